@@ -231,6 +231,10 @@ def measure(name, seconds):
             "torch": torch.__version__}
 
 
+def milliseconds(x):
+    return f"{x:.0f} ms" if x >= 100 else f"{x:.3g} ms"
+
+
 def table(rows):
     """A line a model, with the columns of each number of threads."""
     counts = sorted({row["threads"] for row in rows})
@@ -244,7 +248,8 @@ def table(rows):
         for n in counts:
             row = found.get((model, n))
             last = row or last
-            cells += [f"{row['pyg_ms']:.3g} ms", f"{row['dfgnn_ms']:.3g} ms",
+            cells += [milliseconds(row["pyg_ms"]),
+                      milliseconds(row["dfgnn_ms"]),
                       f"{row['speedup']:.2f}"] if row else ["", "", ""]
         print(f"| {model} | " + " | ".join(cells) +
               f" | {last['pyg_mb']:.3g} MB | {last['dfgnn_mb']:.3g} MB |")
