@@ -13,6 +13,8 @@ from ._watch import Node, mapped
 
 _MADE = {"zeros": 0.0, "ones": 1.0, "new_zeros": 0.0, "new_ones": 1.0,
          "zeros_like": 0.0, "ones_like": 1.0}
+# what depends on all rows together
+NOT_BY_ROW = {"batch_norm", "instance_norm", "group_norm", "embedding_bag"}
 _REDUCED = {"sum": "sum", "add": "sum", "mean": "mean", "amax": "max",
             "amin": "min"}
 
@@ -164,7 +166,10 @@ class Facts:
                 rows_of(node.shape) != rows):
             refuse(node, f"{node.name} gives {list(node.shape)}, whose rows "
                    "are not first")
-        return Fact(place, rows, pure and len(places) == 1, "row")
+        pure = pure and len(places) == 1
+        if name in NOT_BY_ROW and place != EDGE and rows == _watch.EDGES:
+            place, pure = EDGE, False  # each node counts as often as its edges
+        return Fact(place, rows, pure, "row")
 
     # ---- linear maps of what several places make
 

@@ -126,16 +126,21 @@ class Plan:
             if isinstance(x, Node):
                 return self._by_edge(run, x) if wide else \
                     self._native(run, x)[0]
-            return number(x)
-        args, kwargs = mapped(node.args, argument), mapped(node.kwargs,
-                                                           argument)
+            return number(x) if isinstance(x, int) else x
+        if node.flat:  # as almost all are
+            args = [argument(x) for x in node.args]
+            kwargs = {k: argument(x) for k, x in node.kwargs.items()}
+        else:
+            args = mapped(node.args, argument)
+            kwargs = mapped(node.kwargs, argument)
         if node.name == "part":
             run.found[node] = args[0][args[1]], order
             return
-        first = self.facts.now(node.operands()[0]) if node.operands() else None
-        if node.clones and not (first.place == PARAM and first.key is not None
-                                and first.function is None):
-            args = (args[0].clone(), *args[1:])
+        if node.clones:
+            first = self.facts.now(node.operands()[0])
+            if first.function is not None or first.place != PARAM or \
+                    first.key is None:
+                args = (args[0].clone(), *args[1:])
         run.found[node] = node.function(*args, **kwargs), order
 
     def _program(self, run, stage):

@@ -44,6 +44,7 @@ class Program:
                                   lib.dfgnn_edge_program_input)
         self.outputs = self._ports(lib.dfgnn_edge_program_output_count,
                                    lib.dfgnn_edge_program_output)
+        self.bound = _template(self.inputs), _template(self.outputs)
         self._lock = threading.Lock()
         self._derived = {}
 
@@ -110,14 +111,21 @@ def parse(text):
     return Program(pointer)
 
 
-def _bind(ports, tensors):
+def _template(ports):
+    """What calls tell the library of these tensors, but for their memory."""
     array = (_abi.EdgeTensor * max(len(ports), 1))()
-    for bound, port, tensor in zip(array, ports, tensors):
+    for bound, port in zip(array, ports):
         bound.name = port.name.encode()
-        bound.data = tensor.data_ptr()
-        bound.dtype = TYPES[tensor.dtype]
         bound.rank = len(port.shape)
         bound.axes[:len(port.shape)] = port.shape
+    return array
+
+
+def _bind(template, tensors):
+    array = type(template).from_buffer_copy(template)
+    for bound, tensor in zip(array, tensors):
+        bound.data = tensor.data_ptr()
+        bound.dtype = TYPES[tensor.dtype]
     return array
 
 
@@ -127,8 +135,8 @@ def execute(program, graph, tensors, dtypes, seed):
     outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype,
                            device=graph.device)
                for port, dtype in zip(program.outputs, dtypes)]
-    ins = _bind(program.inputs, tensors)
-    outs = _bind(program.outputs, outputs)
+    ins = _bind(program.bound[0], tensors)
+    outs = _bind(program.bound[1], outputs)
     stream = raw_stream(graph.device)
     check(with_room(
         graph.device, lambda: library().dfgnn_edge_program_execute(
@@ -154,10 +162,7 @@ class Run(torch.autograd.Function):
     def forward(ctx, program, graph, types, seed, *tensors):
         wanted = [bool(w) for w in ctx.needs_input_grad[4:]]
         outputs = len(program.outputs)
-        if any(wanted):
-            kept = program.keep((True,) * outputs, wanted)
-        else:
-            kept = program
+        kept = program.keep((True,) * outputs, wanted)
         types = list(types) + [None] * (len(kept.outputs) - outputs)
         made = execute(kept, graph, tensors, _types(kept, tensors, types),
                        seed)

@@ -11,7 +11,7 @@ import math
 import torch
 
 from . import _operations, _programs, _trace, _watch
-from ._facts import refuse, rows_of
+from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
 from ._trace import DST, EDGE, PARAM, TraceError, Value, at_line
 from ._watch import Node, mapped
@@ -19,11 +19,10 @@ from .errors import InvalidError, UnsupportedError
 
 # products of a linear map that a program computes for each edge; more are a
 # matrix product of torch over all edges
-INLINE = 1024
+INLINE = 128
 # the same of a tensor by edge, whose result would be a tensor by edge
-INLINE_EDGE = 512
+INLINE_EDGE = 128
 _LINEAR = {"linear", "matmul", "einsum", "addmm", "bilinear"}
-_NOT_BY_ROW = {"batch_norm", "instance_norm", "group_norm", "embedding_bag"}
 
 
 def _products(node):
@@ -46,7 +45,12 @@ class Stages:
         self.facts, self.with_dropout = facts, with_dropout
         self.called, self._levels, self._writes = {}, {}, {}
         self.outputs = [facts.now(n) for n in outputs]
-        for node in self._needed([*self.outputs, *effects]):
+        needed = self._needed([*self.outputs, *effects])
+        self._readers = {}
+        for node in needed:
+            for operand in node.operands():
+                self._readers.setdefault(facts.now(operand), []).append(node)
+        for node in needed:
             self._choose(node)
         last = max((self.level(n) for n in self.outputs), default=0)
         wanted = {}  # level: nodes that its program writes
@@ -94,7 +98,9 @@ class Stages:
         known = name in _operations.TABLE or node.name == "part" or name in (
             "chunk", "split", "unbind")
         wide = name in _LINEAR and _products(node) > INLINE
-        if fact.pure and name not in _NOT_BY_ROW:
+        if self._settled(node, fact) or self._only_for_wide(node, fact, name):
+            self.called[node] = "wide"
+        elif fact.pure and name not in NOT_BY_ROW:
             if name in _LINEAR and (
                     fact.place != EDGE or _products(node) > INLINE_EDGE
                     or node.operands()[0].shape[-1] > 16):
@@ -106,7 +112,7 @@ class Stages:
                 self._call(node)
             elif not known:
                 refuse(node, f"edge programs have no {node.name}")
-        elif name in _NOT_BY_ROW and fact.rows == _watch.EDGES:
+        elif name in NOT_BY_ROW and fact.rows == _watch.EDGES:
             if fact.pure and fact.place == EDGE:
                 self._call(node)
             else:
@@ -115,6 +121,26 @@ class Stages:
             self.called[node] = "wide"
         elif not known:
             refuse(node, f"edge programs have no {node.name}")
+
+    def _settled(self, node, fact):
+        """Whether all that the node is made of are tensors by edge that torch
+        has made or that are given: there is nothing to fuse it with."""
+        rows = [self.facts.now(n) for n in node.operands()
+                if self.fact(n).rows]
+        return fact.rows == _watch.EDGES and fact.place == EDGE and any(
+            self.called.get(n) == "wide" for n in rows) and all(
+                n in self.called or self.fact(n).role == "given"
+                for n in rows if self.fact(n).place == EDGE) and all(
+                    self.fact(n).place == EDGE for n in rows)
+
+    def _only_for_wide(self, node, fact, name):
+        """A function that torch has in vectors and programs have not, whose
+        result is written by edge in any case."""
+        return (name == "gelu" and not fact.pure
+                and fact.rows == _watch.EDGES and all(
+                    canonical(n.name) in _LINEAR and _products(n) > INLINE
+                    for n in self._readers.get(node, [None])
+                    if n is not None) and node in self._readers)
 
     def _call(self, node):
         """Torch computes a node and all that it is made of."""

@@ -74,7 +74,7 @@ class Node:
     """
 
     __slots__ = ("function", "name", "args", "kwargs", "meta", "line", "place",
-                 "key", "end", "clones")
+                 "key", "end", "clones", "flat")
 
     def __init__(self, function, name, args, kwargs, meta, line, place=None,
                  key=None, end=None):
@@ -82,6 +82,8 @@ class Node:
         self.args, self.kwargs, self.meta = args, kwargs, meta
         self.line, self.place, self.key, self.end = line, place, key, end
         self.clones = False  # whether the first argument is written to
+        self.flat = not any(isinstance(x, (tuple, list, dict, slice))
+                            for x in (*args, *kwargs.values()))
 
     @property
     def shape(self):

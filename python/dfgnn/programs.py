@@ -8,9 +8,12 @@
     out = attention(graph, i={"q": q}, j={"k": k, "v": v}, e={"x": x})
 """
 
+import dis
 import functools
 import inspect
+import types
 import warnings
+from typing import NamedTuple
 
 import torch
 
@@ -78,6 +81,56 @@ def _name_of(op):
     return next(name for name, number in _abi.OPS.items() if number == op)
 
 
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, bytes,
+                    types.ModuleType, types.BuiltinFunctionType, type))
+
+
+def _plain(value, depth=0):
+    """What a function finds outside of itself, to be compared; raises
+    TypeError where it may change without another value being there."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind in (tuple, list) and depth < 3:
+        return kind, *[_plain(v, depth + 1) for v in value]
+    if kind is types.FunctionType and depth < 3:
+        if (value.__module__ or "").startswith(("torch", "dfgnn")):
+            return value
+        return value, _surroundings(value, depth + 1)
+    raise TypeError(kind)
+
+
+@functools.lru_cache(maxsize=1024)
+def _global_names(code):
+    """The names that code, and functions inside of it, look up in the
+    module."""
+    found = [i.argval for i in dis.get_instructions(code)
+             if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            found += _global_names(inner)
+    return tuple(dict.fromkeys(found))
+
+
+def _surroundings(function, depth=0):
+    """The values that a function finds in its module and where it was
+    defined."""
+    names = function.__globals__
+    found = [_plain(names[name], depth)
+             for name in _global_names(function.__code__) if name in names]
+    found += [_plain(cell.cell_contents, depth)
+              for cell in function.__closure__ or ()]
+    return (*found, _plain(function.__defaults__ or (), depth))
+
+
+class _Traced(NamedTuple):
+    """What was traced of a kind of calls."""
+    program: _programs.Program
+    outputs: list  # the place of each
+    single: bool
+    random: bool
+
+
 class EdgeProgram:
     """What :func:`edge_program` makes of a function."""
 
@@ -89,6 +142,7 @@ class EdgeProgram:
                              f"None, got {reduce!r}")
         functools.update_wrapper(self, function)
         self.function, self.reduce = function, reduce
+        self._found = {}  # what was traced, by the kind of call
         self.names = list(inspect.signature(function).parameters)
         if not set(self.names) & set(_LETTERS):
             raise TypeError(
@@ -218,22 +272,54 @@ class EdgeProgram:
                 f"{reason}", stacklevel=4)
 
     def _run(self, graph, given, others):
-        recorder = _trace.Text()
-        values, single = self._trace(recorder, graph, given, others)
-        self._check_tensors(recorder, graph)
-        text = recorder.text(values)
-        program = _programs.parse(text)
-        seed = 0
-        if "dropout(" in text:
-            seed = int(torch.randint(2 ** 62, ()))
+        tensors = [t for letter in _LETTERS for t in (
+            given.get(letter) or {}).values()]
+        tensors += [v for v in others.values() if isinstance(v, torch.Tensor)]
+        key = self._key(given, others)
+        traced = None if key is None else self._found.get(key)
+        if traced is None:
+            recorder = _trace.Text()
+            values, single = self._trace(recorder, graph, given, others)
+            self._check_tensors(recorder, graph)
+            text = recorder.text(values)
+            traced = _Traced(_programs.parse(text), [v.place for v in values],
+                             single, "dropout(" in text)
+            if key is not None and len(recorder.tensors) == len(tensors) and \
+                    all(a is b for a, b in zip(recorder.tensors, tensors)):
+                self._found[key] = traced
+            tensors = recorder.tensors
+        elif any(t.device != graph.device for t in tensors):
+            self._check_tensors(self._recorder(given, others), graph)
+        seed = int(torch.randint(2 ** 62, ())) if traced.random else 0
         kind = torch.float32
-        if recorder.tensors:
+        if tensors:
             kind = functools.reduce(torch.promote_types,
-                                    (t.dtype for t in recorder.tensors))
-        types = (kind,) * len(values)
-        made = _programs.run(program, graph, types, seed,
-                             *recorder.tensors)[:len(values)]
-        return self._in_callers_order(graph, made, values), single
+                                    [t.dtype for t in tensors])
+        made = _programs.run(traced.program, graph,
+                             (kind,) * len(traced.outputs), seed,
+                             *tensors)[:len(traced.outputs)]
+        return self._in_callers_order(graph, made, traced.outputs), \
+            traced.single
+
+    def _recorder(self, given, others):
+        recorder = _trace.Text()
+        self._trace(recorder, None, given, others)
+        return recorder
+
+    def _key(self, given, others):
+        """What a trace depends on; None if it may depend on something that
+        cannot be compared."""
+        try:
+            return (
+                tuple([(letter, name, t.shape[1:], t.dtype)
+                       for letter in _LETTERS
+                       for name, t in (given.get(letter) or {}).items()]),
+                tuple([(name, ("tensor", v.shape, v.dtype) if isinstance(
+                    v, torch.Tensor) else _plain(v))
+                    for name, v in others.items()]),
+                _surroundings(self.function))
+        except (TypeError, AttributeError, ValueError):
+            return None
 
     def _run_torch(self, graph, given, others):
         recorder = _trace.Torch(graph)
@@ -241,12 +327,13 @@ class EdgeProgram:
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
                  EDGE: graph.num_edges}
         made = [recorder.result(v, count[v.place]) for v in values]
-        return self._in_callers_order(graph, made, values), single
+        return self._in_callers_order(graph, made,
+                                      [v.place for v in values]), single
 
     @staticmethod
-    def _in_callers_order(graph, made, values):
-        return [graph.to_caller_order(x) if v.place == EDGE else x
-                for x, v in zip(made, values)]
+    def _in_callers_order(graph, made, places):
+        return [graph.to_caller_order(x) if place == EDGE else x
+                for x, place in zip(made, places)]
 
 
 def edge_program(function=None, *, reduce="sum"):
@@ -262,8 +349,9 @@ def edge_program(function=None, *, reduce="sum"):
     the values themselves; values of destinations stay.  Several values may be
     returned.
 
-    It is called with values that stand for tensors, each time, and has to do
-    the same whatever they hold.  What edge programs do not have is refused by
+    It is called with values that stand for tensors, once for each kind of
+    call (shapes, types, numbers among the arguments, and what it finds outside
+    of itself), and has to do the same whatever they hold.  What edge programs do not have is refused by
     name, with its line (:class:`TraceError`).  The library runs the program
     without a value of every edge in memory: as one of its operators where the
     program is one, else with its evaluator on a CPU and with kernels that are

@@ -157,6 +157,13 @@ def test_tables_and_figures_of_models(run, tmp_path):
     assert run("regret_distance", path).startswith("<svg")
 
 
+def test_forces(run):
+    row = json.loads(run("python_forces", "--atoms", 40, "--neighbours", 4,
+                         "--width", 8, "--gaussians", 4, "--rounds", 1))
+    assert row["traced"] == 3 and row["times_as_fast"] > 0
+    assert row["dfgnn"]["error"] < 1e-3 and row["pyg"]["error"] < 1e-3
+
+
 def test_the_cost_model_of_several_gpus(run):
     folder = os.path.join(BENCH, "results", "h200x2")
     assert "papers100M" in run("distributed_model", folder)

@@ -451,3 +451,48 @@ def test_random_programs_are_what_torch_computes(seed, graph):
     for x, y in zip(have, want):
         torch.testing.assert_close(x.detach(), y.detach(), rtol=1e-7,
                                    atol=1e-7, equal_nan=True)
+
+
+SCALE = 2.0
+
+
+@edge_program
+def scaled(i, j, e, power=1):
+    """Reads a number of its module, and one of its caller."""
+    return j.q * SCALE ** power
+
+
+def test_a_kind_of_calls_is_traced_once(graph, monkeypatch):
+    q = rows(M, 2)
+    calls = []
+    counted = edge_program(lambda i, j, e: (calls.append(1), j.q * 2)[1])
+    plain = edge_program(lambda i, j, e: j.q * 2)
+    for program in (counted, plain):
+        for _ in range(3):
+            program(graph, j={"q": q})
+    # what it writes to is neither compared nor kept
+    assert len(calls) == 3 and len(plain._found) == 1
+    once = scaled(graph, j={"q": q})
+    assert torch.equal(scaled(graph, j={"q": q}, power=2), 2 * once)
+    monkeypatch.setitem(globals(), "SCALE", 6.0)
+    torch.testing.assert_close(scaled(graph, j={"q": q}), 3 * once)
+    assert scaled(graph, j={"q": q.float()}).dtype == torch.float32
+    assert len(scaled._found) == 4
+    weight = torch.ones(2, dtype=torch.double, requires_grad=True)
+    captured = edge_program(lambda i, j, e: j.q * weight)
+    for _ in range(2):
+        assert captured(graph, j={"q": q}).requires_grad
+    assert not captured._found
+
+
+def test_a_first_gradient_keeps_nothing_for_a_second(graph, monkeypatch):
+    from dfgnn import _programs
+    ran = []
+    execute = _programs.execute
+    monkeypatch.setattr(_programs, "execute", lambda program, *args: (
+        ran.append(program), execute(program, *args))[1])
+    q = rows(M, 2)
+    out = gated(graph, i={"q": rows(N, 2)}, j={"q": q, "v": rows(M, 2)},
+                e={"x": rows(E, 1)})
+    torch.autograd.grad(out.sum(), q)
+    assert len(ran) == 2 and not any(p.kept for p in ran[1].outputs)

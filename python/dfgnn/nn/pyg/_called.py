@@ -4,6 +4,7 @@ import types
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from ... import _watch
 from ..._plan import staged
@@ -12,7 +13,8 @@ from ._edges import graph_of, reverse
 from ._mixin import _PLAIN_TENSORS
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype,
+                    torch.device))
 _CALLS = (types.FunctionType, types.BuiltinFunctionType, type)
 _OWN = frozenset(vars(torch.nn.Module())) | {
     "inspector", "_user_args", "_fused_user_args", "_edge_user_args", "fuse",
@@ -23,29 +25,35 @@ _OWN = frozenset(vars(torch.nn.Module())) | {
 def _plain(value):
     """A value that can be compared, of an attribute or argument; Ellipsis if
     it has none."""
-    if isinstance(value, _PLAIN) or isinstance(value, _CALLS):
+    kind = type(value)
+    if kind in _PLAIN:
         return value
-    if type(value) in (tuple, list):
+    if kind in (tuple, list):
         return tuple(map(_plain, value))
-    if type(value) is dict:
+    if kind is dict:
         return tuple((k, _plain(v)) for k, v in value.items())
-    return ...
+    return value if isinstance(value, _CALLS) else ...
 
 
 def attributes(layer):
     """The attributes of a layer and its modules that Python may look at."""
-    return tuple(
-        (module.training, type(module), hooked(module),
-         tuple((k, None if p is None else (p.shape, p.dtype))
-               for k, p in module._parameters.items()),
-         tuple((k, _plain(v)) for k, v in vars(module).items()
-               if k not in _OWN))
-        for module in layer.modules())
+    found = []
+    for module in layer.modules():
+        own = module.__dict__
+        found.append((
+            own["training"], type(module), hooked(module),
+            tuple([(k, None if p is None or is_lazy(p) else
+                    (p.shape, p.dtype))
+                   for k, p in own["_parameters"].items()]),
+            tuple([(k, v if type(v) in _PLAIN else _plain(v))
+                   for k, v in own.items() if k not in _OWN])))
+    return tuple(found)
 
 
 def hooked(module):
-    return bool(module._forward_hooks or module._forward_pre_hooks
-                or module._backward_hooks or module._backward_pre_hooks)
+    own = module.__dict__
+    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"]
+                or own["_backward_hooks"] or own["_backward_pre_hooks"])
 
 
 def tensors_of(layer):
@@ -60,8 +68,11 @@ def tensors_of(layer):
 
 
 def _fetched(layer, path, name):
-    module = layer.get_submodule(path) if path else layer
-    return getattr(module, name)
+    module = layer
+    for part in path.split(".") if path else ():
+        module = module._modules[part]
+    found = module._parameters.get(name)
+    return getattr(module, name) if found is None else found
 
 
 class Call:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ... import _watch
 from ..._trace import TraceError
+from ...errors import Error
 from ._called import apply, trace
 
 
@@ -22,6 +23,8 @@ def checked(layer, methods, call, plan):
         different = _difference(layer, methods, call, plan)
     except TraceError as error:
         return error
+    except Error as error:  # a program of which no kernel can be made
+        return TraceError(f"check: {error}")
     if different is None:
         return plan
     return TraceError(different)

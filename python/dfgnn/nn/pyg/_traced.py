@@ -45,12 +45,15 @@ def _obstacle(layer, edge_index):
     if not known(edge_index) or isinstance(edge_index, Graph):
         return "its edges are no edge_index, but a " + \
             type(edge_index).__name__
-    if edge_index.device.type != "cpu":
-        return "programs are fused on the CPU only"
-    if not edge_index.size(1):
-        return "there are no edges"
     if ops.compiling():
         return "torch.compile traces"
+    if not edge_index.size(1):
+        return "there are no edges"
+    if edge_index.device.type != "cpu":
+        if not state(layer).checked:
+            return "on a GPU messages are traced by accelerate(check=True)"
+        if torch.cuda.is_current_stream_capturing():
+            return "a CUDA graph is captured"
     if torch.is_autocast_enabled("cpu"):
         return "autocast is at work"
     return None

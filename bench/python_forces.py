@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Energies and forces of a SchNet-like model, before and after
+dfgnn.accelerate: a training step with a loss on both, so that gradients of
+gradients are taken.
+
+Prints JSON: CPU time of a step (of PyG's layers and of the accelerated ones, in
+turns), the peak of resident memory beyond what was there, and how far both are
+from the same in float64.
+
+    python bench/python_forces.py [--atoms 2000] [--neighbours 32] [--width 64]
+"""
+
+import argparse
+import copy
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+
+import torch
+from torch_geometric.nn import MessagePassing
+
+import dfgnn
+
+
+class Interaction(MessagePassing):
+    """SchNet's CFConv: neighbours times a filter of their distance."""
+
+    def __init__(self, width, gaussians, cutoff):
+        super().__init__(aggr="add", node_dim=0)
+        self.cutoff = cutoff
+        self.register_buffer("centres", torch.linspace(0, cutoff, gaussians))
+        self.first = torch.nn.Linear(gaussians, width)
+        self.send = torch.nn.Linear(width, width, bias=False)
+        self.update_nn = torch.nn.Sequential(
+            torch.nn.Linear(width, width), torch.nn.Softplus(),
+            torch.nn.Linear(width, width))
+
+    def forward(self, x, pos, edge_index):
+        out = self.propagate(edge_index, x=self.send(x), pos=pos)
+        return x + self.update_nn(out)
+
+    def message(self, x_j, pos_i, pos_j):
+        distance = (pos_i - pos_j).square().sum(-1, keepdim=True).sqrt()
+        spread = self.cutoff / (self.centres.numel() - 1)
+        basis = torch.exp(-0.5 * ((distance - self.centres) / spread) ** 2)
+        gate = 0.5 * (torch.cos(distance * math.pi / self.cutoff) + 1)
+        return x_j * torch.nn.functional.softplus(self.first(basis)) * gate
+
+
+class Model(torch.nn.Module):
+    def __init__(self, width, gaussians, cutoff, layers):
+        super().__init__()
+        self.embed = torch.nn.Embedding(10, width)
+        self.layers = torch.nn.ModuleList(
+            Interaction(width, gaussians, cutoff) for _ in range(layers))
+        self.out = torch.nn.Linear(width, 1)
+
+    def forward(self, kind, pos, edge_index):
+        x = self.embed(kind)
+        for layer in self.layers:
+            x = layer(x, pos, edge_index)
+        return self.out(x).sum()
+
+
+def step(model, kind, pos, edges, energy, force):
+    """The loss and its gradients."""
+    pos = pos.detach().requires_grad_()
+    have = model(kind, pos, edges)
+    forces = -torch.autograd.grad(have, pos, create_graph=True)[0]
+    loss = (have - energy).square() + (forces - force).square().sum()
+    model.zero_grad()
+    loss.backward()
+    return loss.detach(), forces.detach(), [
+        p.grad.clone() for p in model.parameters()]
+
+
+def resident(name):
+    """The peak of resident memory of a first step beyond what was there before
+    it, in MB, of a process of its own, whose allocator gives memory back."""
+    environment = dict(os.environ, MALLOC_MMAP_THRESHOLD_="65536")
+    made = subprocess.run(
+        [sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--memory",
+         name], env=environment, check=True, capture_output=True, text=True)
+    return float(made.stdout)
+
+
+def print_resident(model, call):
+    def read(name):
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) for line in file
+                        if line.startswith(name)) / 1024
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    before = read("VmRSS")
+    step(model, *call)
+    print(read("VmHWM") - before)
+
+
+def distance(a, b):
+    """Of two results of step(), in terms of the largest number of each."""
+    worst = 0.0
+    for x, y in zip([a[0], a[1], *a[2]], [b[0], b[1], *b[2]]):
+        scale = float(y.abs().max()) or 1.0
+        worst = max(worst, float((x.double() - y.double()).abs().max())
+                    / scale)
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--atoms", type=int, default=2000)
+    parser.add_argument("--neighbours", type=int, default=32)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--gaussians", type=int, default=16)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", choices=["pyg", "dfgnn"],
+                        help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    pos = torch.rand(given.atoms, 3) * given.atoms ** (1 / 3)
+    near = torch.cdist(pos, pos).topk(given.neighbours + 1,
+                                      largest=False).indices[:, 1:]
+    edges = torch.stack([near.flatten(), torch.arange(given.atoms)
+                         .repeat_interleave(given.neighbours)])
+    kind = torch.randint(0, 10, (given.atoms,))
+    plain = Model(given.width, given.gaussians, 3.0, given.layers)
+    fast = copy.deepcopy(plain)
+    report = dfgnn.accelerate(fast)
+    call = kind, pos, edges, torch.tensor(1.0), torch.zeros_like(pos)
+    models = {"pyg": plain, "dfgnn": fast}
+    if given.memory:
+        print_resident(models[given.memory], call)
+        return
+    exact = step(copy.deepcopy(plain).double(), kind, pos.double(), edges,
+                 call[3].double(), call[4].double())
+    found = {name: {"error": distance(step(model, *call), exact),
+                    "cpu_ms": math.inf} for name, model in models.items()}
+    for _ in range(given.rounds):
+        for name, model in models.items():
+            begin = time.process_time()
+            step(model, *call)
+            found[name]["cpu_ms"] = min(found[name]["cpu_ms"], 1e3 * (
+                time.process_time() - begin))
+    for name in models:
+        found[name]["resident_mb"] = resident(name)
+    print(json.dumps({
+        "atoms": given.atoms, "edges": edges.size(1), "width": given.width,
+        "layers": given.layers, "threads": torch.get_num_threads(),
+        "traced": len(report.traced), **found,
+        "times_as_fast": found["pyg"]["cpu_ms"] / found["dfgnn"]["cpu_ms"],
+        "memory": found["dfgnn"]["resident_mb"] / found["pyg"][
+            "resident_mb"]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
