@@ -326,7 +326,16 @@ static const dfgnn_variant *first_usable(const dfgnn_query *query) {
   return NULL;
 }
 
-void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
+/* Does a row replace the model's choice?  Models were fitted when its algorithm
+ * took one head after the other. */
+static int is_certain(const rule_row *row) {
+  return row->holds == narrow_heads || row->holds == dominated_and_narrow;
+}
+
+/* Takes the first row that holds and has a variant; returns 0 if there is none,
+ * or it is not certain enough. */
+static int follow_rows(dfgnn_choice *choice, const dfgnn_query *query,
+                       int certain) {
   *choice = (dfgnn_choice){.source = DFGNN_SOURCE_RULE, .distance = -1};
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
     const rule_row *row = &rules[r];
@@ -338,9 +347,19 @@ void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
         row->values ? row->values : values_preferred(query, row->algorithm));
     if (choice->variant) {
       snprintf(choice->because, sizeof choice->because, "%s", row->because);
-      return;
+      return !certain || is_certain(row);
     }
   }
+  return 0;
+}
+
+int dfgnn__rule_knows(dfgnn_choice *choice, const dfgnn_query *query) {
+  return follow_rows(choice, query, 1);
+}
+
+void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query) {
+  if (follow_rows(choice, query, 0))
+    return;
   choice->variant = first_usable(query);
   snprintf(choice->because, sizeof choice->because,
            "the first variant that applies");

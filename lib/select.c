@@ -20,11 +20,13 @@ static void add_words(dfgnn_choice *choice, const char *words) {
 void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
                    struct dfgnn_model *model, const dfgnn_query *query,
                    uint64_t exclude) {
-  dfgnn_choice predicted;
+  dfgnn_choice predicted, known;
   dfgnn__table_select(choice, table, query, exclude);
   if (!model || is_certain(choice))
     return;
   dfgnn__model_choice(&predicted, model, query);
+  if (predicted.variant && dfgnn__rule_knows(&known, query))
+    predicted = known;
   if (predicted.variant) {
     predicted.distance = choice->distance;
     *choice = predicted;

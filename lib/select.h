@@ -75,6 +75,9 @@ void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
 
 /* The refined rule (lib/rule.c), and the paper's with its capacity in bytes. */
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query);
+/* The rule where it is known to be better than models that were fitted before;
+ * 0 if it is not. */
+int dfgnn__rule_knows(dfgnn_choice *choice, const dfgnn_query *query);
 #define DFGNN_PAPER_CAPACITY 12288 /* unless options or environment set it */
 void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
                          int64_t capacity);
