@@ -341,12 +341,19 @@ typedef struct dfgnn_problem {
   int accumulate;          /* attention backward: 1: grad_query and
                             * grad_score_dst are added to what the arrays hold,
                             * for parts of a graph that share destinations */
+  int edge_list; /* 1: args.edge_attr and args.grad_edge_attr are in the order
+                  * of the list that dfgnn_graph_create_coo read, not in the
+                  * graph's: nobody has to copy them.  Other tensors by edge
+                  * are in the graph's order.  Not for graphs with self_loops.
+                  * CPU: attention, and sums and means of messages whose part
+                  * of the edge is projected already; DFGNN_ERROR_UNSUPPORTED
+                  * elsewhere. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
     DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0 }
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0, 0 }
 
 /* args.scale of DFGNN_ARGS_INIT: minus infinity. */
 #define DFGNN_SCALE_DEFAULT (-__builtin_inf())

@@ -198,6 +198,8 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->edge_use = problem->edge_use;
   complete->message = problem->message;
   complete->accumulate = !!problem->accumulate;
+  complete->edge_list =
+      problem->edge_list && problem->edge_dim && problem->op != DFGNN_OP_GAT;
   int attention =
       DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags below are its own */
   if (!attention && (complete->bias || complete->dropout || complete->weights))

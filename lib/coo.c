@@ -71,6 +71,8 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
   g->owned_offsets = sorted.offsets;
   g->owned_indices = sorted.indices;
   g->edge_order = sorted.order;
+  g->matrix.edge_order = g->exact.edge_order =
+      coo->self_loops ? NULL : sorted.order;
   g->owned_bytes += ((size_t)coo->destinations + 1) * width +
                     (size_t)m->edges * sizeof(int32_t) +
                     (sorted.order ? (size_t)m->edges * width : 0);

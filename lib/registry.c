@@ -188,6 +188,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "does not take edge features";
   if (!p->edge_dim && f->edges_only)
     return "is for edge features alone";
+  if (p->edge_list && !f->edge_list)
+    return "takes edge features in the graph's order alone";
   if (p->message && !(f->messages & DFGNN_BIT(p->message)))
     return "does not compute such messages";
   if (p->deterministic && !f->deterministic)

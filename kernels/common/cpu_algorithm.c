@@ -28,13 +28,6 @@ const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_applicable(setting);
 }
 
-const char *dfgnn__cpu_sliced_applicable(const dfgnn_setting *setting) {
-  if (setting->problem->heads * setting->problem->dim <=
-      setting->parameter[DFGNN_CPU_P_SIZE])
-    return "one slice has all features";
-  return dfgnn__cpu_applicable(setting);
-}
-
 int dfgnn__cpu_views(const dfgnn_setting *setting,
                      dfgnn_view_request *requests) {
   if (setting->problem->pass == DFGNN_PASS_FORWARD)
@@ -77,17 +70,11 @@ void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
   case DFGNN_CPU_BALANCED:
     dfgnn__cpu_walk_balanced(walk, aggregate, size);
     break;
-  case DFGNN_CPU_SLICED:
+  case DFGNN_CPU_PLAIN:
     dfgnn__cpu_walk_rows(walk, aggregate, DFGNN_CPU_TASKS_DYNAMIC, 64);
     break;
   default:
     dfgnn__cpu_walk_rows(walk, aggregate,
                          (dfgnn_cpu_tasks)parameter[DFGNN_CPU_P_TASKS], size);
   }
-}
-
-int64_t dfgnn__cpu_slice(dfgnn_cpu_algorithm algorithm, const int *parameter,
-                         int64_t dim) {
-  int64_t size = parameter[DFGNN_CPU_P_SIZE];
-  return algorithm == DFGNN_CPU_SLICED && size < dim ? size : dim;
 }

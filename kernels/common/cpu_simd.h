@@ -1,8 +1,11 @@
-/* cpu_simd.h - the instruction sets that CPU families choose from */
+/* cpu_simd.h - the instruction sets that CPU families choose from, and the
+ * threads that they run on */
 #ifndef DFGNN_KERNELS_CPU_SIMD_H
 #define DFGNN_KERNELS_CPU_SIMD_H
 
 #include <stddef.h>
+
+#include "kernels/common/variant.h"
 
 #define DFGNN_CPU_SIMD                                                         \
   {                                                                            \
@@ -24,6 +27,19 @@ static inline const char *dfgnn__cpu_simd_missing(int simd) {
 #else
   return simd == 0 ? NULL : "the processor is not an x86-64";
 #endif
+}
+
+/* Numbers of edges and nodes that one thread reads in the time in which others
+ * wake, 20 to 50 us. */
+#define DFGNN_CPU_ALONE (1 << 17)
+
+/* The threads of a call: small graphs do not wake a team. */
+static inline int dfgnn__cpu_threads(const dfgnn_setting *setting) {
+  const dfgnn_matrix *m = setting->matrix;
+  const int64_t row = setting->problem->heads * setting->problem->dim;
+  return (m->edges + m->destinations + m->sources) * row < DFGNN_CPU_ALONE
+             ? 1
+             : setting->device->units;
 }
 
 #endif

@@ -5,8 +5,6 @@
  *   row       a task is some rows
  *   split     rows are cut into items of at most `edges` edges
  *   balanced  parts have equally many edges, wherever that cuts a row
- *   sliced    some features of all rows, then the next ones, so that the slice
- *             of the tensor that is gathered stays in the cache
  * The states of a row that was cut are merged in the order of its edges. */
 #ifndef DFGNN_KERNELS_CPU_WALK_H
 #define DFGNN_KERNELS_CPU_WALK_H
@@ -123,7 +121,7 @@ typedef enum dfgnn_cpu_algorithm {
   DFGNN_CPU_ROW,
   DFGNN_CPU_SPLIT,
   DFGNN_CPU_BALANCED,
-  DFGNN_CPU_SLICED
+  DFGNN_CPU_PLAIN /* rows, without parameters: for a part of a family's work */
 } dfgnn_cpu_algorithm;
 
 /* Positions of the parameters. */
@@ -131,7 +129,7 @@ enum {
   DFGNN_CPU_P_SIMD,
   DFGNN_CPU_P_PREFETCH,
   DFGNN_CPU_P_SIZE, /* rows of a task (row), edges of an item (split), parts of
-                     * a thread (balanced), features of a slice (sliced) */
+                     * a thread (balanced) */
   DFGNN_CPU_P_TASKS /* dfgnn_cpu_tasks (row) */
 };
 
@@ -157,7 +155,6 @@ int dfgnn__cpu_legal(const int *parameter);
 int dfgnn__cpu_row_legal(const int *parameter);
 const char *dfgnn__cpu_applicable(const dfgnn_setting *setting);
 const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting);
-const char *dfgnn__cpu_sliced_applicable(const dfgnn_setting *setting);
 
 /* The views of a walk: first the transpose if the pass is backward; last the
  * items if the algorithm is split. */
@@ -175,9 +172,6 @@ void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
                          const dfgnn_cpu_aggregate *aggregate,
                          dfgnn_cpu_algorithm algorithm, const int *parameter,
                          const dfgnn_view *items);
-/* The features of a slice if a piece has `dim` features. */
-int64_t dfgnn__cpu_slice(dfgnn_cpu_algorithm algorithm, const int *parameter,
-                         int64_t dim);
 
 /* The number of the calling OpenMP thread. */
 int dfgnn__cpu_thread(void);
@@ -201,10 +195,9 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
 #define DFGNN_CPU_WALK_ALGORITHMS(bytes, start)                                \
   DFGNN_CPU_WALK_ALGORITHM(row, DFGNN_CPU_ROW, bytes, start)                   \
   DFGNN_CPU_WALK_ALGORITHM(split, DFGNN_CPU_SPLIT, bytes, start)               \
-  DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, bytes, start)         \
-  DFGNN_CPU_WALK_ALGORITHM(sliced, DFGNN_CPU_SLICED, bytes, start)
+  DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, bytes, start)
 
-/* The four families of one pass.  all_ops: the operators' bits; op_name: their
+/* The three families of one pass.  all_ops: the operators' bits; op_name: their
  * common name; chunk: dfgnn_family.block; items: the function that requests the
  * views of split. */
 #define DFGNN_CPU_WALK_FAMILY(label, op_name, all_ops, pass_name, pass, chunk) \
@@ -221,15 +214,10 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
        .parameters = DFGNN_CPU_SIZED_PARAMETERS("edges", 2, {128, 1024}),      \
        .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_split_applicable,   \
        .views = items},                                                        \
-      {DFGNN_CPU_WALK_FAMILY(balanced, op_name, all_ops, pass_name, pass,      \
-                             chunk),                                           \
-       .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),          \
-       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_applicable,         \
-       .views = dfgnn__cpu_views},                                             \
   {                                                                            \
-    DFGNN_CPU_WALK_FAMILY(sliced, op_name, all_ops, pass_name, pass, chunk),   \
-        .parameters = DFGNN_CPU_SIZED_PARAMETERS("panel", 3, {16, 32, 64}),    \
-        .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_sliced_applicable, \
+    DFGNN_CPU_WALK_FAMILY(balanced, op_name, all_ops, pass_name, pass, chunk), \
+        .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),         \
+        .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_applicable,        \
         .views = dfgnn__cpu_views                                              \
   }
 

@@ -35,6 +35,8 @@ typedef struct dfgnn_matrix {
   int offsets64;
   const void *offsets;
   const int32_t *indices;
+  const void *edge_order; /* the place of each edge in the list that the graph
+                           * was made of, as wide as offsets; NULL: the same */
 } dfgnn_matrix;
 
 /* Structures derived from a graph, built when a variant first asks for them and
@@ -104,6 +106,7 @@ static inline dfgnn_matrix dfgnn__transposed(const dfgnn_matrix *matrix,
   t.offsets64 = matrix->offsets64;
   t.offsets = view->array[0];
   t.indices = (const int32_t *)view->array[1];
+  t.edge_order = NULL;
   return t;
 }
 
@@ -139,6 +142,7 @@ typedef struct dfgnn_family {
   int accumulate;    /* can take problem.accumulate */
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
   int edges_only;    /* takes no problem without edge features */
+  int edge_list;     /* can take problem.edge_list */
   uint32_t messages; /* bit mask of messages beside DFGNN_MESSAGE_COPY */
   int reference;     /* 1: the slow, obvious one; never chosen unless forced */
   int paper; /* 1: a paper's, which wins nowhere: it is built, but chosen by

@@ -140,6 +140,7 @@ class Problem(Descriptor):
         ("reserved", c_int),
         ("message", c_int),
         ("accumulate", c_int),
+        ("edge_list", c_int),
     ]
 
 

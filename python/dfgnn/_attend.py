@@ -96,8 +96,8 @@ def _run(name, graph, inputs, bias, dropout, draw, scale, slope,
             bias = graph.to_looped_edges(bias)
     if needs_composite():
         return _by_torch(spec, graph, inputs, bias, seed, settings)
-    made = _execute.recipe(graph, name, inputs, bias, settings)
-    if made.edge_dim:
+    made = _execute.recipe(graph, name, inputs, bias, settings, True)
+    if made.edge_dim and not made.listed:
         inputs = by_edge(spec, inputs, graph.to_graph_order)
     if bias is not None:
         bias = graph.to_graph_order(bias)

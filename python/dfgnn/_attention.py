@@ -6,6 +6,7 @@ import logging
 import torch
 
 from . import _composite, _execute, _neighbours
+from ._operators import by_edge
 from .errors import UnsupportedError
 
 log = logging.getLogger("dfgnn")
@@ -18,6 +19,13 @@ def say_once(message):
         log.warning(message)
 
 
+def _ordered(graph, made, inputs):
+    """The inputs of a call with edge features in the graph's order."""
+    if not made.listed:
+        return inputs
+    return by_edge(made.spec, inputs, graph.to_graph_order)
+
+
 def forward(graph, made, inputs, bias, seed, with_lse=True):
     """(out, lse or None, weights or None); records nothing for gradients."""
     try:
@@ -25,8 +33,9 @@ def forward(graph, made, inputs, bias, seed, with_lse=True):
     except UnsupportedError as error:
         say_once(f"{error}; it runs by torch operations instead")
     with torch.no_grad():
-        out, weights = _composite.attention(made.op, inputs, bias, seed, graph,
-                                            made.settings)
+        out, weights = _composite.attention(
+            made.op, _ordered(graph, made, inputs), bias, seed, graph,
+            made.settings)
     return out, None, weights if made.settings.weights else None
 
 
@@ -55,7 +64,8 @@ def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
         else:  # a view for each argument: a tensor may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
         out, weights = _composite.attention(
-            made.op, given[:-1], given[-1], seed, graph, made.settings)
+            made.op, _ordered(graph, made, given[:-1]), given[-1], seed,
+            graph, made.settings)
         pairs = [(y, g) for y, g in ((out, grad_out), (weights, grad_weights))
                  if g is not None and y.requires_grad]
         sources = [t for t, w in zip(given, wanted) if w]

@@ -92,7 +92,8 @@ class Call:
         self.plan.run(args, device)
 
 
-def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
+def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
+            listed=False):
     return _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
@@ -100,7 +101,8 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0):
         deterministic=1, weights=int(settings.weights and not backward),
         max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0),
         edge_dim=edges,
-        edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0)
+        edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
+        edge_list=int(listed))
 
 
 class Recipe:
@@ -108,11 +110,11 @@ class Recipe:
     settings share: they are made once."""
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
-                 "dim", "biased", "edge_dim", "inputs", "out_shape",
+                 "dim", "biased", "edge_dim", "listed", "inputs", "out_shape",
                  "lse_shape", "weights_shape", "empty", "plans", "places",
                  "grads", "casts")
 
-    def __init__(self, graph, op, inputs, bias, settings):
+    def __init__(self, graph, op, inputs, bias, settings, listed):
         self.op = op
         self.spec = spec = OPERATORS[op]
         check_inputs(spec, inputs, bias,
@@ -127,6 +129,8 @@ class Recipe:
         _, self.heads, self.dim = value.shape
         self.biased = bias is not None
         self.edge_dim = edge_dim(spec, inputs)
+        self.listed = bool(listed and graph.handle.listed and self.edge_dim
+                           and op != "gat" and not settings.weights)
         self.inputs = spec.inputs[:len(inputs)]
         self.out_shape = (graph.num_dst, self.heads, self.dim)
         self.lse_shape = (graph.num_dst, self.heads)
@@ -161,7 +165,7 @@ class Recipe:
         if found is None:
             wanted = problem(self.op, backward, self.dtype, self.heads,
                              self.dim, self.settings, self.biased,
-                             self.edge_dim)
+                             self.edge_dim, self.listed)
             found = self.plans[backward] = Plan(
                 graph.handle, graph.device, wanted, self.settings)
         return found
@@ -170,18 +174,21 @@ class Recipe:
         return torch.empty(shape, dtype=dtype, device=self.device)
 
 
-def recipe(graph, op, inputs, bias, settings):
-    """The Recipe of a call, whose inputs are checked when it is made."""
+def recipe(graph, op, inputs, bias, settings, listed=False):
+    """The Recipe of a call, whose inputs are checked when it is made.  listed:
+    edge features are in the caller's order; if the recipe is not, they have to
+    be in the graph's."""
     if _recording.current is not None:
         _recording.current.graph(graph)
     recipes = graph.handle.recipes
-    key = (op, settings, _generation,
+    key = (op, settings, _generation, listed,
            *[None if t is None else (t.shape, t.dtype, t.device)
              if isinstance(t, torch.Tensor) else id(t) for t in inputs],
            None if bias is None else (bias.shape, bias.dtype, bias.device))
     found = recipes.get(key)
     if found is None:
-        found = recipes[key] = Recipe(graph, op, inputs, bias, settings)
+        found = recipes[key] = Recipe(graph, op, inputs, bias, settings,
+                                      listed)
     return found
 
 

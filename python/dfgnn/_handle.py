@@ -17,9 +17,12 @@ _TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
 
 class Handle:
     """Owns a dfgnn_graph and the plans made for it.  graph_ptr: where the
-    graphs of a batch begin, on the host, or None."""
+    graphs of a batch begin, on the host, or None.  listed: the library knows
+    the order of the list that the graph was made of, and CPU kernels read edge
+    features in it."""
 
-    def __init__(self, ctx, pointer, keep, graph_ptr=None):
+    def __init__(self, ctx, pointer, keep, graph_ptr=None, listed=False):
+        self.listed = listed
         self.pid = os.getpid()
         self.graph_ptr = graph_ptr
         self.context = ctx
@@ -125,7 +128,8 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
         raw_stream(device)))
     if status:
         raise _in_words_of_edge_index(failure(status))
-    return Handle(ctx, pointer, keep, graph_ptr)
+    return Handle(ctx, pointer, keep, graph_ptr,
+                  device.type == "cpu" and not self_loops)
 
 
 def csr_of(handle):

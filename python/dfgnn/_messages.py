@@ -67,13 +67,17 @@ def _sent(graph, given):
     return (gate if part is None else gate + part).sigmoid() * sent
 
 
-def composite(graph, reduce, given, args=None):
+def composite(graph, reduce, given, args=None, listed=False):
     """[N, H, D], or a tuple of four such for "pna"; differentiable as often as
     wanted.
 
+    listed: edge_attr is in the caller's order.
     args: by name the position in its row of the edge that gave each extreme,
         if known: gradients then go to those edges alone.
     """
+    if listed:
+        given = given._replace(
+            edge_attr=graph.to_graph_order(given.edge_attr))
     message = _sent(graph, given)
     dst = graph.dst
     zeros = message.new_zeros((graph.num_dst,) + tuple(message.shape[1:]))
@@ -114,14 +118,15 @@ def _tuple(outs):
     return outs if isinstance(outs, tuple) else (outs,)
 
 
-def _differentiate(graph, reduce, given, args, grads, wants, create_graph):
+def _differentiate(graph, reduce, given, args, grads, wants, create_graph,
+                   listed):
     with torch.enable_grad():
         if create_graph:  # a view for each argument: one may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
         else:
             given = [None if t is None else t.detach().requires_grad_(w)
                      for t, w in zip(given, wants)]
-        outs = _tuple(composite(graph, reduce, Tensors(*given), args))
+        outs = _tuple(composite(graph, reduce, Tensors(*given), args, listed))
         sources = [t for t, w in zip(given, wants) if w]
         found = iter(torch.autograd.grad(outs, sources, grads,
                                          create_graph=create_graph))
@@ -133,7 +138,8 @@ def _differentiate(graph, reduce, given, args, grads, wants, create_graph):
 class _Recipe:
     """The shapes and plans that calls with the same shapes and types share."""
 
-    def __init__(self, graph, reduce, given):
+    def __init__(self, graph, reduce, given, listed):
+        self.listed = listed
         value, attr = given.value, given.edge_attr
         _, self.heads, self.dim = value.shape
         self.dtype = value.dtype
@@ -160,7 +166,8 @@ class _Recipe:
                 op=_abi.OPS[self.op], pass_=int(backward),
                 dtype=DTYPES[self.dtype], heads=self.heads, dim=self.dim,
                 deterministic=1, max_workspace=-1, edge_dim=self.edge_dim,
-                message=_abi.MESSAGES[self.message])
+                message=_abi.MESSAGES[self.message],
+                edge_list=int(self.listed))
             self.plans[backward] = Plan(graph.handle, graph.device, problem,
                                         self.settings)
         return self.plans[backward]
@@ -170,18 +177,19 @@ class _Recipe:
             else self.dtype
 
 
-def _recipe(graph, reduce, given):
+def _recipe(graph, reduce, given, listed):
     if _recording.current is not None:
         _recording.current.graph(graph)
     recipes = graph.handle.recipes
-    key = ("messages", generation(), reduce, given.value.shape[1:], given.value.dtype,
+    key = ("messages", generation(), reduce, listed, given.value.shape[1:],
+           given.value.dtype,
            given.gate_dst is None,
            None if given.edge_attr is None else given.edge_attr.shape[1:],
            None if given.edge_weight is None else given.edge_weight.dim(),
            torch.are_deterministic_algorithms_enabled())
     found = recipes.get(key)
     if found is None:
-        found = recipes[key] = _Recipe(graph, reduce, given)
+        found = recipes[key] = _Recipe(graph, reduce, given, listed)
     return found
 
 
@@ -194,10 +202,10 @@ def _run(graph, made, backward, tensors):
     plan.run(args, graph.device)
 
 
-def forward(graph, reduce, given):
+def forward(graph, reduce, given, listed=False):
     """(results, positions of the extremes in their rows) by name; all tensors
     of given are contiguous."""
-    made = _recipe(graph, reduce, given)
+    made = _recipe(graph, reduce, given, listed)
     spec = OPERATORS[made.op]
     outs = {name: given.value.new_empty(made.out_shape) for name in spec.outs}
     args = {name: torch.empty(made.out_shape, dtype=torch.int32,
@@ -216,9 +224,9 @@ def _saved(reduce, outs, args):
             if name in known}
 
 
-def backward(graph, reduce, given, saved, grads, wants):
+def backward(graph, reduce, given, saved, grads, wants, listed=False):
     """The gradients of the tensors, None where they are not wanted."""
-    made = _recipe(graph, reduce, given)
+    made = _recipe(graph, reduce, given, listed)
     new = torch.empty if graph.num_edges else torch.zeros
     found = [new(t.shape, dtype=made.grad_dtype(name), device=t.device)
              if w else None
@@ -235,49 +243,59 @@ def backward(graph, reduce, given, saved, grads, wants):
 
 class Messages(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, graph, reduce, *given):
+    def forward(ctx, graph, reduce, listed, *given):
         given = Tensors(*given)
-        outs, args = forward(graph, reduce, given)
+        outs, args = forward(graph, reduce, given, listed)
         saved = _saved(reduce, outs, args)
         ctx.save_for_backward(*given, *saved.values())
-        ctx.call = graph, reduce, tuple(saved)
+        ctx.call = graph, reduce, listed, tuple(saved)
         return tuple(outs.values())
 
     @staticmethod
     def backward(ctx, *grads):
-        graph, reduce, names = ctx.call
+        graph, reduce, listed, names = ctx.call
         given = Tensors(*ctx.saved_tensors[:len(FIELDS)])
         saved = dict(zip(names, ctx.saved_tensors[len(FIELDS):]))
-        wants = ctx.needs_input_grad[2:]
+        wants = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
             say_once("gradients of gradients are made by torch operations, "
                      "which hold every edge's features")
             found = _differentiate(graph, reduce, given, saved, grads, wants,
-                                   True)
+                                   True, listed)
         else:
-            found = gradients(graph, reduce, given, saved, grads, wants)
-        return (None, None, *found)
+            found = gradients(graph, reduce, given, saved, grads, wants,
+                              listed)
+        return (None, None, None, *found)
 
 
-def gradients(graph, reduce, given, saved, grads, wants):
+def gradients(graph, reduce, given, saved, grads, wants, listed=False):
     """backward(), or its torch operations where no kernel supports it."""
     try:
         return backward(graph, reduce, given, saved,
-                        [g.contiguous() for g in grads], wants)
+                        [g.contiguous() for g in grads], wants, listed)
     except UnsupportedError as error:
         say_once(f"{error}; gradients are made by torch operations instead")
-    return _differentiate(graph, reduce, given, saved, grads, wants, False)
+    return _differentiate(graph, reduce, given, saved, grads, wants, False,
+                          listed)
 
 
-def fused(graph, reduce, given):
+def reads_lists(graph, names, given):
+    """Whether kernels read the edge features in the order of the list that the
+    graph was made of: for sums, on CPUs, of features that need no matrix."""
+    return (graph.handle.listed and given.edge_weight is None
+            and all(name in ("sum", "mean") for name in names))
+
+
+def fused(graph, reduce, given, listed=False):
     """[N, H, D], or a tuple of four such for "pna", with gradients; tensors by
-    edge are in the graph's order."""
+    edge are in the graph's order, if they are not listed: then in the
+    caller's."""
     if needs_composite() or reduce not in OPS:
-        return composite(graph, reduce, given)
+        return composite(graph, reduce, given, listed=listed)
     given = Tensors(*(None if t is None else t.contiguous() for t in given))
     try:
-        outs = Messages.apply(graph, reduce, *given)
+        outs = Messages.apply(graph, reduce, listed, *given)
         return outs if len(outs) > 1 else outs[0]
     except UnsupportedError as error:
         say_once(f"{error}; it runs by torch operations instead")
-    return composite(graph, reduce, given)
+    return composite(graph, reduce, given, listed=listed)

@@ -264,12 +264,15 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
         graph = ops.untraced_graph(graph, (x.size(0), num_dst))
         if not jit_tracing():  # a trace makes tensors of sizes
             _check(graph, given)
-        if given.edge_attr is not None:
+        names = [reduce] if isinstance(reduce, str) else reduce
+        listed = (given.edge_attr is not None
+                  and _messages.reads_lists(graph, names, given))
+        if given.edge_attr is not None and not listed:
             given = given._replace(
                 edge_attr=graph.to_graph_order(given.edge_attr))
 
         def run(name):
-            return _messages.fused(graph, name, given)
+            return _messages.fused(graph, name, given, listed)
 
     def shaped(out):
         return out.squeeze(1) if x.dim() == 2 else out

@@ -28,7 +28,8 @@ static const dfgnn_problem usual = {sizeof usual,
                                     DFGNN_EDGE_BOTH,
                                     0, /* reserved */
                                     DFGNN_MESSAGE_COPY,
-                                    0 /* accumulate */};
+                                    0, /* accumulate */
+                                    0 /* edge_list */};
 #pragma GCC diagnostic pop
 
 static dfgnn_measurement row_of(const dfgnn_problem *problem) {
@@ -69,7 +70,8 @@ START_TEST(every_member_of_a_problem_is_in_its_key) {
   DIFFERS(edge_dim, DFGNN_EDGE_PROJECTED);
   DIFFERS(edge_use, DFGNN_EDGE_KEYS);
   DIFFERS(message, DFGNN_MESSAGE_GATE);
-  ck_assert_int_eq(checked, 16); /* not effort, max_workspace, accumulate */
+  ck_assert_int_eq(checked, 16); /* not effort, max_workspace, accumulate,
+                                    * edge_list */
 }
 END_TEST
 

@@ -51,6 +51,7 @@ DFGNN_FAMILIES(attention_cpu_edge_forward) = {
         .dropout = 1,
         .edge_ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
         .edges_only = 1,
+        .edge_list = 1,
         .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_SCHEDULE},
         .applicable = applicable,
         .workspace = workspace,

@@ -107,7 +107,6 @@ static void open_rows(walk *k, int64_t e, int64_t last) {
 /* Writes the gradients of the window's features, and adds to that of W. */
 static void close_rows(const walk *k) {
   int64_t count = k->beyond - k->window;
-  char *to = k->w->args->grad_edge_attr;
   const scalar *from = k->s.arguments;
   dfgnn_cpu_matrices m = {.to = k->s.grad_attr,
                           .a = k->s.arguments,
@@ -119,13 +118,12 @@ static void close_rows(const walk *k) {
                           .a_row = k->row,
                           .a_inner = 1,
                           .b_row = k->e->features};
-  if (to && k->e->weight) {
+  if (k->e->grad_attr && k->e->weight) {
     k->loops->multiply(&m);
     from = k->s.grad_attr;
   }
-  if (to)
-    k->loops->store(to + (size_t)(k->window * k->e->width) * k->e->element_size,
-                    (int64_t)k->e->element_size, from, count * k->e->width);
+  if (k->e->grad_attr)
+    dfgnn__cpu_edges_store(k->e, k->window, count, from);
   if (!k->sums.weight)
     return;
   m = (dfgnn_cpu_matrices){.to = k->sums.weight,
@@ -209,7 +207,7 @@ static void open_columns(walk *k, const dfgnn_cpu_job *job, int64_t i,
   k->window = i;
   k->beyond = last - i < DFGNN_CPU_EDGES ? last : i + DFGNN_CPU_EDGES;
   for (int64_t c = i; c < k->beyond; c++) {
-    int64_t number = dfgnn__cpu_number(job, c);
+    int64_t number = dfgnn__cpu_edges_row(k->e, dfgnn__cpu_number(job, c));
     k->loops->load(k->s.attr + (c - i) * (int64_t)size,
                    k->e->attr + (size_t)number * size * k->e->element_size,
                    (int64_t)k->e->element_size, (int64_t)size);

@@ -195,24 +195,17 @@ static void spread(const walk *k, const scalar *terms, const scalar *by,
   }
 }
 
-static void store_features(const walk *k, int64_t begin, int64_t count) {
-  char *to = k->w->args->grad_edge_attr;
-  k->loops->store(to + (size_t)(begin * k->e->width) * k->e->element_size,
-                  (int64_t)k->e->element_size, k->s.grad_attr,
-                  count * k->e->width);
-}
-
 static void write_features(const walk *k, const scalar *weights,
                            const scalar *gradients, int64_t r, int64_t begin,
                            int64_t count) {
   const scratch *s = &k->s;
-  if (!k->w->args->grad_edge_attr || !k->e->width)
+  if (!k->e->grad_attr || !k->e->width)
     return;
   if (k->e->keys)
     spread(k, gradients, s->by_query, s->query, r, count, 0);
   if (k->e->values)
     spread(k, weights, s->by_out, s->grad_out, r, count, k->e->keys);
-  store_features(k, begin, count);
+  dfgnn__cpu_edges_store(k->e, begin, count, s->grad_attr);
 }
 
 /* Walks a row of few edges in one call; returns 0 if it cannot be served so. */
@@ -240,7 +233,7 @@ static int walk_short(const walk *k, int64_t row, int64_t r, int64_t begin,
       .weights = weights_at(side, 0, begin),
       .gradients = gradients_at(side, 0, begin),
       .stride = k->edges,
-      .grad_attr = k->w->args->grad_edge_attr ? s->grad_attr : NULL};
+      .grad_attr = k->e->grad_attr ? s->grad_attr : NULL};
   const int uses[] = {k->e->keys, k->e->values};
   const int sums[] = {k->e->keys,
                       k->e->values && dfgnn__cpu_edge_sums_wanted(&k->sums)};
@@ -258,7 +251,7 @@ static int walk_short(const walk *k, int64_t row, int64_t r, int64_t begin,
   if (!k->loops->grade_short(&x))
     return 0;
   if (x.grad_attr)
-    store_features(k, begin, count);
+    dfgnn__cpu_edges_store(k->e, begin, count, s->grad_attr);
   return 1;
 }
 

@@ -62,6 +62,9 @@ char *dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
       .features = p->edge_dim < 0 ? p->dim : p->edge_dim,
       .width = p->edge_dim < 0 ? row : p->edge_dim,
       .attr = args->edge_attr,
+      .grad_attr = args->grad_edge_attr,
+      .order = p->edge_list ? launch->setting.matrix->edge_order : NULL,
+      .offsets64 = launch->setting.matrix->offsets64,
       .element_size = (size_t)size,
       .scalar_size = dfgnn__cpu_scalar_size(p),
       .keys = p->edge_dim && p->edge_use != DFGNN_EDGE_VALUES,
@@ -91,11 +94,29 @@ char *dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
 
 const void *dfgnn__cpu_edges_load(const dfgnn_cpu_edges *edges, int64_t e,
                                   int64_t count, void *buffer) {
-  const char *from =
-      edges->attr + (size_t)(e * edges->width) * edges->element_size;
-  if (!edges->convert)
-    return from;
-  edges->loops->load(buffer, from, (int64_t)edges->element_size,
-                     count * edges->width);
+  const int64_t size = (int64_t)edges->element_size, width = edges->width;
+  if (!edges->convert && !edges->order)
+    return edges->attr + e * width * size;
+  if (!edges->order)
+    edges->loops->load(buffer, edges->attr + e * width * size, size,
+                       count * width);
+  for (int64_t i = 0; edges->order && i < count; i++)
+    edges->loops->load(
+        (char *)buffer + (size_t)(i * width) * edges->scalar_size,
+        edges->attr + dfgnn__cpu_edges_row(edges, e + i) * width * size, size,
+        width);
   return buffer;
+}
+
+void dfgnn__cpu_edges_store(const dfgnn_cpu_edges *edges, int64_t e,
+                            int64_t count, const void *from) {
+  const int64_t size = (int64_t)edges->element_size, width = edges->width;
+  if (!edges->order)
+    edges->loops->store(edges->grad_attr + e * width * size, size, from,
+                        count * width);
+  for (int64_t i = 0; edges->order && i < count; i++)
+    edges->loops->store(
+        edges->grad_attr + dfgnn__cpu_edges_row(edges, e + i) * width * size,
+        size, (const char *)from + (size_t)(i * width) * edges->scalar_size,
+        width);
 }

@@ -80,6 +80,10 @@ typedef struct dfgnn_cpu_edges {
   int64_t features; /* of an edge and head: F, or dim if projected; or 0 */
   int64_t width;    /* numbers an edge: F, or heads x dim */
   const char *attr;
+  char *grad_attr;   /* NULL: not wanted */
+  const void *order; /* the row of each edge in both, as wide as offsets; NULL:
+                      * its number */
+  int offsets64;
   size_t element_size, scalar_size;
   int convert;      /* attr is not of scalars */
   int keys, values; /* GT: are features added to keys, to values? */
@@ -99,6 +103,16 @@ char *dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
  * need be; rows are edges->width apart. */
 const void *dfgnn__cpu_edges_load(const dfgnn_cpu_edges *edges, int64_t e,
                                   int64_t count, void *buffer);
+/* Writes the gradients of their features from scalars. */
+void dfgnn__cpu_edges_store(const dfgnn_cpu_edges *edges, int64_t e,
+                            int64_t count, const void *from);
+/* The row of an edge's features. */
+static inline int64_t dfgnn__cpu_edges_row(const dfgnn_cpu_edges *edges,
+                                           int64_t e) {
+  return !edges->order      ? e
+         : edges->offsets64 ? ((const int64_t *)edges->order)[e]
+                            : ((const int32_t *)edges->order)[e];
+}
 
 /* May short rows of this call go to attend_short() and grade_short()?  Their
  * keys and values are adjacent, their heads few, and nothing is added to scores

@@ -132,7 +132,7 @@ void dfgnn__cpu_project_begin(dfgnn_cpu_sums_call *c) {
 }
 
 void dfgnn__cpu_project_forget(const dfgnn_cpu_sums_call *c) {
-  int threads = c->launch->setting.device->units;
+  int threads = dfgnn__cpu_threads(&c->launch->setting);
   const dfgnn_cpu_projection *p = &c->job.projection;
   for (int t = 0; p->scratch && t < threads; t++)
     *(dfgnn_cpu_window *)(p->scratch + (size_t)t * p->scratch_bytes) =
@@ -191,7 +191,7 @@ static void add_blocks(void *data, int64_t begin, int64_t end) {
 void dfgnn__cpu_project_grade(const dfgnn_cpu_sums_call *c,
                               const dfgnn_cpu_sums *by_row) {
   const dfgnn_args *args = c->launch->args;
-  int threads = c->launch->setting.device->units;
+  int threads = dfgnn__cpu_threads(&c->launch->setting);
   edge_blocks b = {c, *by_row, count_blocks(c->job.edges)};
   int sums = args->grad_edge_weight || args->grad_edge_bias;
   if (!b.job.projection.fields || (!sums && !args->grad_edge_attr))

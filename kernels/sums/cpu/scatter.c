@@ -85,10 +85,9 @@ static void narrow_columns(void *data, int64_t begin, int64_t end) {
 static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   const dfgnn_problem *problem = setting->problem;
-  int threads = setting->device->units;
+  int threads = dfgnn__cpu_threads(setting);
   dfgnn_cpu_sums_call c;
-  /* It has the parameters of sliced walks. */
-  dfgnn__cpu_sums_begin(&c, launch, DFGNN_CPU_SLICED);
+  dfgnn__cpu_sums_begin(&c, launch, DFGNN_CPU_PLAIN);
   char *sums = c.memory + c.layout.walk;
   c.layout.walk += sums_bytes(setting);
   c.job.to = dfgnn__cpu_table(problem, launch->args->grad_value,

@@ -79,6 +79,10 @@ static size_t record_bytes(const dfgnn_problem *problem) {
   return has_records(problem) ? components * row_bytes(problem) : 0;
 }
 
+static size_t offset_bytes(const dfgnn_matrix *matrix) {
+  return matrix->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
+}
+
 dfgnn_cpu_sums_layout dfgnn__cpu_sums_layout(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
   const size_t rows = (size_t)setting->matrix->destinations;
@@ -90,6 +94,10 @@ dfgnn_cpu_sums_layout dfgnn__cpu_sums_layout(const dfgnn_setting *setting) {
   next += dfgnn__cpu_aligned(rows * record_bytes(p));
   if (!copies(p) && p->edge_dim > 0)
     dfgnn__cpu_project_place(&l, &next, setting);
+  l.list = next;
+  if (backward(p) && p->edge_list)
+    next += dfgnn__cpu_aligned((size_t)setting->matrix->edges *
+                               offset_bytes(setting->matrix));
   l.walk = next;
   return l;
 }
@@ -156,7 +164,7 @@ static void find_tables(dfgnn_cpu_sums_call *c) {
     c->job.attr = edge_table(p, args->edge_attr);
 }
 
-/* The tables that a slice of features shifts; the first ones hold int32. */
+/* The tables of reduced results; the first ones hold int32. */
 enum { REDUCED_TABLES = 8, POSITIONS = 2 };
 
 static void list_reduced(dfgnn_cpu_table *list[REDUCED_TABLES],
@@ -218,6 +226,7 @@ void dfgnn__cpu_sums_begin(dfgnn_cpu_sums_call *c, const dfgnn_launch *launch,
               .edges = m->edges,
               .offsets = m->offsets,
               .indices = m->indices,
+              .edge = p->edge_list ? m->edge_order : NULL,
               .prefetch = setting->parameter[DFGNN_CPU_P_PREFETCH],
               .record_bytes = (int64_t)record_bytes(p)}};
   if (DFGNN_BIT(p->op) & DFGNN_OPS_SPMM) {
@@ -236,28 +245,6 @@ void dfgnn__cpu_sums_begin(dfgnn_cpu_sums_call *c, const dfgnn_launch *launch,
 }
 
 /* ---- walks --------------------------------------------------------------- */
-
-static void shift(dfgnn_cpu_table *table, int64_t features, size_t element) {
-  if (table->base)
-    table->base += features * (int64_t)element;
-}
-
-/* Moves the job to the features from `features` of each piece on. */
-static void shift_job(dfgnn_cpu_sums *job, const dfgnn_problem *problem,
-                      int64_t features) {
-  const size_t size = dfgnn_dtype_size(problem->dtype);
-  dfgnn_cpu_table *reduced[REDUCED_TABLES];
-  list_reduced(reduced, &job->reduced);
-  for (int i = 0; i < REDUCED_TABLES; i++)
-    shift(reduced[i], features, i < POSITIONS ? sizeof(int32_t) : size);
-  shift(&job->own.first, features, size);
-  shift(&job->far.first, features, size);
-  shift(&job->to, features, size);
-  if (job->record)
-    job->record += (size_t)features * dfgnn__cpu_scalar_bytes(problem);
-  if (features > 0)
-    job->grad_weight = NULL; /* the first slice computed all of it */
-}
 
 static dfgnn_cpu_edges edges_of(const dfgnn_problem *problem) {
   return problem->edge_dim == 0  ? DFGNN_CPU_EDGES_NONE
@@ -292,27 +279,19 @@ static void walk(const dfgnn_cpu_sums_call *c, const dfgnn_cpu_sums *job,
   const dfgnn_setting *setting = &c->launch->setting;
   const int *p = setting->parameter;
   const int found = job->found && pass == DFGNN_CPU_FORWARD;
-  const int64_t dim = job->pieces.dim;
-  const int64_t slice = dfgnn__cpu_slice(c->algorithm, p, dim);
-  dfgnn_cpu_walk rows = dfgnn__cpu_walk(matrix, setting->device->units,
+  dfgnn_cpu_walk rows = dfgnn__cpu_walk(matrix, dfgnn__cpu_threads(setting),
                                         c->memory + c->layout.walk);
-  dfgnn_cpu_sums part;
   dfgnn_cpu_aggregate aggregate = {
-      .job = &part,
+      .job = job,
       .pieces = job->pieces.count,
       .state_bytes = state_bytes(setting->problem),
       .fold = fold_of(c, job, pass, rest),
       .merge = found ? c->kernels->merge_found : c->kernels->merge_sums,
       .finish = found ? c->kernels->finish_found : c->kernels->finish_sums};
   dfgnn__cpu_project_forget(c);
-  for (int64_t d = 0; d < dim; d += slice) {
-    part = *job;
-    part.pieces.dim = dim - d < slice ? dim - d : slice;
-    shift_job(&part, setting->problem, d);
-    if (found || part.to.base || part.to_gate.base || part.grad_attr.base ||
-        part.grad_weight)
-      dfgnn__cpu_walk_run(&rows, &aggregate, c->algorithm, p, items);
-  }
+  if (found || job->to.base || job->to_gate.base || job->grad_attr.base ||
+      job->grad_weight)
+    dfgnn__cpu_walk_run(&rows, &aggregate, c->algorithm, p, items);
 }
 
 static void walk_forward(const dfgnn_cpu_sums_call *c,
@@ -355,9 +334,26 @@ void dfgnn__cpu_sums_record(dfgnn_cpu_sums_call *c, const dfgnn_view *items) {
     return;
   c->job.record = c->memory + c->layout.records;
   if (setting->problem->op == DFGNN_OP_REDUCE_PNA)
-    dfgnn__cpu_for(setting->device->units, c->job.rows, 256, record_rows, c);
+    dfgnn__cpu_for(dfgnn__cpu_threads(setting), c->job.rows, 256, record_rows,
+                   c);
   else
     walk_forward(c, items);
+}
+
+/* Finds the places in the list of the edges of columns. */
+static void list_columns(void *data, int64_t begin, int64_t end) {
+  const dfgnn_cpu_sums_call *c = data;
+  const dfgnn_matrix *m = c->launch->setting.matrix;
+  const void *edges = c->launch->views[0]->array[2];
+  char *to = c->memory + c->layout.list;
+  for (int64_t e = begin; e < end; e++) {
+    int64_t place = dfgnn__cpu_edge(m->offsets64, m->edge_order,
+                                    dfgnn__cpu_edge(m->offsets64, edges, e));
+    if (m->offsets64)
+      ((int64_t *)to)[e] = place;
+    else
+      ((int32_t *)to)[e] = (int32_t)place;
+  }
 }
 
 void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *c, int rest,
@@ -371,6 +367,11 @@ void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *c, int rest,
   job.offsets = columns.offsets;
   job.indices = columns.indices;
   job.edge = transpose->array[2];
+  if (p->edge_list && c->launch->setting.matrix->edge_order) {
+    dfgnn__cpu_for(dfgnn__cpu_threads(&c->launch->setting), job.edges, 4096,
+                   list_columns, (void *)c);
+    job.edge = c->memory + c->layout.list;
+  }
   job.own = (dfgnn_cpu_ends){c->value, c->gate_src};
   job.far = (dfgnn_cpu_ends){c->grad_out, c->gate_dst};
   job.to = dfgnn__cpu_table(p, args->grad_value, &args->grad_value_strides);
@@ -423,8 +424,8 @@ static dfgnn_status launch(const dfgnn_launch *launch,
     return DFGNN_OK;
   }
   if (averages(setting->problem)) {
-    dfgnn__cpu_for(setting->device->units, setting->matrix->destinations, 4096,
-                   divide, &c);
+    dfgnn__cpu_for(dfgnn__cpu_threads(setting), setting->matrix->destinations,
+                   4096, divide, &c);
     c.scale_dst = c.memory + c.layout.scales;
   }
   const dfgnn_view *row_items =
@@ -452,9 +453,16 @@ static int split_views(const dfgnn_setting *setting,
 
 DFGNN_CPU_WALK_ALGORITHMS(dfgnn__cpu_sums_workspace, launch)
 
+/* Extremes count a row's edges, and a matrix multiplies blocks of them. */
+static int lists(const dfgnn_problem *problem) {
+  return !found_by(problem) && problem->edge_dim == DFGNN_EDGE_PROJECTED;
+}
+
 static const char *no_message(const dfgnn_setting *setting) {
   return copies(setting->problem)
              ? "messages are copies of nodes, which spmm and reduce serve"
+         : setting->problem->edge_list && !lists(setting->problem)
+             ? "takes edge features in the graph's order alone"
              : NULL;
 }
 
@@ -471,7 +479,8 @@ static const char *message_split_applicable(const dfgnn_setting *setting) {
 #define MESSAGES(label, pass_name, pass)                                       \
   DFGNN_CPU_WALK_FAMILY(label, "message", DFGNN_OPS_MESSAGE, pass_name, pass,  \
                         DFGNN_CPU_CHUNK),                                      \
-      .messages = DFGNN_MESSAGES_ALL, .edge_ops = DFGNN_OPS_MESSAGE
+      .messages = DFGNN_MESSAGES_ALL, .edge_ops = DFGNN_OPS_MESSAGE,           \
+      .edge_list = 1
 #define MESSAGE_FAMILIES(pass_name, pass)                                      \
   {MESSAGES(row, pass_name, pass), .parameters = DFGNN_CPU_ROW_PARAMETERS,     \
    .legal = dfgnn__cpu_row_legal, .applicable = message_applicable,            \

@@ -1,0 +1,207 @@
+/* check_edge_list.c - edge features in the order of the list that a graph was
+ * made of */
+#include "tests/unit/fixture.h"
+
+#include "lib/registry.h"
+
+enum { NODES = 40, EDGES = 300, HEADS = 2, DIM = 8, FIELDS = 5 };
+enum { ROW = HEADS * DIM };
+
+static dfgnn_context *ctx;
+static uint32_t state;
+
+static void open_context(void) {
+  ctx = cpu_context("");
+  state = 7;
+}
+static void close_context(void) { dfgnn_context_destroy(ctx); }
+
+static uint32_t draw(void) { return (state = state * 1664525u + 1013904223u); }
+
+static double *drawn(int64_t count) {
+  double *x = malloc((size_t)count * sizeof *x);
+  for (int64_t i = 0; i < count; i++)
+    x[i] = (double)(draw() >> 8) / (1 << 24) - 0.5;
+  return x;
+}
+
+/* The rows of x in another order: row order[e] becomes row e, or back. */
+static double *ordered(const double *x, const int32_t *order, int64_t width,
+                       int back) {
+  double *y = malloc((size_t)(EDGES * width) * sizeof *y);
+  for (int64_t e = 0; e < EDGES; e++)
+    memcpy(y + (back ? order[e] : e) * width, x + (back ? e : order[e]) * width,
+           (size_t)width * sizeof *x);
+  return y;
+}
+
+static dfgnn_graph *listed_graph(void) {
+  static int32_t dst[EDGES], src[EDGES];
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  dfgnn_graph *graph;
+  for (int e = 0; e < EDGES; e++) {
+    dst[e] = (int32_t)(draw() >> 8) % NODES;
+    src[e] = (int32_t)(draw() >> 8) % NODES;
+  }
+  coo.destinations = coo.sources = NODES;
+  coo.edges = EDGES;
+  coo.dst = dst;
+  coo.src = src;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  return graph;
+}
+
+static void execute(dfgnn_graph *graph, const dfgnn_problem *problem,
+                    const dfgnn_args *args, const char *variant) {
+  dfgnn_plan *plan;
+  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, problem, variant));
+  size_t bytes = (dfgnn_plan_workspace(plan) + 63) / 64 * 64;
+  void *workspace = aligned_alloc(64, bytes ? bytes : 64);
+  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
+  free(workspace);
+  dfgnn_plan_destroy(plan);
+}
+
+typedef struct outputs {
+  double *out, *edge, *value;
+} outputs;
+
+/* Runs a variant on features in either order and compares what it gives. */
+static void compare(dfgnn_graph *graph, dfgnn_problem problem, dfgnn_args args,
+                    const char *variant, int64_t width) {
+  const int32_t *order = dfgnn_graph_edge_order(graph, NULL);
+  const int backward = problem.pass == DFGNN_PASS_BACKWARD;
+  double *attr = drawn(EDGES * width);
+  double *sorted = ordered(attr, order, width, 0);
+  outputs found[2];
+  ck_assert_ptr_nonnull(order);
+  for (int k = 0; k < 2; k++) {
+    found[k] =
+        (outputs){drawn(NODES * ROW), drawn(EDGES * width), drawn(NODES * ROW)};
+    problem.edge_list = k;
+    args.edge_attr = k ? attr : sorted;
+    if (backward) {
+      args.grad_value = found[k].value;
+      args.grad_edge_attr = found[k].edge;
+    } else {
+      args.out = found[k].out;
+    }
+    execute(graph, &problem, &args, variant);
+  }
+  if (backward) {
+    double *back = ordered(found[0].edge, order, width, 1);
+    ck_assert_msg(!memcmp(back, found[1].edge, EDGES * (size_t)width * 8),
+                  "%s: gradients of features differ", variant);
+    ck_assert_msg(!memcmp(found[0].value, found[1].value, NODES * ROW * 8),
+                  "%s: gradients of values differ", variant);
+    free(back);
+  } else {
+    ck_assert_msg(!memcmp(found[0].out, found[1].out, NODES * ROW * 8),
+                  "%s: results differ", variant);
+  }
+  for (int k = 0; k < 2; k++) {
+    free(found[k].out);
+    free(found[k].edge);
+    free(found[k].value);
+  }
+  free(attr);
+  free(sorted);
+}
+
+/* Compares all variants that serve a problem; returns how many. */
+static int compare_all(dfgnn_graph *graph, dfgnn_problem problem) {
+  const int64_t width = problem.edge_dim < 0 ? ROW : problem.edge_dim;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  double *given[] = {drawn(NODES * ROW),  drawn(NODES * ROW),
+                     drawn(NODES * ROW),  drawn(ROW),
+                     drawn(ROW * FIELDS), drawn(NODES * ROW),
+                     drawn(NODES * ROW),  drawn(NODES * HEADS),
+                     drawn(NODES * ROW),  drawn(NODES * ROW)};
+  int compared = 0;
+  args.query = given[0];
+  args.key = given[1];
+  args.value = given[2];
+  args.att = given[3];
+  args.edge_weight = problem.edge_dim > 0 ? given[4] : NULL;
+  args.gate_dst = problem.message == DFGNN_MESSAGE_GATE ? given[5] : NULL;
+  args.gate_src = problem.message == DFGNN_MESSAGE_GATE ? given[6] : NULL;
+  args.lse = given[7];
+  args.out = given[8];
+  problem.dtype = DFGNN_F64;
+  problem.heads = HEADS;
+  problem.dim = DIM;
+  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+    problem.pass = pass;
+    args.grad_out = pass ? given[9] : NULL;
+    for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+      const dfgnn_variant *v = dfgnn__variant(i);
+      const dfgnn_family *f = v->family;
+      dfgnn_plan *plan;
+      problem.edge_list = 1;
+      if (!f->edge_list ||
+          dfgnn_plan_create_forced(&plan, ctx, graph, &problem, v->name))
+        continue;
+      dfgnn_plan_destroy(plan);
+      compare(graph, problem, args, v->name, width);
+      compared++;
+    }
+  }
+  for (size_t k = 0; k < sizeof given / sizeof *given; k++)
+    free(given[k]);
+  return compared;
+}
+
+START_TEST(messages_read_features_where_the_list_has_them) {
+  static const dfgnn_message messages[] = {DFGNN_MESSAGE_RELU,
+                                           DFGNN_MESSAGE_GATE};
+  dfgnn_graph *graph = listed_graph();
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.op = DFGNN_OP_SPMM_SUM;
+  problem.edge_dim = DFGNN_EDGE_PROJECTED;
+  for (int k = 0; k < 2; k++) {
+    problem.message = messages[k];
+    ck_assert_int_gt(compare_all(graph, problem), 10);
+  }
+  dfgnn_graph_destroy(graph);
+}
+END_TEST
+
+START_TEST(attention_reads_features_where_the_list_has_them) {
+  static const dfgnn_op ops[] = {DFGNN_OP_GT, DFGNN_OP_GATV2};
+  static const int64_t dims[] = {FIELDS, DFGNN_EDGE_PROJECTED};
+  dfgnn_graph *graph = listed_graph();
+  for (int k = 0; k < 4; k++) {
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    problem.op = ops[k / 2];
+    problem.edge_dim = dims[k % 2];
+    ck_assert_int_gt(compare_all(graph, problem), 4);
+  }
+  dfgnn_graph_destroy(graph);
+}
+END_TEST
+
+START_TEST(what_cannot_read_a_list_says_so) {
+  dfgnn_graph *graph = listed_graph();
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_plan *plan;
+  problem.op = DFGNN_OP_REDUCE_MAX;
+  problem.message = DFGNN_MESSAGE_RELU;
+  problem.edge_dim = DFGNN_EDGE_PROJECTED;
+  problem.edge_list = 1;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
+           DFGNN_ERROR_UNSUPPORTED, "no variant applies");
+  dfgnn_graph_destroy(graph);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("edge_list");
+  TCase *tests = tcase_create("edge_list");
+  tcase_add_checked_fixture(tests, open_context, close_context);
+  tcase_set_timeout(tests, 120);
+  tcase_add_test(tests, messages_read_features_where_the_list_has_them);
+  tcase_add_test(tests, attention_reads_features_where_the_list_has_them);
+  tcase_add_test(tests, what_cannot_read_a_list_says_so);
+  suite_add_tcase(suite, tests);
+  return run_tests(suite);
+}
