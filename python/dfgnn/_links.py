@@ -164,17 +164,22 @@ class Scores:
 
 
 class ByEdge:
-    """out: a tensor by edge in the graph's order, from the caller's."""
+    """out: a tensor by edge in the graph's order, from the caller's; or dense,
+    in the caller's, if it is listed."""
 
-    def __init__(self, given, out):
-        self.given, self.out = given, out
+    def __init__(self, given, out, listed=False):
+        self.given, self.out, self.listed = given, out, listed
         self.reads, self.saves, self.makes = (given,), (), (out,)
 
     def forward(self, graph, values, keep):
-        values[self.out] = graph.to_graph_order(values[self.given])
+        given = values[self.given]
+        values[self.out] = given.contiguous() if self.listed else \
+            graph.to_graph_order(given)
 
     def backward(self, graph, values, grads, wanted):
-        _add(grads, self.given, graph.to_caller_order(grads[self.out]))
+        grad = grads[self.out]
+        _add(grads, self.given, grad if self.listed else
+             graph.to_caller_order(grad))
 
     def plain(self, graph, values):
         values[self.out] = values[self.given]  # attend() turns it itself
@@ -212,11 +217,13 @@ class Attention(_Kernel):
     operator.
 
     inputs: a Slot, or None, for each input of the operator.
+    listed: features of edges are in the caller's order.
     """
 
     def __init__(self, graph, op, inputs, out, heads, dim, dtype, settings,
-                 edge_dim=0):
+                 edge_dim=0, listed=False):
         super().__init__()
+        self.listed = listed
         self.op, self.inputs, self.out = op, inputs, out
         self.heads, self.dim, self.dtype = heads, dim, dtype
         self.settings, self.edge_dim = settings, edge_dim
@@ -241,7 +248,7 @@ class Attention(_Kernel):
     def _make(self, graph, backward):
         return _execute.Plan(graph.handle, graph.device, _execute.problem(
             self.op, backward, self.dtype, self.heads, self.dim, self.settings,
-            False, self.edge_dim), self.settings)
+            False, self.edge_dim, self.listed), self.settings)
 
     def _fields(self, args, backward):
         """The fields of a call's pointers; those of parts get strides."""
@@ -376,10 +383,10 @@ class Sum(_Kernel):
 class Messages:
     """out [N, F]: the sum or mean of relu(x_j + e), where e is W edge_attr + b,
     or edge_attr itself without a weight; edges is the name of edge_attr in the
-    graph's order."""
+    graph's order, or if it is listed in the caller's."""
 
-    def __init__(self, reduce, x, edges, weight, bias, out):
-        self.reduce, self.out = reduce, out
+    def __init__(self, reduce, x, edges, weight, bias, out, listed=False):
+        self.reduce, self.out, self.listed = reduce, out, listed
         self.names = x, edges, weight, bias
         self.reads = tuple(name for name in self.names if name is not None)
         self.saves, self.makes = self.reads, (out,)
@@ -395,14 +402,16 @@ class Messages:
             None if bias is None else bias.unsqueeze(0))
 
     def forward(self, graph, values, keep):
-        outs, _ = _messages.forward(graph, self.reduce, self._tensors(values))
+        outs, _ = _messages.forward(graph, self.reduce,
+                                    self._tensors(values), self.listed)
         values[self.out] = outs["out"].squeeze(1)
 
     def backward(self, graph, values, grads, wanted):
         x, *edges = (name in wanted for name in self.names)
         found = _messages.backward(
             graph, self.reduce, self._tensors(values), {},
-            [grads[self.out].unsqueeze(1)], (x, False, False, *edges))
+            [grads[self.out].unsqueeze(1)], (x, False, False, *edges),
+            self.listed)
         for name, grad in zip(self.names, (found[0], *found[3:])):
             if grad is not None:
                 _add(grads, name, grad.view(values[name].shape))

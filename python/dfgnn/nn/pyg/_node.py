@@ -257,10 +257,11 @@ def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
                                   b_r=b_r), sides, width)
     if links is None or not _edges_fit(graph, edge_attr, w_edge, width):
         return None
-    return [*links, *_edge_links(edge_attr), Attention(
+    return [*links, *_edge_links(graph, edge_attr), Attention(
         graph, "gatv2", (slots.get("r", slots["l"]), slots["l"], Slot("att"),
                          *_edge_slots(edge_attr)),
-        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr)),
+        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
+        graph.handle.listed),
         Finish("sums", "out", heads, not concat, bias=_name("bias", bias))]
 
 
@@ -304,10 +305,11 @@ def _transformer(graph, settings, static, *given):
     if not links or width != heads * dim or not _edges_fit(
             graph, edge_attr, tensors["w_edge"], width):
         return None
-    return [*links, *_edge_links(edge_attr), Attention(
+    return [*links, *_edge_links(graph, edge_attr), Attention(
         graph, "gt", (slots["query"], slots["key"], slots["value"],
                       *_edge_slots(edge_attr)),
-        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr)),
+        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
+        graph.handle.listed),
         Finish("sums", "out", heads, not concat, slots.get("skip"))]
 
 
@@ -321,8 +323,9 @@ def _edge_dim(edge_attr):
     return 0 if edge_attr is None else edge_attr.size(1)
 
 
-def _edge_links(edge_attr):
-    return () if edge_attr is None else (ByEdge("edge_attr", "by edge"),)
+def _edge_links(graph, edge_attr):
+    return () if edge_attr is None else (
+        ByEdge("edge_attr", "by edge", graph.handle.listed),)
 
 
 def _edge_slots(edge_attr):
@@ -443,7 +446,9 @@ def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
                                                edge_attr.size(1)) \
             or x_dst is not None and x_dst.size(1) != x.size(1):
         return None
-    return [ByEdge("edge_attr", "by edge"),
+    listed = graph.handle.listed and w_edge is None
+    return [ByEdge("edge_attr", "by edge", listed),
             Messages(op[len("spmm-"):], "x", "by edge",
-                     _name("w_edge", w_edge), _name("b_edge", b_edge), "sums"),
+                     _name("w_edge", w_edge), _name("b_edge", b_edge), "sums",
+                     listed),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
