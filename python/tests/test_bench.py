@@ -78,17 +78,6 @@ def test_models_on_the_cpu(run, tmp_path):
         assert part in run("cpu_models", "--table", out)
 
 
-def test_layers_over_new_batches(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("cpu_layers", "--layers", "GINE", "GAT 8x8", "--threads", 1,
-        "--graphs", 2, "--width", 16, "--rounds", 1, "-o", out)
-    rows = json.loads(out.read_text())
-    assert [row["pass"] for row in rows] == ["forward", "both"] * 2
-    assert all(row["difference"] < 1e-4 and row["speedup"] > 0
-               and row["pyg_bytes"] > 0 for row in rows)
-    assert "| GINE | forward | 1 |" in run("cpu_layers", "--table", out)
-
-
 def test_layers_with_edge_features(run, graph):
     rows = json.loads(run("python_edges", "--commit", "none", graph))
     assert len(rows) == 8 and all(r["speedup"] > 0 for r in rows)
