@@ -45,8 +45,8 @@ static dfgnn_graph *listed_graph(void) {
   }
   coo.destinations = coo.sources = NODES;
   coo.edges = EDGES;
-  coo.dst = dst;
-  coo.src = src;
+  coo.destination = dst;
+  coo.source = src;
   ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
   return graph;
 }
