@@ -47,7 +47,7 @@ cd "$top"
 problem='--op gt --dim 128'
 # shellcheck disable=SC2086
 {
-  show dfgnn-tune run data/cora.npz $problem --budget 10s
+  show dfgnn-tune run data/cora.npz $problem --budget 10s --time-limit 5m
   show dfgnn-tune show data/cora.npz $problem
   show dfgnn-tune explain data/cora.npz $problem
   show dfgnn-bench data/cora.npz $problem --variants tuned,rule,paper,unfused
