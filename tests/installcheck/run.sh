@@ -14,9 +14,11 @@ trap 'rm -rf "$work"' EXIT
 
 say() { echo "installcheck: $*"; }
 
-say "the header is C11 and C++, its macros too"
+say "the headers are C11 and C++, their macros too, with old names and without"
 cat >"$work/header.c" <<'END'
-#include <dfgnn.h>
+#include <dfgnn_tune.h>
+#include <dfgnn_graph.h>
+#include <dfgnn_program.h>
 static dfgnn_problem at_file_scope = DFGNN_PROBLEM_INIT;
 int main(void) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
@@ -27,6 +29,7 @@ int main(void) {
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
+  dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
   dfgnn_variant_info variant = DFGNN_VARIANT_INFO_INIT;
   dfgnn_tune_options tune = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
@@ -36,16 +39,18 @@ int main(void) {
          csr.struct_size != sizeof csr || coo.struct_size != sizeof coo ||
          signature.struct_size != sizeof signature ||
          how.struct_size != sizeof how || args.struct_size != sizeof args ||
-         args.slope != 0.2 || variant.struct_size != sizeof variant ||
+         args.slope != 0.2 || value.struct_size != sizeof value || variant.struct_size != sizeof variant ||
          tune.struct_size != sizeof tune ||
          report.struct_size != sizeof report ||
          at_file_scope.struct_size != sizeof at_file_scope;
 }
 END
-$CC -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only \
-  $($PKG_CONFIG --cflags dfgnn) "$work/header.c"
-$CXX -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ \
-  $($PKG_CONFIG --cflags dfgnn) "$work/header.c"
+for names in -DDFGNN_NO_OLD_NAMES -UDFGNN_NO_OLD_NAMES; do
+  $CC -std=c11 -Wall -Wextra -Werror -pedantic -fsyntax-only $names \
+    $($PKG_CONFIG --cflags dfgnn) "$work/header.c"
+  $CXX -std=c++17 -Wall -Wextra -Werror -fsyntax-only $names -x c++ \
+    $($PKG_CONFIG --cflags dfgnn) "$work/header.c"
+done
 
 if [ "$ENABLE_SHARED" = yes ]; then
   say "the shared library exports dfgnn_[a-z]* and nothing else"
