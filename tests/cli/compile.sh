@@ -25,7 +25,7 @@ holds 'any(.kind == "kernels" and .verdict == "none" and
 promise "compile says that there is no compiler, and what to install"
 # shellcheck disable=SC2086
 status 1 env DFGNN_NVRTC=/nonexistent dfgnn-tune compile $cora --arch sm_90
-says "no CUDA compiler.*/nonexistent.*nvidia-cuda-nvrtc"
+says /nonexistent nvidia-cuda-nvrtc
 
 dfgnn-tune info --device cpu --json >"$work/info"
 known=$(jq -r '.[] | select(.kind == "kernels" and .name == "compiles for") |
@@ -41,7 +41,7 @@ promise "an architecture that is none, or unknown, is refused"
 # shellcheck disable=SC2086
 {
   status 1 dfgnn-tune compile $cora --arch banana
-  says "'banana' is no architecture, expected one such as sm_90"
+  says "'banana'" sm_90
   status 1 dfgnn-tune compile $cora --arch sm_10
   says "does not compile for sm_10"
   status 1 dfgnn-tune compile $cora --arch sm_999 --pack "$pack"
@@ -50,7 +50,7 @@ promise "an architecture that is none, or unknown, is refused"
 
 promise "nothing to compile is an error, not an empty pack"
 status 1 dfgnn-tune compile --arch sm_90 --pack "$pack"
-says "no store has measured what the options ask for"
+says "no store" measured
 status 2 dfgnn-tune compile
 says "name architectures with --arch"
 [ ! -e "$pack" ] || fail "a pack was written"

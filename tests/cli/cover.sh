@@ -8,7 +8,7 @@ store=$work/cover.db
 promise "a plan of coverage measures every family, whatever a model says, and the rule's choice"
 status 0 dfgnn-tune run "$small" --device cpu --op spmm-sum --dim 16 --plan cover:1 --budget 2s --store "$store" --json
 holds 'length == 1 and .[0].measured >= 1'
-says "at the end: [0-9]* families in cells of these problems, [0-9]* on fewer than 8 graphs, 0 on none"
+says "at the end: [0-9]* families" " 0 on none"
 status 0 dfgnn-tune show --store "$store" --json --all
 families=$(jq '[.[].variant | split("/")[0]] | unique | length' "$work/out")
 [ "$families" -ge 1 ] || fail "no family was measured"
@@ -19,19 +19,19 @@ holds 'length == 0'
 
 promise "a plan that is none is refused"
 status 2 dfgnn-tune run "$small" --plan cover:0
-says "found 'cover:0', expected search, cover or cover:N"
+says 'cover:0' search cover:N
 
 promise "the coverage of a store names the first empty cell"
 status 1 dfgnn-tune model coverage "$store" --json
 holds 'length > 100 and all(.graphs == 0)'
-says "was measured on no graph for .*; .dfgnn-tune run --plan cover. measures it"
+says "no graph" "run --plan cover"
 
 promise "the choices for a GPU that is not here need no GPU"
 status 0 dfgnn-tune explain "$small" --for sm_90,H200 --store "$package" --json
 holds '.[0] | .arch == "sm_90" and .backend == "cuda" and (.variant | startswith("cuda."))'
 holds '.[0].candidates | map(select(.variant | startswith("cpu."))) | length == 0'
 status 2 dfgnn-tune explain "$small" --for sm_90,B200 --store "$package"
-says "no row of the stores is of sm_90 with a model like 'B200'"
+says sm_90 "'B200'"
 status 2 dfgnn-tune explain "$small" --for H200
 says "found 'H200', expected an architecture"
 finish

@@ -37,10 +37,17 @@ status() {
   }
 }
 
-# says PATTERN: standard error of the last status command has a line like it
+# says WORD...: standard error of the last status command has a line that holds
+# all the words, which are patterns.  A test names what must not be missing, a
+# file, what was found, what was expected, and not the sentence.
 says() {
-  grep -q -e "$1" "$work/err" || {
-    fail "standard error lacks '$1'"
+  cp "$work/err" "$work/said"
+  for word in "$@"; do
+    grep -e "$word" "$work/said" >"$work/saying"
+    mv "$work/saying" "$work/said"
+  done
+  [ -s "$work/said" ] || {
+    fail "no line of standard error holds$(printf " '%s'" "$@")"
     sed 's/^/  | /' "$work/err" >&2
   }
 }

@@ -17,7 +17,7 @@ prints 'backward  *1  *1 .* yes'
 promise "a wrong program is refused with line and column"
 echo 'dst q[D]; out = sofmax_in(q)' >"$work/wrong.txt"
 status 1 dfgnn-tune program "$work/wrong.txt" uniform:nodes=20,edges=90
-says 'wrong.txt: line 1, column 17: there is no function "sofmax_in"'
+says wrong.txt "line 1, column 17" sofmax_in
 
 promise "a file that is missing is named"
 status 1 dfgnn-tune program "$work/none.txt" uniform:nodes=20,edges=90

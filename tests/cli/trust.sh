@@ -90,7 +90,7 @@ for command in "show" "stat" "export" "report -o $work/r.html"; do
   status 0 dfgnn-tune $command --store "$work/site.db"
 done
 status 0 dfgnn-tune export
-says "tuning.db: not a published store, the only kind that can be signed"
+says tuning.db "not a published store"
 [ ! -s "$work/out" ] || fail "rows of an unsigned store are exported"
 
 promise "the variable has to name keys that nobody else can write"
@@ -101,12 +101,12 @@ says "DFGNN_TRUSTED_KEYS: found an empty value"
 for mode in 777 1777 775; do
   chmod $mode "$work/keys"
   status 1 env DFGNN_TRUSTED_KEYS="$work/keys" $explain
-  says "DFGNN_TRUSTED_KEYS: .*others can write the folder"
+  says DFGNN_TRUSTED_KEYS "write the folder"
 done
 chmod 755 "$work/keys"
 chmod 666 "$work/keys/site.pub"
 status 1 env DFGNN_TRUSTED_KEYS="$work/keys" $explain
-says "DFGNN_TRUSTED_KEYS: .*others can write a key"
+says DFGNN_TRUSTED_KEYS "write a key"
 chmod 644 "$work/keys/site.pub"
 unset DFGNN_TRUSTED_KEYS
 status 0 dfgnn-tune pin --remove
