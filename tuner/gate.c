@@ -9,6 +9,7 @@
 #define PAUSE_S 0.1       /* between looks while waiting */
 #define WAIT_SHARE 0.2    /* of the budget */
 #define MOST_WAIT_S 10.0  /* without a budget */
+#define MOST_ONCE_S 0.5   /* of one wait, which nothing interrupts */
 #define MOST_WAITED 0.1   /* of their time, by threads of a calm sample */
 #define LEAST_CLOCK 0.93  /* of the fastest, of a calm sample */
 #define CLOCK_MEMORY 0.02 /* a sample's share in what counts as fastest */
@@ -68,7 +69,8 @@ int dfgnn__gate_wait(dfgnn_gate *g) {
   /* A short disturbance is over when it is noticed. */
   if (g->quiet && read_load(g).at - g->last.at < LEAST_LOOK_S)
     return 1;
-  while (g->waited_s < g->most_s) {
+  const double end = g->waited_s + MOST_ONCE_S;
+  while (g->waited_s < g->most_s && g->waited_s < end) {
     const dfgnn_crowd crowd = look(g);
     const int hopeless =
         crowd.cores > 0 && g->threads > crowd.cores + DFGNN_QUIET_CORES;

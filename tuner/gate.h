@@ -36,9 +36,9 @@ void dfgnn__gate_open(dfgnn_gate *gate, const dfgnn_context *ctx,
  * the device is quiet; 0: gate->seen says what is not. */
 int dfgnn__gate_look(dfgnn_gate *gate);
 
-/* Waits until the device is quiet, or there is no time left to wait, or waiting
- * is no use since this process has fewer processors than threads.  Returns the
- * last look. */
+/* Waits until the device is quiet, for half a second at most, or there is no
+ * time left to wait, or waiting is no use since this process has fewer
+ * processors than threads.  Returns the last look. */
 int dfgnn__gate_wait(dfgnn_gate *gate);
 
 /* 1 if a sample was disturbed; gate->seen says by what, where it is known. */
