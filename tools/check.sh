@@ -28,7 +28,7 @@ measure_unit() {
   begin=$(date +%s%N)
   for _ in $(seq "$jobs"); do
     for _ in 1 2 3 4; do
-      ${CC:-cc} -O2 -I"$top" -DABI_HEADER='"tests/abi/header_3.h"' \
+      CCACHE_DISABLE=1 ${CC:-cc} -O2 -I"$top" -DABI_HEADER='"tests/abi/header_3.h"' \
         -DABI_STATE=3 -c "$top/tests/abi/program.c" -o /dev/null
     done &
   done
