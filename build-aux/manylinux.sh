@@ -1,7 +1,8 @@
 #!/bin/sh
 # manylinux.sh FOLDER SOURCE: makes FOLDER/libdfgnn-CPU.so, for any Linux of
 # glibc 2.28 or newer (RHEL 8, Debian 10, Ubuntu 20.04): libdfgnn_wheel of
-# python/python.am, with sqlite, libsodium, zlib, minizip, xz, METIS and what the
+# python/python.am, or libdfgnn where a library of the tools cannot be had, with
+# sqlite, libsodium, zlib, minizip, xz, METIS and what the
 # tools link in it.  Whatever loads it brings OpenMP, as torch does.
 #
 #   MANYLINUX_CPU=aarch64  for another processor, with gcc-aarch64-linux-gnu
@@ -50,6 +51,11 @@ export OLD_GLIBC_ZIG OLD_GLIBC_CPU ZIG_GLOBAL_CACHE_DIR ZIG_LOCAL_CACHE_DIR CC H
 recipe=$(cat "$source/build-aux/static-libs.sh" "$CC" | cksum | cut -d ' ' -f 1)
 static=${STATIC_LIBS:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/static}/$cpu-$recipe
 "$source/build-aux/static-libs.sh" "$static"
+library=libdfgnn_wheel shared=libdfgnn_wheel.so
+TOOLS=yes "$source/build-aux/static-libs.sh" "$static" || {
+  say "the wheel will have no commands, for want of a library of the tools"
+  library=libdfgnn shared=libdfgnn.so.0
+}
 ln -sfn "$static" "$folder/$cpu"
 
 # configure refuses a source folder that is a build folder, too.
@@ -91,9 +97,9 @@ progress() {
       next_tenth = int(done * 10 / total) + 1
     }' next_tenth=1 log_file="$folder/build.log" >&2
 }
-files=$(make -n libdfgnn_wheel.la 2>/dev/null | grep -c 'mode=compile' || :)
+files=$(make -n $library.la 2>/dev/null | grep -c 'mode=compile' || :)
 say "building libdfgnn for $cpu with $jobs jobs: $files files"
-{ make -j"$jobs" V=0 libdfgnn_wheel.la 2>&1 || touch "$folder/build.failed"; } |
+{ make -j"$jobs" V=0 $library.la 2>&1 || touch "$folder/build.failed"; } |
   progress "$files"
 if [ -e "$folder/build.failed" ]; then
   rm "$folder/build.failed"
@@ -107,7 +113,7 @@ fi
 openmp='GOMP_parallel|GOMP_loop_(nonmonotonic_)?(dynamic|guided)_(start|next)'
 openmp="$openmp|GOMP_loop_end(_nowait)?|GOMP_(critical|atomic)_(name_)?(start|end)"
 openmp="$openmp|GOMP_barrier|omp_[gs]et_[a-z_]*"
-missing=$(readelf --dyn-syms -W .libs/libdfgnn_wheel.so |
+missing=$(readelf --dyn-syms -W .libs/$shared |
   awk '$7 == "UND" && $8 != "" && $5 != "WEAK" { print $8 }' |
   grep -v '@' | grep -Evx "$openmp" || :)
 [ -z "$missing" ] || {
@@ -116,4 +122,4 @@ missing=$(readelf --dyn-syms -W .libs/libdfgnn_wheel.so |
   exit 1
 }
 "$cpu-linux-gnu-strip" --strip-unneeded -o "$folder/libdfgnn-$cpu.so" \
-  .libs/libdfgnn_wheel.so
+  .libs/$shared

@@ -1,8 +1,9 @@
 #!/bin/sh
-# static-libs.sh PREFIX: the libraries that libdfgnn and its tools link, static and
+# static-libs.sh PREFIX: the libraries that libdfgnn links, static and
 # position-independent, compiled by $CC from Debian's source packages.
 #
 #   CC=COMMAND    the compiler (old-glibc-cc.sh for a wheel)
+#   TOOLS=yes     those that the tools link, too
 #   HOST=TRIPLET  of a cross compiler, as configure's --host; its binutils, too
 #
 # What is in PREFIX already is not built again.  Needs dpkg-dev, autoconf, libtool and
@@ -120,21 +121,21 @@ if missing libmetis.a metis; then
     cp ../include/metis.h "$prefix/include/") >"$log" 2>&1
 fi
 # ---- those of the tools
-if missing libjansson.a jansson; then
+if [ "${TOOLS-}" = yes ] && missing libjansson.a jansson; then
   fetch jansson
   (cd "$source" && autoreconf -fi &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic &&
     make -j"$jobs" -C src && make -C src install &&
     make install-pkgconfigDATA) >"$log" 2>&1
 fi
-if missing libyaml.a libyaml; then
+if [ "${TOOLS-}" = yes ] && missing libyaml.a libyaml; then
   fetch libyaml
   (cd "$source" && autoreconf -fi &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic &&
     make -j"$jobs" -C src && make -C src install &&
     make -C include install && make install-pkgconfigDATA) >"$log" 2>&1
 fi
-if missing libcyaml.a libcyaml; then
+if [ "${TOOLS-}" = yes ] && missing libcyaml.a libcyaml; then
   fetch libcyaml
   (cd "$source" && make VARIANT=release PREFIX="$prefix" LIBDIR=lib \
     CFLAGS="$CFLAGS -I$prefix/include" LDFLAGS="-L$prefix/lib" &&
@@ -142,7 +143,7 @@ if missing libcyaml.a libcyaml; then
       CFLAGS="$CFLAGS -I$prefix/include" LDFLAGS="-L$prefix/lib" install &&
     rm -f "$prefix"/lib/libcyaml.so*) >"$log" 2>&1
 fi
-if missing libsmartcols.a util-linux; then
+if [ "${TOOLS-}" = yes ] && missing libsmartcols.a util-linux; then
   fetch util-linux
   (cd "$source" &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic \

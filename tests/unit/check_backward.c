@@ -319,6 +319,7 @@ static void check_own_sources(fixture *f) {
   other.args = args;
   other.matrix = matrix;
   dfgnn_args without = refer(&other, &plain);
+  memcpy(f->memory, other.memory, sizeof f->memory);
   f->count = other.count;
   const struct {
     const double *found, *expected;
