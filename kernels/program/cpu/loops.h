@@ -172,10 +172,29 @@ static binary_loop binary_of(int op) {
   }
 }
 
+/* Strides are constants where each call's are inlined, so that loops become
+ * vectors. */
+static inline __attribute__((always_inline)) void
+choose(int64_t n, REAL *restrict out, const REAL *c, int64_t sc, const REAL *a,
+       int64_t sa, const REAL *b, int64_t sb) {
+  for (int64_t i = 0; i < n; i++) {
+    const REAL x = a[i * sa], y = b[i * sb];
+    out[i] = c[i * sc] != 0 ? x : y;
+  }
+}
+
 static void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
                        const REAL *a, int64_t sa, const REAL *b, int64_t sb) {
-  for (int64_t i = 0; i < n; i++)
-    out[i] = c[i * sc] != 0 ? a[i * sa] : b[i * sb];
+  if (sc && sa && sb)
+    choose(n, out, c, 1, a, 1, b, 1);
+  else if (sc && sa)
+    choose(n, out, c, 1, a, 1, b, 0);
+  else if (sc && sb)
+    choose(n, out, c, 1, a, 0, b, 1);
+  else if (sc)
+    choose(n, out, c, 1, a, 0, b, 0);
+  else
+    choose(n, out, c, 0, a, sa, b, sb);
 }
 
 /* ---- sums ---------------------------------------------------------------- */
