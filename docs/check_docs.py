@@ -33,7 +33,7 @@ import textwrap
 
 # Pages name folders and budgets that do not suit a test: (text, its replacement).
 REWRITTEN = [("/shared/dfgnn/", "shared/"), ("/local/", "local/"),
-             ("--budget 10s", "--budget 1s"), ("budget=5", "budget=0.1"),
+             ("--budget 10s", "--budget 3s"), ("budget=5", "budget=0.1"),
              ("sm_80,sm_90", "sm_90")]
 SHELL = re.compile(r"(\$ )?(dfgnn-\w+|make|cc|export|[A-Z_]+=\S* ?\w*|tools/|data/stores/|"
                    r"mpirun|pip|python3|torchrun|build/)\b")
@@ -225,6 +225,8 @@ class Checker:
             "DFGNN_TUNE_BUDGET": "0.05", "OMP_NUM_THREADS": "1", "USER": "user",
             "PYTHONPATH": os.path.join(self.source, "python"),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "DFGNN_PACKAGE_STORE": os.path.join(self.build, "data", "stores",
+                                                "tuning.db"),
             "DFGNN_LIBRARY": os.path.join(self.build, ".libs", "libdfgnn.so"),
             "PKG_CONFIG_PATH": folder}
         for name in ("data", "examples", "tools", "bench", "kernels",
