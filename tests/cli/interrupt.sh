@@ -31,7 +31,7 @@ done
 
 promise "the time limit exits with 3 and keeps its rows"
 status 3 dfgnn-tune run "$small" --device cpu --dim 8,9,10,11,12,13 \
-  --budget 60s --exhaustive --time-limit 1500ms --store "$store" --quiet
+  --budget 60s --exhaustive --time-limit 4s --store "$store" --quiet
 says "time limit"
 [ "$(rows)" -gt "$kept" ] || fail "no row is added"
 
