@@ -135,14 +135,6 @@ if [ "${TOOLS-}" = yes ] && missing libyaml.a libyaml; then
     make -j"$jobs" -C src && make -C src install &&
     make -C include install && make install-pkgconfigDATA) >"$log" 2>&1
 fi
-if [ "${TOOLS-}" = yes ] && missing libcyaml.a libcyaml; then
-  fetch libcyaml
-  (cd "$source" && make VARIANT=release PREFIX="$prefix" LIBDIR=lib \
-    CFLAGS="$CFLAGS -I$prefix/include" LDFLAGS="-L$prefix/lib" &&
-    make VARIANT=release PREFIX="$prefix" LIBDIR=lib \
-      CFLAGS="$CFLAGS -I$prefix/include" LDFLAGS="-L$prefix/lib" install &&
-    rm -f "$prefix"/lib/libcyaml.so*) >"$log" 2>&1
-fi
 if [ "${TOOLS-}" = yes ] && missing libsmartcols.a util-linux; then
   fetch util-linux
   (cd "$source" &&
