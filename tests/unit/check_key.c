@@ -71,7 +71,7 @@ START_TEST(every_member_of_a_problem_is_in_its_key) {
   DIFFERS(edge_use, DFGNN_EDGE_KEYS);
   DIFFERS(message, DFGNN_MESSAGE_GATE);
   ck_assert_int_eq(checked, 16); /* not effort, max_workspace, accumulate,
-                                    * edge_list */
+                                  * edge_list */
 }
 END_TEST
 

@@ -209,7 +209,7 @@ typedef struct dfgnn_cpu_sums_layout {
   size_t by_feature; /* its transpose, for gradients */
   size_t scratch, scratch_bytes;
   size_t sums, sums_bytes; /* of the blocks of edges */
-  size_t list; /* by edge of a column, its place in the list */
+  size_t list;             /* by edge of a column, its place in the list */
   size_t walk;
 } dfgnn_cpu_sums_layout;
 
