@@ -135,4 +135,6 @@ static const tool_program program = {
     "a generator; see dfgnn-graph(1).",
     commands, sections};
 
-TOOL_MAIN(bench)(int argc, char **argv) { return tool_main(&program, argc, argv); }
+TOOL_MAIN(bench)(int argc, char **argv) {
+  return tool_main(&program, argc, argv);
+}

@@ -44,4 +44,6 @@ static const tool_program program = {
     "dfgnn-graph(1).",
     commands, sections};
 
-TOOL_MAIN(tune)(int argc, char **argv) { return tool_main(&program, argc, argv); }
+TOOL_MAIN(tune)(int argc, char **argv) {
+  return tool_main(&program, argc, argv);
+}

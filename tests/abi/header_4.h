@@ -3,7 +3,7 @@
  * and old names.
  * Programs that were built with them are to run with every later library. */
 #ifndef DFGNN_TYPES_H
-#define DFGNN_TYPES_H 
+#define DFGNN_TYPES_H
 #include <stddef.h>
 #include <stdint.h>
 typedef enum dfgnn_op {
@@ -113,7 +113,7 @@ typedef struct dfgnn_signature {
 } dfgnn_signature;
 #endif
 #ifndef DFGNN_H
-#define DFGNN_H 
+#define DFGNN_H
 #ifdef __cplusplus
 template <class Descriptor> inline Descriptor dfgnn_descriptor() {
   Descriptor d = Descriptor();
@@ -122,7 +122,8 @@ template <class Descriptor> inline Descriptor dfgnn_descriptor() {
 }
 #define DFGNN_INIT(type) dfgnn_descriptor<type>()
 #else
-#define DFGNN_INIT(type) { .struct_size = sizeof(type) }
+#define DFGNN_INIT(type)                                                       \
+  { .struct_size = sizeof(type) }
 #endif
 #ifdef __cplusplus
 extern "C" {
@@ -273,10 +274,12 @@ typedef struct dfgnn_problem {
   dfgnn_message message;
   int accumulate;
 } dfgnn_problem;
-#define DFGNN_PROBLEM_INIT \
-  { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32, \
-    DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0, \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0 }
+#define DFGNN_PROBLEM_INIT                                                     \
+  {                                                                            \
+    sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
+        DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0,   \
+        0, -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0              \
+  }
 #define DFGNN_SCALE_DEFAULT (-__builtin_inf())
 typedef struct dfgnn_args {
   size_t struct_size;
@@ -342,9 +345,11 @@ inline dfgnn_args dfgnn_args_descriptor() {
 }
 #define DFGNN_ARGS_INIT dfgnn_args_descriptor()
 #else
-#define DFGNN_ARGS_INIT \
-  { .struct_size = sizeof(dfgnn_args), .scale = DFGNN_SCALE_DEFAULT, \
-    .slope = 0.2 }
+#define DFGNN_ARGS_INIT                                                        \
+  {                                                                            \
+    .struct_size = sizeof(dfgnn_args), .scale = DFGNN_SCALE_DEFAULT,           \
+    .slope = 0.2                                                               \
+  }
 #endif
 typedef struct dfgnn_plan dfgnn_plan;
 DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,
@@ -370,7 +375,7 @@ DFGNN_API dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
 #endif
 #endif
 #ifndef DFGNN_GRAPH_H
-#define DFGNN_GRAPH_H 
+#define DFGNN_GRAPH_H
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -448,7 +453,7 @@ DFGNN_API void dfgnn_part_free(dfgnn_part *part);
 #endif
 #endif
 #ifndef DFGNN_TUNE_H
-#define DFGNN_TUNE_H 
+#define DFGNN_TUNE_H
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -498,8 +503,8 @@ typedef struct dfgnn_tune_report {
   double payback_calls;
 } dfgnn_tune_report;
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
-DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
-                                  dfgnn_context *ctx, dfgnn_graph *graph,
+DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                                  dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 typedef struct dfgnn_candidate {
@@ -554,7 +559,7 @@ DFGNN_API dfgnn_status dfgnn_report(const char *path,
 #endif
 #endif
 #ifndef DFGNN_PROGRAM_H
-#define DFGNN_PROGRAM_H 
+#define DFGNN_PROGRAM_H
 #ifdef __cplusplus
 extern "C" {
 #endif
