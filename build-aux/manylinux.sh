@@ -112,6 +112,7 @@ fi
 # runtime is the oldest that a torch since 2.0 brings.
 openmp='GOMP_parallel|GOMP_loop_(nonmonotonic_)?(dynamic|guided)_(start|next)'
 openmp="$openmp|GOMP_loop_end(_nowait)?|GOMP_(critical|atomic)_(name_)?(start|end)"
+openmp="$openmp|GOMP_loop_ordered_static_(start|next)|GOMP_ordered_(start|end)"
 openmp="$openmp|GOMP_barrier|omp_[gs]et_[a-z_]*"
 missing=$(readelf --dyn-syms -W .libs/$shared |
   awk '$7 == "UND" && $8 != "" && $5 != "WEAK" { print $8 }' |

@@ -137,15 +137,18 @@ if [ "${TOOLS-}" = yes ] && missing libyaml.a libyaml; then
 fi
 if [ "${TOOLS-}" = yes ] && missing libsmartcols.a util-linux; then
   fetch util-linux
+  # Headers declare close_range(), which the C library to link with may lack: a
+  # function of util-linux's own would clash, and no part of smartcols calls it.
   (cd "$source" &&
     ./configure $host --prefix="$prefix" --disable-shared --with-pic \
+      ac_cv_func_close_range=yes \
       --disable-all-programs --disable-nls --disable-asciidoc \
       --disable-bash-completion --without-python --without-systemd \
       --without-ncurses --without-ncursesw --without-tinfo --without-readline \
       --without-udev --without-selinux --enable-libsmartcols &&
     make -j"$jobs" libsmartcols.la &&
-    make install-usrlib_execLTLIBRARIES install-smartcolsincHEADERS \
-      install-nodist_smartcolsincHEADERS install-pkgconfigDATA) >"$log" 2>&1
+    make install-usrlib_execLTLIBRARIES install-nodist_smartcolsincHEADERS \
+      install-pkgconfigDATA) >"$log" 2>&1
 fi
 # With these libtool would leave out a library that has no shared one.
 rm -f "$prefix"/lib/*.la
