@@ -54,4 +54,6 @@ done
 if [ $openmp = yes ] && [ $shared = no ]; then
   set -- "$@" "$("$gcc" -print-file-name=libgomp.so)" -Wl,--allow-shlib-undefined
 fi
-"$OLD_GLIBC_ZIG" cc -target "$target" "$@"
+# GCC's own runtime comes first: what zig has for __builtin_cpu_supports() says of
+# every processor that it has no AVX.
+"$OLD_GLIBC_ZIG" cc -target "$target" "$@" "$("$gcc" -print-libgcc-file-name)"
