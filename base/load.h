@@ -42,7 +42,7 @@ dfgnn_load dfgnn__load_read(const char *root);
  */
 double dfgnn__load_waited(void);
 
-/* What went on between two readings. */
+/* A crowd describes the load of the machine between two readings. */
 typedef struct dfgnn_crowd {
   double seconds;   /* between them */
   double cores;     /* that this process may use, after the limit */

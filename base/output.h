@@ -15,9 +15,9 @@
 
 #include "dfgnn.h"
 
-/* What may be replaced: a file of the kind that is written, and an empty one.
- * One of the marks says that a file is of the kind, in what gzip or xz packed,
- * too; or, if there is none, `is` says so. */
+/* An output replaces a file of its own kind, or an empty one.  One of the marks
+ * says that a file is of the kind, in what gzip or xz packed, too; or, if there
+ * is none, `is` says so. */
 typedef struct dfgnn_output_kind {
   const char *name; /* "a tuning store" */
   struct {

@@ -100,7 +100,8 @@ def print_resident(model, call):
 
 
 def distance(a, b):
-    """Of two results of step(), in terms of the largest number of each."""
+    """The largest difference of two results of step(), each relative to the
+    largest number of its tensor."""
     worst = 0.0
     for x, y in zip([a[0], a[1], *a[2]], [b[0], b[1], *b[2]]):
         scale = float(y.abs().max()) or 1.0

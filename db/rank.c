@@ -79,7 +79,8 @@ size_t dfgnn__rank_nodes(rank *ranks, node *nodes, size_t count,
   for (size_t i = 0; i < count; i++) {
     if (!nodes[i].candidate || !place[i].count)
       continue;
-    /* What seems faster than the leader and may not win ties with it. */
+    /* A variant that seems faster than the leader and may not win ties with it.
+     */
     double distance = fmax(place[i].mean - place[fastest].mean, 0);
     double variance = place[i].variance + place[fastest].variance;
     ranks[n++] = (rank){&nodes[i], distance, sqrt(place[i].variance),

@@ -310,15 +310,15 @@ int dfgnn__ranked_doubtful(const dfgnn_decision *decision, size_t i);
  * of the difference: it cannot be told apart.  The winner is the member of the
  * tie set that takes least workspace, the first by name of such.
  *
- * What changes nothing: a variant is sure if it has two samples and its
- * interval reaches three margins either way at most (5 % at least).  One that
- * is not leads, and may win, only if it has two samples and its whole interval
- * is below the fastest of the sure ones; where none is sure, any may.  A
- * variant of disturbed rows alone never does beside a sure one, such as the
- * anchor, since a load that slows two threads spares one.  The interval of a
- * disturbed row reaches a factor of DFGNN_LOUD_FACTOR either way at least, and
- * such rows and those of one sample count for nothing beside better ones of the
- * same variant and anchor. */
+ * Some variants cannot change a choice.  A variant is sure if it has two
+ * samples and its interval reaches three margins either way at most (5 % at
+ * least).  One that is not leads, and may win, only if it has two samples and
+ * its whole interval is below the fastest of the sure ones; where none is sure,
+ * any may.  A variant of disturbed rows alone never does beside a sure one,
+ * such as the anchor, since a load that slows two threads spares one.  The
+ * interval of a disturbed row reaches a factor of DFGNN_LOUD_FACTOR either way
+ * at least, and such rows and those of one sample count for nothing beside
+ * better ones of the same variant and anchor. */
 #define DFGNN_DECIDE_FLOOR 1e-3
 #define DFGNN_LOUD_FACTOR 2.0
 typedef int (*dfgnn_usable_function)(void *data, const char *variant,

@@ -8,7 +8,7 @@
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 
-/* What the source of a program depends on beside the program. */
+/* The source depends on the program and on this. */
 typedef struct code_key {
   int64_t names[DFGNN_SIZE_NAMES];
   dfgnn_program_tuning tuning;

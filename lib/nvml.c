@@ -141,7 +141,7 @@ double dfgnn__nvml_others(struct dfgnn_nvml *nvml, int idle) {
     return DFGNN_UNKNOWN;
   if (running(nvml) < 2)
     return 0;
-  /* What an idle process sees used is used by others. */
+  /* Use that an idle process sees is that of others. */
   if (idle)
     return nvml->utilization && nvml->utilization(nvml->gpu, &all) == NVML_OK
                ? 0.01 * all.gpu

@@ -60,7 +60,7 @@ static int holds_all(const dfgnn_port *output, const dfgnn_node *node) {
   return same;
 }
 
-/* What an output holds, in another shape perhaps. */
+/* Returns the node that an output holds, perhaps in another shape. */
 static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
   int32_t n = output->node;
   while (dag->nodes[n].op == DFGNN_NODE_RESHAPE)

@@ -6,7 +6,7 @@ enum {
   MISSING = -2     /* likewise: the program has none, here or elsewhere */
 };
 
-/* What pattern and program have in common so far. */
+/* The inputs and sizes that pattern and program are known to share. */
 typedef struct common {
   int32_t input[DFGNN_DAG_INPUTS];   /* of the program, for the pattern's */
   dfgnn_size size[DFGNN_SIZE_NAMES]; /* for the pattern's names */

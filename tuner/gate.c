@@ -39,7 +39,7 @@ void dfgnn__gate_open(dfgnn_gate *g, const dfgnn_context *ctx,
   g->last = read_load(g);
 }
 
-/* What went on since the last reading, which this one replaces. */
+/* Returns the load since the last reading, and makes this one the last. */
 static dfgnn_crowd look(dfgnn_gate *g) {
   dfgnn_load load = read_load(g);
   const double missing = LEAST_LOOK_S - (load.at - g->last.at);

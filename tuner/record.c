@@ -107,7 +107,7 @@ static void fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
   m->samples = (int64_t)arm->count;
 }
 
-/* What is known of the disturbance of a trial's samples. */
+/* Notes in a row how many samples of a trial were disturbed, and by what. */
 static void fill_noise(dfgnn_measurement *m, dfgnn_trial *trial,
                        const dfgnn_arm *arm, const dfgnn_gate *gate) {
   m->disturbed = (int64_t)(arm->doubted ? arm->count : arm->disturbed);

@@ -21,8 +21,8 @@ def _run(name):
             f"dfgnn-{name}: {lib._name} has no commands, as the library of a "
             "wheel has; install them with the library (make install)"
         ) from None
-    # As in a program: Python would wait for main to return, and would make
-    # an error of a pipe that nobody reads.
+    # Signals end the command, as they end a program of C: Python would wait
+    # for main to return, and would make an error of a pipe nobody reads.
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     given = [f"dfgnn-{name}", *sys.argv[1:]]

@@ -105,7 +105,7 @@ def _getitem(node, value, key):
             axis += 1
         else:
             value = narrow(value, axis, k % size, k % size + 1)
-            # its axis of size 1 stays for now, and fit() drops it
+            # The axis stays, with size 1: fit() drops it.
             axis += 1
     return value
 

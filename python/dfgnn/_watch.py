@@ -376,7 +376,7 @@ def _flat(tree):
 
 
 def _end(node):
-    """Of which end an index by edge still is, after a call."""
+    """The end that an index by edge still belongs to after a call."""
     first = next(iter(node.operands()), None)
     if first is None or first.end is None:
         return None

@@ -216,7 +216,7 @@ def served(name):
 
 
 def test_all_convolutions_are_here():
-    """Of those that this version has; older ones have fewer."""
+    """No layer of the installed version lacks a row; older ones have fewer."""
     assert set(conv.__all__) - {"MessagePassing"} <= set(LAYERS)
 
 

@@ -21,8 +21,8 @@ import make_wheel  # noqa: E402
 
 @pytest.fixture
 def wheel(tmp_path):
-    """Of a shell as the library: what is in the wheel does not matter
-    here, and what it links is brought along."""
+    """Makes a wheel whose library is the program of a shell: its contents do
+    not matter here, and what it links is brought along."""
     subprocess.run(
         [sys.executable, os.path.join(PYTHON, "make_wheel.py"), "--library",
          "/bin/sh", "--version", "7.8", "--out", str(tmp_path / "dist")],

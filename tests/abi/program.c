@@ -18,7 +18,7 @@
 #define UNKNOWN 0
 #endif
 
-/* What has another name since header 4. */
+/* These functions and members have other names since header 4. */
 #if ABI_STATE >= 4
 #define GRAPH(graph, ctx, csr) dfgnn_graph_create_csr(graph, ctx, csr, NULL)
 #define REORDERED(graph, ctx, csr, how)                                        \

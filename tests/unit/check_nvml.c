@@ -17,7 +17,7 @@ typedef struct process_sample {
   unsigned sm, memory, encoder, decoder;
 } process_sample;
 
-/* What the scripted library says. */
+/* The scripted library answers with these numbers. */
 static struct {
   unsigned mhz, top_mhz, use, running, samples;
   unsigned long long reasons, asked_since;

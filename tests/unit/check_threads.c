@@ -124,7 +124,7 @@ static void plan_and_execute(results *r, dfgnn_context *ctx, dfgnn_graph *graph,
   dfgnn_plan_destroy(plan);
 }
 
-/* What a thread alone gets, and the bytes that its graph took. */
+/* The results that a thread alone gets, and the bytes that its graph took. */
 static results alone[PROBLEMS];
 static size_t bytes_alone;
 

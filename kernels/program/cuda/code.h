@@ -9,7 +9,7 @@
 
 enum { CODE_TEXTS = 4096 };
 
-/* What is being written. */
+/* A writer holds the source that is being written, and for which walk. */
 typedef struct writer {
   FILE *to;
   walk_plan *p; /* of the walk; without one, values of no place */

@@ -9,7 +9,7 @@
 
 #include "kernels/program/job.h"
 
-/* What may be tuned; 0: chosen by the program and the graph. */
+/* Parameters that may be tuned; the program and the graph choose one of 0. */
 typedef struct dfgnn_program_tuning {
   int lanes;    /* of a side, 1 to 32 */
   int group;    /* lanes of a row, lanes to 32 */

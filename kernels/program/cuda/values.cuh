@@ -119,8 +119,8 @@ template <int H, int D, int VEC_, int L_> struct layout {
   static constexpr bool kPadded =
       kHeadVectors * VEC != D || kChunks * L != H * kHeadVectors;
 
-  /* Of a lane of a side and one of its vectors: the head, and the first of the
-   * features. */
+  /* Vector c of a lane of a side lies in this head, and begins with the feature
+   * that the next function returns. */
   static __device__ __forceinline__ int head(int lane, int c) {
     const int h = (c * L + lane) / kHeadVectors;
     return kPadded ? min(h, H - 1) : h;

@@ -35,7 +35,7 @@ namespace edge_program {
 
 template <int S> struct stage {};
 
-/* What every walk knows of the row and the edge that it works on. */
+/* Every walk has a position: the row and the edge that it works on. */
 template <typename A> struct position {
   const program_walk &p;
   const unsigned long long *arrays;
@@ -154,7 +154,7 @@ __device__ __forceinline__ void place(W &w, typename W::A *memory, int warps) {
   w.edge_shared = memory + groups * W::kOwnShared + side * W::kEdgeShared;
 }
 
-/* What the sides have summed over everything, a slot for each warp. */
+/* Stores the sums over everything of a warp's sides in the slot of the warp. */
 template <class W>
 __device__ __forceinline__ void store_totals(W &w, int64_t slot) {
   if constexpr (W::kTotals > 0) {

@@ -252,7 +252,8 @@ def trace(layer, methods, call, with_dropout=True):
             raise TraceError(f"{methods[0]} sets " + ", ".join(
                 f"self.{n}" for n in names or ["an attribute"]))
     except Exception as error:
-        # torch's operators make "not implemented" of a TypeError
+        # A TypeError of ours reaches us as torch's error that no type
+        # implements the operator, so that the reason was noted.
         raise TraceError(watch.refused or _told(error)) from None
     finally:
         for own, values in before:

@@ -55,9 +55,9 @@ def node(call):
 
 
 def recipe(names):
-    """Of a function (graph, settings, static, *tensors) -> the links of a
-    chain, or None where shapes are not as they should be: the names of the
-    tensors in the links.  The first has features of nodes."""
+    """Decorates a function (graph, settings, static, *tensors) that returns
+    the links of a chain, or None where shapes are not as they should be; names
+    are those of the tensors in the links.  The first has features of nodes."""
     def named(function):
         function.names = tuple(names.split())
         return function
