@@ -1,0 +1,188 @@
+/* dfgnn_mlp.h - an MLP on edges: MeshGraphNet, GraphCast, EdgeConv in one call
+ *
+ * Each edge from source j to destination i computes
+ *
+ *   z_0 = dst_part_i + src_part_j + W_0 e + b_0
+ *   z_l = W_l a(z_{l-1}) + b_l           for each further layer
+ *   e'  = norm(last(z of the last layer)) (+ e)
+ *
+ * and e' is written, reduced at the destination, at the source, or any of these.
+ * The parts of the first layer that depend on nodes alone are the caller's:
+ * dst_part = x_dst W_dst^T and src_part = x_src W_src^T are two products over
+ * nodes, which spares the edges two thirds of the first layer.  Nothing of
+ * [edges, width] is kept between the passes: a backward pass computes the inner
+ * values again.
+ *
+ *   dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
+ *   mlp.layers = 3;
+ *   mlp.edge_dim = mlp.width[0] = mlp.width[1] = mlp.width[2] = 128;
+ *   mlp.activation = DFGNN_ACTIVATION_SILU;
+ *   mlp.norm = DFGNN_NORM_LAYER;
+ *   mlp.residual = 1;
+ *   mlp.reduce_dst = DFGNN_REDUCE_SUM;
+ *   dfgnn_edge_mlp_args args = DFGNN_EDGE_MLP_ARGS_INIT;
+ *   args.edge = e;  ...
+ *   dfgnn_edge_mlp_execute(&mlp, graph, &args, DFGNN_PASS_FORWARD, NULL);
+ */
+#ifndef DFGNN_MLP_H
+#define DFGNN_MLP_H
+
+#include "dfgnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DFGNN_MLP_LAYERS 4
+#define DFGNN_MLP_WIDTH 4096 /* the widest layer */
+
+typedef enum dfgnn_activation {
+  DFGNN_ACTIVATION_NONE = 0,
+  DFGNN_ACTIVATION_RELU = 1,
+  DFGNN_ACTIVATION_SILU = 2,
+  DFGNN_ACTIVATION_GELU = 3,      /* x Phi(x), by erf */
+  DFGNN_ACTIVATION_GELU_TANH = 4, /* torch's approximate="tanh" */
+  DFGNN_ACTIVATION_ELU = 5,       /* slope (e^x - 1) below 0 */
+  DFGNN_ACTIVATION_LEAKY_RELU = 6,
+  DFGNN_ACTIVATION_TANH = 7,
+  DFGNN_ACTIVATION_SIGMOID = 8,
+  DFGNN_ACTIVATION_SOFTPLUS = 9, /* log(1 + e^x) */
+  DFGNN_ACTIVATION_COUNT
+} dfgnn_activation;
+
+typedef enum dfgnn_norm {
+  DFGNN_NORM_NONE = 0,
+  DFGNN_NORM_LAYER = 1, /* (x - mean) / sqrt(variance + epsilon) */
+  DFGNN_NORM_RMS = 2,   /* x / sqrt(mean of x^2 + epsilon) */
+  DFGNN_NORM_COUNT
+} dfgnn_norm;
+
+typedef enum dfgnn_reduce {
+  DFGNN_REDUCE_NONE = 0,
+  DFGNN_REDUCE_SUM = 1,
+  DFGNN_REDUCE_MEAN = 2,
+  DFGNN_REDUCE_MAX = 3,
+  DFGNN_REDUCE_MIN = 4,
+  DFGNN_REDUCE_COUNT
+} dfgnn_reduce;
+
+/* What is computed.  C, the width of e', is that of the last layer, or half of
+ * it with `gate`. */
+typedef struct dfgnn_edge_mlp {
+  size_t struct_size;
+  dfgnn_dtype dtype; /* of all tensors but those that say otherwise */
+  dfgnn_math math;   /* DFGNN_MATH_TF32: one TF32 product may stand for one of
+                      * F32, where the device has them */
+  int layers;        /* 1 to 4 */
+  int64_t edge_dim;  /* Ce: width of e; 0: edges have no features */
+  int64_t width[DFGNN_MLP_LAYERS]; /* output width of each layer */
+  dfgnn_activation activation;     /* between the layers */
+  dfgnn_activation last;           /* after the last layer */
+  double slope;                    /* of leaky_relu and elu, between the layers
+                                    * and after the last */
+  int gate;             /* 1: the last layer has width 2 C, and
+                         * sigmoid(its first half) * last(its second half)
+                         * goes on (CGConv) */
+  dfgnn_norm norm;      /* of e' before the residual */
+  double epsilon;       /* of the norm */
+  int residual;         /* 1: e is added to e', and Ce is C */
+  dfgnn_reduce reduce_dst, reduce_src;
+} dfgnn_edge_mlp;
+
+#define DFGNN_EDGE_MLP_INIT DFGNN_INIT(dfgnn_edge_mlp)
+
+/* The tensors of a call, dense, in memory of the graph's device.  Rows of edges
+ * are in the order of the edge list that the graph was made of (of its CSR
+ * arrays, if it was made of those).  N destinations, M sources, E edges; `real`
+ * is F32, and F64 if dtype is F64.
+ *
+ * Forward: of edge_out, out_dst and out_src those that are not NULL are written;
+ * reduce_dst wants out_dst, reduce_src wants out_src.  A row without edges
+ * becomes 0.
+ * Backward reads the inputs of the forward pass, and of the gradients with
+ * respect to outputs those that are not NULL; it writes the gradients that are
+ * not NULL (and adds to none). */
+typedef struct dfgnn_edge_mlp_args {
+  size_t struct_size;
+  /* inputs of both passes */
+  const void *edge;     /* [E, Ce]; NULL if Ce is 0 */
+  const void *dst_part; /* [N, width[0]], or NULL */
+  const void *src_part; /* [M, width[0]], or NULL */
+  const void *weight[DFGNN_MLP_LAYERS]; /* [out, in], as torch.nn.Linear has it;
+                                         * weight[0] is [width[0], Ce], NULL if
+                                         * Ce is 0 */
+  const void *bias[DFGNN_MLP_LAYERS];   /* [out], or NULL */
+  const void *norm_weight, *norm_bias;  /* [C], or NULL; norm_bias with
+                                         * DFGNN_NORM_LAYER alone */
+  const void *dst_factor; /* [E], or NULL: an edge's factor in out_dst, SUM or
+                           * MEAN: ORB's gate, a cutoff.  A mean is still
+                           * divided by the number of edges */
+  const void *src_factor; /* [E], or NULL: the same in out_src */
+
+  /* outputs of the forward pass */
+  void *edge_out; /* [E, C] */
+  void *out_dst;  /* [N, C] */
+  void *out_src;  /* [M, C] */
+  /* For MAX and MIN, int32: the edge that was taken, the first if several are
+   * equal, counted from 0 among the edges of its destination (its source), in
+   * the order of the graph; -1 if there is none.  The forward pass writes them
+   * if they are not NULL, the backward pass reads them and needs them where
+   * grad_out_dst (grad_out_src) is there. */
+  int32_t *arg_dst; /* [N, C] */
+  int32_t *arg_src; /* [M, C] */
+
+  /* gradients with respect to outputs: inputs of the backward pass */
+  const void *grad_edge_out; /* [E, C], or NULL: zero */
+  const void *grad_out_dst;  /* [N, C], or NULL: zero */
+  const void *grad_out_src;  /* [M, C], or NULL: zero */
+
+  /* gradients with respect to inputs: outputs of the backward pass */
+  void *grad_edge;                   /* [E, Ce], or NULL */
+  void *grad_dst_part;               /* [N, width[0]], or NULL */
+  void *grad_src_part;               /* [M, width[0]], or NULL */
+  void *grad_weight[DFGNN_MLP_LAYERS]; /* [out, in] of real, or NULL */
+  void *grad_bias[DFGNN_MLP_LAYERS];   /* [out] of real, or NULL */
+  void *grad_norm_weight;              /* [C] of real, or NULL */
+  void *grad_norm_bias;                /* [C] of real, or NULL */
+  void *grad_dst_factor;               /* [E], or NULL */
+  void *grad_src_factor;               /* [E], or NULL */
+} dfgnn_edge_mlp_args;
+
+#define DFGNN_EDGE_MLP_ARGS_INIT DFGNN_INIT(dfgnn_edge_mlp_args)
+
+/* Runs a pass.  The same call gives the same bits in every run on a device,
+ * with any number of threads.  Products and sums are of float, of double for
+ * F64; on GPUs, products of 16-bit types and TF32 round their operands to that.
+ * DFGNN_ERROR_INVALID names what was found and what was expected;
+ * DFGNN_ERROR_UNSUPPORTED: the graph's device has no kernel for it.  On a GPU
+ * the work is put on the stream, and its memory is the context's. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
+                                              dfgnn_graph *graph,
+                                              const dfgnn_edge_mlp_args *args,
+                                              dfgnn_pass pass, void *stream);
+
+/* Can the graph's device run the pass?  DFGNN_OK, or what execute would say of
+ * `mlp` and the tensors that are there; pointers of args are looked at, never
+ * what they point to. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,
+                                             dfgnn_graph *graph,
+                                             const dfgnn_edge_mlp_args *args,
+                                             dfgnn_pass pass);
+
+/* Compares the outputs in args, which an execution wrote on this device or on
+ * another, with an evaluation in double whose error bound is computed beside it.
+ * The graph is on the CPU and all is in host memory.  *worst is the largest
+ * ratio of an error to its bound, so that 1 or less is right; *where (may be
+ * NULL) the name of the tensor that it is of, a constant.  The bound of 16-bit
+ * types, and of F32 with mlp->math TF32, allows for operands of products that
+ * are rounded to such a type.  Takes memory for a few rows of each edge. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
+                                            const dfgnn_edge_mlp *mlp,
+                                            dfgnn_graph *graph,
+                                            const dfgnn_edge_mlp_args *args,
+                                            dfgnn_pass pass);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,27 @@
+/* run.h - runs an MLP on edges as CUDA kernels */
+#ifndef DFGNN_MLP_CUDA_RUN_H
+#define DFGNN_MLP_CUDA_RUN_H
+
+#include "engine/engine.h"
+#include "kernels/mlp/job.h"
+
+/* NULL if there are kernels for it, else what is missing. */
+const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
+                                    const dfgnn_device_info *device);
+
+/* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns their number.
+ */
+int dfgnn__mlp_cuda_views(const dfgnn_mlp_job *job,
+                          dfgnn_view_request *requests);
+
+/* Bytes of device memory, 256-byte aligned, that a run needs. */
+size_t dfgnn__mlp_cuda_workspace(const dfgnn_mlp_job *job,
+                                 const dfgnn_device_info *device);
+
+/* Puts the pass on the queue's stream.  views: as requested, in order. */
+dfgnn_status dfgnn__mlp_cuda(const dfgnn_mlp_job *job,
+                             const dfgnn_view *const *views,
+                             const dfgnn_queue *queue,
+                             const dfgnn_device_info *device, void *workspace);
+
+#endif
