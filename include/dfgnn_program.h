@@ -162,6 +162,21 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream);
 
+/* dfgnn_edge_program_execute in memory of the caller's: of the graph's device,
+ * 256-byte aligned, of as many bytes as dfgnn_edge_program_workspace says for
+ * these tensors, and in use until the stream is done.  A CUDA graph that records
+ * the call keeps the address.  NULL: the context's memory. */
+DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
+    const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
+    void *workspace, void *stream);
+/* May be 0. */
+DFGNN_API dfgnn_status dfgnn_edge_program_workspace(
+    size_t *bytes, const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count);
+
 /* Executes as a program, and compares with an evaluation in double whose error
  * bound is computed beside it: *worst is the largest ratio of an error to its
  * bound, so that 1 or less is right.  Takes memory for every value of every

@@ -41,6 +41,7 @@ typedef struct dfgnn_edge_call {
   const dfgnn_binding *binding;
   const dfgnn_program_array *inputs, *outputs;
   uint64_t seed;
+  void *workspace; /* NULL: the context's */
   void *stream;
 } dfgnn_edge_call;
 
@@ -49,6 +50,9 @@ typedef struct dfgnn_edge_call {
  * or no variant serves the problem. */
 dfgnn_status dfgnn__edge_operator_execute(int *done,
                                           const dfgnn_edge_call *call);
+/* The workspace that it takes; *bytes stays as it is if it would not run. */
+dfgnn_status dfgnn__edge_operator_room(size_t *bytes,
+                                       const dfgnn_edge_call *call);
 
 /* edge_program_execute.c: dfgnn_edge_program_execute of the program itself, as
  * `tuning` says on a GPU. */
@@ -67,12 +71,17 @@ dfgnn__edge_program_compare(double *worst, int *where,
                             int output_count, uint64_t seed, int executed);
 
 /* Runs a program as kernels that are generated, and compiled when they first
- * run. */
+ * run; workspace: NULL, or so much as dfgnn__edge_program_cuda_room says. */
 dfgnn_status dfgnn__edge_program_cuda(const dfgnn_edge_program *program,
                                       dfgnn_graph *graph,
                                       const dfgnn_program_job *job,
                                       const dfgnn_program_tuning *tuning,
-                                      void *stream);
+                                      void *workspace, void *stream);
+dfgnn_status dfgnn__edge_program_cuda_room(size_t *bytes,
+                                           const dfgnn_edge_program *program,
+                                           const dfgnn_graph *graph,
+                                           const dfgnn_program_job *job,
+                                           const dfgnn_program_tuning *tuning);
 /* Lists the kernels that a program runs as on such a graph, for tensors of a
  * type; names: the numbers of its sizes' names. */
 dfgnn_status dfgnn__edge_program_collect(dfgnn_programs *list,

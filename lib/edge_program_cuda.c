@@ -107,28 +107,46 @@ static dfgnn_status find_code(const struct dfgnn_edge_code **found,
   return status;
 }
 
+static int units_of(const dfgnn_context *ctx) {
+  return ctx->info.units > 0 ? ctx->info.units : 1;
+}
+
+dfgnn_status dfgnn__edge_program_cuda_room(size_t *bytes,
+                                           const dfgnn_edge_program *program,
+                                           const dfgnn_graph *graph,
+                                           const dfgnn_program_job *job,
+                                           const dfgnn_program_tuning *tuning) {
+  const struct dfgnn_edge_code *code;
+  dfgnn_status status =
+      find_code(&code, (dfgnn_edge_program *)program, job, tuning);
+  if (!status)
+    *bytes = dfgnn__program_cuda_workspace(job, code->generated,
+                                           units_of(graph->ctx));
+  return status;
+}
+
 dfgnn_status dfgnn__edge_program_cuda(const dfgnn_edge_program *program,
                                       dfgnn_graph *graph,
                                       const dfgnn_program_job *job,
                                       const dfgnn_program_tuning *tuning,
-                                      void *stream) {
+                                      void *workspace, void *stream) {
   dfgnn_context *ctx = graph->ctx;
   const struct dfgnn_edge_code *code;
-  void *workspace = NULL;
   dfgnn_status status =
       find_code(&code, (dfgnn_edge_program *)program, job, tuning);
   if (status)
     return status;
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(ctx),
                              .stream = stream};
-  const int units = ctx->info.units > 0 ? ctx->info.units : 1;
+  const int units = units_of(ctx);
   if (stream)
     atomic_store(&graph->elsewhere, 1);
   pthread_mutex_lock(&ctx->lock);
   int previous = dfgnn__context_enter(ctx);
-  status = dfgnn__context_reserve(
-      &workspace, ctx,
-      dfgnn__program_cuda_workspace(job, code->generated, units), stream);
+  if (!workspace)
+    status = dfgnn__context_reserve(
+        &workspace, ctx,
+        dfgnn__program_cuda_workspace(job, code->generated, units), stream);
   if (!status)
     status = dfgnn__graph_follow(graph, stream);
   if (!status)

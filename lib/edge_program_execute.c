@@ -127,22 +127,24 @@ static dfgnn_status prepare(execution *x, const dfgnn_edge_program *program,
   return dfgnn__bind_nodes(x->extents, dag, &x->binding);
 }
 
-/* Runs the operator that the program is, if it may. */
-static dfgnn_status try_operator(int *done, const execution *x,
-                                 const dfgnn_edge_program *program,
-                                 dfgnn_graph *graph, void *stream) {
+/* May the program run as the operator that it is? */
+static int as_operator(const dfgnn_edge_program *program) {
   const char *how = getenv("DFGNN_PROGRAMS");
-  *done = 0;
-  if (!program->is_operator || (how && !strcmp(how, "own")))
-    return DFGNN_OK;
-  const dfgnn_edge_call call = {.program = program,
-                                .graph = graph,
-                                .binding = &x->binding,
-                                .inputs = x->inputs,
-                                .outputs = x->outputs,
-                                .seed = x->job.seed,
-                                .stream = stream};
-  return dfgnn__edge_operator_execute(done, &call);
+  return program->is_operator && !(how && !strcmp(how, "own"));
+}
+
+static dfgnn_edge_call call_of(const execution *x,
+                               const dfgnn_edge_program *program,
+                               dfgnn_graph *graph, void *workspace,
+                               void *stream) {
+  return (dfgnn_edge_call){.program = program,
+                           .graph = graph,
+                           .binding = &x->binding,
+                           .inputs = x->inputs,
+                           .outputs = x->outputs,
+                           .seed = x->job.seed,
+                           .workspace = workspace,
+                           .stream = stream};
 }
 
 static int on_cpu(const dfgnn_graph *graph) {
@@ -153,10 +155,10 @@ static dfgnn_status run_itself(const execution *x,
                                const dfgnn_edge_program *program,
                                dfgnn_graph *graph,
                                const dfgnn_program_tuning *tuning,
-                               void *stream) {
+                               void *workspace, void *stream) {
   return on_cpu(graph) ? dfgnn__program_cpu(&x->job)
                        : dfgnn__edge_program_cuda(program, graph, &x->job,
-                                                  tuning, stream);
+                                                  tuning, workspace, stream);
 }
 
 dfgnn_status dfgnn__edge_program_execute_tuned(
@@ -168,7 +170,28 @@ dfgnn_status dfgnn__edge_program_execute_tuned(
   dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
                                 outputs, output_count, 0);
   if (!status)
-    status = run_itself(&x, program, graph, tuning, stream);
+    status = run_itself(&x, program, graph, tuning, NULL, stream);
+  free(x.extents);
+  return status;
+}
+
+static const dfgnn_program_tuning by_rule;
+
+dfgnn_status dfgnn_edge_program_execute_in(
+    const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
+    void *workspace, void *stream) {
+  execution x = {.job = {.seed = seed}};
+  int done = 0;
+  dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
+                                outputs, output_count, 0);
+  if (!status && as_operator(program)) {
+    const dfgnn_edge_call call = call_of(&x, program, graph, workspace, stream);
+    status = dfgnn__edge_operator_execute(&done, &call);
+  }
+  if (!status && !done)
+    status = run_itself(&x, program, graph, &by_rule, workspace, stream);
   free(x.extents);
   return status;
 }
@@ -178,15 +201,31 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream) {
-  static const dfgnn_program_tuning by_rule;
-  execution x = {.job = {.seed = seed}};
-  int done = 0;
+  return dfgnn_edge_program_execute_in(program, graph, inputs, input_count,
+                                       outputs, output_count, seed, NULL,
+                                       stream);
+}
+
+/* The larger of what the operator and the program itself take, since the
+ * operator may refuse when it runs. */
+dfgnn_status dfgnn_edge_program_workspace(
+    size_t *bytes, const dfgnn_edge_program *program, dfgnn_graph *graph,
+    const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count) {
+  execution x = {0};
+  size_t operators = 0, own = 0;
+  if (!bytes)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "bytes is NULL");
   dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
                                 outputs, output_count, 0);
-  if (!status)
-    status = try_operator(&done, &x, program, graph, stream);
-  if (!status && !done)
-    status = run_itself(&x, program, graph, &by_rule, stream);
+  if (!status && as_operator(program)) {
+    const dfgnn_edge_call call = call_of(&x, program, graph, NULL, NULL);
+    status = dfgnn__edge_operator_room(&operators, &call);
+  }
+  if (!status && !on_cpu(graph))
+    status = dfgnn__edge_program_cuda_room(&own, program, graph, &x.job,
+                                           &by_rule);
+  *bytes = operators > own ? operators : own;
   free(x.extents);
   return status;
 }

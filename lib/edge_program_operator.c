@@ -184,29 +184,70 @@ static dfgnn_dtype type_of(const dfgnn_edge_call *call) {
   return call->inputs[grad_out].dtype;
 }
 
-dfgnn_status dfgnn__edge_operator_execute(int *done,
-                                          const dfgnn_edge_call *call) {
+/* The problem and arguments of a call; 0 if its tensors are not those that the
+ * operator takes. */
+static int problem_of_call(dfgnn_problem *problem, dfgnn_args *args,
+                           const dfgnn_edge_call *call) {
   const dfgnn_edge_program *program = call->program;
   const dfgnn_match *m = &program->match;
+  if (!program->is_operator)
+    return 0;
+  *problem = problem_of(program);
+  problem->dtype = type_of(call);
+  set_sizes(problem, call);
+  if (!set_tensors(args, problem, m->inputs, m->input_count, call->inputs) ||
+      !set_tensors(args, problem, m->outputs, m->output_count, call->outputs))
+    return 0;
+  args->scale = scale_of(m, call->binding);
+  args->slope = m->slope;
+  args->dropout = m->dropout;
+  args->seed_value =
+      call->seed + (uint64_t)(problem->dropout ? m->dropout_index : 0);
+  return 1;
+}
+
+static dfgnn_status run_planned(const dfgnn_edge_call *call,
+                                const dfgnn_problem *problem,
+                                const dfgnn_args *args) {
+  dfgnn_plan *plan;
+  dfgnn_status status =
+      dfgnn_plan_create(&plan, call->graph->ctx, call->graph, problem);
+  if (status)
+    return status;
+  status = dfgnn_execute(plan, args, call->workspace, call->stream);
+  dfgnn_plan_destroy(plan);
+  return status;
+}
+
+dfgnn_status dfgnn__edge_operator_execute(int *done,
+                                          const dfgnn_edge_call *call) {
+  dfgnn_problem problem;
   dfgnn_args args = DFGNN_ARGS_INIT;
   *done = 0;
-  if (!program->is_operator)
+  if (!problem_of_call(&problem, &args, call))
     return DFGNN_OK;
-  dfgnn_problem problem = problem_of(program);
-  problem.dtype = type_of(call);
-  set_sizes(&problem, call);
-  if (!set_tensors(&args, &problem, m->inputs, m->input_count, call->inputs) ||
-      !set_tensors(&args, &problem, m->outputs, m->output_count, call->outputs))
-    return DFGNN_OK;
-  args.scale = scale_of(m, call->binding);
-  args.slope = m->slope;
-  args.dropout = m->dropout;
-  args.seed_value =
-      call->seed + (uint64_t)(problem.dropout ? m->dropout_index : 0);
-  dfgnn_status status =
-      dfgnn_call(call->graph->ctx, call->graph, &problem, &args, call->stream);
+  dfgnn_status status = call->workspace
+                            ? run_planned(call, &problem, &args)
+                            : dfgnn_call(call->graph->ctx, call->graph,
+                                         &problem, &args, call->stream);
   *done = status != DFGNN_ERROR_UNSUPPORTED;
   return *done ? status : DFGNN_OK;
+}
+
+dfgnn_status dfgnn__edge_operator_room(size_t *bytes,
+                                       const dfgnn_edge_call *call) {
+  dfgnn_problem problem;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  dfgnn_plan *plan;
+  if (!problem_of_call(&problem, &args, call))
+    return DFGNN_OK;
+  dfgnn_status status =
+      dfgnn_plan_create(&plan, call->graph->ctx, call->graph, &problem);
+  if (status)
+    return status == DFGNN_ERROR_UNSUPPORTED ? DFGNN_OK : status;
+  *bytes = dfgnn_plan_workspace(plan);
+  dfgnn_plan_destroy(plan);
+  return DFGNN_OK;
 }
 
 void dfgnn__edge_operator_describe(dfgnn_edge_operator *found,
