@@ -430,6 +430,12 @@ FUNCTIONS = {
     "dfgnn_edge_program_execute": (Status, [
         c_void_p, c_void_p, POINTER(EdgeTensor), c_int, POINTER(EdgeTensor),
         c_int, c_uint64, c_void_p]),
+    "dfgnn_edge_program_execute_in": (Status, [
+        c_void_p, c_void_p, POINTER(EdgeTensor), c_int, POINTER(EdgeTensor),
+        c_int, c_uint64, c_void_p, c_void_p]),
+    "dfgnn_edge_program_workspace": (Status, [
+        POINTER(c_size_t), c_void_p, c_void_p, POINTER(EdgeTensor), c_int,
+        POINTER(EdgeTensor), c_int]),
     "dfgnn_graph_create_csr": (Status, [POINTER(c_void_p), c_void_p,
                                         POINTER(Csr), c_void_p]),
     "dfgnn_graph_create_coo": (Status, [POINTER(c_void_p), c_void_p,

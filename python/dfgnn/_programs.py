@@ -35,10 +35,13 @@ class Port:
 
 
 class Program:
-    """A program of the library; immutable."""
+    """A program of the library; immutable.
 
-    def __init__(self, pointer):
-        self.pointer = pointer
+    .name is its text, and for a gradient how it is derived: named() finds it.
+    """
+
+    def __init__(self, pointer, name):
+        self.pointer, self.name = pointer, name
         lib = library()
         self.inputs = self._ports(lib.dfgnn_edge_program_input_count,
                                   lib.dfgnn_edge_program_input)
@@ -82,25 +85,32 @@ class Program:
                                                     self.pointer))
         return found if found.found else None
 
-    def _derive(self, function, outputs, inputs):
-        key = function.__name__, outputs, inputs
+    def _derive(self, how, outputs, inputs):
+        key = how, bytes(outputs), bytes(inputs)
         with self._lock:
             found = self._derived.get(key)
             if found is None:
                 pointer = ctypes.c_void_p()
-                check(function(ctypes.byref(pointer), self.pointer,
-                               bytes(outputs), bytes(inputs)))
-                found = self._derived[key] = Program(pointer)
+                derive = getattr(library(), f"dfgnn_edge_program_{how}")
+                check(derive(ctypes.byref(pointer), self.pointer, *key[1:]))
+                found = self._derived[key] = Program(pointer, "".join((
+                    self.name, _STEP, how, " ", _bits(outputs), " ",
+                    _bits(inputs))))
         return found
 
     def gradient(self, outputs, inputs):
         """outputs: which have a cotangent; inputs: which want a gradient."""
-        return self._derive(library().dfgnn_edge_program_gradient,
-                            tuple(outputs), tuple(inputs))
+        return self._derive("gradient", outputs, inputs)
 
     def keep(self, outputs, inputs):
-        return self._derive(library().dfgnn_edge_program_keep,
-                            tuple(outputs), tuple(inputs))
+        return self._derive("keep", outputs, inputs)
+
+
+_STEP = "\n# "  # before each step of a derivation
+
+
+def _bits(flags):
+    return "".join("1" if flag else "0" for flag in flags)
 
 
 @functools.lru_cache(maxsize=512)
@@ -108,7 +118,19 @@ def parse(text):
     pointer = ctypes.c_void_p()
     check(library().dfgnn_edge_program_create(ctypes.byref(pointer),
                                               text.encode()))
-    return Program(pointer)
+    return Program(pointer, text)
+
+
+@functools.lru_cache(maxsize=512)
+def named(name):
+    """The program of this Program.name."""
+    text, *steps = name.split(_STEP)
+    program = parse(text)
+    for step in steps:
+        how, outputs, inputs = step.split(" ")
+        program = program._derive(how, [b == "1" for b in outputs],
+                                  [b == "1" for b in inputs])
+    return program
 
 
 def _template(ports):
@@ -135,17 +157,28 @@ def execute(program, graph, tensors, dtypes, seed):
     outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype,
                            device=graph.device)
                for port, dtype in zip(program.outputs, dtypes)]
-    ins = _bind(program.bound[0], tensors)
-    outs = _bind(program.bound[1], outputs)
+    bound = (program.pointer, graph.handle.pointer,
+             _bind(program.bound[0], tensors), len(tensors),
+             _bind(program.bound[1], outputs), len(outputs))
     stream = raw_stream(graph.device)
+    room = _own_room(graph.device, bound)
     check(with_room(
-        graph.device, lambda: library().dfgnn_edge_program_execute(
-            program.pointer, graph.handle.pointer, ins, len(tensors), outs,
-            len(outputs), seed, stream)))
+        graph.device, lambda: library().dfgnn_edge_program_execute_in(
+            *bound, seed, None if room is None else room.data_ptr(),
+            stream)))
     return outputs
 
 
-def _types(program, tensors, own):
+def _own_room(device, bound):
+    """Memory for a call that a CUDA graph records: the context's may move."""
+    if device.type == "cpu" or not torch.cuda.is_current_stream_capturing():
+        return None
+    size = ctypes.c_size_t()
+    check(library().dfgnn_edge_program_workspace(ctypes.byref(size), *bound))
+    return torch.empty(max(size.value, 1), dtype=torch.uint8, device=device)
+
+
+def types_of(program, tensors, own):
     """Kept outputs have the type of sums, gradients that of their input."""
     wide = torch.float64 if any(
         t.dtype == torch.float64 for t in tensors) else torch.float32
@@ -163,8 +196,8 @@ class Run(torch.autograd.Function):
         wanted = [bool(w) for w in ctx.needs_input_grad[4:]]
         outputs = len(program.outputs)
         kept = program.keep((True,) * outputs, wanted)
-        types = list(types) + [None] * (len(kept.outputs) - outputs)
-        made = execute(kept, graph, tensors, _types(kept, tensors, types),
+        types = [*types, *[None] * (len(kept.outputs) - outputs)]
+        made = execute(kept, graph, tensors, types_of(kept, tensors, types),
                        seed)
         ctx.save_for_backward(*tensors, *made)
         ctx.set_materialize_grads(False)
@@ -194,5 +227,5 @@ def run(program, graph, types, seed, *tensors):
     more than the gradient, which may be an operator's."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return Run.apply(program, graph, types, seed, *tensors)
-    return execute(program, graph, tensors, _types(program, tensors, types),
+    return execute(program, graph, tensors, types_of(program, tensors, types),
                    seed)

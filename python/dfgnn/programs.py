@@ -11,17 +11,20 @@
 import dis
 import functools
 import inspect
+import operator
 import types
 import warnings
 from typing import NamedTuple
 
 import torch
 
-from . import _abi, _programs, _trace
+from . import _abi, _program_ops, _programs, _trace
+from ._modes import compiling, constant, needs_composite, untraced
 from ._programs import DST, EDGE, PARAM, SRC
 from ._trace import TraceError, Value
 from .convert import as_graph
-from .errors import UnsupportedError
+from .errors import Error, UnsupportedError
+from .graph import Graph
 
 __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
            "logsumexp", *_trace.OVER_EDGES]
@@ -121,6 +124,28 @@ def _surroundings(function, depth=0):
     found += [_plain(cell.cell_contents, depth)
               for cell in function.__closure__ or ()]
     return (*found, _plain(function.__defaults__ or (), depth))
+
+
+def _sizes_of(given):
+    """(sources, destinations) by the rows of j and of i; None if it has
+    none."""
+    def rows(letter):
+        found = [t for t in (given[letter] or {}).values()
+                 if isinstance(t, torch.Tensor) and t.dim()]
+        return found[0].size(0) if found else None
+    return rows("j"), rows("i")
+
+
+def _static(shape):
+    """Sizes that torch.compile then takes as they are."""
+    return tuple([operator.index(n) for n in shape])
+
+
+def _graph_of(graph, given):
+    """An edge_index has as many nodes as the tensors have rows."""
+    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
+        return as_graph(graph, _sizes_of(given))
+    return as_graph(graph)
 
 
 class _Traced(NamedTuple):
@@ -241,17 +266,23 @@ class EdgeProgram:
             [edges, ...] in the caller's order of edges, with at most three
             further axes.
         others: the function's further arguments; tensors are parameters.
-        composite: computed with torch's operations, as on a GPU in a capture,
-            or where no kernel can be made, which a warning says.
+        composite: computed with torch's operations, as in torch.func, or where
+            no kernel can be made, which a warning says.
         """
-        graph = as_graph(graph)
-        self._check(graph, {"i": i, "j": j, "e": e})
-        given = self._prepared(graph, {"i": i, "j": j, "e": e})
+        given = {"i": i, "j": j, "e": e}
+        if compiling() and not composite:
+            made = self._compiled(graph, given, others)
+            if made is not None:
+                return made
+        return self._called(graph, given, others, composite)
+
+    @untraced
+    def _called(self, graph, given, others, composite):
+        graph = _graph_of(graph, given)
+        self._check(graph, given)
+        given = self._prepared(graph, given)
         on_gpu = graph.device.type != "cpu"
-        # a capture would keep the context's workspace, which may move
-        if on_gpu and torch.cuda.is_current_stream_capturing():
-            composite = True
-        if composite:
+        if composite or needs_composite():
             made, single = self._run_torch(graph, given, others)
         else:
             try:
@@ -262,6 +293,78 @@ class EdgeProgram:
                 self._tell(graph, reason)
                 made, single = self._run_torch(graph, given, others)
         return made[0] if single else tuple(made)
+
+    # ---- torch.compile
+
+    def _compiled(self, graph, given, others):
+        """The call as an operator of torch.library; None if it cannot be one,
+        as where the function finds a tensor outside of itself."""
+        if not _program_ops.AVAILABLE:
+            return None
+        num_src, num_dst = _sizes_of(given)
+        if isinstance(graph, Graph):
+            if graph.exchange is not None:
+                return None
+            num_src, num_dst = graph.num_src, graph.num_dst
+            self._check(graph, given)
+        elif num_src is None or num_dst is None:
+            return None
+        tensors, kinds = [], []
+        for letter, named in given.items():
+            for name, t in (named or {}).items():
+                tensors.append(t)
+                kinds.append((letter, name, _static(t.shape[1:]), t.dtype,
+                              t.requires_grad))
+        plain = []
+        for name, value in others.items():
+            if isinstance(value, torch.Tensor):
+                tensors.append(value)
+                kinds.append(("", name, _static(value.shape), value.dtype,
+                              value.requires_grad))
+            else:
+                plain.append((name, value))
+        about = self._described(tuple(kinds), tuple(plain),
+                                torch.is_grad_enabled())
+        if not about:
+            return None
+        single, random, count, types, name = about.split("|", 4)
+        tensors = [t if t.is_floating_point() else
+                   t.to(torch.get_default_dtype()) for t in tensors]
+        seed = torch.randint(2 ** 62, ()) if random == "1" else None
+        made = _program_ops.run(
+            name, [int(kind) for kind in types.split(",")], graph, num_src,
+            num_dst, seed, tensors)[:int(count)]
+        return made[0] if single == "1" else tuple(made)
+
+    @constant
+    def _described(self, kinds, plain, differentiated):
+        """What _compiled() has to know of such a call, as a text; "": it must
+        run outside of what is compiled."""
+        given, others = {"i": {}, "j": {}, "e": {}}, dict(plain)
+        for letter, name, shape, dtype, _ in kinds:
+            tensor = torch.empty((1, *shape) if letter else shape,
+                                 dtype=dtype, device="meta")
+            (given[letter] if letter else others)[name] = tensor
+        recorder = _trace.Text()
+        try:
+            values, single = self._trace(recorder, None, given, others)
+            program = _programs.parse(recorder.text(values))
+        except (TraceError, Error):
+            return ""  # which the call itself raises
+        types = [t.dtype for t in recorder.tensors]
+        if len(types) != len(kinds) or not types or any(
+                t not in _programs.TYPES for t in types):
+            return ""
+        random, out = "dropout(" in program.name, len(values)
+        kind = functools.reduce(torch.promote_types, types)
+        wanted = [differentiated and w for *_, w in kinds]
+        if any(wanted):
+            program = program.keep((True,) * out, wanted)
+        found = _programs.types_of(program, recorder.tensors,
+                                   [kind] * len(program.outputs))
+        numbers = [str(_program_ops.KINDS.index(t)) for t in found]
+        return "|".join((str(int(single)), str(int(random)), str(out),
+                         ",".join(numbers), program.name))
 
     def _tell(self, graph, reason):
         if not self._told:
@@ -290,6 +393,10 @@ class EdgeProgram:
             tensors = recorder.tensors
         elif any(t.device != graph.device for t in tensors):
             self._check_tensors(self._recorder(given, others), graph)
+        if traced.random and graph.device.type != "cpu" and \
+                torch.cuda.is_current_stream_capturing():
+            raise UnsupportedError("a CUDA graph is captured, which would "
+                                   "draw the same dropout in each replay")
         seed = int(torch.randint(2 ** 62, ())) if traced.random else 0
         kind = torch.float32
         if tensors:
@@ -322,6 +429,10 @@ class EdgeProgram:
             return None
 
     def _run_torch(self, graph, given, others):
+        with torch.autocast(graph.device.type, enabled=False):
+            return self._by_torch(graph, given, others)
+
+    def _by_torch(self, graph, given, others):
         recorder = _trace.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
@@ -351,8 +462,9 @@ def edge_program(function=None, *, reduce="sum"):
 
     It is called with values that stand for tensors, once for each kind of
     call (shapes, types, numbers among the arguments, and what it finds outside
-    of itself), and has to do the same whatever they hold.  What edge programs do not have is refused by
-    name, with its line (:class:`TraceError`).  The library runs the program
+    of itself), and has to do the same whatever they hold.  What edge programs
+    do not have is refused by name, with its line (:class:`TraceError`).  The
+    library runs the program
     without a value of every edge in memory: as one of its operators where the
     program is one, else with its evaluator on a CPU and with kernels that are
     made for the program on a GPU; :meth:`EdgeProgram.explain` says which.
