@@ -273,6 +273,24 @@ def test_dropout_is_the_same_in_both_passes(graph):
     assert torch.equal(out, again)
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_an_extreme_finds_its_edge_whatever_else_is_given(before, graph):
+    """The gradient reads some of the inputs, and multiplies in the order in
+    which the program does: other bits would find no edge."""
+    torch.manual_seed(before)
+    unused = {f"a{k}": rows(N, 2) for k in range(before)}
+
+    @edge_program(reduce="max")
+    def largest(i, j, e):
+        return j.q * F.silu(e.x) * torch.cos(e.y) * i.s
+    e = {"x": rows(E, 3), "y": rows(E, 3)}
+    out = largest(graph, i={**unused, "s": rows(N, 3).abs() + 0.1},
+                  j={"q": rows(M, 3)}, e=e)
+    (grad,) = torch.autograd.grad(out.sum(), e["y"])
+    there = torch.bincount(graph.dst, minlength=N) > 0
+    assert int((grad != 0).sum()) == 3 * int(there.sum())
+
+
 def test_forces_train(graph):
     """An energy of positions, forces by create_graph, a loss on both."""
     torch.manual_seed(9)

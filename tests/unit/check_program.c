@@ -246,14 +246,14 @@ START_TEST(the_gradient_of_attention_reads_what_was_kept) {
   is_printed(gradient,
              "dst q[H,D]\nsrc k[H,D], v[H,D]\nedge e[H,D], b[H,1]\n"
              "dst out[H,D], kept_0[H,1], grad_out[H,D]\n"
-             "t1 = e + k\n"
+             "t1 = k + e\n"
              "t2 = exp(b + 0.25 * sum(q * t1) - kept_0)\n"
-             "t3 = t2 * grad_out\n"
-             "t4 = sum(grad_out * (v + e)) * t2 - sum(grad_out * out) * t2\n"
-             "return grad_q = 0.25 * sum_in(t4 * t1),\n"
-             "       grad_k = 0.25 * sum_out(t4 * q),\n"
+             "t3 = grad_out * t2\n"
+             "t4 = t2 * sum(grad_out * (v + e)) - t2 * sum(out * grad_out)\n"
+             "return grad_q = 0.25 * sum_in(t1 * t4),\n"
+             "       grad_k = 0.25 * sum_out(q * t4),\n"
              "       grad_v = sum_out(t3),\n"
-             "       grad_e = t3 + 0.25 * t4 * q,\n"
+             "       grad_e = t3 + 0.25 * q * t4,\n"
              "       grad_b = t4\n");
   const dfgnn_port *kept_input = &gradient->inputs[6];
   ck_assert_str_eq(kept_input->name, "kept_0");
