@@ -84,7 +84,8 @@ typedef struct gather {
   const int32_t *index;
   int64_t count, ahead, position; /* ahead: the edges that prefetch another;
                                    * position: of the first edge */
-  const scalar *factors;          /* NULL: 1 */
+  int64_t listed; /* the edges that prefetch what a list has of another */
+  const scalar *factors;   /* NULL: 1 */
   const scalar *projected; /* the piece of the first edge's projected part */
   const char *attr;
   char *grad_attr;         /* NULL: not wanted */
@@ -93,6 +94,19 @@ typedef struct gather {
   scalar *sum, *sum_gate;  /* NULL: not wanted */
   scalar after;
 } gather;
+
+/* What an edge reads and writes in the caller's list is used once, and no
+ * hardware guesses where it is. */
+enum { LISTED_AHEAD = 12 };
+
+CPU_INLINE void prefetch_edge(const gather *g, int64_t e, int64_t bytes) {
+  const sums_job *job = g->job;
+  int64_t id = edge_id(job, g->position + e);
+  prefetch_row(g->far, g->index[e], job->far.first.node, bytes);
+  prefetch_row(g->attr, id, job->attr.node, bytes);
+  for (int64_t i = 0; g->grad_attr && i < bytes; i += 64)
+    __builtin_prefetch(g->grad_attr + id * job->grad_attr.node + i, 1);
+}
 
 CPU_INLINE void message_panel(const gather *g, int64_t d, tail t,
                               const int width, const int cut, const int pass,
@@ -122,6 +136,8 @@ CPU_INLINE void message_panel(const gather *g, int64_t d, tail t,
     if (d == 0 && e < g->ahead)
       prefetch_row(g->far, g->index[e + job->prefetch], job->far.first.node,
                    bytes);
+    if (d == 0 && edges == GIVEN && e < g->listed)
+      prefetch_edge(g, e + LISTED_AHEAD, bytes);
     CPU_EACH(i, width) {
       int last = cut && i == width - 1;
       vec read = load_cut(far + i * VECTOR, t, last);
@@ -193,6 +209,7 @@ CPU_INLINE void add_messages(const sums_job *job, int64_t row, int64_t piece,
     if (edges == PROJECTED && g.count > 0)
       g.projected = project_window(job, e, &g.count) + piece * dim;
     g.ahead = edges_ahead(job, e);
+    g.listed = job->edge ? job->edges - LISTED_AHEAD - e : 0;
     for (int64_t k = 0; scale && k < g.count; k++)
       factors[k] = scale[g.index[k]];
     if (whole && e + g.count == end) {
