@@ -25,6 +25,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "functional": ["agnn_attention", "edge_scores", "gat_attention",
                    "gatv2_attention", "gt_attention", "score_attention"],
     "graph": ["Graph", "adjacency_values"],
+    "hetero": ["HeteroGraph"],
     "merge": ["merge_attention"],
     "messages": ["gated_messages", "relu_messages"],
     "programs": ["edge_program", "softmax"],

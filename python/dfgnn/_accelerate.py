@@ -16,11 +16,13 @@ __all__ = ["accelerate", "Report"]
 
 class Layer(NamedTuple):
     """A layer that accelerate met: its name in the model, its class, why it
-    was left as it is (None if it was swapped), and what would serve it."""
+    was left as it is (None if it was swapped), what would serve it, and, of a
+    module that takes the layers inside it together, how."""
     name: str
     kind: str
     reason: str = None
     next: str = None
+    detail: str = None
 
 
 # what a message function of one's own looks like, and which function of dfgnn
@@ -110,11 +112,17 @@ class Report:
     def __repr__(self):
         met = len(self.swapped) + len(self.already) + len(self._traced) + \
             len(self._kept)
+        # the line of a unit says what becomes of the layers inside it
+        inside = tuple(layer.name + "." if layer.name else ""
+                       for layer in self.swapped if layer.detail)
         lines = [f"{self.verb} {len(self.swapped)} of {met} layers"]
         if self.already:
             lines[0] += f"; {len(self.already)} were accelerated already"
         for layer in self.swapped:
-            lines.append(f"  {layer.name or '(model)'}: {layer.kind}")
+            if not layer.detail and layer.name.startswith(inside):
+                continue
+            lines.append(f"  {layer.name or '(model)'}: {layer.kind}" + (
+                f": {layer.detail}" if layer.detail else ""))
         if self.traced:
             lines[0] += f"; traced {len(self.traced)}"
         for layer, state in self._traced:
@@ -200,7 +208,19 @@ def accelerate(model, *, undo=False, check=False):
                       if type(module).__name__ in kinds), None)
         if heavy and not undo:
             report.others.append(Layer(name, type(module).__name__, heavy))
+    if not undo:
+        report.swapped = [_detailed(libraries, layer, model)
+                          for layer in report.swapped]
     return report
+
+
+def _detailed(libraries, layer, model):
+    module = model.get_submodule(layer.name)
+    for library in libraries:
+        detail = getattr(library, "detail", lambda module: None)(module)
+        if detail is not None:
+            return layer._replace(detail=detail)
+    return layer
 
 
 def _meet(report, library, name, module, undo, check):

@@ -162,7 +162,7 @@ def test_another_projection_of_edges_is_called(name, x, edges):
 
 
 def test_what_is_remembered_does_not_grow(x, edges):
-    from dfgnn.nn.pyg import _edges
+    from dfgnn import _remember
     theirs, mine = pairs("RGATConv", F, 4, 3)
     for layer in (theirs, mine):
         torch.nn.init.ones_(layer.l2)
@@ -170,7 +170,7 @@ def test_what_is_remembered_does_not_grow(x, edges):
     for _ in range(4):
         kinds = torch.randint(0, 3, (edges.size(1),))
         near(mine(x, edges, kinds), theirs(x, edges, kinds), 1e-12)
-        sizes.append(len(_edges._kept[id(edges)][2]))
+        sizes.append(len(_remember._kept[id(edges)][2]))
     assert sizes == [sizes[0]] * 4
     assert sizes[0]
 

@@ -10,10 +10,11 @@ reason.  ``dfgnn.accelerate(model)`` gives a model's layers these classes.
 
 import torch_geometric.nn as _pyg
 
+from ._hetero_conv import HeteroConv
 from ._mixin import Fused, fuse as _fuse
 from ._table import rows as _rows
 
-__all__ = ["Fused", "CLASSES"]
+__all__ = ["Fused", "CLASSES", "HeteroConv", "UNITS"]
 
 CLASSES = {}
 """The class with kernels for each class of PyG."""
@@ -24,3 +25,7 @@ for _row in _rows():
     CLASSES[_base] = globals()[_row.name] = _class
     __all__.append(_row.name)
 del _row, _base, _class
+
+UNITS = {_pyg.HeteroConv: HeteroConv}
+"""The class that takes the layers inside it together, for each class of PyG
+that holds layers."""

@@ -8,38 +8,14 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ... import _recording, ops
+from ... import ops
 from ..._loops import loop_features
+from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
 from ...graph import Graph
 
 _INDEX = (torch.int32, torch.int64)
-_kept = {}
-
-
-# ---- remembering ------------------------------------------------------------
-
-def remember(tensor, key, make, others=()):
-    """make(), called once for as long as the tensor lives and neither it nor
-    the others are written to.  Only the latest result of a key is kept, so
-    that calls with new others each time hold no more than one."""
-    if tensor.is_inference() or any(t.is_inference() for t in others):
-        return make()
-    if _recording.current is not None:
-        for source in (tensor, *others):
-            _recording.current.source(source)
-    number, version = id(tensor), tensor._version
-    entry = _kept.get(number)
-    if entry is None or entry[0]() is not tensor or entry[1] != version:
-        reference = weakref.ref(tensor, lambda _: _kept.pop(number, None))
-        entry = _kept[number] = (reference, version, {})
-    versions = [t._version for t in others]
-    found = entry[2].get(key)
-    if found is None or found[1] != versions or not all(
-            a is b for a, b in zip(found[0], others)):
-        found = entry[2][key] = (tuple(others), versions, make())
-    return found[2]
 
 
 def known(edge_index):
@@ -79,11 +55,8 @@ def graph_of(layer, edge_index, num_src, num_dst):
 
 
 def _made_by_us(edges):
-    entry = _kept.get(id(edges))
-    if entry is None or entry[0]() is not edges:
-        return None
-    found = entry[2].get("graph")
-    return None if found is None else found[2]()
+    found = recall(edges, "graph")
+    return None if found is None else found()
 
 
 def edge_tensor(graph):

@@ -2,14 +2,23 @@
 
 from torch_geometric.nn import MessagePassing
 
-from . import CLASSES, Fused, _traced
+from . import CLASSES, UNITS, Fused, _hetero_conv, _traced
 
-_THEIRS = {ours: theirs for theirs, ours in CLASSES.items()}
+_THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
+                                             *UNITS.items())}
 
 
 def with_kernels(kind):
     """The class with kernels for a class of PyG, or None."""
-    return CLASSES.get(kind)
+    return CLASSES.get(kind, UNITS.get(kind))
+
+
+def detail(module):
+    """What the report says of a module that takes the layers inside it
+    together; None of any other."""
+    if type(module) in UNITS.values():
+        return _hetero_conv.describe(module)
+    return None
 
 
 def traced(kind):

@@ -1,0 +1,39 @@
+"""What was derived from tensors, kept for as long as they live unchanged."""
+
+import weakref
+
+from . import _recording
+
+_kept = {}
+
+
+def remember(tensor, key, make, others=()):
+    """make(), called once for as long as the tensor lives and neither it nor
+    the others are written to.  Only the latest result of a key is kept, so
+    that calls with new others each time hold no more than one."""
+    if tensor.is_inference() or any(t.is_inference() for t in others):
+        return make()
+    if _recording.current is not None:
+        for source in (tensor, *others):
+            _recording.current.source(source)
+    number, version = id(tensor), tensor._version
+    entry = _kept.get(number)
+    if entry is None or entry[0]() is not tensor or entry[1] != version:
+        reference = weakref.ref(tensor, lambda _: _kept.pop(number, None))
+        entry = _kept[number] = (reference, version, {})
+    versions = [t._version for t in others]
+    found = entry[2].get(key)
+    if found is None or found[1] != versions or not all(
+            a is b for a, b in zip(found[0], others)):
+        found = entry[2][key] = (tuple(others), versions, make())
+    return found[2]
+
+
+def recall(tensor, key):
+    """What remember() made of the tensor under a key; None if nothing is
+    kept."""
+    entry = _kept.get(id(tensor))
+    if entry is None or entry[0]() is not tensor:
+        return None
+    found = entry[2].get(key)
+    return None if found is None else found[2]

@@ -1,0 +1,462 @@
+"""HeteroGraph: the edges of many relations as one graph of the kernels.
+
+A relation has sources of one type of nodes and destinations of one.  The
+destinations of all relations stand in one space of rows, the sources in one of
+columns, so that one kernel serves all relations.  Two choices are open on each
+side, and a :class:`Layout` says which was taken:
+
+  by node       a node has one row, whatever its relations are: a softmax or a
+                sum over all in-edges, features that all relations share;
+  by relation   a node has a row for each relation that ends (or begins) at its
+                type, one after the other: a softmax within a relation, tables
+                that were projected for each relation.
+
+Where few of the (destination, relation) pairs have an edge, :meth:`pairs`
+numbers those that have.
+"""
+
+import functools
+import itertools
+from typing import NamedTuple
+
+import torch
+
+from ._modes import lasting, unwrapped
+from ._remember import remember
+from .graph import Graph, check_count, check_index, describe
+
+__all__ = ["HeteroGraph", "Layout"]
+
+
+class Layout(NamedTuple):
+    """Where nodes stand in a space of rows: node i of relation r is row
+    begin[r] + i * step[r], of size rows in all."""
+    begin: tuple
+    step: tuple
+    size: int
+
+
+class Block(NamedTuple):
+    """The rows of a type of nodes in a layout by relation: node i has the
+    len(relations) rows from first + i * len(relations) on."""
+    first: int
+    nodes: int
+    relations: tuple  # their numbers, in order of the rows of a node
+
+    def of(self, rows):
+        """[nodes, relations, ...] the block of a tensor by rows."""
+        count = len(self.relations)
+        part = rows[self.first:self.first + self.nodes * count]
+        return part.view(self.nodes, count, *rows.shape[1:])
+
+
+class Pairs(NamedTuple):
+    """The (destination, relation) pairs that have an edge, by relation and then
+    by destination."""
+    within: Graph  # the pairs are its destinations
+    across: Graph  # the pairs are its sources: those of a destination
+    starts: tuple  # [relations + 1] where the pairs of a relation begin
+    relation: torch.Tensor  # [pairs] int64
+    node: torch.Tensor  # [pairs] int64, the destination's row by node
+
+
+def _total(sizes):
+    """[0, a, a + b, ...] of [a, b, ...]."""
+    return list(itertools.accumulate(sizes, initial=0))
+
+
+class HeteroGraph:
+    """Edges of several relations.
+
+    edges: by relation (source type, name, destination type) an edge_index
+        [2, E], row 0 sources, row 1 destinations, in any order: PyG's
+        edge_index_dict.  A relation without edges may be there.
+    num_nodes: by type the number of nodes, or (sources, destinations) where
+        they differ, as in a sampled block.
+    trusted: nothing is checked; a node out of range is then undefined
+        behaviour.
+    family: a name that batches of one loader share, see :class:`Graph`.
+
+    Edge features and attention weights of :meth:`graph` are in the order of
+    :attr:`edge_index`: that of the relations, each in its caller's order
+    (:meth:`concatenate` makes it of a dictionary, :meth:`split` the reverse).
+    The tensors must not change while the graph lives.
+    """
+
+    def __init__(self, edges, num_nodes, *, family=None, trusted=False):
+        if not isinstance(edges, dict):
+            raise TypeError("edges must be a dict of edge_index by relation, "
+                            "got " + describe(edges))
+        if not edges:
+            raise ValueError("edges is empty, expected at least one relation")
+        self.relations = tuple(_checked_relation(key) for key in edges)
+        parts = [unwrapped(part) for part in edges.values()]
+        for relation, part in zip(self.relations, parts):
+            _check_part(f"edge_index of {relation}", part, parts[0])
+        self.counts = tuple(part.size(1) for part in parts)
+        self._set_sizes(num_nodes)
+        self.edge_index = lasting(
+            lambda: parts[0].detach() if len(parts) == 1
+            else torch.cat(parts, 1))
+        self._edge_type = None
+        self._finish(family, trusted)
+
+    @classmethod
+    def from_edge_types(cls, edge_index, edge_type, num_nodes, num_relations,
+                        *, family=None, trusted=False):
+        """The graph of one edge list whose edges carry the number of their
+        relation, as RGCN has it; its one type of nodes is called "".
+
+        edge_index [2, E], edge_type [E] of 0 to num_relations - 1.
+        num_nodes: an int or (sources, destinations).
+        """
+        edge_index, edge_type = unwrapped(edge_index), unwrapped(edge_type)
+        _check_part("edge_index", edge_index, edge_index)
+        check_index("edge_type", edge_type)
+        if edge_type.shape != edge_index.shape[1:] or \
+                edge_type.device != edge_index.device:
+            raise ValueError(f"edge_type must be [{edge_index.size(1)}] on "
+                             f"{edge_index.device}, got "
+                             + describe(edge_type))
+        graph = cls.__new__(cls)
+        count = check_count("num_relations", num_relations)
+        graph.relations = tuple(("", r, "") for r in range(count))
+        graph.counts = None
+        graph._set_sizes({"": num_nodes})
+        # other objects than the caller's, which a kept graph must not keep
+        graph.edge_index = edge_index.detach()
+        graph._edge_type = edge_type.detach()
+        graph._finish(family, trusted)
+        return graph
+
+    @classmethod
+    def from_data(cls, data, **options):
+        """The graph of PyG's HeteroData or a batch of them, or of a
+        heterogeneous graph or block of DGL."""
+        if hasattr(data, "canonical_etypes"):
+            edges = {kind: torch.stack(data.edges(etype=kind))
+                     for kind in data.canonical_etypes}
+            nodes = {t: (data.num_src_nodes(t), 0) for t in data.srctypes}
+            for t in data.dsttypes:
+                nodes[t] = nodes.get(t, (0, 0))[0], data.num_dst_nodes(t)
+            return cls(edges, nodes, **options)
+        if not hasattr(data, "edge_index_dict"):
+            raise TypeError("data must be PyG's HeteroData or a graph of DGL, "
+                            "got " + describe(data))
+        return cls(data.edge_index_dict,
+                   {t: data[t].num_nodes for t in data.node_types}, **options)
+
+    # ---- made once
+
+    def _set_sizes(self, num_nodes):
+        if not isinstance(num_nodes, dict):
+            raise TypeError("num_nodes must be a dict by type of nodes, got "
+                            + describe(num_nodes))
+        self.num_src, self.num_dst = {}, {}
+        for kind, value in num_nodes.items():
+            pair = value if isinstance(value, (tuple, list)) else (value,) * 2
+            if len(pair) != 2:
+                raise ValueError(f"num_nodes of {kind!r} must be an int or "
+                                 f"(sources, destinations), got {value!r}")
+            self.num_src[kind], self.num_dst[kind] = (
+                check_count(f"num_nodes of {kind!r}", n) for n in pair)
+        for source, name, destination in self.relations:
+            for kind in (source, destination):
+                if kind not in self.num_src:
+                    raise ValueError(
+                        f"num_nodes has no type {kind!r}, which the relation "
+                        f"{(source, name, destination)} has; it has "
+                        + ", ".join(map(repr, self.num_src)))
+        self.node_types = tuple(self.num_src)
+
+    def _finish(self, family, trusted):
+        self.family, self.trusted = family, bool(trusted)
+        self.device = self.edge_index.device
+        self.num_edges = self.edge_index.size(1)
+        self.num_relations = len(self.relations)
+        self._made = {}
+        if not trusted:
+            self._check()
+
+    def _check(self):
+        """Raises where a node or a relation is out of its range."""
+        if self._edge_type is not None and self.num_edges:
+            _check_range("edge_type", self._edge_type, self.num_relations)
+        if not self.num_edges:
+            return
+        sizes = self._by_edge([
+            [self.num_src[s] for s, _, _ in self.relations],
+            [self.num_dst[d] for _, _, d in self.relations]])
+        wrong = (self.edge_index < 0) | (self.edge_index >= sizes)
+        if not bool(wrong.any()):
+            return
+        row, edge = wrong.nonzero()[0].tolist()
+        relation = int(self.edge_type[edge])
+        at = edge - (0 if self.counts is None
+                     else _total(self.counts)[relation])
+        side = "destination" if row else "source"
+        raise ValueError(
+            f"edge_index[{row}, {at}] of {self.relations[relation]} is "
+            f"{int(self.edge_index[row, edge])}, but there are "
+            f"{int(sizes[row, edge])} {side}s: expected 0 to "
+            f"{int(sizes[row, edge]) - 1}")
+
+    def _derive(self, key, make):
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = lasting(make)
+        return found
+
+    @property
+    def edge_type(self):
+        """[E] the number of each edge's relation."""
+        if self._edge_type is None:
+            self._edge_type = lasting(lambda: self._by_edge(
+                [list(range(self.num_relations))])[0])
+        return self._edge_type
+
+    def _by_edge(self, rows):
+        """[rows, E] of numbers by relation."""
+        table = torch.tensor(rows, dtype=torch.int64).to(self.device)
+        if self.counts is None:
+            return table.index_select(1, self._edge_type.long())
+        if len(self.counts) == 1:
+            return table.expand(-1, self.num_edges)
+        counts = torch.tensor(self.counts).to(self.device)
+        return table.repeat_interleave(counts, 1, output_size=self.num_edges)
+
+    # ---- layouts
+
+    def _side(self, side):
+        at = {"src": 0, "dst": 2}[side]
+        return ([relation[at] for relation in self.relations],
+                self.num_dst if at else self.num_src)
+
+    def by_node(self, side, align=1):
+        """The layout with a row for each node of side "src" or "dst", types
+        one after the other; each begins at a multiple of align."""
+        def make():
+            kinds, _ = self._side(side)
+            begin = self.type_begins(side, align)
+            return Layout(tuple(begin[kind] for kind in kinds),
+                          (1,) * len(kinds), begin[None])
+        return self._derive(("node", side, align), make)
+
+    def type_begins(self, side, align=1):
+        """The first row of each type in by_node(); under None, the number of
+        rows."""
+        def make():
+            _, sizes = self._side(side)
+            starts = _total(-(-n // align) * align for n in sizes.values())
+            return dict(zip((*sizes, None), starts))
+        return self._derive(("begins", side, align), make)
+
+    def by_relation(self, side):
+        """The layout with a row for each node of side "src" or "dst" and each
+        relation of its type, those of a node one after the other."""
+        def make():
+            begin, step = [0] * self.num_relations, [1] * self.num_relations
+            blocks = self.blocks(side)
+            for block in blocks.values():
+                for slot, relation in enumerate(block.relations):
+                    begin[relation] = block.first + slot
+                    step[relation] = len(block.relations)
+            return Layout(tuple(begin), tuple(step), sum(
+                b.nodes * len(b.relations) for b in blocks.values()))
+        return self._derive(("relation", side), make)
+
+    def blocks(self, side):
+        """By type that has relations on this side, its Block of
+        by_relation()."""
+        def make():
+            kinds, sizes = self._side(side)
+            found, first = {}, 0
+            for kind in dict.fromkeys(kinds):
+                relations = tuple(r for r, k in enumerate(kinds) if k == kind)
+                found[kind] = Block(first, sizes[kind], relations)
+                first += sizes[kind] * len(relations)
+            return found
+        return self._derive(("blocks", side), make)
+
+    def in_turn(self, side, align=1):
+        """The layout with the nodes of the first relation, then those of the
+        second and so on; each begins at a multiple of align."""
+        def make():
+            kinds, sizes = self._side(side)
+            starts = _total(-(-sizes[kind] // align) * align
+                            for kind in kinds)
+            return Layout(tuple(starts[:-1]), (1,) * len(kinds), starts[-1])
+        return self._derive(("turn", side, align), make)
+
+    # ---- graphs of the kernels
+
+    def positions(self, side, layout):
+        """[E] the row of each edge's end in a layout."""
+        ends = self.edge_index[0 if side == "src" else 1]
+        if set(layout.begin) == {0} and set(layout.step) <= {1}:
+            return ends
+        if set(layout.step) <= {1}:
+            return ends + self._by_edge([layout.begin])[0]
+        begin, step = self._by_edge([layout.begin, layout.step])
+        return ends * step + begin
+
+    def graph(self, rows, columns):
+        """The :class:`Graph` whose destinations are laid out as rows says and
+        whose sources as columns says; it is made once."""
+        return self._derive((rows, columns), lambda: self._graph_of(
+            self.positions("dst", rows), self.positions("src", columns),
+            rows.size, columns.size))
+
+    def _graph_of(self, dst, src, num_dst, num_src):
+        for what, number in (("rows", num_dst), ("columns", num_src)):
+            check_count(f"the number of {what}", number)
+        # out of range is nothing any more: it was checked by relation
+        return Graph.from_edge_index(torch.stack([src, dst]),
+                                     (num_src, num_dst), trusted=True,
+                                     family=self.family)
+
+    def number_of_pairs(self):
+        """How many (destination, relation) pairs have an edge."""
+        return self._pair_numbers()[0].numel()
+
+    def _pair_numbers(self):
+        """(sorted numbers of the pairs, each edge's position among them); a
+        number is relation * destinations + destination's row by node."""
+        def make():
+            nodes = self.positions("dst", self.by_node("dst"))
+            return torch.unique(
+                self.edge_type.long() * self.by_node("dst").size + nodes,
+                return_inverse=True)
+        return self._derive("pair numbers", make)
+
+    def pairs(self, columns, align=1):
+        """The :class:`Pairs` over sources laid out as columns says; those of a
+        relation begin at a multiple of align."""
+        return self._derive(("pairs", columns, align),
+                            lambda: self._make_pairs(columns, align))
+
+    def _make_pairs(self, columns, align):
+        rows = self.by_node("dst").size
+        numbers, of_edge = self._pair_numbers()
+        relation = torch.div(numbers, max(1, rows), rounding_mode="floor")
+        node = numbers - relation * rows
+        counts = torch.bincount(relation, minlength=self.num_relations)
+        counts = counts.tolist()
+        starts = _total(-(-n // align) * align for n in counts)
+        if align > 1:
+            shift = torch.tensor(
+                [a - b for a, b in zip(starts, _total(counts))],
+                device=self.device)[:self.num_relations]
+            place = torch.arange(numbers.numel(), device=self.device) \
+                + shift.index_select(0, relation)
+            of_edge = place.index_select(0, of_edge)
+        else:
+            place = torch.arange(numbers.numel(), device=self.device)
+        within = self._graph_of(of_edge, self.positions("src", columns),
+                                starts[-1], columns.size)
+        across = Graph.from_edge_index(
+            torch.stack([place, node]), (starts[-1], rows), trusted=True,
+            family=self.family)
+        return Pairs(within, across, tuple(starts), relation, node)
+
+    def senders(self, side, layout):
+        """The Graph that gives each edge its row of a table in a layout: row e
+        has one edge, from where edge e begins (side "src") or ends ("dst").
+        Sums over it are a gather whose gradient is added in one order."""
+        return self._derive(("senders", side, layout), lambda: gatherer(
+            self.positions(side, layout), layout.size))
+
+    def degrees(self):
+        """[E] for each edge how many edges of its relation its destination
+        has."""
+        def make():
+            numbers, of_edge = self._pair_numbers()
+            return torch.bincount(of_edge, minlength=numbers.numel()) \
+                .index_select(0, of_edge)
+        return self._derive("degrees", make)
+
+    # ---- features
+
+    def concatenate(self, by_relation, default=None):
+        """[E, ...] of a dict of tensors by relation, each in its edges'
+        order."""
+        return torch.cat([by_relation[r] if default is None
+                          else by_relation.get(r, default)
+                          for r in self.relations])
+
+    def split(self, edges):
+        """A dict by relation of a tensor by edge."""
+        if self.counts is None:
+            raise ValueError("the edges of this graph came in one list; "
+                             "edge_type says which relation each has")
+        return dict(zip(self.relations, edges.split(self.counts)))
+
+    def to(self, device):
+        """The graph on another device; itself if it is there already."""
+        moved = self.edge_index.to(device)
+        if moved is self.edge_index:
+            return self
+        sizes = {kind: (self.num_src[kind], self.num_dst[kind])
+                 for kind in self.node_types}
+        options = dict(family=self.family, trusted=True)
+        if self.counts is None:
+            return HeteroGraph.from_edge_types(
+                moved, self._edge_type.to(device), sizes[""],
+                self.num_relations, **options)
+        return HeteroGraph(dict(zip(
+            self.relations, moved.split(self.counts, 1))), sizes, **options)
+
+    def __repr__(self):
+        return (f"HeteroGraph({self.num_relations} relations, "
+                f"{len(self.node_types)} types of nodes, "
+                f"num_edges={self.num_edges}, device='{self.device}')")
+
+
+def gatherer(index, num_src):
+    """The Graph with one edge for each row, from the source index[row]."""
+    offsets = torch.arange(index.numel() + 1, device=index.device,
+                           dtype=index.dtype)
+    return Graph(offsets, index.contiguous(), num_src, trusted=True)
+
+
+def hetero_graph(edges, num_nodes):
+    """HeteroGraph(edges, num_nodes), kept for as long as the tensors of edges
+    live and are not written to."""
+    tensors = list(edges.values())
+    key = ("hetero", tuple(edges), tuple(num_nodes.items()))
+    return remember(tensors[0], key, lambda: HeteroGraph(edges, num_nodes),
+                    tensors[1:])
+
+
+def typed_graph(edge_index, edge_type, num_nodes, num_relations):
+    """HeteroGraph.from_edge_types(), kept likewise."""
+    return remember(
+        edge_index, ("hetero", num_nodes, num_relations), functools.partial(
+            HeteroGraph.from_edge_types, edge_index, edge_type, num_nodes,
+            num_relations), (edge_type,))
+
+
+# ---- checks -----------------------------------------------------------------
+
+def _checked_relation(key):
+    if not isinstance(key, (tuple, list)) or len(key) != 3:
+        raise ValueError("a relation must be (source type, name, destination "
+                         f"type), got {key!r}")
+    return tuple(key)
+
+
+def _check_part(name, part, first):
+    check_index(name, part, 2)
+    if part.size(0) != 2:
+        raise ValueError(f"{name} must be [2, edges], got " + describe(part))
+    if part.device != first.device or part.dtype != first.dtype:
+        raise ValueError(f"{name} is {describe(part)}, but the first relation "
+                         f"has {describe(first)}: all must be of one type on "
+                         "one device")
+
+
+def _check_range(name, tensor, count):
+    least, most = (int(n) for n in torch.aminmax(tensor))
+    if least < 0 or most >= count:
+        raise ValueError(f"{name} must be 0 to {count - 1}, got "
+                         f"{least if least < 0 else most}")

@@ -1,0 +1,511 @@
+"""HeteroConv: relations whose layers do the same go through the kernels
+together, each of the others by itself.
+
+The layers of a group keep their parameters.  What a relation projects is one
+product for all relations of a type of nodes, whose weights stand one below the
+other; what differs by relation reaches the kernels as tables and scores.
+"""
+
+from typing import Callable, NamedTuple
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch_geometric.nn.conv import hetero_conv as theirs
+
+from ... import _fallbacks, ops
+from ...errors import InvalidError
+from ...functional import gat_attention, gt_attention
+from ...hetero import hetero_graph
+from .._scores import edge_feature_scores
+from ._attention import _attend, _result_type
+from ._edges import edge_tensor, graph_of, known
+from ._guards import _GLOBAL_HOOKS, Other, linear, own
+from ._mixin import Fused, _say, _surroundings, fits, obstacle
+from ._reduce import NAMES, combine, reduce_neighbours, reductions
+
+
+class Relation(NamedTuple):
+    """A call of a layer: the key of its edges in the graph of its group."""
+    key: tuple
+    layer: torch.nn.Module
+    src: Tensor
+    dst: Tensor
+    edges: Tensor
+    edge_attr: Tensor
+
+
+class Kind(NamedTuple):
+    """How the layers of a class go together."""
+    reason: Callable  # layer -> why it goes by itself, or None
+    settings: Callable  # layer -> what a group has in common
+    # (graph, x by type, relations, summed) -> by type of destination the sum
+    # over the relations if summed, else by relation its result
+    run: Callable
+
+
+# ---- tables by relation -----------------------------------------------------
+
+def _joined(parts, dim=0):
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def _sum(tensors):
+    """The sum of parameters; None if there are none."""
+    tensors = [t for t in tensors if t is not None]
+    if not tensors:
+        return None
+    return tensors[0] if len(tensors) == 1 else torch.stack(tensors).sum(0)
+
+
+def _project(graph, side, x, weights, biases=None):
+    """[rows by relation, width] of x by type, each relation with its own
+    weight [width, features] and bias."""
+    width, parts = weights[0].size(0), []
+    for kind, block in graph.blocks(side).items():
+        bias = None if biases is None or biases[0] is None else _joined(
+            [biases[r] for r in block.relations])
+        weight = _joined([weights[r] for r in block.relations])
+        parts.append(F.linear(x[kind], weight, bias).view(-1, width))
+    return _joined(parts)
+
+
+def _shares(graph, out, relations, summed, own_term):
+    """The result of a Kind's run, from rows by relation [rows, F].
+
+    own_term: (kind, numbers of relations) -> what the nodes of a type add to
+        the sum of these relations, or None.
+    """
+    found = {}
+    for kind, block in graph.blocks("dst").items():
+        part = block.of(out)
+        groups = [(block.relations, part.sum(1))] if summed else [
+            ((r,), part[:, slot]) for slot, r in enumerate(block.relations)]
+        for numbers, total in groups:
+            more = own_term(kind, numbers)
+            total = total if more is None else total + more
+            found[kind if summed else relations[numbers[0]].key] = total
+    return found
+
+
+def _own_linear(x, relations, name):
+    """An own_term of linear layers of the destinations' features."""
+    layers = [linear(r.layer.__dict__, name) for r in relations]
+
+    def term(kind, numbers):
+        weight = _sum([layers[n][0] for n in numbers])
+        bias = _sum([layers[n][1] for n in numbers])
+        return bias if weight is None else F.linear(x[kind], weight, bias)
+    return term
+
+
+# ---- attention --------------------------------------------------------------
+
+def _gat_reason(layer):
+    if reductions(layer.aggr_module) != ("sum",):
+        return "its messages are not summed"
+    if layer.add_self_loops and layer.lin_edge is not None:
+        return "self loops have features of edges"
+    if layer.training and layer.dropout >= 1:
+        return "dropout leaves nothing"
+    return None
+
+
+def _gat_settings(layer):
+    return (layer.heads, layer.out_channels, layer.concat,
+            layer.negative_slope, layer.dropout if layer.training else 0)
+
+
+def _gat_weights(layer):
+    """(weight of sources, weight of destinations)."""
+    state = layer.__dict__
+    names = ("lin", "lin") if state["_modules"].get("lin") is not None \
+        else ("lin_src", "lin_dst")
+    found = [linear(state, name) for name in names]
+    if any(weight is None or bias is not None for weight, bias in found):
+        raise Other
+    return [weight for weight, _ in found]
+
+
+def _gat(graph, x, relations, summed):
+    first = relations[0].layer
+    heads, channels = first.heads, first.out_channels
+    shape = (-1, heads, channels)
+    w_src, w_dst = zip(*[_gat_weights(r.layer) for r in relations])
+    value = _project(graph, "src", x, w_src).view(shape)
+
+    def scores(side, weights, name):
+        # <a, W x> = <Wt a, x>: one row a head and relation
+        att = torch.cat([own(r.layer.__dict__, name) for r in relations])
+        stacked = torch.stack(weights).view(len(weights), heads, channels, -1)
+        found = (stacked * att.unsqueeze(-1)).sum(2)
+        return _project(graph, side, x, found.unbind(0))
+    score_src = scores("src", w_src, "att_src")
+    score_dst = scores("dst", w_dst, "att_dst")
+    out = _attend(
+        gat_attention, graph.graph(graph.by_relation("dst"),
+                                   graph.by_relation("src")),
+        value, score_dst, score_src, negative_slope=first.negative_slope,
+        edge_score=_edge_scores(relations, score_src), dropout=first.dropout,
+        training=first.training, result=_result_type(score_src, value))
+    out = out.flatten(1) if first.concat else out.mean(1)
+    residual = _own_linear(x, relations, "res")
+    biases = [own(r.layer.__dict__, "bias") for r in relations]
+
+    def term(kind, numbers):
+        more = residual(kind, numbers)
+        bias = _sum([biases[n] for n in numbers])
+        return more if bias is None else bias if more is None else more + bias
+    return _shares(graph, out, relations, summed, term)
+
+
+def _edge_scores(relations, like):
+    """[E, H] what edge features add to the scores; None if no layer has
+    any."""
+    if all(r.edge_attr is None or r.layer.lin_edge is None
+           for r in relations):
+        return None
+    found = []
+    for relation in relations:
+        layer, attr = relation.layer, relation.edge_attr
+        if attr is None or layer.lin_edge is None:
+            found.append(like.new_zeros(relation.edges.size(1), layer.heads))
+            continue
+        weight, bias = linear(layer.__dict__, "lin_edge")
+        if bias is not None or attr.size(0) != relation.edges.size(1):
+            raise Other
+        attr = attr.view(-1, 1) if attr.dim() == 1 else attr
+        weight = weight.view(layer.heads, layer.out_channels, -1)
+        found.append(edge_feature_scores(attr, layer.att_edge[0], weight))
+    return _joined(found)
+
+
+def _transformer_reason(layer):
+    if reductions(layer.aggr_module) != ("sum",):
+        return "its messages are not summed"
+    if layer.lin_beta is not None:
+        return "beta weighs each relation's result"
+    if layer.lin_edge is not None:
+        return "features of edges are projected by relation"
+    if layer.training and layer.dropout >= 1:
+        return "dropout leaves nothing"
+    return None
+
+
+def _transformer_settings(layer):
+    return (layer.heads, layer.out_channels, layer.concat, layer.root_weight,
+            layer.dropout if layer.training else 0,
+            layer.lin_key.bias is None)
+
+
+def _transformer(graph, x, relations, summed):
+    first = relations[0].layer
+    shape = (-1, first.heads, first.out_channels)
+
+    def table(side, name):
+        weights, biases = zip(*[linear(r.layer.__dict__, name)
+                                for r in relations])
+        return _project(graph, side, x, weights, biases).view(shape)
+    query = table("dst", "lin_query")
+    key, value = table("src", "lin_key"), table("src", "lin_value")
+    out = _attend(
+        gt_attention, graph.graph(graph.by_relation("dst"),
+                                  graph.by_relation("src")),
+        query, key, value, scale=first.out_channels ** -0.5,
+        dropout=first.dropout, training=first.training,
+        result=_result_type((query[:0] * key[:0]).sum(-1), value))
+    out = out.flatten(1) if first.concat else out.mean(1)
+    skip = _own_linear(x, relations, "lin_skip") if first.root_weight \
+        else lambda kind, numbers: None
+    return _shares(graph, out, relations, summed, skip)
+
+
+# ---- sums, means and extremes -----------------------------------------------
+
+def _reduced(graph, x, relations):
+    """[rows by relation, F] the neighbours of each relation, reduced as its
+    layer does; features are those of nodes, which relations share."""
+    kinds = [kind for kind, count in graph.num_src.items() if count]
+    table = _joined([x[kind] for kind in kinds])
+    rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
+    module = relations[0].layer.aggr_module
+    return combine(module, reduce_neighbours(
+        rows, table, reductions(module), rows.num_dst), rows)
+
+
+def _reduce_reason(layer):
+    if type(layer.aggr_module) not in NAMES \
+            or reductions(layer.aggr_module) is None:
+        return f"no kernel reduces by {type(layer.aggr_module).__name__}"
+    return None
+
+
+def _sage_reason(layer):
+    if layer.project:
+        return "it projects its sources first"
+    if layer.normalize:
+        return "it normalizes each relation's result"
+    return _reduce_reason(layer)
+
+
+def _reduction(layer):
+    return (type(layer.aggr_module), reductions(layer.aggr_module))
+
+
+def _linear_of_reduced(of_sums, of_own):
+    """The run of a Kind: a linear layer of the reduced neighbours, and one of
+    the node's own features."""
+    def run(graph, x, relations, summed):
+        out = _reduced(graph, x, relations)
+        layers = [linear(r.layer.__dict__, of_sums) for r in relations]
+        own_term = _own_linear(x, relations, of_own)
+        found = {}
+        for kind, block in graph.blocks("dst").items():
+            part = block.of(out)
+            # over all relations it is one product, [N, R F] by [R F, out]
+            groups = [block.relations] if summed else [
+                (r,) for r in block.relations]
+            for slot, numbers in enumerate(groups):
+                weight = _joined([layers[n][0] for n in numbers], 1)
+                rows = part.flatten(1) if summed else part[:, slot]
+                bias = _sum([layers[n][1] for n in numbers])
+                total = F.linear(rows, weight, bias)
+                more = own_term(kind, numbers)
+                found[kind if summed else relations[numbers[0]].key] = \
+                    total if more is None else total + more
+        return found
+    return run
+
+
+def _gin(graph, x, relations, summed):
+    out = _reduced(graph, x, relations)
+    found = {}
+    for kind, block in graph.blocks("dst").items():
+        part = block.of(out)
+        for slot, number in enumerate(block.relations):
+            layer = relations[number].layer
+            more = layer.nn(part[:, slot] + (1 + layer.eps) * x[kind])
+            if not summed:
+                found[relations[number].key] = more
+            else:
+                found[kind] = found[kind] + more if kind in found else more
+    return found
+
+
+KINDS = {
+    pyg.GATConv: Kind(_gat_reason, _gat_settings, _gat),
+    pyg.TransformerConv: Kind(_transformer_reason, _transformer_settings,
+                              _transformer),
+    pyg.SAGEConv: Kind(_sage_reason, _reduction,
+                       _linear_of_reduced("lin_l", "lin_r")),
+    pyg.GraphConv: Kind(_reduce_reason, _reduction,
+                        _linear_of_reduced("lin_rel", "lin_root")),
+    pyg.GINConv: Kind(_reduce_reason, _reduction, _gin),
+}
+
+
+# ---- who goes together ------------------------------------------------------
+
+def apart(layer):
+    """Why a layer's relation goes by itself, or None."""
+    base = type(layer).__dict__.get("_dfgnn_base")
+    kind = KINDS.get(base)
+    if kind is None:
+        name = type(layer).__name__
+        if base is pyg.GATv2Conv:
+            return f"{name} scores with a vector of each relation's own"
+        return f"{name} is none of the layers that go together (" + ", ".join(
+            k.__name__ for k in KINDS) + ")"
+    reason = obstacle(layer) or kind.reason(layer)
+    state = layer.__dict__
+    if reason is None and any(state[name] for name in (
+            "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
+            "_backward_pre_hooks")):
+        reason = "a hook looks at it"
+    if reason is None and (layer.flow != "source_to_target"
+                           or layer.node_dim not in (-2, 0)):
+        reason = "its messages flow to sources, or nodes are on another axis"
+    return reason and f"{type(layer).__name__}: {reason}"
+
+
+def groups_of(module):
+    """(lists of relations that go together, {relation: why it does not}) as
+    far as the layers alone say."""
+    together, alone = {}, {}
+    for key, layer in module.convs.items():
+        reason = apart(layer)
+        if reason is not None:
+            alone[key] = reason
+            continue
+        base = type(layer)._dfgnn_base
+        together.setdefault((base, KINDS[base].settings(layer)),
+                            []).append(key)
+    return list(together.values()), alone
+
+
+def describe(module):
+    """What the report of accelerate() says of a HeteroConv."""
+    together, alone = groups_of(module)
+    parts = []
+    for keys in together:
+        name = type(module.convs[keys[0]]).__name__
+        if len(keys) > 1:
+            parts.append(f"{len(keys)} {name} in one pass")
+        else:
+            alone[keys[0]] = f"no other layer is a {name} of its settings"
+    reasons = {}
+    for key, reason in alone.items():
+        reasons.setdefault(reason, []).append(" ".join(map(str, key)))
+    parts += [f"{', '.join(keys)} one by one ({reason})"
+              for reason, keys in reasons.items()]
+    return "; ".join(parts)
+
+
+# ---- a call -----------------------------------------------------------------
+
+def _calls(module, x_dict, edge_index_dict, kwargs):
+    """[(relation, layer, arguments)] as PyG's HeteroConv makes them."""
+    found = []
+    for key, layer in module.convs.items():
+        if key not in edge_index_dict:
+            if any(key in given for given in kwargs.values()):
+                raise Other  # PyG calls it without edges
+            continue
+        src, _, dst = key
+        if src not in x_dict or dst not in x_dict:
+            raise Other
+        for given in kwargs.values():
+            if src in given or dst in given:
+                raise Other  # an argument by nodes
+        own_kwargs = {name[:-5]: given[key] for name, given in kwargs.items()
+                      if key in given}
+        found.append((key, layer, x_dict[src], x_dict[dst],
+                      edge_index_dict[key], own_kwargs))
+    return found
+
+
+def _mergeable(call):
+    """The Relation of a call, or None if it goes by itself."""
+    key, layer, src, dst, edges, kwargs = call
+    if apart(layer) is not None or not known(edges) \
+            or not isinstance(edges, Tensor) or not fits(src, dst) \
+            or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype:
+        return None
+    edge_attr = kwargs.get("edge_attr")
+    if set(kwargs) - {"edge_attr"} or edge_attr is not None and (
+            type(layer)._dfgnn_base is not pyg.GATConv
+            or not fits(edge_attr) or edge_attr.dim() > 2):
+        return None
+    if getattr(layer, "add_self_loops", False):
+        edges = edge_tensor(graph_of(
+            layer, edges, src.size(0), dst.size(0)).with_self_loops())
+    return Relation(key, layer, src, dst, edges, edge_attr)
+
+
+def _run_group(relations, summed):
+    nodes, x = {}, {}
+    for r in relations:
+        source, _, destination = r.key
+        x[source], x[destination] = r.src, r.dst
+        at = nodes.setdefault(source, [0, 0])
+        at[0] = r.src.size(0)
+        at = nodes.setdefault(destination, [0, 0])
+        at[1] = r.dst.size(0)
+    graph = hetero_graph({r.key: r.edges for r in relations},
+                         {kind: tuple(n) for kind, n in nodes.items()})
+    if not graph.num_edges:
+        raise Other
+    kind = KINDS[type(relations[0].layer)._dfgnn_base]
+    return kind.run(graph, x, relations, summed)
+
+
+def _grouped(calls):
+    """(groups of Relations of two and more, calls that go by themselves)."""
+    together, alone = {}, []
+    for call in calls:
+        found = _mergeable(call)
+        if found is None:
+            alone.append(call)
+            continue
+        base = type(found.layer)._dfgnn_base
+        key = (base, KINDS[base].settings(found.layer), found.src.dtype,
+               found.src.device, found.src.size(1), found.dst.size(1),
+               found.edges.dtype)
+        together.setdefault(key, []).append((call, found))
+    groups = []
+    for group in together.values():
+        if len(group) > 1:
+            groups.append([found for _, found in group])
+        else:
+            alone.append(group[0][0])
+    return groups, alone
+
+
+def _forward(module, x_dict, edge_index_dict, kwargs):
+    calls = _calls(module, x_dict, edge_index_dict, kwargs)
+    groups, alone = _grouped(calls)
+    if not groups:
+        raise Other
+    summed = module.aggr in ("sum", "mean")
+    by_type, by_relation = {}, {}
+    for group in groups:
+        found = _run_group(group, summed)
+        if not summed:
+            by_relation.update(found)
+            continue
+        for kind, total in found.items():
+            by_type[kind] = by_type[kind] + total if kind in by_type else total
+    for key, layer, src, dst, edges, own_kwargs in alone:
+        x = src if key[0] == key[-1] else (src, dst)
+        by_relation[key] = layer(x, edges, **own_kwargs)
+    outs = {}
+    for key, *_ in calls:
+        outs.setdefault(key[-1], []).append(key)
+    for kind, keys in outs.items():
+        parts = [by_relation[key] for key in keys if key in by_relation]
+        if not summed:
+            outs[kind] = theirs.group(parts, module.aggr)
+            continue
+        total = by_type.get(kind)
+        for part in parts:
+            total = part if total is None else total + part
+        outs[kind] = total if module.aggr == "sum" or len(keys) == 1 \
+            else total / len(keys)
+    return outs
+
+
+def _obstacle(module, args, kwargs):
+    """Why a call goes relation by relation, or None."""
+    if ops.compiling():
+        return "torch.compile traces"
+    if len(args) != 2 or not all(isinstance(a, dict) for a in args):
+        return "it is called with other arguments than x_dict and " \
+            "edge_index_dict"
+    if not all(name in ("edge_attr_dict", "edge_weight_dict")
+               and isinstance(given, dict) for name, given in kwargs.items()):
+        return "its layers get other arguments than features of edges"
+    if any(_GLOBAL_HOOKS) or torch.is_anomaly_enabled():
+        return "something watches modules"
+    return _surroundings()
+
+
+class HeteroConv(pyg.HeteroConv):
+    __doc__ = pyg.HeteroConv.__doc__
+    _dfgnn_base = pyg.HeteroConv
+
+    def forward(self, *args_dict, **kwargs_dict):
+        reason = _obstacle(self, args_dict, kwargs_dict)
+        if reason is None:
+            try:
+                return _forward(self, *args_dict, kwargs_dict)
+            except (Other, InvalidError, ValueError) as error:
+                # what is wrong with the edges PyG's layers say themselves
+                reason = str(error) or "no two of its layers go together"
+        if not ops.compiling():
+            _say(type(self).__name__, reason)
+            _fallbacks.note(self, reason)
+        return super().forward(*args_dict, **kwargs_dict)
+
+
+HeteroConv.__module__ = Fused.__module__.rpartition(".")[0]
