@@ -270,8 +270,8 @@ dfgnn_status dfgnn__attend_weights(void *weights, const void *lse,
       &w);
 }
 
-dfgnn_status dfgnn__attend(const dfgnn_launch *launch,
-                           const attend_plan *plan) {
+dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
+                                  const attend_plan *plan) {
   const dfgnn_setting *setting = &launch->setting;
   const dfgnn_problem *problem = setting->problem;
   const places at = place(setting, plan, launch->workspace);

@@ -1,5 +1,4 @@
-/* attend_launch.h - host code around attend(): `online` and `split` whole, and
- * the sums of `sliced` */
+/* attend_launch.h - host code around attend() */
 #ifndef DFGNN_ATTENTION_CUDA_ATTEND_LAUNCH_H
 #define DFGNN_ATTENTION_CUDA_ATTEND_LAUNCH_H
 
@@ -26,28 +25,8 @@ size_t dfgnn__attend_workspace(const dfgnn_setting *setting,
                                const attend_plan *plan);
 int dfgnn__attend_views(const attend_plan *plan, dfgnn_view_request *request);
 /* Forward attention as a plan says. */
-dfgnn_status dfgnn__attend(const dfgnn_launch *launch, const attend_plan *plan);
-
-/* <label>_applicable and the other functions of a family whose file includes
- * this header and defines plan_of(setting). */
-#define DFGNN_ATTEND_FUNCTIONS(label)                                          \
-  static const char *label##_applicable(const dfgnn_setting *s) {              \
-    const attend_plan plan = plan_of(s);                                       \
-    return dfgnn__attend_refusal(s, &plan);                                    \
-  }                                                                            \
-  static size_t label##_workspace(const dfgnn_setting *s) {                    \
-    const attend_plan plan = plan_of(s);                                       \
-    return dfgnn__attend_workspace(s, &plan);                                  \
-  }                                                                            \
-  static int label##_views(const dfgnn_setting *s,                             \
-                           dfgnn_view_request *requests) {                     \
-    const attend_plan plan = plan_of(s);                                       \
-    return dfgnn__attend_views(&plan, requests);                               \
-  }                                                                            \
-  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
-    const attend_plan plan = plan_of(&launch->setting);                        \
-    return dfgnn__attend(launch, &plan);                                       \
-  }
+dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
+                                  const attend_plan *plan);
 
 /* ---- for launches of other kinds ----------------------------------------- */
 

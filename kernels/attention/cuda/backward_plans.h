@@ -30,27 +30,6 @@ int dfgnn__grad_views(const grad_plan *plan, dfgnn_view_request *requests);
 dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
                                 const grad_plan *plan);
 
-/* <label>_applicable and the other functions of a family whose file includes
- * this header and defines plan_of(parameters). */
-#define DFGNN_GRAD_FUNCTIONS(label)                                            \
-  static const char *label##_applicable(const dfgnn_setting *s) {              \
-    const grad_plan plan = plan_of(s->parameter);                              \
-    return dfgnn__grad_refusal(s, &plan);                                      \
-  }                                                                            \
-  static size_t label##_workspace(const dfgnn_setting *s) {                    \
-    const grad_plan plan = plan_of(s->parameter);                              \
-    return dfgnn__grad_workspace(s, &plan);                                    \
-  }                                                                            \
-  static int label##_views(const dfgnn_setting *s,                             \
-                           dfgnn_view_request *requests) {                     \
-    const grad_plan plan = plan_of(s->parameter);                              \
-    return dfgnn__grad_views(&plan, requests);                                 \
-  }                                                                            \
-  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
-    const grad_plan plan = plan_of(launch->setting.parameter);                 \
-    return dfgnn__grad_launch(launch, &plan);                                  \
-  }
-
 /* The plan for problems and arguments that vectors cannot load: it loads single
  * features at any stride. */
 grad_plan dfgnn__grad_plain_plan(void);

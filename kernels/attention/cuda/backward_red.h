@@ -5,18 +5,17 @@
 
 #include "kernels/attention/cuda/backward.h"
 
-/* key and value are float sums to which the walk adds; they are 0 before. */
+/* key and value are the gradients, 0 before, to which the walk adds. */
 typedef struct grad_red_params {
   grad_params rows;
   tensor_view key, value; /* without data: not wanted */
 } grad_red_params;
 
-/* to = from, [nodes,H,D] accumulators; zeros if from is NULL. */
-typedef struct red_rows_params {
+/* to [nodes,H,D] = 0 */
+typedef struct red_clear_params {
   tensor_view to;
-  const float *from;
   int64_t count;
   int32_t heads, dim;
-} red_rows_params;
+} red_clear_params;
 
 #endif

@@ -1,5 +1,5 @@
 /* backward_red_plain.cuh - the walk of backward_red.cuh for any stride
- * and width, and the kernel that clears and stores gradients around it */
+ * and width, and the kernel that clears gradients before it */
 #ifndef DFGNN_ATTENTION_CUDA_BACKWARD_RED_PLAIN_CUH
 #define DFGNN_ATTENTION_CUDA_BACKWARD_RED_PLAIN_CUH
 
@@ -86,16 +86,14 @@ __global__ void __launch_bounds__(128)
         narrow<T>(sum[f] * scale);
 }
 
-template <typename T>
 __global__ void __launch_bounds__(256)
-    red_rows(const __grid_constant__ red_rows_params p) {
+    red_clear(const __grid_constant__ red_clear_params p) {
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.count;
        i += int64_t(gridDim.x) * blockDim.x) {
     const int64_t pair = i / p.dim;
     const int node = static_cast<int>(pair / p.heads);
     char *row = row_of(p.to, node, static_cast<int>(pair % p.heads));
-    *reinterpret_cast<T *>(row + (i % p.dim) * p.to.feature_bytes) =
-        narrow<T>(p.from ? __ldcs(p.from + i) : 0.0f);
+    *reinterpret_cast<float *>(row + (i % p.dim) * p.to.feature_bytes) = 0;
   }
 }
 

@@ -27,14 +27,6 @@ dfgnn_status dfgnn__view_tensor(tensor_view *view, const char *name,
   return DFGNN_OK;
 }
 
-tensor_view dfgnn__view_from(const tensor_view *view, int feature) {
-  tensor_view moved = *view;
-  if (view->data)
-    moved.data =
-        (const char *)view->data + (int64_t)feature * view->feature_bytes;
-  return moved;
-}
-
 int dfgnn__view_aligned(const tensor_view *view, int64_t heads, int vector,
                         size_t size) {
   const unsigned bytes = (unsigned)size * (unsigned)vector;

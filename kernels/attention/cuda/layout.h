@@ -14,8 +14,6 @@
 dfgnn_status dfgnn__view_tensor(tensor_view *view, const char *name,
                                 const void *data, const dfgnn_strides *strides,
                                 size_t size);
-/* The tensor from a feature on. */
-tensor_view dfgnn__view_from(const tensor_view *view, int feature);
 /* Can vectors of `vector` elements of `size` bytes be loaded?  1 for a view
  * without data. */
 int dfgnn__view_aligned(const tensor_view *view, int64_t heads, int vector,
@@ -47,6 +45,58 @@ int dfgnn__vector_width(const dfgnn_problem *problem);
  * `lanes`. */
 int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
                       int vector, int lanes, int heads, int most);
+
+/* ---- families ------------------------------------------------------------ */
+
+/* Defines <label>_applicable and the other functions of a family, by those of
+ * its kind: prefix##_refusal and so on, which take a plan.  plan_of makes the
+ * plan of the parameters. */
+#define DFGNN_PLAN_FUNCTIONS(label, plan_type, plan_of, prefix)                \
+  static const char *label##_applicable(const dfgnn_setting *s) {              \
+    const plan_type plan = plan_of(s->parameter);                              \
+    return prefix##_refusal(s, &plan);                                         \
+  }                                                                            \
+  static size_t label##_workspace(const dfgnn_setting *s) {                    \
+    const plan_type plan = plan_of(s->parameter);                              \
+    return prefix##_workspace(s, &plan);                                       \
+  }                                                                            \
+  static int label##_views(const dfgnn_setting *s,                             \
+                           dfgnn_view_request *requests) {                     \
+    const plan_type plan = plan_of(s->parameter);                              \
+    return prefix##_views(&plan, requests);                                    \
+  }                                                                            \
+  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
+    const plan_type plan = plan_of(launch->setting.parameter);                 \
+    return prefix##_launch(launch, &plan);                                     \
+  }
+#define DFGNN_PLAN_MEMBERS(label)                                              \
+  .applicable = label##_applicable, .workspace = label##_workspace,            \
+  .views = label##_views, .launch = label##_launch
+
+/* Parameters of families that walk rows. */
+#define DFGNN_LANES                                                            \
+  {                                                                            \
+    "lanes", 4, {4, 8, 16, 32}, { 0 }                                          \
+  }
+#define DFGNN_SPAN_PIECE                                                       \
+  {                                                                            \
+    "span", 2, {SPAN_ONCE, SPAN_PIECE}, { "once", "piece" }                    \
+  }
+#define DFGNN_SPAN_DEALT                                                       \
+  {                                                                            \
+    "span", 2, {SPAN_ONCE, SPAN_DEALT}, { "once", "dealt" }                    \
+  }
+#define DFGNN_ORDER                                                            \
+  {                                                                            \
+    "order", 2, {0, 1}, { "natural", "degree" }                                \
+  }
+/* The first `count` of these. */
+#define DFGNN_HEADS(count)                                                     \
+  {                                                                            \
+    "heads", count, {HEADS_GRID, HEADS_WARP, HEADS_ROW, HEADS_LANES}, {        \
+      "grid", "warp", "row", "lanes"                                           \
+    }                                                                          \
+  }
 
 /* ---- rows ---------------------------------------------------------------- */
 

@@ -4,8 +4,6 @@
 #include "kernels/attention/cuda/backward_plans.h"
 #include "kernels/attention/cuda/tile_plans.h"
 
-static const char source[] = "kernels/attention/cuda/tile_backward.cuh";
-
 static int width_of(const dfgnn_problem *problem) {
   return GRAD_TILE_WIDTH((int)problem->dim);
 }
@@ -21,44 +19,7 @@ static size_t shared_bytes(const dfgnn_problem *problem, int columns,
                                           (far * row + extras * sizeof(float));
 }
 
-/* The rows of partial results: the larger number of the two passes, which use
- * the memory one after the other. */
-typedef struct partial_rows {
-  int64_t sums, scalars;
-} partial_rows;
-
-static partial_rows partial_of(const dfgnn_setting *s, const tile_plan *plan) {
-  partial_rows rows = {0};
-  for (int columns = 0; columns < 2; columns++) {
-    const dfgnn_view_request request = dfgnn__tile_request(plan, columns);
-    const int64_t n =
-        dfgnn__tiles_slots(s, &request) * s->problem->heads * plan->rows;
-    const int64_t sums = n * GRAD_SUMS(s->problem->op, columns);
-    rows.scalars = n > rows.scalars ? n : rows.scalars;
-    rows.sums = sums > rows.sums ? sums : rows.sums;
-  }
-  return rows;
-}
-
 /* ---- applicability ------------------------------------------------------- */
-
-/* With so many windows a multiprocessor, none needs to be cut. */
-enum { WINDOWS_ENOUGH = 8 };
-
-static const char *split_refusal(const dfgnn_setting *s,
-                                 const tile_plan *plan) {
-  const int64_t n = s->matrix->destinations, m = s->matrix->sources;
-  const partial_rows partial = partial_of(s, plan);
-  if (!plan->split)
-    return NULL;
-  if (partial.scalars == 0)
-    return "no window is longer than an item";
-  if ((n < m ? n : m) / plan->rows > (int64_t)s->device->units * WINDOWS_ENOUGH)
-    return "there are enough windows without cutting them";
-  return partial.sums > 4 * (n + 2 * m) * s->problem->heads
-             ? "partial results might take four times the memory of gradients"
-             : NULL;
-}
 
 const char *dfgnn__grad_tile_refusal(const dfgnn_setting *s,
                                      const tile_plan *plan) {
@@ -78,7 +39,7 @@ const char *dfgnn__grad_tile_refusal(const dfgnn_setting *s,
     if (shared_bytes(problem, columns, plan->rows) >
         (size_t)s->device->shared_bytes)
       return "a block's rows exceed shared memory";
-  return split_refusal(s, plan);
+  return NULL;
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -94,8 +55,7 @@ static int64_t padded_pairs(int64_t pairs) {
   return dfgnn__ceil_div(pairs, TOTALS_WIDTH) * TOTALS_WIDTH;
 }
 
-static grad_tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
-                                  void *workspace) {
+static grad_tile_memory memory_of(const dfgnn_setting *s, void *workspace) {
   const dfgnn_problem *problem = s->problem;
   const dfgnn_matrix *matrix = s->matrix;
   const int64_t heads = problem->heads;
@@ -110,11 +70,6 @@ static grad_tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
         dfgnn__part(&m.walk.bytes, workspace, padded_pairs(pairs), 4);
     m.block_totals = dfgnn__part(&m.walk.bytes, workspace, TOTALS_WIDTH, 4);
   }
-  const partial_rows partial = partial_of(s, plan);
-  m.walk.partial = dfgnn__part(&m.walk.bytes, workspace,
-                               partial.sums * width_of(problem), 4);
-  m.walk.partial_scalar =
-      dfgnn__part(&m.walk.bytes, workspace, partial.scalars, 4);
   return m;
 }
 
@@ -122,9 +77,10 @@ static grad_tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
  * arguments. */
 size_t dfgnn__grad_tile_workspace(const dfgnn_setting *s,
                                   const tile_plan *plan) {
+  (void)plan;
   const grad_plan plain = dfgnn__grad_plain_plan();
   const size_t other = dfgnn__grad_workspace(s, &plain);
-  const size_t own = memory_of(s, plan, NULL).walk.bytes;
+  const size_t own = memory_of(s, NULL).walk.bytes;
   return own > other ? own : other;
 }
 
@@ -143,9 +99,9 @@ static dfgnn_program gradient_program(const dfgnn_launch *launch, int columns) {
   const int terms =
       problem->dtype == DFGNN_F32 && problem->math != DFGNN_MATH_TF32 ? 3 : 1;
   return (dfgnn_program)DFGNN_PROGRAM(
-      source, "dfgnn::grad_tile_gradient", (int)problem->op,
-      DFGNN_TYPE(problem->dtype), (int)problem->dim, terms, columns,
-      dfgnn__tile_edges(problem, launch->args));
+      "kernels/attention/cuda/tile_backward.cuh", "dfgnn::grad_tile_gradient",
+      (int)problem->op, DFGNN_TYPE(problem->dtype), (int)problem->dim, terms,
+      columns, dfgnn__tile_edges(problem, launch->args));
 }
 
 static dfgnn_program direct_program(const dfgnn_launch *launch, int columns) {
@@ -157,14 +113,6 @@ static dfgnn_program direct_program(const dfgnn_launch *launch, int columns) {
       dfgnn__tile_edges(problem, launch->args));
 }
 
-static dfgnn_program merge_program(const dfgnn_launch *launch, int columns) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  return (dfgnn_program)DFGNN_PROGRAM(
-      source, "dfgnn::grad_tile_merge", (int)problem->op,
-      DFGNN_TYPE(problem->dtype), (int)problem->dim, columns,
-      dfgnn__tile_edges(problem, launch->args));
-}
-
 static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
                          const tile_plan *plan, int columns) {
   const dfgnn_problem *problem = launch->setting.problem;
@@ -172,12 +120,10 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
   const dfgnn_program gradient = plan->direct
                                      ? direct_program(launch, columns)
                                      : gradient_program(launch, columns);
-  const dfgnn_program merge = merge_program(launch, columns);
   const unsigned heads = (unsigned)problem->heads;
   p->items = view->array[0];
   p->columns = view->array[1];
   p->masks = view->array[2];
-  p->cuts = view->array[3];
   p->window = plan->rows;
   p->dense = plan->dense;
   if (view->count == 0)
@@ -191,14 +137,7 @@ static dfgnn_status pass(grad_tile_params *p, const dfgnn_launch *launch,
                     ? 0
                     : (unsigned)shared_bytes(problem, columns, plan->rows),
       .carveout = plan->direct ? DFGNN_CARVEOUT_L1 : DFGNN_CARVEOUT_SHARED};
-  const dfgnn_status status =
-      dfgnn__launch_struct(launch->setting.queue, &gradient, grid, p);
-  if (status || view->extra == 0 || !plan->split)
-    return status;
-  return dfgnn__launch_struct(
-      launch->setting.queue, &merge,
-      (dfgnn_grid){.blocks = {(unsigned)view->extra, heads}, .threads = 256},
-      p);
+  return dfgnn__launch_struct(launch->setting.queue, &gradient, grid, p);
 }
 
 /* Sums grad_beta from the numbers that rows leave in totals. */
@@ -243,7 +182,7 @@ dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
                                      const tile_plan *plan) {
   const dfgnn_setting *s = &launch->setting;
   const int vector = dfgnn__wide_vector(s->problem->dtype);
-  const grad_tile_memory memory = memory_of(s, plan, launch->workspace);
+  const grad_tile_memory memory = memory_of(s, launch->workspace);
   const grad_plan plain = dfgnn__grad_plain_plan();
   grad_tile_params rows = {0}, columns = {0};
   dfgnn_status status;

@@ -64,6 +64,11 @@ size_t dfgnn__tile_workspace(const dfgnn_setting *s, const tile_plan *plan) {
   return memory_of(s, plan, NULL).bytes;
 }
 
+int dfgnn__tile_views(const tile_plan *plan, dfgnn_view_request *requests) {
+  requests[0] = dfgnn__tile_request(plan, 0);
+  return 1;
+}
+
 /* The most columns that a window can touch. */
 static int64_t most_columns(const dfgnn_setting *s, const tile_plan *plan) {
   const dfgnn_matrix *matrix = s->matrix;

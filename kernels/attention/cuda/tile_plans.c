@@ -95,8 +95,11 @@ static dfgnn_status disorder(int32_t *found, const dfgnn_setting *s) {
   return status;
 }
 
-dfgnn_status dfgnn__tile_prepare(const dfgnn_setting *s) {
+dfgnn_status dfgnn__tile_prepare(void **state, const dfgnn_setting *s,
+                                 const dfgnn_view *const *views) {
   int32_t found = 0;
+  (void)views;
+  *state = NULL;
   if (!s->problem->bias && !s->problem->dropout)
     return DFGNN_OK;
   dfgnn_status status = disorder(&found, s);

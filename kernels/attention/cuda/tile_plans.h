@@ -29,7 +29,8 @@ dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed);
 int dfgnn__tile_edges(const dfgnn_problem *problem, const dfgnn_args *args);
 /* Refuses matrices whose masks do not tell the numbers of edges: with bias or
  * dropout, rows whose edges are not in the order of their columns. */
-dfgnn_status dfgnn__tile_prepare(const dfgnn_setting *setting);
+dfgnn_status dfgnn__tile_prepare(void **state, const dfgnn_setting *setting,
+                                 const dfgnn_view *const *views);
 
 /* ---- forward: tile_forward.c --------------------------------------------- */
 
@@ -37,36 +38,9 @@ const char *dfgnn__tile_refusal(const dfgnn_setting *setting,
                                 const tile_plan *plan);
 size_t dfgnn__tile_workspace(const dfgnn_setting *setting,
                              const tile_plan *plan);
+int dfgnn__tile_views(const tile_plan *plan, dfgnn_view_request *requests);
 dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
                                 const tile_plan *plan);
-
-/* <label>_applicable and the other functions of a family whose file defines
- * plan_of(setting). */
-#define DFGNN_TILE_FORWARD(label)                                              \
-  static const char *label##_applicable(const dfgnn_setting *s) {              \
-    const tile_plan plan = plan_of(s);                                         \
-    return dfgnn__tile_refusal(s, &plan);                                      \
-  }                                                                            \
-  static size_t label##_workspace(const dfgnn_setting *s) {                    \
-    const tile_plan plan = plan_of(s);                                         \
-    return dfgnn__tile_workspace(s, &plan);                                    \
-  }                                                                            \
-  static int label##_views(const dfgnn_setting *s,                             \
-                           dfgnn_view_request *requests) {                     \
-    const tile_plan plan = plan_of(s);                                         \
-    requests[0] = dfgnn__tile_request(&plan, 0);                               \
-    return 1;                                                                  \
-  }                                                                            \
-  static dfgnn_status label##_prepare(void **state, const dfgnn_setting *s,    \
-                                      const dfgnn_view *const *views) {        \
-    (void)views;                                                               \
-    *state = NULL;                                                             \
-    return dfgnn__tile_prepare(s);                                             \
-  }                                                                            \
-  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
-    const tile_plan plan = plan_of(&launch->setting);                          \
-    return dfgnn__tile_launch(launch, &plan);                                  \
-  }
 
 /* ---- backward: tile_backward.c ------------------------------------------- */
 
@@ -77,31 +51,5 @@ size_t dfgnn__grad_tile_workspace(const dfgnn_setting *setting,
 int dfgnn__grad_tile_views(const tile_plan *plan, dfgnn_view_request *requests);
 dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
                                      const tile_plan *plan);
-
-/* The same functions of a backward family. */
-#define DFGNN_TILE_BACKWARD(label)                                             \
-  static const char *label##_applicable(const dfgnn_setting *s) {              \
-    const tile_plan plan = plan_of(s);                                         \
-    return dfgnn__grad_tile_refusal(s, &plan);                                 \
-  }                                                                            \
-  static size_t label##_workspace(const dfgnn_setting *s) {                    \
-    const tile_plan plan = plan_of(s);                                         \
-    return dfgnn__grad_tile_workspace(s, &plan);                               \
-  }                                                                            \
-  static int label##_views(const dfgnn_setting *s,                             \
-                           dfgnn_view_request *requests) {                     \
-    const tile_plan plan = plan_of(s);                                         \
-    return dfgnn__grad_tile_views(&plan, requests);                            \
-  }                                                                            \
-  static dfgnn_status label##_prepare(void **state, const dfgnn_setting *s,    \
-                                      const dfgnn_view *const *views) {        \
-    (void)views;                                                               \
-    *state = NULL;                                                             \
-    return dfgnn__tile_prepare(s);                                             \
-  }                                                                            \
-  static dfgnn_status label##_launch(const dfgnn_launch *launch) {             \
-    const tile_plan plan = plan_of(&launch->setting);                          \
-    return dfgnn__grad_tile_launch(launch, &plan);                             \
-  }
 
 #endif

@@ -345,32 +345,3 @@ dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
   take_views(call, kind, parameter);
   return run(call);
 }
-
-/* ---- for cuSPARSE -------------------------------------------------------- */
-
-dfgnn_status dfgnn__sums_values(const dfgnn_spmm_values *values,
-                                const dfgnn_queue *queue) {
-  const dfgnn_program program = {.source = "kernels/sums/cuda/values.cuh",
-                                 .name = "dfgnn::fill_values"};
-  const dfgnn_grid grid = {
-      .blocks = {(unsigned)dfgnn__ceil_div(values->rows * 32, 256)},
-      .threads = 256};
-  return values->edges ? dfgnn__launch_struct(queue, &program, grid, values)
-                       : DFGNN_OK;
-}
-
-dfgnn_status dfgnn__sums_plain(const dfgnn_launch *launch) {
-  sums_call call = {.launch = launch,
-                    .layout = dfgnn__sums_layout(&launch->setting, 0, 0),
-                    .warps = GATHER_ONCE_WARPS,
-                    .rows = 1,
-                    .span = GATHER_ONCE};
-  dfgnn__gather_narrow(&call.shape,
-                       dfgnn__gather_width(launch->setting.problem));
-  take_views(&call, DFGNN_VIEW_NONE, 0);
-  set_scales(&call);
-  if (!dfgnn__sums_backward(launch->setting.problem))
-    return run_pass(&call, SUMS_FORWARD);
-  dfgnn_status status = prepare_backward(&call);
-  return status ? status : run_pass(&call, SUMS_COLUMNS);
-}

@@ -10,7 +10,6 @@
 
 #include "kernels/common/cuda_gather_host.h"
 #include "kernels/sums/cuda/params.h"
-#include "kernels/sums/cuda/values.h"
 
 /* ---- operators ----------------------------------------------------------- */
 
@@ -169,12 +168,5 @@ dfgnn_status dfgnn__sums_convert(const sums_call *call);
 /* Writes args->grad_edge_attr, grad_edge_weight and grad_edge_bias of a
  * projection. */
 dfgnn_status dfgnn__sums_grade_projection(const sums_call *call);
-
-/* Fills the values that cuSPARSE multiplies by. */
-dfgnn_status dfgnn__sums_values(const dfgnn_spmm_values *values,
-                                const dfgnn_queue *queue);
-/* Computes out, or backward grad_value alone, of sums of copies at any strides;
- * a workspace of the scales of a mean is enough. */
-dfgnn_status dfgnn__sums_plain(const dfgnn_launch *launch);
 
 #endif

@@ -1,0 +1,74 @@
+/* tile_families.c - the families that work on tiles with tensor cores
+ *
+ *   dense   the graphs of a batch, as masked dense attention
+ *   window  windows of rows with the columns that they touch
+ *   direct  either, of narrow heads, whose operands go from memory into
+ *           registers without a stop in shared memory
+ */
+#include "kernels/attention/cuda/layout.h"
+#include "kernels/attention/cuda/tile_plans.h"
+
+enum { ROWS, STAGES, CHUNKS, COLUMNS = STAGES };
+enum { OF_WINDOW, OF_BLOCKS };
+
+static tile_plan dense_plan(const int *x) {
+  return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .dense = 1};
+}
+static tile_plan dense_grad_plan(const int *x) {
+  return (tile_plan){.rows = x[ROWS], .dense = 1};
+}
+static tile_plan window_plan(const int *x) {
+  return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .split = x[CHUNKS]};
+}
+static tile_plan direct_plan(const int *x) {
+  return (tile_plan){.rows = x[ROWS],
+                     .stages = 1,
+                     .direct = 1,
+                     .dense = x[COLUMNS] == OF_BLOCKS};
+}
+
+DFGNN_PLAN_FUNCTIONS(dense, tile_plan, dense_plan, dfgnn__tile)
+DFGNN_PLAN_FUNCTIONS(dense_grad, tile_plan, dense_grad_plan, dfgnn__grad_tile)
+DFGNN_PLAN_FUNCTIONS(window, tile_plan, window_plan, dfgnn__tile)
+DFGNN_PLAN_FUNCTIONS(direct, tile_plan, direct_plan, dfgnn__tile)
+DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile)
+
+#define GT_GAT (DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GAT))
+#define TILE_FAMILY(of, label, in)                                             \
+  .name = "cuda.attention." in "." of, .algorithm = of, .backend = "cuda",     \
+  .dtypes =                                                                    \
+      DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),     \
+  .deterministic = 1, .bias = 1, .dropout = 1, .prepare = dfgnn__tile_prepare, \
+  DFGNN_PLAN_MEMBERS(label)
+#define FORWARD(label)                                                         \
+  TILE_FAMILY(#label, label, "fwd"), .passes = DFGNN_BIT(DFGNN_PASS_FORWARD)
+#define BACKWARD(label)                                                        \
+  TILE_FAMILY(#label, label##_grad, "bwd"),                                    \
+      .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .revision = 1
+#define STAGES_PARAMETER                                                       \
+  {                                                                            \
+    "stages", 2, {1, 2}, { 0 }                                                 \
+  }
+#define COLUMNS_PARAMETER                                                      \
+  {                                                                            \
+    "columns", 2, {OF_WINDOW, OF_BLOCKS}, { "window", "blocks" }               \
+  }
+#define ROWS_PARAMETER                                                         \
+  {                                                                            \
+    "rows", 4, {16, 32, 64, 128}, { 0 }                                        \
+  }
+
+DFGNN_FAMILIES(attention_cuda_tile_families) = {
+    {FORWARD(dense), .ops = DFGNN_OPS_ATTENTION, .revision = 2,
+     .parameters = {ROWS_PARAMETER, STAGES_PARAMETER}},
+    {BACKWARD(dense), .ops = GT_GAT | DFGNN_BIT(DFGNN_OP_AGNN),
+     .parameters = {{"rows", 3, {32, 64, 128}, {0}}}},
+    {FORWARD(direct), .ops = GT_GAT, .revision = 1,
+     .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
+    {BACKWARD(direct), .ops = GT_GAT,
+     .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
+    {FORWARD(window), .ops = DFGNN_OPS_ATTENTION, .revision = 2,
+     .parameters = {ROWS_PARAMETER,
+                    STAGES_PARAMETER,
+                    {"chunks", 3, {0, 32, 128}, {"any", "32", "128"}}}},
+    DFGNN_FAMILIES_END};
