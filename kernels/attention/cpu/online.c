@@ -1,6 +1,7 @@
 /* online.c - one pass over the edges: chunks of a row are scored, folded
  * into a running softmax and summed while their rows are still in the L1 */
 #include "kernels/attention/cpu/online.h"
+#include "kernels/attention/cpu/families.h"
 
 enum { SIMD, CHUNK, FLIGHT, PREFETCH, SCHEDULE, ROWS };
 
@@ -14,19 +15,12 @@ static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   };
 }
 
-static size_t workspace(const dfgnn_setting *setting) {
-  dfgnn_cpu_choice c = choice(setting);
-  return dfgnn__cpu_workspace(setting, &c);
-}
-
-static const char *applicable(const dfgnn_setting *setting) {
-  return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
-}
+DFGNN_CPU_WORKSPACE(online, choice)
 
 /* The product of all values would be hundreds of variants.  ROWS, the rows of a
  * task, matters only to the schedule dynamic; narrower instruction sets have
  * registers for four edges in flight. */
-static int legal(const int *p) {
+static int online_legal(const int *p) {
   if (p[ROWS] != 64 && (p[SCHEDULE] != DFGNN_CPU_DYNAMIC || p[CHUNK] != 64 ||
                         p[FLIGHT] != 8 || p[SIMD] == 0))
     return 0;
@@ -52,7 +46,7 @@ static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
     }
 }
 
-static dfgnn_status launch(const dfgnn_launch *launch) {
+static dfgnn_status online_launch(const dfgnn_launch *launch) {
   dfgnn_cpu_choice c = choice(&launch->setting);
   const int *p = launch->setting.parameter;
   dfgnn_cpu_job job;
@@ -62,30 +56,11 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
 }
 
 DFGNN_FAMILIES(attention_cpu_online) = {
-    {
-        .name = "cpu.attention.fwd.online",
-        .algorithm = "online",
-        .backend = "cpu",
-        .ops = DFGNN_OPS_ATTENTION,
-        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-        .dtypes = DFGNN_DTYPES_ALL,
-        .revision = 3,
-        .deterministic = 1,
-        .weights = 1,
-        .bias = 1,
-        .dropout = 1,
-        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
-        .parameters = {DFGNN_CPU_SIMD,
-                       {"chunk", 2, {64, 512}, {0}},
-                       {"flight", 2, {4, 8}, {0}},
-                       {"prefetch", 2, {0, 24}, {0}},
-                       DFGNN_CPU_SCHEDULE,
-                       {"rows", 2, {16, 64}, {0}}},
-        .legal = legal,
-        .applicable = applicable,
-        .workspace = workspace,
-        .launch = launch,
-        .block = DFGNN_CPU_BLOCK,
-    },
-    DFGNN_FAMILIES_END,
-};
+    {DFGNN_CPU_FORWARD(online), .revision = 3, .applicable = dfgnn__cpu_runs,
+     .parameters = {DFGNN_CPU_SIMD,
+                    {"chunk", 2, {64, 512}, {0}},
+                    {"flight", 2, {4, 8}, {0}},
+                    DFGNN_CPU_PREFETCH_PARAMETER,
+                    DFGNN_CPU_SCHEDULE,
+                    {"rows", 2, {16, 64}, {0}}}},
+    DFGNN_FAMILIES_END};

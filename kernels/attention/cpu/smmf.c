@@ -2,7 +2,7 @@
  * of a block of rows stay in a buffer of the thread, in its cache; all rows of
  * the block are scored, then weighed, then summed, so that one table is
  * gathered at a time */
-#include "kernels/attention/cpu/attention.h"
+#include "kernels/attention/cpu/families.h"
 
 enum { SIMD, ROWS, PREFETCH, SCHEDULE };
 enum { EDGES_A_ROW = 32, FLIGHT_8 = 1 };
@@ -27,17 +27,10 @@ static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   };
 }
 
-static size_t workspace(const dfgnn_setting *setting) {
-  dfgnn_cpu_choice c = choice(setting);
-  return dfgnn__cpu_workspace(setting, &c);
-}
-
-static const char *applicable(const dfgnn_setting *setting) {
-  return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
-}
+DFGNN_CPU_WORKSPACE(smmf, choice)
 
 /* Small blocks go with small tasks. */
-static int legal(const int *p) {
+static int smmf_legal(const int *p) {
   if (p[SIMD] == 0)
     return p[PREFETCH] == 0 && p[ROWS] == 64;
   if (p[SIMD] == 1)
@@ -80,7 +73,7 @@ static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
   }
 }
 
-static dfgnn_status launch(const dfgnn_launch *launch) {
+static dfgnn_status smmf_launch(const dfgnn_launch *launch) {
   dfgnn_cpu_choice c = choice(&launch->setting);
   const int *p = launch->setting.parameter;
   dfgnn_cpu_job job;
@@ -90,28 +83,9 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
 }
 
 DFGNN_FAMILIES(attention_cpu_smmf) = {
-    {
-        .name = "cpu.attention.fwd.smmf",
-        .algorithm = "smmf",
-        .backend = "cpu",
-        .ops = DFGNN_OPS_ATTENTION,
-        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-        .dtypes = DFGNN_DTYPES_ALL,
-        .revision = 1,
-        .deterministic = 1,
-        .weights = 1,
-        .bias = 1,
-        .dropout = 1,
-        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
-        .parameters = {DFGNN_CPU_SIMD,
-                       {"rows", 3, {16, 64, 512}, {0}},
-                       {"prefetch", 2, {0, 24}, {0}},
-                       DFGNN_CPU_SCHEDULE},
-        .legal = legal,
-        .applicable = applicable,
-        .workspace = workspace,
-        .launch = launch,
-        .block = DFGNN_CPU_BLOCK,
-    },
-    DFGNN_FAMILIES_END,
-};
+    {DFGNN_CPU_FORWARD(smmf), .revision = 1, .applicable = dfgnn__cpu_runs,
+     .parameters = {DFGNN_CPU_SIMD,
+                    {"rows", 3, {16, 64, 512}, {0}},
+                    DFGNN_CPU_PREFETCH_PARAMETER,
+                    DFGNN_CPU_SCHEDULE}},
+    DFGNN_FAMILIES_END};

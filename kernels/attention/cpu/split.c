@@ -1,6 +1,7 @@
 /* split.c - rows cut into items of at most `edges` edges, shared out to
  * threads; the partial softmax and sum of each item of a long row are merged in
  * the order of the items */
+#include "kernels/attention/cpu/families.h"
 #include "kernels/attention/cpu/online.h"
 
 enum { SIMD, EDGES, PREFETCH };
@@ -33,16 +34,13 @@ static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   };
 }
 
-static size_t workspace(const dfgnn_setting *setting) {
-  dfgnn_cpu_choice c = choice(setting);
-  return dfgnn__cpu_workspace(setting, &c);
-}
+DFGNN_CPU_WORKSPACE(split, choice)
 
 static const char *applicable(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
   if (setting->matrix->max_degree <= p[EDGES])
     return "no row has more edges than an item: nothing to split";
-  return dfgnn__cpu_simd_missing(p[SIMD]);
+  return dfgnn__cpu_runs(setting);
 }
 
 static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
@@ -51,7 +49,9 @@ static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
   return 1;
 }
 
-static int legal(const int *p) { return p[SIMD] != 0 || p[PREFETCH] == 0; }
+static int split_legal(const int *p) {
+  return dfgnn__cpu_fetches(p[SIMD], p[PREFETCH]);
+}
 
 typedef struct plan {
   const dfgnn_view *items;
@@ -146,7 +146,7 @@ static void merge_rows(const dfgnn_cpu_job *job, void *data, char *memory,
       merge_row(job, p, heavy[k], h);
 }
 
-static dfgnn_status launch(const dfgnn_launch *launch) {
+static dfgnn_status split_launch(const dfgnn_launch *launch) {
   dfgnn_cpu_choice c = choice(&launch->setting);
   dfgnn_cpu_job job;
   plan p = {.items = launch->views[0],
@@ -158,28 +158,9 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
 }
 
 DFGNN_FAMILIES(attention_cpu_split) = {
-    {
-        .name = "cpu.attention.fwd.split",
-        .algorithm = "split",
-        .backend = "cpu",
-        .ops = DFGNN_OPS_ATTENTION,
-        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-        .dtypes = DFGNN_DTYPES_ALL,
-        .revision = 3,
-        .deterministic = 1,
-        .weights = 1,
-        .bias = 1,
-        .dropout = 1,
-        .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),
-        .parameters = {DFGNN_CPU_SIMD,
-                       {"edges", 2, {128, 1024}, {0}},
-                       {"prefetch", 2, {0, 24}, {0}}},
-        .legal = legal,
-        .applicable = applicable,
-        .workspace = workspace,
-        .views = views,
-        .launch = launch,
-        .block = DFGNN_CPU_BLOCK,
-    },
-    DFGNN_FAMILIES_END,
-};
+    {DFGNN_CPU_FORWARD(split), .revision = 3, .applicable = applicable,
+     .views = views,
+     .parameters = {DFGNN_CPU_SIMD,
+                    {"edges", 2, {128, 1024}, {0}},
+                    DFGNN_CPU_PREFETCH_PARAMETER}},
+    DFGNN_FAMILIES_END};
