@@ -3,11 +3,12 @@
 dfgnn.accelerate: a training step with a loss on both, so that gradients of
 gradients are taken.
 
-Prints JSON: CPU time of a step (of PyG's layers and of the accelerated ones, in
-turns), the peak of resident memory beyond what was there, and how far both are
-from the same in float64.
+Prints JSON: time of a step (of PyG's layers and of the accelerated ones, in
+turns; of the CPU, or on a GPU of the clock), the peak of memory beyond what was
+there (resident, or the GPU's), and how far both are from the same in float64.
 
     python bench/python_forces.py [--atoms 2000] [--neighbours 32] [--width 64]
+        [--device cuda]
 """
 
 import argparse
@@ -99,6 +100,26 @@ def print_resident(model, call):
     print(read("VmHWM") - before)
 
 
+def allocated(model, call):
+    """The peak of the GPU's memory beyond what was there, in MB."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step(model, *call)
+    return (torch.cuda.max_memory_allocated() - before) / 2 ** 20
+
+
+def milliseconds(model, call):
+    """The CPU's time of a step, or on a GPU that of the clock."""
+    if call[0].is_cuda:
+        torch.cuda.synchronize()
+    clock = time.perf_counter if call[0].is_cuda else time.process_time
+    begin = clock()
+    step(model, *call)
+    if call[0].is_cuda:
+        torch.cuda.synchronize()
+    return 1e3 * (clock() - begin)
+
+
 def distance(a, b):
     """The largest difference of two results of step(), each relative to the
     largest number of its tensor."""
@@ -118,10 +139,12 @@ def main():
     parser.add_argument("--gaussians", type=int, default=16)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--memory", choices=["pyg", "dfgnn"],
                         help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_default_device(given.device)
     pos = torch.rand(given.atoms, 3) * given.atoms ** (1 / 3)
     near = torch.cdist(pos, pos).topk(given.neighbours + 1,
                                       largest=False).indices[:, 1:]
@@ -139,22 +162,21 @@ def main():
     exact = step(copy.deepcopy(plain).double(), kind, pos.double(), edges,
                  call[3].double(), call[4].double())
     found = {name: {"error": distance(step(model, *call), exact),
-                    "cpu_ms": math.inf} for name, model in models.items()}
+                    "ms": math.inf} for name, model in models.items()}
     for _ in range(given.rounds):
         for name, model in models.items():
-            begin = time.process_time()
-            step(model, *call)
-            found[name]["cpu_ms"] = min(found[name]["cpu_ms"], 1e3 * (
-                time.process_time() - begin))
-    for name in models:
-        found[name]["resident_mb"] = resident(name)
+            found[name]["ms"] = min(found[name]["ms"],
+                                    milliseconds(model, call))
+    for name, model in models.items():
+        found[name]["mb"] = allocated(model, call) if pos.is_cuda \
+            else resident(name)
     print(json.dumps({
         "atoms": given.atoms, "edges": edges.size(1), "width": given.width,
-        "layers": given.layers, "threads": torch.get_num_threads(),
+        "layers": given.layers, "device": given.device,
+        "threads": torch.get_num_threads(),
         "traced": len(report.traced), **found,
-        "times_as_fast": found["pyg"]["cpu_ms"] / found["dfgnn"]["cpu_ms"],
-        "memory": found["dfgnn"]["resident_mb"] / found["pyg"][
-            "resident_mb"]}, indent=1))
+        "times_as_fast": found["pyg"]["ms"] / found["dfgnn"]["ms"],
+        "memory": found["dfgnn"]["mb"] / found["pyg"]["mb"]}, indent=1))
 
 
 if __name__ == "__main__":

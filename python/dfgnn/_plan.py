@@ -51,6 +51,14 @@ class Plan:
     def programs(self):
         return [step for kind, step in self.steps if kind == "program"]
 
+    def probe(self, graph):
+        """Raises UnsupportedError if the graph's device has no kernels for a
+        program, or for its gradient, which would run when it is too late for
+        another way."""
+        if graph.device.type != "cpu":
+            for stage in self.programs:
+                _programs.probe(stage.program, graph, stage.dtypes[0])
+
     def run(self, graph, fetch):
         """The outputs, in the shape of .tree; tensors by edge are in the
         caller's order."""

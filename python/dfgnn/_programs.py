@@ -178,6 +178,27 @@ def _own_room(device, bound):
     return torch.empty(max(size.value, 1), dtype=torch.uint8, device=device)
 
 
+def probe(program, graph, kind):
+    """Raises UnsupportedError if no kernel can be made of a program whose
+    tensors have this type, or of its gradient."""
+    outputs = len(program.outputs)
+    everything = [True] * len(program.inputs)
+    number = TYPES.get(kind, TYPES[torch.float32])
+    kept = program.keep([True] * outputs, everything)
+    gradient = kept.gradient([k < outputs for k in range(len(kept.outputs))],
+                             everything)
+    for one in (kept, gradient):
+        bound = []
+        for template in one.bound:
+            array = type(template).from_buffer_copy(template)
+            for tensor in array:  # nothing reads the memory
+                tensor.data, tensor.dtype = 1 << 12, number
+            bound += [array, len(array)]
+        size = ctypes.c_size_t()
+        check(library().dfgnn_edge_program_workspace(
+            ctypes.byref(size), one.pointer, graph.handle.pointer, *bound))
+
+
 def types_of(program, tensors, own):
     """Kept outputs have the type of sums, gradients that of their input."""
     wide = torch.float64 if any(

@@ -9,8 +9,10 @@ import torch
 from torch_geometric.nn import MessagePassing
 
 from ... import ops
+from ..._autocast import autocasting
 from ..._plan import Plan
 from ..._trace import TraceError
+from ...errors import UnsupportedError
 from ...graph import Graph
 from ._called import Call, attributes, trace
 from ._checked import checked
@@ -49,12 +51,9 @@ def _obstacle(layer, edge_index):
         return "torch.compile traces"
     if not edge_index.size(1):
         return "there are no edges"
-    if edge_index.device.type != "cpu":
-        if not state(layer).checked:
-            return "on a GPU messages are traced by accelerate(check=True)"
-        if torch.cuda.is_current_stream_capturing():
-            return "a CUDA graph is captured"
-    if torch.is_autocast_enabled("cpu"):
+    if edge_index.device.type != "cpu" and not state(layer).checked:
+        return "on a GPU messages are traced by accelerate(check=True)"
+    if autocasting():
         return "autocast is at work"
     return None
 
@@ -64,18 +63,29 @@ def _plan(layer, methods, call):
     key = methods, call.signature(), attributes(layer)
     plan = found.plans.get(key)
     if plan is None:
+        if _captured(call):
+            raise TraceError("a CUDA graph is captured by its first call")
         if len(found.plans) > 64:  # such as an attribute that counts calls
             raise TraceError("its attributes change with every call")
         try:
             plan = trace(layer, methods, call)
-        except TraceError as error:
+            plan.probe(call.graph())
+        except (TraceError, UnsupportedError) as error:
             plan = TraceError(str(error))
         found.plans[key] = plan
         if found.checked and isinstance(plan, Plan):
             plan = found.plans[key] = checked(layer, methods, call, plan)
     if isinstance(plan, TraceError):
         raise plan
+    if plan.random and _captured(call):
+        raise TraceError("a CUDA graph is captured, which would draw the same "
+                         "dropout in each replay")
     return plan
+
+
+def _captured(call):
+    return call.edge_index.is_cuda and \
+        torch.cuda.is_current_stream_capturing()
 
 
 def _run(layer, methods, names, edge_index, size, kwargs):
