@@ -5,7 +5,7 @@ import logging
 
 import torch
 
-from . import _composite, _execute, _neighbours
+from . import _composite, _derived, _execute, _neighbours
 from ._operators import by_edge
 from .errors import UnsupportedError
 
@@ -17,6 +17,11 @@ def say_once(message):
     if message not in _said:
         _said.add(message)
         log.warning(message)
+
+
+def say_unfused():
+    say_once("gradients of gradients are made by torch operations, which hold "
+             "every edge's features")
 
 
 def _ordered(graph, made, inputs):
@@ -53,8 +58,8 @@ def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed):
 
 def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
                   needed, create_graph):
-    """Gradients by the composite path, themselves differentiable if
-    create_graph."""
+    """Gradients by the composite path; with create_graph by an edge program
+    where one serves, themselves differentiable."""
     given = list(inputs) + [bias]
     wanted = [n and t is not None for n, t in zip(needed, given)]
     with torch.enable_grad():
@@ -63,9 +68,14 @@ def differentiate(graph, made, inputs, bias, seed, grad_out, grad_weights,
                      for t, w in zip(given, wanted)]
         else:  # a view for each argument: a tensor may be given twice
             given = [None if t is None else t.view_as(t) for t in given]
-        out, weights = _composite.attention(
-            made.op, _ordered(graph, made, given[:-1]), given[-1], seed,
-            graph, made.settings)
+        call = made.op, _ordered(graph, made, given[:-1]), given[-1], seed
+        found = None
+        if create_graph:
+            found = _derived.attention(graph, *call, made.settings)
+            if found is None:
+                say_unfused()
+        out, weights = found or _composite.attention(*call, graph,
+                                                     made.settings)
         pairs = [(y, g) for y, g in ((out, grad_out), (weights, grad_weights))
                  if g is not None and y.requires_grad]
         sources = [t for t, w in zip(given, wanted) if w]
@@ -202,8 +212,6 @@ class Attention(torch.autograd.Function):
         if grad_out is None and grad_weights is None:
             return (None,) * len(wants)
         if torch.is_grad_enabled():
-            say_once("gradients of gradients are made by torch operations, "
-                     "which hold every edge's features")
             grads = differentiate(graph, made, inputs, bias, seed, grad_out,
                                   grad_weights, needed, True)
         elif grad_weights is not None:

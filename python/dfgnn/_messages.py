@@ -14,8 +14,8 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _recording
-from ._attention import say_once
+from . import _abi, _derived, _recording
+from ._attention import say_once, say_unfused
 from ._execute import Plan, generation
 from ._modes import needs_composite
 from ._neighbours import OPERATORS
@@ -118,6 +118,21 @@ def _tuple(outs):
     return outs if isinstance(outs, tuple) else (outs,)
 
 
+def _outs(graph, reduce, given, args, create_graph, listed):
+    """composite(); by an edge program where gradients of gradients are wanted
+    and one serves."""
+    if create_graph:
+        if listed and given.edge_attr is not None:
+            given = given._replace(
+                edge_attr=graph.to_graph_order(given.edge_attr))
+            listed = False
+        out = _derived.messages(graph, reduce, given)
+        if out is not None:
+            return (out,)
+        say_unfused()
+    return _tuple(composite(graph, reduce, given, args, listed))
+
+
 def _differentiate(graph, reduce, given, args, grads, wants, create_graph,
                    listed):
     with torch.enable_grad():
@@ -126,7 +141,8 @@ def _differentiate(graph, reduce, given, args, grads, wants, create_graph,
         else:
             given = [None if t is None else t.detach().requires_grad_(w)
                      for t, w in zip(given, wants)]
-        outs = _tuple(composite(graph, reduce, Tensors(*given), args, listed))
+        outs = _outs(graph, reduce, Tensors(*given), args, create_graph,
+                     listed)
         sources = [t for t, w in zip(given, wants) if w]
         found = iter(torch.autograd.grad(outs, sources, grads,
                                          create_graph=create_graph))
@@ -258,8 +274,6 @@ class Messages(torch.autograd.Function):
         saved = dict(zip(names, ctx.saved_tensors[len(FIELDS):]))
         wants = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
-            say_once("gradients of gradients are made by torch operations, "
-                     "which hold every edge's features")
             found = _differentiate(graph, reduce, given, saved, grads, wants,
                                    True, listed)
         else:

@@ -3,8 +3,8 @@ gradients, or by torch operations."""
 
 import torch
 
-from . import _neighbours
-from ._attention import say_once
+from . import _derived, _neighbours
+from ._attention import say_once, say_unfused
 from ._modes import needs_composite
 from .errors import UnsupportedError
 from .graph import describe
@@ -87,11 +87,23 @@ def _differentiate(graph, op, scales, saved, grads, wants):
         return _transposed(graph, op, scales, saved, grads[0]), None
     value, weight = saved["value"], saved.get("edge_weight")
     with torch.enable_grad():
-        outs = _composite(graph, op, value, weight, scales)
+        outs = _by_program(graph, op, value, weight, scales)
+        if outs is None:
+            say_unfused()
+            outs = _composite(graph, op, value, weight, scales)
         sources = [t for t, w in zip((value, weight), wants) if w]
         found = iter(torch.autograd.grad(outs, sources, grads,
                                          create_graph=True))
     return [next(found) if w else None for w in wants]
+
+
+def _by_program(graph, op, value, weight, scales):
+    """_composite() of weighted sums, whose gradients hold no messages."""
+    if op != "spmm-weighted" or weight is None:
+        return None
+    scale_dst, scale_src = scales or (None, None)
+    out = _derived.weighted_sum(graph, _scaled(value, scale_src), weight)
+    return None if out is None else (_scaled(out, scale_dst),)
 
 
 def _transposed(graph, op, scales, saved, grad):
@@ -105,8 +117,10 @@ def _transposed(graph, op, scales, saved, grad):
     grad = _scaled(grad, scale_dst)
     if op != "spmm-sum":
         grad = grad / degrees_of(graph, grad.dtype)
-    return _scaled(zeros.index_add(
-        0, graph.src, grad.index_select(0, graph.dst)), scale_src)
+    total = _derived.sum_out(graph, grad)
+    if total is None:
+        total = zeros.index_add(0, graph.src, grad.index_select(0, graph.dst))
+    return _scaled(total, scale_src)
 
 
 # ---- the fused passes with gradients ----------------------------------------
@@ -127,8 +141,6 @@ class Aggregation(torch.autograd.Function):
         saved = dict(zip(names, ctx.saved_tensors))
         wants = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled() and graph.num_edges:
-            say_once("gradients of gradients are made by torch operations, "
-                     "which hold every edge's features")
             found = _differentiate(graph, op, scales, saved, grads, wants)
         else:
             grads = {"grad_" + name: grad.contiguous() for name, grad in
@@ -151,8 +163,6 @@ class Sum(torch.autograd.Function):
     def backward(ctx, grad):
         graph, op, scales = ctx.call
         if torch.is_grad_enabled() and graph.num_edges:
-            say_once("gradients of gradients are made by torch operations, "
-                     "which hold every edge's features")
             found = _transposed(graph, op, scales, {}, grad)
         else:
             found = _neighbours.sum_backward(graph, op, grad.contiguous(),

@@ -164,6 +164,13 @@ def test_forces(run):
     assert row["dfgnn"]["error"] < 1e-3 and row["pyg"]["error"] < 1e-3
 
 
+def test_gradients_of_gradients(run):
+    rows = json.loads(run("python_second", "--nodes", 20, "--degree", 3,
+                          "--heads", 2, "--width", 4, "--rounds", 1))
+    assert len(rows) == 7
+    assert all(r["memory"] > 0 and r["times_as_fast"] > 0 for r in rows)
+
+
 def test_the_cost_model_of_several_gpus(run):
     folder = os.path.join(BENCH, "results", "h200x2")
     assert "papers100M" in run("distributed_model", folder)

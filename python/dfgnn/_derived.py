@@ -1,0 +1,227 @@
+"""Operators of the library as edge programs, for gradients of gradients: the
+gradient of a program is a program again, and holds no features of edges.
+
+Tensors by edge are in the graph's own order.  A function returns None for a
+call that it does not serve, which then runs by torch's operations.
+"""
+
+import functools
+
+import torch
+
+from . import _programs
+from ._programs import DST, EDGE, PARAM, SRC
+from .errors import UnsupportedError
+
+_PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
+
+
+class _Text:
+    """A program and its tensors, written line by line."""
+
+    def __init__(self, graph, exact):
+        self.graph, self.exact = graph, exact
+        self.declared, self.tensors, self.lines = [], [], []
+
+    def give(self, place, name, tensor, *axes):
+        """Names a tensor; axes: those of a row, if the tensor has others."""
+        if axes:
+            tensor = tensor.reshape(tensor.shape[0], *axes)
+        axes = ",".join(map(str, tensor.shape[place != PARAM:]))
+        self.declared.append(f"{_PLACES[place]} {name}"
+                             + (f"[{axes}]" if axes else ""))
+        self.tensors.append(tensor)
+        return name
+
+    def line(self, text):
+        self.lines.append(text)
+
+    def run(self, outputs, seed=0):
+        """The outputs, (expression, place, axes) each, with gradients of any
+        order."""
+        made = ", ".join(
+            f"out_{k} = {what} as {_PLACES[place]}"
+            f"[{','.join(map(str, axes))}]"
+            for k, (what, place, axes) in enumerate(outputs))
+        text = "\n".join((*self.declared, *self.lines, f"return {made}\n"))
+        return _programs.run(_programs.parse(text), self.graph,
+                             (self.exact,) * len(outputs), seed,
+                             *self.tensors)[:len(outputs)]
+
+
+def _or_none(function):
+    """function, or None for what has no kernel."""
+    @functools.wraps(function)
+    def tried(graph, *args):
+        if not graph.num_edges or graph.exchange is not None:
+            return None
+        try:
+            return function(graph, *args)
+        except UnsupportedError:
+            return None
+    return tried
+
+
+# ---- attention --------------------------------------------------------------
+
+def _gt(t, inputs, settings):
+    """(score, what a weight is multiplied with, what is added to the sum)."""
+    query, key, value, *edges = inputs
+    t.give(DST, "q", query), t.give(SRC, "k", key), t.give(SRC, "v", value)
+    attr, weight, shift = (*edges, None, None, None)[:3]
+    scale = f" * ({settings.scale!r})"
+    keys, values = (attr is not None and settings.edge_use != other
+                    for other in ("values", "keys"))
+    if attr is None or attr.dim() == 3:
+        if attr is not None:
+            t.give(EDGE, "x", attr)
+        return (f"sum(q * {'(k + x)' if keys else 'k'}){scale}",
+                "(v + x)" if values else "v", None)
+    heads, dim = query.shape[1:]
+    weight = weight.view(heads, dim, -1).to(t.exact)
+    t.give(EDGE, "x", attr, 1, attr.size(1))
+    score = "sum(q * k)"
+    if keys:  # <q, W x + b> = <W^T q, x> + <q, b>
+        t.give(DST, "p", torch.einsum("nhd,hdf->nhf", query.to(t.exact),
+                                      weight))
+        score += " + sum(p * x)"
+        if shift is not None:
+            t.give(PARAM, "b", shift.view(heads, dim))
+            score += " + sum(q * b)"
+    return f"({score}){scale}", "v", (weight, shift) if values else None
+
+
+def _agnn(t, inputs, settings):
+    query, value, beta = inputs
+    t.give(DST, "q", query), t.give(SRC, "v", value)
+    lengths = " * ".join(f"max(sqrt(sum({x} * {x})), 1e-12)" for x in "qv")
+    score = f"sum(q * v) / ({lengths})"
+    if beta is not None:
+        t.give(PARAM, "beta", beta.reshape(()))
+        score = f"beta * {score}"
+    return score, "v", None
+
+
+def _gat(t, inputs, settings):
+    value, score_dst, score_src, *edges = inputs
+    heads = value.size(1)
+    t.give(SRC, "v", value)
+    t.give(DST, "a", score_dst, heads, 1), t.give(SRC, "b", score_src,
+                                                 heads, 1)
+    score = "a + b"
+    if edges and edges[0] is not None:
+        t.give(EDGE, "c", edges[0], heads, 1)
+        score += " + c"
+    return f"leaky_relu({score}, {settings.slope!r})", "v", None
+
+
+def _gatv2(t, inputs, settings):
+    query, value, att, *edges = inputs
+    heads, dim = value.shape[1:]
+    t.give(DST, "q", query), t.give(SRC, "v", value), t.give(PARAM, "a", att)
+    attr, weight, shift = (*edges, None, None, None)[:3]
+    hidden = "q + v"
+    if attr is not None:
+        if attr.dim() == 2:
+            attr = torch.nn.functional.linear(attr, weight, shift)
+        t.give(EDGE, "x", attr, heads, dim)
+        hidden += " + x"
+    return f"sum(a * leaky_relu({hidden}, {settings.slope!r}))", "v", None
+
+
+_ATTENTION = {"gt": _gt, "agnn": _agnn, "gat": _gat, "gatv2": _gatv2}
+_VALUE = {"gt": 2, "agnn": 1, "gat": 0, "gatv2": 1}
+
+
+def _replayed(seed, graph):
+    """Whether the draws of a program cannot be those of the call: a part of a
+    graph numbers its edges otherwise, and a CUDA graph draws anew."""
+    return graph.edge_number is not None or (
+        seed.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+@_or_none
+def attention(graph, op, inputs, bias, seed, settings):
+    """(out, weights before dropout)."""
+    if bias is not None:  # which may leave out edges by -inf
+        return None
+    if settings.dropout and _replayed(seed, graph):
+        return None
+    value = inputs[_VALUE[op]]
+    heads, dim = value.shape[1:]
+    t = _Text(graph, torch.float64 if value.dtype == torch.float64
+              else torch.float32)
+    score, message, more = _ATTENTION[op](t, inputs, settings)
+    t.line(f"w = softmax_in({score})")
+    t.line(f"d = dropout(w, {settings.dropout!r})" if settings.dropout
+           else "d = w")
+    outputs = [(f"sum_in(d * {message})", DST, (heads, dim))]
+    if settings.weights:
+        outputs.append(("w", EDGE, (heads, 1)))
+    if more is not None:
+        width = more[0].size(-1)
+        outputs += [("sum_in(d * x)", DST, (heads, width)),
+                    ("sum_in(d)", DST, (heads, 1))]
+    out, *rest = t.run(outputs, int(seed) if settings.dropout else 0)
+    weights = rest.pop(0).squeeze(-1) if settings.weights else None
+    if more is not None:
+        weight, shift = more
+        sums, total = rest
+        out = out + torch.einsum("nhf,hdf->nhd", sums, weight)
+        if shift is not None:
+            out = out + total * shift.view(heads, dim)
+    return out.to(value.dtype), weights
+
+
+# ---- sums -------------------------------------------------------------------
+
+@_or_none
+def sum_out(graph, grad):
+    """[M, ...] the sum over out-edges of rows of destinations."""
+    t = _Text(graph, grad.dtype)
+    t.give(DST, "g", grad)
+    return t.run([("sum_out(g)", SRC, grad.shape[1:])])[0]
+
+
+@_or_none
+def weighted_sum(graph, value, weight):
+    """[N, H, D] of value [M, H, D] and weight [E, H]."""
+    t = _Text(graph, value.dtype)
+    t.give(SRC, "v", value), t.give(EDGE, "w", weight, weight.size(1), 1)
+    return t.run([("sum_in(w * v)", DST, value.shape[1:])])[0]
+
+
+# ---- messages ---------------------------------------------------------------
+
+_REDUCED = {"sum": "sum_in(m)", "mean": "mean_in(m)",
+            "var": "mean_in((m - mean_in(m)) * (m - mean_in(m)))"}
+_REDUCED["std"] = f"where({_REDUCED['var']} <= 1e-5, 0, " \
+    f"sqrt(max({_REDUCED['var']}, 1e-5)))"
+
+
+@_or_none
+def messages(graph, reduce, given):
+    """[N, H, D] of the messages of _messages.Tensors.  Extremes are not
+    served: equal ones share their gradient in a program."""
+    if reduce not in _REDUCED:
+        return None
+    t = _Text(graph, given.value.dtype)
+    heads, dim = given.value.shape[1:]
+    t.give(SRC, "v", given.value)
+    attr, sent = given.edge_attr, "v"
+    if attr is not None and given.edge_weight is not None:
+        attr = torch.nn.functional.linear(
+            attr, given.edge_weight.reshape(-1, attr.size(1)),
+            None if given.edge_bias is None else given.edge_bias.reshape(-1))
+        if given.edge_weight.dim() == 4:  # the value has features of edges
+            attr, more = attr.chunk(2, dim=-1)
+            t.give(EDGE, "y", more, heads, dim)
+            sent = "(v + y)"
+    if attr is not None:
+        t.give(EDGE, "x", attr, heads, dim)
+    if given.gate_dst is None:
+        t.line("m = relu(v + x)")
+    else:
+        t.give(DST, "a", given.gate_dst), t.give(SRC, "b", given.gate_src)
+        t.line(f"m = sigmoid(a + b{'' if attr is None else ' + x'}) * {sent}")
+    return t.run([(_REDUCED[reduce], DST, (heads, dim))])[0]

@@ -1,0 +1,101 @@
+"""Gradients of gradients by edge programs against torch's operations on every
+edge."""
+
+import pytest
+import torch
+
+import dfgnn
+from dfgnn import _derived
+
+from conftest import random_edges
+
+N, M, E, H, D, F = 7, 9, 40, 2, 3, 5
+
+
+def some(*shape):
+    return torch.randn(*shape, dtype=torch.double)
+
+
+def attention(op, **options):
+    functions = {"gt": (dfgnn.gt_attention, 3), "agnn": (
+        dfgnn.agnn_attention, 0), "gatv2": (dfgnn.gatv2_attention, 0),
+        "gat": (dfgnn.gat_attention, 0)}
+    function = functions[op][0]
+
+    def run(graph, given):
+        torch.manual_seed(3)  # of dropout
+        return function(graph, **given, **options)
+    return run
+
+
+def edges_of(kind):
+    if kind == "projected":
+        return {"edge_attr": some(E, H, D)}
+    return {"edge_attr": some(E, F), "edge_weight": some(H * D, F),
+            "edge_bias": some(H * D)}
+
+
+def cases():
+    gt = dict(query=some(N, H, D), key=some(M, H, D), value=some(M, H, D))
+    yield "gt", attention("gt"), gt
+    for kind in ("projected", "weighted"):
+        for use in ("both", "keys", "values"):
+            yield f"gt {kind} {use}", attention(
+                "gt", edge_use=use), {**gt, **edges_of(kind)}
+        yield f"gatv2 {kind}", attention("gatv2"), dict(
+            x_dst=some(N, H, D), x_src=some(M, H, D), att=some(H, D),
+            **edges_of(kind))
+    yield "gt dropout", attention("gt", dropout=0.5), gt
+    yield "gt weights", attention("gt", return_weights=True), gt
+    yield "agnn", attention("agnn"), dict(
+        h=some(M, H, D), h_dst=some(N, H, D), beta=some(1))
+    yield "gat", attention("gat"), dict(
+        h=some(M, H, D), score_src=some(M, H), score_dst=some(N, H))
+    yield "sum", lambda graph, given: dfgnn.spmm(graph, **given), dict(
+        x=some(M, H, D))
+    yield "weighted", lambda graph, given: dfgnn.spmm(graph, **given), dict(
+        x=some(M, H, D), weight=some(E, H))
+    for reduce in ("sum", "mean"):
+        yield f"relu {reduce}", lambda graph, given, r=reduce: \
+            dfgnn.relu_messages(graph, **given, reduce=r), dict(
+                x=some(M, H * D), edge_attr=some(E, H * D))
+        yield f"gates {reduce}", lambda graph, given, r=reduce: \
+            dfgnn.gated_messages(graph, **given, reduce=r), dict(
+                x=some(M, H * D), gate_dst=some(N, H * D),
+                gate_src=some(M, H * D), edge_attr=some(E, H * D))
+
+
+def derivatives(function, graph, given):
+    leaves = [t for t in given.values() if t.requires_grad]
+    outs = function(graph, given)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    outs = [x for x in outs if x is not None and x.requires_grad]
+    first = torch.autograd.grad(
+        sum((x * x * x.detach().cos()).sum() for x in outs), leaves,
+        create_graph=True, materialize_grads=True)
+    size = sum((g * g).sum() for g in first if g.requires_grad)
+    second = torch.autograd.grad(size, leaves, materialize_grads=True)
+    return [*outs, *first, *second]
+
+
+NAMES = [name for name, *_ in cases()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_second_derivatives_are_those_of_torchs_operations(name, place,
+                                                           monkeypatch):
+    _, function, given = next(c for c in cases() if c[0] == name)
+    given = {k: t.to(place).requires_grad_() for k, t in given.items()}
+    graph = dfgnn.as_graph(random_edges(M, N, E - 3).to(place), (M, N))
+    served = []
+    for which in ("attention", "sum_out", "weighted_sum", "messages"):
+        own = getattr(_derived, which)
+        monkeypatch.setattr(_derived, which, lambda *args, own=own: (
+            served.append(own(*args)), served[-1])[1])
+    have = derivatives(function, graph, given)
+    assert served and all(x is not None for x in served)
+    for which in ("attention", "sum_out", "weighted_sum", "messages"):
+        monkeypatch.setattr(_derived, which, lambda *args: None)
+    want = derivatives(function, graph, given)
+    for a, b in zip(have, want):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
