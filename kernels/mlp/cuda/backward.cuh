@@ -1,0 +1,376 @@
+/* backward.cuh - gradients with respect to e, the parts of destinations and z
+ *
+ * A warp computes the inner values of a tile again and goes back through the
+ * layers; what weights.cuh multiplies is written for the edges of a launch. */
+#ifndef DFGNN_MLP_CUDA_BACKWARD_CUH
+#define DFGNN_MLP_CUDA_BACKWARD_CUH
+
+#include "kernels/mlp/cuda/spans.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* z before each activation, rounded: derivatives are of it. */
+template <class S> struct kept_layers {
+  rows<S> z[S::LAYERS > 1 ? S::LAYERS - 1 : 1];
+};
+
+/* Row `edge` of the launch, of padded rows. */
+template <class S, int LAYER>
+__device__ __forceinline__ void write_rows(void *to, int64_t edge,
+                                           const rows<S> &x,
+                                           const tile_edges &e) {
+  using T = typename S::T;
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    if (e.live[half]) {
+      T *row = static_cast<T *>(to) +
+               (edge + row_of_lane() + 8 * half) * S::padded(LAYER);
+#pragma unroll
+      for (int q = 0; q < S::groups(LAYER); ++q)
+        store_chunk<T, S::padded(LAYER), true>(
+            row, q * S::L::GROUP + chunk_of_lane() * S::L::V, x.x[q][half]);
+    }
+}
+
+template <class S, int LAYER>
+__device__ __forceinline__ void
+compute_again(sums<S> &z, rows<S> &x, kept_layers<S> &kept,
+              const mlp_backward_params &p, const tile_edges &e, int64_t local,
+              const char *packed) {
+  if constexpr (LAYER < S::LAYERS) {
+#pragma unroll
+    for (int q = 0; q < S::groups(LAYER - 1); ++q)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float y[S::L::V];
+#pragma unroll
+        for (int i = 0; i < S::L::V; ++i)
+          y[i] = at(z, q, half, i);
+        kept.z[LAYER - 1].x[q][half] = pack<typename S::T>(y);
+      }
+    activate_layer<S, LAYER - 1>(x, z, p.forward.slope);
+    if constexpr (S::KEEP)
+      write_rows<S, LAYER - 1>(p.input[LAYER], local, x, e);
+    start_layer<S, LAYER>(z, packed);
+    multiply<S, LAYER>(z, x, packed);
+    compute_again<S, LAYER + 1>(z, x, kept, p, e, local, packed);
+  }
+}
+
+/* ---- the gradient with respect to e' ------------------------------------- */
+
+/* What the sums' gradients are multiplied by: one over the degree of a mean. */
+struct mean_factors {
+  float destination[2], source[2];
+};
+
+__device__ __forceinline__ mean_factors
+factors_of(const mlp_backward_params &p, const tile_edges &e) {
+  mean_factors f;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    f.destination[half] =
+        mean_factor(p.dst_offsets, p.forward.graph.wide, e.row[half]);
+    f.source[half] =
+        mean_factor(p.src_offsets, p.forward.graph.wide, e.source[half]);
+  }
+  return f;
+}
+
+template <class S>
+__device__ __forceinline__ void add_scaled(float (&to)[S::L::V], const chunk &x,
+                                           float factor) {
+  float y[S::L::V];
+  unpack<typename S::T>(y, x);
+#pragma unroll
+  for (int i = 0; i < S::L::V; ++i)
+    to[i] += y[i] * factor;
+}
+
+template <class S>
+__device__ __forceinline__ void
+output_gradient(float (&to)[S::L::V], const mlp_backward_params &p,
+                const tile_edges &e, const mean_factors &f, int q, int half) {
+#pragma unroll
+  for (int i = 0; i < S::L::V; ++i)
+    to[i] = 0.0f;
+  if (!e.live[half])
+    return;
+  if (p.grad_edge_out)
+    add_scaled<S>(to, row_chunk<S, S::C>(p.grad_edge_out, e.place[half], q),
+                  1.0f);
+  if (p.grad_out_dst)
+    add_scaled<S>(to, row_chunk<S, S::C>(p.grad_out_dst, e.row[half], q),
+                  f.destination[half]);
+  if (p.grad_out_src)
+    add_scaled<S>(to, row_chunk<S, S::C>(p.grad_out_src, e.source[half], q),
+                  f.source[half]);
+}
+
+/* ---- norms --------------------------------------------------------------- */
+
+/* Sums over the warp's edges of the gradients of the norm's weight and bias.
+ * After fold a lane has the sums of V / 4 of the 2 V numbers of a group. */
+template <class S> struct norm_gradient {
+  static constexpr int V = S::L::V;
+  static constexpr int LAST = S::LAYERS - 1;
+  float sum[S::groups(LAST)][V / 4];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+      for (int i = 0; i < V / 4; ++i)
+        sum[q][i] = 0.0f;
+  }
+  /* x: V numbers of the weight, then V of the bias. */
+  __device__ __forceinline__ void fold(int q, float (&x)[2 * V]) {
+#pragma unroll
+    for (int step = 0; step < 3; ++step) {
+      const int mask = 16 >> step, n = V >> step;
+      const bool upper = ptx::lane_id() & mask;
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        const float mine = upper ? x[i + n] : x[i];
+        const float give = upper ? x[i] : x[i + n];
+        x[i] = mine + __shfl_xor_sync(kFullMask, give, mask);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < V / 4; ++i)
+      sum[q][i] += x[i];
+  }
+  /* to: [2, padded width] of the warp. */
+  __device__ __forceinline__ void write(float *to, bool add) const {
+    const int lane = ptx::lane_id();
+    const int first =
+        (lane >> 4 & 1) * V + (lane >> 3 & 1) * (V / 2) + (lane >> 2 & 1) * (V / 4);
+#pragma unroll
+    for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+      for (int i = 0; i < V / 4; ++i) {
+        const int k = first + i;
+        float *p = to + (k / V) * S::padded(LAST) + q * S::L::GROUP +
+                   chunk_of_lane() * V + k % V;
+        *p = sum[q][i] + (add ? *p : 0.0f);
+      }
+  }
+};
+
+/* The gradient with respect to the last layer's z replaces z. */
+template <class S>
+__device__ __forceinline__ void
+last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
+              const mlp_backward_params &p, const tile_edges &e,
+              const mean_factors &f, const char *packed) {
+  constexpr int LAST = S::LAYERS - 1;
+  constexpr int V = S::L::V;
+  const float slope = p.forward.slope;
+  const float *norm_weight =
+      reinterpret_cast<const float *>(packed + S::NORM_AT);
+  sums<S> u = z;
+  if constexpr (S::LAST != MLP_NONE)
+#pragma unroll
+    for (int n = 0; n < S::groups(LAST) * S::L::TILES; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        u.x[n][i] = activate<S::LAST>(z.x[n][i], slope);
+  const norm_of_rows norm = measure<S>(u, p.forward.epsilon);
+  /* Means over a row of the gradient, and of it times the normed row. */
+  float mean[2] = {0.0f, 0.0f}, along[2] = {0.0f, 0.0f};
+  if constexpr (S::NORM != MLP_NORM_NONE) {
+#pragma unroll
+    for (int q = 0; q < S::groups(LAST); ++q) {
+      float scale[V], both[2 * V];
+      load_floats<typename S::T>(scale, norm_weight, q);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float y[V];
+        output_gradient<S>(y, p, e, f, q, half);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          const float normed =
+              (at(u, q, half, i) - norm.mean[half]) * norm.scale[half];
+          mean[half] += y[i] * scale[i];
+          along[half] += y[i] * scale[i] * normed;
+          both[i] = y[i] * normed + (half ? both[i] : 0.0f);
+          both[V + i] = y[i] + (half ? both[V + i] : 0.0f);
+        }
+      }
+      if (p.norm_partial)
+        norm_sums.fold(q, both);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      mean[half] = S::NORM == MLP_NORM_LAYER
+                       ? row_sum(mean[half]) * (1.0f / S::C)
+                       : 0.0f;
+      along[half] = row_sum(along[half]) * (1.0f / S::C);
+    }
+  }
+#pragma unroll
+  for (int q = 0; q < S::groups(LAST); ++q) {
+    float scale[V];
+    if constexpr (S::NORM != MLP_NORM_NONE)
+      load_floats<typename S::T>(scale, norm_weight, q);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[V];
+      output_gradient<S>(y, p, e, f, q, half);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        if constexpr (S::NORM != MLP_NORM_NONE) {
+          const float normed =
+              (at(u, q, half, i) - norm.mean[half]) * norm.scale[half];
+          y[i] = norm.scale[half] *
+                 (y[i] * scale[i] - mean[half] - normed * along[half]);
+        }
+        y[i] *= derivative<S::LAST>(at(z, q, half, i), slope);
+        at(z, q, half, i) = e.live[half] && inside<S>(q, i) ? y[i] : 0.0f;
+      }
+    }
+  }
+}
+
+/* ---- back through the layers --------------------------------------------- */
+
+/* z is the gradient with respect to e but for the residual. */
+template <class S>
+__device__ __forceinline__ void
+write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
+                    const tile_edges &e, const mean_factors &f) {
+  using T = typename S::T;
+  constexpr int V = S::L::V;
+#pragma unroll
+  for (int q = 0; q < S::groups(-1); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        y[i] = 0.0f;
+      if constexpr (S::RESIDUAL)
+        output_gradient<S>(y, p, e, f, q, half);
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        y[i] += at(z, q, half, i);
+      if (e.live[half])
+        store_chunk<T, S::width(-1), S::VECTOR>(
+            static_cast<T *>(p.grad_edge) + e.place[half] * S::width(-1),
+            q * S::L::GROUP + chunk_of_lane() * V, pack<T>(y));
+    }
+}
+
+/* x: the gradient with respect to z of a layer. */
+template <class S, int LAYER>
+__device__ __forceinline__ void
+go_back(sums<S> &z, rows<S> &x, const kept_layers<S> &kept,
+        const mlp_backward_params &p, const tile_edges &e, int64_t local,
+        const char *packed) {
+  if constexpr (LAYER > 0) {
+    if constexpr (S::KEEP)
+      write_rows<S, LAYER>(p.grad_z[LAYER], local, x, e);
+    multiply_back<S, LAYER>(z, x, packed);
+#pragma unroll
+    for (int q = 0; q < S::groups(LAYER - 1); ++q)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float y[S::L::V];
+        unpack<typename S::T>(y, kept.z[LAYER - 1].x[q][half]);
+#pragma unroll
+        for (int i = 0; i < S::L::V; ++i)
+          y[i] = at(z, q, half, i) *
+                 derivative<S::ACTIVATION>(y[i], p.forward.slope);
+        x.x[q][half] = pack<typename S::T>(y);
+      }
+    go_back<S, LAYER - 1>(z, x, kept, p, e, local, packed);
+  }
+}
+
+template <class S>
+__device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
+#pragma unroll
+  for (int q = 0; q < S::groups(S::LAYERS - 1); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[S::L::V];
+#pragma unroll
+      for (int i = 0; i < S::L::V; ++i)
+        y[i] = at(z, q, half, i);
+      x.x[q][half] = pack<typename S::T>(y);
+    }
+}
+
+template <class S>
+__device__ __forceinline__ void
+backward_tile(const mlp_backward_params &p, int64_t edge, int64_t local,
+              const char *packed, char *staged, span_sums<S, 0> &sums_at,
+              norm_gradient<S> &norm_sums, int64_t span) {
+  const tile_edges e = edges_of_tile(p.forward.graph, edge);
+  const mean_factors f = factors_of(p, e);
+  kept_layers<S> kept;
+  sums<S> z;
+  rows<S> x;
+  first_layer<S>(z, x, p.forward, e, packed);
+  if constexpr (S::KEEP && S::groups(-1) > 0)
+    if (p.input[0])
+      write_rows<S, -1>(p.input[0], local, x, e);
+  compute_again<S, 1>(z, x, kept, p, e, local, packed);
+  last_gradient<S>(z, norm_sums, p, e, f, packed);
+  pack_rows<S>(x, z);
+  go_back<S, S::LAYERS - 1>(z, x, kept, p, e, local, packed);
+  if (p.grad_first)
+    write_rows<S, 0>(p.grad_first, edge, x, e);
+  if (p.forward.sums.out)
+#pragma unroll
+    for (int q = 0; q < S::groups(0); ++q)
+      sums_at.take(staged, q, x.x[q], e, p.forward.sums, span);
+  sums_at.end_tile(e);
+  if constexpr (S::groups(-1) > 0)
+    if (p.grad_edge) {
+      multiply_back<S, 0>(z, x, packed);
+      write_edge_gradient<S>(z, p, e, f);
+    }
+}
+
+} // namespace mlp
+
+template <typename T, int FLAGS, int WARPS, int LAYERS, int CE, int W0, int W1,
+          int W2, int W3, int ACTIVATION, int LAST, int NORM>
+__global__ void __launch_bounds__(WARPS * 32, 1)
+    mlp_backward(const mlp_backward_params p) {
+  using S = mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3, ACTIVATION,
+                       LAST, NORM>;
+  extern __shared__ uint4 shared[];
+  char *packed = reinterpret_cast<char *>(shared);
+  const mlp_forward_params &q = p.forward;
+  const int warp = int(threadIdx.x) / 32;
+  char *staged = packed + S::PACKED + warp * MLP_TILE * MLP_STAGE_ROW;
+  mlp::copy_packed<S>(packed, q.packed);
+  const int64_t edges_of_span = int64_t(q.span) * MLP_TILE;
+  const int64_t first_of_launch = q.first_span * edges_of_span;
+  mlp::norm_gradient<S> norm_sums;
+  norm_sums.clear();
+  for (int64_t k = int64_t(warp) * gridDim.x + blockIdx.x; k < q.spans;
+       k += int64_t(gridDim.x) * WARPS) {
+    const int64_t span = q.first_span + k;
+    const int64_t first = span * edges_of_span;
+    const int64_t end = min(first + edges_of_span, q.graph.edges);
+    mlp::span_sums<S, 0> sums_at;
+    sums_at.begin(q.graph, first);
+    for (int64_t edge = first; edge < end; edge += MLP_TILE)
+      mlp::backward_tile<S>(p, edge, edge - first_of_launch, packed, staged,
+                            sums_at, norm_sums, span);
+    if (q.sums.out)
+      sums_at.end(q.graph, q.sums, span, end);
+  }
+  if (S::NORM != MLP_NORM_NONE && p.norm_partial)
+    norm_sums.write(p.norm_partial + (int64_t(blockIdx.x) * WARPS + warp) * 2 *
+                                         S::padded(LAYERS - 1),
+                    p.add);
+}
+
+} // namespace dfgnn
+
+#endif

@@ -1,0 +1,115 @@
+/* forward.cuh - e' of every edge and its sum at the destination
+ *
+ * Weights stay in the shared memory of a block; its warps walk spans of tiles
+ * apart from one another. */
+#ifndef DFGNN_MLP_CUDA_FORWARD_CUH
+#define DFGNN_MLP_CUDA_FORWARD_CUH
+
+#include "kernels/mlp/cuda/spans.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* z of layer LAYER - 1 becomes that of the last. */
+template <class S, int LAYER>
+__device__ __forceinline__ void further_layers(sums<S> &z, rows<S> &x,
+                                               float slope,
+                                               const char *packed) {
+  if constexpr (LAYER < S::LAYERS) {
+    activate_layer<S, LAYER - 1>(x, z, slope);
+    start_layer<S, LAYER>(z, packed);
+    multiply<S, LAYER>(z, x, packed);
+    further_layers<S, LAYER + 1>(z, x, slope, packed);
+  }
+}
+
+/* e' of the last layer's z, one chunk after the other. */
+template <class S>
+__device__ __forceinline__ void
+finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
+            const char *packed, char *staged,
+            span_sums<S, S::LAYERS - 1> &sums_at, int64_t span) {
+  using T = typename S::T;
+  constexpr int LAST = S::LAYERS - 1;
+  constexpr int V = S::L::V;
+  const float *norm_numbers =
+      reinterpret_cast<const float *>(packed + S::NORM_AT);
+  if constexpr (S::LAST != MLP_NONE)
+#pragma unroll
+    for (int n = 0; n < S::groups(LAST) * S::L::TILES; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        z.x[n][i] = activate<S::LAST>(z.x[n][i], p.slope);
+  const norm_of_rows norm = measure<S>(z, p.epsilon);
+#pragma unroll
+  for (int q = 0; q < S::groups(LAST); ++q) {
+    float scale[V], shift[V];
+    if constexpr (S::NORM != MLP_NORM_NONE) {
+      load_floats<T>(scale, norm_numbers, q);
+      load_floats<T>(shift, norm_numbers + S::padded(LAST), q);
+    }
+    chunk out[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[V], own[V];
+      if constexpr (S::RESIDUAL)
+        unpack<T>(own, row_chunk<S, S::C>(p.edge, e.place[half], q));
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        y[i] = at(z, q, half, i);
+        if constexpr (S::NORM != MLP_NORM_NONE)
+          y[i] = (y[i] - norm.mean[half]) * norm.scale[half] * scale[i] +
+                 shift[i];
+        if constexpr (S::RESIDUAL)
+          y[i] += own[i];
+        y[i] = e.live[half] ? y[i] : 0.0f;
+      }
+      out[half] = pack<T>(y);
+      if (p.edge_out && e.live[half])
+        store_chunk<T, S::C, S::VECTOR>(
+            static_cast<T *>(p.edge_out) + e.place[half] * S::C,
+            q * S::L::GROUP + chunk_of_lane() * V, out[half]);
+    }
+    if (p.sums.out)
+      sums_at.take(staged, q, out, e, p.sums, span);
+  }
+}
+
+} // namespace mlp
+
+template <typename T, int FLAGS, int WARPS, int LAYERS, int CE, int W0, int W1,
+          int W2, int W3, int ACTIVATION, int LAST, int NORM>
+__global__ void __launch_bounds__(WARPS * 32, 1)
+    mlp_forward(const mlp_forward_params p) {
+  using S = mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3, ACTIVATION,
+                       LAST, NORM>;
+  extern __shared__ uint4 shared[];
+  char *packed = reinterpret_cast<char *>(shared);
+  const int warp = int(threadIdx.x) / 32;
+  char *staged = packed + S::PACKED + warp * MLP_TILE * MLP_STAGE_ROW;
+  mlp::copy_packed<S>(packed, p.packed);
+  const int64_t edges_of_span = int64_t(p.span) * MLP_TILE;
+  for (int64_t k = int64_t(warp) * gridDim.x + blockIdx.x; k < p.spans;
+       k += int64_t(gridDim.x) * WARPS) {
+    const int64_t span = p.first_span + k;
+    const int64_t first = span * edges_of_span;
+    const int64_t end = min(first + edges_of_span, p.graph.edges);
+    mlp::span_sums<S, LAYERS - 1> sums_at;
+    sums_at.begin(p.graph, first);
+    for (int64_t edge = first; edge < end; edge += MLP_TILE) {
+      const mlp::tile_edges e = mlp::edges_of_tile(p.graph, edge);
+      mlp::sums<S> z;
+      mlp::rows<S> x;
+      mlp::first_layer<S>(z, x, p, e, packed);
+      mlp::further_layers<S, 1>(z, x, p.slope, packed);
+      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span);
+      sums_at.end_tile(e);
+    }
+    if (p.sums.out)
+      sums_at.end(p.graph, p.sums, span, end);
+  }
+}
+
+} // namespace dfgnn
+
+#endif

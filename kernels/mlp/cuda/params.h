@@ -1,0 +1,131 @@
+/* params.h - what the kernels of MLPs on edges take, for C and CUDA */
+#ifndef DFGNN_MLP_CUDA_PARAMS_H
+#define DFGNN_MLP_CUDA_PARAMS_H
+
+#include <stdint.h>
+
+enum {
+  MLP_LAYERS = 4,
+  MLP_TILE = 16,      /* edges that a warp computes at a time */
+  MLP_CHUNK = 16,     /* bytes that a lane loads at a time */
+  MLP_PAD = 16,       /* bytes behind a row in shared memory */
+  MLP_STAGE_ROW = 144 /* bytes of a staged row: two groups and padding */
+};
+
+/* As dfgnn_activation and dfgnn_norm have them (run.c compares). */
+enum {
+  MLP_NONE = 0,
+  MLP_RELU = 1,
+  MLP_SILU = 2,
+  MLP_GELU = 3,
+  MLP_GELU_TANH = 4,
+  MLP_ELU = 5,
+  MLP_LEAKY_RELU = 6,
+  MLP_TANH = 7,
+  MLP_SIGMOID = 8,
+  MLP_SOFTPLUS = 9
+};
+enum { MLP_NORM_NONE = 0, MLP_NORM_LAYER = 1, MLP_NORM_RMS = 2 };
+
+/* Constants of a kernel. */
+enum {
+  MLP_VECTOR = 1,   /* rows of all tensors lie at multiples of 16 bytes */
+  MLP_RESIDUAL = 2, /* e is added to e' */
+  MLP_EXACT = 4,    /* float: three products of TF32 numbers for each */
+  MLP_KEEP = 8      /* backward: the gradients of weights are asked for */
+};
+
+/* The weights and other numbers of all layers, padded and in the order of
+ * fragments (tile.cuh): pack.cuh writes them, each block copies them. */
+typedef struct mlp_pack {
+  const void *weight[MLP_LAYERS], *bias[MLP_LAYERS];
+  const void *norm_weight, *norm_bias;
+  void *packed;
+} mlp_pack;
+
+/* Sums of rows of edges at their destination.  Spans of tiles are summed apart;
+ * a row that a span's end cuts has a part in each span. */
+typedef struct mlp_sums {
+  void *out;            /* [rows, width]; NULL: no sums */
+  float *partial;       /* [spans, 2, padded width]: of the row that begins
+                         * before the span, and of the one that goes on */
+  const void *offsets;  /* of rows; NULL: sums are not divided */
+  int wide;             /* offsets are of 64 bits */
+} mlp_sums;
+
+typedef struct mlp_graph {
+  const int32_t *row_of_edge, *indices;
+  const void *edge_order; /* NULL: the same */
+  int wide;               /* edge_order and offsets are of 64 bits */
+  int64_t edges;
+} mlp_graph;
+
+typedef struct mlp_forward_params {
+  mlp_graph graph;
+  const void *packed;
+  const void *edge, *dst_part, *src_part;
+  void *edge_out;
+  mlp_sums sums;
+  int64_t first_span, spans; /* of this launch */
+  int span;                  /* tiles */
+  float slope, epsilon;
+} mlp_forward_params;
+
+typedef struct mlp_backward_params {
+  mlp_forward_params forward; /* sums: of grad_dst_part */
+  const void *grad_edge_out, *grad_out_dst, *grad_out_src;
+  const void *dst_offsets, *src_offsets; /* NULL: sums, not means */
+  void *grad_edge;
+  void *grad_first; /* [E, padded width[0]]: with respect to z_0, in the order
+                     * of the graph; NULL: nobody reads it */
+  /* Of the edges of this launch, [edges, padded width], for weights.cuh: what
+   * layer l reads, and the gradient with respect to z_l. */
+  void *input[MLP_LAYERS], *grad_z[MLP_LAYERS];
+  float *norm_partial; /* [warps, 2, padded width]; NULL: not asked for */
+  int add;             /* norm_partial has sums of earlier launches */
+} mlp_backward_params;
+
+/* Gradients of weights and biases: sums over edges of grad_z^T input. */
+typedef struct mlp_product {
+  const void *grad_z, *input; /* [edges, stride] */
+  int64_t grad_stride, input_stride;
+  const void *edge_order; /* input's row of an edge; NULL: the same */
+  int out, in;            /* padded widths */
+  int first;              /* block of the first tile of the product */
+  int tiles_in;           /* tiles along `in`, at least 1 */
+} mlp_product;
+
+typedef struct mlp_weights_params {
+  mlp_product product[MLP_LAYERS];
+  int products, tiles; /* of all products */
+  int wide;
+  int64_t first_edge, edges; /* of this launch */
+  float *partial;            /* [splits, tiles, MLP_WEIGHT_TILE numbers] */
+  int splits, add;
+} mlp_weights_params;
+
+/* A tile of a gradient of weights, and sums of biases behind it. */
+enum {
+  MLP_SIDE = 128,
+  MLP_WEIGHT_TILE = MLP_SIDE * MLP_SIDE + MLP_SIDE
+};
+
+typedef struct mlp_finish_params {
+  const float *partial; /* [splits, stride] */
+  int64_t stride;
+  int splits;
+  float *weight, *bias; /* [out, in] and [out]; NULL: not asked for */
+  int out, in, tiles_in;
+} mlp_finish_params;
+
+/* Sums at sources: of rows of `from` over the columns of the graph. */
+typedef struct mlp_gather_params {
+  const void *from; /* [E, stride] */
+  int64_t stride, columns;
+  const void *offsets, *edges, *edge_order; /* edges of columns; edge_order:
+                                             * NULL, or from's rows */
+  void *to;                                 /* [columns, width] */
+  int width, wide, mean, long_column;
+} mlp_gather_params;
+
+#endif

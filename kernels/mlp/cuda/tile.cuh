@@ -1,0 +1,487 @@
+/* tile.cuh - 16 edges of a warp go through layers without leaving registers
+ *
+ * A warp holds the rows of 16 edges as fragments of products of 16 x 8 tiles
+ * (kernels/common/cuda_mma.cuh).  Columns are numbered so that a lane's numbers
+ * of a row lie side by side in memory, 16 bytes at a time: those are a chunk,
+ * and four of them a group, which V / 2 tiles share.  With V numbers in a chunk,
+ *
+ * clang-format off
+ *   column 4 V q + V t + 2 j + c   is   column 2 t + c of tile j of group q
+ * clang-format on
+ *
+ * so lane 4 g + t has chunk t of every group of rows g and g + 8.  What a layer
+ * leaves in a lane's accumulators is, rounded and packed, what the lane gives to
+ * the next product, and as the sum over k may be taken in any order, word s of a
+ * chunk is the lane's part of k.  Weights lie in shared memory [out, in], with
+ * rows in the order of tiles and, in each group of a row, words transposed: the
+ * first four words are the first of each chunk (pack.cuh).
+ *
+ * No lane waits for another warp between layers. */
+#ifndef DFGNN_MLP_CUDA_TILE_CUH
+#define DFGNN_MLP_CUDA_TILE_CUH
+
+#include "kernels/common/cuda_mma.cuh"
+#include "kernels/mlp/cuda/activation.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* A lane's 16 bytes of a group. */
+struct chunk {
+  unsigned w[4];
+};
+
+template <typename T> struct lanes {
+  static constexpr int V = MLP_CHUNK / int(sizeof(T)); /* of a chunk */
+  static constexpr int GROUP = 4 * V;                  /* columns */
+  static constexpr int TILES = V / 2;                  /* of a group */
+};
+
+__device__ __forceinline__ int row_of_lane() { return ptx::lane_id() >> 2; }
+__device__ __forceinline__ int chunk_of_lane() { return ptx::lane_id() & 3; }
+
+/* ---- the shape of an MLP ------------------------------------------------- */
+
+template <typename T_, int LAYERS_, int CE, int W0, int W1, int W2, int W3>
+struct widths {
+  using T = T_;
+  using L = lanes<T>;
+  static constexpr int LAYERS = LAYERS_;
+
+  /* The width that layer l makes; that of layer -1 is the edges' own. */
+  __host__ __device__ static constexpr int width(int l) {
+    return l < 0 ? CE : l == 0 ? W0 : l == 1 ? W1 : l == 2 ? W2 : W3;
+  }
+  __host__ __device__ static constexpr int groups(int l) {
+    return (width(l) + L::GROUP - 1) / L::GROUP;
+  }
+  __host__ __device__ static constexpr int padded(int l) {
+    return groups(l) * L::GROUP;
+  }
+  __host__ __device__ static constexpr int most_groups(int l = -1) {
+    return l == LAYERS                        ? 1
+           : groups(l) > most_groups(l + 1) ? groups(l)
+                                              : most_groups(l + 1);
+  }
+
+  /* Bytes of a row of the weights of layer l, and where the weights begin; then
+   * follow biases and the norm's numbers, as floats. */
+  __host__ __device__ static constexpr int row_bytes(int l) {
+    return groups(l - 1) ? padded(l - 1) * int(sizeof(T)) + MLP_PAD : 0;
+  }
+  __host__ __device__ static constexpr int weight_at(int l) {
+    return l ? weight_at(l - 1) + padded(l - 1) * row_bytes(l - 1) : 0;
+  }
+  __host__ __device__ static constexpr int bias_at(int l) {
+    return l ? bias_at(l - 1) + padded(l - 1) * 4 : weight_at(LAYERS);
+  }
+};
+
+template <typename T, int FLAGS, int WARPS_, int LAYERS, int CE, int W0, int W1,
+          int W2, int W3, int ACTIVATION_, int LAST_, int NORM_>
+struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
+  using W = widths<T, LAYERS, CE, W0, W1, W2, W3>;
+  using L = lanes<T>;
+  static constexpr int WARPS = WARPS_;
+  static constexpr int ACTIVATION = ACTIVATION_;
+  static constexpr int LAST = LAST_;
+  static constexpr int NORM = NORM_;
+  static constexpr bool VECTOR = (FLAGS & MLP_VECTOR) != 0;
+  static constexpr bool RESIDUAL = (FLAGS & MLP_RESIDUAL) != 0;
+  static constexpr bool EXACT = (FLAGS & MLP_EXACT) != 0;
+  static constexpr bool KEEP = (FLAGS & MLP_KEEP) != 0;
+  static constexpr int C = W::width(LAYERS - 1);
+  static constexpr int GROUPS = W::most_groups();
+  static constexpr int TILES = GROUPS * L::TILES;
+  static constexpr int NORM_AT = W::bias_at(LAYERS);
+  static constexpr int PACKED = NORM_AT + 2 * W::padded(LAYERS - 1) * 4;
+};
+
+/* The numbers of a tile of 16 edges before they are rounded. */
+template <class S> struct sums {
+  float x[S::TILES][4];
+};
+/* Rounded rows: [..][0] of row g, [..][1] of row g + 8. */
+template <class S> struct rows {
+  chunk x[S::GROUPS][2];
+};
+
+/* ---- chunks -------------------------------------------------------------- */
+
+template <typename T>
+__device__ __forceinline__ void unpack(float (&to)[lanes<T>::V],
+                                       const chunk &x) {
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+    if constexpr (sizeof(T) == 4) {
+      to[s] = __uint_as_float(x.w[s]);
+    } else {
+      T low, high;
+      low.bits = static_cast<unsigned short>(x.w[s]);
+      high.bits = static_cast<unsigned short>(x.w[s] >> 16);
+      to[2 * s] = widen(low);
+      to[2 * s + 1] = widen(high);
+    }
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ chunk pack(const float (&x)[lanes<T>::V]) {
+  chunk to;
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+    if constexpr (sizeof(T) == 4)
+      to.w[s] = __float_as_uint(x[s]);
+    else
+      to.w[s] = pack_pair<T>(x[2 * s], x[2 * s + 1]);
+  }
+  return to;
+}
+
+/* Reads a row of WIDTH numbers from a column on; numbers behind it are 0. */
+template <typename T, int WIDTH, bool VECTOR>
+__device__ __forceinline__ chunk load_chunk(const T *row, int column) {
+  constexpr int V = lanes<T>::V;
+  chunk x{};
+  if constexpr (VECTOR && WIDTH % V == 0) {
+    if (WIDTH % lanes<T>::GROUP == 0 || column < WIDTH) {
+      const uint4 bits = __ldg(reinterpret_cast<const uint4 *>(row + column));
+      x = {{bits.x, bits.y, bits.z, bits.w}};
+    }
+  } else {
+    float numbers[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      numbers[i] = column + i < WIDTH ? widen(row[column + i]) : 0.0f;
+    x = pack<T>(numbers);
+  }
+  return x;
+}
+
+template <typename T, int WIDTH, bool VECTOR>
+__device__ __forceinline__ void store_chunk(T *row, int column,
+                                            const chunk &x) {
+  constexpr int V = lanes<T>::V;
+  if constexpr (VECTOR && WIDTH % V == 0) {
+    if (WIDTH % lanes<T>::GROUP == 0 || column < WIDTH)
+      *reinterpret_cast<uint4 *>(row + column) =
+          uint4{x.w[0], x.w[1], x.w[2], x.w[3]};
+  } else {
+    float numbers[V];
+    unpack<T>(numbers, x);
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      if (column + i < WIDTH)
+        row[column + i] = narrow<T>(numbers[i]);
+  }
+}
+
+/* The numbers of a lane's chunk of group q in row g (half 0) or g + 8. */
+template <class S>
+__device__ __forceinline__ float &at(sums<S> &z, int q, int half, int i) {
+  return z.x[q * S::L::TILES + i / 2][half * 2 + i % 2];
+}
+
+template <class S>
+__device__ __forceinline__ void add_chunk(sums<S> &z, int q, int half,
+                                          const chunk &x) {
+  float numbers[S::L::V];
+  unpack<typename S::T>(numbers, x);
+#pragma unroll
+  for (int i = 0; i < S::L::V; ++i)
+    at(z, q, half, i) += numbers[i];
+}
+
+/* Floats of all rows: a bias, or the norm's. */
+template <typename T>
+__device__ __forceinline__ void load_floats(float (&x)[lanes<T>::V],
+                                            const float *from, int q) {
+  constexpr int V = lanes<T>::V;
+  const float4 *p = reinterpret_cast<const float4 *>(
+      from + q * lanes<T>::GROUP + chunk_of_lane() * V);
+#pragma unroll
+  for (int i = 0; i < V / 4; ++i) {
+    const float4 y = p[i];
+    x[4 * i] = y.x;
+    x[4 * i + 1] = y.y;
+    x[4 * i + 2] = y.z;
+    x[4 * i + 3] = y.w;
+  }
+}
+
+/* ---- products ------------------------------------------------------------ */
+
+/* The part of k that words 2 s and 2 s + 1 of a group are. */
+template <class S>
+__device__ __forceinline__ void multiply_words(float (&d)[4],
+                                               const chunk (&a)[2], int s,
+                                               unsigned b0, unsigned b1) {
+  const unsigned words[4] = {a[0].w[2 * s], a[1].w[2 * s], a[0].w[2 * s + 1],
+                             a[1].w[2 * s + 1]};
+  if constexpr (sizeof(typename S::T) == 2) {
+    mma_pairs<typename S::T>(d, words, b0, b1);
+  } else if constexpr (!S::EXACT) {
+    unsigned rounded[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      rounded[i] = __float_as_uint(tf32_nearest(__uint_as_float(words[i])));
+    mma_tf32(d, rounded, __float_as_uint(tf32_nearest(__uint_as_float(b0))),
+             __float_as_uint(tf32_nearest(__uint_as_float(b1))));
+  } else {
+    const tf32_parts y0 = tf32_split(__uint_as_float(b0));
+    const tf32_parts y1 = tf32_split(__uint_as_float(b1));
+    unsigned high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const tf32_parts x = tf32_split(__uint_as_float(words[i]));
+      high[i] = x.high;
+      low[i] = x.low;
+    }
+    mma_tf32(d, low, y0.high, y1.high);
+    mma_tf32(d, high, y0.low, y1.low);
+    mma_tf32(d, high, y0.high, y1.high);
+  }
+}
+
+/* z += x W^T, with the weights of layer l. */
+template <class S, int LAYER>
+__device__ __forceinline__ void multiply(sums<S> &z, const rows<S> &x,
+                                         const char *packed) {
+  const int lane = ptx::lane_id();
+  const char *weights = packed + S::weight_at(LAYER) +
+                        (lane & 7) * S::row_bytes(LAYER) +
+                        (lane >> 3) * MLP_CHUNK;
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER - 1); ++q) {
+#pragma unroll
+    for (int n = 0; n < S::groups(LAYER) * S::L::TILES; ++n) {
+      unsigned b[4];
+      load_matrices(b, weights + n * 8 * S::row_bytes(LAYER) +
+                           q * 4 * MLP_CHUNK);
+      multiply_words<S>(z.x[n], x.x[q], 0, b[0], b[1]);
+      multiply_words<S>(z.x[n], x.x[q], 1, b[2], b[3]);
+    }
+  }
+}
+
+/* The words of column n of group `to` that belong to the k of group q. */
+template <class S, int LAYER>
+__device__ __forceinline__ void load_column(unsigned (&b)[4],
+                                            const char *packed, int q, int to,
+                                            int n) {
+  const int lane = ptx::lane_id();
+  const char *weights = packed + S::weight_at(LAYER) + to * 4 * MLP_CHUNK;
+  if constexpr (sizeof(typename S::T) == 2) {
+    load_transposed(b, weights + (q * 32 + lane) * S::row_bytes(LAYER) +
+                           n * MLP_CHUNK);
+  } else {
+    const int g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+      b[s] = *reinterpret_cast<const unsigned *>(
+          weights + (q * 16 + (s / 2) * 8 + 2 * t + s % 2) * S::row_bytes(LAYER) +
+          (2 * n + (g & 1)) * MLP_CHUNK + (g >> 1) * 4);
+  }
+}
+
+/* z = x W, with the weights of layer l: gradients go back. */
+template <class S, int LAYER>
+__device__ __forceinline__ void multiply_back(sums<S> &z, const rows<S> &x,
+                                              const char *packed) {
+#pragma unroll
+  for (int n = 0; n < S::groups(LAYER - 1) * S::L::TILES; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      z.x[n][i] = 0.0f;
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER); ++q) {
+#pragma unroll
+    for (int n = 0; n < S::groups(LAYER - 1) * S::L::TILES; ++n) {
+      unsigned b[4];
+      load_column<S, LAYER>(b, packed, q, n / S::L::TILES, n % S::L::TILES);
+      multiply_words<S>(z.x[n], x.x[q], 0, b[0], b[1]);
+      multiply_words<S>(z.x[n], x.x[q], 1, b[2], b[3]);
+    }
+  }
+}
+
+/* ---- weights in shared memory -------------------------------------------- */
+
+/* Every thread of the block calls it. */
+template <class S>
+__device__ __forceinline__ void copy_packed(char *to, const void *from) {
+  static_assert(S::PACKED % MLP_CHUNK == 0, "");
+  for (int i = int(threadIdx.x) * MLP_CHUNK; i < S::PACKED;
+       i += int(blockDim.x) * MLP_CHUNK)
+    copy_async(to + i, static_cast<const char *>(from) + i, MLP_CHUNK);
+  copy_commit();
+  copy_wait<0>();
+  __syncthreads();
+}
+
+/* ---- edges --------------------------------------------------------------- */
+
+__device__ __forceinline__ int64_t entry(const void *array, int wide,
+                                         int64_t i) {
+  return offsets_t{array, wide}[i];
+}
+
+/* The edges of a tile.  Lane i <= 16 has the destination of edge first + i, -1
+ * behind the last edge; a lane has sources and places of its rows. */
+struct tile_edges {
+  int destination; /* of edge first + lane */
+  unsigned ends;   /* bit i: edge i is the last of its row */
+  int count;       /* edges that there are, of 16 */
+  int row[2], source[2];
+  int64_t place[2]; /* in the caller's list */
+  bool live[2];
+};
+
+__device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
+                                                    int64_t first) {
+  const int lane = ptx::lane_id();
+  const int64_t mine = first + lane;
+  tile_edges e;
+  e.destination =
+      lane <= MLP_TILE && mine < graph.edges ? __ldg(graph.row_of_edge + mine)
+                                             : -1;
+  const int next = __shfl_down_sync(kFullMask, e.destination, 1);
+  e.ends = __ballot_sync(kFullMask, lane < MLP_TILE && mine < graph.edges &&
+                                        next != e.destination);
+  e.count = int(min(graph.edges - first, int64_t(MLP_TILE)));
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int i = (lane >> 2) + 8 * half;
+    e.live[half] = i < e.count;
+    const int64_t edge = first + (e.live[half] ? i : 0);
+    e.row[half] = __shfl_sync(kFullMask, e.destination, e.live[half] ? i : 0);
+    e.source[half] = __ldg(graph.indices + edge);
+    e.place[half] =
+        graph.edge_order ? entry(graph.edge_order, graph.wide, edge) : edge;
+  }
+  return e;
+}
+
+/* ---- layers -------------------------------------------------------------- */
+
+template <class S, int LAYER>
+__device__ __forceinline__ void start_layer(sums<S> &z, const char *packed) {
+  const float *bias =
+      reinterpret_cast<const float *>(packed + S::bias_at(LAYER));
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER); ++q) {
+    float b[S::L::V];
+    load_floats<typename S::T>(b, bias, q);
+#pragma unroll
+    for (int i = 0; i < S::L::V; ++i)
+      at(z, q, 0, i) = at(z, q, 1, i) = b[i];
+  }
+}
+
+/* Reads rows of WIDTH numbers, node after node or edge after edge. */
+template <class S, int WIDTH>
+__device__ __forceinline__ chunk row_chunk(const void *table, int64_t row,
+                                           int q) {
+  using T = typename S::T;
+  return load_chunk<T, WIDTH, S::VECTOR>(
+      static_cast<const T *>(table) + row * WIDTH,
+      q * S::L::GROUP + chunk_of_lane() * S::L::V);
+}
+
+template <class S>
+__device__ __forceinline__ void add_part(sums<S> &z, const void *part,
+                                         const int (&row)[2]) {
+  if (part)
+#pragma unroll
+    for (int q = 0; q < S::groups(0); ++q)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        add_chunk(z, q, half,
+                  row_chunk<S, S::width(0)>(part, row[half], q));
+}
+
+/* The rows of e, and z of the first layer. */
+template <class S>
+__device__ __forceinline__ void first_layer(sums<S> &z, rows<S> &x,
+                                            const mlp_forward_params &p,
+                                            const tile_edges &e,
+                                            const char *packed) {
+#pragma unroll
+  for (int q = 0; q < S::groups(-1); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      x.x[q][half] = row_chunk<S, S::width(-1)>(p.edge, e.place[half], q);
+  start_layer<S, 0>(z, packed);
+  add_part(z, p.dst_part, e.row);
+  add_part(z, p.src_part, e.source);
+  if constexpr (S::groups(-1) > 0)
+    multiply<S, 0>(z, x, packed);
+}
+
+/* x = activation(z) of layer l. */
+template <class S, int LAYER>
+__device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z,
+                                               float slope) {
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[S::L::V];
+#pragma unroll
+      for (int i = 0; i < S::L::V; ++i)
+        y[i] = activate<S::ACTIVATION>(at(z, q, half, i), slope);
+      x.x[q][half] = pack<typename S::T>(y);
+    }
+}
+
+/* ---- norms --------------------------------------------------------------- */
+
+/* A sum over the four lanes of a row. */
+__device__ __forceinline__ float row_sum(float x) { return lanes_sum<4>(x); }
+
+/* Is number i of the lane's chunk of group q one of the row? */
+template <class S> __device__ __forceinline__ bool inside(int q, int i) {
+  return S::C % S::L::GROUP == 0 ||
+         q * S::L::GROUP + chunk_of_lane() * S::L::V + i < S::C;
+}
+
+/* (x - mean) scale, for the two rows of a lane. */
+struct norm_of_rows {
+  float mean[2], scale[2];
+};
+
+template <class S>
+__device__ __forceinline__ norm_of_rows measure(sums<S> &u, float epsilon) {
+  constexpr int LAST = S::LAYERS - 1;
+  norm_of_rows norm = {{0.0f, 0.0f}, {1.0f, 1.0f}};
+  if constexpr (S::NORM != MLP_NORM_NONE) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (S::NORM == MLP_NORM_LAYER) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+          for (int i = 0; i < S::L::V; ++i)
+            sum += inside<S>(q, i) ? at(u, q, half, i) : 0.0f;
+        norm.mean[half] = row_sum(sum) * (1.0f / S::C);
+      }
+      float squares = 0.0f;
+#pragma unroll
+      for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+        for (int i = 0; i < S::L::V; ++i) {
+          const float d = at(u, q, half, i) - norm.mean[half];
+          squares += inside<S>(q, i) ? d * d : 0.0f;
+        }
+      norm.scale[half] =
+          1.0f / sqrtf(row_sum(squares) * (1.0f / S::C) + epsilon);
+    }
+  }
+  return norm;
+}
+
+} // namespace mlp
+} // namespace dfgnn
+
+#endif

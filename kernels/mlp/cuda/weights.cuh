@@ -1,0 +1,258 @@
+/* weights.cuh - gradients of weights and biases: products over edges
+ *
+ * grad W = grad_z^T input, in tiles of 128 x 128.  A block adds the edges of its
+ * split of a launch to its part; mlp_finish adds the parts in order. */
+#ifndef DFGNN_MLP_CUDA_WEIGHTS_CUH
+#define DFGNN_MLP_CUDA_WEIGHTS_CUH
+
+#include "kernels/mlp/cuda/tile.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* What a block of weights does at a time. */
+template <typename T> struct weight_block {
+  static constexpr int THREADS = 256;
+  static constexpr int STAGES = 3;
+  static constexpr int EDGES = sizeof(T) == 2 ? 64 : 32; /* of a stage */
+  static constexpr int V = MLP_CHUNK / int(sizeof(T));
+  /* 16 bytes keep the rows of 8 x 8 matrices apart, 32 the floats of four rows
+   * of edges. */
+  static constexpr int ROW =
+      MLP_SIDE * int(sizeof(T)) + (sizeof(T) == 2 ? 16 : 32);
+  static constexpr int SIDE_BYTES = EDGES * ROW;
+  static constexpr int STAGE_BYTES = 2 * SIDE_BYTES;
+  static constexpr int K = sizeof(T) == 2 ? 16 : 8; /* edges of a product */
+};
+
+/* Copies rows of edges; columns from `columns` on and edges behind the last are
+ * zero. */
+template <typename T>
+__device__ __forceinline__ void
+copy_side(char *to, const void *from, int64_t stride, const void *edge_order,
+          int wide, int64_t first_edge, int64_t edge, int64_t end, int column,
+          int columns) {
+  using B = weight_block<T>;
+  constexpr int CHUNKS = MLP_SIDE / B::V;
+  for (int i = int(threadIdx.x); i < B::EDGES * CHUNKS; i += B::THREADS) {
+    const int row = i / CHUNKS, c = i % CHUNKS * B::V;
+    const bool there = edge + row < end && column + c < columns;
+    const int64_t at = there ? edge + row : 0;
+    const int64_t place =
+        edge_order && there ? entry(edge_order, wide, first_edge + at) : at;
+    copy_async(to + row * B::ROW + i % CHUNKS * MLP_CHUNK,
+               static_cast<const T *>(from) +
+                   (there ? place * stride + column + c : 0),
+               there ? MLP_CHUNK : 0);
+  }
+}
+
+/* 64 x 32 numbers of a warp, and sums of 64 rows. */
+struct weight_sums {
+  float x[4][4][4], row[4][4];
+};
+
+template <typename T, bool EXACT>
+__device__ __forceinline__ void multiply_edges(float (&d)[4],
+                                               const unsigned (&a)[4],
+                                               unsigned b0, unsigned b1) {
+  if constexpr (sizeof(T) == 2) {
+    mma_pairs<T>(d, a, b0, b1);
+  } else if constexpr (!EXACT) {
+    unsigned x[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      x[i] = __float_as_uint(tf32_nearest(__uint_as_float(a[i])));
+    mma_tf32(d, x, __float_as_uint(tf32_nearest(__uint_as_float(b0))),
+             __float_as_uint(tf32_nearest(__uint_as_float(b1))));
+  } else {
+    const tf32_parts y0 = tf32_split(__uint_as_float(b0));
+    const tf32_parts y1 = tf32_split(__uint_as_float(b1));
+    unsigned high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const tf32_parts x = tf32_split(__uint_as_float(a[i]));
+      high[i] = x.high;
+      low[i] = x.low;
+    }
+    mma_tf32(d, low, y0.high, y1.high);
+    mma_tf32(d, high, y0.low, y1.low);
+    mma_tf32(d, high, y0.high, y1.high);
+  }
+}
+
+template <typename T> __device__ __forceinline__ unsigned ones();
+template <> __device__ __forceinline__ unsigned ones<half_t>() {
+  return 0x3c003c00u;
+}
+template <> __device__ __forceinline__ unsigned ones<bfloat_t>() {
+  return 0x3f803f80u;
+}
+template <> __device__ __forceinline__ unsigned ones<float>() {
+  return 0x3f800000u;
+}
+
+/* Fragments of edges k .. k + K of a stage: rows of grad_z's columns from m on,
+ * and two tiles of input's columns from n on. */
+template <typename T>
+__device__ __forceinline__ void load_a(unsigned (&a)[4], const char *side,
+                                       int k, int m) {
+  using B = weight_block<T>;
+  const int lane = ptx::lane_id();
+  if constexpr (sizeof(T) == 2) {
+    load_transposed(a, side + (k + (lane >> 4) * 8 + (lane & 7)) * B::ROW +
+                           (m + (lane >> 3 & 1) * 8) * 2);
+  } else {
+    const int g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a[i] = *reinterpret_cast<const unsigned *>(
+          side + (k + t + (i / 2) * 4) * B::ROW + (m + g + (i % 2) * 8) * 4);
+  }
+}
+template <typename T>
+__device__ __forceinline__ void load_b(unsigned (&b)[4], const char *side,
+                                       int k, int n) {
+  using B = weight_block<T>;
+  const int lane = ptx::lane_id();
+  if constexpr (sizeof(T) == 2) {
+    load_transposed(b, side + (k + (lane >> 3 & 1) * 8 + (lane & 7)) * B::ROW +
+                           (n + (lane >> 4) * 8) * 2);
+  } else {
+    const int g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      b[i] = *reinterpret_cast<const unsigned *>(
+          side + (k + t + (i % 2) * 4) * B::ROW + (n + g + (i / 2) * 8) * 4);
+  }
+}
+
+template <typename T, bool EXACT>
+__device__ __forceinline__ void multiply_stage(weight_sums &z,
+                                               const char *stage, int m, int n,
+                                               bool sums) {
+  using B = weight_block<T>;
+#pragma unroll
+  for (int k = 0; k < B::EDGES; k += B::K) {
+    unsigned a[4][4], b[2][4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      load_a<T>(a[i], stage, k, m + 16 * i);
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      load_b<T>(b[j], stage + B::SIDE_BYTES, k, n + 16 * j);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        multiply_edges<T, EXACT>(z.x[i][j], a[i], b[j / 2][j % 2 * 2],
+                                 b[j / 2][j % 2 * 2 + 1]);
+    if (sums)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        multiply_edges<T, EXACT>(z.row[i], a[i], ones<T>(), ones<T>());
+  }
+}
+
+/* Gives every number of a warp's sums and its place in the part to f. */
+template <typename F>
+__device__ __forceinline__ void each_weight(weight_sums &z, int m, int n,
+                                            bool sums, F f) {
+  const int g = ptx::lane_id() >> 2, t = ptx::lane_id() & 3;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = m + 16 * i + g + 8 * half;
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int c = 0; c < 2; ++c)
+          f(z.x[i][j][2 * half + c], row * MLP_SIDE + n + 8 * j + 2 * t + c);
+      if (sums && t == 0)
+        f(z.row[i][2 * half], MLP_SIDE * MLP_SIDE + row);
+    }
+}
+
+} // namespace mlp
+
+template <typename T, int EXACT>
+__global__ void __launch_bounds__(256, 1)
+    mlp_weights(const mlp_weights_params p) {
+  using B = mlp::weight_block<T>;
+  extern __shared__ uint4 shared[];
+  char *stages = reinterpret_cast<char *>(shared);
+  const int tile = int(blockIdx.x) % p.tiles, split = int(blockIdx.x) / p.tiles;
+  int which = 0;
+  while (which + 1 < p.products && tile >= p.product[which + 1].first)
+    ++which;
+  const mlp_product &product = p.product[which];
+  const int to = (tile - product.first) / product.tiles_in * MLP_SIDE;
+  const int from = (tile - product.first) % product.tiles_in * MLP_SIDE;
+  const int warp = int(threadIdx.x) / 32, m = warp / 4 * 64, n = warp % 4 * 32;
+  const bool sums = from == 0 && n == 0;
+  const int64_t stages_all = (p.edges + B::EDGES - 1) / B::EDGES;
+  const int64_t begin = stages_all * split / p.splits;
+  const int64_t end = stages_all * (split + 1) / p.splits;
+
+  const auto copy = [&](int64_t k) {
+    if (k < end) {
+      char *stage = stages + k % B::STAGES * B::STAGE_BYTES;
+      mlp::copy_side<T>(stage, product.grad_z, product.grad_stride, nullptr, 0,
+                        0, k * B::EDGES, p.edges, to, product.out);
+      mlp::copy_side<T>(stage + B::SIDE_BYTES, product.input,
+                        product.input_stride, product.edge_order, p.wide,
+                        p.first_edge, k * B::EDGES, p.edges, from, product.in);
+    }
+    copy_commit();
+  };
+
+  mlp::weight_sums z;
+  float *part =
+      p.partial + (int64_t(split) * p.tiles + tile) * MLP_WEIGHT_TILE;
+  for (int k = 0; k < B::STAGES - 1; ++k)
+    copy(begin + k);
+  mlp::each_weight(z, m, n, sums, [&](float &x, int at) {
+    x = p.add ? part[at] : 0.0f;
+  });
+  if (!sums || (ptx::lane_id() & 3))
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      z.row[i][0] = z.row[i][2] = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    z.row[i][1] = z.row[i][3] = 0.0f;
+  for (int64_t k = begin; k < end; ++k) {
+    copy_wait<B::STAGES - 2>();
+    __syncthreads();
+    copy(k + B::STAGES - 1);
+    mlp::multiply_stage<T, EXACT != 0>(
+        z, stages + k % B::STAGES * B::STAGE_BYTES, m, n, sums);
+  }
+  mlp::each_weight(z, m, n, sums,
+                   [&](float &x, int at) { part[at] = x; });
+}
+
+/* Adds parts in order: a thread for each number of a weight, then of its bias. */
+__global__ void mlp_finish_weights(const mlp_finish_params p) {
+  const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
+  const int row = i < p.out * p.in ? i / p.in : i - p.out * p.in;
+  const int column = i < p.out * p.in ? i % p.in : 0;
+  float *to = i < p.out * p.in ? p.weight : p.bias;
+  if (i >= p.out * p.in + p.out || !to)
+    return;
+  const int64_t at =
+      int64_t(row / MLP_SIDE * p.tiles_in + column / MLP_SIDE) *
+          MLP_WEIGHT_TILE +
+      (i < p.out * p.in
+           ? row % MLP_SIDE * MLP_SIDE + column % MLP_SIDE
+           : MLP_SIDE * MLP_SIDE + row % MLP_SIDE);
+  float sum = 0.0f;
+  for (int k = 0; k < p.splits; ++k)
+    sum += p.partial[k * p.stride + at];
+  to[i < p.out * p.in ? i : row] = sum;
+}
+
+} // namespace dfgnn
+
+#endif
