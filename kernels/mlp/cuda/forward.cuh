@@ -28,7 +28,7 @@ template <class S>
 __device__ __forceinline__ void
 finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
             const char *packed, char *staged,
-            span_sums<S, S::LAYERS - 1> &sums_at, int64_t span) {
+            span_sums<S, S::LAYERS - 1> &sums_at, int64_t span, int64_t edge) {
   using T = typename S::T;
   constexpr int LAST = S::LAYERS - 1;
   constexpr int V = S::L::V;
@@ -69,6 +69,11 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
         store_chunk<T, S::C, S::VECTOR>(
             static_cast<T *>(p.edge_out) + e.place[half] * S::C,
             q * S::L::GROUP + chunk_of_lane() * V, out[half]);
+      if (p.edge_rows && e.live[half])
+        store_chunk<T, S::padded(LAST), true>(
+            static_cast<T *>(p.edge_rows) +
+                (edge + row_of_lane() + 8 * half) * S::padded(LAST),
+            q * S::L::GROUP + chunk_of_lane() * V, out[half]);
     }
     if (p.sums.out)
       sums_at.take(staged, q, out, e, p.sums, span);
@@ -102,7 +107,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
       mlp::rows<S> x;
       mlp::first_layer<S>(z, x, p, e, packed);
       mlp::further_layers<S, 1>(z, x, p.slope, packed);
-      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span);
+      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span,
+                          edge);
       sums_at.end_tile(e);
     }
     if (p.sums.out)

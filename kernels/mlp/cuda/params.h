@@ -65,6 +65,7 @@ typedef struct mlp_forward_params {
   const void *packed;
   const void *edge, *dst_part, *src_part;
   void *edge_out;
+  void *edge_rows; /* [E, padded C] in the order of the graph, or NULL */
   mlp_sums sums;
   int64_t first_span, spans; /* of this launch */
   int span;                  /* tiles */
