@@ -6,8 +6,9 @@
  *
  * Every variant of every CUDA family is laid out for the shapes below, plain,
  * with bias and dropout and with messages of edges, and the programs that it
- * would launch are compiled, and those of edge programs (family program),
- * beside those that analyze graphs, sort edges and build views.
+ * would launch are compiled, those of edge programs (family program) and of
+ * MLPs on edges (family mlp), beside those that analyze graphs, sort edges and
+ * build views.
  *
  * Without options a sample is compiled: some programs of each template, for
  * each architecture in turn.  --all compiles every program for every
@@ -31,6 +32,7 @@
 #include "lib/edge_program.h"
 #include "lib/operator.h"
 #include "tests/common/program_texts.h"
+#include "tests/compile/edge_mlps.h"
 
 static const struct {
   int heads, dim;
@@ -199,7 +201,9 @@ static int collect_all(dfgnn_programs *list) {
             if (m == 0)
               served += collect_messages(list, &p);
           }
-  return served + collect_edge_programs(list);
+  const dfgnn_device_info device = device_of();
+  return served + collect_edge_programs(list) +
+         collect_edge_mlps(list, options.family, &matrix, &device);
 }
 
 /* ---- the sample ---------------------------------------------------------- */

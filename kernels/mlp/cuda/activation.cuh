@@ -25,7 +25,8 @@ __device__ __forceinline__ float normal_density(float x) {
 constexpr float kGelu = 1.5957691216057308f; /* 2 sqrt(2 / pi) */
 constexpr float kGeluCube = 0.044715f;
 
-template <int A> __device__ __forceinline__ float activate(float x, float slope) {
+template <int A>
+__device__ __forceinline__ float activate(float x, float slope) {
   if constexpr (A == MLP_RELU)
     return x < 0.0f ? 0.0f : x; /* keeps NaN */
   else if constexpr (A == MLP_SILU)

@@ -17,9 +17,8 @@ template <class S> struct kept_layers {
 
 /* Row `edge` of the launch, of padded rows. */
 template <class S, int LAYER>
-__device__ __forceinline__ void write_rows(void *to, int64_t edge,
-                                           const rows<S> &x,
-                                           const tile_edges &e) {
+__device__ __forceinline__ void
+write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
   using T = typename S::T;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -65,8 +64,8 @@ struct mean_factors {
   float destination[2], source[2];
 };
 
-__device__ __forceinline__ mean_factors
-factors_of(const mlp_backward_params &p, const tile_edges &e) {
+__device__ __forceinline__ mean_factors factors_of(const mlp_backward_params &p,
+                                                   const tile_edges &e) {
   mean_factors f;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -144,8 +143,8 @@ template <class S> struct norm_gradient {
   /* to: [2, padded width] of the warp. */
   __device__ __forceinline__ void write(float *to, bool add) const {
     const int lane = ptx::lane_id();
-    const int first =
-        (lane >> 4 & 1) * V + (lane >> 3 & 1) * (V / 2) + (lane >> 2 & 1) * (V / 4);
+    const int first = (lane >> 4 & 1) * V + (lane >> 3 & 1) * (V / 2) +
+                      (lane >> 2 & 1) * (V / 4);
 #pragma unroll
     for (int q = 0; q < S::groups(LAST); ++q)
 #pragma unroll

@@ -12,9 +12,8 @@ namespace mlp {
 
 /* z of layer LAYER - 1 becomes that of the last. */
 template <class S, int LAYER>
-__device__ __forceinline__ void further_layers(sums<S> &z, rows<S> &x,
-                                               float slope,
-                                               const char *packed) {
+__device__ __forceinline__ void
+further_layers(sums<S> &z, rows<S> &x, float slope, const char *packed) {
   if constexpr (LAYER < S::LAYERS) {
     activate_layer<S, LAYER - 1>(x, z, slope);
     start_layer<S, LAYER>(z, packed);
@@ -58,8 +57,8 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
       for (int i = 0; i < V; ++i) {
         y[i] = at(z, q, half, i);
         if constexpr (S::NORM != MLP_NORM_NONE)
-          y[i] = (y[i] - norm.mean[half]) * norm.scale[half] * scale[i] +
-                 shift[i];
+          y[i] =
+              (y[i] - norm.mean[half]) * norm.scale[half] * scale[i] + shift[i];
         if constexpr (S::RESIDUAL)
           y[i] += own[i];
         y[i] = e.live[half] ? y[i] : 0.0f;
@@ -107,8 +106,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
       mlp::rows<S> x;
       mlp::first_layer<S>(z, x, p, e, packed);
       mlp::further_layers<S, 1>(z, x, p.slope, packed);
-      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span,
-                          edge);
+      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span, edge);
       sums_at.end_tile(e);
     }
     if (p.sums.out)

@@ -21,10 +21,9 @@ __device__ __forceinline__ int64_t row_of(const mlp_gather_params &p,
 
 /* Adds edges begin, begin + step ... of a column: chunk c of each. */
 template <typename T>
-__device__ __forceinline__ void gather(float (&sum)[lanes<T>::V],
-                                       const mlp_gather_params &p, int c,
-                                       int64_t begin, int64_t end,
-                                       int64_t step) {
+__device__ __forceinline__ void
+gather(float (&sum)[lanes<T>::V], const mlp_gather_params &p, int c,
+       int64_t begin, int64_t end, int64_t step) {
   constexpr int V = lanes<T>::V;
   for (int64_t k = begin; k < end; k += kGatherFlight * step) {
     chunk x[kGatherFlight];
@@ -52,8 +51,7 @@ __device__ __forceinline__ void write_sum(const mlp_gather_params &p,
                                           int64_t column, int c,
                                           const float (&sum)[lanes<T>::V]) {
   constexpr int V = lanes<T>::V;
-  const float factor =
-      p.mean ? mean_factor(p.offsets, p.wide, column) : 1.0f;
+  const float factor = p.mean ? mean_factor(p.offsets, p.wide, column) : 1.0f;
   T *to = static_cast<T *>(p.to) + column * p.width;
 #pragma unroll
   for (int i = 0; i < V; ++i)

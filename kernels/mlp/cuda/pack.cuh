@@ -22,12 +22,12 @@ template <typename T> __device__ __forceinline__ int number_at(int i) {
 }
 
 template <class S>
-__device__ __forceinline__ void pack_layer(const mlp_pack &p, int l,
-                                           int thread, int threads) {
+__device__ __forceinline__ void pack_layer(const mlp_pack &p, int l, int thread,
+                                           int threads) {
   using T = typename S::T;
   const int numbers = S::row_bytes(l) / int(sizeof(T));
-  T *to = reinterpret_cast<T *>(static_cast<char *>(p.packed) +
-                                S::weight_at(l));
+  T *to =
+      reinterpret_cast<T *>(static_cast<char *>(p.packed) + S::weight_at(l));
   const T *from = static_cast<const T *>(p.weight[l]);
   for (int i = thread; i < S::padded(l) * numbers; i += threads) {
     const int out = column_of_row<T>(i / numbers);
@@ -40,10 +40,9 @@ __device__ __forceinline__ void pack_layer(const mlp_pack &p, int l,
 }
 
 template <typename T>
-__device__ __forceinline__ void pack_floats(void *packed, int at,
-                                            const void *from, float absent,
-                                            int width, int padded, int thread,
-                                            int threads) {
+__device__ __forceinline__ void
+pack_floats(void *packed, int at, const void *from, float absent, int width,
+            int padded, int thread, int threads) {
   float *to = reinterpret_cast<float *>(static_cast<char *>(packed) + at);
   for (int i = thread; i < padded; i += threads)
     to[i] = i >= width ? 0.0f

@@ -46,11 +46,11 @@ typedef struct mlp_pack {
 /* Sums of rows of edges at their destination.  Spans of tiles are summed apart;
  * a row that a span's end cuts has a part in each span. */
 typedef struct mlp_sums {
-  void *out;            /* [rows, width]; NULL: no sums */
-  float *partial;       /* [spans, 2, padded width]: of the row that begins
-                         * before the span, and of the one that goes on */
-  const void *offsets;  /* of rows; NULL: sums are not divided */
-  int wide;             /* offsets are of 64 bits */
+  void *out;           /* [rows, width]; NULL: no sums */
+  float *partial;      /* [spans, 2, padded width]: of the row that begins
+                        * before the span, and of the one that goes on */
+  const void *offsets; /* of rows; NULL: sums are not divided */
+  int wide;            /* offsets are of 64 bits */
 } mlp_sums;
 
 typedef struct mlp_graph {
@@ -106,10 +106,7 @@ typedef struct mlp_weights_params {
 } mlp_weights_params;
 
 /* A tile of a gradient of weights, and sums of biases behind it. */
-enum {
-  MLP_SIDE = 128,
-  MLP_WEIGHT_TILE = MLP_SIDE * MLP_SIDE + MLP_SIDE
-};
+enum { MLP_SIDE = 128, MLP_WEIGHT_TILE = MLP_SIDE * MLP_SIDE + MLP_SIDE };
 
 typedef struct mlp_finish_params {
   const float *partial; /* [splits, stride] */

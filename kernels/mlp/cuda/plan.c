@@ -76,8 +76,8 @@ static size_t kept_bytes(const dfgnn_mlp_plan *p) {
   size_t numbers =
       dfgnn__mlp_copies_edges(p) ? (size_t)dfgnn__mlp_padded(mlp, -1) : 0;
   for (int l = 1; l < mlp->layers; l++)
-    numbers += (size_t)(dfgnn__mlp_padded(mlp, l - 1) +
-                        dfgnn__mlp_padded(mlp, l));
+    numbers +=
+        (size_t)(dfgnn__mlp_padded(mlp, l - 1) + dfgnn__mlp_padded(mlp, l));
   return numbers * dfgnn_dtype_size(mlp->dtype);
 }
 
@@ -95,7 +95,8 @@ static void divide(dfgnn_mlp_plan *p, const dfgnn_mlp_tuning *tuning) {
     const size_t most =
         tuning->launch_bytes ? (size_t)tuning->launch_bytes : LAUNCH_BYTES;
     const size_t round = (size_t)(warps * MLP_TILE) * kept_bytes(p);
-    const int64_t rounds = at_least_one(round ? (int64_t)(most / round) : tiles);
+    const int64_t rounds =
+        at_least_one(round ? (int64_t)(most / round) : tiles);
     launches = at_least_one(ceiling(tiles, rounds * warps));
   }
   p->span = tuning->span ? tuning->span
@@ -111,9 +112,8 @@ static void place(dfgnn_mlp_plan *p) {
   const int last = mlp->layers - 1;
   const size_t size = dfgnn_dtype_size(mlp->dtype);
   const int64_t edges = job->rows.edges;
-  const int64_t kept = (p->flags & MLP_KEEP)
-                           ? p->spans_of_launch * p->span * MLP_TILE
-                           : 0;
+  const int64_t kept =
+      (p->flags & MLP_KEEP) ? p->spans_of_launch * p->span * MLP_TILE : 0;
   size_t *at = &p->bytes;
   p->packed = dfgnn__place(at, (int64_t)p->packed_bytes, 1);
   p->partial = dfgnn__place(
@@ -128,9 +128,9 @@ static void place(dfgnn_mlp_plan *p) {
   p->norm_partial = dfgnn__place(
       at, (int64_t)p->units * p->warps * 2 * dfgnn__mlp_padded(mlp, last),
       sizeof(float));
-  p->weight_partial = dfgnn__place(
-      at, (int64_t)p->splits * p->weight_tiles * MLP_WEIGHT_TILE,
-      sizeof(float));
+  p->weight_partial =
+      dfgnn__place(at, (int64_t)p->splits * p->weight_tiles * MLP_WEIGHT_TILE,
+                   sizeof(float));
   if (dfgnn__mlp_copies_edges(p))
     p->input[0] = dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, -1), size);
   for (int l = 1; l < mlp->layers; l++) {
@@ -144,15 +144,15 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
                                const dfgnn_mlp_tuning *tuning) {
   const dfgnn_edge_mlp *mlp = &job->mlp;
   const int backward = job->pass == DFGNN_PASS_BACKWARD;
-  dfgnn_mlp_plan p = {.job = job, .units = device->units > 0 ? device->units : 1};
+  dfgnn_mlp_plan p = {.job = job,
+                      .units = device->units > 0 ? device->units : 1};
   p.flags = (is_vector(job) ? MLP_VECTOR : 0) |
             (mlp->residual ? MLP_RESIDUAL : 0) |
-            (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32
-                 ? MLP_EXACT
-                 : 0) |
+            (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32 ? MLP_EXACT
+                                                                     : 0) |
             (backward && dfgnn__mlp_wants_weights(job) ? MLP_KEEP : 0);
   p.packed_bytes = packed_bytes(mlp);
-  p.warps = tuning->warps ? tuning->warps
+  p.warps = tuning->warps                         ? tuning->warps
             : backward || mlp->dtype == DFGNN_F32 ? WARPS_BACKWARD
                                                   : WARPS_FORWARD;
   while (p.warps > 1 &&

@@ -16,9 +16,9 @@ typedef struct dfgnn_mlp_tuning {
 typedef struct dfgnn_mlp_plan {
   const dfgnn_mlp_job *job;
   int flags, warps, units;
-  int64_t span, spans;        /* tiles of a span, spans of all */
-  int64_t spans_of_launch;    /* backward */
-  int weight_tiles, splits;   /* of the gradients of weights */
+  int64_t span, spans;      /* tiles of a span, spans of all */
+  int64_t spans_of_launch;  /* backward */
+  int weight_tiles, splits; /* of the gradients of weights */
   size_t packed_bytes, shared_bytes;
   /* Places in the workspace. */
   size_t packed, partial, edge_rows, grad_first, norm_partial, weight_partial;

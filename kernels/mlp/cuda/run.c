@@ -22,7 +22,7 @@ typedef struct run {
   const dfgnn_queue *queue;
   char *workspace;
   mlp_graph graph;
-  dfgnn_matrix columns;    /* where the pass sums at sources, and */
+  dfgnn_matrix columns;     /* where the pass sums at sources, and */
   const void *column_edges; /* the graph's edges of them */
 } run;
 
@@ -31,7 +31,9 @@ static unsigned blocks_of(int64_t items, int64_t each) {
   return (unsigned)(blocks < 1 ? 1 : blocks);
 }
 
-static unsigned least(int64_t a, int64_t b) { return (unsigned)(a < b ? a : b); }
+static unsigned least(int64_t a, int64_t b) {
+  return (unsigned)(a < b ? a : b);
+}
 
 /* ---- views --------------------------------------------------------------- */
 
@@ -56,29 +58,40 @@ size_t dfgnn__mlp_cuda_workspace(const dfgnn_mlp_job *job,
 
 /* ---- programs ------------------------------------------------------------ */
 
-/* A kernel of tiles: the constants of shape<> in tile.cuh. */
+/* A kernel over the shape of an MLP: the constants of shape<> in tile.cuh. */
+static dfgnn_program shaped(const run *r, const char *source,
+                            const char *name) {
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  dfgnn_program program = {.source = source,
+                           .name = name,
+                           .count = 12,
+                           .constant = {DFGNN_TYPE(mlp->dtype), 0, 1,
+                                        mlp->layers, (int)mlp->edge_dim}};
+  for (int l = 0; l < mlp->layers; l++)
+    program.constant[5 + l] = (int)mlp->width[l];
+  return program;
+}
+
+/* A kernel of tiles. */
 static dfgnn_status launch_tiles(const run *r, const char *source,
                                  const char *name, dfgnn_grid grid,
                                  const void *params) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
-  const dfgnn_program program = {
-      .source = source,
-      .name = name,
-      .count = 12,
-      .constant = {DFGNN_TYPE(mlp->dtype), r->plan.flags, r->plan.warps,
-                   mlp->layers, (int)mlp->edge_dim, (int)mlp->width[0],
-                   (int)mlp->width[1], (int)mlp->width[2], (int)mlp->width[3],
-                   (int)mlp->activation, (int)mlp->last, (int)mlp->norm}};
+  dfgnn_program program = shaped(r, source, name);
+  program.constant[1] = r->plan.flags;
+  program.constant[2] = r->plan.warps;
+  program.constant[9] = (int)mlp->activation;
+  program.constant[10] = (int)mlp->last;
+  program.constant[11] = (int)mlp->norm;
   return dfgnn__launch_struct(r->queue, &program, grid, params);
 }
 
 static dfgnn_grid grid_of_tiles(const run *r, int64_t spans) {
   const int64_t blocks = (spans + r->plan.warps - 1) / r->plan.warps;
-  return (dfgnn_grid){
-      .blocks = {least(blocks < 1 ? 1 : blocks, r->plan.units)},
-      .threads = (unsigned)r->plan.warps * 32,
-      .shared = (unsigned)r->plan.shared_bytes,
-      .carveout = DFGNN_CARVEOUT_SHARED};
+  return (dfgnn_grid){.blocks = {least(blocks < 1 ? 1 : blocks, r->plan.units)},
+                      .threads = (unsigned)r->plan.warps * 32,
+                      .shared = (unsigned)r->plan.shared_bytes,
+                      .carveout = DFGNN_CARVEOUT_SHARED};
 }
 
 static dfgnn_status pack_weights(const run *r) {
@@ -88,9 +101,10 @@ static dfgnn_status pack_weights(const run *r) {
                 .packed = r->workspace + r->plan.packed};
   memcpy(p.weight, a->weight, sizeof p.weight);
   memcpy(p.bias, a->bias, sizeof p.bias);
-  return launch_tiles(r, "kernels/mlp/cuda/pack.cuh",
-                      "dfgnn::mlp_pack_weights",
-                      (dfgnn_grid){.blocks = {32}, .threads = THREADS}, &p);
+  const dfgnn_program program =
+      shaped(r, "kernels/mlp/cuda/pack.cuh", "dfgnn::mlp_pack_weights");
+  return dfgnn__launch_struct(
+      r->queue, &program, (dfgnn_grid){.blocks = {32}, .threads = THREADS}, &p);
 }
 
 /* ---- sums of rows that spans cut, and at sources ------------------------- */
@@ -183,8 +197,7 @@ static dfgnn_status forward(const run *r) {
   p.sums.out = a->out_dst;
   if (r->job->mlp.reduce_dst == DFGNN_REDUCE_MEAN)
     p.sums.offsets = r->job->rows.offsets;
-  dfgnn_status status =
-      clear(r, a->out_dst, r->job->rows.destinations, last);
+  dfgnn_status status = clear(r, a->out_dst, r->job->rows.destinations, last);
   if (!status && r->graph.edges)
     status = launch_tiles(r, "kernels/mlp/cuda/forward.cuh",
                           "dfgnn::mlp_forward", grid_of_tiles(r, p.spans), &p);
@@ -202,14 +215,14 @@ static mlp_backward_params backward_params(const run *r) {
   const dfgnn_edge_mlp_args *a = &r->job->args;
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const int keep = r->plan.flags & MLP_KEEP;
-  mlp_backward_params p = {
-      .forward = forward_params(r),
-      .grad_edge_out = a->grad_edge_out,
-      .grad_out_dst = a->grad_out_dst,
-      .grad_out_src = a->grad_out_src,
-      .grad_edge = a->grad_edge,
-      .grad_first =
-          keep || a->grad_src_part ? r->workspace + r->plan.grad_first : NULL};
+  mlp_backward_params p = {.forward = forward_params(r),
+                           .grad_edge_out = a->grad_edge_out,
+                           .grad_out_dst = a->grad_out_dst,
+                           .grad_out_src = a->grad_out_src,
+                           .grad_edge = a->grad_edge,
+                           .grad_first = keep || a->grad_src_part
+                                             ? r->workspace + r->plan.grad_first
+                                             : NULL};
   p.forward.sums.out = a->grad_dst_part;
   if (mlp->reduce_dst == DFGNN_REDUCE_MEAN)
     p.dst_offsets = r->job->rows.offsets;
@@ -231,9 +244,8 @@ static int tiles_along(int width) {
 }
 
 /* The products of a launch, whose first edge is first_edge of the graph. */
-static mlp_weights_params products_of(const run *r,
-                                      const mlp_backward_params *b,
-                                      int64_t first_edge) {
+static mlp_weights_params
+products_of(const run *r, const mlp_backward_params *b, int64_t first_edge) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const size_t size = dfgnn_dtype_size(mlp->dtype);
   mlp_weights_params p = {
@@ -262,8 +274,7 @@ static mlp_weights_params products_of(const run *r,
     first += tiles_along(out) * x->tiles_in;
     if (l)
       continue;
-    x->grad_z =
-        (char *)b->grad_first + (size_t)first_edge * (size_t)out * size;
+    x->grad_z = (char *)b->grad_first + (size_t)first_edge * (size_t)out * size;
     if (!x->input) { /* rows of e itself */
       x->edge_order = r->graph.edge_order;
       x->input_stride = mlp->edge_dim;
@@ -286,9 +297,9 @@ static dfgnn_status multiply_weights(const run *r, const mlp_backward_params *b,
   const int wide = mlp->dtype == DFGNN_F32;
   /* As weight_block<> of weights.cuh. */
   const unsigned row = wide ? MLP_SIDE * 4 + 32 : MLP_SIDE * 2 + 16;
-  const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/mlp/cuda/weights.cuh", "dfgnn::mlp_weights",
-      DFGNN_TYPE(mlp->dtype), (r->plan.flags & MLP_EXACT) != 0);
+  const dfgnn_program program =
+      DFGNN_PROGRAM("kernels/mlp/cuda/weights.cuh", "dfgnn::mlp_weights",
+                    DFGNN_TYPE(mlp->dtype), (r->plan.flags & MLP_EXACT) != 0);
   const dfgnn_grid grid = {.blocks = {(unsigned)(p.tiles * p.splits)},
                            .threads = THREADS,
                            .shared = 3 * 2 * (wide ? 32 : 64) * row,

@@ -47,8 +47,8 @@ template <class S, int LAYER> struct span_sums {
 
   __device__ __forceinline__ void keep(const mlp_sums &to, int64_t span,
                                        bool tail, int piece) {
-    float *part = to.partial +
-                  (span * 2 + tail) * S::padded(LAYER) + column(piece);
+    float *part =
+        to.partial + (span * 2 + tail) * S::padded(LAYER) + column(piece);
 #pragma unroll
     for (int i = 0; i < WORD; ++i)
       if (column(piece) + i < S::padded(LAYER))
@@ -61,8 +61,8 @@ template <class S, int LAYER> struct span_sums {
     const float factor = mean_factor(to.offsets, to.wide, row);
     if constexpr (WORD == 2 && S::VECTOR && WIDTH % 2 == 0) {
       if (column(piece) < WIDTH)
-        *reinterpret_cast<unsigned *>(out) = pack_pair<T>(
-            sum[piece][0] * factor, sum[piece][1] * factor);
+        *reinterpret_cast<unsigned *>(out) =
+            pack_pair<T>(sum[piece][0] * factor, sum[piece][1] * factor);
     } else {
 #pragma unroll
       for (int i = 0; i < WORD; ++i)
@@ -132,11 +132,10 @@ template <class S, int LAYER> struct span_sums {
   }
 
   /* end: the edge behind the span's last. */
-  __device__ __forceinline__ void end(const mlp_graph &graph,
-                                      const mlp_sums &to, int64_t span,
-                                      int64_t end) {
-    if (end < graph.edges && __ldg(graph.row_of_edge + end - 1) ==
-                                 __ldg(graph.row_of_edge + end))
+  __device__ __forceinline__ void
+  end(const mlp_graph &graph, const mlp_sums &to, int64_t span, int64_t end) {
+    if (end < graph.edges &&
+        __ldg(graph.row_of_edge + end - 1) == __ldg(graph.row_of_edge + end))
 #pragma unroll
       for (int k = 0; k < PIECES; ++k)
         keep(to, span, !cut, k);

@@ -3,18 +3,19 @@
  * A warp holds the rows of 16 edges as fragments of products of 16 x 8 tiles
  * (kernels/common/cuda_mma.cuh).  Columns are numbered so that a lane's numbers
  * of a row lie side by side in memory, 16 bytes at a time: those are a chunk,
- * and four of them a group, which V / 2 tiles share.  With V numbers in a chunk,
+ * and four of them a group, which V / 2 tiles share.  With V numbers in a
+ * chunk,
  *
  * clang-format off
  *   column 4 V q + V t + 2 j + c   is   column 2 t + c of tile j of group q
  * clang-format on
  *
  * so lane 4 g + t has chunk t of every group of rows g and g + 8.  What a layer
- * leaves in a lane's accumulators is, rounded and packed, what the lane gives to
- * the next product, and as the sum over k may be taken in any order, word s of a
- * chunk is the lane's part of k.  Weights lie in shared memory [out, in], with
- * rows in the order of tiles and, in each group of a row, words transposed: the
- * first four words are the first of each chunk (pack.cuh).
+ * leaves in a lane's accumulators is, rounded and packed, what the lane gives
+ * to the next product, and as the sum over k may be taken in any order, word s
+ * of a chunk is the lane's part of k.  Weights lie in shared memory [out, in],
+ * with rows in the order of tiles and, in each group of a row, words
+ * transposed: the first four words are the first of each chunk (pack.cuh).
  *
  * No lane waits for another warp between layers. */
 #ifndef DFGNN_MLP_CUDA_TILE_CUH
@@ -59,9 +60,9 @@ struct widths {
     return groups(l) * L::GROUP;
   }
   __host__ __device__ static constexpr int most_groups(int l = -1) {
-    return l == LAYERS                        ? 1
+    return l == LAYERS                      ? 1
            : groups(l) > most_groups(l + 1) ? groups(l)
-                                              : most_groups(l + 1);
+                                            : most_groups(l + 1);
   }
 
   /* Bytes of a row of the weights of layer l, and where the weights begin; then
@@ -98,13 +99,9 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
 };
 
 /* The numbers of a tile of 16 edges before they are rounded. */
-template <class S> struct sums {
-  float x[S::TILES][4];
-};
+template <class S> struct sums { float x[S::TILES][4]; };
 /* Rounded rows: [..][0] of row g, [..][1] of row g + 8. */
-template <class S> struct rows {
-  chunk x[S::GROUPS][2];
-};
+template <class S> struct rows { chunk x[S::GROUPS][2]; };
 
 /* ---- chunks -------------------------------------------------------------- */
 
@@ -256,8 +253,8 @@ __device__ __forceinline__ void multiply(sums<S> &z, const rows<S> &x,
 #pragma unroll
     for (int n = 0; n < S::groups(LAYER) * S::L::TILES; ++n) {
       unsigned b[4];
-      load_matrices(b, weights + n * 8 * S::row_bytes(LAYER) +
-                           q * 4 * MLP_CHUNK);
+      load_matrices(b,
+                    weights + n * 8 * S::row_bytes(LAYER) + q * 4 * MLP_CHUNK);
       multiply_words<S>(z.x[n], x.x[q], 0, b[0], b[1]);
       multiply_words<S>(z.x[n], x.x[q], 1, b[2], b[3]);
     }
@@ -266,9 +263,8 @@ __device__ __forceinline__ void multiply(sums<S> &z, const rows<S> &x,
 
 /* The words of column n of group `to` that belong to the k of group q. */
 template <class S, int LAYER>
-__device__ __forceinline__ void load_column(unsigned (&b)[4],
-                                            const char *packed, int q, int to,
-                                            int n) {
+__device__ __forceinline__ void
+load_column(unsigned (&b)[4], const char *packed, int q, int to, int n) {
   const int lane = ptx::lane_id();
   const char *weights = packed + S::weight_at(LAYER) + to * 4 * MLP_CHUNK;
   if constexpr (sizeof(typename S::T) == 2) {
@@ -279,7 +275,8 @@ __device__ __forceinline__ void load_column(unsigned (&b)[4],
 #pragma unroll
     for (int s = 0; s < 4; ++s)
       b[s] = *reinterpret_cast<const unsigned *>(
-          weights + (q * 16 + (s / 2) * 8 + 2 * t + s % 2) * S::row_bytes(LAYER) +
+          weights +
+          (q * 16 + (s / 2) * 8 + 2 * t + s % 2) * S::row_bytes(LAYER) +
           (2 * n + (g & 1)) * MLP_CHUNK + (g >> 1) * 4);
   }
 }
@@ -342,9 +339,9 @@ __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
   const int lane = ptx::lane_id();
   const int64_t mine = first + lane;
   tile_edges e;
-  e.destination =
-      lane <= MLP_TILE && mine < graph.edges ? __ldg(graph.row_of_edge + mine)
-                                             : -1;
+  e.destination = lane <= MLP_TILE && mine < graph.edges
+                      ? __ldg(graph.row_of_edge + mine)
+                      : -1;
   const int next = __shfl_down_sync(kFullMask, e.destination, 1);
   e.ends = __ballot_sync(kFullMask, lane < MLP_TILE && mine < graph.edges &&
                                         next != e.destination);
@@ -396,16 +393,14 @@ __device__ __forceinline__ void add_part(sums<S> &z, const void *part,
     for (int q = 0; q < S::groups(0); ++q)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        add_chunk(z, q, half,
-                  row_chunk<S, S::width(0)>(part, row[half], q));
+        add_chunk(z, q, half, row_chunk<S, S::width(0)>(part, row[half], q));
 }
 
 /* The rows of e, and z of the first layer. */
 template <class S>
-__device__ __forceinline__ void first_layer(sums<S> &z, rows<S> &x,
-                                            const mlp_forward_params &p,
-                                            const tile_edges &e,
-                                            const char *packed) {
+__device__ __forceinline__ void
+first_layer(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
+            const tile_edges &e, const char *packed) {
 #pragma unroll
   for (int q = 0; q < S::groups(-1); ++q)
 #pragma unroll

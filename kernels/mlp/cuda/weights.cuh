@@ -1,7 +1,7 @@
 /* weights.cuh - gradients of weights and biases: products over edges
  *
- * grad W = grad_z^T input, in tiles of 128 x 128.  A block adds the edges of its
- * split of a launch to its part; mlp_finish adds the parts in order. */
+ * grad W = grad_z^T input, in tiles of 128 x 128.  A block adds the edges of
+ * its split of a launch to its part; mlp_finish adds the parts in order. */
 #ifndef DFGNN_MLP_CUDA_WEIGHTS_CUH
 #define DFGNN_MLP_CUDA_WEIGHTS_CUH
 
@@ -128,9 +128,8 @@ __device__ __forceinline__ void load_b(unsigned (&b)[4], const char *side,
 }
 
 template <typename T, bool EXACT>
-__device__ __forceinline__ void multiply_stage(weight_sums &z,
-                                               const char *stage, int m, int n,
-                                               bool sums) {
+__device__ __forceinline__ void
+multiply_stage(weight_sums &z, const char *stage, int m, int n, bool sums) {
   using B = weight_block<T>;
 #pragma unroll
   for (int k = 0; k < B::EDGES; k += B::K) {
@@ -208,13 +207,11 @@ __global__ void __launch_bounds__(256, 1)
   };
 
   mlp::weight_sums z;
-  float *part =
-      p.partial + (int64_t(split) * p.tiles + tile) * MLP_WEIGHT_TILE;
+  float *part = p.partial + (int64_t(split) * p.tiles + tile) * MLP_WEIGHT_TILE;
   for (int k = 0; k < B::STAGES - 1; ++k)
     copy(begin + k);
-  mlp::each_weight(z, m, n, sums, [&](float &x, int at) {
-    x = p.add ? part[at] : 0.0f;
-  });
+  mlp::each_weight(z, m, n, sums,
+                   [&](float &x, int at) { x = p.add ? part[at] : 0.0f; });
   if (!sums || (ptx::lane_id() & 3))
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -229,11 +226,11 @@ __global__ void __launch_bounds__(256, 1)
     mlp::multiply_stage<T, EXACT != 0>(
         z, stages + k % B::STAGES * B::STAGE_BYTES, m, n, sums);
   }
-  mlp::each_weight(z, m, n, sums,
-                   [&](float &x, int at) { part[at] = x; });
+  mlp::each_weight(z, m, n, sums, [&](float &x, int at) { part[at] = x; });
 }
 
-/* Adds parts in order: a thread for each number of a weight, then of its bias. */
+/* Adds parts in order: a thread for each number of a weight, then of its bias.
+ */
 __global__ void mlp_finish_weights(const mlp_finish_params p) {
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   const int row = i < p.out * p.in ? i / p.in : i - p.out * p.in;
@@ -244,9 +241,8 @@ __global__ void mlp_finish_weights(const mlp_finish_params p) {
   const int64_t at =
       int64_t(row / MLP_SIDE * p.tiles_in + column / MLP_SIDE) *
           MLP_WEIGHT_TILE +
-      (i < p.out * p.in
-           ? row % MLP_SIDE * MLP_SIDE + column % MLP_SIDE
-           : MLP_SIDE * MLP_SIDE + row % MLP_SIDE);
+      (i < p.out * p.in ? row % MLP_SIDE * MLP_SIDE + column % MLP_SIDE
+                        : MLP_SIDE * MLP_SIDE + row % MLP_SIDE);
   float sum = 0.0f;
   for (int k = 0; k < p.splits; ++k)
     sum += p.partial[k * p.stride + at];

@@ -1,0 +1,64 @@
+/* edge_mlps.h - the kernels of MLPs on edges, of the family "mlp" */
+#ifndef DFGNN_TESTS_COMPILE_EDGE_MLPS_H
+#define DFGNN_TESTS_COMPILE_EDGE_MLPS_H
+
+#include <stdint.h>
+
+#include "kernels/mlp/cuda/run.h"
+#include "tests/common/edge_mlps.h"
+
+/* Both passes with every tensor that there can be; they are at addresses that
+ * nobody looks into. */
+static dfgnn_mlp_job edge_mlp_job(const dfgnn_edge_mlp *mlp, dfgnn_pass pass,
+                                  const dfgnn_matrix *matrix) {
+  static float here[4];
+  const int sums = mlp->reduce_dst != DFGNN_REDUCE_NONE;
+  const int source_sums = mlp->reduce_src != DFGNN_REDUCE_NONE;
+  dfgnn_mlp_job job = {.mlp = *mlp,
+                       .args = DFGNN_EDGE_MLP_ARGS_INIT,
+                       .pass = pass,
+                       .rows = *matrix};
+  dfgnn_edge_mlp_args *a = &job.args;
+  a->dst_part = a->src_part = here;
+  a->edge = mlp->edge_dim ? here : NULL;
+  if (pass == DFGNN_PASS_FORWARD) {
+    a->edge_out = here;
+    a->out_dst = sums ? here : NULL;
+    a->out_src = source_sums ? here : NULL;
+  } else {
+    a->grad_edge_out = here;
+    a->grad_out_dst = sums ? here : NULL;
+    a->grad_out_src = source_sums ? here : NULL;
+    a->grad_edge = mlp->edge_dim ? here : NULL;
+    a->grad_dst_part = a->grad_src_part = here;
+    a->grad_norm_weight = mlp->norm ? here : NULL;
+    for (int l = 0; l < mlp->layers; l++)
+      a->grad_bias[l] = here;
+  }
+  return job;
+}
+
+static int collect_edge_mlps(dfgnn_programs *list, const char *family,
+                             const dfgnn_matrix *matrix,
+                             const dfgnn_device_info *device) {
+  const dfgnn_queue queue = {.list = list};
+  static const dfgnn_view nothing;
+  const dfgnn_view *views[DFGNN_MAX_VIEWS];
+  int served = 0;
+  for (int i = 0; i < DFGNN_MAX_VIEWS; i++)
+    views[i] = &nothing;
+  if (!strstr("cuda.mlp", family))
+    return 0;
+  for (int i = 0; i < 2 * EDGE_MLPS; i++) {
+    const dfgnn_mlp_job job =
+        edge_mlp_job(&edge_mlps[i / 2], (dfgnn_pass)(i % 2), matrix);
+    if (dfgnn__mlp_cuda(&job, views, &queue, device, NULL)) {
+      fprintf(stderr, "FAILED MLP %d: %s\n", i / 2, dfgnn_last_error());
+      exit(EXIT_FAILURE);
+    }
+    served++;
+  }
+  return served;
+}
+
+#endif
