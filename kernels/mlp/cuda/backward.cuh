@@ -261,7 +261,7 @@ write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
     }
 }
 
-/* x: the gradient with respect to z of a layer. */
+/* x: the gradient with respect to z of a layer, which z has before rounding. */
 template <class S, int LAYER>
 __device__ __forceinline__ void
 go_back(sums<S> &z, rows<S> &x, const kept_layers<S> &kept,
@@ -279,8 +279,9 @@ go_back(sums<S> &z, rows<S> &x, const kept_layers<S> &kept,
         unpack<typename S::T>(y, kept.z[LAYER - 1].x[q][half]);
 #pragma unroll
         for (int i = 0; i < S::L::V; ++i)
-          y[i] = at(z, q, half, i) *
-                 derivative<S::ACTIVATION>(y[i], p.forward.slope);
+          at(z, q, half, i) = y[i] =
+              at(z, q, half, i) *
+              derivative<S::ACTIVATION>(y[i], p.forward.slope);
         x.x[q][half] = pack<typename S::T>(y);
       }
     go_back<S, LAYER - 1>(z, x, kept, p, e, local, packed);
@@ -299,6 +300,25 @@ __device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
         y[i] = at(z, q, half, i);
       x.x[q][half] = pack<typename S::T>(y);
     }
+}
+
+/* Adds the gradient with respect to z of the first layer at destinations. */
+template <class S>
+__device__ __forceinline__ void
+sum_rows(sums<S> &z, const mlp_backward_params &p, const tile_edges &e,
+         char *staged, span_sums<S, 0> &sums_at, int64_t span) {
+#pragma unroll
+  for (int q = 0; q < S::groups(0); ++q) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[S::L::V];
+#pragma unroll
+      for (int i = 0; i < S::L::V; ++i)
+        y[i] = at(z, q, half, i);
+      sums_at.stage(staged, q, half, y);
+    }
+    sums_at.take(staged, q, e, p.forward.sums, span);
+  }
 }
 
 template <class S>
@@ -322,9 +342,7 @@ backward_tile(const mlp_backward_params &p, int64_t edge, int64_t local,
   if (p.grad_first)
     write_rows<S, 0>(p.grad_first, edge, x, e);
   if (p.forward.sums.out)
-#pragma unroll
-    for (int q = 0; q < S::groups(0); ++q)
-      sums_at.take(staged, q, x.x[q], e, p.forward.sums, span);
+    sum_rows<S>(z, p, e, staged, sums_at, span);
   sums_at.end_tile(e);
   if constexpr (S::groups(-1) > 0)
     if (p.grad_edge) {

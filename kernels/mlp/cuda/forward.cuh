@@ -47,7 +47,6 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
       load_floats<T>(scale, norm_numbers, q);
       load_floats<T>(shift, norm_numbers + S::padded(LAST), q);
     }
-    chunk out[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float y[V], own[V];
@@ -63,19 +62,21 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
           y[i] += own[i];
         y[i] = e.live[half] ? y[i] : 0.0f;
       }
-      out[half] = pack<T>(y);
+      const chunk out = pack<T>(y);
+      if (p.sums.out)
+        sums_at.stage(staged, q, half, y);
       if (p.edge_out && e.live[half])
         store_chunk<T, S::C, S::VECTOR>(
             static_cast<T *>(p.edge_out) + e.place[half] * S::C,
-            q * S::L::GROUP + chunk_of_lane() * V, out[half]);
+            q * S::L::GROUP + chunk_of_lane() * V, out);
       if (p.edge_rows && e.live[half])
         store_chunk<T, S::padded(LAST), true>(
             static_cast<T *>(p.edge_rows) +
                 (edge + row_of_lane() + 8 * half) * S::padded(LAST),
-            q * S::L::GROUP + chunk_of_lane() * V, out[half]);
+            q * S::L::GROUP + chunk_of_lane() * V, out);
     }
     if (p.sums.out)
-      sums_at.take(staged, q, out, e, p.sums, span);
+      sums_at.take(staged, q, e, p.sums, span);
   }
 }
 

@@ -9,7 +9,7 @@ enum {
   MLP_TILE = 16,      /* edges that a warp computes at a time */
   MLP_CHUNK = 16,     /* bytes that a lane loads at a time */
   MLP_PAD = 16,       /* bytes behind a row in shared memory */
-  MLP_STAGE_ROW = 144 /* bytes of a staged row: two groups and padding */
+  MLP_STAGE_ROW = 144 /* bytes of a staged row: 32 floats and padding */
 };
 
 /* As dfgnn_activation and dfgnn_norm have them (run.c compares). */

@@ -14,8 +14,6 @@ _Static_assert((int)MLP_SOFTPLUS == DFGNN_ACTIVATION_SOFTPLUS &&
 
 enum { THREADS = 256, LONG_COLUMN = 2048 };
 
-static const dfgnn_mlp_tuning by_rule;
-
 typedef struct run {
   dfgnn_mlp_plan plan;
   const dfgnn_mlp_job *job;
@@ -53,6 +51,7 @@ int dfgnn__mlp_cuda_views(const dfgnn_mlp_job *job,
 
 size_t dfgnn__mlp_cuda_workspace(const dfgnn_mlp_job *job,
                                  const dfgnn_device_info *device) {
+  const dfgnn_mlp_tuning by_rule = {0};
   return dfgnn__mlp_plan(job, device, &by_rule).bytes;
 }
 
@@ -385,14 +384,14 @@ static dfgnn_status backward(const run *r) {
   return status;
 }
 
-dfgnn_status dfgnn__mlp_cuda(const dfgnn_mlp_job *job,
-                             const dfgnn_view *const *views,
-                             const dfgnn_queue *queue,
-                             const dfgnn_device_info *device, void *workspace) {
+dfgnn_status
+dfgnn__mlp_cuda_tuned(const dfgnn_mlp_job *job, const dfgnn_view *const *views,
+                      const dfgnn_queue *queue, const dfgnn_device_info *device,
+                      const dfgnn_mlp_tuning *tuning, void *workspace) {
   const char *missing = dfgnn__mlp_cuda_missing(job, device);
   if (missing)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", missing);
-  run r = {.plan = dfgnn__mlp_plan(job, device, &by_rule),
+  run r = {.plan = dfgnn__mlp_plan(job, device, tuning),
            .job = job,
            .queue = queue,
            .workspace = workspace,
@@ -409,4 +408,12 @@ dfgnn_status dfgnn__mlp_cuda(const dfgnn_mlp_job *job,
   if (status)
     return status;
   return job->pass == DFGNN_PASS_FORWARD ? forward(&r) : backward(&r);
+}
+
+dfgnn_status dfgnn__mlp_cuda(const dfgnn_mlp_job *job,
+                             const dfgnn_view *const *views,
+                             const dfgnn_queue *queue,
+                             const dfgnn_device_info *device, void *workspace) {
+  const dfgnn_mlp_tuning by_rule = {0};
+  return dfgnn__mlp_cuda_tuned(job, views, queue, device, &by_rule, workspace);
 }

@@ -2,8 +2,7 @@
 #ifndef DFGNN_MLP_CUDA_RUN_H
 #define DFGNN_MLP_CUDA_RUN_H
 
-#include "engine/engine.h"
-#include "kernels/mlp/job.h"
+#include "kernels/mlp/cuda/plan.h"
 
 /* NULL if there are kernels for it, else what is missing. */
 const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
@@ -23,5 +22,10 @@ dfgnn_status dfgnn__mlp_cuda(const dfgnn_mlp_job *job,
                              const dfgnn_view *const *views,
                              const dfgnn_queue *queue,
                              const dfgnn_device_info *device, void *workspace);
+/* The same, divided as `tuning` says; the workspace is that of such a plan. */
+dfgnn_status
+dfgnn__mlp_cuda_tuned(const dfgnn_mlp_job *job, const dfgnn_view *const *views,
+                      const dfgnn_queue *queue, const dfgnn_device_info *device,
+                      const dfgnn_mlp_tuning *tuning, void *workspace);
 
 #endif

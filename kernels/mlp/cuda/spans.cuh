@@ -20,67 +20,54 @@ __device__ __forceinline__ float mean_factor(const void *offsets, int wide,
   return n > 0 ? 1.0f / float(n) : 0.0f;
 }
 
-/* Groups are staged two at a time; of a staged row each lane sums a word. */
+/* 32 columns are staged at a time, as floats; each lane sums one of them. */
 template <class S, int LAYER> struct span_sums {
   using T = typename S::T;
-  static constexpr int WORD = 4 / int(sizeof(T)); /* numbers of a lane */
-  static constexpr int PIECES = (S::groups(LAYER) + 1) / 2;
+  static constexpr int V = S::L::V;
+  static constexpr int GROUPS = 32 / S::L::GROUP; /* of a piece */
+  static constexpr int PIECES = (S::groups(LAYER) + GROUPS - 1) / GROUPS;
   static constexpr int WIDTH = S::width(LAYER);
 
-  float sum[PIECES][WORD];
+  float sum[PIECES];
   bool cut; /* the row at hand began before the span */
 
   /* first: the span's first edge. */
   __device__ __forceinline__ void begin(const mlp_graph &graph, int64_t first) {
 #pragma unroll
     for (int k = 0; k < PIECES; ++k)
-#pragma unroll
-      for (int i = 0; i < WORD; ++i)
-        sum[k][i] = 0.0f;
+      sum[k] = 0.0f;
     cut = first > 0 && __ldg(graph.row_of_edge + first - 1) ==
                            __ldg(graph.row_of_edge + first);
   }
 
   __device__ static __forceinline__ int column(int piece) {
-    return piece * 2 * S::L::GROUP + ptx::lane_id() * WORD;
+    return piece * 32 + ptx::lane_id();
   }
 
   __device__ __forceinline__ void keep(const mlp_sums &to, int64_t span,
                                        bool tail, int piece) {
-    float *part =
-        to.partial + (span * 2 + tail) * S::padded(LAYER) + column(piece);
-#pragma unroll
-    for (int i = 0; i < WORD; ++i)
-      if (column(piece) + i < S::padded(LAYER))
-        part[i] = sum[piece][i];
+    if (column(piece) < S::padded(LAYER))
+      to.partial[(span * 2 + tail) * S::padded(LAYER) + column(piece)] =
+          sum[piece];
   }
 
   __device__ __forceinline__ void write(const mlp_sums &to, int row,
                                         int piece) {
-    T *out = static_cast<T *>(to.out) + int64_t(row) * WIDTH + column(piece);
-    const float factor = mean_factor(to.offsets, to.wide, row);
-    if constexpr (WORD == 2 && S::VECTOR && WIDTH % 2 == 0) {
-      if (column(piece) < WIDTH)
-        *reinterpret_cast<unsigned *>(out) =
-            pack_pair<T>(sum[piece][0] * factor, sum[piece][1] * factor);
-    } else {
-#pragma unroll
-      for (int i = 0; i < WORD; ++i)
-        if (column(piece) + i < WIDTH)
-          out[i] = narrow<T>(sum[piece][i] * factor);
-    }
+    if (column(piece) < WIDTH)
+      static_cast<T *>(to.out)[int64_t(row) * WIDTH + column(piece)] =
+          narrow<T>(sum[piece] * mean_factor(to.offsets, to.wide, row));
   }
 
-  /* Puts a chunk of group q of the lane's rows into the warp's stage. */
-  __device__ static __forceinline__ void stage(char *staged, int q,
-                                               const chunk (&x)[2]) {
-    const int lane = ptx::lane_id();
+  /* Puts a chunk of group q of row g (half 0) or g + 8 into the warp's stage.
+   */
+  __device__ static __forceinline__ void stage(char *staged, int q, int half,
+                                               const float (&x)[V]) {
+    float4 *to = reinterpret_cast<float4 *>(
+        staged + (row_of_lane() + 8 * half) * MLP_STAGE_ROW +
+        (q % GROUPS * S::L::GROUP + chunk_of_lane() * V) * 4);
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      *reinterpret_cast<uint4 *>(staged +
-                                 ((lane >> 2) + 8 * half) * MLP_STAGE_ROW +
-                                 (q % 2) * 64 + (lane & 3) * MLP_CHUNK) =
-          uint4{x[half].w[0], x[half].w[1], x[half].w[2], x[half].w[3]};
+    for (int i = 0; i < V / 4; ++i)
+      to[i] = float4{x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]};
   }
 
   /* Sums the rows that are staged. */
@@ -90,17 +77,8 @@ template <class S, int LAYER> struct span_sums {
     bool began_before = cut;
 #pragma unroll
     for (int r = 0; r < MLP_TILE; ++r) {
-      const unsigned word = *reinterpret_cast<const unsigned *>(
-          staged + r * MLP_STAGE_ROW + ptx::lane_id() * 4);
-      if constexpr (WORD == 1) {
-        sum[piece][0] += __uint_as_float(word);
-      } else {
-        T low, high;
-        low.bits = static_cast<unsigned short>(word);
-        high.bits = static_cast<unsigned short>(word >> 16);
-        sum[piece][0] += widen(low);
-        sum[piece][1] += widen(high);
-      }
+      sum[piece] += reinterpret_cast<const float *>(
+          staged + r * MLP_STAGE_ROW)[ptx::lane_id()];
       if (e.ends >> r & 1) {
         const int row = __shfl_sync(kFullMask, e.destination, r);
         if (began_before)
@@ -108,22 +86,19 @@ template <class S, int LAYER> struct span_sums {
         else
           write(to, row, piece);
         began_before = false;
-#pragma unroll
-        for (int i = 0; i < WORD; ++i)
-          sum[piece][i] = 0.0f;
+        sum[piece] = 0.0f;
       }
     }
   }
 
-  /* A chunk of group q of the tile's rows, q rising from 0; rows that are not
-   * there are 0.  All lanes of the warp call it. */
-  __device__ __forceinline__ void take(char *staged, int q, const chunk (&x)[2],
+  /* The tile's rows of group q, q rising from 0, are staged: all lanes of the
+   * warp call it.  Rows that are not there are 0. */
+  __device__ __forceinline__ void take(const char *staged, int q,
                                        const tile_edges &e, const mlp_sums &to,
                                        int64_t span) {
-    stage(staged, q, x);
-    if (q % 2 || q + 1 == S::groups(LAYER)) {
+    if ((q + 1) % GROUPS == 0 || q + 1 == S::groups(LAYER)) {
       __syncwarp();
-      add(staged, e, to, span, q / 2);
+      add(staged, e, to, span, q / GROUPS);
       __syncwarp();
     }
   }

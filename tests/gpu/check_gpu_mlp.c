@@ -1,0 +1,236 @@
+/* MLPs on edges on a GPU: both passes against the evaluation in double, and the
+ * same bits in every run. */
+#include "tests/gpu/gpu.h"
+
+#include "kernels/mlp/cuda/run.h"
+#include "tests/common/edge_mlps.h"
+#include "tests/common/mlps.h"
+
+typedef struct fixture {
+  dfgnn_context *cpu, *gpu;
+  dfgnn_graph *host, *device;
+  int64_t destinations, sources, edges;
+} fixture;
+
+enum { MOST_EDGES = 8000 };
+
+static dfgnn_graph *graph_on(dfgnn_context *ctx, const fixture *f,
+                             const int32_t *dst, const int32_t *src) {
+  dfgnn_graph *graph = NULL;
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  coo.destinations = f->destinations;
+  coo.sources = f->sources;
+  coo.edges = f->edges;
+  coo.destination = dst;
+  coo.source = src;
+  coo.index_type = DFGNN_INDEX_I32;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  return graph;
+}
+
+/* An edge list in no order: `rows` destinations, of which row 7 has `hub` edges
+ * and every fifth none; 29 sources, of which source 3 has a quarter of the
+ * edges and the last few none.  hub < 0: no edges. */
+static fixture graph_with(int rows, int hub) {
+  fixture f = {.cpu = context_on("cpu", "", 2),
+               .gpu = gpu_context(),
+               .destinations = rows,
+               .sources = 29};
+  static int32_t dst[MOST_EDGES], src[MOST_EDGES];
+  uint64_t state = 11;
+  for (int i = 0; i < rows && hub >= 0; i++)
+    for (int k = 0; k < (i == 7 ? hub : i % 5 ? i % 9 : 0); k++) {
+      const int source = (int)((uniform(&state) + 1) * 13);
+      ck_assert_int_lt(f.edges, MOST_EDGES);
+      dst[f.edges] = i;
+      src[f.edges++] = k % 4 ? source : 3;
+    }
+  for (int e = (int)f.edges - 1; e > 0; e--) {
+    const int other = (int)((uniform(&state) + 1) / 2 * e);
+    const int32_t d = dst[e], s = src[e];
+    dst[e] = dst[other], src[e] = src[other];
+    dst[other] = d, src[other] = s;
+  }
+  f.host = graph_on(f.cpu, &f, dst, src);
+  f.device = graph_on(f.gpu, &f, dst, src);
+  return f;
+}
+
+static void free_fixture(fixture *f) {
+  dfgnn_graph_destroy(f->host);
+  dfgnn_graph_destroy(f->device);
+  dfgnn_context_destroy(f->cpu);
+  dfgnn_context_destroy(f->gpu);
+}
+
+/* ---- tensors on the device ----------------------------------------------- */
+
+/* Arguments whose tensors are copies on the device, which begin `shift` bytes
+ * behind an aligned address. */
+static dfgnn_edge_mlp_args on_device(const dfgnn_edge_mlp_args *args,
+                                     const mlp_case *c, void **copies,
+                                     size_t shift) {
+  dfgnn_edge_mlp_args to = *args;
+  char *members = (char *)&to;
+  for (size_t at = sizeof(size_t); at < sizeof to; at += sizeof(void *)) {
+    void *p;
+    memcpy(&p, members + at, sizeof p);
+    for (int i = 0; i < c->count && p; i++)
+      if (p == c->block[i].data) {
+        p = (char *)copies[i] + shift;
+        memcpy(members + at, &p, sizeof p);
+        break;
+      }
+  }
+  return to;
+}
+
+static void copy_blocks(void **copies, const mlp_case *c, size_t shift) {
+  for (int i = 0; i < c->count; i++) {
+    copies[i] = device_memory(c->block[i].bytes + shift);
+    copy_memory((char *)copies[i] + shift, c->block[i].data, c->block[i].bytes);
+  }
+}
+
+/* Takes the blocks back; if `again`, they have to have the bits of the host's.
+ */
+static void take_blocks(mlp_case *c, void **copies, size_t shift, int again) {
+  for (int i = 0; i < c->count; i++) {
+    void *before = malloc(c->block[i].bytes + 1);
+    memcpy(before, c->block[i].data, c->block[i].bytes);
+    copy_memory(c->block[i].data, (char *)copies[i] + shift, c->block[i].bytes);
+    ck_assert_msg(!again ||
+                      !memcmp(before, c->block[i].data, c->block[i].bytes),
+                  "block %d has other bits in the second run", i);
+    free(before);
+    free_device(copies[i]);
+  }
+}
+
+static void execute(const fixture *f, const dfgnn_edge_mlp *mlp,
+                    const dfgnn_edge_mlp_args *args, dfgnn_pass pass,
+                    const dfgnn_mlp_tuning *tuning) {
+  const dfgnn_queue queue = {.engine = dfgnn__context_engine(f->gpu)};
+  dfgnn_mlp_job job = {.mlp = *mlp, .args = *args, .pass = pass};
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {0};
+  const dfgnn_view *views[DFGNN_MAX_VIEWS] = {0};
+  if (!tuning) {
+    ck_ok(dfgnn_edge_mlp_execute(mlp, f->device, args, pass, NULL));
+    return;
+  }
+  ck_ok(dfgnn__graph_know(f->device));
+  job.rows = f->device->exact;
+  const int count = dfgnn__mlp_cuda_views(&job, requests);
+  for (int i = 0; i < count; i++)
+    ck_ok(dfgnn__graph_view(&views[i], f->device, &requests[i]));
+  void *workspace =
+      device_memory(dfgnn__mlp_plan(&job, &f->gpu->info, tuning).bytes);
+  ck_ok(dfgnn__mlp_cuda_tuned(&job, views, &queue, &f->gpu->info, tuning,
+                              workspace));
+  ck_cu(CtxSynchronize);
+  free_device(workspace);
+}
+
+static void is_right(const fixture *f, const mlp_case *c, const char *what) {
+  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+    const char *where = "";
+    double worst = -1;
+    ck_ok(dfgnn_edge_mlp_check(&worst, &where, &c->mlp, f->host,
+                               pass ? &c->backward : &c->forward,
+                               (dfgnn_pass)pass));
+    ck_assert_msg(worst <= 1, "%s, pass %d: %s is %g times its bound off", what,
+                  pass, where, worst);
+  }
+}
+
+static void check(const fixture *f, const dfgnn_edge_mlp *mlp,
+                  const dfgnn_mlp_tuning *tuning, size_t shift,
+                  const char *what) {
+  mlp_case c;
+  void *copies[MLP_BLOCKS];
+  mlp_make(&c, mlp, f->destinations, f->sources, f->edges, 0, 17);
+  for (int again = 0; again < 2; again++) {
+    copy_blocks(copies, &c, shift);
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+      const dfgnn_edge_mlp_args args =
+          on_device(pass ? &c.backward : &c.forward, &c, copies, shift);
+      execute(f, mlp, &args, (dfgnn_pass)pass, tuning);
+    }
+    ck_cu(CtxSynchronize);
+    take_blocks(&c, copies, shift, again);
+  }
+  is_right(f, &c, what);
+  mlp_free(&c);
+}
+
+/* ---- tests --------------------------------------------------------------- */
+
+START_TEST(every_shape_is_right_in_both_passes) {
+  char what[32];
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(quick() ? 31 : 200, quick() ? 90 : 3000);
+  snprintf(what, sizeof what, "MLP %d", _i);
+  check(&f, &edge_mlps[_i], NULL, 0, what);
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_graph_without_edges_gives_zeros) {
+  fixture f = graph_with(9, -1);
+  check(&f, &edge_mlps[1], NULL, 0, "no edges");
+  free_fixture(&f);
+}
+END_TEST
+
+/* Rows that are cut by spans, which are cut by launches; blocks of a warp. */
+START_TEST(every_way_to_divide_is_right) {
+  static const dfgnn_mlp_tuning tunings[] = {
+      {.warps = 1, .span = 1, .launch_bytes = 1},
+      {.warps = 4, .span = 3, .launch_bytes = 100000},
+      {.warps = 2, .span = 100}};
+  fixture f = graph_with(31, 300);
+  check(&f, &edge_mlps[_i % 2], &tunings[_i / 2], 0, "a tuning");
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(tensors_that_are_not_aligned_are_right) {
+  fixture f = graph_with(31, 40);
+  check(&f, &edge_mlps[0], NULL, 2, "shifted by 2 bytes");
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(what_is_not_served_is_said) {
+  fixture f = graph_with(9, 3);
+  dfgnn_edge_mlp mlp = edge_mlps[0];
+  dfgnn_edge_mlp_args args = DFGNN_EDGE_MLP_ARGS_INIT;
+  args.edge = args.weight[0] = args.weight[1] = args.weight[2] = &mlp;
+  args.edge_out = args.out_dst = &mlp;
+  ck_ok(dfgnn_edge_mlp_serves(&mlp, f.device, &args, DFGNN_PASS_FORWARD));
+  mlp.dtype = DFGNN_F64;
+  ck_assert_int_eq(
+      dfgnn_edge_mlp_serves(&mlp, f.device, &args, DFGNN_PASS_FORWARD),
+      DFGNN_ERROR_UNSUPPORTED);
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "f64"));
+  free_fixture(&f);
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("gpu_mlp");
+  TCase *run_case = tcase_create("mlps");
+  tcase_set_timeout(run_case, 0);
+  tcase_add_loop_test(run_case, every_shape_is_right_in_both_passes, 0,
+                      EDGE_MLPS);
+  suite_add_tcase(suite, run_case);
+  TCase *others = tcase_create("others");
+  tcase_set_timeout(others, 0);
+  tcase_add_test(others, a_graph_without_edges_gives_zeros);
+  tcase_add_loop_test(others, every_way_to_divide_is_right, 0, 6);
+  tcase_add_test(others, tensors_that_are_not_aligned_are_right);
+  tcase_add_test(others, what_is_not_served_is_said);
+  suite_add_tcase(suite, others);
+  return run_on_gpu(suite);
+}
