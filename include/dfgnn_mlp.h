@@ -87,14 +87,15 @@ typedef struct dfgnn_edge_mlp {
   double epsilon;       /* of the norm */
   int residual;         /* 1: e is added to e', and Ce is C */
   dfgnn_reduce reduce_dst, reduce_src;
+  int edge_list; /* 1: tensors by edge are in the order of the list that
+                  * dfgnn_graph_create_coo read, not in the graph's */
+  int reserved;  /* 0 */
 } dfgnn_edge_mlp;
 
 #define DFGNN_EDGE_MLP_INIT DFGNN_INIT(dfgnn_edge_mlp)
 
-/* The tensors of a call, dense, in memory of the graph's device.  Rows of edges
- * are in the order of the edge list that the graph was made of (of its CSR
- * arrays, if it was made of those).  N destinations, M sources, E edges; `real`
- * is F32, and F64 if dtype is F64.
+/* The tensors of a call, dense, in memory of the graph's device.  N
+ * destinations, M sources, E edges; `real` is F32, and F64 if dtype is F64.
  *
  * Forward: of edge_out, out_dst and out_src those that are not NULL are written;
  * reduce_dst wants out_dst, reduce_src wants out_src.  A row without edges
@@ -160,6 +161,19 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
                                               dfgnn_graph *graph,
                                               const dfgnn_edge_mlp_args *args,
                                               dfgnn_pass pass, void *stream);
+
+/* dfgnn_edge_mlp_execute in memory of the caller's: of the graph's device,
+ * 256-byte aligned, of as many bytes as dfgnn_edge_mlp_workspace says, and in
+ * use until the stream is done.  A CUDA graph that records the call keeps the
+ * address.  NULL: the context's memory. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_execute_in(
+    const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
+    const dfgnn_edge_mlp_args *args, dfgnn_pass pass, void *workspace,
+    void *stream);
+/* May be 0. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_workspace(
+    size_t *bytes, const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
+    const dfgnn_edge_mlp_args *args, dfgnn_pass pass);
 
 /* Can the graph's device run the pass?  DFGNN_OK, or what execute would say of
  * `mlp` and the tensors that are there; pointers of args are looked at, never

@@ -69,6 +69,8 @@ static dfgnn_status check_mlp(const dfgnn_edge_mlp *mlp) {
       {"residual", mlp->residual, 0, 1},
       {"reduce_dst", mlp->reduce_dst, 0, DFGNN_REDUCE_COUNT - 1},
       {"reduce_src", mlp->reduce_src, 0, DFGNN_REDUCE_COUNT - 1},
+      {"edge_list", mlp->edge_list, 0, 1},
+      {"reserved", mlp->reserved, 0, 0},
   };
   dfgnn_status status = DFGNN_OK;
   for (size_t i = 0; !status && i < sizeof ranges / sizeof *ranges; i++)
@@ -218,6 +220,8 @@ static dfgnn_status prepare(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
     return status;
   job->pass = pass;
   job->rows = graph->exact;
+  if (!job->mlp.edge_list)
+    job->rows.edge_order = NULL;
   job->threads = graph->ctx->info.units;
   return check_args(job);
 }
@@ -237,13 +241,12 @@ static dfgnn_status check_device(const dfgnn_mlp_job *job,
 }
 
 static dfgnn_status run_cuda(const dfgnn_mlp_job *job, dfgnn_graph *graph,
-                             void *stream) {
+                             void *workspace, void *stream) {
   dfgnn_context *ctx = graph->ctx;
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(ctx),
                              .stream = stream};
   dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {0};
   const dfgnn_view *views[DFGNN_MAX_VIEWS] = {0};
-  void *workspace = NULL;
   const int count = dfgnn__mlp_cuda_views(job, requests);
   dfgnn_status status = DFGNN_OK;
   for (int i = 0; !status && i < count; i++)
@@ -254,8 +257,9 @@ static dfgnn_status run_cuda(const dfgnn_mlp_job *job, dfgnn_graph *graph,
     atomic_store(&graph->elsewhere, 1);
   pthread_mutex_lock(&ctx->lock);
   int previous = dfgnn__context_enter(ctx);
-  status = dfgnn__context_reserve(
-      &workspace, ctx, dfgnn__mlp_cuda_workspace(job, &ctx->info), stream);
+  if (!workspace)
+    status = dfgnn__context_reserve(
+        &workspace, ctx, dfgnn__mlp_cuda_workspace(job, &ctx->info), stream);
   if (!status)
     status = dfgnn__graph_follow(graph, stream);
   if (!status)
@@ -274,17 +278,42 @@ dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,
   return status ? status : check_device(&job, graph);
 }
 
-dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
-                                    dfgnn_graph *graph,
-                                    const dfgnn_edge_mlp_args *args,
-                                    dfgnn_pass pass, void *stream) {
+dfgnn_status dfgnn_edge_mlp_workspace(size_t *bytes, const dfgnn_edge_mlp *mlp,
+                                      dfgnn_graph *graph,
+                                      const dfgnn_edge_mlp_args *args,
+                                      dfgnn_pass pass) {
+  dfgnn_mlp_job job;
+  if (!bytes)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "bytes is NULL");
+  dfgnn_status status = prepare(&job, mlp, graph, args, pass);
+  if (!status)
+    status = check_device(&job, graph);
+  *bytes = status || on_cpu(graph)
+               ? 0
+               : dfgnn__mlp_cuda_workspace(&job, &graph->ctx->info);
+  return status;
+}
+
+dfgnn_status dfgnn_edge_mlp_execute_in(const dfgnn_edge_mlp *mlp,
+                                       dfgnn_graph *graph,
+                                       const dfgnn_edge_mlp_args *args,
+                                       dfgnn_pass pass, void *workspace,
+                                       void *stream) {
   dfgnn_mlp_job job;
   dfgnn_status status = prepare(&job, mlp, graph, args, pass);
   if (!status)
     status = check_device(&job, graph);
   if (status)
     return status;
-  return on_cpu(graph) ? dfgnn__mlp_cpu(&job) : run_cuda(&job, graph, stream);
+  return on_cpu(graph) ? dfgnn__mlp_cpu(&job)
+                       : run_cuda(&job, graph, workspace, stream);
+}
+
+dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
+                                    dfgnn_graph *graph,
+                                    const dfgnn_edge_mlp_args *args,
+                                    dfgnn_pass pass, void *stream) {
+  return dfgnn_edge_mlp_execute_in(mlp, graph, args, pass, NULL, stream);
 }
 
 dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,

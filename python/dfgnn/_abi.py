@@ -28,6 +28,11 @@ EFFORTS = {"default": 0, "stored": 1, "estimate": 2, "measure": 3, "paper": 4,
            "race": 5}
 SOURCES = ("exact", "similar", "nearest", "rule", "paper", "pinned", "forced",
            "model")
+ACTIVATIONS = {None: 0, "relu": 1, "silu": 2, "gelu": 3, "gelu_tanh": 4,
+               "elu": 5, "leaky_relu": 6, "tanh": 7, "sigmoid": 8,
+               "softplus": 9}
+NORMS = {None: 0, "layer": 1, "rms": 2}
+REDUCTIONS = {None: 0, "sum": 1, "mean": 2, "max": 3, "min": 4}
 PARTITIONINGS = {"metis": 0, "range": 1}
 LOG_LEVELS = {"none": 1, "error": 2, "warn": 3, "info": 4, "debug": 5}
 
@@ -398,6 +403,60 @@ class EdgeTensor(ctypes.Structure):
     ]
 
 
+class EdgeMlp(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("dtype", c_int),
+        ("math", c_int),
+        ("layers", c_int),
+        ("edge_dim", c_int64),
+        ("width", c_int64 * 4),
+        ("activation", c_int),
+        ("last", c_int),
+        ("slope", c_double),
+        ("gate", c_int),
+        ("norm", c_int),
+        ("epsilon", c_double),
+        ("residual", c_int),
+        ("reduce_dst", c_int),
+        ("reduce_src", c_int),
+        ("edge_list", c_int),
+        ("reserved", c_int),
+    ]
+
+
+class EdgeMlpArgs(Descriptor):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("edge", c_void_p),
+        ("dst_part", c_void_p),
+        ("src_part", c_void_p),
+        ("weight", c_void_p * 4),
+        ("bias", c_void_p * 4),
+        ("norm_weight", c_void_p),
+        ("norm_bias", c_void_p),
+        ("dst_factor", c_void_p),
+        ("src_factor", c_void_p),
+        ("edge_out", c_void_p),
+        ("out_dst", c_void_p),
+        ("out_src", c_void_p),
+        ("arg_dst", c_void_p),
+        ("arg_src", c_void_p),
+        ("grad_edge_out", c_void_p),
+        ("grad_out_dst", c_void_p),
+        ("grad_out_src", c_void_p),
+        ("grad_edge", c_void_p),
+        ("grad_dst_part", c_void_p),
+        ("grad_src_part", c_void_p),
+        ("grad_weight", c_void_p * 4),
+        ("grad_bias", c_void_p * 4),
+        ("grad_norm_weight", c_void_p),
+        ("grad_norm_bias", c_void_p),
+        ("grad_dst_factor", c_void_p),
+        ("grad_src_factor", c_void_p),
+    ]
+
+
 # The functions by name: (type of the result, types of the arguments).  Callers
 # pass a Status to _library.check().
 Status = c_int
@@ -436,6 +495,17 @@ FUNCTIONS = {
     "dfgnn_edge_program_workspace": (Status, [
         POINTER(c_size_t), c_void_p, c_void_p, POINTER(EdgeTensor), c_int,
         POINTER(EdgeTensor), c_int]),
+    "dfgnn_edge_mlp_execute_in": (Status, [
+        POINTER(EdgeMlp), c_void_p, POINTER(EdgeMlpArgs), c_int, c_void_p,
+        c_void_p]),
+    "dfgnn_edge_mlp_workspace": (Status, [
+        POINTER(c_size_t), POINTER(EdgeMlp), c_void_p, POINTER(EdgeMlpArgs),
+        c_int]),
+    "dfgnn_edge_mlp_serves": (Status, [POINTER(EdgeMlp), c_void_p,
+                                       POINTER(EdgeMlpArgs), c_int]),
+    "dfgnn_edge_mlp_check": (Status, [
+        POINTER(c_double), POINTER(c_char_p), POINTER(EdgeMlp), c_void_p,
+        POINTER(EdgeMlpArgs), c_int]),
     "dfgnn_graph_create_csr": (Status, [POINTER(c_void_p), c_void_p,
                                         POINTER(Csr), c_void_p]),
     "dfgnn_graph_create_coo": (Status, [POINTER(c_void_p), c_void_p,

@@ -21,7 +21,11 @@ NAMES = {"Options": "options", "DeviceInfo": "device_info", "Csr": "csr",
          "VariantInfo": "variant_info", "Part": "part",
          "ReportOptions": "report_options", "EdgeValue": "edge_value",
          "EdgeTensor": "edge_tensor",
-         "EdgeOperator": "edge_operator"}
+         "EdgeOperator": "edge_operator", "EdgeMlp": "edge_mlp",
+         "EdgeMlpArgs": "edge_mlp_args"}
+
+MLP_NUMBERS = {"activation": _abi.ACTIVATIONS, "norm": _abi.NORMS,
+               "reduce": _abi.REDUCTIONS}
 
 
 def structs():
@@ -52,13 +56,18 @@ def compiled(tmp_path_factory):
     for name in _abi.EFFORTS:
         lines.append(f'printf("effort.{name} %d 0\\n", '
                      f"DFGNN_EFFORT_{name.upper()});")
+    for kind, table in MLP_NUMBERS.items():
+        for name in table:
+            lines.append(f'printf("{kind}.{name} %d 0\\n", '
+                         f"DFGNN_{kind.upper()}_{str(name).upper()});")
     for number, name in enumerate(_abi.SOURCES):
         lines.append(f'printf("source.{name} %d 0\\n", '
                      f"DFGNN_SOURCE_{name.upper()});")
     folder = tmp_path_factory.mktemp("abi")
     source = folder / "abi.c"
     source.write_text("#include <stdio.h>\n#include <dfgnn_graph.h>\n"
-                      "#include <dfgnn_program.h>\n#include <dfgnn_tune.h>\n"
+                      "#include <dfgnn_mlp.h>\n#include <dfgnn_program.h>\n"
+                      "#include <dfgnn_tune.h>\n"
                       "int main(void) {\n" + "\n".join(lines)
                       + "\nreturn 0;\n}\n")
     program = folder / "abi"
@@ -84,15 +93,16 @@ def test_numbers_are_those_of_the_header(compiled):
     for kind, table in (("op", _abi.OPS), ("dtype", _abi.DTYPES),
                         ("effort", _abi.EFFORTS),
                         ("source", {n: i for i, n in
-                                    enumerate(_abi.SOURCES)})):
+                                    enumerate(_abi.SOURCES)}),
+                        *MLP_NUMBERS.items()):
         for name, number in table.items():
             assert compiled[f"{kind}.{name}"][0] == number, name
 
 
 def test_functions_have_as_many_arguments_as_in_the_header():
     header = ""
-    for name in ("dfgnn.h", "dfgnn_graph.h", "dfgnn_program.h", "dfgnn_tune.h",
-                 "dfgnn_xla.h"):
+    for name in ("dfgnn.h", "dfgnn_graph.h", "dfgnn_mlp.h", "dfgnn_program.h",
+                 "dfgnn_tune.h", "dfgnn_xla.h"):
         with open(os.path.join(TOP, "include", name)) as file:
             header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     for name, (_, arguments) in _abi.FUNCTIONS.items():

@@ -58,6 +58,7 @@ static dfgnn_edge_mlp mlp_of(int layers, int64_t edge_dim, int64_t width) {
   mlp.slope = 0.3;
   mlp.epsilon = 1e-5;
   mlp.reduce_dst = DFGNN_REDUCE_SUM;
+  mlp.edge_list = 1;
   return mlp;
 }
 
@@ -220,6 +221,37 @@ START_TEST(a_matrix_with_wide_offsets_is_right) {
   dfgnn_edge_mlp mlp = mlp_of(2, 4, 9);
   mlp.reduce_src = DFGNN_REDUCE_MAX;
   check_on(&f, &mlp, 1, "wide offsets");
+  free_fixture(&f);
+}
+END_TEST
+
+/* The same rows of edges in two orders give the same. */
+START_TEST(tensors_by_edge_may_be_in_the_graph_s_order) {
+  fixture f = graph_with(2, 100);
+  dfgnn_edge_mlp mlp = mlp_of(2, 4, 9);
+  mlp_case list, own;
+  mlp_make(&list, &mlp, f.destinations, f.sources, f.edges, 0, 5);
+  mlp.edge_list = 0;
+  mlp_make(&own, &mlp, f.destinations, f.sources, f.edges, 0, 5);
+  const int32_t *order = dfgnn_graph_edge_order(f.graph, NULL);
+  int moved = 0;
+  for (int64_t e = 0; e < f.edges; e++) {
+    moved += order[e] != e;
+    memcpy((float *)own.forward.edge + e * 4,
+           (const float *)list.forward.edge + order[e] * 4, 4 * sizeof(float));
+  }
+  ck_assert_int_gt(moved, 0);
+  run_both(&f, &list);
+  run_both(&f, &own);
+  is_right(&f, &own, "the graph's order");
+  ck_assert(!memcmp(list.forward.out_dst, own.forward.out_dst,
+                    (size_t)(f.destinations * 9) * sizeof(float)));
+  for (int64_t e = 0; e < f.edges; e++)
+    ck_assert(!memcmp((float *)own.forward.edge_out + e * 9,
+                      (float *)list.forward.edge_out + order[e] * 9,
+                      9 * sizeof(float)));
+  mlp_free(&list);
+  mlp_free(&own);
   free_fixture(&f);
 }
 END_TEST
@@ -418,6 +450,7 @@ int main(void) {
   tcase_add_loop_test(kinds, every_width_and_number_of_layers_is_right, 0, 2);
   tcase_add_loop_test(kinds, a_graph_without_edges_gives_zeros, 0, 4);
   tcase_add_test(kinds, a_matrix_with_wide_offsets_is_right);
+  tcase_add_test(kinds, tensors_by_edge_may_be_in_the_graph_s_order);
   tcase_add_loop_test(kinds, bits_do_not_depend_on_the_number_of_threads, 0, 2);
   tcase_add_loop_test(kinds, every_instruction_set_is_right, 0, 3);
   tcase_add_test(kinds, a_lost_edge_is_found);
