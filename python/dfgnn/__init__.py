@@ -28,6 +28,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "hetero": ["HeteroGraph"],
     "merge": ["merge_attention"],
     "messages": ["gated_messages", "relu_messages"],
+    "mlps": ["edge_mlp"],
     "programs": ["edge_program", "softmax"],
     "recordings": ["Recording", "record"],
     "tuning": ["explain", "generate", "read", "tune"],

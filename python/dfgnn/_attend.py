@@ -11,7 +11,7 @@ from .graph import Graph
 
 
 @constant  # torch.compile starts again when the setting changes
-def _tf32_allowed():
+def tf32_allowed():
     if hasattr(torch._C, "_get_fp32_precision_getter"):
         # get_float32_matmul_precision() raises if the newer settings are used
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -20,7 +20,7 @@ def _tf32_allowed():
 
 def settings_of(value, scale, slope, dropout, return_weights, edge_use="both"):
     tf32 = (value.is_cuda and value.dtype == torch.float32
-            and _tf32_allowed())
+            and tf32_allowed())
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
                     torch.are_deterministic_algorithms_enabled(), tf32,
                     edge_use)

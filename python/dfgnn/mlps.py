@@ -1,0 +1,186 @@
+"""MLPs on edges: the blocks of MeshGraphNet, GraphCast, EdgeConv and ORB.
+
+    e, out = dfgnn.edge_mlp(graph, [w1, w2, w3], [b1, b2, b3], dst=x, src=x,
+                            edge=e, activation="silu", norm="layer",
+                            residual=True, edges=True)
+"""
+
+import torch
+import torch.nn.functional as F
+
+from . import _abi, _mlp
+from ._attend import tf32_allowed
+from ._autocast import autocast_dtype
+from ._modes import needs_composite, untraced
+from ._programs import TYPES
+from .convert import as_graph
+from .graph import describe
+
+__all__ = ["edge_mlp"]
+
+
+def _check_name(what, value, table):
+    if value not in table:
+        names = ", ".join(repr(name) for name in table)
+        raise ValueError(f"{what} must be one of {names}, got {value!r}")
+
+
+def _check_rows(name, tensor, rows, of, dim=2):
+    if tensor is None:
+        return
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != dim or \
+            tensor.size(0) != rows:
+        shape = f"[{rows}, width]" if dim == 2 else f"[{rows}]"
+        raise ValueError(f"{name} must be {shape}, a row for each {of}; got "
+                         + describe(tensor))
+
+
+def _check_layers(weights, biases):
+    if not 1 <= len(weights) <= 4:
+        raise ValueError(f"weights must be of 1 to 4 layers, got "
+                         f"{len(weights)}")
+    if len(biases) != len(weights):
+        raise ValueError(f"biases must be {len(weights)}, as many as weights, "
+                         f"got {len(biases)}")
+    width = None
+    for i, (weight, bias) in enumerate(zip(weights, biases)):
+        if weight is None and i == 0:
+            continue
+        if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or \
+                width not in (None, weight.size(1)):
+            raise ValueError(f"weights[{i}] must be [out, {width or 'in'}], "
+                             "got " + describe(weight))
+        width = weight.size(0)
+        if bias is not None and tuple(bias.shape) != (width,):
+            raise ValueError(f"biases[{i}] must be [{width}], got "
+                             + describe(bias))
+
+
+def _split(weight, given):
+    """The columns of the first weight that each of `given` (tensors or None)
+    has."""
+    sizes = [0 if t is None else t.size(1) for t in given]
+    have = 0 if weight is None else weight.size(1)
+    if have != sum(sizes):
+        raise ValueError(
+            f"weights[0] must have {sum(sizes)} columns, of dst, src and edge "
+            f"one after the other ({sizes[0]} + {sizes[1]} + {sizes[2]}), "
+            f"got {have}")
+    return weight.split(sizes, 1) if weight is not None else (None,) * 3
+
+
+def _part(x, weight, part):
+    """A product over nodes, and what is added to it."""
+    if x is None:
+        return part
+    made = F.linear(x, weight)
+    return made if part is None else made + part
+
+
+def _one_type(tensors, device):
+    """All of one type: autocast's, or the one that torch promotes to."""
+    given = [t for t in tensors if t is not None]
+    dtype = autocast_dtype(device.type)
+    if dtype is None or any(t.dtype == torch.float64 for t in given):
+        dtype = given[0].dtype
+        for t in given[1:]:
+            dtype = torch.promote_types(dtype, t.dtype)
+    if dtype not in TYPES:
+        raise TypeError(f"the tensors of edge_mlp are of {dtype}, expected "
+                        "float16, bfloat16, float32 or float64")
+    for t in given:
+        if t.device != device:
+            raise ValueError(f"a tensor of edge_mlp is on {t.device}, the "
+                             f"graph on {device}; both must be on one device")
+    return [None if t is None else t.to(dtype) for t in tensors]
+
+
+@untraced
+def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
+             dst_part=None, src_part=None, activation="relu", last=None,
+             slope=0.01, gate=False, norm=None, norm_weight=None,
+             norm_bias=None, eps=1e-5, residual=False, reduce="sum",
+             reduce_src=None, dst_factor=None, src_factor=None, edges=False):
+    """An MLP of each edge's destination, source and features, and its sums at
+    nodes, without an inner value of every edge in memory.
+
+    Each edge from j to i computes
+    ``z = W[0] cat(dst[i], src[j], edge) + dst_part[i] + src_part[j] + b[0]``,
+    then ``z = W[l] activation(z) + b[l]`` for each further layer, and
+    ``e = norm(last(z)) (+ edge)``.  The parts of the first layer that depend
+    on nodes alone are products over nodes; the rest is one call of the
+    library in each direction, whose backward pass computes inner values again.
+    On a GPU where no kernel serves a call, torch's operations run it, which is
+    said once.
+
+    graph: a Graph, or what :func:`dfgnn.as_graph` takes.
+    weights, biases: of 1 to 4 layers, as torch.nn.Linear has them; a bias may
+        be None, and so may weights[0] if dst, src and edge are.
+    dst, src, edge: [destinations, Cd], [sources, Cs], [edges, Ce] in the
+        caller's order of edges, or None.
+    dst_part, src_part: [nodes, width of the first layer], further terms of it.
+    activation, last: between the layers and after the last one: None, "relu",
+        "silu", "gelu", "gelu_tanh", "elu", "leaky_relu", "tanh", "sigmoid" or
+        "softplus"; slope: of "elu" (alpha) and "leaky_relu".
+    gate: the last layer gives two halves, and sigmoid(first) * last(second)
+        goes on, as in CGConv.
+    norm: None, "layer" or "rms", with norm_weight, norm_bias and eps.
+    residual: edge is added to e.
+    reduce, reduce_src: None, "sum", "mean", "max" or "min" of e at
+        destinations, and at sources; a node without edges has 0.
+    dst_factor, src_factor: [edges], factors of e in a sum or mean, such as
+        ORB's gates or a cutoff.
+    edges: whether e itself is returned.
+    Returns e, the values of destinations and those of sources, as far as they
+    are asked for: a tensor if it is one, else a tuple.
+    """
+    def rows(*tensors):
+        return next((t.size(0) for t in tensors if t is not None), None)
+    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
+        graph = as_graph(graph, (rows(src, src_part), rows(dst, dst_part)))
+    graph = as_graph(graph)
+    weights = list(weights)
+    biases = [None] * len(weights) if biases is None else list(biases)
+    _check_name("activation", activation, _abi.ACTIVATIONS)
+    _check_name("last", last, _abi.ACTIVATIONS)
+    _check_name("norm", norm, _abi.NORMS)
+    _check_name("reduce", reduce, _abi.REDUCTIONS)
+    _check_name("reduce_src", reduce_src, _abi.REDUCTIONS)
+    if src is not None:
+        src = graph.extend(src)
+    if src_part is not None:
+        src_part = graph.extend(src_part)
+    for name, tensor, count, of, dim in (
+            ("dst", dst, graph.num_dst, "destination", 2),
+            ("dst_part", dst_part, graph.num_dst, "destination", 2),
+            ("src", src, graph.num_src, "source", 2),
+            ("src_part", src_part, graph.num_src, "source", 2),
+            ("edge", edge, graph.num_edges, "edge", 2),
+            ("dst_factor", dst_factor, graph.num_edges, "edge", 1),
+            ("src_factor", src_factor, graph.num_edges, "edge", 1)):
+        _check_rows(name, tensor, count, of, dim)
+    _check_layers(weights, biases)
+    if edge is not None and not edge.size(1):
+        edge = None
+    by_dst, by_src, by_edge = _split(weights[0], (dst, src, edge))
+    weights[0] = None if edge is None else by_edge
+    dst_part = _part(dst, by_dst, dst_part)
+    src_part = _part(src, by_src, src_part)
+    if edge is None and dst_part is None and src_part is None:
+        raise ValueError("edge_mlp needs one of dst, src, edge, dst_part and "
+                         "src_part")
+    if not (reduce or reduce_src or edges):
+        raise ValueError("edge_mlp is asked for nothing: reduce and "
+                         "reduce_src are None, and edges is False")
+    settings = _mlp.Settings(
+        len(weights), activation, last, float(slope), bool(gate), norm,
+        float(eps), bool(residual), reduce, reduce_src, bool(edges),
+        graph.device.type != "cpu" and tf32_allowed())
+    tensors = _one_type(
+        [edge, dst_part, src_part, dst_factor, src_factor, norm_weight,
+         norm_bias, *weights, *biases], graph.device)
+    if needs_composite():
+        made = _mlp.composite(graph, settings, tensors)
+    else:
+        made = _mlp.run(graph, settings, tensors)
+    return made[0] if len(made) == 1 else made

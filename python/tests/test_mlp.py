@@ -1,0 +1,286 @@
+"""MLPs on edges against the same written with torch's operations."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dfgnn
+from dfgnn import _abi, _mlp
+
+ACTIVATIONS = {
+    None: lambda x: x, "relu": F.relu, "silu": F.silu, "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "elu": lambda x: F.elu(x, 0.3), "tanh": torch.tanh,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.3), "sigmoid": torch.sigmoid,
+    "softplus": F.softplus}
+
+
+def graph_of(num_src=23, num_dst=19, edges=150, seed=0):
+    """A bipartite list in no order; the last nodes have no edges."""
+    torch.manual_seed(seed)
+    return torch.stack([torch.randint(0, num_src - 2, (edges,)),
+                        torch.randint(0, num_dst - 2, (edges,))])
+
+
+def layers_of(widths, dtype=torch.float64):
+    """Weights and biases of layers from one width to the next."""
+    pairs = list(zip(widths, widths[1:]))
+    return ([(torch.randn(o, i, dtype=dtype) / i ** 0.5).requires_grad_()
+             for i, o in pairs],
+            [torch.randn(o, dtype=dtype, requires_grad=True)
+             for _, o in pairs])
+
+
+def tensor(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def reduced(name, x, index, count, factor=None):
+    out = x.new_zeros(count, x.size(1))
+    if name in ("max", "min"):
+        return out.scatter_reduce(0, index.view(-1, 1).expand_as(x), x,
+                                  "a" + name, include_self=False)
+    out = out.index_add(0, index, x if factor is None else
+                        x * factor.view(-1, 1))
+    if name == "mean":
+        out = out / torch.bincount(index, minlength=count).clamp(
+            min=1).view(-1, 1)
+    return out
+
+
+def agree(have, want, leaves, tolerance=1e-9):
+    """Values and gradients by these tensors are the same."""
+    for a, b in zip(have, want):
+        assert a.shape == b.shape
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    grads = [torch.randn_like(b) for b in want]
+    found = torch.autograd.grad(have, leaves, grads)
+    expected = torch.autograd.grad(want, leaves, grads)
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_between_and_after_the_layers(activation):
+    edges = graph_of()
+    f = ACTIVATIONS[activation]
+    weights, biases = layers_of([12, 9, 7])
+    x, y, e = tensor(19, 3), tensor(23, 4), tensor(150, 5)
+    have = dfgnn.edge_mlp(edges, weights, biases, dst=x, src=y, edge=e,
+                          activation=activation, last=activation, slope=0.3)
+    z = torch.cat([x[edges[1]], y[edges[0]], e], 1)
+    for weight, bias in zip(weights, biases):
+        z = f(F.linear(z, weight, bias))
+    agree([have], [reduced("sum", z, edges[1], 19)],
+          [x, y, e, *weights, *biases])
+
+
+@pytest.mark.parametrize("norm,gate,residual", list(itertools.product(
+    (None, "layer", "rms"), (False, True), (False, True))))
+def test_norms_gates_and_residuals(norm, gate, residual):
+    edges = graph_of()
+    weights, biases = layers_of([12, 9, 10 if gate else 5])
+    x, y, e = tensor(19, 3), tensor(23, 4), tensor(150, 5)
+    scale, shift = tensor(5), tensor(5)
+    have = dfgnn.edge_mlp(
+        edges, weights, biases, dst=x, src=y, edge=e, activation="silu",
+        last="tanh", gate=gate, norm=norm, eps=1e-3,
+        norm_weight=scale if norm else None,
+        norm_bias=shift if norm == "layer" else None, residual=residual,
+        edges=True)
+    z = torch.cat([x[edges[1]], y[edges[0]], e], 1)
+    z = F.linear(F.silu(F.linear(z, weights[0], biases[0])), weights[1],
+                 biases[1])
+    z = torch.sigmoid(z[:, :5]) * torch.tanh(z[:, 5:]) if gate else \
+        torch.tanh(z)
+    if norm == "layer":
+        z = F.layer_norm(z, (5,), scale, shift, 1e-3)
+    elif norm == "rms":
+        z = F.rms_norm(z, (5,), scale, 1e-3)
+    z = z + e if residual else z
+    leaves = [x, y, e, *weights, *biases]
+    leaves += [scale] if norm else []
+    leaves += [shift] if norm == "layer" else []
+    agree(have, [z, reduced("sum", z, edges[1], 19)], leaves)
+
+
+@pytest.mark.parametrize("at_dst,at_src", list(itertools.product(
+    _abi.REDUCTIONS, _abi.REDUCTIONS)))
+def test_reductions_at_both_ends(at_dst, at_src):
+    edges = graph_of()
+    weights, biases = layers_of([7, 6])
+    x, e = tensor(19, 3), tensor(150, 4)
+    factor = tensor(150)
+    sums = [name for name in (at_dst, at_src) if name in ("sum", "mean")]
+    have = dfgnn.edge_mlp(
+        edges, weights, biases, dst=x, edge=e, src_part=tensor(23, 6) * 0,
+        reduce=at_dst, reduce_src=at_src, edges=True,
+        dst_factor=factor if at_dst in ("sum", "mean") else None,
+        src_factor=factor if at_src in ("sum", "mean") else None)
+    have = have if isinstance(have, tuple) else (have,)
+    z = F.linear(torch.cat([x[edges[1]], e], 1), weights[0], biases[0])
+    want = [z]
+    for name, index, count in ((at_dst, edges[1], 19), (at_src, edges[0], 23)):
+        if name:
+            want.append(reduced(name, z, index, count, factor if name in
+                                ("sum", "mean") else None))
+    agree(have, want, [x, e, *weights, *biases, *([factor] if sums else [])])
+
+
+@pytest.mark.parametrize("kind", ["list", "csr", "csr with an order", "loops"])
+def test_edges_are_in_the_caller_s_order(kind):
+    edges = graph_of(20, 20)
+    if kind == "list":
+        graph = dfgnn.as_graph(edges, 20)
+    elif kind == "loops":
+        graph = dfgnn.as_graph(edges, 20).with_self_loops()
+        edges = graph.edge_index
+    else:
+        order = edges[1].sort(stable=True)[1]
+        offsets = F.pad(torch.bincount(edges[1], minlength=20).cumsum(0),
+                        (1, 0))
+        graph = dfgnn.Graph(offsets, edges[0][order], 20,
+                            edge_order=order if "order" in kind else None)
+        edges = edges if "order" in kind else edges[:, order]
+    weights, biases = layers_of([5, 6])
+    x, e, factor = tensor(20, 2), tensor(edges.size(1), 3), tensor(
+        edges.size(1))
+    have = dfgnn.edge_mlp(graph, weights, biases, src=x, edge=e, edges=True,
+                          dst_factor=factor)
+    z = F.linear(torch.cat([x[edges[0]], e], 1), weights[0], biases[0])
+    agree(have, [z, reduced("sum", z, edges[1], 20, factor)],
+          [x, e, factor, *weights, *biases])
+
+
+def test_edgeconv_is_an_mlp_of_nodes_alone():
+    edges = graph_of(20, 20)
+    weights, biases = layers_of([8, 16, 6])
+    x = tensor(20, 4)
+    by_own, by_other = weights[0].split(4, 1)
+    have = dfgnn.edge_mlp(edges, [None, weights[1]], biases, reduce="max",
+                          dst_part=F.linear(x, by_own - by_other),
+                          src_part=F.linear(x, by_other))
+    z = torch.cat([x[edges[1]], x[edges[0]] - x[edges[1]]], 1)
+    z = F.linear(F.relu(F.linear(z, weights[0], biases[0])), weights[1],
+                 biases[1])
+    agree([have], [reduced("max", z, edges[1], 20)], [x, *weights, *biases])
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_second_derivatives(reduce):
+    edges = graph_of(6, 6, 14)
+    weights, biases = layers_of([8, 5, 4])
+    x, e = tensor(6, 2), tensor(14, 4)
+
+    def run(x, e, *layers):
+        return dfgnn.edge_mlp(edges, layers[:2], layers[2:], dst=x, src=x,
+                              edge=e, activation="tanh", norm="layer",
+                              residual=True, reduce=reduce, edges=True)
+    inputs = (x, e, *weights, *biases)
+    torch.autograd.gradcheck(run, inputs)
+    torch.autograd.gradgradcheck(run, inputs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16,
+                                   torch.float32])
+def test_types(dtype):
+    edges = graph_of()
+    weights, biases = layers_of([16, 32, 8])
+    x, e = tensor(19, 8), tensor(150, 8)
+    leaves = [x, e, *weights, *biases]
+    small = [t.detach().to(dtype).requires_grad_() for t in leaves]
+
+    def run(x, e, w, v, b, c):
+        return dfgnn.edge_mlp(edges, [w, v], [b, c], dst=x, edge=e,
+                              src_part=x.new_zeros(23, 32),
+                              activation="gelu", norm="rms", residual=True)
+    want = run(*[t.detach().double().requires_grad_() for t in small])
+    have = run(*small)
+    assert have.dtype == dtype
+    tolerance = {torch.float32: 1e-5}.get(dtype, 5e-2)
+    torch.testing.assert_close(have.double(), want, rtol=tolerance,
+                               atol=tolerance)
+    have.sum().backward()
+    assert all(t.grad is not None and t.grad.dtype == dtype for t in small)
+
+
+def test_autocast_takes_its_type():
+    edges = graph_of(20, 20)
+    weights, biases = layers_of([4, 6], torch.float32)
+    x = tensor(20, 4, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = dfgnn.edge_mlp(edges, weights, biases, src=x)
+    assert out.dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert x.grad.dtype == torch.float32 and weights[0].grad is not None
+
+
+def test_a_transform_of_torch_func_runs_torch_operations():
+    edges = dfgnn.as_graph(graph_of(20, 20), 20)
+    weights, biases = layers_of([4, 6])
+    x = tensor(20, 4).detach()
+
+    def loss(x):
+        return dfgnn.edge_mlp(edges, weights, biases, src=x, last="silu",
+                              dst_part=x.new_zeros(20, 6)).square().sum()
+    want = torch.autograd.grad(loss(leaf := x.clone().requires_grad_()),
+                               leaf)[0]
+    torch.testing.assert_close(torch.func.grad(loss)(x), want)
+
+
+def test_nothing_of_every_edge_and_inner_value_is_kept():
+    edges = torch.randint(0, 50, (2, 2000))
+    weights, biases = layers_of([12, 96, 96, 4], torch.float32)
+    x = tensor(50, 6, dtype=torch.float32)
+    sizes = []
+
+    def pack(t):
+        sizes.append(t.numel())
+        return t
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        dfgnn.edge_mlp(edges, weights, biases, dst=x, src=x)
+    assert sizes and max(sizes) < 2000 * 12
+
+
+def test_the_check_finds_what_is_wrong():
+    graph = dfgnn.as_graph(graph_of(20, 20), 20)
+    weights, biases = layers_of([4, 6], torch.float32)
+    settings = _mlp.Settings(1, reduce_dst="sum")
+    part = tensor(20, 6, dtype=torch.float32)
+    call = _mlp._Call(graph, settings, [None, part, part] + [None] * 4
+                      + [None, biases[0]])
+    outs, _ = call.forward()
+    assert call.worst(outs) <= 1
+    outs[0][3, 2] += 0.01
+    assert call.worst(outs) > 1
+
+
+@pytest.mark.parametrize("change,error,text", [
+    (dict(weights=[]), ValueError, "1 to 4 layers, got 0"),
+    (dict(weights=[torch.ones(3, 9)]), ValueError,
+     r"weights\[0\] must have 8 columns"),
+    (dict(weights=[torch.ones(3, 8), torch.ones(5, 4)],
+          biases=[None, None]), ValueError, r"weights\[1\] must be \[out, 3\]"),
+    (dict(biases=[torch.ones(4)]), ValueError, r"biases\[0\] must be \[3\]"),
+    (dict(activation="swish"), ValueError, "activation must be one of None"),
+    (dict(reduce="prod"), ValueError, "reduce must be one of"),
+    (dict(reduce=None), ValueError, "asked for nothing"),
+    (dict(dst=torch.ones(3, 4)), ValueError, r"dst must be \[20, width\]"),
+    (dict(edge=torch.ones(150)), ValueError, r"edge must be \[150, width\]"),
+    (dict(dst=torch.ones(20, 4, dtype=torch.int64),
+          src=torch.ones(20, 4, dtype=torch.int64),
+          weights=[torch.ones(3, 8, dtype=torch.int64)]), TypeError,
+     "float16, bfloat16"),
+    (dict(residual=True), dfgnn.InvalidError, "mlp.residual adds e"),
+    (dict(reduce="max", dst_factor=torch.ones(150)), dfgnn.InvalidError,
+     "a maximum or minimum has no factors"),
+])
+def test_what_does_not_fit_is_named(change, error, text):
+    call = dict(weights=[torch.ones(3, 8)], dst=torch.ones(20, 4),
+                src=torch.ones(20, 4), **{}) | change
+    weights = call.pop("weights")
+    graph = dfgnn.as_graph(graph_of(20, 20), 20)
+    with pytest.raises(error, match=text):
+        dfgnn.edge_mlp(graph, weights, call.pop("biases", None), **call)
