@@ -5,7 +5,8 @@ the table of docs/performance.md, eager, compiled and captured.
       python3 bench/python_steps.py --device cuda -o OUT.json
     python3 bench/python_steps.py --table OUT.json
 
-Ways of a step, by library (PyG's layers, and dfgnn.nn's):
+Ways of a step, by library (PyG's layers, dfgnn.nn's, and PyG's after
+dfgnn.accelerate):
 
   eager      the loop as it is written
   compiled   the model compiled by torch.compile, mode "default"
@@ -13,8 +14,9 @@ Ways of a step, by library (PyG's layers, and dfgnn.nn's):
   captured   the step captured by dfgnn.capture, which takes PyG's layers, too
 
 The file is an array of rows, one per model and its graph; {library}_{way}_ms is
-the median of a step, which is waited for, or {library}_{way}_why says why there
-is none. {library}_bytes is the most memory that torch added in eager steps.
+the median of a step, which is waited for, {library}_{way}_first_s the seconds of
+the first step, which compiles, and {library}_{way}_bytes the most memory that
+torch added in timed steps; or {library}_{way}_why says why there is no such step.
 Both libraries have the same parameters; `difference` is the largest difference
 of their outputs, relative to the largest output.
 """
@@ -31,6 +33,7 @@ import torch
 from torch import nn
 import torch.nn.functional as F
 
+LIBRARIES = ("pyg", "dfgnn", "accelerated")
 WAYS = ("eager", "compiled", "overhead", "captured")
 FEATURES = 64
 
@@ -115,58 +118,103 @@ def step_of(model, x, edges, labels, device):
     return step
 
 
-def one_way(way, model, x, edges, labels, options):
-    model = copy.deepcopy(model)
-    if way in ("compiled", "overhead"):
-        torch._dynamo.reset()
-        model = torch.compile(
-            model, mode="reduce-overhead" if way == "overhead" else "default")
-    step = step_of(model, x, edges, labels, options.device)
-    if way == "captured":
+class Way:
+    """A way to make steps of a model: made with its first step, then timed."""
+
+    def __init__(self, way, model, x, edges, labels, device):
+        model = copy.deepcopy(model)
+        if way in ("compiled", "overhead"):
+            model = torch.compile(model, mode="reduce-overhead"
+                                  if way == "overhead" else "default")
+        self.device = device
+        self.step = step_of(model, x, edges, labels, device)
+        if way == "captured":
+            import dfgnn
+            self.step = dfgnn.capture(self.step)
+        settle(device)
+        start = time.perf_counter()
+        self.step()
+        settle(device)
+        self.first_s = time.perf_counter() - start
+
+    def measured(self, seconds):
+        """What is known of the way, by the end of its name in a row."""
+        found, cuda = {"first_s": self.first_s}, self.device.startswith("cuda")
+        if cuda:
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        found["ms"] = median_ms(self.step, self.device, seconds)
+        if cuda:
+            found["bytes"] = torch.cuda.max_memory_allocated() - before
+        return found
+
+
+class Case:
+    """A model of the table on its graph, by library."""
+
+    def __init__(self, name, options):
         import dfgnn
-        step = dfgnn.capture(step)
-    return median_ms(step, options.device, options.seconds)
+        import dfgnn.nn as ours
+        import torch_geometric.nn as theirs
+        self.name, self.device = name, options.device
+        spec, layers, dropout, width = MODELS[name]
+        graph = graph_of(spec, options.scale, options.data).to(self.device)
+        torch.manual_seed(1)
+        self.x = torch.randn(graph.num_dst, width, device=self.device)
+        self.labels = torch.randint(0, 7, (graph.num_dst,),
+                                    device=self.device)
+        edges = graph.edge_index.contiguous()
+        plain = Model(theirs, layers, width, dropout).to(self.device)
+        fast = Model(ours, layers, width, dropout).to(self.device)
+        fast.load_state_dict(plain.state_dict())
+        swapped = copy.deepcopy(plain)
+        dfgnn.accelerate(swapped)
+        self.models = {"pyg": (plain, edges), "dfgnn": (fast, graph),
+                       "accelerated": (swapped, edges)}
+        self.row = {"model": name, "nodes": graph.num_dst,
+                    "edges": graph.num_edges, "difference": self.difference()}
+
+    def difference(self):
+        with torch.no_grad():
+            outs = [self.models[library][0].eval()(self.x,
+                                                   self.models[library][1])
+                    for library in LIBRARIES]
+        return max(float((outs[0] - out).abs().max() / outs[0].abs().max())
+                   for out in outs[1:])
+
+    def attempt(self, key, function):
+        """function(), whose error becomes the row's reason."""
+        import dfgnn
+        try:
+            return function()
+        except (RuntimeError, dfgnn.CaptureError) as error:
+            self.row[key + "_why"] = str(error).split("\n")[0][:300]
+            return None
+
+    def way(self, library, way):
+        model, edges = self.models[library]
+        return self.attempt(f"{library}_{way}", lambda: Way(
+            way, model.train(), self.x, edges, self.labels, self.device))
+
+    def measure(self, library, way, made, seconds):
+        key = f"{library}_{way}"
+        found = made and self.attempt(key, lambda: made.measured(seconds))
+        for name, value in (found or {}).items():
+            self.row[f"{key}_{name}"] = value
+        print(self.name, library, way, found or self.row.get(key + "_why"),
+              file=sys.stderr, flush=True)
 
 
 def measure(name, options):
-    import dfgnn
-    import dfgnn.nn as ours
-    import torch_geometric.nn as theirs
-    spec, layers, dropout, width = MODELS[name]
-    graph = graph_of(spec, options.scale, options.data).to(options.device)
-    torch.manual_seed(1)
-    x = torch.randn(graph.num_dst, width, device=options.device)
-    labels = torch.randint(0, 7, (graph.num_dst,), device=options.device)
-    edges = graph.edge_index.contiguous()
-    plain = Model(theirs, layers, width, dropout).to(options.device)
-    fast = Model(ours, layers, width, dropout).to(options.device)
-    fast.load_state_dict(plain.state_dict())
-    row = {"model": name, "nodes": graph.num_dst, "edges": graph.num_edges}
-    with torch.no_grad():
-        outs = [m.eval()(x, e) for m, e in ((plain, edges), (fast, graph))]
-        row["difference"] = float((outs[0] - outs[1]).abs().max()
-                                  / outs[0].abs().max())
-        del outs
-    for library, model, given in (("pyg", plain.train(), edges),
-                                  ("dfgnn", fast.train(), graph)):
+    case = Case(name, options)
+    for library in options.libraries.split(","):
         for way in options.ways.split(","):
-            if options.device.startswith("cuda"):
-                gc.collect()
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
-                before = torch.cuda.memory_allocated()
-            try:
-                row[f"{library}_{way}_ms"] = one_way(way, model, x, given,
-                                                     labels, options)
-                if way == "eager" and options.device.startswith("cuda"):
-                    row[f"{library}_bytes"] = \
-                        torch.cuda.max_memory_allocated() - before
-            except (RuntimeError, dfgnn.CaptureError) as error:
-                row[f"{library}_{way}_why"] = str(error).split("\n")[0][:300]
-            print(name, library, way, row.get(
-                f"{library}_{way}_ms", row.get(f"{library}_{way}_why")),
-                file=sys.stderr, flush=True)
-    return row
+            torch._dynamo.reset()
+            case.measure(library, way, case.way(library, way),
+                         options.seconds)
+    return case.row
 
 
 def table(rows):
@@ -177,8 +225,8 @@ def table(rows):
         found = row.get(key + "_ms")
         return "-" if found is None else f"{found:.3g}"
     for row in rows:
-        best = min(row[k] for k in row if k.startswith("dfgnn_")
-                   and k.endswith("_ms"))
+        best = min(row[k] for k in row if k.endswith("_ms")
+                   and k.startswith(("dfgnn_", "accelerated_")))
         ways = [f"{library}_{way}" for library in ("pyg", "dfgnn")
                 for way in ("eager", "compiled", "captured")]
         over = row["pyg_eager_ms"] / best if "pyg_eager_ms" in row else None
@@ -193,6 +241,7 @@ def main():
     parser.add_argument("--device", default="cuda"
                         if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--libraries", default="pyg,dfgnn")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--data", default="data",
                         help="the folder of cora.npz")
