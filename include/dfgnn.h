@@ -206,6 +206,7 @@ typedef struct dfgnn_csr {
   const void *column_offsets; /* [M + 1], of offset_type */
   const void *column_rows;    /* [E], of index_type */
   const void *column_edges;   /* [E], of offset_type */
+  int refilled; /* 1: the arrays get the edges of other graphs, see below */
 } dfgnn_csr;
 
 #define DFGNN_CSR_INIT DFGNN_INIT(dfgnn_csr)
@@ -227,7 +228,14 @@ typedef struct dfgnn_graph dfgnn_graph;
  * With csr.trusted nothing is checked at all, and the signature is made when
  * somebody asks for it: an index out of range, offsets that fall or columns
  * that are not those of the matrix are then undefined behaviour.  On a GPU the
- * columns are taken from csr only if it is trusted, and made anew otherwise. */
+ * columns are taken from csr only if it is trusted, and made anew otherwise.
+ *
+ * With csr.refilled the caller may write the edges of another graph with the
+ * same numbers of nodes and edges into the arrays, columns included, in the
+ * order of the streams that calls run on; a CUDA graph of such calls then
+ * serves the other graph.  Plans keep nothing of what the arrays hold, nor does
+ * the signature tell of it.  Such a graph is trusted, has columns and 32-bit
+ * indices, and its arrays are in the device's memory; it is not measured. */
 DFGNN_API dfgnn_status dfgnn_graph_create_csr(dfgnn_graph **graph,
                                               dfgnn_context *ctx,
                                               const dfgnn_csr *csr,

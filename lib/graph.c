@@ -37,6 +37,12 @@ static dfgnn_status check_csr(const dfgnn_csr *csr) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.%s is NULL, but csr.column_offsets is not",
                        csr->column_rows ? "column_edges" : "column_rows");
+  if (csr->refilled && (!csr->trusted || !csr->column_offsets ||
+                        csr->index_type != DFGNN_INDEX_I32))
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "csr.refilled is 1, which needs %s",
+                       !csr->trusted          ? "csr.trusted"
+                       : !csr->column_offsets ? "csr.column_offsets"
+                                              : "32-bit indices");
   if (csr->graphs < 0 || (csr->graph_ptr && !csr->graphs))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "csr.graphs is %lld, expected > 0 with a graph_ptr",
@@ -55,7 +61,9 @@ static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
     g->pending = sorted->pending;
     g->checked = !g->pending;
   } else if (csr->trusted || (csr->on_device && backend->analyze_begin)) {
-    m->max_degree = backend->max_degree ? backend->max_degree(m) : m->edges;
+    m->max_degree = backend->max_degree && !csr->refilled
+                        ? backend->max_degree(m)
+                        : m->edges;
     g->checked = csr->trusted;
   } else {
     dfgnn_signature signature;
@@ -66,6 +74,10 @@ static dfgnn_status look_at(dfgnn_graph *g, const dfgnn_csr *csr,
     return status;
   }
   dfgnn__graph_guess(g, csr->graphs, csr->graph_ptr);
+  if (m->refilled) {
+    dfgnn__graph_set_known(g, &g->guess);
+    return DFGNN_OK;
+  }
   if (sorted && sorted->known) {
     dfgnn__graph_set_known(g, &sorted->signature);
     return DFGNN_OK;
@@ -115,6 +127,7 @@ dfgnn_status dfgnn__graph_make(dfgnn_graph **graph, dfgnn_context *ctx,
   g->matrix.sources = csr->sources;
   g->matrix.edges = csr->edges;
   g->matrix.offsets64 = csr->offset_type == DFGNN_INDEX_I64;
+  g->matrix.refilled = csr->refilled;
   const size_t offsets =
       ((size_t)csr->destinations + 1) * (g->matrix.offsets64 ? 8 : 4);
   if (!sorted && csr->on_device && ctx->backend->follow)
@@ -148,6 +161,10 @@ dfgnn_status dfgnn_graph_create_csr(dfgnn_graph **graph, dfgnn_context *ctx,
     status = dfgnn__take(&whole, csr, &dfgnn__csr_kind);
   if (!status)
     status = check_csr(&whole);
+  if (!status && whole.refilled && !whole.on_device &&
+      strcmp(ctx->backend->name, "cpu"))
+    status = dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "csr.refilled is 1, which needs csr.on_device");
   return status ? status : dfgnn__graph_make(graph, ctx, &whole, stream, NULL);
 }
 

@@ -95,7 +95,8 @@ dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
         backend->release(graph->ctx->device, owned[k]);
     return status;
   }
-  view.extra = on_host ? most_of_a_column(m, view.array[0]) : m->edges;
+  view.extra =
+      on_host && !m->refilled ? most_of_a_column(m, view.array[0]) : m->edges;
   for (unsigned k = 0; k < 3; k++)
     if (!owned[k])
       borrowed |= 1u << k;

@@ -77,7 +77,8 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
     select_stored(choice, ctx, query);
     int exact = choice->variant && (choice->source == DFGNN_SOURCE_EXACT ||
                                     choice->source == DFGNN_SOURCE_PINNED);
-    if (problem->effort == DFGNN_EFFORT_MEASURE && !exact)
+    if (problem->effort == DFGNN_EFFORT_MEASURE && !exact &&
+        !graph->matrix.refilled)
       status = tune_miss(choice, graph, query);
     if (status)
       return status;

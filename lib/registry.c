@@ -164,6 +164,17 @@ dfgnn_use dfgnn__variant_use(const char *variant, int revision) {
                            : DFGNN_USE_NEWER;
 }
 
+/* Does the variant keep something of what the graph's arrays hold? */
+static int keeps_contents(const dfgnn_family *family,
+                          const dfgnn_setting *setting) {
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const int views = family->views ? family->views(setting, requests) : 0;
+  for (int k = 0; k < views; k++)
+    if (requests[k].kind != DFGNN_VIEW_TRANSPOSE)
+      return 1;
+  return family->prepare != NULL;
+}
+
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting) {
   const dfgnn_family *f = variant->family;
@@ -199,6 +210,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
   const char *reason = f->applicable ? f->applicable(&full) : NULL;
   if (reason)
     return reason;
+  if (full.matrix->refilled && keeps_contents(f, &full))
+    return "keeps what it learns of the edges, which are refilled";
   if (p->max_workspace >= 0 && f->workspace &&
       f->workspace(&full) > (size_t)p->max_workspace)
     return "needs more workspace than max_workspace";

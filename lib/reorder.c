@@ -52,6 +52,9 @@ static dfgnn_status fetch(dfgnn_csr *host, void *copies[2], dfgnn_context *ctx,
     return status;
   csr = &whole;
   *host = whole;
+  if (csr->refilled)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "csr.refilled is 1, but a reordered graph is a copy");
   if (!csr->on_device)
     return dfgnn__csr_check(csr);
   if (csr->destinations < 0 || csr->edges < 0 || !csr->offsets)

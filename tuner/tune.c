@@ -403,6 +403,10 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
   if (report && (status = dfgnn__can_give(report, &kind)))
     return status;
   s.subject.graph = dfgnn__graph_inner(graph);
+  if (graph->matrix.refilled)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "a refilled graph has no edges of its own to measure: "
+                       "tune a graph of the same size");
   status = complete_options(&s.options, options);
   if (!status)
     status = dfgnn__problem_complete(&s.subject.problem, problem);

@@ -37,6 +37,8 @@ typedef struct dfgnn_matrix {
   const int32_t *indices;
   const void *edge_order; /* the place of each edge in the list that the graph
                            * was made of, as wide as offsets; NULL: the same */
+  int refilled; /* the arrays will hold other edges: nothing may be derived from
+                 * what they hold now, but for the columns, which change alike */
 } dfgnn_matrix;
 
 /* Structures derived from a graph, built when a variant first asks for them and
@@ -107,6 +109,7 @@ static inline dfgnn_matrix dfgnn__transposed(const dfgnn_matrix *matrix,
   t.offsets = view->array[0];
   t.indices = (const int32_t *)view->array[1];
   t.edge_order = NULL;
+  t.refilled = matrix->refilled;
   return t;
 }
 

@@ -100,6 +100,7 @@ class Csr(Descriptor):
         ("column_offsets", c_void_p),
         ("column_rows", c_void_p),
         ("column_edges", c_void_p),
+        ("refilled", c_int),
     ]
 
 

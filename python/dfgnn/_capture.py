@@ -6,6 +6,7 @@ import warnings
 import torch
 from torch.utils import _pytree as pytree
 
+from ._capacity import EdgeBuffer, EdgeRoom, rooms_of
 from ._recording import Recording, recording
 from ._refusal import refusal
 from .graph import Graph, describe
@@ -17,7 +18,8 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, torch.dtype,
               torch.device)
 
 
-def capture(step, *examples, warmup=3, limit=16, copy=True):
+def capture(step, *examples, warmup=3, limit=16, copy=True, capacity=None,
+            device=None):
     """A callable that does what step does, in one launch of the device.
 
         def step(x, labels):
@@ -44,6 +46,20 @@ def capture(step, *examples, warmup=3, limit=16, copy=True):
         types, graphs, numbers, and modes of autograd and autocast.  A call
         beyond them runs step as it is.
     copy: whether results are copies.  If not, the next call overwrites them.
+    capacity: rooms for arguments whose rows or edges differ from call to call,
+        by the argument's name: one recording serves all that fit.  The step
+        sees tensors of the room's rows, the caller's first:
+
+            most = dfgnn.Capacity(nodes=20_000, edges=300_000)
+            step = dfgnn.capture(step, capacity=dict(
+                x=most.nodes, edge_index=most.edges,
+                labels=dfgnn.Room(1024, fill=-100)))
+
+        An edge_index stays a tensor, and layers of dfgnn make their graphs of
+        it on the device, in each replay.  What does not fit raises
+        :class:`dfgnn.InvalidError` before anything runs.
+    device: the GPU of the step, where arguments are on the CPU, as a loader
+        gives them; by default that of the arguments.
 
     A dfgnn.Graph is part of the recording, and so is an edge_index that graphs
     are made of: each is recorded on its own.  What step reads from elsewhere
@@ -59,7 +75,7 @@ def capture(step, *examples, warmup=3, limit=16, copy=True):
         raise TypeError(f"step must be callable, got {type(step).__name__}")
     if warmup < 2:
         raise ValueError(f"warmup must be at least 2, got {warmup}")
-    captured = Captured(step, warmup, limit, copy)
+    captured = Captured(step, warmup, limit, copy, capacity or {}, device)
     if examples:
         captured.prepare(*examples)
     return captured
@@ -78,10 +94,12 @@ def _hashable(form):
 class Captured:
     """A step with its recordings; :func:`capture` makes it."""
 
-    def __init__(self, step, warmup, limit, copy):
+    def __init__(self, step, warmup, limit, copy, capacity, device):
         self.step, self.warmup, self.limit = step, warmup, limit
-        self.copy = copy
+        self.copy, self.capacity = copy, capacity
+        self.device = None if device is None else _gpu_of(device)
         self._recordings = {}
+        self._rooms = {}  # by form of the arguments, rooms by number
         self._structural = set()  # places of arguments that graphs are made of
         self._gpus = {}
         self._full = False
@@ -102,13 +120,24 @@ class Captured:
             return _detached(self.step(*args, **kwargs))
         return found(leaves)
 
+    def rooms(self, form):
+        """The rooms of arguments of a form, by their number."""
+        if not self.capacity:
+            return {}
+        key = _hashable(form)
+        found = self._rooms.get(key)
+        if found is None:
+            found = self._rooms[key] = rooms_of(self.step, self.capacity,
+                                                form)
+        return found
+
     def prepare(self, *args, **kwargs):
         """Runs the step with these arguments as often as its warm-up needs,
         and records it."""
         leaves, form = pytree.tree_flatten((args, kwargs))
         while True:
             found = self._recording(leaves, form)
-            if found is None:
+            if found is None or found.gpu is None:
                 return
             if found.left:
                 found(leaves)
@@ -126,11 +155,12 @@ class Captured:
     def _recording(self, leaves, form):
         """The _Step of these arguments, recorded yet or not; None if they are
         to run without a recording."""
-        device = _device(leaves)
-        if device is None:
+        device, rooms = self.device or _device(leaves), self.rooms(form)
+        if device is None and not rooms:
             return None
         key = (_hashable(form), device, _modes(), *[
-            self._key_of(number, leaf) for number, leaf in enumerate(leaves)])
+            self._key_of(number, leaf, rooms) for number, leaf
+            in enumerate(leaves) if device is not None or number in rooms])
         found = self._recordings.get(key)
         if found is not None and found.outdated():
             del self._recordings[key]
@@ -143,7 +173,15 @@ class Captured:
                                                   device)
         return found
 
-    def _key_of(self, number, leaf):
+    def _key_of(self, number, leaf, rooms):
+        if number in rooms:
+            if not isinstance(leaf, torch.Tensor) or not leaf.dim():
+                raise TypeError(f"argument {number} of a captured step has "
+                                "room for a tensor with rows, got "
+                                + describe(leaf))
+            return tuple(leaf.shape[1:]) if not isinstance(
+                rooms[number], EdgeRoom) else 2, leaf.dtype, \
+                leaf.requires_grad
         if isinstance(leaf, Graph):
             return id(leaf)
         if isinstance(leaf, torch.Tensor):
@@ -182,20 +220,33 @@ class _Step:
 
     def __init__(self, owner, key, leaves, form, device):
         self.owner, self.key, self.form = owner, key, form
-        self.gpu = owner.gpu(device)
-        self.left = owner.warmup
+        # without a GPU each call is one more step of the warm-up
+        self.gpu = owner.gpu(device) if device is not None else None
+        self.left = owner.warmup if device is not None else float("inf")
         self.graph = self.results = None
         self.watched = []  # (tensor that graphs were made of, its version)
+        self.rooms = {number: room.buffer(
+            leaves[number], device or torch.device("cpu"))
+            for number, room in owner.rooms(form).items()}
         self.inputs = {number: _static(leaf, device)
                        for number, leaf in enumerate(leaves)
-                       if isinstance(leaf, torch.Tensor)
+                       if device is not None
+                       and isinstance(leaf, torch.Tensor)
                        and number not in owner._structural
+                       and number not in self.rooms
                        and leaf.layout == torch.strided}
-        self.leaves = [self.inputs.get(number, leaf)
-                       for number, leaf in enumerate(leaves)]
+        self.lasting = {**self.inputs, **{
+            number: room.tensor for number, room in self.rooms.items()}}
+        self.leaves = self.with_lasting(leaves)
+
+    def with_lasting(self, leaves):
+        return [self.lasting.get(number, leaf)
+                for number, leaf in enumerate(leaves)]
 
     def __call__(self, leaves):
         self.write(leaves)
+        if self.gpu is None:
+            self.leaves = self.with_lasting(leaves)
         if self.left:
             return self.warm()
         if self.graph is None:
@@ -204,13 +255,20 @@ class _Step:
         return _copies(self.results) if self.owner.copy else self.results
 
     def write(self, leaves):
+        for number, buffer in self.rooms.items():
+            buffer.check(number, leaves[number])
         with torch.no_grad():
+            for number, buffer in self.rooms.items():
+                buffer.write(leaves[number])
             for number, tensor in self.inputs.items():
                 tensor.copy_(leaves[number], non_blocking=True)
 
     def run(self):
         self.read = Recording()  # keeps alive what the CUDA graph reads
         args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
+        for buffer in self.rooms.values():
+            if isinstance(buffer, EdgeBuffer):
+                buffer.refill()
         with recording(self.read):
             return self.owner.step(*args, **kwargs)
 
@@ -218,6 +276,8 @@ class _Step:
         """Runs one step on a side stream, as torch wants it before a capture;
         the last such step raises at operations that wait for the device."""
         self.left -= 1
+        if self.gpu is None:
+            return _detached(self.run())
         try:
             results = self.gpu.aside(self.run, strict=not self.left)
         except Exception as error:
@@ -235,7 +295,7 @@ class _Step:
         except Exception as error:
             self.owner._recordings.pop(self.key, None)
             raise refusal(error) from error
-        own = {id(t) for t in self.inputs.values()}
+        own = {id(t) for t in self.lasting.values()}
         self.watched = [(tensor, version) for tensor, version
                         in self.read.sources.values() if id(tensor) not in own]
 
@@ -346,6 +406,15 @@ def _device(leaves):
     if devices or not torch.cuda.is_initialized():
         return None
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def _gpu_of(device):
+    """A device as the arguments name it; None if it is no GPU."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return None
+    return device if device.index is not None else torch.device(
+        "cuda", torch.cuda.current_device())
 
 
 def _modes():

@@ -86,7 +86,7 @@ def _narrowed(offsets, indices, columns, trusted):
 
 
 def from_csr(offsets, indices, num_src, graph_ptr, family, name,
-             trusted=False, columns=None):
+             trusted=False, columns=None, refilled=False):
     ctx = context(offsets.device)
     offsets, indices, columns = _narrowed(offsets, indices, columns, trusted)
     keep = [offsets, indices, columns]
@@ -95,7 +95,7 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
                    indices=indices.data_ptr(),
                    offset_type=INDEX_TYPES[offsets.dtype],
                    index_type=INDEX_TYPES[indices.dtype],
-                   trusted=int(trusted))
+                   trusted=int(trusted), refilled=int(refilled))
     if columns is not None:
         csr.column_offsets, csr.column_rows, csr.column_edges = (
             t.data_ptr() for t in columns)

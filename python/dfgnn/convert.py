@@ -115,12 +115,28 @@ def _kept(owner, num_nodes, options, make):
         graphs = _graphs_of(owner)
     if graphs is None:
         return make()
-    key = (tuple(num_nodes) if isinstance(num_nodes, list) else num_nodes,
-           options["family"], options["name"], options.get("loops", False))
+    key = key_of(num_nodes, options["family"], options["name"],
+                 options.get("loops", False))
     graph = graphs.get(key)
-    if graph is None:
-        graph = graphs[key] = make()
-    return graph
+    if graph is not None:
+        return graph
+    if hasattr(graphs, "make"):  # of a buffer that dfgnn.capture refills
+        return graphs.make(key, num_nodes, options.get("loops", False))
+    graphs[key] = make()
+    return graphs[key]
+
+
+def key_of(num_nodes, family=None, name=None, loops=False):
+    """The key of a graph among those of its edges."""
+    return (tuple(num_nodes) if isinstance(num_nodes, list) else num_nodes,
+            family, name, loops)
+
+
+def keep(edges, graphs):
+    """Makes graphs, by key_of(), those of a tensor as it is now."""
+    number = id(edges)
+    reference = weakref.ref(edges, lambda _: _cache.pop(number, None))
+    _cache[number] = (reference, edges._version, graphs)
 
 
 def _graphs_of(owner):

@@ -10,7 +10,7 @@ from ... import _watch
 from ..._plan import staged
 from ..._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._edges import graph_of, reverse
-from ._mixin import _PLAIN_TENSORS
+from ._mixin import _PLAIN_TENSORS, hooked
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype,
@@ -48,12 +48,6 @@ def attributes(layer):
             tuple([(k, v if type(v) in _PLAIN else _plain(v))
                    for k, v in own.items() if k not in _OWN])))
     return tuple(found)
-
-
-def hooked(module):
-    own = module.__dict__
-    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"]
-                or own["_backward_hooks"] or own["_backward_pre_hooks"])
 
 
 def tensors_of(layer):

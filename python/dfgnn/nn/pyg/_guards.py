@@ -8,6 +8,7 @@ from torch_geometric.nn import Linear, aggr
 
 from ..._autocast import autocasting
 from ...functional import MOST_EDGE_FEATURES
+from ._mixin import hooked
 
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 _LINEARS = (Linear, torch.nn.Linear)
@@ -36,9 +37,7 @@ def linear(state, name):
     if found is None:
         return None, None
     inner = found.__dict__
-    if type(found) not in _LINEARS or inner["_forward_hooks"] \
-            or inner["_forward_pre_hooks"] or inner["_backward_hooks"] \
-            or inner.get("_backward_pre_hooks") or "forward" in inner:
+    if type(found) not in _LINEARS or hooked(found) or "forward" in inner:
         raise Other
     parameters = inner["_parameters"]
     try:
@@ -80,7 +79,7 @@ def reduction(state):
     """The operator that reduces as the layer does."""
     module = state["_modules"]["aggr_module"]
     name = _REDUCTIONS.get(type(module))
-    if name is None or module._forward_hooks or module._forward_pre_hooks:
+    if name is None or hooked(module):
         raise Other
     return name
 

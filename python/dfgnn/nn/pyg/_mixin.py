@@ -40,7 +40,14 @@ def unfit(layer, reason):
     return NotImplemented
 
 
-def _hooked(state):
+def hooked(module):
+    """Whether a hook looks at the calls of a module or at their gradients."""
+    own = module.__dict__
+    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"]
+                or own["_backward_hooks"] or own.get("_backward_pre_hooks"))
+
+
+def _messages_hooked(state):
     return (state["_propagate_forward_pre_hooks"]
             or state["_propagate_forward_hooks"]
             or state["_message_forward_pre_hooks"]
@@ -80,7 +87,7 @@ def obstacle(layer):
         return "its messages are explained"
     if state["_decomposed_layers"] != 1:
         return "its features are decomposed"
-    if _hooked(state):
+    if _messages_hooked(state):
         return "a hook looks at its messages"
     if layer._dfgnn_overridden or _replaced(state):
         return (layer._dfgnn_overridden or "one of its methods") \

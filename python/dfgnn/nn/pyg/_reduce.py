@@ -8,7 +8,7 @@ from ... import ops
 from ...aggregation import aggregate, gcn, spmm
 from ...graph import Graph
 from ._edges import Looped, by_edge, degrees, ends, graph_of, known, reverse
-from ._mixin import fits, unfit
+from ._mixin import fits, hooked, unfit
 
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
          aggr.MinAggregation: "min", aggr.MaxAggregation: "max",
@@ -16,13 +16,9 @@ NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
 _IN_ONE_PASS = ("mean", "min", "max", "std")
 
 
-def _hooked(module):
-    return module._forward_hooks or module._forward_pre_hooks
-
-
 def _name(module):
     name = NAMES.get(type(module))
-    if name is None or _hooked(module):
+    if name is None or hooked(module):
         return None
     variance = module.var_aggr if name == "std" else module
     return None if getattr(variance, "semi_grad", False) else name
@@ -32,13 +28,13 @@ def reductions(module):
     """The names of an aggregation module's reductions, or None if the kernels
     do not have all of them."""
     if type(module) is aggr.DegreeScalerAggregation:
-        if _hooked(module) or ops.compiling():
+        if hooked(module) or ops.compiling():
             return None
         return reductions(module.aggr)
     if type(module) is not aggr.MultiAggregation:
         name = _name(module)
         return None if name is None else (name,)
-    if _hooked(module):
+    if hooked(module):
         return None
     names = tuple(_name(child) for child in module.aggrs)
     return None if None in names else names
@@ -46,7 +42,7 @@ def reductions(module):
 
 def is_sum(layer):
     return type(layer.aggr_module) is aggr.SumAggregation \
-        and not _hooked(layer.aggr_module)
+        and not hooked(layer.aggr_module)
 
 
 def reduce_neighbours(graph, value, names, num_dst):
