@@ -370,9 +370,15 @@ class HeteroGraph:
         """[E] for each edge how many edges of its relation its destination
         has."""
         def make():
-            numbers, of_edge = self._pair_numbers()
-            return torch.bincount(of_edge, minlength=numbers.numel()) \
-                .index_select(0, of_edge)
+            rows = self.by_relation("dst")
+            if rows.size <= 4 * self.num_edges:
+                number = self.positions("dst", rows)
+            else:
+                number = self._pair_numbers()[1]
+            counts = number.new_zeros(min(rows.size, max(
+                4 * self.num_edges, 1)))
+            return counts.index_add(0, number, torch.ones_like(number)) \
+                .index_select(0, number)
         return self._derive("degrees", make)
 
     # ---- features

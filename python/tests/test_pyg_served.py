@@ -123,7 +123,7 @@ KEPT = {
     "CuGraphRGCNConv": "cugraph-ops", "FusedGATConv": "dgNN",
     "SplineConv": "torch-spline-conv", "XConv": "no messages",
     "WLConv": "no messages", "MeshCNNConv": "no edge program",
-    "FastRGCNConv": "gather", "DNAConv": "attention of layers",
+    "DNAConv": "attention of layers",
     "PPFConv": "atan2", "PANConv": "torch-sparse",
 }
 

@@ -12,19 +12,12 @@ from ..._loops import loop_features
 from ...functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
-from ...convert import as_graph
 from ...graph import Graph
-from ...merge import merge_attention
 from .._scores import edge_feature_scores
-from ._edges import (
-    Prior, edges_as_given, ends, graph_of, known, remember, reverse)
+from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import (
     combine, edge_messages, is_sum, reduce_neighbours, reductions)
-
-
-# with more relations, a call for each costs more than one call for all
-FEW_RELATIONS = 16
 
 
 def _attend(function, *args, result=None, **kwargs):
@@ -338,7 +331,7 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
     return out
 
 
-# ---- AGNN, SuperGAT, HAN ----------------------------------------------------
+# ---- AGNN, SuperGAT --------------------------------------------------------
 
 def agnn(pyg_forward):
     def forward(self, x, edge_index):
@@ -388,117 +381,6 @@ def super_gat(layer, edge_index, size, x):
     return _attend(score_attention, graph, scores, x, num_nodes,
                    dropout=layer.dropout, training=layer.training,
                    result=_result_type(scores, x))
-
-
-def meta_paths(layer, edge_index, size, x, alpha):
-    """HANConv: GAT along each kind of edge."""
-    met = ends(layer, x, size)
-    reason = attends(layer, edge_index, met and met.src)
-    if reason is None and (met is None or met.dst is None):
-        reason = "sizes contradict each other"
-    if reason is not None:
-        return unfit(layer, reason)
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    out = _attend(gat_attention, graph, met.src, alpha[1], alpha[0],
-                  negative_slope=layer.negative_slope, dropout=layer.dropout,
-                  training=layer.training,
-                  result=_result_type(alpha[0], met.src))
-    return out.reshape(-1, layer.out_channels)
-
-
-# ---- HGT --------------------------------------------------------------------
-
-def _joined(original):
-    """A construct_bipartite_edge_index that makes its edges once, and gives a
-    Prior, which is by kind of edge, in place of priors by edge."""
-    def construct_bipartite_edge_index(edge_index_dict, src_offset_dict,
-                                       dst_offset_dict, edge_attr_dict=None,
-                                       num_nodes=None):
-        tensors = [edge_index_dict[kind] for kind in src_offset_dict]
-        if (ops.compiling() or edge_attr_dict is None or not tensors
-                or not all(known(t) and isinstance(t, Tensor)
-                           for t in tensors)):
-            return original(edge_index_dict, src_offset_dict, dst_offset_dict,
-                            edge_attr_dict, num_nodes)
-
-        edges = remember(
-            tensors[0], ("joined", num_nodes, tuple(src_offset_dict.items()),
-                         tuple(dst_offset_dict.items())),
-            lambda: original(edge_index_dict, src_offset_dict,
-                             dst_offset_dict, None, num_nodes)[0],
-            tensors[1:])
-        starts = list(src_offset_dict.values()) + [num_nodes]
-        return edges, Prior(
-            [edge_attr_dict["__".join(kind)] for kind in src_offset_dict],
-            [end - start for start, end in zip(starts, starts[1:])],
-            [t.size(1) for t in tensors],
-            [dst_offset_dict[kind[-1]] for kind in src_offset_dict])
-    return construct_bipartite_edge_index
-
-
-HGT_NAMES = dict(construct_bipartite_edge_index=_joined)
-
-
-def heterogeneous(layer, edge_index, size, k, q, v, edge_attr):
-    """HGTConv: scores are dot products times the prior of the edge's kind.
-    The keys are multiplied by it, since each row of them sends along edges of
-    one kind.  The softmax over all kinds is the merge of one for each kind."""
-    reason = attends(layer, edge_index, k, q, v)
-    if reason is None and not isinstance(edge_attr, Prior):
-        reason = "the kinds of its edges are not known"
-    if reason is not None:
-        return unfit(layer, reason)
-    like = (q[:0] * k[:0]).sum(-1) * edge_attr.parameters[0]
-    if len(edge_attr.edges) <= FEW_RELATIONS and not reverse(layer):
-        out = _by_kind(edge_index, k, q, v, edge_attr, _result_type(like, v))
-        return out.reshape(-1, layer.out_channels)
-    key = k * edge_attr.by_source().unsqueeze(-1)
-    graph = graph_of(layer, edge_index, k.size(0), q.size(0))
-    out = _attend(gt_attention, graph, q, key.to(k.dtype), v,
-                  scale=1 / math.sqrt(q.size(-1)),
-                  result=_result_type(like, v))
-    return out.reshape(-1, layer.out_channels)
-
-
-def _kinds(edge_index, prior):
-    """The edges of each kind, from its sources to the nodes of a type."""
-    def make():
-        source = first = 0
-        found = []
-        for sources, edges, start in zip(prior.sources, prior.edges,
-                                         prior.destinations):
-            shift = edge_index.new_tensor([[source], [start]])
-            found.append(edge_index[:, first:first + edges] - shift)
-            source, first = source + sources, first + edges
-        return found
-    return remember(edge_index, ("kinds", *prior.sources, *prior.edges,
-                                 *prior.destinations), make)
-
-
-def _by_kind(edge_index, k, q, v, prior, result):
-    """[N, H, D] of the destinations of all types."""
-    starts = sorted(set(prior.destinations))
-    ends = dict(zip(starts, starts[1:] + [q.size(0)]))
-    parts = {start: [] for start in starts}
-    kinds = zip(_kinds(edge_index, prior), k.split(prior.sources),
-                v.split(prior.sources), prior.parameters, prior.destinations)
-    for edges, key, value, weight, start in kinds:
-        if edges.size(1):
-            query = q[start:ends[start]]
-            graph = as_graph(edges, (key.size(0), query.size(0)))
-            parts[start].append(_attend(
-                gt_attention, graph, query,
-                (key * weight.unsqueeze(-1)).to(key.dtype), value,
-                scale=1 / math.sqrt(q.size(-1)), result=result,
-                return_lse=True))
-    outs = [v.new_zeros((starts[0],) + tuple(v.shape[1:]), dtype=result)]
-    for start in starts:
-        if parts[start]:
-            outs.append(merge_attention(parts[start])[0].to(result))
-        else:
-            outs.append(v.new_zeros((ends[start] - start,)
-                                    + tuple(v.shape[1:]), dtype=result))
-    return torch.cat(outs)
 
 
 # ---- GeneralConv ------------------------------------------------------------

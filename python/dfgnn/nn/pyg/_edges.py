@@ -155,26 +155,6 @@ class Looped(NamedTuple):
         return graph.with_self_loops() if self.loops else graph
 
 
-class Prior(NamedTuple):
-    """Stands for the prior of each edge, which is the same for all edges of a
-    kind.  By kind: the prior [1, H], how many sources and how many edges there
-    are, and the first node of the type that the edges lead to."""
-    parameters: list
-    sources: list
-    edges: list
-    destinations: list
-
-    def _rows(self, counts):
-        return torch.cat([prior.expand(count, -1) for prior, count in
-                          zip(self.parameters, counts)])
-
-    def by_source(self):
-        return self._rows(self.sources)
-
-    def by_edge(self):
-        return self._rows(self.edges)
-
-
 def symmetric_weights(graph, dtype):
     """[E] 1 / sqrt(d_i d_j), in the order of the caller's edges."""
     def make():

@@ -12,7 +12,7 @@ from ... import _fallbacks, ops
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
-from ._edges import Looped, Prior, edges_as_given
+from ._edges import Looped, edges_as_given
 
 log = logging.getLogger("dfgnn")
 _said = set()
@@ -163,8 +163,6 @@ class Fused:
                 kwargs["edge_weight"])
         elif isinstance(edge_index, Graph):
             edge_index = edges_as_given(self, edge_index)
-        if isinstance(kwargs.get("edge_attr"), Prior):
-            kwargs["edge_attr"] = kwargs["edge_attr"].by_edge()
         if type(self)._dfgnn_overridden is not None \
                 or self._decomposed_layers != 1 or self._explain:
             return MessagePassing.propagate(self, edge_index, size, **kwargs)

@@ -1,94 +1,20 @@
-"""Layers whose edges are of several relations: RGCN and RGAT."""
+"""RGAT: attention over edges of several relations."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric import typing
 from torch_geometric.utils import softmax
 
 from ... import ops
+from ..._grouped import take
 from ...aggregation import spmm
-from ...functional import gat_attention
 from ...convert import as_graph
-from ...graph import Graph
-from ...merge import merge_attention
-from ._attention import FEW_RELATIONS, _attend, attends
-from ._edges import (
-    degrees, edges_as_given, graph_of, known, remember, reverse)
-from ._mixin import unfit, usual
-from ._reduce import neighbours
+from ...functional import gat_attention
+from ...hetero import gatherer, typed_graph
+from ._attention import _attend, _result_type, attends
+from ._edges import degrees, flowed, remember, reverse
+from ._mixin import unfit
 
-
-# ---- RGCN -------------------------------------------------------------------
-
-def by_relation(pyg_forward):
-    """RGCNConv: the edges of each relation are a graph, kept for as long as
-    edge_index is."""
-    def forward(self, x, edge_index, edge_type=None):
-        if isinstance(edge_index, Graph):
-            edge_index = edges_as_given(self, edge_index)
-        if (not known(edge_index) or edge_type is None or ops.compiling()
-                or typing.WITH_SEGMM or not usual(self)
-                or type(edge_type) is not Tensor or edge_type.dim() != 1
-                or edge_type.numel() != edge_index.size(1)
-                or reverse(self) and isinstance(x, tuple)):
-            return pyg_forward(self, x, edge_index, edge_type)
-        parts = _parts(edge_index, edge_type, self.num_relations)
-        return _by_relation(self, x, parts)
-    return forward
-
-
-def _parts(edge_index, edge_type, count):
-    """The edges of each relation; kept as long as both tensors are
-    unchanged."""
-    return remember(
-        edge_index, ("relations", count),
-        lambda: [edge_index[:, edge_type == r] for r in range(count)],
-        (edge_type,))
-
-
-def _by_relation(layer, x, parts):
-    x_l, x_r = x if isinstance(x, tuple) else (x, x)
-    if x_l is None:
-        x_l = torch.arange(layer.in_channels_l, device=layer.weight.device)
-    if x_r is None:
-        x_r = x_l
-    size = (x_l.size(0), x_r.size(0))
-    embedded = not torch.is_floating_point(x_r)
-    weight = layer.weight
-    if layer.num_bases is not None:
-        weight = (layer.comp @ weight.view(layer.num_bases, -1)).view(
-            layer.num_relations, layer.in_channels_l, layer.out_channels)
-    if layer.num_blocks is not None and embedded:
-        raise ValueError("Block-diagonal decomposition not supported for "
-                         "non-continuous input features.")
-    out = torch.zeros(x_r.size(0), layer.out_channels, device=x_r.device)
-    for number, edges in enumerate(parts):
-        if layer.num_blocks is not None:
-            h = layer.propagate(edges, x=x_l, edge_type_ptr=None, size=size)
-            h = h.view(-1, weight.size(1), weight.size(2))
-            h = torch.einsum("abc,bcd->abd", h, weight[number])
-            out = out + h.contiguous().view(-1, layer.out_channels)
-        elif embedded:
-            out = out + layer.propagate(edges, x=weight[number, x_l],
-                                        edge_type_ptr=None, size=size)
-        else:
-            h = layer.propagate(edges, x=x_l, edge_type_ptr=None, size=size)
-            out = out + h @ weight[number]
-    if layer.root is not None:
-        out = out + (layer.root[x_r] if embedded else x_r @ layer.root)
-    return out if layer.bias is None else out + layer.bias
-
-
-def one_relation(layer, edge_index, size, x, edge_type_ptr=None):
-    if edge_type_ptr is not None:
-        return unfit(layer, "relations are multiplied edge by edge")
-    if ops.compiling():
-        return NotImplemented
-    return neighbours(layer, edge_index, size, x)
-
-
-# ---- RGAT -------------------------------------------------------------------
 
 def tells_weights(make):
     """A maker of forwards that tell propagate whether its weights are
@@ -107,36 +33,37 @@ def tells_weights(make):
     return made
 
 
-def _merges(layer):
-    """Whether the layer takes one softmax over all relations and does nothing
-    else: that is the merge of an attention for each relation."""
+def _in_one_pass(layer):
+    """Whether scores are sums of what a relation makes of both ends, and
+    nothing is done to the weights: then no tensor is by edge but scores."""
     return (layer.attention_mode == "additive-self-attention"
-            and layer.attention_mechanism == "across-relation"
             and layer.mod is None and layer.dim == 1
-            and layer.num_relations <= FEW_RELATIONS
-            and not (layer.training and layer.dropout > 0)
             and not getattr(layer, "_dfgnn_weights", True))
 
 
-def _merged(layer, edge_index, edge_type, h, own, num_nodes):
-    """[N, H, C] the merged attention; no tensor is by edge but own [E, H], the
-    scores of edge features."""
-    heads, channels = layer.heads, layer.out_channels
-    value = h.view(layer.num_relations, num_nodes, heads, channels)
-    query = torch.matmul(h, layer.q).view(-1, num_nodes, heads)
-    key = torch.matmul(h, layer.k).view(-1, num_nodes, heads)
-    parts = []
-    for r, edges in enumerate(_parts(edge_index, edge_type,
-                                     layer.num_relations)):
-        if edges.size(1):
-            graph = graph_of(layer, edges, num_nodes, num_nodes)
-            parts.append(_attend(
-                gat_attention, graph, value[r], query[r], key[r],
-                negative_slope=layer.negative_slope, return_lse=True,
-                edge_score=None if own is None else own[edge_type == r]))
-    if not parts:
-        return value[0] * 0
-    return merge_attention(parts)[0]
+def _attended(layer, edge_index, edge_type, h, own, num_nodes):
+    """[N, H, C] the attention; own: [E, H] the scores of edge features, or
+    None."""
+    graph = typed_graph(flowed(layer, edge_index), edge_type, num_nodes,
+                        layer.num_relations)
+    value = h.view(-1, layer.heads, layer.out_channels)
+    # by relation and then by node
+    query, key = torch.matmul(h, layer.q), torch.matmul(h, layer.k)
+    columns, result = graph.in_turn("src"), _result_type(key, value)
+    options = dict(negative_slope=layer.negative_slope, result=result,
+                   dropout=layer.dropout, training=layer.training)
+    if layer.attention_mechanism == "within-relation":
+        pairs = graph.pairs(columns)
+        of_pairs = take(query, graph._derive("queries", lambda: gatherer(
+            pairs.relation * num_nodes + pairs.node, query.size(0))))
+        return spmm(pairs.across, _attend(
+            gat_attention, pairs.within, value, of_pairs, key, edge_score=own,
+            **options))
+    scores = take(query, graph.senders("dst", graph.in_turn("dst")))
+    return _attend(
+        gat_attention, graph.graph(graph.by_node("dst"), columns), value,
+        query.new_zeros(1, 1).expand(num_nodes, layer.heads), key,
+        edge_score=scores if own is None else scores + own, **options)
 
 
 def _by_type(edge_index, edge_type, num_nodes, layer):
@@ -168,8 +95,8 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
         own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
-    if _merges(layer):
-        out = _merged(layer, edge_index, edge_type, h, own, num_nodes)
+    if _in_one_pass(layer):
+        out = _attended(layer, edge_index, edge_type, h, own, num_nodes)
         layer._alpha = out  # PyG asks that it is set, and returns it to nobody
         return layer.update(out)
     own = 0 if own is None else own

@@ -5,11 +5,13 @@ from typing import Callable, NamedTuple, Optional
 import torch_geometric.nn as pyg
 
 from . import _attention as attention
+from . import _heterogeneous as heterogeneous
 from . import _messages as messages
 from . import _node as node
 from . import _relations as relations
 from . import _sums as sums
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
+from ._rgcn import rgcn
 
 
 class Row(NamedTuple):
@@ -39,7 +41,8 @@ TABLE = [
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", sums.local_extrema),
-    Row("RGCNConv", relations.one_relation, relations.by_relation),
+    Row("RGCNConv", forward=rgcn),
+    Row("FastRGCNConv", forward=rgcn),
     # sums scaled by degrees
     Row("GCNConv", sums.own_edges, normalized_or_kept, node=node.gcn),
     Row("APPNP", sums.own_edges, normalized_or_kept),
@@ -62,9 +65,8 @@ TABLE = [
         node=node.transformer),
     Row("AGNNConv", forward=attention.agnn, node=node.agnn),
     Row("SuperGATConv", attention.super_gat, sums.renamed(REPLACE_LOOPS)),
-    Row("HANConv", attention.meta_paths),
-    Row("HGTConv", attention.heterogeneous,
-        sums.renamed(attention.HGT_NAMES)),
+    Row("HANConv", forward=heterogeneous.han),
+    Row("HGTConv", forward=heterogeneous.hgt),
     Row("RGATConv", relations.relational,
         relations.tells_weights(sums.renamed({}))),
     Row("GeneralConv", attention.general),

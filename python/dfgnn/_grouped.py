@@ -1,0 +1,100 @@
+"""Products of rows that lie in groups, each group with a matrix of its own.
+
+Many small groups are one batched product: their rows begin at multiples of
+TILE, and a tile's matrix is that of its group.  Few or large groups are
+multiplied one after the other.
+"""
+
+import itertools
+
+import torch
+
+from .aggregation import spmm
+from .hetero import gatherer
+
+TILE = 32
+FEW = 8  # so many groups are multiplied one by one
+# A group with more rows on average is worth a product of its own.
+_LARGE = {"cpu": 512, "cuda": 8192}
+
+
+def alignment(rows, groups, device):
+    """What the first rows of groups should be multiples of: TILE, or 1 where
+    the groups are multiplied one by one."""
+    if groups <= FEW or rows > groups * _LARGE[device.type]:
+        return 1
+    return TILE
+
+
+def take(table, graph):
+    """The rows of a table [sources, ...] that a gatherer() names.  Gradients
+    of rows that are taken several times are added in one order."""
+    shape = table.shape[1:]
+    flat = table.reshape(table.size(0), 1 if len(shape) < 2 else shape[0], -1)
+    return spmm(graph, flat).view(-1, *shape)
+
+
+class Groups:
+    """Rows in groups: group g has the rows starts[g] to starts[g + 1] - 1."""
+
+    def __init__(self, starts, device, align):
+        self.starts, self.align = tuple(starts), align
+        self.sizes = [b - a for a, b in zip(starts, starts[1:])]
+        self.device = device
+        if align > 1:
+            tiles = torch.tensor([size // align for size in self.sizes])
+            self.of_tile = torch.arange(len(self.sizes)).repeat_interleave(
+                tiles).to(device)
+            self._gatherer = gatherer(self.of_tile, len(self.sizes))
+
+    @classmethod
+    def of_sizes(cls, sizes, device, align=None):
+        """Groups with room for so many rows each."""
+        sizes = list(sizes)
+        if align is None:
+            align = alignment(sum(sizes), len(sizes), device)
+        starts = itertools.accumulate(
+            [-(-size // align) * align for size in sizes], initial=0)
+        return cls(list(starts), device, align)
+
+    def by_tile(self, table):
+        """[tiles, ...] of a table [groups, ...]."""
+        return take(table, self._gatherer)
+
+    def tiled(self, rows):
+        """[tiles, TILE, ...] of [rows, ...]."""
+        return rows.view(-1, self.align, *rows.shape[1:])
+
+    def product(self, rows, weight, bias=None):
+        """[rows, O] of rows [rows, F], weight [groups, F, O] and bias
+        [groups, O]; or of blocks, weight [groups, B, F / B, O / B]."""
+        multiply = _dense if weight.dim() == 3 else _blocks
+        if self.align > 1:
+            out = multiply(self.tiled(rows), self.by_tile(weight), None
+                           if bias is None else self.by_tile(bias))
+            return out.flatten(0, 1)
+        parts = [(part.unsqueeze(0), weight[g:g + 1], None if bias is None
+                  else bias[g:g + 1]) for g, part in
+                 enumerate(rows.split(self.sizes)) if part.size(0)]
+        if not parts:
+            return multiply(rows.unsqueeze(0), weight[:1], None)[0]
+        outs = [multiply(*part)[0] for part in parts]
+        return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+
+def _dense(rows, weight, bias):
+    """rows [B, T, F], weight [B, F, O], bias [B, O] or None."""
+    if rows.size(0) == 1:
+        out = (rows[0] @ weight[0]).unsqueeze(0)
+        return out if bias is None else out + bias.unsqueeze(1)
+    if bias is None or bias.dtype != rows.dtype:
+        out = torch.bmm(rows, weight)
+        return out if bias is None else out + bias.unsqueeze(1)
+    return torch.baddbmm(bias.unsqueeze(1), rows, weight)
+
+
+def _blocks(rows, weight, bias):
+    """The same of a block-diagonal weight [B, blocks, F / blocks, ...]."""
+    blocks = rows.view(*rows.shape[:2], *weight.shape[1:3])
+    out = torch.einsum("ktbf,kbfo->ktbo", blocks, weight).flatten(2)
+    return out if bias is None else out + bias.unsqueeze(1)

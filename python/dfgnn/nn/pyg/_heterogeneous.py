@@ -1,0 +1,302 @@
+"""HGT and HAN: layers over dictionaries of nodes and edges, whose relations
+go through the kernels together."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch_geometric.nn.dense.linear import (
+    HeteroDictLinear, HeteroLinear, Linear)
+
+from ... import ops
+from ..._grouped import Groups, alignment, take
+from ...functional import gat_attention, gt_attention
+from ...hetero import gatherer, hetero_graph
+from ._attention import _attend, _certain_dropout, _result_type
+from ._called import hooked
+from ._edges import known, reverse
+from ._guards import Other
+from ._mixin import attempt, fits, unfit, usual
+from ._reduce import is_sum
+
+
+def together(function, reason_of):
+    """Makes a forward that tries function(layer, graph, x_dict, ...) on the
+    HeteroGraph of a call, where reason_of(layer) names nothing against it."""
+    def made(pyg_forward):
+        def forward(self, x_dict, edge_index_dict, *args, **kwargs):
+            if usual(self):
+                reason = reason_of(self) or _refusal(self, x_dict,
+                                                     edge_index_dict)
+                out = unfit(self, reason) if reason else attempt(
+                    _run, self, function, x_dict, edge_index_dict, *args,
+                    **kwargs)
+                if out is not NotImplemented:
+                    return out
+            return pyg_forward(self, x_dict, edge_index_dict, *args, **kwargs)
+        return forward
+    return made
+
+
+def _run(layer, function, x_dict, edge_index_dict, *args, **kwargs):
+    try:
+        graph = hetero_graph(edge_index_dict, {
+            kind: x.size(0) for kind, x in x_dict.items()})
+        return function(layer, graph, x_dict, *args, **kwargs)
+    except (Other, ValueError) as error:  # PyG has errors of its own
+        return unfit(layer, str(error) or "its modules are not PyG's")
+
+
+def _refusal(layer, x_dict, edge_index_dict):
+    if ops.compiling():
+        return "torch.compile traces"
+    if not isinstance(x_dict, dict) or not isinstance(edge_index_dict, dict) \
+            or not edge_index_dict or not all(
+                known(t) and isinstance(t, Tensor)
+                for t in edge_index_dict.values()):
+        return "its edges are no dict of edge_index"
+    if len({(x.dtype, x.device) for x in x_dict.values()}) != 1 or \
+            not fits(*x_dict.values()) or \
+            any(x.dim() != 2 for x in x_dict.values()):
+        return "features are not [nodes, features] of one floating type"
+    if not is_sum(layer) or reverse(layer):
+        return "its messages are not summed, or flow to sources"
+    if _certain_dropout(layer):
+        return "dropout leaves nothing"
+    return None
+
+
+# ---- HAN --------------------------------------------------------------------
+
+def _nothing(layer):
+    return None
+
+
+def _han(layer, graph, x_dict, return_semantic_attention_weights=False):
+    """A softmax within each relation, whose scores are of each relation and
+    whose values are of nodes; then one over the relations of a type."""
+    heads = layer.heads
+    shape = (-1, heads, layer.out_channels // heads)
+    h = {kind: layer.proj[kind](x).view(shape) for kind, x in x_dict.items()}
+    columns = graph.by_relation("src")
+    score_src = take(_scores(layer.lin_src, graph, "src", h),
+                     graph.senders("src", columns))
+    score_dst = _scores(layer.lin_dst, graph, "dst", h)
+    value = torch.cat([h[kind] for kind in graph.node_types])
+    rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
+    out = _attend(
+        gat_attention, rows, value, score_dst,
+        score_dst.new_zeros(1, 1).expand(value.size(0), heads),
+        edge_score=score_src, negative_slope=layer.negative_slope,
+        dropout=layer.dropout, training=layer.training,
+        result=_result_type(score_dst, value))
+    out = out.flatten(1).relu()
+    found, weights = {}, {}
+    blocks = graph.blocks("dst")
+    for kind in x_dict:
+        found[kind], weights[kind] = _semantic(
+            layer, blocks[kind].of(out)) if kind in blocks else (None, None)
+    return (found, weights) if return_semantic_attention_weights else found
+
+
+def _scores(parameters, graph, side, h):
+    """[rows by relation, H] <a_r, h> of each node and relation."""
+    parts = []
+    for kind, block in graph.blocks(side).items():
+        att = torch.cat([parameters["__".join(graph.relations[r])]
+                         for r in block.relations])
+        parts.append(torch.einsum("nhd,rhd->nrh", h[kind], att).flatten(0, 1))
+    return torch.cat(parts)
+
+
+def _semantic(layer, out):
+    """Attention over the relations of out [N, R, F]."""
+    if not out.numel():
+        return out.new_empty(0, out.size(-1)), None
+    scores = (layer.q * torch.tanh(layer.k_lin(out)).mean(0)).sum(-1)
+    weights = F.softmax(scores, dim=0)
+    return (weights.view(1, -1, 1) * out).sum(1), weights
+
+
+han = together(_han, _nothing)
+
+
+# ---- HGT --------------------------------------------------------------------
+#
+# Keys and values of a relation are W_r W_type x with its prior on the keys;
+# W_r W_type is made first, so that each relation is one product of x.
+
+def _hgt_reason(layer):
+    for module, kind in ((layer.kqv_lin, HeteroDictLinear),
+                         (layer.out_lin, HeteroDictLinear),
+                         (layer.k_rel, HeteroLinear),
+                         (layer.v_rel, HeteroLinear)):
+        if type(module) is not kind or hooked(module):
+            return "its projections are not PyG's, or a hook looks at them"
+    for lin in (*layer.kqv_lin.lins.values(), *layer.out_lin.lins.values()):
+        if type(lin) is not Linear or hooked(lin) or is_lazy(lin.weight):
+            return "its projections are not PyG's, or a hook looks at them"
+    return None
+
+
+def _stack(lins, kinds):
+    """(weights [types, O, F], biases [types, O] or None)."""
+    weights = torch.stack([lins[kind].weight for kind in kinds])
+    biases = [lins[kind].bias for kind in kinds]
+    return weights, None if biases[0] is None else torch.stack(biases)
+
+
+def _relations_of(layer, graph):
+    """(k_rel, v_rel [R, H, D, D], the keys times prior and scale)."""
+    heads = layer.heads
+    numbers = [layer.edge_types_map[key] for key in graph.relations]
+    every = numbers == list(range(len(layer.edge_types)))
+
+    def weight(module):
+        found = module.weight.view(heads, len(layer.edge_types),
+                                   *module.weight.shape[1:])
+        return (found if every else found[:, numbers]).transpose(0, 1)
+    prior = torch.cat([layer.p_rel["__".join(key)]
+                       for key in graph.relations])
+    keys = weight(layer.k_rel) * prior.unsqueeze(-1).unsqueeze(-1)
+    return keys, weight(layer.v_rel)
+
+
+def _hgt(layer, graph, x_dict):
+    kinds = [kind for kind in layer.kqv_lin.lins if kind in x_dict]
+    if any(kind not in x_dict for kind in graph.node_types) or \
+            len(kinds) != len(x_dict):
+        raise Other
+    x = [x_dict[kind] for kind in graph.node_types]
+    same = len({part.size(1) for part in x}) == 1
+    sizes = [part.size(0) for part in x]
+    align = alignment(sum(sizes), len(sizes), x[0].device)
+    attend = _by_tiles if same and align > 1 else _by_type
+    out = attend(layer, graph, x, align)
+    begins = graph.type_begins("dst", align)
+    parts = {kind: out[begins[kind]:begins[kind] + n]
+             for kind, n in zip(graph.node_types, sizes)}
+    return {kind: parts[kind] for kind in kinds
+            if kind in layer.dst_node_types}
+
+
+def _attention(layer, graph, rows, columns, query, key, value):
+    shape = (-1, layer.heads, layer.out_channels // layer.heads)
+    query, key, value = (t.view(shape) for t in (query, key, value))
+    out = _attend(gt_attention, graph.graph(rows, columns), query,
+                  key, value, scale=1 / math.sqrt(shape[2]),
+                  result=_result_type((query[:0] * key[:0]).sum(-1), value))
+    return out.flatten(1)
+
+
+# ---- few types, or large ones: a product for each type
+
+def _by_type(layer, graph, x, align):
+    heads, width = layer.heads, layer.out_channels
+    keys, values = _relations_of(layer, graph)
+    lins = layer.kqv_lin.lins
+    queries, of_src = [], {}
+    for kind, part in zip(graph.node_types, x):
+        weight, bias = lins[kind].weight, lins[kind].bias
+        # PyG splits keys, queries, values
+        queries.append(F.linear(part, weight[width:2 * width], None
+                                if bias is None else bias[width:2 * width]))
+        of_src[kind] = part, weight, bias
+    tables = [[], []]
+    for kind, block in graph.blocks("src").items():
+        part, weight, bias = of_src[kind]
+        numbers = list(block.relations)
+        for table, relation, first in zip(tables, (keys, values),
+                                          (0, 2 * width)):
+            relation = relation[numbers]
+            own = weight[first:first + width].view(heads, -1, weight.size(1))
+            made = torch.einsum("hdi,rhde->rhei", own, relation)
+            more = None if bias is None else torch.einsum(
+                "hd,rhde->rhe", bias[first:first + width].view(heads, -1),
+                relation).flatten()
+            table.append(F.linear(part, made.flatten(0, 2), more)
+                         .view(-1, width))
+    out = _attention(layer, graph, graph.by_node("dst"),
+                     graph.by_relation("src"),
+                     *(torch.cat(t) for t in (queries, *tables)))
+    outs = []
+    for kind, part, own in zip(graph.node_types, out.split(
+            [t.size(0) for t in x]), x):
+        part = layer.out_lin.lins[kind](F.gelu(part))
+        if part.size(-1) == own.size(-1):
+            alpha = layer.skip[kind].sigmoid()
+            part = alpha * part + (1 - alpha) * own
+        outs.append(part)
+    return torch.cat(outs)
+
+
+# ---- many small types: one batched product for all
+
+def _tiles_of(graph, align):
+    """(Groups of nodes by type, Groups of sources by relation, what takes each
+    relation's tiles from those of its type, what takes its type)."""
+    def make():
+        sizes = graph.num_src
+        types = Groups.of_sizes(sizes.values(), graph.device, align)
+        relations = Groups.of_sizes(
+            [sizes[source] for source, _, _ in graph.relations], graph.device,
+            align)
+        number = {kind: n for n, kind in enumerate(graph.node_types)}
+        of_type = [number[source] for source, _, _ in graph.relations]
+        tiles = [t for n in of_type for t in range(
+            types.starts[n] // align, types.starts[n + 1] // align)]
+        return (types, relations,
+                gatherer(torch.tensor(tiles, dtype=torch.int64).to(
+                    graph.device), types.starts[-1] // align),
+                gatherer(torch.tensor(of_type).to(graph.device), len(number)))
+    return graph._derive(("tiles", align), make)
+
+
+def _padded(x, align):
+    """[rows, F] features of types, each from a multiple of align on."""
+    longest = x[0].new_zeros(align, x[0].size(1))
+    return torch.cat([t for part in x for t in (
+        part, longest[:-part.size(0) % align])])
+
+
+def _by_tiles(layer, graph, x, align):
+    heads, width = layer.heads, layer.out_channels
+    types, relations, of_source, of_type = _tiles_of(graph, align)
+    kinds = graph.node_types
+    weight, bias = _stack(layer.kqv_lin.lins, kinds)
+    weight = weight.transpose(1, 2)  # [types, F, 3 O]
+    x = _padded(x, align)
+    query = types.product(x, weight[:, :, width:2 * width], None
+                          if bias is None else bias[:, width:2 * width])
+    sent = take(types.tiled(x), of_source).flatten(0, 1)
+    tables = []
+    for relation, first in zip(_relations_of(layer, graph), (0, 2 * width)):
+        own = take(weight[:, :, first:first + width], of_type)
+        made = _heads_of(own, heads) @ relation  # [R, H, F, D]
+        more = None
+        if bias is not None:
+            more = take(bias[:, first:first + width], of_type).view(
+                -1, heads, 1, width // heads) @ relation
+            more = more.flatten(1)
+        tables.append(relations.product(sent, made.transpose(1, 2).flatten(2),
+                                        more))
+    out = _attention(layer, graph, graph.by_node("dst", align),
+                     graph.in_turn("src", align), query, *tables)
+    weight, bias = _stack(layer.out_lin.lins, kinds)
+    out = types.product(F.gelu(out), weight.transpose(1, 2), bias)
+    if out.size(1) != x.size(1):
+        return out
+    alpha = types.by_tile(torch.stack(
+        [layer.skip[kind] for kind in kinds]).sigmoid()).unsqueeze(-1)
+    return (alpha * types.tiled(out) + (1 - alpha) * types.tiled(x)).flatten(
+        0, 1)
+
+
+def _heads_of(weight, heads):
+    """[R, H, F, D] of [R, F, H * D]."""
+    return weight.view(*weight.shape[:2], heads, -1).transpose(1, 2)
+
+
+hgt = together(_hgt, _hgt_reason)
