@@ -43,11 +43,6 @@ class Block(NamedTuple):
     nodes: int
     relations: tuple  # their numbers, in order of the rows of a node
 
-    def of(self, rows):
-        """[nodes, relations, ...] the block of a tensor by rows."""
-        count = len(self.relations)
-        part = rows[self.first:self.first + self.nodes * count]
-        return part.view(self.nodes, count, *rows.shape[1:])
 
 
 class Pairs(NamedTuple):
@@ -277,6 +272,24 @@ class HeteroGraph:
                 first += sizes[kind] * len(relations)
             return found
         return self._derive(("blocks", side), make)
+
+    def split_blocks(self, side, rows):
+        """By type the [nodes, relations, ...] of a tensor by the rows of
+        by_relation(side)."""
+        blocks = self.blocks(side)
+        parts = rows.split([b.nodes * len(b.relations)
+                            for b in blocks.values()])
+        return {kind: part.view(block.nodes, len(block.relations),
+                                *rows.shape[1:])
+                for (kind, block), part in zip(blocks.items(), parts)}
+
+    def split_types(self, side, rows, align=1):
+        """By type the [nodes, ...] of a tensor by the rows of
+        by_node(side, align)."""
+        sizes = self._side(side)[1].values()
+        parts = rows.split([-(-n // align) * align for n in sizes])
+        return {kind: part[:n] if part.size(0) > n else part
+                for kind, n, part in zip(self.node_types, sizes, parts)}
 
     def in_turn(self, side, align=1):
         """The layout with the nodes of the first relation, then those of the

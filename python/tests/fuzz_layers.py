@@ -1,5 +1,6 @@
 """The layers that fuzz_pyg.py draws from, and their options."""
 
+import functools
 from typing import Callable, NamedTuple
 
 import torch
@@ -78,15 +79,15 @@ def pna(case, rng, options):
                      **options)
 
 
-def rgcn(case, rng, options):
+def rgcn(case, rng, options, kind=G.RGCNConv):
     options = dict(options)
-    kind = rng.choice(["full", "bases", "blocks"])
-    if kind == "bases":
+    weights = rng.choice(["full", "bases", "blocks"])
+    if weights == "bases":
         options["num_bases"] = 2
     out = OUT + 1
-    if kind == "blocks":
+    if weights == "blocks":
         options["num_blocks"] = 2
-    return G.RGCNConv(_ins(case), out, RELATIONS, **options)
+    return kind(_ins(case), out, RELATIONS, **options)
 
 
 def rgat(case, rng, options):
@@ -223,13 +224,14 @@ SPECS = [
         edge_dim=[EDGE_WIDTH]), pair=True, half=True, size=True),
     Spec("EdgeConv", lambda c, r, o: G.EdgeConv(network(2 * WIDTH, r), **o),
          dict(aggr=SIMPLE), pair=True),
+    Spec("FastRGCNConv", functools.partial(rgcn, kind=G.FastRGCNConv),
+         dict(aggr=["add", "mean"], root_weight=YES, bias=YES), types=True),
     Spec("RGCNConv", rgcn, dict(aggr=SIMPLE, root_weight=YES, bias=YES),
          pair=True, types=True),
     Spec("RGATConv", rgat, dict(
         heads=[1, 3], concat=YES, edge_dim=[EDGE_WIDTH], dropout=[0.4],
         mod=["additive", "scaled", "f-additive", "f-scaled"], bias=YES,
-        attention_mechanism=["within-relation"]), types=True, attention=True,
-        same_dropout=True),
+        attention_mechanism=["within-relation"]), types=True, attention=True),
     Spec("ResGatedGraphConv", gated, dict(edge_dim=[EDGE_WIDTH],
                                           root_weight=YES, bias=YES,
                                           aggr=SIMPLE), pair=True),

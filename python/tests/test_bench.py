@@ -130,6 +130,15 @@ def test_steps_of_sampled_blocks(run, tmp_path):
     assert "SAGEConv" in run("python_minibatch", "--table", out)
 
 
+def test_relations(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_relations", "--scale", 0.005, "--narrow", "--warmup", 0,
+        "--rounds", 1, "--cases", "igbh,relbench,hgt,aifb,mag", "-o", out)
+    rows = json.loads(out.read_text())
+    assert len(rows) == 5 and all(r["difference"] < 1e-4 for r in rows), rows
+    assert "| aifb |" in run("python_relations", "--table", out)
+
+
 def test_training_steps(run):
     text = run("python_steps", "--device", "cpu", "--models",
                "mnist_transformer", "--ways", "eager,captured", "--scale",

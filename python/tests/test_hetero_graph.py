@@ -54,7 +54,7 @@ def test_rows_by_relation_are_those_of_a_node_one_after_the_other():
         for i in part[1].tolist():
             found[rows.begin[r] + i * rows.step[r]] += 1
     for kind, block in blocks.items():
-        part = block.of(found)
+        part = graph.split_blocks("dst", found)[kind]
         for slot, r in enumerate(block.relations):
             ends = edges[KINDS[r]][1]
             want = torch.bincount(ends, minlength=size(kind, 1)).float()

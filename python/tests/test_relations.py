@@ -410,7 +410,9 @@ def test_hgt(width, tiles, said, monkeypatch):
     assert not said.text and len(ran) == (8 if tiles else 4)
 
 
-def test_hgt_of_types_with_other_widths(said):
+def test_hgt_of_types_with_other_widths(said, monkeypatch):
+    from dfgnn import _grouped
+    monkeypatch.setattr(_grouped, "FEW", 0)
     x, edges = schema()
     widths = {kind: 3 + i for i, kind in enumerate(x)}
     x = {kind: torch.randn(t.size(0), widths[kind], dtype=torch.float64,

@@ -77,11 +77,11 @@ def _shares(graph, out, relations, summed, own_term):
     own_term: (kind, numbers of relations) -> what the nodes of a type add to
         the sum of these relations, or None.
     """
-    found = {}
+    found, parts = {}, graph.split_blocks("dst", out)
     for kind, block in graph.blocks("dst").items():
-        part = block.of(out)
+        part = parts[kind]
         groups = [(block.relations, part.sum(1))] if summed else [
-            ((r,), part[:, slot]) for slot, r in enumerate(block.relations)]
+            ((r,), one) for r, one in zip(block.relations, part.unbind(1))]
         for numbers, total in groups:
             more = own_term(kind, numbers)
             total = total if more is None else total + more
@@ -260,15 +260,15 @@ def _linear_of_reduced(of_sums, of_own):
         out = _reduced(graph, x, relations)
         layers = [linear(r.layer.__dict__, of_sums) for r in relations]
         own_term = _own_linear(x, relations, of_own)
-        found = {}
+        found, parts = {}, graph.split_blocks("dst", out)
         for kind, block in graph.blocks("dst").items():
-            part = block.of(out)
+            part = parts[kind]
             # over all relations it is one product, [N, R F] by [R F, out]
-            groups = [block.relations] if summed else [
-                (r,) for r in block.relations]
-            for slot, numbers in enumerate(groups):
+            groups = [(block.relations, part.flatten(1))] if summed else [
+                ((r,), one) for r, one in zip(block.relations,
+                                              part.unbind(1))]
+            for numbers, rows in groups:
                 weight = _joined([layers[n][0] for n in numbers], 1)
-                rows = part.flatten(1) if summed else part[:, slot]
                 bias = _sum([layers[n][1] for n in numbers])
                 total = F.linear(rows, weight, bias)
                 more = own_term(kind, numbers)
@@ -280,12 +280,11 @@ def _linear_of_reduced(of_sums, of_own):
 
 def _gin(graph, x, relations, summed):
     out = _reduced(graph, x, relations)
-    found = {}
+    found, parts = {}, graph.split_blocks("dst", out)
     for kind, block in graph.blocks("dst").items():
-        part = block.of(out)
-        for slot, number in enumerate(block.relations):
+        for part, number in zip(parts[kind].unbind(1), block.relations):
             layer = relations[number].layer
-            more = layer.nn(part[:, slot] + (1 + layer.eps) * x[kind])
+            more = layer.nn(part + (1 + layer.eps) * x[kind])
             if not summed:
                 found[relations[number].key] = more
             else:

@@ -94,10 +94,10 @@ def _han(layer, graph, x_dict, return_semantic_attention_weights=False):
         result=_result_type(score_dst, value))
     out = out.flatten(1).relu()
     found, weights = {}, {}
-    blocks = graph.blocks("dst")
+    parts = graph.split_blocks("dst", out)
     for kind in x_dict:
         found[kind], weights[kind] = _semantic(
-            layer, blocks[kind].of(out)) if kind in blocks else (None, None)
+            layer, parts[kind]) if kind in parts else (None, None)
     return (found, weights) if return_semantic_attention_weights else found
 
 
@@ -170,14 +170,13 @@ def _hgt(layer, graph, x_dict):
             len(kinds) != len(x_dict):
         raise Other
     x = [x_dict[kind] for kind in graph.node_types]
-    same = len({part.size(1) for part in x}) == 1
-    sizes = [part.size(0) for part in x]
-    align = alignment(sum(sizes), len(sizes), x[0].device)
-    attend = _by_tiles if same and align > 1 else _by_type
+    align = 1
+    if len({part.size(1) for part in x}) == 1:
+        align = alignment(sum(part.size(0) for part in x), len(x),
+                          x[0].device)
+    attend = _by_tiles if align > 1 else _by_type
     out = attend(layer, graph, x, align)
-    begins = graph.type_begins("dst", align)
-    parts = {kind: out[begins[kind]:begins[kind] + n]
-             for kind, n in zip(graph.node_types, sizes)}
+    parts = graph.split_types("dst", out, align)
     return {kind: parts[kind] for kind in kinds
             if kind in layer.dst_node_types}
 
