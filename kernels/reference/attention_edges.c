@@ -34,9 +34,8 @@ void dfgnn__ref_find_jumps(dfgnn_ref_grads *w) {
     double reach =
         DFGNN_BOUND * unit * sqrt(roundings) * (r->magnitude[d] + fabs(x));
     if (fabs(x + r->projected[d]) <= reach)
-      /* 1.01: dS, by which the jump is multiplied, is rounded, too. */
-      w->jump[d] =
-          1.01 * r->att[d] * (1 - w->args->slope) / (DFGNN_BOUND * unit);
+      w->jump[d] = DFGNN_REF_FLIP * r->att[d] * (1 - w->args->slope) /
+                   (DFGNN_BOUND * unit);
   }
 }
 
@@ -54,7 +53,7 @@ void dfgnn__ref_find_jump(dfgnn_ref_grads *w, double x, int64_t row,
       fabs(dfgnn__ref_scalar(problem, args->score_src, column * heads + head)) +
       fabs(dfgnn__ref_scalar(problem, args->score_edge, edge * heads + head));
   if (fabs(x) <= 2 * unit * magnitude)
-    *w->jump = 1.01 * (1 - args->slope) / (DFGNN_BOUND * unit);
+    *w->jump = DFGNN_REF_FLIP * (1 - args->slope) / (DFGNN_BOUND * unit);
 }
 
 /* ---- edges --------------------------------------------------------------- */

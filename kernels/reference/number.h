@@ -10,6 +10,10 @@
 
 #include "kernels/reference/reference.h"
 
+/* A step that rounding may take the other way errs by its whole height.  Other
+ * roundings add to that error, where variances would only add their squares. */
+#define DFGNN_REF_FLIP 1.25
+
 typedef struct dfgnn_ref_number {
   double value, variance;
 } dfgnn_ref_number;
