@@ -43,6 +43,8 @@ fi
 find "$dir/python" -name __pycache__ -prune -exec rm -rf {} +
 [ ! -e data/stores/kernels.pack ] || cp data/stores/kernels.pack "$dir"
 cp "$src/VERSION" "$dir/VERSION"
+git -C "$src" describe --always --dirty --abbrev=12 --exclude '*' \
+  >"$dir/COMMIT" 2>/dev/null || rm -f "$dir/COMMIT"
 cp "$src/build-aux/bundle-run.txt" "$dir/RUN.txt"
 cp "$src/build-aux/bundle-tests.sh" "$dir/run-tests.sh"
 chmod -R u+w "$dir"
