@@ -387,6 +387,18 @@ static void drop_keeps(dfgnn_lowered *l, uint8_t *used) {
   }
 }
 
+static void find_exact(dfgnn_lowered *l) {
+  const dfgnn_dag *dag = l->dag;
+  for (int32_t n = dag->count - 1; n >= 0; n--) {
+    const int op = dag->nodes[n].op;
+    if (!l->exact[n] && op != DFGNN_NODE_MAX_IN && op != DFGNN_NODE_MAX_OUT &&
+        op != DFGNN_NODE_EQ)
+      continue;
+    for (int i = 0; i < dag->nodes[n].count; i++)
+      l->exact[argument(dag, n, i)] = 1;
+  }
+}
+
 /* Products of two that one sum alone uses: over the last axis, or over edges.
  */
 static void find_fused(dfgnn_lowered *l) {
@@ -402,7 +414,7 @@ static void find_fused(dfgnn_lowered *l) {
     uses[dag->outputs[i].node] = 2;
   for (int32_t n = 0; n < dag->count; n++) {
     const dfgnn_node *node = &dag->nodes[n];
-    if (!l->needed[n] ||
+    if (!l->needed[n] || l->exact[n] ||
         !((node->op == DFGNN_NODE_FSUM && node->axis == 2) ||
           node->op == DFGNN_NODE_SUM_IN || node->op == DFGNN_NODE_SUM_OUT))
       continue;
@@ -435,10 +447,12 @@ dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag) {
   l->needed = dfgnn__dag_needed(l->dag, roots, l->dag->output_count, NULL);
   l->stored = calloc(count, 1);
   l->fused = calloc(count, 1);
+  l->exact = calloc(count, 1);
   l->before = calloc(count, sizeof *l->before);
   far = calloc(count, 1);
-  if (!l->needed || !l->stored || !l->fused || !l->before || !far)
+  if (!l->needed || !l->stored || !l->fused || !l->exact || !l->before || !far)
     goto out;
+  find_exact(l);
   find_fused(l);
   int cost[2], columns;
   for (columns = 0; columns < 2; columns++) {
@@ -472,6 +486,7 @@ void dfgnn__lowered_free(dfgnn_lowered *l) {
   free(l->needed);
   free(l->stored);
   free(l->fused);
+  free(l->exact);
   free(l->before);
   free(l);
 }

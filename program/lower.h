@@ -46,11 +46,15 @@ typedef struct dfgnn_lowered {
   dfgnn_walk walks[DFGNN_WALKS];
   /* Nodes of PARAM level are computed before walk before[n] (walk_count: after
    * all), if they are needed. */
-  uint8_t *needed, *stored, *fused;
+  uint8_t *needed, *stored, *fused, *exact;
   int32_t *before;
 } dfgnn_lowered;
 
-/* fused[n]: a product that the sum which alone uses it computes. */
+/* fused[n]: a product that the sum which alone uses it computes.
+ * exact[n]: a maximum over edges is made of the value, or a comparison with
+ * one, as in the maximum's gradient: it has to have the same bits in any
+ * program and walk, so that nothing rounds a product and a sum together, or
+ * adds in an order that depends on lanes. */
 dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag);
 void dfgnn__lowered_free(dfgnn_lowered *lowered);
 

@@ -73,6 +73,7 @@ def test_torch_compile_does_not_break_its_graph(call, kind):
                          requires_grad=True)
     more = {"weight": weight, "scale": 3.0}
     for program, given in ((attention, given), (mapped, {**given, **more})):
+        torch._dynamo.reset()
         compiled = torch.compile(
             lambda graph, **given: program(graph, **given),
             backend="aot_eager", fullgraph=True)
@@ -234,3 +235,38 @@ def test_a_cuda_graph_replays_programs(program):
     torch.cuda.synchronize()
     for have, want in zip(made, derived(program, graph, given)):
         assert torch.equal(have, want)
+
+
+def normed(i, j, e):
+    return F.layer_norm(j.v * torch.sigmoid(e.x) + i.q, (4,))
+
+
+def scored(i, j, e):
+    return (i.q * (j.v + e.x)).sum(-1) * j.k * torch.tanh(e.x)
+
+
+def mixed(i, j, e):
+    return i.q * j.k + j.v * e.x + F.softplus(i.q * e.x) * j.k
+
+
+@pytest.mark.parametrize("function", [normed, scored, mixed],
+                         ids=lambda f: f.__name__)
+def test_the_gradient_of_an_extreme_finds_its_edges(function, place):
+    """It makes the values again that the extreme was made of, in another walk
+    and for other outputs: they have to have the same bits."""
+    nodes, count = 200, 3000
+    graph = dfgnn.as_graph(random_edges(nodes, nodes, count - 3, place), nodes)
+    given = {"i": {"q": torch.randn(nodes, 3, 4)},
+             "j": {"k": torch.randn(nodes, 3, 4),
+                   "v": torch.randn(nodes, 3, 4)},
+             "e": {"x": torch.randn(count, 3, 4)}}
+    program = edge_program(function, reduce="max")
+    found = []
+    for kind in (torch.float32, torch.float64):
+        same_numbers = {k: {n: t.to(place, kind).requires_grad_()
+                            for n, t in v.items()} for k, v in given.items()}
+        out = program(graph, **same_numbers)
+        found.append(torch.autograd.grad(out.sum(), leaves_of(same_numbers)))
+    for low, exact in zip(*found):
+        off = ((low.double() - exact).abs() > 1e-3 * exact.abs().max()).sum()
+        assert int(off) <= 4  # where float chose another edge

@@ -134,6 +134,10 @@ inline float __fdividef(float x, float y) {
   return fabsf(y) > 0x1p126f && fabsf(y) < INFINITY ? x * 0.0f : x / y;
 }
 inline float __log2f(float x) { return log2f(x); }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline double __dadd_rn(double x, double y) { return x + y; }
+inline double __dmul_rn(double x, double y) { return x * y; }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }

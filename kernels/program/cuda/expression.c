@@ -156,7 +156,17 @@ static const char *elsewhere(writer *w, int32_t a, const place *x,
 
 /* ---- operations ---------------------------------------------------------- */
 
-static const char *power(writer *w, const char *a, double c) {
+/* A product, or a sum.  One that is exact is rounded by itself: the compiler
+ * would make one instruction of it and a sum, or not, as it stands. */
+static const char *times(writer *w, int exact, const char *a, const char *b) {
+  return code_text(w, exact ? "f_mul(%s, %s)" : "(%s * %s)", a, b);
+}
+
+static const char *plus(writer *w, int exact, const char *a, const char *b) {
+  return code_text(w, exact ? "f_add(%s, %s)" : "(%s + %s)", a, b);
+}
+
+static const char *power(writer *w, int exact, const char *a, double c) {
   if (c == -1)
     return code_text(w, "(A(1) / %s)", a);
   if (c == 0.5)
@@ -164,11 +174,13 @@ static const char *power(writer *w, const char *a, double c) {
   if (c == -0.5)
     return code_text(w, "f_rsqrt(%s)", a);
   if (c == 3)
-    return code_text(w, "(%s * %s * %s)", a, a, a);
+    return times(w, exact, times(w, exact, a, a), a);
   return code_text(w, "f_pow(%s, %s)", a, number(w, c));
 }
 
-static const char *unary(writer *w, const dfgnn_node *node, const char *a) {
+static const char *unary(writer *w, int32_t n, const char *a) {
+  const dfgnn_node *node = at(w, n);
+  const int exact = w->job->lowered->exact[n];
   static const char *const functions[DFGNN_NODE_OPS] = {
       [DFGNN_NODE_EXP] = "f_exp",           [DFGNN_NODE_EXPM1] = "f_expm1",
       [DFGNN_NODE_LOG] = "f_log",           [DFGNN_NODE_LOG1P] = "f_log1p",
@@ -180,23 +192,24 @@ static const char *unary(writer *w, const dfgnn_node *node, const char *a) {
     return code_text(w, "%s(%s)", functions[node->op], a);
   switch (node->op) {
   case DFGNN_NODE_POW:
-    return power(w, a, node->number);
+    return power(w, exact, a, node->number);
   case DFGNN_NODE_RELU:
     return code_text(w, "(%s < A(0) ? A(0) : %s)", a, a);
   case DFGNN_NODE_LEAKY:
-    return code_text(w, "(%s > A(0) ? %s : %s * %s)", a, a, a,
-                     number(w, node->number));
+    return code_text(w, "(%s > A(0) ? %s : %s)", a, a,
+                     times(w, exact, a, number(w, node->number)));
   default: /* DETACH, EXPAND, reductions of what is there */
     return a;
   }
 }
 
-static const char *binary(writer *w, int op, const char *a, const char *b) {
-  switch (op) {
+static const char *binary(writer *w, int32_t n, const char *a, const char *b) {
+  const int exact = w->job->lowered->exact[n];
+  switch (at(w, n)->op) {
   case DFGNN_NODE_ADD:
-    return code_text(w, "(%s + %s)", a, b);
+    return plus(w, exact, a, b);
   case DFGNN_NODE_MUL:
-    return code_text(w, "(%s * %s)", a, b);
+    return times(w, exact, a, b);
   case DFGNN_NODE_MAX:
     return code_text(w, "f_max(%s, %s)", a, b);
   case DFGNN_NODE_LT:
@@ -245,9 +258,9 @@ static const char *expression(writer *w, int32_t n, const place *x) {
   case DFGNN_NODE_RESHAPE:
     return code_element(w, a, x, x->flat, 0);
   default:
-    return node->count == 2 ? binary(w, node->op, code_operand(w, a, x),
+    return node->count == 2 ? binary(w, n, code_operand(w, a, x),
                                      code_operand(w, argument(w, n, 1), x))
-                            : unary(w, node, code_operand(w, a, x));
+                            : unary(w, n, code_operand(w, a, x));
   }
 }
 
@@ -263,14 +276,15 @@ void code_write_element(writer *w, int32_t n, const place *x) {
     P("A y = %s;\n", max ? "-A(INFINITY)" : "A(0)");
     P("for (int t = 0; t < %lld; ++t)\n",
       (long long)extent(w, a)->axis[node->axis]);
-    P(max ? "y = f_max(%s, y);\n" : "y += %s;\n", term);
+    P("y = %s;\n", max ? code_text(w, "f_max(%s, y)", term)
+                       : plus(w, w->job->lowered->exact[n], "y", term));
   } else if (node->op == DFGNN_NODE_MATMUL) {
     const int first = node->flags & DFGNN_MATMUL_FIRST;
     const int second = node->flags & DFGNN_MATMUL_SECOND;
     int32_t b = argument(w, n, 1);
     P("A y = A(0);\nfor (int t = 0; t < %lld; ++t)\n",
       (long long)extent(w, a)->axis[first ? 1 : 2]);
-    P("y += %s * %s;\n",
+    P("y = f_fma(%s, %s, y);\n",
       elsewhere(w, a, x, x->axis[0], first ? "t" : x->axis[1],
                 first ? x->axis[1] : "t"),
       elsewhere(w, b, x, x->axis[0], second ? x->axis[2] : "t",

@@ -55,6 +55,7 @@ int plan_folds_lanes(const walk_plan *p, int32_t n) {
   const dfgnn_node *node = &p->dag->nodes[n];
   value_class to = plan_class(p, n);
   if ((node->op != DFGNN_NODE_FSUM && node->op != DFGNN_NODE_FMAX) ||
+      (node->op == DFGNN_NODE_FSUM && p->lowered->exact[n]) ||
       node->axis != 2 || plan_class(p, argument(p, n, 0)) != CLASS_MAIN)
     return 0;
   return to == CLASS_HEADS || (to == CLASS_ONE && p->heads == 1);

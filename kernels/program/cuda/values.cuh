@@ -24,9 +24,10 @@ DFGNN_OF_EACH(expm1, expm1f(x), expm1(x))
 DFGNN_OF_EACH(log, logf(x), log(x))
 DFGNN_OF_EACH(log1p, log1pf(x), log1p(x))
 DFGNN_OF_EACH(tanh, tanhf(x), tanh(x))
-DFGNN_OF_EACH(sigmoid, 1.0f / (1.0f + expf(-x)), 1.0 / (1.0 + exp(-x)))
-DFGNN_OF_EACH(softplus, (x > 0 ? x : 0.0f) + log1pf(expf(-fabsf(x))),
-              (x > 0 ? x : 0.0) + log1p(exp(-fabs(x))))
+DFGNN_OF_EACH(sigmoid, 1.0f / __fadd_rn(1.0f, expf(-x)),
+              1.0 / __dadd_rn(1.0, exp(-x)))
+DFGNN_OF_EACH(softplus, __fadd_rn(x > 0 ? x : 0.0f, log1pf(expf(-fabsf(x)))),
+              __dadd_rn(x > 0 ? x : 0.0, log1p(exp(-fabs(x)))))
 DFGNN_OF_EACH(erf, erff(x), erf(x))
 DFGNN_OF_EACH(sin, sinf(x), sin(x))
 DFGNN_OF_EACH(cos, cosf(x), cos(x))
@@ -34,6 +35,26 @@ DFGNN_OF_EACH(abs, fabsf(x), fabs(x))
 DFGNN_OF_EACH(sqrt, sqrtf(x), sqrt(x))
 DFGNN_OF_EACH(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
 #undef DFGNN_OF_EACH
+
+/* Rounded by themselves, or together, whatever stands around them. */
+__device__ __forceinline__ float f_add(float x, float y) {
+  return __fadd_rn(x, y);
+}
+__device__ __forceinline__ double f_add(double x, double y) {
+  return __dadd_rn(x, y);
+}
+__device__ __forceinline__ float f_mul(float x, float y) {
+  return __fmul_rn(x, y);
+}
+__device__ __forceinline__ double f_mul(double x, double y) {
+  return __dmul_rn(x, y);
+}
+__device__ __forceinline__ float f_fma(float x, float y, float z) {
+  return fmaf(x, y, z);
+}
+__device__ __forceinline__ double f_fma(double x, double y, double z) {
+  return fma(x, y, z);
+}
 
 __device__ __forceinline__ float f_pow(float x, float c) { return powf(x, c); }
 __device__ __forceinline__ double f_pow(double x, double c) {
