@@ -585,8 +585,13 @@ class Torch(Recorder):
             return total / count.view(-1, 1, 1, 1).to(x.dtype)
         full = index.view(-1, 1, 1, 1).expand_as(x)
         if what in ("max", "min"):
-            return zero.scatter_reduce(0, full, x, "a" + what,
-                                       include_self=False)
+            # scatter_reduce's gradient counts what was there as an edge, even
+            # without include_self
+            least = torch.full_like(zero, -math.inf if what == "max"
+                                    else math.inf)
+            found = least.scatter_reduce(0, full, x, "a" + what)
+            there = torch.bincount(index, minlength=size) > 0
+            return torch.where(there.view(-1, 1, 1, 1), found, zero)
         top = zero.scatter_reduce(0, full, x.detach(), "amax",
                                   include_self=False)
         top = torch.where(top.isinf(), torch.zeros_like(top), top)
