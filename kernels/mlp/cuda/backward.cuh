@@ -96,13 +96,13 @@ output_gradient(float (&to)[S::L::V], const mlp_backward_params &p,
     to[i] = 0.0f;
   if (!e.live[half])
     return;
-  if (p.grad_edge_out)
+  if constexpr (S::GRAD_EDGES)
     add_scaled<S>(to, row_chunk<S, S::C>(p.grad_edge_out, e.place[half], q),
                   1.0f);
-  if (p.grad_out_dst)
+  if constexpr (S::GRAD_DST)
     add_scaled<S>(to, row_chunk<S, S::C>(p.grad_out_dst, e.row[half], q),
                   f.destination[half]);
-  if (p.grad_out_src)
+  if constexpr (S::GRAD_SRC)
     add_scaled<S>(to, row_chunk<S, S::C>(p.grad_out_src, e.source[half], q),
                   f.source[half]);
 }
@@ -178,6 +178,17 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
   const norm_of_rows norm = measure<S>(u, p.forward.epsilon);
   /* Means over a row of the gradient, and of it times the normed row. */
   float mean[2] = {0.0f, 0.0f}, along[2] = {0.0f, 0.0f};
+  sums<S> gradient;
+#pragma unroll
+  for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[V];
+      output_gradient<S>(y, p, e, f, q, half);
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        at(gradient, q, half, i) = y[i];
+    }
   if constexpr (S::NORM != MLP_NORM_NONE) {
 #pragma unroll
     for (int q = 0; q < S::groups(LAST); ++q) {
@@ -185,16 +196,15 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
       load_floats<typename S::T>(scale, norm_weight, q);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float y[V];
-        output_gradient<S>(y, p, e, f, q, half);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
+          const float y = at(gradient, q, half, i);
           const float normed =
               (at(u, q, half, i) - norm.mean[half]) * norm.scale[half];
-          mean[half] += y[i] * scale[i];
-          along[half] += y[i] * scale[i] * normed;
-          both[i] = y[i] * normed + (half ? both[i] : 0.0f);
-          both[V + i] = y[i] + (half ? both[V + i] : 0.0f);
+          mean[half] += y * scale[i];
+          along[half] += y * scale[i] * normed;
+          both[i] = y * normed + (half ? both[i] : 0.0f);
+          both[V + i] = y + (half ? both[V + i] : 0.0f);
         }
       }
       if (p.norm_partial)
@@ -215,18 +225,17 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
       load_floats<typename S::T>(scale, norm_weight, q);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float y[V];
-      output_gradient<S>(y, p, e, f, q, half);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
+        float y = at(gradient, q, half, i);
         if constexpr (S::NORM != MLP_NORM_NONE) {
           const float normed =
               (at(u, q, half, i) - norm.mean[half]) * norm.scale[half];
-          y[i] = norm.scale[half] *
-                 (y[i] * scale[i] - mean[half] - normed * along[half]);
+          y = norm.scale[half] *
+              (y * scale[i] - mean[half] - normed * along[half]);
         }
-        y[i] *= derivative<S::LAST>(at(z, q, half, i), slope);
-        at(z, q, half, i) = e.live[half] && inside<S>(q, i) ? y[i] : 0.0f;
+        y *= derivative<S::LAST>(at(z, q, half, i), slope);
+        at(z, q, half, i) = e.live[half] && inside<S>(q, i) ? y : 0.0f;
       }
     }
   }
@@ -326,7 +335,7 @@ __device__ __forceinline__ void
 backward_tile(const mlp_backward_params &p, int64_t edge, int64_t local,
               const char *packed, char *staged, span_sums<S, 0> &sums_at,
               norm_gradient<S> &norm_sums, int64_t span) {
-  const tile_edges e = edges_of_tile(p.forward.graph, edge);
+  const tile_edges e = edges_of_tile(p.forward.graph, p.forward.sums, edge);
   const mean_factors f = factors_of(p, e);
   kept_layers<S> kept;
   sums<S> z;
@@ -369,17 +378,26 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   const int64_t first_of_launch = q.first_span * edges_of_span;
   mlp::norm_gradient<S> norm_sums;
   norm_sums.clear();
-  for (int64_t k = int64_t(warp) * gridDim.x + blockIdx.x; k < q.spans;
-       k += int64_t(gridDim.x) * WARPS) {
+  const int64_t warps = int64_t(gridDim.x) * WARPS;
+  for (int64_t round = 0; round * warps < q.spans; ++round) {
+    const int64_t k = round * warps + int64_t(warp) * gridDim.x + blockIdx.x;
     const int64_t span = q.first_span + k;
-    const int64_t first = span * edges_of_span;
+    const int64_t first =
+        k < q.spans ? min(span * edges_of_span, q.graph.edges) : q.graph.edges;
     const int64_t end = min(first + edges_of_span, q.graph.edges);
+    const bool some = first < end;
     mlp::span_sums<S, 0> sums_at;
-    sums_at.begin(q.graph, first);
-    for (int64_t edge = first; edge < end; edge += MLP_TILE)
+    if (some)
+      sums_at.begin(q.graph, first);
+    for (int i = 0; i < q.span; ++i) {
+      /* Warps that stay together read instructions together: the loop is too
+       * long for the caches that hold them. */
+      __syncthreads();
+      const int64_t edge = min(first + int64_t(i) * MLP_TILE, q.graph.edges);
       mlp::backward_tile<S>(p, edge, edge - first_of_launch, packed, staged,
                             sums_at, norm_sums, span);
-    if (q.sums.out)
+    }
+    if (q.sums.out && some)
       sums_at.end(q.graph, q.sums, span, end);
   }
   if (S::NORM != MLP_NORM_NONE && p.norm_partial)

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     mlp::span_sums<S, LAYERS - 1> sums_at;
     sums_at.begin(p.graph, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
-      const mlp::tile_edges e = mlp::edges_of_tile(p.graph, edge);
+      const mlp::tile_edges e = mlp::edges_of_tile(p.graph, p.sums, edge);
       mlp::sums<S> z;
       mlp::rows<S> x;
       mlp::first_layer<S>(z, x, p, e, packed);

@@ -124,17 +124,25 @@ __global__ void mlp_gather_long(const mlp_gather_params p) {
   }
 }
 
-/* Adds the parts of the gradients of the norm's weight and bias in order. */
+/* Adds the parts of the gradients of the norm's weight and bias: a block for 32
+ * columns, whose warps add every eighth part. */
 __global__ void mlp_finish_norm(const float *partial, int parts, int padded,
                                 int width, float *weight, float *bias) {
-  const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
-  float *to = i < width ? weight : bias;
-  if (i >= 2 * width || !to)
-    return;
-  const int at = i < width ? i : padded + i - width;
+  __shared__ float sums[8][32];
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int i = int(blockIdx.x) * 32 + lane;
   float sum = 0.0f;
-  for (int k = 0; k < parts; ++k)
-    sum += partial[int64_t(k) * 2 * padded + at];
+  if (i < 2 * width)
+    for (int k = warp; k < parts; k += 8)
+      sum += partial[int64_t(k) * 2 * padded +
+                     (i < width ? i : padded + i - width)];
+  sums[warp][lane] = sum;
+  __syncthreads();
+  float *to = i < width ? weight : bias;
+  if (warp > 0 || i >= 2 * width || !to)
+    return;
+  for (int k = 1; k < 8; ++k)
+    sum += sums[k][lane];
   to[i % width] = sum;
 }
 

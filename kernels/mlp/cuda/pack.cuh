@@ -1,5 +1,6 @@
 /* pack.cuh - weights as the tiles want them: padded with zeros, rows in the
- * order of tiles, words of a group transposed (tile.cuh) */
+ * order of tiles, words of a group transposed (tile.cuh); rounded to TF32 if
+ * products are of such numbers */
 #ifndef DFGNN_MLP_CUDA_PACK_CUH
 #define DFGNN_MLP_CUDA_PACK_CUH
 
@@ -32,10 +33,13 @@ __device__ __forceinline__ void pack_layer(const mlp_pack &p, int l, int thread,
   for (int i = thread; i < S::padded(l) * numbers; i += threads) {
     const int out = column_of_row<T>(i / numbers);
     const int in = number_at<T>(i % numbers);
-    to[i] = out < S::width(l) && i % numbers < S::padded(l - 1) &&
-                    in < S::width(l - 1)
-                ? from[int64_t(out) * S::width(l - 1) + in]
-                : T{};
+    T x = out < S::width(l) && i % numbers < S::padded(l - 1) &&
+                  in < S::width(l - 1)
+              ? from[int64_t(out) * S::width(l - 1) + in]
+              : T{};
+    if constexpr (sizeof(T) == 4 && !S::EXACT)
+      x = tf32_nearest(x);
+    to[i] = x;
   }
 }
 

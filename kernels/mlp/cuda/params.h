@@ -32,7 +32,11 @@ enum {
   MLP_VECTOR = 1,   /* rows of all tensors lie at multiples of 16 bytes */
   MLP_RESIDUAL = 2, /* e is added to e' */
   MLP_EXACT = 4,    /* float: three products of TF32 numbers for each */
-  MLP_KEEP = 8      /* backward: the gradients of weights are asked for */
+  MLP_KEEP = 8,     /* backward: the gradients of weights are asked for */
+  /* backward: gradients with respect to which outputs there are */
+  MLP_GRAD_EDGES = 16,
+  MLP_GRAD_DST = 32,
+  MLP_GRAD_SRC = 64
 };
 
 /* The weights and other numbers of all layers, padded and in the order of

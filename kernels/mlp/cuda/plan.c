@@ -11,7 +11,7 @@ enum {
   MOST_WIDTH = 128, /* sums of a tile stay in registers */
   WARPS_FORWARD = 12,
   WARPS_BACKWARD = 8,
-  LAUNCH_BYTES = 64 << 20 /* beyond it, what a launch keeps leaves the L2 */
+  LAUNCH_BYTES = 96 << 20
 };
 
 /* ---- what is asked for --------------------------------------------------- */
@@ -150,7 +150,10 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
             (mlp->residual ? MLP_RESIDUAL : 0) |
             (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32 ? MLP_EXACT
                                                                      : 0) |
-            (backward && dfgnn__mlp_wants_weights(job) ? MLP_KEEP : 0);
+            (backward && dfgnn__mlp_wants_weights(job) ? MLP_KEEP : 0) |
+            (job->args.grad_edge_out ? MLP_GRAD_EDGES : 0) |
+            (job->args.grad_out_dst ? MLP_GRAD_DST : 0) |
+            (job->args.grad_out_src ? MLP_GRAD_SRC : 0);
   p.packed_bytes = packed_bytes(mlp);
   p.warps = tuning->warps                         ? tuning->warps
             : backward || mlp->dtype == DFGNN_F32 ? WARPS_BACKWARD
@@ -162,7 +165,7 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
   for (int l = 0; l < mlp->layers; l++)
     p.weight_tiles += tiles_along(dfgnn__mlp_padded(mlp, l)) *
                       tiles_along(dfgnn__mlp_padded(mlp, l - 1));
-  p.splits = (int)at_least_one(p.units / p.weight_tiles);
+  p.splits = (int)at_least_one(2 * p.units / p.weight_tiles);
   divide(&p, tuning);
   place(&p);
   return p;

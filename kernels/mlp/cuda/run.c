@@ -100,8 +100,9 @@ static dfgnn_status pack_weights(const run *r) {
                 .packed = r->workspace + r->plan.packed};
   memcpy(p.weight, a->weight, sizeof p.weight);
   memcpy(p.bias, a->bias, sizeof p.bias);
-  const dfgnn_program program =
+  dfgnn_program program =
       shaped(r, "kernels/mlp/cuda/pack.cuh", "dfgnn::mlp_pack_weights");
+  program.constant[1] = r->plan.flags & MLP_EXACT;
   return dfgnn__launch_struct(
       r->queue, &program, (dfgnn_grid){.blocks = {32}, .threads = THREADS}, &p);
 }
@@ -347,7 +348,7 @@ static dfgnn_status finish_norm(const run *r, int64_t warps) {
   void *arguments[] = {&partial, &parts, &padded, &width, &weight, &bias};
   return dfgnn__launch(
       r->queue, &program,
-      (dfgnn_grid){.blocks = {blocks_of(2 * width, 64)}, .threads = 64},
+      (dfgnn_grid){.blocks = {blocks_of(2 * width, 32)}, .threads = THREADS},
       arguments);
 }
 

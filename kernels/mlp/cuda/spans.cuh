@@ -11,15 +11,6 @@
 namespace dfgnn {
 namespace mlp {
 
-/* One over the edges of a row if sums are to be means. */
-__device__ __forceinline__ float mean_factor(const void *offsets, int wide,
-                                             int64_t row) {
-  if (!offsets)
-    return 1.0f;
-  const int64_t n = entry(offsets, wide, row + 1) - entry(offsets, wide, row);
-  return n > 0 ? 1.0f / float(n) : 0.0f;
-}
-
 /* 32 columns are staged at a time, as floats; each lane sums one of them. */
 template <class S, int LAYER> struct span_sums {
   using T = typename S::T;
@@ -52,10 +43,10 @@ template <class S, int LAYER> struct span_sums {
   }
 
   __device__ __forceinline__ void write(const mlp_sums &to, int row,
-                                        int piece) {
+                                        float factor, int piece) {
     if (column(piece) < WIDTH)
       static_cast<T *>(to.out)[int64_t(row) * WIDTH + column(piece)] =
-          narrow<T>(sum[piece] * mean_factor(to.offsets, to.wide, row));
+          narrow<T>(sum[piece] * factor);
   }
 
   /* Puts a chunk of group q of row g (half 0) or g + 8 into the warp's stage.
@@ -75,7 +66,7 @@ template <class S, int LAYER> struct span_sums {
                                       const mlp_sums &to, int64_t span,
                                       int piece) {
     bool began_before = cut;
-#pragma unroll
+#pragma unroll 4 /* more code would leave the cache of instructions */
     for (int r = 0; r < MLP_TILE; ++r) {
       sum[piece] += reinterpret_cast<const float *>(
           staged + r * MLP_STAGE_ROW)[ptx::lane_id()];
@@ -84,7 +75,7 @@ template <class S, int LAYER> struct span_sums {
         if (began_before)
           keep(to, span, false, piece);
         else
-          write(to, row, piece);
+          write(to, row, __shfl_sync(kFullMask, e.factor, r), piece);
         began_before = false;
         sum[piece] = 0.0f;
       }

@@ -91,6 +91,9 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   static constexpr bool RESIDUAL = (FLAGS & MLP_RESIDUAL) != 0;
   static constexpr bool EXACT = (FLAGS & MLP_EXACT) != 0;
   static constexpr bool KEEP = (FLAGS & MLP_KEEP) != 0;
+  static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
+  static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
+  static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
   static constexpr int C = W::width(LAYERS - 1);
   static constexpr int GROUPS = W::most_groups();
   static constexpr int TILES = GROUPS * L::TILES;
@@ -222,8 +225,7 @@ __device__ __forceinline__ void multiply_words(float (&d)[4],
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       rounded[i] = __float_as_uint(tf32_nearest(__uint_as_float(words[i])));
-    mma_tf32(d, rounded, __float_as_uint(tf32_nearest(__uint_as_float(b0))),
-             __float_as_uint(tf32_nearest(__uint_as_float(b1))));
+    mma_tf32(d, rounded, b0, b1); /* weights are rounded: pack.cuh */
   } else {
     const tf32_parts y0 = tf32_split(__uint_as_float(b0));
     const tf32_parts y1 = tf32_split(__uint_as_float(b1));
@@ -327,6 +329,7 @@ __device__ __forceinline__ int64_t entry(const void *array, int wide,
  * behind the last edge; a lane has sources and places of its rows. */
 struct tile_edges {
   int destination; /* of edge first + lane */
+  float factor;    /* of sums of that row: one over its edges for means */
   unsigned ends;   /* bit i: edge i is the last of its row */
   int count;       /* edges that there are, of 16 */
   int row[2], source[2];
@@ -334,7 +337,17 @@ struct tile_edges {
   bool live[2];
 };
 
+/* One over the edges of a row if sums are to be means. */
+__device__ __forceinline__ float mean_factor(const void *offsets, int wide,
+                                             int64_t row) {
+  if (!offsets)
+    return 1.0f;
+  const int64_t n = entry(offsets, wide, row + 1) - entry(offsets, wide, row);
+  return n > 0 ? 1.0f / float(n) : 0.0f;
+}
+
 __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
+                                                    const mlp_sums &sums,
                                                     int64_t first) {
   const int lane = ptx::lane_id();
   const int64_t mine = first + lane;
@@ -342,16 +355,20 @@ __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
   e.destination = lane <= MLP_TILE && mine < graph.edges
                       ? __ldg(graph.row_of_edge + mine)
                       : -1;
+  e.factor = e.destination < 0
+                 ? 0.0f
+                 : mean_factor(sums.offsets, sums.wide, e.destination);
   const int next = __shfl_down_sync(kFullMask, e.destination, 1);
   e.ends = __ballot_sync(kFullMask, lane < MLP_TILE && mine < graph.edges &&
                                         next != e.destination);
-  e.count = int(min(graph.edges - first, int64_t(MLP_TILE)));
+  e.count = int(max(min(graph.edges - first, int64_t(MLP_TILE)), int64_t(0)));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int i = (lane >> 2) + 8 * half;
     e.live[half] = i < e.count;
-    const int64_t edge = first + (e.live[half] ? i : 0);
-    e.row[half] = __shfl_sync(kFullMask, e.destination, e.live[half] ? i : 0);
+    /* what is not there reads the last edge */
+    const int64_t edge = min(first + i, graph.edges - 1);
+    e.row[half] = __ldg(graph.row_of_edge + edge);
     e.source[half] = __ldg(graph.indices + edge);
     e.place[half] =
         graph.edge_order ? entry(graph.edge_order, graph.wide, edge) : edge;

@@ -176,7 +176,7 @@ __device__ __forceinline__ void each_weight(weight_sums &z, int m, int n,
 } // namespace mlp
 
 template <typename T, int EXACT>
-__global__ void __launch_bounds__(256, 1)
+__global__ void __launch_bounds__(256, 2)
     mlp_weights(const mlp_weights_params p) {
   using B = mlp::weight_block<T>;
   extern __shared__ uint4 shared[];
