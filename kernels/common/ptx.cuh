@@ -63,6 +63,12 @@ __device__ __forceinline__ float sqrt_approximate(float x) {
   asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+/* tanh(x) within 2^-11 of it. */
+__device__ __forceinline__ float tanh_approximate(float x) {
+  float y = 0.0f;
+  DFGNN_SM80(asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)));
+  return y;
+}
 /* NaN if either number is. */
 __device__ __forceinline__ float min_or_nan(float a, float b) {
   float y;

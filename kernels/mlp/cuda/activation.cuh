@@ -11,8 +11,18 @@ namespace mlp {
 __device__ __forceinline__ float exponential(float x) {
   return exp2_fast(x * float(kLog2e));
 }
-__device__ __forceinline__ float sigmoid(float x) {
+/* Of numbers that are rounded to T. */
+template <typename T> __device__ __forceinline__ float sigmoid(float x) {
   return reciprocal(1.0f + exponential(-x));
+}
+template <> __device__ __forceinline__ float sigmoid<bfloat_t>(float x) {
+  return 0.5f + 0.5f * ptx::tanh_approximate(0.5f * x);
+}
+template <typename T> __device__ __forceinline__ float hyperbolic(float x) {
+  return tanhf(x);
+}
+template <> __device__ __forceinline__ float hyperbolic<bfloat_t>(float x) {
+  return ptx::tanh_approximate(x);
 }
 /* The distribution of a normal variable, and its density. */
 __device__ __forceinline__ float normal(float x) {
@@ -25,24 +35,24 @@ __device__ __forceinline__ float normal_density(float x) {
 constexpr float kGelu = 1.5957691216057308f; /* 2 sqrt(2 / pi) */
 constexpr float kGeluCube = 0.044715f;
 
-template <int A>
+template <int A, typename T>
 __device__ __forceinline__ float activate(float x, float slope) {
   if constexpr (A == MLP_RELU)
     return x < 0.0f ? 0.0f : x; /* keeps NaN */
   else if constexpr (A == MLP_SILU)
-    return x * sigmoid(x);
+    return x * sigmoid<T>(x);
   else if constexpr (A == MLP_GELU)
     return x * normal(x);
   else if constexpr (A == MLP_GELU_TANH)
-    return x * sigmoid(kGelu * (x + kGeluCube * x * x * x));
+    return x * sigmoid<T>(kGelu * (x + kGeluCube * x * x * x));
   else if constexpr (A == MLP_ELU)
     return x > 0.0f ? x : slope * expm1f(x);
   else if constexpr (A == MLP_LEAKY_RELU)
     return x > 0.0f ? x : slope * x;
   else if constexpr (A == MLP_TANH)
-    return tanhf(x);
+    return hyperbolic<T>(x);
   else if constexpr (A == MLP_SIGMOID)
-    return sigmoid(x);
+    return sigmoid<T>(x);
   else if constexpr (A == MLP_SOFTPLUS)
     return fmaxf(x, 0.0f) + log1pf(exponential(-fabsf(x)));
   else
@@ -50,30 +60,30 @@ __device__ __forceinline__ float activate(float x, float slope) {
 }
 
 /* With respect to x. */
-template <int A>
+template <int A, typename T>
 __device__ __forceinline__ float derivative(float x, float slope) {
   if constexpr (A == MLP_RELU) {
     return x > 0.0f ? 1.0f : 0.0f;
   } else if constexpr (A == MLP_SILU) {
-    const float s = sigmoid(x);
+    const float s = sigmoid<T>(x);
     return s * (1.0f + x * (1.0f - s));
   } else if constexpr (A == MLP_GELU) {
     return normal(x) + x * normal_density(x);
   } else if constexpr (A == MLP_GELU_TANH) {
-    const float s = sigmoid(kGelu * (x + kGeluCube * x * x * x));
+    const float s = sigmoid<T>(kGelu * (x + kGeluCube * x * x * x));
     return s + x * s * (1.0f - s) * kGelu * (1.0f + 3.0f * kGeluCube * x * x);
   } else if constexpr (A == MLP_ELU) {
     return x > 0.0f ? 1.0f : slope * exponential(x);
   } else if constexpr (A == MLP_LEAKY_RELU) {
     return x > 0.0f ? 1.0f : slope;
   } else if constexpr (A == MLP_TANH) {
-    const float y = tanhf(x);
+    const float y = hyperbolic<T>(x);
     return 1.0f - y * y;
   } else if constexpr (A == MLP_SIGMOID) {
-    const float s = sigmoid(x);
+    const float s = sigmoid<T>(x);
     return s * (1.0f - s);
   } else if constexpr (A == MLP_SOFTPLUS) {
-    return sigmoid(x);
+    return sigmoid<T>(x);
   } else {
     return 1.0f;
   }

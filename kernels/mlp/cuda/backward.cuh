@@ -174,7 +174,7 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
     for (int n = 0; n < S::groups(LAST) * S::L::TILES; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        u.x[n][i] = activate<S::LAST>(z.x[n][i], slope);
+        u.x[n][i] = activate<S::LAST, typename S::T>(z.x[n][i], slope);
   const norm_of_rows norm = measure<S>(u, p.forward.epsilon);
   /* Means over a row of the gradient, and of it times the normed row. */
   float mean[2] = {0.0f, 0.0f}, along[2] = {0.0f, 0.0f};
@@ -234,7 +234,7 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
           y = norm.scale[half] *
               (y * scale[i] - mean[half] - normed * along[half]);
         }
-        y *= derivative<S::LAST>(at(z, q, half, i), slope);
+        y *= derivative<S::LAST, typename S::T>(at(z, q, half, i), slope);
         at(z, q, half, i) = e.live[half] && inside<S>(q, i) ? y : 0.0f;
       }
     }
@@ -290,7 +290,7 @@ go_back(sums<S> &z, rows<S> &x, const kept_layers<S> &kept,
         for (int i = 0; i < S::L::V; ++i)
           at(z, q, half, i) = y[i] =
               at(z, q, half, i) *
-              derivative<S::ACTIVATION>(y[i], p.forward.slope);
+              derivative<S::ACTIVATION, typename S::T>(y[i], p.forward.slope);
         x.x[q][half] = pack<typename S::T>(y);
       }
     go_back<S, LAYER - 1>(z, x, kept, p, e, local, packed);

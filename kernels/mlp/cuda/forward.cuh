@@ -38,7 +38,7 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
     for (int n = 0; n < S::groups(LAST) * S::L::TILES; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        z.x[n][i] = activate<S::LAST>(z.x[n][i], p.slope);
+        z.x[n][i] = activate<S::LAST, typename S::T>(z.x[n][i], p.slope);
   const norm_of_rows norm = measure<S>(z, p.epsilon);
 #pragma unroll
   for (int q = 0; q < S::groups(LAST); ++q) {

@@ -441,7 +441,7 @@ __device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z,
       float y[S::L::V];
 #pragma unroll
       for (int i = 0; i < S::L::V; ++i)
-        y[i] = activate<S::ACTIVATION>(at(z, q, half, i), slope);
+        y[i] = activate<S::ACTIVATION, typename S::T>(at(z, q, half, i), slope);
       x.x[q][half] = pack<typename S::T>(y);
     }
 }
