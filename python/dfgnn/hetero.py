@@ -30,7 +30,8 @@ __all__ = ["HeteroGraph", "Layout"]
 
 class Layout(NamedTuple):
     """Where nodes stand in a space of rows: node i of relation r is row
-    begin[r] + i * step[r], of size rows in all."""
+    begin[r] + i * step[r], of size rows in all.  Where step[r] is 0 each edge
+    has a row of its own, the n-th of the relation begin[r] + n."""
     begin: tuple
     step: tuple
     size: int
@@ -301,6 +302,23 @@ class HeteroGraph:
             return Layout(tuple(starts[:-1]), (1,) * len(kinds), starts[-1])
         return self._derive(("turn", side, align), make)
 
+    def as_sent(self):
+        """The layout of sources in which each relation has the fewer rows: one
+        for each node, or, where it has fewer edges, one for each edge."""
+        def make():
+            if self.counts is None:
+                return self.by_relation("src")
+            rows = [(self.num_src[source], 1) for source, _, _ in
+                    self.relations]
+            rows = [(count, 0) if 3 * count < 2 * n else (n, step) for
+                    (n, step), count in zip(rows, self.counts)]
+            if all(step for _, step in rows):
+                return self.by_relation("src")
+            starts = _total(n for n, _ in rows)
+            return Layout(tuple(starts[:-1]), tuple(s for _, s in rows),
+                          starts[-1])
+        return self._derive("sent", make)
+
     # ---- graphs of the kernels
 
     def positions(self, side, layout):
@@ -310,8 +328,15 @@ class HeteroGraph:
             return ends
         if set(layout.step) <= {1}:
             return ends + self._by_edge([layout.begin])[0]
-        begin, step = self._by_edge([layout.begin, layout.step])
-        return ends * step + begin
+        if 0 not in layout.step:
+            begin, step = self._by_edge([layout.begin, layout.step])
+            return ends * step + begin
+        first = _total(self.counts)
+        begin, step = self._by_edge([
+            [b if s else b - n for b, s, n in zip(layout.begin, layout.step,
+                                                  first)], layout.step])
+        edge = torch.arange(self.num_edges, device=self.device)
+        return torch.where(step == 0, edge, ends * step) + begin
 
     def graph(self, rows, columns):
         """The :class:`Graph` whose destinations are laid out as rows says and
@@ -371,6 +396,25 @@ class HeteroGraph:
             torch.stack([place, node]), (starts[-1], rows), trusted=True,
             family=self.family)
         return Pairs(within, across, tuple(starts), relation, node)
+
+    def pairs_among(self, layout):
+        """The Graph that gives each of the pairs() its row of a table of
+        destinations in a layout."""
+        def make():
+            rows = self.by_node("dst")
+            numbers, _ = self._pair_numbers()
+            relation = torch.div(numbers, max(1, rows.size),
+                                 rounding_mode="floor")
+            begin, step, first = torch.tensor(
+                [layout.begin, layout.step, rows.begin]).to(
+                    self.device).index_select(1, relation)
+            node = numbers - relation * rows.size - first
+            return gatherer(begin + node * step, layout.size)
+        return self._derive(("pairs among", layout), make)
+
+    def has_few_pairs(self):
+        """Whether most of the rows by relation surely have no edge."""
+        return 2 * self.by_relation("dst").size > 3 * self.num_edges
 
     def senders(self, side, layout):
         """The Graph that gives each edge its row of a table in a layout: row e

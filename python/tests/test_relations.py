@@ -113,6 +113,21 @@ def test_hetero_conv_in_one_pass(name, aggr, said):
     assert not said.text
 
 
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("counts", [(3, 1, 2, 0, 1, 1, 1),
+                                    (30, 1, 2, 0, 40, 1, 1)])
+def test_relations_with_fewer_edges_than_nodes(name, counts, said):
+    x, edges = schema(counts)
+    for aggr in ("sum", "mean", "cat"):
+        plain = G.HeteroConv({key: LAYERS[name](key) for key in KINDS},
+                             aggr).double()
+        plain(x, edges)
+        fast = copy.deepcopy(spread(plain))
+        dfgnn.accelerate(fast)
+        compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    assert not said.text
+
+
 def mixed(key):
     if key[0] == "a":
         return G.SAGEConv((WIDTH, WIDTH), 8)

@@ -15,9 +15,12 @@ from torch import Tensor
 from torch_geometric.nn.conv import hetero_conv as theirs
 
 from ... import _fallbacks, ops
+from ..._grouped import take
+from ..._tables import tables
+from ...aggregation import spmm
 from ...errors import InvalidError
 from ...functional import gat_attention, gt_attention
-from ...hetero import hetero_graph
+from ...hetero import gatherer, hetero_graph
 from .._scores import edge_feature_scores
 from ._attention import _attend, _result_type
 from ._edges import edge_tensor, graph_of, known
@@ -62,13 +65,57 @@ def _sum(tensors):
 def _project(graph, side, x, weights, biases=None):
     """[rows by relation, width] of x by type, each relation with its own
     weight [width, features] and bias."""
-    width, parts = weights[0].size(0), []
+    wide, rows, more = [], [], []
     for kind, block in graph.blocks(side).items():
-        bias = None if biases is None or biases[0] is None else _joined(
-            [biases[r] for r in block.relations])
-        weight = _joined([weights[r] for r in block.relations])
-        parts.append(F.linear(x[kind], weight, bias).view(-1, width))
-    return _joined(parts)
+        rows.append(x[kind])
+        wide.append(_joined([weights[r] for r in block.relations]))
+        if biases is not None and biases[0] is not None:
+            more.append(_joined([biases[r] for r in block.relations]))
+    return tables(rows, wide, more).view(-1, weights[0].size(0))
+
+
+def _sent(graph, x, weights, biases=None):
+    """The same of sources, laid out as graph.as_sent()."""
+    layout = graph.as_sent()
+    if 0 not in layout.step:
+        return _project(graph, "src", x, weights, biases)
+    if biases is not None and biases[0] is None:
+        biases = None
+    return tables(_rows_sent(graph, x), weights, biases).view(
+        -1, weights[0].size(0))
+
+
+def _rows_sent(graph, x):
+    """By relation the features that graph.as_sent() has rows for."""
+    edges, found = graph.edge_index[0].split(graph.counts), []
+    for number, (source, _, _) in enumerate(graph.relations):
+        rows = x[source]
+        if not graph.as_sent().step[number]:
+            if rows.requires_grad and torch.is_grad_enabled():
+                rows = take(rows, graph._derive(
+                    ("edges of", number), lambda: gatherer(
+                        edges[number], x[source].size(0))))
+            else:
+                rows = rows.index_select(0, edges[number])
+        found.append(rows)
+    return found
+
+
+def _sent_twice(graph, x, weights, others):
+    """_sent() by weights and by others; rows that are gathered are gathered
+    once."""
+    if 0 not in graph.as_sent().step:
+        return [_project(graph, "src", x, w) for w in (weights, others)]
+    rows = _rows_sent(graph, x)
+    return [tables(rows, w).view(-1, w[0].size(0)) for w in (weights, others)]
+
+
+def _rows(graph, few):
+    """The Graph of attention within relations: its rows are by relation, or,
+    if few of them have edges, those of pairs()."""
+    if few:
+        return graph.pairs(graph.as_sent()).within
+    return graph.graph(graph.by_relation("dst"), graph.as_sent())
 
 
 def _shares(graph, out, relations, summed, own_term):
@@ -77,10 +124,15 @@ def _shares(graph, out, relations, summed, own_term):
     own_term: (kind, numbers of relations) -> what the nodes of a type add to
         the sum of these relations, or None.
     """
-    found, parts = {}, graph.split_blocks("dst", out)
+    found = {}
+    few = summed and graph.has_few_pairs()
+    parts = graph.split_types("dst", spmm(
+        graph.pairs(graph.as_sent()).across, out)) if few \
+        else graph.split_blocks("dst", out)
     for kind, block in graph.blocks("dst").items():
         part = parts[kind]
-        groups = [(block.relations, part.sum(1))] if summed else [
+        groups = [(block.relations, part if few else part.sum(1))] \
+            if summed else [
             ((r,), one) for r, one in zip(block.relations, part.unbind(1))]
         for numbers, total in groups:
             more = own_term(kind, numbers)
@@ -133,20 +185,22 @@ def _gat(graph, x, relations, summed):
     heads, channels = first.heads, first.out_channels
     shape = (-1, heads, channels)
     w_src, w_dst = zip(*[_gat_weights(r.layer) for r in relations])
-    value = _project(graph, "src", x, w_src).view(shape)
-
-    def scores(side, weights, name):
+    def scores(weights, name):
         # <a, W x> = <Wt a, x>: one row a head and relation
         att = torch.cat([own(r.layer.__dict__, name) for r in relations])
         stacked = torch.stack(weights).view(len(weights), heads, channels, -1)
-        found = (stacked * att.unsqueeze(-1)).sum(2)
-        return _project(graph, side, x, found.unbind(0))
-    score_src = scores("src", w_src, "att_src")
-    score_dst = scores("dst", w_dst, "att_dst")
+        return (stacked * att.unsqueeze(-1)).sum(2).unbind(0)
+    sent = _sent_twice(graph, x, w_src, scores(w_src, "att_src"))
+    value, score_src = sent[0].view(shape), sent[1]
+    score_dst = _project(graph, "dst", x, scores(w_dst, "att_dst"))
+    few = summed and graph.has_few_pairs()
+    rows = _rows(graph, few)
+    if few:
+        score_dst = take(score_dst, graph.pairs_among(
+            graph.by_relation("dst")))
     out = _attend(
-        gat_attention, graph.graph(graph.by_relation("dst"),
-                                   graph.by_relation("src")),
-        value, score_dst, score_src, negative_slope=first.negative_slope,
+        gat_attention, rows, value, score_dst, score_src,
+        negative_slope=first.negative_slope,
         edge_score=_edge_scores(relations, score_src), dropout=first.dropout,
         training=first.training, result=_result_type(score_src, value))
     out = out.flatten(1) if first.concat else out.mean(1)
@@ -203,16 +257,17 @@ def _transformer(graph, x, relations, summed):
     first = relations[0].layer
     shape = (-1, first.heads, first.out_channels)
 
-    def table(side, name):
-        weights, biases = zip(*[linear(r.layer.__dict__, name)
-                                for r in relations])
-        return _project(graph, side, x, weights, biases).view(shape)
-    query = table("dst", "lin_query")
-    key, value = table("src", "lin_key"), table("src", "lin_value")
+    def of(name):
+        return zip(*[linear(r.layer.__dict__, name) for r in relations])
+    query = _project(graph, "dst", x, *of("lin_query"))
+    few = summed and graph.has_few_pairs()
+    if few:
+        query = take(query, graph.pairs_among(graph.by_relation("dst")))
+    query, key, value = (t.view(shape) for t in (
+        query, _sent(graph, x, *of("lin_key")),
+        _sent(graph, x, *of("lin_value"))))
     out = _attend(
-        gt_attention, graph.graph(graph.by_relation("dst"),
-                                  graph.by_relation("src")),
-        query, key, value, scale=first.out_channels ** -0.5,
+        gt_attention, _rows(graph, few), query, key, value, scale=first.out_channels ** -0.5,
         dropout=first.dropout, training=first.training,
         result=_result_type((query[:0] * key[:0]).sum(-1), value))
     out = out.flatten(1) if first.concat else out.mean(1)
