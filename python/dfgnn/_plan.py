@@ -2,7 +2,7 @@
 
 import torch
 
-from . import _programs, _watch
+from . import _programs, _stacked, _watch
 from ._facts import Facts, refuse
 from ._staged import Stages
 from ._trace import DST, EDGE, PARAM, SRC
@@ -64,7 +64,9 @@ class Plan:
         caller's order."""
         run = Run(graph, fetch)
         for kind, step in self.steps:
-            if kind == "call":
+            if kind == "call" and self.called[step] == "mlp":
+                self._mlp(run, step)
+            elif kind == "call":
                 self._call(run, step)
             else:
                 self._program(run, step)
@@ -150,6 +152,23 @@ class Plan:
                     first.key is None:
                 args = (args[0].clone(), *args[1:])
         run.found[node] = node.function(*args, **kwargs), order
+
+    def _mlp(self, run, node):
+        if node.name != "mlp":  # one of its outputs, which are there
+            made, i = node.args
+            tensor = run.found[made][0][i]
+            run.found[node] = tensor, "caller" if self.facts.of(
+                node).rows == _watch.EDGES else None
+            return
+
+        def by_edge(x):
+            x = self.facts.now(x)
+            tensor, order = self._native(run, x)
+            return tensor if order == "caller" else \
+                run.graph.to_caller_order(self._by_edge(run, x))
+        run.found[node] = _stacked.run(
+            run.graph, node.function,
+            lambda x: self._native(run, x)[0], by_edge), None
 
     def _program(self, run, stage):
         tensors = []

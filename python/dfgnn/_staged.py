@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from . import _operations, _programs, _trace, _watch
+from . import _operations, _programs, _stacked, _trace, _watch
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
 from ._trace import DST, EDGE, PARAM, TraceError, Value, at_line
@@ -44,6 +44,9 @@ class Stages:
     def __init__(self, facts, outputs, effects, with_dropout=True):
         self.facts, self.with_dropout = facts, with_dropout
         self.called, self._levels, self._writes = {}, {}, {}
+        self.outputs = [facts.now(n) for n in outputs]
+        _stacked.find(facts, self._needed([*self.outputs, *effects]),
+                      [*self.outputs, *effects])
         self.outputs = [facts.now(n) for n in outputs]
         needed = self._needed([*self.outputs, *effects])
         self._readers = {}
@@ -79,6 +82,8 @@ class Stages:
             elif node not in seen:
                 seen.add(node)
                 stack.append((node, True))
+                if self.fact(node).role in ("index", "number"):
+                    continue  # of what others have, a shape alone
                 stack.extend((self.facts.now(n), False)
                              for n in reversed(node.operands()))
         return order
@@ -87,8 +92,15 @@ class Stages:
 
     def _choose(self, node):
         """Enters the node in .called if torch computes it: "pure", or "wide"
-        of values that a program has written."""
+        of values that a program has written; "mlp" of an MLP on edges."""
         fact = self.fact(node)
+        if fact.role == "mlp":
+            self.called[node] = "mlp"
+            if node.name == "mlp":
+                for term in node.function.terms:
+                    if term.place != EDGE:
+                        self._call(term.node)
+            return
         if fact.role in ("index", "number", "given", "lift", "reduce"):
             return
         if fact.rows is None:

@@ -1,0 +1,378 @@
+"""MLPs on edges among the calls that _watch noted: linear maps with
+activations between them, of what both ends and the edge make, with a norm, a
+residual and the reductions that read it, become one call of _mlp."""
+
+from typing import NamedTuple, Optional
+
+import torch
+
+from . import _mlp, _watch
+from ._facts import Fact
+from ._operations import canonical
+from ._trace import DST, EDGE, PARAM, SRC
+from ._watch import Node
+
+# products of an edge from which an MLP is worth a call; fewer are made inline
+LEAST = 128
+
+
+class Term(NamedTuple):
+    """A product of the first layer: of rows by place, and its sign."""
+    place: int
+    node: Node  # the product by node, or the rows by edge
+    weight: Optional[Node]  # of rows by edge
+    sign: int
+
+
+class Stack(NamedTuple):
+    """An MLP: what _mlp.run takes, as nodes."""
+    settings: _mlp.Settings
+    terms: tuple
+    scale: Optional[Node]
+    shift: Optional[Node]
+    weights: tuple  # of further layers
+    biases: tuple  # a tuple of nodes for each layer, which are added
+
+
+def _activation(node):
+    """(name, slope) of an activation's call, or None."""
+    name, given = canonical(node.name), node.args[1:]
+    kwargs = dict(node.kwargs)
+    kwargs.pop("inplace", None)
+    if name in ("relu", "silu", "tanh", "sigmoid"):
+        return (name, 0.0) if not kwargs else None
+    if name == "gelu":
+        how = kwargs.get("approximate", given[0] if given else "none")
+        return ("gelu_tanh" if how == "tanh" else "gelu"), 0.0
+    if name == "softplus":
+        beta = kwargs.get("beta", given[0] if given else 1)
+        return (name, 0.0) if beta == 1 else None
+    key, usual = {"elu": ("alpha", 1.0), "leaky_relu": (
+        "negative_slope", 0.01)}.get(name, (None, None))
+    if key is None:
+        return None
+    return name, float(kwargs.get(key, given[0] if given else usual))
+
+
+class _No(Exception):
+    """It is no MLP."""
+
+
+class _Match:
+    """Follows calls from the last to the first."""
+
+    def __init__(self, facts, readers):
+        self.facts, self.readers = facts, readers
+
+    def plain(self, node):
+        """The node, past calls that change nothing."""
+        node = self.facts.now(node)
+        while _is_nothing(node):
+            node = self.facts.now(node.args[0])
+        return node
+
+    def fact(self, node):
+        return self.facts.of(node)
+
+    def own(self, node):
+        """Whether one call alone reads a node."""
+        return len(self.readers.get(node, ())) == 1
+
+    def by_edge(self, node):
+        fact = self.fact(node)
+        return fact.rows == _watch.EDGES and fact.role in (
+            "row", "lift", "given") and len(node.shape) == 2
+
+    # ---- from e' to the last layer
+
+    def stack(self, node):
+        """The Stack that makes a node; raises _No."""
+        if canonical(node.name) == "__add__" and not node.kwargs and \
+                all(isinstance(n, Node) for n in node.args):
+            for x, e in (node.args, node.args[::-1]):
+                try:
+                    return self._normed(self._inner(x), self.plain(e))
+                except _No:
+                    continue
+        return self._normed(self.plain(node), None)
+
+    def _inner(self, node):
+        node = self.plain(node)
+        if not self.own(node):
+            raise _No
+        return node
+
+    def _normed(self, node, residual):
+        norm, scale, shift, eps = None, None, None, 0.0
+        if canonical(node.name) in ("layer_norm", "rms_norm"):
+            norm, scale, shift, eps = self._norm(node)
+            node = self._inner(node.args[0])
+        gate, halves, last = self._last(node)
+        layers = [self._layers(half) for half in halves]
+        if gate and any(rest for _, rest, _ in layers):
+            raise _No  # two networks, each with layers of its own
+        first, rest, inner = layers[0]
+        terms, biases = first
+        if gate:
+            terms, biases = self._joined(first, layers[1][0])
+        edge = [t for t in terms if t.place == EDGE]
+        if residual is not None and not (
+                len(edge) == 1 and edge[0].node is residual
+                and edge[0].sign > 0):
+            raise _No
+        self._is_worth_it(rest, edge)
+        names = {name for name, _ in inner}
+        slopes = {slope for _, slope in [*inner, last] if slope}
+        if len(names) > 1 or len(slopes) > 1 or len(rest) > 3:
+            raise _No
+        settings = _mlp.Settings(
+            1 + len(rest), names.pop() if names else None, last[0],
+            slopes.pop() if slopes else 0.0, gate, norm, eps,
+            residual is not None)
+        return Stack(settings, tuple(terms), scale, shift,
+                     tuple(w for w, _ in rest),
+                     (tuple(biases), *[(b,) if b is not None else ()
+                                       for _, b in rest]))
+
+    def _norm(self, node):
+        given = dict(zip(("input", "shape", "weight", "bias", "eps")
+                         if canonical(node.name) == "layer_norm" else
+                         ("input", "shape", "weight", "eps"), node.args),
+                     **node.kwargs)
+        shape = given.get("shape", given.get("normalized_shape"))
+        if tuple(shape) != tuple(node.shape[-1:]):
+            raise _No
+        eps = given.get("eps", 1e-5 if "layer" in node.name else None)
+        if eps is None:
+            eps = torch.finfo(node.meta.dtype).eps
+        return ("layer" if "layer" in node.name else "rms",
+                given.get("weight"), given.get("bias"), float(eps))
+
+    def _last(self, node):
+        """(whether there is a gate, the last sums, (activation, slope))."""
+        if canonical(node.name) in ("mul", "__mul__") and all(
+                isinstance(n, Node) for n in node.args):
+            pair = [self._inner(n) for n in node.args]
+            for gate, other in (pair, pair[::-1]):
+                if canonical(gate.name) != "sigmoid":
+                    continue
+                found = _activation(other)
+                inner = self._inner(other.args[0]) if found else other
+                return True, (self._inner(gate.args[0]), inner), \
+                    found or (None, 0.0)
+            raise _No
+        found = _activation(node)
+        if found:
+            return False, (self._inner(node.args[0]),), found
+        return False, (node,), (None, 0.0)
+
+    # ---- layers
+
+    def _layers(self, node):
+        """((terms, biases) of the first layer, [(weight, bias)] of the
+        others, their activations)."""
+        rest, between = [], []
+        while canonical(node.name) == "linear":
+            given = dict(zip(("input", "weight", "bias"), node.args),
+                         **node.kwargs)
+            x = self.plain(given["input"])
+            found = _activation(x) if self.by_edge(x) else None
+            below = self.plain(x.args[0]) if found else None
+            if not found or self.fact(node).pure or not self._sums(below):
+                break
+            if not (self.own(x) and self.own(below)):
+                raise _No
+            rest.insert(0, (given["weight"], given.get("bias")))
+            between.append(found)
+            node = below
+        first = [], []
+        self._first(node, 1, *first)
+        return first, rest, between
+
+    def _sums(self, node):
+        return node.function is not None and canonical(node.name) in (
+            "linear", "__add__", "sub", "__sub__") and self.by_edge(node)
+
+    def _first(self, node, sign, terms, biases):
+        """Sums of products of the first layer."""
+        node = self.plain(node)
+        name, fact = canonical(node.name), self.fact(node)
+        if fact.place == PARAM and len(node.shape) == 1 and sign > 0:
+            biases.append(node)
+            return
+        if not self.by_edge(node):
+            raise _No
+        if fact.pure and fact.place in (DST, SRC):
+            terms.append(Term(fact.place, node, None, sign))
+        elif name in ("__add__", "sub", "__sub__") and not node.kwargs and \
+                all(isinstance(n, Node) for n in node.args[:2]):
+            self._first(node.args[0], sign, terms, biases)
+            self._first(node.args[1], -sign if "sub" in name else sign,
+                        terms, biases)
+        elif name == "neg":
+            self._first(node.args[0], -sign, terms, biases)
+        elif name == "linear":
+            given = dict(zip(("input", "weight", "bias"), node.args),
+                         **node.kwargs)
+            x, bias = self.plain(given["input"]), given.get("bias")
+            if not self.by_edge(x) or len(given["weight"].shape) != 2:
+                raise _No
+            terms.append(Term(EDGE, x, given["weight"], sign))
+            if bias is not None:
+                if sign < 0:
+                    raise _No
+                biases.append(bias)
+        else:
+            raise _No
+
+    def _joined(self, first, second):
+        """Two first layers as one of both widths, which a Join of each term
+        makes of the same rows."""
+        if [(t.place, t.sign) for t in first[0]] != [
+                (t.place, t.sign) for t in second[0]] or \
+                len(first[1]) != len(second[1]):
+            raise _No
+        terms = []
+        for a, b in zip(first[0], second[0]):
+            if a.place != EDGE:
+                terms.append(Term(a.place, self._cat(a.node, b.node, 1), None,
+                                  a.sign))
+            elif a.node is b.node:
+                terms.append(Term(EDGE, a.node, self._cat(
+                    a.weight, b.weight, 0), a.sign))
+            else:
+                raise _No
+        return terms, [self._cat(a, b, 0) for a, b in zip(first[1],
+                                                          second[1])]
+
+    def _cat(self, a, b, dim):
+        return self.facts._new(torch.cat, "cat", ([a, b], dim), {}, a)
+
+    @staticmethod
+    def _is_worth_it(rest, edge):
+        products = sum(w.shape[0] * w.shape[1] for w, _ in rest)
+        products += sum(t.weight.shape[0] * t.weight.shape[1] for t in edge)
+        if products <= LEAST:
+            raise _No
+
+
+def _is_nothing(node):
+    """Whether a call gives its argument."""
+    name = canonical(node.name)
+    if name == "to":
+        first = node.args[0]
+        return isinstance(first, Node) and node.function is not None and \
+            first.meta.dtype == node.meta.dtype and not node.kwargs
+    return name == "dropout" and not _drops(node)
+
+
+def _drops(node):
+    training = node.kwargs.get("training", node.args[2] if len(node.args) > 2
+                               else True)
+    p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+    return bool(training) and p > 0
+
+
+# ---- what takes their place ---------------------------------------------------
+
+def find(facts, nodes, outputs):
+    """Has MLPs among these nodes take the place of what computes them; the
+    nodes are in order, the outputs some of them."""
+    readers = {}
+    for node in nodes:
+        if facts.of(node).role in ("index", "number"):
+            continue  # they ask for a shape
+        for operand in node.operands():
+            readers.setdefault(facts.now(operand), []).append(node)
+    for node in outputs:
+        readers.setdefault(node, []).append(None)
+    match = _Match(facts, readers)
+    inside = set()
+    for node in reversed(nodes):
+        fact = facts.of(node)
+        if node in inside or fact.rows != _watch.EDGES or fact.pure or \
+                fact.role != "row" or not readers.get(node) or \
+                len(node.shape) != 2 or node.function is None:
+            continue
+        try:
+            stack = match.stack(node)
+        except _No:
+            continue
+        inside |= _between(facts, node, stack)
+        _replace(facts, node, stack, readers[node])
+
+
+def _between(facts, node, stack):
+    """The nodes that an MLP computes inside."""
+    ends = {t.node for t in stack.terms}
+    seen, waiting = set(), [node]
+    while waiting:
+        node = facts.now(waiting.pop())
+        if node not in seen and node not in ends:
+            seen.add(node)
+            waiting.extend(node.operands())
+    return seen
+
+
+def _replace(facts, node, stack, readers):
+    reduced, others = {}, False
+    for reader in readers:
+        fact = None if reader is None else facts.of(reader)
+        end = fact.about[2] if fact and fact.role == "reduce" else None
+        if end and facts.now(fact.about[1]) is node and end not in reduced:
+            reduced[end] = reader, fact.about[0]
+        else:
+            others = True
+    settings = stack.settings._replace(
+        edges=others, **{name: reduced[end][1] for end, name in (
+            ("i", "reduce_dst"), ("j", "reduce_src")) if end in reduced})
+    stack = stack._replace(settings=settings)
+    operands = [t.node for t in stack.terms] + [
+        t.weight for t in stack.terms if t.weight is not None]
+    operands += [n for n in (stack.scale, stack.shift, *stack.weights)
+                 if n is not None]
+    operands += [b for group in stack.biases for b in group]
+    made = Node(stack, "mlp", tuple(operands), {}, node.meta, node.line)
+    facts.found[made] = Fact(EDGE, None, False, "mlp")
+    outputs = ([node] if others else []) + [
+        reduced[end][0] for end in ("i", "j") if end in reduced]
+    for i, old in enumerate(outputs):
+        part = Node(None, "part", (made, i), {}, old.meta, old.line)
+        fact = facts.of(old)
+        facts.found[part] = Fact(fact.place, fact.rows, False, "mlp")
+        facts.became[facts.now(old)] = part
+
+
+# ---- running --------------------------------------------------------------------
+
+def run(graph, stack, by_node, by_edge):
+    """The outputs of an MLP.  by_node: a node's tensor by node, or of no
+    rows; by_edge: in the caller's order of edges."""
+    parts, edges, weights = {}, [], []
+    for term in stack.terms:
+        if term.place == EDGE:
+            edges.append(by_edge(term.node))
+            weight = by_node(term.weight)
+            weights.append(weight if term.sign > 0 else -weight)
+            continue
+        part = by_node(term.node)
+        known = parts.get(term.place)
+        if known is None:
+            parts[term.place] = part if term.sign > 0 else -part
+        else:
+            parts[term.place] = known + part if term.sign > 0 else \
+                known - part
+    edge = edges[0] if len(edges) == 1 else \
+        torch.cat(edges, 1) if edges else None
+    weight = weights[0] if len(weights) == 1 else \
+        torch.cat(weights, 1) if weights else None
+
+    def bias(group):
+        found = [by_node(b) for b in group]
+        return sum(found[1:], found[0]) if found else None
+    tensors = [edge, parts.get(DST), parts.get(SRC), None, None,
+               *[None if n is None else by_node(n)
+                 for n in (stack.scale, stack.shift)],
+               weight, *[by_node(w) for w in stack.weights],
+               *[bias(group) for group in stack.biases]]
+    return _mlp.run(graph, stack.settings, tensors)
