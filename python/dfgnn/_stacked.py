@@ -80,8 +80,8 @@ class _Match:
 
     def by_edge(self, node):
         fact = self.fact(node)
-        return fact.rows == _watch.EDGES and fact.role in (
-            "row", "lift", "given") and len(node.shape) == 2
+        return _is_matrix(node) and fact.rows == _watch.EDGES and \
+            fact.role in ("row", "lift", "given")
 
     # ---- from e' to the last layer
 
@@ -197,7 +197,8 @@ class _Match:
         """Sums of products of the first layer."""
         node = self.plain(node)
         name, fact = canonical(node.name), self.fact(node)
-        if fact.place == PARAM and len(node.shape) == 1 and sign > 0:
+        if fact.place == PARAM and isinstance(node.meta, torch.Tensor) and \
+                node.meta.dim() == 1 and sign > 0:
             biases.append(node)
             return
         if not self.by_edge(node):
@@ -256,6 +257,10 @@ class _Match:
             raise _No
 
 
+def _is_matrix(node):
+    return isinstance(node.meta, torch.Tensor) and node.meta.dim() == 2
+
+
 def _is_nothing(node):
     """Whether a call gives its argument."""
     name = canonical(node.name)
@@ -282,7 +287,9 @@ def find(facts, nodes, outputs):
     for node in nodes:
         if facts.of(node).role in ("index", "number"):
             continue  # they ask for a shape
-        for operand in node.operands():
+        operands = node.operands()
+        for operand in operands[:1] if canonical(node.name) == "to" else \
+                operands:  # another tells a type
             readers.setdefault(facts.now(operand), []).append(node)
     for node in outputs:
         readers.setdefault(node, []).append(None)
@@ -292,7 +299,7 @@ def find(facts, nodes, outputs):
         fact = facts.of(node)
         if node in inside or fact.rows != _watch.EDGES or fact.pure or \
                 fact.role != "row" or not readers.get(node) or \
-                len(node.shape) != 2 or node.function is None:
+                not _is_matrix(node) or node.function is None:
             continue
         try:
             stack = match.stack(node)

@@ -1,0 +1,208 @@
+"""MLPs in messages that dfgnn.accelerate traces: each is one call, and gives
+what the layer's own path gives.
+
+GraphConv is written as anemoi-models 0.19 has it, and Interaction after the
+description of orb-models and EGNN; GraphConv of the installed anemoi-models
+gives the same steps."""
+
+import copy
+
+import pytest
+import torch
+
+pyg = pytest.importorskip("torch_geometric.nn")
+
+import dfgnn  # noqa: E402
+from dfgnn.nn.pyg import _traced  # noqa: E402
+from torch_geometric.nn import MessagePassing  # noqa: E402
+from torch_geometric.utils import scatter  # noqa: E402
+
+from conftest import random_edges  # noqa: E402
+
+N, C = 14, 12
+
+
+def network(inputs, width, out, activation=torch.nn.SiLU, *rest):
+    return torch.nn.Sequential(
+        torch.nn.Linear(inputs, width), activation(),
+        torch.nn.Linear(width, width), activation(),
+        torch.nn.Linear(width, out), *rest)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """anemoi's AutocastLayerNorm."""
+
+    def forward(self, x):
+        return super().forward(x).type_as(x)
+
+
+class GraphConv(MessagePassing):
+    def __init__(self):
+        super().__init__()
+        self.edge_mlp = network(3 * C, C, C, torch.nn.GELU, LayerNorm(C))
+
+    def forward(self, x, edge_attr, edge_index):
+        return self.propagate(edge_index, x=x, edge_attr=edge_attr,
+                              dim_size=x.size(0))
+
+    def message(self, x_i, x_j, edge_attr):
+        return self.edge_mlp(torch.cat([x_i, x_j, edge_attr], dim=1)) \
+            + edge_attr
+
+    def aggregate(self, edges_new, edge_index, dim_size=None):
+        out = scatter(edges_new, edge_index[1], dim=0, dim_size=dim_size,
+                      reduce="sum")
+        return out, edges_new
+
+
+class Interaction(MessagePassing):
+    """A message of both ends and their distance; the mean at the receiver,
+    and the sum at the sender."""
+
+    def __init__(self):
+        super().__init__(aggr="mean")
+        self.nn = network(2 * C + 1, C, C)
+
+    def forward(self, x, pos, edge_index):
+        return self.propagate(edge_index, x=x, pos=pos)
+
+    def message(self, x_i, x_j, pos_i, pos_j):
+        square = ((pos_i - pos_j) ** 2).sum(-1, keepdim=True)
+        return self.nn(torch.cat([x_i, x_j, square], dim=-1))
+
+    def aggregate(self, inputs, index, edge_index, dim_size=None):
+        sent = scatter(inputs, edge_index[0], 0, dim_size, reduce="sum")
+        return super().aggregate(inputs, index, dim_size=dim_size), sent
+
+
+class Dropped(MessagePassing):
+    """Dropout, which is nothing in eval()."""
+
+    def __init__(self):
+        super().__init__(aggr="max")
+        self.nn = torch.nn.Sequential(
+            torch.nn.Linear(2 * C, C), torch.nn.LeakyReLU(0.2),
+            torch.nn.Dropout(0.5), torch.nn.Linear(C, C), torch.nn.ELU(0.2))
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i, x_j):
+        return self.nn(torch.cat([x_i, x_j - x_i], dim=-1))
+
+
+class Looked(MessagePassing):
+    """A hidden value is read twice, so that it is no MLP."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(2 * C, C)
+        self.second = torch.nn.Linear(C, C)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i, x_j):
+        hidden = torch.tanh(self.first(torch.cat([x_i, x_j], -1)))
+        return self.second(hidden) * hidden
+
+
+def settings(**changes):
+    return dict(dict(last=None, gate=False, norm=None, residual=False,
+                     reduce_dst="sum", reduce_src=None, edges=False),
+                **changes)
+
+
+CASES = {
+    "GraphConv": (GraphConv, "x e", settings(
+        layers=3, activation="gelu", norm="layer", residual=True,
+        edges=True)),
+    "Interaction": (Interaction, "x pos", settings(
+        layers=3, activation="silu", reduce_src="sum")),
+    "Dropped": (lambda: Dropped().eval(), "x", settings(
+        layers=2, activation="leaky_relu", last="elu", reduce_dst="max")),
+    "PointNetConv": (lambda: pyg.PointNetConv(network(
+        C + 3, C, C, torch.nn.ReLU)), "x pos", settings(
+            layers=3, activation="relu", reduce_dst="max")),
+    "CGConv": (lambda: pyg.CGConv(C, C), "x e", settings(
+        layers=1, activation=None, last="softplus", gate=True)),
+}
+
+
+def case(name):
+    torch.manual_seed(2)
+    edges = random_edges(N, N, 50)
+    edges = edges[:, edges[0] != edges[1]]
+    tensors = {"x": torch.randn(N, C), "pos": torch.randn(N, 3),
+               "e": torch.randn(edges.size(1), C)}
+    layer = CASES[name][0]().double()
+    names = CASES[name][1].split()
+    given = [tensors[k].double().requires_grad_() for k in names]
+    arguments = [*given, edges]
+    if name == "CGConv":
+        arguments = [given[0], edges, given[1]]
+    return layer, arguments, given
+
+
+def calls(layer):
+    """The settings of the MLPs that serve a layer."""
+    (plan,) = _traced.state(layer).plans.values()
+    assert not isinstance(plan, Exception), plan
+    return plan, [step.function.settings for kind, step in plan.steps
+                  if kind == "call" and step.name == "mlp"]
+
+
+def results(layer, arguments, given):
+    outs = layer(*arguments)
+    outs = outs if isinstance(outs, tuple) else (outs,)
+    leaves = [*given, *layer.parameters()]
+    grads = torch.autograd.grad(sum((o * o.cos()).sum() for o in outs),
+                                leaves, create_graph=True)
+    second = torch.autograd.grad(sum(g.square().sum() for g in grads), leaves,
+                                 allow_unused=True)
+    return [*outs, *grads, *[g for g in second if g is not None]]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_message_is_one_mlp(name):
+    layer, arguments, given = case(name)
+    fast = copy.deepcopy(layer)
+    report = dfgnn.accelerate(fast)
+    have, want = results(fast, arguments, given), results(
+        layer, arguments, given)
+    assert len(report.traced) == 1 and not report.kept, report
+    assert len(have) == len(want)
+    for a, b in zip(have, want):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    _, (found,) = calls(fast)
+    expected = CASES[name][2]
+    if name == "Interaction":  # PyG's mean is a sum, then divided
+        expected = dict(expected, reduce_dst="sum")
+    assert {k: getattr(found, k) for k in expected} == expected
+
+
+def test_no_linear_map_of_edges_is_left():
+    layer, arguments, _ = case("GraphConv")
+    dfgnn.accelerate(layer)
+    layer(*arguments)
+    plan, _ = calls(layer)
+    assert not plan.programs
+    assert {plan.called[step] for kind, step in plan.steps} == {"pure", "mlp"}
+
+
+def test_a_hidden_value_that_others_read_is_kept():
+    layer = Looked().double()
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    x = torch.randn(N, C, dtype=torch.double)
+    edges = random_edges(N, N, 50)
+    torch.testing.assert_close(fast(x, edges), layer(x, edges))
+    assert calls(fast)[1] == []
+
+
+def test_dropout_that_drops_parts_two_layers():
+    layer, arguments, _ = case("Dropped")
+    layer.train()
+    dfgnn.accelerate(layer)
+    layer(*arguments)
+    assert [made.layers for made in calls(layer)[1]] == [1]
