@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the tables of docs/performance.md and README.md anew from the figures of
+# Writes the tables of docs/performance*.md and README.md anew from the figures of
 # bench/results, and the pictures of docs/figures.
 #
 #   bench/report.sh [--check | --tables]
@@ -96,7 +96,7 @@ filled() {
     !inside && !/^<!-- table [a-z0-9_]+ -->$/ { print }' "$1"
 }
 
-for file in docs/performance.md README.md; do
+for file in docs/performance.md docs/performance-graphs.md README.md; do
   filled "$top/$file" >"$work/filled"
   if [ "$mode" = --check ]; then
     diff -u "$top/$file" "$work/filled" || {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tables of docs/performance.md and README.md are what the figures say.
+# The tables of docs/performance*.md and README.md are what the figures say.
 . "$(dirname "$0")/lib.sh"
 
 [ -e "$top/docs/performance.md" ] || {
@@ -13,7 +13,7 @@ status 0 sh "$top/bench/report.sh" --check
 promise "a table that is not is told"
 mkdir "$work/docs"
 cp -R "$top/bench" "$work/bench"
-cp "$top/docs/performance.md" "$work/docs/"
+cp "$top"/docs/performance*.md "$work/docs/"
 cp "$top/README.md" "$work/"
 chmod -R u+w "$work"
 status 0 sh "$work/bench/report.sh" --check
