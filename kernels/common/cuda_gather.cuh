@@ -135,11 +135,11 @@ template <typename T, int VEC, int L, int C, int W> struct lane_table {
                                         const lane_features<VEC, L, C, W> &f)
       : node_bytes(t.node_bytes) {
     const T *data = static_cast<const T *>(t.data);
-#pragma unroll
-    for (int c = 0; c < (VEC > 1 ? 1 : C); ++c)
+    unroll<(VEC > 1 ? 1 : C)>([&](int c) {
       lane[c] = reinterpret_cast<const char *>(
           data +
           (VEC > 1 ? int64_t(f.readable(0)) : place_of(p, t, f.readable(c))));
+    });
   }
 
   __device__ __forceinline__ const T *at(int node, int c) const {
@@ -274,16 +274,16 @@ template <class Op, int L, int C, int U> struct gather_row {
     typename Op::edge x[U];
     typename Op::mark m[U];
     int j[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, index, from + u * sides());
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    });
+    unroll<U>([&](int u) {
       op.template load<WHOLE>(x[u], j[u], u * sides() < left);
+    });
     op.pass(m, note, from, sides());
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       op.template fetch<WHOLE>(x[u], j[u], m[u], u * sides() < left);
+    });
     if (first)
       op.start(z, x[0], L, p.schedule.group);
     op.template step<WHOLE>(z, x, m, position, sides(), left);
@@ -339,21 +339,16 @@ template <class Op, int L, int C, int U> struct gather_row {
                                               int first, const row_work &w,
                                               bool active) const {
     if (o >= p.schedule.group) {
-#pragma unroll
-      for (int c = 0; c < LEFT; ++c)
-        write(t[c], first + c, w, active);
+      unroll<LEFT>([&](int c) { write(t[c], first + c, w, active); });
       return;
     }
     if constexpr (LEFT > 1) {
       const bool upper = (threadIdx.x & o) != 0;
-#pragma unroll
-      for (int c = 0; c < LEFT / 2; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          const total low = t[c][i], high = t[c + LEFT / 2][i];
-          t[c][i] = upper ? high : low;
-          Op::merge(t[c][i], Op::shuffle(upper ? low : high, o));
-        }
+      unroll<LEFT / 2, VEC>([&](int c, int i) {
+        const total low = t[c][i], high = t[c + LEFT / 2][i];
+        t[c][i] = upper ? high : low;
+        Op::merge(t[c][i], Op::shuffle(upper ? low : high, o));
+      });
       merge_sides<LEFT / 2>(t, o * 2, upper ? first + LEFT / 2 : first, w,
                             active);
     } else {
@@ -361,9 +356,8 @@ template <class Op, int L, int C, int U> struct gather_row {
       for (; o < p.schedule.group; o <<= 1) {
         const bool upper = (threadIdx.x & o) != 0;
         writer = writer && !upper;
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          Op::merge(t[0][i], Op::shuffle(t[0][i], o));
+        unroll<VEC>(
+            [&](int i) { Op::merge(t[0][i], Op::shuffle(t[0][i], o)); });
       }
       write(t[0], first, w, writer);
     }
@@ -498,19 +492,16 @@ template <class Op, int L, int C, int U> struct gather_share {
       typename Op::mark m[U];
       int j[U], done = 0;
       const int count = static_cast<int>(min(e_end - e, int64_t(U)));
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
+      unroll<U>([&](int u) {
         j[u] = next[u].index;
         note[u] = op.look(next[u], u < count);
-      }
+      });
       fetch_edges(next, e + U, e_end);
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-        op.template load<false>(x[u], j[u], u < count);
+      unroll<U>([&](int u) { op.template load<false>(x[u], j[u], u < count); });
       op.marks(m, note);
-#pragma unroll
-      for (int u = 0; u < U; ++u)
+      unroll<U>([&](int u) {
         op.template fetch<false>(x[u], j[u], m[u], u < count);
+      });
       for (;;) { /* over the rows of these edges */
         const int stop = static_cast<int>(min(end - e, int64_t(count)));
         const int position = static_cast<int>(e - begin);
@@ -519,13 +510,12 @@ template <class Op, int L, int C, int U> struct gather_share {
             op.start(z, x[0], L, L);
           op.template step<true>(z, x, m, position, 1, U);
         } else {
-#pragma unroll
-          for (int u = 0; u < U; ++u) {
+          unroll<U>([&](int u) {
             const bool mine = u >= done && u < stop;
             if (mine && u == done && added == 0)
               op.start(z, x[u], L, L);
             op.template add<false>(z, x[u], m[u], position + u, mine);
-          }
+          });
         }
         added += stop - done;
         unfolded += stop - done;
@@ -560,12 +550,11 @@ template <class Op, int L, int C, int U> struct gather_share {
 
   __device__ __forceinline__ void fetch_edges(edge_ahead (&next)[U], int64_t e,
                                               int64_t e_end) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       next[u].clear();
       if (e + u < e_end)
         next[u].template read<Op::kNotes>(p, e + u);
-    }
+    });
   }
 };
 

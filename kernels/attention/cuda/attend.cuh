@@ -59,29 +59,19 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     v_lane = this->lane_base(p.value);
     key = DROPOUT ? dropout_key(p.dropout) : 0;
     if constexpr (Score::HEAD) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          att[c][i] =
-              has(c) ? widen(static_cast<const T *>(
-                           p.att)[head(map::state(c)) * DIM + feature(c) + i]) *
-                           A(kLog2e) * A(p.scale)
-                     : A(0);
+      unroll<C, VEC>([&](int c, int i) {
+        att[c][i] =
+            has(c) ? widen(static_cast<const T *>(
+                         p.att)[head(map::state(c)) * DIM + feature(c) + i]) *
+                         A(kLog2e) * A(p.scale)
+                   : A(0);
+      });
     }
   }
 
   __device__ __forceinline__ void clear_buffers(state &z) const {
-#pragma unroll
-    for (int u = 0; u < KU; ++u)
-#pragma unroll
-      for (int c = 0; c < KC; ++c)
-        clear(z.key[u][c]);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-        clear(z.value[u][c]);
+    unroll<KU, KC>([&](int u, int c) { clear(z.key[u][c]); });
+    unroll<U, C>([&](int u, int c) { clear(z.value[u][c]); });
   }
 
   /* The part of a row that is loaded before its turn comes. */
@@ -98,13 +88,12 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     if constexpr (Score::QUERY) {
       const char *at =
           node_row(this->lane_base(p.query), e.w.row, p.query.node_bytes);
-#pragma unroll
-      for (int c = 0; c < C; ++c) {
+      unroll<C>([&](int c) {
         clear(e.q[c]);
         if (e.active && has(c))
           e.q[c] = load_once<VEC>(
               reinterpret_cast<const T *>(this->vector_at(at, p.query, c)));
-      }
+      });
     }
   }
 
@@ -143,20 +132,15 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   }
 
   __device__ __forceinline__ void begin_row(state &z, const early &e) const {
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       z.m[h] = lowest<A>();
       z.l[h] = z.row_score[h] = A(0);
       if (!Score::SUM && e.active && has_head(h))
         z.row_score[h] =
             __ldg(static_cast<const A *>(Score::GIVEN ? p.lse2 : p.score_dst) +
                   int64_t(e.w.row) * HEADS + head(h));
-    }
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        z.acc[c][i] = A(0);
+    });
+    unroll<C, VEC>([&](int c, int i) { z.acc[c][i] = A(0); });
     if constexpr (Score::QUERY)
       scale_query(z.q, e.q);
   }
@@ -164,58 +148,47 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   __device__ __forceinline__ void scale_query(A (&q)[QC][VEC],
                                               const pack (&from)[QC]) const {
     A square[S];
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      square[h] = A(0);
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<S>([&](int h) { square[h] = A(0); });
+    unroll<C>([&](int c) {
       widen(q[c], from[c]);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        square[map::state(c)] += q[c][i] * q[c][i];
-    }
+      unroll<VEC>([&](int i) { square[map::state(c)] += q[c][i] * q[c][i]; });
+    });
     if (Score::NORM)
       this->reduce(square);
     A factor[S];
-#pragma unroll
-    for (int h = 0; h < S; ++h)
+    unroll<S>([&](int h) {
       factor[h] =
           A(Score::HEAD ? 1 : kLog2e) *
           (Score::NORM ? inverse_norm(square[h]) *
                              (p.beta ? *static_cast<const A *>(p.beta) : A(1))
                        : A(p.scale));
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        q[c][i] *= factor[map::state(c)];
+    });
+    unroll<C, VEC>([&](int c, int i) { q[c][i] *= factor[map::state(c)]; });
   }
 
   template <bool WHOLE>
   __device__ __forceinline__ void
   edges(state &z, const row_work &, const label &x, int from, int left) const {
     int j[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, x.index, from + u * sides());
+    });
     if constexpr (Score::KEY) {
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
+      unroll<U>([&](int u) {
         const char *at = node_row(k_lane, j[u], p.key.node_bytes);
-#pragma unroll
-        for (int c = 0; c < C; ++c)
+        unroll<C>([&](int c) {
           this->template gather<WHOLE, true>(z.key[u][c], at, p.key, c,
                                              u * sides() < left);
-      }
+        });
+      });
     }
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       const char *at = node_row(v_lane, j[u], p.value.node_bytes);
-#pragma unroll
-      for (int c = 0; c < C; ++c)
+      unroll<C>([&](int c) {
         this->template gather<WHOLE, Score::KEY>(z.value[u][c], at, p.value, c,
                                                  u * sides() < left);
-    }
+      });
+    });
 
     A s[U * S], weight[U * S], kept[DROPOUT ? U * S : 1];
     int64_t edge = 0; /* the number of this side's first edge */
@@ -238,33 +211,25 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     }
     if constexpr (DROPOUT)
       drop(weight, kept, edge, x.mask, from);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-        /* A dropped value may be infinite, and 0 times infinity is NaN. */
-        if (!DROPOUT || kept[DROPOUT ? u * S + map::state(c) : 0] != A(0))
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            z.acc[c][i] +=
-                weight[u * S + map::state(c)] * widen(z.value[u][c].item[i]);
+    unroll<U, C>([&](int u, int c) {
+      /* A dropped value may be infinite, and 0 times infinity is NaN. */
+      if (!DROPOUT || kept[DROPOUT ? u * S + map::state(c) : 0] != A(0))
+        unroll<VEC>([&](int i) {
+          z.acc[c][i] +=
+              weight[u * S + map::state(c)] * widen(z.value[u][c].item[i]);
+        });
+    });
   }
 
   template <bool WHOLE, int XU, int XC>
   __device__ __forceinline__ void
   sum_scores(A (&s)[U * S], const A (&q)[QC][VEC], const pack (&x)[XU][XC],
              const int (&j)[U], int left) const {
-#pragma unroll
-    for (int i = 0; i < U * S; ++i)
-      s[i] = A(0);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          Score::add(s[u * S + map::state(c)], q[c][i], widen(x[u][c].item[i]),
-                     att[Score::HEAD ? c : 0][i], A(p.slope), A(p.scale));
+    unroll<U * S>([&](int i) { s[i] = A(0); });
+    unroll<U, C, VEC>([&](int u, int c, int i) {
+      Score::add(s[u * S + map::state(c)], q[c][i], widen(x[u][c].item[i]),
+                 att[Score::HEAD ? c : 0][i], A(p.slope), A(p.scale));
+    });
     this->reduce(s);
     if constexpr (Score::NORM) {
       A inverse[U * S];
@@ -272,30 +237,19 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         read_scalars<WHOLE>(inverse, p.inverse_norms, j, left);
       else
         row_norms(inverse, x);
-#pragma unroll
-      for (int i = 0; i < U * S; ++i)
-        s[i] *= inverse[i];
+      unroll<U * S>([&](int i) { s[i] *= inverse[i]; });
     }
   }
 
   __device__ __forceinline__ void row_norms(A (&inverse)[U * S],
                                             const pack (&x)[U][C]) const {
-#pragma unroll
-    for (int i = 0; i < U * S; ++i)
-      inverse[i] = A(0);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          const A v = widen(x[u][c].item[i]);
-          inverse[u * S + map::state(c)] += v * v;
-        }
+    unroll<U * S>([&](int i) { inverse[i] = A(0); });
+    unroll<U, C, VEC>([&](int u, int c, int i) {
+      const A v = widen(x[u][c].item[i]);
+      inverse[u * S + map::state(c)] += v * v;
+    });
     this->reduce(inverse);
-#pragma unroll
-    for (int i = 0; i < U * S; ++i)
-      inverse[i] = inverse_norm(inverse[i]);
+    unroll<U * S>([&](int i) { inverse[i] = inverse_norm(inverse[i]); });
   }
 
   /* Reads a scalar of each source and head. */
@@ -304,15 +258,13 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
                                                const int (&j)[U],
                                                int left) const {
     const A *at = static_cast<const A *>(from) + head(0);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        x[u * S + h] =
-            (WHOLE || u * sides() < left) && has_head(h)
-                ? __ldg(at + uint64_t(unsigned(j[u])) * unsigned(HEADS) +
-                        h * map::BESIDE)
-                : A(0);
+    unroll<U, S>([&](int u, int h) {
+      x[u * S + h] =
+          (WHOLE || u * sides() < left) && has_head(h)
+              ? __ldg(at + uint64_t(unsigned(j[u])) * unsigned(HEADS) +
+                      h * map::BESIDE)
+              : A(0);
+    });
   }
 
   template <bool WHOLE>
@@ -320,9 +272,9 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   source_scores(A (&s)[U * S], const A (&row_score)[S], const int (&j)[U],
                 int left) const {
     read_scalars<WHOLE>(s, p.score_src, j, left);
-#pragma unroll
-    for (int i = 0; i < U * S; ++i)
+    unroll<U * S>([&](int i) {
       s[i] = leaky(row_score[i % S] + s[i], A(p.slope)) * A(kLog2e);
+    });
   }
 
   /* Finds weights from scores in memory and their log-sum-exp. */
@@ -330,35 +282,30 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   __device__ __forceinline__ void given_weights(A (&weight)[U * S],
                                                 const A (&lse2)[S],
                                                 int64_t edge, int left) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
-        weight[u * S + h] = A(0);
-        if ((WHOLE || u * sides() < left) && has_head(h))
-          weight[u * S + h] =
-              exp2_fast(__ldg(static_cast<const A *>(p.scores) +
-                              head(h) * p.edges + edge + u * sides()) -
-                        lse2[h]);
-      }
+    unroll<U, S>([&](int u, int h) {
+      weight[u * S + h] = A(0);
+      if ((WHOLE || u * sides() < left) && has_head(h))
+        weight[u * S + h] =
+            exp2_fast(__ldg(static_cast<const A *>(p.scores) +
+                            head(h) * p.edges + edge + u * sides()) -
+                      lse2[h]);
+    });
   }
 
   /* Adds the bias of each edge to its scores, and writes them, as EDGE says. */
   template <bool WHOLE>
   __device__ __forceinline__ void number_scores(A (&s)[U * S], int64_t edge,
                                                 int left) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        if ((WHOLE || u * sides() < left) && has_head(h)) {
-          const int64_t at = (edge + u * sides()) * HEADS + head(h);
-          if (BIAS)
-            s[u * S + h] +=
-                __ldg(static_cast<const A *>(p.bias) + at) * A(kLog2e);
-          if (WEIGHTS && this->first_of_head())
-            static_cast<A *>(p.weights)[at] = s[u * S + h];
-        }
+    unroll<U, S>([&](int u, int h) {
+      if ((WHOLE || u * sides() < left) && has_head(h)) {
+        const int64_t at = (edge + u * sides()) * HEADS + head(h);
+        if (BIAS)
+          s[u * S + h] +=
+              __ldg(static_cast<const A *>(p.bias) + at) * A(kLog2e);
+        if (WEIGHTS && this->first_of_head())
+          static_cast<A *>(p.weights)[at] = s[u * S + h];
+      }
+    });
   }
 
   /* Scales or drops weights, which count in the softmax all the same. */
@@ -367,8 +314,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
                                        int64_t edge, unsigned mask,
                                        int from) const {
     unsigned bits = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    unroll<N>([&](int i) {
       if constexpr (SHARED_MASK) {
         if (i % S == 0)
           bits = __shfl_sync(kFullMask, mask, from + i / S * sides()) >>
@@ -379,32 +325,29 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
                           edge + i / S * sides(), HEADS, head(i % S));
       }
       weight[i] *= kept[i];
-    }
+    });
   }
 
   /* Edges that are not there get no weight. */
   template <bool WHOLE>
   __device__ __forceinline__ void leave_out(A (&s)[U * S], int left) const {
     if constexpr (!WHOLE)
-#pragma unroll
-      for (int i = 0; i < U * S; ++i)
+      unroll<U * S>([&](int i) {
         if (i / S * sides() >= left)
           s[i] = -A(INFINITY);
+      });
   }
 
   static __device__ __forceinline__ void rescale(state &z, int h, A factor) {
 #pragma unroll
     for (int c = h * HV; c < (h + 1) * HV; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        z.acc[c][i] *= factor;
+      unroll<VEC>([&](int i) { z.acc[c][i] *= factor; });
   }
 
   /* Merges the sides and writes the row. */
   __device__ __forceinline__ void finish(const row_work &w, bool active,
                                          state &z) const {
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       if constexpr (Score::GIVEN) {
         if (w.slot >= 0)
           store_state(w, active, h, A(0),
@@ -413,7 +356,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       } else {
         rescale(z, h, merge_state(w, active, h, z.m[h], z.l[h]));
       }
-    }
+    });
     this->sum_vectors(z.acc, [&](const A(&x)[VEC], int c) {
       if (active && has(c))
         store(x, c, w);
@@ -456,9 +399,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       A *to = static_cast<A *>(p.partial) +
               (int64_t(w.slot) * HEADS + head(map::state(c))) * DIM +
               feature(c);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        to[i] = x[i];
+      unroll<VEC>([&](int i) { to[i] = x[i]; });
       return;
     }
     const char *to = this->vector_of(p.out, w.row, c);

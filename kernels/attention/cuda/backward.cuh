@@ -110,42 +110,27 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   __device__ __forceinline__ explicit grad_row(const grad_params &params)
       : map(params.share.group), p(params), beta(1), slope(params.slope),
         keep(params.dropout.keep), key(0) {
-#pragma unroll
-    for (int t = 0; t < FAR; ++t)
-      far[t] = this->lane_base(p.far[t]);
+    unroll<FAR>([&](int t) { far[t] = this->lane_base(p.far[t]); });
     if (AGNN && p.beta)
       beta = *static_cast<const A *>(p.beta);
     if constexpr (GATV2) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          att[c][i] =
-              has(c) ? widen(static_cast<const T *>(
-                           p.att)[head(map::state(c)) * DIM + feature(c) + i])
-                     : A(0);
+      unroll<C, VEC>([&](int c, int i) {
+        att[c][i] =
+            has(c) ? widen(static_cast<const T *>(
+                         p.att)[head(map::state(c)) * DIM + feature(c) + i])
+                   : A(0);
+      });
     }
     if constexpr (DROPOUT)
       key = dropout_key(p.dropout);
   }
 
   __device__ __forceinline__ void begin(state &z) const {
-#pragma unroll
-    for (int t = 0; t < FAR; ++t)
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-          clear(z.x[t][u][c]);
+    unroll<FAR, U, C>([&](int t, int u, int c) { clear(z.x[t][u][c]); });
     if constexpr (TOTALS) {
-#pragma unroll
-      for (int c = 0; c < (GATV2 ? C : 1); ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.att_total[c][i] = A(0);
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        z.beta_total[h] = A(0);
+      unroll<(GATV2 ? C : 1), VEC>(
+          [&](int c, int i) { z.att_total[c][i] = A(0); });
+      unroll<S>([&](int h) { z.beta_total[h] = A(0); });
     }
   }
 
@@ -162,81 +147,56 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
   __device__ __forceinline__ void begin_row(state &z, const row_work &w,
                                             bool active) const {
-#pragma unroll
-    for (int t = 0; t < OWN; ++t)
-      this->load_own(z.own[t], p.own[t], w.row, active);
-#pragma unroll
-    for (int t = 0; t < TO; ++t)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.sum[t][c][i] = A(0);
+    unroll<OWN>(
+        [&](int t) { this->load_own(z.own[t], p.own[t], w.row, active); });
+    unroll<TO, C, VEC>([&](int t, int c, int i) { z.sum[t][c][i] = A(0); });
     if constexpr (GATV2) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.raised[c][i] = A(0);
+      unroll<C, VEC>([&](int c, int i) { z.raised[c][i] = A(0); });
     }
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       z.inner[h] = z.extra[h] = A(0);
       if (GAT && active && has_head(h))
         z.extra[h] = __ldg(scalar(p.own_scalar, w.row, h));
-    }
+    });
     if constexpr (AGNN)
       own_norm(z);
     if constexpr (!COLUMNS && !GIVEN)
       own_stats(z, w, active);
     if constexpr (GT && !GIVEN) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.own[0][c][i] *= A(p.scale) * A(kLog2e);
+      unroll<C, VEC>(
+          [&](int c, int i) { z.own[0][c][i] *= A(p.scale) * A(kLog2e); });
     }
   }
 
   /* extra = 1 / |own|, at most inverse_norm(0). */
   __device__ __forceinline__ void own_norm(state &z) const {
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      z.extra[h] = A(0);
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        z.extra[map::state(c)] += z.own[0][c][i] * z.own[0][c][i];
+    unroll<S>([&](int h) { z.extra[h] = A(0); });
+    unroll<C, VEC>([&](int c, int i) {
+      z.extra[map::state(c)] += z.own[0][c][i] * z.own[0][c][i];
+    });
     reduce(z.extra);
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      z.extra[h] = inverse_norm(z.extra[h]);
+    unroll<S>([&](int h) { z.extra[h] = inverse_norm(z.extra[h]); });
   }
 
   /* Finds a destination's lse and delta, and leaves them for the walk over
    * columns. */
   __device__ __forceinline__ void own_stats(state &z, const row_work &w,
                                             bool active) const {
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      z.delta[h] = A(0);
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<S>([&](int h) { z.delta[h] = A(0); });
+    unroll<C>([&](int c) {
       pack x;
       clear(x);
       if (active && has(c))
         x = load_once<VEC>(
             reinterpret_cast<const T *>(this->vector_of(p.out, w.row, c)));
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
+      unroll<VEC>([&](int i) {
         z.delta[map::state(c)] += z.own[YO][c][i] * widen(x.item[i]);
-    }
+      });
+    });
     reduce(z.delta);
     const bool writes = active && side() == 0 && first_of_head() && p.stats &&
                         (w.slot < 0 || w.slot >= p.schedule.extra_items);
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       const bool mine = active && has_head(h);
       z.lse[h] = lse_of(mine ? __ldg(scalar(p.lse, w.row, h)) : A(0));
       if (mine)
@@ -252,7 +212,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
           to[STAT_EXTRA + 1] = A(0); /* padding, loaded with the others */
         }
       }
-    }
+    });
   }
 
   /* ---- edges ------------------------------------------------------------- */
@@ -297,24 +257,21 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
   __device__ __forceinline__ void nodes(int (&j)[U], int index,
                                         int from) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, index, from + u * sides());
+    });
   }
 
   template <bool WHOLE>
   __device__ __forceinline__ void fetch(state &z, const int (&j)[U],
                                         int left) const {
-#pragma unroll
-    for (int t = 0; t < FAR; ++t)
-#pragma unroll
-      for (int u = 0; u < U; ++u) {
-        const char *at = node_row(far[t], j[u], p.far[t].node_bytes);
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-          this->template gather<WHOLE, (FAR > 1)>(z.x[t][u][c], at, p.far[t], c,
-                                                  u * sides() < left);
-      }
+    unroll<FAR, U>([&](int t, int u) {
+      const char *at = node_row(far[t], j[u], p.far[t].node_bytes);
+      unroll<C>([&](int c) {
+        this->template gather<WHOLE, (FAR > 1)>(z.x[t][u][c], at, p.far[t], c,
+                                                u * sides() < left);
+      });
+    });
   }
 
   template <bool WHOLE>
@@ -337,13 +294,10 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   template <bool WHOLE>
   __device__ __forceinline__ void far_scalars(A (&x)[U * S], const int (&j)[U],
                                               int left) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        x[u * S + h] = live<WHOLE>(u, h, left)
-                           ? __ldg(scalar(p.far_scalar, j[u], h))
-                           : A(0);
+    unroll<U, S>([&](int u, int h) {
+      x[u * S + h] =
+          live<WHOLE>(u, h, left) ? __ldg(scalar(p.far_scalar, j[u], h)) : A(0);
+    });
   }
 
   template <bool WHOLE>
@@ -353,20 +307,17 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     A far[U * S];
     if constexpr (FAR_SCALAR)
       far_scalars<WHOLE>(far, j, left);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
-        const int n = u * S + h;
-        weight[n] = score[n] = A(0);
-        if (live<WHOLE>(u, h, left))
-          score[n] = __ldg(static_cast<const A *>(p.spill) +
-                           (edge + u * sides()) * HEADS + head(h));
-        if constexpr (AGNN)
-          score[n] *= far[n];
-        if constexpr (GATV2)
-          z.inner[h] += score[n];
-      }
+    unroll<U, S>([&](int u, int h) {
+      const int n = u * S + h;
+      weight[n] = score[n] = A(0);
+      if (live<WHOLE>(u, h, left))
+        score[n] = __ldg(static_cast<const A *>(p.spill) +
+                         (edge + u * sides()) * HEADS + head(h));
+      if constexpr (AGNN)
+        score[n] *= far[n];
+      if constexpr (GATV2)
+        z.inner[h] += score[n];
+    });
   }
 
   template <bool WHOLE>
@@ -380,8 +331,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       far_stats<WHOLE>(lse, delta, far, j, left);
     products(sums, z);
     reduce(sums);
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       const int reader = from + u * sides();
       const int64_t number =
           NUMBERED ? __shfl_sync(kFullMask, edge.number, reader) : 0;
@@ -389,8 +339,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       if constexpr (DROPOUT && TILE <= 32)
         bits =
             __shfl_sync(kFullMask, edge.kept, reader) >> this->place_beside();
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
+      unroll<S>([&](int h) {
         const int n = u * S + h;
         const bool on = live<WHOLE>(u, h, left);
         A bias = A(0), kept = A(1);
@@ -415,8 +364,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
           emit(number * HEADS + head(h), t);
         if constexpr (AGNN)
           score[n] *= COLUMNS ? far[n] * z.extra[h] * beta : far[n];
-      }
-    }
+      });
+    });
   }
 
   __device__ __forceinline__ void emit(int64_t at,
@@ -431,25 +380,21 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   __device__ __forceinline__ void far_stats(A (&lse)[U * S], A (&delta)[U * S],
                                             A (&extra)[U * S],
                                             const int (&j)[U], int left) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
-        constexpr int N = sizeof(A) == 8 ? 2 : STATS; /* numbers a load */
-        packed<A, N> x[STATS / N];
-        const A *from = static_cast<const A *>(p.stats) +
-                        (int64_t(j[u]) * HEADS + head(h)) * STATS;
-#pragma unroll
-        for (int k = 0; k < STATS / N; ++k) {
-          clear(x[k]);
-          if (live<WHOLE>(u, h, left))
-            x[k] = load_packed<N>(from + k * N);
-        }
-        constexpr int at = STATS > STAT_EXTRA ? STAT_EXTRA : 0;
-        lse[u * S + h] = x[0].item[STAT_LSE];
-        delta[u * S + h] = x[0].item[STAT_DELTA];
-        extra[u * S + h] = x[at / N].item[at % N];
-      }
+    unroll<U, S>([&](int u, int h) {
+      constexpr int N = sizeof(A) == 8 ? 2 : STATS; /* numbers a load */
+      packed<A, N> x[STATS / N];
+      const A *from = static_cast<const A *>(p.stats) +
+                      (int64_t(j[u]) * HEADS + head(h)) * STATS;
+      unroll<STATS / N>([&](int k) {
+        clear(x[k]);
+        if (live<WHOLE>(u, h, left))
+          x[k] = load_packed<N>(from + k * N);
+      });
+      constexpr int at = STATS > STAT_EXTRA ? STAT_EXTRA : 0;
+      lse[u * S + h] = x[0].item[STAT_LSE];
+      delta[u * S + h] = x[0].item[STAT_DELTA];
+      extra[u * S + h] = x[at / N].item[at % N];
+    });
   }
 
   /* Host code sees to it that the slope is 0 .. 1. */
@@ -461,28 +406,21 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   /* This lane's part of the sums: of scores, then of dP. */
   __device__ __forceinline__ void products(A (&sums)[SUMS * U * S],
                                            state &z) const {
-#pragma unroll
-    for (int i = 0; i < SUMS * U * S; ++i)
-      sums[i] = A(0);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          const int n = u * S + map::state(c);
-          const A x = widen(z.x[0][u][c].item[i]);
-          sums[(SUMS - 1) * U * S + n] +=
-              z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
-          if constexpr (GATV2) {
-            const A t = leaky_sum(z.own[0][c][i], x);
-            sums[n] += att[c][i] * t;
-            if constexpr (KEEPS)
-              z.x[0][u][c].item[i] = t;
-          } else if constexpr (!GAT) {
-            sums[n] += z.own[0][c][i] * x;
-          }
-        }
+    unroll<SUMS * U * S>([&](int i) { sums[i] = A(0); });
+    unroll<U, C, VEC>([&](int u, int c, int i) {
+      const int n = u * S + map::state(c);
+      const A x = widen(z.x[0][u][c].item[i]);
+      sums[(SUMS - 1) * U * S + n] +=
+          z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
+      if constexpr (GATV2) {
+        const A t = leaky_sum(z.own[0][c][i], x);
+        sums[n] += att[c][i] * t;
+        if constexpr (KEEPS)
+          z.x[0][u][c].item[i] = t;
+      } else if constexpr (!GAT) {
+        sums[n] += z.own[0][c][i] * x;
+      }
+    });
   }
 
   /* An edge whose factors are 0 is left out: its rows may be infinite, and 0
@@ -490,21 +428,17 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   __device__ __forceinline__ void add(state &z, const A (&weight)[U * S],
                                       const A (&score)[U * S]) const {
     if constexpr (TO > 0) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-#pragma unroll
-        for (int c = 0; c < C; ++c) {
-          const int n = u * S + map::state(c);
-          if (weight[n] != A(0) || score[n] != A(0))
-            add_vector(z, weight[n], score[n], u, c);
-        }
+      unroll<U, C>([&](int u, int c) {
+        const int n = u * S + map::state(c);
+        if (weight[n] != A(0) || score[n] != A(0))
+          add_vector(z, weight[n], score[n], u, c);
+      });
     }
   }
 
   __device__ __forceinline__ void add_vector(state &z, A weight, A score, int u,
                                              int c) const {
-#pragma unroll
-    for (int i = 0; i < VEC; ++i) {
+    unroll<VEC>([&](int i) {
       const A x = widen(z.x[0][u][c].item[i]);
       if constexpr (COLUMNS)
         z.sum[YT][c][i] += weight * widen(z.x[YF][u][c].item[i]);
@@ -517,7 +451,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         if constexpr (!COLUMNS)
           z.att_total[c][i] += score * t;
       }
-    }
+    });
   }
 
   /* ---- the end of a row -------------------------------------------------- */
@@ -526,65 +460,54 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
                                          bool active) const {
     if constexpr (AGNN)
       project(z);
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        if constexpr (GT)
-          z.sum[0][c][i] *= A(p.scale);
-        if constexpr (GATV2) {
-          const A raised = z.raised[c][i], all = z.inner[map::state(c)];
-          z.sum[0][c][i] += att[c][i] * (raised + slope * (all - raised));
-        }
+    unroll<C, VEC>([&](int c, int i) {
+      if constexpr (GT)
+        z.sum[0][c][i] *= A(p.scale);
+      if constexpr (GATV2) {
+        const A raised = z.raised[c][i], all = z.inner[map::state(c)];
+        z.sum[0][c][i] += att[c][i] * (raised + slope * (all - raised));
       }
+    });
     if constexpr (GAT) {
-#pragma unroll
-      for (int h = 0; h < S; ++h)
+      unroll<S>([&](int h) {
         store_scalar(w, h, active, this->sum_sides(z.inner[h]));
+      });
     }
-#pragma unroll
-    for (int t = 0; t < TO; ++t)
+    unroll<TO>([&](int t) {
       this->sum_vectors(z.sum[t], [&](const A(&x)[VEC], int c) {
         if (active && has(c))
           store_vector(w, t, c, x);
       });
+    });
   }
 
   /* The gradient of x / |x| leaves out the part along x.  A norm that
    * inverse_norm() raised is a constant, so that nothing is left out. */
   __device__ __forceinline__ void project(state &z) const {
     if constexpr (GIVEN) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.inner[map::state(c)] += z.own[0][c][i] * z.sum[0][c][i];
+      unroll<C, VEC>([&](int c, int i) {
+        z.inner[map::state(c)] += z.own[0][c][i] * z.sum[0][c][i];
+      });
       reduce(z.inner);
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        z.inner[h] *= z.extra[h];
+      unroll<S>([&](int h) { z.inner[h] *= z.extra[h]; });
     }
     A along[S];
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       if constexpr (!COLUMNS)
         z.beta_total[h] += z.inner[h];
       const bool raised = !(z.extra[h] < inverse_norm(A(0)));
       along[h] = raised ? A(0) : z.inner[h] * z.extra[h];
       if constexpr (COLUMNS)
         along[h] *= z.extra[h] * beta;
-    }
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        const int h = map::state(c);
-        A &sum = z.sum[0][c][i];
-        if (along[h] != A(0)) /* a row without edges may hold a NaN */
-          sum -= along[h] * z.own[0][c][i];
-        if constexpr (!COLUMNS)
-          sum *= z.extra[h] * beta;
-      }
+    });
+    unroll<C, VEC>([&](int c, int i) {
+      const int h = map::state(c);
+      A &sum = z.sum[0][c][i];
+      if (along[h] != A(0)) /* a row without edges may hold a NaN */
+        sum -= along[h] * z.own[0][c][i];
+      if constexpr (!COLUMNS)
+        sum *= z.extra[h] * beta;
+    });
   }
 
   __device__ __forceinline__ void store_scalar(const row_work &w, int h,
@@ -605,18 +528,14 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       A *to = static_cast<A *>(p.partial) +
               ((int64_t(w.slot) * TO + t) * HEADS + head(map::state(c))) * DIM +
               feature(c);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        to[i] = x[i];
+      unroll<VEC>([&](int i) { to[i] = x[i]; });
     } else if (p.to[t].data) {
       T *to = const_cast<T *>(
           reinterpret_cast<const T *>(this->vector_of(p.to[t], w.row, c)));
       if constexpr (ADDS) {
         A sum[VEC];
         widen(sum, load_once<VEC>(to));
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          sum[i] += x[i];
+        unroll<VEC>([&](int i) { sum[i] += x[i]; });
         store_once<VEC>(to, sum);
       } else {
         store_once<VEC>(to, x);
@@ -633,31 +552,25 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     const int lane = lane_id();
     A mine[GATV2 ? C : 1][VEC];
     if constexpr (GATV2) {
+      unroll<C, VEC>([&](int c, int i) {
+        mine[c][i] = z.att_total[c][i];
 #pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          mine[c][i] = z.att_total[c][i];
-#pragma unroll
-          for (int o = L; o < 32; o <<= 1)
-            mine[c][i] += __shfl_xor_sync(kFullMask, mine[c][i], o);
-        }
+        for (int o = L; o < 32; o <<= 1)
+          mine[c][i] += __shfl_xor_sync(kFullMask, mine[c][i], o);
+      });
     } else {
       A sum = A(0);
-#pragma unroll
-      for (int h = 0; h < S; ++h)
+      unroll<S>([&](int h) {
         sum += first_of_head() && has_head(h) ? z.beta_total[h] : A(0);
+      });
       mine[0][0] = lanes_sum<32>(sum);
     }
     for (int turn = 0; turn < warps; ++turn) {
       if (turn == warp && lane < (GATV2 ? L : 1)) {
-#pragma unroll
-        for (int c = 0; c < (GATV2 ? C : 1); ++c)
-#pragma unroll
-          for (int i = 0; i < (GATV2 ? VEC : 1); ++i) {
-            A &sum = shared[(c * L + lane) * VEC + i];
-            sum = turn == 0 ? mine[c][i] : sum + mine[c][i];
-          }
+        unroll<(GATV2 ? C : 1), (GATV2 ? VEC : 1)>([&](int c, int i) {
+          A &sum = shared[(c * L + lane) * VEC + i];
+          sum = turn == 0 ? mine[c][i] : sum + mine[c][i];
+        });
       }
       __syncthreads();
     }
@@ -667,13 +580,11 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     if constexpr (!GATV2) {
       totals[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] = shared[0];
     } else {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          if (has(c))
-            totals[(int64_t(blockIdx.x) * HEADS + head(map::state(c))) * DIM +
-                   feature(c) + i] = shared[(c * L + lane) * VEC + i];
+      unroll<C, VEC>([&](int c, int i) {
+        if (has(c))
+          totals[(int64_t(blockIdx.x) * HEADS + head(map::state(c))) * DIM +
+                 feature(c) + i] = shared[(c * L + lane) * VEC + i];
+      });
     }
   }
 };

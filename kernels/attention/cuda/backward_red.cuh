@@ -18,9 +18,7 @@ __device__ __forceinline__ void red_add(float *to, const float (&x)[N]) {
   else
     atomicAdd(to, x[0]);
 #else
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    atomicAdd(to + i, x[i]);
+  unroll<N>([&](int i) { atomicAdd(to + i, x[i]); });
 #endif
 }
 
@@ -81,9 +79,7 @@ struct red_row : grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
 #pragma unroll
     for (int i = 0; i < VEC; i += N) {
       float y[N];
-#pragma unroll
-      for (int k = 0; k < N; ++k)
-        y[k] = times * x[i + k];
+      unroll<N>([&](int k) { y[k] = times * x[i + k]; });
       red_add<N>(at + i, y);
     }
   }

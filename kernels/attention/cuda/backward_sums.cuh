@@ -27,14 +27,11 @@ __global__ void __launch_bounds__(256)
     };
     for (int f = lane * VEC; f < p.dim; f += p.lanes * VEC) {
       const packed<T, VEC> x = vector(p.grad_out, f), y = vector(p.out, f);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        delta += widen(x.item[i]) * widen(y.item[i]);
+      unroll<VEC>([&](int i) { delta += widen(x.item[i]) * widen(y.item[i]); });
       if (p.query.data) {
         const packed<T, VEC> q = vector(p.query, f);
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          square += widen(q.item[i]) * widen(q.item[i]);
+        unroll<VEC>(
+            [&](int i) { square += widen(q.item[i]) * widen(q.item[i]); });
       }
     }
   }

@@ -55,18 +55,13 @@ struct direct_gradient {
     odd = 0;
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
-#pragma unroll
-      for (int n = 0; n < math::TILES; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          sum[t][n][i] = 0.0f;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+      unroll<math::TILES, 4>([&](int n, int i) { sum[t][n][i] = 0.0f; });
+    unroll<2>([&](int h) {
       const int node = tile.row + min(row_of(h), tile.rows - 1);
       lse[h] = delta[h] = own_extra[h] = inner[h] = 0.0f;
-#pragma unroll
-      for (int t = 0; t < OWN; ++t)
+      unroll<OWN>([&](int t) {
         math::load_own(own[t], h, row_at(p.walk.own[t], node), lane);
+      });
       if constexpr (GAT)
         own_extra[h] =
             static_cast<const float *>(p.walk.own_scalar)[pair(node)];
@@ -76,7 +71,7 @@ struct direct_gradient {
         const row_schedule &m = p.walk.schedule;
         place_of[h] = offsets_t{m.offsets, m.offsets64}[node];
       }
-    }
+    });
     __syncwarp();
   }
 
@@ -111,25 +106,22 @@ struct direct_gradient {
   template <class Node>
   __device__ __forceinline__ void load_extras(extras &x,
                                               const Node &node) const {
-#pragma unroll
-    for (int n = 0; n < GROUPS; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        x.lse[n][e] = x.delta[n][e] = x.other[n][e] = 0.0f;
-        if constexpr (COLUMNS || GAT) {
-          const int64_t at = pair(node(8 * n + lane % 4 * 2 + e));
-          if constexpr (COLUMNS) {
-            const packed<float, STATS> y = load_packed<STATS>(
-                static_cast<const float *>(p.walk.stats) + at * STATS);
-            x.lse[n][e] = y.item[STAT_LSE];
-            x.delta[n][e] = y.item[STAT_DELTA];
-            x.other[n][e] = STATS > STAT_EXTRA ? y.item[STATS - 2] : 0.0f;
-          } else {
-            x.other[n][e] =
-                __ldg(static_cast<const float *>(p.walk.far_scalar) + at);
-          }
+    unroll<GROUPS, 2>([&](int n, int e) {
+      x.lse[n][e] = x.delta[n][e] = x.other[n][e] = 0.0f;
+      if constexpr (COLUMNS || GAT) {
+        const int64_t at = pair(node(8 * n + lane % 4 * 2 + e));
+        if constexpr (COLUMNS) {
+          const packed<float, STATS> y = load_packed<STATS>(
+              static_cast<const float *>(p.walk.stats) + at * STATS);
+          x.lse[n][e] = y.item[STAT_LSE];
+          x.delta[n][e] = y.item[STAT_DELTA];
+          x.other[n][e] = STATS > STAT_EXTRA ? y.item[STATS - 2] : 0.0f;
+        } else {
+          x.other[n][e] =
+              __ldg(static_cast<const float *>(p.walk.far_scalar) + at);
         }
       }
+    });
   }
 
   /* s and dp become dS and P, the factors of the far rows of the score and of
@@ -138,49 +130,43 @@ struct direct_gradient {
   __device__ __forceinline__ void terms(scores &s, scores &dp, const extras &x,
                                         const unsigned (&mask)[2], int first) {
     unsigned kept[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    unroll<2>([&](int h) {
       const unsigned before = mask[h] & ((1u << first) - 1);
       const unsigned these = mask[h] >> first & 0xffffu;
       kept[h] = kept_edges<COLUMNS, EDGES>(
           p.walk, key, place_of[EDGES ? h : 0] + __popc(before), __popc(these),
           head);
-    }
-#pragma unroll
-    for (int n = 0; n < GROUPS; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int h = i >> 1, e = i & 1;
-        const unsigned bit = 1u << (first + 8 * n + 2 * (lane & 3) + e);
-        const bool on = mask[h] & bit;
-        const float product =
-            GT ? s[n][i] * float(p.walk.scale * kLog2e) : 0.0f;
-        int64_t number = 0;
-        if constexpr (EDGES & EDGE_BIAS)
-          if (on)
-            number = edge_number<COLUMNS, EDGES>(
-                p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
-        float factor = 1.0f;
-        if constexpr (EDGES & EDGE_DROPOUT)
-          factor =
-              kept[h] >> __popc(mask[h] >> first & ((bit >> first) - 1)) & 1
-                  ? float(p.walk.dropout.keep)
-                  : 0.0f;
-        const edge_terms<float> t = terms_of<OP, float>(
-            float(p.walk.slope), product, dp[n][i],
-            COLUMNS ? x.lse[n][e] : lse[h], COLUMNS ? x.delta[n][e] : delta[h],
-            own_extra[h], x.other[n][e], 1.0f,
-            on ? bias_of<EDGES>(p.walk, number, head) : 0.0f, factor);
-        if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
-          if (on) {
-            emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
-            odd |= unsigned(!is_finite(t.score)) << h;
-          }
-        if constexpr (GAT)
-          inner[h] += on ? t.score * t.inner : 0.0f;
-        s[n][i] = on ? t.score : 0.0f;
-        dp[n][i] = on ? t.weight : 0.0f;
-      }
+    });
+    unroll<GROUPS, 4>([&](int n, int i) {
+      const int h = i >> 1, e = i & 1;
+      const unsigned bit = 1u << (first + 8 * n + 2 * (lane & 3) + e);
+      const bool on = mask[h] & bit;
+      const float product = GT ? s[n][i] * float(p.walk.scale * kLog2e) : 0.0f;
+      int64_t number = 0;
+      if constexpr (EDGES & EDGE_BIAS)
+        if (on)
+          number = edge_number<COLUMNS, EDGES>(
+              p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
+      float factor = 1.0f;
+      if constexpr (EDGES & EDGE_DROPOUT)
+        factor = kept[h] >> __popc(mask[h] >> first & ((bit >> first) - 1)) & 1
+                     ? float(p.walk.dropout.keep)
+                     : 0.0f;
+      const edge_terms<float> t = terms_of<OP, float>(
+          float(p.walk.slope), product, dp[n][i],
+          COLUMNS ? x.lse[n][e] : lse[h], COLUMNS ? x.delta[n][e] : delta[h],
+          own_extra[h], x.other[n][e], 1.0f,
+          on ? bias_of<EDGES>(p.walk, number, head) : 0.0f, factor);
+      if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
+        if (on) {
+          emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
+          odd |= unsigned(!is_finite(t.score)) << h;
+        }
+      if constexpr (GAT)
+        inner[h] += on ? t.score * t.inner : 0.0f;
+      s[n][i] = on ? t.score : 0.0f;
+      dp[n][i] = on ? t.weight : 0.0f;
+    });
   }
 
   __device__ __forceinline__ void step(int column, const unsigned (&mask)[2],
@@ -241,10 +227,10 @@ struct direct_gradient {
         p.dense
             ? tile.column + min(at, tile.columns - 1)
             : __ldg(p.columns + int64_t(tile.chunk) * DFGNN_TILE_COLUMNS + at);
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
+    unroll<2>([&](int h) {
       c.mask[h] =
           __ldg(p.masks + int64_t(tile.chunk + i) * p.window + row_of(h));
+    });
     return c;
   }
 
@@ -277,13 +263,9 @@ struct direct_gradient {
   __device__ __forceinline__ unsigned bad_of(int h) const {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;
-#pragma unroll
-    for (int t = 0; t < TO; ++t)
-#pragma unroll
-      for (int n = 0; n < math::TILES; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          bad |= is_finite(sum[t][n][2 * h + e]) ? 0u : 1u << t;
+    unroll<TO, math::TILES, 2>([&](int t, int n, int e) {
+      bad |= is_finite(sum[t][n][2 * h + e]) ? 0u : 1u << t;
+    });
     bad |= __shfl_xor_sync(kFullMask, bad, 1);
     return bad | __shfl_xor_sync(kFullMask, bad, 2);
   }
@@ -300,9 +282,7 @@ struct direct_gradient {
           reinterpret_cast<T *>(const_cast<char *>(row_at(p.walk.to[t], node)));
       const float factor = GT && t == 0 ? float(p.walk.scale) : 1.0f;
       math::pieces(sum[t], h, lane, [&](int f, float(&x)[math::PIECE]) {
-#pragma unroll
-        for (int i = 0; i < math::PIECE; ++i)
-          x[i] *= factor;
+        unroll<math::PIECE>([&](int i) { x[i] *= factor; });
         store_once<math::PIECE>(to + f, x);
       });
     }
@@ -310,15 +290,14 @@ struct direct_gradient {
 
   __device__ __forceinline__ void finish() {
     unsigned again[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    unroll<2>([&](int h) {
       inner[h] = lanes_sum<4>(inner[h]);
       again[h] = bad_of(h);
       if (row_of(h) < tile.rows)
         store_row(h, ~again[h]);
       else
         again[h] = 0;
-    }
+    });
 #pragma unroll 1
     for (int h = 0; h < 2; ++h)
       for (unsigned left = __ballot_sync(kFullMask, again[h] && lane % 4 == 0);

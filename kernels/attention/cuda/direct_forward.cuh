@@ -58,9 +58,9 @@ struct direct_forward {
         p.dense
             ? item.column + min(at, item.columns - 1)
             : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
+    unroll<2>([&](int r) {
       c.mask[r] = __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r));
+    });
     if constexpr (OP == DFGNN_OP_GAT)
       c.scalar = __ldg(p.column_scalar + int64_t(c.column) * p.heads + head);
     return c;
@@ -78,23 +78,18 @@ struct direct_forward {
         return node_row(base, __shfl_sync(kFullMask, at.column, i),
                         p.key.node_bytes);
       };
-#pragma unroll
-      for (int j = 0; j < GROUPS; ++j)
-        math::load_far(k[j], key_row, j, lane);
+      unroll<GROUPS>([&](int j) { math::load_far(k[j], key_row, j, lane); });
       math::scores(s, query, k);
     }
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if constexpr (GT) {
-          s[j][i] *= row[i / 2];
-        } else {
-          const float x =
-              __shfl_sync(kFullMask, at.scalar, 8 * j + lane % 4 * 2 + i % 2);
-          s[j][i] = leaky(row[i / 2] + x, p.slope) * float(kLog2e);
-        }
+    unroll<GROUPS, 4>([&](int j, int i) {
+      if constexpr (GT) {
+        s[j][i] *= row[i / 2];
+      } else {
+        const float x =
+            __shfl_sync(kFullMask, at.scalar, 8 * j + lane % 4 * 2 + i % 2);
+        s[j][i] = leaky(row[i / 2] + x, p.slope) * float(kLog2e);
       }
+    });
   }
 
   /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
@@ -102,16 +97,11 @@ struct direct_forward {
   template <class F>
   __device__ __forceinline__ void numbered(tile &s, const chunk &at,
                                            const F &f) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-#pragma unroll
-      for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const unsigned bit = 1u << (8 * j + lane % 4 * 2 + e);
-          if (at.mask[r] & bit)
-            f(s[j][2 * r + e], r, __popc(at.mask[r] & (bit - 1)));
-        }
+    unroll<2, GROUPS, 2>([&](int r, int j, int e) {
+      const unsigned bit = 1u << (8 * j + lane % 4 * 2 + e);
+      if (at.mask[r] & bit)
+        f(s[j][2 * r + e], r, __popc(at.mask[r] & (bit - 1)));
+    });
   }
 
   /* Scores become weights.  m follows the largest score at a distance, as in
@@ -119,43 +109,30 @@ struct direct_forward {
   __device__ __forceinline__ void soften(tile &s, const chunk &at) {
     constexpr float kSlack = 8;
     float top[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<2>([&](int r) {
       const unsigned bits = at.mask[r] >> lane % 4 * 2;
-#pragma unroll
-      for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &x = s[j][2 * r + e];
-          x = bits >> (8 * j + e) & 1 ? x : -INFINITY;
-          top[r] = fmaxf(top[r], x);
-        }
-    }
+      unroll<GROUPS, 2>([&](int j, int e) {
+        float &x = s[j][2 * r + e];
+        x = bits >> (8 * j + e) & 1 ? x : -INFINITY;
+        top[r] = fmaxf(top[r], x);
+      });
+    });
     if (__any_sync(kFullMask,
                    top[0] > m[0] + kSlack || top[1] > m[1] + kSlack)) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
+      unroll<2>([&](int r) {
         const float old = m[r];
         m[r] = fmaxf(old, lanes_max<4>(top[r]));
         const float scale = exp2_fast(old - m[r]);
         l[r] *= scale;
-#pragma unroll
-        for (int n = 0; n < math::TILES; ++n)
-#pragma unroll
-          for (int e = 0; e < 2; ++e)
-            sums[n][2 * r + e] *= scale;
-      }
+        unroll<math::TILES, 2>(
+            [&](int n, int e) { sums[n][2 * r + e] *= scale; });
+      });
     }
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-#pragma unroll
-      for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &x = s[j][2 * r + e];
-          x = exp2_fast(x - m[r]);
-          l[r] += x;
-        }
+    unroll<2, GROUPS, 2>([&](int r, int j, int e) {
+      float &x = s[j][2 * r + e];
+      x = exp2_fast(x - m[r]);
+      l[r] += x;
+    });
   }
 
   __device__ __forceinline__ void work(const chunk &at) {
@@ -166,9 +143,8 @@ struct direct_forward {
                       p.value.node_bytes);
     };
     tile s;
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j)
-      math::load_weighed(v[j], value_row, j, lane);
+    unroll<GROUPS>(
+        [&](int j) { math::load_weighed(v[j], value_row, j, lane); });
     scores(s, at);
     if constexpr (EDGES & EDGE_BIAS)
       numbered(s, at, [&](float &x, int r, int k) {
@@ -177,10 +153,10 @@ struct direct_forward {
     soften(s, at);
     if constexpr (EDGES & EDGE_DROPOUT) {
       unsigned kept[2];
-#pragma unroll
-      for (int r = 0; r < 2; ++r)
+      unroll<2>([&](int r) {
         kept[r] = kept_edges<false, EDGES>(p, key, number[r],
                                            __popc(at.mask[r]), head);
+      });
       numbered(s, at, [&](float &x, int r, int k) {
         x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
       });
@@ -192,13 +168,8 @@ struct direct_forward {
 
   __device__ __forceinline__ void begin() {
     key = edge_key<EDGES>(p);
-#pragma unroll
-    for (int n = 0; n < math::TILES; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        sums[n][e] = 0.0f;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<math::TILES, 4>([&](int n, int e) { sums[n][e] = 0.0f; });
+    unroll<2>([&](int r) {
       m[r] = lowest<float>();
       l[r] = 0.0f;
       row[r] = p.scale * float(kLog2e);
@@ -210,7 +181,7 @@ struct direct_forward {
             node_row(head_of(p.query), node_of(r), p.query.node_bytes), lane);
       if constexpr (EDGES)
         number[r] = offsets_t{p.offsets, p.offsets64}[node_of(r)];
-    }
+    });
   }
 
   __device__ __forceinline__ void finish() {
@@ -221,11 +192,8 @@ struct direct_forward {
       const float all = lanes_sum<4>(l[r]);
       const float factor = all == 0.0f ? 0.0f : reciprocal(all);
       float zero = factor * 0.0f;
-#pragma unroll
-      for (int n = 0; n < math::TILES; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          zero = fmaf(sums[n][2 * r + e], 0.0f, zero);
+      unroll<math::TILES, 2>(
+          [&](int n, int e) { zero = fmaf(sums[n][2 * r + e], 0.0f, zero); });
       bad[r] = __ballot_sync(kFullMask, live && zero != 0.0f);
       if (!live || bad[r] >> (lane & ~3) & 15)
         continue;
@@ -233,9 +201,7 @@ struct direct_forward {
       T *to = reinterpret_cast<T *>(
           const_cast<char *>(node_row(head_of(p.out), node, p.out.node_bytes)));
       math::pieces(sums, r, lane, [&](int f, float(&x)[math::PIECE]) {
-#pragma unroll
-        for (int i = 0; i < math::PIECE; ++i)
-          x[i] *= factor;
+        unroll<math::PIECE>([&](int i) { x[i] *= factor; });
         store_once<math::PIECE>(to + f, x);
       });
       if (p.lse && lane % 4 == 0)

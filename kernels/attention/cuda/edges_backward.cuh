@@ -46,36 +46,29 @@ template <class K> struct edge_backward : edge_term<K> {
       this->own(z.dout, p.grad_out, row);
     }
     this->load_att(z.att);
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       z.lse[h] = this->has_head(h) ? this->scalar(p.lse, row, h) : -A(INFINITY);
       z.by_lse[h] = p.grad_lse ? this->scalar(p.grad_lse, row, h) : A(0);
       z.score[h] = GAT ? this->scalar(p.score_dst, row, h) : A(0);
-    }
+    });
   }
 
   __device__ __forceinline__ void begin(state &z) const {
     z.used.clear();
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       z.delta[h] = z.sum[h] = A(0);
       z.used.set(h, z.lse[h] != -A(INFINITY));
       z.lse[h] = z.lse[h] == -A(INFINITY) ? A(INFINITY) : z.lse[h] * A(kLog2e);
-    }
+    });
     term::begin(z.row, 2);
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        z.delta[term::state(c)] += z.dout[c][i] * z.acc[c][i];
-        if constexpr (!GAT)
-          z.q[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
-        z.acc[c][i] = A(0);
-      }
+    unroll<C, VEC>([&](int c, int i) {
+      z.delta[term::state(c)] += z.dout[c][i] * z.acc[c][i];
+      if constexpr (!GAT)
+        z.q[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
+      z.acc[c][i] = A(0);
+    });
     this->reduce(z.delta);
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      z.delta[h] -= z.by_lse[h];
+    unroll<S>([&](int h) { z.delta[h] -= z.by_lse[h]; });
   }
 
   __device__ __forceinline__ void step(state &z, const char *keys,
@@ -86,46 +79,38 @@ template <class K> struct edge_backward : edge_term<K> {
     typename term::edges y;
     int64_t edge[U];
     int j[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       edge[u] = begin + u * SIDES;
       j[u] = __shfl_sync(kFullMask, index, from + u * SIDES);
       if constexpr (GT)
         this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
       this->gather(v[u], values, p.value, j[u], u * SIDES < left);
-    }
+    });
     typename term::kept_t drawn;
     if constexpr (DROPOUT)
       drawn.draw(p.dropout, this->seed, begin - this->side(),
                  left + this->side(), this->first);
     this->load(y, from, edge, left);
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        s[u * S + h] = dp[u * S + h] = A(0);
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          const A value = widen(v[u][c].item[i]);
-          const int at = u * S + term::state(c);
-          if constexpr (GT) {
-            s[at] += z.q[c][i] * this->key(y, widen(k[u][c].item[i]), u, c, i);
-          } else if constexpr (!GAT) { /* the argument of leaky ReLU */
-            y.x[u][c][i] += z.q[c][i] + value;
-            s[at] += z.att[c][i] * this->leaky(y.x[u][c][i]);
-          }
-          dp[at] += z.dout[c][i] * this->value(y, value, u, c, i);
+    unroll<U>([&](int u) {
+      unroll<S>([&](int h) { s[u * S + h] = dp[u * S + h] = A(0); });
+      unroll<C, VEC>([&](int c, int i) {
+        const A value = widen(v[u][c].item[i]);
+        const int at = u * S + term::state(c);
+        if constexpr (GT) {
+          s[at] += z.q[c][i] * this->key(y, widen(k[u][c].item[i]), u, c, i);
+        } else if constexpr (!GAT) { /* the argument of leaky ReLU */
+          y.x[u][c][i] += z.q[c][i] + value;
+          s[at] += z.att[c][i] * this->leaky(y.x[u][c][i]);
         }
+        dp[at] += z.dout[c][i] * this->value(y, value, u, c, i);
+      });
       this->add_keys(s, z.row, y, u);
       this->add_values(dp, z.row, y, u);
-    }
+    });
     if constexpr (!GAT)
       this->reduce(s);
     this->reduce(dp);
-#pragma unroll
-    for (int i = 0; i < U * S; ++i) {
+    unroll<U * S>([&](int i) {
       const int u = i / S, h = i % S;
       const bool live = u * SIDES < left;
       A slope = A(1);
@@ -139,7 +124,7 @@ template <class K> struct edge_backward : edge_term<K> {
         s[i] *= A(kLog2e);
       weigh(s[i], dp[i], slope, z, h, live, edge[u],
             !DROPOUT || drawn.has(u, this->side(), this->head(h), this->first));
-    }
+    });
     /* s is now dS, dp the weight after dropout. */
     if constexpr (!GAT)
       add(z, y, k, s, dp);
@@ -178,13 +163,10 @@ template <class K> struct edge_backward : edge_term<K> {
                                       const pack (&k)[U][KC],
                                       const A (&ds)[U * S],
                                       const A (&weight)[U * S]) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-#pragma unroll
-      for (int c = 0; c < C; ++c) {
+    unroll<U>([&](int u) {
+      unroll<C>([&](int c) {
         const int at = u * S + term::state(c);
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
+        unroll<VEC>([&](int i) {
           if constexpr (GT) {
             z.acc[c][i] +=
                 ds[at] * this->key(y, widen(k[u][c].item[i]), u, c, i);
@@ -195,13 +177,12 @@ template <class K> struct edge_backward : edge_term<K> {
             y.x[u][c][i] = ds[at] * z.att[c][i] * this->slope_of(y.x[u][c][i]);
             z.acc[c][i] += y.x[u][c][i];
           }
-        }
-      }
+        });
+      });
       if constexpr (KEYS)
-#pragma unroll
-        for (int h = 0; h < S; ++h)
-          this->add_sums(z.row, ds[u * S + h], y, u, h);
-    }
+        unroll<S>(
+            [&](int h) { this->add_sums(z.row, ds[u * S + h], y, u, h); });
+    });
   }
 
   template <bool FETCHED>
@@ -220,9 +201,7 @@ template <class K> struct edge_backward : edge_term<K> {
       this->sum_sides(z.acc);
       if constexpr (KEYS) {
         this->merge_row(z.row);
-#pragma unroll
-        for (int h = 0; h < S; ++h)
-          this->leave_row(z.row, h);
+        unroll<S>([&](int h) { this->leave_row(z.row, h); });
       }
     }
   }
@@ -236,35 +215,32 @@ template <class K> struct edge_backward : edge_term<K> {
     }
     if (this->side() != 0 || !p.grad_query.data)
       return;
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       /* A NaN in W times 0 is NaN: rows without weights skip the product. */
       if constexpr (PRODUCTS && KEYS)
         if (this->has(c) && z.used.has(term::state(c)))
           this->add_product(z.acc[c], product, c);
       if (GT)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.acc[c][i] *= A(p.scale);
+        unroll<VEC>([&](int i) { z.acc[c][i] *= A(p.scale); });
       if (term::whole(w) && term::ADDS)
         term::map::add(p.grad_query, w.row, c, z.acc[c]);
       else if (term::whole(w))
         this->give(p.grad_query, w.row, c, z.acc[c]);
       else
         this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
-    }
+    });
   }
 
   __device__ __forceinline__ void store_scores(const state &z,
                                                const row_work &w) const {
-#pragma unroll
-    for (int h = 0; h < S; ++h)
+    unroll<S>([&](int h) {
       if (p.grad_score_dst && this->writes(h)) {
         const bool whole = term::whole(w);
         A *to = static_cast<A *>(whole ? p.grad_score_dst : p.partial_state);
         A &at = to[int64_t(whole ? w.row : w.slot) * HEADS + this->head(h)];
         at = whole && term::ADDS ? at + z.sum[h] : z.sum[h];
       }
+    });
   }
 };
 

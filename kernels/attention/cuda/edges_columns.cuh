@@ -34,34 +34,27 @@ template <class K> struct edge_column : edge_term<K> {
     A ds[U * S], weight[U * S];
     typename term::edges y;
     int64_t edge[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       const bool live = u * SIDES < left;
       const int i = __shfl_sync(kFullMask, index, from + u * SIDES);
       edge[u] = __shfl_sync(kFullMask, number, from + u * SIDES);
       if constexpr (!GAT)
         this->gather(q[u], queries, p.query, i, live);
       this->gather(g[u], grads, p.grad_out, i, live);
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
+      unroll<S>([&](int h) {
         ds[u * S + h] = weight[u * S + h] = A(0);
         if (live && this->has_head(h))
           edge_pair(weight[u * S + h], ds[u * S + h], p.pairs,
                     edge[u] * term::HEADS + this->head(h));
-      }
-    }
+      });
+    });
     if constexpr (GATV2)
       this->load(y, from, edge, left);
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        z.sum[h] += ds[u * S + h];
-#pragma unroll
-      for (int c = 0; c < C; ++c) {
+    unroll<U>([&](int u) {
+      unroll<S>([&](int h) { z.sum[h] += ds[u * S + h]; });
+      unroll<C>([&](int c) {
         const int at = u * S + term::state(c);
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
+        unroll<VEC>([&](int i) {
           if constexpr (GT)
             z.key[c][i] += ds[at] * widen(q[u][c].item[i]);
           z.value[c][i] += weight[at] * widen(g[u][c].item[i]);
@@ -69,9 +62,9 @@ template <class K> struct edge_column : edge_term<K> {
             z.value[c][i] += ds[at] * z.att[c][i] *
                              this->slope_of(widen(q[u][c].item[i]) +
                                             z.own[c][i] + y.x[u][c][i]);
-        }
-      }
-    }
+        });
+      });
+    });
   }
 
   /* Stages the features of a column's edges, which lie apart in memory. */
@@ -102,9 +95,7 @@ template <class K> struct edge_column : edge_term<K> {
     if constexpr (GT)
       this->clear_sums(z.key);
     this->clear_sums(z.value);
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-      z.sum[h] = A(0);
+    unroll<S>([&](int h) { z.sum[h] = A(0); });
     for (int at = 0; at < w.degree; at += CHUNK) {
       const int count = min(CHUNK, w.degree - at);
       int index = 0;
@@ -133,13 +124,13 @@ template <class K> struct edge_column : edge_term<K> {
     if (this->side() != 0)
       return;
     const bool whole = term::whole(w);
-#pragma unroll
-    for (int h = 0; h < S; ++h)
+    unroll<S>([&](int h) {
       if (GAT && p.grad_score_src && this->writes(h)) {
         A *to = static_cast<A *>(whole ? p.grad_score_src : p.partial_state);
         to[int64_t(whole ? w.row : w.slot) * term::HEADS + this->head(h)] =
             z.sum[h];
       }
+    });
     if constexpr (GT)
       give_sums(p.grad_key, 0, z.key, w, A(p.scale));
     give_sums(p.grad_value, SUMS - 1, z.value, w, A(1));
@@ -149,16 +140,13 @@ template <class K> struct edge_column : edge_term<K> {
   __device__ __forceinline__ void give_sums(const tensor_view &to, int t,
                                             A (&sums)[C][VEC],
                                             const row_work &w, A factor) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        sums[c][i] *= factor;
+    unroll<C>([&](int c) {
+      unroll<VEC>([&](int i) { sums[c][i] *= factor; });
       if (!term::whole(w))
         this->give_partial(p.partial, w.slot, SUMS, t, c, sums[c]);
       else if (to.data)
         this->give(to, w.row, c, sums[c]);
-    }
+    });
   }
 };
 

@@ -24,8 +24,7 @@ template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
    * it on.  All lanes of the warp call it. */
   __device__ __forceinline__ void draw(const dropout_params &d, uint64_t key,
                                        int64_t edge, int left, int first) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    unroll<N>([&](int i) {
       const int place = lane_id() + 32 * i, at = place / PAIRS;
       uint64_t word = 0;
       if (at < EDGES && at < left)
@@ -34,17 +33,17 @@ template <int U, int SIDES, int TILE, int HEADS> struct edge_kept {
                                 HEADS, first / 2 + place % PAIRS);
       upper[i] = __ballot_sync(kFullMask, unsigned(word >> 32) >= d.threshold);
       lower[i] = __ballot_sync(kFullMask, unsigned(word) >= d.threshold);
-    }
+    });
   }
   /* Is the weight of edge u of a side kept in a head of the tile? */
   __device__ __forceinline__ bool has(int u, int side, int head,
                                       int first) const {
     const int place = (u * SIDES + side) * PAIRS + head / 2 - first / 2;
     unsigned bits = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i)
+    unroll<N>([&](int i) {
       if (N == 1 || place / 32 == i)
         bits = head & 1 ? lower[i] : upper[i];
+    });
     return bits >> (place & 31) & 1;
   }
 };

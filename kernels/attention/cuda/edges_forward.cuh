@@ -37,24 +37,21 @@ template <class K> struct edge_forward : edge_term<K> {
     else if constexpr (!GAT)
       this->own(z.q, p.query, row);
     this->load_att(z.att);
-#pragma unroll
-    for (int h = 0; h < S; ++h)
+    unroll<S>([&](int h) {
       z.score[h] = GAT ? this->scalar(p.score_dst, row, h) : A(0);
+    });
   }
 
   __device__ __forceinline__ void begin(state &z) const {
     if constexpr (!GAT)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.q[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
+      unroll<C, VEC>([&](int c, int i) {
+        z.q[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
+      });
     this->clear_sums(z.acc);
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       z.m[h] = lowest<A>();
       z.l[h] = A(0);
-    }
+    });
     term::begin(z.row, 1);
   }
 
@@ -67,36 +64,29 @@ template <class K> struct edge_forward : edge_term<K> {
     typename term::edges y;
     int64_t edge[U];
     int j[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       edge[u] = begin + u * SIDES;
       j[u] = __shfl_sync(kFullMask, index, from + u * SIDES);
       if constexpr (GT)
         this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
       this->gather(v[u], values, p.value, j[u], u * SIDES < left);
-    }
+    });
     typename term::kept_t drawn;
     if constexpr (DROPOUT)
       drawn.draw(p.dropout, this->seed, begin - this->side(),
                  left + this->side(), this->first);
     this->load(y, from, edge, left);
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
-#pragma unroll
-      for (int h = 0; h < S; ++h)
-        s[u * S + h] = A(0);
+    unroll<U>([&](int u) {
+      unroll<S>([&](int h) { s[u * S + h] = A(0); });
       if constexpr (!GAT)
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            s[u * S + term::state(c)] += product(z, k[u], v[u], y, u, c, i);
+        unroll<C, VEC>([&](int c, int i) {
+          s[u * S + term::state(c)] += product(z, k[u], v[u], y, u, c, i);
+        });
       this->add_keys(s, z.row, y, u);
-    }
+    });
     if constexpr (!GAT)
       this->reduce(s);
-#pragma unroll
-    for (int i = 0; i < U * S; ++i) {
+    unroll<U * S>([&](int i) {
       const int u = i / S, h = i % S;
       const bool live = u * SIDES < left;
       if (GAT && live)
@@ -108,19 +98,17 @@ template <class K> struct edge_forward : edge_term<K> {
       if (term::WEIGHTS && live && this->has_head(h) && this->first_of_head())
         __stcs(static_cast<A *>(p.weights) + edge[u] * HEADS + this->head(h),
                s[i]);
-    }
+    });
     soften<U>(weight, s, z.m, z.l,
               [&](int h, A factor) { rescale(z, h, factor); });
     if constexpr (DROPOUT)
-#pragma unroll
-      for (int i = 0; i < U * S; ++i)
+      unroll<U * S>([&](int i) {
         weight[i] *=
             drawn.has(i / S, this->side(), this->head(i % S), this->first)
                 ? A(p.dropout.keep)
                 : A(0);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      add(z, weight, v[u], y, u);
+      });
+    unroll<U>([&](int u) { add(z, weight, v[u], y, u); });
   }
 
   /* A feature's part of the score. */
@@ -139,29 +127,26 @@ template <class K> struct edge_forward : edge_term<K> {
                                       const pack (&v)[C],
                                       const typename term::edges &y,
                                       int u) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       const A w = weight[u * S + term::state(c)];
       /* A dropped value may be infinite, and 0 times infinity is NaN. */
       if (!DROPOUT || w != A(0))
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
+        unroll<VEC>([&](int i) {
           z.acc[c][i] += w * this->value(y, widen(v[c].item[i]), u, c, i);
-    }
+        });
+    });
     if constexpr (VALUES)
-#pragma unroll
-      for (int h = 0; h < S; ++h)
+      unroll<S>([&](int h) {
         if (!DROPOUT || weight[u * S + h] != A(0))
           this->add_sums(z.row, weight[u * S + h], y, u, h);
+      });
   }
 
   static __device__ __forceinline__ void rescale(state &z, int h, A factor) {
-#pragma unroll
-    for (int c = 0; c < C; ++c)
+    unroll<C>([&](int c) {
       if (term::state(c) == h)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.acc[c][i] *= factor;
+        unroll<VEC>([&](int i) { z.acc[c][i] *= factor; });
+    });
     term::rescale(z.row, h, factor);
   }
 
@@ -183,8 +168,7 @@ template <class K> struct edge_forward : edge_term<K> {
     if (VALUES)
       this->merge_row(z.row);
     z.used.clear();
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       const A l = z.l[h];
       z.used.set(h, l != A(0));
       if (term::whole(w)) {
@@ -200,7 +184,7 @@ template <class K> struct edge_forward : edge_term<K> {
       }
       if (VALUES)
         this->leave_row(z.row, h);
-    }
+    });
   }
 
   /* product: W z of the block's rows. */
@@ -208,8 +192,7 @@ template <class K> struct edge_forward : edge_term<K> {
                                         const row_work &w) const {
     if (this->side() != 0)
       return;
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       /* A NaN in W times 0 is NaN: rows without weights skip the product. */
       if constexpr (PRODUCTS && VALUES)
         if (this->has(c) && z.used.has(term::state(c)))
@@ -218,7 +201,7 @@ template <class K> struct edge_forward : edge_term<K> {
         this->give(p.out, w.row, c, z.acc[c]);
       else
         this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
-    }
+    });
   }
 };
 

@@ -34,12 +34,11 @@ __device__ __forceinline__ int fold(A *x, int first) {
   } else {
     constexpr int HALF = (N + 1) / 2;
     const bool upper = (lane_id() & STEP) != 0;
-#pragma unroll
-    for (int i = 0; i < HALF; ++i) {
+    unroll<HALF>([&](int i) {
       const A low = x[i], high = x[N - HALF + i];
       x[i] = (upper ? high : low) +
              __shfl_xor_sync(kFullMask, upper ? low : high, STEP);
-    }
+    });
     return fold<HALF, STEP / 2, LAST>(x, upper ? first + N - HALF : first);
   }
 }
@@ -64,9 +63,7 @@ __device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
       x[i] = y.x, x[i + 1] = y.y;
     }
   } else {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      x[i] = at[i];
+    unroll<N>([&](int i) { x[i] = at[i]; });
   }
 }
 
@@ -74,9 +71,7 @@ __device__ __forceinline__ void load_vector(A (&x)[N], const A *at) {
 template <int S> struct state_bits {
   unsigned word[ceil_div(S, 32)];
   __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < ceil_div(S, 32); ++i)
-      word[i] = 0;
+    unroll<ceil_div(S, 32)>([&](int i) { word[i] = 0; });
   }
   __device__ __forceinline__ void set(int h, bool bit) {
     word[h / 32] |= unsigned(bit) << h % 32;
@@ -146,36 +141,33 @@ struct edge_lanes {
                                          const tensor_view &t, int node,
                                          bool live) const {
     const char *at = node_row(base, node, t.node_bytes);
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       clear(x[c]);
       load_if<VEC>(x[c], vector(at, t, c), int(live && has(c)));
-    }
+    });
   }
   /* Loads the row's own vectors. */
   __device__ __forceinline__ void own(A (&to)[C][VEC], const tensor_view &t,
                                       int row) const {
     const char *at = node_row(base(t), row, t.node_bytes);
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       pack x;
       clear(x);
       if (has(c))
         x = load_once<VEC>(vector(at, t, c));
       widen(to[c], x);
-    }
+    });
   }
   /* The same from a copy in shared memory, which has all heads. */
   __device__ __forceinline__ void own(A (&to)[C][VEC], const T *copy) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       pack x;
       clear(x);
       if (has(c))
         x.bits = *reinterpret_cast<const typename pack::word_t *>(
             copy + head(state(c)) * DIM + feature(c));
       widen(to[c], x);
-    }
+    });
   }
   __device__ __forceinline__ void give(const tensor_view &t, int row, int c,
                                        const A (&x)[VEC]) const {
@@ -193,9 +185,7 @@ struct edge_lanes {
     A sum[VEC];
     widen(sum,
           load_once<VEC>(vector(node_row(base(t), row, t.node_bytes), t, c)));
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      sum[i] += x[i];
+    unroll<VEC>([&](int i) { sum[i] += x[i]; });
     give(t, row, c, sum);
   }
 
@@ -207,32 +197,24 @@ struct edge_lanes {
       return;
     A *to = static_cast<A *>(partial) +
             ((slot * tensors + t) * HEADS + head(state(c))) * DIM + feature(c);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      to[i] = x[i];
+    unroll<VEC>([&](int i) { to[i] = x[i]; });
   }
 
   /* Sums over the lanes of a head. */
   template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
 #pragma unroll
     for (int o = HL / 2; o > 0; o >>= 1)
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        s[i] += __shfl_xor_sync(kFullMask, s[i], o);
+      unroll<N>([&](int i) { s[i] += __shfl_xor_sync(kFullMask, s[i], o); });
   }
   /* Sums over the sides. */
   template <int N> __device__ __forceinline__ void sum_sides(A (&x)[N]) const {
 #pragma unroll
     for (int o = L; o < 32; o <<= 1)
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        x[i] += __shfl_xor_sync(kFullMask, x[i], o);
+      unroll<N>([&](int i) { x[i] += __shfl_xor_sync(kFullMask, x[i], o); });
   }
   template <int N, int M>
   __device__ __forceinline__ void sum_sides(A (&x)[N][M]) const {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      sum_sides(x[i]);
+    unroll<N>([&](int i) { sum_sides(x[i]); });
   }
 
   /* Merges the sides' softmax; scale(h, factor) scales the sums of state h. */
@@ -240,8 +222,7 @@ struct edge_lanes {
   __device__ __forceinline__ void merge_sides(A (&m)[S], A (&l)[S],
                                               const Scale &scale) const {
     if constexpr (SIDES > 1) {
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
+      unroll<S>([&](int h) {
         A top = m[h];
 #pragma unroll
         for (int o = L; o < 32; o <<= 1)
@@ -250,7 +231,7 @@ struct edge_lanes {
         l[h] *= factor;
         scale(h, factor);
         m[h] = top;
-      }
+      });
       sum_sides(l);
     }
   }
@@ -309,21 +290,19 @@ template <typename T, int FE, int ONE, int FP, int CHUNK> struct edge_chunk {
   }
   static __device__ __forceinline__ void fetch(early &e, const T *attr, int end,
                                                int first) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    unroll<4>([&](int k) {
       e.x[k] = T{};
       if (first + 32 * k < end)
         e.x[k] = load_once<1>(attr + first + 32 * k).item[0];
-    }
+    });
   }
   __device__ __forceinline__ void put(const early &e, int end,
                                       int first) const {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    unroll<4>([&](int k) {
       const int to = first + 32 * k;
       if (to < end)
         at[to / FE * FP + to % FE] = widen(e.x[k]);
-    }
+    });
   }
   /* Loads the features of `count` edges from attr on, of which e has the first
    * elements; rows count .. room - 1 become zeros. */

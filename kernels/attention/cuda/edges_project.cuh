@@ -110,11 +110,11 @@ template <class K, int FP, int TILE> struct edge_project {
         pairs(d, w, from, head, f - g, r + g);
       else
         parts(d, w, from, x, row0, rows, head, f, r + g);
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
+      unroll<4>([&](int i) {
         if (f + i / 2 * 8 < FE + ONE)
           to[(r + 2 * t + i % 2) * PITCH + (head - first) * FP + f +
              i / 2 * 8] = factor * d[i];
+      });
     }
   }
 
@@ -140,13 +140,11 @@ template <class K, int FP, int TILE> struct edge_project {
       fragment<4> a;
       fragment<2> b;
       float y[2];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
+      unroll<4>([&](int i) {
         a.template set<is_tf32<T>>(i, w.at(head, k + i / 2, f + i % 2 * 8));
+      });
       from.pair(y, x, row0, rows, 0, row, head, k);
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        b.template set<is_tf32<T>>(i, y[i]);
+      unroll<2>([&](int i) { b.template set<is_tf32<T>>(i, y[i]); });
       mma_all<!is_tf32<T>, !is_tf32<T>>(d, a, b);
     }
   }
@@ -194,22 +192,16 @@ template <class K, int FP, int TILE> struct edge_expand {
          unit += blockDim.x / 32) {
       const int head = unit / MT, d0 = unit % MT * 16;
       float d[NT][4];
-#pragma unroll
-      for (int n = 0; n < NT; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          d[n][i] = 0;
+      unroll<NT, 4>([&](int n, int i) { d[n][i] = 0; });
       if constexpr (matrix::PAIRS)
         pairs(d, w, z + head * FP, first + head, d0);
       else
         parts(d, w, z + head * FP, first + head, d0);
-#pragma unroll
-      for (int n = 0; n < NT; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          if (DIM % 16 == 0 || d0 + g + i / 2 * 8 < DIM)
-            to[(n * 8 + 2 * t + i % 2) * PITCH + head * HEAD + d0 + g +
-               i / 2 * 8] = d[n][i];
+      unroll<NT, 4>([&](int n, int i) {
+        if (DIM % 16 == 0 || d0 + g + i / 2 * 8 < DIM)
+          to[(n * 8 + 2 * t + i % 2) * PITCH + head * HEAD + d0 + g +
+             i / 2 * 8] = d[n][i];
+      });
     }
   }
 
@@ -226,18 +218,17 @@ template <class K, int FP, int TILE> struct edge_expand {
       for (int half = 0; half < 2 && k + 8 * half < F; ++half) {
         fragment<4> x;
         const int f = k + 8 * half + 2 * t;
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
+        unroll<4>([&](int i) {
           x.template set<true>(i, half_of<T>(a[2 * half + i % 2], i / 2));
-#pragma unroll
-        for (int n = 0; n < NT; ++n) {
+        });
+        unroll<NT>([&](int n) {
           fragment<2> b;
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
+          unroll<2>([&](int i) {
             b.template set<false>(i, f + i < F ? z[(n * 8 + g) * FROM + f + i]
                                                : 0.0f);
+          });
           mma_all<false, true>(d[n], x, b);
-        }
+        });
       }
     }
   }
@@ -249,19 +240,18 @@ template <class K, int FP, int TILE> struct edge_expand {
 #pragma unroll 4
     for (int k = lane_id() & 3; k < ceil_div(F, 8) * 8; k += 8) {
       fragment<4> a;
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
+      unroll<4>([&](int i) {
         a.template set<is_tf32<T>>(
             i, w.at(head, d0 + g + i % 2 * 8, k + i / 2 * 4));
-#pragma unroll
-      for (int n = 0; n < NT; ++n) {
+      });
+      unroll<NT>([&](int n) {
         fragment<2> b;
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
+        unroll<2>([&](int i) {
           b.template set<false>(
               i, k + 4 * i < F ? z[(n * 8 + g) * FROM + k + 4 * i] : 0.0f);
+        });
         mma_all<!is_tf32<T>, true>(d[n], a, b);
-      }
+      });
     }
   }
 };

@@ -157,11 +157,11 @@ template <class K, int SHARE> struct edge_rows {
           staged + r * PITCH + h * DIM + d);
       widen(y, z);
     } else {
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
+      unroll<2>([&](int i) {
         if (DIM % 2 == 0 || d + i < DIM)
           y[i] = widen(STAGED ? staged[r * PITCH + h * DIM + d + i]
                               : *far(x, row_of(row0 + r), head + h, d + i));
+      });
     }
   }
 };

@@ -66,15 +66,11 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
    * vector. */
   __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
     const int row = this->head(walk::state(c)) * DIM + this->feature(c);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      w[i] = A(0);
+    unroll<VEC>([&](int i) { w[i] = A(0); });
     if (!this->has(c))
       return;
     if constexpr (!K::staged) {
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        w[i] = element(row + i, f);
+      unroll<VEC>([&](int i) { w[i] = element(row + i, f); });
     } else {
       load_vector(w, matrix + f * (HEADS * DIM) + row);
     }
@@ -91,33 +87,25 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   load(edges &y, int from, const int64_t (&edge)[U], int left) const {
     if constexpr (!LIFTS)
       return;
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int c = 0; c < C; ++c) {
-        pack z;
-        clear(z);
-        if (GIVEN && u * SIDES < left && this->has(c))
-          z = load_once<VEC>(given(edge[u], c));
-        widen(y.x[u][c], z);
-      }
+    unroll<U, C>([&](int u, int c) {
+      pack z;
+      clear(z);
+      if (GIVEN && u * SIDES < left && this->has(c))
+        z = load_once<VEC>(given(edge[u], c));
+      widen(y.x[u][c], z);
+    });
     if constexpr (MATRIX) {
 #pragma unroll(F <= 16 ? F : 4)
       for (int f = 0; f < F; ++f) {
         A e[U];
-#pragma unroll
-        for (int u = 0; u < U; ++u)
+        unroll<U>([&](int u) {
           e[u] = this->features.at[(from + u * SIDES) * PITCH + f];
-#pragma unroll
-        for (int c = 0; c < C; ++c) {
+        });
+        unroll<C>([&](int c) {
           A w[VEC];
           column(w, f, c);
-#pragma unroll
-          for (int u = 0; u < U; ++u)
-#pragma unroll
-            for (int i = 0; i < VEC; ++i)
-              y.x[u][c][i] += e[u] * w[i];
-        }
+          unroll<U, VEC>([&](int u, int i) { y.x[u][c][i] += e[u] * w[i]; });
+        });
       }
     }
   }
@@ -149,15 +137,13 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
                                             const int64_t (&edge)[U],
                                             int left) const {
     if constexpr (GIVEN)
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-          if (u * SIDES < left && this->has(c))
-            store_once<VEC>(
-                static_cast<T *>(p.grad_attr) +
-                    (given(edge[u], c) - static_cast<const T *>(p.attr)),
-                y.x[u][c]);
+      unroll<U, C>([&](int u, int c) {
+        if (u * SIDES < left && this->has(c))
+          store_once<VEC>(
+              static_cast<T *>(p.grad_attr) +
+                  (given(edge[u], c) - static_cast<const T *>(p.attr)),
+              y.x[u][c]);
+      });
     if constexpr (MATRIX)
       feature_gradients(y.x, from);
   }
@@ -167,30 +153,22 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
                                                     int from) const {
     constexpr int LEFT = folded(U * F, K::lanes / 2, 1);
     A sum[U * F];
-#pragma unroll
-    for (int f = 0; f < F; ++f) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-        sum[u * F + f] = A(0);
-#pragma unroll
-      for (int c = 0; c < C; ++c) {
+    unroll<F>([&](int f) {
+      unroll<U>([&](int u) { sum[u * F + f] = A(0); });
+      unroll<C>([&](int c) {
         A w[VEC];
         column(w, f, c);
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            sum[u * F + f] += x[u][c][i] * w[i];
-      }
-    }
+        unroll<U, VEC>(
+            [&](int u, int i) { sum[u * F + f] += x[u][c][i] * w[i]; });
+      });
+    });
     const int begin = fold<U * F, K::lanes / 2, 1>(sum, 0);
     __syncwarp(); /* all lanes have read the features */
-#pragma unroll
-    for (int i = 0; i < LEFT; ++i) {
+    unroll<LEFT>([&](int i) {
       const int u = (begin + i) / F, f = (begin + i) % F;
       if (f < FE)
         this->features.at[(from + u * SIDES) * PITCH + f] = sum[i];
-    }
+    });
   }
 };
 
@@ -228,9 +206,9 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
 
   __device__ __forceinline__ void load(edges &y, int from, const int64_t (&)[U],
                                        int) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       this->share(y.e[u], this->features.at + (from + u * SIDES) * FP);
+    });
   }
 
   static __device__ __forceinline__ A key(const edges &, A k, int, int, int) {
@@ -244,9 +222,7 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
   __device__ __forceinline__ void begin(row &z, int tiles) const {
 #pragma unroll
     for (int h = 0; h < S; ++h) {
-#pragma unroll
-      for (int f = 0; f < FPL; ++f)
-        z.tq[h][f] = z.td[h][f] = z.z[h][f] = A(0);
+      unroll<FPL>([&](int f) { z.tq[h][f] = z.td[h][f] = z.z[h][f] = A(0); });
       if (!this->has_head(h))
         continue;
       if (walk::KEYS)
@@ -257,11 +233,7 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
   }
   static __device__ __forceinline__ void
   add(A (&s)[U * S], const A (&t)[S][FPL], const edges &y, int u) {
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-#pragma unroll
-      for (int f = 0; f < FPL; ++f)
-        s[u * S + h] += t[h][f] * y.e[u][f];
+    unroll<S, FPL>([&](int h, int f) { s[u * S + h] += t[h][f] * y.e[u][f]; });
   }
   __device__ __forceinline__ void add_keys(A (&s)[U * S], const row &z,
                                            const edges &y, int u) const {
@@ -275,14 +247,10 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
   }
   __device__ __forceinline__ void add_sums(row &z, A factor, const edges &y,
                                            int u, int h) const {
-#pragma unroll
-    for (int f = 0; f < FPL; ++f)
-      z.z[h][f] += factor * y.e[u][f];
+    unroll<FPL>([&](int f) { z.z[h][f] += factor * y.e[u][f]; });
   }
   static __device__ __forceinline__ void rescale(row &z, int h, A factor) {
-#pragma unroll
-    for (int f = 0; f < FPL; ++f)
-      z.z[h][f] *= factor;
+    unroll<FPL>([&](int f) { z.z[h][f] *= factor; });
   }
   __device__ __forceinline__ void merge_row(row &z) const {
     this->sum_sides(z.z);
@@ -290,10 +258,10 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
   /* Leaves a head's weighted sum of e in the tile, for the block. */
   __device__ __forceinline__ void leave_row(const row &z, int h) const {
     if (this->side() == 0 && this->has_head(h))
-#pragma unroll
-      for (int f = 0; f < FPL; ++f)
+      unroll<FPL>([&](int f) {
         if (this->part() * FPL + f < F)
           row_of_tile(h)[this->part() * FPL + f] = z.z[h][f];
+      });
   }
 
   /* Adds the row's vector c of W times the weighted sum of e. */
@@ -304,9 +272,7 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
                 product + int(threadIdx.x / 32) * expand::PITCH +
                     (this->head(walk::state(c)) - this->first) * expand::HEAD +
                     this->feature(c));
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      acc[i] += y[i];
+    unroll<VEC>([&](int i) { acc[i] += y[i]; });
   }
 
   /* Sums the gradients of the features over the lanes of all heads. */
@@ -316,29 +282,24 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
                                             const int64_t (&)[U], int) const {
     constexpr int LEFT = folded(U * FPL, K::lanes / 2, K::head_lanes);
     A x[U * FPL];
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-#pragma unroll
-      for (int f = 0; f < FPL; ++f) {
-        A sum = A(0);
-#pragma unroll
-        for (int h = 0; h < S; ++h) {
-          if (walk::KEYS) /* tq is in units of log2(e) */
-            sum += ds[u * S + h] * A(kLn2) * z.tq[h][f];
-          if (walk::VALUES)
-            sum += weight[u * S + h] * z.td[h][f];
-        }
-        x[u * FPL + f] = sum;
-      }
+    unroll<U, FPL>([&](int u, int f) {
+      A sum = A(0);
+      unroll<S>([&](int h) {
+        if (walk::KEYS) /* tq is in units of log2(e) */
+          sum += ds[u * S + h] * A(kLn2) * z.tq[h][f];
+        if (walk::VALUES)
+          sum += weight[u * S + h] * z.td[h][f];
+      });
+      x[u * FPL + f] = sum;
+    });
     const int begin = fold<U * FPL, K::lanes / 2, K::head_lanes>(x, 0);
     __syncwarp(); /* all lanes have read the features */
-#pragma unroll
-    for (int i = 0; i < LEFT; ++i) {
+    unroll<LEFT>([&](int i) {
       const int u = (begin + i) / FPL, f = (begin + i) % FPL;
       const int column = this->part() * FPL + f;
       if (column < FE)
         this->features.at[(from + u * SIDES) * FP + column] = x[i];
-    }
+    });
   }
 };
 

@@ -80,15 +80,13 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
                : A(0);
   }
   __device__ __forceinline__ void load_att(A (&att)[C][VEC]) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        att[c][i] = GATV2 && this->has(c)
-                        ? widen(static_cast<const T *>(
-                              p.att)[this->head(map::state(c)) * DIM +
-                                     this->feature(c) + i])
-                        : A(0);
+    unroll<C, VEC>([&](int c, int i) {
+      att[c][i] = GATV2 && this->has(c)
+                      ? widen(static_cast<const T *>(
+                            p.att)[this->head(map::state(c)) * DIM +
+                                   this->feature(c) + i])
+                      : A(0);
+    });
   }
   __device__ __forceinline__ A leaky(A t) const {
     return t > A(0) ? t : t * A(p.slope);
@@ -97,11 +95,7 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
     return t > A(0) ? A(1) : A(p.slope);
   }
   static __device__ __forceinline__ void clear_sums(A (&x)[C][VEC]) {
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        x[c][i] = A(0);
+    unroll<C, VEC>([&](int c, int i) { x[c][i] = A(0); });
   }
   __device__ __forceinline__ const T *attr_of(int64_t edge) const {
     return static_cast<const T *>(p.attr) + edge * WIDTH;

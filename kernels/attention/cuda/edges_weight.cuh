@@ -66,11 +66,7 @@ struct edge_outer
     constexpr int U = 4;
     const int64_t begin = w.indices - p.schedule.indices;
     A keys[S][FPL], values[S][FPL];
-#pragma unroll
-    for (int h = 0; h < S; ++h)
-#pragma unroll
-      for (int f = 0; f < FPL; ++f)
-        keys[h][f] = values[h][f] = A(0);
+    unroll<S, FPL>([&](int h, int f) { keys[h][f] = values[h][f] = A(0); });
     for (int at = 0; at < w.degree; at += CHUNK) {
       const int count = min(CHUNK, w.degree - at);
       if (at > 0)
@@ -80,27 +76,22 @@ struct edge_outer
 #pragma unroll 1
       for (int i = this->side(); i - this->side() < count; i += U * SIDES) {
         A weight[U * S], ds[U * S];
-#pragma unroll
-        for (int u = 0; u < U * S; ++u) {
+        unroll<U * S>([&](int u) {
           const int edge = i + u / S * SIDES,
                     head = head0() + this->head(u % S);
           weight[u] = ds[u] = A(0);
           if (edge < count && this->has_head(u % S) && head < HEADS)
             edge_pair(weight[u], ds[u], p.pairs,
                       (begin + at + edge) * HEADS + head);
-        }
-#pragma unroll
-        for (int u = 0; u < U; ++u) {
+        });
+        unroll<U>([&](int u) {
           A x[FPL];
           this->share(x, features.at + (i + u * SIDES) * FP);
-#pragma unroll
-          for (int h = 0; h < S; ++h)
-#pragma unroll
-            for (int f = 0; f < FPL; ++f) {
-              keys[h][f] += ds[u * S + h] * x[f];
-              values[h][f] += weight[u * S + h] * x[f];
-            }
-        }
+          unroll<S, FPL>([&](int h, int f) {
+            keys[h][f] += ds[u * S + h] * x[f];
+            values[h][f] += weight[u * S + h] * x[f];
+          });
+        });
       }
       __syncwarp();
     }
@@ -108,16 +99,15 @@ struct edge_outer
     this->sum_sides(values);
     if (this->side() != 0)
       return;
-#pragma unroll
-    for (int h = 0; h < S; ++h)
+    unroll<S>([&](int h) {
       if (this->has_head(h))
-#pragma unroll
-        for (int f = 0; f < FPL; ++f) {
+        unroll<FPL>([&](int f) {
           A *to = tile + threadIdx.x / 32 * ROW + this->head(h) * FP +
                   this->part() * FPL + f;
           to[0] = keys[h][f] * A(p.scale);
           to[TILE] = values[h][f];
-        }
+        });
+    });
   }
 
   __device__ __forceinline__ void products(float (&sums)[SUMS], int row0,
@@ -145,28 +135,23 @@ struct edge_outer
       if (unit >= UNITS || part >= HEADS * HEAD_UNITS)
         break;
       if (i == 0 || part % HEAD_UNITS == 0)
-#pragma unroll
-        for (int n = 0; n < NT; ++n)
-#pragma unroll
-          for (int j = 0; j < 2; ++j)
-            b[n].template set<false>(
-                j, n * 8 + g < F && used[j]
-                       ? from[(t + 4 * j) * ROW + head * FP + n * 8 + g]
-                       : 0.0f);
+        unroll<NT, 2>([&](int n, int j) {
+          b[n].template set<false>(
+              j, n * 8 + g < F && used[j]
+                     ? from[(t + 4 * j) * ROW + head * FP + n * 8 + g]
+                     : 0.0f);
+        });
       fragment<4> a;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
+      unroll<2>([&](int j) {
         A y[2] = {A(0), A(0)};
         if (used[j])
           x.pair(y, tensor, row0, rows, head0(), t + 4 * j, head, d);
-#pragma unroll
-        for (int k = 0; k < 2; ++k)
-          a.template set<is_tf32<T>>(2 * j + k, y[k]);
-      }
-#pragma unroll
-      for (int n = 0; n < NT; ++n)
+        unroll<2>([&](int k) { a.template set<is_tf32<T>>(2 * j + k, y[k]); });
+      });
+      unroll<NT>([&](int n) {
         mma_all<!is_tf32<T>, true>(
             *reinterpret_cast<float(*)[4]>(&sums[(i * NT + n) * 4]), a, b[n]);
+      });
     }
   }
 
@@ -217,12 +202,11 @@ struct edge_outer
 
   __device__ __forceinline__ void store(const A (&sums)[SUMS]) const {
     A *to = static_cast<A *>(p.totals) + int64_t(blockIdx.x) * HEADS * DIM * F;
-#pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
+    unroll<SUMS>([&](int i) {
       int unit, d, f;
       if (place(i, unit, d, f))
         to[(unit / HEAD_UNITS * DIM + d) * F + f] = sums[i];
-    }
+    });
   }
 };
 
@@ -257,9 +241,7 @@ __global__ void __launch_bounds__(K::warps * 32, K::blocks)
   work.features.clear();
   const int heads = min(K::slice_heads, K::heads - work.head0());
   A sums[work_t::SUMS];
-#pragma unroll
-  for (int i = 0; i < work_t::SUMS; ++i)
-    sums[i] = A(0);
+  unroll<work_t::SUMS>([&](int i) { sums[i] = A(0); });
   int row0 = blockIdx.x * ROWS;
   row_work edges = row_of_unit(p.schedule, min(row0 + warp, units - 1));
   typename work_t::chunk::early e;

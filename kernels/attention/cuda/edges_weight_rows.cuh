@@ -33,47 +33,37 @@ template <class K> struct edge_sums : edge_term<K> {
     pack v[U][C];
     typename term::edges y;
     int64_t edge[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       const int j = __shfl_sync(kFullMask, index, from + u * SIDES);
       edge[u] = begin + u * SIDES;
       this->gather(v[u], values, p.value, j, u * SIDES < left);
-    }
+    });
     this->load(y, from, edge, left);
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       A ds[S];
-#pragma unroll
-      for (int h = 0; h < S; ++h) {
+      unroll<S>([&](int h) {
         A weight;
         ds[h] = A(0);
         if (u * SIDES < left && this->has_head(h))
           edge_pair(weight, ds[h], p.pairs, edge[u] * HEADS + this->head(h));
-      }
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          const A t = z.x[c][i] + widen(v[u][c].item[i]) + y.x[u][c][i];
-          const A d = ds[term::state(c)];
-          /* Where there is no edge, d is 0, but t may be infinite. */
-          z.leaky[c][i] += d == A(0) ? A(0) : d * this->leaky(t);
-          y.x[u][c][i] = d * z.att[c][i] * this->slope_of(t);
-        }
+      });
+      unroll<C, VEC>([&](int c, int i) {
+        const A t = z.x[c][i] + widen(v[u][c].item[i]) + y.x[u][c][i];
+        const A d = ds[term::state(c)];
+        /* Where there is no edge, d is 0, but t may be infinite. */
+        z.leaky[c][i] += d == A(0) ? A(0) : d * this->leaky(t);
+        y.x[u][c][i] = d * z.att[c][i] * this->slope_of(t);
+      });
       if constexpr (MATRIX)
-#pragma unroll
-        for (int k = 0; k < FS; ++k) {
+        unroll<FS>([&](int k) {
           const A e =
               f0 + k < F
                   ? this->features.at[(from + u * SIDES) * PITCH + f0 + k]
                   : A(0);
-#pragma unroll
-          for (int c = 0; c < C; ++c)
-#pragma unroll
-            for (int i = 0; i < VEC; ++i)
-              z.weight[k][c][i] += e * y.x[u][c][i];
-        }
-    }
+          unroll<C, VEC>(
+              [&](int c, int i) { z.weight[k][c][i] += e * y.x[u][c][i]; });
+        });
+    });
   }
 
   __device__ __forceinline__ void add_row(sums &z, int unit, int f0) const {
@@ -103,27 +93,22 @@ template <class K> struct edge_sums : edge_term<K> {
    * FS are those of W, sum FS is that of att. */
   __device__ __forceinline__ void finish(sums &z, A *shared, int f0) const {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int k = 0; k < FS; ++k)
-      this->sum_sides(z.weight[k]);
+    unroll<FS>([&](int k) { this->sum_sides(z.weight[k]); });
     this->sum_sides(z.leaky);
     for (int turn = 0; turn < warps; ++turn) {
       __syncthreads();
       if (turn == warp && this->side() == 0)
 #pragma unroll
         for (int k = 0; k <= FS; ++k)
-#pragma unroll
-          for (int c = 0; c < C; ++c)
-#pragma unroll
-            for (int i = 0; i < VEC; ++i) {
-              A *at = shared + ((k * C + c) * VEC + i) * 32 + lane_id();
-              const A mine =
-                  k < FS ? z.weight[k < FS ? k : 0][c][i] : z.leaky[c][i];
-              const A all = turn == 0 ? mine : *at + mine;
-              *at = all;
-              if (turn == warps - 1)
-                store(all, k < FS ? f0 + k : COLUMNS - 1, k < FS, c, i, f0);
-            }
+          unroll<C, VEC>([&](int c, int i) {
+            A *at = shared + ((k * C + c) * VEC + i) * 32 + lane_id();
+            const A mine =
+                k < FS ? z.weight[k < FS ? k : 0][c][i] : z.leaky[c][i];
+            const A all = turn == 0 ? mine : *at + mine;
+            *at = all;
+            if (turn == warps - 1)
+              store(all, k < FS ? f0 + k : COLUMNS - 1, k < FS, c, i, f0);
+          });
     }
   }
 
@@ -153,9 +138,7 @@ __global__ void __launch_bounds__(K::warps * 32, K::blocks)
   work.first = blockIdx.z * work_t::TILE;
   work.load_att(z.att);
   work.clear_sums(z.leaky);
-#pragma unroll
-  for (int k = 0; k < FS; ++k)
-    work.clear_sums(z.weight[k]);
+  unroll<FS>([&](int k) { work.clear_sums(z.weight[k]); });
   for (int unit = blockIdx.x * WARPS + threadIdx.x / 32;
        unit < p.schedule.units; unit += gridDim.x * WARPS)
     work.add_row(z, unit, f0);

@@ -57,24 +57,19 @@ template <typename S, int EXACT, int DIM> struct fragments {
   static __device__ __forceinline__ void load_own(own &a, int r,
                                                   const char *row, int lane) {
     const T *from = reinterpret_cast<const T *>(row) + lane % 4 * VEC;
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-      load_words(a.x[c][r], from + 4 * VEC * c);
+    unroll<CHUNKS>([&](int c) { load_words(a.x[c][r], from + 4 * VEC * c); });
   }
   /* This lane's part of the product of two rows. */
   static __device__ __forceinline__ float dot(const own &a, const own &b,
                                               int r) {
     float sum = 0.0f;
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-#pragma unroll
-      for (int w = 0; w < WORDS; ++w) {
-        packed<T, 2> x, y;
-        x.bits = a.x[c][r][w];
-        y.bits = b.x[c][r][w];
-        sum += widen(x.item[0]) * widen(y.item[0]);
-        sum += widen(x.item[1]) * widen(y.item[1]);
-      }
+    unroll<CHUNKS, WORDS>([&](int c, int w) {
+      packed<T, 2> x, y;
+      x.bits = a.x[c][r][w];
+      y.bits = b.x[c][r][w];
+      sum += widen(x.item[0]) * widen(y.item[0]);
+      sum += widen(x.item[1]) * widen(y.item[1]);
+    });
     return sum;
   }
   template <class Row>
@@ -82,9 +77,7 @@ template <typename S, int EXACT, int DIM> struct fragments {
                                                   int lane) {
     const T *from =
         reinterpret_cast<const T *>(row(8 * j + lane / 4)) + lane % 4 * VEC;
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-      load_words(b.x[c], from + 4 * VEC * c);
+    unroll<CHUNKS>([&](int c) { load_words(b.x[c], from + 4 * VEC * c); });
   }
   template <class Row>
   static __device__ __forceinline__ void
@@ -99,20 +92,17 @@ template <typename S, int EXACT, int DIM> struct fragments {
   template <int GROUPS>
   static __device__ __forceinline__ void
   scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        s[j][i] = 0.0f;
-#pragma unroll
-      for (int c = 0; c < CHUNKS; ++c)
+    unroll<GROUPS>([&](int j) {
+      unroll<4>([&](int i) { s[j][i] = 0.0f; });
+      unroll<CHUNKS>([&](int c) {
 #pragma unroll
         for (int w = 0; w < WORDS; w += 2) {
           const unsigned x[4] = {a.x[c][0][w], a.x[c][1][w], a.x[c][0][w + 1],
                                  a.x[c][1][w + 1]};
           mma_pairs<T>(s[j], x, b[j].x[c][w], b[j].x[c][w + 1]);
         }
-    }
+      });
+    });
   }
 
   /* sums += weight times the rows.  An mma truncates what it adds, so the
@@ -122,39 +112,30 @@ template <typename S, int EXACT, int DIM> struct fragments {
                                              const float (&weight)[GROUPS][4],
                                              const weighed (&b)[GROUPS]) {
     unsigned a[GROUPS / 2][4];
-#pragma unroll
-    for (int k = 0; k < GROUPS / 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
-                               weight[2 * k + i / 2][i % 2 * 2 + 1]);
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-#pragma unroll
-      for (int w = 0; w < WORDS; ++w) {
-        float part[4] = {};
-#pragma unroll
-        for (int k = 0; k < GROUPS / 2; ++k)
-          mma_pairs<T>(part, a[k], transpose_matrix(b[2 * k].x[c][w]),
-                       transpose_matrix(b[2 * k + 1].x[c][w]));
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          sums[c * WORDS + w][i] += part[i];
-      }
+    unroll<GROUPS / 2, 4>([&](int k, int i) {
+      a[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
+                             weight[2 * k + i / 2][i % 2 * 2 + 1]);
+    });
+    unroll<CHUNKS, WORDS>([&](int c, int w) {
+      float part[4] = {};
+      unroll<GROUPS / 2>([&](int k) {
+        mma_pairs<T>(part, a[k], transpose_matrix(b[2 * k].x[c][w]),
+                     transpose_matrix(b[2 * k + 1].x[c][w]));
+      });
+      unroll<4>([&](int i) { sums[c * WORDS + w][i] += part[i]; });
+    });
   }
 
   /* Calls visit(feature, x) for the lane's pieces of row g + 8 r. */
   template <class Visit>
   static __device__ __forceinline__ void
   pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) {
+    unroll<CHUNKS>([&](int c) {
       float x[PIECE];
-#pragma unroll
-      for (int i = 0; i < PIECE; ++i)
-        x[i] = sums[c * WORDS + i / 2][2 * r + i % 2];
+      unroll<PIECE>(
+          [&](int i) { x[i] = sums[c * WORDS + i / 2][2 * r + i % 2]; });
       visit(4 * VEC * c + lane % 4 * VEC, x);
-    }
+    });
   }
 };
 
@@ -201,25 +182,20 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
   static __device__ __forceinline__ void load_own(own &a, int r,
                                                   const char *row, int lane) {
     const float4 *from = reinterpret_cast<const float4 *>(row) + lane % 4;
-#pragma unroll
-    for (int c = 0; c < PARTS; ++c) {
+    unroll<PARTS>([&](int c) {
       const float4 y = __ldg(from + 4 * c);
       const float z[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      unroll<4>([&](int i) {
         a.whole[c][r][i] = z[i];
         a.x[c][r][i].set(z[i]);
-      }
-    }
+      });
+    });
   }
   static __device__ __forceinline__ float dot(const own &a, const own &b,
                                               int r) {
     float sum = 0.0f;
-#pragma unroll
-    for (int c = 0; c < PARTS; ++c)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        sum += a.whole[c][r][i] * b.whole[c][r][i];
+    unroll<PARTS, 4>(
+        [&](int c, int i) { sum += a.whole[c][r][i] * b.whole[c][r][i]; });
     return sum;
   }
   template <class Row>
@@ -227,22 +203,18 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
                                                   int lane) {
     const float4 *from =
         reinterpret_cast<const float4 *>(row(8 * j + lane / 4)) + lane % 4;
-#pragma unroll
-    for (int c = 0; c < PARTS; ++c)
-      b.x[c] = __ldg(from + 4 * c);
+    unroll<PARTS>([&](int c) { b.x[c] = __ldg(from + 4 * c); });
   }
   template <class Row>
   static __device__ __forceinline__ void
   load_weighed(weighed &b, const Row &row, int j, int lane) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
+    unroll<2>([&](int i) {
       const float *from =
           reinterpret_cast<const float *>(row(8 * j + lane % 4 * 2 + i)) +
           lane / 4 * VEC;
-#pragma unroll
-      for (int c = 0; c < CHUNKS; ++c)
-        b.x[c][i] = load_packed<VEC>(from + 8 * VEC * c);
-    }
+      unroll<CHUNKS>(
+          [&](int c) { b.x[c][i] = load_packed<VEC>(from + 8 * VEC * c); });
+    });
   }
 
   static __device__ __forceinline__ void
@@ -260,31 +232,23 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
   template <int GROUPS>
   static __device__ __forceinline__ void
   scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j) {
+    unroll<GROUPS>([&](int j) {
       float rest[4] = {};
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        s[j][i] = 0.0f;
-#pragma unroll
-      for (int c = 0; c < PARTS; ++c) {
+      unroll<4>([&](int i) { s[j][i] = 0.0f; });
+      unroll<PARTS>([&](int c) {
         const float y[4] = {b[j].x[c].x, b[j].x[c].y, b[j].x[c].z, b[j].x[c].w};
         part k[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          k[i].set(y[i]);
+        unroll<4>([&](int i) { k[i].set(y[i]); });
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
           const part q[4] = {a.x[c][0][i], a.x[c][1][i], a.x[c][0][i + 1],
                              a.x[c][1][i + 1]};
           multiply(s[j], rest, q, k[i], k[i + 1]);
         }
-      }
+      });
       if constexpr (EXACT)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          s[j][i] += rest[i];
-    }
+        unroll<4>([&](int i) { s[j][i] += rest[i]; });
+    });
   }
 
   template <int GROUPS>
@@ -292,44 +256,31 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
                                              const float (&weight)[GROUPS][4],
                                              const weighed (&b)[GROUPS]) {
     part a[GROUPS][4];
-#pragma unroll
-    for (int j = 0; j < GROUPS; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[j][i].set(weight[j][i % 2 * 2 + i / 2]);
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-#pragma unroll
-      for (int f = 0; f < VEC; ++f) {
-        float some[4] = {}, rest[4] = {};
-#pragma unroll
-        for (int j = 0; j < GROUPS; ++j) {
-          part y[2];
-          y[0].set(b[j].x[c][0].item[f]);
-          y[1].set(b[j].x[c][1].item[f]);
-          multiply(some, rest, a[j], y[0], y[1]);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          sums[c * VEC + f][i] += some[i] + rest[i];
-      }
+    unroll<GROUPS, 4>(
+        [&](int j, int i) { a[j][i].set(weight[j][i % 2 * 2 + i / 2]); });
+    unroll<CHUNKS, VEC>([&](int c, int f) {
+      float some[4] = {}, rest[4] = {};
+      unroll<GROUPS>([&](int j) {
+        part y[2];
+        y[0].set(b[j].x[c][0].item[f]);
+        y[1].set(b[j].x[c][1].item[f]);
+        multiply(some, rest, a[j], y[0], y[1]);
+      });
+      unroll<4>([&](int i) { sums[c * VEC + f][i] += some[i] + rest[i]; });
+    });
   }
 
   template <class Visit>
   static __device__ __forceinline__ void
   pieces(const float (&sums)[TILES][4], int r, int lane, const Visit &visit) {
-#pragma unroll
-    for (int c = 0; c < CHUNKS; ++c)
-#pragma unroll
-      for (int k = 0; k < VEC / 2; ++k) {
-        float x[PIECE]; /* features 4 k .. of the lane's 2 VEC */
-#pragma unroll
-        for (int i = 0; i < PIECE; ++i) {
-          const int at = 4 * k + i;
-          x[i] = sums[c * VEC + at % VEC][2 * r + at / VEC];
-        }
-        visit(8 * VEC * c + lane % 4 * 2 * VEC + 4 * k, x);
-      }
+    unroll<CHUNKS, VEC / 2>([&](int c, int k) {
+      float x[PIECE]; /* features 4 k .. of the lane's 2 VEC */
+      unroll<PIECE>([&](int i) {
+        const int at = 4 * k + i;
+        x[i] = sums[c * VEC + at % VEC][2 * r + at / VEC];
+      });
+      visit(8 * VEC * c + lane % 4 * 2 * VEC + 4 * k, x);
+    });
   }
 };
 

@@ -50,9 +50,9 @@ struct lane_map {
   __device__ __forceinline__ explicit lane_map(int lanes_of_row)
       : group(lanes_of_row), valid(0) {
     if constexpr (!EXACT) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
+      unroll<C>([&](int c) {
         valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
+      });
     }
   }
 
@@ -146,23 +146,20 @@ struct lane_map {
   /* Loads the row's own vectors; zeros where it has none. */
   __device__ __forceinline__ void
   load_own(A (&to)[C][VEC], const tensor_view &t, int row, bool active) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       pack x;
       clear(x);
       if (active && has(c))
         x = load_once<VEC>(reinterpret_cast<const T *>(vector_of(t, row, c)));
       widen(to[c], x);
-    }
+    });
   }
 
   /* Sums over the lanes of a head. */
   template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
 #pragma unroll
     for (int o = HEAD_LANES / 2; o > 0; o >>= 1)
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        s[i] += __shfl_xor_sync(kFullMask, s[i], o);
+      unroll<N>([&](int i) { s[i] += __shfl_xor_sync(kFullMask, s[i], o); });
   }
 
   /* Sums over the sides of a row. */
@@ -195,35 +192,28 @@ struct lane_map {
                                           const Store &store) const {
     if constexpr (LEFT % 2 == 0) {
       if (o >= group) {
-#pragma unroll
-        for (int i = 0; i < LEFT; ++i)
-          store(x[i], first + i);
+        unroll<LEFT>([&](int i) { store(x[i], first + i); });
         return;
       }
       const bool upper = (lane_id() & o) != 0;
-#pragma unroll
-      for (int c = 0; c < LEFT / 2; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-          const A mine = upper ? x[c + LEFT / 2][i] : x[c][i];
-          const A other = upper ? x[c][i] : x[c + LEFT / 2][i];
-          x[c][i] = mine + __shfl_xor_sync(kFullMask, other, o);
-        }
+      unroll<LEFT / 2, VEC>([&](int c, int i) {
+        const A mine = upper ? x[c + LEFT / 2][i] : x[c][i];
+        const A other = upper ? x[c][i] : x[c + LEFT / 2][i];
+        x[c][i] = mine + __shfl_xor_sync(kFullMask, other, o);
+      });
       scatter<LEFT / 2>(x, o * 2, upper ? first + LEFT / 2 : first, store);
     } else {
       bool writer = true;
       for (; o < group; o <<= 1) {
         writer = writer && !(lane_id() & o);
-#pragma unroll
-        for (int c = 0; c < LEFT; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            x[c][i] += __shfl_xor_sync(kFullMask, x[c][i], o);
+        unroll<LEFT, VEC>([&](int c, int i) {
+          x[c][i] += __shfl_xor_sync(kFullMask, x[c][i], o);
+        });
       }
-#pragma unroll
-      for (int c = 0; c < LEFT; ++c)
+      unroll<LEFT>([&](int c) {
         if (writer)
           store(x[c], first + c);
+      });
     }
   }
 };

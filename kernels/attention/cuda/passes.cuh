@@ -69,26 +69,22 @@ template <typename T, int OP, int VEC> struct query_cache {
   int row = -1;
 
   __device__ __forceinline__ query_cache() {
-#pragma unroll
-    for (int n = 0; n < kScoreVectors; n++)
-#pragma unroll
-      for (int i = 0; i < VEC; i++) {
-        item[n][i] = 0;
-        if (OP == DFGNN_OP_GATV2)
-          att[OP == DFGNN_OP_GATV2 ? n : 0][i] = 0;
-      }
+    unroll<kScoreVectors, VEC>([&](int n, int i) {
+      item[n][i] = 0;
+      if (OP == DFGNN_OP_GATV2)
+        att[OP == DFGNN_OP_GATV2 ? n : 0][i] = 0;
+    });
   }
 
   __device__ __forceinline__ void load(const dfgnn_passes &p, int to_row,
                                        int head, int first, int step,
                                        int vectors) {
     row = to_row;
-#pragma unroll
-    for (int n = 0; n < kScoreVectors; n++) {
+    unroll<kScoreVectors>([&](int n) {
       int v = first + n * step;
       if (v < vectors)
         widen(item[n], load_operand<T, VEC>(p.query, row, head, v));
-    }
+    });
   }
 
   __device__ __forceinline__ void load_att(const dfgnn_passes &p, int head,
@@ -96,13 +92,12 @@ template <typename T, int OP, int VEC> struct query_cache {
     if (OP != DFGNN_OP_GATV2)
       return;
     const T *from = static_cast<const T *>(p.att) + int64_t(head) * p.dim;
-#pragma unroll
-    for (int n = 0; n < kScoreVectors; n++) {
+    unroll<kScoreVectors>([&](int n) {
       int v = first + n * step;
       if (v < vectors)
         widen(att[OP == DFGNN_OP_GATV2 ? n : 0],
               load_packed<VEC>(from + v * VEC));
-    }
+    });
   }
 };
 
@@ -131,37 +126,32 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
   int next_row[kScoreEdges];
   int next_column[kScoreEdges];
   auto look_ahead = [&](int64_t step) {
-#pragma unroll
-    for (int u = 0; u < kScoreEdges; u++) {
+    unroll<kScoreEdges>([&](int u) {
       int64_t e = first + step + u;
       bool ok = step + u < steps && e < end;
       next_column[u] = ok ? __ldg(p.indices + e) : -1;
       next_row[u] = ok ? int(row_of(e)) : -1;
-    }
+    });
   };
   look_ahead(0);
   for (int64_t step = 0; step < steps; step += kScoreEdges) {
     int row[kScoreEdges];
     int column[kScoreEdges];
     A sum[kScoreEdges], key_norm[kScoreEdges], query_norm[kScoreEdges];
-#pragma unroll
-    for (int u = 0; u < kScoreEdges; u++) {
+    unroll<kScoreEdges>([&](int u) {
       column[u] = next_column[u];
       row[u] = next_row[u];
       sum[u] = key_norm[u] = query_norm[u] = 0;
-    }
+    });
     look_ahead(step + kScoreEdges);
     for (int base = lane; base < vectors + lane; base += part) {
       packed<T, VEC> k[kScoreEdges][kScoreVectors];
-#pragma unroll
-      for (int u = 0; u < kScoreEdges; u++)
-#pragma unroll
-        for (int n = 0; n < kScoreVectors; n++) {
-          int v = base + n * lanes;
-          k[u][n] = column[u] >= 0 && v < vectors
-                        ? load_operand<T, VEC>(key, column[u], head, v)
-                        : empty_packed<T, VEC>();
-        }
+      unroll<kScoreEdges, kScoreVectors>([&](int u, int n) {
+        int v = base + n * lanes;
+        k[u][n] = column[u] >= 0 && v < vectors
+                      ? load_operand<T, VEC>(key, column[u], head, v)
+                      : empty_packed<T, VEC>();
+      });
       if (!whole)
         q.load_att(p, head, base, lanes, vectors);
 #pragma unroll
@@ -174,8 +164,7 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
             break;
           A x[VEC];
           widen(x, k[u][n]);
-#pragma unroll
-          for (int i = 0; i < VEC; i++) {
+          unroll<VEC>([&](int i) {
             A y = q.item[n][i];
             if (OP == DFGNN_OP_GATV2) {
               sum[u] += q.att[OP == DFGNN_OP_GATV2 ? n : 0][i] *
@@ -187,12 +176,11 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
               key_norm[u] += x[i] * x[i];
               query_norm[u] += y * y;
             }
-          }
+          });
         }
       }
     }
-#pragma unroll
-    for (int u = 0; u < kScoreEdges; u++) {
+    unroll<kScoreEdges>([&](int u) {
       for (int o = lanes / 2; o > 0; o /= 2) {
         sum[u] += __shfl_xor_sync(kFullMask, sum[u], o);
         if (OP == DFGNN_OP_AGNN) {
@@ -203,7 +191,7 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
       if (lane == 0 && column[u] >= 0)
         write(first + step + u,
               finish_score<T, OP>(p, sum[u], key_norm[u], query_norm[u]));
-    }
+    });
   }
 }
 
@@ -263,12 +251,11 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
   A x[kHeldScores];
   A most = minus_infinity<A>(), total = 0;
   if (held) {
-#pragma unroll
-    for (int i = 0; i < kHeldScores; i++) {
+    unroll<kHeldScores>([&](int i) {
       int k = t.rank + 32 * i;
       x[i] = k < degree ? s[k] : minus_infinity<A>();
       most = max_of(most, x[i]);
-    }
+    });
   } else {
 #pragma unroll 4
     for (int64_t k = t.rank; k < degree; k += t.size)
@@ -278,11 +265,10 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
   row_sums<A> sums;
   sums.maximum = most == minus_infinity<A>() ? A(0) : most;
   if (held) {
-#pragma unroll
-    for (int i = 0; i < kHeldScores; i++) {
+    unroll<kHeldScores>([&](int i) {
       x[i] = exp2_fast(x[i] - sums.maximum);
       total += x[i];
-    }
+    });
   } else {
 #pragma unroll 4
     for (int64_t k = t.rank; k < degree; k += t.size)
@@ -291,11 +277,11 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
   total = t.sum(total);
   sums.inverse = total == A(0) ? A(0) : A(1) / total;
   if (held) {
-#pragma unroll
-    for (int i = 0; i < kHeldScores; i++)
+    unroll<kHeldScores>([&](int i) {
       if (t.rank + 32 * i < degree)
         store_weight(p, s, t.rank + 32 * i, first, head, x[i] * sums.inverse,
                      store);
+    });
   } else {
 #pragma unroll 4
     for (int64_t k = t.rank; k < degree; k += t.size)
@@ -352,9 +338,7 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
                     (head + h) * p.value.head +
                     (VEC == 1 ? d * p.value.feature : d * VEC);
     A sum[VEC];
-#pragma unroll
-    for (int i = 0; i < VEC; i++)
-      sum[i] = 0;
+    unroll<VEC>([&](int i) { sum[i] = 0; });
     /* A warp reads 32 column indices at once and hands them out. */
     for (int64_t base = t.rank - lane; base < degree; base += t.size) {
       const int left = int(min(degree - base, int64_t(32)));
@@ -364,8 +348,7 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
       for (int j = 0; j * groups < left; j += kGatherEdges) {
         packed<T, VEC> x[kGatherEdges];
         A weight[kGatherEdges];
-#pragma unroll
-        for (int u = 0; u < kGatherEdges; u++) {
+        unroll<kGatherEdges>([&](int u) {
           const int at = (j + u) * groups + group;
           const int column = __shfl_sync(kFullMask, mine_of, at & 31);
           weight[u] = 0;
@@ -374,33 +357,26 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
             x[u] = load_packed<VEC>(from + column * stride);
             weight[u] = mine[base + at];
           }
-        }
-#pragma unroll
-        for (int u = 0; u < kGatherEdges; u++) {
+        });
+        unroll<kGatherEdges>([&](int u) {
           A y[VEC];
           widen(y, x[u]);
           if (redundant && (j + u) * groups + group < left)
             weight[u] = exp2_fast(weight[u] - sums.maximum) * sums.inverse;
-#pragma unroll
-          for (int i = 0; i < VEC; i++)
-            sum[i] += weight[u] * y[i];
-        }
+          unroll<VEC>([&](int i) { sum[i] += weight[u] * y[i]; });
+        });
       }
     }
-#pragma unroll
-    for (int i = 0; i < VEC; i++)
+    unroll<VEC>([&](int i) {
       for (int o = lanes; o < 32; o *= 2)
         sum[i] += __shfl_xor_sync(kFullMask, sum[i], o);
+    });
     if (t.scratch) {
       __syncthreads();
-#pragma unroll
-      for (int i = 0; i < VEC; i++)
-        part[warp][lane * VEC + i] = sum[i];
+      unroll<VEC>([&](int i) { part[warp][lane * VEC + i] = sum[i]; });
       __syncthreads();
       for (int other = 1; warp == 0 && other < kPassWarps; other++)
-#pragma unroll
-        for (int i = 0; i < VEC; i++)
-          sum[i] += part[other][lane * VEC + i];
+        unroll<VEC>([&](int i) { sum[i] += part[other][lane * VEC + i]; });
     }
     if (ok && lane < lanes && (!t.scratch || warp == 0)) {
       const dfgnn_operand &out = p.out;

@@ -20,28 +20,25 @@ __device__ __forceinline__ void soften(A (&weight)[N], const A (&s)[N],
   constexpr A kSlack = A(8);
   A top[S];
   bool raised = false;
-#pragma unroll
-  for (int h = 0; h < S; ++h) {
+  unroll<S>([&](int h) {
     top[h] = s[h];
 #pragma unroll
     for (int u = 1; u < U; ++u)
       top[h] = max_of(top[h], s[u * S + h]);
     raised = raised || top[h] > m[h] + kSlack;
-  }
+  });
   if (__any_sync(kFullMask, raised))
-#pragma unroll
-    for (int h = 0; h < S; ++h) {
+    unroll<S>([&](int h) {
       const A old = m[h];
       m[h] = max_of(old, top[h]);
       const A factor = exp2_fast(old - m[h]);
       l[h] *= factor;
       scale(h, factor);
-    }
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
+    });
+  unroll<N>([&](int i) {
     weight[i] = exp2_fast(s[i] - m[i % S]);
     l[i % S] += weight[i];
-  }
+  });
 }
 
 /* The log-sum-exp of a row, in natural units; -inf if no edge has a weight. */

@@ -135,13 +135,13 @@ struct grad_tile_walk {
 
   __device__ void load_own() const {
     const int rows = (tile.rows + 15) / 16 * 16;
-#pragma unroll
-    for (int t = 0; t < OWN; ++t)
+    unroll<OWN>([&](int t) {
       for (int i = threadIdx.x; i < rows * UNITS; i += blockDim.x) {
         const int r = i / UNITS, u = i % UNITS;
         copy_unit(own + t * p.window * UNITS + r * UNITS + (u ^ turn(r)),
                   p.walk.own[t], tile.row + r, u, r < tile.rows);
       }
+    });
   }
 
   __device__ int load_columns(int chunk) const {
@@ -166,10 +166,10 @@ struct grad_tile_walk {
     uint4 *to = far + stage * FAR * STEP * UNITS;
     for (int i = threadIdx.x; i < STEP * UNITS; i += blockDim.x) {
       const int r = i / UNITS, u = i % UNITS, j = column(step, r);
-#pragma unroll
-      for (int t = 0; t < FAR; ++t)
+      unroll<FAR>([&](int t) {
         copy_unit(to + (t * STEP + r) * UNITS + (u ^ turn(r)), p.walk.far[t], j,
                   u, true);
+      });
     }
     if (EXTRAS > 0 && threadIdx.x < 32) {
       const int j = column(step, lane() % STEP);
@@ -192,9 +192,9 @@ struct grad_tile_walk {
   __device__ void load_masks(int chunk) {
     const unsigned *from = p.masks + int64_t(tile.chunk + chunk) * p.window +
                            first_row() + group();
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
+    unroll<2>([&](int i) {
       mask_ahead[i] = chunk < tile.chunks ? __ldg(from + 8 * i) : 0;
+    });
   }
 
   /* ---- a step ------------------------------------------------------------ */
@@ -242,21 +242,16 @@ struct grad_tile_walk {
   __device__ static __forceinline__ void
   score_term(float (&to_s)[TILES][4], float (&to_dp)[TILES][4],
              const a_parts (&a)[OWN], const b_parts (&b)[FAR][TILES], int k) {
-#pragma unroll
-    for (int n = 0; n < TILES; ++n) {
+    unroll<TILES>([&](int n) {
       if constexpr (!GAT)
         product<TERM>(to_s[n], a[0], k, b[0][n], 2 * k, 2 * k + 1);
       product<TERM>(to_dp[n], a[YO], k, b[YF][n], 2 * k, 2 * k + 1);
-    }
+    });
   }
 
   /* Computes S and dP. */
   __device__ __forceinline__ void scores(const uint4 *stage) {
-#pragma unroll
-    for (int n = 0; n < TILES; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        s[n][i] = dp[n][i] = 0;
+    unroll<TILES, 4>([&](int n, int i) { s[n][i] = dp[n][i] = 0; });
     if constexpr (F32)
       scores_f32(stage);
     else
@@ -267,59 +262,47 @@ struct grad_tile_walk {
     const int a_row = lane() % 16, a_unit = lane() / 16 ^ turn(a_row);
     const int b_row = lane() % 8 + lane() / 16 * 8;
     const int b_unit = (lane() / 8 % 2) ^ turn(b_row);
-#pragma unroll
-    for (int c = 0; c < UNITS / 2; ++c) {
+    unroll<UNITS / 2>([&](int c) {
       unsigned a[OWN][4], b[FAR][4];
-#pragma unroll
-      for (int t = 0; t < OWN; ++t)
+      unroll<OWN>([&](int t) {
         load_matrices(a[t], own + (t * p.window + first_row() + a_row) * UNITS +
                                 ((2 * c) ^ a_unit));
-#pragma unroll
-      for (int t = 0; t < FAR; ++t)
+      });
+      unroll<FAR>([&](int t) {
         load_matrices(b[t],
                       stage + (t * STEP + b_row) * UNITS + ((2 * c) ^ b_unit));
-#pragma unroll
-      for (int n = 0; n < TILES; ++n) {
+      });
+      unroll<TILES>([&](int n) {
         if constexpr (!GAT)
           mma_pairs<T>(s[n], a[0], b[0][2 * n], b[0][2 * n + 1]);
         mma_pairs<T>(dp[n], a[YO], b[YF][2 * n], b[YF][2 * n + 1]);
-      }
-    }
+      });
+    });
   }
 
   /* Tensor cores truncate what they add: products of low parts are small, and
    * have sums of their own. */
   __device__ __forceinline__ void scores_f32(const uint4 *stage) {
     float s_rest[TILES][4] = {}, dp_rest[TILES][4] = {};
-#pragma unroll
-    for (int c = 0; c < UNITS / 4; ++c) {
+    unroll<UNITS / 4>([&](int c) {
       a_parts a[OWN];
       b_parts b[FAR][TILES];
-#pragma unroll
-      for (int t = 0; t < OWN; ++t)
-        own_parts(a[t], t, c);
-#pragma unroll
-      for (int t = 0; t < FAR; ++t)
-#pragma unroll
-        for (int n = 0; n < TILES; ++n)
-          far_parts(b[t][n], stage, t, n, c);
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
+      unroll<OWN>([&](int t) { own_parts(a[t], t, c); });
+      unroll<FAR, TILES>(
+          [&](int t, int n) { far_parts(b[t][n], stage, t, n, c); });
+      unroll<2>([&](int k) {
         if constexpr (TERMS == 3)
           score_term<0>(s_rest, dp_rest, a, b, k);
         score_term<2>(s, dp, a, b, k);
         if constexpr (TERMS == 3)
           score_term<1>(s_rest, dp_rest, a, b, k);
-      }
-    }
+      });
+    });
     if constexpr (TERMS == 3)
-#pragma unroll
-      for (int n = 0; n < TILES; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          s[n][i] += s_rest[n][i];
-          dp[n][i] += dp_rest[n][i];
-        }
+      unroll<TILES, 4>([&](int n, int i) {
+        s[n][i] += s_rest[n][i];
+        dp[n][i] += dp_rest[n][i];
+      });
   }
 
   /* The edges of a row are in the order of their columns, as bits are:
@@ -334,15 +317,14 @@ struct grad_tile_walk {
     return p.dense ? tile.column : __ldg(p.columns + int64_t(tile.chunk) * 32);
   }
   __device__ void number_rows() {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    unroll<2>([&](int h) {
       const int r = min(first_row() + group() + 8 * h, tile.rows - 1);
       const row_schedule &m = p.walk.schedule;
       if (tile.flags & DFGNN_TILE_PARTIAL)
         place_of[h] = edge_from(m, tile.row + r, first_column());
       else
         place_of[h] = offsets_t{m.offsets, m.offsets64}[tile.row + r];
-    }
+    });
   }
 
   /* s and dp become dS and P, the factors of the far rows of the score and of
@@ -351,48 +333,45 @@ struct grad_tile_walk {
     const float *numbers = extra + step % GRAD_TILE_STAGES * STEP * EXTRAS;
     const int begin = step * STEP % 32; /* in the chunk */
     unsigned kept[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
+    unroll<2>([&](int h) {
       kept[h] = kept_edges<COLUMNS, EDGES>(
           p.walk, key,
           place_of[EDGES ? h : 0] + __popc(mask[h] & ((1u << begin) - 1)),
           __popc(mask[h] >> begin & ((1u << STEP) - 1)), head());
-#pragma unroll
-    for (int n = 0; n < TILES; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int h = i >> 1, c = 8 * n + 2 * place() + (i & 1);
-        const float *x = numbers + c * EXTRAS;
-        const float other = GT ? 0.0f : x[COLUMNS ? STAT_EXTRA : 0];
-        const float product =
-            GT ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
-        const unsigned bit = 1u << (begin + c);
-        const bool on = mask[h] & bit;
-        const int64_t number = EDGES & EDGE_BIAS && on ? number_at(h, bit) : 0;
-        float kept_factor = 1.0f;
-        if constexpr (EDGES & EDGE_DROPOUT)
-          kept_factor =
-              kept[h] >> __popc(mask[h] >> begin & ((bit >> begin) - 1)) & 1
-                  ? float(p.walk.dropout.keep)
-                  : 0.0f;
-        const edge_terms<float> t = terms_of<OP, float>(
-            float(p.walk.slope), product, dp[n][i],
-            COLUMNS ? x[STAT_LSE] : lse[h], COLUMNS ? x[STAT_DELTA] : delta[h],
-            own_extra[h], other, beta,
-            on ? bias_of<EDGES>(p.walk, number, head()) : 0.0f, kept_factor);
-        if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
-          if (on) {
-            emit_edge<COLUMNS, EDGES>(p.walk, number, head(), t.score);
-            odd |= unsigned(!is_finite(t.score)) << h;
-          }
-        float score = on ? t.score : 0.0f;
-        if constexpr (!GT)
-          inner[h] += on ? t.score * t.inner : 0.0f;
-        if constexpr (AGNN)
-          score *= COLUMNS ? other * own_extra[h] * beta : other;
-        s[n][i] = score;
-        dp[n][i] = on ? t.weight : 0.0f;
-      }
+    });
+    unroll<TILES, 4>([&](int n, int i) {
+      const int h = i >> 1, c = 8 * n + 2 * place() + (i & 1);
+      const float *x = numbers + c * EXTRAS;
+      const float other = GT ? 0.0f : x[COLUMNS ? STAT_EXTRA : 0];
+      const float product =
+          GT ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
+      const unsigned bit = 1u << (begin + c);
+      const bool on = mask[h] & bit;
+      const int64_t number = EDGES & EDGE_BIAS && on ? number_at(h, bit) : 0;
+      float kept_factor = 1.0f;
+      if constexpr (EDGES & EDGE_DROPOUT)
+        kept_factor =
+            kept[h] >> __popc(mask[h] >> begin & ((bit >> begin) - 1)) & 1
+                ? float(p.walk.dropout.keep)
+                : 0.0f;
+      const edge_terms<float> t = terms_of<OP, float>(
+          float(p.walk.slope), product, dp[n][i],
+          COLUMNS ? x[STAT_LSE] : lse[h], COLUMNS ? x[STAT_DELTA] : delta[h],
+          own_extra[h], other, beta,
+          on ? bias_of<EDGES>(p.walk, number, head()) : 0.0f, kept_factor);
+      if constexpr (!COLUMNS && (EDGES & EDGE_BIAS) != 0)
+        if (on) {
+          emit_edge<COLUMNS, EDGES>(p.walk, number, head(), t.score);
+          odd |= unsigned(!is_finite(t.score)) << h;
+        }
+      float score = on ? t.score : 0.0f;
+      if constexpr (!GT)
+        inner[h] += on ? t.score * t.inner : 0.0f;
+      if constexpr (AGNN)
+        score *= COLUMNS ? other * own_extra[h] * beta : other;
+      s[n][i] = score;
+      dp[n][i] = on ? t.weight : 0.0f;
+    });
   }
 
   /* sum += x far. */
@@ -412,29 +391,24 @@ struct grad_tile_walk {
                                           const uint4 *from) const {
     constexpr int PAIR = W % 64 == 0 && TO == 1 ? 2 : 1; /* times four tiles */
     grad_tile_parts<TERMS, 4> a[TILES];
-#pragma unroll
-    for (int n = 0; n < TILES; ++n) {
+    unroll<TILES>([&](int n) {
       a[n].set(0, x[n][0]);
       a[n].set(1, x[n][2]);
       a[n].set(2, x[n][1]);
       a[n].set(3, x[n][3]);
-    }
+    });
 #pragma unroll
     for (int j = 0; j < W / 32; j += PAIR) {
       float d[4 * PAIR][4];
-#pragma unroll
-      for (int i = 0; i < 4 * PAIR; ++i)
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          d[i][k] = TERMS == 3 ? 0.0f : to[4 * j + i][k];
-#pragma unroll
-      for (int n = 0; n < TILES; ++n)
+      unroll<4 * PAIR, 4>([&](int i, int k) {
+        d[i][k] = TERMS == 3 ? 0.0f : to[4 * j + i][k];
+      });
+      unroll<TILES>([&](int n) {
         add_tiles<PAIR>(d, a[n], from, 8 * n + 2 * place(), j);
-#pragma unroll
-      for (int i = 0; i < 4 * PAIR; ++i)
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          to[4 * j + i][k] = TERMS == 3 ? to[4 * j + i][k] + d[i][k] : d[i][k];
+      });
+      unroll<4 * PAIR, 4>([&](int i, int k) {
+        to[4 * j + i][k] = TERMS == 3 ? to[4 * j + i][k] + d[i][k] : d[i][k];
+      });
     }
   }
 
@@ -446,8 +420,7 @@ struct grad_tile_walk {
     const uint4 *even = from + r * UNITS + (group() ^ turn(r));
     const uint4 *odd = from + (r + 1) * UNITS + (group() ^ turn(r + 1));
     grad_tile_parts<TERMS, 8> b[PAIR];
-#pragma unroll
-    for (int i = 0; i < PAIR; ++i) {
+    unroll<PAIR>([&](int i) {
       const uint4 y = even[8 * (j + i)], z = odd[8 * (j + i)];
       b[i].set(0, y.x);
       b[i].set(1, z.x);
@@ -457,18 +430,18 @@ struct grad_tile_walk {
       b[i].set(5, z.z);
       b[i].set(6, y.w);
       b[i].set(7, z.w);
-    }
+    });
     if constexpr (TERMS == 3) {
-#pragma unroll
-      for (int i = 0; i < 4 * PAIR; ++i)
+      unroll<4 * PAIR>([&](int i) {
         product<0>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
-#pragma unroll
-      for (int i = 0; i < 4 * PAIR; ++i)
+      });
+      unroll<4 * PAIR>([&](int i) {
         product<1>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+      });
     }
-#pragma unroll
-    for (int i = 0; i < 4 * PAIR; ++i)
+    unroll<4 * PAIR>([&](int i) {
       product<2>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
+    });
   }
 
   __device__ __forceinline__ void add_pairs(float (&to)[W / 8][4],
@@ -478,13 +451,12 @@ struct grad_tile_walk {
         pack_pair<T>(x[0][0], x[0][1]), pack_pair<T>(x[0][2], x[0][3]),
         pack_pair<T>(x[1][0], x[1][1]), pack_pair<T>(x[1][2], x[1][3])};
     const int r = lane() % 16, u = lane() / 16;
-#pragma unroll
-    for (int j = 0; j < W / 16; ++j) {
+    unroll<W / 16>([&](int j) {
       unsigned b[4];
       load_transposed(b, from + r * UNITS + ((2 * j) ^ (u ^ turn(r))));
       mma_pairs<T>(to[2 * j], a, b[0], b[1]);
       mma_pairs<T>(to[2 * j + 1], a, b[2], b[3]);
-    }
+    });
   }
 
   __device__ __forceinline__ void compute(int step) {
@@ -504,28 +476,22 @@ struct grad_tile_walk {
   __device__ void begin() {
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
-#pragma unroll
-      for (int n = 0; n < W / 8; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          sum[t][n][i] = 0;
+      unroll<W / 8, 4>([&](int n, int i) { sum[t][n][i] = 0; });
     if (AGNN && p.walk.beta)
       beta = *static_cast<const float *>(p.walk.beta);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    unroll<2>([&](int h) {
       lse[h] = delta[h] = own_extra[h] = inner[h] = 0;
       mask[h] = 0;
-    }
+    });
     if constexpr (!COLUMNS)
       own_stats();
     else if constexpr (!GT)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
+      unroll<2>([&](int h) {
         const int r = first_row() + group() + 8 * h;
         if (r < tile.rows)
           own_extra[h] =
               static_cast<const float *>(p.walk.own_scalar)[pair(tile.row + r)];
-      }
+      });
   }
 
   /* Loads the lane's 16 bytes of an own row; zeros beyond it. */
@@ -549,32 +515,29 @@ struct grad_tile_walk {
 #pragma unroll
     for (int first = 0; first < 16; first += AT_ONCE) {
       float sums[SUMS][AT_ONCE];
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) {
+      unroll<AT_ONCE>([&](int i) {
         const int r = first_row() + first + i;
         const packed<T, UNIT> x = own_unit(p.walk.own[YO], r),
                               y = own_unit(p.walk.out, r);
         sums[0][i] = 0;
-#pragma unroll
-        for (int k = 0; k < UNIT; ++k)
-          sums[0][i] += widen(x.item[k]) * widen(y.item[k]);
+        unroll<UNIT>(
+            [&](int k) { sums[0][i] += widen(x.item[k]) * widen(y.item[k]); });
         if constexpr (AGNN) {
           const packed<T, UNIT> q = own_unit(p.walk.own[0], r);
           sums[1][i] = 0;
-#pragma unroll
-          for (int k = 0; k < UNIT; ++k)
+          unroll<UNIT>([&](int k) {
             sums[1][i] += widen(q.item[k]) * widen(q.item[k]);
+          });
         }
-      }
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) {
+      });
+      unroll<AT_ONCE>([&](int i) {
         const float d = lanes_sum<32>(sums[0][i]);
         const float square = AGNN ? lanes_sum<32>(sums[SUMS - 1][i]) : 0.0f;
         if (group() == (first + i) % 8) {
           delta[(first + i) / 8] = d;
           own_extra[(first + i) / 8] = AGNN ? inverse_norm(square) : 0.0f;
         }
-      }
+      });
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -645,27 +608,19 @@ struct grad_tile_walk {
   __device__ __forceinline__ void pieces(float (&from)[W / 8][4], int h,
                                          const Visit &visit) {
     if constexpr (F32) {
-#pragma unroll
-      for (int j = 0; j < W / 32; ++j)
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          float x[VEC];
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            x[i] = from[4 * j + i][2 * h + k];
-          visit(32 * j + 8 * place() + 4 * k, x);
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            from[4 * j + i][2 * h + k] = x[i];
-        }
+      unroll<W / 32, 2>([&](int j, int k) {
+        float x[VEC];
+        unroll<4>([&](int i) { x[i] = from[4 * j + i][2 * h + k]; });
+        visit(32 * j + 8 * place() + 4 * k, x);
+        unroll<4>([&](int i) { from[4 * j + i][2 * h + k] = x[i]; });
+      });
     } else {
-#pragma unroll
-      for (int n = 0; n < W / 8; ++n) {
+      unroll<W / 8>([&](int n) {
         float x[VEC] = {from[n][2 * h], from[n][2 * h + 1]};
         visit(8 * n + 2 * place(), x);
         from[n][2 * h] = x[0];
         from[n][2 * h + 1] = x[1];
-      }
+      });
     }
   }
 
@@ -693,22 +648,21 @@ struct grad_tile_walk {
     if constexpr (GT)
       factor = float(p.walk.scale);
     const bool part = tile.flags & DFGNN_TILE_PARTIAL;
-#pragma unroll
-    for (int t = 0; t < TO; ++t)
+    unroll<TO>([&](int t) {
       pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
         packed<T, VEC> y;
         if constexpr (AGNN)
           y = own_piece(first_row() + group() + 8 * h, f);
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
+        unroll<VEC>([&](int i) {
           if (!GAT && t == 0 && !part) {
             if constexpr (AGNN)
               x[i] = along != 0 ? x[i] - along * widen(y.item[i]) : x[i];
             x[i] *= factor;
           }
           bad |= is_finite(x[i]) ? 0u : 1u << t;
-        }
+        });
       });
+    });
     return bad;
   }
 
@@ -741,20 +695,18 @@ struct grad_tile_walk {
     if (!GT && place() == 0)
       static_cast<float *>(p.walk.partial_scalar)[slot * p.window + r] =
           inner[h];
-#pragma unroll
-    for (int t = 0; t < TO; ++t) {
+    unroll<TO>([&](int t) {
       float *to = static_cast<float *>(p.walk.partial) +
                   ((slot * TO + t) * p.window + r) * W;
       pieces(sum[t], h,
              [&](int f, float(&x)[VEC]) { store_packed<VEC>(to + f, x); });
-    }
+    });
   }
 
   __device__ void finish() {
     const bool part = tile.flags & DFGNN_TILE_PARTIAL;
     unsigned again[2] = {0, 0}; /* results of rows g and g + 8 */
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    unroll<2>([&](int h) {
       if constexpr (!GT) {
         inner[h] += __shfl_xor_sync(kFullMask, inner[h], 1);
         inner[h] += __shfl_xor_sync(kFullMask, inner[h], 2);
@@ -771,10 +723,8 @@ struct grad_tile_walk {
         store_row(h, ~bad);
         again[h] = bad;
       }
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h)
-      slow_rows(again[h], h);
+    });
+    unroll<2>([&](int h) { slow_rows(again[h], h); });
   }
 
   __device__ void slow_rows(unsigned again, int h) const {

@@ -61,14 +61,10 @@ struct grad_tile_row {
                            int at_head)
       : p(params), row(node), head(at_head), lse(0), delta(0), extra(0),
         beta(1), inner(0), key(edge_key<EDGES>(params.walk)) {
-#pragma unroll
-    for (int t = 0; t < OWN; ++t)
-      load(own[t], p.walk.own[t], row);
+    unroll<OWN>([&](int t) { load(own[t], p.walk.own[t], row); });
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        sum[t][k] = 0;
+      unroll<K>([&](int k) { sum[t][k] = 0; });
     if (!COLUMNS) {
       const float *stats =
           static_cast<const float *>(p.walk.stats) + pair(row) * STATS;
@@ -86,9 +82,7 @@ struct grad_tile_row {
   /* number: of the edge in the CSR matrix.  emits: write its gradients. */
   __device__ void edge(int j, int64_t number, bool emits) {
     float x[FAR][K], product = 0, dp = 0, far = 0;
-#pragma unroll
-    for (int t = 0; t < FAR; ++t)
-      load(x[t], p.walk.far[t], j);
+    unroll<FAR>([&](int t) { load(x[t], p.walk.far[t], j); });
     if (COLUMNS) {
       const float *stats =
           static_cast<const float *>(p.walk.stats) + pair(j) * STATS;
@@ -98,11 +92,10 @@ struct grad_tile_row {
     } else if (!GT) {
       far = scalar(p.walk.far_scalar, pair(j));
     }
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
+    unroll<K>([&](int k) {
       product += own[0][k] * x[0][k];
       dp += own[YO][k] * x[YF][k];
-    }
+    });
     product = lanes_sum<32>(product);
     dp = lanes_sum<32>(dp);
     if (GT)
@@ -123,13 +116,12 @@ struct grad_tile_row {
   }
 
   __device__ void add(const float (&x)[FAR][K], float weight, float score) {
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
+    unroll<K>([&](int k) {
       if (COLUMNS)
         sum[YT][k] += weight * x[YF][k];
       if (!GAT)
         sum[0][k] += score * x[0][k];
-    }
+    });
   }
 
   __device__ void along_edges(unsigned wanted) {
@@ -150,29 +142,23 @@ struct grad_tile_row {
     if (AGNN) {
       const float along =
           raised() ? 0.0f : inner * extra * (COLUMNS ? extra * beta : 1.0f);
-#pragma unroll
-      for (int k = 0; k < K; ++k) {
+      unroll<K>([&](int k) {
         if (along != 0)
           sum[0][k] -= along * own[0][k];
         if (!COLUMNS)
           sum[0][k] *= extra * beta;
-      }
+      });
     }
     if (GT) {
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        sum[0][k] *= float(p.walk.scale);
+      unroll<K>([&](int k) { sum[0][k] *= float(p.walk.scale); });
     }
   }
 
   /* The results that must be computed again. */
   __device__ unsigned bad() const {
     unsigned x = is_finite(inner) ? 0 : GRAD_TILE_INNER;
-#pragma unroll
-    for (int t = 0; t < TO; ++t)
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        x |= is_finite(sum[t][k]) ? 0u : 1u << t;
+    unroll<TO, K>(
+        [&](int t, int k) { x |= is_finite(sum[t][k]) ? 0u : 1u << t; });
 #pragma unroll
     for (int o = 16; o > 0; o >>= 1)
       x |= __shfl_xor_sync(kFullMask, x, o);
@@ -186,13 +172,13 @@ struct grad_tile_row {
       if (AGNN && !COLUMNS && p.row_totals)
         static_cast<float *>(p.row_totals)[pair(row)] = inner;
     }
-#pragma unroll
-    for (int t = 0; t < TO; ++t)
+    unroll<TO>([&](int t) {
       if (p.walk.to[t].data && wanted >> t & 1 && has())
         store_packed<K>(reinterpret_cast<T *>(
                             const_cast<char *>(row_of(p.walk.to[t], row))) +
                             first(),
                         sum[t]);
+    });
   }
 };
 
@@ -218,15 +204,13 @@ __global__ void __launch_bounds__(256, 1)
     row_t r(p, cut.row + i, head);
     for (int k = 0; k < cut.slots; ++k) {
       const int64_t slot = int64_t(cut.slot + k) * heads + head;
-#pragma unroll
-      for (int t = 0; t < row_t::TO; ++t) {
+      unroll<row_t::TO>([&](int t) {
         const float *from = static_cast<const float *>(p.walk.partial) +
                             ((slot * row_t::TO + t) * p.window + i) * W +
                             row_t::first();
-#pragma unroll
-        for (int f = 0; f < row_t::K; ++f)
-          r.sum[t][f] += r.has() ? from[f] : 0.0f;
-      }
+        unroll<row_t::K>(
+            [&](int f) { r.sum[t][f] += r.has() ? from[f] : 0.0f; });
+      });
       if (OP != DFGNN_OP_GT)
         r.inner += row_t::scalar(p.walk.partial_scalar, slot * p.window + i);
     }

@@ -143,31 +143,28 @@ struct tile_forward {
     load_staged(x, row + first);
     if constexpr (OP == DFGNN_OP_GATV2)
       load_staged(y, att() + first);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      sum += x[i] * (OP == DFGNN_OP_GATV2 ? y[i] : x[i]);
+    unroll<kVector>(
+        [&](int i) { sum += x[i] * (OP == DFGNN_OP_GATV2 ? y[i] : x[i]); });
     return sum;
   }
   __device__ __forceinline__ void reduce_rows(state &z) const {
     const int t = lane % 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<2>([&](int r) {
       float x = 0.0f;
-#pragma unroll
-      for (int c = 0; c < kVectors / 4; ++c) {
+      unroll<kVectors / 4>([&](int c) {
         if constexpr (kOwn)
           x += reduced(own() + (tile_order(lane / 4) + 8 * r) * kStride,
                        (4 * c + t) * kVector);
         else
           x += Math::square(z.query, c, r);
-      }
+      });
       x = lanes_sum<4>(x);
       if constexpr (OP == DFGNN_OP_AGNN)
         z.row[r] =
             inverse_norm(x) * (p.beta ? __ldg(p.beta) : 1.0f) * float(kLog2e);
       else
         z.row[r] = x * p.slope;
-    }
+    });
   }
 
   __device__ __forceinline__ void scores(tile_scores &s, const state &z,
@@ -184,26 +181,23 @@ struct tile_forward {
   __device__ __forceinline__ void finish_scores(tile_scores &s, const state &z,
                                                 float column_scalar) const {
     const int t = lane % 4;
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int at = 8 * j + t + e % 2 * 4;
-        float column = 0.0f;
-        if constexpr (kReduced)
-          column = scalars()[at];
-        if constexpr (OP == DFGNN_OP_GAT)
-          column = __shfl_sync(kFullMask, column_scalar, at);
-        if constexpr (OP == DFGNN_OP_GAT)
-          s[j][e] = leaky(z.row[e / 2] + column, p.slope) * float(kLog2e);
-        else if constexpr (OP == DFGNN_OP_AGNN)
-          s[j][e] *= z.row[e / 2] * column;
-        else if constexpr (OP == DFGNN_OP_GATV2)
-          s[j][e] = (z.row[e / 2] + column + (1.0f - p.slope) * s[j][e]) *
-                    float(kLog2e);
-        else
-          s[j][e] *= z.row[e / 2];
-      }
+    unroll<4, 4>([&](int j, int e) {
+      const int at = 8 * j + t + e % 2 * 4;
+      float column = 0.0f;
+      if constexpr (kReduced)
+        column = scalars()[at];
+      if constexpr (OP == DFGNN_OP_GAT)
+        column = __shfl_sync(kFullMask, column_scalar, at);
+      if constexpr (OP == DFGNN_OP_GAT)
+        s[j][e] = leaky(z.row[e / 2] + column, p.slope) * float(kLog2e);
+      else if constexpr (OP == DFGNN_OP_AGNN)
+        s[j][e] *= z.row[e / 2] * column;
+      else if constexpr (OP == DFGNN_OP_GATV2)
+        s[j][e] = (z.row[e / 2] + column + (1.0f - p.slope) * s[j][e]) *
+                  float(kLog2e);
+      else
+        s[j][e] *= z.row[e / 2];
+    });
   }
 
   /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
@@ -212,16 +206,11 @@ struct tile_forward {
   __device__ __forceinline__ void
   numbered(tile_scores &s, const unsigned (&mask)[2], const F &f) const {
     const int t = lane % 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const unsigned bit = 1u << (8 * j + 4 * e + t);
-          if (mask[r] & bit)
-            f(s[j][2 * r + e], r, __popc(mask[r] & (bit - 1)));
-        }
+    unroll<2, 4, 2>([&](int r, int j, int e) {
+      const unsigned bit = 1u << (8 * j + 4 * e + t);
+      if (mask[r] & bit)
+        f(s[j][2 * r + e], r, __popc(mask[r] & (bit - 1)));
+    });
   }
 
   /* Turns scores into weights; scale: the factor of the sums before. */
@@ -229,34 +218,27 @@ struct tile_forward {
                                          state &z,
                                          const unsigned (&mask)[2]) const {
     const int t = lane % 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<2>([&](int r) {
       const unsigned bits = mask[r] >> t;
       float top = -INFINITY;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &x = s[j][2 * r + e];
-          x = bits >> (8 * j + 4 * e) & 1 ? x : -INFINITY;
-          top = fmaxf(top, x);
-        }
+      unroll<4, 2>([&](int j, int e) {
+        float &x = s[j][2 * r + e];
+        x = bits >> (8 * j + 4 * e) & 1 ? x : -INFINITY;
+        top = fmaxf(top, x);
+      });
       top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 1));
       top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 2));
       const float m = fmaxf(z.m[r], top);
       scale[r] = exp2_fast(z.m[r] - m);
       z.m[r] = m;
       float l = 0.0f;
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &x = s[j][2 * r + e];
-          x = exp2_fast(x - m);
-          l += x;
-        }
+      unroll<4, 2>([&](int j, int e) {
+        float &x = s[j][2 * r + e];
+        x = exp2_fast(x - m);
+        l += x;
+      });
       z.l[r] = z.l[r] * scale[r] + l;
-    }
+    });
   }
 
   /* ---- rows -------------------------------------------------------------- */
@@ -275,33 +257,27 @@ struct tile_forward {
   __device__ __forceinline__ void number_rows(state &z,
                                               const dfgnn_tile &item) const {
     z.key = edge_key<EDGES>(p);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<2>([&](int r) {
       const int row = item.row + min(row_of(r), item.rows - 1);
       if (item.flags & DFGNN_TILE_PARTIAL)
         z.number[r] = edge_from(p, row, first_column(item));
       else
         z.number[r] = offsets_t{p.offsets, p.offsets64}[row];
-    }
+    });
   }
 
   __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
     if constexpr (EDGES)
       number_rows(z, item);
-#pragma unroll
-    for (int n = 0; n < W / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        z.sums[n][e] = 0.0f;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<W / 8, 4>([&](int n, int e) { z.sums[n][e] = 0.0f; });
+    unroll<2>([&](int r) {
       const int node = item.row + min(row_of(r), item.rows - 1);
       z.m[r] = lowest<float>();
       z.l[r] = 0.0f;
       z.row[r] = p.scale * float(kLog2e);
       if constexpr (OP == DFGNN_OP_GAT)
         z.row[r] = __ldg(p.row_scalar + int64_t(node) * p.heads + head);
-    }
+    });
     const int node = item.row + min(16 * warp + lane % 16, item.rows - 1);
     if constexpr (kOwn)
       copy(own(), p.query, node, 0, 16, 1);
@@ -319,12 +295,10 @@ struct tile_forward {
              const dfgnn_tile &item) const {
     const char *base = static_cast<const char *>(p.query.data) +
                        int64_t(head) * p.query.head_bytes;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    unroll<2>([&](int r) {
       const char *from = node_row(
           base, item.row + min(row_of(r), item.rows - 1), p.query.node_bytes);
-#pragma unroll
-      for (int c = 0; c < W / 32; ++c) {
+      unroll<W / 32>([&](int c) {
         const int f = 32 * c + lane % 4 * 8;
         packed<T, kVector> x;
         clear(x);
@@ -332,15 +306,15 @@ struct tile_forward {
           if (f < DIM)
             x = load_once<kVector>(reinterpret_cast<const T *>(from) + f);
         } else {
-#pragma unroll
-          for (int i = 0; i < kVector; ++i)
+          unroll<kVector>([&](int i) {
             if (f + i < DIM)
               x.item[i] = *reinterpret_cast<const T *>(
                   from + int64_t(f + i) * p.query.feature_bytes);
+          });
         }
         q.x[c][r] = x.bits;
-      }
-    }
+      });
+    });
   }
 
   __device__ __forceinline__ void store(const state &z, const dfgnn_tile &item,
@@ -353,11 +327,8 @@ struct tile_forward {
       const bool live = row_of(r) < item.rows;
       const float factor = l[r] == 0.0f ? 0.0f : reciprocal(l[r]);
       float zero = factor * 0.0f;
-#pragma unroll
-      for (int n = 0; n < W / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          zero = fmaf(z.sums[n][2 * r + e], 0.0f, zero);
+      unroll<W / 8, 2>(
+          [&](int n, int e) { zero = fmaf(z.sums[n][2 * r + e], 0.0f, zero); });
       bad[r] = __ballot_sync(kFullMask, live && zero != 0.0f);
       if (!live || bad[r] >> (lane & ~3) & 15)
         continue;
@@ -370,16 +341,13 @@ struct tile_forward {
         else
           Math::template store_wide<W, 2>(to, z.sums, factor, DIM, t);
       } else {
-#pragma unroll
-        for (int n = 0; n < W / 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const int f = Math::feature(n, e, t);
-            if (f < DIM)
-              *reinterpret_cast<T *>(reinterpret_cast<char *>(to) +
-                                     int64_t(f) * p.out.feature_bytes) =
-                  narrow<T>(z.sums[n][2 * r + e] * factor);
-          }
+        unroll<W / 8, 2>([&](int n, int e) {
+          const int f = Math::feature(n, e, t);
+          if (f < DIM)
+            *reinterpret_cast<T *>(reinterpret_cast<char *>(to) +
+                                   int64_t(f) * p.out.feature_bytes) =
+                narrow<T>(z.sums[n][2 * r + e] * factor);
+        });
       }
       if (p.lse && t == 0)
         p.lse[int64_t(row) * p.heads + head] = log_sum_exp(z.m[r], l[r]);
@@ -396,11 +364,9 @@ struct tile_forward {
           (int64_t(item.slot) * p.heads + head) * p.rows + row_of(r);
       if (row_of(r) >= item.rows)
         continue;
-#pragma unroll
-      for (int n = 0; n < W / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          p.partial[at * W + Math::feature(n, e, t)] = z.sums[n][2 * r + e];
+      unroll<W / 8, 2>([&](int n, int e) {
+        p.partial[at * W + Math::feature(n, e, t)] = z.sums[n][2 * r + e];
+      });
       if (t == 0) {
         p.partial_state[2 * at] = z.m[r];
         p.partial_state[2 * at + 1] = l[r];
@@ -412,9 +378,7 @@ struct tile_forward {
                                          const dfgnn_tile &item) {
     float l[2];
     unsigned bad[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      l[r] = lanes_sum<4>(z.l[r]);
+    unroll<2>([&](int r) { l[r] = lanes_sum<4>(z.l[r]); });
     if (item.flags & DFGNN_TILE_PARTIAL) {
       store_partial(z, item, l);
       return;
@@ -446,12 +410,12 @@ struct tile_forward {
   }
   __device__ __forceinline__ void
   masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
+    unroll<2>([&](int r) {
       mask[r] =
           i < item.chunks
               ? __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r))
               : 0;
+    });
   }
 
   __device__ __forceinline__ void run(const dfgnn_tile &item) {
@@ -511,10 +475,10 @@ struct tile_forward {
         soften(s, scale, z, mask);
         if constexpr (EDGES & EDGE_DROPOUT) {
           unsigned kept[2];
-#pragma unroll
-          for (int r = 0; r < 2; ++r)
+          unroll<2>([&](int r) {
             kept[r] = kept_edges<false, EDGES>(p, z.key, z.number[r],
                                                __popc(mask[r]), head);
+          });
           numbered(s, mask, [&](float &x, int r, int k) {
             x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
           });
@@ -590,15 +554,12 @@ __global__ void tile_merge(const __grid_constant__ tile_params p) {
   for (int k = 0; k < cut.slots; ++k) {
     const float scale = exp2_fast(p.partial_state[2 * at(k)] - m);
     l += p.partial_state[2 * at(k) + 1] * scale;
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      sum[i] += p.partial[at(k) * W + lane + 32 * i] * scale;
+    unroll<N>(
+        [&](int i) { sum[i] += p.partial[at(k) * W + lane + 32 * i] * scale; });
   }
   const float factor = l == 0.0f ? 0.0f : 1.0f / l;
   float zero = factor * 0.0f;
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    zero = fmaf(sum[i], 0.0f, zero);
+  unroll<N>([&](int i) { zero = fmaf(sum[i], 0.0f, zero); });
   const int row = cut.row + r;
   if (__any_sync(kFullMask, zero != 0.0f)) {
     tile_slow_row<OP, T, DIM, EDGES>(p, row, head, lane);
@@ -607,13 +568,12 @@ __global__ void tile_merge(const __grid_constant__ tile_params p) {
   char *to = const_cast<char *>(node_row(static_cast<const char *>(p.out.data) +
                                              int64_t(head) * p.out.head_bytes,
                                          row, p.out.node_bytes));
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
+  unroll<N>([&](int i) {
     const int f = lane + 32 * i;
     if (f < DIM)
       *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
           narrow<T>(sum[i] * factor);
-  }
+  });
   if (p.lse && lane == 0)
     p.lse[int64_t(row) * p.heads + head] =
         l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);

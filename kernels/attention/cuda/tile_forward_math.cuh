@@ -29,31 +29,21 @@ constexpr int kTileStride = W + TILE_PAD_BYTES / int(sizeof(T));
 __device__ __forceinline__ int tile_order(int g) { return g / 2 + g % 2 * 4; }
 
 __device__ __forceinline__ void clear(tile_scores &s) {
-#pragma unroll
-  for (int j = 0; j < 4; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      s[j][e] = 0.0f;
+  unroll<4, 4>([&](int j, int e) { s[j][e] = 0.0f; });
 }
 
 __device__ __forceinline__ void accumulate(tile_scores &s,
                                            const tile_scores &more) {
-#pragma unroll
-  for (int j = 0; j < 4; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      s[j][e] += more[j][e];
+  unroll<4, 4>([&](int j, int e) { s[j][e] += more[j][e]; });
 }
 
 template <int W, int N>
 __device__ __forceinline__ void add_scaled(float (&sums)[W / 8][4], int first,
                                            const float (&chunk)[N][4],
                                            const float (&scale)[2]) {
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      sums[first + n][e] = fmaf(sums[first + n][e], scale[e / 2], chunk[n][e]);
+  unroll<N, 4>([&](int n, int e) {
+    sums[first + n][e] = fmaf(sums[first + n][e], scale[e / 2], chunk[n][e]);
+  });
 }
 
 /* Loads N numbers of shared memory, 16 bytes at a time. */
@@ -64,9 +54,7 @@ __device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
   for (int k = 0; k < N; k += VEC) {
     packed<T, VEC> y;
     y.bits = *reinterpret_cast<const uint4 *>(from + k);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      x[k + i] = widen(y.item[i]);
+    unroll<VEC>([&](int i) { x[k + i] = widen(y.item[i]); });
   }
 }
 
@@ -140,8 +128,7 @@ template <bool SPLIT> struct tile_math_f32 {
         fragment q[2];
         q[0].set(a.x, b.x, a.y, b.y);
         q[1].set(a.z, b.z, a.w, b.w);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        unroll<4>([&](int j) {
           const float4 x =
               *reinterpret_cast<const float4 *>(far_lane + 8 * j * STEP + c);
           part k[4];
@@ -151,7 +138,7 @@ template <bool SPLIT> struct tile_math_f32 {
           k[3].set(x.w);
           multiply(SPLIT ? some[j] : s[j], rest[j], q[0], k[0], k[1]);
           multiply(SPLIT ? some[j] : s[j], rest[j], q[1], k[2], k[3]);
-        }
+        });
       }
       if constexpr (SPLIT)
         accumulate(s, some);
@@ -169,14 +156,13 @@ template <bool SPLIT> struct tile_math_f32 {
     const float *far_lane =
         far + t * STEP + g % 2 * 2 + g / 2 % 2 * 16 + g / 4 * 4;
     fragment p[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
+    unroll<4>([&](int j) {
       p[j].set(weight[j][0], weight[j][2], weight[j][1], weight[j][3]);
+    });
 #pragma unroll
     for (int n = 0; n < W / 8; n += 2) {
       float chunk[2][4] = {}, rest[2][4] = {};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      unroll<4>([&](int j) {
         const float *at = far_lane + 8 * j * STEP + group(n);
         const float2 x = *reinterpret_cast<const float2 *>(at);
         const float2 y = *reinterpret_cast<const float2 *>(at + 4 * STEP);
@@ -187,13 +173,9 @@ template <bool SPLIT> struct tile_math_f32 {
         b[3].set(y.y);
         multiply(chunk[0], rest[0], p[j], b[0], b[1]);
         multiply(chunk[1], rest[1], p[j], b[2], b[3]);
-      }
+      });
       if constexpr (SPLIT)
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            chunk[i][e] += rest[i][e];
+        unroll<2, 4>([&](int i, int e) { chunk[i][e] += rest[i][e]; });
       add_scaled<W, 2>(sums, n, chunk, scale);
     }
   }
@@ -213,9 +195,7 @@ template <bool SPLIT> struct tile_math_f32 {
 #pragma unroll
     for (int n = 0; n < W / 8; n += 2) {
       float x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        x[i] = sums[n + i % 2][FIRST + i / 2] * factor;
+      unroll<4>([&](int i) { x[i] = sums[n + i % 2][FIRST + i / 2] * factor; });
       const int f = feature(n, 0, t);
       if (f < dim)
         store_once<4>(row + f, x);
@@ -239,9 +219,7 @@ template <typename S> struct tile_math_16 {
     packed<T, 8> x;
     float sum = 0.0f;
     x.bits = q.x[c][r];
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      sum += widen(x.item[i]) * widen(x.item[i]);
+    unroll<8>([&](int i) { sum += widen(x.item[i]) * widen(x.item[i]); });
     return sum;
   }
 
@@ -251,19 +229,17 @@ template <typename S> struct tile_math_16 {
     constexpr int STEP = kTileStride<T, W>;
     const T *far_lane = far + tile_order(lane / 4) * STEP + lane % 4 * 8;
     clear(s);
-#pragma unroll
-    for (int c = 0; c < W / 32; ++c) {
+    unroll<W / 32>([&](int c) {
       const uint4 a = q.x[c][0], b = q.x[c][1];
       const unsigned lower[4] = {a.x, b.x, a.y, b.y};
       const unsigned upper[4] = {a.z, b.z, a.w, b.w};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      unroll<4>([&](int j) {
         const uint4 k =
             *reinterpret_cast<const uint4 *>(far_lane + 8 * j * STEP + 32 * c);
         mma_pairs<T>(s[j], lower, k.x, k.y);
         mma_pairs<T>(s[j], upper, k.z, k.w);
-      }
-    }
+      });
+    });
   }
 
   template <int W>
@@ -274,22 +250,19 @@ template <typename S> struct tile_math_16 {
     const T *far_lane =
         far + (lane / 8 % 2 * 8 + tile_order(lane % 8)) * STEP + lane / 16 * 8;
     unsigned p[2][4];
-#pragma unroll
-    for (int k = 0; k < 2; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        p[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
-                               weight[2 * k + i / 2][i % 2 * 2 + 1]);
+    unroll<2, 4>([&](int k, int i) {
+      p[k][i] = pack_pair<T>(weight[2 * k + i / 2][i % 2 * 2],
+                             weight[2 * k + i / 2][i % 2 * 2 + 1]);
+    });
 #pragma unroll
     for (int n = 0; n < W / 8; n += 2) {
       float chunk[2][4] = {};
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
+      unroll<2>([&](int k) {
         unsigned v[4];
         load_transposed(v, far_lane + 16 * k * STEP + 8 * n);
         mma_pairs<T>(chunk[0], p[k], v[0], v[1]);
         mma_pairs<T>(chunk[1], p[k], v[2], v[3]);
-      }
+      });
       add_scaled<W, 2>(sums, n, chunk, scale);
     }
   }
@@ -302,13 +275,12 @@ template <typename S> struct tile_math_16 {
   static __device__ __forceinline__ void
   store_wide(T *row, const float (&sums)[W / 8][4], float factor, int dim,
              int t) {
-#pragma unroll
-    for (int n = 0; n < W / 8; ++n) {
+    unroll<W / 8>([&](int n) {
       const int f = feature(n, 0, t);
       if (f < dim)
         *reinterpret_cast<unsigned *>(row + f) =
             pack_pair<T>(sums[n][FIRST] * factor, sums[n][FIRST + 1] * factor);
-    }
+    });
   }
 };
 
@@ -331,18 +303,13 @@ __device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,
     load_staged(a, att + f);
     load_staged(q[0], own_lane + f);
     load_staged(q[1], own_lane + 8 * STEP + f);
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float y[VEC];
-        load_staged(y, far_lane + (8 * j + 4 * e) * STEP + f);
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-#pragma unroll
-          for (int r = 0; r < 2; ++r)
-            s[j][2 * r + e] += a[i] * fmaxf(q[r][i] + y[i], 0.0f);
-      }
+    unroll<4, 2>([&](int j, int e) {
+      float y[VEC];
+      load_staged(y, far_lane + (8 * j + 4 * e) * STEP + f);
+      unroll<VEC, 2>([&](int i, int r) {
+        s[j][2 * r + e] += a[i] * fmaxf(q[r][i] + y[i], 0.0f);
+      });
+    });
   }
 }
 

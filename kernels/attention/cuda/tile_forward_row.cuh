@@ -27,13 +27,12 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   __device__ __forceinline__ void load(float (&x)[N], const tensor_view &t,
                                        int node) const {
     const char *from = at(t, node);
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    unroll<N>([&](int i) {
       const int f = lane + 32 * i;
       x[i] = f < DIM ? widen(*reinterpret_cast<const T *>(
                            from + int64_t(f) * t.feature_bytes))
                      : 0.0f;
-    }
+    });
   }
 
   __device__ __forceinline__ void begin() {
@@ -57,9 +56,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   __device__ __forceinline__ float dot(const float (&x)[N],
                                        const float (&y)[N]) const {
     float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      sum += x[i] * y[i];
+    unroll<N>([&](int i) { sum += x[i] * y[i]; });
     return lanes_sum<32>(sum);
   }
 
@@ -78,12 +75,11 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
     const float factor =
         OP == DFGNN_OP_AGNN ? own_scalar * inverse_norm(dot(x, x)) : own_scalar;
     float y[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    unroll<N>([&](int i) {
       y[i] = OP == DFGNN_OP_GATV2 ? att[i] : own[i];
       if constexpr (OP == DFGNN_OP_GATV2)
         x[i] = leaky(own[i] + x[i], p.slope);
-    }
+    });
     return dot(x, y) * factor * float(kLog2e);
   }
 
@@ -109,19 +105,16 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
       if (kept == 0.0f) /* 0 times infinity would be NaN */
         continue;
       load(x, p.value, column);
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        sum[i] += weight * kept * x[i];
+      unroll<N>([&](int i) { sum[i] += weight * kept * x[i]; });
     }
     const float factor = l == 0.0f ? 0.0f : 1.0f / l;
     char *to = const_cast<char *>(at(p.out, row));
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
+    unroll<N>([&](int i) {
       const int f = lane + 32 * i;
       if (f < DIM)
         *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
             narrow<T>(sum[i] * factor);
-    }
+    });
     if (p.lse && lane == 0)
       p.lse[int64_t(row) * p.heads + head] =
           l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);

@@ -131,9 +131,7 @@ store_args(int *to, const extreme<MIN, ARG, A> (&x)[VEC], bool empty) {
 #pragma unroll
   for (int k = 0; k < VEC; k += N) {
     packed<int, N> y;
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      y.item[i] = empty ? -1 : x[k + i].arg;
+    unroll<N>([&](int i) { y.item[i] = empty ? -1 : x[k + i].arg; });
     __stcs(reinterpret_cast<typename packed<int, N>::word_t *>(to + k), y.bits);
   }
 }
@@ -143,9 +141,7 @@ __device__ __forceinline__ void
 store_extremes(const gather_params &p, void *out, int *arg, int row, int degree,
                int f, const extreme<MIN, ARG, A> (&x)[VEC]) {
   A y[VEC];
-#pragma unroll
-  for (int i = 0; i < VEC; ++i)
-    y[i] = degree == 0 ? A(0) : x[i].value;
+  unroll<VEC>([&](int i) { y[i] = degree == 0 ? A(0) : x[i].value; });
   store_row<T, VEC>(p, p.out, out, row, f, y);
   if (ARG && arg)
     store_args<VEC>(arg + int64_t(row) * p.width + f, x, degree == 0);
@@ -164,11 +160,11 @@ __device__ __forceinline__ void
 store_moments(const gather_params &p, bool pna, int row, int degree, int f,
               const A (&mean)[VEC], const A (&variance)[VEC]) {
   A y[VEC];
-#pragma unroll
-  for (int i = 0; i < VEC; ++i)
+  unroll<VEC>([&](int i) {
     y[i] = !pna && !p.square_root   ? variance[i]
            : variance[i] <= A(1e-5) ? A(0)
-                                    : root(variance[i]); /* a NaN stays */
+                                    : root(variance[i]);
+  }); /* a NaN stays */
   if (pna) {
     store_row<T, VEC>(p, p.out, const_cast<void *>(p.out.data), row, f, mean);
     store_row<T, VEC>(p, p.out, p.out_std, row, f, y);
@@ -181,15 +177,14 @@ store_moments(const gather_params &p, bool pna, int row, int degree, int f,
   A grad[VEC];
   load_row<T, VEC>(grad, p, p.row_grad, row, f);
   const int64_t at = int64_t(row) * p.width + f;
-#pragma unroll
-  for (int i = 0; i < VEC; ++i) {
+  unroll<VEC>([&](int i) {
     static_cast<A *>(p.coefficient)[at + i] =
         degree == 0      ? A(0)
         : !p.square_root ? grad[i] * A(2) / A(degree)
         : y[i] == A(0)   ? grad[i] * A(0)
                          : grad[i] / (A(degree) * y[i]);
     static_cast<A *>(p.offset)[at + i] = mean[i];
-  }
+  });
 }
 
 /* ---- the rows ------------------------------------------------------------ */
@@ -229,14 +224,11 @@ struct reduce_op {
       : p(params), features(params), table(params, params.table, features) {}
 
   __device__ __forceinline__ void begin(state &z, int, int first) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        z.now[c][i].least.begin(first);
-        z.now[c][i].most.begin(first);
-        z.now[c][i].moments = {A(0), A(0), A(0)};
-      }
+    unroll<C, VEC>([&](int c, int i) {
+      z.now[c][i].least.begin(first);
+      z.now[c][i].most.begin(first);
+      z.now[c][i].moments = {A(0), A(0), A(0)};
+    });
     z.folded = false;
   }
 
@@ -253,19 +245,18 @@ struct reduce_op {
 
   template <bool WHOLE>
   __device__ __forceinline__ void load(edge &x, int j, bool live) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       const bool on = live && features.has(c);
       if constexpr (WHOLE || !kFilled) {
         table.template load<WHOLE>(x.x[c], j, c, on);
       } else {
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
+        unroll<VEC>([&](int i) {
           x.x[c].item[i] =
               narrow<T>(WHAT == REDUCE_MIN ? A(INFINITY) : -A(INFINITY));
+        });
         load_if<VEC>(x.x[c], table.at(j, c), on);
       }
-    }
+    });
   }
   template <bool WHOLE>
   __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
@@ -276,11 +267,9 @@ struct reduce_op {
   __device__ __forceinline__ void start(state &z, const edge &x, int lanes,
                                         int group) const {
     if constexpr ((WHAT & REDUCE_MOMENTS) != 0) {
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          shift_by(z.now[c][i], widen(x.x[c].item[i]), lanes, group);
+      unroll<C, VEC>([&](int c, int i) {
+        shift_by(z.now[c][i], widen(x.x[c].item[i]), lanes, group);
+      });
     }
   }
 
@@ -297,9 +286,9 @@ struct reduce_op {
   __device__ __forceinline__ void step(state &z, const edge (&x)[U],
                                        const mark (&m)[U], int position,
                                        int sides, int left) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       add<WHOLE>(z, x[u], m[u], position + u * sides, u * sides < left);
+    });
   }
 
   __device__ __forceinline__ static void take(total &now, A y, int position) {
@@ -319,11 +308,9 @@ struct reduce_op {
                                       int position, bool live) const {
     if (!WHOLE && !kFilled && !live)
       return;
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        take(z.now[c][i], widen(x.x[c].item[i]), position);
+    unroll<C, VEC>([&](int c, int i) {
+      take(z.now[c][i], widen(x.x[c].item[i]), position);
+    });
   }
 
   /* Moves the shift of a long row to about its mean: sums of differences from
@@ -332,22 +319,19 @@ struct reduce_op {
                                            int group) const {
     const int sides = group / lanes;
     const A count = A((max(edges, 0) + sides - 1) / sides);
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        moment_sums<A> &m = z.now[c][i].moments;
-        A by = count > A(0) ? m.sum / count : A(0);
-        if (group > lanes)
-          by = __shfl_sync(kFullMask, by,
-                           (threadIdx.x & 31 & ~(group - 1)) |
-                               (threadIdx.x & (lanes - 1)));
-        const A shift = m.shift + by;
-        by = shift - shift == A(0) ? shift - m.shift : A(0);
-        m.shift += by;
-        m.square -= by * (m.sum + m.sum - count * by);
-        m.sum -= count * by;
-      }
+    unroll<C, VEC>([&](int c, int i) {
+      moment_sums<A> &m = z.now[c][i].moments;
+      A by = count > A(0) ? m.sum / count : A(0);
+      if (group > lanes)
+        by = __shfl_sync(kFullMask, by,
+                         (threadIdx.x & 31 & ~(group - 1)) |
+                             (threadIdx.x & (lanes - 1)));
+      const A shift = m.shift + by;
+      by = shift - shift == A(0) ? shift - m.shift : A(0);
+      m.shift += by;
+      m.square -= by * (m.sum + m.sum - count * by);
+      m.sum -= count * by;
+    });
   }
 
   __device__ __forceinline__ void fold(state &z, older &old, int edges,
@@ -356,39 +340,34 @@ struct reduce_op {
       older_sums *at = in_memory(old);
       older_sums sums[C * VEC] = {};
       if (z.folded) {
-#pragma unroll
-        for (int k = 0; k < C * VEC; ++k)
-          sums[k] = at[k];
+        unroll<C * VEC>([&](int k) { sums[k] = at[k]; });
       } else {
         recentre(z, edges, lanes, group);
       }
-#pragma unroll
-      for (int k = 0; k < C * VEC; ++k) {
+      unroll<C * VEC>([&](int k) {
         moment_sums<A> &m = z.now[k / VEC][k % VEC].moments;
         at[k] = {sums[k].sum + m.sum, sums[k].square + m.square};
         m.sum = m.square = A(0);
-      }
+      });
       z.folded = true;
     }
   }
 
   __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
                                         older &old, bool any) const {
-#pragma unroll
-    for (int k = 0; k < C * VEC; ++k) {
+    unroll<C * VEC>([&](int k) {
       total &x = t[k / VEC][k % VEC];
       x = z.now[k / VEC][k % VEC];
       if (ARG && !any)
         x.least.arg = x.most.arg = kNoEdge;
-    }
+    });
     if ((WHAT & REDUCE_MOMENTS) != 0 && z.folded) {
       const older_sums *at = in_memory(old);
-#pragma unroll
-      for (int k = 0; k < C * VEC; ++k) {
+      unroll<C * VEC>([&](int k) {
         moment_sums<A> &m = t[k / VEC][k % VEC].moments;
         m.sum += at[k].sum;
         m.square += at[k].square;
-      }
+      });
     }
   }
 
@@ -415,9 +394,7 @@ struct reduce_op {
 
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,
                                        int f) const {
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      t[i].keep(p, slot, f + i);
+    unroll<VEC>([&](int i) { t[i].keep(p, slot, f + i); });
   }
 
   __device__ __forceinline__ void store(const total (&t)[VEC], int row,
@@ -425,18 +402,14 @@ struct reduce_op {
     constexpr bool pna = (WHAT & REDUCE_ALL) == REDUCE_ALL;
     if (WHAT & REDUCE_MIN) {
       extreme<true, ARG, A> x[VEC];
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        x[i] = t[i].least;
+      unroll<VEC>([&](int i) { x[i] = t[i].least; });
       store_extremes<T, VEC>(p,
                              pna ? p.out_min : const_cast<void *>(p.out.data),
                              p.arg_min, row, degree, f, x);
     }
     if (WHAT & REDUCE_MAX) {
       extreme<false, ARG, A> x[VEC];
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        x[i] = t[i].most;
+      unroll<VEC>([&](int i) { x[i] = t[i].most; });
       store_extremes<T, VEC>(p,
                              pna ? p.out_max : const_cast<void *>(p.out.data),
                              p.arg_max, row, degree, f, x);
@@ -444,14 +417,13 @@ struct reduce_op {
     if (WHAT & REDUCE_MOMENTS) {
       A mean[VEC], variance[VEC];
       const A inverse = A(1) / A(degree > 0 ? degree : 1);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
+      unroll<VEC>([&](int i) {
         const moment_sums<A> &m = t[i].moments;
         const A shifted = m.sum * inverse;
         const A v = (m.square - m.sum * shifted) * inverse;
         mean[i] = degree == 0 ? A(0) : m.shift + shifted;
         variance[i] = degree == 0 || v < A(0) ? A(0) : v; /* a NaN stays */
-      }
+      });
       store_moments<T, VEC>(p, pna, row, degree, f, mean, variance);
     }
   }

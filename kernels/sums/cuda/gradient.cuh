@@ -16,11 +16,10 @@ template <typename X, int VEC> struct words {
   packed<X, VEC / P> part[P];
 
   __device__ __forceinline__ void load(const X *from, bool on) {
-#pragma unroll
-    for (int k = 0; k < P; ++k) {
+    unroll<P>([&](int k) {
       clear(part[k]);
       load_if<VEC / P>(part[k], from + k * (VEC / P), on);
-    }
+    });
   }
   __device__ __forceinline__ X operator[](int i) const {
     return part[i / (VEC / P)].item[i % (VEC / P)];
@@ -68,9 +67,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
 
   __device__ __forceinline__ void begin(state &z, int row, int) const {
     sums::clear_sums(z);
-#pragma unroll
-    for (int i = 0; i < VEC; ++i)
-      z.own[i] = A(0);
+    unroll<VEC>([&](int i) { z.own[i] = A(0); });
     if (SPREAD && features.has(0) && p.schedule.rows > 0)
       load_row<T, VEC>(z.own, p, p.own, row, features.at(0));
   }
@@ -89,11 +86,11 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
   __device__ __forceinline__ void pass(mark (&m)[U], const note &n, int from,
                                        int sides) const {
     if constexpr (PICK) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
+      unroll<U>([&](int u) {
         m[u].position =
             static_cast<int>(__shfl_sync(kFullMask, n.id, from + u * sides) -
                              __shfl_sync(kFullMask, n.first, from + u * sides));
+      });
     }
   }
 
@@ -120,11 +117,10 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
                                         bool live) const {
     if (PICK) {
       bool hit = false, hit2 = false;
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
+      unroll<VEC>([&](int i) {
         hit = hit || x.arg[i] == m.position;
         hit2 = hit2 || (BOTH && x.arg2[i] == m.position);
-      }
+      });
       grad.template load<false>(x.grad, j, 0, live && hit);
       if (BOTH)
         grad2.template load<false>(x.grad2, j, 0, live && hit2);
@@ -137,9 +133,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
   __device__ __forceinline__ void step(state &z, const edge (&x)[U],
                                        const mark (&m)[U], int, int sides,
                                        int left) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u)
-      add<WHOLE>(z, x[u], m[u], u * sides < left);
+    unroll<U>([&](int u) { add<WHOLE>(z, x[u], m[u], u * sides < left); });
   }
 
   template <bool WHOLE>
@@ -147,8 +141,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
                                       bool live) const {
     if (!WHOLE && !live)
       return;
-#pragma unroll
-    for (int i = 0; i < VEC; ++i) {
+    unroll<VEC>([&](int i) {
       A sum = z.now[0][0][i];
       if (PICK && x.arg[i] == m.position)
         sum += widen(x.grad.item[i]);
@@ -160,7 +153,7 @@ struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
       else if (SPREAD)
         sum += x.coefficient[i] * (z.own[i] - x.offset[i]);
       z.now[0][0][i] = sum;
-    }
+    });
   }
 
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,

@@ -59,12 +59,11 @@ __global__ void merge_sums(const __grid_constant__ gather_params p,
                            const int *heavy, int columns) {
   const int row = heavy[blockIdx.x];
   const item_slots slots(p.schedule, row);
-#pragma unroll
-  for (int s = 0; s < SUMS; ++s) {
+  unroll<SUMS>([&](int s) {
     const feature_tensor &to = s ? p.out_gate : p.out;
     if (to.data)
       merge_row<T, SUMS>(p, to, s, columns, row, slots.count, slots);
-  }
+  });
 }
 
 /* A block takes a share that completes a row begun in earlier shares. */

@@ -88,15 +88,12 @@ struct message_op
     z.after = A(1);
     if (PASS == SUMS_COLUMNS && p.row_scale && p.schedule.rows > 0)
       z.after = __ldg(static_cast<const A *>(p.row_scale) + row);
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        z.own[COLUMNS ? c : 0][i] = A(0);
+    unroll<C>([&](int c) {
+      unroll<VEC>([&](int i) { z.own[COLUMNS ? c : 0][i] = A(0); });
       if constexpr (COLUMNS)
         if (features.has(c) && p.schedule.rows > 0)
           load_row<T, VEC>(z.own[c], p, p.own, row, features.at(c));
-    }
+    });
     if constexpr (ROWS)
       grades.template load<false>(z.grades, row, p.schedule.rows > 0);
     load_gates(z.gate, row);
@@ -104,15 +101,12 @@ struct message_op
 
   /* The gates of a row. */
   __device__ __forceinline__ void load_gates(A (&gate)[G][VEC], int row) const {
-#pragma unroll
-    for (int c = 0; c < G; ++c) {
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        gate[c][i] = A(0);
+    unroll<G>([&](int c) {
+      unroll<VEC>([&](int i) { gate[c][i] = A(0); });
       if constexpr (GATED)
         if (features.has(c) && p.schedule.rows > 0)
           load_row<T, VEC>(gate[c], p, p.own_gate, row, features.at(c));
-    }
+    });
   }
 
   __device__ __forceinline__ note look(const edge_ahead &e, bool live) const {
@@ -132,8 +126,7 @@ struct message_op
   template <int U>
   __device__ __forceinline__ void pass(mark (&to)[U], const note &n, int from,
                                        int sides) const {
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       to[u] = {A(1), __shfl_sync(kFullMask, n.id, from + u * sides), 0};
       if constexpr (GRADE == 0)
         to[u].scale = __shfl_sync(kFullMask, n.scale, from + u * sides);
@@ -141,21 +134,20 @@ struct message_op
         to[u].position =
             static_cast<int>(static_cast<unsigned>(to[u].id) -
                              __shfl_sync(kFullMask, n.first, from + u * sides));
-    }
+    });
   }
 
   template <bool WHOLE>
   __device__ __forceinline__ void load(edge &x, int j, bool live) const {
     if constexpr (COLUMNS)
       grades.template load<WHOLE>(x.grades, j, live);
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       if constexpr (!COLUMNS)
         table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
       if constexpr (GATED)
         gate_table.template load<WHOLE>(x.gate[c], j, c,
                                         live && features.has(c));
-    }
+    });
   }
 
   /* The position of feature f of an edge in [E, width]. */
@@ -167,14 +159,13 @@ struct message_op
   __device__ __forceinline__ void fetch(edge &x, int, const mark &n,
                                         bool live) const {
     if constexpr (GIVEN) {
-#pragma unroll
-      for (int c = 0; c < C; ++c) {
+      unroll<C>([&](int c) {
         clear(x.attr[c]);
         load_if<VEC>(x.attr[c],
                      static_cast<const T *>(p.attr) +
                          place(n.id, features.readable(c)),
                      live && features.has(c));
-      }
+      });
     }
   }
   __device__ __forceinline__ void start(state &, const edge &, int, int) const {
@@ -189,36 +180,23 @@ struct message_op
       const A *matrix = static_cast<const A *>(p.matrix);
       const T *attr = static_cast<const T *>(p.attr);
       A w[C][VEC];
-#pragma unroll
-      for (int s = 0; s < PARTS; ++s) {
+      unroll<PARTS>([&](int s) {
         load_matrix(w, matrix + int64_t(FIELDS * PARTS + s) * p.width);
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-          for (int c = 0; c < C; ++c)
-#pragma unroll
-            for (int i = 0; i < VEC; ++i)
-              part[u][s][c][i] = w[c][i];
-      }
+        unroll<U, C, VEC>(
+            [&](int u, int c, int i) { part[u][s][c][i] = w[c][i]; });
+      });
 #pragma unroll 1
       for (int f = 0; f < FIELDS; f += TOGETHER) {
         packed<T, TOGETHER> x[U];
-#pragma unroll
-        for (int u = 0; u < U; ++u)
+        unroll<U>([&](int u) {
           x[u] = load_packed<TOGETHER>(attr + n[u].id * FIELDS + f);
-#pragma unroll
-        for (int k = 0; k < TOGETHER; ++k)
-#pragma unroll
-          for (int s = 0; s < PARTS; ++s) {
-            load_matrix(w, matrix + int64_t((f + k) * PARTS + s) * p.width);
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-#pragma unroll
-              for (int c = 0; c < C; ++c)
-#pragma unroll
-                for (int i = 0; i < VEC; ++i)
-                  part[u][s][c][i] += widen(x[u].item[k]) * w[c][i];
-          }
+        });
+        unroll<TOGETHER, PARTS>([&](int k, int s) {
+          load_matrix(w, matrix + int64_t((f + k) * PARTS + s) * p.width);
+          unroll<U, C, VEC>([&](int u, int c, int i) {
+            part[u][s][c][i] += widen(x[u].item[k]) * w[c][i];
+          });
+        });
       }
     }
   }
@@ -227,15 +205,13 @@ struct message_op
   __device__ __forceinline__ void load_matrix(A (&w)[C][VEC],
                                               const A *row) const {
     constexpr int N = VEC > 4 ? 4 : VEC;
-#pragma unroll
-    for (int c = 0; c < C; ++c)
+    unroll<C>([&](int c) {
 #pragma unroll
       for (int k = 0; k < VEC; k += N) {
         const packed<A, N> x = load_packed<N>(row + features.readable(c) + k);
-#pragma unroll
-        for (int i = 0; i < N; ++i)
-          w[c][k + i] = x.item[i];
+        unroll<N>([&](int i) { w[c][k + i] = x.item[i]; });
       }
+    });
   }
 
   /* The operands of one number of a message. */
@@ -267,11 +243,9 @@ struct message_op
   __device__ __forceinline__ void
   add_terms(state &z, const edge &x, const mark &n, int position,
             const A (&part)[PARTS][C][VEC]) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       A grad_attr[VEC];
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
+      unroll<VEC>([&](int i) {
         const inputs in = inputs_of(z.own, z.gate, x, part, c, i);
         const A sent = GRADE & MESSAGE_MOMENTS ? in.message() : A(0);
         A grad = A(0);
@@ -288,12 +262,12 @@ struct message_op
         if (SUMS > 1)
           z.now[SUMS - 1][c][i] += t.gate;
         grad_attr[i] = t.gate * z.after;
-      }
+      });
       if (GIVEN && COLUMNS && p.grad_attr && features.has(c))
         store_once<VEC>(static_cast<T *>(p.grad_attr) +
                             place(n.id, features.at(c)),
                         grad_attr);
-    }
+    });
   }
 
   template <bool WHOLE>
@@ -314,10 +288,10 @@ struct message_op
                                        int sides, int left) const {
     A part[U][PARTS][C][VEC];
     project(part, n);
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       if (WHOLE || u * sides < left)
         add_terms(z, x[u], n[u], position + u * sides, part[u]);
+    });
   }
 
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,

@@ -76,25 +76,21 @@ struct message_reduce_op : reduce_op<T, VEC_, L, C, FIND, W> {
     sender.project(part, n);
     if constexpr ((FIND & REDUCE_MOMENTS) != 0) {
       if (!z.shifted) {
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            base::shift_by(z.now[c][i], message(z, x[0], part[0], c, i), L,
-                           this->p.schedule.group);
+        unroll<C, VEC>([&](int c, int i) {
+          base::shift_by(z.now[c][i], message(z, x[0], part[0], c, i), L,
+                         this->p.schedule.group);
+        });
         z.shifted = true;
       }
     }
-#pragma unroll
-    for (int u = 0; u < U; ++u)
+    unroll<U>([&](int u) {
       if (WHOLE || u * sides < left) {
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-#pragma unroll
-          for (int i = 0; i < VEC; ++i)
-            base::take(z.now[c][i], message(z, x[u], part[u], c, i),
-                       position + u * sides);
+        unroll<C, VEC>([&](int c, int i) {
+          base::take(z.now[c][i], message(z, x[u], part[u], c, i),
+                     position + u * sides);
+        });
       }
+    });
   }
 };
 

@@ -118,13 +118,10 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
     for (int k = 0; k < kFields; ++k) {
       A w[kQuad];
       row(w, k);
-#pragma unroll
-      for (int u = 0; u < kQuad; ++u) {
+      unroll<kQuad>([&](int u) {
         const A x = attr[(e0 + u) * kFields + k];
-#pragma unroll
-        for (int i = 0; i < kQuad; ++i)
-          part[u][i] += x * w[i];
-      }
+        unroll<kQuad>([&](int i) { part[u][i] += x * w[i]; });
+      });
     }
   }
 
@@ -157,23 +154,20 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
     const int e0 = threadIdx.x / kQuads * kQuad;
     A part[PARTS][kQuad][kQuad] = {};
     project(part[0], e0, [&](A(&w)[kQuad], int k) {
-#pragma unroll
-      for (int i = 0; i < kQuad; ++i)
-        w[i] = matrix[k * EDGES_FEATURES + f0 + i];
+      unroll<kQuad>([&](int i) { w[i] = matrix[k * EDGES_FEATURES + f0 + i]; });
     });
     if constexpr (PARTS > 1)
       project(part[1], e0, [&](A(&w)[kQuad], int k) {
         const A *other = matrix_at(k, 1 - which);
-#pragma unroll
-        for (int i = 0; i < kQuad; ++i)
+        unroll<kQuad>([&](int i) {
           w[i] = first_feature + f0 + i < p.width
                      ? __ldg(other + first_feature + f0 + i)
                      : A(0);
+        });
       });
     int row[kQuad], column[kQuad], position[kQuad];
     A scale[kQuad];
-#pragma unroll
-    for (int u = 0; u < kQuad; ++u) {
+    unroll<kQuad>([&](int u) {
       const int64_t e = first_edge + e0 + u;
       row[u] = column[u] = position[u] = 0;
       scale[u] = A(0);
@@ -185,17 +179,15 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
         else
           scale[u] = factor(row[u], column[u]);
       }
-    }
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) {
+    });
+    unroll<kQuad>([&](int i) {
       const int f = first_feature + f0 + i;
       const bool on = f < p.width;
       const int64_t x_at = place(p.value, on ? f : 0);
       const int64_t grad_at = place(p.grad_out, on ? f : 0);
       const int64_t dst_at = GATED ? place(p.gate_dst, on ? f : 0) : 0;
       const int64_t src_at = GATED ? place(p.gate_src, on ? f : 0) : 0;
-#pragma unroll
-      for (int u = 0; u < kQuad; ++u) {
+      unroll<kQuad>([&](int u) {
         A y = A(0);
         if (on && first_edge + e0 + u < p.edges) {
           const A gates = GATED ? number(p.gate_dst, row[u], dst_at) +
@@ -215,8 +207,8 @@ template <typename T, int WHAT, int FIELDS, int STRIDE> struct edges_tile {
           y = which ? t.value : t.gate;
         }
         grad[(e0 + u) * STRIDE + f0 + i] = y;
-      }
-    }
+      });
+    });
   }
 };
 
@@ -245,19 +237,19 @@ __global__ void __launch_bounds__(EDGES_THREADS)
 #pragma unroll 4
     for (int d = 0; d < EDGES_FEATURES; ++d) {
       const A y = tile.grad[edge * kStride + d];
-#pragma unroll
-      for (int k = 0; k < kOwn; ++k)
+      unroll<kOwn>([&](int k) {
         if (FIELDS % kStep == 0 || field + k * kStep < FIELDS)
           sum[k] += y * tile.matrix[(field + k * kStep) * EDGES_FEATURES + d];
+      });
     }
     __syncthreads();
   }
-#pragma unroll
-  for (int k = 0; k < kOwn; ++k)
+  unroll<kOwn>([&](int k) {
     if (first + edge < p.edges && field + k * kStep < FIELDS)
       static_cast<T *>(
           p.grad_attr)[(first + edge) * FIELDS + field + k * kStep] =
           narrow<T>(sum[k]);
+  });
 }
 
 /* ---- gradients of matrix and offset -------------------------------------- */
@@ -289,34 +281,29 @@ __global__ void __launch_bounds__(EDGES_THREADS)
 #pragma unroll 4
     for (int e = 0; e < EDGES_TILE; ++e) {
       A y[kQuad];
-#pragma unroll
-      for (int i = 0; i < kQuad; ++i)
-        y[i] = tile.grad[e * EDGES_FEATURES + f0 + i];
-#pragma unroll
-      for (int k = 0; k < kOwn; ++k) {
+      unroll<kQuad>(
+          [&](int i) { y[i] = tile.grad[e * EDGES_FEATURES + f0 + i]; });
+      unroll<kOwn>([&](int k) {
         const int own = field + k * kStep;
         const A x = kFields % kStep == 0 || own < kFields
                         ? tile.attr[e * kFields + own]
                         : A(0);
-#pragma unroll
-        for (int i = 0; i < kQuad; ++i)
-          sum[k][i] += x * y[i];
-      }
+        unroll<kQuad>([&](int i) { sum[k][i] += x * y[i]; });
+      });
     }
     __syncthreads();
   }
-#pragma unroll
-  for (int k = 0; k < kOwn; ++k) {
+  unroll<kOwn>([&](int k) {
     const int own = field + k * kStep;
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i)
+    unroll<kQuad>([&](int i) {
       if (own < kFields && from + f0 + i < p.width)
         static_cast<A *>(
             p.sums)[((int64_t(blockIdx.x) * kFields + own) * tile_t::PARTS +
                      which) *
                         p.width +
                     from + f0 + i] = sum[k][i];
-  }
+    });
+  });
 }
 
 /* Adds up the blocks' sums, in order. */

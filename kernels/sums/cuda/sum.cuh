@@ -30,16 +30,13 @@ fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
   exact_sum<A> *at = APART ? in_memory(older) : older;
   exact_sum<A> old[C * VEC] = {};
   if (folded) {
-#pragma unroll
-    for (int k = 0; k < C * VEC; ++k)
-      old[k] = at[k];
+    unroll<C * VEC>([&](int k) { old[k] = at[k]; });
   }
-#pragma unroll
-  for (int k = 0; k < C * VEC; ++k) {
+  unroll<C * VEC>([&](int k) {
     old[k].add(now[k / VEC][k % VEC]);
     at[k] = old[k];
     now[k / VEC][k % VEC] = A(0);
-  }
+  });
   folded = true;
 }
 
@@ -48,11 +45,10 @@ __device__ __forceinline__ void
 close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
            exact_sum<A> (&older)[C * VEC], bool folded) {
   const exact_sum<A> *at = APART ? in_memory(older) : older;
-#pragma unroll
-  for (int k = 0; k < C * VEC; ++k) {
+  unroll<C * VEC>([&](int k) {
     const A x = now[k / VEC][k % VEC];
     t[k / VEC][k % VEC] = folded ? at[k].value(x) : x;
-  }
+  });
 }
 
 /* The state that an Op of SUMS sums a feature keeps of a row: long sums are
@@ -71,73 +67,52 @@ template <typename A, int VEC, int C, int SUMS, bool APART> struct row_sums {
 
   static __device__ __forceinline__ void clear_sums(state &z) {
     z.folded = false;
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s)
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          z.now[s][c][i] = A(0);
+    unroll<SUMS, C, VEC>([&](int s, int c, int i) { z.now[s][c][i] = A(0); });
   }
   __device__ __forceinline__ void fold(state &z, older &old, int, int,
                                        int) const {
     const bool folded = z.folded;
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
+    unroll<SUMS>([&](int s) {
       z.folded = folded;
       fold_sums<APART>(z.now[s], old.sums[s], z.folded);
-    }
+    });
   }
   __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
                                         older &old, bool) const {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
+    unroll<SUMS>([&](int s) {
       A sums[C][VEC];
       close_sums<APART>(sums, z.now[s], old.sums[s], z.folded);
-#pragma unroll
-      for (int c = 0; c < C; ++c)
-#pragma unroll
-        for (int i = 0; i < VEC; ++i)
-          t[c][i].sum[s] = sums[c][i];
-    }
+      unroll<C, VEC>([&](int c, int i) { t[c][i].sum[s] = sums[c][i]; });
+    });
   }
   static __device__ __forceinline__ total shuffle(total t, int o) {
     total other;
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s)
-      other.sum[s] = __shfl_xor_sync(kFullMask, t.sum[s], o);
+    unroll<SUMS>(
+        [&](int s) { other.sum[s] = __shfl_xor_sync(kFullMask, t.sum[s], o); });
     return other;
   }
   static __device__ __forceinline__ void merge(total &t, total other) {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s)
-      t.sum[s] += other.sum[s];
+    unroll<SUMS>([&](int s) { t.sum[s] += other.sum[s]; });
   }
 
   static __device__ __forceinline__ void
   keep_sums(const gather_params &p, const total (&t)[VEC], int slot, int f) {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
+    unroll<SUMS>([&](int s) {
       A *to = part_of<SUMS, A>(p, slot, s, f);
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        to[i] = t[i].sum[s];
-    }
+      unroll<VEC>([&](int i) { to[i] = t[i].sum[s]; });
+    });
   }
   template <typename T>
   static __device__ __forceinline__ void store_sums(const gather_params &p,
                                                     const total (&t)[VEC],
                                                     int row, int f, A factor) {
-#pragma unroll
-    for (int s = 0; s < SUMS; ++s) {
+    unroll<SUMS>([&](int s) {
       const feature_tensor &to = s ? p.out_gate : p.out;
       A y[VEC];
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        y[i] = t[i].sum[s] * factor;
+      unroll<VEC>([&](int i) { y[i] = t[i].sum[s] * factor; });
       if (SUMS == 1 || to.data)
         store_row<T, VEC>(p, to, const_cast<void *>(to.data), row, f, y);
-    }
+    });
   }
 };
 
@@ -196,13 +171,12 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
 
   __device__ __forceinline__ explicit spmm_op(const gather_params &params)
       : p(params), features(params), table(params, params.table, features) {
-#pragma unroll
-    for (int c = 0; c < F; ++c) {
+    unroll<F>([&](int c) {
       const int f = features.readable(c);
       head[c] = FACTOR != FACTOR_HEADS ? 0
                 : p.heads_inner        ? f % p.heads
                                        : f / p.dim;
-    }
+    });
   }
 
   __device__ __forceinline__ void begin(state &z, int, int) const {
@@ -231,20 +205,20 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
                                        int sides) const {
     if constexpr (FACTOR == FACTOR_HEADS) {
       note each[U];
-#pragma unroll
-      for (int u = 0; u < U; ++u)
+      unroll<U>([&](int u) {
         each[u] = {__shfl_sync(kFullMask, n.weight, from + u * sides),
                    __shfl_sync(kFullMask, n.scale, from + u * sides),
                    __shfl_sync(kFullMask, n.id, from + u * sides)};
+      });
       marks(m, each);
     } else if constexpr (FACTOR == FACTOR_EDGE) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
+      unroll<U>([&](int u) {
         m[u].factor[0] = __shfl_sync(kFullMask, n.weight, from + u * sides);
+      });
       if (p.gathered_scale) {
-#pragma unroll
-        for (int u = 0; u < U; ++u)
+        unroll<U>([&](int u) {
           m[u].factor[0] *= __shfl_sync(kFullMask, n.scale, from + u * sides);
+        });
       }
     }
   }
@@ -253,35 +227,26 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
   __device__ __forceinline__ void marks(mark (&m)[U],
                                         const note (&n)[U]) const {
     if constexpr (FACTOR == FACTOR_HEADS) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-#pragma unroll
-        for (int c = 0; c < F; ++c) {
-          m[u].factor[c] = n[u].weight;
-          load_number_if(m[u].factor[c],
-                         static_cast<const A *>(p.weights) + n[u].id * p.heads +
-                             head[c],
-                         p.weights && n[u].weight != A(0));
-        }
+      unroll<U, F>([&](int u, int c) {
+        m[u].factor[c] = n[u].weight;
+        load_number_if(m[u].factor[c],
+                       static_cast<const A *>(p.weights) + n[u].id * p.heads +
+                           head[c],
+                       p.weights && n[u].weight != A(0));
+      });
     } else if constexpr (FACTOR == FACTOR_EDGE) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-        m[u].factor[0] = n[u].weight;
+      unroll<U>([&](int u) { m[u].factor[0] = n[u].weight; });
     }
     if constexpr (FACTOR != FACTOR_NONE) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
-#pragma unroll
-        for (int c = 0; c < F; ++c)
-          m[u].factor[c] *= n[u].scale;
+      unroll<U, F>([&](int u, int c) { m[u].factor[c] *= n[u].scale; });
     }
   }
 
   template <bool WHOLE>
   __device__ __forceinline__ void load(edge &x, int j, bool live) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c)
+    unroll<C>([&](int c) {
       table.template load<WHOLE>(x.x[c], j, c, live && features.has(c));
+    });
   }
   template <bool WHOLE>
   __device__ __forceinline__ void fetch(edge &, int, const mark &, bool) const {
@@ -303,30 +268,25 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
                                       int, bool live) const {
     if (!WHOLE && !live)
       return;
-#pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i)
-        z.now[0][c][i] = part(z.now[0][c][i], x, m, c, i);
+    unroll<C, VEC>([&](int c, int i) {
+      z.now[0][c][i] = part(z.now[0][c][i], x, m, c, i);
+    });
   }
 
   /* Edges beyond the row add zero times zero. */
   template <bool WHOLE, int U>
   __device__ __forceinline__ void
   step(state &z, const edge (&x)[U], const mark (&m)[U], int, int, int) const {
+    unroll<C, VEC>([&](int c, int i) {
+      const A y = widen(x[0].x[c].item[i]);
+      A sum = FACTOR == FACTOR_NONE
+                  ? y
+                  : m[0].factor[FACTOR == FACTOR_HEADS ? c : 0] * y;
 #pragma unroll
-    for (int c = 0; c < C; ++c)
-#pragma unroll
-      for (int i = 0; i < VEC; ++i) {
-        const A y = widen(x[0].x[c].item[i]);
-        A sum = FACTOR == FACTOR_NONE
-                    ? y
-                    : m[0].factor[FACTOR == FACTOR_HEADS ? c : 0] * y;
-#pragma unroll
-        for (int u = 1; u < U; ++u)
-          sum = part(sum, x[u], m[u], c, i);
-        z.now[0][c][i] += sum;
-      }
+      for (int u = 1; u < U; ++u)
+        sum = part(sum, x[u], m[u], c, i);
+      z.now[0][c][i] += sum;
+    });
   }
 
   __device__ __forceinline__ void keep(const total (&t)[VEC], int slot,

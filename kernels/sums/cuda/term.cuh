@@ -82,8 +82,7 @@ struct message_grades {
 
   template <bool WHOLE>
   __device__ __forceinline__ void load(read &x, int node, bool live) const {
-#pragma unroll
-    for (int c = 0; c < C; ++c) {
+    unroll<C>([&](int c) {
       const bool on = live && features.has(c);
       const int64_t at = int64_t(node) * p.width + features.readable(c);
       grad.template load<WHOLE>(x.grad[c], node, c, on);
@@ -96,7 +95,7 @@ struct message_grades {
         x.coefficient[c].load(static_cast<const A *>(p.coefficient) + at, on);
         x.offset[c].load(static_cast<const A *>(p.offset) + at, on);
       }
-    }
+    });
   }
 
   /* The gradient of message m at a position of the row. */

@@ -25,13 +25,12 @@ template <typename T, int VEC, int L, int C>
 __device__ __forceinline__ void
 read_features(packed<T, VEC> (&x)[C], const weigh_params &p,
               const feature_tensor &t, int node, int head, int d, bool live) {
-#pragma unroll
-  for (int c = 0; c < C; ++c) {
+  unroll<C>([&](int c) {
     const int at = d + c * L * VEC;
     const bool on = live && at < p.dim;
     clear(x[c]);
     load_if<VEC>(x[c], features_at<T, VEC>(t, node, head, on ? at : 0), on);
-  }
+  });
 }
 
 /* The row of an edge: the last that begins at or before it. */
@@ -65,16 +64,15 @@ __global__ void __launch_bounds__(WEIGH_THREADS)
         static_cast<int>(max(min(last - e, int64_t(U)), int64_t(0)));
     A dot[U], scale[U];
     int j[U];
-#pragma unroll
-    for (int u = 0; u < U; ++u) {
+    unroll<U>([&](int u) {
       j[u] = u < count ? __ldcs(p.indices + e + u) : 0;
       dot[u] = scale[u] = A(0);
-    }
+    });
     for (int from = 0; from < p.dim; from += kWidth) {
-#pragma unroll
-      for (int u = 0; u < U; ++u)
+      unroll<U>([&](int u) {
         read_features<T, VEC, L>(x[u], p, p.value, j[u], head, from + d,
                                  u < count);
+      });
       int r = row, done = 0;
       int64_t r_end = end;
       while (done < count) { /* over the rows of these edges */
@@ -91,11 +89,9 @@ __global__ void __launch_bounds__(WEIGH_THREADS)
             if (u < done || u >= stop)
               continue;
             scale[u] = row_scale;
-#pragma unroll
-            for (int c = 0; c < C; ++c)
-#pragma unroll
-              for (int i = 0; i < VEC; ++i)
-                dot[u] += widen(g[c].item[i]) * widen(x[u][c].item[i]);
+            unroll<C, VEC>([&](int c, int i) {
+              dot[u] += widen(g[c].item[i]) * widen(x[u][c].item[i]);
+            });
           }
           done = stop;
         }
