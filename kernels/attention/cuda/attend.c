@@ -5,6 +5,12 @@
 
 /* ---- shapes -------------------------------------------------------------- */
 
+/* Lanes and edges in flight of a launch. */
+typedef struct attend_shape {
+  lane_shape lane;
+  int unroll;
+} attend_shape;
+
 /* The vectors that a lane may hold: the key and value rows of `unroll` edges, a
  * query and sums have to fit its registers. */
 static int most_vectors(const attend_plan *plan, int vector) {
@@ -17,9 +23,19 @@ static int find_shape(attend_shape *shape, const dfgnn_problem *problem,
                       const attend_plan *plan) {
   const int vector = dfgnn__vector_width(problem);
   shape->unroll = plan->unroll;
-  shape->dim = problem->dim;
   return dfgnn__lane_shape(&shape->lane, problem, vector, plan->lanes,
                            plan->heads, most_vectors(plan, vector));
+}
+
+/* Can vectors of so many elements be loaded from all tensors of p? */
+static int aligned(const attend_params *p, const dfgnn_problem *problem,
+                   int vector) {
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const int64_t heads = problem->heads;
+  return dfgnn__view_aligned(&p->query, heads, vector, size) &&
+         dfgnn__view_aligned(&p->key, heads, vector, size) &&
+         dfgnn__view_aligned(&p->value, heads, vector, size) &&
+         dfgnn__view_aligned(&p->out, heads, vector, size);
 }
 
 /* Replaces a shape by one head and one row a warp, with vectors that all
@@ -28,7 +44,7 @@ static int narrow_shape(attend_shape *shape, const attend_params *p,
                         const dfgnn_problem *problem) {
   enum { MOST = 32 };
   int vector = shape->lane.vector;
-  while (vector > 1 && !dfgnn__attend_aligned(p, problem, vector))
+  while (vector > 1 && !aligned(p, problem, vector))
     vector /= 2;
   if (!dfgnn__lane_shape(&shape->lane, problem, vector, 32, HEADS_GRID,
                          MOST / vector))
@@ -111,7 +127,8 @@ int dfgnn__attend_views(const attend_plan *plan, dfgnn_view_request *request) {
 
 /* ---- arguments ----------------------------------------------------------- */
 
-dfgnn_status dfgnn__attend_fill(attend_params *p, const dfgnn_launch *launch) {
+/* Fills the parameters that follow from the arguments and the matrix. */
+static dfgnn_status fill(attend_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *args = launch->args;
   const size_t size = dfgnn_dtype_size(problem->dtype);
@@ -141,16 +158,6 @@ dfgnn_status dfgnn__attend_fill(attend_params *p, const dfgnn_launch *launch) {
                             size);
 }
 
-int dfgnn__attend_aligned(const attend_params *p, const dfgnn_problem *problem,
-                          int vector) {
-  const size_t size = dfgnn_dtype_size(problem->dtype);
-  const int64_t heads = problem->heads;
-  return dfgnn__view_aligned(&p->query, heads, vector, size) &&
-         dfgnn__view_aligned(&p->key, heads, vector, size) &&
-         dfgnn__view_aligned(&p->value, heads, vector, size) &&
-         dfgnn__view_aligned(&p->out, heads, vector, size);
-}
-
 static int packed(const attend_params *p, const dfgnn_problem *problem) {
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const int64_t heads = problem->heads, dim = problem->dim;
@@ -162,36 +169,33 @@ static int packed(const attend_params *p, const dfgnn_problem *problem) {
 
 /* ---- launches ------------------------------------------------------------ */
 
-static int edge_mode_of(const dfgnn_problem *problem, int score) {
-  const int dropout = problem->dropout ? EDGE_DROPOUT : 0;
-  if (score == DFGNN_SCORE_GIVEN) /* scores in memory have their bias */
-    return dropout;
-  return dropout | (problem->bias ? EDGE_BIAS : 0) |
+static int edge_mode_of(const dfgnn_problem *problem) {
+  return (problem->dropout ? EDGE_DROPOUT : 0) |
+         (problem->bias ? EDGE_BIAS : 0) |
          (problem->weights ? EDGE_WEIGHTS : 0);
 }
 
-dfgnn_status dfgnn__attend_run(attend_params *p, int score,
-                               const dfgnn_launch *launch,
-                               const attend_shape *wanted,
-                               const attend_plan *plan) {
+/* Launches attend() in the order of the plan; tensors that are not aligned are
+ * loaded by narrower vectors. */
+static dfgnn_status attend(attend_params *p, const dfgnn_launch *launch,
+                           const attend_shape *wanted,
+                           const attend_plan *plan) {
   const dfgnn_setting *setting = &launch->setting;
-  dfgnn_problem problem = *setting->problem;
+  const dfgnn_problem *problem = setting->problem;
   attend_shape shape = *wanted;
-  problem.dim = shape.dim;
-  if (shape.lane.vector > 1 &&
-      !dfgnn__attend_aligned(p, &problem, shape.lane.vector) &&
-      !narrow_shape(&shape, p, &problem))
+  if (shape.lane.vector > 1 && !aligned(p, problem, shape.lane.vector) &&
+      !narrow_shape(&shape, p, problem))
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "no kernel for unaligned tensors of %lld features",
-                       (long long)problem.dim);
+                       (long long)problem->dim);
   const lane_shape *lane = &shape.lane;
   const int rows =
       plan->rows * lane->lanes > 32 ? 32 / lane->lanes : plan->rows;
   const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/attend.cuh", "dfgnn::attend", score,
-      DFGNN_TYPE(problem.dtype), lane->vector, lane->lanes, shape.unroll,
-      (int)problem.heads, (int)problem.dim, lane->tile_heads,
-      packed(p, &problem), edge_mode_of(&problem, score));
+      "kernels/attention/cuda/attend.cuh", "dfgnn::attend", (int)problem->op,
+      DFGNN_TYPE(problem->dtype), lane->vector, lane->lanes, shape.unroll,
+      (int)problem->heads, (int)problem->dim, lane->tile_heads,
+      packed(p, problem), edge_mode_of(problem));
   if (p->schedule.units == 0)
     return DFGNN_OK;
   const dfgnn_grid grid = {
@@ -279,7 +283,7 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
       plan->item_edges || plan->by_degree ? launch->views[0] : NULL;
   attend_shape shape;
   attend_params p;
-  dfgnn_status status = dfgnn__attend_fill(&p, launch);
+  dfgnn_status status = fill(&p, launch);
   if (!status && !find_shape(&shape, problem, plan))
     status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                          "a lane would hold too many features");
@@ -297,7 +301,7 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
     dfgnn__schedule_items(&p.schedule, view, setting->matrix);
   else if (plan->by_degree)
     p.schedule.order = view->array[0];
-  status = dfgnn__attend_run(&p, (int)problem->op, launch, &shape, plan);
+  status = attend(&p, launch, &shape, plan);
   if (!status && plan->item_edges)
     status = dfgnn__attend_merge(&p, problem->dim, view, launch);
   return status || !problem->weights

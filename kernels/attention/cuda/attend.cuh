@@ -136,9 +136,8 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
       z.m[h] = lowest<A>();
       z.l[h] = z.row_score[h] = A(0);
       if (!Score::SUM && e.active && has_head(h))
-        z.row_score[h] =
-            __ldg(static_cast<const A *>(Score::GIVEN ? p.lse2 : p.score_dst) +
-                  int64_t(e.w.row) * HEADS + head(h));
+        z.row_score[h] = __ldg(static_cast<const A *>(p.score_dst) +
+                               int64_t(e.w.row) * HEADS + head(h));
     });
     unroll<C, VEC>([&](int c, int i) { z.acc[c][i] = A(0); });
     if constexpr (Score::QUERY)
@@ -192,23 +191,19 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
 
     A s[U * S], weight[U * S], kept[DROPOUT ? U * S : 1];
     int64_t edge = 0; /* the number of this side's first edge */
-    if constexpr (Score::GIVEN || EDGE != 0)
+    if constexpr (EDGE != 0)
       edge = x.at - p.schedule.indices + (from - lane_id());
     if constexpr (Score::KEY)
       sum_scores<WHOLE>(s, z.q, z.key, j, left);
     else if constexpr (Score::SUM)
       sum_scores<WHOLE>(s, z.q, z.value, j, left);
-    else if constexpr (Score::GIVEN)
-      given_weights<WHOLE>(weight, z.row_score, edge, left);
     else
       source_scores<WHOLE>(s, z.row_score, j, left);
     if constexpr (BIAS || WEIGHTS)
       number_scores<WHOLE>(s, edge, left);
-    if constexpr (!Score::GIVEN) {
-      leave_out<WHOLE>(s, left);
-      soften<U>(weight, s, z.m, z.l,
-                [&](int h, A factor) { rescale(z, h, factor); });
-    }
+    leave_out<WHOLE>(s, left);
+    soften<U>(weight, s, z.m, z.l,
+              [&](int h, A factor) { rescale(z, h, factor); });
     if constexpr (DROPOUT)
       drop(weight, kept, edge, x.mask, from);
     unroll<U, C>([&](int u, int c) {
@@ -277,21 +272,6 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     });
   }
 
-  /* Finds weights from scores in memory and their log-sum-exp. */
-  template <bool WHOLE>
-  __device__ __forceinline__ void given_weights(A (&weight)[U * S],
-                                                const A (&lse2)[S],
-                                                int64_t edge, int left) const {
-    unroll<U, S>([&](int u, int h) {
-      weight[u * S + h] = A(0);
-      if ((WHOLE || u * sides() < left) && has_head(h))
-        weight[u * S + h] =
-            exp2_fast(__ldg(static_cast<const A *>(p.scores) +
-                            head(h) * p.edges + edge + u * sides()) -
-                      lse2[h]);
-    });
-  }
-
   /* Adds the bias of each edge to its scores, and writes them, as EDGE says. */
   template <bool WHOLE>
   __device__ __forceinline__ void number_scores(A (&s)[U * S], int64_t edge,
@@ -348,14 +328,7 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   __device__ __forceinline__ void finish(const row_work &w, bool active,
                                          state &z) const {
     unroll<S>([&](int h) {
-      if constexpr (Score::GIVEN) {
-        if (w.slot >= 0)
-          store_state(w, active, h, A(0),
-                      /* The first item has l = 1, the others 0: 1 a row. */
-                      A(w.slot >= p.schedule.extra_items));
-      } else {
-        rescale(z, h, merge_state(w, active, h, z.m[h], z.l[h]));
-      }
+      rescale(z, h, merge_state(w, active, h, z.m[h], z.l[h]));
     });
     this->sum_vectors(z.acc, [&](const A(&x)[VEC], int c) {
       if (active && has(c))

@@ -8,18 +8,12 @@
 #include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
 
-/* The score of attend() is an operator, or this: scores in memory. */
-enum { DFGNN_SCORE_GIVEN = DFGNN_OP_GATV2 + 1 };
-
 typedef struct attend_params {
   row_schedule schedule;
   block_share share;
   tensor_view query, key, value, out;
   const void *score_dst, *score_src, *att, *beta;
-  const void *inverse_norms; /* AGNN, [M,H]; NULL: from the gathered row */
-  const void *lse2;          /* DFGNN_SCORE_GIVEN: [N,H] */
-  const void *scores;        /* DFGNN_SCORE_GIVEN: [H,E] */
-  int64_t edges;
+  const void *inverse_norms;     /* AGNN, [M,H]; NULL: from the gathered row */
   const void *bias;              /* EDGE_BIAS: [E,H] */
   void *weights;                 /* EDGE_WEIGHTS: [E,H], in log2 units */
   dropout_params dropout;        /* EDGE_DROPOUT */

@@ -30,24 +30,6 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
 
 /* ---- for launches of other kinds ----------------------------------------- */
 
-/* Lanes and edges in flight of a launch. */
-typedef struct attend_shape {
-  lane_shape lane;
-  int unroll;
-  int64_t dim; /* features of each head */
-} attend_shape;
-
-/* Fills the parameters that follow from the arguments and the matrix. */
-dfgnn_status dfgnn__attend_fill(attend_params *p, const dfgnn_launch *launch);
-/* Can vectors of so many elements be loaded from all tensors of p? */
-int dfgnn__attend_aligned(const attend_params *p, const dfgnn_problem *problem,
-                          int vector);
-/* Launches attend() for a score (an operator or DFGNN_SCORE_GIVEN) in the order
- * of the plan; tensors that are not aligned are loaded by narrower vectors. */
-dfgnn_status dfgnn__attend_run(attend_params *p, int score,
-                               const dfgnn_launch *launch,
-                               const attend_shape *shape,
-                               const attend_plan *plan);
 /* Merges the partial results of split rows. */
 dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
                                  const dfgnn_view *items,

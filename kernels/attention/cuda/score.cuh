@@ -2,8 +2,7 @@
  *
  * KEY: the score gathers a key row besides the value row.  SUM: it is a sum
  * over features.  QUERY: it reads the destination's row.  HEAD: it reads a
- * vector of the head.  NORM: it divides by the rows' norms.  GIVEN: scores and
- * their log-sum-exp are in memory already. */
+ * vector of the head.  NORM: it divides by the rows' norms. */
 #ifndef DFGNN_ATTENTION_CUDA_SCORE_CUH
 #define DFGNN_ATTENTION_CUDA_SCORE_CUH
 
@@ -14,7 +13,7 @@ namespace dfgnn {
 
 struct plain_score {
   static constexpr bool KEY = false, SUM = false, QUERY = false, HEAD = false;
-  static constexpr bool NORM = false, GIVEN = false;
+  static constexpr bool NORM = false;
 };
 
 /* Adds the part of feature x of the gathered row to s; q: the destination's. */
@@ -25,8 +24,7 @@ struct dot_product {
   }
 };
 
-/* SCORE: an operator, or DFGNN_SCORE_GIVEN. */
-template <int SCORE> struct score_of;
+template <int OP> struct score_of;
 
 template <> struct score_of<DFGNN_OP_GT> : plain_score, dot_product {
   static constexpr bool KEY = true, SUM = true, QUERY = true;
@@ -48,10 +46,6 @@ template <> struct score_of<DFGNN_OP_GATV2> : plain_score {
     const A t = q + sign * x;
     s += att * max_of(t, t * slope);
   }
-};
-
-template <> struct score_of<DFGNN_SCORE_GIVEN> : plain_score {
-  static constexpr bool GIVEN = true;
 };
 
 template <typename A> __device__ __forceinline__ A leaky(A t, A slope) {
