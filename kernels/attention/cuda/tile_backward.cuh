@@ -313,17 +313,11 @@ struct grad_tile_walk {
           p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
     return 0;
   }
-  __device__ __forceinline__ int first_column() const {
-    return p.dense ? tile.column : __ldg(p.columns + int64_t(tile.chunk) * 32);
-  }
   __device__ void number_rows() {
     unroll<2>([&](int h) {
       const int r = min(first_row() + group() + 8 * h, tile.rows - 1);
       const row_schedule &m = p.walk.schedule;
-      if (tile.flags & DFGNN_TILE_PARTIAL)
-        place_of[h] = edge_from(m, tile.row + r, first_column());
-      else
-        place_of[h] = offsets_t{m.offsets, m.offsets64}[tile.row + r];
+      place_of[h] = offsets_t{m.offsets, m.offsets64}[tile.row + r];
     });
   }
 
@@ -647,14 +641,13 @@ struct grad_tile_walk {
     }
     if constexpr (GT)
       factor = float(p.walk.scale);
-    const bool part = tile.flags & DFGNN_TILE_PARTIAL;
     unroll<TO>([&](int t) {
       pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
         packed<T, VEC> y;
         if constexpr (AGNN)
           y = own_piece(first_row() + group() + 8 * h, f);
         unroll<VEC>([&](int i) {
-          if (!GAT && t == 0 && !part) {
+          if (!GAT && t == 0) {
             if constexpr (AGNN)
               x[i] = along != 0 ? x[i] - along * widen(y.item[i]) : x[i];
             x[i] *= factor;
@@ -689,22 +682,7 @@ struct grad_tile_walk {
     }
   }
 
-  __device__ __forceinline__ void store_part(int h) {
-    const int r = first_row() + group() + 8 * h;
-    const int64_t slot = int64_t(tile.slot) * p.walk.heads + head();
-    if (!GT && place() == 0)
-      static_cast<float *>(p.walk.partial_scalar)[slot * p.window + r] =
-          inner[h];
-    unroll<TO>([&](int t) {
-      float *to = static_cast<float *>(p.walk.partial) +
-                  ((slot * TO + t) * p.window + r) * W;
-      pieces(sum[t], h,
-             [&](int f, float(&x)[VEC]) { store_packed<VEC>(to + f, x); });
-    });
-  }
-
   __device__ void finish() {
-    const bool part = tile.flags & DFGNN_TILE_PARTIAL;
     unsigned again[2] = {0, 0}; /* results of rows g and g + 8 */
     unroll<2>([&](int h) {
       if constexpr (!GT) {
@@ -715,11 +693,7 @@ struct grad_tile_walk {
       unsigned bad = finish_row(h);
       bad |= __shfl_xor_sync(kFullMask, bad, 1);
       bad |= __shfl_xor_sync(kFullMask, bad, 2);
-      if (mine && part) {
-        store_part(h);
-        again[h] = bad & GRAD_TILE_EDGES;
-      }
-      if (mine && !part) {
+      if (mine) {
         store_row(h, ~bad);
         again[h] = bad;
       }

@@ -18,11 +18,10 @@
 #include "kernels/common/tile.h"
 
 typedef struct grad_tile_params {
-  grad_params walk; /* its schedule is the matrix; partial is of slots */
+  grad_params walk; /* its schedule is the matrix */
   const dfgnn_tile *items;
   const int32_t *columns;
   const uint32_t *masks;
-  const dfgnn_tile_cut *cuts;
   /* The rows of a window; 1 if the columns of an item follow each other. */
   int32_t window, dense;
   void *row_totals; /* AGNN, rows: [N,H] of grad_beta, or NULL */

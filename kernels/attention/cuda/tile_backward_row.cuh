@@ -1,6 +1,6 @@
 /* tile_backward_row.cuh - one row of gradients by a warp, 16 bytes a lane:
- * along its edges where tiles have duplicate edges or gave a result that is not
- * finite, and from the partial sums of cut windows */
+ * along its edges, where tiles have duplicate edges or gave a result that is
+ * not finite */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 
@@ -154,17 +154,6 @@ struct grad_tile_row {
     }
   }
 
-  /* The results that must be computed again. */
-  __device__ unsigned bad() const {
-    unsigned x = is_finite(inner) ? 0 : GRAD_TILE_INNER;
-    unroll<TO, K>(
-        [&](int t, int k) { x |= is_finite(sum[t][k]) ? 0u : 1u << t; });
-#pragma unroll
-    for (int o = 16; o > 0; o >>= 1)
-      x |= __shfl_xor_sync(kFullMask, x, o);
-    return x | raised();
-  }
-
   __device__ void store(unsigned wanted) const {
     if ((threadIdx.x & 31) == 0 && wanted & GRAD_TILE_INNER) {
       if (GAT && p.walk.to_scalar)
@@ -189,38 +178,6 @@ __device__ void grad_tile_slow_row(const grad_tile_params &p, int row, int head,
   r.along_edges(wanted);
   r.finish();
   r.store(wanted);
-}
-
-/* A block takes a window that was cut, a warp a row of it at a time, and adds
- * the items' sums in their order. */
-template <int OP, typename T, int DIM, int COLUMNS, int EDGES>
-__global__ void __launch_bounds__(256, 1)
-    grad_tile_merge(const __grid_constant__ grad_tile_params p) {
-  using row_t = grad_tile_row<OP, T, DIM, COLUMNS != 0, EDGES>;
-  constexpr int W = GRAD_TILE_WIDTH(DIM);
-  const dfgnn_tile_cut cut = p.cuts[blockIdx.x];
-  const int head = blockIdx.y, heads = p.walk.heads;
-  for (int i = threadIdx.x / 32; i < cut.rows; i += blockDim.x / 32) {
-    row_t r(p, cut.row + i, head);
-    for (int k = 0; k < cut.slots; ++k) {
-      const int64_t slot = int64_t(cut.slot + k) * heads + head;
-      unroll<row_t::TO>([&](int t) {
-        const float *from = static_cast<const float *>(p.walk.partial) +
-                            ((slot * row_t::TO + t) * p.window + i) * W +
-                            row_t::first();
-        unroll<row_t::K>(
-            [&](int f) { r.sum[t][f] += r.has() ? from[f] : 0.0f; });
-      });
-      if (OP != DFGNN_OP_GT)
-        r.inner += row_t::scalar(p.walk.partial_scalar, slot * p.window + i);
-    }
-    r.finish();
-    const unsigned again = r.bad();
-    r.store(~again);
-    if (again)
-      grad_tile_slow_row<OP, T, DIM, COLUMNS, EDGES>(p, cut.row + i, head,
-                                                     again);
-  }
 }
 
 } // namespace dfgnn
