@@ -1,6 +1,7 @@
 /* attention.c - workspace, norms and packed copies of CPU attention, its tasks
  * for threads, and the end of a row */
 #include "kernels/attention/cpu/attention.h"
+#include "kernels/attention/operators.h"
 #include "kernels/common/cpu_tables.h"
 
 #include <math.h>
@@ -27,13 +28,6 @@ int dfgnn__cpu_packs(const dfgnn_problem *problem) {
          problem->dim > 1;
 }
 
-static int has_query(const dfgnn_problem *problem) {
-  return problem->op != DFGNN_OP_GAT;
-}
-static int has_key(const dfgnn_problem *problem) {
-  return problem->op == DFGNN_OP_GT;
-}
-
 size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting) {
   return dfgnn__cpu_aligned((size_t)setting->problem->dim *
                                 dfgnn__cpu_scalar_size(setting->problem) +
@@ -52,7 +46,7 @@ size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes) {
 
 static size_t norm_bytes(const dfgnn_setting *setting) {
   const dfgnn_problem *problem = setting->problem;
-  return problem->op != DFGNN_OP_AGNN
+  return !DFGNN_HAS_NORMS(problem->op)
              ? 0
              : dfgnn__cpu_aligned(
                    (size_t)(setting->matrix->sources * problem->heads) *
@@ -68,8 +62,8 @@ size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
       (size_t)setting->device->units * dfgnn__cpu_aligned(choice->thread_bytes);
   if (dfgnn__cpu_packs(problem)) {
     bytes += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
-             (size_t)(1 + has_key(problem));
-    if (has_query(problem))
+             (size_t)(1 + DFGNN_HAS_KEY(problem->op));
+    if (DFGNN_HAS_QUERY(problem->op))
       bytes += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
   }
   return bytes;
@@ -152,14 +146,14 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .score_dst = args->score_dst,
       .score_src = args->score_src,
       .att = args->att,
-      .score_edge = problem->op == DFGNN_OP_GAT && problem->edge_dim
+      .score_edge = DFGNN_HAS_SCALARS(problem->op) && problem->edge_dim
                         ? args->score_edge
                         : NULL,
       .lse = args->lse,
       .grad_lse = args->grad_lse,
       .weights = problem->weights ? args->weights : NULL,
       .scale =
-          problem->op == DFGNN_OP_AGNN ? beta_of(problem, args) : args->scale,
+          DFGNN_HAS_NORMS(problem->op) ? beta_of(problem, args) : args->scale,
       .slope = args->slope,
       .bias = problem->bias ? args->bias : NULL,
       .drops = problem->dropout && args->dropout > 0,
@@ -185,30 +179,31 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
 
   dfgnn__cpu_describe(job, launch, choice);
   job->out_packed = job->out.feature == size;
-  int adjacent = job->value.feature == size &&
-                 (!has_query(problem) || job->query.feature == size) &&
-                 (!has_key(problem) || job->key.feature == size);
+  int adjacent =
+      job->value.feature == size &&
+      (!DFGNN_HAS_QUERY(problem->op) || job->query.feature == size) &&
+      (!DFGNN_HAS_KEY(problem->op) || job->key.feature == size);
   job->packed = adjacent || dfgnn__cpu_packs(problem);
   if (dfgnn__cpu_packs(problem)) {
     if (!adjacent) {
       char *to = memory;
       to = dfgnn__cpu_pack(job, problem, &job->value, matrix->sources,
                            choice->schedule, to);
-      if (has_query(problem))
+      if (DFGNN_HAS_QUERY(problem->op))
         to = dfgnn__cpu_pack(job, problem, &job->query, matrix->destinations,
                              choice->schedule, to);
-      if (has_key(problem))
+      if (DFGNN_HAS_KEY(problem->op))
         dfgnn__cpu_pack(job, problem, &job->key, matrix->sources,
                         choice->schedule, to);
     }
     memory += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
-              (size_t)(1 + has_key(problem));
-    if (has_query(problem))
+              (size_t)(1 + DFGNN_HAS_KEY(problem->op));
+    if (DFGNN_HAS_QUERY(problem->op))
       memory += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
   }
-  if (!has_key(problem))
+  if (!DFGNN_HAS_KEY(problem->op))
     job->key = job->value;
-  if (problem->op == DFGNN_OP_AGNN) {
+  if (DFGNN_HAS_NORMS(problem->op)) {
     job->inverse = memory;
     dfgnn__cpu_find_norms(job, choice->schedule);
     memory += norm_bytes(&launch->setting);

@@ -1,6 +1,7 @@
 /* backward.c - preparations for the walks: memory, copies, norms, and a pair of
  * numbers for each destination and head */
 #include "kernels/attention/cpu/backward.h"
+#include "kernels/attention/operators.h"
 
 /* ---- memory -------------------------------------------------------------- */
 
@@ -22,16 +23,6 @@ static size_t place(layout *l, size_t bytes) {
   size_t at = l->end;
   l->end += dfgnn__cpu_aligned(bytes);
   return at;
-}
-
-static int has_query(const dfgnn_problem *problem) {
-  return problem->op != DFGNN_OP_GAT;
-}
-static int has_key(const dfgnn_problem *problem) {
-  return problem->op == DFGNN_OP_GT;
-}
-static int has_parameters(const dfgnn_problem *problem) {
-  return problem->op == DFGNN_OP_AGNN || problem->op == DFGNN_OP_GATV2;
 }
 
 /* Bytes of partial results: a row or column of k > 1 items has k - 1 items more
@@ -59,13 +50,13 @@ static layout lay_out(const dfgnn_setting *setting,
   const dfgnn_problem *p = setting->problem;
   const dfgnn_matrix *m = setting->matrix;
   size_t scalar = dfgnn__cpu_scalar_size(p);
-  int packs = dfgnn__cpu_packs(p), agnn = p->op == DFGNN_OP_AGNN;
+  int packs = dfgnn__cpu_packs(p), agnn = DFGNN_HAS_NORMS(p->op);
   size_t to = packs ? dfgnn__cpu_packed_bytes(p, m->destinations) : 0;
   size_t from = packs ? dfgnn__cpu_packed_bytes(p, m->sources) : 0;
   layout l = {.end = 0};
 
-  l.query = place(&l, has_query(p) ? to : 0);
-  l.key = place(&l, has_key(p) ? from : 0);
+  l.query = place(&l, DFGNN_HAS_QUERY(p->op) ? to : 0);
+  l.key = place(&l, DFGNN_HAS_KEY(p->op) ? from : 0);
   l.value = place(&l, from);
   l.grad_out = place(&l, to);
   l.inverse[0] =
@@ -76,11 +67,11 @@ static layout lay_out(const dfgnn_setting *setting,
   l.gradients = place(&l, plan->spill ? dfgnn__cpu_score_bytes(setting) : 0);
   l.partials[0] = place(&l, partial_bytes(setting, plan->split));
   l.partials[1] = place(&l, partial_bytes(setting, plan->split));
-  if (has_parameters(p)) {
+  if (DFGNN_HAS_PARAMETERS(p->op)) {
     l.parts = count_parts(setting);
     l.parameter_bytes = dfgnn__cpu_aligned(
         sizeof(double) +
-        (p->op == DFGNN_OP_GATV2 ? (size_t)(p->heads * p->dim) * scalar : 0));
+        (DFGNN_HAS_ATT(p->op) ? (size_t)(p->heads * p->dim) * scalar : 0));
   }
   /* Merged rows have sums of their own. */
   l.parameters = place(&l, (size_t)(plan->split ? 2 * l.parts : l.parts) *
@@ -141,10 +132,10 @@ static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->grad_bias = args->grad_bias;
   s->grad_att = args->grad_att;
   s->grad_beta = args->grad_beta;
-  s->grad_scalar = p->op == DFGNN_OP_GAT ? args->grad_score_dst : NULL;
+  s->grad_scalar = DFGNN_HAS_SCALARS(p->op) ? args->grad_score_dst : NULL;
   s->grad_score_edge = base->score_edge ? args->grad_score_edge : NULL;
-  s->wants_scores =
-      has_query(p) && (args->grad_query || s->grad_att || s->grad_beta);
+  s->wants_scores = DFGNN_HAS_QUERY(p->op) &&
+                    (args->grad_query || s->grad_att || s->grad_beta);
   s->wanted =
       s->wants_scores || s->grad_scalar || s->grad_bias || s->grad_score_edge;
   s->wants_gradients = s->wanted;
@@ -177,12 +168,12 @@ static void make_columns(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->scores = *job;
   s->scores.value = base->query;
   s->scores.prefetch = 0;
-  if (has_key(p))
+  if (DFGNN_HAS_KEY(p->op))
     set_out(&s->scores, p, args->grad_key, &args->grad_key_strides);
-  s->grad_scalar = p->op == DFGNN_OP_GAT ? args->grad_score_src : NULL;
+  s->grad_scalar = DFGNN_HAS_SCALARS(p->op) ? args->grad_score_src : NULL;
   s->wants_values = args->grad_value != NULL;
-  s->wants_scores =
-      has_query(p) && (has_key(p) ? args->grad_key : args->grad_value);
+  s->wants_scores = DFGNN_HAS_QUERY(p->op) &&
+                    (DFGNN_HAS_KEY(p->op) ? args->grad_key : args->grad_value);
   s->wanted = s->wants_values || s->wants_scores || s->grad_scalar;
   s->wants_gradients = s->wants_scores || s->grad_scalar;
 }
@@ -212,9 +203,9 @@ static void pack_all(dfgnn_cpu_job *job, const dfgnn_launch *launch,
   const dfgnn_problem *p = launch->setting.problem;
   char *to = launch->workspace;
   int64_t n = job->destinations, m = job->sources;
-  if (has_query(p))
+  if (DFGNN_HAS_QUERY(p->op))
     dfgnn__cpu_pack(job, p, &job->query, n, schedule, to + l->query);
-  if (has_key(p))
+  if (DFGNN_HAS_KEY(p->op))
     dfgnn__cpu_pack(job, p, &job->key, m, schedule, to + l->key);
   dfgnn__cpu_pack(job, p, &job->value, m, schedule, to + l->value);
   dfgnn__cpu_pack(job, p, grad_out, n, schedule, to + l->grad_out);
@@ -224,8 +215,8 @@ static int adjacent(const dfgnn_cpu_job *job, const dfgnn_problem *p,
                     const dfgnn_cpu_tensor *grad_out) {
   int64_t size = (int64_t)job->element_size;
   return job->value.feature == size && grad_out->feature == size &&
-         (!has_query(p) || job->query.feature == size) &&
-         (!has_key(p) || job->key.feature == size);
+         (!DFGNN_HAS_QUERY(p->op) || job->query.feature == size) &&
+         (!DFGNN_HAS_KEY(p->op) || job->key.feature == size);
 }
 
 static void set_items(dfgnn_cpu_side *s, const dfgnn_view *items,
@@ -258,11 +249,11 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   if (dfgnn__cpu_packs(p) && !adjacent(&base, p, &grad_out))
     pack_all(&base, launch, &grad_out, &l, plan->schedule);
   base.packed = adjacent(&base, p, &grad_out);
-  if (!has_key(p))
+  if (!DFGNN_HAS_KEY(p->op))
     base.key = base.value;
   make_rows(&b->rows, &base, launch, &grad_out);
   make_columns(&b->columns, &base, launch, &grad_out);
-  if (p->op == DFGNN_OP_AGNN) {
+  if (DFGNN_HAS_NORMS(p->op)) {
     b->rows.job.inverse = memory + l.inverse[1];
     b->columns.job.inverse = memory + l.inverse[0];
     dfgnn__cpu_find_norms(&b->rows.job, plan->schedule);

@@ -1,5 +1,6 @@
 /* backward_walk.c - the walk over the rows of one side */
 #include "kernels/attention/cpu/backward.h"
+#include "kernels/attention/operators.h"
 
 /* Edges of a chunk; the index of scores with 8 edges in flight; rows, items and
  * cut rows of a task. */
@@ -128,16 +129,16 @@ static void add(const dfgnn_cpu_side *s, const scratch *m, const gathering *g,
                 int64_t row, void *att_sum) {
   const dfgnn_cpu_kernels *kernels = s->job.kernels;
   dfgnn_op op = s->job.op;
-  int direct = op == DFGNN_OP_GT || op == DFGNN_OP_GAT;
+  int direct = !DFGNN_HAS_PARAMETERS(op);
   if (s->wants_values)
     kernels->accumulate(g->values, head, c->begin, c->end, c->weights,
                         m->values, before, direct ? row : -1, 1);
   if (!s->wants_scores)
     return;
-  if (op == DFGNN_OP_GT) {
+  if (DFGNN_HAS_KEY(op)) {
     kernels->accumulate(g->scores, head, c->begin, c->end, c->gradients,
                         m->scores, before, row, s->job.scale);
-  } else if (op == DFGNN_OP_AGNN) {
+  } else if (DFGNN_HAS_NORMS(op)) {
     kernels->divide(g->job, head, c->begin, c->end - c->begin, c->gradients,
                     m->divided);
     kernels->accumulate(g->scores, head, c->begin, c->end, m->divided,
@@ -219,14 +220,14 @@ static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
     double before = s->adds ? scalar_at(job, s->grad_scalar, at) : 0;
     set_scalar(job, s->grad_scalar, at, before + scalar);
   }
-  if (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) {
+  if (!DFGNN_HAS_PARAMETERS(job->op)) {
     if (!direct && s->wants_values)
       kernels->store(&s->values, row, head, values, 1);
     if (!direct && s->wants_scores)
       kernels->store(&s->scores, row, head, scores, job->scale);
     return;
   }
-  if (job->op == DFGNN_OP_AGNN && s->wants_scores) {
+  if (DFGNN_HAS_NORMS(job->op) && s->wants_scores) {
     double total = kernels->cosine(job, row, head, scores);
     if (p->beta)
       *p->beta += total;

@@ -1,5 +1,6 @@
 /* attend.c - see attend_launch.h */
 #include "kernels/attention/cuda/attend_launch.h"
+#include "kernels/attention/operators.h"
 
 #include "base/error.h"
 
@@ -67,7 +68,7 @@ const char *dfgnn__attend_refusal(const dfgnn_setting *s,
     return "no row is longer than an item";
   if (plan->heads != HEADS_GRID && problem->heads == 1)
     return "the problem has one head";
-  if (plan->norms_table && problem->op != DFGNN_OP_AGNN)
+  if (plan->norms_table && !DFGNN_HAS_NORMS(problem->op))
     return "AGNN alone has a table of norms";
   if (problem->dim > 1024)
     return "more than 1024 features";
@@ -132,7 +133,8 @@ static dfgnn_status fill(attend_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *args = launch->args;
   const size_t size = dfgnn_dtype_size(problem->dtype);
-  const int gt = problem->op == DFGNN_OP_GT, gat = problem->op == DFGNN_OP_GAT;
+  const int gt = DFGNN_HAS_KEY(problem->op),
+            gat = DFGNN_HAS_SCALARS(problem->op);
   dfgnn_status status;
   *p = (attend_params){.schedule = dfgnn__schedule_rows(launch->setting.matrix),
                        .score_dst = args->score_dst,
@@ -143,9 +145,9 @@ static dfgnn_status fill(attend_params *p, const dfgnn_launch *launch) {
                        .weights = problem->weights ? args->weights : NULL,
                        .dropout = dfgnn__dropout_params(problem, args),
                        .lse = args->lse,
-                       .scale = problem->op != DFGNN_OP_GATV2 ? args->scale
-                                : args->slope > 1             ? -1
-                                                              : 1,
+                       .scale = !DFGNN_HAS_ATT(problem->op) ? args->scale
+                                : args->slope > 1           ? -1
+                                                            : 1,
                        .slope = args->slope};
   if ((status = dfgnn__view_tensor(&p->query, "query", gat ? NULL : args->query,
                                    &args->query_strides, size)) ||

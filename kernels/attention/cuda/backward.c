@@ -1,5 +1,6 @@
 /* backward.c - which walks a call of backward needs, and their launches */
 #include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/operators.h"
 
 /* ---- shapes -------------------------------------------------------------- */
 
@@ -145,7 +146,7 @@ static int mode_of(const dfgnn_launch *launch, const grad_plan *plan,
 
 int dfgnn__grad_usual_slope(const grad_params *p,
                             const dfgnn_problem *problem) {
-  return problem->op != DFGNN_OP_GATV2 || (p->slope >= 0 && p->slope <= 1);
+  return !DFGNN_HAS_ATT(problem->op) || (p->slope >= 0 && p->slope <= 1);
 }
 
 int64_t dfgnn__grad_lay_out(grad_params *p, const dfgnn_setting *s,
@@ -245,7 +246,7 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
   } else {
     status = walk_plain(p, launch, plan, columns, &blocks);
   }
-  *totals = problem->op == DFGNN_OP_AGNN ? blocks * tiles : blocks;
+  *totals = DFGNN_HAS_NORMS(problem->op) ? blocks * tiles : blocks;
   if (!status && plan->item_edges)
     status = dfgnn__grad_merge(p, GRAD_SUMS(problem->op, columns),
                                launch->views[1 + columns], launch);
@@ -259,13 +260,13 @@ static dfgnn_status walk_rows(const dfgnn_launch *launch, const grad_plan *plan,
   const dfgnn_args *a = launch->args;
   dfgnn_status status;
   int64_t totals;
-  if (problem->op == DFGNN_OP_AGNN &&
+  if (DFGNN_HAS_NORMS(problem->op) &&
       (status = dfgnn__inverse_norms(memory->norms, &p->far[0],
                                      launch->setting.matrix->sources, launch)))
     return status;
   if ((status = walk(p, launch, plan, 0, wide, &totals)) || !p->totals)
     return status;
-  return problem->op == DFGNN_OP_AGNN
+  return DFGNN_HAS_NORMS(problem->op)
              ? dfgnn__grad_totals(a->grad_beta, memory->totals, totals, 1,
                                   launch)
              : dfgnn__grad_totals(a->grad_att, memory->totals, totals,
@@ -297,7 +298,7 @@ static dfgnn_status spill_launch(const dfgnn_launch *launch,
                                  const grad_memory *memory, grad_params *rows,
                                  grad_params *columns, int wide) {
   const dfgnn_args *a = launch->args;
-  const int gat = launch->setting.problem->op == DFGNN_OP_GAT;
+  const int gat = DFGNN_HAS_SCALARS(launch->setting.problem->op);
   const int by_rows = gives_rows(rows);
   int64_t totals;
   dfgnn_status status = stats_alone(rows, launch, plan, wide);

@@ -22,6 +22,7 @@
 #include "kernels/attention/cuda/edge_mode.h"
 #include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
+#include "kernels/attention/operators.h"
 
 /* The mode of a walk is bits of enum edge_mode, or GRAD_GIVEN for a walk over
  * rows that reads dS, which the walk over columns spilled. */
@@ -34,12 +35,12 @@ enum { GRAD_ADDS = 16 };
  * for -inf), delta, and a scalar of the score: AGNN's inverse norm, GAT's
  * score. */
 enum { STAT_LSE = 0, STAT_DELTA = 1, STAT_EXTRA = 2 };
-#define GRAD_STATS(op) ((op) == DFGNN_OP_AGNN || (op) == DFGNN_OP_GAT ? 4 : 2)
+#define GRAD_STATS(op) (DFGNN_HAS_NORMS(op) || DFGNN_HAS_SCALARS(op) ? 4 : 2)
 
 /* The number of tensors that a walk writes: the score's comes first, that of
  * values last. */
 #define GRAD_SUMS(op, columns)                                                 \
-  ((columns) ? ((op) == DFGNN_OP_GT ? 2 : 1) : (op) == DFGNN_OP_GAT ? 0 : 1)
+  ((columns) ? (DFGNN_HAS_KEY(op) ? 2 : 1) : DFGNN_HAS_SCALARS(op) ? 0 : 1)
 
 typedef struct grad_params {
   row_schedule schedule;

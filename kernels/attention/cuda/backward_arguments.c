@@ -1,6 +1,7 @@
 /* backward_arguments.c - memory and arguments of the walks of backward */
 #include "base/error.h"
 #include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/operators.h"
 
 /* ---- memory -------------------------------------------------------------- */
 
@@ -15,7 +16,7 @@ static int64_t totals_count(const dfgnn_setting *s, const grad_plan *plan) {
   if (blocks > units)
     blocks = units > 0 ? units : 1;
   return blocks * problem->heads *
-         (problem->op == DFGNN_OP_AGNN ? 1 : problem->dim);
+         (DFGNN_HAS_NORMS(problem->op) ? 1 : problem->dim);
 }
 
 grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
@@ -28,17 +29,17 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
   grad_memory m = {0};
   m.stats = dfgnn__part(&m.bytes, workspace,
                         matrix->destinations * heads * GRAD_STATS(op), size);
-  if (op == DFGNN_OP_AGNN)
+  if (DFGNN_HAS_NORMS(op))
     m.norms = dfgnn__part(&m.bytes, workspace, matrix->sources * heads, size);
   if (plan->spill)
     m.spill = dfgnn__part(&m.bytes, workspace, matrix->edges * heads, size);
-  if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2)
+  if (DFGNN_HAS_PARAMETERS(op))
     m.totals = dfgnn__part(&m.bytes, workspace, totals_count(s, plan), size);
   if (plan->item_edges) { /* two partial results a cut: see row_of_unit() */
     const int64_t slots = matrix->edges / plan->item_edges * 2 * heads;
     m.partial = dfgnn__part(&m.bytes, workspace,
                             slots * problem->dim * GRAD_SUMS(op, 1), size);
-    if (op == DFGNN_OP_GAT)
+    if (DFGNN_HAS_SCALARS(op))
       m.partial_scalar = dfgnn__part(&m.bytes, workspace, slots, size);
   }
   return m;
@@ -55,7 +56,8 @@ dfgnn_status dfgnn__grad_tensors(grad_params *p, const dfgnn_launch *launch,
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
   const size_t size = dfgnn_dtype_size(problem->dtype);
-  const int gt = problem->op == DFGNN_OP_GT, gat = problem->op == DFGNN_OP_GAT;
+  const int gt = DFGNN_HAS_KEY(problem->op),
+            gat = DFGNN_HAS_SCALARS(problem->op);
   tensor_view query, key, value, grad_out, grad_query, grad_key, grad_value;
   const tensor_view none = {0};
   dfgnn_status status;
@@ -131,7 +133,7 @@ dfgnn_status dfgnn__grad_fill(grad_params *p, const dfgnn_launch *launch,
                               const grad_memory *memory, int columns) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
-  const int gat = problem->op == DFGNN_OP_GAT;
+  const int gat = DFGNN_HAS_SCALARS(problem->op);
   dfgnn_matrix matrix = *launch->setting.matrix;
   if (columns)
     matrix = dfgnn__transposed(&matrix, launch->views[0]);
@@ -162,7 +164,7 @@ dfgnn_status dfgnn__grad_fill(grad_params *p, const dfgnn_launch *launch,
     p->to_scalar = columns ? a->grad_score_src : a->grad_score_dst;
   } else if (!columns) {
     p->far_scalar = memory->norms;
-    p->totals = problem->op == DFGNN_OP_AGNN ? a->grad_beta : a->grad_att;
+    p->totals = DFGNN_HAS_NORMS(problem->op) ? a->grad_beta : a->grad_att;
     if (p->totals)
       p->totals = memory->totals;
   }

@@ -2,6 +2,7 @@
  */
 #include "base/error.h"
 #include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/operators.h"
 
 static const char source[] = "kernels/attention/cuda/backward_sums.cuh";
 
@@ -25,7 +26,7 @@ static dfgnn_grid grid_of(int64_t threads, int block) {
 dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
                                const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
-  const int gat = problem->op == DFGNN_OP_GAT;
+  const int gat = DFGNN_HAS_SCALARS(problem->op);
   const size_t size = dfgnn_dtype_size(problem->dtype);
   grad_stats_params s = {.grad_out = p->own[gat ? 0 : 1],
                          .out = p->out,
@@ -39,7 +40,7 @@ dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
                          .dim = p->dim,
                          .lanes = 1,
                          .count = GRAD_STATS(problem->op)};
-  if (problem->op == DFGNN_OP_AGNN)
+  if (DFGNN_HAS_NORMS(problem->op))
     s.query = p->own[0];
   if (s.dim % vector || !dfgnn__view_aligned(&s.query, s.heads, vector, size) ||
       !dfgnn__view_aligned(&s.grad_out, s.heads, vector, size) ||

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/cuda/backward_plans.h"
+#include "kernels/attention/operators.h"
 
 static const char source[] = "kernels/attention/cuda/backward_symmetric.cuh";
 
@@ -144,14 +145,14 @@ static dfgnn_status symmetric_launch(const dfgnn_launch *launch) {
       !shape_of(&shape, problem, &plan))
     return dfgnn__grad_launch(launch, &plan);
   if ((status = dfgnn__grad_stats(&p.rows, plan.lanes, vector, launch)) ||
-      (problem->op == DFGNN_OP_AGNN &&
+      (DFGNN_HAS_NORMS(problem->op) &&
        (status =
             dfgnn__inverse_norms(memory.norms, &p.rows.far[0],
                                  launch->setting.matrix->sources, launch))) ||
       (status = walk_both(&p, launch, &plan, &shape, &blocks)) ||
       !p.rows.totals)
     return status;
-  return problem->op == DFGNN_OP_AGNN
+  return DFGNN_HAS_NORMS(problem->op)
              ? dfgnn__grad_totals(a->grad_beta, memory.totals,
                                   blocks * shape.tiles, 1, launch)
              : dfgnn__grad_totals(a->grad_att, memory.totals, blocks,

@@ -1,5 +1,6 @@
 /* passes.c - launches of the separate passes: scores, softmax and sums */
 #include "kernels/attention/cuda/passes_launch.h"
+#include "kernels/attention/operators.h"
 
 size_t dfgnn__passes_score_bytes(const dfgnn_setting *setting) {
   const dfgnn_problem *p = setting->problem;
@@ -21,11 +22,11 @@ static int widest(const dfgnn_passes *p, const dfgnn_problem *problem) {
   const int vector = dfgnn__wide_vector(problem->dtype);
   if (!takes_words(&p->value, vector) || !takes_words(&p->out, vector))
     return 1;
-  if (problem->op != DFGNN_OP_GAT && !takes_words(&p->query, vector))
+  if (DFGNN_HAS_QUERY(problem->op) && !takes_words(&p->query, vector))
     return 1;
-  if (problem->op == DFGNN_OP_GT && !takes_words(&p->key, vector))
+  if (DFGNN_HAS_KEY(problem->op) && !takes_words(&p->key, vector))
     return 1;
-  if (problem->op == DFGNN_OP_GATV2 && (uintptr_t)p->att % 16)
+  if (DFGNN_HAS_ATT(problem->op) && (uintptr_t)p->att % 16)
     return 1;
   return p->dim % vector == 0 ? vector : 1;
 }
@@ -68,7 +69,7 @@ int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
 int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row) {
   const int64_t vectors = problem->dim / vector;
   const int held = PASS_HELD_VECTORS(vector);
-  if (problem->op == DFGNN_OP_GAT) /* its scores read no features */
+  if (DFGNN_HAS_SCALARS(problem->op)) /* its scores read no features */
     return by_row ? 32 : 1;
   const int fewest = pass_lanes(vectors < 4 ? vectors : 4);
   const int wanted = pass_lanes(dfgnn__ceil_div(vectors, held));
@@ -87,7 +88,7 @@ dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
                                   const dfgnn_setting *setting, int vector,
                                   int by_row) {
   const dfgnn_problem *problem = setting->problem;
-  const int gat = problem->op == DFGNN_OP_GAT;
+  const int gat = DFGNN_HAS_SCALARS(problem->op);
   int lanes = dfgnn__passes_lanes(problem, vector, by_row);
   int chunk = gat ? 1 : chunk_for(passes->edges * passes->heads, lanes);
   const int64_t shares = dfgnn__ceil_div(passes->edges, chunk) * passes->heads;

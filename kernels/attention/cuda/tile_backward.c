@@ -3,6 +3,7 @@
 
 #include "kernels/attention/cuda/backward_plans.h"
 #include "kernels/attention/cuda/tile_plans.h"
+#include "kernels/attention/operators.h"
 
 static int width_of(const dfgnn_problem *problem) {
   return GRAD_TILE_WIDTH((int)problem->dim);
@@ -63,7 +64,7 @@ static grad_tile_memory memory_of(const dfgnn_setting *s, void *workspace) {
   grad_tile_memory m = {0};
   m.walk.stats =
       dfgnn__part(&m.walk.bytes, workspace, pairs * GRAD_STATS(problem->op), 4);
-  if (problem->op == DFGNN_OP_AGNN) {
+  if (DFGNN_HAS_NORMS(problem->op)) {
     m.walk.norms =
         dfgnn__part(&m.walk.bytes, workspace, matrix->sources * heads, 4);
     m.walk.totals =
@@ -192,7 +193,7 @@ dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
   if (!dfgnn__grad_aligned(&rows.walk, s->problem, vector) ||
       !dfgnn__grad_aligned(&columns.walk, s->problem, vector))
     return dfgnn__grad_launch(launch, &plain);
-  if (s->problem->op == DFGNN_OP_AGNN) {
+  if (DFGNN_HAS_NORMS(s->problem->op)) {
     columns.walk.own_scalar = memory.walk.norms;
     if ((status = dfgnn__inverse_norms(memory.walk.norms, &rows.walk.far[0],
                                        s->matrix->sources, launch)))

@@ -15,6 +15,7 @@
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_H
 
 #include "kernels/attention/cuda/backward.h"
+#include "kernels/attention/operators.h"
 #include "kernels/common/tile.h"
 
 typedef struct grad_tile_params {
@@ -38,11 +39,11 @@ enum {
 
 /* The number of tensors of own rows, and of gathered rows. */
 #define GRAD_TILE_OWN(op, columns)                                             \
-  ((op) == DFGNN_OP_GT || ((op) == DFGNN_OP_AGNN && !(columns)) ? 2 : 1)
+  (DFGNN_HAS_KEY(op) || (DFGNN_HAS_NORMS(op) && !(columns)) ? 2 : 1)
 #define GRAD_TILE_FAR(op, columns)                                             \
-  ((op) == DFGNN_OP_GT || ((op) == DFGNN_OP_AGNN && (columns)) ? 2 : 1)
+  (DFGNN_HAS_KEY(op) || (DFGNN_HAS_NORMS(op) && (columns)) ? 2 : 1)
 /* The number of scalars beside a gathered row. */
 #define GRAD_TILE_EXTRAS(op, columns)                                          \
-  ((columns) ? GRAD_STATS(op) : (op) == DFGNN_OP_GT ? 0 : 1)
+  ((columns) ? GRAD_STATS(op) : DFGNN_HAS_KEY(op) ? 0 : 1)
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "kernels/attention/cuda/layout.h"
 #include "kernels/attention/cuda/tile_plans.h"
+#include "kernels/attention/operators.h"
 
 static const char source[] = "kernels/attention/cuda/tile_forward.cuh";
 
@@ -19,9 +20,9 @@ static size_t shared_bytes(const dfgnn_problem *problem,
   const size_t size = dfgnn_dtype_size(problem->dtype);
   const size_t width = (size_t)width_of(problem);
   const size_t row = width * size + TILE_PAD_BYTES;
-  const int gt = problem->op == DFGNN_OP_GT;
-  const int agnn = problem->op == DFGNN_OP_AGNN;
-  const int gatv2 = problem->op == DFGNN_OP_GATV2;
+  const int gt = DFGNN_HAS_KEY(problem->op);
+  const int agnn = DFGNN_HAS_NORMS(problem->op);
+  const int gatv2 = DFGNN_HAS_ATT(problem->op);
   size_t rows = (size_t)(plan->stages * DFGNN_TILE_COLUMNS);
   size_t scalars = 0;
   if (gt)
@@ -131,8 +132,8 @@ static dfgnn_status fill_tensors(tile_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
   const size_t size = dfgnn_dtype_size(problem->dtype);
-  const void *query = problem->op == DFGNN_OP_GAT ? NULL : a->query;
-  const void *key = problem->op == DFGNN_OP_GT ? a->key : NULL;
+  const void *query = DFGNN_HAS_SCALARS(problem->op) ? NULL : a->query;
+  const void *key = DFGNN_HAS_KEY(problem->op) ? a->key : NULL;
   dfgnn_status status;
   if ((status = dfgnn__view_tensor(&p->query, "query", query, &a->query_strides,
                                    size)) ||
@@ -161,7 +162,7 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *a = launch->args;
   const dfgnn_view *view = launch->views[0];
-  const int gat = problem->op == DFGNN_OP_GAT;
+  const int gat = DFGNN_HAS_SCALARS(problem->op);
   const tile_memory memory =
       memory_of(&launch->setting, plan, launch->workspace);
   *p = (tile_params){.items = view->array[0],
