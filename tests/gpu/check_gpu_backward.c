@@ -1,9 +1,11 @@
 /* check_gpu_backward.c - promises of gradients on a GPU: the same bits every
- * time, any of them alone, and dropout that follows a seed in device memory */
+ * time, any of them alone, GATv2's slopes, and dropout that follows a seed in
+ * device memory */
 #include <math.h>
 
 #include "lib/operator.h"
 #include "tests/gpu/gpu.h"
+#include "tuner/tensors.h"
 
 static const char *const graph_spec =
     "powerlaw:nodes=700,edges=9000,max-degree=500,seed=5";
@@ -292,13 +294,42 @@ START_TEST(a_replay_drops_by_the_seed_of_its_time) {
 }
 END_TEST
 
+/* The lanes' vectors and those of any stride follow slopes in different ways
+ * (backward.cuh). */
+START_TEST(gatv2_follows_any_slope) {
+  static const char *const variants[] = {
+      "cuda.attention.bwd.twopass/"
+      "lanes=8,unroll=1,rows=1,span=once,order=natural,heads=grid",
+      "cuda.attention.bwd.spill/lanes=32,unroll=2,rows=1,span=once,heads=grid"};
+  static const double slopes[] = {-0.5, 0, 0.25, 1, 3};
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph = graph_of(gpu, graph_spec);
+  dfgnn_problem problem = problem_of(DFGNN_OP_GATV2, 0);
+  for (int k = 0; k < 2 * 5; k++) {
+    call c;
+    double error = 0;
+    ck_assert(open_call(&c, gpu, graph, &problem, variants[k % 2]));
+    c.harness->check.slope = slopes[k / 2];
+    ck_assert_msg(dfgnn__harness_check(&error, c.harness, c.plan) == DFGNN_OK,
+                  "%s, slope %g: %s", variants[k % 2], slopes[k / 2],
+                  dfgnn_last_error());
+    close_call(&c);
+  }
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("gpu_backward");
-  TCase *tests = tcase_create("backward");
+  TCase *tests = tcase_create("backward"), *slopes = tcase_create("slopes");
   tcase_set_timeout(tests, 0);
   tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
   tcase_add_test(tests, a_gradient_may_be_wanted_alone);
   tcase_add_test(tests, a_replay_drops_by_the_seed_of_its_time);
+  tcase_set_timeout(slopes, 0);
+  tcase_add_test(slopes, gatv2_follows_any_slope);
   suite_add_tcase(suite, tests);
+  suite_add_tcase(suite, slopes);
   return run_on_gpu(suite);
 }

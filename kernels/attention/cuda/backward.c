@@ -65,7 +65,6 @@ int dfgnn__grad_is_plain(const grad_plan *plan) {
 
 /* ---- applicability ------------------------------------------------------- */
 
-/* gradient_plain() has three rows of sums a warp in 48 KB. */
 enum { MOST_FEATURES = 2048 };
 
 const char *dfgnn__grad_limits(const dfgnn_setting *s, const grad_plan *plan) {
@@ -161,16 +160,17 @@ int64_t dfgnn__grad_lay_out(grad_params *p, const dfgnn_setting *s,
   return dfgnn__share_out(&p->share, s, units, plan->warps, rows, span);
 }
 
-static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
-                              const grad_plan *plan, const lane_shape *shape,
-                              int unroll, int columns, int64_t *blocks) {
+static dfgnn_status walk_as(grad_params *p, const dfgnn_launch *launch,
+                            const grad_plan *plan, const lane_shape *shape,
+                            int mode, int columns, int64_t *blocks) {
   const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_program program =
-      DFGNN_PROGRAM("kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
-                    (int)problem->op, DFGNN_TYPE(problem->dtype), shape->vector,
-                    shape->lanes, (int)problem->heads, (int)problem->dim,
-                    shape->tile_heads, dfgnn__grad_packed(p, problem), unroll,
-                    columns, p->mode | (p->adds ? GRAD_ADDS : 0));
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
+      (int)problem->op, DFGNN_TYPE(problem->dtype), shape->vector, shape->lanes,
+      (int)problem->heads, (int)problem->dim, shape->tile_heads,
+      dfgnn__grad_packed(p, problem), plan->unroll, columns,
+      mode | (p->adds ? GRAD_ADDS : 0) |
+          (dfgnn__grad_usual_slope(p, problem) ? 0 : GRAD_ANY_SLOPE));
   *blocks = dfgnn__grad_lay_out(p, &launch->setting, plan, shape);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,
@@ -180,41 +180,32 @@ static dfgnn_status walk_wide(grad_params *p, const dfgnn_launch *launch,
       p);
 }
 
-/* Launches gradient_plain(), of which each block leaves a row of totals. */
-static dfgnn_status walk_plain(grad_params *p, const dfgnn_launch *launch,
-                               const grad_plan *plan, int columns,
-                               int64_t *blocks) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/backward_plain.cuh", "dfgnn::gradient_plain",
-      (int)problem->op, DFGNN_TYPE(problem->dtype), columns);
-  const size_t warp_bytes =
-      3 * dfgnn__scalar_size(problem->dtype) * (size_t)problem->dim;
-  int warps = 4;
-  while (warps > 1 && warp_bytes * (size_t)warps > 48 * 1024)
-    warps /= 2;
-  *blocks = dfgnn__ceil_div(p->schedule.units, warps);
-  const int64_t resident = dfgnn__resident(&launch->setting, plan->warps);
-  if (p->totals && *blocks > resident)
-    *blocks = resident;
-  return dfgnn__launch_struct(
-      launch->setting.queue, &program,
-      (dfgnn_grid){.blocks = {(unsigned)*blocks, (unsigned)p->heads},
-                   .threads = (unsigned)warps * 32,
-                   .shared = (unsigned)(warp_bytes * (size_t)warps)},
-      p);
+/* Replaces a shape and plan by one head a warp, with narrower vectors: for
+ * arguments that the plan's vectors cannot load, and widths that its lanes
+ * cannot hold.  With vectors of one, features lie at any stride. */
+void dfgnn__grad_narrow(lane_shape *shape, grad_plan *plan,
+                        const dfgnn_problem *problem, int vector) {
+  plan->lanes = 32;
+  plan->unroll = plan->rows = 1;
+  plan->heads = HEADS_GRID;
+  (void)dfgnn__lane_shape(shape, problem, vector, plan->lanes, plan->heads,
+                          MOST_FEATURES / 32);
 }
 
-/* Can both walks load vectors?  They share the answer, so that delta, which one
- * may leave for the other, is summed in the order of dP. */
-static int is_wide(const grad_params *rows, const grad_params *columns,
-                   const dfgnn_problem *problem, const grad_plan *plan) {
-  const int vector = dfgnn__vector_width(problem);
+int dfgnn__grad_vector(const grad_params *rows, const grad_params *columns,
+                       const dfgnn_problem *problem) {
+  int vector = dfgnn__vector_width(problem);
+  while (vector > 1 && !(dfgnn__grad_aligned(rows, problem, vector) &&
+                         dfgnn__grad_aligned(columns, problem, vector)))
+    vector /= 2;
+  return vector;
+}
+
+int dfgnn__grad_as_planned(const grad_plan *plan, const dfgnn_problem *problem,
+                           int vector) {
   lane_shape shape;
-  return dfgnn__grad_shape(&shape, problem, plan, plan->unroll) &&
-         dfgnn__grad_aligned(rows, problem, vector) &&
-         dfgnn__grad_aligned(columns, problem, vector) &&
-         dfgnn__grad_usual_slope(rows, problem);
+  return vector == dfgnn__vector_width(problem) &&
+         dfgnn__grad_shape(&shape, problem, plan, plan->unroll);
 }
 
 static void schedule(grad_params *p, const dfgnn_launch *launch,
@@ -226,27 +217,27 @@ static void schedule(grad_params *p, const dfgnn_launch *launch,
     p->schedule.order = launch->views[1 + columns]->array[0];
 }
 
-/* One walk, merged; *totals becomes the number of rows of its totals. */
+/* One walk, merged; *totals becomes the number of rows of its totals.  Both
+ * walks of a call have the same vector, so that delta, which one may leave for
+ * the other, is summed in the order of dP. */
 static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
-                         const grad_plan *plan, int columns, int wide,
+                         const grad_plan *plan, int columns, int vector,
                          int64_t *totals) {
   const dfgnn_problem *problem = launch->setting.problem;
-  int64_t blocks = 0, tiles = problem->heads;
+  const int mode = mode_of(launch, plan, columns);
+  grad_plan as = *plan;
+  int64_t blocks = 0;
   lane_shape shape;
-  int unroll;
   dfgnn_status status;
-  p->mode = mode_of(launch, plan, columns);
   schedule(p, launch, plan, columns);
   *totals = 0;
   if (p->schedule.units == 0)
     return DFGNN_OK;
-  if (wide && shape_of(&shape, problem, plan, p->mode, &unroll)) {
-    tiles = shape.tiles;
-    status = walk_wide(p, launch, plan, &shape, unroll, columns, &blocks);
-  } else {
-    status = walk_plain(p, launch, plan, columns, &blocks);
-  }
-  *totals = DFGNN_HAS_NORMS(problem->op) ? blocks * tiles : blocks;
+  if (!dfgnn__grad_as_planned(plan, problem, vector) ||
+      !shape_of(&shape, problem, plan, mode, &as.unroll))
+    dfgnn__grad_narrow(&shape, &as, problem, vector);
+  status = walk_as(p, launch, &as, &shape, mode, columns, &blocks);
+  *totals = DFGNN_HAS_NORMS(problem->op) ? blocks * shape.tiles : blocks;
   if (!status && plan->item_edges)
     status = dfgnn__grad_merge(p, GRAD_SUMS(problem->op, columns),
                                launch->views[1 + columns], launch);
@@ -255,7 +246,7 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
 
 static dfgnn_status walk_rows(const dfgnn_launch *launch, const grad_plan *plan,
                               const grad_memory *memory, grad_params *p,
-                              int wide) {
+                              int vector) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
   dfgnn_status status;
@@ -264,7 +255,7 @@ static dfgnn_status walk_rows(const dfgnn_launch *launch, const grad_plan *plan,
       (status = dfgnn__inverse_norms(memory->norms, &p->far[0],
                                      launch->setting.matrix->sources, launch)))
     return status;
-  if ((status = walk(p, launch, plan, 0, wide, &totals)) || !p->totals)
+  if ((status = walk(p, launch, plan, 0, vector, &totals)) || !p->totals)
     return status;
   return DFGNN_HAS_NORMS(problem->op)
              ? dfgnn__grad_totals(a->grad_beta, memory->totals, totals, 1,
@@ -286,22 +277,22 @@ static int gives_columns(const grad_params *p) {
 /* Computes stats for calls without a walk over rows. */
 static dfgnn_status stats_alone(const grad_params *rows,
                                 const dfgnn_launch *launch,
-                                const grad_plan *plan, int wide) {
-  return dfgnn__grad_stats(
-      rows, wide ? plan->lanes : 32,
-      wide ? dfgnn__vector_width(launch->setting.problem) : 1, launch);
+                                const grad_plan *plan, int vector) {
+  const int planned =
+      dfgnn__grad_as_planned(plan, launch->setting.problem, vector);
+  return dfgnn__grad_stats(rows, planned ? plan->lanes : 32, vector, launch);
 }
 
 /* Walks over columns first, which keep dS of each edge for the rows. */
 static dfgnn_status spill_launch(const dfgnn_launch *launch,
                                  const grad_plan *plan,
                                  const grad_memory *memory, grad_params *rows,
-                                 grad_params *columns, int wide) {
+                                 grad_params *columns, int vector) {
   const dfgnn_args *a = launch->args;
   const int gat = DFGNN_HAS_SCALARS(launch->setting.problem->op);
   const int by_rows = gives_rows(rows);
   int64_t totals;
-  dfgnn_status status = stats_alone(rows, launch, plan, wide);
+  dfgnn_status status = stats_alone(rows, launch, plan, vector);
   if (status)
     return status;
   columns->grad_bias = a->grad_bias;
@@ -309,10 +300,10 @@ static dfgnn_status spill_launch(const dfgnn_launch *launch,
     rows->spill = a->grad_bias;
   else if (by_rows)
     rows->spill = columns->spill = memory->spill;
-  if ((status = walk(columns, launch, plan, 1, wide, &totals)) || !by_rows)
+  if ((status = walk(columns, launch, plan, 1, vector, &totals)) || !by_rows)
     return status;
   return gat ? dfgnn__grad_row_sums(a->grad_score_dst, memory->spill, launch)
-             : walk_rows(launch, plan, memory, rows, wide);
+             : walk_rows(launch, plan, memory, rows, vector);
 }
 
 dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
@@ -325,13 +316,14 @@ dfgnn_status dfgnn__grad_launch(const dfgnn_launch *launch,
   if ((status = dfgnn__grad_fill(&rows, launch, &memory, 0)) ||
       (status = dfgnn__grad_fill(&columns, launch, &memory, 1)))
     return status;
-  const int wide = is_wide(&rows, &columns, launch->setting.problem, plan);
+  const int vector =
+      dfgnn__grad_vector(&rows, &columns, launch->setting.problem);
   if (plan->spill)
-    return spill_launch(launch, plan, &memory, &rows, &columns, wide);
+    return spill_launch(launch, plan, &memory, &rows, &columns, vector);
   status = gives_rows(&rows) || launch->args->grad_bias
-               ? walk_rows(launch, plan, &memory, &rows, wide)
-               : stats_alone(&rows, launch, plan, wide);
+               ? walk_rows(launch, plan, &memory, &rows, vector)
+               : stats_alone(&rows, launch, plan, vector);
   return status || !gives_columns(&columns)
              ? status
-             : walk(&columns, launch, plan, 1, wide, &totals);
+             : walk(&columns, launch, plan, 1, vector, &totals);
 }

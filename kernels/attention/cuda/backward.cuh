@@ -55,7 +55,8 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
 }
 
 template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
-          int PACKED, int U, bool COLUMNS, int MODE, bool ADDS = false>
+          int PACKED, int U, bool COLUMNS, int MODE, bool ADDS = false,
+          bool ANY_SLOPE = false>
 struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   using map = lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>;
   using map::C;
@@ -92,7 +93,8 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   static constexpr int HC = GATV2 ? C : 1;
   static constexpr int kBlockTotals = GATV2 ? L * C * VEC : 1;
   /* leaky(own + x) takes the place of the gathered x. */
-  static constexpr bool KEEPS = GATV2 && !GIVEN && sizeof(T) == sizeof(A);
+  static constexpr bool KEEPS =
+      GATV2 && !GIVEN && !ANY_SLOPE && sizeof(T) == sizeof(A);
 
   const grad_params &p;
   const char *far[FAR];
@@ -397,10 +399,9 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
     });
   }
 
-  /* Host code sees to it that the slope is 0 .. 1. */
   __device__ __forceinline__ A leaky_sum(A own, A x) const {
     const A t = own + x;
-    return max_of(t, t * slope);
+    return ANY_SLOPE ? t * slope_at(t, slope) : max_of(t, t * slope);
   }
 
   /* This lane's part of the sums: of scores, then of dP. */
@@ -446,7 +447,7 @@ struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
         z.sum[0][c][i] += score * x;
       if constexpr (GATV2) {
         const A t = KEEPS ? x : leaky_sum(z.own[0][c][i], x);
-        if (t > A(0))
+        if ((ANY_SLOPE ? z.own[0][c][i] + x : t) > A(0))
           z.raised[c][i] += score;
         if constexpr (!COLUMNS)
           z.att_total[c][i] += score * t;
@@ -640,7 +641,8 @@ __launch_bounds__(256,
                                U, MODE % GRAD_ADDS))
     gradient(const __grid_constant__ grad_params p) {
   walk_block<grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0,
-                      MODE % GRAD_ADDS, (MODE & GRAD_ADDS) != 0>>(p, p);
+                      MODE % GRAD_ADDS, (MODE & GRAD_ADDS) != 0,
+                      (MODE & GRAD_ANY_SLOPE) != 0>>(p, p);
 }
 
 } // namespace dfgnn

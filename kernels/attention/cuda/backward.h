@@ -28,8 +28,9 @@
  * rows that reads dS, which the walk over columns spilled. */
 enum { GRAD_GIVEN = 8 };
 
-/* A bit that gradient() takes beside the mode: the walk adds to its outputs. */
-enum { GRAD_ADDS = 16 };
+/* Bits that gradient() takes beside the mode: the walk adds to its outputs, and
+ * GATv2's slope is not 0 .. 1. */
+enum { GRAD_ADDS = 16, GRAD_ANY_SLOPE = 32 };
 
 /* The numbers of `stats` for a destination and head: lse (in log2 units; +inf
  * for -inf), delta, and a scalar of the score: AGNN's inverse norm, GAT's
@@ -46,8 +47,7 @@ typedef struct grad_params {
   row_schedule schedule;
   block_share share;
   int32_t heads, dim;
-  int32_t mode; /* for kernels that have no constant for it */
-  int32_t adds; /* likewise; 1: the walk adds to `to` and to_scalar */
+  int32_t adds; /* the walk adds to `to` and to_scalar */
   tensor_view own[2], far[2], to[2];
   tensor_view out;        /* rows */
   const void *lse;        /* rows: [N,H] */

@@ -44,6 +44,15 @@ int dfgnn__grad_shape(lane_shape *shape, const dfgnn_problem *problem,
  * blocks. */
 int64_t dfgnn__grad_lay_out(grad_params *p, const dfgnn_setting *setting,
                             const grad_plan *plan, const lane_shape *shape);
+/* The elements of the widest vector that can be loaded from all tensors. */
+int dfgnn__grad_vector(const grad_params *rows, const grad_params *columns,
+                       const dfgnn_problem *problem);
+/* Can the lanes be those of the plan, with such vectors? */
+int dfgnn__grad_as_planned(const grad_plan *plan, const dfgnn_problem *problem,
+                           int vector);
+/* Makes the plan and shape for other vectors: one head a warp. */
+void dfgnn__grad_narrow(lane_shape *shape, grad_plan *plan,
+                        const dfgnn_problem *problem, int vector);
 /* GATv2: is leaky(t) the larger of t and slope t, with the sign of t?  1 for
  * the other operators. */
 int dfgnn__grad_usual_slope(const grad_params *p, const dfgnn_problem *problem);

@@ -5,8 +5,7 @@
 
 #include "kernels/attention/cuda/backward_plans.h"
 
-static const char plain_source[] =
-    "kernels/attention/cuda/backward_red_plain.cuh";
+static const char source[] = "kernels/attention/cuda/backward_red.cuh";
 
 enum { LANES, UNROLL, ROWS, SPAN, HEADS };
 
@@ -29,7 +28,7 @@ static const char *red_applicable(const dfgnn_setting *s) {
   const char *reason = dfgnn__grad_limits(s, &plan);
   lane_shape shape;
   if (reason || (plan.lanes == 32 && plan.unroll == 2 && !plan.heads &&
-                 plan.span == SPAN_ONCE)) /* gradient_red_plain() stands in */
+                 plan.span == SPAN_ONCE)) /* dfgnn__grad_narrow() stands in */
     return reason;
   return dfgnn__grad_shape(&shape, s->problem, &plan, plan.unroll)
              ? NULL
@@ -43,8 +42,7 @@ static dfgnn_status clear(const tensor_view *to, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const int64_t row = problem->heads * problem->dim;
   const int64_t count = launch->setting.matrix->sources * row;
-  const dfgnn_program program = {.source = plain_source,
-                                 .name = "dfgnn::red_clear"};
+  const dfgnn_program program = {.source = source, .name = "dfgnn::red_clear"};
   const red_clear_params p = {.to = *to,
                               .count = count,
                               .heads = (int)problem->heads,
@@ -64,37 +62,21 @@ static dfgnn_status clear(const tensor_view *to, const dfgnn_launch *launch) {
       &p);
 }
 
-static dfgnn_status walk_plain(const grad_red_params *p,
-                               const dfgnn_launch *launch) {
-  enum { WARPS = 4 };
-  const dfgnn_program program =
-      DFGNN_PROGRAM(plain_source, "dfgnn::gradient_red_plain",
-                    DFGNN_TYPE(launch->setting.problem->dtype));
-  return dfgnn__launch_struct(
-      launch->setting.queue, &program,
-      (dfgnn_grid){
-          .blocks = {(unsigned)dfgnn__ceil_div(p->rows.schedule.units, WARPS),
-                     (unsigned)p->rows.heads},
-          .threads = WARPS * 32,
-          .shared = (unsigned)sizeof(float) * WARPS * (unsigned)p->rows.dim},
-      p);
-}
-
 static dfgnn_status walk(grad_red_params *p, const dfgnn_launch *launch,
-                         int aligned, int packed) {
+                         int vector) {
   const dfgnn_setting *s = &launch->setting;
   const dfgnn_problem *problem = s->problem;
-  const grad_plan plan = plan_of(s->parameter);
+  grad_plan plan = plan_of(s->parameter);
   lane_shape shape;
   if (p->rows.schedule.units == 0)
     return DFGNN_OK;
-  if (!aligned || !dfgnn__grad_shape(&shape, problem, &plan, plan.unroll))
-    return walk_plain(p, launch);
-  const dfgnn_program program =
-      DFGNN_PROGRAM("kernels/attention/cuda/backward_red.cuh",
-                    "dfgnn::gradient_red", DFGNN_TYPE(problem->dtype),
-                    shape.vector, shape.lanes, (int)problem->heads,
-                    (int)problem->dim, shape.tile_heads, packed, plan.unroll);
+  if (!dfgnn__grad_as_planned(&plan, problem, vector) ||
+      !dfgnn__grad_shape(&shape, problem, &plan, plan.unroll))
+    dfgnn__grad_narrow(&shape, &plan, problem, vector);
+  const dfgnn_program program = DFGNN_PROGRAM(
+      source, "dfgnn::gradient_red", DFGNN_TYPE(problem->dtype), shape.vector,
+      shape.lanes, (int)problem->heads, (int)problem->dim, shape.tile_heads,
+      dfgnn__grad_packed(&p->rows, problem), plan.unroll);
   const int64_t blocks = dfgnn__grad_lay_out(&p->rows, s, &plan, &shape);
   return dfgnn__launch_struct(
       s->queue, &program,
@@ -106,7 +88,6 @@ static dfgnn_status walk(grad_red_params *p, const dfgnn_launch *launch,
 
 static dfgnn_status red_launch(const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
-  const int vector = dfgnn__vector_width(problem);
   const grad_memory none = {0};
   grad_red_params p;
   grad_params columns = {0};
@@ -118,10 +99,7 @@ static dfgnn_status red_launch(const dfgnn_launch *launch) {
     return status;
   p.key = columns.to[0];
   p.value = columns.to[1];
-  return walk(&p, launch,
-              dfgnn__grad_aligned(&p.rows, problem, vector) &&
-                  dfgnn__grad_aligned(&columns, problem, vector),
-              dfgnn__grad_packed(&p.rows, problem));
+  return walk(&p, launch, dfgnn__grad_vector(&p.rows, &columns, problem));
 }
 
 DFGNN_FAMILIES(attention_cuda_backward_red) = {

@@ -72,7 +72,7 @@ struct red_row : grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
     const char *lane =
         node_row(node_row(static_cast<const char *>(to.data),
                           this->head(rows_t::map::state(c)), to.head_bytes),
-                 this->feature(c), sizeof(A));
+                 this->feature(c), VEC > 1 ? sizeof(A) : to.feature_bytes);
     A *at = reinterpret_cast<A *>(
         const_cast<char *>(node_row(lane, node, to.node_bytes)));
     constexpr int N = VEC < 4 ? VEC : 4;
@@ -91,6 +91,19 @@ __global__ void __launch_bounds__(
     256, lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC *U <= 16 ? 2 : 1)
     gradient_red(const __grid_constant__ grad_red_params p) {
   walk_block<red_row<T, VEC, L, HEADS, DIM, TILE, PACKED, U>>(p, p.rows);
+}
+
+__global__ void __launch_bounds__(256)
+    red_clear(const __grid_constant__ red_clear_params p) {
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < p.count;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    const int64_t pair = i / p.dim;
+    const char *row = node_row(node_row(static_cast<const char *>(p.to.data),
+                                        int(pair / p.heads), p.to.node_bytes),
+                               int(pair % p.heads), p.to.head_bytes);
+    *reinterpret_cast<float *>(const_cast<char *>(
+        node_row(row, int(i % p.dim), p.to.feature_bytes))) = 0;
+  }
 }
 
 } // namespace dfgnn

@@ -49,7 +49,7 @@ struct lane_map {
 
   __device__ __forceinline__ explicit lane_map(int lanes_of_row)
       : group(lanes_of_row), valid(0) {
-    if constexpr (!EXACT) {
+    if constexpr (!EXACT && C <= 32) {
       unroll<C>([&](int c) {
         valid |= unsigned(head(state(c)) < HEADS && feature(c) < DIM) << c;
       });
@@ -87,6 +87,8 @@ struct lane_map {
     return FULL_HEADS && (place(c) + 1) * HEAD_LANES * VEC <= DIM;
   }
   __device__ __forceinline__ bool has(int c) const {
+    if (C > 32) /* more than `valid` has bits for */
+      return all_have(c) || (head(state(c)) < HEADS && feature(c) < DIM);
     return all_have(c) || valid >> c & 1;
   }
   /* Has state h a head? */
