@@ -128,7 +128,7 @@ def step_of(layer, x, edge_index, grad):
 
 def in_steps(step):
     """A function that runs a step without the layers' nodes."""
-    from dfgnn.nn.pyg import _node
+    from dfgnn.nn import _node
     usual = _node.watched
 
     def run():

@@ -127,15 +127,32 @@ class Linear:
 
 class Scores:
     """out[k, n, h] = <h[n, h, :], a_k[h, :]> of several a_k [1, H, D], in the
-    type that kernels read scores in; h [N, H * D]."""
+    type that kernels read scores in; h [N, H * D].
 
-    def __init__(self, h, atts, out, exact):
+    many: h has so many rows that a product with a matrix of mostly zeros
+        costs less than passes over what elementwise operations hold.
+    """
+
+    def __init__(self, h, atts, out, exact, many=False):
         self.h, self.atts, self.out, self.exact = h, atts, out, exact
+        self.many = many
         self.reads = self.saves = (h, *atts)
         self.makes = (out,)
 
+    @staticmethod
+    def _matrices(atts):
+        """[K, H * D, H] of a_k [K, H, D]: column h has head h of a_k."""
+        return torch.diag_embed(atts.transpose(1, 2), dim1=1, dim2=3).flatten(
+            1, 2)
+
     def forward(self, graph, values, keep):
-        self.plain(graph, values)
+        if self.many:
+            atts = torch.cat([values[name] for name in self.atts])
+            h = values[self.h]
+            values[self.out] = h.expand(len(self.atts), *h.shape).bmm(
+                self._matrices(atts))
+        else:
+            self.plain(graph, values)
         if values[self.out].dtype is not self.exact:
             values[self.out] = values[self.out].to(self.exact)
 
@@ -144,6 +161,9 @@ class Scores:
         grad = grads[self.out]
         if grad.dtype is not h.dtype:
             grad = grad.to(h.dtype)
+        if self.many:
+            self._through_matrices(values, grads, wanted, h, grad, shape)
+            return
         grad = grad.unsqueeze(-1)
         if not wanted.isdisjoint(self.atts):
             found = (h.view(1, -1, *shape[1:]) * grad).sum(1)
@@ -156,6 +176,21 @@ class Scores:
             before = before.view(-1, *shape[1:])
             for one, att in zip(grad.unbind(), self.atts):
                 before.addcmul_(one, values[att])
+
+    def _through_matrices(self, values, grads, wanted, h, grad, shape):
+        grad = grad.transpose(0, 1).flatten(1)  # [N, K * H]
+        if not wanted.isdisjoint(self.atts):
+            _, heads, dim = shape
+            found = h.t().mm(grad).view(heads, dim, -1, heads).diagonal(
+                dim1=0, dim2=3).permute(1, 2, 0)
+            grads.update(zip(self.atts, found.split(1)))
+        if self.h in wanted:
+            matrices = self._matrices(torch.cat(
+                [values[name] for name in self.atts]))
+            matrix = matrices.transpose(0, 1).flatten(1).t()
+            before = grads.get(self.h)
+            grads[self.h] = grad.mm(matrix) if before is None else \
+                before.addmm_(grad, matrix)
 
     def plain(self, graph, values):
         atts = torch.stack([values[name] for name in self.atts])

@@ -15,7 +15,7 @@ import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
 from dfgnn import _chain, _execute
 from dfgnn.errors import UnsupportedError
-from dfgnn.nn.pyg import _node
+from dfgnn.nn import _node
 
 NODES, EDGES, WIDTH, FIELDS = 11, 40, 6, 3
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 3e-2}
@@ -274,6 +274,13 @@ def test_large_products_stay_apart(monkeypatch):
     monkeypatch.setattr(_node, "_SMALL", 0)
     agree(*call_of(LAYERS["Transformer"]()))
     agree(*call_of(LAYERS["Transformer mean"]()))
+
+
+@pytest.mark.parametrize("name", ["GAT", "GAT mean", "GAT no loops"])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_scores_of_many_nodes_are_products(name, dtype, monkeypatch):
+    monkeypatch.setattr(_node, "_SMALL", 0)
+    agree(*call_of(LAYERS[name](), dtype), TOLERANCE[dtype])
 
 
 # ---- when a layer is no node ------------------------------------------------

@@ -9,6 +9,7 @@ from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
 from .._autocast import autocast_dtype
 from ..graph import Graph
+from ._guards import surroundings
 from ._linear import reset
 from ._overrides import new_inspector, overrides, start_messages
 
@@ -45,6 +46,11 @@ class Conv(nn.Module):
             if kwargs:
                 raise TypeError(f"{type(self).__name__} takes no "
                                 + ", ".join(sorted(kwargs)))
+
+    def runs_in_steps(self):
+        """Whether this call cannot be one node of autograd, whatever its
+        arguments are."""
+        return self.overridden or surroundings() is not None
 
     def __getstate__(self):
         state = self.__dict__.copy()

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from ..functional import gatv2_attention
+from . import _node
 from ._conv import Conv, edge_features, like_pyg
 from ._linear import Linear, glorot_
 from ._overrides import by_pyg
@@ -58,6 +59,7 @@ class GATv2Conv(Conv):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @_node.first(_node.gatv2)
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or

@@ -11,6 +11,7 @@ from .. import ops
 from ..convert import as_graph
 from ..functional import extended
 from ..graph import Graph
+from . import _node
 from ._aggr import Reduction
 from ._conv import Conv, OwnFeatures, destinations, pair
 from ._linear import Linear, added
@@ -186,6 +187,7 @@ class GCNConv(_Static):
             return out
         return out.to(torch.promote_types(h.dtype, edge_weight.dtype))
 
+    @_node.first(_node.gcn)
     def forward(self, x, edge_index, edge_weight=None):
         """x [N, F], or [B, N, F] of graphs that share their edges; edge_index
         [2, E], a Graph or what dfgnn.as_graph takes; edge_weight [E], by
@@ -263,6 +265,7 @@ class GraphConv(_Pair):
         self.lin_rel.reset_parameters()
         self.lin_root.reset_parameters()
 
+    @_node.first(_node.graph_conv)
     def forward(self, x, edge_index, edge_weight=None, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes; edge_weight [E], by default the values of
@@ -314,6 +317,7 @@ class SAGEConv(_Pair):
         for child in self.children():
             child.reset_parameters()
 
+    @_node.first(_node.sage)
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes."""
@@ -343,6 +347,7 @@ class GINConv(OwnFeatures, _Pair):
     def reset_parameters(self):
         self.reset_own()
 
+    @_node.first(_node.gin)
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes."""

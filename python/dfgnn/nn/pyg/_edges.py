@@ -14,19 +14,8 @@ from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
 from ...graph import Graph
+from .._guards import known
 
-_INDEX = (torch.int32, torch.int64)
-
-
-def known(edge_index):
-    """Whether the kernels' graph can be made of these edges: they are a Graph
-    or an edge_index, and no matrix."""
-    if isinstance(edge_index, Graph):
-        return True
-    return (type(edge_index) is Tensor and edge_index.layout == torch.strided
-            and edge_index.dtype in _INDEX and edge_index.dim() == 2
-            and edge_index.size(0) == 2
-            and edge_index.device.type in ("cpu", "cuda"))
 
 
 def reverse(layer):

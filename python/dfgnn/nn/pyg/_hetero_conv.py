@@ -21,11 +21,11 @@ from ...aggregation import spmm
 from ...errors import InvalidError
 from ...functional import gat_attention, gt_attention
 from ...hetero import gatherer, hetero_graph
+from .._guards import _GLOBAL_HOOKS, Other, linear, own, surroundings
 from .._scores import edge_feature_scores
 from ._attention import _attend, _result_type
 from ._edges import edge_tensor, graph_of, known
-from ._guards import _GLOBAL_HOOKS, Other, linear, own
-from ._mixin import Fused, _say, _surroundings, fits, obstacle
+from ._mixin import Fused, _say, fits, obstacle
 from ._reduce import NAMES, combine, reduce_neighbours, reductions
 
 
@@ -541,7 +541,7 @@ def _obstacle(module, args, kwargs):
         return "its layers get other arguments than features of edges"
     if any(_GLOBAL_HOOKS) or torch.is_anomaly_enabled():
         return "something watches modules"
-    return _surroundings()
+    return surroundings()
 
 
 class HeteroConv(pyg.HeteroConv):

@@ -5,13 +5,14 @@ import logging
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import Linear, MessagePassing, aggr
 
 from ... import _fallbacks, ops
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
+from .._guards import LINEARS, REDUCTIONS, hooked, surroundings
+from .._node import first
 from ._edges import Looped, edges_as_given
 
 log = logging.getLogger("dfgnn")
@@ -22,6 +23,9 @@ _said = set()
 METHODS = ("message", "aggregate", "update", "message_and_aggregate",
            "edge_update")
 _PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+LINEARS.add(Linear)
+REDUCTIONS.update({aggr.SumAggregation: "spmm-sum",
+                   aggr.MeanAggregation: "spmm-mean"})
 
 
 @getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
@@ -38,13 +42,6 @@ def unfit(layer, reason):
         _say(type(layer).__name__, reason)
         _fallbacks.note(layer, reason)
     return NotImplemented
-
-
-def hooked(module):
-    """Whether a hook looks at the calls of a module or at their gradients."""
-    own = module.__dict__
-    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"]
-                or own["_backward_hooks"] or own.get("_backward_pre_hooks"))
 
 
 def _messages_hooked(state):
@@ -65,20 +62,6 @@ def _replaced(state):
             or "message_and_aggregate" in state or "edge_update" in state)
 
 
-def _surroundings():
-    """The reason why PyG's own operations must run: something outside traces,
-    transforms or watches them; None if nothing does."""
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit traces"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return "a transform of torch.func is at work"
-    if forward_ad._current_level >= 0:
-        return "forward-mode derivatives are wanted"
-    if torch._C._len_torch_dispatch_stack():
-        return "a dispatch mode watches torch's operations"
-    return None
-
-
 def obstacle(layer):
     """The reason why this call cannot take the fused path, whatever its
     arguments are, or None."""
@@ -94,7 +77,7 @@ def obstacle(layer):
             + " is not PyG's"
     if ops.compiling():
         return None
-    return _surroundings()
+    return surroundings()
 
 
 def usual(layer):
@@ -152,6 +135,12 @@ class Fused:
              if getattr(cls, name, None) is not getattr(base, name, None)),
             None)
 
+    def runs_in_steps(self):
+        """Whether this call cannot be one node of autograd, whatever its
+        arguments are."""
+        return obstacle(self) is not None or "propagate" in self.__dict__ or \
+            type(self).propagate is not Fused.propagate
+
     def propagate(self, edge_index, size=None, **kwargs):
         fused = type(self)._dfgnn_fused
         if fused is not None and usual(self):
@@ -195,16 +184,6 @@ class Fused:
         return plain
 
 
-def _first(node, forward):
-    """A forward that tries node before another forward."""
-    def first(self, *args, **kwargs):
-        out = node(self, *args, **kwargs)
-        if out is NotImplemented:
-            return forward(self, *args, **kwargs)
-        return out
-    return first
-
-
 def fuse(base, row, module):
     """The class with kernels for a class of PyG, of a _table.Row."""
     names = {"__module__": module, "__doc__": base.__doc__,
@@ -220,6 +199,5 @@ def fuse(base, row, module):
         if theirs is not None:
             names[name] = functools.wraps(theirs)(make(theirs))
     if row.node is not None:
-        names["forward"] = functools.wraps(base.forward)(
-            _first(row.node, names.get("forward", base.forward)))
+        names["forward"] = first(row.node)(names.get("forward", base.forward))
     return type(base.__name__, (Fused, base), names)

@@ -7,9 +7,9 @@ import torch_geometric.nn as pyg
 from . import _attention as attention
 from . import _heterogeneous as heterogeneous
 from . import _messages as messages
-from . import _node as node
 from . import _relations as relations
 from . import _sums as sums
+from .. import _node as node
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._rgcn import rgcn
 

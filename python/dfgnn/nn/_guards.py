@@ -3,15 +3,20 @@ raises Other where the layer's other path is to be taken."""
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.modules import module as _module
-from torch_geometric.nn import Linear, aggr
 
-from ..._autocast import autocasting
-from ...functional import MOST_EDGE_FEATURES
-from ._mixin import hooked
+from .._autocast import autocasting
+from ..functional import MOST_EDGE_FEATURES
+from ..graph import Graph
+from ._linear import Linear
 
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
-_LINEARS = (Linear, torch.nn.Linear)
+# classes whose call is a product and nothing else, and operators by the class
+# or name of a layer's aggregation: dfgnn.nn.pyg adds PyG's
+LINEARS = {Linear, torch.nn.Linear}
+REDUCTIONS = {"add": "spmm-sum", "sum": "spmm-sum", "mean": "spmm-mean"}
+_INDEX = (torch.int32, torch.int64)
 
 
 class Other(Exception):
@@ -30,6 +35,38 @@ def watched():
             or any(_GLOBAL_HOOKS))
 
 
+def surroundings():
+    """The reason why PyG's own operations must run: something outside traces,
+    transforms or watches them; None if nothing does."""
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit traces"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a transform of torch.func is at work"
+    if forward_ad._current_level >= 0:
+        return "forward-mode derivatives are wanted"
+    if torch._C._len_torch_dispatch_stack():
+        return "a dispatch mode watches torch's operations"
+    return None
+
+
+def hooked(module):
+    """Whether a hook looks at the calls of a module or at their gradients."""
+    own = module.__dict__
+    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"]
+                or own["_backward_hooks"] or own.get("_backward_pre_hooks"))
+
+
+def known(edge_index):
+    """Whether the kernels' graph can be made of these edges: they are a Graph
+    or an edge_index, and no matrix."""
+    if isinstance(edge_index, Graph):
+        return True
+    return (type(edge_index) is Tensor and edge_index.layout == torch.strided
+            and edge_index.dtype in _INDEX and edge_index.dim() == 2
+            and edge_index.size(0) == 2
+            and edge_index.device.type in ("cpu", "cuda"))
+
+
 def linear(state, name):
     """(weight, bias or None) of a linear layer whose call would be a product
     and nothing else; (None, None) if the layer has none of this name."""
@@ -37,7 +74,7 @@ def linear(state, name):
     if found is None:
         return None, None
     inner = found.__dict__
-    if type(found) not in _LINEARS or hooked(found) or "forward" in inner:
+    if type(found) not in LINEARS or hooked(found) or "forward" in inner:
         raise Other
     parameters = inner["_parameters"]
     try:
@@ -71,15 +108,15 @@ def number(state, name):
     return found
 
 
-_REDUCTIONS = {aggr.SumAggregation: "spmm-sum",
-               aggr.MeanAggregation: "spmm-mean"}
-
-
 def reduction(state):
     """The operator that reduces as the layer does."""
-    module = state["_modules"]["aggr_module"]
-    name = _REDUCTIONS.get(type(module))
-    if name is None or hooked(module):
+    module = state["_modules"].get("aggr_module")
+    if module is None:
+        kind = state["aggr"] if isinstance(state["aggr"], str) else None
+    else:
+        kind = None if hooked(module) else type(module)
+    name = REDUCTIONS.get(kind)
+    if name is None:
         raise Other
     return name
 

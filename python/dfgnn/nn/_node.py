@@ -1,4 +1,4 @@
-"""PyG's layers as one node of autograd each, for the calls that most training
+"""Layers, of dfgnn.nn and of PyG, as one node of autograd each, for the calls that most training
 steps make.
 
 Whatever looks into a layer (a hook, a parametrisation, a transform, autocast,
@@ -10,23 +10,21 @@ import functools
 
 import torch
 
-from ... import _recording, ops
-from ..._attend import make_seed, settings_of
-from ..._chain import Chain
-from ..._execute import generation
-from ..._links import (
+from .. import _recording, ops
+from .._attend import make_seed, settings_of
+from .._chain import Chain
+from .._execute import generation
+from .._links import (
     Attention, ByEdge, Finish, Linear as Product, Messages, Own, Plane, Scores,
     Slot, Sum)
-from ..._operators import DTYPES
-from ...convert import as_graph, known_graph, looped_graph
-from ...errors import InvalidError, UnsupportedError
-from ...graph import Graph
-from ...messages import MOST_PROJECTED
-from ._edges import known
+from .._operators import DTYPES
+from ..convert import as_graph, known_graph, looped_graph
+from ..errors import InvalidError, UnsupportedError
+from ..graph import Graph
+from ..messages import MOST_PROJECTED
 from ._guards import (
-    PLAIN_TENSORS, Other, dropout_of, edge_features, is_matrix, linear, number,
-    own, pair, product, reduction, single, sums, watched)
-from ._mixin import Fused, obstacle
+    PLAIN_TENSORS, Other, dropout_of, edge_features, is_matrix, known, linear,
+    number, own, pair, product, reduction, single, sums, watched)
 
 # Products whose result has more elements stay apart from those that backward
 # reads, so that no memory is held in vain.
@@ -40,18 +38,30 @@ def node(call):
     __dict__; NotImplemented where the other path is to be taken."""
     @functools.wraps(call)
     def attempt(layer, *args, **kwargs):
-        if ops.compiling() or obstacle(layer) is not None or watched():
+        if ops.compiling() or watched() or layer.runs_in_steps():
             return NotImplemented
         state = layer.__dict__
         if state["flow"] != "source_to_target" or \
-                state["node_dim"] not in (-2, 0) or "propagate" in state or \
-                type(layer).propagate is not Fused.propagate:
+                state["node_dim"] not in (-2, 0):
             return NotImplemented
         try:
             return call(state, *args, **kwargs)
         except (Other, InvalidError, UnsupportedError):
             return NotImplemented
     return attempt
+
+
+def first(node):
+    """Decorates a layer's forward, which runs where node() does not."""
+    def decorate(forward):
+        @functools.wraps(forward)
+        def tried(self, *args, **kwargs):
+            out = node(self, *args, **kwargs)
+            if out is NotImplemented:
+                return forward(self, *args, **kwargs)
+            return out
+        return tried
+    return decorate
 
 
 def recipe(names):
@@ -209,13 +219,16 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
     links = [Product("x", ("weight",), (), (), "h")]
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if x_dst is None:
-        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact))
+        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact,
+                            x.size(0) * heads * dim > _SMALL))
         scores = [Plane("scores", k, k * x.size(0) * heads) for k in range(2)]
     else:
         links += [Product("x_dst", ("weight" if w_dst is None else "w_dst",),
                           (), (), "h_dst"),
-                  Scores("h", ("att_src",), "score_src", exact),
-                  Scores("h_dst", ("att_dst",), "score_dst", exact)]
+                  Scores("h", ("att_src",), "score_src", exact,
+                         x.size(0) * heads * dim > _SMALL),
+                  Scores("h_dst", ("att_dst",), "score_dst", exact,
+                         x_dst.size(0) * heads * dim > _SMALL)]
         scores = Plane("score_dst", 0, 0), Plane("score_src", 0, 0)
     return [*links, Attention(graph, "gat", (Slot("h"), *scores), "sums",
                               heads, dim, x.dtype, settings),
