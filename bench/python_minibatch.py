@@ -13,7 +13,8 @@ Writes a flat JSON array, a row per layer and form of the blocks:
 
   given       how dfgnn gets a block: "edge_index" as PyG does, "trusted" as
               a Graph of a sorted list that is not checked, "known" as Graphs
-              made beforehand (the time of a step if graphs cost nothing)
+              made beforehand (the time of a step if graphs cost nothing),
+              "captured" as PyG, in one CUDA graph with room for all batches
   pyg_ms, dfgnn_ms    median of a step
   speedup     PyG over dfgnn
 
@@ -32,7 +33,7 @@ import numpy
 import torch
 
 LAYERS = ("GATConv", "SAGEConv", "TransformerConv")
-GIVEN = ("edge_index", "trusted", "known")
+GIVEN = ("edge_index", "trusted", "known", "captured")
 CLASSES = 40
 
 
@@ -159,7 +160,31 @@ class Clock:
         return result, 1e3 * (time.perf_counter() - start)
 
 
-def step_of(library, name, given, options, device):
+def captured_step(model, adam, found):
+    """A step as one CUDA graph that has room for each of the batches."""
+    import dfgnn
+    most = []
+    for which in range(len(found[0].blocks)):
+        edges, sources, inner = zip(*[
+            (edges.size(1), sources, inner) for edges, sources, inner
+            in (batch.blocks[which] for batch in found)])
+        most.append(dfgnn.Capacity((max(sources), max(inner)), max(edges)))
+
+    def run(x, edges, y):
+        adam.zero_grad()
+        out = model(x, [(e, None, room.num_destinations)
+                        for e, room in zip(edges, most)])[:len(y)]
+        loss = torch.nn.functional.cross_entropy(out, y)
+        loss.backward()
+        adam.step()
+        return loss
+    run = dfgnn.capture(run, capacity=dict(
+        x=most[0].sources, edges=[room.edges for room in most]))
+    return lambda batch, blocks: run(batch.x, [edges for edges, *_ in blocks],
+                                     batch.y)
+
+
+def step_of(library, name, given, options, device, found=()):
     if library == "dfgnn":
         import dfgnn.nn as nn
     else:
@@ -167,7 +192,11 @@ def step_of(library, name, given, options, device):
     torch.manual_seed(1)
     model = Model(nn, name, options.features, options.hidden,
                   options.heads).to(device)
-    adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+    adam = torch.optim.Adam(model.parameters(), lr=1e-3,
+                            capturable=given == "captured"
+                            and device.type == "cuda")
+    if given == "captured":
+        return captured_step(model, adam, found)
 
     def step(batch, blocks):
         if library == "dfgnn" and given == "trusted":
@@ -187,7 +216,8 @@ def times(step, found, options, clock):
     """Mean milliseconds of a step in each round, after some steps to warm up.
     Blocks are made before the clock starts, and the device is waited for at
     the end of a round only."""
-    for batch in found[:options.warmup]:
+    for number in range(options.warmup):
+        batch = found[number % len(found)]
         step(batch, batch.fresh())
     rounds = []
     for _ in range(options.rounds):
@@ -204,7 +234,7 @@ def compare(name, found, options, device):
     """Rows of a layer: rounds of both libraries take turns."""
     clock = Clock(device)
     forms = [("pyg", None)] + [("dfgnn", given) for given in options.given]
-    steps = [step_of(library, name, given, options, device)
+    steps = [step_of(library, name, given, options, device, found)
              for library, given in forms]
     spent = [[] for _ in forms]
     for turn in range(options.turns):
@@ -284,7 +314,7 @@ def main():
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--batches", type=int, default=10)
-    parser.add_argument("--warmup", type=int, default=3)
+    parser.add_argument("--warmup", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2,

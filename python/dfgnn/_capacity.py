@@ -13,8 +13,10 @@ from .graph import Graph, check_count, describe
 
 __all__ = ["Capacity", "Room"]
 
-# edges that are not in use lie among spare nodes, so many at each at most
-_EDGES_OF_A_SPARE_NODE = 256
+# Edges that are not in use lie among so many spare nodes: few rows, none of
+# them long.  It is one number, so that what one layer gives by its
+# destinations the next one takes by its sources.
+SPARE = 256
 
 
 class Room:
@@ -45,9 +47,9 @@ class Capacity:
     Its rooms are for arguments of a step: ``edges`` for an edge_index,
     ``by_edge`` for tensors by edge in its order, ``sources`` and
     ``destinations`` (``nodes`` where they are the same) for tensors by node.
-    The step sees ``num_sources`` and ``num_destinations`` nodes, which are a
-    few more than were asked for: edges that a batch does not use lead from
-    spare nodes to spare nodes.
+    The step sees ``num_sources`` and ``num_destinations`` nodes, 256 more than
+    were asked for: edges that a batch does not use lead from spare nodes to
+    spare nodes.
     """
 
     def __init__(self, nodes, edges):
@@ -57,12 +59,10 @@ class Capacity:
                              f"destinations), got {nodes!r}")
         self.most = tuple(check_count("nodes", n) for n in pair)
         self.most_edges = check_count("edges", edges)
-        spare = max(1, -(-self.most_edges // _EDGES_OF_A_SPARE_NODE))
         self.sources, self.destinations = (
-            Room(n, spare=spare) for n in self.most)
+            Room(n, spare=SPARE) for n in self.most)
         self.square = not isinstance(nodes, (tuple, list))
-        self.spare = spare
-        self.num_sources, self.num_destinations = (n + spare
+        self.num_sources, self.num_destinations = (n + SPARE
                                                    for n in self.most)
         self.edges, self.by_edge = EdgeRoom(self), Room(self.most_edges)
 
@@ -162,7 +162,7 @@ class EdgeBuffer:
         self.capacity, self.used = capacity, 0
         count = capacity.most_edges
         spare = torch.arange(count, dtype=like.dtype,
-                             device=device) % capacity.spare
+                             device=device) % SPARE
         self.unused = torch.stack([spare + n for n in capacity.most])
         self.tensor = self.unused.clone()
         self.graphs = _Graphs(self)

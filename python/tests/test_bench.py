@@ -126,7 +126,8 @@ def test_steps_of_sampled_blocks(run, tmp_path):
         "--features", 8, "--hidden", 8, "--heads", 2, "--batches", 1,
         "--warmup", 1, "--rounds", 1, "--turns", 1, "-o", out)
     rows = json.loads(out.read_text())
-    assert [r["given"] for r in rows] == ["edge_index", "trusted", "known"]
+    assert [r["given"] for r in rows] == ["edge_index", "trusted", "known",
+                                          "captured"]
     assert "SAGEConv" in run("python_minibatch", "--table", out)
 
 

@@ -268,5 +268,5 @@ def test_features_without_room_are_named(place):
     step = dfgnn.capture(lambda x, edge_index: conv(x, edge_index),
                          capacity=dict(edge_index=most.edges))
     with pytest.raises(dfgnn.InvalidError, match="the capacity of its "
-                       "edge_index has 41 and 41"):
+                       "edge_index has 296 and 296"):
         step(*batch_of(NODES, 30, place)[:2])

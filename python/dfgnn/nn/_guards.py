@@ -9,12 +9,11 @@ from torch.nn.modules import module as _module
 from .._autocast import autocasting
 from ..functional import MOST_EDGE_FEATURES
 from ..graph import Graph
-from ._linear import Linear
+from ._linear import LINEARS, hooked
 
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
-# classes whose call is a product and nothing else, and operators by the class
-# or name of a layer's aggregation: dfgnn.nn.pyg adds PyG's
-LINEARS = {Linear, torch.nn.Linear}
+# operators by the class or name of a layer's aggregation; dfgnn.nn.pyg adds
+# PyG's classes
 REDUCTIONS = {"add": "spmm-sum", "sum": "spmm-sum", "mean": "spmm-mean"}
 _INDEX = (torch.int32, torch.int64)
 
@@ -47,13 +46,6 @@ def surroundings():
     if torch._C._len_torch_dispatch_stack():
         return "a dispatch mode watches torch's operations"
     return None
-
-
-def hooked(module):
-    """Whether a hook looks at the calls of a module or at their gradients."""
-    own = module.__dict__
-    return bool(own["_forward_hooks"] or own["_forward_pre_hooks"]
-                or own["_backward_hooks"] or own.get("_backward_pre_hooks"))
 
 
 def known(edge_index):

@@ -8,8 +8,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from .._modes import compiling
-
 
 def glorot_(tensor):
     bound = math.sqrt(6.0 / (tensor.size(-2) + tensor.size(-1)))
@@ -110,12 +108,21 @@ class Linear(nn.Module):
                 f"bias={self.bias is not None}")
 
 
+# classes whose call is a product and nothing else; dfgnn.nn.pyg adds PyG's
+LINEARS = {Linear, nn.Linear}
+
+
+def hooked(module):
+    """Whether a hook looks at the calls of a module or at their gradients."""
+    return bool(module._forward_hooks or module._forward_pre_hooks
+                or module._backward_hooks
+                or getattr(module, "_backward_pre_hooks", None))
+
+
 def _is_product(layer):
     """Whether calling the layer is its product and nothing else: it is of no
     subclass (a parametrization is one), has no hook, and knows its size."""
-    return type(layer) is Linear and not (
-        layer._forward_hooks or layer._forward_pre_hooks
-        or layer._backward_hooks or layer._backward_pre_hooks)
+    return type(layer) in LINEARS and not hooked(layer)
 
 
 def added(out, x, layer):
@@ -128,9 +135,9 @@ def added(out, x, layer):
 
 def together(x, layers):
     """[layer(x) for layer in layers], as one product where that gives the
-    same.  torch.compile arranges products by itself."""
+    same."""
     for layer in layers:
-        if compiling() or not _is_product(layer) or (layer.bias is None) != (
+        if not _is_product(layer) or (layer.bias is None) != (
                 layers[0].bias is None):
             return [layer(x) for layer in layers]
     weight = torch.cat([layer.weight for layer in layers])
@@ -138,4 +145,4 @@ def together(x, layers):
     if layers[0].bias is not None:
         bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split(
-        [layer.out_channels for layer in layers], -1)
+        [layer.weight.size(0) for layer in layers], -1)

@@ -59,7 +59,7 @@ class TransformerConv(Conv):
         x = pair(x)
         for part in x:
             self.check_features(part)
-        query, key, value, root = self._project(x)
+        query, key, value, root = projections(self, x)
         shape = (-1, heads, channels)
         query, key, value = query.view(shape), key.view(shape), \
             value.view(shape)
@@ -86,27 +86,29 @@ class TransformerConv(Conv):
         out = like_product_scores(out, value)
         out = out.flatten(1) if self.concat else out.mean(1)
         if self.root_weight:
-            out = self._skip(out, root)
+            out = with_skip(self, out, root)
         if not wanted:
             return out
         return self.result(out, edge_index, graph,
                            like_product_scores(alpha, value))
 
-    def _project(self, x):
-        """(queries, keys, values, term of the skip connection or None), by a
-        product of the sources and one of the destinations, or by a single one
-        if they are the same."""
-        skips = (self.lin_skip,) if self.root_weight else ()
-        if x[0] is x[1]:
-            query, key, value, *root = together(
-                x[0], (self.lin_query, self.lin_key, self.lin_value, *skips))
-        else:
-            query, *root = together(x[1], (self.lin_query, *skips))
-            key, value = together(x[0], (self.lin_key, self.lin_value))
-        return query, key, value, root[0] if root else None
 
-    def _skip(self, out, root):
-        if self.lin_beta is None:
-            return out + root
-        beta = self.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()
-        return beta * root + (1 - beta) * out
+def projections(layer, x):
+    """(queries, keys, values, term of the skip connection or None), by a
+    product of the sources and one of the destinations, or by a single one if
+    they are the same; layer is ours or PyG's."""
+    skips = (layer.lin_skip,) if layer.root_weight else ()
+    if x[0] is x[1]:
+        query, key, value, *root = together(
+            x[0], (layer.lin_query, layer.lin_key, layer.lin_value, *skips))
+    else:
+        query, *root = together(x[1], (layer.lin_query, *skips))
+        key, value = together(x[0], (layer.lin_key, layer.lin_value))
+    return query, key, value, root[0] if root else None
+
+
+def with_skip(layer, out, root):
+    if layer.lin_beta is None:
+        return out + root
+    beta = layer.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()
+    return beta * root + (1 - beta) * out

@@ -13,7 +13,9 @@ from ...functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
 from ...graph import Graph
+from .._linear import hooked
 from .._scores import edge_feature_scores
+from ..transformer_conv import projections, with_skip
 from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import (
@@ -200,8 +202,7 @@ def _edges_looked_at(layer):
     weight: its class is another, or a hook looks at it."""
     lin = layer.lin_edge
     return lin is not None and (
-        type(lin) not in (Linear, torch.nn.Linear) or lin._forward_hooks
-        or lin._forward_pre_hooks or lin._backward_hooks)
+        type(lin) not in (Linear, torch.nn.Linear) or hooked(lin))
 
 
 # ---- GATv2 ------------------------------------------------------------------
@@ -291,9 +292,24 @@ def transformer(pyg_forward):
         wanted = isinstance(return_attention_weights, bool)
         if getattr(self, "_dfgnn_weights", None) is not wanted:
             self._dfgnn_weights = wanted
+        if ops.compiling() and not wanted and usual(self):
+            return _in_few_products(self, x, edge_index, edge_attr)
         return pyg_forward(self, x, edge_index, edge_attr,
                            return_attention_weights)
     return forward
+
+
+def _in_few_products(layer, x, edge_index, edge_attr):
+    """PyG's forward, with projections of one input as one product, which
+    torch.compile does not make of several."""
+    x = (x, x) if isinstance(x, Tensor) else tuple(x)
+    shape = (-1, layer.heads, layer.out_channels)
+    query, key, value, root = projections(layer, x)
+    out = layer.propagate(edge_index, query=query.view(shape),
+                          key=key.view(shape), value=value.view(shape),
+                          edge_attr=edge_attr)
+    out = out.flatten(1) if layer.concat else out.mean(dim=1)
+    return with_skip(layer, out, root) if layer.root_weight else out
 
 
 def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):

@@ -10,7 +10,7 @@ from ... import _watch
 from ..._plan import staged
 from ..._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._edges import graph_of, reverse
-from .._guards import hooked
+from .._linear import hooked
 from ._mixin import _PLAIN_TENSORS
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

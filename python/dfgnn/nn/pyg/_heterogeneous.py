@@ -14,10 +14,10 @@ from ... import ops
 from ..._grouped import Groups, alignment, take
 from ...functional import gat_attention, gt_attention
 from ...hetero import gatherer, hetero_graph
+from .._guards import Other
+from .._linear import hooked
 from ._attention import _attend, _certain_dropout, _result_type
-from ._called import hooked
 from ._edges import known, reverse
-from ._guards import Other
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import is_sum
 

@@ -11,7 +11,8 @@ from ... import _fallbacks, ops
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
-from .._guards import LINEARS, REDUCTIONS, hooked, surroundings
+from .._guards import REDUCTIONS, surroundings
+from .._linear import LINEARS
 from .._node import first
 from ._edges import Looped, edges_as_given
 

@@ -8,7 +8,7 @@ from ... import ops
 from ...aggregation import aggregate, gcn, spmm
 from ...graph import Graph
 from ._edges import Looped, by_edge, degrees, ends, graph_of, known, reverse
-from .._guards import hooked
+from .._linear import hooked
 from ._mixin import fits, unfit
 
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
