@@ -77,6 +77,7 @@ class Report:
         layer of which none can be made is among the kept ones after it.
     kept: have no kernel, why not, and in ``next`` what would serve them.
     others: modules that are no layers of graphs and may take most of a step.
+    joined: layers that to_hetero called for each relation, and now once.
     """
 
     def __init__(self, verb, model=None):
@@ -84,6 +85,7 @@ class Report:
         self.swapped, self.already = [], []
         self._traced, self._kept = [], []
         self.others = []
+        self.joined = []
         self._classes = []  # [(module, its own class, that with kernels)]
 
     @property
@@ -114,11 +116,12 @@ class Report:
             len(self._kept)
         # the line of a unit says what becomes of the layers inside it
         inside = tuple(layer.name + "." if layer.name else ""
-                       for layer in self.swapped if layer.detail)
+                       for layer in (*self.swapped, *self.joined)
+                       if layer.detail)
         lines = [f"{self.verb} {len(self.swapped)} of {met} layers"]
         if self.already:
             lines[0] += f"; {len(self.already)} were accelerated already"
-        for layer in self.swapped:
+        for layer in (*self.swapped, *self.joined):
             if not layer.detail and layer.name.startswith(inside):
                 continue
             lines.append(f"  {layer.name or '(model)'}: {layer.kind}" + (
@@ -211,7 +214,21 @@ def accelerate(model, *, undo=False, check=False):
     if not undo:
         report.swapped = [_detailed(libraries, layer, model)
                           for layer in report.swapped]
+    for name, module in model.named_modules():
+        for library in libraries:
+            _rewrite(report, library, name, module, undo)
     return report
+
+
+def _rewrite(report, library, name, module, undo):
+    """Of a model whose layers are called for each relation."""
+    if undo:
+        getattr(library, "restore", lambda module: None)(module)
+        return
+    for layer, detail in getattr(library, "rewrite",
+                                 lambda module: ())(module):
+        report.joined.append(Layer(f"{name}.{layer}" if name else layer,
+                                   "layer of to_hetero", detail=detail))
 
 
 def _detailed(libraries, layer, model):

@@ -68,6 +68,17 @@ def test_sampled_neighbours_tell_what_features_do_not(library):
         assert row["step_ms"] > 0 and row["sample_ms"] > 0
 
 
+@pytest.mark.parametrize("library", ["dfgnn", "pyg"])
+def test_relations_tell_what_edges_alone_do_not(library):
+    rows = train("relations.py", "--readers", 1500, "--items", 400,
+                 "--topics", 6, "--epochs", 30, "--models",
+                 "sage,gat,hgt,rgcn" if library == "dfgnn" else "sage,rgcn",
+                 library=library)
+    assert len(rows) == (4 if library == "dfgnn" else 2)
+    for row in rows:
+        assert row["accuracy"] > row["alone"] + 10, row
+
+
 def test_a_flow_on_the_sphere_is_advanced():
     row = train("weather.py", "--level", 2, "--grid", "12x24", "--width", 32,
                 "--heads", 4, "--depth", 1, "--steps", 150, "--rate", 5e-3)
@@ -78,7 +89,7 @@ def test_a_flow_on_the_sphere_is_advanced():
 
 
 @pytest.mark.parametrize("name", ["cora.py", "minibatch.py", "pattern.py",
-                                  "weather.py"])
+                                  "relations.py", "weather.py"])
 def test_help_says_what_is_trained(name):
     done = subprocess.run([sys.executable, os.path.join(EXAMPLES, name),
                            "--help"], text=True, capture_output=True)

@@ -228,6 +228,52 @@ def test_types_of_results(name, kind):
                                    atol=near)
 
 
+# ---- to_hetero --------------------------------------------------------------
+
+class Plain(torch.nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.conv1, self.conv2 = first(), second()
+        self.lin = torch.nn.Linear(8, 3)
+
+    def forward(self, x, edge_index):
+        x = self.conv1(x, edge_index).relu()
+        return self.lin(self.conv2(x, edge_index))
+
+
+def plain_gat():
+    return G.GATConv((-1, -1), 4, heads=2, add_self_loops=False)
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+@pytest.mark.parametrize("layers", [
+    (lambda: G.SAGEConv((-1, -1), 8), plain_gat),
+    (lambda: G.GATv2Conv((-1, -1), 8, add_self_loops=False), plain_gat)])
+def test_models_of_to_hetero(layers, aggr, said):
+    nodes, kinds = {"a": 7, "b": 5, "c": 3}, [
+        ("a", "x", "a"), ("b", "x", "a"), ("a", "y", "b"), ("c", "z", "a"),
+        ("a", "z", "c")]
+    x, edges = schema((9, 8, 7, 0, 5), nodes, kinds)
+    plain = G.to_hetero(Plain(*layers), (list(nodes), kinds), aggr).double()
+    plain(x, edges)
+    fast = copy.deepcopy(spread(plain))
+    names, code = list(fast.state_dict()), fast.code
+    report = dfgnn.accelerate(fast)
+    joined = [layer.name for layer in report.joined]
+    assert joined == (["conv2"] if layers[0]().__class__ is G.GATv2Conv
+                      else ["conv1", "conv2"])
+    assert "conv2: layer of to_hetero: 5 GATConv in one pass" in str(report)
+    assert list(fast.state_dict()) == names
+    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    assert not said.text
+    again = copy.deepcopy(fast)
+    compare(plain, again, list(x.values()), lambda model: model(x, edges))
+    assert not dfgnn.accelerate(fast).joined
+    dfgnn.accelerate(fast, undo=True)
+    assert fast.code == code
+    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+
+
 # ---- any schema -------------------------------------------------------------
 
 def random_schema(number):

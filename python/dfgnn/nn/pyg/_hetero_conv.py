@@ -383,37 +383,28 @@ def apart(layer):
     return reason and f"{type(layer).__name__}: {reason}"
 
 
-def groups_of(module):
-    """(lists of relations that go together, {relation: why it does not}) as
-    far as the layers alone say."""
-    together, alone = {}, {}
-    for key, layer in module.convs.items():
+def described(layers):
+    """What the report of accelerate() says of layers by relation: who goes
+    together as far as the layers alone say, and who does not and why."""
+    together, reasons = {}, {}
+    for key, layer in layers.items():
         reason = apart(layer)
         if reason is not None:
-            alone[key] = reason
+            reasons.setdefault(reason, []).append(key)
             continue
         base = type(layer)._dfgnn_base
         together.setdefault((base, KINDS[base].settings(layer)),
                             []).append(key)
-    return list(together.values()), alone
-
-
-def describe(module):
-    """What the report of accelerate() says of a HeteroConv."""
-    together, alone = groups_of(module)
     parts = []
-    for keys in together:
-        name = type(module.convs[keys[0]]).__name__
+    for (base, _), keys in together.items():
         if len(keys) > 1:
-            parts.append(f"{len(keys)} {name} in one pass")
+            parts.append(f"{len(keys)} {base.__name__} in one pass")
         else:
-            alone[keys[0]] = f"no other layer is a {name} of its settings"
-    reasons = {}
-    for key, reason in alone.items():
-        reasons.setdefault(reason, []).append(" ".join(map(str, key)))
-    parts += [f"{', '.join(keys)} one by one ({reason})"
-              for reason, keys in reasons.items()]
-    return "; ".join(parts)
+            reasons.setdefault(f"no other layer is a {base.__name__} of its "
+                               "settings", []).append(keys[0])
+    return "; ".join(parts + [
+        f"{', '.join(' '.join(map(str, key)) for key in keys)} one by one "
+        f"({reason})" for reason, keys in reasons.items()])
 
 
 # ---- a call -----------------------------------------------------------------
@@ -496,23 +487,44 @@ def _grouped(calls):
     return groups, alone
 
 
-def _forward(module, x_dict, edge_index_dict, kwargs):
-    calls = _calls(module, x_dict, edge_index_dict, kwargs)
-    groups, alone = _grouped(calls)
-    if not groups:
-        raise Other
-    summed = module.aggr in ("sum", "mean")
-    by_type, by_relation = {}, {}
-    for group in groups:
-        found = _run_group(group, summed)
-        if not summed:
-            by_relation.update(found)
-            continue
-        for kind, total in found.items():
-            by_type[kind] = by_type[kind] + total if kind in by_type else total
+def run_calls(calls, summed, by_type, by_relation):
+    """Runs (relation, layer, features of sources, of destinations, edges,
+    arguments): what goes together is added to by_type if summed, else, like
+    what goes by itself, put into by_relation.  Returns the reason why nothing
+    goes together, or None."""
+    try:
+        groups, alone = _grouped(calls)
+        if not groups:
+            return "no two of its layers go together"
+        for group in groups:
+            found = _run_group(group, summed)
+            for key, part in found.items() if summed else ():
+                by_type[key] = by_type[key] + part if key in by_type else part
+            if not summed:
+                by_relation.update(found)
+    except (Other, InvalidError, ValueError) as error:
+        # what is wrong with the edges PyG's layers say themselves
+        by_type.clear()
+        return str(error) or "a layer's parameters are not PyG's, or a hook " \
+            "looks at them"
     for key, layer, src, dst, edges, own_kwargs in alone:
         x = src if key[0] == key[-1] else (src, dst)
         by_relation[key] = layer(x, edges, **own_kwargs)
+    return None
+
+
+def _forward(module, x_dict, edge_index_dict, kwargs):
+    """The dict of results, or the reason why layers go one by one."""
+    try:
+        calls = _calls(module, x_dict, edge_index_dict, kwargs)
+    except Other:
+        return "it is called with features or edges that are not there, or " \
+            "arguments by nodes"
+    summed = module.aggr in ("sum", "mean")
+    by_type, by_relation = {}, {}
+    reason = run_calls(calls, summed, by_type, by_relation)
+    if reason is not None:
+        return reason
     outs = {}
     for key, *_ in calls:
         outs.setdefault(key[-1], []).append(key)
@@ -529,19 +541,25 @@ def _forward(module, x_dict, edge_index_dict, kwargs):
     return outs
 
 
-def _obstacle(module, args, kwargs):
-    """Why a call goes relation by relation, or None."""
+def obstacle_of():
+    """What is around a call that makes it go relation by relation, or
+    None."""
     if ops.compiling():
         return "torch.compile traces"
+    if any(_GLOBAL_HOOKS) or torch.is_anomaly_enabled():
+        return "something watches modules"
+    return surroundings()
+
+
+def _obstacle(args, kwargs):
+    """Why a call goes relation by relation, or None."""
     if len(args) != 2 or not all(isinstance(a, dict) for a in args):
         return "it is called with other arguments than x_dict and " \
             "edge_index_dict"
     if not all(name in ("edge_attr_dict", "edge_weight_dict")
                and isinstance(given, dict) for name, given in kwargs.items()):
         return "its layers get other arguments than features of edges"
-    if any(_GLOBAL_HOOKS) or torch.is_anomaly_enabled():
-        return "something watches modules"
-    return surroundings()
+    return obstacle_of()
 
 
 class HeteroConv(pyg.HeteroConv):
@@ -549,13 +567,12 @@ class HeteroConv(pyg.HeteroConv):
     _dfgnn_base = pyg.HeteroConv
 
     def forward(self, *args_dict, **kwargs_dict):
-        reason = _obstacle(self, args_dict, kwargs_dict)
+        reason = _obstacle(args_dict, kwargs_dict)
         if reason is None:
-            try:
-                return _forward(self, *args_dict, kwargs_dict)
-            except (Other, InvalidError, ValueError) as error:
-                # what is wrong with the edges PyG's layers say themselves
-                reason = str(error) or "no two of its layers go together"
+            found = _forward(self, *args_dict, kwargs_dict)
+            if isinstance(found, dict):
+                return found
+            reason = found
         if not ops.compiling():
             _say(type(self).__name__, reason)
             _fallbacks.note(self, reason)

@@ -2,7 +2,7 @@
 
 from torch_geometric.nn import MessagePassing
 
-from . import CLASSES, UNITS, Fused, _hetero_conv, _traced
+from . import CLASSES, UNITS, Fused, _hetero_conv, _to_hetero, _traced
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
@@ -17,8 +17,18 @@ def detail(module):
     """What the report says of a module that takes the layers inside it
     together; None of any other."""
     if type(module) in UNITS.values():
-        return _hetero_conv.describe(module)
+        return _hetero_conv.described(dict(module.convs.items()))
     return None
+
+
+def rewrite(module):
+    """[(name, how)] of the layers inside a module that made one call of several
+    of them, see _to_hetero.py."""
+    return _to_hetero.rewrite(module)
+
+
+def restore(module):
+    _to_hetero.restore(module)
 
 
 def traced(kind):
