@@ -198,6 +198,46 @@ class Scores:
         values[self.out] = (h * atts).sum(-1)
 
 
+class EdgeScores:
+    """out [E, H] = <a_h, W_h e> of edge features e [E, F], for att [1, H, D]
+    and weight [H * D, F], in the type that kernels read scores in."""
+
+    def __init__(self, edges, weight, att, out, exact):
+        self.edges, self.weight, self.att = edges, weight, att
+        self.out, self.exact = out, exact
+        self.reads = self.saves = (edges, weight, att)
+        self.makes = (out,)
+
+    def _matrix(self, values):
+        """([H, F] the weights of features, W [H, D, F], a [H, D, 1])."""
+        att = values[self.att][0].unsqueeze(-1)
+        weight = values[self.weight].view(*att.shape[:2], -1)
+        return (att * weight).sum(1), weight, att
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+        if values[self.out].dtype is not self.exact:
+            values[self.out] = values[self.out].to(self.exact)
+
+    def backward(self, graph, values, grads, wanted):
+        edges, grad = values[self.edges], grads[self.out]
+        if grad.dtype is not edges.dtype:
+            grad = grad.to(edges.dtype)
+        matrix, weight, att = self._matrix(values)
+        if self.edges in wanted:
+            _add(grads, self.edges, grad.mm(matrix))
+        if wanted.isdisjoint((self.weight, self.att)):
+            return
+        found = grad.t().mm(edges).unsqueeze(1)
+        if self.weight in wanted:
+            grads[self.weight] = (found * att).flatten(0, 1)
+        if self.att in wanted:
+            grads[self.att] = (found * weight).sum(-1).unsqueeze(0)
+
+    def plain(self, graph, values):
+        values[self.out] = values[self.edges] @ self._matrix(values)[0].t()
+
+
 class ByEdge:
     """out: a tensor by edge in the graph's order, from the caller's; or dense,
     in the caller's, if it is listed."""
@@ -415,6 +455,52 @@ class Sum(_Kernel):
         values[self.out] = out.squeeze(1)
 
 
+class Reduced:
+    """out [N, F]: the rows x [M, F] of the neighbours reduced by an operator of
+    _neighbours, each times the weight of its edge if there are weights [E]."""
+
+    def __init__(self, op, x, out, weight=None):
+        self.op, self.x, self.out, self.weight = op, x, out, weight
+        self.args = [f"{out} {name}"
+                     for name in _neighbours.OPERATORS[op].args]
+        self.reads = (x,) if weight is None else (x, weight)
+        self.saves = (*self.args, *(() if weight is None else self.reads))
+        self.makes = (out, *self.args)
+
+    def _given(self, values):
+        """(x, weights) as kernels read them."""
+        x = values.get(self.x)
+        return (None if x is None else x.unsqueeze(1),
+                None if self.weight is None else
+                values[self.weight].view(-1, 1))
+
+    def forward(self, graph, values, keep):
+        outs, args = _neighbours.forward(graph, self.op, *self._given(values))
+        values[self.out] = outs["out"].squeeze(1)
+        values.update(zip(self.args, args.values()))
+
+    def backward(self, graph, values, grads, wanted):
+        x, weight = self._given(values)
+        saved = dict(value=x, edge_weight=weight)
+        saved.update(zip(_neighbours.OPERATORS[self.op].args,
+                         map(values.get, self.args)))
+        found = _neighbours.backward(
+            graph, self.op, {name: saved[name] for name in
+                             _neighbours.OPERATORS[self.op].saved},
+            dict(grad_out=grads[self.out].unsqueeze(1)),
+            self.x in wanted, self.weight in wanted)
+        for name, grad in zip((self.x, self.weight), found):
+            if grad is not None:
+                _add(grads, name, grad.squeeze(1))
+
+    def plain(self, graph, values):
+        x, weight = self._given(values)
+        if weight is not None:
+            weight = graph.to_graph_order(weight)
+        out, = fused(graph, self.op, x, weight, False)
+        values[self.out] = out.squeeze(1)
+
+
 class Messages:
     """out [N, F]: the sum or mean of relu(x_j + e), where e is W edge_attr + b,
     or edge_attr itself without a weight; edges is the name of edge_attr in the
@@ -481,6 +567,49 @@ class Own:
     def plain(self, graph, values):
         values[self.out] = torch.addcmul(values[self.x], values[self.own],
                                          1 + values[self.eps])
+
+
+class Relu:
+    """out: x where it is above 0."""
+
+    def __init__(self, x, out):
+        self.x, self.out = x, out
+        self.reads, self.saves, self.makes = (x,), (out,), (out,)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        out = values[self.out]
+        _add(grads, self.x, torch.where(out > 0, grads[self.out],
+                                        out.new_zeros(())))
+
+    def plain(self, graph, values):
+        values[self.out] = values[self.x].relu()
+
+
+class Normalized:
+    """out: the rows of x, each over its length."""
+
+    least = 1e-12  # the length of a row of zeros, as F.normalize has it
+
+    def __init__(self, x, out):
+        self.x, self.out = x, out
+        self.reads, self.saves, self.makes = (x,), (x,), (out,)
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        x, grad = values[self.x], grads[self.out]
+        length = x.norm(dim=-1, keepdim=True)
+        long = length > self.least
+        length = length.clamp(min=self.least)
+        along = (grad * x).sum(-1, keepdim=True) / (length * length)
+        _add(grads, self.x, (grad - x * along * long) / length)
+
+    def plain(self, graph, values):
+        values[self.out] = F.normalize(values[self.x], dim=-1)
 
 
 class Finish:

@@ -14,7 +14,8 @@ from ._linear import LINEARS, hooked
 PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 # operators by the class or name of a layer's aggregation; dfgnn.nn.pyg adds
 # PyG's classes
-REDUCTIONS = {"add": "spmm-sum", "sum": "spmm-sum", "mean": "spmm-mean"}
+REDUCTIONS = {"add": "spmm-sum", "sum": "spmm-sum", "mean": "spmm-mean",
+              "max": "reduce-max", "min": "reduce-min"}
 _INDEX = (torch.int32, torch.int64)
 
 

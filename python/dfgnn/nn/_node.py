@@ -10,13 +10,13 @@ import functools
 
 import torch
 
-from .. import _recording, ops
+from .. import _abi, _recording, ops
 from .._attend import make_seed, settings_of
 from .._chain import Chain
 from .._execute import generation
 from .._links import (
-    Attention, ByEdge, Finish, Linear as Product, Messages, Own, Plane, Scores,
-    Slot, Sum)
+    Attention, ByEdge, EdgeScores, Finish, Linear as Product, Messages,
+    Normalized, Own, Plane, Reduced, Relu, Scores, Slot, Sum)
 from .._operators import DTYPES
 from ..convert import as_graph, known_graph, looped_graph
 from ..errors import InvalidError, UnsupportedError
@@ -184,12 +184,12 @@ def _products(tensors, sides, width):
 @node
 def gat(state, x, edge_index, edge_attr=None, size=None,
         return_attention_weights=None):
-    if edge_attr is not None or return_attention_weights \
-            or state["_modules"].get("res") is not None:
+    loops = state["add_self_loops"]
+    if return_attention_weights or edge_attr is not None and loops:
         raise Other
     sums(state)
     src, dst, sizes = pair(x, size)
-    graph = _graph(edge_index, sizes, state["add_self_loops"])
+    graph = _graph(edge_index, sizes, loops)
     if state["_modules"].get("lin") is not None:
         weight, w_dst = product(state, "lin"), None
     elif dst is not None:  # with a layer of its own for those that receive
@@ -198,13 +198,33 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
         raise Other
     return _run(graph, _gat, (state["heads"], state["concat"]), src, dst,
                 weight, w_dst, own(state, "att_src"), own(state, "att_dst"),
-                own(state, "bias"), dropout=dropout_of(state),
-                slope=state["negative_slope"])
+                own(state, "bias"), _residual(state),
+                *edge_features(state, edge_attr, src),
+                None if edge_attr is None else own(state, "att_edge"),
+                dropout=dropout_of(state), slope=state["negative_slope"])
 
 
-@recipe("x x_dst weight w_dst att_src att_dst bias")
+def _residual(state):
+    """The weight of what is added to a result, or None."""
+    return None if state["_modules"].get("res") is None else \
+        product(state, "res")
+
+
+def _residual_links(x, x_dst, w_res, width):
+    """(links of a residual, its Slot or None), or None if it does not fit."""
+    if w_res is None:
+        return [], None
+    own = x if x_dst is None else x_dst
+    if not _fit(w_res, None, own.size(1)) or w_res.size(0) != width:
+        return None
+    return [Product("x" if x_dst is None else "x_dst", ("w_res",), (), (),
+                    "residual")], Slot("residual")
+
+
+@recipe("x x_dst weight w_dst att_src att_dst bias w_res edge_attr w_edge "
+        "att_edge")
 def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
-         bias):
+         bias, w_res, edge_attr, w_edge, att_edge):
     heads, concat = static
     dim = weight.size(0) // heads
     fits = (_fit(weight, None, x.size(1)) and weight.size(0) == heads * dim
@@ -214,9 +234,13 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
         other = weight if w_dst is None else w_dst
         fits = _fit(other, None, x_dst.size(1)) and \
             other.size(0) == weight.size(0)
-    if not fits:
+    residual = _residual_links(x, x_dst, w_res,
+                               heads * dim if concat else dim)
+    if not fits or residual is None or not _edges_fit(
+            graph, edge_attr, w_edge, heads * dim) or \
+            edge_attr is not None and att_edge.shape != att_src.shape:
         return None
-    links = [Product("x", ("weight",), (), (), "h")]
+    links = [*residual[0], Product("x", ("weight",), (), (), "h")]
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if x_dst is None:
         links.append(Scores("h", ("att_dst", "att_src"), "scores", exact,
@@ -230,15 +254,22 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
                   Scores("h_dst", ("att_dst",), "score_dst", exact,
                          x_dst.size(0) * heads * dim > _SMALL)]
         scores = Plane("score_dst", 0, 0), Plane("score_src", 0, 0)
+    of_edges = 0
+    if edge_attr is not None:
+        links += [ByEdge("edge_attr", "by edge"), EdgeScores(
+            "by edge", "w_edge", "att_edge", "score_edge", exact)]
+        scores = *scores, Slot("score_edge")
+        of_edges = _abi.EDGE_PROJECTED
     return [*links, Attention(graph, "gat", (Slot("h"), *scores), "sums",
-                              heads, dim, x.dtype, settings),
-            Finish("sums", "out", heads, not concat, bias=_name("bias", bias))]
+                              heads, dim, x.dtype, settings, of_edges),
+            Finish("sums", "out", heads, not concat, residual[1],
+                   _name("bias", bias))]
 
 
 @node
 def gatv2(state, x, edge_index, edge_attr=None,
           return_attention_weights=None):
-    if return_attention_weights or state["_modules"].get("res") is not None:
+    if return_attention_weights:
         raise Other
     sums(state)
     loops, shared = state["add_self_loops"], state["share_weights"]
@@ -249,14 +280,14 @@ def gatv2(state, x, edge_index, edge_attr=None,
                 (state["heads"], state["concat"]), src, dst,
                 *linear(state, "lin_l"), *(
                     (None, None) if shared else linear(state, "lin_r")),
-                own(state, "att"), own(state, "bias"),
+                own(state, "att"), own(state, "bias"), _residual(state),
                 *edge_features(state, edge_attr, src),
                 dropout=dropout_of(state), slope=state["negative_slope"])
 
 
-@recipe("x x_dst w_l b_l w_r b_r att bias edge_attr w_edge")
+@recipe("x x_dst w_l b_l w_r b_r att bias w_res edge_attr w_edge")
 def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
-           edge_attr, w_edge):
+           w_res, edge_attr, w_edge):
     heads, concat = static
     width = w_l.size(0)
     dim = width // heads
@@ -268,14 +299,18 @@ def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
         sides.append(("x" if x_dst is None else "x_dst", "r"))
     links, slots = _products(dict(x=x, x_dst=x_dst, w_l=w_l, b_l=b_l, w_r=w_r,
                                   b_r=b_r), sides, width)
-    if links is None or not _edges_fit(graph, edge_attr, w_edge, width):
+    residual = _residual_links(x, x_dst, w_res,
+                               width if concat else dim)
+    if links is None or residual is None or not _edges_fit(
+            graph, edge_attr, w_edge, width):
         return None
-    return [*links, *_edge_links(graph, edge_attr), Attention(
+    return [*residual[0], *links, *_edge_links(graph, edge_attr), Attention(
         graph, "gatv2", (slots.get("r", slots["l"]), slots["l"], Slot("att"),
                          *_edge_slots(edge_attr)),
         "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
         graph.handle.listed),
-        Finish("sums", "out", heads, not concat, bias=_name("bias", bias))]
+        Finish("sums", "out", heads, not concat, residual[1],
+               _name("bias", bias))]
 
 
 @node
@@ -384,43 +419,70 @@ def _gcn(graph, settings, static, x, weight, bias):
 
 @node
 def sage(state, x, edge_index, size=None):
-    if state["project"] or state["normalize"]:
-        raise Other
+    weights = linear(state, "lin") if state["project"] else (None, None)
     return _sums_and_own(state, x, edge_index, size, "lin_l",
-                         "lin_r" if state["root_weight"] else "")
+                         "lin_r" if state["root_weight"] else "", *weights,
+                         normalize=state["normalize"])
 
 
 @node
 def graph_conv(state, x, edge_index, edge_weight=None, size=None):
-    if edge_weight is not None:
-        raise Other
-    return _sums_and_own(state, x, edge_index, size, "lin_rel", "lin_root")
+    return _sums_and_own(state, x, edge_index, size, "lin_rel", "lin_root",
+                         edge_weight=edge_weight)
 
 
-def _sums_and_own(state, x, edge_index, size, of_sums, of_own):
-    """A linear layer of the neighbours' sums, plus one of a node's own
+def _sums_and_own(state, x, edge_index, size, of_sums, of_own, w_first=None,
+                  b_first=None, edge_weight=None, normalize=False):
+    """A linear layer of the reduced neighbours, plus one of a node's own
     features unless its name is empty."""
     src, dst, sizes = pair(x, size)
-    return _run(_graph(edge_index, sizes), _neighbours, reduction(state),
-                src, dst, *linear(state, of_sums), *linear(state, of_own))
+    return _run(_graph(edge_index, sizes), _neighbours,
+                (reduction(state), normalize), src, dst,
+                *linear(state, of_sums), *linear(state, of_own), w_first,
+                b_first, edge_weight)
 
 
-@recipe("x x_dst w_sums b_sums w_own b_own")
-def _neighbours(graph, settings, op, x, x_dst, w_sums, b_sums, w_own, b_own):
+def _reduced(graph, op, x, out, width, dtype, weight=None):
+    """The link that reduces neighbours."""
+    if weight is None and op.startswith("spmm"):
+        return Sum(graph, op, x, out, width, dtype)
+    return Reduced(op if weight is None else "spmm-weighted", x, out, weight)
+
+
+@recipe("x x_dst w_sums b_sums w_own b_own w_first b_first edge_weight")
+def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
+                b_own, w_first, b_first, edge_weight):
+    op, normalize = static
     own = x if x_dst is None else x_dst
-    if w_sums is None or not _fit(w_sums, b_sums, x.size(1)):
+    links, sent, width, weight = [], "x", x.size(1), None
+    if w_sums is None or w_own is not None and (
+            not _fit(w_own, b_own, own.size(1))
+            or w_own.size(0) != w_sums.size(0)):
         return None
-    links = [Sum(graph, op, "x", "sums", x.size(1), x.dtype)]
-    biases = () if b_sums is None else ("b_sums",)
-    if w_own is None:
-        return [*links, Product("sums", ("w_sums",), biases, (), "out")]
-    if not _fit(w_own, b_own, own.size(1)) or \
-            w_own.size(0) != w_sums.size(0):
+    if w_own is not None:
+        # first, so that its gradient by x is added to that of the sums
+        links.append(Product("x" if x_dst is None else "x_dst", ("w_own",),
+                             () if b_own is None else ("b_own",), (), "own"))
+    if w_first is not None:
+        if not _fit(w_first, b_first, width):
+            return None
+        links += [Product("x", ("w_first",), () if b_first is None else
+                          ("b_first",), (), "first"), Relu("first", "sent")]
+        sent, width = "sent", w_first.size(0)
+    if edge_weight is not None:
+        if op != "spmm-sum" or edge_weight.shape != (graph.num_edges,) or \
+                x.dtype not in (torch.float32, torch.float64):
+            return None
+        links.append(ByEdge("edge_weight", "by edge"))
+        weight = "by edge"
+    if not _fit(w_sums, b_sums, width):
         return None
-    # first, so that its gradient by x is added to that of the sums
-    return [Product("x" if x_dst is None else "x_dst", ("w_own",),
-                    () if b_own is None else ("b_own",), (), "own"),
-            *links, Product("sums", ("w_sums",), biases, (), "out", "own")]
+    made = "whole" if normalize else "out"
+    links += [_reduced(graph, op, sent, "sums", width, x.dtype, weight),
+              Product("sums", ("w_sums",), () if b_sums is None else
+                      ("b_sums",), (), made,
+                      None if w_own is None else "own")]
+    return links + [Normalized("whole", "out")] if normalize else links
 
 
 @node
@@ -435,7 +497,7 @@ def gin(state, x, edge_index, size=None):
 def _gin(graph, settings, op, x, x_dst, eps):
     if x_dst is not None and x_dst.size(1) != x.size(1):
         return None
-    return [Sum(graph, op, "x", "sums", x.size(1), x.dtype),
+    return [_reduced(graph, op, "x", "sums", x.size(1), x.dtype),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
 
 
@@ -446,7 +508,10 @@ def gine(state, x, edge_index, edge_attr=None, size=None):
     if not is_matrix(edge_attr) or weight is not None and \
             edge_attr.size(1) > MOST_PROJECTED[src.device.type]:
         raise Other
-    out = _run(_graph(edge_index, sizes), _gine, reduction(state), src, dst,
+    op = reduction(state)
+    if not op.startswith("spmm"):
+        raise Other
+    out = _run(_graph(edge_index, sizes), _gine, op, src, dst,
                number(state, "eps"), edge_attr, weight, bias)
     return state["_modules"]["nn"](out)
 

@@ -26,7 +26,9 @@ METHODS = ("message", "aggregate", "update", "message_and_aggregate",
 _PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 LINEARS.add(Linear)
 REDUCTIONS.update({aggr.SumAggregation: "spmm-sum",
-                   aggr.MeanAggregation: "spmm-mean"})
+                   aggr.MeanAggregation: "spmm-mean",
+                   aggr.MaxAggregation: "reduce-max",
+                   aggr.MinAggregation: "reduce-min"})
 
 
 @getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
