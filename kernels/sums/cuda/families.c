@@ -1,0 +1,195 @@
+/* families.c - the families of sums on a GPU
+ *
+ *   row       a group of lanes takes a row; shapes narrower than a row work in
+ *             panels of features, which fit the L2 where whole rows do not
+ *   split     rows are cut into items of bounded size, so that many warps share
+ *             a row with many edges; a second kernel merges them
+ *   balanced  every group of lanes takes as many edges and ends of rows as any
+ *             other (merge-based CSR: Merrill and Garland 2016); rows that span
+ *             several groups are summed by a second kernel, always in the same
+ *             order */
+#include "kernels/sums/cuda/sums.h"
+
+enum { LANES, VECTORS, UNROLL, ROWS, SPAN, ORDER };
+enum { NATURAL, BY_DEGREE };
+enum { EDGES = SPAN }; /* of split */
+enum { STEPS = ROWS }; /* of balanced */
+
+static int64_t longer_side(const dfgnn_matrix *m) {
+  return m->destinations > m->sources ? m->destinations : m->sources;
+}
+
+static const char *refusal(const dfgnn_setting *s, int shares) {
+  const int *x = s->parameter;
+  gather_shape shape;
+  return dfgnn__sums_refusal(&shape, s, shares, x[LANES], x[VECTORS],
+                             x[UNROLL]);
+}
+
+/* ---- row ----------------------------------------------------------------- */
+
+static int row_legal(sums_group group, const int *x) {
+  return dfgnn__sums_listed(group, 1, x[LANES], x[VECTORS], x[UNROLL]) &&
+         x[ROWS] * x[LANES] <= 32 &&
+         (x[ORDER] == NATURAL || (x[SPAN] == GATHER_ONCE && x[ROWS] == 1)) &&
+         (group != SUMS_OF_MESSAGE || x[ROWS] <= 4);
+}
+
+static const char *row_applicable(const dfgnn_setting *s) {
+  return refusal(s, 0);
+}
+
+static size_t row_workspace(const dfgnn_setting *s) {
+  return dfgnn__sums_layout(s, 0, 0).bytes;
+}
+
+static dfgnn_view_kind row_view(const dfgnn_setting *s) {
+  return s->parameter[ORDER] == BY_DEGREE ? DFGNN_VIEW_DEGREE_ORDER
+                                          : DFGNN_VIEW_NONE;
+}
+
+static int row_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return dfgnn__sums_views(s, requests, row_view(s), 0);
+}
+
+static dfgnn_status row_launch(const dfgnn_launch *launch) {
+  const int *x = launch->setting.parameter;
+  sums_call call = {.launch = launch,
+                    .warps = x[SPAN] == GATHER_PIECE ? GATHER_PIECE_WARPS
+                                                     : GATHER_ONCE_WARPS,
+                    .rows = x[ROWS],
+                    .span = (gather_span)x[SPAN]};
+  return dfgnn__sums_launch(&call, x, row_view(&launch->setting), 0);
+}
+
+/* ---- split --------------------------------------------------------------- */
+
+static int split_legal(sums_group group, const int *x) {
+  return x[ROWS] * x[LANES] <= 32 && (x[ROWS] == 1 || x[EDGES] <= 64) &&
+         dfgnn__sums_listed(group, 0, x[LANES], x[VECTORS], x[UNROLL]) &&
+         (group != SUMS_OF_MESSAGE || (x[ROWS] <= 2 && x[EDGES] <= 256));
+}
+
+/* The longest row is known in the forward pass only: backward walks columns. */
+static const char *split_applicable(const dfgnn_setting *s) {
+  const int *x = s->parameter;
+  const dfgnn_matrix *m = s->matrix;
+  if (longer_side(m) + m->edges / x[EDGES] > INT32_MAX - 65536)
+    return "more than 2^31 items";
+  if ((dfgnn__sums_backward(s->problem) ? m->edges : m->max_degree) <= x[EDGES])
+    return "no row is longer than an item";
+  return refusal(s, 0);
+}
+
+static size_t split_workspace(const dfgnn_setting *s) {
+  return dfgnn__sums_layout(s, s->parameter[EDGES], 0).bytes;
+}
+
+static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return dfgnn__sums_views(s, requests, DFGNN_VIEW_WORK_ITEMS,
+                           s->parameter[EDGES]);
+}
+
+static dfgnn_status split_launch(const dfgnn_launch *launch) {
+  const int *x = launch->setting.parameter;
+  sums_call call = {.launch = launch,
+                    .warps = GATHER_ONCE_WARPS,
+                    .rows = x[ROWS],
+                    .span = GATHER_ONCE};
+  return dfgnn__sums_launch(&call, x, DFGNN_VIEW_WORK_ITEMS, x[EDGES]);
+}
+
+/* ---- balanced ------------------------------------------------------------ */
+
+static int balanced_legal(const int *x) {
+  return dfgnn__sums_share_listed(x[LANES], x[VECTORS], x[UNROLL]);
+}
+
+static const char *balanced_applicable(const dfgnn_setting *s) {
+  if ((longer_side(s->matrix) + s->matrix->edges) / s->parameter[STEPS] >
+      (1 << 30) - 1)
+    return "more than 2^30 shares";
+  return refusal(s, 1);
+}
+
+static size_t balanced_workspace(const dfgnn_setting *s) {
+  return dfgnn__sums_layout(s, 0, s->parameter[STEPS]).bytes;
+}
+
+static int balanced_views(const dfgnn_setting *s,
+                          dfgnn_view_request *requests) {
+  return dfgnn__sums_views(s, requests, DFGNN_VIEW_NONE, 0);
+}
+
+static dfgnn_status balanced_launch(const dfgnn_launch *launch) {
+  const int *x = launch->setting.parameter;
+  sums_call call = {
+      .launch = launch, .warps = GATHER_ONCE_WARPS, .share = x[STEPS]};
+  return dfgnn__sums_launch(&call, x, DFGNN_VIEW_NONE, 0);
+}
+
+/* ---- families ------------------------------------------------------------ */
+
+/* The functions that depend on the group of operators. */
+#define OF_GROUPS(label)                                                       \
+  static int label##_spmm_legal(const int *x) {                                \
+    return label##_legal(SUMS_OF_SPMM, x);                                     \
+  }                                                                            \
+  static int label##_reduce_legal(const int *x) {                              \
+    return label##_legal(SUMS_OF_REDUCE, x);                                   \
+  }                                                                            \
+  static int label##_message_legal(const int *x) {                             \
+    return label##_legal(SUMS_OF_MESSAGE, x);                                  \
+  }                                                                            \
+  static const char *label##_message_applicable(const dfgnn_setting *s) {      \
+    return dfgnn__sums_copies(s->problem)                                      \
+               ? "messages are copies of nodes, which spmm and reduce serve"   \
+               : label##_applicable(s);                                        \
+  }
+OF_GROUPS(row)
+OF_GROUPS(split)
+
+#define SINGLE                                                                 \
+  (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16))
+#define FAMILY(label, group, in, pass)                                         \
+  .name = "cuda." group "." in "." #label, .algorithm = #label,                \
+  .backend = "cuda", .passes = DFGNN_BIT(DFGNN_PASS_##pass),                   \
+  .deterministic = 1, .workspace = label##_workspace, .views = label##_views,  \
+  .launch = label##_launch
+#define FORWARD(label, group) FAMILY(label, group, "fwd", FORWARD)
+#define BACKWARD(label, group) FAMILY(label, group, "bwd", BACKWARD)
+#define SPMM(label)                                                            \
+  .ops = DFGNN_OPS_SPMM, .revision = 3, .legal = label##_spmm_legal,           \
+  .applicable = label##_applicable
+#define REDUCE(label)                                                          \
+  .ops = DFGNN_OPS_REDUCE, .revision = 3, .legal = label##_reduce_legal,       \
+  .applicable = label##_applicable
+#define MESSAGE(label)                                                         \
+  .ops = DFGNN_OPS_MESSAGE, .revision = 1, .legal = label##_message_legal,     \
+  .applicable = label##_message_applicable, .edge_ops = DFGNN_OPS_MESSAGE,     \
+  .messages = DFGNN_MESSAGES_ALL
+#define ROW .dtypes = DFGNN_DTYPES_ALL, .parameters = DFGNN_GATHER_ROW
+#define SPLIT .dtypes = SINGLE, .parameters = DFGNN_GATHER_SPLIT
+
+/* Gradients of balanced won one of 42 problems where they were measured, and
+ * are not offered (data/models/h200_campaign.jsonl.xz). */
+DFGNN_FAMILIES(sums_cuda_families) = {
+    {FORWARD(balanced, "spmm"), .ops = DFGNN_OPS_SPMM, .dtypes = SINGLE,
+     .revision = 3, .legal = balanced_legal, .applicable = balanced_applicable,
+     .parameters = {{"lanes", 4, {4, 8, 16, 32}, {0}},
+                    {"vectors", 2, {1, 2}, {0}},
+                    {"unroll", 2, {4, 8}, {0}},
+                    {"steps", 3, {128, 256, 512}, {0}}}},
+    {FORWARD(row, "message"), MESSAGE(row), ROW},
+    {BACKWARD(row, "message"), MESSAGE(row), ROW},
+    {FORWARD(row, "reduce"), REDUCE(row), ROW},
+    {BACKWARD(row, "reduce"), REDUCE(row), ROW},
+    {FORWARD(row, "spmm"), SPMM(row), ROW},
+    {BACKWARD(row, "spmm"), SPMM(row), ROW},
+    {FORWARD(split, "message"), MESSAGE(split), SPLIT},
+    {BACKWARD(split, "message"), MESSAGE(split), SPLIT},
+    {FORWARD(split, "reduce"), REDUCE(split), SPLIT},
+    {BACKWARD(split, "reduce"), REDUCE(split), SPLIT},
+    {FORWARD(split, "spmm"), SPMM(split), SPLIT},
+    {BACKWARD(split, "spmm"), SPMM(split), SPLIT},
+    DFGNN_FAMILIES_END};
