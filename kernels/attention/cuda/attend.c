@@ -193,11 +193,11 @@ static dfgnn_status attend(attend_params *p, const dfgnn_launch *launch,
   const lane_shape *lane = &shape.lane;
   const int rows =
       plan->rows * lane->lanes > 32 ? 32 / lane->lanes : plan->rows;
-  const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/attend.cuh", "dfgnn::attend", (int)problem->op,
-      DFGNN_TYPE(problem->dtype), lane->vector, lane->lanes, shape.unroll,
-      (int)problem->heads, (int)problem->dim, lane->tile_heads,
-      packed(p, problem), edge_mode_of(problem));
+  row_constants k =
+      dfgnn__row_constants(problem, lane, shape.unroll, packed(p, problem));
+  k.mode = edge_mode_of(problem);
+  const dfgnn_program program = DFGNN_PROGRAM_OF(
+      "kernels/attention/cuda/attend.cuh", "dfgnn::attend", ROW_CONSTANTS, &k);
   if (p->schedule.units == 0)
     return DFGNN_OK;
   const dfgnn_grid grid = {

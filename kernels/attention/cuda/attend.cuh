@@ -15,25 +15,17 @@
 
 namespace dfgnn {
 
-template <int SCORE, typename T, int VEC, int L, int U, int HEADS, int DIM,
-          int TILE, int PACKED, int EDGE>
-struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
-  using map = lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>;
-  using map::C;
-  using map::feature;
-  using map::group;
-  using map::has;
-  using map::has_head;
-  using map::head;
-  using map::HV;
-  using map::lane_of_row;
-  using map::S;
-  using map::side;
-  using map::sides;
+template <class K> struct attend_row : lane_map<K> {
+  using map = lane_map<K>;
+  using map::C, map::DIM, map::feature, map::group, map::has, map::has_head;
+  using map::head, map::HEADS, map::HV, map::L, map::lane_of_row, map::S;
+  using map::side, map::sides, map::TILE, map::VEC;
   using typename map::A;
   using typename map::pack;
-  using Score = score_of<SCORE>;
+  using typename map::T;
+  using Score = score_of<K::op>;
 
+  static constexpr int U = K::unroll, EDGE = K::mode;
   static constexpr bool BIAS = EDGE & EDGE_BIAS, DROPOUT = EDGE & EDGE_DROPOUT;
   static constexpr bool WEIGHTS = EDGE & EDGE_WEIGHTS;
   /* A lane finds for all heads of the tile which weights of the edge that it
@@ -380,11 +372,10 @@ struct attend_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
   }
 };
 
-template <int SCORE, typename T, int VEC, int L, int U, int HEADS, int DIM,
-          int TILE, int PACKED, int EDGE>
+template <class K>
 __global__ void __launch_bounds__(512, 1)
     attend(const __grid_constant__ attend_params p) {
-  using row_t = attend_row<SCORE, T, VEC, L, U, HEADS, DIM, TILE, PACKED, EDGE>;
+  using row_t = attend_row<K>;
   __shared__ int taken;
   const block_units units(p.share, p.schedule.units);
   if (units.several) {

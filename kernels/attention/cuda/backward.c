@@ -164,13 +164,14 @@ static dfgnn_status walk_as(grad_params *p, const dfgnn_launch *launch,
                             const grad_plan *plan, const lane_shape *shape,
                             int mode, int columns, int64_t *blocks) {
   const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
-      (int)problem->op, DFGNN_TYPE(problem->dtype), shape->vector, shape->lanes,
-      (int)problem->heads, (int)problem->dim, shape->tile_heads,
-      dfgnn__grad_packed(p, problem), plan->unroll, columns,
-      mode | (p->adds ? GRAD_ADDS : 0) |
-          (dfgnn__grad_usual_slope(p, problem) ? 0 : GRAD_ANY_SLOPE));
+  row_constants k = dfgnn__row_constants(problem, shape, plan->unroll,
+                                         dfgnn__grad_packed(p, problem));
+  k.columns = columns;
+  k.mode = mode | (p->adds ? GRAD_ADDS : 0) |
+           (dfgnn__grad_usual_slope(p, problem) ? 0 : GRAD_ANY_SLOPE);
+  const dfgnn_program program =
+      DFGNN_PROGRAM_OF("kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
+                       ROW_CONSTANTS, &k);
   *blocks = dfgnn__grad_lay_out(p, &launch->setting, plan, shape);
   return dfgnn__launch_struct(
       launch->setting.queue, &program,

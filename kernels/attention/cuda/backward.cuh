@@ -54,25 +54,18 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
   row.finish(z, w, active);
 }
 
-template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
-          int PACKED, int U, bool COLUMNS, int MODE, bool ADDS = false,
-          bool ANY_SLOPE = false>
-struct grad_row : lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED> {
-  using map = lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>;
-  using map::C;
-  using map::feature;
-  using map::first_of_head;
-  using map::has;
-  using map::has_head;
-  using map::head;
-  using map::lane_of_row;
-  using map::reduce;
-  using map::S;
-  using map::side;
-  using map::sides;
+template <class K> struct grad_row : lane_map<K> {
+  using map = lane_map<K>;
+  using map::C, map::DIM, map::feature, map::first_of_head, map::has;
+  using map::has_head, map::head, map::HEADS, map::L, map::lane_of_row;
+  using map::reduce, map::S, map::side, map::sides, map::TILE, map::VEC;
   using typename map::A;
   using typename map::pack;
+  using typename map::T;
 
+  static constexpr int OP = K::op, U = K::unroll, MODE = K::mode % GRAD_ADDS;
+  static constexpr bool COLUMNS = K::columns, ADDS = K::mode & GRAD_ADDS;
+  static constexpr bool ANY_SLOPE = K::mode & GRAD_ANY_SLOPE;
   static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
   static constexpr bool GAT = OP == DFGNN_OP_GAT, GATV2 = OP == DFGNN_OP_GATV2;
   static constexpr bool GIVEN = MODE == GRAD_GIVEN;
@@ -631,18 +624,14 @@ __device__ __forceinline__ void walk_block(const Params &params,
   }
 }
 
-template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
-          int PACKED, int U, int COLUMNS, int MODE>
+template <class K>
 __global__ void
-__launch_bounds__(256,
-                  least_blocks(lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C
-                                       *VEC *int(sizeof(accumulator_t<T>)) /
-                                   4,
-                               U, MODE % GRAD_ADDS))
+__launch_bounds__(256, least_blocks(lane_map<K>::C *K::vector *int(
+                                        sizeof(typename lane_map<K>::A)) /
+                                        4,
+                                    K::unroll, K::mode % GRAD_ADDS))
     gradient(const __grid_constant__ grad_params p) {
-  walk_block<grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, COLUMNS != 0,
-                      MODE % GRAD_ADDS, (MODE & GRAD_ADDS) != 0,
-                      (MODE & GRAD_ANY_SLOPE) != 0>>(p, p);
+  walk_block<grad_row<K>>(p, p);
 }
 
 } // namespace dfgnn

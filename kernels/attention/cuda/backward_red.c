@@ -73,10 +73,10 @@ static dfgnn_status walk(grad_red_params *p, const dfgnn_launch *launch,
   if (!dfgnn__grad_as_planned(&plan, problem, vector) ||
       !dfgnn__grad_shape(&shape, problem, &plan, plan.unroll))
     dfgnn__grad_narrow(&shape, &plan, problem, vector);
-  const dfgnn_program program = DFGNN_PROGRAM(
-      source, "dfgnn::gradient_red", DFGNN_TYPE(problem->dtype), shape.vector,
-      shape.lanes, (int)problem->heads, (int)problem->dim, shape.tile_heads,
-      dfgnn__grad_packed(&p->rows, problem), plan.unroll);
+  const row_constants k = dfgnn__row_constants(
+      problem, &shape, plan.unroll, dfgnn__grad_packed(&p->rows, problem));
+  const dfgnn_program program =
+      DFGNN_PROGRAM_OF(source, "dfgnn::gradient_red", ROW_CONSTANTS, &k);
   const int64_t blocks = dfgnn__grad_lay_out(&p->rows, s, &plan, &shape);
   return dfgnn__launch_struct(
       s->queue, &program,

@@ -22,13 +22,10 @@ __device__ __forceinline__ void red_add(float *to, const float (&x)[N]) {
 #endif
 }
 
-template <typename T, int VEC, int L, int HEADS, int DIM, int TILE, int PACKED,
-          int U>
-struct red_row : grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
-                          false, EDGE_PLAIN> {
-  using rows_t = grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
-                          false, EDGE_PLAIN>;
+template <class K> struct red_row : grad_row<K> {
+  using rows_t = grad_row<K>;
   using rows_t::C;
+  using rows_t::L, rows_t::U, rows_t::VEC;
   using rows_t::S;
   using typename rows_t::A;
   using typename rows_t::state;
@@ -85,12 +82,11 @@ struct red_row : grad_row<DFGNN_OP_GT, T, VEC, L, HEADS, DIM, TILE, PACKED, U,
   }
 };
 
-template <typename T, int VEC, int L, int HEADS, int DIM, int TILE, int PACKED,
-          int U>
-__global__ void __launch_bounds__(
-    256, lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC *U <= 16 ? 2 : 1)
+template <class K>
+__global__ void
+__launch_bounds__(256, lane_map<K>::C *K::vector *K::unroll <= 16 ? 2 : 1)
     gradient_red(const __grid_constant__ grad_red_params p) {
-  walk_block<red_row<T, VEC, L, HEADS, DIM, TILE, PACKED, U>>(p, p.rows);
+  walk_block<red_row<K>>(p, p.rows);
 }
 
 __global__ void __launch_bounds__(256)

@@ -6,8 +6,6 @@
 #include "kernels/attention/cuda/backward_plans.h"
 #include "kernels/attention/operators.h"
 
-static const char source[] = "kernels/attention/cuda/backward_symmetric.cuh";
-
 enum { LANES, UNROLL, ROWS, SPAN, HEADS };
 
 static grad_plan plan_of(const int *x) {
@@ -105,11 +103,11 @@ static dfgnn_status walk_both(grad_both_params *p, const dfgnn_launch *launch,
   const dfgnn_problem *problem = launch->setting.problem;
   const int packed = dfgnn__grad_packed(&p->rows, problem) &&
                      dfgnn__grad_packed(&p->columns, problem);
+  const row_constants k =
+      dfgnn__row_constants(problem, shape, plan->unroll, packed);
   const dfgnn_program program =
-      DFGNN_PROGRAM(source, "dfgnn::gradient_symmetric", (int)problem->op,
-                    DFGNN_TYPE(problem->dtype), shape->vector, shape->lanes,
-                    (int)problem->heads, (int)problem->dim, shape->tile_heads,
-                    packed, plan->unroll);
+      DFGNN_PROGRAM_OF("kernels/attention/cuda/backward_symmetric.cuh",
+                       "dfgnn::gradient_symmetric", ROW_CONSTANTS, &k);
   *blocks = 0;
   p->columns.schedule = p->rows.schedule;
   p->rows.stats = NULL; /* no writing: other blocks read the stats */

@@ -8,14 +8,13 @@
 
 namespace dfgnn {
 
-template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
-          int PACKED, int U>
-struct symmetric_row
-    : grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, false, EDGE_PLAIN> {
-  using rows_t =
-      grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, false, EDGE_PLAIN>;
-  using columns_t =
-      grad_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U, true, EDGE_PLAIN>;
+/* The constants of the walk over columns beside one over rows. */
+template <class K> struct of_columns : K { static constexpr int columns = 1; };
+
+template <class K> struct symmetric_row : grad_row<K> {
+  using rows_t = grad_row<K>;
+  using columns_t = grad_row<of_columns<K>>;
+  using rows_t::L, rows_t::U;
   using rows_t::S;
   using typename rows_t::A;
 
@@ -72,13 +71,11 @@ struct symmetric_row
   }
 };
 
-template <int OP, typename T, int VEC, int L, int HEADS, int DIM, int TILE,
-          int PACKED, int U>
-__global__ void __launch_bounds__(
-    256, lane_map<T, VEC, L, HEADS, DIM, TILE, PACKED>::C *VEC *U <= 8 ? 2 : 1)
+template <class K>
+__global__ void
+__launch_bounds__(256, lane_map<K>::C *K::vector *K::unroll <= 8 ? 2 : 1)
     gradient_symmetric(const __grid_constant__ grad_both_params p) {
-  walk_block<symmetric_row<OP, T, VEC, L, HEADS, DIM, TILE, PACKED, U>>(p,
-                                                                        p.rows);
+  walk_block<symmetric_row<K>>(p, p.rows);
 }
 
 } // namespace dfgnn

@@ -28,8 +28,11 @@ constexpr int ceil_power(int x) {
 }
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-template <typename T, int VEC, int L, int HEADS, int DIM, int TILE, int PACKED>
-struct lane_map {
+template <class K> struct lane_map {
+  using T = typename K::type;
+  static constexpr int VEC = K::vector, L = K::lanes, TILE = K::tile;
+  static constexpr int HEADS = K::heads, DIM = K::dim;
+  static constexpr bool PACKED = K::packed;
   using A = accumulator_t<T>;
   using pack = packed<T, VEC>;
   static constexpr int NEEDED = ceil_div(DIM, VEC); /* vectors of a head */

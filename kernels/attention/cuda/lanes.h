@@ -13,7 +13,7 @@ typedef struct tensor_view {
   unsigned node_bytes, head_bytes, feature_bytes;
 } tensor_view;
 
-/* The constants of lane_map<> (lanes.cuh) for a problem. */
+/* How lanes share the features of a problem: see lanes.cuh. */
 typedef struct lane_shape {
   int vector;     /* elements a load */
   int lanes;      /* lanes of an edge, a power of two */
@@ -21,6 +21,23 @@ typedef struct lane_shape {
   int tile_heads; /* heads that the lanes of an edge work on */
   int tiles;      /* tiles of so many heads: blockIdx.y */
 } lane_shape;
+
+/* The constants of the kernels that walk rows: the operator, the type of
+ * tensors, those of lane_shape, edges in flight of a side, whether tensors are
+ * packed (lanes.cuh); of gradients, whether the rows are columns of the matrix;
+ * bits of enum edge_mode, and of gradients those of backward.h. */
+#define ROW_CONSTANTS(X)                                                       \
+  X(op)                                                                        \
+  X(type)                                                                      \
+  X(vector)                                                                    \
+  X(lanes)                                                                     \
+  X(heads)                                                                     \
+  X(dim)                                                                       \
+  X(tile)                                                                      \
+  X(packed)                                                                    \
+  X(unroll)                                                                    \
+  X(columns)                                                                   \
+  X(mode)
 
 /* Which heads the lanes of an edge work on. */
 typedef enum lane_heads {

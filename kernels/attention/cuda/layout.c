@@ -88,6 +88,20 @@ int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
   return 1;
 }
 
+row_constants dfgnn__row_constants(const dfgnn_problem *problem,
+                                   const lane_shape *shape, int unroll,
+                                   int packed) {
+  return (row_constants){.op = (int)problem->op,
+                         .type = DFGNN_TYPE(problem->dtype),
+                         .vector = shape->vector,
+                         .lanes = shape->lanes,
+                         .heads = (int)problem->heads,
+                         .dim = (int)problem->dim,
+                         .tile = shape->tile_heads,
+                         .packed = packed,
+                         .unroll = unroll};
+}
+
 /* ---- rows ---------------------------------------------------------------- */
 
 row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix) {

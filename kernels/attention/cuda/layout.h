@@ -3,6 +3,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_LAYOUT_H
 #define DFGNN_ATTENTION_CUDA_LAYOUT_H
 
+#include "engine/constants.h"
 #include "kernels/attention/cuda/dropout_params.h"
 #include "kernels/attention/cuda/lanes.h"
 #include "kernels/attention/cuda/schedule.h"
@@ -97,6 +98,14 @@ int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
       "grid", "warp", "row", "lanes"                                           \
     }                                                                          \
   }
+
+/* The constants of a walk over rows that does nothing with edges but gather. */
+typedef struct row_constants {
+  ROW_CONSTANTS(DFGNN_CONSTANT_MEMBER)
+} row_constants;
+row_constants dfgnn__row_constants(const dfgnn_problem *problem,
+                                   const lane_shape *shape, int unroll,
+                                   int packed);
 
 /* ---- rows ---------------------------------------------------------------- */
 
