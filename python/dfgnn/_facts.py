@@ -24,7 +24,8 @@ class Fact(NamedTuple):
 
     rows: EDGES, DESTINATIONS (by node), or None of a tensor without rows.
     pure: torch can compute it from what is given, by node if place says so.
-    role: "index", "number", "lift", "reduce", "row", "given" or "torch".
+    role: "index", "number", "lift", "reduce", "row", "given", "torch", or
+        "stored" of what is a tensor between two programs.
     about: of a number its value; of a lift (node, end); of a reduction
         (what, node, end).
     """
@@ -33,6 +34,10 @@ class Fact(NamedTuple):
     pure: bool
     role: str
     about: object = None
+
+
+def _same(x):
+    return x
 
 
 def refuse(node, text):
@@ -63,6 +68,15 @@ class Facts:
         if node not in self.became:
             self.found[node] = self._fact(node)
         return self.now(node)
+
+    def store(self, node):
+        """Puts a tensor in the place of a node."""
+        made = Node(node.function, node.name, node.args, node.kwargs,
+                    node.meta, node.line)
+        kept = Node(_same, "stored", (made,), {}, node.meta, node.line)
+        self.found[made] = self.found[node]
+        self.found[kept] = self.found[node]._replace(role="stored", pure=False)
+        self.became[node] = kept
 
     # ---- one node
 

@@ -13,7 +13,8 @@ import torch
 from . import _operations, _programs, _stacked, _trace, _watch
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
-from ._trace import DST, EDGE, PARAM, TraceError, Value, at_line
+from ._trace import (DST, EDGE, PARAM, SRC, TraceError, Value,
+                     at_line)
 from ._watch import Node, mapped
 from .errors import InvalidError, UnsupportedError
 
@@ -22,6 +23,8 @@ from .errors import InvalidError, UnsupportedError
 INLINE = 128
 # the same of a tensor by edge, whose result would be a tensor by edge
 INLINE_EDGE = 128
+# numbers of a value of an edge that is written rather than made again
+NARROW = 4
 _LINEAR = {"linear", "matmul", "einsum", "addmm", "bilinear"}
 
 
@@ -49,10 +52,9 @@ class Stages:
                       [*self.outputs, *effects])
         self.outputs = [facts.now(n) for n in outputs]
         needed = self._needed([*self.outputs, *effects])
-        self._readers = {}
-        for node in needed:
-            for operand in node.operands():
-                self._readers.setdefault(facts.now(operand), []).append(node)
+        self._readers = self._read(needed)
+        self._store(needed)
+        needed = self._needed([*self.outputs, *effects])
         for node in needed:
             self._choose(node)
         last = max((self.level(n) for n in self.outputs), default=0)
@@ -88,6 +90,57 @@ class Stages:
                              for n in reversed(node.operands()))
         return order
 
+    def _read(self, needed):
+        found = {}
+        for node in needed:
+            for operand in node.operands():
+                found.setdefault(self.facts.now(operand), []).append(node)
+        return found
+
+    # ---- what is stored by edge
+
+    def _store(self, needed):
+        """Has differences of positions, or the distances that they are wanted
+        for, written by edge: a gradient then sends a few numbers by edge to
+        positions of both ends, instead of making all that depends on them for
+        each end."""
+        widest = max((math.prod(n.shape[1:]) for n in needed if self.fact(
+            n).rows == _watch.EDGES and self.fact(n).role == "row" and
+            isinstance(n.meta, torch.Tensor)), default=0)
+        if widest <= 4 * NARROW:
+            return
+        for node in needed:
+            if node not in self.facts.became and self._is_difference(node):
+                self.facts.store(self._narrowest(node))
+        self.outputs = [self.facts.now(n) for n in self.outputs]
+        self._readers = self._read(self._needed(self.outputs))
+
+    def _is_difference(self, node):
+        ends = [self.fact(n) for n in node.operands()]
+        return canonical(node.name) in ("sub", "__sub__") and math.prod(
+            node.shape[1:]) <= NARROW and [f.place for f in ends] in (
+                [DST, SRC], [SRC, DST]) and all(
+                    f.role in ("lift", "given") for f in ends) and \
+            self.fact(node).role == "row"
+
+    def _narrowest(self, node):
+        """What alone is made of a node, as long as it has no more numbers."""
+        while True:
+            readers = self._readers.get(node, ())
+            if len(readers) != 1 or node in self.outputs:
+                return node
+            reader, = readers
+            rows = [n for n in reader.operands() if self.fact(n).rows]
+            if self.fact(reader).role != "row" or set(map(
+                    self.facts.now, rows)) != {node} or canonical(
+                        reader.name) not in _operations.TABLE or \
+                    canonical(reader.name) in (*_LINEAR, *NOT_BY_ROW,
+                                               "dropout") or \
+                    not isinstance(reader.meta, torch.Tensor) or math.prod(
+                        reader.shape[1:]) > math.prod(node.shape[1:]):
+                return node
+            node = reader
+
     # ---- what is torch's
 
     def _choose(self, node):
@@ -102,6 +155,9 @@ class Stages:
                         self._call(term.node)
             return
         if fact.role in ("index", "number", "given", "lift", "reduce"):
+            return
+        if fact.role == "stored":
+            self.called[node] = "wide"
             return
         if fact.rows is None:
             self._call(node)
@@ -140,7 +196,8 @@ class Stages:
         rows = [self.facts.now(n) for n in node.operands()
                 if self.fact(n).rows]
         return fact.rows == _watch.EDGES and fact.place == EDGE and any(
-            self.called.get(n) == "wide" for n in rows) and all(
+            self.called.get(n) == "wide" and self.fact(n).role != "stored"
+            for n in rows) and all(
                 n in self.called or self.fact(n).role == "given"
                 for n in rows if self.fact(n).place == EDGE) and all(
                     self.fact(n).place == EDGE for n in rows)
