@@ -195,7 +195,8 @@ class Facts:
         x = self.now(x)
         about = self.found[x]
         if (about.pure or about.rows is None or len(weight.shape) != 2
-                or x.meta.dtype in (torch.float16, torch.bfloat16)):
+                or x.meta.dtype in (torch.float16, torch.bfloat16)
+                or node.meta.dtype != x.meta.dtype):  # of an autocast region
             return
         terms = list(self._terms(x, 0, x.shape[-1], 1))
         if len(terms) < 2 or not any(self.of(t[0]).pure for t in terms):

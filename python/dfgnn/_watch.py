@@ -13,6 +13,7 @@ import inspect
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ._autocast import autocast_dtype
 from ._trace import PARAM, TraceError, _where, place_of_line
 
 # Primes that no layer has as a number of features, so that the rows of edges
@@ -43,6 +44,19 @@ VIEWS = {"view", "reshape", "unsqueeze", "squeeze", "transpose", "permute",
          "select", "narrow", "chunk", "split", "unbind", "detach", "t", "T",
          "mT", "view_as", "contiguous", "to", "float", "double", "type_as",
          "movedim", "swapaxes", "reshape_as", "broadcast_to", "data", "type"}
+
+
+# what autocast computes in its lower type, and what it raises to float32 on a
+# GPU (torch's autocast_mode.h)
+_LOWERED = {"linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm",
+            "addmm", "addbmm", "baddbmm", "einsum", "chain_matmul", "mv",
+            "addmv"}
+_RAISED = {"__pow__", "__rdiv__", "__rpow__", "__rtruediv__", "acos", "asin",
+           "cosh", "sinh", "tan", "exp", "expm1", "log", "log10", "log1p",
+           "log2", "reciprocal", "rsqrt", "pow", "softplus", "layer_norm",
+           "group_norm", "norm", "cosine_similarity", "softmax", "softmin",
+           "log_softmax", "prod", "cumprod", "cumsum", "dist", "cdist",
+           "renorm", "logsumexp", "sum"}
 
 
 class Count(int):
@@ -177,6 +191,7 @@ class Watch(TorchFunctionMode):
     def __init__(self, device, known):
         super().__init__()
         self.device, self.known = device, known
+        self.lower = autocast_dtype(device.type)
         self.nodes, self.leaves, self.effects = [], {}, []
         self.refused = None
         self._kept_alive = []
@@ -279,6 +294,8 @@ class Watch(TorchFunctionMode):
         if writes:
             self._check_write(target, name)
         metas, options = self._metas(args), dict(self._metas(kwargs))
+        if self.lower is not None:
+            metas, options = self._autocast(name, (metas, options))
         if writes and not inplace:
             metas = (metas[0].clone(), *metas[1:])
         if "device" in options:
@@ -298,6 +315,23 @@ class Watch(TorchFunctionMode):
                         if isinstance(x, Watched)), None)
         return self._noted(function, name, args, kwargs, made, target,
                            made_of, clones=writes and not inplace)
+
+    def _autocast(self, name, tree):
+        """The tensors in the types that an autocast region gives them; torch
+        has none for tensors that hold nothing."""
+        kind = None
+        if name in _LOWERED:
+            kind = self.lower
+        elif name in _RAISED and self.device.type == "cuda":
+            kind = torch.float32
+
+        def cast(x):
+            if kind is None or not isinstance(x, torch.Tensor) or \
+                    not x.is_floating_point() or x.dtype == torch.float64:
+                return x
+            with torch._C.DisableTorchFunctionSubclass():
+                return x.to(kind)
+        return mapped(tree, cast)
 
     def _check_write(self, target, name):
         if isinstance(target, Watched):

@@ -476,6 +476,32 @@ def test_types_of_16_and_32_bits(kind):
                                    atol=tolerance)
 
 
+@by_kind
+def test_autocast_gives_the_types_that_the_layer_has(kind):
+    """The numbers, too, but for those that statistics of 16 bits make."""
+    layer, e, given = case(kind)
+    layer = layer.float()
+    given = {k: t.detach().float().requires_grad_() if t.is_floating_point()
+             else t for k, t in given.items()}
+    fast, report = accelerated(layer)
+    found = []
+    for one in (fast, layer):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            outs = flat(one(e, **given))
+        leaves = [t for t in given.values() if t.requires_grad]
+        found.append([*outs, *[g for g in torch.autograd.grad(
+            sum((x.float() * x.float().cos()).sum() for x in outs),
+            [*leaves, *one.parameters()], allow_unused=True)
+            if g is not None]])
+    assert report.traced and not report.kept, report
+    assert len(found[0]) == len(found[1])
+    for a, b in zip(*found):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        if kind is not NormedEnd:
+            largest = max(1e-2, float(b.detach().abs().max()))
+            assert float((a - b).detach().abs().max()) < 0.1 * largest
+
+
 def test_layers_of_anemoi_models():
     conv = pytest.importorskip("anemoi.models.layers.conv")
     from anemoi.utils.config import DotDict

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from ... import _watch
+from ..._autocast import autocast_dtype
 from ..._plan import staged
 from ..._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._edges import graph_of, reverse
@@ -146,6 +147,7 @@ class Call:
             for key, (data, place) in self.tensors.items())
         return (tensors, tuple((k, _plain(v)) for k, v in self.plain.items()),
                 self.num_dst == self.num_src, torch.get_default_dtype(),
+                autocast_dtype(self.edge_index.device.type),
                 reverse(self.layer))
 
     def fetch(self, key):

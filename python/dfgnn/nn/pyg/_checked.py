@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ... import _watch
+from ..._autocast import autocasting
 from ..._trace import TraceError
 from ...errors import Error
 from ._called import apply, trace
@@ -124,6 +125,8 @@ def _distance(a, b, least):
     if not b.numel() or a.shape != b.shape:
         return 0.0
     limit = {torch.float64: 1e-9, torch.float32: 2e-4}.get(b.dtype, 5e-2)
+    if autocasting():
+        limit = 5e-2
     a, b = a.detach().double(), b.detach().double()
     there = b.isfinite()
     if not torch.equal(there, a.isfinite()):

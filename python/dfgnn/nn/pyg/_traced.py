@@ -9,7 +9,6 @@ import torch
 from torch_geometric.nn import MessagePassing
 
 from ... import ops
-from ..._autocast import autocasting
 from ..._plan import Plan
 from ..._trace import TraceError
 from ...errors import UnsupportedError
@@ -51,10 +50,6 @@ def _obstacle(layer, edge_index):
         return "torch.compile traces"
     if not edge_index.size(1):
         return "there are no edges"
-    if edge_index.device.type != "cpu" and not state(layer).checked:
-        return "on a GPU messages are traced by accelerate(check=True)"
-    if autocasting():
-        return "autocast is at work"
     return None
 
 
@@ -70,6 +65,10 @@ def _plan(layer, methods, call):
         try:
             plan = trace(layer, methods, call)
             plan.probe(call.graph())
+            if call.edge_index.is_cuda and not found.checked and \
+                    plan.compares():
+                raise TraceError("on a GPU a maximum of messages is traced by "
+                                 "accelerate(check=True)")
         except (TraceError, UnsupportedError) as error:
             plan = TraceError(str(error))
         found.plans[key] = plan
