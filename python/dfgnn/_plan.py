@@ -162,7 +162,8 @@ class Plan:
     def _mlp(self, run, node):
         if node.name != "mlp":  # one of its outputs, which are there
             made, i = node.args
-            tensor = run.found[made][0][i]
+            # an autocast region has types of its own
+            tensor = run.found[made][0][i].to(node.meta.dtype)
             run.found[node] = tensor, "caller" if self.facts.of(
                 node).rows == _watch.EDGES else None
             return
