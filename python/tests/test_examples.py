@@ -88,8 +88,15 @@ def test_a_flow_on_the_sphere_is_advanced():
     assert row["edges"] == 2 * (30 + 120 + 480) + (2 + 3) * 288
 
 
-@pytest.mark.parametrize("name", ["cora.py", "minibatch.py", "pattern.py",
-                                  "relations.py", "weather.py"])
+def test_waves_on_a_mesh_are_advanced():
+    row = train("mesh.py", "--points", 12, "--width", 24, "--depth", 2,
+                "--steps", 60, "--waves", 24, "--batch", 2, "--rate", 4e-3)
+    assert row["skill"] > 0.2 and row["curve"][0][1] < 10, row
+    assert (row["nodes"], row["edges"]) == (144, 2 * (2 * 12 * 11 + 2 * 121))
+
+
+@pytest.mark.parametrize("name", ["cora.py", "mesh.py", "minibatch.py",
+                                  "pattern.py", "relations.py", "weather.py"])
 def test_help_says_what_is_trained(name):
     done = subprocess.run([sys.executable, os.path.join(EXAMPLES, name),
                            "--help"], text=True, capture_output=True)

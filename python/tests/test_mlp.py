@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import dfgnn
+import dfgnn.nn
 from dfgnn import _abi, _mlp
 
 ACTIVATIONS = {
@@ -228,6 +229,43 @@ def test_a_transform_of_torch_func_runs_torch_operations():
     want = torch.autograd.grad(loss(leaf := x.clone().requires_grad_()),
                                leaf)[0]
     torch.testing.assert_close(torch.func.grad(loss)(x), want)
+
+
+@pytest.mark.parametrize("activation,layers,norm,edge_dim", [
+    ("silu", 2, True, 8), ("elu", 1, False, 5), ("gelu", 3, True, 0)])
+def test_an_edge_block_is_its_modules(activation, layers, norm, edge_dim):
+    edges = graph_of()
+    block = dfgnn.nn.EdgeBlock((4, 3), edge_dim, 8, hidden_dim=7, norm=norm,
+                               hidden_layers=layers,
+                               activation=activation).double()
+    src, dst = tensor(23, 4), tensor(19, 3)
+    e = tensor(150, edge_dim) if edge_dim else None
+    have = block((src, dst), edges, e)
+    rows = [] if e is None else [e]
+    want = block.mlp(torch.cat([*rows, src[edges[0]], dst[edges[1]]], 1))
+    want = want + e if edge_dim == 8 else want
+    agree(have, [want, reduced("sum", want, edges[1], 19)],
+          [src, dst, *rows, *block.parameters()])
+
+
+def test_a_mesh_block_is_meshgraphnet_s():
+    edges = graph_of(20, 20)
+    block = dfgnn.nn.MeshBlock(6).double()
+    x, e = tensor(20, 6), tensor(150, 6)
+    have = block(x, dfgnn.as_graph(edges, 20), e)
+    made = e + block.edge.mlp(torch.cat([e, x[edges[0]], x[edges[1]]], 1))
+    total = reduced("sum", made, edges[1], 20)
+    agree(have, [x + block.node(torch.cat([total, x], 1)), made],
+          [x, e, *block.parameters()])
+
+
+@pytest.mark.parametrize("options,text", [
+    (dict(hidden_layers=4), "hidden_layers must be 1 to 3, got 4"),
+    (dict(activation="swish"), "activation must be one of 'relu'"),
+    (dict(residual=True), "residual wants out_dim = edge_dim")])
+def test_a_block_names_what_it_cannot_be(options, text):
+    with pytest.raises(ValueError, match=text):
+        dfgnn.nn.EdgeBlock(4, 3, 8, **options)
 
 
 def test_nothing_of_every_edge_and_inner_value_is_kept():

@@ -69,7 +69,7 @@ static void free_column_sums(column_sums *s) {
 /* Counts the edges of a chunk among their sources'. */
 static void number_chunk(const column_sums *s, int64_t begin, int64_t end) {
   const int32_t *source = s->p->job->rows.indices;
-  for (int64_t e = begin; s->number && e < end; e++)
+  for (int64_t e = begin; e < end; e++)
     s->number[e - begin] = (int32_t)s->degree[source[e]]++;
 }
 

@@ -124,8 +124,8 @@ static void backward_tile(const pass *x, const tile *t, int64_t slot,
 static void run_share(const pass *x, tile *t, int64_t share, int64_t first,
                       int64_t count) {
   const plan *p = &x->p;
-  for (int64_t slot = share * SHARE_TILES;
-       slot < least((share + 1) * SHARE_TILES, count); slot++) {
+  for (int64_t slot = share * p->share_tiles;
+       slot < least((share + 1) * p->share_tiles, count); slot++) {
     take_edges(t, first + slot);
     compute_tile(t);
     if (p->backward)
@@ -140,16 +140,18 @@ static void run_chunk(const pass *x, int64_t first) {
   const int64_t count = least(p->chunk_tiles, p->tiles - first);
   const int64_t begin = first * p->tile;
   const int64_t end = least(begin + count * p->tile, p->job->rows.edges);
+  if (x->columns.number) {
 #pragma omp single
-  number_chunk(&x->columns, begin, end);
+    number_chunk(&x->columns, begin, end);
+  }
 #pragma omp for schedule(dynamic)
   for (int64_t share = 0; share < p->shares; share++)
     run_share(x, &x->tiles[omp_get_thread_num()], share, first, count);
 #pragma omp for schedule(dynamic)
-  for (int part = 0; part <= x->threads; part++) {
+  for (int part = 0; part <= (x->columns.out ? x->threads : 0); part++) {
     if (part == 0)
       join_chunk(&x->rows, first, count);
-    else if (x->columns.out)
+    else
       add_chunk(&x->columns, begin, end, part - 1, x->threads);
   }
 }

@@ -17,7 +17,8 @@ enum {
   TILE_BYTES = 384 << 10, /* of a tile's values */
   TILE_LEAST = 8 * GEMM_ROWS,
   TILE_MOST = 32 * GEMM_ROWS,
-  SHARE_TILES = 2, /* of a chunk */
+  CHUNK_BYTES = 8 << 20, /* of what waits for sums over sources */
+  CHUNK_TILES = 4096,
   SHARES_MOST = 32,
   SHARE_WORK = 8,           /* tiles that make a share worth its sums */
   SHARES_BYTES = 128 << 20, /* of the sums of all shares */
@@ -43,7 +44,7 @@ typedef struct plan {
   int64_t norm_weight_sums, norm_bias_sums;
   int64_t tile;  /* edges */
   int64_t tiles; /* of the graph */
-  int64_t shares, chunk_tiles;
+  int64_t shares, share_tiles, chunk_tiles;
   int64_t share_size; /* numbers */
   scalar *sums;       /* [shares, share_size] */
   int64_t scratch;    /* numbers of a thread */
@@ -226,7 +227,12 @@ static void set_tiles(plan *p) {
     p->shares = least(p->shares,
                       SHARES_BYTES / (int64_t)sizeof(scalar) / p->share_size);
   p->shares = most(least(p->shares, SHARES_MOST), 1);
-  p->chunk_tiles = SHARE_TILES * p->shares;
+  /* as long as may be: threads wait for each other at a chunk's end */
+  const int64_t width = most(p->out, p->layer[0].width);
+  const int64_t tiles = least(
+      CHUNK_BYTES / (p->tile * width * (int64_t)sizeof(scalar)), CHUNK_TILES);
+  p->share_tiles = most(least(tiles, p->tiles + p->shares - 1) / p->shares, 1);
+  p->chunk_tiles = p->share_tiles * p->shares;
 }
 
 static dfgnn_status make_plan(plan *p, const dfgnn_mlp_job *job) {

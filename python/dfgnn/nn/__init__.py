@@ -10,6 +10,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "agnn_conv": ["AGNNConv"],
     "gat_conv": ["GATConv"],
     "gatv2_conv": ["GATv2Conv"],
+    "mesh": ["EdgeBlock", "MeshBlock"],
     "message_convs": ["GINEConv", "ResGatedGraphConv"],
     "neighbours": ["GCNConv", "GINConv", "GraphConv", "SAGEConv"],
     "transformer_conv": ["TransformerConv"],
