@@ -2,6 +2,7 @@
 call: buffers of one size, and graphs whose edges are written anew."""
 
 import inspect
+import weakref
 
 import torch
 from torch.utils import _pytree as pytree
@@ -225,19 +226,22 @@ class EdgeBuffer:
             self.told.copy_(self.wrong, non_blocking=True)
             self.sound = torch.where(strange, self.unused, self.tensor)
             for graph in self.graphs.values():
-                graph.refill()
+                graph.refill(self)
         self._keep()
 
 
 class _Graphs(dict):
-    """The graphs of an EdgeBuffer, by the key that convert gives them."""
+    """The graphs of an EdgeBuffer, by the key that convert gives them.  convert
+    keeps them for as long as the buffer's tensor lives, which therefore neither
+    they nor their graphs keep alive."""
 
     def __init__(self, buffer):
         super().__init__()
-        self.buffer = buffer
+        self.buffer = weakref.ref(buffer)
 
     def make(self, key, num_nodes, loops):
-        capacity = self.buffer.capacity
+        buffer = self.buffer()
+        capacity = buffer.capacity
         expected = capacity.num_sources, capacity.num_destinations
         sizes = num_nodes if isinstance(num_nodes, (tuple, list)) else (
             num_nodes, num_nodes)
@@ -247,7 +251,7 @@ class _Graphs(dict):
                 f"{sizes[1]} destinations, and the capacity of its edge_index "
                 f"has {expected[0]} and {expected[1]}, spare ones included: "
                 "give the features room in the same Capacity")
-        self[key] = lasting(lambda: RefilledGraph(self.buffer, loops))
+        self[key] = lasting(lambda: RefilledGraph(buffer, loops))
         return self[key]
 
 
@@ -259,7 +263,7 @@ class RefilledGraph(Graph):
     """
 
     def __init__(self, buffer, loops=False):
-        self.buffer, self.looping = buffer, loops
+        self.buffer, self.looping = weakref.ref(buffer), loops
         capacity, device = buffer.capacity, buffer.tensor.device
         sizes = capacity.num_destinations, capacity.num_sources
         count = capacity.most_edges
@@ -279,7 +283,7 @@ class RefilledGraph(Graph):
         self._fill((*sizes, count), device, None, None, None)
         self.unlooped_edges = capacity.most_edges if loops else None
         with torch.no_grad():
-            self.refill()
+            self.refill(buffer)
         self._handle = self._make_handle()
 
     def _make_handle(self):
@@ -287,13 +291,13 @@ class RefilledGraph(Graph):
             self._arrays[0], self._arrays[1], self.num_src, None, None, None,
             True, self._columns, refilled=True)
 
-    def refill(self):
+    def refill(self, buffer):
         """Sorts the buffer's edges by destination and by source."""
         self.generation += 1
-        src, dst = edges = self.buffer.sound
+        src, dst = edges = buffer.sound
         if self.looping:
             own = src == dst
-            src, dst = torch.where(own, self.buffer.unused, edges)
+            src, dst = torch.where(own, buffer.unused, edges)
             src, dst = (torch.cat([ends, self._added.to(ends.dtype)])
                         for ends in (src, dst))
         offsets, indices, order = self._arrays
@@ -334,7 +338,7 @@ class RefilledGraph(Graph):
             return self
         sizes = self.num_src, self.num_dst
         key = convert.key_of(sizes, loops=True)
-        graphs = self.buffer.graphs
+        graphs = self.buffer().graphs
         return graphs.get(key) or graphs.make(key, sizes, True)
 
     def to(self, device, non_blocking=False):

@@ -4,13 +4,16 @@ On a GPU these are CUDA graphs; on the CPU the same buffers and graphs are
 filled and the step runs as it is.
 """
 
+import gc
+import weakref
+
 import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch.nn import functional as F
 
 import dfgnn
-from dfgnn import _capacity
+from dfgnn import _capacity, convert
 
 from conftest import close
 from test_capture import fake  # noqa: F401
@@ -194,6 +197,24 @@ def test_one_recording_serves_all(fake):  # noqa: F811
         captured(*batch_of(*size, "cpu")[:2])
     assert captured.recorded == 1 and len(captured._recordings) == 1
     assert set(calls) == {((most.num_sources, IN), (2, EDGES))}
+
+
+def test_nothing_is_kept_of_a_step_that_is_gone(place):
+    gc.collect()
+    before = len(convert._cache)
+    model = model_of(LAYERS["GAT"], place)
+    captured = dfgnn.capture(step_of(model), capacity=rooms(
+        dfgnn.Capacity(NODES, EDGES)))
+    for size in SIZES[:5]:
+        captured(*batch_of(*size, place))
+    buffer, = [room.tensor for room in next(iter(
+        captured._recordings.values())).rooms.values()
+        if isinstance(room, _capacity.EdgeBuffer)]
+    buffer = weakref.ref(buffer)
+    assert buffer() is not None and len(convert._cache) > before
+    del captured
+    gc.collect()
+    assert buffer() is None and len(convert._cache) <= before
 
 
 # ---- what does not fit ------------------------------------------------------
