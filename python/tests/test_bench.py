@@ -113,6 +113,17 @@ def test_programs(run, tmp_path):
     assert "GATv2" in run("python_programs", "--table", out)
 
 
+def test_mlps_on_edges(run, tmp_path):
+    out = tmp_path / "out.json"
+    text = run("python_mlp", "--blocks", "MeshGraphNet 128", "--types",
+               "float32", "--ways", "dfgnn", "cat", "sum", "--scale", 2e-4,
+               "--seconds", 0, "--commit", "none", "-o", out)
+    rows = json.loads(out.read_text())
+    assert [r["way"] for r in rows] == ["dfgnn", "cat", "sum"]
+    assert all(r["both_ms"] > 0 and r["difference"] < 1e-4 for r in rows), rows
+    assert text.strip() == run("python_mlp", "--table", out).strip()
+
+
 def test_messages(run):
     text = run("python_messages",
                CASES=[("gine", (6, 12, 3), 8, 4), ("gated", (6, 12, 0), 8,
