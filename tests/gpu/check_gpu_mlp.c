@@ -120,6 +120,8 @@ static void execute(const fixture *f, const dfgnn_edge_mlp *mlp,
   }
   ck_ok(dfgnn__graph_know(f->device));
   job.rows = f->device->exact;
+  if (!mlp->edge_list)
+    job.rows.edge_order = NULL;
   const int count = dfgnn__mlp_cuda_views(&job, requests);
   for (int i = 0; i < count; i++)
     ck_ok(dfgnn__graph_view(&views[i], f->device, &requests[i]));

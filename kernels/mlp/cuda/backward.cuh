@@ -1,7 +1,10 @@
 /* backward.cuh - gradients with respect to e, the parts of destinations and z
  *
- * A warp computes the inner values of a tile again and goes back through the
- * layers; what weights.cuh multiplies is written for the edges of a launch. */
+ * For the edges of a launch, mlp_backward_last computes the inner values of a
+ * tile again and goes back through the norm; mlp_backward_layers goes back
+ * through the layers.  They are two kernels, since the code of both would leave
+ * the cache of instructions; between them, and for weights.cuh, rows of the
+ * launch's edges are in memory. */
 #ifndef DFGNN_MLP_CUDA_BACKWARD_CUH
 #define DFGNN_MLP_CUDA_BACKWARD_CUH
 
@@ -10,12 +13,7 @@
 namespace dfgnn {
 namespace mlp {
 
-/* z before each activation, rounded: derivatives are of it. */
-template <class S> struct kept_layers {
-  rows<S> z[S::LAYERS > 1 ? S::LAYERS - 1 : 1];
-};
-
-/* Row `edge` of the launch, of padded rows. */
+/* Rows from `edge` on, padded. */
 template <class S, int LAYER>
 __device__ __forceinline__ void
 write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
@@ -32,28 +30,52 @@ write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
     }
 }
 
+/* Rows that are not there are 0. */
+template <class S, int LAYER>
+__device__ __forceinline__ void read_rows(rows<S> &x, const void *from,
+                                          int64_t edge, const tile_edges &e) {
+  using T = typename S::T;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const T *row = static_cast<const T *>(from) +
+                   (edge + (e.live[half] ? row_of_lane() + 8 * half : 0)) *
+                       S::padded(LAYER);
+#pragma unroll
+    for (int q = 0; q < S::groups(LAYER); ++q)
+      x.x[q][half] = e.live[half]
+                         ? load_chunk<T, S::padded(LAYER), true>(
+                               row, q * S::L::GROUP + chunk_of_lane() * S::L::V)
+                         : chunk{};
+  }
+}
+
+template <class S, int LAYER>
+__device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[S::L::V];
+#pragma unroll
+      for (int i = 0; i < S::L::V; ++i)
+        y[i] = at(z, q, half, i);
+      x.x[q][half] = pack<typename S::T>(y);
+    }
+}
+
 template <class S, int LAYER>
 __device__ __forceinline__ void
-compute_again(sums<S> &z, rows<S> &x, kept_layers<S> &kept,
-              const mlp_backward_params &p, const tile_edges &e, int64_t local,
-              const char *packed) {
+compute_again(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
+              const tile_edges &e, int64_t local, const char *packed) {
   if constexpr (LAYER < S::LAYERS) {
-#pragma unroll
-    for (int q = 0; q < S::groups(LAYER - 1); ++q)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float y[S::L::V];
-#pragma unroll
-        for (int i = 0; i < S::L::V; ++i)
-          y[i] = at(z, q, half, i);
-        kept.z[LAYER - 1].x[q][half] = pack<typename S::T>(y);
-      }
+    pack_rows<S, LAYER - 1>(x, z);
+    write_rows<S, LAYER - 1>(p.z[LAYER - 1], local, x, e);
     activate_layer<S, LAYER - 1>(x, z, p.forward.slope);
     if constexpr (S::KEEP)
       write_rows<S, LAYER - 1>(p.input[LAYER], local, x, e);
     start_layer<S, LAYER>(z, packed);
     multiply<S, LAYER>(z, x, packed);
-    compute_again<S, LAYER + 1>(z, x, kept, p, e, local, packed);
+    compute_again<S, LAYER + 1>(z, x, p, e, local, packed);
   }
 }
 
@@ -123,19 +145,23 @@ template <class S> struct norm_gradient {
       for (int i = 0; i < V / 4; ++i)
         sum[q][i] = 0.0f;
   }
+  /* Lanes that differ in bit MASK halve the numbers between them. */
+  template <int MASK>
+  __device__ __forceinline__ static void fold_lanes(float (&x)[2 * V]) {
+    constexpr int N = V * MASK / 16;
+    const bool upper = (ptx::lane_id() & MASK) != 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float mine = upper ? x[i + N] : x[i];
+      const float give = upper ? x[i] : x[i + N];
+      x[i] = mine + __shfl_xor_sync(kFullMask, give, MASK);
+    }
+    if constexpr (MASK > 4)
+      fold_lanes<MASK / 2>(x);
+  }
   /* x: V numbers of the weight, then V of the bias. */
   __device__ __forceinline__ void fold(int q, float (&x)[2 * V]) {
-#pragma unroll
-    for (int step = 0; step < 3; ++step) {
-      const int mask = 16 >> step, n = V >> step;
-      const bool upper = ptx::lane_id() & mask;
-#pragma unroll
-      for (int i = 0; i < n; ++i) {
-        const float mine = upper ? x[i + n] : x[i];
-        const float give = upper ? x[i] : x[i + n];
-        x[i] = mine + __shfl_xor_sync(kFullMask, give, mask);
-      }
-    }
+    fold_lanes<16>(x);
 #pragma unroll
     for (int i = 0; i < V / 4; ++i)
       sum[q][i] += x[i];
@@ -270,45 +296,32 @@ write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
     }
 }
 
-/* x: the gradient with respect to z of a layer, which z has before rounding. */
+/* x: the gradient with respect to z of a layer; z has it before rounding when
+ * this ends. */
 template <class S, int LAYER>
 __device__ __forceinline__ void
-go_back(sums<S> &z, rows<S> &x, const kept_layers<S> &kept,
-        const mlp_backward_params &p, const tile_edges &e, int64_t local,
-        const char *packed) {
+go_back(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
+        const tile_edges &e, int64_t local, const char *packed) {
   if constexpr (LAYER > 0) {
-    if constexpr (S::KEEP)
+    if constexpr (S::KEEP && LAYER + 1 < S::LAYERS)
       write_rows<S, LAYER>(p.grad_z[LAYER], local, x, e);
+    rows<S> before;
+    read_rows<S, LAYER - 1>(before, p.z[LAYER - 1], local, e);
     multiply_back<S, LAYER>(z, x, packed);
 #pragma unroll
     for (int q = 0; q < S::groups(LAYER - 1); ++q)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float y[S::L::V];
-        unpack<typename S::T>(y, kept.z[LAYER - 1].x[q][half]);
+        unpack<typename S::T>(y, before.x[q][half]);
 #pragma unroll
         for (int i = 0; i < S::L::V; ++i)
-          at(z, q, half, i) = y[i] =
-              at(z, q, half, i) *
+          at(z, q, half, i) *=
               derivative<S::ACTIVATION, typename S::T>(y[i], p.forward.slope);
-        x.x[q][half] = pack<typename S::T>(y);
       }
-    go_back<S, LAYER - 1>(z, x, kept, p, e, local, packed);
+    pack_rows<S, LAYER - 1>(x, z);
+    go_back<S, LAYER - 1>(z, x, p, e, local, packed);
   }
-}
-
-template <class S>
-__device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
-#pragma unroll
-  for (int q = 0; q < S::groups(S::LAYERS - 1); ++q)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float y[S::L::V];
-#pragma unroll
-      for (int i = 0; i < S::L::V; ++i)
-        y[i] = at(z, q, half, i);
-      x.x[q][half] = pack<typename S::T>(y);
-    }
 }
 
 /* Adds the gradient with respect to z of the first layer at destinations. */
@@ -330,34 +343,103 @@ sum_rows(sums<S> &z, const mlp_backward_params &p, const tile_edges &e,
   }
 }
 
+/* Where the gradient with respect to the last layer's z is between the
+ * kernels. */
 template <class S>
-__device__ __forceinline__ void
-backward_tile(const mlp_backward_params &p, int64_t edge, int64_t local,
-              const char *packed, char *staged, span_sums<S, 0> &sums_at,
-              norm_gradient<S> &norm_sums, int64_t span) {
-  const tile_edges e = edges_of_tile(p.forward.graph, p.forward.sums, edge);
-  const mean_factors f = factors_of(p, e);
-  kept_layers<S> kept;
-  sums<S> z;
-  rows<S> x;
-  first_layer<S>(z, x, p.forward, e, packed);
-  if constexpr (S::KEEP && S::groups(-1) > 0)
-    if (p.input[0])
-      write_rows<S, -1>(p.input[0], local, x, e);
-  compute_again<S, 1>(z, x, kept, p, e, local, packed);
-  last_gradient<S>(z, norm_sums, p, e, f, packed);
-  pack_rows<S>(x, z);
-  go_back<S, S::LAYERS - 1>(z, x, kept, p, e, local, packed);
-  if (p.grad_first)
-    write_rows<S, 0>(p.grad_first, edge, x, e);
-  if (p.forward.sums.out)
-    sum_rows<S>(z, p, e, staged, sums_at, span);
-  sums_at.end_tile(e);
-  if constexpr (S::groups(-1) > 0)
-    if (p.grad_edge) {
-      multiply_back<S, 0>(z, x, packed);
-      write_edge_gradient<S>(z, p, e, f);
+__device__ __forceinline__ void *last_rows(const mlp_backward_params &p) {
+  return S::LAYERS > 1 ? p.grad_z[S::LAYERS - 1] : p.grad_first;
+}
+
+/* What both kernels do with a tile; local: its first edge in the launch. */
+template <class S> struct last_tile {
+  norm_gradient<S> norm_sums;
+
+  __device__ __forceinline__ void begin() { norm_sums.clear(); }
+  __device__ __forceinline__ void tile(const mlp_backward_params &p,
+                                       const tile_edges &e, int64_t edge,
+                                       int64_t local, const char *packed,
+                                       char *staged, span_sums<S, 0> &sums_at,
+                                       int64_t span) {
+    sums<S> z;
+    rows<S> x;
+    first_layer<S>(z, x, p.forward, e, packed);
+    if constexpr (S::KEEP && S::groups(-1) > 0)
+      if (p.input[0])
+        write_rows<S, -1>(p.input[0], local, x, e);
+    compute_again<S, 1>(z, x, p, e, local, packed);
+    last_gradient<S>(z, norm_sums, p, e, factors_of(p, e), packed);
+    pack_rows<S, S::LAYERS - 1>(x, z);
+    write_rows<S, S::LAYERS - 1>(last_rows<S>(p), S::LAYERS > 1 ? local : edge,
+                                 x, e);
+    if constexpr (S::LAYERS == 1)
+      if (p.forward.sums.out)
+        sum_rows<S>(z, p, e, staged, sums_at, span);
+  }
+  __device__ __forceinline__ void end(const mlp_backward_params &p, int warp) {
+    if (S::NORM != MLP_NORM_NONE && p.norm_partial)
+      norm_sums.write(
+          p.norm_partial + int64_t(warp) * 2 * S::padded(S::LAYERS - 1), p.add);
+  }
+};
+
+template <class S> struct layers_tile {
+  __device__ __forceinline__ void begin() {}
+  __device__ __forceinline__ void tile(const mlp_backward_params &p,
+                                       const tile_edges &e, int64_t edge,
+                                       int64_t local, const char *packed,
+                                       char *staged, span_sums<S, 0> &sums_at,
+                                       int64_t span) {
+    sums<S> z;
+    rows<S> x;
+    read_rows<S, S::LAYERS - 1>(x, last_rows<S>(p),
+                                S::LAYERS > 1 ? local : edge, e);
+    if constexpr (S::LAYERS > 1) {
+      go_back<S, S::LAYERS - 1>(z, x, p, e, local, packed);
+      if (p.grad_first)
+        write_rows<S, 0>(p.grad_first, edge, x, e);
+      if (p.forward.sums.out)
+        sum_rows<S>(z, p, e, staged, sums_at, span);
     }
+    if constexpr (S::groups(-1) > 0)
+      if (p.grad_edge) {
+        multiply_back<S, 0>(z, x, packed);
+        write_edge_gradient<S>(z, p, e, factors_of(p, e));
+      }
+  }
+  __device__ __forceinline__ void end(const mlp_backward_params &, int) {}
+};
+
+/* sums: does the kernel add at destinations? */
+template <class S, template <class> class WORK>
+__device__ __forceinline__ void walk_back(const mlp_backward_params &p,
+                                          bool sums) {
+  extern __shared__ uint4 shared[];
+  char *packed = reinterpret_cast<char *>(shared);
+  const mlp_forward_params &q = p.forward;
+  const int warp = int(threadIdx.x) / 32;
+  char *staged = packed + S::PACKED + warp * MLP_TILE * MLP_STAGE_ROW;
+  copy_packed<S>(packed, q.packed);
+  const int64_t edges_of_span = int64_t(q.span) * MLP_TILE;
+  const int64_t first_of_launch = q.first_span * edges_of_span;
+  WORK<S> work;
+  work.begin();
+  for (int64_t k = int64_t(warp) * gridDim.x + blockIdx.x; k < q.spans;
+       k += int64_t(gridDim.x) * S::WARPS) {
+    const int64_t span = q.first_span + k;
+    const int64_t first = span * edges_of_span;
+    const int64_t end = min(first + edges_of_span, q.graph.edges);
+    span_sums<S, 0> sums_at;
+    sums_at.begin(q.graph, first);
+    for (int64_t edge = first; edge < end; edge += MLP_TILE) {
+      const tile_edges e = edges_of_tile(q.graph, q.sums, edge);
+      work.tile(p, e, edge, edge - first_of_launch, packed, staged, sums_at,
+                span);
+      sums_at.end_tile(e);
+    }
+    if (sums && q.sums.out)
+      sums_at.end(q.graph, q.sums, span, end);
+  }
+  work.end(p, int(blockIdx.x) * S::WARPS + warp);
 }
 
 } // namespace mlp
@@ -365,45 +447,19 @@ backward_tile(const mlp_backward_params &p, int64_t edge, int64_t local,
 template <typename T, int FLAGS, int WARPS, int LAYERS, int CE, int W0, int W1,
           int W2, int W3, int ACTIVATION, int LAST, int NORM>
 __global__ void __launch_bounds__(WARPS * 32, 1)
-    mlp_backward(const mlp_backward_params p) {
-  using S = mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3, ACTIVATION,
-                       LAST, NORM>;
-  extern __shared__ uint4 shared[];
-  char *packed = reinterpret_cast<char *>(shared);
-  const mlp_forward_params &q = p.forward;
-  const int warp = int(threadIdx.x) / 32;
-  char *staged = packed + S::PACKED + warp * MLP_TILE * MLP_STAGE_ROW;
-  mlp::copy_packed<S>(packed, q.packed);
-  const int64_t edges_of_span = int64_t(q.span) * MLP_TILE;
-  const int64_t first_of_launch = q.first_span * edges_of_span;
-  mlp::norm_gradient<S> norm_sums;
-  norm_sums.clear();
-  const int64_t warps = int64_t(gridDim.x) * WARPS;
-  for (int64_t round = 0; round * warps < q.spans; ++round) {
-    const int64_t k = round * warps + int64_t(warp) * gridDim.x + blockIdx.x;
-    const int64_t span = q.first_span + k;
-    const int64_t first =
-        k < q.spans ? min(span * edges_of_span, q.graph.edges) : q.graph.edges;
-    const int64_t end = min(first + edges_of_span, q.graph.edges);
-    const bool some = first < end;
-    mlp::span_sums<S, 0> sums_at;
-    if (some)
-      sums_at.begin(q.graph, first);
-    for (int i = 0; i < q.span; ++i) {
-      /* Warps that stay together read instructions together: the loop is too
-       * long for the caches that hold them. */
-      __syncthreads();
-      const int64_t edge = min(first + int64_t(i) * MLP_TILE, q.graph.edges);
-      mlp::backward_tile<S>(p, edge, edge - first_of_launch, packed, staged,
-                            sums_at, norm_sums, span);
-    }
-    if (q.sums.out && some)
-      sums_at.end(q.graph, q.sums, span, end);
-  }
-  if (S::NORM != MLP_NORM_NONE && p.norm_partial)
-    norm_sums.write(p.norm_partial + (int64_t(blockIdx.x) * WARPS + warp) * 2 *
-                                         S::padded(LAYERS - 1),
-                    p.add);
+    mlp_backward_last(const mlp_backward_params p) {
+  mlp::walk_back<mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3,
+                            ACTIVATION, LAST, NORM>,
+                 mlp::last_tile>(p, LAYERS == 1);
+}
+
+template <typename T, int FLAGS, int WARPS, int LAYERS, int CE, int W0, int W1,
+          int W2, int W3, int ACTIVATION, int LAST, int NORM>
+__global__ void __launch_bounds__(WARPS * 32, 1)
+    mlp_backward_layers(const mlp_backward_params p) {
+  mlp::walk_back<mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3,
+                            ACTIVATION, LAST, NORM>,
+                 mlp::layers_tile>(p, LAYERS > 1);
 }
 
 } // namespace dfgnn

@@ -39,6 +39,13 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         z.x[n][i] = activate<S::LAST, typename S::T>(z.x[n][i], p.slope);
+  rows<S> own; /* all is loaded before lanes wait for each other */
+  if constexpr (S::RESIDUAL)
+#pragma unroll
+    for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        own.x[q][half] = row_chunk<S, S::C>(p.edge, e.place[half], q);
   const norm_of_rows norm = measure<S>(z, p.epsilon);
 #pragma unroll
   for (int q = 0; q < S::groups(LAST); ++q) {
@@ -49,9 +56,9 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float y[V], own[V];
+      float y[V], added[V];
       if constexpr (S::RESIDUAL)
-        unpack<T>(own, row_chunk<S, S::C>(p.edge, e.place[half], q));
+        unpack<T>(added, own.x[q][half]);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         y[i] = at(z, q, half, i);
@@ -59,7 +66,7 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
           y[i] =
               (y[i] - norm.mean[half]) * norm.scale[half] * scale[i] + shift[i];
         if constexpr (S::RESIDUAL)
-          y[i] += own[i];
+          y[i] += added[i];
         y[i] = e.live[half] ? y[i] : 0.0f;
       }
       const chunk out = pack<T>(y);

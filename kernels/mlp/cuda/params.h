@@ -86,6 +86,7 @@ typedef struct mlp_backward_params {
   /* Of the edges of this launch, [edges, padded width], for weights.cuh: what
    * layer l reads, and the gradient with respect to z_l. */
   void *input[MLP_LAYERS], *grad_z[MLP_LAYERS];
+  void *z[MLP_LAYERS]; /* of the layers but the last, likewise */
   float *norm_partial; /* [warps, 2, padded width]; NULL: not asked for */
   int add;             /* norm_partial has sums of earlier launches */
 } mlp_backward_params;

@@ -9,9 +9,9 @@
 
 enum {
   MOST_WIDTH = 128, /* sums of a tile stay in registers */
-  WARPS_FORWARD = 12,
-  WARPS_BACKWARD = 8,
-  LAUNCH_BYTES = 96 << 20
+  WARPS = 12,
+  WARPS_F32 = 8,
+  LAUNCH_BYTES = 128 << 20
 };
 
 /* ---- what is asked for --------------------------------------------------- */
@@ -70,15 +70,16 @@ static int tiles_along(int width) {
   return width > MLP_SIDE ? (width + MLP_SIDE - 1) / MLP_SIDE : 1;
 }
 
-/* Bytes that a launch keeps of each edge for the gradients of weights. */
-static size_t kept_bytes(const dfgnn_mlp_plan *p) {
+/* Numbers that a launch keeps of each edge: z, and for the gradients of weights
+ * what layers read and the gradients with respect to z. */
+static size_t kept_numbers(const dfgnn_mlp_plan *p) {
   const dfgnn_edge_mlp *mlp = &p->job->mlp;
   size_t numbers =
       dfgnn__mlp_copies_edges(p) ? (size_t)dfgnn__mlp_padded(mlp, -1) : 0;
   for (int l = 1; l < mlp->layers; l++)
     numbers +=
-        (size_t)(dfgnn__mlp_padded(mlp, l - 1) + dfgnn__mlp_padded(mlp, l));
-  return numbers * dfgnn_dtype_size(mlp->dtype);
+        (size_t)(2 * dfgnn__mlp_padded(mlp, l - 1) + dfgnn__mlp_padded(mlp, l));
+  return numbers;
 }
 
 static int64_t at_least_one(int64_t x) { return x < 1 ? 1 : x; }
@@ -91,10 +92,11 @@ static void divide(dfgnn_mlp_plan *p, const dfgnn_mlp_tuning *tuning) {
   const int64_t tiles = ceiling(p->job->rows.edges, MLP_TILE);
   const int64_t warps = (int64_t)p->units * p->warps;
   int64_t launches = 1;
-  if (p->flags & MLP_KEEP) {
+  if (p->job->pass == DFGNN_PASS_BACKWARD) {
     const size_t most =
         tuning->launch_bytes ? (size_t)tuning->launch_bytes : LAUNCH_BYTES;
-    const size_t round = (size_t)(warps * MLP_TILE) * kept_bytes(p);
+    const size_t round = (size_t)(warps * MLP_TILE) * kept_numbers(p) *
+                         dfgnn_dtype_size(p->job->mlp.dtype);
     const int64_t rounds =
         at_least_one(round ? (int64_t)(most / round) : tiles);
     launches = at_least_one(ceiling(tiles, rounds * warps));
@@ -112,8 +114,7 @@ static void place(dfgnn_mlp_plan *p) {
   const int last = mlp->layers - 1;
   const size_t size = dfgnn_dtype_size(mlp->dtype);
   const int64_t edges = job->rows.edges;
-  const int64_t kept =
-      (p->flags & MLP_KEEP) ? p->spans_of_launch * p->span * MLP_TILE : 0;
+  const int64_t kept = p->spans_of_launch * p->span * MLP_TILE;
   size_t *at = &p->bytes;
   p->packed = dfgnn__place(at, (int64_t)p->packed_bytes, 1);
   p->partial = dfgnn__place(
@@ -136,6 +137,7 @@ static void place(dfgnn_mlp_plan *p) {
   for (int l = 1; l < mlp->layers; l++) {
     p->input[l] = dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, l - 1), size);
     p->grad_z[l] = dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, l), size);
+    p->z[l - 1] = dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, l - 1), size);
   }
 }
 
@@ -155,9 +157,9 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
             (job->args.grad_out_dst ? MLP_GRAD_DST : 0) |
             (job->args.grad_out_src ? MLP_GRAD_SRC : 0);
   p.packed_bytes = packed_bytes(mlp);
-  p.warps = tuning->warps                         ? tuning->warps
-            : backward || mlp->dtype == DFGNN_F32 ? WARPS_BACKWARD
-                                                  : WARPS_FORWARD;
+  p.warps = tuning->warps             ? tuning->warps
+            : mlp->dtype == DFGNN_F32 ? WARPS_F32
+                                      : WARPS;
   while (p.warps > 1 &&
          shared_bytes(mlp, p.warps) > (size_t)device->shared_bytes)
     p.warps /= 2;

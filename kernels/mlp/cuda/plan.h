@@ -9,8 +9,8 @@
 typedef struct dfgnn_mlp_tuning {
   int warps;            /* of a block */
   int span;             /* tiles of 16 edges whose rows are summed together */
-  int64_t launch_bytes; /* backward: what a launch keeps for the gradients of
-                         * weights, at most */
+  int64_t launch_bytes; /* backward: what the kernels of a launch leave for each
+                         * other, at most */
 } dfgnn_mlp_tuning;
 
 typedef struct dfgnn_mlp_plan {
@@ -23,6 +23,7 @@ typedef struct dfgnn_mlp_plan {
   /* Places in the workspace. */
   size_t packed, partial, edge_rows, grad_first, norm_partial, weight_partial;
   size_t input[DFGNN_MLP_LAYERS], grad_z[DFGNN_MLP_LAYERS];
+  size_t z[DFGNN_MLP_LAYERS];
   size_t bytes;
 } dfgnn_mlp_plan;
 

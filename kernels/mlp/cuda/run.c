@@ -90,7 +90,7 @@ static dfgnn_grid grid_of_tiles(const run *r, int64_t spans) {
   return (dfgnn_grid){.blocks = {least(blocks < 1 ? 1 : blocks, r->plan.units)},
                       .threads = (unsigned)r->plan.warps * 32,
                       .shared = (unsigned)r->plan.shared_bytes,
-                      .carveout = DFGNN_CARVEOUT_SHARED};
+                      .carveout = DFGNN_CARVEOUT_L1};
 }
 
 static dfgnn_status pack_weights(const run *r) {
@@ -232,9 +232,10 @@ static mlp_backward_params backward_params(const run *r) {
     p.norm_partial = (float *)(r->workspace + r->plan.norm_partial);
   if (keep && dfgnn__mlp_copies_edges(&r->plan))
     p.input[0] = r->workspace + r->plan.input[0];
-  for (int l = 1; keep && l < mlp->layers; l++) {
+  for (int l = 1; l < mlp->layers; l++) {
     p.input[l] = r->workspace + r->plan.input[l];
     p.grad_z[l] = r->workspace + r->plan.grad_z[l];
+    p.z[l - 1] = r->workspace + r->plan.z[l - 1];
   }
   return p;
 }
@@ -368,7 +369,10 @@ static dfgnn_status backward(const run *r) {
     if (!s)
       warps = (int64_t)grid.blocks[0] * r->plan.warps;
     status = launch_tiles(r, "kernels/mlp/cuda/backward.cuh",
-                          "dfgnn::mlp_backward", grid, &p);
+                          "dfgnn::mlp_backward_last", grid, &p);
+    if (!status)
+      status = launch_tiles(r, "kernels/mlp/cuda/backward.cuh",
+                            "dfgnn::mlp_backward_layers", grid, &p);
     if (!status && (r->plan.flags & MLP_KEEP))
       status = multiply_weights(r, &p, s * edges_of_span);
   }
