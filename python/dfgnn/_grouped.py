@@ -1,7 +1,7 @@
 """Products of rows that lie in groups, each group with a matrix of its own.
 
-Many small groups are one batched product: their rows begin at multiples of
-TILE, and a tile's matrix is that of its group.  Few or large groups are
+Many small groups are one batched product: their rows begin at multiples of a
+tile, and a tile's matrix is that of its group.  Few or large groups are
 multiplied one after the other.
 """
 
@@ -12,18 +12,18 @@ import torch
 from .aggregation import spmm
 from .hetero import gatherer
 
-TILE = 32
+TILES = (32, 128)  # rows of a tile of small groups and of larger ones
 FEW = 8  # so many groups are multiplied one by one
 # A group with more rows on average is worth a product of its own.
 _LARGE = {"cpu": 512, "cuda": 8192}
 
 
 def alignment(rows, groups, device):
-    """What the first rows of groups should be multiples of: TILE, or 1 where
-    the groups are multiplied one by one."""
+    """What the first rows of groups should be multiples of: the rows of a
+    tile, or 1 where the groups are multiplied one by one."""
     if groups <= FEW or rows > groups * _LARGE[device.type]:
         return 1
-    return TILE
+    return TILES[rows > 4 * groups * TILES[1]]
 
 
 def take(table, graph):
@@ -40,7 +40,8 @@ class Groups:
     def __init__(self, starts, device, align):
         self.starts, self.align = tuple(starts), align
         self.sizes = [b - a for a, b in zip(starts, starts[1:])]
-        self.device = device
+        self.used = self.sizes
+        self.device, self._rows = device, None
         if align > 1:
             tiles = torch.tensor([size // align for size in self.sizes])
             self.of_tile = torch.arange(len(self.sizes)).repeat_interleave(
@@ -55,15 +56,36 @@ class Groups:
             align = alignment(sum(sizes), len(sizes), device)
         starts = itertools.accumulate(
             [-(-size // align) * align for size in sizes], initial=0)
-        return cls(list(starts), device, align)
+        groups = cls(list(starts), device, align)
+        groups.used = sizes
+        return groups
+
+    def packed(self, rows):
+        """By group its rows without the room that it has beyond its size."""
+        if self.align > 1:
+            if self._rows is None:
+                self._rows = torch.cat([
+                    torch.arange(start, start + size) for start, size in
+                    zip(self.starts, self.used)]).to(self.device)
+            rows = rows.index_select(0, self._rows)
+        return rows.split(self.used)
 
     def by_tile(self, table):
         """[tiles, ...] of a table [groups, ...]."""
         return take(table, self._gatherer)
 
     def tiled(self, rows):
-        """[tiles, TILE, ...] of [rows, ...]."""
+        """[tiles, rows of a tile, ...] of [rows, ...]."""
         return rows.view(-1, self.align, *rows.shape[1:])
+
+    def linear(self, rows, weight, bias=None):
+        """product() of weight [groups, O, F], as linear layers have it."""
+        if self.align == 1:
+            return self.product(rows, weight.transpose(1, 2), bias)
+        # transposed by tile, so that gradients are laid out as weights are
+        return _dense(self.tiled(rows), self.by_tile(weight).transpose(1, 2),
+                      None if bias is None else self.by_tile(bias)
+                      ).flatten(0, 1)
 
     def product(self, rows, weight, bias=None):
         """[rows, O] of rows [rows, F], weight [groups, F, O] and bias

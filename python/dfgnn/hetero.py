@@ -284,13 +284,11 @@ class HeteroGraph:
                                 *rows.shape[1:])
                 for (kind, block), part in zip(blocks.items(), parts)}
 
-    def split_types(self, side, rows, align=1):
+    def split_types(self, side, rows):
         """By type the [nodes, ...] of a tensor by the rows of
-        by_node(side, align)."""
+        by_node(side)."""
         sizes = self._side(side)[1].values()
-        parts = rows.split([-(-n // align) * align for n in sizes])
-        return {kind: part[:n] if part.size(0) > n else part
-                for kind, n, part in zip(self.node_types, sizes, parts)}
+        return dict(zip(self.node_types, rows.split(list(sizes))))
 
     def in_turn(self, side, align=1):
         """The layout with the nodes of the first relation, then those of the

@@ -128,6 +128,31 @@ def test_relations_with_fewer_edges_than_nodes(name, counts, said):
     assert not said.text
 
 
+@pytest.mark.parametrize("name", ["SAGE", "SAGE of the largest",
+                                  "SAGE without own", "Graph", "some biases"])
+def test_many_small_relations_are_batched_products(name, said, monkeypatch):
+    from dfgnn import _grouped
+    from dfgnn.nn.pyg import _hetero_tiles
+    monkeypatch.setattr(_grouped, "FEW", 0)
+    sums, ran = _hetero_tiles.sums, []
+    monkeypatch.setattr(_hetero_tiles, "sums", lambda *a: (
+        ran.append(1), sums(*a))[1])
+    make = LAYERS.get(name, lambda key: G.SAGEConv(
+        WIDTH, 8, bias=key[0] == "a", root_weight=key[2] != "b"))
+    for aggr in ("sum", "mean"):
+        for nodes, kinds, counts in (
+                (NODES, KINDS, (12, 9, 8, 0, 4, 6, 3)), many_types(12, 25)):
+            x, edges = schema(counts, nodes, kinds)
+            plain = G.HeteroConv({key: make(key) for key in kinds},
+                                 aggr).double()
+            plain(x, edges)
+            fast = copy.deepcopy(spread(plain))
+            dfgnn.accelerate(fast)
+            compare(plain, fast, list(x.values()),
+                    lambda model: model(x, edges))
+    assert not said.text and len(ran) == (2 if name == "some biases" else 4)
+
+
 def mixed(key):
     if key[0] == "a":
         return G.SAGEConv((WIDTH, WIDTH), 8)

@@ -23,6 +23,7 @@ from ...functional import gat_attention, gt_attention
 from ...hetero import gatherer, hetero_graph
 from .._guards import _GLOBAL_HOOKS, Other, linear, own, surroundings
 from .._scores import edge_feature_scores
+from . import _hetero_tiles as tiles
 from ._attention import _attend, _result_type
 from ._edges import edge_tensor, graph_of, known
 from ._mixin import Fused, _say, fits, obstacle
@@ -283,7 +284,11 @@ def _reduced(graph, x, relations):
     layer does; features are those of nodes, which relations share."""
     kinds = [kind for kind, count in graph.num_src.items() if count]
     table = _joined([x[kind] for kind in kinds])
-    rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
+    return _reduce(graph.graph(graph.by_relation("dst"),
+                               graph.by_node("src")), table, relations)
+
+
+def _reduce(rows, table, relations):
     module = relations[0].layer.aggr_module
     return combine(module, reduce_neighbours(
         rows, table, reductions(module), rows.num_dst), rows)
@@ -312,6 +317,11 @@ def _linear_of_reduced(of_sums, of_own):
     """The run of a Kind: a linear layer of the reduced neighbours, and one of
     the node's own features."""
     def run(graph, x, relations, summed):
+        align = tiles.tile(graph, x) if summed else 1
+        if align > 1:
+            found = _by_tiles(graph, x, relations, align, of_sums, of_own)
+            if found is not None:
+                return found
         out = _reduced(graph, x, relations)
         layers = [linear(r.layer.__dict__, of_sums) for r in relations]
         own_term = _own_linear(x, relations, of_own)
@@ -331,6 +341,21 @@ def _linear_of_reduced(of_sums, of_own):
                     total if more is None else total + more
         return found
     return run
+
+
+def _by_tiles(graph, x, relations, align, of_sums, of_own):
+    """_linear_of_reduced() summed by batched products; None if some relations
+    have a parameter that others lack."""
+    parameters = []
+    for name in (of_sums, of_own):
+        for given in zip(*[linear(r.layer.__dict__, name)
+                           for r in relations]):
+            absent = sum(parameter is None for parameter in given)
+            if 0 < absent < len(given):
+                return None
+            parameters.append(None if absent else given)
+    return tiles.sums(graph, x, lambda rows, table: _reduce(
+        rows, table, relations), align, *parameters)
 
 
 def _gin(graph, x, relations, summed):

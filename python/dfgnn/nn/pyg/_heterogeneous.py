@@ -176,7 +176,8 @@ def _hgt(layer, graph, x_dict):
                           x[0].device)
     attend = _by_tiles if align > 1 else _by_type
     out = attend(layer, graph, x, align)
-    parts = graph.split_types("dst", out, align)
+    parts = graph.split_types("dst", out) if align == 1 else dict(zip(
+        graph.node_types, _tiles_of(graph, align)[0].packed(out)))
     return {kind: parts[kind] for kind in kinds
             if kind in layer.dst_node_types}
 
@@ -265,37 +266,32 @@ def _by_tiles(layer, graph, x, align):
     types, relations, of_source, of_type = _tiles_of(graph, align)
     kinds = graph.node_types
     weight, bias = _stack(layer.kqv_lin.lins, kinds)
-    weight = weight.transpose(1, 2)  # [types, F, 3 O]
     x = _padded(x, align)
-    query = types.product(x, weight[:, :, width:2 * width], None
-                          if bias is None else bias[:, width:2 * width])
+    query = types.linear(x, weight[:, width:2 * width], None
+                         if bias is None else bias[:, width:2 * width])
     sent = take(types.tiled(x), of_source).flatten(0, 1)
     tables = []
     for relation, first in zip(_relations_of(layer, graph), (0, 2 * width)):
-        own = take(weight[:, :, first:first + width], of_type)
-        made = _heads_of(own, heads) @ relation  # [R, H, F, D]
+        own = take(weight[:, first:first + width], of_type)
+        # [R, H, D, F], the same of W_r W_type
+        made = relation.transpose(2, 3) @ own.view(
+            -1, heads, width // heads, own.size(2))
         more = None
         if bias is not None:
             more = take(bias[:, first:first + width], of_type).view(
                 -1, heads, 1, width // heads) @ relation
             more = more.flatten(1)
-        tables.append(relations.product(sent, made.transpose(1, 2).flatten(2),
-                                        more))
+        tables.append(relations.linear(sent, made.flatten(1, 2), more))
     out = _attention(layer, graph, graph.by_node("dst", align),
                      graph.in_turn("src", align), query, *tables)
     weight, bias = _stack(layer.out_lin.lins, kinds)
-    out = types.product(F.gelu(out), weight.transpose(1, 2), bias)
+    out = types.linear(F.gelu(out), weight, bias)
     if out.size(1) != x.size(1):
         return out
     alpha = types.by_tile(torch.stack(
         [layer.skip[kind] for kind in kinds]).sigmoid()).unsqueeze(-1)
     return (alpha * types.tiled(out) + (1 - alpha) * types.tiled(x)).flatten(
         0, 1)
-
-
-def _heads_of(weight, heads):
-    """[R, H, F, D] of [R, F, H * D]."""
-    return weight.view(*weight.shape[:2], heads, -1).transpose(1, 2)
 
 
 hgt = together(_hgt, _hgt_reason)
