@@ -41,11 +41,15 @@ static const struct {
     [DFGNN_NAMES_PARTITIONING] = {"partitioning", NAMES("metis", "range")},
 };
 
+static const char program_name[] = "program"; /* of DFGNN_OP_PROGRAM */
+
 static int known(dfgnn_names of) {
   return of > DFGNN_NAMES_NONE && of < DFGNN_NAMES_COUNT;
 }
 
 const char *dfgnn_name(dfgnn_names of, int value) {
+  if (of == DFGNN_NAMES_OP && value == DFGNN_OP_PROGRAM)
+    return program_name;
   for (int i = 0; known(of) && i <= value && enumerations[of].name[i]; i++)
     if (i == value)
       return enumerations[of].name[i];
@@ -60,6 +64,10 @@ dfgnn_status dfgnn_parse(int *value, dfgnn_names of, const char *name) {
   if (!value)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "the place for the %s is NULL",
                        enumerations[of].kind);
+  if (of == DFGNN_NAMES_OP && name && !strcmp(name, program_name)) {
+    *value = DFGNN_OP_PROGRAM;
+    return DFGNN_OK;
+  }
   for (int i = enumerations[of].first; enumerations[of].name[i]; i++) {
     const char *candidate = enumerations[of].name[i];
     if (name && !strcmp(name, candidate)) {

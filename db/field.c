@@ -86,6 +86,15 @@ static const dfgnn_field problem[] = {
     {INT("message", message, 0, DFGNN_MESSAGE_COUNT - 1), .word = "message",
      .key = DFGNN_KEY_GATE, IN_PROBLEM(message), .names = DFGNN_NAMES_MESSAGE,
      .added = 3},
+    {.name = "program",
+     AT(program),
+     .kind = DFGNN_FIELD_NAME,
+     .high = 16,
+     .word = "program",
+     .key = DFGNN_KEY_GATE,
+     .added = 9},
+    {TEXT("program_text", program_text, DFGNN_PROGRAM_TEXT),
+     .word = "the program's text", .added = 9},
 };
 
 static const dfgnn_field graph[] = {

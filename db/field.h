@@ -117,7 +117,7 @@ void dfgnn__group_hash(unsigned char hash[DFGNN_HASH_BYTES],
 /* A copy that can be stored: NULL strings are "", control characters and broken
  * UTF-8 in free text become '?', long text is cut, -0 is 0, an infinite or
  * missing rel_error is DBL_MAX.  buffer holds what was changed. */
-#define DFGNN_CLEAN_BYTES 8192
+#define DFGNN_CLEAN_BYTES 32768
 void dfgnn__measurement_clean(dfgnn_measurement *clean,
                               const dfgnn_measurement *row,
                               char buffer[DFGNN_CLEAN_BYTES]);

@@ -27,7 +27,7 @@ typedef struct buffer {
   size_t count;
 } buffer;
 
-/* The longest valid group is below 4 KiB; a row is validated before. */
+/* The longest valid group is below 20 KiB; a row is validated before. */
 static void put(buffer *b, const void *bytes, size_t count) {
   if (count > sizeof b->bytes - b->count)
     count = sizeof b->bytes - b->count;

@@ -287,6 +287,22 @@ static const char upgrade_8[] =
     "INSERT INTO measurement SELECT *, 0, '' FROM old_measurement;"
     "INSERT INTO pin SELECT * FROM old_pin;";
 
+/* Version 9: a problem may be an edge program. */
+
+static const char problem_9[] = PROBLEM_COLUMNS
+    "  message INTEGER NOT NULL CHECK (message BETWEEN 0 AND 3),\n"
+    "  program TEXT NOT NULL CHECK (length(program) <= 16),\n"
+    "  program_text TEXT NOT NULL CHECK (length(program_text) <= 16383)\n"
+    ") STRICT, WITHOUT ROWID";
+
+static const char upgrade_9[] =
+    "INSERT INTO device SELECT * FROM old_device;"
+    "INSERT INTO graph SELECT * FROM old_graph;"
+    "INSERT INTO problem SELECT *, '', '' FROM old_problem;"
+    "INSERT INTO run SELECT * FROM old_run;"
+    "INSERT INTO measurement SELECT * FROM old_measurement;"
+    "INSERT INTO pin SELECT * FROM old_pin;";
+
 #define NAMES                                                                  \
   { "device", "graph", "measurement", "pin", "problem", "run" }
 
@@ -313,7 +329,10 @@ static const dfgnn_schema versions[] = {
      .upgrade = upgrade_7},
     {.name = NAMES,
      .sql = {device_1, graph_4, measurement_8, pin_2, problem_7, run_6},
-     .upgrade = upgrade_8}};
+     .upgrade = upgrade_8},
+    {.name = NAMES,
+     .sql = {device_1, graph_4, measurement_8, pin_2, problem_9, run_6},
+     .upgrade = upgrade_9}};
 
 const dfgnn_schemas dfgnn__schemas = {sizeof versions / sizeof *versions,
                                       versions};

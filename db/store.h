@@ -31,6 +31,11 @@ typedef struct dfgnn_measurement {
   int deterministic, weights, bias, dropout;
   int64_t edge_dim;      /* features an edge; 0: none, -1: projected already */
   int edge_use, message; /* enumerators of dfgnn.h */
+  const char *program;   /* the hash of an edge program, 16 hex digits; "": the
+                          * operator is one of the library's */
+  const char *program_text; /* its text on a line, whose names of values are one
+                             * writer's; "" where it is longer than
+                             * DFGNN_PROGRAM_TEXT bytes */
   const char *graph, *family; /* labels */
   dfgnn_signature signature;
   /* variant */
@@ -60,6 +65,8 @@ typedef struct dfgnn_measurement {
                       * the device, or its clock fell */
   const char *noise; /* what was seen then; "" if nothing was */
 } dfgnn_measurement;
+
+enum { DFGNN_PROGRAM_TEXT = 16383 };
 
 typedef struct dfgnn_store dfgnn_store;
 

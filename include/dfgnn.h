@@ -356,12 +356,17 @@ typedef struct dfgnn_problem {
                   * CPU: attention, and sums and means of messages whose part
                   * of the edge is projected already; DFGNN_ERROR_UNSUPPORTED
                   * elsewhere. */
+  int unused;    /* not read */
+  const struct dfgnn_edge_program *program; /* OP_PROGRAM: one whose sizes are
+                  * numbers.  Pass, heads and dim are then the program's: the
+                  * gradient of a program is BACKWARD, heads and dim are those
+                  * of its widest row.  Plans hold it.  Else NULL. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
     DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0, 0 }
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0, 0, 0, NULL }
 
 /* args.scale of DFGNN_ARGS_INIT: minus infinity. */
 #define DFGNN_SCALE_DEFAULT (-__builtin_inf())
@@ -482,6 +487,12 @@ typedef struct dfgnn_args {
                                * matrix */
   int old_scale;         /* 1: a scale of 0 means DFGNN_SCALE_DEFAULT, as it
                           * does in headers that lack this member */
+  int unused;            /* not read */
+
+  /* OP_PROGRAM: the tensors of a program, by name, with seed_value of its
+   * dropout; nothing else is read. */
+  const struct dfgnn_edge_tensor *program_inputs, *program_outputs;
+  int program_input_count, program_output_count;
 } dfgnn_args;
 
 #ifdef __cplusplus

@@ -137,6 +137,28 @@ DFGNN_API dfgnn_status dfgnn_edge_program_keep(
     dfgnn_edge_program **kept, const dfgnn_edge_program *program,
     const unsigned char *outputs, const unsigned char *inputs);
 
+/* A number for a name of a size. */
+typedef struct dfgnn_edge_size {
+  const char *name;
+  int64_t value;
+} dfgnn_edge_size;
+
+/* `program` with numbers in place of names: what a problem takes.  The names
+ * of all sizes of the text have to be among `sizes`; others are passed over.
+ */
+DFGNN_API dfgnn_status dfgnn_edge_program_sized(
+    dfgnn_edge_program **sized, const dfgnn_edge_program *program,
+    const dfgnn_edge_size *sizes, int count);
+
+/* The problem that executing a program without names is, for tensors of
+ * `dtype`: that of the operator which the program is, unless DFGNN_PROGRAMS is
+ * "own", else DFGNN_OP_PROGRAM.  dfgnn_tune, dfgnn_plan_create and
+ * dfgnn_plan_explain take it.  The caller sets problem->struct_size, and may
+ * change what is no part of the operator: effort, cold, deterministic. */
+DFGNN_API dfgnn_status dfgnn_edge_program_problem(
+    dfgnn_problem *problem, const dfgnn_edge_program *program,
+    dfgnn_dtype dtype);
+
 /* A tensor by the name of an input or output.  Tensors stand in arrays, so that
  * this struct never changes its size and needs no struct_size. */
 typedef struct dfgnn_edge_tensor {

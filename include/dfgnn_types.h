@@ -54,7 +54,8 @@ typedef enum dfgnn_op {
   DFGNN_OP_REDUCE_VAR = 10,
   DFGNN_OP_REDUCE_STD = 11,
   DFGNN_OP_REDUCE_PNA = 12,
-  DFGNN_OP_COUNT
+  DFGNN_OP_COUNT,
+  DFGNN_OP_PROGRAM = 31 /* what problem.program says: dfgnn_program.h */
 } dfgnn_op;
 
 /* BACKWARD: gradients of a scalar loss from args.grad_out = dloss/dout. */

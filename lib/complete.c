@@ -4,6 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "lib/edge_program.h"
 #include "lib/operator.h"
 
 static void dense_strides(dfgnn_strides *strides,
@@ -149,7 +150,8 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                      "problem." #field " is %d, expected "                     \
                      "0..%d",                                                  \
                      (int)problem->field, (int)(count)-1)
-  RANGE(op, DFGNN_OP_COUNT);
+  if (problem->op != DFGNN_OP_PROGRAM)
+    RANGE(op, DFGNN_OP_COUNT);
   RANGE(pass, DFGNN_PASS_COUNT);
   RANGE(dtype, DFGNN_DTYPE_COUNT);
   RANGE(math, DFGNN_MATH_COUNT);
@@ -200,6 +202,16 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   complete->accumulate = !!problem->accumulate;
   complete->edge_list =
       problem->edge_list && problem->edge_dim && problem->op != DFGNN_OP_GAT;
+  if (problem->op == DFGNN_OP_PROGRAM) {
+    status = dfgnn__edge_program_complete(complete, problem);
+    if (status)
+      return status;
+  } else if (problem->program) {
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.program is set, which is for operator program; "
+                       "found operator %s",
+                       dfgnn_name(DFGNN_NAMES_OP, problem->op));
+  }
   int attention =
       DFGNN_OPS_ATTENTION >> problem->op & 1; /* the flags below are its own */
   if (!attention && (complete->bias || complete->dropout || complete->weights))

@@ -9,15 +9,6 @@
 #include "lib/handle.h"
 #include "program/make.h"
 
-dfgnn_status dfgnn__check_edge_program(const dfgnn_edge_program *program) {
-  if (dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM))
-    return DFGNN_OK;
-  return dfgnn__fail(DFGNN_ERROR_INVALID,
-                     program ? "program is no dfgnn_edge_program, or one that "
-                               "was destroyed"
-                             : "program is NULL");
-}
-
 /* Takes the dag, on failure too. */
 static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
   dfgnn_edge_program *made = calloc(1, sizeof *made);
@@ -27,10 +18,15 @@ static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   made->kind = DFGNN_HANDLE_EDGE_PROGRAM;
+  atomic_init(&made->references, 1);
   pthread_mutex_init(&made->lock, NULL);
+  dfgnn__program_codes_begin(&made->codes);
   made->dag = dag;
+  made->hash = dfgnn__dag_hash(dag);
   made->text = dfgnn__dag_text(dag);
   status = made->text ? dfgnn__lower(&made->lowered, dag) : DFGNN_ERROR_MEMORY;
+  if (!status)
+    status = dfgnn__edge_program_settle(made);
   if (status) {
     dfgnn_edge_program_destroy(made);
     return status;
@@ -51,10 +47,18 @@ dfgnn_status dfgnn_edge_program_create(dfgnn_edge_program **program,
 }
 
 void dfgnn_edge_program_destroy(dfgnn_edge_program *program) {
-  if (!dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM))
+  if (!dfgnn__is(program, DFGNN_HANDLE_EDGE_PROGRAM) ||
+      atomic_fetch_sub(&program->references, 1) != 1)
     return;
   program->kind = DFGNN_HANDLE_NONE;
-  dfgnn__edge_codes_free(program->codes);
+  for (struct dfgnn_edge_sized *sized = program->sized, *next; sized;
+       sized = next) {
+    next = sized->next;
+    dfgnn_edge_program_destroy(sized->program);
+    free(sized);
+  }
+  dfgnn__edge_program_unsettle(program);
+  dfgnn__program_codes_end(&program->codes);
   pthread_mutex_destroy(&program->lock);
   dfgnn__dag_free(program->dag);
   dfgnn__lowered_free(program->lowered);
@@ -67,7 +71,7 @@ const char *dfgnn_edge_program_text(const dfgnn_edge_program *program) {
 }
 
 uint64_t dfgnn_edge_program_hash(const dfgnn_edge_program *program) {
-  return dfgnn__check_edge_program(program) ? 0 : dfgnn__dag_hash(program->dag);
+  return dfgnn__check_edge_program(program) ? 0 : program->hash;
 }
 
 dfgnn_status dfgnn_edge_program_walks(int *rows, int *columns,

@@ -1,5 +1,4 @@
-/* edge_program_operator.c - programs that are operators run as such */
-#include <math.h>
+/* edge_program_operator.c - programs that are operators, and their problems */
 #include <stdio.h>
 #include <string.h>
 
@@ -133,121 +132,20 @@ void dfgnn__edge_operator_derive(dfgnn_edge_program *gradient,
       is_complete(gradient);
 }
 
-/* ---- execution ----------------------------------------------------------- */
+/* ---- what it is to callers ------------------------------------------------
+ */
 
-static double scale_of(const dfgnn_match *m, const dfgnn_binding *binding) {
-  if (m->scale_power == 0)
-    return m->scale;
-  double size = (double)dfgnn__size_value(m->scale_size, binding->names);
-  return m->scale * pow(size, m->scale_power);
-}
-
-static void set_sizes(dfgnn_problem *p, const dfgnn_edge_call *call) {
-  const dfgnn_match *m = &call->program->match;
-  const int64_t *names = call->binding->names;
-  p->heads = dfgnn__size_value(m->heads, names);
-  p->dim = 1;
-  for (int i = 0; i < DFGNN_DAG_AXES; i++)
-    p->dim *= dfgnn__size_value(m->dim[i], names);
-  if (p->edge_dim > 0)
-    p->edge_dim = dfgnn__size_value(m->edge_dim, names);
-}
-
-/* Puts tensors into arguments; 0 if one is not of the type that it takes, or
- * has no memory, as that of a graph without edges. */
-static int set_tensors(dfgnn_args *args, const dfgnn_problem *p,
-                       const dfgnn_match_port *ports, int count,
-                       const dfgnn_program_array *arrays) {
-  const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
-  const dfgnn_dtype scalar = p->dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
-  for (int i = 0; i < count; i++) {
-    const dfgnn_tensor *t =
-        &op->tensors[dfgnn__tensor_find(op, ports[i].argument)];
-    if (!arrays[ports[i].port].data)
-      return 0;
-    if (arrays[ports[i].port].dtype !=
-        (t->element == DFGNN_ELEMENT_SCALAR ? scalar : p->dtype))
-      return 0;
-    *dfgnn__tensor_slot(t, args) = arrays[ports[i].port].data;
-  }
-  return 1;
-}
-
-/* The type of what the operator stores features in: of `out` or its gradient,
- * which every call has. */
-static dfgnn_dtype type_of(const dfgnn_edge_call *call) {
-  const dfgnn_match *m = &call->program->match;
-  int out = dfgnn__match_find(m->outputs, m->output_count, "out");
-  if (out >= 0)
-    return call->outputs[out].dtype;
-  int grad_out = dfgnn__match_find(m->inputs, m->input_count, "grad_out");
-  return call->inputs[grad_out].dtype;
-}
-
-/* The problem and arguments of a call; 0 if its tensors are not those that the
- * operator takes. */
-static int problem_of_call(dfgnn_problem *problem, dfgnn_args *args,
-                           const dfgnn_edge_call *call) {
-  const dfgnn_edge_program *program = call->program;
+dfgnn_problem dfgnn__edge_operator_problem(const dfgnn_edge_program *program,
+                                           const int64_t *names) {
   const dfgnn_match *m = &program->match;
-  if (!program->is_operator)
-    return 0;
-  *problem = problem_of(program);
-  problem->dtype = type_of(call);
-  set_sizes(problem, call);
-  if (!set_tensors(args, problem, m->inputs, m->input_count, call->inputs) ||
-      !set_tensors(args, problem, m->outputs, m->output_count, call->outputs))
-    return 0;
-  args->scale = scale_of(m, call->binding);
-  args->slope = m->slope;
-  args->dropout = m->dropout;
-  args->seed_value =
-      call->seed + (uint64_t)(problem->dropout ? m->dropout_index : 0);
-  return 1;
-}
-
-static dfgnn_status run_planned(const dfgnn_edge_call *call,
-                                const dfgnn_problem *problem,
-                                const dfgnn_args *args) {
-  dfgnn_plan *plan;
-  dfgnn_status status =
-      dfgnn_plan_create(&plan, call->graph->ctx, call->graph, problem);
-  if (status)
-    return status;
-  status = dfgnn_execute(plan, args, call->workspace, call->stream);
-  dfgnn_plan_destroy(plan);
-  return status;
-}
-
-dfgnn_status dfgnn__edge_operator_execute(int *done,
-                                          const dfgnn_edge_call *call) {
-  dfgnn_problem problem;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  *done = 0;
-  if (!problem_of_call(&problem, &args, call))
-    return DFGNN_OK;
-  dfgnn_status status = call->workspace
-                            ? run_planned(call, &problem, &args)
-                            : dfgnn_call(call->graph->ctx, call->graph,
-                                         &problem, &args, call->stream);
-  *done = status != DFGNN_ERROR_UNSUPPORTED;
-  return *done ? status : DFGNN_OK;
-}
-
-dfgnn_status dfgnn__edge_operator_room(size_t *bytes,
-                                       const dfgnn_edge_call *call) {
-  dfgnn_problem problem;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_plan *plan;
-  if (!problem_of_call(&problem, &args, call))
-    return DFGNN_OK;
-  dfgnn_status status =
-      dfgnn_plan_create(&plan, call->graph->ctx, call->graph, &problem);
-  if (status)
-    return status == DFGNN_ERROR_UNSUPPORTED ? DFGNN_OK : status;
-  *bytes = dfgnn_plan_workspace(plan);
-  dfgnn_plan_destroy(plan);
-  return DFGNN_OK;
+  dfgnn_problem p = problem_of(program);
+  p.heads = dfgnn__size_value(m->heads, names);
+  p.dim = 1;
+  for (int i = 0; i < DFGNN_DAG_AXES; i++)
+    p.dim *= dfgnn__size_value(m->dim[i], names);
+  if (p.edge_dim > 0)
+    p.edge_dim = dfgnn__size_value(m->edge_dim, names);
+  return p;
 }
 
 void dfgnn__edge_operator_describe(dfgnn_edge_operator *found,

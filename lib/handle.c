@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "lib/context.h"
+#include "lib/edge_program.h"
 #include "lib/plan.h"
 
 static dfgnn_status check(const void *handle, dfgnn_handle kind,
@@ -32,6 +33,11 @@ dfgnn_status dfgnn__check_context(const dfgnn_context *ctx) {
 
 dfgnn_status dfgnn__check_graph(const dfgnn_graph *graph) {
   return check(graph, DFGNN_HANDLE_GRAPH, "graph", "dfgnn_graph");
+}
+
+dfgnn_status dfgnn__check_edge_program(const dfgnn_edge_program *program) {
+  return check(program, DFGNN_HANDLE_EDGE_PROGRAM, "program",
+               "dfgnn_edge_program");
 }
 
 dfgnn_status dfgnn__check_plan(const dfgnn_plan *plan) {

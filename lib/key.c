@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "db/field.h"
+#include "lib/edge_program.h"
 
 /* Members of a problem that are enumerations are read and written as int. */
 _Static_assert(sizeof(dfgnn_op) == sizeof(int) &&
@@ -38,6 +39,11 @@ void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
     else
       *(int64_t *)slot = *(const int64_t *)member;
   }
+  row->program = row->program_text = "";
+  if (problem->program) {
+    row->program = problem->program->name;
+    row->program_text = problem->program->line;
+  }
   row->index = offsets64 ? "i64" : "i32";
   row->protocol = problem->cold ? "cold" : "warm";
 }
@@ -65,6 +71,9 @@ dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
       *(int64_t *)member = *(const int64_t *)value;
   }
   found.cold = is_cold(row);
+  if (!status && found.op == DFGNN_OP_PROGRAM)
+    status = dfgnn__edge_program_known(&found.program, row->program,
+                                       row->program_text, found.pass);
   if (!status)
     *problem = found;
   return status;
@@ -94,9 +103,10 @@ static uint64_t fold_fields(uint64_t h, const dfgnn_measurement *row,
     const void *value = dfgnn__field_get(field, row);
     if (field->key != key)
       continue;
-    if (field->kind == DFGNN_FIELD_NAME)
-      h = dfgnn__fold_text(h, *(const char *const *)value);
-    else if (field->kind == DFGNN_FIELD_INT)
+    if (field->kind == DFGNN_FIELD_NAME) {
+      const char *name = *(const char *const *)value;
+      h = dfgnn__fold_text(h, name ? name : "");
+    } else if (field->kind == DFGNN_FIELD_INT)
       h = dfgnn__fold(h, (uint64_t) * (const int *)value);
     else
       h = dfgnn__fold(h, (uint64_t) * (const int64_t *)value);
@@ -188,6 +198,9 @@ void dfgnn__key_extras(char *text, size_t size, const dfgnn_problem *problem) {
 void dfgnn__key_text(char *text, size_t size, const dfgnn_problem *problem) {
   char extras[160];
   dfgnn__key_extras(extras, sizeof extras, problem);
+  if (problem->program)
+    snprintf(extras + strlen(extras), sizeof extras - strlen(extras),
+             " with hash %s", problem->program->name);
   snprintf(text, size, "%s %s, %lld heads of %lld, %s%s%s",
            dfgnn_name(DFGNN_NAMES_OP, problem->op),
            dfgnn_name(DFGNN_NAMES_PASS, problem->pass),

@@ -364,6 +364,20 @@ static const dfgnn_operator operators[] = {
                  GRAD_VALUE,
                  END},
      .flops_edge = 6, .reference = dfgnn__sums_backward_reference},
+
+    /* Tensors, and the reference, are those of problem.program. */
+    {.op = DFGNN_OP_PROGRAM,
+     .pass = DFGNN_PASS_FORWARD,
+     .name = "program",
+     .kind = "program.fwd",
+     .tensors = {END},
+     .paper = {"walks", "walks"}},
+    {.op = DFGNN_OP_PROGRAM,
+     .pass = DFGNN_PASS_BACKWARD,
+     .name = "program",
+     .kind = "program.bwd",
+     .tensors = {END},
+     .paper = {"walks", "walks"}},
 };
 #undef N
 #undef M
@@ -455,6 +469,8 @@ double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
                                int64_t edges) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   double bytes = 4.0 * (double)(destinations + 1) + 4.0 * (double)edges;
+  if (problem->program)
+    bytes += dfgnn__edge_program_bytes(problem, destinations, sources, edges);
   for (const dfgnn_tensor *t = op->tensors; t->name; t++)
     if (touched(t, problem))
       bytes += (double)dfgnn__tensor_elements(t, problem, destinations, sources,
@@ -465,7 +481,8 @@ double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
 
 double dfgnn__gather_bytes(const dfgnn_problem *problem, int64_t edges) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
-  double bytes = 0;
+  double bytes =
+      problem->program ? dfgnn__edge_program_bytes(problem, 0, 1, 0) : 0;
   for (const dfgnn_tensor *t = op->tensors; t->name; t++)
     if (t->gathered && touched(t, problem))
       bytes += (double)dfgnn__tensor_elements(t, problem, 0, 1, 0) *

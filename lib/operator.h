@@ -131,6 +131,11 @@ double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
                                int64_t edges);
 double dfgnn__gather_bytes(const dfgnn_problem *problem, int64_t edges);
 
+/* Bytes of the tensors of problem.program, for so many rows of each place. */
+double dfgnn__edge_program_bytes(const dfgnn_problem *problem,
+                                 int64_t destinations, int64_t sources,
+                                 int64_t edges);
+
 /* Checks the arguments (the error names the one that is missing or wrong) and
  * fills strides, scale and defaults. */
 dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,

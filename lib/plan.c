@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 #include "lib/signature.h"
@@ -15,7 +16,8 @@ dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
   return (dfgnn_setting){.problem = problem,
                          .matrix = known ? &graph->exact : &graph->matrix,
                          .signature = known ? &graph->signature : &graph->guess,
-                         .device = &graph->ctx->info};
+                         .device = &graph->ctx->info,
+                         .program = dfgnn__edge_program_job(problem)};
 }
 
 _Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
@@ -23,7 +25,10 @@ _Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,
 
 uint64_t dfgnn__problem_hash(const dfgnn_problem *problem) {
   uint64_t words[sizeof *problem / sizeof(uint64_t)], h = 0;
-  memcpy(words, problem, sizeof words);
+  dfgnn_problem hashed = *problem;
+  if (problem->program) /* others of the same hash compute the same */
+    hashed.program = (void *)(uintptr_t)problem->program->hash;
+  memcpy(words, &hashed, sizeof words);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     h += words[i] * (0x9e3779b97f4a7c15u * (2 * i + 1));
   return dfgnn__mix(h);
@@ -37,6 +42,8 @@ dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem) {
   plan->ctx = graph->ctx;
   plan->graph = graph;
   plan->problem = *problem;
+  if (problem->program)
+    dfgnn__edge_program_hold(problem->program);
   plan->op = dfgnn__operator(problem->op, problem->pass);
   plan->hash = dfgnn__problem_hash(problem);
   const dfgnn_setting setting = dfgnn__setting(graph, &plan->problem);
@@ -75,6 +82,8 @@ static void release_plan(dfgnn_plan *plan) {
   for (size_t k = 0; plan->race && dfgnn__race_entrant(plan, k); k++)
     dfgnn_plan_destroy(dfgnn__race_entrant(plan, k));
   dfgnn__race_free(plan);
+  if (plan->problem.program)
+    dfgnn_edge_program_destroy((dfgnn_edge_program *)plan->problem.program);
   plan->kind = DFGNN_HANDLE_NONE;
   free(plan);
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "lib/decided.h"
 #include "lib/describe.h"
+#include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 #include "lib/reorder.h"
@@ -68,7 +69,8 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                            .matrix = plan->matrix,
                            .signature = plan->signature,
                            .device = &graph->ctx->info,
-                           .parameter = plan->variant->parameter};
+                           .parameter = plan->variant->parameter,
+                           .program = dfgnn__edge_program_job(&plan->problem)};
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(graph->ctx)};
   setting.queue = &queue;
   if (family->workspace)
@@ -188,10 +190,13 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
                                      const dfgnn_problem *problem) {
   unsigned char *avoided = NULL;
   const char *refused = NULL;
+  char why[512];
   dfgnn_choice choice;
   dfgnn_status status;
   for (;;) {
     status = dfgnn__choose(&choice, graph, problem, avoided);
+    if (status && refused)
+      dfgnn__fail(status, "%s: %s", refused, why);
     if (status)
       break;
     if (refused)
@@ -201,6 +206,7 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
         choice.source == DFGNN_SOURCE_FORCED)
       break;
     refused = choice.variant->family->name;
+    snprintf(why, sizeof why, "%s", dfgnn_last_error());
     dfgnn__log(graph->ctx, DFGNN_LOG_INFO, "%s is passed over: %s", refused,
                dfgnn_last_error());
     status = dfgnn__avoid_family(&avoided, graph->ctx, choice.variant->family);
@@ -228,6 +234,11 @@ static void break_circuit(dfgnn_plan *plan) {
   dfgnn__log(ctx, DFGNN_LOG_WARN, "the device refused %s; it is avoided",
              plan->variant->name);
   dfgnn__record_refusal(plan);
+}
+
+/* Programs run on the graph as it was given. */
+static int has_inner(dfgnn_graph *graph, const dfgnn_problem *problem) {
+  return dfgnn__graph_inner(graph) != graph && !problem->program;
 }
 
 /* Makes a plan of a graph that is reordered inside, around a plan of its inner
@@ -273,7 +284,7 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
     dfgnn__plan_give_up(plan);
     dfgnn_plan_destroy(plan);
   }
-  if (dfgnn__graph_inner(graph) != graph)
+  if (has_inner(graph, &full))
     status = wrap_inner(&plan, graph, &full, NULL);
   else
     status = choose_and_build(&plan, graph, &full);
@@ -304,7 +315,7 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "unknown variant '%s'; `dfgnn-tune variants` lists them",
                        name);
-  if (dfgnn__graph_inner(graph) != graph)
+  if (has_inner(graph, &full))
     return wrap_inner(out, graph, &full, name);
   status = dfgnn__choose_forced(&choice, graph, &full, variant);
   return status ? status : build_plan(out, graph, &full, &choice);

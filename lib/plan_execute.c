@@ -1,6 +1,7 @@
 /* plan_execute.c - executes plans: launches a variant, an entrant of a race or
  * the plan of an inner graph */
 #include "base/error.h"
+#include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 #include "lib/reorder.h"
@@ -57,15 +58,17 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "workspace is %p, expected an address aligned to %d",
                        workspace, alignment);
-  dfgnn_launch launch = {.setting = {.problem = &plan->problem,
-                                     .matrix = plan->matrix,
-                                     .signature = plan->signature,
-                                     .device = &plan->ctx->info},
-                         .args = &full,
-                         .views = plan->views,
-                         .workspace = workspace,
-                         .stream = stream,
-                         .state = plan->state};
+  dfgnn_launch launch = {
+      .setting = {.problem = &plan->problem,
+                  .matrix = plan->matrix,
+                  .signature = plan->signature,
+                  .device = &plan->ctx->info,
+                  .program = dfgnn__edge_program_job(&plan->problem)},
+      .args = &full,
+      .views = plan->views,
+      .workspace = workspace,
+      .stream = stream,
+      .state = plan->state};
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(plan->ctx),
                              .stream = stream};
   launch.setting.parameter = plan->variant->parameter;
@@ -77,7 +80,8 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   status = dfgnn__graph_follow(plan->graph, stream);
   if (!status)
     status = plan->inner ? execute_inner(plan, &full, workspace, stream)
-                         : plan->variant->family->launch(&launch);
+             : plan->problem.program ? dfgnn__edge_program_launch(plan, &launch)
+                                     : plan->variant->family->launch(&launch);
   dfgnn__context_leave(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
     atomic_store(&((dfgnn_plan *)plan)->refused, 1);
@@ -91,6 +95,11 @@ dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
   dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
   if (status)
     return status;
+  if (plan->problem.program && !plan->workspace) {
+    status = dfgnn_execute(plan, args, NULL, stream);
+    dfgnn_plan_destroy(plan);
+    return status;
+  }
   pthread_mutex_lock(&ctx->lock);
   void *workspace;
   status = dfgnn__context_reserve(&workspace, ctx, plan->workspace, stream);

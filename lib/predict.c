@@ -13,7 +13,7 @@
 #include "lib/operator.h"
 #include "lib/ranker.h"
 
-enum { MOST_FILES = 16 };
+enum { MOST_FILES = 16, KINDS = DFGNN_OP_COUNT + 1 /* and programs */ };
 
 typedef struct model_file {
   const dfgnn_forests *forests;
@@ -24,10 +24,10 @@ typedef struct model_file {
 struct dfgnn_model {
   model_file file[MOST_FILES];
   size_t files;
-  dfgnn_ranker *ranker[DFGNN_OP_COUNT][DFGNN_PASS_COUNT];
-  const char *ranker_file[DFGNN_OP_COUNT][DFGNN_PASS_COUNT];
-  const dfgnn_forest *forest[DFGNN_OP_COUNT][DFGNN_PASS_COUNT];
-  int looked[DFGNN_OP_COUNT][DFGNN_PASS_COUNT];
+  dfgnn_ranker *ranker[KINDS][DFGNN_PASS_COUNT];
+  const char *ranker_file[KINDS][DFGNN_PASS_COUNT];
+  const dfgnn_forest *forest[KINDS][DFGNN_PASS_COUNT];
+  int looked[KINDS][DFGNN_PASS_COUNT];
   int64_t *score;
   size_t scores;
   dfgnn_prediction prediction;
@@ -135,9 +135,9 @@ dfgnn_status dfgnn__model_of(dfgnn_model **model,
 void dfgnn__model_close(dfgnn_model *m) {
   if (!m)
     return;
-  for (int op = 0; op < DFGNN_OP_COUNT; op++)
+  for (int kind = 0; kind < KINDS; kind++)
     for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
-      dfgnn__ranker_free(m->ranker[op][pass]);
+      dfgnn__ranker_free(m->ranker[kind][pass]);
   for (size_t i = 0; i < m->files; i++)
     dfgnn__forests_free(&m->file[i].own);
   free(m->score);
@@ -168,23 +168,28 @@ void dfgnn__model_key(char *key, size_t size, const dfgnn_device_info *device,
 
 /* ---- predictions --------------------------------------------------------- */
 
+static int kind_of(dfgnn_op op) {
+  return op == DFGNN_OP_PROGRAM ? DFGNN_OP_COUNT : (int)op;
+}
+
 /* The ranker of a problem, of the first file that has a forest for its kind;
  * made when it is first asked for. */
 static dfgnn_ranker *ranker_of(dfgnn_model *m, const dfgnn_query *q) {
   const dfgnn_problem *p = q->setting.problem;
   const dfgnn_device_info *device = q->setting.device;
-  dfgnn_ranker **ranker = &m->ranker[p->op][p->pass];
+  const int kind = kind_of(p->op);
+  dfgnn_ranker **ranker = &m->ranker[kind][p->pass];
   char key[64];
-  if (m->looked[p->op][p->pass])
+  if (m->looked[kind][p->pass])
     return *ranker;
-  m->looked[p->op][p->pass] = 1;
+  m->looked[kind][p->pass] = 1;
   dfgnn__model_key(key, sizeof key, device, p->op, p->pass);
   for (size_t i = 0; i < m->files; i++) {
     const dfgnn_forest *forest = dfgnn__forests_find(m->file[i].forests, key);
     if (!forest)
       continue;
-    m->forest[p->op][p->pass] = forest;
-    m->ranker_file[p->op][p->pass] = m->file[i].name;
+    m->forest[kind][p->pass] = forest;
+    m->ranker_file[kind][p->pass] = m->file[i].name;
     if (dfgnn__ranker_create(ranker, forest, device->backend, p->op, p->pass))
       *ranker = NULL;
     break;
@@ -212,8 +217,9 @@ static const dfgnn_prediction *predict(dfgnn_model *m, const dfgnn_query *query,
   dfgnn_ranker *ranker = ranker_of(m, query);
   if (!ranker)
     return NULL;
-  *p = (dfgnn_prediction){.forest = m->forest[problem->op][problem->pass],
-                          .file = m->ranker_file[problem->op][problem->pass],
+  const int kind = kind_of(problem->op);
+  *p = (dfgnn_prediction){.forest = m->forest[kind][problem->pass],
+                          .file = m->ranker_file[kind][problem->pass],
                           .count = dfgnn__ranker_count(ranker),
                           .variant = dfgnn__ranker_variants(ranker)};
   if (p->count > m->scores) {

@@ -7,6 +7,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "lib/edge_program.h"
 
 #define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
 #include "dfgnn_tune.h"
@@ -207,6 +208,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return "not deterministic";
   dfgnn_setting full = *setting;
   full.parameter = variant->parameter;
+  if (!full.program)
+    full.program = dfgnn__edge_program_job(p);
   const char *reason = f->applicable ? f->applicable(&full) : NULL;
   if (reason)
     return reason;

@@ -19,7 +19,7 @@
 
 /* The kinds of problems, each with rows of its own; sums are SpMM and
  * reductions, in both passes. */
-typedef enum rule_kind { FORWARD, BACKWARD, SUMS } rule_kind;
+typedef enum rule_kind { FORWARD, BACKWARD, SUMS, PROGRAMS } rule_kind;
 
 typedef struct rule_row {
   const char *backend;
@@ -122,7 +122,19 @@ static int has_edges_and_hubs(const dfgnn_setting *s) {
          (g->max_degree > 512 || (backward && g->max_source_degree > 512));
 }
 
+/* Walks of programs: edges of a row, or of a column where a backward pass may
+ * walk those, that a side of lanes has.  What chooses the sides of a program
+ * without a variant: kernels/program/cuda/plan.c. */
+static int rows_of(const dfgnn_setting *s, int edges) {
+  const int64_t nodes = s->matrix->destinations;
+  return nodes && s->matrix->edges / nodes >= edges;
+}
+static int rows_of_16(const dfgnn_setting *s) { return rows_of(s, 16); }
+static int rows_of_4(const dfgnn_setting *s) { return rows_of(s, 4); }
+
 #define SIMD "simd=avx512,simd=avx2,"
+#define WALK_LANES "lanes=16,lanes=8,lanes=4,lanes=2,lanes=32,"
+#define WALK_REST "unroll=2,vector=4,vector=2,long=1024"
 
 /* clang-format off */
 static const preference preferences[] = {
@@ -139,6 +151,9 @@ static const preference preferences[] = {
     {"cpu", BACKWARD, "split", SIMD "edges=1024,prefetch=24"},
     {"cpu", BACKWARD, "twopass", SIMD "schedule=dynamic,prefetch=0"},
     {"cpu", BACKWARD, NULL, SIMD "schedule=dynamic,prefetch=24"},
+
+    {"cpu", PROGRAMS, "blocks", SIMD "kib=96,chunks=64"},
+    {"cuda", PROGRAMS, "walks", WALK_LANES "sides=1," WALK_REST},
 
     {"cuda", SUMS, "split",
      "edges=64,rows=1,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4"},
@@ -188,6 +203,16 @@ static const rule_row rules[] = {
      "a number stored for each edge and head saves two products"},
     {"cpu", BACKWARD, always, "twopass", NULL,
      "no workspace for edges is allowed"},
+
+    {"cpu", PROGRAMS, always, "blocks", NULL,
+     "blocks of edges that stay in the cache"},
+    {"cuda", PROGRAMS, rows_of_16, "walks",
+     WALK_LANES "sides=8,sides=4,sides=2," WALK_REST,
+     "rows are long: sides of a warp share them"},
+    {"cuda", PROGRAMS, rows_of_4, "walks",
+     WALK_LANES "sides=2," WALK_REST, "two sides share a row"},
+    {"cuda", PROGRAMS, always, "walks", NULL,
+     "rows are short: each has a side of its own"},
 
     {"cuda", SUMS, uneven, "split", NULL, "rows are uneven: they are cut"},
     {"cuda", SUMS, sums_moments, "row",
@@ -275,6 +300,8 @@ static int usable(const dfgnn_variant *v, const dfgnn_query *query) {
 
 static rule_kind kind_of(const dfgnn_query *query) {
   const dfgnn_problem *p = query->setting.problem;
+  if (p->op == DFGNN_OP_PROGRAM)
+    return PROGRAMS;
   if (strncmp(dfgnn__operator(p->op, p->pass)->kind, "attention", 9))
     return SUMS;
   return p->pass == DFGNN_PASS_BACKWARD ? BACKWARD : FORWARD;

@@ -40,6 +40,7 @@ typedef enum tool_exit {
   X(EDGE_DIM)                                                                  \
   X(EDGE_USE)                                                                  \
   X(MESSAGE)                                                                   \
+  X(PROGRAM)                                                                   \
   X(EFFORT)                                                                    \
   X(THREADS)                                                                   \
   X(STORE)                                                                     \
@@ -96,14 +97,16 @@ enum {
       OPTION_COUNT
 };
 
-_Static_assert(OPTION_COUNT <= 64, "sets of options are 64 bits wide");
+/* A bit for each option. */
+__extension__ typedef unsigned __int128 tool_option_set;
+_Static_assert(OPTION_COUNT <= 128, "sets of options are 128 bits wide");
 
-#define HAS(name) (UINT64_C(1) << OPTION_##name)
+#define HAS(name) ((tool_option_set)1 << OPTION_##name)
 #define HAS_PROBLEM                                                            \
   (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
    HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
    HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
-   HAS(MESSAGE))
+   HAS(MESSAGE) | HAS(PROGRAM))
 #define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 
 #define TOOL_MAX_LIST 256
@@ -123,6 +126,7 @@ typedef struct tool_settings {
   int deterministic, weights, bias, dropout, cold, threads;
   dfgnn_effort effort;
   const char *device, *store, *variants, *job, *output;
+  const char *program; /* files of edge programs, with commas between */
   double budget_s, time_limit_s;
   uint64_t seed;
   int repeats, rounds;
@@ -141,7 +145,8 @@ typedef struct tool_settings {
   const char *against, *report, *recorded; /* files */
   double copy_gbps; /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
-  uint64_t given;  /* options of the command line, which a job file yields to */
+  tool_option_set given; /* options of the command line, which a job file yields
+                          * to */
 } tool_settings;
 
 typedef struct tool_option tool_option;
@@ -184,7 +189,7 @@ typedef struct tool_command {
   int least, most;      /* number of operands; most -1: no limit */
   const char *summary;  /* one line */
   const char *text;     /* paragraphs */
-  uint64_t options;
+  tool_option_set options;
   int (*main)(tool_settings *settings, int count, char **operands);
 } tool_command;
 

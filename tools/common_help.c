@@ -96,8 +96,8 @@ static void usage_line(FILE *out, const tool_program *program,
           *command->operands ? " " : "", command->operands);
 }
 
-static uint64_t all_options(const tool_program *program) {
-  uint64_t options = 0;
+static tool_option_set all_options(const tool_program *program) {
+  tool_option_set options = 0;
   for (int i = 0; program->commands[i]; i++)
     options |= program->commands[i]->options;
   return options;
@@ -164,7 +164,7 @@ static void roff_text(FILE *out, const char *text) {
     fputs(".EE\n.RE\n", out);
 }
 
-static void roff_options(FILE *out, uint64_t options) {
+static void roff_options(FILE *out, tool_option_set options) {
   char text[512];
   for (int i = 0; i < OPTION_COUNT; i++) {
     if (!(options >> i & 1))

@@ -99,6 +99,15 @@ const tool_option tool_options[OPTION_COUNT] = {
          .argument = "LIST",
          .help = "what an edge carries in spmm and reduce: % (default copy)",
          ENUMERATION_OF(message, MESSAGE)},
+    [OPTION_PROGRAM] =
+        {.name = "program",
+         .argument = "FILE",
+         .help =
+             "files of edge programs, dfgnn-program(5), with commas between "
+             "them, in place of --op; the size H has the value of --heads, "
+             "other names that of --dim",
+         .set = option_text,
+         FIELD(program)},
     [OPTION_EFFORT] = {.name = "effort",
                        .argument = "NAME",
                        .help =

@@ -194,7 +194,7 @@ static int parse(tool_settings *settings, const tool_command *command, int argc,
     }
     if (tool_set(settings, option, optarg))
       return tool_usage("%s", dfgnn_last_error());
-    settings->given |= UINT64_C(1) << option;
+    settings->given |= (tool_option_set)1 << option;
   }
   int count = argc - optind;
   if (count < command->least)

@@ -5,6 +5,7 @@
 #include "io/io.h"
 #include "lib/key.h"
 #include "lib/operator.h"
+#include "tools/programs.h"
 #include <dirent.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -192,6 +193,8 @@ static int known_problem(const dfgnn_problem *problem) {
 }
 
 dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
+  if (s->program)
+    return tool_program_problems(count, s);
   if (known_operators(s))
     return NULL;
   size_t total = (size_t)s->op_count * (size_t)s->pass_count *
@@ -240,6 +243,9 @@ dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
 void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
   char extras[160];
   dfgnn__key_extras(extras, sizeof extras, p);
+  if (p->program)
+    snprintf(extras, sizeof extras, " %016llx",
+             (unsigned long long)dfgnn_edge_program_hash(p->program));
   snprintf(
       text, size, "%s %s %s%s %lldx%lld%s%s", dfgnn_name(DFGNN_NAMES_OP, p->op),
       dfgnn_name(DFGNN_NAMES_PASS, p->pass),

@@ -35,6 +35,10 @@ void tool_put_edges(json_t *row, const dfgnn_measurement *problem) {
   if (problem->message)
     tool_put(row, "message",
              dfgnn_name(DFGNN_NAMES_MESSAGE, (dfgnn_message)problem->message));
+  if (problem->program && *problem->program) {
+    tool_put(row, "program", problem->program);
+    tool_put(row, "program_text", problem->program_text);
+  }
 }
 
 json_t *tool_row_of(const dfgnn_measurement *problem) {

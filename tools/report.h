@@ -58,8 +58,8 @@ void tool_put_flag(json_t *row, const char *key, int x);
       {"heads", "HEADS", TOOL_COUNT}, {"dim", "DIM", TOOL_COUNT},              \
       TOOL_FLAG_COLUMNS
 
-/* Puts the keys edge_dim, edge_use and message of a problem, each only where it
- * is not the default. */
+/* Puts the keys edge_dim, edge_use, message, program and program_text of a
+ * problem, each only where it is not the default. */
 void tool_put_edges(json_t *row, const dfgnn_measurement *problem);
 
 /* Makes a row with the keys that the rows of every tool begin with: graph, the

@@ -207,6 +207,8 @@ static void extras_of(char *text, size_t size, json_t *row) {
   for (size_t i = 0; i < sizeof named / sizeof *named; i++)
     if (json_object_get(row, named[i]))
       add_extra(text, size, "%s %s", named[i], text_of(row, named[i]));
+  if (*text_of(row, "program"))
+    add_extra(text, size, "hash %s", text_of(row, "program"));
 }
 
 static int print_one(const tool_settings *settings, json_t *row) {
@@ -233,6 +235,8 @@ static int print_one(const tool_settings *settings, json_t *row) {
   if (distance > 0)
     printf(", distance %.3g", distance);
   printf("\n  because   %s\n", text_of(row, "because"));
+  if (*text_of(row, "program_text"))
+    printf("  program   %s\n", text_of(row, "program_text"));
   if (*text_of(row, "model"))
     printf("  model     %s\n", text_of(row, "model"));
   json_array_foreach(json_object_get(row, "stores"), i, store) printf(

@@ -9,6 +9,7 @@
 #include "kernels/common/half.h"
 #include "lib/edge_program.h"
 #include "tools/inputs.h"
+#include "tools/programs.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 
@@ -206,22 +207,6 @@ static dfgnn_status on_graph(json_t *rows, const tool_settings *s,
   return status;
 }
 
-static dfgnn_status read_program(dfgnn_edge_program **program,
-                                 const char *path) {
-  static char text[DFGNN_DAG_TEXT + 2];
-  FILE *file = fopen(path, "rb");
-  if (!file)
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be opened", path);
-  size_t size = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[size] = 0;
-  if (memchr(text, 0, size))
-    return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: has a NUL, expected a text",
-                       path);
-  dfgnn_status status = dfgnn_edge_program_create(program, text);
-  return status ? dfgnn__fail_prefix(status, "%s: ", path) : status;
-}
-
 static int command(tool_settings *settings, int count, char **operands) {
   static const tool_column columns[] = {
       {"graph", "GRAPH", TOOL_TEXT},      {"program", "PROGRAM", TOOL_TEXT},
@@ -236,7 +221,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   dfgnn_context *ctx = NULL;
   tool_graphs graphs = {0};
   int failed = TOOL_DONE, status = TOOL_DONE;
-  dfgnn_status bad = read_program(&program, operands[0]);
+  dfgnn_status bad = tool_program_read(&program, operands[0]);
   if (!bad)
     bad = dfgnn_context_create(&ctx, &options);
   if (bad)

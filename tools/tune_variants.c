@@ -49,9 +49,9 @@ static void add(json_t *rows, const tool_settings *s,
     const char *pass = dfgnn_name(DFGNN_NAMES_PASS, (dfgnn_pass)p);
     snprintf(passes + strlen(passes), sizeof passes - strlen(passes), "%s%s",
              *passes ? "," : "", pass);
-    for (int o = 0; o < DFGNN_OP_COUNT; o++) {
+    for (int o = 0; o <= DFGNN_OP_PROGRAM; o++) {
       const char *op = dfgnn_name(DFGNN_NAMES_OP, (dfgnn_op)o);
-      if (!(info->ops >> o & 1) || !wanted(s, o, p))
+      if (!op || !(info->ops >> o & 1) || !wanted(s, o, p))
         continue;
       if (s->json)
         json_array_append_new(rows, row_of(info, family, op, pass));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/common/half.h"
 #include "lib/signature.h"
+#include "tuner/program.h"
 
 #define DROPOUT 0.4      /* all rates cost the same: keys say only on or off */
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
@@ -215,11 +216,16 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
   dfgnn_status status = dfgnn__problem_complete(&h->problem, problem);
   if (status)
     goto out;
-  h->op = dfgnn__operator(problem->op, problem->pass);
+  h->op = dfgnn__operator(h->problem.op, h->problem.pass);
   if (!h->op) {
     status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
                          dfgnn_name(DFGNN_NAMES_OP, problem->op),
                          dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
+    goto out;
+  }
+  if (h->problem.program) {
+    status = dfgnn__program_harness_create(&h->program, &h->args, graph,
+                                           &h->problem, seed);
     goto out;
   }
   h->poison = malloc(DFGNN_CHUNK);
@@ -259,6 +265,7 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   if (!h)
     return;
   settle(h);
+  dfgnn__program_harness_free(h->program);
   for (int i = 0; i < h->count; i++) {
     h->ctx->backend->release(h->ctx->device, h->buffers[i].memory);
     free(h->buffers[i].host);

@@ -30,6 +30,8 @@ typedef struct dfgnn_checked {
   int64_t count;
 } dfgnn_checked;
 
+struct dfgnn_program_harness;
+
 struct dfgnn_harness {
   dfgnn_context *ctx;
   dfgnn_graph *graph;
@@ -50,6 +52,8 @@ struct dfgnn_harness {
   int prepared;         /* the reference ran, with the status: */
   dfgnn_status expected;
   dfgnn_accuracy accuracy; /* found by the last check */
+  struct dfgnn_program_harness *program; /* tuner/program.h; NULL: an operator's
+                                          * tensors are here */
 };
 
 /* Fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */

@@ -402,7 +402,6 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
       DFGNN_DESCRIPTOR("report", dfgnn_tune_report, "DFGNN_TUNE_REPORT_INIT");
   if (report && (status = dfgnn__can_give(report, &kind)))
     return status;
-  s.subject.graph = dfgnn__graph_inner(graph);
   if (graph->matrix.refilled)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "a refilled graph has no edges of its own to measure: "
@@ -412,6 +411,8 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     status = dfgnn__problem_complete(&s.subject.problem, problem);
   if (status)
     return status;
+  if (!s.subject.problem.program) /* programs run on the graph as it is */
+    s.subject.graph = dfgnn__graph_inner(graph);
   if (ctx->force_deterministic >= 0)
     s.subject.problem.deterministic = !!ctx->force_deterministic;
   if (!dfgnn__operator(s.subject.problem.op, s.subject.problem.pass))

@@ -11,6 +11,15 @@ typedef struct dfgnn_program_array {
   dfgnn_dtype dtype;
 } dfgnn_program_array;
 
+/* Parameters of the evaluator on CPUs; 0: those that serve most programs. */
+typedef struct dfgnn_program_blocks {
+  int simd;        /* 1 + that of kernels/common/cpu_simd.h; 0: the best */
+  int block_bytes; /* of the values of a block's edges */
+  int chunks;      /* parts of the rows, which threads take */
+} dfgnn_program_blocks;
+
+enum { DFGNN_PROGRAM_CHUNKS = 512 }; /* at most */
+
 typedef struct dfgnn_program_job {
   const dfgnn_lowered *lowered;
   const dfgnn_binding *binding;
@@ -21,7 +30,22 @@ typedef struct dfgnn_program_job {
   const dfgnn_program_array *inputs, *outputs;
   uint64_t seed; /* of dropout */
   int threads;
+  dfgnn_program_blocks blocks;
+  struct dfgnn_program_codes *codes; /* of the program, for GPUs */
 } dfgnn_program_job;
+
+/* The widest row that many values of the program have. */
+dfgnn_extent dfgnn__program_widest(const dfgnn_lowered *lowered,
+                                   const dfgnn_extent *extents);
+
+/* The job of a setting's program on its graph, with its tensors if the setting
+ * is a launch's; views as dfgnn__program_views has asked for.  The job is
+ * valid as long as binding is. */
+void dfgnn__program_job_of(dfgnn_program_job *job, dfgnn_binding *binding,
+                           const dfgnn_setting *setting,
+                           const dfgnn_view *const *views);
+int dfgnn__program_views(const dfgnn_setting *setting,
+                         dfgnn_view_request *requests);
 
 /* Does any walk go over columns? */
 int dfgnn__program_needs_columns(const dfgnn_lowered *lowered);

@@ -147,6 +147,8 @@ class Problem(Descriptor):
         ("message", c_int),
         ("accumulate", c_int),
         ("edge_list", c_int),
+        ("unused", c_int),
+        ("program", c_void_p),
     ]
 
 
@@ -221,6 +223,11 @@ class Args(Descriptor):
         ("grad_lse", c_void_p),
         ("edge_number", c_void_p),
         ("old_scale", c_int),
+        ("unused", c_int),
+        ("program_inputs", c_void_p),
+        ("program_outputs", c_void_p),
+        ("program_input_count", c_int),
+        ("program_output_count", c_int),
     ]
 
 

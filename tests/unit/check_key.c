@@ -2,6 +2,7 @@
 #include "tests/unit/fixture.h"
 
 #include "db/field.h"
+#include "dfgnn_program.h"
 #include "lib/key.h"
 
 /* If a member of dfgnn_problem were in no key, measurements would answer for
@@ -29,7 +30,9 @@ static const dfgnn_problem usual = {sizeof usual,
                                     0, /* reserved */
                                     DFGNN_MESSAGE_COPY,
                                     0, /* accumulate */
-                                    0 /* edge_list */};
+                                    0, /* edge_list */
+                                    0, /* unused */
+                                    NULL /* program */};
 #pragma GCC diagnostic pop
 
 static dfgnn_measurement row_of(const dfgnn_problem *problem) {
@@ -37,6 +40,42 @@ static dfgnn_measurement row_of(const dfgnn_problem *problem) {
   dfgnn__key_fill(&row, problem, 0);
   return row;
 }
+
+START_TEST(a_program_is_in_the_key_and_comes_back_from_a_row) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT, other, back;
+  dfgnn_edge_program *one, *two, *named;
+  ck_ok(dfgnn_edge_program_create(
+      &one, "src x[8]; edge w\nout = sum_in(w * relu(x))"));
+  ck_ok(dfgnn_edge_program_create(
+      &two, "src x[8]; edge w\nout = sum_in(w * tanh(x))"));
+  ck_ok(dfgnn_edge_program_create(
+      &named, "src y[8]; edge b\nz = relu(y); out = sum_in(z * b)"));
+  ck_ok(dfgnn_edge_program_problem(&problem, one, DFGNN_F32));
+  ck_assert_int_eq(problem.op, DFGNN_OP_PROGRAM);
+  ck_assert_int_eq(problem.dim, 8);
+  const dfgnn_measurement row = row_of(&problem);
+  ck_assert_int_eq(strlen(row.program), 16);
+  ck_assert_ptr_eq(strchr(row.program_text, '\n'), NULL);
+  ck_ok(dfgnn__key_problem(&back, &row));
+  ck_assert_uint_eq(dfgnn_edge_program_hash(back.program),
+                    dfgnn_edge_program_hash(one));
+  other = problem;
+  other.program = two;
+  dfgnn_measurement differs = row_of(&other);
+  ck_assert(dfgnn__key_sized(&differs) != dfgnn__key_sized(&row));
+  ck_assert(!dfgnn__same_problem(&differs, &row));
+  other.program = named; /* names do not enter */
+  differs = row_of(&other);
+  ck_assert(dfgnn__same_problem(&differs, &row));
+  differs.program_text = "src x[8]; out = sum_in(exp(x))"; /* another's */
+  differs.program = "0123456789abcdef";
+  ck_fails(dfgnn__key_problem(&back, &differs), DFGNN_ERROR_UNSUPPORTED,
+           "0123456789abcdef");
+  dfgnn_edge_program_destroy(one);
+  dfgnn_edge_program_destroy(two);
+  dfgnn_edge_program_destroy(named);
+}
+END_TEST
 
 START_TEST(every_member_of_a_problem_is_in_its_key) {
   const dfgnn_measurement row = row_of(&usual);
@@ -71,7 +110,7 @@ START_TEST(every_member_of_a_problem_is_in_its_key) {
   DIFFERS(edge_use, DFGNN_EDGE_KEYS);
   DIFFERS(message, DFGNN_MESSAGE_GATE);
   ck_assert_int_eq(checked, 16); /* not effort, max_workspace, accumulate,
-                                  * edge_list */
+                                  * edge_list; program has its own test */
 }
 END_TEST
 
@@ -170,8 +209,8 @@ START_TEST(only_later_fields_at_zero_are_left_out) {
                      fields->field[i].added > 0);
     ck_assert_ptr_nonnull(fields->field[i].word);
   }
-  ck_assert_int_eq(left_out, 5); /* bias, dropout, edge_dim, edge_use, message
-                                  */
+  ck_assert_int_eq(left_out, 7); /* bias, dropout, edge_dim, edge_use, message,
+                                  * program, program_text */
 }
 END_TEST
 
@@ -179,6 +218,7 @@ int main(void) {
   Suite *suite = suite_create("key");
   TCase *tc = tcase_create("key");
   tcase_add_test(tc, every_member_of_a_problem_is_in_its_key);
+  tcase_add_test(tc, a_program_is_in_the_key_and_comes_back_from_a_row);
   tcase_add_test(tc, offsets_and_edge_features_are_in_the_gate);
   tcase_add_test(tc, sizes_are_no_part_of_the_gate);
   tcase_add_test(tc, names_that_the_library_has_not_are_refused);

@@ -19,6 +19,8 @@ static const char *random_text(uint64_t *seed, const dfgnn_field *field,
   if (field->choice)
     return field->choice[random_next(seed) % 2];
   size_t length = (size_t)field->low + random_next(seed) % 20, n = 0;
+  if (field->kind == DFGNN_FIELD_NAME && length > (size_t)field->high)
+    length = (size_t)field->high;
   while (n < length) {
     uint64_t x = random_next(seed);
     const char *c = field->kind == DFGNN_FIELD_TEXT && x % 3 == 0

@@ -388,6 +388,41 @@ static const char *without_noise(const char *table) {
   return sql;
 }
 
+/* SQL that makes the table of problems one of a version before 9. */
+static const char *without_programs(const char *table) {
+  static char sql[4000];
+  snprintf(sql, sizeof sql,
+           "CREATE TEMP TABLE others AS SELECT * FROM problem;"
+           "ALTER TABLE others DROP COLUMN program;"
+           "ALTER TABLE others DROP COLUMN program_text;"
+           "DROP TABLE problem; %s;"
+           "INSERT INTO problem SELECT * FROM others",
+           table);
+  return sql;
+}
+
+START_TEST(a_store_of_version_8_knows_of_no_programs) {
+  char sql[4200];
+  uint64_t invalid = 0;
+  make_store(4);
+  snprintf(sql, sizeof sql, "%s; PRAGMA user_version = 8",
+           without_programs(dfgnn__schemas.version[8 - 1].sql[4]));
+  execute_raw(sql);
+  ck_assert_uint_eq(count_rows(&invalid), 4); /* migrated in memory */
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  row.time = 1;
+  ck_assert_int_eq(record(store, &row), 0); /* it is there, by its hash */
+  row.program = "0123456789abcdef";
+  row.program_text = "src x; out = sum_in(x)";
+  ck_assert_int_eq(record(store, &row), 1);
+  dfgnn__store_close(store);
+  ck_assert_str_eq(version_after(""), version(0));
+  ck_assert_uint_eq(count_rows(&invalid), 5);
+  ck_assert_uint_eq(invalid, 0);
+}
+END_TEST
+
 static int count_calm(void *data, const dfgnn_measurement *row) {
   int *calm = data;
   *calm += row->disturbed == 0 && !*row->noise;
@@ -395,12 +430,13 @@ static int count_calm(void *data, const dfgnn_measurement *row) {
 }
 
 START_TEST(a_store_of_version_7_knows_of_no_noise) {
-  char sql[4200];
+  char sql[8400];
   int calm = 0;
   uint64_t invalid = 0;
   make_store(4);
-  snprintf(sql, sizeof sql, "%s; PRAGMA user_version = 7",
-           without_noise(dfgnn__schemas.version[7 - 1].sql[2]));
+  snprintf(sql, sizeof sql, "%s; %s; PRAGMA user_version = 7",
+           without_noise(dfgnn__schemas.version[7 - 1].sql[2]),
+           without_programs(dfgnn__schemas.version[7 - 1].sql[4]));
   execute_raw(sql);
   ck_assert_uint_eq(count_rows(&invalid), 4); /* migrated in memory */
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
@@ -502,6 +538,7 @@ static void add(TCase *cases) {
                  a_store_of_version_1_is_read_where_nothing_can_be_written);
   tcase_add_test(cases, a_store_of_version_1_is_migrated_without_losing_a_row);
   tcase_add_test(cases, rows_of_problems_that_are_gone_are_left_behind);
+  tcase_add_test(cases, a_store_of_version_8_knows_of_no_programs);
   tcase_add_test(cases, a_store_of_version_7_knows_of_no_noise);
   tcase_add_test(cases, an_old_store_merges_into_a_new_one_as_the_same_rows);
   tcase_add_test(cases, a_migration_that_fails_changes_nothing);

@@ -64,6 +64,7 @@ static inline dfgnn_measurement row_of(const char *run, const char *variant,
   row.samples = 50;
   row.rel_error = 1e-6;
   row.noise = "";
+  row.program = row.program_text = "";
   return row;
 }
 

@@ -14,7 +14,8 @@ enum {
   BLOCK_BYTES = 96 << 10, /* of the values of a block's edges */
   BLOCK_EDGES = 256,
   FEW = 4096,  /* edges and rows that one thread walks */
-  CHUNKS = 64, /* parts of the rows, whatever the number of threads */
+  CHUNKS = 64, /* parts of the rows, whatever the number of threads, unless
+                * they are tuned */
   PARTS = 16,  /* of a giant row, likewise */
   GIANT_BLOCKS = 8
 };
@@ -56,7 +57,8 @@ typedef struct engine {
   int load_count;
   int64_t own_elements, edge_elements, scratch_elements;
   int64_t edges;                 /* of a block */
-  int64_t bounds[CHUNKS + 1];    /* rows of a chunk */
+  int chunks;
+  int64_t bounds[DFGNN_PROGRAM_CHUNKS + 1]; /* rows of a chunk */
   int64_t *all_at, all_elements; /* sums over everything: of a chunk */
   double *all;
 } engine;

@@ -25,7 +25,7 @@ dfgnn_program_evaluator dfgnn__program_evaluator(int simd, int is_double) {
 
 dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *job) {
   const dfgnn_dag *dag = job->lowered->dag;
-  int is_double = 0, simd = 2;
+  int is_double = 0, simd = job->blocks.simd ? job->blocks.simd - 1 : 2;
   for (int i = 0; i < dag->input_count; i++)
     is_double |= job->inputs[i].dtype == DFGNN_F64;
   for (int i = 0; i < dag->output_count; i++)

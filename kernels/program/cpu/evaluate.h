@@ -142,8 +142,8 @@ static void place_leaves(engine *e) {
 static void cut(engine *e) {
   const dfgnn_matrix *m = e->matrix;
   const int64_t rows = m->destinations, total = rows + m->edges;
-  for (int c = 0; c <= CHUNKS; c++) {
-    int64_t goal = total / CHUNKS * c + total % CHUNKS * c / CHUNKS;
+  for (int c = 0; c <= e->chunks; c++) {
+    int64_t goal = total / e->chunks * c + total % e->chunks * c / e->chunks;
     int64_t low = 0, high = rows;
     while (low < high) {
       int64_t middle = (low + high) / 2;
@@ -152,7 +152,7 @@ static void cut(engine *e) {
       else
         high = middle;
     }
-    e->bounds[c] = c == CHUNKS ? rows : low;
+    e->bounds[c] = c == e->chunks ? rows : low;
   }
 }
 
@@ -213,7 +213,7 @@ static int run_giants(engine *e) {
     for (; enough && made < PARTS; made++) {
       enough = make_block(&parts[made], e);
       parts[made].all =
-          e->all ? e->all + (CHUNKS + made) * e->all_elements : NULL;
+          e->all ? e->all + (e->chunks + made) * e->all_elements : NULL;
     }
     parts->first = row;
     parts->starts[0] = begin;
@@ -233,7 +233,7 @@ static void end_sums(engine *e) {
       continue;
     for (int64_t i = 0; i < extent(e, n)->all; i++) {
       double sum = 0;
-      for (int c = 0; c < CHUNKS + PARTS; c++)
+      for (int c = 0; c < e->chunks + PARTS; c++)
         sum += e->all[c * e->all_elements + e->all_at[n] + i];
       e->arrays[n][i] = (REAL)sum;
     }
@@ -262,13 +262,14 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   }
   int64_t bytes =
       (e->edge_elements + e->scratch_elements + 1) * (int64_t)sizeof(REAL);
-  e->edges = BLOCK_BYTES / bytes;
+  const dfgnn_program_blocks *tuned = &e->job->blocks;
+  e->edges = (tuned->block_bytes ? tuned->block_bytes : BLOCK_BYTES) / bytes;
   e->edges = e->edges < 8 ? 8 : e->edges > BLOCK_EDGES ? BLOCK_EDGES : e->edges;
   cut(e);
   free(e->all);
   e->all = NULL;
   if (e->all_elements &&
-      !(e->all = calloc((size_t)((CHUNKS + PARTS) * e->all_elements),
+      !(e->all = calloc((size_t)((e->chunks + PARTS) * e->all_elements),
                         sizeof *e->all)))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   return DFGNN_OK;
@@ -286,7 +287,7 @@ static dfgnn_status run_walk(engine *e, const dfgnn_walk *walk) {
     block b;
     failed = !make_block(&b, e);
 #pragma omp for schedule(dynamic)
-    for (int chunk = 0; chunk < CHUNKS; chunk++)
+    for (int chunk = 0; chunk < e->chunks; chunk++)
       if (!failed)
         run_chunk(&b, chunk);
     free_block(&b);
@@ -393,7 +394,10 @@ static dfgnn_status allocate(engine *e) {
 }
 
 static dfgnn_status evaluate(const dfgnn_program_job *job) {
-  engine e = {.job = job, .dag = job->lowered->dag, .lowered = job->lowered};
+  engine e = {.job = job,
+              .dag = job->lowered->dag,
+              .lowered = job->lowered,
+              .chunks = job->blocks.chunks ? job->blocks.chunks : CHUNKS};
   dfgnn_status status = allocate(&e);
   for (int w = 0; !status && w < job->lowered->walk_count; w++) {
     run_params(&e, w);

@@ -1,0 +1,110 @@
+/* walks.c - edge programs as generated kernels: walk.cuh and generate.c */
+#include "kernels/program/cuda/codes.h"
+#include "kernels/program/cuda/run.h"
+
+enum { LANES, SIDES, UNROLL, VECTOR, LONG };
+
+static dfgnn_program_tuning tuning_of(const int *parameter) {
+  return (dfgnn_program_tuning){.lanes = parameter[LANES],
+                                .group = parameter[LANES] * parameter[SIDES],
+                                .unroll = parameter[UNROLL],
+                                .vector = parameter[VECTOR],
+                                .long_row = parameter[LONG]};
+}
+
+static int walks_legal(const int *parameter) {
+  return parameter[LANES] * parameter[SIDES] <= 32;
+}
+
+static int power_of_two(int64_t n) {
+  int p = 1;
+  while (p < n)
+    p *= 2;
+  return p;
+}
+
+static const char *walks_applicable(const dfgnn_setting *s) {
+  if (!s->program)
+    return "the program is not known";
+  const dfgnn_extent widest =
+      dfgnn__program_widest(s->program->lowered, s->program->extents);
+  const int vector = s->parameter[VECTOR], lanes = s->parameter[LANES];
+  const int64_t row = widest.axis[2], heads = widest.all / row;
+  if (row % vector)
+    return "rows are no multiple of the vector";
+  if (vector == 4 && s->problem->dtype == DFGNN_F64)
+    return "a lane loads two doubles at most";
+  if (vector == 1 && row % 2 == 0)
+    return "rows have pairs of features to load";
+  const int64_t most = power_of_two(heads * power_of_two(row / vector));
+  if (lanes > most)
+    return "a row takes fewer lanes";
+  if (lanes < 8 && lanes < most)
+    return "a row takes more lanes";
+  return NULL;
+}
+
+static int has_totals(const dfgnn_generated *g, int walks) {
+  int some = 0;
+  for (int w = 0; w < walks; w++)
+    some |= g->walks[w].totals > 0;
+  return some;
+}
+
+/* Tensors that lie at odd addresses are loaded by shorter vectors, which may
+ * change how many warps add up totals.  What cannot be generated says why when
+ * it is launched. */
+static size_t walks_workspace(const dfgnn_setting *setting) {
+  dfgnn_program_tuning tuning = tuning_of(setting->parameter);
+  dfgnn_program_job job;
+  dfgnn_binding binding;
+  size_t most = 0;
+  dfgnn__program_job_of(&job, &binding, setting, NULL);
+  for (; tuning.vector; tuning.vector /= 2) {
+    const dfgnn_program_code *code;
+    if (dfgnn__program_code(&code, &job, &tuning))
+      break;
+    const size_t bytes =
+        dfgnn__program_cuda_workspace(&job, code->generated, job.threads);
+    most = bytes > most ? bytes : most;
+    if (!has_totals(code->generated, job.lowered->walk_count))
+      break;
+  }
+  return most;
+}
+
+static dfgnn_status walks_launch(const dfgnn_launch *launch) {
+  const dfgnn_setting *setting = &launch->setting;
+  dfgnn_program_job job;
+  dfgnn_binding binding;
+  const dfgnn_program_code *code;
+  dfgnn__program_job_of(&job, &binding, setting, launch->views);
+  job.seed = launch->args->seed_value;
+  const dfgnn_program_tuning tuning = tuning_of(setting->parameter);
+  dfgnn_status status = dfgnn__program_code(&code, &job, &tuning);
+  return status ? status
+                : dfgnn__program_cuda(&job, code->generated, code->source,
+                                      setting->queue, job.threads,
+                                      launch->workspace);
+}
+
+DFGNN_FAMILIES(program_cuda_walks) = {
+    {.name = "cuda.program.walks",
+     .algorithm = "walks",
+     .backend = "cuda",
+     .ops = DFGNN_BIT(DFGNN_OP_PROGRAM),
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),
+     .dtypes = DFGNN_DTYPES_ALL,
+     .revision = 1,
+     .deterministic = 1,
+     .parameters = {{"lanes", 6, {1, 2, 4, 8, 16, 32}},
+                    {"sides", 6, {1, 2, 4, 8, 16, 32}},
+                    {"unroll", 3, {1, 2, 4}},
+                    {"vector", 3, {1, 2, 4}},
+                    {"long", 2, {256, 1024}}},
+     .legal = walks_legal,
+     .applicable = walks_applicable,
+     .workspace = walks_workspace,
+     .views = dfgnn__program_views,
+     .launch = walks_launch},
+    DFGNN_FAMILIES_END};

@@ -1,0 +1,108 @@
+/* edge_program_check.c - a program's results beside an evaluation in double */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "kernels/common/half.h"
+#include "lib/edge_program.h"
+
+static double element(const dfgnn_program_array *array, int64_t i) {
+  switch (array->dtype) {
+  case DFGNN_F64:
+    return ((const double *)array->data)[i];
+  case DFGNN_F16:
+    return dfgnn__f16_to_float(((const uint16_t *)array->data)[i]);
+  case DFGNN_BF16:
+    return dfgnn__bf16_to_float(((const uint16_t *)array->data)[i]);
+  default:
+    return ((const float *)array->data)[i];
+  }
+}
+
+/* The error that storing a number may add. */
+static double rounding(dfgnn_dtype dtype, double x) {
+  static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8, 0x1p-53};
+  static const double least[] = {0x1p-149, 0x1p-25, 0x1p-133, 0x1p-1074};
+  return fabs(x) * unit[dtype] + least[dtype];
+}
+
+/* What a number is stored as where its type is too small for it. */
+static double in_range(dfgnn_dtype dtype, double x) {
+  static const double least_infinite[] = {0x1.ffffffp127, 65520, 0x1.ffp127,
+                                          INFINITY};
+  return fabs(x) >= least_infinite[dtype] ? copysign(INFINITY, x) : x;
+}
+
+dfgnn_program_errors
+dfgnn__edge_program_errors(const dfgnn_program_array *array,
+                           const double *values, const double *bounds,
+                           int64_t count) {
+  dfgnn_program_errors worst = {0};
+  double squares = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < count; i++)
+    if (isfinite(values[i])) {
+      squares += values[i] * values[i];
+      finite++;
+    }
+  const double rms = finite ? sqrt(squares / (double)finite) : 0;
+  for (int64_t i = 0; i < count; i++) {
+    double have = element(array, i), want = in_range(array->dtype, values[i]);
+    double bound = bounds[i] + rounding(array->dtype, values[i]);
+    double error = fabs(have - want), ratio = error / bound;
+    if (have == want || (isnan(have) && isnan(want)))
+      continue;
+    if (isinf(bound) || isnan(bound) ||
+        isinf(in_range(array->dtype, fabs(want) + bound)))
+      continue;
+    if (isnan(ratio))
+      ratio = INFINITY;
+    if (!(error / (fabs(want) + rms) <= worst.relative))
+      worst.relative = error / (fabs(want) + rms);
+    if (ratio > worst.of_bound)
+      worst = (dfgnn_program_errors){.of_bound = ratio,
+                                     .relative = worst.relative,
+                                     .at = i,
+                                     .found = have,
+                                     .expected = want,
+                                     .bound = bound};
+  }
+  return worst;
+}
+
+void dfgnn__edge_program_expected_free(dfgnn_program_expected *expected) {
+  for (int i = 0; i < DFGNN_DAG_OUTPUTS; i++) {
+    free(expected->values[i]);
+    free(expected->bounds[i]);
+  }
+  memset(expected, 0, sizeof *expected);
+}
+
+dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
+                                        const dfgnn_program_job *job) {
+  const dfgnn_dag *dag = job->lowered->dag;
+  const dfgnn_dtype sums =
+      dfgnn__edge_program_dtype(dag, job->inputs, job->outputs) == DFGNN_F64
+          ? DFGNN_F64
+          : DFGNN_F32;
+  dfgnn_status status = DFGNN_OK;
+  memset(expected, 0, sizeof *expected);
+  for (int i = 0; i < dag->output_count; i++) {
+    const dfgnn_port *port = &dag->outputs[i];
+    const int64_t count = job->binding->counts[port->place] *
+                          dfgnn__bind_port(port, job->binding).all;
+    const size_t bytes = ((size_t)count + 1) * sizeof(double);
+    expected->counts[i] = count;
+    expected->values[i] = malloc(bytes);
+    expected->bounds[i] = malloc(bytes);
+    if (!expected->values[i] || !expected->bounds[i])
+      status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  if (!status)
+    status = dfgnn__program_reference(job, dag, sums, expected->values,
+                                      expected->bounds);
+  if (status)
+    dfgnn__edge_program_expected_free(expected);
+  return status;
+}

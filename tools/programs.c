@@ -1,0 +1,185 @@
+#include "tools/programs.h"
+#include "base/error.h"
+#include "lib/edge_program.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PROBLEMS = 4096, MOST_PATH = 4096 };
+
+/* What is tuned for a file: programs that share its text. */
+typedef struct family {
+  struct family *next;
+  char *path;
+  dfgnn_edge_program *plain, *kept, *gradient;
+} family;
+
+static family *families;
+
+typedef struct list {
+  const tool_settings *settings;
+  dfgnn_problem *problems;
+  size_t count;
+} list;
+
+dfgnn_status tool_program_read(dfgnn_edge_program **program, const char *path) {
+  static char text[DFGNN_DAG_TEXT + 2];
+  FILE *file = fopen(path, "rb");
+  if (!file)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be opened", path);
+  size_t size = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[size] = 0;
+  if (memchr(text, 0, size))
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: has a NUL, expected a text",
+                       path);
+  dfgnn_status status = dfgnn_edge_program_create(program, text);
+  return status ? dfgnn__fail_prefix(status, "%s: ", path) : status;
+}
+
+static dfgnn_status derive(family *f) {
+  unsigned char own[DFGNN_DAG_OUTPUTS] = {0};
+  memset(own, 1, (size_t)f->plain->dag->output_count);
+  dfgnn_status status = dfgnn_edge_program_keep(&f->kept, f->plain, own, NULL);
+  if (!status)
+    status = dfgnn_edge_program_gradient(&f->gradient, f->kept, own, NULL);
+  return status ? dfgnn__fail_prefix(status, "%s: ", f->path) : status;
+}
+
+static dfgnn_status find(family **found, const char *path) {
+  for (family *f = families; f; f = f->next)
+    if (!strcmp(f->path, path)) {
+      *found = f;
+      return DFGNN_OK;
+    }
+  family *f = calloc(1, sizeof *f);
+  if (!f || !(f->path = strdup(path))) {
+    free(f);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  dfgnn_status status = tool_program_read(&f->plain, path);
+  if (!status)
+    status = derive(f);
+  if (status) {
+    dfgnn_edge_program_destroy(f->plain);
+    dfgnn_edge_program_destroy(f->kept);
+    free(f->path);
+    free(f);
+    return status;
+  }
+  f->next = families;
+  families = f;
+  *found = f;
+  return DFGNN_OK;
+}
+
+/* The program that a problem has for --heads and --dim; it stays with the
+ * program that it is made of. */
+static dfgnn_status size_of(const dfgnn_edge_program **sized,
+                            const dfgnn_edge_program *program, int64_t heads,
+                            int64_t dim) {
+  int64_t names[DFGNN_SIZE_NAMES] = {0};
+  for (int i = 0; i < program->dag->name_count; i++)
+    names[i] = strcmp(program->dag->names[i], "H") ? dim : heads;
+  return dfgnn__edge_program_for(sized, program, names);
+}
+
+static int same(const dfgnn_problem *a, const dfgnn_problem *b) {
+  return a->op == b->op && a->pass == b->pass && a->dtype == b->dtype &&
+         a->program == b->program && a->heads == b->heads && a->dim == b->dim;
+}
+
+static dfgnn_status add(list *l, const dfgnn_edge_program *program,
+                        dfgnn_dtype dtype, int64_t heads, int64_t dim) {
+  const tool_settings *s = l->settings;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  const dfgnn_edge_program *sized;
+  dfgnn_status status = size_of(&sized, program, heads, dim);
+  if (!status)
+    status = dfgnn_edge_program_problem(&problem, sized, dtype);
+  if (status)
+    return status;
+  problem.deterministic = s->deterministic;
+  problem.cold = s->cold;
+  problem.effort = s->effort;
+  for (size_t i = 0; i < l->count; i++)
+    if (same(&l->problems[i], &problem))
+      return DFGNN_OK;
+  if (l->count == MOST_PROBLEMS)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d problems of programs",
+                       MOST_PROBLEMS);
+  l->problems[l->count++] = problem;
+  return DFGNN_OK;
+}
+
+static dfgnn_status add_pass(list *l, const family *f, dfgnn_pass pass,
+                             dfgnn_dtype dtype, int64_t heads, int64_t dim) {
+  if (pass == DFGNN_PASS_FORWARD)
+    return add(l, f->plain, dtype, heads, dim);
+  dfgnn_status status = add(l, f->kept, dtype, heads, dim);
+  return status ? status : add(l, f->gradient, dtype, heads, dim);
+}
+
+static dfgnn_status add_file(list *l, const char *path) {
+  const tool_settings *s = l->settings;
+  family *f = NULL;
+  dfgnn_status status = find(&f, path);
+  for (int p = 0; !status && p < s->pass_count; p++)
+    for (int t = 0; !status && t < s->dtype_count; t++)
+      for (int h = 0; !status && h < s->heads_count; h++)
+        for (int d = 0; !status && d < s->dim_count; d++)
+          if ((status = add_pass(l, f, s->pass[p], s->dtype[t], s->heads[h],
+                                 s->dim[d])))
+            dfgnn__fail_prefix(status, "%s: ", path);
+  return status;
+}
+
+static dfgnn_status add_files(list *l) {
+  dfgnn_status status = DFGNN_OK;
+  for (const char *p = l->settings->program; !status && *p;) {
+    char path[MOST_PATH];
+    const size_t length = strcspn(p, ",");
+    snprintf(path, sizeof path, "%.*s", (int)length, p);
+    if (length)
+      status = add_file(l, path);
+    p += length + (p[length] == ',');
+  }
+  return status;
+}
+
+dfgnn_problem *tool_program_problems(size_t *count, const tool_settings *s) {
+  list l = {.settings = s,
+            .problems = malloc(MOST_PROBLEMS * sizeof *l.problems)};
+  dfgnn_status status = l.problems
+                            ? add_files(&l)
+                            : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!status && !l.count)
+    status = dfgnn__fail(DFGNN_ERROR_INVALID, "--program names no file");
+  if (status) {
+    free(l.problems);
+    (void)tool_fail(status);
+    return NULL;
+  }
+  for (size_t i = 0; i < l.count && !s->quiet; i++)
+    if (!l.problems[i].program)
+      fprintf(stderr, "%s: the program is operator %s, %s: that is meant\n",
+              tool_name, dfgnn_name(DFGNN_NAMES_OP, l.problems[i].op),
+              dfgnn_name(DFGNN_NAMES_PASS, l.problems[i].pass));
+  *count = l.count;
+  return l.problems;
+}
+
+int tool_program_wanted(const tool_settings *s, const dfgnn_measurement *row) {
+  static dfgnn_problem *problems; /* of the settings, which never change */
+  static size_t count;
+  if (!s->program)
+    return 1;
+  if (!problems && !(problems = tool_program_problems(&count, s)))
+    exit(TOOL_USAGE);
+  for (size_t i = 0; i < count; i++)
+    if (problems[i].program
+            ? !strcmp(problems[i].program->name, row->program)
+            : !*row->program &&
+                  !strcmp(dfgnn_name(DFGNN_NAMES_OP, problems[i].op), row->op))
+      return 1;
+  return 0;
+}
