@@ -230,10 +230,10 @@ dfgnn_status dfgnn_edge_program_execute_in(const dfgnn_edge_program *program,
   dfgnn_problem problem;
   dfgnn_status status =
       begin(&call, &x, inputs, input_count, outputs, output_count);
-  if (!status && operator_of(&problem, &args, &call) &&
-      (status = run(&call, &problem, &args)) != DFGNN_ERROR_UNSUPPORTED)
+  if (status)
     return status;
-  if (status && status != DFGNN_ERROR_UNSUPPORTED)
+  if (operator_of(&problem, &args, &call) &&
+      (status = run(&call, &problem, &args)) != DFGNN_ERROR_UNSUPPORTED)
     return status;
   own.program_inputs = inputs;
   own.program_outputs = outputs;

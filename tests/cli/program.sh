@@ -22,3 +22,75 @@ says wrong.txt "line 1, column 17" sofmax_in
 promise "a file that is missing is named"
 status 1 dfgnn-tune program "$work/none.txt" uniform:nodes=20,edges=90
 says 'none.txt: cannot be opened'
+
+promise "a program is tuned as any problem, each candidate checked"
+cat >"$work/gated.txt" <<'TEXT'
+dst q[D]; src k[D]; edge w
+out = sum_in(w * sigmoid(q + k) * tanh(k))
+TEXT
+graph=uniform:nodes=60,edges=300
+tuned() {
+  status 0 "$@" $graph --program "$work/gated.txt" --dim 8 --device cpu \
+    --store "$work/programs.db"
+}
+tuned dfgnn-tune run --pass forward,backward --budget 0.2
+prints 'program *forward .*cpu.program.blocks/'
+prints 'program *backward'
+
+promise "its measurements answer, with its text"
+tuned dfgnn-tune explain
+prints 'source *exact'
+prints 'sum_in'
+prints 'with hash [0-9a-f]\{16\}'
+
+promise "stores keep, show, move and prune programs"
+status 0 dfgnn-tune show --store "$work/programs.db" --json
+prints '"program": "[0-9a-f]\{16\}"'
+prints '"program_text": "dst q\[8\]; src k\[8\]'
+status 0 dfgnn-tune export --store "$work/programs.db"
+prints '"program":"[0-9a-f]\{16\}"'
+cp "$work/out" "$work/rows.jsonl"
+status 0 dfgnn-tune import "$work/rows.jsonl" --store "$work/imported.db"
+status 0 dfgnn-tune merge "$work/merged.db" "$work/imported.db" \
+  "$work/programs.db"
+for db in programs merged; do
+  status 0 dfgnn-tune export --store "$work/$db.db"
+  sort "$work/out" >"$work/$db.rows"
+done
+cmp "$work/programs.rows" "$work/merged.rows" || fail "merging lost rows"
+status 0 dfgnn-tune prune --store "$work/merged.db"
+status 0 dfgnn-tune doctor $graph --program "$work/gated.txt" --dim 8 \
+  --device cpu --store "$work/programs.db"
+
+promise "other programs, and other sizes, are other problems"
+status 0 dfgnn-tune explain $graph --program "$work/gated.txt" --dim 16 \
+  --device cpu --store "$work/programs.db"
+prints 'source *rule'
+
+promise "a program that is an operator is tuned as that, and says so"
+status 0 dfgnn-tune explain $graph --program "$work/attention.txt" --dim 8 \
+  --heads 2 --device cpu --store "$work/programs.db"
+says 'operator gt, forward'
+prints 'gt forward f32'
+
+promise "a job file names programs"
+cat >"$work/job.yaml" <<TEXT
+graphs: [$graph]
+programs: [$work/gated.txt]
+widths: [8]
+devices: [cpu]
+budget: 0.1
+store: $work/job.db
+TEXT
+status 0 dfgnn-tune run --job "$work/job.yaml"
+prints 'program *forward'
+
+promise "variants of programs are listed, and compiled without a GPU"
+status 0 dfgnn-tune variants --op program
+prints 'cuda.program.walks/lanes='
+prints 'cpu.program.blocks/'
+
+promise "dfgnn-bench checks and times a program"
+status 0 dfgnn-bench $graph --program "$work/gated.txt" --dim 8 --device cpu \
+  --store "$work/programs.db" --rounds 3 --variants tuned,rule
+prints 'cpu.program.blocks'
