@@ -75,7 +75,7 @@ prints 'gt forward f32'
 
 promise "a job file names programs"
 cat >"$work/job.yaml" <<TEXT
-graphs: [$graph]
+graphs: ["$graph"]
 programs: [$work/gated.txt]
 widths: [8]
 devices: [cpu]
@@ -94,3 +94,5 @@ promise "dfgnn-bench checks and times a program"
 status 0 dfgnn-bench $graph --program "$work/gated.txt" --dim 8 --device cpu \
   --store "$work/programs.db" --rounds 3 --variants tuned,rule
 prints 'cpu.program.blocks'
+
+finish
