@@ -42,6 +42,15 @@ class Slot(NamedTuple):
             return tensor
         return tensor.narrow(1, self.start, self.width)
 
+    def give(self, values, grads, grad):
+        """Makes grad that of the tensor, or of its columns."""
+        if self.width is None:
+            grads[self.name] = grad
+            return
+        if self.name not in grads:
+            grads[self.name] = torch.empty_like(values[self.name])
+        self.of(grads).copy_(grad)
+
 
 class Plane(NamedTuple):
     """One of the tensors that another stacks, which begins at element
@@ -612,6 +621,46 @@ class Normalized:
         values[self.out] = F.normalize(values[self.x], dim=-1)
 
 
+class Gate:
+    """out = b r + (1 - b) x, where b [N, 1] is the sigmoid of the product of
+    [x, r, x - r] with weight [1, 3 C]; r is a Slot."""
+
+    def __init__(self, x, r, weight, out):
+        self.x, self.r, self.weight, self.out = x, r, weight, out
+        self.gate = out + " gate"
+        self.reads = (x, r.name, weight)
+        self.makes = (out, self.gate)
+        self.saves = (*self.reads, self.gate)
+
+    def _weights(self, values):
+        """Those of x and those of r, each [1, C]."""
+        x, r, both = values[self.weight].chunk(3, 1)
+        return x + both, r - both
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+    def backward(self, graph, values, grads, wanted):
+        x, r, gate = values[self.x], self.r.of(values), values[self.gate]
+        grad, (of_x, of_r) = grads[self.out], self._weights(values)
+        inner = ((r - x) * grad).sum(1, keepdim=True) * gate * (1 - gate)
+        if self.weight in wanted:
+            along_x, along_r = inner.t().mm(x), inner.t().mm(r)
+            grads[self.weight] = torch.cat(
+                [along_x, along_r, along_x - along_r], 1)
+        if self.r.name in wanted:
+            self.r.give(values, grads, grad * gate + inner * of_r)
+        if self.x in wanted:
+            _add(grads, self.x, grad * (1 - gate) + inner * of_x)
+
+    def plain(self, graph, values):
+        x, r = values[self.x], self.r.of(values)
+        of_x, of_r = self._weights(values)
+        gate = values[self.gate] = (
+            x @ of_x.t() + r @ of_r.t()).sigmoid()
+        values[self.out] = gate * r + (1 - gate) * x
+
+
 class Finish:
     """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
     the columns of another tensor, and a bias."""
@@ -631,19 +680,10 @@ class Finish:
         if self.bias in wanted:
             grads[self.bias] = grad.sum(0)
         if self.plus is not None and self.plus.name in wanted:
-            self._through_plus(values, grads, grad)
+            self.plus.give(values, grads, grad)
         if self.mean:
             grad = (grad / self.heads).repeat(1, self.heads)
         grads[self.x] = grad
-
-    def _through_plus(self, values, grads, grad):
-        plus = self.plus
-        if plus.width is None:
-            grads[plus.name] = grad
-            return
-        if plus.name not in grads:
-            grads[plus.name] = torch.empty_like(values[plus.name])
-        plus.of(grads).copy_(grad)
 
     def plain(self, graph, values):
         out = values[self.x]

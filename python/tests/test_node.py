@@ -52,6 +52,9 @@ LAYERS = {
         WIDTH, 4, 2, root_weight=False, bias=False),
     "Transformer edges": lambda: ours.TransformerConv(
         WIDTH, 4, 2, edge_dim=FIELDS, dropout=0.3),
+    "Transformer beta": lambda: ours.TransformerConv(WIDTH, 4, 2, beta=True),
+    "Transformer beta mean": lambda: ours.TransformerConv(
+        WIDTH, 4, 2, beta=True, concat=False, edge_dim=FIELDS),
     "AGNN": lambda: ours.AGNNConv(),
     "GCN": lambda: ours.GCNConv(WIDTH, 5),
     "GCN no loops": lambda: ours.GCNConv(WIDTH, 5, add_self_loops=False,
@@ -289,6 +292,7 @@ def test_large_products_stay_apart(monkeypatch):
     monkeypatch.setattr(_node, "_SMALL", 0)
     agree(*call_of(LAYERS["Transformer"]()))
     agree(*call_of(LAYERS["Transformer mean"]()))
+    agree(*call_of(LAYERS["Transformer beta"]()))
 
 
 @pytest.mark.parametrize("name", ["GAT", "GAT mean", "GAT no loops"])

@@ -15,7 +15,7 @@ from .._attend import make_seed, settings_of
 from .._chain import Chain
 from .._execute import generation
 from .._links import (
-    Attention, ByEdge, EdgeScores, Finish, Linear as Product, Messages,
+    Attention, ByEdge, EdgeScores, Finish, Gate, Linear as Product, Messages,
     Normalized, Own, Plane, Reduced, Relu, Scores, Slot, Sum)
 from .._operators import DTYPES
 from ..convert import as_graph, known_graph, looped_graph
@@ -316,8 +316,7 @@ def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
 @node
 def transformer(state, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
-    if return_attention_weights is not None \
-            or state["_modules"].get("lin_beta") is not None:
+    if return_attention_weights is not None:
         raise Other
     sums(state)
     src, dst, sizes = pair(x)
@@ -327,11 +326,13 @@ def transformer(state, x, edge_index, edge_attr=None,
                 *linear(state, "lin_value"), *(
                     linear(state, "lin_skip") if state["root_weight"]
                     else (None, None)), *edge_features(state, edge_attr, src),
+                None if state["_modules"].get("lin_beta") is None else
+                product(state, "lin_beta"),
                 dropout=dropout_of(state), scale=state["out_channels"] ** -0.5)
 
 
 @recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
-        "edge_attr w_edge")
+        "edge_attr w_edge w_beta")
 def _transformer(graph, settings, static, *given):
     heads, concat = static
     tensors = dict(zip(_transformer.names, given))
@@ -350,15 +351,21 @@ def _transformer(graph, settings, static, *given):
     if links is not None and skip and not together:
         more, apart = _products(tensors, skip, width)
         links, slots = more and links + more, more and {**slots, **apart}
+    w_beta, root = tensors["w_beta"], slots and slots.get("skip")
     if not links or width != heads * dim or not _edges_fit(
-            graph, edge_attr, tensors["w_edge"], width):
+            graph, edge_attr, tensors["w_edge"], width) or \
+            w_beta is not None and w_beta.shape != (
+                1, 3 * tensors["w_skip"].size(0)):
         return None
+    last = [Finish("sums", "out", heads, not concat, root)]
+    if w_beta is not None:
+        last = [Finish("sums", "attended", heads, not concat),
+                Gate("attended", root, "w_beta", "out")]
     return [*links, *_edge_links(graph, edge_attr), Attention(
         graph, "gt", (slots["query"], slots["key"], slots["value"],
                       *_edge_slots(edge_attr)),
         "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
-        graph.handle.listed),
-        Finish("sums", "out", heads, not concat, slots.get("skip"))]
+        graph.handle.listed), *last]
 
 
 def _edges_fit(graph, edge_attr, weight, width):
