@@ -1,6 +1,7 @@
 /* attention.c - workspace, norms and packed copies of CPU attention, its tasks
  * for threads, and the end of a row */
 #include "kernels/attention/cpu/attention.h"
+#include "kernels/attention/cpu/edges.h"
 #include "kernels/attention/operators.h"
 #include "kernels/common/cpu_tables.h"
 
@@ -22,10 +23,19 @@ size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* With heads innermost, the features of a head are not adjacent. */
+/* With heads innermost, the features of a head are not adjacent; with edge
+ * features, strides may leave gaps. */
 int dfgnn__cpu_packs(const dfgnn_problem *problem) {
-  return problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
-         problem->dim > 1;
+  return (problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
+          problem->dim > 1) ||
+         (problem->edge_dim && !DFGNN_HAS_SCALARS(problem->op));
+}
+
+int dfgnn__cpu_adjacent(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *t) {
+  const int64_t size = (int64_t)job->element_size;
+  return t->feature == size &&
+         (!job->term || (job->out_dim == job->dim &&
+                         (job->heads == 1 || t->head == job->dim * size)));
 }
 
 size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting) {
@@ -133,6 +143,8 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .edges = matrix->edges,
       .heads = problem->heads,
       .dim = problem->dim,
+      .out_dim = choice->term ? choice->term->dim : problem->dim,
+      .term = choice->term,
       .element_size = (size_t)size,
       .scalar_size = dfgnn__cpu_scalar_size(problem),
       .threads = dfgnn__cpu_threads(&launch->setting),
@@ -145,7 +157,7 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .out = dfgnn__cpu_tensor_of(problem, args->out, &args->out_strides),
       .score_dst = args->score_dst,
       .score_src = args->score_src,
-      .att = args->att,
+      .att = choice->term ? choice->term->att : args->att,
       .score_edge = DFGNN_HAS_SCALARS(problem->op) && problem->edge_dim
                         ? args->score_edge
                         : NULL,
@@ -180,9 +192,10 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
   dfgnn__cpu_describe(job, launch, choice);
   job->out_packed = job->out.feature == size;
   int adjacent =
-      job->value.feature == size &&
-      (!DFGNN_HAS_QUERY(problem->op) || job->query.feature == size) &&
-      (!DFGNN_HAS_KEY(problem->op) || job->key.feature == size);
+      dfgnn__cpu_adjacent(job, &job->value) &&
+      (!DFGNN_HAS_QUERY(problem->op) ||
+       dfgnn__cpu_adjacent(job, &job->query)) &&
+      (!DFGNN_HAS_KEY(problem->op) || dfgnn__cpu_adjacent(job, &job->key));
   job->packed = adjacent || dfgnn__cpu_packs(problem);
   if (dfgnn__cpu_packs(problem)) {
     if (!adjacent) {

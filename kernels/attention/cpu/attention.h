@@ -23,11 +23,13 @@ typedef struct dfgnn_cpu_tensor {
 typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
 typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* dense.h */
 struct dfgnn_cpu_side;                          /* backward.h */
+struct dfgnn_cpu_edges;                         /* edges.h */
 
 typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
   dfgnn_op op;
   int64_t destinations, sources, edges, heads, dim;
+  int64_t out_dim; /* dim, without the padding that edge features ask for */
   size_t element_size, scalar_size;
   int threads;
   int offsets64;
@@ -51,13 +53,14 @@ typedef struct dfgnn_cpu_job {
                          * graph; NULL: the edge's own */
   const void *ends;     /* backward: [the graph's destinations, 2, heads]: -lse
                          * (or -inf: no weights), grad_lse - <grad_out, out> */
-  int by_source;        /* rows are sources, and destinations are gathered */
-  int packed;           /* features of every input are adjacent */
-  int out_packed;       /* features of out are adjacent */
-  int out_adds;         /* store adds to what is in out */
-  int all_heads;        /* forward: rows are for attend() */
-  int64_t prefetch;     /* rows are prefetched so many edges ahead; 0: not */
-  char *thread_memory;  /* one slice a thread */
+  const struct dfgnn_cpu_edges *term; /* edge features, or NULL */
+  int by_source;       /* rows are sources, and destinations are gathered */
+  int packed;          /* features of every input are adjacent */
+  int out_packed;      /* features of out are adjacent */
+  int out_adds;        /* store adds to what is in out */
+  int all_heads;       /* forward: rows are for attend() */
+  int64_t prefetch;    /* rows are prefetched so many edges ahead; 0: not */
+  char *thread_memory; /* one slice a thread */
   size_t thread_bytes;
   size_t sum_bytes; /* of accumulate's sum with its padding */
 } dfgnn_cpu_job;
@@ -71,7 +74,16 @@ typedef struct dfgnn_cpu_softmax {
 #define DFGNN_CPU_SOFTMAX_INIT                                                 \
   { -INFINITY, 0.0 }
 
+/* Sums of the gradients of parameters; NULL: not wanted. */
+typedef struct dfgnn_cpu_parameters {
+  double *beta;
+  void *att;    /* [heads, dim] */
+  void *weight; /* [heads, dim, F] */
+  void *bias;   /* [heads, dim] */
+} dfgnn_cpu_parameters;
+
 struct dfgnn_cpu_kernels {
+  int vector; /* scalars of a vector */
   /* Computes the scores of the edges begin .. end - 1 of a row; indexed by
    * edges in flight (4, 8) and operator. */
   void (*score[2][DFGNN_OP_COUNT])(const dfgnn_cpu_job *job, int64_t row,
@@ -105,9 +117,13 @@ struct dfgnn_cpu_kernels {
                int64_t count, void *weights);
   /* Computes job->inverse of the sources begin .. end - 1. */
   void (*norms)(const dfgnn_cpu_job *job, int64_t begin, int64_t end);
-  /* Copies nodes begin .. end - 1 to a tensor with adjacent features. */
+  /* Copies nodes begin .. end - 1 to a tensor with adjacent features, and
+   * zeros from out_dim on. */
   void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
                const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
+
+  /* Converts `count` numbers from storage. */
+  void (*widen)(void *to, const void *from, int64_t count);
 
   /* ---- all heads at once ---- */
 
@@ -119,12 +135,12 @@ struct dfgnn_cpu_kernels {
                  void *memory);
   /* The same of gradients.  grade() walks rows and returns the first that is
    * left to others, or end: a row without edges, or one with a weight of zero,
-   * since 0 times an infinite feature would be NaN.  What rows add to the
-   * gradients of beta and of att [heads, dim] is added, unless they are NULL.
-   */
+   * since 0 times an infinite feature would be NaN; with edge features none is
+   * left.  What rows add to the gradients of parameters is added. */
   int (*spans_side)(const struct dfgnn_cpu_side *side);
   int64_t (*grade)(const struct dfgnn_cpu_side *side, int64_t begin,
-                   int64_t end, void *memory, double *beta, void *att);
+                   int64_t end, void *memory,
+                   const dfgnn_cpu_parameters *parameters);
 
   /* ---- dense blocks ---- */
 
@@ -201,8 +217,11 @@ struct dfgnn_cpu_kernels {
 
 /* Work for all heads at once: the most heads; the numbers of a chunk's edges
  * and heads. */
-#define DFGNN_CPU_MOST_HEADS 64
+#define DFGNN_CPU_MOST_HEADS 256
 #define DFGNN_CPU_ACROSS 1024
+
+/* Edges whose features are projected at a time. */
+#define DFGNN_CPU_WINDOW 64
 
 /* The widest vector in bytes: buffers must reach so far beyond their end. */
 #define DFGNN_CPU_PADDING 64
@@ -222,6 +241,7 @@ typedef struct dfgnn_cpu_choice {
   int simd, schedule, prefetch;
   size_t thread_bytes; /* of each thread's slice */
   size_t shared_bytes; /* of the family's own memory */
+  const struct dfgnn_cpu_edges *term;
 } dfgnn_cpu_choice;
 
 /* Bytes of the workspace: norms and packed copies, and the bytes of choice. */
@@ -240,8 +260,10 @@ dfgnn_cpu_tensor dfgnn__cpu_tensor_of(const dfgnn_problem *problem,
 /* Fills job from the launch, without norms and packed copies. */
 void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
                          const dfgnn_cpu_choice *choice);
-/* Are features copied to be adjacent?  The bytes of a copy.  Copies t to
- * memory, sets t to the copy, and returns its end. */
+/* May tensors have to be copied, so that their features are adjacent (with edge
+ * features: all of a node's)?  Is that so of a tensor already?  The bytes of a
+ * copy.  Copies t to memory, sets t to the copy, and returns its end. */
+int dfgnn__cpu_adjacent(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *t);
 int dfgnn__cpu_packs(const dfgnn_problem *problem);
 size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes);
 char *dfgnn__cpu_pack(const dfgnn_cpu_job *job, const dfgnn_problem *problem,
@@ -350,6 +372,16 @@ static inline size_t dfgnn__cpu_across_bytes(const dfgnn_problem *problem) {
                   problem->heads * problem->dim) *
              sizeof(double) +
          5 * DFGNN_CPU_PADDING;
+}
+
+/* Bytes for the parts of a window of edges; see heads_edges.h. */
+static inline size_t dfgnn__cpu_window_bytes(const dfgnn_problem *problem) {
+  const size_t row = (size_t)(problem->heads * problem->dim);
+  const size_t width = problem->edge_dim > 0 ? (size_t)problem->edge_dim : row;
+  return !problem->edge_dim || problem->op == DFGNN_OP_GAT
+             ? 0
+             : DFGNN_CPU_WINDOW * (row + 2 * width) * sizeof(double) +
+                   3 * DFGNN_CPU_PADDING;
 }
 
 /* Bytes of accumulate's sum, and of scores [heads, edges]. */

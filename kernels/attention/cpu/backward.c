@@ -1,6 +1,7 @@
 /* backward.c - preparations for the walks: memory, copies, norms, and a pair of
  * numbers for each destination and head */
 #include "kernels/attention/cpu/backward.h"
+#include "kernels/attention/cpu/edges.h"
 #include "kernels/attention/operators.h"
 
 /* ---- memory -------------------------------------------------------------- */
@@ -25,6 +26,20 @@ static size_t place(layout *l, size_t bytes) {
   return at;
 }
 
+/* The bytes of the sums of all parameters: beta, then att, W and b. */
+static size_t parameter_bytes(const dfgnn_problem *problem) {
+  const size_t fields = problem->edge_dim > 0 && !DFGNN_HAS_SCALARS(problem->op)
+                            ? (size_t)problem->edge_dim + 1
+                            : 0;
+  const size_t rows = fields + DFGNN_HAS_ATT(problem->op);
+  const size_t row = (size_t)(problem->heads * problem->dim);
+  return rows || DFGNN_HAS_NORMS(problem->op)
+             ? dfgnn__cpu_aligned(sizeof(double) +
+                                  rows * row * dfgnn__cpu_scalar_size(problem) +
+                                  DFGNN_CPU_PADDING)
+             : 0;
+}
+
 /* Bytes of partial results: a row or column of k > 1 items has k - 1 items more
  * than one, and k <= 2 (k - 1), as in split.c. */
 static size_t partial_bytes(const dfgnn_setting *setting, int64_t split) {
@@ -35,12 +50,16 @@ static size_t partial_bytes(const dfgnn_setting *setting, int64_t split) {
              : 0;
 }
 
-static int64_t count_parts(const dfgnn_setting *setting) {
+#define PARTS_BYTES ((size_t)16 << 20) /* of the sums of all parts */
+
+static int64_t count_parts(const dfgnn_setting *setting, size_t bytes) {
   /* Least work and rows of a part, and most parts. */
   enum { WORK = 2048, MOST = 256, ROWS = 8 };
   const dfgnn_matrix *m = setting->matrix;
   int64_t parts = (m->edges + 2 * m->destinations) / WORK;
+  const int64_t most = (int64_t)(PARTS_BYTES / bytes) + 4;
   parts = parts > MOST ? MOST : parts;
+  parts = parts > most ? most : parts;
   return parts < m->destinations / ROWS ? parts + 1
                                         : m->destinations / ROWS + 1;
 }
@@ -67,12 +86,9 @@ static layout lay_out(const dfgnn_setting *setting,
   l.gradients = place(&l, plan->spill ? dfgnn__cpu_score_bytes(setting) : 0);
   l.partials[0] = place(&l, partial_bytes(setting, plan->split));
   l.partials[1] = place(&l, partial_bytes(setting, plan->split));
-  if (DFGNN_HAS_PARAMETERS(p->op)) {
-    l.parts = count_parts(setting);
-    l.parameter_bytes = dfgnn__cpu_aligned(
-        sizeof(double) +
-        (DFGNN_HAS_ATT(p->op) ? (size_t)(p->heads * p->dim) * scalar : 0));
-  }
+  l.parameter_bytes = parameter_bytes(p);
+  if (l.parameter_bytes)
+    l.parts = count_parts(setting, l.parameter_bytes);
   /* Merged rows have sums of their own. */
   l.parameters = place(&l, (size_t)(plan->split ? 2 * l.parts : l.parts) *
                                l.parameter_bytes);
@@ -112,6 +128,7 @@ static dfgnn_cpu_job plain_product(const dfgnn_cpu_job *scores,
   job.op = DFGNN_OP_GT;
   job.scale = 1;
   job.bias = NULL;
+  job.term = NULL;
   job.query = *own;
   job.key = *gathered;
   return job;
@@ -132,6 +149,8 @@ static void make_rows(dfgnn_cpu_side *s, const dfgnn_cpu_job *base,
   s->grad_bias = args->grad_bias;
   s->grad_att = args->grad_att;
   s->grad_beta = args->grad_beta;
+  s->grad_edge_weight = base->term ? args->grad_edge_weight : NULL;
+  s->grad_edge_bias = base->term ? args->grad_edge_bias : NULL;
   s->grad_scalar = DFGNN_HAS_SCALARS(p->op) ? args->grad_score_dst : NULL;
   s->grad_score_edge = base->score_edge ? args->grad_score_edge : NULL;
   s->wants_scores = DFGNN_HAS_QUERY(p->op) &&
@@ -192,6 +211,7 @@ static void make_ends(const dfgnn_cpu_job *base, void *lse,
   dfgnn_cpu_job job = plain_product(base, grad_out, &base->out);
   int64_t size = (int64_t)job.element_size;
   job.lse = lse;
+  job.dim = job.out_dim;
   job.packed = grad_out->feature == size && base->out.feature == size;
   dfgnn__cpu_range(&job, schedule, job.destinations, 256, find_ends, ends);
 }
@@ -213,10 +233,10 @@ static void pack_all(dfgnn_cpu_job *job, const dfgnn_launch *launch,
 
 static int adjacent(const dfgnn_cpu_job *job, const dfgnn_problem *p,
                     const dfgnn_cpu_tensor *grad_out) {
-  int64_t size = (int64_t)job->element_size;
-  return job->value.feature == size && grad_out->feature == size &&
-         (!DFGNN_HAS_QUERY(p->op) || job->query.feature == size) &&
-         (!DFGNN_HAS_KEY(p->op) || job->key.feature == size);
+  return dfgnn__cpu_adjacent(job, &job->value) &&
+         dfgnn__cpu_adjacent(job, grad_out) &&
+         (!DFGNN_HAS_QUERY(p->op) || dfgnn__cpu_adjacent(job, &job->query)) &&
+         (!DFGNN_HAS_KEY(p->op) || dfgnn__cpu_adjacent(job, &job->key));
 }
 
 static void set_items(dfgnn_cpu_side *s, const dfgnn_view *items,
@@ -233,6 +253,7 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   const dfgnn_args *args = launch->args;
   dfgnn_cpu_choice choice = {.simd = plan->simd,
                              .prefetch = plan->prefetch,
+                             .term = plan->term,
                              .thread_bytes =
                                  dfgnn__cpu_backward_thread(&launch->setting)};
   layout l = lay_out(&launch->setting, plan);
@@ -248,7 +269,7 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   base.ends = memory + l.ends;
   if (dfgnn__cpu_packs(p) && !adjacent(&base, p, &grad_out))
     pack_all(&base, launch, &grad_out, &l, plan->schedule);
-  base.packed = adjacent(&base, p, &grad_out);
+  base.packed = base.term || adjacent(&base, p, &grad_out);
   if (!DFGNN_HAS_KEY(p->op))
     base.key = base.value;
   make_rows(&b->rows, &base, launch, &grad_out);
@@ -263,7 +284,10 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   b->rows.weights = b->columns.weights =
       plan->spill > 1 ? memory + l.weights : NULL;
   b->rows.gradients = b->columns.gradients = memory + l.gradients;
-  b->rows.parts = b->rows.grad_att || b->rows.grad_beta ? l.parts : 0;
+  b->rows.parts = b->rows.grad_att || b->rows.grad_beta ||
+                          b->rows.grad_edge_weight || b->rows.grad_edge_bias
+                      ? l.parts
+                      : 0;
   b->rows.parameters = memory + l.parameters;
   b->rows.parameter_bytes = l.parameter_bytes;
   if (plan->split) {

@@ -22,7 +22,8 @@ typedef struct dfgnn_cpu_side {
   dfgnn_cpu_job values;  /* sums of P r grad_out, to grad_value */
   dfgnn_cpu_job scores;  /* sums of dS times gathered rows, for own ones */
   dfgnn_cpu_terms terms;
-  char *weights, *gradients; /* terms in memory, [heads, edges] */
+  char *weights, *gradients; /* terms in memory, [heads, edges]; with edge
+                              * features [edges, heads] */
   int wanted;                /* does the walk write anything? */
   int wants_values, wants_scores, wants_gradients;
   void *grad_scalar; /* GAT: the gradient of score_dst or score_src */
@@ -32,12 +33,13 @@ typedef struct dfgnn_cpu_side {
   const dfgnn_view *items; /* of rows that are cut; NULL: rows are whole */
   char *partials;          /* results of items of cut rows */
   size_t partial_bytes;
-  /* The gradients of parameters, first beta's, then att's, are summed by parts
-   * of the rows, which are the same for any number of threads; 0: no sums. */
+  /* The gradients of parameters, those of beta, att, W and b, are summed by
+   * parts of the rows, which are the same for any number of threads; 0: no
+   * sums. */
   int64_t parts;
   char *parameters;
   size_t parameter_bytes;
-  void *grad_att, *grad_beta;
+  void *grad_att, *grad_beta, *grad_edge_weight, *grad_edge_bias;
   int all_heads; /* the walk takes all heads of a row at once */
 } dfgnn_cpu_side;
 
@@ -50,6 +52,7 @@ typedef struct dfgnn_cpu_plan {
   int simd, schedule, prefetch;
   int spill;     /* terms in memory: 0: none, 1: gradients, 2: weights, too */
   int64_t split; /* edges of an item; 0: whole rows */
+  const struct dfgnn_cpu_edges *term;
 } dfgnn_cpu_plan;
 
 size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,

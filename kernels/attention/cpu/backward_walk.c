@@ -1,5 +1,6 @@
 /* backward_walk.c - the walk over the rows of one side */
 #include "kernels/attention/cpu/backward.h"
+#include "kernels/attention/cpu/edges.h"
 #include "kernels/attention/operators.h"
 
 /* Edges of a chunk; the index of scores with 8 edges in flight; rows, items and
@@ -30,7 +31,8 @@ static size_t all_bytes(const dfgnn_problem *problem) {
 size_t dfgnn__cpu_backward_thread(const dfgnn_setting *setting) {
   return dfgnn__cpu_aligned(4 * chunk_bytes()) +
          2 * dfgnn__cpu_sum_bytes(setting) +
-         dfgnn__cpu_aligned(all_bytes(setting->problem));
+         dfgnn__cpu_aligned(all_bytes(setting->problem) +
+                            dfgnn__cpu_window_bytes(setting->problem));
 }
 
 static scratch scratch_in(const dfgnn_cpu_side *side, char *memory) {
@@ -154,11 +156,7 @@ static void add(const dfgnn_cpu_side *s, const scratch *m, const gathering *g,
 
 /* ---- a row, or a piece of one -------------------------------------------- */
 
-/* The sums of the gradients of parameters. */
-typedef struct parameters {
-  double *beta;
-  char *att; /* [heads, dim], or NULL */
-} parameters;
+typedef dfgnn_cpu_parameters parameters;
 
 /* Walks the edges begin .. end - 1; whole: they are all of the row.  Returns
  * the gradient of GAT's score of the row. */
@@ -166,8 +164,7 @@ static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
                         int64_t head, int64_t begin, int64_t end, int whole,
                         const parameters *p) {
   const dfgnn_cpu_job *job = &s->job;
-  char *att =
-      p->att ? p->att + (size_t)(head * job->dim) * job->scalar_size : NULL;
+  void *att = p->att ? dfgnn__cpu_scalar(job, p->att, head * job->dim) : NULL;
   double scalar = 0;
   for (int64_t e = begin;;) {
     int64_t next = end - e < CHUNK ? end : e + CHUNK;
@@ -292,9 +289,7 @@ static void merge_row(const dfgnn_cpu_side *s, int64_t row, int64_t head,
 /* Walks rows for all heads at once, to the first that is left to others. */
 static int64_t walk_heads(const dfgnn_cpu_side *s, const scratch *m,
                           int64_t begin, int64_t end, const parameters *p) {
-  return s->all_heads
-             ? s->job.kernels->grade(s, begin, end, m->all, p->beta, p->att)
-             : begin;
+  return s->all_heads ? s->job.kernels->grade(s, begin, end, m->all, p) : begin;
 }
 
 static void walk_row(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
@@ -340,7 +335,7 @@ static void walk_units(const dfgnn_cpu_side *s, char *memory, int64_t begin,
 
 static void walk_body(const dfgnn_cpu_job *job, void *data, char *memory,
                       int64_t begin, int64_t end) {
-  const parameters none = {NULL, NULL};
+  const parameters none = {NULL, NULL, NULL, NULL};
   (void)job;
   walk_units(data, memory, begin, end, &none);
 }
@@ -355,17 +350,34 @@ static void merge_units(const dfgnn_cpu_side *s, int64_t begin, int64_t end,
 
 static void merge_body(const dfgnn_cpu_job *job, void *data, char *memory,
                        int64_t begin, int64_t end) {
-  const parameters none = {NULL, NULL};
+  const parameters none = {NULL, NULL, NULL, NULL};
   (void)job, (void)memory;
   merge_units(data, begin, end, &none);
 }
 
 /* ---- parameters ---------------------------------------------------------- */
 
+/* The features of an edge that W multiplies. */
+static int64_t fields_of(const dfgnn_cpu_side *s) {
+  return s->job.term ? s->job.term->features : 0;
+}
+
+/* The places of the sums of a part, in the order of dfgnn_cpu_parameters. */
+static parameters places_in(const dfgnn_cpu_side *s, char *at) {
+  const dfgnn_cpu_job *job = &s->job;
+  const int64_t row = job->heads * job->dim, fields = fields_of(s);
+  char *att = at + sizeof(double);
+  char *weight = dfgnn__cpu_scalar(job, att, s->grad_att ? row : 0);
+  return (parameters){
+      (double *)at, s->grad_att ? att : NULL,
+      s->grad_edge_weight ? weight : NULL,
+      s->grad_edge_bias ? dfgnn__cpu_scalar(job, weight, row * fields) : NULL};
+}
+
 static parameters part_of(const dfgnn_cpu_side *s, int64_t part) {
   char *at = s->parameters + (size_t)part * s->parameter_bytes;
   memset(at, 0, s->parameter_bytes);
-  return (parameters){(double *)at, s->grad_att ? at + sizeof(double) : NULL};
+  return places_in(s, at);
 }
 
 static void walk_parts(const dfgnn_cpu_job *job, void *data, char *memory,
@@ -394,25 +406,36 @@ static void merge_parts(const dfgnn_cpu_job *job, void *data, char *memory,
   }
 }
 
+/* Writes the sums [heads, dim, inner] of a parameter without padding. */
+static void write_parameter(const dfgnn_cpu_job *job, char *to, char *from,
+                            int64_t inner) {
+  for (int64_t h = 0; to && h < job->heads; h++)
+    memcpy(dfgnn__cpu_scalar(job, to, h * job->out_dim * inner),
+           dfgnn__cpu_scalar(job, from, h * job->dim * inner),
+           (size_t)(job->out_dim * inner) * job->scalar_size);
+}
+
 /* Adds up the parts in pairs. */
 static void add_parts(const dfgnn_cpu_side *s) {
   const dfgnn_cpu_job *job = &s->job;
+  const parameters p = places_in(s, s->parameters);
   int64_t parts = s->items ? 2 * s->parts : s->parts;
-  int64_t count = job->heads * job->dim;
+  int64_t count =
+      (int64_t)((s->parameter_bytes - sizeof(double)) / job->scalar_size);
   for (int64_t step = 1; step < parts; step *= 2)
     for (int64_t part = 0; part + step < parts; part += 2 * step) {
       char *to = s->parameters + (size_t)part * s->parameter_bytes;
       char *from = to + (size_t)step * s->parameter_bytes;
       *(double *)to += *(const double *)from;
-      if (s->grad_att)
+      if (p.att || p.weight || p.bias)
         job->kernels->combine(to + sizeof(double), 1, from + sizeof(double), 1,
                               count);
     }
-  if (s->grad_att)
-    memcpy(s->grad_att, s->parameters + sizeof(double),
-           (size_t)count * job->scalar_size);
+  write_parameter(job, s->grad_att, p.att, 1);
+  write_parameter(job, s->grad_edge_weight, p.weight, fields_of(s));
+  write_parameter(job, s->grad_edge_bias, p.bias, 1);
   if (s->grad_beta)
-    set_scalar(job, s->grad_beta, 0, *(const double *)s->parameters);
+    set_scalar(job, s->grad_beta, 0, *p.beta);
 }
 
 void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *given, int schedule) {

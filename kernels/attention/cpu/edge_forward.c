@@ -4,35 +4,47 @@
 enum { SIMD, SCHEDULE };
 enum { TASK_ROWS = 64 };
 
-DFGNN_CPU_EDGE_WALK(walk_of, dfgnn__cpu_edge_attend)
-
-static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
+static dfgnn_cpu_choice choice(const dfgnn_setting *setting,
+                               const dfgnn_problem *padded) {
   const int *p = setting->parameter;
-  return (dfgnn_cpu_choice){
-      .simd = p[SIMD],
-      .schedule = p[SCHEDULE],
-      .thread_bytes = walk_of(setting->problem)->bytes(setting),
-      .shared_bytes = dfgnn__cpu_edges_bytes(setting->problem)};
+  return (dfgnn_cpu_choice){.simd = p[SIMD],
+                            .schedule = p[SCHEDULE],
+                            .thread_bytes = dfgnn__cpu_across_bytes(padded) +
+                                            dfgnn__cpu_window_bytes(padded)};
 }
 
-static size_t workspace(const dfgnn_setting *setting) {
-  dfgnn_cpu_choice c = choice(setting);
-  return dfgnn__cpu_workspace(setting, &c);
+static size_t workspace(const dfgnn_setting *given) {
+  const dfgnn_problem padded =
+      dfgnn__cpu_padded(given->problem, given->parameter[SIMD]);
+  dfgnn_setting setting = *given;
+  setting.problem = &padded;
+  dfgnn_cpu_choice c = choice(&setting, &padded);
+  return dfgnn__cpu_edges_bytes(&padded) + dfgnn__cpu_workspace(&setting, &c);
 }
 
 static const char *applicable(const dfgnn_setting *setting) {
-  return dfgnn__cpu_simd_missing(setting->parameter[SIMD]);
+  return dfgnn__cpu_edges_refusal(setting, setting->parameter[SIMD]);
 }
 
-static dfgnn_status attend_all(const dfgnn_launch *launch) {
-  dfgnn_cpu_choice c = choice(&launch->setting);
-  const dfgnn_problem *p = launch->setting.problem;
-  dfgnn_cpu_edge_forward w = {.problem = p};
-  char *shared = dfgnn__cpu_begin(&w.job, launch, &c);
-  dfgnn__cpu_edges_begin(&w.edges, launch, c.simd, shared);
-  w.shorts = w.edges.keys &&
-             dfgnn__cpu_edges_short(&w.edges, &w.job, &w.job.key, &w.job.value);
-  dfgnn__cpu_rows(&w.job, c.schedule, TASK_ROWS, walk_of(p)->rows, &w);
+static void rows(const dfgnn_cpu_job *job, void *data, char *memory,
+                 int64_t begin, int64_t end) {
+  (void)data;
+  job->kernels->attend(job, begin, end, memory);
+}
+
+static dfgnn_status attend_all(const dfgnn_launch *given) {
+  const int simd = given->setting.parameter[SIMD];
+  const dfgnn_problem padded = dfgnn__cpu_padded(given->setting.problem, simd);
+  dfgnn_launch launch = *given;
+  dfgnn_cpu_edges edges;
+  dfgnn_cpu_job job;
+  dfgnn__cpu_edges_begin(&edges, given, &padded, simd, given->workspace);
+  launch.setting.problem = &padded;
+  launch.workspace = (char *)given->workspace + dfgnn__cpu_edges_bytes(&padded);
+  dfgnn_cpu_choice c = choice(&launch.setting, &padded);
+  c.term = &edges;
+  dfgnn__cpu_begin(&job, &launch, &c);
+  dfgnn__cpu_rows(&job, c.schedule, TASK_ROWS, rows, NULL);
   return DFGNN_OK;
 }
 
@@ -44,7 +56,7 @@ DFGNN_FAMILIES(attention_cpu_edge_forward) = {
         .ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
         .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
         .dtypes = DFGNN_DTYPES_ALL,
-        .revision = 1,
+        .revision = 2,
         .deterministic = 1,
         .weights = 1,
         .bias = 1,

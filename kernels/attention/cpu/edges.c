@@ -1,47 +1,53 @@
-/* edges.c - preparations of a launch with edge features: W and its transpose as
- * scalars */
+/* edges.c - preparations of a launch with edge features: padded heads, and W
+ * and its transpose as scalars */
 #include "kernels/attention/cpu/edges.h"
-#include "kernels/common/cpu_tables.h"
 
-DFGNN_CPU_TABLES(dfgnn__cpu_edge_loops, dfgnn_cpu_edge_loops, dfgnn__cpu_edge)
+/* ---- padding ------------------------------------------------------------- */
 
-static int adjacent(const dfgnn_cpu_edges *e, const dfgnn_cpu_job *job,
-                    const dfgnn_cpu_tensor *t) {
-  const int64_t size = (int64_t)e->element_size;
-  return t->feature == size && t->head == job->dim * size;
+/* A head fills vectors, or heads fill one together. */
+dfgnn_problem dfgnn__cpu_padded(const dfgnn_problem *problem, int simd) {
+  const int64_t vector = dfgnn__cpu_kernels(simd, problem->dtype)->vector;
+  dfgnn_problem padded = *problem;
+  int64_t dim = 1;
+  if (problem->dim > vector / 2) {
+    dim = (problem->dim + vector - 1) / vector * vector;
+  } else {
+    while (dim < problem->dim || (dim * problem->heads) % vector)
+      dim *= 2;
+  }
+  padded.dim = dim;
+  return padded;
 }
 
-int dfgnn__cpu_edges_short(const dfgnn_cpu_edges *edges,
-                           const dfgnn_cpu_job *job,
-                           const dfgnn_cpu_tensor *key,
-                           const dfgnn_cpu_tensor *value) {
-  return job->op == DFGNN_OP_GT && edges->weight &&
-         job->heads <= DFGNN_CPU_SHORT_HEADS && !job->bias && !job->drops &&
-         !job->weights && adjacent(edges, job, key) &&
-         adjacent(edges, job, value);
+const char *dfgnn__cpu_edges_refusal(const dfgnn_setting *setting, int simd) {
+  const char *missing = dfgnn__cpu_simd_missing(simd);
+  return missing ? missing
+         : setting->problem->heads > DFGNN_CPU_MOST_HEADS
+             ? "edge features are for 256 heads or fewer"
+             : NULL;
 }
 
 /* ---- W ------------------------------------------------------------------- */
 
-static int64_t row_numbers(const dfgnn_problem *problem) {
-  return problem->heads * problem->dim;
+static size_t row_of(const dfgnn_problem *padded) {
+  return (size_t)(padded->heads * padded->dim);
 }
 
-static size_t weight_bytes(const dfgnn_problem *problem) {
-  return problem->edge_dim > 0
-             ? dfgnn__cpu_aligned(
-                   (size_t)(row_numbers(problem) * problem->edge_dim) *
-                   dfgnn__cpu_scalar_size(problem))
+static size_t weight_bytes(const dfgnn_problem *padded) {
+  return padded->edge_dim > 0
+             ? dfgnn__cpu_aligned(row_of(padded) * (size_t)padded->edge_dim *
+                                      dfgnn__cpu_scalar_size(padded) +
+                                  DFGNN_CPU_PADDING)
              : 0;
 }
 
-static size_t vector_bytes(const dfgnn_problem *problem) {
-  return dfgnn__cpu_aligned((size_t)row_numbers(problem) *
-                            dfgnn__cpu_scalar_size(problem));
+static size_t vector_bytes(const dfgnn_problem *padded) {
+  return dfgnn__cpu_aligned(row_of(padded) * dfgnn__cpu_scalar_size(padded) +
+                            DFGNN_CPU_PADDING);
 }
 
-size_t dfgnn__cpu_edges_bytes(const dfgnn_problem *problem) {
-  return 2 * weight_bytes(problem) + 2 * vector_bytes(problem);
+size_t dfgnn__cpu_edges_bytes(const dfgnn_problem *padded) {
+  return 2 * weight_bytes(padded) + 2 * vector_bytes(padded);
 }
 
 static void transpose(char *to, const char *from, int64_t rows, int64_t columns,
@@ -52,71 +58,71 @@ static void transpose(char *to, const char *from, int64_t rows, int64_t columns,
              from + (size_t)(r * columns + c) * size, size);
 }
 
-char *dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
-                             int simd, char *memory) {
+/* The operands of a copy of an array [heads, dim, inner], dense, to one whose
+ * heads are padded. */
+typedef struct copying {
+  const dfgnn_problem *from, *to;
+  const dfgnn_cpu_kernels *kernels;
+} copying;
+
+/* Copies as scalars. */
+static void *widen_heads(const copying *c, char *to, const char *from,
+                         int64_t inner, size_t bytes) {
+  const size_t size = dfgnn_dtype_size(c->from->dtype);
+  const size_t scalar = dfgnn__cpu_scalar_size(c->from);
+  memset(to, 0, bytes);
+  for (int64_t h = 0; h < c->from->heads; h++)
+    c->kernels->widen(to + (size_t)(h * c->to->dim * inner) * scalar,
+                      from + (size_t)(h * c->from->dim * inner) * size,
+                      c->from->dim * inner);
+  return to;
+}
+
+static void *copy_heads(const copying *c, char *to, const char *from) {
+  const size_t size = dfgnn_dtype_size(c->from->dtype);
+  memset(to, 0, vector_bytes(c->to));
+  for (int64_t h = 0; h < c->from->heads; h++)
+    memcpy(to + (size_t)(h * c->to->dim) * size,
+           from + (size_t)(h * c->from->dim) * size,
+           (size_t)c->from->dim * size);
+  return to;
+}
+
+void dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
+                            const dfgnn_problem *padded, int simd,
+                            char *memory) {
   const dfgnn_problem *p = launch->setting.problem;
   const dfgnn_args *args = launch->args;
-  int64_t size = (int64_t)dfgnn_dtype_size(p->dtype), row = row_numbers(p);
+  const dfgnn_matrix *m = launch->setting.matrix;
+  const copying c = {p, padded, dfgnn__cpu_kernels(simd, p->dtype)};
+  const int projects = p->edge_dim > 0, gt = p->op == DFGNN_OP_GT;
+  char *transposed = memory + weight_bytes(padded);
+  char *bias = transposed + weight_bytes(padded);
   *edges = (dfgnn_cpu_edges){
-      .loops = dfgnn__cpu_edge_loops(simd, p->dtype),
-      .features = p->edge_dim < 0 ? p->dim : p->edge_dim,
-      .width = p->edge_dim < 0 ? row : p->edge_dim,
+      .dim = p->dim,
+      .features = projects ? p->edge_dim : 0,
+      .width = projects ? p->edge_dim : p->heads * p->dim,
       .attr = args->edge_attr,
       .grad_attr = args->grad_edge_attr,
-      .order = p->edge_list ? launch->setting.matrix->edge_order : NULL,
-      .offsets64 = launch->setting.matrix->offsets64,
-      .element_size = (size_t)size,
-      .scalar_size = dfgnn__cpu_scalar_size(p),
-      .keys = p->edge_dim && p->edge_use != DFGNN_EDGE_VALUES,
-      .values = p->edge_dim && p->edge_use != DFGNN_EDGE_KEYS,
+      .order = p->edge_list ? m->edge_order : NULL,
+      .offsets64 = m->offsets64,
+      .keys = !gt || p->edge_use != DFGNN_EDGE_VALUES,
+      .values = gt && p->edge_use != DFGNN_EDGE_KEYS,
   };
-  edges->convert = edges->scalar_size != edges->element_size;
-  if (p->edge_dim > 0) {
-    edges->weight = memory;
-    edges->transposed = memory + weight_bytes(p);
-    edges->loops->load(edges->weight, args->edge_weight, size,
-                       row * p->edge_dim);
-    transpose(edges->transposed, edges->weight, row, p->edge_dim,
-              edges->scalar_size);
+  if (projects) {
+    edges->weight = widen_heads(&c, memory, args->edge_weight, p->edge_dim,
+                                weight_bytes(padded));
+    transpose(transposed, memory, (int64_t)row_of(padded), p->edge_dim,
+              dfgnn__cpu_scalar_size(p));
+    edges->transposed = transposed;
+    if (args->edge_bias)
+      edges->bias =
+          widen_heads(&c, bias, args->edge_bias, 1, vector_bytes(padded));
   }
-  memory += 2 * weight_bytes(p);
-  if (p->edge_dim > 0 && args->edge_bias) {
-    edges->bias = memory;
-    edges->loops->load(edges->bias, args->edge_bias, size, row);
-  }
-  memory += vector_bytes(p);
-  if (p->op == DFGNN_OP_GATV2) {
-    edges->att = memory;
-    edges->loops->load(edges->att, args->att, size, row);
-  }
-  return memory + vector_bytes(p);
-}
-
-const void *dfgnn__cpu_edges_load(const dfgnn_cpu_edges *edges, int64_t e,
-                                  int64_t count, void *buffer) {
-  const int64_t size = (int64_t)edges->element_size, width = edges->width;
-  if (!edges->convert && !edges->order)
-    return edges->attr + e * width * size;
-  if (!edges->order)
-    edges->loops->load(buffer, edges->attr + e * width * size, size,
-                       count * width);
-  for (int64_t i = 0; edges->order && i < count; i++)
-    edges->loops->load(
-        (char *)buffer + (size_t)(i * width) * edges->scalar_size,
-        edges->attr + dfgnn__cpu_edges_row(edges, e + i) * width * size, size,
-        width);
-  return buffer;
-}
-
-void dfgnn__cpu_edges_store(const dfgnn_cpu_edges *edges, int64_t e,
-                            int64_t count, const void *from) {
-  const int64_t size = (int64_t)edges->element_size, width = edges->width;
-  if (!edges->order)
-    edges->loops->store(edges->grad_attr + e * width * size, size, from,
-                        count * width);
-  for (int64_t i = 0; edges->order && i < count; i++)
-    edges->loops->store(
-        edges->grad_attr + dfgnn__cpu_edges_row(edges, e + i) * width * size,
-        size, (const char *)from + (size_t)(i * width) * edges->scalar_size,
-        width);
+  const int64_t row = (int64_t)row_of(padded);
+  edges->careful =
+      !projects || (c.kernels->finite(edges->weight, row * p->edge_dim) &&
+                    (!edges->bias || c.kernels->finite(edges->bias, row)));
+  if (p->op == DFGNN_OP_GATV2)
+    edges->att = copy_heads(&c, bias + vector_bytes(padded), args->att);
 }

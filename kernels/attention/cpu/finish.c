@@ -8,9 +8,9 @@
 void dfgnn__cpu_clear(const dfgnn_cpu_job *job, int64_t row, int64_t head) {
   char *to = job->out.base + row * job->out.node + head * job->out.head;
   if (job->out_packed)
-    memset(to, 0, job->element_size * (size_t)job->dim);
+    memset(to, 0, job->element_size * (size_t)job->out_dim);
   else
-    for (int64_t d = 0; d < job->dim; d++)
+    for (int64_t d = 0; d < job->out_dim; d++)
       memset(to + d * job->out.feature, 0, job->element_size);
 }
 

@@ -11,6 +11,7 @@
 
 enum { ACROSS_EDGES = 64 }; /* of a chunk, or fewer if heads are many */
 enum { ACROSS_DIM = 32 };   /* wider heads are walked one after the other */
+enum { NARROW_HEADS = 64 }; /* so are more heads */
 
 #if CPU_DTYPE == CPU_F64
 #define LOWEST -DBL_MAX
@@ -75,8 +76,8 @@ CPU_INLINE int adjacent_heads(const dfgnn_cpu_job *job,
 /* Are heads so many and narrow, and do they fill vectors? */
 CPU_INLINE int narrow_heads(const dfgnn_cpu_job *job) {
   int64_t dim = job->dim, row = job->heads * dim;
-  return job->heads > 1 && job->heads <= DFGNN_CPU_MOST_HEADS &&
-         dim <= ACROSS_DIM && job->packed &&
+  return job->heads > 1 && job->heads <= NARROW_HEADS && dim <= ACROSS_DIM &&
+         job->packed &&
          (dim % VECTOR == 0 || (VECTOR % dim == 0 && row % VECTOR == 0));
 }
 
@@ -138,8 +139,9 @@ CPU_INLINE void store_heads(const across *x, scalar *to, const scalar *from) {
 
 /* ---- products ------------------------------------------------------------ */
 
-/* Calls f(group, depth) with constants; depth 0: any. */
-#define FOLDED(x, f)                                                           \
+/* Calls f(group, depth) with constants; depth 0: any, also 2 if it is not given
+ * for itself. */
+#define FOLDED(x, f, two)                                                      \
   do {                                                                         \
     if ((x)->group < VECTOR) {                                                 \
       if ((x)->group == 1)                                                     \
@@ -152,20 +154,23 @@ CPU_INLINE void store_heads(const across *x, scalar *to, const scalar *from) {
         f(8, 1);                                                               \
     } else if ((x)->depth == 1) {                                              \
       f(VECTOR, 1);                                                            \
-    } else if ((x)->depth == 2) {                                              \
+    } else if ((two) && (x)->depth == 2) {                                     \
       f(VECTOR, 2);                                                            \
     } else {                                                                   \
       f(VECTOR, 0);                                                            \
     }                                                                          \
   } while (0)
 
-/* A vector of products of rows, or the sum of the vectors of a head. */
+/* A vector of products of rows, or the sum of the vectors of a head; with: k
+ * and an edge's part are added. */
 CPU_INLINE vec product_of(const storage *q, const storage *att,
-                          const storage *k, vec slope, int64_t depth,
-                          const int op) {
+                          const storage *k, const scalar *part, vec slope,
+                          int64_t depth, const int op, const int with) {
   vec sum = v_zero();
   for (int64_t d = 0; d < depth * VECTOR; d += VECTOR) {
     vec w = v_load(q + d), y = v_load(k + d);
+    if (with)
+      y = v_add(y, s_load(part + d));
     if (op == DFGNN_OP_GATV2) {
       y = v_leaky(v_add(w, y), slope);
       w = v_load(att + d);
@@ -181,11 +186,13 @@ typedef struct pairing {
   const char *base;
   const int32_t *index;
   int64_t stride, count, ahead, prefetch;
+  const scalar *parts; /* of edges, [count, row]; NULL: nothing is added */
   vec slope;
 } pairing;
 
 CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
-                          const int group, const int given, const int op) {
+                          const int group, const int given, const int op,
+                          const int with) {
   const int64_t depth = given ? given : x->depth, step = depth * VECTOR;
   const int64_t whole = x->edges == 1 ? x->real / group : 0;
   const storage *own = p->own, *att = p->att;
@@ -196,12 +203,14 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
       prefetch_row(p->base, p->index[u + p->prefetch], p->stride,
                    x->row * (int64_t)sizeof(storage));
     const storage *k = row_at(p->base, p->index[e], p->stride);
+    const scalar *part = with ? p->parts + e * x->row : NULL;
     scalar *sums = to + e * x->places;
     int64_t at = 0;
     for (int64_t g = 0; g < whole; g++, at += group * step, sums += VECTOR) {
       CPU_EACH(j, group) {
         a[j] = product_of(own + at + j * step, att + at + j * step,
-                          k + at + j * step, slope, depth, op);
+                          k + at + j * step, part + at + j * step, slope, depth,
+                          op, with);
       }
       s_store(sums, v_fold(a, group));
     }
@@ -211,33 +220,45 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
     CPU_EACH(j, group) { a[j] = v_zero(); }
     for (int64_t u = 0; u < x->edges && e + u < p->count; u++) {
       k = row_at(p->base, p->index[e + u], p->stride);
+      part = with ? p->parts + (e + u) * x->row : NULL;
       int64_t left = x->real - whole * group;
       for (int64_t i = 0; i < x->share && i < left; i++)
-        a[u * x->share + i] =
-            product_of(own + at + i * step, att + at + i * step,
-                       k + at + i * step, slope, depth, op);
+        a[u * x->share + i] = product_of(
+            own + at + i * step, att + at + i * step, k + at + i * step,
+            part + at + i * step, slope, depth, op, with);
     }
     s_store(sums, v_fold(a, group));
   }
 }
 
-#define PAIR_GT(group, depth) pair_rows(x, p, to, group, depth, DFGNN_OP_GT)
+#define PAIR_GT(group, depth) pair_rows(x, p, to, group, depth, DFGNN_OP_GT, 0)
 #define PAIR_GATV2(group, depth)                                               \
-  pair_rows(x, p, to, group, depth, DFGNN_OP_GATV2)
+  pair_rows(x, p, to, group, depth, DFGNN_OP_GATV2, 0)
+#define PAIR_GT_PARTS(group, depth)                                            \
+  pair_rows(x, p, to, group, depth, DFGNN_OP_GT, 1)
+#define PAIR_GATV2_PARTS(group, depth)                                         \
+  pair_rows(x, p, to, group, depth, DFGNN_OP_GATV2, 1)
 
 static CPU_TARGET void pair_gt(const across *x, const pairing *p, scalar *to) {
-  FOLDED(x, PAIR_GT);
+  if (p->parts)
+    FOLDED(x, PAIR_GT_PARTS, 0);
+  else
+    FOLDED(x, PAIR_GT, 1);
 }
 static CPU_TARGET void pair_gatv2(const across *x, const pairing *p,
                                   scalar *to) {
-  FOLDED(x, PAIR_GATV2);
+  if (p->parts)
+    FOLDED(x, PAIR_GATV2_PARTS, 0);
+  else
+    FOLDED(x, PAIR_GATV2, 1);
 }
 
 /* Computes the products of an own row of job->query, and att if op is GATv2,
- * with the rows of job->key of `count` edges. */
+ * with the rows of job->key of `count` edges, to which their parts are added.
+ */
 CPU_INLINE void products_across(const across *x, const dfgnn_cpu_job *job,
                                 int64_t row, int64_t begin, int64_t count,
-                                scalar *to, dfgnn_op op) {
+                                scalar *to, dfgnn_op op, const scalar *parts) {
   const pairing p = {.own = features(&job->query, row, 0),
                      .att = job->att,
                      .base = job->key.base,
@@ -247,6 +268,7 @@ CPU_INLINE void products_across(const across *x, const dfgnn_cpu_job *job,
                      .ahead =
                          job->prefetch ? job->edges - job->prefetch - begin : 0,
                      .prefetch = job->prefetch,
+                     .parts = parts,
                      .slope = v_set((scalar)job->slope)};
   if (op == DFGNN_OP_GATV2)
     pair_gatv2(x, &p, to);
@@ -273,7 +295,7 @@ CPU_INLINE void fold_rows(const across *x, const storage *a, const scalar *b,
 #define FOLD_ROWS(group, depth) fold_rows(x, a, b, to, group)
 static CPU_TARGET void sum_products(const across *x, const storage *a,
                                     const scalar *b, scalar *to) {
-  FOLDED(x, FOLD_ROWS);
+  FOLDED(x, FOLD_ROWS, 0);
 }
 
 /* The same of two rows of storage. */

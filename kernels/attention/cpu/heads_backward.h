@@ -22,6 +22,8 @@ CPU_INLINE grade_memory grade_memory_of(const across *x, void *memory) {
 
 /* Is a walk better done for all heads at once, and can it be? */
 static CPU_TARGET int spans_side(const dfgnn_cpu_side *s) {
+  if (s->job.term)
+    return 1;
   return s->terms == DFGNN_CPU_COMPUTE && spans_heads(&s->job) &&
          (!s->wants_gradients || (adjacent_heads(&s->job, &s->product.query) &&
                                   adjacent_heads(&s->job, &s->product.key))) &&
@@ -38,6 +40,7 @@ CPU_INLINE int grade_terms(const across *x, const dfgnn_cpu_job *job,
                            const grade_memory *m, const int drops) {
   const scalar *ends = job->ends, *own = ends + 2 * row * x->heads;
   const vec none = v_set(-1), one = v_set(1);
+  const int careful = !job->term || job->term->careful;
   int64_t at[VECTOR];
   vec top = none;
   for (int64_t e = 0; e < count; e += x->edges) {
@@ -56,26 +59,49 @@ CPU_INLINE int grade_terms(const across *x, const dfgnn_cpu_job *job,
       vec kept = drops ? s_load(m->kept + i) : one;
       vec p = v_exp(v_add(s_load(m->weights + i), shift));
       vec g = s_load(m->gradients + i);
+      if (drops && careful)
+        g = v_unless_zero(kept, g);
       g = drops ? v_fma(kept, g, minus) : v_add(g, minus);
       top = v_max(v_mul(p, none), top);
-      s_store(m->gradients + i, v_mul(p, g));
+      s_store(m->gradients + i, v_mul(p, careful ? v_unless_zero(p, g) : g));
       s_store(m->weights + i, drops ? v_mul(p, kept) : p);
     }
   }
   return v_top(top) == 0;
 }
 
-/* Computes P r and dS of a chunk; returns 1 if some P is zero. */
+/* Reads P r and dS of a chunk from memory [edges, heads]. */
+static CPU_TARGET void read_terms(const across *x, const dfgnn_cpu_side *s,
+                                  int64_t begin, int64_t count,
+                                  const grade_memory *m) {
+  const scalar *weights = (const scalar *)s->weights;
+  const scalar *gradients = (const scalar *)s->gradients;
+  int64_t at[VECTOR];
+  for (int64_t e = 0; e < count; e += x->edges) {
+    edges_of(x, &s->job, begin + e, count - e, at);
+    for (int64_t h = 0; h < x->places; h += VECTOR) {
+      const int64_t i = e * x->places + h;
+      s_store(m->weights + i, gather_heads(x, weights, at, count - e, h));
+      s_store(m->gradients + i, gather_heads(x, gradients, at, count - e, h));
+    }
+  }
+}
+
+/* Computes P r and dS of a chunk of edges and their parts; returns 1 if some P
+ * is zero. */
 static CPU_TARGET int terms_across(const across *x, const dfgnn_cpu_side *s,
                                    int64_t row, int64_t begin, int64_t count,
-                                   const grade_memory *m) {
+                                   const scalar *parts, const grade_memory *m) {
   const dfgnn_cpu_job *job = &s->job, *product = &s->product;
+  const int keys = parts && job->term->keys;
+  const int values = parts && job->term->values;
   const int64_t numbers = count * x->places;
   scalar *w = m->weights, *g = m->gradients;
-  scores_across(x, job, row, begin, count, w,
+  scores_across(x, job, row, begin, count, keys ? parts : NULL, w,
                 job->op == DFGNN_OP_GAT ? m->more : w);
   if (s->wants_gradients)
-    products_across(x, product, row, begin, count, g, DFGNN_OP_GT);
+    products_across(x, product, row, begin, count, g, DFGNN_OP_GT,
+                    values ? parts : NULL);
   else
     memset(g, 0, (size_t)(numbers + VECTOR) * sizeof *g);
   if (s->wants_gradients && product->scale != 1)
@@ -117,15 +143,27 @@ CPU_INLINE void additive_across(const across *x, const dfgnn_cpu_job *job,
     keep_across(x, edges + begin * x->heads, z, count);
 }
 
-/* GATv2: see slopes().  The sum of `att` begins, or is added to. */
-CPU_INLINE void slopes_panel(const across *x, const dfgnn_cpu_job *job,
-                             int64_t row, int64_t begin, int64_t count,
-                             const scalar *ds, scalar *sum, int fresh,
-                             scalar *att_sum, int64_t d, lanes l,
-                             const int width, const int vectors) {
-  const storage *q = features(&job->query, row, 0) + d;
+/* The operands of slopes_across(). */
+typedef struct sloping {
+  const dfgnn_cpu_job *job;
+  int64_t row, begin, count;
+  const scalar *gradients;
+  scalar *sum, *att_sum; /* att_sum: NULL: not wanted */
+  int fresh;             /* the sum begins */
+  scalar *parts;         /* of edges, or NULL */
+  int kept;              /* are they replaced by their gradients? */
+  int careful;           /* see dfgnn_cpu_edges */
+} sloping;
+
+/* GATv2: see slopes().  The sum of `att` is added to. */
+CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
+                             lanes l, const int width, const int vectors) {
+  const dfgnn_cpu_job *job = s->job;
+  const scalar *ds = s->gradients;
+  scalar *part = s->parts ? s->parts + d : NULL;
+  const storage *q = features(&job->query, s->row, 0) + d;
   const storage *att = (const storage *)job->att + d;
-  const int32_t *index = job->indices + begin;
+  const int32_t *index = job->indices + s->begin;
   const char *base = job->key.base + d * (int64_t)sizeof(storage);
   const int64_t stride = job->key.node, places = x->places;
   const vec slope = v_set((scalar)job->slope);
@@ -136,34 +174,37 @@ CPU_INLINE void slopes_panel(const across *x, const dfgnn_cpu_job *job,
     own[i] = v_load(q + i * VECTOR);
     along[i] = across_sum[i] = v_zero();
   }
-  for (int64_t e = 0; e < count; e++, ds += places) {
+  for (int64_t e = 0; e < s->count; e++, ds += places) {
     const storage *k = row_at(base, index[e], stride);
     CPU_EACH(i, width) {
       vec y = v_add(own[i], v_load(k + i * VECTOR));
       vec above = of_heads(ds, head, i, l, vectors);
+      if (part)
+        y = v_add(y, s_load(part + i * VECTOR));
+      if (part && s->careful)
+        y = v_unless_zero(above, y);
       vec step = v_step(y, above, v_mul(above, slope));
       along[i] = v_add(along[i], step);
-      if (att_sum)
+      if (s->att_sum)
         across_sum[i] = v_fma(step, y, across_sum[i]);
+      if (s->kept)
+        s_store(part + i * VECTOR, v_mul(step, v_load(att + i * VECTOR)));
     }
+    if (part)
+      part += x->row;
   }
   CPU_EACH(i, width) {
-    scalar *to = sum + d + i * VECTOR, *a = att_sum + d + i * VECTOR;
-    vec old = fresh ? v_zero() : s_load(to);
+    scalar *to = s->sum + d + i * VECTOR, *a = s->att_sum + d + i * VECTOR;
+    vec old = s->fresh ? v_zero() : s_load(to);
     s_store(to, v_fma(v_load(att + i * VECTOR), along[i], old));
-    if (att_sum)
+    if (s->att_sum)
       s_store(a, v_add(s_load(a), across_sum[i]));
   }
 }
 
-static CPU_TARGET void slopes_across(const across *x, const dfgnn_cpu_job *job,
-                                     int64_t row, int64_t begin, int64_t count,
-                                     const scalar *g, scalar *sum, int fresh,
-                                     scalar *att_sum) {
+static CPU_TARGET void slopes_across(const across *x, const sloping *s) {
   const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
-#define SLOPES(d, width, vectors)                                              \
-  slopes_panel(x, job, row, begin, count, g, sum, fresh, att_sum, d, l, width, \
-               vectors)
+#define SLOPES(d, width, vectors) slopes_panel(x, s, d, l, width, vectors)
 #define SLOPES_4(vectors)                                                      \
   for (; d + 4 * VECTOR <= x->row; d += 4 * VECTOR)                            \
   SLOPES(d, 4, vectors)
@@ -178,14 +219,40 @@ static CPU_TARGET void slopes_across(const across *x, const dfgnn_cpu_job *job,
 #undef SLOPES
 }
 
+/* GT: replaces the parts of edges by their gradients. */
+static CPU_TARGET void grade_parts(const across *x, const dfgnn_cpu_side *s,
+                                   int64_t row, int64_t count,
+                                   const grade_memory *m, scalar *parts) {
+  const storage *query = features(&s->job.query, row, 0);
+  const storage *grad_out = features(&s->product.query, row, 0);
+  const int keys = s->job.term->keys, values = s->job.term->values;
+  const vec scale = v_set((scalar)s->job.scale);
+  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
+  const int narrow = x->dim < VECTOR;
+  for (int64_t d = 0; d < x->row; d += VECTOR) {
+    const int64_t h = d / x->dim;
+    const vec q = v_mul(scale, v_load(query + d)), g = v_load(grad_out + d);
+    for (int64_t e = 0, at = h; e < count; e++, at += x->places) {
+      const scalar *ds = m->gradients + at, *p = m->weights + at;
+      vec sum = v_zero();
+      if (keys)
+        sum = v_mul(narrow ? v_spread(ds, l) : v_set(*ds), q);
+      if (values)
+        sum = v_fma(narrow ? v_spread(p, l) : v_set(*p), g, sum);
+      s_store(parts + e * x->row + d, sum);
+    }
+  }
+}
+
 /* ---- a row --------------------------------------------------------------- */
 
 /* Adds a chunk to the sum of values or scores; written: it is the last, and
- * the sum times factor goes to the output. */
+ * the sum times factor goes to the output.  parts: those of edges, added to
+ * rows, or NULL. */
 CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
                            int64_t row, int64_t begin, int64_t count,
-                           const scalar *weights, int fresh, double factor,
-                           scalar *sum, int written) {
+                           const scalar *parts, const scalar *weights,
+                           int fresh, double factor, scalar *sum, int written) {
   const gather_across g = {
       .x = x,
       .from = &to->value,
@@ -195,6 +262,8 @@ CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
       .carries = !fresh,
       .factor = (scalar)factor,
       .sum = sum,
+      .careful = to->term && to->term->careful,
+      .parts = parts,
       .out = written ? (storage *)features(&to->out, row, 0) : NULL};
   accumulate_across(&g);
 }
@@ -253,10 +322,10 @@ CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
 }
 
 /* Writes the gradients that follow from the sums of a row, but for those that
- * add_across() has written. */
+ * add_across() has written; empty: it was not called. */
 CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
                            int64_t row, const grade_memory *m,
-                           const double *scalars, double *beta) {
+                           const double *scalars, double *beta, int empty) {
   const dfgnn_cpu_job *job = &s->job;
   if (s->grad_scalar) {
     scalar *to = (scalar *)s->grad_scalar + row * x->heads;
@@ -264,9 +333,9 @@ CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
       to[h] = (scalar)(scalars[h] + (s->adds ? (double)to[h] : 0));
   }
   if (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) {
-    if (s->wants_values && !writes(&s->values))
+    if (s->wants_values && (empty || !writes(&s->values)))
       store_row(x, &s->values, row, m->values, 1);
-    if (s->wants_scores && !writes(&s->scores))
+    if (s->wants_scores && (empty || !writes(&s->scores)))
       store_row(x, &s->scores, row, m->scores, job->scale);
     return;
   }
@@ -284,9 +353,41 @@ CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
     store_row(x, &s->scores, row, m->scores, 1);
 }
 
-/* Walks a row with edges; returns 0 if some weight is zero. */
+/* Adds a chunk to the sum of scores, or GATv2's of a column to that of values.
+ */
+CPU_INLINE void add_scores(const across *x, const dfgnn_cpu_side *s,
+                           int64_t row, int64_t begin, int64_t count,
+                           const grade_memory *m, scalar *parts, int fresh,
+                           int written, int wants_att) {
+  const dfgnn_cpu_job *job = &s->job;
+  const int keys = parts && job->term->keys;
+  if (job->op == DFGNN_OP_GATV2) {
+    const sloping z = {.job = job,
+                       .row = row,
+                       .begin = begin,
+                       .count = count,
+                       .gradients = m->gradients,
+                       .sum = job->by_source ? m->values : m->scores,
+                       .att_sum = wants_att ? m->att : NULL,
+                       .fresh = !job->by_source && fresh,
+                       .parts = parts,
+                       .kept = parts && !job->by_source,
+                       .careful = parts && job->term->careful};
+    slopes_across(x, &z);
+    return;
+  }
+  if (job->op == DFGNN_OP_AGNN)
+    scale_across(x, job, begin, count, NULL, m->gradients, m->more);
+  add_across(x, &s->scores, row, begin, count, keys ? parts : NULL,
+             job->op == DFGNN_OP_AGNN ? m->more : m->gradients, fresh,
+             job->scale, m->scores, written);
+}
+
+/* Walks a row; without edge features returns 0 if some weight is zero. */
 CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
-                         const grade_memory *m, double *beta, scalar *att) {
+                         const grade_memory *m, window *w,
+                         const dfgnn_cpu_parameters *p) {
+  scalar *att = p->att;
   const dfgnn_cpu_job *job = &s->job;
   const int direct = job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT;
   const int64_t begin = dfgnn__cpu_offset(job, row);
@@ -296,49 +397,57 @@ CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
     scalars[h] = 0;
   if (att)
     memset(m->att, 0, (size_t)x->row * sizeof *m->att);
-  for (int64_t e = begin; e < end; e += x->chunk) {
-    int64_t count = end - e < x->chunk ? end - e : x->chunk;
+  if (begin == end) {
+    memset(m->values, 0, (size_t)x->row * sizeof *m->values);
+    memset(m->scores, 0, (size_t)x->row * sizeof *m->scores);
+  }
+  for (int64_t e = begin, count; e < end; e += count) {
+    count = chunk_at(x, job, w, row, e, end);
     int fresh = e == begin, last = direct && e + count == end;
-    if (terms_across(x, s, row, e, count, m))
+    scalar *parts = parts_at(w, x, e);
+    if (s->terms == DFGNN_CPU_READ)
+      read_terms(x, s, e, count, m);
+    else if (terms_across(x, s, row, e, count, parts, m) && !job->term)
       return 0;
+    if (s->terms == DFGNN_CPU_SPILL) {
+      keep_across(x, (scalar *)s->weights + e * x->heads, m->weights, count);
+      keep_across(x, (scalar *)s->gradients + e * x->heads, m->gradients,
+                  count);
+    }
     if (s->grad_bias)
       keep_across(x, (scalar *)s->grad_bias + e * x->heads, m->gradients,
                   count);
     if (s->grad_scalar || s->grad_score_edge)
       additive_across(x, job, e, count, m, scalars, s->grad_score_edge);
     if (s->wants_values)
-      add_across(x, &s->values, row, e, count, m->weights, fresh, 1, m->values,
-                 last && writes(&s->values));
-    if (!s->wants_scores)
-      continue;
-    if (job->op == DFGNN_OP_GATV2) {
-      slopes_across(x, job, row, e, count, m->gradients,
-                    job->by_source ? m->values : m->scores,
-                    job->by_source ? 0 : fresh, att ? m->att : NULL);
-      continue;
-    }
-    if (job->op == DFGNN_OP_AGNN)
-      scale_across(x, job, e, count, NULL, m->gradients, m->more);
-    add_across(x, &s->scores, row, e, count,
-               job->op == DFGNN_OP_AGNN ? m->more : m->gradients, fresh,
-               job->scale, m->scores, last && writes(&s->scores));
+      add_across(x, &s->values, row, e, count, NULL, m->weights, fresh, 1,
+                 m->values, last && writes(&s->values));
+    if (s->wants_scores)
+      add_scores(x, s, row, e, count, m, parts, fresh,
+                 last && writes(&s->scores), att != NULL);
+    if (wants_parts(w, p) && job->op == DFGNN_OP_GT)
+      grade_parts(x, s, row, count, m, parts);
+    if (wants_parts(w, p) && e + count == w->end)
+      close_window(w, x, job, p);
   }
-  finish_row(x, s, row, m, scalars, beta);
+  finish_row(x, s, row, m, scalars, p->beta, begin == end);
   for (int64_t d = 0; att && d < x->row; d += VECTOR)
     s_store(att + d, v_add(s_load(att + d), s_load(m->att + d)));
   return 1;
 }
 
 static CPU_TARGET int64_t grade(const dfgnn_cpu_side *s, int64_t begin,
-                                int64_t end, void *memory, double *beta,
-                                void *att) {
+                                int64_t end, void *memory,
+                                const dfgnn_cpu_parameters *p) {
   const dfgnn_cpu_job *job = &s->job;
   const across x = across_of(job);
   const grade_memory m = grade_memory_of(&x, memory);
+  window w = window_of(&x, job, end, m.att + x.row + VECTOR);
   int64_t row = begin;
   while (row < end &&
-         dfgnn__cpu_offset(job, row) < dfgnn__cpu_offset(job, row + 1) &&
-         grade_row(&x, s, row, &m, beta, att))
+         (job->term ||
+          dfgnn__cpu_offset(job, row) < dfgnn__cpu_offset(job, row + 1)) &&
+         grade_row(&x, s, row, &m, &w, p))
     row++;
   return row;
 }

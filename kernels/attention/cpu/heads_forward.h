@@ -66,10 +66,12 @@ CPU_INLINE void bias_across(const across *x, const dfgnn_cpu_job *job,
   }
 }
 
-/* Computes the scores of edges; GAT leaves what leaky ReLU is of in z. */
+/* Computes the scores of edges, whose parts are added to keys unless they are
+ * NULL; GAT leaves what leaky ReLU is of in z. */
 static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
                                      int64_t row, int64_t begin, int64_t count,
-                                     scalar *s, scalar *z) {
+                                     const scalar *parts, scalar *s,
+                                     scalar *z) {
   int64_t numbers = count * x->places;
   vec slope = v_set((scalar)job->slope);
   if (job->op == DFGNN_OP_GAT) {
@@ -77,7 +79,7 @@ static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
     for (int64_t i = 0; i < numbers; i += VECTOR)
       s_store(s + i, v_leaky(s_load(z + i), slope));
   } else {
-    products_across(x, job, row, begin, count, s, job->op);
+    products_across(x, job, row, begin, count, s, job->op, parts);
   }
   if (job->op == DFGNN_OP_GT && job->scale != 1)
     scale_by(s, numbers, (scalar)job->scale);
@@ -184,6 +186,9 @@ typedef struct gather_across {
   scalar factor;
   scalar *sum;
   storage *out; /* NULL: to sum */
+  int careful; /* is a row whose weight is 0 left out, since 0 times an infinity
+                * is NaN? */
+  const scalar *parts; /* of edges, added to rows, or NULL */
 } gather_across;
 
 /* The vectors of a head: VECTOR features or fewer, or a number of vectors that
@@ -206,9 +211,22 @@ CPU_INLINE void find_heads(const across *x, int64_t d, int64_t *head,
   }
 }
 
+/* y, or 0 where x is 0. */
+CPU_INLINE vec v_unless_zero(vec x, vec y) {
+#if CPU_ISA == CPU_AVX512
+  return V(maskz_mov)(V_COMPARE(x, v_zero(), _CMP_NEQ_UQ), y);
+#elif CPU_ISA == CPU_AVX2
+  return V(and)(V(cmp)(x, v_zero(), _CMP_NEQ_UQ), y);
+#else
+  return v_choose((bits)(x == v_zero()), v_zero(), y);
+#endif
+}
+
 CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
-                             const int width, const int vectors) {
+                             const int width, const int vectors,
+                             const int edges) {
   const across *x = g->x;
+  const scalar *part = g->parts ? g->parts + d : NULL;
   const int64_t stride = g->from->node, places = x->places, count = g->count;
   const int64_t ahead = d == 0 ? g->ahead : 0;
   const char *base = g->from->base + d * (int64_t)sizeof(storage);
@@ -224,9 +242,15 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
       prefetch_row(g->from->base, index[e + g->prefetch], stride,
                    x->row * (int64_t)sizeof(storage));
     CPU_EACH(i, width) {
-      a[i] =
-          v_fma(of_heads(w, head, i, l, vectors), v_load(v + i * VECTOR), a[i]);
+      vec weight = of_heads(w, head, i, l, vectors), y = v_load(v + i * VECTOR);
+      if (edges && part)
+        y = v_add(y, s_load(part + i * VECTOR));
+      if (edges && g->careful)
+        y = v_unless_zero(weight, y);
+      a[i] = v_fma(weight, y, a[i]);
     }
+    if (edges && part)
+      part += x->row;
   }
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
@@ -244,17 +268,18 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
   }
 }
 
-CPU_INLINE void panels_across(const gather_across *g, const int vectors) {
+CPU_INLINE void panels_across(const gather_across *g, const int vectors,
+                              const int edges) {
   int64_t d = 0, row = g->x->row;
   lanes l = v_lanes(g->x->dim < VECTOR ? g->x->dim : 1);
   for (; d + 8 * VECTOR <= row; d += 8 * VECTOR)
-    panel_across(g, d, l, 8, vectors);
+    panel_across(g, d, l, 8, vectors, edges);
   if (d + 4 * VECTOR <= row) {
-    panel_across(g, d, l, 4, vectors);
+    panel_across(g, d, l, 4, vectors, edges);
     d += 4 * VECTOR;
   }
   for (; d + VECTOR <= row; d += VECTOR)
-    panel_across(g, d, l, 1, vectors == NARROW ? NARROW : ANY);
+    panel_across(g, d, l, 1, vectors == NARROW ? NARROW : ANY, edges);
 }
 
 /* Calls f(vectors) with a constant. */
@@ -272,9 +297,15 @@ CPU_INLINE void panels_across(const gather_across *g, const int vectors) {
       f(ANY);                                                                  \
   } while (0)
 
-#define PANELS(vectors) panels_across(g, vectors)
+#define PANELS(vectors) panels_across(g, vectors, 0)
 static CPU_TARGET void accumulate_across(const gather_across *g) {
-  BY_VECTORS(g->x, PANELS);
+  const int edges = g->careful || g->parts;
+  if (!edges)
+    BY_VECTORS(g->x, PANELS);
+  else if (g->x->dim < VECTOR)
+    panels_across(g, NARROW, 1);
+  else
+    panels_across(g, ANY, 1);
 }
 
 /* ---- a row --------------------------------------------------------------- */
@@ -329,7 +360,7 @@ CPU_INLINE void weigh_row(const across *x, const dfgnn_cpu_job *job,
 }
 
 CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
-                           int64_t row, const across_memory *m) {
+                           int64_t row, const across_memory *m, window *w) {
   int64_t begin = dfgnn__cpu_offset(job, row);
   int64_t end = dfgnn__cpu_offset(job, row + 1);
   dfgnn_cpu_softmax states[DFGNN_CPU_MOST_HEADS];
@@ -338,9 +369,11 @@ CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
   int all = 0;
   for (int64_t h = 0; (!whole || begin == end) && h < x->heads; h++)
     states[h] = (dfgnn_cpu_softmax)DFGNN_CPU_SOFTMAX_INIT;
-  for (int64_t e = begin; e < end; e += x->chunk) {
-    int64_t count = end - e < x->chunk ? end - e : x->chunk;
-    scores_across(x, job, row, e, count, m->scores, m->scores);
+  for (int64_t e = begin, count; e < end; e += count) {
+    count = chunk_at(x, job, w, row, e, end);
+    const scalar *parts = parts_at(w, x, e);
+    scores_across(x, job, row, e, count, parts && w->term->keys ? parts : NULL,
+                  m->scores, m->scores);
     if (job->weights)
       keep_across(x, (scalar *)job->weights + e * x->heads, m->scores, count);
     if (whole)
@@ -363,6 +396,8 @@ CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
         .before = m->factors,
         .after = after,
         .sum = m->sum,
+        .careful = parts && job->drops && job->term->careful,
+        .parts = parts && w->term->values ? parts : NULL,
         .out = all && job->out_packed && adjacent_heads(job, &job->out)
                    ? (storage *)features(&job->out, row, 0)
                    : NULL};
@@ -381,6 +416,7 @@ static CPU_TARGET void attend(const dfgnn_cpu_job *job, int64_t begin,
                               int64_t end, void *memory) {
   const across x = across_of(job);
   const across_memory m = memory_of(&x, memory);
+  window w = window_of(&x, job, end, m.sum + x.row + VECTOR);
   for (int64_t row = begin; row < end; row++)
-    attend_row(&x, job, row, &m);
+    attend_row(&x, job, row, &m, &w);
 }

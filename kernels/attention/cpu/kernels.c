@@ -5,6 +5,7 @@
 
 #include "kernels/attention/cpu/attention.h"
 #include "kernels/attention/cpu/backward.h"
+#include "kernels/attention/cpu/edges.h"
 #include "kernels/common/cpu_pairs.h"
 
 /* Weights that are added up in vectors before they join a double. */
@@ -422,16 +423,16 @@ static CPU_TARGET void store(const dfgnn_cpu_job *job, int64_t row,
   char *to = job->out.base + row * job->out.node + head * job->out.head;
   int64_t d = 0;
   if (job->out_adds) {
-    for (; d < job->dim; d++) {
+    for (; d < job->out_dim; d++) {
       storage *at = (storage *)(to + d * job->out.feature);
       *at = element_of(element((const char *)at) + from[d] * (scalar)after);
     }
     return;
   }
   if (job->out_packed)
-    for (vec f = v_set((scalar)after); d + VECTOR <= job->dim; d += VECTOR)
+    for (vec f = v_set((scalar)after); d + VECTOR <= job->out_dim; d += VECTOR)
       v_store((storage *)to + d, v_mul(f, s_load(from + d)));
-  for (; d < job->dim; d++)
+  for (; d < job->out_dim; d++)
     *(storage *)(to + d * job->out.feature) =
         element_of(from[d] * (scalar)after);
 }
@@ -485,6 +486,7 @@ static CPU_TARGET void combine(void *to, double a, const void *from, double b,
 }
 
 #include "kernels/attention/cpu/heads.h"
+#include "kernels/attention/cpu/heads_edges.h"
 #include "kernels/attention/cpu/heads_forward.h"
 
 /* ---- before the rows ----------------------------------------------------- */
@@ -523,7 +525,7 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
       const char *x = from->base + j * from->node + h * from->head;
       storage *y = (storage *)(to->base + j * to->node + h * to->head);
       for (int64_t d = 0; d < job->dim; d++)
-        y[d] = *(const storage *)(x + d * from->feature);
+        y[d] = d < job->out_dim ? *(const storage *)(x + d * from->feature) : 0;
     }
 }
 
@@ -532,6 +534,8 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
 #include "kernels/attention/cpu/heads_backward.h"
 
 const dfgnn_cpu_kernels CPU_TABLE_OF(dfgnn__cpu) = {
+    .vector = VECTOR,
+    .widen = widen_row,
     .score = {{score_gt_4, score_agnn_4, score_gat, score_gatv2_4},
               {score_gt_8, score_agnn_8, score_gat, score_gatv2_8}},
     .weigh = weigh,
