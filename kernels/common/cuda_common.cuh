@@ -10,38 +10,13 @@
 
 #include "dfgnn_types.h"
 #include "kernels/common/ptx.cuh"
+#include "kernels/common/unroll.cuh"
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
 namespace dfgnn {
-
-/* Calls f(0), f(1) ... f(N - 1), without a loop in the machine code; with two
- * or three counts, f(0, 0), f(0, 1) ..., the last argument the fastest. */
-template <int N, class F> __device__ __forceinline__ void unroll(const F &f) {
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    f(i);
-}
-template <int N, int M, class F>
-__device__ __forceinline__ void unroll(const F &f) {
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-#pragma unroll
-    for (int k = 0; k < M; ++k)
-      f(i, k);
-}
-template <int N, int M, int L, class F>
-__device__ __forceinline__ void unroll(const F &f) {
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-#pragma unroll
-    for (int k = 0; k < M; ++k)
-#pragma unroll
-      for (int l = 0; l < L; ++l)
-        f(i, k, l);
-}
 
 constexpr unsigned kFullMask = 0xffffffffu;
 constexpr double kLog2e = 1.4426950408889634074;

@@ -9,17 +9,18 @@
 
 #include <stdint.h>
 
+#include "kernels/common/unroll.cuh"
+
 namespace dfgnn {
 
 /* The lanes whose digit, of BITS bits, is the same as this lane's. */
 template <int BITS> __device__ __forceinline__ unsigned peers_of(unsigned d) {
   unsigned peers = ~0u;
-#pragma unroll
-  for (int b = 0; b < BITS; b++) {
+  unroll<BITS>([&](int b) {
     const bool on = d >> b & 1;
     const unsigned who = __ballot_sync(~0u, on);
     peers &= on ? who : ~who;
-  }
+  });
   return peers;
 }
 
@@ -31,8 +32,7 @@ rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
              uint32_t mask, uint32_t *count) {
   const int lane = threadIdx.x % 32;
   const unsigned below = (1u << lane) - 1;
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
+  unroll<ITEMS>([&](int i) {
     const uint32_t d = key[i] >> shift & mask;
     const unsigned peers = peers_of<BITS>(d);
     const int leader = 31 - __clz(int(peers));
@@ -43,7 +43,7 @@ rank_in_warp(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
     }
     __syncwarp();
     rank[i] = __shfl_sync(~0u, before, leader) + __popc(peers & below);
-  }
+  });
 }
 
 /* The sum over the threads before this one.  part is shared memory, a word for
@@ -72,12 +72,11 @@ template <int WARPS, int RADIX>
 __device__ __forceinline__ uint32_t sum_warps(uint32_t (*count)[RADIX],
                                               int digit) {
   uint32_t sum = 0;
-#pragma unroll
-  for (int w = 0; w < WARPS; w++) {
+  unroll<WARPS>([&](int w) {
     const uint32_t mine = count[w][digit];
     count[w][digit] = sum;
     sum += mine;
-  }
+  });
   return sum;
 }
 
@@ -109,11 +108,10 @@ rank_in_block(uint32_t (&rank)[ITEMS], const uint32_t (&key)[ITEMS], int shift,
   if (threadIdx.x < kRadix)
     m->start[threadIdx.x] = start;
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < ITEMS; i++) {
+  unroll<ITEMS>([&](int i) {
     const uint32_t d = key[i] >> shift & mask;
     rank[i] += m->count[warp][d] + m->start[d];
-  }
+  });
 }
 
 } // namespace dfgnn

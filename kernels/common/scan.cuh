@@ -4,6 +4,7 @@
 
 #include "kernels/common/look_back.cuh"
 #include "kernels/common/sort_params.h"
+#include "kernels/common/unroll.cuh"
 
 namespace dfgnn {
 
@@ -51,12 +52,11 @@ __global__ void __launch_bounds__(DFGNN_SCAN_THREADS)
   const int64_t tile = gridDim.x > 1 ? take_ticket(p.ticket) : 0;
   const int64_t first = tile * DFGNN_SCAN_TILE + warp * 32 * kItems + lane;
   int32_t x[kItems], sum = Scan<OP>::kNothing;
-#pragma unroll
-  for (int i = 0; i < kItems; i++)
+  unroll<kItems>([&](int i) {
     x[i] =
         first + i * 32 < p.count ? p.from[first + i * 32] : Scan<OP>::kNothing;
-#pragma unroll
-  for (int i = 0; i < kItems; i++) {
+  });
+  unroll<kItems>([&](int i) {
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
       const int32_t before = __shfl_up_sync(~0u, x[i], d);
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(DFGNN_SCAN_THREADS)
     }
     x[i] = Scan<OP>::join(x[i], sum);
     sum = __shfl_sync(~0u, x[i], 31);
-  }
+  });
   if (lane == 0)
     part[warp] = sum;
   __syncthreads();
@@ -93,10 +93,10 @@ __global__ void __launch_bounds__(DFGNN_SCAN_THREADS)
     __syncthreads();
     before = Scan<OP>::join(before, earlier);
   }
-#pragma unroll
-  for (int i = 0; i < kItems; i++)
+  unroll<kItems>([&](int i) {
     if (first + i * 32 < p.count)
       p.to[first + i * 32] = Scan<OP>::join(x[i], before);
+  });
 }
 
 } // namespace dfgnn

@@ -10,6 +10,7 @@
 #include "kernels/common/look_back.cuh"
 #include "kernels/common/rank.cuh"
 #include "kernels/common/sort_params.h"
+#include "kernels/common/unroll.cuh"
 
 namespace dfgnn {
 
@@ -80,9 +81,8 @@ __device__ __forceinline__ S look_back(const S *state, int64_t tile) {
   int64_t at = tile - 1;
   for (;;) {
     S x[kAhead];
-#pragma unroll
-    for (int k = 0; k < kAhead; k++)
-      x[k] = at >= k ? look(state + (at - k) * RADIX) : 0;
+    unroll<kAhead>(
+        [&](int k) { x[k] = at >= k ? look(state + (at - k) * RADIX) : 0; });
 #pragma unroll
     for (int k = 0; k < kAhead; k++) {
       if (!(x[k] >> State<S>::kShift))
@@ -128,9 +128,9 @@ __global__ void __launch_bounds__(kSortThreads, 2)
 
   /* Positions beyond the end get the highest key, and so come last. */
   uint32_t key[kItems], rank[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; i++)
+  unroll<kItems>([&](int i) {
     key[i] = first + i * 32 < items ? p.key[begin + first + i * 32] : ~0u;
+  });
   rank_in_warp<BITS>(rank, key, p.shift, p.mask, s.count[warp]);
   __syncthreads();
 
@@ -158,46 +158,38 @@ __global__ void __launch_bounds__(kSortThreads, 2)
     base[digit] = before - S(mine);
   }
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kItems; i++) {
+  unroll<kItems>([&](int i) {
     const uint32_t d = key[i] >> p.shift & p.mask;
     rank[i] += s.count[warp][d] + start[d];
-  }
+  });
   V number[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; i++) {
+  unroll<kItems>([&](int i) {
     const int64_t at = begin + first + i * 32;
     number[i] = V(at);
     if (p.number && first + i * 32 < items)
       number[i] = static_cast<const V *>(p.number)[at];
-  }
+  });
   __syncthreads();
 
   /* Through shared memory, so that neighbours write to neighbours. */
-#pragma unroll
-  for (int i = 0; i < kItems; i++)
-    s.key[rank[i]] = key[i];
+  unroll<kItems>([&](int i) { s.key[rank[i]] = key[i]; });
   __syncthreads();
   S to[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; i++) {
+  unroll<kItems>([&](int i) {
     const int at = i * kSortThreads + threadIdx.x;
     const uint32_t k = s.key[at];
     to[i] = base[k >> p.shift & p.mask] + S(at);
     if (p.to_key && at < items)
       p.to_key[to[i]] = k;
-  }
+  });
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kItems; i++)
-    s.number[rank[i]] = number[i];
+  unroll<kItems>([&](int i) { s.number[rank[i]] = number[i]; });
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kItems; i++) {
+  unroll<kItems>([&](int i) {
     const int at = i * kSortThreads + threadIdx.x;
     if (at < items)
       static_cast<V *>(p.to_number)[to[i]] = s.number[at];
-  }
+  });
 }
 
 /* All passes in one block. */
@@ -211,40 +203,31 @@ __global__ void __launch_bounds__(THREADS)
   } s;
   const int first = threadIdx.x / 32 * 32 * kItems + threadIdx.x % 32;
   uint32_t key[kItems], number[kItems], rank[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; i++) {
+  unroll<kItems>([&](int i) {
     number[i] = first + i * 32;
     key[i] = first + i * 32 < p.count ? p.key[first + i * 32] : ~0u;
-  }
+  });
   for (int shift = 0; shift < p.bits; shift += kBits) {
     const int left = p.bits - shift;
     const uint32_t mask = (1u << (left < kBits ? left : kBits)) - 1;
     rank_in_block<kBits, kSortThreads>(rank, key, shift, mask, &s.rank);
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kItems; i++)
-      s.item[rank[i]] = key[i];
+    unroll<kItems>([&](int i) { s.item[rank[i]] = key[i]; });
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kItems; i++)
-      key[i] = s.item[first + i * 32];
+    unroll<kItems>([&](int i) { key[i] = s.item[first + i * 32]; });
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kItems; i++)
-      s.item[rank[i]] = number[i];
+    unroll<kItems>([&](int i) { s.item[rank[i]] = number[i]; });
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kItems; i++)
-      number[i] = s.item[first + i * 32];
+    unroll<kItems>([&](int i) { number[i] = s.item[first + i * 32]; });
     __syncthreads();
   }
-#pragma unroll
-  for (int i = 0; i < kItems; i++)
+  unroll<kItems>([&](int i) {
     if (first + i * 32 < p.count) {
       if (p.to_key)
         p.to_key[first + i * 32] = key[i];
       p.to_number[first + i * 32] = int32_t(number[i]);
     }
+  });
 }
 
 } // namespace dfgnn

@@ -4,6 +4,7 @@
 #define DFGNN_KERNELS_TILES_CUH
 
 #include "kernels/common/tiles_params.h"
+#include "kernels/common/unroll.cuh"
 
 namespace dfgnn {
 namespace tiles {
@@ -49,13 +50,13 @@ __device__ __forceinline__ void for_edges(const int32_t *indices, int64_t edges,
   constexpr int kAhead = 4;
   for (int64_t e = threadIdx.x; e < edges; e += kAhead * THREADS) {
     int32_t j[kAhead];
-#pragma unroll
-    for (int k = 0; k < kAhead; k++)
+    unroll<kAhead>([&](int k) {
       j[k] = e + k * THREADS < edges ? __ldg(indices + e + k * THREADS) : 0;
-#pragma unroll
-    for (int k = 0; k < kAhead; k++)
+    });
+    unroll<kAhead>([&](int k) {
       if (e + k * THREADS < edges)
         f(e + k * THREADS, j[k]);
+    });
   }
 }
 

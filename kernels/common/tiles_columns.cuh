@@ -139,13 +139,11 @@ __device__ void sort_keys(uint32_t (&key)[kKeys], Sorted *s, int bits) {
     const uint32_t mask = (1u << (last ? bits - shift : int(kSortBits))) - 1;
     rank_in_block<kSortBits, kThreads>(rank, key, shift, mask, &s->rank);
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kKeys; k++)
-      s->key[rank[k]] = key[k];
+    unroll<kKeys>([&](int k) { s->key[rank[k]] = key[k]; });
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kKeys; k++)
+    unroll<kKeys>([&](int k) {
       key[k] = s->key[last ? threadIdx.x * kKeys + k : first + k * 32];
+    });
     __syncthreads();
   }
 }
@@ -155,30 +153,28 @@ __device__ void sort_keys(uint32_t (&key)[kKeys], Sorted *s, int bits) {
 __device__ uint32_t sort_columns(Sorted *s, const int32_t *indices,
                                  int64_t edges, uint32_t sources, int bits) {
   uint32_t key[kKeys], heads = 0;
-#pragma unroll
-  for (int k = 0; k < kKeys; k++) {
+  unroll<kKeys>([&](int k) {
     const int e = k * kThreads + threadIdx.x;
     key[k] = e < edges ? uint32_t(indices[e]) : sources;
-  }
+  });
   sort_keys(key, s, bits);
   s->last[threadIdx.x] = key[kKeys - 1];
   __syncthreads();
   uint32_t previous = threadIdx.x > 0 ? s->last[threadIdx.x - 1] : sources;
-#pragma unroll
-  for (int k = 0; k < kKeys; k++) {
+  unroll<kKeys>([&](int k) {
     const uint32_t mine = key[k];
     heads |= uint32_t(mine != previous && mine != sources) << k;
     previous = mine;
-  }
+  });
   const uint32_t mine = __popc(heads), end = warp_inclusive(mine);
   if (threadIdx.x % 32 == 31)
     s->base[threadIdx.x / 32] = end;
   const uint32_t distinct = scan_warps(s->base);
   uint32_t at = s->base[threadIdx.x / 32] + end - mine;
-#pragma unroll
-  for (int k = 0; k < kKeys; k++)
+  unroll<kKeys>([&](int k) {
     if (heads >> k & 1)
       s->key[at++] = key[k];
+  });
   __syncthreads();
   return distinct;
 }
