@@ -322,3 +322,31 @@ def test_what_does_not_fit_is_named(change, error, text):
     graph = dfgnn.as_graph(graph_of(20, 20), 20)
     with pytest.raises(error, match=text):
         dfgnn.edge_mlp(graph, weights, call.pop("biases", None), **call)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_devices_agree(dtype, device):
+    edges = graph_of(200, 180, 1500)
+    weights, biases = layers_of([48, 32, 32, 16])
+    x, y, e = tensor(180, 16), tensor(200, 16), tensor(1500, 16)
+    scale, shift = tensor(16), tensor(16)
+
+    def run(x, y, e, scale, shift, *layers):
+        made = dfgnn.edge_mlp(
+            edges.to(x.device), layers[:3], layers[3:], dst=x, src=y, edge=e,
+            activation="silu", norm="layer", norm_weight=scale,
+            norm_bias=shift, residual=True, reduce_src="mean", edges=True)
+        grads = torch.autograd.grad(
+            sum((o * w.to(o)).sum() for o, w in zip(made, factors)),
+            [x, y, e, scale, shift, *layers])
+        return [*made, *grads]
+    torch.manual_seed(5)
+    factors = [torch.randn(n, 16) for n in (1500, 180, 200)]
+    leaves = [t.detach().to(dtype) for t in (x, y, e, scale, shift, *weights,
+                                             *biases)]
+    want = run(*[t.double().requires_grad_() for t in leaves])
+    have = run(*[t.to(device).requires_grad_() for t in leaves])
+    for a, b in zip(have, want):
+        worst = (a.detach().cpu().double() - b.detach()).abs().max()
+        assert worst <= (1e-5 if dtype == torch.float32 else 5e-2) * \
+            b.abs().max()

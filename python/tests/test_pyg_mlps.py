@@ -206,3 +206,30 @@ def test_dropout_that_drops_parts_two_layers():
     dfgnn.accelerate(layer)
     layer(*arguments)
     assert [made.layers for made in calls(layer)[1]] == [1]
+
+
+@pytest.mark.parametrize("kind", ["max", "mean", "kinks", "hook", "norm"])
+def test_edgeconv_keeps_no_message(kind, monkeypatch):
+    from dfgnn import _mlp
+    torch.manual_seed(4)
+    rest = {"kinks": [torch.nn.LeakyReLU(0.1), torch.nn.Linear(C, C),
+                      torch.nn.LeakyReLU(0.1)],
+            "norm": [torch.nn.LayerNorm(C), torch.nn.Linear(C, C)]}.get(
+                kind, [torch.nn.GELU(), torch.nn.Linear(C, C),
+                       torch.nn.GELU(), torch.nn.Linear(C, 3)])
+    layer = pyg.EdgeConv(torch.nn.Sequential(torch.nn.Linear(2 * C, C), *rest),
+                         aggr="mean" if kind == "mean" else "max").double()
+    if kind == "hook":
+        layer.nn[2].register_forward_hook(lambda *_: None)
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    ran = []
+    run = _mlp.run
+    monkeypatch.setattr(_mlp, "run", lambda *given: ran.append(given[1])
+                        or run(*given))
+    x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
+    edges = random_edges(N, N, 50)
+    for a, b in zip(results(fast, [x, edges], [x]),
+                    results(layer, [x, edges], [x])):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    assert len(ran) == (kind not in ("hook", "norm"))

@@ -18,6 +18,7 @@ say "the headers are C11 and C++, their macros too, with old names and without"
 cat >"$work/header.c" <<'END'
 #include <dfgnn_tune.h>
 #include <dfgnn_graph.h>
+#include <dfgnn_mlp.h>
 #include <dfgnn_program.h>
 static dfgnn_problem at_file_scope = DFGNN_PROBLEM_INIT;
 int main(void) {
@@ -30,6 +31,8 @@ int main(void) {
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+  dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
+  dfgnn_edge_mlp_args mlp_args = DFGNN_EDGE_MLP_ARGS_INIT;
   dfgnn_variant_info variant = DFGNN_VARIANT_INFO_INIT;
   dfgnn_tune_options tune = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;

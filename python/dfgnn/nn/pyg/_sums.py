@@ -5,15 +5,17 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import Linear, aggr
 
-from ... import ops
+from ... import _abi, ops
 from ...aggregation import spmm
 from ...functional import gat_attention
 from ...graph import Graph
+from ...mlps import edge_mlp
 from ._edges import (
     Looped, degrees, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
 from ._messages import generalized_with_edges
 from ._mixin import fits, unfit, usual
+from ._networks import after_linear
 from ._reduce import (
     combine, edge_messages, is_sum, neighbours, reduce_messages,
     reduce_neighbours, reductions)
@@ -219,7 +221,7 @@ def generalized(layer, edge_index, size, x, edge_attr=None):
 def edge_network(layer, edge_index, size, x):
     """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j
     is made by node and, if the network has no other module, reduced by a
-    kernel."""
+    kernel; layers that follow are one MLP on edges with it."""
     names = reductions(layer.aggr_module)
     linear, rest = _first_linear(layer.nn)
     met = ends(layer, x, size)
@@ -235,6 +237,14 @@ def edge_network(layer, edge_index, size, x):
     sender = linear.weight[:, width:]
     own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
     sent = F.linear(met.src, sender)
+    network = after_linear(rest) if rest and len(names) == 1 and \
+        names[0] in _abi.REDUCTIONS else None
+    if network is not None:
+        out = edge_mlp(
+            graph, [None, *network.weights], [None, *network.biases],
+            dst_part=own, src_part=sent, activation=network.activation,
+            last=network.last, slope=network.slope, reduce=names[0])
+        return combine(layer.aggr_module, [out], graph)
     if rest:
         src, dst = graph.edge_index
         message = own.index_select(0, dst) + sent.index_select(0, src)
