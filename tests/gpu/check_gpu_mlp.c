@@ -146,11 +146,11 @@ static void is_right(const fixture *f, const mlp_case *c, const char *what) {
 }
 
 static void check(const fixture *f, const dfgnn_edge_mlp *mlp,
-                  const dfgnn_mlp_tuning *tuning, size_t shift,
+                  const dfgnn_mlp_tuning *tuning, size_t shift, int factors,
                   const char *what) {
   mlp_case c;
   void *copies[MLP_BLOCKS];
-  mlp_make(&c, mlp, f->destinations, f->sources, f->edges, 0, 17);
+  mlp_make(&c, mlp, f->destinations, f->sources, f->edges, factors, 17);
   for (int again = 0; again < 2; again++) {
     copy_blocks(copies, &c, shift);
     for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
@@ -173,14 +173,14 @@ START_TEST(every_shape_is_right_in_both_passes) {
     return;
   fixture f = graph_with(quick() ? 31 : 200, quick() ? 90 : 3000);
   snprintf(what, sizeof what, "MLP %d", _i);
-  check(&f, &edge_mlps[_i], NULL, 0, what);
+  check(&f, &edge_mlps[_i], NULL, 0, 0, what);
   free_fixture(&f);
 }
 END_TEST
 
 START_TEST(a_graph_without_edges_gives_zeros) {
   fixture f = graph_with(9, -1);
-  check(&f, &edge_mlps[1], NULL, 0, "no edges");
+  check(&f, &edge_mlps[1], NULL, 0, 0, "no edges");
   free_fixture(&f);
 }
 END_TEST
@@ -192,14 +192,21 @@ START_TEST(every_way_to_divide_is_right) {
       {.warps = 4, .span = 3, .launch_bytes = 100000},
       {.warps = 2, .span = 100}};
   fixture f = graph_with(31, 300);
-  check(&f, &edge_mlps[_i % 2], &tunings[_i / 2], 0, "a tuning");
+  check(&f, &edge_mlps[_i % 2], &tunings[_i / 2], 0, 0, "a tuning");
   free_fixture(&f);
 }
 END_TEST
 
 START_TEST(tensors_that_are_not_aligned_are_right) {
   fixture f = graph_with(31, 40);
-  check(&f, &edge_mlps[0], NULL, 2, "shifted by 2 bytes");
+  check(&f, &edge_mlps[0], NULL, 2, 0, "shifted by 2 bytes");
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(factors_of_edges_are_right_in_both_passes) {
+  fixture f = graph_with(31, 90);
+  check(&f, &edge_mlps[_i], NULL, 0, 1, "factors of edges");
   free_fixture(&f);
 }
 END_TEST
@@ -232,6 +239,7 @@ int main(void) {
   tcase_add_test(others, a_graph_without_edges_gives_zeros);
   tcase_add_loop_test(others, every_way_to_divide_is_right, 0, 6);
   tcase_add_test(others, tensors_that_are_not_aligned_are_right);
+  tcase_add_loop_test(others, factors_of_edges_are_right_in_both_passes, 0, 4);
   tcase_add_test(others, what_is_not_served_is_said);
   suite_add_tcase(suite, others);
   return run_on_gpu(suite);

@@ -81,20 +81,29 @@ compute_again(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
 
 /* ---- the gradient with respect to e' ------------------------------------- */
 
-/* What the sums' gradients are multiplied by: one over the degree of a mean. */
-struct mean_factors {
+/* What the sums' gradients are multiplied by: factors of edges, and one over
+ * the degree of a mean. */
+struct gradient_factors {
   float destination[2], source[2];
 };
 
-__device__ __forceinline__ mean_factors factors_of(const mlp_backward_params &p,
-                                                   const tile_edges &e) {
-  mean_factors f;
+/* own: of the edge itself, too. */
+template <class S>
+__device__ __forceinline__ gradient_factors
+factors_of(const mlp_backward_params &p, const tile_edges &e, bool own) {
+  using T = typename S::T;
+  gradient_factors f;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     f.destination[half] =
         mean_factor(p.dst_offsets, p.forward.graph.wide, e.row[half]);
     f.source[half] =
         mean_factor(p.src_offsets, p.forward.graph.wide, e.source[half]);
+    if (own) {
+      f.destination[half] *=
+          edge_factor<T>(p.forward.dst_factor, e.place[half]);
+      f.source[half] *= edge_factor<T>(p.forward.src_factor, e.place[half]);
+    }
   }
   return f;
 }
@@ -112,7 +121,8 @@ __device__ __forceinline__ void add_scaled(float (&to)[S::L::V], const chunk &x,
 template <class S>
 __device__ __forceinline__ void
 output_gradient(float (&to)[S::L::V], const mlp_backward_params &p,
-                const tile_edges &e, const mean_factors &f, int q, int half) {
+                const tile_edges &e, const gradient_factors &f, int q,
+                int half) {
 #pragma unroll
   for (int i = 0; i < S::L::V; ++i)
     to[i] = 0.0f;
@@ -183,12 +193,74 @@ template <class S> struct norm_gradient {
   }
 };
 
+/* The gradients with respect to factors are products of e' with the gradients
+ * of sums.  u: the last layer's value before the norm. */
+template <class S>
+__device__ __forceinline__ void
+factor_gradients(sums<S> &u, const norm_of_rows &norm,
+                 const mlp_backward_params &p, const tile_edges &e,
+                 const char *packed) {
+  using T = typename S::T;
+  constexpr int LAST = S::LAYERS - 1;
+  constexpr int V = S::L::V;
+  const float *norm_numbers =
+      reinterpret_cast<const float *>(packed + S::NORM_AT);
+  const gradient_factors f = factors_of<S>(p, e, false);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float at_dst = 0.0f, at_src = 0.0f;
+#pragma unroll
+    for (int q = 0; q < S::groups(LAST); ++q) {
+      float y[V], own[V], gradient[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        y[i] = at(u, q, half, i);
+      if constexpr (S::NORM != MLP_NORM_NONE) {
+        float scale[V], shift[V];
+        load_floats<T>(scale, norm_numbers, q);
+        load_floats<T>(shift, norm_numbers + S::padded(LAST), q);
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+          y[i] =
+              (y[i] - norm.mean[half]) * norm.scale[half] * scale[i] + shift[i];
+      }
+      if constexpr (S::RESIDUAL) {
+        unpack<T>(own, row_chunk<S, S::C>(p.forward.edge, e.place[half], q));
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+          y[i] += own[i];
+      }
+      if constexpr (S::GRAD_DST) {
+        unpack<T>(gradient, row_chunk<S, S::C>(p.grad_out_dst, e.row[half], q));
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+          at_dst += y[i] * gradient[i];
+      }
+      if constexpr (S::GRAD_SRC) {
+        unpack<T>(gradient,
+                  row_chunk<S, S::C>(p.grad_out_src, e.source[half], q));
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+          at_src += y[i] * gradient[i];
+      }
+    }
+    at_dst = row_sum(at_dst) * f.destination[half];
+    at_src = row_sum(at_src) * f.source[half];
+    if (e.live[half] && chunk_of_lane() == 0) {
+      if (p.grad_dst_factor)
+        static_cast<T *>(p.grad_dst_factor)[e.place[half]] = narrow<T>(at_dst);
+      if (p.grad_src_factor)
+        static_cast<T *>(p.grad_src_factor)[e.place[half]] = narrow<T>(at_src);
+    }
+  }
+}
+
 /* The gradient with respect to the last layer's z replaces z. */
 template <class S>
 __device__ __forceinline__ void
 last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
               const mlp_backward_params &p, const tile_edges &e,
-              const mean_factors &f, const char *packed) {
+              const gradient_factors &f, const char *packed) {
   constexpr int LAST = S::LAYERS - 1;
   constexpr int V = S::L::V;
   const float slope = p.forward.slope;
@@ -202,6 +274,8 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
       for (int i = 0; i < 4; ++i)
         u.x[n][i] = activate<S::LAST, typename S::T>(z.x[n][i], slope);
   const norm_of_rows norm = measure<S>(u, p.forward.epsilon);
+  if constexpr (S::GRAD_FACTORS)
+    factor_gradients<S>(u, norm, p, e, packed);
   /* Means over a row of the gradient, and of it times the normed row. */
   float mean[2] = {0.0f, 0.0f}, along[2] = {0.0f, 0.0f};
   sums<S> gradient;
@@ -273,7 +347,7 @@ last_gradient(sums<S> &z, norm_gradient<S> &norm_sums,
 template <class S>
 __device__ __forceinline__ void
 write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
-                    const tile_edges &e, const mean_factors &f) {
+                    const tile_edges &e, const gradient_factors &f) {
   using T = typename S::T;
   constexpr int V = S::L::V;
 #pragma unroll
@@ -367,7 +441,7 @@ template <class S> struct last_tile {
       if (p.input[0])
         write_rows<S, -1>(p.input[0], local, x, e);
     compute_again<S, 1>(z, x, p, e, local, packed);
-    last_gradient<S>(z, norm_sums, p, e, factors_of(p, e), packed);
+    last_gradient<S>(z, norm_sums, p, e, factors_of<S>(p, e, true), packed);
     pack_rows<S, S::LAYERS - 1>(x, z);
     write_rows<S, S::LAYERS - 1>(last_rows<S>(p), S::LAYERS > 1 ? local : edge,
                                  x, e);
@@ -403,7 +477,7 @@ template <class S> struct layers_tile {
     if constexpr (S::groups(-1) > 0)
       if (p.grad_edge) {
         multiply_back<S, 0>(z, x, packed);
-        write_edge_gradient<S>(z, p, e, factors_of(p, e));
+        write_edge_gradient<S>(z, p, e, factors_of<S>(p, e, true));
       }
   }
   __device__ __forceinline__ void end(const mlp_backward_params &, int) {}

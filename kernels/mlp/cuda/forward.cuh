@@ -47,6 +47,10 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
       for (int half = 0; half < 2; ++half)
         own.x[q][half] = row_chunk<S, S::C>(p.edge, e.place[half], q);
   const norm_of_rows norm = measure<S>(z, p.epsilon);
+  const float at_dst[2] = {edge_factor<T>(p.dst_factor, e.place[0]),
+                           edge_factor<T>(p.dst_factor, e.place[1])};
+  const float at_src[2] = {edge_factor<T>(p.src_factor, e.place[0]),
+                           edge_factor<T>(p.src_factor, e.place[1])};
 #pragma unroll
   for (int q = 0; q < S::groups(LAST); ++q) {
     float scale[V], shift[V];
@@ -69,18 +73,24 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
           y[i] += added[i];
         y[i] = e.live[half] ? y[i] : 0.0f;
       }
-      const chunk out = pack<T>(y);
-      if (p.sums.out)
-        sums_at.stage(staged, q, half, y);
       if (p.edge_out && e.live[half])
         store_chunk<T, S::C, S::VECTOR>(
             static_cast<T *>(p.edge_out) + e.place[half] * S::C,
-            q * S::L::GROUP + chunk_of_lane() * V, out);
+            q * S::L::GROUP + chunk_of_lane() * V, pack<T>(y));
+      float weighted[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        weighted[i] = y[i] * at_dst[half];
+      if (p.sums.out)
+        sums_at.stage(staged, q, half, weighted);
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        weighted[i] = y[i] * at_src[half];
       if (p.edge_rows && e.live[half])
         store_chunk<T, S::padded(LAST), true>(
             static_cast<T *>(p.edge_rows) +
                 (edge + row_of_lane() + 8 * half) * S::padded(LAST),
-            q * S::L::GROUP + chunk_of_lane() * V, out);
+            q * S::L::GROUP + chunk_of_lane() * V, pack<T>(weighted));
     }
     if (p.sums.out)
       sums_at.take(staged, q, e, p.sums, span);

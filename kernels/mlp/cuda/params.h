@@ -36,7 +36,8 @@ enum {
   /* backward: gradients with respect to which outputs there are */
   MLP_GRAD_EDGES = 16,
   MLP_GRAD_DST = 32,
-  MLP_GRAD_SRC = 64
+  MLP_GRAD_SRC = 64,
+  MLP_GRAD_FACTORS = 128 /* with respect to factors of edges */
 };
 
 /* The weights and other numbers of all layers, padded and in the order of
@@ -69,7 +70,9 @@ typedef struct mlp_forward_params {
   const void *packed;
   const void *edge, *dst_part, *src_part;
   void *edge_out;
-  void *edge_rows; /* [E, padded C] in the order of the graph, or NULL */
+  void *edge_rows; /* [E, padded C] in the order of the graph, times their
+                    * factors at sources; or NULL */
+  const void *dst_factor, *src_factor; /* [E]; NULL: 1 */
   mlp_sums sums;
   int64_t first_span, spans; /* of this launch */
   int span;                  /* tiles */
@@ -81,6 +84,7 @@ typedef struct mlp_backward_params {
   const void *grad_edge_out, *grad_out_dst, *grad_out_src;
   const void *dst_offsets, *src_offsets; /* NULL: sums, not means */
   void *grad_edge;
+  void *grad_dst_factor, *grad_src_factor; /* [E], or NULL */
   void *grad_first; /* [E, padded width[0]]: with respect to z_0, in the order
                      * of the graph; NULL: nobody reads it */
   /* Of the edges of this launch, [edges, padded width], for weights.cuh: what

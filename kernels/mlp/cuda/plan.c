@@ -148,14 +148,16 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
   const int backward = job->pass == DFGNN_PASS_BACKWARD;
   dfgnn_mlp_plan p = {.job = job,
                       .units = device->units > 0 ? device->units : 1};
-  p.flags = (is_vector(job) ? MLP_VECTOR : 0) |
-            (mlp->residual ? MLP_RESIDUAL : 0) |
-            (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32 ? MLP_EXACT
-                                                                     : 0) |
-            (backward && dfgnn__mlp_wants_weights(job) ? MLP_KEEP : 0) |
-            (job->args.grad_edge_out ? MLP_GRAD_EDGES : 0) |
-            (job->args.grad_out_dst ? MLP_GRAD_DST : 0) |
-            (job->args.grad_out_src ? MLP_GRAD_SRC : 0);
+  p.flags =
+      (is_vector(job) ? MLP_VECTOR : 0) | (mlp->residual ? MLP_RESIDUAL : 0) |
+      (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32 ? MLP_EXACT
+                                                               : 0) |
+      (backward && dfgnn__mlp_wants_weights(job) ? MLP_KEEP : 0) |
+      (job->args.grad_edge_out ? MLP_GRAD_EDGES : 0) |
+      (job->args.grad_out_dst ? MLP_GRAD_DST : 0) |
+      (job->args.grad_out_src ? MLP_GRAD_SRC : 0) |
+      (job->args.grad_dst_factor || job->args.grad_src_factor ? MLP_GRAD_FACTORS
+                                                              : 0);
   p.packed_bytes = packed_bytes(mlp);
   p.warps = tuning->warps             ? tuning->warps
             : mlp->dtype == DFGNN_F32 ? WARPS_F32
@@ -193,8 +195,6 @@ const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
       dfgnn__mlp_is_extreme(mlp->reduce_src))
     return "the CUDA kernels of MLPs on edges reduce by sum and mean, not by "
            "max and min";
-  if (job->args.dst_factor || job->args.src_factor)
-    return "the CUDA kernels of MLPs on edges take no factors of edges";
   for (int l = -1; l < mlp->layers; l++)
     if (dfgnn__mlp_padded(mlp, l) > MOST_WIDTH)
       return "the CUDA kernels of MLPs on edges serve widths up to 128";

@@ -172,6 +172,8 @@ static mlp_forward_params forward_params(const run *r) {
       .edge = a->edge,
       .dst_part = a->dst_part,
       .src_part = a->src_part,
+      .dst_factor = a->dst_factor,
+      .src_factor = a->src_factor,
       .sums = {.partial = (float *)(r->workspace + r->plan.partial),
                .wide = r->graph.wide},
       .spans = r->plan.spans,
@@ -220,6 +222,8 @@ static mlp_backward_params backward_params(const run *r) {
                            .grad_out_dst = a->grad_out_dst,
                            .grad_out_src = a->grad_out_src,
                            .grad_edge = a->grad_edge,
+                           .grad_dst_factor = a->grad_dst_factor,
+                           .grad_src_factor = a->grad_src_factor,
                            .grad_first = keep || a->grad_src_part
                                              ? r->workspace + r->plan.grad_first
                                              : NULL};

@@ -94,6 +94,7 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
   static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
   static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
+  static constexpr bool GRAD_FACTORS = (FLAGS & MLP_GRAD_FACTORS) != 0;
   static constexpr int C = W::width(LAYERS - 1);
   static constexpr int GROUPS = W::most_groups();
   static constexpr int TILES = GROUPS * L::TILES;
@@ -374,6 +375,13 @@ __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
         graph.edge_order ? entry(graph.edge_order, graph.wide, edge) : edge;
   }
   return e;
+}
+
+/* What an edge's row is multiplied by in sums. */
+template <typename T>
+__device__ __forceinline__ float edge_factor(const void *factors,
+                                             int64_t place) {
+  return factors ? widen(static_cast<const T *>(factors)[place]) : 1.0f;
 }
 
 /* ---- layers -------------------------------------------------------------- */
