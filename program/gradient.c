@@ -208,6 +208,22 @@ out:
   return status;
 }
 
+/* The reductions that are kept, in the order of factors: so they are inputs of
+ * the gradient in the order that they have as factors of the program. */
+static int list_kept(const work *w, int32_t *list) {
+  int count = 0;
+  for (int32_t n = 0; n < w->forward_nodes && count < DFGNN_DAG_OUTPUTS; n++) {
+    int k = count;
+    if (!w->stops[n] || !w->needed[n])
+      continue;
+    for (; k > 0 && dfgnn__make_order(w->dag, list[k - 1], n) > 0; k--)
+      list[k] = list[k - 1];
+    list[k] = n;
+    count++;
+  }
+  return count;
+}
+
 dfgnn_status dfgnn__dag_kept(dfgnn_dag **kept, const dfgnn_dag *forward,
                              const uint8_t *cotangent, const uint8_t *wanted) {
   work w = {.forward = forward, .cotangent = cotangent, .wanted = wanted};
@@ -223,9 +239,11 @@ dfgnn_status dfgnn__dag_kept(dfgnn_dag **kept, const dfgnn_dag *forward,
   for (int i = 0; i < forward->output_count; i++)
     if (can_read(to, &to->outputs[i]))
       w.needed[held(to, &to->outputs[i])] = 0;
-  for (int32_t n = 0, k = 0; n < w.forward_nodes; n++) {
-    if (!w.stops[n] || !w.needed[n] || to->output_count == DFGNN_DAG_OUTPUTS)
-      continue;
+  int32_t list[DFGNN_DAG_OUTPUTS];
+  const int count = list_kept(&w, list);
+  for (int i = 0, k = 0; i < count && to->output_count < DFGNN_DAG_OUTPUTS;
+       i++) {
+    const int32_t n = list[i];
     char name[DFGNN_DAG_NAME];
     do
       snprintf(name, sizeof name, "kept_%d", k++);

@@ -69,12 +69,22 @@ static int32_t joined(dfgnn_dag *dag, dfgnn_node node, int count,
 
 static int compare(double a, double b) { return (a > b) - (a < b); }
 
+/* A reduction comes after the inputs, where a gradient has it as an input that
+ * was kept. */
+static double rank(const dfgnn_node *x) {
+  return dfgnn__node_reduces(x->op) ? DFGNN_NODE_INPUT + .5 : x->op;
+}
+
 static int by_themselves(const dfgnn_node *x, const dfgnn_node *y) {
-  const double pairs[][2] = {
-      {x->op, y->op},         {x->place, y->place},
-      {x->count, y->count},   {x->index, y->index},
-      {x->number, y->number}, {x->axis, y->axis},
-      {x->flags, y->flags},   {x->at.constant, y->at.constant}};
+  const double pairs[][2] = {{rank(x), rank(y)},
+                             {x->index, y->index},
+                             {x->op, y->op},
+                             {x->place, y->place},
+                             {x->count, y->count},
+                             {x->number, y->number},
+                             {x->axis, y->axis},
+                             {x->flags, y->flags},
+                             {x->at.constant, y->at.constant}};
   int found = 0;
   for (size_t i = 0; !found && i < sizeof pairs / sizeof *pairs; i++)
     found = compare(pairs[i][0], pairs[i][1]);
@@ -84,7 +94,7 @@ static int by_themselves(const dfgnn_node *x, const dfgnn_node *y) {
 /* The order of factors and terms.  It looks at the order of inputs and not at
  * their numbers, so that a gradient, which has some of them alone, multiplies
  * as its program does: what it compares with an extreme has the same bits. */
-static int by_structure(const dfgnn_dag *dag, int32_t a, int32_t b) {
+int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b) {
   while (a != b) {
     const dfgnn_node *x = at(dag, a), *y = at(dag, b);
     int found = by_themselves(x, y), i = 0;
@@ -172,7 +182,7 @@ static int32_t product(dfgnn_dag *dag, double number, int32_t *list,
   for (int i = 1; i < count; i++) {
     int32_t x = list[i];
     int k = i;
-    for (; k > 0 && by_structure(dag, list[k - 1], x) > 0; k--)
+    for (; k > 0 && dfgnn__make_order(dag, list[k - 1], x) > 0; k--)
       list[k] = list[k - 1];
     list[k] = x;
   }
@@ -277,7 +287,7 @@ int32_t dfgnn__make_add(dfgnn_dag *dag, int32_t a, int32_t b) {
   if (chosen >= 0)
     return chosen;
   int32_t pair[2] = {a, b};
-  if (by_structure(dag, a, b) > 0) {
+  if (dfgnn__make_order(dag, a, b) > 0) {
     pair[0] = b;
     pair[1] = a;
   }
@@ -370,7 +380,7 @@ int32_t dfgnn__make_binary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
   }
   int32_t pair[2] = {a, b};
   int either = op == DFGNN_NODE_MAX || op == DFGNN_NODE_EQ;
-  if (either && by_structure(dag, a, b) > 0) {
+  if (either && dfgnn__make_order(dag, a, b) > 0) {
     pair[0] = b;
     pair[1] = a;
   }

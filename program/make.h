@@ -18,6 +18,8 @@
 
 #include "program/dag.h"
 
+/* Below 0 if factor or term a comes before b, 0 if they are one. */
+int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b);
 int32_t dfgnn__make_number(dfgnn_dag *dag, double x);
 int32_t dfgnn__make_size(dfgnn_dag *dag, dfgnn_size size);
 int32_t dfgnn__make_count(dfgnn_dag *dag, dfgnn_place place);

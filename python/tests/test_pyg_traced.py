@@ -523,3 +523,15 @@ def test_layers_of_anemoi_models():
                 sum((o * o.cos()).sum() for o in outs), leaves)])
         assert report.traced, report
         same(*found, tolerance=1e-4)
+
+
+def test_outputs_of_static_graphs_are_dense():
+    """Callers view them, as PyG's own tests do."""
+    from torch_geometric.nn import GCNConv
+    layer = GCNConv(W, 4, node_dim=1)
+    x, e = torch.randn(3, N, W), edges()
+    want = layer(x, e)
+    dfgnn.accelerate(layer)
+    out = layer(x, e)
+    assert out.is_contiguous()
+    same([out], [want], tolerance=1e-5)

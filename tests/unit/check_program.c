@@ -220,7 +220,7 @@ START_TEST(the_normal_form_is_printed) {
           "return s, t = sqrt(a) / q as dst[2]\n",
           "dst q\nsrc k[3]\nedge w\n"
           "t1 = 1 + q\n"
-          "return s = 6 * t1 * sum_in(k * w),\n"
+          "return s = 6 * sum_in(k * w) * t1,\n"
           "       t = sqrt(6 * t1) / q as dst[2]\n");
 }
 END_TEST

@@ -118,7 +118,8 @@ class Shape:
             return out
         if self.dims > 3:
             out = out.unflatten(1, self.lead if self.lead else (-1,))
-        return out.movedim(0, self.axis)
+        # dense as PyG's, which callers view
+        return out.movedim(0, self.axis).contiguous()
 
 
 def _degree_of(graph, out):
