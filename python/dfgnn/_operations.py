@@ -121,9 +121,22 @@ def _narrow(node, value, dim, start, length):
                   start + length)
 
 
+def _along_axis(node, k, value):
+    """The values of max(dim) or min(dim).  Equal ones share their gradient,
+    where torch picks one."""
+    if k:
+        refuse(f"which element of an axis has its {node.name}")
+    given = dict(zip(("x", "dim"), node.args), **node.kwargs)
+    axis = _axis(node.args[0].shape, given["dim"])
+    return _trace.method("a" + node.name)(
+        value, axis - len(node.args[0].shape) + 1)
+
+
 def part(node, value):
-    """One of the results of chunk, split or unbind."""
+    """One of the results of chunk, split, unbind, max or min."""
     parent, k = node.args
+    if canonical(parent.name) in ("max", "min"):
+        return _along_axis(parent, k, value)
     dim = parent.kwargs.get("dim", parent.args[-1] if canonical(parent.name)
                             != "unbind" and len(parent.args) > 2 else 0)
     if canonical(parent.name) == "unbind" and len(parent.args) > 1:

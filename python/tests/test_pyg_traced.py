@@ -191,7 +191,7 @@ def case(kind):
     def some(*shape):
         return torch.randn(*shape, dtype=torch.double, requires_grad=True)
     given = {"x": some(N, W)}
-    if kind in (Attention, Einsum):
+    if kind in (Attention, Einsum, Largest):
         given = {"x": some(N, H, W)}
     if kind is Attention:
         given["edge_attr"] = some(count, H, W)
@@ -209,8 +209,17 @@ def case(kind):
     return kind(**options).double(), e, given
 
 
+class Largest(Own):
+    """The largest of an edge's numbers, and the least of each head."""
+
+    def message(self, x_i, x_j):
+        most = (x_i * x_j).max(dim=-1, keepdim=True).values
+        return most * torch.tanh(x_j) - x_i.min(-1)[0].unsqueeze(-1)
+
+
 KINDS = [Attention, NoSize, Network, Wide, Normed, NormedEnd, Filter,
-         Scattered, Updated, Einsum, Table, Crossed]
+         Scattered, Updated, Einsum, Table, Crossed,
+         Largest]
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
 
 
