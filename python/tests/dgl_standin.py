@@ -255,6 +255,50 @@ class EdgeGATConv(GATConv):
         return self.attend(graph, feat, None, edge_feat, get_attention)
 
 
+class TypedLinear(nn.Module):
+    def __init__(self, in_size, out_size, num_types, regularizer, num_bases):
+        super().__init__()
+        self.regularizer = regularizer
+        self.W = nn.Parameter(torch.randn(
+            num_types if regularizer is None else num_bases, in_size,
+            out_size))
+        if regularizer is not None:
+            self.coeff = nn.Parameter(torch.randn(num_types, num_bases))
+
+    def get_weight(self):
+        if self.regularizer is None:
+            return self.W
+        return (self.coeff @ self.W.flatten(1)).view(-1, *self.W.shape[1:])
+
+
+class RelGraphConv(nn.Module):
+    def __init__(self, in_feat, out_feat, num_rels, regularizer=None,
+                 num_bases=None, bias=True, activation=None, self_loop=True,
+                 dropout=0.0, layer_norm=False):
+        super().__init__()
+        self.linear_r = TypedLinear(in_feat, out_feat, num_rels, regularizer,
+                                    num_bases)
+        self.bias, self.activation = bias, activation
+        self.self_loop, self.layer_norm = self_loop, layer_norm
+        if bias:
+            self.h_bias = nn.Parameter(torch.randn(out_feat))
+        if layer_norm:
+            self.layer_norm_weight = nn.LayerNorm(out_feat)
+        if self_loop:
+            self.loop_weight = nn.Parameter(torch.randn(in_feat, out_feat))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, graph, feat, etypes, norm=None, *, presorted=False):
+        weight = self.linear_r.get_weight()[etypes]
+        messages = (feat[graph.src].unsqueeze(1) @ weight).squeeze(1)
+        h = _sum(graph, messages if norm is None else messages * norm)
+        h = self.layer_norm_weight(h) if self.layer_norm else h
+        h = h + self.h_bias if self.bias else h
+        if self.self_loop:
+            h = h + feat[:graph.num_dst] @ self.loop_weight
+        return self.dropout(self.activation(h) if self.activation else h)
+
+
 class GATv2Conv(_Layer):
     def __init__(self, in_feats, out_feats, num_heads, feat_drop=0.0,
                  attn_drop=0.0, negative_slope=0.2, residual=False,
@@ -347,7 +391,7 @@ class SGConv(_Layer):
 
 
 LAYERS = [GraphConv, SAGEConv, GINConv, GATConv, EdgeGATConv, GATv2Conv,
-          DotGatConv, AGNNConv, SGConv]
+          DotGatConv, AGNNConv, RelGraphConv, SGConv]
 
 
 def install(monkeypatch):

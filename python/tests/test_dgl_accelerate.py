@@ -57,6 +57,11 @@ def weighted(edges):
     return {"edge_weight": torch.rand(edges.size(1))}
 
 
+def typed(edges):
+    return {"etypes": torch.randint(5, (edges.size(1),)),
+            "norm": torch.rand(edges.size(1), 1)}
+
+
 CASES = {
     "graph": (lambda n, i: n.GraphConv(IN, OUT, activation=F.elu), {}),
     "graph shrinks": (lambda n, i: n.GraphConv(IN, 2, norm="right"), weighted),
@@ -79,8 +84,11 @@ CASES = {
                                               share_weights=True), {}),
     "dot": (lambda n, i: n.DotGatConv(i, OUT, H), {}),
     "agnn": (lambda n, i: n.AGNNConv(2.0), {}),
+    "rel": (lambda n, i: n.RelGraphConv(IN, OUT, 5, activation=F.elu), typed),
+    "rel basis": (lambda n, i: n.RelGraphConv(
+        IN, OUT, 90, "basis", 3, self_loop=False, layer_norm=True), typed),
 }
-SINGLE = ("gat as wide", "edge gat as wide", "gatv2 shared")
+SINGLE = ("rel", "rel basis", "gat as wide", "edge gat as wide", "gatv2 shared")
 """The cases whose layer DGL makes for one kind of nodes alone."""
 
 

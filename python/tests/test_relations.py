@@ -360,8 +360,9 @@ WEIGHTS = {"full": {}, "bases": dict(num_bases=3), "blocks": dict(
 @pytest.mark.parametrize("kind", [G.RGCNConv, G.FastRGCNConv])
 def test_rgcn(kind, weights, most_rows, nodes, relations, count, doubles,
               monkeypatch, said):
+    from dfgnn import _relational
     from dfgnn.nn.pyg import _rgcn
-    monkeypatch.setattr(_rgcn, "_MOST_ROWS", most_rows)
+    monkeypatch.setattr(_relational, "MOST_ROWS", most_rows)
     monkeypatch.setattr(_rgcn, "_by_bases", lambda layer, graph:
                         most_rows == 0 and layer.num_bases and
                         _rgcn._adds(layer))
@@ -390,11 +391,11 @@ def test_rgcn(kind, weights, most_rows, nodes, relations, count, doubles,
 
 
 def test_rgcn_of_many_small_relations_by_tiles(doubles, monkeypatch, said):
-    from dfgnn.nn.pyg import _rgcn
-    monkeypatch.setattr(_rgcn, "_MOST_ROWS", 0)
+    from dfgnn import _relational
+    monkeypatch.setattr(_relational, "MOST_ROWS", 0)
     tiled = []
-    product = _rgcn.Groups.product
-    monkeypatch.setattr(_rgcn.Groups, "product", lambda self, *rest: (
+    product = _relational.Groups.product
+    monkeypatch.setattr(_relational.Groups, "product", lambda self, *rest: (
         tiled.append(self.align), product(self, *rest))[1])
     edges, kinds = typed(30, 40, 200)
     x = torch.randn(30, WIDTH, requires_grad=True)

@@ -8,7 +8,8 @@ Features are [nodes, features], or [nodes, ..., features] where DGL takes that.
 from ._attention import (
     AGNNConv, DotGatConv, EdgeGATConv, GATConv, GATv2Conv)
 from ._base import DGLError
+from ._relations import RelGraphConv
 from ._sums import GINConv, GraphConv, SAGEConv
 
 __all__ = ["AGNNConv", "DGLError", "DotGatConv", "EdgeGATConv", "GATConv",
-           "GATv2Conv", "GINConv", "GraphConv", "SAGEConv"]
+           "GATv2Conv", "GINConv", "GraphConv", "RelGraphConv", "SAGEConv"]

@@ -12,19 +12,14 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric import typing
 
-from ... import ops
-from ..._grouped import Groups, alignment, take
+from ... import _relational, ops
+from ..._grouped import take
 from ...aggregation import spmm
 from ...graph import Graph
 from ...hetero import gatherer, typed_graph
 from ._edges import edges_as_given, flowed, known, reverse
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import combine, is_sum, reduce_neighbours, reductions
-
-# A table with a row for each node and relation may have so many times the
-# rows of a table by edge.
-_MOST_ROWS = 4
-
 
 def rgcn(pyg_forward):
     """The forward of RGCNConv and of FastRGCNConv."""
@@ -178,25 +173,8 @@ def _of_features(layer, graph, x):
         return _sum_over_bases(layer, graph, (x @ weight).view(
             -1, layer.num_bases, layer.out_channels))
     weight = _of_relations(layer)
-    rows = graph.num_relations * x.size(0)
-    if _adds(layer) and rows <= _MOST_ROWS * graph.num_edges:
-        return spmm(graph.graph(graph.by_node("dst"),
-                                graph.by_relation("src")),
-                    _multiplied(x, weight), _edge_weight(layer, graph))
-    columns = graph.by_node("src")
-    align = alignment(graph.number_of_pairs(), graph.num_relations, x.device)
-    pairs = graph.pairs(columns, align)
-    groups = graph._derive(("groups", pairs.starts), lambda: Groups(
-        pairs.starts, graph.device, align))
-    reduced = _reduced(layer, pairs.within, x)
-    return spmm(pairs.across, groups.product(reduced, weight))
-
-
-def _multiplied(x, weight):
-    """[N * R, O] each node by each relation."""
-    if weight.dim() == 3:
-        return (x @ weight.transpose(0, 1).flatten(1)).view(
-            -1, weight.size(2))
-    blocks = x.view(x.size(0), *weight.shape[1:3])
-    return torch.einsum("nbf,rbfo->nrbo", blocks, weight).reshape(
-        -1, weight.size(1) * weight.size(3))
+    if _adds(layer) and _relational.fits_by_node(graph, x):
+        return _relational.by_node(graph, x, weight,
+                                   _edge_weight(layer, graph))
+    return _relational.by_pair(graph, weight, lambda within: _reduced(
+        layer, within, x))
