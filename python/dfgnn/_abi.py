@@ -482,6 +482,8 @@ FUNCTIONS = {
     "dfgnn_edge_program_hash": (c_uint64, [c_void_p]),
     "dfgnn_edge_program_walks": (Status, [POINTER(c_int), POINTER(c_int),
                                           c_void_p]),
+    "dfgnn_edge_program_problem": (Status, [POINTER(Problem), c_void_p,
+                                            c_int]),
     "dfgnn_edge_program_operator": (Status, [POINTER(EdgeOperator),
                                              c_void_p]),
     "dfgnn_edge_program_input_count": (c_int, [c_void_p]),

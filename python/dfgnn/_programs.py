@@ -85,6 +85,15 @@ class Program:
                                                     self.pointer))
         return found if found.found else None
 
+    def problem(self, kind):
+        """The _abi.Problem of a call with tensors of this type: an operator's,
+        where the program is one."""
+        wanted = _abi.Problem()
+        check(library().dfgnn_edge_program_problem(
+            ctypes.byref(wanted), self.pointer, TYPES[kind]))
+        wanted.owner = self  # whose memory it names
+        return wanted
+
     def _derive(self, how, outputs, inputs):
         key = how, bytes(outputs), bytes(inputs)
         with self._lock:

@@ -259,6 +259,29 @@ class EdgeProgram:
                 f"{how}; {rows} walks over rows, {columns} over columns\n"
                 + program.text)
 
+    def problem(self, graph, i=None, j=None, e=None, *, backward=False,
+                **others):
+        """The _abi.Problem of a call with these tensors on a graph, or of its
+        gradient by those that require one (by all, if none does)."""
+        recorder = _trace.Text()
+        given = {"i": i, "j": j, "e": e}
+        program = _programs.parse(recorder.text(
+            self._trace(recorder, graph, given, others)[0]))
+        wanted = [t.requires_grad for t in recorder.tensors]
+        training = backward or any(wanted)
+        wanted = wanted if any(wanted) else [True] * len(wanted)
+        outputs = len(program.outputs)
+        if training:
+            program = program.keep((True,) * outputs, wanted)
+        if backward:
+            program = program.gradient(
+                [k < outputs for k in range(len(program.outputs))], wanted)
+        kinds = {t.dtype for t in recorder.tensors}
+        narrow = sorted(kinds - {torch.float32, torch.float64}, key=str)
+        return program.problem(
+            torch.float64 if torch.float64 in kinds else
+            narrow[0] if narrow else torch.float32)
+
     def __call__(self, graph, i=None, j=None, e=None, *, composite=False,
                  **others):
         """graph: a Graph, or what :func:`dfgnn.as_graph` takes.

@@ -11,6 +11,7 @@ from . import _abi, _execute, _handle, _operators, recordings
 from ._files import generate, read  # noqa: F401: part of this module
 from ._library import check, library
 from .convert import as_graph
+from .programs import EdgeProgram
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16,
            "bf16": torch.bfloat16, "f64": torch.float64}
@@ -116,10 +117,16 @@ def tune(subject, *arguments, **options):
             "gate" or "gate-value".
 
         Returns the fields of the library's dfgnn_tune_report as a dict.
+
+    ``tune(graph, program, i=..., j=..., e=...)`` measures what a call of a
+    :func:`dfgnn.edge_program` with these tensors runs, or its gradient if
+    ``backward``.
     """
     if callable(subject):  # graphs of no library are
         _check_keywords(recordings.tune_step, options, recordings.record)
         return recordings.tune_step(subject, *arguments, **options)
+    if arguments and isinstance(arguments[0], EdgeProgram):
+        return _tune_program(subject, *arguments, **options)
     _check_keywords(_tune_graph, options, _problem)
     return _tune_graph(subject, *arguments, **options)
 
@@ -135,13 +142,29 @@ def _tune_graph(graph, op="gt", dim=None, *, budget=10.0, progress=None,
     return found
 
 
+def _tune_program(graph, program, *tensors, budget=10.0, progress=None,
+                  name=None, **options):
+    graph = as_graph(graph)
+    wanted = program.problem(graph, *tensors, **options)
+    handle = graph.handle
+    if name is not None:
+        handle = _handle.named(handle, name)
+    found = recordings.measure(handle, wanted, budget, progress)
+    _execute.forget_plans()
+    return found
+
+
 def explain(graph, op="gt", dim=None, **problem):
     """The choice of a kernel and its reasons, as a dict: variant, source,
     because, distance, and candidates, which says by name why each variant was
     or was not chosen.  The problem is named as in tune()."""
-    _check_keywords(_problem, problem)
-    wanted = _problem(op, dim, **problem)
     graph = as_graph(graph)
+    if isinstance(op, EdgeProgram):
+        tensors = {"i": dim, **problem} if dim is not None else problem
+        wanted = op.problem(graph, **tensors)
+    else:
+        _check_keywords(_problem, problem)
+        wanted = _problem(op, dim, **problem)
     handle = graph.handle
     lib = library()
     plan = ctypes.c_void_p()

@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -514,3 +516,34 @@ def test_a_first_gradient_keeps_nothing_for_a_second(graph, monkeypatch):
                 e={"x": rows(E, 1)})
     torch.autograd.grad(out.sum(), q)
     assert len(ran) == 2 and not any(p.kept for p in ran[1].outputs)
+
+
+TUNED = """
+import torch
+import dfgnn
+
+@dfgnn.edge_program
+def gated(i, j):
+    return torch.sigmoid(i.q + j.k) * torch.tanh(j.k)
+
+graph = dfgnn.as_graph(torch.randint(0, 40, (2, 300)), 40)
+tensors = {"i": {"q": torch.randn(40, 8, requires_grad=True)},
+           "j": {"k": torch.randn(40, 8)}}
+for backward in (False, True):
+    before = dfgnn.explain(graph, gated, **tensors, backward=backward)
+    assert before["source"] == "rule", before
+    assert before["variant"].startswith("cpu.program.blocks/"), before
+    report = dfgnn.tune(graph, gated, **tensors, backward=backward, budget=.2)
+    assert report["measured"] > 0 and report["wrong"] == 0, report
+    after = dfgnn.explain(graph, gated, **tensors, backward=backward)
+    assert after["source"] == "exact", after
+    assert after["variant"] == report["variant"], (after, report)
+gated(graph, **tensors).sum().backward()
+"""
+
+
+def test_a_program_is_tuned_and_its_choice_explained(tmp_path):
+    where = dict(os.environ, DFGNN_STORE=str(tmp_path / "programs.db"))
+    ran = subprocess.run([sys.executable, "-c", TUNED], env=where, text=True,
+                         capture_output=True)
+    assert ran.returncode == 0, ran.stderr
