@@ -33,6 +33,12 @@ static const dfgnn_edge_mlp edge_mlps[] = {
      .width = {128, 128, 128}, .activation = DFGNN_ACTIVATION_TANH,
      .norm = DFGNN_NORM_LAYER, .epsilon = 1e-5, .residual = 1,
      .reduce_dst = DFGNN_REDUCE_SUM},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 2, .edge_dim = 8,
+     .width = {32, 40}, .activation = DFGNN_ACTIVATION_RELU,
+     .reduce_dst = DFGNN_REDUCE_MAX},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_F32, .layers = 2, .width = {32, 19},
+     .activation = DFGNN_ACTIVATION_SILU, .norm = DFGNN_NORM_LAYER,
+     .epsilon = 1e-5, .reduce_dst = DFGNN_REDUCE_MIN, .edge_list = 1},
 };
 
 enum { EDGE_MLPS = sizeof edge_mlps / sizeof *edge_mlps };

@@ -85,12 +85,14 @@ compute_again(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
  * the degree of a mean. */
 struct gradient_factors {
   float destination[2], source[2];
+  int at[2]; /* for extremes: which edge of its row it is */
 };
 
 /* own: of the edge itself, too. */
 template <class S>
 __device__ __forceinline__ gradient_factors
-factors_of(const mlp_backward_params &p, const tile_edges &e, bool own) {
+factors_of(const mlp_backward_params &p, const tile_edges &e, int64_t first,
+           bool own) {
   using T = typename S::T;
   gradient_factors f;
 #pragma unroll
@@ -99,6 +101,9 @@ factors_of(const mlp_backward_params &p, const tile_edges &e, bool own) {
         mean_factor(p.dst_offsets, p.forward.graph.wide, e.row[half]);
     f.source[half] =
         mean_factor(p.src_offsets, p.forward.graph.wide, e.source[half]);
+    if constexpr (S::EXTREME)
+      f.at[half] = int(first + row_of_lane() + 8 * half -
+                       entry(p.row_offsets, p.forward.graph.wide, e.row[half]));
     if (own) {
       f.destination[half] *=
           edge_factor<T>(p.forward.dst_factor, e.place[half]);
@@ -118,6 +123,21 @@ __device__ __forceinline__ void add_scaled(float (&to)[S::L::V], const chunk &x,
     to[i] += y[i] * factor;
 }
 
+/* The gradient of an extreme goes to the edge that it was of. */
+template <class S>
+__device__ __forceinline__ void
+add_extreme(float (&to)[S::L::V], const mlp_backward_params &p,
+            const tile_edges &e, const gradient_factors &f, int q, int half) {
+  const int column = q * S::L::GROUP + chunk_of_lane() * S::L::V;
+  const int32_t *arg = p.arg_dst + int64_t(e.row[half]) * S::C + column;
+  float y[S::L::V];
+  unpack<typename S::T>(y, row_chunk<S, S::C>(p.grad_out_dst, e.row[half], q));
+#pragma unroll
+  for (int i = 0; i < S::L::V; ++i)
+    if (column + i < S::C && __ldg(arg + i) == f.at[half])
+      to[i] += y[i];
+}
+
 template <class S>
 __device__ __forceinline__ void
 output_gradient(float (&to)[S::L::V], const mlp_backward_params &p,
@@ -131,7 +151,9 @@ output_gradient(float (&to)[S::L::V], const mlp_backward_params &p,
   if constexpr (S::GRAD_EDGES)
     add_scaled<S>(to, row_chunk<S, S::C>(p.grad_edge_out, e.place[half], q),
                   1.0f);
-  if constexpr (S::GRAD_DST)
+  if constexpr (S::GRAD_DST && S::EXTREME)
+    add_extreme<S>(to, p, e, f, q, half);
+  else if constexpr (S::GRAD_DST)
     add_scaled<S>(to, row_chunk<S, S::C>(p.grad_out_dst, e.row[half], q),
                   f.destination[half]);
   if constexpr (S::GRAD_SRC)
@@ -205,7 +227,7 @@ factor_gradients(sums<S> &u, const norm_of_rows &norm,
   constexpr int V = S::L::V;
   const float *norm_numbers =
       reinterpret_cast<const float *>(packed + S::NORM_AT);
-  const gradient_factors f = factors_of<S>(p, e, false);
+  const gradient_factors f = factors_of<S>(p, e, 0, false);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float at_dst = 0.0f, at_src = 0.0f;
@@ -441,7 +463,8 @@ template <class S> struct last_tile {
       if (p.input[0])
         write_rows<S, -1>(p.input[0], local, x, e);
     compute_again<S, 1>(z, x, p, e, local, packed);
-    last_gradient<S>(z, norm_sums, p, e, factors_of<S>(p, e, true), packed);
+    last_gradient<S>(z, norm_sums, p, e, factors_of<S>(p, e, edge, true),
+                     packed);
     pack_rows<S, S::LAYERS - 1>(x, z);
     write_rows<S, S::LAYERS - 1>(last_rows<S>(p), S::LAYERS > 1 ? local : edge,
                                  x, e);
@@ -477,7 +500,7 @@ template <class S> struct layers_tile {
     if constexpr (S::groups(-1) > 0)
       if (p.grad_edge) {
         multiply_back<S, 0>(z, x, packed);
-        write_edge_gradient<S>(z, p, e, factors_of<S>(p, e, true));
+        write_edge_gradient<S>(z, p, e, factors_of<S>(p, e, edge, true));
       }
   }
   __device__ __forceinline__ void end(const mlp_backward_params &, int) {}
@@ -503,7 +526,7 @@ __device__ __forceinline__ void walk_back(const mlp_backward_params &p,
     const int64_t first = span * edges_of_span;
     const int64_t end = min(first + edges_of_span, q.graph.edges);
     span_sums<S, 0> sums_at;
-    sums_at.begin(q.graph, first);
+    sums_at.begin(q.graph, q.sums, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
       const tile_edges e = edges_of_tile(q.graph, q.sums, edge);
       work.tile(p, e, edge, edge - first_of_launch, packed, staged, sums_at,

@@ -27,7 +27,8 @@ template <class S>
 __device__ __forceinline__ void
 finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
             const char *packed, char *staged,
-            span_sums<S, S::LAYERS - 1> &sums_at, int64_t span, int64_t edge) {
+            span_sums<S, S::LAYERS - 1, S::EXTREME> &sums_at, int64_t span,
+            int64_t edge) {
   using T = typename S::T;
   constexpr int LAST = S::LAYERS - 1;
   constexpr int V = S::L::V;
@@ -116,8 +117,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     const int64_t span = p.first_span + k;
     const int64_t first = span * edges_of_span;
     const int64_t end = min(first + edges_of_span, p.graph.edges);
-    mlp::span_sums<S, LAYERS - 1> sums_at;
-    sums_at.begin(p.graph, first);
+    mlp::span_sums<S, LAYERS - 1, S::EXTREME> sums_at;
+    sums_at.begin(p.graph, p.sums, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
       const mlp::tile_edges e = mlp::edges_of_tile(p.graph, p.sums, edge);
       mlp::sums<S> z;

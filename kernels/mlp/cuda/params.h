@@ -37,7 +37,9 @@ enum {
   MLP_GRAD_EDGES = 16,
   MLP_GRAD_DST = 32,
   MLP_GRAD_SRC = 64,
-  MLP_GRAD_FACTORS = 128 /* with respect to factors of edges */
+  MLP_GRAD_FACTORS = 128, /* with respect to factors of edges */
+  MLP_MAX = 256,          /* destinations have the maximum of e', not sums */
+  MLP_MIN = 512
 };
 
 /* The weights and other numbers of all layers, padded and in the order of
@@ -51,11 +53,14 @@ typedef struct mlp_pack {
 /* Sums of rows of edges at their destination.  Spans of tiles are summed apart;
  * a row that a span's end cuts has a part in each span. */
 typedef struct mlp_sums {
-  void *out;           /* [rows, width]; NULL: no sums */
-  float *partial;      /* [spans, 2, padded width]: of the row that begins
-                        * before the span, and of the one that goes on */
-  const void *offsets; /* of rows; NULL: sums are not divided */
-  int wide;            /* offsets are of 64 bits */
+  void *out;    /* [rows, width]; NULL: no sums */
+  int32_t *arg; /* [rows, width]: the edge of a row that an extreme is of;
+                 * NULL: nobody asks */
+  int32_t *partial_arg; /* as partial, of extremes */
+  float *partial;       /* [spans, 2, padded width]: of the row that begins
+                         * before the span, and of the one that goes on */
+  const void *offsets;  /* of rows; NULL: sums are not divided */
+  int wide;             /* offsets are of 64 bits */
 } mlp_sums;
 
 typedef struct mlp_graph {
@@ -83,6 +88,8 @@ typedef struct mlp_backward_params {
   mlp_forward_params forward; /* sums: of grad_dst_part */
   const void *grad_edge_out, *grad_out_dst, *grad_out_src;
   const void *dst_offsets, *src_offsets; /* NULL: sums, not means */
+  const int32_t *arg_dst;                /* of extremes, and */
+  const void *row_offsets;               /* where rows begin */
   void *grad_edge;
   void *grad_dst_factor, *grad_src_factor; /* [E], or NULL */
   void *grad_first; /* [E, padded width[0]]: with respect to z_0, in the order

@@ -121,6 +121,12 @@ static void place(dfgnn_mlp_plan *p) {
       at, p->spans * 2 * dfgnn__mlp_padded(mlp, backward ? 0 : last),
       sizeof(float));
   if (!backward) {
+    p->partial_arg =
+        dfgnn__place(at,
+                     dfgnn__mlp_is_extreme(mlp->reduce_dst)
+                         ? p->spans * 2 * dfgnn__mlp_padded(mlp, last)
+                         : 0,
+                     sizeof(int32_t));
     p->edge_rows = dfgnn__place(
         at, job->args.out_src ? edges * dfgnn__mlp_padded(mlp, last) : 0, size);
     return;
@@ -157,7 +163,10 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
       (job->args.grad_out_dst ? MLP_GRAD_DST : 0) |
       (job->args.grad_out_src ? MLP_GRAD_SRC : 0) |
       (job->args.grad_dst_factor || job->args.grad_src_factor ? MLP_GRAD_FACTORS
-                                                              : 0);
+                                                              : 0) |
+      (mlp->reduce_dst == DFGNN_REDUCE_MAX   ? MLP_MAX
+       : mlp->reduce_dst == DFGNN_REDUCE_MIN ? MLP_MIN
+                                             : 0);
   p.packed_bytes = packed_bytes(mlp);
   p.warps = tuning->warps             ? tuning->warps
             : mlp->dtype == DFGNN_F32 ? WARPS_F32
@@ -191,10 +200,9 @@ const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
            "or bf16";
   if (mlp->gate)
     return "gated MLPs on edges have no CUDA kernels";
-  if (dfgnn__mlp_is_extreme(mlp->reduce_dst) ||
-      dfgnn__mlp_is_extreme(mlp->reduce_src))
-    return "the CUDA kernels of MLPs on edges reduce by sum and mean, not by "
-           "max and min";
+  if (dfgnn__mlp_is_extreme(mlp->reduce_src))
+    return "the CUDA kernels of MLPs on edges reduce at sources by sum and "
+           "mean, not by max and min";
   for (int l = -1; l < mlp->layers; l++)
     if (dfgnn__mlp_padded(mlp, l) > MOST_WIDTH)
       return "the CUDA kernels of MLPs on edges serve widths up to 128";

@@ -21,7 +21,8 @@ typedef struct dfgnn_mlp_plan {
   int weight_tiles, splits; /* of the gradients of weights */
   size_t packed_bytes, shared_bytes;
   /* Places in the workspace. */
-  size_t packed, partial, edge_rows, grad_first, norm_partial, weight_partial;
+  size_t packed, partial, partial_arg, edge_rows, grad_first, norm_partial,
+      weight_partial;
   size_t input[DFGNN_MLP_LAYERS], grad_z[DFGNN_MLP_LAYERS];
   size_t z[DFGNN_MLP_LAYERS];
   size_t bytes;

@@ -109,7 +109,9 @@ static dfgnn_status pack_weights(const run *r) {
 
 /* ---- sums of rows that spans cut, and at sources ------------------------- */
 
-static dfgnn_status merge(const run *r, const mlp_sums *sums, int layer) {
+/* extreme: 1 for maxima, -1 for minima, 0 for sums. */
+static dfgnn_status merge(const run *r, const mlp_sums *sums, int layer,
+                          int extreme) {
   mlp_sums s = *sums;
   mlp_graph graph = r->graph;
   int64_t spans = r->plan.spans, edges = r->plan.span * MLP_TILE;
@@ -117,7 +119,7 @@ static dfgnn_status merge(const run *r, const mlp_sums *sums, int layer) {
   int padded = dfgnn__mlp_padded(&r->job->mlp, layer);
   const dfgnn_program program =
       DFGNN_PROGRAM("kernels/mlp/cuda/spans.cuh", "dfgnn::mlp_merge",
-                    DFGNN_TYPE(r->job->mlp.dtype));
+                    DFGNN_TYPE(r->job->mlp.dtype), extreme);
   void *arguments[] = {&graph, &s, &spans, &edges, &width, &padded};
   if (spans < 2)
     return DFGNN_OK;
@@ -197,14 +199,25 @@ static dfgnn_status forward(const run *r) {
   p.edge_out = a->edge_out;
   p.edge_rows = a->out_src ? r->workspace + r->plan.edge_rows : NULL;
   p.sums.out = a->out_dst;
-  if (r->job->mlp.reduce_dst == DFGNN_REDUCE_MEAN)
+  p.sums.arg = a->arg_dst;
+  p.sums.partial_arg = (int32_t *)(r->workspace + r->plan.partial_arg);
+  const dfgnn_reduce reduce = r->job->mlp.reduce_dst;
+  if (reduce == DFGNN_REDUCE_MEAN || dfgnn__mlp_is_extreme(reduce))
     p.sums.offsets = r->job->rows.offsets;
   dfgnn_status status = clear(r, a->out_dst, r->job->rows.destinations, last);
+  if (!status && a->arg_dst)
+    status = dfgnn__fill(
+        r->queue, a->arg_dst, 0xff,
+        (size_t)(r->job->rows.destinations * r->job->mlp.width[last]) *
+            sizeof(int32_t));
   if (!status && r->graph.edges)
     status = launch_tiles(r, "kernels/mlp/cuda/forward.cuh",
                           "dfgnn::mlp_forward", grid_of_tiles(r, p.spans), &p);
   if (!status && a->out_dst && r->graph.edges)
-    status = merge(r, &p.sums, last);
+    status = merge(r, &p.sums, last,
+                   reduce == DFGNN_REDUCE_MAX   ? 1
+                   : reduce == DFGNN_REDUCE_MIN ? -1
+                                                : 0);
   if (!status && a->out_src)
     status = sum_at_sources(r, a->out_src, r->plan.edge_rows, last,
                             r->job->mlp.reduce_src == DFGNN_REDUCE_MEAN);
@@ -221,6 +234,8 @@ static mlp_backward_params backward_params(const run *r) {
                            .grad_edge_out = a->grad_edge_out,
                            .grad_out_dst = a->grad_out_dst,
                            .grad_out_src = a->grad_out_src,
+                           .arg_dst = a->arg_dst,
+                           .row_offsets = r->job->rows.offsets,
                            .grad_edge = a->grad_edge,
                            .grad_dst_factor = a->grad_dst_factor,
                            .grad_src_factor = a->grad_src_factor,
@@ -383,7 +398,7 @@ static dfgnn_status backward(const run *r) {
   if (!status && !r->graph.edges && (r->plan.flags & MLP_KEEP))
     status = multiply_weights(r, &p, 0); /* zeros */
   if (!status && a->grad_dst_part && r->graph.edges)
-    status = merge(r, &p.forward.sums, 0);
+    status = merge(r, &p.forward.sums, 0, 0);
   if (!status && a->grad_src_part)
     status = sum_at_sources(r, a->grad_src_part, r->plan.grad_first, 0, 0);
   if (!status && (r->plan.flags & MLP_KEEP))

@@ -11,8 +11,10 @@
 namespace dfgnn {
 namespace mlp {
 
-/* 32 columns are staged at a time, as floats; each lane sums one of them. */
-template <class S, int LAYER> struct span_sums {
+/* 32 columns are staged at a time, as floats; each lane sums one of them.
+ * EXTREME: rows have their largest number instead, and which edge of the row it
+ * is of; minima are maxima of negated numbers. */
+template <class S, int LAYER, bool EXTREME = false> struct span_sums {
   using T = typename S::T;
   static constexpr int V = S::L::V;
   static constexpr int GROUPS = 32 / S::L::GROUP; /* of a piece */
@@ -20,15 +22,26 @@ template <class S, int LAYER> struct span_sums {
   static constexpr int WIDTH = S::width(LAYER);
 
   float sum[PIECES];
-  bool cut; /* the row at hand began before the span */
+  int arg[PIECES], at; /* at: of the row's edges, the tile's first */
+  bool cut;            /* the row at hand began before the span */
 
   /* first: the span's first edge. */
-  __device__ __forceinline__ void begin(const mlp_graph &graph, int64_t first) {
+  __device__ __forceinline__ void begin(const mlp_graph &graph,
+                                        const mlp_sums &sums, int64_t first) {
 #pragma unroll
     for (int k = 0; k < PIECES; ++k)
-      sum[k] = 0.0f;
+      clear(k);
+    at = 0;
+    if constexpr (EXTREME)
+      at = int(first - entry(sums.offsets, sums.wide,
+                             __ldg(graph.row_of_edge + first)));
     cut = first > 0 && __ldg(graph.row_of_edge + first - 1) ==
                            __ldg(graph.row_of_edge + first);
+  }
+
+  __device__ __forceinline__ void clear(int piece) {
+    sum[piece] = EXTREME ? -INFINITY : 0.0f;
+    arg[piece] = -1;
   }
 
   __device__ static __forceinline__ int column(int piece) {
@@ -37,16 +50,23 @@ template <class S, int LAYER> struct span_sums {
 
   __device__ __forceinline__ void keep(const mlp_sums &to, int64_t span,
                                        bool tail, int piece) {
-    if (column(piece) < S::padded(LAYER))
-      to.partial[(span * 2 + tail) * S::padded(LAYER) + column(piece)] =
-          sum[piece];
+    const int64_t i = (span * 2 + tail) * S::padded(LAYER) + column(piece);
+    if (column(piece) < S::padded(LAYER)) {
+      to.partial[i] = sum[piece];
+      if constexpr (EXTREME)
+        to.partial_arg[i] = arg[piece];
+    }
   }
 
   __device__ __forceinline__ void write(const mlp_sums &to, int row,
                                         float factor, int piece) {
-    if (column(piece) < WIDTH)
-      static_cast<T *>(to.out)[int64_t(row) * WIDTH + column(piece)] =
-          narrow<T>(sum[piece] * factor);
+    const int64_t i = int64_t(row) * WIDTH + column(piece);
+    if (column(piece) < WIDTH) {
+      static_cast<T *>(to.out)[i] =
+          narrow<T>(EXTREME ? sum[piece] * S::SIGN : sum[piece] * factor);
+      if (EXTREME && to.arg)
+        to.arg[i] = arg[piece];
+    }
   }
 
   /* Puts a chunk of group q of row g (half 0) or g + 8 into the warp's stage.
@@ -66,10 +86,21 @@ template <class S, int LAYER> struct span_sums {
                                       const mlp_sums &to, int64_t span,
                                       int piece) {
     bool began_before = cut;
+    int place = at;
 #pragma unroll 4 /* more code would leave the cache of instructions */
     for (int r = 0; r < MLP_TILE; ++r) {
-      sum[piece] += reinterpret_cast<const float *>(
+      const float x = reinterpret_cast<const float *>(
           staged + r * MLP_STAGE_ROW)[ptx::lane_id()];
+      if constexpr (EXTREME) {
+        if (r < e.count &&
+            (arg[piece] < 0 || x * S::SIGN > sum[piece] || x != x)) {
+          sum[piece] = x * S::SIGN;
+          arg[piece] = place;
+        }
+        ++place;
+      } else {
+        sum[piece] += x;
+      }
       if (e.ends >> r & 1) {
         const int row = __shfl_sync(kFullMask, e.destination, r);
         if (began_before)
@@ -77,7 +108,8 @@ template <class S, int LAYER> struct span_sums {
         else
           write(to, row, __shfl_sync(kFullMask, e.factor, r), piece);
         began_before = false;
-        sum[piece] = 0.0f;
+        place = 0;
+        clear(piece);
       }
     }
   }
@@ -95,6 +127,8 @@ template <class S, int LAYER> struct span_sums {
   }
   __device__ __forceinline__ void end_tile(const tile_edges &e) {
     cut = cut && !e.ends;
+    /* edges behind the last end belong to the row at hand */
+    at = e.ends ? MLP_TILE - 1 - (31 - __clz(e.ends)) : at + MLP_TILE;
   }
 
   /* end: the edge behind the span's last. */
@@ -111,8 +145,9 @@ template <class S, int LAYER> struct span_sums {
 } // namespace mlp
 
 /* Rows that spans cut: a warp for each span at whose end a row goes on that
- * begins in it.  edges_of_span: but for the last span. */
-template <typename T>
+ * begins in it.  edges_of_span: but for the last span.  EXTREME: 1 for maxima,
+ * -1 for minima, 0 for sums. */
+template <typename T, int EXTREME>
 __global__ void mlp_merge(mlp_graph graph, mlp_sums sums, int64_t spans,
                           int64_t edges_of_span, int width, int padded) {
   const int64_t span =
@@ -133,9 +168,21 @@ __global__ void mlp_merge(mlp_graph graph, mlp_sums sums, int64_t spans,
   T *out = static_cast<T *>(sums.out) + int64_t(row) * width;
   for (int c = ptx::lane_id(); c < width; c += 32) {
     float sum = sums.partial[(span * 2 + 1) * padded + c];
-    for (int64_t k = span + 1; k <= last; ++k)
-      sum += sums.partial[k * 2 * padded + c];
-    out[c] = narrow<T>(sum * factor);
+    int arg = 0;
+    if constexpr (EXTREME)
+      arg = sums.partial_arg[(span * 2 + 1) * padded + c];
+    for (int64_t k = span + 1; k <= last; ++k) {
+      const float x = sums.partial[k * 2 * padded + c];
+      if constexpr (!EXTREME) {
+        sum += x;
+      } else if (x > sum || x != x) {
+        sum = x;
+        arg = sums.partial_arg[k * 2 * padded + c];
+      }
+    }
+    out[c] = narrow<T>(EXTREME ? sum * float(EXTREME) : sum * factor);
+    if (EXTREME && sums.arg)
+      sums.arg[int64_t(row) * width + c] = arg;
   }
 }
 

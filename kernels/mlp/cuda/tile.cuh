@@ -95,6 +95,8 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
   static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
   static constexpr bool GRAD_FACTORS = (FLAGS & MLP_GRAD_FACTORS) != 0;
+  static constexpr bool EXTREME = (FLAGS & (MLP_MAX | MLP_MIN)) != 0;
+  static constexpr float SIGN = (FLAGS & MLP_MIN) != 0 ? -1.0f : 1.0f;
   static constexpr int C = W::width(LAYERS - 1);
   static constexpr int GROUPS = W::most_groups();
   static constexpr int TILES = GROUPS * L::TILES;
