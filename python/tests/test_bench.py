@@ -213,6 +213,18 @@ def test_ranks(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["ranks_ms"] > 0
 
 
+def test_clients(run, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(os.path.join(BENCH, "clients"))
+    rows = json.loads(run("clients", "pyg_sage", "pyg_gps", "--scale", .05,
+                          "--steps", 2, "--json"))
+    for row in rows:
+        assert row["served"] == 3 and not row["kept"]
+        assert row["loss_difference"] < 1e-4
+    with pytest.raises(SystemExit):
+        run("clients", "no_such_case")
+    assert "found case 'no_such_case'" in capsys.readouterr().err
+
+
 def test_every_benchmark_is_run():
     """A new benchmark needs a test here."""
     with open(__file__) as file:
