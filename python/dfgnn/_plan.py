@@ -59,12 +59,6 @@ class Plan:
             for stage in self.programs:
                 _programs.probe(stage.program, graph, stage.dtypes[0])
 
-    def compares(self):
-        """Whether a program has a maximum or minimum over edges, whose
-        gradient compares values that it makes again."""
-        return any(name in stage.source for stage in self.programs
-                   for name in ("max_in(", "min_in(", "max_out(", "min_out("))
-
     def run(self, graph, fetch):
         """The outputs, in the shape of .tree; tensors by edge are in the
         caller's order."""

@@ -65,10 +65,6 @@ def _plan(layer, methods, call):
         try:
             plan = trace(layer, methods, call)
             plan.probe(call.graph())
-            if call.edge_index.is_cuda and not found.checked and \
-                    plan.compares():
-                raise TraceError("on a GPU a maximum of messages is traced by "
-                                 "accelerate(check=True)")
         except (TraceError, UnsupportedError) as error:
             plan = TraceError(str(error))
         found.plans[key] = plan
