@@ -5,6 +5,7 @@
 #ifndef DFGNN_MLP_CUDA_FORWARD_CUH
 #define DFGNN_MLP_CUDA_FORWARD_CUH
 
+#include "kernels/mlp/cuda/norm.cuh"
 #include "kernels/mlp/cuda/spans.cuh"
 
 namespace dfgnn {

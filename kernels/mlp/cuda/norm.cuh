@@ -1,0 +1,58 @@
+/* norm.cuh - what LayerNorm and RMSNorm subtract from a row and scale it by */
+#ifndef DFGNN_MLP_CUDA_NORM_CUH
+#define DFGNN_MLP_CUDA_NORM_CUH
+
+#include "kernels/mlp/cuda/tile.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* A sum over the four lanes of a row. */
+__device__ __forceinline__ float row_sum(float x) { return lanes_sum<4>(x); }
+
+/* Is number i of the lane's chunk of group q one of the row? */
+template <class S> __device__ __forceinline__ bool inside(int q, int i) {
+  return S::C % S::L::GROUP == 0 ||
+         q * S::L::GROUP + chunk_of_lane() * S::L::V + i < S::C;
+}
+
+/* (x - mean) scale, for the two rows of a lane. */
+struct norm_of_rows {
+  float mean[2], scale[2];
+};
+
+template <class S>
+__device__ __forceinline__ norm_of_rows measure(sums<S> &u, float epsilon) {
+  constexpr int LAST = S::LAYERS - 1;
+  norm_of_rows norm = {{0.0f, 0.0f}, {1.0f, 1.0f}};
+  if constexpr (S::NORM != MLP_NORM_NONE) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (S::NORM == MLP_NORM_LAYER) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+          for (int i = 0; i < S::L::V; ++i)
+            sum += inside<S>(q, i) ? at(u, q, half, i) : 0.0f;
+        norm.mean[half] = row_sum(sum) * (1.0f / S::C);
+      }
+      float squares = 0.0f;
+#pragma unroll
+      for (int q = 0; q < S::groups(LAST); ++q)
+#pragma unroll
+        for (int i = 0; i < S::L::V; ++i) {
+          const float d = at(u, q, half, i) - norm.mean[half];
+          squares += inside<S>(q, i) ? d * d : 0.0f;
+        }
+      norm.scale[half] =
+          1.0f / sqrtf(row_sum(squares) * (1.0f / S::C) + epsilon);
+    }
+  }
+  return norm;
+}
+
+} // namespace mlp
+} // namespace dfgnn
+
+#endif
