@@ -84,3 +84,31 @@ def reduce_edges(edge_attr, destinations, num_nodes, reduction):
     index = rows.view([-1] + [1] * (edge_attr.dim() - 1))
     return out.scatter_reduce(0, index.expand_as(edge_attr), edge_attr, name,
                               include_self=False)[:num_nodes]
+
+
+# ---- weights of GCN ---------------------------------------------------------
+
+def normalize(graph, weight):
+    """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges."""
+    src, dst = graph.edge_index
+    scale = weight.new_zeros(graph.num_dst).index_add(0, dst, weight)
+    scale = scale.pow(-0.5)
+    scale = scale.masked_fill(scale == float("inf"), 0)
+    return scale[src] * weight * scale[dst]
+
+
+def with_remaining_loops(graph, weight, fill):
+    """(graph with a loop for each node, weights): the last loop that a node
+    had keeps its weight, the others have weight fill."""
+    looped, count = graph.with_self_loops(), graph.num_dst
+
+    def last():
+        src, dst = graph.edge_index
+        places = torch.arange(src.numel(), device=src.device)
+        rows = src.masked_fill(src != dst, count)  # no loops: a spare row
+        return places.new_full((count + 1,), -1).scatter_reduce(
+            0, rows, places, "amax")[:count]
+    place = graph._derive("loops", last)
+    filled = torch.where(place >= 0, weight[place.clamp(min=0)],
+                         weight.new_full((), fill))
+    return looped, torch.cat([weight[looped.kept], filled])

@@ -59,6 +59,9 @@ LAYERS = {
     "GCN": lambda: ours.GCNConv(WIDTH, 5),
     "GCN no loops": lambda: ours.GCNConv(WIDTH, 5, add_self_loops=False,
                                          bias=False),
+    "GCN weights": lambda: with_fields(ours.GCNConv(WIDTH, 5), -1),
+    "GCN weights, no loops": lambda: with_fields(ours.GCNConv(
+        WIDTH, 5, add_self_loops=False, improved=True), -1),
     "SAGE": lambda: ours.SAGEConv(WIDTH, 5),
     "SAGE sum": lambda: ours.SAGEConv(WIDTH, 5, aggr="sum",
                                       root_weight=False),
@@ -129,8 +132,8 @@ def call_of(layer, dtype=torch.float64, seed=0):
     fields = getattr(layer, "edge_dim", None)
     if fields:
         shape = (fields,) if fields > 0 else ()  # -1: weights of edges
-        given.append(torch.randn(edges.size(1), *shape, dtype=dtype,
-                                 requires_grad=True))
+        made = torch.randn(edges.size(1), *shape, dtype=dtype)
+        given.append((made if shape else made.abs() + 0.1).requires_grad_())
     return layer, given
 
 
@@ -179,7 +182,7 @@ def agree(layer, given, tolerance=1e-12, node=True):
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_gives_what_it_gives_step_by_step(name, dtype):
     # kernels read weights of 32 bits
-    node = name != "Graph weights" or dtype is not torch.bfloat16
+    node = "weights" not in name or dtype is not torch.bfloat16
     agree(*call_of(LAYERS[name](), dtype), TOLERANCE[dtype], node)
 
 
@@ -286,6 +289,24 @@ def test_features_and_gradients_with_strides():
     out = layer(x, given[1])
     dense = layer(x.contiguous(), given[1])
     close(*(torch.autograd.grad(o.sum(), x)[0] for o in (out, dense)), 1e-12)
+
+
+def test_weights_of_gcn_are_normalized_once_and_anew_when_they_change():
+    layer, (x, edges, weight) = call_of(LAYERS["GCN weights"]())
+    weight = weight.detach()
+    first = layer(x, edges, weight)
+    assert is_node(first)
+    close(layer(x, edges, weight), first, 1e-12)
+    with torch.no_grad():
+        weight[::2] += 1
+    changed = layer(x, edges, weight)
+    with step_by_step():
+        close(changed, layer(x, edges, weight), 1e-12)
+    assert float((changed - first).abs().max()) > 1e-3
+    other = weight.flip(0)
+    with step_by_step():
+        expected = layer(x, edges, other)
+    close(layer(x, edges, other), expected, 1e-12)
 
 
 def test_large_products_stay_apart(monkeypatch):

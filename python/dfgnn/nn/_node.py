@@ -7,6 +7,7 @@ step by step.
 """
 
 import functools
+import weakref
 
 import torch
 
@@ -17,6 +18,7 @@ from .._execute import generation
 from .._links import (
     Attention, ByEdge, EdgeScores, Finish, Gate, Linear as Product, Messages,
     Normalized, Own, Plane, Reduced, Relu, Scores, Slot, Sum)
+from .._loops import normalize, with_remaining_loops
 from .._operators import DTYPES
 from ..convert import as_graph, known_graph, looped_graph
 from ..errors import InvalidError, UnsupportedError
@@ -406,22 +408,57 @@ def _agnn(graph, settings, static, x, beta):
 
 @node
 def gcn(state, x, edge_index, edge_weight=None):
-    if edge_weight is not None or not state["normalize"] or state["cached"]:
+    if not state["normalize"] or state["cached"]:
         raise Other
     sums(state)
     x, sizes = single(x)
-    return _run(_graph(edge_index, sizes, state["add_self_loops"]), _gcn, (),
-                x, product(state, "lin"), own(state, "bias"))
+    loops = state["add_self_loops"]
+    if edge_weight is None:
+        graph = _graph(edge_index, sizes, loops)
+    else:
+        graph, edge_weight = _normalized(
+            _graph(edge_index, sizes), edge_weight, loops,
+            2.0 if state["improved"] else 1.0)
+    return _run(graph, _gcn, (), x, product(state, "lin"), own(state, "bias"),
+                edge_weight)
 
 
-@recipe("x weight bias")
-def _gcn(graph, settings, static, x, weight, bias):
+def _normalized(graph, weight, loops, fill):
+    """(graph, weights by its edges) as GCN sums by them; kept with the graph
+    as long as weights that need no gradient are the same."""
+    if type(weight) not in PLAIN_TENSORS or weight.dtype not in (
+            torch.float32, torch.float64) or \
+            weight.shape != (graph.num_edges,) or \
+            weight.device != graph.device:
+        raise Other
+    key, keeps = ("gcn weights", loops, fill), type(graph) is Graph and \
+        not weight.requires_grad and not weight.is_inference()
+    held = graph._derived.get(key) if keeps else None
+    if _recording.current is not None:
+        _recording.current.source(weight)
+    if held is None or held[0]() is not weight or held[1] != weight._version:
+        made = with_remaining_loops(graph, weight, fill) if loops else \
+            (graph, weight)
+        made = made[0], normalize(*made)
+        if not keeps:
+            return made
+        held = graph._derived[key] = (weakref.ref(weight), weight._version,
+                                      made)
+    return held[2]
+
+
+@recipe("x weight bias edge_weight")
+def _gcn(graph, settings, static, x, weight, bias, edge_weight):
     if not _fit(weight, bias, x.size(1)):
         return None
-    return [Product("x", ("weight",), (), (), "h"),
-            Sum(graph, "spmm-sum", "h", "sums", weight.size(0), x.dtype,
-                symmetric=True),
-            Finish("sums", "out", bias=_name("bias", bias))]
+    links = [Product("x", ("weight",), (), (), "h")]
+    if edge_weight is None:
+        links.append(Sum(graph, "spmm-sum", "h", "sums", weight.size(0),
+                         x.dtype, symmetric=True))
+    else:
+        links += [ByEdge("edge_weight", "by edge"),
+                  Reduced("spmm-weighted", "h", "sums", "by edge")]
+    return [*links, Finish("sums", "out", bias=_name("bias", bias))]
 
 
 @node

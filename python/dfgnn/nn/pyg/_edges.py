@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ... import ops
-from ..._loops import loop_features
+from ..._loops import (
+    loop_features, normalize, with_remaining_loops)
 from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
@@ -150,26 +151,6 @@ def symmetric_weights(graph, dtype):
         ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
         return normalize(graph, ones)
     return graph._derive(("symmetric", dtype), make)
-
-
-def normalize(graph, weight):
-    """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges."""
-    src, dst = graph.edge_index
-    scale = weight.new_zeros(graph.num_dst).index_add(0, dst, weight)
-    scale = scale.pow(-0.5)
-    scale = scale.masked_fill(scale == float("inf"), 0)
-    return scale[src] * weight * scale[dst]
-
-
-def with_remaining_loops(graph, weight, fill):
-    """(graph with a loop for each node, weights): the loop of a node that had
-    one keeps its weight, the others have weight fill."""
-    looped = graph.with_self_loops()
-    src, dst = graph.edge_index
-    there = graph._derive("loops", lambda: (src == dst).nonzero().view(-1))
-    filled = weight.new_full((graph.num_dst,), fill)
-    filled = filled.index_put((src[there],), weight[there])
-    return looped, torch.cat([weight[looped.kept], filled])
 
 
 def _norm(make_tensors, original):
