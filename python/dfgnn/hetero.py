@@ -396,8 +396,8 @@ class HeteroGraph:
         return Pairs(within, across, tuple(starts), relation, node)
 
     def pairs_among(self, layout):
-        """The Graph that gives each of the pairs() its row of a table of
-        destinations in a layout."""
+        """[pairs] the row of each of the pairs() in a layout of
+        destinations."""
         def make():
             rows = self.by_node("dst")
             numbers, _ = self._pair_numbers()
@@ -407,7 +407,7 @@ class HeteroGraph:
                 [layout.begin, layout.step, rows.begin]).to(
                     self.device).index_select(1, relation)
             node = numbers - relation * rows.size - first
-            return gatherer(begin + node * step, layout.size)
+            return begin + node * step
         return self._derive(("pairs among", layout), make)
 
     def has_few_pairs(self):

@@ -88,17 +88,22 @@ def _sent(graph, x, weights, biases=None):
 
 def _rows_sent(graph, x):
     """By relation the features that graph.as_sent() has rows for."""
-    edges, found = graph.edge_index[0].split(graph.counts), []
-    for number, (source, _, _) in enumerate(graph.relations):
-        rows = x[source]
-        if not graph.as_sent().step[number]:
-            if rows.requires_grad and torch.is_grad_enabled():
-                rows = take(rows, graph._derive(
-                    ("edges of", number), lambda: gatherer(
-                        edges[number], x[source].size(0))))
-            else:
-                rows = rows.index_select(0, edges[number])
-        found.append(rows)
+    found = [x[source] for source, _, _ in graph.relations]
+    for kind, rows in x.items():
+        numbers = [n for n, step in enumerate(graph.as_sent().step)
+                   if not step and graph.relations[n][0] == kind]
+        if not numbers:
+            continue
+        edges = graph.edge_index[0].split(graph.counts)
+        index = _joined([edges[n] for n in numbers])
+        if rows.requires_grad and torch.is_grad_enabled():
+            rows = take(rows, graph._derive(("sent by", kind), lambda: gatherer(
+                index, rows.size(0))))
+        else:
+            rows = rows.index_select(0, index)
+        parts = rows.split([graph.counts[n] for n in numbers])
+        for number, part in zip(numbers, parts):
+            found[number] = part
     return found
 
 
@@ -186,18 +191,25 @@ def _gat(graph, x, relations, summed):
     heads, channels = first.heads, first.out_channels
     shape = (-1, heads, channels)
     w_src, w_dst = zip(*[_gat_weights(r.layer) for r in relations])
-    def scores(weights, name):
+    def scores(weights, *names):
         # <a, W x> = <Wt a, x>: one row a head and relation
-        att = torch.cat([own(r.layer.__dict__, name) for r in relations])
+        att = torch.stack([torch.cat([own(r.layer.__dict__, name)
+                                      for r in relations])
+                           for name in names], 2)  # [R, H, names, C]
         stacked = torch.stack(weights).view(len(weights), heads, channels, -1)
-        return (stacked * att.unsqueeze(-1)).sum(2).unbind(0)
-    sent = _sent_twice(graph, x, w_src, scores(w_src, "att_src"))
+        return [rows.unbind(0) for rows in (att @ stacked).unbind(2)]
+    if all(a is b for a, b in zip(w_src, w_dst)):
+        of_src, of_dst = scores(w_src, "att_src", "att_dst")
+    else:
+        of_src, = scores(w_src, "att_src")
+        of_dst, = scores(w_dst, "att_dst")
+    sent = _sent_twice(graph, x, w_src, of_src)
     value, score_src = sent[0].view(shape), sent[1]
-    score_dst = _project(graph, "dst", x, scores(w_dst, "att_dst"))
+    score_dst = _project(graph, "dst", x, of_dst)
     few = summed and graph.has_few_pairs()
     rows = _rows(graph, few)
     if few:
-        score_dst = take(score_dst, graph.pairs_among(
+        score_dst = score_dst.index_select(0, graph.pairs_among(
             graph.by_relation("dst")))
     out = _attend(
         gat_attention, rows, value, score_dst, score_src,
@@ -263,7 +275,8 @@ def _transformer(graph, x, relations, summed):
     query = _project(graph, "dst", x, *of("lin_query"))
     few = summed and graph.has_few_pairs()
     if few:
-        query = take(query, graph.pairs_among(graph.by_relation("dst")))
+        query = query.index_select(0, graph.pairs_among(
+            graph.by_relation("dst")))
     query, key, value = (t.view(shape) for t in (
         query, _sent(graph, x, *of("lin_key")),
         _sent(graph, x, *of("lin_value"))))

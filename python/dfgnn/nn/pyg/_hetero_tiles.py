@@ -16,7 +16,7 @@ def tile(graph, x):
     """The number of nodes of a tile, or 1 where a product for each type is
     better."""
     rows = graph.by_relation("dst").size
-    return alignment(rows, len(graph.blocks("dst")),
+    return alignment(rows, graph.num_relations,
                      next(iter(x.values())).device)
 
 
