@@ -182,6 +182,14 @@ static const struct {
     {"units", device_units},
     {"cache", device_cache},
     {"shared memory", device_shared},
+    {"program: numbers read of an edge", dfgnn__program_edge_numbers},
+    {"program: numbers read of nodes", dfgnn__program_node_numbers},
+    {"program: operations of an edge", dfgnn__program_operations},
+    {"program: functions of an edge", dfgnn__program_functions},
+    {"program: sums over edges", dfgnn__program_sums},
+    {"program: softmaxes over edges", dfgnn__program_softmaxes},
+    {"program: walks", dfgnn__program_walks},
+    {"program: numbers written of an edge", dfgnn__program_written},
 };
 
 size_t dfgnn__problem_feature_count(void) {

@@ -13,6 +13,17 @@ size_t dfgnn__problem_feature_count(void);
 const char *dfgnn__problem_feature_name(size_t i);
 double dfgnn__problem_feature(size_t i, const dfgnn_setting *setting);
 
+/* feature_program.c: of an edge program, for each edge or node; NaN where the
+ * problem is none. */
+double dfgnn__program_edge_numbers(const dfgnn_setting *setting);
+double dfgnn__program_node_numbers(const dfgnn_setting *setting);
+double dfgnn__program_operations(const dfgnn_setting *setting);
+double dfgnn__program_functions(const dfgnn_setting *setting);
+double dfgnn__program_sums(const dfgnn_setting *setting);
+double dfgnn__program_softmaxes(const dfgnn_setting *setting);
+double dfgnn__program_walks(const dfgnn_setting *setting);
+double dfgnn__program_written(const dfgnn_setting *setting);
+
 /* A number that depends on a variant's parameters and the problem together. */
 #define DFGNN_PAIR_PARAMETERS 3
 typedef struct dfgnn_pair_feature {

@@ -1,0 +1,63 @@
+/* feature_program.c - what a model sees of an edge program: what it does, not
+ * its name, so that what is learnt of one serves another */
+#include <math.h>
+
+#include "lib/edge_program.h"
+#include "lib/feature.h"
+
+/* Sums what the values of a program have, of the operations first to last, at a
+ * place, or at a source or destination alike. */
+static double numbers(const dfgnn_setting *s, int first, int last, int edges) {
+  const dfgnn_program_job *job = dfgnn__edge_program_job(s->problem);
+  double sum = 0;
+  if (!job)
+    return NAN;
+  for (int32_t n = 0; n < job->lowered->dag->count; n++) {
+    const dfgnn_node *node = &job->lowered->dag->nodes[n];
+    const int of_edges = node->place == DFGNN_PLACE_EDGE;
+    const int of_nodes =
+        node->place == DFGNN_PLACE_DST || node->place == DFGNN_PLACE_SRC;
+    if (job->lowered->needed[n] && node->op >= first && node->op <= last &&
+        (edges ? of_edges : of_nodes))
+      sum += (double)job->extents[n].all;
+  }
+  return sum;
+}
+
+double dfgnn__program_edge_numbers(const dfgnn_setting *s) {
+  return numbers(s, DFGNN_NODE_INPUT, DFGNN_NODE_INPUT, 1);
+}
+double dfgnn__program_node_numbers(const dfgnn_setting *s) {
+  return numbers(s, DFGNN_NODE_INPUT, DFGNN_NODE_INPUT, 0);
+}
+double dfgnn__program_operations(const dfgnn_setting *s) {
+  return numbers(s, DFGNN_NODE_ADD, DFGNN_NODE_MATMUL, 1);
+}
+double dfgnn__program_functions(const dfgnn_setting *s) {
+  return numbers(s, DFGNN_NODE_POW, DFGNN_NODE_COS, 1);
+}
+double dfgnn__program_sums(const dfgnn_setting *s) {
+  return numbers(s, DFGNN_NODE_SUM_IN, DFGNN_NODE_LSE_OUT, 0);
+}
+double dfgnn__program_softmaxes(const dfgnn_setting *s) {
+  return numbers(s, DFGNN_NODE_LSE_IN, DFGNN_NODE_LSE_OUT, 0);
+}
+
+double dfgnn__program_walks(const dfgnn_setting *s) {
+  const dfgnn_program_job *job = dfgnn__edge_program_job(s->problem);
+  return job ? job->lowered->walk_count : NAN;
+}
+
+/* The numbers of edges that are written: gradients of edge inputs. */
+double dfgnn__program_written(const dfgnn_setting *s) {
+  const dfgnn_program_job *job = dfgnn__edge_program_job(s->problem);
+  double sum = 0;
+  if (!job)
+    return NAN;
+  for (int i = 0; i < job->lowered->dag->output_count; i++) {
+    const dfgnn_port *port = &job->lowered->dag->outputs[i];
+    if (port->place == DFGNN_PLACE_EDGE)
+      sum += (double)dfgnn__bind_port(port, job->binding).all;
+  }
+  return sum;
+}
