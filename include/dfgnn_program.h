@@ -186,8 +186,8 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
 
 /* dfgnn_edge_program_execute in memory of the caller's: of the graph's device,
  * 256-byte aligned, of as many bytes as dfgnn_edge_program_workspace says for
- * these tensors, and in use until the stream is done.  A CUDA graph that records
- * the call keeps the address.  NULL: the context's memory. */
+ * these tensors, and in use until the stream is done.  A CUDA graph that
+ * records the call keeps the address.  NULL: the context's memory. */
 DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
     const dfgnn_edge_program *program, dfgnn_graph *graph,
     const dfgnn_edge_tensor *inputs, int input_count,
