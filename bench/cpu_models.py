@@ -262,6 +262,8 @@ def main():
                         help="those whose names have one of these parts")
     parser.add_argument("--seconds", type=float, default=10,
                         help="of steps a model")
+    parser.add_argument("--limit", type=float, metavar="SECONDS",
+                        help="of steps of all models, at most")
     parser.add_argument("-o", "--output")
     parser.add_argument("--table", metavar="JSON")
     given = parser.parse_args()
@@ -275,9 +277,11 @@ def main():
         parser.error(f"no model has one of {given.models} in its name, "
                      f"expected a part of: {'; '.join(MODELS)}")
     torch.set_num_threads(given.threads)
+    seconds = given.seconds if given.limit is None else \
+        min(given.seconds, given.limit / len(names))
     rows = []
     for name in names:
-        rows.append(measure(name, given.seconds))
+        rows.append(measure(name, seconds))
         row = rows[-1]
         print(f"{name}, {given.threads} threads: {row['pyg_ms']:.2f} ms, "
               f"accelerated {row['dfgnn_ms']:.2f} ms: {row['speedup']:.2f} "
