@@ -31,4 +31,9 @@ for part in 0/12 4/12; do
   try CK_RUN_CASE=programs DFGNN_TEST_PART=$part \
     "$emulator" "$tests/check_gpu_programs"
 done
+# MLPs on edges in f16, with odd widths, and maxima in bf16, both passes.
+for part in 1/9 7/9; do
+  try CK_RUN_CASE=mlps DFGNN_TEST_PART=$part "$emulator" \
+    "$tests/check_gpu_mlp"
+done
 exit $failed
