@@ -56,7 +56,7 @@ typedef struct engine {
   load *loads;
   int load_count;
   int64_t own_elements, edge_elements, scratch_elements;
-  int64_t edges;                 /* of a block */
+  int64_t edges; /* of a block */
   int chunks;
   int64_t bounds[DFGNN_PROGRAM_CHUNKS + 1]; /* rows of a chunk */
   int64_t *all_at, all_elements; /* sums over everything: of a chunk */
