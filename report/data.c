@@ -68,6 +68,9 @@ static void text_of(char *text, size_t size, const dfgnn_measurement *row) {
   const int math = strcmp(row->math, row->dtype) && strcmp(row->math, "f32");
   if (!dfgnn__key_problem(&problem, row))
     dfgnn__key_extras(extras, sizeof extras, &problem);
+  if (*row->program) /* the text as far as it fits */
+    snprintf(extras, sizeof extras, " %s: %.90s", row->program,
+             row->program_text);
   snprintf(text, size, "%s %s %lldx%lld %s%s%s%s%s%s%s", row->op, row->pass,
            (long long)row->heads, (long long)row->dim, row->dtype,
            math ? " " : "", math ? row->math : "",

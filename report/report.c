@@ -78,8 +78,8 @@ static void put_command(dfgnn_page *page, const report_graph *graph,
   const int plain = !graph->name[strspn(graph->name, harmless)];
   dfgnn__page_raw(page, "<code>dfgnn-tune run ");
   dfgnn__page_text(page, plain ? graph->name : "GRAPH");
-  dfgnn__page_raw(page, " --op ");
-  dfgnn__page_text(page, row->op);
+  dfgnn__page_raw(page, *row->program ? " --program " : " --op ");
+  dfgnn__page_text(page, *row->program ? "FILE" : row->op);
   if (strcmp(row->pass, "forward")) {
     dfgnn__page_raw(page, " --pass ");
     dfgnn__page_text(page, row->pass);
