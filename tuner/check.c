@@ -423,8 +423,8 @@ static dfgnn_status check_program(double *rel_error, dfgnn_harness *h,
   void *workspace;
   dfgnn_status status = dfgnn__harness_workspace(&workspace, h, plan);
   if (!status)
-    status = dfgnn__program_harness_check(&h->accuracy, h->program, plan,
-                                          workspace);
+    status =
+        dfgnn__program_harness_check(&h->accuracy, h->program, plan, workspace);
   if (!status || status == DFGNN_ERROR_WRONG)
     *rel_error = h->accuracy.rel_error;
   return status;

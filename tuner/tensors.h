@@ -51,7 +51,7 @@ struct dfgnn_harness {
   dfgnn_view transpose; /* on the host, if an output belongs to sources */
   int prepared;         /* the reference ran, with the status: */
   dfgnn_status expected;
-  dfgnn_accuracy accuracy; /* found by the last check */
+  dfgnn_accuracy accuracy;               /* found by the last check */
   struct dfgnn_program_harness *program; /* tuner/program.h; NULL: an operator's
                                           * tensors are here */
 };

@@ -38,7 +38,8 @@ typedef struct dfgnn_matrix {
   const void *edge_order; /* the place of each edge in the list that the graph
                            * was made of, as wide as offsets; NULL: the same */
   int refilled; /* the arrays will hold other edges: nothing may be derived from
-                 * what they hold now, but for the columns, which change alike */
+                 * what they hold now, but for the columns, which change alike
+                 */
 } dfgnn_matrix;
 
 /* Structures derived from a graph, built when a variant first asks for them and

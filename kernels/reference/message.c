@@ -160,8 +160,8 @@ static void rectify(dfgnn_ref_message *m, int64_t i) {
   int either = e.variance > 0 &&
                fabs(sum.value) <= DFGNN_BOUND * m->unit * sqrt(sum.variance);
   int on = !(sum.value <= 0);
-  dfgnn_ref_number step = {on,
-                           either ? square(DFGNN_REF_FLIP / (DFGNN_BOUND * m->unit)) : 0};
+  dfgnn_ref_number step = {
+      on, either ? square(DFGNN_REF_FLIP / (DFGNN_BOUND * m->unit)) : 0};
   set(&m->message, i,
       (dfgnn_ref_number){on ? sum.value : 0, on || either ? sum.variance : 0});
   set(&m->by_value, i, step);
