@@ -37,9 +37,8 @@ typedef struct dfgnn_matrix {
   const int32_t *indices;
   const void *edge_order; /* the place of each edge in the list that the graph
                            * was made of, as wide as offsets; NULL: the same */
-  int refilled; /* the arrays will hold other edges: nothing may be derived from
-                 * what they hold now, but for the columns, which change alike
-                 */
+  int refilled; /* the arrays will hold other edges, and the columns with them:
+                 * nothing else may be derived from what they hold now */
 } dfgnn_matrix;
 
 /* Structures derived from a graph, built when a variant first asks for them and
