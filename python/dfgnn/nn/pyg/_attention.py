@@ -408,8 +408,7 @@ def general(layer, edge_index, size, x, edge_attr=None):
     if (edge_attr is not None or met is None or met.dst is None
             or not layer.directed_msg or not known(edge_index)
             or not fits(met.src) or met.src.dim() != 2 or names is None
-            or layer.lin_msg._forward_hooks
-            or layer.lin_msg._forward_pre_hooks):
+            or hooked(layer.lin_msg)):
         return edge_messages(layer, edge_index, size, x=x,
                              edge_attr=edge_attr)
     shape = (-1, layer.heads, layer.out_channels)

@@ -10,6 +10,7 @@ from ... import _fallbacks, ops
 from ...errors import InvalidError
 from ...hetero import hetero_graph
 from .._guards import _GLOBAL_HOOKS, Other, surroundings
+from .._linear import hooked
 from ._edges import edge_tensor, graph_of, known
 from ._hetero_kinds import KINDS, Relation
 from ._mixin import Fused, _say, fits, obstacle
@@ -28,10 +29,7 @@ def apart(layer):
         return f"{name} is none of the layers that go together (" + ", ".join(
             k.__name__ for k in KINDS) + ")"
     reason = obstacle(layer) or kind.reason(layer)
-    state = layer.__dict__
-    if reason is None and any(state[name] for name in (
-            "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
-            "_backward_pre_hooks")):
+    if reason is None and hooked(layer):
         reason = "a hook looks at it"
     if reason is None and (layer.flow != "source_to_target"
                            or layer.node_dim not in (-2, 0)):

@@ -6,6 +6,7 @@ from torch_geometric.nn import Linear
 
 from ... import ops
 from ...messages import gated_messages, relu_messages
+from .._linear import hooked
 from ..message_convs import gated_parts
 from ._edges import degrees, ends, graph_of, known
 from ._mixin import fits
@@ -14,9 +15,7 @@ from ._reduce import combine, edge_messages, reductions
 
 def _plain_linear(module):
     """Whether a module is x W^T + b, and no hook looks at it."""
-    return type(module) in (torch.nn.Linear, Linear) and not (
-        module._forward_hooks or module._forward_pre_hooks
-        or module._backward_hooks or module._backward_pre_hooks)
+    return type(module) in (torch.nn.Linear, Linear) and not hooked(module)
 
 
 def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
@@ -78,8 +77,7 @@ def residual_gates(layer, edge_index, size, k, q, v, edge_attr=None):
     given = dict(k=k, q=q, v=v, edge_attr=edge_attr)
     linears = layer.lin_key, layer.lin_query, layer.lin_value
     if (names is None or met is None or type(layer.act) is not torch.nn.Sigmoid
-            or layer.act._forward_hooks or layer.act._forward_pre_hooks
-            or not known(edge_index) or not fits(k, q, v, edge_attr)
+            or hooked(layer.act) or not known(edge_index) or not fits(k, q, v, edge_attr)
             or v.dim() != 2
             or edge_attr is not None and (edge_attr.dim() != 2 or not all(
                 map(_plain_linear, linears)))):

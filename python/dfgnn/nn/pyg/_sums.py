@@ -10,6 +10,7 @@ from ...aggregation import spmm
 from ...functional import gat_attention
 from ...graph import Graph
 from ...mlps import edge_mlp
+from .._linear import hooked
 from ._edges import (
     Looped, degrees, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
@@ -146,9 +147,8 @@ def _first_linear(network):
     if type(network) is torch.nn.Sequential:
         modules = list(network)
     first = modules[0] if modules else None
-    if type(first) not in (torch.nn.Linear, Linear) or any(
-            m._forward_hooks or m._forward_pre_hooks or m._backward_hooks
-            or m._backward_pre_hooks for m in (network, first)):
+    if (type(first) not in (torch.nn.Linear, Linear)
+            or hooked(network) or hooked(first)):
         return None, None
     return first, modules[1:]
 
@@ -198,7 +198,7 @@ def generalized(layer, edge_index, size, x, edge_attr=None):
     if names is not None:
         return combine(module, reduce_neighbours(graph, value, names,
                                                  met.num_dst), graph)
-    if module._forward_hooks or module._forward_pre_hooks:
+    if hooked(module):
         return unfit(layer, "a hook looks at its aggregation")
     if type(module) is aggr.SoftmaxAggregation and not module.semi_grad:
         scores = value * (module.t if module.channels == 1
