@@ -99,16 +99,24 @@ def normalize(graph, weight):
 
 def with_remaining_loops(graph, weight, fill):
     """(graph with a loop for each node, weights): the last loop that a node
-    had keeps its weight, the others have weight fill."""
+    had keeps its weight, the others have weight fill.  As in PyG, all loops
+    that a node had get the gradient of the one that counts."""
     looped, count = graph.with_self_loops(), graph.num_dst
 
-    def last():
+    def rows():  # of the loops that there are; other edges have a spare row
         src, dst = graph.edge_index
-        places = torch.arange(src.numel(), device=src.device)
-        rows = src.masked_fill(src != dst, count)  # no loops: a spare row
+        return src.masked_fill(src != dst, count)
+
+    def last():
+        edges = rows()
+        places = torch.arange(edges.numel(), device=edges.device)
         return places.new_full((count + 1,), -1).scatter_reduce(
-            0, rows, places, "amax")[:count]
-    place = graph._derive("loops", last)
-    filled = torch.where(place >= 0, weight[place.clamp(min=0)],
-                         weight.new_full((), fill))
+            0, edges, places, "amax")[:count]
+    place, value = graph._derive("loops", last), weight.detach()
+    filled = value.new_full((count,), fill)
+    if weight.numel():
+        filled = torch.where(place >= 0, value[place.clamp(min=0)], filled)
+    if weight.requires_grad:
+        filled = filled + value.new_zeros(count + 1).index_add(
+            0, graph._derive("rows of loops", rows), weight - value)[:count]
     return looped, torch.cat([weight[looped.kept], filled])

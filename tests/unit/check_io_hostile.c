@@ -221,7 +221,11 @@ START_TEST(a_matrix_is_checked_before_it_is_written) {
   not_written(&csr, "csr is -1 x 2");
   csr.destinations = 2;
   csr.struct_size = 1;
-  not_written(&csr, "csr.struct_size is 1, expected 136: use DFGNN_CSR_INIT");
+  char text[80];
+  snprintf(text, sizeof text,
+           "csr.struct_size is 1, expected %zu: use DFGNN_CSR_INIT",
+           sizeof csr);
+  not_written(&csr, text);
 }
 END_TEST
 
