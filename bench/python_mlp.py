@@ -130,7 +130,7 @@ def milliseconds(function, device, seconds):
 
 
 def megabytes(block, way, device):
-    """What a step takes from torch beyond inputs and gradients."""
+    """The memory that a step takes from torch beyond inputs and gradients."""
     if not on_gpu(device):
         return None
     block.clear()

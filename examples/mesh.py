@@ -70,7 +70,7 @@ def waves(points, count, steps, generator, step=0.04, modes=4):
 # ---- the model --------------------------------------------------------------
 
 def by_torch(block, x, edges, features):
-    """What a dfgnn.nn.MeshBlock computes, by torch's operations."""
+    """Computes what a dfgnn.nn.MeshBlock does by torch's operations."""
     src, dst = edges
     made = features + block.edge.mlp(torch.cat(
         [features, x[src], x[dst]], 1))

@@ -28,7 +28,7 @@ struct dfgnn_edge_program {
   pthread_mutex_t lock;           /* guards sized */
   struct dfgnn_edge_sized *sized; /* the program for numbers that executions
                                    * had */
-  /* Of a program without names: */
+  /* These are set for a program without names: */
   dfgnn_binding binding;
   dfgnn_extent *extents;
   dfgnn_extent widest;
@@ -67,7 +67,7 @@ dfgnn_status dfgnn__edge_program_for(const dfgnn_edge_program **sized,
 /* Completes a problem of OP_PROGRAM. */
 dfgnn_status dfgnn__edge_program_complete(dfgnn_problem *complete,
                                           const dfgnn_problem *problem);
-/* What a setting says of a problem's program; NULL if it has none. */
+/* The program of a setting's problem; NULL if it has none. */
 const dfgnn_program_job *dfgnn__edge_program_job(const dfgnn_problem *problem);
 /* The problem's type for arrays of these types. */
 dfgnn_dtype dfgnn__edge_program_dtype(const dfgnn_dag *dag,

@@ -27,7 +27,7 @@ static double rounding(dfgnn_dtype dtype, double x) {
   return fabs(x) * unit[dtype] + least[dtype];
 }
 
-/* What a number is stored as where its type is too small for it. */
+/* A number that is too large for its type is stored as this. */
 static double in_range(dfgnn_dtype dtype, double x) {
   static const double least_infinite[] = {0x1.ffffffp127, 65520, 0x1.ffp127,
                                           INFINITY};

@@ -207,7 +207,7 @@ static void compare_forward(comparison *c) {
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* What the gradient of a node adds to that of an edge. */
+/* The gradient of a node adds this to that of an edge. */
 typedef struct from_node {
   const char *name;
   dfgnn_reduce reduce;

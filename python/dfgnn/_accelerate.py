@@ -221,7 +221,7 @@ def accelerate(model, *, undo=False, check=False):
 
 
 def _rewrite(report, library, name, module, undo):
-    """Of a model whose layers are called for each relation."""
+    """Handles a model whose layers are called for each relation."""
     if undo:
         getattr(library, "restore", lambda module: None)(module)
         return

@@ -18,7 +18,7 @@ _FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]
 
 
 class Settings(NamedTuple):
-    """What a call computes, as dfgnn_edge_mlp names it."""
+    """A call's formula, in the words of dfgnn_edge_mlp."""
     layers: int
     activation: Optional[str] = None
     last: Optional[str] = None

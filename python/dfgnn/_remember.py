@@ -1,4 +1,4 @@
-"""What was derived from tensors, kept for as long as they live unchanged."""
+"""Keeps what was derived from tensors as long as they live unchanged."""
 
 import weakref
 

@@ -132,7 +132,7 @@ CPU_INLINE int64_t end_of_window(const window *w, const dfgnn_cpu_job *job,
   return end;
 }
 
-/* Where the features of edge e of a walk are. */
+/* The features of edge e of a walk begin here. */
 CPU_INLINE int64_t attr_of(const window *w, const dfgnn_cpu_job *job,
                            int64_t e) {
   return dfgnn__cpu_edges_row(w->term, dfgnn__cpu_number(job, e)) *

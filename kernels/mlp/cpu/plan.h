@@ -186,7 +186,7 @@ static void take_all(plan *p, scalar *memory, int64_t *used) {
 
 /* ---- sizes --------------------------------------------------------------- */
 
-/* Where a share adds the gradients of parameters that are asked for. */
+/* A share adds the gradients of parameters that are asked for here. */
 static void place_sums(plan *p) {
   const dfgnn_edge_mlp_args *args = &p->job->args;
   int64_t used = 0;

@@ -11,7 +11,7 @@ namespace mlp {
 __device__ __forceinline__ float exponential(float x) {
   return exp2_fast(x * float(kLog2e));
 }
-/* Of numbers that are rounded to T. */
+/* The results are rounded to T, so that fast functions do. */
 template <typename T> __device__ __forceinline__ float sigmoid(float x) {
   return reciprocal(1.0f + exponential(-x));
 }

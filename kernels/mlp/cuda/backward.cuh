@@ -163,7 +163,7 @@ __device__ __forceinline__ void *last_rows(const mlp_backward_params &p) {
   return S::LAYERS > 1 ? p.grad_z[S::LAYERS - 1] : p.grad_first;
 }
 
-/* What both kernels do with a tile; local: its first edge in the launch. */
+/* Both kernels do this with a tile; local: its first edge in the launch. */
 template <class S> struct last_tile {
   norm_gradient<S> norm_sums;
 

@@ -12,7 +12,7 @@ enum {
   MLP_STAGE_ROW = 144 /* bytes of a staged row: 32 floats and padding */
 };
 
-/* As dfgnn_activation and dfgnn_norm have them (run.c compares). */
+/* The numbers are those of dfgnn_activation and dfgnn_norm (run.c compares). */
 enum {
   MLP_NONE = 0,
   MLP_RELU = 1,

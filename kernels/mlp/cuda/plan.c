@@ -52,7 +52,7 @@ int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan) {
 
 /* ---- sizes --------------------------------------------------------------- */
 
-/* As widths<> of tile.cuh computes it. */
+/* widths<> of tile.cuh computes the same. */
 static size_t packed_bytes(const dfgnn_edge_mlp *mlp) {
   const size_t size = dfgnn_dtype_size(mlp->dtype);
   size_t bytes = 0;

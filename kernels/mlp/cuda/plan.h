@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "kernels/mlp/job.h"
 
-/* What may be tuned; 0 leaves it to the rule. */
+/* These may be tuned; 0 leaves a choice to the rule. */
 typedef struct dfgnn_mlp_tuning {
   int warps;            /* of a block */
   int span;             /* tiles of 16 edges whose rows are summed together */

@@ -315,7 +315,7 @@ static dfgnn_status multiply_weights(const run *r, const mlp_backward_params *b,
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const mlp_weights_params p = products_of(r, b, first_edge);
   const int wide = mlp->dtype == DFGNN_F32;
-  /* As weight_block<> of weights.cuh. */
+  /* weight_block<> of weights.cuh has the same. */
   const unsigned row = wide ? MLP_SIDE * 4 + 32 : MLP_SIDE * 2 + 16;
   const dfgnn_program program =
       DFGNN_PROGRAM("kernels/mlp/cuda/weights.cuh", "dfgnn::mlp_weights",

@@ -379,7 +379,7 @@ __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
   return e;
 }
 
-/* What an edge's row is multiplied by in sums. */
+/* Sums multiply an edge's row by this. */
 template <typename T>
 __device__ __forceinline__ float edge_factor(const void *factors,
                                              int64_t place) {

@@ -10,7 +10,7 @@
 namespace dfgnn {
 namespace mlp {
 
-/* What a block of weights does at a time. */
+/* A block of weights takes so much at a time. */
 template <typename T> struct weight_block {
   static constexpr int THREADS = 256;
   static constexpr int STAGES = 3;
