@@ -97,10 +97,10 @@ def normalize(graph, weight):
     return scale[src] * weight * scale[dst]
 
 
-def with_remaining_loops(graph, weight, fill):
+def with_remaining_loops(graph, weight, fill, shared=False):
     """(graph with a loop for each node, weights): the last loop that a node
-    had keeps its weight, the others have weight fill.  As in PyG, all loops
-    that a node had get the gradient of the one that counts."""
+    had keeps its weight, the others have weight fill.  shared: all loops that a
+    node had get the gradient of the one that counts, as PyG's do."""
     looped, count = graph.with_self_loops(), graph.num_dst
 
     def rows():  # of the loops that there are; other edges have a spare row
@@ -112,11 +112,13 @@ def with_remaining_loops(graph, weight, fill):
         places = torch.arange(edges.numel(), device=edges.device)
         return places.new_full((count + 1,), -1).scatter_reduce(
             0, edges, places, "amax")[:count]
-    place, value = graph._derive("loops", last), weight.detach()
+    place = graph._derive("loops", last)
+    shared = shared and weight.requires_grad
+    value = weight.detach() if shared else weight
     filled = value.new_full((count,), fill)
     if weight.numel():
         filled = torch.where(place >= 0, value[place.clamp(min=0)], filled)
-    if weight.requires_grad:
+    if shared:
         filled = filled + value.new_zeros(count + 1).index_add(
             0, graph._derive("rows of loops", rows), weight - value)[:count]
     return looped, torch.cat([weight[looped.kept], filled])

@@ -418,12 +418,13 @@ def gcn(state, x, edge_index, edge_weight=None):
     else:
         graph, edge_weight = _normalized(
             _graph(edge_index, sizes), edge_weight, loops,
-            2.0 if state["improved"] else 1.0)
+            2.0 if state["improved"] else 1.0,
+            "inspector" in state)  # a layer of PyG's
     return _run(graph, _gcn, (), x, product(state, "lin"), own(state, "bias"),
                 edge_weight)
 
 
-def _normalized(graph, weight, loops, fill):
+def _normalized(graph, weight, loops, fill, shared):
     """(graph, weights by its edges) as GCN sums by them; kept with the graph
     as long as weights that need no gradient are the same."""
     if type(weight) not in PLAIN_TENSORS or weight.dtype not in (
@@ -437,8 +438,8 @@ def _normalized(graph, weight, loops, fill):
     if _recording.current is not None:
         _recording.current.source(weight)
     if held is None or held[0]() is not weight or held[1] != weight._version:
-        made = with_remaining_loops(graph, weight, fill) if loops else \
-            (graph, weight)
+        made = with_remaining_loops(graph, weight, fill, shared) \
+            if loops else (graph, weight)
         made = made[0], normalize(*made)
         if not keeps:
             return made

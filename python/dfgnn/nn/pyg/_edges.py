@@ -188,7 +188,7 @@ def _norm(make_tensors, original):
                 edge_weight = edge_weight.float()  # for sums and their roots
             if add_self_loops:
                 graph, edge_weight = with_remaining_loops(
-                    graph, edge_weight, 2.0 if improved else 1.0)
+                    graph, edge_weight, 2.0 if improved else 1.0, True)
             edge_weight = normalize(graph, edge_weight)
             looped = Looped(graph, num_nodes, add_self_loops, graph, flipped,
                             kind)

@@ -1,4 +1,4 @@
-/* header_now.h - the headers of today, without names of before */
+/* now.h - the headers of today, without names of before */
 #ifndef DFGNN_NO_OLD_NAMES
 #define DFGNN_NO_OLD_NAMES
 #endif
