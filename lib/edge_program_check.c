@@ -4,21 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "lib/edge_program.h"
-
-static double element(const dfgnn_program_array *array, int64_t i) {
-  switch (array->dtype) {
-  case DFGNN_F64:
-    return ((const double *)array->data)[i];
-  case DFGNN_F16:
-    return dfgnn__f16_to_float(((const uint16_t *)array->data)[i]);
-  case DFGNN_BF16:
-    return dfgnn__bf16_to_float(((const uint16_t *)array->data)[i]);
-  default:
-    return ((const float *)array->data)[i];
-  }
-}
 
 /* The error that storing a number may add. */
 static double rounding(dfgnn_dtype dtype, double x) {
@@ -48,7 +35,8 @@ dfgnn__edge_program_errors(const dfgnn_program_array *array,
     }
   const double rms = finite ? sqrt(squares / (double)finite) : 0;
   for (int64_t i = 0; i < count; i++) {
-    double have = element(array, i), want = in_range(array->dtype, values[i]);
+    double have = dfgnn__number_at(array->dtype, array->data, i),
+           want = in_range(array->dtype, values[i]);
     double bound = bounds[i] + rounding(array->dtype, values[i]);
     double error = fabs(have - want), ratio = error / bound;
     if (have == want || (isnan(have) && isnan(want)))

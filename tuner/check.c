@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/common/accuracy.h"
-#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "lib/plan.h"
 #include "lib/signature.h"
 #include "lib/views.h"
@@ -168,18 +168,8 @@ static void set_rms(dfgnn_buffer *b, int64_t count) {
 }
 
 static double element(dfgnn_dtype dtype, const char *host, int64_t i) {
-  switch (dtype) {
-  case DFGNN_F32:
-    return ((const float *)host)[i];
-  case DFGNN_F64:
-    return ((const double *)host)[i];
-  case DFGNN_F16:
-    return dfgnn__f16_to_float(((const uint16_t *)host)[i]);
-  case DFGNN_DTYPE_COUNT:
-    return ((const int32_t *)host)[i];
-  default:
-    return dfgnn__bf16_to_float(((const uint16_t *)host)[i]);
-  }
+  return dtype == DFGNN_DTYPE_COUNT ? ((const int32_t *)host)[i]
+                                    : dfgnn__number_at(dtype, host, i);
 }
 
 /* The gradient is added to what the memory held: the sum of both is expected,

@@ -82,7 +82,7 @@ static double rounding(dfgnn_dtype dtype, double x) {
 
 static void compare_one(comparison *c, const char *name, dfgnn_dtype dtype,
                         const void *data, int64_t i, double x, double e) {
-  const double have = dfgnn__mlp_element(dtype, data, i);
+  const double have = dfgnn__number_at(dtype, data, i);
   const double bound = DFGNN_MLP_ERRORS * e + rounding(dtype, x);
   if (have == x || (isnan(have) && isnan(x)))
     return;
@@ -168,7 +168,7 @@ static void compare_side(comparison *c, const side *s, const totals *t) {
 
 static double factor_of(const comparison *c, const void *factor,
                         int64_t place) {
-  return factor ? dfgnn__mlp_element(c->job->mlp.dtype, factor, place) : 1;
+  return factor ? dfgnn__number_at(c->job->mlp.dtype, factor, place) : 1;
 }
 
 static void forward_edge(comparison *c, int64_t e, int64_t row) {
@@ -224,7 +224,7 @@ static void add_node(comparison *c, const from_node *f, int64_t place) {
   double sum = 0, error = 0, size = 0;
   for (int64_t k = 0; f->grad && k < c->out; k++) {
     const int64_t i = f->node * c->out + k;
-    const double g = dfgnn__mlp_element(dtype, f->grad, i);
+    const double g = dfgnn__number_at(dtype, f->grad, i);
     const int taken =
         !dfgnn__mlp_is_extreme(f->reduce) || f->arg[i] == (int32_t)f->number;
     const double x = taken ? factor * g : 0;
@@ -243,7 +243,7 @@ static void start_gradient(comparison *c, int64_t place) {
   const void *grad = c->job->args.grad_edge_out;
   for (int64_t k = 0; k < c->out; k++) {
     c->r.grad_out.x[k] =
-        grad ? dfgnn__mlp_element(c->job->mlp.dtype, grad, place * c->out + k)
+        grad ? dfgnn__number_at(c->job->mlp.dtype, grad, place * c->out + k)
              : 0;
     c->r.grad_out.e[k] = 0;
   }

@@ -8,6 +8,7 @@
 #ifndef DFGNN_KERNELS_MLP_REFERENCE_H
 #define DFGNN_KERNELS_MLP_REFERENCE_H
 
+#include "kernels/common/number.h"
 #include "kernels/mlp/job.h"
 
 #define DFGNN_MLP_ERRORS 6
@@ -35,9 +36,6 @@ typedef struct dfgnn_mlp_reference {
 dfgnn_status dfgnn__mlp_reference_make(dfgnn_mlp_reference *r,
                                        const dfgnn_mlp_job *job);
 void dfgnn__mlp_reference_free(dfgnn_mlp_reference *r);
-
-/* Element i of a tensor of the MLP's type. */
-double dfgnn__mlp_element(dfgnn_dtype dtype, const void *data, int64_t i);
 
 /* reference_forward.c: values of the edge whose place in the list is `place`.
  */

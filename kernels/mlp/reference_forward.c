@@ -3,21 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "kernels/common/half.h"
 #include "kernels/mlp/reference.h"
-
-double dfgnn__mlp_element(dfgnn_dtype dtype, const void *data, int64_t i) {
-  switch (dtype) {
-  case DFGNN_F64:
-    return ((const double *)data)[i];
-  case DFGNN_F16:
-    return dfgnn__f16_to_float(((const uint16_t *)data)[i]);
-  case DFGNN_BF16:
-    return dfgnn__bf16_to_float(((const uint16_t *)data)[i]);
-  default:
-    return ((const float *)data)[i];
-  }
-}
 
 /* ---- activations --------------------------------------------------------- */
 
@@ -134,7 +120,7 @@ void dfgnn__mlp_reference_product(const dfgnn_mlp_reference *r,
 static void load(const dfgnn_mlp_reference *r, dfgnn_mlp_numbers to,
                  const void *from, int64_t row, int64_t width) {
   for (int64_t k = 0; k < width; k++) {
-    to.x[k] = dfgnn__mlp_element(r->job->mlp.dtype, from, row * width + k);
+    to.x[k] = dfgnn__number_at(r->job->mlp.dtype, from, row * width + k);
     to.e[k] = 0;
   }
 }
@@ -142,8 +128,7 @@ static void load(const dfgnn_mlp_reference *r, dfgnn_mlp_numbers to,
 static void add(const dfgnn_mlp_reference *r, dfgnn_mlp_numbers to,
                 const void *from, int64_t row, int64_t width) {
   for (int64_t k = 0; from && k < width; k++) {
-    const double x =
-        dfgnn__mlp_element(r->job->mlp.dtype, from, row * width + k);
+    const double x = dfgnn__number_at(r->job->mlp.dtype, from, row * width + k);
     to.e[k] = hypot(to.e[k], r->unit * (fabs(to.x[k]) + fabs(x)));
     to.x[k] += x;
   }
@@ -268,7 +253,7 @@ static double *take_tensor(const dfgnn_mlp_reference *r, double *memory,
                            size_t *used, const void *from, int64_t count) {
   double *to = from ? take(memory, used, count) : NULL;
   for (int64_t i = 0; to && i < count; i++)
-    to[i] = dfgnn__mlp_element(r->job->mlp.dtype, from, i);
+    to[i] = dfgnn__number_at(r->job->mlp.dtype, from, i);
   return to;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "kernels/common/dropout.h"
-#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "kernels/program/job.h"
 
 #define AXES DFGNN_DAG_AXES
@@ -248,19 +248,6 @@ static number element(const reference *r, int32_t n, int64_t item, int64_t i,
                           : unary(r, node, a[0]);
 }
 
-static double stored(const dfgnn_program_array *array, int64_t i) {
-  switch (array->dtype) {
-  case DFGNN_F64:
-    return ((const double *)array->data)[i];
-  case DFGNN_F16:
-    return dfgnn__f16_to_float(((const uint16_t *)array->data)[i]);
-  case DFGNN_BF16:
-    return dfgnn__bf16_to_float(((const uint16_t *)array->data)[i]);
-  default:
-    return ((const float *)array->data)[i];
-  }
-}
-
 static number leaf(const reference *r, int32_t n, int64_t item, int64_t i) {
   const dfgnn_node *node = &r->dag->nodes[n];
   const int64_t all = r->extents[n].all;
@@ -272,8 +259,11 @@ static number leaf(const reference *r, int32_t n, int64_t item, int64_t i) {
                     0};
   case DFGNN_NODE_COUNT:
     return rounded(r, (double)items_of(r, node->index), 0, 1);
-  case DFGNN_NODE_INPUT:
-    return (number){stored(&r->job->inputs[node->index], item * all + i), 0};
+  case DFGNN_NODE_INPUT: {
+    const dfgnn_program_array *from = &r->job->inputs[node->index];
+    return (number){dfgnn__number_at(from->dtype, from->data, item * all + i),
+                    0};
+  }
   default: { /* KEEP */
     uint64_t key = dfgnn__dropout_key(r->job->seed + (uint64_t)node->index);
     if (node->number >= 1 ||

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/common/accuracy.h"
 #include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
 #include "lib/views.h"
@@ -59,15 +60,8 @@ static void put(void *array, int64_t i, dfgnn_dtype dtype, double x) {
 }
 
 static double get(const void *array, int64_t i, dfgnn_dtype dtype) {
-  if (dtype == DFGNN_F32)
-    return ((const float *)array)[i];
-  if (dtype == DFGNN_F64)
-    return ((const double *)array)[i];
-  if (dtype == DFGNN_DTYPE_COUNT)
-    return ((const int32_t *)array)[i];
-  return dtype == DFGNN_F16
-             ? dfgnn__f16_to_float(((const uint16_t *)array)[i])
-             : dfgnn__bf16_to_float(((const uint16_t *)array)[i]);
+  return dtype == DFGNN_DTYPE_COUNT ? ((const int32_t *)array)[i]
+                                    : dfgnn__number_at(dtype, array, i);
 }
 
 /* The position of the i-th number in the order of nodes, heads, features. */

@@ -46,7 +46,7 @@ inline unsigned pack_bf16(float low, float high) {
 inline float flush(float x) { return fabsf(x) < 0x1p-126f ? x * 0.0f : x; }
 inline float exp2_approximate(float x) { return flush(exp2f(flush(x))); }
 inline float sqrt_approximate(float x) { return sqrtf(x); }
-/* As far off as a GPU's. */
+/* The result is as far off as a GPU's. */
 inline float tanh_approximate(float x) {
   const float y = tanhf(x);
   return __uint_as_float((__float_as_uint(y) + 0x800) & 0xfffff000u);

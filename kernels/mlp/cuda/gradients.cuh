@@ -10,7 +10,7 @@ namespace mlp {
 
 /* ---- the gradient with respect to e' ------------------------------------- */
 
-/* What the sums' gradients are multiplied by: factors of edges, and one over
+/* The sums' gradients are multiplied by these: factors of edges, and one over
  * the degree of a mean. */
 struct gradient_factors {
   float destination[2], source[2];

@@ -94,8 +94,8 @@ typedef struct mlp_backward_params {
   void *grad_dst_factor, *grad_src_factor; /* [E], or NULL */
   void *grad_first; /* [E, padded width[0]]: with respect to z_0, in the order
                      * of the graph; NULL: nobody reads it */
-  /* Of the edges of this launch, [edges, padded width], for weights.cuh: what
-   * layer l reads, and the gradient with respect to z_l. */
+  /* weights.cuh reads these rows of the edges of this launch, [edges, padded
+   * width]: the input of layer l, and the gradient with respect to z_l. */
   void *input[MLP_LAYERS], *grad_z[MLP_LAYERS];
   void *z[MLP_LAYERS]; /* of the layers but the last, likewise */
   float *norm_partial; /* [warps, 2, padded width]; NULL: not asked for */

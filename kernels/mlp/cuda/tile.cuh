@@ -214,28 +214,30 @@ __device__ __forceinline__ void load_floats(float (&x)[lanes<T>::V],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* The part of k that words 2 s and 2 s + 1 of a group are. */
-template <class S>
-__device__ __forceinline__ void multiply_words(float (&d)[4],
-                                               const chunk (&a)[2], int s,
-                                               unsigned b0, unsigned b1) {
-  const unsigned words[4] = {a[0].w[2 * s], a[1].w[2 * s], a[0].w[2 * s + 1],
-                             a[1].w[2 * s + 1]};
-  if constexpr (sizeof(typename S::T) == 2) {
-    mma_pairs<typename S::T>(d, words, b0, b1);
-  } else if constexpr (!S::EXACT) {
-    unsigned rounded[4];
+/* d += a b of 16-bit numbers, or of floats.  EXACT: three products of TF32
+ * numbers for each; ROUNDED: b has TF32 numbers already. */
+template <typename T, bool EXACT, bool ROUNDED>
+__device__ __forceinline__ void
+multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (sizeof(T) == 2) {
+    mma_pairs<T>(d, a, b0, b1);
+  } else if constexpr (!EXACT) {
+    unsigned x[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      rounded[i] = __float_as_uint(tf32_nearest(__uint_as_float(words[i])));
-    mma_tf32(d, rounded, b0, b1); /* weights are rounded: pack.cuh */
+      x[i] = __float_as_uint(tf32_nearest(__uint_as_float(a[i])));
+    if constexpr (!ROUNDED) {
+      b0 = __float_as_uint(tf32_nearest(__uint_as_float(b0)));
+      b1 = __float_as_uint(tf32_nearest(__uint_as_float(b1)));
+    }
+    mma_tf32(d, x, b0, b1);
   } else {
     const tf32_parts y0 = tf32_split(__uint_as_float(b0));
     const tf32_parts y1 = tf32_split(__uint_as_float(b1));
     unsigned high[4], low[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const tf32_parts x = tf32_split(__uint_as_float(words[i]));
+      const tf32_parts x = tf32_split(__uint_as_float(a[i]));
       high[i] = x.high;
       low[i] = x.low;
     }
@@ -243,6 +245,17 @@ __device__ __forceinline__ void multiply_words(float (&d)[4],
     mma_tf32(d, high, y0.low, y1.low);
     mma_tf32(d, high, y0.high, y1.high);
   }
+}
+
+/* The part of k that words 2 s and 2 s + 1 of a group are; pack.cuh has rounded
+ * the weights. */
+template <class S>
+__device__ __forceinline__ void multiply_words(float (&d)[4],
+                                               const chunk (&a)[2], int s,
+                                               unsigned b0, unsigned b1) {
+  const unsigned words[4] = {a[0].w[2 * s], a[1].w[2 * s], a[0].w[2 * s + 1],
+                             a[1].w[2 * s + 1]};
+  multiply_add<typename S::T, S::EXACT, true>(d, words, b0, b1);
 }
 
 /* z += x W^T, with the weights of layer l. */

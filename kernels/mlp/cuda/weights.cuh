@@ -52,35 +52,6 @@ struct weight_sums {
   float x[4][4][4], row[4][4];
 };
 
-template <typename T, bool EXACT>
-__device__ __forceinline__ void multiply_edges(float (&d)[4],
-                                               const unsigned (&a)[4],
-                                               unsigned b0, unsigned b1) {
-  if constexpr (sizeof(T) == 2) {
-    mma_pairs<T>(d, a, b0, b1);
-  } else if constexpr (!EXACT) {
-    unsigned x[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      x[i] = __float_as_uint(tf32_nearest(__uint_as_float(a[i])));
-    mma_tf32(d, x, __float_as_uint(tf32_nearest(__uint_as_float(b0))),
-             __float_as_uint(tf32_nearest(__uint_as_float(b1))));
-  } else {
-    const tf32_parts y0 = tf32_split(__uint_as_float(b0));
-    const tf32_parts y1 = tf32_split(__uint_as_float(b1));
-    unsigned high[4], low[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const tf32_parts x = tf32_split(__uint_as_float(a[i]));
-      high[i] = x.high;
-      low[i] = x.low;
-    }
-    mma_tf32(d, low, y0.high, y1.high);
-    mma_tf32(d, high, y0.low, y1.low);
-    mma_tf32(d, high, y0.high, y1.high);
-  }
-}
-
 template <typename T> __device__ __forceinline__ unsigned ones();
 template <> __device__ __forceinline__ unsigned ones<half_t>() {
   return 0x3c003c00u;
@@ -144,12 +115,12 @@ multiply_stage(weight_sums &z, const char *stage, int m, int n, bool sums) {
     for (int i = 0; i < 4; ++i)
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        multiply_edges<T, EXACT>(z.x[i][j], a[i], b[j / 2][j % 2 * 2],
-                                 b[j / 2][j % 2 * 2 + 1]);
+        multiply_add<T, EXACT, false>(z.x[i][j], a[i], b[j / 2][j % 2 * 2],
+                                      b[j / 2][j % 2 * 2 + 1]);
     if (sums)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        multiply_edges<T, EXACT>(z.row[i], a[i], ones<T>(), ones<T>());
+        multiply_add<T, EXACT, false>(z.row[i], a[i], ones<T>(), ones<T>());
   }
 }
 

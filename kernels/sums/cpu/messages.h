@@ -95,8 +95,8 @@ typedef struct gather {
   scalar after;
 } gather;
 
-/* What an edge reads and writes in the caller's list is used once, and no
- * hardware guesses where it is. */
+/* An edge's numbers in the caller's list are used once, and no hardware guesses
+ * where they are. */
 enum { LISTED_AHEAD = 12 };
 
 CPU_INLINE void prefetch_edge(const gather *g, int64_t e, int64_t bytes) {

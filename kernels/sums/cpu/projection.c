@@ -2,7 +2,7 @@
  * gradients of features, matrix and offset */
 #include <string.h>
 
-#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "kernels/sums/cpu/sums.h"
 
 static int backward(const dfgnn_problem *problem) {
@@ -47,19 +47,6 @@ void dfgnn__cpu_project_place(dfgnn_cpu_sums_layout *l, size_t *next,
 
 /* ---- the matrix ---------------------------------------------------------- */
 
-static double number_at(const void *array, int64_t i, dfgnn_dtype dtype) {
-  switch (dtype) {
-  case DFGNN_F64:
-    return ((const double *)array)[i];
-  case DFGNN_F16:
-    return dfgnn__f16_to_float(((const uint16_t *)array)[i]);
-  case DFGNN_BF16:
-    return dfgnn__bf16_to_float(((const uint16_t *)array)[i]);
-  default:
-    return ((const float *)array)[i];
-  }
-}
-
 /* The position in [H, D] of number `at` of a row in the order of pieces. */
 static int64_t feature_of(const dfgnn_cpu_sums_call *c, int64_t at) {
   const dfgnn_problem *p = c->launch->setting.problem;
@@ -103,14 +90,15 @@ static void convert(dfgnn_cpu_sums_call *c) {
     place_of_parameter place = find_parameter(c, k);
     int64_t i = place.given, at = place.padded;
     for (int64_t f = 0; f < fields; f++) {
-      double x = number_at(args->edge_weight, i * fields + f, p->dtype);
+      double x = dfgnn__number_at(p->dtype, args->edge_weight, i * fields + f);
       dfgnn__cpu_set_scalar(matrix, f * to->row + at, x, wide);
       if (backward(p))
         dfgnn__cpu_set_scalar(by_feature, at * to->padded_fields + f, x, wide);
     }
     if (args->edge_bias)
       dfgnn__cpu_set_scalar(matrix, fields * to->row + at,
-                            number_at(args->edge_bias, i, p->dtype), wide);
+                            dfgnn__number_at(p->dtype, args->edge_bias, i),
+                            wide);
   }
   to->matrix = matrix;
   to->by_feature = by_feature;
