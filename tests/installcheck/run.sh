@@ -31,6 +31,7 @@ int main(void) {
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+  dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
   dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
   dfgnn_edge_mlp_args mlp_args = DFGNN_EDGE_MLP_ARGS_INIT;
   dfgnn_variant_info variant = DFGNN_VARIANT_INFO_INIT;
@@ -42,7 +43,10 @@ int main(void) {
          csr.struct_size != sizeof csr || coo.struct_size != sizeof coo ||
          signature.struct_size != sizeof signature ||
          how.struct_size != sizeof how || args.struct_size != sizeof args ||
-         args.slope != 0.2 || value.struct_size != sizeof value || variant.struct_size != sizeof variant ||
+         args.slope != 0.2 || value.struct_size != sizeof value ||
+         mlp.struct_size != sizeof mlp || found.struct_size != sizeof found ||
+         mlp_args.struct_size != sizeof mlp_args ||
+         variant.struct_size != sizeof variant ||
          tune.struct_size != sizeof tune ||
          report.struct_size != sizeof report ||
          at_file_scope.struct_size != sizeof at_file_scope;
