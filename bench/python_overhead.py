@@ -83,14 +83,14 @@ def two_nodes(device, batches, calls):
         setattr(args, name, tensor.data_ptr())
     scratch = torch.empty(max(1, plan.workspace), dtype=torch.uint8,
                           device=device)
-    address, workspace = ctypes.addressof(args), scratch.data_ptr()
+    workspace = scratch.data_ptr()
     stream = None if device.type == "cpu" else \
         torch.cuda.current_stream().cuda_stream
     leaves = [t.clone().requires_grad_() for t in (query, key, value)]
     grad = torch.randn_like(query)
 
     ways = {
-        "execute_us": lambda: plan.execute(plan.pointer, address, workspace,
+        "execute_us": lambda: plan.execute(plan.pointer, args, workspace,
                                            stream),
         "forward_us": lambda: dfgnn.gt_attention(graph, query, key, value),
         "both_us": lambda: torch.autograd.grad(

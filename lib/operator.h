@@ -5,9 +5,11 @@
 #ifndef DFGNN_LIB_OPERATOR_H
 #define DFGNN_LIB_OPERATOR_H
 
+#include "dfgnn_operator.h"
 #include "kernels/reference/reference.h"
 
-/* Shape of a tensor: the product of the dimensions named. */
+/* Shape of a tensor: the product of the dimensions named, whose letters in
+ * dfgnn_tensor_info are N, M, E, H, D and F. */
 #define DFGNN_DIM_N 1u  /* destinations */
 #define DFGNN_DIM_M 2u  /* sources */
 #define DFGNN_DIM_E 4u  /* edges */
@@ -16,36 +18,9 @@
 /* features of an edge; heads x features if projected */
 #define DFGNN_DIM_F 32u
 
-typedef enum dfgnn_role {
-  DFGNN_ROLE_INPUT,
-  DFGNN_ROLE_MODIFIER, /* an input that may be NULL; timed without it */
-  DFGNN_ROLE_SAVED,    /* an input of backward that the forward pass wrote */
-  DFGNN_ROLE_OUTPUT,
-  DFGNN_ROLE_OPTIONAL, /* an output execute writes only if it is not NULL; timed
-                        * without it */
-  DFGNN_ROLE_GRADIENT  /* likewise, but timed with it */
-} dfgnn_role;
-
 static inline int dfgnn__role_reads(dfgnn_role role) {
   return role <= DFGNN_ROLE_SAVED;
 }
-
-typedef enum dfgnn_element {
-  DFGNN_ELEMENT_STORAGE, /* the problem's dtype */
-  DFGNN_ELEMENT_SCALAR,  /* float, or double for F64 */
-  DFGNN_ELEMENT_INDEX    /* int32 */
-} dfgnn_element;
-
-/* The field of a problem that a tensor depends on. */
-typedef enum dfgnn_flag {
-  DFGNN_FLAG_NONE,
-  DFGNN_FLAG_WEIGHTS,
-  DFGNN_FLAG_BIAS,
-  DFGNN_FLAG_EDGE,       /* edge_dim is not 0 */
-  DFGNN_FLAG_PROJECTION, /* edge_dim is above 0: a matrix W projects them */
-  DFGNN_FLAG_MESSAGE,    /* message is not COPY */
-  DFGNN_FLAG_GATE        /* message is GATE or GATE_VALUE */
-} dfgnn_flag;
 
 typedef struct dfgnn_tensor {
   const char *name; /* the field of dfgnn_args */

@@ -108,6 +108,8 @@ def contents(options):
     for path in sorted(glob.glob(os.path.join(HERE, "dfgnn", "**", "*.py"),
                                  recursive=True)):
         yield os.path.relpath(path, HERE), read(path)
+    for path in sorted(glob.glob(os.path.join(HERE, "..", "include", "*.h"))):
+        yield f"dfgnn/include/{os.path.basename(path)}", read(path)
     yield ("dfgnn/lib/libdfgnn.so.0",
            (read if options.platform else read_stripped)(options.library))
     for name, path in sorted(dependencies(options.library).items()):

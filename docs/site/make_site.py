@@ -49,7 +49,7 @@ def relink(text, source, pages):
 
 
 HEADERS = ("dfgnn.h", "dfgnn_types.h", "dfgnn_graph.h", "dfgnn_tune.h",
-           "dfgnn_program.h", "dfgnn_mlp.h")
+           "dfgnn_program.h", "dfgnn_mlp.h", "dfgnn_operator.h")
 
 
 def c_reference(include):

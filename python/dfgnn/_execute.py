@@ -70,7 +70,7 @@ class Plan:
                                   device=device)
             workspace = scratch.data_ptr()
         status = self.execute(
-            self.pointer, ctypes.addressof(args), workspace,
+            self.pointer, args, workspace,
             None if device.type == "cpu" else current_raw_stream(device.index))
         if status:
             raise failure(status)

@@ -13,19 +13,13 @@ import dfgnn
 from dfgnn import _abi
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-NAMES = {"Options": "options", "DeviceInfo": "device_info", "Csr": "csr",
-         "Coo": "coo", "Problem": "problem", "Strides": "strides",
-         "Args": "args", "Candidate": "candidate",
-         "Explanation": "explanation", "Signature": "signature",
-         "TuneOptions": "tune_options", "TuneReport": "tune_report",
-         "VariantInfo": "variant_info", "Part": "part",
-         "ReportOptions": "report_options", "EdgeValue": "edge_value",
-         "EdgeTensor": "edge_tensor",
-         "EdgeOperator": "edge_operator", "EdgeMlp": "edge_mlp",
-         "EdgeMlpArgs": "edge_mlp_args"}
-
 MLP_NUMBERS = {"activation": _abi.ACTIVATIONS, "norm": _abi.NORMS,
                "reduce": _abi.REDUCTIONS}
+
+
+def c_name(name):
+    """"dfgnn_tune_options" of "TuneOptions"."""
+    return "dfgnn" + re.sub(r"[A-Z]", lambda m: "_" + m[0].lower(), name)
 
 
 def structs():
@@ -41,7 +35,7 @@ def compiled(tmp_path_factory):
         pytest.skip("no C compiler")
     lines = []
     for name, kind in structs().items():
-        c = f"dfgnn_{NAMES[name]}"
+        c = c_name(name)
         lines.append(f'printf("{name} 0 %zu\\n", sizeof({c}));')
         for field, _ in kind._fields_:
             member = field.rstrip("_")
@@ -66,7 +60,8 @@ def compiled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("abi")
     source = folder / "abi.c"
     source.write_text("#include <stdio.h>\n#include <dfgnn_graph.h>\n"
-                      "#include <dfgnn_mlp.h>\n#include <dfgnn_program.h>\n"
+                      "#include <dfgnn_mlp.h>\n#include <dfgnn_operator.h>\n"
+                      "#include <dfgnn_program.h>\n"
                       "#include <dfgnn_tune.h>\n"
                       "int main(void) {\n" + "\n".join(lines)
                       + "\nreturn 0;\n}\n")
@@ -99,10 +94,21 @@ def test_numbers_are_those_of_the_header(compiled):
             assert compiled[f"{kind}.{name}"][0] == number, name
 
 
-def test_functions_have_as_many_arguments_as_in_the_header():
+def test_the_structs_of_the_headers_are_found():
+    assert {"Options", "Csr", "Problem", "Args", "Strides", "EdgeTensor",
+            "EdgeMlpArgs", "TuneReport", "Part", "Signature"} <= set(structs())
+    args = dict(_abi.Args._fields_)
+    assert args["query_strides"] is _abi.Strides
+    assert args["scale"] is ctypes.c_double
+    assert args["arg_max"] is ctypes.c_void_p
+    coo = dict(_abi.Coo._fields_)  # whose names of old share a union
+    assert "source" in coo and "src" not in coo
+
+
+def test_functions_have_the_types_of_the_header():
     header = ""
     for name in ("dfgnn.h", "dfgnn_graph.h", "dfgnn_mlp.h", "dfgnn_program.h",
-                 "dfgnn_tune.h", "dfgnn_xla.h"):
+                 "dfgnn_tune.h", "dfgnn_xla.h", "dfgnn_operator.h"):
         with open(os.path.join(TOP, "include", name)) as file:
             header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
     for name, (_, arguments) in _abi.FUNCTIONS.items():
@@ -111,6 +117,23 @@ def test_functions_have_as_many_arguments_as_in_the_header():
         given = match[1].strip()
         count = 0 if given == "void" else given.count(",") + 1
         assert count == len(arguments), name
+    assert len(_abi.FUNCTIONS) == len(re.findall(
+        r"^DFGNN_API ", header, re.M))
+    void, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    for name, types in (
+            ("version", (text,)),
+            ("graph_destroy", (None, void)),
+            ("graph_bytes", (ctypes.c_size_t, void)),
+            ("plan_create", (number, void, void, void,
+                             ctypes.POINTER(_abi.Problem))),
+            ("edge_program_hash", (ctypes.c_uint64, void)),
+            ("edge_mlp_check", (
+                number, void, ctypes.POINTER(text),
+                ctypes.POINTER(_abi.EdgeMlp), void,
+                ctypes.POINTER(_abi.EdgeMlpArgs), number)),
+            ("context_digest", (number, text, void))):
+        result, arguments = _abi.FUNCTIONS["dfgnn_" + name]
+        assert (result, *arguments) == types, name
 
 
 def test_the_package_and_the_library_have_one_version():

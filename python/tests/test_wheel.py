@@ -52,6 +52,12 @@ def test_a_home_page_is_named_if_it_is_known(monkeypatch):
         make_wheel.metadata("1")
 
 
+def test_the_headers_that_the_package_reads_are_in_it(wheel):
+    names = wheel.namelist()
+    for name in ("dfgnn.h", "dfgnn_types.h", "dfgnn_program.h"):
+        assert f"dfgnn/include/{name}" in names
+
+
 def test_commands_are_entry_points(wheel):
     points = wheel.read("dfgnn-7.8.dist-info/entry_points.txt").decode()
     for name in ("tune", "bench", "graph"):

@@ -5,5 +5,6 @@
 #include "dfgnn.h"
 #include "dfgnn_graph.h"
 #include "dfgnn_mlp.h"
+#include "dfgnn_operator.h"
 #include "dfgnn_program.h"
 #include "dfgnn_tune.h"

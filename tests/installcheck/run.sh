@@ -19,6 +19,7 @@ cat >"$work/header.c" <<'END'
 #include <dfgnn_tune.h>
 #include <dfgnn_graph.h>
 #include <dfgnn_mlp.h>
+#include <dfgnn_operator.h>
 #include <dfgnn_program.h>
 static dfgnn_problem at_file_scope = DFGNN_PROBLEM_INIT;
 int main(void) {
@@ -35,6 +36,7 @@ int main(void) {
   dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
   dfgnn_edge_mlp_args mlp_args = DFGNN_EDGE_MLP_ARGS_INIT;
   dfgnn_variant_info variant = DFGNN_VARIANT_INFO_INIT;
+  dfgnn_tensor_info tensor = DFGNN_TENSOR_INFO_INIT;
   dfgnn_tune_options tune = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
   return options.struct_size != sizeof options ||
@@ -47,6 +49,7 @@ int main(void) {
          mlp.struct_size != sizeof mlp || found.struct_size != sizeof found ||
          mlp_args.struct_size != sizeof mlp_args ||
          variant.struct_size != sizeof variant ||
+         tensor.struct_size != sizeof tensor ||
          tune.struct_size != sizeof tune ||
          report.struct_size != sizeof report ||
          at_file_scope.struct_size != sizeof at_file_scope;

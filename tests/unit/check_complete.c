@@ -1,7 +1,8 @@
 /* check_complete.c - what the arguments of a call mean: defaults are asked for,
- * and every number that may be given is taken */
+ * and every number that may be given is taken; and which tensors a pass has */
 #include <math.h>
 
+#include "dfgnn_operator.h"
 #include "dfgnn_tune.h"
 #include "tests/unit/fixture.h"
 
@@ -100,12 +101,45 @@ START_TEST(the_default_scale_is_one_over_the_root_of_the_width) {
 }
 END_TEST
 
+START_TEST(each_pass_tells_its_tensors) {
+  dfgnn_tensor_info info = DFGNN_TENSOR_INFO_INIT;
+  int passes = 0;
+  for (int op = 0; op < DFGNN_OP_COUNT; op++)
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++, passes++) {
+      int gradients = 0, outputs = 0, i = 0;
+      for (;; i++) {
+        ck_ok(dfgnn_operator_tensor(&info, (dfgnn_op)op, (dfgnn_pass)pass, i));
+        if (!info.name)
+          break;
+        gradients += info.role == DFGNN_ROLE_GRADIENT;
+        outputs += info.role == DFGNN_ROLE_OUTPUT;
+      }
+      ck_assert_int_ge(i, 2);
+      ck_assert_int_eq(gradients > 0, pass == DFGNN_PASS_BACKWARD);
+      ck_assert_int_eq(outputs > 0, pass == DFGNN_PASS_FORWARD);
+    }
+  ck_assert_int_eq(passes, 26);
+  ck_ok(dfgnn_operator_tensor(&info, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 4));
+  ck_assert_str_eq(info.name, "edge_weight");
+  ck_assert_str_eq(info.shape, "HDF");
+  ck_assert_int_eq(info.flag, DFGNN_FLAG_PROJECTION);
+  ck_assert_int_eq(info.role, DFGNN_ROLE_INPUT);
+  ck_assert_int_eq(
+      dfgnn_operator_tensor(&info, DFGNN_OP_COUNT, DFGNN_PASS_FORWARD, 0),
+      DFGNN_ERROR_UNSUPPORTED);
+  ck_assert_int_eq(
+      dfgnn_operator_tensor(&info, DFGNN_OP_GT, DFGNN_PASS_FORWARD, -1),
+      DFGNN_ERROR_INVALID);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("complete");
   TCase *tests = tcase_create("arguments");
   tcase_add_checked_fixture(tests, set_up, tear_down);
   tcase_add_test(tests, a_scale_of_0_gives_the_mean_of_the_neighbours);
   tcase_add_test(tests, the_default_scale_is_one_over_the_root_of_the_width);
+  tcase_add_test(tests, each_pass_tells_its_tensors);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
 }
