@@ -480,13 +480,13 @@ def gatherer(index, num_src):
     return Graph(offsets, index.contiguous(), num_src, trusted=True)
 
 
-def hetero_graph(edges, num_nodes):
+def hetero_graph(edges, num_nodes, trusted=False):
     """HeteroGraph(edges, num_nodes), kept for as long as the tensors of edges
     live and are not written to."""
     tensors = list(edges.values())
     key = ("hetero", tuple(edges), tuple(num_nodes.items()))
-    return remember(tensors[0], key, lambda: HeteroGraph(edges, num_nodes),
-                    tensors[1:])
+    return remember(tensors[0], key, lambda: HeteroGraph(
+        edges, num_nodes, trusted=trusted), tensors[1:])
 
 
 def typed_graph(edge_index, edge_type, num_nodes, num_relations):

@@ -93,6 +93,16 @@ LAYERS = {
         (WIDTH, WIDTH), 8, aggr="sum", root_weight=False, bias=False),
     "Graph": lambda key: G.GraphConv((WIDTH, WIDTH), 8),
     "GIN": lambda key: G.GINConv(torch.nn.Linear(WIDTH, 4), train_eps=True),
+    "GATv2": lambda key: G.GATv2Conv((WIDTH, WIDTH), 4, heads=2,
+                                     add_self_loops=own_loops(key)),
+    "GATv2 shared, averaged": lambda key: G.GATv2Conv(
+        (WIDTH, WIDTH), 4, heads=2, add_self_loops=False, concat=False,
+        share_weights=True, residual=True, bias=False),
+    "Transformer with beta": lambda key: G.TransformerConv(
+        (WIDTH, WIDTH), 4, heads=2, beta=True),
+    "SAGE projected": lambda key: G.SAGEConv((WIDTH, WIDTH), 8, project=True),
+    "SAGE normalized": lambda key: G.SAGEConv((WIDTH, WIDTH), 8,
+                                              normalize=True),
 }
 
 
@@ -132,10 +142,10 @@ def test_relations_with_fewer_edges_than_nodes(name, counts, said):
                                   "SAGE without own", "Graph", "some biases"])
 def test_many_small_relations_are_batched_products(name, said, monkeypatch):
     from dfgnn import _grouped
-    from dfgnn.nn.pyg import _hetero_tiles
+    from dfgnn.nn import _relation_tiles
     monkeypatch.setattr(_grouped, "FEW", 0)
-    sums, ran = _hetero_tiles.sums, []
-    monkeypatch.setattr(_hetero_tiles, "sums", lambda *a: (
+    sums, ran = _relation_tiles.sums, []
+    monkeypatch.setattr(_relation_tiles, "sums", lambda *a: (
         ran.append(1), sums(*a))[1])
     make = LAYERS.get(name, lambda key: G.SAGEConv(
         WIDTH, 8, bias=key[0] == "a", root_weight=key[2] != "b"))
@@ -158,7 +168,7 @@ def mixed(key):
         return G.SAGEConv((WIDTH, WIDTH), 8)
     if key[0] == "b":
         return G.GATConv((WIDTH, WIDTH), 4, heads=2, add_self_loops=False)
-    return G.GATv2Conv((WIDTH, WIDTH), 4, heads=2, add_self_loops=False)
+    return G.ResGatedGraphConv((WIDTH, WIDTH), 8)
 
 
 @pytest.mark.parametrize("aggr", ["sum", "mean", "cat"])
@@ -169,25 +179,107 @@ def test_a_mixture_goes_in_as_many_passes_as_it_has_kinds(aggr, said):
     fast = copy.deepcopy(plain)
     text = str(dfgnn.accelerate(fast))
     assert "4 SAGEConv in one pass; 2 GATConv in one pass; c x a one by one " \
-        "(GATv2Conv scores with a vector of each relation's own)" in text
+        "(ResGatedGraphConv is none of the layers that go together (" in text
     compare(plain, fast, list(x.values()), lambda model: model(x, edges))
     assert not said.text
 
 
-def test_hetero_conv_with_features_of_edges(said):
-    x, edges = schema()
-    plain = spread(G.HeteroConv({key: G.GATConv(
-        (WIDTH, WIDTH), 4, heads=2, add_self_loops=False,
-        edge_dim=3 if i % 2 else None) for i, key in enumerate(KINDS)}
-        ).double())
+OF_EDGES = {
+    "GAT": lambda key, dim: G.GATConv(
+        (WIDTH, WIDTH), 4, heads=2, add_self_loops=False, edge_dim=dim),
+    "GAT with loops": lambda key, dim: G.GATConv(
+        WIDTH, 4, heads=2, add_self_loops=own_loops(key), edge_dim=dim),
+    "GATv2": lambda key, dim: G.GATv2Conv(
+        (WIDTH, WIDTH), 4, heads=2, add_self_loops=False, edge_dim=dim),
+    "GATv2 with loops": lambda key, dim: G.GATv2Conv(
+        WIDTH, 4, heads=2, add_self_loops=own_loops(key), edge_dim=dim,
+        fill_value="max"),
+    "Transformer": lambda key, dim: G.TransformerConv(
+        (WIDTH, WIDTH), 4, heads=2, edge_dim=dim),
+}
+
+
+@pytest.mark.parametrize("positional", [False, True])
+@pytest.mark.parametrize("counts", [(12, 9, 8, 0, 4, 6, 3),
+                                    (3, 1, 2, 0, 1, 1, 1)])
+@pytest.mark.parametrize("name", OF_EDGES)
+def test_hetero_conv_with_features_of_edges(name, counts, positional, said):
+    x, edges = schema(counts)
+    plain = spread(G.HeteroConv({key: OF_EDGES[name](
+        key, 3 if i % 2 or positional else None)
+        for i, key in enumerate(KINDS)}).double())
     attr = {key: torch.randn(part.size(1), 3, dtype=torch.float64,
                              requires_grad=True)
-            for i, (key, part) in enumerate(edges.items()) if i % 2}
+            for i, (key, part) in enumerate(edges.items())
+            if i % 2 or positional}
+    fast = copy.deepcopy(plain)
+    assert "7 " in str(dfgnn.accelerate(fast))
+    compare(plain, fast, [*x.values(), *attr.values()],
+            lambda model: model(x, edges, attr) if positional
+            else model(x, edges, edge_attr_dict=attr))
+    assert not said.text
+
+
+WEIGHTED = {
+    "Graph": (lambda: G.GraphConv((WIDTH, WIDTH), 8), KINDS),
+    "Graph of means": (lambda: G.GraphConv((WIDTH, WIDTH), 8, aggr="mean"),
+                       KINDS),
+    "GCN": (lambda: G.GCNConv(WIDTH, 8), [("a", n, "a") for n in "xyz"]),
+    "GCN improved, without loops of its own": (
+        lambda: G.GCNConv(WIDTH, 8, improved=True, add_self_loops=False),
+        [("a", n, "a") for n in "xyz"]),
+    "GCN as it is": (lambda: G.GCNConv(WIDTH, 8, normalize=False),
+                     [("a", n, "a") for n in "xyz"]),
+}
+
+
+@pytest.mark.parametrize("some", ["all", "some", "none"])
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_hetero_conv_with_weights_of_edges(name, some, said):
+    make, kinds = WEIGHTED[name]
+    x, edges = schema((12, 9, 8, 0, 4, 6, 3)[:len(kinds)], NODES, kinds)
+    weight = {key: torch.rand(part.size(1), dtype=torch.float64,
+                              requires_grad=True)
+              for i, (key, part) in enumerate(edges.items())
+              if some == "all" or some == "some" and i % 2}
+    for aggr in ("sum", "mean", "max"):
+        plain = spread(G.HeteroConv({key: make() for key in kinds},
+                                    aggr).double())
+        fast = copy.deepcopy(plain)
+        assert f"{len(kinds)} " in str(dfgnn.accelerate(fast))
+        compare(plain, fast, [*x.values(), *weight.values()],
+                lambda model: model(x, edges, edge_weight_dict=weight))
+    assert not said.text
+
+
+def test_maxima_with_weights_go_one_by_one():
+    x, edges = schema()
+    plain = spread(G.HeteroConv({key: G.GraphConv(
+        (WIDTH, WIDTH), 8, aggr="max") for key in KINDS}).double())
+    weight = {key: torch.rand(part.size(1), dtype=torch.float64)
+              for key, part in edges.items()}
     fast = copy.deepcopy(plain)
     dfgnn.accelerate(fast)
-    compare(plain, fast, [*x.values(), *attr.values()],
-            lambda model: model(x, edges, edge_attr_dict=attr))
-    assert not said.text
+    compare(plain, fast, list(x.values()),
+            lambda model: model(x, edges, edge_weight_dict=weight))
+
+
+@pytest.mark.parametrize("name", ["GAT", "GATv2", "Transformer"])
+def test_dropout_of_attention_in_one_pass(name):
+    """Weights that are kept are 1 / (1 - p) of what they were: the mean of
+    many draws is the result without dropout."""
+    x, edges = schema()
+    model = spread(G.HeteroConv({key: LAYERS[name](key) for key in KINDS}
+                                ).double())
+    for layer in model.convs.values():
+        layer.dropout = 0.3
+    dfgnn.accelerate(model)
+    want = model.eval()(x, edges)["a"]
+    model.train()
+    draws = torch.stack([model(x, edges)["a"] for _ in range(400)])
+    assert float(draws.detach().var(0).max()) > 1e-3
+    error = draws.std(0) / 20 + 1e-9
+    assert float(((draws.mean(0) - want).abs() / error).max()) < 6
 
 
 def test_relations_that_are_not_there_are_left_out(said):
@@ -238,7 +330,7 @@ def test_undo_pickles_and_state(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("name", ["GAT", "SAGE", "Transformer"])
+@pytest.mark.parametrize("name", ["GAT", "GATv2", "SAGE", "Transformer"])
 def test_types_of_results(name, kind):
     dtype = getattr(torch, kind)
     x, edges = schema()
@@ -273,7 +365,8 @@ def plain_gat():
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("layers", [
     (lambda: G.SAGEConv((-1, -1), 8), plain_gat),
-    (lambda: G.GATv2Conv((-1, -1), 8, add_self_loops=False), plain_gat)])
+    (lambda: G.GATv2Conv((-1, -1), 8, add_self_loops=False), plain_gat),
+    (lambda: G.ResGatedGraphConv((-1, -1), 8), plain_gat)])
 def test_models_of_to_hetero(layers, aggr, said):
     nodes, kinds = {"a": 7, "b": 5, "c": 3}, [
         ("a", "x", "a"), ("b", "x", "a"), ("a", "y", "b"), ("c", "z", "a"),
@@ -285,8 +378,9 @@ def test_models_of_to_hetero(layers, aggr, said):
     names, code = list(fast.state_dict()), fast.code
     report = dfgnn.accelerate(fast)
     joined = [layer.name for layer in report.joined]
-    assert joined == (["conv2"] if layers[0]().__class__ is G.GATv2Conv
-                      else ["conv1", "conv2"])
+    assert joined == (
+        ["conv2"] if layers[0]().__class__ is G.ResGatedGraphConv
+        else ["conv1", "conv2"])
     assert "conv2: layer of to_hetero: 5 GATConv in one pass" in str(report)
     assert list(fast.state_dict()) == names
     compare(plain, fast, list(x.values()), lambda model: model(x, edges))
@@ -297,6 +391,39 @@ def test_models_of_to_hetero(layers, aggr, said):
     dfgnn.accelerate(fast, undo=True)
     assert fast.code == code
     compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+
+
+class OfEdges(torch.nn.Module):
+    def __init__(self, by_name):
+        super().__init__()
+        self.by_name = by_name
+        self.conv1 = G.GraphConv((-1, -1), 8)
+        self.conv2 = G.TransformerConv((-1, -1), 4, heads=2, edge_dim=3)
+
+    def forward(self, x, edge_index, edge_weight, edge_attr):
+        if self.by_name:
+            x = self.conv1(x, edge_index, edge_weight=edge_weight).relu()
+            return self.conv2(x, edge_index, edge_attr=edge_attr)
+        x = self.conv1(x, edge_index, edge_weight).relu()
+        return self.conv2(x, edge_index, edge_attr)
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_models_of_to_hetero_with_features_of_edges(by_name, said):
+    nodes, kinds = {"a": 7, "b": 5}, [("a", "x", "a"), ("b", "x", "a"),
+                                      ("a", "y", "b")]
+    x, edges = schema((9, 8, 7), nodes, kinds)
+    weight, attr = [{key: torch.rand(
+        part.size(1), *shape, dtype=torch.float64, requires_grad=True)
+        for key, part in edges.items()} for shape in ((), (3,))]
+    plain = G.to_hetero(OfEdges(by_name), (list(nodes), kinds)).double()
+    plain(x, edges, weight, attr)
+    fast = copy.deepcopy(spread(plain))
+    assert [layer.name for layer in dfgnn.accelerate(fast).joined] == [
+        "conv1", "conv2"]
+    compare(plain, fast, [*x.values(), *weight.values(), *attr.values()],
+            lambda model: model(x, edges, weight, attr))
+    assert not said.text
 
 
 # ---- any schema -------------------------------------------------------------

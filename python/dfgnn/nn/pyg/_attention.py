@@ -13,6 +13,9 @@ from ...functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
 from ...graph import Graph
+from .._exact import attend as _attend
+from .._exact import result_type as _result_type
+from .._exact import softmax_type as _softmax_type
 from .._linear import hooked
 from .._scores import edge_feature_scores
 from ..transformer_conv import projections, with_skip
@@ -20,31 +23,6 @@ from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import (
     combine, edge_messages, is_sum, reduce_neighbours, reductions)
-
-
-def _attend(function, *args, result=None, **kwargs):
-    """An attention as exact as its inputs are: PyG computes scores in their
-    own type inside an autocast region, too.  result: the type of PyG's
-    result."""
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        device = next(a for a in args[1:] if isinstance(a, Tensor)).device.type
-        with torch.autocast(device, enabled=False):
-            found = function(*args, **kwargs)
-        out = found[0] if isinstance(found, tuple) else found
-        if result is not None and out.dtype != result:
-            out = out.to(result)
-        return (out, found[1]) if isinstance(found, tuple) else out
-    return function(*args, **kwargs)
-
-
-def _softmax_type(scores):
-    """The type that PyG's softmax gives such scores: autocast on a GPU makes
-    exponentials float32."""
-    return scores[:0].exp().dtype
-
-
-def _result_type(scores, value):
-    return torch.promote_types(_softmax_type(scores), value.dtype)
 
 
 def _certain_dropout(layer):

@@ -7,7 +7,8 @@ import operator
 import torch
 from torch import fx
 
-from ._hetero_conv import apart, described, obstacle_of, run_calls
+from .._together import Call, run_calls, watched
+from ._hetero_conv import LIBRARY, described
 from ._mixin import Fused, unfit
 
 
@@ -46,15 +47,14 @@ def _relation(node):
 
 
 def _layers(model, graph):
-    """By name of a layer its calls of (x, edge_index), if there are several
-    and nothing comes between them."""
+    """By name of a layer its calls of (x, edge_index, ...), if there are
+    several and nothing comes between them."""
     found = {}
     for node in graph.nodes:
         if node.op != "call_module" or not isinstance(
                 model.get_submodule(node.target), Fused):
             continue
-        if len(node.args) == 2 and not node.kwargs \
-                and len(_relation(node)) == 3:
+        if len(node.args) >= 2 and len(_relation(node)) == 3:
             found.setdefault(node.target.rpartition(".")[0], []).append(node)
     place = {node: n for n, node in enumerate(graph.nodes)}
     return {name: calls for name, calls in found.items()
@@ -95,7 +95,7 @@ def _join(graph, name, calls):
     with graph.inserting_after(holder):
         joined = graph.call_function(together, (
             holder, tuple("__".join(key) for key in keys),
-            tuple(node.args for node in calls), summed))
+            tuple((node.args, dict(node.kwargs)) for node in calls), summed))
     after = joined
     for number, node in enumerate(totals if summed else calls):
         with graph.inserting_after(after):
@@ -109,26 +109,27 @@ def _join(graph, name, calls):
 # ---- a call -----------------------------------------------------------------
 
 def together(layers, names, arguments, summed):
-    """The results of the layers of these names for (x, edge_index) each; if
-    summed, those of the relations that end at one type of nodes are added."""
-    calls, each = [], []
-    for name, (x, edges) in zip(names, arguments):
-        key, layer = tuple(name.split("__")), layers[name]
+    """The results of the layers of these names for (arguments by place, by
+    name) each; if summed, those of the relations that end at one type of nodes
+    are added."""
+    calls = []
+    for name, ((x, edges, *more), given) in zip(names, arguments):
         src, dst = x if isinstance(x, tuple) else (x, x)
-        calls.append((key, layer, src, dst, edges, {}))
-        each.append(key)
-    reason = obstacle_of()
+        calls.append(Call(tuple(name.split("__")), layers[name], src, dst,
+                          edges, tuple(more), given))
+    reason = watched()
     by_type, by_relation = {}, {}
     if reason is None:
-        reason = run_calls(calls, summed, by_type, by_relation)
+        reason = run_calls(LIBRARY, calls, summed, by_type, by_relation)
     if reason is not None:
-        unfit(calls[0][1], reason)
+        unfit(calls[0].layer, reason)
         by_type.clear()
-        by_relation = {key: layer(x, edges) for (key, layer, *_), (x, edges)
-                       in zip(calls, arguments)}
+        by_relation = {call.key: call.layer(*args, **given)
+                       for call, (args, given) in zip(calls, arguments)}
     if not summed:
-        return tuple(by_relation[key] for key in each)
+        return tuple(by_relation[call.key] for call in calls)
     for key, part in by_relation.items():
         kind = key[2]
         by_type[kind] = by_type[kind] + part if kind in by_type else part
-    return tuple(by_type[kind] for kind in dict.fromkeys(k[2] for k in each))
+    return tuple(by_type[kind] for kind in dict.fromkeys(
+        call.key[2] for call in calls))

@@ -7,17 +7,16 @@ import itertools
 
 import torch
 
-from ..._grouped import Groups, alignment, take
-from ...aggregation import spmm
-from ...graph import Graph
+from .._grouped import Groups, alignment, take
+from ..aggregation import spmm
+from ..graph import Graph
 
 
-def tile(graph, x):
+def tile(graph):
     """The number of nodes of a tile, or 1 where a product for each type is
     better."""
     rows = graph.by_relation("dst").size
-    return alignment(rows, graph.num_relations,
-                     next(iter(x.values())).device)
+    return alignment(rows, graph.num_relations, graph.device)
 
 
 class _Tiles:
@@ -76,7 +75,7 @@ def sums(graph, x, reduce, align, weights, biases, own_weights, own_biases):
     tiles = _tiles(tuple(end for _, _, end in graph.relations),
                    tuple(graph.num_dst.items()), graph.device, align)
     kinds = [kind for kind, count in graph.num_src.items() if count]
-    table = torch.cat([x[kind] for kind in kinds])
+    table = torch.cat([x.src[kind] for kind in kinds])
     reduced = reduce(graph.graph(graph.in_turn("dst", align),
                                  graph.by_node("src")), table)
     made = tiles.relations.linear(reduced, torch.stack(weights))
@@ -87,7 +86,7 @@ def sums(graph, x, reduce, align, weights, biases, own_weights, own_biases):
             a + b for a, b in zip(*bias)])
     if own_weights is not None:
         own = tiles.types.linear(
-            _padded([x[kind] for kind in tiles.kinds], align),
+            _padded([x.dst[kind] for kind in tiles.kinds], align),
             of_types(tiles, own_weights), bias)
         out = out + own
     elif bias is not None:

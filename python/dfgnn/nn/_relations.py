@@ -1,0 +1,408 @@
+"""Layers of several relations that do the same, in one pass: what each kind of
+layer computes, whichever library it comes from.
+
+The layers keep their parameters, which come here as lists by relation, in the
+order of the relations of a HeteroGraph.  What relations project of a type is
+one product, whose weights stand one below the other; what differs by relation
+reaches the kernels as tables and scores.  Each function gives, if summed, by
+type of destination the sum over its relations, else by relation its result.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from .._grouped import take
+from .._tables import tables
+from ..aggregation import spmm
+from ..functional import gat_attention, gt_attention
+from ..hetero import gatherer
+from ..programs import edge_program, softmax
+from . import _relation_tiles as tiles
+from ._exact import attend, result_type
+from ._scores import edge_feature_scores
+
+
+class Features(NamedTuple):
+    """Features [nodes, F] by type, of nodes that send and that receive."""
+    src: dict
+    dst: dict
+
+
+class Heads(NamedTuple):
+    """What attention layers of a group have in common."""
+    heads: int
+    channels: int
+    concat: bool  # heads stand side by side, or their mean is taken
+    dropout: float  # 0 unless the layers train
+    slope: float = 0.2
+
+    @property
+    def shape(self):
+        return (-1, self.heads, self.channels)
+
+    def joined(self, out):
+        return out.flatten(1) if self.concat else out.mean(1)
+
+
+class Own(NamedTuple):
+    """What a relation adds of the destinations' own features: by relation a
+    weight [O, F] or None and a bias [O] or None; the numbers of the relations
+    that add the features themselves."""
+    weights: list
+    biases: list
+    itself: tuple = ()
+
+
+# ---- tables by relation -----------------------------------------------------
+
+def joined(parts, dim=0):
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def total(tensors):
+    """The sum of parameters; None if there are none."""
+    tensors = [t for t in tensors if t is not None]
+    if not tensors:
+        return None
+    return tensors[0] if len(tensors) == 1 else torch.stack(tensors).sum(0)
+
+
+def _project(graph, side, x, weights, biases=None):
+    """[rows by relation, width] of x by type, each relation with its own
+    weight [width, features] and bias."""
+    wide, rows, more = [], [], []
+    for kind, block in graph.blocks(side).items():
+        rows.append(x[kind])
+        wide.append(joined([weights[r] for r in block.relations]))
+        if biases is not None and biases[0] is not None:
+            more.append(joined([biases[r] for r in block.relations]))
+    return tables(rows, wide, more).view(-1, weights[0].size(0))
+
+
+def _sent(graph, x, weights, biases=None):
+    """The same of sources, laid out as graph.as_sent()."""
+    layout = graph.as_sent()
+    if 0 not in layout.step:
+        return _project(graph, "src", x, weights, biases)
+    if biases is not None and biases[0] is None:
+        biases = None
+    return tables(_rows_sent(graph, x), weights, biases).view(
+        -1, weights[0].size(0))
+
+
+def _rows_sent(graph, x):
+    """By relation the features that graph.as_sent() has rows for."""
+    found = [x[source] for source, _, _ in graph.relations]
+    for kind, rows in x.items():
+        numbers = [n for n, step in enumerate(graph.as_sent().step)
+                   if not step and graph.relations[n][0] == kind]
+        if not numbers:
+            continue
+        edges = graph.edge_index[0].split(graph.counts)
+        index = joined([edges[n] for n in numbers])
+        if rows.requires_grad and torch.is_grad_enabled():
+            among = rows.size(0)
+            rows = take(rows, graph._derive(
+                ("sent by", kind), lambda: gatherer(index, among)))
+        else:
+            rows = rows.index_select(0, index)
+        parts = rows.split([graph.counts[n] for n in numbers])
+        for number, part in zip(numbers, parts):
+            found[number] = part
+    return found
+
+
+def _sent_twice(graph, x, weights, others):
+    """_sent() by weights and by others; rows that are gathered are gathered
+    once."""
+    if 0 not in graph.as_sent().step:
+        return [_project(graph, "src", x, w) for w in (weights, others)]
+    rows = _rows_sent(graph, x)
+    return [tables(rows, w).view(-1, w[0].size(0)) for w in (weights, others)]
+
+
+# ---- rows by relation -------------------------------------------------------
+
+class _Rows:
+    """The rows of attention within relations: those by relation, or, if few of
+    them have edges, those of graph.pairs()."""
+
+    def __init__(self, graph, summed):
+        self.graph = graph
+        self.few = summed and graph.has_few_pairs()
+        self.pairs = graph.pairs(graph.as_sent()) if self.few else None
+        self.matrix = self.pairs.within if self.few else graph.graph(
+            graph.by_relation("dst"), graph.as_sent())
+
+    def project(self, x, weights, biases=None):
+        made = _project(self.graph, "dst", x, weights, biases)
+        if not self.few:
+            return made
+        return made.index_select(0, self.graph.pairs_among(
+            self.graph.by_relation("dst")))
+
+    def spread(self, parameters):
+        """[rows, ...] of parameters [...] by relation."""
+        table = torch.stack(parameters)
+        if self.few:
+            return take(table, self.graph._derive("relations of pairs", lambda:
+                        gatherer(self.pairs.relation, len(parameters))))
+        parts = [table[list(block.relations)].expand(
+            block.nodes, -1, *table.shape[1:]).flatten(0, 1)
+            for block in self.graph.blocks("dst").values()]
+        return joined(parts)
+
+    def results(self, out, summed, own_term, post=None):
+        """The result of a kind, from its rows [rows, F].
+
+        own_term: (kind, numbers of relations) -> what the nodes of a type add
+            to the sum of these relations, or None.
+        post: (number, rows, kind) -> the result of a relation of this number,
+            from its rows.
+        """
+        graph = self.graph
+        parts = graph.split_types("dst", spmm(self.pairs.across, out)) \
+            if self.few else graph.split_blocks("dst", out)
+        found = {}
+        for kind, block in graph.blocks("dst").items():
+            part = parts[kind]
+            groups = [(block.relations, part if self.few else part.sum(1))] \
+                if summed and post is None else [
+                ((r,), one) for r, one in zip(block.relations,
+                                              part.unbind(1))]
+            for numbers, rows in groups:
+                more = own_term(kind, numbers)
+                rows = rows if more is None else rows + more
+                if post is not None:
+                    rows = post(numbers[0], rows, kind)
+                _put(found, graph, kind, numbers, rows, summed)
+        return found
+
+
+def _put(found, graph, kind, numbers, rows, summed):
+    if not summed:
+        found[graph.relations[numbers[0]]] = rows
+    else:
+        found[kind] = found[kind] + rows if kind in found else rows
+
+
+def _own(x, own):
+    """An own_term of an Own; of None, nothing."""
+    def term(kind, numbers):
+        if own is None:
+            return None
+        weight = total([own.weights[n] for n in numbers])
+        bias = total([own.biases[n] for n in numbers])
+        found = bias if weight is None else F.linear(x[kind], weight, bias)
+        count = sum(n in own.itself for n in numbers)
+        if not count:
+            return found
+        itself = x[kind] if count == 1 else count * x[kind]
+        return itself if found is None else found + itself
+    return term
+
+
+def _with_bias(term, biases):
+    def both(kind, numbers):
+        more, bias = term(kind, numbers), total([biases[n] for n in numbers])
+        return more if bias is None else bias if more is None else more + bias
+    return both
+
+
+# ---- attention --------------------------------------------------------------
+
+def gat(graph, x, summed, like, weights, scores, edge_score, own, biases):
+    """Scores are sums of what a relation makes of both ends.
+
+    weights: (those of sources, those of destinations) [H * C, F], scores: the
+    vectors [1, H, C] of each; edge_score [E, H] or None.
+    """
+    sources, targets = weights
+    of_src, of_dst = _scoring(like, sources, targets, *scores)
+    value, score_src = _sent_twice(graph, x.src, sources, of_src)
+    value, rows = value.view(like.shape), _Rows(graph, summed)
+    out = attend(
+        gat_attention, rows.matrix, value, rows.project(x.dst, of_dst),
+        score_src, negative_slope=like.slope, edge_score=edge_score,
+        dropout=like.dropout, result=result_type(score_src, value))
+    return rows.results(like.joined(out), summed,
+                        _with_bias(_own(x.dst, own), biases))
+
+
+def _scoring(like, sources, targets, att_src, att_dst):
+    """By relation the weights [H, F] of both ends' scores: <a, W x> is
+    <Wt a, x>."""
+    def of(weights, *attention):
+        att = torch.stack([torch.cat(list(a)) for a in attention], 2)
+        stacked = torch.stack(list(weights)).view(
+            len(weights), like.heads, like.channels, -1)
+        return [rows.unbind(0) for rows in (att @ stacked).unbind(2)]
+    if all(a is b for a, b in zip(sources, targets)):
+        return of(sources, att_src, att_dst)
+    return of(sources, att_src)[0], of(targets, att_dst)[0]
+
+
+def edge_scores(like, parts, vectors, weights):
+    """[E, H] what edge features add to the scores; None if no relation has
+    any.  parts: by relation features [E, F], or how many edges have none;
+    vectors [H, C]."""
+    if all(isinstance(part, int) for part in parts):
+        return None
+    made = next(v for v in vectors if v is not None)
+    return joined([made.new_zeros(part, like.heads) if isinstance(part, int)
+                   else edge_feature_scores(part, vector, weight.view(
+                       like.heads, like.channels, -1))
+                   for part, vector, weight in zip(parts, vectors, weights)])
+
+
+def edge_table(like, parts, weights):
+    """[E, H, C] the projected features of edges; None if no relation has
+    any."""
+    if all(isinstance(part, int) for part in parts):
+        return None
+    kept = [w for w in weights if w is not None][0]
+    return joined([kept.new_zeros(part, kept.size(0)) if isinstance(part, int)
+                   else F.linear(part, weight)
+                   for part, weight in zip(parts, weights)]).view(like.shape)
+
+
+def transformer(graph, x, summed, like, query, key, value, edges, own,
+                post=None):
+    """Scores are <query, key>.  query, key, value: (weights, biases);
+    edges [E, H, C] or None is added to keys and values."""
+    rows = _Rows(graph, summed and post is None)
+    query, key, value = (t.view(like.shape) for t in (
+        rows.project(x.dst, *query), _sent(graph, x.src, *key),
+        _sent(graph, x.src, *value)))
+    out = attend(
+        gt_attention, rows.matrix, query, key, value,
+        scale=like.channels ** -0.5, dropout=like.dropout,
+        edge_attr=None if edges is None else edges.to(key.dtype),
+        result=result_type((query[:0] * key[:0]).sum(-1), value))
+    return rows.results(like.joined(out), summed, _own(x.dst, own), post)
+
+
+@edge_program
+def _dynamic(i, j, slope):
+    score = (F.leaky_relu(i.x + j.x, slope) * i.att).sum(-1)
+    return softmax(score) * j.x
+
+
+@edge_program
+def _dynamic_of_edges(i, j, e, slope):
+    score = (F.leaky_relu(i.x + j.x + e.x, slope) * i.att).sum(-1)
+    return softmax(score) * j.x
+
+
+@edge_program
+def _dynamic_kept(i, j, e, slope):
+    score = (F.leaky_relu(i.x + j.x, slope) * i.att).sum(-1)
+    return softmax(score) * e.keep * j.x
+
+
+@edge_program
+def _dynamic_of_edges_kept(i, j, e, slope):
+    score = (F.leaky_relu(i.x + j.x + e.x, slope) * i.att).sum(-1)
+    return softmax(score) * e.keep * j.x
+
+
+def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
+    """[rows, H, C] of scores <att, leaky_relu(query + value + edges)>, att by
+    row."""
+    e = {} if edges is None else {"x": edges}
+    if dropout:
+        e["keep"] = F.dropout(value.new_ones(
+            rows.num_edges, value.size(1), 1), dropout)
+    run = {(): _dynamic, ("x",): _dynamic_of_edges,
+           ("keep",): _dynamic_kept,
+           ("x", "keep"): _dynamic_of_edges_kept}[tuple(e)]
+    return run(rows, i={"x": query, "att": att}, j={"x": value},
+               e=e or None, slope=slope)
+
+
+def gatv2(graph, x, summed, like, query, value, att, edges, own, biases):
+    """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation;
+    query and value: (weights, biases)."""
+    rows = _Rows(graph, summed)
+    query = rows.project(x.dst, *query).view(like.shape)
+    value = _sent(graph, x.src, *value).view(like.shape)
+    found = result_type((value[:0] * att[0]).sum(-1), value)
+    out = attend(
+        _dynamic_attention, rows.matrix, query, value,
+        rows.spread(att).to(value.dtype),
+        None if edges is None else edges.to(value.dtype), like.slope,
+        like.dropout, result=found)
+    return rows.results(like.joined(out), summed,
+                        _with_bias(_own(x.dst, own), biases))
+
+
+# ---- sums, means and extremes -----------------------------------------------
+
+def neighbours(graph, x, reduce, project=None):
+    """[rows by relation, F] the neighbours of each relation, reduced.
+
+    reduce: (Graph, table) -> what its destinations get.
+    project: (weights, biases) of what sources go through first, with a ReLU;
+        by default relations share the features of nodes.
+    """
+    if project is not None:
+        return reduce(graph.graph(graph.by_relation("dst"), graph.as_sent()),
+                      _sent(graph, x.src, *project).relu())
+    kinds = [kind for kind, count in graph.num_src.items() if count]
+    return reduce(graph.graph(graph.by_relation("dst"), graph.by_node("src")),
+                  joined([x.src[kind] for kind in kinds]))
+
+
+def linear_of_sums(graph, x, summed, reduce, weights, biases, own,
+                   project=None, post=None):
+    """A linear layer of the reduced neighbours, and what own adds."""
+    if summed and post is None and project is None:
+        found = _by_tiles(graph, x, reduce, weights, biases, own)
+        if found is not None:
+            return found
+    parts = graph.split_blocks("dst", neighbours(graph, x, reduce, project))
+    own_term, found = _own(x.dst, own), {}
+    for kind, block in graph.blocks("dst").items():
+        part = parts[kind]
+        # over all relations it is one product, [N, R F] by [R F, out]
+        groups = [(block.relations, part.flatten(1))] \
+            if summed and post is None else [
+                ((r,), one) for r, one in zip(block.relations,
+                                              part.unbind(1))]
+        for numbers, rows in groups:
+            rows = F.linear(rows, joined([weights[n] for n in numbers], 1),
+                            total([biases[n] for n in numbers]))
+            more = own_term(kind, numbers)
+            rows = rows if more is None else rows + more
+            if post is not None:
+                rows = post(numbers[0], rows, kind)
+            _put(found, graph, kind, numbers, rows, summed)
+    return found
+
+
+def _by_tiles(graph, x, reduce, weights, biases, own):
+    """The same summed by batched products; None where a product for each type
+    is better, or some relations have a parameter that others lack."""
+    align = tiles.tile(graph)
+    if align == 1 or own is not None and own.itself:
+        return None
+    parameters = []
+    for given in (weights, biases, *((own.weights, own.biases) if own
+                                     else ([None], [None]))):
+        absent = sum(parameter is None for parameter in given)
+        if 0 < absent < len(given):
+            return None
+        parameters.append(None if absent else list(given))
+    return tiles.sums(graph, x, reduce, align, *parameters)
+
+
+def isomorphism(graph, x, summed, reduce, networks, eps):
+    """GIN: each relation's network of its sum and (1 + eps) of the node."""
+    parts, found = graph.split_blocks("dst", neighbours(graph, x, reduce)), {}
+    for kind, block in graph.blocks("dst").items():
+        for part, number in zip(parts[kind].unbind(1), block.relations):
+            made = networks[number](part + (1 + eps[number]) * x.dst[kind])
+            _put(found, graph, kind, (number,), made, summed)
+    return found
