@@ -36,6 +36,7 @@ typedef struct dfgnn_sorted_edges {
   dfgnn_signature signature;
   int known;                      /* the signature is filled in */
   struct dfgnn_deferred *pending; /* its analysis is under way, else NULL */
+  dfgnn_view columns; /* the TRANSPOSE view; array[0] is NULL: not made */
 } dfgnn_sorted_edges;
 
 /* Names the stream on which a backend analyzes and builds views. */

@@ -290,11 +290,8 @@ static dfgnn_status sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
   status = analyze(device, &sorted->matrix, &sorted->signature, coo->graphs,
                    coo->graph_ptr);
   sorted->known = !status;
-  if (status) {
-    free(sorted->offsets);
-    free(sorted->indices);
-    free(sorted->order);
-  }
+  if (status)
+    dfgnn__sorted_edges_free(sorted);
   return status;
 }
 

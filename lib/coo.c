@@ -64,6 +64,9 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
     ctx->backend->release(ctx->device, sorted.indices);
     if (sorted.order)
       ctx->backend->release(ctx->device, sorted.order);
+    for (int k = 0; k < 4; k++)
+      if (sorted.columns.array[k])
+        ctx->backend->release(ctx->device, (void *)sorted.columns.array[k]);
     return status;
   }
   const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
@@ -77,7 +80,14 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
                     (size_t)m->edges * sizeof(int32_t) +
                     (sorted.order ? (size_t)m->edges * width : 0);
   dfgnn__graph_mark(g, stream);
-  return DFGNN_OK;
+  if (!sorted.columns.array[0])
+    return DFGNN_OK;
+  status = dfgnn__graph_add_view(g, &sorted.columns, 0);
+  if (status) {
+    dfgnn_graph_destroy(g);
+    *graph = NULL;
+  }
+  return status;
 }
 
 const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,

@@ -52,13 +52,13 @@ def context(device):
     return found
 
 
-def with_room(device, call):
-    """The status of call().  If it finds no memory, torch's allocator gives
-    back what it keeps for later, and call() runs once more."""
-    status = call()
+def with_room(device, call, *args):
+    """The status of call(*args).  If it finds no memory, torch's allocator
+    gives back what it keeps for later, and the call is made once more."""
+    status = call(*args)
     if status == _abi.ERROR_MEMORY and device.type == "cuda":
         torch.cuda.empty_cache()
-        status = call()
+        status = call(*args)
     return status
 
 

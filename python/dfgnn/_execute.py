@@ -1,6 +1,7 @@
 """Running plans: pointers in, tensors out."""
 
 import ctypes
+import functools
 import weakref
 
 import torch
@@ -11,6 +12,12 @@ from ._library import check, failure, library
 from ._operators import DTYPES, OPERATORS, check_inputs, edge_dim
 
 _generation = 0
+
+
+@functools.lru_cache(maxsize=256)
+def _template(scale, slope, dropout):
+    """Arguments that nobody writes to: calls have copies of them."""
+    return _abi.Args(scale=scale, slope=slope, dropout=dropout)
 
 
 def forget_plans():
@@ -33,23 +40,22 @@ class Plan:
 
     def __init__(self, handle, device, wanted, settings):
         lib = library()
-        self.pointer = ctypes.c_void_p()
-
-        def create():
-            return with_room(device, lambda: lib.dfgnn_plan_create(
-                ctypes.byref(self.pointer), handle.context.handle,
-                handle.pointer, ctypes.byref(wanted)))
-        status = create()
+        pointer = self.pointer = ctypes.c_void_p()
+        given = ctypes.byref(pointer), handle.context.handle, handle.pointer
+        status = with_room(device, lib.dfgnn_plan_create, *given,
+                           ctypes.byref(wanted))
         # a variant that is not deterministic serves where no other does
         if status == _abi.ERROR_UNSUPPORTED and not settings.deterministic:
+            wanted = _abi.Problem.from_buffer_copy(wanted)
             wanted.deterministic = 0
-            status = create()
+            status = with_room(device, lib.dfgnn_plan_create, *given,
+                               ctypes.byref(wanted))
         check(status)
         handle.owned_plans.append(self.pointer)
         self.handle, self.wanted = weakref.ref(handle), wanted
-        self.workspace = lib.dfgnn_plan_workspace(self.pointer)
-        self.template = _abi.Args(scale=settings.scale, slope=settings.slope,
-                                  dropout=settings.dropout)
+        self.workspace = lib.dfgnn_plan_workspace(pointer)
+        self.template = _template(settings.scale, settings.slope,
+                                  settings.dropout)
         self.execute = lib.dfgnn_execute
 
     def arguments(self):
@@ -92,8 +98,10 @@ class Call:
         self.plan.run(args, device)
 
 
+@functools.lru_cache(maxsize=1024)
 def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
             listed=False):
+    """The _abi.Problem of an attention, which nobody writes to."""
     return _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,

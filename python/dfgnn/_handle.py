@@ -3,7 +3,7 @@
 import ctypes
 import os
 import re
-import weakref
+import sys
 
 import torch
 
@@ -29,21 +29,17 @@ class Handle:
         self.pointer = pointer
         self.recipes = {}
         self.owned_plans = []
-        self._finalizer = weakref.finalize(
-            self, _destroy, self.pid, pointer, self.owned_plans, keep)
+        self._keep = keep
+
+    def __del__(self, getpid=os.getpid, ending=sys.is_finalizing):
         # at exit the process gives everything back by itself, and the device
-        # may be gone
-        self._finalizer.atexit = False
-
-
-def _destroy(pid, pointer, plans, keep):
-    if pid != os.getpid():  # a fork: the memory belongs to the parent
-        return
-    lib = library()
-    for plan in plans:
-        lib.dfgnn_plan_destroy(plan)
-    lib.dfgnn_graph_destroy(pointer)
-    keep.clear()
+        # may be gone; after a fork the memory belongs to the parent
+        if ending() or self.pid != getpid():
+            return
+        lib = library()
+        for plan in self.owned_plans:
+            lib.dfgnn_plan_destroy(plan)
+        lib.dfgnn_graph_destroy(self.pointer)
 
 
 def signature(handle):
@@ -101,9 +97,9 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
             t.data_ptr() for t in columns)
     _describe(csr, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    check(with_room(offsets.device, lambda: library().dfgnn_graph_create_csr(
-        ctypes.byref(pointer), ctx.handle, ctypes.byref(csr),
-        raw_stream(offsets.device))))
+    check(with_room(offsets.device, library().dfgnn_graph_create_csr,
+                    ctypes.byref(pointer), ctx.handle, ctypes.byref(csr),
+                    raw_stream(offsets.device)))
     return Handle(ctx, pointer, keep, graph_ptr)
 
 
@@ -123,9 +119,9 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
                    self_loops=int(self_loops))
     _describe(coo, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    status = with_room(device, lambda: library().dfgnn_graph_create_coo(
-        ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
-        raw_stream(device)))
+    status = with_room(device, library().dfgnn_graph_create_coo,
+                       ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
+                       raw_stream(device))
     if status:
         raise _in_words_of_edge_index(failure(status))
     return Handle(ctx, pointer, keep, graph_ptr,

@@ -10,6 +10,7 @@ of the edge, too: sigmoid(a_i + b_j + e) (x_j + e').  Tensors by edge are in
 the graph's own order.
 """
 
+import functools
 from typing import NamedTuple, Optional
 
 import torch
@@ -151,6 +152,16 @@ def _differentiate(graph, reduce, given, args, grads, wants, create_graph,
 
 # ---- by kernels -------------------------------------------------------------
 
+@functools.lru_cache(maxsize=1024)
+def _problem(op, message, backward, dtype, heads, dim, edge_dim, listed):
+    """The _abi.Problem of messages, which nobody writes to."""
+    return _abi.Problem(
+        op=_abi.OPS[op], pass_=int(backward), dtype=DTYPES[dtype],
+        heads=heads, dim=dim, deterministic=1, max_workspace=-1,
+        edge_dim=edge_dim, message=_abi.MESSAGES[message],
+        edge_list=int(listed))
+
+
 class _Recipe:
     """The shapes and plans that calls with the same shapes and types share."""
 
@@ -178,14 +189,10 @@ class _Recipe:
 
     def plan(self, graph, backward):
         if self.plans[backward] is None:
-            problem = _abi.Problem(
-                op=_abi.OPS[self.op], pass_=int(backward),
-                dtype=DTYPES[self.dtype], heads=self.heads, dim=self.dim,
-                deterministic=1, max_workspace=-1, edge_dim=self.edge_dim,
-                message=_abi.MESSAGES[self.message],
-                edge_list=int(self.listed))
-            self.plans[backward] = Plan(graph.handle, graph.device, problem,
-                                        self.settings)
+            self.plans[backward] = Plan(
+                graph.handle, graph.device, _problem(
+                    self.op, self.message, backward, self.dtype, self.heads,
+                    self.dim, self.edge_dim, self.listed), self.settings)
         return self.plans[backward]
 
     def grad_dtype(self, name):

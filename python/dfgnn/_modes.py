@@ -59,6 +59,8 @@ def lasting(function):
         return function()
     if _torchs_cuda_graphs():
         return _apart(function)
+    if _transform() is None and not torch.is_inference_mode_enabled():
+        return function()
     with ExitStack() as stack:
         if _transform() is not None:
             from torch._functorch.pyfunctorch import (

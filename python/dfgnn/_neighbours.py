@@ -1,5 +1,6 @@
 """The fused passes of SpMM and reductions, without gradients."""
 
+import functools
 from collections import namedtuple
 
 import torch
@@ -31,6 +32,14 @@ OPERATORS = {
 SUMS = frozenset(("spmm-sum", "spmm-mean", "reduce-mean"))
 
 
+@functools.lru_cache(maxsize=1024)
+def _problem(op, backward, dtype, heads, dim):
+    """The _abi.Problem of a sum, which nobody writes to."""
+    return _abi.Problem(
+        op=_abi.OPS[op], pass_=int(backward), dtype=DTYPES[dtype],
+        heads=heads, dim=dim, deterministic=1, max_workspace=-1)
+
+
 class _Recipe:
     """The shapes and plans that calls with the same shapes and types share."""
 
@@ -46,12 +55,10 @@ class _Recipe:
 
     def plan(self, graph, backward):
         if self.plans[backward] is None:
-            problem = _abi.Problem(
-                op=_abi.OPS[self.op], pass_=int(backward),
-                dtype=DTYPES[self.dtype], heads=self.heads, dim=self.dim,
-                deterministic=1, max_workspace=-1)
-            self.plans[backward] = Plan(graph.handle, graph.device, problem,
-                                        self.settings)
+            self.plans[backward] = Plan(
+                graph.handle, graph.device, _problem(
+                    self.op, backward, self.dtype, self.heads, self.dim),
+                self.settings)
         return self.plans[backward]
 
 

@@ -70,16 +70,17 @@ def known_graph(edges, num_nodes, loops=False):
     return entry[2].get((num_nodes, None, None, loops))
 
 
-def looped_graph(edges, num_nodes=None):
+def looped_graph(edges, num_nodes=None, loops=True):
     """as_graph(edges, num_nodes).with_self_loops(); the graph without loops is
-    not made of an edge_index."""
+    not made of an edge_index.  loops: False is as_graph(edges, num_nodes)."""
     if type(edges) is torch.Tensor and edges.layout is torch.strided and \
             not jit_tracing():
         edges = unwrapped(edges)
-        options = dict(graph_ptr=None, family=None, name=None, loops=True)
+        options = dict(graph_ptr=None, family=None, name=None, loops=loops)
         return _kept(edges, num_nodes, options, lambda: Graph.from_edge_index(
-            edges, num_nodes, self_loops=True))
-    return as_graph(edges, num_nodes).with_self_loops()
+            edges, num_nodes, self_loops=loops))
+    graph = as_graph(edges, num_nodes)
+    return graph.with_self_loops() if loops else graph
 
 
 def _sources(num_nodes):

@@ -193,8 +193,11 @@ class Graph:
         self.looped = None  # the result of with_self_loops()
         self.unlooped_edges = None  # how many edges there were before loops
         self.id = next(_ids)
-        self.label = str(self.id)
         _registry[self.id] = self
+
+    @property
+    def label(self):
+        return str(self.id)
 
     @classmethod
     def from_edge_index(cls, edge_index, num_nodes=None, *, graph_ptr=None,

@@ -38,7 +38,8 @@ START_TEST(edges_in_any_order_become_rows_that_keep_it) {
   ck_assert_mem_eq(csr.indices, indices, sizeof indices);
   ck_assert_mem_eq(dfgnn_graph_edge_order(graph, &type), order, sizeof order);
   ck_assert_int_eq(type, DFGNN_INDEX_I32);
-  ck_assert_uint_eq(dfgnn_graph_bytes(graph),
+  /* beside the columns, which the next test looks at */
+  ck_assert_uint_eq(dfgnn_graph_bytes(graph) - graph->view_bytes,
                     sizeof offsets + sizeof indices + sizeof order);
   dfgnn_graph_destroy(graph);
 }
@@ -269,25 +270,81 @@ START_TEST(columns_of_another_matrix_are_refused) {
 END_TEST
 
 START_TEST(columns_list_their_edges_in_order) {
-  static const int32_t offsets[] = {0, 1, 3, 4, 4, 6};
-  static const int32_t rows[] = {3, 0, 0, 1, 3, 3},
-                       edges[] = {4, 0, 1, 2, 3, 5};
   const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
-  dfgnn_coo coo = list32(4, 5, 6, dst, src);
+  dfgnn_csr csr = both_ways();
   const dfgnn_view *view, *again;
   dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  csr.column_offsets = csr.column_rows = csr.column_edges = NULL;
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   size_t before = dfgnn_graph_bytes(graph);
   ck_ok(dfgnn__graph_view(&view, graph, &request));
   ck_assert_int_eq(view->count, 5);
   ck_assert_int_eq(view->extra, 2);
-  ck_assert_mem_eq(view->array[0], offsets, sizeof offsets);
-  ck_assert_mem_eq(view->array[1], rows, sizeof rows);
-  ck_assert_mem_eq(view->array[2], edges, sizeof edges);
+  ck_assert_mem_eq(view->array[0], column_offsets, sizeof column_offsets);
+  ck_assert_mem_eq(view->array[1], column_rows, sizeof column_rows);
+  ck_assert_mem_eq(view->array[2], column_edges, sizeof column_edges);
   ck_assert_uint_gt(dfgnn_graph_bytes(graph), before);
   ck_ok(dfgnn__graph_view(&again, graph, &request));
   ck_assert_ptr_eq(view, again);
   dfgnn_graph_destroy(graph);
+}
+END_TEST
+
+/* Compares the columns of a list with those that a view builds of its matrix;
+ * returns the number of edges. */
+static int64_t compare_columns(const dfgnn_coo *coo) {
+  const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
+  const dfgnn_view *found, *expected;
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_graph *graph, *same;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, coo, NULL));
+  const size_t bytes = dfgnn_graph_bytes(graph);
+  ck_ok(dfgnn__graph_view(&found, graph, &request));
+  ck_assert_uint_eq(dfgnn_graph_bytes(graph), bytes); /* it was there */
+  ck_ok(dfgnn_graph_csr(&csr, graph));
+  ck_ok(dfgnn_graph_create_csr(&same, ctx, &csr, NULL));
+  ck_ok(dfgnn__graph_view(&expected, same, &request));
+  const size_t edges = (size_t)csr.edges * sizeof(int32_t);
+  ck_assert_int_eq(found->count, expected->count);
+  ck_assert_int_eq(found->extra, expected->extra);
+  ck_assert_mem_eq(found->array[0], expected->array[0],
+                   ((size_t)csr.sources + 1) * sizeof(int32_t));
+  ck_assert_mem_eq(found->array[1], expected->array[1], edges);
+  ck_assert_mem_eq(found->array[2], expected->array[2], edges);
+  ck_assert_int_eq(graph->matrix.max_degree, same->matrix.max_degree);
+  dfgnn_graph_destroy(same);
+  dfgnn_graph_destroy(graph);
+  return csr.edges;
+}
+
+START_TEST(a_short_list_becomes_columns_as_it_becomes_rows) {
+  enum { NODES = 40, SOURCES = 33, EDGES = 200 };
+  int32_t to[EDGES], from[EDGES];
+  int64_t wide_to[EDGES], wide_from[EDGES], edges = 0;
+  uint32_t random = 7;
+  for (int e = 0; e < EDGES; e++) {
+    random = random * 1664525u + 1013904223u;
+    from[e] = (int32_t)(random >> 8) % SOURCES;
+    to[e] = (int32_t)(random >> 20) % NODES;
+  }
+  for (int kind = 0; kind < 16; kind++) { /* wide, loops, trusted, sorted */
+    dfgnn_coo coo = list32(NODES, SOURCES, EDGES, to, from);
+    for (int e = 0; kind == 8 && e < EDGES; e++)
+      to[e] = e * NODES / EDGES;
+    for (int e = 0; e < EDGES; e++) {
+      wide_to[e] = to[e];
+      wide_from[e] = from[e];
+    }
+    if (kind & 1) {
+      coo.destination = wide_to;
+      coo.source = wide_from;
+      coo.index_type = DFGNN_INDEX_I64;
+    }
+    coo.self_loops = kind >> 1 & 1;
+    coo.trusted = kind >> 2 & 1;
+    edges += compare_columns(&coo);
+  }
+  ck_assert_int_gt(edges, 15 * EDGES);
 }
 END_TEST
 
@@ -330,6 +387,7 @@ int main(void) {
   tcase_add_test(tc, columns_that_are_given_are_not_made);
   tcase_add_test(tc, columns_of_another_matrix_are_refused);
   tcase_add_test(tc, columns_list_their_edges_in_order);
+  tcase_add_test(tc, a_short_list_becomes_columns_as_it_becomes_rows);
   tcase_add_test(tc, views_of_columns_are_those_of_the_transposed_matrix);
   suite_add_tcase(suite, tc);
   return run_tests(suite);

@@ -20,7 +20,7 @@ from .._links import (
     Normalized, Own, Plane, Reduced, Relu, Scores, Slot, Sum)
 from .._loops import normalize, with_remaining_loops
 from .._operators import DTYPES
-from ..convert import as_graph, known_graph, looped_graph
+from ..convert import known_graph, looped_graph
 from ..errors import InvalidError, UnsupportedError
 from ..graph import Graph
 from ..messages import MOST_PROJECTED
@@ -87,7 +87,7 @@ def _graph(edges, sizes, loops=False):
     if found is None:
         if not known(edges):
             raise Other
-        found = (looped_graph if loops else as_graph)(edges, sizes)
+        found = looped_graph(edges, sizes, loops)
     return found
 
 
