@@ -258,6 +258,11 @@ dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
                        "tiles of %d rows (parameter %lld), expected 16, 32, 64 "
                        "or 128",
                        rows, (long long)p);
+  if (dfgnn__tiles_dense(p) && dfgnn__tiles_split(p))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "dense tiles in items of %d chunks, expected whole "
+                       "windows",
+                       dfgnn__tiles_split(p));
   if (dfgnn__tiles_dense(p) && matrix->destinations != matrix->sources)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "dense tiles need a square matrix, found %lld x %lld",

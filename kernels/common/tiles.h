@@ -13,7 +13,7 @@
  *           below R rows.  The columns of a window are all nodes of its blocks:
  *           consecutive.
  * A window without edges has no columns.  The kernels walk items: a window, or
- * a part of a window that has more than S chunks. */
+ * in mode `window` a part of one that has more than S chunks. */
 #ifndef DFGNN_KERNELS_TILES_H
 #define DFGNN_KERNELS_TILES_H
 
@@ -42,36 +42,27 @@ static inline int dfgnn__tiles_dense(int64_t parameter) {
 
 /* A bound of the number of slots, as the workspace is sized before the view is
  * made.  A window of c > 32 S columns has ceil(c / 32 S) < 2 c / 32 S slots; c
- * is at most the number of its edges, or in dense mode of its blocks' nodes. */
+ * is at most the number of its edges. */
 static inline int64_t dfgnn__tiles_slots(const dfgnn_setting *setting,
                                          const dfgnn_view_request *request) {
   const dfgnn_matrix *m = setting->matrix;
-  const dfgnn_signature *s = setting->signature;
   const int64_t rows = dfgnn__tiles_rows(request->parameter);
   const int64_t most = 32 * (int64_t)dfgnn__tiles_split(request->parameter);
   const int64_t n = request->transposed ? m->sources : m->destinations;
   const int64_t columns = request->transposed ? m->destinations : m->sources;
   if (most == 0 || columns <= most || m->edges == 0)
     return 0;
-  if (!dfgnn__tiles_dense(request->parameter)) {
-    int64_t by_edges = 2 * m->edges / most + 1;
-    int64_t by_rows = (n + rows - 1) / rows * ((columns + most - 1) / most);
-    return by_edges < by_rows ? by_edges : by_rows;
-  }
-  if (s->largest_graph <= most && rows <= most)
-    return 0;
-  double squares = (double)m->edges / s->density;
-  return (int64_t)(2.0 * (squares / (double)rows + 3.0 * (double)n) /
-                   (double)most) +
-         2 * rows / most + 2;
+  const int64_t by_edges = 2 * m->edges / most + 1;
+  const int64_t by_rows = (n + rows - 1) / rows * ((columns + most - 1) / most);
+  return by_edges < by_rows ? by_edges : by_rows;
 }
 
 /* Builds view->request in host memory; its arrays are the caller's to free()
  * (also if it fails). */
 dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix);
 
-/* Refuses, for both builders, a parameter out of range, and a rectangular
- * matrix in dense mode. */
+/* Refuses, for both builders, a parameter out of range, and in dense mode a
+ * rectangular matrix and items that are parts of windows. */
 dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
                                 const dfgnn_matrix *matrix);
 /* Refuses so many chunks that positions in columns and masks exceed 32 bits. */
