@@ -27,7 +27,7 @@ import torch
 
 import dfgnn
 from dfgnn import _execute
-from dfgnn._attend import settings_of
+from dfgnn._attention_call import settings_of
 
 NODES, EDGES, WIDTH, HEADS = 10, 30, 64, 4
 

@@ -1,28 +1,12 @@
 """Attention with gradients: the fused passes, and torch operations for calls
 that no kernel supports."""
 
-import logging
-
 import torch
 
 from . import _composite, _derived, _execute, _neighbours
+from ._fallbacks import say_once, say_unfused
 from ._operators import by_edge
 from .errors import UnsupportedError
-
-log = logging.getLogger("dfgnn")
-_said = set()
-
-
-def say_once(message):
-    if message not in _said:
-        _said.add(message)
-        log.warning(message)
-
-
-def say_unfused():
-    say_once("gradients of gradients are made by torch operations, which hold "
-             "every edge's features")
-
 
 def _ordered(graph, made, inputs):
     """The inputs of a call with edge features in the graph's order."""

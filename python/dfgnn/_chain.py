@@ -6,7 +6,7 @@ settings, whose caller has checked them.
 
 import torch
 
-from ._attention import say_once
+from ._fallbacks import say_once
 from ._modes import in_transform
 from .errors import UnsupportedError
 

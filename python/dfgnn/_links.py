@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _abi, _execute, _messages, _neighbours
-from ._attend import attend
+from ._attention_call import attend
 from ._operators import OPERATORS
 from ._reduce import fused, normalization
 

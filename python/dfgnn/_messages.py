@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 import torch
 
 from . import _abi, _derived, _recording
-from ._attention import say_once, say_unfused
+from ._fallbacks import say_once, say_unfused
 from ._execute import Plan, generation
 from ._modes import needs_composite
 from ._neighbours import OPERATORS

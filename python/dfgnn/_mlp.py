@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _abi
-from ._attention import say_once
+from ._fallbacks import say_once
 from ._context import raw_stream, with_room
 from ._library import check, library
 from ._programs import TYPES

@@ -4,7 +4,7 @@ gradients, or by torch operations."""
 import torch
 
 from . import _derived, _neighbours
-from ._attention import say_once, say_unfused
+from ._fallbacks import say_once, say_unfused
 from ._modes import needs_composite
 from .errors import UnsupportedError
 from .graph import describe

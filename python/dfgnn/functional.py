@@ -9,7 +9,7 @@ import math
 import torch
 
 from . import _composite, ops
-from ._attend import attend
+from ._attention_call import attend
 from ._autocast import autocast
 from ._modes import untraced
 from ._operators import OPERATORS, Settings
@@ -33,10 +33,10 @@ def extended(graph, x):
     return graph.extend(x) if isinstance(graph, Graph) else x
 
 
-def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
-            return_weights=False, self_loops=False, edge_use="both",
-            return_lse=False):
-    """_attend.attend() of a graph of this process or of several."""
+def _call(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
+          return_weights=False, self_loops=False, edge_use="both",
+          return_lse=False):
+    """_attention_call.attend() of a graph of this process or of several."""
     inputs = autocast(OPERATORS[name], inputs)
     if not isinstance(graph, Graph):
         refuse_values(graph, f"attention of {name}")
@@ -49,7 +49,7 @@ def _attend(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
 
 
 if not ops.AVAILABLE:
-    _attend = untraced(_attend)
+    _call = untraced(_call)
 
 
 def _pick(result, return_weights, return_lse=False):
@@ -170,9 +170,9 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
         edge_use = "both"
     else:
         inputs += edges
-    return _pick(_attend("gt", graph, inputs, bias, scale=scale,
-                         dropout=dropout, return_weights=return_weights,
-                         edge_use=edge_use, return_lse=return_lse),
+    return _pick(_call("gt", graph, inputs, bias, scale=scale,
+                       dropout=dropout, return_weights=return_weights,
+                       edge_use=edge_use, return_lse=return_lse),
                  return_weights, return_lse)
 
 
@@ -185,10 +185,10 @@ def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
     beta [1]: 1 by default.
     """
     dropout = _probability(dropout, training)
-    return _pick(_attend("agnn", graph, (h if h_dst is None else h_dst, h,
-                                         beta), bias, dropout=dropout,
-                         return_weights=return_weights,
-                         self_loops=self_loops, return_lse=return_lse),
+    return _pick(_call("agnn", graph, (h if h_dst is None else h_dst, h,
+                                       beta), bias, dropout=dropout,
+                       return_weights=return_weights,
+                       self_loops=self_loops, return_lse=return_lse),
                  return_weights, return_lse)
 
 
@@ -209,9 +209,9 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
     inputs = (h, score_dst, score_src)
     if edge_score is not None:
         inputs += (edge_score,)
-    return _pick(_attend("gat", graph, inputs, bias, slope=negative_slope,
-                         dropout=dropout, return_weights=return_weights,
-                         self_loops=self_loops, return_lse=return_lse),
+    return _pick(_call("gat", graph, inputs, bias, slope=negative_slope,
+                       dropout=dropout, return_weights=return_weights,
+                       self_loops=self_loops, return_lse=return_lse),
                  return_weights, return_lse)
 
 
@@ -233,9 +233,9 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
     edges = _edge_inputs(edge_attr, edge_weight, edge_bias, x_dst)
     if edges[0] is not None:
         inputs += edges
-    return _pick(_attend("gatv2", graph, inputs, bias, slope=negative_slope,
-                         dropout=dropout, return_weights=return_weights,
-                         self_loops=self_loops, return_lse=return_lse),
+    return _pick(_call("gatv2", graph, inputs, bias, slope=negative_slope,
+                       dropout=dropout, return_weights=return_weights,
+                       self_loops=self_loops, return_lse=return_lse),
                  return_weights, return_lse)
 
 
@@ -257,7 +257,7 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else num_src
     zeros = scores.new_zeros(1, 1)
-    return _pick(_attend(
+    return _pick(_call(
         "gat", graph, (value, zeros.expand(num_dst, heads),
                        zeros.expand(num_src, heads)), scores, slope=1.0,
         dropout=dropout, return_weights=return_weights,

@@ -8,7 +8,7 @@ and the merge of them, which is exactly the attention over all edges.
 import torch
 
 from . import _attention, _composite, _execute
-from ._attention import say_once
+from ._fallbacks import say_once
 from .errors import UnsupportedError
 from .graph import describe
 

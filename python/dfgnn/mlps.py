@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _abi, _mlp
-from ._attend import tf32_allowed
+from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
 from ._modes import needs_composite, untraced
 from ._programs import TYPES

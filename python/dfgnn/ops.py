@@ -362,7 +362,7 @@ def gather(op, graph, value, weight, num_dst, self_loops, symmetric):
 
 
 def attend(op, graph, inputs, bias, seed, settings, loops):
-    """_attend.attend() while torch.compile traces."""
+    """_attention_call.attend() while torch.compile traces."""
     spec = OPERATORS[op]
     size = {input_.dims[0]: tensor.size(0) for input_, tensor in
             zip(spec.inputs, inputs) if tensor is not None}

@@ -199,11 +199,11 @@ def case_types():
 
 def case_dropout():
     """An edge is dropped in a part if it is dropped in the whole graph."""
-    from dfgnn import _attend
+    from dfgnn import _attention_call
     from dfgnn.nn import _node
     bench = Bench()
     seed = torch.tensor([12345], device=DEVICE)
-    _attend.make_seed = _node.make_seed = lambda device: seed
+    _attention_call.make_seed = _node.make_seed = lambda device: seed
     bench.mine.exchange.seed = lambda device: seed
     for name in ("gt", "gat", "gatv2"):
         compare(bench, {

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _attention, _composite, nn, ops
+from dfgnn import _composite, _fallbacks, nn, ops
 
 from conftest import close, random_edges
 
@@ -153,7 +153,7 @@ def test_gradients_are_those_of_torch(op, device):
     inputs = make(op, device=device, grad=True)
     grad = torch.randn(SIZES[1], 2, 8, device=device)
     mine = torch.autograd.grad(call(op, graph, inputs), inputs, grad)
-    settings = dfgnn._attend.settings_of(inputs[0], 8 ** -0.5, 0.2, 0.0,
+    settings = dfgnn._attention_call.settings_of(inputs[0], 8 ** -0.5, 0.2, 0.0,
                                           False)
     out, _ = _composite.attention(op, inputs, None, None, graph, settings)
     for a, b in zip(mine, torch.autograd.grad(out, inputs, grad)):
@@ -307,7 +307,7 @@ def test_one_tensor_in_two_places_adds_its_gradients():
 
 
 def test_gradients_of_gradients_say_so_once(caplog):
-    _attention._said.clear()
+    _fallbacks._said.clear()
     edges = random_edges(*SIZES, 60)
     with caplog.at_level(logging.WARNING, logger="dfgnn"):
         for _ in range(2):

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import torch
 
-from .. import _attend, _execute
+from .. import _attention_call, _execute
 from .._modes import untraced
 from .._operators import OPERATORS, by_edge, check_inputs
 
@@ -171,7 +171,7 @@ def _add_rows(call, grads, far_grads, split):
 @untraced
 def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
            self_loops, return_lse, **edges):
-    """_attend.attend() of a DistGraph; inputs are of own nodes."""
+    """_attention_call.attend() of a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
     if return_weights:
         return _by_table(name, graph, inputs, bias, dropout, scale, slope,
@@ -185,7 +185,7 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     check_inputs(spec, inputs, bias, {"N": n, "M": n, "E": graph.num_edges},
                  graph.device)
     value = inputs[spec.value]
-    settings = _attend.settings_of(value, scale, slope,
+    settings = _attention_call.settings_of(value, scale, slope,
                                    dropout if dropout < 1 else 0.0, False,
                                    **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
@@ -214,7 +214,7 @@ def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
             bias = graph.to_looped_edges(bias)
     inputs = tuple(graph.extend(t) if s.dims[0] == "M" and t is not None else t
                    for s, t in zip(OPERATORS[name].inputs, inputs))
-    return _attend.attend(
+    return _attention_call.attend(
         name, graph.table, inputs, bias, dropout, draw=graph.exchange.seed,
         return_lse=return_lse, scale=scale, slope=slope,
         return_weights=weights, self_loops=False, **edges)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def attend(function, *args, result=None, **kwargs):
+def outside_autocast(function, *args, result=None, **kwargs):
     """An attention as exact as its inputs are: PyG computes scores in their
     own type inside an autocast region, too.  result: the type of PyG's
     result."""

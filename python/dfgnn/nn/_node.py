@@ -12,7 +12,7 @@ import weakref
 import torch
 
 from .. import _abi, _recording, ops
-from .._attend import make_seed, settings_of
+from .._attention_call import make_seed, settings_of
 from .._chain import Chain
 from .._execute import generation
 from .._links import (

@@ -20,7 +20,7 @@ from ..functional import gat_attention, gt_attention
 from ..hetero import gatherer
 from ..programs import edge_program, softmax
 from . import _relation_tiles as tiles
-from ._exact import attend, result_type
+from ._exact import outside_autocast, result_type
 from ._scores import edge_feature_scores
 
 
@@ -223,7 +223,7 @@ def gat(graph, x, summed, like, weights, scores, edge_score, own, biases):
     of_src, of_dst = _scoring(like, sources, targets, *scores)
     value, score_src = _sent_twice(graph, x.src, sources, of_src)
     value, rows = value.view(like.shape), _Rows(graph, summed)
-    out = attend(
+    out = outside_autocast(
         gat_attention, rows.matrix, value, rows.project(x.dst, of_dst),
         score_src, negative_slope=like.slope, edge_score=edge_score,
         dropout=like.dropout, result=result_type(score_src, value))
@@ -276,7 +276,7 @@ def transformer(graph, x, summed, like, query, key, value, edges, own,
     query, key, value = (t.view(like.shape) for t in (
         rows.project(x.dst, *query), _sent(graph, x.src, *key),
         _sent(graph, x.src, *value)))
-    out = attend(
+    out = outside_autocast(
         gt_attention, rows.matrix, query, key, value,
         scale=like.channels ** -0.5, dropout=like.dropout,
         edge_attr=None if edges is None else edges.to(key.dtype),
@@ -329,7 +329,7 @@ def gatv2(graph, x, summed, like, query, value, att, edges, own, biases):
     query = rows.project(x.dst, *query).view(like.shape)
     value = _sent(graph, x.src, *value).view(like.shape)
     found = result_type((value[:0] * att[0]).sum(-1), value)
-    out = attend(
+    out = outside_autocast(
         _dynamic_attention, rows.matrix, query, value,
         rows.spread(att).to(value.dtype),
         None if edges is None else edges.to(value.dtype), like.slope,

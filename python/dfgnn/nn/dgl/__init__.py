@@ -5,7 +5,7 @@ block, a dfgnn.Graph, or CSR tensors by destination: DGL itself is not needed.
 Features are [nodes, features], or [nodes, ..., features] where DGL takes that.
 """
 
-from ._attention import (
+from ._attention_convs import (
     AGNNConv, DotGatConv, EdgeGATConv, GATConv, GATv2Conv)
 from ._base import DGLError
 from ._relations import RelGraphConv

@@ -10,7 +10,7 @@ from ...aggregation import spmm
 from .. import _relations as passes
 from .._guards import Other, linear, own
 from .._together import Kind
-from ._attention import _can_fill, _with_loops
+from ._attention_convs import _can_fill, _with_loops
 from ._edges import (
     NORM_TENSORS, Ends, edge_tensor, graph_of)
 from ._reduce import NAMES, combine, is_sum, reduce_neighbours, reductions

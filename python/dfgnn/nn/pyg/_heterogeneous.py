@@ -16,7 +16,8 @@ from ...functional import gat_attention, gt_attention
 from ...hetero import gatherer, hetero_graph
 from .._guards import Other
 from .._linear import hooked
-from ._attention import _attend, _certain_dropout, _result_type
+from .._exact import outside_autocast, result_type
+from ._attention_convs import _certain_dropout
 from ._edges import known, reverse
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import is_sum
@@ -86,12 +87,12 @@ def _han(layer, graph, x_dict, return_semantic_attention_weights=False):
     score_dst = _scores(layer.lin_dst, graph, "dst", h)
     value = torch.cat([h[kind] for kind in graph.node_types])
     rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
-    out = _attend(
+    out = outside_autocast(
         gat_attention, rows, value, score_dst,
         score_dst.new_zeros(1, 1).expand(value.size(0), heads),
         edge_score=score_src, negative_slope=layer.negative_slope,
         dropout=layer.dropout, training=layer.training,
-        result=_result_type(score_dst, value))
+        result=result_type(score_dst, value))
     out = out.flatten(1).relu()
     found, weights = {}, {}
     parts = graph.split_blocks("dst", out)
@@ -185,9 +186,10 @@ def _hgt(layer, graph, x_dict):
 def _attention(layer, graph, rows, columns, query, key, value):
     shape = (-1, layer.heads, layer.out_channels // layer.heads)
     query, key, value = (t.view(shape) for t in (query, key, value))
-    out = _attend(gt_attention, graph.graph(rows, columns), query,
-                  key, value, scale=1 / math.sqrt(shape[2]),
-                  result=_result_type((query[:0] * key[:0]).sum(-1), value))
+    out = outside_autocast(
+        gt_attention, graph.graph(rows, columns), query, key, value,
+        scale=1 / math.sqrt(shape[2]),
+        result=result_type((query[:0] * key[:0]).sum(-1), value))
     return out.flatten(1)
 
 

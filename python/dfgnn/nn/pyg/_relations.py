@@ -11,7 +11,8 @@ from ...aggregation import spmm
 from ...convert import as_graph
 from ...functional import gat_attention
 from ...hetero import gatherer, typed_graph
-from ._attention import _attend, _result_type, attends
+from .._exact import outside_autocast, result_type
+from ._attention_convs import attends
 from ._edges import degrees, flowed, remember, reverse
 from ._mixin import unfit
 
@@ -49,18 +50,18 @@ def _attended(layer, edge_index, edge_type, h, own, num_nodes):
     value = h.view(-1, layer.heads, layer.out_channels)
     # by relation and then by node
     query, key = torch.matmul(h, layer.q), torch.matmul(h, layer.k)
-    columns, result = graph.in_turn("src"), _result_type(key, value)
+    columns, result = graph.in_turn("src"), result_type(key, value)
     options = dict(negative_slope=layer.negative_slope, result=result,
                    dropout=layer.dropout, training=layer.training)
     if layer.attention_mechanism == "within-relation":
         pairs = graph.pairs(columns)
         of_pairs = take(query, graph._derive("queries", lambda: gatherer(
             pairs.relation * num_nodes + pairs.node, query.size(0))))
-        return spmm(pairs.across, _attend(
+        return spmm(pairs.across, outside_autocast(
             gat_attention, pairs.within, value, of_pairs, key, edge_score=own,
             **options))
     scores = take(query, graph.senders("dst", graph.in_turn("dst")))
-    return _attend(
+    return outside_autocast(
         gat_attention, graph.graph(graph.by_node("dst"), columns), value,
         query.new_zeros(1, 1).expand(num_nodes, layer.heads), key,
         edge_score=scores if own is None else scores + own, **options)

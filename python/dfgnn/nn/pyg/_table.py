@@ -4,7 +4,7 @@ from typing import Callable, NamedTuple, Optional
 
 import torch_geometric.nn as pyg
 
-from . import _attention as attention
+from . import _attention_convs as attention
 from . import _heterogeneous as heterogeneous
 from . import _messages as messages
 from . import _relations as relations

@@ -13,9 +13,7 @@ from ...functional import (
     agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
     score_attention)
 from ...graph import Graph
-from .._exact import attend as _attend
-from .._exact import result_type as _result_type
-from .._exact import softmax_type as _softmax_type
+from .._exact import outside_autocast, result_type, softmax_type
 from .._linear import hooked
 from .._scores import edge_feature_scores
 from ..transformer_conv import projections, with_skip
@@ -161,16 +159,16 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
         loops = False
     else:
         graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    out = _attend(
+    out = outside_autocast(
         gat_attention, graph, h_src, score_dst, score_src,
         negative_slope=layer.negative_slope,
         edge_score=_edge_score(layer, edge_attr), dropout=layer.dropout,
         training=layer.training, return_weights="after" if wanted else False,
-        self_loops=loops, result=_result_type(score_src, h_src))
+        self_loops=loops, result=result_type(score_src, h_src))
     if not wanted:
         return _finish(layer, out, residual)
     out, alpha = out
-    alpha = alpha.to(_softmax_type(score_src))
+    alpha = alpha.to(softmax_type(score_src))
     return _finish(layer, out, residual), _weights_result(
         layer, edge_index, graph, layer.add_self_loops, alpha)
 
@@ -241,18 +239,18 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         else:
             weight = layer.lin_edge.weight.to(h_l.dtype)
     like = (h_l[:0] * layer.att).sum(-1)
-    out = _attend(
+    out = outside_autocast(
         gatv2_attention, graph, h_r, h_l, layer.att[0].to(h_l.dtype),
         negative_slope=layer.negative_slope, edge_attr=edge_attr,
         edge_weight=weight, dropout=layer.dropout, training=layer.training,
         return_weights="after" if wanted else False, self_loops=loops,
-        result=_result_type(like, h_l))
+        result=result_type(like, h_l))
     if not wanted:
         return _finish(layer, out, residual)
     out, alpha = out
     return _finish(layer, out, residual), _weights_result(
         layer, edge_index, graph, layer.add_self_loops,
-        alpha.to(_softmax_type(like)))
+        alpha.to(softmax_type(like)))
 
 
 # ---- transformers -----------------------------------------------------------
@@ -314,14 +312,14 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
             return unfit(layer, "edge_attr is of another type")
         edge_attr = edge_attr.to(key.dtype)
         weight = linear.weight.to(key.dtype)
-    out = _attend(
+    out = outside_autocast(
         gt_attention, graph, query, key, value, scale=scale,
         dropout=layer.dropout, training=layer.training, edge_attr=edge_attr,
         edge_weight=weight, return_weights=wanted,
-        result=_result_type(like, value))
+        result=result_type(like, value))
     if wanted:
         out, alpha = out
-        layer._alpha = alpha.to(_softmax_type(like))
+        layer._alpha = alpha.to(softmax_type(like))
     return out
 
 
@@ -349,9 +347,9 @@ def _agnn(layer, x, edge_index):
     if torch.is_autocast_enabled(x.device.type):
         like = F.normalize(like, p=2.0, dim=-1)
     like = layer.beta * (like * like).sum(-1)
-    out = _attend(agnn_attention, graph, x.unsqueeze(1), layer.beta,
-                  self_loops=layer.add_self_loops,
-                  result=_result_type(like, x))
+    out = outside_autocast(agnn_attention, graph, x.unsqueeze(1), layer.beta,
+                           self_loops=layer.add_self_loops,
+                           result=result_type(like, x))
     return out.squeeze(1)
 
 
@@ -372,9 +370,9 @@ def super_gat(layer, edge_index, size, x):
     else:
         scores = logits / math.sqrt(layer.out_channels)
     scores = F.leaky_relu(scores, layer.negative_slope)
-    return _attend(score_attention, graph, scores, x, num_nodes,
-                   dropout=layer.dropout, training=layer.training,
-                   result=_result_type(scores, x))
+    return outside_autocast(score_attention, graph, scores, x, num_nodes,
+                            dropout=layer.dropout, training=layer.training,
+                            result=result_type(scores, x))
 
 
 # ---- GeneralConv ------------------------------------------------------------
@@ -400,11 +398,12 @@ def general(layer, edge_index, size, x, edge_attr=None):
                              edge_attr=edge_attr)
     if layer.attention_type == "additive":
         scores = (value * layer.att_msg).sum(-1)
-        return _attend(gat_attention, graph, value, scores.new_zeros(
+        return outside_autocast(gat_attention, graph, value, scores.new_zeros(
             1, 1).expand(met.num_dst, layer.heads), scores,
-            result=_result_type(scores, value))
+            result=result_type(scores, value))
     own = value if met.dst is met.src else layer.lin_msg(met.dst).view(shape)
     scores = edge_scores("gt", graph, own, value, scale=1.0) / layer.scaler
-    return _attend(score_attention, graph, F.leaky_relu(scores, 0.2), value,
-                   met.num_dst, result=_result_type(scores, value))
+    return outside_autocast(
+        score_attention, graph, F.leaky_relu(scores, 0.2), value, met.num_dst,
+        result=result_type(scores, value))
 

@@ -110,7 +110,7 @@ class GATConv(Checked):
         graph = self.graph(graph, feat)
         value, own, h_dst = _projected(self, graph, feat)
         shape = tuple(value.shape[1:])
-        out, weights = _attend(
+        out, weights = _weighted(
             self, graph, gat_attention,
             (heads_of(value), (own * self.attn_r).sum(-1).flatten(1),
              (value * self.attn_l).sum(-1).flatten(1)),
@@ -266,9 +266,9 @@ class GATv2Conv(Checked):
             own = value if self.share_weights else \
                 self.fc_dst(h_src).view(shape)
             own = own[:graph.num_dst]
-        out, weights = _attend(self, graph, gatv2_attention,
-                               (own, value, self.attn[0]), value, None,
-                               get_attention)
+        out, weights = _weighted(self, graph, gatv2_attention,
+                                 (own, value, self.attn[0]), value, None,
+                                 get_attention)
         if self.res_fc is not None:
             residual = self.res_fc(h_dst)
             out = out + residual.view(h_dst.size(0), self._num_heads,
@@ -276,8 +276,8 @@ class GATv2Conv(Checked):
         return _finish(self, out, weights, get_attention)
 
 
-def _attend(layer, graph, function, inputs, value, edge_weight,
-            get_attention):
+def _weighted(layer, graph, function, inputs, value, edge_weight,
+              get_attention):
     """(out, weights as DGL returns them, after dropout)."""
     wanted = get_attention or edge_weight is not None
     result = function(
