@@ -80,6 +80,15 @@ static double rounding(dfgnn_dtype dtype, double x) {
   return fabs(x) * unit[dtype] + small[dtype];
 }
 
+/* A kernel may sum rows at sources that it has stored: an error like those of
+ * numbers, of which compare_one allows a multiple. */
+static double stored(const comparison *c, double x) {
+  const dfgnn_dtype dtype = c->job->mlp.dtype;
+  return dtype == DFGNN_F16 || dtype == DFGNN_BF16
+             ? rounding(dtype, x) / DFGNN_MLP_ERRORS
+             : 0;
+}
+
 static void compare_one(comparison *c, const char *name, dfgnn_dtype dtype,
                         const void *data, int64_t i, double x, double e) {
   const double have = dfgnn__number_at(dtype, data, i);
@@ -128,7 +137,7 @@ static void compare_extreme(comparison *c, const side *s, int64_t node,
     const int64_t e = edge_of(s, at) * c->out + k;
     const double x = sign * c->edges.x[e];
     best = x > best || isnan(x) ? x : best;
-    error = fmax(error, c->edges.e[e]);
+    error = fmax(error, c->edges.e[e] + (s->list ? stored(c, x) : 0));
   }
   best = begin < end ? sign * best : 0;
   compare_one(c, s->name, c->job->mlp.dtype, s->out, i, best, error);
@@ -186,7 +195,8 @@ static void forward_edge(comparison *c, int64_t e, int64_t row) {
     add_term(&c->dst, row * w + k, x * at_dst,
              fabs(at_dst) * (error + c->r.unit * fabs(x)));
     add_term(&c->src, source * w + k, x * at_src,
-             fabs(at_src) * (error + c->r.unit * fabs(x)));
+             fabs(at_src) * (error + c->r.unit * fabs(x)) +
+                 stored(c, x * at_src));
   }
 }
 

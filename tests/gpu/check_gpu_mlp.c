@@ -180,34 +180,109 @@ END_TEST
 
 START_TEST(a_graph_without_edges_gives_zeros) {
   fixture f = graph_with(9, -1);
-  check(&f, &edge_mlps[1], NULL, 0, 0, "no edges");
+  check(&f, &edge_mlps[_i], NULL, 0, 0, "no edges");
   free_fixture(&f);
 }
 END_TEST
 
-/* Rows that are cut by spans, which are cut by launches; blocks of a warp. */
+/* Rows that are cut by spans, which are cut by launches; blocks of a warp; both
+ * ways, and every size of a streamed product. */
+static const dfgnn_mlp_tuning tunings[] = {
+    {.warps = 1, .span = 1, .launch_bytes = 1},
+    {.warps = 4, .span = 3, .launch_bytes = 100000},
+    {.warps = 2, .span = 100},
+    {.way = DFGNN_MLP_STREAMED, .launch_bytes = 1, .stages = 2},
+    {.way = DFGNN_MLP_STREAMED, .columns = 256, .stages = 4},
+};
+enum { TUNINGS = sizeof tunings / sizeof *tunings };
+
 START_TEST(every_way_to_divide_is_right) {
-  static const dfgnn_mlp_tuning tunings[] = {
-      {.warps = 1, .span = 1, .launch_bytes = 1},
-      {.warps = 4, .span = 3, .launch_bytes = 100000},
-      {.warps = 2, .span = 100}};
-  static const int some[] = {0, 1, 7};
+  static const int some[] = {0, 1, 7, 8};
+  const dfgnn_edge_mlp *mlp = &edge_mlps[some[_i % 4]];
+  char what[32];
+  if (!in_part(_i))
+    return;
   fixture f = graph_with(31, 300);
-  check(&f, &edge_mlps[some[_i % 3]], &tunings[_i / 3], 0, 0, "a tuning");
+  snprintf(what, sizeof what, "MLP %d, tuning %d", some[_i % 4], _i / 4);
+  check(&f, mlp, &tunings[_i / 4], 0, 0, what);
   free_fixture(&f);
 }
 END_TEST
 
 START_TEST(tensors_that_are_not_aligned_are_right) {
   fixture f = graph_with(31, 40);
-  check(&f, &edge_mlps[0], NULL, 2, 0, "shifted by 2 bytes");
+  check(&f, &edge_mlps[0], _i ? &tunings[3] : NULL, 2, 0, "shifted by 2 bytes");
   free_fixture(&f);
 }
 END_TEST
 
 START_TEST(factors_of_edges_are_right_in_both_passes) {
+  static const int some[] = {0, 1, 2, 3, 9, 11};
   fixture f = graph_with(31, 90);
-  check(&f, &edge_mlps[_i], NULL, 0, 1, "factors of edges");
+  check(&f, &edge_mlps[some[_i]], NULL, 0, 1, "factors of edges");
+  free_fixture(&f);
+}
+END_TEST
+
+static dfgnn_mlp_job job_of(const dfgnn_edge_mlp *mlp) {
+  return (dfgnn_mlp_job){.mlp = *mlp, .pass = DFGNN_PASS_BACKWARD};
+}
+
+static const char *refusal(const fixture *f, const dfgnn_edge_mlp *mlp,
+                           const dfgnn_mlp_tuning *tuning) {
+  const dfgnn_mlp_job job = job_of(mlp);
+  return dfgnn__mlp_cuda_refuses(&job, &f->gpu->info, tuning);
+}
+
+START_TEST(every_value_of_a_knob_is_right_or_refused) {
+  const dfgnn_mlp_knob *knob = &dfgnn__mlp_knobs[_i];
+  fixture f = graph_with(31, 60);
+  int ran = 0;
+  ck_assert_int_gt(knob->count, 1);
+  for (int way = DFGNN_MLP_RESIDENT; way <= DFGNN_MLP_STREAMED; way++)
+    for (int k = 0; k < knob->count && knob->ways >> way & 1; k++) {
+      dfgnn_mlp_tuning tuning = {.way = way};
+      char what[64];
+      memcpy((char *)&tuning + knob->offset, &knob->value[k],
+             sizeof knob->value[k]);
+      snprintf(what, sizeof what, "%s %lld", knob->name,
+               (long long)knob->value[k]);
+      if (refusal(&f, &edge_mlps[0], &tuning))
+        continue;
+      check(&f, &edge_mlps[0], &tuning, 0, 0, what);
+      ran++;
+    }
+  ck_assert_msg(ran > 1 || !strcmp(knob->name, "wgmma"), "%s ran %d times",
+                knob->name, ran);
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_tuning_that_cannot_run_is_refused) {
+  static const struct {
+    dfgnn_mlp_tuning tuning;
+    const char *says;
+  } bad[] = {{{.way = 3}, "way"},
+             {{.warps = 33}, "warps"},
+             {{.span = -1}, "span"},
+             {{.columns = 64}, "columns"},
+             {{.stages = 5}, "stages"},
+             {{.wgmma = 3}, "wgmma"},
+             {{.launch_bytes = -1}, "launch_bytes"}};
+  fixture f = graph_with(9, 3);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const char *why = refusal(&f, &edge_mlps[0], &bad[i].tuning);
+    ck_assert_ptr_nonnull(why);
+    ck_assert_msg(strstr(why, bad[i].says) != NULL, "%s", why);
+  }
+  for (int i = 9; i < EDGE_MLPS; i++) {
+    const dfgnn_mlp_tuning resident = {.way = DFGNN_MLP_RESIDENT};
+    const dfgnn_mlp_job job = job_of(&edge_mlps[i]);
+    const int64_t way = dfgnn__mlp_rule(&job, &f.gpu->info, NULL).way;
+    ck_assert_int_eq(way, i < EDGE_MLPS - 1 ? DFGNN_MLP_STREAMED : way);
+    ck_assert_int_eq(refusal(&f, &edge_mlps[i], &resident) != NULL,
+                     way == DFGNN_MLP_STREAMED);
+  }
   free_fixture(&f);
 }
 END_TEST
@@ -237,10 +312,13 @@ int main(void) {
   suite_add_tcase(suite, run_case);
   TCase *others = tcase_create("others");
   tcase_set_timeout(others, 0);
-  tcase_add_test(others, a_graph_without_edges_gives_zeros);
-  tcase_add_loop_test(others, every_way_to_divide_is_right, 0, 9);
-  tcase_add_test(others, tensors_that_are_not_aligned_are_right);
-  tcase_add_loop_test(others, factors_of_edges_are_right_in_both_passes, 0, 4);
+  tcase_add_loop_test(others, a_graph_without_edges_gives_zeros, 1, EDGE_MLPS);
+  tcase_add_loop_test(others, every_way_to_divide_is_right, 0, 4 * TUNINGS);
+  tcase_add_loop_test(others, tensors_that_are_not_aligned_are_right, 0, 2);
+  tcase_add_loop_test(others, factors_of_edges_are_right_in_both_passes, 0, 6);
+  tcase_add_loop_test(others, every_value_of_a_knob_is_right_or_refused, 0,
+                      DFGNN_MLP_KNOBS);
+  tcase_add_test(others, a_tuning_that_cannot_run_is_refused);
   tcase_add_test(others, what_is_not_served_is_said);
   suite_add_tcase(suite, others);
   return run_on_gpu(suite);

@@ -1,4 +1,5 @@
-/* gather.cuh - rows of edges are summed at their source
+/* gather.cuh - rows of edges are summed at their source, or their largest
+ * numbers taken
  *
  * A group of lanes has a row's chunks; the groups of a warp (of a block, for a
  * column of many edges) take every n-th edge and are added in order. */
@@ -15,8 +16,7 @@ constexpr int kGatherFlight = 4; /* edges in flight of a group of lanes */
 /* The row of `from` of edge k of the columns. */
 __device__ __forceinline__ int64_t row_of(const mlp_gather_params &p,
                                           int64_t k) {
-  const int64_t edge = entry(p.edges, p.wide, k);
-  return p.edge_order ? entry(p.edge_order, p.wide, edge) : edge;
+  return p.edges ? entry(p.edges, p.wide, k) : k;
 }
 
 /* Adds edges begin, begin + step ... of a column: chunk c of each. */
@@ -123,6 +123,83 @@ __global__ void mlp_gather_long(const mlp_gather_params p) {
     }
   }
 }
+
+/* ---- extremes ------------------------------------------------------------ */
+
+namespace mlp {
+
+/* A number, and which edge of its column it is of; -1: none. */
+struct extreme {
+  float x;
+  int arg;
+
+  __device__ __forceinline__ void take(float y, int at) {
+    if (at >= 0 && (arg < 0 || y > x || y != y)) {
+      x = y;
+      arg = at;
+    }
+  }
+};
+
+} // namespace mlp
+
+/* Maxima (SIGN 1) or minima (-1): WARPS warps for each column, 1 or 8, which
+ * take parts of its edges, in order.  With 1, columns of more than long_column
+ * edges are left out; with 8, the others. */
+template <typename T, int SIGN, int WARPS>
+__global__ void __launch_bounds__(256)
+    mlp_gather_extremes(const mlp_gather_params p) {
+  __shared__ mlp::extreme parts[8][32];
+  const int lane = ptx::lane_id(), warp = int(threadIdx.x) / 32;
+  const int part = warp % WARPS;
+  for (int64_t column = int64_t(blockIdx.x) * (8 / WARPS) + warp / WARPS;
+       column < p.columns; column += int64_t(gridDim.x) * (8 / WARPS)) {
+    const int64_t begin = mlp::entry(p.offsets, p.wide, column);
+    const int64_t count = mlp::entry(p.offsets, p.wide, column + 1) - begin;
+    if ((count > p.long_column) != (WARPS > 1))
+      continue;
+    const int64_t first = count * part / WARPS;
+    const int64_t end = count * (part + 1) / WARPS;
+    for (int c = lane; c < (p.width + 31) / 32 * 32; c += 32) {
+      mlp::extreme best = {0.0f, -1};
+      for (int64_t k = first; c < p.width && k < end; ++k)
+        best.take(widen(static_cast<const T *>(
+                      p.from)[mlp::row_of(p, begin + k) * p.stride + c]) *
+                      float(SIGN),
+                  int(k));
+      if constexpr (WARPS > 1) {
+        parts[warp][lane] = best;
+        __syncthreads();
+        for (int k = 1; part == 0 && k < WARPS; ++k)
+          best.take(parts[warp + k][lane].x, parts[warp + k][lane].arg);
+        __syncthreads();
+      }
+      if (part > 0 || c >= p.width)
+        continue;
+      const int64_t at = column * p.width + c;
+      static_cast<T *>(p.to)[at] =
+          narrow<T>(best.arg < 0 ? 0.0f : best.x * float(SIGN));
+      if (p.arg)
+        p.arg[at] = best.arg;
+    }
+  }
+}
+
+/* Which edge of its column each edge is: a warp for each column. */
+__global__ void mlp_positions(const void *offsets, const void *edges, int wide,
+                              int64_t columns, int32_t *position) {
+  const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
+  for (int64_t column =
+           int64_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+       column < columns; column += warps) {
+    const int64_t begin = mlp::entry(offsets, wide, column);
+    const int64_t end = mlp::entry(offsets, wide, column + 1);
+    for (int64_t k = begin + ptx::lane_id(); k < end; k += 32)
+      position[mlp::entry(edges, wide, k)] = int32_t(k - begin);
+  }
+}
+
+/* ---- gradients of the norm ----------------------------------------------- */
 
 /* Adds the parts of the gradients of the norm's weight and bias: a block for 32
  * columns, whose warps add every eighth part. */

@@ -76,6 +76,40 @@ __global__ void mlp_pack_weights(const mlp_pack p) {
                       threads);
 }
 
+/* Weights of streamed kernels: a row of blocks for each table. */
+template <typename T, int ROUND>
+__global__ void mlp_pack_tables(const mlp_tables p) {
+  const mlp_table &t = p.table[blockIdx.y];
+  const int64_t numbers = int64_t(t.rows) * t.stride;
+  const T *from = static_cast<const T *>(t.from);
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < numbers;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    const int row = int(i / t.stride), column = int(i % t.stride);
+    const int out = t.transposed ? column : row;
+    const int in = t.transposed ? row : column;
+    T x = out < t.out && in < t.in ? from[int64_t(out) * t.in + in] : T{};
+    if constexpr (ROUND)
+      x = tf32_nearest(x);
+    static_cast<T *>(t.to)[i] = x;
+  }
+}
+
+/* Rows of e of a launch, in the order of the graph, padded with zeros. */
+template <typename T> __global__ void mlp_copy_rows(const mlp_copy_params p) {
+  const int64_t numbers = p.edges * p.stride;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < numbers;
+       i += int64_t(gridDim.x) * blockDim.x) {
+    const int64_t edge = p.first + i / p.stride;
+    const int column = int(i % p.stride);
+    const int64_t place =
+        p.edge_order ? mlp::entry(p.edge_order, p.wide, edge) : edge;
+    static_cast<T *>(p.to)[i] =
+        column < p.width
+            ? static_cast<const T *>(p.from)[place * p.width + column]
+            : T{};
+  }
+}
+
 } // namespace dfgnn
 
 #endif

@@ -39,7 +39,8 @@ enum {
   MLP_GRAD_SRC = 64,
   MLP_GRAD_FACTORS = 128, /* with respect to factors of edges */
   MLP_MAX = 256,          /* destinations have the maximum of e', not sums */
-  MLP_MIN = 512
+  MLP_MIN = 512,
+  MLP_GATE = 1024
 };
 
 /* The weights and other numbers of all layers, padded and in the order of
@@ -132,14 +133,81 @@ typedef struct mlp_finish_params {
   int out, in, tiles_in;
 } mlp_finish_params;
 
-/* Sums at sources: of rows of `from` over the columns of the graph. */
+/* Sums at sources: of rows of `from` over the columns of the graph.  Sums at
+ * destinations: over its rows. */
 typedef struct mlp_gather_params {
   const void *from; /* [E, stride] */
   int64_t stride, columns;
-  const void *offsets, *edges, *edge_order; /* edges of columns; edge_order:
-                                             * NULL, or from's rows */
-  void *to;                                 /* [columns, width] */
+  const void *offsets;
+  const void *edges; /* of columns; NULL: they follow each other */
+  void *to;          /* [columns, width] */
+  int32_t *arg;      /* of extremes: which edge of a column; NULL: not asked */
   int width, wide, mean, long_column;
 } mlp_gather_params;
+
+/* ---- streamed weights ---------------------------------------------------- */
+
+enum {
+  MLP_ROWS = 128,    /* edges of a block */
+  MLP_STEP = 128,    /* bytes of k in a copy of a row */
+  MLP_ROW_BLOCKS = 4 /* of mlp_last_rows on a multiprocessor */
+};
+
+/* What a product's sums become. */
+enum {
+  MLP_TO_HIDDEN = 0,   /* z and the activated rows of a layer */
+  MLP_TO_LAST = 1,     /* z of the last layer, as floats */
+  MLP_TO_GRADIENT = 2, /* with respect to z of the layer before */
+  MLP_TO_EDGE = 3      /* with respect to e */
+};
+
+/* A weight [out, in], or its transpose, as rows of `stride` numbers that are
+ * padded with zeros: `rows` of them. */
+typedef struct mlp_table {
+  const void *from;
+  void *to;
+  int out, in, rows, stride, transposed;
+} mlp_table;
+
+typedef struct mlp_tables {
+  mlp_table table[2 * MLP_LAYERS]; /* those of the backward pass behind */
+} mlp_tables;
+
+/* A launch's edges. */
+typedef struct mlp_streamed_params {
+  mlp_backward_params pass; /* spans are counted from the first launch's */
+  int64_t first, edges;     /* of the launch, which has rows from 0 on */
+  int edge_dim, first_width, out_width; /* Ce, width[0], C */
+  const void *norm_weight, *norm_bias;
+  float *last; /* z of the last layer, [edges, last_stride] */
+  int last_stride, last_width, residual;
+  int parts; /* spans of a block's edges */
+  const int32_t *arg_src;
+  const int32_t *position; /* [E]: which edge of its source it is */
+} mlp_streamed_params;
+
+typedef struct mlp_product_params {
+  mlp_streamed_params of;
+  const void *input; /* rows of `in` numbers */
+  int64_t input_stride;
+  const void *edge_order; /* input's row of an edge; NULL: that of the launch */
+  int in;
+  const void *weight; /* [columns, weight_stride] */
+  int weight_stride;
+  int columns, column_blocks; /* that the product has */
+  const void *bias;           /* [columns], or NULL */
+  int parts;                  /* 1: those of nodes are added */
+  const void *z; /* MLP_TO_GRADIENT: of the layer before, [edges, out_stride] */
+  void *z_out, *out; /* rows of out_stride numbers; z_out: or NULL */
+  int out_stride;
+} mlp_product_params;
+
+/* Rows of e, padded. */
+typedef struct mlp_copy_params {
+  const void *from, *edge_order;
+  void *to;
+  int64_t first, edges;
+  int wide, width, stride;
+} mlp_copy_params;
 
 #endif

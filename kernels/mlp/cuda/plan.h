@@ -5,26 +5,53 @@
 #include "engine/engine.h"
 #include "kernels/mlp/job.h"
 
+enum {
+  DFGNN_MLP_RESIDENT = 1, /* all weights in a block's shared memory, inner
+                           * values in registers: widths up to 128 */
+  DFGNN_MLP_STREAMED = 2  /* a kernel for each layer of a launch's edges */
+};
+enum { DFGNN_MLP_MMA = 1, DFGNN_MLP_WGMMA = 2 };
+
 /* These may be tuned; 0 leaves a choice to the rule. */
 typedef struct dfgnn_mlp_tuning {
-  int warps;            /* of a block */
-  int span;             /* tiles of 16 edges whose rows are summed together */
-  int64_t launch_bytes; /* backward: what the kernels of a launch leave for each
-                         * other, at most */
+  int64_t way;          /* DFGNN_MLP_RESIDENT or DFGNN_MLP_STREAMED */
+  int64_t warps;        /* resident: of a block */
+  int64_t span;         /* resident: tiles of 16 edges whose rows are summed
+                         * together */
+  int64_t columns;      /* streamed: of a block's product, 128 or 256 */
+  int64_t stages;       /* streamed: copies of operands, 2 to 4 */
+  int64_t wgmma;        /* streamed: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
+  int64_t launch_bytes; /* what the kernels of a launch leave for each other, at
+                         * most; the resident way has launches backward alone */
 } dfgnn_mlp_tuning;
+
+/* A member of a tuning, and the values that a tuner tries. */
+typedef struct dfgnn_mlp_knob {
+  const char *name;
+  size_t offset;
+  int ways; /* which read it: a sum of 1 << way */
+  int count;
+  int64_t value[6];
+} dfgnn_mlp_knob;
+
+enum { DFGNN_MLP_KNOBS = 7 };
+extern const dfgnn_mlp_knob dfgnn__mlp_knobs[DFGNN_MLP_KNOBS];
 
 typedef struct dfgnn_mlp_plan {
   const dfgnn_mlp_job *job;
-  int flags, warps, units;
-  int64_t span, spans;      /* tiles of a span, spans of all */
-  int64_t spans_of_launch;  /* backward */
+  dfgnn_mlp_tuning by; /* without a 0 */
+  int flags, units;
+  int64_t edges_of_span, spans; /* of the sums at destinations; of all edges */
+  int64_t edges_of_launch;
   int weight_tiles, splits; /* of the gradients of weights */
+  int parts;                /* streamed: spans of a block's edges */
   size_t packed_bytes, shared_bytes;
   /* Places in the workspace. */
   size_t packed, partial, partial_arg, edge_rows, grad_first, norm_partial,
-      weight_partial;
+      weight_partial, position, last;
   size_t input[DFGNN_MLP_LAYERS], grad_z[DFGNN_MLP_LAYERS];
   size_t z[DFGNN_MLP_LAYERS];
+  size_t table[2 * DFGNN_MLP_LAYERS]; /* streamed weights, and transposed */
   size_t bytes;
 } dfgnn_mlp_plan;
 
@@ -41,11 +68,30 @@ static inline int dfgnn__mlp_padded(const dfgnn_edge_mlp *mlp, int l) {
 /* Is the gradient of any weight or bias asked for? */
 int dfgnn__mlp_wants_weights(const dfgnn_mlp_job *job);
 int dfgnn__mlp_wants_norm(const dfgnn_mlp_job *job);
-/* Are rows of e copied for the gradient of the first weight? */
+/* Are rows of e copied, since products cannot read them where they are? */
 int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan);
+
+/* NULL if there are kernels for it, else what is missing. */
+const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
+                                    const dfgnn_device_info *device);
+/* NULL if they run divided as `tuning` says, else what is wrong with it. */
+const char *dfgnn__mlp_cuda_refuses(const dfgnn_mlp_job *job,
+                                    const dfgnn_device_info *device,
+                                    const dfgnn_mlp_tuning *tuning);
+/* `tuning`, or nothing if it is NULL, completed by the rule. */
+dfgnn_mlp_tuning dfgnn__mlp_rule(const dfgnn_mlp_job *job,
+                                 const dfgnn_device_info *device,
+                                 const dfgnn_mlp_tuning *tuning);
 
 dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
                                const dfgnn_device_info *device,
                                const dfgnn_mlp_tuning *tuning);
+
+/* Streamed weights as the kernels read them: rows of the table of layer l, or
+ * of its transpose, and numbers of a row. */
+int64_t dfgnn__mlp_table_rows(const dfgnn_mlp_plan *plan, int l,
+                              int transposed);
+int64_t dfgnn__mlp_table_stride(const dfgnn_mlp_plan *plan, int l,
+                                int transposed);
 
 #endif

@@ -4,10 +4,6 @@
 
 #include "kernels/mlp/cuda/plan.h"
 
-/* NULL if there are kernels for it, else what is missing. */
-const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
-                                    const dfgnn_device_info *device);
-
 /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns their number.
  */
 int dfgnn__mlp_cuda_views(const dfgnn_mlp_job *job,
@@ -22,7 +18,8 @@ dfgnn_status dfgnn__mlp_cuda(const dfgnn_mlp_job *job,
                              const dfgnn_view *const *views,
                              const dfgnn_queue *queue,
                              const dfgnn_device_info *device, void *workspace);
-/* The same, divided as `tuning` says; the workspace is that of such a plan. */
+/* The same, divided as `tuning` says (NULL: by the rule); the workspace is that
+ * of such a plan. */
 dfgnn_status
 dfgnn__mlp_cuda_tuned(const dfgnn_mlp_job *job, const dfgnn_view *const *views,
                       const dfgnn_queue *queue, const dfgnn_device_info *device,

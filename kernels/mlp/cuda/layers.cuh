@@ -1,0 +1,146 @@
+/* layers.cuh - a layer of a launch's edges: a product with streamed weights,
+ * and what becomes of its sums */
+#ifndef DFGNN_MLP_CUDA_LAYERS_CUH
+#define DFGNN_MLP_CUDA_LAYERS_CUH
+
+#include "kernels/mlp/cuda/product.cuh"
+#include "kernels/mlp/cuda/rows.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* Behind the stages, or the sums. */
+template <class P> struct layer_numbers {
+  block_edges edges;
+  float bias[P::COLUMNS];
+};
+
+template <class P> __device__ __forceinline__ constexpr int product_bytes() {
+  return P::STAGES * P::STAGE_BYTES > MLP_ROWS * P::SUM_ROW * 4
+             ? P::STAGES * P::STAGE_BYTES
+             : MLP_ROWS * P::SUM_ROW * 4;
+}
+
+/* VEC numbers of z, whose bias and parts of nodes are added; columns behind the
+ * last become 0. */
+template <class P, bool VECTOR>
+__device__ __forceinline__ void
+add_bias(float (&y)[P::V], const mlp_product_params &p,
+         const layer_numbers<P> &n, int r, int first_column, int column) {
+  using T = typename P::T;
+  const mlp_forward_params &f = p.of.pass.forward;
+  float part[2][P::V] = {};
+  if (p.parts && f.dst_part)
+    read_few<T, P::V, VECTOR>(part[0],
+                              static_cast<const T *>(f.dst_part) +
+                                  int64_t(n.edges.row[r]) * p.of.first_width,
+                              column, p.of.first_width);
+  if (p.parts && f.src_part)
+    read_few<T, P::V, VECTOR>(part[1],
+                              static_cast<const T *>(f.src_part) +
+                                  int64_t(n.edges.source[r]) * p.of.first_width,
+                              column, p.of.first_width);
+#pragma unroll
+  for (int i = 0; i < P::V; ++i)
+    y[i] = column + i < p.columns ? y[i] + n.bias[column - first_column + i] +
+                                        part[0][i] + part[1][i]
+                                  : 0.0f;
+}
+
+/* A chunk of the sums of edge r of the block. */
+template <class P, int KIND, int ACTIVATION, bool VECTOR>
+__device__ __forceinline__ void
+end_chunk(float (&y)[P::V], const mlp_product_params &p,
+          const layer_numbers<P> &n, int64_t from, int r, int first_column,
+          int column) {
+  using T = typename P::T;
+  constexpr int V = P::V;
+  const float slope = p.of.pass.forward.slope;
+  const int64_t at = (from + r) * p.out_stride;
+  if constexpr (KIND == MLP_TO_HIDDEN || KIND == MLP_TO_LAST)
+    add_bias<P, VECTOR>(y, p, n, r, first_column, column);
+  if constexpr (KIND == MLP_TO_LAST) {
+    float *to = static_cast<float *>(p.out) + at;
+#pragma unroll
+    for (int i = 0; i < V; i += 4)
+      *reinterpret_cast<float4 *>(to + column + i) =
+          float4{y[i], y[i + 1], y[i + 2], y[i + 3]};
+  } else if constexpr (KIND == MLP_TO_EDGE) {
+    float own[V] = {};
+    if (p.of.residual) {
+      output_gradient_of<T> gradient;
+      gradient.begin(p.of, n.edges, p.of.first + from, r, true);
+      gradient.template get<V, VECTOR>(own, column, p.of.out_width);
+    }
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      y[i] += own[i];
+    write_few<T, V, VECTOR>(static_cast<T *>(p.out) +
+                                n.edges.place[r] * p.out_stride,
+                            column, p.out_stride, y);
+  } else {
+    if constexpr (KIND == MLP_TO_HIDDEN) {
+      if (p.z_out)
+        store_packed<V>(static_cast<T *>(p.z_out) + at + column, y);
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        y[i] = activate<ACTIVATION, T>(y[i], slope);
+    } else {
+      float z[V];
+      read_few<T, V, true>(z, static_cast<const T *>(p.z) + at, column,
+                           p.out_stride);
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        y[i] *= derivative<ACTIVATION, T>(z[i], slope);
+    }
+    store_packed<V>(static_cast<T *>(p.out) + at + column, y);
+  }
+}
+
+} // namespace mlp
+
+/* A block for MLP_ROWS edges and COLUMNS columns; blocks of the same edges
+ * follow each other. */
+template <typename T, int FLAGS, int COLUMNS, int STAGES, int KIND,
+          int ACTIVATION>
+__global__ void __launch_bounds__(256, COLUMNS == 128 ? 2 : 1)
+    mlp_layer(const mlp_product_params p) {
+  using P = mlp::product<T, (FLAGS & MLP_EXACT) != 0, COLUMNS, STAGES>;
+  constexpr int CHUNKS = COLUMNS / P::V;
+  extern __shared__ uint4 memory[];
+  char *shared = reinterpret_cast<char *>(memory);
+  auto &numbers = *reinterpret_cast<mlp::layer_numbers<P> *>(
+      shared + mlp::product_bytes<P>());
+  const int64_t from = int64_t(blockIdx.x) / p.column_blocks * MLP_ROWS;
+  const int column = int(blockIdx.x % p.column_blocks) * COLUMNS;
+  const int count = int(min(p.of.edges - from, int64_t(MLP_ROWS)));
+  const int thread = int(threadIdx.x);
+  if (thread < MLP_ROWS)
+    numbers.edges.read(p.of.pass.forward.graph, p.of.first + from, count);
+  if (thread < COLUMNS)
+    numbers.bias[thread] =
+        p.bias && column + thread < p.columns
+            ? widen(static_cast<const T *>(p.bias)[column + thread])
+            : 0.0f;
+  mlp::multiply_rows<P>(shared, p, from, column);
+  const float *sums = reinterpret_cast<const float *>(shared);
+#pragma unroll 2
+  for (int i = thread; i < MLP_ROWS * CHUNKS; i += P::THREADS) {
+    const int r = i / CHUNKS, c = i % CHUNKS * P::V;
+    if (r >= count || column + c >= p.out_stride)
+      continue;
+    float y[P::V];
+#pragma unroll
+    for (int k = 0; k < P::V; k += 4) {
+      const float4 x =
+          *reinterpret_cast<const float4 *>(sums + r * P::SUM_ROW + c + k);
+      y[k] = x.x, y[k + 1] = x.y, y[k + 2] = x.z, y[k + 3] = x.w;
+    }
+    mlp::end_chunk<P, KIND, ACTIVATION, (FLAGS & MLP_VECTOR) != 0>(
+        y, p, numbers, from, r, column, column + c);
+  }
+}
+
+} // namespace dfgnn
+
+#endif
