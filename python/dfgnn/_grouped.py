@@ -9,6 +9,7 @@ import itertools
 
 import torch
 
+from ._remember import remember
 from .aggregation import spmm
 from .hetero import gatherer
 
@@ -120,3 +121,41 @@ def _blocks(rows, weight, bias):
     blocks = rows.view(*rows.shape[:2], *weight.shape[1:3])
     out = torch.einsum("ktbf,kbfo->ktbo", blocks, weight).flatten(2)
     return out if bias is None else out + bias.unsqueeze(1)
+
+
+class Typed:
+    """Rows in any order, each of one of count types: products by type."""
+
+    def __init__(self, types, count):
+        sizes = torch.bincount(types, minlength=count).tolist()
+        if len(sizes) > count:
+            raise ValueError(f"types must be 0 to {count - 1}, got "
+                             f"{len(sizes) - 1}")
+        self.groups = Groups.of_sizes(sizes, types.device)
+        begins = itertools.accumulate(sizes, initial=0)
+        shift = torch.tensor([a - b for a, b in zip(
+            self.groups.starts, begins)][:count]).to(types.device)
+        place = torch.arange(types.numel(), device=types.device)
+        # [rows] where each row stands among the groups
+        self.slot = torch.empty_like(place)
+        ordered, order = types.sort(stable=True)
+        self.slot[order] = place + shift.index_select(0, ordered.long())
+        self._gatherer = gatherer(types.long(), count)
+
+    def product(self, x, weight, bias=None):
+        """[rows, O] of x [rows, F], weight [types, F, O] and bias [types, O]
+        or None."""
+        rows = x.new_zeros(self.groups.starts[-1], x.size(1)).index_copy(
+            0, self.slot, x)
+        return self.groups.product(rows, weight, bias).index_select(
+            0, self.slot)
+
+    def by_row(self, table):
+        """[rows, ...] of a table [types, ...]."""
+        return take(table, self._gatherer)
+
+
+def typed(types, count, rows=None):
+    """Typed(types[:rows], count), kept as long as types lives unchanged."""
+    return remember(types, ("typed", count, rows),
+                    lambda: Typed(types[:rows], count))

@@ -56,6 +56,13 @@ class Pairs(NamedTuple):
     node: torch.Tensor  # [pairs] int64, the destination's row by node
 
 
+class Senders(NamedTuple):
+    """The (source, relation) pairs that have an edge, by relation."""
+    graph: Graph  # the pairs are its sources
+    rows: Graph  # gives each pair its source's row by node
+    starts: tuple  # [relations + 1] where the pairs of a relation begin
+
+
 def _total(sizes):
     """[0, a, a + b, ...] of [a, b, ...]."""
     return list(itertools.accumulate(sizes, initial=0))
@@ -351,19 +358,19 @@ class HeteroGraph:
                                      (num_src, num_dst), trusted=True,
                                      family=self.family)
 
-    def number_of_pairs(self):
-        """How many (destination, relation) pairs have an edge."""
-        return self._pair_numbers()[0].numel()
+    def number_of_pairs(self, side="dst"):
+        """How many (node of a side, relation) pairs have an edge."""
+        return self._pair_numbers(side)[0].numel()
 
-    def _pair_numbers(self):
+    def _pair_numbers(self, side="dst"):
         """(sorted numbers of the pairs, each edge's position among them); a
-        number is relation * destinations + destination's row by node."""
+        number is relation * nodes + the node's row by node."""
         def make():
-            nodes = self.positions("dst", self.by_node("dst"))
+            nodes = self.positions(side, self.by_node(side))
             return torch.unique(
-                self.edge_type.long() * self.by_node("dst").size + nodes,
+                self.edge_type.long() * self.by_node(side).size + nodes,
                 return_inverse=True)
-        return self._derive("pair numbers", make)
+        return self._derive(("pair numbers", side), make)
 
     def pairs(self, columns, align=1):
         """The :class:`Pairs` over sources laid out as columns says; those of a
@@ -371,29 +378,50 @@ class HeteroGraph:
         return self._derive(("pairs", columns, align),
                             lambda: self._make_pairs(columns, align))
 
-    def _make_pairs(self, columns, align):
-        rows = self.by_node("dst").size
-        numbers, of_edge = self._pair_numbers()
+    def _placed_pairs(self, side, align):
+        """(each pair's place, each edge's, where those of a relation begin,
+        each pair's relation, its node's row by node)."""
+        rows = self.by_node(side).size
+        numbers, of_edge = self._pair_numbers(side)
         relation = torch.div(numbers, max(1, rows), rounding_mode="floor")
         node = numbers - relation * rows
         counts = torch.bincount(relation, minlength=self.num_relations)
         counts = counts.tolist()
         starts = _total(-(-n // align) * align for n in counts)
+        place = torch.arange(numbers.numel(), device=self.device)
         if align > 1:
             shift = torch.tensor(
                 [a - b for a, b in zip(starts, _total(counts))],
                 device=self.device)[:self.num_relations]
-            place = torch.arange(numbers.numel(), device=self.device) \
-                + shift.index_select(0, relation)
+            place = place + shift.index_select(0, relation)
             of_edge = place.index_select(0, of_edge)
-        else:
-            place = torch.arange(numbers.numel(), device=self.device)
+        return place, of_edge, tuple(starts), relation, node
+
+    def _make_pairs(self, columns, align):
+        place, of_edge, starts, relation, node = self._placed_pairs(
+            "dst", align)
         within = self._graph_of(of_edge, self.positions("src", columns),
                                 starts[-1], columns.size)
         across = Graph.from_edge_index(
-            torch.stack([place, node]), (starts[-1], rows), trusted=True,
-            family=self.family)
-        return Pairs(within, across, tuple(starts), relation, node)
+            torch.stack([place, node]), (starts[-1], self.by_node("dst").size),
+            trusted=True, family=self.family)
+        return Pairs(within, across, starts, relation, node)
+
+    def senders_of(self, rows, align=1):
+        """The :class:`Senders` whose destinations are laid out as rows says;
+        those of a relation begin at a multiple of align."""
+        def make():
+            place, of_edge, starts, _, node = self._placed_pairs("src", align)
+            among = self.by_node("src").size
+            # places that no pair has stay without an edge
+            taken = gatherer(node, among) if align == 1 else \
+                Graph.from_edge_index(torch.stack([node, place]),
+                                      (among, starts[-1]), trusted=True,
+                                      family=self.family)
+            return Senders(self._graph_of(
+                self.positions("dst", rows), of_edge, rows.size, starts[-1]),
+                taken, starts)
+        return self._derive(("senders of", rows, align), make)
 
     def pairs_among(self, layout):
         """[pairs] the row of each of the pairs() in a layout of

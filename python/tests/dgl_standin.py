@@ -3,6 +3,7 @@ DGL's arguments and attributes, that dfgnn looks at.  A forward() is the
 documented formula written edge by edge; test_dgl_accelerate.py compares it with
 DGL's where DGL is installed."""
 
+import functools
 import sys
 import types
 
@@ -80,13 +81,8 @@ def _reduced(graph, h, kind, weight=None):
 
 
 def _softmax(graph, scores):
-    rows = torch.zeros_like(scores)
-    for i in range(graph.num_dst):
-        mine = graph.dst == i
-        rows = torch.where(mine.view([-1] + [1] * (scores.dim() - 1)),
-                           (scores - scores[mine].amax(0) if mine.any()
-                            else scores).exp() * 1.0, rows)
-    return rows / _sum(graph, rows)[graph.dst]
+    weights = (scores - _max(graph, scores.detach())[graph.dst]).exp()
+    return weights / _sum(graph, weights)[graph.dst]
 
 
 class _Layer(nn.Module):
@@ -256,9 +252,19 @@ class EdgeGATConv(GATConv):
 
 
 class TypedLinear(nn.Module):
-    def __init__(self, in_size, out_size, num_types, regularizer, num_bases):
+    def __init__(self, in_size, out_size, num_types, regularizer=None,
+                 num_bases=None):
         super().__init__()
-        self.regularizer = regularizer
+        self.in_size, self.out_size = in_size, out_size
+        self.num_types, self.regularizer = num_types, regularizer
+        if regularizer is not None:
+            self.num_bases = num_bases
+        if regularizer == "bdd":
+            self.submat_in = in_size // num_bases
+            self.submat_out = out_size // num_bases
+            self.W = nn.Parameter(torch.randn(
+                num_types, num_bases * self.submat_in * self.submat_out))
+            return
         self.W = nn.Parameter(torch.randn(
             num_types if regularizer is None else num_bases, in_size,
             out_size))
@@ -266,9 +272,18 @@ class TypedLinear(nn.Module):
             self.coeff = nn.Parameter(torch.randn(num_types, num_bases))
 
     def get_weight(self):
-        if self.regularizer is None:
+        if self.regularizer != "basis":
             return self.W
         return (self.coeff @ self.W.flatten(1)).view(-1, *self.W.shape[1:])
+
+    def forward(self, x, x_type, sorted_by_type=False):
+        weight = self.get_weight()[x_type]
+        if self.regularizer != "bdd":
+            return (x.unsqueeze(1) @ weight).squeeze(1)
+        blocks = x.view(-1, self.num_bases, 1, self.submat_in)
+        weight = weight.view(-1, self.num_bases, self.submat_in,
+                             self.submat_out)
+        return (blocks @ weight).reshape(-1, self.out_size)
 
 
 class RelGraphConv(nn.Module):
@@ -280,6 +295,7 @@ class RelGraphConv(nn.Module):
                                     num_bases)
         self.bias, self.activation = bias, activation
         self.self_loop, self.layer_norm = self_loop, layer_norm
+        self.presorted = False
         if bias:
             self.h_bias = nn.Parameter(torch.randn(out_feat))
         if layer_norm:
@@ -289,14 +305,147 @@ class RelGraphConv(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, graph, feat, etypes, norm=None, *, presorted=False):
-        weight = self.linear_r.get_weight()[etypes]
-        messages = (feat[graph.src].unsqueeze(1) @ weight).squeeze(1)
+        messages = self.linear_r(feat[graph.src], etypes)
         h = _sum(graph, messages if norm is None else messages * norm)
         h = self.layer_norm_weight(h) if self.layer_norm else h
         h = h + self.h_bias if self.bias else h
         if self.self_loop:
             h = h + feat[:graph.num_dst] @ self.loop_weight
         return self.dropout(self.activation(h) if self.activation else h)
+
+
+class HGTConv(nn.Module):
+    def __init__(self, in_size, head_size, num_heads, num_ntypes, num_etypes,
+                 dropout=0.2, use_norm=False):
+        super().__init__()
+        self.in_size, self.head_size = in_size, head_size
+        self.num_heads, self.use_norm = num_heads, use_norm
+        self.sqrt_d, width = head_size ** 0.5, head_size * num_heads
+        self.presorted = False
+        for name in "kqv":
+            setattr(self, "linear_" + name,
+                    TypedLinear(in_size, width, num_ntypes))
+        self.linear_a = TypedLinear(width, width, num_ntypes)
+        self.relation_pri = nn.ParameterList(
+            [nn.Parameter(torch.rand(num_etypes)) for _ in range(num_heads)])
+        for name in ("relation_att", "relation_msg"):
+            setattr(self, name, nn.ModuleList(
+                [TypedLinear(head_size, head_size, num_etypes)
+                 for _ in range(num_heads)]))
+        self.skip = nn.Parameter(torch.randn(num_ntypes))
+        self.drop = nn.Dropout(dropout)
+        if use_norm:
+            self.norm = nn.LayerNorm(width)
+        if in_size != width:
+            self.residual_w = nn.Parameter(torch.randn(in_size, width))
+
+    def forward(self, graph, x, ntype, etype, *, presorted=False):
+        shape = (-1, self.num_heads, self.head_size)
+        _, own = _ends(graph, x)
+        kind = ntype[:len(own)]
+        q = self.linear_q(own, kind).view(shape)[graph.dst]
+        k, v = (linear(x, ntype).view(shape)[graph.src]
+                for linear in (self.linear_k, self.linear_v))
+        scores = [(self.relation_att[i](k[:, i], etype) * q[:, i]).sum(-1)
+                  * self.relation_pri[i][etype] / self.sqrt_d
+                  for i in range(self.num_heads)]
+        alpha = _softmax(graph, torch.stack(scores, 1)).unsqueeze(-1)
+        messages = torch.stack([self.relation_msg[i](v[:, i], etype)
+                                for i in range(self.num_heads)], 1)
+        h = _sum(graph, messages * alpha).flatten(1)
+        h = self.drop(self.linear_a(h, kind))
+        alpha = self.skip[kind].sigmoid().unsqueeze(-1)
+        if own.shape != h.shape:
+            own = own @ self.residual_w
+        h = h * alpha + own * (1 - alpha)
+        return self.norm(h) if self.use_norm else h
+
+
+class HeteroGraph:
+    """A graph of several relations; of a block, the destinations of a type are
+    its first sources."""
+
+    def __init__(self, relations, sizes, is_block=False):
+        self.relations, self.sizes, self.is_block = relations, sizes, is_block
+        self.canonical_etypes = list(relations)
+        self.srctypes = sorted({k for k, (n, _) in sizes.items()
+                                if n or not is_block})
+        self.dsttypes = sorted({k for k, (_, n) in sizes.items()
+                                if n or not is_block})
+        self._graph = types.SimpleNamespace()
+        self._parts = {}
+
+    def edges(self, etype, order="eid"):
+        assert order == "eid"
+        return tuple(self.relations[etype])
+
+    def num_src_nodes(self, kind):
+        return self.sizes[kind][0]
+
+    def num_dst_nodes(self, kind):
+        return self.sizes[kind][1]
+
+    number_of_dst_nodes = num_dst_nodes
+
+    def __getitem__(self, key):
+        if key not in self._parts:
+            self._parts[key] = Graph(
+                *self.relations[key], self.sizes[key[0]][0],
+                self.sizes[key[2]][1], self.is_block and key[0] == key[2])
+        return self._parts[key]
+
+
+def _sum_reduce_func(inputs, dim):
+    return torch.sum(inputs, dim=dim)
+
+
+def _mean_reduce_func(inputs, dim):
+    return torch.mean(inputs, dim=dim)
+
+
+def _max_reduce_func(inputs, dim):
+    return torch.max(inputs, dim=dim)[0]
+
+
+def _agg_func(inputs, dsttype, fn):
+    return fn(torch.stack(inputs, dim=0), dim=0)
+
+
+def _stack_agg_func(inputs, dsttype):
+    return torch.stack(inputs, dim=1)
+
+
+class HeteroGraphConv(nn.Module):
+    def __init__(self, mods, aggregate="sum"):
+        super().__init__()
+        self.mod_dict = mods
+        self.mods = nn.ModuleDict({str(k): v for k, v in mods.items()})
+        for module in self.mods.values():
+            if hasattr(module, "set_allow_zero_in_degree"):
+                module.set_allow_zero_in_degree(True)
+        self.agg_fn = aggregate if callable(aggregate) else \
+            _stack_agg_func if aggregate == "stack" else functools.partial(
+                _agg_func, fn=globals()[f"_{aggregate}_reduce_func"])
+
+    def _get_module(self, etype):
+        found = self.mod_dict.get(etype)
+        return self.mod_dict[etype[1]] if found is None else found
+
+    def forward(self, g, inputs, mod_args=None, mod_kwargs=None):
+        src = dst = inputs
+        if isinstance(inputs, tuple):
+            src, dst = inputs
+        elif g.is_block:
+            dst = {k: v[:g.num_dst_nodes(k)] for k, v in inputs.items()}
+        outs = {kind: [] for kind in g.dsttypes}
+        for key in g.canonical_etypes:
+            if key[0] in src and key[2] in dst:
+                outs[key[2]].append(self._get_module(key)(
+                    g[key], (src[key[0]], dst[key[2]]),
+                    *(mod_args or {}).get(key[1], ()),
+                    **(mod_kwargs or {}).get(key[1], {})))
+        return {kind: self.agg_fn(found, kind)
+                for kind, found in outs.items() if found}
 
 
 class GATv2Conv(_Layer):
@@ -391,7 +540,8 @@ class SGConv(_Layer):
 
 
 LAYERS = [GraphConv, SAGEConv, GINConv, GATConv, EdgeGATConv, GATv2Conv,
-          DotGatConv, AGNNConv, RelGraphConv, SGConv]
+          DotGatConv, AGNNConv, RelGraphConv, HGTConv, HeteroGraphConv,
+          SGConv]
 
 
 def install(monkeypatch):

@@ -62,6 +62,11 @@ def typed(edges):
             "norm": torch.rand(edges.size(1), 1)}
 
 
+def types_of_both(edges):
+    return {"ntype": torch.randint(3, (N,)),
+            "etype": torch.randint(5, (edges.size(1),))}
+
+
 CASES = {
     "graph": (lambda n, i: n.GraphConv(IN, OUT, activation=F.elu), {}),
     "graph shrinks": (lambda n, i: n.GraphConv(IN, 2, norm="right"), weighted),
@@ -87,8 +92,14 @@ CASES = {
     "rel": (lambda n, i: n.RelGraphConv(IN, OUT, 5, activation=F.elu), typed),
     "rel basis": (lambda n, i: n.RelGraphConv(
         IN, OUT, 90, "basis", 3, self_loop=False, layer_norm=True), typed),
+    "rel blocks": (lambda n, i: n.RelGraphConv(IN, OUT, 5, "bdd", 2), typed),
+    "hgt": (lambda n, i: n.HGTConv(IN, OUT, H, 3, 5, dropout=0.0),
+            types_of_both),
+    "hgt as wide": (lambda n, i: n.HGTConv(IN, 2, 3, 4, 90, dropout=0.0,
+                                           use_norm=True), types_of_both),
 }
-SINGLE = ("rel", "rel basis", "gat as wide", "edge gat as wide", "gatv2 shared")
+SINGLE = ("rel", "rel basis", "rel blocks", "hgt", "hgt as wide",
+          "gat as wide", "edge gat as wide", "gatv2 shared")
 """The cases whose layer DGL makes for one kind of nodes alone."""
 
 
@@ -301,7 +312,7 @@ def test_layers_of_several_relations():
         aggregate=lambda outs, _: sum(out.view(7, -1) for out in outs))
     x = {"a": torch.randn(9, IN), "b": torch.randn(7, IN)}
     expected = model(graph, x)["b"]
-    assert len(dfgnn.accelerate(model).swapped) == 2
+    assert len(dfgnn.accelerate(model).swapped) == 3
     with Watch() as watch:
         close(model(graph, x)["b"], expected, 1e-5)
     assert watch.count == 2

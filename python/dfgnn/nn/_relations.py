@@ -213,7 +213,8 @@ def _with_bias(term, biases):
 
 # ---- attention --------------------------------------------------------------
 
-def gat(graph, x, summed, like, weights, scores, edge_score, own, biases):
+def gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
+        post=None):
     """Scores are sums of what a relation makes of both ends.
 
     weights: (those of sources, those of destinations) [H * C, F], scores: the
@@ -222,13 +223,14 @@ def gat(graph, x, summed, like, weights, scores, edge_score, own, biases):
     sources, targets = weights
     of_src, of_dst = _scoring(like, sources, targets, *scores)
     value, score_src = _sent_twice(graph, x.src, sources, of_src)
-    value, rows = value.view(like.shape), _Rows(graph, summed)
+    value = value.view(like.shape)
+    rows = _Rows(graph, summed and post is None)
     out = outside_autocast(
         gat_attention, rows.matrix, value, rows.project(x.dst, of_dst),
         score_src, negative_slope=like.slope, edge_score=edge_score,
         dropout=like.dropout, result=result_type(score_src, value))
     return rows.results(like.joined(out), summed,
-                        _with_bias(_own(x.dst, own), biases))
+                        _with_bias(_own(x.dst, own), biases), post)
 
 
 def _scoring(like, sources, targets, att_src, att_dst):
@@ -322,10 +324,11 @@ def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
                e=e or None, slope=slope)
 
 
-def gatv2(graph, x, summed, like, query, value, att, edges, own, biases):
+def gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
+          post=None):
     """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation;
     query and value: (weights, biases)."""
-    rows = _Rows(graph, summed)
+    rows = _Rows(graph, summed and post is None)
     query = rows.project(x.dst, *query).view(like.shape)
     value = _sent(graph, x.src, *value).view(like.shape)
     found = result_type((value[:0] * att[0]).sum(-1), value)
@@ -335,7 +338,7 @@ def gatv2(graph, x, summed, like, query, value, att, edges, own, biases):
         None if edges is None else edges.to(value.dtype), like.slope,
         like.dropout, result=found)
     return rows.results(like.joined(out), summed,
-                        _with_bias(_own(x.dst, own), biases))
+                        _with_bias(_own(x.dst, own), biases), post)
 
 
 # ---- sums, means and extremes -----------------------------------------------

@@ -8,8 +8,10 @@ Features are [nodes, features], or [nodes, ..., features] where DGL takes that.
 from ._attention_convs import (
     AGNNConv, DotGatConv, EdgeGATConv, GATConv, GATv2Conv)
 from ._base import DGLError
-from ._relations import RelGraphConv
+from ._hetero_conv import HeteroGraphConv
+from ._relations import HGTConv, RelGraphConv
 from ._sums import GINConv, GraphConv, SAGEConv
 
 __all__ = ["AGNNConv", "DGLError", "DotGatConv", "EdgeGATConv", "GATConv",
-           "GATv2Conv", "GINConv", "GraphConv", "RelGraphConv", "SAGEConv"]
+           "GATv2Conv", "GINConv", "GraphConv", "HGTConv", "HeteroGraphConv",
+           "RelGraphConv", "SAGEConv"]

@@ -14,9 +14,11 @@ from ...convert import as_graph
 from ...errors import UnsupportedError
 from ...graph import Graph
 from .. import dgl as ours
+from . import _hetero_conv
 
 log = logging.getLogger("dfgnn")
 _LAYERS = [name for name in ours.__all__ if name != "DGLError"]
+_UNITS = ("HeteroGraphConv",)
 _PACKAGE = "dgl.nn.pytorch.conv"
 
 
@@ -41,6 +43,17 @@ class Accelerated:
         return self._dfgnn_base.forward(self, graph, feat, *args, **kwargs)
 
 
+class AcceleratedUnit(Accelerated):
+    """The same of a layer that takes the layers inside it together."""
+
+    def forward(self, g, inputs, mod_args=None, mod_kwargs=None):
+        found = _hetero_conv.together(self, g, inputs, mod_args, mod_kwargs)
+        if isinstance(found, dict):
+            return found
+        _hetero_conv.say(self, found)
+        return self._dfgnn_base.forward(self, g, inputs, mod_args, mod_kwargs)
+
+
 class _NoGraph(Exception):
     """The graph cannot be converted for the kernels."""
 
@@ -63,8 +76,17 @@ def _over(theirs):
     names.pop("forward")
     names.update(__module__=__name__, __doc__=theirs.__doc__,
                  _dfgnn_base=theirs)
+    first = AcceleratedUnit if theirs.__name__ in _UNITS else Accelerated
     return type(theirs.__name__,
-                (Accelerated, getattr(ours, theirs.__name__), theirs), names)
+                (first, getattr(ours, theirs.__name__), theirs), names)
+
+
+def detail(module):
+    """What the report says of a module that takes the layers inside it
+    together; None of any other."""
+    if isinstance(module, AcceleratedUnit):
+        return _hetero_conv.described(dict(module.mods.items()))
+    return None
 
 
 def __getattr__(name):
