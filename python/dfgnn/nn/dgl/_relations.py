@@ -164,10 +164,9 @@ class HGTConv(Layer):
         rows = typed(ntype, types).product(x, torch.cat(sent, 2))
         pairs, key, value = self._of_pairs(relations, rows)
         out = outside_autocast(
-            gt_attention, pairs, query, key.view(shape),
-                     value.view(shape), scale=1.0,
-                     result=result_type((query[:0] * query[:0]).sum(-1),
-                                        value))
+            gt_attention, pairs, query, key.view(shape), value.view(shape),
+            scale=1.0,
+            result=result_type((query[:0] * query[:0]).sum(-1), value))
         return self._finish(own, x_dst, out.flatten(1))
 
     def _of_pairs(self, relations, rows):
