@@ -89,11 +89,8 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                          "run",
                          text);
     }
-    if (!choice->variant) {
-      double distance = choice->distance;
-      dfgnn__rule_choice(choice, query);
-      choice->distance = distance;
-    }
+    if (!choice->variant)
+      dfgnn__rule_after(choice, query);
   }
   if (!choice->variant) {
     dfgnn__key_text(text, sizeof text, problem);

@@ -463,8 +463,8 @@ static void say_doubt(dfgnn_choice *choice, const dfgnn_evidence *e,
              percent(e->spread));
 }
 
-void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
-                         const dfgnn_query *query) {
+int dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
+                        const dfgnn_query *query) {
   const dfgnn_prediction *p = m ? dfgnn__predict(m, query) : NULL;
   char cell[DFGNN_CELL_SIZE];
   *choice = (dfgnn_choice){.source = DFGNN_SOURCE_MODEL, .distance = -1};
@@ -472,7 +472,7 @@ void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
     snprintf(choice->because, sizeof choice->because,
              "no model for this kind of problem on %s",
              query->setting.device->arch);
-    return;
+    return 0;
   }
   dfgnn__cell(cell, query->setting.problem);
   size_t best = best_measured(p, cell);
@@ -480,7 +480,7 @@ void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
     snprintf(choice->because, sizeof choice->because,
              "the model abstains: no family that runs was measured for %s",
              cell);
-    return;
+    return 1;
   }
   const dfgnn_scores scores = scores_of(p);
   dfgnn_evidence evidence = {
@@ -501,7 +501,7 @@ void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
   }
   if (!dfgnn__evidence_suffices(&evidence)) {
     say_doubt(choice, &evidence, cell, p->variant[best]);
-    return;
+    return 1;
   }
   choice->variant = p->variant[best];
   snprintf(choice->because, sizeof choice->because,
@@ -512,4 +512,5 @@ void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
              "; %s was measured on %d graphs for %s",
              choice->variant->family->algorithm, evidence.graphs, cell);
   }
+  return 1;
 }

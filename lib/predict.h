@@ -88,9 +88,10 @@ size_t dfgnn__predicted_entrants(const dfgnn_variant **variant, size_t most,
 void dfgnn__prediction_text(char *text, size_t size, dfgnn_model *model,
                             const dfgnn_query *query);
 
-/* The model's choice: choice->variant is NULL if the model does not answer or
- * abstains; choice->because then says which. */
-void dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *model,
-                         const dfgnn_query *query);
+/* The model's choice.  Returns 0 if the model knows nothing of this kind of
+ * problem.  choice->variant is NULL then, and if the model abstains for lack of
+ * evidence; choice->because says which. */
+int dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *model,
+                        const dfgnn_query *query);
 
 #endif

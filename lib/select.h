@@ -67,11 +67,16 @@ const dfgnn_decision *dfgnn__table_exact(const dfgnn_table *table,
                                          const dfgnn_query *query);
 
 /* All tiers but the rule: pinned, exact, similar, nearest within
- * dfgnn__near_distance, the model (NULL: none), nearest within the trusted
- * radius.  choice->variant is NULL if none answers. */
+ * dfgnn__near_distance, the model (NULL: none); nearest within the trusted
+ * radius if no model knows this kind of problem.  choice->variant is NULL if
+ * none answers; choice->because says why. */
 void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
                    struct dfgnn_model *model, const dfgnn_query *query,
                    uint64_t exclude);
+
+/* Replaces a choice without a variant by the rule's, and keeps the reason why
+ * no tier answered; choice->variant stays NULL if no variant applies. */
+void dfgnn__rule_after(dfgnn_choice *choice, const dfgnn_query *query);
 
 /* The refined rule (lib/rule.c), and the paper's with its capacity in bytes. */
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_query *query);

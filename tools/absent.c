@@ -124,15 +124,8 @@ json_t *tool_absent_row(tool_absent *a, const tool_case *each) {
     dfgnn__select(&choice, a->table,
                   problem.effort == DFGNN_EFFORT_STORED ? NULL : a->model,
                   &query, 0);
-  if (!choice.variant && problem.effort != DFGNN_EFFORT_STORED) {
-    char why[sizeof choice.because];
-    memcpy(why, choice.because, sizeof why);
-    dfgnn__rule_choice(&choice, &query);
-    const size_t length = strlen(choice.because);
-    if (*why)
-      snprintf(choice.because + length, sizeof choice.because - length, "; %s",
-               why);
-  }
+  if (!choice.variant && problem.effort != DFGNN_EFFORT_STORED)
+    dfgnn__rule_after(&choice, &query);
   if (!choice.variant) {
     char text[192];
     dfgnn__key_text(text, sizeof text, &problem);

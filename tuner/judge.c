@@ -218,7 +218,9 @@ static void judge_others(dfgnn_judgement *j, const dfgnn_judge *by,
   const int close = near.variant && (near.source != DFGNN_SOURCE_NEAREST ||
                                      near.distance <= dfgnn__near_distance);
   judge_way(j, DFGNN_JUDGED_CHOICE,
-            close || !chosen ? j->chosen[DFGNN_JUDGED_NEAREST] : chosen);
+            close    ? near.variant->name
+            : chosen ? chosen
+                     : j->chosen[DFGNN_JUDGED_RULE]);
 }
 
 /* Is each family that somebody measured in the problem's cell here with two
