@@ -275,6 +275,18 @@ def test_check_finds_no_difference(kind):
     assert report.traced and not report.kept, report
 
 
+@by_kind
+def test_check_finds_no_difference_that_16_bits_make(kind):
+    layer, e, given = case(kind)
+    layer = layer.float()
+    given = {k: t.detach().float() if t.is_floating_point() else t
+             for k, t in given.items()}
+    fast, report = accelerated(layer, check=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fast(e, **given)
+    assert report.traced and not report.kept, report
+
+
 def test_check_keeps_a_layer_whose_numbers_differ(monkeypatch):
     from dfgnn import _operations
     monkeypatch.setitem(_operations.TABLE, "sigmoid",

@@ -1,5 +1,7 @@
 """Compares what is traced of a layer with the layer's own methods."""
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -63,44 +65,72 @@ def _flat(made):
     return found
 
 
+def _derived(layer, made, leaves):
+    """Outputs, and the gradients of tensors and parameters."""
+    sources = [*leaves.values(),
+               *(p for p in layer.parameters() if p.requires_grad)]
+    outs = [x for x in _flat(made) if x.is_floating_point()]
+    wanted = [x for x in outs if x.requires_grad]
+    grads = torch.autograd.grad(
+        [(x * _weights(x)).sum() for x in wanted], sources,
+        allow_unused=True) if wanted and sources else []
+    return outs, [torch.zeros_like(s) if g is None else g
+                  for g, s in zip(grads, sources)]
+
+
+def _in_float(layer, methods, call):
+    """What the layer's own methods make with 32 bits or more throughout; None
+    if they run with no such tensors."""
+    layer = copy.deepcopy(layer).float()
+    leaves = {key: t.detach().float().requires_grad_()
+              for key, t in _leaves(call).items()}
+    try:
+        with torch.autocast(call.edge_index.device.type, enabled=False):
+            return _derived(layer, _without_dropout(
+                lambda: _own(layer, methods, call, leaves)), leaves)
+    except (RuntimeError, TypeError):  # such as a type that they name
+        return None
+
+
+def _has_16_bits(layer, call):
+    tensors = [*layer.parameters(), *layer.buffers(),
+               *(data for data, _ in call.tensors.values())]
+    return autocasting() or any(t.is_floating_point() and t.element_size() < 4
+                                for t in tensors)
+
+
 def _difference(layer, methods, call, plan):
-    parameters = [p for p in layer.parameters() if p.requires_grad]
     buffers = {name: b.clone() for name, b in layer.named_buffers()}
     kept = dict(vars(layer))
     if plan.random:
         plan = trace(layer, methods, call, with_dropout=False)
 
-    def derived(made, leaves):
-        outs = [x for x in _flat(made) if x.is_floating_point()]
-        sources = [*leaves.values(), *parameters]
-        wanted = [x for x in outs if x.requires_grad]
-        grads = torch.autograd.grad(
-            [(x * _weights(x)).sum() for x in wanted], sources,
-            allow_unused=True) if wanted and sources else []
-        return outs, [torch.zeros_like(s) if g is None else g
-                      for g, s in zip(grads, sources)]
-    with torch.enable_grad():
-        leaves = _leaves(call)
-        own = derived(_without_dropout(
-            lambda: _own(layer, methods, call, leaves)), leaves)
+    def restore():
         with torch.no_grad():
             for name, buffer in layer.named_buffers():
                 buffer.copy_(buffers[name])
+    with torch.enable_grad():
+        leaves = _leaves(call)
+        exact = _in_float(layer, methods, call) if _has_16_bits(
+            layer, call) else None
+        own = _derived(layer, _without_dropout(
+            lambda: _own(layer, methods, call, leaves)), leaves)
+        restore()
         vars(layer).update(kept)
         leaves = _leaves(call)
-        ours = derived(plan.run(call.graph(), lambda key: leaves.get(
+        ours = _derived(layer, plan.run(call.graph(), lambda key: leaves.get(
             key, call.tensors[key][0] if key in call.tensors else None)
             if key[0] != "module" else call.fetch(key))[0], leaves)
-    with torch.no_grad():
-        for name, buffer in layer.named_buffers():
-            buffer.copy_(buffers[name])
-    for what, have, want in zip(("numbers", "gradients"), ours, own):
+    restore()
+    for n, (what, have, want) in enumerate(
+            zip(("numbers", "gradients"), ours, own)):
         if len(have) != len(want):
             return f"check: {len(have)} {what}, {len(want)} of its own"
+        true = exact[n] if exact and len(exact[n]) == len(want) else want
         most = max([float(b.detach().abs().max()) for b in want if b.numel()],
                    default=0.0)
-        for a, b in zip(have, want):
-            worst = _distance(a, b, 1e-2 * most)
+        for a, b, c in zip(have, want, true):
+            worst = _distance(a, b, c, 1e-2 * most)
             if a.shape != b.shape or a.dtype != b.dtype or not worst < 1:
                 return (f"check: {what} {list(a.shape)} differ from its own "
                         f"{list(b.shape)}, {worst:.3g} times what rounding "
@@ -119,19 +149,22 @@ def _weights(x):
     return (count * 0.7390851).sin().view(x.shape).to(x.dtype)
 
 
-def _distance(a, b, least):
+def _distance(a, b, true, least):
     """How far apart in terms of the largest number, and at least of `least`:
-    gradients that cancel to nothing are rounding errors."""
+    gradients that cancel to nothing are rounding errors.  Where the layer's
+    own number is far from the true one, such as the variance of 16 bits, ours
+    may be as far from it on the other side."""
     if not b.numel() or a.shape != b.shape:
         return 0.0
     limit = {torch.float64: 1e-9, torch.float32: 2e-4}.get(b.dtype, 5e-2)
     if autocasting():
         limit = 5e-2
-    a, b = a.detach().double(), b.detach().double()
+    a, b, true = (x.detach().double() for x in (a, b, true))
     there = b.isfinite()
     if not torch.equal(there, a.isfinite()):
         return float("inf")
     if not bool(there.any()):
         return 0.0
     scale = max(float(b[there].abs().max()), least, 1e-30)
-    return float((a - b)[there].abs().max()) / (limit * scale)
+    error = float((b - true)[there].abs().nan_to_num().max())
+    return float((a - b)[there].abs().max()) / (limit * scale + 2 * error)
