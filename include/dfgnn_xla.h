@@ -9,9 +9,17 @@
  * names ("offsets,indices,query,key,value"); `results` those written.
  * Tensors are dense; tensors of edges may be as long as indices.  Attributes:
  * op, pass, dtype and family are texts, heads, dim, sources, deterministic,
- * tf32 and trusted int64, scale and slope float64.  A call makes the graph and
- * destroys it; on a GPU the host waits for the stream once, to read
- * offsets[N]. */
+ * tf32 and trusted int64, scale and slope float64.
+ *
+ * A call with the attribute `program`, a text, executes an edge program
+ * (dfgnn_program.h).  Its third argument is the seed of dropout, two uint32,
+ * and `arguments` and `results` name inputs and outputs of the program, of any
+ * real type each.  Lines "# gradient OUTPUTS INPUTS" and "# keep OUTPUTS
+ * INPUTS" at the end of the text, with a 1 or 0 for each output and input,
+ * derive it; sources, family and trusted are as above.
+ *
+ * A call makes the graph and destroys it; on a GPU the host waits for the
+ * stream once, to read offsets[N]. */
 #ifndef DFGNN_XLA_H
 #define DFGNN_XLA_H
 
@@ -20,6 +28,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The context that calls use: of the CPU, or of the GPU with this number.  It
+ * is the process's and is not to be destroyed. */
+DFGNN_API dfgnn_status dfgnn_xla_context(dfgnn_context **ctx, int on_gpu,
+                                         int ordinal);
 
 DFGNN_API void *dfgnn_xla_cpu(void *frame);
 DFGNN_API void *dfgnn_xla_cuda(void *frame);

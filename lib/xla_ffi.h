@@ -27,6 +27,7 @@ typedef enum xla_error_code {
 typedef enum xla_type {
   XLA_S32 = 4,
   XLA_S64 = 5,
+  XLA_U32 = 8,
   XLA_F16 = 10,
   XLA_F32 = 11,
   XLA_F64 = 12,

@@ -278,9 +278,9 @@ class EdgeProgram:
                 [k < outputs for k in range(len(program.outputs))], wanted)
         kinds = {t.dtype for t in recorder.tensors}
         narrow = sorted(kinds - {torch.float32, torch.float64}, key=str)
-        return program.problem(
+        return program.problem(_programs.TYPES[
             torch.float64 if torch.float64 in kinds else
-            narrow[0] if narrow else torch.float32)
+            narrow[0] if narrow else torch.float32])
 
     def __call__(self, graph, i=None, j=None, e=None, *, composite=False,
                  **others):

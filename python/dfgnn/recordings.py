@@ -2,7 +2,6 @@
 elsewhere."""
 
 import contextlib
-import ctypes
 import json
 import os
 import statistics
@@ -10,9 +9,8 @@ import time
 
 import torch
 
-from . import _abi, _calls, _execute, _handle
+from . import _abi, _calls, _execute, _handle, _tuned
 from ._files import read
-from ._library import check, library
 from ._step_times import tensors_in
 from .errors import InvalidError
 
@@ -219,20 +217,8 @@ def _told(progress, met, k, count):
 
 def measure(handle, problem, budget, progress=None):
     """The library's dfgnn_tune() as a dict of its report's fields."""
-    options = _abi.TuneOptions(budget_s=float(budget))
-    if progress is not None:
-        options.progress = _abi.PROGRESS(
-            lambda _, done, message: progress(done, (message or b"").decode()))
-    report = _abi.TuneReport()
-    check(library().dfgnn_tune(
-        ctypes.byref(report), handle.context.handle, handle.pointer,
-        ctypes.byref(problem), ctypes.byref(options)))
-    found = {name: getattr(report, name) for name, _ in report._fields_[1:]}
-    found["variant"] = found["variant"].decode()
-    found["anchor"] = found["anchor"].decode()
-    for flag in ("separated", "kept"):
-        found[flag] = bool(found[flag])
-    return found
+    return _tuned.measure(handle.context.handle, handle.pointer, problem,
+                          budget, progress)
 
 
 # ---- steps -------------------------------------------------------------------

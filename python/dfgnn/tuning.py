@@ -1,15 +1,13 @@
 """Tuning of models and graphs, explanations of choices, and graphs of files and
 generators."""
 
-import ctypes
 import difflib
 import inspect
 
 import torch
 
-from . import _abi, _execute, _handle, _operators, recordings
+from . import _abi, _execute, _handle, _operators, _tuned, recordings
 from ._files import generate, read  # noqa: F401: part of this module
-from ._library import check, library
 from .convert import as_graph
 from .programs import EdgeProgram
 
@@ -166,23 +164,4 @@ def explain(graph, op="gt", dim=None, **problem):
         _check_keywords(_problem, problem)
         wanted = _problem(op, dim, **problem)
     handle = graph.handle
-    lib = library()
-    plan = ctypes.c_void_p()
-    check(lib.dfgnn_plan_create(ctypes.byref(plan), handle.context.handle,
-                                handle.pointer, ctypes.byref(wanted)))
-    explanation = ctypes.POINTER(_abi.Explanation)()
-    try:
-        check(lib.dfgnn_plan_explain(ctypes.byref(explanation), plan))
-        found = explanation.contents
-        return {
-            "variant": found.variant.decode(),
-            "source": _abi.SOURCES[found.source],
-            "distance": found.distance,
-            "because": (found.because or b"").decode(),
-            "candidates": {
-                candidate.variant.decode(): (candidate.reason or b"").decode()
-                for candidate in found.candidates[:found.count]},
-        }
-    finally:
-        lib.dfgnn_explanation_free(explanation)
-        lib.dfgnn_plan_destroy(plan)
+    return _tuned.explain(handle.context.handle, handle.pointer, wanted)

@@ -11,6 +11,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import dfgnn.jax as dj  # noqa: E402
+from dfgnn.jax._graph import ffi  # noqa: E402
 
 N, M, E, H, D = 12, 9, 40, 2, 5
 
@@ -219,7 +220,7 @@ def test_the_declarations_are_those_of_the_header(tmp_path):
     JAX do."""
     import shutil
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-    include = getattr(dj._ffi, "include_dir", lambda: "")()
+    include = getattr(ffi, "include_dir", lambda: "")()
     if not shutil.which("cc") or not os.path.exists(
             os.path.join(include, "xla", "ffi", "api", "c_api.h")):
         pytest.skip("no C compiler, or no header of XLA")
@@ -277,6 +278,7 @@ xla_ordinal_arguments.ordinal XLA_FFI_DeviceOrdinal_Get_Args.device_ordinal
                      f"{place[1].format('')}, \"{ours}\");")
     for ours, theirs in (("XLA_S32", "DataType_S32"),
                          ("XLA_S64", "DataType_S64"),
+                         ("XLA_U32", "DataType_U32"),
                          ("XLA_F16", "DataType_F16"),
                          ("XLA_F32", "DataType_F32"),
                          ("XLA_F64", "DataType_F64"),

@@ -1,0 +1,551 @@
+"""The text of an edge program from a jaxpr.
+
+JAX traces a function of the values of one edge; each operation of its jaxpr
+becomes a line of the program.  A value that was spread keeps axes of size 1
+until an operation wants all of its elements, since those of edge programs
+spread by themselves.
+"""
+
+import itertools
+import math
+import typing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jax.interpreters import batching
+
+from .._program import DST, EDGE, PARAM, SRC
+
+PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
+OVER_EDGES = [f"{what}_{way}" for way in ("in", "out") for what in (
+    "sum", "mean", "max", "min", "softmax", "logsumexp")]
+
+
+class TraceError(TypeError):
+    """A function does what edge programs do not have."""
+
+
+class _Refused(Exception):
+    """A TraceError that has no line yet."""
+
+
+# ---- what only edge programs have -------------------------------------------
+
+def _primitive(name):
+    primitive = core.Primitive("dfgnn_" + name)
+    primitive.def_abstract_eval(lambda x, **_: x)
+
+    def outside(*_, **__):
+        raise TypeError(f"{name} is called outside of the function of an "
+                        "edge_program")
+    primitive.def_impl(outside)
+    batching.defvectorized(primitive)
+    return primitive
+
+
+_OVER = {name: _primitive(name) for name in OVER_EDGES}
+_DROPOUT = _primitive("dropout")
+
+
+def over(name):
+    def function(x):
+        return _OVER[name].bind(jnp.asarray(x))
+    what, way = name.rsplit("_", 1)
+    edges = ("in-edges of each destination" if way == "in"
+             else "out-edges of each source")
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The {what} over the {edges}, in an edge program."
+    return function
+
+
+def softmax(x):
+    """The softmax over the in-edges of each destination, in an edge program;
+    each element has its own."""
+    return _OVER["softmax_in"].bind(jnp.asarray(x))
+
+
+def dropout(x, rate):
+    """Drops elements with this probability and scales the others, in an edge
+    program, whose call then takes a ``key``.  A value of a node is dropped, or
+    not, for all of its edges."""
+    return _DROPOUT.bind(jnp.asarray(x), rate=float(rate))
+
+
+# ---- values -----------------------------------------------------------------
+
+class Value(typing.NamedTuple):
+    """text names the value; shape has 1, or nothing at all, where axes of the
+    jaxpr's value are spread."""
+    text: str
+    place: int
+    shape: tuple
+
+
+class _Exchanged(typing.NamedTuple):
+    """A value whose axes are exchanged, which only products may read."""
+    value: Value
+    order: tuple
+    where: str
+
+    def refuse(self):
+        raise TraceError(self.where + "axes are exchanged; edge programs keep "
+                         "their order")
+
+    text = place = shape = property(refuse)
+
+
+def _join(places):
+    """The place where values meet."""
+    met = max(places, default=PARAM)
+    return EDGE if {DST, SRC} <= set(places) else met
+
+
+def _number(x):
+    x = float(x)
+    if math.isinf(x):
+        return "(inf)" if x > 0 else "(-inf)"
+    return f"({x!r})"
+
+
+def _spread(*shapes):
+    rank = max(map(len, shapes), default=0)
+    return tuple(max(sizes) for sizes in zip(*(
+        (1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)))
+
+
+class Writer:
+    """Writes a program; inputs are named by the caller."""
+
+    def __init__(self):
+        self.declared, self.lines = [], []
+        self.tensors = []  # that the function finds outside of itself
+        self.random = False
+        self.where = ""  # the line that is translated
+
+    def input(self, name, place, shape):
+        if len(shape) > 3:
+            raise TraceError(f"{name} has {len(shape)} axes, expected at most "
+                             "3 after the rows")
+        axes = f"[{','.join(map(str, shape))}]" if shape else ""
+        self.declared.append(f"{PLACES[place]} {name}{axes}")
+        return Value(name, place, tuple(shape))
+
+    def captured(self, array):
+        """A parameter that is no argument."""
+        self.tensors.append(array)
+        return self.input(f"tensor_{len(self.tensors)}", PARAM,
+                          jnp.shape(array))
+
+    def line(self, text, place, shape):
+        if len(shape) > 3:
+            raise _Refused(f"a value has {len(shape)} axes, expected at "
+                             "most 3")
+        name = f"v_{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        return Value(name, place, tuple(shape))
+
+    def apply(self, form, *values, shape=None):
+        """form: the text, with {0} for the first value."""
+        return self.line(form.format(*(v.text for v in values)),
+                         _join([v.place for v in values]),
+                         _spread(*(v.shape for v in values))
+                         if shape is None else shape)
+
+    def reshape(self, value, shape):
+        shape = tuple(shape)
+        if value.shape == shape:
+            return value
+        axes = ",".join(map(str, shape or (1,)))
+        return self.apply(f"reshape({{0}}, [{axes}])", value, shape=shape)
+
+    def expand(self, value, shape):
+        shape = tuple(shape)
+        if value.shape == shape:
+            return value
+        axes = ",".join(map(str, shape or (1,)))
+        return self.apply(f"expand({{0}}, [{axes}])", value, shape=shape)
+
+    def over(self, name, value):
+        made = self.apply(name + "({0})", value)
+        return made._replace(
+            place=EDGE if name.startswith("softmax") else
+            SRC if name.endswith("_out") else DST)
+
+    def text(self, outputs, shapes):
+        result = ", ".join(
+            f"out_{k} = {v.text} as {PLACES[v.place]}"
+            + (f"[{','.join(map(str, shape))}]" if shape else "")
+            for k, (v, shape) in enumerate(zip(outputs, shapes)))
+        return "\n".join(self.declared + self.lines
+                         + [f"return {result}"]) + "\n"
+
+
+# ---- operations -------------------------------------------------------------
+
+_ELEMENTWISE = {
+    "add": "{0} + {1}", "add_any": "{0} + {1}", "sub": "{0} - {1}",
+    "mul": "{0} * {1}", "div": "{0} / {1}", "max": "max({0}, {1})",
+    "min": "min({0}, {1})", "neg": "neg({0})", "exp": "exp({0})",
+    "log": "log({0})", "log1p": "log1p({0})", "expm1": "expm1({0})",
+    "tanh": "tanh({0})", "sin": "sin({0})", "cos": "cos({0})",
+    "tan": "sin({0}) / cos({0})", "abs": "abs({0})", "sign": "sign({0})",
+    "sqrt": "sqrt({0})", "rsqrt": "rsqrt({0})", "square": "square({0})",
+    "logistic": "sigmoid({0})", "erf": "erf({0})", "erfc": "1 - erf({0})",
+    "exp2": f"exp({{0}} * {math.log(2)!r})", "stop_gradient": "detach({0})",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{1} < {0}",
+    "ge": "{1} <= {0}", "eq": "{0} == {1}", "ne": "1 - ({0} == {1})",
+    "and": "{0} * {1}", "or": "max({0}, {1})", "not": "1 - {0}",
+}
+_SAME = {"copy", "copy_p", "optimization_barrier", "reduce_precision"}
+_REDUCE = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin"}
+_CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
+          "remat", "checkpoint", "remat2"}
+
+
+def _integer_pow(w, eqn, x):
+    y = eqn.params["y"]
+    return w.apply("square({0})" if y == 2 else f"pow({{0}}, {float(y)})", x)
+
+
+def _pow(w, eqn, x, y):
+    exponent = eqn.invars[1]
+    if isinstance(exponent, core.Literal):
+        return w.apply(f"pow({{0}}, {float(exponent.val)})", x)
+    return w.apply("exp({1} * log({0}))", x, y)
+
+
+def _select(w, eqn, which, *cases):
+    if len(cases) != 2:
+        raise _Refused(f"a choice among {len(cases)}, expected 2")
+    return w.apply("where({0}, {2}, {1})", which, *cases)
+
+
+def _convert(w, eqn, x):
+    kind = eqn.params["new_dtype"]
+    if kind == bool:
+        return w.apply("1 - ({0} == 0)", x)
+    if not jnp.issubdtype(kind, jnp.floating):
+        raise _Refused(f"a conversion to {kind}, expected a real number")
+    return x
+
+
+def _reduce(w, eqn, x):
+    shape = eqn.invars[0].aval.shape
+    x = w.expand(x, shape)
+    for axis in eqn.params["axes"]:
+        left = list(x.shape)
+        left[axis] = 1
+        x = w.apply(f"{_REDUCE[eqn.primitive.name]}({{0}}, "
+                    f"{axis - len(left)})", x, shape=left)
+    return w.reshape(x, eqn.outvars[0].aval.shape)
+
+
+def _broadcast(w, eqn, x):
+    if not x.shape:
+        return x
+    shape = [1] * len(eqn.params["shape"])
+    for axis, size in zip(eqn.params["broadcast_dimensions"], x.shape):
+        shape[axis] = size
+    return w.reshape(x, shape)
+
+
+def _reshape(w, eqn, x):
+    before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    if eqn.params.get("dimensions"):
+        raise _Refused("a reshape that exchanges axes")
+    if x.shape and [n for n in before if n != 1] == [
+            n for n in after if n != 1]:
+        sizes = iter(m for n, m in zip(before, x.shape) if n != 1)
+        return w.reshape(x, [1 if n == 1 else next(sizes) for n in after])
+    return w.reshape(w.expand(x, before), after) if x.shape else x
+
+
+def _squeeze(w, eqn, x):
+    gone = {axis % len(eqn.invars[0].aval.shape)
+            for axis in eqn.params["dimensions"]}
+    return w.reshape(x, [n for k, n in enumerate(x.shape) if k not in gone])
+
+
+def _transpose(w, eqn, x):
+    order = eqn.params["permutation"]
+    sizes = eqn.invars[0].aval.shape
+    kept = [k for k in order if sizes[k] != 1]
+    if not x.shape:
+        return x
+    if kept == sorted(kept):
+        return w.reshape(x, [x.shape[k] for k in order])
+    return _Exchanged(x, tuple(order), w.where)
+
+
+def _part(w, x, axis, begin, end):
+    """A part of an axis of a value that is not spread."""
+    shape = x.shape[:axis] + (end - begin,) + x.shape[axis + 1:]
+    if (begin, end) == (0, x.shape[axis]):
+        return x
+    before, after = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1:])
+    if after == 1:
+        flat = w.reshape(x, x.shape[:axis + 1])
+    elif before == 1:
+        flat = w.reshape(x, (x.shape[axis] * after,))
+    else:
+        raise _Refused("a part of an axis that stands between others")
+    flat = w.apply(f"{{0}}[{begin * after}:{end * after}]", flat,
+                   shape=flat.shape[:-1] + ((end - begin) * after,))
+    return w.reshape(flat, shape)
+
+
+def _slice(w, eqn, x):
+    strides = eqn.params.get("strides")
+    if strides and any(s != 1 for s in strides):
+        raise _Refused("a slice with a step")
+    if not x.shape:
+        return x
+    for axis, (begin, end) in enumerate(zip(eqn.params["start_indices"],
+                                            eqn.params["limit_indices"])):
+        if x.shape[axis] != 1:
+            x = _part(w, x, axis, int(begin), int(end))
+    return x
+
+
+def _split(w, eqn, x):
+    x, axis = w.expand(x, eqn.invars[0].aval.shape), eqn.params["axis"]
+    ends = list(itertools.accumulate(map(int, eqn.params["sizes"])))
+    return [_part(w, x, axis, begin, end)
+            for begin, end in zip([0, *ends], ends)]
+
+
+def _joined(w, values, axis, shape):
+    after = math.prod(shape[axis + 1:])
+    if axis == len(shape) - 1:
+        flat = values
+    elif math.prod(shape[:axis]) == 1:
+        flat = [w.reshape(v, (v.shape[axis] * after,)) for v in values]
+    else:
+        raise _Refused("a concatenation along an axis between others")
+    made = w.apply("cat(" + ", ".join(f"{{{k}}}" for k in range(len(flat)))
+                   + ")", *flat, shape=flat[0].shape[:-1] + (
+                       sum(v.shape[-1] for v in flat),))
+    return w.reshape(made, shape)
+
+
+def _concatenate(w, eqn, *values):
+    values = [w.expand(v, var.aval.shape)
+              for v, var in zip(values, eqn.invars)]
+    return _joined(w, values, eqn.params["dimension"],
+                   eqn.outvars[0].aval.shape)
+
+
+def _stack(w, eqn, *values):
+    axis, shape = eqn.params["axis"], eqn.outvars[0].aval.shape
+    one = shape[:axis] + (1,) + shape[axis + 1:]
+    values = [w.reshape(w.expand(v, var.aval.shape), one)
+              for v, var in zip(values, eqn.invars)]
+    return _joined(w, values, axis, shape)
+
+
+def _dot_general(w, eqn, a, b):
+    (contract, batch), letters = eqn.params["dimension_numbers"], iter("abcdefgh")
+    labels = []
+    for side, (value, var) in enumerate(zip((a, b), eqn.invars)):
+        rank = len(var.aval.shape)
+        mine = [None] * rank
+        for group in (batch, contract):
+            for k, axis in enumerate(group[side]):
+                mine[axis] = (labels[0][group[0][k]] if side
+                              else next(letters))
+        labels.append([one or next(letters) for one in mine])
+    gone = [labels[0][axis] for axis in contract[0]]
+    shared = [labels[0][axis] for axis in batch[0]]
+    out = shared + [c for mine in labels for c in mine
+                    if c not in gone and c not in shared]
+    sizes = [var.aval.shape for var in eqn.invars]
+    values = []
+    for k, value in enumerate((a, b)):
+        if isinstance(value, _Exchanged):  # its axes as they were
+            back = np.argsort(value.order)
+            labels[k] = [labels[k][axis] for axis in back]
+            sizes[k] = tuple(sizes[k][axis] for axis in back)
+            value = value.value
+        values.append(w.expand(value, sizes[k]))
+    return _product(w, values, labels, gone, out, eqn.outvars[0].aval.shape)
+
+
+def _product(w, values, labels, gone, out, shape):
+    """A sum of products of two values whose axes have these letters."""
+    for (x, y), (of_x, of_y) in ((values, labels),
+                                 (values[::-1], labels[::-1])):
+        # a linear map of the last axis
+        if len(gone) == 1 and len(of_y) == 2 and of_x[-1:] == gone and \
+                out == of_x[:-1] + [c for c in of_y if c not in gone]:
+            name = "matmul" if of_y[0] == gone[0] else "linear"
+            return w.apply(f"{name}({{0}}, {{1}})", x, y, shape=shape)
+    everything = out + gone
+    for order in itertools.permutations(everything):
+        if all([c for c in order if c in some] == list(some)
+               for some in (*labels, out)):
+            break
+    else:
+        raise _Refused("a product whose axes are exchanged")
+    if len(order) > 3:
+        raise _Refused(f"a product of {len(order)} axes, expected 3 at most")
+    factors = [w.reshape(v, [v.shape[mine.index(c)] if c in mine else 1
+                             for c in order])
+               for v, mine in zip(values, labels)]
+    made = w.apply("{0} * {1}", *factors)
+    for letter in gone:
+        axis = order.index(letter)
+        left = list(made.shape)
+        left[axis] = 1
+        made = w.apply(f"sum({{0}}, {axis - len(order)})", made, shape=left)
+    return w.reshape(made, shape)
+
+
+def _clamp(w, eqn, low, x, high):
+    return w.apply("min(max({1}, {0}), {2})", low, x, high)
+
+
+def _drop(w, eqn, x):
+    rate = eqn.params["rate"]
+    if rate == 0:
+        return x
+    w.random = True
+    # each element draws
+    x = w.expand(x, eqn.invars[0].aval.shape)
+    return w.apply(f"dropout({{0}}, {rate!r})", x)
+
+
+_OPERATIONS = {
+    "integer_pow": _integer_pow, "pow": _pow, "select_n": _select,
+    "convert_element_type": _convert, "broadcast_in_dim": _broadcast,
+    "reshape": _reshape, "squeeze": _squeeze, "transpose": _transpose,
+    "slice": _slice, "split": _split, "concatenate": _concatenate,
+    "stack": _stack, "dot_general": _dot_general, "clamp": _clamp,
+    "dfgnn_dropout": _drop,
+    **{name: _reduce for name in _REDUCE},
+}
+
+
+# ---- functions that have a name of their own --------------------------------
+
+def _form(jaxpr):
+    """What a jaxpr does, to be compared."""
+    numbers = {var: k for k, var in enumerate(
+        [*jaxpr.invars, *(v for e in jaxpr.eqns for v in e.outvars)])}
+    return [(eqn.primitive.name,
+             [float(v.val) if isinstance(v, core.Literal) else numbers[v]
+              for v in eqn.invars],
+             [_form(inner) for inner in [_inner(eqn)] if inner is not None])
+            for eqn in jaxpr.eqns]
+
+
+def _inner(eqn):
+    """The jaxpr of a call, or None."""
+    if eqn.primitive.name not in _CALLS:
+        return None
+    found = eqn.params.get("jaxpr") or eqn.params.get("call_jaxpr")
+    return getattr(found, "jaxpr", found)
+
+
+_NAMED = {  # of JAX: the function, its second argument, and the text
+    "relu": (jax.nn.relu, (), "relu({0})"),
+    "silu": (jax.nn.silu, (), "silu({0})"),
+    "elu": (jax.nn.elu, (), "elu({0}, 1.0)"),
+    "leaky_relu": (jax.nn.leaky_relu, (0.2,), "leaky_relu({0}, {1})"),
+    "logaddexp": (jnp.logaddexp, (0.0,), "softplus({0})"),
+}
+
+
+def _named(eqn):
+    """The text of a call of one of these functions, or None: a function of
+    the user's may have the same name."""
+    name, further = eqn.params.get("name"), eqn.invars[1:]
+    if name not in _NAMED or not all(isinstance(v, core.Literal)
+                                     for v in further):
+        return None
+    function, numbers, text = _NAMED[name]
+    if name == "logaddexp" and further[0].val != 0:
+        return None
+    known = jax.make_jaxpr(lambda x: function(x, *numbers))(
+        eqn.invars[0].aval)
+    if _form(_inner(known.eqns[0])) != _form(_inner(eqn)):
+        return None
+    return text.format("{0}", *(float(v.val) for v in further))
+
+
+# ---- the walk over a jaxpr ---------------------------------------------------
+
+def _line_of(eqn):
+    try:
+        from jax._src import source_info_util
+        found = source_info_util.summarize(eqn.source_info)
+        return "" if found in ("", "unknown") else found + ": "
+    except Exception:  # private, so that it may go
+        return ""
+
+
+def _constant(w, array):
+    """A number, or a parameter that the caller gives."""
+    array = np.asarray(array)
+    if array.size and (array == array.flat[0]).all():
+        return Value(_number(array.flat[0]), PARAM, ())
+    return w.captured(array)
+
+
+def as_value(w, value):
+    """A result of walk() that may be a constant, as a Value."""
+    return _constant(w, value) if isinstance(value, np.ndarray) else value
+
+
+def _translate(w, eqn, values):
+    name = eqn.primitive.name
+    inner = _inner(eqn)
+    if inner is not None:
+        known = _named(eqn)
+        if known:
+            return w.apply(known, values[0])
+        consts = getattr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")),
+                         "consts", ())
+        return walk(w, inner, consts, values)
+    if name in _SAME:
+        return values[0]
+    if name in _ELEMENTWISE:
+        return w.apply(_ELEMENTWISE[name], *values)
+    if name.startswith("dfgnn_") and name[6:] in _OVER:
+        return w.over(name[6:], values[0])
+    if name not in _OPERATIONS:
+        raise _Refused(f"edge programs have no {name}")
+    return _OPERATIONS[name](w, eqn, *values)
+
+
+def walk(w, jaxpr, consts, values):
+    """The values of a jaxpr's results.  Numpy arrays among the values are
+    constants; what is made of them alone is computed here."""
+    found = dict(zip(jaxpr.constvars, map(w.captured, consts)))
+    found.update(zip(jaxpr.invars, values))
+
+    def read(var):
+        return (np.asarray(var.val) if isinstance(var, core.Literal)
+                else found[var])
+
+    outer = w.where
+    for eqn in jaxpr.eqns:
+        values = [read(v) for v in eqn.invars]
+        w.where = _line_of(eqn) or outer
+        try:
+            if all(isinstance(v, np.ndarray) for v in values) and \
+                    not eqn.primitive.name.startswith("dfgnn_"):
+                with jax.ensure_compile_time_eval():
+                    made = eqn.primitive.bind(*values, **eqn.params)
+                made = (list(map(np.asarray, made))
+                        if eqn.primitive.multiple_results
+                        else np.asarray(made))
+            else:
+                made = _translate(w, eqn, [as_value(w, v) for v in values])
+        except _Refused as reason:
+            raise TraceError(w.where + str(reason)) from None
+        found.update(zip(eqn.outvars,
+                         made if isinstance(made, list) else [made]))
+    w.where = outer
+    return [read(v) for v in jaxpr.outvars]

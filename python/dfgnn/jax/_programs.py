@@ -1,0 +1,389 @@
+"""Edge programs in JAX: message functions of your own, fused, with gradients.
+
+    @dfgnn.jax.edge_program
+    def attention(i, j, e):              # receiving node, sending node, edge
+        score = (i.q * (j.k + e.x)).sum(-1) / 32 ** .5
+        return dfgnn.jax.softmax(score)[:, None] * (j.v + e.x)
+
+    out = attention(graph, i={"q": q}, j={"k": k, "v": v}, e={"x": x})
+"""
+
+import functools
+import inspect
+import re
+import typing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+
+from .. import _abi, _program
+from .._program import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
+from . import _jaxpr
+from ._graph import DTYPES, TARGET, described, ffi, register
+
+_LETTERS = {"i": DST, "j": SRC, "e": EDGE}
+
+
+# ---- the call ---------------------------------------------------------------
+
+def _execute(program, dtypes, graph, seed, tensors):
+    """The program's outputs; tensors of edges are in the graph's order."""
+    register()
+    edges = graph.indices.shape[0]
+    rows = {PARAM: (), DST: (graph.num_dst,), SRC: (graph.num_src,),
+            EDGE: (edges,)}
+    call = ffi.ffi_call(
+        TARGET, [jax.ShapeDtypeStruct(rows[port.place] + port.shape, dtype)
+                 for port, dtype in zip(program.outputs, dtypes)],
+        vmap_method="sequential")
+    made = call(
+        graph.offsets, graph.indices, seed, *tensors, program=program.name,
+        arguments=",".join(("offsets", "indices", "seed", *(
+            port.name for port in program.inputs))),
+        results=",".join(port.name for port in program.outputs),
+        sources=np.int64(graph.num_src), family=graph.family,
+        trusted=np.int64(graph.trusted))
+
+    def finished(port, x):  # nothing is written to the padding
+        if port.place != EDGE:
+            return x
+        real = jnp.arange(edges) < graph.offsets[-1]
+        return jnp.where(real.reshape((edges,) + (1,) * (x.ndim - 1)), x, 0)
+    return tuple(map(finished, program.outputs, made))
+
+
+@jax.tree_util.register_pytree_node_class
+class _Static:
+    """What a backward pass has to know that is no array."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def tree_flatten(self):
+        return (), self.value
+
+    @classmethod
+    def tree_unflatten(cls, value, _):
+        return cls(value)
+
+
+def _wide(dtypes):
+    """The type of what is kept for gradients."""
+    return "float64" if "float64" in dtypes else "float32"
+
+
+@functools.lru_cache(maxsize=512)
+def _runner(name, dtypes):
+    """The function of (graph, seed, tensors) that executes a program, whose
+    outputs have these types.  Its gradient is such a function of the program
+    that is derived, and so on."""
+    program = _program.named(name)
+
+    @jax.custom_vjp
+    def run(graph, seed, tensors):
+        return _execute(program, dtypes, graph, seed, tensors)
+
+    def forward(graph, seed, tensors):
+        wanted = tuple(bool(t.perturbed) for t in tensors)
+        graph, seed, tensors = jax.tree.map(
+            lambda leaf: leaf.value, (graph, seed, tensors),
+            is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
+        kept = program.keep((True,) * len(program.outputs), wanted)
+        wide = _wide([t.dtype.name for t in tensors])
+        made = _runner(kept.name, dtypes + (wide,) * (
+            len(kept.outputs) - len(dtypes)))(graph, seed, tensors)
+        about = _Static((kept.name, wanted))
+        return made[:len(dtypes)], (about, graph, seed, tensors, made)
+
+    def backward(saved, cotangents):
+        about, graph, seed, tensors, made = saved
+        name, wanted = about.value
+        kept = _program.named(name)
+        present = [not isinstance(c, SymbolicZero) for c in cotangents]
+        if not any(present) or not any(wanted):
+            return None, None, tuple(map(jnp.zeros_like, tensors))
+        present += [False] * (len(kept.outputs) - len(present))
+        gradient = kept.gradient(present, wanted)
+        sources = {INPUT: tensors, OUTPUT: made, COTANGENT: cotangents}
+        read = tuple(sources[port.role][port.of] for port in gradient.inputs)
+        found = iter(_runner(gradient.name, tuple(
+            tensors[port.of].dtype.name for port in gradient.outputs))(
+                graph, seed, read))
+        return None, None, tuple(
+            next(found) if w else jnp.zeros_like(t)
+            for w, t in zip(wanted, tensors))
+
+    run.defvjp(forward, backward, symbolic_zeros=True)
+    return run
+
+
+def _seed(key, name, random):
+    """Two numbers of a key, or a seed."""
+    if key is None:
+        if random:
+            raise TypeError(f"{name} has dropout: a call takes a key, as "
+                            "key=jax.random.key(0)")
+        return jnp.zeros(2, jnp.uint32)
+    if isinstance(key, int):
+        key = jax.random.PRNGKey(key)
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    return jnp.asarray(key, jnp.uint32).reshape(-1)[:2]
+
+
+def _real(name, array):
+    array = jnp.asarray(array)
+    if array.dtype.name in DTYPES:
+        return array
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise TypeError(f"{name} is {array.dtype}, expected one of "
+                        f"{sorted(DTYPES)}")
+    return array.astype(jnp.float32)
+
+
+def _to_graph_order(graph, array):
+    return array if graph.edge_order is None else array[graph.edge_order]
+
+
+def _to_caller_order(graph, array):
+    if graph.edge_order is None:
+        return array
+    return jnp.zeros_like(array).at[graph.edge_order].set(
+        array, unique_indices=True)
+
+
+# ---- functions --------------------------------------------------------------
+
+class _Names:
+    """The i, j or e of a function: its arrays as attributes."""
+
+    def __init__(self, letter, values):
+        self.__dict__.update(values)
+        self._letter = letter
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        there = sorted(k for k in self.__dict__ if not k.startswith("_"))
+        raise AttributeError(
+            f"{self.__dict__.get('_letter', '?')}.{name} is not given, "
+            f"expected {' or '.join(there) or 'nothing'}")
+
+
+class _Call(typing.NamedTuple):
+    """A program with the tensors of a call."""
+    program: _program.Program
+    names: list
+    places: list
+    tensors: list
+    outputs: list  # the place of each
+    dtypes: tuple
+    single: bool
+    random: bool
+
+
+class EdgeProgram:
+    """What :func:`edge_program` makes of a function."""
+
+    def __init__(self, function, reduce):
+        if reduce not in ("sum", "mean", "max", "min", None):
+            raise ValueError("reduce must be 'sum', 'mean', 'max', 'min' or "
+                             f"None, got {reduce!r}")
+        functools.update_wrapper(self, function)
+        self.function, self.reduce = function, reduce
+        self.names = list(inspect.signature(function).parameters)
+        if not set(self.names) & set(_LETTERS):
+            raise TypeError(
+                f"{function.__name__}({', '.join(self.names)}) takes none of "
+                "i, j and e: receiving node, sending node, edge")
+
+    def _inputs(self, given, others):
+        """(names, places, tensors) of a call, and the function of the values
+        of one edge."""
+        names, places, tensors = [], [], []
+        for letter, arrays in given.items():
+            if arrays and letter not in self.names:
+                raise TypeError(f"{self.__name__} takes no {letter}")
+            for name, array in (arrays or {}).items():
+                names.append(f"{letter}_{name}")
+                places.append(_LETTERS[letter])
+                tensors.append(_real(f"{letter}.{name}", array))
+                if tensors[-1].ndim == 0:
+                    raise ValueError(f"{letter}.{name} must have rows, got a "
+                                     "number")
+        leaves, tree = jax.tree.flatten(others)
+        is_array = [hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+                    for leaf in leaves]
+        for k, leaf in enumerate(leaves):
+            if is_array[k]:
+                names.append(f"p_{k}")
+                places.append(PARAM)
+                tensors.append(_real("an array among the arguments", leaf))
+
+        def function(*values):
+            values = iter(values)
+            arguments = {letter: _Names(letter, {
+                name: next(values) for name in given[letter] or {}})
+                for letter in _LETTERS if letter in self.names}
+            filled = [next(values) if here else leaf
+                      for here, leaf in zip(is_array, leaves)]
+            return self.function(**arguments,
+                                 **jax.tree.unflatten(tree, filled))
+        return names, places, tensors, function
+
+    def _traced(self, i, j, e, others):
+        names, places, tensors, function = self._inputs(
+            {"i": i, "j": j, "e": e}, others)
+        single = []
+
+        def flat(*values):
+            made = function(*values)
+            single.append(not isinstance(made, (tuple, list)))
+            return [made] if single[-1] else list(made)
+        closed = jax.make_jaxpr(flat)(*(
+            jax.ShapeDtypeStruct(t.shape[place != PARAM:], t.dtype)
+            for t, place in zip(tensors, places)))
+        writer = _jaxpr.Writer()
+        values = [writer.input(name, place, t.shape[place != PARAM:])
+                  for name, place, t in zip(names, places, tensors)]
+        values = [_jaxpr.as_value(writer, v) for v in _jaxpr.walk(
+            writer, closed.jaxpr, closed.consts, values)]
+        if self.reduce:
+            values = [writer.over(self.reduce + "_in", v)
+                      if v.place in (SRC, EDGE) else v for v in values]
+        text = writer.text(values, [v.aval.shape
+                                    for v in closed.jaxpr.outvars])
+        dtypes = tuple(v.aval.dtype.name if v.aval.dtype.name in DTYPES
+                       else "float32" for v in closed.jaxpr.outvars)
+        captured = [_real("an array outside of the function", t)
+                    for t in writer.tensors]
+        return _Call(_program.parse(text), names, places,
+                     tensors + captured, [v.place for v in values], dtypes,
+                     single[-1], writer.random)
+
+    def __call__(self, graph, i=None, j=None, e=None, *, key=None, **others):
+        """graph: of :func:`dfgnn.jax.csr` or :func:`dfgnn.jax.from_edges`.
+        i, j, e: arrays by name, [destinations, ...], [sources, ...] and
+            [edges, ...] in the caller's order of edges, with at most three
+            further axes.
+        key: of jax.random, for dropout.
+        others: the function's further arguments; arrays in them, which may
+            stand in a pytree, are parameters.
+        """
+        call = self._traced(i, j, e, others)
+        rows = {DST: graph.num_dst, SRC: graph.num_src,
+                EDGE: graph.indices.shape[0]}
+        tensors = list(call.tensors)
+        for k, (name, place) in enumerate(zip(call.names, call.places)):
+            if place != PARAM and tensors[k].shape[0] != rows[place]:
+                raise ValueError(
+                    f"{name.replace('_', '.', 1)} must have {rows[place]} "
+                    f"rows, got {described(tensors[k])}")
+            if place == EDGE:
+                tensors[k] = _to_graph_order(graph, tensors[k])
+        made = _runner(call.program.name, call.dtypes)(
+            graph, _seed(key, self.__name__, call.random), tuple(tensors))
+        made = tuple(_to_caller_order(graph, x) if place == EDGE else x
+                     for x, place in zip(made, call.outputs))
+        return made[0] if call.single else made
+
+    def text(self, i=None, j=None, e=None, **others):
+        """The program of these arrays, as text: dfgnn-program(5)."""
+        return self._traced(i, j, e, others).program.text
+
+    def problem(self, i=None, j=None, e=None, *, backward=False, **others):
+        """The _abi.Problem of a call with these arrays, or of its gradient by
+        all of them."""
+        call = self._traced(i, j, e, others)
+        return _problem(call.program, [t.dtype.name for t in call.tensors],
+                        backward)
+
+
+def _problem(program, dtypes, backward):
+    if backward:
+        program = _program.trained(program)
+    narrow = sorted(set(dtypes) - {"float32", "float64"})
+    kind = ("float64" if "float64" in dtypes
+            else narrow[0] if narrow else "float32")
+    return program.problem(_abi.DTYPES[DTYPES[kind]])
+
+
+# ---- texts ------------------------------------------------------------------
+
+class TextProgram:
+    """What :func:`edge_program` makes of a text."""
+
+    __name__ = "program"
+
+    def __init__(self, text):
+        self.program = _program.parse(text)
+
+    def _sized(self, tensors):
+        """The program with the sizes of these tensors."""
+        wanted = {port.name for port in self.program.inputs}
+        if set(tensors) != wanted:
+            raise TypeError(f"the program takes {', '.join(sorted(wanted))}; "
+                            f"got {', '.join(sorted(tensors)) or 'nothing'}")
+        sizes = {}
+        for port in self.program.inputs:
+            if 0 not in port.shape:
+                continue
+            declared = re.search(rf"\b{port.name}\[([^]]*)\]",
+                                 self.program.text)
+            shape = tensors[port.name].shape[port.place != PARAM:]
+            sizes.update((axis.strip(), size) for axis, size in zip(
+                declared.group(1).split(","), shape)
+                if axis.strip().isidentifier())
+        return self.program.sized(sizes) if sizes else self.program
+
+    def __call__(self, graph, *, key=None, **tensors):
+        """tensors: the program's inputs by name.  Returns its output, or a
+        tuple of them."""
+        tensors = {name: _real(name, t) for name, t in tensors.items()}
+        program = self._sized(tensors)
+        ordered = tuple(
+            _to_graph_order(graph, tensors[port.name])
+            if port.place == EDGE else tensors[port.name]
+            for port in program.inputs)
+        kind = jnp.result_type(*ordered).name
+        made = _runner(program.name, (kind,) * len(program.outputs))(
+            graph, _seed(key, "the program", "dropout(" in program.text),
+            ordered)
+        made = tuple(_to_caller_order(graph, x) if port.place == EDGE else x
+                     for x, port in zip(made, program.outputs))
+        return made[0] if len(made) == 1 else made
+
+    def text(self, **tensors):
+        return self._sized(tensors).text
+
+    def problem(self, *, backward=False, **tensors):
+        tensors = {name: _real(name, t) for name, t in tensors.items()}
+        return _problem(self._sized(tensors),
+                        [t.dtype.name for t in tensors.values()], backward)
+
+
+def edge_program(function=None, *, reduce="sum"):
+    """Makes a fused operation of a function of destination, source and edge,
+    or of a text (dfgnn-program(5)).
+
+    The function takes ``i`` (the receiving node), ``j`` (the sending node),
+    ``e`` (the edge), or some of them, and further arguments by name.  It says
+    what one edge computes: ``i.q`` of an array [N, heads, features] is
+    [heads, features] there, as under vmap, and jax.numpy does what it does.
+    :func:`softmax` and the functions named ``sum_in``, ``max_out`` and so on
+    reduce over the edges of a node.  What it returns for an edge, or of a
+    source, is reduced over the in-edges of each destination, as ``reduce``
+    says: "sum", "mean", "max", "min", or None for the values themselves;
+    values of destinations stay.  Several values may be returned.
+
+    A text is called with its inputs by name.  Gradients are programs that are
+    derived, of any order, in reverse mode.  An operation that edge programs do
+    not have is refused by name, with its line (:class:`TraceError`).
+    """
+    if function is None:
+        return functools.partial(edge_program, reduce=reduce)
+    if isinstance(function, str):
+        return TextProgram(function)
+    return EdgeProgram(function, reduce)
