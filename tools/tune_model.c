@@ -1,102 +1,16 @@
 /* tune_model.c - dfgnn-tune model: fits a model to measurements, judges it and
  * shows its contents */
 #include "base/filesystem.h"
-#include "dfgnn_graph.h"
-#include "io/io.h"
-#include "lib/absent.h"
 #include "lib/cell.h"
-#include "lib/context.h"
 #include "lib/key.h"
-#include "lib/predict.h"
-#include "tools/records.h"
+#include "tools/model_material.h"
 #include "tools/report.h"
 #include "tools/tune.h"
-#include "tuner/coverage.h"
 #include "tuner/train.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- material ------------------------------------------------------------ */
-
-typedef struct material {
-  tool_records records;
-  dfgnn_signature *graph;
-  size_t graphs;
-} material;
-
-static int is_store(const char *name) {
-  const size_t length = strlen(name);
-  return length > 3 && !strcmp(name + length - 3, ".db");
-}
-
-static int add_graph(material *m, dfgnn_context *ctx, const char *name) {
-  dfgnn_csr *csr = NULL;
-  dfgnn_graph *graph = NULL;
-  dfgnn_signature *grown =
-      realloc(m->graph, (m->graphs + 1) * sizeof *m->graph);
-  if (!grown)
-    return tool_error("out of memory");
-  m->graph = grown;
-  grown[m->graphs] = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
-  dfgnn_status status = dfgnn__csr_open(&csr, name);
-  if (!status)
-    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
-  if (!status)
-    status = dfgnn_graph_signature(&grown[m->graphs], graph);
-  dfgnn_graph_destroy(graph);
-  dfgnn_csr_free(csr);
-  if (status)
-    return tool_fail(status);
-  m->graphs++;
-  return TOOL_DONE;
-}
-
-static int add_graphs(material *m, const tool_graphs *graphs) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx;
-  int status = TOOL_DONE;
-  options.device = "cpu";
-  options.store = "";
-  dfgnn_status opened = dfgnn_context_create(&ctx, &options);
-  if (opened)
-    return tool_fail(opened);
-  for (size_t i = 0; i < graphs->count; i++) {
-    const int added = add_graph(m, ctx, graphs->name[i]);
-    if (added && !graphs->listed[i])
-      status = added;
-  }
-  dfgnn_context_destroy(ctx);
-  return status;
-}
-
-/* Operands are stores and graphs; without a store, the stores in use are read.
- */
-static int gather(material *m, const tool_settings *settings, int count,
-                  char **operands) {
-  tool_graphs graphs = {0};
-  int stores = 0, status = TOOL_DONE;
-  for (int i = 0; i < count && !status; i++) {
-    if (!is_store(operands[i])) {
-      status = tool_graphs_add(&graphs, operands[i]);
-      continue;
-    }
-    stores++;
-    status = tool_records_add(&m->records, operands[i]);
-  }
-  if (!status && !stores)
-    status = tool_records_load(&m->records, settings);
-  if (!status && graphs.count)
-    status = add_graphs(m, &graphs);
-  tool_graphs_free(&graphs);
-  return status;
-}
-
-static void let_go(material *m) {
-  tool_records_free(&m->records);
-  free(m->graph);
-}
 
 /* ---- the report ---------------------------------------------------------- */
 
@@ -317,7 +231,7 @@ static int save(const dfgnn_trained *t, const tool_settings *settings) {
   {key, label, TOOL_FIGURE}, { key "_worst", "WORST", TOOL_FIGURE }
 
 /* Fits a model to the material, and judges it, by the options. */
-static int fit(dfgnn_trained *trained, const material *m,
+static int fit(dfgnn_trained *trained, const tool_material *m,
                const tool_settings *settings, dfgnn_train_options *options) {
   options->boost.threads = settings->threads > 0 ? settings->threads : 1;
   options->boost.seed = settings->seed;
@@ -345,10 +259,10 @@ static int train(const tool_settings *settings, int count, char **operands) {
                                         JUDGED("paper", "PAPER"),
                                         {"distance", "DISTANCE", TOOL_FIGURE},
                                         {NULL, NULL, 0}};
-  material m = {0};
+  tool_material m = {0};
   dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
   dfgnn_trained trained;
-  int status = gather(&m, settings, count, operands);
+  int status = tool_material_gather(&m, settings, count, operands);
   if (!status)
     status = fit(&trained, &m, settings, &options);
   if (!status) {
@@ -363,7 +277,7 @@ static int train(const tool_settings *settings, int count, char **operands) {
               tool_name, options.least);
     dfgnn__trained_free(&trained);
   }
-  let_go(&m);
+  tool_material_free(&m);
   return status;
 }
 
@@ -372,7 +286,7 @@ static int train(const tool_settings *settings, int count, char **operands) {
 enum { CURVE = 4 }; /* shares 1/4, 2/4, 3/4 of the graphs, besides all */
 
 /* Adds rows of the regret after learning from a share of the graphs. */
-static int add_curve(json_t *rows, const material *m,
+static int add_curve(json_t *rows, const tool_material *m,
                      const tool_settings *settings) {
   int status = TOOL_DONE;
   for (int k = 1; k < CURVE && !status; k++) {
@@ -409,10 +323,10 @@ static int judge(const tool_settings *settings, int count, char **operands) {
                                         JUDGED("cell", "NO CELL"),
                                         JUDGED("family", "NO FAMILY"),
                                         {NULL, NULL, 0}};
-  material m = {0};
+  tool_material m = {0};
   dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
   dfgnn_trained trained;
-  int status = gather(&m, settings, count, operands);
+  int status = tool_material_gather(&m, settings, count, operands);
   options.shapes = 1;
   if (!status)
     status = fit(&trained, &m, settings, &options);
@@ -425,107 +339,8 @@ static int judge(const tool_settings *settings, int count, char **operands) {
     status = status ? status : printed;
     dfgnn__trained_free(&trained);
   }
-  let_go(&m);
+  tool_material_free(&m);
   return status;
-}
-
-/* ---- coverage ------------------------------------------------------------ */
-
-/* The families that are legal in a cell and how widely the material, or a
- * model, has measured them. */
-typedef struct coverage {
-  dfgnn_forest_cover *legal;
-  size_t count;
-  dfgnn_forests forests;       /* of a model */
-  dfgnn_forest_cover *counted; /* of stores */
-  size_t counted_count;
-} coverage;
-
-static const dfgnn_forest_cover *covered(const coverage *c,
-                                         const dfgnn_forest_cover *legal) {
-  const dfgnn_forest of_rows = {.cover = c->counted,
-                                .covers = c->counted_count};
-  const dfgnn_forest_cover *found =
-      dfgnn__forest_cover_of(&of_rows, legal->cell, legal->family);
-  for (size_t i = 0; i < c->forests.count && !found; i++)
-    found = dfgnn__forest_cover_of(&c->forests.forest[i], legal->cell,
-                                   legal->family);
-  return found;
-}
-
-/* Prints the table; TOOL_FAILED if a legal family of a cell is on no graph. */
-static int print_coverage(const tool_settings *settings, const coverage *c) {
-  static const tool_column columns[] = {{"cell", "CELL", TOOL_TEXT},
-                                        {"family", "FAMILY", TOOL_TEXT},
-                                        {"graphs", "GRAPHS", TOOL_COUNT},
-                                        {"settings", "SETTINGS", TOOL_COUNT},
-                                        {NULL, NULL, 0}};
-  json_t *rows = json_array();
-  size_t empty = 0, thin = 0;
-  const dfgnn_forest_cover *first = NULL;
-  for (size_t i = 0; i < c->count; i++) {
-    const dfgnn_forest_cover *found = covered(c, &c->legal[i]);
-    const int graphs = found ? found->graphs : 0;
-    json_t *row = json_object();
-    tool_put(row, "cell", c->legal[i].cell);
-    tool_put(row, "family", c->legal[i].family);
-    tool_put_count(row, "graphs", graphs);
-    tool_put_count(row, "settings", found ? found->settings : 0);
-    json_array_append_new(rows, row);
-    if (!graphs && !empty++)
-      first = &c->legal[i];
-    thin += graphs < DFGNN_COVERED_GRAPHS;
-  }
-  const int printed = tool_report(settings, rows, columns);
-  if (!settings->quiet)
-    fprintf(stderr,
-            "%s: %zu families in cells, %zu on fewer than %d graphs, %zu on "
-            "none\n",
-            tool_name, c->count, thin, DFGNN_COVERED_GRAPHS, empty);
-  if (printed || !empty)
-    return printed;
-  return tool_error(
-      "%s was measured on no graph for %s; `dfgnn-tune run --plan "
-      "cover` measures it",
-      first->family, first->cell);
-}
-
-static int count_coverage(coverage *c, const tool_settings *settings, int count,
-                          char **operands) {
-  material m = {0};
-  if (count == 1 && !is_store(operands[0])) {
-    dfgnn_status loaded = dfgnn__forests_load(&c->forests, operands[0]);
-    return loaded ? tool_fail(loaded) : TOOL_DONE;
-  }
-  int status = gather(&m, settings, count, operands);
-  if (!status && !m.records.decisions)
-    status = tool_records_decide(&m.records);
-  if (!status) {
-    dfgnn_status counted = dfgnn__coverage(&c->counted, &c->counted_count,
-                                           m.records.decisions, NULL);
-    status = counted ? tool_fail(counted) : TOOL_DONE;
-  }
-  let_go(&m);
-  return status;
-}
-
-static int coverage_command(const tool_settings *settings, int count,
-                            char **operands) {
-  coverage c = {0};
-  dfgnn_device_info device;
-  dfgnn_status status = dfgnn__absent_named(
-      &device, settings->absent ? settings->absent : "sm_90", NULL, 0);
-  if (status)
-    return tool_usage("--for: %s", dfgnn_last_error());
-  int done = count_coverage(&c, settings, count, operands);
-  if (!done) {
-    status = dfgnn__coverage_legal(&c.legal, &c.count, &device, NULL);
-    done = status ? tool_fail(status) : print_coverage(settings, &c);
-  }
-  free(c.legal);
-  free(c.counted);
-  dfgnn__forests_free(&c.forests);
-  return done;
 }
 
 /* ---- show ---------------------------------------------------------------- */
@@ -615,7 +430,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!strcmp(operands[0], "show") && count <= 2)
     return show(settings, count - 1, operands + 1);
   if (!strcmp(operands[0], "coverage"))
-    return coverage_command(settings, count - 1, operands + 1);
+    return tool_model_coverage(settings, count - 1, operands + 1);
   return tool_usage(
       "'%s' is no command of model, expected train, judge, coverage or show",
       operands[0]);
@@ -654,9 +469,9 @@ const tool_command tune_model = {
         "the measurements away from the best.\n"
         "\n"
         "'model coverage [FILE.model|STORE.db...]' lists every family that is "
-        "legal in a cell of problems on the GPU that --for names (default "
-        "sm_90), and on how many graphs it was measured; the exit status is 1 "
-        "if one was on none.\n"
+        "legal in a cell of problems, and on how many graphs it was measured: "
+        "on the GPU that --for names, else on the devices that the model "
+        "ranks for, or on an sm_90; the exit status is 1 if one was on none.\n"
         "\n"
         "'model show [FILE]' lists what the models in use, or a file's, were "
         "fitted to, and how much each feature explains.",
