@@ -576,17 +576,70 @@ def test_rgat(weights, mechanism, nodes, relations, count, said):
     assert not said.text
 
 
-def test_rgat_tells_its_weights():
-    edges, kinds = typed(9, 3, 40)
-    x = torch.randn(9, WIDTH, dtype=torch.float64)
-    plain = G.RGATConv(WIDTH, 4, 3, heads=2).double()
-    torch.nn.init.ones_(plain.l2)
+@pytest.mark.parametrize("mod", [None, "additive", "scaled", "f-additive",
+                                 "f-scaled"])
+@pytest.mark.parametrize("mode", ["additive", "multiplicative"])
+@pytest.mark.parametrize("mechanism", ["across-relation", "within-relation"])
+def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
+    from dfgnn.nn.pyg import _relations
+    ran, run = [], _relations._attended
+    monkeypatch.setattr(_relations, "_attended", lambda *a: (
+        ran.append(1), run(*a))[1])
+    for nodes, relations, count in ((9, 3, 40), (30, 40, 300)):
+        edges, kinds = typed(nodes, relations, count)
+        x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
+        attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
+        for concat, edge_dim, weights in ((True, None, None), (False, 3, True),
+                                          (True, 3, False)):
+            plain = G.RGATConv(
+                WIDTH, 4, relations, heads=2, mod=mod, edge_dim=edge_dim,
+                attention_mode=f"{mode}-self-attention", concat=concat,
+                dim=1 if mode == "additive" else 3,
+                attention_mechanism=mechanism).double()
+            torch.nn.init.ones_(plain.l2)
+            fast = copy.deepcopy(spread(plain))
+            dfgnn.accelerate(fast)
+            given = {} if edge_dim is None else {"edge_attr": attr}
+
+            def call(layer):
+                found = layer(x, edges, kinds,
+                              return_attention_weights=weights, **given)
+                return found if weights is None else (found[0], found[1][1])
+            compare(plain, fast, [x, *given.values()], call)
+    assert len(ran) == 6 and "own path" not in said.text
+
+
+# ---- HEAT -------------------------------------------------------------------
+
+@pytest.mark.parametrize("nodes, node_types, relations, count", [
+    (9, 3, 4, 40), (40, 12, 20, 90), (1, 2, 3, 5), (7, 4, 3, 0)])
+@pytest.mark.parametrize("options", [
+    {}, dict(heads=3), dict(heads=2, concat=False),
+    dict(heads=2, root_weight=False, bias=False, negative_slope=0.5),
+    dict(heads=2, flow="target_to_source")])
+def test_heat(options, nodes, node_types, relations, count, said):
+    edges, kinds = typed(nodes, relations, count)
+    types = torch.randint(node_types, (nodes,))
+    x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
+    attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
+    plain = spread(G.HEATConv(WIDTH, 8, node_types, relations, 5, 3, 4,
+                              **options).double())
     fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    want, have = (layer(x, edges, kinds, return_attention_weights=True)
-                  for layer in (plain, fast))
-    torch.testing.assert_close(have[0], want[0])
-    torch.testing.assert_close(have[1][1], want[1][1])
+    report = dfgnn.accelerate(fast)
+    assert [layer.kind for layer in report.swapped] == ["HEATConv"]
+    compare(plain, fast, [x, attr],
+            lambda layer: layer(x, edges, types, kinds, attr))
+    assert not said.text
+
+
+def test_heat_with_types_that_do_not_exist_gets_the_error_of_pyg():
+    edges, kinds = typed(9, 3, 40)
+    x, attr = torch.randn(9, WIDTH), torch.randn(40, 3)
+    types = torch.zeros(9, dtype=torch.int64)
+    for make in (G.HEATConv, dfgnn.nn.pyg.HEATConv):
+        layer = make(WIDTH, 8, 2, 2, 5, 3, 4)
+        with pytest.raises(IndexError):
+            layer(x, edges, types, kinds, attr)
 
 
 # ---- HGT, HAN ---------------------------------------------------------------

@@ -1,19 +1,18 @@
 """RGAT: attention over edges of several relations."""
 
+from typing import NamedTuple, Optional
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.utils import softmax
 
 from ... import ops
 from ..._grouped import take
 from ...aggregation import spmm
-from ...convert import as_graph
-from ...functional import gat_attention
-from ...hetero import gatherer, typed_graph
-from .._exact import outside_autocast, result_type
+from ...functional import gat_attention, score_attention
+from ...hetero import HeteroGraph, Layout, gatherer, typed_graph
+from .._exact import outside_autocast, result_type, softmax_type
 from ._attention_convs import attends
-from ._edges import degrees, flowed, remember, reverse
+from ._edges import degrees, flowed
 from ._mixin import unfit
 
 
@@ -34,47 +33,68 @@ def tells_weights(make):
     return made
 
 
-def _in_one_pass(layer):
-    """Whether scores are sums of what a relation makes of both ends, and
-    nothing is done to the weights: then no tensor is by edge but scores."""
-    return (layer.attention_mode == "additive-self-attention"
-            and layer.mod is None and layer.dim == 1
-            and not getattr(layer, "_dfgnn_weights", True))
+class _Call(NamedTuple):
+    """A call's graph, and tables by relation and then by node."""
+    graph: HeteroGraph
+    columns: Layout
+    value: Tensor  # [R * N, H * dim, C]
+    query: Tensor  # [R * N, H * dim]
+    key: Tensor
+    own: Optional[Tensor]  # [E, H * dim] what features of edges bring
+    num_nodes: int
+
+    @property
+    def matrix(self):
+        """The Graph of all in-edges of a node."""
+        return self.graph.graph(self.graph.by_node("dst"), self.columns)
 
 
-def _attended(layer, edge_index, edge_type, h, own, num_nodes):
-    """[N, H, C] the attention; own: [E, H] the scores of edge features, or
-    None."""
-    graph = typed_graph(flowed(layer, edge_index), edge_type, num_nodes,
-                        layer.num_relations)
-    value = h.view(-1, layer.heads, layer.out_channels)
-    # by relation and then by node
-    query, key = torch.matmul(h, layer.q), torch.matmul(h, layer.k)
-    columns, result = graph.in_turn("src"), result_type(key, value)
-    options = dict(negative_slope=layer.negative_slope, result=result,
-                   dropout=layer.dropout, training=layer.training)
-    if layer.attention_mechanism == "within-relation":
-        pairs = graph.pairs(columns)
-        of_pairs = take(query, graph._derive("queries", lambda: gatherer(
-            pairs.relation * num_nodes + pairs.node, query.size(0))))
-        return spmm(pairs.across, outside_autocast(
-            gat_attention, pairs.within, value, of_pairs, key, edge_score=own,
-            **options))
-    scores = take(query, graph.senders("dst", graph.in_turn("dst")))
+def _attended(layer, call, weights, dropout):
+    """[N, H * dim, C] the attention, and, if weights, alpha [E, H * dim]
+    before dropout."""
+    within = layer.attention_mechanism == "within-relation"
+    pairs = call.graph.pairs(call.columns) if within else None
+    rows = pairs.within if within else call.matrix
+    options = dict(dropout=dropout, return_weights=weights,
+                   result=result_type(call.key, call.value))
+    if layer.attention_mode == "additive-self-attention":
+        found = _of_sums(layer, call, rows, pairs, options)
+    else:
+        found = outside_autocast(score_attention, rows, _products(call),
+                                 call.value, **options)
+    out, alpha = found if weights else (found, None)
+    return spmm(pairs.across, out) if within else out, alpha
+
+
+def _queries(call):
+    """[E, H * dim] of each edge's end."""
+    return take(call.query, call.graph.senders(
+        "dst", call.graph.in_turn("dst")))
+
+
+def _of_sums(layer, call, rows, pairs, options):
+    """Scores are sums of what a relation makes of both ends: no tensor is by
+    edge but scores."""
+    options = dict(options, negative_slope=layer.negative_slope)
+    if pairs is not None:
+        query = take(call.query, call.graph._derive("queries", lambda: gatherer(
+            pairs.relation * call.num_nodes + pairs.node,
+            call.query.size(0))))
+        return outside_autocast(gat_attention, rows, call.value, query,
+                                call.key, edge_score=call.own, **options)
+    scores = _queries(call)
+    none = call.query.new_zeros(1, 1).expand(call.num_nodes, layer.heads)
     return outside_autocast(
-        gat_attention, graph.graph(graph.by_node("dst"), columns), value,
-        query.new_zeros(1, 1).expand(num_nodes, layer.heads), key,
-        edge_score=scores if own is None else scores + own, **options)
+        gat_attention, rows, call.value, none, call.key,
+        edge_score=scores if call.own is None else scores + call.own,
+        **options)
 
 
-def _by_type(edge_index, edge_type, num_nodes, layer):
-    """The edges with source relation * num_nodes + node."""
-    def make():
-        send = 1 if reverse(layer) else 0
-        src = edge_type * num_nodes + edge_index[send]
-        return torch.stack([src, edge_index[1 - send]])
-    return remember(edge_index, ("types", num_nodes, layer.flow), make,
-                    (edge_type,))
+def _products(call):
+    """[E, H * dim] scores that are products of both ends and the edge."""
+    scores = _queries(call) * take(call.key, call.graph.senders(
+        "src", call.columns))
+    return scores if call.own is None else scores * call.own
 
 
 def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
@@ -89,39 +109,22 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
         reason = "its edges have no types, or features of another number"
     if reason is not None:
         return unfit(layer, reason)
-    num_nodes = x.size(0)
-    h = _transformed(layer, x)  # [R * N, H * C]
-    own = None
+    h, own = _transformed(layer, x), None  # [R * N, H * C]
     if edge_attr is not None:
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
         own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
-    if _in_one_pass(layer):
-        out = _attended(layer, edge_index, edge_type, h, own, num_nodes)
-        layer._alpha = out  # PyG asks that it is set, and returns it to nobody
-        return layer.update(out)
-    own = 0 if own is None else own
-    edges = _by_type(edge_index, edge_type, num_nodes, layer)
-    src, dst = edges
-    query = torch.matmul(h, layer.q)
-    key = torch.matmul(h, layer.k)
-    queries = query.index_select(0, edge_type * num_nodes + dst)
-    keys = key.index_select(0, src)
-    additive = layer.attention_mode == "additive-self-attention"
-    if additive:
-        scores = F.leaky_relu(queries + keys + own, layer.negative_slope)
-    else:
-        scores = queries * keys
-        scores = scores if edge_attr is None else scores * own
-    if layer.attention_mechanism == "within-relation":
-        alpha = softmax(scores, edge_type * num_nodes + dst,
-                        num_nodes=layer.num_relations * num_nodes)
-    else:
-        alpha = softmax(scores, dst, num_nodes=num_nodes)
-    layer._alpha = alpha
-    graph = as_graph(edges, (h.size(0), num_nodes))
-    out = _modulated(layer, graph, h, alpha, num_nodes)
-    return layer.update(out if not additive else out.squeeze(2))
+    graph = typed_graph(flowed(layer, edge_index), edge_type, x.size(0),
+                        layer.num_relations)
+    value = h.view(-1, layer.heads, layer.out_channels)
+    if layer.dim > 1:
+        value = value.unsqueeze(2).expand(-1, -1, layer.dim, -1).flatten(1, 2)
+    out = _modulated(layer, _Call(
+        graph, graph.in_turn("src"), value, torch.matmul(h, layer.q),
+        torch.matmul(h, layer.k), own, x.size(0)))
+    if layer.attention_mode != "additive-self-attention":
+        out = out.view(-1, layer.heads, layer.dim, layer.out_channels)
+    return layer.update(out)
 
 
 def _transformed(layer, x):
@@ -137,27 +140,28 @@ def _transformed(layer, x):
     return torch.matmul(x, weight).reshape(-1, width)
 
 
-def _modulated(layer, graph, h, alpha, num_nodes):
-    """[N, H, dim, C] the sums weighted by alpha [E, H * dim], modulated as
-    layer.mod says."""
-    heads, dim, channels = layer.heads, layer.dim, layer.out_channels
-    value = h.view(-1, heads, channels)
-    degree = degrees(graph, alpha.dtype).view(-1, 1)
+def _modulated(layer, call):
+    """[N, H * dim, C] the attention, modulated as layer.mod says; sets the
+    weights that PyG returns."""
     mod = layer.mod
+    dropout = layer.dropout if layer.training and mod not in (
+        "additive", "scaled", "f-additive", "f-scaled") else 0.0
+    wanted = getattr(layer, "_dfgnn_weights", True) or mod == "f-additive"
+    out, alpha = _attended(layer, call, wanted, dropout)
+    # PyG asks that it is set, and returns it only if it is wanted
+    layer._alpha = out if alpha is None else alpha.to(softmax_type(call.key))
+    matrix = call.matrix
+    degree = degrees(matrix, out.dtype).view(-1, 1)
     if mod == "f-additive":
-        alpha = torch.where(alpha > 0, alpha + 1, alpha)
-    elif mod is None and layer.training and layer.dropout > 0:
-        alpha = F.dropout(alpha, p=layer.dropout, training=True)
-    kind = torch.promote_types(alpha.dtype, value.dtype)
-    wide = value.unsqueeze(2).expand(-1, -1, dim, -1).reshape(
-        -1, heads * dim, channels).to(kind)
-    out = spmm(graph, wide, alpha, num_dst=num_nodes)
-    if mod == "additive":
-        out = out + layer.w * spmm(graph, wide, num_dst=num_nodes)
+        # 1 is added to each weight that is not 0
+        out = out + spmm(matrix, call.value,
+                         (alpha.detach() > 0).to(call.value.dtype))
+    elif mod == "additive":
+        out = out + layer.w * spmm(matrix, call.value)
     elif mod == "scaled":
         factor = layer.activation(torch.matmul(degree, layer.l1) + layer.b1)
         factor = torch.matmul(factor, layer.l2) + layer.b2
         out = out * factor.unsqueeze(1)
     elif mod == "f-scaled":
         out = out * degree.unsqueeze(1)
-    return out.view(num_nodes, heads, dim, channels)
+    return out

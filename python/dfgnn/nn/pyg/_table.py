@@ -10,6 +10,7 @@ from . import _messages as messages
 from . import _relations as relations
 from . import _sums as sums
 from .. import _node as node
+from ._heat import heat
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._rgcn import rgcn
 
@@ -69,6 +70,7 @@ TABLE = [
     Row("HGTConv", forward=heterogeneous.hgt),
     Row("RGATConv", relations.relational,
         relations.tells_weights(sums.renamed({}))),
+    Row("HEATConv", forward=heat),
     Row("GeneralConv", attention.general),
     # messages of a network, if it is linear or reads one node alone
     Row("PNAConv", sums.principal),

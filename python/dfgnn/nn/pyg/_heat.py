@@ -1,0 +1,119 @@
+"""HEATConv: attention whose scores have types of nodes and edges, and features
+of edges, which are values, too."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Embedding
+from torch.nn.parameter import is_lazy
+from torch_geometric.nn.dense.linear import HeteroLinear, Linear
+
+from ... import ops
+from ..._grouped import take, typed
+from ..._remember import remember
+from ...hetero import gatherer
+from ...programs import edge_program, softmax
+from .._linear import hooked
+from ._attention_convs import attends
+from ._edges import graph_of
+from ._mixin import attempt, unfit, usual
+
+
+@edge_program
+def _attention(i, j, e, slope):
+    weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
+    return weight * j.value, weight * e.value
+
+
+@edge_program
+def _attention_kept(i, j, e, slope):
+    weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
+    weight = weight * e.keep
+    return weight * j.value, weight * e.value
+
+
+def heat(pyg_forward):
+    def forward(self, x, edge_index, node_type, edge_type, edge_attr=None):
+        if usual(self):
+            out = attempt(_heat, self, x, edge_index, node_type, edge_type,
+                          edge_attr)
+            if out is not NotImplemented:
+                return out
+        return pyg_forward(self, x, edge_index, node_type, edge_type,
+                           edge_attr)
+    return forward
+
+
+def _refusal(layer, x, edge_index, node_type, edge_type, edge_attr):
+    for module, kind in ((layer.hetero_lin, HeteroLinear),
+                         (layer.edge_type_emb, Embedding),
+                         (layer.edge_attr_emb, Linear), (layer.att, Linear),
+                         (layer.lin, Linear)):
+        if type(module) is not kind or hooked(module) or is_lazy(
+                module.weight):
+            return "its projections are not PyG's, or a hook looks at them"
+    if layer.edge_type_emb.max_norm is not None:
+        return "its embeddings are changed by looking at them"
+    if ops.compiling():
+        return "torch.compile traces"
+    reason = attends(layer, edge_index, x, edge_attr)
+    if reason is None and (edge_attr is None or edge_attr.dim() != 2
+                           or x.dim() != 2):
+        reason = "x or edge_attr is no matrix"
+    if reason is None and not all(
+            type(types) is Tensor and types.dim() == 1
+            and types.dtype == torch.int64 and types.numel() == t.size(0)
+            for types, t in ((node_type, x), (edge_type, edge_attr))):
+        reason = "node_type or edge_type is no list of types"
+    return reason
+
+
+def _gatherer(types, count):
+    if types.numel() and not 0 <= int(types.min()) <= int(types.max()) < count:
+        raise ValueError(f"edge_type has {int(types.min())} to "
+                         f"{int(types.max())}, expected 0 to {count - 1}")
+    return gatherer(types, count)
+
+
+def _heat(layer, x, edge_index, node_type, edge_type, edge_attr):
+    reason = _refusal(layer, x, edge_index, node_type, edge_type, edge_attr)
+    if reason is not None:
+        return unfit(layer, reason)
+    try:
+        types = typed(node_type, layer.hetero_lin.num_types)
+        relations = remember(edge_type, ("kinds", layer.edge_type_emb.num_embeddings), lambda: _gatherer(
+            edge_type, layer.edge_type_emb.num_embeddings))
+    except (ValueError, RuntimeError) as error:  # PyG has errors of its own
+        return unfit(layer, str(error))
+    width, slope = layer.out_channels, layer.negative_slope
+    graph = graph_of(layer, edge_index, x.size(0), x.size(0))
+    h = types.product(x, layer.hetero_lin.weight, layer.hetero_lin.bias)
+    kinds = F.leaky_relu(layer.edge_type_emb.weight, slope)
+    edge = F.leaky_relu(layer.edge_attr_emb(edge_attr), slope)
+    att = layer.att.weight.split([width, width, kinds.size(1), edge.size(1)],
+                                 1)
+    of_kind = take(F.linear(kinds, att[2]), relations)
+    w_node, w_edge = layer.lin.weight.split([width, edge.size(1)], 1)
+    given = dict(
+        i={"score": F.linear(h, att[0]).unsqueeze(-1)},
+        j={"score": F.linear(h, att[1]).unsqueeze(-1),
+           "value": F.linear(h, w_node, layer.lin.bias).unsqueeze(1)},
+        e={"score": (of_kind + F.linear(edge, att[3])).unsqueeze(-1),
+           "value": edge.unsqueeze(1)})
+    run = _attention
+    if layer.training and layer.dropout > 0:
+        run = _attention_kept
+        given["e"]["keep"] = F.dropout(
+            h.new_ones(edge.size(0), layer.heads, 1), layer.dropout)
+    of_nodes, of_edges = run(graph, slope=slope, **given)
+    return _finish(layer, of_nodes + F.linear(of_edges, w_edge), h)
+
+
+def _finish(layer, out, h):
+    """The heads of out [N, H, O] joined, and the node's own features."""
+    if layer.concat:
+        if layer.root_weight:
+            out = out + h.unsqueeze(1)
+        return out.flatten(1)
+    out = out.mean(1)
+    return out + h if layer.root_weight else out
