@@ -18,6 +18,27 @@ extern "C" {
 DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                              const dfgnn_graph *graph);
 
+/* ---- features of self loops ---------------------------------------------- */
+
+/* Features of the edges of a CPU graph that was made of a list with self_loops:
+ * filled [E, width], in the graph's order, from given [list's edges, width], in
+ * the list's, both dense and of dtype.  A loop that was added gets the mean of
+ * the other edges of its row, or with mean = 0 their sum, made in double, and 0
+ * where the row has no others; those that the list had count nowhere.  Other
+ * backends: DFGNN_ERROR_UNSUPPORTED. */
+DFGNN_API dfgnn_status dfgnn_graph_fill_loops(const dfgnn_graph *graph,
+                                              dfgnn_dtype dtype, int64_t width,
+                                              int mean, const void *given,
+                                              void *filled);
+
+/* Its gradient: grad_given [list's edges, width] from grad_filled [E, width];
+ * loops of the list, which were left out, get 0. */
+DFGNN_API dfgnn_status dfgnn_graph_fill_loops_backward(const dfgnn_graph *graph,
+                                                       dfgnn_dtype dtype,
+                                                       int64_t width, int mean,
+                                                       const void *grad_filled,
+                                                       void *grad_given);
+
 /* ---- graph files and generators ----------------------------------------- */
 
 /* Reads a graph into host arrays.  The format is found from name and content:

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 
 from . import _abi, _execute, _messages, _neighbours
 from ._attention_call import attend
+from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS
 from ._reduce import fused, normalization
 
@@ -267,6 +268,28 @@ class ByEdge:
 
     def plain(self, graph, values):
         values[self.out] = values[self.given]  # attend() turns it itself
+
+
+class ByLoopedEdge:
+    """out: features [E, F] of the caller's edges as those of a graph with self
+    loops, in its order; fill says what the loops have: "mean", "add" or
+    "sum"."""
+
+    def __init__(self, given, out, fill):
+        self.given, self.out, self.fill = given, out, fill
+        self.reads, self.saves, self.makes = (given,), (), (out,)
+
+    def forward(self, graph, values, keep):
+        values[self.out] = fill_loops(graph, values[self.given], self.fill)
+
+    def backward(self, graph, values, grads, wanted):
+        _add(grads, self.given, fill_loops(graph, grads[self.out], self.fill,
+                                           backward=True))
+
+    def plain(self, graph, values):  # attend() turns it itself
+        values[self.out] = loop_features(
+            values[self.given], graph.kept, graph.edge_index, graph.num_dst,
+            self.fill)
 
 
 # ---- kernels ----------------------------------------------------------------

@@ -2,6 +2,11 @@
 
 import torch
 
+from . import _neighbours
+from ._library import check, library
+from ._operators import DTYPES
+from .graph import Graph
+
 
 def loop_plan(edge_index, num_nodes):
     """(numbers of the edges that are no loops, those edges followed by a loop
@@ -84,6 +89,58 @@ def reduce_edges(edge_attr, destinations, num_nodes, reduction):
     index = rows.view([-1] + [1] * (edge_attr.dim() - 1))
     return out.scatter_reduce(0, index.expand_as(edge_attr), edge_attr, name,
                               include_self=False)[:num_nodes]
+
+
+def fill_loops(graph, features, fill, backward=False):
+    """Features [E, F] of the edges before there were loops as those of a graph
+    that with_self_loops() made, in its order, a loop for each destination; fill
+    is "mean", "add" or "sum".  backward: the gradient of the former, from that
+    of the latter."""
+    features = features.contiguous()
+    if graph.device.type != "cpu":
+        op = "spmm-mean" if fill == "mean" else "spmm-sum"
+        run = _neighbours.sum_backward if backward else _neighbours.sum_forward
+        return run(_filling(graph), op, features.unsqueeze(1), None).squeeze(1)
+    rows = graph.unlooped_edges if backward else graph.num_edges
+    out = features.new_empty(rows, features.size(1))
+    lib = library()
+    run = lib.dfgnn_graph_fill_loops_backward if backward else \
+        lib.dfgnn_graph_fill_loops
+    check(run(graph.handle.pointer, DTYPES[features.dtype], features.size(1),
+              fill == "mean", features.data_ptr(), out.data_ptr()))
+    return out
+
+
+def _filling(graph):
+    """The graph by which features of edges become those of a graph that
+    with_self_loops() made, in its order: its rows are that graph's edges, and
+    its columns the caller's edges before there were loops.  An edge has itself
+    as its only neighbour, a loop the other edges of its row, so that a sum over
+    neighbours fills the loops by "add", and a mean by "mean".
+
+    Each destination has a loop, which is the last edge of its row.
+    """
+    def make():
+        nodes, edges = graph.num_dst, graph.num_edges
+        offsets, dst = graph.offsets.long(), graph.dst
+        numbers = torch.arange(edges, device=graph.device)
+        # row i of k edges without its loop has 2 k neighbours
+        begins = numbers + (offsets[:-1] - 2 * torch.arange(
+            nodes, device=graph.device)).index_select(0, dst)
+        sizes = (graph.degrees - 1).index_select(0, dst)
+        given = graph._array(2).long()
+        last = torch.zeros(edges, dtype=torch.bool, device=graph.device)
+        last[offsets[1:] - 1] = True
+        kept = last.logical_not_().nonzero().view(-1)
+        first, given = begins[kept], given[kept]
+        neighbours = torch.empty(2 * kept.numel(), dtype=torch.int32,
+                                 device=graph.device)
+        neighbours[torch.cat([first, first + sizes[kept]])] = torch.cat(
+            [given, given]).int()
+        ends = begins.new_full((1,), neighbours.numel())
+        return Graph(torch.cat([begins, ends]).int(), neighbours,
+                     graph.unlooped_edges, trusted=True)
+    return graph._derive("filling", make)
 
 
 # ---- weights of GCN ---------------------------------------------------------

@@ -38,6 +38,9 @@ LAYERS = {
     "GAT edges": lambda: ours.GATConv(WIDTH, 4, 2, edge_dim=FIELDS,
                                       add_self_loops=False, residual=True,
                                       concat=False),
+    "GAT edges, loops": lambda: ours.GATConv(WIDTH, 4, 2, edge_dim=FIELDS),
+    "GAT edges, added loops": lambda: ours.GATConv(
+        WIDTH, 4, 2, edge_dim=FIELDS, fill_value="add"),
     "GATv2": lambda: ours.GATv2Conv(WIDTH, 4, 3),
     "GATv2 residual": lambda: ours.GATv2Conv(WIDTH, 4, 3, residual=True,
                                              concat=False),
@@ -45,6 +48,10 @@ LAYERS = {
                                            concat=False),
     "GATv2 edges": lambda: ours.GATv2Conv(WIDTH, 4, 2, edge_dim=FIELDS,
                                           add_self_loops=False),
+    "GATv2 edges, loops": lambda: ours.GATv2Conv(WIDTH, 4, 2,
+                                                 edge_dim=FIELDS),
+    "GATv2 edges, added loops": lambda: ours.GATv2Conv(
+        WIDTH, 4, 3, edge_dim=FIELDS, fill_value="add", residual=True),
     "Transformer": lambda: ours.TransformerConv(WIDTH, 4, 3),
     "Transformer mean": lambda: ours.TransformerConv(WIDTH, 4, 3,
                                                      concat=False),
@@ -86,6 +93,8 @@ BIPARTITE = {
     "GAT": lambda: ours.GATConv((WIDTH, 4), 4, 2, add_self_loops=False),
     "GAT loops": lambda: ours.GATConv((WIDTH, 4), 4, 2, concat=False),
     "GAT shared": lambda: ours.GATConv(WIDTH, 4, 2),
+    "GAT edges": lambda: ours.GATConv((WIDTH, 4), 4, 2, edge_dim=FIELDS),
+    "GATv2 edges": lambda: ours.GATv2Conv((WIDTH, 4), 4, 2, edge_dim=FIELDS),
     "GINE": lambda: with_fields(ours.GINEConv(
         torch.nn.Linear(WIDTH, 5), edge_dim=FIELDS), FIELDS),
     "GATv2": lambda: ours.GATv2Conv((WIDTH, 4), 4, 2, add_self_loops=False),
@@ -193,7 +202,7 @@ def test_sources_and_destinations_apart(name):
     own = torch.randn(7, width, dtype=x.dtype, requires_grad=True)
     edges = random_edges(NODES, 7, EDGES)
     more = []
-    if name == "GINE":
+    if getattr(layer, "edge_dim", None):
         more = [torch.randn(edges.size(1), FIELDS, dtype=x.dtype,
                             requires_grad=True)]
     agree(layer, [(x, own), edges, *more])

@@ -1,6 +1,8 @@
 /* check_coo.c - graphs of edge lists, and transposed views */
 #include "tests/unit/fixture.h"
 
+#include "dfgnn_graph.h"
+#include "kernels/common/number.h"
 #include "lib/graph.h"
 
 static dfgnn_context *ctx;
@@ -153,6 +155,95 @@ START_TEST(self_loops_are_replaced_by_one_a_node) {
     ck_assert_mem_eq(dfgnn_graph_edge_order(graph, NULL), order, sizeof order);
     dfgnn_graph_destroy(graph);
   }
+}
+END_TEST
+
+static double value_of(dfgnn_dtype type, const void *array, int64_t k) {
+  return dfgnn__number_at(type, array, k);
+}
+
+START_TEST(loops_get_the_features_of_their_rows) {
+  /* Row 1 has the edges 5 and, as a loop that is left out, 1; row 2 edge 0,
+   * row 4, which gets no loop, edge 4. */
+  static const int32_t to[] = {2, 1, 0, 1, 4, 1}, from[] = {0, 1, 2, 1, 2, 0};
+  static const float given32[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  static const double given64[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  /* the order of self_loops_are_replaced_by_one_a_node: 2, loop, 5, loop, ...
+   */
+  static const double filled[] = {5,  6, 5, 6, 11, 12, 11,
+                                  12, 1, 2, 1, 2,  9,  10};
+  static const double spread[] = {20, 22, 0, 0, 4, 6, 0, 0, 13, 14, 12, 14};
+  float grad32[14], found32[14];
+  double grad64[14], found64[14];
+  for (int k = 0; k < 14; k++)
+    grad32[k] = (float)(grad64[k] = k + 1);
+  for (int wide = 0; wide < 2; wide++)
+    for (int mean = 0; mean < 2; mean++) {
+      const dfgnn_dtype type = wide ? DFGNN_F64 : DFGNN_F32;
+      void *found = wide ? (void *)found64 : found32;
+      const void *given = wide ? (const void *)given64 : given32;
+      const void *grad = wide ? (const void *)grad64 : grad32;
+      dfgnn_coo coo = list32(5, 3, 6, to, from);
+      dfgnn_graph *graph;
+      coo.self_loops = 1;
+      ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+      ck_ok(dfgnn_graph_fill_loops(graph, type, 2, mean, given, found));
+      for (int k = 0; k < 14; k++)
+        ck_assert_double_eq(value_of(type, found, k), filled[k]);
+      ck_ok(dfgnn_graph_fill_loops_backward(graph, type, 2, mean, grad, found));
+      for (int k = 0; k < 12; k++)
+        ck_assert_double_eq(value_of(type, found, k), spread[k]);
+      dfgnn_graph_destroy(graph);
+    }
+}
+END_TEST
+
+START_TEST(loops_get_the_mean_or_the_sum) {
+  static const int32_t to[] = {1, 1, 1, 1}, from[] = {0, 2, 1, 0};
+  static const uint16_t bf16[] = {0x3f80, 0x4000, 0x42c8,
+                                  0x40c0}; /* 1 2 100 6 */
+  static const uint16_t one[] = {0x3f80, 0x3f80, 0x3f80,
+                                 0x3f80, 0x3f80, 0x3f80};
+  uint16_t found[6];
+  for (int mean = 0; mean < 2; mean++) {
+    dfgnn_coo coo = list32(3, 3, 4, to, from);
+    dfgnn_graph *graph;
+    coo.self_loops = 1;
+    ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+    ck_ok(dfgnn_graph_fill_loops(graph, DFGNN_BF16, 1, mean, bf16, found));
+    ck_assert_double_eq(value_of(DFGNN_BF16, found, 0), 0); /* no edges */
+    ck_assert_double_eq(value_of(DFGNN_BF16, found, 3), 6);
+    ck_assert_double_eq(value_of(DFGNN_BF16, found, 4), mean ? 3 : 9);
+    ck_ok(dfgnn_graph_fill_loops_backward(graph, DFGNN_BF16, 1, mean, one,
+                                          found));
+    ck_assert_double_eq_tol(value_of(DFGNN_BF16, found, 0),
+                            mean ? 1 + 1.0 / 3 : 2, 0.005);
+    ck_assert_double_eq(value_of(DFGNN_BF16, found, 2), 0); /* left out */
+    dfgnn_graph_destroy(graph);
+  }
+}
+END_TEST
+
+START_TEST(loops_that_are_not_there_are_not_filled) {
+  dfgnn_coo coo = list32(4, 5, 6, dst, src);
+  float numbers[24] = {0};
+  dfgnn_graph *graph;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  ck_fails(dfgnn_graph_fill_loops(graph, DFGNN_F32, 2, 1, numbers, numbers),
+           DFGNN_ERROR_INVALID, "was not made of a list with coo.self_loops");
+  dfgnn_graph_destroy(graph);
+  coo.self_loops = 1;
+  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  ck_fails(dfgnn_graph_fill_loops(graph, DFGNN_F32, 0, 1, numbers, numbers),
+           DFGNN_ERROR_INVALID, "width is 0, expected > 0");
+  ck_fails(dfgnn_graph_fill_loops(graph, DFGNN_F32, 2, 1, NULL, numbers),
+           DFGNN_ERROR_INVALID, "given is NULL");
+  ck_fails(
+      dfgnn_graph_fill_loops_backward(graph, DFGNN_F32, 2, 1, numbers, NULL),
+      DFGNN_ERROR_INVALID, "grad_given is NULL");
+  ck_fails(dfgnn_graph_fill_loops(graph, (dfgnn_dtype)9, 2, 1, NULL, numbers),
+           DFGNN_ERROR_INVALID, "dtype is 9, expected 0..3");
+  dfgnn_graph_destroy(graph);
 }
 END_TEST
 
@@ -382,6 +473,9 @@ int main(void) {
   tcase_add_test(tc, a_list_that_is_not_sorted_as_was_said_is_refused);
   tcase_add_test(tc, a_trusted_list_is_the_same_graph);
   tcase_add_test(tc, self_loops_are_replaced_by_one_a_node);
+  tcase_add_test(tc, loops_get_the_features_of_their_rows);
+  tcase_add_test(tc, loops_get_the_mean_or_the_sum);
+  tcase_add_test(tc, loops_that_are_not_there_are_not_filled);
   tcase_add_test(tc, the_signature_of_a_list_is_made_when_it_is_asked_for);
   tcase_add_test(tc, a_trusted_matrix_is_not_looked_at);
   tcase_add_test(tc, columns_that_are_given_are_not_made);

@@ -16,8 +16,9 @@ from .._attention_call import make_seed, settings_of
 from .._chain import Chain
 from .._execute import generation
 from .._links import (
-    Attention, ByEdge, EdgeScores, Finish, Gate, Linear as Product, Messages,
-    Normalized, Own, Plane, Reduced, Relu, Scores, Slot, Sum)
+    Attention, ByEdge, ByLoopedEdge, EdgeScores, Finish, Gate,
+    Linear as Product, Messages, Normalized, Own, Plane, Reduced, Relu,
+    Scores, Slot, Sum)
 from .._loops import normalize, with_remaining_loops
 from .._operators import DTYPES
 from ..convert import known_graph, looped_graph
@@ -186,11 +187,11 @@ def _products(tensors, sides, width):
 @node
 def gat(state, x, edge_index, edge_attr=None, size=None,
         return_attention_weights=None):
-    loops = state["add_self_loops"]
-    if return_attention_weights or edge_attr is not None and loops:
+    if return_attention_weights:
         raise Other
     sums(state)
     src, dst, sizes = pair(x, size)
+    loops, fill = _loops(state, edge_attr)
     graph = _graph(edge_index, sizes, loops)
     if state["_modules"].get("lin") is not None:
         weight, w_dst = product(state, "lin"), None
@@ -198,12 +199,24 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
         weight, w_dst = product(state, "lin_src"), product(state, "lin_dst")
     else:
         raise Other
-    return _run(graph, _gat, (state["heads"], state["concat"]), src, dst,
+    return _run(graph, _gat, (state["heads"], state["concat"], fill), src, dst,
                 weight, w_dst, own(state, "att_src"), own(state, "att_dst"),
                 own(state, "bias"), _residual(state),
                 *edge_features(state, edge_attr, src),
                 None if edge_attr is None else own(state, "att_edge"),
                 dropout=dropout_of(state), slope=state["negative_slope"])
+
+
+def _loops(state, edge_attr):
+    """(whether a layer adds self loops, what it fills their features with,
+    None where they have none)."""
+    loops = state["add_self_loops"]
+    if edge_attr is None or not loops:
+        return loops, None
+    fill = state["fill_value"]
+    if not isinstance(fill, str) or fill not in ("mean", "add", "sum"):
+        raise Other
+    return loops, fill
 
 
 def _residual(state):
@@ -227,7 +240,7 @@ def _residual_links(x, x_dst, w_res, width):
         "att_edge")
 def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
          bias, w_res, edge_attr, w_edge, att_edge):
-    heads, concat = static
+    heads, concat, fill = static
     dim = weight.size(0) // heads
     fits = (_fit(weight, None, x.size(1)) and weight.size(0) == heads * dim
             and att_src.shape == att_dst.shape == (1, heads, dim)
@@ -239,7 +252,7 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
     residual = _residual_links(x, x_dst, w_res,
                                heads * dim if concat else dim)
     if not fits or residual is None or not _edges_fit(
-            graph, edge_attr, w_edge, heads * dim) or \
+            graph, edge_attr, w_edge, heads * dim, fill) or \
             edge_attr is not None and att_edge.shape != att_src.shape:
         return None
     links = [*residual[0], Product("x", ("weight",), (), (), "h")]
@@ -258,7 +271,7 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
         scores = Plane("score_dst", 0, 0), Plane("score_src", 0, 0)
     of_edges = 0
     if edge_attr is not None:
-        links += [ByEdge("edge_attr", "by edge"), EdgeScores(
+        links += [*_edge_links(graph, edge_attr, fill, False), EdgeScores(
             "by edge", "w_edge", "att_edge", "score_edge", exact)]
         scores = *scores, Slot("score_edge")
         of_edges = _abi.EDGE_PROJECTED
@@ -274,12 +287,13 @@ def gatv2(state, x, edge_index, edge_attr=None,
     if return_attention_weights:
         raise Other
     sums(state)
-    loops, shared = state["add_self_loops"], state["share_weights"]
-    if shared and type(x) is tuple or edge_attr is not None and loops:
+    shared = state["share_weights"]
+    if shared and type(x) is tuple:
         raise Other
     src, dst, sizes = pair(x)
+    loops, fill = _loops(state, edge_attr)
     return _run(_graph(edge_index, sizes, loops), _gatv2,
-                (state["heads"], state["concat"]), src, dst,
+                (state["heads"], state["concat"], fill), src, dst,
                 *linear(state, "lin_l"), *(
                     (None, None) if shared else linear(state, "lin_r")),
                 own(state, "att"), own(state, "bias"), _residual(state),
@@ -290,7 +304,7 @@ def gatv2(state, x, edge_index, edge_attr=None,
 @recipe("x x_dst w_l b_l w_r b_r att bias w_res edge_attr w_edge")
 def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
            w_res, edge_attr, w_edge):
-    heads, concat = static
+    heads, concat, fill = static
     width = w_l.size(0)
     dim = width // heads
     if not (width == heads * dim and att.shape == (1, heads, dim)
@@ -304,15 +318,15 @@ def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
     residual = _residual_links(x, x_dst, w_res,
                                width if concat else dim)
     if links is None or residual is None or not _edges_fit(
-            graph, edge_attr, w_edge, width):
+            graph, edge_attr, w_edge, width, fill):
         return None
-    return [*residual[0], *links, *_edge_links(graph, edge_attr), Attention(
-        graph, "gatv2", (slots.get("r", slots["l"]), slots["l"], Slot("att"),
-                         *_edge_slots(edge_attr)),
-        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
-        graph.handle.listed),
-        Finish("sums", "out", heads, not concat, residual[1],
-               _name("bias", bias))]
+    inputs = (slots.get("r", slots["l"]), slots["l"], Slot("att"),
+              *_edge_slots(edge_attr))
+    return [*residual[0], *links, *_edge_links(graph, edge_attr, fill),
+            Attention(graph, "gatv2", inputs, "sums", heads, dim, x.dtype,
+                      settings, _edge_dim(edge_attr), graph.handle.listed),
+            Finish("sums", "out", heads, not concat, residual[1],
+                   _name("bias", bias))]
 
 
 @node
@@ -370,19 +384,30 @@ def _transformer(graph, settings, static, *given):
         graph.handle.listed), *last]
 
 
-def _edges_fit(graph, edge_attr, weight, width):
-    return edge_attr is None or (
-        edge_attr.size(0) == graph.num_edges
-        and weight.shape == (width, edge_attr.size(1)))
+def _edges_fit(graph, edge_attr, weight, width, fill=None):
+    """Whether edges have features of the right shape; fill: what those of the
+    loops are made by, one for each destination."""
+    if edge_attr is None:
+        return True
+    edges = graph.num_edges
+    if fill is not None:
+        if type(graph) is not Graph or graph.loops != graph.num_dst:
+            return False
+        edges = graph.unlooped_edges
+    return edge_attr.size(0) == edges and weight.shape == (
+        width, edge_attr.size(1))
 
 
 def _edge_dim(edge_attr):
     return 0 if edge_attr is None else edge_attr.size(1)
 
 
-def _edge_links(graph, edge_attr):
-    return () if edge_attr is None else (
-        ByEdge("edge_attr", "by edge", graph.handle.listed),)
+def _edge_links(graph, edge_attr, fill=None, listed=True):
+    if edge_attr is None:
+        return ()
+    if fill is not None:
+        return ByLoopedEdge("edge_attr", "by edge", fill),
+    return ByEdge("edge_attr", "by edge", listed and graph.handle.listed),
 
 
 def _edge_slots(edge_attr):
