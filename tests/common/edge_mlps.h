@@ -64,8 +64,7 @@ static const dfgnn_edge_mlp edge_mlps[] = {
      .activation = DFGNN_ACTIVATION_LEAKY_RELU, .slope = .1,
      .reduce_dst = DFGNN_REDUCE_SUM},
     {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_F32, .layers = 1, .width = {24},
-     .norm = DFGNN_NORM_LAYER, .epsilon = 1e-5,
-     .reduce_src = DFGNN_REDUCE_MAX},
+     .norm = DFGNN_NORM_LAYER, .epsilon = 1e-5, .reduce_src = DFGNN_REDUCE_MAX},
 };
 
 enum { EDGE_MLPS = sizeof edge_mlps / sizeof *edge_mlps };

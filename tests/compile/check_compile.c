@@ -251,6 +251,12 @@ static void sample_templates(dfgnn_programs *some, const dfgnn_programs *all) {
   }
 }
 
+/* Some sources have instructions of one architecture alone. */
+static void add_if_fit(dfgnn_programs *some, const dfgnn_program *p, int k) {
+  if (!strstr(p->source, "_sm90a.") || !strcmp(targets.name[k], "sm_90"))
+    (void)dfgnn__programs_add(some, p);
+}
+
 /* The programs of the k-th architecture: all, one in N, or its share of the
  * sample. */
 static void choose(dfgnn_programs *some, const dfgnn_programs *all, int k) {
@@ -258,7 +264,7 @@ static void choose(dfgnn_programs *some, const dfgnn_programs *all, int k) {
   size_t step = (size_t)(options.sample > 0 ? options.sample : 1);
   if (options.all || options.sample) {
     for (size_t i = 0; i < dfgnn__programs_count(all); i += step)
-      (void)dfgnn__programs_add(some, dfgnn__programs_get(all, i));
+      add_if_fit(some, dfgnn__programs_get(all, i), k);
     return;
   }
   if (dfgnn__programs_create(&sample))
@@ -266,7 +272,7 @@ static void choose(dfgnn_programs *some, const dfgnn_programs *all, int k) {
   sample_templates(sample, all);
   for (size_t i = (size_t)k; i < dfgnn__programs_count(sample);
        i += (size_t)targets.count)
-    (void)dfgnn__programs_add(some, dfgnn__programs_get(sample, i));
+    add_if_fit(some, dfgnn__programs_get(sample, i), k);
   dfgnn__programs_destroy(sample);
 }
 

@@ -42,6 +42,11 @@ static int collect_edge_mlps(dfgnn_programs *list, const char *family,
                              const dfgnn_matrix *matrix,
                              const dfgnn_device_info *device) {
   const dfgnn_queue queue = {.list = list};
+  static const dfgnn_mlp_tuning tunings[] = {
+      {0}, /* the rule's */
+      {.way = DFGNN_MLP_STREAMED, .columns = 256},
+      {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA},
+      {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .columns = 256}};
   static const dfgnn_view nothing;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
   int served = 0;
@@ -52,11 +57,16 @@ static int collect_edge_mlps(dfgnn_programs *list, const char *family,
   for (int i = 0; i < 2 * EDGE_MLPS; i++) {
     const dfgnn_mlp_job job =
         edge_mlp_job(&edge_mlps[i / 2], (dfgnn_pass)(i % 2), matrix);
-    if (dfgnn__mlp_cuda(&job, views, &queue, device, NULL)) {
-      fprintf(stderr, "FAILED MLP %d: %s\n", i / 2, dfgnn_last_error());
-      exit(EXIT_FAILURE);
+    for (size_t t = 0; t < sizeof tunings / sizeof *tunings; t++) {
+      if (t && dfgnn__mlp_cuda_refuses(&job, device, &tunings[t]))
+        continue;
+      if (dfgnn__mlp_cuda_tuned(&job, views, &queue, device, &tunings[t],
+                                NULL)) {
+        fprintf(stderr, "FAILED MLP %d: %s\n", i / 2, dfgnn_last_error());
+        exit(EXIT_FAILURE);
+      }
+      served++;
     }
-    served++;
   }
   return served;
 }

@@ -3,7 +3,7 @@
  * It writes a program and its headers into a folder of its own and runs a C++
  * compiler on them: DFGNN_EMULATOR_CXX, or g++, with the options of
  * DFGNN_EMULATOR_FLAGS too.  Three things are not left to emulate.h: the header
- * kernels/common/ptx.cuh is replaced by the emulator's own, dynamic shared
+ * kernels/common/ptx*.cuh are replaced by the emulator's own, dynamic shared
  * memory becomes a pointer, and all is put into a namespace without a name, so
  * that the compiler drops what a kernel does not call. */
 #define _GNU_SOURCE
@@ -163,10 +163,16 @@ static void write_text(FILE *to, const char *text) {
   regfree(&regex);
 }
 
-/* Headers of C come from the C library, and ptx.cuh from the emulator. */
+static const char *const instructions[] = {"ptx.cuh", "ptx_sm90a.cuh"};
+enum { INSTRUCTIONS = sizeof instructions / sizeof *instructions };
+
+/* Headers of C come from the C library, and instructions from the emulator. */
 static int is_replaced(const char *name) {
-  return !strcmp(name, "stdint.h") || !strcmp(name, "stddef.h") ||
-         !strcmp(name, "kernels/common/ptx.cuh");
+  for (int i = 0; i < INSTRUCTIONS; i++)
+    if (!strncmp(name, "kernels/common/", 15) &&
+        !strcmp(name + 15, instructions[i]))
+      return 1;
+  return !strcmp(name, "stdint.h") || !strcmp(name, "stddef.h");
 }
 
 static int write_sources(const program *p, const char *folder) {
@@ -180,11 +186,15 @@ static int write_sources(const program *p, const char *folder) {
     write_text(to, p->header_texts[i]);
     fclose(to);
   }
-  to = create(folder, "kernels/common/ptx.cuh");
-  if (!to)
-    return 0;
-  fprintf(to, "#include \"%s/ptx.cuh\"\n", EMULATOR_DIR);
-  fclose(to);
+  for (int i = 0; i < INSTRUCTIONS; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "kernels/common/%s", instructions[i]);
+    to = create(folder, name);
+    if (!to)
+      return 0;
+    fprintf(to, "#include \"%s/%s\"\n", EMULATOR_DIR, instructions[i]);
+    fclose(to);
+  }
   to = create(folder, "program.cc");
   if (!to)
     return 0;

@@ -193,14 +193,18 @@ static const dfgnn_mlp_tuning tunings[] = {
     {.warps = 2, .span = 100},
     {.way = DFGNN_MLP_STREAMED, .launch_bytes = 1, .stages = 2},
     {.way = DFGNN_MLP_STREAMED, .columns = 256, .stages = 4},
+    {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .stages = 2},
+    {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .columns = 256},
 };
 enum { TUNINGS = sizeof tunings / sizeof *tunings };
 
 START_TEST(every_way_to_divide_is_right) {
-  static const int some[] = {0, 1, 7, 8};
+  static const int some[] = {0, 1, 8, 9};
   const dfgnn_edge_mlp *mlp = &edge_mlps[some[_i % 4]];
   char what[32];
   if (!in_part(_i))
+    return;
+  if (tunings[_i / 4].wgmma == DFGNN_MLP_WGMMA && mlp->dtype == DFGNN_F32)
     return;
   fixture f = graph_with(31, 300);
   snprintf(what, sizeof what, "MLP %d, tuning %d", some[_i % 4], _i / 4);
@@ -252,8 +256,7 @@ START_TEST(every_value_of_a_knob_is_right_or_refused) {
       check(&f, &edge_mlps[0], &tuning, 0, 0, what);
       ran++;
     }
-  ck_assert_msg(ran > 1 || !strcmp(knob->name, "wgmma"), "%s ran %d times",
-                knob->name, ran);
+  ck_assert_msg(ran > 1, "%s ran %d times", knob->name, ran);
   free_fixture(&f);
 }
 END_TEST

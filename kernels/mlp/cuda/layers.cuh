@@ -97,32 +97,28 @@ end_chunk(float (&y)[P::V], const mlp_product_params &p,
   }
 }
 
-} // namespace mlp
-
-/* A block for MLP_ROWS edges and COLUMNS columns; blocks of the same edges
- * follow each other. */
-template <typename T, int FLAGS, int COLUMNS, int STAGES, int KIND,
-          int ACTIVATION>
-__global__ void __launch_bounds__(256, COLUMNS == 128 ? 2 : 1)
-    mlp_layer(const mlp_product_params p) {
-  using P = mlp::product<T, (FLAGS & MLP_EXACT) != 0, COLUMNS, STAGES>;
-  constexpr int CHUNKS = COLUMNS / P::V;
-  extern __shared__ uint4 memory[];
-  char *shared = reinterpret_cast<char *>(memory);
-  auto &numbers = *reinterpret_cast<mlp::layer_numbers<P> *>(
-      shared + mlp::product_bytes<P>());
+/* A block's edges and columns; PRODUCT::rows leaves their sums at the begin of
+ * shared memory. */
+template <class PRODUCT, int KIND, int ACTIVATION, bool VECTOR>
+__device__ __forceinline__ void run_layer(char *shared,
+                                          const mlp_product_params &p) {
+  using P = typename PRODUCT::shape;
+  using T = typename P::T;
+  constexpr int CHUNKS = P::COLUMNS / P::V;
+  auto &numbers =
+      *reinterpret_cast<layer_numbers<P> *>(shared + product_bytes<P>());
   const int64_t from = int64_t(blockIdx.x) / p.column_blocks * MLP_ROWS;
-  const int column = int(blockIdx.x % p.column_blocks) * COLUMNS;
+  const int column = int(blockIdx.x % p.column_blocks) * P::COLUMNS;
   const int count = int(min(p.of.edges - from, int64_t(MLP_ROWS)));
   const int thread = int(threadIdx.x);
   if (thread < MLP_ROWS)
     numbers.edges.read(p.of.pass.forward.graph, p.of.first + from, count);
-  if (thread < COLUMNS)
+  if (thread < P::COLUMNS)
     numbers.bias[thread] =
         p.bias && column + thread < p.columns
             ? widen(static_cast<const T *>(p.bias)[column + thread])
             : 0.0f;
-  mlp::multiply_rows<P>(shared, p, from, column);
+  PRODUCT::rows(shared, p, from, column);
   const float *sums = reinterpret_cast<const float *>(shared);
 #pragma unroll 2
   for (int i = thread; i < MLP_ROWS * CHUNKS; i += P::THREADS) {
@@ -136,9 +132,24 @@ __global__ void __launch_bounds__(256, COLUMNS == 128 ? 2 : 1)
           *reinterpret_cast<const float4 *>(sums + r * P::SUM_ROW + c + k);
       y[k] = x.x, y[k + 1] = x.y, y[k + 2] = x.z, y[k + 3] = x.w;
     }
-    mlp::end_chunk<P, KIND, ACTIVATION, (FLAGS & MLP_VECTOR) != 0>(
-        y, p, numbers, from, r, column, column + c);
+    end_chunk<P, KIND, ACTIVATION, VECTOR>(y, p, numbers, from, r, column,
+                                           column + c);
   }
+}
+
+} // namespace mlp
+
+/* A block for MLP_ROWS edges and COLUMNS columns; blocks of the same edges
+ * follow each other. */
+template <typename T, int FLAGS, int COLUMNS, int STAGES, int KIND,
+          int ACTIVATION>
+__global__ void __launch_bounds__(256, COLUMNS == 128 ? 2 : 1)
+    mlp_layer(const mlp_product_params p) {
+  using P = mlp::product<T, (FLAGS & MLP_EXACT) != 0, COLUMNS, STAGES>;
+  extern __shared__ uint4 memory[];
+  mlp::run_layer<mlp::warp_product<P>, KIND, ACTIVATION,
+                 (FLAGS & MLP_VECTOR) != 0>(reinterpret_cast<char *>(memory),
+                                            p);
 }
 
 } // namespace dfgnn

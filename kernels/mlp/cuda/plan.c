@@ -126,8 +126,9 @@ static size_t resident_bytes(const dfgnn_edge_mlp *mlp, int64_t warps) {
 static size_t streamed_bytes(const dfgnn_mlp_tuning *t) {
   const int64_t stages = t->stages * (MLP_ROWS + t->columns) * MLP_STEP;
   const int64_t sums = MLP_ROWS * (t->columns + 8) * (int64_t)sizeof(float);
+  const int64_t align = t->wgmma == DFGNN_MLP_WGMMA ? 1024 : 0;
   return (size_t)((stages > sums ? stages : sums) + MLP_ROWS * 16 +
-                  t->columns * (int64_t)sizeof(float));
+                  t->columns * (int64_t)sizeof(float) + align);
 }
 
 /* ---- what is served ------------------------------------------------------ */
@@ -188,8 +189,11 @@ const char *dfgnn__mlp_cuda_refuses(const dfgnn_mlp_job *job,
     return "columns is neither 128 nor 256";
   if (!is_in(tuning->stages, 2, 4))
     return "stages is not 2 to 4";
-  if (!is_in(tuning->wgmma, DFGNN_MLP_MMA, DFGNN_MLP_MMA))
-    return "wgmma is not 1 (mma)";
+  if (!is_in(tuning->wgmma, DFGNN_MLP_MMA, DFGNN_MLP_WGMMA))
+    return "wgmma is neither 1 (mma) nor 2 (wgmma)";
+  if (tuning->wgmma == DFGNN_MLP_WGMMA &&
+      (capability(device) != 90 || job->mlp.dtype == DFGNN_F32))
+    return "wgmma is for 16-bit types on sm_90";
   if (!is_in(tuning->launch_bytes, 1, INT64_MAX))
     return "launch_bytes is negative";
   const dfgnn_mlp_tuning t = dfgnn__mlp_rule(job, device, tuning);

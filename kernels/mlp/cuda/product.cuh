@@ -92,7 +92,8 @@ template <class P> struct product_copies {
   }
 };
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- a step of warps ------------------------------------------------------
+ */
 
 /* Fragments of 16 rows: of 16 edges, or of two tiles of columns. */
 __device__ __forceinline__ void load_edges(unsigned (&a)[4], const char *side,
@@ -132,49 +133,56 @@ __device__ __forceinline__ void multiply_step(product_sums<P> &z,
   }
 }
 
-/* ---- all steps ----------------------------------------------------------- */
-
-/* The block's sums, [MLP_ROWS, SUM_ROW] floats at the begin of shared memory;
- * all threads may read them when this ends. */
+/* Writes two neighbouring sums of a row of the block. */
 template <class P>
-__device__ __forceinline__ void multiply_rows(char *shared,
-                                              const mlp_product_params &p,
-                                              int64_t from, int column) {
-  const int steps = (p.in + P::STEP - 1) / P::STEP;
-  product_copies<P> copies;
-  product_sums<P> z = {};
-  copies.begin(p, from, column);
-  for (int k = 0; k < P::STAGES - 1; ++k) {
-    if (k < steps)
-      copies.step(shared + k * P::STAGE_BYTES, k);
-    copy_commit();
-  }
-  for (int k = 0; k < steps; ++k) {
-    copy_wait<P::STAGES - 2>();
-    __syncthreads();
-    const int next = k + P::STAGES - 1;
-    if (next < steps)
-      copies.step(shared + next % P::STAGES * P::STAGE_BYTES, next);
-    copy_commit();
-    multiply_step<P>(z, shared + k % P::STAGES * P::STAGE_BYTES);
-  }
-  copy_wait<0>();
-  __syncthreads();
-  const int warp = int(threadIdx.x) / 32, lane = ptx::lane_id();
-  float *to = reinterpret_cast<float *>(shared) +
-              (warp / 4 * 64 + (lane >> 2)) * P::SUM_ROW +
-              warp % 4 * P::WARP_COLUMNS + 2 * (lane & 3);
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int j = 0; j < P::TILES; ++j)
-        *reinterpret_cast<float2 *>(to + (16 * i + 8 * half) * P::SUM_ROW +
-                                    8 * j) =
-            float2{z.x[i][j][2 * half], z.x[i][j][2 * half + 1]};
-  __syncthreads();
+__device__ __forceinline__ void write_sums(char *shared, int row, int column,
+                                           float x, float y) {
+  *reinterpret_cast<float2 *>(reinterpret_cast<float *>(shared) +
+                              row * P::SUM_ROW + column) = float2{x, y};
 }
+
+/* Products of warps apart from one another. */
+template <class P> struct warp_product {
+  using shape = P;
+
+  /* The block's sums, [MLP_ROWS, SUM_ROW] floats at the begin of shared memory;
+   * all threads may read them when this ends. */
+  __device__ __forceinline__ static void
+  rows(char *shared, const mlp_product_params &p, int64_t from, int column) {
+    const int steps = (p.in + P::STEP - 1) / P::STEP;
+    product_copies<P> copies;
+    product_sums<P> z = {};
+    copies.begin(p, from, column);
+    for (int k = 0; k < P::STAGES - 1; ++k) {
+      if (k < steps)
+        copies.step(shared + k * P::STAGE_BYTES, k);
+      copy_commit();
+    }
+    for (int k = 0; k < steps; ++k) {
+      copy_wait<P::STAGES - 2>();
+      __syncthreads();
+      const int next = k + P::STAGES - 1;
+      if (next < steps)
+        copies.step(shared + next % P::STAGES * P::STAGE_BYTES, next);
+      copy_commit();
+      multiply_step<P>(z, shared + k % P::STAGES * P::STAGE_BYTES);
+    }
+    copy_wait<0>();
+    __syncthreads();
+    const int warp = int(threadIdx.x) / 32, lane = ptx::lane_id();
+    const int row = warp / 4 * 64 + (lane >> 2);
+    const int first = warp % 4 * P::WARP_COLUMNS + 2 * (lane & 3);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int j = 0; j < P::TILES; ++j)
+          write_sums<P>(shared, row + 16 * i + 8 * half, first + 8 * j,
+                        z.x[i][j][2 * half], z.x[i][j][2 * half + 1]);
+    __syncthreads();
+  }
+};
 
 } // namespace mlp
 } // namespace dfgnn

@@ -52,10 +52,14 @@ static dfgnn_status multiply(const launch *l, mlp_product_params *p, int kind) {
   const int activation = kind == MLP_TO_HIDDEN || kind == MLP_TO_GRADIENT
                              ? (int)r->job->mlp.activation
                              : MLP_NONE;
-  const dfgnn_program program =
+  dfgnn_program program =
       DFGNN_PROGRAM("kernels/mlp/cuda/layers.cuh", "dfgnn::mlp_layer",
                     DFGNN_TYPE(r->job->mlp.dtype), flags, columns,
                     (int)r->plan.by.stages, kind, activation);
+  if (r->plan.by.wgmma == DFGNN_MLP_WGMMA) {
+    program.source = "kernels/mlp/cuda/layers_sm90a.cuh";
+    program.name = "dfgnn::mlp_layer_of_groups";
+  }
   p->of = l->p;
   p->column_blocks = (int)dfgnn__mlp_blocks(width, columns);
   const unsigned blocks = dfgnn__mlp_blocks(l->p.edges, MLP_ROWS);
