@@ -9,7 +9,7 @@
 
 #include "kernels/attention/cuda/backward.h"
 #include "kernels/attention/cuda/dropout.cuh"
-#include "kernels/attention/cuda/terms.cuh"
+#include "kernels/attention/cuda/score.cuh"
 #include "kernels/attention/cuda/walk.cuh"
 
 namespace dfgnn {

@@ -7,7 +7,7 @@
 
 /* The size of the parts of the parameters' gradients that the blocks of a walk
  * leave. */
-static int64_t totals_count(const dfgnn_setting *s, const grad_plan *plan) {
+static int64_t totals_count(const dfgnn_setting *s, const row_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   int64_t units = s->matrix->destinations;
   if (plan->item_edges)
@@ -19,7 +19,7 @@ static int64_t totals_count(const dfgnn_setting *s, const grad_plan *plan) {
          (DFGNN_HAS_NORMS(problem->op) ? 1 : problem->dim);
 }
 
-grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
+grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const row_plan *plan,
                                void *workspace) {
   const dfgnn_problem *problem = s->problem;
   const dfgnn_matrix *matrix = s->matrix;
@@ -35,8 +35,8 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
     m.spill = dfgnn__part(&m.bytes, workspace, matrix->edges * heads, size);
   if (DFGNN_HAS_PARAMETERS(op))
     m.totals = dfgnn__part(&m.bytes, workspace, totals_count(s, plan), size);
-  if (plan->item_edges) { /* two partial results a cut: see row_of_unit() */
-    const int64_t slots = matrix->edges / plan->item_edges * 2 * heads;
+  if (plan->item_edges) {
+    const int64_t slots = dfgnn__slots(matrix, plan->item_edges) * heads;
     m.partial = dfgnn__part(&m.bytes, workspace,
                             slots * problem->dim * GRAD_SUMS(op, 1), size);
     if (DFGNN_HAS_SCALARS(op))
@@ -45,7 +45,7 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const grad_plan *plan,
   return m;
 }
 
-size_t dfgnn__grad_workspace(const dfgnn_setting *s, const grad_plan *plan) {
+size_t dfgnn__grad_workspace(const dfgnn_setting *s, const row_plan *plan) {
   return dfgnn__grad_memory(s, plan, NULL).bytes;
 }
 
@@ -53,78 +53,42 @@ size_t dfgnn__grad_workspace(const dfgnn_setting *s, const grad_plan *plan) {
 
 dfgnn_status dfgnn__grad_tensors(grad_params *p, const dfgnn_launch *launch,
                                  int columns) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_args *a = launch->args;
-  const size_t size = dfgnn_dtype_size(problem->dtype);
-  const int gt = DFGNN_HAS_KEY(problem->op),
-            gat = DFGNN_HAS_SCALARS(problem->op);
-  tensor_view query, key, value, grad_out, grad_query, grad_key, grad_value;
+  const dfgnn_op op = launch->setting.problem->op;
+  const int gt = DFGNN_HAS_KEY(op), gat = DFGNN_HAS_SCALARS(op);
   const tensor_view none = {0};
-  dfgnn_status status;
-  if ((status = dfgnn__view_tensor(&query, "query", gat ? NULL : a->query,
-                                   &a->query_strides, size)) ||
-      (status = dfgnn__view_tensor(&key, "key", gt ? a->key : NULL,
-                                   &a->key_strides, size)) ||
-      (status = dfgnn__view_tensor(&value, "value", a->value, &a->value_strides,
-                                   size)) ||
-      (status =
-           dfgnn__view_tensor(&p->out, "out", a->out, &a->out_strides, size)) ||
-      (status = dfgnn__view_tensor(&grad_out, "grad_out", a->grad_out,
-                                   &a->grad_out_strides, size)) ||
-      (status = dfgnn__view_tensor(&grad_query, "grad_query",
-                                   gat ? NULL : a->grad_query,
-                                   &a->grad_query_strides, size)) ||
-      (status =
-           dfgnn__view_tensor(&grad_key, "grad_key", gt ? a->grad_key : NULL,
-                              &a->grad_key_strides, size)) ||
-      (status = dfgnn__view_tensor(&grad_value, "grad_value", a->grad_value,
-                                   &a->grad_value_strides, size)))
+  attention_tensors t;
+  const dfgnn_status status = dfgnn__tensors(&t, launch);
+  if (status)
     return status;
-  const tensor_view destination[2] = {gat ? grad_out : query,
-                                      gat ? none : grad_out};
-  const tensor_view source[2] = {gt ? key : value, gt ? value : none};
-  for (int t = 0; t < 2; t++) {
-    p->own[t] = columns ? source[t] : destination[t];
-    p->far[t] = columns ? destination[t] : source[t];
+  const tensor_view destination[2] = {gat ? t.grad_out : t.query,
+                                      gat ? none : t.grad_out};
+  const tensor_view source[2] = {gt ? t.key : t.value, gt ? t.value : none};
+  for (int i = 0; i < 2; i++) {
+    p->own[i] = columns ? source[i] : destination[i];
+    p->far[i] = columns ? destination[i] : source[i];
   }
-  if (columns)
-    p->out = none;
-  p->to[0] = !columns ? grad_query : gt ? grad_key : grad_value;
-  p->to[1] = columns && gt ? grad_value : none;
+  p->out = columns ? none : t.out;
+  p->to[0] = !columns ? t.grad_query : gt ? t.grad_key : t.grad_value;
+  p->to[1] = columns && gt ? t.grad_value : none;
   return DFGNN_OK;
 }
 
+#define ALL_TENSORS(p)                                                         \
+  {                                                                            \
+    &(p)->own[0], &(p)->own[1], &(p)->far[0], &(p)->far[1], &(p)->to[0],       \
+        &(p)->to[1], &(p)->out                                                 \
+  }
 enum { TENSORS = 7 };
-
-static void all_tensors(const tensor_view *views[TENSORS],
-                        const grad_params *p) {
-  const tensor_view *all[TENSORS] = {&p->own[0], &p->own[1], &p->far[0],
-                                     &p->far[1], &p->to[0],  &p->to[1],
-                                     &p->out};
-  for (int i = 0; i < TENSORS; i++)
-    views[i] = all[i];
-}
 
 int dfgnn__grad_aligned(const grad_params *p, const dfgnn_problem *problem,
                         int vector) {
-  const tensor_view *views[TENSORS];
-  int aligned = problem->dim % vector == 0;
-  all_tensors(views, p);
-  for (int i = 0; i < TENSORS; i++)
-    aligned = aligned && dfgnn__view_aligned(views[i], problem->heads, vector,
-                                             dfgnn_dtype_size(problem->dtype));
-  return aligned;
+  const tensor_view *const views[TENSORS] = ALL_TENSORS(p);
+  return dfgnn__views_aligned(views, TENSORS, problem, vector);
 }
 
 int dfgnn__grad_packed(const grad_params *p, const dfgnn_problem *problem) {
-  const tensor_view *views[TENSORS];
-  int packed = 1;
-  all_tensors(views, p);
-  for (int i = 0; i < TENSORS; i++)
-    packed =
-        packed && dfgnn__view_packed(views[i], problem->heads, problem->dim,
-                                     dfgnn_dtype_size(problem->dtype));
-  return packed;
+  const tensor_view *const views[TENSORS] = ALL_TENSORS(p);
+  return dfgnn__views_packed(views, TENSORS, problem);
 }
 
 /* ---- a walk -------------------------------------------------------------- */

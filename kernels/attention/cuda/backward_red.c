@@ -9,13 +9,13 @@ static const char source[] = "kernels/attention/cuda/backward_red.cuh";
 
 enum { LANES, UNROLL, ROWS, SPAN, HEADS };
 
-static grad_plan plan_of(const int *x) {
-  return (grad_plan){.lanes = x[LANES],
-                     .unroll = x[UNROLL],
-                     .warps = x[SPAN] == SPAN_PIECE ? 8 : 4,
-                     .rows = x[ROWS],
-                     .heads = x[HEADS],
-                     .span = (row_span)x[SPAN]};
+static row_plan plan_of(const int *x) {
+  return (row_plan){.lanes = x[LANES],
+                    .unroll = x[UNROLL],
+                    .warps = x[SPAN] == SPAN_PIECE ? 8 : 4,
+                    .rows = x[ROWS],
+                    .heads = x[HEADS],
+                    .span = (row_span)x[SPAN]};
 }
 
 static int red_legal(const int *x) {
@@ -24,13 +24,13 @@ static int red_legal(const int *x) {
 }
 
 static const char *red_applicable(const dfgnn_setting *s) {
-  const grad_plan plan = plan_of(s->parameter);
-  const char *reason = dfgnn__grad_limits(s, &plan);
+  const row_plan plan = plan_of(s->parameter);
+  const char *reason = dfgnn__row_limits(s, &plan);
   lane_shape shape;
   if (reason || (plan.lanes == 32 && plan.unroll == 2 && !plan.heads &&
-                 plan.span == SPAN_ONCE)) /* dfgnn__grad_narrow() stands in */
+                 plan.span == SPAN_ONCE)) /* dfgnn__row_narrow() stands in */
     return reason;
-  return dfgnn__grad_shape(&shape, s->problem, &plan, plan.unroll)
+  return dfgnn__row_shape(&shape, s->problem, &plan, plan.unroll)
              ? NULL
              : "a lane would hold more features than registers can";
 }
@@ -66,24 +66,17 @@ static dfgnn_status walk(grad_red_params *p, const dfgnn_launch *launch,
                          int vector) {
   const dfgnn_setting *s = &launch->setting;
   const dfgnn_problem *problem = s->problem;
-  grad_plan plan = plan_of(s->parameter);
+  row_plan plan = plan_of(s->parameter);
   lane_shape shape;
   if (p->rows.schedule.units == 0)
     return DFGNN_OK;
-  if (!dfgnn__grad_as_planned(&plan, problem, vector) ||
-      !dfgnn__grad_shape(&shape, problem, &plan, plan.unroll))
-    dfgnn__grad_narrow(&shape, &plan, problem, vector);
+  dfgnn__row_lanes(&shape, &plan, problem, vector);
   const row_constants k = dfgnn__row_constants(
       problem, &shape, plan.unroll, dfgnn__grad_packed(&p->rows, problem));
   const dfgnn_program program =
       DFGNN_PROGRAM_OF(source, "dfgnn::gradient_red", ROW_CONSTANTS, &k);
-  const int64_t blocks = dfgnn__grad_lay_out(&p->rows, s, &plan, &shape);
-  return dfgnn__launch_struct(
-      s->queue, &program,
-      (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)shape.tiles},
-                   .threads = (unsigned)plan.warps * 32,
-                   .carveout = DFGNN_CARVEOUT_L1},
-      p);
+  const dfgnn_grid grid = dfgnn__grad_grid(&p->rows, s, &plan, &shape);
+  return dfgnn__launch_struct(s->queue, &program, grid, p);
 }
 
 static dfgnn_status red_launch(const dfgnn_launch *launch) {

@@ -9,56 +9,67 @@
  */
 #include "kernels/attention/cuda/backward_plans.h"
 
-static grad_plan plan_of(int lanes, int unroll, int rows, int span, int heads) {
-  return (grad_plan){.lanes = lanes,
-                     .unroll = unroll,
-                     .warps = span == SPAN_ONCE ? 4 : 8,
-                     .rows = rows,
-                     .heads = heads,
-                     .span = (row_span)span};
+/* Do these parameters make a walk for some problem? */
+static int grad_legal(int lanes, int unroll, int heads) {
+  if (heads == HEADS_ROW)
+    return lanes == 32 && unroll <= 2;
+  if (heads == HEADS_LANES)
+    return lanes >= 8 && lanes < 32 && unroll <= 2;
+  if (heads)
+    return lanes == 32 ? unroll == 2 : lanes >= 8 && unroll <= lanes / 8;
+  return unroll <= (lanes >= 16 ? 4 : 2);
+}
+
+static row_plan plan_of(int lanes, int unroll, int rows, int span, int heads) {
+  return (row_plan){.lanes = lanes,
+                    .unroll = unroll,
+                    .warps = span == SPAN_ONCE ? 4 : 8,
+                    .rows = rows,
+                    .heads = heads,
+                    .span = (row_span)span};
 }
 
 /* ---- twopass ------------------------------------------------------------- */
 
 enum { LANES, UNROLL, ROWS, SPAN, ORDER, HEADS };
 
-static grad_plan twopass_plan(const int *x) {
-  grad_plan plan = plan_of(x[LANES], x[UNROLL], x[ROWS], x[SPAN], x[HEADS]);
+static row_plan twopass_plan(const int *x) {
+  row_plan plan = plan_of(x[LANES], x[UNROLL], x[ROWS], x[SPAN], x[HEADS]);
   plan.by_degree = x[ORDER];
   return plan;
 }
 
 static int twopass_legal(const int *x) {
   return x[ROWS] * x[LANES] <= 32 &&
-         dfgnn__grad_legal(x[LANES], x[UNROLL], x[HEADS]) &&
+         grad_legal(x[LANES], x[UNROLL], x[HEADS]) &&
          (!x[ORDER] || (x[SPAN] == SPAN_ONCE && x[ROWS] == 1));
 }
 
-DFGNN_PLAN_FUNCTIONS(twopass, grad_plan, twopass_plan, dfgnn__grad)
+DFGNN_PLAN_FUNCTIONS(twopass, row_plan, twopass_plan, dfgnn__row, dfgnn__grad)
 
 /* ---- split --------------------------------------------------------------- */
 
 enum { SPLIT_SPAN = 2, SPLIT_EDGES, SPLIT_HEADS };
 
-static grad_plan split_plan(const int *x) {
-  grad_plan plan =
+static row_plan split_plan(const int *x) {
+  row_plan plan =
       plan_of(x[LANES], x[UNROLL], 1, x[SPLIT_SPAN], x[SPLIT_HEADS]);
   plan.item_edges = x[SPLIT_EDGES];
   return plan;
 }
 
 static int split_legal(const int *x) {
-  return dfgnn__grad_legal(x[LANES], x[UNROLL], x[SPLIT_HEADS]);
+  return grad_legal(x[LANES], x[UNROLL], x[SPLIT_HEADS]);
 }
 
-DFGNN_PLAN_FUNCTIONS(split, grad_plan, split_plan, dfgnn__grad)
+DFGNN_PLAN_FUNCTIONS(split, row_plan, split_plan, dfgnn__row, dfgnn__grad)
 
 /* ---- spill --------------------------------------------------------------- */
 
 enum { SPILL_HEADS = 4 };
 
-static grad_plan spill_plan(const int *x) {
-  grad_plan plan =
+static row_plan spill_plan(const int *x) {
+  row_plan plan =
       plan_of(x[LANES], x[UNROLL], x[ROWS], x[SPAN], x[SPILL_HEADS]);
   plan.spill = 1;
   return plan;
@@ -67,10 +78,10 @@ static grad_plan spill_plan(const int *x) {
 static int spill_legal(const int *x) {
   return x[ROWS] * x[LANES] <= 32 &&
          (x[ROWS] < 4 || x[SPILL_HEADS] == HEADS_LANES) &&
-         dfgnn__grad_legal(x[LANES], x[UNROLL], x[SPILL_HEADS]);
+         grad_legal(x[LANES], x[UNROLL], x[SPILL_HEADS]);
 }
 
-DFGNN_PLAN_FUNCTIONS(spill, grad_plan, spill_plan, dfgnn__grad)
+DFGNN_PLAN_FUNCTIONS(spill, row_plan, spill_plan, dfgnn__row, dfgnn__grad)
 
 /* ---- families ------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 #define DFGNN_ATTENTION_CUDA_BACKWARD_SUMS_CUH
 
 #include "kernels/attention/cuda/backward.h"
-#include "kernels/attention/cuda/terms.cuh"
+#include "kernels/attention/cuda/score.cuh"
 
 namespace dfgnn {
 

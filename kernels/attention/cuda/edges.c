@@ -48,6 +48,10 @@ static edges_plan plan_for(const dfgnn_setting *s, edges_walk walk) {
              : plan_of(s->parameter, term, walk);
 }
 
+static edges_walk walk_of(const dfgnn_setting *s) {
+  return s->problem->pass == DFGNN_PASS_FORWARD ? EDGES_FORWARD : EDGES_BY_ROWS;
+}
+
 static int products_legal(const int *x) { return x[WARPS] * x[BLOCKS] <= 32; }
 
 static int rows_legal(const int *x) {
@@ -102,10 +106,6 @@ static size_t forward_workspace(const dfgnn_setting *s) {
   return dfgnn__edges_forward_memory(NULL, s, s->parameter[EDGES], NULL);
 }
 
-static int forward_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  return dfgnn__edges_item_views(requests, s->parameter[EDGES], 0);
-}
-
 static dfgnn_status attend(const dfgnn_launch *launch) {
   const int items = launch->setting.parameter[EDGES];
   edges_params p;
@@ -114,8 +114,7 @@ static dfgnn_status attend(const dfgnn_launch *launch) {
     return status;
   dfgnn__edges_forward_memory(&p, &launch->setting, items, launch->workspace);
   if (items)
-    dfgnn__schedule_items(&p.schedule, launch->views[0],
-                          launch->setting.matrix);
+    dfgnn__schedule_items(&p.schedule, launch->views[0]);
   if ((status = walk_rows(&p, launch, EDGES_FORWARD,
                           dfgnn__edges_forward_mode(launch, items))))
     return status;
@@ -177,14 +176,9 @@ static size_t backward_workspace(const dfgnn_setting *s) {
   return backward_memory(NULL, s, NULL);
 }
 
-static int backward_views(const dfgnn_setting *s,
-                          dfgnn_view_request *requests) {
-  const int items = plan_for(s, EDGES_BY_ROWS).item_edges;
-  int count = 0;
-  requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  for (int columns = 0; columns < 2; columns++)
-    count += dfgnn__edges_item_views(requests + count, items, columns);
-  return count;
+static int views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  const row_plan plan = {.item_edges = plan_for(s, walk_of(s)).item_edges};
+  return dfgnn__row_views(s, &plan, requests);
 }
 
 static const char *products_grad_applicable(const dfgnn_setting *s) {
@@ -262,7 +256,7 @@ static dfgnn_status walk_columns(const edges_params *rows,
                        (long long)matrix.max_degree);
   p.schedule = dfgnn__schedule_rows(&matrix);
   if (plan.item_edges)
-    dfgnn__schedule_items(&p.schedule, launch->views[2], &matrix);
+    dfgnn__schedule_items(&p.schedule, launch->views[2]);
   p.edge_of = launch->views[0]->array[2];
   if ((status = dfgnn__edges_shape_for(&shape, &plan, &p, setting, ones)) ||
       p.schedule.units == 0)
@@ -299,7 +293,7 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
   p.grad_attr = a->grad_edge_attr;
   p.grad_bias = a->grad_bias;
   if (sums.item_edges)
-    dfgnn__schedule_items(&p.schedule, launch->views[1], setting->matrix);
+    dfgnn__schedule_items(&p.schedule, launch->views[1]);
   if ((status =
            walk_rows(&p, launch, EDGES_BY_ROWS, backward_mode(&p, launch))))
     return status;
@@ -342,11 +336,11 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
   .revision = 1, .deterministic = 1, .bias = 1, .dropout = 1
 #define EDGES_FORWARD_FAMILY                                                   \
   EDGES_FAMILY, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .weights = 1,         \
-                .workspace = forward_workspace, .views = forward_views,        \
+                .workspace = forward_workspace, .views = views,                \
                 .launch = attend
 #define EDGES_BACKWARD_FAMILY                                                  \
   EDGES_FAMILY, .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .accumulate = 1,     \
-                .workspace = backward_workspace, .views = backward_views,      \
+                .workspace = backward_workspace, .views = views,               \
                 .launch = gradients
 
 DFGNN_FAMILIES(attention_cuda_edges) = {

@@ -6,21 +6,20 @@
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_BACKWARD_CUH
 
-#include "kernels/attention/cuda/edges_term.cuh"
+#include "kernels/attention/cuda/edges_row.cuh"
 
 namespace dfgnn {
 
-template <class K> struct edge_backward : edge_term<K> {
+template <class K> struct edge_backward : edge_row<K> {
+  using rows = edge_row<K>;
   using term = edge_term<K>;
-  using term::C, term::DROPOUT, term::GAT, term::GT, term::HEADS, term::KEYS;
-  using term::p, term::PRODUCTS, term::S, term::SIDES, term::U, term::VALUES;
-  using term::VEC;
-  using typename term::A;
-  using typename term::early;
-  using typename term::pack;
-  using T = typename K::type;
+  using rows::C, rows::DROPOUT, rows::GAT, rows::GT, rows::p, rows::PRODUCTS;
+  using rows::QC, rows::S, rows::SIDES, rows::U, rows::VEC;
+  using term::HEADS, term::KEYS, term::VALUES;
+  using typename rows::A;
+  using typename rows::flight;
+  using typename rows::T;
   static constexpr bool GRADS = true, EXPANDS = KEYS;
-  static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
 
   struct state {
     A q[QC][VEC], dout[C][VEC], att[C][VEC], acc[C][VEC];
@@ -29,27 +28,23 @@ template <class K> struct edge_backward : edge_term<K> {
     state_bits<S> used; /* does some edge have a weight? */
   };
 
-  using term::term;
+  using rows::rows;
 
   /* Loads what does not wait for products with W. */
   __device__ __forceinline__ void load_row(state &z, int row,
                                            const T *queries = nullptr,
                                            const T *grads = nullptr) const {
     this->own(z.acc, p.out, row); /* until begin() makes delta of it */
-    if constexpr (PRODUCTS && K::staged) {
-      const int at = threadIdx.x / 32 * term::rows_of::PITCH;
-      this->own(z.q, queries + at);
-      this->own(z.dout, grads + at);
-    } else {
-      if constexpr (!GAT)
-        this->own(z.q, p.query, row);
+    this->load_query(z.q, row, queries);
+    if constexpr (PRODUCTS && K::staged)
+      this->own(z.dout, grads + threadIdx.x / 32 * term::rows_of::PITCH);
+    else
       this->own(z.dout, p.grad_out, row);
-    }
     this->load_att(z.att);
+    this->load_score(z.score, row);
     unroll<S>([&](int h) {
       z.lse[h] = this->has_head(h) ? this->scalar(p.lse, row, h) : -A(INFINITY);
       z.by_lse[h] = p.grad_lse ? this->scalar(p.grad_lse, row, h) : A(0);
-      z.score[h] = GAT ? this->scalar(p.score_dst, row, h) : A(0);
     });
   }
 
@@ -58,13 +53,13 @@ template <class K> struct edge_backward : edge_term<K> {
     unroll<S>([&](int h) {
       z.delta[h] = z.sum[h] = A(0);
       z.used.set(h, z.lse[h] != -A(INFINITY));
-      z.lse[h] = z.lse[h] == -A(INFINITY) ? A(INFINITY) : z.lse[h] * A(kLog2e);
+      z.lse[h] = lse_of(z.lse[h]);
     });
     term::begin(z.row, 2);
     unroll<C, VEC>([&](int c, int i) {
       z.delta[term::state(c)] += z.dout[c][i] * z.acc[c][i];
       if constexpr (!GAT)
-        z.q[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
+        z.q[c][i] *= rows::query_factor(p);
       z.acc[c][i] = A(0);
     });
     this->reduce(z.delta);
@@ -74,38 +69,25 @@ template <class K> struct edge_backward : edge_term<K> {
   __device__ __forceinline__ void step(state &z, const char *keys,
                                        const char *values, int index, int from,
                                        int left, int64_t begin) const {
-    pack k[U][KC], v[U][C];
+    flight x;
     A s[U * S], dp[U * S];
-    typename term::edges y;
-    int64_t edge[U];
-    int j[U];
-    unroll<U>([&](int u) {
-      edge[u] = begin + u * SIDES;
-      j[u] = __shfl_sync(kFullMask, index, from + u * SIDES);
-      if constexpr (GT)
-        this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
-      this->gather(v[u], values, p.value, j[u], u * SIDES < left);
-    });
-    typename term::kept_t drawn;
-    if constexpr (DROPOUT)
-      drawn.draw(p.dropout, this->seed, begin - this->side(),
-                 left + this->side(), this->first);
-    this->load(y, from, edge, left);
+    this->gather(x, keys, values, index, from, left, begin);
     unroll<U>([&](int u) {
       unroll<S>([&](int h) { s[u * S + h] = dp[u * S + h] = A(0); });
       unroll<C, VEC>([&](int c, int i) {
-        const A value = widen(v[u][c].item[i]);
+        const A value = widen(x.v[u][c].item[i]);
         const int at = u * S + term::state(c);
         if constexpr (GT) {
-          s[at] += z.q[c][i] * this->key(y, widen(k[u][c].item[i]), u, c, i);
+          s[at] +=
+              z.q[c][i] * this->key(x.y, widen(x.k[u][c].item[i]), u, c, i);
         } else if constexpr (!GAT) { /* the argument of leaky ReLU */
-          y.x[u][c][i] += z.q[c][i] + value;
-          s[at] += z.att[c][i] * this->leaky(y.x[u][c][i]);
+          x.y.x[u][c][i] += z.q[c][i] + value;
+          s[at] += z.att[c][i] * this->leaky(x.y.x[u][c][i]);
         }
-        dp[at] += z.dout[c][i] * this->value(y, value, u, c, i);
+        dp[at] += z.dout[c][i] * this->value(x.y, value, u, c, i);
       });
-      this->add_keys(s, z.row, y, u);
-      this->add_values(dp, z.row, y, u);
+      this->add_keys(s, z.row, x.y, u);
+      this->add_values(dp, z.row, x.y, u);
     });
     if constexpr (!GAT)
       this->reduce(s);
@@ -115,21 +97,19 @@ template <class K> struct edge_backward : edge_term<K> {
       const bool live = u * SIDES < left;
       A slope = A(1);
       if (GAT && live) {
-        const A t = z.score[h] + this->scalar(p.score_src, j[u], h) +
-                    this->scalar(p.score_edge, edge[u], h);
+        const A t = this->sum_of_scores(z.score[h], x, u, h);
         s[i] = this->leaky(t);
         slope = this->slope_of(t);
       }
       if (!GT)
         s[i] *= A(kLog2e);
-      weigh(s[i], dp[i], slope, z, h, live, edge[u],
-            !DROPOUT || drawn.has(u, this->side(), this->head(h), this->first));
+      weigh(s[i], dp[i], slope, z, h, live, x.edge[u], this->keeps(x, u, h));
     });
     /* s is now dS, dp the weight after dropout. */
     if constexpr (!GAT)
-      add(z, y, k, s, dp);
+      add(z, x, s, dp);
     if constexpr (!GAT && term::WRITE)
-      this->gradients(y, z.row, s, dp, from, edge, left);
+      this->gradients(x.y, z.row, s, dp, from, x.edge, left);
   }
 
   /* s and <dO, v> of an edge become dS and P. */
@@ -159,9 +139,7 @@ template <class K> struct edge_backward : edge_term<K> {
   }
 
   /* Adds the edges to the row's gradient; W e in y becomes its gradient. */
-  __device__ __forceinline__ void add(state &z, typename term::edges &y,
-                                      const pack (&k)[U][KC],
-                                      const A (&ds)[U * S],
+  __device__ __forceinline__ void add(state &z, flight &x, const A (&ds)[U * S],
                                       const A (&weight)[U * S]) const {
     unroll<U>([&](int u) {
       unroll<C>([&](int c) {
@@ -169,29 +147,21 @@ template <class K> struct edge_backward : edge_term<K> {
         unroll<VEC>([&](int i) {
           if constexpr (GT) {
             z.acc[c][i] +=
-                ds[at] * this->key(y, widen(k[u][c].item[i]), u, c, i);
+                ds[at] * this->key(x.y, widen(x.k[u][c].item[i]), u, c, i);
             if constexpr (!PRODUCTS)
-              y.x[u][c][i] = (KEYS ? ds[at] * A(kLn2) * z.q[c][i] : A(0)) +
-                             (VALUES ? weight[at] * z.dout[c][i] : A(0));
+              x.y.x[u][c][i] = (KEYS ? ds[at] * A(kLn2) * z.q[c][i] : A(0)) +
+                               (VALUES ? weight[at] * z.dout[c][i] : A(0));
           } else {
-            y.x[u][c][i] = ds[at] * z.att[c][i] * this->slope_of(y.x[u][c][i]);
-            z.acc[c][i] += y.x[u][c][i];
+            x.y.x[u][c][i] =
+                ds[at] * z.att[c][i] * this->slope_of(x.y.x[u][c][i]);
+            z.acc[c][i] += x.y.x[u][c][i];
           }
         });
       });
       if constexpr (KEYS)
         unroll<S>(
-            [&](int h) { this->add_sums(z.row, ds[u * S + h], y, u, h); });
+            [&](int h) { this->add_sums(z.row, ds[u * S + h], x.y, u, h); });
     });
-  }
-
-  template <bool FETCHED>
-  __device__ __forceinline__ void walk(state &z, early &e,
-                                       const row_work &w) const {
-    this->template walk_row<FETCHED>(
-        e, w,
-        [&](const char *keys, const char *values, int index, int from, int left,
-            int64_t edge) { step(z, keys, values, index, from, left, edge); });
   }
 
   __device__ __forceinline__ void finish(state &z, const row_work &) const {
@@ -215,20 +185,11 @@ template <class K> struct edge_backward : edge_term<K> {
     }
     if (this->side() != 0 || !p.grad_query.data)
       return;
-    unroll<C>([&](int c) {
-      /* A NaN in W times 0 is NaN: rows without weights skip the product. */
-      if constexpr (PRODUCTS && KEYS)
-        if (this->has(c) && z.used.has(term::state(c)))
-          this->add_product(z.acc[c], product, c);
-      if (GT)
-        unroll<VEC>([&](int i) { z.acc[c][i] *= A(p.scale); });
-      if (term::whole(w) && term::ADDS)
-        term::map::add(p.grad_query, w.row, c, z.acc[c]);
-      else if (term::whole(w))
-        this->give(p.grad_query, w.row, c, z.acc[c]);
-      else
-        this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
-    });
+    this->template give_row<KEYS>(
+        p.grad_query, z.acc, z.used, product, w, [&](A(&x)[VEC]) {
+          if (GT)
+            unroll<VEC>([&](int i) { x[i] *= A(p.scale); });
+        });
   }
 
   __device__ __forceinline__ void store_scores(const state &z,

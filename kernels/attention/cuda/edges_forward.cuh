@@ -3,21 +3,21 @@
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_FORWARD_CUH
 
-#include "kernels/attention/cuda/edges_term.cuh"
+#include "kernels/attention/cuda/edges_row.cuh"
 #include "kernels/attention/cuda/running_softmax.cuh"
 
 namespace dfgnn {
 
-template <class K> struct edge_forward : edge_term<K> {
+template <class K> struct edge_forward : edge_row<K> {
+  using rows = edge_row<K>;
   using term = edge_term<K>;
-  using term::C, term::DROPOUT, term::GAT, term::GT, term::HEADS, term::p;
-  using term::PRODUCTS, term::S, term::SIDES, term::U, term::VALUES, term::VEC;
-  using typename term::A;
-  using typename term::early;
-  using typename term::pack;
-  using T = typename K::type;
+  using rows::C, rows::DROPOUT, rows::GAT, rows::GT, rows::KC, rows::p, rows::QC;
+  using rows::S, rows::SIDES, rows::U, rows::VEC, term::HEADS, term::VALUES;
+  using typename rows::A;
+  using typename rows::flight;
+  using typename rows::pack;
+  using typename rows::T;
   static constexpr bool GRADS = false, EXPANDS = VALUES;
-  static constexpr int KC = GT ? C : 1, QC = GAT ? 1 : C;
 
   /* The lane's part of a row in progress. */
   struct state {
@@ -26,27 +26,20 @@ template <class K> struct edge_forward : edge_term<K> {
     state_bits<S> used; /* does some edge have a weight? */
   };
 
-  using term::term;
+  using rows::rows;
 
   /* Loads what does not wait for products with W. */
   __device__ __forceinline__ void load_row(state &z, int row,
                                            const T *queries = nullptr,
                                            const T * = nullptr) const {
-    if constexpr (PRODUCTS && K::staged)
-      this->own(z.q, queries + threadIdx.x / 32 * term::rows_of::PITCH);
-    else if constexpr (!GAT)
-      this->own(z.q, p.query, row);
+    this->load_query(z.q, row, queries);
     this->load_att(z.att);
-    unroll<S>([&](int h) {
-      z.score[h] = GAT ? this->scalar(p.score_dst, row, h) : A(0);
-    });
+    this->load_score(z.score, row);
   }
 
   __device__ __forceinline__ void begin(state &z) const {
     if constexpr (!GAT)
-      unroll<C, VEC>([&](int c, int i) {
-        z.q[c][i] *= GT ? A(p.scale) * A(kLog2e) : A(1);
-      });
+      unroll<C, VEC>([&](int c, int i) { z.q[c][i] *= rows::query_factor(p); });
     this->clear_sums(z.acc);
     unroll<S>([&](int h) {
       z.m[h] = lowest<A>();
@@ -59,30 +52,16 @@ template <class K> struct edge_forward : edge_term<K> {
   __device__ __forceinline__ void step(state &z, const char *keys,
                                        const char *values, int index, int from,
                                        int left, int64_t begin) const {
-    pack k[U][KC], v[U][C];
+    flight x;
     A s[U * S], weight[U * S];
-    typename term::edges y;
-    int64_t edge[U];
-    int j[U];
-    unroll<U>([&](int u) {
-      edge[u] = begin + u * SIDES;
-      j[u] = __shfl_sync(kFullMask, index, from + u * SIDES);
-      if constexpr (GT)
-        this->gather(k[u], keys, p.key, j[u], u * SIDES < left);
-      this->gather(v[u], values, p.value, j[u], u * SIDES < left);
-    });
-    typename term::kept_t drawn;
-    if constexpr (DROPOUT)
-      drawn.draw(p.dropout, this->seed, begin - this->side(),
-                 left + this->side(), this->first);
-    this->load(y, from, edge, left);
+    this->gather(x, keys, values, index, from, left, begin);
     unroll<U>([&](int u) {
       unroll<S>([&](int h) { s[u * S + h] = A(0); });
       if constexpr (!GAT)
         unroll<C, VEC>([&](int c, int i) {
-          s[u * S + term::state(c)] += product(z, k[u], v[u], y, u, c, i);
+          s[u * S + term::state(c)] += product(z, x, u, c, i);
         });
-      this->add_keys(s, z.row, y, u);
+      this->add_keys(s, z.row, x.y, u);
     });
     if constexpr (!GAT)
       this->reduce(s);
@@ -90,55 +69,48 @@ template <class K> struct edge_forward : edge_term<K> {
       const int u = i / S, h = i % S;
       const bool live = u * SIDES < left;
       if (GAT && live)
-        s[i] = this->leaky(z.score[h] + this->scalar(p.score_src, j[u], h) +
-                           this->scalar(p.score_edge, edge[u], h));
+        s[i] = this->leaky(this->sum_of_scores(z.score[h], x, u, h));
       if (!GT)
         s[i] *= A(kLog2e);
-      s[i] = live ? s[i] + this->bias_of(edge[u], h, live) : -A(INFINITY);
+      s[i] = live ? s[i] + this->bias_of(x.edge[u], h, live) : -A(INFINITY);
       if (term::WEIGHTS && live && this->has_head(h) && this->first_of_head())
-        __stcs(static_cast<A *>(p.weights) + edge[u] * HEADS + this->head(h),
+        __stcs(static_cast<A *>(p.weights) + x.edge[u] * HEADS + this->head(h),
                s[i]);
     });
     soften<U>(weight, s, z.m, z.l,
               [&](int h, A factor) { rescale(z, h, factor); });
     if constexpr (DROPOUT)
       unroll<U * S>([&](int i) {
-        weight[i] *=
-            drawn.has(i / S, this->side(), this->head(i % S), this->first)
-                ? A(p.dropout.keep)
-                : A(0);
+        weight[i] *= this->keeps(x, i / S, i % S) ? A(p.dropout.keep) : A(0);
       });
-    unroll<U>([&](int u) { add(z, weight, v[u], y, u); });
+    unroll<U>([&](int u) { add(z, weight, x, u); });
   }
 
   /* A feature's part of the score. */
-  __device__ __forceinline__ A product(const state &z, const pack (&k)[KC],
-                                       const pack (&v)[C],
-                                       const typename term::edges &y, int u,
+  __device__ __forceinline__ A product(const state &z, const flight &x, int u,
                                        int c, int i) const {
     if constexpr (GT)
-      return z.q[c][i] * this->key(y, widen(k[c].item[i]), u, c, i);
+      return z.q[c][i] * this->key(x.y, widen(x.k[u][c].item[i]), u, c, i);
     else
       return z.att[c][i] *
-             this->leaky(z.q[c][i] + widen(v[c].item[i]) + y.x[u][c][i]);
+             this->leaky(z.q[c][i] + widen(x.v[u][c].item[i]) + x.y.x[u][c][i]);
   }
 
   __device__ __forceinline__ void add(state &z, const A (&weight)[U * S],
-                                      const pack (&v)[C],
-                                      const typename term::edges &y,
-                                      int u) const {
+                                      const flight &x, int u) const {
     unroll<C>([&](int c) {
       const A w = weight[u * S + term::state(c)];
       /* A dropped value may be infinite, and 0 times infinity is NaN. */
       if (!DROPOUT || w != A(0))
         unroll<VEC>([&](int i) {
-          z.acc[c][i] += w * this->value(y, widen(v[c].item[i]), u, c, i);
+          z.acc[c][i] +=
+              w * this->value(x.y, widen(x.v[u][c].item[i]), u, c, i);
         });
     });
     if constexpr (VALUES)
       unroll<S>([&](int h) {
         if (!DROPOUT || weight[u * S + h] != A(0))
-          this->add_sums(z.row, weight[u * S + h], y, u, h);
+          this->add_sums(z.row, weight[u * S + h], x.y, u, h);
       });
   }
 
@@ -148,15 +120,6 @@ template <class K> struct edge_forward : edge_term<K> {
         unroll<VEC>([&](int i) { z.acc[c][i] *= factor; });
     });
     term::rescale(z.row, h, factor);
-  }
-
-  template <bool FETCHED>
-  __device__ __forceinline__ void walk(state &z, early &e,
-                                       const row_work &w) const {
-    this->template walk_row<FETCHED>(
-        e, w,
-        [&](const char *keys, const char *values, int index, int from, int left,
-            int64_t edge) { step(z, keys, values, index, from, left, edge); });
   }
 
   /* Merges the sides and divides by the row's sum.  The sums of an item stay
@@ -192,16 +155,8 @@ template <class K> struct edge_forward : edge_term<K> {
                                         const row_work &w) const {
     if (this->side() != 0)
       return;
-    unroll<C>([&](int c) {
-      /* A NaN in W times 0 is NaN: rows without weights skip the product. */
-      if constexpr (PRODUCTS && VALUES)
-        if (this->has(c) && z.used.has(term::state(c)))
-          this->add_product(z.acc[c], product, c);
-      if (term::whole(w))
-        this->give(p.out, w.row, c, z.acc[c]);
-      else
-        this->give_partial(p.partial, w.slot, 1, 0, c, z.acc[c]);
-    });
+    this->template give_row<VALUES>(p.out, z.acc, z.used, product, w,
+                                    [](A(&)[VEC]) {});
   }
 };
 

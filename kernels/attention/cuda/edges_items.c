@@ -22,16 +22,13 @@ static int64_t longest_of(const dfgnn_setting *s) {
 }
 
 const char *dfgnn__edges_items_refusal(const dfgnn_setting *s, int item_edges) {
-  const dfgnn_matrix *matrix = s->matrix;
   const int64_t longest = longest_of(s);
-  const int64_t more = item_edges ? matrix->edges / item_edges : 0;
-  if (matrix->max_degree > INT32_MAX ||
-      matrix->destinations + more > INT32_MAX - 65536 ||
-      matrix->sources + more > INT32_MAX - 65536)
-    return "a row or the number of rows exceeds 2^31";
+  const char *reason = dfgnn__units_refusal(s, item_edges);
+  if (reason)
+    return reason;
   if (item_edges)
     return longest <= item_edges ? "no row is longer than an item" : NULL;
-  if (longest > LONG_ROW && longest * 4 * s->device->units > matrix->edges &&
+  if (longest > LONG_ROW && longest * 4 * s->device->units > s->matrix->edges &&
       s->problem->max_workspace < 0)
     return "one warp would walk a row of thousands of edges; variants that cut "
            "rows share it out";
@@ -45,28 +42,14 @@ int64_t dfgnn__edges_units(const dfgnn_setting *s, int item_edges) {
          (item_edges ? s->matrix->edges / item_edges : 0);
 }
 
-/* The number of partial results, two a cut: see row_of_unit(). */
-static int64_t slots_of(const dfgnn_setting *s, int item_edges) {
-  return item_edges ? s->matrix->edges / item_edges * 2 : 0;
-}
-
 int64_t dfgnn__edges_partial(const dfgnn_setting *s, int item_edges,
                              int tensors) {
-  return slots_of(s, item_edges) * tensors * s->problem->heads *
+  return dfgnn__slots(s->matrix, item_edges) * tensors * s->problem->heads *
          s->problem->dim;
 }
 
 int64_t dfgnn__edges_partial_state(const dfgnn_setting *s, int item_edges) {
-  return slots_of(s, item_edges) * s->problem->heads * 2;
-}
-
-int dfgnn__edges_item_views(dfgnn_view_request *requests, int item_edges,
-                            int columns) {
-  if (item_edges)
-    requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
-                                       .parameter = item_edges,
-                                       .transposed = columns};
-  return item_edges != 0;
+  return dfgnn__slots(s->matrix, item_edges) * s->problem->heads * 2;
 }
 
 /* ---- forward ------------------------------------------------------------- */

@@ -362,22 +362,17 @@ const char *dfgnn__edges_refusal(const dfgnn_setting *s,
 dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_args *a = launch->args;
-  const size_t size = dfgnn_dtype_size(problem->dtype);
-  const struct {
-    tensor_view *view;
-    const char *name;
-    const void *data;
-    const dfgnn_strides *strides;
-  } tensors[] = {
-      {&p->query, "query", a->query, &a->query_strides},
-      {&p->key, "key", a->key, &a->key_strides},
-      {&p->value, "value", a->value, &a->value_strides},
-      {&p->out, "out", a->out, &a->out_strides},
-      {&p->grad_out, "grad_out", a->grad_out, &a->grad_out_strides},
-      {&p->grad_query, "grad_query", a->grad_query, &a->grad_query_strides},
-      {&p->grad_key, "grad_key", a->grad_key, &a->grad_key_strides},
-      {&p->grad_value, "grad_value", a->grad_value, &a->grad_value_strides}};
+  attention_tensors t;
+  const dfgnn_status status = dfgnn__tensors(&t, launch);
   *p = (edges_params){.schedule = dfgnn__schedule_rows(launch->setting.matrix),
+                      .query = t.query,
+                      .key = t.key,
+                      .value = t.value,
+                      .out = t.out,
+                      .grad_out = t.grad_out,
+                      .grad_query = t.grad_query,
+                      .grad_key = t.grad_key,
+                      .grad_value = t.grad_value,
                       .attr = a->edge_attr,
                       .weight = a->edge_weight,
                       .constant = a->edge_bias,
@@ -395,31 +390,19 @@ dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch) {
                       .grad_score_dst = a->grad_score_dst,
                       .grad_score_src = a->grad_score_src,
                       .grad_score_edge = a->grad_score_edge};
-  for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-    const dfgnn_status status =
-        dfgnn__view_tensor(tensors[i].view, tensors[i].name, tensors[i].data,
-                           tensors[i].strides, size);
-    if (status)
-      return status;
-  }
-  if (problem->op != DFGNN_OP_GT)
-    p->key = p->grad_key = (tensor_view){0};
-  if (problem->op == DFGNN_OP_GAT)
-    p->query = p->grad_query = (tensor_view){0};
-  return DFGNN_OK;
+  return status;
 }
 
 int dfgnn__edges_vectors(const edges_params *p, const dfgnn_problem *problem,
                          int vector) {
-  const tensor_view *views[] = {&p->query,    &p->key,       &p->value,
-                                &p->out,      &p->grad_out,  &p->grad_query,
-                                &p->grad_key, &p->grad_value};
-  const size_t size = dfgnn_dtype_size(problem->dtype);
-  for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-    if (!dfgnn__view_aligned(views[i], problem->heads, vector, size) ||
-        !dfgnn__view_packed(views[i], problem->heads, problem->dim, size))
-      return 0;
-  return problem->edge_dim >= 0 || /* the edges' rows are a tensor, too */
-         ((uintptr_t)p->attr % (size * (size_t)vector) == 0 &&
-          (uintptr_t)p->grad_attr % (size * (size_t)vector) == 0);
+  enum { TENSORS = 8 };
+  const tensor_view *const views[TENSORS] = {
+      &p->query,    &p->key,        &p->value,    &p->out,
+      &p->grad_out, &p->grad_query, &p->grad_key, &p->grad_value};
+  const size_t bytes = dfgnn_dtype_size(problem->dtype) * (size_t)vector;
+  return dfgnn__views_aligned(views, TENSORS, problem, vector) &&
+         dfgnn__views_packed(views, TENSORS, problem) &&
+         (problem->edge_dim >= 0 || /* the edges' rows are a tensor, too */
+          ((uintptr_t)p->attr % bytes == 0 &&
+           (uintptr_t)p->grad_attr % bytes == 0));
 }

@@ -5,7 +5,7 @@
 
 #include "engine/constants.h"
 #include "kernels/attention/cuda/edges.h"
-#include "kernels/attention/cuda/layout.h"
+#include "kernels/attention/cuda/plans.h"
 
 /* The constants of the kernels. */
 typedef struct edge_constants {
@@ -110,10 +110,6 @@ int64_t dfgnn__edges_partial(const dfgnn_setting *setting, int item_edges,
                              int tensors);
 int64_t dfgnn__edges_partial_state(const dfgnn_setting *setting,
                                    int item_edges);
-/* Requests the items of rows, or of columns; returns the number of requests. */
-int dfgnn__edges_item_views(dfgnn_view_request *requests, int item_edges,
-                            int columns);
-
 /* ---- around a forward walk: edges_items.c -------------------------------- */
 
 /* The bits of enum edge_mode for a forward walk. */

@@ -319,7 +319,8 @@ __device__ __forceinline__ void walk_by_warps(const edges_params &p) {
     for (work.first = 0; work.first < Work::HEADS; work.first += Work::TILE) {
       work.load_row(z, w.row);
       work.begin(z);
-      work.template walk<false>(z, e, w);
+      work.template walk_row<false>(
+          e, w, [&](auto... edges) { work.step(z, edges...); });
       work.finish(z, w);
       work.store(z, nullptr, w);
     }
@@ -389,7 +390,8 @@ __device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
         copy(row0 + step);
       if (warp < rows) {
         work.begin(z);
-        work.template walk<true>(z, e, now);
+        work.template walk_row<true>(
+            e, now, [&](auto... edges) { work.step(z, edges...); });
         work.finish(z, now);
       }
       if (Work::EXPANDS) {

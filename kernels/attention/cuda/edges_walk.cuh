@@ -8,6 +8,7 @@
 #include "kernels/attention/cuda/edges_dropout.cuh"
 #include "kernels/attention/cuda/edges_lanes.cuh"
 #include "kernels/attention/cuda/schedule.cuh"
+#include "kernels/attention/cuda/score.cuh"
 
 namespace dfgnn {
 
@@ -89,10 +90,10 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
     });
   }
   __device__ __forceinline__ A leaky(A t) const {
-    return t > A(0) ? t : t * A(p.slope);
+    return dfgnn::leaky(t, A(p.slope));
   }
   __device__ __forceinline__ A slope_of(A t) const {
-    return t > A(0) ? A(1) : A(p.slope);
+    return slope_at(t, A(p.slope));
   }
   static __device__ __forceinline__ void clear_sums(A (&x)[C][VEC]) {
     unroll<C, VEC>([&](int c, int i) { x[c][i] = A(0); });

@@ -40,30 +40,30 @@ static int split_legal(const int *x) {
          (x[SPAN] == SPAN_DEALT) == (x[WARPS] == 16);
 }
 
-static attend_plan plan_of(const int *x) {
-  return (attend_plan){.lanes = x[LANES],
-                       .unroll = x[UNROLL],
-                       .warps = x[WARPS],
-                       .rows = x[ROWS],
-                       .heads = x[HEADS],
-                       .span = (row_span)x[SPAN]};
+static row_plan plan_of(const int *x) {
+  return (row_plan){.lanes = x[LANES],
+                    .unroll = x[UNROLL],
+                    .warps = x[WARPS],
+                    .rows = x[ROWS],
+                    .heads = x[HEADS],
+                    .span = (row_span)x[SPAN]};
 }
 
-static attend_plan online_plan(const int *x) {
-  attend_plan plan = plan_of(x);
+static row_plan online_plan(const int *x) {
+  row_plan plan = plan_of(x);
   plan.by_degree = x[ORDER] == BY_DEGREE;
   plan.norms_table = x[NORM] == FROM_TABLE;
   return plan;
 }
 
-static attend_plan split_plan(const int *x) {
-  attend_plan plan = plan_of(x);
+static row_plan split_plan(const int *x) {
+  row_plan plan = plan_of(x);
   plan.item_edges = x[EDGES];
   return plan;
 }
 
-DFGNN_PLAN_FUNCTIONS(online, attend_plan, online_plan, dfgnn__attend)
-DFGNN_PLAN_FUNCTIONS(split, attend_plan, split_plan, dfgnn__attend)
+DFGNN_PLAN_FUNCTIONS(online, row_plan, online_plan, dfgnn__row, dfgnn__attend)
+DFGNN_PLAN_FUNCTIONS(split, row_plan, split_plan, dfgnn__row, dfgnn__attend)
 
 #define ROWS_FAMILY(label)                                                     \
   .name = "cuda.attention.fwd." #label, .algorithm = #label,                   \

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/cuda/norms.h"
+#include "kernels/attention/operators.h"
 #include "kernels/common/dropout.h"
 
 /* ---- tensors ------------------------------------------------------------- */
@@ -43,106 +44,56 @@ int dfgnn__view_packed(const tensor_view *view, int64_t heads, int64_t dim,
           (heads == 1 || view->head_bytes == (uint64_t)dim * size));
 }
 
-/* ---- lanes --------------------------------------------------------------- */
-
-int dfgnn__vector_width(const dfgnn_problem *problem) {
-  int vector = dfgnn__wide_vector(problem->dtype);
-  while (problem->dim % vector)
-    vector /= 2;
-  return vector;
+dfgnn_status dfgnn__tensors(attention_tensors *t, const dfgnn_launch *launch) {
+  const dfgnn_problem *problem = launch->setting.problem;
+  const dfgnn_args *a = launch->args;
+  const dfgnn_op op = problem->op;
+  const int backward = problem->pass == DFGNN_PASS_BACKWARD;
+  const size_t size = dfgnn_dtype_size(problem->dtype);
+  const struct {
+    tensor_view *view;
+    int has;
+    const char *name;
+    const void *data;
+    const dfgnn_strides *strides;
+  } tensors[] = {
+      {&t->query, DFGNN_HAS_QUERY(op), "query", a->query, &a->query_strides},
+      {&t->key, DFGNN_HAS_KEY(op), "key", a->key, &a->key_strides},
+      {&t->value, 1, "value", a->value, &a->value_strides},
+      {&t->out, 1, "out", a->out, &a->out_strides},
+      {&t->grad_out, backward, "grad_out", a->grad_out, &a->grad_out_strides},
+      {&t->grad_query, backward && DFGNN_HAS_QUERY(op), "grad_query",
+       a->grad_query, &a->grad_query_strides},
+      {&t->grad_key, backward && DFGNN_HAS_KEY(op), "grad_key", a->grad_key,
+       &a->grad_key_strides},
+      {&t->grad_value, backward, "grad_value", a->grad_value,
+       &a->grad_value_strides}};
+  dfgnn_status status = DFGNN_OK;
+  *t = (attention_tensors){0};
+  for (size_t i = 0; i < sizeof tensors / sizeof *tensors && !status; i++)
+    status = dfgnn__view_tensor(tensors[i].view, tensors[i].name,
+                                tensors[i].has ? tensors[i].data : NULL,
+                                tensors[i].strides, size);
+  return status;
 }
 
-/* A warp with several heads spans this many vectors of an edge's row. */
-enum { WARP_VECTORS = 32 };
-
-int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
-                      int vector, int lanes, int heads, int most) {
-  const int64_t needed = dfgnn__ceil_div(problem->dim, vector);
-  const int rounded = dfgnn__ceil_power(needed);
-  const int head_lanes = heads && rounded < lanes ? rounded : lanes;
-  const int beside = lanes / head_lanes; /* heads side by side */
-  const int64_t each = dfgnn__ceil_div(needed, head_lanes); /* vectors */
-  int64_t states = 1; /* heads of which a lane holds vectors */
-  if (each > most)
-    return 0;
-  if (heads == HEADS_WARP || heads == HEADS_LANES) {
-    const int limit = heads == HEADS_WARP ? WARP_VECTORS : lanes;
-    int slots = dfgnn__ceil_power(problem->heads * rounded);
-    if (rounded > lanes)
-      return 0;
-    if (slots > limit)
-      slots = limit;
-    states = slots > lanes ? slots / lanes : 1;
-    if (states > most)
-      return 0;
-  } else if (heads == HEADS_ROW) {
-    const int64_t all = dfgnn__ceil_div(problem->heads, beside);
-    const int64_t tiles = dfgnn__ceil_div(all, most / each);
-    states = dfgnn__ceil_div(all, tiles);
-  }
-  *shape = (lane_shape){.vector = vector,
-                        .lanes = lanes,
-                        .vectors = (int)(states * each),
-                        .tile_heads = (int)(states * beside)};
-  shape->tiles = (int)dfgnn__ceil_div(problem->heads, shape->tile_heads);
-  return 1;
+int dfgnn__views_aligned(const tensor_view *const *views, int count,
+                         const dfgnn_problem *problem, int vector) {
+  int aligned = problem->dim % vector == 0;
+  for (int i = 0; i < count; i++)
+    aligned = aligned && dfgnn__view_aligned(views[i], problem->heads, vector,
+                                             dfgnn_dtype_size(problem->dtype));
+  return aligned;
 }
 
-row_constants dfgnn__row_constants(const dfgnn_problem *problem,
-                                   const lane_shape *shape, int unroll,
-                                   int packed) {
-  return (row_constants){.op = (int)problem->op,
-                         .type = DFGNN_TYPE(problem->dtype),
-                         .vector = shape->vector,
-                         .lanes = shape->lanes,
-                         .heads = (int)problem->heads,
-                         .dim = (int)problem->dim,
-                         .tile = shape->tile_heads,
-                         .packed = packed,
-                         .unroll = unroll};
-}
-
-/* ---- rows ---------------------------------------------------------------- */
-
-row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix) {
-  return (row_schedule){.units = (int)matrix->destinations,
-                        .offsets64 = matrix->offsets64,
-                        .offsets = matrix->offsets,
-                        .indices = matrix->indices};
-}
-
-void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items,
-                           const dfgnn_matrix *matrix) {
-  schedule->units = (int)items->count;
-  schedule->item_row = items->array[0];
-  schedule->item_first = items->array[1];
-  schedule->row_item = items->array[2];
-  schedule->item_edges = (int)items->request.parameter;
-  schedule->extra_items = (int)(items->count - matrix->destinations);
-}
-
-int64_t dfgnn__resident(const dfgnn_setting *setting, int warps) {
-  return (int64_t)setting->device->units * (32 / warps);
-}
-
-int64_t dfgnn__share_out(block_share *share, const dfgnn_setting *setting,
-                         int64_t units, int warps, int rows, row_span span) {
-  const int block_rows = warps * rows;
-  const int64_t resident = dfgnn__resident(setting, warps);
-  int64_t blocks = dfgnn__ceil_div(units, block_rows);
-  if (span != SPAN_ONCE && blocks > resident)
-    blocks = resident;
-  share->group = 32 / rows;
-  if (span == SPAN_DEALT) {
-    share->first_step = block_rows;
-    share->round_step = (int)(blocks * block_rows);
-    share->span = share->round_step < units ? (int)units : block_rows;
-    return blocks;
-  }
-  share->round_step = block_rows;
-  share->span = share->first_step =
-      (int)(dfgnn__ceil_div(dfgnn__ceil_div(units, blocks), rows) * rows);
-  return dfgnn__ceil_div(units, share->span);
+int dfgnn__views_packed(const tensor_view *const *views, int count,
+                        const dfgnn_problem *problem) {
+  int packed = 1;
+  for (int i = 0; i < count; i++)
+    packed =
+        packed && dfgnn__view_packed(views[i], problem->heads, problem->dim,
+                                     dfgnn_dtype_size(problem->dtype));
+  return packed;
 }
 
 /* ---- dropout and norms --------------------------------------------------- */

@@ -79,14 +79,15 @@ static grad_tile_memory memory_of(const dfgnn_setting *s, void *workspace) {
 size_t dfgnn__grad_tile_workspace(const dfgnn_setting *s,
                                   const tile_plan *plan) {
   (void)plan;
-  const grad_plan plain = dfgnn__grad_plain_plan();
+  const row_plan plain = dfgnn__plain_plan();
   const size_t other = dfgnn__grad_workspace(s, &plain);
   const size_t own = memory_of(s, NULL).walk.bytes;
   return own > other ? own : other;
 }
 
-int dfgnn__grad_tile_views(const tile_plan *plan,
+int dfgnn__grad_tile_views(const dfgnn_setting *s, const tile_plan *plan,
                            dfgnn_view_request *requests) {
+  (void)s;
   requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
   requests[1] = dfgnn__tile_request(plan, 0);
   requests[2] = dfgnn__tile_request(plan, 1);
@@ -184,7 +185,7 @@ dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
   const dfgnn_setting *s = &launch->setting;
   const int vector = dfgnn__wide_vector(s->problem->dtype);
   const grad_tile_memory memory = memory_of(s, launch->workspace);
-  const grad_plan plain = dfgnn__grad_plain_plan();
+  const row_plan plain = dfgnn__plain_plan();
   grad_tile_params rows = {0}, columns = {0};
   dfgnn_status status;
   if ((status = dfgnn__grad_fill(&rows.walk, launch, &memory.walk, 0)) ||

@@ -4,7 +4,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_ROW_CUH
 
-#include "kernels/attention/cuda/terms.cuh"
+#include "kernels/attention/cuda/score.cuh"
 #include "kernels/attention/cuda/tile_backward.h"
 #include "kernels/attention/cuda/tile_edges.cuh"
 

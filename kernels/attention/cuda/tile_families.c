@@ -27,11 +27,13 @@ static tile_plan direct_plan(const int *x) {
                      .dense = x[COLUMNS] == OF_BLOCKS};
 }
 
-DFGNN_PLAN_FUNCTIONS(dense, tile_plan, dense_plan, dfgnn__tile)
-DFGNN_PLAN_FUNCTIONS(dense_grad, tile_plan, dense_grad_plan, dfgnn__grad_tile)
-DFGNN_PLAN_FUNCTIONS(window, tile_plan, window_plan, dfgnn__tile)
-DFGNN_PLAN_FUNCTIONS(direct, tile_plan, direct_plan, dfgnn__tile)
-DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile)
+DFGNN_PLAN_FUNCTIONS(dense, tile_plan, dense_plan, dfgnn__tile, dfgnn__tile)
+DFGNN_PLAN_FUNCTIONS(dense_grad, tile_plan, dense_grad_plan, dfgnn__grad_tile,
+                     dfgnn__grad_tile)
+DFGNN_PLAN_FUNCTIONS(window, tile_plan, window_plan, dfgnn__tile, dfgnn__tile)
+DFGNN_PLAN_FUNCTIONS(direct, tile_plan, direct_plan, dfgnn__tile, dfgnn__tile)
+DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
+                     dfgnn__grad_tile)
 
 #define GT_GAT (DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GAT))
 #define TILE_FAMILY(of, label, in)                                             \

@@ -65,7 +65,9 @@ size_t dfgnn__tile_workspace(const dfgnn_setting *s, const tile_plan *plan) {
   return memory_of(s, plan, NULL).bytes;
 }
 
-int dfgnn__tile_views(const tile_plan *plan, dfgnn_view_request *requests) {
+int dfgnn__tile_views(const dfgnn_setting *s, const tile_plan *plan,
+                      dfgnn_view_request *requests) {
+  (void)s;
   requests[0] = dfgnn__tile_request(plan, 0);
   return 1;
 }
@@ -128,32 +130,11 @@ static dfgnn_program merge_program(const dfgnn_problem *problem, int edges) {
 
 /* ---- launch -------------------------------------------------------------- */
 
-static dfgnn_status fill_tensors(tile_params *p, const dfgnn_launch *launch) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_args *a = launch->args;
-  const size_t size = dfgnn_dtype_size(problem->dtype);
-  const void *query = DFGNN_HAS_SCALARS(problem->op) ? NULL : a->query;
-  const void *key = DFGNN_HAS_KEY(problem->op) ? a->key : NULL;
-  dfgnn_status status;
-  if ((status = dfgnn__view_tensor(&p->query, "query", query, &a->query_strides,
-                                   size)) ||
-      (status =
-           dfgnn__view_tensor(&p->key, "key", key, &a->key_strides, size)) ||
-      (status = dfgnn__view_tensor(&p->value, "value", a->value,
-                                   &a->value_strides, size)))
-    return status;
-  return dfgnn__view_tensor(&p->out, "out", a->out, &a->out_strides, size);
-}
-
 /* Can all tensors be read and written by 16 bytes? */
 static int is_wide(const tile_params *p, const dfgnn_problem *problem) {
-  const tensor_view *views[] = {&p->query, &p->key, &p->value, &p->out};
-  const int vector = dfgnn__wide_vector(problem->dtype);
-  for (int i = 0; i < 4; i++)
-    if (!dfgnn__view_aligned(views[i], problem->heads, vector,
-                             dfgnn_dtype_size(problem->dtype)))
-      return 0;
-  return problem->dim % vector == 0;
+  const tensor_view *const views[] = {&p->query, &p->key, &p->value, &p->out};
+  return dfgnn__views_aligned(views, 4, problem,
+                              dfgnn__wide_vector(problem->dtype));
 }
 
 static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
@@ -165,7 +146,13 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
   const int gat = DFGNN_HAS_SCALARS(problem->op);
   const tile_memory memory =
       memory_of(&launch->setting, plan, launch->workspace);
-  *p = (tile_params){.items = view->array[0],
+  attention_tensors t;
+  const dfgnn_status status = dfgnn__tensors(&t, launch);
+  *p = (tile_params){.query = t.query,
+                     .key = t.key,
+                     .value = t.value,
+                     .out = t.out,
+                     .items = view->array[0],
                      .columns = view->array[1],
                      .masks = view->array[2],
                      .cuts = view->array[3],
@@ -188,7 +175,7 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
                      .indices = matrix->indices,
                      .bias = a->bias,
                      .dropout = dfgnn__dropout_params(problem, a)};
-  return fill_tensors(p, launch);
+  return status;
 }
 
 static dfgnn_status merge(const tile_params *p, const dfgnn_launch *launch,

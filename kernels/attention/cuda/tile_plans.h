@@ -38,7 +38,8 @@ const char *dfgnn__tile_refusal(const dfgnn_setting *setting,
                                 const tile_plan *plan);
 size_t dfgnn__tile_workspace(const dfgnn_setting *setting,
                              const tile_plan *plan);
-int dfgnn__tile_views(const tile_plan *plan, dfgnn_view_request *requests);
+int dfgnn__tile_views(const dfgnn_setting *setting, const tile_plan *plan,
+                      dfgnn_view_request *requests);
 dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
                                 const tile_plan *plan);
 
@@ -48,7 +49,8 @@ const char *dfgnn__grad_tile_refusal(const dfgnn_setting *setting,
                                      const tile_plan *plan);
 size_t dfgnn__grad_tile_workspace(const dfgnn_setting *setting,
                                   const tile_plan *plan);
-int dfgnn__grad_tile_views(const tile_plan *plan, dfgnn_view_request *requests);
+int dfgnn__grad_tile_views(const dfgnn_setting *setting, const tile_plan *plan,
+                           dfgnn_view_request *requests);
 dfgnn_status dfgnn__grad_tile_launch(const dfgnn_launch *launch,
                                      const tile_plan *plan);
 
