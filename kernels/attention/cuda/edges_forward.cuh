@@ -11,7 +11,8 @@ namespace dfgnn {
 template <class K> struct edge_forward : edge_row<K> {
   using rows = edge_row<K>;
   using term = edge_term<K>;
-  using rows::C, rows::DROPOUT, rows::GAT, rows::GT, rows::KC, rows::p, rows::QC;
+  using rows::C, rows::DROPOUT, rows::GAT, rows::GT, rows::KC, rows::p,
+      rows::QC;
   using rows::S, rows::SIDES, rows::U, rows::VEC, term::HEADS, term::VALUES;
   using typename rows::A;
   using typename rows::flight;
