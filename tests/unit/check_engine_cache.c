@@ -1,0 +1,356 @@
+/* check_engine_cache.c - the cache of compiled kernels: what is kept, for whom,
+ * and what damage and other users can do to it */
+#include <check.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/filesystem.h"
+#include "base/xz.h"
+#include "engine/cache.h"
+#include "engine/constants.h"
+#include "engine/driver.h"
+#include "tests/unit/engine_script.h"
+
+/* ---- the user's cache ---------------------------------------------------- */
+
+START_TEST(a_new_process_finds_what_another_compiled) {
+  open_engine();
+  ck_ok(launch(1, one));
+  IN_A_NEW_PROCESS({
+    open_engine();
+    EXPECT(!launch(1, one));
+    EXPECT(nvrtc_script.compiled == 0);
+    EXPECT(!launch(2, one));
+    EXPECT(nvrtc_script.compiled == 1);
+  });
+  dfgnn_cache_info info;
+  dfgnn__cache_describe(&info);
+  ck_assert_str_eq(info.path, cache);
+  ck_assert_int_eq(info.entries, 2);
+}
+END_TEST
+
+START_TEST(many_processes_that_ask_at_once_all_get_it) {
+  enum { PROCESSES = 64 };
+  pid_t child[PROCESSES];
+  for (int i = 0; i < PROCESSES; i++) {
+    child[i] = fork();
+    if (child[i] == 0) {
+      open_engine();
+      EXPECT(!launch(1, one));
+      EXPECT(gpu.launched == 1);
+      _exit(0);
+    }
+  }
+  for (int i = 0; i < PROCESSES; i++) {
+    int result = 0;
+    ck_assert_int_eq(waitpid(child[i], &result, 0), child[i]);
+    ck_assert(WIFEXITED(result) && WEXITSTATUS(result) == 0);
+  }
+  dfgnn_cache_info info;
+  dfgnn__cache_describe(&info);
+  ck_assert_int_eq(info.entries, 1);
+}
+END_TEST
+
+START_TEST(a_damaged_entry_is_compiled_again) {
+  IN_A_NEW_PROCESS(fill_cache(3));
+  EXPECT_COMPILED(0);
+  in_sql("UPDATE kernel SET code = CAST(x'00' || substr(code, 2) AS BLOB) "
+         "WHERE rowid = (SELECT min(rowid) FROM kernel)");
+  EXPECT_COMPILED(1);
+  in_sql("UPDATE kernel SET code = substr(code, 1, 10)");
+  EXPECT_COMPILED(3);
+  in_sql("UPDATE kernel SET symbol = 'another'");
+  EXPECT_COMPILED(3);
+  in_sql("UPDATE kernel SET bytes = 9999999");
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(0);
+}
+END_TEST
+
+START_TEST(an_entry_under_a_wrong_key_is_a_miss) {
+  IN_A_NEW_PROCESS(fill_cache(3));
+  in_sql("CREATE TEMP TABLE t AS SELECT key FROM kernel WHERE rowid = 2;"
+         "DELETE FROM kernel WHERE rowid = 2;"
+         "UPDATE kernel SET key = (SELECT key FROM t) WHERE rowid = 1");
+  EXPECT_COMPILED(2);
+}
+END_TEST
+
+START_TEST(code_that_the_driver_refuses_is_compiled_again) {
+  snprintf(nvrtc_script.code, sizeof nvrtc_script.code, "of another GPU");
+  IN_A_NEW_PROCESS(fill_cache(3));
+  snprintf(nvrtc_script.code, sizeof nvrtc_script.code, "good code");
+  strcpy(gpu.refuses, "of another GPU");
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(0); /* the refused code was replaced */
+}
+END_TEST
+
+/* Moves all of the cache into its one file. */
+static void settle(void) { in_sql("PRAGMA wal_checkpoint(TRUNCATE)"); }
+
+START_TEST(a_file_that_is_damaged_is_made_anew) {
+  IN_A_NEW_PROCESS(fill_cache(3));
+  settle();
+  overwrite(cache, "this is no database, whatever its name", -1);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(0);
+  settle();
+  overwrite(cache, "", 3000);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(0);
+  settle();
+  overwrite(cache, "", 0);
+  EXPECT_COMPILED(3);
+}
+END_TEST
+
+START_TEST(the_database_of_somebody_else_is_left_alone) {
+  struct stat before, after;
+  in_sql("PRAGMA application_id = 7; CREATE TABLE photos (x)");
+  ck_assert(!stat(cache, &before));
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(3);
+  ck_assert(!stat(cache, &after));
+  ck_assert_int_eq(before.st_ino, after.st_ino);
+  in_sql("INSERT INTO photos VALUES (1)"); /* it is still theirs */
+}
+END_TEST
+
+START_TEST(a_file_of_another_kind_is_left_alone) {
+  static const char thesis[] = "Chapter 1: on the fusion of kernels\n";
+  char text[sizeof thesis + 1] = "";
+  dfgnn_cache_info info;
+  overwrite(cache, thesis, -1);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(3);
+  FILE *file = fopen(cache, "r");
+  ck_assert_uint_eq(fread(text, 1, sizeof text, file), strlen(thesis));
+  ck_assert(!fclose(file));
+  ck_assert_str_eq(text, thesis);
+  dfgnn__cache_describe(&info);
+  ck_assert_ptr_nonnull(strstr(info.problem, "a file of another kind"));
+}
+END_TEST
+
+/* ---- what others could write ----------------------------------------------
+ */
+
+static void expect_refused(const char *reason) {
+  char why[PATH_MAX + 512] = "";
+  EXPECT_COMPILED(3);
+  IN_A_NEW_PROCESS({
+    EXPECT(dfgnn__cache_complaint(why, sizeof why));
+    EXPECT(strstr(why, reason));
+    EXPECT(!dfgnn__cache_complaint(why, sizeof why)); /* it is said once */
+  });
+}
+
+START_TEST(a_log_of_another_user_is_not_read) {
+  static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
+  char name[128], reason[128];
+  for (int i = 0; i < 3; i++) {
+    IN_A_NEW_PROCESS(fill_cache(3));
+    settle();
+    EXPECT_COMPILED(0);
+    snprintf(name, sizeof name, "%s%s", cache, suffixes[i]);
+    overwrite(name, "", -1);
+    ck_assert(!chmod(name, 0666));
+    snprintf(reason, sizeof reason, "%s can be written by others", suffixes[i]);
+    expect_refused(reason);
+    ck_assert(!chmod(name, 0600));
+    if (!chown(name, 65534, (gid_t)-1)) { /* as root */
+      snprintf(reason, sizeof reason, "%s belongs to another", suffixes[i]);
+      if (geteuid() == 0)
+        expect_refused(reason);
+    }
+    ck_assert(!unlink(name));
+    ck_assert(!symlink("/dev/null", name));
+    expect_refused("is not a regular file");
+    ck_assert(!unlink(name));
+  }
+}
+END_TEST
+
+START_TEST(a_folder_that_others_can_write_is_refused) {
+  static const mode_t modes[] = {0777, 01777, 0770, 0707};
+  IN_A_NEW_PROCESS(fill_cache(3));
+  write_pack(3, "sm_90");
+  EXPECT_COMPILED(0);
+  for (int i = 0; i < 4; i++) {
+    ck_assert(!chmod(folder, modes[i]));
+    expect_refused("others can write the folder");
+    setenv("DFGNN_KERNEL_PACK", pack_path, 1);
+    IN_A_NEW_PROCESS({
+      EXPECT(dfgnn__pack_count() == 0);
+      EXPECT(strstr(problem_of_the_pack(), "others can write the folder"));
+    });
+    setenv("DFGNN_KERNEL_PACK", "", 1);
+  }
+  ck_assert(!chmod(folder, 0700));
+  EXPECT_COMPILED(0);
+}
+END_TEST
+
+START_TEST(a_folder_above_that_others_can_exchange_is_refused) {
+  char deep[128];
+  snprintf(deep, sizeof deep, "%s/cache/kernels.db", folder);
+  setenv("DFGNN_KERNEL_CACHE", deep, 1);
+  IN_A_NEW_PROCESS(fill_cache(3));
+  EXPECT_COMPILED(0);
+  ck_assert(!chmod(folder, 01777)); /* as /tmp */
+  EXPECT_COMPILED(0);
+  ck_assert(!chmod(folder, 0777));
+  expect_refused("others can write the folder");
+}
+END_TEST
+
+START_TEST(a_home_that_is_a_link_has_a_cache) {
+  char home[128], link[128], made[128];
+  struct stat info;
+  snprintf(home, sizeof home, "%s/disk7", folder);
+  snprintf(link, sizeof link, "%s/home", folder);
+  snprintf(made, sizeof made, "%s/disk7/.cache/dfgnn", folder);
+  ck_assert(!mkdir(home, 0755));
+  ck_assert(!symlink("disk7", link));
+  unsetenv("DFGNN_KERNEL_CACHE");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", link, 1);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(0);
+  ck_assert(!stat(made, &info));
+  ck_assert_int_eq(info.st_mode & 0777, 0700);
+}
+END_TEST
+
+/* Whoever has no right to write sees a disk that cannot be written. */
+START_TEST(a_cache_that_cannot_be_written_is_read) {
+  char command[256];
+  IN_A_NEW_PROCESS(fill_cache(3));
+  settle();
+  snprintf(command, sizeof command,
+           "rm -f %s-wal %s-shm; chmod 555 %s; chmod 444 %s", cache, cache,
+           folder, cache);
+  ck_assert_int_eq(system(command), 0);
+  IN_A_NEW_PROCESS({
+    EXPECT(geteuid() != 0 || !setuid(65534));
+    open_engine();
+    for (int i = 0; i < 4; i++)
+      EXPECT(!launch(i, one));
+    EXPECT(nvrtc_script.compiled == 1);
+  });
+  ck_assert(!chmod(folder, 0700));
+}
+END_TEST
+
+START_TEST(a_cache_that_others_can_write_is_not_used) {
+  dfgnn_cache_info info;
+  IN_A_NEW_PROCESS(fill_cache(3));
+  ck_assert(!chmod(cache, 0666));
+  EXPECT_COMPILED(3);
+  dfgnn__cache_describe(&info);
+  ck_assert_str_eq(info.problem, "it can be written by others");
+}
+END_TEST
+
+START_TEST(a_folder_that_cannot_be_written_means_no_cache) {
+  setenv("DFGNN_KERNEL_CACHE", "/proc/none/kernels.db", 1);
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(3);
+}
+END_TEST
+
+static const char *on_nfs(const char *path) {
+  (void)path;
+  return "NFS";
+}
+
+START_TEST(a_network_file_system_means_no_cache) {
+  dfgnn_cache_info info;
+  dfgnn__network_filesystem = on_nfs;
+  EXPECT_COMPILED(3);
+  EXPECT_COMPILED(3);
+  dfgnn__cache_describe(&info);
+  ck_assert_str_eq(info.problem, "it lies on a network file system (NFS)");
+  ck_assert_int_ne(access(cache, F_OK), 0);
+}
+END_TEST
+
+START_TEST(the_cache_is_bounded_and_the_least_used_go_first) {
+  dfgnn_cache_info info;
+  setenv("DFGNN_KERNEL_CACHE_MB", "1", 1);
+  IN_A_NEW_PROCESS(fill_cache(3));
+  /* Two of the three entries become large and were used long ago. */
+  in_sql("UPDATE kernel SET code = randomblob(600000), used = 1 "
+         "WHERE rowid IN (SELECT rowid FROM kernel ORDER BY rowid LIMIT 2)");
+  IN_A_NEW_PROCESS({
+    open_engine();
+    EXPECT(!launch(9, one));
+  });
+  dfgnn__cache_describe(&info);
+  ck_assert_int_lt(info.bytes, 1 << 20);
+  ck_assert_int_eq(info.entries, 3);
+  int64_t gone = 0;
+  ck_ok(dfgnn__cache_clear(&gone));
+  ck_assert_int_eq(gone, 3);
+  dfgnn__cache_describe(&info);
+  ck_assert_int_eq(info.entries, 0);
+}
+END_TEST
+
+START_TEST(a_process_killed_while_it_stores_harms_nobody) {
+  for (int i = 0; i < 20; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      open_engine();
+      for (int n = 100 * i;; n++)
+        (void)launch(n, one);
+    }
+    usleep(10000 + 1500 * (unsigned)i);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+  }
+  IN_A_NEW_PROCESS({
+    open_engine();
+    EXPECT(!launch(0, one));
+    EXPECT(gpu.launched == 1);
+  });
+}
+END_TEST
+
+int main(void) {
+  Suite *suite = suite_create("engine_cache");
+  TCase *tests = tcase_create("all");
+  tcase_add_checked_fixture(tests, engine_setup, engine_teardown);
+  tcase_set_timeout(tests, 60);
+  tcase_add_test(tests, a_new_process_finds_what_another_compiled);
+  tcase_add_test(tests, many_processes_that_ask_at_once_all_get_it);
+  tcase_add_test(tests, a_damaged_entry_is_compiled_again);
+  tcase_add_test(tests, an_entry_under_a_wrong_key_is_a_miss);
+  tcase_add_test(tests, code_that_the_driver_refuses_is_compiled_again);
+  tcase_add_test(tests, a_file_that_is_damaged_is_made_anew);
+  tcase_add_test(tests, the_database_of_somebody_else_is_left_alone);
+  tcase_add_test(tests, a_file_of_another_kind_is_left_alone);
+  tcase_add_test(tests, a_log_of_another_user_is_not_read);
+  tcase_add_test(tests, a_folder_that_others_can_write_is_refused);
+  tcase_add_test(tests, a_folder_above_that_others_can_exchange_is_refused);
+  tcase_add_test(tests, a_home_that_is_a_link_has_a_cache);
+  tcase_add_test(tests, a_cache_that_cannot_be_written_is_read);
+  tcase_add_test(tests, a_cache_that_others_can_write_is_not_used);
+  tcase_add_test(tests, a_folder_that_cannot_be_written_means_no_cache);
+  tcase_add_test(tests, a_network_file_system_means_no_cache);
+  tcase_add_test(tests, the_cache_is_bounded_and_the_least_used_go_first);
+  tcase_add_test(tests, a_process_killed_while_it_stores_harms_nobody);
+  suite_add_tcase(suite, tests);
+  return run_tests(suite);
+}
