@@ -142,7 +142,7 @@ def composite(graph, settings, tensors):
 
 # ---- by the kernels ---------------------------------------------------------
 
-class _Call:
+class Call:
     """A call of the library: its description and its tensors."""
 
     def __init__(self, graph, settings, tensors):
@@ -309,6 +309,14 @@ class _Call:
             status = self._serves(args, _BACKWARD)
         return status
 
+    def refused(self, wanted):
+        """Whether the device runs no pass of it, which is said once."""
+        reason = self.refusal(wanted)
+        if reason is not None:
+            say_once(f"{reason}; it runs by torch operations instead, with "
+                     "values of every edge in memory")
+        return reason is not None
+
     def _serves(self, args, number):
         mlp = self.mlp()
         try:
@@ -326,7 +334,7 @@ class EdgeMlp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, graph, settings, *tensors):
-        outs, picked = _Call(graph, settings, tensors).forward()
+        outs, picked = Call(graph, settings, tensors).forward()
         ctx.about = graph, settings, list(picked)
         ctx.save_for_backward(*tensors, *picked.values())
         ctx.set_materialize_grads(False)
@@ -343,22 +351,22 @@ class EdgeMlp(torch.autograd.Function):
         if all(g is None for g in grads) or not any(wanted):
             return (None,) * (2 + count)
         if torch.is_grad_enabled():
-            made = _differentiate(graph, settings, tensors, grads, wanted)
+            made = differentiate(graph, settings, tensors, grads, wanted)
         else:
-            made = _Call(graph, settings, tensors).backward(picked, grads,
+            made = Call(graph, settings, tensors).backward(picked, grads,
                                                             wanted)
         return (None, None, *made)
 
 
-def _differentiate(graph, settings, tensors, grads, wanted):
-    """Gradients that are differentiable themselves."""
+def differentiate(graph, settings, tensors, grads, wanted, again=True):
+    """Gradients by torch operations, differentiable themselves if `again`."""
     with torch.enable_grad():
         outs = composite(graph, settings, tensors)
         pairs = [(o, g) for o, g in zip(outs, grads) if g is not None]
         sources = [t for t, w in zip(tensors, wanted) if w]
         found = iter(torch.autograd.grad(
             [o for o, _ in pairs], sources, [g for _, g in pairs],
-            create_graph=True, allow_unused=True))
+            create_graph=again, allow_unused=True))
     return [next(found) if w else None for w in wanted]
 
 
@@ -367,12 +375,9 @@ def run(graph, settings, tensors):
     edges."""
     recorded = torch.is_grad_enabled()
     wanted = [t is not None and recorded and t.requires_grad for t in tensors]
-    if graph.device.type != "cpu":
-        reason = _Call(graph, settings, tensors).refusal(wanted)
-        if reason is not None:
-            say_once(f"{reason}; it runs by torch operations instead, with "
-                     "values of every edge in memory")
-            return composite(graph, settings, tensors)
+    if graph.device.type != "cpu" and Call(graph, settings, tensors).refused(
+            wanted):
+        return composite(graph, settings, tensors)
     if any(wanted):
         return EdgeMlp.apply(graph, settings, *tensors)
-    return tuple(_Call(graph, settings, tensors).forward()[0])
+    return tuple(Call(graph, settings, tensors).forward()[0])

@@ -5,8 +5,6 @@ compiled code holds in another process.  Tensors by edge are in the caller's
 order.  Its gradient is the operator of the program that is derived.
 """
 
-import torch
-
 from . import _programs
 from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
 from .ops import AVAILABLE, _define, _graph, _named, _op

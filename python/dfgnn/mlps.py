@@ -5,16 +5,19 @@
                             residual=True, edges=True)
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 
-from . import _abi, _mlp
+from . import _abi, _mlp, _mlp_ops
 from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
-from ._modes import needs_composite, untraced
+from ._modes import constant, needs_composite, untraced
 from ._programs import TYPES
 from .convert import as_graph
-from .graph import describe
+from .graph import Graph, describe
+from .ops import compiling
 
 __all__ = ["edge_mlp"]
 
@@ -95,7 +98,71 @@ def _one_type(tensors, device):
     return [None if t is None else t.to(dtype) for t in tensors]
 
 
-@untraced
+class _Sizes(NamedTuple):
+    """How many rows the tensors of a call have."""
+    num_dst: int
+    num_src: int
+    num_edges: int
+    device: torch.device
+
+
+def _rows(*tensors):
+    return next((t.size(0) for t in tensors if t is not None), None)
+
+
+def _is_list(graph):
+    return isinstance(graph, torch.Tensor) and graph.layout == torch.strided
+
+
+def _sizes_of(graph, given):
+    """(sources, destinations) of an edge_index by the rows of tensors."""
+    return (_rows(given["src"], given["src_part"]),
+            _rows(given["dst"], given["dst_part"]))
+
+
+def _prepared(sizes, weights, biases, *, dst, src, edge, dst_part, src_part,
+              activation, last, slope, gate, norm, norm_weight, norm_bias, eps,
+              residual, reduce, reduce_src, dst_factor, src_factor, edges):
+    """(settings, tensors) of a call, whose products over nodes are made
+    here."""
+    weights = list(weights)
+    biases = [None] * len(weights) if biases is None else list(biases)
+    _check_name("activation", activation, _abi.ACTIVATIONS)
+    _check_name("last", last, _abi.ACTIVATIONS)
+    _check_name("norm", norm, _abi.NORMS)
+    _check_name("reduce", reduce, _abi.REDUCTIONS)
+    _check_name("reduce_src", reduce_src, _abi.REDUCTIONS)
+    for name, tensor, count, of, dim in (
+            ("dst", dst, sizes.num_dst, "destination", 2),
+            ("dst_part", dst_part, sizes.num_dst, "destination", 2),
+            ("src", src, sizes.num_src, "source", 2),
+            ("src_part", src_part, sizes.num_src, "source", 2),
+            ("edge", edge, sizes.num_edges, "edge", 2),
+            ("dst_factor", dst_factor, sizes.num_edges, "edge", 1),
+            ("src_factor", src_factor, sizes.num_edges, "edge", 1)):
+        _check_rows(name, tensor, count, of, dim)
+    _check_layers(weights, biases)
+    if edge is not None and not edge.size(1):
+        edge = None
+    by_dst, by_src, by_edge = _split(weights[0], (dst, src, edge))
+    weights[0] = None if edge is None else by_edge
+    dst_part = _part(dst, by_dst, dst_part)
+    src_part = _part(src, by_src, src_part)
+    if edge is None and dst_part is None and src_part is None:
+        raise ValueError("edge_mlp needs one of dst, src, edge, dst_part and "
+                         "src_part")
+    if not (reduce or reduce_src or edges):
+        raise ValueError("edge_mlp is asked for nothing: reduce and "
+                         "reduce_src are None, and edges is False")
+    settings = _mlp.Settings(
+        len(weights), activation, last, float(slope), bool(gate), norm,
+        float(eps), bool(residual), reduce, reduce_src, bool(edges),
+        sizes.device.type != "cpu" and tf32_allowed())
+    return settings, _one_type(
+        [edge, dst_part, src_part, dst_factor, src_factor, norm_weight,
+         norm_bias, *weights, *biases], sizes.device)
+
+
 def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
              dst_part=None, src_part=None, activation="relu", last=None,
              slope=0.01, gate=False, norm=None, norm_weight=None,
@@ -134,53 +201,64 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
     Returns e, the values of destinations and those of sources, as far as they
     are asked for: a tensor if it is one, else a tuple.
     """
-    def rows(*tensors):
-        return next((t.size(0) for t in tensors if t is not None), None)
-    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
-        graph = as_graph(graph, (rows(src, src_part), rows(dst, dst_part)))
+    given = dict(
+        dst=dst, src=src, edge=edge, dst_part=dst_part, src_part=src_part,
+        activation=activation, last=last, slope=slope, gate=gate, norm=norm,
+        norm_weight=norm_weight, norm_bias=norm_bias, eps=eps,
+        residual=residual, reduce=reduce, reduce_src=reduce_src,
+        dst_factor=dst_factor, src_factor=src_factor, edges=edges)
+    made = None
+    if compiling() and _mlp_ops.AVAILABLE:
+        made = _compiled(graph, weights, biases, given)
+    if made is None:
+        made = _called(graph, weights, biases, given)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+@untraced
+def _called(graph, weights, biases, given):
+    if _is_list(graph):
+        graph = as_graph(graph, _sizes_of(graph, given))
     graph = as_graph(graph)
-    weights = list(weights)
-    biases = [None] * len(weights) if biases is None else list(biases)
-    _check_name("activation", activation, _abi.ACTIVATIONS)
-    _check_name("last", last, _abi.ACTIVATIONS)
-    _check_name("norm", norm, _abi.NORMS)
-    _check_name("reduce", reduce, _abi.REDUCTIONS)
-    _check_name("reduce_src", reduce_src, _abi.REDUCTIONS)
-    if src is not None:
-        src = graph.extend(src)
-    if src_part is not None:
-        src_part = graph.extend(src_part)
-    for name, tensor, count, of, dim in (
-            ("dst", dst, graph.num_dst, "destination", 2),
-            ("dst_part", dst_part, graph.num_dst, "destination", 2),
-            ("src", src, graph.num_src, "source", 2),
-            ("src_part", src_part, graph.num_src, "source", 2),
-            ("edge", edge, graph.num_edges, "edge", 2),
-            ("dst_factor", dst_factor, graph.num_edges, "edge", 1),
-            ("src_factor", src_factor, graph.num_edges, "edge", 1)):
-        _check_rows(name, tensor, count, of, dim)
-    _check_layers(weights, biases)
-    if edge is not None and not edge.size(1):
-        edge = None
-    by_dst, by_src, by_edge = _split(weights[0], (dst, src, edge))
-    weights[0] = None if edge is None else by_edge
-    dst_part = _part(dst, by_dst, dst_part)
-    src_part = _part(src, by_src, src_part)
-    if edge is None and dst_part is None and src_part is None:
-        raise ValueError("edge_mlp needs one of dst, src, edge, dst_part and "
-                         "src_part")
-    if not (reduce or reduce_src or edges):
-        raise ValueError("edge_mlp is asked for nothing: reduce and "
-                         "reduce_src are None, and edges is False")
-    settings = _mlp.Settings(
-        len(weights), activation, last, float(slope), bool(gate), norm,
-        float(eps), bool(residual), reduce, reduce_src, bool(edges),
-        graph.device.type != "cpu" and tf32_allowed())
-    tensors = _one_type(
-        [edge, dst_part, src_part, dst_factor, src_factor, norm_weight,
-         norm_bias, *weights, *biases], graph.device)
+    for name in ("src", "src_part"):
+        if given[name] is not None:
+            given[name] = graph.extend(given[name])
+    settings, tensors = _prepared(_Sizes(
+        graph.num_dst, graph.num_src, graph.num_edges, graph.device),
+        weights, biases, **given)
     if needs_composite():
-        made = _mlp.composite(graph, settings, tensors)
+        return _mlp.composite(graph, settings, tensors)
+    return _mlp.run(graph, settings, tensors)
+
+
+# ---- torch.compile ----------------------------------------------------------
+
+@constant
+def _named(about):
+    """The name of a call, as torch.compile takes it for a constant."""
+    return _mlp_ops.text(*about)
+
+
+def _compiled(graph, weights, biases, given):
+    """The outputs of the operator of torch.library; None if the call cannot be
+    one."""
+    if isinstance(graph, Graph):
+        if graph.exchange is not None:
+            return None
+        num_src, num_dst = graph.num_src, graph.num_dst
+        num_edges = graph.num_edges
+    elif _is_list(graph):
+        num_src, num_dst = _sizes_of(graph, given)
+        num_edges = graph.size(1)
+        if num_src is None or num_dst is None:
+            return None
     else:
-        made = _mlp.run(graph, settings, tensors)
-    return made[0] if len(made) == 1 else made
+        return None
+    some = next(t for t in (*weights, *given.values())
+                if isinstance(t, torch.Tensor))
+    settings, tensors = _prepared(_Sizes(num_dst, num_src, num_edges,
+                                         some.device),
+                                  weights, biases, **given)
+    call = _named((*settings, tuple([t is not None for t in tensors])))
+    return _mlp_ops.run(call, len(settings.outputs), graph, num_src, num_dst,
+                        [t for t in tensors if t is not None])

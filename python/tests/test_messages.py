@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _messages
+from dfgnn import _messages, _plan
 
 pyg = pytest.importorskip("torch_geometric.nn")
 ours = pytest.importorskip("dfgnn.nn.pyg")
@@ -31,6 +31,12 @@ class Kernels:
             self.calls += 1
             return fused(*args)
         monkeypatch.setattr(_messages, "forward", forward)
+        run = _plan.Plan.run
+
+        def traced(*args):
+            self.calls += 1
+            return run(*args)
+        monkeypatch.setattr(_plan.Plan, "run", traced)
 
 
 @pytest.fixture

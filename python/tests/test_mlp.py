@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import dfgnn
 import dfgnn.nn
-from dfgnn import _abi, _mlp
+from dfgnn import _abi, _mlp, _mlp_ops
 
 ACTIVATIONS = {
     None: lambda x: x, "relu": F.relu, "silu": F.silu, "gelu": F.gelu,
@@ -231,6 +231,43 @@ def test_a_transform_of_torch_func_runs_torch_operations():
     torch.testing.assert_close(torch.func.grad(loss)(x), want)
 
 
+COMPILED = [dict(residual=True, edges=True), dict(reduce="max", norm="layer"),
+            dict(reduce="mean", reduce_src="min", edges=True)]
+
+
+@pytest.mark.skipif(not _mlp_ops.AVAILABLE,
+                    reason="this torch has no operators")
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("options", COMPILED)
+def test_torch_compile_does_not_break_its_graph(options, listed):
+    edge_index = torch.randint(0, 20, (2, 80))
+    graph = edge_index if listed else dfgnn.as_graph(edge_index, 20)
+    weights, biases = layers_of([24, 8, 8])
+    x, edge = tensor(20, 8), tensor(80, 8)
+
+    def block(x, edge):
+        made = dfgnn.edge_mlp(graph, weights, biases, dst=x, src=x, edge=edge,
+                              activation="silu", **options)
+        return made if isinstance(made, tuple) else (made,)
+    torch._dynamo.reset()
+    compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
+    agree(compiled(x, edge), block(x, edge), [x, edge, *weights, *biases])
+
+
+@pytest.mark.skipif(not _mlp_ops.AVAILABLE,
+                    reason="this torch has no operators")
+def test_the_operator_is_what_torch_expects():
+    graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
+    settings = _mlp.Settings(1, "relu", None, 0.01, reduce_dst="max",
+                             edges=True)
+    there = [True, False, True] + [False] * 4 + [True, False]
+    tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
+    torch.library.opcheck(
+        torch.ops.dfgnn.edge_mlp.default,
+        (_mlp_ops.text(*settings, there), None, graph.id, 20, 20, 80,
+         tensors))
+
+
 @pytest.mark.parametrize("activation,layers,norm,edge_dim", [
     ("silu", 2, True, 8), ("elu", 1, False, 5), ("gelu", 3, True, 0)])
 def test_an_edge_block_is_its_modules(activation, layers, norm, edge_dim):
@@ -287,7 +324,7 @@ def test_the_check_finds_what_is_wrong():
     weights, biases = layers_of([4, 6], torch.float32)
     settings = _mlp.Settings(1, reduce_dst="sum")
     part = tensor(20, 6, dtype=torch.float32)
-    call = _mlp._Call(graph, settings, [None, part, part] + [None] * 4
+    call = _mlp.Call(graph, settings, [None, part, part] + [None] * 4
                       + [None, biases[0]])
     outs, _ = call.forward()
     assert call.worst(outs) <= 1

@@ -19,8 +19,7 @@ from .._scores import edge_feature_scores
 from ..transformer_conv import projections, with_skip
 from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import attempt, fits, unfit, usual
-from ._reduce import (
-    combine, edge_messages, is_sum, reduce_neighbours, reductions)
+from ._reduce import is_sum
 
 
 def _certain_dropout(layer):
@@ -373,37 +372,3 @@ def super_gat(layer, edge_index, size, x):
     return outside_autocast(score_attention, graph, scores, x, num_nodes,
                             dropout=layer.dropout, training=layer.training,
                             result=result_type(scores, x))
-
-
-# ---- GeneralConv ------------------------------------------------------------
-
-def general(layer, edge_index, size, x, edge_attr=None):
-    """GeneralConv; without edge features its messages are made by node."""
-    met = ends(layer, x, size)
-    names = reductions(layer.aggr_module)
-    if (edge_attr is not None or met is None or met.dst is None
-            or not layer.directed_msg or not known(edge_index)
-            or not fits(met.src) or met.src.dim() != 2 or names is None
-            or hooked(layer.lin_msg)):
-        return edge_messages(layer, edge_index, size, x=x,
-                             edge_attr=edge_attr)
-    shape = (-1, layer.heads, layer.out_channels)
-    value = layer.lin_msg(met.src).view(shape)
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    if not layer.attention:
-        return combine(layer.aggr_module, reduce_neighbours(
-            graph, value, names, met.num_dst), graph)
-    if names != ("sum",) or ops.compiling():
-        return edge_messages(layer, edge_index, size, x=x,
-                             edge_attr=edge_attr)
-    if layer.attention_type == "additive":
-        scores = (value * layer.att_msg).sum(-1)
-        return outside_autocast(gat_attention, graph, value, scores.new_zeros(
-            1, 1).expand(met.num_dst, layer.heads), scores,
-            result=result_type(scores, value))
-    own = value if met.dst is met.src else layer.lin_msg(met.dst).view(shape)
-    scores = edge_scores("gt", graph, own, value, scale=1.0) / layer.scaler
-    return outside_autocast(
-        score_attention, graph, F.leaky_relu(scores, 0.2), value, met.num_dst,
-        result=result_type(scores, value))
-

@@ -4,11 +4,10 @@ reduces them, edge by edge, and keeps none."""
 import torch
 from torch_geometric.nn import Linear
 
-from ... import ops
 from ...messages import gated_messages, relu_messages
 from .._linear import hooked
 from ..message_convs import gated_parts
-from ._edges import degrees, ends, graph_of, known
+from ._edges import ends, graph_of, known
 from ._mixin import fits
 from ._reduce import combine, edge_messages, reductions
 
@@ -46,25 +45,6 @@ def isomorphism_with_edges(layer, edge_index, size, x, edge_attr=None):
         return edge_messages(layer, edge_index, size, x=x,
                              edge_attr=edge_attr)
     return combine(layer.aggr_module, *made)
-
-
-def generalized_with_edges(layer, edge_index, size, x, edge_attr):
-    """Propagation of GENConv with edge features; None if the kernels cannot
-    make it, as for a softmax.  Each message is eps more than its relu."""
-    if ops.compiling():
-        return None
-    made = _relu_reductions(layer, edge_index, size, x, edge_attr,
-                            getattr(layer, "lin_edge", None))
-    if made is None:
-        return None
-    outs, graph = made
-    names = reductions(layer.aggr_module)
-    count = degrees(graph, outs[0].dtype).view(-1, 1)
-    there = (count > 0).to(count.dtype)
-    more = dict(sum=count, mean=there, min=there, max=there)
-    return combine(layer.aggr_module, [
-        out + layer.eps * more[name] if name in more else out
-        for name, out in zip(names, outs)], graph)
 
 
 # ---- gates ------------------------------------------------------------------

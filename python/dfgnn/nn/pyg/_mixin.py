@@ -2,6 +2,7 @@
 
 import functools
 import logging
+from typing import Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -187,8 +188,22 @@ class Fused:
         return plain
 
 
+class Row(NamedTuple):
+    name: str  # the class in torch_geometric.nn
+    # propagate by kernels: (layer, edge_index, size, **kwargs) -> a tensor, or
+    # NotImplemented where PyG's own path is to be taken
+    fused: Optional[Callable] = None
+    # makes the forward from PyG's, for layers whose forward makes the edges of
+    # propagate anew each time, or scores edge by edge
+    forward: Optional[Callable] = None
+    # by name, makers of other methods from PyG's
+    methods: dict = {}
+    # what forward tries first: the layer as one node of autograd
+    node: Optional[Callable] = None
+
+
 def fuse(base, row, module):
-    """The class with kernels for a class of PyG, of a _table.Row."""
+    """The class with kernels for a class of PyG."""
     names = {"__module__": module, "__doc__": base.__doc__,
              "_dfgnn_base": base, "_dfgnn_fused": row.fused,
              "propagate": Fused.propagate,

@@ -3,18 +3,16 @@ follow from sums of such messages."""
 
 import torch
 import torch.nn.functional as F
-from torch_geometric.nn import Linear, aggr
+from torch_geometric.nn import Linear
 
 from ... import _abi, ops
 from ...aggregation import spmm
-from ...functional import gat_attention
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._linear import hooked
 from ._edges import (
     Looped, degrees, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
-from ._messages import generalized_with_edges
 from ._mixin import fits, unfit, usual
 from ._networks import after_linear
 from ._reduce import (
@@ -177,46 +175,7 @@ def principal(layer, edge_index, size, x, edge_attr=None):
     return combine(layer.aggr_module, outs, graph)
 
 
-# ---- messages of one node ---------------------------------------------------
-
-def generalized(layer, edge_index, size, x, edge_attr=None):
-    """GENConv.  Without edge features relu(x_j) + eps is made by node, and its
-    softmax is an attention whose heads are the features."""
-    if edge_attr is not None:
-        out = generalized_with_edges(layer, edge_index, size, x, edge_attr)
-        if out is not None:
-            return out
-    met = ends(layer, x, size)
-    if (edge_attr is not None or met is None or not known(edge_index)
-            or not fits(met.src) or met.src.dim() != 2):
-        return edge_messages(layer, edge_index, size, x=x,
-                             edge_attr=edge_attr)
-    value = met.src.relu() + layer.eps
-    module = layer.aggr_module
-    graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
-    names = reductions(module)
-    if names is not None:
-        return combine(module, reduce_neighbours(graph, value, names,
-                                                 met.num_dst), graph)
-    if hooked(module):
-        return unfit(layer, "a hook looks at its aggregation")
-    if type(module) is aggr.SoftmaxAggregation and not module.semi_grad:
-        scores = value * (module.t if module.channels == 1
-                          else module.t.view(-1, module.channels))
-        return gat_attention(
-            graph, value.unsqueeze(-1), value.new_zeros(1, 1).expand(
-                met.num_dst, value.size(1)), scores,
-            negative_slope=1.0).squeeze(-1)
-    if type(module) is aggr.PowerMeanAggregation and module.channels == 1:
-        power = module.p
-        if isinstance(power, (int, float)) and power == 1:
-            return spmm(graph, value, reduce="mean", num_dst=met.num_dst)
-        limits = dict(min=module.min_value, max=module.max_value)
-        out = spmm(graph, value.clamp(**limits).pow(power), reduce="mean",
-                   num_dst=met.num_dst)
-        return out.clamp(**limits).pow(1.0 / power)
-    return unfit(layer, "no kernel reduces by " + type(module).__name__)
-
+# ---- networks of both ends ---------------------------------------------------
 
 def edge_network(layer, edge_index, size, x):
     """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j
@@ -264,20 +223,3 @@ def _shifted(names, outs, own, graph):
     shifts = {"sum": own * degree, "mean": shift, "min": shift, "max": shift}
     return [out + shifts[name] if name in shifts else out
             for name, out in zip(names, outs)]
-
-
-def film(layer, edge_index, size, x, beta, gamma):
-    """FiLMConv without an activation: gamma_i times the sum of x_j, plus
-    beta_i times their number."""
-    met = ends(layer, x, size)
-    names = reductions(layer.aggr_module)
-    if (layer.act is not None or names not in (("sum",), ("mean",))
-            or layer.num_relations > 1 or not known(edge_index)
-            or not fits(x, beta, gamma) or x.dim() != 2 or ops.compiling()):
-        return edge_messages(layer, edge_index, size, x=x, beta=beta,
-                             gamma=gamma)
-    num_dst = gamma.size(0)
-    graph = graph_of(layer, edge_index, met.num_src, num_dst)
-    out = spmm(graph, x, reduce=names[0], num_dst=num_dst)
-    degree = degrees(graph, out.dtype).view(-1, 1)
-    return gamma * out + beta * (degree if names == ("sum",) else degree > 0)

@@ -1,7 +1,5 @@
 """The layers of PyG that have kernels behind them: one row for each class."""
 
-from typing import Callable, NamedTuple, Optional
-
 import torch_geometric.nn as pyg
 
 from . import _attention_convs as attention
@@ -9,24 +7,12 @@ from . import _heterogeneous as heterogeneous
 from . import _messages as messages
 from . import _relations as relations
 from . import _sums as sums
+from . import _traced as traced
 from .. import _node as node
 from ._heat import heat
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
+from ._mixin import Row
 from ._rgcn import rgcn
-
-
-class Row(NamedTuple):
-    name: str  # the class in torch_geometric.nn
-    # propagate by kernels: (layer, edge_index, size, **kwargs) -> a tensor, or
-    # NotImplemented where PyG's own path is to be taken
-    fused: Optional[Callable] = None
-    # makes the forward from PyG's, for layers whose forward makes the edges of
-    # propagate anew each time, or scores edge by edge
-    forward: Optional[Callable] = None
-    # by name, makers of other methods from PyG's
-    methods: dict = {}
-    # what forward tries first: the layer as one node of autograd
-    node: Optional[Callable] = None
 
 
 _marked = dict(gcn_norm=NORM)
@@ -71,12 +57,12 @@ TABLE = [
     Row("RGATConv", relations.relational,
         relations.tells_weights(sums.renamed({}))),
     Row("HEATConv", forward=heat),
-    Row("GeneralConv", attention.general),
+    Row("GeneralConv", traced.propagate),
     # messages of a network, if it is linear or reads one node alone
     Row("PNAConv", sums.principal),
-    Row("GENConv", sums.generalized),
+    Row("GENConv", traced.propagate),
     Row("EdgeConv", sums.edge_network),
-    Row("FiLMConv", sums.film, sums.renamed({})),
+    Row("FiLMConv", traced.propagate, sums.renamed({})),
     # messages with features of the edge
     Row("GINEConv", messages.isomorphism_with_edges, node=node.gine),
     Row("ResGatedGraphConv", messages.residual_gates),

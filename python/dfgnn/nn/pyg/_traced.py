@@ -15,9 +15,8 @@ from ...errors import UnsupportedError
 from ...graph import Graph
 from ._called import Call, attributes, trace
 from ._checked import checked
-from ._edges import known
-from ._mixin import Fused, fuse, unfit, usual
-from ._table import Row
+from ._edges import edges_as_given, known
+from ._mixin import Fused, Row, fuse, unfit, usual
 
 class State:
     """What is known of a layer: a plan, or why there is none, for each kind
@@ -43,13 +42,11 @@ def state(layer):
 # ---- running ----------------------------------------------------------------
 
 def _obstacle(layer, edge_index):
-    if not known(edge_index) or isinstance(edge_index, Graph):
+    if not known(edge_index):
         return "its edges are no edge_index, but a " + \
             type(edge_index).__name__
     if ops.compiling():
         return "torch.compile traces"
-    if not edge_index.size(1):
-        return "there are no edges"
     return None
 
 
@@ -85,6 +82,10 @@ def _captured(call):
 
 def _run(layer, methods, names, edge_index, size, kwargs):
     reason = _obstacle(layer, edge_index)
+    if reason is None and isinstance(edge_index, Graph):
+        edge_index = edges_as_given(layer, edge_index)
+    if reason is None and not edge_index.size(1):
+        reason = "there are no edges"
     if reason is not None:
         return unfit(layer, reason)
     try:

@@ -1,0 +1,141 @@
+"""MLPs on edges as operators of torch.library, for torch.compile.
+
+A call is named by a text of its settings, with a 1 for each of its tensors that
+is there.  Tensors by edge are in the caller's order.
+"""
+
+import json
+
+import torch
+
+from . import _mlp
+from .ops import AVAILABLE, _define, _graph, _named, _op
+
+_PLACE = ("Tensor? edge_index, SymInt graph, SymInt num_src, SymInt num_dst, "
+          "SymInt num_edges")
+_CALL = f"str call, {_PLACE}, Tensor[] tensors"
+_NAME = "edge_mlp"
+
+
+def text(*about):
+    """What names a call: its settings, then which tensors are there."""
+    return json.dumps(about)
+
+
+class _Read:
+    """A call as the operators get it."""
+
+    def __init__(self, call, edge_index, graph, num_src, num_dst, num_edges,
+                 tensors):
+        *settings, there = json.loads(call)
+        self.settings = _mlp.Settings(*settings)
+        self.place = edge_index, graph, num_src, num_dst, num_edges
+        given = iter(tensors)
+        self.tensors = [next(given) if here else None for here in there]
+        self.rows = {"edge_out": num_edges, "out_dst": num_dst,
+                     "out_src": num_src}
+        # sides whose extremes remember their edge
+        self.sides = [side for side in ("dst", "src") if getattr(
+            self.settings, "reduce_" + side) in ("max", "min")]
+
+    def graph(self):
+        edge_index, number, num_src, num_dst, _ = self.place
+        edge, _, _, *factors = self.tensors[:5]
+        return _graph(edge_index, number, num_src, num_dst, False, next(
+            (t for t in (edge, *factors) if t is not None), None))
+
+    def call(self, graph, wanted):
+        """The library's call; None if torch's operations run it."""
+        made = _mlp.Call(graph, self.settings, self.tensors)
+        return None if graph.device.type != "cpu" and \
+            made.refused(wanted) else made
+
+
+def _flags(wanted):
+    return [flag == "1" for flag in wanted]
+
+
+def _run(*arguments):
+    read = _Read(*arguments)
+    graph = read.graph()
+    call = read.call(graph, [t is not None for t in read.tensors])
+    if call is not None:
+        outs, picked = call.forward()
+        return [*outs, *picked.values()]
+    outs = _mlp.composite(graph, read.settings, read.tensors)
+    width = outs[0].size(1)
+    return [*outs, *(outs[0].new_empty(read.rows["out_" + side], width,
+                                       dtype=torch.int32)
+                     for side in read.sides)]
+
+
+def _fake(*arguments):
+    read = _Read(*arguments)
+    like = arguments[-1][0]
+    width = _mlp.width_of(read.settings, read.tensors)
+    return [like.new_empty(read.rows[name], width)
+            for name in read.settings.outputs] + [
+        like.new_empty(read.rows["out_" + side], width, dtype=torch.int32)
+        for side in read.sides]
+
+
+def _gradient(wanted, present, picked, grads, *arguments):
+    read, wanted = _Read(*arguments), _flags(wanted)
+    graph, given = read.graph(), iter(grads)
+    grads = [next(given) if here else None for here in _flags(present)]
+    flags = iter(wanted)
+    wanted = [t is not None and next(flags) for t in read.tensors]
+    call = read.call(graph, [t is not None for t in read.tensors])
+    if call is None:
+        made = _mlp.differentiate(graph, read.settings, [
+            t if t is None else t.detach().requires_grad_(w)
+            for t, w in zip(read.tensors, wanted)], grads, wanted, False)
+    else:
+        made = call.backward(dict(zip(read.sides, picked)), grads, wanted)
+    return [torch.zeros_like(t) if g is None else g
+            for g, t, w in zip(made, read.tensors, wanted) if w]
+
+
+def _gradient_fake(wanted, present, picked, grads, *arguments):
+    return [torch.empty_like(t, memory_format=torch.contiguous_format)
+            for t, w in zip(arguments[-1], _flags(wanted)) if w]
+
+
+def _save(ctx, inputs, output):
+    call, edge_index, *sizes, tensors = inputs
+    ctx.save_for_backward(edge_index, *tensors, *output)
+    ctx.set_materialize_grads(False)
+    ctx.about = call, sizes, len(tensors)
+
+
+def _derivative(ctx, cotangents):
+    call, sizes, count = ctx.about
+    edge_index, *saved = ctx.saved_tensors
+    tensors, outs = saved[:count], saved[count:]
+    outs = [t for t in outs if t.dtype != torch.int32]
+    wanted = ctx.needs_input_grad[-1]
+    grads = cotangents[:len(outs)]
+    nothing = (None,) * 6
+    if all(g is None for g in grads) or not any(wanted):
+        return (*nothing, [None] * count)
+    made = iter(_op(_NAME + "_backward", edge_index)(
+        "".join("01"[w] for w in wanted),
+        "".join("01"[g is not None] for g in grads),
+        saved[count + len(outs):], [g for g in grads if g is not None], call,
+        edge_index, *sizes, tensors))
+    return (*nothing, [next(made) if w else None for w in wanted])
+
+
+if AVAILABLE:
+    _define(_NAME, f"({_CALL}) -> Tensor[]", _run, _fake, _derivative, _save)
+    _define(_NAME + "_backward",
+            f"(str wanted, str present, Tensor[] picked, Tensor[] grads, "
+            f"{_CALL}) -> Tensor[]", _gradient, _gradient_fake)
+
+
+def run(call, outputs, graph, num_src, num_dst, tensors):
+    """The outputs while torch.compile traces; graph: a Graph or an
+    edge_index."""
+    edge_index, number, num_edges = _named(graph, num_src, num_dst)
+    return _op(_NAME, edge_index)(call, edge_index, number, num_src, num_dst,
+                                  num_edges, tensors)[:outputs]
