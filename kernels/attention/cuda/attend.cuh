@@ -83,8 +83,7 @@ template <class K> struct attend_row : lane_map<K> {
       unroll<C>([&](int c) {
         clear(e.q[c]);
         if (e.active && has(c))
-          e.q[c] = load_once<VEC>(
-              reinterpret_cast<const T *>(this->vector_at(at, p.query, c)));
+          e.q[c] = load_once<VEC>(this->vector_at(at, p.query, c));
       });
     }
   }
@@ -367,8 +366,7 @@ template <class K> struct attend_row : lane_map<K> {
       unroll<VEC>([&](int i) { to[i] = x[i]; });
       return;
     }
-    const char *to = this->vector_of(p.out, w.row, c);
-    store_once<VEC>(const_cast<T *>(reinterpret_cast<const T *>(to)), x);
+    store_once<VEC>(const_cast<T *>(this->vector_of(p.out, w.row, c)), x);
   }
 };
 

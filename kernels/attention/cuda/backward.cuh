@@ -142,8 +142,7 @@ template <class K> struct grad_row : lane_map<K> {
 
   __device__ __forceinline__ void begin_row(state &z, const row_work &w,
                                             bool active) const {
-    unroll<OWN>(
-        [&](int t) { this->load_own(z.own[t], p.own[t], w.row, active); });
+    unroll<OWN>([&](int t) { this->own(z.own[t], p.own[t], w.row, active); });
     unroll<TO, C, VEC>([&](int t, int c, int i) { z.sum[t][c][i] = A(0); });
     if constexpr (GATV2) {
       unroll<C, VEC>([&](int c, int i) { z.raised[c][i] = A(0); });
@@ -182,8 +181,7 @@ template <class K> struct grad_row : lane_map<K> {
       pack x;
       clear(x);
       if (active && has(c))
-        x = load_once<VEC>(
-            reinterpret_cast<const T *>(this->vector_of(p.out, w.row, c)));
+        x = load_once<VEC>(this->vector_of(p.out, w.row, c));
       unroll<VEC>([&](int i) {
         z.delta[map::state(c)] += z.own[YO][c][i] * widen(x.item[i]);
       });
@@ -524,8 +522,7 @@ template <class K> struct grad_row : lane_map<K> {
               feature(c);
       unroll<VEC>([&](int i) { to[i] = x[i]; });
     } else if (p.to[t].data) {
-      T *to = const_cast<T *>(
-          reinterpret_cast<const T *>(this->vector_of(p.to[t], w.row, c)));
+      T *to = const_cast<T *>(this->vector_of(p.to[t], w.row, c));
       if constexpr (ADDS) {
         A sum[VEC];
         widen(sum, load_once<VEC>(to));

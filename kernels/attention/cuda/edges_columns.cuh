@@ -87,8 +87,8 @@ template <class K> struct edge_column : edge_term<K> {
     const row_work w = row_of_unit(p.schedule, unit);
     const offsets_t edge_of{p.edge_of, p.schedule.offsets64};
     const int64_t begin = w.indices - p.schedule.indices;
-    const char *queries = GAT ? nullptr : this->base(p.query);
-    const char *grads = this->base(p.grad_out);
+    const char *queries = GAT ? nullptr : this->lane_base(p.query);
+    const char *grads = this->lane_base(p.grad_out);
     if constexpr (GATV2)
       this->own(z.own, p.value, w.row);
     this->load_att(z.att);

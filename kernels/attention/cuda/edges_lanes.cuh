@@ -81,59 +81,30 @@ template <int S> struct state_bits {
   }
 };
 
-template <typename T, int VEC, int L, int HL, int S, int HEADS, int DIM,
-          int PACKED, int F>
-struct edge_lanes {
-  using A = accumulator_t<T>;
-  using pack = packed<T, VEC>;
+/* F: the features of edges that the lanes share out. */
+template <typename T_, int VEC_, int L_, int HL, int S_, int HEADS_, int DIM_,
+          int PACKED_, int F>
+struct edge_lanes
+    : lane_layout<edge_lanes<T_, VEC_, L_, HL, S_, HEADS_, DIM_, PACKED_, F>,
+                  T_, VEC_, L_, HL, S_, HEADS_, DIM_, PACKED_ != 0> {
+  using layout =
+      lane_layout<edge_lanes, T_, VEC_, L_, HL, S_, HEADS_, DIM_, PACKED_ != 0>;
+  using layout::C, layout::DIM, layout::EXACT, layout::feature, layout::head;
+  using layout::HEADS, layout::L, layout::lane_base, layout::own, layout::S;
+  using layout::state, layout::VEC, layout::vector_at, layout::vector_of;
+  using typename layout::A;
+  using typename layout::pack;
+  using typename layout::T;
   static constexpr int SIDES = 32 / L;
-  static constexpr int BESIDE = L / HL; /* heads side by side */
-  static constexpr int TILE = S * BESIDE;
-  static constexpr int TILES = ceil_div(HEADS, TILE);
-  static constexpr int HV = ceil_div(ceil_div(DIM, VEC), HL);
-  static constexpr int C = S * HV;
   static constexpr int FPL = edge_share(F, HL);
   static constexpr int FP = HL * FPL; /* pitch of an edge's features */
-  /* Every lane has features in all its vectors, in every tile. */
-  static constexpr bool EXACT = HEADS % TILE == 0 && HL * HV * VEC == DIM;
 
   int first; /* head of the tile */
 
-  static constexpr __device__ __forceinline__ int state(int c) {
-    return c / HV;
-  }
+  __device__ __forceinline__ int first_head() const { return first; }
   __device__ __forceinline__ int side() const { return lane_id() / L; }
-  __device__ __forceinline__ int head(int h) const {
-    return first + (lane_id() & (L - 1)) / HL + h * BESIDE;
-  }
-  __device__ __forceinline__ bool has_head(int h) const {
-    return HEADS % TILE == 0 || head(h) < HEADS;
-  }
-  __device__ __forceinline__ int part() const { return lane_id() & (HL - 1); }
-  __device__ __forceinline__ int feature(int c) const {
-    return (part() + c % HV * HL) * VEC;
-  }
   __device__ __forceinline__ bool has(int c) const {
-    return EXACT || (has_head(state(c)) && feature(c) < DIM);
-  }
-  __device__ __forceinline__ bool first_of_head() const { return part() == 0; }
-
-  /* The address of the lane's first vector in row 0 of a tensor. */
-  __device__ __forceinline__ const char *base(const tensor_view &t) const {
-    const char *at = static_cast<const char *>(t.data);
-    if (PACKED)
-      return at + (head(0) * DIM + feature(0)) * int(sizeof(T));
-    return node_row(node_row(at, head(0), t.head_bytes), feature(0),
-                    t.feature_bytes);
-  }
-  __device__ __forceinline__ const T *
-  vector(const char *base, const tensor_view &t, int c) const {
-    const int heads = state(c) * BESIDE, features = c % HV * HL * VEC;
-    if (PACKED)
-      return reinterpret_cast<const T *>(base + (heads * DIM + features) *
-                                                    int(sizeof(T)));
-    return reinterpret_cast<const T *>(node_row(
-        node_row(base, heads, t.head_bytes), features, t.feature_bytes));
+    return EXACT || (this->has_head(state(c)) && feature(c) < DIM);
   }
 
   /* Loads a gathered row; zeros where there is none. */
@@ -143,22 +114,11 @@ struct edge_lanes {
     const char *at = node_row(base, node, t.node_bytes);
     unroll<C>([&](int c) {
       clear(x[c]);
-      load_if<VEC>(x[c], vector(at, t, c), int(live && has(c)));
+      load_if<VEC>(x[c], vector_at(at, t, c), int(live && has(c)));
     });
   }
-  /* Loads the row's own vectors. */
-  __device__ __forceinline__ void own(A (&to)[C][VEC], const tensor_view &t,
-                                      int row) const {
-    const char *at = node_row(base(t), row, t.node_bytes);
-    unroll<C>([&](int c) {
-      pack x;
-      clear(x);
-      if (has(c))
-        x = load_once<VEC>(vector(at, t, c));
-      widen(to[c], x);
-    });
-  }
-  /* The same from a copy in shared memory, which has all heads. */
+  /* Loads the row's own vectors from a copy in shared memory, which has all
+   * heads. */
   __device__ __forceinline__ void own(A (&to)[C][VEC], const T *copy) const {
     unroll<C>([&](int c) {
       pack x;
@@ -172,9 +132,7 @@ struct edge_lanes {
   __device__ __forceinline__ void give(const tensor_view &t, int row, int c,
                                        const A (&x)[VEC]) const {
     if (has(c))
-      store_once<VEC>(
-          const_cast<T *>(vector(node_row(base(t), row, t.node_bytes), t, c)),
-          x);
+      store_once<VEC>(const_cast<T *>(vector_of(t, row, c)), x);
   }
 
   /* Adds to vector c of a row, where give() stores it. */
@@ -183,8 +141,7 @@ struct edge_lanes {
     if (!has(c))
       return;
     A sum[VEC];
-    widen(sum,
-          load_once<VEC>(vector(node_row(base(t), row, t.node_bytes), t, c)));
+    widen(sum, load_once<VEC>(vector_of(t, row, c)));
     unroll<VEC>([&](int i) { sum[i] += x[i]; });
     give(t, row, c, sum);
   }
@@ -200,12 +157,6 @@ struct edge_lanes {
     unroll<VEC>([&](int i) { to[i] = x[i]; });
   }
 
-  /* Sums over the lanes of a head. */
-  template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
-#pragma unroll
-    for (int o = HL / 2; o > 0; o >>= 1)
-      unroll<N>([&](int i) { s[i] += __shfl_xor_sync(kFullMask, s[i], o); });
-  }
   /* Sums over the sides. */
   template <int N> __device__ __forceinline__ void sum_sides(A (&x)[N]) const {
 #pragma unroll

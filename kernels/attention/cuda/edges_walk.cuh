@@ -129,8 +129,8 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
   __device__ __forceinline__ void walk_row(early &e, const row_work &w,
                                            Step step) const {
     const int64_t begin = w.indices - p.schedule.indices;
-    const char *keys = GT ? this->base(p.key) : nullptr;
-    const char *values = this->base(p.value);
+    const char *keys = GT ? this->lane_base(p.key) : nullptr;
+    const char *values = this->lane_base(p.value);
     for (int at = 0; at < w.degree; at += CHUNK) {
       const int count = min(CHUNK, w.degree - at);
       if (!FETCHED || at > 0 || first > 0)

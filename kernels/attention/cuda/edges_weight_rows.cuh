@@ -69,7 +69,7 @@ template <class K> struct edge_sums : edge_term<K> {
   __device__ __forceinline__ void add_row(sums &z, int unit, int f0) const {
     const row_work w = row_of_unit(p.schedule, unit);
     const int64_t begin = w.indices - p.schedule.indices;
-    const char *values = this->base(p.value);
+    const char *values = this->lane_base(p.value);
     this->own(z.x, p.query, w.row);
     for (int at = 0; at < w.degree; at += CHUNK) {
       const int count = min(CHUNK, w.degree - at);

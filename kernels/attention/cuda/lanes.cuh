@@ -28,24 +28,125 @@ constexpr int ceil_power(int x) {
 }
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-template <class K> struct lane_map {
-  using T = typename K::type;
-  static constexpr int VEC = K::vector, L = K::lanes, TILE = K::tile;
-  static constexpr int HEADS = K::heads, DIM = K::dim;
-  static constexpr bool PACKED = K::packed;
+/* Where the vectors of a lane lie.  Map says which head is the first of the
+ * tile, first_head(). */
+template <class Map, typename T_, int VEC_, int L_, int HEAD_LANES_, int S_,
+          int HEADS_, int DIM_, bool PACKED_>
+struct lane_layout {
+  using T = T_;
   using A = accumulator_t<T>;
-  using pack = packed<T, VEC>;
-  static constexpr int NEEDED = ceil_div(DIM, VEC); /* vectors of a head */
-  static constexpr int HEAD_LANES = TILE > 1 ? smaller(L, ceil_power(NEEDED))
-                                             : L;
-  static constexpr int BESIDE = L / HEAD_LANES;
-  static constexpr int S = TILE / BESIDE;
-  static constexpr int HV = ceil_div(NEEDED, HEAD_LANES);
+  using pack = packed<T, VEC_>;
+  static constexpr int VEC = VEC_, L = L_, HEAD_LANES = HEAD_LANES_, S = S_;
+  static constexpr int HEADS = HEADS_, DIM = DIM_;
+  static constexpr bool PACKED = PACKED_;
+  static constexpr int BESIDE = L / HEAD_LANES, TILE = S * BESIDE;
+  static constexpr int TILES = ceil_div(HEADS, TILE);
+  static constexpr int HV = ceil_div(ceil_div(DIM, VEC), HEAD_LANES);
   static constexpr int C = S * HV;
   static constexpr bool FULL_HEADS = HEADS % TILE == 0;
   /* Every lane of every tile has features in all its vectors. */
   static constexpr bool EXACT = FULL_HEADS && HEAD_LANES * HV * VEC == DIM;
-  static_assert(TILE % BESIDE == 0, "lanes without a head");
+
+  /* The state of a vector, and its place in the head. */
+  static constexpr __device__ __forceinline__ int state(int c) {
+    return HV == 1 ? c : S == 1 ? 0 : c / HV;
+  }
+  static constexpr __device__ __forceinline__ int place(int c) {
+    return HV == 1 ? 0 : S == 1 ? c : c % HV;
+  }
+  /* The place of the lane's heads among the heads side by side, and of the lane
+   * among those of a head. */
+  __device__ __forceinline__ int place_beside() const {
+    return BESIDE > 1 ? (lane_id() & (L - 1)) / HEAD_LANES : 0;
+  }
+  __device__ __forceinline__ int part() const {
+    return lane_id() & (HEAD_LANES - 1);
+  }
+  /* The head that the lane's state h belongs to. */
+  __device__ __forceinline__ int head(int h) const {
+    return static_cast<const Map *>(this)->first_head() + place_beside() +
+           h * BESIDE;
+  }
+  /* Has state h a head? */
+  __device__ __forceinline__ bool has_head(int h) const {
+    return FULL_HEADS || head(h) < HEADS;
+  }
+  /* The first feature of vector c. */
+  __device__ __forceinline__ int feature(int c) const {
+    return (part() + place(c) * HEAD_LANES) * VEC;
+  }
+  /* Is this the lane that writes the scalars of a head? */
+  __device__ __forceinline__ bool first_of_head() const { return part() == 0; }
+
+  /* The address of the lane's first vector in row 0 of a tensor. */
+  __device__ __forceinline__ const char *lane_base(const tensor_view &t) const {
+    const char *base = static_cast<const char *>(t.data);
+    if (PACKED)
+      return base + (head(0) * DIM + feature(0)) * int(sizeof(T));
+    base = node_row(base, head(0), t.head_bytes);
+    return VEC > 1 ? base + feature(0) * int(sizeof(T))
+                   : node_row(base, feature(0), t.feature_bytes);
+  }
+  /* Vector c; at: the address of the lane's first vector. */
+  __device__ __forceinline__ const T *
+  vector_at(const char *at, const tensor_view &t, int c) const {
+    const int heads = state(c) * BESIDE, features = place(c) * HEAD_LANES * VEC;
+    if (PACKED)
+      at += (heads * DIM + features) * int(sizeof(T));
+    else {
+      if (heads > 0)
+        at = node_row(at, heads, t.head_bytes);
+      at = VEC > 1 ? at + features * int(sizeof(T))
+                   : node_row(at, features, t.feature_bytes);
+    }
+    return reinterpret_cast<const T *>(at);
+  }
+  __device__ __forceinline__ const T *vector_of(const tensor_view &t, int row,
+                                                int c) const {
+    return vector_at(node_row(lane_base(t), row, t.node_bytes), t, c);
+  }
+
+  /* Loads the row's own vectors; zeros where it has none. */
+  __device__ __forceinline__ void own(A (&to)[C][VEC], const tensor_view &t,
+                                      int row, bool active = true) const {
+    const char *at = node_row(lane_base(t), row, t.node_bytes);
+    unroll<C>([&](int c) {
+      pack x;
+      clear(x);
+      if (active && static_cast<const Map *>(this)->has(c))
+        x = load_once<VEC>(vector_at(at, t, c));
+      widen(to[c], x);
+    });
+  }
+
+  /* Sums over the lanes of a head. */
+  template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
+#pragma unroll
+    for (int o = HEAD_LANES / 2; o > 0; o >>= 1)
+      unroll<N>([&](int i) { s[i] += __shfl_xor_sync(kFullMask, s[i], o); });
+  }
+};
+
+constexpr int head_lanes(int vector, int lanes, int dim, int tile) {
+  return tile > 1 ? smaller(lanes, ceil_power(ceil_div(dim, vector))) : lanes;
+}
+/* The layout of K for the map of type Map; lanes that a head has follow from
+ * the heads of a tile. */
+template <class Map, class K,
+          int HL = head_lanes(K::vector, K::lanes, K::dim, K::tile)>
+using row_layout =
+    lane_layout<Map, typename K::type, K::vector, K::lanes, HL,
+                K::tile / (K::lanes / HL), K::heads, K::dim, K::packed>;
+
+template <class K> struct lane_map : row_layout<lane_map<K>, K> {
+  using layout = row_layout<lane_map<K>, K>;
+  using layout::C, layout::DIM, layout::EXACT, layout::feature;
+  using layout::FULL_HEADS, layout::head, layout::HEAD_LANES, layout::HEADS;
+  using layout::L, layout::place, layout::state, layout::TILE, layout::VEC;
+  using typename layout::A;
+  using typename layout::pack;
+  using typename layout::T;
+  static_assert(K::tile % layout::BESIDE == 0, "lanes without a head");
 
   const int group;
   unsigned valid; /* bit c: vector c has features */
@@ -59,32 +160,14 @@ template <class K> struct lane_map {
     }
   }
 
-  /* The state of a vector, and its place in the head. */
-  static constexpr __device__ __forceinline__ int state(int c) {
-    return HV == 1 ? c : S == 1 ? 0 : c / HV;
-  }
-  static constexpr __device__ __forceinline__ int place(int c) {
-    return HV == 1 ? 0 : S == 1 ? c : c % HV;
+  __device__ __forceinline__ int first_head() const {
+    return HEADS <= TILE ? 0 : blockIdx.y * TILE;
   }
   __device__ __forceinline__ int lane_of_row() const {
     return lane_id() & (group - 1);
   }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
   __device__ __forceinline__ int sides() const { return group / L; }
-  /* The place of the lane's heads among the heads side by side. */
-  __device__ __forceinline__ int place_beside() const {
-    return BESIDE > 1 ? (lane_id() & (L - 1)) / HEAD_LANES : 0;
-  }
-  /* The head that the lane's state h belongs to. */
-  __device__ __forceinline__ int head(int h) const {
-    const int first = HEADS <= TILE ? 0 : blockIdx.y * TILE;
-    return BESIDE > 1 ? first + (lane_id() & (L - 1)) / HEAD_LANES + h * BESIDE
-                      : first + h;
-  }
-  /* The first feature of vector c. */
-  __device__ __forceinline__ int feature(int c) const {
-    return ((lane_id() & (HEAD_LANES - 1)) + place(c) * HEAD_LANES) * VEC;
-  }
   /* Do all lanes have vector c? */
   static constexpr __device__ __forceinline__ bool all_have(int c) {
     return FULL_HEADS && (place(c) + 1) * HEAD_LANES * VEC <= DIM;
@@ -94,38 +177,6 @@ template <class K> struct lane_map {
       return all_have(c) || (head(state(c)) < HEADS && feature(c) < DIM);
     return all_have(c) || valid >> c & 1;
   }
-  /* Has state h a head? */
-  __device__ __forceinline__ bool has_head(int h) const {
-    return FULL_HEADS || head(h) < HEADS;
-  }
-  /* Is this the lane that writes the scalars of a head? */
-  __device__ __forceinline__ bool first_of_head() const {
-    return (lane_id() & (HEAD_LANES - 1)) == 0;
-  }
-
-  __device__ __forceinline__ const char *lane_base(const tensor_view &t) const {
-    const char *base = static_cast<const char *>(t.data);
-    if (PACKED)
-      return base + (head(0) * DIM + feature(0)) * int(sizeof(T));
-    base = node_row(base, head(0), t.head_bytes);
-    return VEC > 1 ? base + feature(0) * int(sizeof(T))
-                   : node_row(base, feature(0), t.feature_bytes);
-  }
-  /* The address of vector c; at: that of the lane's first vector. */
-  __device__ __forceinline__ const char *
-  vector_at(const char *at, const tensor_view &t, int c) const {
-    const int heads = state(c) * BESIDE, features = place(c) * HEAD_LANES * VEC;
-    if (PACKED)
-      return at + (heads * DIM + features) * int(sizeof(T));
-    if (heads > 0)
-      at = node_row(at, heads, t.head_bytes);
-    return VEC > 1 ? at + features * int(sizeof(T))
-                   : node_row(at, features, t.feature_bytes);
-  }
-  __device__ __forceinline__ const char *vector_of(const tensor_view &t,
-                                                   int row, int c) const {
-    return vector_at(node_row(lane_base(t), row, t.node_bytes), t, c);
-  }
 
   /* Loads vector c of a gathered row; at: its lane base.  WHOLE: the edge is
    * there; where the lane has no features x must be 0 before, and stays 0.
@@ -134,7 +185,7 @@ template <class K> struct lane_map {
   __device__ __forceinline__ void gather(pack &x, const char *at,
                                          const tensor_view &t, int c,
                                          bool live) const {
-    const T *from = reinterpret_cast<const T *>(vector_at(at, t, c));
+    const T *from = this->vector_at(at, t, c);
     if (WHOLE && !EAGER && all_have(c)) {
       x = load_packed<VEC>(from);
       return;
@@ -146,25 +197,6 @@ template <class K> struct lane_map {
                  !WHOLE        ? int(live && has(c))
                  : all_have(c) ? group
                                : int(has(c)));
-  }
-
-  /* Loads the row's own vectors; zeros where it has none. */
-  __device__ __forceinline__ void
-  load_own(A (&to)[C][VEC], const tensor_view &t, int row, bool active) const {
-    unroll<C>([&](int c) {
-      pack x;
-      clear(x);
-      if (active && has(c))
-        x = load_once<VEC>(reinterpret_cast<const T *>(vector_of(t, row, c)));
-      widen(to[c], x);
-    });
-  }
-
-  /* Sums over the lanes of a head. */
-  template <int N> __device__ __forceinline__ void reduce(A (&s)[N]) const {
-#pragma unroll
-    for (int o = HEAD_LANES / 2; o > 0; o >>= 1)
-      unroll<N>([&](int i) { s[i] += __shfl_xor_sync(kFullMask, s[i], o); });
   }
 
   /* Sums over the sides of a row. */
