@@ -31,8 +31,9 @@ def take(table, graph):
     """The rows of a table [sources, ...] that a gatherer() names.  Gradients
     of rows that are taken several times are added in one order."""
     shape = table.shape[1:]
-    flat = table.reshape(table.size(0), 1 if len(shape) < 2 else shape[0], -1)
-    return spmm(graph, flat).view(-1, *shape)
+    heads = 1 if len(shape) < 2 else shape[0]
+    flat = table.reshape(table.size(0), heads, shape.numel() // max(1, heads))
+    return spmm(graph, flat).view(graph.num_dst, *shape)
 
 
 class Groups:

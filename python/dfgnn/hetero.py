@@ -86,6 +86,8 @@ class HeteroGraph:
     The tensors must not change while the graph lives.
     """
 
+    is_whole = True  # False of a rank's share, whose sources have a halo
+
     def __init__(self, edges, num_nodes, *, family=None, trusted=False):
         if not isinstance(edges, dict):
             raise TypeError("edges must be a dict of edge_index by relation, "
@@ -465,6 +467,21 @@ class HeteroGraph:
         return self._derive("degrees", make)
 
     # ---- features
+
+    def edges_by_relation(self):
+        """By relation its edge_index."""
+        return self._derive("by relation", lambda: {
+            key: part.t() for key, part in
+            self.split(self.edge_index.t()).items()})
+
+    def extend(self, x):
+        """Features by type of the sources, from those of the destinations: the
+        same, unless the graph is a rank's share of one."""
+        return x
+
+    def mean_of(self, kind, rows):
+        """The mean of rows, those of the destinations of a type."""
+        return rows.mean(0)
 
     def concatenate(self, by_relation, default=None):
         """[E, ...] of a dict of tensors by relation, each in its edges'

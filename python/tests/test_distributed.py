@@ -27,7 +27,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def launch(world, cases, stores=(), limit=300):
+def launch(world, cases, stores=(), limit=300, worker=WORKER):
     """(exit status, output) of each rank."""
     port = free_port()
     ranks = []
@@ -38,7 +38,7 @@ def launch(world, cases, stores=(), limit=300):
         if rank < len(stores):
             env["DFGNN_STORE"] = stores[rank]
         ranks.append(subprocess.Popen(
-            [sys.executable, WORKER, *cases], env=env, text=True,
+            [sys.executable, worker, *cases], env=env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
     found = []
     try:
@@ -52,8 +52,8 @@ def launch(world, cases, stores=(), limit=300):
     return found
 
 
-def passes(world, *cases):
-    for rank, (status, output) in enumerate(launch(world, cases)):
+def passes(world, *cases, **options):
+    for rank, (status, output) in enumerate(launch(world, cases, **options)):
         assert status == 0, f"rank {rank}:\n{output}"
         assert output.count("OK") == len(cases), output
 

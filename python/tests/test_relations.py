@@ -293,6 +293,24 @@ def test_relations_that_are_not_there_are_left_out(said):
     assert "d" not in fast(x, edges) and not said.text
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_have_memory_of_their_own(name):
+    """Whoever writes to one, as clip_grad_norm_ does, writes to one."""
+    x, edges = schema()
+    model = G.HeteroConv({key: LAYERS[name](key) for key in KINDS}).double()
+    model(x, edges)
+    dfgnn.accelerate(model)
+    sum(t.sum() for t in model(x, edges).values()).backward()
+    found = [p.grad for p in model.parameters() if p.grad is not None]
+    marks = [torch.zeros_like(t) for t in found]
+    for number, grad in enumerate(found):
+        grad.fill_(number)
+        marks[number] += number
+    assert len(found) > 6
+    for grad, mark in zip(found, marks):
+        assert torch.equal(grad, mark)
+
+
 def test_hooks_see_each_layer(said):
     x, edges = schema()
     model = G.HeteroConv({key: G.SAGEConv(WIDTH, 8) for key in KINDS}).double()

@@ -14,6 +14,10 @@ See docs/distributed.md.
 from .dist_graph import DistGraph, load
 from .errors import DistributedError
 from .partition import Part, Partition, partition
+from .relations import (
+    DistHeteroGraph, HeteroPart, HeteroPartition, load_relations,
+    partition_relations)
 
-__all__ = ["DistGraph", "DistributedError", "Part", "Partition", "load",
-           "partition"]
+__all__ = ["DistGraph", "DistHeteroGraph", "DistributedError", "HeteroPart",
+           "HeteroPartition", "Part", "Partition", "load", "load_relations",
+           "partition", "partition_relations"]

@@ -61,12 +61,26 @@ def joined(parts, dim=0):
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
+class _Total(torch.autograd.Function):
+    """The sum of tensors.  Each gets a gradient in memory of its own, which
+    may be written to."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        ctx.count = len(tensors)
+        return torch.stack(tensors).sum(0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.expand(ctx.count, *grad.shape).clone().unbind(0)
+
+
 def total(tensors):
     """The sum of parameters; None if there are none."""
     tensors = [t for t in tensors if t is not None]
     if not tensors:
         return None
-    return tensors[0] if len(tensors) == 1 else torch.stack(tensors).sum(0)
+    return tensors[0] if len(tensors) == 1 else _Total.apply(*tensors)
 
 
 def _project(graph, side, x, weights, biases=None):

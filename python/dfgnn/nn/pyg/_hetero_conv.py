@@ -6,9 +6,11 @@ from torch import Tensor
 from torch_geometric.nn.conv import hetero_conv as theirs
 
 from ... import _fallbacks, ops
+from ...hetero import HeteroGraph
 from .. import _together
 from .._guards import Other
 from .._linear import hooked
+from .._relations import Features
 from .._together import Call, Library, Relation, watched
 from ._edges import known
 from ._hetero_kinds import KINDS, normalized, takes_weights, with_loops
@@ -77,7 +79,8 @@ def _relation(call):
 
 
 def _alone(call):
-    x = call.src if call.key[0] == call.key[-1] else (call.src, call.dst)
+    single = call.key[0] == call.key[-1] and call.src is call.dst
+    x = call.src if single else (call.src, call.dst)
     return call.layer(x, call.edges, *call.more, **call.given)
 
 
@@ -90,9 +93,9 @@ def described(layers):
 
 # ---- a call -----------------------------------------------------------------
 
-def _calls(module, x_dict, edge_index_dict, more, kwargs):
-    """The Calls that PyG's HeteroConv makes; more: further dicts by
-    relation."""
+def _calls(module, x, edge_index_dict, more, kwargs):
+    """The Calls that PyG's HeteroConv makes of Features; more: further dicts
+    by relation."""
     found = []
     for key, layer in module.convs.items():
         if key not in edge_index_dict:
@@ -100,14 +103,14 @@ def _calls(module, x_dict, edge_index_dict, more, kwargs):
                 raise Other  # PyG calls it without edges
             continue
         src, _, dst = key
-        if src not in x_dict or dst not in x_dict:
+        if src not in x.src or dst not in x.dst:
             raise Other
         for given in (*more, *kwargs.values()):
             if src in given or dst in given:
                 raise Other  # an argument by nodes
         own_kwargs = {name[:-5]: given[key] for name, given in kwargs.items()
                       if key in given}
-        found.append(Call(key, layer, x_dict[src], x_dict[dst],
+        found.append(Call(key, layer, x.src[src], x.dst[dst],
                           edge_index_dict[key],
                           tuple(given[key] for given in more if key in given),
                           own_kwargs))
@@ -117,7 +120,8 @@ def _calls(module, x_dict, edge_index_dict, more, kwargs):
 def _forward(module, kwargs, x_dict, edge_index_dict, *more):
     """The dict of results, or the reason why layers go one by one."""
     try:
-        calls = _calls(module, x_dict, edge_index_dict, more, kwargs)
+        calls = _calls(module, Features(x_dict, x_dict), edge_index_dict,
+                       more, kwargs)
     except Other:
         return "it is called with features or edges that are not there, or " \
             "arguments by nodes"
@@ -126,7 +130,12 @@ def _forward(module, kwargs, x_dict, edge_index_dict, *more):
     reason = _together.run_calls(LIBRARY, calls, summed, by_type, by_relation)
     if reason is not None:
         return reason
-    outs = {}
+    return _reduced(module, calls, by_type, by_relation)
+
+
+def _reduced(module, calls, by_type, by_relation):
+    """The dict of results of what run_calls() gave."""
+    summed, outs = module.aggr in ("sum", "mean"), {}
     for key, *_ in calls:
         outs.setdefault(key[-1], []).append(key)
     for kind, keys in outs.items():
@@ -140,6 +149,30 @@ def _forward(module, kwargs, x_dict, edge_index_dict, *more):
         outs[kind] = total if module.aggr == "sum" or len(keys) == 1 \
             else total / len(keys)
     return outs
+
+
+def _on_graph(module, kwargs, x_dict, graph, *more):
+    """The dict of results over a HeteroGraph, which may be a rank's share of
+    one."""
+    x = Features(graph.extend(x_dict), x_dict)
+    try:
+        calls = _calls(module, x, graph.edges_by_relation(), more, kwargs)
+    except Other:
+        raise ValueError("x_dict has no features of a type that a relation "
+                         "begins or ends at, or an argument is by nodes"
+                         ) from None
+    summed, by_type, by_relation = module.aggr in ("sum", "mean"), {}, {}
+    reason = watched()
+    if reason is None:
+        reason = _together.run_calls(LIBRARY, calls, summed, by_type,
+                                     by_relation)
+    if reason is not None:
+        _say(type(module).__name__, reason)
+        by_relation = {call.key: _alone(call) for call in calls}
+    # gradients of the halo go back from a rank without edges, too
+    none = sum(part[:0].sum() for part in x.src.values())
+    return {kind: out + none for kind, out in _reduced(
+        module, calls, by_type, by_relation).items()}
 
 
 def _obstacle(args, kwargs):
@@ -158,6 +191,8 @@ class HeteroConv(pyg.HeteroConv):
     _dfgnn_base = pyg.HeteroConv
 
     def forward(self, *args_dict, **kwargs_dict):
+        if len(args_dict) > 1 and isinstance(args_dict[1], HeteroGraph):
+            return _on_graph(self, kwargs_dict, *args_dict)
         reason = _obstacle(args_dict, kwargs_dict)
         if reason is None:
             found = _forward(self, kwargs_dict, *args_dict)

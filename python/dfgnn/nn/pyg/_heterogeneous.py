@@ -13,9 +13,10 @@ from torch_geometric.nn.dense.linear import (
 from ... import ops
 from ..._grouped import Groups, alignment, take
 from ...functional import gat_attention, gt_attention
-from ...hetero import gatherer, hetero_graph
+from ...hetero import HeteroGraph, gatherer, hetero_graph
 from .._guards import Other
 from .._linear import hooked
+from .._relations import Features
 from .._exact import outside_autocast, result_type
 from ._attention_convs import _certain_dropout
 from ._edges import known, reverse
@@ -24,7 +25,7 @@ from ._reduce import is_sum
 
 
 def together(function, reason_of):
-    """Makes a forward that tries function(layer, graph, x_dict, ...) on the
+    """Makes a forward that tries function(layer, graph, Features, ...) on the
     HeteroGraph of a call, where reason_of(layer) names nothing against it."""
     def made(pyg_forward):
         def forward(self, x_dict, edge_index_dict, *args, **kwargs):
@@ -36,27 +37,44 @@ def together(function, reason_of):
                     **kwargs)
                 if out is not NotImplemented:
                     return out
+            if isinstance(edge_index_dict, HeteroGraph):
+                edge_index_dict = _by_relation(edge_index_dict)
             return pyg_forward(self, x_dict, edge_index_dict, *args, **kwargs)
         return forward
     return made
 
 
-def _run(layer, function, x_dict, edge_index_dict, *args, **kwargs):
+def _by_relation(graph):
+    """The edge_index_dict for PyG's own path."""
+    if graph.num_src != graph.num_dst:
+        raise ValueError("PyG's own path has no halo: a rank's share of a "
+                         "graph needs a layer that goes in one pass")
+    return graph.edges_by_relation()
+
+
+def _run(layer, function, x_dict, edges, *args, **kwargs):
+    if isinstance(edges, HeteroGraph):
+        return function(layer, edges, Features(edges.extend(x_dict), x_dict),
+                        *args, **kwargs)
     try:
-        graph = hetero_graph(edge_index_dict, {
+        graph = hetero_graph(edges, {
             kind: x.size(0) for kind, x in x_dict.items()})
-        return function(layer, graph, x_dict, *args, **kwargs)
+        return function(layer, graph, Features(x_dict, x_dict), *args,
+                        **kwargs)
     except (Other, ValueError) as error:  # PyG has errors of its own
         return unfit(layer, str(error) or "its modules are not PyG's")
+
+
+def _known(edges):
+    return isinstance(edges, dict) and edges and all(
+        known(t) and isinstance(t, Tensor) for t in edges.values())
 
 
 def _refusal(layer, x_dict, edge_index_dict):
     if ops.compiling():
         return "torch.compile traces"
-    if not isinstance(x_dict, dict) or not isinstance(edge_index_dict, dict) \
-            or not edge_index_dict or not all(
-                known(t) and isinstance(t, Tensor)
-                for t in edge_index_dict.values()):
+    if not isinstance(x_dict, dict) or not isinstance(
+            edge_index_dict, HeteroGraph) and not _known(edge_index_dict):
         return "its edges are no dict of edge_index"
     if len({(x.dtype, x.device) for x in x_dict.values()}) != 1 or \
             not fits(*x_dict.values()) or \
@@ -75,17 +93,17 @@ def _nothing(layer):
     return None
 
 
-def _han(layer, graph, x_dict, return_semantic_attention_weights=False):
+def _han(layer, graph, x, return_semantic_attention_weights=False):
     """A softmax within each relation, whose scores are of each relation and
     whose values are of nodes; then one over the relations of a type."""
     heads = layer.heads
     shape = (-1, heads, layer.out_channels // heads)
-    h = {kind: layer.proj[kind](x).view(shape) for kind, x in x_dict.items()}
+    h = _projected(layer, x, shape)
     columns = graph.by_relation("src")
-    score_src = take(_scores(layer.lin_src, graph, "src", h),
+    score_src = take(_scores(layer.lin_src, graph, "src", h.src),
                      graph.senders("src", columns))
-    score_dst = _scores(layer.lin_dst, graph, "dst", h)
-    value = torch.cat([h[kind] for kind in graph.node_types])
+    score_dst = _scores(layer.lin_dst, graph, "dst", h.dst)
+    value = torch.cat([h.src[kind] for kind in graph.node_types])
     rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
     out = outside_autocast(
         gat_attention, rows, value, score_dst,
@@ -96,10 +114,18 @@ def _han(layer, graph, x_dict, return_semantic_attention_weights=False):
     out = out.flatten(1).relu()
     found, weights = {}, {}
     parts = graph.split_blocks("dst", out)
-    for kind in x_dict:
+    for kind in x.dst:
         found[kind], weights[kind] = _semantic(
-            layer, parts[kind]) if kind in parts else (None, None)
+            layer, graph, kind, parts[kind]) if kind in parts else (None, None)
     return (found, weights) if return_semantic_attention_weights else found
+
+
+def _projected(layer, x, shape):
+    def of(side):
+        return {kind: layer.proj[kind](rows).view(shape)
+                for kind, rows in side.items()}
+    h = of(x.src)
+    return Features(h, h if x.dst is x.src else of(x.dst))
 
 
 def _scores(parameters, graph, side, h):
@@ -112,11 +138,12 @@ def _scores(parameters, graph, side, h):
     return torch.cat(parts)
 
 
-def _semantic(layer, out):
+def _semantic(layer, graph, kind, out):
     """Attention over the relations of out [N, R, F]."""
-    if not out.numel():
+    if not out.numel() and graph.is_whole:
         return out.new_empty(0, out.size(-1)), None
-    scores = (layer.q * torch.tanh(layer.k_lin(out)).mean(0)).sum(-1)
+    scores = (layer.q * graph.mean_of(kind, torch.tanh(layer.k_lin(out)))
+              ).sum(-1)
     weights = F.softmax(scores, dim=0)
     return (weights.view(1, -1, 1) * out).sum(1), weights
 
@@ -165,18 +192,18 @@ def _relations_of(layer, graph):
     return keys, weight(layer.v_rel)
 
 
-def _hgt(layer, graph, x_dict):
-    kinds = [kind for kind in layer.kqv_lin.lins if kind in x_dict]
-    if any(kind not in x_dict for kind in graph.node_types) or \
-            len(kinds) != len(x_dict):
+def _hgt(layer, graph, features):
+    kinds = [kind for kind in layer.kqv_lin.lins if kind in features.dst]
+    if any(kind not in features.dst for kind in graph.node_types) or \
+            len(kinds) != len(features.dst):
         raise Other
-    x = [x_dict[kind] for kind in graph.node_types]
+    x = [features.dst[kind] for kind in graph.node_types]
     align = 1
-    if len({part.size(1) for part in x}) == 1:
+    if graph.is_whole and len({part.size(1) for part in x}) == 1:
         align = alignment(sum(part.size(0) for part in x), len(x),
                           x[0].device)
-    attend = _by_tiles if align > 1 else _by_type
-    out = attend(layer, graph, x, align)
+    out = _by_tiles(layer, graph, x, align) if align > 1 else _by_type(
+        layer, graph, features.src, x)
     parts = graph.split_types("dst", out) if align == 1 else dict(zip(
         graph.node_types, _tiles_of(graph, align)[0].packed(out)))
     return {kind: parts[kind] for kind in kinds
@@ -195,7 +222,9 @@ def _attention(layer, graph, rows, columns, query, key, value):
 
 # ---- few types, or large ones: a product for each type
 
-def _by_type(layer, graph, x, align):
+def _by_type(layer, graph, sent, x):
+    """sent: features of the nodes that send, by type; x: of those that
+    receive, in the order of types."""
     heads, width = layer.heads, layer.out_channels
     keys, values = _relations_of(layer, graph)
     lins = layer.kqv_lin.lins
@@ -205,7 +234,7 @@ def _by_type(layer, graph, x, align):
         # PyG splits keys, queries, values
         queries.append(F.linear(part, weight[width:2 * width], None
                                 if bias is None else bias[width:2 * width]))
-        of_src[kind] = part, weight, bias
+        of_src[kind] = sent[kind], weight, bias
     tables = [[], []]
     for kind, block in graph.blocks("src").items():
         part, weight, bias = of_src[kind]

@@ -1,0 +1,313 @@
+"""Graphs of several relations over several ranks: each owns some nodes of all
+types and the in-edges of these."""
+
+import json
+import os
+from typing import NamedTuple
+
+import numpy
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from .._modes import lasting
+from ..graph import describe
+from ..hetero import HeteroGraph
+from . import start
+from .dist_graph import DistGraph
+from .partition import Part, part_path, partition
+
+_NAME = "relations-{rank}-of-{parts}.npz"
+
+
+class HeteroPart(NamedTuple):
+    """One rank's share of a :class:`dfgnn.HeteroGraph`.
+
+    part: the :class:`Part` of the graph of all types, whose nodes are those of
+        the first type, then those of the second and so on.
+    sizes: by type its number of nodes in the whole graph.
+    relations: [(source type, name, destination type)], or how many there are
+        in a graph whose edges came in one list.
+    edge_type, edge_number: by the part's edges the number of the relation, and
+        the edge's number among those of the relation, or in the one list.
+    """
+    part: Part
+    sizes: dict
+    relations: object
+    edge_type: numpy.ndarray
+    edge_number: numpy.ndarray
+
+    def save(self, folder):
+        """Writes folder/part-R-of-P.npz and folder/relations-R-of-P.npz."""
+        os.makedirs(folder, exist_ok=True)
+        names = dict(rank=self.part.rank, parts=self.part.parts)
+        self.part.save(os.path.join(
+            folder, "part-{rank}-of-{parts}.npz".format(**names)))
+        about = json.dumps({"types": list(self.sizes.items()),
+                            "relations": self.relations})
+        path = os.path.join(folder, _NAME.format(**names))
+        numpy.savez(path + ".new.npz", edge_type=self.edge_type,
+                    edge_number=self.edge_number,
+                    about=numpy.frombuffer(about.encode(), numpy.uint8))
+        os.replace(path + ".new.npz", path)
+
+    @classmethod
+    def load(cls, folder, rank, parts):
+        """What save() wrote for a rank."""
+        part = Part.load(part_path(folder, rank, parts))
+        path = os.path.join(folder, _NAME.format(rank=rank, parts=parts))
+        if not os.path.exists(path):
+            raise FileNotFoundError(
+                f"{path} does not exist; expected a partition of relations, "
+                "as HeteroPartition.save() writes it")
+        with numpy.load(path, allow_pickle=False) as file:
+            about = json.loads(bytes(file["about"]).decode())
+            found = cls(part, dict(map(tuple, about["types"])),
+                        about["relations"] if isinstance(
+                            about["relations"], int)
+                        else [tuple(r) for r in about["relations"]],
+                        file["edge_type"], file["edge_number"])
+        found._check(path)
+        return found
+
+    def _check(self, path):
+        count = self.relations if isinstance(self.relations, int) else len(
+            self.relations)
+        edges = len(self.part.index)
+        for sound, fault in (
+                (sum(self.sizes.values()) == self.part.total_nodes,
+                 "its types do not add up to the nodes of the part"),
+                (len(self.edge_type) == len(self.edge_number) == edges,
+                 "it has not a relation for each edge of the part"),
+                (not edges or 0 <= self.edge_type.min()
+                 and self.edge_type.max() < count,
+                 "an edge has a relation that is not there")):
+            if not sound:
+                raise ValueError(f"{path} is damaged: {fault}")
+
+
+class HeteroPartition:
+    """A HeteroGraph and the rank that owns each node; owner: by type [N]
+    int32."""
+
+    def __init__(self, graph, parts, method):
+        for kind, count in graph.num_src.items():
+            if count != graph.num_dst[kind]:
+                raise ValueError(
+                    f"{kind!r} has {count} sources and {graph.num_dst[kind]} "
+                    "destinations, expected a whole graph, whose nodes are "
+                    "both")
+        self._graph = graph
+        self._union = graph.graph(graph.by_node("dst"), graph.by_node("src"))
+        self._whole = partition(self._union, parts, self._owners(method))
+        self.parts = parts
+        self.owner = dict(zip(graph.num_dst, numpy.split(
+            self._whole.owner, numpy.cumsum(list(graph.num_dst.values()))
+            [:-1])))
+
+    def _owners(self, method):
+        if not isinstance(method, dict):
+            return method
+        missing = set(self._graph.num_dst) - set(method)
+        if missing:
+            raise ValueError("method names no ranks for " + ", ".join(
+                map(repr, sorted(missing))))
+        return torch.cat([torch.as_tensor(method[kind])
+                          for kind in self._graph.num_dst])
+
+    def part(self, rank):
+        """The :class:`HeteroPart` of a rank."""
+        part, graph = self._whole.part(rank), self._graph
+        counts = numpy.diff(part.offset)
+        number = numpy.repeat(part.first_edge - part.offset[:-1], counts) \
+            + numpy.arange(len(part.index))
+        order = self._union.edge_order
+        number = torch.from_numpy(number).to(graph.device)
+        number = number if order is None else order.long()[number]
+        kind = graph.edge_type.long()[number]
+        relations = graph.num_relations
+        if graph.counts is not None:
+            starts = torch.tensor([0, *graph.counts]).cumsum(0)
+            number = number - starts.to(graph.device)[kind]
+            relations = list(graph.relations)
+        return HeteroPart(part, dict(graph.num_dst), relations,
+                          kind.cpu().numpy(), number.cpu().numpy())
+
+    def save(self, folder):
+        """Writes the files of each rank."""
+        for rank in range(self.parts):
+            self.part(rank).save(folder)
+
+
+def partition_relations(graph, parts, method="metis"):
+    """Divides the nodes of a :class:`dfgnn.HeteroGraph` among ranks, each with
+    about the same work, whatever the types are.
+
+    method: as of :func:`partition`; or by type of nodes the rank of each.
+    Returns a :class:`HeteroPartition`.
+    """
+    if not isinstance(graph, HeteroGraph):
+        raise TypeError("graph must be a dfgnn.HeteroGraph, got "
+                        + describe(graph))
+    return HeteroPartition(graph, int(parts), method)
+
+
+class _Total(torch.autograd.Function):
+    """The sum over ranks."""
+
+    @staticmethod
+    def forward(ctx, group, x):
+        ctx.group = group
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None, _Total.apply(ctx.group, grad)
+
+
+class DistHeteroGraph(HeteroGraph):
+    """A rank's share of a HeteroGraph: its destinations are the rank's own
+    nodes, its sources these and then the halo.  Accelerated HeteroConv, HGTConv
+    and HANConv take it in the place of edge_index_dict, with features of own
+    nodes by type; other layers over pairs take extend(x).
+
+    nodes, halo: by type the numbers of the rank's own nodes and of its halo in
+        the whole graph.
+    edges: by relation the numbers, in the whole graph, of the rank's edges, in
+        the order of edge_index; of a graph of one list, the numbers in it.
+    """
+
+    is_whole = False
+
+    def __init__(self, part, group=None, device="cpu", *, halo="keep",
+                 family=None):
+        """part: a :class:`HeteroPart`; the rest as of DistGraph."""
+        self.ranks = DistGraph(part.part, group, device, halo=halo)
+        device = self.ranks.device
+        self.total_nodes = dict(part.sizes)
+        self._place_nodes(part.sizes)
+        own = {k: len(n) for k, n in self.nodes.items()}
+        self._set_sizes_of(own)
+        kind = torch.from_numpy(part.edge_type).to(device)
+        number = torch.from_numpy(part.edge_number).to(device)
+        edges = torch.stack([self._source[self.ranks.indices.long()],
+                             self._row[self.ranks.dst.long()]])
+        if isinstance(part.relations, int):
+            self.relations = tuple(("", r, "") for r in range(part.relations))
+            self.counts, self.edge_index = None, lasting(edges.clone)
+            self._edge_type, self.edges = lasting(kind.clone), number
+        else:
+            order = kind.argsort(stable=True)
+            self.relations = tuple(part.relations)
+            self.counts = tuple(torch.bincount(
+                kind, minlength=len(self.relations)).tolist())
+            self.edge_index = lasting(lambda: edges[:, order])
+            self._edge_type = None
+            self.edges = dict(zip(self.relations,
+                                  number[order].split(self.counts)))
+        self._finish(family, True)
+
+    def _place_nodes(self, sizes):
+        """Where nodes of the part stand among those of their type, and in
+        what order extend() has them."""
+        ends = torch.tensor(list(sizes.values())).cumsum(0).to(
+            self.ranks.device)
+        everyone = torch.cat([self.ranks.nodes, self.ranks.halo])
+        kind = torch.searchsorted(ends, everyone, right=True)
+        own = self.ranks.nodes.numel()
+        if bool((kind[:own].diff() < 0).any()):
+            raise ValueError("nodes of the part are not in order of types")
+        # those of a type lie together: its own nodes, then its halo
+        self._order = kind.argsort(stable=True)
+        place = torch.arange(everyone.numel(), device=everyone.device)
+        counts = torch.bincount(kind, minlength=len(sizes))
+        firsts = counts.cumsum(0) - counts
+        self._source = torch.empty_like(place)
+        self._source[self._order] = place - firsts[kind[self._order]]
+        self._row = self._source[:own]
+        self._counts = counts.tolist()
+        first = ends - torch.tensor(list(sizes.values())).to(ends.device)
+        within = everyone - first[kind]
+        self.nodes = {name: within[:own][kind[:own] == n]
+                      for n, name in enumerate(sizes)}
+        self.halo = {name: within[own:][kind[own:] == n]
+                     for n, name in enumerate(sizes)}
+
+    def _set_sizes_of(self, own):
+        self.num_src = dict(zip(own, self._counts))
+        self.num_dst, self.node_types = own, tuple(own)
+
+    # ---- exchange
+
+    def extend(self, x):
+        """By type the features of own nodes and then of the halo, from those of
+        own nodes.  Gradients of the halo go to the ranks that own it: all ranks
+        call it, and its backward pass, in the same order."""
+        for kind, count in self.num_dst.items():
+            if kind not in x or x[kind].size(0) != count:
+                raise ValueError(
+                    f"x must have a row for each of the rank's {count} nodes "
+                    f"of type {kind!r}, got " + (
+                        describe(x[kind]) if kind in x else "none"))
+        rows = [x[kind].flatten(1) for kind in self.num_dst]
+        widest = max(part.size(1) for part in rows)
+        table = self.ranks.extend(torch.cat(
+            [F.pad(part, (0, widest - part.size(1))) for part in rows]))
+        parts = table.index_select(0, self._order).split(self._counts)
+        return {kind: part[:, :own.size(1)].reshape(
+            -1, *x[kind].shape[1:]) for (kind, part), own in zip(
+                zip(self.num_dst, parts), rows)}
+
+    def mean_of(self, kind, rows):
+        """The mean over all nodes of a type, of all ranks."""
+        total = rows.sum(0)
+        if self.ranks.world > 1:
+            total = _Total.apply(self.ranks.group, total)
+        return total / max(1, self.total_nodes[kind])
+
+    # ---- between the whole and a rank's share
+
+    def local_nodes(self, by_type):
+        """The rank's rows of tensors [N, ...] by type."""
+        return {kind: t.index_select(0, self.nodes[kind].to(t.device)).to(
+            self.device) for kind, t in by_type.items()}
+
+    def local_edges(self, edges):
+        """The rank's rows of tensors [E, ...] by relation, or of one tensor by
+        the edges of one list."""
+        def mine(tensor, numbers):
+            return tensor.index_select(0, numbers.to(tensor.device)).to(
+                self.device)
+        if isinstance(edges, dict):
+            return {key: mine(t, self.edges[key]) for key, t in edges.items()}
+        return mine(edges, self.edges)
+
+    def to(self, device):
+        raise NotImplementedError(
+            "a DistHeteroGraph stays where it was made; load the part on the "
+            "other device")
+
+    def __reduce__(self):
+        raise TypeError("a DistHeteroGraph belongs to its process; save the "
+                        "HeteroPartition, and load it in each rank")
+
+    def __repr__(self):
+        return (f"DistHeteroGraph(rank={self.ranks.rank} of "
+                f"{self.ranks.world}, {self.num_relations} relations, nodes="
+                f"{self.num_dst}, num_edges={self.num_edges}, "
+                f"device='{self.device}')")
+
+
+def load_relations(folder, group=None, device="cpu", **options):
+    """The DistHeteroGraph of this rank, from a folder that
+    HeteroPartition.save() wrote; options are DistHeteroGraph's."""
+    rank, world = start.ranks(group)
+    part = problem = None
+    try:
+        part = HeteroPart.load(folder, rank, world)
+    except (OSError, ValueError) as error:
+        problem = error
+    start.all_or_none(problem, group)
+    return DistHeteroGraph(part, group, device, **options)
