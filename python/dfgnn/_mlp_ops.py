@@ -133,6 +133,11 @@ if AVAILABLE:
             f"{_CALL}) -> Tensor[]", _gradient, _gradient_fake)
 
 
+def operator(listed):
+    """The operator; listed: of an edge_index."""
+    return _op(_NAME, listed or None).default
+
+
 def run(call, outputs, graph, num_src, num_dst, tensors):
     """The outputs while torch.compile traces; graph: a Graph or an
     edge_index."""

@@ -1,12 +1,15 @@
 """Runs the programs and calls that _staged made of a function."""
 
+import functools
+
 import torch
 
-from . import _programs, _stacked, _watch
+from . import _mlp, _programs, _stacked, _watch
 from ._facts import Facts, refuse
 from ._staged import Stages
 from ._trace import DST, EDGE, PARAM, SRC
 from ._watch import Node, mapped
+from .convert import as_graph
 
 
 class Run:
@@ -39,6 +42,11 @@ def _size_of(run, place, edge_rows):
     return number
 
 
+@functools.lru_cache(None)
+def _one_edge(device):
+    return as_graph(torch.zeros(2, 1, dtype=torch.int64, device=device), 1)
+
+
 class Plan:
     """Runs the steps; fetch(key) gives the tensors that are given."""
 
@@ -50,6 +58,11 @@ class Plan:
     @property
     def programs(self):
         return [step for kind, step in self.steps if kind == "program"]
+
+    def probe_device(self, device):
+        """probe() where there is no graph yet."""
+        if device.type != "cpu":
+            self.probe(_one_edge(device))
 
     def probe(self, graph):
         """Raises UnsupportedError if the graph's device has no kernels for a
@@ -151,7 +164,10 @@ class Plan:
             if first.function is not None or first.place != PARAM or \
                     first.key is None:
                 args = (args[0].clone(), *args[1:])
-        run.found[node] = node.function(*args, **kwargs), order
+        run.found[node] = self._apply(node.function, args, kwargs), order
+
+    def _apply(self, function, args, kwargs):
+        return function(*args, **kwargs)
 
     def _mlp(self, run, node):
         if node.name != "mlp":  # one of its outputs, which are there
@@ -169,21 +185,28 @@ class Plan:
                 run.graph.to_caller_order(self._by_edge(run, x))
         run.found[node] = _stacked.run(
             run.graph, node.function,
-            lambda x: self._native(run, x)[0], by_edge), None
+            lambda x: self._native(run, x)[0], by_edge,
+            self._execute_mlp), None
+
+    def _execute_mlp(self, graph, settings, tensors):
+        return _mlp.run(graph, settings, tensors)
 
     def _program(self, run, stage):
         tensors = []
         for node, port in zip(stage.inputs, stage.program.inputs):
             tensor = self._graphs(run, node)
-            if not tensor.is_floating_point():
+            if not self.facts.now(node).meta.is_floating_point():
                 tensor = tensor.to(torch.get_default_dtype())
             tensors.append(tensor.reshape(port.rows(run.graph) + port.shape))
-        seed = int(torch.randint(2 ** 62, ())) if stage.random else 0
-        made = _programs.run(stage.program, run.graph, stage.dtypes,
-                             seed, *tensors)
+        made = self._execute(run.graph, stage, tensors)
         for node, tensor in zip(stage.outputs, made):
             run.found[node] = tensor, "graph" if self.facts.of(
                 node).rows == _watch.EDGES else None
+
+    def _execute(self, graph, stage, tensors):
+        seed = int(torch.randint(2 ** 62, ())) if stage.random else 0
+        return _programs.run(stage.program, graph, stage.dtypes, seed,
+                             *tensors)
 
     def _result(self, run, node):
         node = self.facts.now(node)

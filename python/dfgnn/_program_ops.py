@@ -71,6 +71,11 @@ if AVAILABLE:
     _define(_NAME, f"({_CALL}) -> Tensor[]", _run, _fake, _derivative, _save)
 
 
+def operator(listed):
+    """The operator; listed: of an edge_index."""
+    return _op(_NAME, listed or None).default
+
+
 def run(name, types, graph, num_src, num_dst, seed, tensors):
     """The outputs of a program while torch.compile traces; graph: a Graph or
     an edge_index."""

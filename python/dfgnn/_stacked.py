@@ -352,9 +352,10 @@ def _replace(facts, node, stack, readers):
 
 # ---- running --------------------------------------------------------------------
 
-def run(graph, stack, by_node, by_edge):
+def run(graph, stack, by_node, by_edge, execute):
     """The outputs of an MLP.  by_node: a node's tensor by node, or of no
-    rows; by_edge: in the caller's order of edges."""
+    rows; by_edge: in the caller's order of edges; execute: _mlp.run, or what
+    stands for it."""
     parts, edges, weights = {}, [], []
     for term in stack.terms:
         if term.place == EDGE:
@@ -382,4 +383,4 @@ def run(graph, stack, by_node, by_edge):
                  for n in (stack.scale, stack.shift)],
                weight, *[by_node(w) for w in stack.weights],
                *[bias(group) for group in stack.biases]]
-    return _mlp.run(graph, stack.settings, tensors)
+    return execute(graph, stack.settings, tensors)

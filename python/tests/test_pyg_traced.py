@@ -472,6 +472,25 @@ def test_torch_func_and_compile_take_the_layers_own_path():
     same([compiled(e, x=x, pos=pos)], [layer(e, x=x, pos=pos)])
 
 
+@pytest.mark.parametrize("kind", [Attention, Network, Normed])
+def test_torch_compile_has_programs_in_its_graph(kind):
+    """The graph does not break, and has operators of programs; training and
+    evaluation are graphs of their own."""
+    from dfgnn.nn.pyg import _compiled
+    layer, e, given = case(kind)
+    fast, _ = accelerated(layer)
+    torch._dynamo.reset()
+    count = len(_compiled._MODULES)
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    same(derivatives(compiled, e, given, 1), derivatives(layer, e, given, 1))
+    same([*fast.buffers()], [*layer.buffers()])
+    assert len(_compiled._MODULES) == count + 1
+    code = list(_compiled._MODULES.values())[-1].code
+    assert "torch.ops.dfgnn." in code
+    fast.eval(), layer.eval()
+    same(flat(compiled(e, **given)), flat(layer(e, **given)))
+
+
 def test_a_wrong_call_raises_what_the_layer_raises():
     layer, e, given = case(NoSize)
     fast, _ = accelerated(layer)

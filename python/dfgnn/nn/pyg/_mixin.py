@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear, MessagePassing, aggr
 
 from ... import _fallbacks, ops
+from ..._modes import constant
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
@@ -144,6 +145,13 @@ class Fused:
         arguments are."""
         return obstacle(self) is not None or "propagate" in self.__dict__ or \
             type(self).propagate is not Fused.propagate
+
+    @constant
+    def _dfgnn_constant(self, name, *arguments):
+        """What a function of _compiled.py says of the layer, for
+        torch.compile."""
+        from . import _compiled
+        return getattr(_compiled, name)(self, *arguments)
 
     def propagate(self, edge_index, size=None, **kwargs):
         fused = type(self)._dfgnn_fused

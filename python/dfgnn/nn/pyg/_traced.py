@@ -14,6 +14,7 @@ from ..._trace import TraceError
 from ...errors import UnsupportedError
 from ...graph import Graph
 from ._called import Call, attributes, trace
+from . import _compiled
 from ._checked import checked
 from ._edges import edges_as_given, known
 from ._mixin import Fused, Row, fuse, unfit, usual
@@ -107,6 +108,10 @@ def _run(layer, methods, names, edge_index, size, kwargs):
 
 def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
+    if ops.compiling():
+        if type(layer).update is not MessagePassing.update:
+            return NotImplemented
+        return _compiled.propagate(layer, edge_index, size, kwargs)
     names = [n for n in layer.inspector.get_flat_param_names(
         ["message", "aggregate"], exclude=layer.special_args)]
     found = _run(layer, ("message", "aggregate"), names, edge_index, size,

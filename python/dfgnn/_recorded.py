@@ -1,0 +1,102 @@
+"""A plan as a module of torch.fx: its calls of torch, and its programs as
+operators of torch.library, which torch.compile takes into its graph."""
+
+import torch
+from torch.fx import Graph, GraphModule, Proxy
+from torch.fx.proxy import GraphAppendingTracer
+
+from . import _mlp_ops, _program_ops, _programs, _watch
+from ._plan import Plan
+
+
+class _Ends:
+    """What a plan asks of a graph while it is recorded: tensors by edge are in
+    the caller's order."""
+
+    edge_order = None
+
+    def __init__(self, device, edge_index, num_src, num_dst, num_edges):
+        self.device = device
+        self.num_src, self.num_dst = num_src, num_dst
+        self.num_edges = num_edges
+        self.place = edge_index, 0, num_src, num_dst, num_edges
+        self._edges = edge_index
+
+    @property
+    def src(self):
+        return self._edges[0]
+
+    @property
+    def dst(self):
+        return self._edges[1]
+
+    def to_caller_order(self, tensor):
+        return tensor
+
+
+class _Recorder(Plan):
+    """Runs a plan's steps with proxies."""
+
+    def __init__(self, plan, training):
+        vars(self).update(vars(plan))
+        self.training = training
+        self.fx = Graph()
+        self.tracer = GraphAppendingTracer(self.fx)
+
+    def given(self, name):
+        return Proxy(self.fx.placeholder(name), self.tracer)
+
+    def _apply(self, function, args, kwargs):
+        return self.tracer.create_proxy("call_function", function,
+                                        tuple(args), kwargs)
+
+    def _number(self, run, node, fact):
+        shape = tuple(run.number(n) for n in node.shape)
+        return self._apply(torch.full, (shape, fact.about), dict(
+            dtype=node.meta.dtype, device=run.graph.device)), "graph"
+
+    def _execute(self, graph, stage, tensors):
+        program, outputs = stage.program, len(stage.program.outputs)
+        if self.training:
+            program = program.keep((True,) * outputs,
+                                   (True,) * len(program.inputs))
+        own = [*stage.dtypes, *[None] * (len(program.outputs) - outputs)]
+        given = [node.meta if node.meta.is_floating_point() else
+                 torch.empty(0) for node in map(self.facts.now, stage.inputs)]
+        types = [_program_ops.KINDS.index(kind) for kind in
+                 _programs.types_of(program, given, own)]
+        seed = self._apply(torch.randint, (2 ** 62, ()), {}) \
+            if stage.random else None
+        made = self._apply(_program_ops.operator(True), (
+            program.name, *graph.place, seed, types, tensors), {})
+        return [made[k] for k in range(outputs)]
+
+    def _execute_mlp(self, graph, settings, tensors):
+        name = _mlp_ops.text(*settings, [t is not None for t in tensors])
+        made = self._apply(_mlp_ops.operator(True), (
+            name, *graph.place, [t for t in tensors if t is not None]), {})
+        return [made[k] for k in range(len(settings.outputs))]
+
+
+_NAMES = "edge_index", "num_src", "num_dst", "num_edges"
+
+
+def record(plan, device, training):
+    """(the module of (edge_index, num_src, num_dst, num_edges, *tensors), the
+    keys of those tensors).  training: whether there may be gradients."""
+    keys = []
+    for _ in range(2):  # the first finds the keys
+        recorder, tensors = _Recorder(plan, training), {}
+        given = [recorder.given(name) for name in _NAMES]
+        for k, key in enumerate(keys):
+            tensors[key] = recorder.given(f"t{k}")
+
+        def fetch(key):
+            if key not in tensors:
+                tensors[key] = recorder.given(f"t{len(keys)}")
+                keys.append(key)
+            return tensors[key]
+        made = recorder.run(_Ends(device, *given), fetch)
+        recorder.fx.output(_watch.mapped(made, lambda x: x.node if isinstance(
+            x, Proxy) else x))
+    return GraphModule({}, recorder.fx), keys

@@ -1,0 +1,169 @@
+"""Traced layers while torch.compile traces: the plan of a call, as a module of
+torch's calls and of programs that are operators, stands in its graph.
+
+torch.compile follows propagate() with tensors of its own.  What the plan
+depends on, shapes and attributes of the layer, it takes as constants, on which
+its guards then are; the plan itself is made outside of what it follows.
+"""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ... import _recorded
+from ..._autocast import autocast_dtype
+from ..._fallbacks import say_once
+from ..._trace import TraceError
+from ...errors import Error
+from ._called import _OWN, Call, trace
+
+_MODULES = {}
+# rows of tensors that stand for those of a call: as many are equal
+_ROWS = (11, 7, 5, 3, 13, 17, 19, 23, 29, 31, 37, 41, 43)
+_GUARDED = (int, float, bool, str, type(None))
+
+
+def attributes(layer):
+    """"module:name" of each attribute that Python may look at."""
+    return "|".join(
+        f"{path}:{name}" for path, module in layer.named_modules()
+        for name, value in vars(module).items()
+        if type(value) in _GUARDED and (
+            name == "training" or name not in _OWN))
+
+
+def recorded(layer, edge_dtype, device, rows, size, given, training, autocast,
+             values):
+    """Of a call: the number of its module, which rows are its sources'
+    and destinations', and the keys of its tensors; "" if there is none."""
+    device = torch.device(device)
+    if autocast != autocast_dtype(device.type) or rows > len(_ROWS):
+        return ""
+    try:
+        call = _stand_in(layer, edge_dtype, device, size, given)
+        plan = trace(layer, ("message", "aggregate"), call)
+        plan.probe_device(device)
+        module, keys = _recorded.record(plan, device, training)
+    except (TraceError, Error, ValueError) as reason:
+        say_once(f"{type(layer).__name__} takes PyG's own path under "
+                 f"torch.compile: {reason}")
+        return ""
+    number = str(len(_MODULES))
+    _MODULES[number] = module
+    return "|".join((
+        number, str(_ROWS.index(call.num_src)),
+        str(_ROWS.index(call.num_dst)),
+        *(":".join((*key, *("",) * (3 - len(key)))) for key in keys)))
+
+
+def _stand_in(layer, edge_dtype, device, size, given):
+    """A Call of tensors that hold nothing, as many rows of which are equal."""
+    def tensor(about):
+        if about is None:
+            return None
+        rows, shape, dtype = about
+        shape = shape if rows is None else (_ROWS[rows], *shape)
+        return torch.empty(shape, dtype=dtype, device=device)
+    kwargs = {}
+    for name, kind, about in given:
+        kwargs[name] = (tensor(about) if kind == "tensor" else
+                        tuple(map(tensor, about)) if kind == "pair" else about)
+    names = layer.inspector.get_flat_param_names(
+        ["message", "aggregate"], exclude=layer.special_args)
+    edges = torch.zeros(2, _ROWS[0], dtype=edge_dtype, device=device)
+    if size is not None:
+        size = tuple(n if n is None else _ROWS[n] for n in size)
+    return Call(layer, list(names), edges, size, kwargs)
+
+
+def _static(shape):
+    return tuple([int(n) for n in shape])
+
+
+class _Rows:
+    """Tells which rows are as many, by comparing them: a guard each."""
+
+    def __init__(self, edges):
+        self.sizes = [edges]
+
+    def number(self, count):
+        for k, size in enumerate(self.sizes):
+            if size == count:
+                return k
+        self.sizes.append(count)
+        return len(self.sizes) - 1
+
+    def tensor(self, x):
+        if x is None:
+            return None
+        if x.dim() == 0:
+            return None, (), x.dtype
+        return self.number(x.size(0)), _static(x.shape[1:]), x.dtype
+
+
+def _described(kwargs, rows):
+    """The arguments of a call as constants; None if they cannot be."""
+    found = []
+    for name, value in kwargs.items():
+        if isinstance(value, Tensor):
+            found.append((name, "tensor", rows.tensor(value)))
+        elif isinstance(value, (tuple, list)) and len(value) == 2 and all(
+                [x is None or isinstance(x, Tensor) for x in value]):
+            found.append((name, "pair", tuple([rows.tensor(x)
+                                               for x in value])))
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            found.append((name, "plain", value))
+        else:
+            return None
+    return tuple(found)
+
+
+def _module(layer, path):
+    return functools.reduce(getattr, path.split("."), layer) if path \
+        else layer
+
+
+def _tensor(layer, key, kwargs, reverse):
+    """The tensor of a key, as Call.fetch() finds it."""
+    kind, first, second = key.split(":")
+    if kind == "module":
+        return getattr(_module(layer, first), second)
+    if kind == "raw":
+        return kwargs[first]
+    data = kwargs[first[:-2]]
+    if isinstance(data, (tuple, list)):
+        sends = first.endswith("_j")
+        return data[0 if sends != reverse else 1]
+    return data
+
+
+def propagate(layer, edge_index, size, kwargs):
+    """PyG's propagate, or NotImplemented, as torch.compile follows it."""
+    if not isinstance(edge_index, Tensor):
+        return NotImplemented
+    rows = _Rows(edge_index.size(1))
+    given = _described(kwargs, rows)
+    if given is None:
+        return NotImplemented
+    if size is not None:
+        size = tuple([None if n is None else rows.number(n) for n in size])
+    values = []
+    for name in layer._dfgnn_constant("attributes").split("|"):
+        path, attribute = name.split(":")
+        values.append(getattr(_module(layer, path), attribute))
+    device = edge_index.device
+    about = layer._dfgnn_constant(
+        "recorded", edge_index.dtype, str(device), len(rows.sizes), size, given,
+        torch.is_grad_enabled(), autocast_dtype(device.type), tuple(values))
+    if not about:
+        return NotImplemented
+    number, src, dst, *keys = about.split("|")
+    reverse = layer.flow == "target_to_source"
+    edges = edge_index.flip(0) if reverse else edge_index
+    made, kept = _MODULES[number](
+        edges, rows.sizes[int(src)], rows.sizes[int(dst)], rows.sizes[0],
+        *[_tensor(layer, key, kwargs, reverse) for key in keys])
+    for name, tensor in kept.items():
+        setattr(layer, name, tensor)
+    return made
