@@ -41,15 +41,21 @@ static const struct {
     [DFGNN_NAMES_PARTITIONING] = {"partitioning", NAMES("metis", "range")},
 };
 
-static const char program_name[] = "program"; /* of DFGNN_OP_PROGRAM */
+/* Operators outside the range of the others. */
+static const struct {
+  dfgnn_op op;
+  const char *name;
+} beyond[] = {{DFGNN_OP_PROGRAM, "program"}, {DFGNN_OP_MLP, "edge_mlp"}};
+enum { BEYOND = sizeof beyond / sizeof *beyond };
 
 static int known(dfgnn_names of) {
   return of > DFGNN_NAMES_NONE && of < DFGNN_NAMES_COUNT;
 }
 
 const char *dfgnn_name(dfgnn_names of, int value) {
-  if (of == DFGNN_NAMES_OP && value == DFGNN_OP_PROGRAM)
-    return program_name;
+  for (int i = 0; of == DFGNN_NAMES_OP && i < BEYOND; i++)
+    if (value == (int)beyond[i].op)
+      return beyond[i].name;
   for (int i = 0; known(of) && i <= value && enumerations[of].name[i]; i++)
     if (i == value)
       return enumerations[of].name[i];
@@ -64,10 +70,11 @@ dfgnn_status dfgnn_parse(int *value, dfgnn_names of, const char *name) {
   if (!value)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "the place for the %s is NULL",
                        enumerations[of].kind);
-  if (of == DFGNN_NAMES_OP && name && !strcmp(name, program_name)) {
-    *value = DFGNN_OP_PROGRAM;
-    return DFGNN_OK;
-  }
+  for (int i = 0; of == DFGNN_NAMES_OP && name && i < BEYOND; i++)
+    if (!strcmp(name, beyond[i].name)) {
+      *value = (int)beyond[i].op;
+      return DFGNN_OK;
+    }
   for (int i = enumerations[of].first; enumerations[of].name[i]; i++) {
     const char *candidate = enumerations[of].name[i];
     if (name && !strcmp(name, candidate)) {

@@ -184,6 +184,49 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,
                                              const dfgnn_edge_mlp_args *args,
                                              dfgnn_pass pass);
 
+/* ---- MLPs as problems ----------------------------------------------------
+ *
+ * Executions choose among variants, as dfgnn_call does: by what was measured
+ * for such a problem on such a graph, else by a model or a rule.  A problem is
+ * the widths, activations, norm, gate, residual and reductions, the types, and
+ * which tensors there are; slope, epsilon and the order of edges are no part of
+ * it.  dfgnn_tune measures it; dfgnn_plan_create and dfgnn_plan_explain take
+ * it; dfgnn_execute of its plan reads args.mlp and args.mlp_args. */
+
+/* Fills in the problem that a call is: the pointers of args are looked at,
+ * never what they point to. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_problem(dfgnn_problem *problem,
+                                              const dfgnn_edge_mlp *mlp,
+                                              const dfgnn_edge_mlp_args *args,
+                                              dfgnn_pass pass);
+
+/* Fills in the problem of a text of words "key=value" with commas between them:
+ *   edge=N        Ce, 0 for edges without features; the first word
+ *   width=NxN     output width of each layer
+ *   activation=   none, relu, silu, gelu, gelu-tanh, elu, leaky-relu, tanh,
+ *                 sigmoid, softplus: between the layers (default: none)
+ *   last=         the same, after the last layer (none)
+ *   gate=1, residual=1
+ *   norm=         none, layer, rms
+ *   reduce=, reduce-src=  none, sum, mean, max, min: at destinations (sum) and
+ *                 at sources (none)
+ *   parts=        both, dst, src, none: parts of the first layer that are given
+ *                 (both)
+ *   bias=0, affine=0  layers without bias, a norm without weight and bias
+ *   factor=       none, dst, src, both: factors of edges (none)
+ *   out=0         e' is not written; backward: it has no gradient
+ *   grads=        backward: which gradients are wanted, of edge, parts,
+ *                 parameters and factors with + between them; none (default:
+ *                 all that there may be)
+ * DFGNN_ERROR_FORMAT or _INVALID names what was found and what was expected. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_parse(dfgnn_problem *problem,
+                                            const char *text, dfgnn_dtype dtype,
+                                            dfgnn_math math, dfgnn_pass pass);
+
+/* The text of a problem of OP_MLP, in which each key stands once, in this
+ * order, and defaults are left out.  NULL for other problems. */
+DFGNN_API const char *dfgnn_edge_mlp_text(const dfgnn_problem *problem);
+
 /* Compares the outputs in args, which an execution wrote on this device or on
  * another, with an evaluation in double whose error bound is computed beside it.
  * The graph is on the CPU and all is in host memory.  *worst is the largest

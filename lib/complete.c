@@ -4,6 +4,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/operator.h"
 
@@ -150,7 +151,7 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                      "problem." #field " is %d, expected "                     \
                      "0..%d",                                                  \
                      (int)problem->field, (int)(count)-1)
-  if (problem->op != DFGNN_OP_PROGRAM)
+  if (problem->op != DFGNN_OP_PROGRAM && problem->op != DFGNN_OP_MLP)
     RANGE(op, DFGNN_OP_COUNT);
   RANGE(pass, DFGNN_PASS_COUNT);
   RANGE(dtype, DFGNN_DTYPE_COUNT);
@@ -209,6 +210,16 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   } else if (problem->program) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.program is set, which is for operator program; "
+                       "found operator %s",
+                       dfgnn_name(DFGNN_NAMES_OP, problem->op));
+  }
+  if (problem->op == DFGNN_OP_MLP) {
+    status = dfgnn__edge_mlp_complete(complete, problem);
+    if (status)
+      return status;
+  } else if (problem->mlp) {
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.mlp is set, which is for operator edge_mlp; "
                        "found operator %s",
                        dfgnn_name(DFGNN_NAMES_OP, problem->op));
   }

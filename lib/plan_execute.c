@@ -1,6 +1,7 @@
 /* plan_execute.c - executes plans: launches a variant, an entrant of a race or
  * the plan of an inner graph */
 #include "base/error.h"
+#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
@@ -63,7 +64,8 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                   .matrix = plan->matrix,
                   .signature = plan->signature,
                   .device = &plan->ctx->info,
-                  .program = dfgnn__edge_program_job(&plan->problem)},
+                  .program = dfgnn__edge_program_job(&plan->problem),
+                  .mlp = dfgnn__edge_mlp_job(&plan->problem)},
       .args = &full,
       .views = plan->views,
       .workspace = workspace,
@@ -81,6 +83,7 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   if (!status)
     status = plan->inner ? execute_inner(plan, &full, workspace, stream)
              : plan->problem.program ? dfgnn__edge_program_launch(plan, &launch)
+             : plan->problem.mlp     ? dfgnn__edge_mlp_launch(plan, &launch)
                                      : plan->variant->family->launch(&launch);
   dfgnn__context_leave(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
@@ -95,7 +98,7 @@ dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
   dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
   if (status)
     return status;
-  if (plan->problem.program && !plan->workspace) {
+  if ((plan->problem.program || plan->problem.mlp) && !plan->workspace) {
     status = dfgnn_execute(plan, args, NULL, stream);
     dfgnn_plan_destroy(plan);
     return status;

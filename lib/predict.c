@@ -13,7 +13,10 @@
 #include "lib/operator.h"
 #include "lib/ranker.h"
 
-enum { MOST_FILES = 16, KINDS = DFGNN_OP_COUNT + 1 /* and programs */ };
+enum {
+  MOST_FILES = 16,
+  KINDS = DFGNN_OP_COUNT + 2 /* and programs, and MLPs */
+};
 
 typedef struct model_file {
   const dfgnn_forests *forests;
@@ -169,7 +172,9 @@ void dfgnn__model_key(char *key, size_t size, const dfgnn_device_info *device,
 /* ---- predictions --------------------------------------------------------- */
 
 static int kind_of(dfgnn_op op) {
-  return op == DFGNN_OP_PROGRAM ? DFGNN_OP_COUNT : (int)op;
+  return op == DFGNN_OP_PROGRAM ? DFGNN_OP_COUNT
+         : op == DFGNN_OP_MLP   ? DFGNN_OP_COUNT + 1
+                                : (int)op;
 }
 
 /* The ranker of a problem, of the first file that has a forest for its kind;

@@ -7,6 +7,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 
 #define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
@@ -210,6 +211,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
   full.parameter = variant->parameter;
   if (!full.program)
     full.program = dfgnn__edge_program_job(p);
+  if (!full.mlp)
+    full.mlp = dfgnn__edge_mlp_job(p);
   const char *reason = f->applicable ? f->applicable(&full) : NULL;
   if (reason)
     return reason;

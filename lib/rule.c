@@ -19,7 +19,7 @@
 
 /* The kinds of problems, each with rows of its own; sums are SpMM and
  * reductions, in both passes. */
-typedef enum rule_kind { FORWARD, BACKWARD, SUMS, PROGRAMS } rule_kind;
+typedef enum rule_kind { FORWARD, BACKWARD, SUMS, PROGRAMS, MLPS } rule_kind;
 
 typedef struct rule_row {
   const char *backend;
@@ -154,6 +154,9 @@ static const preference preferences[] = {
 
     {"cpu", PROGRAMS, "blocks", SIMD "kib=96,chunks=64"},
     {"cuda", PROGRAMS, "walks", WALK_LANES "sides=1," WALK_REST},
+    {"cpu", MLPS, "tiles", SIMD "tile=384,chunk=8"},
+    {"cuda", MLPS, NULL,
+     "warps=rule,span=rule,columns=rule,stages=rule,wgmma=rule,launch=rule"},
 
     {"cuda", SUMS, "split",
      "edges=64,rows=1,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4"},
@@ -213,6 +216,13 @@ static const rule_row rules[] = {
      WALK_LANES "sides=2," WALK_REST, "two sides share a row"},
     {"cuda", PROGRAMS, always, "walks", NULL,
      "rows are short: each has a side of its own"},
+
+    {"cpu", MLPS, always, "tiles", NULL,
+     "tiles of edges that stay in the cache"},
+    {"cuda", MLPS, always, "resident", NULL,
+     "weights fit into the shared memory of a block"},
+    {"cuda", MLPS, always, "streamed", NULL,
+     "weights are streamed, a kernel for each layer"},
 
     {"cuda", SUMS, uneven, "split", NULL, "rows are uneven: they are cut"},
     {"cuda", SUMS, sums_moments, "row",
@@ -302,6 +312,8 @@ static rule_kind kind_of(const dfgnn_query *query) {
   const dfgnn_problem *p = query->setting.problem;
   if (p->op == DFGNN_OP_PROGRAM)
     return PROGRAMS;
+  if (p->op == DFGNN_OP_MLP)
+    return MLPS;
   if (strncmp(dfgnn__operator(p->op, p->pass)->kind, "attention", 9))
     return SUMS;
   return p->pass == DFGNN_PASS_BACKWARD ? BACKWARD : FORWARD;

@@ -69,23 +69,35 @@ static void put_gain(dfgnn_page *page, const report_data *d,
                   s->noisy, d->problems);
 }
 
+static int is_harmless(const char *text) {
+  static const char harmless[] = "abcdefghijklmnopqrstuvwxyz0123456789"
+                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ_.:=,/+-";
+  return !text[strspn(text, harmless)];
+}
+
 /* The command that measures a cell; a name that a shell might act on is left
  * out, and so is what the shape has beyond operator, pass, size and type. */
 static void put_command(dfgnn_page *page, const report_graph *graph,
                         const dfgnn_measurement *row) {
-  static const char harmless[] = "abcdefghijklmnopqrstuvwxyz0123456789"
-                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ_.:=,/+-";
-  const int plain = !graph->name[strspn(graph->name, harmless)];
+  const int plain = is_harmless(graph->name);
+  const int is_mlp = !strcmp(row->op, "edge_mlp");
   dfgnn__page_raw(page, "<code>dfgnn-tune run ");
   dfgnn__page_text(page, plain ? graph->name : "GRAPH");
-  dfgnn__page_raw(page, *row->program ? " --program " : " --op ");
-  dfgnn__page_text(page, *row->program ? "FILE" : row->op);
+  dfgnn__page_raw(page, is_mlp          ? " --mlp "
+                        : *row->program ? " --program "
+                                        : " --op ");
+  dfgnn__page_text(page, !*row->program ? row->op
+                         : is_mlp && is_harmless(row->program_text)
+                             ? row->program_text
+                             : "FILE");
   if (strcmp(row->pass, "forward")) {
     dfgnn__page_raw(page, " --pass ");
     dfgnn__page_text(page, row->pass);
   }
-  dfgnn__page_f(page, " --heads %lld --dim %lld --dtype ",
-                (long long)row->heads, (long long)row->dim);
+  if (!is_mlp)
+    dfgnn__page_f(page, " --heads %lld --dim %lld", (long long)row->heads,
+                  (long long)row->dim);
+  dfgnn__page_raw(page, " --dtype ");
   dfgnn__page_text(page, row->dtype);
   dfgnn__page_raw(page, "</code>");
 }

@@ -11,6 +11,7 @@
 #include "lib/plan.h"
 #include "lib/signature.h"
 #include "lib/views.h"
+#include "tuner/mlp.h"
 #include "tuner/program.h"
 
 #define POISONED_WORKSPACE ((size_t)64 << 20)
@@ -408,13 +409,16 @@ static dfgnn_status prepare_output(dfgnn_harness *h, const dfgnn_buffer *b) {
                                                              : h->poison);
 }
 
+/* Of a program, or of an MLP. */
 static dfgnn_status check_program(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
   void *workspace;
   dfgnn_status status = dfgnn__harness_workspace(&workspace, h, plan);
   if (!status)
     status =
-        dfgnn__program_harness_check(&h->accuracy, h->program, plan, workspace);
+        h->mlp ? dfgnn__mlp_harness_check(&h->accuracy, h->mlp, plan, workspace)
+               : dfgnn__program_harness_check(&h->accuracy, h->program, plan,
+                                              workspace);
   if (!status || status == DFGNN_ERROR_WRONG)
     *rel_error = h->accuracy.rel_error;
   return status;
@@ -424,7 +428,7 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
   dfgnn_matrix matrix;
   void *workspace;
-  if (h->program)
+  if (h->program || h->mlp)
     return check_program(rel_error, h, plan);
   dfgnn_arithmetic arithmetic = dfgnn__arithmetic(
       &h->problem, (plan->inner ? plan->inner : plan)->variant->family);

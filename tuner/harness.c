@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/common/half.h"
 #include "lib/signature.h"
+#include "tuner/mlp.h"
 #include "tuner/program.h"
 
 #define DROPOUT 0.4      /* all rates cost the same: keys say only on or off */
@@ -228,6 +229,11 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                            &h->problem, seed);
     goto out;
   }
+  if (h->problem.mlp) {
+    status =
+        dfgnn__mlp_harness_create(&h->mlp, &h->args, graph, &h->problem, seed);
+    goto out;
+  }
   h->poison = malloc(DFGNN_CHUNK);
   h->guard = malloc(DFGNN_GUARD);
   h->given = malloc(DFGNN_CHUNK);
@@ -266,6 +272,7 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
     return;
   settle(h);
   dfgnn__program_harness_free(h->program);
+  dfgnn__mlp_harness_free(h->mlp);
   for (int i = 0; i < h->count; i++) {
     h->ctx->backend->release(h->ctx->device, h->buffers[i].memory);
     free(h->buffers[i].host);

@@ -31,6 +31,7 @@ typedef struct dfgnn_checked {
 } dfgnn_checked;
 
 struct dfgnn_program_harness;
+struct dfgnn_mlp_harness;
 
 struct dfgnn_harness {
   dfgnn_context *ctx;
@@ -54,6 +55,7 @@ struct dfgnn_harness {
   dfgnn_accuracy accuracy;               /* found by the last check */
   struct dfgnn_program_harness *program; /* tuner/program.h; NULL: an operator's
                                           * tensors are here */
+  struct dfgnn_mlp_harness *mlp;         /* likewise: tuner/mlp.h */
 };
 
 /* Fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */

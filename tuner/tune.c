@@ -411,7 +411,8 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     status = dfgnn__problem_complete(&s.subject.problem, problem);
   if (status)
     return status;
-  if (!s.subject.problem.program) /* programs run on the graph as it is */
+  if (!s.subject.problem.program && /* these run on the graph as it is */
+      !s.subject.problem.mlp)
     s.subject.graph = dfgnn__graph_inner(graph);
   if (ctx->force_deterministic >= 0)
     s.subject.problem.deterministic = !!ctx->force_deterministic;

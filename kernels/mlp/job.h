@@ -5,13 +5,32 @@
 #include "dfgnn_mlp.h"
 #include "kernels/common/variant.h"
 
+/* How the CPU's kernels divide a pass; 0 leaves a choice to the rule. */
+typedef struct dfgnn_mlp_blocks {
+  int simd;        /* 1 + the instruction set */
+  int tile_bytes;  /* of a tile's values */
+  int chunk_bytes; /* of what waits for sums over sources */
+} dfgnn_mlp_blocks;
+
 typedef struct dfgnn_mlp_job {
   dfgnn_edge_mlp mlp;
   dfgnn_edge_mlp_args args; /* those that the pass does not use are NULL */
   dfgnn_pass pass;
   dfgnn_matrix rows;
   int threads;
+  dfgnn_mlp_blocks blocks;
 } dfgnn_mlp_job;
+
+/* The job of a setting, whose tensors have memory in a launch alone: before,
+ * those that there are are not NULL, and aligned, and nothing may read them. */
+static inline void dfgnn__mlp_job_of(dfgnn_mlp_job *job,
+                                     const dfgnn_setting *setting) {
+  *job = *setting->mlp;
+  job->rows = *setting->matrix;
+  if (!job->mlp.edge_list)
+    job->rows.edge_order = NULL;
+  job->threads = setting->device->units > 0 ? setting->device->units : 1;
+}
 
 /* C, the width of e'. */
 static inline int64_t dfgnn__mlp_out_width(const dfgnn_edge_mlp *mlp) {
@@ -31,8 +50,16 @@ static inline int dfgnn__mlp_is_extreme(dfgnn_reduce reduce) {
 
 dfgnn_status dfgnn__mlp_cpu(const dfgnn_mlp_job *job);
 
-/* Evaluates the pass in double, and compares: dfgnn_edge_mlp_check. */
-dfgnn_status dfgnn__mlp_compare(double *worst, const char **where,
+/* How far the outputs of a job are off. */
+typedef struct dfgnn_mlp_errors {
+  double of_bound;   /* the largest error as a part of its bound; > 1: wrong */
+  const char *where; /* the name of the tensor that has it */
+  double relative;   /* of the tensor in which it is largest, the norm of the
+                      * errors as a part of the tensor's norm */
+} dfgnn_mlp_errors;
+
+/* Evaluates the pass in double, and compares. */
+dfgnn_status dfgnn__mlp_compare(dfgnn_mlp_errors *errors,
                                 const dfgnn_mlp_job *job);
 
 #endif

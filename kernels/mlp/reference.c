@@ -15,6 +15,14 @@ typedef struct totals {
   double *partial, *terms; /* squares of the sums on the way, and of terms */
 } totals;
 
+/* Sums of squares over a tensor that is compared. */
+typedef struct norms {
+  const char *name;
+  double error, size;
+} norms;
+
+enum { COMPARED = 24 }; /* tensors, at most */
+
 typedef struct comparison {
   dfgnn_mlp_reference r;
   const dfgnn_mlp_job *job;
@@ -28,6 +36,7 @@ typedef struct comparison {
   totals norm_weight, norm_bias;
   double worst;
   const char *where;
+  norms norm[COMPARED];
 } comparison;
 
 static int64_t offset_of(const dfgnn_matrix *m, int64_t i) {
@@ -89,11 +98,31 @@ static double stored(const comparison *c, double x) {
              : 0;
 }
 
+static void add_norms(comparison *c, const char *name, double error, double x) {
+  norms *n = c->norm;
+  while (n->name && n->name != name && n < c->norm + COMPARED - 1)
+    n++;
+  n->name = name;
+  n->error += error * error;
+  n->size += x * x;
+}
+
+static double largest_relative(const comparison *c) {
+  double most = 0;
+  for (const norms *n = c->norm; n < c->norm + COMPARED && n->name; n++)
+    if (n->error > 0)
+      most = fmax(most, sqrt(n->error / n->size));
+  return most;
+}
+
 static void compare_one(comparison *c, const char *name, dfgnn_dtype dtype,
                         const void *data, int64_t i, double x, double e) {
   const double have = dfgnn__number_at(dtype, data, i);
   const double bound = DFGNN_MLP_ERRORS * e + rounding(dtype, x);
-  if (have == x || (isnan(have) && isnan(x)))
+  if (isnan(have) && isnan(x))
+    return;
+  add_norms(c, name, have - x, x);
+  if (have == x)
     return;
   note(c, name, fabs(have - x) / bound);
 }
@@ -412,7 +441,7 @@ static void free_comparison(comparison *c) {
   free(c->number);
 }
 
-dfgnn_status dfgnn__mlp_compare(double *worst, const char **where,
+dfgnn_status dfgnn__mlp_compare(dfgnn_mlp_errors *errors,
                                 const dfgnn_mlp_job *job) {
   comparison c = {.job = job, .out = dfgnn__mlp_out_width(&job->mlp)};
   dfgnn_status status = dfgnn__mlp_reference_make(&c.r, job);
@@ -424,9 +453,9 @@ dfgnn_status dfgnn__mlp_compare(double *worst, const char **where,
       compare_backward(&c);
     else
       compare_forward(&c);
-    *worst = c.worst;
-    if (where)
-      *where = c.where ? c.where : "";
+    *errors = (dfgnn_mlp_errors){.of_bound = c.worst,
+                                 .where = c.where ? c.where : "",
+                                 .relative = largest_relative(&c)};
   }
   free_comparison(&c);
   return status;

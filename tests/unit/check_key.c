@@ -32,7 +32,8 @@ static const dfgnn_problem usual = {sizeof usual,
                                     0, /* accumulate */
                                     0, /* edge_list */
                                     0, /* unused */
-                                    NULL /* program */};
+                                    NULL, /* program */
+                                    NULL /* mlp */};
 #pragma GCC diagnostic pop
 
 static dfgnn_measurement row_of(const dfgnn_problem *problem) {

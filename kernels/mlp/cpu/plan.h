@@ -213,7 +213,12 @@ static void set_tiles(plan *p) {
   int64_t numbers = 2 * p->edge_row + 3 * p->out_row;
   for (int l = 0; l < p->layers; l++)
     numbers += 2 * p->layer[l].row;
-  p->tile = TILE_BYTES / (numbers * (int64_t)sizeof(scalar));
+  const dfgnn_mlp_blocks *blocks = &p->job->blocks;
+  const int64_t tile_bytes =
+      blocks->tile_bytes ? blocks->tile_bytes : TILE_BYTES;
+  const int64_t chunk_bytes =
+      blocks->chunk_bytes ? blocks->chunk_bytes : CHUNK_BYTES;
+  p->tile = tile_bytes / (numbers * (int64_t)sizeof(scalar));
   p->tile = p->tile / GEMM_ROWS * GEMM_ROWS;
   p->tile = least(most(p->tile, TILE_LEAST), TILE_MOST);
   p->scratch = 0;
@@ -230,7 +235,7 @@ static void set_tiles(plan *p) {
   /* as long as may be: threads wait for each other at a chunk's end */
   const int64_t width = most(p->out, p->layer[0].width);
   const int64_t tiles = least(
-      CHUNK_BYTES / (p->tile * width * (int64_t)sizeof(scalar)), CHUNK_TILES);
+      chunk_bytes / (p->tile * width * (int64_t)sizeof(scalar)), CHUNK_TILES);
   p->share_tiles = most(least(tiles, p->tiles + p->shares - 1) / p->shares, 1);
   p->chunk_tiles = p->share_tiles * p->shares;
 }

@@ -1,0 +1,206 @@
+#include "tuner/guarded.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "kernels/common/half.h"
+#include "lib/signature.h"
+#include "tuner/tensors.h"
+
+enum {
+  POISON = 0xff,           /* NaN in every floating-point type */
+  MOST_EDGES_OF_ROW = 4096 /* of a part: more than any variant calls long */
+};
+
+static dfgnn_status copy(dfgnn_context *ctx, void *to, const void *from,
+                         size_t bytes) {
+  return bytes ? ctx->backend->copy(ctx->device, to, from, bytes) : DFGNN_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------- */
+
+dfgnn_status dfgnn__guarded_make(dfgnn_guarded *g, dfgnn_context *ctx,
+                                 const char *name, size_t bytes) {
+  void *memory;
+  dfgnn_status status =
+      ctx->backend->allocate(ctx->device, &memory, bytes + 2 * DFGNN_GUARD);
+  if (status)
+    return status;
+  *g = (dfgnn_guarded){.name = name, .memory = memory, .bytes = bytes};
+  g->host = malloc(bytes + 1);
+  return g->host ? DFGNN_OK : dfgnn__harness_memory(bytes);
+}
+
+void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx) {
+  if (g->memory)
+    ctx->backend->release(ctx->device, g->memory);
+  free(g->host);
+  *g = (dfgnn_guarded){0};
+}
+
+void *dfgnn__guarded_data(const dfgnn_guarded *g) {
+  return g->memory + DFGNN_GUARD;
+}
+
+static void set_number(char *to, dfgnn_dtype dtype, int64_t i, double x) {
+  if (dtype == DFGNN_F64)
+    ((double *)to)[i] = x;
+  else if (dtype == DFGNN_F32)
+    ((float *)to)[i] = (float)x;
+  else
+    ((uint16_t *)to)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(x)
+                                             : dfgnn__bf16_from_double(x);
+}
+
+dfgnn_status dfgnn__guarded_fill(dfgnn_guarded *g, dfgnn_context *ctx,
+                                 dfgnn_dtype dtype, double scale,
+                                 uint64_t seed) {
+  const int64_t count = (int64_t)(g->bytes / dfgnn_dtype_size(dtype));
+#pragma omp parallel for if (count > DFGNN_PARALLEL)
+  for (int64_t i = 0; i < count; i++)
+    set_number(
+        g->host, dtype, i,
+        scale *
+            ((double)(dfgnn__mix(seed + (uint64_t)i) >> 40) / (1 << 23) - 1));
+  return copy(ctx, dfgnn__guarded_data(g), g->host, g->bytes);
+}
+
+dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx) {
+  unsigned char guard[DFGNN_GUARD];
+  char *bytes = malloc(g->bytes + 1);
+  if (!bytes)
+    return dfgnn__harness_memory(g->bytes);
+  memset(guard, DFGNN_GUARD_BYTE, sizeof guard);
+  memset(bytes, POISON, g->bytes);
+  dfgnn_status status = copy(ctx, g->memory, guard, sizeof guard);
+  if (!status)
+    status = copy(ctx, g->memory + DFGNN_GUARD, bytes, g->bytes);
+  if (!status)
+    status = copy(ctx, g->memory + DFGNN_GUARD + g->bytes, guard, sizeof guard);
+  free(bytes);
+  return status;
+}
+
+dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx) {
+  const char *const at[] = {g->memory, g->memory + DFGNN_GUARD + g->bytes};
+  unsigned char found[DFGNN_GUARD];
+  dfgnn_status status = DFGNN_OK;
+  for (int side = 0; side < 2 && !status; side++) {
+    status = copy(ctx, found, at[side], sizeof found);
+    for (int k = 0; k < DFGNN_GUARD && !status; k++)
+      if (found[k] != DFGNN_GUARD_BYTE)
+        status = dfgnn__fail(DFGNN_ERROR_WRONG,
+                             "wrote %s %s: byte %d of the guard is 0x%02x",
+                             side ? "beyond" : "before", g->name, k, found[k]);
+  }
+  return status;
+}
+
+dfgnn_status dfgnn__guarded_read(dfgnn_guarded *g, dfgnn_context *ctx) {
+  return copy(ctx, g->host, dfgnn__guarded_data(g), g->bytes);
+}
+
+/* ---- graphs -------------------------------------------------------------- */
+
+static int64_t offset(const dfgnn_matrix *m, int64_t i) {
+  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
+                      : ((const int32_t *)m->offsets)[i];
+}
+
+dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
+                                    const dfgnn_graph *graph) {
+  dfgnn_matrix *m = &host->matrix;
+  dfgnn__host_graph_free(host);
+  *m = graph->matrix;
+  const size_t offsets = (size_t)(m->destinations + 1) * (m->offsets64 ? 8 : 4);
+  const size_t indices = (size_t)m->edges * 4;
+  host->offsets = malloc(offsets);
+  host->indices = malloc(indices + 1);
+  if (!host->offsets || !host->indices)
+    return dfgnn__harness_memory(offsets + indices);
+  dfgnn_status status = copy(ctx, host->offsets, m->offsets, offsets);
+  if (!status)
+    status = copy(ctx, host->indices, m->indices, indices);
+  m->offsets = host->offsets;
+  m->indices = host->indices;
+  m->edge_order = NULL;
+  return status;
+}
+
+void dfgnn__host_graph_free(dfgnn_host_graph *host) {
+  free(host->offsets);
+  free(host->indices);
+  host->offsets = NULL;
+  host->indices = NULL;
+}
+
+/* ---- parts --------------------------------------------------------------- */
+
+typedef struct csr {
+  int64_t rows, sources, edges;
+  int64_t *offsets;
+  int32_t *indices;
+} csr;
+
+/* Adds a row, cut to `most` edges; sources get numbers as they come. */
+static void take_row(csr *part, const dfgnn_matrix *m, int32_t *number,
+                     int64_t row, int64_t most) {
+  int64_t begin = offset(m, row), end = offset(m, row + 1);
+  for (int64_t e = begin; e < end && e < begin + most; e++) {
+    const int32_t source = m->indices[e];
+    if (number[source] < 0)
+      number[source] = (int32_t)part->sources++;
+    part->indices[part->edges++] = number[source];
+  }
+  part->offsets[++part->rows] = part->edges;
+}
+
+static void take_rows(csr *part, const dfgnn_matrix *m, int32_t *number,
+                      int64_t most) {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < m->destinations; i++)
+    if (offset(m, i + 1) - offset(m, i) >
+        offset(m, longest + 1) - offset(m, longest))
+      longest = i;
+  const int64_t a_row =
+      most / 4 < MOST_EDGES_OF_ROW ? most / 4 + 1 : MOST_EDGES_OF_ROW;
+  const int64_t mean = 1 + m->edges / (m->destinations + 1);
+  const int64_t rows = 1 + most / (1 + mean);
+  const int64_t step = 1 + m->destinations / rows;
+  take_row(part, m, number, longest, a_row);
+  for (int64_t i = 0; i < m->destinations; i += step) {
+    int64_t left = most - part->edges - part->rows;
+    if (left <= 1)
+      break;
+    take_row(part, m, number, i, left < a_row ? left : a_row);
+  }
+}
+
+dfgnn_status dfgnn__part_create(dfgnn_graph **part, dfgnn_context *ctx,
+                                const dfgnn_matrix *host, int64_t most) {
+  csr taken = {0};
+  dfgnn_csr given = DFGNN_CSR_INIT;
+  dfgnn_status status = DFGNN_OK;
+  int32_t *number = malloc((size_t)(host->sources + 1) * sizeof *number);
+  taken.offsets = calloc((size_t)most + 2, sizeof *taken.offsets);
+  taken.indices = malloc((size_t)(most + 1) * sizeof *taken.indices);
+  if (!number || !taken.offsets || !taken.indices)
+    status = dfgnn__harness_memory((size_t)most * 16);
+  if (!status) {
+    memset(number, -1, (size_t)(host->sources + 1) * sizeof *number);
+    take_rows(&taken, host, number, most);
+    given.destinations = taken.rows;
+    given.sources = taken.sources + 1; /* one that no edge has */
+    given.edges = taken.edges;
+    given.offsets = taken.offsets;
+    given.indices = taken.indices;
+    given.offset_type = DFGNN_INDEX_I64;
+    given.index_type = DFGNN_INDEX_I32;
+    status = dfgnn_graph_create_csr(part, ctx, &given, NULL);
+  }
+  free(number);
+  free(taken.offsets);
+  free(taken.indices);
+  return status;
+}

@@ -1,0 +1,48 @@
+/* guarded.h - tensors with guards around them, and parts of graphs: what the
+ * harnesses of edge programs and of MLPs are made of */
+#ifndef DFGNN_TUNER_GUARDED_H
+#define DFGNN_TUNER_GUARDED_H
+
+#include "lib/graph.h"
+
+/* memory begins DFGNN_GUARD bytes before the tensor. */
+typedef struct dfgnn_guarded {
+  const char *name;
+  char *memory; /* on the device */
+  char *host;   /* an input's values, or an output's that were read */
+  size_t bytes;
+} dfgnn_guarded;
+
+dfgnn_status dfgnn__guarded_make(dfgnn_guarded *g, dfgnn_context *ctx,
+                                 const char *name, size_t bytes);
+void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx);
+void *dfgnn__guarded_data(const dfgnn_guarded *g);
+/* Uniform numbers of -scale to scale, the same on every machine. */
+dfgnn_status dfgnn__guarded_fill(dfgnn_guarded *g, dfgnn_context *ctx,
+                                 dfgnn_dtype dtype, double scale,
+                                 uint64_t seed);
+/* Fills an output with NaNs, and its guards. */
+dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx);
+/* DFGNN_ERROR_WRONG if something was written before or beyond it. */
+dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx);
+/* Copies it to g->host. */
+dfgnn_status dfgnn__guarded_read(dfgnn_guarded *g, dfgnn_context *ctx);
+
+/* A graph's arrays in host memory. */
+typedef struct dfgnn_host_graph {
+  dfgnn_matrix matrix;
+  char *offsets;
+  int32_t *indices;
+} dfgnn_host_graph;
+
+dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
+                                    const dfgnn_graph *graph);
+void dfgnn__host_graph_free(dfgnn_host_graph *host);
+
+/* A graph on the device of some of a host graph's rows: the longest one, then
+ * rows at equal steps, of `most` edges and rows in all; rows are cut where they
+ * are longer than any variant calls long. */
+dfgnn_status dfgnn__part_create(dfgnn_graph **part, dfgnn_context *ctx,
+                                const dfgnn_matrix *host, int64_t most);
+
+#endif
