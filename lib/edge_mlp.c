@@ -97,30 +97,6 @@ dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
   return dfgnn_edge_mlp_execute_in(mlp, graph, args, pass, NULL, stream);
 }
 
-dfgnn_status dfgnn__edge_mlp_launch(const dfgnn_plan *plan,
-                                    const dfgnn_launch *launch) {
-  const struct dfgnn_mlp_shape *expected = plan->problem.mlp;
-  const dfgnn_args *args = launch->args;
-  dfgnn_launch bound = *launch;
-  dfgnn_mlp_job job;
-  dfgnn_problem found;
-  dfgnn_status status = dfgnn__edge_mlp_prepare(
-      &job, args->mlp, plan->graph, args->mlp_args, plan->problem.pass);
-  if (!status)
-    status = problem_of(&found, &job);
-  if (status)
-    return status;
-  if (found.mlp != expected)
-    return dfgnn__fail(
-        DFGNN_ERROR_INVALID,
-        "args.mlp and its tensors are \"%s\" of type %s, the "
-        "plan is for \"%s\" of type %s",
-        found.mlp->text, dfgnn_name(DFGNN_NAMES_DTYPE, job.mlp.dtype),
-        expected->text, dfgnn_name(DFGNN_NAMES_DTYPE, plan->problem.dtype));
-  bound.setting.mlp = &job;
-  return plan->variant->family->launch(&bound);
-}
-
 dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
                                   const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
                                   const dfgnn_edge_mlp_args *args,

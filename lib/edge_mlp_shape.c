@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "lib/edge_mlp.h"
 #include "lib/handle.h"
-#include "lib/key.h"
 
 enum {
   CHAINS = 256,
@@ -25,12 +24,17 @@ static char *const nowhere = (char *)0x10000;
 
 /* ---- shapes -------------------------------------------------------------- */
 
+static uint64_t hash_of(const void *data, size_t bytes) {
+  const unsigned char *byte = data;
+  uint64_t hash = 14695981039346656037u; /* FNV-1a */
+  for (size_t i = 0; i < bytes; i++)
+    hash = (hash ^ byte[i]) * 1099511628211u;
+  return hash;
+}
+
 static unsigned chain_of(const dfgnn_mlp_form *form) {
-  const unsigned char *byte = (const unsigned char *)form;
-  unsigned hash = 2166136261u; /* FNV-1a */
-  for (size_t i = 0; i < sizeof *form; i++)
-    hash = (hash ^ byte[i]) * 16777619u;
-  return (hash ^ hash >> 16) % CHAINS;
+  const uint64_t hash = hash_of(form, sizeof *form);
+  return (unsigned)(hash ^ hash >> 32) % CHAINS;
 }
 
 static struct dfgnn_mlp_shape *find(const dfgnn_mlp_form *form,
@@ -59,7 +63,7 @@ static struct dfgnn_mlp_shape *add(const dfgnn_mlp_form *form, unsigned chain) {
   stand_in(&s->job, form);
   dfgnn__edge_mlp_print(s->text, form);
   snprintf(s->name, sizeof s->name, "%016llx",
-           (unsigned long long)dfgnn__fold_text(0, s->text));
+           (unsigned long long)hash_of(s->text, strlen(s->text)));
   s->next = chains[chain];
   chains[chain] = s;
   count++;

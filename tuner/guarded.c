@@ -13,6 +13,11 @@ enum {
   MOST_EDGES_OF_ROW = 4096 /* of a part: more than any variant calls long */
 };
 
+dfgnn_status dfgnn__harness_memory(size_t bytes) {
+  return dfgnn__fail(DFGNN_ERROR_MEMORY,
+                     "harness: cannot allocate %zu bytes on the host", bytes);
+}
+
 static dfgnn_status copy(dfgnn_context *ctx, void *to, const void *from,
                          size_t bytes) {
   return bytes ? ctx->backend->copy(ctx->device, to, from, bytes) : DFGNN_OK;

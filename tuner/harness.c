@@ -13,11 +13,6 @@
 #define DROPOUT 0.4      /* all rates cost the same: keys say only on or off */
 #define POISON_BYTE 0xff /* NaN in every floating-point type */
 
-dfgnn_status dfgnn__harness_memory(size_t bytes) {
-  return dfgnn__fail(DFGNN_ERROR_MEMORY,
-                     "harness: cannot allocate %zu bytes on the host", bytes);
-}
-
 /* ---- the device ---------------------------------------------------------- */
 
 static dfgnn_status allocate(dfgnn_harness *h, char **memory, size_t bytes) {

@@ -58,7 +58,7 @@ struct dfgnn_harness {
   struct dfgnn_mlp_harness *mlp;         /* likewise: tuner/mlp.h */
 };
 
-/* Fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */
+/* guarded.c: fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */
 dfgnn_status dfgnn__harness_memory(size_t bytes);
 /* Copies between host and device, in either direction. */
 dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,

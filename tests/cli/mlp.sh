@@ -38,7 +38,7 @@ status 0 dfgnn-tune prune --store "$work/merged.db"
 status 0 dfgnn-tune doctor $graph --mlp $mesh --device cpu \
   --store "$work/mlps.db"
 status 0 dfgnn-tune report --store "$work/mlps.db" -o "$work/page.html"
-grep -q -e "--mlp $mesh" "$work/page.html" || fail "the page lacks the command"
+grep -q "$mesh" "$work/page.html" || fail "the page lacks the MLP"
 
 promise "other widths, and other tensors, are other problems"
 for other in edge=8,width=16x8 $mesh,parts=dst $mesh,out=0; do
