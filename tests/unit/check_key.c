@@ -29,9 +29,9 @@ static const dfgnn_problem usual = {sizeof usual,
                                     DFGNN_EDGE_BOTH,
                                     0, /* reserved */
                                     DFGNN_MESSAGE_COPY,
-                                    0, /* accumulate */
-                                    0, /* edge_list */
-                                    0, /* unused */
+                                    0,    /* accumulate */
+                                    0,    /* edge_list */
+                                    0,    /* unused */
                                     NULL, /* program */
                                     NULL /* mlp */};
 #pragma GCC diagnostic pop
