@@ -182,7 +182,7 @@ static void take_rows(csr *part, const dfgnn_matrix *m, int32_t *number,
   }
 }
 
-dfgnn_status dfgnn__part_create(dfgnn_graph **part, dfgnn_context *ctx,
+dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
                                 const dfgnn_matrix *host, int64_t most) {
   csr taken = {0};
   dfgnn_csr given = DFGNN_CSR_INIT;
@@ -202,10 +202,17 @@ dfgnn_status dfgnn__part_create(dfgnn_graph **part, dfgnn_context *ctx,
     given.indices = taken.indices;
     given.offset_type = DFGNN_INDEX_I64;
     given.index_type = DFGNN_INDEX_I32;
-    status = dfgnn_graph_create_csr(part, ctx, &given, NULL);
+    status = dfgnn_graph_create_csr(&part->graph, ctx, &given, NULL);
   }
   free(number);
-  free(taken.offsets);
-  free(taken.indices);
+  part->offsets = taken.offsets;
+  part->indices = taken.indices;
   return status;
+}
+
+void dfgnn__part_free(dfgnn_part *part) {
+  dfgnn_graph_destroy(part->graph);
+  free(part->offsets);
+  free(part->indices);
+  *part = (dfgnn_part){0};
 }

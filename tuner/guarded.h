@@ -39,10 +39,20 @@ dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
                                     const dfgnn_graph *graph);
 void dfgnn__host_graph_free(dfgnn_host_graph *host);
 
-/* A graph on the device of some of a host graph's rows: the longest one, then
- * rows at equal steps, of `most` edges and rows in all; rows are cut where they
- * are longer than any variant calls long. */
-dfgnn_status dfgnn__part_create(dfgnn_graph **part, dfgnn_context *ctx,
+/* A graph on the device with the arrays that it is made of, which graphs of
+ * CPUs borrow. */
+typedef struct dfgnn_part {
+  dfgnn_graph *graph;
+  int64_t *offsets;
+  int32_t *indices;
+} dfgnn_part;
+
+/* Some of a host graph's rows: the longest one, then rows at equal steps, of
+ * `most` edges and rows in all; rows are cut where they are longer than any
+ * variant calls long.  *part is zeros before, and is freed after a failure,
+ * too. */
+dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
                                 const dfgnn_matrix *host, int64_t most);
+void dfgnn__part_free(dfgnn_part *part);
 
 #endif

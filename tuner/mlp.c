@@ -28,6 +28,7 @@ struct dfgnn_mlp_harness {
   dfgnn_edge_mlp mlp;
   uint64_t seed;
   instance whole, part;  /* part.graph NULL: the whole graph is checked */
+  dfgnn_part cut;        /* the graph of `part` */
   dfgnn_host_graph host; /* of the graph that is checked */
   int prepared;          /* the part was made, with the status: */
   dfgnn_status outcome;
@@ -144,7 +145,7 @@ void dfgnn__mlp_harness_free(dfgnn_mlp_harness *h) {
     dfgnn__guarded_free(&h->whole.tensor[i], h->ctx);
     dfgnn__guarded_free(&h->part.tensor[i], h->ctx);
   }
-  dfgnn_graph_destroy(h->part.graph);
+  dfgnn__part_free(&h->cut);
   dfgnn__host_graph_free(&h->host);
   free(h);
 }
@@ -170,12 +171,11 @@ static dfgnn_status prepare(dfgnn_mlp_harness *h) {
       dfgnn__host_graph_read(&h->host, h->ctx, h->whole.graph);
   if (status || h->host.matrix.edges <= most)
     return status;
-  dfgnn_graph *part;
-  status = dfgnn__part_create(&part, h->ctx, &h->host.matrix, most);
+  status = dfgnn__part_create(&h->cut, h->ctx, &h->host.matrix, most);
   if (!status)
-    status = make_instance(h, &h->part, part);
+    status = make_instance(h, &h->part, h->cut.graph);
   if (!status)
-    status = dfgnn__host_graph_read(&h->host, h->ctx, part);
+    status = dfgnn__host_graph_read(&h->host, h->ctx, h->cut.graph);
   return status;
 }
 

@@ -28,6 +28,7 @@ struct dfgnn_program_harness {
   uint64_t seed;
   instance whole, part; /* part.graph NULL: the whole graph is checked */
   /* of the graph that is checked, on the host: */
+  dfgnn_part cut; /* the graph of `part` */
   dfgnn_host_graph host;
   dfgnn_view transpose;
   dfgnn_program_expected expected;
@@ -145,7 +146,7 @@ void dfgnn__program_harness_free(dfgnn_program_harness *h) {
     return;
   free_instance(h, &h->whole);
   free_instance(h, &h->part);
-  dfgnn_graph_destroy(h->part.graph);
+  dfgnn__part_free(&h->cut);
   dfgnn__host_graph_free(&h->host);
   for (int k = 0; k < 4; k++)
     free((void *)h->transpose.array[k]);
@@ -198,12 +199,11 @@ static dfgnn_status expect(dfgnn_program_harness *h) {
   dfgnn_status status =
       dfgnn__host_graph_read(&h->host, h->ctx, h->whole.graph);
   if (!status && m->edges + m->destinations + m->sources > most) {
-    dfgnn_graph *part;
-    status = dfgnn__part_create(&part, h->ctx, m, most / 2);
+    status = dfgnn__part_create(&h->cut, h->ctx, m, most / 2);
     if (!status)
-      status = make_instance(h, &h->part, part);
+      status = make_instance(h, &h->part, h->cut.graph);
     if (!status)
-      status = dfgnn__host_graph_read(&h->host, h->ctx, part);
+      status = dfgnn__host_graph_read(&h->host, h->ctx, h->cut.graph);
   }
   if (!status)
     status = host_job(h, &job, &binding, arrays, m);

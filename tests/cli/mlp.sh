@@ -14,6 +14,13 @@ tuned dfgnn-tune run --pass forward,backward --dtype f32,f16 --budget 0.2
 prints 'edge_mlp *forward .*f32 .*cpu.mlp.tiles/'
 prints 'edge_mlp *backward .*f16'
 
+promise "a graph that is checked by a part of it is tuned, too"
+status 0 dfgnn-tune run knn:nodes=300,k=16 --device cpu --budget 0.2 \
+  --mlp edge=128,width=128x128,activation=silu --pass forward,backward \
+  --store "$work/part.db"
+prints 'edge_mlp *forward'
+prints 'edge_mlp *backward'
+
 promise "its measurements answer, with its text"
 tuned dfgnn-tune explain
 prints 'source *exact'
