@@ -31,13 +31,27 @@ extern "C" {
 typedef struct dfgnn_edge_program dfgnn_edge_program;
 
 /* Whose rows a tensor has: one for all (its first axis is left out), or one for
- * each destination, source or edge, in the order of the graph's. */
+ * each destination, source, edge or relation, in the order of the graph's. */
 typedef enum dfgnn_edge_place {
   DFGNN_EDGE_PARAM = 1,
   DFGNN_EDGE_DST = 2,
   DFGNN_EDGE_SRC = 3,
-  DFGNN_EDGE_EDGE = 4
+  DFGNN_EDGE_EDGE = 4,
+  DFGNN_EDGE_REL = 5
 } dfgnn_edge_place;
+
+/* Gives each edge of a graph its relation, a number from 0 to count - 1, in the
+ * order of the graph's edges (of the CSR matrix), for programs that have values
+ * of relations (rel).  Relations need not be sorted, and one may have no edge.
+ * of_edge: [E] in host memory, or in device memory that `stream` has filled
+ * when its work is done so far; the graph copies it.  Where nodes are of
+ * several types their tables lie one after the other in one tensor, whose rows
+ * the matrix numbers.  A graph gets relations once.  Numbers of host memory are
+ * checked, those of device memory are not. */
+DFGNN_API dfgnn_status dfgnn_graph_set_relations(dfgnn_graph *graph,
+                                                 int64_t count,
+                                                 const int32_t *of_edge,
+                                                 int on_device, void *stream);
 
 /* The meaning of an input or output of a gradient's program to the program that
  * it is derived from. */

@@ -79,12 +79,12 @@ dfgnn_status dfgnn_edge_program_walks(int *rows, int *columns,
   dfgnn_status status = dfgnn__check_edge_program(program);
   if (status)
     return status;
-  int count[2] = {0, 0};
+  int count[DFGNN_PLACES] = {0};
   for (int i = 0; i < program->lowered->walk_count; i++)
     if (program->lowered->walks[i].edges)
-      count[program->lowered->walks[i].columns]++;
-  *rows = count[0];
-  *columns = count[1];
+      count[program->lowered->walks[i].own]++;
+  *rows = count[DFGNN_PLACE_DST];
+  *columns = count[DFGNN_PLACE_SRC];
   return DFGNN_OK;
 }
 

@@ -61,11 +61,12 @@ dfgnn_status dfgnn__edge_program_bind(
     const dfgnn_matrix *matrix, const dfgnn_edge_tensor *inputs,
     int input_count, const dfgnn_edge_tensor *outputs, int output_count) {
   const dfgnn_dag *dag = program->lowered->dag;
-  x->binding.counts[DFGNN_PLACE_CONST] = 1;
-  x->binding.counts[DFGNN_PLACE_PARAM] = 1;
-  x->binding.counts[DFGNN_PLACE_DST] = matrix->destinations;
-  x->binding.counts[DFGNN_PLACE_SRC] = matrix->sources;
-  x->binding.counts[DFGNN_PLACE_EDGE] = matrix->edges;
+  dfgnn__program_counts(x->binding.counts, matrix);
+  if (!matrix->relations && dfgnn__program_needs_relations(program->lowered))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "the program has values of relations (rel), and the "
+                       "graph's edges have none: dfgnn_graph_set_relations "
+                       "gives them");
   dfgnn_status status = bind(x, x->inputs, dag, dag->inputs, dag->input_count,
                              inputs, input_count, "input");
   if (!status)

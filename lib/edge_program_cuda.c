@@ -48,23 +48,25 @@ dfgnn_status dfgnn__edge_program_collect(dfgnn_programs *list,
   const dfgnn_queue queue = {.list = list};
   const dfgnn_program_code *code;
   dfgnn_program_array inputs[DFGNN_DAG_INPUTS], outputs[DFGNN_DAG_OUTPUTS];
-  dfgnn_binding binding = {
-      .counts = {1, 1, matrix->destinations, matrix->sources, matrix->edges}};
+  dfgnn_binding binding = {0};
   dfgnn_program_job job = {.lowered = program->lowered,
                            .codes = &((dfgnn_edge_program *)program)->codes,
                            .binding = &binding,
                            .rows = *matrix,
                            .columns = *matrix,
+                           .relations = *matrix,
                            .inputs = inputs,
                            .outputs = outputs};
   const dfgnn_dtype sums = dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
   dfgnn_extent *extents = calloc((size_t)dag->count, sizeof *extents);
   if (!extents)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  dfgnn__program_counts(binding.counts, matrix);
   memcpy(binding.names, names, sizeof binding.names);
   job.extents = extents;
   job.columns.destinations = matrix->sources;
   job.columns.sources = matrix->destinations;
+  job.relations.destinations = matrix->relations;
   for (int i = 0; i < dag->input_count; i++)
     inputs[i] = (dfgnn_program_array){.dtype = dtype};
   for (int i = 0; i < dag->output_count; i++)

@@ -11,23 +11,22 @@
 #include "lib/operator.h"
 
 static dfgnn_status look_at_graph(dfgnn_edge_execution *x, dfgnn_graph *graph,
-                                  int columns) {
-  static const dfgnn_view_request transpose = {.kind = DFGNN_VIEW_TRANSPOSE};
+                                  const dfgnn_lowered *lowered, int columns) {
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const dfgnn_view *views[DFGNN_MAX_VIEWS + 1] = {NULL};
   dfgnn_status status = dfgnn__check_graph_of(graph, graph ? graph->ctx : NULL);
   if (status)
     return status;
   if ((status = dfgnn__graph_know(graph)))
     return status;
   x->job.rows = graph->exact;
-  if (columns) {
-    const dfgnn_view *view;
-    if ((status = dfgnn__graph_view(&view, graph, &transpose)))
-      return status;
-    x->job.columns = dfgnn__transposed(&graph->exact, view);
-    x->job.column_edges = view->array[2];
-  }
+  const int count = dfgnn__program_views_of(lowered, columns, requests);
+  for (int i = 0; i < count && !status; i++)
+    status = dfgnn__graph_view(&views[i], graph, &requests[i]);
+  if (!status)
+    dfgnn__program_take_views(&x->job, &graph->exact, views);
   x->job.threads = graph->ctx->info.units;
-  return DFGNN_OK;
+  return status;
 }
 
 static dfgnn_status prepare(dfgnn_edge_execution *x,
@@ -39,9 +38,8 @@ static dfgnn_status prepare(dfgnn_edge_execution *x,
   if (status)
     return status;
   const dfgnn_lowered *lowered = program->lowered;
-  columns |= dfgnn__program_needs_columns(lowered);
   if ((status = dfgnn__check_graph(graph)) ||
-      (status = look_at_graph(x, graph, columns)))
+      (status = look_at_graph(x, graph, lowered, columns)))
     return status;
   status = dfgnn__edge_program_bind(x, program, &graph->exact, inputs,
                                     input_count, outputs, output_count);

@@ -5,6 +5,7 @@
 #include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/feature.h"
+#include "program/make.h"
 
 /* ---- MLPs ---------------------------------------------------------------- */
 
@@ -41,7 +42,7 @@ static double mlp_functions(const dfgnn_mlp_form *form) {
 /* ---- programs ------------------------------------------------------------ */
 
 /* Sums what the values of a program have, of the operations first to last, at a
- * place, or at a source or destination alike. */
+ * place, or at sources, destinations and relations alike. */
 static double numbers(const dfgnn_setting *s, int first, int last, int edges) {
   const dfgnn_program_job *job = dfgnn__edge_program_job(s->problem);
   double sum = 0;
@@ -50,8 +51,7 @@ static double numbers(const dfgnn_setting *s, int first, int last, int edges) {
   for (int32_t n = 0; n < job->lowered->dag->count; n++) {
     const dfgnn_node *node = &job->lowered->dag->nodes[n];
     const int of_edges = node->place == DFGNN_PLACE_EDGE;
-    const int of_nodes =
-        node->place == DFGNN_PLACE_DST || node->place == DFGNN_PLACE_SRC;
+    const int of_nodes = dfgnn__place_rank(node->place) == 2;
     if (job->lowered->needed[n] && node->op >= first && node->op <= last &&
         (edges ? of_edges : of_nodes))
       sum += (double)job->extents[n].all;
@@ -82,10 +82,10 @@ double dfgnn__program_functions(const dfgnn_setting *s) {
 double dfgnn__program_sums(const dfgnn_setting *s) {
   const dfgnn_mlp_form *mlp = mlp_of(s);
   return mlp ? mlp_numbers(mlp, 0, 0)
-             : numbers(s, DFGNN_NODE_SUM_IN, DFGNN_NODE_LSE_OUT, 0);
+             : numbers(s, DFGNN_NODE_SUM, DFGNN_NODE_SUM_ALL, 0);
 }
 double dfgnn__program_softmaxes(const dfgnn_setting *s) {
-  return numbers(s, DFGNN_NODE_LSE_IN, DFGNN_NODE_LSE_OUT, 0);
+  return numbers(s, DFGNN_NODE_LSE, DFGNN_NODE_LSE, 0);
 }
 
 double dfgnn__program_walks(const dfgnn_setting *s) {

@@ -69,6 +69,11 @@ dfgnn_status dfgnn__graph_place_indices(const void **placed, void **owned,
 dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
                                        const dfgnn_csr *csr);
 
+/* lib/graph_relations.c: the matrix whose columns are relations; its TRANSPOSE
+ * view is a RELATIONS view. */
+dfgnn_matrix dfgnn__graph_by_relation(const dfgnn_matrix *matrix,
+                                      const int32_t *relation, int64_t count);
+
 /* Notes that the work which is on the stream now makes the graph's arrays. */
 void dfgnn__graph_mark(dfgnn_graph *graph, void *stream);
 /* Makes work that is put on the stream from now on wait for the arrays. */

@@ -48,6 +48,10 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
   dfgnn_status status = DFGNN_OK;
   if ((*view = find_view(graph, request)))
     return DFGNN_OK;
+  if (request->kind == DFGNN_VIEW_RELATIONS)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "the graph's edges have no relations: "
+                       "dfgnn_graph_set_relations gives them");
   if (matrix.refilled)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "the graph's arrays are refilled, and a view of them "

@@ -131,10 +131,17 @@ static int rows_of(const dfgnn_setting *s, int edges) {
 }
 static int rows_of_16(const dfgnn_setting *s) { return rows_of(s, 16); }
 static int rows_of_4(const dfgnn_setting *s) { return rows_of(s, 4); }
+static int uneven_of_16(const dfgnn_setting *s) {
+  return uneven(s) && rows_of(s, 16);
+}
+static int uneven_of_4(const dfgnn_setting *s) {
+  return uneven(s) && rows_of(s, 4);
+}
 
 #define SIMD "simd=avx512,simd=avx2,"
 #define WALK_LANES "lanes=16,lanes=8,lanes=4,lanes=2,lanes=32,"
-#define WALK_REST "unroll=2,vector=4,vector=2,long=1024"
+#define WALK_REST "unroll=2,vector=4,vector=2,long=256"
+#define WALK_CUT "unroll=2,vector=4,vector=2,long=64"
 
 /* clang-format off */
 static const preference preferences[] = {
@@ -209,6 +216,13 @@ static const rule_row rules[] = {
 
     {"cpu", PROGRAMS, always, "blocks", NULL,
      "blocks of edges that stay in the cache"},
+    {"cuda", PROGRAMS, uneven_of_16, "walks",
+     WALK_LANES "sides=8,sides=4,sides=2," WALK_CUT,
+     "rows are long, sides of a warp share them; and uneven: they are cut"},
+    {"cuda", PROGRAMS, uneven_of_4, "walks", WALK_LANES "sides=2," WALK_CUT,
+     "two sides share a row; rows are uneven: they are cut"},
+    {"cuda", PROGRAMS, uneven, "walks", WALK_LANES "sides=1," WALK_CUT,
+     "rows are short and uneven: long ones are cut"},
     {"cuda", PROGRAMS, rows_of_16, "walks",
      WALK_LANES "sides=8,sides=4,sides=2," WALK_REST,
      "rows are long: sides of a warp share them"},

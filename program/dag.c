@@ -340,7 +340,8 @@ dfgnn_dag *dfgnn__dag_compact(const dfgnn_dag *dag) {
 /* ---- words of messages --------------------------------------------------- */
 
 const char *dfgnn__place_name(int place) {
-  static const char *const names[] = {"const", "param", "dst", "src", "edge"};
+  static const char *const names[] = {"const", "param", "dst",
+                                      "src",   "edge",  "rel"};
   return place >= 0 && place < DFGNN_PLACES ? names[place] : "?";
 }
 

@@ -1,8 +1,9 @@
 /* dag.h - an edge program: values, each made of earlier ones
  *
- * A value lives at a place: const < param < {dst, src} < edge.  A value of a
- * lower place is spread over a higher one (every edge that arrives at a
- * destination sees its values), and one of size 1 along an axis is spread along
+ * A value lives at a place: const < param < {dst, src, rel} < edge.  An edge
+ * has three ends, its destination, its source and its relation, and a value of
+ * a lower place is spread over a higher one (every edge that arrives at a
+ * destination sees its values), as one of size 1 along an axis is spread along
  * that axis.  Every value has three axes, of size 1 where it was declared with
  * fewer: x is [1,1,1], x[D] is [1,1,D], x[H,D] is [1,H,D].
  *
@@ -37,6 +38,7 @@ typedef enum dfgnn_place {
   DFGNN_PLACE_DST,
   DFGNN_PLACE_SRC,
   DFGNN_PLACE_EDGE,
+  DFGNN_PLACE_REL, /* the relation of an edge */
   DFGNN_PLACES
 } dfgnn_place;
 
@@ -44,7 +46,7 @@ typedef enum dfgnn_node_op {
   DFGNN_NODE_NUMBER, /* .number */
   DFGNN_NODE_SIZE,   /* .at, as a number */
   DFGNN_NODE_COUNT,  /* how many there are of the place .index */
-  DFGNN_NODE_DEGREE, /* of a destination or source, by its place */
+  DFGNN_NODE_DEGREE, /* edges of a destination, source or relation */
   DFGNN_NODE_INPUT,  /* .index */
   DFGNN_NODE_KEEP,   /* 0 or 1 / (1 - p): dropout .index, p = .number */
   /* of each element */
@@ -66,6 +68,7 @@ typedef enum dfgnn_node_op {
   DFGNN_NODE_RELU,
   DFGNN_NODE_LEAKY,  /* slope .number */
   DFGNN_NODE_DETACH, /* the same, without a gradient */
+  DFGNN_NODE_ATAN2,
   DFGNN_NODE_MAX,
   DFGNN_NODE_LT, /* comparisons are 1 or 0 */
   DFGNN_NODE_LE,
@@ -78,22 +81,21 @@ typedef enum dfgnn_node_op {
   DFGNN_NODE_CAT,     /* along the last axis */
   DFGNN_NODE_RESHAPE, /* the same elements in order */
   DFGNN_NODE_EXPAND,
+  DFGNN_NODE_SWAP,   /* axes .axis and .flags */
   DFGNN_NODE_MATMUL, /* last two axes; .flags: DFGNN_MATMUL_... */
-  /* over edges, or over all of a place */
-  DFGNN_NODE_SUM_IN, /* the place of the result tells the direction */
-  DFGNN_NODE_SUM_OUT,
+  /* over the edges that have the result's place as an end, or over all of a
+   * place */
+  DFGNN_NODE_SUM,
+  DFGNN_NODE_MAX_EDGES,
+  DFGNN_NODE_LSE, /* log(sum(exp())) */
   DFGNN_NODE_SUM_ALL,
-  DFGNN_NODE_MAX_IN,
-  DFGNN_NODE_MAX_OUT,
-  DFGNN_NODE_LSE_IN, /* log(sum(exp())) */
-  DFGNN_NODE_LSE_OUT,
   DFGNN_NODE_OPS
 } dfgnn_node_op;
 
 enum { DFGNN_MATMUL_FIRST = 1, DFGNN_MATMUL_SECOND = 2 }; /* transposed */
 
 static inline int dfgnn__node_reduces(int op) {
-  return op >= DFGNN_NODE_SUM_IN && op <= DFGNN_NODE_LSE_OUT;
+  return op >= DFGNN_NODE_SUM && op <= DFGNN_NODE_SUM_ALL;
 }
 
 typedef struct dfgnn_node {
@@ -140,7 +142,9 @@ typedef struct dfgnn_dag {
   int input_count, output_count;
   char names[DFGNN_SIZE_NAMES][DFGNN_DAG_NAME]; /* of sizes */
   int name_count;
-  int dropouts; /* the next dropout's index */
+  int dropouts;    /* the next dropout's index */
+  int32_t derived; /* nodes below are those of a program that is derived: its
+                    * reductions stay as they are, so that they can be kept */
 } dfgnn_dag;
 
 /* An empty program; node 0 is the number 0.  NULL: out of memory, with the

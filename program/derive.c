@@ -48,10 +48,9 @@ static int32_t sum_axes(dfgnn_dag *dag, int32_t g, const dfgnn_size *from,
 static int32_t sum_places(dfgnn_dag *dag, int32_t g, int from, int to) {
   if (from == to || dfgnn__place_rank(from) <= dfgnn__place_rank(to))
     return g;
-  dfgnn_node_op op = to == DFGNN_PLACE_DST   ? DFGNN_NODE_SUM_IN
-                     : to == DFGNN_PLACE_SRC ? DFGNN_NODE_SUM_OUT
-                                             : DFGNN_NODE_SUM_ALL;
-  return dfgnn__make_sum(dag, op, g, from);
+  return dfgnn__place_rank(to) == 2
+             ? dfgnn__make_sum(dag, g, (dfgnn_place)to)
+             : dfgnn__make_sum_all(dag, g, (dfgnn_place)from);
 }
 
 /* ---- the derivative of each operation ------------------------------------ */
@@ -120,6 +119,16 @@ static int32_t of_max(dfgnn_dag *dag, step s) {
   return mul(dag, s.g, share);
 }
 
+/* atan2(y, x): x / (x^2 + y^2) of y, -y / (x^2 + y^2) of x. */
+static int32_t of_atan2(dfgnn_dag *dag, step s) {
+  int32_t other = dfgnn__dag_argument(dag, s.n, 1 - s.i);
+  int32_t length =
+      dfgnn__make_add(dag, mul(dag, s.a, s.a), mul(dag, other, other));
+  int32_t made =
+      mul(dag, mul(dag, s.g, other), dfgnn__make_pow(dag, length, -1));
+  return s.i ? dfgnn__make_neg(dag, made) : made;
+}
+
 static int32_t of_where(dfgnn_dag *dag, step s) {
   int32_t c = dfgnn__dag_argument(dag, s.n, 0);
   if (s.i == 0)
@@ -158,7 +167,7 @@ static int32_t of_cat(dfgnn_dag *dag, step s) {
   }
   if (dfgnn__size_is(dag->nodes[s.g].shape[2], 1))
     return s.g;
-  return dfgnn__make_slice(dag, s.g, at, dag->nodes[s.a].shape[2]);
+  return dfgnn__make_slice(dag, s.g, 2, at, dag->nodes[s.a].shape[2]);
 }
 
 static int32_t of_matmul(dfgnn_dag *dag, step s) {
@@ -185,9 +194,7 @@ static int32_t of_extreme(dfgnn_dag *dag, step s) {
   if (n.op == DFGNN_NODE_FMAX)
     how_many = dfgnn__make_fold(dag, DFGNN_NODE_FSUM, equal, n.axis);
   else
-    how_many = dfgnn__make_sum(
-        dag, n.op == DFGNN_NODE_MAX_IN ? DFGNN_NODE_SUM_IN : DFGNN_NODE_SUM_OUT,
-        equal, DFGNN_PLACE_EDGE);
+    how_many = dfgnn__make_sum(dag, equal, (dfgnn_place)n.place);
   /* a row without edges has none: what leaves the sum must not be 1 / 0 */
   how_many = dfgnn__make_binary(dag, DFGNN_NODE_MAX, how_many, number(dag, 1));
   return mul(dag, mul(dag, s.g, equal), dfgnn__make_pow(dag, how_many, -1));
@@ -202,6 +209,8 @@ static int32_t partial(dfgnn_dag *dag, step s) {
   switch (n.op) {
   case DFGNN_NODE_MUL:
     return of_product(dag, s);
+  case DFGNN_NODE_ATAN2:
+    return of_atan2(dag, s);
   case DFGNN_NODE_MAX:
     return of_max(dag, s);
   case DFGNN_NODE_WHERE:
@@ -215,19 +224,18 @@ static int32_t partial(dfgnn_dag *dag, step s) {
   case DFGNN_NODE_RESHAPE:
     return dfgnn__make_reshape(dag, dfgnn__make_expand(dag, s.g, n.shape),
                                dag->nodes[s.a].shape);
+  case DFGNN_NODE_SWAP:
+    return dfgnn__make_swap(dag, s.g, n.axis, n.flags);
   case DFGNN_NODE_FMAX:
-  case DFGNN_NODE_MAX_IN:
-  case DFGNN_NODE_MAX_OUT:
+  case DFGNN_NODE_MAX_EDGES:
     return of_extreme(dag, s);
-  case DFGNN_NODE_LSE_IN:
-  case DFGNN_NODE_LSE_OUT:
+  case DFGNN_NODE_LSE:
     return mul(dag, s.g,
                unary(dag, DFGNN_NODE_EXP, dfgnn__make_sub(dag, s.a, s.n)));
   case DFGNN_NODE_ADD:
   case DFGNN_NODE_EXPAND:
   case DFGNN_NODE_FSUM: /* spreading undoes sums */
-  case DFGNN_NODE_SUM_IN:
-  case DFGNN_NODE_SUM_OUT:
+  case DFGNN_NODE_SUM:
   case DFGNN_NODE_SUM_ALL:
     return s.g;
   default: /* comparisons, SIGN */
@@ -249,6 +257,7 @@ static void spread_of(const dfgnn_dag *dag, step s, int *place,
   case DFGNN_NODE_FSUM:
   case DFGNN_NODE_FMAX:
   case DFGNN_NODE_RESHAPE:
+  case DFGNN_NODE_SWAP:
   case DFGNN_NODE_SLICE:
     memcpy(shape, a->shape, AXES * sizeof *shape);
     break;
@@ -282,6 +291,7 @@ void dfgnn__dag_gradients(dfgnn_dag *dag, const int32_t *cotangents,
     dfgnn__dag_fail(dag, DFGNN_ERROR_MEMORY, "out of memory");
     goto out;
   }
+  dag->derived = nodes;
   for (int i = 0; i < count; i++)
     leads[wanted[i]] = 1;
   for (int32_t n = 0; n < nodes; n++)

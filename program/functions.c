@@ -81,6 +81,11 @@ MAKE(largest) {
                                             dfgnn__make_neg(dag, w[1].node)));
 }
 
+MAKE(angle) { /* atan2(y, x) */
+  UNUSED;
+  return dfgnn__make_binary(dag, DFGNN_NODE_ATAN2, w[0].node, w[1].node);
+}
+
 MAKE(clamp) {
   UNUSED;
   int32_t x = w[0].node, low = number(dag, w[1].number);
@@ -197,6 +202,14 @@ MAKE(reshape) {
                                                             w[1].shape);
 }
 
+MAKE(transpose) { /* transpose(x, -2, -1) */
+  const int first = axis_of(dag, f, w, count, 1);
+  const int second = axis_of(dag, f, w, count, 2);
+  return first < 0 || second < 0
+             ? 0
+             : dfgnn__make_swap(dag, w[0].node, first, second);
+}
+
 /* linear(x, W, b) is x W' + b as in torch; matmul(a, b) is a b, and the
  * numbers after them say that the first, or the second, is transposed. */
 MAKE(linear) {
@@ -223,7 +236,7 @@ MAKE(count_of) { /* count(dst), degree(dst) */
   int place = w[0].place;
   if (f->op ? dfgnn__place_rank(place < 0 ? 0 : place) != 2 : place < 2) {
     dfgnn__dag_fail(dag, DFGNN_ERROR_INVALID, "%s wants %s", f->name,
-                    f->op ? "dst or src" : "dst, src or edge");
+                    f->op ? "dst, src or rel" : "dst, src, rel or edge");
     return 0;
   }
   return f->op ? dfgnn__make_degree(dag, (dfgnn_place)place)
@@ -233,50 +246,51 @@ MAKE(count_of) { /* count(dst), degree(dst) */
 /* ---- over edges ---------------------------------------------------------- */
 
 enum { OVER_SUM, OVER_MEAN, OVER_MAX, OVER_MIN, OVER_LSE, OVER_SOFTMAX };
-enum { OUT = 8 }; /* over out-edges */
+/* Which edges go together: those of a destination, a source or a relation. */
+enum {
+  IN = DFGNN_PLACE_DST << 3,
+  OUT = DFGNN_PLACE_SRC << 3,
+  REL = DFGNN_PLACE_REL << 3
+};
+
+/* One divided by the degree, or by 1. */
+static int32_t by_degree(dfgnn_dag *dag, int32_t x, dfgnn_place of) {
+  int32_t degree = dfgnn__make_degree(dag, of);
+  return dfgnn__make_div(
+      dag, x, dfgnn__make_binary(dag, DFGNN_NODE_MAX, degree, number(dag, 1)));
+}
 
 MAKE(over_edges) {
   (void)count;
-  int out = f->op & OUT;
+  const dfgnn_place of = (dfgnn_place)(f->op >> 3);
   int32_t x = w[0].node;
-  dfgnn_node_op sum = out ? DFGNN_NODE_SUM_OUT : DFGNN_NODE_SUM_IN;
-  dfgnn_node_op max = out ? DFGNN_NODE_MAX_OUT : DFGNN_NODE_MAX_IN;
-  dfgnn_node_op lse = out ? DFGNN_NODE_LSE_OUT : DFGNN_NODE_LSE_IN;
-  switch (f->op & ~OUT) {
+  switch (f->op & 7) {
   case OVER_SUM:
-    return dfgnn__make_sum(dag, sum, x, DFGNN_PLACE_EDGE);
-  case OVER_MEAN: {
-    int32_t degree =
-        dfgnn__make_degree(dag, out ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST);
-    return dfgnn__make_div(
-        dag, dfgnn__make_sum(dag, sum, x, DFGNN_PLACE_EDGE),
-        dfgnn__make_binary(dag, DFGNN_NODE_MAX, degree, number(dag, 1)));
-  }
+    return dfgnn__make_sum(dag, x, of);
+  case OVER_MEAN:
+    return by_degree(dag, dfgnn__make_sum(dag, x, of), of);
   case OVER_MAX:
-    return dfgnn__make_extreme(dag, max, x);
+    return dfgnn__make_extreme(dag, DFGNN_NODE_MAX_EDGES, x, of);
   case OVER_MIN:
-    return dfgnn__make_neg(
-        dag, dfgnn__make_extreme(dag, max, dfgnn__make_neg(dag, x)));
+    return dfgnn__make_neg(dag,
+                           dfgnn__make_extreme(dag, DFGNN_NODE_MAX_EDGES,
+                                               dfgnn__make_neg(dag, x), of));
   case OVER_LSE:
-    return dfgnn__make_extreme(dag, lse, x);
-  default: {
-    /* Equal scores need no logsumexp, which is infinite without edges. */
-    dfgnn_place own = out ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
-    if (dfgnn__place_join(dag->nodes[x].place, own) == (int)own) {
-      int32_t degree = dfgnn__make_degree(dag, own), one = number(dag, 1);
-      return dfgnn__make_div(
-          dag, one, dfgnn__make_binary(dag, DFGNN_NODE_MAX, degree, one));
-    }
+    return dfgnn__make_extreme(dag, DFGNN_NODE_LSE, x, of);
+  default: /* Equal scores need no logsumexp, which is infinite without edges.
+            */
+    if (dfgnn__place_join(dag->nodes[x].place, of) == (int)of)
+      return by_degree(dag, number(dag, 1), of);
     return apply(dag, DFGNN_NODE_EXP,
-                 dfgnn__make_sub(dag, x, dfgnn__make_extreme(dag, lse, x)));
-  }
+                 dfgnn__make_sub(
+                     dag, x, dfgnn__make_extreme(dag, DFGNN_NODE_LSE, x, of)));
   }
 }
 
 MAKE(sum_all) {
   UNUSED;
-  return dfgnn__make_sum(dag, DFGNN_NODE_SUM_ALL, w[0].node,
-                         (dfgnn_place)dag->nodes[w[0].node].place);
+  return dfgnn__make_sum_all(dag, w[0].node,
+                             (dfgnn_place)dag->nodes[w[0].node].place);
 }
 
 /* ---- the table ----------------------------------------------------------- */
@@ -306,6 +320,7 @@ static const dfgnn_function functions[] = {
     {"rsqrt", "v", 1, 1, root},
     {"reciprocal", "v", 1, 2, root},
     {"square", "v", 1, 3, root},
+    {"atan2", "vv", 2, 0, angle},
     {"max", "vv", 2, 0, largest},
     {"min", "vv", 2, 1, largest},
     {"clamp", "vnn", 3, 0, clamp},
@@ -322,23 +337,30 @@ static const dfgnn_function functions[] = {
     {"cat", "vvvvvvvvvvvvvvvv", 1, 0, cat},
     {"reshape", "vs", 2, 0, reshape},
     {"expand", "vs", 2, 1, reshape},
+    {"transpose", "vnn", 3, 0, transpose},
     {"linear", "vvv", 2, 0, linear},
     {"matmul", "vvnn", 2, 0, matmul},
     {"size", "s", 1, 0, size},
     {"count", "s", 1, 0, count_of},
     {"degree", "s", 1, 1, count_of},
-    {"sum_in", "v", 1, OVER_SUM, over_edges},
-    {"mean_in", "v", 1, OVER_MEAN, over_edges},
-    {"max_in", "v", 1, OVER_MAX, over_edges},
-    {"min_in", "v", 1, OVER_MIN, over_edges},
-    {"logsumexp_in", "v", 1, OVER_LSE, over_edges},
-    {"softmax_in", "v", 1, OVER_SOFTMAX, over_edges},
+    {"sum_in", "v", 1, IN + OVER_SUM, over_edges},
+    {"mean_in", "v", 1, IN + OVER_MEAN, over_edges},
+    {"max_in", "v", 1, IN + OVER_MAX, over_edges},
+    {"min_in", "v", 1, IN + OVER_MIN, over_edges},
+    {"logsumexp_in", "v", 1, IN + OVER_LSE, over_edges},
+    {"softmax_in", "v", 1, IN + OVER_SOFTMAX, over_edges},
     {"sum_out", "v", 1, OUT + OVER_SUM, over_edges},
     {"mean_out", "v", 1, OUT + OVER_MEAN, over_edges},
     {"max_out", "v", 1, OUT + OVER_MAX, over_edges},
     {"min_out", "v", 1, OUT + OVER_MIN, over_edges},
     {"logsumexp_out", "v", 1, OUT + OVER_LSE, over_edges},
     {"softmax_out", "v", 1, OUT + OVER_SOFTMAX, over_edges},
+    {"sum_rel", "v", 1, REL + OVER_SUM, over_edges},
+    {"mean_rel", "v", 1, REL + OVER_MEAN, over_edges},
+    {"max_rel", "v", 1, REL + OVER_MAX, over_edges},
+    {"min_rel", "v", 1, REL + OVER_MIN, over_edges},
+    {"logsumexp_rel", "v", 1, REL + OVER_LSE, over_edges},
+    {"softmax_rel", "v", 1, REL + OVER_SOFTMAX, over_edges},
     {"sum_all", "v", 1, 0, sum_all}};
 
 const dfgnn_function *dfgnn__function(const char *name) {
@@ -351,7 +373,8 @@ const dfgnn_function *dfgnn__function(const char *name) {
 int dfgnn__function_is_elementwise(const dfgnn_function *function) {
   static int32_t (*const others[])(dfgnn_dag *, const dfgnn_function *,
                                    const dfgnn_word *, int) = {
-      dot, cat, reshape, linear, matmul, size, count_of, keep, sum_all};
+      dot,    cat,  reshape,  transpose, linear,
+      matmul, size, count_of, keep,      sum_all};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (function->make == others[i])
       return 0;

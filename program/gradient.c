@@ -72,7 +72,7 @@ static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
  * that was rounded to the type of a tensor equals no edge's value. */
 static int can_read(const dfgnn_dag *dag, const dfgnn_port *output) {
   const dfgnn_node *node = &dag->nodes[held(dag, output)];
-  int extreme = node->op == DFGNN_NODE_MAX_IN || node->op == DFGNN_NODE_MAX_OUT;
+  int extreme = node->op == DFGNN_NODE_MAX_EDGES;
   return worth_keeping(node) && holds_all(output, &dag->nodes[output->node]) &&
          (output->kept || !extreme);
 }

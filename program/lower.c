@@ -1,6 +1,9 @@
 #include "program/lower.h"
 
+#include <limits.h>
 #include <stdlib.h>
+
+#include "program/make.h"
 
 /* The order of walks that is being found. */
 typedef struct search {
@@ -14,10 +17,6 @@ typedef struct search {
 
 static int32_t argument(const dfgnn_dag *dag, int32_t n, int i) {
   return dfgnn__dag_argument(dag, n, i);
-}
-
-static int own_place(int columns) {
-  return columns ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
 }
 
 static int is_leaf(const dfgnn_node *node) {
@@ -39,13 +38,12 @@ static void settle_params(search *s) {
 }
 
 /* Lists the nodes that a walk can compute. */
-static void look(search *s, int columns) {
+static void look(search *s, int own) {
   for (int32_t n = 0; n < s->dag->count; n++) {
     const dfgnn_node *node = &s->dag->nodes[n];
     int can = s->done[n] || is_leaf(node);
     if (!can && node->place > DFGNN_PLACE_PARAM) {
-      int far =
-          node->place != DFGNN_PLACE_EDGE && node->place != own_place(columns);
+      int far = node->place != DFGNN_PLACE_EDGE && node->place != own;
       can = !(far && (dfgnn__node_reduces(node->op) || s->far_kept[n]));
       for (int i = 0; i < node->count; i++)
         can &= s->can[argument(s->dag, n, i)];
@@ -55,41 +53,40 @@ static void look(search *s, int columns) {
 }
 
 /* Is a value's sum over everything made in this walk? */
-static int sums_all(const search *s, int32_t n, int columns) {
+static int sums_all(const search *s, int32_t n, int own) {
   const dfgnn_node *node = &s->dag->nodes[n];
   if (node->op != DFGNN_NODE_SUM_ALL)
     return 0;
   int32_t a = argument(s->dag, n, 0);
   int place = s->dag->nodes[a].place;
-  return s->can[a] &&
-         (place == DFGNN_PLACE_EDGE || place == own_place(columns));
+  return s->can[a] && (place == DFGNN_PLACE_EDGE || place == own);
 }
 
 /* Is a value of the own place stored by this walk? */
-static int keeps(const search *s, int32_t n, int columns) {
+static int keeps(const search *s, int32_t n, int own) {
   const dfgnn_node *node = &s->dag->nodes[n];
-  return node->place == own_place(columns) && s->can[n] && !is_leaf(node) &&
+  return node->place == own && s->can[n] && !is_leaf(node) &&
          (dfgnn__node_reduces(node->op) || s->far_kept[n]);
 }
 
-static int writes(const search *s, int output, int columns) {
+static int writes(const search *s, int output, int own) {
   const dfgnn_port *port = &s->dag->outputs[output];
-  return s->can[port->node] && (port->place == DFGNN_PLACE_EDGE ||
-                                (int)port->place == own_place(columns));
+  return s->can[port->node] &&
+         (port->place == DFGNN_PLACE_EDGE || (int)port->place == own);
 }
 
 /* ---- steps of a walk ----------------------------------------------------- */
 
 typedef struct builder {
   search *s;
-  int columns;
+  dfgnn_place own;
   uint8_t *wanted, *stage, *sink;
   dfgnn_walk *walk;
   const uint8_t *fused;
 } builder;
 
 static dfgnn_level level_of(const builder *b, int32_t n) {
-  return dfgnn__level(b->s->dag->nodes[n].place, b->columns);
+  return dfgnn__level(b->s->dag->nodes[n].place, b->own);
 }
 
 static int is_made_here(const builder *b, int32_t n) {
@@ -188,11 +185,11 @@ static int find_sinks(builder *b) {
   for (int32_t n = 0; n < s->dag->count; n++) {
     b->sink[n] = 0;
     if (s->needed[n] && !s->done[n] &&
-        (keeps(s, n, b->columns) || sums_all(s, n, b->columns)))
+        (keeps(s, n, b->own) || sums_all(s, n, b->own)))
       found += b->sink[n] = 1;
   }
   for (int i = 0; i < s->dag->output_count; i++)
-    found += !s->output_done[i] && writes(s, i, b->columns);
+    found += !s->output_done[i] && writes(s, i, b->own);
   return found;
 }
 
@@ -201,7 +198,7 @@ static void add_steps(builder *b) {
   const dfgnn_dag *dag = s->dag;
   memcpy(b->wanted, b->sink, (size_t)dag->count);
   for (int i = 0; i < dag->output_count; i++)
-    if (!s->output_done[i] && writes(s, i, b->columns))
+    if (!s->output_done[i] && writes(s, i, b->own))
       b->wanted[dag->outputs[i].node] = 1;
   for (int32_t n = dag->count - 1; n >= 0; n--)
     for (int i = 0;
@@ -218,11 +215,11 @@ static void add_steps(builder *b) {
     if (dfgnn__node_reduces(dag->nodes[n].op) &&
         level_of(b, argument(dag, n, 0)) == DFGNN_LEVEL_EDGE)
       b->walk->edges = 1;
-    if (keeps(s, n, b->columns))
+    if (keeps(s, n, b->own))
       add_step(b, DFGNN_STEP_KEEP, DFGNN_LEVEL_OWN, ready(b, n), n);
   }
   for (int i = 0; i < dag->output_count; i++) {
-    if (s->output_done[i] || !writes(s, i, b->columns))
+    if (s->output_done[i] || !writes(s, i, b->own))
       continue;
     add_step(b, DFGNN_STEP_OUTPUT,
              dag->outputs[i].place == DFGNN_PLACE_EDGE ? DFGNN_LEVEL_EDGE
@@ -239,7 +236,7 @@ static void mark_done(builder *b) {
   for (int32_t n = 0; n < s->dag->count; n++)
     s->done[n] |= b->sink[n];
   for (int i = 0; i < s->dag->output_count; i++)
-    s->output_done[i] |= (uint8_t)writes(s, i, b->columns);
+    s->output_done[i] |= (uint8_t)writes(s, i, b->own);
   settle_params(s);
 }
 
@@ -264,20 +261,41 @@ static void find_far(const builder *b, uint8_t *far) {
       [DFGNN_NODE_EXPAND] = 1, [DFGNN_NODE_RELU] = 1,   [DFGNN_NODE_MAX] = 1,
       [DFGNN_NODE_CAT] = 1,    [DFGNN_NODE_RESHAPE] = 1};
   const dfgnn_dag *dag = b->s->dag;
-  int far_place = own_place(!b->columns);
   for (int i = 0; i < b->walk->count; i++) {
     const dfgnn_step *step = &b->walk->steps[i];
     if (step->kind != DFGNN_STEP_COMPUTE)
       continue;
     const dfgnn_node *node = &dag->nodes[step->node];
-    if ((int)node->place == far_place && !cheap[node->op])
+    const int far_away =
+        dfgnn__place_rank(node->place) == 2 && node->place != b->own;
+    if (far_away && !cheap[node->op])
       far[step->node] = 1;
   }
 }
 
-static dfgnn_status find_walks(dfgnn_lowered *l, uint8_t *far, int columns) {
+/* Are there values of relations, which a walk may visit? */
+static int has_relations(const dfgnn_lowered *l) {
+  int some = 0;
+  for (int32_t n = 0; n < l->dag->count; n++)
+    some |= l->needed[n] && l->dag->nodes[n].place == DFGNN_PLACE_REL;
+  for (int i = 0; i < l->dag->output_count; i++)
+    some |= l->dag->outputs[i].place == DFGNN_PLACE_REL;
+  return some;
+}
+
+/* The place that a walk visits after another: they take turns. */
+static dfgnn_place next_place(dfgnn_place own, int relations) {
+  if (own == DFGNN_PLACE_DST)
+    return DFGNN_PLACE_SRC;
+  return own == DFGNN_PLACE_SRC && relations ? DFGNN_PLACE_REL
+                                             : DFGNN_PLACE_DST;
+}
+
+static dfgnn_status find_walks(dfgnn_lowered *l, uint8_t *far,
+                               dfgnn_place own) {
   const dfgnn_dag *dag = l->dag;
   size_t count = (size_t)dag->count;
+  const int relations = has_relations(l);
   dfgnn_status status = DFGNN_OK;
   search s = {.dag = dag,
               .needed = l->needed,
@@ -298,11 +316,11 @@ static dfgnn_status find_walks(dfgnn_lowered *l, uint8_t *far, int columns) {
   settle_params(&s);
   for (int32_t n = 0; n < dag->count; n++)
     l->before[n] = s.done[n] ? 0 : -1;
-  for (int idle = 0; !all_done(&s); columns = !columns) {
-    b.columns = columns;
-    look(&s, columns);
+  for (int idle = 0; !all_done(&s); own = next_place(own, relations)) {
+    b.own = own;
+    look(&s, own);
     if (!find_sinks(&b)) {
-      if (idle++) {
+      if (idle++ > relations) {
         status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                              "the program has a value that no walk computes");
         goto out;
@@ -319,7 +337,7 @@ static dfgnn_status find_walks(dfgnn_lowered *l, uint8_t *far, int columns) {
     }
     b.walk = &l->walks[l->walk_count];
     free(b.walk->steps);
-    *b.walk = (dfgnn_walk){.columns = columns};
+    *b.walk = (dfgnn_walk){.own = own};
     b.walk->steps =
         calloc(2 * count + (size_t)dag->output_count, sizeof *b.walk->steps);
     if (!b.walk->steps) {
@@ -391,8 +409,7 @@ static void find_exact(dfgnn_lowered *l) {
   const dfgnn_dag *dag = l->dag;
   for (int32_t n = dag->count - 1; n >= 0; n--) {
     const int op = dag->nodes[n].op;
-    if (!l->exact[n] && op != DFGNN_NODE_MAX_IN && op != DFGNN_NODE_MAX_OUT &&
-        op != DFGNN_NODE_EQ)
+    if (!l->exact[n] && op != DFGNN_NODE_MAX_EDGES && op != DFGNN_NODE_EQ)
       continue;
     for (int i = 0; i < dag->nodes[n].count; i++)
       l->exact[argument(dag, n, i)] = 1;
@@ -416,7 +433,7 @@ static void find_fused(dfgnn_lowered *l) {
     const dfgnn_node *node = &dag->nodes[n];
     if (!l->needed[n] || l->exact[n] ||
         !((node->op == DFGNN_NODE_FSUM && node->axis == 2) ||
-          node->op == DFGNN_NODE_SUM_IN || node->op == DFGNN_NODE_SUM_OUT))
+          node->op == DFGNN_NODE_SUM))
       continue;
     int32_t a = argument(dag, n, 0);
     int together =
@@ -432,6 +449,32 @@ static int cost_of(const dfgnn_lowered *l) {
   for (int i = 0; i < l->walk_count; i++)
     cost += l->walks[i].edges ? 8 : 1;
   return cost;
+}
+
+/* Values that are found to be better stored are stored the second time. */
+static dfgnn_status find_twice(dfgnn_lowered *l, uint8_t *far,
+                               dfgnn_place first) {
+  memset(far, 0, (size_t)l->dag->count);
+  dfgnn_status status = find_walks(l, far, first);
+  return status ? status : find_walks(l, far, first);
+}
+
+/* The walks of the place to begin with that takes the fewest. */
+static dfgnn_status find_cheapest(dfgnn_lowered *l, uint8_t *far) {
+  static const dfgnn_place places[] = {DFGNN_PLACE_DST, DFGNN_PLACE_SRC,
+                                       DFGNN_PLACE_REL};
+  dfgnn_place best = DFGNN_PLACE_DST;
+  int least = INT_MAX;
+  for (int i = 0; i < 2 + has_relations(l); i++) {
+    dfgnn_status status = find_twice(l, far, places[i]);
+    if (status)
+      return status;
+    if (cost_of(l) < least) {
+      least = cost_of(l);
+      best = places[i];
+    }
+  }
+  return find_twice(l, far, best);
 }
 
 dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag) {
@@ -454,19 +497,8 @@ dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag) {
     goto out;
   find_exact(l);
   find_fused(l);
-  int cost[2], columns;
-  for (columns = 0; columns < 2; columns++) {
-    memset(far, 0, count);
-    if ((status = find_walks(l, far, columns)) ||
-        (status = find_walks(l, far, columns)))
-      goto out;
-    cost[columns] = cost_of(l);
-  }
-  if (cost[0] <= cost[1]) {
-    memset(far, 0, count);
-    if ((status = find_walks(l, far, 0)) || (status = find_walks(l, far, 0)))
-      goto out;
-  }
+  if ((status = find_cheapest(l, far)))
+    goto out;
   drop_keeps(l, far);
 out:
   free(far);

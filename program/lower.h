@@ -1,8 +1,9 @@
-/* lower.h - a program as walks over the rows or columns of a graph
+/* lower.h - a program as walks over a graph
  *
- * A walk visits destinations with their in-edges (rows), or sources with their
- * out-edges (columns).  Its own place is the one whose nodes it visits; values
- * of the other place, far, are gathered by edges.  A reduction over the walk's
+ * A walk visits destinations with their in-edges (rows), sources with their
+ * out-edges (columns), or relations with the edges that have them.  Its own
+ * place is the one whose nodes it visits; values of the other places, far, are
+ * gathered by edges.  A reduction over the walk's
  * own edges is ready for the later stages of the same walk, so that a softmax
  * and the sum that it weights are one walk; everything else that a later walk
  * needs is stored, one row a node, or computed again from what is: never a
@@ -33,7 +34,7 @@ typedef struct dfgnn_step {
 } dfgnn_step;
 
 typedef struct dfgnn_walk {
-  int columns; /* own place is src */
+  dfgnn_place own; /* DST, SRC or REL */
   int stages;
   int edges; /* does any step look at edges? */
   int count;
@@ -63,8 +64,8 @@ void dfgnn__lowered_free(dfgnn_lowered *lowered);
 dfgnn_dag *dfgnn__dag_pairs(const dfgnn_dag *dag);
 
 /* Where a node of that place is computed in a walk. */
-static inline dfgnn_level dfgnn__level(int place, int columns) {
-  if (place == (columns ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST))
+static inline dfgnn_level dfgnn__level(int place, int own) {
+  if (place == own)
     return DFGNN_LEVEL_OWN;
   return place <= DFGNN_PLACE_PARAM ? DFGNN_LEVEL_PARAM : DFGNN_LEVEL_EDGE;
 }

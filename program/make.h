@@ -23,7 +23,7 @@ int dfgnn__make_order(const dfgnn_dag *dag, int32_t a, int32_t b);
 int32_t dfgnn__make_number(dfgnn_dag *dag, double x);
 int32_t dfgnn__make_size(dfgnn_dag *dag, dfgnn_size size);
 int32_t dfgnn__make_count(dfgnn_dag *dag, dfgnn_place place);
-/* The degree of a destination or source, as a number. */
+/* The degree of a destination, source or relation, as a number. */
 int32_t dfgnn__make_degree(dfgnn_dag *dag, dfgnn_place place);
 /* The mask of a dropout of probability p. */
 int32_t dfgnn__make_keep(dfgnn_dag *dag, int index, double p, dfgnn_place place,
@@ -38,29 +38,34 @@ int32_t dfgnn__make_pow(dfgnn_dag *dag, int32_t a, double exponent);
 /* EXP to DETACH; x: the slope of LEAKY, else 0. */
 int32_t dfgnn__make_unary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                           double x);
-/* MAX, LT, LE, EQ. */
+/* ATAN2, MAX, LT, LE, EQ. */
 int32_t dfgnn__make_binary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                            int32_t b);
 int32_t dfgnn__make_where(dfgnn_dag *dag, int32_t c, int32_t a, int32_t b);
 
 /* FSUM and FMAX; axis 0 to 2. */
 int32_t dfgnn__make_fold(dfgnn_dag *dag, dfgnn_node_op op, int32_t a, int axis);
-int32_t dfgnn__make_slice(dfgnn_dag *dag, int32_t a, dfgnn_size at,
+int32_t dfgnn__make_slice(dfgnn_dag *dag, int32_t a, int axis, dfgnn_size at,
                           dfgnn_size size);
 int32_t dfgnn__make_cat(dfgnn_dag *dag, int count, const int32_t *parts);
 int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
 int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
+/* Exchanges two axes. */
+int32_t dfgnn__make_swap(dfgnn_dag *dag, int32_t a, int first, int second);
 /* a where it has lost axes of the arguments that it was made of: x - x is the
  * number 0, and is spread to the axes of x again. */
 int32_t dfgnn__make_whole(dfgnn_dag *dag, int32_t a, int count,
                           const int32_t *arguments);
 int32_t dfgnn__make_matmul(dfgnn_dag *dag, int32_t a, int32_t b, int flags);
 
-/* SUM_IN, SUM_OUT, SUM_ALL over the place `from` (EDGE for the first two), as
- * which a is taken if its own is lower; MAX and LSE over edges. */
-int32_t dfgnn__make_sum(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
-                        dfgnn_place from);
-int32_t dfgnn__make_extreme(dfgnn_dag *dag, dfgnn_node_op op, int32_t a);
+/* The sum over the edges of each node of a place: dst, src or rel. */
+int32_t dfgnn__make_sum(dfgnn_dag *dag, int32_t a, dfgnn_place to);
+/* MAX_EDGES and LSE. */
+int32_t dfgnn__make_extreme(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
+                            dfgnn_place to);
+/* The sum over all of the place `from`, as which a is taken if its own is
+ * lower. */
+int32_t dfgnn__make_sum_all(dfgnn_dag *dag, int32_t a, dfgnn_place from);
 
 /* The same function as that of a node, ADD to WHERE or over edges. */
 int32_t dfgnn__make_alike(dfgnn_dag *dag, const dfgnn_node *node,
@@ -70,7 +75,7 @@ int dfgnn__is_number(const dfgnn_dag *dag, int32_t n, double x);
 /* The place where values of two places meet. */
 int dfgnn__place_join(int a, int b);
 static inline int dfgnn__place_rank(int place) {
-  static const int rank[] = {0, 1, 2, 2, 3};
+  static const int rank[] = {0, 1, 2, 2, 3, 2};
   return rank[place];
 }
 

@@ -77,37 +77,27 @@ static void print_leaf(printer *p, const dfgnn_node *node) {
 /* ---- operations ---------------------------------------------------------- */
 
 static const char *const functions[DFGNN_NODE_OPS] = {
-    [DFGNN_NODE_POW] = "pow",
-    [DFGNN_NODE_EXP] = "exp",
-    [DFGNN_NODE_EXPM1] = "expm1",
-    [DFGNN_NODE_LOG] = "log",
-    [DFGNN_NODE_LOG1P] = "log1p",
-    [DFGNN_NODE_TANH] = "tanh",
-    [DFGNN_NODE_SIGMOID] = "sigmoid",
-    [DFGNN_NODE_SOFTPLUS] = "softplus",
-    [DFGNN_NODE_ERF] = "erf",
-    [DFGNN_NODE_SIN] = "sin",
-    [DFGNN_NODE_COS] = "cos",
-    [DFGNN_NODE_ABS] = "abs",
-    [DFGNN_NODE_SIGN] = "sign",
-    [DFGNN_NODE_RELU] = "relu",
-    [DFGNN_NODE_LEAKY] = "leaky_relu",
-    [DFGNN_NODE_DETACH] = "detach",
-    [DFGNN_NODE_MAX] = "max",
-    [DFGNN_NODE_WHERE] = "where",
-    [DFGNN_NODE_FSUM] = "sum",
-    [DFGNN_NODE_FMAX] = "amax",
-    [DFGNN_NODE_CAT] = "cat",
-    [DFGNN_NODE_RESHAPE] = "reshape",
-    [DFGNN_NODE_EXPAND] = "expand",
-    [DFGNN_NODE_MATMUL] = "matmul",
-    [DFGNN_NODE_SUM_IN] = "sum_in",
-    [DFGNN_NODE_SUM_OUT] = "sum_out",
-    [DFGNN_NODE_SUM_ALL] = "sum_all",
-    [DFGNN_NODE_MAX_IN] = "max_in",
-    [DFGNN_NODE_MAX_OUT] = "max_out",
-    [DFGNN_NODE_LSE_IN] = "logsumexp_in",
-    [DFGNN_NODE_LSE_OUT] = "logsumexp_out"};
+    [DFGNN_NODE_POW] = "pow",          [DFGNN_NODE_EXP] = "exp",
+    [DFGNN_NODE_EXPM1] = "expm1",      [DFGNN_NODE_LOG] = "log",
+    [DFGNN_NODE_LOG1P] = "log1p",      [DFGNN_NODE_TANH] = "tanh",
+    [DFGNN_NODE_SIGMOID] = "sigmoid",  [DFGNN_NODE_SOFTPLUS] = "softplus",
+    [DFGNN_NODE_ERF] = "erf",          [DFGNN_NODE_SIN] = "sin",
+    [DFGNN_NODE_COS] = "cos",          [DFGNN_NODE_ABS] = "abs",
+    [DFGNN_NODE_SIGN] = "sign",        [DFGNN_NODE_RELU] = "relu",
+    [DFGNN_NODE_LEAKY] = "leaky_relu", [DFGNN_NODE_DETACH] = "detach",
+    [DFGNN_NODE_ATAN2] = "atan2",      [DFGNN_NODE_MAX] = "max",
+    [DFGNN_NODE_WHERE] = "where",      [DFGNN_NODE_FSUM] = "sum",
+    [DFGNN_NODE_FMAX] = "amax",        [DFGNN_NODE_CAT] = "cat",
+    [DFGNN_NODE_RESHAPE] = "reshape",  [DFGNN_NODE_EXPAND] = "expand",
+    [DFGNN_NODE_SWAP] = "transpose",   [DFGNN_NODE_MATMUL] = "matmul",
+    [DFGNN_NODE_SUM] = "sum_",         [DFGNN_NODE_MAX_EDGES] = "max_",
+    [DFGNN_NODE_LSE] = "logsumexp_",   [DFGNN_NODE_SUM_ALL] = "sum_all"};
+
+/* What follows "sum_", by the place of the result. */
+static const char *const ends[DFGNN_PLACES] = {[DFGNN_PLACE_PARAM] = "",
+                                               [DFGNN_PLACE_DST] = "in",
+                                               [DFGNN_PLACE_SRC] = "out",
+                                               [DFGNN_PLACE_REL] = "rel"};
 
 static int32_t argument(const printer *p, int32_t n, int i) {
   return dfgnn__dag_argument(p->dag, n, i);
@@ -122,7 +112,8 @@ static void print_call(printer *p, int32_t n) {
     name = more > 0 ? "sqrt" : "rsqrt";
     has_more = 0;
   }
-  fprintf(p->out, "%s(", name);
+  fprintf(p->out, "%s%s(", name,
+          dfgnn__node_reduces(node->op) ? ends[node->place] : "");
   for (int i = 0; i < node->count; i++) {
     if (i)
       fputs(", ", p->out);
@@ -135,6 +126,9 @@ static void print_call(printer *p, int32_t n) {
   if ((node->op == DFGNN_NODE_FSUM || node->op == DFGNN_NODE_FMAX) &&
       node->axis != DFGNN_DAG_AXES - 1)
     fprintf(p->out, ", %d", node->axis - DFGNN_DAG_AXES);
+  if (node->op == DFGNN_NODE_SWAP)
+    fprintf(p->out, ", %d, %d", node->axis - DFGNN_DAG_AXES,
+            node->flags - DFGNN_DAG_AXES);
   if (node->op == DFGNN_NODE_RESHAPE || node->op == DFGNN_NODE_EXPAND) {
     fputs(", ", p->out);
     print_shape(p, node->shape);

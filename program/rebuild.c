@@ -18,13 +18,15 @@ int32_t dfgnn__make_again(dfgnn_dag *dag, const dfgnn_node *node,
   case DFGNN_NODE_FMAX:
     return dfgnn__make_fold(dag, node->op, a[0], node->axis);
   case DFGNN_NODE_SLICE:
-    return dfgnn__make_slice(dag, a[0], node->at, node->shape[2]);
+    return dfgnn__make_slice(dag, a[0], 2, node->at, node->shape[2]);
   case DFGNN_NODE_CAT:
     return dfgnn__make_cat(dag, node->count, a);
   case DFGNN_NODE_RESHAPE:
     return dfgnn__make_reshape(dag, a[0], node->shape);
   case DFGNN_NODE_EXPAND:
     return dfgnn__make_expand(dag, a[0], node->shape);
+  case DFGNN_NODE_SWAP:
+    return dfgnn__make_swap(dag, a[0], node->axis, node->flags);
   case DFGNN_NODE_MATMUL:
     return dfgnn__make_matmul(dag, a[0], a[1], node->flags);
   default:

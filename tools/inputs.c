@@ -285,6 +285,8 @@ static int on_device(walk *w, dfgnn_csr *csr, int device, int *stop) {
   w->current.info = &w->contexts->info[device];
   dfgnn_status failed =
       dfgnn_graph_create_csr(&w->current.graph, w->current.ctx, csr, NULL);
+  for (size_t p = 0; p < w->problem_count && !failed; p++)
+    failed = tool_program_relate(w->current.graph, w->problems[p].program);
   if (failed) {
     dfgnn__fail_prefix(failed, "%s: ", w->current.label);
     w->current.index += w->problem_count;

@@ -1,6 +1,7 @@
 #include "tools/programs.h"
 #include "base/error.h"
 #include "lib/edge_program.h"
+#include "lib/graph.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,24 @@ dfgnn_problem *tool_program_problems(size_t *count, const tool_settings *s) {
               dfgnn_name(DFGNN_NAMES_PASS, l.problems[i].pass));
   *count = l.count;
   return l.problems;
+}
+
+dfgnn_status tool_program_relate(dfgnn_graph *graph,
+                                 const dfgnn_edge_program *program) {
+  enum { RELATIONS = 8 };
+  if (graph->matrix.relations || !program ||
+      !dfgnn__program_needs_relations(program->lowered))
+    return DFGNN_OK;
+  const int64_t edges = graph->matrix.edges;
+  int32_t *of_edge = malloc((size_t)(edges + 1) * sizeof *of_edge);
+  if (!of_edge)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for relations");
+  for (int64_t e = 0; e < edges; e++)
+    of_edge[e] = (int32_t)((uint64_t)e * 0x9e3779b97f4a7c15u >> 61);
+  dfgnn_status status =
+      dfgnn_graph_set_relations(graph, RELATIONS, of_edge, 0, NULL);
+  free(of_edge);
+  return status;
 }
 
 int tool_program_wanted(const tool_settings *s, const dfgnn_measurement *row) {

@@ -21,4 +21,9 @@ dfgnn_problem *tool_program_problems(size_t *count,
 int tool_program_wanted(const tool_settings *settings,
                         const dfgnn_measurement *row);
 
+/* Gives the edges of a graph relations, one of 8 each, the same in every run,
+ * if the program (NULL: none) has values of them. */
+dfgnn_status tool_program_relate(dfgnn_graph *graph,
+                                 const dfgnn_edge_program *program);
+
 #endif

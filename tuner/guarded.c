@@ -113,8 +113,21 @@ static int64_t offset(const dfgnn_matrix *m, int64_t i) {
                       : ((const int32_t *)m->offsets)[i];
 }
 
+static dfgnn_status read_relations(dfgnn_host_graph *host, dfgnn_context *ctx,
+                                   dfgnn_graph *graph) {
+  static const dfgnn_view_request request = {.kind = DFGNN_VIEW_RELATIONS};
+  const size_t bytes = (size_t)graph->matrix.edges * sizeof *host->relation;
+  const dfgnn_view *view;
+  dfgnn_status status = dfgnn__graph_view(&view, graph, &request);
+  if (status)
+    return status;
+  host->relation = malloc(bytes + 1);
+  return host->relation ? copy(ctx, host->relation, view->array[3], bytes)
+                        : dfgnn__harness_memory(bytes);
+}
+
 dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
-                                    const dfgnn_graph *graph) {
+                                    dfgnn_graph *graph) {
   dfgnn_matrix *m = &host->matrix;
   dfgnn__host_graph_free(host);
   *m = graph->matrix;
@@ -130,14 +143,14 @@ dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
   m->offsets = host->offsets;
   m->indices = host->indices;
   m->edge_order = NULL;
-  return status;
+  return status || !m->relations ? status : read_relations(host, ctx, graph);
 }
 
 void dfgnn__host_graph_free(dfgnn_host_graph *host) {
   free(host->offsets);
   free(host->indices);
-  host->offsets = NULL;
-  host->indices = NULL;
+  free(host->relation);
+  *host = (dfgnn_host_graph){.matrix = host->matrix};
 }
 
 /* ---- parts --------------------------------------------------------------- */
@@ -182,6 +195,20 @@ static void take_rows(csr *part, const dfgnn_matrix *m, int32_t *number,
   }
 }
 
+/* Edges have relations in turn: each relation has some. */
+static dfgnn_status relate_part(dfgnn_graph *graph, int64_t relations) {
+  const int64_t edges = graph->matrix.edges;
+  int32_t *of_edge = malloc((size_t)(edges + 1) * sizeof *of_edge);
+  if (!of_edge)
+    return dfgnn__harness_memory((size_t)edges * sizeof *of_edge);
+  for (int64_t e = 0; e < edges; e++)
+    of_edge[e] = (int32_t)(e % relations);
+  dfgnn_status status =
+      dfgnn_graph_set_relations(graph, relations, of_edge, 0, NULL);
+  free(of_edge);
+  return status;
+}
+
 dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
                                 const dfgnn_matrix *host, int64_t most) {
   csr taken = {0};
@@ -204,6 +231,8 @@ dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
     given.index_type = DFGNN_INDEX_I32;
     status = dfgnn_graph_create_csr(&part->graph, ctx, &given, NULL);
   }
+  if (!status && host->relations)
+    status = relate_part(part->graph, host->relations);
   free(number);
   part->offsets = taken.offsets;
   part->indices = taken.indices;

@@ -33,10 +33,11 @@ typedef struct dfgnn_host_graph {
   dfgnn_matrix matrix;
   char *offsets;
   int32_t *indices;
+  int32_t *relation; /* by edge; NULL: edges have none */
 } dfgnn_host_graph;
 
 dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
-                                    const dfgnn_graph *graph);
+                                    dfgnn_graph *graph);
 void dfgnn__host_graph_free(dfgnn_host_graph *host);
 
 /* A graph on the device with the arrays that it is made of, which graphs of
@@ -49,8 +50,8 @@ typedef struct dfgnn_part {
 
 /* Some of a host graph's rows: the longest one, then rows at equal steps, of
  * `most` edges and rows in all; rows are cut where they are longer than any
- * variant calls long.  *part is zeros before, and is freed after a failure,
- * too. */
+ * variant calls long.  Edges have relations in turn if the graph's have some.
+ * *part is zeros before, and is freed after a failure, too. */
 dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
                                 const dfgnn_matrix *host, int64_t most);
 void dfgnn__part_free(dfgnn_part *part);

@@ -30,7 +30,7 @@ struct dfgnn_program_harness {
   /* of the graph that is checked, on the host: */
   dfgnn_part cut; /* the graph of `part` */
   dfgnn_host_graph host;
-  dfgnn_view transpose;
+  dfgnn_view transpose, relations;
   dfgnn_program_expected expected;
   int prepared; /* the evaluation ran, with the status: */
   dfgnn_status outcome;
@@ -44,11 +44,9 @@ static const dfgnn_port *port_of(const dfgnn_program_harness *h, int i,
 }
 
 static int64_t rows_of(const dfgnn_graph *graph, dfgnn_place place) {
-  const dfgnn_matrix *m = &graph->matrix;
-  return place == DFGNN_PLACE_DST    ? m->destinations
-         : place == DFGNN_PLACE_SRC  ? m->sources
-         : place == DFGNN_PLACE_EDGE ? m->edges
-                                     : 1;
+  int64_t counts[DFGNN_PLACES];
+  dfgnn__program_counts(counts, &graph->matrix);
+  return counts[place];
 }
 
 /* ---- tensors ------------------------------------------------------------- */
@@ -147,9 +145,11 @@ void dfgnn__program_harness_free(dfgnn_program_harness *h) {
   free_instance(h, &h->whole);
   free_instance(h, &h->part);
   dfgnn__part_free(&h->cut);
-  dfgnn__host_graph_free(&h->host);
   for (int k = 0; k < 4; k++)
     free((void *)h->transpose.array[k]);
+  for (int k = 0; k < 3; k++)
+    free((void *)h->relations.array[k]); /* [3] is the host graph's */
+  dfgnn__host_graph_free(&h->host);
   dfgnn__edge_program_expected_free(&h->expected);
   dfgnn_edge_program_destroy((dfgnn_edge_program *)h->problem.program);
   free(h);
@@ -168,7 +168,6 @@ static dfgnn_status host_job(dfgnn_program_harness *h, dfgnn_program_job *job,
                              const dfgnn_matrix *m) {
   const instance *t = checked(h);
   const dfgnn_dag *dag = h->shape->lowered->dag;
-  const dfgnn_view *views[] = {&h->transpose};
   const dfgnn_setting setting = {
       .matrix = m, .device = &h->ctx->info, .program = h->shape};
   dfgnn_status status = DFGNN_OK;
@@ -176,11 +175,20 @@ static dfgnn_status host_job(dfgnn_program_harness *h, dfgnn_program_job *job,
     h->transpose.request.kind = DFGNN_VIEW_TRANSPOSE;
     status = dfgnn__view_build(&h->transpose, m);
   }
+  if (!status && m->relations && !h->relations.bytes) {
+    const dfgnn_matrix by_relation =
+        dfgnn__graph_by_relation(m, h->host.relation, m->relations);
+    h->relations.request.kind = DFGNN_VIEW_TRANSPOSE;
+    status = dfgnn__view_build(&h->relations, &by_relation);
+    h->relations.request.kind = DFGNN_VIEW_RELATIONS;
+    h->relations.array[3] = h->host.relation;
+  }
   if (status)
     return status;
-  dfgnn__program_job_of(job, binding, &setting, views);
-  job->columns = dfgnn__transposed(m, &h->transpose);
-  job->column_edges = h->transpose.array[2];
+  const dfgnn_view *views[] = {&h->transpose,
+                               m->relations ? &h->relations : NULL, NULL};
+  dfgnn__program_job_of(job, binding, &setting, NULL);
+  dfgnn__program_take_views(job, m, views);
   job->seed = h->seed;
   for (int i = 0; i < t->count; i++)
     arrays[i] = (dfgnn_program_array){.data = t->ports[i].host,

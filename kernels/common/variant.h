@@ -39,6 +39,7 @@ typedef struct dfgnn_matrix {
                            * was made of, as wide as offsets; NULL: the same */
   int refilled; /* the arrays will hold other edges, and the columns with them:
                  * nothing else may be derived from what they hold now */
+  int64_t relations; /* of its edges, as a RELATIONS view has them; 0: none */
 } dfgnn_matrix;
 
 /* Structures derived from a graph, built when a variant first asks for them and
@@ -52,6 +53,10 @@ typedef struct dfgnn_matrix {
  *                           offsets
  *                 count: M, extra: the largest degree of a column
  *                 (dfgnn__transposed makes a dfgnn_matrix of it)
+ *   RELATIONS     the edges by their relation, as TRANSPOSE has them by column:
+ *                 array[0] to array[2], count and extra likewise; the graph has
+ *                 the view if dfgnn_graph_set_relations gave it relations
+ *                 array[3]: int32 [E] relation of each of the graph's edges
  *   ROW_OF_EDGE   array[0]: int32 [E], destination of each edge
  *   DEGREE_ORDER  array[0]: int32 [N], rows by falling degree, ties by index
  *   WORK_ITEMS    rows cut into items of at most `parameter` edges.
@@ -81,6 +86,7 @@ typedef enum dfgnn_view_kind {
   DFGNN_VIEW_WORK_ITEMS,
   DFGNN_VIEW_TRANSPOSE,
   DFGNN_VIEW_TILES,
+  DFGNN_VIEW_RELATIONS,
   DFGNN_VIEW_KINDS
 } dfgnn_view_kind;
 
@@ -110,7 +116,18 @@ static inline dfgnn_matrix dfgnn__transposed(const dfgnn_matrix *matrix,
   t.indices = (const int32_t *)view->array[1];
   t.edge_order = NULL;
   t.refilled = matrix->refilled;
+  t.relations = matrix->relations;
   return t;
+}
+
+/* The matrix of a RELATIONS view: a row for each relation, whose indices are
+ * the destinations of its edges. */
+static inline dfgnn_matrix dfgnn__by_relation(const dfgnn_matrix *matrix,
+                                              const dfgnn_view *view) {
+  dfgnn_matrix r = dfgnn__transposed(matrix, view);
+  r.destinations = matrix->relations;
+  r.sources = matrix->destinations;
+  return r;
 }
 
 /* Everything that applicability, workspace and launch may look at. */

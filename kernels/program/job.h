@@ -27,12 +27,30 @@ typedef struct dfgnn_program_job {
   dfgnn_matrix rows, columns;  /* columns: by source */
   const void *column_edges;    /* [E]: positions in rows of columns' edges, of
                                 * the type of offsets */
+  dfgnn_matrix relations;      /* by relation; its indices are destinations */
+  const void *relation_edges;  /* likewise */
+  const int32_t *relation_of;  /* [E]: of each edge; NULL: none has one */
   const dfgnn_program_array *inputs, *outputs;
   uint64_t seed; /* of dropout */
   int threads;
   dfgnn_program_blocks blocks;
   struct dfgnn_program_codes *codes; /* of the program, for GPUs */
 } dfgnn_program_job;
+
+/* The matrix whose rows are the nodes of a place, with their edges. */
+static inline const dfgnn_matrix *
+dfgnn__program_matrix(const dfgnn_program_job *job, int place) {
+  return place == DFGNN_PLACE_SRC   ? &job->columns
+         : place == DFGNN_PLACE_REL ? &job->relations
+                                    : &job->rows;
+}
+/* The positions in rows of that matrix's edges; NULL: its own. */
+static inline const void *dfgnn__program_edges(const dfgnn_program_job *job,
+                                               int place) {
+  return place == DFGNN_PLACE_SRC   ? job->column_edges
+         : place == DFGNN_PLACE_REL ? job->relation_edges
+                                    : NULL;
+}
 
 /* The widest row that many values of the program have. */
 dfgnn_extent dfgnn__program_widest(const dfgnn_lowered *lowered,
@@ -46,9 +64,21 @@ void dfgnn__program_job_of(dfgnn_program_job *job, dfgnn_binding *binding,
                            const dfgnn_view *const *views);
 int dfgnn__program_views(const dfgnn_setting *setting,
                          dfgnn_view_request *requests);
+/* The views that a program needs; columns: those, too, if it does not. */
+int dfgnn__program_views_of(const dfgnn_lowered *lowered, int columns,
+                            dfgnn_view_request *requests);
+/* How many rows the tensors of each place have. */
+void dfgnn__program_counts(int64_t counts[DFGNN_PLACES],
+                           const dfgnn_matrix *matrix);
 
-/* Does any walk go over columns? */
+/* Gives a job the matrices of views, whose list NULL ends. */
+void dfgnn__program_take_views(dfgnn_program_job *job, const dfgnn_matrix *rows,
+                               const dfgnn_view *const *views);
+
+/* Does any walk go over columns, or need their degrees? */
 int dfgnn__program_needs_columns(const dfgnn_lowered *lowered);
+/* Is there a value of relations? */
+int dfgnn__program_needs_relations(const dfgnn_lowered *lowered);
 
 /* Runs the program in blocks of edges that stay in the cache.  Sums are of
  * double if a tensor is F64, else of float, in an order that does not depend on

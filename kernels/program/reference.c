@@ -104,6 +104,17 @@ static number compared(int true_, number a, number b) {
   return (number){true_, apart != 0 && apart <= off ? 1 : 0};
 }
 
+/* atan2 has a slope of 1 / length, and jumps where the second argument is
+ * negative and the first changes its sign. */
+static number angle(const reference *r, number y, number x) {
+  const double length = hypot(x.x, y.x), off = x.e + y.e;
+  const int jumps = x.x <= x.e && fabs(y.x) <= y.e && off > 0;
+  double e = off > 0 ? off / fmax(length - off, 0) : 0;
+  if (jumps || !(e < 2 * M_PI))
+    e = 2 * M_PI;
+  return rounded(r, atan2(y.x, x.x), e, 8);
+}
+
 static number binary(const reference *r, int op, number a, number b) {
   switch (op) {
   case DFGNN_NODE_ADD:
@@ -111,6 +122,8 @@ static number binary(const reference *r, int op, number a, number b) {
   case DFGNN_NODE_MUL:
     return rounded(r, a.x * b.x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e,
                    1);
+  case DFGNN_NODE_ATAN2:
+    return angle(r, a, b);
   case DFGNN_NODE_MAX:
     return a.x > b.x || isnan(a.x) ? (number){a.x, fmax(a.e, b.e)}
                                    : (number){b.x, fmax(a.e, b.e)};
@@ -130,7 +143,9 @@ static int64_t item_of(const reference *r, int from, int to, int64_t item) {
     return 0;
   if (from == to)
     return item;
-  return from == DFGNN_PLACE_DST ? r->row[item] : r->job->rows.indices[item];
+  return from == DFGNN_PLACE_DST   ? r->row[item]
+         : from == DFGNN_PLACE_SRC ? r->job->rows.indices[item]
+                                   : r->job->relation_of[item];
 }
 
 static int64_t spread(const dfgnn_extent *e, const int64_t *at) {
@@ -214,6 +229,10 @@ static number element(const reference *r, int32_t n, int64_t item, int64_t i,
   case DFGNN_NODE_SLICE:
     here[2] += dfgnn__size_value(node->at, r->job->binding->names);
     return get(r, dfgnn__dag_argument(r->dag, n, 0), node->place, item, here);
+  case DFGNN_NODE_SWAP:
+    here[node->axis] = at[node->flags];
+    here[node->flags] = at[node->axis];
+    return get(r, dfgnn__dag_argument(r->dag, n, 0), node->place, item, here);
   case DFGNN_NODE_CAT:
     for (int k = 0;; k++) {
       int32_t part = dfgnn__dag_argument(r->dag, n, k);
@@ -276,13 +295,10 @@ static number leaf(const reference *r, int32_t n, int64_t item, int64_t i) {
 }
 
 /* Which item of a reduction's result an edge, or another item, goes to. */
-static int64_t target(const reference *r, int op, int64_t item) {
-  if (op == DFGNN_NODE_SUM_ALL)
+static int64_t target(const reference *r, int place, int64_t item) {
+  if (place <= DFGNN_PLACE_PARAM)
     return 0;
-  if (op == DFGNN_NODE_SUM_IN || op == DFGNN_NODE_MAX_IN ||
-      op == DFGNN_NODE_LSE_IN)
-    return r->row[item];
-  return r->job->rows.indices[item];
+  return item_of(r, place, DFGNN_PLACE_EDGE, item);
 }
 
 /* Sums, extremes and logsumexp: the maximum first, then what needs it. */
@@ -293,8 +309,8 @@ static void reduce(reference *r, int32_t n) {
   const int from =
       op == DFGNN_NODE_SUM_ALL ? r->dag->nodes[a].place : DFGNN_PLACE_EDGE;
   const int64_t all = r->extents[n].all, count = items_of(r, node->place);
-  const int max = op == DFGNN_NODE_MAX_IN || op == DFGNN_NODE_MAX_OUT;
-  const int lse = op == DFGNN_NODE_LSE_IN || op == DFGNN_NODE_LSE_OUT;
+  const int max = op == DFGNN_NODE_MAX_EDGES;
+  const int lse = op == DFGNN_NODE_LSE;
   double *top = malloc((size_t)(count * all + 1) * sizeof *top);
   double *sizes = calloc((size_t)(count * all + 1), sizeof *sizes);
   int64_t *terms = calloc((size_t)count + 1, sizeof *terms);
@@ -306,7 +322,7 @@ static void reduce(reference *r, int32_t n) {
     y[i] = (number){0, 0};
   }
   for (int64_t item = 0; item < items_of(r, from); item++) {
-    const int64_t to = target(r, op, item);
+    const int64_t to = target(r, node->place, item);
     const int64_t row = item_of(r, r->dag->nodes[a].place, from, item);
     terms[to]++;
     for (int64_t i = 0; i < all; i++) {
@@ -322,7 +338,7 @@ static void reduce(reference *r, int32_t n) {
   for (int64_t i = 0; (max || lse) && i < count * all; i++)
     y[i].x = max ? (terms[i / all] ? top[i] : 0) : 0;
   for (int64_t item = 0; lse && item < items_of(r, from); item++) {
-    const int64_t to = target(r, op, item);
+    const int64_t to = target(r, node->place, item);
     const int64_t row = item_of(r, r->dag->nodes[a].place, from, item);
     for (int64_t i = 0; i < all; i++) {
       double t = isinf(top[to * all + i]) ? 0 : top[to * all + i];
@@ -348,8 +364,7 @@ out:
 static void fill(reference *r, int32_t n) {
   const dfgnn_node *node = &r->dag->nodes[n];
   const dfgnn_extent *e = &r->extents[n];
-  const dfgnn_matrix *m =
-      node->place == DFGNN_PLACE_SRC ? &r->job->columns : &r->job->rows;
+  const dfgnn_matrix *m = dfgnn__program_matrix(r->job, node->place);
   for (int64_t item = 0, k = 0; item < items_of(r, node->place); item++)
     for (int64_t i = 0; i < e->all; i++, k++) {
       int64_t at[AXES] = {i / (e->axis[1] * e->axis[2]),

@@ -7,7 +7,7 @@ import threading
 from . import _abi
 from ._library import check, library
 
-PARAM, DST, SRC, EDGE = 1, 2, 3, 4
+PARAM, DST, SRC, EDGE, REL = 1, 2, 3, 4, 5
 INPUT, OUTPUT, COTANGENT, GRADIENT = 1, 2, 3, 4
 
 
@@ -24,8 +24,8 @@ class Port:
     def rows(self, graph):
         if self.place == PARAM:
             return ()
-        return ((graph.num_dst, graph.num_src, graph.num_edges)
-                [self.place - DST],)
+        return ((graph.num_dst, graph.num_src, graph.num_edges,
+                 graph.num_relations)[self.place - DST],)
 
 
 class Program:

@@ -6,7 +6,7 @@ order.  Its gradient is the operator of the program that is derived.
 """
 
 from . import _programs
-from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
+from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
 from .ops import AVAILABLE, _define, _graph, _named, _op
 
 KINDS = list(_programs.TYPES)  # types are told by their numbers
@@ -37,9 +37,12 @@ def _run(name, edge_index, graph, num_src, num_dst, num_edges, seed, types,
 def _fake(name, edge_index, graph, num_src, num_dst, num_edges, seed, types,
           tensors):
     rows = {PARAM: (), DST: (num_dst,), SRC: (num_src,), EDGE: (num_edges,)}
+    program = _programs.named(name)
+    rows.update({REL: (t.shape[0],) for port, t in zip(program.inputs, tensors)
+                 if port.place == REL})
     return [tensors[0].new_empty(rows[port.place] + port.shape,
                                  dtype=KINDS[kind])
-            for port, kind in zip(_programs.named(name).outputs, types)]
+            for port, kind in zip(program.outputs, types)]
 
 
 def _save(ctx, inputs, output):

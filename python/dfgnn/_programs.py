@@ -8,8 +8,8 @@ from . import _abi
 from ._context import raw_stream, with_room
 from ._library import check, library
 from ._program import (  # noqa: F401: used as this module's
-    COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, SRC, Program, named,
-    parse)
+    COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, REL, SRC, Program,
+    named, parse)
 
 TYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
          torch.bfloat16: _abi.DTYPES["bf16"],

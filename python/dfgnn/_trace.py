@@ -16,8 +16,9 @@ import threading
 import torch
 import torch.nn.functional as F
 
-PARAM, DST, SRC, EDGE = 1, 2, 3, 4
-PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
+PARAM, DST, SRC, EDGE, REL = 1, 2, 3, 4, 5
+PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge", REL: "rel"}
+_ENDS = {"in": DST, "out": SRC, "rel": REL}
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # what PyG's layers call to reduce and to scatter
@@ -70,9 +71,9 @@ def refuse(text):
 
 def join(a, b):
     """The place where values of two places meet."""
-    if a != b and {a, b} == {DST, SRC}:
-        return EDGE
-    return max(a, b)
+    if PARAM in (a, b):
+        return max(a, b)
+    return a if a == b else EDGE
 
 
 def _spread(a, b, what):
@@ -214,23 +215,41 @@ class Value:
 
     def __getitem__(self, key):
         keys = key if isinstance(key, tuple) else (key,)
-        last = keys[-1]
-        whole = all(k is Ellipsis or k == slice(None) for k in keys[:-1])
-        if not whole or not self.shape or (
-                len(keys) == 1 and len(self.shape) > 1):
-            refuse("an index that is no slice of the last axis, as "
-                   "x[..., 2:5]")
-        size = self.shape[-1]
-        if isinstance(last, int):
-            last = slice(last % size, last % size + 1)
-        if not isinstance(last, slice) or last.step not in (None, 1):
-            refuse("an index that is no slice of the last axis, as "
-                   "x[..., 2:5]")
-        begin, end, _ = last.indices(size)
+        rank = len(self.shape)
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            rest = keys[at + 1:]
+            keys = keys[:at] + (slice(None),) * (
+                1 + rank - len(keys) + 1) + rest
+        # the first axis is that of rows
+        if len(keys) != 1 + rank or keys[0] != slice(None):
+            if not (len(keys) == 1 and rank == 1):
+                refuse("an index that is no slice of axes after the rows, as "
+                       "x[..., 2:5] or x[:, 0, 2:5]")
+            keys = (slice(None),) + keys
+        made = self
+        for axis, one in zip(range(-rank, 0), keys[1:]):
+            made = made._slice(axis, one)
+        return made
+
+    def _slice(self, axis, key):
+        """A slice, or one element, of an axis from the end."""
+        size = self.shape[axis]
+        if isinstance(key, int) and not isinstance(key, bool):
+            if not -size <= key < size:
+                refuse(f"index {key} of an axis of {size}")
+            key = slice(key % size, key % size + 1)
+        if not isinstance(key, slice) or key.step not in (None, 1):
+            refuse("an index that is no slice of axes after the rows, as "
+                   "x[..., 2:5] or x[:, 0, 2:5]")
+        begin, end, _ = key.indices(size)
         if end <= begin:
             refuse(f"an empty slice, {begin} to {end}")
-        return self._make("slice", [self], self.shape[:-1] + (end - begin,),
-                          begin, end)
+        if end - begin == size:
+            return self
+        shape = list(self.shape)
+        shape[axis] = end - begin
+        return self._make("slice", [self], shape, begin, end, axis)
 
 
 # ---- what torch calls its functions
@@ -304,6 +323,31 @@ def _cat(values, dim=0, axis=None):
     for v in values:
         front = _spread(front, v.shape[:-1], "cat")
     return some._make("cat", values, front + (size,))
+
+
+def _transpose(x, first, second):
+    """Exchanges two axes after the rows."""
+    first, second = x.axis(first), x.axis(second)
+    shape = list(x.shape)
+    shape[first], shape[second] = shape[second], shape[first]
+    return x._make("transpose", [x], shape, first, second)
+
+
+def _permute(x, *dims):
+    if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
+        dims = tuple(dims[0])
+    rank = len(x.shape)
+    wanted = [d % (1 + rank) - 1 for d in dims if isinstance(d, int)]
+    if sorted(wanted) != list(range(-1, rank)) or wanted[0] != -1:
+        refuse(f"permute{dims} of {x!r}: expected 0, the rows, and then each "
+               "axis once")
+    wanted, now = wanted[1:], list(range(rank))
+    for at, axis in enumerate(wanted):
+        other = now.index(axis)
+        if other != at:
+            x = _transpose(x, at - rank, other - rank)
+            now[at], now[other] = now[other], now[at]
+    return x
 
 
 def _where_(condition, a, b):
@@ -403,7 +447,7 @@ def _softmax(x, dim=None, _stacklevel=3, dtype=None):
 
 def _over(name):
     def method(x):
-        place = SRC if name.endswith("_out") else DST
+        place = _ENDS[name.rsplit("_", 1)[1]]
         place = EDGE if name.startswith("softmax") else place
         made = x._make(name, [x], x.shape)
         made.place = place
@@ -411,7 +455,7 @@ def _over(name):
     return method
 
 
-OVER_EDGES = [f"{what}_{way}" for way in ("in", "out") for what in (
+OVER_EDGES = [f"{what}_{way}" for way in ("in", "out", "rel") for what in (
     "sum", "mean", "max", "min", "softmax", "logsumexp")]
 
 _METHODS = {name: _unary(name) for name in (
@@ -426,6 +470,7 @@ _METHODS.update({
     "mul": _binary("*"), "__mul__": _binary("*"), "__rmul__": _binary("*"),
     "__sub__": _binary("-"), "div": _binary("/"), "__truediv__": _binary("/"),
     "__rtruediv__": _binary("/", True), "__rdiv__": _binary("/", True),
+    "atan2": _binary("atan2"), "arctan2": _binary("atan2"),
     "maximum": _binary("max"), "minimum": _binary("min"),
     "lt": _binary("<"), "le": _binary("<="), "gt": _binary("<", True),
     "ge": _binary("<=", True), "eq": _binary("=="),
@@ -440,6 +485,7 @@ _METHODS.update({
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "norm": _norm,
     "dropout": _dropout, "softplus": _softplus, "gelu": _gelu,
     "layer_norm": _layer_norm, "softmax": _softmax,
+    "transpose": _transpose, "swapaxes": _transpose, "permute": _permute,
     "contiguous": lambda x: x})
 _METHODS.update({name: _over(name) for name in OVER_EDGES})
 
@@ -516,7 +562,8 @@ class Text(Recorder):
         if name in self.SIGNS:
             text = f"{a[0]} {name} {a[1]}"
         elif name == "slice":
-            text = f"{a[0]}[{numbers[0]}:{numbers[1]}]"
+            after = ", :" * (-1 - numbers[2])
+            text = f"{a[0]}[{numbers[0]}:{numbers[1]}{after}]"
         elif name in ("reshape", "expand"):
             text = f"{name}({a[0]}, [{','.join(map(str, shape or (1,)))}])"
         else:
@@ -559,8 +606,14 @@ class Torch(Recorder):
         x = v.handle
         if isinstance(x, float) or v.place == place or v.place == PARAM:
             return x
-        return x.index_select(
-            0, self.graph.dst if v.place == DST else self.graph.src)
+        return x.index_select(0, self._ends(v.place)[0])
+
+    def _ends(self, place):
+        """The node of each edge, and how many there are."""
+        graph = self.graph
+        return {DST: lambda: (graph.dst, graph.num_dst),
+                SRC: lambda: (graph.src, graph.num_src),
+                REL: lambda: (graph.relation, graph.num_relations)}[place]()
 
     def _all_edges(self, v):
         x = self._at(v, EDGE)
@@ -574,8 +627,7 @@ class Torch(Recorder):
     def _over(self, name, v):
         what, way = name.rsplit("_", 1)
         x = self._all_edges(v)
-        index = self.graph.dst if way == "in" else self.graph.src
-        size = self.graph.num_dst if way == "in" else self.graph.num_src
+        index, size = self._ends(_ENDS[way])
         zero = x.new_zeros((size,) + x.shape[1:])
         if what in ("sum", "mean"):
             total = zero.index_add(0, index, x)
@@ -614,7 +666,7 @@ class Torch(Recorder):
         if name == "softmax":
             return a[0].softmax(numbers[0])
         if name == "slice":
-            return a[0][..., numbers[0]:numbers[1]]
+            return a[0].narrow(numbers[2], numbers[0], numbers[1] - numbers[0])
         if name == "reshape":
             return self._padded(a[0].reshape(a[0].shape[:1] + tuple(shape)),
                                 len(shape))
@@ -626,6 +678,11 @@ class Torch(Recorder):
         if name in ("linear", "matmul"):
             other = a[1].transpose(-1, -2) if name == "linear" else a[1]
             return a[0] @ other
+        if name == "atan2":
+            return torch.atan2(*[
+                x if torch.is_tensor(x) else torch.full(
+                    (1, 1, 1, 1), x, dtype=self.tensors[0].dtype,
+                    device=self.graph.device) for x in a])
         if name == "where":
             return torch.where(a[0] != 0, *(
                 x if torch.is_tensor(x) else torch.tensor(

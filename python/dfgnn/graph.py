@@ -9,7 +9,8 @@ import weakref
 import torch
 
 from . import _handle
-from ._library import library
+from ._context import raw_stream
+from ._library import check, library
 from ._modes import compiling, constant, lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
@@ -353,6 +354,39 @@ class Graph:
     def degrees(self):
         """[N] how many edges each destination has."""
         return self._derive("degrees", lambda: self.offsets.long().diff())
+
+    # [E] int64: the relation of each edge, in the graph's own order
+    relation = None
+    num_relations = 0
+
+    def set_relations(self, relation, count=None):
+        """Gives each edge its relation, once, for edge programs that have
+        values of relations.
+
+        relation: [E] int32 or int64, in the caller's order of edges.
+        count: how many relations there are; the largest and one more, if not
+            given.
+        """
+        check_index("relation", relation)
+        if relation.numel() != self.num_edges or \
+                relation.device != self.device:
+            raise ValueError(
+                f"relation must have {self.num_edges} numbers on "
+                f"{self.device}, got " + describe(relation))
+        some = relation.numel() > 0
+        least, most = (int(relation.min()), int(relation.max())) if some \
+            else (0, 0)
+        count = most + 1 if count is None else check_count("count", count)
+        if least < 0 or most >= count:
+            raise ValueError(f"relations are {least} to {most}, expected 0 "
+                             f"to {count - 1}")
+        relation = self.to_graph_order(relation)
+        narrow = relation.int().contiguous()
+        on_device = self.device.type != "cpu"
+        check(library().dfgnn_graph_set_relations(
+            self.handle.pointer, count, narrow.data_ptr(), int(on_device),
+            raw_stream(self.device)))
+        self.relation, self.num_relations = relation.long(), count
 
     @property
     def order(self):

@@ -20,7 +20,7 @@ import torch
 
 from . import _abi, _program_ops, _programs, _trace
 from ._modes import compiling, constant, needs_composite, untraced
-from ._programs import DST, EDGE, PARAM, SRC
+from ._programs import DST, EDGE, PARAM, REL, SRC
 from ._trace import TraceError, Value
 from .convert import as_graph
 from .errors import Error, UnsupportedError
@@ -38,8 +38,9 @@ def _over(name):
                             f"{type(x).__name__}")
         return _trace.method(name)(x)
     what, way = name.rsplit("_", 1)
-    edges = "in-edges of each destination" if way == "in" else \
-        "out-edges of each source"
+    edges = {"in": "in-edges of each destination",
+             "out": "out-edges of each source",
+             "rel": "edges of each relation"}[way]
     over.__name__ = over.__qualname__ = name
     over.__doc__ = f"The {what} over the {edges}, in an edge program."
     return over
@@ -77,7 +78,16 @@ class _Names:
             + (", ".join(there) or "nothing"))
 
 
-_LETTERS = {"i": DST, "j": SRC, "e": EDGE}
+_LETTERS = {"i": DST, "j": SRC, "e": EDGE, "r": REL}
+
+
+def _given(i, j, e, others):
+    """The tensors of each letter; r is one where it is given as they are."""
+    given = {"i": i, "j": j, "e": e}
+    if isinstance(others.get("r"), dict):
+        given["r"] = others.pop("r")
+    return given
+
 
 
 def _name_of(op):
@@ -172,13 +182,14 @@ class EdgeProgram:
         if not set(self.names) & set(_LETTERS):
             raise TypeError(
                 f"{function.__name__}({', '.join(self.names)}) takes none of "
-                "i, j and e: receiving node, sending node, edge")
+                "i, j, e and r: receiving node, sending node, edge, "
+                "relation")
 
     def _trace(self, recorder, graph, given, others):
         """The values that the function returns, and whether it was one."""
         arguments = dict(others)
         for letter in _LETTERS:
-            if letter not in self.names:
+            if letter not in self.names or letter in others:
                 continue
             tensors = given.get(letter) or {}
             arguments[letter] = _Names(letter, {
@@ -199,6 +210,8 @@ class EdgeProgram:
 
     def _check(self, graph, given):
         rows = {"i": graph.num_dst, "j": graph.num_src, "e": graph.num_edges}
+        if given.get("r"):
+            rows["r"] = graph.num_relations
         for letter, tensors in given.items():
             if tensors and letter not in self.names:
                 raise TypeError(f"{self.__name__} takes no {letter}")
@@ -240,12 +253,12 @@ class EdgeProgram:
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
         recorder = _trace.Text()
-        given = {"i": i, "j": j, "e": e}
+        given = _given(i, j, e, others)
         return recorder.text(self._trace(recorder, None, given, others)[0])
 
     def explain(self, i=None, j=None, e=None, **others):
         """What a call with these tensors runs."""
-        given = {"i": i, "j": j, "e": e}
+        given = _given(i, j, e, others)
         recorder = _trace.Text()
         program = _programs.parse(
             recorder.text(self._trace(recorder, None, given, others)[0]))
@@ -264,7 +277,7 @@ class EdgeProgram:
         """The _abi.Problem of a call with these tensors on a graph, or of its
         gradient by those that require one (by all, if none does)."""
         recorder = _trace.Text()
-        given = {"i": i, "j": j, "e": e}
+        given = _given(i, j, e, others)
         program = _programs.parse(recorder.text(
             self._trace(recorder, graph, given, others)[0]))
         wanted = [t.requires_grad for t in recorder.tensors]
@@ -288,11 +301,13 @@ class EdgeProgram:
         i, j, e: tensors by name, [destinations, ...], [sources, ...] and
             [edges, ...] in the caller's order of edges, with at most three
             further axes.
+        r: tensors by name, [relations, ...], for a graph that set_relations()
+            gave relations.
         others: the function's further arguments; tensors are parameters.
         composite: computed with torch's operations, as in torch.func, or where
             no kernel can be made, which a warning says.
         """
-        given = {"i": i, "j": j, "e": e}
+        given = _given(i, j, e, others)
         if compiling() and not composite:
             made = self._compiled(graph, given, others)
             if made is not None:
@@ -363,7 +378,7 @@ class EdgeProgram:
     def _described(self, kinds, plain, differentiated):
         """What _compiled() has to know of such a call, as a text; "": it must
         run outside of what is compiled."""
-        given, others = {"i": {}, "j": {}, "e": {}}, dict(plain)
+        given, others = {letter: {} for letter in _LETTERS}, dict(plain)
         for letter, name, shape, dtype, _ in kinds:
             tensor = torch.empty((1, *shape) if letter else shape,
                                  dtype=dtype, device="meta")
@@ -459,7 +474,7 @@ class EdgeProgram:
         recorder = _trace.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
-                 EDGE: graph.num_edges}
+                 EDGE: graph.num_edges, REL: graph.num_relations}
         made = [recorder.result(v, count[v.place]) for v in values]
         return self._in_callers_order(graph, made,
                                       [v.place for v in values]), single

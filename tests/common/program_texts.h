@@ -54,7 +54,24 @@ static const char *const programs[] = {
     /* reductions of reductions, both ways */
     "dst q[3]; src k[3]; edge w\n"
     "a = sum_in(w * k); b = sum_out(w * a * q); c = max_in(b + w)\n"
-    "return out = c - mean_in(erf(w) * c), n = b * abs(k)"};
+    "return out = c - mean_in(erf(w) * c), n = b * abs(k)",
+    /* keys, scores and values by relation, as RGAT and HGT have them */
+    "dst q[2,4]; src k[2,6]; rel a[2,4], W[2,4,6], p[2,1]\n"
+    "y = reshape(linear(reshape(k, [2,1,6]), W), [2,4])\n"
+    "score = sum(q * a * y) * p\n"
+    "return out = sum_in(softmax_in(score) * tanh(y)),\n"
+    "  spread = sum_rel(score) * exp(p)",
+    /* reductions over the edges of a relation */
+    "dst q[5]; src k[5]; rel r[5]; edge w\n"
+    "m = tanh(k * r + q) * w\n"
+    "return out = sum_in(m - mean_rel(m)),\n"
+    "  back = sum_out(softmax_rel(m) * max_rel(m - q)),\n"
+    "  share = degree(rel) * logsumexp_rel(w)",
+    /* angles and exchanged axes */
+    "dst x[2,3]; src y[2,3]; edge a[3,2]\n"
+    "t = transpose(a, -1, -2) * y\n"
+    "return out = sum_in(atan2(x + 2, t) * y[0, :]),\n"
+    "  turned = sum_out(transpose(x - y, -2, -1)[1:3, :])"};
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 #endif

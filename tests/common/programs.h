@@ -18,8 +18,18 @@ typedef struct tensors {
 } tensors;
 
 typedef struct shape_of_graph {
-  int64_t destinations, sources, edges;
+  int64_t destinations, sources, edges, relations;
 } shape_of_graph;
+
+/* Gives the edges of graphs 3 relations, and leaves a fourth without any. */
+enum { RELATIONS = 4 };
+static inline void relate(dfgnn_graph *graph, int64_t edges) {
+  int32_t *of_edge = calloc((size_t)edges + 1, sizeof *of_edge);
+  for (int64_t e = 0; e < edges; e++)
+    of_edge[e] = (int32_t)(e * e % 11 % 3);
+  ck_ok(dfgnn_graph_set_relations(graph, RELATIONS, of_edge, 0, NULL));
+  free(of_edge);
+}
 
 static inline double uniform(uint64_t *state) {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -55,8 +65,12 @@ static inline double get_element(const void *data, dfgnn_dtype dtype,
 /* A tensor of zeros for a value whose axes are numbers. */
 static inline void add_tensor(tensors *t, const dfgnn_edge_value *value,
                               const shape_of_graph *shape, dfgnn_dtype dtype) {
-  const int64_t rows[] = {1, 1, shape->destinations, shape->sources,
-                          shape->edges};
+  const int64_t rows[] = {1,
+                          1,
+                          shape->destinations,
+                          shape->sources,
+                          shape->edges,
+                          shape->relations};
   ck_assert_int_lt(t->count, MOST);
   int i = t->count++;
   int64_t elements = rows[value->place];

@@ -36,8 +36,9 @@ static inline int random_add(random_program *p, int heads, int features,
 }
 
 static inline void random_inputs(random_program *p, int h, int d) {
-  static const char *const places[] = {"dst", "src", "edge", "src", "param"};
-  for (int i = 0; i < 5; i++) {
+  static const char *const places[] = {"dst", "src",   "edge",
+                                       "src", "param", "rel"};
+  for (int i = 0; i < 6; i++) {
     int heads = random_below(p, 3) > 0, features = random_below(p, 3) > 0;
     RANDOM_PRINT(p, "%s v%d[%d,%d]\n", places[i], i, heads ? h : 1,
                  features ? d : 1);
@@ -51,12 +52,12 @@ static inline void random_statement(random_program *p, int h, int d) {
                                       "sin(v%d)",      "exp(tanh(v%d))",
                                       "softplus(v%d)", "square(v%d)",
                                       "abs(v%d)",      "sqrt(square(v%d) + 1)"};
-  static const char *const binary[] = {"v%d + v%d", "v%d * v%d", "v%d - v%d",
-                                       "max(v%d, v%d)",
-                                       "where(v%d < v%d, 0.5, 2)"};
-  static const char *const over[] = {"sum_in(v%d)",  "mean_in(v%d)",
-                                     "max_in(v%d)",  "softmax_in(v%d)",
-                                     "sum_out(v%d)", "softmax_out(v%d)"};
+  static const char *const binary[] = {
+      "v%d + v%d",     "v%d * v%d",           "v%d - v%d",
+      "max(v%d, v%d)", "atan2(v%d, v%d + 2)", "where(v%d < v%d, 0.5, 2)"};
+  static const char *const over[] = {
+      "sum_in(v%d)",  "mean_in(v%d)",     "max_in(v%d)",  "softmax_in(v%d)",
+      "sum_out(v%d)", "softmax_out(v%d)", "sum_rel(v%d)", "max_rel(v%d)"};
   int n = p->count, a = random_below(p, n), b = random_below(p, n);
   int heads = p->heads[a], features = p->features[a], node = p->node[a];
   RANDOM_PRINT(p, "v%d = ", n);
@@ -66,7 +67,7 @@ static inline void random_statement(random_program *p, int h, int d) {
     break;
   case 1:
   case 2:
-    RANDOM_PRINT(p, binary[random_below(p, 5)], a, b);
+    RANDOM_PRINT(p, binary[random_below(p, 6)], a, b);
     heads |= p->heads[b];
     features |= p->features[b];
     node &= p->node[b];
@@ -76,14 +77,19 @@ static inline void random_statement(random_program *p, int h, int d) {
     features = 0;
     break;
   case 4: {
-    int which = random_below(p, 6);
+    int which = random_below(p, 8);
     RANDOM_PRINT(p, over[which], a);
     node = which < 3;
     break;
   }
   case 5: /* other axes, by way of a slice and a cat */
-    if (features) {
+    if (features && random_below(p, 2)) {
       RANDOM_PRINT(p, "cat(v%d[2:], v%d[:2])", a, a);
+    } else if (features && heads && random_below(p, 2)) {
+      RANDOM_PRINT(p, "transpose(square(transpose(v%d, -1, -2)), -2, -1)", a);
+    } else if (features) {
+      RANDOM_PRINT(p, "v%d[0, :] + 0.1", a);
+      heads = 0;
     } else if (heads) {
       RANDOM_PRINT(p, "sum(v%d, -2)", a);
       heads = 0;
@@ -112,9 +118,9 @@ static inline void random_text(random_program *p, uint64_t seed) {
     random_statement(p, h, d);
   RANDOM_PRINT(p,
                "return a = sum_in(v%d), b = sum_out(v%d * v%d), "
-               "c = sum_all(v%d), d = v%d * v1\n",
+               "c = sum_all(v%d), d = v%d * v1, e = sum_rel(v%d)\n",
                p->count - 1, p->count - 2, p->count - 3, p->count - 1,
-               p->count - 3);
+               p->count - 3, p->count - 1);
 }
 
 #endif

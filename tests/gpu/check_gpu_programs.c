@@ -30,9 +30,11 @@ static fixture graph_with(int rows, int hub) {
   for (int e = 0; e < edges; e++)
     indices[e] = (int32_t)((uniform(&state) + 1) * 11);
   f.csr = csr32(rows, 23, offsets, indices);
-  f.shape = (shape_of_graph){rows, 23, edges};
+  f.shape = (shape_of_graph){rows, 23, edges, RELATIONS};
   ck_ok(dfgnn_graph_create_csr(&f.host, f.cpu, &f.csr, NULL));
   ck_ok(dfgnn_graph_create_csr(&f.device, f.gpu, &f.csr, NULL));
+  relate(f.host, edges);
+  relate(f.device, edges);
   return f;
 }
 

@@ -282,7 +282,7 @@ static fixture a_graph(void) {
   for (int e = 0; e < offsets[40]; e++)
     indices[e] = (int32_t)((uniform(&state) + 1) * 16);
   f.csr = csr32(40, 33, offsets, indices);
-  f.shape = (shape_of_graph){40, 33, offsets[40]};
+  f.shape = (shape_of_graph){40, 33, offsets[40], 0};
   ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
   return f;
 }

@@ -2,6 +2,7 @@
  * gradients against differences. */
 #include "tests/common/program_texts.h"
 #include "tests/common/programs.h"
+#include "tests/common/random_program.h"
 
 #include "kernels/program/cpu/table.h"
 
@@ -26,8 +27,9 @@ static fixture graph_with(int threads, int hub) {
   for (int e = 0; e < offsets[31]; e++)
     indices[e] = (int32_t)((uniform(&state) + 1) * 11);
   f.csr = csr32(31, 23, offsets, indices);
-  f.shape = (shape_of_graph){31, 23, offsets[31]};
+  f.shape = (shape_of_graph){31, 23, offsets[31], RELATIONS};
   ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
+  relate(f.graph, offsets[31]);
   return f;
 }
 
@@ -36,8 +38,9 @@ static fixture graph_of(int threads) { return graph_with(threads, 700); }
 static fixture empty_graph(void) {
   fixture f = {.ctx = context_on("cpu", "", 2)};
   f.csr = csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
-  f.shape = (shape_of_graph){3, 2, 0};
+  f.shape = (shape_of_graph){3, 2, 0, RELATIONS};
   ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
+  relate(f.graph, 0);
   return f;
 }
 
@@ -174,6 +177,25 @@ END_TEST
 START_TEST(a_giant_row_is_shared_by_threads) {
   fixture f = graph_with(3, 9000);
   check_orders(programs[_i], &f, DFGNN_F32, 1);
+  free_fixture(&f);
+}
+END_TEST
+
+/* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
+static int number_of(const char *variable, int otherwise) {
+  const char *value = getenv(variable);
+  return value && *value ? atoi(value) : otherwise;
+}
+
+START_TEST(random_programs_are_within_their_bound) {
+  const int first = number_of("DFGNN_TEST_SEED", 1);
+  fixture f = graph_with(2, 60);
+  for (int i = 0; i < number_of("DFGNN_TEST_PROGRAMS", 20); i++) {
+    random_program p;
+    random_text(&p, (uint64_t)(first + i));
+    fprintf(stderr, "random program %d\n", first + i);
+    check_orders(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1);
+  }
   free_fixture(&f);
 }
 END_TEST
@@ -337,6 +359,44 @@ START_TEST(tensors_that_do_not_fit_are_named) {
 }
 END_TEST
 
+START_TEST(relations_that_are_wrong_or_missing_are_named) {
+  float data[64] = {0};
+  int32_t of_edge[4096] = {0};
+  dfgnn_context *ctx = context_on("cpu", "", 1);
+  dfgnn_csr csr =
+      csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
+  dfgnn_graph *plain;
+  fixture f = graph_of(1);
+  ck_ok(dfgnn_graph_create_csr(&plain, ctx, &csr, NULL));
+  dfgnn_edge_program *program = made("src x; rel a; out = sum_in(a * x)");
+  dfgnn_edge_tensor in[] = {{"x", data, DFGNN_F32, 0, {0}},
+                            {"a", data, DFGNN_F32, 0, {0}}};
+  dfgnn_edge_tensor out = {"out", data, DFGNN_F32, 0, {0}};
+  ck_fails(dfgnn_edge_program_execute(program, plain, in, 2, &out, 1, 0, NULL),
+           DFGNN_ERROR_INVALID, "the graph's edges have none");
+  ck_fails(dfgnn_graph_set_relations(plain, 0, of_edge, 0, NULL),
+           DFGNN_ERROR_INVALID, "count is 0, expected 1");
+  ck_fails(dfgnn_graph_set_relations(f.graph, 2, of_edge, 0, NULL),
+           DFGNN_ERROR_INVALID, "the graph has 4 relations already");
+  ck_fails(dfgnn_graph_set_relations(NULL, 2, of_edge, 0, NULL),
+           DFGNN_ERROR_INVALID, "graph is NULL");
+  dfgnn_graph_destroy(f.graph);
+  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
+  ck_fails(dfgnn_graph_set_relations(f.graph, 2, NULL, 0, NULL),
+           DFGNN_ERROR_INVALID, "of_edge is NULL");
+  of_edge[5] = 2;
+  ck_fails(dfgnn_graph_set_relations(f.graph, 2, of_edge, 0, NULL),
+           DFGNN_ERROR_INVALID, "of_edge[5] is 2, expected 0 to 1");
+  ck_ok(dfgnn_graph_set_relations(f.graph, 3, of_edge, 0, NULL));
+  ck_ok(dfgnn_edge_program_execute(program, f.graph, in, 2, &out, 1, 0, NULL));
+  dfgnn_edge_program_destroy(program);
+  dfgnn_graph_destroy(plain);
+  dfgnn_context_destroy(ctx);
+  ring_free(&csr);
+  free_fixture(&f);
+}
+END_TEST
+
 START_TEST(a_linear_map_that_is_too_wide_is_refused) {
   fixture f = graph_of(1);
   float data[1 << 15] = {0};
@@ -374,7 +434,9 @@ int main(void) {
                       PROGRAMS);
   tcase_add_test(run, attention_takes_one_walk_and_its_gradient_two);
   tcase_add_test(run, tensors_that_do_not_fit_are_named);
+  tcase_add_test(run, relations_that_are_wrong_or_missing_are_named);
   tcase_add_test(run, a_linear_map_that_is_too_wide_is_refused);
+  tcase_add_test(run, random_programs_are_within_their_bound);
   tcase_add_test(run, all_instruction_sets_are_there);
   suite_add_tcase(suite, run);
   SRunner *runner = srunner_create(suite);

@@ -47,11 +47,12 @@ typedef struct engine {
   const dfgnn_dag *dag;
   const dfgnn_lowered *lowered;
   REAL **arrays; /* of nodes that are stored, PARAM or converted; NULL */
-  REAL *degrees[2];
+  REAL *degrees[DFGNN_PLACES];
 
   /* the walk that runs */
   const dfgnn_walk *walk;
   const dfgnn_matrix *matrix;
+  const void *edge_ids; /* of the matrix's edges; NULL: they are its own */
   place_of_value *values;
   load *loads;
   int load_count;
@@ -67,10 +68,11 @@ typedef struct block {
   engine *e;
   REAL *own, *edge, *scratch;
   double *all;
-  int64_t *row, *far, *id; /* of each edge: row of the block, far node, edge */
-  int64_t first, rows;     /* the block's */
-  int64_t begin, count;    /* its edges, as the matrix has them */
-  int64_t *starts;         /* first edge of each row, from begin */
+  int64_t *row, *id;          /* of each edge: row of the block, edge */
+  int64_t *end[DFGNN_PLACES]; /* its nodes of the far places */
+  int64_t first, rows;        /* the block's */
+  int64_t begin, count;       /* its edges, as the matrix has them */
+  int64_t *starts;            /* first edge of each row, from begin */
 } block;
 
 static int32_t argument(const engine *e, int32_t n, int i) {
@@ -79,9 +81,7 @@ static int32_t argument(const engine *e, int32_t n, int i) {
 static const dfgnn_extent *extent(const engine *e, int32_t n) {
   return &e->job->extents[n];
 }
-static int own_place(const engine *e) {
-  return e->walk->columns ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
-}
+static int own_place(const engine *e) { return (int)e->walk->own; }
 
 static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
   return m->offsets64 ? ((const int64_t *)m->offsets)[i]
@@ -163,8 +163,8 @@ static operand operand_of(const block *b, int32_t n, int level) {
   } else if (v->home == EDGE) {
     a.base = b->edge + v->slot * e->edges;
   } else if (v->place != DFGNN_PLACE_EDGE) {
-    a.index = b->far;
-  } else if (e->walk->columns) {
+    a.index = b->end[v->place];
+  } else if (own_place(e) != DFGNN_PLACE_DST) {
     a.index = b->id;
   } else {
     a.base += b->begin * a.item;
@@ -183,6 +183,7 @@ static void compute(const engine *e, int32_t n, int64_t items, REAL *out,
   switch (node->op) {
   case DFGNN_NODE_ADD:
   case DFGNN_NODE_MUL:
+  case DFGNN_NODE_ATAN2:
   case DFGNN_NODE_MAX:
   case DFGNN_NODE_LT:
   case DFGNN_NODE_LE:
@@ -210,6 +211,9 @@ static void compute(const engine *e, int32_t n, int64_t items, REAL *out,
     break;
   case DFGNN_NODE_RESHAPE:
     run_reshape(items, to->all, out, a);
+    break;
+  case DFGNN_NODE_SWAP:
+    run_swap(node->axis, node->flags, items, to, out, a);
     break;
   case DFGNN_NODE_MATMUL:
     run_matmul(node->flags, items, to,

@@ -1,17 +1,6 @@
 #include "kernels/common/cpu_simd.h"
 #include "kernels/program/cpu/table.h"
 
-int dfgnn__program_needs_columns(const dfgnn_lowered *lowered) {
-  int needs = 0;
-  for (int i = 0; i < lowered->walk_count; i++)
-    needs |= lowered->walks[i].columns;
-  for (int32_t n = 0; n < lowered->dag->count; n++)
-    needs |= lowered->needed[n] &&
-             lowered->dag->nodes[n].op == DFGNN_NODE_DEGREE &&
-             lowered->dag->nodes[n].place == DFGNN_PLACE_SRC;
-  return needs;
-}
-
 dfgnn_program_evaluator dfgnn__program_evaluator(int simd, int is_double) {
   static const dfgnn_program_evaluator table[3][2] = {
       {dfgnn__program_portable_f32, dfgnn__program_portable_f64},

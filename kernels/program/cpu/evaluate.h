@@ -108,7 +108,7 @@ static void place_leaves(engine *e) {
   for (int32_t n = 0; n < e->dag->count; n++) {
     const dfgnn_node *node = &e->dag->nodes[n];
     place_of_value *v = &e->values[n];
-    int level = dfgnn__level(node->place, e->walk->columns);
+    int level = dfgnn__level(node->place, own_place(e));
     *v = (place_of_value){.home = NOWHERE, .place = node->place};
     if (!e->lowered->needed[n])
       continue;
@@ -117,7 +117,7 @@ static void place_leaves(engine *e) {
       v->base = e->arrays[n];
     } else if (node->op == DFGNN_NODE_DEGREE) {
       v->home = GLOBAL;
-      v->base = e->degrees[node->place == DFGNN_PLACE_SRC];
+      v->base = e->degrees[node->place];
     } else if (e->arrays[n] && e->lowered->stored[n]) {
       v->home = GLOBAL;
       v->base = e->arrays[n];
@@ -162,12 +162,14 @@ static int make_block(block *b, engine *e) {
   b->own = malloc(((size_t)e->own_elements + 1) * edges * sizeof(REAL));
   b->edge = malloc(((size_t)e->edge_elements + 1) * edges * sizeof(REAL));
   b->scratch = malloc(((size_t)e->scratch_elements + 1) * edges * sizeof(REAL));
-  b->row = malloc((5 * edges + 1) * sizeof *b->row);
+  b->row = malloc((7 * edges + 1) * sizeof *b->row);
   if (!b->row)
     return 0;
-  b->far = b->row + edges;
-  b->id = b->far + edges;
-  b->starts = b->id + edges;
+  b->id = b->row + edges;
+  b->end[DFGNN_PLACE_DST] = b->id + edges;
+  b->end[DFGNN_PLACE_SRC] = b->id + 2 * edges;
+  b->end[DFGNN_PLACE_REL] = b->id + 3 * edges;
+  b->starts = b->id + 4 * edges;
   return b->own && b->edge && b->scratch;
 }
 
@@ -242,7 +244,8 @@ static void end_sums(engine *e) {
 
 static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   e->walk = walk;
-  e->matrix = walk->columns ? &e->job->columns : &e->job->rows;
+  e->matrix = dfgnn__program_matrix(e->job, walk->own);
+  e->edge_ids = dfgnn__program_edges(e->job, walk->own);
   e->own_elements = e->edge_elements = e->scratch_elements = 0;
   e->load_count = 0;
   place_leaves(e);
@@ -379,9 +382,9 @@ static dfgnn_status allocate(engine *e) {
     if (!e->lowered->needed[n])
       continue;
     if (node->op == DFGNN_NODE_DEGREE) {
-      int src = node->place == DFGNN_PLACE_SRC;
-      e->degrees[src] = degrees_of(src ? &e->job->columns : &e->job->rows);
-      enough = e->degrees[src] != NULL;
+      REAL **degrees = &e->degrees[node->place];
+      *degrees = degrees_of(dfgnn__program_matrix(e->job, node->place));
+      enough = *degrees != NULL;
     } else if (node->place <= DFGNN_PLACE_PARAM || e->lowered->stored[n]) {
       int64_t items =
           e->lowered->stored[n] ? e->job->binding->counts[node->place] : 1;
@@ -414,8 +417,8 @@ static dfgnn_status evaluate(const dfgnn_program_job *job) {
   free(e.loads);
   free(e.all_at);
   free(e.all);
-  free(e.degrees[0]);
-  free(e.degrees[1]);
+  for (int place = 0; place < DFGNN_PLACES; place++)
+    free(e.degrees[place]);
   return status;
 }
 

@@ -146,6 +146,7 @@ static unary_loop unary_of(int op, REAL number) {
 
 BINARY(add, , x + y)
 BINARY(mul, , x *y)
+BINARY(atan2, , R_FN(atan2)(x, y))
 BINARY(max, , real_max(x, y))
 BINARY(lt, , (REAL)(x < y))
 BINARY(le, , (REAL)(x <= y))
@@ -163,6 +164,8 @@ static binary_loop binary_of(int op) {
     return loop_mul;
   case DFGNN_NODE_MAX:
     return loop_max;
+  case DFGNN_NODE_ATAN2:
+    return loop_atan2;
   case DFGNN_NODE_LT:
     return loop_lt;
   case DFGNN_NODE_LE:

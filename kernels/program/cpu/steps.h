@@ -10,12 +10,8 @@ static REAL *own_value(const block *b, int32_t n) {
   return b->own + b->e->values[n].slot * b->e->edges;
 }
 
-static int is_lse(int op) {
-  return op == DFGNN_NODE_LSE_IN || op == DFGNN_NODE_LSE_OUT;
-}
-static int is_max(int op) {
-  return op == DFGNN_NODE_MAX_IN || op == DFGNN_NODE_MAX_OUT;
-}
+static int is_lse(int op) { return op == DFGNN_NODE_LSE; }
+static int is_max(int op) { return op == DFGNN_NODE_MAX_EDGES; }
 
 static void begin_reduction(block *b, int32_t n) {
   const int op = b->e->dag->nodes[n].op;
@@ -141,7 +137,7 @@ static void write_output(block *b, int index, int level) {
   const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
   operand a = operand_of(b, port->node, level);
   run_unary(loop_copy, 0, items, &shape, b->scratch, &a);
-  if (level == DFGNN_LEVEL_OWN || !e->walk->columns) {
+  if (level == DFGNN_LEVEL_OWN || !e->edge_ids) {
     int64_t at = level == DFGNN_LEVEL_OWN ? b->first : b->begin;
     store_row(to->data, to->dtype, at * shape.all, b->scratch,
               items * shape.all);
@@ -166,7 +162,7 @@ static void make_loads(block *b, int level) {
     for (int64_t k = 0; k < items; k++, out += size) {
       int64_t item = level == DFGNN_LEVEL_OWN          ? b->first + k
                      : node->place == DFGNN_PLACE_EDGE ? b->id[k]
-                                                       : b->far[k];
+                                                       : b->end[node->place][k];
       if (node->op == DFGNN_NODE_KEEP)
         fill_keep(e, l->node, item, out);
       else
@@ -215,11 +211,27 @@ static int is_own(const engine *e, const dfgnn_step *step) {
   return step->level == DFGNN_LEVEL_OWN && !reduces_edges(e, step);
 }
 
+/* The far nodes of the block's edges.  What the matrix has as indices are
+ * sources of rows, and destinations of the others. */
+static void find_ends(block *b) {
+  const engine *e = b->e;
+  const int own = own_place(e);
+  int64_t *indices =
+      b->end[own == DFGNN_PLACE_DST ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST];
+  for (int64_t k = 0; k < b->count; k++)
+    indices[k] = e->matrix->indices[b->begin + k];
+  if (own == DFGNN_PLACE_REL)
+    for (int64_t k = 0; k < b->count; k++)
+      b->end[DFGNN_PLACE_SRC][k] = e->job->rows.indices[b->id[k]];
+  else if (e->job->relation_of)
+    for (int64_t k = 0; k < b->count; k++)
+      b->end[DFGNN_PLACE_REL][k] = e->job->relation_of[b->id[k]];
+}
+
 /* Takes `count` edges from `begin` on; row r of the block has those from
  * starts[r] to starts[r + 1]. */
 static void take_edges(block *b, int64_t begin, int64_t count) {
   const engine *e = b->e;
-  const dfgnn_program_job *job = e->job;
   b->begin = begin;
   b->count = count;
   if (!e->walk->edges)
@@ -229,12 +241,12 @@ static void take_edges(block *b, int64_t begin, int64_t count) {
     while (b->rows > 1 && begin + k >= b->starts[row + 1])
       row++;
     b->row[k] = row;
-    b->far[k] = e->matrix->indices[begin + k];
-    b->id[k] = !e->walk->columns ? begin + k
+    b->id[k] = !e->edge_ids ? begin + k
                : e->matrix->offsets64
-                   ? ((const int64_t *)job->column_edges)[begin + k]
-                   : ((const int32_t *)job->column_edges)[begin + k];
+                   ? ((const int64_t *)e->edge_ids)[begin + k]
+                   : ((const int32_t *)e->edge_ids)[begin + k];
   }
+  find_ends(b);
   make_loads(b, DFGNN_LEVEL_EDGE);
 }
 

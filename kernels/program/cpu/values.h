@@ -197,6 +197,21 @@ static void run_reshape(int64_t items, int64_t elements, REAL *out,
     memcpy(out, item_of(a, item), (size_t)elements * sizeof *out);
 }
 
+static void run_swap(int first, int second, int64_t items,
+                     const dfgnn_extent *e, REAL *out, const operand *a) {
+  int64_t stride[DFGNN_DAG_AXES];
+  memcpy(stride, a->stride, sizeof stride);
+  stride[first] = a->stride[second];
+  stride[second] = a->stride[first];
+  for (int64_t item = 0; item < items; item++) {
+    const REAL *x = item_of(a, item);
+    for (int64_t i0 = 0; i0 < e->axis[0]; i0++)
+      for (int64_t i1 = 0; i1 < e->axis[1]; i1++)
+        for (int64_t i2 = 0; i2 < e->axis[2]; i2++)
+          *out++ = x[i0 * stride[0] + i1 * stride[1] + i2 * stride[2]];
+  }
+}
+
 /* out = A B for each item and batch: A has rows x inner, B inner x columns,
  * where a flag says that it is stored transposed. */
 static void run_matmul(int flags, int64_t items, const dfgnn_extent *e,

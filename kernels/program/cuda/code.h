@@ -105,6 +105,10 @@ void code_write_start(writer *w, int32_t n);
 void code_write_reduce(writer *w, int32_t n, const char *of, const char *name,
                        const char *live);
 void code_write_join(writer *w, int32_t n);
+/* Gives the state's numbers to each(number, k++), which are as many for a lane.
+ */
+void code_write_numbers(writer *w, int32_t n);
+int code_state_size(const writer *w, int32_t n);
 void code_write_finish(writer *w, int32_t n);
 
 #endif

@@ -57,14 +57,17 @@ static const char *offset(writer *w, const dfgnn_extent *e,
   return sum ? sum : "0";
 }
 
-/* The row of a leaf's array: of the walk, of the edge's other end, its id. */
+/* The row of a leaf's array: of the walk, of another end of the edge, its id.
+ */
 const char *code_item_of(const writer *w, int place) {
   if (place <= DFGNN_PLACE_PARAM)
     return "0";
-  if (place == DFGNN_PLACE_EDGE)
-    return "x.id";
-  return dfgnn__level(place, w->p->walk->columns) == DFGNN_LEVEL_OWN ? "row"
-                                                                     : "x.far";
+  if (place == (int)w->p->walk->own)
+    return "row";
+  return place == DFGNN_PLACE_EDGE  ? "x.id"
+         : place == DFGNN_PLACE_DST ? "x.dst"
+         : place == DFGNN_PLACE_SRC ? "x.src"
+                                    : "x.rel";
 }
 
 const char *code_array_type(const writer *w, int32_t n) {
@@ -88,11 +91,12 @@ static const char *mask(writer *w, int32_t n, const char *off) {
       number(w, 1 / (1 - node->number)));
 }
 
-static const char *degree(const writer *w, int32_t n) {
-  return w->p && dfgnn__level(at(w, n)->place, w->p->walk->columns) ==
-                     DFGNN_LEVEL_OWN
+static const char *degree(writer *w, int32_t n) {
+  const int place = at(w, n)->place;
+  return place == (int)w->p->walk->own
              ? "A(degree)"
-             : "far_degree(x.far)";
+             : code_text(w, "far_degree(%d, %s)", place,
+                         code_item_of(w, place));
 }
 
 int code_in_registers(const writer *w, int32_t n) {
@@ -210,6 +214,8 @@ static const char *binary(writer *w, int32_t n, const char *a, const char *b) {
     return plus(w, exact, a, b);
   case DFGNN_NODE_MUL:
     return times(w, exact, a, b);
+  case DFGNN_NODE_ATAN2:
+    return code_text(w, "f_atan2(%s, %s)", a, b);
   case DFGNN_NODE_MAX:
     return code_text(w, "f_max(%s, %s)", a, b);
   case DFGNN_NODE_LT:
@@ -252,6 +258,12 @@ static const char *expression(writer *w, int32_t n, const place *x) {
     int64_t begin = dfgnn__size_value(node->at, w->job->binding->names);
     return elsewhere(w, a, x, x->axis[0], x->axis[1],
                      code_text(w, "%s + %lld", x->axis[2], (long long)begin));
+  }
+  case DFGNN_NODE_SWAP: {
+    const char *axis[] = {x->axis[0], x->axis[1], x->axis[2]};
+    axis[node->axis] = x->axis[node->flags];
+    axis[node->flags] = x->axis[node->axis];
+    return elsewhere(w, a, x, axis[0], axis[1], axis[2]);
   }
   case DFGNN_NODE_CAT:
     return joined_rows(w, n, x);

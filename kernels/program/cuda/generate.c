@@ -122,9 +122,21 @@ static void write_store(writer *w, int stage) {
   P("%s}\n", w->p->own_shared ? "__syncwarp();\n" : "");
 }
 
+/* Which edge it is, and its nodes of the far places. */
+static void write_ends(writer *w) {
+  const dfgnn_place own = w->p->walk->own;
+  P("x.id = %s;\n",
+    own == DFGNN_PLACE_DST ? "e" : "offsets_t{p.edge_ids, p.wide}[e]");
+  P("x.%s = __ldg(p.indices + e);\n", own == DFGNN_PLACE_DST ? "src" : "dst");
+  if (own == DFGNN_PLACE_REL)
+    P("x.src = __ldg(p.sources + x.id);\n");
+  else if (dfgnn__program_needs_relations(w->job->lowered))
+    P("x.rel = __ldg(p.relations + x.id);\n");
+}
+
 static void write_leaf(writer *w, int stage) {
   const uint64_t bit = 1ull << stage;
-  P("struct leaf_%d { int64_t far, id;\n", stage);
+  P("struct leaf_%d { int64_t id, dst, src, rel;\n", stage);
   for (int32_t n = 0; n < w->dag->count; n++)
     if (w->p->loaded[n] & bit)
       code_declare(w, "n", n, plan_class(w->p, n), "");
@@ -132,10 +144,9 @@ static void write_leaf(writer *w, int stage) {
     "leaf_%d x = {}; return x; }\n",
     stage, stage, stage);
   P("__device__ __forceinline__ void load(stage<%d>, leaf_%d &x, int64_t e) "
-    "const {\nx.far = __ldg(p.indices + e);\n",
+    "const {\n",
     stage, stage);
-  P(w->p->walk->columns ? "x.id = offsets_t{p.edge_ids, p.wide}[e];\n"
-                        : "x.id = e;\n");
+  write_ends(w);
   for (int32_t n = 0; n < w->dag->count; n++)
     if (w->p->loaded[n] & bit)
       load_leaf(w, n, "x.", code_item_of(w, at(w, n)->place));
@@ -221,16 +232,43 @@ static void write_stage(writer *w, int stage) {
   write_of_state(
       w, stage,
       code_text(w,
+                "template <class F> __device__ __forceinline__ void "
+                "numbers(stage<%d>, state_%d &z, const F &each) const {\n"
+                "int k = 0; (void)k;\n",
+                stage, stage),
+      code_write_numbers, "}\n");
+  write_of_state(
+      w, stage,
+      code_text(w,
                 "__device__ __forceinline__ void finish(stage<%d>, const "
                 "state_%d &z) {\n",
                 stage, stage),
       code_write_finish, "}\n");
 }
 
+/* Finds the only stage that has edges, and the size of its state. */
+static void find_cut(writer *w, dfgnn_generated_walk *about) {
+  const dfgnn_walk *walk = w->p->walk;
+  int stages = 0;
+  about->cut = -1;
+  about->state = 0;
+  for (int stage = 0; stage < walk->stages; stage++)
+    if (stage_has_edges(w, stage)) {
+      stages++;
+      about->cut = stage;
+    }
+  if (stages != 1)
+    about->cut = -1;
+  for (int i = 0; about->cut >= 0 && i < walk->count; i++)
+    if (is_reduction(w, &walk->steps[i], about->cut))
+      about->state += code_state_size(w, walk->steps[i].node);
+}
+
 static void write_walk(writer *w, int number) {
   const walk_plan *p = w->p;
-  const dfgnn_generated_walk *about = &w->g->walks[number];
+  dfgnn_generated_walk *about = &w->g->walks[number];
   uint64_t edges = 0;
+  find_cut(w, about);
   for (int stage = 0; stage < p->walk->stages; stage++)
     edges |= (uint64_t)stage_has_edges(w, stage) << stage;
   P("\ntemplate <> struct walk<%d> : position<A_> {\nusing A = A_;\n"
@@ -238,9 +276,9 @@ static void write_walk(writer *w, int number) {
     number, (long long)p->heads, (long long)p->shape[2], p->vector, p->lanes);
   P("static constexpr int kLanes = %d, kGroup = %d, kUnroll = %d, kStages = "
     "%d;\nstatic constexpr int kOwnShared = %d, kEdgeShared = %d, kTotals = "
-    "%d;\n",
+    "%d;\nstatic constexpr int kCut = %d, kState = %d;\n",
     p->lanes, p->group, p->unroll, p->walk->stages, p->own_shared,
-    p->edge_shared, about->totals);
+    p->edge_shared, about->totals, about->cut, about->state);
   P("static constexpr bool has_edges(int s) { return %lluull >> s & 1; }\n",
     (unsigned long long)edges);
   write_members(w);
@@ -314,6 +352,14 @@ static const char tail[] =
     "__global__ void edge_program_long(const program_walk p, "
     "const edge_program::arrays a) {\n"
     "  edge_program::walk_long<edge_program::walk<W>>(p, a.at);\n}\n"
+    "template <int W>\n"
+    "__global__ void edge_program_items(const program_walk p, "
+    "const edge_program::arrays a) {\n"
+    "  edge_program::walk_items<edge_program::walk<W>>(p, a.at);\n}\n"
+    "template <int W>\n"
+    "__global__ void edge_program_merge(const program_walk p, "
+    "const edge_program::arrays a) {\n"
+    "  edge_program::walk_merge<edge_program::walk<W>>(p, a.at);\n}\n"
     "template <int W>\n"
     "__global__ void edge_program_values(const program_walk p, "
     "const edge_program::arrays a) {\n"
@@ -429,7 +475,7 @@ dfgnn_status dfgnn__program_generate(dfgnn_generated **generated,
     g->array_of = calloc(nodes, sizeof *g->array_of);
     g->totals = calloc(nodes, sizeof *g->totals);
     g->is_double = is_double(job);
-    g->long_row = tuning->long_row ? tuning->long_row : 1024;
+    g->long_row = tuning->long_row ? tuning->long_row : 256;
     w.to = open_memstream(&g->text, &bytes);
   }
   if (!g || !w.to || !w.written || !w.texts || !g->array_of || !g->totals) {

@@ -1,9 +1,9 @@
 /* generate.h - CUDA source for the walks of a program
  *
  * The source is made for the sizes and types of the tensors, and has a kernel
- * for each walk, dfgnn::edge_program_rows<w> and edge_program_long<w>, one for
- * values of no place before each walk, edge_program_values<w>, and
- * edge_program_totals. */
+ * for each walk, dfgnn::edge_program_rows<w>, edge_program_long<w>,
+ * edge_program_items<w> and edge_program_merge<w>, one for values of no place
+ * before each walk, edge_program_values<w>, and edge_program_totals. */
 #ifndef DFGNN_PROGRAM_CUDA_GENERATE_H
 #define DFGNN_PROGRAM_CUDA_GENERATE_H
 
@@ -14,7 +14,7 @@ typedef struct dfgnn_program_tuning {
   int lanes;    /* of a side, 1 to 32 */
   int group;    /* lanes of a row, lanes to 32 */
   int unroll;   /* edges in flight of a side */
-  int long_row; /* edges; rows of more have a block */
+  int long_row; /* edges; rows of more are cut to items of as many */
   int vector;   /* most features that a lane loads at once, 1 to 4 */
 } dfgnn_program_tuning;
 
@@ -27,6 +27,8 @@ typedef struct dfgnn_program_total {
 typedef struct dfgnn_generated_walk {
   int lanes, group;
   int own_shared, edge_shared; /* numbers of a row, and of a side */
+  int cut;   /* the only stage that has edges; -1: there are several, or none */
+  int state; /* numbers that a lane has of its reductions */
   int totals;
   int total_first, total_count; /* of generated->totals */
 } dfgnn_generated_walk;

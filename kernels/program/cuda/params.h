@@ -8,15 +8,22 @@
 #include <stdint.h>
 
 typedef struct program_walk {
-  const void *offsets, *far_offsets; /* of the rows, and of the other place */
+  const void *offsets;    /* of the rows */
+  const void *degrees[6]; /* offsets of the nodes of each place */
   const int32_t *indices;
-  const void *edge_ids; /* of the graph; NULL: edges are in its order */
+  const int32_t *sources;   /* [E]: of each of the graph's edges */
+  const int32_t *relations; /* [E]: likewise; NULL: there are none */
+  const void *edge_ids;     /* of the graph; NULL: edges are in its order */
   int64_t rows;
-  int64_t counts[5]; /* of each place */
+  int64_t counts[6]; /* of each place */
   uint64_t seed;
   void *partial;      /* [slots, totals], of the type of sums */
-  int64_t long_row;   /* edges; rows of more have a block */
+  int64_t long_row;   /* edges; rows of more have a block, or items */
   int64_t long_slots; /* the first slot of those blocks' warps */
+  int64_t item;       /* edges of a piece; long_row if rows have items */
+  int64_t items;      /* two for each piece */
+  int64_t item_slots; /* the first slot of the items' warps */
+  void *states;       /* [items, numbers of a side], of the type of sums */
   int wide;           /* offsets and edge_ids are of 64 bits */
 } program_walk;
 

@@ -100,7 +100,7 @@ static int power_of_two(int64_t n) {
 static int least(int a, int b) { return a < b ? a : b; }
 
 static void choose_lanes(walk_plan *p, const dfgnn_program_tuning *t) {
-  const dfgnn_matrix *m = p->walk->columns ? &p->job->columns : &p->job->rows;
+  const dfgnn_matrix *m = dfgnn__program_matrix(p->job, p->walk->own);
   const int widest = p->generated->is_double ? 2 : 4;
   p->vector = t->vector ? least(t->vector, widest) : widest;
   while (p->shape[2] % p->vector)
@@ -145,7 +145,7 @@ static void read_argument(walk_plan *p, int32_t a, int aligned,
   if (p->made[a]) {
     p->spilled[a] |= !aligned && c != CLASS_OTHER;
   } else if (aligned || c == CLASS_ONE) {
-    int level = dfgnn__level(node->place, p->walk->columns);
+    int level = dfgnn__level(node->place, p->walk->own);
     if (level == DFGNN_LEVEL_EDGE)
       p->loaded[a] |= stages;
     else

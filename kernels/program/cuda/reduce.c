@@ -2,12 +2,8 @@
 
 /* ---- reductions ---------------------------------------------------------- */
 
-static int is_lse(int op) {
-  return op == DFGNN_NODE_LSE_IN || op == DFGNN_NODE_LSE_OUT;
-}
-static int is_max(int op) {
-  return op == DFGNN_NODE_MAX_IN || op == DFGNN_NODE_MAX_OUT;
-}
+static int is_lse(int op) { return op == DFGNN_NODE_LSE; }
+static int is_max(int op) { return op == DFGNN_NODE_MAX_EDGES; }
 
 /* Numbers of a lane of a reduction whose elements lanes share. */
 int code_shared_numbers(const writer *w, int32_t n) {
@@ -55,6 +51,31 @@ void code_write_start(writer *w, int32_t n) {
     is_lse(op) || is_max(op) ? "-A(INFINITY)" : "A(0)");
   if (is_lse(op))
     P("%s = A(0);\n", code_state_number(w, "z.", "s", n, c));
+  code_end_loop(w, c);
+}
+
+int code_state_size(const writer *w, int32_t n) {
+  const walk_plan *p = w->p;
+  const int64_t row = (p->shape[2] + p->vector - 1) / p->vector;
+  int64_t head = 1;
+  while (head < row)
+    head *= 2;
+  const int64_t chunks = (p->heads * head + p->lanes - 1) / p->lanes;
+  const int64_t numbers[] = {[CLASS_ONE] = 1,
+                             [CLASS_HEADS] = chunks,
+                             [CLASS_MAIN] = chunks * p->vector,
+                             [CLASS_OTHER] = code_shared_numbers(w, n)};
+  return (int)numbers[plan_class(p, n)] * (1 + is_lse(at(w, n)->op));
+}
+
+void code_write_numbers(writer *w, int32_t n) {
+  const int op = at(w, n)->op;
+  value_class c = plan_class(w->p, n);
+  place x;
+  code_begin_state(w, n, c, &x);
+  P("each(%s, k++);\n", code_state_number(w, "z.", "z", n, c));
+  if (is_lse(op))
+    P("each(%s, k++);\n", code_state_number(w, "z.", "s", n, c));
   code_end_loop(w, c);
 }
 

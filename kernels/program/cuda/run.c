@@ -8,6 +8,9 @@
 enum {
   WARPS = 4,         /* of a block */
   LONG_WARPS = 8,    /* of a block that has a long row */
+  WHOLE = 4,         /* times the edges of an item has a row that a block takes,
+                      * where rows cannot be cut */
+  STATES = 64 << 20, /* bytes of the states of items; longer items need less */
   SHARED = 48 << 10, /* bytes of a block */
   WAVES = 8,         /* blocks for each multiprocessor where sums over
                       * everything are a slot for each warp */
@@ -31,7 +34,7 @@ static size_t number_bytes(const dfgnn_generated *g) {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static const dfgnn_matrix *matrix_of(const dfgnn_program_job *job, int walk) {
-  return job->lowered->walks[walk].columns ? &job->columns : &job->rows;
+  return dfgnn__program_matrix(job, job->lowered->walks[walk].own);
 }
 
 /* ---- launches ------------------------------------------------------------ */
@@ -64,18 +67,76 @@ static shape shape_of_rows(const dfgnn_program_job *job,
   return s;
 }
 
+/* Shared memory of a warp of a long row's block, and as many warps as have it.
+ */
+static size_t long_bytes(const dfgnn_generated *g, int walk) {
+  return warp_bytes(g, walk) + 32 * number_bytes(g);
+}
+static int long_warps(const dfgnn_generated *g, int walk) {
+  int warps = LONG_WARPS;
+  while (warps > 1 && long_bytes(g, walk) * (size_t)warps > SHARED)
+    warps /= 2;
+  return warps;
+}
+
+/* A state has the numbers of a side's lanes. */
+static size_t state_bytes(const dfgnn_generated_walk *w,
+                          const dfgnn_generated *g) {
+  return (size_t)w->state * (size_t)w->lanes * number_bytes(g);
+}
+
+/* How many pieces of so many edges there are. */
+static int64_t pieces_of(const dfgnn_matrix *m, int64_t edges) {
+  return (m->edges + edges - 1) / edges;
+}
+
+/* Edges of an item; 0: rows are not cut.  A block merges a row's items only if
+ * it has two sides or more. */
+static int64_t item_of(const dfgnn_program_job *job, const dfgnn_generated *g,
+                       int walk) {
+  const dfgnn_generated_walk *w = &g->walks[walk];
+  const dfgnn_matrix *m = matrix_of(job, walk);
+  int64_t item = g->long_row;
+  if (w->cut < 0 || long_warps(g, walk) * 32 / w->lanes < 2)
+    return 0;
+  const int64_t most = STATES / (int64_t)(2 * state_bytes(w, g) + 1) + 1;
+  if (pieces_of(m, item) > most)
+    item = (m->edges + most - 1) / most;
+  return item;
+}
+
+/* Rows of more edges are long. */
+static int64_t long_row(const dfgnn_program_job *job, const dfgnn_generated *g,
+                        int walk) {
+  const int64_t item = item_of(job, g, walk);
+  return item ? item : (int64_t)WHOLE * g->long_row;
+}
+
 /* No blocks: there is no long row. */
 static shape shape_of_long(const dfgnn_program_job *job,
                            const dfgnn_generated *g, int walk, int units) {
-  const size_t bytes = warp_bytes(g, walk) + 32 * number_bytes(g);
+  const size_t bytes = long_bytes(g, walk);
   const dfgnn_matrix *m = matrix_of(job, walk);
-  shape s = {.warps = LONG_WARPS};
-  if (!job->lowered->walks[walk].edges || m->max_degree <= g->long_row)
+  shape s = {.warps = long_warps(g, walk)};
+  if (!job->lowered->walks[walk].edges ||
+      m->max_degree <= long_row(job, g, walk))
     return s;
-  while (s.warps > 1 && bytes * (size_t)s.warps > SHARED)
-    s.warps /= 2;
   s.shared = bytes * (size_t)s.warps;
   s.blocks = least(m->destinations, 2 * units);
+  return s;
+}
+
+/* Groups of lanes for all items; no blocks: no row is cut. */
+static shape shape_of_items(const dfgnn_program_job *job,
+                            const dfgnn_generated *g, int walk, int units) {
+  const int64_t item = item_of(job, g, walk);
+  shape s = shape_of_rows(job, g, walk, units);
+  const int64_t rows = s.warps * (32 / g->walks[walk].group);
+  if (!item || !shape_of_long(job, g, walk, units).blocks)
+    return (shape){.warps = s.warps};
+  s.blocks = (2 * pieces_of(matrix_of(job, walk), item) + rows - 1) / rows;
+  if (g->walks[walk].totals)
+    s.blocks = least(s.blocks, (int64_t)units * WAVES);
   return s;
 }
 
@@ -94,8 +155,19 @@ static size_t array_bytes(const dfgnn_program_job *job,
 static int64_t slots_of(const dfgnn_program_job *job, const dfgnn_generated *g,
                         int walk, int units) {
   const shape rows = shape_of_rows(job, g, walk, units);
+  const shape items = shape_of_items(job, g, walk, units);
   const shape longs = shape_of_long(job, g, walk, units);
-  return rows.blocks * rows.warps + longs.blocks * longs.warps;
+  return rows.blocks * rows.warps + items.blocks * items.warps +
+         longs.blocks * longs.warps;
+}
+
+/* The states of a walk's items. */
+static size_t states_of(const dfgnn_program_job *job, const dfgnn_generated *g,
+                        int walk, int units) {
+  if (!shape_of_items(job, g, walk, units).blocks)
+    return 0;
+  return 2 * (size_t)pieces_of(matrix_of(job, walk), item_of(job, g, walk)) *
+         state_bytes(&g->walks[walk], g);
 }
 
 size_t dfgnn__program_cuda_workspace(const dfgnn_program_job *job,
@@ -105,8 +177,9 @@ size_t dfgnn__program_cuda_workspace(const dfgnn_program_job *job,
     if (g->array_of[n] >= 0)
       bytes += array_bytes(job, g, n);
   for (int w = 0; w < job->lowered->walk_count; w++) {
-    size_t partial = (size_t)slots_of(job, g, w, units) *
-                     (size_t)g->walks[w].totals * number_bytes(g);
+    size_t partial = aligned((size_t)slots_of(job, g, w, units) *
+                             (size_t)g->walks[w].totals * number_bytes(g)) +
+                     states_of(job, g, w, units);
     most = partial > most ? partial : most;
   }
   return bytes + aligned(most);
@@ -131,18 +204,21 @@ static void place_arrays(run *r, char *workspace) {
 
 static program_walk params_of(const run *r, int walk) {
   const dfgnn_program_job *job = r->job;
-  const int columns =
-      walk < job->lowered->walk_count && job->lowered->walks[walk].columns;
-  const dfgnn_matrix *m = columns ? &job->columns : &job->rows;
+  const dfgnn_place own = walk < job->lowered->walk_count
+                              ? job->lowered->walks[walk].own
+                              : DFGNN_PLACE_DST;
+  const dfgnn_matrix *m = dfgnn__program_matrix(job, own);
   program_walk p = {.offsets = m->offsets,
-                    .far_offsets =
-                        columns ? job->rows.offsets : job->columns.offsets,
+                    .degrees = {[DFGNN_PLACE_DST] = job->rows.offsets,
+                                [DFGNN_PLACE_SRC] = job->columns.offsets,
+                                [DFGNN_PLACE_REL] = job->relations.offsets},
                     .indices = m->indices,
-                    .edge_ids = columns ? job->column_edges : NULL,
+                    .sources = job->rows.indices,
+                    .relations = job->relation_of,
+                    .edge_ids = dfgnn__program_edges(job, own),
                     .rows = m->destinations,
                     .seed = job->seed,
                     .partial = r->partial,
-                    .long_row = r->g->long_row,
                     .wide = m->offsets64};
   memcpy(p.counts, job->binding->counts, sizeof p.counts);
   return p;
@@ -202,14 +278,26 @@ static dfgnn_status add_totals(const run *r, int walk) {
 
 static dfgnn_status run_walk(const run *r, int walk) {
   const shape rows = shape_of_rows(r->job, r->g, walk, r->units);
+  const shape items = shape_of_items(r->job, r->g, walk, r->units);
   const shape longs = shape_of_long(r->job, r->g, walk, r->units);
+  const int64_t slots = slots_of(r->job, r->g, walk, r->units);
   program_walk p = params_of(r, walk);
-  p.long_slots = rows.blocks * rows.warps;
-  if (!longs.blocks)
-    p.long_row = INT64_MAX;
+  p.long_row = longs.blocks ? long_row(r->job, r->g, walk) : INT64_MAX;
+  p.item_slots = rows.blocks * rows.warps;
+  p.long_slots = p.item_slots + items.blocks * items.warps;
+  p.item = p.long_row;
+  p.items = items.blocks ? 2 * pieces_of(matrix_of(r->job, walk), p.item) : 0;
+  p.states =
+      r->partial + aligned((size_t)slots * (size_t)r->g->walks[walk].totals *
+                           number_bytes(r->g));
   dfgnn_status status = launch(r, "dfgnn::edge_program_rows", walk, rows, &p);
+  if (!status && items.blocks)
+    status = launch(r, "dfgnn::edge_program_items", walk, items, &p);
   if (!status && longs.blocks)
-    status = launch(r, "dfgnn::edge_program_long", walk, longs, &p);
+    status = launch(r,
+                    items.blocks ? "dfgnn::edge_program_merge"
+                                 : "dfgnn::edge_program_long",
+                    walk, longs, &p);
   return status ? status : add_totals(r, walk);
 }
 

@@ -11,7 +11,7 @@ static int32_t argument(const walk_plan *p, int32_t n, int i) {
 static int op_of(const walk_plan *p, int32_t n) { return p->dag->nodes[n].op; }
 
 static int is_lse(const walk_plan *p, int32_t n) {
-  return op_of(p, n) == DFGNN_NODE_LSE_IN || op_of(p, n) == DFGNN_NODE_LSE_OUT;
+  return op_of(p, n) == DFGNN_NODE_LSE;
 }
 
 /* The logsumexp of -1 * lse; -1: it is something else. */
@@ -168,8 +168,7 @@ dfgnn_status plan_soften(walk_plan *p) {
   for (int32_t n = 0; n < p->dag->count; n++) {
     const int op = op_of(p, n);
     p->soft[n] = -1;
-    if ((op == DFGNN_NODE_SUM_IN || op == DFGNN_NODE_SUM_OUT) &&
-        step_of(&p->softened, n))
+    if (op == DFGNN_NODE_SUM && step_of(&p->softened, n))
       some |= soften(p, n);
   }
   if (some)

@@ -63,6 +63,12 @@ __device__ __forceinline__ double f_pow(double x, double c) {
 template <typename A> __device__ __forceinline__ A f_sign(A x) {
   return x > A(0) ? A(1) : x < A(0) ? A(-1) : x;
 }
+__device__ __forceinline__ float f_atan2(float y, float x) {
+  return atan2f(y, x);
+}
+__device__ __forceinline__ double f_atan2(double y, double x) {
+  return atan2(y, x);
+}
 /* A NaN of either stays. */
 template <typename A> __device__ __forceinline__ A f_max(A x, A y) {
   return x != x || x > y ? x : y;

@@ -2,14 +2,18 @@
  *
  * generate.c writes a struct for each walk of a program (program/lower.h): what
  * is loaded, computed and reduced.  This is the skeleton around it: rows over
- * groups of lanes, edges over the sides of a group with U edges in flight, and
- * a block for each row that has too many edges for a group.  Reductions are
- * joined in an order that the launch fixes, so that bits repeat.  A walk has
+ * groups of lanes, edges over the sides of a group with U edges in flight. Rows
+ * that have too many edges for a group are cut to items, whose states are
+ * merged by a block for each row; where edges are looked at in several stages,
+ * a block has such a row alone.  Reductions are joined in an order that the
+ * launch fixes, so that bits repeat.  A walk has
  *
  * clang-format off
  *   A                     the type of sums
  *   kLanes, kGroup        lanes of a side, and of a row: powers of two to 32
  *   kUnroll, kStages
+ *   kCut, kState          the stage that has edges, if it is the only one, else
+ *                         -1; numbers that a lane has of its state
  *   kOwnShared, kEdgeShared, kTotals
  *                         numbers in shared memory of a row and of a side;
  *                         numbers that a side sums over everything
@@ -19,6 +23,7 @@
  *   leaf(stage), load()   what an edge reads
  *   edge(stage, z, x, live)  adds an edge to the state
  *   join(stage, z, how)   gives every number of the state to how.sum or how.max
+ *   numbers(stage, z, each)  gives them to each(), in a fixed order
  *   finish(stage, z)      makes values of the row of the state
  *   store(stage)          writes them
  *   total(i)              a number that is summed over everything
@@ -53,8 +58,8 @@ template <typename A> struct position {
   template <typename T> __device__ __forceinline__ T *out(int i) const {
     return reinterpret_cast<T *>(arrays[i]);
   }
-  __device__ __forceinline__ A far_degree(int64_t far) const {
-    const offsets_t offsets = {p.far_offsets, p.wide};
+  __device__ __forceinline__ A far_degree(int place, int64_t far) const {
+    const offsets_t offsets = {p.degrees[place], p.wide};
     return static_cast<A>(offsets[far + 1] - offsets[far]);
   }
 };
@@ -105,11 +110,34 @@ template <typename A, int L> struct join_block {
 
 /* ---- a row --------------------------------------------------------------- */
 
-/* The part of a row's edges that a side takes: from `first` on, `step` apart
+/* The part of so many edges that a side takes: from `first` on, `step` apart
  * for each of its U edges. */
 struct share {
-  int first, step;
+  int first, step, count;
 };
+
+/* The state of a stage after a side's edges. */
+template <int S, class W>
+__device__ __forceinline__ auto add_edges(W &w, int64_t begin, share part) {
+  constexpr stage<S> s = {};
+  auto z = w.begin(s);
+  for (int k = part.first; __any_sync(kFullMask, k < part.count);
+       k += part.step * W::kUnroll) {
+    decltype(w.leaf(s)) x[W::kUnroll];
+#pragma unroll
+    for (int u = 0; u < W::kUnroll; ++u) {
+      const int at = k + u * part.step;
+      const bool live = at < part.count;
+      x[u] = w.leaf(s);
+      if (live)
+        w.load(s, x[u], begin + at);
+    }
+#pragma unroll
+    for (int u = 0; u < W::kUnroll; ++u)
+      w.edge(s, z, x[u], k + u * part.step < part.count);
+  }
+  return z;
+}
 
 template <int S, class W, class J>
 __device__ __forceinline__ void walk_stage(W &w, int64_t begin, share part,
@@ -118,22 +146,7 @@ __device__ __forceinline__ void walk_stage(W &w, int64_t begin, share part,
     constexpr stage<S> s = {};
     w.own(s);
     if constexpr (W::has_edges(S)) {
-      auto z = w.begin(s);
-      for (int k = part.first; __any_sync(kFullMask, k < w.degree);
-           k += part.step * W::kUnroll) {
-        decltype(w.leaf(s)) x[W::kUnroll];
-#pragma unroll
-        for (int u = 0; u < W::kUnroll; ++u) {
-          const int at = k + u * part.step;
-          const bool live = at < w.degree;
-          x[u] = w.leaf(s);
-          if (live)
-            w.load(s, x[u], begin + at);
-        }
-#pragma unroll
-        for (int u = 0; u < W::kUnroll; ++u)
-          w.edge(s, z, x[u], k + u * part.step < w.degree);
-      }
+      auto z = add_edges<S>(w, begin, part);
       w.join(s, z, how);
       w.finish(s, z);
     }
@@ -180,7 +193,7 @@ __device__ __forceinline__ void walk_rows(const program_walk &p,
   place(w, reinterpret_cast<A *>(memory), warps);
   w.prepare();
   const int side = w.group_lane / W::kLanes;
-  const share part = {side, W::kGroup / W::kLanes};
+  share part = {side, W::kGroup / W::kLanes, 0};
   const int64_t step = int64_t(gridDim.x) * warps * kRows;
   for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
        unit < p.rows; unit += step) {
@@ -192,6 +205,7 @@ __device__ __forceinline__ void walk_rows(const program_walk &p,
     w.active = row < p.rows && end - begin <= p.long_row;
     w.degree = w.active ? static_cast<int>(end - begin) : 0;
     w.writer = w.active && side == 0;
+    part.count = w.degree;
     walk_stage<0>(w, begin, part, join_sides<A, W::kLanes, W::kGroup>{});
   }
   store_totals(w, int64_t(blockIdx.x) * warps + warp);
@@ -212,7 +226,7 @@ __device__ __forceinline__ void walk_long(const program_walk &p,
   w.prepare();
   constexpr int kSides = 32 / W::kLanes;
   const int side = (threadIdx.x & 31) / W::kLanes;
-  const share part = {warp * kSides + side, warps * kSides};
+  share part = {warp * kSides + side, warps * kSides, 0};
   const join_block<A, W::kLanes> how = {joined, {}};
   const int64_t round = int64_t(gridDim.x) * blockDim.x;
   for (int64_t first = blockIdx.x; first < p.rows; first += round) {
@@ -229,10 +243,201 @@ __device__ __forceinline__ void walk_long(const program_walk &p,
       w.degree = static_cast<int>(offsets[w.row + 1] - begin);
       w.active = true;
       w.writer = warp == 0 && side == 0;
+      part.count = w.degree;
       walk_stage<0>(w, begin, part, how);
     }
   }
   store_totals(w, p.long_slots + int64_t(blockIdx.x) * warps + warp);
+}
+
+/* ---- items of long rows -------------------------------------------------- */
+
+/* The edges are cut to pieces of p.item, and a long row has more than that.  So
+ * a piece has edges of two long rows at most, that of its first edge and that
+ * of its last: item 2 k is of the first in piece k, item 2 k + 1 of one that
+ * begins within it. */
+struct item_of_row {
+  int64_t row, begin, end; /* no edges: there is no such item */
+};
+
+/* The row that has an edge: the last that begins there or before. */
+__device__ __forceinline__ int64_t row_of(const program_walk &p,
+                                          offsets_t offsets, int64_t edge) {
+  int64_t low = 0, high = p.rows;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (offsets[middle] <= edge)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+__device__ __forceinline__ item_of_row find_item(const program_walk &p,
+                                                 int64_t item) {
+  const offsets_t offsets = {p.offsets, p.wide};
+  const int64_t edges = offsets[p.rows], first = item / 2 * p.item;
+  const int64_t last = min(first + p.item, edges);
+  if (first >= edges)
+    return {0, 0, 0};
+  const int64_t row = row_of(p, offsets, item & 1 ? last - 1 : first);
+  const int64_t begin = offsets[row], end = offsets[row + 1];
+  if (end - begin <= p.long_row || (item & 1 && begin <= first))
+    return {0, 0, 0};
+  return {row, max(begin, first), min(end, last)};
+}
+
+/* Where a row's k-th item is. */
+__device__ __forceinline__ int64_t item_slot(const program_walk &p,
+                                             int64_t begin, int64_t k) {
+  const int64_t piece = begin / p.item + k;
+  return 2 * piece + (piece * p.item < begin);
+}
+
+/* Writes, or reads, the numbers of a state that a lane has. */
+template <typename A, int L> struct keep_numbers {
+  A *to;
+  int lane;
+  bool live;
+  __device__ __forceinline__ void operator()(A &x, int k) const {
+    if (live)
+      to[k * L + lane] = x;
+  }
+};
+template <typename A, int L> struct take_numbers {
+  const A *from;
+  int lane;
+  bool live;
+  __device__ __forceinline__ void operator()(A &x, int k) const {
+    if (live)
+      x = from[k * L + lane];
+  }
+};
+
+/* Values of a row before the edges of its stage with edges. */
+template <int S, class W> __device__ __forceinline__ void until_cut(W &w) {
+  if constexpr (S <= W::kCut) {
+    w.own(stage<S>{});
+    if constexpr (S < W::kCut)
+      w.store(stage<S>{});
+    until_cut<S + 1>(w);
+  }
+}
+
+/* Items over groups of lanes. */
+template <class W>
+__device__ __forceinline__ void walk_items(const program_walk &p,
+                                           const unsigned long long *arrays) {
+  if constexpr (W::kCut >= 0) {
+    extern __shared__ __align__(16) char memory[];
+    using A = typename W::A;
+    constexpr int kRows = 32 / W::kGroup;
+    constexpr stage<W::kCut> cut = {};
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    const offsets_t offsets = {p.offsets, p.wide};
+    W w = {{p, arrays}};
+    place(w, reinterpret_cast<A *>(memory), warps);
+    w.prepare();
+    const int side = w.group_lane / W::kLanes;
+    const int64_t step = int64_t(gridDim.x) * warps * kRows;
+    for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
+         unit < p.items; unit += step) {
+      const int64_t number = unit + (threadIdx.x & 31) / W::kGroup;
+      item_of_row item = {0, 0, 0};
+      if (number < p.items)
+        item = find_item(p, number);
+      const share part = {side, W::kGroup / W::kLanes,
+                          static_cast<int>(item.end - item.begin)};
+      if (!__any_sync(kFullMask, part.count > 0))
+        continue;
+      w.row = item.row;
+      w.active = part.count > 0;
+      w.degree = static_cast<int>(offsets[w.row + 1] - offsets[w.row]);
+      w.writer = false;
+      until_cut<0>(w);
+      auto z = add_edges<W::kCut>(w, item.begin, part);
+      w.join(cut, z, join_sides<A, W::kLanes, W::kGroup>{});
+      A *const state =
+          static_cast<A *>(p.states) + number * int64_t(W::kState * W::kLanes);
+      w.numbers(
+          cut, z,
+          keep_numbers<A, W::kLanes>{state, w.lane, w.active && side == 0});
+      if constexpr (W::kOwnShared > 0)
+        __syncwarp();
+    }
+    store_totals(w, p.item_slots + int64_t(blockIdx.x) * warps + warp);
+  }
+}
+
+/* The state of a row from those of its items, in their order: each side takes
+ * one, and the first side what is joined so far. */
+template <class W, class J>
+__device__ __forceinline__ auto merge_items(W &w, int64_t begin, int64_t end,
+                                            int side, int sides, const J &how) {
+  using A = typename W::A;
+  constexpr stage<W::kCut> cut = {};
+  const int64_t count = (end - 1) / w.p.item - begin / w.p.item + 1;
+  auto z = w.begin(cut);
+  for (int64_t next = 0; next < count;) {
+    const int first = next > 0; /* the side of item `next` */
+    const int64_t mine = next + side - first;
+    if (side >= first) {
+      z = w.begin(cut);
+      const bool live = mine < count;
+      const A *state = static_cast<const A *>(w.p.states) +
+                       item_slot(w.p, begin, live ? mine : 0) *
+                           int64_t(W::kState * W::kLanes);
+      w.numbers(cut, z, take_numbers<A, W::kLanes>{state, w.lane, live});
+    }
+    w.join(cut, z, how);
+    next += sides - first;
+  }
+  return z;
+}
+
+/* A block for each row that has items. */
+template <class W>
+__device__ __forceinline__ void walk_merge(const program_walk &p,
+                                           const unsigned long long *arrays) {
+  if constexpr (W::kCut >= 0) {
+    extern __shared__ __align__(16) char memory[];
+    __shared__ unsigned char is_long[1024];
+    using A = typename W::A;
+    constexpr stage<W::kCut> cut = {};
+    constexpr int kSides = 32 / W::kLanes;
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    const int side = warp * kSides + (threadIdx.x & 31) / W::kLanes;
+    const offsets_t offsets = {p.offsets, p.wide};
+    W w = {{p, arrays}};
+    A *const joined = reinterpret_cast<A *>(memory);
+    place(w, joined + blockDim.x, warps);
+    w.prepare();
+    const join_block<A, W::kLanes> how = {joined, {}};
+    const int64_t round = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t first = blockIdx.x; first < p.rows; first += round) {
+      const int64_t mine = first + int64_t(threadIdx.x) * gridDim.x;
+      __syncthreads();
+      is_long[threadIdx.x] =
+          mine < p.rows && offsets[mine + 1] - offsets[mine] > p.long_row;
+      __syncthreads();
+      for (int t = 0; t < int(blockDim.x); ++t) {
+        if (!is_long[t])
+          continue;
+        w.row = first + int64_t(t) * gridDim.x;
+        const int64_t begin = offsets[w.row], end = offsets[w.row + 1];
+        w.degree = static_cast<int>(end - begin);
+        w.active = true;
+        w.writer = side == 0;
+        until_cut<0>(w);
+        auto z = merge_items(w, begin, end, side, warps * kSides, how);
+        w.finish(cut, z);
+        w.store(cut);
+        walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0}, how);
+      }
+    }
+    store_totals(w, p.long_slots + int64_t(blockIdx.x) * warps + warp);
+  }
 }
 
 /* Adds up what the warps have summed, a block for each number. */
