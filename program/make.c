@@ -377,36 +377,3 @@ int32_t dfgnn__make_where(dfgnn_dag *dag, int32_t c, int32_t a, int32_t b) {
   int32_t list[3] = {c, a, b};
   return joined(dag, (dfgnn_node){.op = DFGNN_NODE_WHERE}, 3, list);
 }
-
-int32_t dfgnn__make_alike(dfgnn_dag *dag, const dfgnn_node *node,
-                          const int32_t *a) {
-  int32_t made;
-  switch (node->op) {
-  case DFGNN_NODE_ADD:
-    return dfgnn__make_add(dag, a[0], a[1]);
-  case DFGNN_NODE_MUL:
-    made = a[0];
-    for (int i = 1; i < node->count; i++)
-      made = dfgnn__make_mul(dag, made, a[i]);
-    return made;
-  case DFGNN_NODE_POW:
-    return dfgnn__make_pow(dag, a[0], node->number);
-  case DFGNN_NODE_ATAN2:
-  case DFGNN_NODE_MAX:
-  case DFGNN_NODE_LT:
-  case DFGNN_NODE_LE:
-  case DFGNN_NODE_EQ:
-    return dfgnn__make_binary(dag, node->op, a[0], a[1]);
-  case DFGNN_NODE_WHERE:
-    return dfgnn__make_where(dag, a[0], a[1], a[2]);
-  case DFGNN_NODE_SUM:
-    return dfgnn__make_sum(dag, a[0], (dfgnn_place)node->place);
-  case DFGNN_NODE_SUM_ALL:
-    return dfgnn__make_sum_all(dag, a[0], (dfgnn_place)at(dag, a[0])->place);
-  case DFGNN_NODE_MAX_EDGES:
-  case DFGNN_NODE_LSE:
-    return dfgnn__make_extreme(dag, node->op, a[0], (dfgnn_place)node->place);
-  default:
-    return dfgnn__make_unary(dag, node->op, a[0], node->number);
-  }
-}

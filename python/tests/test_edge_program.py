@@ -346,7 +346,7 @@ def test_wrong_arguments_are_named(graph):
     with pytest.raises(AttributeError, match="j.v is not given; j has k"):
         attention(graph, i={"q": rows(N, 2)}, j={"k": rows(M, 2)},
                   e={"x": rows(E, 2)})
-    with pytest.raises(TypeError, match="takes none of i, j and e"):
+    with pytest.raises(TypeError, match="takes none of i, j, e and r"):
         edge_program(lambda x: x)
     with pytest.raises(ValueError, match="reduce must be"):
         edge_program(lambda i: i.q, reduce="median")
@@ -433,6 +433,7 @@ def random_program(seed):
                     # products with 0 differ with the order
                     made = getattr(programs, picks.choice([
                         over for over in programs._trace.OVER_EDGES
+                        if not over.endswith("_rel")
                         if "logsumexp" not in over]))(a)
             except TraceError:
                 continue
@@ -516,6 +517,64 @@ def test_a_first_gradient_keeps_nothing_for_a_second(graph, monkeypatch):
                 e={"x": rows(E, 1)})
     torch.autograd.grad(out.sum(), q)
     assert len(ran) == 2 and not any(p.kept for p in ran[1].outputs)
+
+
+# ---- relations, angles and axes
+
+@edge_program(reduce=None)
+def related(i, j, e, r):
+    turned = torch.atan2(i.q + 3, j.k) * r.a + e.x.transpose(-1, -2)
+    score = (turned * i.q).sum(-1) + r.b
+    within = programs.mean_rel(turned)
+    return (programs.sum_in(dfgnn.softmax(score) * (turned - within)),
+            programs.max_rel(turned), turned[:, 0, 1:] + j.k[..., :1, 1:])
+
+
+@pytest.mark.parametrize("count", (4, 5))
+def test_relations_have_parameters_and_sums(graph, count):
+    edges = graph.edge_index
+    own = dfgnn.Graph.from_edge_index(edges, (M, N))
+    relation = torch.randint(0, 4, (E,))
+    relation[0] = 3
+    own.set_relations(relation, count)
+    given = {"i": {"q": rows(N, 2, 3)}, "j": {"k": rows(M, 2, 3)},
+             "e": {"x": rows(E, 3, 2)},
+             "r": {"a": rows(count, 2, 3), "b": rows(count, 2, 1)}}
+    leaves = [t for part in given.values() for t in part.values()]
+    found = []
+    for composite in (False, True):
+        out = related(own, **given, composite=composite)
+        weighted = sum((x * x.detach().cos()).sum() for x in out)
+        first = torch.autograd.grad(weighted, leaves, create_graph=True)
+        second = torch.autograd.grad(sum((g * g).sum() for g in first),
+                                     leaves)
+        found.append([*out, *first, *second])
+    for have, want in zip(*found):
+        torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-9)
+    assert found[0][1].shape == (count, 2, 3)
+
+
+def test_relations_that_are_wrong_are_named(graph):
+    given = {"i": {"q": rows(N, 2, 3)}, "j": {"k": rows(M, 2, 3)},
+             "e": {"x": rows(E, 3, 2)}, "r": {"a": rows(4, 2, 3),
+                                             "b": rows(4, 2, 1)}}
+    with pytest.raises(ValueError, match="r.a must have 0 rows"):
+        related(graph, **given)
+    with pytest.raises(ValueError, match="relation must have 30 numbers"):
+        graph.set_relations(torch.zeros(3, dtype=torch.long))
+    with pytest.raises(ValueError, match="relations are 0 to 7"):
+        graph.set_relations(torch.arange(E) % 8, 4)
+
+
+def test_axes_are_permuted_and_sliced(graph):
+    @edge_program
+    def turned(j):
+        return j.x.permute(0, 3, 1, 2)[:, 1:, :, 0]
+    x = rows(M, 2, 3, 4)
+    out = turned(graph, j={"x": x})
+    want = torch.zeros(N, 3, 2, 1, dtype=torch.double).index_add(
+        0, graph.dst, x.permute(0, 3, 1, 2)[:, 1:, :, :1][graph.src])
+    torch.testing.assert_close(out, want)
 
 
 TUNED = """
