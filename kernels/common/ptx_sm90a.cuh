@@ -11,14 +11,22 @@
 namespace dfgnn {
 namespace ptx {
 
-/* A matrix in shared memory for wgmma: rows of 128 bytes of k, whose 16-byte
- * chunk c is at place c ^ (row % 8); row 0 at a multiple of 1024.  From
- * p on, which may be 32, 64 or 96 bytes behind the first row's begin, a product
- * takes 32 bytes of each row. */
-__device__ __forceinline__ unsigned long long wgmma_matrix(const void *p) {
-  const unsigned long long swizzle_128 = 1ull << 62, eight_rows = 1024 >> 4;
-  return (shared_address(p) & 0x3ffff) >> 4 | 1ull << 16 | eight_rows << 32 |
-         swizzle_128;
+/* Matrices in shared memory for wgmma, from p on.  Both consist of lines of 128
+ * bytes, whose 16-byte chunk c is at place c ^ (line % 8); line 0 at a multiple
+ * of 1024.
+ *
+ * wgmma_rows: a line is a row, whose numbers are those of k; p may be 32, 64 or
+ * 96 bytes behind a line's begin, and a product takes 32 bytes of each row.
+ * wgmma_columns: a line is a k, with numbers of 64 rows; `next` bytes behind
+ * are those of the next 64. */
+__device__ __forceinline__ unsigned long long
+wgmma_columns(const void *p, unsigned long long next) {
+  const unsigned long long swizzle_128 = 1ull << 62, eight_lines = 1024 >> 4;
+  return (shared_address(p) & 0x3ffff) >> 4 | next >> 4 << 16 |
+         eight_lines << 32 | swizzle_128;
+}
+__device__ __forceinline__ unsigned long long wgmma_rows(const void *p) {
+  return wgmma_columns(p, 16); /* nobody reads it */
 }
 
 /* What threads have written, copy_async too, becomes visible to products that
@@ -57,26 +65,29 @@ template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
       DFGNN_WGMMA_16(d, 48)
 
 /* d += a b^T by four warps that follow each other, the first a multiple of
- * four: 64 rows of a and 128 of b, k = 16.  The warp w of the four has rows 16
+ * four: 64 rows of a and 128 of b, k = 16.  COLUMNS: 1 if both are
+ * wgmma_columns, 0 if both are wgmma_rows.  The warp w of the four has rows 16
  * w to 16 w + 15; d[4 j + i] is d[i] of cuda_mma.cuh of its tile of columns j.
  */
+template <int COLUMNS>
 __device__ __forceinline__ void wgmma_f16(float (&d)[64], unsigned long long a,
                                           unsigned long long b) {
   asm volatile(
       "{.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " DFGNN_WGMMA_D
-      ", %64, %65, p, 1, 1, 0, 0;}"
+      ", %64, %65, p, 1, 1, %67, %67;}"
       : DFGNN_WGMMA_SUMS(d)
-      : "l"(a), "l"(b), "r"(1));
+      : "l"(a), "l"(b), "r"(1), "n"(COLUMNS));
 }
+template <int COLUMNS>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[64], unsigned long long a,
                                            unsigned long long b) {
   asm volatile(
       "{.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " DFGNN_WGMMA_D
-      ", %64, %65, p, 1, 1, 0, 0;}"
+      ", %64, %65, p, 1, 1, %67, %67;}"
       : DFGNN_WGMMA_SUMS(d)
-      : "l"(a), "l"(b), "r"(1));
+      : "l"(a), "l"(b), "r"(1), "n"(COLUMNS));
 }
 
 #undef DFGNN_WGMMA_D

@@ -195,6 +195,7 @@ static const dfgnn_mlp_tuning tunings[] = {
     {.way = DFGNN_MLP_STREAMED, .columns = 256, .stages = 4},
     {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .stages = 2},
     {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .columns = 256},
+    {.wgmma = DFGNN_MLP_WGMMA, .launch_bytes = 100000},
 };
 enum { TUNINGS = sizeof tunings / sizeof *tunings };
 

@@ -255,16 +255,23 @@ dfgnn_status dfgnn__mlp_multiply_weights(const dfgnn_mlp_run *r,
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const mlp_weights_params p = products_of(r, b, first_edge);
   const int wide = mlp->dtype == DFGNN_F32;
-  /* weight_block<> of weights.cuh has the same. */
+  /* weight_block<> of weights.cuh and group_block<> of weights_sm90a.cuh have
+   * the same: rows of so many bytes, and 1024 for their alignment. */
   const unsigned row = wide ? MLP_SIDE * 4 + 32 : MLP_SIDE * 2 + 16;
-  const dfgnn_program program =
+  const dfgnn_program of_warps =
       DFGNN_PROGRAM("kernels/mlp/cuda/weights.cuh", "dfgnn::mlp_weights",
                     DFGNN_TYPE(mlp->dtype), (r->plan.flags & MLP_EXACT) != 0);
+  const dfgnn_program of_groups =
+      DFGNN_PROGRAM("kernels/mlp/cuda/weights_sm90a.cuh",
+                    "dfgnn::mlp_weights_of_groups", DFGNN_TYPE(mlp->dtype));
+  const int groups = r->plan.by.wgmma == DFGNN_MLP_WGMMA;
   const dfgnn_grid grid = {.blocks = {(unsigned)(p.tiles * p.splits)},
                            .threads = MLP_THREADS,
-                           .shared = 3 * 2 * (wide ? 32 : 64) * row,
+                           .shared = groups ? 3 * 2 * 64 * MLP_SIDE * 2 + 1024
+                                            : 3 * 2 * (wide ? 32 : 64) * row,
                            .carveout = DFGNN_CARVEOUT_SHARED};
-  return dfgnn__launch_struct(r->queue, &program, grid, &p);
+  return dfgnn__launch_struct(r->queue, groups ? &of_groups : &of_warps, grid,
+                              &p);
 }
 
 static dfgnn_status finish_weights(const dfgnn_mlp_run *r) {

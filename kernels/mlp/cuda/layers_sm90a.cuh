@@ -6,25 +6,11 @@
 #ifndef DFGNN_MLP_CUDA_LAYERS_SM90A_CUH
 #define DFGNN_MLP_CUDA_LAYERS_SM90A_CUH
 
-#include "kernels/common/ptx_sm90a.cuh"
 #include "kernels/mlp/cuda/layers.cuh"
+#include "kernels/mlp/cuda/wgmma.cuh"
 
 namespace dfgnn {
 namespace mlp {
-
-template <typename T>
-__device__ __forceinline__ void wgmma(float (&d)[64], unsigned long long a,
-                                      unsigned long long b);
-template <>
-__device__ __forceinline__ void
-wgmma<half_t>(float (&d)[64], unsigned long long a, unsigned long long b) {
-  ptx::wgmma_f16(d, a, b);
-}
-template <>
-__device__ __forceinline__ void
-wgmma<bfloat_t>(float (&d)[64], unsigned long long a, unsigned long long b) {
-  ptx::wgmma_bf16(d, a, b);
-}
 
 template <class P> struct group_product {
   using shape = P;
@@ -43,8 +29,8 @@ template <class P> struct group_product {
     for (int k = 0; k < MLP_STEP; k += 32)
 #pragma unroll
       for (int n = 0; n < PARTS; ++n)
-        wgmma<T>(z[n], ptx::wgmma_matrix(edges + k),
-                 ptx::wgmma_matrix(columns + n * 128 * MLP_STEP + k));
+        wgmma<T, 0>(z[n], ptx::wgmma_rows(edges + k),
+                    ptx::wgmma_rows(columns + n * 128 * MLP_STEP + k));
     ptx::wgmma_commit();
   }
 
@@ -100,10 +86,8 @@ __global__ void __launch_bounds__(256, COLUMNS == 128 ? 2 : 1)
     mlp_layer_of_groups(const mlp_product_params p) {
   using P = mlp::product<T, false, COLUMNS, STAGES>;
   extern __shared__ uint4 memory[];
-  const uintptr_t at = reinterpret_cast<uintptr_t>(memory);
   mlp::run_layer<mlp::group_product<P>, KIND, ACTIVATION,
-                 (FLAGS & MLP_VECTOR) != 0>(
-      reinterpret_cast<char *>(memory) + ((1024 - at % 1024) % 1024), p);
+                 (FLAGS & MLP_VECTOR) != 0>(mlp::aligned_shared(memory), p);
 }
 
 } // namespace dfgnn

@@ -34,7 +34,7 @@ const dfgnn_mlp_knob dfgnn__mlp_knobs[DFGNN_MLP_KNOBS] = {
     KNOB(span, RESIDENT, 4, 16, 64),
     KNOB(columns, STREAMED, 128, 256),
     KNOB(stages, STREAMED, 2, 3, 4),
-    KNOB(wgmma, STREAMED, DFGNN_MLP_MMA, DFGNN_MLP_WGMMA),
+    KNOB(wgmma, RESIDENT | STREAMED, DFGNN_MLP_MMA, DFGNN_MLP_WGMMA),
     KNOB(launch_bytes, RESIDENT | STREAMED, 32 << 20, 64 << 20, 128 << 20,
          256 << 20, 512 << 20),
 };

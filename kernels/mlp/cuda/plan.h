@@ -14,13 +14,14 @@ enum { DFGNN_MLP_MMA = 1, DFGNN_MLP_WGMMA = 2 };
 
 /* These may be tuned; 0 leaves a choice to the rule. */
 typedef struct dfgnn_mlp_tuning {
-  int64_t way;          /* DFGNN_MLP_RESIDENT or DFGNN_MLP_STREAMED */
-  int64_t warps;        /* resident: of a block */
-  int64_t span;         /* resident: tiles of 16 edges whose rows are summed
-                         * together */
-  int64_t columns;      /* streamed: of a block's product, 128 or 256 */
-  int64_t stages;       /* streamed: copies of operands, 2 to 4 */
-  int64_t wgmma;        /* streamed: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
+  int64_t way;     /* DFGNN_MLP_RESIDENT or DFGNN_MLP_STREAMED */
+  int64_t warps;   /* resident: of a block */
+  int64_t span;    /* resident: tiles of 16 edges whose rows are summed
+                    * together */
+  int64_t columns; /* streamed: of a block's product, 128 or 256 */
+  int64_t stages;  /* streamed: copies of operands, 2 to 4 */
+  int64_t wgmma;   /* products of a layer (streamed) and of the gradients of
+                    * weights: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
   int64_t launch_bytes; /* what the kernels of a launch leave for each other, at
                          * most; the resident way has launches backward alone */
 } dfgnn_mlp_tuning;

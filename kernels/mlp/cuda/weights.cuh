@@ -23,29 +23,118 @@ template <typename T> struct weight_block {
   static constexpr int SIDE_BYTES = EDGES * ROW;
   static constexpr int STAGE_BYTES = 2 * SIDE_BYTES;
   static constexpr int K = sizeof(T) == 2 ? 16 : 8; /* edges of a product */
+
+  /* Where chunk `chunk` of the columns of an edge stands. */
+  __device__ __forceinline__ static int place(int edge, int chunk) {
+    return edge * ROW + chunk * MLP_CHUNK;
+  }
 };
 
-/* Copies rows of edges; columns from `columns` on and edges behind the last are
- * zero. */
-template <typename T>
-__device__ __forceinline__ void
-copy_side(char *to, const void *from, int64_t stride, const void *edge_order,
-          int wide, int64_t first_edge, int64_t edge, int64_t end, int column,
-          int columns) {
-  using B = weight_block<T>;
-  constexpr int CHUNKS = MLP_SIDE / B::V;
-  for (int i = int(threadIdx.x); i < B::EDGES * CHUNKS; i += B::THREADS) {
-    const int row = i / CHUNKS, c = i % CHUNKS * B::V;
-    const bool there = edge + row < end && column + c < columns;
-    const int64_t at = there ? edge + row : 0;
-    const int64_t place =
-        edge_order && there ? entry(edge_order, wide, first_edge + at) : at;
-    copy_async(to + row * B::ROW + i % CHUNKS * MLP_CHUNK,
-               static_cast<const T *>(from) +
-                   (there ? place * stride + column + c : 0),
-               there ? MLP_CHUNK : 0);
+/* A thread's copies of a side: a chunk of every LINES-th edge of a stage.
+ * Columns behind the last and edges behind the last are zero. */
+template <typename T, class B> struct weight_side {
+  static constexpr int CHUNKS = MLP_SIDE / B::V;
+  static constexpr int LINES = B::THREADS / CHUNKS;
+  static constexpr int COUNT = B::EDGES / LINES;
+  const T *row;      /* of the thread's first edge of the next stage */
+  int64_t stride;    /* of edges */
+  const char *order; /* of that edge in edge_order; NULL: rows follow */
+  int wide;
+  bool there; /* is the chunk one of the columns? */
+
+  __device__ __forceinline__ static int line() {
+    return int(threadIdx.x) / CHUNKS;
   }
-}
+  __device__ __forceinline__ static int chunk() {
+    return int(threadIdx.x) % CHUNKS;
+  }
+
+  /* edge: the split's first edge of the launch, which begins at first_edge. */
+  __device__ __forceinline__ void begin(const void *from, int64_t stride_,
+                                        const void *edge_order, int wide_,
+                                        int64_t first_edge, int64_t edge,
+                                        int column, int columns) {
+    const int c = column + chunk() * B::V;
+    stride = stride_;
+    wide = wide_;
+    there = c < columns;
+    row = static_cast<const T *>(from) + (there ? c : 0);
+    order = nullptr;
+    if (edge_order)
+      order = static_cast<const char *>(edge_order) +
+              (first_edge + edge + line()) * (wide ? 8 : 4);
+    else
+      row += (edge + line()) * stride;
+  }
+
+  __device__ __forceinline__ static void copy(char *to, int i, const T *from,
+                                              bool copies) {
+    copy_async(to + B::place(line() + i * LINES, chunk()), from,
+               copies ? MLP_CHUNK : 0);
+  }
+
+  /* left: edges of the launch from the stage's first on, at most EDGES. */
+  __device__ __forceinline__ void step(char *to, int left) {
+    const int mine = there ? left - line() : 0;
+    if (order) {
+      for (int i = 0; i < COUNT; ++i)
+        copy(to, i,
+             i * LINES < mine ? row + entry(order, wide, i * LINES) * stride
+                              : row,
+             i * LINES < mine);
+      order += B::EDGES * (wide ? 8 : 4);
+    } else {
+      const T *from = row;
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        copy(to, i, i * LINES < mine ? from : row, i * LINES < mine);
+        from += LINES * stride;
+      }
+      row = from;
+    }
+  }
+};
+
+/* The tile and the edges of a block. */
+template <typename T, class B> struct weight_split {
+  const mlp_product *product;
+  int to, from;       /* first columns of grad_z and of input */
+  int64_t begin, end; /* stages */
+  float *part;
+  weight_side<T, B> rows, columns;
+
+  __device__
+      __forceinline__ explicit weight_split(const mlp_weights_params &p) {
+    const int tile = int(blockIdx.x) % p.tiles;
+    const int split = int(blockIdx.x) / p.tiles;
+    int which = 0;
+    while (which + 1 < p.products && tile >= p.product[which + 1].first)
+      ++which;
+    product = &p.product[which];
+    to = (tile - product->first) / product->tiles_in * MLP_SIDE;
+    from = (tile - product->first) % product->tiles_in * MLP_SIDE;
+    const int64_t stages = (p.edges + B::EDGES - 1) / B::EDGES;
+    begin = stages * split / p.splits;
+    end = stages * (split + 1) / p.splits;
+    part = p.partial + (int64_t(split) * p.tiles + tile) * MLP_WEIGHT_TILE;
+    rows.begin(product->grad_z, product->grad_stride, nullptr, 0, 0,
+               begin * B::EDGES, to, product->out);
+    columns.begin(product->input, product->input_stride, product->edge_order,
+                  p.wide, p.first_edge, begin * B::EDGES, from, product->in);
+  }
+
+  /* Begins to copy stage k, if there is one; k rises from begin. */
+  __device__ __forceinline__ void copy(const mlp_weights_params &p,
+                                       char *stages, int64_t k) {
+    if (k < end) {
+      char *stage = stages + int(k - begin) % B::STAGES * B::STAGE_BYTES;
+      const int left = int(min(p.edges - k * B::EDGES, int64_t(B::EDGES)));
+      rows.step(stage, left);
+      columns.step(stage + B::SIDE_BYTES, left);
+    }
+    copy_commit();
+  }
+};
 
 /* 64 x 32 numbers of a warp, and sums of 64 rows. */
 struct weight_sums {
@@ -152,35 +241,13 @@ __global__ void __launch_bounds__(256, 2)
   using B = mlp::weight_block<T>;
   extern __shared__ uint4 shared[];
   char *stages = reinterpret_cast<char *>(shared);
-  const int tile = int(blockIdx.x) % p.tiles, split = int(blockIdx.x) / p.tiles;
-  int which = 0;
-  while (which + 1 < p.products && tile >= p.product[which + 1].first)
-    ++which;
-  const mlp_product &product = p.product[which];
-  const int to = (tile - product.first) / product.tiles_in * MLP_SIDE;
-  const int from = (tile - product.first) % product.tiles_in * MLP_SIDE;
+  mlp::weight_split<T, B> own(p);
+  float *part = own.part;
   const int warp = int(threadIdx.x) / 32, m = warp / 4 * 64, n = warp % 4 * 32;
-  const bool sums = from == 0 && n == 0;
-  const int64_t stages_all = (p.edges + B::EDGES - 1) / B::EDGES;
-  const int64_t begin = stages_all * split / p.splits;
-  const int64_t end = stages_all * (split + 1) / p.splits;
-
-  const auto copy = [&](int64_t k) {
-    if (k < end) {
-      char *stage = stages + k % B::STAGES * B::STAGE_BYTES;
-      mlp::copy_side<T>(stage, product.grad_z, product.grad_stride, nullptr, 0,
-                        0, k * B::EDGES, p.edges, to, product.out);
-      mlp::copy_side<T>(stage + B::SIDE_BYTES, product.input,
-                        product.input_stride, product.edge_order, p.wide,
-                        p.first_edge, k * B::EDGES, p.edges, from, product.in);
-    }
-    copy_commit();
-  };
-
+  const bool sums = own.from == 0 && n == 0;
   mlp::weight_sums z;
-  float *part = p.partial + (int64_t(split) * p.tiles + tile) * MLP_WEIGHT_TILE;
   for (int k = 0; k < B::STAGES - 1; ++k)
-    copy(begin + k);
+    own.copy(p, stages, own.begin + k);
   mlp::each_weight(z, m, n, sums,
                    [&](float &x, int at) { x = p.add ? part[at] : 0.0f; });
   if (!sums || (ptx::lane_id() & 3))
@@ -190,12 +257,13 @@ __global__ void __launch_bounds__(256, 2)
 #pragma unroll
   for (int i = 0; i < 4; ++i)
     z.row[i][1] = z.row[i][3] = 0.0f;
-  for (int64_t k = begin; k < end; ++k) {
+  for (int64_t k = own.begin; k < own.end; ++k) {
     copy_wait<B::STAGES - 2>();
     __syncthreads();
-    copy(k + B::STAGES - 1);
+    own.copy(p, stages, k + B::STAGES - 1);
     mlp::multiply_stage<T, EXACT != 0>(
-        z, stages + k % B::STAGES * B::STAGE_BYTES, m, n, sums);
+        z, stages + int(k - own.begin) % B::STAGES * B::STAGE_BYTES, m, n,
+        sums);
   }
   mlp::each_weight(z, m, n, sums, [&](float &x, int at) { part[at] = x; });
 }
