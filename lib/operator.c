@@ -462,6 +462,8 @@ int dfgnn__tensor_used(const dfgnn_tensor *tensor,
     return problem->message != DFGNN_MESSAGE_COPY;
   case DFGNN_FLAG_GATE:
     return dfgnn__message_gated(problem->message);
+  case DFGNN_FLAG_COUNT:
+    break;
   }
   return 0;
 }

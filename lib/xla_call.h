@@ -14,8 +14,12 @@ typedef struct dfgnn_xla {
   dfgnn_csr csr; /* of the first two arguments, offsets and indices */
 } dfgnn_xla;
 
+/* Finds the device of a call and reads its matrix. */
+dfgnn_status dfgnn__xla_open(dfgnn_xla *c);
+
 /* Attributes.  A word is short; the caller frees a text. */
 enum { DFGNN_XLA_WORD = 256 };
+int dfgnn__xla_has_text(const dfgnn_xla *c, const char *name);
 dfgnn_status dfgnn__xla_word(char word[DFGNN_XLA_WORD], const dfgnn_xla *c,
                              const char *name);
 dfgnn_status dfgnn__xla_text(char **text, const dfgnn_xla *c, const char *name);

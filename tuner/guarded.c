@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "dfgnn_program.h"
 #include "kernels/common/half.h"
 #include "lib/signature.h"
 #include "tuner/tensors.h"

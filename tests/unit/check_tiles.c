@@ -312,10 +312,9 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
                            .edges = csr.edges,
                            .offsets = csr.offsets,
                            .indices = csr.indices};
-    dfgnn_view view = {
-        .request = {
-            DFGNN_VIEW_TILES,
-            dfgnn__tiles_parameter(32, !dense, dense), 0}};
+    dfgnn_view view = {.request = {DFGNN_VIEW_TILES,
+                                   dfgnn__tiles_parameter(32, !dense, dense),
+                                   0}};
     ck_ok(dfgnn__tiles_build(&view, &matrix));
     const dfgnn_tile *item = view.array[0];
     for (int64_t j = 0; j < view.count; j++) {
