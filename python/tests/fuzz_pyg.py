@@ -21,6 +21,7 @@ import torch
 import dfgnn
 import fuzz_layers
 from dfgnn import _execute
+from dfgnn.nn.pyg import _traced
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 3e-5, torch.bfloat16: 2e-2,
              torch.float16: 4e-3}
@@ -294,20 +295,25 @@ def compare(case, theirs, ours, truth):
 
 
 class Watch:
-    """Counts the plans that ran."""
+    """Counts the plans that ran, and the calls that traced programs served."""
 
     def __enter__(self):
         self.count = 0
-        self.run = _execute.Plan.run
+        self.run, self.traced = _execute.Plan.run, _traced._run
 
         def counted(plan, *args):
             self.count += 1
             return self.run(plan, *args)
-        _execute.Plan.run = counted
+
+        def served(*args):
+            found = self.traced(*args)
+            self.count += found is not NotImplemented
+            return found
+        _execute.Plan.run, _traced._run = counted, served
         return self
 
     def __exit__(self, *_):
-        _execute.Plan.run = self.run
+        _execute.Plan.run, _traced._run = self.run, self.traced
 
 
 def _compared(case, fast):

@@ -54,7 +54,7 @@ def test_each_class_is_pygs(base):
 def test_the_issues_layers_are_all_there():
     names = """GCN SAGE Graph GIN GINE GAT GATv2 Transformer AGNN SuperGAT SG
         TAG SSG GCN2 LG Cheb ARMA GatedGraph PDN ClusterGCN Simple MixHop PNA
-        GEN RGCN FastRGCN RGAT HGT HAN FA LE ResGatedGraph Edge General
+        GEN RGCN FastRGCN RGAT HGT HAN HEAT FA LE ResGatedGraph Edge General
         FiLM""".split()
     missing = [n for n in names if not hasattr(ours, n + "Conv")]
     assert not missing and hasattr(ours, "APPNP")

@@ -10,9 +10,9 @@ from ... import _watch
 from ..._autocast import autocast_dtype
 from ..._plan import staged
 from ..._trace import DST, EDGE, PARAM, SRC, TraceError
-from ._edges import graph_of, reverse
+from .._guards import PLAIN_TENSORS
 from .._linear import hooked
-from ._mixin import _PLAIN_TENSORS
+from ._edges import graph_of, reverse
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype,
@@ -131,7 +131,7 @@ class Call:
             self.plain[name] = data
 
     def _tensor(self, key, data, place):
-        if type(data) not in _PLAIN_TENSORS or data.layout != torch.strided \
+        if type(data) not in PLAIN_TENSORS or data.layout != torch.strided \
                 or data.device != self.edge_index.device:
             raise TraceError(f"{key[1]} is no plain tensor on the device of "
                              "the edges")

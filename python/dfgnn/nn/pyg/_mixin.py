@@ -13,7 +13,7 @@ from ..._modes import constant
 from ..._operators import DTYPES
 from ...errors import InvalidError
 from ...graph import Graph
-from .._guards import REDUCTIONS, surroundings
+from .._guards import PLAIN_TENSORS, REDUCTIONS, surroundings
 from .._linear import LINEARS
 from .._node import first
 from ._edges import Looped, edges_as_given
@@ -25,7 +25,6 @@ _said = set()
 # path, which calls it.
 METHODS = ("message", "aggregate", "update", "message_and_aggregate",
            "edge_update")
-_PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 LINEARS.add(Linear)
 REDUCTIONS.update({aggr.SumAggregation: "spmm-sum",
                    aggr.MeanAggregation: "spmm-mean",
@@ -99,7 +98,7 @@ def fits(*tensors):
     for tensor in tensors:
         if tensor is None:
             continue
-        if (type(tensor) not in _PLAIN_TENSORS or tensor.dtype not in DTYPES
+        if (type(tensor) not in PLAIN_TENSORS or tensor.dtype not in DTYPES
                 or tensor.layout is not torch.strided
                 or tensor.device.type not in ("cpu", "cuda")):
             return False
