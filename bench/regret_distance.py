@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws regret by the distance to the nearest measured graph, as SVG:
 
-    dfgnn-tune model judge STORE.db... --all --json >rows.json
+    dfgnn-tune model train STORE.db GRAPH... --all --json >rows.json
     regret_distance.py rows.json... >docs/figures/regret_distance.svg
 
 Each dot is a problem whose graph was left out; lines are geometric means of
@@ -12,7 +12,7 @@ import sys
 
 WIDTH, HEIGHT, LEFT, BOTTOM, SHARES = 640, 360, 60, 50, 8
 WAYS = (("nearest", "near graphs", "#d95f02"), ("model", "the model", "#1b6ca8"),
-        ("race", "best of its first four", "#2a9d4a"))
+        ("race", "best of those that race", "#2a9d4a"))
 
 rows = [r for name in sys.argv[1:] for r in json.load(open(name, encoding="utf-8"))
         if r.get("graph") and r.get("distance") is not None and r["distance"] >= 0]
@@ -43,10 +43,11 @@ out.append(f'<text x="16" y="{HEIGHT / 2}" text-anchor="middle" '
            f'transform="rotate(-90 16 {HEIGHT / 2})">time over the best</text>')
 for number, (way, label, colour) in enumerate(WAYS):
     known = [r for r in rows if r.get(way)]
+    out.append(f'<g fill="{colour}" fill-opacity="0.35">')
     for r in known:
         x, y = place(r["distance"], r[way])
-        out.append(f'<circle cx="{x}" cy="{y}" r="1.6" fill="{colour}" '
-                   'fill-opacity="0.35"/>')
+        out.append(f'<circle cx="{x:g}" cy="{y:g}" r="1.6"/>')
+    out.append("</g>")
     line = []
     for k in range(SHARES):
         part = known[k * len(known) // SHARES:(k + 1) * len(known) // SHARES]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Prints the table of docs/tuning.md about the regret of models, from the
-output of `dfgnn-tune model judge STORE GRAPH... --all --json`:
+output of `dfgnn-tune model train` or `judge STORE GRAPH... --all --json`:
 
-    regret_table.py bench/results/h200/model_judge_*.json
-    regret_table.py --cells bench/results/model_judge_cells_cpu.json
+    regret_table.py bench/results/h200/model_train.json
+    regret_table.py --cells bench/results/h200/model_train.json
 
 Rows without a graph are summaries, and left out; --cells prints those by cell of
 problems instead, first those in which the choice loses most against the rule."""
@@ -17,7 +17,6 @@ TITLES = ("model", "race", "shape left out", "race", "nearest", "rule", "paper")
 by_cell = "--cells" in sys.argv
 files = [name for name in sys.argv[1:] if name != "--cells"]
 rows = [r for name in files for r in json.load(open(name, encoding="utf-8"))]
-judged = [r for r in rows if r.get("graph")]
 
 
 def cell(part, way):
@@ -46,14 +45,20 @@ def cells(part):
             for way in ways) + " |")
 
 
+def problems(part):
+    shapes = {}
+    for r in part:
+        key = r["op"], r["pass"], r["heads"], r["dim"], r["dtype"]
+        shapes.setdefault(key, []).append(r)
+    print("| problem | " + " | ".join(("problems",) + TITLES) + " |")
+    print("|---" * (len(TITLES) + 2) + "|")
+    for (op, direction, heads, dim, dtype), alike in sorted(shapes.items()):
+        dtype = f" {dtype}" if dtype != "f32" else ""
+        line(f"{op} {direction} {heads}x{dim}{dtype}", alike)
+    line("all", part)
+
+
 if by_cell:
     cells([r for r in rows if r.get("is_cell")])
-    sys.exit()
-shapes = {}
-for r in judged:
-    shapes.setdefault((r["op"], r["pass"], r["heads"], r["dim"], r["dtype"]), []).append(r)
-print("| problem | " + " | ".join(("problems",) + TITLES) + " |")
-print("|---" * (len(TITLES) + 2) + "|")
-for (op, direction, heads, dim, dtype), part in sorted(shapes.items()):
-    line(f"{op} {direction} {heads}x{dim}" + (f" {dtype}" if dtype != "f32" else ""), part)
-line("all", judged)
+else:
+    problems([r for r in rows if r.get("graph")])

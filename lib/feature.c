@@ -326,6 +326,20 @@ static double blocks_a_unit(const dfgnn_setting *s, const int *v) {
 static double rows_of_graph(const dfgnn_setting *s, const int *v) {
   return (double)s->signature->largest_graph / at_least_one(v[0]);
 }
+
+/* A tile of `rows` rows whose columns are theirs all together has no more of
+ * them than the window around the heaviest row: how many, and all their slots
+ * over the edges of a unit.  A hub makes both large. */
+static double columns_of_window(const dfgnn_setting *s, const int *v) {
+  const double most = at_least_one(v[0]) * (double)s->signature->max_degree;
+  const double sources = (double)s->signature->sources;
+  return most < sources ? most : sources;
+}
+static double window_over_unit(const dfgnn_setting *s, const int *v) {
+  return per(columns_of_window(s, v) * at_least_one(v[0]) * units(s),
+             (double)s->signature->edges);
+}
+
 static double panels(const dfgnn_setting *s, const int *v) {
   return row_width(s) / at_least_one(v[0]);
 }
@@ -357,6 +371,8 @@ static const dfgnn_pair_feature pair_features[] = {
     {"groups of rows a unit", {"rows"}, row_groups_a_unit},
     {"blocks a unit", {"rows", "warps"}, blocks_a_unit},
     {"tiles of the largest graph", {"rows"}, rows_of_graph},
+    {"columns of the heaviest window", {"rows"}, columns_of_window},
+    {"heaviest window's slots over a unit's edges", {"rows"}, window_over_unit},
     {"panels", {"panel"}, panels},
 };
 

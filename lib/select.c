@@ -20,8 +20,8 @@ static void add_words(dfgnn_choice *choice, const char *words) {
 }
 
 /* Where a model knows the kind of problem and abstains for lack of evidence,
- * graphs that are not near are left aside, too: over 51 such problems of
- * bench/results/h200/model_judge.json their choice was at 1.16 times the best
+ * graphs that are not near are left aside, too: over 51 such problems of an
+ * H200, on graphs that were left out, their choice was at 1.16 times the best
  * (worst 8.6), the rule's at 1.09 (2.2). */
 void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
                    struct dfgnn_model *model, const dfgnn_query *query,

@@ -256,6 +256,7 @@ static int train(const tool_settings *settings, int count, char **operands) {
                                         JUDGED("race", "RACE"),
                                         JUDGED("nearest", "NEAREST"),
                                         JUDGED("rule", "RULE"),
+                                        JUDGED("over_rule", "OVER RULE"),
                                         JUDGED("paper", "PAPER"),
                                         {"distance", "DISTANCE", TOOL_FIGURE},
                                         {NULL, NULL, 0}};
@@ -267,9 +268,10 @@ static int train(const tool_settings *settings, int count, char **operands) {
     status = fit(&trained, &m, settings, &options);
   if (!status) {
     status = save(&trained, settings);
-    const int printed =
-        tool_report(settings, report_of(&trained, settings->all), columns);
-    status = status ? status : printed;
+    json_t *rows = report_of(&trained, settings->all);
+    const int counted = add_cells(rows, &trained);
+    const int printed = tool_report(settings, rows, columns);
+    status = status ? status : counted ? counted : printed;
     if (!trained.count && !settings->quiet)
       fprintf(stderr,
               "%s: nothing is judged: no problem has %d measured variants, "

@@ -32,9 +32,12 @@ typedef struct dfgnn_boost_options {
   uint64_t seed;
 } dfgnn_boost_options;
 
+/* What did best of twelve settings over 1540 problems of an H200, with graphs
+ * left out: 200 trees have a regret of 1.070, 300 of 1.065 and half as much
+ * again of bytes. */
 #define DFGNN_BOOST_OPTIONS_INIT                                               \
   {                                                                            \
-    .members = 3, .trees = 100, .leaves = 31, .rate = 123, .rows = 717,        \
+    .members = 3, .trees = 300, .leaves = 31, .rate = 200, .rows = 717,        \
     .groups = 922, .features = 614, .least = 20, .seed = 1                     \
   }
 

@@ -86,14 +86,13 @@ static int32_t target_of(double log_ratio) {
   return target < WORST_TARGET ? (int32_t)lrint(target) : WORST_TARGET;
 }
 
-/* A row counts most if it is near the best and sure.  The fourth power: over
- * 615 problems of an H200, with graphs left out, the model's regret was 1.080
- * and that of its first four 1.025; with the second power 1.091 and 1.032.
- */
+/* A row counts most if it is near the best and sure.  Over 1540
+ * problems of an H200, with graphs left out, the square and 300 trees gave the
+ * model a regret of 1.065, the fourth power and 100 trees one of 1.099. */
 static int32_t weight_of(int32_t target, double error) {
   const double behind = 1 + 2 * (double)target / DFGNN_FOREST_UNIT;
-  const double square = behind * behind, unsure = error / SURE;
-  const double weight = 1024 / (square * square) / (1 + unsure * unsure);
+  const double unsure = error / SURE;
+  const double weight = 1024 / (behind * behind) / (1 + unsure * unsure);
   return weight > 1 ? (int32_t)weight : 1;
 }
 
