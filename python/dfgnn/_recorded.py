@@ -14,6 +14,7 @@ class _Ends:
     the caller's order."""
 
     edge_order = None
+    num_relations = 0
 
     def __init__(self, device, edge_index, num_src, num_dst, num_edges):
         self.device = device
