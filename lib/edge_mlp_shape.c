@@ -12,7 +12,9 @@
 
 enum {
   CHAINS = 256,
-  MOST = 1 << 16 /* shapes of a process; a store may have more */
+  MOST = 1 << 14,        /* shapes of a process */
+  MOST_STORED = MOST / 2 /* with more, those of stores are passed over, so that
+                          * calls find room whatever a store holds */
 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -54,8 +56,9 @@ static void stand_in(dfgnn_mlp_job *job, const dfgnn_mlp_form *form) {
       *dfgnn__mlp_tensor_slot(t, &job->args) = nowhere;
 }
 
-static struct dfgnn_mlp_shape *add(const dfgnn_mlp_form *form, unsigned chain) {
-  struct dfgnn_mlp_shape *s = count < MOST ? calloc(1, sizeof *s) : NULL;
+static struct dfgnn_mlp_shape *add(const dfgnn_mlp_form *form, unsigned chain,
+                                   int most) {
+  struct dfgnn_mlp_shape *s = count < most ? calloc(1, sizeof *s) : NULL;
   if (!s)
     return NULL;
   s->kind = DFGNN_HANDLE_MLP_SHAPE;
@@ -70,8 +73,8 @@ static struct dfgnn_mlp_shape *add(const dfgnn_mlp_form *form, unsigned chain) {
   return s;
 }
 
-dfgnn_status dfgnn__edge_mlp_known(const struct dfgnn_mlp_shape **shape,
-                                   const dfgnn_mlp_form *form) {
+static dfgnn_status know(const struct dfgnn_mlp_shape **shape,
+                         const dfgnn_mlp_form *form, int most) {
   const unsigned chain = chain_of(form);
   pthread_rwlock_rdlock(&lock);
   *shape = find(form, chain);
@@ -81,26 +84,44 @@ dfgnn_status dfgnn__edge_mlp_known(const struct dfgnn_mlp_shape **shape,
   pthread_rwlock_wrlock(&lock);
   *shape = find(form, chain); /* another thread may have been faster */
   if (!*shape)
-    *shape = add(form, chain);
+    *shape = add(form, chain, most);
   pthread_rwlock_unlock(&lock);
   return *shape ? DFGNN_OK
                 : dfgnn__fail(DFGNN_ERROR_MEMORY,
                               "no memory for a shape of MLPs, or the process "
                               "has %d",
-                              MOST);
+                              most);
+}
+
+dfgnn_status dfgnn__edge_mlp_known(const struct dfgnn_mlp_shape **shape,
+                                   const dfgnn_mlp_form *form) {
+  return know(shape, form, MOST);
+}
+
+static dfgnn_status form_of_text(dfgnn_mlp_form *form, const char *text,
+                                 dfgnn_dtype dtype, dfgnn_math math,
+                                 dfgnn_pass pass) {
+  memset(form, 0, sizeof *form);
+  form->mlp.dtype = dtype;
+  form->mlp.math = math;
+  form->pass = pass;
+  return dfgnn__edge_mlp_read(form, text);
 }
 
 dfgnn_status dfgnn__edge_mlp_stored(const struct dfgnn_mlp_shape **shape,
                                     const char *hash, const char *text,
                                     const dfgnn_problem *problem) {
-  dfgnn_problem found = DFGNN_PROBLEM_INIT;
-  dfgnn_status status = dfgnn_edge_mlp_parse(&found, text, problem->dtype,
-                                             problem->math, problem->pass);
-  if (!status && strcmp(found.mlp->name, hash))
+  const struct dfgnn_mlp_shape *found = NULL;
+  dfgnn_mlp_form form;
+  dfgnn_status status =
+      form_of_text(&form, text, problem->dtype, problem->math, problem->pass);
+  if (!status)
+    status = know(&found, &form, MOST_STORED);
+  if (!status && strcmp(found->name, hash))
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,
                          "the hash of MLP \"%s\" is %s, expected %s", text,
-                         hash, found.mlp->name);
-  *shape = status ? NULL : found.mlp;
+                         hash, found->name);
+  *shape = status ? NULL : found;
   return status;
 }
 
@@ -168,11 +189,7 @@ dfgnn_status dfgnn_edge_mlp_parse(dfgnn_problem *problem, const char *text,
     return dfgnn__fail(DFGNN_ERROR_INVALID, "text is NULL");
   if (pass != DFGNN_PASS_FORWARD && pass != DFGNN_PASS_BACKWARD)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "pass is %d", (int)pass);
-  memset(&form, 0, sizeof form);
-  form.mlp.dtype = dtype;
-  form.mlp.math = math;
-  form.pass = pass;
-  dfgnn_status status = dfgnn__edge_mlp_read(&form, text);
+  dfgnn_status status = form_of_text(&form, text, dtype, math, pass);
   return status ? status : give(problem, &form);
 }
 

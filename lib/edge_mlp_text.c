@@ -67,7 +67,19 @@ static const struct key {
     {"factor", offsetof(words, factor), sides},
     {"out", offsetof(words, out), flags},
 };
-enum { KEYS = sizeof keys / sizeof *keys };
+enum { KEYS = sizeof keys / sizeof *keys, EDGE = KEYS, WIDTH, GRADS };
+
+/* The number of a key; -1: there is none of this name. */
+static int key_number(const char *name) {
+  static const char *const others[] = {"edge", "width", "grads"};
+  for (int k = 0; k < KEYS; k++)
+    if (!strcmp(keys[k].name, name))
+      return k;
+  for (int k = EDGE; k <= GRADS; k++)
+    if (!strcmp(others[k - EDGE], name))
+      return k;
+  return -1;
+}
 
 static int *value_of(words *w, const struct key *key) {
   return (int *)((char *)w + key->offset);
@@ -238,24 +250,32 @@ static dfgnn_status read_gradients(words *to, const word *w) {
   return DFGNN_OK;
 }
 
-static dfgnn_status read_word(words *to, const word *w) {
+/* Reads a word whose key was not among those seen, a bit each. */
+static dfgnn_status read_word(words *to, unsigned *seen, const word *w) {
+  const int number = key_number(w->key);
   const char *end;
-  for (const struct key *k = keys; k < keys + KEYS; k++)
-    if (!strcmp(k->name, w->key))
-      return read_name(value_of(to, k), w, k->names);
-  if (!strcmp(w->key, "edge")) {
+  if (number < 0)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "MLP: there is no '%s', expected edge, width, "
+                       "activation, last, gate, norm, residual, reduce, "
+                       "reduce-src, parts, bias, affine, factor, out or grads",
+                       w->key);
+  if (*seen & 1u << number)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "MLP: %s=%s is the second '%s', expected one", w->key,
+                       w->value, w->key);
+  *seen |= 1u << number;
+  switch (number) {
+  case EDGE:
     end = read_number(&to->edge, w->value);
     return end && !*end ? DFGNN_OK : wrong(w, "a number of 0 to 4096");
-  }
-  if (!strcmp(w->key, "width"))
+  case WIDTH:
     return read_widths(to, w);
-  if (!strcmp(w->key, "grads"))
+  case GRADS:
     return read_gradients(to, w);
-  return dfgnn__fail(DFGNN_ERROR_FORMAT,
-                     "MLP: there is no '%s', expected edge, width, activation, "
-                     "last, gate, norm, residual, reduce, reduce-src, parts, "
-                     "bias, affine, factor, out or grads",
-                     w->key);
+  default:
+    return read_name(value_of(to, &keys[number]), w, keys[number].names);
+  }
 }
 
 /* Takes the word before the next comma; returns what follows, NULL if it is no
@@ -273,6 +293,7 @@ static const char *take_word(word *w, const char *text) {
 
 dfgnn_status dfgnn__edge_mlp_read(dfgnn_mlp_form *form, const char *text) {
   words w = usual;
+  unsigned seen = 0;
   w.edge = -1;
   dfgnn_status status = DFGNN_OK;
   for (const char *at = text; !status && *at;) {
@@ -283,7 +304,7 @@ dfgnn_status dfgnn__edge_mlp_read(dfgnn_mlp_form *form, const char *text) {
                          "MLP: found '%.40s', expected words key=value with "
                          "commas between them",
                          at);
-    status = read_word(&w, &next);
+    status = read_word(&w, &seen, &next);
     at = rest;
   }
   if (!status && (w.edge < 0 || !w.layers))

@@ -74,6 +74,8 @@ START_TEST(a_wrong_text_is_refused_with_what_was_expected) {
       {"edge=8,width=8,norm=batch", "one of none, layer, rms"},
       {"edge=8,width=8,grads=all", "edge, parts, parameters and factors"},
       {"edge=8,width=8,grads=edge+", "edge, parts, parameters and factors"},
+      {"edge=8,width=8,edge=4", "second 'edge'"},
+      {"edge=8,width=8x4,width=8", "second 'width'"},
       {"edge=8,,width=8", "words key=value"},
       {"edge=8,width", "words key=value"},
       {"edge=8,width=8,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=1",
