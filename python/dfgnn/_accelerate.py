@@ -1,5 +1,5 @@
-"""dfgnn.accelerate: gives the layers of a PyG or DGL model the kernels of
-dfgnn, in place."""
+"""dfgnn.accelerate: gives the layers of a PyG or DGL model, and blocks of
+physicsnemo and orb-models, the kernels of dfgnn, in place."""
 
 import contextlib
 import inspect
@@ -54,6 +54,10 @@ _HEAVY = [
     (("LSTM", "GRU", "LSTMAggregation", "GRUAggregation"),
      "a recurrent network runs one neighbour after the other"),
 ]
+
+
+# packages whose blocks have MLPs of edges, see nn/blocks
+_WITH_BLOCKS = "physicsnemo", "modulus", "orb_models"
 
 
 def _next_step(module):
@@ -186,7 +190,10 @@ def accelerate(model, *, undo=False, check=False):
     """Gives each layer of PyG in a model the class of the same name in
     dfgnn.nn.pyg, and each of DGL a class over DGL's own with the kernels of
     dfgnn.nn.dgl, in place: parameters, buffers, hooks and state_dict are
-    untouched.  undo=True gives them their own classes back.
+    untouched.  undo=True gives them their own classes back.  The blocks of
+    physicsnemo (MeshEdgeBlock, MeshNodeBlock, MeshGraphEncoder and
+    MeshGraphDecoder) and of orb-models (AttentionInteractionNetwork) run by
+    dfgnn.edge_mlp in the same way.
 
     Any other layer that derives from PyG's MessagePassing, one of your own,
     too, is traced by its first call: what its message, edge_update and
@@ -280,6 +287,9 @@ def _libraries():
         found.append(accelerated)
     if "dgl" in sys.modules:
         from .nn.dgl import accelerated
+        found.append(accelerated)
+    if any(name in sys.modules for name in _WITH_BLOCKS):
+        from .nn.blocks import accelerated
         found.append(accelerated)
     return found
 

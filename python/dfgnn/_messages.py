@@ -277,8 +277,9 @@ class Messages(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         graph, reduce, listed, names = ctx.call
-        given = Tensors(*ctx.saved_tensors[:len(FIELDS)])
-        saved = dict(zip(names, ctx.saved_tensors[len(FIELDS):]))
+        tensors = ctx.saved_tensors  # a checkpoint allows it once
+        given = Tensors(*tensors[:len(FIELDS)])
+        saved = dict(zip(names, tensors[len(FIELDS):]))
         wants = ctx.needs_input_grad[3:]
         if torch.is_grad_enabled():
             found = _differentiate(graph, reduce, given, saved, grads, wants,

@@ -344,8 +344,8 @@ class EdgeMlp(torch.autograd.Function):
     def backward(ctx, *grads):
         graph, settings, sides = ctx.about
         count = len(_fields(settings))
-        tensors = ctx.saved_tensors[:count]
-        picked = dict(zip(sides, ctx.saved_tensors[count:]))
+        saved = ctx.saved_tensors  # a checkpoint allows it once
+        tensors, picked = saved[:count], dict(zip(sides, saved[count:]))
         wanted = [w and t is not None for w, t in
                   zip(ctx.needs_input_grad[2:], tensors)]
         if all(g is None for g in grads) or not any(wanted):
@@ -361,6 +361,8 @@ class EdgeMlp(torch.autograd.Function):
 def differentiate(graph, settings, tensors, grads, wanted, again=True):
     """Gradients by torch operations, differentiable themselves if `again`."""
     with torch.enable_grad():
+        # views, since one may be made of another, as gates are of edges
+        tensors = [None if t is None else t.view_as(t) for t in tensors]
         outs = composite(graph, settings, tensors)
         pairs = [(o, g) for o, g in zip(outs, grads) if g is not None]
         sources = [t for t, w in zip(tensors, wanted) if w]

@@ -5,12 +5,12 @@
                             residual=True, edges=True)
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
 
-from . import _abi, _mlp, _mlp_ops
+from . import _abi, _gates, _mlp, _mlp_ops
 from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
 from ._modes import constant, needs_composite, untraced
@@ -163,11 +163,24 @@ def _prepared(sizes, weights, biases, *, dst, src, edge, dst_part, src_part,
          norm_bias, *weights, *biases], sizes.device)
 
 
+class _Gates(NamedTuple):
+    """The gates of a call."""
+    dst: Optional[tuple]
+    src: Optional[tuple]
+    by: str
+    weight: Optional[torch.Tensor]
+
+    def asked(self):
+        return self.by != "sigmoid" or any(
+            x is not None for x in (self.dst, self.src, self.weight))
+
+
 def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
              dst_part=None, src_part=None, activation="relu", last=None,
              slope=0.01, gate=False, norm=None, norm_weight=None,
              norm_bias=None, eps=1e-5, residual=False, reduce="sum",
-             reduce_src=None, dst_factor=None, src_factor=None, edges=False):
+             reduce_src=None, dst_factor=None, src_factor=None, dst_gate=None,
+             src_gate=None, gate_by="sigmoid", gate_weight=None, edges=False):
     """An MLP of each edge's destination, source and features, and its sums at
     nodes, without an inner value of every edge in memory.
 
@@ -195,8 +208,14 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
     residual: edge is added to e.
     reduce, reduce_src: None, "sum", "mean", "max" or "min" of e at
         destinations, and at sources; a node without edges has 0.
-    dst_factor, src_factor: [edges], factors of e in a sum or mean, such as
-        ORB's gates or a cutoff.
+    dst_factor, src_factor: [edges], factors of e in a sum or mean, such as a
+        cutoff.
+    dst_gate, src_gate: (weight [1, Ce], bias [1] or None), a linear layer of
+        edge that gives another factor at that end, as ORB has it: its sigmoid,
+        or with gate_by="softmax" its softmax over the edges of each
+        destination (source).  A gate is a number for each edge in memory.
+    gate_weight: [edges], not negative: the weight of an edge's exponential in
+        the softmaxes; a node whose weights are 0 has gates 0.
     edges: whether e itself is returned.
     Returns e, the values of destinations and those of sources, as far as they
     are asked for: a tensor if it is one, else a tuple.
@@ -207,22 +226,40 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
         norm_weight=norm_weight, norm_bias=norm_bias, eps=eps,
         residual=residual, reduce=reduce, reduce_src=reduce_src,
         dst_factor=dst_factor, src_factor=src_factor, edges=edges)
+    gates = _Gates(dst_gate, src_gate, gate_by, gate_weight)
     made = None
-    if compiling() and _mlp_ops.AVAILABLE:
+    if compiling() and _mlp_ops.AVAILABLE and not gates.asked():
         made = _compiled(graph, weights, biases, given)
     if made is None:
-        made = _called(graph, weights, biases, given)
+        made = _called(graph, weights, biases, given, gates)
     return made[0] if len(made) == 1 else tuple(made)
 
 
+def _gate(graph, given, gates):
+    """Makes the factors of gates."""
+    for end, layer, reduce in (("dst", gates.dst, given["reduce"]),
+                               ("src", gates.src, given["reduce_src"])):
+        if layer is not None and reduce not in ("sum", "mean"):
+            raise ValueError(f"{end}_gate is a factor in a sum or mean, which "
+                             f"is not asked for: found {reduce!r}")
+    _check_rows("edge", given["edge"], graph.num_edges, "edge")
+    made = _gates.factors(
+        graph, given["edge"], {"dst": gates.dst, "src": gates.src}, gates.by,
+        gates.weight, {"dst": given["dst_factor"],
+                       "src": given["src_factor"]})
+    given["dst_factor"], given["src_factor"] = made["dst"], made["src"]
+
+
 @untraced
-def _called(graph, weights, biases, given):
+def _called(graph, weights, biases, given, gates):
     if _is_list(graph):
         graph = as_graph(graph, _sizes_of(graph, given))
     graph = as_graph(graph)
     for name in ("src", "src_part"):
         if given[name] is not None:
             given[name] = graph.extend(given[name])
+    if gates.asked():
+        _gate(graph, given, gates)
     settings, tensors = _prepared(_Sizes(
         graph.num_dst, graph.num_src, graph.num_edges, graph.device),
         weights, biases, **given)

@@ -414,3 +414,16 @@ def test_errors_name_the_argument(change, text):
     call.update(change)
     with pytest.raises(ValueError, match=text):
         dfgnn.relu_messages(dfgnn.as_graph(edges(), NODES), **call)
+
+
+def test_a_call_inside_a_checkpoint():
+    from torch.utils.checkpoint import checkpoint
+    x, e = torch.randn(NODES, DIM, requires_grad=True), \
+        torch.randn(EDGES, DIM, requires_grad=True)
+
+    def run(x, e):
+        return dfgnn.relu_messages(edges(), x, e)
+    made = [torch.autograd.grad(out.sin().sum(), (x, e)) for out in (
+        run(x, e), checkpoint(run, x, e, use_reentrant=False))]
+    for have, want in zip(*made):
+        assert torch.equal(have, want)

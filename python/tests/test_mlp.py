@@ -130,6 +130,84 @@ def test_reductions_at_both_ends(at_dst, at_src):
     agree(have, want, [x, e, *weights, *biases, *([factor] if sums else [])])
 
 
+def gate_of(by, score, index, count, weight):
+    """orb-models' gate of [E] scores, whose gradient has no NaN."""
+    if by == "sigmoid":
+        return torch.sigmoid(score)
+    top = score.new_full((count,), -torch.inf).scatter_reduce(
+        0, index, score, "amax")
+    part = torch.exp(score - top[index])
+    part = part if weight is None else part * weight
+    total = part.new_zeros(count).index_add(0, index, part)[index]
+    return part / torch.where(total == 0, 1.0, total)
+
+
+@pytest.mark.parametrize("by,weighted,ends", [
+    ("sigmoid", False, "dst src"), ("sigmoid", False, "src"),
+    ("softmax", False, "dst src"), ("softmax", True, "dst src"),
+    ("softmax", True, "dst")])
+def test_gates_are_a_second_output_of_the_edge(by, weighted, ends):
+    edges = graph_of()
+    weights, biases = layers_of([12, 9, 7])
+    x, y, e = tensor(19, 3), tensor(23, 4), tensor(150, 5)
+    cutoff = torch.rand(150, dtype=torch.float64)
+    cutoff[edges[1] == 3] = 0  # all edges of a node
+    cutoff.requires_grad_(weighted)
+    gates, leaves = {}, [x, y, e, *weights, *biases]
+    for end in ends.split():
+        gates[end] = tensor(1, 5), tensor(1)
+        leaves += gates[end] if by == "sigmoid" else gates[end][:1]
+    have = dfgnn.edge_mlp(
+        edges, weights, biases, dst=x, src=y, edge=e, activation="silu",
+        reduce="sum", reduce_src="mean", edges=True, gate_by=by,
+        dst_factor=cutoff, gate_weight=cutoff if weighted else None,
+        **{end + "_gate": layer for end, layer in gates.items()})
+    z = torch.cat([x[edges[1]], y[edges[0]], e], 1)
+    z = F.linear(F.silu(F.linear(z, weights[0], biases[0])), weights[1],
+                 biases[1])
+    factor = {"dst": cutoff, "src": torch.ones_like(cutoff)}
+    for end, index, count in (("dst", edges[1], 19), ("src", edges[0], 23)):
+        if end in gates:
+            factor[end] = factor[end] * gate_of(
+                by, F.linear(e, *gates[end]).squeeze(1), index, count,
+                cutoff if weighted else None)
+    want = [z, reduced("sum", z, edges[1], 19, factor["dst"]),
+            reduced("mean", z, edges[0], 23, factor["src"])]
+    agree(have, want, leaves + [cutoff] * weighted)
+
+
+def test_gates_that_cannot_be():
+    edges = graph_of()
+    weights, biases = layers_of([5, 6])
+    e, gate = tensor(150, 5), (tensor(1, 5), None)
+
+    def run(**given):
+        dfgnn.edge_mlp(edges, weights, biases, **{
+            "edge": e, "src_part": torch.zeros(23, 6, dtype=e.dtype),
+            "dst_part": torch.zeros(19, 6, dtype=e.dtype), **given})
+    run(dst_gate=gate)
+    for message, given in (
+            ("dst_gate is a factor in a sum or mean, which is not asked for: "
+             "found 'max'", dict(dst_gate=gate, reduce="max")),
+            ("src_gate is a factor in a sum or mean, which is not asked for: "
+             "found None", dict(src_gate=gate)),
+            (r"dst_gate must be \[1, 5\], a column for each feature of edge, "
+             r"got a float64 tensor \[1, 4\]",
+             dict(dst_gate=(tensor(1, 4), None))),
+            (r"the bias of dst_gate must be \[1\]",
+             dict(dst_gate=(tensor(1, 5), tensor(2)))),
+            ("gate_by must be 'sigmoid' or 'softmax', got 'tanh'",
+             dict(dst_gate=gate, gate_by="tanh")),
+            ("gate_weight has the weights of edges in a softmax",
+             dict(dst_gate=gate, gate_weight=tensor(150))),
+            (r"gate_weight must be \[150\]", dict(
+                dst_gate=gate, gate_weight=tensor(149), gate_by="softmax"))):
+        with pytest.raises(ValueError, match=message):
+            run(**given)
+    with pytest.raises(TypeError, match=r"dst_gate must be \(weight, bias\)"):
+        run(dst_gate=tensor(1, 5))
+
+
 @pytest.mark.parametrize("kind", ["list", "csr", "csr with an order", "loops"])
 def test_edges_are_in_the_caller_s_order(kind):
     edges = graph_of(20, 20)
@@ -182,6 +260,33 @@ def test_second_derivatives(reduce):
     inputs = (x, e, *weights, *biases)
     torch.autograd.gradcheck(run, inputs)
     torch.autograd.gradgradcheck(run, inputs)
+
+
+def test_second_derivatives_of_tensors_made_of_each_other():
+    """A gate is made of edge, and here a part of src."""
+    edges = graph_of(6, 6, 14)
+    weights, biases = layers_of([4, 5, 4])
+    y, e, gate = tensor(6, 5), tensor(14, 4), tensor(1, 4)
+
+    def run(y, e, gate):
+        return dfgnn.edge_mlp(edges, weights, biases, dst_part=y.tanh(),
+                              src_part=y, edge=e, activation="silu",
+                              dst_gate=(gate, None), gate_by="softmax")
+    torch.autograd.gradcheck(run, (y, e, gate))
+    torch.autograd.gradgradcheck(run, (y, e, gate))
+
+
+def test_a_call_inside_a_checkpoint():
+    from torch.utils.checkpoint import checkpoint
+    edges = graph_of()
+    weights, biases = layers_of([5, 9, 7])
+    e, y = tensor(150, 5), tensor(23, 9)
+
+    def run(e, y):
+        return dfgnn.edge_mlp(edges, weights, biases, edge=e, src_part=y,
+                              dst_part=y[:19])
+    again = checkpoint(run, e, y, use_reentrant=False)
+    agree([again], [run(e, y)], [e, y, *weights, *biases])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16,

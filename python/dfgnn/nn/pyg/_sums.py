@@ -10,11 +10,11 @@ from ...aggregation import spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._linear import hooked
+from .._networks import after_linear
 from ._edges import (
     Looped, degrees, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
 from ._mixin import fits, unfit, usual
-from ._networks import after_linear
 from ._reduce import (
     combine, edge_messages, is_sum, neighbours, reduce_messages,
     reduce_neighbours, reductions)

@@ -1,0 +1,111 @@
+"""What the blocks share: a class over theirs whose forward is one call of
+dfgnn.edge_mlp where it can be, and the network of such a call."""
+
+import logging
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from ... import _fallbacks
+from ..._autocast import autocast_dtype
+from ..._modes import compiling
+from ...errors import InvalidError, UnsupportedError
+from ...mlps import edge_mlp
+from .._guards import PLAIN_TENSORS, Other, surroundings
+from .._linear import LINEARS
+from .._networks import Norm, after_linear, flat, norm_of, without_nothing
+
+log = logging.getLogger("dfgnn")
+_said = set()
+
+
+class Mlp(NamedTuple):
+    """An MLP whose first layer has columns of the edge, its source and its
+    destination."""
+    weight: tuple  # of edge, source and destination
+    bias: torch.Tensor
+    rest: object  # the layers after it, see _networks.py
+    norm: Norm
+
+
+def mlp_of(first, modules, sizes):
+    """The Mlp of a first Linear, split at these widths, and of the modules
+    after it; raises Other."""
+    if type(first) not in LINEARS:
+        raise Other(f"its first layer is a {type(first).__name__}")
+    if first.weight.size(1) != sum(sizes):
+        raise Other(f"its first layer takes {first.weight.size(1)} features, "
+                    f"edges and nodes have {sum(sizes)}")
+    return then(first.weight.split(list(sizes), 1), first.bias, modules)
+
+
+def then(weight, bias, modules):
+    """The Mlp of a split first layer and of the modules after it."""
+    modules = without_nothing(modules)
+    norm = norm_of(modules[-1]) if modules else None
+    rest = after_linear(modules[:-1] if norm else modules)
+    if rest is None or rest.last:
+        raise Other("its network is " + ", ".join(
+            type(m).__name__ for m in modules) + " after the first layer, "
+            "expected up to three Linear with one activation between them, "
+            "and a LayerNorm or RMSNorm")
+    return Mlp(weight, bias, rest, norm or Norm())
+
+
+def modules_of(network):
+    """The modules of a Sequential; raises Other."""
+    modules = flat(network)
+    if modules is None:
+        raise Other("a hook looks at its network")
+    return modules
+
+
+def call(graph, mlp, edge, src, dst, **options):
+    """dfgnn.edge_mlp of rows by edge, source and destination."""
+    for tensor in (edge, src, dst):
+        if type(tensor) not in PLAIN_TENSORS or tensor.dim() != 2:
+            raise Other("edges and nodes must be plain tensors of two axes")
+    by_edge, by_src, by_dst = mlp.weight
+    return edge_mlp(
+        graph, [by_edge, *mlp.rest.weights], [mlp.bias, *mlp.rest.biases],
+        src_part=F.linear(src, by_src), dst_part=F.linear(dst, by_dst),
+        edge=edge, activation=mlp.rest.activation, slope=mlp.rest.slope,
+        **mlp.norm._asdict(), **options)
+
+
+def keeps_type(edge):
+    """Whether a sum of edge and its MLP has the MLP's type: not under autocast,
+    where a residual stays of float."""
+    dtype = autocast_dtype(edge.device.type)
+    return dtype is None or dtype == edge.dtype
+
+
+def _obstacle(block):
+    if compiling():
+        return "torch.compile traces"
+    return surroundings()
+
+
+def served(theirs, forward):
+    """The forward of a class over theirs: forward(block, ...) by kernels, or
+    theirs where that raises Other."""
+    def run(self, *args, **kwargs):
+        reason = _obstacle(self)
+        if reason is None:
+            try:
+                return forward(self, *args, **kwargs)
+            except (Other, InvalidError, UnsupportedError) as error:
+                reason = str(error)
+        if not compiling():
+            _say(self, reason)
+        return theirs.forward(self, *args, **kwargs)
+    return run
+
+
+def _say(block, reason):
+    name = type(block).__name__
+    if (name, reason) not in _said:
+        _said.add((name, reason))
+        log.info("%s takes its library's own path: %s", name, reason)
+    _fallbacks.note(block, reason)

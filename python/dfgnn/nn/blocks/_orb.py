@@ -1,0 +1,68 @@
+"""The block of ORB in orb-models."""
+
+import torch
+
+from ..._remember import remember
+from ...convert import as_graph
+from .._guards import Other
+from .._linear import hooked
+from ._block import call, mlp_of, modules_of
+
+
+def _graph(senders, receivers, count):
+    return remember(
+        senders, ("edges", count),
+        lambda: as_graph(torch.stack([senders, receivers]), count),
+        (receivers,))
+
+
+def _conditioned(block, rows, kind, projection, given):
+    """What a block adds to its nodes or edges, or puts beside them."""
+    if kind == "none" or given is None:
+        return rows
+    given = projection(given)
+    return rows + given if kind == "additive" else \
+        torch.cat([rows, given], -1)
+
+
+def _gate(layer):
+    if hooked(layer) or type(layer) is not torch.nn.Linear:
+        raise Other("its gates are made by a " + type(layer).__name__ +
+                    ", or a hook looks at them")
+    return layer.weight, layer.bias
+
+
+def interaction(block, nodes, edges, senders, receivers, cutoff,
+                cond_nodes=None, cond_edges=None):
+    """AttentionInteractionNetwork: an MLP of each edge and its ends, and its
+    sums at senders and receivers, each with a gate."""
+    nodes = _conditioned(block, nodes, block._node_cond, getattr(
+        block, "_cond_node_proj", None), cond_nodes)
+    edges = _conditioned(block, edges, block._edge_cond, getattr(
+        block, "_cond_edge_proj", None), cond_edges)
+    first, *modules = modules_of(block._edge_mlp)
+    while isinstance(first, torch.nn.Dropout) and not (
+            first.training and first.p):
+        first, *modules = modules
+    mlp = mlp_of(first, modules, (edges.size(1), nodes.size(1),
+                                  nodes.size(1)))
+    by = "softmax" if block._attention_gate == "softmax" else "sigmoid"
+    near = cutoff.reshape(-1) if block._distance_cutoff else None
+    made, received, sent = call(
+        _graph(senders, receivers, nodes.size(0)), mlp, edges, nodes, nodes,
+        edges=True, reduce="sum", reduce_src="sum",
+        dst_gate=_gate(block._receive_attn), src_gate=_gate(block._send_attn),
+        gate_by=by, gate_weight=near if by == "softmax" else None,
+        dst_factor=near, src_factor=near)
+    new = block._node_mlp(torch.cat([nodes, received, sent], 1))
+    width = block.latent_dim
+    return nodes[:, :width] + new, edges[:, :width] + made
+
+
+TABLE = {
+    "AttentionInteractionNetwork": (
+        interaction, ("nodes", "edges", "senders", "receivers", "cutoff",
+                      "cond_nodes", "cond_edges"),
+        "its MLP and its gated sums at both ends are one call"),
+}
+REFUSED = {}

@@ -1,0 +1,133 @@
+"""The blocks of MeshGraphNet and GraphCast in NVIDIA's physicsnemo."""
+
+import torch
+
+from ..._reduce import degrees_of
+from ...convert import as_graph
+from .._guards import Other, known
+from .._linear import hooked
+from ._block import call, keeps_type, mlp_of, modules_of, then
+
+
+def _edges_of(graph):
+    """The edge_index of PyG's Data, or of HeteroData with one kind of edges."""
+    if hasattr(graph, "node_types"):
+        graph = graph[graph.edge_types[0]]
+    edges = getattr(graph, "edge_index", None)
+    if not known(edges):
+        raise Other(f"its graph is a {type(graph).__name__} without an "
+                    "edge_index")
+    return edges
+
+
+def _pair(nodes):
+    return nodes if isinstance(nodes, tuple) else (nodes, nodes)
+
+
+def _mlp(network, edge, src, dst):
+    """The Mlp of a MeshGraphEdgeMLPConcat or MeshGraphEdgeMLPSum."""
+    if hooked(network):
+        raise Other("a hook looks at its network")
+    sizes = edge.size(1), src.size(1), dst.size(1)
+    if hasattr(network, "lin_efeat"):
+        modules = modules_of(network.model)
+        return then((network.lin_efeat, network.lin_src, network.lin_dst),
+                    network.bias, modules)
+    first, *modules = modules_of(network.model)
+    return mlp_of(first, modules, sizes)
+
+
+def _called(network, edge, nodes, edge_index, **options):
+    src, dst = _pair(nodes)
+    graph = as_graph(edge_index, (src.size(0), dst.size(0)))
+    return call(graph, _mlp(network, edge, src, dst), edge, src, dst,
+                **options)
+
+
+def edge_network(network, efeat, nfeat, graph):
+    """MeshGraphEdgeMLPConcat and MeshGraphEdgeMLPSum."""
+    return _called(network, efeat, nfeat, _edges_of(graph), edges=True,
+                   reduce=None)
+
+
+def edge_block(block, efeat, nfeat, graph):
+    """MeshEdgeBlock; the sum of its edges, which a MeshNodeBlock takes next,
+    is made by the same call."""
+    edges = _edges_of(graph)
+    if not keeps_type(efeat):
+        made = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
+                       reduce=None)
+        return made + efeat, nfeat
+    made, total = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
+                          residual=True)
+    made._dfgnn_sum = edges, made._version, total
+    return made, nfeat
+
+
+def _sum_of(efeat, edges, count):
+    """The sum of edges at destinations that their block made, which is taken
+    once."""
+    found = efeat.__dict__.pop("_dfgnn_sum", None)
+    if found is None or found[0] is not edges or \
+            found[1] != efeat._version or found[2].size(0) != count:
+        raise Other("its edges were not made by the call of a MeshEdgeBlock")
+    return found[2]
+
+
+def node_block(block, efeat, nfeat, graph):
+    """MeshNodeBlock after a MeshEdgeBlock."""
+    edges = _edges_of(graph)
+    if block.aggregation not in ("sum", "add", "mean"):
+        raise Other(f"its aggregation is {block.aggregation!r}")
+    total = _sum_of(efeat, edges, nfeat.size(0))
+    if block.aggregation == "mean":
+        total = total / degrees_of(as_graph(
+            edges, (nfeat.size(0), nfeat.size(0))), total.dtype).view(-1, 1)
+    new = block.node_mlp(torch.cat((total, nfeat), -1))
+    return efeat, new + nfeat
+
+
+def _summed(block, efeat, src, dst, graph):
+    """cat(the edges' MLP reduced at destinations, destinations)."""
+    if block.aggregation not in ("sum", "mean"):
+        raise Other(f"its aggregation is {block.aggregation!r}")
+    total = _called(block.edge_mlp, efeat, (src, dst), _edges_of(graph),
+                    reduce=block.aggregation)
+    return torch.cat((total, dst), -1)
+
+
+def encoder(block, g2m_efeat, grid_nfeat, mesh_nfeat, graph):
+    """MeshGraphEncoder"""
+    summed = _summed(block, g2m_efeat, grid_nfeat, mesh_nfeat, graph)
+    return (grid_nfeat + block.src_node_mlp(grid_nfeat),
+            mesh_nfeat + block.dst_node_mlp(summed))
+
+
+def decoder(block, m2g_efeat, grid_nfeat, mesh_nfeat, graph):
+    """MeshGraphDecoder"""
+    return block.node_mlp(_summed(block, m2g_efeat, mesh_nfeat, grid_nfeat,
+                                  graph)) + grid_nfeat
+
+
+_EDGES = "efeat", "nfeat", "graph"
+TABLE = {
+    "MeshEdgeBlock": (edge_block, _EDGES,
+                      "its MLP, residual and sum are one call"),
+    "MeshNodeBlock": (node_block, _EDGES,
+                      "the sum of its edges comes from the block before it"),
+    "MeshGraphEncoder": (
+        encoder, ("g2m_efeat", "grid_nfeat", "mesh_nfeat", "graph"),
+        "its edges' MLP and their sum are one call"),
+    "MeshGraphDecoder": (
+        decoder, ("m2g_efeat", "grid_nfeat", "mesh_nfeat", "graph"),
+        "its edges' MLP and their sum are one call"),
+    "MeshGraphEdgeMLPConcat": (edge_network, _EDGES, None),
+    "MeshGraphEdgeMLPSum": (edge_network, _EDGES, None),
+}
+"""By class of theirs: its forward by kernels, the arguments of its forward, and
+what the report says of it."""
+
+REFUSED = dict.fromkeys(
+    ("HybridMeshEdgeBlock", "HybridMeshNodeBlock",
+     "MeshGraphHeteroEdgeMLPConcat"),
+    "its edges are of two kinds, each with a network of its own")

@@ -1,0 +1,75 @@
+"""The classes that dfgnn.accelerate() gives the blocks of other libraries."""
+
+import functools
+import inspect
+
+from . import _orb, _physicsnemo
+from ._block import served
+
+LIBRARIES = {"physicsnemo": _physicsnemo, "modulus": _physicsnemo,
+             "orb_models": _orb}
+"""What serves the classes of a package, by its name."""
+
+
+class Block:
+    """The first base of a class over a block of another library."""
+
+    _dfgnn_base = None  # the library's class
+
+    def __reduce_ex__(self, protocol):
+        """Pickles as its own class, which is made anew when it is read."""
+        made = object.__reduce_ex__(self, max(protocol, 2))
+        return (_restore, (type(self)._dfgnn_base,), *made[2:])
+
+
+def _restore(kind):
+    return object.__new__(with_kernels(kind))
+
+
+def _row(kind):
+    """(forward by kernels, names of arguments, what the report says) of a
+    class, or None."""
+    library = LIBRARIES.get(kind.__module__.split(".")[0])
+    return None if library is None else library.TABLE.get(kind.__name__)
+
+
+@functools.lru_cache(None)
+def with_kernels(kind):
+    """The class with kernels for a class of a library, or None."""
+    row = _row(kind)
+    if row is None or issubclass(kind, Block) or \
+            _arguments(kind)[:len(row[1])] != list(row[1]):
+        return None
+    forward = functools.wraps(kind.forward)(served(kind, row[0]))
+    return type(kind.__name__, (Block, kind), {
+        "__module__": kind.__module__, "__doc__": kind.__doc__,
+        "__qualname__": kind.__qualname__, "_dfgnn_base": kind,
+        "forward": forward})
+
+
+def without_kernels(kind):
+    """The library's class of a class with kernels, or None."""
+    return kind.__dict__.get("_dfgnn_base") if issubclass(kind, Block) \
+        else None
+
+
+def _arguments(kind):
+    return list(inspect.signature(kind.forward).parameters)[1:]
+
+
+def why_not(kind):
+    """Why a class has no kernels; None if it has, or is no such block."""
+    library = LIBRARIES.get(kind.__module__.split(".")[0])
+    if library is None or issubclass(kind, Block):
+        return None
+    row = library.TABLE.get(kind.__name__)
+    if row is not None:
+        return (f"its forward takes {', '.join(_arguments(kind))}, expected "
+                + ", ".join(row[1]) + ": it is of another version")
+    return library.REFUSED.get(kind.__name__)
+
+
+def detail(module):
+    """What the report says of a module with kernels; None of any other."""
+    own = without_kernels(type(module))
+    return None if own is None else _row(own)[2]
