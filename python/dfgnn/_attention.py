@@ -84,10 +84,7 @@ def through_weights(graph, made, inputs, bias, seed, out, lse, weights,
     weighted = weights * grad_weights.to(weights.dtype)
     sums = weighted.new_zeros(made.lse_shape).index_add(0, graph.dst, weighted)
     scores = weighted - weights * sums.index_select(0, graph.dst)
-    through = SCORE_GRADIENTS[made.op]
-    if made.edge_dim and made.op != "gt":
-        through = _through_edges
-    more = through(graph, made, inputs, scores, needed)
+    more = _through_scores(graph, made, inputs, scores, needed)
     more.append(scores if needed[-1] else None)
     return [_add(a, b, t) for a, b, t in zip(grads, more, (*inputs, bias))]
 
@@ -99,70 +96,17 @@ def _add(a, b, like):
     return a + b.to(a.dtype)
 
 
-def _through_products(graph, made, inputs, scores, needed):
-    """The inputs' gradients from those of GT's scores: two products with a
-    sparse matrix.  torch differentiates the edge features' products with W^T q, of
-    which it holds [E, H, F]."""
-    settings = made.settings
-    scaled = (scores * settings.scale).contiguous()
-    with torch.enable_grad():
-        given = [None if t is None else t.detach().requires_grad_(w)
-                 for t, w in zip(inputs, needed)]
-        exact = [None if t is None else t.to(made.exact) for t in given]
-        query, key = exact[:2]
-        products = _composite.products_of_edges(query, exact, graph, settings)
-    outs, grads = ([], []) if products is None else ([products], [scaled])
-    x, y = (t.detach().to(made.dtype).contiguous() for t in (query, key))
-    try:
-        if query.requires_grad:
-            found, _ = _neighbours.forward(graph, "spmm-weighted", y, scaled)
-            outs.append(query)
-            grads.append(found["out"].to(query.dtype))
-        if key.requires_grad:
-            found, _ = _neighbours.backward(
-                graph, "spmm-weighted", dict(value=y, edge_weight=scaled),
-                {"grad_out": x}, True, False)
-            outs.append(key)
-            grads.append(found.to(key.dtype))
-    except UnsupportedError:
-        return _through_edges(graph, made, inputs, scores, needed)
-    pairs = [pair for pair in zip(outs, grads) if pair[0].requires_grad]
-    sources = [t for t in given if t is not None and t.requires_grad]
-    if not pairs or not sources:
-        return [None] * len(inputs)
-    found = iter(torch.autograd.grad(
-        [out for out, _ in pairs], sources, [grad for _, grad in pairs],
-        allow_unused=True))
-    return [next(found) if t is not None and t.requires_grad else None
-            for t in given]
-
-
-def _through_sums(graph, made, inputs, scores, needed):
-    """The inputs' gradients from those of GAT's scores; no tensor of edges has
-    features."""
-    _, score_dst, score_src = inputs[:3]
-    x = (score_dst.index_select(0, graph.dst)
-         + score_src.index_select(0, graph.src))
-    scores = torch.where(x > 0, scores, scores * made.settings.slope)
-    return [None] + [
-        torch.zeros_like(t, dtype=scores.dtype,
-                         memory_format=torch.contiguous_format).index_add(
-            0, index, scores) if wanted else None
-        for t, index, wanted in ((score_dst, graph.dst, needed[1]),
-                                 (score_src, graph.src, needed[2]))
-    ] + [None] * (len(inputs) - 3)
-
-
-def _through_edges(graph, made, inputs, scores, needed):
-    """The inputs' gradients from those of any operator's scores: torch's
-    derivative of the score of each edge."""
-    say_once(f"gradients through the weights of {made.op} are made by torch "
-             "operations, which hold every edge's features")
+def _through_scores(graph, made, inputs, scores, needed):
+    """The inputs' gradients from those of the scores [E, H]."""
     with torch.enable_grad():
         given = [None if t is None else
                  t.detach().to(made.exact).requires_grad_(w)
                  for t, w in zip(inputs, needed)]
-        found = _composite.SCORES[made.op](given, graph, made.settings)
+        found = _derived.scores(graph, made.op, given, made.settings)
+        if found is None:
+            say_once(f"gradients through the weights of {made.op} are made by "
+                     "torch operations, which hold every edge's features")
+            found = _composite.SCORES[made.op](given, graph, made.settings)
         sources = [t for t in given if t is not None and t.requires_grad]
         grads = iter(torch.autograd.grad(found, sources, scores,
                                          allow_unused=True)
@@ -170,10 +114,6 @@ def _through_edges(graph, made, inputs, scores, needed):
                      else [None] * len(sources))
     return [next(grads) if t is not None and t.requires_grad else None
             for t in given]
-
-
-SCORE_GRADIENTS = {"gt": _through_products, "gat": _through_sums,
-                   "agnn": _through_edges, "gatv2": _through_edges}
 
 
 class Attention(torch.autograd.Function):

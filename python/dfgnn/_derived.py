@@ -22,16 +22,20 @@ class _Text:
     def __init__(self, graph, exact):
         self.graph, self.exact = graph, exact
         self.declared, self.tensors, self.lines = [], [], []
+        self.names = set()
 
     def give(self, place, name, tensor, *axes):
-        """Names a tensor; axes: those of a row, if the tensor has others."""
+        """Names a tensor, once; axes: those of a row, if the tensor has
+        others."""
+        if name in self.names:
+            return
+        self.names.add(name)
         if axes:
             tensor = tensor.reshape(tensor.shape[0], *axes)
         axes = ",".join(map(str, tensor.shape[place != PARAM:]))
         self.declared.append(f"{_PLACES[place]} {name}"
                              + (f"[{axes}]" if axes else ""))
         self.tensors.append(tensor)
-        return name
 
     def line(self, text):
         self.lines.append(text)
@@ -66,8 +70,8 @@ def _or_none(function):
 
 def _gt(t, inputs, settings):
     """(score, what a weight is multiplied with, what is added to the sum)."""
-    query, key, value, *edges = inputs
-    t.give(DST, "q", query), t.give(SRC, "k", key), t.give(SRC, "v", value)
+    query, key, _, *edges = inputs
+    t.give(DST, "q", query), t.give(SRC, "k", key)
     attr, weight, shift = (*edges, None, None, None)[:3]
     scale = f" * ({settings.scale!r})"
     keys, values = (attr is not None and settings.edge_use != other
@@ -103,9 +107,8 @@ def _agnn(t, inputs, settings):
 
 
 def _gat(t, inputs, settings):
-    value, score_dst, score_src, *edges = inputs
-    heads = value.size(1)
-    t.give(SRC, "v", value)
+    _, score_dst, score_src, *edges = inputs
+    heads = score_src.size(1)
     t.give(DST, "a", score_dst, heads, 1), t.give(SRC, "b", score_src,
                                                  heads, 1)
     score = "a + b"
@@ -140,19 +143,35 @@ def _replayed(seed, graph):
         seed.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
+def _exact(value):
+    return torch.float64 if value.dtype == torch.float64 else torch.float32
+
+
+@_or_none
+def scores(graph, op, inputs, settings):
+    """[E, H] the scores before a bias is added."""
+    heads = inputs[_VALUE[op]].size(1)
+    t = _Text(graph, _exact(inputs[_VALUE[op]]))
+    score, *_ = _ATTENTION[op](t, inputs, settings)
+    return t.run([(score, EDGE, (heads, 1))])[0].squeeze(-1)
+
+
 @_or_none
 def attention(graph, op, inputs, bias, seed, settings):
     """(out, weights before dropout)."""
-    if bias is not None:  # which may leave out edges by -inf
-        return None
     if settings.dropout and _replayed(seed, graph):
         return None
     value = inputs[_VALUE[op]]
     heads, dim = value.shape[1:]
-    t = _Text(graph, torch.float64 if value.dtype == torch.float64
-              else torch.float32)
+    t = _Text(graph, _exact(value))
+    t.give(SRC, "v", value)
     score, message, more = _ATTENTION[op](t, inputs, settings)
-    t.line(f"w = softmax_in({score})")
+    if bias is None:
+        t.line(f"w = softmax_in({score})")
+    else:  # -inf leaves out an edge, of which the softmax then knows nothing
+        t.give(EDGE, "bias", bias.to(t.exact), heads, 1)
+        t.line("there = bias >= -1e30")
+        t.line(f"w = there * softmax_in(where(there, {score} + bias, -1e30))")
     t.line(f"d = dropout(w, {settings.dropout!r})" if settings.dropout
            else "d = w")
     outputs = [(f"sum_in(d * {message})", DST, (heads, dim))]
@@ -193,18 +212,35 @@ def weighted_sum(graph, value, weight):
 
 # ---- messages ---------------------------------------------------------------
 
+# Extremes are none of these: equal ones share their gradient in a program.
 _REDUCED = {"sum": "sum_in(m)", "mean": "mean_in(m)",
             "var": "mean_in((m - mean_in(m)) * (m - mean_in(m)))"}
 _REDUCED["std"] = f"where({_REDUCED['var']} <= 1e-5, 0, " \
     f"sqrt(max({_REDUCED['var']}, 1e-5)))"
 
 
+_REDUCED_TO = {**{name: (name,) for name in _REDUCED}, "pna": ("mean", "std")}
+
+
+def _reduced(t, reduce, shape):
+    """Those of the results of a reduction of m that are sums."""
+    return t.run([(_REDUCED[name], DST, shape)
+                  for name in _REDUCED_TO[reduce]])
+
+
+@_or_none
+def values(graph, reduce, value):
+    """What messages() gives where values [M, H, D] are the messages."""
+    t = _Text(graph, value.dtype)
+    t.give(SRC, "v", value)
+    t.line("m = v")
+    return _reduced(t, reduce, value.shape[1:])
+
+
 @_or_none
 def messages(graph, reduce, given):
-    """[N, H, D] of the messages of _messages.Tensors.  Extremes are not
-    served: equal ones share their gradient in a program."""
-    if reduce not in _REDUCED:
-        return None
+    """[N, H, D] each of the messages of _messages.Tensors: (mean, std) for
+    "pna", whose extremes, as others, are those of the edges that gave them."""
     t = _Text(graph, given.value.dtype)
     heads, dim = given.value.shape[1:]
     t.give(SRC, "v", given.value)
@@ -224,4 +260,4 @@ def messages(graph, reduce, given):
     else:
         t.give(DST, "a", given.gate_dst), t.give(SRC, "b", given.gate_src)
         t.line(f"m = sigmoid(a + b{'' if attr is None else ' + x'}) * {sent}")
-    return t.run([(_REDUCED[reduce], DST, (heads, dim))])[0]
+    return _reduced(t, reduce, (heads, dim))

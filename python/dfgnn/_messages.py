@@ -19,7 +19,7 @@ from . import _abi, _derived, _recording
 from ._fallbacks import say_once, say_unfused
 from ._execute import Plan, generation
 from ._modes import needs_composite
-from ._neighbours import OPERATORS
+from ._neighbours import OPERATORS, winners
 from ._operators import DTYPES, Settings
 from .errors import UnsupportedError
 
@@ -55,17 +55,29 @@ def _parts(given):
     return parts[:, 0], parts[:, 1] if parts.size(1) > 1 else None
 
 
-def _sent(graph, given):
-    """The messages [E, H, D]."""
-    part, more = _parts(given)
-    sent = given.value.index_select(0, graph.src)
+def _made(given, of_src, of_dst, of_edge):
+    """The messages; of_src and its like choose rows of tensors."""
+    part, more = (None if x is None else of_edge(x) for x in _parts(given))
+    sent = of_src(given.value)
     if given.gate_dst is None:
         return (sent + part).relu()
-    gate = (given.gate_dst.index_select(0, graph.dst)
-            + given.gate_src.index_select(0, graph.src))
+    gate = of_dst(given.gate_dst) + of_src(given.gate_src)
     if more is not None:
         sent = sent + more
     return (gate if part is None else gate + part).sigmoid() * sent
+
+
+def _sent(graph, given):
+    """The messages [E, H, D]."""
+    return _made(given, lambda x: x.index_select(0, graph.src),
+                 lambda x: x.index_select(0, graph.dst), lambda x: x)
+
+
+def _winning(graph, given, positions):
+    """The extremes [N, H, D] as messages of the edges that gave them."""
+    edges, sources, there = winners(graph, positions)
+    return _made(given, lambda x: x.gather(0, sources), lambda x: x,
+                 lambda x: x.gather(0, edges)) * there
 
 
 def composite(graph, reduce, given, args=None, listed=False):
@@ -90,10 +102,7 @@ def composite(graph, reduce, given, args=None, listed=False):
         if not graph.num_edges:
             return zeros
         if args is not None:
-            picked = args["arg_" + name].long()
-            place = picked + graph.offsets[:-1].long().view(-1, 1, 1)
-            return message.gather(0, place.clamp(0, graph.num_edges - 1)) \
-                * (picked >= 0)
+            return _winning(graph, given, args["arg_" + name])
         return zeros.scatter_reduce(
             0, dst.view(-1, 1, 1).expand_as(message), message, "a" + name,
             include_self=False)
@@ -119,6 +128,17 @@ def _tuple(outs):
     return outs if isinstance(outs, tuple) else (outs,)
 
 
+def _by_program(graph, reduce, given, args):
+    """composite() without messages of all edges; None if no program serves."""
+    if reduce in ("min", "max"):
+        return (_winning(graph, given, args["arg_" + reduce]),)
+    outs = _derived.messages(graph, reduce, given)
+    if outs is None or reduce != "pna":
+        return outs
+    return (outs[0], *(_winning(graph, given, args["arg_" + name])
+                       for name in ("min", "max")), outs[1])
+
+
 def _outs(graph, reduce, given, args, create_graph, listed):
     """composite(); by an edge program where gradients of gradients are wanted
     and one serves."""
@@ -127,9 +147,9 @@ def _outs(graph, reduce, given, args, create_graph, listed):
             given = given._replace(
                 edge_attr=graph.to_graph_order(given.edge_attr))
             listed = False
-        out = _derived.messages(graph, reduce, given)
-        if out is not None:
-            return (out,)
+        outs = _by_program(graph, reduce, given, args)
+        if outs is not None:
+            return outs
         say_unfused()
     return _tuple(composite(graph, reduce, given, args, listed))
 

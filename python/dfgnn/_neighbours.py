@@ -104,6 +104,14 @@ def forward(graph, op, value, weight, scales=None):
     return outs, args
 
 
+def winners(graph, picked):
+    """(edges, sources, whether there is one) of the positions in their rows
+    that forward() gave."""
+    edges = picked.long() + graph.offsets[:-1].long().view(-1, 1, 1)
+    edges = edges.clamp(0, graph.num_edges - 1)
+    return edges, graph.src[edges], picked >= 0
+
+
 def backward(graph, op, saved, grads, wants_value, wants_weight, scales=None):
     """(gradient of value, gradient of weight), None where not wanted; saved:
     the tensors that OPERATORS names, by name; grads: grad_out and the other

@@ -61,16 +61,17 @@ def narrow(value, axis, begin, end):
     if (begin, end) == (0, axes[axis]):
         return value
     if after == 1 and axis == len(axes) - 1:
-        return value._make("slice", [value], out, begin, end)
+        return value._make("slice", [value], out, begin, end, -1)
     if after == 1:
         flat = fit(value, axes[:axis + 1])
-        flat = flat._make("slice", [flat], axes[:axis] + (size,), begin, end)
+        flat = flat._make("slice", [flat], axes[:axis] + (size,), begin, end,
+                          -1)
         return fit(flat, out)
     if before != 1:
         refuse("a part of an axis between others")
     flat = fit(value, (axes[axis] * after,))
     flat = flat._make("slice", [flat], (size * after,), begin * after,
-                      end * after)
+                      end * after, -1)
     return fit(flat, out)
 
 

@@ -9,6 +9,8 @@ from ._library import check, library
 
 PARAM, DST, SRC, EDGE, REL = 1, 2, 3, 4, 5
 INPUT, OUTPUT, COTANGENT, GRADIENT = 1, 2, 3, 4
+_ROWS = {DST: "num_dst", SRC: "num_src", EDGE: "num_edges",
+         REL: "num_relations"}
 
 
 class Port:
@@ -24,8 +26,7 @@ class Port:
     def rows(self, graph):
         if self.place == PARAM:
             return ()
-        return ((graph.num_dst, graph.num_src, graph.num_edges,
-                 graph.num_relations)[self.place - DST],)
+        return (getattr(graph, _ROWS[self.place]),)
 
 
 class Program:

@@ -87,7 +87,7 @@ def _differentiate(graph, op, scales, saved, grads, wants):
         return _transposed(graph, op, scales, saved, grads[0]), None
     value, weight = saved["value"], saved.get("edge_weight")
     with torch.enable_grad():
-        outs = _by_program(graph, op, value, weight, scales)
+        outs = _by_program(graph, op, value, weight, scales, saved)
         if outs is None:
             say_unfused()
             outs = _composite(graph, op, value, weight, scales)
@@ -97,22 +97,32 @@ def _differentiate(graph, op, scales, saved, grads, wants):
     return [next(found) if w else None for w in wants]
 
 
-def _by_program(graph, op, value, weight, scales):
-    """_composite() of weighted sums, whose gradients hold no messages."""
-    if op != "spmm-weighted" or weight is None:
-        return None
-    scale_dst, scale_src = scales or (None, None)
-    out = _derived.weighted_sum(graph, _scaled(value, scale_src), weight)
-    return None if out is None else (_scaled(out, scale_dst),)
+def _by_program(graph, op, value, weight, scales, saved):
+    """_composite(), whose gradients hold no messages; None if no program
+    serves."""
+    if op == "spmm-weighted":
+        scale_dst, scale_src = scales or (None, None)
+        out = _derived.weighted_sum(graph, _scaled(value, scale_src), weight)
+        return None if out is None else (_scaled(out, scale_dst),)
+    outs = _derived.values(graph, op[len("reduce-"):], value)
+    if outs is None or op != "reduce-pna":
+        return outs
+    mean, std = outs
+    return (mean, *_extremes(graph, value, saved), std)
+
+
+def _extremes(graph, value, saved):
+    """(minima, maxima), as values of the sources that gave them."""
+    for name in ("arg_min", "arg_max"):
+        _, sources, there = _neighbours.winners(graph, saved[name])
+        yield value.gather(0, sources) * there
 
 
 def _transposed(graph, op, scales, saved, grad):
     zeros = grad.new_zeros((graph.num_src,) + tuple(grad.shape[1:]))
     if op in ("reduce-min", "reduce-max"):
-        picked = saved["arg_" + op[-3:]].long()
-        edges = picked + graph.offsets[:-1].long().view(-1, 1, 1)
-        rows = graph.src[edges.clamp(min=0, max=graph.num_edges - 1)]
-        return zeros.scatter_add(0, rows, grad * (picked >= 0))
+        _, rows, there = _neighbours.winners(graph, saved["arg_" + op[-3:]])
+        return zeros.scatter_add(0, rows, grad * there)
     scale_dst, scale_src = scales or (None, None)
     grad = _scaled(grad, scale_dst)
     if op != "spmm-sum":

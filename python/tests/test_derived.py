@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _derived
+from dfgnn import _attention, _attention_call, _composite, _messages, \
+    _reduce
 
 from conftest import random_edges
 
@@ -47,6 +48,11 @@ def cases():
             **edges_of(kind))
     yield "gt dropout", attention("gt", dropout=0.5), gt
     yield "gt weights", attention("gt", return_weights=True), gt
+    yield "gt bias", attention("gt"), {**gt, "bias": some(E, H)}
+    yield "gt mask", attention("gt"), {**gt, "bias": some(E, H)}
+    yield "gat weights and mask", attention("gat", return_weights=True), dict(
+        h=some(M, H, D), score_src=some(M, H), score_dst=some(N, H),
+        bias=some(E, H))
     yield "agnn", attention("agnn"), dict(
         h=some(M, H, D), h_dst=some(N, H, D), beta=some(1))
     yield "gat", attention("gat"), dict(
@@ -55,7 +61,10 @@ def cases():
         x=some(M, H, D))
     yield "weighted", lambda graph, given: dfgnn.spmm(graph, **given), dict(
         x=some(M, H, D), weight=some(E, H))
-    for reduce in ("sum", "mean"):
+    for reduce in ("min", "max", "var", "std", "pna"):
+        yield f"values {reduce}", lambda graph, given, r=reduce: \
+            dfgnn.aggregate(graph, **given, reduce=r), dict(x=some(M, H, D))
+    for reduce in ("sum", "mean", "min", "max", "pna"):
         yield f"relu {reduce}", lambda graph, given, r=reduce: \
             dfgnn.relu_messages(graph, **given, reduce=r), dict(
                 x=some(M, H * D), edge_attr=some(E, H * D))
@@ -85,17 +94,42 @@ NAMES = [name for name, *_ in cases()]
 def test_second_derivatives_are_those_of_torchs_operations(name, place,
                                                            monkeypatch):
     _, function, given = next(c for c in cases() if c[0] == name)
+    edges = random_edges(M, N, E - 3)
+    if name.endswith("mask"):  # of some edges, and of all of a row
+        out = (torch.arange(E) % 3 == 0) | (edges[1] == edges[1, 0])
+        given["bias"][out] = -float("inf")
     given = {k: t.to(place).requires_grad_() for k, t in given.items()}
-    graph = dfgnn.as_graph(random_edges(M, N, E - 3).to(place), (M, N))
-    served = []
-    for which in ("attention", "sum_out", "weighted_sum", "messages"):
-        own = getattr(_derived, which)
-        monkeypatch.setattr(_derived, which, lambda *args, own=own: (
-            served.append(own(*args)), served[-1])[1])
+    graph = dfgnn.as_graph(edges.to(place), (M, N))
+    unfused = []
+    for module in (_attention, _messages, _reduce):
+        monkeypatch.setattr(module, "say_unfused", lambda: unfused.append(1))
     have = derivatives(function, graph, given)
-    assert served and all(x is not None for x in served)
-    for which in ("attention", "sum_out", "weighted_sum", "messages"):
-        monkeypatch.setattr(_derived, which, lambda *args: None)
+    assert not unfused
+    for module in (_attention_call, _messages, _reduce):
+        monkeypatch.setattr(module, "needs_composite", lambda: True)
     want = derivatives(function, graph, given)
     for a, b in zip(have, want):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gt", "gt weighted keys", "agnn", "gat",
+                                  "gatv2 projected", "gatv2 weighted"])
+def test_gradients_through_weights_hold_no_features_of_edges(name, place,
+                                                             monkeypatch):
+    op = name.split()[0]
+    given = next(given for other, _, given in cases() if other == name)
+    given = {k: t.to(place).requires_grad_() for k, t in given.items()}
+    graph = dfgnn.as_graph(random_edges(M, N, E - 3).to(place), (M, N))
+    use = {"edge_use": "keys"} if "keys" in name else {}
+    function = attention(op, return_weights=True, **use)
+
+    def gradients():
+        out, weights = function(graph, given)
+        return torch.autograd.grad((out * out).sum() + (weights ** 3).sum(),
+                                   list(given.values()))
+    with monkeypatch.context() as patch:
+        patch.setattr(_composite, "SCORES", {})
+        have = gradients()
+    monkeypatch.setattr(_attention_call, "needs_composite", lambda: True)
+    for a, b in zip(have, gradients()):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

@@ -71,7 +71,13 @@ static const char *const programs[] = {
     "dst x[2,3]; src y[2,3]; edge a[3,2]\n"
     "t = transpose(a, -1, -2) * y\n"
     "return out = sum_in(atan2(x + 2, t) * y[0, :]),\n"
-    "  turned = sum_out(transpose(x - y, -2, -1)[1:3, :])"};
+    "  turned = sum_out(transpose(x - y, -2, -1)[1:3, :])",
+    /* scores far from 0, of which exp() is 0 or infinite */
+    "dst q[4]; src k[4]; edge e\n"
+    "score = sum(q * k)\n"
+    "return out = sum_in(softmax_in(score - 800) * k),\n"
+    "  back = sum_out(softmax_out(score + 900) * e * q),\n"
+    "  size = logsumexp_in(where(e < 0, -1e30, score - 800))"};
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 #endif

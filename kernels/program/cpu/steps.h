@@ -60,6 +60,12 @@ static void reduce_rows(block *b, int32_t n, int max) {
   }
 }
 
+/* What brings a sum of exp(x - maximum) to another maximum.  An infinite one
+ * stands for 0; where it is -infinity there is no sum yet. */
+static REAL rescale(REAL maximum, REAL to) {
+  return isinf(maximum) ? 1 : real_exp(maximum - to);
+}
+
 /* Adds edges to running maxima and sums of exp(x - maximum). */
 static void reduce_lse(block *b, int32_t n) {
   const int64_t size = extent(b->e, n)->all;
@@ -71,8 +77,7 @@ static void reduce_lse(block *b, int32_t n) {
   for (int64_t i = 0; i < size * b->rows; i++) {
     /* an infinite maximum would make differences of infinities */
     REAL shift = isinf(max[i]) ? 0 : max[i];
-    REAL old = isinf(before[i]) ? 0 : before[i];
-    sum[i] *= real_exp(old - shift);
+    sum[i] *= rescale(before[i], shift);
     before[i] = shift;
   }
   for (int64_t edge = 0; edge < b->count; edge++) {
@@ -330,9 +335,8 @@ static void join_parts(block *parts, int count, int32_t n) {
       }
       /* an infinite maximum stands for 0, as in reduce_lse */
       REAL most = real_max(from[i], to[i]), shift = isinf(most) ? 0 : most;
-      to[sums + i] =
-          to[sums + i] * real_exp((isinf(to[i]) ? 0 : to[i]) - shift) +
-          from[sums + i] * real_exp((isinf(from[i]) ? 0 : from[i]) - shift);
+      to[sums + i] = to[sums + i] * rescale(to[i], shift) +
+                     from[sums + i] * rescale(from[i], shift);
       to[i] = most;
     }
   }
