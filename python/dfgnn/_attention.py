@@ -84,7 +84,10 @@ def through_weights(graph, made, inputs, bias, seed, out, lse, weights,
     weighted = weights * grad_weights.to(weights.dtype)
     sums = weighted.new_zeros(made.lse_shape).index_add(0, graph.dst, weighted)
     scores = weighted - weights * sums.index_select(0, graph.dst)
-    more = _through_scores(graph, made, inputs, scores, needed)
+    through = _through_scores
+    if not made.edge_dim:
+        through = _BY_KERNELS.get(made.op, through)
+    more = through(graph, made, inputs, scores, needed)
     more.append(scores if needed[-1] else None)
     return [_add(a, b, t) for a, b, t in zip(grads, more, (*inputs, bias))]
 
@@ -94,6 +97,43 @@ def _add(a, b, like):
         found = b if a is None else a
         return found if found is None else found.to(like.dtype)
     return a + b.to(a.dtype)
+
+
+def _through_products(graph, made, inputs, scores, needed):
+    """Those of GT: two products with a sparse matrix."""
+    query, key = (t.detach().contiguous() for t in inputs[:2])
+    scaled = (scores * made.settings.scale).contiguous()
+    found = [None] * len(inputs)
+    try:
+        if needed[0]:
+            sums, _ = _neighbours.forward(graph, "spmm-weighted", key, scaled)
+            found[0] = sums["out"]
+        if needed[1]:
+            found[1], _ = _neighbours.backward(
+                graph, "spmm-weighted", dict(value=key, edge_weight=scaled),
+                {"grad_out": query}, True, False)
+    except UnsupportedError:
+        return _through_scores(graph, made, inputs, scores, needed)
+    return found
+
+
+def _through_sums(graph, made, inputs, scores, needed):
+    """Those of GAT."""
+    _, score_dst, score_src = inputs[:3]
+    x = (score_dst.index_select(0, graph.dst)
+         + score_src.index_select(0, graph.src))
+    scores = torch.where(x > 0, scores, scores * made.settings.slope)
+    return [None] + [
+        torch.zeros_like(t, dtype=scores.dtype,
+                         memory_format=torch.contiguous_format).index_add(
+            0, index, scores) if wanted else None
+        for t, index, wanted in ((score_dst, graph.dst, needed[1]),
+                                 (score_src, graph.src, needed[2]))
+    ] + [None] * (len(inputs) - 3)
+
+
+# faster than programs, without features of edges
+_BY_KERNELS = {"gt": _through_products, "gat": _through_sums}
 
 
 def _through_scores(graph, made, inputs, scores, needed):
