@@ -491,6 +491,24 @@ def test_torch_compile_has_programs_in_its_graph(kind):
     same(flat(compiled(e, **given)), flat(layer(e, **given)))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_inductor_compiles_programs(dynamic):
+    """One graph for other numbers of edges, if sizes are dynamic."""
+    from dfgnn.nn.pyg import _compiled
+    layer, e, given = case(Attention)
+    fast, _ = accelerated(layer)
+    torch._dynamo.reset()
+    count = len(_compiled._MODULES)
+    compiled = torch.compile(fast, fullgraph=True, dynamic=dynamic)
+    for edges in (e, e[:, :-5]):
+        cut = {k: v[:edges.size(1)] if v.size(0) == e.size(1) else v
+               for k, v in given.items()}
+        outs = [module(edges, **cut) for module in (compiled, layer)]
+        same(*([out, *torch.autograd.grad(out.square().sum(), cut["x"])]
+               for out in outs))
+    assert len(_compiled._MODULES) > count
+
+
 def test_a_wrong_call_raises_what_the_layer_raises():
     layer, e, given = case(NoSize)
     fast, _ = accelerated(layer)

@@ -7,6 +7,8 @@ its guards then are; the plan itself is made outside of what it follows.
 """
 
 import functools
+import operator
+import weakref
 
 import torch
 from torch import Tensor
@@ -16,9 +18,11 @@ from ..._autocast import autocast_dtype
 from ..._fallbacks import say_once
 from ..._trace import TraceError
 from ...errors import Error
+from . import _called
 from ._called import _OWN, Call, trace
 
 _MODULES = {}
+_RECORDED = weakref.WeakKeyDictionary()
 # rows of tensors that stand for those of a call: as many are equal
 _ROWS = (11, 7, 5, 3, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 _GUARDED = (int, float, bool, str, type(None))
@@ -33,8 +37,23 @@ def attributes(layer):
             name == "training" or name not in _OWN))
 
 
-def recorded(layer, edge_dtype, device, rows, size, given, training, autocast,
-             values):
+def attribute(layer, path, name):
+    return getattr(_module(layer, path), name)
+
+
+def recorded(layer, *about):
+    """_record(), the same again: torch.compile may begin anew."""
+    found = _RECORDED.setdefault(layer, {})
+    try:
+        key = about, _called.attributes(layer)
+    except TraceError:
+        return _record(layer, *about)  # which says why
+    if key not in found:
+        found[key] = _record(layer, *about)
+    return found[key]
+
+
+def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
     """Of a call: the number of its module, which rows are its sources'
     and destinations', and the keys of its tensors; "" if there is none."""
     device = torch.device(device)
@@ -78,7 +97,8 @@ def _stand_in(layer, edge_dtype, device, size, given):
 
 
 def _static(shape):
-    return tuple([int(n) for n in shape])
+    """Sizes that torch.compile then takes as they are."""
+    return tuple([operator.index(n) for n in shape])
 
 
 class _Rows:
@@ -148,14 +168,16 @@ def propagate(layer, edge_index, size, kwargs):
         return NotImplemented
     if size is not None:
         size = tuple([None if n is None else rows.number(n) for n in size])
-    values = []
     for name in layer._dfgnn_constant("attributes").split("|"):
         path, attribute = name.split(":")
-        values.append(getattr(_module(layer, path), attribute))
+        # a guard each, of a float too that stands for any with dynamic sizes
+        if getattr(_module(layer, path), attribute) != layer._dfgnn_constant(
+                "attribute", path, attribute):
+            return NotImplemented
     device = edge_index.device
     about = layer._dfgnn_constant(
         "recorded", edge_index.dtype, str(device), len(rows.sizes), size, given,
-        torch.is_grad_enabled(), autocast_dtype(device.type), tuple(values))
+        torch.is_grad_enabled(), autocast_dtype(device.type))
     if not about:
         return NotImplemented
     number, src, dst, *keys = about.split("|")
