@@ -3,9 +3,12 @@
 #include "program/lower.h"
 #include "program/make.h"
 
-/* About the cost of a value: an edge is 8 times a node. */
+/* About the cost of a value: an edge is 8 times a node or a relation. */
 static double cost(const dfgnn_node *node) {
-  static const double times[] = {0, 0, 1, 1, 8};
+  static const double times[DFGNN_PLACES] = {[DFGNN_PLACE_DST] = 1,
+                                             [DFGNN_PLACE_SRC] = 1,
+                                             [DFGNN_PLACE_EDGE] = 8,
+                                             [DFGNN_PLACE_REL] = 1};
   double elements = 1;
   for (int i = 0; i < DFGNN_DAG_AXES; i++) {
     dfgnn_size size = node->shape[i];
