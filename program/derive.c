@@ -32,8 +32,12 @@ static int32_t unary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a) {
 
 /* ---- down: from where a value was spread to where it lives --------------- */
 
-static int32_t sum_axes(dfgnn_dag *dag, int32_t g, const dfgnn_size *from,
-                        const dfgnn_size *to) {
+/* The shapes may be those of nodes, which move as the dag grows. */
+static int32_t sum_axes(dfgnn_dag *dag, int32_t g, const dfgnn_size *of,
+                        const dfgnn_size *wanted) {
+  dfgnn_size from[AXES], to[AXES];
+  memcpy(from, of, sizeof from);
+  memcpy(to, wanted, sizeof to);
   for (int axis = 0; axis < AXES; axis++) {
     if (!dfgnn__size_is(to[axis], 1) || dfgnn__size_is(from[axis], 1))
       continue;
@@ -222,8 +226,8 @@ static int32_t partial(dfgnn_dag *dag, step s) {
   case DFGNN_NODE_MATMUL:
     return of_matmul(dag, s);
   case DFGNN_NODE_RESHAPE:
-    return dfgnn__make_reshape(dag, dfgnn__make_expand(dag, s.g, n.shape),
-                               dag->nodes[s.a].shape);
+    s.g = dfgnn__make_expand(dag, s.g, n.shape);
+    return dfgnn__make_reshape(dag, s.g, dag->nodes[s.a].shape);
   case DFGNN_NODE_SWAP:
     return dfgnn__make_swap(dag, s.g, n.axis, n.flags);
   case DFGNN_NODE_FMAX:

@@ -48,7 +48,7 @@ int32_t dfgnn__make_fold(dfgnn_dag *dag, dfgnn_node_op op, int32_t a, int axis);
 int32_t dfgnn__make_slice(dfgnn_dag *dag, int32_t a, int axis, dfgnn_size at,
                           dfgnn_size size);
 int32_t dfgnn__make_cat(dfgnn_dag *dag, int count, const int32_t *parts);
-int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
+int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *to);
 int32_t dfgnn__make_expand(dfgnn_dag *dag, int32_t a, const dfgnn_size *shape);
 /* Exchanges two axes. */
 int32_t dfgnn__make_swap(dfgnn_dag *dag, int32_t a, int first, int second);

@@ -174,11 +174,12 @@ static int32_t reshape_inside(dfgnn_dag *dag, int32_t n,
   return dfgnn__make_alike(dag, &node, arguments);
 }
 
-int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a,
-                            const dfgnn_size *shape) {
+/* The shape may be that of a node, which moves as the dag grows. */
+int32_t dfgnn__make_reshape(dfgnn_dag *dag, int32_t a, const dfgnn_size *to) {
   const dfgnn_node *from = at(dag, a);
-  dfgnn_size have, want;
+  dfgnn_size have, want, shape[AXES];
   int same = 1;
+  memcpy(shape, to, sizeof shape);
   for (int i = 0; i < AXES; i++)
     same &= dfgnn__size_same(from->shape[i], shape[i]);
   if (same)
