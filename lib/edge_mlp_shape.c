@@ -113,6 +113,11 @@ dfgnn_status dfgnn__edge_mlp_stored(const struct dfgnn_mlp_shape **shape,
                                     const dfgnn_problem *problem) {
   const struct dfgnn_mlp_shape *found = NULL;
   dfgnn_mlp_form form;
+  *shape = NULL;
+  if (!hash || !text)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "an edge_mlp without %s",
+                       text ? "its hash, 'program'"
+                            : "'program_text', the text of the MLP");
   dfgnn_status status =
       form_of_text(&form, text, problem->dtype, problem->math, problem->pass);
   if (!status)

@@ -103,8 +103,8 @@ const tool_option tool_options[OPTION_COUNT] = {
         {.name = "mlp",
          .argument = "TEXT",
          .help = "MLPs on edges in place of --op, such as "
-                 "edge=128,width=128x128,activation=silu,norm=layer (see "
-                 "dfgnn_mlp.h), or files of such texts on lines, with commas "
+                 "edge=128,width=128x128,activation=silu,norm=layer, "
+                 "dfgnn-mlp(5), or files of such texts on lines, with commas "
                  "between them",
          .set = option_text,
          FIELD(mlp)},

@@ -1,5 +1,6 @@
 #include "tools/mlps.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,8 @@ static dfgnn_status add_file(list *l, const char *path) {
     if (*line && *line != '#' && (status = add_text(l, line)))
       dfgnn__fail_prefix(status, "%s, line %d: ", path, number);
   }
+  if (!status && ferror(file))
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
   fclose(file);
   return status;
 }
@@ -108,6 +111,25 @@ dfgnn_problem *tool_mlp_problems(size_t *count, const tool_settings *s) {
   }
   *count = l.count;
   return l.problems;
+}
+
+dfgnn_status tool_mlp_name(dfgnn_measurement *row) {
+  int dtype, math, pass;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  if (!row->op || strcmp(row->op, "edge_mlp") || !row->program_text)
+    return DFGNN_OK;
+  dfgnn_status status = dfgnn_parse(&dtype, DFGNN_NAMES_DTYPE, row->dtype);
+  if (!status)
+    status = dfgnn_parse(&math, DFGNN_NAMES_MATH, row->math);
+  if (!status)
+    status = dfgnn_parse(&pass, DFGNN_NAMES_PASS, row->pass);
+  if (!status)
+    status = dfgnn_edge_mlp_parse(&problem, row->program_text,
+                                  (dfgnn_dtype)dtype, (dfgnn_math)math,
+                                  (dfgnn_pass)pass);
+  if (!status)
+    row->program = problem.mlp->name;
+  return status;
 }
 
 int tool_mlp_wanted(const tool_settings *s, const dfgnn_measurement *row) {

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,10 @@ dfgnn_status tool_program_read(dfgnn_edge_program **program, const char *path) {
   if (!file)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be opened", path);
   size_t size = fread(text, 1, sizeof text - 1, file);
+  const int error = ferror(file) ? errno : 0;
   fclose(file);
+  if (error)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(error));
   text[size] = 0;
   if (memchr(text, 0, size))
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: has a NUL, expected a text",

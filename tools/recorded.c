@@ -7,6 +7,7 @@
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "tools/jsonl.h"
+#include "tools/mlps.h"
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,8 @@ static int add_problem(const recording *r, size_t k, const json_t *item) {
                       r->path, k, graphs - 1);
   dfgnn_status status =
       tool_problem_parse(&row, json_object_get(item, "problem"));
+  if (!status)
+    status = tool_mlp_name(&row);
   if (!status)
     status = dfgnn__key_problem(&named, &row);
   named.cold = r->settings->cold;

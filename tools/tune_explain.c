@@ -236,7 +236,9 @@ static int print_one(const tool_settings *settings, json_t *row) {
     printf(", distance %.3g", distance);
   printf("\n  because   %s\n", text_of(row, "because"));
   if (*text_of(row, "program_text"))
-    printf("  program   %s\n", text_of(row, "program_text"));
+    printf("  %-9s %s\n",
+           strcmp(text_of(row, "op"), "edge_mlp") ? "program" : "mlp",
+           text_of(row, "program_text"));
   if (*text_of(row, "model"))
     printf("  model     %s\n", text_of(row, "model"));
   json_array_foreach(json_object_get(row, "stores"), i, store) printf(

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from . import _abi
+from . import _abi, _calls
 from ._fallbacks import say_once
 from ._context import raw_stream, with_room
 from ._library import check, library
@@ -66,6 +66,21 @@ def width_of(settings, tensors):
     width = last.size(0) if last is not None else next(
         t for t in tensors[1:3] if t is not None).size(1)
     return width // 2 if settings.gate else width
+
+
+def problem_of_text(text, dtype, tf32, number):
+    """The _abi.Problem of an MLP's text; dtype: a number of _abi.DTYPES."""
+    problem = _abi.Problem()
+    check(library().dfgnn_edge_mlp_parse(
+        ctypes.byref(problem), text.encode(), dtype,
+        _abi.MATH_TF32 if tf32 else _abi.MATH_F32, number))
+    return problem
+
+
+def text_of(problem):
+    """The text of a problem; None if it is of no MLP."""
+    text = library().dfgnn_edge_mlp_text(ctypes.byref(problem))
+    return None if text is None else text.decode()
 
 
 # ---- by torch operations ----------------------------------------------------
@@ -259,10 +274,19 @@ class Call:
     def _execute(self, args, number):
         mlp, device = self.mlp(), self.graph.device
         room = self._own_room(mlp, args, number)
-        stream, pointer = raw_stream(device), self.graph.handle.pointer
-        check(with_room(device, lambda: library().dfgnn_edge_mlp_execute_in(
-            ctypes.byref(mlp), pointer, ctypes.byref(args), number,
-            None if room is None else room.data_ptr(), stream)))
+        stream, handle = raw_stream(device), self.graph.handle
+
+        def execute():
+            check(with_room(
+                device, lambda: library().dfgnn_edge_mlp_execute_in(
+                    ctypes.byref(mlp), handle.pointer, ctypes.byref(args),
+                    number, None if room is None else room.data_ptr(),
+                    stream)))
+        if _calls.watching is None:
+            execute()
+        else:
+            _calls.watching.timed(execute, handle, self._problem(args, number),
+                                  device)
 
     def _own_room(self, mlp, args, number):
         """Memory for a call that a CUDA graph records: the context's may
@@ -288,26 +312,43 @@ class Call:
             self.graph.handle.pointer, ctypes.byref(args), _FORWARD))
         return worst.value
 
+    def _supposed(self, number, wanted):
+        """The args of a pass whose outputs, or gradients of the tensors that
+        are wanted, are nowhere."""
+        args, nowhere = self.args(), 256
+        prefix = "" if number == _FORWARD else "grad_"
+        for name in self.settings.outputs:
+            setattr(args, prefix + name, nowhere)
+        for side in ("dst", "src"):
+            if getattr(self.settings, "reduce_" + side) in ("max", "min"):
+                setattr(args, "arg_" + side, nowhere)
+        if number == _FORWARD:
+            return args
+        for (name, i), want in zip(_fields(self.settings), wanted):
+            if want and i is None:
+                setattr(args, "grad_" + name, nowhere)
+            elif want:
+                getattr(args, "grad_" + name)[i] = nowhere
+        return args
+
     def refusal(self, wanted):
         """Why the device runs no pass of it; None if it does.  wanted: those
         that want a gradient."""
-        args, sides = self.args(), ("dst", "src")
-        for name in self.settings.outputs:
-            setattr(args, name, 256)
-        status = self._serves(args, _FORWARD)
+        status = self._serves(self._supposed(_FORWARD, wanted), _FORWARD)
         if status is None and any(wanted):
-            for name in self.settings.outputs:
-                setattr(args, "grad_" + name, 256)
-            for side in sides:
-                if getattr(self.settings, "reduce_" + side) in ("max", "min"):
-                    setattr(args, "arg_" + side, 256)
-            for (name, i), want in zip(_fields(self.settings), wanted):
-                if want and i is None:
-                    setattr(args, "grad_" + name, 256)
-                elif want:
-                    getattr(args, "grad_" + name)[i] = 256
-            status = self._serves(args, _BACKWARD)
+            status = self._serves(self._supposed(_BACKWARD, wanted), _BACKWARD)
         return status
+
+    def _problem(self, args, number):
+        problem = _abi.Problem()
+        check(library().dfgnn_edge_mlp_problem(
+            ctypes.byref(problem), ctypes.byref(self.mlp()),
+            ctypes.byref(args), number))
+        return problem
+
+    def problem(self, number, wanted):
+        """The _abi.Problem of a pass."""
+        return self._problem(self._supposed(number, wanted), number)
 
     def refused(self, wanted):
         """Whether the device runs no pass of it, which is said once."""

@@ -5,6 +5,7 @@
                             residual=True, edges=True)
 """
 
+import inspect
 from typing import NamedTuple, Optional
 
 import torch
@@ -250,8 +251,8 @@ def _gate(graph, given, gates):
     given["dst_factor"], given["src_factor"] = made["dst"], made["src"]
 
 
-@untraced
-def _called(graph, weights, biases, given, gates):
+def _ready(graph, weights, biases, given, gates):
+    """(graph, settings, tensors) of a call."""
     if _is_list(graph):
         graph = as_graph(graph, _sizes_of(graph, given))
     graph = as_graph(graph)
@@ -263,9 +264,33 @@ def _called(graph, weights, biases, given, gates):
     settings, tensors = _prepared(_Sizes(
         graph.num_dst, graph.num_src, graph.num_edges, graph.device),
         weights, biases, **given)
-    if needs_composite():
-        return _mlp.composite(graph, settings, tensors)
-    return _mlp.run(graph, settings, tensors)
+    return graph, settings, tensors
+
+
+@untraced
+def _called(graph, weights, biases, given, gates):
+    call = _ready(graph, weights, biases, given, gates)
+    return (_mlp.composite if needs_composite() else _mlp.run)(*call)
+
+
+def problem(graph, weights, biases=None, *, backward=False, **given):
+    """The _abi.Problem of a call of edge_mlp with these arguments, or of its
+    gradient by the tensors that require one (by all, if none does)."""
+    defaults = {name: one.default for name, one in
+                inspect.signature(edge_mlp).parameters.items()
+                if one.kind is one.KEYWORD_ONLY}
+    unknown = sorted(set(given) - set(defaults))
+    if unknown:
+        raise TypeError(f"found the keyword {unknown[0]!r}, expected one of "
+                        + ", ".join(sorted(defaults)))
+    given = {**defaults, **given}
+    gates = _Gates(*[given.pop(name) for name in (
+        "dst_gate", "src_gate", "gate_by", "gate_weight")])
+    graph, settings, tensors = _ready(graph, weights, biases, given, gates)
+    there = [t is not None for t in tensors]
+    wanted = [t is not None and t.requires_grad for t in tensors]
+    return _mlp.Call(graph, settings, tensors).problem(
+        int(backward), wanted if any(wanted) else there)
 
 
 # ---- torch.compile ----------------------------------------------------------

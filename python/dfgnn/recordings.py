@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from . import _abi, _calls, _execute, _handle, _tuned
+from . import _abi, _calls, _execute, _handle, _mlp, _tuned
 from ._files import read
 from ._step_times import tensors_in
 from .errors import InvalidError
@@ -29,10 +29,16 @@ def _name_of(names, number):
     return next(name for name, value in names.items() if value == number)
 
 
+_MLP = "edge_mlp"  # an operator whose shape is a text
+
+
 def _as_json(problem):
-    found = {field: _name_of(names, getattr(
-        problem, "pass_" if field == "pass" else field))
+    text = _mlp.text_of(problem)
+    found = {field: _MLP if text and field == "op" else _name_of(
+        names, getattr(problem, "pass_" if field == "pass" else field))
         for field, names in _NAMED.items()}
+    if text:
+        found["program_text"] = text
     return dict(found, index="i32",
                 **{field: getattr(problem, field) for field in _COUNTS})
 
@@ -40,6 +46,10 @@ def _as_json(problem):
 def _as_problem(found):
     found = dict(found)
     found.pop("index", None)
+    if found["op"] == _MLP:
+        return _mlp.problem_of_text(
+            found["program_text"], _abi.DTYPES[found["dtype"]],
+            found["math"] == "tf32", _abi.PASSES[found["pass"]])
     wanted = {"pass_" if field == "pass" else field: _NAMED[field][value]
               if field in _NAMED else value for field, value in found.items()}
     return _abi.Problem(max_workspace=-1, **wanted)
@@ -68,6 +78,9 @@ class Met:
     @property
     def text(self):
         found = _as_json(self.problem)
+        if "program_text" in found:
+            return " ".join((found["op"], found["pass"],
+                             found["program_text"], found["dtype"]))
         words = [found["op"], found["pass"],
                  f"{found['heads']}x{found['dim']}", found["dtype"]]
         words += [name for name in ("bias", "dropout", "weights")

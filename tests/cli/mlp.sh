@@ -59,6 +59,7 @@ printf '# a mesh\n%s\n' $mesh >"$work/mlps.txt"
 status 0 dfgnn-tune explain $graph --mlp "$work/mlps.txt" --device cpu \
   --store "$work/mlps.db"
 prints 'source *exact'
+prints "mlp *$mesh"
 cat >"$work/job.yaml" <<TEXT
 graphs: ["$graph"]
 mlps: ["$mesh", "$conv"]
@@ -80,6 +81,11 @@ status 2 dfgnn-tune explain $graph --mlp edge=8,width=4,depth=3
 says "there is no 'depth'"
 status 2 dfgnn-tune explain $graph --mlp none.txt
 says 'none.txt: cannot be opened'
+status 2 dfgnn-tune explain $graph --mlp "$work"
+says "$work: Is a directory"
+printf '# nothing\n' >"$work/empty.txt"
+status 2 dfgnn-tune explain $graph --mlp "$work/empty.txt"
+says 'names no MLP'
 
 promise "a stored text that is no MLP, or another's, answers nothing"
 sed 's/edge=8,width=16x16x8/edge=8,width=16x32x8/' "$work/rows.jsonl" \

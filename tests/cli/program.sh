@@ -22,6 +22,8 @@ says wrong.txt "line 1, column 17" sofmax_in
 promise "a file that is missing is named"
 status 1 dfgnn-tune program "$work/none.txt" uniform:nodes=20,edges=90
 says 'none.txt: cannot be opened'
+status 1 dfgnn-tune program "$work" uniform:nodes=20,edges=90
+says "$work: Is a directory"
 
 promise "a program is tuned as any problem, each candidate checked"
 cat >"$work/gated.txt" <<'TEXT'

@@ -111,6 +111,9 @@ START_TEST(an_mlp_is_in_the_key_and_comes_back_from_a_row) {
   ck_assert(dfgnn__key_gate(&other) != dfgnn__key_gate(&row));
   other.program = row.program; /* a text under another's hash */
   ck_fails(dfgnn__key_problem(&back, &other), DFGNN_ERROR_FORMAT, "hash");
+  other.program_text = NULL; /* as in a recording that was written by hand */
+  ck_fails(dfgnn__key_problem(&back, &other), DFGNN_ERROR_FORMAT,
+           "without 'program_text'");
 }
 END_TEST
 
