@@ -17,7 +17,7 @@ typedef struct mlp_case {
   int count;
   struct {
     void *data;
-    size_t bytes;
+    size_t bytes, element;
   } block[MLP_BLOCKS]; /* all memory, in the order in which it was made */
   uint64_t state;
 } mlp_case;
@@ -37,6 +37,7 @@ static inline void *mlp_tensor(mlp_case *c, dfgnn_dtype dtype, int64_t count,
   for (int64_t i = 0; scale != 0 && i < count; i++)
     set_element(data, dtype, i, scale * uniform(&c->state));
   c->block[c->count].data = data;
+  c->block[c->count].element = bytes_of(dtype);
   c->block[c->count++].bytes = bytes;
   return data;
 }
