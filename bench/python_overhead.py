@@ -18,7 +18,6 @@ whose `layers` has a row for each layer.
 
 import argparse
 import copy
-import ctypes
 import json
 import os
 import time
@@ -73,7 +72,7 @@ def two_nodes(device, batches, calls):
     query, key, value = (torch.randn(2, 2, 8, device=device)
                          for _ in range(3))
     settings = settings_of(query, 8 ** -0.5, 0.2, 0.0, False)
-    plan = _execute.recipe(graph, "gt", (query, key, value), None,
+    plan = _execute.recipe(graph, "gt", (query, key, value),
                            settings).plan(graph, False)
     out = torch.empty_like(query)
     lse = torch.empty(2, 2, device=device)

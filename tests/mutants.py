@@ -316,7 +316,7 @@ PACKAGE = [
     Fault("python/dfgnn/nn/_conv.py", "flow is ignored where loops are filled",
           "0 if flipped else 1)", "1 if flipped else 1)",
           ("test_like_pyg.py", "test_edge_features.py", "test_layers.py")),
-    Fault("python/dfgnn/_reduce.py", "the lower median is the upper one",
+    Fault("python/dfgnn/_composite.py", "the lower median is the upper one",
           "middle = first + (degrees - 1).clamp(min=0) // 2",
           "middle = first + degrees.clamp(min=0) // 2",
           ("test_aggregation.py", "test_pyg_mixin.py")),

@@ -100,7 +100,7 @@ def _fields(body):
             yield "pass_" if name == "pass" else name, found
 
 
-def _numbers(enum, prefix, separator="_"):
+def numbers(enum, prefix, separator="_"):
     """{"spmm-sum": 4} of the constants of an enum before its count."""
     found, number = {}, -1
     for line in filter(None, map(str.strip, _ENUMS[enum].split(","))):
@@ -134,25 +134,25 @@ FUNCTIONS = {name: (_type(result), _arguments(arguments))
              for result, name, arguments in re.findall(
                  r"DFGNN_API ([\w\s*]*?)(dfgnn_\w+)\(([^;]*)\);", _text)}
 
-OPS = _numbers("dfgnn_op", "DFGNN_OP_", "-")
-PASSES = _numbers("dfgnn_pass", "DFGNN_PASS_")
-DTYPES = _numbers("dfgnn_dtype", "DFGNN_")
-MATH_F32, MATH_TF32 = _numbers("dfgnn_math", "DFGNN_MATH_").values()
-INDEX_I32, INDEX_I64 = _numbers("dfgnn_index_type", "DFGNN_INDEX_").values()
-EDGE_USES = _numbers("dfgnn_edge_use", "DFGNN_EDGE_")
+OPS = numbers("dfgnn_op", "DFGNN_OP_", "-")
+PASSES = numbers("dfgnn_pass", "DFGNN_PASS_")
+DTYPES = numbers("dfgnn_dtype", "DFGNN_")
+MATH_F32, MATH_TF32 = numbers("dfgnn_math", "DFGNN_MATH_").values()
+INDEX_I32, INDEX_I64 = numbers("dfgnn_index_type", "DFGNN_INDEX_").values()
+EDGE_USES = numbers("dfgnn_edge_use", "DFGNN_EDGE_")
 EDGE_PROJECTED = int(_DEFINED["DFGNN_EDGE_PROJECTED"])
-MESSAGES = _numbers("dfgnn_message", "DFGNN_MESSAGE_", "-")
-EFFORTS = _numbers("dfgnn_effort", "DFGNN_EFFORT_")
-SOURCES = tuple(_numbers("dfgnn_source", "DFGNN_SOURCE_"))
+MESSAGES = numbers("dfgnn_message", "DFGNN_MESSAGE_", "-")
+EFFORTS = numbers("dfgnn_effort", "DFGNN_EFFORT_")
+SOURCES = tuple(numbers("dfgnn_source", "DFGNN_SOURCE_"))
 ACTIVATIONS, NORMS, REDUCTIONS = (
     {None if name == "none" else name: number for name, number in
-     _numbers(f"dfgnn_{kind}", f"DFGNN_{kind.upper()}_").items()}
+     numbers(f"dfgnn_{kind}", f"DFGNN_{kind.upper()}_").items()}
     for kind in ("activation", "norm", "reduce"))
-PARTITIONINGS = _numbers("dfgnn_partitioning", "DFGNN_PARTITION_")
+PARTITIONINGS = numbers("dfgnn_partitioning", "DFGNN_PARTITION_")
 PROGRESS, STOP = (dict(globals()["TuneOptions"]._fields_)[name]
                   for name in ("progress", "stop"))
 
-_STATUS = _numbers("dfgnn_status", "DFGNN_")
+_STATUS = numbers("dfgnn_status", "DFGNN_")
 OK = _STATUS["ok"]
 ERROR_INVALID = _STATUS["error_invalid"]
 ERROR_MEMORY = _STATUS["error_memory"]

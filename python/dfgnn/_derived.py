@@ -204,9 +204,11 @@ def sum_out(graph, grad):
 
 @_or_none
 def weighted_sum(graph, value, weight):
-    """[N, H, D] of value [M, H, D] and weight [E, H]."""
+    """[N, H, D] of value [M, H, D] and weight [E, H], or [N, D] of value
+    [M, D] and weight [E, 1]."""
     t = _Text(graph, value.dtype)
-    t.give(SRC, "v", value), t.give(EDGE, "w", weight, weight.size(1), 1)
+    t.give(SRC, "v", value)
+    t.give(EDGE, "w", weight, *weight.shape[1:value.dim() - 1], 1)
     return t.run([("sum_in(w * v)", DST, value.shape[1:])])[0]
 
 
@@ -239,25 +241,30 @@ def values(graph, reduce, value):
 
 @_or_none
 def messages(graph, reduce, given):
-    """[N, H, D] each of the messages of _messages.Tensors: (mean, std) for
-    "pna", whose extremes, as others, are those of the edges that gave them."""
-    t = _Text(graph, given.value.dtype)
-    heads, dim = given.value.shape[1:]
-    t.give(SRC, "v", given.value)
-    attr, sent = given.edge_attr, "v"
-    if attr is not None and given.edge_weight is not None:
+    """[N, H, D] each of messages, of the inputs by their fields: (mean, std)
+    for "pna", whose extremes, as others, are those of the edges that gave
+    them."""
+    value = given["value"]
+    t = _Text(graph, value.dtype)
+    heads, dim = value.shape[1:]
+    t.give(SRC, "v", value)
+    attr, weight, shift = map(given.get, (
+        "edge_attr", "edge_weight", "edge_bias"))
+    sent = "v"
+    if attr is not None and weight is not None:
         attr = torch.nn.functional.linear(
-            attr, given.edge_weight.reshape(-1, attr.size(1)),
-            None if given.edge_bias is None else given.edge_bias.reshape(-1))
-        if given.edge_weight.dim() == 4:  # the value has features of edges
+            attr, weight.reshape(-1, attr.size(1)),
+            None if shift is None else shift.reshape(-1))
+        if weight.dim() == 4:  # the value has features of edges
             attr, more = attr.chunk(2, dim=-1)
             t.give(EDGE, "y", more, heads, dim)
             sent = "(v + y)"
     if attr is not None:
         t.give(EDGE, "x", attr, heads, dim)
-    if given.gate_dst is None:
+    if given.get("gate_dst") is None:
         t.line("m = relu(v + x)")
     else:
-        t.give(DST, "a", given.gate_dst), t.give(SRC, "b", given.gate_src)
+        t.give(DST, "a", given["gate_dst"])
+        t.give(SRC, "b", given["gate_src"])
         t.line(f"m = sigmoid(a + b{'' if attr is None else ' + x'}) * {sent}")
     return _reduced(t, reduce, (heads, dim))

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import operator
 import weakref
 
 import torch
@@ -9,7 +10,8 @@ import torch
 from . import _abi, _calls, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
-from ._operators import DTYPES, OPERATORS, check_inputs, edge_dim
+from ._operators import (
+    DTYPES, OPERATORS, check_call, edge_dim, is_flat, message_of)
 
 _generation = 0
 
@@ -36,7 +38,7 @@ class Plan:
     share."""
 
     __slots__ = ("pointer", "workspace", "template", "execute", "handle",
-                 "wanted")
+                 "wanted", "on_host")
 
     def __init__(self, handle, device, wanted, settings):
         lib = library()
@@ -57,6 +59,7 @@ class Plan:
         self.template = _template(settings.scale, settings.slope,
                                   settings.dropout)
         self.execute = lib.dfgnn_execute
+        self.on_host = device.type == "cpu"
 
     def arguments(self):
         return _abi.Args.from_buffer_copy(self.template)
@@ -77,7 +80,7 @@ class Plan:
             workspace = scratch.data_ptr()
         status = self.execute(
             self.pointer, args, workspace,
-            None if device.type == "cpu" else current_raw_stream(device.index))
+            None if self.on_host else current_raw_stream(device.index))
         if status:
             raise failure(status)
 
@@ -100,221 +103,289 @@ class Call:
 
 @functools.lru_cache(maxsize=1024)
 def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
-            listed=False):
-    """The _abi.Problem of an attention, which nobody writes to."""
+            listed=False, message="copy"):
     return _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
         effort=_abi.EFFORTS["default"], heads=heads, dim=dim,
         deterministic=1, weights=int(settings.weights and not backward),
         max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0),
-        edge_dim=edges,
+        edge_dim=edges, message=_abi.MESSAGES[message],
         edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
         edge_list=int(listed))
 
 
 class Recipe:
     """The checks, shapes and plans that calls with the same shapes, types and
-    settings share: they are made once."""
+    settings share: they are made once.
+
+    places: (field, dtype) of each input; dtype is None if the input may have
+        strides.
+    outs: (field, shape, dtype, source) of what forward writes: those that a
+        call returns, of which there are as many as shown has names, then those
+        that the gradient alone reads.  source: the input that it is made
+        from, see _source().
+    kept: the names of the tensors that the gradient reads, "seed", fields of
+        inputs and of outputs; and weights that a call returns.
+    back, cotangents: (field, dtype) of the tensors of kept, and of the
+        gradients, that the gradient is given.
+    grads: (field, shape, dtype, type of the input, source) of the gradient of
+        each input; shape is None where there is none; source: of kept and of
+        the gradients that are given.
+    casts: whether gradients have another type than their inputs.
+    flat: whether features are [rows, D].
+    plain: whether the gradient is that of one call of the library.
+    """
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
-                 "dim", "biased", "edge_dim", "listed", "inputs", "out_shape",
-                 "lse_shape", "weights_shape", "empty", "plans", "places",
-                 "grads", "casts")
+                 "dim", "flat", "message", "edge_dim", "listed", "biased",
+                 "empty", "plans", "places", "outs", "shown", "kept", "pick", "back",
+                 "cotangents", "grads", "casts", "plain", "ungiven")
 
-    def __init__(self, graph, op, inputs, bias, settings, listed):
+    def __init__(self, graph, op, inputs, settings, listed):
         self.op = op
         self.spec = spec = OPERATORS[op]
-        check_inputs(spec, inputs, bias,
-                     {"N": graph.num_dst, "M": graph.num_src,
-                      "E": graph.num_edges}, graph.device)
+        check_call(graph, spec, inputs)
         value = inputs[spec.value]
         self.settings = settings
         self.dtype = value.dtype
         self.exact = (torch.float64 if value.dtype == torch.float64
                       else torch.float32)
         self.device = value.device
-        _, self.heads, self.dim = value.shape
-        self.biased = bias is not None
+        self.flat = is_flat(spec, inputs)
+        _, self.heads, self.dim = (len(value), 1, value.size(1)) \
+            if self.flat else value.shape
+        self.message = message_of(spec, inputs)
         self.edge_dim = edge_dim(spec, inputs)
+        self.biased = (spec.attention and len(inputs) == len(spec.inputs)
+                       and inputs[-1] is not None)
         self.listed = bool(listed and graph.handle.listed and self.edge_dim
                            and op != "gat" and not settings.weights)
-        self.inputs = spec.inputs[:len(inputs)]
-        self.out_shape = (graph.num_dst, self.heads, self.dim)
-        self.lse_shape = (graph.num_dst, self.heads)
-        self.weights_shape = (graph.num_edges, self.heads)
         self.empty = not graph.num_edges
         self.plans = [None, None]
-        self.places = self._places()
-        self.grads = self._grads()
-        self.casts = any(t is not None and t.dtype != dtype for t, (_, dtype)
-                         in zip((*inputs, bias), self.grads))
+        self._forward(graph, inputs)
+        self._backward(inputs)
 
-    def _places(self):
-        """(field, dtype) of each input; dtype is None if the input may have
-        strides and keeps its own."""
-        found = []
-        for input_ in self.inputs:
-            dtype = self.exact if input_.scalar else None
-            if not input_.scalar and input_.dims[0] not in "NM":
-                dtype = self.dtype
-            found.append((input_.field, dtype))
-        return found
+    def _forward(self, graph, inputs):
+        self.places = tuple(
+            (t.field, None if t.strided else self._type(t))
+            for t, _ in zip(self.spec.inputs, inputs))
+        sizes = {"N": graph.num_dst, "M": graph.num_src,
+                 "E": graph.num_edges, "H": self.heads, "D": self.dim}
+        first, rest = self.spec.results(self.settings)
+        self.shown = tuple(t.field for t in first)
+        self.plain = self.shown[-1] not in ("lse", "weights")
+        given = [None if t is None else (t.shape, t.dtype) for t in inputs]
+        self.outs = []
+        for t in first + rest:
+            dims = t.dims.replace("HD", "D") if self.flat else t.dims
+            shape, dtype = tuple(sizes[d] for d in dims), self._type(t)
+            self.outs.append((t.field, shape, dtype,
+                              _source(given, shape, dtype)))
 
-    def _grads(self):
-        """(field, dtype) of the gradient of each input and of the bias."""
-        return [("grad_" + input_.field,
-                 self.exact if input_.scalar or input_.dims[0] not in "NME"
-                 else self.dtype) for input_ in self.inputs] + [
-                     ("grad_bias", self.exact)]
+    def _backward(self, inputs):
+        reads = {t.field for t in self.spec.backward if self._used(t)
+                 and t.role in ("input", "modifier", "saved")}
+        # (field, type to place it in, (shape, type) of a tensor)
+        given = [("seed", torch.int64, None)] if self.settings.dropout else []
+        given += [(field, dtype, (tensor.shape, tensor.dtype))
+                  for (field, dtype), tensor in zip(self.places, inputs)
+                  if field in reads and tensor is not None]
+        given += [(field, dtype, (shape, dtype)) for field, shape, dtype, _
+                  in self.outs if field in reads]
+        self.back = tuple((field, dtype) for field, dtype, _ in given)
+        self.kept = tuple(field for field, _, _ in given)
+        shown = self.outs[:len(self.shown)]
+        if shown[-1][0] == "weights":
+            self.kept += ("weights",)
+            shown.pop()
+        self.pick = self._picker()
+        self.cotangents = tuple(
+            ("grad_" + field, None if self.spec.attention and field == "out"
+             else dtype) for field, _, dtype, _ in shown)
+        self._gradients(inputs, [about for _, _, about in given] + [None] * (
+            len(self.kept) - len(given)) + [out[1:3] for out in shown])
+
+    def _gradients(self, inputs, given):
+        found = {t.field: t for t in self.spec.backward}
+        self.grads, self.ungiven = [], (None,) * len(inputs)
+        for (field, _), tensor in zip(self.places, inputs):
+            field = "grad_" + field
+            if tensor is None or field not in found:
+                self.grads.append((field, None, None, None, None))
+                continue
+            shape, dtype = tuple(tensor.shape), self._type(found[field])
+            self.grads.append((field, shape, dtype, tensor.dtype,
+                               _source(given, shape, dtype)))
+        self.casts = any(grad[2] != grad[3] for grad in self.grads)
+
+    def _type(self, tensor):
+        if tensor.index:
+            return torch.int32
+        return self.exact if tensor.scalar else self.dtype
+
+    def _used(self, tensor):
+        return {"none": True, "weights": self.settings.weights,
+                "bias": self.biased, "edge": self.edge_dim != 0,
+                "projection": self.edge_dim > 0,
+                "message": self.message != "copy",
+                "gate": self.message.startswith("gate")}[tensor.flag]
+
+    # ---- what the gradient reads
+
+    def _picker(self):
+        names = ("seed", *[field for field, _ in self.places],
+                 *[out[0] for out in self.outs])
+        numbers = [names.index(name) for name in self.kept]
+        if len(numbers) > 1:
+            return operator.itemgetter(*numbers)
+        return lambda tensors: [tensors[number] for number in numbers]
+
+    def keep(self, seed, inputs, outs):
+        """The tensors of kept; outs: those of forward()."""
+        return self.pick((seed, *inputs, *outs))
+
+    def parted(self, kept):
+        """(inputs, None where not kept; outputs by field; seed) of kept."""
+        tensors = dict(zip(self.kept, kept))
+        inputs = [tensors.pop(field, None) for field, _ in self.places]
+        return inputs, tensors, tensors.pop("seed", None)
 
     def plan(self, graph, backward):
         found = self.plans[backward]
         if found is None:
             wanted = problem(self.op, backward, self.dtype, self.heads,
                              self.dim, self.settings, self.biased,
-                             self.edge_dim, self.listed)
+                             self.edge_dim, self.listed, self.message)
             found = self.plans[backward] = Plan(
                 graph.handle, graph.device, wanted, self.settings)
         return found
 
-    def new(self, shape, dtype):
-        return torch.empty(shape, dtype=dtype, device=self.device)
 
-
-def recipe(graph, op, inputs, bias, settings, listed=False):
+def recipe(graph, op, inputs, settings, listed=False):
     """The Recipe of a call, whose inputs are checked when it is made.  listed:
     edge features are in the caller's order; if the recipe is not, they have to
     be in the graph's."""
     if _recording.current is not None:
         _recording.current.graph(graph)
     recipes = graph.handle.recipes
-    key = (op, settings, _generation, listed,
-           *[None if t is None else (t.shape, t.dtype, t.device)
-             if isinstance(t, torch.Tensor) else id(t) for t in inputs],
-           None if bias is None else (bias.shape, bias.dtype, bias.device))
-    found = recipes.get(key)
-    if found is None:
-        found = recipes[key] = Recipe(graph, op, inputs, bias, settings,
-                                      listed)
+    try:
+        key = (op, settings, _generation, listed,
+               *[None if t is None else (t.shape, t.dtype, t.device)
+                 for t in inputs])
+        return recipes[key]
+    except KeyError:
+        found = recipes[key] = Recipe(graph, op, inputs, settings, listed)
+        return found
+    except AttributeError:  # one is no tensor, which is an error
+        return Recipe(graph, op, inputs, settings, listed)
+
+
+def _source(tensors, shape, dtype):
+    """(the number of the tensor that a new one of this shape and type is made
+    from, whether it is like it); tensors: (shape, dtype) of each or None."""
+    if (shape, dtype) in tensors:
+        return tensors.index((shape, dtype)), True
+    types = [None if t is None else t[1] for t in tensors]
+    if dtype in types:
+        return types.index(dtype), False
+    return next(n for n, t in enumerate(tensors) if t is not None), False
+
+
+def _place(args, places, tensors):
+    """Returns the tensors that must stay alive until the call was made."""
+    alive = []
+    for (field, dtype), tensor in zip(places, tensors):
+        if tensor is None:
+            continue
+        if dtype is not None and tensor.dtype is not dtype:
+            tensor = tensor.to(dtype)
+        if not tensor.is_contiguous():
+            if dtype is not None or tensor.stride(-1) != 1:
+                tensor = tensor.contiguous()
+            else:
+                setattr(args, field + "_strides",
+                        _abi.Strides(*tensor.stride()))
+        setattr(args, field, tensor.data_ptr())
+        alive.append(tensor)
+    return alive
+
+
+def _new(source, like, shape, dtype):
+    """A new dense tensor; like: whether source has this shape and type: torch
+    makes such tensors in the least time, and others of source's type in
+    less than any."""
+    if source.dtype is not dtype:
+        return source.new_empty(shape, dtype=dtype)
+    if like and source.is_contiguous():
+        return torch.empty_like(source)
+    return source.new_empty(shape)
+
+
+# what the library leaves as it is where there are no edges
+_WITHOUT_EDGES = {"lse": float("-inf"), "arg_min": -1, "arg_max": -1}
+
+
+def forward(graph, made, inputs, seed=None, keep=True):
+    """The tensors of made.outs; without keep those that are shown.  Tensors by
+    edge are in the graph's order."""
+    outs = made.outs if keep else made.outs[:len(made.shown)]
+    if made.empty:
+        return [torch.full(shape, _WITHOUT_EDGES.get(field, 0), dtype=dtype,
+                           device=made.device)
+                for field, shape, dtype, _ in outs]
+    plan = made.plans[0] or made.plan(graph, False)
+    args = plan.arguments()
+    alive = _place(args, made.places, inputs)  # noqa: F841
+    if seed is not None:
+        _place_seed(args, graph, seed)
+    found = []
+    for field, shape, dtype, (source, like) in outs:
+        tensor = _new(inputs[source], like, shape, dtype)
+        setattr(args, field, tensor.data_ptr())
+        found.append(tensor)
+    plan.run(args, made.device)
     return found
 
 
-def usable(tensor):
-    """The tensor, or a copy of it, with features one after another."""
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+def _place_seed(args, graph, seed):
+    args.seed = seed.data_ptr()
+    if graph.edge_number is not None:
+        args.edge_number = graph.edge_number.data_ptr()
 
 
-def _place(args, name, tensor):
-    """Returns the tensor that was placed, to be kept until the call."""
-    if tensor.is_contiguous():
-        setattr(args, name, tensor.data_ptr())
-        return tensor
-    tensor = usable(tensor)
-    setattr(args, name, tensor.data_ptr())
-    if not tensor.is_contiguous():
-        setattr(args, name + "_strides", _abi.Strides(*tensor.stride()))
-    return tensor
+def backward(graph, made, kept, grads, needed, into=None):
+    """The gradient of each input, None where needed is false.
 
-
-def _place_exact(args, name, tensor, dtype):
-    if tensor.dtype != dtype:
-        tensor = tensor.to(dtype)
-    if not tensor.is_contiguous():
-        tensor = tensor.contiguous()
-    setattr(args, name, tensor.data_ptr())
-    return tensor
-
-
-def _place_inputs(args, graph, made, inputs, bias, seed):
-    """Returns the tensors that must stay alive until the call was made."""
-    kept = []
-    for (field, dtype), tensor in zip(made.places, inputs):
-        if tensor is None:
-            continue
-        if dtype is None:
-            kept.append(_place(args, field, tensor))
-        else:
-            kept.append(_place_exact(args, field, tensor, dtype))
-    if bias is not None:
-        kept.append(_place_exact(args, "bias", bias, made.exact))
-    if seed is not None:
-        args.seed = seed.data_ptr()
-        if graph.edge_number is not None:
-            args.edge_number = graph.edge_number.data_ptr()
-    return kept
-
-
-def _like(tensor, dtype):
-    """A new dense tensor of the same shape; torch's empty_like() takes less
-    time than its empty()."""
-    if tensor.dtype == dtype and tensor.is_contiguous():
-        return torch.empty_like(tensor)
-    return torch.empty(tensor.shape, dtype=dtype, device=tensor.device)
-
-
-def forward(graph, made, inputs, bias, seed, with_lse=True):
-    """(out, lse or None, weights in the graph's edge order or None)."""
+    kept, grads: the tensors of made.kept and of made.cotangents.
+    into: for each input the tensor that takes its gradient, or None for a new
+        one.
+    """
     if made.empty:
-        return _without_edges(made)
-    plan = made.plan(graph, False)
+        return [torch.zeros(shape, dtype=kind, device=made.device)
+                if wanted and shape is not None else None
+                for (_, shape, _, kind, _), wanted in zip(made.grads, needed)]
+    plan = made.plans[1] or made.plan(graph, True)
     args = plan.arguments()
-    kept = _place_inputs(  # noqa: F841
-        args, graph, made, inputs, bias, seed)
-    out = inputs[0]
-    out = _like(out, made.dtype) if out.shape == made.out_shape else \
-        made.new(made.out_shape, made.dtype)
-    args.out = out.data_ptr()
-    lse = weights = None
-    if with_lse:
-        lse = made.new(made.lse_shape, made.exact)
-        args.lse = lse.data_ptr()
-    if made.settings.weights:
-        weights = made.new(made.weights_shape, made.exact)
-        args.weights = weights.data_ptr()
-    plan.run(args, made.device)
-    return out, lse, weights
-
-
-def _without_edges(made):
-    weights = None
-    if made.settings.weights:
-        weights = made.new(made.weights_shape, made.exact)
-    return (made.new(made.out_shape, made.dtype).zero_(),
-            made.new(made.lse_shape, made.exact).fill_(float("-inf")), weights)
-
-
-def backward(graph, made, inputs, bias, seed, out, lse, grad_out, needed,
-             grad_lse=None, into=None):
-    """Gradients of the inputs and of bias; None where needed is false.
-    grad_lse: the gradient of lse, if it has one; into: for each input the
-    tensor that takes its gradient, or None for a new one."""
-    if made.empty:
-        return [torch.zeros_like(t) if n and t is not None else None
-                for t, n in zip((*inputs, bias), needed)]
-    plan = made.plan(graph, True)
-    args = plan.arguments()
-    kept = _place_inputs(args, graph, made, inputs, bias, seed)
-    kept.append(_place(args, "grad_out", grad_out))
-    if grad_lse is not None:
-        kept.append(_place_exact(args, "grad_lse", grad_lse, made.exact))
-    args.out = out.data_ptr()
-    args.lse = lse.data_ptr()
-    grads = []
-    places = into or (None,) * len(inputs)
-    for (field, dtype), tensor, wanted, place in zip(
-            made.grads, (*inputs, bias), needed, (*places, None)):
-        grad = place
-        if wanted and tensor is not None:
+    alive = _place(args, made.back, kept)
+    alive += _place(args, made.cotangents, grads)
+    if made.settings.dropout:
+        _place_seed(args, graph, kept[0])
+    found = []
+    given = (*kept, *grads)
+    for (field, shape, dtype, _, source), wanted, grad in zip(
+            made.grads, needed, into or made.ungiven):
+        if wanted and shape is not None:
             if grad is None:
-                grad = _like(tensor, dtype)
+                number, like = source
+                grad = _new(given[number], like, shape, dtype)
             elif not grad.is_contiguous():
                 setattr(args, field + "_strides",
                         _abi.Strides(*grad.stride()))
             setattr(args, field, grad.data_ptr())
-        grads.append(grad)
+        found.append(grad)
     plan.run(args, made.device)
     if not made.casts:
-        return grads
-    return [g if g is None or g.dtype == t.dtype else g.to(t.dtype)
-            for g, t in zip(grads, (*inputs, bias))]
+        return found
+    return [grad if grad is None or grad.dtype is kind else grad.to(kind)
+            for grad, (_, _, _, kind, _) in zip(found, made.grads)]

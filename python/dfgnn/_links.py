@@ -18,11 +18,10 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from . import _abi, _execute, _messages, _neighbours
+from . import _abi, _execute, _fused
 from ._attention_call import attend
 from ._loops import fill_loops, loop_features
-from ._operators import OPERATORS
-from ._reduce import fused, normalization
+from ._operators import OPERATORS, sum_settings
 
 
 class Slot(NamedTuple):
@@ -457,9 +456,10 @@ class Sum(_Kernel):
         self.reads, self.saves, self.makes = (x,), (), (out,)
 
     def _make(self, graph, backward):
-        deterministic = torch.are_deterministic_algorithms_enabled()
-        return _neighbours._Recipe(graph, self.op, 1, self.dim, self.dtype,
-                                   deterministic).plan(graph, backward)
+        settings = sum_settings()
+        return _execute.Plan(graph.handle, graph.device, _execute.problem(
+            self.op, backward, self.dtype, 1, self.dim, settings, False),
+            settings)
 
     def _fields(self, args, backward):
         fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
@@ -471,7 +471,8 @@ class Sum(_Kernel):
         made = given.new_empty(self.shape[backward])
         scales = ()
         if self.symmetric:
-            scales = [t.data_ptr() for t in normalization(graph, self.dtype)]
+            scales = [t.data_ptr() for t in
+                      _fused.normalization(graph, self.dtype)]
         call.run(graph.device, given.data_ptr(), made.data_ptr(), *scales)
         return made
 
@@ -482,97 +483,76 @@ class Sum(_Kernel):
         _add(grads, self.x, self._run(graph, True, grads[self.out]))
 
     def plain(self, graph, values):
-        out, = fused(graph, self.op, values[self.x].unsqueeze(1), None,
-                     self.symmetric)
-        values[self.out] = out.squeeze(1)
+        values[self.out], = _fused.of_neighbours(
+            graph, self.op, values[self.x], symmetric=self.symmetric)
 
 
 class Reduced:
-    """out [N, F]: the rows x [M, F] of the neighbours reduced by an operator of
-    _neighbours, each times the weight of its edge if there are weights [E]."""
+    """out [N, F]: messages reduced by an operator.
 
-    def __init__(self, op, x, out, weight=None):
-        self.op, self.x, self.out, self.weight = op, x, out, weight
-        self.args = [f"{out} {name}"
-                     for name in _neighbours.OPERATORS[op].args]
-        self.reads = (x,) if weight is None else (x, weight)
-        self.saves = (*self.args, *(() if weight is None else self.reads))
+    given: by field of the operator's inputs the name of a tensor, None where
+        there is none: value [M, F], and edge_weight [E] of spmm-weighted or
+        edge_attr [E, F'] with edge_weight [F, F'] and edge_bias [F], or
+        edge_attr [E, F].
+    listed: edge_attr is in the caller's order.
+    """
+
+    def __init__(self, op, out, listed=False, **given):
+        self.op, self.out, self.listed = op, out, listed
+        self.spec = OPERATORS[op]
+        self.given = {field: name for field, name in given.items()
+                      if name is not None}
+        args = {t.field: f"{out} {t.field}" for t in self.spec.outs if t.index}
+        self.args = tuple(args.values())
+        self.names = dict(self.given, **args)  # by field
+        self.reads = tuple(self.given.values())
+        again = {t.field for t in self.spec.backward
+                 if t.flag == "none" or len(self.given) > 1}
+        self.saves = (*self.args, *(name for field, name in self.given.items()
+                                    if field in again))
         self.makes = (out, *self.args)
+        self._made = None  # the recipe, since the first forward
 
-    def _given(self, values):
-        """(x, weights) as kernels read them."""
-        x = values.get(self.x)
-        return (None if x is None else x.unsqueeze(1),
-                None if self.weight is None else
-                values[self.weight].view(-1, 1))
+    def _shaped(self, field, tensor):
+        """A tensor with a dimension of heads."""
+        if field not in self.given or field == "edge_attr" and \
+                "edge_weight" in self.given:
+            return tensor
+        by_row = field in ("value", "edge_attr") or self.op == "spmm-weighted"
+        return tensor.unsqueeze(1 if by_row else 0)
 
     def forward(self, graph, values, keep):
-        outs, args = _neighbours.forward(graph, self.op, *self._given(values))
-        values[self.out] = outs["out"].squeeze(1)
-        values.update(zip(self.args, args.values()))
-
-    def backward(self, graph, values, grads, wanted):
-        x, weight = self._given(values)
-        saved = dict(value=x, edge_weight=weight)
-        saved.update(zip(_neighbours.OPERATORS[self.op].args,
-                         map(values.get, self.args)))
-        found = _neighbours.backward(
-            graph, self.op, {name: saved[name] for name in
-                             _neighbours.OPERATORS[self.op].saved},
-            dict(grad_out=grads[self.out].unsqueeze(1)),
-            self.x in wanted, self.weight in wanted)
-        for name, grad in zip((self.x, self.weight), found):
-            if grad is not None:
-                _add(grads, name, grad.squeeze(1))
-
-    def plain(self, graph, values):
-        x, weight = self._given(values)
-        if weight is not None:
-            weight = graph.to_graph_order(weight)
-        out, = fused(graph, self.op, x, weight, False)
+        inputs = self.spec.given({
+            field: self._shaped(field, values[name])
+            for field, name in self.given.items()})
+        self._made = self._made or _execute.recipe(
+            graph, self.op, inputs, sum_settings(), self.listed)
+        out, *args = _execute.forward(graph, self._made, inputs, None, keep)
         values[self.out] = out.squeeze(1)
-
-
-class Messages:
-    """out [N, F]: the sum or mean of relu(x_j + e), where e is W edge_attr + b,
-    or edge_attr itself without a weight; edges is the name of edge_attr in the
-    graph's order, or if it is listed in the caller's."""
-
-    def __init__(self, reduce, x, edges, weight, bias, out, listed=False):
-        self.reduce, self.out, self.listed = reduce, out, listed
-        self.names = x, edges, weight, bias
-        self.reads = tuple(name for name in self.names if name is not None)
-        self.saves, self.makes = self.reads, (out,)
-
-    def _tensors(self, values, edge_attr=None):
-        x, edges, weight, bias = map(values.get, self.names)
-        edges = edges if edge_attr is None else edge_attr
-        if weight is None:
-            return _messages.Tensors(x.unsqueeze(1), None, None,
-                                     edges.unsqueeze(1))
-        return _messages.Tensors(
-            x.unsqueeze(1), None, None, edges, weight.unsqueeze(0),
-            None if bias is None else bias.unsqueeze(0))
-
-    def forward(self, graph, values, keep):
-        outs, _ = _messages.forward(graph, self.reduce,
-                                    self._tensors(values), self.listed)
-        values[self.out] = outs["out"].squeeze(1)
+        values.update(zip(self.args, args))
 
     def backward(self, graph, values, grads, wanted):
-        x, *edges = (name in wanted for name in self.names)
-        found = _messages.backward(
-            graph, self.reduce, self._tensors(values), {},
-            [grads[self.out].unsqueeze(1)], (x, False, False, *edges),
-            self.listed)
-        for name, grad in zip(self.names, (found[0], *found[3:])):
+        made = self._made
+        kept = [self._shaped(field, values[self.names[field]])
+                for field in made.kept]
+        names = [self.given.get(field) for field, _ in made.places]
+        found = _execute.backward(
+            graph, made, kept, (grads[self.out].unsqueeze(1),),
+            [name in wanted for name in names])
+        for name, grad in zip(names, found):
             if grad is not None:
-                _add(grads, name, grad.view(values[name].shape))
+                shape = values[name].shape if name in values else \
+                    (grad.size(0), -1)
+                _add(grads, name, grad.view(shape))
 
     def plain(self, graph, values):
-        edge_attr = graph.to_graph_order(values[self.names[1]])
-        values[self.out] = _messages.fused(
-            graph, self.reduce, self._tensors(values, edge_attr)).squeeze(1)
+        given = {field: self._shaped(field, values[name])
+                 for field, name in self.given.items()}
+        for field in given:
+            if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
+                given[field] = graph.to_graph_order(given[field])
+        out, = _fused.sums(graph, self.op, given)
+        values[self.out] = out.squeeze(1)
 
 
 # ---- rows of nodes ----------------------------------------------------------

@@ -2,9 +2,9 @@
 
 import torch
 
-from . import _neighbours
+from . import _execute
 from ._library import check, library
-from ._operators import DTYPES
+from ._operators import DTYPES, sum_settings
 from .graph import Graph
 
 
@@ -98,9 +98,8 @@ def fill_loops(graph, features, fill, backward=False):
     of the latter."""
     features = features.contiguous()
     if graph.device.type != "cpu":
-        op = "spmm-mean" if fill == "mean" else "spmm-sum"
-        run = _neighbours.sum_backward if backward else _neighbours.sum_forward
-        return run(_filling(graph), op, features.unsqueeze(1), None).squeeze(1)
+        return _fill_by_sums(_filling(graph), features.unsqueeze(1), fill,
+                             backward).squeeze(1)
     rows = graph.unlooped_edges if backward else graph.num_edges
     out = features.new_empty(rows, features.size(1))
     lib = library()
@@ -109,6 +108,16 @@ def fill_loops(graph, features, fill, backward=False):
     check(run(graph.handle.pointer, DTYPES[features.dtype], features.size(1),
               fill == "mean", features.data_ptr(), out.data_ptr()))
     return out
+
+
+def _fill_by_sums(graph, features, fill, backward):
+    op = "spmm-mean" if fill == "mean" else "spmm-sum"
+    value = features.new_empty(graph.num_src, *features.shape[1:]) \
+        if backward else features
+    made = _execute.recipe(graph, op, (value,), sum_settings())
+    if not backward:
+        return _execute.forward(graph, made, (value,))[0]
+    return _execute.backward(graph, made, (), (features,), (True,))[0]
 
 
 def _filling(graph):

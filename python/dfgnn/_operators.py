@@ -1,57 +1,125 @@
-"""The inputs of each attention operator, and their checks."""
+"""The operators, from the library's table of their tensors, and the checks of
+what a call gives them."""
 
+import ctypes
 from collections import namedtuple
 
 import torch
 
 from . import _abi
+from ._library import check, library
 from .graph import describe
-
-# dims: a letter for each dimension: N destinations, M sources, H heads, D
-# features of a head, E edges, F features of an edge, P = H * D.  scalar: the
-# library reads float32, or float64 beside features of float64.
-Input = namedtuple("Input", "name field dims scalar optional")
-Operator = namedtuple("Operator", "name number inputs value")
-
-
-def _input(name, field, dims, scalar=False, optional=False):
-    return Input(name, field, dims, scalar, optional)
-
-
-# the inputs that problems with edge features add
-_EDGES = (_input("edge_attr", "edge_attr", "EF", optional=True),
-          _input("edge_weight", "edge_weight", "PF", optional=True),
-          _input("edge_bias", "edge_bias", "P", optional=True))
-
-OPERATORS = {op.name: op for op in (
-    Operator("gt", _abi.OPS["gt"], (
-        _input("query", "query", "NHD"), _input("key", "key", "MHD"),
-        _input("value", "value", "MHD"), *_EDGES), 2),
-    Operator("agnn", _abi.OPS["agnn"], (
-        _input("h_dst", "query", "NHD"), _input("h_src", "value", "MHD"),
-        _input("beta", "beta", "1", scalar=True, optional=True)), 1),
-    Operator("gat", _abi.OPS["gat"], (
-        _input("h", "value", "MHD"),
-        _input("score_dst", "score_dst", "NH", scalar=True),
-        _input("score_src", "score_src", "MH", scalar=True),
-        _input("edge_score", "score_edge", "EH", scalar=True,
-               optional=True)), 0),
-    Operator("gatv2", _abi.OPS["gatv2"], (
-        _input("x_dst", "query", "NHD"), _input("x_src", "value", "MHD"),
-        _input("att", "att", "HD"), *_EDGES), 1),
-)}
 
 DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
           torch.bfloat16: _abi.DTYPES["bf16"],
           torch.float64: _abi.DTYPES["f64"]}
 
 Settings = namedtuple(
-    "Settings", "scale slope dropout weights deterministic tf32 edge_use",
-    defaults=("both",))
+    "Settings",
+    "scale slope dropout weights deterministic tf32 edge_use lse",
+    defaults=("both", False))
 
-_WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
-          "E": "edges", "F": "edge features", "P": "heads * features",
-          "1": "1"}
+# those of sums and reductions, by whether they have to be deterministic
+_SUMS = [Settings(0.0, 0.0, 0.0, False, deterministic, False)
+         for deterministic in (False, True)]
+
+
+def sum_settings():
+    """The Settings of sums and reductions."""
+    return _SUMS[int(torch.are_deterministic_algorithms_enabled())]
+
+
+# A tensor of a pass: field is its member of dfgnn_args, name what users call
+# it.  dims: a letter for each dimension: N destinations, M sources, H heads, D
+# features of a head, E edges, F features of an edge, P = H * D.  scalar: the
+# library reads float32, or float64 beside features of float64.
+Tensor = namedtuple(
+    "Tensor", "name field dims scalar index strided flag optional role")
+
+_ROLES = {number: name for name, number in
+          _abi.numbers("dfgnn_role", "DFGNN_ROLE_").items()}
+_FLAGS = {number: name for name, number in
+          _abi.numbers("dfgnn_flag", "DFGNN_FLAG_").items()}
+_ELEMENTS = _abi.numbers("dfgnn_element", "DFGNN_ELEMENT_")
+_STRIDES = {name for name, _ in _abi.Args._fields_
+            if name.endswith("_strides")}
+_NAMES = {("agnn", "query"): "h_dst", ("agnn", "value"): "h_src",
+          ("gat", "value"): "h", ("gatv2", "query"): "x_dst",
+          ("gatv2", "value"): "x_src", ("gat", "score_edge"): "edge_score",
+          ("gt", "value"): "value", ("spmm-weighted", "edge_weight"): "weight"}
+
+
+class Operator:
+    """forward and backward: the tensors of each pass; inputs and outs: those
+    that the forward pass reads and writes.  value: the number of the input
+    whose rows are summed."""
+
+    def __init__(self, name):
+        self.name, self.number = name, _abi.OPS[name]
+        self.attention = "-" not in name
+        self.forward, self.backward = (
+            tuple(self._tensors(number))
+            for number in (_abi.PASSES["forward"], _abi.PASSES["backward"]))
+        self.inputs = tuple(t for t in self.forward
+                            if t.role in ("input", "modifier"))
+        self.outs = tuple(t for t in self.forward
+                          if t.role in ("output", "optional"))
+        self.fields = {t.field: number
+                       for number, t in enumerate(self.inputs)}
+        self.value = self.fields["value"]
+        self._orders = {}  # by the fields given: those of given()
+
+    def _tensors(self, pass_):
+        info, number = _abi.TensorInfo(), 0
+        while True:
+            check(library().dfgnn_operator_tensor(
+                ctypes.byref(info), self.number, pass_, number))
+            if not info.name:
+                return
+            yield self._tensor(info)
+            number += 1
+
+    def _tensor(self, info):
+        field, dims = info.name.decode(), info.shape.decode() or "1"
+        role, flag = _ROLES[info.role], _FLAGS[info.flag]
+        if self.attention and flag == "projection":
+            dims = dims.replace("HD", "P")
+        default = "x" if field == "value" else field
+        return Tensor(
+            _NAMES.get((self.name, field), default), field, dims,
+            info.element == _ELEMENTS["scalar"],
+            info.element == _ELEMENTS["index"],
+            self.attention and field + "_strides" in _STRIDES, flag,
+            role == "modifier" or flag != "none" or field == "beta", role)
+
+    def results(self, settings):
+        """(those that a call returns, those that its gradient alone reads) of
+        outs."""
+        shown = [t for t in self.outs if t.role == "output"
+                 or t.flag == "weights" and settings.weights
+                 or t.field == "lse" and settings.lse]
+        return shown, [t for t in self.outs
+                       if t not in shown and t.flag != "weights"]
+
+    def given(self, tensors):
+        """The inputs of a call, whose last is not None, from a dict by their
+        fields; None if it has another field."""
+        fields = tuple(tensors)
+        if fields not in self._orders:
+            numbers = [self.fields.get(field) for field in fields]
+            self._orders[fields] = None if None in numbers else \
+                tuple(self.fields)[:max(numbers) + 1]
+        order = self._orders[fields]
+        return order and [tensors.get(field) for field in order]
+
+    def with_bias(self, inputs, bias):
+        """The inputs of attention and its bias [E, H], which is the last."""
+        missing = len(self.inputs) - 1 - len(inputs)
+        return (*inputs, *(None,) * missing, bias)
+
+
+# read at once: torch.compile cannot trace what reads it later
+OPERATORS = {name: Operator(name) for name in _abi.OPS}
 
 
 def by_edge(op, inputs, change):
@@ -60,21 +128,51 @@ def by_edge(op, inputs, change):
                  for spec, t in zip(op.inputs, inputs))
 
 
+def input_of(op, inputs, field):
+    """The input of this name, None where there is none."""
+    number = op.fields.get(field)
+    return None if number is None or number >= len(inputs) else inputs[number]
+
+
 def edge_dim(op, inputs):
     """The edge_dim of a call's problem."""
-    for spec, tensor in zip(op.inputs, inputs):
-        if tensor is None or spec.field not in ("edge_attr", "score_edge"):
-            continue
-        if spec.scalar or tensor.dim() == 3:
-            return _abi.EDGE_PROJECTED
-        return tensor.size(1)
-    return 0
+    if input_of(op, inputs, "score_edge") is not None:
+        return _abi.EDGE_PROJECTED
+    attr = input_of(op, inputs, "edge_attr")
+    if attr is None:
+        return 0
+    return attr.size(1) if attr.dim() == 2 else _abi.EDGE_PROJECTED
+
+
+def message_of(op, inputs):
+    """The message of a call's problem."""
+    if op.attention or "gate_dst" not in op.fields:
+        return "copy"
+    if input_of(op, inputs, "gate_dst") is None:
+        return "copy" if input_of(op, inputs, "edge_attr") is None else "relu"
+    weight = input_of(op, inputs, "edge_weight")
+    both = weight is not None and weight.dim() == 4
+    return "gate-value" if both else "gate"
+
+
+def is_flat(op, inputs):
+    """Whether a call's features are [rows, D], those of one head: rows that
+    are sent as they are may be."""
+    return (not op.attention and message_of(op, inputs) == "copy"
+            and getattr(inputs[op.value], "ndim", 3) == 2)
+
+
+# ---- checks -----------------------------------------------------------------
+
+_WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
+          "E": "edges", "F": "edge features", "P": "heads * features",
+          "1": "1", "2": "2"}
 
 
 def _expected(dims, sizes):
     return "[" + ", ".join(
-        f"{_WORDS[d]}={sizes[d]}" if d in sizes and d != "1" else _WORDS[d]
-        for d in dims) + "]"
+        f"{_WORDS[d]}={sizes[d]}" if d in sizes and d not in "12"
+        else _WORDS[d] for d in dims) + "]"
 
 
 def _check_tensor(name, tensor, dims, sizes, device):
@@ -94,21 +192,29 @@ def _check_tensor(name, tensor, dims, sizes, device):
                          + describe(tensor))
 
 
-def check_inputs(op, inputs, bias, sizes, device):
+def check_inputs(op, inputs, sizes, device):
     """Raises if an input is wrong; sizes holds N, M and E, or none of them
     where the graph is not built yet."""
-    sizes = dict(sizes, **{"1": 1})
+    sizes = dict(sizes, **{"1": 1, "2": 2})
+    projected = op.attention or input_of(op, inputs, "edge_weight") is not None
+    both = message_of(op, inputs) == "gate-value"
+    flat = is_flat(op, inputs)
+    if flat:
+        sizes["H"] = 1
     for spec, tensor in zip(op.inputs, inputs):
         if tensor is None and spec.optional:
             continue
         dims = spec.dims
-        if dims == "EF" and getattr(tensor, "ndim", 2) == 3:
+        if dims == "EF" and (getattr(tensor, "ndim", 2) == 3
+                             or not projected):
             dims = "EHD"  # projected already
+        if both and spec.flag == "projection":
+            dims = "2" + dims
+        if flat:
+            dims = dims.replace("HD", "D")
         if "P" in dims and "D" in sizes:
             sizes["P"] = sizes["H"] * sizes["D"]
         _check_tensor(spec.name, tensor, dims, sizes, device)
-    if bias is not None:
-        _check_tensor("bias", bias, "EH", sizes, device)
     if sizes["H"] < 1 or sizes["D"] < 1:
         raise ValueError(
             f"{op.inputs[op.value].name} must have at least one head and one "
@@ -120,3 +226,9 @@ def check_inputs(op, inputs, bias, sizes, device):
             raise TypeError(
                 f"{storage[0][0]} and {name} must have one dtype, got "
                 f"{storage[0][1].dtype} and {tensor.dtype}")
+
+
+def check_call(graph, op, inputs):
+    """check_inputs() of the tensors of a graph."""
+    check_inputs(op, inputs, {"N": graph.num_dst, "M": graph.num_src,
+                              "E": graph.num_edges}, graph.device)

@@ -2,10 +2,10 @@
 
 import torch
 
-from . import _neighbours, ops
+from . import _fused, ops
+from ._composite import degrees_of
 from ._modes import jit_tracing
-from ._operators import DTYPES
-from ._reduce import check_call, degrees_of, fused, in_order
+from ._operators import DTYPES, OPERATORS
 from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph
 from .graph import Graph, describe
@@ -24,6 +24,20 @@ def _graph_of(graph, size, self_loops):
     return make(graph, size)
 
 
+def _heads(x):
+    return 1 if x.dim() == 2 else x.size(1)
+
+
+def check_call(graph, x, weight):
+    if x.size(0) != graph.num_src or x.device != graph.device:
+        raise ValueError(f"x must have {graph.num_src} rows on {graph.device},"
+                         " got " + describe(x))
+    if weight is not None and weight.shape != (graph.num_edges, _heads(x)):
+        raise ValueError(
+            f"weight must be [edges={graph.num_edges}, "
+            f"heads={_heads(x)}], got " + describe(weight))
+
+
 def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
     if not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
         raise TypeError("x must be float16, bfloat16, float32 or float64, got "
@@ -31,28 +45,29 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
     if x.dim() not in (2, 3):
         raise ValueError("x must be [sources, features] or [sources, heads, "
                          "features], got " + describe(x))
-    value = x.unsqueeze(1) if x.dim() == 2 else x
     if is_adjacency(graph):
         graph = ops.untraced_graph(graph)
     if weight is not None and weight.dim() == 1:
-        weight = weight.view(-1, 1).expand(-1, value.size(1))
+        weight = weight.view(-1, 1).expand(-1, _heads(x))
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else x.size(0)
-    if isinstance(graph, Graph) and graph.exchange is not None:
-        from .distributed import sums
-        outs = sums.call(graph, op, value, weight, self_loops, symmetric)
-    elif ops.compiling() and op in _neighbours.OPERATORS:
-        outs = ops.gather(op, graph, value, weight, num_dst, self_loops,
-                          symmetric)
-    else:
+    split = isinstance(graph, Graph) and graph.exchange is not None
+    traced = ops.compiling() and op in OPERATORS and (
+        weight is None or op == "spmm-weighted")
+    if not split and not traced:
         graph = _graph_of(graph, (x.size(0), num_dst), self_loops)
         if self_loops and weight is not None:
             weight = graph.to_looped_edges(weight)
         if not jit_tracing():  # a trace makes tensors of sizes
-            check_call(graph, value, weight)
-        if weight is not None:
-            weight = in_order(graph, value, weight)
-        outs = fused(graph, op, value, weight, symmetric)
+            check_call(graph, x, weight)
+        return _fused.of_neighbours(graph, op, x, weight, symmetric)
+    value = x.unsqueeze(1) if x.dim() == 2 else x
+    if split:
+        from .distributed import sums
+        outs = sums.call(graph, op, value, weight, self_loops, symmetric)
+    else:
+        outs = ops.reduce(op, graph, num_dst, self_loops, symmetric,
+                          value=value, edge_weight=weight)
     return [out.squeeze(1) if x.dim() == 2 else out for out in outs]
 
 
@@ -84,8 +99,7 @@ def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
     if reduce == "sum":
         return out
     graph = _graph_of(graph, (x.size(0), num_dst or x.size(0)), self_loops)
-    degrees = degrees_of(graph, out.dtype)
-    return out / (degrees if out.dim() == 3 else degrees.squeeze(1))
+    return out / degrees_of(graph, out)
 
 
 def gcn(graph, x, self_loops):

@@ -7,9 +7,6 @@ and the merge of them, which is exactly the attention over all edges.
 
 import torch
 
-from . import _attention, _composite, _execute
-from ._fallbacks import say_once
-from .errors import UnsupportedError
 from .graph import describe
 
 __all__ = ["merge_attention"]
@@ -89,94 +86,3 @@ def merge_attention(parts):
                              f"expected {list(out.shape[:2])}")
     return _Merge.apply(len(parts), *[out for out, _ in parts],
                         *[lse for _, lse in parts])
-
-
-# ---- attention that returns its log-sum-exp ---------------------------------
-
-def by_torch(graph, name, inputs, bias, seed, settings):
-    """(out, weights, lse) by torch operations, differentiable as often as
-    wanted."""
-    out, weights = _composite.attention(name, inputs, bias, seed, graph,
-                                        settings)
-    exact = weights.dtype
-    scores = _composite.SCORES[name](
-        [None if t is None else t.to(exact) for t in inputs], graph, settings)
-    if bias is not None:
-        scores = scores + bias.to(exact)
-    return out, weights, _log_sums(scores, graph)
-
-
-def _log_sums(scores, graph):
-    rows = graph.dst.view(-1, 1).expand_as(scores)
-    shape = (graph.num_dst, scores.size(1))
-    fixed = scores.detach()
-    largest = fixed.new_full(shape, float("-inf")).scatter_reduce(
-        0, rows, fixed, "amax")
-    shift = largest.masked_fill(largest == float("-inf"), 0)
-    sums = scores.new_zeros(shape).index_add(
-        0, graph.dst, (scores - shift.index_select(0, graph.dst)).exp())
-    none = sums == 0
-    return torch.where(none, float("-inf"),
-                       shift + sums.masked_fill(none, 1).log())
-
-
-class _AttentionWithLse(torch.autograd.Function):
-    """Gives (out, lse), each with a gradient."""
-
-    @staticmethod
-    def forward(ctx, graph, made, bias, seed, *inputs):
-        out, lse, _ = _execute.forward(graph, made, inputs, bias, seed)
-        ctx.save_for_backward(out, lse, bias, seed, *inputs)
-        ctx.call = graph, made
-        ctx.set_materialize_grads(False)
-        return out, lse
-
-    @staticmethod
-    def backward(ctx, grad_out, grad_lse):
-        graph, made = ctx.call
-        out, lse, bias, seed, *inputs = ctx.saved_tensors
-        wants = ctx.needs_input_grad
-        needed = wants[4:] + (wants[2],)
-        if grad_out is None and grad_lse is None:
-            return (None,) * len(wants)
-        if torch.is_grad_enabled():
-            say_once("gradients of gradients are made by torch operations, "
-                     "which hold every edge's features")
-            grads = _differentiate(graph, made, inputs, bias, seed, grad_out,
-                                   grad_lse, needed)
-        else:
-            if grad_out is None:
-                grad_out = torch.zeros_like(out)
-            grads = _execute.backward(graph, made, inputs, bias, seed, out,
-                                      lse, grad_out, needed, grad_lse)
-        return (None, None, grads[-1], None, *grads[:-1])
-
-
-def _differentiate(graph, made, inputs, bias, seed, grad_out, grad_lse,
-                   needed):
-    given = [*inputs, bias]
-    wanted = [n and t is not None for n, t in zip(needed, given)]
-    with torch.enable_grad():
-        given = [None if t is None else t.view_as(t) for t in given]
-        out, _, lse = by_torch(graph, made.op, given[:-1], given[-1], seed,
-                               made.settings)
-        pairs = [(y, g) for y, g in ((out, grad_out), (lse, grad_lse))
-                 if g is not None and y.requires_grad]
-        grads = iter(torch.autograd.grad(
-            [y for y, _ in pairs], [t for t, w in zip(given, wanted) if w],
-            [g for _, g in pairs], create_graph=True, allow_unused=True))
-    return [next(grads) if w else None for w in wanted]
-
-
-def attention(graph, made, inputs, bias, seed):
-    """(out, lse) by the fused passes; None if no kernel supports the call."""
-    try:
-        if not made.empty:
-            made.plan(graph, False)
-            made.plan(graph, True)
-    except UnsupportedError as error:
-        say_once(f"{error}; it runs by torch operations instead")
-        return None
-    if torch.is_grad_enabled() and _attention._differentiable(inputs, bias):
-        return _AttentionWithLse.apply(graph, made, bias, seed, *inputs)
-    return _execute.forward(graph, made, inputs, bias, seed)[:2]

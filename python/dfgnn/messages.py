@@ -1,13 +1,13 @@
 """Sums, means, extremes and deviations of messages that have features of the
 edge in them: those of GINE and GEN, and of gated graph networks."""
 
+from typing import NamedTuple, Optional
+
 import torch
 
-from . import _messages, ops
-from ._messages import Tensors
+from . import _fused, ops
 from ._modes import jit_tracing
-from ._neighbours import OPERATORS
-from ._operators import DTYPES
+from ._operators import DTYPES, OPERATORS, check_call
 from ._values import refuse_values
 from ._autocast import autocast_dtype
 from .graph import Graph, describe
@@ -22,104 +22,38 @@ __all__ = ["relu_messages", "gated_messages"]
 MOST_PROJECTED = {"cuda": 16, "cpu": 64}
 
 
-# ---- operators that torch.compile traces ------------------------------------
-
-_CALL = ("Tensor value, Tensor? gate_dst, Tensor? gate_src, "
-         "Tensor? edge_attr, Tensor? edge_weight, Tensor? edge_bias, "
-         "Tensor? edge_index, SymInt graph, SymInt num_src, SymInt num_dst, "
-         "str reduce")
-
-
-def _ready(graph, given):
-    """given with contiguous tensors, those by edge in the graph's order."""
-    given = given._replace(edge_attr=None if given.edge_attr is None else
-                           graph.to_graph_order(given.edge_attr))
-    return Tensors(*(None if t is None else t.contiguous() for t in given))
+REDUCTIONS = ("sum", "mean", "min", "max", "std", "var", "pna")
+# The operator whose kernels make each reduction.
+OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "min": "reduce-min",
+       "max": "reduce-max", "pna": "reduce-pna"}
+PNA = ("mean", "min", "max", "std")
 
 
-# The results of the operator; those that a reduction does not have are empty.
-_OUTS = ("out", "out_min", "out_max", "out_std")
-_MADE = _OUTS + ("arg_min", "arg_max")
+class Tensors(NamedTuple):
+    """value [M, H, D], edge_attr [E, F] (or [E, H, D] without edge_weight),
+    edge_weight [H, D, F], edge_bias [H, D], gate_dst [N, H, D], gate_src
+    [M, H, D].  All but value may be None; without gates a message is
+    relu(x_j + e), with them sigmoid(a_i + b_j + e) x_j.  With an edge_weight
+    [2, H, D, F] (and an edge_bias [2, H, D]) the value has features of the
+    edge, too: sigmoid(a_i + b_j + e) (x_j + e')."""
+    value: torch.Tensor
+    edge_attr: Optional[torch.Tensor] = None
+    edge_weight: Optional[torch.Tensor] = None
+    edge_bias: Optional[torch.Tensor] = None
+    gate_dst: Optional[torch.Tensor] = None
+    gate_src: Optional[torch.Tensor] = None
+
+    def given(self):
+        return {name: t for name, t in self._asdict().items()
+                if t is not None}
 
 
-def _spread(found, like):
-    return tuple(found.get(name, like.new_empty(0)) for name in _MADE)
-
-
-def _forward(value, gate_dst, gate_src, edge_attr, edge_weight, edge_bias,
-             edge_index, graph, num_src, num_dst, reduce):
-    graph = ops._graph(edge_index, graph, num_src, num_dst, False)
-    given = Tensors(value, gate_dst, gate_src, edge_attr, edge_weight,
-                    edge_bias)
-    _check(graph, given)
-    outs, args = _messages.forward(graph, reduce, _ready(graph, given))
-    return _spread({**outs, **args}, value)
-
-
-def _forward_fake(value, gate_dst, gate_src, edge_attr, edge_weight,
-                  edge_bias, edge_index, graph, num_src, num_dst, reduce):
-    spec = OPERATORS[_messages.OPS[reduce]]
-    shape = (num_dst, value.size(1), value.size(2))
-    found = {name: value.new_empty(shape) for name in spec.outs}
-    found.update({name: value.new_empty(shape, dtype=torch.int32)
-                  for name in spec.args})
-    return _spread(found, value)
-
-
-def _backward(grads, saved, needed, value, gate_dst, gate_src, edge_attr,
-              edge_weight, edge_bias, edge_index, graph, num_src, num_dst,
-              reduce):
-    graph = ops._graph(edge_index, graph, num_src, num_dst, False)
-    given = Tensors(value, gate_dst, gate_src, edge_attr, edge_weight,
-                    edge_bias)
-    wants = [bool(needed >> i & 1) for i in range(len(given))]
-    spec = OPERATORS[_messages.OPS[reduce]]
-    known = {name: t for name, t in zip(_MADE, saved) if name in spec.saved}
-    found = Tensors(*_messages.gradients(
-        graph, reduce, _ready(graph, given), known, grads[:len(spec.outs)],
-        wants))
-    if found.edge_attr is not None:
-        found = found._replace(
-            edge_attr=graph.to_caller_order(found.edge_attr))
-    return tuple(value.new_empty(0) if t is None else t for t in found)
-
-
-def _backward_fake(grads, saved, needed, value, gate_dst, gate_src, edge_attr,
-                   edge_weight, edge_bias, *rest):
-    return tuple(
-        torch.empty_like(t, memory_format=torch.contiguous_format)
-        if t is not None and needed >> i & 1 else value.new_empty(0)
-        for i, t in enumerate((value, gate_dst, gate_src, edge_attr,
-                               edge_weight, edge_bias)))
-
-
-def _save(ctx, inputs, output):
-    *given, edge_index, graph, num_src, num_dst, reduce = inputs
-    ctx.save_for_backward(edge_index, *output, *given)
-    ctx.mark_non_differentiable(*output[len(_OUTS):])
-    ctx.rest = graph, num_src, num_dst, reduce
-
-
-def _derivative(ctx, *grads):
-    edge_index, *saved = ctx.saved_tensors
-    given = saved[len(_MADE):]
-    needed = sum(1 << i for i in range(6) if ctx.needs_input_grad[i])
-    found = torch.ops.dfgnn.messages_backward(
-        grads[:len(_OUTS)], saved[:len(_MADE)], needed, *given, edge_index,
-        *ctx.rest)
-    return (*(g if needed >> i & 1 else None for i, g in enumerate(found)),
-            *(None,) * 5)
-
-
-if ops.AVAILABLE:
-    ops._define("messages", f"({_CALL}) -> ("
-                + ", ".join(["Tensor"] * len(_MADE)) + ")", _forward,
-                _forward_fake)
-    ops._define("messages_backward",
-                f"(Tensor[] grads, Tensor[] saved, int needed, {_CALL}) -> ("
-                + ", ".join(["Tensor"] * 6) + ")", _backward, _backward_fake)
-    torch.library.register_autograd("dfgnn::messages", _derivative,
-                                    setup_context=_save)
+def reads_lists(graph, names, given):
+    """Whether kernels read the edge features in the order of the list that the
+    graph was made of: for sums, on CPUs, of features that need no matrix."""
+    return (graph.handle.listed and given.edge_attr is not None
+            and given.edge_weight is None
+            and all(name in ("sum", "mean") for name in names))
 
 
 # ---- shapes, types and checks of a call -------------------------------------
@@ -134,30 +68,6 @@ def _same_type(given):
     if lower is not None and kind != torch.float64:
         kind = lower
     return Tensors(*(None if t is None else t.to(kind) for t in given))
-
-
-def _check(graph, given):
-    _, heads, dim = given.value.shape
-    sizes = dict(value=(graph.num_src, heads, dim),
-                 gate_dst=(graph.num_dst, heads, dim),
-                 gate_src=(graph.num_src, heads, dim),
-                 edge_attr=(graph.num_edges, heads, dim),
-                 edge_bias=(heads, dim))
-    if given.edge_weight is not None:
-        fields = given.edge_attr.size(-1)
-        parts = given.edge_weight.shape[:-3]
-        sizes.update(edge_attr=(graph.num_edges, fields),
-                     edge_weight=(*parts, heads, dim, fields),
-                     edge_bias=(*parts, heads, dim))
-    names = dict(value="x")
-    for name, tensor in given._asdict().items():
-        if tensor is None:
-            continue
-        if tuple(tensor.shape) != sizes[name] or tensor.device != graph.device:
-            raise ValueError(
-                f"{names.get(name, name)} must be {list(sizes[name])} on "
-                f"{graph.device}, heads and features apart, got "
-                + describe(tensor))
 
 
 def _with_heads(x, width, given):
@@ -177,8 +87,8 @@ def _with_heads(x, width, given):
     if bias is not None and bias.numel() == width:
         bias = bias.reshape(heads, width // heads)
     attr = given.edge_attr if weight is not None else apart(given.edge_attr)
-    return Tensors(apart(x), apart(given.gate_dst), apart(given.gate_src),
-                   attr, weight, bias)
+    return Tensors(apart(x), attr, weight, bias, apart(given.gate_dst),
+                   apart(given.gate_src))
 
 
 def _projected(given):
@@ -193,7 +103,7 @@ def _projected(given):
 
 def _check_names(reduce):
     for name in [reduce] if isinstance(reduce, str) else reduce:
-        if name not in _messages.REDUCTIONS:
+        if name not in REDUCTIONS:
             raise ValueError("reduce must be 'sum', 'mean', 'min', 'max', "
                              "'std', 'var' or 'pna', or several of them, got "
                              f"{reduce!r}")
@@ -263,24 +173,24 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
     else:
         graph = ops.untraced_graph(graph, (x.size(0), num_dst))
         if not jit_tracing():  # a trace makes tensors of sizes
-            _check(graph, given)
+            check_call(graph, OPERATORS["spmm-sum"],
+                       OPERATORS["spmm-sum"].given(given.given()))
         names = [reduce] if isinstance(reduce, str) else reduce
-        listed = (given.edge_attr is not None
-                  and _messages.reads_lists(graph, names, given))
+        listed = reads_lists(graph, names, given)
         if given.edge_attr is not None and not listed:
             given = given._replace(
                 edge_attr=graph.to_graph_order(given.edge_attr))
 
         def run(name):
-            return _messages.fused(graph, name, given, listed)
+            return _fused.sums(graph, OPS.get(name, "message-" + name),
+                               given.given(), listed)
 
     def shaped(out):
         return out.squeeze(1) if x.dim() == 2 else out
     if not isinstance(reduce, str):
         return [shaped(out) for out in _each_reduction(run, reduce)]
-    if reduce == "pna":
-        return tuple(map(shaped, run("pna")))
-    return shaped(_each_reduction(run, [reduce])[0])
+    found = list(map(shaped, _each_reduction(run, [reduce])))
+    return tuple(found) if reduce == "pna" else found[0]
 
 
 def _each_reduction(run, names):
@@ -288,28 +198,25 @@ def _each_reduction(run, names):
     one pass."""
     found = {}
     names = [name for given in names for name in
-             (_messages.PNA if given == "pna" else (given,))]
-    together = set(names) & set(_messages.PNA)
+             (PNA if given == "pna" else (given,))]
+    together = set(names) & set(PNA)
     if len(together) > 1 or "std" in together:
-        found = dict(zip(_messages.PNA, run("pna")))
+        found = dict(zip(PNA, run("pna")))
     for name in names:
         if name not in found:
-            found[name] = run(name)
+            found[name], = run(name)
     return [found[name] for name in names]
 
 
 def _traced(graph, reduce, given, num_dst):
     """One reduction of a call that torch.compile traces."""
-    if reduce not in _messages.OPS:
-        graph = ops.untraced_graph(graph, (given.value.size(0), num_dst))
-        if given.edge_attr is not None:
-            given = given._replace(
-                edge_attr=graph.to_graph_order(given.edge_attr))
-        return _messages.composite(graph, reduce, given)
-    edge_index, number, _ = ops._named(graph, given.value.size(0), num_dst)
-    outs = torch.ops.dfgnn.messages(*given, edge_index, number,
-                                    given.value.size(0), num_dst, reduce)
-    return outs[:len(_OUTS)] if reduce == "pna" else outs[0]
+    if reduce in OPS:
+        return ops.reduce(OPS[reduce], graph, num_dst, False, False,
+                          **given.given())
+    graph = ops.untraced_graph(graph, (given.value.size(0), num_dst))
+    if given.edge_attr is not None:
+        given = given._replace(edge_attr=graph.to_graph_order(given.edge_attr))
+    return _fused.sums(graph, "message-" + reduce, given.given())
 
 
 # ---- the functions ----------------------------------------------------------
@@ -335,8 +242,8 @@ def relu_messages(graph, x, edge_attr, edge_weight=None, edge_bias=None,
     if edge_attr is None:
         raise ValueError("edge_attr is None; relu_messages needs features of "
                          "the edges")
-    return _call(graph, Tensors(x, None, None, edge_attr, edge_weight,
-                                edge_bias), reduce, num_dst)
+    return _call(graph, Tensors(x, edge_attr, edge_weight, edge_bias), reduce,
+                 num_dst)
 
 
 def gated_messages(graph, x, gate_dst, gate_src, edge_attr=None,
@@ -350,6 +257,6 @@ def gated_messages(graph, x, gate_dst, gate_src, edge_attr=None,
     value_weight [H * D, F'], value_bias [H * D]: the value has features of the
         edge, too, x_j + W' edge_attr + b', as ResGatedGraphConv has it.
     """
-    return _call(graph, Tensors(x, gate_dst, gate_src, edge_attr, edge_weight,
-                                edge_bias), reduce, num_dst, value_weight,
+    return _call(graph, Tensors(x, edge_attr, edge_weight, edge_bias, gate_dst,
+                                gate_src), reduce, num_dst, value_weight,
                  value_bias)

@@ -7,6 +7,7 @@ pytest.importorskip("torch._dynamo")
 
 import dfgnn  # noqa: E402
 from dfgnn import nn, ops  # noqa: E402
+from dfgnn._operators import sum_settings  # noqa: E402
 
 from conftest import close, random_edges  # noqa: E402
 
@@ -131,10 +132,12 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     edge_weight = torch.randn(8, 3, requires_grad=True)
     for weights, more in ((False, ()), (True, ()),
                           (False, (edge_attr, edge_weight))):
-        torch.library.opcheck(torch.ops.dfgnn.attention.default, (
-            query, key, value, *more, *[None] * (3 - len(more)), bias, None,
-            None, graph.id, 20, 20, edges.size(1), False, "gt", 0.5, 0.2, 0.0,
-            weights, False, False, "both"))
+        torch.library.opcheck(torch.ops.dfgnn.fused.default, (
+            [query, key, value, *more, bias], ",".join((
+                "query,key,value", *("edge_attr", "edge_weight")[:len(more)],
+                "bias")), None, None, graph.id, 20, 20, edges.size(1), False,
+            False, "gt", 0.5, 0.2, 0.0, weights, False, False, "both",
+            False))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "std", "pna"])
@@ -161,8 +164,9 @@ def test_opcheck_finds_nothing_wrong_with_reductions():
     graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
     x = torch.randn(20, 1, 8, requires_grad=True)
     for op in ("spmm-sum", "reduce-max", "reduce-pna"):
-        torch.library.opcheck(torch.ops.dfgnn.gather.default, (
-            x, None, None, graph.id, 20, 20, True, op, op == "spmm-sum"))
+        torch.library.opcheck(torch.ops.dfgnn.fused.default, (
+            [x], "value", None, None, graph.id, 20, 20, graph.num_edges, True,
+            op == "spmm-sum", op, *sum_settings()))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -78,16 +78,18 @@ class DistAttention(torch.autograd.Function):
         pending = graph.exchange.start(_shipped(call, inputs))
         biases = split.parts_of(bias)
         near_inputs = _near_inputs(call, inputs)
+        spec = OPERATORS[call.name]
+        near_inputs = spec.with_bias(near_inputs, biases[0])
         near = _execute.recipe(split.interior, call.name, near_inputs,
-                               biases[0], call.settings)
-        out, lse, _ = _execute.forward(split.interior, near, near_inputs,
-                                       biases[0], call.seed)
+                               call.settings)
+        out, lse = _execute.forward(split.interior, near, near_inputs,
+                                    call.seed)
         halo = pending.wait()
-        far_inputs = _far_inputs(call, inputs, halo)
-        far = _execute.recipe(split.outer, call.name, far_inputs, biases[1],
+        far_inputs = spec.with_bias(_far_inputs(call, inputs, halo), biases[1])
+        far = _execute.recipe(split.outer, call.name, far_inputs,
                               call.settings)
-        far_out, far_lse, _ = _execute.forward(split.outer, far, far_inputs,
-                                               biases[1], call.seed)
+        far_out, far_lse = _execute.forward(split.outer, far, far_inputs,
+                                            call.seed)
         merge_into(out, lse, split.boundary, far_out, far_lse)
         keep = graph.halo_mode == "keep" and call.trains
         ctx.call, ctx.pending = call, pending if keep else None
@@ -105,7 +107,9 @@ class DistAttention(torch.autograd.Function):
         exchange = graph.exchange
         out, lse, bias, *inputs = ctx.saved_tensors
         wants = ctx.needs_input_grad
-        needed = wants[2:] + (wants[1],)
+        spec = OPERATORS[call.name]
+        count = len(spec.inputs) - 1
+        needed = (*wants[2:], *(False,) * (count - len(inputs)), wants[1])
         pending = ctx.pending
         if pending is None:
             pending = exchange.start(_shipped(call, inputs))
@@ -113,14 +117,14 @@ class DistAttention(torch.autograd.Function):
         else:
             halo = pending.layout.views(pending.got)
         biases = split.parts_of(bias)
-        far_inputs = _far_inputs(call, inputs, halo)
-        near_inputs = _near_inputs(call, inputs)
+        far_inputs = spec.with_bias(_far_inputs(call, inputs, halo), biases[1])
+        near_inputs = spec.with_bias(_near_inputs(call, inputs), biases[0])
         near = _execute.recipe(split.interior, call.name, near_inputs,
-                               biases[0], call.settings)
-        far = _execute.recipe(split.outer, call.name, far_inputs, biases[1],
+                               call.settings)
+        far = _execute.recipe(split.outer, call.name, far_inputs,
                               call.settings)
         layout, buffer, there = exchange.begin_back(_shipped(call, inputs))
-        into = [None] * len(inputs)
+        into = [None] * len(far_inputs)
         for number, view in zip(call.sources, there):
             if not needed[number]:
                 view.zero_()
@@ -130,18 +134,18 @@ class DistAttention(torch.autograd.Function):
             else:
                 into[number] = view
         far_grads = _execute.backward(
-            split.outer, far, far_inputs, biases[1], call.seed,
-            split.at_boundary(out), split.at_boundary(lse),
-            split.at_boundary(grad_out), needed, into=into)
+            split.outer, far, far.keep(call.seed, far_inputs, (
+                split.at_boundary(out), split.at_boundary(lse))),
+            (split.at_boundary(grad_out),), needed, into=into)
         for number, view in zip(call.sources, there):
             if needed[number] and into[number] is None:
                 view.copy_(far_grads[number])
         pending.done()
         ctx.pending = None
         back = exchange.start_back(layout, buffer)
-        grads = _execute.backward(split.interior, near, near_inputs,
-                                  biases[0], call.seed, out, lse, grad_out,
-                                  needed)
+        grads = _execute.backward(
+            split.interior, near,
+            near.keep(call.seed, near_inputs, (out, lse)), (grad_out,), needed)
         _add_rows(call, grads, far_grads, split)
         if needed[-1]:
             grads[-1] = split.whole_of(grads[-1], far_grads[-1],
@@ -149,7 +153,7 @@ class DistAttention(torch.autograd.Function):
         returned = back.wait()
         exchange.add_returned([grads[i] for i in call.sources], returned)
         back.done()
-        return (None, grads[-1], *grads[:-1])
+        return (None, grads[-1], *grads[:len(inputs)])
 
 
 def _add_rows(call, grads, far_grads, split):
@@ -182,12 +186,11 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         if bias is not None:
             bias = graph.to_looped_edges(bias)
     n = graph.num_dst
-    check_inputs(spec, inputs, bias, {"N": n, "M": n, "E": graph.num_edges},
-                 graph.device)
+    check_inputs(spec, spec.with_bias(inputs, bias),
+                 {"N": n, "M": n, "E": graph.num_edges}, graph.device)
     value = inputs[spec.value]
-    settings = _attention_call.settings_of(value, scale, slope,
-                                   dropout if dropout < 1 else 0.0, False,
-                                   **edges)
+    settings = _attention_call.settings_of(
+        value, scale, slope, dropout if dropout < 1 else 0.0, False, **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
     inputs = by_edge(spec, inputs, graph.to_graph_order)
     if bias is not None:

@@ -3,9 +3,9 @@ interior while the halo travels, then the outer matrix."""
 
 import torch
 
-from .. import _neighbours
+from .. import _execute, _fused
 from .._modes import untraced
-from .._reduce import fused, in_order
+from .._operators import OPERATORS, sum_settings
 from ..graph import describe
 
 _SUMS = {"spmm-sum", "spmm-mean", "reduce-mean", "spmm-weighted"}
@@ -19,6 +19,35 @@ def _rows(scales, split):
     return (split.at_boundary(dst), far)
 
 
+class _Pass:
+    """A sum or reduction over one of a rank's matrices; scales: (r, c)."""
+
+    def __init__(self, graph, op, value, weight=None, scales=None):
+        dst, src = scales or (None, None)
+        given = {"value": value, "edge_weight": weight, "scale_dst": dst,
+                 "scale_src": src}
+        inputs = OPERATORS[op].given({
+            field: t for field, t in given.items() if t is not None})
+        self.graph, self.scales = graph, inputs[1:] if weight is None else \
+            inputs[2:]
+        self.made = _execute.recipe(graph, op, inputs, sum_settings())
+
+    def forward(self, value, *weight):
+        return _execute.forward(self.graph, self.made,
+                                (value, *weight, *self.scales))
+
+    def backward(self, grad, *inputs, saved=(), wants_weight=False):
+        """(gradient of the value, that of the weight or None); inputs: the
+        value and the weight, where the gradient reads them; saved: the
+        positions of extremes."""
+        made = self.made
+        inputs = (*(inputs or (None,)), *self.scales)
+        found = _execute.backward(
+            self.graph, made, made.keep(None, inputs, (None, *saved)), (grad,),
+            (True, wants_weight, *made.ungiven)[:len(inputs)])
+        return found[0], found[1] if wants_weight else None
+
+
 class _Sum(torch.autograd.Function):
     """out_i = r_i sum_j c_j w_ij x_j; near and far: the scales (r, c) of the
     interior and of the outer matrix."""
@@ -29,11 +58,12 @@ class _Sum(torch.autograd.Function):
         op = "spmm-sum" if weight is None else "spmm-weighted"
         pending = graph.exchange.start([value])
         weights = split.parts_of(weight)
-        out = _neighbours.forward(split.interior, op, value, weights[0],
-                                  near)[0]["out"]
+        given = [() if weight is None else (part,) for part in weights]
+        near = _Pass(split.interior, op, value, weights[0], near)
+        out, = near.forward(value, *given[0])
         halo = pending.wait()[0].contiguous()
-        more = _neighbours.forward(split.outer, op, halo, weights[1],
-                                   far)[0]["out"]
+        far = _Pass(split.outer, op, halo, weights[1], far)
+        more, = far.forward(halo, *given[1])
         if split.boundary is None:
             out += more
         else:
@@ -41,32 +71,29 @@ class _Sum(torch.autograd.Function):
         if weight is not None:  # its gradient reads the values
             ctx.save_for_backward(value, weight, halo.clone())
         pending.done()
-        ctx.call = graph, op, near, far, weight is not None
+        ctx.call = graph, near, far, weight is not None
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        graph, op, near, far, weighted = ctx.call
+        graph, near, far, weighted = ctx.call
         split, exchange = graph.split, graph.exchange
         grad = grad.contiguous()
         there = split.at_boundary(grad)
         wants_weight = ctx.needs_input_grad[4]
-        saved, beyond = {}, {}
+        here, beyond = (), ()
         if weighted:
             value, weight, halo = ctx.saved_tensors
             weights = split.parts_of(weight)
-            saved = dict(value=value, edge_weight=weights[0])
-            beyond = dict(value=halo, edge_weight=weights[1])
+            here, beyond = (value, weights[0]), (halo, weights[1])
         layout, buffer, (view,) = exchange.begin_back([grad])
-        far_grad, far_weight = _neighbours.backward(
-            split.outer, op, beyond, {"grad_out": there}, True, wants_weight,
-            far)
+        far_grad, far_weight = far.backward(there, *beyond,
+                                            wants_weight=wants_weight)
         view.copy_(far_grad)
         back = exchange.start_back(layout, buffer)
-        found, near_weight = _neighbours.backward(
-            split.interior, op, saved, {"grad_out": grad}, True, wants_weight,
-            near)
+        found, near_weight = near.backward(grad, *here,
+                                           wants_weight=wants_weight)
         returned = back.wait()
         exchange.add_returned([found], returned)
         back.done()
@@ -82,11 +109,11 @@ class _Extreme(torch.autograd.Function):
     def forward(ctx, graph, op, value):
         split = graph.split
         pending = graph.exchange.start([value])
-        outs, args = _neighbours.forward(split.interior, op, value, None)
-        out, arg = outs["out"], args["arg_" + op[-3:]]
+        near_pass = _Pass(split.interior, op, value)
+        out, arg = near_pass.forward(value)
         halo = pending.wait()[0].contiguous()
-        outs, args = _neighbours.forward(split.outer, op, halo, None)
-        more, far = outs["out"], args["arg_" + op[-3:]]
+        far_pass = _Pass(split.outer, op, halo)
+        more, far = far_pass.forward(halo)
         pending.done()
         rows = split.boundary
         near = out if rows is None else out.index_select(0, rows)
@@ -105,25 +132,22 @@ class _Extreme(torch.autograd.Function):
         else:
             out.index_copy_(0, rows, mixed)
             arg.index_copy_(0, rows, own)
-        ctx.call = graph, op
+        ctx.call = graph, near_pass, far_pass
         ctx.save_for_backward(arg, far)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad):
-        graph, op = ctx.call
+        graph, near_pass, far_pass = ctx.call
         split, exchange = graph.split, graph.exchange
         arg, far = ctx.saved_tensors
         grad = grad.contiguous()
-        name = "arg_" + op[-3:]
         layout, buffer, (view,) = exchange.begin_back([grad])
-        view.copy_(_neighbours.backward(
-            split.outer, op, {name: far},
-            {"grad_out": split.at_boundary(grad)}, True, False)[0])
+        view.copy_(far_pass.backward(split.at_boundary(grad),
+                                     saved=(far,))[0])
         back = exchange.start_back(layout, buffer)
-        found, _ = _neighbours.backward(split.interior, op, {name: arg},
-                                        {"grad_out": grad}, True, False)
+        found, _ = near_pass.backward(grad, saved=(arg,))
         returned = back.wait()
         exchange.add_returned([found], returned)
         back.done()
@@ -186,8 +210,8 @@ def _scales(graph, op, dtype, symmetric):
 
 @untraced
 def call(graph, op, value, weight, self_loops, symmetric):
-    """Outputs, as fused() gives them; value [n, H, D] of own
-    nodes, weight in the caller's edge order."""
+    """The results of an operator; value [n, H, D] of own nodes, weight in the
+    caller's edge order."""
     if value.size(0) != graph.num_dst:
         raise ValueError(f"x must have a row for each of the rank's "
                          f"{graph.num_dst} nodes, got " + describe(value))
@@ -200,7 +224,9 @@ def call(graph, op, value, weight, self_loops, symmetric):
             raise ValueError(
                 f"weight must be [edges={graph.num_edges}, "
                 f"heads={value.size(1)}], got " + describe(weight))
-        weight = in_order(graph, value, weight)
+        weight = graph.to_graph_order(weight).to(
+            torch.float64 if value.dtype == torch.float64
+            else torch.float32).contiguous()
     value = value.contiguous()
     if op in _SUMS and (weight is None) == (op != "spmm-weighted"):
         near, far = _scales(graph, op, value.dtype, symmetric)
@@ -210,5 +236,5 @@ def call(graph, op, value, weight, self_loops, symmetric):
     table = graph.extend(value)
     # a rank without edges sends gradients back, too, since others wait for it
     none = table[:0].sum()
-    return tuple(out + none for out in fused(graph.table, op, table, weight,
-                                             False))
+    outs = _fused.of_neighbours(graph.table, op, table, weight)
+    return tuple(out + none for out in outs)

@@ -17,8 +17,8 @@ from .._chain import Chain
 from .._execute import generation
 from .._links import (
     Attention, ByEdge, ByLoopedEdge, EdgeScores, Finish, Gate,
-    Linear as Product, Messages, Normalized, Own, Plane, Reduced, Relu,
-    Scores, Slot, Sum)
+    Linear as Product, Normalized, Own, Plane, Reduced, Relu, Scores, Slot,
+    Sum)
 from .._loops import normalize, with_remaining_loops
 from .._operators import DTYPES
 from ..convert import known_graph, looped_graph
@@ -483,7 +483,8 @@ def _gcn(graph, settings, static, x, weight, bias, edge_weight):
                          x.dtype, symmetric=True))
     else:
         links += [ByEdge("edge_weight", "by edge"),
-                  Reduced("spmm-weighted", "h", "sums", "by edge")]
+                  Reduced("spmm-weighted", "sums", value="h",
+                          edge_weight="by edge")]
     return [*links, Finish("sums", "out", bias=_name("bias", bias))]
 
 
@@ -516,7 +517,8 @@ def _reduced(graph, op, x, out, width, dtype, weight=None):
     """The link that reduces neighbours."""
     if weight is None and op.startswith("spmm"):
         return Sum(graph, op, x, out, width, dtype)
-    return Reduced(op if weight is None else "spmm-weighted", x, out, weight)
+    return Reduced(op if weight is None else "spmm-weighted", out, value=x,
+                   edge_weight=weight)
 
 
 @recipe("x x_dst w_sums b_sums w_own b_own w_first b_first edge_weight")
@@ -596,7 +598,7 @@ def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
         return None
     listed = graph.handle.listed and w_edge is None
     return [ByEdge("edge_attr", "by edge", listed),
-            Messages(op[len("spmm-"):], "x", "by edge",
-                     _name("w_edge", w_edge), _name("b_edge", b_edge), "sums",
-                     listed),
+            Reduced(op, "sums", listed, value="x", edge_attr="by edge",
+                    edge_weight=_name("w_edge", w_edge),
+                    edge_bias=_name("b_edge", b_edge)),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]

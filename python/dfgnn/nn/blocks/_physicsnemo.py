@@ -2,7 +2,7 @@
 
 import torch
 
-from ..._reduce import degrees_of
+from ..._composite import degrees_of
 from ...convert import as_graph
 from .._guards import Other, known
 from .._linear import hooked
@@ -82,7 +82,7 @@ def node_block(block, efeat, nfeat, graph):
     total = _sum_of(efeat, edges, nfeat.size(0))
     if block.aggregation == "mean":
         total = total / degrees_of(as_graph(
-            edges, (nfeat.size(0), nfeat.size(0))), total.dtype).view(-1, 1)
+            edges, (nfeat.size(0), nfeat.size(0))), total)
     new = block.node_mlp(torch.cat((total, nfeat), -1))
     return efeat, new + nfeat
 

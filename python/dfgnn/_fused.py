@@ -1,0 +1,270 @@
+"""The fused passes of every operator with gradients, and torch operations for
+the calls that no kernel supports.
+
+Inputs are those of _operators.OPERATORS, in their order; tensors by edge are in
+the graph's own order, but for edge features of a recipe that is listed, which
+are in the caller's.
+"""
+
+import torch
+
+from . import _composite, _derived, _execute
+from ._fallbacks import say_once, say_unfused
+from ._modes import needs_composite
+from ._operators import OPERATORS, input_of, sum_settings
+from ._through_weights import through_weights
+from .errors import UnsupportedError
+
+INSTEAD = "; it runs by torch operations instead"
+
+
+def ordered(graph, made, inputs):
+    """The inputs with edge features in the graph's order."""
+    if not made.listed:
+        return inputs
+    place = made.spec.fields["edge_attr"]
+    return (*inputs[:place], graph.to_graph_order(inputs[place]),
+            *inputs[place + 1:])
+
+
+def _by_torch(graph, made, inputs, seed, saved=None):
+    return _composite.run(graph, made.spec, made.shown,
+                          ordered(graph, made, inputs), seed, made.settings,
+                          saved)
+
+
+# ---- gradients --------------------------------------------------------------
+
+def _by_program(graph, made, inputs, seed, saved, grads):
+    """_by_torch() by an edge program, whose gradients hold no features of
+    edges; None where none serves."""
+    spec = made.spec
+    inputs = ordered(graph, made, inputs)
+    if not spec.attention:
+        return _sums_by_program(graph, made, dict(zip(spec.fields, inputs)),
+                                saved)
+    if dict(zip(made.shown, grads)).get("lse") is not None:
+        return None
+    bias = inputs[-1] if made.biased else None
+    if len(inputs) == len(spec.inputs):
+        inputs = inputs[:-1]
+    found = _derived.attention(graph, made.op, inputs, bias, seed,
+                               made.settings)
+    return found and tuple(dict(zip(("out", "weights"), found)).get(name)
+                           for name in made.shown)
+
+
+def _sums_by_program(graph, made, given, saved):
+    """given: the inputs by their fields."""
+    reduce = made.op.partition("-")[2]
+    if not graph.num_edges:
+        return None
+    if reduce == "weighted":
+        out = _derived.weighted_sum(
+            graph, _composite.scaled(given["value"], given.get("scale_src")),
+            given["edge_weight"])
+        return None if out is None else (
+            _composite.scaled(out, given.get("scale_dst")),)
+
+    def extremes(*names):  # as messages of the edges that gave them
+        return (_composite.winning(graph, given, saved["arg_" + name])
+                for name in names)
+    if reduce in ("min", "max"):
+        return tuple(extremes(reduce))
+    if made.message == "copy":
+        outs = _derived.values(graph, reduce, given["value"])
+    else:
+        outs = _derived.messages(graph, reduce, given)
+    if outs is None or reduce != "pna":
+        return outs
+    mean, std = outs
+    return (mean, *extremes("min", "max"), std)
+
+
+def _transposed(graph, made, inputs, saved, grad):
+    """The gradient of a value whose messages are copies: a sum over
+    out-edges, which reads no features of forward."""
+    zeros = grad.new_zeros((graph.num_src,) + tuple(grad.shape[1:]))
+    picked = saved.get("arg_" + made.op[-3:])
+    if picked is not None and graph.num_edges:
+        _, rows, there = _composite.winners(graph, picked)
+        return zeros.scatter_add(0, rows, grad * there)
+    grad = _composite.scaled(grad, input_of(made.spec, inputs, "scale_dst"))
+    if made.op != "spmm-sum":
+        grad = grad / _composite.degrees_of(graph, grad)
+    total = _derived.sum_out(graph, grad)
+    if total is None:
+        total = zeros.index_add(0, graph.src, grad.index_select(0, graph.dst))
+    return _composite.scaled(total, input_of(made.spec, inputs, "scale_src"))
+
+
+def _differentiate(graph, made, kept, grads, needed, create_graph):
+    """Gradients by the composite path; with create_graph by an edge program
+    where one serves, themselves differentiable."""
+    inputs, saved, seed = made.parted(kept)
+    if inputs[made.spec.value] is None:
+        return [_transposed(graph, made, inputs, saved, grads[0])
+                if w and n == made.spec.value else None
+                for n, w in enumerate(needed)]
+    wanted = [n and t is not None for n, t in zip(needed, inputs)]
+    with torch.enable_grad():
+        if create_graph:  # a view for each argument: one may be given twice
+            given = [None if t is None else t.view_as(t) for t in inputs]
+        else:
+            given = [None if t is None else t.detach().requires_grad_(w)
+                     for t, w in zip(inputs, wanted)]
+        outs = None
+        if create_graph:
+            outs = _by_program(graph, made, given, seed, saved, grads)
+            if outs is None:
+                say_unfused()
+        if outs is None:
+            outs = _by_torch(graph, made, given, seed, saved)
+        pairs = [(y, g) for y, g in zip(outs, grads)
+                 if g is not None and y is not None and y.requires_grad]
+        found = iter(torch.autograd.grad(
+            [y for y, _ in pairs], [t for t, w in zip(given, wanted) if w],
+            [g for _, g in pairs], create_graph=create_graph,
+            allow_unused=True))
+    return [next(found) if w else None for w in wanted]
+
+
+def _by_kernels(graph, made, kept, grads, needed):
+    """grads: those of made.cotangents."""
+    try:
+        return _execute.backward(graph, made, kept, grads, needed)
+    except UnsupportedError as error:
+        say_once(f"{error}; gradients are made by torch operations instead")
+    return _differentiate(graph, made, kept, grads, needed, False)
+
+
+def gradients(graph, made, kept, grads, needed):
+    """The gradient of each input, None where it is not needed.
+
+    kept: the tensors of made.kept, None for what forward did not make.
+    grads: those of made.shown, or None.
+    """
+    outs = list(grads[:len(made.cotangents)])
+    of_weights = grads[-1] if len(outs) < len(grads) else None
+    for tensor in kept:
+        if tensor is None or of_weights is not None and made.empty:
+            return _differentiate(graph, made, kept, grads, needed, False)
+    found = made.ungiven
+    if any(grad is not None for grad in outs):
+        for number, grad in enumerate(outs):
+            field, shape, dtype, _ = made.outs[number]
+            if grad is None and field != "lse":
+                outs[number] = torch.zeros(shape, dtype=dtype,
+                                           device=made.device)
+        found = _by_kernels(graph, made, kept, outs, needed)
+    if of_weights is None:
+        return found
+    inputs, saved, _ = made.parted(kept)
+    return through_weights(graph, made, inputs, saved["weights"], of_weights,
+                           found, needed)
+
+
+class Fused(torch.autograd.Function):
+    """Gives the results of made.shown."""
+
+    @staticmethod
+    def forward(ctx, graph, made, seed, *inputs):
+        outs = _execute.forward(graph, made, inputs, seed)
+        ctx.call = graph, made
+        if made.kept:
+            ctx.save_for_backward(*made.keep(seed, inputs, outs))
+        if made.plain:
+            return outs[0] if len(made.shown) == 1 else \
+                tuple(outs[:len(made.shown)])
+        ctx.set_materialize_grads(False)
+        return tuple(outs[:len(made.shown)])
+
+    @staticmethod
+    def backward(ctx, *grads):
+        graph, made = ctx.call
+        kept, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        if torch.is_grad_enabled():
+            found = _differentiate(graph, made, kept, grads, needed, True)
+        elif made.plain:
+            found = _by_kernels(graph, made, kept, grads, needed)
+        else:
+            found = gradients(graph, made, kept, grads, needed)
+        return (None, None, None, *found)
+
+
+# ---- calls ------------------------------------------------------------------
+
+def differentiable(inputs):
+    for tensor in inputs:
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
+
+
+def call(graph, made, inputs, seed=None):
+    """The results of made.shown, with gradients."""
+    try:
+        if torch.is_grad_enabled() and differentiable(inputs):
+            found = Fused.apply(graph, made, seed, *inputs)
+            return (found,) if len(made.shown) == 1 else found
+        return _execute.forward(graph, made, inputs, seed, False)
+    except UnsupportedError as error:
+        say_once(f"{error}{INSTEAD}")
+    return _by_torch(graph, made, inputs, seed)
+
+
+def forward(graph, made, inputs, seed=None):
+    """All results of made.outs, without gradients; None for what torch's
+    operations do not keep."""
+    try:
+        return _execute.forward(graph, made, inputs, seed)
+    except UnsupportedError as error:
+        say_once(f"{error}{INSTEAD}")
+    with torch.no_grad():
+        found = _by_torch(graph, made, inputs, seed)
+    return [*found, *[None] * (len(made.outs) - len(found))]
+
+
+# ---- sums and reductions ----------------------------------------------------
+
+def normalization(graph, dtype):
+    """Scales of GCN, 1 / sqrt(degree) of destinations and of sources, made
+    once for each graph."""
+    def make():
+        degrees = graph.degrees.to(torch.float64)
+        scale = degrees.pow(-0.5)
+        scale = scale.masked_fill(scale == float("inf"), 0)
+        return scale.to(torch.float64 if dtype == torch.float64
+                        else torch.float32)
+    scale = graph._derive(("normalization", dtype == torch.float64), make)
+    return scale, scale
+
+
+def sums(graph, op, given, listed=False):
+    """The results of a sum or reduction; given: its inputs by field.  Tensors
+    by edge are in the graph's order; if they are listed, edge features are in
+    the caller's."""
+    spec = OPERATORS.get(op)
+    inputs = None if spec is None or needs_composite() else spec.given(given)
+    if inputs is None:
+        if listed:
+            given["edge_attr"] = graph.to_graph_order(given["edge_attr"])
+        return _composite.sums(graph, op, given)
+    made = _execute.recipe(graph, op, inputs, sum_settings(), listed)
+    if listed and not made.listed:
+        place = spec.fields["edge_attr"]
+        inputs[place] = graph.to_graph_order(inputs[place])
+    return call(graph, made, inputs)
+
+
+def of_neighbours(graph, op, value, weight=None, symmetric=False):
+    """sums() of rows of neighbours; weight [E, H] in the caller's order;
+    symmetric: with the scales of GCN."""
+    given = {"value": value}
+    if weight is not None:
+        given["edge_weight" if op == "spmm-weighted" else "factor"] = \
+            graph.to_graph_order(weight)
+    if symmetric:
+        given["scale_dst"], given["scale_src"] = normalization(
+            graph, value.dtype)
+    return sums(graph, op, given)
