@@ -16,7 +16,7 @@ from .hetero import gatherer
 TILES = (32, 128)  # rows of a tile of small groups and of larger ones
 FEW = 8  # so many groups are multiplied one by one
 # A group with more rows on average is worth a product of its own.
-_LARGE = {"cpu": 512, "cuda": 8192}
+_LARGE = {"cpu": TILES[0], "cuda": 8192}
 
 
 def alignment(rows, groups, device):
