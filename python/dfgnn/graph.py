@@ -11,12 +11,15 @@ import torch
 from . import _handle
 from ._context import raw_stream
 from ._library import check, library
-from ._modes import compiling, constant, lasting, unwrapped
+from ._modes import compiling, constant, lasting, untraced, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
 _MOST_NODES = 0x7fffffff
 _registry = weakref.WeakValueDictionary()
+
+# torch.compile leaves it alone: what it compiles is memory of its CUDA graphs
+_kept = untraced(lasting)
 
 
 def describe(value):
@@ -333,7 +336,7 @@ class Graph:
         if found is None:
             if compiling():  # the memory may belong to torch's CUDA graphs
                 return make()
-            found = self._derived[key] = lasting(make)
+            found = self._derived[key] = _kept(make)
         return found
 
     @property

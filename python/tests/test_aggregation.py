@@ -23,7 +23,7 @@ def test_reductions_are_those_of_pyg(reduce, heads, device):
               "min": aggr.MinAggregation, "max": aggr.MaxAggregation,
               "var": aggr.VarAggregation, "std": aggr.StdAggregation,
               "median": aggr.MedianAggregation,
-              "mul": aggr.MulAggregation}[reduce]()
+              "mul": aggr.MulAggregation}[reduce]().to(device)
     flat = x.flatten(1).double()  # PyG's variance loses digits in float32
     wanted = theirs(flat[edges[0]], edges[1], dim_size=17).view_as(out).float()
     close(out, wanted, 1e-5)
