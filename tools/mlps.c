@@ -124,9 +124,9 @@ dfgnn_status tool_mlp_name(dfgnn_measurement *row) {
   if (!status)
     status = dfgnn_parse(&pass, DFGNN_NAMES_PASS, row->pass);
   if (!status)
-    status = dfgnn_edge_mlp_parse(&problem, row->program_text,
-                                  (dfgnn_dtype)dtype, (dfgnn_math)math,
-                                  (dfgnn_pass)pass);
+    status =
+        dfgnn_edge_mlp_parse(&problem, row->program_text, (dfgnn_dtype)dtype,
+                             (dfgnn_math)math, (dfgnn_pass)pass);
   if (!status)
     row->program = problem.mlp->name;
   return status;
