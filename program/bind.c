@@ -74,7 +74,8 @@ static dfgnn_status check_operation(const dfgnn_extent *extents,
       return dfgnn__fail(
           DFGNN_ERROR_UNSUPPORTED,
           "a linear map from %lld to %s takes %lld products an edge, at most "
-          "%d are made inline; apply a wide map to nodes, outside",
+          "%d are made inline; apply a wide map to nodes, outside, or run it "
+          "as a layer of an MLP on edges (dfgnn_mlp.h)",
           (long long)inner, dfgnn__shape_text(dag, node->shape),
           (long long)(e->all * inner), DFGNN_BIND_PRODUCTS);
   }

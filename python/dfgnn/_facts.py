@@ -46,9 +46,11 @@ def refuse(node, text):
 
 class Facts:
     """Facts of nodes, in the order in which they were noted; linear maps of
-    sums and of joined rows become sums of linear maps."""
+    sums and of joined rows become sums of linear maps, but for those of 16-bit types that are to round as
+    one (whole)."""
 
-    def __init__(self, nodes):
+    def __init__(self, nodes, whole=True):
+        self.whole = whole
         self.found, self.became, self._slices = {}, {}, {}
         for node in nodes:
             self.add(node)
@@ -195,7 +197,8 @@ class Facts:
         x = self.now(x)
         about = self.found[x]
         if (about.pure or about.rows is None or len(weight.shape) != 2
-                or x.meta.dtype in (torch.float16, torch.bfloat16)
+                or self.whole and x.meta.dtype in (torch.float16,
+                                                   torch.bfloat16)
                 or node.meta.dtype != x.meta.dtype):  # of an autocast region
             return
         terms = list(self._terms(x, 0, x.shape[-1], 1))

@@ -369,6 +369,15 @@ class Call:
         return None
 
 
+def problem_of(graph, settings, tensors, backward):
+    """The _abi.Problem of a call, or of its gradient by the tensors that
+    require one (by all, if none does)."""
+    there = [t is not None for t in tensors]
+    wanted = [t is not None and t.requires_grad for t in tensors]
+    return Call(graph, settings, tensors).problem(
+        int(backward), wanted if any(wanted) else there)
+
+
 class EdgeMlp(torch.autograd.Function):
     """The outputs of a call.  Gradients of gradients are made of torch's
     operations."""

@@ -217,9 +217,9 @@ class Plan:
         return run.graph.to_caller_order(self._by_edge(run, node))
 
 
-def staged(watch, made, with_dropout=True):
+def staged(watch, made, with_dropout=True, whole=True):
     """The Plan of what a watched function returned: tensors, or tuples of
-    them."""
+    them.  whole: whether linear maps of 16-bit types round as one."""
     outputs = []
 
     def output(x):
@@ -229,7 +229,7 @@ def staged(watch, made, with_dropout=True):
         outputs.append(node)
         return node
     tree = mapped(made, output)
-    facts = Facts(watch.nodes)
+    facts = Facts(watch.nodes, whole)
     for node in outputs:
         if _watch.TOP_DESTINATION in node.shape or \
                 _watch.TOP_SOURCE in node.shape:

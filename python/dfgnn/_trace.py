@@ -427,6 +427,9 @@ def _softplus(x, beta=1, threshold=20):
 def _gelu(x, approximate="none"):
     if approximate == "none":
         return x._make("gelu", [x])
+    found = x.recorder.whole("gelu_tanh", [x])
+    if found is not None:
+        return found
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
     return 0.5 * x * (1 + inner.tanh())
 
@@ -434,11 +437,24 @@ def _gelu(x, approximate="none"):
 def _layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
     if len(shape) != 1:
         refuse("layer_norm of more than the last axis")
+    found = x.recorder.whole("layer_norm", [x, weight, bias], eps)
+    if found is not None:
+        return found
     centred = x - _METHODS["mean"](x, -1)
     y = centred * _METHODS["rsqrt"](
         _METHODS["mean"](centred * centred, -1) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
+
+
+def _rms_norm(x, shape, weight=None, eps=None):
+    if len(shape) != 1 or eps is None:
+        refuse("rms_norm without eps, or of more than the last axis")
+    found = x.recorder.whole("rms_norm", [x, weight], eps)
+    if found is not None:
+        return found
+    y = x * _METHODS["rsqrt"](_METHODS["mean"](x * x, -1) + eps)
+    return y if weight is None else y * weight
 
 
 def _softmax(x, dim=None, _stacklevel=3, dtype=None):
@@ -484,7 +500,7 @@ _METHODS.update({
     _matmul(other, x), "view": _reshape, "reshape": _reshape,
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "norm": _norm,
     "dropout": _dropout, "softplus": _softplus, "gelu": _gelu,
-    "layer_norm": _layer_norm, "softmax": _softmax,
+    "layer_norm": _layer_norm, "rms_norm": _rms_norm, "softmax": _softmax,
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute,
     "contiguous": lambda x: x})
 _METHODS.update({name: _over(name) for name in OVER_EDGES})
@@ -517,6 +533,11 @@ class Recorder:
         self.places.append(place)
         return Value(self, self.leaf(name, tensor, place, shape), place, shape)
 
+    def whole(self, name, values, *numbers):
+        """The value of a function that is otherwise written out as several;
+        None if it is."""
+        return None
+
     def value(self, x):
         """x as a value; a tensor that is not an argument is a parameter."""
         if isinstance(x, Value):
@@ -543,11 +564,12 @@ def _text_number(x):
 class Text(Recorder):
     """Writes a program."""
 
-    SIGNS = {"+", "-", "*", "/", "<", "<=", "=="}
+    BETWEEN = {"+", "-", "*", "/", "<", "<=", "=="}
 
     def __init__(self):
         super().__init__()
         self.declared, self.lines, self.count = [], [], 0
+        self.widest = 0  # most products of a linear map of an edge
 
     def leaf(self, name, tensor, place, shape):
         axes = f"[{','.join(map(str, shape))}]" if shape else ""
@@ -559,7 +581,10 @@ class Text(Recorder):
 
     def make(self, name, values, numbers, place, shape):
         a = [v.handle for v in values]
-        if name in self.SIGNS:
+        if name in ("linear", "matmul") and place == EDGE:
+            self.widest = max(self.widest, math.prod(shape)
+                              * values[0].shape[-1])
+        if name in self.BETWEEN:
             text = f"{a[0]} {name} {a[1]}"
         elif name == "slice":
             after = ", :" * (-1 - numbers[2])
@@ -659,8 +684,8 @@ class Torch(Recorder):
         return Value(self, made, place, shape)
 
     def _compute(self, name, a, values, numbers, shape):
-        if name in _SIGNS:
-            return _SIGNS[name](*a)
+        if name in SIGNS:
+            return SIGNS[name](*a)
         if name in ("sum", "mean", "amax", "amin", "logsumexp"):
             return getattr(torch, name)(a[0], numbers[0], keepdim=True)
         if name == "softmax":
@@ -716,8 +741,8 @@ def _extreme(function):
     return apply
 
 
-_SIGNS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
-          "*": lambda a, b: a * b, "/": lambda a, b: a / b,
-          "<": lambda a, b: (a < b) * 1.0, "<=": lambda a, b: (a <= b) * 1.0,
-          "==": lambda a, b: (a == b) * 1.0,
-          "max": _extreme(torch.maximum), "min": _extreme(torch.minimum)}
+SIGNS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
+         "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+         "<": lambda a, b: (a < b) * 1.0, "<=": lambda a, b: (a <= b) * 1.0,
+         "==": lambda a, b: (a == b) * 1.0,
+         "max": _extreme(torch.maximum), "min": _extreme(torch.minimum)}

@@ -286,11 +286,8 @@ def problem(graph, weights, biases=None, *, backward=False, **given):
     given = {**defaults, **given}
     gates = _Gates(*[given.pop(name) for name in (
         "dst_gate", "src_gate", "gate_by", "gate_weight")])
-    graph, settings, tensors = _ready(graph, weights, biases, given, gates)
-    there = [t is not None for t in tensors]
-    wanted = [t is not None and t.requires_grad for t in tensors]
-    return _mlp.Call(graph, settings, tensors).problem(
-        int(backward), wanted if any(wanted) else there)
+    return _mlp.problem_of(*_ready(graph, weights, biases, given, gates),
+                           backward)
 
 
 # ---- torch.compile ----------------------------------------------------------

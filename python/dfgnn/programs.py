@@ -8,20 +8,20 @@
     out = attention(graph, i={"q": q}, j={"k": k, "v": v}, e={"x": x})
 """
 
-import dis
 import functools
 import inspect
 import operator
-import types
 import warnings
 from typing import NamedTuple
 
 import torch
 
-from . import _abi, _program_ops, _programs, _trace
+from . import _abi, _program_ops, _programs, _trace, _wide
 from ._modes import compiling, constant, needs_composite, untraced
 from ._programs import DST, EDGE, PARAM, REL, SRC
+from ._surroundings import plain, surroundings
 from ._trace import TraceError, Value
+from ._plan import Plan
 from .convert import as_graph
 from .errors import Error, UnsupportedError
 from .graph import Graph
@@ -94,48 +94,6 @@ def _name_of(op):
     return next(name for name, number in _abi.OPS.items() if number == op)
 
 
-_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, bytes,
-                    types.ModuleType, types.BuiltinFunctionType, type))
-
-
-def _plain(value, depth=0):
-    """What a function finds outside of itself, to be compared; raises
-    TypeError where it may change without another value being there."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind in (tuple, list) and depth < 3:
-        return kind, *[_plain(v, depth + 1) for v in value]
-    if kind is types.FunctionType and depth < 3:
-        if (value.__module__ or "").startswith(("torch", "dfgnn")):
-            return value
-        return value, _surroundings(value, depth + 1)
-    raise TypeError(kind)
-
-
-@functools.lru_cache(maxsize=1024)
-def _global_names(code):
-    """The names that code, and functions inside of it, look up in the
-    module."""
-    found = [i.argval for i in dis.get_instructions(code)
-             if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            found += _global_names(inner)
-    return tuple(dict.fromkeys(found))
-
-
-def _surroundings(function, depth=0):
-    """The values that a function finds in its module and where it was
-    defined."""
-    names = function.__globals__
-    found = [_plain(names[name], depth)
-             for name in _global_names(function.__code__) if name in names]
-    found += [_plain(cell.cell_contents, depth)
-              for cell in function.__closure__ or ()]
-    return (*found, _plain(function.__defaults__ or (), depth))
-
-
 def _sizes_of(given):
     """(sources, destinations) by the rows of j and of i; None if it has
     none."""
@@ -144,6 +102,15 @@ def _sizes_of(given):
                  if isinstance(t, torch.Tensor) and t.dim()]
         return found[0].size(0) if found else None
     return rows("j"), rows("i")
+
+
+def _tensors_of(given, others):
+    """Tensors in the order in which a function that looks at all of them is
+    given them."""
+    found = [t for letter in _LETTERS for t in (
+        given.get(letter) or {}).values()]
+    return found + [v for v in others.values()
+                    if isinstance(v, torch.Tensor)]
 
 
 def _static(shape):
@@ -164,6 +131,13 @@ class _Traced(NamedTuple):
     outputs: list  # the place of each
     single: bool
     random: bool
+    wide: object = None  # the _plan.Plan of MLPs on edges, or why there is none
+
+
+def _wide_serves(traced, graph):
+    """Whether MLPs on edges run such a call."""
+    return isinstance(traced.wide, Plan) and graph.exchange is None and \
+        graph.num_edges > 0
 
 
 class EdgeProgram:
@@ -262,10 +236,13 @@ class EdgeProgram:
         recorder = _trace.Text()
         program = _programs.parse(
             recorder.text(self._trace(recorder, None, given, others)[0]))
+        wide, _ = self._wide(recorder, given, others)
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
         rows, columns = program.walks()
         found = program.operator()
         how = (f"the library's operator {_name_of(found.op)}" if found else
+               "an MLP on edges, as dfgnn.edge_mlp" if isinstance(
+                   wide, Plan) else
                "the library's evaluator, fused" if str(device) == "cpu" else
                "generated kernels, fused")
         return (f"{self.__name__}, hash {program.hash:016x}, on {device}: "
@@ -280,6 +257,9 @@ class EdgeProgram:
         given = _given(i, j, e, others)
         program = _programs.parse(recorder.text(
             self._trace(recorder, graph, given, others)[0]))
+        wide, rows = self._wide(recorder, given, others)
+        if isinstance(wide, Plan):
+            return _wide.problem(wide, as_graph(graph), rows, backward)
         wanted = [t.requires_grad for t in recorder.tensors]
         training = backward or any(wanted)
         wanted = wanted if any(wanted) else [True] * len(wanted)
@@ -318,7 +298,6 @@ class EdgeProgram:
     def _called(self, graph, given, others, composite):
         graph = _graph_of(graph, given)
         self._check(graph, given)
-        given = self._prepared(graph, given)
         on_gpu = graph.device.type != "cpu"
         if composite or needs_composite():
             made, single = self._run_torch(graph, given, others)
@@ -389,6 +368,8 @@ class EdgeProgram:
             program = _programs.parse(recorder.text(values))
         except (TraceError, Error):
             return ""  # which the call itself raises
+        if isinstance(self._wide(recorder, given, others)[0], Plan):
+            return ""
         types = [t.dtype for t in recorder.tensors]
         if len(types) != len(kinds) or not types or any(
                 t not in _programs.TYPES for t in types):
@@ -412,39 +393,74 @@ class EdgeProgram:
                 f"{graph.device}, with values of every edge in memory: "
                 f"{reason}", stacklevel=4)
 
-    def _run(self, graph, given, others):
-        tensors = [t for letter in _LETTERS for t in (
-            given.get(letter) or {}).values()]
-        tensors += [v for v in others.values() if isinstance(v, torch.Tensor)]
-        key = self._key(given, others)
+    def _run(self, graph, callers, others):
+        """callers: the tensors by letter in the caller's order of edges."""
+        key = self._key(callers, others)
         traced = None if key is None else self._found.get(key)
+        rows = _tensors_of(callers, others)
+        if traced is not None and any(t.device != graph.device for t in rows):
+            self._check_tensors(self._recorder(callers, others), graph)
+        if traced is None or not _wide_serves(traced, graph):
+            given = self._prepared(graph, callers)
+            tensors = _tensors_of(given, others)
         if traced is None:
             recorder = _trace.Text()
             values, single = self._trace(recorder, graph, given, others)
             self._check_tensors(recorder, graph)
             text = recorder.text(values)
+            wide, found = self._wide(recorder, callers, others)
             traced = _Traced(_programs.parse(text), [v.place for v in values],
-                             single, "dropout(" in text)
+                             single, "dropout(" in text, wide)
+            if isinstance(wide, Plan):
+                wide.probe(graph)
+                rows = found
             if key is not None and len(recorder.tensors) == len(tensors) and \
                     all(a is b for a, b in zip(recorder.tensors, tensors)):
                 self._found[key] = traced
             tensors = recorder.tensors
-        elif any(t.device != graph.device for t in tensors):
-            self._check_tensors(self._recorder(given, others), graph)
         if traced.random and graph.device.type != "cpu" and \
                 torch.cuda.is_current_stream_capturing():
             raise UnsupportedError("a CUDA graph is captured, which would "
                                    "draw the same dropout in each replay")
+        if _wide_serves(traced, graph):
+            return _wide.run(traced.wide, graph, rows), traced.single
+        return self._run_program(graph, traced, tensors)
+
+    def _run_program(self, graph, traced, tensors):
         seed = int(torch.randint(2 ** 62, ())) if traced.random else 0
         kind = torch.float32
         if tensors:
             kind = functools.reduce(torch.promote_types,
                                     [t.dtype for t in tensors])
-        made = _programs.run(traced.program, graph,
-                             (kind,) * len(traced.outputs), seed,
-                             *tensors)[:len(traced.outputs)]
+        try:
+            made = _programs.run(traced.program, graph,
+                                 (kind,) * len(traced.outputs), seed,
+                                 *tensors)[:len(traced.outputs)]
+        except UnsupportedError as error:
+            if not isinstance(traced.wide, str):
+                raise
+            raise UnsupportedError(
+                f"{error}. As an MLP on edges, which dfgnn.edge_mlp computes "
+                f"for widths up to 4096, it is not taken: {traced.wide}"
+            ) from None
         return self._in_callers_order(graph, made, traced.outputs), \
             traced.single
+
+    # ---- wide linear maps
+
+    def _wide(self, recorder, given, others):
+        """What _wide makes of a function that a recorder found wide linear
+        maps in: (its Plan, tensors), or (why there is none, None); (None,
+        None) if it found none."""
+        if recorder.widest <= _wide.WIDE:
+            return None, None
+        try:
+            return _wide.plan_of(
+                lambda rows: self._trace(rows, None, given, others),
+                recorder.tensors[0].device,
+                writes=recorder.widest > _wide.PROGRAM)
+        except TraceError as error:
+            return str(error), None
 
     def _recorder(self, given, others):
         recorder = _trace.Text()
@@ -460,15 +476,15 @@ class EdgeProgram:
                        for letter in _LETTERS
                        for name, t in (given.get(letter) or {}).items()]),
                 tuple([(name, ("tensor", v.shape, v.dtype) if isinstance(
-                    v, torch.Tensor) else _plain(v))
+                    v, torch.Tensor) else plain(v))
                     for name, v in others.items()]),
-                _surroundings(self.function))
+                surroundings(self.function))
         except (TypeError, AttributeError, ValueError):
             return None
 
     def _run_torch(self, graph, given, others):
         with torch.autocast(graph.device.type, enabled=False):
-            return self._by_torch(graph, given, others)
+            return self._by_torch(graph, self._prepared(graph, given), others)
 
     def _by_torch(self, graph, given, others):
         recorder = _trace.Torch(graph)
