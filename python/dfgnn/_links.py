@@ -18,11 +18,6 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from . import _abi, _execute, _fused
-from ._attention_call import attend
-from ._loops import fill_loops, loop_features
-from ._operators import OPERATORS, sum_settings
-
 
 class Slot(NamedTuple):
     """A tensor; or, with a width, its columns [start, start + width) of
@@ -65,7 +60,7 @@ class Plane(NamedTuple):
         return values[self.name][self.number]
 
 
-def _add(grads, name, grad):
+def add(grads, name, grad):
     """Adds a new tensor to a gradient."""
     before = grads.get(name)
     grads[name] = grad if before is None else grad.add_(before)
@@ -126,7 +121,7 @@ class Linear:
         parts = (grad,) if len(names) == 1 else \
             grad.unsafe_split_with_sizes(self.rows)
         for name, part in zip(names, parts):
-            _add(grads, name, part)
+            add(grads, name, part)
 
     def plain(self, graph, values):
         out = F.linear(values[self.x], *self._parts(values))
@@ -234,7 +229,7 @@ class EdgeScores:
             grad = grad.to(edges.dtype)
         matrix, weight, att = self._matrix(values)
         if self.edges in wanted:
-            _add(grads, self.edges, grad.mm(matrix))
+            add(grads, self.edges, grad.mm(matrix))
         if wanted.isdisjoint((self.weight, self.att)):
             return
         found = grad.t().mm(edges).unsqueeze(1)
@@ -245,314 +240,6 @@ class EdgeScores:
 
     def plain(self, graph, values):
         values[self.out] = values[self.edges] @ self._matrix(values)[0].t()
-
-
-class ByEdge:
-    """out: a tensor by edge in the graph's order, from the caller's; or dense,
-    in the caller's, if it is listed."""
-
-    def __init__(self, given, out, listed=False):
-        self.given, self.out, self.listed = given, out, listed
-        self.reads, self.saves, self.makes = (given,), (), (out,)
-
-    def forward(self, graph, values, keep):
-        given = values[self.given]
-        values[self.out] = given.contiguous() if self.listed else \
-            graph.to_graph_order(given)
-
-    def backward(self, graph, values, grads, wanted):
-        grad = grads[self.out]
-        _add(grads, self.given, grad if self.listed else
-             graph.to_caller_order(grad))
-
-    def plain(self, graph, values):
-        values[self.out] = values[self.given]  # attend() turns it itself
-
-
-class ByLoopedEdge:
-    """out: features [E, F] of the caller's edges as those of a graph with self
-    loops, in its order; fill says what the loops have: "mean", "add" or
-    "sum"."""
-
-    def __init__(self, given, out, fill):
-        self.given, self.out, self.fill = given, out, fill
-        self.reads, self.saves, self.makes = (given,), (), (out,)
-
-    def forward(self, graph, values, keep):
-        values[self.out] = fill_loops(graph, values[self.given], self.fill)
-
-    def backward(self, graph, values, grads, wanted):
-        _add(grads, self.given, fill_loops(graph, grads[self.out], self.fill,
-                                           backward=True))
-
-    def plain(self, graph, values):  # attend() turns it itself
-        values[self.out] = loop_features(
-            values[self.given], graph.kept, graph.edge_index, graph.num_dst,
-            self.fill)
-
-
-# ---- kernels ----------------------------------------------------------------
-
-class _Kernel:
-    """What links have in common that run an operator's plans: a call for each
-    pass, made when it first runs."""
-
-    def __init__(self):
-        self._calls = [None, None]
-
-    def _call(self, graph, backward):
-        plan = self._make(graph, backward)
-        args = plan.arguments()
-        fields = self._fields(args, backward)
-        found = self._calls[backward] = _execute.Call(plan, args, fields)
-        return found
-
-
-class _Given(NamedTuple):
-    """An input of an operator."""
-    field: str
-    slot: object
-    name: str
-    offset: int  # in bytes, from the beginning of the tensor
-    exact: bool  # its gradient is in the type of scores
-    convert: bool  # it may have to be converted to that type
-
-
-class Attention(_Kernel):
-    """out [N, H * D], and the log-sum-exp of its scores: attention by an
-    operator.
-
-    inputs: a Slot, or None, for each input of the operator.
-    listed: features of edges are in the caller's order.
-    """
-
-    def __init__(self, graph, op, inputs, out, heads, dim, dtype, settings,
-                 edge_dim=0, listed=False):
-        super().__init__()
-        self.listed = listed
-        self.op, self.inputs, self.out = op, inputs, out
-        self.heads, self.dim, self.dtype = heads, dim, dtype
-        self.settings, self.edge_dim = settings, edge_dim
-        self.exact = torch.float64 if dtype == torch.float64 else \
-            torch.float32
-        self.lse = out + " lse"
-        self.shape = (graph.num_dst, heads * dim)
-        self.lse_shape = (graph.num_dst, heads)
-        self.given = []
-        for spec, slot in zip(OPERATORS[op].inputs, inputs):
-            if slot is not None:
-                size = torch.finfo(self.exact if spec.scalar
-                                   else dtype).bits // 8
-                self.given.append(_Given(
-                    spec.field, slot, slot.name, slot.start * size,
-                    spec.scalar or spec.dims[0] not in "NME",
-                    spec.scalar and dtype != self.exact))
-        self.reads = tuple(given.name for given in self.given)
-        self.makes = (out, self.lse)
-        self.saves = (*self.reads, out, self.lse, "seed")
-
-    def _make(self, graph, backward):
-        return _execute.Plan(graph.handle, graph.device, _execute.problem(
-            self.op, backward, self.dtype, self.heads, self.dim, self.settings,
-            False, self.edge_dim, self.listed), self.settings)
-
-    def _fields(self, args, backward):
-        """The fields of a call's pointers; those of parts get strides."""
-        fields = [given.field for given in self.given]
-        grads = ["grad_" + field for field in fields] if backward else []
-        for field, given in zip(fields + grads, self.given * 2):
-            slot = given.slot
-            if slot.width is not None:
-                setattr(args, field + "_strides", _abi.Strides(
-                    slot.pitch, slot.width // self.heads, 1))
-        if self.settings.dropout:
-            fields += ["seed", "edge_number"]
-        fields += ["out", "lse"]
-        return fields + ["grad_out"] + grads if backward else fields
-
-    def _inputs(self, graph, values):
-        """(pointers of the inputs, tensors that must stay alive until the call
-        is made)."""
-        pointers, kept = [], []
-        for given in self.given:
-            tensor = values[given.name]
-            if given.convert and tensor.dtype != self.exact:
-                tensor = tensor.to(self.exact)
-                kept.append(tensor)
-            pointers.append(tensor.data_ptr() + given.offset)
-        if self.settings.dropout:
-            number = graph.edge_number
-            pointers += [values["seed"].data_ptr(),
-                         None if number is None else number.data_ptr()]
-        return pointers, kept
-
-    def forward(self, graph, values, keep):
-        call = self._calls[0] or self._call(graph, False)
-        pointers, kept = self._inputs(graph, values)
-        like = values[self.reads[0]]
-        out, lse = like.new_empty(self.shape), None
-        if keep:
-            lse = like.new_empty(self.lse_shape, dtype=self.exact)
-            values[self.lse] = lse
-        call.run(graph.device, *pointers, out.data_ptr(),
-                 None if lse is None else lse.data_ptr())
-        values[self.out] = out
-
-    def backward(self, graph, values, grads, wanted):
-        call = self._calls[1] or self._call(graph, True)
-        pointers, kept = self._inputs(graph, values)
-        for tensor in values[self.out], values[self.lse], grads[self.out]:
-            pointers.append(tensor.data_ptr())
-        made = []
-        for given in self.given:
-            name = given.name
-            if name not in wanted:
-                pointers.append(None)
-                continue
-            if given.slot.part:
-                grad = grads.get(name)
-                if grad is None:
-                    grad = grads[name] = torch.empty_like(values[name])
-            else:
-                grad = torch.empty_like(values[name]) if not given.exact else \
-                    torch.empty_like(values[name], dtype=self.exact)
-                made.append((name, grad))
-            pointers.append(grad.data_ptr() + given.offset)
-        call.run(graph.device, *pointers)
-        for name, grad in made:
-            dtype = values[name].dtype
-            _add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
-
-    def plain(self, graph, values):
-        spec = OPERATORS[self.op]
-        shapes = {"HD": (self.heads, self.dim), "1": (1,)}
-        inputs = []
-        for input_, slot in zip(spec.inputs, self.inputs):
-            tensor = None if slot is None else slot.of(values)
-            if input_.dims in ("NHD", "MHD"):
-                tensor = tensor.view(-1, self.heads, self.dim)
-            elif tensor is not None and input_.dims in shapes:
-                tensor = tensor.view(shapes[input_.dims])
-            inputs.append(tensor)
-        while inputs[-1] is None and len(inputs) > 3:
-            inputs.pop()
-        settings = self.settings
-        out = attend(self.op, graph, tuple(inputs), None, settings.dropout,
-                     draw=lambda device: values["seed"], scale=settings.scale,
-                     slope=settings.slope, return_weights=False,
-                     self_loops=False, edge_use=settings.edge_use)
-        values[self.out] = out.flatten(1)
-
-
-class Sum(_Kernel):
-    """out [N, F]: the sum or mean of the rows x [M, F] of the neighbours, with
-    GCN's scales if symmetric."""
-
-    def __init__(self, graph, op, x, out, dim, dtype, symmetric=False):
-        super().__init__()
-        self.op, self.x, self.out = op, x, out
-        self.dim, self.dtype, self.symmetric = dim, dtype, symmetric
-        self.shape = (graph.num_dst, dim), (graph.num_src, dim)
-        self.reads, self.saves, self.makes = (x,), (), (out,)
-
-    def _make(self, graph, backward):
-        settings = sum_settings()
-        return _execute.Plan(graph.handle, graph.device, _execute.problem(
-            self.op, backward, self.dtype, 1, self.dim, settings, False),
-            settings)
-
-    def _fields(self, args, backward):
-        fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
-        return fields + ["scale_dst", "scale_src"] if self.symmetric else \
-            fields
-
-    def _run(self, graph, backward, given):
-        call = self._calls[backward] or self._call(graph, backward)
-        made = given.new_empty(self.shape[backward])
-        scales = ()
-        if self.symmetric:
-            scales = [t.data_ptr() for t in
-                      _fused.normalization(graph, self.dtype)]
-        call.run(graph.device, given.data_ptr(), made.data_ptr(), *scales)
-        return made
-
-    def forward(self, graph, values, keep):
-        values[self.out] = self._run(graph, False, values[self.x])
-
-    def backward(self, graph, values, grads, wanted):
-        _add(grads, self.x, self._run(graph, True, grads[self.out]))
-
-    def plain(self, graph, values):
-        values[self.out], = _fused.of_neighbours(
-            graph, self.op, values[self.x], symmetric=self.symmetric)
-
-
-class Reduced:
-    """out [N, F]: messages reduced by an operator.
-
-    given: by field of the operator's inputs the name of a tensor, None where
-        there is none: value [M, F], and edge_weight [E] of spmm-weighted or
-        edge_attr [E, F'] with edge_weight [F, F'] and edge_bias [F], or
-        edge_attr [E, F].
-    listed: edge_attr is in the caller's order.
-    """
-
-    def __init__(self, op, out, listed=False, **given):
-        self.op, self.out, self.listed = op, out, listed
-        self.spec = OPERATORS[op]
-        self.given = {field: name for field, name in given.items()
-                      if name is not None}
-        args = {t.field: f"{out} {t.field}" for t in self.spec.outs if t.index}
-        self.args = tuple(args.values())
-        self.names = dict(self.given, **args)  # by field
-        self.reads = tuple(self.given.values())
-        again = {t.field for t in self.spec.backward
-                 if t.flag == "none" or len(self.given) > 1}
-        self.saves = (*self.args, *(name for field, name in self.given.items()
-                                    if field in again))
-        self.makes = (out, *self.args)
-        self._made = None  # the recipe, since the first forward
-
-    def _shaped(self, field, tensor):
-        """A tensor with a dimension of heads."""
-        if field not in self.given or field == "edge_attr" and \
-                "edge_weight" in self.given:
-            return tensor
-        by_row = field in ("value", "edge_attr") or self.op == "spmm-weighted"
-        return tensor.unsqueeze(1 if by_row else 0)
-
-    def forward(self, graph, values, keep):
-        inputs = self.spec.given({
-            field: self._shaped(field, values[name])
-            for field, name in self.given.items()})
-        self._made = self._made or _execute.recipe(
-            graph, self.op, inputs, sum_settings(), self.listed)
-        out, *args = _execute.forward(graph, self._made, inputs, None, keep)
-        values[self.out] = out.squeeze(1)
-        values.update(zip(self.args, args))
-
-    def backward(self, graph, values, grads, wanted):
-        made = self._made
-        kept = [self._shaped(field, values[self.names[field]])
-                for field in made.kept]
-        names = [self.given.get(field) for field, _ in made.places]
-        found = _execute.backward(
-            graph, made, kept, (grads[self.out].unsqueeze(1),),
-            [name in wanted for name in names])
-        for name, grad in zip(names, found):
-            if grad is not None:
-                shape = values[name].shape if name in values else \
-                    (grad.size(0), -1)
-                _add(grads, name, grad.view(shape))
-
-    def plain(self, graph, values):
-        given = {field: self._shaped(field, values[name])
-                 for field, name in self.given.items()}
-        for field in given:
-            if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
-                given[field] = graph.to_graph_order(given[field])
-        out, = _fused.sums(graph, self.op, given)
-        values[self.out] = out.squeeze(1)
 
 
 # ---- rows of nodes ----------------------------------------------------------
@@ -574,7 +261,7 @@ class Own:
             grads[self.eps] = (grad * own).sum().view(
                 values[self.eps].shape)
         if self.own in wanted:
-            _add(grads, self.own, grad * (1 + values[self.eps]))
+            add(grads, self.own, grad * (1 + values[self.eps]))
 
     def plain(self, graph, values):
         values[self.out] = torch.addcmul(values[self.x], values[self.own],
@@ -593,7 +280,7 @@ class Relu:
 
     def backward(self, graph, values, grads, wanted):
         out = values[self.out]
-        _add(grads, self.x, torch.where(out > 0, grads[self.out],
+        add(grads, self.x, torch.where(out > 0, grads[self.out],
                                         out.new_zeros(())))
 
     def plain(self, graph, values):
@@ -618,7 +305,7 @@ class Normalized:
         long = length > self.least
         length = length.clamp(min=self.least)
         along = (grad * x).sum(-1, keepdim=True) / (length * length)
-        _add(grads, self.x, (grad - x * along * long) / length)
+        add(grads, self.x, (grad - x * along * long) / length)
 
     def plain(self, graph, values):
         values[self.out] = F.normalize(values[self.x], dim=-1)
@@ -654,7 +341,7 @@ class Gate:
         if self.r.name in wanted:
             self.r.give(values, grads, grad * gate + inner * of_r)
         if self.x in wanted:
-            _add(grads, self.x, grad * (1 - gate) + inner * of_x)
+            add(grads, self.x, grad * (1 - gate) + inner * of_x)
 
     def plain(self, graph, values):
         x, r = values[self.x], self.r.of(values)

@@ -15,10 +15,10 @@ from .. import _abi, _recording, ops
 from .._attention_call import make_seed, settings_of
 from .._chain import Chain
 from .._execute import generation
+from .._kernel_links import Attention, ByEdge, ByLoopedEdge, Reduced, Sum
 from .._links import (
-    Attention, ByEdge, ByLoopedEdge, EdgeScores, Finish, Gate,
-    Linear as Product, Normalized, Own, Plane, Reduced, Relu, Scores, Slot,
-    Sum)
+    EdgeScores, Finish, Gate, Linear as Product, Normalized, Own, Plane, Relu,
+    Scores, Slot)
 from .._loops import normalize, with_remaining_loops
 from .._operators import DTYPES
 from ..convert import known_graph, looped_graph

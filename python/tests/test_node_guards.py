@@ -1,0 +1,300 @@
+"""When layers of PyG are no node of autograd: what looks into a layer, or
+changes it, gets its steps."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch.nn.utils import parametrize, prune
+
+import dfgnn
+import dfgnn.nn.pyg as ours
+from conftest import close
+from node_layers import (
+    LAYERS, NODES, WIDTH, all_close, call_of, is_node, results,
+    step_by_step)
+
+
+# ---- when a layer is no node ------------------------------------------------
+
+def hooked(layer):
+    layer.lin.register_forward_hook(lambda m, i, o: o * 2)
+
+
+def watched_before(layer):
+    layer.lin.register_forward_pre_hook(lambda m, i: (i[0] * 2,))
+
+
+def watched_backward(layer):
+    layer.lin.register_full_backward_hook(lambda m, i, o: (i[0] * 2,))
+
+
+def replaced(layer):
+    class Doubled(torch.nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+    new = Doubled(WIDTH, 12, bias=False).double()
+    layer.lin = new
+
+
+def replaced_forward(layer):
+    linear = layer.lin
+    linear.forward = lambda x: x @ linear.weight.t() * 2
+
+
+def parametrized(layer):
+    class Double(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+    parametrize.register_parametrization(layer.lin, "weight", Double())
+
+
+def parametrized_itself(layer):
+    class Double(torch.nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+    parametrize.register_parametrization(layer, "att_src", Double())
+
+
+def pruned(layer):
+    prune.random_unstructured(layer.lin, "weight", amount=0.5)
+
+
+def message_hooked(layer):
+    layer.register_propagate_forward_hook(lambda m, i, o: o * 2)
+
+
+def aggregation_hooked(layer):
+    layer.aggr_module.register_forward_hook(lambda m, i, o: o * 2)
+
+
+def reversed_flow(layer):
+    layer.flow = "target_to_source"
+
+
+CHANGES = [hooked, watched_before, watched_backward, replaced,
+           replaced_forward, parametrized, parametrized_itself, pruned,
+           message_hooked, aggregation_hooked, reversed_flow]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_what_looks_into_a_layer_sees_its_steps(change):
+    torch.manual_seed(0)
+    layer, (x, edges) = call_of(LAYERS["GAT"]())
+    assert is_node(layer(x, edges))
+    change(layer)
+    out = layer(x, edges)
+    assert not is_node(out)
+    if change is not parametrized_itself:  # that is a class of its own
+        layer.__class__ = pyg.GATConv
+    close(out, layer(x, edges), 1e-12)
+
+
+def test_hooks_of_all_modules():
+    layer, given = call_of(LAYERS["GAT"]())
+    met = []
+    handle = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, i, o: met.append(type(module)))
+    try:
+        assert not is_node(layer(*given))
+    finally:
+        handle.remove()
+    assert any("Linear" in kind.__name__ for kind in met)
+    assert is_node(layer(*given))
+
+
+def test_hooks_of_the_layer_itself_run():
+    layer, given = call_of(LAYERS["GAT"]())
+    before = layer(*given)
+    layer.register_forward_hook(lambda m, i, o: o * 2)
+    out = layer(*given)
+    assert is_node(out)
+    close(out, 2 * before, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["GAT", "Transformer", "GCN", "SAGE", "GIN"])
+def test_autocast_takes_the_steps(name):
+    layer, given = call_of(LAYERS[name](), torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = layer(*given)
+        with step_by_step():
+            expected = layer(*given)
+    assert not is_node(out)
+    assert torch.equal(out, expected)
+
+
+def test_anomaly_mode_takes_the_steps():
+    layer, given = call_of(LAYERS["Transformer"]())
+    with pytest.warns(UserWarning, match="Anomaly"), \
+            torch.autograd.detect_anomaly():
+        assert not is_node(layer(*given))
+
+
+def test_transforms_of_functions():
+    layer, (x, edges) = call_of(LAYERS["GAT"]())
+
+    def loss(x):
+        return layer(x, edges).square().sum()
+    expected, = torch.autograd.grad(loss(x), x)
+    close(torch.func.grad(loss)(x.detach()), expected, 1e-12)
+    batch = torch.stack([x, 2 * x]).detach()
+    found = torch.func.vmap(lambda x: layer(x, edges))(batch)
+    for one, features in zip(found, batch):
+        close(one, layer(features, edges), 1e-12)
+    _, moved = torch.func.jvp(lambda x: layer(x, edges), (x.detach(),),
+                              (torch.ones_like(x),))
+    assert moved.abs().sum() > 0
+
+
+def test_parameters_of_a_functional_call():
+    layer, (x, edges) = call_of(LAYERS["Transformer"]())
+    other = {name: (2 * p).detach().requires_grad_()
+             for name, p in layer.named_parameters()}
+    out = torch.func.functional_call(layer, other, (x, edges))
+    assert is_node(out)
+    with step_by_step():
+        expected = torch.func.functional_call(layer, other, (x, edges))
+    close(out, expected, 1e-12)
+    grads = [torch.autograd.grad(o.sum(), list(other.values()),
+                                 allow_unused=True)
+             for o in (out, expected)]
+    all_close(*grads, 1e-12)
+
+
+def test_explanations_take_the_steps():
+    from torch_geometric.explain.algorithm.utils import set_masks
+    layer, given = call_of(LAYERS["Transformer"]())
+    expected = layer(*given)
+    set_masks(layer, torch.nn.Parameter(torch.ones(given[1].size(1)).double()),
+              given[1], apply_sigmoid=False)
+    out = layer(*given)
+    assert not is_node(out)
+    close(out, expected, 1e-12)
+
+
+def test_returned_weights_take_the_steps():
+    layer, given = call_of(LAYERS["GAT"]())
+    out, (_, alpha) = layer(*given, return_attention_weights=True)
+    assert not is_node(out) and alpha.size(1) == 3
+    layer, given = call_of(LAYERS["Transformer"]())
+    out, (_, alpha) = layer(*given, return_attention_weights=False)
+    assert not is_node(out) and alpha.size(1) == 3
+
+
+def test_torch_compile_traces_the_steps():
+    layer, given = call_of(LAYERS["GCN"](), torch.float32)
+    met = []
+
+    def backend(module, example):
+        met.append([n.target for n in module.graph.nodes])
+        return module
+    out = torch.compile(layer, backend=backend)(*given)
+    assert met and not is_node(out)
+    close(out, layer(*given), 1e-5)
+
+
+def test_a_propagate_of_ones_own_is_called():
+    class Doubled(ours.SAGEConv):
+        def propagate(self, *args, **kwargs):
+            return 2 * super().propagate(*args, **kwargs)
+    layer, given = call_of(Doubled(WIDTH, 5))
+    plain = pyg.SAGEConv(WIDTH, 5).double()
+    plain.load_state_dict(layer.state_dict())
+    out = layer(*given)
+    assert not is_node(out)
+    with torch.no_grad():
+        plain.lin_l.weight.mul_(2)
+    close(out, plain(*given), 1e-10)
+    layer, given = call_of(LAYERS["SAGE"]())
+    before, propagate = layer(*given), layer.propagate
+    layer.propagate = lambda *args, **kwargs: 0 * propagate(*args, **kwargs)
+    assert not is_node(layer(*given))
+    assert not torch.equal(layer(*given), before)
+
+
+@pytest.mark.parametrize("name", ["GCN", "SAGE", "GAT"])
+def test_sparse_features_are_pygs(name):
+    layer, (x, edges) = call_of(LAYERS[name]())
+    x = (x * (x > 0)).detach().to_sparse()
+    try:
+        expected = pyg_of(layer)(x, edges)
+    except (RuntimeError, NotImplementedError) as error:
+        with pytest.raises(type(error)):
+            layer(x, edges)
+    else:
+        close(layer(x, edges), expected, 1e-10)
+
+
+def test_deterministic_algorithms_are_asked_for():
+    layer, given = call_of(LAYERS["GAT"]())
+    before = layer(*given)
+    graph = dfgnn.as_graph(given[1], (NODES, NODES)).with_self_loops()
+    torch.use_deterministic_algorithms(True)
+    try:
+        out, grads = results(layer, given)
+        again = results(layer, given)
+        assert is_node(out)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    settings = {key[2].deterministic for key in graph.handle.recipes
+                if callable(key[0])}
+    assert settings <= {False, True}
+    close(out, before, 1e-12)
+    assert torch.equal(out, again[0])
+    for a, b in zip(grads, again[1]):
+        assert torch.equal(a, b)
+
+
+def test_another_type_of_weights_takes_the_steps():
+    layer, (x, edges) = call_of(LAYERS["GAT"]())
+    layer.att_src.data = layer.att_src.data.float()
+    assert not is_node(layer(x, edges))
+
+
+def test_edges_without_nodes_and_nodes_without_edges():
+    layer, (x, _) = call_of(LAYERS["SAGE"]())
+    none = torch.empty(2, 0, dtype=torch.long)
+    out = layer(x, none)
+    assert not is_node(out)
+    close(out, pyg_of(layer)(x, none), 1e-12)
+    nobody = torch.empty(0, WIDTH, dtype=x.dtype)
+    assert layer(nobody, none).shape == (0, 5)
+
+
+def pyg_of(layer):
+    plain = copy.deepcopy(layer)
+    plain.__class__ = getattr(pyg, type(layer).__name__)
+    return plain
+
+
+def test_lists_of_edges_that_change():
+    layer, (x, edges) = call_of(LAYERS["GAT"]())
+    for _ in range(3):
+        out = layer(x, edges)
+        assert is_node(out)
+        close(out, pyg_of(layer)(x, edges), 1e-10)
+        edges[0].add_(1).remainder_(NODES)  # a new version of the tensor
+
+
+def test_wrong_edges_are_an_error_of_pyg():
+    layer, (x, edges) = call_of(LAYERS["SAGE"]())
+    wrong = edges.clone()
+    wrong[0, 0] = NODES
+    with pytest.raises(Exception) as found:
+        layer(x, wrong)
+    with step_by_step(), pytest.raises(type(found.value)):
+        layer(x, wrong)
+
+
+def test_parameters_of_other_shapes():
+    layer, (x, edges) = call_of(LAYERS["GAT"]())
+    assert is_node(layer(x, edges))
+    wide = torch.randn(NODES, 9, dtype=x.dtype)
+    layer.lin.weight = torch.nn.Parameter(torch.randn(12, 9).double())
+    out = layer(wide, edges)
+    assert is_node(out)
+    close(out, pyg_of(layer)(wide, edges), 1e-10)
+    layer.lin.weight = torch.nn.Parameter(torch.randn(13, 9).double())
+    with pytest.raises(RuntimeError):
+        layer(wide, edges)
