@@ -8,6 +8,7 @@
  *   max(a, b), min(a, b), a = b         one half to each
  *   amax, amin, max_in, min_in          shared by those that are equal
  *   clamp at its ends                   1
+ *   atan2(0, 0)                         0
  *   comparisons, dropout's mask         0
  *   a row without edges                 contributes nothing: sums, means and
  *                                       extremes of it are 0, logsumexp -inf */
@@ -128,8 +129,13 @@ static int32_t of_atan2(dfgnn_dag *dag, step s) {
   int32_t other = dfgnn__dag_argument(dag, s.n, 1 - s.i);
   int32_t length =
       dfgnn__make_add(dag, mul(dag, s.a, s.a), mul(dag, other, other));
+  int32_t origin =
+      dfgnn__make_binary(dag, DFGNN_NODE_EQ, length, number(dag, 0));
+  int32_t inverse =
+      dfgnn__make_pow(dag, dfgnn__make_add(dag, length, origin), -1);
   int32_t made =
-      mul(dag, mul(dag, s.g, other), dfgnn__make_pow(dag, length, -1));
+      mul(dag, mul(dag, s.g, other),
+          mul(dag, inverse, dfgnn__make_sub(dag, number(dag, 1), origin)));
   return s.i ? dfgnn__make_neg(dag, made) : made;
 }
 

@@ -27,7 +27,8 @@ NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
          "reshape": "view", "flatten": "view", "unflatten": "view",
          "unsqueeze": "view", "squeeze": "view", "contiguous": "view",
          "clone": "view", "bmm": "matmul", "__matmul__": "matmul",
-         "linalg_cross": "cross", "hstack": "cat", "special_expit": "sigmoid",
+         "linalg_cross": "cross", "arctan2": "atan2",
+         "moveaxis": "movedim", "swapdims": "transpose", "hstack": "cat", "special_expit": "sigmoid",
          "clamp_min": "clamp", "masked_fill_": "masked_fill"}
 
 
@@ -55,24 +56,11 @@ def fit(value, axes):
 
 def narrow(value, axis, begin, end):
     """A part of an axis, counted from the first."""
-    axes, size = value.shape, end - begin
-    before, after = math.prod(axes[:axis]), math.prod(axes[axis + 1:])
-    out = axes[:axis] + (size,) + axes[axis + 1:]
+    axes = value.shape
     if (begin, end) == (0, axes[axis]):
         return value
-    if after == 1 and axis == len(axes) - 1:
-        return value._make("slice", [value], out, begin, end, -1)
-    if after == 1:
-        flat = fit(value, axes[:axis + 1])
-        flat = flat._make("slice", [flat], axes[:axis] + (size,), begin, end,
-                          -1)
-        return fit(flat, out)
-    if before != 1:
-        refuse("a part of an axis between others")
-    flat = fit(value, (axes[axis] * after,))
-    flat = flat._make("slice", [flat], (size * after,), begin * after,
-                      end * after, -1)
-    return fit(flat, out)
+    return value._make("slice", [value], axes[:axis] + (end - begin,)
+                       + axes[axis + 1:], begin, end, axis - len(axes))
 
 
 def _axis(node_shape, dim):
@@ -149,18 +137,26 @@ def part(node, value):
     return narrow(value, axis, begin, begin + parent.meta[k].shape[axis + 1])
 
 
+def _joined(values, at):
+    """The values one after the other along an axis, counted from the first."""
+    front = math.prod(values[0].shape[:at])
+    axes = list(values[0].shape)
+    axes[at] = sum(v.shape[at] for v in values)
+    if at == len(axes) - 1:
+        return values[0]._make("cat", values, axes)
+    if front == 1:  # whole rows of the axes behind it
+        flat = [fit(v, (math.prod(v.shape),)) for v in values]
+        return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
+    exchange, at = _trace.method("transpose"), at - len(axes)
+    return exchange(_joined([exchange(v, at, -1) for v in values],
+                            len(axes) - 1), at, -1)
+
+
 def _cat(node, values, dim=0, axis=None):
-    at = _axis(node.shape, dim)
-    axes = node.shape[1:]
     values = [v if isinstance(v, Value) else refuse("cat of a number")
               for v in values]
-    whole = [fit(v, m[1:]) for v, m in zip(values, _shapes(node))]
-    if at == len(axes) - 1:
-        return whole[0]._make("cat", whole, axes)
-    if math.prod(axes[:at]) != 1:
-        refuse("cat of an axis between others")
-    flat = [fit(v, (math.prod(v.shape),)) for v in whole]
-    return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
+    return _joined([fit(v, m[1:]) for v, m in zip(values, _shapes(node))],
+                   _axis(node.shape, dim if axis is None else axis))
 
 
 def _shapes(node):
@@ -171,23 +167,44 @@ def _shapes(node):
 
 def _stack(node, values, dim=0):
     at = _axis(node.shape, dim)
-    axes = node.shape[1:]
-    if at == len(axes) - 1:
-        parts = [fit(v, axes[:-1] + (1,)) for v in values]
-        return parts[0]._make("cat", parts, axes)
-    if math.prod(axes[:at]) != 1:
-        refuse("stack of an axis between others")
-    size = math.prod(axes) // axes[at]
-    flat = [fit(v, (size,)) for v in values]
-    return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
+    axes = node.shape[1:at + 1] + (1,) + node.shape[at + 2:]
+    return _joined([fit(v, axes) for v in values], at)
 
 
-def _moved(node, value, *dims, **options):
-    before = [n for n in node.operands()[0].shape if n != 1]
-    if before != [n for n in node.shape if n != 1] or \
-            len(set(before)) != len(before):
-        refuse("axes are exchanged")
-    return value
+def _ordered(value, order):
+    """The value with its axes in this order, each counted from the first."""
+    kept = [axis for axis in order if value.shape[axis] != 1]
+    if kept == sorted(kept):  # nothing moves but axes of size 1
+        return fit(value, [value.shape[axis] for axis in order])
+    return _trace.method("permute")(value, 0, *(1 + axis for axis in order))
+
+
+def _permute(node, value, *dims, **options):
+    rank = len(node.shape)
+    dims = options.get("dims", dims[0] if dims and isinstance(
+        dims[0], (tuple, list)) else dims)
+    dims = [d % rank for d in dims]
+    if dims[0] != 0:
+        refuse("the rows are exchanged with another axis")
+    return _ordered(value, [d - 1 for d in dims[1:]])
+
+
+def _transpose(node, value, first=None, second=None, **options):
+    rank = len(node.shape)
+    first = options.get("dim0", options.get("axis0", first))
+    second = options.get("dim1", options.get("axis1", second))
+    dims = list(range(rank))
+    dims[first], dims[second] = dims[second], dims[first]
+    return _permute(node, value, dims)
+
+
+def _movedim(node, value, source, destination):
+    if not isinstance(source, int) or not isinstance(destination, int):
+        refuse("movedim of several axes")
+    rank = len(node.shape)
+    dims = [d for d in range(rank) if d != source % rank]
+    dims.insert(destination % rank, source % rank)
+    return _permute(node, value, dims)
 
 
 def _sum_of_products(a, b, labels_a, labels_b, out):
@@ -198,8 +215,8 @@ def _sum_of_products(a, b, labels_a, labels_b, out):
         refuse("a product of more than three axes")
 
     def placed(value, labels):
-        if [c for c in order if c in labels] != list(labels):
-            refuse("a product whose axes are exchanged")
+        found = [labels.index(c) for c in order if c in labels]
+        value, labels = _ordered(value, found), [labels[k] for k in found]
         return fit(value, [value.shape[labels.index(c)] if c in labels else 1
                            for c in order])
     made = placed(a, labels_a) * placed(b, labels_b)
@@ -380,13 +397,13 @@ TABLE = {name: _by_values(name) for name in (
     "__rsub__", "mul", "__mul__", "__rmul__", "div", "__truediv__",
     "__rtruediv__", "__rdiv__", "maximum", "minimum", "lt", "le", "gt", "ge",
     "eq", "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "pow",
-    "leaky_relu", "elu", "softplus", "gelu")}
+    "leaky_relu", "elu", "softplus", "gelu", "atan2")}
 TABLE.update({name: _mean_like(name) for name in (
     "sum", "mean", "amax", "amin", "logsumexp")})
 TABLE.update({
     "view": lambda node, x, *sizes, **options: x,
     "expand": lambda node, x, *sizes, **options: x,
-    "transpose": _moved, "permute": _moved, "movedim": _moved, "t": _moved,
+    "transpose": _transpose, "permute": _permute, "movedim": _movedim,
     "__getitem__": _getitem, "select": _select, "narrow": _narrow,
     "cat": _cat, "stack": _stack, "einsum": _einsum, "matmul": _matmul,
     "linear": _linear, "norm": _norm, "normalize": _normalize,

@@ -554,6 +554,21 @@ def test_relations_have_parameters_and_sums(graph, count):
     assert found[0][1].shape == (count, 2, 3)
 
 
+def test_the_angle_of_the_origin_has_no_gradient(graph):
+    y, x = (torch.zeros(N, 2, dtype=torch.double, requires_grad=True)
+            for _ in range(2))
+    angles = edge_program(lambda i, j, e: torch.atan2(i.y, i.x) + j.z)
+    given = {"i": {"y": y, "x": x}, "j": {"z": rows(M, 2)}}
+    for composite in (False, True):
+        out = angles(graph, **given, composite=composite)
+        first = torch.autograd.grad(out.sum(), (y, x))
+        assert all(not bool(g.any()) for g in first)
+    first = torch.autograd.grad(angles(graph, **given).sum(), (y, x),
+                                create_graph=True)
+    for g in torch.autograd.grad(sum(g.sum() for g in first), (y, x)):
+        assert not bool(g.any())
+
+
 def test_relations_that_are_wrong_are_named(graph):
     given = {"i": {"q": rows(N, 2, 3)}, "j": {"k": rows(M, 2, 3)},
              "e": {"x": rows(E, 3, 2)}, "r": {"a": rows(4, 2, 3),

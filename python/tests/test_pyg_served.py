@@ -123,8 +123,7 @@ KEPT = {
     "CuGraphRGCNConv": "cugraph-ops", "FusedGATConv": "dgNN",
     "SplineConv": "torch-spline-conv", "XConv": "no messages",
     "WLConv": "no messages", "MeshCNNConv": "no edge program",
-    "DNAConv": "attention of layers",
-    "PPFConv": "atan2", "PANConv": "torch-sparse",
+    "PANConv": "torch-sparse",
 }
 
 

@@ -159,6 +159,22 @@ class Einsum(Own):
             torch.where(gate > 0, gate, -gate)[..., :1] + x_i[..., 1:5].exp()
 
 
+class Exchanged(Own):
+    """Axes that change places, and parts and rows of an axis between."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(W, H, W))
+
+    def message(self, x_i, x_j):
+        turned = x_j.transpose(1, 2) * x_i.permute(0, 2, 1)  # [E, W, H]
+        rows = torch.stack([turned, turned.tanh()], dim=2)  # [E, W, 2, H]
+        both = torch.cat([rows, rows[:, :, 1:].sin()], dim=2)
+        angle = torch.atan2(both[:, :, 0], 2 + both[:, :, 2])
+        mixed = torch.einsum("nwh,whv->nhv", angle, self.weight)
+        return mixed + both.sum(2).movedim(1, -1) @ self.weight[:, 0]
+
+
 class Table(Own):
     """Tensors by node, taken by an index, and a table of kinds."""
 
@@ -191,7 +207,7 @@ def case(kind):
     def some(*shape):
         return torch.randn(*shape, dtype=torch.double, requires_grad=True)
     given = {"x": some(N, W)}
-    if kind in (Attention, Einsum, Largest):
+    if kind in (Attention, Einsum, Exchanged, Largest):
         given = {"x": some(N, H, W)}
     if kind is Attention:
         given["edge_attr"] = some(count, H, W)
@@ -218,8 +234,8 @@ class Largest(Own):
 
 
 KINDS = [Attention, NoSize, Network, Wide, Normed, NormedEnd, Filter,
-         Scattered, Updated, Einsum, Table, Crossed,
-         Largest]
+         Scattered, Updated, Einsum, Exchanged,
+         Table, Crossed, Largest]
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
 
 

@@ -33,11 +33,14 @@ def checked(layer, methods, call, plan):
     return TraceError(different)
 
 
-def _leaves(call):
-    tensors = {key: data.detach().clone().requires_grad_()
-               for key, (data, _) in call.tensors.items()
-               if data.is_floating_point()}
-    return tensors
+def _leaves(call, kind=None):
+    """By key, a leaf for each tensor of the caller's: one that both ends have
+    is one leaf, as it is to the caller."""
+    made = {id(data): data.detach().to(kind or data.dtype, copy=True)
+            .requires_grad_() for data, _ in call.tensors.values()
+            if data.is_floating_point()}
+    return {key: made[id(data)] for key, (data, _) in call.tensors.items()
+            if id(data) in made}
 
 
 def _own(layer, methods, call, leaves):
@@ -67,7 +70,7 @@ def _flat(made):
 
 def _derived(layer, made, leaves):
     """Outputs, and the gradients of tensors and parameters."""
-    sources = [*leaves.values(),
+    sources = [*{id(leaf): leaf for leaf in leaves.values()}.values(),
                *(p for p in layer.parameters() if p.requires_grad)]
     outs = [x for x in _flat(made) if x.is_floating_point()]
     wanted = [x for x in outs if x.requires_grad]
@@ -82,8 +85,7 @@ def _in_float(layer, methods, call):
     """What the layer's own methods make with 32 bits or more throughout; None
     if they run with no such tensors."""
     layer = copy.deepcopy(layer).float()
-    leaves = {key: t.detach().float().requires_grad_()
-              for key, t in _leaves(call).items()}
+    leaves = _leaves(call, torch.float32)
     try:
         with torch.autocast(call.edge_index.device.type, enabled=False):
             return _derived(layer, _without_dropout(
