@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import dfgnn
+import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
 from dfgnn import _chain, _execute
 from dfgnn.errors import UnsupportedError
@@ -148,6 +149,22 @@ def test_weights_of_gcn_are_normalized_once_and_anew_when_they_change():
     with step_by_step():
         expected = layer(x, edges, other)
     close(layer(x, edges, other), expected, 1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", [ours.GCNConv, dfgnn.nn.GCNConv])
+def test_edges_that_gcn_keeps(kind, weighted):
+    layer, given = call_of(kind(WIDTH, 5, cached=True))
+    if weighted:
+        given.append(torch.rand(given[1].size(1), dtype=torch.float64))
+    first = layer(*given)
+    assert not is_node(first)  # it makes what later calls read
+    agree(layer, given)
+    given[1] = given[1].flip(0)
+    close(layer(*given), first, 1e-12)
+    given[0] = torch.randn(NODES + 1, WIDTH, dtype=torch.float64)
+    layer.reset_parameters()
+    assert not is_node(layer(*given))
 
 
 def test_large_products_stay_apart(monkeypatch):

@@ -433,12 +433,14 @@ def _agnn(graph, settings, static, x, beta):
 
 @node
 def gcn(state, x, edge_index, edge_weight=None):
-    if not state["normalize"] or state["cached"]:
+    if not state["normalize"]:
         raise Other
     sums(state)
     x, sizes = single(x)
     loops = state["add_self_loops"]
-    if edge_weight is None:
+    if state["cached"]:
+        graph, edge_weight = _cached(state, edge_index, sizes)
+    elif edge_weight is None:
         graph = _graph(edge_index, sizes, loops)
     else:
         graph, edge_weight = _normalized(
@@ -449,14 +451,36 @@ def gcn(state, x, edge_index, edge_weight=None):
                 edge_weight)
 
 
-def _normalized(graph, weight, loops, fill, shared):
-    """(graph, weights by its edges) as GCN sums by them; kept with the graph
-    as long as weights that need no gradient are the same."""
+def _cached(state, edge_index, sizes):
+    """(graph, weights of its edges or None) that a call before kept."""
+    if not known(edge_index):
+        raise Other
+    pygs, loops = "inspector" in state, state["add_self_loops"]
+    kept = state["_cached_edge_index" if pygs else "_cached"]
+    if kept is None:
+        if pygs or state["_graph"] is None:
+            raise Other
+        return _graph(state["_graph"], sizes, loops), None
+    edges, weight = kept
+    graph = _graph(edges, sizes, loops and not pygs)
+    if loops and not pygs:
+        weight = graph.to_looped_edges(weight)
+    _check_weights(graph, weight)
+    return graph, weight
+
+
+def _check_weights(graph, weight):
     if type(weight) not in PLAIN_TENSORS or weight.dtype not in (
             torch.float32, torch.float64) or \
             weight.shape != (graph.num_edges,) or \
             weight.device != graph.device:
         raise Other
+
+
+def _normalized(graph, weight, loops, fill, shared):
+    """(graph, weights by its edges) as GCN sums by them; kept with the graph
+    as long as weights that need no gradient are the same."""
+    _check_weights(graph, weight)
     key, keeps = ("gcn weights", loops, fill), type(graph) is Graph and \
         not weight.requires_grad and not weight.is_inference()
     held = graph._derived.get(key) if keeps else None
