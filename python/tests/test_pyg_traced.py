@@ -164,11 +164,11 @@ class Exchanged(Own):
 
     def __init__(self):
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.randn(W, H, W))
+        self.weight = torch.nn.Parameter(torch.randn(W, H, W) / W)
 
     def message(self, x_i, x_j):
-        turned = x_j.transpose(1, 2) * x_i.permute(0, 2, 1)  # [E, W, H]
-        rows = torch.stack([turned, turned.tanh()], dim=2)  # [E, W, 2, H]
+        turned = torch.tanh(x_j.transpose(1, 2) * x_i.permute(0, 2, 1))
+        rows = torch.stack([turned, turned.cos()], dim=2)  # [E, W, 2, H]
         both = torch.cat([rows, rows[:, :, 1:].sin()], dim=2)
         angle = torch.atan2(both[:, :, 0], 2 + both[:, :, 2])
         mixed = torch.einsum("nwh,whv->nhv", angle, self.weight)
