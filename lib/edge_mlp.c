@@ -97,10 +97,11 @@ dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
   return dfgnn_edge_mlp_execute_in(mlp, graph, args, pass, NULL, stream);
 }
 
-dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
-                                  const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
-                                  const dfgnn_edge_mlp_args *args,
-                                  dfgnn_pass pass) {
+dfgnn_status dfgnn__edge_mlp_compare(double *worst, const char **where,
+                                     const dfgnn_edge_mlp *mlp,
+                                     dfgnn_graph *graph,
+                                     const dfgnn_edge_mlp_args *args,
+                                     dfgnn_pass pass, int exact) {
   dfgnn_mlp_job job;
   dfgnn_status status = dfgnn__edge_mlp_prepare(&job, mlp, graph, args, pass);
   if (!worst)
@@ -110,6 +111,7 @@ dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
                          "MLPs are checked on the CPU, and the graph is on %s",
                          graph->ctx->backend->name);
   dfgnn_mlp_errors errors;
+  job.exact = exact;
   if (!status)
     status = dfgnn__mlp_compare(&errors, &job);
   if (status)
@@ -118,4 +120,11 @@ dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
   if (where)
     *where = errors.where;
   return DFGNN_OK;
+}
+
+dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
+                                  const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
+                                  const dfgnn_edge_mlp_args *args,
+                                  dfgnn_pass pass) {
+  return dfgnn__edge_mlp_compare(worst, where, mlp, graph, args, pass, 0);
 }

@@ -30,6 +30,13 @@ dfgnn_status dfgnn__edge_mlp_take(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
                                   const dfgnn_edge_mlp_args *args,
                                   dfgnn_pass pass);
 dfgnn_status dfgnn__edge_mlp_check(const dfgnn_edge_mlp *mlp);
+/* dfgnn_edge_mlp_check of outputs that the CPU's kernels wrote (exact), whose
+ * bound is tighter: they round nothing but results. */
+dfgnn_status dfgnn__edge_mlp_compare(double *worst, const char **where,
+                                     const dfgnn_edge_mlp *mlp,
+                                     dfgnn_graph *graph,
+                                     const dfgnn_edge_mlp_args *args,
+                                     dfgnn_pass pass, int exact);
 
 /* edge_mlp_text.c */
 void dfgnn__edge_mlp_print(char text[DFGNN_MLP_TEXT],

@@ -246,3 +246,23 @@ void dfgnn__part_free(dfgnn_part *part) {
   free(part->indices);
   *part = (dfgnn_part){0};
 }
+
+dfgnn_status dfgnn__part_ready(dfgnn_readied *readied, dfgnn_context *ctx,
+                               const dfgnn_part *part,
+                               const dfgnn_problem *problem,
+                               const char *variant) {
+  *readied = (dfgnn_readied){NULL, NULL};
+  dfgnn_status status = dfgnn_plan_create_forced(&readied->plan, ctx,
+                                                 part->graph, problem, variant);
+  const size_t bytes = status ? 0 : dfgnn_plan_workspace(readied->plan);
+  if (bytes)
+    status = ctx->backend->allocate(ctx->device, &readied->workspace, bytes);
+  return status;
+}
+
+void dfgnn__readied_free(dfgnn_readied *readied, dfgnn_context *ctx) {
+  if (readied->workspace)
+    ctx->backend->release(ctx->device, readied->workspace);
+  dfgnn_plan_destroy(readied->plan);
+  *readied = (dfgnn_readied){NULL, NULL};
+}

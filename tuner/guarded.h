@@ -56,4 +56,18 @@ dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
                                 const dfgnn_matrix *host, int64_t most);
 void dfgnn__part_free(dfgnn_part *part);
 
+/* A plan of one variant, with its workspace. */
+typedef struct dfgnn_readied {
+  dfgnn_plan *plan;
+  void *workspace;
+} dfgnn_readied;
+
+/* Readies a variant for a problem on a part; *readied is freed after a failure,
+ * too. */
+dfgnn_status dfgnn__part_ready(dfgnn_readied *readied, dfgnn_context *ctx,
+                               const dfgnn_part *part,
+                               const dfgnn_problem *problem,
+                               const char *variant);
+void dfgnn__readied_free(dfgnn_readied *readied, dfgnn_context *ctx);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "lib/edge_mlp.h"
@@ -186,7 +187,8 @@ static dfgnn_status compare(dfgnn_accuracy *accuracy,
                        .args = x->args,
                        .pass = h->form->pass,
                        .rows = h->host.matrix,
-                       .threads = 1};
+                       .threads = 1,
+                       .exact = !strcmp(h->ctx->backend->name, "cpu")};
   dfgnn_mlp_errors errors;
   for (int i = 0; dfgnn__mlp_tensors[i].name; i++)
     if (x->tensor[i].memory)
@@ -234,20 +236,12 @@ static dfgnn_status run(dfgnn_accuracy *accuracy, dfgnn_mlp_harness *h,
 /* Runs the plan's variant on the part. */
 static dfgnn_status run_part(dfgnn_accuracy *accuracy, dfgnn_mlp_harness *h,
                              const char *variant) {
-  dfgnn_plan *plan;
-  void *workspace = NULL;
-  dfgnn_status status = dfgnn_plan_create_forced(&plan, h->ctx, h->part.graph,
-                                                 &h->problem, variant);
-  if (status)
-    return status;
-  const size_t bytes = dfgnn_plan_workspace(plan);
-  if (bytes)
-    status = h->ctx->backend->allocate(h->ctx->device, &workspace, bytes);
+  dfgnn_readied part;
+  dfgnn_status status =
+      dfgnn__part_ready(&part, h->ctx, &h->cut, &h->problem, variant);
   if (!status)
-    status = run(accuracy, h, &h->part, plan, workspace);
-  if (workspace)
-    h->ctx->backend->release(h->ctx->device, workspace);
-  dfgnn_plan_destroy(plan);
+    status = run(accuracy, h, &h->part, part.plan, part.workspace);
+  dfgnn__readied_free(&part, h->ctx);
   return status;
 }
 

@@ -268,20 +268,12 @@ static dfgnn_status run(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
 /* Runs the plan's variant on the part. */
 static dfgnn_status run_part(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
                              const char *variant) {
-  dfgnn_plan *plan;
-  void *workspace = NULL;
-  dfgnn_status status = dfgnn_plan_create_forced(&plan, h->ctx, h->part.graph,
-                                                 &h->problem, variant);
-  if (status)
-    return status;
-  const size_t bytes = dfgnn_plan_workspace(plan);
-  if (bytes)
-    status = h->ctx->backend->allocate(h->ctx->device, &workspace, bytes);
+  dfgnn_readied part;
+  dfgnn_status status =
+      dfgnn__part_ready(&part, h->ctx, &h->cut, &h->problem, variant);
   if (!status)
-    status = run(accuracy, h, &h->part, plan, workspace);
-  if (workspace)
-    h->ctx->backend->release(h->ctx->device, workspace);
-  dfgnn_plan_destroy(plan);
+    status = run(accuracy, h, &h->part, part.plan, part.workspace);
+  dfgnn__readied_free(&part, h->ctx);
   return status;
 }
 

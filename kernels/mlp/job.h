@@ -19,6 +19,9 @@ typedef struct dfgnn_mlp_job {
   dfgnn_matrix rows;
   int threads;
   dfgnn_mlp_blocks blocks;
+  int exact; /* for dfgnn__mlp_compare, 1: results alone are rounded to 16 bits
+              * or TF32, as by the CPU's kernels; 0: operands of products and
+              * rows that wait for sums over sources may be, too */
 } dfgnn_mlp_job;
 
 /* The job of a setting, whose tensors have memory in a launch alone: before,

@@ -82,19 +82,25 @@ static void note(comparison *c, const char *name, double ratio) {
   }
 }
 
-/* The error that storing a number may add. */
+/* The error that storing a number up to x may add: half a unit in the last
+ * place of x. */
 static double rounding(dfgnn_dtype dtype, double x) {
   static const double unit[] = {0x1p-24, 0x1p-11, 0x1p-8, 0x1p-53};
   static const double small[] = {0x1p-126, 0x1p-24, 0x1p-126, 0x1p-1022};
-  return fabs(x) * unit[dtype] + small[dtype];
+  int exponent;
+  if (!isfinite(x))
+    return INFINITY;
+  frexp(x, &exponent);
+  return ldexp(unit[dtype], exponent - 1) + small[dtype];
 }
 
-/* A kernel may sum rows at sources that it has stored: an error like those of
- * numbers, of which compare_one allows a multiple. */
+/* A GPU's kernel may sum rows at sources that it has stored, of numbers that are
+ * a little off: an error like those of numbers, of which compare_one allows a
+ * multiple. */
 static double stored(const comparison *c, double x) {
   const dfgnn_dtype dtype = c->job->mlp.dtype;
-  return dtype == DFGNN_F16 || dtype == DFGNN_BF16
-             ? rounding(dtype, x) / DFGNN_MLP_ERRORS
+  return !c->job->exact && (dtype == DFGNN_F16 || dtype == DFGNN_BF16)
+             ? rounding(dtype, 1.02 * x) / DFGNN_MLP_ERRORS
              : 0;
 }
 
@@ -118,7 +124,8 @@ static double largest_relative(const comparison *c) {
 static void compare_one(comparison *c, const char *name, dfgnn_dtype dtype,
                         const void *data, int64_t i, double x, double e) {
   const double have = dfgnn__number_at(dtype, data, i);
-  const double bound = DFGNN_MLP_ERRORS * e + rounding(dtype, x);
+  const double before = DFGNN_MLP_ERRORS * e;
+  const double bound = before + rounding(dtype, fabs(x) + before);
   if (isnan(have) && isnan(x))
     return;
   add_norms(c, name, have - x, x);

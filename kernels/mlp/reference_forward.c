@@ -285,11 +285,13 @@ dfgnn_status dfgnn__mlp_reference_make(dfgnn_mlp_reference *r,
   const int tf32 =
       job->mlp.dtype == DFGNN_F32 && job->mlp.math == DFGNN_MATH_TF32;
   size_t used = 0;
-  *r = (dfgnn_mlp_reference){
-      .job = job,
-      .unit = job->mlp.dtype == DFGNN_F64 ? 0x1p-53 : 0x1p-24,
-      .operand = tf32 ? 0x1p-11 : operand[job->mlp.dtype],
-      .operands = tf32 ? 2 : 1};
+  *r = (dfgnn_mlp_reference){.job = job,
+                             .unit = job->mlp.dtype == DFGNN_F64 ? 0x1p-53
+                                                                 : 0x1p-24,
+                             .operand = job->exact ? 0
+                                        : tf32     ? 0x1p-11
+                                                   : operand[job->mlp.dtype],
+                             .operands = tf32 ? 2 : 1};
   take_all(r, NULL, &used);
   r->memory = malloc((used + 1) * sizeof *r->memory);
   if (!r->memory)

@@ -1,6 +1,9 @@
 /* MLPs on edges on the CPU: every kind against the evaluation in double. */
 #include "kernels/common/cpu_simd.h"
+#include "kernels/common/number.h"
 #include "kernels/mlp/cpu/table.h"
+#include "lib/edge_mlp.h"
+#include "lib/graph.h"
 #include "tests/common/mlps.h"
 
 /* ---- graphs -------------------------------------------------------------- */
@@ -67,9 +70,9 @@ static dfgnn_edge_mlp mlp_of(int layers, int64_t edge_dim, int64_t width) {
 static double worst_of(const fixture *f, const mlp_case *c, dfgnn_pass pass,
                        const char **where) {
   double worst = -1;
-  ck_ok(dfgnn_edge_mlp_check(
+  ck_ok(dfgnn__edge_mlp_compare(
       &worst, where, &c->mlp, f->graph,
-      pass == DFGNN_PASS_FORWARD ? &c->forward : &c->backward, pass));
+      pass == DFGNN_PASS_FORWARD ? &c->forward : &c->backward, pass, 1));
   return worst;
 }
 
@@ -361,6 +364,62 @@ START_TEST(a_lost_edge_is_found) {
 }
 END_TEST
 
+/* What an edge is worth beside the sum that it is in. */
+static double worth(const mlp_case *c, const void *out, int node, int64_t i) {
+  const double sum =
+      dfgnn__number_at(c->mlp.dtype, out, node * c->out + i % c->out);
+  return fabs(dfgnn__number_at(c->mlp.dtype, c->forward.edge_out, i)) /
+         (1 + fabs(sum));
+}
+
+/* The edge into `node` (out of it, of sources) and the feature that are worth
+ * most, as a place in edge_out. */
+static int64_t worthiest(const fixture *f, const mlp_case *c, const void *out,
+                         int node, int of_source) {
+  const dfgnn_matrix *m = &f->graph->exact;
+  const int32_t *offsets = m->offsets;
+  int64_t most = -1;
+  for (int64_t row = 0; row < m->destinations; row++)
+    for (int64_t e = offsets[row]; e < offsets[row + 1]; e++)
+      for (int64_t i = e * c->out; i < (e + 1) * c->out; i++)
+        if ((of_source ? m->indices[e] : row) == node &&
+            (most < 0 || worth(c, out, node, i) > worth(c, out, node, most)))
+          most = i;
+  ck_assert_int_ge(most, 0);
+  return most;
+}
+
+/* One of a hub's edges, where results have 8 or 11 bits. */
+START_TEST(an_edge_that_a_sum_of_16_bits_lost_is_found) {
+  fixture f = graph_with(2, 300);
+  dfgnn_edge_mlp mlp = mlp_of(3, 16, 32);
+  mlp.dtype = _i ? DFGNN_BF16 : DFGNN_F16;
+  mlp.reduce_src = DFGNN_REDUCE_SUM;
+  mlp.norm = DFGNN_NORM_LAYER;
+  mlp.edge_list = 0;
+  mlp_case c;
+  mlp_make(&c, &mlp, f.destinations, f.sources, f.edges, 0, 29);
+  run_both(&f, &c);
+  is_right(&f, &c, "nothing lost");
+  for (int of_source = 0; of_source < 2; of_source++) {
+    const int node = of_source ? 3 : 7;
+    void *out = of_source ? c.forward.out_src : c.forward.out_dst;
+    const int64_t lost = worthiest(&f, &c, out, node, of_source);
+    const int64_t at = node * c.out + lost % c.out;
+    const double before = dfgnn__number_at(mlp.dtype, out, at);
+    const char *where = "";
+    set_element(out, mlp.dtype, at,
+                before - dfgnn__number_at(mlp.dtype, c.forward.edge_out, lost));
+    ck_assert_double_gt(worst_of(&f, &c, DFGNN_PASS_FORWARD, &where), 1);
+    ck_assert_str_eq(where, of_source ? "out_src" : "out_dst");
+    set_element(out, mlp.dtype, at, before);
+  }
+  is_right(&f, &c, "as it was");
+  mlp_free(&c);
+  free_fixture(&f);
+}
+END_TEST
+
 START_TEST(a_wrong_edge_of_a_maximum_is_found) {
   fixture f = graph_with(2, 400);
   dfgnn_edge_mlp mlp = mlp_of(2, 4, 16);
@@ -454,6 +513,7 @@ int main(void) {
   tcase_add_loop_test(kinds, bits_do_not_depend_on_the_number_of_threads, 0, 2);
   tcase_add_loop_test(kinds, every_instruction_set_is_right, 0, 3);
   tcase_add_test(kinds, a_lost_edge_is_found);
+  tcase_add_loop_test(kinds, an_edge_that_a_sum_of_16_bits_lost_is_found, 0, 2);
   tcase_add_test(kinds, a_wrong_edge_of_a_maximum_is_found);
   tcase_add_test(kinds, what_does_not_fit_is_named);
   suite_add_tcase(suite, kinds);
