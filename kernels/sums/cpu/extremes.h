@@ -121,7 +121,7 @@ CPU_INLINE void put_moments(const sums_job *job, int64_t row, int64_t piece,
   scalar share = (scalar)(degree > 0 ? 1 / degree : 0); /* 0: empty */
   vec mean = v_add(k->origin, k->mean);
   vec variance = v_mul(k->square, v_set(share));
-  if (job->record)
+  if (job->record && !(what & LOW))
     put_record(job, row, piece, d, mean, variance, degree, t, cut);
   else if (!(what & LOW))
     put(job, &to->out, row, piece, d,
@@ -267,6 +267,14 @@ CPU_INLINE void find_panel(finding *g, int64_t d, tail t, const int width,
   }
 }
 
+/* The vectors of a panel.  Moments and extremes together keep up to seven
+ * vectors for each.  Portable kernels have one width: see widest(). */
+CPU_INLINE int widest_found(const int what) {
+  return CPU_ISA == CPU_PORTABLE            ? 1
+         : (what & MOMENTS) && (what & LOW) ? 2
+                                            : WIDEST;
+}
+
 CPU_INLINE void find_row(const sums_job *job, int64_t row, int64_t piece,
                          int64_t begin, int64_t end, void *state, int whole,
                          const int what) {
@@ -288,7 +296,7 @@ CPU_INLINE void find_row(const sums_job *job, int64_t row, int64_t piece,
     g.before = e - begin;
     g.degree = whole && e + g.count == end ? (double)(end - begin) : 0;
 #define PANEL_OF(d, width, cut) find_panel(&g, d, t, width, cut, what)
-    EACH_PANEL(WIDEST, dim, PANEL_OF);
+    EACH_PANEL(widest_found(what), dim, PANEL_OF);
 #undef PANEL_OF
   }
 }

@@ -19,6 +19,9 @@ enum {
 
 typedef dfgnn_cpu_sums sums_job;
 
+/* A function that stays one, however many call it: for what few rows need. */
+#define CPU_APART static CPU_TARGET __attribute__((noinline))
+
 /* ---- rows ---------------------------------------------------------------- */
 
 /* The address of a piece of a row; NULL if the table has no base.  Most

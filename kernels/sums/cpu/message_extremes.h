@@ -79,8 +79,8 @@ CPU_INLINE void lay_chunk(chunk *c, const sums_job *job, int64_t row,
 /* ---- results ------------------------------------------------------------- */
 
 /* The state of `count` messages; the first is edge `number` of its row. */
-static CPU_TARGET known reduce_chunk(const vec *m, int64_t count,
-                                     int64_t number, int what) {
+CPU_INLINE known reduce_chunk(const vec *m, int64_t count, int64_t number,
+                              int what) {
   known k = {.low = m[0], .high = m[0]};
   k.arg_low = k.arg_high = v_index(number);
   if (what & LOW)
@@ -102,39 +102,52 @@ static CPU_TARGET known reduce_chunk(const vec *m, int64_t count,
   return k;
 }
 
+/* A row and the edges of it that a walk folds. */
+typedef struct row_part {
+  int64_t row, piece, begin, end;
+  scalar *state; /* of the piece */
+  int whole;
+} row_part;
+
+/* Reduces the messages of the edges from e on, for the features from d on. */
+CPU_APART void reduce_messages(const sums_job *job, const row_part *r,
+                               const vec *message, int64_t e, int64_t count,
+                               int64_t d, tail t) {
+  int what = job->found, cut = job->pieces.dim - d < VECTOR;
+  int64_t first = dfgnn__cpu_edge(job->offsets64, job->offsets, r->row);
+  known all = reduce_chunk(message, count, e - first, what);
+  if (e > r->begin) {
+    known old = load_known(r->state + d, job->width, t, cut, what);
+    join(&old, &all, e - r->begin, count, what);
+    all = old;
+  }
+  if (r->whole && e + count == r->end)
+    emit(job, r->row, r->piece, d, (double)(r->end - r->begin), &all, t, cut,
+         what);
+  else
+    store_known(r->state + d, &all, job->width, t, cut, what);
+}
+
 CPU_INLINE void reduce_forward(const sums_job *job, int64_t row, int64_t piece,
                                int64_t begin, int64_t end, void *state,
                                int whole, const int edges, const int kind) {
-  int64_t dim = job->pieces.dim, width = job->width;
-  int64_t first = dfgnn__cpu_edge(job->offsets64, job->offsets, row);
-  int what = job->found;
+  int64_t dim = job->pieces.dim;
+  const row_part r = {row,  piece, begin, end, (scalar *)state + piece * dim,
+                      whole};
   tail t = v_tail(dim % VECTOR);
   chunk c;
   vec message[CHUNK];
-  if (begin == end) {
+  if (begin == end)
     emit_empty(job, row, piece);
-    return;
-  }
   for (int64_t e = begin; e < end; e += c.count) {
     lay_chunk(&c, job, row, piece, e, end, 0, edges, kind);
-    int last = whole && e + c.count == end;
     for (int64_t d = 0; d < dim; d += VECTOR) {
       int cut = dim - d < VECTOR;
-      scalar *at = (scalar *)state + piece * dim + d;
       for (int64_t k = 0; k < c.count; k++) {
         inputs in = inputs_at(&c.edge[k], d, t, cut, edges, kind);
         message[k] = message_of(&in, kind);
       }
-      known all = reduce_chunk(message, c.count, e - first, what);
-      if (e > begin) {
-        known old = load_known(at, width, t, cut, what);
-        join(&old, &all, e - begin, c.count, what);
-        all = old;
-      }
-      if (last)
-        emit(job, row, piece, d, (double)(end - begin), &all, t, cut, what);
-      else
-        store_known(at, &all, width, t, cut, what);
+      reduce_messages(job, &r, message, e, c.count, d, t);
     }
   }
 }
