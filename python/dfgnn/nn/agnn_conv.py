@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from ..functional import agnn_attention
-from . import _node
+from . import _attention_nodes
 from ._conv import Conv, like_pyg
+from ._node import first
 from ._overrides import by_pyg
 
 
@@ -30,7 +31,7 @@ class AGNNConv(Conv):
         if self.requires_grad:
             nn.init.ones_(self.beta)
 
-    @_node.first(_node.agnn)
+    @first(_attention_nodes.agnn)
     def forward(self, x, edge_index):
         """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph
         takes."""

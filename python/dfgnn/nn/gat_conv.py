@@ -4,9 +4,10 @@ import torch
 from torch import nn
 
 from ..functional import gat_attention
-from . import _node
+from . import _attention_nodes
 from ._conv import Conv, destinations, edge_features, like_pyg
 from ._linear import Linear, glorot_
+from ._node import first
 from ._overrides import by_pyg
 from ._scores import edge_feature_scores, scores
 
@@ -96,7 +97,7 @@ class GATConv(Conv):
         weight = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
         return edge_feature_scores(edge_attr, self.att_edge[0], weight)
 
-    @_node.first(_node.gat)
+    @first(_attention_nodes.gat)
     def forward(self, x, edge_index, edge_attr=None, size=None,
                 return_attention_weights=None):
         """x [N, F], or (sources, destinations or None); edge_index [2, E], a

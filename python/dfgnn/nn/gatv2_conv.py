@@ -4,9 +4,10 @@ import torch
 from torch import nn
 
 from ..functional import gatv2_attention
-from . import _node
+from . import _attention_nodes
 from ._conv import Conv, edge_features, like_pyg
 from ._linear import Linear, glorot_
+from ._node import first
 from ._overrides import by_pyg
 
 
@@ -59,7 +60,7 @@ class GATv2Conv(Conv):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    @_node.first(_node.gatv2)
+    @first(_attention_nodes.gatv2)
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or

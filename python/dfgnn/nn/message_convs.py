@@ -9,9 +9,10 @@ from .. import ops
 from ..aggregation import aggregate
 from ..graph import Graph
 from ..messages import gated_messages, relu_messages
-from . import _node
+from . import _sum_nodes
 from ._conv import Conv, OwnFeatures, destinations, edge_features, pair
 from ._linear import Linear, added
+from ._node import first
 from ._overrides import by_pyg
 
 
@@ -86,7 +87,7 @@ class GINEConv(OwnFeatures, _MessageConv):
         if self.lin is not None:
             self.lin.reset_parameters()
 
-    @_node.first(_node.gine)
+    @first(_sum_nodes.gine)
     def forward(self, x, edge_index, edge_attr=None, size=None):
         """x [N, F], or (sources, destinations or None); edge_index [2, E], a
         Graph or what dfgnn.as_graph takes; edge_attr [E, F], or [E, edge_dim]

@@ -11,10 +11,11 @@ from .. import ops
 from ..convert import as_graph
 from ..functional import extended
 from ..graph import Graph
-from . import _node
+from . import _sum_nodes
 from ._aggr import Reduction
 from ._conv import Conv, OwnFeatures, destinations, pair
 from ._linear import Linear, added
+from ._node import first
 from ._overrides import by_pyg
 
 
@@ -187,7 +188,7 @@ class GCNConv(_Static):
             return out
         return out.to(torch.promote_types(h.dtype, edge_weight.dtype))
 
-    @_node.first(_node.gcn)
+    @first(_sum_nodes.gcn)
     def forward(self, x, edge_index, edge_weight=None):
         """x [N, F], or [B, N, F] of graphs that share their edges; edge_index
         [2, E], a Graph or what dfgnn.as_graph takes; edge_weight [E], by
@@ -265,7 +266,7 @@ class GraphConv(_Pair):
         self.lin_rel.reset_parameters()
         self.lin_root.reset_parameters()
 
-    @_node.first(_node.graph_conv)
+    @first(_sum_nodes.graph_conv)
     def forward(self, x, edge_index, edge_weight=None, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes; edge_weight [E], by default the values of
@@ -317,7 +318,7 @@ class SAGEConv(_Pair):
         for child in self.children():
             child.reset_parameters()
 
-    @_node.first(_node.sage)
+    @first(_sum_nodes.sage)
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes."""
@@ -347,7 +348,7 @@ class GINConv(OwnFeatures, _Pair):
     def reset_parameters(self):
         self.reset_own()
 
-    @_node.first(_node.gin)
+    @first(_sum_nodes.gin)
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes."""

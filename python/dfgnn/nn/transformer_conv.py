@@ -3,9 +3,10 @@
 import torch
 
 from ..functional import gt_attention
-from . import _node
+from . import _attention_nodes
 from ._conv import Conv, edge_features, like_product_scores, pair
 from ._linear import Linear, together
+from ._node import first
 from ._overrides import by_pyg
 
 
@@ -45,7 +46,7 @@ class TransformerConv(Conv):
         for child in self.children():
             child.reset_parameters()
 
-    @_node.first(_node.transformer)
+    @first(_attention_nodes.transformer)
     def forward(self, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or

@@ -8,7 +8,8 @@ from . import _messages as messages
 from . import _relations as relations
 from . import _sums as sums
 from . import _traced as traced
-from .. import _node as node
+from .. import _attention_nodes as attention_nodes
+from .. import _sum_nodes as sum_nodes
 from ._heat import heat
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row
@@ -22,16 +23,16 @@ normalized_or_kept = sums.renamed(_marked, _made, sums.keeps_edges)
 
 TABLE = [
     # sums of neighbours
-    Row("SAGEConv", sums.x_only, node=node.sage),
-    Row("GINConv", sums.x_only, node=node.gin),
-    Row("GraphConv", sums.weighted, node=node.graph_conv),
+    Row("SAGEConv", sums.x_only, node=sum_nodes.sage),
+    Row("GINConv", sums.x_only, node=sum_nodes.gin),
+    Row("GraphConv", sums.weighted, node=sum_nodes.graph_conv),
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", sums.local_extrema),
     Row("RGCNConv", forward=rgcn),
     Row("FastRGCNConv", forward=rgcn),
     # sums scaled by degrees
-    Row("GCNConv", sums.own_edges, normalized_or_kept, node=node.gcn),
+    Row("GCNConv", sums.own_edges, normalized_or_kept, node=sum_nodes.gcn),
     Row("APPNP", sums.own_edges, normalized_or_kept),
     Row("GCN2Conv", sums.own_edges, normalized_or_kept),
     Row("SGConv", sums.own_edges, normalized),
@@ -46,11 +47,11 @@ TABLE = [
         methods={"__norm__": sums.laplacian}),
     Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
     # attention
-    Row("GATConv", forward=attention.gat, node=node.gat),
-    Row("GATv2Conv", forward=attention.gatv2, node=node.gatv2),
+    Row("GATConv", forward=attention.gat, node=attention_nodes.gat),
+    Row("GATv2Conv", forward=attention.gatv2, node=attention_nodes.gatv2),
     Row("TransformerConv", attention.dot_products, attention.transformer,
-        node=node.transformer),
-    Row("AGNNConv", forward=attention.agnn, node=node.agnn),
+        node=attention_nodes.transformer),
+    Row("AGNNConv", forward=attention.agnn, node=attention_nodes.agnn),
     Row("SuperGATConv", attention.super_gat, sums.renamed(REPLACE_LOOPS)),
     Row("HANConv", forward=heterogeneous.han),
     Row("HGTConv", forward=heterogeneous.hgt),
@@ -64,7 +65,7 @@ TABLE = [
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", traced.propagate, sums.renamed({})),
     # messages with features of the edge
-    Row("GINEConv", messages.isomorphism_with_edges, node=node.gine),
+    Row("GINEConv", messages.isomorphism_with_edges, node=sum_nodes.gine),
     Row("ResGatedGraphConv", messages.residual_gates),
 ]
 

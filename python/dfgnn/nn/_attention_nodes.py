@@ -1,0 +1,297 @@
+"""Layers of attention as one node of autograd each, see _node.py."""
+
+import torch
+
+from .. import _abi
+from .._kernel_links import Attention, ByEdge, ByLoopedEdge
+from .._links import (
+    EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot)
+from ..graph import Graph
+from ._guards import (
+    Other, dropout_of, edge_features, linear, number, own, pair, product,
+    single, sums)
+from ._node import fits, graph_of, named, node, recipe, run
+
+# Products whose result has more elements stay apart from those that backward
+# reads, so that no memory is held in vain.
+SMALL = 1 << 20
+
+
+def _fits_out(bias, heads, dim, concat):
+    return bias is None or bias.shape == (heads * dim if concat else dim,)
+
+
+def _products(tensors, sides, width):
+    """(links, slots by name) of linear layers "w_name" and "b_name", those of
+    one input in one product; (None, None) where shapes contradict each other.
+
+    sides: (input, name) of each layer; width: what each gives, but for
+        "skip".
+    """
+    links, slots = [], {}
+    for x in dict.fromkeys(source for source, _ in sides):
+        names = [name for source, name in sides if source == x]
+        weights = [tensors["w_" + name] for name in names]
+        biases = [tensors["b_" + name] for name in names]
+        if not all(fits(w, b, tensors[x].size(1)) for w, b in
+                   zip(weights, biases)) \
+                or any(w.size(0) != width and name != "skip"
+                       for name, w in zip(names, weights)) \
+                or len({b is None for b in biases}) > 1:
+            return None, None
+        out, start = "+".join(names), 0
+        rows = tuple(w.size(0) for w in weights)
+        for name, count in zip(names, rows):
+            slots[name] = Slot(out) if len(names) == 1 else \
+                Slot(out, start, count, sum(rows))
+            start += count
+        links.append(Product(
+            x, tuple("w_" + name for name in names), tuple(
+                "b_" + name for name in names if biases[0] is not None),
+            rows, out))
+    return links, slots
+
+
+@node
+def gat(state, x, edge_index, edge_attr=None, size=None,
+        return_attention_weights=None):
+    if return_attention_weights:
+        raise Other
+    sums(state)
+    src, dst, sizes = pair(x, size)
+    loops, fill = _loops(state, edge_attr)
+    graph = graph_of(edge_index, sizes, loops)
+    if state["_modules"].get("lin") is not None:
+        weight, w_dst = product(state, "lin"), None
+    elif dst is not None:  # with a layer of its own for those that receive
+        weight, w_dst = product(state, "lin_src"), product(state, "lin_dst")
+    else:
+        raise Other
+    return run(graph, _gat, (state["heads"], state["concat"], fill), src, dst,
+               weight, w_dst, own(state, "att_src"), own(state, "att_dst"),
+               own(state, "bias"), _residual(state),
+               *edge_features(state, edge_attr, src),
+               None if edge_attr is None else own(state, "att_edge"),
+               dropout=dropout_of(state), slope=state["negative_slope"])
+
+
+def _loops(state, edge_attr):
+    """(whether a layer adds self loops, what it fills their features with,
+    None where they have none)."""
+    loops = state["add_self_loops"]
+    if edge_attr is None or not loops:
+        return loops, None
+    fill = state["fill_value"]
+    if not isinstance(fill, str) or fill not in ("mean", "add", "sum"):
+        raise Other
+    return loops, fill
+
+
+def _residual(state):
+    """The weight of what is added to a result, or None."""
+    return None if state["_modules"].get("res") is None else \
+        product(state, "res")
+
+
+def _residual_links(x, x_dst, w_res, width):
+    """(links of a residual, its Slot or None), or None if it does not fit."""
+    if w_res is None:
+        return [], None
+    own = x if x_dst is None else x_dst
+    if not fits(w_res, None, own.size(1)) or w_res.size(0) != width:
+        return None
+    return [Product("x" if x_dst is None else "x_dst", ("w_res",), (), (),
+                    "residual")], Slot("residual")
+
+
+@recipe("x x_dst weight w_dst att_src att_dst bias w_res edge_attr w_edge "
+        "att_edge")
+def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
+         bias, w_res, edge_attr, w_edge, att_edge):
+    heads, concat, fill = static
+    dim = weight.size(0) // heads
+    right = (fits(weight, None, x.size(1)) and weight.size(0) == heads * dim
+             and att_src.shape == att_dst.shape == (1, heads, dim)
+             and _fits_out(bias, heads, dim, concat))
+    if right and x_dst is not None:
+        other = weight if w_dst is None else w_dst
+        right = fits(other, None, x_dst.size(1)) and \
+            other.size(0) == weight.size(0)
+    residual = _residual_links(x, x_dst, w_res,
+                               heads * dim if concat else dim)
+    if not right or residual is None or not _edges_fit(
+            graph, edge_attr, w_edge, heads * dim, fill) or \
+            edge_attr is not None and att_edge.shape != att_src.shape:
+        return None
+    links = [*residual[0], Product("x", ("weight",), (), (), "h")]
+    exact = torch.float64 if x.dtype == torch.float64 else torch.float32
+    if x_dst is None:
+        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact,
+                            x.size(0) * heads * dim > SMALL))
+        scores = [Plane("scores", k, k * x.size(0) * heads) for k in range(2)]
+    else:
+        links += [Product("x_dst", ("weight" if w_dst is None else "w_dst",),
+                          (), (), "h_dst"),
+                  Scores("h", ("att_src",), "score_src", exact,
+                         x.size(0) * heads * dim > SMALL),
+                  Scores("h_dst", ("att_dst",), "score_dst", exact,
+                         x_dst.size(0) * heads * dim > SMALL)]
+        scores = Plane("score_dst", 0, 0), Plane("score_src", 0, 0)
+    of_edges = 0
+    if edge_attr is not None:
+        links += [*_edge_links(graph, edge_attr, fill, False), EdgeScores(
+            "by edge", "w_edge", "att_edge", "score_edge", exact)]
+        scores = *scores, Slot("score_edge")
+        of_edges = _abi.EDGE_PROJECTED
+    return [*links, Attention(graph, "gat", (Slot("h"), *scores), "sums",
+                              heads, dim, x.dtype, settings, of_edges),
+            Finish("sums", "out", heads, not concat, residual[1],
+                   named("bias", bias))]
+
+
+@node
+def gatv2(state, x, edge_index, edge_attr=None,
+          return_attention_weights=None):
+    if return_attention_weights:
+        raise Other
+    sums(state)
+    shared = state["share_weights"]
+    if shared and type(x) is tuple:
+        raise Other
+    src, dst, sizes = pair(x)
+    loops, fill = _loops(state, edge_attr)
+    return run(graph_of(edge_index, sizes, loops), _gatv2,
+               (state["heads"], state["concat"], fill), src, dst,
+               *linear(state, "lin_l"), *(
+                   (None, None) if shared else linear(state, "lin_r")),
+               own(state, "att"), own(state, "bias"), _residual(state),
+               *edge_features(state, edge_attr, src),
+               dropout=dropout_of(state), slope=state["negative_slope"])
+
+
+@recipe("x x_dst w_l b_l w_r b_r att bias w_res edge_attr w_edge")
+def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
+           w_res, edge_attr, w_edge):
+    heads, concat, fill = static
+    width = w_l.size(0)
+    dim = width // heads
+    if not (width == heads * dim and att.shape == (1, heads, dim)
+            and _fits_out(bias, heads, dim, concat)):
+        return None
+    sides = [("x", "l")]
+    if w_r is not None:
+        sides.append(("x" if x_dst is None else "x_dst", "r"))
+    links, slots = _products(dict(x=x, x_dst=x_dst, w_l=w_l, b_l=b_l, w_r=w_r,
+                                  b_r=b_r), sides, width)
+    residual = _residual_links(x, x_dst, w_res,
+                               width if concat else dim)
+    if links is None or residual is None or not _edges_fit(
+            graph, edge_attr, w_edge, width, fill):
+        return None
+    inputs = (slots.get("r", slots["l"]), slots["l"], Slot("att"),
+              *_edge_slots(edge_attr))
+    return [*residual[0], *links, *_edge_links(graph, edge_attr, fill),
+            Attention(graph, "gatv2", inputs, "sums", heads, dim, x.dtype,
+                      settings, _edge_dim(edge_attr), graph.handle.listed),
+            Finish("sums", "out", heads, not concat, residual[1],
+                   named("bias", bias))]
+
+
+@node
+def transformer(state, x, edge_index, edge_attr=None,
+                return_attention_weights=None):
+    if return_attention_weights is not None:
+        raise Other
+    sums(state)
+    src, dst, sizes = pair(x)
+    return run(graph_of(edge_index, sizes), _transformer,
+               (state["heads"], state["concat"]), src, dst,
+               *linear(state, "lin_query"), *linear(state, "lin_key"),
+               *linear(state, "lin_value"), *(
+                   linear(state, "lin_skip") if state["root_weight"]
+                   else (None, None)), *edge_features(state, edge_attr, src),
+               None if state["_modules"].get("lin_beta") is None else
+               product(state, "lin_beta"),
+               dropout=dropout_of(state), scale=state["out_channels"] ** -0.5)
+
+
+@recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
+        "edge_attr w_edge w_beta")
+def _transformer(graph, settings, static, *given):
+    heads, concat = static
+    tensors = dict(zip(_transformer.names, given))
+    x, edge_attr = tensors["x"], tensors["edge_attr"]
+    width = tensors["w_value"].size(0)
+    dim = width // heads
+    dst = "x" if tensors["x_dst"] is None else "x_dst"
+    sides, skip = [(dst, "query"), ("x", "key"), ("x", "value")], []
+    if tensors["w_skip"] is not None:
+        skip = [(dst, "skip")]
+        if tensors["w_skip"].size(0) != (width if concat else dim):
+            return None
+    together = x.size(0) * width <= SMALL
+    links, slots = _products(tensors, sides + skip if together else sides,
+                             width)
+    if links is not None and skip and not together:
+        more, apart = _products(tensors, skip, width)
+        links, slots = more and links + more, more and {**slots, **apart}
+    w_beta, root = tensors["w_beta"], slots and slots.get("skip")
+    if not links or width != heads * dim or not _edges_fit(
+            graph, edge_attr, tensors["w_edge"], width) or \
+            w_beta is not None and w_beta.shape != (
+                1, 3 * tensors["w_skip"].size(0)):
+        return None
+    last = [Finish("sums", "out", heads, not concat, root)]
+    if w_beta is not None:
+        last = [Finish("sums", "attended", heads, not concat),
+                Gate("attended", root, "w_beta", "out")]
+    return [*links, *_edge_links(graph, edge_attr), Attention(
+        graph, "gt", (slots["query"], slots["key"], slots["value"],
+                      *_edge_slots(edge_attr)),
+        "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
+        graph.handle.listed), *last]
+
+
+def _edges_fit(graph, edge_attr, weight, width, fill=None):
+    """Whether edges have features of the right shape; fill: what those of the
+    loops are made by, one for each destination."""
+    if edge_attr is None:
+        return True
+    edges = graph.num_edges
+    if fill is not None:
+        if type(graph) is not Graph or graph.loops != graph.num_dst:
+            return False
+        edges = graph.unlooped_edges
+    return edge_attr.size(0) == edges and weight.shape == (
+        width, edge_attr.size(1))
+
+
+def _edge_dim(edge_attr):
+    return 0 if edge_attr is None else edge_attr.size(1)
+
+
+def _edge_links(graph, edge_attr, fill=None, listed=True):
+    if edge_attr is None:
+        return ()
+    if fill is not None:
+        return ByLoopedEdge("edge_attr", "by edge", fill),
+    return ByEdge("edge_attr", "by edge", listed and graph.handle.listed),
+
+
+def _edge_slots(edge_attr):
+    """The last inputs of an operator with edge features."""
+    return () if edge_attr is None else (Slot("by edge"), Slot("w_edge"), None)
+
+
+@node
+def agnn(state, x, edge_index):
+    sums(state)
+    x, sizes = single(x)
+    return run(graph_of(edge_index, sizes, state["add_self_loops"]), _agnn, (),
+               x, number(state, "beta"), scale=1.0, slope=0.2)
+
+
+@recipe("x beta")
+def _agnn(graph, settings, static, x, beta):
+    return [Attention(graph, "agnn", (Slot("x"), Slot("x"), Slot("beta")),
+                      "out", 1, x.size(1), x.dtype, settings)]

@@ -1,0 +1,213 @@
+"""Layers of sums and reductions as one node of autograd each, see _node.py."""
+
+import weakref
+
+import torch
+
+from .. import _recording
+from .._kernel_links import ByEdge, Reduced, Sum
+from .._links import Finish, Linear as Product, Normalized, Own, Relu
+from .._loops import normalize, with_remaining_loops
+from ..graph import Graph
+from ..messages import MOST_PROJECTED
+from ._guards import (
+    PLAIN_TENSORS, Other, is_matrix, known, linear, number, own, pair, product,
+    reduction, single, sums)
+from ._node import fits, graph_of, named, node, recipe, run
+
+
+@node
+def gcn(state, x, edge_index, edge_weight=None):
+    if not state["normalize"]:
+        raise Other
+    sums(state)
+    x, sizes = single(x)
+    loops = state["add_self_loops"]
+    if state["cached"]:
+        graph, edge_weight = _cached(state, edge_index, sizes)
+    elif edge_weight is None:
+        graph = graph_of(edge_index, sizes, loops)
+    else:
+        graph, edge_weight = _normalized(
+            graph_of(edge_index, sizes), edge_weight, loops,
+            2.0 if state["improved"] else 1.0,
+            "inspector" in state)  # a layer of PyG's
+    return run(graph, _gcn, (), x, product(state, "lin"), own(state, "bias"),
+               edge_weight)
+
+
+def _cached(state, edge_index, sizes):
+    """(graph, weights of its edges or None) that a call before kept."""
+    if not known(edge_index):
+        raise Other
+    pygs, loops = "inspector" in state, state["add_self_loops"]
+    kept = state["_cached_edge_index" if pygs else "_cached"]
+    if kept is None:
+        if pygs or state["_graph"] is None:
+            raise Other
+        return graph_of(state["_graph"], sizes, loops), None
+    edges, weight = kept
+    graph = graph_of(edges, sizes, loops and not pygs)
+    if loops and not pygs:
+        weight = graph.to_looped_edges(weight)
+    _check_weights(graph, weight)
+    return graph, weight
+
+
+def _check_weights(graph, weight):
+    if type(weight) not in PLAIN_TENSORS or weight.dtype not in (
+            torch.float32, torch.float64) or \
+            weight.shape != (graph.num_edges,) or \
+            weight.device != graph.device:
+        raise Other
+
+
+def _normalized(graph, weight, loops, fill, shared):
+    """(graph, weights by its edges) as GCN sums by them; kept with the graph
+    as long as weights that need no gradient are the same."""
+    _check_weights(graph, weight)
+    key, keeps = ("gcn weights", loops, fill), type(graph) is Graph and \
+        not weight.requires_grad and not weight.is_inference()
+    held = graph._derived.get(key) if keeps else None
+    if _recording.current is not None:
+        _recording.current.source(weight)
+    if held is None or held[0]() is not weight or held[1] != weight._version:
+        made = with_remaining_loops(graph, weight, fill, shared) \
+            if loops else (graph, weight)
+        made = made[0], normalize(*made)
+        if not keeps:
+            return made
+        held = graph._derived[key] = (weakref.ref(weight), weight._version,
+                                      made)
+    return held[2]
+
+
+@recipe("x weight bias edge_weight")
+def _gcn(graph, settings, static, x, weight, bias, edge_weight):
+    if not fits(weight, bias, x.size(1)):
+        return None
+    links = [Product("x", ("weight",), (), (), "h")]
+    if edge_weight is None:
+        links.append(Sum(graph, "spmm-sum", "h", "sums", weight.size(0),
+                         x.dtype, symmetric=True))
+    else:
+        links += [ByEdge("edge_weight", "by edge"),
+                  Reduced("spmm-weighted", "sums", value="h",
+                          edge_weight="by edge")]
+    return [*links, Finish("sums", "out", bias=named("bias", bias))]
+
+
+@node
+def sage(state, x, edge_index, size=None):
+    weights = linear(state, "lin") if state["project"] else (None, None)
+    return _sums_and_own(state, x, edge_index, size, "lin_l",
+                         "lin_r" if state["root_weight"] else "", *weights,
+                         normalize=state["normalize"])
+
+
+@node
+def graph_conv(state, x, edge_index, edge_weight=None, size=None):
+    return _sums_and_own(state, x, edge_index, size, "lin_rel", "lin_root",
+                         edge_weight=edge_weight)
+
+
+def _sums_and_own(state, x, edge_index, size, of_sums, of_own, w_first=None,
+                  b_first=None, edge_weight=None, normalize=False):
+    """A linear layer of the reduced neighbours, plus one of a node's own
+    features unless its name is empty."""
+    src, dst, sizes = pair(x, size)
+    return run(graph_of(edge_index, sizes), _neighbours,
+               (reduction(state), normalize), src, dst,
+               *linear(state, of_sums), *linear(state, of_own), w_first,
+               b_first, edge_weight)
+
+
+def _reduced(graph, op, x, out, width, dtype, weight=None):
+    """The link that reduces neighbours."""
+    if weight is None and op.startswith("spmm"):
+        return Sum(graph, op, x, out, width, dtype)
+    return Reduced(op if weight is None else "spmm-weighted", out, value=x,
+                   edge_weight=weight)
+
+
+@recipe("x x_dst w_sums b_sums w_own b_own w_first b_first edge_weight")
+def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
+                b_own, w_first, b_first, edge_weight):
+    op, normalize = static
+    own = x if x_dst is None else x_dst
+    links, sent, width, weight = [], "x", x.size(1), None
+    if w_sums is None or w_own is not None and (
+            not fits(w_own, b_own, own.size(1))
+            or w_own.size(0) != w_sums.size(0)):
+        return None
+    if w_own is not None:
+        # first, so that its gradient by x is added to that of the sums
+        links.append(Product("x" if x_dst is None else "x_dst", ("w_own",),
+                             () if b_own is None else ("b_own",), (), "own"))
+    if w_first is not None:
+        if not fits(w_first, b_first, width):
+            return None
+        links += [Product("x", ("w_first",), () if b_first is None else
+                          ("b_first",), (), "first"), Relu("first", "sent")]
+        sent, width = "sent", w_first.size(0)
+    if edge_weight is not None:
+        if op != "spmm-sum" or edge_weight.shape != (graph.num_edges,) or \
+                x.dtype not in (torch.float32, torch.float64):
+            return None
+        links.append(ByEdge("edge_weight", "by edge"))
+        weight = "by edge"
+    if not fits(w_sums, b_sums, width):
+        return None
+    made = "whole" if normalize else "out"
+    links += [_reduced(graph, op, sent, "sums", width, x.dtype, weight),
+              Product("sums", ("w_sums",), () if b_sums is None else
+                      ("b_sums",), (), made,
+                      None if w_own is None else "own")]
+    return links + [Normalized("whole", "out")] if normalize else links
+
+
+@node
+def gin(state, x, edge_index, size=None):
+    src, dst, sizes = pair(x, size)
+    out = run(graph_of(edge_index, sizes), _gin, reduction(state), src, dst,
+              number(state, "eps"))
+    return state["_modules"]["nn"](out)
+
+
+@recipe("x x_dst eps")
+def _gin(graph, settings, op, x, x_dst, eps):
+    if x_dst is not None and x_dst.size(1) != x.size(1):
+        return None
+    return [_reduced(graph, op, "x", "sums", x.size(1), x.dtype),
+            Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
+
+
+@node
+def gine(state, x, edge_index, edge_attr=None, size=None):
+    src, dst, sizes = pair(x, size)
+    weight, bias = linear(state, "lin")
+    if not is_matrix(edge_attr) or weight is not None and \
+            edge_attr.size(1) > MOST_PROJECTED[src.device.type]:
+        raise Other
+    op = reduction(state)
+    if not op.startswith("spmm"):
+        raise Other
+    out = run(graph_of(edge_index, sizes), _gine, op, src, dst,
+              number(state, "eps"), edge_attr, weight, bias)
+    return state["_modules"]["nn"](out)
+
+
+@recipe("x x_dst eps edge_attr w_edge b_edge")
+def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
+    width = edge_attr.size(1) if w_edge is None else w_edge.size(0)
+    if width != x.size(1) or edge_attr.size(0) != graph.num_edges \
+            or w_edge is not None and not fits(w_edge, b_edge,
+                                               edge_attr.size(1)) \
+            or x_dst is not None and x_dst.size(1) != x.size(1):
+        return None
+    listed = graph.handle.listed and w_edge is None
+    return [ByEdge("edge_attr", "by edge", listed),
+            Reduced(op, "sums", listed, value="x", edge_attr="by edge",
+                    edge_weight=named("w_edge", w_edge),
+                    edge_bias=named("b_edge", b_edge)),
+            Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
