@@ -94,9 +94,9 @@ static double rounding(dfgnn_dtype dtype, double x) {
   return ldexp(unit[dtype], exponent - 1) + small[dtype];
 }
 
-/* A GPU's kernel may sum rows at sources that it has stored, of numbers that are
- * a little off: an error like those of numbers, of which compare_one allows a
- * multiple. */
+/* A GPU's kernel may sum rows at sources that it has stored, of numbers that
+ * are a little off: an error like those of numbers, of which compare_one allows
+ * a multiple. */
 static double stored(const comparison *c, double x) {
   const dfgnn_dtype dtype = c->job->mlp.dtype;
   return !c->job->exact && (dtype == DFGNN_F16 || dtype == DFGNN_BF16)
