@@ -178,10 +178,9 @@ class _Match:
             x = self.plain(given["input"])
             found = _activation(x) if self.by_edge(x) else None
             below = self.plain(x.args[0]) if found else None
-            if not found or self.fact(node).pure or not self._sums(below):
-                break
-            if not (self.own(x) and self.own(below)):
-                raise _No
+            if not found or self.fact(node).pure or not self._sums(below) \
+                    or not (self.own(x) and self.own(below)):
+                break  # x is read by others, too: e' of another MLP
             rest.insert(0, (given["weight"], given.get("bias")))
             between.append(found)
             node = below

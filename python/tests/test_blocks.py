@@ -164,6 +164,36 @@ def test_a_segment_that_is_computed_again():
     agree(again, fast, (tensor(graph.num_edges, C), tensor(N, C), graph))
 
 
+@pytest.mark.parametrize("segments", [0, 2])
+@pytest.mark.parametrize("trick", [False, True])
+def test_mesh_graph_net_as_a_whole(segments, trick, monkeypatch):
+    """physicsnemo's model, with and without its checkpoints: each of its edge
+    blocks is a call in each pass that runs it."""
+    try:
+        from physicsnemo.models.meshgraphnet import MeshGraphNet
+    except ImportError:
+        pytest.skip("physicsnemo is not installed")
+    graph = data()
+    model = MeshGraphNet(
+        5, 4, 3, processor_size=4, hidden_dim_processor=C,
+        hidden_dim_node_encoder=C, hidden_dim_edge_encoder=C,
+        hidden_dim_node_decoder=C, do_concat_trick=trick,
+        num_processor_checkpoint_segments=segments).double().train()
+    fast, report = accelerated(model)
+    kinds = [layer.kind for layer in report.swapped]
+    assert kinds.count("MeshEdgeBlock") == kinds.count("MeshNodeBlock") == 4
+    made, noted = counted(monkeypatch), []
+    monkeypatch.setattr("dfgnn._fallbacks.watching",
+                        lambda block, reason: noted.append(reason))
+    agree(model, fast, (tensor(N, 5), tensor(graph.num_edges, 4), graph))
+    assert len(made) == (8 if segments else 4) and not noted
+    assert {s.reduce_dst for s in made} == {"sum"}
+    assert fast.state_dict().keys() == model.state_dict().keys()
+    before = fast(tensor(N, 5).detach(), tensor(graph.num_edges, 4).detach(),
+                  graph)
+    assert before.shape == (N, 3)
+
+
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])
 def test_encoder_and_decoder(aggregation, monkeypatch):
     graph, count = bipartite()

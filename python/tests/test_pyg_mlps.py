@@ -1,9 +1,10 @@
 """MLPs in messages that dfgnn.accelerate traces: each is one call, and gives
 what the layer's own path gives.
 
-GraphConv is written as anemoi-models 0.19 has it, and Interaction after the
-description of orb-models and EGNN; GraphConv of the installed anemoi-models
-gives the same steps."""
+GraphConv is written as anemoi-models 0.19 has it, and that of anemoi-models
+itself is looked at where the package is installed; Interaction is written after
+the description of orb-models, Egnn after equations 3 to 6 of EGNN (Satorras,
+Hoogeboom and Welling, 2021)."""
 
 import copy
 
@@ -91,8 +92,37 @@ class Dropped(MessagePassing):
         return self.nn(torch.cat([x_i, x_j - x_i], dim=-1))
 
 
+class Egnn(MessagePassing):
+    """EGNN: messages of both ends and their distance, by which positions
+    move, and their sum, by which nodes change."""
+
+    def __init__(self):
+        super().__init__(aggr="add")
+        self.edge = torch.nn.Sequential(
+            torch.nn.Linear(2 * C + 1, C), torch.nn.SiLU(),
+            torch.nn.Linear(C, C), torch.nn.SiLU())
+        self.move = torch.nn.Sequential(
+            torch.nn.Linear(C, C), torch.nn.SiLU(),
+            torch.nn.Linear(C, 1, bias=False))
+        self.node = torch.nn.Linear(2 * C, C)
+
+    def forward(self, x, pos, edge_index):
+        moved, m = self.propagate(edge_index, x=x, pos=pos)
+        return self.node(torch.cat([x, m], -1)) + x, pos + moved
+
+    def message(self, x_i, x_j, pos_i, pos_j):
+        apart = pos_i - pos_j
+        square = apart.square().sum(-1, keepdim=True)
+        m = self.edge(torch.cat([x_i, x_j, square], -1))
+        return apart * self.move(m), m
+
+    def aggregate(self, inputs, index, dim_size=None):
+        return tuple(scatter(x, index, 0, dim_size, reduce="sum")
+                     for x in inputs)
+
+
 class Looked(MessagePassing):
-    """A hidden value is read twice, so that it is no MLP."""
+    """A hidden value is read twice, so that it is no one MLP."""
 
     def __init__(self):
         super().__init__()
@@ -190,14 +220,56 @@ def test_no_linear_map_of_edges_is_left():
     assert {plan.called[step] for kind, step in plan.steps} == {"pure", "mlp"}
 
 
-def test_a_hidden_value_that_others_read_is_kept():
+def agree_as_traced(layer, arguments, given):
+    """The layer, accelerated, gives the same; returns its MLPs' settings."""
+    fast = copy.deepcopy(layer)
+    report = dfgnn.accelerate(fast)
+    assert len(report.traced) == 1, report
+    have, want = results(fast, arguments, given), results(
+        layer, arguments, given)
+    assert len(have) == len(want)
+    for a, b in zip(have, want):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    return calls(fast)[1]
+
+
+def test_a_message_of_egnn_is_read_by_the_next_mlp():
+    torch.manual_seed(2)
+    x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
+    pos = torch.randn(N, 3, dtype=torch.double, requires_grad=True)
+    edges = random_edges(N, N, 50)
+    edges = edges[:, edges[0] != edges[1]]
+    first, second = agree_as_traced(Egnn().double(), [x, pos, edges],
+                                    [x, pos])
+    assert first.layers == 2 and first.last == "silu" and first.edges
+    assert first.reduce_dst == "sum"
+    assert second.layers == 2 and second.edges and not second.reduce_dst
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_graph_conv_of_the_installed_anemoi_models(extra):
+    conv = pytest.importorskip("anemoi.models.layers.conv")
+    utils = pytest.importorskip("anemoi.models.layers.utils")
+    torch.manual_seed(2)
+    layer = conv.GraphConv(C, C, utils.load_layer_kernels(),
+                           mlp_extra_layers=extra).double()
+    edges = random_edges(N, N, 50)
+    x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
+    e = torch.randn(edges.size(1), C, dtype=torch.double, requires_grad=True)
+    found, = agree_as_traced(layer, [x, e, edges], [x, e])
+    assert found.layers == 3 + extra and found.norm == "layer"
+    assert found.residual and found.edges and found.reduce_dst == "sum"
+
+
+def test_a_hidden_value_that_others_read_is_written():
     layer = Looked().double()
     fast = copy.deepcopy(layer)
     dfgnn.accelerate(fast)
     x = torch.randn(N, C, dtype=torch.double)
     edges = random_edges(N, N, 50)
     torch.testing.assert_close(fast(x, edges), layer(x, edges))
-    assert calls(fast)[1] == []
+    second, = calls(fast)[1]  # the first is a sum of products by node
+    assert second.layers == 1 and second.last is None and second.edges
 
 
 def test_dropout_that_drops_parts_two_layers():
