@@ -1,5 +1,9 @@
-"""MLPs on edges: by the library's kernels, with gradients, or by torch
-operations."""
+"""MLPs on edges by the library's kernels, with gradients.
+
+A call has two ends, features of nodes or None, and the tensors of fields_of().
+With a layout its first weight has columns of the ends, too: their products over
+nodes are made here and become dst_part and src_part.
+"""
 
 import ctypes
 from typing import NamedTuple, Optional
@@ -7,179 +11,129 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from . import _abi, _calls
+from . import _abi, _execute, _recording
 from ._fallbacks import say_once
-from ._context import raw_stream, with_room
 from ._library import check, library
+from ._mlp_formula import (  # noqa: F401
+    BY_EDGE, NAMES, Settings, composite as _formula, fields_of,
+    problem_of_text, text_of, width_of)
+from ._operators import sum_settings
 from ._programs import TYPES
 from .errors import UnsupportedError
 
 _FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]
+_FIRST = len(NAMES)  # the place of the first weight
+_NOWHERE = 256  # an empty tensor has no memory, but is there
 
 
-class Settings(NamedTuple):
-    """A call's formula, in the words of dfgnn_edge_mlp."""
-    layers: int
-    activation: Optional[str] = None
-    last: Optional[str] = None
-    slope: float = 0.0
-    gate: bool = False
-    norm: Optional[str] = None
-    epsilon: float = 0.0
-    residual: bool = False
-    reduce_dst: Optional[str] = None
-    reduce_src: Optional[str] = None
-    edges: bool = False  # whether e' is asked for
-    tf32: bool = False
-
-    @property
-    def outputs(self):
-        """The names of what a call returns, in order."""
-        return [name for name, wanted in (
-            ("edge_out", self.edges), ("out_dst", self.reduce_dst),
-            ("out_src", self.reduce_src)) if wanted]
+_PARAMETERS = 5  # the place of the first
 
 
-# The tensors of a call before its weights and biases, as fields of the args.
-NAMES = ("edge", "dst_part", "src_part", "dst_factor", "src_factor",
-         "norm_weight", "norm_bias")
-_BY_EDGE = frozenset(("edge", "dst_factor", "src_factor"))
-_REAL = frozenset(("norm_weight", "norm_bias"))
+class Layout(NamedTuple):
+    """The columns of the first weight, (the first of them, their number); None
+    for what is not there."""
+    dst: Optional[tuple]
+    src: Optional[tuple]
+    edge: Optional[tuple]
+    one: bool = False  # src is dst: the call has dst alone
+
+    def ends(self, dst, src):
+        """((features, columns) of each end that there is, place of the
+        part)."""
+        return [(x, columns, n) for x, columns, n in (
+            (dst, self.dst, 1), (dst if self.one else src, self.src, 2))
+            if columns is not None]
 
 
-def _fields(settings):
-    """(field, index or None) of each tensor of a call."""
-    return [(name, None) for name in NAMES] + [
-        (name, i) for name in ("weight", "bias")
-        for i in range(settings.layers)]
+def _parts(layout, dst, src, tensors, dtype):
+    """dst_part and src_part with the products of the ends."""
+    parts = list(tensors[1:3])
+    if layout is not None:
+        weight = tensors[_FIRST].to(dtype)
+        for x, columns, n in layout.ends(dst, src):
+            made, part = F.linear(x, weight.narrow(1, *columns)), tensors[n]
+            parts[n - 1] = made if part is None else made + part
+    return parts
 
 
-def _ordered(graph, tensors):
-    """The tensors with rows of edges in the graph's order."""
-    return [graph.to_graph_order(t) if t is not None and i < len(NAMES)
-            and NAMES[i] in _BY_EDGE else t for i, t in enumerate(tensors)]
+def fields_by_torch(tensors, layout=None, dtype=None, ends=(None, None)):
+    """The tensors of the fields, of one type, by torch operations."""
+    if dtype is not None:
+        tensors = [None if t is None else t.to(dtype) for t in tensors]
+    if layout is None:
+        return tensors
+    first = None if layout.edge is None else \
+        tensors[_FIRST].narrow(1, *layout.edge)
+    return [tensors[0], *_parts(layout, *ends, tensors, tensors[_FIRST].dtype),
+            *tensors[3:_FIRST], first, *tensors[_FIRST + 1:]]
 
 
-def width_of(settings, tensors):
-    """C, the width of e'."""
-    last = tensors[len(NAMES) + settings.layers - 1]
-    width = last.size(0) if last is not None else next(
-        t for t in tensors[1:3] if t is not None).size(1)
-    return width // 2 if settings.gate else width
+def composite(graph, settings, tensors, *more):
+    """The outputs of a call by torch operations; more: the other arguments of
+    fields_by_torch()."""
+    return _formula(graph, settings, fields_by_torch(tensors, *more))
 
 
-def problem_of_text(text, dtype, tf32, number):
-    """The _abi.Problem of an MLP's text; dtype: a number of _abi.DTYPES."""
-    problem = _abi.Problem()
-    check(library().dfgnn_edge_mlp_parse(
-        ctypes.byref(problem), text.encode(), dtype,
-        _abi.MATH_TF32 if tf32 else _abi.MATH_F32, number))
-    return problem
+# ---- arguments as words -----------------------------------------------------
+
+# dfgnn_edge_mlp_args is its size and pointers
+_WORDS = ctypes.sizeof(_abi.EdgeMlpArgs) // 8
+_Words = ctypes.c_uint64 * _WORDS
 
 
-def text_of(problem):
-    """The text of a problem; None if it is of no MLP."""
-    text = library().dfgnn_edge_mlp_text(ctypes.byref(problem))
-    return None if text is None else text.decode()
+def _word(name, i=None):
+    """The number of the word of a field."""
+    return getattr(_abi.EdgeMlpArgs, name).offset // 8 + (i or 0)
 
 
-# ---- by torch operations ----------------------------------------------------
-
-def _activate(name, x, slope):
-    if name is None:
-        return x
-    if name == "gelu_tanh":
-        return F.gelu(x, approximate="tanh")
-    if name == "elu":
-        return F.elu(x, slope)
-    if name == "leaky_relu":
-        return F.leaky_relu(x, slope)
-    if name in ("tanh", "sigmoid"):
-        return getattr(torch, name)(x)
-    return getattr(F, name)(x)
+# the word that says whether there is a gradient of a factor, by its place
+_FACTORS = {3: _word("grad_out_dst"), 4: _word("grad_out_src")}
 
 
-def _normalize(settings, x, weight, bias):
-    if settings.norm == "layer":
-        return F.layer_norm(x, x.shape[-1:], weight, bias, settings.epsilon)
-    inverse = torch.rsqrt(x.square().mean(-1, keepdim=True)
-                          + settings.epsilon)
-    return x * inverse if weight is None else x * inverse * weight
+def _args(words):
+    return _abi.EdgeMlpArgs.from_buffer(_Words(*words))
 
 
-def _reduce(name, x, factor, index, count):
-    shape = count, x.size(1)
-    if name in ("max", "min"):
-        return x.new_zeros(shape).scatter_reduce(
-            0, index.view(-1, 1).expand_as(x), x, "a" + name,
-            include_self=False)
-    if factor is not None:
-        x = x * factor.view(-1, 1)
-    total = x.new_zeros(shape).index_add(0, index, x)
-    if name == "mean":
-        times = torch.bincount(index, minlength=count).clamp(min=1)
-        total = total / times.view(-1, 1).to(x.dtype)
-    return total
+# ---- recipes ----------------------------------------------------------------
 
+class Recipe:
+    """What calls of the same settings, shapes and types share; they are made
+    once.  The methods take the graph, whose handle keeps the recipe."""
 
-def composite(graph, settings, tensors):
-    """The outputs by torch operations, which are differentiable; rows of edges
-    in the caller's order."""
-    edge, dst_part, src_part, dst_factor, src_factor, scale, shift = \
-        _ordered(graph, tensors)[:len(NAMES)]
-    weights = tensors[len(NAMES):len(NAMES) + settings.layers]
-    biases = tensors[len(NAMES) + settings.layers:]
-    terms = [] if edge is None else [F.linear(edge, weights[0])]
-    terms += [part.index_select(0, index) for part, index in (
-        (dst_part, graph.dst), (src_part, graph.src)) if part is not None]
-    x = sum(terms[1:], terms[0])
-    if biases[0] is not None:
-        x = x + biases[0]
-    for weight, bias in zip(weights[1:], biases[1:]):
-        x = F.linear(_activate(settings.activation, x, settings.slope),
-                     weight, bias)
-    if settings.gate:
-        gate, x = x.chunk(2, -1)
-        x = torch.sigmoid(gate) * _activate(settings.last, x, settings.slope)
-    else:
-        x = _activate(settings.last, x, settings.slope)
-    if settings.norm:
-        x = _normalize(settings, x, scale, shift)
-    if settings.residual:
-        x = x + edge
-    made = {"edge_out": lambda: graph.to_caller_order(x),
-            "out_dst": lambda: _reduce(settings.reduce_dst, x, dst_factor,
-                                       graph.dst, graph.num_dst),
-            "out_src": lambda: _reduce(settings.reduce_src, x, src_factor,
-                                       graph.src, graph.num_src)}
-    return tuple(made[name]() for name in settings.outputs)
+    __slots__ = ("settings", "layout", "dtype", "exact", "listed", "kinds",
+                 "shapes", "by_edge", "slots", "grad_slots", "outs", "picks",
+                 "grad_outs", "mlp", "blank", "plans", "reasons", "width")
 
-
-# ---- by the kernels ---------------------------------------------------------
-
-class Call:
-    """A call of the library: its description and its tensors."""
-
-    def __init__(self, graph, settings, tensors):
-        self.graph, self.settings = graph, settings
+    def __init__(self, graph, settings, tensors, layout, dtype):
+        self.settings, self.layout, self.dtype = settings, layout, dtype
+        self.exact = torch.float64 if dtype == torch.float64 else torch.float32
         # the library knows the order of a list that it read itself
         self.listed = graph.handle.listed and graph.loops is None
-        if not self.listed:
-            tensors = _ordered(graph, tensors)
-        self.tensors = [None if t is None else t.detach().contiguous()
-                        for t in tensors]
-        given = [t for t in self.tensors if t is not None]
-        self.dtype, self.width = given[0].dtype, width_of(settings, tensors)
-        self.kept = []  # what args point to
+        fields = fields_of(settings)
+        self.by_edge = [name in BY_EDGE for name, _ in fields]
+        self.slots = [_word(*field) for field in fields]
+        self.grad_slots = [_word("grad_" + name, i) for name, i in fields]
+        self.kinds = [None if t is None else t.dtype for t in tensors]
+        self._sizes(graph, tensors)
+        self.plans, self.reasons = {}, {}
 
-    def mlp(self):
-        s, edge = self.settings, self.tensors[0]
-        weights = self.tensors[len(NAMES):len(NAMES) + s.layers]
-        first = next(t for t in (weights[0], self.tensors[1], self.tensors[2])
-                     if t is not None)
-        widths = [first.size(0) if first is weights[0] else first.size(1)]
+    def _sizes(self, graph, tensors):
+        s, first = self.settings, tensors[_FIRST]
+        weights = tensors[_FIRST:_FIRST + s.layers]
+        widths = [next(t for t in tensors[1:3] if t is not None).size(1)
+                  if first is None else first.size(0)]
         widths += [w.size(0) for w in weights[1:]]
-        return _abi.EdgeMlp(
+        self.width = widths[-1] // 2 if s.gate else widths[-1]
+        rows = {"edge_out": graph.num_edges, "out_dst": graph.num_dst,
+                "out_src": graph.num_src}
+        self.outs = [(_word(name), (rows[name], self.width),
+                      name == "edge_out" and not self.listed)
+                     for name in s.outputs]
+        self.grad_outs = [_word("grad_" + name) for name in s.outputs]
+        self.picks = [(_word("arg_" + side), (rows["out_" + side], self.width))
+                      for side in s.picked]
+        edge = tensors[0]
+        self.mlp = _abi.EdgeMlp(
             dtype=TYPES[self.dtype],
             math=_abi.MATH_TF32 if s.tf32 else _abi.MATH_F32,
             layers=s.layers, edge_dim=0 if edge is None else edge.size(1),
@@ -191,245 +145,333 @@ class Call:
             reduce_dst=_abi.REDUCTIONS[s.reduce_dst],
             reduce_src=_abi.REDUCTIONS[s.reduce_src],
             edge_list=int(self.listed))
+        self.blank = [0] * _WORDS
+        self.blank[_word("struct_size")] = ctypes.sizeof(_abi.EdgeMlpArgs)
 
-    def args(self):
-        args = _abi.EdgeMlpArgs()
-        for (name, i), tensor in zip(_fields(self.settings), self.tensors):
-            self._put(args, name, i, tensor)
-        return args
+    # ---- tensors as the library reads them
 
-    def _put(self, args, name, i, tensor):
-        if tensor is None:
-            return
-        self.kept.append(tensor)
-        # an empty tensor has no memory, but is there
-        pointer = tensor.data_ptr() or 256
-        if i is None:
-            setattr(args, name, pointer)
-        else:
-            getattr(args, name)[i] = pointer
+    def _placed(self, graph, tensor, by_edge):
+        if tensor.dtype is not self.dtype:
+            tensor = tensor.to(self.dtype)
+        if by_edge and not self.listed:
+            tensor = graph.to_graph_order(tensor)
+        return tensor if tensor.is_contiguous() else tensor.contiguous()
 
-    def _empty(self, rows, columns, dtype=None):
-        return torch.empty(rows, columns, dtype=dtype or self.dtype,
-                           device=self.graph.device)
+    def place(self, graph, tensors, parts):
+        """The tensors of the fields; parts: dst_part and src_part."""
+        tensors = [tensors[0], *parts, *tensors[3:]]
+        if self.layout is not None:
+            edge = self.layout.edge
+            tensors[_FIRST] = None if edge is None else \
+                tensors[_FIRST].narrow(1, *edge)
+        return [None if t is None else self._placed(graph, t, by_edge)
+                for t, by_edge in zip(tensors, self.by_edge)]
 
-    def _rows(self, name):
-        return {"edge_out": self.graph.num_edges,
-                "out_dst": self.graph.num_dst,
-                "out_src": self.graph.num_src}[name]
+    def parts(self, dst, src, tensors):
+        """dst_part and src_part with the products of the ends."""
+        return _parts(self.layout, dst, src, tensors, self.dtype)
 
-    def forward(self):
-        """(outputs, args of extremes by side)"""
-        args, picked = self.args(), {}
-        outs = [self._empty(self._rows(name), self.width)
-                for name in self.settings.outputs]
-        for name, out in zip(self.settings.outputs, outs):
-            self._put(args, name, None, out)
-        for side in ("dst", "src"):
-            if getattr(self.settings, "reduce_" + side) in ("max", "min"):
-                picked[side] = self._empty(self._rows("out_" + side),
-                                           self.width, torch.int32)
-                self._put(args, "arg_" + side, None, picked[side])
-        self._execute(args, _FORWARD)
-        return [self._as_given(name, out) for name, out in
-                zip(self.settings.outputs, outs)], picked
+    def inner(self, wanted):
+        """Which fields have a gradient; wanted: which of the ends and the
+        tensors want one."""
+        dst, src, *fields = wanted
+        if self.layout is not None:
+            first = fields[_FIRST]
+            for want, _, n in self.layout.ends(dst, src):
+                fields[n] |= want or first
+            fields[_FIRST] = first and self.layout.edge is not None
+        return tuple(fields)
 
-    def _as_given(self, name, tensor):
-        by_edge = name == "edge_out" or name in _BY_EDGE
-        return tensor if self.listed or not by_edge else \
-            self.graph.to_caller_order(tensor)
+    def of_ends(self, dst, src, tensors, found, wanted):
+        """The gradients of the ends and the tensors, from those of the
+        fields."""
+        if self.layout is None:
+            return [None, None, *found]
+        ends, wide = [None, None], []
+        weight = tensors[_FIRST].to(self.dtype)
+        for x, columns, n in self.layout.ends(dst, src):
+            k, part = 0 if self.layout.one else n - 1, found[n]
+            if wanted[k]:
+                columns_of = weight.narrow(1, *columns)
+                ends[k] = part @ columns_of if ends[k] is None else \
+                    ends[k].addmm_(part, columns_of)
+            if wanted[2 + _FIRST]:
+                wide.append((columns, part.t() @ x))
+            if not wanted[2 + n]:
+                found[n] = None
+        if wanted[2 + _FIRST]:
+            if self.layout.edge is not None:
+                wide.append((self.layout.edge, found[_FIRST]))
+            found[_FIRST] = torch.cat([grad for _, grad in sorted(
+                wide, key=lambda one: one[0])], 1).to(self.kinds[_FIRST])
+        return [*ends, *found]
 
-    def backward(self, picked, grads, wanted):
-        """The gradients that are wanted of the call's tensors."""
-        args = self.args()
-        for side, tensor in picked.items():
-            self._put(args, "arg_" + side, None, tensor)
-        for name, grad in zip(self.settings.outputs, grads):
-            if grad is None:
-                continue
-            if name == "edge_out" and not self.listed:
-                grad = self.graph.to_graph_order(grad)
-            self._put(args, "grad_" + name, None,
-                      grad.detach().to(self.dtype).contiguous())
-        made = [self._gradient(args, field, tensor) if want else None
-                for field, tensor, want in zip(_fields(self.settings),
-                                               self.tensors, wanted)]
-        self._execute(args, _BACKWARD)
-        return [None if grad is None else
-                self._as_given(name, grad).to(self.dtype)
-                for (name, _), grad in zip(_fields(self.settings), made)]
+    def _fill(self, placed):
+        words = self.blank[:]
+        for slot, tensor in zip(self.slots, placed):
+            if tensor is not None:
+                words[slot] = tensor.data_ptr() or _NOWHERE
+        return words
 
-    def _gradient(self, args, field, tensor):
-        name, i = field
-        # a factor of a side that has no gradient has none either
-        side = name[:3] if name.endswith("factor") else None
-        if side and not getattr(args, "grad_out_" + side):
-            return torch.zeros_like(tensor)
-        parameter = i is not None or name in _REAL
-        real = torch.float64 if self.dtype == torch.float64 else torch.float32
-        grad = torch.empty_like(tensor, dtype=real if parameter else None)
-        self._put(args, "grad_" + name, i, grad)
-        return grad
+    # ---- passes
 
-    def _execute(self, args, number):
-        mlp, device = self.mlp(), self.graph.device
-        room = self._own_room(mlp, args, number)
-        stream, handle = raw_stream(device), self.graph.handle
+    def forward(self, graph, placed):
+        """(outputs in the caller's order, the args of extremes)"""
+        words, device = self._fill(placed), graph.device
+        outs, picked = [], []
+        for slot, shape, _ in self.outs:
+            out = torch.empty(shape, dtype=self.dtype, device=device)
+            words[slot] = out.data_ptr() or _NOWHERE
+            outs.append(out)
+        for slot, shape in self.picks:
+            pick = torch.empty(shape, dtype=torch.int32, device=device)
+            words[slot] = pick.data_ptr() or _NOWHERE
+            picked.append(pick)
+        self._execute(graph, words, _FORWARD, None)
+        return [graph.to_caller_order(out) if turned else out for
+                out, (_, _, turned) in zip(outs, self.outs)], picked
 
-        def execute():
-            check(with_room(
-                device, lambda: library().dfgnn_edge_mlp_execute_in(
-                    ctypes.byref(mlp), handle.pointer, ctypes.byref(args),
-                    number, None if room is None else room.data_ptr(),
-                    stream)))
-        if _calls.watching is None:
-            execute()
-        else:
-            _calls.watching.timed(execute, handle, self._problem(args, number),
-                                  device)
+    def backward(self, graph, placed, picked, grads, wanted):
+        """The gradients that are wanted of the fields; wanted: a tuple."""
+        words, alive, there = self._fill(placed), [], list(wanted)
+        for (slot, _), pick in zip(self.picks, picked):
+            words[slot] = pick.data_ptr() or _NOWHERE
+        for grad, slot, (_, _, turned) in zip(grads, self.grad_outs,
+                                              self.outs):
+            there.append(grad is not None)
+            if grad is not None:
+                alive.append(self._placed(graph, grad, turned))
+                words[slot] = alive[-1].data_ptr() or _NOWHERE
+        found, flat = self._new_gradients(words, placed, wanted)
+        self._execute(graph, words, _BACKWARD, tuple(there))
+        casts = {self.exact: flat}
+        for n, (grad, tensor) in enumerate(zip(found, placed)):
+            if isinstance(grad, int):
+                kind = self.kinds[n]
+                if kind not in casts:
+                    casts[kind] = flat.to(kind)
+                found[n] = casts[kind].as_strided(
+                    tensor.shape, tensor.stride(), grad)
+            elif grad is not None and self.by_edge[n] and not self.listed:
+                found[n] = graph.to_caller_order(grad)
+        return found
 
-    def _own_room(self, mlp, args, number):
-        """Memory for a call that a CUDA graph records: the context's may
-        move."""
-        if self.graph.device.type == "cpu" or \
-                not torch.cuda.is_current_stream_capturing():
-            return None
-        size = ctypes.c_size_t()
-        check(library().dfgnn_edge_mlp_workspace(
-            ctypes.byref(size), ctypes.byref(mlp), self.graph.handle.pointer,
-            ctypes.byref(args), number))
-        return torch.empty(max(size.value, 1), dtype=torch.uint8,
-                           device=self.graph.device)
+    def _new_gradients(self, words, placed, wanted):
+        """(tensors of the gradients, but of parameters where theirs begin in
+        the second result, the second result): one cast is for all of these."""
+        found, begin = [], 0
+        for n, (tensor, want) in enumerate(zip(placed, wanted)):
+            if not want:
+                found.append(None)
+            elif n >= _PARAMETERS:
+                found.append(begin)
+                begin += -(-tensor.numel() // 64) * 64  # aligned
+            elif n in _FACTORS and not words[_FACTORS[n]]:
+                found.append(torch.zeros_like(tensor))
+            else:
+                found.append(torch.empty_like(tensor))
+                words[self.grad_slots[n]] = found[n].data_ptr() or _NOWHERE
+        flat = torch.empty(begin, dtype=self.exact, device=next(
+            t for t in placed if t is not None).device)
+        address, size = flat.data_ptr() or _NOWHERE, flat.element_size()
+        for n, begin in enumerate(found):
+            if isinstance(begin, int):
+                words[self.grad_slots[n]] = address + begin * size
+        return found, flat
 
-    def worst(self, outs):
-        """The largest error of a forward pass on a CPU, as a multiple of its
-        bound."""
-        args, worst, mlp = self.args(), ctypes.c_double(), self.mlp()
-        for name, out in zip(self.settings.outputs, outs):
-            self._put(args, name, None, out)
-        check(library().dfgnn_edge_mlp_check(
-            ctypes.byref(worst), None, ctypes.byref(mlp),
-            self.graph.handle.pointer, ctypes.byref(args), _FORWARD))
-        return worst.value
+    def _execute(self, graph, words, number, key):
+        found = self.plans.get((number, key))
+        if found is None:
+            found = self.plans[number, key] = self._plan(graph, words, number)
+        plan, template = found
+        args, block = _abi.Args.from_buffer_copy(template), _Words(*words)
+        args.mlp_args = ctypes.addressof(block)
+        plan.run(args, graph.device)
 
-    def _supposed(self, number, wanted):
-        """The args of a pass whose outputs, or gradients of the tensors that
-        are wanted, are nowhere."""
-        args, nowhere = self.args(), 256
-        prefix = "" if number == _FORWARD else "grad_"
-        for name in self.settings.outputs:
-            setattr(args, prefix + name, nowhere)
-        for side in ("dst", "src"):
-            if getattr(self.settings, "reduce_" + side) in ("max", "min"):
-                setattr(args, "arg_" + side, nowhere)
-        if number == _FORWARD:
-            return args
-        for (name, i), want in zip(_fields(self.settings), wanted):
-            if want and i is None:
-                setattr(args, "grad_" + name, nowhere)
-            elif want:
-                getattr(args, "grad_" + name)[i] = nowhere
-        return args
+    def _plan(self, graph, words, number):
+        plan = _execute.Plan(graph.handle, graph.device,
+                             self._problem(words, number), sum_settings())
+        template = plan.arguments()
+        template.mlp = ctypes.addressof(self.mlp)
+        return plan, template
 
-    def refusal(self, wanted):
-        """Why the device runs no pass of it; None if it does.  wanted: those
-        that want a gradient."""
-        status = self._serves(self._supposed(_FORWARD, wanted), _FORWARD)
-        if status is None and any(wanted):
-            status = self._serves(self._supposed(_BACKWARD, wanted), _BACKWARD)
-        return status
+    # ---- what a call is
 
-    def _problem(self, args, number):
+    def _problem(self, words, number):
         problem = _abi.Problem()
         check(library().dfgnn_edge_mlp_problem(
-            ctypes.byref(problem), ctypes.byref(self.mlp()),
-            ctypes.byref(args), number))
+            ctypes.byref(problem), ctypes.byref(self.mlp),
+            ctypes.byref(_args(words)), number))
         return problem
 
-    def problem(self, number, wanted):
-        """The _abi.Problem of a pass."""
-        return self._problem(self._supposed(number, wanted), number)
+    def _supposed(self, there, number, wanted):
+        """The words of a pass whose tensors are nowhere; there: which fields
+        there are; wanted: those with a gradient."""
+        words = self.blank[:]
+        slots = [slot for slot, here in zip(self.slots, there) if here]
+        slots += [slot for slot, _ in self.picks]
+        if number == _FORWARD:
+            slots += [slot for slot, _, _ in self.outs]
+        else:
+            slots += self.grad_outs
+            slots += [slot for slot, want in zip(self.grad_slots, wanted)
+                      if want]
+        for slot in slots:
+            words[slot] = _NOWHERE
+        return words
 
-    def refused(self, wanted):
+    def fields_there(self, tensors):
+        """Which of the fields there are, with those that ends make."""
+        there = [t is not None for t in tensors]
+        if self.layout is not None:
+            there[1] |= self.layout.dst is not None
+            there[2] |= self.layout.src is not None
+            there[_FIRST] &= self.layout.edge is not None
+        return there
+
+    def problem(self, there, number, wanted):
+        """The _abi.Problem of a pass."""
+        return self._problem(self._supposed(there, number, wanted), number)
+
+    def refusal(self, graph, there, wanted):
+        """Why the device runs no pass of it; None if it does."""
+        for number in (_FORWARD, _BACKWARD) if any(wanted) else (_FORWARD,):
+            try:
+                check(library().dfgnn_edge_mlp_serves(
+                    ctypes.byref(self.mlp), graph.handle.pointer, ctypes.byref(
+                        _args(self._supposed(there, number, wanted))), number))
+            except UnsupportedError as error:
+                return str(error)
+        return None
+
+    def refused(self, graph, tensors, wanted):
         """Whether the device runs no pass of it, which is said once."""
-        reason = self.refusal(wanted)
+        if graph.device.type == "cpu":
+            return False
+        if wanted not in self.reasons:
+            there = self.fields_there(tensors)
+            self.reasons[wanted] = self.refusal(graph, there, wanted)
+        reason = self.reasons[wanted]
         if reason is not None:
             say_once(f"{reason}; it runs by torch operations instead, with "
                      "values of every edge in memory")
         return reason is not None
 
-    def _serves(self, args, number):
-        mlp = self.mlp()
-        try:
-            check(library().dfgnn_edge_mlp_serves(
-                ctypes.byref(mlp), self.graph.handle.pointer,
-                ctypes.byref(args), number))
-        except UnsupportedError as error:
-            return str(error)
-        return None
+    def worst(self, graph, placed, outs):
+        """The largest error of a forward pass on a CPU, as a multiple of its
+        bound."""
+        words, worst = self._fill(placed), ctypes.c_double()
+        for (slot, _, _), out in zip(self.outs, outs):
+            words[slot] = out.data_ptr()
+        check(library().dfgnn_edge_mlp_check(
+            ctypes.byref(worst), None, ctypes.byref(self.mlp),
+            graph.handle.pointer, ctypes.byref(_args(words)), _FORWARD))
+        return worst.value
 
 
-def problem_of(graph, settings, tensors, backward):
-    """The _abi.Problem of a call, or of its gradient by the tensors that
-    require one (by all, if none does)."""
-    there = [t is not None for t in tensors]
-    wanted = [t is not None and t.requires_grad for t in tensors]
-    return Call(graph, settings, tensors).problem(
-        int(backward), wanted if any(wanted) else there)
+def recipe(graph, settings, tensors):
+    """The Recipe of tensors of one type, without a layout."""
+    key = ("mlp", settings, _execute.generation(), graph.loops is None, *[
+        None if t is None else (t.shape, t.dtype) for t in tensors])
+    return kept(graph, key, lambda: Recipe(
+        graph, settings, tensors, None,
+        next(t for t in tensors if t is not None).dtype))
 
+
+def kept(graph, key, make):
+    """The Recipe that the graph has for a key, which make() makes; it keeps
+    none if the key is None."""
+    if _recording.current is not None:
+        _recording.current.graph(graph)
+    recipes = graph.handle.recipes
+    found = recipes.get(key)
+    if found is None:
+        found = make()
+        if key is not None:
+            recipes[key] = found
+    return found
+
+
+def problem_of(made, ends, tensors, backward):
+    """The _abi.Problem of a Recipe's call, or of its gradient by the tensors
+    that require one (by all, if none does)."""
+    there = made.fields_there(tensors)
+    wanted = made.inner([t is not None and t.requires_grad
+                         for t in (*ends, *tensors)])
+    return made.problem(there, int(backward), wanted if any(wanted) else there)
+
+
+# ---- autograd ---------------------------------------------------------------
 
 class EdgeMlp(torch.autograd.Function):
     """The outputs of a call.  Gradients of gradients are made of torch's
     operations."""
 
     @staticmethod
-    def forward(ctx, graph, settings, *tensors):
-        outs, picked = Call(graph, settings, tensors).forward()
-        ctx.about = graph, settings, list(picked)
-        ctx.save_for_backward(*tensors, *picked.values())
+    def forward(ctx, graph, made, dst, src, *tensors):
+        parts = made.parts(dst, src, tensors)
+        outs, picked = made.forward(graph, made.place(graph, tensors, parts))
+        ctx.call = graph, made
+        ctx.save_for_backward(dst, src, *tensors, *parts, *picked)
         ctx.set_materialize_grads(False)
         return tuple(outs)
 
     @staticmethod
     def backward(ctx, *grads):
-        graph, settings, sides = ctx.about
-        count = len(_fields(settings))
-        saved = ctx.saved_tensors  # a checkpoint allows it once
-        tensors, picked = saved[:count], dict(zip(sides, saved[count:]))
+        graph, made = ctx.call
+        count = len(made.slots)
+        # a checkpoint allows it once
+        dst, src, *saved = ctx.saved_tensors
+        tensors, parts, picked = (saved[:count], saved[count:count + 2],
+                                  saved[count + 2:])
         wanted = [w and t is not None for w, t in
-                  zip(ctx.needs_input_grad[2:], tensors)]
+                  zip(ctx.needs_input_grad[2:], (dst, src, *tensors))]
         if all(g is None for g in grads) or not any(wanted):
-            return (None,) * (2 + count)
+            return (None,) * (4 + count)
         if torch.is_grad_enabled():
-            made = differentiate(graph, settings, tensors, grads, wanted)
+            found = differentiate(graph, made.settings, tensors, grads, wanted,
+                                  True, made.layout, made.dtype, (dst, src))
         else:
-            made = Call(graph, settings, tensors).backward(picked, grads,
-                                                            wanted)
-        return (None, None, *made)
+            found = made.backward(graph, made.place(graph, tensors, parts),
+                                  picked, grads, made.inner(wanted))
+            found = made.of_ends(dst, src, tensors, found, wanted)
+        return (None, None, *found)
 
 
-def differentiate(graph, settings, tensors, grads, wanted, again=True):
-    """Gradients by torch operations, differentiable themselves if `again`."""
+def differentiate(graph, settings, tensors, grads, wanted, again=True,
+                  layout=None, dtype=None, ends=(None, None)):
+    """Gradients of the ends and the tensors by torch operations,
+    differentiable themselves if `again`."""
     with torch.enable_grad():
         # views, since one may be made of another, as gates are of edges
-        tensors = [None if t is None else t.view_as(t) for t in tensors]
-        outs = composite(graph, settings, tensors)
+        given = [None if t is None else t.view_as(t)
+                 for t in (*ends, *tensors)]
+        outs = composite(graph, settings, given[2:], layout, dtype, given[:2])
         pairs = [(o, g) for o, g in zip(outs, grads) if g is not None]
-        sources = [t for t, w in zip(tensors, wanted) if w]
+        sources = [t for t, w in zip(given, wanted) if w]
         found = iter(torch.autograd.grad(
             [o for o, _ in pairs], sources, [g for _, g in pairs],
             create_graph=again, allow_unused=True))
     return [next(found) if w else None for w in wanted]
 
 
+def call(graph, made, ends, tensors):
+    """The outputs of a Recipe's call.  Rows are in the caller's order of edges
+    and of the recipe's type."""
+    wanted = (False,)
+    if torch.is_grad_enabled():
+        wanted = [t is not None and t.requires_grad
+                  for t in (*ends, *tensors)]
+    train = any(wanted)
+    if made.refused(graph, tensors, made.inner(wanted) if train else wanted):
+        return composite(graph, made.settings, tensors, made.layout,
+                         made.dtype, ends)
+    if train:
+        return EdgeMlp.apply(graph, made, *ends, *tensors)
+    parts = made.parts(*ends, tensors)
+    return tuple(made.forward(graph, made.place(graph, tensors, parts))[0])
+
+
 def run(graph, settings, tensors):
-    """The outputs; the tensors are of one type, in the caller's order of
-    edges."""
-    recorded = torch.is_grad_enabled()
-    wanted = [t is not None and recorded and t.requires_grad for t in tensors]
-    if graph.device.type != "cpu" and Call(graph, settings, tensors).refused(
-            wanted):
-        return composite(graph, settings, tensors)
-    if any(wanted):
-        return EdgeMlp.apply(graph, settings, *tensors)
-    return tuple(Call(graph, settings, tensors).forward()[0])
+    """The outputs of tensors of one type, in the caller's order of edges."""
+    return call(graph, recipe(graph, settings, tensors), (None, None), tensors)

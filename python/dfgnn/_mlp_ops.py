@@ -34,9 +34,6 @@ class _Read:
         self.tensors = [next(given) if here else None for here in there]
         self.rows = {"edge_out": num_edges, "out_dst": num_dst,
                      "out_src": num_src}
-        # sides whose extremes remember their edge
-        self.sides = [side for side in ("dst", "src") if getattr(
-            self.settings, "reduce_" + side) in ("max", "min")]
 
     def graph(self):
         edge_index, number, num_src, num_dst, _ = self.place
@@ -44,11 +41,14 @@ class _Read:
         return _graph(edge_index, number, num_src, num_dst, False, next(
             (t for t in (edge, *factors) if t is not None), None))
 
-    def call(self, graph, wanted):
-        """The library's call; None if torch's operations run it."""
-        made = _mlp.Call(graph, self.settings, self.tensors)
-        return None if graph.device.type != "cpu" and \
-            made.refused(wanted) else made
+    def recipe(self, graph):
+        """The library's recipe; None if torch's operations run it."""
+        made = _mlp.recipe(graph, self.settings, self.tensors)
+        wanted = tuple(t is not None for t in self.tensors)
+        return None if made.refused(graph, self.tensors, wanted) else made
+
+    def placed(self, graph, made):
+        return made.place(graph, self.tensors, self.tensors[1:3])
 
 
 def _flags(wanted):
@@ -58,15 +58,15 @@ def _flags(wanted):
 def _run(*arguments):
     read = _Read(*arguments)
     graph = read.graph()
-    call = read.call(graph, [t is not None for t in read.tensors])
-    if call is not None:
-        outs, picked = call.forward()
-        return [*outs, *picked.values()]
+    made = read.recipe(graph)
+    if made is not None:
+        outs, picked = made.forward(graph, read.placed(graph, made))
+        return [*outs, *picked]
     outs = _mlp.composite(graph, read.settings, read.tensors)
     width = outs[0].size(1)
     return [*outs, *(outs[0].new_empty(read.rows["out_" + side], width,
                                        dtype=torch.int32)
-                     for side in read.sides)]
+                     for side in read.settings.picked)]
 
 
 def _fake(*arguments):
@@ -76,7 +76,7 @@ def _fake(*arguments):
     return [like.new_empty(read.rows[name], width)
             for name in read.settings.outputs] + [
         like.new_empty(read.rows["out_" + side], width, dtype=torch.int32)
-        for side in read.sides]
+        for side in read.settings.picked]
 
 
 def _gradient(wanted, present, picked, grads, *arguments):
@@ -84,16 +84,18 @@ def _gradient(wanted, present, picked, grads, *arguments):
     graph, given = read.graph(), iter(grads)
     grads = [next(given) if here else None for here in _flags(present)]
     flags = iter(wanted)
-    wanted = [t is not None and next(flags) for t in read.tensors]
-    call = read.call(graph, [t is not None for t in read.tensors])
-    if call is None:
-        made = _mlp.differentiate(graph, read.settings, [
+    wanted = tuple(t is not None and next(flags) for t in read.tensors)
+    made = read.recipe(graph)
+    if made is None:
+        found = _mlp.differentiate(graph, read.settings, [
             t if t is None else t.detach().requires_grad_(w)
-            for t, w in zip(read.tensors, wanted)], grads, wanted, False)
+            for t, w in zip(read.tensors, wanted)], grads,
+            (False, False, *wanted), False)[2:]
     else:
-        made = call.backward(dict(zip(read.sides, picked)), grads, wanted)
+        found = made.backward(graph, read.placed(graph, made), picked, grads,
+                              wanted)
     return [torch.zeros_like(t) if g is None else g
-            for g, t, w in zip(made, read.tensors, wanted) if w]
+            for g, t, w in zip(found, read.tensors, wanted) if w]
 
 
 def _gradient_fake(wanted, present, picked, grads, *arguments):

@@ -218,8 +218,9 @@ class _Asked(Plan):
         self.backward, self.problem = backward, None
 
     def _execute_mlp(self, graph, settings, tensors):
-        self.problem = _mlp.problem_of(graph, settings, tensors,
-                                       self.backward)
+        self.problem = _mlp.problem_of(
+            _mlp.recipe(graph, settings, tensors), (None, None), tensors,
+            self.backward)
         raise StopIteration
 
 

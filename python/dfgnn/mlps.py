@@ -9,9 +9,8 @@ import inspect
 from typing import NamedTuple, Optional
 
 import torch
-import torch.nn.functional as F
 
-from . import _abi, _gates, _mlp, _mlp_ops
+from . import _abi, _execute, _gates, _mlp, _mlp_ops
 from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
 from ._modes import constant, needs_composite, untraced
@@ -21,6 +20,10 @@ from .graph import Graph, describe
 from .ops import compiling
 
 __all__ = ["edge_mlp"]
+
+# the arguments of edge_mlp that are no tensors and no gates
+_OPTIONS = ("activation", "last", "slope", "gate", "norm", "eps", "residual",
+            "reduce", "reduce_src", "edges", "columns")
 
 
 def _check_name(what, value, table):
@@ -60,29 +63,32 @@ def _check_layers(weights, biases):
                              + describe(bias))
 
 
-def _split(weight, given):
-    """The columns of the first weight that each of `given` (tensors or None)
-    has."""
-    sizes = [0 if t is None else t.size(1) for t in given]
+def _layout(weight, given, columns):
+    """The _mlp.Layout of the first weight; given: the tensors by "dst", "src"
+    and "edge" that its columns are of."""
+    if sorted(columns) != ["dst", "edge", "src"]:
+        raise ValueError('columns must have "dst", "src" and "edge", got '
+                         f"{columns!r}")
+    sizes = {name: 0 if given[name] is None else given[name].size(1)
+             for name in columns}
     have = 0 if weight is None else weight.size(1)
-    if have != sum(sizes):
+    if have != sum(sizes.values()):
         raise ValueError(
-            f"weights[0] must have {sum(sizes)} columns, of dst, src and edge "
-            f"one after the other ({sizes[0]} + {sizes[1]} + {sizes[2]}), "
-            f"got {have}")
-    return weight.split(sizes, 1) if weight is not None else (None,) * 3
+            f"weights[0] must have {sum(sizes.values())} columns, of "
+            + ", ".join(columns) + " one after the other ("
+            + " + ".join(str(size) for size in sizes.values())
+            + f"), got {have}")
+    found, begin = {}, 0
+    for name, size in sizes.items():
+        found[name] = (begin, size) if given[name] is not None else None
+        begin += size
+    if given["dst"] is None and given["src"] is None:
+        return None
+    return _mlp.Layout(**found, one=given["src"] is given["dst"])
 
 
-def _part(x, weight, part):
-    """A product over nodes, and what is added to it."""
-    if x is None:
-        return part
-    made = F.linear(x, weight)
-    return made if part is None else made + part
-
-
-def _one_type(tensors, device):
-    """All of one type: autocast's, or the one that torch promotes to."""
+def _common_type(tensors, device):
+    """Autocast's type, or the one that torch promotes to."""
     given = [t for t in tensors if t is not None]
     dtype = autocast_dtype(device.type)
     if dtype is None or any(t.dtype == torch.float64 for t in given):
@@ -96,7 +102,7 @@ def _one_type(tensors, device):
         if t.device != device:
             raise ValueError(f"a tensor of edge_mlp is on {t.device}, the "
                              f"graph on {device}; both must be on one device")
-    return [None if t is None else t.to(dtype) for t in tensors]
+    return dtype
 
 
 class _Sizes(NamedTuple):
@@ -121,47 +127,79 @@ def _sizes_of(graph, given):
             _rows(given["dst"], given["dst_part"]))
 
 
-def _prepared(sizes, weights, biases, *, dst, src, edge, dst_part, src_part,
-              activation, last, slope, gate, norm, norm_weight, norm_bias, eps,
-              residual, reduce, reduce_src, dst_factor, src_factor, edges):
-    """(settings, tensors) of a call, whose products over nodes are made
-    here."""
-    weights = list(weights)
-    biases = [None] * len(weights) if biases is None else list(biases)
-    _check_name("activation", activation, _abi.ACTIVATIONS)
-    _check_name("last", last, _abi.ACTIVATIONS)
-    _check_name("norm", norm, _abi.NORMS)
-    _check_name("reduce", reduce, _abi.REDUCTIONS)
-    _check_name("reduce_src", reduce_src, _abi.REDUCTIONS)
-    for name, tensor, count, of, dim in (
-            ("dst", dst, sizes.num_dst, "destination", 2),
-            ("dst_part", dst_part, sizes.num_dst, "destination", 2),
-            ("src", src, sizes.num_src, "source", 2),
-            ("src_part", src_part, sizes.num_src, "source", 2),
-            ("edge", edge, sizes.num_edges, "edge", 2),
-            ("dst_factor", dst_factor, sizes.num_edges, "edge", 1),
-            ("src_factor", src_factor, sizes.num_edges, "edge", 1)):
-        _check_rows(name, tensor, count, of, dim)
+class _About(NamedTuple):
+    """What is known of a call when it was checked."""
+    settings: _mlp.Settings
+    layout: Optional[_mlp.Layout]
+    dtype: torch.dtype
+
+
+def _checked(sizes, weights, biases, given, ends, tensors):
+    """The _About of a call."""
+    _check_name("activation", given["activation"], _abi.ACTIVATIONS)
+    _check_name("last", given["last"], _abi.ACTIVATIONS)
+    _check_name("norm", given["norm"], _abi.NORMS)
+    _check_name("reduce", given["reduce"], _abi.REDUCTIONS)
+    _check_name("reduce_src", given["reduce_src"], _abi.REDUCTIONS)
+    for name, count, of, dim in (
+            ("dst", sizes.num_dst, "destination", 2),
+            ("dst_part", sizes.num_dst, "destination", 2),
+            ("src", sizes.num_src, "source", 2),
+            ("src_part", sizes.num_src, "source", 2),
+            ("edge", sizes.num_edges, "edge", 2),
+            ("dst_factor", sizes.num_edges, "edge", 1),
+            ("src_factor", sizes.num_edges, "edge", 1)):
+        _check_rows(name, given[name], count, of, dim)
     _check_layers(weights, biases)
-    if edge is not None and not edge.size(1):
-        edge = None
-    by_dst, by_src, by_edge = _split(weights[0], (dst, src, edge))
-    weights[0] = None if edge is None else by_edge
-    dst_part = _part(dst, by_dst, dst_part)
-    src_part = _part(src, by_src, src_part)
-    if edge is None and dst_part is None and src_part is None:
+    layout = _layout(weights[0], {**given, "edge": tensors[0]},
+                     given["columns"])
+    edge, dst_part, src_part = tensors[:3]
+    if layout is None and edge is None and dst_part is None and \
+            src_part is None:
         raise ValueError("edge_mlp needs one of dst, src, edge, dst_part and "
                          "src_part")
-    if not (reduce or reduce_src or edges):
+    if not (given["reduce"] or given["reduce_src"] or given["edges"]):
         raise ValueError("edge_mlp is asked for nothing: reduce and "
                          "reduce_src are None, and edges is False")
-    settings = _mlp.Settings(
-        len(weights), activation, last, float(slope), bool(gate), norm,
-        float(eps), bool(residual), reduce, reduce_src, bool(edges),
-        sizes.device.type != "cpu" and tf32_allowed())
-    return settings, _one_type(
-        [edge, dst_part, src_part, dst_factor, src_factor, norm_weight,
-         norm_bias, *weights, *biases], sizes.device)
+    return _About(
+        _mlp.Settings(
+            len(weights), given["activation"], given["last"],
+            float(given["slope"]), bool(given["gate"]), given["norm"],
+            float(given["eps"]), bool(given["residual"]), given["reduce"],
+            given["reduce_src"], bool(given["edges"]),
+            sizes.device.type != "cpu" and tf32_allowed()),
+        layout, _common_type((*ends, *tensors), sizes.device))
+
+
+def _tensors(weights, biases, given):
+    """(the weights, the biases, the ends, the tensors of _mlp's fields) of a
+    call."""
+    weights = list(weights)
+    biases = [None] * len(weights) if biases is None else list(biases)
+    edge = given["edge"]
+    if isinstance(edge, torch.Tensor) and edge.dim() == 2 and \
+            not edge.size(1):
+        edge = None
+    if edge is None and given["dst"] is None and given["src"] is None and \
+            weights and isinstance(weights[0], torch.Tensor) and \
+            not weights[0].numel():
+        weights[0] = None
+    return weights, biases, (given["dst"], given["src"]), [
+        edge, given["dst_part"], given["src_part"], given["dst_factor"],
+        given["src_factor"], given["norm_weight"], given["norm_bias"],
+        *weights, *biases]
+
+
+def _rows_cast(about, ends, tensors):
+    """(the ends, the tensors) with rows of the call's type; src is None where
+    it is dst."""
+    dtype = about.dtype
+    ends = [x if x is None or x.dtype is dtype else x.to(dtype) for x in (
+        ends[0], None if about.layout and about.layout.one else ends[1])]
+    for n, tensor in enumerate(tensors[:5]):
+        if tensor is not None and tensor.dtype is not dtype:
+            tensors[n] = tensor.to(dtype)
+    return ends, tensors
 
 
 class _Gates(NamedTuple):
@@ -181,7 +219,8 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
              slope=0.01, gate=False, norm=None, norm_weight=None,
              norm_bias=None, eps=1e-5, residual=False, reduce="sum",
              reduce_src=None, dst_factor=None, src_factor=None, dst_gate=None,
-             src_gate=None, gate_by="sigmoid", gate_weight=None, edges=False):
+             src_gate=None, gate_by="sigmoid", gate_weight=None, edges=False,
+             columns=("dst", "src", "edge")):
     """An MLP of each edge's destination, source and features, and its sums at
     nodes, without an inner value of every edge in memory.
 
@@ -218,6 +257,7 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
     gate_weight: [edges], not negative: the weight of an edge's exponential in
         the softmaxes; a node whose weights are 0 has gates 0.
     edges: whether e itself is returned.
+    columns: the order in which dst, src and edge stand in weights[0].
     Returns e, the values of destinations and those of sources, as far as they
     are asked for: a tensor if it is one, else a tuple.
     """
@@ -226,7 +266,8 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
         activation=activation, last=last, slope=slope, gate=gate, norm=norm,
         norm_weight=norm_weight, norm_bias=norm_bias, eps=eps,
         residual=residual, reduce=reduce, reduce_src=reduce_src,
-        dst_factor=dst_factor, src_factor=src_factor, edges=edges)
+        dst_factor=dst_factor, src_factor=src_factor, edges=edges,
+        columns=tuple(columns))
     gates = _Gates(dst_gate, src_gate, gate_by, gate_weight)
     made = None
     if compiling() and _mlp_ops.AVAILABLE and not gates.asked():
@@ -251,26 +292,48 @@ def _gate(graph, given, gates):
     given["dst_factor"], given["src_factor"] = made["dst"], made["src"]
 
 
+def _key(graph, given, ends, tensors):
+    """What the checks of a call look at; None if something is no tensor."""
+    try:
+        return ("edge_mlp", _execute.generation(),
+                autocast_dtype(graph.device.type), tf32_allowed(),
+                ends[0] is ends[1], graph.loops is None, *[given[name] for name in _OPTIONS],
+                *[None if t is None else (t.shape, t.dtype, t.device)
+                  for t in (*ends, *tensors)])
+    except AttributeError:
+        return None
+
+
 def _ready(graph, weights, biases, given, gates):
-    """(graph, settings, tensors) of a call."""
+    """(graph, the _mlp.Recipe, ends, tensors) of a call."""
     if _is_list(graph):
         graph = as_graph(graph, _sizes_of(graph, given))
     graph = as_graph(graph)
-    for name in ("src", "src_part"):
-        if given[name] is not None:
-            given[name] = graph.extend(given[name])
+    if graph.exchange is not None:
+        for name in ("src", "src_part"):
+            if given[name] is not None:
+                given[name] = graph.extend(given[name])
     if gates.asked():
         _gate(graph, given, gates)
-    settings, tensors = _prepared(_Sizes(
-        graph.num_dst, graph.num_src, graph.num_edges, graph.device),
-        weights, biases, **given)
-    return graph, settings, tensors
+    weights, biases, ends, tensors = _tensors(weights, biases, given)
+
+    def make():
+        about = _checked(_Sizes(graph.num_dst, graph.num_src, graph.num_edges,
+                                graph.device),
+                         weights, biases, given, ends, tensors)
+        return _mlp.Recipe(graph, about.settings, tensors, about.layout,
+                           about.dtype)
+    made = _mlp.kept(graph, _key(graph, given, ends, tensors), make)
+    return graph, made, *_rows_cast(made, ends, tensors)
 
 
 @untraced
 def _called(graph, weights, biases, given, gates):
-    call = _ready(graph, weights, biases, given, gates)
-    return (_mlp.composite if needs_composite() else _mlp.run)(*call)
+    graph, made, ends, tensors = _ready(graph, weights, biases, given, gates)
+    if needs_composite():
+        return _mlp.composite(graph, made.settings, tensors, made.layout,
+                              made.dtype, ends)
+    return _mlp.call(graph, made, ends, tensors)
 
 
 def problem(graph, weights, biases=None, *, backward=False, **given):
@@ -286,7 +349,7 @@ def problem(graph, weights, biases=None, *, backward=False, **given):
     given = {**defaults, **given}
     gates = _Gates(*[given.pop(name) for name in (
         "dst_gate", "src_gate", "gate_by", "gate_weight")])
-    return _mlp.problem_of(*_ready(graph, weights, biases, given, gates),
+    return _mlp.problem_of(*_ready(graph, weights, biases, given, gates)[1:],
                            backward)
 
 
@@ -313,11 +376,12 @@ def _compiled(graph, weights, biases, given):
             return None
     else:
         return None
-    some = next(t for t in (*weights, *given.values())
-                if isinstance(t, torch.Tensor))
-    settings, tensors = _prepared(_Sizes(num_dst, num_src, num_edges,
-                                         some.device),
-                                  weights, biases, **given)
-    call = _named((*settings, tuple([t is not None for t in tensors])))
-    return _mlp_ops.run(call, len(settings.outputs), graph, num_src, num_dst,
-                        [t for t in tensors if t is not None])
+    weights, biases, ends, tensors = _tensors(weights, biases, given)
+    some = next(t for t in (*ends, *tensors) if t is not None)
+    about = _checked(_Sizes(num_dst, num_src, num_edges, some.device),
+                     weights, biases, given, ends, tensors)
+    ends, tensors = _rows_cast(about, ends, tensors)
+    tensors = _mlp.fields_by_torch(tensors, about.layout, about.dtype, ends)
+    call = _named((*about.settings, tuple([t is not None for t in tensors])))
+    return _mlp_ops.run(call, len(about.settings.outputs), graph, num_src,
+                        num_dst, [t for t in tensors if t is not None])

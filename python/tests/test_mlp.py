@@ -429,12 +429,13 @@ def test_the_check_finds_what_is_wrong():
     weights, biases = layers_of([4, 6], torch.float32)
     settings = _mlp.Settings(1, reduce_dst="sum")
     part = tensor(20, 6, dtype=torch.float32)
-    call = _mlp.Call(graph, settings, [None, part, part] + [None] * 4
-                      + [None, biases[0]])
-    outs, _ = call.forward()
-    assert call.worst(outs) <= 1
+    tensors = [None, part, part, *[None] * 5, biases[0]]
+    made = _mlp.recipe(graph, settings, tensors)
+    tensors = made.place(graph, tensors, tensors[1:3])
+    outs, _ = made.forward(graph, tensors)
+    assert made.worst(graph, tensors, outs) <= 1
     outs[0][3, 2] += 0.01
-    assert call.worst(outs) > 1
+    assert made.worst(graph, tensors, outs) > 1
 
 
 @pytest.mark.parametrize("change,error,text", [

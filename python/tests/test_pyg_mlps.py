@@ -296,9 +296,9 @@ def test_edgeconv_keeps_no_message(kind, monkeypatch):
     fast = copy.deepcopy(layer)
     dfgnn.accelerate(fast)
     ran = []
-    run = _mlp.run
-    monkeypatch.setattr(_mlp, "run", lambda *given: ran.append(given[1])
-                        or run(*given))
+    call = _mlp.call
+    monkeypatch.setattr(_mlp, "call", lambda *given: ran.append(given[1])
+                        or call(*given))
     x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
     edges = random_edges(N, N, 50)
     for a, b in zip(results(fast, [x, edges], [x]),

@@ -1,0 +1,154 @@
+"""The formula of an MLP on edges, its text, and its outputs by torch
+operations."""
+
+import ctypes
+from typing import NamedTuple, Optional
+
+import torch
+import torch.nn.functional as F
+
+from . import _abi
+from ._library import check, library
+
+
+class Settings(NamedTuple):
+    """A call's formula, in the words of dfgnn_edge_mlp."""
+    layers: int
+    activation: Optional[str] = None
+    last: Optional[str] = None
+    slope: float = 0.0
+    gate: bool = False
+    norm: Optional[str] = None
+    epsilon: float = 0.0
+    residual: bool = False
+    reduce_dst: Optional[str] = None
+    reduce_src: Optional[str] = None
+    edges: bool = False  # whether e' is asked for
+    tf32: bool = False
+
+    @property
+    def outputs(self):
+        """The names of what a call returns, in order."""
+        return [name for name, wanted in (
+            ("edge_out", self.edges), ("out_dst", self.reduce_dst),
+            ("out_src", self.reduce_src)) if wanted]
+
+    @property
+    def picked(self):
+        """The ends whose maxima or minima remember their edge."""
+        return [side for side in ("dst", "src") if getattr(
+            self, "reduce_" + side) in ("max", "min")]
+
+
+# The tensors of a call before its weights and biases, as fields of the args.
+NAMES = ("edge", "dst_part", "src_part", "dst_factor", "src_factor",
+         "norm_weight", "norm_bias")
+BY_EDGE = frozenset(("edge", "dst_factor", "src_factor"))
+
+
+def fields_of(settings):
+    """(field, index or None) of each tensor of a call."""
+    return [(name, None) for name in NAMES] + [
+        (name, i) for name in ("weight", "bias")
+        for i in range(settings.layers)]
+
+
+def ordered(graph, tensors):
+    """The tensors with rows of edges in the graph's order."""
+    return [graph.to_graph_order(t) if t is not None and i < len(NAMES)
+            and NAMES[i] in BY_EDGE else t for i, t in enumerate(tensors)]
+
+
+def width_of(settings, tensors):
+    """C, the width of e'."""
+    last = tensors[len(NAMES) + settings.layers - 1]
+    width = last.size(0) if last is not None else next(
+        t for t in tensors[1:3] if t is not None).size(1)
+    return width // 2 if settings.gate else width
+
+
+def problem_of_text(text, dtype, tf32, number):
+    """The _abi.Problem of an MLP's text; dtype: a number of _abi.DTYPES."""
+    problem = _abi.Problem()
+    check(library().dfgnn_edge_mlp_parse(
+        ctypes.byref(problem), text.encode(), dtype,
+        _abi.MATH_TF32 if tf32 else _abi.MATH_F32, number))
+    return problem
+
+
+def text_of(problem):
+    """The text of a problem; None if it is of no MLP."""
+    text = library().dfgnn_edge_mlp_text(ctypes.byref(problem))
+    return None if text is None else text.decode()
+
+
+# ---- by torch operations ----------------------------------------------------
+
+def _activate(name, x, slope):
+    if name is None:
+        return x
+    if name == "gelu_tanh":
+        return F.gelu(x, approximate="tanh")
+    if name == "elu":
+        return F.elu(x, slope)
+    if name == "leaky_relu":
+        return F.leaky_relu(x, slope)
+    if name in ("tanh", "sigmoid"):
+        return getattr(torch, name)(x)
+    return getattr(F, name)(x)
+
+
+def _normalize(settings, x, weight, bias):
+    if settings.norm == "layer":
+        return F.layer_norm(x, x.shape[-1:], weight, bias, settings.epsilon)
+    inverse = torch.rsqrt(x.square().mean(-1, keepdim=True)
+                          + settings.epsilon)
+    return x * inverse if weight is None else x * inverse * weight
+
+
+def _reduce(name, x, factor, index, count):
+    shape = count, x.size(1)
+    if name in ("max", "min"):
+        return x.new_zeros(shape).scatter_reduce(
+            0, index.view(-1, 1).expand_as(x), x, "a" + name,
+            include_self=False)
+    if factor is not None:
+        x = x * factor.view(-1, 1)
+    total = x.new_zeros(shape).index_add(0, index, x)
+    if name == "mean":
+        times = torch.bincount(index, minlength=count).clamp(min=1)
+        total = total / times.view(-1, 1).to(x.dtype)
+    return total
+
+
+def composite(graph, settings, tensors):
+    """The outputs by torch operations, which are differentiable; rows of edges
+    in the caller's order."""
+    edge, dst_part, src_part, dst_factor, src_factor, scale, shift = \
+        ordered(graph, tensors)[:len(NAMES)]
+    weights = tensors[len(NAMES):len(NAMES) + settings.layers]
+    biases = tensors[len(NAMES) + settings.layers:]
+    terms = [] if edge is None else [F.linear(edge, weights[0])]
+    terms += [part.index_select(0, index) for part, index in (
+        (dst_part, graph.dst), (src_part, graph.src)) if part is not None]
+    x = sum(terms[1:], terms[0])
+    if biases[0] is not None:
+        x = x + biases[0]
+    for weight, bias in zip(weights[1:], biases[1:]):
+        x = F.linear(_activate(settings.activation, x, settings.slope),
+                     weight, bias)
+    if settings.gate:
+        gate, x = x.chunk(2, -1)
+        x = torch.sigmoid(gate) * _activate(settings.last, x, settings.slope)
+    else:
+        x = _activate(settings.last, x, settings.slope)
+    if settings.norm:
+        x = _normalize(settings, x, scale, shift)
+    if settings.residual:
+        x = x + edge
+    made = {"edge_out": lambda: graph.to_caller_order(x),
+            "out_dst": lambda: _reduce(settings.reduce_dst, x, dst_factor,
+                                       graph.dst, graph.num_dst),
+            "out_src": lambda: _reduce(settings.reduce_src, x, src_factor,
+                                       graph.src, graph.num_src)}
+    return tuple(made[name]() for name in settings.outputs)
