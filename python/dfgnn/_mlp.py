@@ -6,6 +6,7 @@ nodes are made here and become dst_part and src_part.
 """
 
 import ctypes
+import itertools
 from typing import NamedTuple, Optional
 
 import torch
@@ -157,10 +158,13 @@ class Recipe:
             tensor = graph.to_graph_order(tensor)
         return tensor if tensor.is_contiguous() else tensor.contiguous()
 
-    def place(self, graph, tensors, parts):
-        """The tensors of the fields; parts: dst_part and src_part."""
+    def place(self, graph, tensors, parts, parameters=None):
+        """The tensors of the fields; parts: dst_part and src_part; parameters:
+        those that were placed before."""
         tensors = [tensors[0], *parts, *tensors[3:]]
-        if self.layout is not None:
+        if parameters is not None:
+            tensors[_PARAMETERS:] = parameters
+        elif self.layout is not None:
             edge = self.layout.edge
             tensors[_FIRST] = None if edge is None else \
                 tensors[_FIRST].narrow(1, *edge)
@@ -410,9 +414,11 @@ class EdgeMlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, graph, made, dst, src, *tensors):
         parts = made.parts(dst, src, tensors)
-        outs, picked = made.forward(graph, made.place(graph, tensors, parts))
+        placed = made.place(graph, tensors, parts)
+        outs, picked = made.forward(graph, placed)
         ctx.call = graph, made
-        ctx.save_for_backward(dst, src, *tensors, *parts, *picked)
+        ctx.save_for_backward(dst, src, *tensors, *parts,
+                              *placed[_PARAMETERS:], *picked)
         ctx.set_materialize_grads(False)
         return tuple(outs)
 
@@ -422,8 +428,9 @@ class EdgeMlp(torch.autograd.Function):
         count = len(made.slots)
         # a checkpoint allows it once
         dst, src, *saved = ctx.saved_tensors
-        tensors, parts, picked = (saved[:count], saved[count:count + 2],
-                                  saved[count + 2:])
+        given = iter(saved)
+        tensors, parts, parameters = (list(itertools.islice(given, size)) for
+                                      size in (count, 2, count - _PARAMETERS))
         wanted = [w and t is not None for w, t in
                   zip(ctx.needs_input_grad[2:], (dst, src, *tensors))]
         if all(g is None for g in grads) or not any(wanted):
@@ -432,8 +439,9 @@ class EdgeMlp(torch.autograd.Function):
             found = differentiate(graph, made.settings, tensors, grads, wanted,
                                   True, made.layout, made.dtype, (dst, src))
         else:
-            found = made.backward(graph, made.place(graph, tensors, parts),
-                                  picked, grads, made.inner(wanted))
+            found = made.backward(
+                graph, made.place(graph, tensors, parts, parameters), given,
+                grads, made.inner(wanted))
             found = made.of_ends(dst, src, tensors, found, wanted)
         return (None, None, *found)
 

@@ -233,6 +233,46 @@ def test_edges_are_in_the_caller_s_order(kind):
           [x, e, factor, *weights, *biases])
 
 
+@pytest.mark.parametrize("columns", itertools.permutations(
+    ("dst", "src", "edge")))
+@pytest.mark.parametrize("parts", (False, True))
+def test_columns_stand_in_any_order(columns, parts):
+    edges = torch.randint(0, 20, (2, 150))
+    weights, biases = layers_of([13, 9, 5])
+    x, e = tensor(20, 4), tensor(150, 5)
+    given = dict(dst_part=tensor(20, 9), src_part=tensor(20, 9)) if parts \
+        else {}
+    have = dfgnn.edge_mlp(edges, weights, biases, dst=x, src=x, edge=e,
+                          columns=columns, **given)
+    rows = {"dst": x[edges[1]], "src": x[edges[0]], "edge": e}
+    z = F.linear(torch.cat([rows[name] for name in columns], 1), weights[0],
+                 biases[0])
+    if parts:
+        z = z + given["dst_part"][edges[1]] + given["src_part"][edges[0]]
+    z = F.linear(F.relu(z), weights[1], biases[1])
+    agree([have], [reduced("sum", z, edges[1], 20)],
+          [x, e, *given.values(), *weights, *biases])
+    with pytest.raises(ValueError, match="columns must have"):
+        dfgnn.edge_mlp(edges, weights, biases, dst=x, src=x, edge=e,
+                       columns=("dst", "src"))
+
+
+def test_what_was_kept_of_a_call_is_of_its_shapes_and_types():
+    graph = dfgnn.as_graph(graph_of(20, 20), 20)
+    for width, dtype in ((3, torch.float64), (5, torch.float64),
+                         (3, torch.float32), (3, torch.float64)):
+        weights, biases = layers_of([2 * width, 6], dtype)
+        x = tensor(20, width, dtype=dtype)
+        made = dfgnn.edge_mlp(graph, weights, biases, dst=x, src=x)
+        assert made.dtype == dtype
+        z = F.linear(torch.cat([x[graph.dst], x[graph.src]], 1), weights[0],
+                     biases[0])
+        agree([made], [reduced("sum", z, graph.dst, 20)], [x, *weights],
+              1e-9 if dtype == torch.float64 else 1e-4)
+    with pytest.raises(ValueError, match="dst must be"):
+        dfgnn.edge_mlp(graph, weights, biases, dst=x[:4], src=x)
+
+
 def test_edgeconv_is_an_mlp_of_nodes_alone():
     edges = graph_of(20, 20)
     weights, biases = layers_of([8, 16, 6])

@@ -69,11 +69,10 @@ class EdgeBlock(nn.Module):
         src, dst = x if isinstance(x, (tuple, list)) else (x, x)
         linears = [m for m in self.mlp if isinstance(m, nn.Linear)]
         norm = self.mlp[-1] if isinstance(self.mlp[-1], nn.LayerNorm) else None
-        by_edge, by_src, by_dst = linears[0].weight.split(self.sizes, 1)
         made = edge_mlp(
-            edge_index, [torch.cat([by_dst, by_src, by_edge], 1),
-                         *[m.weight for m in linears[1:]]],
+            edge_index, [m.weight for m in linears],
             [m.bias for m in linears], dst=dst, src=src, edge=edge_attr,
+            columns=("edge", "src", "dst"),
             activation=self.activation, slope=_SLOPES.get(self.activation, 0),
             norm=norm and "layer", norm_weight=norm and norm.weight,
             norm_bias=norm and norm.bias, eps=norm.eps if norm else 0.0,

@@ -23,7 +23,7 @@ _said = set()
 class Mlp(NamedTuple):
     """An MLP whose first layer has columns of the edge, its source and its
     destination."""
-    weight: tuple  # of edge, source and destination
+    weight: object  # whole, or (of edge, of source, of destination)
     bias: torch.Tensor
     rest: object  # the layers after it, see _networks.py
     norm: Norm
@@ -37,11 +37,12 @@ def mlp_of(first, modules, sizes):
     if first.weight.size(1) != sum(sizes):
         raise Other(f"its first layer takes {first.weight.size(1)} features, "
                     f"edges and nodes have {sum(sizes)}")
-    return then(first.weight.split(list(sizes), 1), first.bias, modules)
+    return then(first.weight, first.bias, modules)
 
 
 def then(weight, bias, modules):
-    """The Mlp of a split first layer and of the modules after it."""
+    """The Mlp of a first layer's weight and bias and of the modules after
+    it."""
     modules = without_nothing(modules)
     norm = norm_of(modules[-1]) if modules else None
     rest = after_linear(modules[:-1] if norm else modules)
@@ -66,11 +67,15 @@ def call(graph, mlp, edge, src, dst, **options):
     for tensor in (edge, src, dst):
         if type(tensor) not in PLAIN_TENSORS or tensor.dim() != 2:
             raise Other("edges and nodes must be plain tensors of two axes")
-    by_edge, by_src, by_dst = mlp.weight
+    if isinstance(mlp.weight, tuple):
+        weight, by_src, by_dst = mlp.weight
+        ends = dict(src_part=F.linear(src, by_src),
+                    dst_part=F.linear(dst, by_dst))
+    else:
+        weight, ends = mlp.weight, dict(src=src, dst=dst)
     return edge_mlp(
-        graph, [by_edge, *mlp.rest.weights], [mlp.bias, *mlp.rest.biases],
-        src_part=F.linear(src, by_src), dst_part=F.linear(dst, by_dst),
-        edge=edge, activation=mlp.rest.activation, slope=mlp.rest.slope,
+        graph, [weight, *mlp.rest.weights], [mlp.bias, *mlp.rest.biases],
+        **ends, columns=("edge", "src", "dst"), edge=edge, activation=mlp.rest.activation, slope=mlp.rest.slope,
         **mlp.norm._asdict(), **options)
 
 
