@@ -18,6 +18,16 @@ Each is timed by itself, for --seconds a pass, and the median counts.  Beside
 milliseconds a row has the bytes that a step takes from torch beyond its inputs
 and gradients, and those that the library keeps (on a GPU), and how far its
 gradients are from those of `sum`.  Writes a flat JSON array.
+
+    python3 bench/python_mlp.py --device cuda --models -o OUT.json
+
+times training steps (forward, loss, backward, Adam) of whole models instead: a
+MeshGraphNet of 15 blocks of 128 and a processor as GraphCast's, of 16 of 512, in
+f32 and in bf16 autocast, with the peak of memory and the losses of the first
+steps from the same parameters.  There the ways are `dfgnn`, dfgnn.nn.MeshBlock;
+`dfgnn compiled`, torch.compile of it; and `compiled`, torch.compile of the same
+block by torch's operations, whose first layer is split by node.  `torch` is that
+without torch.compile.
 """
 
 import argparse
@@ -29,6 +39,7 @@ import torch
 import torch.nn.functional as F
 
 import dfgnn
+import dfgnn.nn
 from python_layers import git_commit
 
 # name: edges, edges of a node, width of e, widths of layers, types
@@ -41,6 +52,24 @@ BLOCKS = {
     "GraphCast 512": (327660, 8, 512, (512, 512), ("bfloat16",)),
 }
 WAYS = ("dfgnn", "cat", "sum", "compiled")
+# name: blocks, width, hidden layers, edges, edges of a node
+MODELS = {
+    "MeshGraphNet 15 x 128": (15, 128, 2, 327660, 8),
+    "GraphCast 16 x 512": (16, 512, 1, 327660, 8),
+}
+MODEL_WAYS = ("dfgnn", "dfgnn compiled", "compiled")
+
+
+def mesh(edges, degree, device, generator):
+    """(sources, destinations, the graph) of nodes that are joined to others of
+    near numbers."""
+    nodes = max(edges // degree, 4)
+    dst = torch.arange(edges) * nodes // edges
+    near = torch.randint(-1000, 1001, (edges,), generator=generator)
+    src = ((dst + near) % nodes).to(device)
+    dst = dst.to(device)
+    return src, dst, dfgnn.Graph.from_edge_index(
+        torch.stack([src, dst]), (nodes, nodes))
 
 
 class Block:
@@ -49,14 +78,9 @@ class Block:
     def __init__(self, name, dtype, device, scale):
         edges, degree, width, widths, _ = BLOCKS[name]
         edges = max(int(edges * scale), 16)
-        self.nodes = max(edges // degree, 4)
         generator = torch.Generator().manual_seed(1)
-        self.dst = torch.arange(edges) * self.nodes // edges
-        near = torch.randint(-1000, 1001, (edges,), generator=generator)
-        self.src = (self.dst + near) % self.nodes
-        self.dst, self.src = self.dst.to(device), self.src.to(device)
-        self.graph = dfgnn.Graph.from_edge_index(
-            torch.stack([self.src, self.dst]), (self.nodes, self.nodes))
+        self.src, self.dst, self.graph = mesh(edges, degree, device, generator)
+        self.nodes = self.graph.num_dst
 
         def numbers(*shape, factor=1.0):
             values = torch.randn(*shape, generator=generator) * factor
@@ -183,7 +207,135 @@ def measure(name, dtype, way, options):
             "difference": difference(block, call)}
 
 
+# ---- models -----------------------------------------------------------------
+
+def by_torch(block, x, src, dst, e):
+    """What a dfgnn.nn.MeshBlock does, by torch's operations."""
+    first, *rest = block.edge.mlp
+    own, at, to = first.weight.split(x.size(1), 1)
+    z = F.linear(x, at)[src] + F.linear(x, to)[dst]
+    z = z + F.linear(e, own, first.bias)
+    for module in rest:
+        z = module(z)
+    e = e + z
+    total = torch.zeros(x.size(0), x.size(1), dtype=e.dtype, device=e.device)
+    total = total.index_add(0, dst, e)
+    return x + block.node(torch.cat([total, x], 1)), e
+
+
+class Model(torch.nn.Module):
+    """An encoder of nodes and of edges, blocks, and a decoder."""
+
+    def __init__(self, name, way, device, scale):
+        super().__init__()
+        depth, width, hidden, edges, degree = MODELS[name]
+        generator = torch.Generator().manual_seed(1)
+        self.src, self.dst, self.graph = mesh(
+            max(int(edges * scale), 16), degree, device, generator)
+        torch.manual_seed(1)
+        self.nodes, self.edges = torch.nn.Linear(4, width), torch.nn.Linear(
+            4, width)
+        self.blocks = torch.nn.ModuleList(
+            dfgnn.nn.MeshBlock(width, hidden_layers=hidden)
+            for _ in range(depth))
+        self.out = torch.nn.Linear(width, 3)
+        self.to(device)
+        self.x, self.e, self.y = (
+            torch.randn(rows, size, generator=generator).to(device)
+            for rows, size in ((self.graph.num_dst, 4),
+                               (self.graph.num_edges, 4),
+                               (self.graph.num_dst, 3)))
+        self.block = self.fused if way.startswith("dfgnn") else self.by_torch
+        if way.endswith("compiled"):
+            self.block = torch.compile(self.block, dynamic=False)
+
+    def fused(self, block, x, e):
+        return block(x, self.graph, e)
+
+    def by_torch(self, block, x, e):
+        return by_torch(block, x, self.src, self.dst, e)
+
+    def forward(self):
+        x, e = self.nodes(self.x), self.edges(self.e)
+        for block in self.blocks:
+            x, e = self.block(block, x, e)
+        return self.out(x)
+
+
+def measure_model(name, dtype, way, options):
+    device = torch.device(options.device)
+    torch._dynamo.reset()
+    model = Model(name, way, device, options.scale)
+    adam = torch.optim.Adam(model.parameters(), 1e-3, fused=on_gpu(device))
+
+    def step():
+        adam.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16,
+                            enabled=dtype == "bfloat16"):
+            out = model()
+        loss = F.mse_loss(out.float(), model.y)
+        loss.backward()
+        adam.step()
+        return loss.detach()
+    losses = [float(step()) for _ in range(10)]
+    if on_gpu(device):
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    taken = milliseconds(step, device, options.seconds)
+    return {"model": name, "dtype": dtype, "way": way,
+            "edges": model.graph.num_edges, "nodes": model.graph.num_dst,
+            "step_ms": taken, "losses": losses,
+            "peak_mb": torch.cuda.max_memory_allocated() / 1e6
+            if on_gpu(device) else None}
+
+
+def models(options, write):
+    rows = []
+    for name in options.blocks or MODELS:
+        for dtype in options.types or ("bfloat16", "float32"):
+            for way in options.ways or MODEL_WAYS:
+                if on_gpu(options.device):
+                    torch.cuda.empty_cache()
+                try:
+                    row = measure_model(name, dtype, way, options)
+                except torch.OutOfMemoryError:
+                    row = {"model": name, "dtype": dtype, "way": way,
+                           "step_ms": None}
+                rows.append(row)
+                write(rows)
+    return rows
+
+
+def model_table(rows):
+    lines = ["| model | type | way | step ms | peak MB | loss, 1st and 10th |",
+             "|---|---|---|---|---|---|"]
+    for r in rows:
+        if r["step_ms"] is None:
+            cells = ["no memory", "", ""]
+        else:
+            cells = [f"{r['step_ms']:.2f}",
+                     "" if r["peak_mb"] is None else f"{r['peak_mb']:.0f}",
+                     f"{r['losses'][0]:.5f}, {r['losses'][-1]:.5f}"]
+        lines.append("| " + " | ".join([r["model"], r["dtype"], r["way"],
+                                        *cells]) + " |")
+    return "\n".join(lines)
+
+
+# ---- main -------------------------------------------------------------------
+
+def blocks(options, write):
+    rows = []
+    for name in options.blocks or BLOCKS:
+        for dtype in options.types or BLOCKS[name][4]:
+            for way in options.ways or WAYS:
+                rows.append(measure(name, dtype, way, options))
+                write(rows)
+    return rows
+
+
 def table(rows):
+    if rows and "model" in rows[0]:
+        return model_table(rows)
     lines = ["| block | type | way | forward ms | both ms | MB | library MB | "
              "difference |", "|---|---|---|---|---|---|---|---|"]
     for r in rows:
@@ -199,9 +351,11 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--blocks", nargs="*", default=list(BLOCKS))
+    parser.add_argument("--blocks", nargs="*",
+                        help="names of blocks, or of models")
     parser.add_argument("--types", nargs="*")
-    parser.add_argument("--ways", nargs="*", default=list(WAYS))
+    parser.add_argument("--ways", nargs="*")
+    parser.add_argument("--models", action="store_true")
     parser.add_argument("--scale", type=float, default=1.0,
                         help="of the number of edges")
     parser.add_argument("--seconds", type=float, default=0.5)
@@ -215,17 +369,14 @@ def main():
         return
     torch.set_float32_matmul_precision("high")
     commit = options.commit or git_commit()
-    rows = []
-    for name in options.blocks:
-        for dtype in options.types or BLOCKS[name][4]:
-            for way in options.ways:
-                row = measure(name, dtype, way, options)
-                rows.append({**row, "commit": commit})
-    print(table(rows))
-    if options.output:
-        with open(options.output, "w") as file:
-            json.dump(rows, file, indent=1)
-            file.write("\n")
+
+    def write(rows):  # each row is kept at once
+        if options.output:
+            with open(options.output, "w") as file:
+                json.dump([{**row, "commit": commit} for row in rows], file,
+                          indent=1)
+                file.write("\n")
+    print(table((models if options.models else blocks)(options, write)))
 
 
 if __name__ == "__main__":

@@ -124,6 +124,17 @@ def test_mlps_on_edges(run, tmp_path):
     assert text.strip() == run("python_mlp", "--table", out).strip()
 
 
+def test_models_of_mlps_have_the_same_losses(run, tmp_path):
+    out = tmp_path / "models.json"
+    text = run("python_mlp", "--models", "--blocks", "MeshGraphNet 15 x 128",
+               "--types", "float32", "--ways", "dfgnn", "torch", "--scale",
+               1e-4, "--seconds", 0, "--commit", "none", "-o", out)
+    fused, own = json.loads(out.read_text())
+    assert fused["losses"] == pytest.approx(own["losses"], rel=1e-3)
+    assert fused["losses"][-1] < fused["losses"][0]
+    assert text.strip() == run("python_mlp", "--table", out).strip()
+
+
 def test_messages(run):
     text = run("python_messages",
                CASES=[("gine", (6, 12, 3), 8, 4), ("gated", (6, 12, 0), 8,
