@@ -14,14 +14,17 @@ does.  The ways are
     sum        torch, with the first layer split by node
     compiled   torch.compile of `sum`
 
-Each is timed by itself, for --seconds a pass, and the median counts.  Beside
-milliseconds a row has the bytes that a step takes from torch beyond its inputs
+A block called EdgeConv has no features of edges, two layers with a ReLU, and the
+maximum at each destination; there `dfgnn` is PyG's layer after
+dfgnn.accelerate, and `cat` PyG's own.  The ways take turns, for --seconds a way
+and pass.  On a GPU the median of a way's times counts; on a CPU the least, since
+other work only adds to them.  Beside milliseconds a row has the bytes that a step takes from torch beyond its inputs
 and gradients, and those that the library keeps (on a GPU), and how far its
 gradients are from those of `sum`.  Writes a flat JSON array.
 
     python3 bench/python_mlp.py --device cuda --models -o OUT.json
 
-times training steps (forward, loss, backward, Adam) of whole models instead: a
+This times training steps (forward, loss, backward, Adam) of whole models instead: a
 MeshGraphNet of 15 blocks of 128 and a processor as GraphCast's, of 16 of 512, in
 f32 and in bf16 autocast, with the peak of memory and the losses of the first
 steps from the same parameters.  There the ways are `dfgnn`, dfgnn.nn.MeshBlock;
@@ -31,6 +34,7 @@ without torch.compile.
 """
 
 import argparse
+import copy
 import json
 import statistics
 import time
@@ -50,6 +54,11 @@ BLOCKS = {
                                 ("bfloat16", "float32")),
     "ORB 256": (400000, 20, 256, (512, 256), ("bfloat16",)),
     "GraphCast 512": (327660, 8, 512, (512, 512), ("bfloat16",)),
+}
+# name: edges, edges of a node, widths of a node and of a layer, types
+EDGE_CONVS = {
+    "EdgeConv 64": (40960, 20, 64, 64, ("float32", "bfloat16")),
+    "EdgeConv 128": (40960, 20, 128, 128, ("float32", "bfloat16")),
 }
 WAYS = ("dfgnn", "cat", "sum", "compiled")
 # name: blocks, width, hidden layers, edges, edges of a node
@@ -130,27 +139,74 @@ class Block:
         torch.autograd.backward(way(), self.grads)
 
 
+class EdgeConv:
+    """The same of PyG's EdgeConv."""
+
+    def __init__(self, name, dtype, device, scale):
+        from torch_geometric import nn
+        edges, degree, width, out, _ = EDGE_CONVS[name]
+        edges = max(int(edges * scale), 16)
+        generator = torch.Generator().manual_seed(1)
+        self.src, self.dst, self.graph = mesh(edges, degree, device, generator)
+        self.nodes = self.graph.num_dst
+        self.edge_index = torch.stack([self.src, self.dst])
+        torch.manual_seed(1)
+        self.layer = nn.EdgeConv(torch.nn.Sequential(
+            torch.nn.Linear(2 * width, out), torch.nn.ReLU(),
+            torch.nn.Linear(out, out))).to(device, dtype)
+        self.fused = copy.deepcopy(self.layer)
+        self.fused.nn = self.layer.nn
+        dfgnn.accelerate(self.fused)
+        self.x = torch.randn(self.nodes, width, generator=generator).to(
+            device, dtype).requires_grad_()
+        self.grads = [torch.randn(self.nodes, out, generator=generator).to(
+            device, dtype)]
+        self.tensors = [self.x, *self.layer.parameters()]
+
+    def dfgnn(self):
+        return (self.fused(self.x, self.edge_index),)
+
+    def cat(self):
+        return (self.layer(self.x, self.edge_index),)
+
+    def sum(self):
+        first, *rest = self.layer.nn
+        to, at = first.weight.split(self.x.size(1), 1)
+        z = F.linear(self.x, to - at, first.bias)[self.dst] + \
+            F.linear(self.x, at)[self.src]
+        for module in rest:
+            z = module(z)
+        out = z.new_zeros(self.nodes, z.size(1))
+        return (out.scatter_reduce(0, self.dst.view(-1, 1).expand_as(z), z,
+                                   "amax", include_self=False),)
+
+    clear, step = Block.clear, Block.step
+
+
 def on_gpu(device):
     return torch.device(device).type == "cuda"
 
 
-def milliseconds(function, device, seconds):
-    """The median of the times of calls, in turn."""
+def millisecond(function, device):
+    if on_gpu(device):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        function()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end)
+    begin = time.perf_counter()
+    function()
+    return (time.perf_counter() - begin) * 1e3
+
+
+def milliseconds(functions, device, seconds):
+    """The time of a call of each, which take turns."""
     times, began = [], time.time()
-    while len(times) < 3 or time.time() - began < seconds:
-        if on_gpu(device):
-            begin, end = (torch.cuda.Event(enable_timing=True)
-                          for _ in range(2))
-            begin.record()
-            function()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-        else:
-            begin = time.perf_counter()
-            function()
-            times.append((time.perf_counter() - begin) * 1e3)
-    return statistics.median(times)
+    while len(times) < 3 or time.time() - began < seconds * len(functions):
+        times.append([millisecond(f, device) for f in functions])
+    return [(statistics.median if on_gpu(device) else min)(one)
+            for one in zip(*times)]
 
 
 def megabytes(block, way, device):
@@ -183,28 +239,43 @@ def difference(block, way):
                for t, w in zip(block.tensors, wanted))
 
 
-def measure(name, dtype, way, options):
+def measure(name, dtype, ways, options):
+    """The rows of a block."""
     device = options.device
-    block = Block(name, getattr(torch, dtype), device, options.scale)
-    call = (torch.compile(block.sum, dynamic=False) if way == "compiled"
-            else getattr(block, way))
+    block = (Block if name in BLOCKS else EdgeConv)(
+        name, getattr(torch, dtype), device, options.scale)
+    calls = [torch.compile(block.sum, dynamic=False) if way == "compiled"
+             else getattr(block, way) for way in ways]
 
-    def forward():
-        with torch.no_grad():
-            call()
-    free = free_bytes(device)
-    block.step(call)
-    forward()
-    taken = megabytes(block, call, device)
-    block.clear()
-    kept = (free - free_bytes(device)) / 1e6 if on_gpu(device) else None
-    return {"block": name, "dtype": dtype, "way": way,
-            "edges": block.e.size(0), "nodes": block.nodes,
-            "forward_ms": milliseconds(forward, device, options.seconds),
-            "both_ms": milliseconds(lambda: block.step(call), device,
-                                    options.seconds),
-            "step_mb": taken, "library_mb": kept,
-            "difference": difference(block, call)}
+    def forward(call):
+        def run():
+            with torch.no_grad():
+                call()
+        return run
+
+    def step(call):
+        return lambda: block.step(call)
+    rows = []
+    for way, call in zip(ways, calls):
+        free = free_bytes(device)
+        block.step(call)
+        forward(call)()
+        taken = megabytes(block, call, device)
+        block.clear()
+        rows.append({
+            "block": name, "dtype": dtype, "way": way,
+            "edges": block.graph.num_edges, "nodes": block.nodes,
+            "threads": None if on_gpu(device) else torch.get_num_threads(),
+            "step_mb": taken,
+            "library_mb": (free - free_bytes(device)) / 1e6
+            if on_gpu(device) else None,
+            "difference": difference(block, call)})
+    for key, kind in (("forward_ms", forward), ("both_ms", step)):
+        times = milliseconds([kind(call) for call in calls], device,
+                             options.seconds)
+        for row, taken in zip(rows, times):
+            row[key] = taken
+    return rows
 
 
 # ---- models -----------------------------------------------------------------
@@ -266,6 +337,7 @@ def measure_model(name, dtype, way, options):
     device = torch.device(options.device)
     torch._dynamo.reset()
     model = Model(name, way, device, options.scale)
+    threads = None if on_gpu(device) else torch.get_num_threads()
     adam = torch.optim.Adam(model.parameters(), 1e-3, fused=on_gpu(device))
 
     def step():
@@ -281,10 +353,10 @@ def measure_model(name, dtype, way, options):
     if on_gpu(device):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
-    taken = milliseconds(step, device, options.seconds)
+    (taken,) = milliseconds([step], device, options.seconds)
     return {"model": name, "dtype": dtype, "way": way,
             "edges": model.graph.num_edges, "nodes": model.graph.num_dst,
-            "step_ms": taken, "losses": losses,
+            "threads": threads, "step_ms": taken, "losses": losses,
             "peak_mb": torch.cuda.max_memory_allocated() / 1e6
             if on_gpu(device) else None}
 
@@ -326,10 +398,9 @@ def model_table(rows):
 def blocks(options, write):
     rows = []
     for name in options.blocks or BLOCKS:
-        for dtype in options.types or BLOCKS[name][4]:
-            for way in options.ways or WAYS:
-                rows.append(measure(name, dtype, way, options))
-                write(rows)
+        for dtype in options.types or {**BLOCKS, **EDGE_CONVS}[name][4]:
+            rows += measure(name, dtype, options.ways or WAYS, options)
+            write(rows)
     return rows
 
 

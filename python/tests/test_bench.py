@@ -124,6 +124,16 @@ def test_mlps_on_edges(run, tmp_path):
     assert text.strip() == run("python_mlp", "--table", out).strip()
 
 
+def test_edge_conv_by_mlps(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_mlp", "--blocks", "EdgeConv 64", "--types", "float32",
+        "--ways", "dfgnn", "cat", "sum", "--scale", 1e-2, "--seconds", 0,
+        "--commit", "none", "-o", out)
+    rows = json.loads(out.read_text())
+    assert len(rows) == 3
+    assert all(r["both_ms"] > 0 and r["difference"] < 1e-4 for r in rows), rows
+
+
 def test_models_of_mlps_have_the_same_losses(run, tmp_path):
     out = tmp_path / "models.json"
     text = run("python_mlp", "--models", "--blocks", "MeshGraphNet 15 x 128",
