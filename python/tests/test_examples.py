@@ -95,6 +95,15 @@ def test_waves_on_a_mesh_are_advanced():
     assert (row["nodes"], row["edges"]) == (144, 2 * (2 * 12 * 11 + 2 * 121))
 
 
+def test_waves_are_learnt_as_by_torch_operations():
+    rows = [train("mesh.py", "--points", 10, "--width", 16, "--depth", 3,
+                  "--steps", 30, "--waves", 16, "--batch", 2,
+                  library=library) for library in ("dfgnn", "pyg")]
+    ours, theirs = ([skill for _, skill in row["curve"]] for row in rows)
+    assert len(ours) > 5 and ours[0] != ours[-1]
+    assert ours == pytest.approx(theirs, abs=0.1)  # per cent
+
+
 @pytest.mark.parametrize("name", ["cora.py", "mesh.py", "minibatch.py",
                                   "pattern.py", "relations.py", "weather.py"])
 def test_help_says_what_is_trained(name):
