@@ -59,9 +59,6 @@ CPU_INLINE vec v_power(vec x, vec n) {
 CPU_INLINE scalar v_sum(vec x) { return V(reduce_add)(x); }
 CPU_INLINE scalar v_top(vec x) { return V(reduce_max)(x); }
 
-/* Here and below exp() is zero in this arithmetic. */
-#define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -709.1 : -88)
-
 /* v_sums: the sums of SUMS vectors at once. */
 #if CPU_DTYPE == CPU_F64
 #define SUMS 2

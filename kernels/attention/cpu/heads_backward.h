@@ -111,10 +111,8 @@ static CPU_TARGET int terms_across(const across *x, const dfgnn_cpu_side *s,
       s_store(m->kept + i, v_set(1));
     drop_across(x, job, begin, count, m->kept);
   }
-  if (numbers % VECTOR) { /* what lies beyond counts as no zero */
-    s_store(w + numbers, v_zero());
-    s_store(g + numbers, v_zero());
-  }
+  fill_last(w, numbers, 0); /* what lies beyond counts as no zero */
+  fill_last(g, numbers, 0);
   return job->drops ? grade_terms(x, job, row, begin, count, m, 1)
                     : grade_terms(x, job, row, begin, count, m, 0);
 }
@@ -128,8 +126,7 @@ CPU_INLINE void additive_across(const across *x, const dfgnn_cpu_job *job,
   const int64_t numbers = count * x->places;
   const vec slope = v_set((scalar)job->slope);
   scalar *z = m->more, sums[VECTOR];
-  if (numbers % VECTOR)
-    s_store(m->gradients + numbers, v_zero());
+  fill_last(m->gradients, numbers, 0);
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec sum = v_zero();
     ALONG(q, x->period, numbers, vec d = s_load(m->gradients + i);
@@ -157,7 +154,7 @@ typedef struct sloping {
 
 /* GATv2: see slopes().  The sum of `att` is added to. */
 CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
-                             lanes l, const int width, const int vectors) {
+                             const int width, const int vectors) {
   const dfgnn_cpu_job *job = s->job;
   const scalar *ds = s->gradients;
   scalar *part = s->parts ? s->parts + d : NULL;
@@ -167,9 +164,8 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
   const char *base = job->key.base + d * (int64_t)sizeof(storage);
   const int64_t stride = job->key.node, places = x->places;
   const vec slope = v_set((scalar)job->slope);
-  vec own[4], along[4], across_sum[4];
-  int64_t head[4];
-  find_heads(x, d, head, width, vectors);
+  const owners o = owners_of(x, d, width, vectors);
+  vec own[4], along[4], across_sum[4], held = v_zero();
   CPU_EACH(i, width) {
     own[i] = v_load(q + i * VECTOR);
     along[i] = across_sum[i] = v_zero();
@@ -178,7 +174,7 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
     const storage *k = row_at(base, index[e], stride);
     CPU_EACH(i, width) {
       vec y = v_add(own[i], v_load(k + i * VECTOR));
-      vec above = of_heads(ds, head, i, l, vectors);
+      vec above = of_edge(x, ds, e, &o, i, vectors, &held);
       if (part)
         y = v_add(y, s_load(part + i * VECTOR));
       if (part && s->careful)
@@ -203,8 +199,7 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
 }
 
 static CPU_TARGET void slopes_across(const across *x, const sloping *s) {
-  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
-#define SLOPES(d, width, vectors) slopes_panel(x, s, d, l, width, vectors)
+#define SLOPES(d, width, vectors) slopes_panel(x, s, d, width, vectors)
 #define SLOPES_4(vectors)                                                      \
   for (; d + 4 * VECTOR <= x->row; d += 4 * VECTOR)                            \
   SLOPES(d, 4, vectors)
@@ -227,18 +222,19 @@ static CPU_TARGET void grade_parts(const across *x, const dfgnn_cpu_side *s,
   const storage *grad_out = features(&s->product.query, row, 0);
   const int keys = s->job.term->keys, values = s->job.term->values;
   const vec scale = v_set((scalar)s->job.scale);
-  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
-  const int narrow = x->dim < VECTOR;
+  const int vectors = x->dim < VECTOR ? NARROW : ANY;
   for (int64_t d = 0; d < x->row; d += VECTOR) {
-    const int64_t h = d / x->dim;
+    const owners o = owners_of(x, d, 1, vectors);
     const vec q = v_mul(scale, v_load(query + d)), g = v_load(grad_out + d);
-    for (int64_t e = 0, at = h; e < count; e++, at += x->places) {
-      const scalar *ds = m->gradients + at, *p = m->weights + at;
+    vec held[2] = {v_zero(), v_zero()};
+    for (int64_t e = 0, at = 0; e < count; e++, at += x->places) {
       vec sum = v_zero();
       if (keys)
-        sum = v_mul(narrow ? v_spread(ds, l) : v_set(*ds), q);
+        sum = v_mul(of_edge(x, m->gradients + at, e, &o, 0, vectors, &held[0]),
+                    q);
       if (values)
-        sum = v_fma(narrow ? v_spread(p, l) : v_set(*p), g, sum);
+        sum = v_fma(of_edge(x, m->weights + at, e, &o, 0, vectors, &held[1]), g,
+                    sum);
       s_store(parts + e * x->row + d, sum);
     }
   }
@@ -308,11 +304,11 @@ CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
     s_store(factor + h, v_mul(scale, inverse));
     s_store(totals + h, total);
   }
-  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
+  const int vectors = x->dim < VECTOR ? NARROW : ANY;
   for (int64_t d = 0; d < x->row; d += VECTOR) {
-    const int64_t h = d / x->dim;
-    vec f = x->dim < VECTOR ? v_spread(factor + h, l) : v_set(factor[h]);
-    vec a = x->dim < VECTOR ? v_spread(along + h, l) : v_set(along[h]);
+    const owners o = owners_of(x, d, 1, vectors);
+    vec f = of_heads(factor, &o, 0, vectors);
+    vec a = of_heads(along, &o, 0, vectors);
     s_store(sum + d, v_mul(f, v_fma(a, v_load(own + d), s_load(sum + d))));
   }
   double all = 0;
