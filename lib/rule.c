@@ -90,10 +90,9 @@ static int sums_moments(const dfgnn_setting *s) {
          op == DFGNN_OP_REDUCE_STD;
 }
 
-/* Several heads of a few vectors at most, which online, split and twopass take
- * side by side on a CPU (kernels/attention/cpu/heads.h): on cora and one thread
- * 8 x 8 takes .11 to .25 of smmf's time and .05 to .4 of spill's, 4 x 16 .28 to
- * .7 and .16 to .8. */
+/* Several heads of a few vectors at most, which online and split and all
+ * gradients take side by side on a CPU (kernels/attention/cpu/heads.h): on cora
+ * and one thread 8 x 8 takes .11 to .25 of smmf's time, 4 x 16 .28 to .7. */
 static int narrow_heads(const dfgnn_setting *s) {
   return s->problem->heads > 1 && s->problem->dim <= 32;
 }
@@ -207,7 +206,7 @@ static const rule_row rules[] = {
     {"cpu", BACKWARD, with_edges, "edges", NULL,
      "edge features are projected by windows of edges"},
     {"cpu", BACKWARD, dominated, "split", NULL, "one row dominates"},
-    {"cpu", BACKWARD, narrow_heads, "twopass", NULL,
+    {"cpu", BACKWARD, narrow_heads, "spill", NULL,
      "narrow heads are taken side by side"},
     {"cpu", BACKWARD, always, "spill", NULL,
      "a number stored for each edge and head saves two products"},

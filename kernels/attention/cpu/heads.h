@@ -99,6 +99,22 @@ static CPU_TARGET int attends_heads(const dfgnn_cpu_job *job) {
   return spans_heads(job) && !job->out_adds && adjacent_heads(job, &job->value);
 }
 
+/* y, or 0 where x is 0. */
+CPU_INLINE vec v_unless_zero(vec x, vec y) {
+#if CPU_ISA == CPU_AVX512
+  return V(maskz_mov)(V_COMPARE(x, v_zero(), _CMP_NEQ_UQ), y);
+#elif CPU_ISA == CPU_AVX2
+  return V(and)(V(cmp)(x, v_zero(), _CMP_NEQ_UQ), y);
+#else
+  return v_choose((bits)(x == v_zero()), v_zero(), y);
+#endif
+}
+
+CPU_INLINE int v_has_zero(vec x) {
+  const vec none = v_set(-1);
+  return v_top(v_mul(v_max(x, v_mul(x, none)), none)) == 0;
+}
+
 /* The numbers [heads] from h on, and zeros beyond the last. */
 CPU_INLINE vec load_heads(const across *x, const scalar *numbers, int64_t h) {
   return h + VECTOR <= x->heads ? s_load(numbers + h)
@@ -328,13 +344,14 @@ static CPU_TARGET void sum_products(const across *x, const storage *a,
   FOLDED(x, FOLD_ROWS, 0);
 }
 
-/* The same of two rows of storage. */
+/* The same of two rows of storage, and zeros in the rest of a vector. */
 CPU_INLINE void own_products(const across *x, const storage *a,
                              const storage *b, scalar *to) {
   static const int32_t itself[1] = {0};
   const pairing p = {
       .own = a, .base = (const char *)b, .index = itself, .count = 1};
   pair_gt(x, &p, to);
+  fill_last(to, x->places, 0);
 }
 
 /* numbers = factor / max(root of numbers, 1e-12). */

@@ -16,7 +16,8 @@ CPU_INLINE void scale_across(const across *x, const dfgnn_cpu_job *job,
       vec f = gather_heads(x, job->inverse, at, count - e, h);
       if (own)
         f = v_mul(f, s_load(own + h));
-      s_store(to + i, v_mul(s_load(from + i), f));
+      vec y = s_load(from + i);
+      s_store(to + i, own ? v_mul(y, f) : v_unless_zero(y, v_mul(y, f)));
     }
   }
 }
@@ -167,6 +168,10 @@ static CPU_TARGET void drop_across(const across *x, const dfgnn_cpu_job *job,
 
 static CPU_TARGET void keep_across(const across *x, scalar *to, const scalar *s,
                                    int64_t count) {
+  if (x->places == x->heads) {
+    memcpy(to, s, (size_t)(count * x->heads) * sizeof *s);
+    return;
+  }
   for (int64_t e = 0; e < count; e++)
     store_heads(x, to + e * x->heads, s + e * x->places);
 }
@@ -235,17 +240,6 @@ CPU_INLINE vec of_edge(const across *x, const scalar *numbers, int64_t e,
   if (i == 0)
     *held = e & (x->edges - 1) ? v_turn(*held, x->places) : s_load(numbers);
   return v_pick(*held, o->lanes[i]);
-}
-
-/* y, or 0 where x is 0. */
-CPU_INLINE vec v_unless_zero(vec x, vec y) {
-#if CPU_ISA == CPU_AVX512
-  return V(maskz_mov)(V_COMPARE(x, v_zero(), _CMP_NEQ_UQ), y);
-#elif CPU_ISA == CPU_AVX2
-  return V(and)(V(cmp)(x, v_zero(), _CMP_NEQ_UQ), y);
-#else
-  return v_choose((bits)(x == v_zero()), v_zero(), y);
-#endif
 }
 
 CPU_INLINE void panel_across(const gather_across *g, int64_t d, const int width,
