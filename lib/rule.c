@@ -160,7 +160,7 @@ static const preference preferences[] = {
 
     {"cpu", PROGRAMS, "blocks", SIMD "kib=96,chunks=64"},
     {"cuda", PROGRAMS, "walks", WALK_LANES "sides=1," WALK_REST},
-    {"cpu", MLPS, "tiles", SIMD "tile=384,chunk=8"},
+    {"cpu", MLPS, "tiles", SIMD "tile=384,chunk=8,products=amx"},
     {"cuda", MLPS, NULL,
      "warps=rule,span=rule,columns=rule,stages=rule,wgmma=rule,launch=rule"},
 
