@@ -142,8 +142,9 @@ def test_relations_with_fewer_edges_than_nodes(name, counts, said):
                                   "SAGE without own", "Graph", "some biases"])
 def test_many_small_relations_are_batched_products(name, said, monkeypatch):
     from dfgnn import _grouped
-    from dfgnn.nn import _relation_tiles
+    from dfgnn.nn import _relation_tiles, _relations
     monkeypatch.setattr(_grouped, "FEW", 0)
+    monkeypatch.setattr(_relations, "MOST_TYPES", 0)
     sums, ran = _relation_tiles.sums, []
     monkeypatch.setattr(_relation_tiles, "sums", lambda *a: (
         ran.append(1), sums(*a))[1])

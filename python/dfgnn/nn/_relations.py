@@ -19,9 +19,14 @@ from ..aggregation import spmm
 from ..functional import gat_attention, gt_attention
 from ..hetero import gatherer
 from ..programs import edge_program, softmax
-from . import _relation_tiles as tiles
+from . import _relation_sums, _relation_tiles as tiles
+from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._exact import outside_autocast, result_type
 from ._scores import edge_feature_scores
+
+
+# Sums of more types of destinations than these are batched products.
+MOST_TYPES = 16
 
 
 class Features(NamedTuple):
@@ -56,10 +61,6 @@ class Own(NamedTuple):
 
 
 # ---- tables by relation -----------------------------------------------------
-
-def joined(parts, dim=0):
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
-
 
 class _Total(torch.autograd.Function):
     """The sum of tensors.  Each gets a gradient in memory of its own, which
@@ -376,9 +377,30 @@ def linear_of_sums(graph, x, summed, reduce, weights, biases, own,
                    project=None, post=None):
     """A linear layer of the reduced neighbours, and what own adds."""
     if summed and post is None and project is None:
+        found = _in_one_node(graph, x, reduce, weights, biases, own)
+        if found is not None:
+            return found
+    return _by_type(graph, x, summed, reduce, weights, biases, own, project,
+                    post)
+
+
+def _in_one_node(graph, x, reduce, weights, biases, own):
+    """The same summed, by batched products where there are many types, else by
+    one node of autograd; None where neither serves."""
+    if len(graph.blocks("dst")) > MOST_TYPES:
         found = _by_tiles(graph, x, reduce, weights, biases, own)
         if found is not None:
             return found
+    if own is not None and own.itself:
+        return None
+    return _relation_sums.linear_of_sums(
+        graph, x, reduce, weights, biases, own,
+        lambda x, reduce, *parameters: _by_type(graph, x, True, reduce,
+                                                *parameters))
+
+
+def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
+             post=None):
     parts = graph.split_blocks("dst", neighbours(graph, x, reduce, project))
     own_term, found = _own(x.dst, own), {}
     for kind, block in graph.blocks("dst").items():

@@ -139,10 +139,14 @@ def _reduce(relations, kind):
             r.src.new_ones(r.edges.size(1)) if r.edge_weight is None
             else r.edge_weight for r in relations])
     if kind in ("sum", "mean"):
-        return lambda rows, table: spmm(rows, table, weight, kind)
+        return passes.Reduction(
+            lambda rows, table, weight: spmm(rows, table, weight, kind),
+            passes.operator((kind,), weight), weight)
     if weight is not None:
         raise Other("maxima have weights of edges")
-    return lambda rows, table: aggregate(rows, table, kind)
+    return passes.Reduction(
+        lambda rows, table, weight: aggregate(rows, table, kind),
+        passes.operator((kind,), None))
 
 
 def normalized(layer, edges, edge_weight, num_src, num_dst, dtype):

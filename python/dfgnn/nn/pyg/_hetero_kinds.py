@@ -171,12 +171,15 @@ def _reduce(relations):
             r.src.new_ones(r.edges.size(1)) if r.edge_weight is None
             else r.edge_weight for r in relations])
 
-    def reduce(rows, table):
+    names = reductions(module)
+
+    def run(rows, table, weight):
         if weight is not None:
-            return spmm(rows, table, weight, reductions(module)[0])
+            return spmm(rows, table, weight, names[0])
         return combine(module, reduce_neighbours(
-            rows, table, reductions(module), rows.num_dst), rows)
-    return reduce
+            rows, table, names, rows.num_dst), rows)
+    op = passes.operator(names, weight) if type(module) in NAMES else None
+    return passes.Reduction(run, op, weight)
 
 
 def _reduce_reason(layer):
