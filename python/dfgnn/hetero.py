@@ -352,6 +352,15 @@ class HeteroGraph:
             self.positions("dst", rows), self.positions("src", columns),
             rows.size, columns.size))
 
+    def with_relations(self):
+        """The Graph of all nodes by_node() whose edges have their relations,
+        as edge programs take it."""
+        def make():
+            graph = self.graph(self.by_node("dst"), self.by_node("src"))
+            graph.set_relations(self.edge_type, self.num_relations)
+            return graph
+        return self._derive("with relations", make)
+
     def _graph_of(self, dst, src, num_dst, num_src):
         for what, number in (("rows", num_dst), ("columns", num_src)):
             check_count(f"the number of {what}", number)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from . import _abi, _program_ops, _programs, _trace, _wide
+from . import _abi, _by_type, _program_ops, _programs, _trace, _wide
 from ._modes import compiling, constant, needs_composite, untraced
 from ._programs import DST, EDGE, PARAM, REL, SRC
 from ._surroundings import plain, surroundings
@@ -25,6 +25,7 @@ from ._plan import Plan
 from .convert import as_graph
 from .errors import Error, UnsupportedError
 from .graph import Graph
+from .hetero import HeteroGraph
 
 __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
            "logsumexp", *_trace.OVER_EDGES]
@@ -227,12 +228,12 @@ class EdgeProgram:
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
         recorder = _trace.Text()
-        given = _given(i, j, e, others)
+        given = _by_type.any_order(_given(i, j, e, others))
         return recorder.text(self._trace(recorder, None, given, others)[0])
 
     def explain(self, i=None, j=None, e=None, **others):
         """What a call with these tensors runs."""
-        given = _given(i, j, e, others)
+        given = _by_type.any_order(_given(i, j, e, others))
         recorder = _trace.Text()
         program = _programs.parse(
             recorder.text(self._trace(recorder, None, given, others)[0]))
@@ -255,6 +256,9 @@ class EdgeProgram:
         gradient by those that require one (by all, if none does)."""
         recorder = _trace.Text()
         given = _given(i, j, e, others)
+        if isinstance(graph, HeteroGraph):
+            given = _by_type.joined(graph, given)
+            graph = graph.with_relations()
         program = _programs.parse(recorder.text(
             self._trace(recorder, graph, given, others)[0]))
         wide, rows = self._wide(recorder, given, others)
@@ -277,7 +281,7 @@ class EdgeProgram:
 
     def __call__(self, graph, i=None, j=None, e=None, *, composite=False,
                  **others):
-        """graph: a Graph, or what :func:`dfgnn.as_graph` takes.
+        """graph: a Graph, what :func:`dfgnn.as_graph` takes, or a HeteroGraph.
         i, j, e: tensors by name, [destinations, ...], [sources, ...] and
             [edges, ...] in the caller's order of edges, with at most three
             further axes.
@@ -286,9 +290,16 @@ class EdgeProgram:
         others: the function's further arguments; tensors are parameters.
         composite: computed with torch's operations, as in torch.func, or where
             no kernel can be made, which a warning says.
+
+        Over a HeteroGraph tensors of i and j may be dictionaries by type of
+        nodes, those of e and r by relation, all of one width; or tensors, with
+        the rows of HeteroGraph.by_node(), in the order of its edges and of its
+        relations.  Results of nodes are dictionaries by type, those of edges
+        and of relations dictionaries by relation.
         """
         given = _given(i, j, e, others)
-        if compiling() and not composite:
+        if compiling() and not composite and \
+                not isinstance(graph, HeteroGraph):
             made = self._compiled(graph, given, others)
             if made is not None:
                 return made
@@ -296,19 +307,27 @@ class EdgeProgram:
 
     @untraced
     def _called(self, graph, given, others, composite):
-        graph = _graph_of(graph, given)
+        types = graph if isinstance(graph, HeteroGraph) else None
+        if types is None:
+            graph = _graph_of(graph, given)
+        else:
+            graph = types.with_relations()
+            given = _by_type.joined(types, given)
         self._check(graph, given)
         on_gpu = graph.device.type != "cpu"
         if composite or needs_composite():
-            made, single = self._run_torch(graph, given, others)
+            made, places, single = self._run_torch(graph, given, others)
         else:
             try:
-                made, single = self._run(graph, given, others)
+                made, places, single = self._run(graph, given, others)
             except UnsupportedError as reason:
                 if not on_gpu:
                     raise
                 self._tell(graph, reason)
-                made, single = self._run_torch(graph, given, others)
+                made, places, single = self._run_torch(graph, given, others)
+        if types is not None:
+            made = [_by_type.split(types, x, place)
+                    for x, place in zip(made, places)]
         return made[0] if single else tuple(made)
 
     # ---- torch.compile
@@ -423,8 +442,10 @@ class EdgeProgram:
             raise UnsupportedError("a CUDA graph is captured, which would "
                                    "draw the same dropout in each replay")
         if _wide_serves(traced, graph):
-            return _wide.run(traced.wide, graph, rows), traced.single
-        return self._run_program(graph, traced, tensors)
+            made = _wide.run(traced.wide, graph, rows)
+        else:
+            made = self._run_program(graph, traced, tensors)
+        return made, traced.outputs, traced.single
 
     def _run_program(self, graph, traced, tensors):
         seed = int(torch.randint(2 ** 62, ())) if traced.random else 0
@@ -443,8 +464,7 @@ class EdgeProgram:
                 f"{error}. As an MLP on edges, which dfgnn.edge_mlp computes "
                 f"for widths up to 4096, it is not taken: {traced.wide}"
             ) from None
-        return self._in_callers_order(graph, made, traced.outputs), \
-            traced.single
+        return self._in_callers_order(graph, made, traced.outputs)
 
     # ---- wide linear maps
 
@@ -492,8 +512,8 @@ class EdgeProgram:
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
                  EDGE: graph.num_edges, REL: graph.num_relations}
         made = [recorder.result(v, count[v.place]) for v in values]
-        return self._in_callers_order(graph, made,
-                                      [v.place for v in values]), single
+        places = [v.place for v in values]
+        return self._in_callers_order(graph, made, places), places, single
 
     @staticmethod
     def _in_callers_order(graph, made, places):
