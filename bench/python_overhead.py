@@ -112,7 +112,11 @@ def make_layers():
         "TransformerConv": pyg.TransformerConv(WIDTH, WIDTH // HEADS, HEADS),
         "SAGEConv": pyg.SAGEConv(WIDTH, WIDTH),
         "GCNConv": pyg.GCNConv(WIDTH, WIDTH),
-        "GINConv": pyg.GINConv(torch.nn.Linear(WIDTH, WIDTH))}
+        "GINConv": pyg.GINConv(torch.nn.Linear(WIDTH, WIDTH)),
+        "PNAConv": pyg.PNAConv(
+            WIDTH, WIDTH, ["mean", "min", "max", "std"],
+            ["identity", "amplification", "attenuation"],
+            deg=torch.tensor([0, 2, 3, 3, 2]))}
 
 
 def step_of(layer, x, edge_index, grad):

@@ -52,7 +52,8 @@ def test_overhead(run):
     assert min(row[k] for k in row if k.endswith("_us")
                and "over" not in k) > 0
     assert [r["layer"] for r in row["layers"]] == [
-        "GATConv", "TransformerConv", "SAGEConv", "GCNConv", "GINConv"]
+        "GATConv", "TransformerConv", "SAGEConv", "GCNConv", "GINConv",
+        "PNAConv"]
     assert all(r["pyg_us"] > 0 and r["dfgnn_us"] > 0 for r in row["layers"])
 
 

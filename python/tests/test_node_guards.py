@@ -12,7 +12,7 @@ import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import close
 from node_layers import (
-    LAYERS, NODES, WIDTH, all_close, call_of, is_node, results,
+    LAYERS, NODES, WIDTH, all_close, call_of, is_node, principal, results,
     step_by_step)
 
 
@@ -89,6 +89,36 @@ def test_what_looks_into_a_layer_sees_its_steps(change):
     if change is not parametrized_itself:  # that is a class of its own
         layer.__class__ = pyg.GATConv
     close(out, layer(x, edges), 1e-12)
+
+
+@pytest.mark.parametrize("part", [
+    "pre_nns.0", "pre_nns.0.0", "post_nns.0", "post_nns.0.0", "aggr_module",
+    "aggr_module.aggr", "lin"])
+def test_what_looks_into_a_part_of_pna_sees_its_steps(part):
+    layer, given = call_of(LAYERS["PNA"]())
+    before, seen = results(layer, given), []
+    assert is_node(before[0])
+    hook = layer.get_submodule(part).register_forward_hook(
+        lambda module, inputs, out: seen.append(1))
+    after = results(layer, given)
+    hook.remove()
+    assert seen and not is_node(after[0])
+    close(after[0], before[0], 1e-12)
+    all_close(after[1], before[1], 1e-12)
+
+
+@pytest.mark.parametrize("more", [
+    {"divide_input": True, "towers": 2}, {"pre_layers": 2},
+    {"post_layers": 2}, {"train_norm": True}], ids=str)
+def test_other_networks_of_pna_take_the_steps(more):
+    layer, given = call_of(principal("mean max", "identity linear", **more))
+    out, grads = results(layer, given)
+    assert not is_node(out)
+    plain = copy.deepcopy(layer)
+    plain.__class__ = pyg.PNAConv
+    expected, expected_grads = results(plain, given)
+    close(out, expected, 1e-10)
+    all_close(grads, expected_grads, 1e-10)
 
 
 def test_hooks_of_all_modules():

@@ -13,6 +13,7 @@ from .. import _sum_nodes as sum_nodes
 from ._heat import heat
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row
+from ._principal import pna
 from ._rgcn import rgcn
 
 
@@ -60,7 +61,7 @@ TABLE = [
     Row("HEATConv", forward=heat),
     Row("GeneralConv", traced.propagate),
     # messages of a network, if it is linear or reads one node alone
-    Row("PNAConv", sums.principal),
+    Row("PNAConv", sums.principal, node=pna),
     Row("GENConv", traced.propagate),
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", traced.propagate, sums.renamed({})),
