@@ -417,6 +417,38 @@ def overhead_table: [$overhead[] | [(.execute_us, .forward_us, .forward_over_us,
   | markdown(["dfgnn_execute", "forward", "over the call",
     "forward and backward", "of which torch, for a function that does nothing"]);
 
+# tables of MLPs on edges: `dfgnn` beside the other ways of the same block
+def megabytes: if . == null then "-" else "\(digits(3)) MB" end;
+def short_type: {bfloat16: "bf16", float16: "f16", float32: "f32"}[.];
+def blocks_of($rows): $rows | map([.block, .dtype]) | reduce .[] as $b
+  ([]; if index([$b]) then . else . + [$b] end);
+def mlp_table: [blocks_of($mlp)[] as [$block, $dtype]
+  | [$mlp[] | select(.block == $block and .dtype == $dtype)] as $rows
+  | first($rows[] | select(.way == "dfgnn")) as $own
+  | first($rows[] | select(.way == "compiled")) as $peer
+  | [$block, $own.edges, ($dtype | short_type), ($own.forward_ms | time),
+     ($peer.forward_ms | time), ($peer.forward_ms / $own.forward_ms | figure),
+     ($own.both_ms | time), ($peer.both_ms | time),
+     ($peer.both_ms / $own.both_ms | figure), ($own.step_mb | megabytes),
+     ($peer.step_mb | megabytes)] | map(tostring) | row]
+  | markdown(["block", "edges", "type", "forward", "compiled", "faster by",
+    "both passes", "compiled", "faster by", "memory", "compiled"]);
+def mlp_models_table: [$mlp_models[]
+  | [.model, (.dtype | short_type), .way, (.step_ms | time), (.peak_mb | megabytes),
+     (if .losses then (.losses[0], .losses[-1] | digits(4) | tostring) else "-", "-" end)]
+  | row]
+  | markdown(["model", "type", "way", "step", "peak memory", "loss of step 1",
+    "of step 10"]);
+def cpu_mlp_table: [blocks_of($cpu_mlp)[] as [$block, $dtype]
+  | [$cpu_mlp[] | select(.block == $block and .dtype == $dtype)] as $rows
+  | first($rows[] | select(.way == "dfgnn")) as $own
+  | [$block, $own.edges, ($dtype | short_type)] + ([("forward_ms", "both_ms") as $key
+     | ($own[$key] | time), (("cat", "compiled") as $way
+       | first($rows[] | select(.way == $way))[$key] / $own[$key] | figure)])
+  | map(tostring) | row]
+  | markdown(["block", "edges", "type", "forward", "torch over it", "compiled over it",
+    "both passes", "torch over it", "compiled over it"]);
+
 def headline_more: [graphs[] as $g
   | select(peer($g; "gt"; "backward"; 1; 128))
   | [$g] + [("gt", "gat") as $op | ms($backward; $g; $op; "tuned") as $ms
@@ -451,7 +483,8 @@ def headline_more: [graphs[] as $g
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
  heads_goals: heads_table, modes: modes_table, edges: edges_table,
- minibatch: minibatch_table,
+ minibatch: minibatch_table, mlp: mlp_table, mlp_models: mlp_models_table,
+ cpu_mlp: cpu_mlp_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
       ratio(peer($g; "gt"; 1; 128); $t)] | map(tostring) | join(" ")] | join("\n")),

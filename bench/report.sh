@@ -68,6 +68,9 @@ minibatch results/h200/minibatch.json
 weather results/h200/weather.json
 steps results/h200/python_steps.json
 overhead results/h200/python_overhead.json
+mlp results/h200/python_mlp.json
+mlp_models results/h200/python_mlp_models.json
+cpu_mlp results/cpu_mlp.json
 regret_cpu results/regret_cpu.json
 cpu results/cpu_1x128.json
 torch results/cpu_vs_torch.json

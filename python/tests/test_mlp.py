@@ -1,6 +1,7 @@
 """MLPs on edges against the same written with torch's operations."""
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -233,8 +234,8 @@ def test_edges_are_in_the_caller_s_order(kind):
           [x, e, factor, *weights, *biases])
 
 
-@pytest.mark.parametrize("columns", itertools.permutations(
-    ("dst", "src", "edge")))
+@pytest.mark.parametrize("columns", list(itertools.permutations(
+    ("dst", "src", "edge"))))
 @pytest.mark.parametrize("parts", (False, True))
 def test_columns_stand_in_any_order(columns, parts):
     edges = torch.randint(0, 20, (2, 150))
@@ -533,3 +534,76 @@ def test_devices_agree(dtype, device):
         worst = (a.detach().cpu().double() - b.detach()).abs().max()
         assert worst <= (1e-5 if dtype == torch.float32 else 5e-2) * \
             b.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_hub_at_each_end(dtype, device):
+    """10^5 edges into node 3, and as many out of node 5, in no order."""
+    torch.manual_seed(2)
+    hub, nodes = 100_000, 50
+    ends = torch.randint(0, nodes - 5, (2, 2 * hub))
+    ends[1, :hub], ends[0, hub:] = 3, 5
+    ends = ends[:, torch.randperm(2 * hub)].to(device)
+    weights, biases = layers_of([8, 16, 16], torch.float32)
+    given = [*weights, *biases, tensor(2 * hub, 8, dtype=torch.float32),
+             tensor(nodes, 16, dtype=torch.float32)]
+    given = [(x.detach() * 0.5).to(device, dtype).requires_grad_()
+             for x in given]
+
+    def outputs(exact, call):
+        w, v, b, c, e, part = [x.double() if exact else x for x in given]
+        made = call(w, v, b, c, e, part)
+        made = [x / hub for x in made]
+        return [*made, *torch.autograd.grad(sum(x.sum() for x in made), given)]
+
+    def fused(w, v, b, c, e, part):
+        return dfgnn.edge_mlp(
+            ends, [w, v], [b, c], edge=e, dst_part=part, src_part=part,
+            activation="silu", reduce="sum", reduce_src="sum")
+
+    def plain(w, v, b, c, e, part):
+        z = F.linear(e, w, b) + part[ends[1]] + part[ends[0]]
+        z = F.linear(F.silu(z), v, c)
+        return [reduced("sum", z, index, nodes) for index in (
+            ends[1], ends[0])]
+    for have, want in zip(outputs(False, fused), outputs(True, plain)):
+        error = (have.double() - want).norm() / want.norm()
+        assert error < (1e-4 if dtype == torch.float32 else 2e-2), error
+
+
+def enough_memory(device, size):
+    return device.type == "cuda" and torch.cuda.mem_get_info()[0] > size or \
+        bool(os.environ.get("TEST_LONG"))
+
+
+def test_more_than_2_31_elements(device):
+    if not enough_memory(device, 40e9):
+        pytest.skip("takes a GPU with 40 GB, or TEST_LONG")
+    width, degree, last = 64, 8, 800
+    edges = 2 ** 31 // width + last
+    nodes = edges // degree
+    dst = torch.arange(edges, device=device, dtype=torch.int32) // degree
+    src = (dst + 1) % nodes
+    graph = dfgnn.as_graph(torch.stack([src, dst]), nodes)
+    torch.manual_seed(5)
+    weights, biases = layers_of([width, width, width], torch.bfloat16)
+    weights, biases = ([x.detach().to(device).requires_grad_() for x in xs]
+                       for xs in (weights, biases))
+    e = torch.zeros(edges, width, dtype=torch.bfloat16, device=device)
+    e[-last:].normal_()
+    e.requires_grad_()
+    assert e.numel() > 2 ** 31
+    made, total = dfgnn.edge_mlp(graph, weights, biases, edge=e,
+                                 activation="silu", residual=True, edges=True)
+    (total[-last // degree:].float().sum() +
+     made[-last:].float().square().sum()).backward()
+    own = e.detach()[-last:].double().requires_grad_()
+    w, v, b, c = (x.detach().double() for x in (*weights, *biases))
+    want = F.linear(F.silu(F.linear(own, w, b)), v, c) + own
+    sums = want.view(-1, degree, width).sum(1)
+    (sums.sum() + want.square().sum()).backward()
+    for have, right in ((made[-last:], want), (total[-last // degree:], sums),
+                        (e.grad[-last:], own.grad)):
+        error = (have.double() - right).norm() / right.norm()
+        assert error < 2e-2, error
+    assert torch.equal(made[0], made[edges // 2])
