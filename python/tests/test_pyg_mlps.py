@@ -280,6 +280,47 @@ def test_dropout_that_drops_parts_two_layers():
     assert [made.layers for made in calls(layer)[1]] == [1]
 
 
+@pytest.mark.parametrize("kind", ["bf16", "f16", "autocast"])
+@pytest.mark.parametrize("aggr", ["max", "mean"])
+def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
+    """Points far from 0, whose differences are what counts."""
+    from dfgnn import _mlp
+    torch.manual_seed(7)
+    layer = pyg.EdgeConv(torch.nn.Sequential(
+        torch.nn.Linear(2 * C, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8)),
+        aggr=aggr)
+    with torch.no_grad():
+        layer.nn[0].weight[:, :C].mul_(1e-3)
+    x, edges = torch.randn(N, C) + 30, random_edges(N, N, 60)
+    dtype = torch.float16 if kind == "f16" else torch.bfloat16
+    if kind != "autocast":
+        layer, x = layer.to(dtype), x.to(dtype)
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    ran, call = [], _mlp.call
+    monkeypatch.setattr(_mlp, "call", lambda *given: ran.append(given[1])
+                        or call(*given))
+
+    def run(one):
+        given = x.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16,
+                            enabled=kind == "autocast"):
+            out = one(given, edges)
+        return [out, *torch.autograd.grad(out.float().square().sum(), [
+            given, *one.parameters()])]
+    exact = copy.deepcopy(layer).double()
+    given = x.double().requires_grad_()
+    out = exact(given, edges)
+    want = [out, *torch.autograd.grad(out.square().sum(), [
+        given, *exact.parameters()])]
+    for have, own, right in zip(run(fast), run(layer), want):
+        assert have.dtype == own.dtype
+        error, theirs = ((t.double() - right).norm() / right.norm()
+                         for t in (have, own))
+        assert error < max(1.5 * theirs, 1e-2), (error, theirs)
+    assert len(ran) == 1
+
+
 @pytest.mark.parametrize("kind", ["max", "mean", "kinks", "hook", "norm"])
 def test_edgeconv_keeps_no_message(kind, monkeypatch):
     from dfgnn import _mlp

@@ -180,24 +180,36 @@ def principal(layer, edge_index, size, x, edge_attr=None):
 def edge_network(layer, edge_index, size, x):
     """EdgeConv whose network begins with a Linear (A, B): (A - B) x_i + B x_j
     is made by node and, if the network has no other module, reduced by a
-    kernel; layers that follow are one MLP on edges with it."""
+    kernel; layers that follow are one MLP on edges with it.  With 16 bits it
+    matters that PyG subtracts before it multiplies: there x_j - x_i is the
+    MLP's feature of edges."""
     names = reductions(layer.aggr_module)
     linear, rest = _first_linear(layer.nn)
     met = ends(layer, x, size)
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
-            or met.src.dim() != 2 or ops.compiling()
-            # PyG subtracts before it multiplies: with 16 bits that matters
-            or met.src.dtype in (torch.float16, torch.bfloat16)
-            or torch.is_autocast_enabled(met.src.device.type)):
+            or met.src.dim() != 2 or ops.compiling()):
+        return edge_messages(layer, edge_index, size, x=x)
+    network = after_linear(rest) if rest and len(names) == 1 and \
+        names[0] in _abi.REDUCTIONS else None
+    narrow = met.src.dtype in (torch.float16, torch.bfloat16) or \
+        torch.is_autocast_enabled(met.src.device.type)
+    if narrow and network is None:
         return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    if narrow:
+        src, dst = graph.edge_index
+        out = edge_mlp(
+            graph, [linear.weight, *network.weights],
+            [linear.bias, *network.biases], dst=met.dst,
+            edge=met.src.index_select(0, src) - met.dst.index_select(0, dst),
+            columns=("dst", "edge", "src"), activation=network.activation,
+            last=network.last, slope=network.slope, reduce=names[0])
+        return combine(layer.aggr_module, [out], graph)
     width = met.src.size(1)
     sender = linear.weight[:, width:]
     own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
     sent = F.linear(met.src, sender)
-    network = after_linear(rest) if rest and len(names) == 1 and \
-        names[0] in _abi.REDUCTIONS else None
     if network is not None:
         out = edge_mlp(
             graph, [None, *network.weights], [None, *network.biases],
