@@ -4,6 +4,7 @@ A call is named by a text of its settings, with a 1 for each of its tensors that
 is there.  Tensors by edge are in the caller's order.
 """
 
+import functools
 import json
 
 import torch
@@ -22,13 +23,19 @@ def text(*about):
     return json.dumps(about)
 
 
+@functools.lru_cache(maxsize=1024)
+def _told(call):
+    """(settings, which tensors are there) of a name."""
+    *settings, there = json.loads(call)
+    return _mlp.Settings(*settings), there
+
+
 class _Read:
     """A call as the operators get it."""
 
     def __init__(self, call, edge_index, graph, num_src, num_dst, num_edges,
                  tensors):
-        *settings, there = json.loads(call)
-        self.settings = _mlp.Settings(*settings)
+        self.settings, there = _told(call)
         self.place = edge_index, graph, num_src, num_dst, num_edges
         given = iter(tensors)
         self.tensors = [next(given) if here else None for here in there]
