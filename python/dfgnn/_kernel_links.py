@@ -212,13 +212,16 @@ class Attention(_Kernel):
 
 
 class Sum(_Kernel):
-    """out [N, F]: the sum or mean of the rows x [M, F] of the neighbours, with
-    GCN's scales if symmetric."""
+    """out [N, F]: the sum or mean of the rows x [M, F] of the neighbours.
 
-    def __init__(self, graph, op, x, out, dim, dtype, symmetric=False):
+    scales: a function (graph, dtype) that gives what rows of destinations and
+        those of sources are multiplied by, or None.
+    """
+
+    def __init__(self, graph, op, x, out, dim, dtype, scales=None):
         super().__init__()
         self.op, self.x, self.out = op, x, out
-        self.dim, self.dtype, self.symmetric = dim, dtype, symmetric
+        self.dim, self.dtype, self.scales = dim, dtype, scales
         self.shape = (graph.num_dst, dim), (graph.num_src, dim)
         self.reads, self.saves, self.makes = (x,), (), (out,)
 
@@ -230,16 +233,15 @@ class Sum(_Kernel):
 
     def _fields(self, args, backward):
         fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
-        return fields + ["scale_dst", "scale_src"] if self.symmetric else \
-            fields
+        return fields if self.scales is None else \
+            fields + ["scale_dst", "scale_src"]
 
     def _run(self, graph, backward, given):
         call = self._calls[backward] or self._call(graph, backward)
         made = given.new_empty(self.shape[backward])
         scales = ()
-        if self.symmetric:
-            scales = [t.data_ptr() for t in
-                      _fused.normalization(graph, self.dtype)]
+        if self.scales is not None:
+            scales = [t.data_ptr() for t in self.scales(graph, self.dtype)]
         call.run(graph.device, given.data_ptr(), made.data_ptr(), *scales)
         return made
 
@@ -250,8 +252,11 @@ class Sum(_Kernel):
         add(grads, self.x, self._run(graph, True, grads[self.out]))
 
     def plain(self, graph, values):
-        values[self.out], = _fused.of_neighbours(
-            graph, self.op, values[self.x], symmetric=self.symmetric)
+        given = {"value": values[self.x]}
+        if self.scales is not None:
+            given["scale_dst"], given["scale_src"] = self.scales(
+                graph, self.dtype)
+        values[self.out], = _fused.sums(graph, self.op, given)
 
 
 class Reduced:

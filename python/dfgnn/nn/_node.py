@@ -1,4 +1,4 @@
-"""Layers, of dfgnn.nn and of PyG, as one node of autograd each, for the calls
+"""Layers, of dfgnn.nn, PyG and DGL, as one node of autograd each, for the calls
 that most training steps make: what _attention_nodes.py and _sum_nodes.py have
 in common.
 
@@ -29,9 +29,9 @@ def node(call):
     def attempt(layer, *args, **kwargs):
         if ops.compiling() or watched() or layer.runs_in_steps():
             return NotImplemented
-        state = layer.__dict__
-        if state["flow"] != "source_to_target" or \
-                state["node_dim"] not in (-2, 0):
+        state = layer.__dict__  # DGL's layers have no flow
+        if state.get("flow", "source_to_target") != "source_to_target" or \
+                state.get("node_dim", 0) not in (-2, 0):
             return NotImplemented
         try:
             return call(state, *args, **kwargs)

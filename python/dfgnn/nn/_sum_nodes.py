@@ -5,6 +5,7 @@ import weakref
 import torch
 
 from .. import _recording
+from .._fused import normalization
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own, Relu
 from .._loops import normalize, with_remaining_loops
@@ -89,7 +90,7 @@ def _gcn(graph, settings, static, x, weight, bias, edge_weight):
     links = [Product("x", ("weight",), (), (), "h")]
     if edge_weight is None:
         links.append(Sum(graph, "spmm-sum", "h", "sums", weight.size(0),
-                         x.dtype, symmetric=True))
+                         x.dtype, normalization))
     else:
         links += [ByEdge("edge_weight", "by edge"),
                   Reduced("spmm-weighted", "sums", value="h",

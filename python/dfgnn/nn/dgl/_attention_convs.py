@@ -7,6 +7,8 @@ from torch import nn
 from ...functional import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention)
 from .._scores import edge_feature_scores
+from .._node import first
+from . import _nodes
 from ._base import Checked, as_pair, dgl_error, heads_of, split
 
 
@@ -106,6 +108,7 @@ class GATConv(Checked):
             if self.res_fc.bias is not None:
                 nn.init.zeros_(self.res_fc.bias)
 
+    @first(_nodes.gat)
     def forward(self, graph, feat, edge_weight=None, get_attention=False):
         graph = self.graph(graph, feat)
         value, own, h_dst = _projected(self, graph, feat)
@@ -251,6 +254,7 @@ class GATv2Conv(Checked):
                 nn.init.zeros_(layer.bias)
         nn.init.xavier_normal_(self.attn, gain=gain)
 
+    @first(_nodes.gatv2)
     def forward(self, graph, feat, get_attention=False):
         _matrix_only(self, feat)
         graph = self.graph(graph, feat)
@@ -303,6 +307,7 @@ class AGNNConv(Checked):
         else:
             self.register_buffer("beta", torch.tensor([float(init_beta)]))
 
+    @first(_nodes.agnn)
     def forward(self, graph, feat):
         graph = self.graph(graph, feat)
         h_src, h_dst = split(graph, feat)
@@ -326,6 +331,7 @@ class DotGatConv(Checked):
         else:
             self.fc = nn.Linear(self._in_src_feats, width, bias=False)
 
+    @first(_nodes.dot_gat)
     def forward(self, graph, feat, get_attention=False):
         _matrix_only(self, feat)
         graph = self.graph(graph, feat)

@@ -3,10 +3,12 @@
 import functools
 import sys
 
+import torch
 from torch import nn
 
 from ...aggregation import aggregate
 from ...convert import as_graph
+from .._guards import surroundings
 
 
 class DGLError(RuntimeError):
@@ -28,6 +30,11 @@ class Layer(nn.Module):
     """A layer over a graph and features of its sources, or of its sources and
     destinations."""
 
+    def runs_in_steps(self):
+        """Whether this call cannot be one node of autograd, whatever its
+        arguments are."""
+        return surroundings() is not None
+
     def graph(self, graph, feat):
         if isinstance(feat, tuple):
             size = (feat[0].size(0), feat[1].size(0))
@@ -48,18 +55,23 @@ class Checked(Layer):
 
     def graph(self, graph, feat):
         graph = super().graph(graph, feat)
-        if not self._allow_zero_in_degree and _has_isolated(graph):
+        if not self._allow_zero_in_degree and has_isolated(graph):
             raise dgl_error(
                 "the graph has destinations without in-edges, whose output "
                 "is 0; add self loops, or set allow_zero_in_degree=True")
         return graph
 
 
-def _has_isolated(graph):
+def has_isolated(graph):
     """Whether a destination has no edges; found once for each graph."""
     if not hasattr(graph, "_isolated"):
         graph._isolated = bool((graph.degrees == 0).any())
     return graph._isolated
+
+
+def out_degrees(graph):
+    return graph._derive("out degrees", lambda: torch.bincount(
+        graph.src, minlength=graph.num_src))
 
 
 def as_pair(value):

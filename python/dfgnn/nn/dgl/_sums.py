@@ -4,7 +4,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ._base import Checked, Layer, as_pair, dgl_error, reduced, split
+from .._node import first
+from . import _nodes
+from ._base import (
+    Checked, Layer, as_pair, dgl_error, out_degrees, reduced, split)
 
 _NORMS = ("none", "both", "right", "left")
 
@@ -12,11 +15,6 @@ _NORMS = ("none", "both", "right", "left")
 def _scaled(feat, degrees, power):
     scale = degrees.to(feat.dtype).clamp(min=1).pow(power)
     return feat * scale.view([-1] + [1] * (feat.dim() - 1))
-
-
-def _out_degrees(graph):
-    return graph._derive("out degrees", lambda: torch.bincount(
-        graph.src, minlength=graph.num_src))
 
 
 class GraphConv(Checked):
@@ -46,6 +44,7 @@ class GraphConv(Checked):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @first(_nodes.graph_conv)
     def forward(self, graph, feat, weight=None, edge_weight=None):
         """feat [N, ..., in_feats], or a pair of sources' and destinations';
         edge_weight [E]."""
@@ -57,7 +56,7 @@ class GraphConv(Checked):
         h, _ = split(graph, feat)
         power = -0.5 if self._norm == "both" else -1.0
         if self._norm in ("left", "both"):
-            h = _scaled(h, _out_degrees(graph), power)
+            h = _scaled(h, out_degrees(graph), power)
         shrinks = self._in_feats > self._out_feats
         if weight is not None and shrinks:
             h = h @ weight
@@ -114,6 +113,7 @@ class SAGEConv(Layer):
             nn.init.xavier_uniform_(self.fc_self.weight, gain=gain)
         nn.init.xavier_uniform_(self.fc_neigh.weight, gain=gain)
 
+    @first(_nodes.sage)
     def forward(self, graph, feat, edge_weight=None):
         """feat [N, ..., in_feats], or a pair of sources' and destinations';
         edge_weight [E]."""
@@ -195,6 +195,7 @@ class GINConv(Layer):
         else:
             self.register_buffer("eps", eps)
 
+    @first(_nodes.gin)
     def forward(self, graph, feat, edge_weight=None):
         """feat [N, ...], or a pair of sources' and destinations'; edge_weight
         [E]."""
