@@ -1,5 +1,6 @@
 """dfgnn.capture: a step as one CUDA graph, replayed with new inputs."""
 
+import gc
 import logging
 import warnings
 
@@ -349,6 +350,8 @@ class Gpu:
         """(CUDA graph, what run() returned)."""
         graph, results, failed = torch.cuda.CUDAGraph(), None, None
         state = torch.cuda.get_rng_state(self.device)
+        collects = gc.isenabled()
+        gc.disable()  # an older CUDA graph that it frees would end the capture
         try:
             # other threads, which load data, may do what a capture forbids
             with torch.cuda.device(self.device), torch.cuda.graph(
@@ -362,6 +365,9 @@ class Gpu:
         except Exception as error:
             self._recover(state)
             raise (failed or error)
+        finally:
+            if collects:
+                gc.enable()
         return graph, results
 
     def _recover(self, state):

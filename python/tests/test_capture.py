@@ -2,6 +2,7 @@
 FakeGpu; tests on a GPU see that replays are right."""
 
 import copy
+import gc
 import importlib
 import logging
 
@@ -426,6 +427,27 @@ def test_padded_batches_have_a_recording_for_each_shape():
         x = torch.randn(size, IN, device="cuda")
         close(step(x), layer(x).detach(), 1e-5)
     assert step.recorded == 3
+
+
+@GPU
+def test_older_recordings_are_not_freed_while_one_is_made():
+    """Freeing a CUDA graph while another is captured ends the capture."""
+    def recorded():
+        step = dfgnn.capture(lambda x: [x * k for k in range(50)][-1])
+        for _ in range(4):
+            step(torch.ones(4, device="cuda"))
+        assert step.recorded == 1
+        return step
+
+    circle = [recorded()]
+    circle.append(circle)
+    del circle
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        recorded()
+    finally:
+        gc.set_threshold(*before)
 
 
 # ---- torch.compile(mode="reduce-overhead") ----------------------------------
