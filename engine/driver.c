@@ -19,9 +19,12 @@ static const struct {
   size_t offset;
 } symbols[] = {
 #define F(name, symbol, parameters) {#symbol, offsetof(dfgnn_driver, name)},
-    DFGNN_DRIVER_FUNCTIONS(F)
+    DFGNN_DRIVER_FUNCTIONS(F) DFGNN_DRIVER_OPTIONAL(F)
 #undef F
 };
+#define F(name, symbol, parameters) +1
+enum { REQUIRED = 0 DFGNN_DRIVER_FUNCTIONS(F) };
+#undef F
 
 static void find(void) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -33,7 +36,7 @@ static void find(void) {
   }
   for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
     void *symbol = dlsym(library, symbols[i].symbol);
-    if (!symbol) {
+    if (!symbol && i < REQUIRED) {
       snprintf(problem, sizeof problem,
                "libcuda.so.1 has no %s: the driver is older than CUDA 11.4",
                symbols[i].symbol);

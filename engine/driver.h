@@ -61,6 +61,9 @@ enum {
   CU_FUNCTION_MAX_SHARED = 8, /* dynamic */
   CU_FUNCTION_CARVEOUT = 9,   /* percent of shared memory */
 
+  CU_LAUNCH_OVERLAPPED = 6, /* programmatic stream serialization */
+  CU_OVERLAP_VERSION = 12030, /* the first whose graphs capture that */
+
   CU_STREAM_NON_BLOCKING = 1,
   CU_EVENT_NO_TIMING = 2,
   CU_CAPTURE_GLOBAL = 0,
@@ -72,6 +75,22 @@ enum {
   CU_POOL_REUSE_INTERNAL = 3, /* int */
   CU_POOL_KEEP_BYTES = 4      /* uint64_t */
 };
+
+/* CUlaunchAttribute and CUlaunchConfig */
+typedef struct cu_launch_attribute {
+  int id;
+  int padding;
+  union {
+    char bytes[64];
+    int value;
+  };
+} cu_launch_attribute;
+typedef struct cu_launch_config {
+  unsigned grid[3], block[3], shared;
+  cu_stream stream;
+  cu_launch_attribute *attributes;
+  unsigned count;
+} cu_launch_config;
 
 /* F(name, symbol of the library, parameters) */
 /* clang-format off */
@@ -130,11 +149,15 @@ enum {
   F(FuncGetAttribute, cuFuncGetAttribute, (int *value, int what, cu_function function)) \
   F(FuncSetAttribute, cuFuncSetAttribute, (cu_function function, int what, int value)) \
   F(LaunchKernel, cuLaunchKernel, (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, cu_stream stream, void **arguments, void **extra))
+/* Functions that older drivers lack; NULL there. */
+#define DFGNN_DRIVER_OPTIONAL(F) \
+  F(LaunchKernelEx, cuLaunchKernelEx, (const cu_launch_config *config, cu_function function, void **arguments, void **extra))
 /* clang-format on */
 
 typedef struct dfgnn_driver {
 #define F(name, symbol, parameters) cu_result(*name) parameters;
   DFGNN_DRIVER_FUNCTIONS(F)
+  DFGNN_DRIVER_OPTIONAL(F)
 #undef F
 } dfgnn_driver;
 

@@ -361,6 +361,29 @@ static void set_carveout(dfgnn_kernel *kernel, dfgnn_carveout carveout) {
 
 static unsigned at_least_1(unsigned x) { return x ? x : 1; }
 
+/* Can launches overlap on the device, in CUDA graphs too? */
+static int can_overlap(int major) {
+  int version = 0;
+  return major >= 9 && dfgnn__driver()->LaunchKernelEx &&
+         !dfgnn__driver()->DriverGetVersion(&version) &&
+         version >= CU_OVERLAP_VERSION;
+}
+
+static cu_result launch_overlapped(const dfgnn_queue *queue,
+                                   cu_function function, const dfgnn_grid *grid,
+                                   void **arguments) {
+  cu_launch_attribute overlapped = {.id = CU_LAUNCH_OVERLAPPED, .value = 1};
+  const cu_launch_config config = {
+      .grid = {at_least_1(grid->blocks[0]), at_least_1(grid->blocks[1]),
+               at_least_1(grid->blocks[2])},
+      .block = {grid->threads, 1, 1},
+      .shared = grid->shared,
+      .stream = queue->stream,
+      .attributes = &overlapped,
+      .count = 1};
+  return dfgnn__driver()->LaunchKernelEx(&config, function, arguments, NULL);
+}
+
 dfgnn_status dfgnn__launch(const dfgnn_queue *queue,
                            const dfgnn_program *program, dfgnn_grid grid,
                            void **arguments) {
@@ -378,10 +401,14 @@ dfgnn_status dfgnn__launch(const dfgnn_queue *queue,
     allow_shared(kernel, grid.shared);
   if (grid.carveout)
     set_carveout(kernel, grid.carveout);
-  cu_result error = dfgnn__driver()->LaunchKernel(
-      kernel->function, at_least_1(grid.blocks[0]), at_least_1(grid.blocks[1]),
-      at_least_1(grid.blocks[2]), grid.threads, 1, 1, grid.shared,
-      queue->stream, arguments, NULL);
+  cu_result error =
+      grid.overlaps && queue->engine->overlaps
+          ? launch_overlapped(queue, kernel->function, &grid, arguments)
+          : dfgnn__driver()->LaunchKernel(
+                kernel->function, at_least_1(grid.blocks[0]),
+                at_least_1(grid.blocks[1]), at_least_1(grid.blocks[2]),
+                grid.threads, 1, 1, grid.shared, queue->stream, arguments,
+                NULL);
   return error ? dfgnn__driver_fail(error, program->name) : DFGNN_OK;
 }
 
@@ -516,6 +543,7 @@ dfgnn_status dfgnn__engine_open(dfgnn_engine **engine, int ordinal) {
   DFGNN_CU_GO(DeviceGetAttribute, &major, CU_CAPABILITY_MAJOR, e->device);
   DFGNN_CU_GO(DeviceGetAttribute, &minor, CU_CAPABILITY_MINOR, e->device);
   snprintf(e->architecture, sizeof e->architecture, "sm_%d%d", major, minor);
+  e->overlaps = can_overlap(major);
   DFGNN_CU_GO(DevicePrimaryCtxRetain, &e->context, e->device);
   e->ordinal = ordinal;
 out:

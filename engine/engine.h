@@ -55,6 +55,10 @@ typedef struct dfgnn_grid {
   unsigned threads;   /* of a block */
   unsigned shared;    /* bytes of dynamic shared memory, beyond 48 KiB too */
   dfgnn_carveout carveout;
+  /* May it be launched before the kernel before it on the stream has ended?
+   * Such a kernel calls ptx::wait_for_previous() in all its threads before it
+   * reads what another kernel wrote; GPUs before sm_90 launch it as usual. */
+  int overlaps;
 } dfgnn_grid;
 
 typedef struct dfgnn_engine dfgnn_engine;

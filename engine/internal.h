@@ -41,6 +41,7 @@ struct dfgnn_engine {
   int device;
   cu_context context;
   char architecture[16]; /* "sm_90" */
+  int overlaps;          /* can launches overlap? (dfgnn_grid) */
   char target[24];       /* of the compiler; "" until first needed */
   pthread_mutex_t lock;  /* guards target, pending, additions to the table */
   pthread_cond_t made;   /* a program is no longer pending */

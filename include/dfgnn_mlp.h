@@ -154,7 +154,7 @@ typedef struct dfgnn_edge_mlp_args {
 /* Runs a pass.  The same call gives the same bits in every run on a device,
  * with any number of threads.  Products and sums are of float, of double for
  * F64; on GPUs, products of 16-bit types and TF32 round their operands to that,
- * and rows that are reduced at sources may be rounded to dtype.
+ * as do products of BF16 on CPUs with AMX, and rows that are reduced at sources may be rounded to dtype.
  * DFGNN_ERROR_INVALID names what was found and what was expected;
  * DFGNN_ERROR_UNSUPPORTED: the graph's device has no kernel for it.  On a GPU
  * the work is put on the stream, and its memory is the context's. */

@@ -90,10 +90,9 @@ static int sums_moments(const dfgnn_setting *s) {
          op == DFGNN_OP_REDUCE_STD;
 }
 
-/* Several heads of a few vectors at most, which online, split and twopass take
- * side by side on a CPU (kernels/attention/cpu/heads.h): on cora and one thread
- * 8 x 8 takes .11 to .25 of smmf's time and .05 to .4 of spill's, 4 x 16 .28 to
- * .7 and .16 to .8. */
+/* Several heads of a few vectors at most, which online and split and all
+ * gradients take side by side on a CPU (kernels/attention/cpu/heads.h): on cora
+ * and one thread 8 x 8 takes .11 to .25 of smmf's time, 4 x 16 .28 to .7. */
 static int narrow_heads(const dfgnn_setting *s) {
   return s->problem->heads > 1 && s->problem->dim <= 32;
 }
@@ -150,18 +149,18 @@ static const preference preferences[] = {
     {"cpu", FORWARD, "split", SIMD "edges=1024,prefetch=24"},
     {"cpu", FORWARD, "smmf", SIMD "rows=512,schedule=dynamic"},
     {"cpu", FORWARD, "online",
-     SIMD "chunk=64,flight=8,prefetch=0,schedule=dynamic,rows=64"},
+     SIMD "chunk=64,flight=8,prefetch=24,schedule=dynamic,rows=64"},
     {"cpu", FORWARD, "pmf", SIMD "edges=8192,schedule=balanced"},
     {"cpu", FORWARD, NULL, SIMD "schedule=dynamic,schedule=balanced"},
     {"cpu", BACKWARD, "spill",
      SIMD "first=columns,schedule=dynamic,prefetch=24"},
     {"cpu", BACKWARD, "split", SIMD "edges=1024,prefetch=24"},
-    {"cpu", BACKWARD, "twopass", SIMD "schedule=dynamic,prefetch=0"},
+    {"cpu", BACKWARD, "twopass", SIMD "schedule=dynamic,prefetch=24"},
     {"cpu", BACKWARD, NULL, SIMD "schedule=dynamic,prefetch=24"},
 
     {"cpu", PROGRAMS, "blocks", SIMD "kib=96,chunks=64"},
     {"cuda", PROGRAMS, "walks", WALK_LANES "sides=1," WALK_REST},
-    {"cpu", MLPS, "tiles", SIMD "tile=384,chunk=8"},
+    {"cpu", MLPS, "tiles", SIMD "tile=384,chunk=8,products=amx"},
     {"cuda", MLPS, NULL,
      "warps=rule,span=rule,columns=rule,stages=rule,wgmma=rule,launch=rule"},
 
@@ -207,7 +206,7 @@ static const rule_row rules[] = {
     {"cpu", BACKWARD, with_edges, "edges", NULL,
      "edge features are projected by windows of edges"},
     {"cpu", BACKWARD, dominated, "split", NULL, "one row dominates"},
-    {"cpu", BACKWARD, narrow_heads, "twopass", NULL,
+    {"cpu", BACKWARD, narrow_heads, "spill", NULL,
      "narrow heads are taken side by side"},
     {"cpu", BACKWARD, always, "spill", NULL,
      "a number stored for each edge and head saves two products"},

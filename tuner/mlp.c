@@ -188,7 +188,8 @@ static dfgnn_status compare(dfgnn_accuracy *accuracy,
                        .pass = h->form->pass,
                        .rows = h->host.matrix,
                        .threads = 1,
-                       .exact = !strcmp(h->ctx->backend->name, "cpu")};
+                       .exact = !strcmp(h->ctx->backend->name, "cpu") &&
+                                dfgnn__mlp_amx_missing(h->mlp.dtype)};
   dfgnn_mlp_errors errors;
   for (int i = 0; dfgnn__mlp_tensors[i].name; i++)
     if (x->tensor[i].memory)

@@ -58,9 +58,6 @@ CPU_INLINE vec v_round(vec x) {
   return V(round)(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/* Here and below exp() is zero, as its exponent leaves the normal numbers. */
-#define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -709.1 : -88)
-
 /* v_sums: the sums of SUMS vectors at once. */
 #if CPU_DTYPE == CPU_F64
 CPU_INLINE vec v_keep(vec x, tail t, vec fill) {

@@ -51,12 +51,13 @@ CPU_INLINE vec v_step(vec x, vec above, vec below) {
   return V(mask_blend)(V_COMPARE(x, V(setzero)(), _CMP_GT_OQ), below, above);
 }
 CPU_INLINE vec v_round(vec x) { return V_ROUND(x, 0); }
-CPU_INLINE vec v_power(vec x, vec n) { return V(scalef)(x, n); }
+/* A result below the smallest normal number would cost hundreds of cycles. */
+CPU_INLINE vec v_power(vec x, vec n) {
+  const scalar least = CPU_DTYPE == CPU_F64 ? -1022.5 : -126.5;
+  return V(maskz_scalef)(V_COMPARE(n, v_set(least), _CMP_NLE_UQ), x, n);
+}
 CPU_INLINE scalar v_sum(vec x) { return V(reduce_add)(x); }
 CPU_INLINE scalar v_top(vec x) { return V(reduce_max)(x); }
-
-/* Here and below exp() is zero in this arithmetic. */
-#define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -750 : -110)
 
 /* v_sums: the sums of SUMS vectors at once. */
 #if CPU_DTYPE == CPU_F64

@@ -1,12 +1,11 @@
 /* cpu_pairs.h - lanes that change places, for work across heads
  *
- * clang-format off
- *   v_fold         the sums of pieces of `group` vectors (1, 2, 4, ... VECTOR),
- *                  which are the group-th part of VECTOR / group lanes: those
- * of the first vector, then those of the second, ... v_turn         lane i is
- * that of i + step, round the end; lanes          the lanes of rows of `dim`
- * features, a divisor of VECTOR; v_spread       each number `dim` times; VECTOR
- * numbers may be read. clang-format on */
+ *   v_fold   the sums of pieces of `group` vectors (1, 2, 4, ... VECTOR), which
+ *            are the group-th part of VECTOR / group lanes: those of the first
+ *            vector, then those of the second, ...
+ *   v_turn   lane i is that of i + step, round the end
+ *   lanes    what v_pick takes; v_lanes(shift, first): lane i is that of
+ *            first + (i >> shift) */
 #ifndef DFGNN_KERNELS_CPU_PAIRS_H
 #define DFGNN_KERNELS_CPU_PAIRS_H
 
@@ -49,15 +48,13 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
                                  a[0]);
   return a[0];
 }
-CPU_INLINE lanes v_lanes(int64_t dim) {
+CPU_INLINE lanes v_lanes(int shift, int64_t first) {
   int64_t x[VECTOR];
   for (int i = 0; i < VECTOR; i++)
-    x[i] = i / dim;
+    x[i] = first + (i >> shift);
   return _mm512_loadu_si512(x);
 }
-CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return _mm512_permutexvar_pd(l, s_load(p));
-}
+CPU_INLINE vec v_pick(vec x, lanes l) { return _mm512_permutexvar_pd(l, x); }
 CPU_INLINE vec v_turn(vec x, int64_t step) {
   static const int64_t round[2 * VECTOR] = {0, 1, 2, 3, 4, 5, 6, 7,
                                             0, 1, 2, 3, 4, 5, 6, 7};
@@ -98,15 +95,13 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
         a[0]);
   return a[0];
 }
-CPU_INLINE lanes v_lanes(int64_t dim) {
+CPU_INLINE lanes v_lanes(int shift, int64_t first) {
   int32_t x[VECTOR];
   for (int i = 0; i < VECTOR; i++)
-    x[i] = (int32_t)(i / dim);
+    x[i] = (int32_t)(first + (i >> shift));
   return _mm512_loadu_si512(x);
 }
-CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return _mm512_permutexvar_ps(l, s_load(p));
-}
+CPU_INLINE vec v_pick(vec x, lanes l) { return _mm512_permutexvar_ps(l, x); }
 CPU_INLINE vec v_turn(vec x, int64_t step) {
   static const int32_t round[2 * VECTOR] = {
       0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
@@ -133,18 +128,15 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
   FOLD(a, group, 2, merge_2)
   return group == 2 ? _mm256_permute4x64_pd(a[0], 0xd8) : a[0];
 }
-CPU_INLINE lanes v_lanes(int64_t dim) { /* of halves of a double */
+CPU_INLINE lanes v_lanes(int shift, int64_t first) { /* halves of a double */
   int32_t x[2 * VECTOR];
   for (int i = 0; i < 2 * VECTOR; i++)
-    x[i] = (int32_t)(i / 2 / dim * 2 + i % 2);
+    x[i] = (int32_t)((first + (i >> (shift + 1))) * 2 + i % 2);
   return _mm256_loadu_si256((const __m256i *)x);
 }
 CPU_INLINE vec permuted(vec x, __m256i halves) {
   return _mm256_castps_pd(
       _mm256_permutevar8x32_ps(_mm256_castpd_ps(x), halves));
-}
-CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return permuted(s_load(p), l);
 }
 #define HALVES 2
 #else
@@ -173,17 +165,15 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
     return permuted(a[0], _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   return a[0];
 }
-CPU_INLINE lanes v_lanes(int64_t dim) {
+CPU_INLINE lanes v_lanes(int shift, int64_t first) {
   int32_t x[VECTOR];
   for (int i = 0; i < VECTOR; i++)
-    x[i] = (int32_t)(i / dim);
+    x[i] = (int32_t)(first + (i >> shift));
   return _mm256_loadu_si256((const __m256i *)x);
-}
-CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return permuted(s_load(p), l);
 }
 #define HALVES 1
 #endif
+CPU_INLINE vec v_pick(vec x, lanes l) { return permuted(x, l); }
 CPU_INLINE vec v_turn(vec x, int64_t step) {
   static const int32_t round[16] = {0, 1, 2, 3, 4, 5, 6, 7,
                                     0, 1, 2, 3, 4, 5, 6, 7};
@@ -195,23 +185,30 @@ CPU_INLINE vec v_turn(vec x, int64_t step) {
 
 #else /* CPU_PORTABLE */
 
-typedef int64_t lanes; /* dim */
+typedef struct lanes {
+  int64_t shift, first;
+} lanes;
 
-CPU_INLINE lanes v_lanes(int64_t dim) { return dim; }
+CPU_INLINE lanes v_lanes(int shift, int64_t first) {
+  return (lanes){shift, first};
+}
 
 #if CPU_DTYPE == CPU_F64
 CPU_INLINE vec merge_1(vec a, vec b) {
   return (vec){a[0], b[0]} + (vec){a[1], b[1]};
 }
-CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return (vec){p[0], p[1 / l]};
+CPU_INLINE vec v_pick(vec x, lanes l) {
+  return l.shift ? (vec){x[l.first], x[l.first]} : x;
 }
 #else
 CPU_INLINE vec merge_1(vec a, vec b) {
   return (vec){a[0], a[2], b[0], b[2]} + (vec){a[1], a[3], b[1], b[3]};
 }
-CPU_INLINE vec v_spread(const scalar *p, lanes l) {
-  return l == 1 ? s_load(p) : (vec){p[0], p[0], p[1], p[1]};
+CPU_INLINE vec v_pick(vec x, lanes l) {
+  if (!l.shift)
+    return x;
+  scalar a = x[l.first], b = x[l.shift == 1 ? l.first + 1 : l.first];
+  return (vec){a, a, b, b};
 }
 #endif
 CPU_INLINE vec v_fold(vec *a, const int group) {

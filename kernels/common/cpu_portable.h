@@ -101,9 +101,6 @@ CPU_INLINE scalar v_top(vec x) {
   return top;
 }
 
-/* Here and below exp() is zero, as its exponent leaves the normal numbers. */
-#define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -709.1 : -88)
-
 #define SUMS 1
 CPU_INLINE void v_sums(scalar *to, const vec *a) { to[0] = v_sum(a[0]); }
 

@@ -63,6 +63,9 @@ typedef float scalar;
 #endif
 #define CPU_EACH(i, count) CPU_UNROLL for (int i = 0; i < (count); i++)
 
+/* Here and below exp() is zero, as its exponent leaves the normal numbers. */
+#define EXP_ZERO (CPU_DTYPE == CPU_F64 ? -709.1 : -88)
+
 /* Cody and Waite's reduction to |r| <= ln(2) / 2, then a polynomial: that of
  * Cephes for float, Taylor's for double. */
 CPU_INLINE vec v_exp(vec x) {

@@ -386,6 +386,7 @@ template <class Op, int C, int U> constexpr int gather_blocks() {
 template <class Op, int L, int C, int U>
 __device__ __forceinline__ void gather_rows(const gather_params &p) {
   __shared__ int taken;
+  ptx::let_next_begin();
   const int rows = 32 >> p.schedule.group_bits,
             at_once = blockDim.x / 32 * rows;
   const int first = blockIdx.x * p.schedule.span;

@@ -17,6 +17,23 @@
 namespace dfgnn {
 namespace ptx {
 
+/* ---- kernels one after the other ----------------------------------------- */
+
+/* The next kernel on the stream may begin, if it is launched to overlap
+ * (dfgnn_grid), once all blocks of this one have called this or ended. */
+__device__ __forceinline__ void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+/* Waits until the kernels before this one have ended and all that they wrote
+ * can be read. */
+__device__ __forceinline__ void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---- numbers ------------------------------------------------------------- */
 
 __device__ __forceinline__ float f16_to_float(unsigned short bits) {

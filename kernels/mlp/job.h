@@ -10,6 +10,8 @@ typedef struct dfgnn_mlp_blocks {
   int simd;        /* 1 + the instruction set */
   int tile_bytes;  /* of a tile's values */
   int chunk_bytes; /* of what waits for sums over sources */
+  int amx; /* 1: AMX's products of bf16, where dfgnn__mlp_amx_missing() is NULL
+            */
 } dfgnn_mlp_blocks;
 
 typedef struct dfgnn_mlp_job {
@@ -52,6 +54,8 @@ static inline int dfgnn__mlp_is_extreme(dfgnn_reduce reduce) {
 }
 
 dfgnn_status dfgnn__mlp_cpu(const dfgnn_mlp_job *job);
+/* NULL if AMX may make products of the type, else why not. */
+const char *dfgnn__mlp_amx_missing(dfgnn_dtype dtype);
 
 /* How far the outputs of a job are off. */
 typedef struct dfgnn_mlp_errors {

@@ -57,6 +57,16 @@ def test_overhead(run):
     assert all(r["pyg_us"] > 0 and r["dfgnn_us"] > 0 for r in row["layers"])
 
 
+def test_sums_beside_sparse_products(run, graph, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_spmm", "--device", "cpu", "--dims", 8, "--rounds", 1,
+        "--dtypes", "f32", "-o", out, graph)
+    rows = json.loads(out.read_text())
+    assert [r["op"] for r in rows] == ["spmm-sum", "spmm-weighted"]
+    assert all(r["us"] > 0 and r["difference"] < 1e-5 for r in rows)
+    assert "| spmm-sum | f32 | 8 | 1 |" in run("python_spmm", "--table", out)
+
+
 def test_overhead_as_text(run):
     text = run("python_overhead", "--batches", 1, "--calls", 1)
     assert "dfgnn.gt_attention" in text and "| GINConv |" in text

@@ -5,6 +5,11 @@
 namespace dfgnn {
 namespace ptx {
 
+/* ---- kernels one after the other ----------------------------------------- */
+
+inline void let_next_begin() {} /* the emulator runs them one by one */
+inline void wait_for_previous() {}
+
 /* ---- numbers ------------------------------------------------------------- */
 
 inline float f16_to_float(unsigned short bits) {

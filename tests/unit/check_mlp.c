@@ -12,13 +12,14 @@ typedef struct fixture {
   dfgnn_context *ctx;
   dfgnn_graph *graph;
   int64_t destinations, sources, edges;
+  int floats; /* products are of floats, whatever the machine has */
 } fixture;
 
 /* An edge list in no order: 37 destinations, of which row 7 has `hub` edges and
  * every fifth none; 29 sources, of which source 3 has many and the last few
  * none; duplicates and self loops. */
 static fixture graph_with(int threads, int hub) {
-  fixture f = {context_on("cpu", "", threads), NULL, 37, 29, 0};
+  fixture f = {context_on("cpu", "", threads), NULL, 37, 29, 0, 0};
   int32_t dst[20000], src[20000];
   uint64_t state = 11;
   int count = 0;
@@ -72,7 +73,8 @@ static double worst_of(const fixture *f, const mlp_case *c, dfgnn_pass pass,
   double worst = -1;
   ck_ok(dfgnn__edge_mlp_compare(
       &worst, where, &c->mlp, f->graph,
-      pass == DFGNN_PASS_FORWARD ? &c->forward : &c->backward, pass, 1));
+      pass == DFGNN_PASS_FORWARD ? &c->forward : &c->backward, pass,
+      f->floats || dfgnn__mlp_amx_missing(c->mlp.dtype)));
   return worst;
 }
 
@@ -85,7 +87,19 @@ static void is_right(const fixture *f, const mlp_case *c, const char *what) {
   }
 }
 
+static void run_floats(const fixture *f, const mlp_case *c, dfgnn_pass pass) {
+  dfgnn_mlp_job job;
+  ck_ok(dfgnn__edge_mlp_prepare(
+      &job, &c->mlp, f->graph,
+      pass == DFGNN_PASS_FORWARD ? &c->forward : &c->backward, pass));
+  ck_ok(dfgnn__mlp_cpu(&job));
+}
+
 static void run_both(const fixture *f, const mlp_case *c) {
+  for (int pass = 0; f->floats && pass < DFGNN_PASS_COUNT; pass++)
+    run_floats(f, c, (dfgnn_pass)pass);
+  if (f->floats)
+    return;
   ck_ok(dfgnn_edge_mlp_execute(&c->mlp, f->graph, &c->forward,
                                DFGNN_PASS_FORWARD, NULL));
   ck_ok(dfgnn_edge_mlp_execute(&c->mlp, f->graph, &c->backward,
@@ -187,7 +201,7 @@ END_TEST
 /* ---- graphs of other shapes ---------------------------------------------- */
 
 START_TEST(a_graph_without_edges_gives_zeros) {
-  fixture f = {context_on("cpu", "", 2), NULL, 3, 2, 0};
+  fixture f = {context_on("cpu", "", 2), NULL, 3, 2, 0, 0};
   const int32_t offsets[4] = {0}, indices[1] = {0};
   const dfgnn_csr csr = csr32(3, 2, offsets, indices);
   ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &csr, NULL));
@@ -210,7 +224,7 @@ START_TEST(a_graph_without_edges_gives_zeros) {
 END_TEST
 
 START_TEST(a_matrix_with_wide_offsets_is_right) {
-  fixture f = {context_on("cpu", "", 2), NULL, 3, 4, 5};
+  fixture f = {context_on("cpu", "", 2), NULL, 3, 4, 5, 0};
   const int64_t offsets[4] = {0, 3, 3, 5};
   const int32_t indices[5] = {1, 0, 1, 3, 3};
   dfgnn_csr csr = DFGNN_CSR_INIT;
@@ -320,12 +334,39 @@ START_TEST(every_instruction_set_is_right) {
       if (!dfgnn__cpu_simd_missing(_i))
         ck_ok(dfgnn__mlp_kernels(_i, mlp.dtype)->run(&job));
     }
-    fixture small = {.graph = graph};
+    fixture small = {.graph = graph, .floats = 1};
     if (!dfgnn__cpu_simd_missing(_i))
       is_right(&small, &c, "an instruction set");
     mlp_free(&c);
   }
   dfgnn_graph_destroy(graph);
+  free_fixture(&f);
+}
+END_TEST
+
+/* Sizes beside those of AMX's tiles, in a tile of edges that is not full. */
+START_TEST(products_of_amx_are_right) {
+  static const int64_t widths[] = {1, 15, 17, 33, 64, 100};
+  fixture f = graph_with(2, 400);
+  if (dfgnn__mlp_amx_missing(DFGNN_BF16))
+    return free_fixture(&f);
+  for (int edge_dim = 0; edge_dim < 40; edge_dim += 13) {
+    dfgnn_edge_mlp mlp = mlp_of(3, edge_dim, widths[_i]);
+    mlp.width[1] = widths[(_i + 1) % 6];
+    mlp.dtype = DFGNN_BF16;
+    mlp_case c;
+    mlp_make(&c, &mlp, f.destinations, f.sources, f.edges, 0, 17);
+    run_both(&f, &c);
+    is_right(&f, &c, "AMX");
+    /* some number is another than that of products of floats */
+    const size_t bytes = (size_t)(f.destinations * widths[_i]) * 2;
+    uint16_t *before = malloc(bytes);
+    memcpy(before, c.forward.out_dst, bytes);
+    run_floats(&f, &c, DFGNN_PASS_FORWARD);
+    ck_assert(widths[_i] < 15 || memcmp(before, c.forward.out_dst, bytes));
+    free(before);
+    mlp_free(&c);
+  }
   free_fixture(&f);
 }
 END_TEST
@@ -392,6 +433,7 @@ static int64_t worthiest(const fixture *f, const mlp_case *c, const void *out,
 /* One of a hub's edges, where results have 8 or 11 bits. */
 START_TEST(an_edge_that_a_sum_of_16_bits_lost_is_found) {
   fixture f = graph_with(2, 300);
+  f.floats = 1;
   dfgnn_edge_mlp mlp = mlp_of(3, 16, 32);
   mlp.dtype = _i ? DFGNN_BF16 : DFGNN_F16;
   mlp.reduce_src = DFGNN_REDUCE_SUM;
@@ -512,6 +554,7 @@ int main(void) {
   tcase_add_test(kinds, tensors_by_edge_may_be_in_the_graph_s_order);
   tcase_add_loop_test(kinds, bits_do_not_depend_on_the_number_of_threads, 0, 2);
   tcase_add_loop_test(kinds, every_instruction_set_is_right, 0, 3);
+  tcase_add_loop_test(kinds, products_of_amx_are_right, 0, 6);
   tcase_add_test(kinds, a_lost_edge_is_found);
   tcase_add_loop_test(kinds, an_edge_that_a_sum_of_16_bits_lost_is_found, 0, 2);
   tcase_add_test(kinds, a_wrong_edge_of_a_maximum_is_found);

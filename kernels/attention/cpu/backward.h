@@ -22,8 +22,8 @@ typedef struct dfgnn_cpu_side {
   dfgnn_cpu_job values;  /* sums of P r grad_out, to grad_value */
   dfgnn_cpu_job scores;  /* sums of dS times gathered rows, for own ones */
   dfgnn_cpu_terms terms;
-  char *weights, *gradients; /* terms in memory, [heads, edges]; with edge
-                              * features [edges, heads] */
+  char *weights, *gradients; /* terms in memory, [heads, edges], or [edges,
+                              * heads] if all_heads */
   int wanted;                /* does the walk write anything? */
   int wants_values, wants_scores, wants_gradients;
   void *grad_scalar; /* GAT: the gradient of score_dst or score_src */
@@ -42,6 +42,12 @@ typedef struct dfgnn_cpu_side {
   void *grad_att, *grad_beta, *grad_edge_weight, *grad_edge_bias;
   int all_heads; /* the walk takes all heads of a row at once */
 } dfgnn_cpu_side;
+
+/* Lets a side take all heads of a row at once if it can.  Two sides that share
+ * terms in memory have to agree. */
+static inline int dfgnn__cpu_spans(dfgnn_cpu_side *side) {
+  return side->all_heads = side->job.kernels->spans_side(side);
+}
 
 typedef struct dfgnn_cpu_backward {
   dfgnn_cpu_side rows, columns;

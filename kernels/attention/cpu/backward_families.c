@@ -28,6 +28,8 @@ static dfgnn_status walk_both(const dfgnn_launch *launch,
                               const dfgnn_cpu_plan *plan) {
   dfgnn_cpu_backward b;
   dfgnn__cpu_backward_begin(&b, launch, plan);
+  dfgnn__cpu_spans(&b.rows);
+  dfgnn__cpu_spans(&b.columns);
   dfgnn__cpu_backward_walk(&b.rows, plan->schedule);
   dfgnn__cpu_backward_walk(&b.columns, plan->schedule);
   return DFGNN_OK;
@@ -116,6 +118,11 @@ static dfgnn_status spill_launch(const dfgnn_launch *launch) {
     second->terms = DFGNN_CPU_READ;
     second->wants_gradients = 1;
     second->values.prefetch = second->scores.prefetch = plan.prefetch;
+    if (!dfgnn__cpu_spans(first) || !dfgnn__cpu_spans(second))
+      first->all_heads = second->all_heads = 0;
+  } else {
+    dfgnn__cpu_spans(first);
+    dfgnn__cpu_spans(second);
   }
   dfgnn__cpu_backward_walk(first, plan.schedule);
   dfgnn__cpu_backward_walk(second, plan.schedule);
@@ -127,16 +134,16 @@ WORKSPACE_AND_VIEWS(spill)
 /* ---- families ------------------------------------------------------------ */
 
 DFGNN_FAMILIES(attention_cpu_backward_families) = {
-    {DFGNN_CPU_BACKWARD(spill), .revision = 1, .applicable = dfgnn__cpu_runs,
+    {DFGNN_CPU_BACKWARD(spill), .revision = 2, .applicable = dfgnn__cpu_runs,
      .parameters = {DFGNN_CPU_SIMD,
                     {"first", 2, {ROWS, COLUMNS}, {"rows", "columns"}},
                     DFGNN_CPU_PREFETCH_PARAMETER,
                     DFGNN_CPU_SCHEDULE}},
-    {DFGNN_CPU_BACKWARD(split), .revision = 3, .applicable = split_applicable,
+    {DFGNN_CPU_BACKWARD(split), .revision = 4, .applicable = split_applicable,
      .parameters = {DFGNN_CPU_SIMD,
                     {"edges", 2, {128, 1024}, {0}},
                     DFGNN_CPU_PREFETCH_PARAMETER}},
-    {DFGNN_CPU_BACKWARD(twopass), .revision = 3, .applicable = dfgnn__cpu_runs,
+    {DFGNN_CPU_BACKWARD(twopass), .revision = 4, .applicable = dfgnn__cpu_runs,
      .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_PREFETCH_PARAMETER,
                     DFGNN_CPU_SCHEDULE}},
     DFGNN_FAMILIES_END};

@@ -444,7 +444,6 @@ void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *given, int schedule) {
   const dfgnn_cpu_job *job = &side->job;
   if (!side->wanted)
     return;
-  side->all_heads = job->kernels->spans_side(side);
   if (side->parts) {
     dfgnn__cpu_range(job, schedule, side->parts, 1, walk_parts, data);
     if (side->items)

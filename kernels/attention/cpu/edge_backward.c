@@ -50,6 +50,8 @@ static dfgnn_status gradients(const dfgnn_launch *given) {
   if (padded.op == DFGNN_OP_GATV2) /* the gradients of parts are those of z */
     b.rows.wants_scores = 1;
   b.columns.terms = DFGNN_CPU_READ;
+  dfgnn__cpu_spans(&b.rows);
+  dfgnn__cpu_spans(&b.columns);
   dfgnn__cpu_backward_walk(&b.rows, plan.schedule);
   dfgnn__cpu_backward_walk(&b.columns, plan.schedule);
   return DFGNN_OK;
@@ -63,7 +65,7 @@ DFGNN_FAMILIES(attention_cpu_edge_backward) = {
         .ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
         .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
         .dtypes = DFGNN_DTYPES_ALL,
-        .revision = 2,
+        .revision = 3,
         .deterministic = 1,
         .bias = 1,
         .dropout = 1,

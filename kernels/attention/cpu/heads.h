@@ -31,6 +31,9 @@ typedef struct across {
    * edge.  Such a vector is the sum of `depth`, and an edge has `real`. */
   int64_t group, share, depth, real;
   tail rest; /* the heads of the last vector, if it is not full */
+  /* Of heads narrower than a vector: the heads of the vectors of features that
+   * a vector of heads belongs to. */
+  lanes owners[VECTOR / 2];
 } across;
 
 /* The memory of a row, DFGNN_CPU_ACROSS_BYTES at most. */
@@ -56,6 +59,10 @@ CPU_INLINE across across_of(const dfgnn_cpu_job *job) {
   x.depth = x.dim < VECTOR ? 1 : x.dim / VECTOR;
   x.real = x.row / (x.depth * VECTOR);
   x.rest = v_tail(x.heads % VECTOR);
+  if (x.dim < VECTOR)
+    for (int64_t i = 0; i < x.dim; i++)
+      x.owners[i] =
+          v_lanes(__builtin_ctzll((uint64_t)x.dim), i * (VECTOR / x.dim));
   return x;
 }
 
@@ -92,6 +99,22 @@ static CPU_TARGET int attends_heads(const dfgnn_cpu_job *job) {
   return spans_heads(job) && !job->out_adds && adjacent_heads(job, &job->value);
 }
 
+/* y, or 0 where x is 0. */
+CPU_INLINE vec v_unless_zero(vec x, vec y) {
+#if CPU_ISA == CPU_AVX512
+  return V(maskz_mov)(V_COMPARE(x, v_zero(), _CMP_NEQ_UQ), y);
+#elif CPU_ISA == CPU_AVX2
+  return V(and)(V(cmp)(x, v_zero(), _CMP_NEQ_UQ), y);
+#else
+  return v_choose((bits)(x == v_zero()), v_zero(), y);
+#endif
+}
+
+CPU_INLINE int v_has_zero(vec x) {
+  const vec none = v_set(-1);
+  return v_top(v_mul(v_max(x, v_mul(x, none)), none)) == 0;
+}
+
 /* The numbers [heads] from h on, and zeros beyond the last. */
 CPU_INLINE vec load_heads(const across *x, const scalar *numbers, int64_t h) {
   return h + VECTOR <= x->heads ? s_load(numbers + h)
@@ -113,6 +136,15 @@ CPU_INLINE vec gather_heads(const across *x, const scalar *numbers,
     y = v_add(
         y, v_turn(load_heads(x, numbers + at[u], 0), VECTOR - u * x->places));
   return y;
+}
+
+/* Sets the numbers from `count` on of their last vector to x. */
+CPU_INLINE void fill_last(scalar *numbers, int64_t count, scalar x) {
+  const int64_t rest = count % VECTOR;
+  if (rest) { /* by whole vectors, which the next loads get without waiting */
+    scalar *last = numbers + count - rest;
+    s_store(last, v_keep(s_load(last), v_tail(rest), v_set(x)));
+  }
 }
 
 /* Where numbers [nodes, stride] of the gathered rows of edges begin. */
@@ -196,6 +228,7 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
   const int64_t depth = given ? given : x->depth, step = depth * VECTOR;
   const int64_t whole = x->edges == 1 ? x->real / group : 0;
   const storage *own = p->own, *att = p->att;
+  const int shift = __builtin_ctzll((uint64_t)x->share);
   const vec slope = p->slope;
   vec a[VECTOR];
   for (int64_t e = 0; e < p->count; e += x->edges) {
@@ -216,6 +249,19 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
     }
     if (whole * group == x->real)
       continue;
+    if (x->share == x->real) { /* a vector has the heads of several edges */
+      const int64_t last = p->count - 1 - e;
+      CPU_EACH(j, group) {
+        int64_t i = j & (x->share - 1), u = j >> shift;
+        u = u < last ? u : last;
+        k = row_at(p->base, p->index[e + u], p->stride);
+        part = with ? p->parts + (e + u) * x->row : NULL;
+        a[j] = product_of(own + i * step, att + i * step, k + i * step,
+                          part + i * step, slope, depth, op, with);
+      }
+      s_store(sums, v_fold(a, group));
+      continue;
+    }
     /* The rest of the heads, or those of several edges. */
     CPU_EACH(j, group) { a[j] = v_zero(); }
     for (int64_t u = 0; u < x->edges && e + u < p->count; u++) {
@@ -298,13 +344,14 @@ static CPU_TARGET void sum_products(const across *x, const storage *a,
   FOLDED(x, FOLD_ROWS, 0);
 }
 
-/* The same of two rows of storage. */
+/* The same of two rows of storage, and zeros in the rest of a vector. */
 CPU_INLINE void own_products(const across *x, const storage *a,
                              const storage *b, scalar *to) {
   static const int32_t itself[1] = {0};
   const pairing p = {
       .own = a, .base = (const char *)b, .index = itself, .count = 1};
   pair_gt(x, &p, to);
+  fill_last(to, x->places, 0);
 }
 
 /* numbers = factor / max(root of numbers, 1e-12). */

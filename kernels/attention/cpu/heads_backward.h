@@ -24,7 +24,7 @@ CPU_INLINE grade_memory grade_memory_of(const across *x, void *memory) {
 static CPU_TARGET int spans_side(const dfgnn_cpu_side *s) {
   if (s->job.term)
     return 1;
-  return s->terms == DFGNN_CPU_COMPUTE && spans_heads(&s->job) &&
+  return spans_heads(&s->job) &&
          (!s->wants_gradients || (adjacent_heads(&s->job, &s->product.query) &&
                                   adjacent_heads(&s->job, &s->product.key))) &&
          (!s->wants_values || adjacent_heads(&s->job, &s->values.value)) &&
@@ -70,13 +70,17 @@ CPU_INLINE int grade_terms(const across *x, const dfgnn_cpu_job *job,
   return v_top(top) == 0;
 }
 
-/* Reads P r and dS of a chunk from memory [edges, heads]. */
-static CPU_TARGET void read_terms(const across *x, const dfgnn_cpu_side *s,
-                                  int64_t begin, int64_t count,
-                                  const grade_memory *m) {
-  const scalar *weights = (const scalar *)s->weights;
+/* Reads dS of a chunk from memory [edges, heads], and P r if values are wanted;
+ * returns 1 if some are zero. */
+static CPU_TARGET int read_terms(const across *x, const dfgnn_cpu_side *s,
+                                 int64_t begin, int64_t count,
+                                 const grade_memory *m) {
   const scalar *gradients = (const scalar *)s->gradients;
+  const scalar *weights =
+      s->wants_values ? (const scalar *)s->weights : gradients;
+  const int64_t numbers = count * x->places;
   int64_t at[VECTOR];
+  int zero = 0;
   for (int64_t e = 0; e < count; e += x->edges) {
     edges_of(x, &s->job, begin + e, count - e, at);
     for (int64_t h = 0; h < x->places; h += VECTOR) {
@@ -85,6 +89,28 @@ static CPU_TARGET void read_terms(const across *x, const dfgnn_cpu_side *s,
       s_store(m->gradients + i, gather_heads(x, gradients, at, count - e, h));
     }
   }
+  fill_last(m->weights, numbers, 1);
+  fill_last(m->gradients, numbers, 1);
+  for (int64_t i = 0; i < numbers && !zero; i += VECTOR)
+    zero = v_has_zero(s_load(m->weights + i)) ||
+           v_has_zero(s_load(m->gradients + i));
+  return zero;
+}
+
+/* Leaves P r and dS of a chunk in memory [edges, heads]; a walk over columns
+ * only dS, by the numbers of the edges. */
+static CPU_TARGET void spill_terms(const across *x, const dfgnn_cpu_side *s,
+                                   int64_t begin, int64_t count,
+                                   const grade_memory *m) {
+  scalar *weights = (scalar *)s->weights, *gradients = (scalar *)s->gradients;
+  if (!s->job.by_source) {
+    keep_across(x, weights + begin * x->heads, m->weights, count);
+    keep_across(x, gradients + begin * x->heads, m->gradients, count);
+    return;
+  }
+  for (int64_t e = 0; e < count; e++)
+    store_heads(x, gradients + dfgnn__cpu_number(&s->job, begin + e) * x->heads,
+                m->gradients + e * x->places);
 }
 
 /* Computes P r and dS of a chunk of edges and their parts; returns 1 if some P
@@ -111,10 +137,8 @@ static CPU_TARGET int terms_across(const across *x, const dfgnn_cpu_side *s,
       s_store(m->kept + i, v_set(1));
     drop_across(x, job, begin, count, m->kept);
   }
-  if (numbers % VECTOR) { /* what lies beyond counts as no zero */
-    s_store(w + numbers, v_zero());
-    s_store(g + numbers, v_zero());
-  }
+  fill_last(w, numbers, 0); /* what lies beyond counts as no zero */
+  fill_last(g, numbers, 0);
   return job->drops ? grade_terms(x, job, row, begin, count, m, 1)
                     : grade_terms(x, job, row, begin, count, m, 0);
 }
@@ -128,8 +152,7 @@ CPU_INLINE void additive_across(const across *x, const dfgnn_cpu_job *job,
   const int64_t numbers = count * x->places;
   const vec slope = v_set((scalar)job->slope);
   scalar *z = m->more, sums[VECTOR];
-  if (numbers % VECTOR)
-    s_store(m->gradients + numbers, v_zero());
+  fill_last(m->gradients, numbers, 0);
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec sum = v_zero();
     ALONG(q, x->period, numbers, vec d = s_load(m->gradients + i);
@@ -157,7 +180,7 @@ typedef struct sloping {
 
 /* GATv2: see slopes().  The sum of `att` is added to. */
 CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
-                             lanes l, const int width, const int vectors) {
+                             const int width, const int vectors) {
   const dfgnn_cpu_job *job = s->job;
   const scalar *ds = s->gradients;
   scalar *part = s->parts ? s->parts + d : NULL;
@@ -167,9 +190,9 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
   const char *base = job->key.base + d * (int64_t)sizeof(storage);
   const int64_t stride = job->key.node, places = x->places;
   const vec slope = v_set((scalar)job->slope);
-  vec own[4], along[4], across_sum[4];
-  int64_t head[4];
-  find_heads(x, d, head, width, vectors);
+  const int careful = s->careful;
+  const owners o = owners_of(x, d, width, vectors);
+  vec own[4], along[4], across_sum[4], held = v_zero();
   CPU_EACH(i, width) {
     own[i] = v_load(q + i * VECTOR);
     along[i] = across_sum[i] = v_zero();
@@ -178,10 +201,10 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
     const storage *k = row_at(base, index[e], stride);
     CPU_EACH(i, width) {
       vec y = v_add(own[i], v_load(k + i * VECTOR));
-      vec above = of_heads(ds, head, i, l, vectors);
+      vec above = of_edge(x, ds, e, &o, i, vectors, &held);
       if (part)
         y = v_add(y, s_load(part + i * VECTOR));
-      if (part && s->careful)
+      if (careful)
         y = v_unless_zero(above, y);
       vec step = v_step(y, above, v_mul(above, slope));
       along[i] = v_add(along[i], step);
@@ -203,8 +226,7 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
 }
 
 static CPU_TARGET void slopes_across(const across *x, const sloping *s) {
-  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
-#define SLOPES(d, width, vectors) slopes_panel(x, s, d, l, width, vectors)
+#define SLOPES(d, width, vectors) slopes_panel(x, s, d, width, vectors)
 #define SLOPES_4(vectors)                                                      \
   for (; d + 4 * VECTOR <= x->row; d += 4 * VECTOR)                            \
   SLOPES(d, 4, vectors)
@@ -227,18 +249,19 @@ static CPU_TARGET void grade_parts(const across *x, const dfgnn_cpu_side *s,
   const storage *grad_out = features(&s->product.query, row, 0);
   const int keys = s->job.term->keys, values = s->job.term->values;
   const vec scale = v_set((scalar)s->job.scale);
-  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
-  const int narrow = x->dim < VECTOR;
+  const int vectors = x->dim < VECTOR ? NARROW : ANY;
   for (int64_t d = 0; d < x->row; d += VECTOR) {
-    const int64_t h = d / x->dim;
+    const owners o = owners_of(x, d, 1, vectors);
     const vec q = v_mul(scale, v_load(query + d)), g = v_load(grad_out + d);
-    for (int64_t e = 0, at = h; e < count; e++, at += x->places) {
-      const scalar *ds = m->gradients + at, *p = m->weights + at;
+    vec held[2] = {v_zero(), v_zero()};
+    for (int64_t e = 0, at = 0; e < count; e++, at += x->places) {
       vec sum = v_zero();
       if (keys)
-        sum = v_mul(narrow ? v_spread(ds, l) : v_set(*ds), q);
+        sum = v_mul(of_edge(x, m->gradients + at, e, &o, 0, vectors, &held[0]),
+                    q);
       if (values)
-        sum = v_fma(narrow ? v_spread(p, l) : v_set(*p), g, sum);
+        sum = v_fma(of_edge(x, m->weights + at, e, &o, 0, vectors, &held[1]), g,
+                    sum);
       s_store(parts + e * x->row + d, sum);
     }
   }
@@ -252,17 +275,20 @@ static CPU_TARGET void grade_parts(const across *x, const dfgnn_cpu_side *s,
 CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
                            int64_t row, int64_t begin, int64_t count,
                            const scalar *parts, const scalar *weights,
-                           int fresh, double factor, scalar *sum, int written) {
+                           int careful, int fresh, double factor, scalar *sum,
+                           int written) {
   const gather_across g = {
       .x = x,
       .from = &to->value,
       .index = to->indices + begin,
       .count = count,
+      .ahead = to->prefetch ? to->edges - to->prefetch - begin : 0,
+      .prefetch = to->prefetch,
       .weights = weights,
       .carries = !fresh,
       .factor = (scalar)factor,
       .sum = sum,
-      .careful = to->term && to->term->careful,
+      .careful = careful,
       .parts = parts,
       .out = written ? (storage *)features(&to->out, row, 0) : NULL};
   accumulate_across(&g);
@@ -308,11 +334,11 @@ CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
     s_store(factor + h, v_mul(scale, inverse));
     s_store(totals + h, total);
   }
-  const lanes l = v_lanes(x->dim < VECTOR ? x->dim : 1);
+  const int vectors = x->dim < VECTOR ? NARROW : ANY;
   for (int64_t d = 0; d < x->row; d += VECTOR) {
-    const int64_t h = d / x->dim;
-    vec f = x->dim < VECTOR ? v_spread(factor + h, l) : v_set(factor[h]);
-    vec a = x->dim < VECTOR ? v_spread(along + h, l) : v_set(along[h]);
+    const owners o = owners_of(x, d, 1, vectors);
+    vec f = of_heads(factor, &o, 0, vectors);
+    vec a = of_heads(along, &o, 0, vectors);
     s_store(sum + d, v_mul(f, v_fma(a, v_load(own + d), s_load(sum + d))));
   }
   double all = 0;
@@ -357,8 +383,8 @@ CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
  */
 CPU_INLINE void add_scores(const across *x, const dfgnn_cpu_side *s,
                            int64_t row, int64_t begin, int64_t count,
-                           const grade_memory *m, scalar *parts, int fresh,
-                           int written, int wants_att) {
+                           const grade_memory *m, scalar *parts, int careful,
+                           int fresh, int written, int wants_att) {
   const dfgnn_cpu_job *job = &s->job;
   const int keys = parts && job->term->keys;
   if (job->op == DFGNN_OP_GATV2) {
@@ -372,18 +398,19 @@ CPU_INLINE void add_scores(const across *x, const dfgnn_cpu_side *s,
                        .fresh = !job->by_source && fresh,
                        .parts = parts,
                        .kept = parts && !job->by_source,
-                       .careful = parts && job->term->careful};
+                       .careful = careful};
     slopes_across(x, &z);
     return;
   }
   if (job->op == DFGNN_OP_AGNN)
     scale_across(x, job, begin, count, NULL, m->gradients, m->more);
   add_across(x, &s->scores, row, begin, count, keys ? parts : NULL,
-             job->op == DFGNN_OP_AGNN ? m->more : m->gradients, fresh,
+             job->op == DFGNN_OP_AGNN ? m->more : m->gradients, careful, fresh,
              job->scale, m->scores, written);
 }
 
-/* Walks a row; without edge features returns 0 if some weight is zero. */
+/* Walks a row; returns 0 if some weight is zero, where a walk by heads leaves
+ * such edges out: not with edge features or terms in memory. */
 CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
                          const grade_memory *m, window *w,
                          const dfgnn_cpu_parameters *p) {
@@ -405,25 +432,26 @@ CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
     count = chunk_at(x, job, w, row, e, end);
     int fresh = e == begin, last = direct && e + count == end;
     scalar *parts = parts_at(w, x, e);
-    if (s->terms == DFGNN_CPU_READ)
-      read_terms(x, s, e, count, m);
-    else if (terms_across(x, s, row, e, count, parts, m) && !job->term)
+    const int zero = s->terms == DFGNN_CPU_READ
+                         ? read_terms(x, s, e, count, m)
+                         : terms_across(x, s, row, e, count, parts, m);
+    if (zero && !job->term && s->terms == DFGNN_CPU_COMPUTE)
       return 0;
-    if (s->terms == DFGNN_CPU_SPILL) {
-      keep_across(x, (scalar *)s->weights + e * x->heads, m->weights, count);
-      keep_across(x, (scalar *)s->gradients + e * x->heads, m->gradients,
-                  count);
-    }
+    const int careful = job->term ? job->term->careful : zero;
+    if (s->terms == DFGNN_CPU_SPILL)
+      spill_terms(x, s, e, count, m);
+    if (s->terms == DFGNN_CPU_READ && job->op == DFGNN_OP_GAT)
+      arguments_across(x, job, row, e, count, m->more);
     if (s->grad_bias)
       keep_across(x, (scalar *)s->grad_bias + e * x->heads, m->gradients,
                   count);
     if (s->grad_scalar || s->grad_score_edge)
       additive_across(x, job, e, count, m, scalars, s->grad_score_edge);
     if (s->wants_values)
-      add_across(x, &s->values, row, e, count, NULL, m->weights, fresh, 1,
-                 m->values, last && writes(&s->values));
+      add_across(x, &s->values, row, e, count, NULL, m->weights, careful, fresh,
+                 1, m->values, last && writes(&s->values));
     if (s->wants_scores)
-      add_scores(x, s, row, e, count, m, parts, fresh,
+      add_scores(x, s, row, e, count, m, parts, careful, fresh,
                  last && writes(&s->scores), att != NULL);
     if (wants_parts(w, p) && job->op == DFGNN_OP_GT)
       grade_parts(x, s, row, count, m, parts);

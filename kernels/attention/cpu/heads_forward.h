@@ -16,7 +16,8 @@ CPU_INLINE void scale_across(const across *x, const dfgnn_cpu_job *job,
       vec f = gather_heads(x, job->inverse, at, count - e, h);
       if (own)
         f = v_mul(f, s_load(own + h));
-      s_store(to + i, v_mul(s_load(from + i), f));
+      vec y = s_load(from + i);
+      s_store(to + i, own ? v_mul(y, f) : v_unless_zero(y, v_mul(y, f)));
     }
   }
 }
@@ -101,8 +102,7 @@ static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
 CPU_INLINE void find_tops(const across *x, const across_memory *m,
                           int64_t numbers) {
   scalar *s = m->scores;
-  if (numbers % VECTOR)
-    s_store(s + numbers, v_set(-INFINITY));
+  fill_last(s, numbers, -INFINITY);
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec top = v_set(-INFINITY);
     ALONG(q, x->period, numbers, top = v_max(s_load(s + i), top))
@@ -168,6 +168,10 @@ static CPU_TARGET void drop_across(const across *x, const dfgnn_cpu_job *job,
 
 static CPU_TARGET void keep_across(const across *x, scalar *to, const scalar *s,
                                    int64_t count) {
+  if (x->places == x->heads) {
+    memcpy(to, s, (size_t)(count * x->heads) * sizeof *s);
+    return;
+  }
   for (int64_t e = 0; e < count; e++)
     store_heads(x, to + e * x->heads, s + e * x->places);
 }
@@ -195,36 +199,51 @@ typedef struct gather_across {
  * is known (1, 2, 4) or not. */
 enum { NARROW = 0, ANY = -1 };
 
-/* The numbers of the heads that the i-th vector of features belongs to. */
-CPU_INLINE vec of_heads(const scalar *numbers, const int64_t *head, int i,
-                        lanes l, const int vectors) {
-  if (vectors == NARROW)
-    return v_spread(numbers + head[i], l);
-  return v_set(numbers[vectors == ANY ? head[i] : head[0] + i / vectors]);
-}
+/* The heads that the vectors of a panel of features belong to: at is a head, or
+ * the first of a vector of heads of which `lanes` are these. */
+typedef struct owners {
+  int64_t at[8];
+  lanes lanes[8];
+} owners;
 
-CPU_INLINE void find_heads(const across *x, int64_t d, int64_t *head,
-                           const int width, const int vectors) {
+CPU_INLINE owners owners_of(const across *x, int64_t d, const int width,
+                            const int vectors) {
+  owners o;
   CPU_EACH(i, width) {
-    if (i == 0 || vectors == NARROW || vectors == ANY)
-      head[i] = (d + i * VECTOR) / x->dim;
+    int64_t number = d / VECTOR + i;
+    o.lanes[i] = x->owners[0];
+    if (vectors == NARROW) {
+      o.at[i] = number / x->dim * VECTOR;
+      o.lanes[i] = x->owners[number % x->dim];
+    } else if (i == 0 || vectors == ANY) {
+      o.at[i] = (d + i * VECTOR) / x->dim;
+    }
   }
+  return o;
 }
 
-/* y, or 0 where x is 0. */
-CPU_INLINE vec v_unless_zero(vec x, vec y) {
-#if CPU_ISA == CPU_AVX512
-  return V(maskz_mov)(V_COMPARE(x, v_zero(), _CMP_NEQ_UQ), y);
-#elif CPU_ISA == CPU_AVX2
-  return V(and)(V(cmp)(x, v_zero(), _CMP_NEQ_UQ), y);
-#else
-  return v_choose((bits)(x == v_zero()), v_zero(), y);
-#endif
+/* The numbers of the heads that the i-th vector of features belongs to. */
+CPU_INLINE vec of_heads(const scalar *numbers, const owners *o, int i,
+                        const int vectors) {
+  if (vectors == NARROW)
+    return v_pick(s_load(numbers + o->at[i]), o->lanes[i]);
+  return v_set(numbers[vectors == ANY ? o->at[i] : o->at[0] + i / vectors]);
 }
 
-CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
-                             const int width, const int vectors,
-                             const int edges) {
+/* The same of the numbers [edges, places] of edge e, the edges in turn.  A
+ * vector that has several edges is loaded as it was stored, which a load across
+ * two stores would wait for, and is kept for them in `held`. */
+CPU_INLINE vec of_edge(const across *x, const scalar *numbers, int64_t e,
+                       const owners *o, int i, const int vectors, vec *held) {
+  if (vectors != NARROW || x->places >= VECTOR)
+    return of_heads(numbers, o, i, vectors);
+  if (i == 0)
+    *held = e & (x->edges - 1) ? v_turn(*held, x->places) : s_load(numbers);
+  return v_pick(*held, o->lanes[i]);
+}
+
+CPU_INLINE void panel_across(const gather_across *g, int64_t d, const int width,
+                             const int vectors, const int edges) {
   const across *x = g->x;
   const scalar *part = g->parts ? g->parts + d : NULL;
   const int64_t stride = g->from->node, places = x->places, count = g->count;
@@ -232,9 +251,8 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
   const char *base = g->from->base + d * (int64_t)sizeof(storage);
   const int32_t *index = g->index;
   const scalar *w = g->weights;
-  int64_t head[8];
-  vec a[8];
-  find_heads(x, d, head, width, vectors);
+  const owners o = owners_of(x, d, width, vectors);
+  vec a[8], held = v_zero();
   CPU_EACH(i, width) { a[i] = v_zero(); }
   for (int64_t e = 0; e < count; e++, w += places) {
     const storage *v = row_at(base, index[e], stride);
@@ -242,7 +260,8 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
       prefetch_row(g->from->base, index[e + g->prefetch], stride,
                    x->row * (int64_t)sizeof(storage));
     CPU_EACH(i, width) {
-      vec weight = of_heads(w, head, i, l, vectors), y = v_load(v + i * VECTOR);
+      vec weight = of_edge(x, w, e, &o, i, vectors, &held);
+      vec y = v_load(v + i * VECTOR);
       if (edges && part)
         y = v_add(y, s_load(part + i * VECTOR));
       if (edges && g->careful)
@@ -255,13 +274,13 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
     if (g->carries && g->before)
-      a[i] = v_fma(of_heads(g->before, head, i, l, vectors),
-                   s_load(g->sum + at), a[i]);
+      a[i] =
+          v_fma(of_heads(g->before, &o, i, vectors), s_load(g->sum + at), a[i]);
     else if (g->carries)
       a[i] = v_add(s_load(g->sum + at), a[i]);
     if (g->out)
       v_store(g->out + at,
-              v_mul(a[i], g->after ? of_heads(g->after, head, i, l, vectors)
+              v_mul(a[i], g->after ? of_heads(g->after, &o, i, vectors)
                                    : v_set(g->factor)));
     else
       s_store(g->sum + at, a[i]);
@@ -271,15 +290,14 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, lanes l,
 CPU_INLINE void panels_across(const gather_across *g, const int vectors,
                               const int edges) {
   int64_t d = 0, row = g->x->row;
-  lanes l = v_lanes(g->x->dim < VECTOR ? g->x->dim : 1);
   for (; d + 8 * VECTOR <= row; d += 8 * VECTOR)
-    panel_across(g, d, l, 8, vectors, edges);
+    panel_across(g, d, 8, vectors, edges);
   if (d + 4 * VECTOR <= row) {
-    panel_across(g, d, l, 4, vectors, edges);
+    panel_across(g, d, 4, vectors, edges);
     d += 4 * VECTOR;
   }
   for (; d + VECTOR <= row; d += VECTOR)
-    panel_across(g, d, l, 1, vectors == NARROW ? NARROW : ANY, edges);
+    panel_across(g, d, 1, vectors == NARROW ? NARROW : ANY, edges);
 }
 
 /* Calls f(vectors) with a constant. */

@@ -56,7 +56,7 @@ static dfgnn_status online_launch(const dfgnn_launch *launch) {
 }
 
 DFGNN_FAMILIES(attention_cpu_online) = {
-    {DFGNN_CPU_FORWARD(online), .revision = 3, .applicable = dfgnn__cpu_runs,
+    {DFGNN_CPU_FORWARD(online), .revision = 4, .applicable = dfgnn__cpu_runs,
      .parameters = {DFGNN_CPU_SIMD,
                     {"chunk", 2, {64, 512}, {0}},
                     {"flight", 2, {4, 8}, {0}},

@@ -158,7 +158,7 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
 }
 
 DFGNN_FAMILIES(attention_cpu_split) = {
-    {DFGNN_CPU_FORWARD(split), .revision = 3, .applicable = applicable,
+    {DFGNN_CPU_FORWARD(split), .revision = 4, .applicable = applicable,
      .views = views,
      .parameters = {DFGNN_CPU_SIMD,
                     {"edges", 2, {128, 1024}, {0}},

@@ -99,6 +99,7 @@ static dfgnn_status attend(attend_params *p, const dfgnn_launch *launch,
   /* A large L1 costs items 6 % on arxiv (H200, GT 1 x 128). */
   if (p->schedule.item_row)
     grid.carveout = DFGNN_CARVEOUT_DEFAULT;
+  grid.overlaps = p->inverse_norms != NULL;
   if (shape.tiles > DFGNN_GRID_Y_MAX)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "%d tiles of heads, a launch has at most 65535",
@@ -136,6 +137,7 @@ dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
       launch->setting.queue, &program,
       (dfgnn_grid){.blocks = {(unsigned)blocks},
                    .threads = THREADS,
+                   .overlaps = 1,
                    .shared =
                        (unsigned)(THREADS / width * dim *
                                   (int64_t)dfgnn__scalar_size(problem->dtype))},
@@ -162,7 +164,8 @@ dfgnn_status dfgnn__attend_weights(void *weights, const void *lse,
   return dfgnn__launch_struct(
       launch->setting.queue, &program,
       (dfgnn_grid){.blocks = {(unsigned)(blocks < 65535 ? blocks : 65535)},
-                   .threads = 256},
+                   .threads = 256,
+                   .overlaps = 1},
       &w);
 }
 

@@ -375,6 +375,8 @@ __global__ void __launch_bounds__(512, 1)
     attend(const __grid_constant__ attend_params p) {
   using row_t = attend_row<K>;
   __shared__ int taken;
+  ptx::wait_for_previous();
+  ptx::let_next_begin();
   const block_units units(p.share, p.schedule.units);
   if (units.several) {
     if (threadIdx.x == 0)

@@ -70,7 +70,8 @@ static dfgnn_status walk_as(grad_params *p, const dfgnn_launch *launch,
   const dfgnn_program program =
       DFGNN_PROGRAM_OF("kernels/attention/cuda/backward.cuh", "dfgnn::gradient",
                        ROW_CONSTANTS, &k);
-  const dfgnn_grid grid = dfgnn__grad_grid(p, &launch->setting, plan, shape);
+  dfgnn_grid grid = dfgnn__grad_grid(p, &launch->setting, plan, shape);
+  grid.overlaps = columns || plan->spill; /* others came before */
   *blocks = grid.blocks[0];
   return dfgnn__launch_struct(launch->setting.queue, &program, grid, p);
 }

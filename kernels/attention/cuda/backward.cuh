@@ -593,6 +593,8 @@ template <class Row, class Params>
 __device__ __forceinline__ void walk_block(const Params &params,
                                            const grad_params &p) {
   __shared__ int taken;
+  ptx::wait_for_previous();
+  ptx::let_next_begin();
   const block_units units(p.share, p.schedule.units);
   if (units.several && !Row::TOTALS) {
     if (threadIdx.x == 0)

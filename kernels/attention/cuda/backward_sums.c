@@ -87,6 +87,7 @@ dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
       launch->setting.queue, &program,
       (dfgnn_grid){.blocks = {(unsigned)blocks},
                    .threads = THREADS,
+                   .overlaps = 1,
                    .shared = (unsigned)(THREADS / q.width) * (unsigned)q.dim *
                              (unsigned)dfgnn__scalar_size(dtype)},
       &q);
@@ -101,6 +102,7 @@ dfgnn_status dfgnn__grad_totals(void *to, const void *totals, int64_t rows,
       .to = to, .totals = totals, .rows = rows, .width = width};
   dfgnn_grid grid = grid_of(width, COLUMNS);
   grid.threads = COLUMNS * ROWS;
+  grid.overlaps = 1;
   return dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
 }
 
@@ -123,6 +125,7 @@ dfgnn_status dfgnn__grad_row_sums(void *to, const void *spill,
     return DFGNN_OK;
   if (p.pairs > (int64_t)INT32_MAX * 256 / p.lanes)
     return too_many("destinations and heads", p.pairs);
-  return dfgnn__launch_struct(launch->setting.queue, &program,
-                              grid_of(p.pairs * p.lanes, 256), &p);
+  dfgnn_grid grid = grid_of(p.pairs * p.lanes, 256);
+  grid.overlaps = 1;
+  return dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
 }

@@ -14,6 +14,7 @@ template <typename T, int VEC>
 __global__ void __launch_bounds__(256)
     node_stats(const __grid_constant__ grad_stats_params p) {
   using A = accumulator_t<T>;
+  ptx::let_next_begin();
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t pair = thread / p.lanes;
   const int lane = static_cast<int>(thread & (p.lanes - 1));
@@ -74,6 +75,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   };
   const int slices = kMergeThreads / p.width;
   const int slice = threadIdx.x / p.width, column = threadIdx.x & (p.width - 1);
+  ptx::let_next_begin();
+  ptx::wait_for_previous();
 
   for (int t = 0; t < p.tensors; ++t) {
     if (!p.to[t].data)
@@ -124,6 +127,8 @@ __global__ void __launch_bounds__(kTotalColumns *kTotalRows)
   const int line = threadIdx.x / kTotalColumns;
   const int64_t column = int64_t(blockIdx.x) * kTotalColumns + lane;
   const A *from = static_cast<const A *>(p.totals);
+  ptx::let_next_begin();
+  ptx::wait_for_previous();
   A sum = A(0);
   if (column < p.width)
 #pragma unroll 4
@@ -143,6 +148,7 @@ __global__ void __launch_bounds__(kTotalColumns *kTotalRows)
 template <typename A>
 __global__ void __launch_bounds__(256)
     row_sums(const __grid_constant__ grad_row_sums_params p) {
+  ptx::wait_for_previous();
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t pair = thread / p.lanes;
   const int lane = static_cast<int>(thread & (p.lanes - 1));

@@ -236,6 +236,7 @@ struct direct_forward {
 template <int OP, typename T, int EXACT, int DIM, int EDGES>
 __global__ void __launch_bounds__(256, DIM * sizeof(T) > 32 || EDGES ? 2 : 3)
     direct_attend(const __grid_constant__ tile_params p) {
+  ptx::let_next_begin();
   const int warps = p.rows / 16, at = threadIdx.x / 32;
   const int warp = __shfl_sync(kFullMask, at % warps, 0);
   const int head = blockIdx.y * (blockDim.x / 32 / warps) +

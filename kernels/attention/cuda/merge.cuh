@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(256)
     return slot * p.heads + head;
   };
 
+  ptx::wait_for_previous();
   A m = lowest<A>(), l = A(0);
   const int lane = threadIdx.x & 31;
   for (int k = lane; k < count; k += 32)

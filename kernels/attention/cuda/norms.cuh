@@ -10,6 +10,7 @@ namespace dfgnn {
 template <typename T>
 __global__ void __launch_bounds__(256)
     inverse_norms(const __grid_constant__ norms_params p) {
+  ptx::let_next_begin();
   using A = accumulator_t<T>;
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t pair = thread / p.lanes;

@@ -191,7 +191,8 @@ static dfgnn_status merge(const tile_params *p, const dfgnn_launch *launch,
   return dfgnn__launch_struct(
       launch->setting.queue, &program,
       (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)p->heads},
-                   .threads = WARPS * 32},
+                   .threads = WARPS * 32,
+                   .overlaps = 1},
       p);
 }
 

@@ -516,6 +516,7 @@ template <int OP, typename T, int EXACT, int DIM, int WIDE, int EDGES>
 __global__ void __launch_bounds__(TILE_WIDTH(DIM) > 64 ? 384 : 512, 1)
     tile_attend(const __grid_constant__ tile_params p) {
   extern __shared__ uint4 tile_shared[];
+  ptx::let_next_begin();
   /* The shuffle tells the compiler that `warp` is the same in all lanes. */
   const int warp = __shfl_sync(kFullMask, int(threadIdx.x / 32), 0);
   const int lane = threadIdx.x & 31, head = blockIdx.y;
@@ -538,6 +539,7 @@ __global__ void __launch_bounds__(TILE_WIDTH(DIM) > 64 ? 384 : 512, 1)
 template <int OP, typename T, int DIM, int EDGES>
 __global__ void tile_merge(const __grid_constant__ tile_params p) {
   constexpr int W = TILE_WIDTH(DIM), N = W / 32;
+  ptx::wait_for_previous();
   const int lane = threadIdx.x & 31, head = blockIdx.y;
   const int unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
   const int window = unit / p.rows, r = unit % p.rows;

@@ -27,6 +27,7 @@ template <typename A>
 __global__ void __launch_bounds__(256)
     finish_weights(const __grid_constant__ weights_params p) {
   static_assert(WEIGHTS_EDGES == 32, "a lane finds the row of an edge");
+  ptx::wait_for_previous();
   const offsets_t offsets{p.offsets, p.offsets64};
   const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
   const int lane = threadIdx.x & 31;

@@ -134,6 +134,18 @@ CPU_TARGET static void add_columns(scalar *to, const scalar *from, int64_t rows,
   }
 }
 
+static void multiply_transposed(const tile *t, const gemm_operands *g) {
+#if HAVE_AMX
+  if (t->p->amx) {
+    amx_gemm_transposed(g, t->copied);
+    return;
+  }
+#else
+  (void)t;
+#endif
+  gemm_transposed(g);
+}
+
 /* Adds the gradients of a layer's parameters; grad: with respect to z. */
 static void add_parameters(const tile *t, int l, const scalar *grad,
                            scalar *sums) {
@@ -142,35 +154,35 @@ static void add_parameters(const tile *t, int l, const scalar *grad,
   if (p->job->args.grad_bias[l])
     add_columns(sums + y->bias_sums, grad, t->count, y->width, y->row);
   if (p->job->args.grad_weight[l])
-    gemm_transposed(
-        &(gemm_operands){.c = sums + y->weight_sums,
-                         .c_row = padded(y->in),
-                         .a = grad,
-                         .a_step = y->row,
-                         .b = l ? t->value[l - 1] : t->edge,
-                         .b_panel = GEMM_PANEL,
-                         .b_k = l ? p->layer[l - 1].row : p->edge_row,
-                         .rows = y->width,
-                         .columns = y->in,
-                         .inner = t->count,
-                         .add = 1});
+    multiply_transposed(
+        t, &(gemm_operands){.c = sums + y->weight_sums,
+                            .c_row = padded(y->in),
+                            .a = grad,
+                            .a_step = y->row,
+                            .b = l ? t->value[l - 1] : t->edge,
+                            .b_panel = GEMM_PANEL,
+                            .b_k = l ? p->layer[l - 1].row : p->edge_row,
+                            .rows = y->width,
+                            .columns = y->in,
+                            .inner = t->count,
+                            .add = 1});
 }
 
 /* to [+]= grad W, the gradient with respect to what layer l read. */
 static void pull_back(const tile *t, int l, const scalar *grad, scalar *to,
                       int64_t to_row, int add) {
   const layer *y = &t->p->layer[l];
-  gemm(&(gemm_operands){.c = to,
-                        .c_row = to_row,
-                        .a = grad,
-                        .a_step = y->row,
-                        .b = y->backward,
-                        .b_panel = GEMM_PANEL * y->width,
-                        .b_k = GEMM_PANEL,
-                        .rows = t->count,
-                        .columns = y->in,
-                        .inner = y->width,
-                        .add = add});
+  multiply_packed(t, &(gemm_operands){.c = to,
+                                      .c_row = to_row,
+                                      .a = grad,
+                                      .a_step = y->row,
+                                      .b = y->backward,
+                                      .b_panel = GEMM_PANEL * y->width,
+                                      .b_k = GEMM_PANEL,
+                                      .rows = t->count,
+                                      .columns = y->in,
+                                      .inner = y->width,
+                                      .add = add});
 }
 
 CPU_TARGET static void multiply(scalar *to, const scalar *by, int64_t n) {

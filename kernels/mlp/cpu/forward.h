@@ -20,9 +20,10 @@ typedef struct tile {
   scalar *inverse;                 /* [tile] 1 / sqrt(variance + epsilon) */
   scalar *grad;                    /* with respect to e', then to z */
   scalar *grad_edge;
-  scalar *sum;     /* [out_row or the first layer's row] */
-  int32_t *number; /* [tile] of each among its destination's */
-  int32_t *arg;    /* [out_row or the first layer's row] */
+  uint16_t *copied; /* operands of AMX */
+  scalar *sum;      /* [out_row or the first layer's row] */
+  int32_t *number;  /* [tile] of each among its destination's */
+  int32_t *arg;     /* [out_row or the first layer's row] */
 } tile;
 
 /* A thread's memory of p->scratch numbers. */
@@ -42,6 +43,7 @@ static void make_tile(tile *t, const plan *p, scalar *memory,
   t->inverse = take(memory, &used, p->tile);
   if (p->direct)
     t->value[p->layers - 1] = t->out;
+  t->copied = (uint16_t *)take(memory, &used, p->copied);
   t->sum = take(memory, &used, most(p->out_row, p->layer[0].row));
   t->row = integers;
   t->column = t->row + p->tile;
@@ -100,22 +102,35 @@ CPU_TARGET static void add_bias(const tile *t, const layer *y, scalar *values) {
       s_store(values + n, v_add(s_load(values + n), s_load(y->bias + n)));
 }
 
+static void multiply_packed(const tile *t, const gemm_operands *g) {
+#if HAVE_AMX
+  if (t->p->amx) {
+    amx_gemm(g, t->copied);
+    return;
+  }
+#else
+  (void)t;
+#endif
+  gemm(g);
+}
+
 static void apply_layer(const tile *t, int l) {
   const layer *y = &t->p->layer[l];
   if (l == 0)
     load_parts(t);
   if (y->forward)
-    gemm(&(gemm_operands){.c = t->value[l],
-                          .c_row = y->row,
-                          .a = l ? t->value[l - 1] : t->edge,
-                          .a_step = l ? t->p->layer[l - 1].row : t->p->edge_row,
-                          .b = y->forward,
-                          .b_panel = GEMM_PANEL * y->in,
-                          .b_k = GEMM_PANEL,
-                          .rows = t->count,
-                          .columns = y->width,
-                          .inner = y->in,
-                          .add = l == 0});
+    multiply_packed(t, &(gemm_operands){.c = t->value[l],
+                                        .c_row = y->row,
+                                        .a = l ? t->value[l - 1] : t->edge,
+                                        .a_step = l ? t->p->layer[l - 1].row
+                                                    : t->p->edge_row,
+                                        .b = y->forward,
+                                        .b_panel = GEMM_PANEL * y->in,
+                                        .b_k = GEMM_PANEL,
+                                        .rows = t->count,
+                                        .columns = y->width,
+                                        .inner = y->in,
+                                        .add = l == 0});
   if (l > 0)
     add_bias(t, y, t->value[l]);
 }

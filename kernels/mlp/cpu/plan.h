@@ -13,6 +13,14 @@
 #include "kernels/mlp/cpu/gemm.h"
 #include "kernels/mlp/job.h"
 
+#if CPU_ISA == CPU_AVX512 && CPU_DTYPE == CPU_BF16 &&                         \
+    (__GNUC__ >= 11 || defined(__clang__))
+#include "kernels/mlp/cpu/gemm_amx.h"
+#define HAVE_AMX 1
+#else
+#define HAVE_AMX 0
+#endif
+
 enum {
   TILE_BYTES = 384 << 10, /* of a tile's values */
   TILE_LEAST = 8 * GEMM_ROWS,
@@ -36,7 +44,9 @@ typedef struct layer {
 typedef struct plan {
   const dfgnn_mlp_job *job;
   int layers, backward;
-  int direct; /* the last layer's z is what the norm takes */
+  int direct;     /* the last layer's z is what the norm takes */
+  int amx;        /* products are AMX's, of operands of bf16 */
+  int64_t copied; /* numbers of a thread that they copy operands to */
   layer layer[DFGNN_MLP_LAYERS];
   int64_t out, out_row;            /* C */
   int64_t edge, edge_row;          /* Ce */
@@ -159,20 +169,49 @@ static scalar *take_vector(scalar *memory, int64_t *used, const void *from,
   return to;
 }
 
+/* The same as AMX reads it. */
+static void pack_pairs(uint16_t *to, const storage *from, int64_t inner,
+                       int64_t columns, int64_t k_step, int64_t n_step) {
+#if HAVE_AMX
+  for (int64_t panel = 0; panel < padded(columns); panel += 16)
+    for (int64_t k = 0; k < amx_inner(inner); k += 2)
+      for (int64_t n = panel; n < panel + 16; n++)
+        for (int64_t i = k; i < k + 2; i++)
+          *to++ = n < columns && i < inner
+                      ? amx_number(load_one(from + i * k_step + n * n_step))
+                      : 0;
+#else
+  (void)to, (void)from, (void)inner, (void)columns, (void)k_step, (void)n_step;
+#endif
+}
+
+static scalar *take_packed(const plan *p, const storage *from, int64_t inner,
+                           int64_t columns, int64_t k_step, int64_t n_step,
+                           scalar *memory, int64_t *used) {
+  int64_t numbers = packed_size(inner, columns);
+#if HAVE_AMX
+  if (p->amx)
+    numbers = amx_packed(inner, columns) / 2;
+#endif
+  scalar *to = take(memory, used, numbers);
+  if (to && p->amx)
+    pack_pairs((uint16_t *)to, from, inner, columns, k_step, n_step);
+  else if (to)
+    pack(to, from, inner, columns, k_step, n_step);
+  return to;
+}
+
 static void take_layer(plan *p, int l, scalar *memory, int64_t *used) {
   const dfgnn_edge_mlp_args *args = &p->job->args;
   layer *y = &p->layer[l];
   y->bias = take_vector(memory, used, args->bias[l], y->width);
   if (!args->weight[l])
     return;
-  y->forward = take(memory, used, packed_size(y->in, y->width));
-  if (memory)
-    pack(y->forward, args->weight[l], y->in, y->width, 1, y->in);
-  if (!p->backward)
-    return;
-  y->backward = take(memory, used, packed_size(y->width, y->in));
-  if (memory)
-    pack(y->backward, args->weight[l], y->width, y->in, y->in, 1);
+  y->forward =
+      take_packed(p, args->weight[l], y->in, y->width, 1, y->in, memory, used);
+  if (p->backward)
+    y->backward = take_packed(p, args->weight[l], y->width, y->in, y->in, 1,
+                              memory, used);
 }
 
 static void take_all(plan *p, scalar *memory, int64_t *used) {
@@ -224,6 +263,14 @@ static void set_tiles(plan *p) {
   p->scratch = 0;
   take(NULL, &p->scratch,
        (numbers + 1) * p->tile + most(p->out_row, p->layer[0].row));
+#if HAVE_AMX
+  for (int l = 0; p->amx && l < p->layers; l++) {
+    const int64_t in = p->layer[l].in, width = p->layer[l].width;
+    p->copied = most(p->copied, amx_copied(p->tile, most(in, width), 0) / 2);
+    p->copied = most(p->copied, amx_copied(width, p->tile, in) / 2);
+  }
+#endif
+  p->scratch += p->copied;
   p->scratch += 32 * ALIGNED; /* each array begins a line */
   const int64_t edges = p->job->rows.edges;
   p->tiles = (edges + p->tile - 1) / p->tile;
@@ -246,6 +293,7 @@ static dfgnn_status make_plan(plan *p, const dfgnn_mlp_job *job) {
               .layers = mlp->layers,
               .backward = job->pass == DFGNN_PASS_BACKWARD,
               .direct = !mlp->gate && mlp->last == DFGNN_ACTIVATION_NONE,
+              .amx = HAVE_AMX && job->blocks.amx,
               .out = dfgnn__mlp_out_width(mlp),
               .edge = mlp->edge_dim};
   p->out_row = row_of(p->out);

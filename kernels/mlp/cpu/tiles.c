@@ -2,11 +2,18 @@
 #include "kernels/common/cpu_simd.h"
 #include "kernels/mlp/job.h"
 
-enum { SIMD, TILE, CHUNK };
+enum { SIMD, TILE, CHUNK, PRODUCTS };
+enum { FLOAT, AMX };
 
 static const char *tiles_applicable(const dfgnn_setting *s) {
-  return s->mlp ? dfgnn__cpu_simd_missing(s->parameter[SIMD])
-                : "the MLP is not known";
+  if (!s->mlp)
+    return "the MLP is not known";
+  const char *missing = dfgnn__cpu_simd_missing(s->parameter[SIMD]);
+  if (missing || s->parameter[PRODUCTS] == FLOAT)
+    return missing;
+  if (s->parameter[SIMD] != 2)
+    return "AMX is used beside AVX-512";
+  return dfgnn__mlp_amx_missing(s->problem->dtype);
 }
 
 static dfgnn_status tiles_launch(const dfgnn_launch *launch) {
@@ -15,7 +22,8 @@ static dfgnn_status tiles_launch(const dfgnn_launch *launch) {
   dfgnn__mlp_job_of(&job, &launch->setting);
   job.blocks = (dfgnn_mlp_blocks){.simd = parameter[SIMD] + 1,
                                   .tile_bytes = parameter[TILE] << 10,
-                                  .chunk_bytes = parameter[CHUNK] << 20};
+                                  .chunk_bytes = parameter[CHUNK] << 20,
+                                  .amx = parameter[PRODUCTS] == AMX};
   return dfgnn__mlp_cpu(&job);
 }
 
@@ -26,11 +34,12 @@ DFGNN_FAMILIES(mlp_cpu_tiles) = {
      .ops = DFGNN_BIT(DFGNN_OP_MLP),
      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),
      .dtypes = DFGNN_DTYPES_ALL,
-     .revision = 1,
+     .revision = 2,
      .deterministic = 1,
      .parameters = {DFGNN_CPU_SIMD,
                     {"tile", 4, {384, 96, 192, 768}}, /* KiB */
-                    {"chunk", 3, {8, 2, 32}}},        /* MiB */
+                    {"chunk", 3, {8, 2, 32}},         /* MiB */
+                    {"products", 2, {FLOAT, AMX}, {"float", "amx"}}},
      .applicable = tiles_applicable,
      .launch = tiles_launch},
     DFGNN_FAMILIES_END};

@@ -59,6 +59,7 @@ __global__ void merge_sums(const __grid_constant__ gather_params p,
                            const int *heavy, int columns) {
   const int row = heavy[blockIdx.x];
   const item_slots slots(p.schedule, row);
+  ptx::wait_for_previous();
   unroll<SUMS>([&](int s) {
     const feature_tensor &to = s ? p.out_gate : p.out;
     if (to.data)
@@ -71,6 +72,7 @@ template <typename T>
 __global__ void merge_shares(const __grid_constant__ gather_params p,
                              int columns) {
   const gather_schedule &s = p.schedule;
+  ptx::wait_for_previous();
   const int unit = blockIdx.x, row = s.share_row[unit];
   if (row < 0)
     return;
@@ -147,6 +149,7 @@ __global__ void merge_found(const __grid_constant__ gather_params p,
       static_cast<int>(s.offsets[int64_t(row) + 1] - s.offsets[row]);
   const int slices = MERGE_THREADS / columns;
   const int slice = threadIdx.x / columns, column = threadIdx.x % columns;
+  ptx::wait_for_previous();
   for (int from = 0; from < p.width; from += columns) {
     const int f = from + column;
     merged<WHAT, A> all;

@@ -137,8 +137,8 @@ static dfgnn_status launch_merge(const dfgnn_program *program, gather_params *p,
                 : needed > MERGE_THREADS ? MERGE_THREADS
                                          : needed;
   void *of_items[] = {p, &heavy, &columns}, *of_shares[] = {p, &columns};
-  const dfgnn_grid grid = {.blocks = {(unsigned)blocks},
-                           .threads = MERGE_THREADS};
+  const dfgnn_grid grid = {
+      .blocks = {(unsigned)blocks}, .threads = MERGE_THREADS, .overlaps = 1};
   return blocks
              ? dfgnn__launch(queue, program, grid, heavy ? of_items : of_shares)
              : DFGNN_OK;
