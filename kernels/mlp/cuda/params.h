@@ -150,6 +150,8 @@ typedef struct mlp_gather_params {
 enum {
   MLP_ROWS = 128,    /* edges of a block */
   MLP_STEP = 128,    /* bytes of k in a copy of a row */
+  MLP_ROW_SPAN = 32, /* edges whose rows a warp sums together; divides MLP_ROWS
+                      */
   MLP_ROW_BLOCKS = 4 /* of mlp_last_rows on a multiprocessor */
 };
 
@@ -181,7 +183,6 @@ typedef struct mlp_streamed_params {
   const void *norm_weight, *norm_bias;
   float *last; /* z of the last layer, [edges, last_stride] */
   int last_stride, last_width, residual;
-  int parts; /* spans of a block's edges */
   const int32_t *arg_src;
   const int32_t *position; /* [E]: which edge of its source it is */
 } mlp_streamed_params;

@@ -15,8 +15,7 @@ enum {
   WARPS = 8,
   WARPS_FORWARD = 12,
   RESIDENT_LAUNCH = 128 << 20,
-  STREAMED_LAUNCH = 192 << 20,
-  ROW_THREADS = 256 /* kRowThreads of last_rows.cuh */
+  STREAMED_LAUNCH = 192 << 20
 };
 
 #define KNOB(member, ways_, ...)                                               \
@@ -282,13 +281,7 @@ static void divide_resident(dfgnn_mlp_plan *p) {
 static void divide_streamed(dfgnn_mlp_plan *p) {
   const int64_t edges = p->job->rows.edges, round = p->units * MLP_ROWS;
   const int64_t most = p->by.launch_bytes / (int64_t)kept_bytes(p);
-  const int vec = p->flags & MLP_VECTOR ? 4 : 1;
-  const int64_t threads = dfgnn__ceil_power(
-      dfgnn__ceil_div(dfgnn__mlp_out_width(&p->job->mlp), vec));
-  p->parts = (int)at_least_one(threads < 32            ? 8
-                               : threads < ROW_THREADS ? ROW_THREADS / threads
-                                                       : 1);
-  p->edges_of_span = MLP_ROWS / p->parts;
+  p->edges_of_span = MLP_ROW_SPAN;
   p->spans = at_least_one(dfgnn__ceil_div(edges, p->edges_of_span));
   if (most < round) {
     p->edges_of_launch = at_least_one(most / MLP_ROWS) * MLP_ROWS;
@@ -376,8 +369,7 @@ static void place_backward(dfgnn_mlp_plan *p) {
   const int padded = dfgnn__mlp_padded(mlp, mlp->layers - 1);
   /* Sums of destinations that spans cut, and of the norm's gradients. */
   const int64_t spans = streamed ? 0 : p->spans;
-  const int64_t walkers =
-      p->units * (streamed ? MLP_ROW_BLOCKS * p->parts : p->by.warps);
+  const int64_t walkers = p->units * (streamed ? MLP_ROW_BLOCKS : p->by.warps);
   p->partial = dfgnn__place(&p->bytes, spans * 2 * first, sizeof(float));
   p->grad_first = dfgnn__place(&p->bytes, job->rows.edges * first,
                                dfgnn_dtype_size(mlp->dtype));

@@ -45,7 +45,6 @@ typedef struct dfgnn_mlp_plan {
   int64_t edges_of_span, spans; /* of the sums at destinations; of all edges */
   int64_t edges_of_launch;
   int weight_tiles, splits; /* of the gradients of weights */
-  int parts;                /* streamed: spans of a block's edges */
   size_t packed_bytes, shared_bytes;
   /* Places in the workspace. */
   size_t packed, partial, partial_arg, edge_rows, grad_first, norm_partial,

@@ -181,17 +181,18 @@ static dfgnn_program rows_program(const dfgnn_mlp_run *r, const char *name,
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   return (dfgnn_program)DFGNN_PROGRAM(
       "kernels/mlp/cuda/last_rows.cuh", name, DFGNN_TYPE(mlp->dtype),
-      r->plan.flags & flags, (int)mlp->last, (int)mlp->norm);
+      r->plan.flags & flags, (int)mlp->last, (int)mlp->norm,
+      (int)dfgnn__mlp_out_width(mlp));
 }
 
 static dfgnn_status finish_rows(const launch *l) {
   const dfgnn_program program =
       rows_program(l->run, "dfgnn::mlp_finish_rows",
-                   MLP_VECTOR | MLP_GATE | MLP_MAX | MLP_MIN);
+                   MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN);
   return dfgnn__launch_struct(
       l->run->queue, &program,
       (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(l->p.edges, MLP_ROWS)},
-                   .threads = MLP_THREADS},
+                   .threads = MLP_ROWS},
       &l->p);
 }
 
@@ -206,7 +207,9 @@ static dfgnn_status last_rows(const launch *l) {
   void *grad_z = gradient_of(l, r->job->mlp.layers - 1);
   void *arguments[] = {&p, &grad_z};
   const dfgnn_program program =
-      rows_program(r, "dfgnn::mlp_last_rows", MLP_VECTOR | MLP_GATE);
+      rows_program(r, "dfgnn::mlp_last_rows",
+                   MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_GRAD_EDGES |
+                       MLP_GRAD_DST | MLP_GRAD_SRC);
   return dfgnn__launch(r->queue, &program,
                        (dfgnn_grid){.blocks = {blocks_of_last_rows(r, p.edges)},
                                     .threads = MLP_THREADS},
@@ -226,8 +229,7 @@ static launch launch_of(const dfgnn_mlp_run *r) {
                         .last = (float *)(r->workspace + r->plan.last),
                         .last_stride = dfgnn__mlp_padded(mlp, mlp->layers - 1),
                         .last_width = (int)mlp->width[mlp->layers - 1],
-                        .residual = mlp->residual,
-                        .parts = r->plan.parts}};
+                        .residual = mlp->residual}};
 }
 
 static dfgnn_status forward(const dfgnn_mlp_run *r) {
@@ -318,8 +320,7 @@ static dfgnn_status backward(const dfgnn_mlp_run *r) {
     status = dfgnn__mlp_sum_at_sources(r, a->grad_src_part, r->plan.grad_first,
                                        width, padded, 0);
   return status ? status
-                : dfgnn__mlp_finish_gradients(
-                      r, r->graph.edges ? blocks * r->plan.parts : 0);
+                : dfgnn__mlp_finish_gradients(r, r->graph.edges ? blocks : 0);
 }
 
 dfgnn_status dfgnn__mlp_streamed(const dfgnn_mlp_run *r) {
