@@ -19,7 +19,7 @@ from ..aggregation import spmm
 from ..functional import gat_attention, gt_attention
 from ..hetero import gatherer
 from ..programs import edge_program, softmax
-from . import _relation_sums, _relation_tiles as tiles
+from . import _relation_features, _relation_sums, _relation_tiles as tiles
 from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._exact import outside_autocast, result_type
 from ._scores import edge_feature_scores
@@ -144,12 +144,13 @@ class _Rows:
     """The rows of attention within relations: those by relation, or, if few of
     them have edges, those of graph.pairs()."""
 
-    def __init__(self, graph, summed):
+    def __init__(self, graph, summed, columns=None):
+        columns = columns or graph.as_sent()
         self.graph = graph
         self.few = summed and graph.has_few_pairs()
-        self.pairs = graph.pairs(graph.as_sent()) if self.few else None
+        self.pairs = graph.pairs(columns) if self.few else None
         self.matrix = self.pairs.within if self.few else graph.graph(
-            graph.by_relation("dst"), graph.as_sent())
+            graph.by_relation("dst"), columns)
 
     def project(self, x, weights, biases=None):
         made = _project(self.graph, "dst", x, weights, biases)
@@ -237,9 +238,19 @@ def gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
     """
     sources, targets = weights
     of_src, of_dst = _scoring(like, sources, targets, *scores)
+    summed_rows = summed and post is None
+    if summed_rows and graph.has_few_pairs() and _relation_features.worth(
+            graph, x.src, like, sources):
+        rows = _Rows(graph, True, graph.by_node("src"))
+        out = _relation_features.gat(
+            graph, x.src, like, sources, rows.project(x.dst, of_dst),
+            graph.split_blocks("src", _project(graph, "src", x.src, of_src)),
+            edge_score)
+        return rows.results(like.joined(out), summed,
+                            _with_bias(_own(x.dst, own), biases), post)
     value, score_src = _sent_twice(graph, x.src, sources, of_src)
     value = value.view(like.shape)
-    rows = _Rows(graph, summed and post is None)
+    rows = _Rows(graph, summed_rows)
     out = outside_autocast(
         gat_attention, rows.matrix, value, rows.project(x.dst, of_dst),
         score_src, negative_slope=like.slope, edge_score=edge_score,

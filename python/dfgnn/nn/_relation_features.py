@@ -1,0 +1,154 @@
+"""Attention of relations over features as they came, projected afterwards.
+
+Where features are wide and a destination has several in-edges, the sums of
+attention have fewer rows than the features that are sent: sum_j a_ij (W x_j) is
+W (sum_j a_ij x_j), for each head.  It serves where no loss asks for gradients
+of the features, as in the first layer of a model.  Relations go one after the
+other, so that only one has its sums [rows, heads, features] in memory; the
+backward pass makes them again.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import torch
+
+from .._autocast import autocasting
+from .._grouped import take
+from ..functional import gat_attention
+from ..graph import Graph
+from ..hetero import gatherer
+
+# as many features as the kernels of a GPU attend over
+MOST_FEATURES = 1024
+# Sums are projected where they are so many times fewer than what is sent: their
+# gradients take a product more, and on a CPU attention over wide features is
+# dearer beside products.
+FEWER = {"cpu": 8, "cuda": 2}
+# So many multiplications of a layer that are left out are worth the launches.
+LEAST_SAVED = 1 << 30
+
+
+def worth(graph, x, like, weights):
+    """Whether fewer products are made so.  x: by type of sources."""
+    first = next(iter(x.values()))
+    if like.dropout or first.dtype not in (torch.float32, torch.float64) or autocasting() \
+            or first.size(1) > MOST_FEATURES:
+        return False
+    if first.is_cuda and torch.backends.cuda.matmul.allow_tf32:
+        return False  # products cost less than the sums of wide features
+    if torch.is_grad_enabled() and any(t.requires_grad for t in x.values()):
+        return False
+    sent, pairs = graph.as_sent().size, graph.number_of_pairs()
+    return FEWER[first.device.type] * pairs <= sent and \
+        (sent - pairs) * weights[0].numel() >= LEAST_SAVED
+
+
+def parts_of(graph):
+    """By relation the Graph from the nodes of its source's type to its pairs,
+    those of graph.pairs(); None of a relation without edges."""
+    def make():
+        pairs = graph.pairs(graph.by_node("src"))
+        within, begin = pairs.within, graph.by_node("src").begin
+        first = [0, *itertools.accumulate(graph.counts)]
+        found = []
+        for r, ((source, _, _), count) in enumerate(zip(graph.relations,
+                                                        graph.counts)):
+            if not count:
+                found.append(None)
+                continue
+            edges = slice(first[r], first[r] + count)
+            rows = slice(pairs.starts[r], pairs.starts[r + 1] + 1)
+            order = within.edge_order
+            found.append(Graph(
+                within.offsets[rows] - first[r],
+                within.indices[edges] - begin[r], graph.num_src[source],
+                edge_order=None if order is None else order[edges] - first[r],
+                trusted=True, family=graph.family))
+        return found
+    return graph._derive("parts by relation", make)
+
+
+def gat(graph, x, like, weights, score_dst, score_src, edge_score):
+    """[pairs, H, C] of graph.pairs(), as _relations.gat() has them.
+
+    x: by type of sources; weights: by relation [H * C, F]; score_dst
+    [pairs, H]; score_src: by type of sources [nodes, relations, H];
+    edge_score [E, H] or None.
+    """
+    starts = graph.pairs(graph.by_node("src")).starts
+    blocks, sources = graph.blocks("src"), graph.edge_index[0].split(
+        graph.counts)
+    parts = [None] * len(weights) if edge_score is None else \
+        edge_score.split(graph.counts)
+    outs = []
+    for r, part in enumerate(parts_of(graph)):
+        if part is None:
+            continue
+        kind = graph.relations[r][0]
+        slot = blocks[kind].relations.index(r)
+        given = (part, like, sources[r], x[kind], weights[r],
+                 score_dst[starts[r]:starts[r + 1]],
+                 score_src[kind][:, slot], parts[r])
+        outs.append(_one(*given))
+    return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+
+class _Sums(NamedTuple):
+    """The attention of a relation over features x [nodes, F]."""
+    graph: Graph
+    like: NamedTuple  # _relations.Heads
+    x: torch.Tensor
+
+    def __call__(self, score_dst, by_edge):
+        """[rows, H, F] of scores [rows, H] and [E, H]."""
+        heads = self.like.heads
+        return gat_attention(
+            self.graph, self.x.unsqueeze(1).expand(-1, heads, -1), score_dst,
+            score_dst.new_zeros(1, 1).expand(self.graph.num_src, heads),
+            edge_score=by_edge, negative_slope=self.like.slope)
+
+
+def _projected(sums, weight):
+    """[rows, H, C] of sums [rows, H, F] and weight [H, C, F]."""
+    return torch.bmm(sums.transpose(0, 1), weight.transpose(1, 2)).transpose(
+        0, 1)
+
+
+class _Projected(torch.autograd.Function):
+    """_projected() of a relation's sums, which are not kept."""
+
+    @staticmethod
+    def forward(ctx, sums, weight, score_dst, by_edge):
+        ctx.sums = sums
+        ctx.save_for_backward(weight, score_dst, by_edge, sums.x)
+        return _projected(sums(score_dst, by_edge), weight)
+
+    @staticmethod
+    def backward(ctx, grad):
+        again, sums = torch.is_grad_enabled(), ctx.sums
+        weight, *scores, _ = ctx.saved_tensors
+        with torch.enable_grad():
+            if again:
+                given = [t.view_as(t) for t in (weight, *scores)]
+                out = _projected(sums(*given[1:]), given[0])
+                return (None, *torch.autograd.grad(
+                    out, given, grad, create_graph=True))
+            scores = [t.detach().requires_grad_() for t in scores]
+            made = sums(*scores)
+        grad = grad.transpose(0, 1)  # [H, rows, C]
+        of_weight = torch.bmm(grad.transpose(1, 2),
+                              made.detach().transpose(0, 1))
+        of_sums = torch.empty_like(made)
+        torch.bmm(grad, weight, out=of_sums.transpose(0, 1))
+        return (None, of_weight, *torch.autograd.grad(made, scores, of_sums))
+
+
+def _one(graph, like, source, x, weight, score_dst, score_src, edge_score):
+    """[rows, H, C] of a relation."""
+    by_edge = take(score_src.contiguous(), graph._derive(
+        "senders", lambda: gatherer(source, graph.num_src)))
+    if edge_score is not None:
+        by_edge = by_edge + edge_score
+    return _Projected.apply(_Sums(graph, like, x), weight.view(
+        like.heads, like.channels, -1), score_dst, by_edge)

@@ -1,0 +1,106 @@
+"""Attention over features as they came, against PyG in float64."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as G
+
+import dfgnn
+from dfgnn.nn import _relation_features
+from test_relations import compare, spread
+
+NODES = {"a": 60, "b": 70, "c": 40, "d": 1}
+KINDS = [("a", "x", "b"), ("b", "x", "a"), ("a", "z", "a"), ("c", "x", "a"),
+         ("d", "x", "b"), ("c", "w", "a")]
+COUNTS = (40, 25, 30, 0, 3, 12)
+WIDTH = 7
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    found, gat = [], _relation_features.gat
+    monkeypatch.setattr(_relation_features, "LEAST_SAVED", 0)
+    monkeypatch.setattr(_relation_features, "FEWER", {"cpu": 2})
+    monkeypatch.setattr(_relation_features, "gat", lambda *a: (
+        found.append(1), gat(*a))[1])
+    return found
+
+
+def given(wanted=False):
+    """Features, and edges of few destinations each."""
+    x = {kind: torch.randn(n, WIDTH, dtype=torch.float64,
+                           requires_grad=wanted) for kind, n in NODES.items()}
+    return x, {key: torch.stack([
+        torch.randint(NODES[key[0]], (n,)),
+        torch.randint(min(3, NODES[key[2]]), (n,))])
+        for key, n in zip(KINDS, COUNTS)}
+
+
+def both(aggr="sum", edge_dim=None, **options):
+    plain = spread(G.HeteroConv({key: G.GATConv(
+        (WIDTH, WIDTH) if key[0] != key[2] else WIDTH, 4, heads=2,
+        add_self_loops=False, edge_dim=edge_dim, **options)
+        for key in KINDS}, aggr).double())
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    return plain, fast
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+@pytest.mark.parametrize("options", [
+    {}, dict(concat=False), dict(residual=True), dict(bias=False)])
+def test_features_without_gradients_are_summed_first(aggr, options, ran):
+    x, edges = given()
+    plain, fast = both(aggr, **options)
+    compare(plain, fast, [], lambda model: model(x, edges))
+    with torch.no_grad():
+        for kind, out in fast(x, edges).items():
+            torch.testing.assert_close(out, plain(x, edges)[kind])
+    assert len(ran) == 2
+
+
+def test_features_of_edges(ran):
+    x, edges = given()
+    attr = {key: torch.randn(part.size(1), 3, dtype=torch.float64,
+                             requires_grad=True)
+            for key, part in edges.items()}
+    plain, fast = both(edge_dim=3)
+    compare(plain, fast, list(attr.values()),
+            lambda model: model(x, edges, edge_attr_dict=attr))
+    assert len(ran) == 1
+
+
+def test_features_with_gradients_are_projected_first(ran):
+    x, edges = given(wanted=True)
+    plain, fast = both()
+    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    assert not ran
+
+
+def test_gradients_of_gradients(ran):
+    x, edges = given()
+    found = []
+    for model in both():
+        leaves = list(model.parameters())
+        first = torch.autograd.grad(
+            sum(t.tanh().sum() for t in model(x, edges).values()), leaves,
+            create_graph=True, allow_unused=True)
+        again = torch.autograd.grad(
+            sum(g.square().sum() for g in first if g is not None), leaves,
+            allow_unused=True)
+        found.append([torch.zeros_like(t) if g is None else g
+                      for t, g in zip(leaves, again)])
+    for a, b in zip(*found):
+        torch.testing.assert_close(b, a)
+    assert len(ran) == 1
+
+
+def test_dropout_and_autocast_project_first(ran):
+    x, edges = given()
+    _, fast = both(dropout=.5)
+    fast.train()(x, edges)
+    _, fast = both()
+    with torch.autocast("cpu", torch.bfloat16):
+        fast.float()({kind: t.float() for kind, t in x.items()}, edges)
+    assert not ran
