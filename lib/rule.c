@@ -162,7 +162,7 @@ static const preference preferences[] = {
     {"cuda", PROGRAMS, "walks", WALK_LANES "sides=1," WALK_REST},
     {"cpu", MLPS, "tiles", SIMD "tile=384,chunk=8,products=amx"},
     {"cuda", MLPS, NULL,
-     "warps=rule,span=rule,columns=rule,stages=rule,wgmma=rule,launch=rule"},
+     "warps=rule,span=rule,lockstep=rule,columns=rule,stages=rule,wgmma=rule,launch=rule"},
 
     {"cuda", SUMS, "split",
      "edges=64,rows=1,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4"},

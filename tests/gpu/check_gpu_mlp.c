@@ -198,6 +198,7 @@ static const dfgnn_mlp_tuning tunings[] = {
     {.warps = 1, .span = 1, .launch_bytes = 1},
     {.warps = 4, .span = 3, .launch_bytes = 100000},
     {.warps = 2, .span = 100},
+    {.warps = 4, .span = 2, .lockstep = DFGNN_MLP_LOCKSTEP},
     {.way = DFGNN_MLP_STREAMED, .launch_bytes = 1, .stages = 2},
     {.way = DFGNN_MLP_STREAMED, .columns = 256, .stages = 4},
     {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .stages = 2},
@@ -223,7 +224,7 @@ END_TEST
 
 START_TEST(tensors_that_are_not_aligned_are_right) {
   fixture f = graph_with(31, 40);
-  check(&f, &edge_mlps[0], _i ? &tunings[3] : NULL, 1, 0,
+  check(&f, &edge_mlps[0], _i ? &tunings[4] : NULL, 1, 0,
         "shifted by an element");
   free_fixture(&f);
 }
@@ -274,13 +275,11 @@ START_TEST(a_tuning_that_cannot_run_is_refused) {
   static const struct {
     dfgnn_mlp_tuning tuning;
     const char *says;
-  } bad[] = {{{.way = 3}, "way"},
-             {{.warps = 33}, "warps"},
-             {{.span = -1}, "span"},
-             {{.columns = 64}, "columns"},
-             {{.stages = 5}, "stages"},
-             {{.wgmma = 3}, "wgmma"},
-             {{.launch_bytes = -1}, "launch_bytes"}};
+  } bad[] = {
+      {{.way = 3}, "way"},          {{.warps = 33}, "warps"},
+      {{.span = -1}, "span"},       {{.lockstep = 3}, "lockstep"},
+      {{.columns = 64}, "columns"}, {{.stages = 5}, "stages"},
+      {{.wgmma = 3}, "wgmma"},      {{.launch_bytes = -1}, "launch_bytes"}};
   fixture f = graph_with(9, 3);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     const char *why = refusal(&f, &edge_mlps[0], &bad[i].tuning);

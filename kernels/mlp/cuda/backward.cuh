@@ -237,19 +237,26 @@ __device__ __forceinline__ void walk_back(const mlp_backward_params &p,
   const int64_t first_of_launch = q.first_span * edges_of_span;
   WORK<S> work;
   work.begin();
-  for (int64_t k = int64_t(warp) * gridDim.x + blockIdx.x; k < q.spans;
-       k += int64_t(gridDim.x) * S::WARPS) {
+  for (int64_t k0 = blockIdx.x; k0 < q.spans;
+       k0 += int64_t(gridDim.x) * S::WARPS) {
+    const int64_t k = k0 + int64_t(warp) * gridDim.x;
+    if (k >= q.spans) {
+      wait_for_tiles<S>(q.span);
+      continue;
+    }
     const int64_t span = q.first_span + k;
     const int64_t first = span * edges_of_span;
     const int64_t end = min(first + edges_of_span, q.graph.edges);
     span_sums<S, 0> sums_at;
     sums_at.begin(q.graph, q.sums, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
+      wait_for_tiles<S>(1);
       const tile_edges e = edges_of_tile(q.graph, q.sums, edge);
       work.tile(p, e, edge, edge - first_of_launch, packed, staged, sums_at,
                 span);
       sums_at.end_tile(e);
     }
+    wait_for_tiles<S>(q.span - tiles_of(end - first));
     if (sums && q.sums.out)
       sums_at.end(q.graph, q.sums, span, end);
   }

@@ -7,7 +7,7 @@
 #define RULE_LABEL                                                             \
   { "rule" }
 
-enum { WARPS, SPAN, RESIDENT_LAUNCH };
+enum { WARPS, SPAN, LOCKSTEP, RESIDENT_LAUNCH };
 enum { COLUMNS, STAGES, WGMMA, STREAMED_LAUNCH };
 
 static int64_t mebibytes(int n) { return (int64_t)n << 20; }
@@ -16,6 +16,7 @@ static dfgnn_mlp_tuning resident(const int *parameter) {
   return (dfgnn_mlp_tuning){.way = DFGNN_MLP_RESIDENT,
                             .warps = parameter[WARPS],
                             .span = parameter[SPAN],
+                            .lockstep = parameter[LOCKSTEP],
                             .launch_bytes =
                                 mebibytes(parameter[RESIDENT_LAUNCH])};
 }
@@ -34,6 +35,7 @@ static dfgnn_mlp_tuning streamed(const int *parameter) {
 static int repeats_rule(const dfgnn_mlp_tuning *by,
                         const dfgnn_mlp_tuning *rule) {
   return (by->warps && by->warps == rule->warps) ||
+         (by->lockstep && by->lockstep == rule->lockstep) ||
          (by->columns && by->columns == rule->columns) ||
          (by->stages && by->stages == rule->stages) ||
          (by->wgmma && by->wgmma == rule->wgmma) ||
@@ -102,7 +104,7 @@ WAY(streamed)
   .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),    \
   .dtypes =                                                                    \
       DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),     \
-  .revision = 1, .deterministic = 1, .applicable = way##_applicable,           \
+  .revision = 2, .deterministic = 1, .applicable = way##_applicable,           \
   .workspace = way##_workspace, .views = views, .launch = way##_launch
 /* MiB that the kernels of a launch leave for each other. */
 #define LAUNCH                                                                 \
@@ -112,6 +114,10 @@ DFGNN_FAMILIES(mlp_cuda_families) = {
     {FAMILY(resident),
      .parameters = {{"warps", 5, {RULE, 4, 8, 12, 16}, RULE_LABEL},
                     {"span", 4, {RULE, 4, 16, 64}, RULE_LABEL},
+                    {"lockstep",
+                     3,
+                     {RULE, DFGNN_MLP_FREE, DFGNN_MLP_LOCKSTEP},
+                     RULE_LABEL},
                     LAUNCH}},
     {FAMILY(streamed),
      .parameters =

@@ -113,14 +113,20 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   char *staged = packed + S::PACKED + warp * MLP_TILE * MLP_STAGE_ROW;
   mlp::copy_packed<S>(packed, p.packed);
   const int64_t edges_of_span = int64_t(p.span) * MLP_TILE;
-  for (int64_t k = int64_t(warp) * gridDim.x + blockIdx.x; k < p.spans;
-       k += int64_t(gridDim.x) * WARPS) {
+  for (int64_t k0 = blockIdx.x; k0 < p.spans;
+       k0 += int64_t(gridDim.x) * WARPS) {
+    const int64_t k = k0 + int64_t(warp) * gridDim.x;
+    if (k >= p.spans) {
+      mlp::wait_for_tiles<S>(p.span);
+      continue;
+    }
     const int64_t span = p.first_span + k;
     const int64_t first = span * edges_of_span;
     const int64_t end = min(first + edges_of_span, p.graph.edges);
     mlp::span_sums<S, LAYERS - 1, S::EXTREME> sums_at;
     sums_at.begin(p.graph, p.sums, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
+      mlp::wait_for_tiles<S>(1);
       const mlp::tile_edges e = mlp::edges_of_tile(p.graph, p.sums, edge);
       mlp::sums<S> z;
       mlp::rows<S> x;
@@ -129,6 +135,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
       mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span, edge);
       sums_at.end_tile(e);
     }
+    mlp::wait_for_tiles<S>(p.span - mlp::tiles_of(end - first));
     if (p.sums.out)
       sums_at.end(p.graph, p.sums, span, end);
   }

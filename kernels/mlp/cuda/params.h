@@ -40,7 +40,8 @@ enum {
   MLP_GRAD_FACTORS = 128, /* with respect to factors of edges */
   MLP_MAX = 256,          /* destinations have the maximum of e', not sums */
   MLP_MIN = 512,
-  MLP_GATE = 1024
+  MLP_GATE = 1024,
+  MLP_LOCKSTEP = 2048 /* warps of a block begin tiles together */
 };
 
 /* The weights and other numbers of all layers, padded and in the order of

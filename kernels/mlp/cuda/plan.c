@@ -31,6 +31,7 @@ const dfgnn_mlp_knob dfgnn__mlp_knobs[DFGNN_MLP_KNOBS] = {
     KNOB(way, RESIDENT | STREAMED, DFGNN_MLP_RESIDENT, DFGNN_MLP_STREAMED),
     KNOB(warps, RESIDENT, 4, 8, 12, 16),
     KNOB(span, RESIDENT, 4, 16, 64),
+    KNOB(lockstep, RESIDENT, DFGNN_MLP_FREE, DFGNN_MLP_LOCKSTEP),
     KNOB(columns, STREAMED, 128, 256),
     KNOB(stages, STREAMED, 2, 3, 4),
     KNOB(wgmma, RESIDENT | STREAMED, DFGNN_MLP_MMA, DFGNN_MLP_WGMMA),
@@ -99,7 +100,8 @@ static int flags_of(const dfgnn_mlp_plan *p) {
          (mlp->reduce_dst == DFGNN_REDUCE_MAX   ? MLP_MAX
           : mlp->reduce_dst == DFGNN_REDUCE_MIN ? MLP_MIN
                                                 : 0) |
-         (mlp->gate ? MLP_GATE : 0);
+         (mlp->gate ? MLP_GATE : 0) |
+         (p->by.lockstep == DFGNN_MLP_LOCKSTEP ? MLP_LOCKSTEP : 0);
 }
 
 /* ---- shared memory ------------------------------------------------------- */
@@ -184,6 +186,8 @@ const char *dfgnn__mlp_cuda_refuses(const dfgnn_mlp_job *job,
     return "warps is not 1 to 32";
   if (!is_in(tuning->span, 1, INT32_MAX))
     return "span is not 1 to 2^31 - 1";
+  if (!is_in(tuning->lockstep, DFGNN_MLP_FREE, DFGNN_MLP_LOCKSTEP))
+    return "lockstep is neither 1 (free) nor 2 (lockstep)";
   if (tuning->columns && tuning->columns != 128 && tuning->columns != 256)
     return "columns is neither 128 nor 256";
   if (!is_in(tuning->stages, 2, 4))
@@ -224,6 +228,7 @@ dfgnn_mlp_tuning dfgnn__mlp_rule(const dfgnn_mlp_job *job,
     t.warps /= 2;
   choose(&t.launch_bytes,
          t.way == DFGNN_MLP_RESIDENT ? RESIDENT_LAUNCH : STREAMED_LAUNCH);
+  choose(&t.lockstep, DFGNN_MLP_FREE);
   choose(&t.columns, 128);
   if (!t.stages) {
     t.stages = 3;

@@ -11,17 +11,22 @@ enum {
   DFGNN_MLP_STREAMED = 2  /* a kernel for each layer of a launch's edges */
 };
 enum { DFGNN_MLP_MMA = 1, DFGNN_MLP_WGMMA = 2 };
+enum { DFGNN_MLP_FREE = 1, DFGNN_MLP_LOCKSTEP = 2 };
 
 /* These may be tuned; 0 leaves a choice to the rule. */
 typedef struct dfgnn_mlp_tuning {
-  int64_t way;     /* DFGNN_MLP_RESIDENT or DFGNN_MLP_STREAMED */
-  int64_t warps;   /* resident: of a block */
-  int64_t span;    /* resident: tiles of 16 edges whose rows are summed
-                    * together */
-  int64_t columns; /* streamed: of a block's product, 128 or 256 */
-  int64_t stages;  /* streamed: copies of operands, 2 to 4 */
-  int64_t wgmma;   /* products of a layer (streamed) and of the gradients of
-                    * weights: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
+  int64_t way;      /* DFGNN_MLP_RESIDENT or DFGNN_MLP_STREAMED */
+  int64_t warps;    /* resident: of a block */
+  int64_t span;     /* resident: tiles of 16 edges whose rows are summed
+                     * together */
+  int64_t lockstep; /* resident: DFGNN_MLP_FREE, or DFGNN_MLP_LOCKSTEP: the
+                     * warps of a block begin each tile together, and read its
+                     * instructions together, which are more than the caches
+                     * near them hold */
+  int64_t columns;  /* streamed: of a block's product, 128 or 256 */
+  int64_t stages;   /* streamed: copies of operands, 2 to 4 */
+  int64_t wgmma;    /* products of a layer (streamed) and of the gradients of
+                     * weights: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
   int64_t launch_bytes; /* what the kernels of a launch leave for each other, at
                          * most; the resident way has launches backward alone */
 } dfgnn_mlp_tuning;
@@ -35,7 +40,7 @@ typedef struct dfgnn_mlp_knob {
   int64_t value[6];
 } dfgnn_mlp_knob;
 
-enum { DFGNN_MLP_KNOBS = 7 };
+enum { DFGNN_MLP_KNOBS = 8 };
 extern const dfgnn_mlp_knob dfgnn__mlp_knobs[DFGNN_MLP_KNOBS];
 
 typedef struct dfgnn_mlp_plan {

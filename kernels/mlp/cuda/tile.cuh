@@ -95,6 +95,7 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
   static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
   static constexpr bool GRAD_FACTORS = (FLAGS & MLP_GRAD_FACTORS) != 0;
+  static constexpr bool LOCKSTEP = (FLAGS & MLP_LOCKSTEP) != 0;
   static constexpr bool EXTREME = (FLAGS & (MLP_MAX | MLP_MIN)) != 0;
   static constexpr float SIGN = (FLAGS & MLP_MIN) != 0 ? -1.0f : 1.0f;
   static constexpr int C = W::width(LAYERS - 1);
@@ -332,6 +333,20 @@ __device__ __forceinline__ void copy_packed(char *to, const void *from) {
   copy_commit();
   copy_wait<0>();
   __syncthreads();
+}
+
+/* ---- lockstep ------------------------------------------------------------ */
+
+__device__ __forceinline__ int tiles_of(int64_t edges) {
+  return edges > 0 ? int((edges + MLP_TILE - 1) / MLP_TILE) : 0;
+}
+
+/* A warp waits for its block's others, once for each of a span's tiles, those
+ * included that are not there. */
+template <class S> __device__ __forceinline__ void wait_for_tiles(int tiles) {
+  if constexpr (S::LOCKSTEP)
+    for (int i = 0; i < tiles; ++i)
+      __syncthreads();
 }
 
 /* ---- edges --------------------------------------------------------------- */
