@@ -265,29 +265,37 @@ def transformer(pyg_forward):
                 or not usual(self)):
             edge_index = edges_as_given(self, graph)
         wanted = isinstance(return_attention_weights, bool)
-        if getattr(self, "_dfgnn_weights", None) is not wanted:
-            self._dfgnn_weights = wanted
         if ops.compiling() and not wanted and usual(self):
             return _in_few_products(self, x, edge_index, edge_attr)
+        if getattr(self, "_dfgnn_weights", None) is not wanted:
+            self._dfgnn_weights = wanted
         return pyg_forward(self, x, edge_index, edge_attr,
                            return_attention_weights)
     return forward
 
 
 def _in_few_products(layer, x, edge_index, edge_attr):
-    """PyG's forward, with projections of one input as one product, which
-    torch.compile does not make of several."""
+    """PyG's forward without weights, with projections of one input as one
+    product, which torch.compile does not make of several.  The layer gets no
+    attribute by it, which would have torch.compile begin anew."""
     x = (x, x) if isinstance(x, Tensor) else tuple(x)
     shape = (-1, layer.heads, layer.out_channels)
     query, key, value, root = projections(layer, x)
-    out = layer.propagate(edge_index, query=query.view(shape),
-                          key=key.view(shape), value=value.view(shape),
-                          edge_attr=edge_attr)
+    given = dict(query=query.view(shape), key=key.view(shape),
+                 value=value.view(shape), edge_attr=edge_attr)
+    out = NotImplemented
+    if not layer.runs_in_steps():
+        out = dot_products(layer, edge_index, None, **given, wanted=False)
+    if out is NotImplemented:
+        out = layer.propagate(edge_index, **given)
     out = out.flatten(1) if layer.concat else out.mean(dim=1)
     return with_skip(layer, out, root) if layer.root_weight else out
 
 
-def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
+def dot_products(layer, edge_index, size, query, key, value, edge_attr=None,
+                 wanted=None):
+    """wanted: whether the layer keeps the weights; by default as its forward
+    was asked."""
     linear = layer.lin_edge
     reason = attends(layer, edge_index, query, key, value, edge_attr)
     if reason is None and (linear is None) != (edge_attr is None):
@@ -301,7 +309,8 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None):
     met = ends(layer, key)
     num_dst = query.size(0)
     graph = graph_of(layer, edge_index, met.num_src, num_dst)
-    wanted = getattr(layer, "_dfgnn_weights", True)
+    if wanted is None:
+        wanted = getattr(layer, "_dfgnn_weights", True)
     like = (query[:0] * key[:0]).sum(-1)
     scale = 1 / math.sqrt(layer.out_channels)
     weight = None
