@@ -6,6 +6,7 @@ named by its number, or given as an edge_index tensor.  Versions of torch
 without register_fake() have none of them.
 """
 
+import functools
 from collections import namedtuple
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from . import _composite, _execute, _fused
 from ._modes import refuse_in_cuda_graphs, untraced
 from ._operators import OPERATORS, Settings, sum_settings
-from .convert import as_graph, looped_graph
+from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, by_id
 
 AVAILABLE = hasattr(torch, "library") and hasattr(
@@ -56,38 +57,39 @@ def _graph(edge_index, number, num_src, num_dst, loops, given=None):
         if given is not None:
             refuse_in_cuda_graphs("an edge_index with features, weights or "
                                   "biases of its edges")
-        make = looped_graph if loops else as_graph
-        return make(edge_index, (num_src, num_dst))
+        sizes = num_src, num_dst
+        known = known_graph(edge_index, sizes, loops)
+        if known is not None:
+            return known
+        return (looped_graph if loops else as_graph)(edge_index, sizes)
     return graph.with_self_loops() if loops else graph
 
 
-def _by_edge(call, change):
-    """The inputs by their fields; change(tensor) of those by edge."""
-    spec = OPERATORS[call.op]
-    given = dict(zip(call.fields.split(","), call.inputs))
-    for field, tensor in given.items():
-        if spec.inputs[spec.fields[field]].dims[0] == "E":
-            given[field] = change(tensor)
-    return given
+@functools.lru_cache(maxsize=256)
+def _fields(op, fields):
+    """(the fields of a call, those of them that are tensors by edge)."""
+    spec, names = OPERATORS[op], tuple(fields.split(","))
+    return names, tuple(name for name in names if spec.inputs[
+        spec.fields[name]].dims[0] == "E")
 
 
 def _ready(call):
     """(graph, recipe, inputs in the order of the operator); tensors by edge
     are those of the graph's edges, its loops included, in its order."""
     spec = OPERATORS[call.op]
-    of_edges = []
-    _by_edge(call, of_edges.append)
+    names, of_edges = _fields(call.op, call.fields)
+    given = dict(zip(names, call.inputs))
     graph = _graph(call.edge_index, call.graph, call.num_src, call.num_dst,
-                   call.loops, of_edges[0] if of_edges else None)
-    given = _by_edge(call, graph.to_looped_edges)
+                   call.loops, given[of_edges[0]] if of_edges else None)
+    for name in of_edges:
+        given[name] = graph.to_looped_edges(given[name])
     if call.symmetric:
         given["scale_dst"], given["scale_src"] = _fused.normalization(
             graph, given["value"].dtype)
-    inputs = spec.given(given)
-    made = _execute.recipe(graph, call.op, inputs, call.settings)
-    return graph, made, tuple(
-        t if t is None or tensor.dims[0] != "E" else graph.to_graph_order(t)
-        for t, tensor in zip(inputs, spec.inputs))
+    made = _execute.recipe(graph, call.op, spec.given(given), call.settings)
+    for name in of_edges:
+        given[name] = graph.to_graph_order(given[name])
+    return graph, made, spec.given(given)
 
 
 def _outs(call):
@@ -122,7 +124,7 @@ def _forward_fake(*arguments):
 def _backward(grads, outs, needed, *arguments):
     call = _call(arguments)
     graph, made, inputs = _ready(call)
-    fields = call.fields.split(",")
+    fields, of_edges = _fields(call.op, call.fields)
     outs = [out if out.shape == shape else None
             for (_, shape, _, _), out in zip(made.outs, outs)]
     grads = list(grads[:len(made.shown)])
@@ -142,7 +144,7 @@ def _backward(grads, outs, needed, *arguments):
         grad = found[field]
         if grad is None:
             grad = tensor.new_empty(0)
-        elif made.spec.inputs[made.spec.fields[field]].dims[0] == "E":
+        elif field in of_edges:
             grad = graph.from_looped_edges(graph.to_caller_order(grad),
                                            tensor.size(0))
         given.append(grad.to(tensor.dtype))

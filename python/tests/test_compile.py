@@ -112,6 +112,21 @@ def test_a_new_graph_each_step_compiles_twice_at_most():
     assert counter.frame_count <= 2
 
 
+@pytest.mark.parametrize("name", ["GATConv", "TransformerConv", "SAGEConv",
+                                  "GCNConv"])
+def test_an_accelerated_layer_compiles_once(name):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    layer = getattr(pyg, name)(8, 8)
+    assert dfgnn.accelerate(layer).served
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, backend=counter, fullgraph=True)
+    x, edges = torch.randn(20, 8), random_edges(20, 20, 80)
+    for _ in range(3):
+        close(compiled(x, edges), layer(x, edges), 1e-5)
+        compiled(x, edges)
+    assert counter.frame_count == 1
+
+
 def test_dropout_compiles_and_keeps_its_share():
     layer = nn.TransformerConv(8, 4, heads=2, dropout=0.5, root_weight=False)
     graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
