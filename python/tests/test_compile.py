@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-pytest.importorskip("torch._dynamo")
+pytest.importorskip("torch._dynamo.testing")
 
 import dfgnn  # noqa: E402
 from dfgnn import nn, ops  # noqa: E402
