@@ -77,6 +77,17 @@ def test_two_layers_are_two_nodes(name, aggr, nodes):
     assert len(nodes) == 2
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_type_without_nodes(name, nodes):
+    layer, weighted = LAYERS[name]
+    x, edges = schema((12, 0, 0, 0, 4, 0, 3), {**NODES, "b": 0})
+    options, leaves = weights_of(edges, weighted)
+    plain, fast = both(layer)
+    compare(plain, fast, [*x.values(), *leaves],
+            lambda model: model(x, edges, **options))
+    assert len(nodes) == 2
+
+
 @pytest.mark.parametrize("kind", NODES)
 def test_what_no_loss_reads_has_no_gradient(kind, nodes):
     (x, edges), (layer, _) = schema(), LAYERS["SAGE"]

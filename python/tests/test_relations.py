@@ -20,8 +20,8 @@ KINDS = [("a", "x", "a"), ("b", "x", "a"), ("a", "y", "b"), ("a", "z", "b"),
 def schema(counts=(12, 9, 8, 0, 4, 6, 3), nodes=NODES, kinds=KINDS):
     x = {kind: torch.randn(n, WIDTH, dtype=torch.float64, requires_grad=True)
          for kind, n in nodes.items()}
-    edges = {(s, r, d): torch.stack([torch.randint(nodes[s], (n,)),
-                                     torch.randint(nodes[d], (n,))])
+    edges = {(s, r, d): torch.stack([torch.randint(max(nodes[end], 1), (n,))
+                                     for end in (s, d)])
              for (s, r, d), n in zip(kinds, counts)}
     return x, edges
 

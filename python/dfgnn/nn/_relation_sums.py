@@ -163,8 +163,9 @@ class _Call:
     def rows(self, sums, kind):
         """[nodes, relations * width] the sums of a type."""
         block = self.blocks[kind]
-        return sums.narrow(0, block.first, block.nodes * len(
-            block.relations)).view(block.nodes, -1)
+        count = len(block.relations)
+        return sums.narrow(0, block.first, block.nodes * count).view(
+            block.nodes, count * sums.size(1))
 
     def wide(self, wide, kind, width):
         """The columns of a type's relations."""
