@@ -129,8 +129,8 @@ class Model(torch.nn.Module):
 def trusted_graphs(blocks):
     """A Graph per block, of edges that a sampler knows to be sorted."""
     import dfgnn
-    return [(dfgnn.Graph.from_edge_index(edges, (sources, inner), sorted=True,
-                                         trusted=True), sources, inner)
+    return [(dfgnn.as_graph(edges, (sources, inner), sorted=True,
+                            trusted=True), sources, inner)
             for edges, sources, inner in blocks]
 
 

@@ -15,7 +15,7 @@ _SPARSE = {getattr(torch, name) for name in
 
 
 def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
-             trusted=False):
+             sorted=False, trusted=False, columns=None):
     """The :class:`Graph` of
 
     - a Graph: itself;
@@ -31,23 +31,35 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
       layers and spmm() use them as edge weights where they are given the
       matrix itself, and refuse them where they have no use for them.
 
-    num_nodes: an int, or (sources, destinations).
-    trusted: nothing of it is checked, see :class:`Graph`.
+    num_nodes: an int, or (sources, destinations); of an edge_index, by default
+        the largest node plus one.
+    graph_ptr, family, name: see :class:`Graph`.
+    sorted: the destinations of an edge_index never fall, as a sampler gives
+        them.  On a GPU nothing waits then: a fault of the list is raised by
+        the first call that needs to know.
+    trusted: nothing is checked.  A node out of range, or a list that is not
+        sorted as was said, is then undefined behaviour, that is, a crash or
+        wrong numbers.
+    columns: of CSR tensors, the same edges by source, see :class:`Graph`.
     """
     if isinstance(edges, Graph):
         return edges
     options = dict(graph_ptr=graph_ptr, family=family, name=name,
                    trusted=trusted)
-    if isinstance(edges, torch.Tensor):
-        return _from_tensor(edges, num_nodes, options)
     if isinstance(edges, (tuple, list)) and 2 <= len(edges) <= 3:
         order = edges[2] if len(edges) == 3 else None
         graph = Graph(edges[0], edges[1], _sources(num_nodes),
-                      edge_order=order, **options)
+                      edge_order=order, columns=columns, **options)
         _check_destinations(num_nodes, graph)
         return graph
-    for attribute, make in (("edge_index", _from_data),
-                            ("adj_tensors", _from_dgl),
+    if columns is not None:
+        raise TypeError("columns go with CSR tensors, not with "
+                        + describe(edges))
+    if isinstance(edges, torch.Tensor):
+        return _from_tensor(edges, num_nodes, options, sorted)
+    if hasattr(edges, "edge_index"):
+        return _from_data(edges, num_nodes, options, sorted)
+    for attribute, make in (("adj_tensors", _from_dgl),
                             ("sparse_sizes", _from_torch_sparse),
                             ("tocsr", _from_scipy)):
         if hasattr(edges, attribute):
@@ -97,7 +109,7 @@ def _check_destinations(num_nodes, graph):
 
 # ---- tensors ----------------------------------------------------------------
 
-def _from_tensor(edges, num_nodes, options):
+def _from_tensor(edges, num_nodes, options, sorted):
     edges = unwrapped(edges)
     if edges.layout in _SPARSE:
         return _kept(edges, None, options,
@@ -105,7 +117,7 @@ def _from_tensor(edges, num_nodes, options):
     if jit_tracing():
         return EdgeList(edges, *_sizes(edges, num_nodes))
     return _kept(edges, num_nodes, options,
-                 lambda: _make(edges, num_nodes, options))
+                 lambda: _make(edges, num_nodes, options, sorted))
 
 
 def _kept(owner, num_nodes, options, make):
@@ -163,12 +175,12 @@ def _graphs_of(owner):
     return _cache[number][2]
 
 
-def _make(edges, num_nodes, options):
+def _make(edges, num_nodes, options, sorted):
     if hasattr(edges, "get_csc") and hasattr(edges, "sparse_size"):
         graph = _from_edge_index(edges, num_nodes, options)
         if graph is not None:
             return graph
-    return Graph.from_edge_index(edges, num_nodes, **options)
+    return Graph.from_edge_index(edges, num_nodes, sorted=sorted, **options)
 
 
 def _from_edge_index(edges, num_nodes, options):
@@ -250,7 +262,7 @@ def _from_torch(matrix, options):
 
 # ---- other libraries --------------------------------------------------------
 
-def _from_data(data, num_nodes, options):
+def _from_data(data, num_nodes, options, sorted):
     edges = data.edge_index
     if edges is None:
         edges = getattr(data, "adj_t", None)
@@ -258,7 +270,7 @@ def _from_data(data, num_nodes, options):
         num_nodes = data.num_nodes
     if options["graph_ptr"] is None:
         options["graph_ptr"] = _host_ptr(getattr(data, "ptr", None))
-    return as_graph(edges, num_nodes, **options)
+    return as_graph(edges, num_nodes, sorted=sorted, **options)
 
 
 def _from_dgl(graph, num_nodes, options):

@@ -91,11 +91,11 @@ def _host_ptr(graph_ptr):
 class Graph:
     """Edges from sources to destinations, by destination (CSR).
 
-    ``Graph(offsets, indices)`` takes CSR tensors: destination ``i`` has the
-    edges ``offsets[i]`` to ``offsets[i + 1] - 1``, whose sources are
-    ``indices``.  :meth:`from_edge_index` and :func:`as_graph` take everything
-    else.  A graph lives on the device of its tensors, which must not change
-    while it lives.
+    :func:`as_graph` makes one of whatever describes it.  ``Graph(offsets,
+    indices)`` is its way for CSR tensors: destination ``i`` has the edges
+    ``offsets[i]`` to ``offsets[i + 1] - 1``, whose sources are ``indices``.
+    A graph lives on the device of its tensors, which must not change while it
+    lives.
 
     num_src: how many sources there are; as many as destinations if not given.
     edge_order: the caller's number of each edge, if the caller has the edges
@@ -207,17 +207,8 @@ class Graph:
     def from_edge_index(cls, edge_index, num_nodes=None, *, graph_ptr=None,
                         family=None, name=None, sorted=False, trusted=False,
                         self_loops=False):
-        """The graph of an edge list [2, E]: row 0 sources, row 1 destinations,
-        in any order.
+        """dfgnn.as_graph() of an edge_index, made anew in each call.
 
-        num_nodes: an int, or (sources, destinations) of a bipartite graph; by
-            default the largest index plus one.
-        sorted: the destinations never fall, as a sampler gives them.  On a GPU
-            nothing waits then: a fault of the list is raised by the first call
-            that needs to know.
-        trusted: nothing is checked.  A node out of range, or a list that is
-            not sorted as was said, is then undefined behaviour, that is, a
-            crash or wrong numbers.
         self_loops: the graph that :meth:`with_self_loops` would make of it.
         """
         edge_index = unwrapped(edge_index)

@@ -2,6 +2,7 @@
 without sorted, trusted, self_loops and columns."""
 
 import gc
+import types
 import weakref
 
 import pytest
@@ -47,7 +48,9 @@ def attend(graph, seed=1):
 def test_what_is_said_of_a_list_changes_nothing(device, shape, dtype):
     edges = edges_of(*shape, device, dtype)
     rising = by_destination(edges)
-    graph = dfgnn.Graph.from_edge_index
+
+    def graph(edges, sizes, **said):  # a copy, of which nothing is kept
+        return dfgnn.as_graph(edges.clone(), sizes, **said)
     same(graph(edges, shape[:2], trusted=True), graph(edges, shape[:2]))
     plain = graph(rising, shape[:2])
     expected = attend(plain)
@@ -103,13 +106,28 @@ def test_a_layer_makes_the_graph_with_loops_alone(device):
 def test_a_list_that_is_not_sorted_as_was_said(device):
     edges = torch.tensor([[0, 1, 2], [2, 1, 0]], device=device)
     with pytest.raises(Error, match="was said to be sorted"):
-        attend(dfgnn.Graph.from_edge_index(edges, 3, sorted=True))
+        attend(dfgnn.as_graph(edges, 3, sorted=True))
 
 
 def test_an_edge_out_of_range_of_a_sorted_list(device):
     edges = torch.tensor([[0, 7, 2], [0, 1, 2]], device=device)
     with pytest.raises(Error, match="out of range"):
-        attend(dfgnn.Graph.from_edge_index(edges, 3, sorted=True))
+        attend(dfgnn.as_graph(edges, 3, sorted=True))
+
+
+def test_data_is_sorted_as_was_said():
+    edges = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    data = types.SimpleNamespace(edge_index=edges, num_nodes=3)
+    assert dfgnn.as_graph(data, sorted=True).edge_order is None
+    edges[1] = torch.tensor([2, 1, 0])
+    with pytest.raises(Error, match="was said to be sorted"):
+        attend(dfgnn.as_graph(data, sorted=True))
+
+
+def test_columns_go_with_csr_tensors():
+    edges = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    with pytest.raises(TypeError, match="columns go with CSR tensors"):
+        dfgnn.as_graph(edges, 3, columns=tuple(edges))
 
 
 # ---- both directions --------------------------------------------------------
