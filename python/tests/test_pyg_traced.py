@@ -525,6 +525,22 @@ def test_inductor_compiles_programs(dynamic):
     assert len(_compiled._MODULES) > count
 
 
+@pytest.mark.parametrize("kind", ["MX", "SD"])
+def test_super_gat_is_a_program_which_compiles_whole(kind):
+    from dfgnn.nn.pyg import SuperGATConv, _compiled, _traced
+    layer = SuperGATConv(W, 4, H, attention_type=kind,
+                         add_self_loops=False).double().eval()
+    e, x = edges(), torch.randn(N, W, dtype=torch.float64, requires_grad=True)
+    out = layer(x, e)
+    assert _traced.state(layer).served == 1
+    torch._dynamo.reset()
+    count = len(_compiled._MODULES)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)(x, e)
+    same(*([made, *torch.autograd.grad(made.square().sum(), x)]
+           for made in (compiled, out)))
+    assert len(_compiled._MODULES) == count + 1
+
+
 def test_a_wrong_call_raises_what_the_layer_raises():
     layer, e, given = case(NoSize)
     fast, _ = accelerated(layer)

@@ -10,8 +10,7 @@ from torch_geometric.nn import Linear
 from ... import ops
 from ..._loops import loop_features
 from ...functional import (
-    agnn_attention, edge_scores, gat_attention, gatv2_attention, gt_attention,
-    score_attention)
+    agnn_attention, gat_attention, gatv2_attention, gt_attention)
 from ...graph import Graph
 from .._exact import outside_autocast, result_type, softmax_type
 from .._linear import hooked
@@ -331,7 +330,7 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None,
     return out
 
 
-# ---- AGNN, SuperGAT --------------------------------------------------------
+# ---- AGNN ------------------------------------------------------------------
 
 def agnn(pyg_forward):
     def forward(self, x, edge_index):
@@ -359,25 +358,3 @@ def _agnn(layer, x, edge_index):
                            self_loops=layer.add_self_loops,
                            result=result_type(like, x))
     return out.squeeze(1)
-
-
-def super_gat(layer, edge_index, size, x):
-    reason = attends(layer, edge_index, x)
-    if reason is None and ops.compiling():
-        reason = "torch.compile traces"
-    if reason is not None:
-        return unfit(layer, reason)
-    num_nodes = x.size(0)
-    graph = graph_of(layer, edge_index, num_nodes, num_nodes)
-    src, dst = graph.edge_index
-    logits = edge_scores("gt", graph, x, x, scale=1.0)
-    if layer.attention_type == "MX":
-        sent = (x * layer.att_l).sum(-1).index_select(0, src)
-        own = (x * layer.att_r).sum(-1).index_select(0, dst)
-        scores = (sent + own) * logits.sigmoid()
-    else:
-        scores = logits / math.sqrt(layer.out_channels)
-    scores = F.leaky_relu(scores, layer.negative_slope)
-    return outside_autocast(score_attention, graph, scores, x, num_nodes,
-                            dropout=layer.dropout, training=layer.training,
-                            result=result_type(scores, x))

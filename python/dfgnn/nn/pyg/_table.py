@@ -53,7 +53,7 @@ TABLE = [
     Row("TransformerConv", attention.dot_products, attention.transformer,
         node=attention_nodes.transformer),
     Row("AGNNConv", forward=attention.agnn, node=attention_nodes.agnn),
-    Row("SuperGATConv", attention.super_gat, sums.renamed(REPLACE_LOOPS)),
+    Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS)),
     Row("HANConv", forward=heterogeneous.han),
     Row("HGTConv", forward=heterogeneous.hgt),
     Row("RGATConv", relations.relational,
