@@ -224,6 +224,10 @@ def destinations(edges, size, x_src, flow=_FLOWS[0]):
     return x_src.size(0)
 
 
+def pair_of(channels):
+    return (channels, channels) if isinstance(channels, int) else channels
+
+
 def pair(x):
     return (x, x) if isinstance(x, torch.Tensor) else tuple(x)
 

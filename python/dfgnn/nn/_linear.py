@@ -15,6 +15,11 @@ def glorot_(tensor):
         return tensor.uniform_(-bound, bound)
 
 
+def parameter(wanted, *shape):
+    """A parameter that is not drawn yet, or none."""
+    return nn.Parameter(torch.empty(shape)) if wanted else None
+
+
 def reset(module):
     """Draws the parameters of a module, or of its children, anew."""
     if hasattr(module, "reset_parameters"):
@@ -37,10 +42,7 @@ class Linear(nn.Module):
             self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
         else:
             self._make_lazy()
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_channels))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", parameter(bias, out_channels))
         self.reset_parameters()
 
     def reset_parameters(self):

@@ -5,13 +5,14 @@ from torch import nn
 
 from ..functional import gatv2_attention
 from . import _attention_nodes
-from ._conv import Conv, edge_features, like_pyg
-from ._linear import Linear, glorot_
+from ._additive import Additive, finished
+from ._conv import like_pyg, pair, pair_of
+from ._linear import Linear, glorot_, parameter
 from ._node import first
 from ._overrides import by_pyg
 
 
-class GATv2Conv(Conv):
+class GATv2Conv(Additive):
     """Dynamic attention   Brody et al. 2022
 
     Arguments, parameters and results are those of
@@ -22,20 +23,11 @@ class GATv2Conv(Conv):
                  negative_slope=0.2, dropout=0.0, add_self_loops=True,
                  edge_dim=None, fill_value="mean", bias=True,
                  share_weights=False, residual=False, **kwargs):
-        super().__init__(**kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
-        self.fill_value = fill_value
-        self.residual = residual
+        super().__init__(
+            in_channels, out_channels, heads, concat, negative_slope, dropout,
+            add_self_loops, edge_dim, fill_value, residual, **kwargs)
         self.share_weights = share_weights
-        ins = (in_channels, in_channels) if isinstance(in_channels, int) \
-            else in_channels
+        ins = pair_of(in_channels)
         width = heads * out_channels
         self.lin_l = Linear(ins[0], width, bias, "glorot")
         self.lin_r = self.lin_l if share_weights else Linear(
@@ -45,10 +37,7 @@ class GATv2Conv(Conv):
             edge_dim, width, False, "glorot")
         total = width if concat else out_channels
         self.res = Linear(ins[1], total, False, "glorot") if residual else None
-        if bias:
-            self.bias = nn.Parameter(torch.empty(total))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", parameter(bias, total))
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -71,7 +60,7 @@ class GATv2Conv(Conv):
             return by_pyg(self, x, edge_index, edge_attr,
                           return_attention_weights)
         shape = (-1, self.heads, self.out_channels)
-        x_src, x_dst = (x, x) if isinstance(x, torch.Tensor) else x
+        x_src, x_dst = pair(x)
         for part in (x_src, x_dst):
             self.check_features(part)
         residual = None if self.res is None else self.res(x_dst)
@@ -80,37 +69,22 @@ class GATv2Conv(Conv):
             h_dst = h_src
         else:
             h_dst = self.lin_r(x_dst).view(shape)
-        values = None
-        if edge_attr is None and self.lin_edge is not None:
-            edge_attr = values = edge_features(edge_index)
-        graph = self.edges(edge_index, values)
-        loops, wanted = self.add_self_loops, bool(return_attention_weights)
         sizes = (h_src.size(0), h_dst.size(0))
-        if loops and edge_attr is not None:
-            edge_attr = self.with_loop_features(graph, sizes, edge_attr,
-                                                self.fill_value)
+        graph, edge_attr = self.edges_and_features(edge_index, edge_attr,
+                                                   sizes)
+        weight = None
         if edge_attr is not None:
             if self.lin_edge is None:
                 raise ValueError("edge_attr is given, but the layer has no "
                                  "edge_dim")
-            if edge_attr.dim() == 1:
-                edge_attr = edge_attr.view(-1, 1)
-        weight = None if edge_attr is None else self.lin_edge.weight
-        out = gatv2_attention(
-            graph, h_dst, h_src, self.att[0],
-            negative_slope=self.negative_slope, edge_attr=edge_attr,
-            edge_weight=weight, dropout=self.dropout, training=self.training,
-            return_weights="after" if wanted else False, self_loops=loops)
-        alpha = None
-        if wanted:
-            out, alpha = out
-        out = like_pyg(out, h_src, self.att)
-        out = out.flatten(1) if self.concat else out.mean(1)
-        if residual is not None:
-            out = out + residual
-        if self.bias is not None:
-            out = out + self.bias
-        if not wanted:
+            weight = self.lin_edge.weight
+        out, alpha = self.attend(
+            gatv2_attention, graph, h_dst, h_src, self.att[0],
+            weights=return_attention_weights, edge_attr=edge_attr,
+            edge_weight=weight)
+        out = finished(self, like_pyg(out, h_src, self.att), residual)
+        if alpha is None:
             return out
         return self.result(out, edge_index, graph,
-                           like_pyg(alpha, h_src, self.att), sizes, loops)
+                           like_pyg(alpha, h_src, self.att), sizes,
+                           self.add_self_loops)

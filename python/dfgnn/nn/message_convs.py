@@ -10,8 +10,9 @@ from ..aggregation import aggregate
 from ..graph import Graph
 from ..messages import gated_messages, relu_messages
 from . import _sum_nodes
-from ._conv import Conv, OwnFeatures, destinations, edge_features, pair
-from ._linear import Linear, added
+from ._conv import (
+    Conv, OwnFeatures, destinations, edge_features, pair, pair_of)
+from ._linear import Linear, added, parameter
 from ._node import first
 from ._overrides import by_pyg
 
@@ -129,8 +130,7 @@ class ResGatedGraphConv(_MessageConv):
         self.act = nn.Sigmoid() if act is None else act
         self.edge_dim = edge_dim
         self.root_weight = root_weight
-        ins = (in_channels, in_channels) if isinstance(in_channels, int) \
-            else in_channels
+        ins = pair_of(in_channels)
         more = 0 if edge_dim is None else edge_dim
         self.lin_key = Linear(ins[1] + more, out_channels)
         self.lin_query = Linear(ins[0] + more, out_channels)
@@ -139,10 +139,7 @@ class ResGatedGraphConv(_MessageConv):
             self.lin_skip = Linear(ins[1], out_channels, bias=False)
         else:
             self.register_parameter("lin_skip", None)
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_channels))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", parameter(bias, out_channels))
         self.reset_parameters()
 
     def reset_parameters(self):

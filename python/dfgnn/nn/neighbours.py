@@ -13,8 +13,8 @@ from ..functional import extended
 from ..graph import Graph
 from . import _sum_nodes
 from ._aggr import Reduction
-from ._conv import Conv, OwnFeatures, destinations, pair
-from ._linear import Linear, added
+from ._conv import Conv, OwnFeatures, destinations, pair, pair_of
+from ._linear import Linear, added, parameter
 from ._node import first
 from ._overrides import by_pyg
 
@@ -113,10 +113,7 @@ class GCNConv(_Static):
         self.normalize = normalize
         self._cached = self._graph = None
         self.lin = Linear(in_channels, out_channels, False, "glorot")
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_channels))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("bias", parameter(bias, out_channels))
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -356,7 +353,3 @@ class GINConv(OwnFeatures, _Pair):
             return by_pyg(self, x, edge_index, size)
         x = pair(x)
         return self.with_own(self.gather(x, edge_index, size), x[1])
-
-
-def pair_of(channels):
-    return (channels, channels) if isinstance(channels, int) else channels

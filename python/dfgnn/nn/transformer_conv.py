@@ -4,7 +4,7 @@ import torch
 
 from ..functional import gt_attention
 from . import _attention_nodes
-from ._conv import Conv, edge_features, like_product_scores, pair
+from ._conv import Conv, edge_features, like_product_scores, pair, pair_of
 from ._linear import Linear, together
 from ._node import first
 from ._overrides import by_pyg
@@ -29,8 +29,7 @@ class TransformerConv(Conv):
         self.concat = concat
         self.dropout = dropout
         self.edge_dim = edge_dim
-        if isinstance(in_channels, int):
-            in_channels = (in_channels, in_channels)
+        in_channels = pair_of(in_channels)
         width = heads * out_channels
         self.lin_key = Linear(in_channels[0], width, bias)
         self.lin_query = Linear(in_channels[1], width, bias)

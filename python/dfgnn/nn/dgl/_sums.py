@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .._linear import parameter
 from .._node import first
 from . import _nodes
 from ._base import (
@@ -27,14 +28,9 @@ class GraphConv(Checked):
             raise dgl_error(f"norm must be one of {_NORMS}, got {norm!r}")
         self._in_feats, self._out_feats = in_feats, out_feats
         self._norm = norm
-        if weight:
-            self.weight = nn.Parameter(torch.empty(in_feats, out_feats))
-        else:
-            self.register_parameter("weight", None)
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_feats))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter(
+            "weight", parameter(weight, in_feats, out_feats))
+        self.register_parameter("bias", parameter(bias, out_feats))
         self._activation = activation
         self.reset_parameters()
 

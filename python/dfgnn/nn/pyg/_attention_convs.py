@@ -12,9 +12,9 @@ from ..._loops import loop_features
 from ...functional import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention)
 from ...graph import Graph
+from .._additive import edge_score, finished, projected
 from .._exact import outside_autocast, result_type, softmax_type
 from .._linear import hooked
-from .._scores import edge_feature_scores
 from ..transformer_conv import projections, with_skip
 from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import attempt, fits, unfit, usual
@@ -68,13 +68,6 @@ def _can_fill(layer, edge_attr, met):
             or met.num_src == met.num_dst)
 
 
-def _finish(layer, out, residual):
-    out = out.flatten(1) if layer.concat else out.mean(dim=1)
-    if residual is not None:
-        out = out + residual
-    return out if layer.bias is None else out + layer.bias
-
-
 def _loops_fit(layer, edge_attr, wanted):
     """False if torch.compile traces and the loops have to be made as edges,
     whose number depends on values."""
@@ -83,32 +76,6 @@ def _loops_fit(layer, edge_attr, wanted):
 
 
 # ---- GAT --------------------------------------------------------------------
-
-def _project(layer, x):
-    """(h that is sent, h that receives or None)."""
-    shape = (-1, layer.heads, layer.out_channels)
-    single = isinstance(x, Tensor)
-    x_src, x_dst = (x, x) if single else x
-    if layer.lin is not None:
-        h_src = layer.lin(x_src).view(shape)
-        if single:
-            return h_src, h_src
-        h_dst = None if x_dst is None else layer.lin(x_dst).view(shape)
-    else:
-        h_src = layer.lin_src(x_src).view(shape)
-        h_dst = None if x_dst is None else layer.lin_dst(x_dst).view(shape)
-    return h_src, h_dst
-
-
-def _edge_score(layer, edge_attr):
-    if edge_attr is None or layer.lin_edge is None:
-        return None
-    if edge_attr.dim() == 1:
-        edge_attr = edge_attr.view(-1, 1)
-    weight = layer.lin_edge.weight.view(layer.heads, layer.out_channels, -1)
-    return edge_feature_scores(edge_attr, layer.att_edge[0],
-                               weight.to(layer.att_edge.dtype))
-
 
 def gat(pyg_forward):
     def forward(self, x, edge_index, edge_attr=None, size=None,
@@ -146,7 +113,7 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
     residual = None  # before the rest: lazy layers draw their weights in order
     if layer.res is not None and met.dst is not None:
         residual = layer.res(met.dst)
-    h_src, h_dst = _project(layer, x)
+    h_src, h_dst = projected(layer, x)
     score_src = (h_src * layer.att_src).sum(-1)
     score_dst = None if h_dst is None else (h_dst * layer.att_dst).sum(-1)
     if score_dst is None:
@@ -160,14 +127,14 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
     out = outside_autocast(
         gat_attention, graph, h_src, score_dst, score_src,
         negative_slope=layer.negative_slope,
-        edge_score=_edge_score(layer, edge_attr), dropout=layer.dropout,
+        edge_score=edge_score(layer, edge_attr), dropout=layer.dropout,
         training=layer.training, return_weights="after" if wanted else False,
         self_loops=loops, result=result_type(score_src, h_src))
     if not wanted:
-        return _finish(layer, out, residual)
+        return finished(layer, out, residual)
     out, alpha = out
     alpha = alpha.to(softmax_type(score_src))
-    return _finish(layer, out, residual), _weights_result(
+    return finished(layer, out, residual), _weights_result(
         layer, edge_index, graph, layer.add_self_loops, alpha)
 
 
@@ -244,9 +211,9 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         return_weights="after" if wanted else False, self_loops=loops,
         result=result_type(like, h_l))
     if not wanted:
-        return _finish(layer, out, residual)
+        return finished(layer, out, residual)
     out, alpha = out
-    return _finish(layer, out, residual), _weights_result(
+    return finished(layer, out, residual), _weights_result(
         layer, edge_index, graph, layer.add_self_loops,
         alpha.to(softmax_type(like)))
 
