@@ -58,14 +58,13 @@ def _projected(layer, graph, feat):
     return value, value[:graph.num_dst], h_src[:graph.num_dst]
 
 
-class GATConv(Checked):
-    """dgl.nn.GATConv; features are [N, ..., in_feats], outputs [N, ...,
-    heads, out_feats]."""
+class _Additive(Checked):
+    """What GATConv and EdgeGATConv have in common."""
 
-    def __init__(self, in_feats, out_feats, num_heads, feat_drop=0.0,
-                 attn_drop=0.0, negative_slope=0.2, residual=False,
-                 activation=None, allow_zero_in_degree=False, bias=True):
-        super().__init__(allow_zero_in_degree)
+    def start(self, in_feats, out_feats, num_heads, feat_drop, attn_drop,
+              negative_slope, activation):
+        """Makes what comes before the residual; returns the features of
+        destinations and the width of all heads."""
         self._num_heads, self._out_feats = num_heads, out_feats
         src, dst = self._in_src_feats, self._in_dst_feats = as_pair(in_feats)
         width = num_heads * out_feats
@@ -79,88 +78,8 @@ class GATConv(Checked):
         self.feat_drop = nn.Dropout(feat_drop)
         self.attn_drop = nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
-        self.has_linear_res = residual and dst != width
-        self.has_explicit_bias = bias and not self.has_linear_res
-        if self.has_linear_res:
-            self.res_fc = nn.Linear(dst, width, bias=bias)
-        elif residual:
-            self.res_fc = nn.Identity()
-        else:
-            self.register_buffer("res_fc", None)
-        if self.has_explicit_bias:
-            self.bias = nn.Parameter(torch.empty(width))
-        else:
-            self.register_buffer("bias", None)
         self.activation = activation
-        self.reset_parameters()
-
-    def reset_parameters(self):
-        gain = nn.init.calculate_gain("relu")
-        for name in ("fc", "fc_src", "fc_dst"):
-            if hasattr(self, name):
-                nn.init.xavier_normal_(getattr(self, name).weight, gain=gain)
-        nn.init.xavier_normal_(self.attn_l, gain=gain)
-        nn.init.xavier_normal_(self.attn_r, gain=gain)
-        if self.has_explicit_bias:
-            nn.init.zeros_(self.bias)
-        if isinstance(self.res_fc, nn.Linear):
-            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
-            if self.res_fc.bias is not None:
-                nn.init.zeros_(self.res_fc.bias)
-
-    @first(_nodes.gat)
-    def forward(self, graph, feat, edge_weight=None, get_attention=False):
-        graph = self.graph(graph, feat)
-        value, own, h_dst = _projected(self, graph, feat)
-        shape = tuple(value.shape[1:])
-        out, weights = _weighted(
-            self, graph, gat_attention,
-            (heads_of(value), (own * self.attn_r).sum(-1).flatten(1),
-             (value * self.attn_l).sum(-1).flatten(1)),
-            heads_of(value), edge_weight, get_attention)
-        out = out.view((graph.num_dst,) + shape)
-        if self.res_fc is not None:
-            out = out + self.res_fc(h_dst).view(out.shape)
-        if self.has_explicit_bias:
-            out = out + self.bias.view(self._num_heads, self._out_feats)
-        return _finish(self, out, weights, get_attention, shape)
-
-
-class EdgeGATConv(Checked):
-    """dgl.nn.EdgeGATConv: GATConv whose messages and scores have features of
-    edges, too."""
-
-    def __init__(self, in_feats, edge_feats, out_feats, num_heads,
-                 feat_drop=0.0, attn_drop=0.0, negative_slope=0.2,
-                 residual=True, activation=None, allow_zero_in_degree=False,
-                 bias=True):
-        super().__init__(allow_zero_in_degree)
-        self._num_heads, self._out_feats = num_heads, out_feats
-        src, dst = self._in_src_feats, self._in_dst_feats = as_pair(in_feats)
-        self._edge_feats = edge_feats
-        width = num_heads * out_feats
-        if isinstance(in_feats, (tuple, list)):
-            self.fc_src = nn.Linear(src, width, bias=False)
-            self.fc_dst = nn.Linear(dst, width, bias=False)
-        else:
-            self.fc = nn.Linear(src, width, bias=False)
-        self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.feat_drop = nn.Dropout(feat_drop)
-        self.attn_drop = nn.Dropout(attn_drop)
-        self.leaky_relu = nn.LeakyReLU(negative_slope)
-        if bias:
-            self.bias = nn.Parameter(torch.empty(width))
-        else:
-            self.register_buffer("bias", None)
-        if residual:
-            self.res_fc = nn.Linear(dst, width, bias=False)
-        else:
-            self.register_buffer("res_fc", None)
-        self.fc_edge = nn.Linear(edge_feats, width, bias=False)
-        self.attn_edge = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.activation = activation
-        self.reset_parameters()
+        return dst, width
 
     def reset_parameters(self):
         gain = nn.init.calculate_gain("relu")
@@ -173,6 +92,86 @@ class EdgeGATConv(Checked):
             nn.init.zeros_(self.bias)
         if isinstance(self.res_fc, nn.Linear):
             nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            if self.res_fc.bias is not None:
+                nn.init.zeros_(self.res_fc.bias)
+
+    def scores_of_nodes(self, value, own):
+        """Those of destinations and of sources [N, heads]."""
+        return ((own * self.attn_r).sum(-1).flatten(1),
+                (value * self.attn_l).sum(-1).flatten(1))
+
+    def finish(self, graph, out, weights, h_dst, shape, get_attention):
+        out = out.view((graph.num_dst,) + shape)
+        if self.res_fc is not None:
+            out = out + self.res_fc(h_dst).view(out.shape)
+        if self.bias is not None:
+            out = out + self.bias.view(self._num_heads, self._out_feats)
+        return _finish(self, out, weights, get_attention, shape)
+
+
+class GATConv(_Additive):
+    """dgl.nn.GATConv; features are [N, ..., in_feats], outputs [N, ...,
+    heads, out_feats]."""
+
+    def __init__(self, in_feats, out_feats, num_heads, feat_drop=0.0,
+                 attn_drop=0.0, negative_slope=0.2, residual=False,
+                 activation=None, allow_zero_in_degree=False, bias=True):
+        super().__init__(allow_zero_in_degree)
+        dst, width = self.start(in_feats, out_feats, num_heads, feat_drop,
+                                attn_drop, negative_slope, activation)
+        self.has_linear_res = residual and dst != width
+        self.has_explicit_bias = bias and not self.has_linear_res
+        if self.has_linear_res:
+            self.res_fc = nn.Linear(dst, width, bias=bias)
+        elif residual:
+            self.res_fc = nn.Identity()
+        else:
+            self.register_buffer("res_fc", None)
+        if self.has_explicit_bias:
+            self.bias = nn.Parameter(torch.empty(width))
+        else:
+            self.register_buffer("bias", None)
+        self.reset_parameters()
+
+    @first(_nodes.gat)
+    def forward(self, graph, feat, edge_weight=None, get_attention=False):
+        graph = self.graph(graph, feat)
+        value, own, h_dst = _projected(self, graph, feat)
+        shape = tuple(value.shape[1:])
+        out, weights = _weighted(
+            self, graph, gat_attention,
+            (heads_of(value), *self.scores_of_nodes(value, own)),
+            heads_of(value), edge_weight, get_attention)
+        return self.finish(graph, out, weights, h_dst, shape, get_attention)
+
+
+class EdgeGATConv(_Additive):
+    """dgl.nn.EdgeGATConv: GATConv whose messages and scores have features of
+    edges, too."""
+
+    def __init__(self, in_feats, edge_feats, out_feats, num_heads,
+                 feat_drop=0.0, attn_drop=0.0, negative_slope=0.2,
+                 residual=True, activation=None, allow_zero_in_degree=False,
+                 bias=True):
+        super().__init__(allow_zero_in_degree)
+        dst, width = self.start(in_feats, out_feats, num_heads, feat_drop,
+                                attn_drop, negative_slope, activation)
+        self._edge_feats = edge_feats
+        if bias:
+            self.bias = nn.Parameter(torch.empty(width))
+        else:
+            self.register_buffer("bias", None)
+        if residual:
+            self.res_fc = nn.Linear(dst, width, bias=False)
+        else:
+            self.register_buffer("res_fc", None)
+        self.fc_edge = nn.Linear(edge_feats, width, bias=False)
+        self.attn_edge = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        super().reset_parameters()
+        gain = nn.init.calculate_gain("relu")
         nn.init.xavier_normal_(self.fc_edge.weight, gain=gain)
         nn.init.xavier_normal_(self.attn_edge, gain=gain)
 
@@ -192,8 +191,7 @@ class EdgeGATConv(Checked):
         features = heads_of(edge_feat)
         scores = edge_feature_scores(features, self.attn_edge[0], weight)
         out, weights = gat_attention(
-            graph, heads_of(value), (own * self.attn_r).sum(-1).flatten(1),
-            (value * self.attn_l).sum(-1).flatten(1),
+            graph, heads_of(value), *self.scores_of_nodes(value, own),
             edge_score=scores.expand(-1, batch, -1).flatten(1),
             negative_slope=self.leaky_relu.negative_slope,
             dropout=self.attn_drop.p, training=self.training,
@@ -203,12 +201,8 @@ class EdgeGATConv(Checked):
         sums = messages.new_zeros((graph.num_dst,) + tuple(messages.shape[1:]))
         sums = sums.index_add(0, graph.edge_index[1], messages)
         edges = torch.einsum("nbhf,hdf->nbhd", sums.to(weight.dtype), weight)
-        out = (out + edges.flatten(1, 2)).view((graph.num_dst,) + shape)
-        if self.res_fc is not None:
-            out = out + self.res_fc(h_dst).view(out.shape)
-        if self.bias is not None:
-            out = out + self.bias.view(self._num_heads, self._out_feats)
-        return _finish(self, out, weights, get_attention, shape)
+        return self.finish(graph, out + edges.flatten(1, 2), weights, h_dst,
+                           shape, get_attention)
 
 
 class GATv2Conv(Checked):

@@ -20,13 +20,13 @@ from ._mixin import attempt, unfit, usual
 
 
 @edge_program
-def _attention(i, j, e, slope):
+def _messages(i, j, e, slope):
     weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
     return weight * j.value, weight * e.value
 
 
 @edge_program
-def _attention_kept(i, j, e, slope):
+def _messages_kept(i, j, e, slope):
     weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
     weight = weight * e.keep
     return weight * j.value, weight * e.value
@@ -100,9 +100,9 @@ def _heat(layer, x, edge_index, node_type, edge_type, edge_attr):
            "value": F.linear(h, w_node, layer.lin.bias).unsqueeze(1)},
         e={"score": (of_kind + F.linear(edge, att[3])).unsqueeze(-1),
            "value": edge.unsqueeze(1)})
-    run = _attention
+    run = _messages
     if layer.training and layer.dropout > 0:
-        run = _attention_kept
+        run = _messages_kept
         given["e"]["keep"] = F.dropout(
             h.new_ones(edge.size(0), layer.heads, 1), layer.dropout)
     of_nodes, of_edges = run(graph, slope=slope, **given)

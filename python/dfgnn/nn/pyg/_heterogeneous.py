@@ -210,7 +210,7 @@ def _hgt(layer, graph, features):
             if kind in layer.dst_node_types}
 
 
-def _attention(layer, graph, rows, columns, query, key, value):
+def _dot_products(layer, graph, rows, columns, query, key, value):
     shape = (-1, layer.heads, layer.out_channels // layer.heads)
     query, key, value = (t.view(shape) for t in (query, key, value))
     out = outside_autocast(
@@ -249,9 +249,9 @@ def _by_type(layer, graph, sent, x):
                 relation).flatten()
             table.append(F.linear(part, made.flatten(0, 2), more)
                          .view(-1, width))
-    out = _attention(layer, graph, graph.by_node("dst"),
-                     graph.by_relation("src"),
-                     *(torch.cat(t) for t in (queries, *tables)))
+    out = _dot_products(layer, graph, graph.by_node("dst"),
+                        graph.by_relation("src"),
+                        *(torch.cat(t) for t in (queries, *tables)))
     outs = []
     for kind, part, own in zip(graph.node_types, out.split(
             [t.size(0) for t in x]), x):
@@ -313,8 +313,8 @@ def _by_tiles(layer, graph, x, align):
                 -1, heads, 1, width // heads) @ relation
             more = more.flatten(1)
         tables.append(relations.linear(sent, made.flatten(1, 2), more))
-    out = _attention(layer, graph, graph.by_node("dst", align),
-                     graph.in_turn("src", align), query, *tables)
+    out = _dot_products(layer, graph, graph.by_node("dst", align),
+                        graph.in_turn("src", align), query, *tables)
     weight, bias = _stack(layer.out_lin.lins, kinds)
     out = types.linear(F.gelu(out), weight, bias)
     if out.size(1) != x.size(1):
