@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/mlp/cuda/plan.h"
 #include "lib/operator.h"
 #include "lib/select.h"
 
@@ -128,6 +129,9 @@ static int rows_of(const dfgnn_setting *s, int edges) {
   const int64_t nodes = s->matrix->destinations;
   return nodes && s->matrix->edges / nodes >= edges;
 }
+static int wide_layers(const dfgnn_setting *s) {
+  return s->mlp && dfgnn__mlp_is_wide(&s->mlp->mlp);
+}
 static int rows_of_16(const dfgnn_setting *s) { return rows_of(s, 16); }
 static int rows_of_4(const dfgnn_setting *s) { return rows_of(s, 4); }
 static int uneven_of_16(const dfgnn_setting *s) {
@@ -232,6 +236,8 @@ static const rule_row rules[] = {
 
     {"cpu", MLPS, always, "tiles", NULL,
      "tiles of edges that stay in the cache"},
+    {"cuda", MLPS, wide_layers, "library", NULL,
+     "layers are wide: cuBLASLt multiplies, a kernel for what is between"},
     {"cuda", MLPS, always, "resident", NULL,
      "weights fit into the shared memory of a block"},
     {"cuda", MLPS, always, "streamed", NULL,

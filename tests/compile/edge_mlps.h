@@ -44,6 +44,7 @@ static int collect_edge_mlps(dfgnn_programs *list, const char *family,
   const dfgnn_queue queue = {.list = list};
   static const dfgnn_mlp_tuning tunings[] = {
       {0}, /* the rule's */
+      {.way = DFGNN_MLP_STREAMED, .product = DFGNN_MLP_LIBRARY},
       {.way = DFGNN_MLP_STREAMED, .columns = 256},
       {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA},
       {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .columns = 256}};

@@ -2,6 +2,7 @@
  * same bits in every run. */
 #include "tests/gpu/gpu.h"
 
+#include "kernels/common/cublaslt.h"
 #include "kernels/mlp/cuda/run.h"
 #include "tests/common/edge_mlps.h"
 #include "tests/common/mlps.h"
@@ -238,6 +239,70 @@ START_TEST(factors_of_edges_are_right_in_both_passes) {
 }
 END_TEST
 
+/* MLPs whose rows are whole multiples of 64 bytes. */
+static const dfgnn_edge_mlp by_library[] = {
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 3, .edge_dim = 64,
+     .width = {96, 160, 64}, .activation = DFGNN_ACTIVATION_SILU,
+     .norm = DFGNN_NORM_LAYER, .epsilon = 1e-5, .residual = 1,
+     .reduce_dst = DFGNN_REDUCE_SUM, .edge_list = 1},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_F32, .math = DFGNN_MATH_TF32,
+     .layers = 2, .edge_dim = 48, .width = {144, 48},
+     .activation = DFGNN_ACTIVATION_GELU, .last = DFGNN_ACTIVATION_TANH,
+     .norm = DFGNN_NORM_RMS, .epsilon = 1e-5, .reduce_dst = DFGNN_REDUCE_MEAN,
+     .reduce_src = DFGNN_REDUCE_SUM},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_F16, .layers = 2, .edge_dim = 32,
+     .width = {64, 64}, .activation = DFGNN_ACTIVATION_RELU,
+     .last = DFGNN_ACTIVATION_SOFTPLUS, .gate = 1, .norm = DFGNN_NORM_LAYER,
+     .epsilon = 1e-5, .residual = 1, .reduce_src = DFGNN_REDUCE_MEAN},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 2,
+     .width = {64, 96}, .activation = DFGNN_ACTIVATION_RELU,
+     .reduce_dst = DFGNN_REDUCE_MAX},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 1, .edge_dim = 32,
+     .width = {64}, .last = DFGNN_ACTIVATION_TANH, .gate = 1,
+     .reduce_dst = DFGNN_REDUCE_MIN, .reduce_src = DFGNN_REDUCE_MAX,
+     .edge_list = 1},
+    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 1, .width = {32}},
+};
+enum { BY_LIBRARY = sizeof by_library / sizeof *by_library };
+
+/* One launch; a launch for each 128 edges; no edges; tensors that a library
+ * cannot read, for which our kernels stand in. */
+START_TEST(products_of_a_library_are_right) {
+  const dfgnn_mlp_tuning tuning = {.way = DFGNN_MLP_STREAMED,
+                                   .product = DFGNN_MLP_LIBRARY,
+                                   .launch_bytes = _i % 4 == 1 ? 1 : 0};
+  const dfgnn_edge_mlp *mlp = &by_library[_i / 4];
+  char what[48];
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(31, _i % 4 == 2 ? -1 : 300);
+  const dfgnn_mlp_job job = {.mlp = *mlp, .pass = DFGNN_PASS_BACKWARD};
+  const char *why = dfgnn__mlp_cuda_refuses(&job, &f.gpu->info, &tuning);
+  if (dfgnn__has_cublaslt()) {
+    ck_assert_msg(!why, "%s", why);
+    snprintf(what, sizeof what, "MLP %d by a library, way %d", _i / 4, _i % 4);
+    check(&f, mlp, &tuning, _i % 4 == 3, 0, what);
+  } else {
+    ck_assert_ptr_nonnull(strstr(why, "DFGNN_CUBLASLT"));
+  }
+  free_fixture(&f);
+}
+END_TEST
+
+START_TEST(a_library_multiplies_wide_layers_by_rule) {
+  fixture f = graph_with(9, 3);
+  dfgnn_mlp_job job = {.mlp = by_library[0], .pass = DFGNN_PASS_BACKWARD};
+  const int64_t there =
+      dfgnn__has_cublaslt() ? DFGNN_MLP_LIBRARY : DFGNN_MLP_OWN;
+  job.mlp.edge_dim = job.mlp.width[0] = job.mlp.width[2] = 512;
+  ck_assert_int_eq(dfgnn__mlp_rule(&job, &f.gpu->info, NULL).product, there);
+  job.args.weight[1] = (const char *)&job + 2;
+  ck_assert_int_eq(dfgnn__mlp_rule(&job, &f.gpu->info, NULL).product,
+                   DFGNN_MLP_OWN);
+  free_fixture(&f);
+}
+END_TEST
+
 static dfgnn_mlp_job job_of(const dfgnn_edge_mlp *mlp) {
   return (dfgnn_mlp_job){.mlp = *mlp, .pass = DFGNN_PASS_BACKWARD};
 }
@@ -275,11 +340,16 @@ START_TEST(a_tuning_that_cannot_run_is_refused) {
   static const struct {
     dfgnn_mlp_tuning tuning;
     const char *says;
-  } bad[] = {
-      {{.way = 3}, "way"},          {{.warps = 33}, "warps"},
-      {{.span = -1}, "span"},       {{.lockstep = 3}, "lockstep"},
-      {{.columns = 64}, "columns"}, {{.stages = 5}, "stages"},
-      {{.wgmma = 3}, "wgmma"},      {{.launch_bytes = -1}, "launch_bytes"}};
+  } bad[] = {{{.way = 3}, "way"},
+             {{.warps = 33}, "warps"},
+             {{.span = -1}, "span"},
+             {{.lockstep = 3}, "lockstep"},
+             {{.columns = 64}, "columns"},
+             {{.stages = 5}, "stages"},
+             {{.wgmma = 3}, "wgmma"},
+             {{.launch_bytes = -1}, "launch_bytes"},
+             {{.product = 3}, "product"},
+             {{.way = 2, .product = 2, .stages = 2}, "own products"}};
   fixture f = graph_with(9, 3);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     const char *why = refusal(&f, &edge_mlps[0], &bad[i].tuning);
@@ -332,5 +402,11 @@ int main(void) {
   tcase_add_test(others, a_tuning_that_cannot_run_is_refused);
   tcase_add_test(others, what_is_not_served_is_said);
   suite_add_tcase(suite, others);
+  TCase *library = tcase_create("library");
+  tcase_set_timeout(library, 0);
+  tcase_add_loop_test(library, products_of_a_library_are_right, 0,
+                      4 * BY_LIBRARY);
+  tcase_add_test(library, a_library_multiplies_wide_layers_by_rule);
+  suite_add_tcase(suite, library);
   return run_on_gpu(suite);
 }

@@ -1,4 +1,4 @@
-/* families.c - the two ways of an MLP on edges on a GPU, as families: their
+/* families.c - the ways of an MLP on edges on a GPU, as families: their
  * parameters are the members of dfgnn_mlp_tuning, and `rule` leaves one to
  * plan.c */
 #include "kernels/mlp/cuda/run.h"
@@ -9,6 +9,7 @@
 
 enum { WARPS, SPAN, LOCKSTEP, RESIDENT_LAUNCH };
 enum { COLUMNS, STAGES, WGMMA, STREAMED_LAUNCH };
+enum { LIBRARY_LAUNCH };
 
 static int64_t mebibytes(int n) { return (int64_t)n << 20; }
 
@@ -23,11 +24,19 @@ static dfgnn_mlp_tuning resident(const int *parameter) {
 
 static dfgnn_mlp_tuning streamed(const int *parameter) {
   return (dfgnn_mlp_tuning){.way = DFGNN_MLP_STREAMED,
+                            .product = DFGNN_MLP_OWN,
                             .columns = parameter[COLUMNS],
                             .stages = parameter[STAGES],
                             .wgmma = parameter[WGMMA],
                             .launch_bytes =
                                 mebibytes(parameter[STREAMED_LAUNCH])};
+}
+
+static dfgnn_mlp_tuning library(const int *parameter) {
+  return (dfgnn_mlp_tuning){.way = DFGNN_MLP_STREAMED,
+                            .product = DFGNN_MLP_LIBRARY,
+                            .launch_bytes =
+                                mebibytes(parameter[LIBRARY_LAUNCH])};
 }
 
 /* Would the rule choose what is chosen here?  Then the variant that leaves it
@@ -43,7 +52,7 @@ static int repeats_rule(const dfgnn_mlp_tuning *by,
 }
 
 static const char *refusal(const dfgnn_setting *s, dfgnn_mlp_tuning by) {
-  const dfgnn_mlp_tuning way = {.way = by.way};
+  const dfgnn_mlp_tuning way = {.way = by.way, .product = by.product};
   dfgnn_mlp_job job;
   if (!s->mlp)
     return "the MLP is not known";
@@ -97,6 +106,7 @@ static dfgnn_status launch(const dfgnn_launch *l, dfgnn_mlp_tuning by) {
   }
 WAY(resident)
 WAY(streamed)
+WAY(library)
 
 #define FAMILY(way)                                                            \
   .name = "cuda.mlp." #way, .algorithm = #way, .backend = "cuda",              \
@@ -125,4 +135,5 @@ DFGNN_FAMILIES(mlp_cuda_families) = {
           {"stages", 4, {RULE, 2, 3, 4}, RULE_LABEL},
           {"wgmma", 3, {RULE, DFGNN_MLP_MMA, DFGNN_MLP_WGMMA}, RULE_LABEL},
           LAUNCH}},
+    {FAMILY(library), .parameters = {LAUNCH}},
     DFGNN_FAMILIES_END};

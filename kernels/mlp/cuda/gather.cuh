@@ -199,28 +199,30 @@ __global__ void mlp_positions(const void *offsets, const void *edges, int wide,
   }
 }
 
-/* ---- gradients of the norm ----------------------------------------------- */
+/* ---- gradients of the norm and of biases --------------------------------- */
 
-/* Adds the parts of the gradients of the norm's weight and bias: a block for 32
- * columns, whose warps add every eighth part. */
-__global__ void mlp_finish_norm(const float *partial, int parts, int padded,
-                                int width, float *weight, float *bias) {
+/* Adds the parts, rows of `stride`, of two sums of `width` numbers, of which
+ * the second begins at number `second` of a part; NULL: it is not asked for.  A
+ * block adds 32 columns, its warps every eighth part. */
+__global__ void mlp_finish_sums(const float *partial, int parts, int stride,
+                                int second, int width, float *to,
+                                float *to_second) {
   __shared__ float sums[8][32];
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int i = int(blockIdx.x) * 32 + lane;
+  float *out = i < width ? to : to_second;
   float sum = 0.0f;
-  if (i < 2 * width)
+  if (i < 2 * width && out)
     for (int k = warp; k < parts; k += 8)
-      sum += partial[int64_t(k) * 2 * padded +
-                     (i < width ? i : padded + i - width)];
+      sum +=
+          partial[int64_t(k) * stride + (i < width ? i : second + i - width)];
   sums[warp][lane] = sum;
   __syncthreads();
-  float *to = i < width ? weight : bias;
-  if (warp > 0 || i >= 2 * width || !to)
+  if (warp > 0 || i >= 2 * width || !out)
     return;
   for (int k = 1; k < 8; ++k)
     sum += sums[k][lane];
-  to[i % width] = sum;
+  out[i % width] = sum;
 }
 
 } // namespace dfgnn

@@ -11,11 +11,17 @@
 namespace dfgnn {
 namespace mlp {
 
-/* FLAGS: MLP_VECTOR, MLP_GATE, MLP_RESIDUAL; forward MLP_MAX or MLP_MIN of
- * destinations, backward which gradients there are.  WIDTH: of e'. */
+/* The type of rows of the last layer's z. */
+template <typename T, bool STORED> struct stored_last { using type = T; };
+template <typename T> struct stored_last<T, false> { using type = float; };
+
+/* FLAGS: MLP_VECTOR, MLP_GATE, MLP_RESIDUAL, MLP_STORED_LAST; forward MLP_MAX
+ * or MLP_MIN of destinations, backward which gradients there are.  WIDTH: of
+ * e'. */
 template <typename T_, int FLAGS, int LAST_, int NORM_, int WIDTH_>
 struct last_shape {
   using T = T_;
+  using Z = typename stored_last<T, (FLAGS & MLP_STORED_LAST) != 0>::type;
   static constexpr bool VECTOR = (FLAGS & MLP_VECTOR) != 0;
   static constexpr int VEC = VECTOR ? 4 : 1; /* columns of a chunk */
   static constexpr bool GATE = (FLAGS & MLP_GATE) != 0;
@@ -23,6 +29,8 @@ struct last_shape {
   static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
   static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
   static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
+  static constexpr bool BIAS = (FLAGS & MLP_LAST_BIAS) != 0;
+  static constexpr bool ROUND = (FLAGS & MLP_ROUND) != 0;
   static constexpr bool EXTREME = (FLAGS & (MLP_MAX | MLP_MIN)) != 0;
   static constexpr float SIGN = (FLAGS & MLP_MIN) != 0 ? -1.0f : 1.0f;
   static constexpr int LAST = LAST_;
@@ -66,12 +74,19 @@ __device__ __forceinline__ void read_row(lane_row<S> &x,
   each_chunk<S>([&](int k, int column) { read_chunk<S>(x.x[k], row, column); });
 }
 
+/* z of the last layer, of an edge of the launch. */
+template <class S>
+__device__ __forceinline__ const typename S::Z *
+last_row(const mlp_streamed_params &p, int64_t edge) {
+  return static_cast<const typename S::Z *>(p.last) + edge * p.last_stride;
+}
+
 /* ---- the norm ------------------------------------------------------------ */
 
 /* The row before the norm, of the numbers z. */
 template <class S>
-__device__ __forceinline__ void read_before_norm(lane_row<S> &u, const float *z,
-                                                 float slope) {
+__device__ __forceinline__ void
+read_before_norm(lane_row<S> &u, const typename S::Z *z, float slope) {
   using T = typename S::T;
   each_chunk<S>([&](int k, int column) {
     read_chunk<S>(u.x[k], z, column);
@@ -253,7 +268,7 @@ __device__ __forceinline__ void walk_span(const mlp_streamed_params &p,
              __ldg(f.graph.row_of_edge + first + begin - 1) == e.row[begin];
   for (int i = begin; i < end; ++i) {
     lane_row<S> y;
-    read_before_norm<S>(y, p.last + (from + i) * p.last_stride, f.slope);
+    read_before_norm<S>(y, last_row<S>(p, from + i), f.slope);
     finish_row<S>(y, p, e, weight, bias, from, i);
     if (!f.sums.out)
       continue;
@@ -333,32 +348,42 @@ write_factors(const mlp_streamed_params &p, const block_edges &e,
     static_cast<T *>(b.grad_src_factor)[e.place[i]] = narrow<T>(source);
 }
 
+template <class S>
+__device__ __forceinline__ void write_gradient(typename S::T *row, int column,
+                                               float (&x)[S::VEC]) {
+  if constexpr (S::ROUND)
+#pragma unroll
+    for (int i = 0; i < S::VEC; ++i)
+      x[i] = tf32_nearest(x[i]);
+  write_chunk<S>(row, column, x);
+}
+
 /* The gradient with respect to the last layer's z, from that with respect to
- * the value before the norm; to: a row of it. */
+ * the value before the norm; to: a row of it.  x becomes it, and with a gate v
+ * that of the row's second half. */
 template <class S>
 __device__ __forceinline__ void
-write_last_gradient(typename S::T *to, const float *z,
-                    const float (&gradient)[S::VEC], int column, float slope) {
+write_last_gradient(float (&x)[S::VEC], float (&v)[S::VEC], typename S::T *to,
+                    const typename S::Z *z, const float (&gradient)[S::VEC],
+                    int column, float slope) {
   using T = typename S::T;
   constexpr int VEC = S::VEC;
-  float x[VEC], gate[VEC], v[VEC];
   read_chunk<S>(x, z, column);
   if constexpr (S::GATE) {
     read_chunk<S>(v, z + S::WIDTH, column);
 #pragma unroll
     for (int k = 0; k < VEC; ++k) {
       const float s = sigmoid<T>(x[k]);
-      gate[k] =
-          gradient[k] * activate<S::LAST, T>(v[k], slope) * s * (1.0f - s);
+      x[k] = gradient[k] * activate<S::LAST, T>(v[k], slope) * s * (1.0f - s);
       v[k] = gradient[k] * s * derivative<S::LAST, T>(v[k], slope);
     }
-    write_chunk<S>(to, column, gate);
-    write_chunk<S>(to + S::WIDTH, column, v);
+    write_gradient<S>(to, column, x);
+    write_gradient<S>(to + S::WIDTH, column, v);
   } else {
 #pragma unroll
     for (int k = 0; k < VEC; ++k)
       x[k] = gradient[k] * derivative<S::LAST, T>(x[k], slope);
-    write_chunk<S>(to, column, x);
+    write_gradient<S>(to, column, x);
   }
 }
 
@@ -402,14 +427,18 @@ read_gradient(lane_row<S> &y, const output_gradient_of<typename S::T> &from) {
 /* A warp goes back through the norms of its rows. */
 template <class S> struct rows_back {
   using T = typename S::T;
-  lane_row<S> weight, bias; /* the sums of their gradients */
   lane_row<S> norm_weight;
+  lane_row<S> affine[2]; /* sums of the gradients of the norm's weight, bias */
+  lane_row<S> last[S::GATE ? 2 : 1]; /* of that of the last layer's bias */
 
   __device__ __forceinline__ void begin(const mlp_streamed_params &p) {
     each_chunk<S>([&](int k, int) {
 #pragma unroll
-      for (int j = 0; j < S::VEC; ++j)
-        weight.x[k][j] = bias.x[k][j] = 0.0f;
+      for (int j = 0; j < S::VEC; ++j) {
+        affine[0].x[k][j] = affine[1].x[k][j] = last[0].x[k][j] = 0.0f;
+        if constexpr (S::GATE)
+          last[1].x[k][j] = 0.0f;
+      }
     });
     if constexpr (S::NORM != MLP_NORM_NONE)
       read_norm<S>(norm_weight, p.norm_weight, 1.0f);
@@ -423,8 +452,8 @@ template <class S> struct rows_back {
     each_chunk<S>([&](int k, int) {
 #pragma unroll
       for (int j = 0; j < S::VEC; ++j) {
-        weight.x[k][j] += y.x[k][j] * normed.x[k][j];
-        bias.x[k][j] += y.x[k][j];
+        affine[0].x[k][j] += y.x[k][j] * normed.x[k][j];
+        affine[1].x[k][j] += y.x[k][j];
         y.x[k][j] *= norm_weight.x[k][j];
         mean += y.x[k][j];
         along += y.x[k][j] * normed.x[k][j];
@@ -445,7 +474,7 @@ template <class S> struct rows_back {
                                       const block_edges &e, void *grad_z,
                                       int64_t from, int i) {
     const mlp_forward_params &f = p.pass.forward;
-    const float *z = p.last + (from + i) * p.last_stride;
+    const typename S::Z *z = last_row<S>(p, from + i);
     T *to = static_cast<T *>(grad_z) + (from + i) * p.last_stride;
     lane_row<S> normed, y;
     output_gradient_of<T> gradient;
@@ -456,7 +485,16 @@ template <class S> struct rows_back {
     if constexpr (S::NORM != MLP_NORM_NONE)
       norm(y, normed, scale);
     each_chunk<S>([&](int k, int column) {
-      write_last_gradient<S>(to, z, y.x[k], column, f.slope);
+      float x[S::VEC], v[S::VEC];
+      write_last_gradient<S>(x, v, to, z, y.x[k], column, f.slope);
+      if constexpr (S::BIAS) {
+#pragma unroll
+        for (int j = 0; j < S::VEC; ++j) {
+          last[0].x[k][j] += x[j];
+          if constexpr (S::GATE)
+            last[1].x[k][j] += v[j];
+        }
+      }
     });
     for (int c = p.last_width + ptx::lane_id(); c < p.last_stride; c += 32)
       to[c] = T{};
@@ -464,26 +502,30 @@ template <class S> struct rows_back {
       write_factors<S>(p, e, normed, norm_weight, p.first + from, i);
   }
 
-  /* Adds the sums of the block's warps in order.  shared: [2, WIDTH]; to: the
-   * same of the block, in rows of `padded`. */
-  __device__ __forceinline__ void end(float *shared, float *to, int padded,
-                                      bool add) const {
+  /* Adds sums of the block's warps in order.  shared: [N, WIDTH]; to: the same
+   * of the block, in rows of `stride`. */
+  template <int N>
+  __device__ __forceinline__ static void end(const lane_row<S> (&x)[N],
+                                             float *shared, float *to,
+                                             int stride, bool add) {
     for (int w = 0; w < int(blockDim.x) / 32; ++w) {
       if (w == int(threadIdx.x) / 32)
         each_chunk<S>([&](int k, int column) {
 #pragma unroll
-          for (int j = 0; j < S::VEC; ++j) {
-            float *at = shared + column + j;
-            at[0] = weight.x[k][j] + (w ? at[0] : 0.0f);
-            at[S::WIDTH] = bias.x[k][j] + (w ? at[S::WIDTH] : 0.0f);
-          }
+          for (int j = 0; j < S::VEC; ++j)
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+              float *at = shared + n * S::WIDTH + column + j;
+              *at = x[n].x[k][j] + (w ? *at : 0.0f);
+            }
         });
       __syncthreads();
     }
-    for (int c = int(threadIdx.x); c < 2 * S::WIDTH; c += int(blockDim.x)) {
-      float *at = to + (c < S::WIDTH ? c : padded + c - S::WIDTH);
+    for (int c = int(threadIdx.x); c < N * S::WIDTH; c += int(blockDim.x)) {
+      float *at = to + c / S::WIDTH * stride + c % S::WIDTH;
       *at = shared[c] + (add ? *at : 0.0f);
     }
+    __syncthreads();
   }
 };
 
@@ -511,7 +553,7 @@ __global__ void __launch_bounds__(256)
     mlp_last_rows(const mlp_streamed_params p, void *grad_z) {
   using S = mlp::last_shape<T, FLAGS, LAST, NORM, WIDTH>;
   __shared__ mlp::block_edges edges;
-  __shared__ float sums[NORM == MLP_NORM_NONE ? 1 : 2 * WIDTH];
+  __shared__ float sums[NORM != MLP_NORM_NONE || S::BIAS ? 2 * WIDTH : 1];
   mlp::rows_back<S> work;
   work.begin(p);
   for (int64_t from = int64_t(blockIdx.x) * MLP_ROWS; from < p.edges;
@@ -525,9 +567,12 @@ __global__ void __launch_bounds__(256)
     __syncthreads();
   }
   if (NORM != MLP_NORM_NONE && p.pass.norm_partial)
-    work.end(sums,
+    work.end(work.affine, sums,
              p.pass.norm_partial + int64_t(blockIdx.x) * 2 * p.last_stride,
              p.last_stride, p.pass.add);
+  if constexpr (S::BIAS)
+    work.end(work.last, sums, p.last_bias + int64_t(blockIdx.x) * p.last_stride,
+             WIDTH, p.pass.add);
 }
 
 } // namespace dfgnn

@@ -1,5 +1,7 @@
 #include "kernels/mlp/cuda/launch.h"
 
+#include "kernels/common/cublaslt.h"
+
 enum { LONG_COLUMN = 2048 };
 
 /* ---- parameters ---------------------------------------------------------- */
@@ -249,11 +251,44 @@ static mlp_weights_params products_of(const dfgnn_mlp_run *r,
   return p;
 }
 
+/* The products by a library, which adds them to the gradients themselves. */
+static dfgnn_status library_weights(const dfgnn_mlp_run *r,
+                                    const mlp_weights_params *p) {
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  dfgnn_status status = DFGNN_OK;
+  for (int l = 0; !status && l < p->products; l++) {
+    const mlp_product *x = &p->product[l];
+    float *to = r->job->args.grad_weight[l];
+    const dfgnn_gemm gemm = {.dtype = mlp->dtype,
+                             .to_dtype = DFGNN_F32,
+                             .rows = x->out,
+                             .columns = x->in,
+                             .inner = p->edges,
+                             .a = x->grad_z,
+                             .b = x->input,
+                             .a_transposed = 1,
+                             .a_stride = x->grad_stride,
+                             .b_stride = x->input_stride,
+                             .to = to,
+                             .to_stride = x->in,
+                             .keep = (float)p->add};
+    if (!to || !x->in)
+      continue;
+    status = p->edges
+                 ? dfgnn__multiply(r->queue, &gemm, r->workspace + r->plan.gemm)
+                 : dfgnn__fill(r->queue, to, 0,
+                               (size_t)x->out * (size_t)x->in * sizeof *to);
+  }
+  return status;
+}
+
 dfgnn_status dfgnn__mlp_multiply_weights(const dfgnn_mlp_run *r,
                                          const mlp_backward_params *b,
                                          int64_t first_edge) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const mlp_weights_params p = products_of(r, b, first_edge);
+  if (dfgnn__mlp_by_library(&r->plan))
+    return library_weights(r, &p);
   const int wide = mlp->dtype == DFGNN_F32;
   /* weight_block<> of weights.cuh and group_block<> of weights_sm90a.cuh have
    * the same: rows of so many bytes, and 1024 for their alignment. */
@@ -303,16 +338,16 @@ static dfgnn_status finish_weights(const dfgnn_mlp_run *r) {
   return status;
 }
 
-static dfgnn_status finish_norm(const dfgnn_mlp_run *r, int64_t count) {
-  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+/* Adds `parts` rows of `stride`: two sums of `width` numbers, the second from
+ * number `second` on. */
+static dfgnn_status finish_sums(const dfgnn_mlp_run *r, size_t from, int parts,
+                                int stride, int second, int width, float *to,
+                                float *to_second) {
   const dfgnn_program program = {.source = "kernels/mlp/cuda/gather.cuh",
-                                 .name = "dfgnn::mlp_finish_norm"};
-  const float *partial = (float *)(r->workspace + r->plan.norm_partial);
-  int parts = (int)count, width = (int)dfgnn__mlp_out_width(mlp);
-  int padded = dfgnn__mlp_padded(mlp, mlp->layers - 1);
-  float *weight = r->job->args.grad_norm_weight;
-  float *bias = r->job->args.grad_norm_bias;
-  void *arguments[] = {&partial, &parts, &padded, &width, &weight, &bias};
+                                 .name = "dfgnn::mlp_finish_sums"};
+  const float *partial = (float *)(r->workspace + from);
+  void *arguments[] = {&partial, &parts, &stride,   &second,
+                       &width,   &to,    &to_second};
   return dfgnn__launch(
       r->queue, &program,
       (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(2 * width, 32)},
@@ -320,10 +355,34 @@ static dfgnn_status finish_norm(const dfgnn_mlp_run *r, int64_t count) {
       arguments);
 }
 
+static dfgnn_status finish_norm(const dfgnn_mlp_run *r, int parts) {
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  const int padded = dfgnn__mlp_padded(mlp, mlp->layers - 1);
+  return finish_sums(r, r->plan.norm_partial, parts, 2 * padded, padded,
+                     (int)dfgnn__mlp_out_width(mlp),
+                     r->job->args.grad_norm_weight,
+                     r->job->args.grad_norm_bias);
+}
+
+static dfgnn_status finish_biases(const dfgnn_mlp_run *r) {
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  dfgnn_status status = DFGNN_OK;
+  for (int l = 0; !status && l < mlp->layers; l++)
+    if (r->job->args.grad_bias[l])
+      status =
+          finish_sums(r, r->plan.bias_partial[l],
+                      dfgnn__mlp_bias_parts(&r->plan, l), (int)mlp->width[l], 0,
+                      (int)mlp->width[l], r->job->args.grad_bias[l], NULL);
+  return status;
+}
+
 dfgnn_status dfgnn__mlp_finish_gradients(const dfgnn_mlp_run *r,
                                          int64_t parts) {
-  dfgnn_status status = r->plan.flags & MLP_KEEP ? finish_weights(r) : DFGNN_OK;
+  dfgnn_status status = DFGNN_OK;
+  if (r->plan.flags & MLP_KEEP)
+    status =
+        dfgnn__mlp_by_library(&r->plan) ? finish_biases(r) : finish_weights(r);
   if (!status && dfgnn__mlp_wants_norm(r->job))
-    status = finish_norm(r, parts);
+    status = finish_norm(r, (int)parts);
   return status;
 }

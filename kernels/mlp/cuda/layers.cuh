@@ -1,5 +1,5 @@
 /* layers.cuh - a layer of a launch's edges: a product with streamed weights,
- * and what becomes of its sums */
+ * and what becomes of its sums, or of those of a library's product */
 #ifndef DFGNN_MLP_CUDA_LAYERS_CUH
 #define DFGNN_MLP_CUDA_LAYERS_CUH
 
@@ -47,8 +47,9 @@ add_bias(float (&y)[P::V], const mlp_product_params &p,
                                   : 0.0f;
 }
 
-/* A chunk of the sums of edge r of the block. */
-template <class P, int KIND, int ACTIVATION, bool VECTOR>
+/* A chunk of the sums of edge r of the block.  ROUND: rows of a layer's inputs,
+ * or of gradients, become numbers of TF32. */
+template <class P, int KIND, int ACTIVATION, bool VECTOR, bool ROUND>
 __device__ __forceinline__ void
 end_chunk(float (&y)[P::V], const mlp_product_params &p,
           const layer_numbers<P> &n, int64_t from, int r, int first_column,
@@ -93,38 +94,61 @@ end_chunk(float (&y)[P::V], const mlp_product_params &p,
       for (int i = 0; i < V; ++i)
         y[i] *= derivative<ACTIVATION, T>(z[i], slope);
     }
+    if constexpr (ROUND)
+#pragma unroll
+      for (int i = 0; i < V; ++i)
+        y[i] = tf32_nearest(y[i]);
     store_packed<V>(static_cast<T *>(p.out) + at + column, y);
   }
 }
 
-/* A block's edges and columns; PRODUCT::rows leaves their sums at the begin of
- * shared memory. */
+/* A block's edges and columns. */
+template <class P> struct layer_block {
+  int64_t from; /* the first edge in the launch */
+  int column, count;
+
+  __device__ __forceinline__ explicit layer_block(const mlp_product_params &p) {
+    from = int64_t(blockIdx.x) / p.column_blocks * MLP_ROWS;
+    column = int(blockIdx.x % p.column_blocks) * P::COLUMNS;
+    count = int(min(p.of.edges - from, int64_t(MLP_ROWS)));
+  }
+  __device__ __forceinline__ void read(layer_numbers<P> &numbers,
+                                       const mlp_product_params &p) const {
+    const int thread = int(threadIdx.x);
+    if (thread < MLP_ROWS)
+      numbers.edges.read(p.of.pass.forward.graph, p.of.first + from, count);
+    if (thread < P::COLUMNS)
+      numbers.bias[thread] = p.bias && column + thread < p.columns
+                                 ? widen(static_cast<const typename P::T *>(
+                                       p.bias)[column + thread])
+                                 : 0.0f;
+  }
+  /* Calls f(r, c) for each chunk of a thread: edge r, column c of the block. */
+  template <typename F>
+  __device__ __forceinline__ void each_chunk(const mlp_product_params &p,
+                                             F f) const {
+    constexpr int CHUNKS = P::COLUMNS / P::V;
+#pragma unroll 2
+    for (int i = int(threadIdx.x); i < MLP_ROWS * CHUNKS; i += P::THREADS) {
+      const int r = i / CHUNKS, c = i % CHUNKS * P::V;
+      if (r < count && column + c < p.out_stride)
+        f(r, c);
+    }
+  }
+};
+
+/* PRODUCT::rows leaves the block's sums at the begin of shared memory. */
 template <class PRODUCT, int KIND, int ACTIVATION, bool VECTOR>
 __device__ __forceinline__ void run_layer(char *shared,
                                           const mlp_product_params &p) {
   using P = typename PRODUCT::shape;
-  using T = typename P::T;
-  constexpr int CHUNKS = P::COLUMNS / P::V;
   auto &numbers =
       *reinterpret_cast<layer_numbers<P> *>(shared + product_bytes<P>());
-  const int64_t from = int64_t(blockIdx.x) / p.column_blocks * MLP_ROWS;
-  const int column = int(blockIdx.x % p.column_blocks) * P::COLUMNS;
-  const int count = int(min(p.of.edges - from, int64_t(MLP_ROWS)));
-  const int thread = int(threadIdx.x);
-  if (thread < MLP_ROWS)
-    numbers.edges.read(p.of.pass.forward.graph, p.of.first + from, count);
-  if (thread < P::COLUMNS)
-    numbers.bias[thread] =
-        p.bias && column + thread < p.columns
-            ? widen(static_cast<const T *>(p.bias)[column + thread])
-            : 0.0f;
-  PRODUCT::rows(shared, p, from, column);
+  const layer_block<P> block(p);
+  block.read(numbers, p);
+  PRODUCT::rows(shared, p, block.from, block.column);
   const float *sums = reinterpret_cast<const float *>(shared);
-#pragma unroll 2
-  for (int i = thread; i < MLP_ROWS * CHUNKS; i += P::THREADS) {
-    const int r = i / CHUNKS, c = i % CHUNKS * P::V;
-    if (r >= count || column + c >= p.out_stride)
-      continue;
+  block.each_chunk(p, [&](int r, int c) {
     float y[P::V];
 #pragma unroll
     for (int k = 0; k < P::V; k += 4) {
@@ -132,9 +156,33 @@ __device__ __forceinline__ void run_layer(char *shared,
           *reinterpret_cast<const float4 *>(sums + r * P::SUM_ROW + c + k);
       y[k] = x.x, y[k + 1] = x.y, y[k + 2] = x.z, y[k + 3] = x.w;
     }
-    end_chunk<P, KIND, ACTIVATION, VECTOR>(y, p, numbers, from, r, column,
-                                           column + c);
-  }
+    end_chunk<P, KIND, ACTIVATION, VECTOR, false>(
+        y, p, numbers, block.from, r, block.column, block.column + c);
+  });
+}
+
+/* Adds a chunk's columns, sum, over the block's edges to its part of the
+ * gradient of a bias.  A thread's chunks are of the same columns. */
+template <class P>
+__device__ __forceinline__ void add_bias_gradient(const float (&sum)[P::V],
+                                                  const mlp_product_params &p,
+                                                  const layer_block<P> &block) {
+  constexpr int CHUNKS = P::COLUMNS / P::V, LINES = P::THREADS / CHUNKS;
+  static_assert(P::THREADS % CHUNKS == 0, "a thread has one chunk of columns");
+  __shared__ float lines[LINES][P::COLUMNS];
+  const int thread = int(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < P::V; ++i)
+    lines[thread / CHUNKS][thread % CHUNKS * P::V + i] = sum[i];
+  __syncthreads();
+  if (thread >= P::COLUMNS || block.column + thread >= p.columns)
+    return;
+  float *to = p.bias_partial + block.from / MLP_ROWS * p.columns +
+              block.column + thread;
+  float all = p.of.pass.add ? *to : 0.0f;
+  for (int k = 0; k < LINES; ++k)
+    all += lines[k][thread];
+  *to = all;
 }
 
 } // namespace mlp
@@ -150,6 +198,34 @@ __global__ void __launch_bounds__(256, COLUMNS == 128 ? 2 : 1)
   mlp::run_layer<mlp::warp_product<P>, KIND, ACTIVATION,
                  (FLAGS & MLP_VECTOR) != 0>(reinterpret_cast<char *>(memory),
                                             p);
+}
+
+/* The end of a layer whose sums a library left in memory, as rows of T. */
+template <typename T, int FLAGS, int COLUMNS, int KIND, int ACTIVATION>
+__global__ void __launch_bounds__(256)
+    mlp_end_layer(const mlp_product_params p) {
+  using P = mlp::product<T, false, COLUMNS, 2>;
+  __shared__ mlp::layer_numbers<P> numbers;
+  const mlp::layer_block<P> block(p);
+  float sum[P::V] = {};
+  block.read(numbers, p);
+  __syncthreads();
+  block.each_chunk(p, [&](int r, int c) {
+    const int column = block.column + c;
+    float y[P::V] = {};
+    if (p.sums)
+      mlp::read_few<T, P::V, true>(
+          y, static_cast<const T *>(p.sums) + (block.from + r) * p.columns,
+          column, p.columns);
+    mlp::end_chunk<P, KIND, ACTIVATION, (FLAGS & MLP_VECTOR) != 0,
+                   (FLAGS & MLP_ROUND) != 0>(y, p, numbers, block.from, r,
+                                             block.column, column);
+#pragma unroll
+    for (int i = 0; i < P::V; ++i)
+      sum[i] += y[i];
+  });
+  if (KIND == MLP_TO_GRADIENT && p.bias_partial)
+    mlp::add_bias_gradient<P>(sum, p, block);
 }
 
 } // namespace dfgnn

@@ -41,7 +41,13 @@ enum {
   MLP_MAX = 256,          /* destinations have the maximum of e', not sums */
   MLP_MIN = 512,
   MLP_GATE = 1024,
-  MLP_LOCKSTEP = 2048 /* warps of a block begin tiles together */
+  MLP_LOCKSTEP = 2048,    /* warps of a block begin tiles together */
+  MLP_STORED_LAST = 4096, /* rows of the last layer's z are of the MLP's type,
+                           * not float */
+  MLP_LAST_BIAS = 8192,   /* backward: mlp_last_rows adds up the gradient of the
+                           * last layer's bias */
+  MLP_ROUND = 16384 /* float: rows that a library multiplies are rounded to
+                     * TF32, since tensor cores cut off */
 };
 
 /* The weights and other numbers of all layers, padded and in the order of
@@ -182,7 +188,9 @@ typedef struct mlp_streamed_params {
   int64_t first, edges;     /* of the launch, which has rows from 0 on */
   int edge_dim, first_width, out_width; /* Ce, width[0], C */
   const void *norm_weight, *norm_bias;
-  float *last; /* z of the last layer, [edges, last_stride] */
+  void *last;       /* z of the last layer, [edges, last_stride] floats, or with
+                     * MLP_STORED_LAST of the MLP's type */
+  float *last_bias; /* with MLP_LAST_BIAS: [blocks, last_stride] */
   int last_stride, last_width, residual;
   const int32_t *arg_src;
   const int32_t *position; /* [E]: which edge of its source it is */
@@ -202,6 +210,9 @@ typedef struct mlp_product_params {
   const void *z; /* MLP_TO_GRADIENT: of the layer before, [edges, out_stride] */
   void *z_out, *out; /* rows of out_stride numbers; z_out: or NULL */
   int out_stride;
+  const void *sums;    /* mlp_end_layer: [edges, columns], or NULL: zeros */
+  float *bias_partial; /* mlp_end_layer, MLP_TO_GRADIENT: sums of `out` over a
+                        * block's edges, [blocks of edges, columns]; or NULL */
 } mlp_product_params;
 
 /* Rows of e, padded. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/common/cublaslt.h"
 #include "kernels/common/cuda_host.h"
 #include "kernels/mlp/cuda/params.h"
 
@@ -14,6 +15,7 @@ enum {
    * of both passes of bench/python_mlp.py's first block). */
   WARPS = 8,
   WARPS_FORWARD = 12,
+  WIDE = 256, /* a layer that a library multiplies faster than our kernels */
   RESIDENT_LAUNCH = 128 << 20,
   STREAMED_LAUNCH = 192 << 20
 };
@@ -32,6 +34,7 @@ const dfgnn_mlp_knob dfgnn__mlp_knobs[DFGNN_MLP_KNOBS] = {
     KNOB(warps, RESIDENT, 4, 8, 12, 16),
     KNOB(span, RESIDENT, 4, 16, 64),
     KNOB(lockstep, RESIDENT, DFGNN_MLP_FREE, DFGNN_MLP_LOCKSTEP),
+    KNOB(product, STREAMED, DFGNN_MLP_OWN, DFGNN_MLP_LIBRARY),
     KNOB(columns, STREAMED, 128, 256),
     KNOB(stages, STREAMED, 2, 3, 4),
     KNOB(wgmma, RESIDENT | STREAMED, DFGNN_MLP_MMA, DFGNN_MLP_WGMMA),
@@ -60,12 +63,9 @@ int dfgnn__mlp_wants_norm(const dfgnn_mlp_job *job) {
   return job->args.grad_norm_weight || job->args.grad_norm_bias;
 }
 
-/* Do rows of all widths lie at multiples of 16 bytes?  Resident kernels know
- * widths when they are compiled; streamed ones are told by the flag. */
-static int is_vector(const dfgnn_mlp_plan *p) {
-  const dfgnn_edge_mlp *mlp = &p->job->mlp;
-  const dfgnn_edge_mlp_args *a = &p->job->args;
-  const int chunk = MLP_CHUNK / (int)dfgnn_dtype_size(mlp->dtype);
+/* Do all tensors of rows begin at multiples of 16 bytes? */
+static int is_aligned(const dfgnn_mlp_job *job) {
+  const dfgnn_edge_mlp_args *a = &job->args;
   const void *tensors[] = {a->edge,          a->dst_part,     a->src_part,
                            a->edge_out,      a->out_dst,      a->out_src,
                            a->grad_edge_out, a->grad_out_dst, a->grad_out_src,
@@ -73,16 +73,26 @@ static int is_vector(const dfgnn_mlp_plan *p) {
   for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
     if ((uintptr_t)tensors[i] % MLP_CHUNK)
       return 0;
-  return p->by.way == DFGNN_MLP_RESIDENT ||
-         (mlp->edge_dim % chunk == 0 && mlp->width[0] % chunk == 0 &&
-          dfgnn__mlp_out_width(mlp) % chunk == 0);
+  return 1;
+}
+
+/* Do rows of all widths lie at multiples of 16 bytes?  Resident kernels know
+ * widths when they are compiled; streamed ones are told by the flag. */
+static int is_vector(const dfgnn_mlp_plan *p) {
+  const dfgnn_edge_mlp *mlp = &p->job->mlp;
+  const int chunk = MLP_CHUNK / (int)dfgnn_dtype_size(mlp->dtype);
+  return is_aligned(p->job) &&
+         (p->by.way == DFGNN_MLP_RESIDENT ||
+          (mlp->edge_dim % chunk == 0 && mlp->width[0] % chunk == 0 &&
+           dfgnn__mlp_out_width(mlp) % chunk == 0));
 }
 
 int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan) {
   const dfgnn_edge_mlp *mlp = &plan->job->mlp;
   const int chunk = MLP_CHUNK / (int)dfgnn_dtype_size(mlp->dtype);
   return mlp->edge_dim &&
-         (!(plan->flags & MLP_VECTOR) || mlp->edge_dim % chunk);
+         (!(plan->flags & MLP_VECTOR) || mlp->edge_dim % chunk ||
+          (dfgnn__mlp_by_library(plan) && plan->job->rows.edge_order));
 }
 
 static int flags_of(const dfgnn_mlp_plan *p) {
@@ -101,7 +111,12 @@ static int flags_of(const dfgnn_mlp_plan *p) {
           : mlp->reduce_dst == DFGNN_REDUCE_MIN ? MLP_MIN
                                                 : 0) |
          (mlp->gate ? MLP_GATE : 0) |
-         (p->by.lockstep == DFGNN_MLP_LOCKSTEP ? MLP_LOCKSTEP : 0);
+         (p->by.lockstep == DFGNN_MLP_LOCKSTEP ? MLP_LOCKSTEP : 0) |
+         (dfgnn__mlp_by_library(p) ? MLP_STORED_LAST : 0) |
+         (dfgnn__mlp_by_library(p) && mlp->dtype == DFGNN_F32 ? MLP_ROUND : 0) |
+         (dfgnn__mlp_by_library(p) && a->grad_bias[mlp->layers - 1]
+              ? MLP_LAST_BIAS
+              : 0);
 }
 
 /* ---- shared memory ------------------------------------------------------- */
@@ -154,6 +169,35 @@ static const char *not_resident(const dfgnn_mlp_job *job,
   return NULL;
 }
 
+/* Does a tuning say how our own products are divided? */
+static int asks_for_own(const dfgnn_mlp_tuning *t) {
+  return t->columns || t->stages || t->wgmma;
+}
+
+/* NULL if a library may multiply for streamed launches. */
+static const char *not_by_library(const dfgnn_mlp_job *job) {
+  const dfgnn_edge_mlp *mlp = &job->mlp;
+  if (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32)
+    return "cuBLASLt multiplies for an MLP of f32 where TF32 is allowed";
+  for (int l = -1; l < mlp->layers; l++)
+    if (dfgnn__mlp_padded(mlp, l) != (l < 0 ? mlp->edge_dim : mlp->width[l]) ||
+        dfgnn__mlp_out_width(mlp) % dfgnn__mlp_group(mlp->dtype))
+      return "cuBLASLt multiplies for an MLP whose rows are whole multiples of "
+             "64 bytes";
+  if (!dfgnn__has_cublaslt())
+    return "libcublasLt was not found (DFGNN_CUBLASLT names it)";
+  return NULL;
+}
+
+/* Do all operands of a library's products begin at multiples of 16 bytes? */
+static int has_aligned_operands(const dfgnn_mlp_job *job) {
+  for (int l = 0; l < job->mlp.layers; l++)
+    if ((uintptr_t)job->args.weight[l] % MLP_CHUNK ||
+        (uintptr_t)job->args.grad_weight[l] % MLP_CHUNK)
+      return 0;
+  return is_aligned(job);
+}
+
 const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
                                     const dfgnn_device_info *device) {
   const dfgnn_mlp_tuning least = {.columns = 128, .stages = 2};
@@ -188,6 +232,10 @@ const char *dfgnn__mlp_cuda_refuses(const dfgnn_mlp_job *job,
     return "span is not 1 to 2^31 - 1";
   if (!is_in(tuning->lockstep, DFGNN_MLP_FREE, DFGNN_MLP_LOCKSTEP))
     return "lockstep is neither 1 (free) nor 2 (lockstep)";
+  if (!is_in(tuning->product, DFGNN_MLP_OWN, DFGNN_MLP_LIBRARY))
+    return "product is neither 1 (own) nor 2 (library)";
+  if (tuning->product == DFGNN_MLP_LIBRARY && asks_for_own(tuning))
+    return "columns, stages and wgmma are for own products";
   if (tuning->columns && tuning->columns != 128 && tuning->columns != 256)
     return "columns is neither 128 nor 256";
   if (!is_in(tuning->stages, 2, 4))
@@ -202,6 +250,8 @@ const char *dfgnn__mlp_cuda_refuses(const dfgnn_mlp_job *job,
   const dfgnn_mlp_tuning t = dfgnn__mlp_rule(job, device, tuning);
   if (t.way == DFGNN_MLP_RESIDENT)
     return not_resident(job, device);
+  if (t.product == DFGNN_MLP_LIBRARY)
+    return not_by_library(job);
   return streamed_bytes(&t) > (size_t)device->shared_bytes
              ? "columns and stages take more shared memory than a block has"
              : NULL;
@@ -212,6 +262,13 @@ const char *dfgnn__mlp_cuda_refuses(const dfgnn_mlp_job *job,
 static void choose(int64_t *member, int64_t value) {
   if (!*member)
     *member = value;
+}
+
+int dfgnn__mlp_is_wide(const dfgnn_edge_mlp *mlp) {
+  for (int l = 0; l < mlp->layers; l++)
+    if (mlp->width[l] >= WIDE && dfgnn__mlp_in_width(mlp, l) >= WIDE)
+      return 1;
+  return 0;
 }
 
 dfgnn_mlp_tuning dfgnn__mlp_rule(const dfgnn_mlp_job *job,
@@ -229,6 +286,12 @@ dfgnn_mlp_tuning dfgnn__mlp_rule(const dfgnn_mlp_job *job,
   choose(&t.launch_bytes,
          t.way == DFGNN_MLP_RESIDENT ? RESIDENT_LAUNCH : STREAMED_LAUNCH);
   choose(&t.lockstep, DFGNN_MLP_FREE);
+  choose(&t.product, t.way == DFGNN_MLP_STREAMED && !asks_for_own(&t) &&
+                             dfgnn__mlp_is_wide(mlp) && !not_by_library(job)
+                         ? DFGNN_MLP_LIBRARY
+                         : DFGNN_MLP_OWN);
+  if (!has_aligned_operands(job))
+    t.product = DFGNN_MLP_OWN;
   choose(&t.columns, 128);
   if (!t.stages) {
     t.stages = 3;
@@ -245,6 +308,14 @@ static int tiles_along(int width) {
   return width > MLP_SIDE ? (width + MLP_SIDE - 1) / MLP_SIDE : 1;
 }
 
+static int widest(const dfgnn_edge_mlp *mlp) {
+  int most = dfgnn__mlp_padded(mlp, -1);
+  for (int l = 0; l < mlp->layers; l++)
+    if (dfgnn__mlp_padded(mlp, l) > most)
+      most = dfgnn__mlp_padded(mlp, l);
+  return most;
+}
+
 /* Bytes that a launch keeps of each edge: rows of e, z, what layers read, and
  * gradients with respect to z. */
 static size_t kept_bytes(const dfgnn_mlp_plan *p) {
@@ -257,6 +328,8 @@ static size_t kept_bytes(const dfgnn_mlp_plan *p) {
     numbers +=
         before + (backward ? before + (size_t)dfgnn__mlp_padded(mlp, l) : 0);
   }
+  if (dfgnn__mlp_by_library(p))
+    return (numbers + (size_t)widest(mlp)) * dfgnn_dtype_size(mlp->dtype);
   return numbers * dfgnn_dtype_size(mlp->dtype) +
          (p->by.way == DFGNN_MLP_STREAMED
               ? (size_t)dfgnn__mlp_padded(mlp, last) * sizeof(float)
@@ -314,13 +387,20 @@ int64_t dfgnn__mlp_table_stride(const dfgnn_mlp_plan *plan, int l,
                   MLP_STEP / (int)dfgnn_dtype_size(mlp->dtype));
 }
 
+int dfgnn__mlp_table_kinds(const dfgnn_mlp_plan *plan) {
+  return dfgnn__mlp_by_library(plan) ? (plan->flags & MLP_ROUND) != 0
+                                     : 1 + is_backward(plan->job);
+}
+
 static void place_weights(dfgnn_mlp_plan *p) {
   const dfgnn_edge_mlp *mlp = &p->job->mlp;
   if (p->by.way == DFGNN_MLP_RESIDENT) {
     p->packed = dfgnn__place(&p->bytes, (int64_t)p->packed_bytes, 1);
     return;
   }
-  for (int back = 0; back <= is_backward(p->job); back++)
+  if (dfgnn__mlp_by_library(p))
+    p->gemm = dfgnn__place(&p->bytes, DFGNN_GEMM_WORKSPACE, 1);
+  for (int back = 0; back < dfgnn__mlp_table_kinds(p); back++)
     for (int l = 0; l < mlp->layers; l++)
       p->table[back * DFGNN_MLP_LAYERS + l] =
           dfgnn__place(&p->bytes,
@@ -338,7 +418,9 @@ static void place_launch(dfgnn_mlp_plan *p) {
   const int64_t edges = round_up(p->job->rows.edges, MLP_ROWS);
   const int64_t kept = p->edges_of_launch < edges ? p->edges_of_launch : edges;
   size_t *at = &p->bytes;
-  if (streamed)
+  if (dfgnn__mlp_by_library(p))
+    p->last = p->sums = dfgnn__place(at, kept * widest(mlp), size);
+  else if (streamed)
     p->last =
         dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, last), sizeof(float));
   if (!streamed && !backward)
@@ -366,6 +448,16 @@ static void place_forward(dfgnn_mlp_plan *p) {
                    dfgnn_dtype_size(job->mlp.dtype));
 }
 
+int dfgnn__mlp_bias_parts(const dfgnn_mlp_plan *p, int l) {
+  const int64_t blocks = dfgnn__ceil_div(p->edges_of_launch < p->job->rows.edges
+                                             ? p->edges_of_launch
+                                             : p->job->rows.edges,
+                                         MLP_ROWS);
+  const int64_t walkers = MLP_ROW_BLOCKS * (int64_t)p->units;
+  return (int)(l == p->job->mlp.layers - 1 && walkers < blocks ? walkers
+                                                               : blocks);
+}
+
 static void place_backward(dfgnn_mlp_plan *p) {
   const dfgnn_mlp_job *job = p->job;
   const dfgnn_edge_mlp *mlp = &job->mlp;
@@ -380,9 +472,15 @@ static void place_backward(dfgnn_mlp_plan *p) {
                                dfgnn_dtype_size(mlp->dtype));
   p->norm_partial =
       dfgnn__place(&p->bytes, walkers * 2 * padded, sizeof(float));
-  p->weight_partial = dfgnn__place(
-      &p->bytes, (int64_t)p->splits * p->weight_tiles * MLP_WEIGHT_TILE,
-      sizeof(float));
+  p->weight_partial =
+      dfgnn__place(&p->bytes,
+                   dfgnn__mlp_by_library(p)
+                       ? 0
+                       : (int64_t)p->splits * p->weight_tiles * MLP_WEIGHT_TILE,
+                   sizeof(float));
+  for (int l = 0; dfgnn__mlp_by_library(p) && l < mlp->layers; l++)
+    p->bias_partial[l] = dfgnn__place(
+        &p->bytes, dfgnn__mlp_bias_parts(p, l) * mlp->width[l], sizeof(float));
   p->position = dfgnn__place(&p->bytes,
                              job->args.grad_out_src &&
                                      dfgnn__mlp_is_extreme(mlp->reduce_src)

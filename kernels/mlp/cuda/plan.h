@@ -12,6 +12,7 @@ enum {
 };
 enum { DFGNN_MLP_MMA = 1, DFGNN_MLP_WGMMA = 2 };
 enum { DFGNN_MLP_FREE = 1, DFGNN_MLP_LOCKSTEP = 2 };
+enum { DFGNN_MLP_OWN = 1, DFGNN_MLP_LIBRARY = 2 };
 
 /* These may be tuned; 0 leaves a choice to the rule. */
 typedef struct dfgnn_mlp_tuning {
@@ -23,10 +24,12 @@ typedef struct dfgnn_mlp_tuning {
                      * warps of a block begin each tile together, and read its
                      * instructions together, which are more than the caches
                      * near them hold */
-  int64_t columns;  /* streamed: of a block's product, 128 or 256 */
-  int64_t stages;   /* streamed: copies of operands, 2 to 4 */
-  int64_t wgmma;    /* products of a layer (streamed) and of the gradients of
-                     * weights: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
+  int64_t product;  /* streamed: DFGNN_MLP_OWN, our kernels multiply, or
+                     * DFGNN_MLP_LIBRARY, cuBLASLt does */
+  int64_t columns;  /* streamed, own: of a block's product, 128 or 256 */
+  int64_t stages;   /* streamed, own: copies of operands, 2 to 4 */
+  int64_t wgmma;    /* own products of a layer (streamed) and of the gradients
+                     * of weights: DFGNN_MLP_MMA or DFGNN_MLP_WGMMA */
   int64_t launch_bytes; /* what the kernels of a launch leave for each other, at
                          * most; the resident way has launches backward alone */
 } dfgnn_mlp_tuning;
@@ -40,7 +43,7 @@ typedef struct dfgnn_mlp_knob {
   int64_t value[6];
 } dfgnn_mlp_knob;
 
-enum { DFGNN_MLP_KNOBS = 8 };
+enum { DFGNN_MLP_KNOBS = 9 };
 extern const dfgnn_mlp_knob dfgnn__mlp_knobs[DFGNN_MLP_KNOBS];
 
 typedef struct dfgnn_mlp_plan {
@@ -54,6 +57,8 @@ typedef struct dfgnn_mlp_plan {
   /* Places in the workspace. */
   size_t packed, partial, partial_arg, edge_rows, grad_first, norm_partial,
       weight_partial, position, last;
+  size_t sums, gemm; /* library: of a product, and what cuBLASLt works in */
+  size_t bias_partial[DFGNN_MLP_LAYERS]; /* library: of [parts, width] */
   size_t input[DFGNN_MLP_LAYERS], grad_z[DFGNN_MLP_LAYERS];
   size_t z[DFGNN_MLP_LAYERS];
   size_t table[2 * DFGNN_MLP_LAYERS]; /* streamed weights, and transposed */
@@ -70,6 +75,14 @@ static inline int dfgnn__mlp_padded(const dfgnn_edge_mlp *mlp, int l) {
   return (int)((width + group - 1) / group) * group;
 }
 
+static inline int dfgnn__mlp_by_library(const dfgnn_mlp_plan *plan) {
+  return plan->by.product == DFGNN_MLP_LIBRARY;
+}
+/* Library: parts of the gradient of the bias of layer l. */
+int dfgnn__mlp_bias_parts(const dfgnn_mlp_plan *plan, int l);
+
+/* Has a layer's product enough work for a library? */
+int dfgnn__mlp_is_wide(const dfgnn_edge_mlp *mlp);
 /* Is the gradient of any weight or bias asked for? */
 int dfgnn__mlp_wants_weights(const dfgnn_mlp_job *job);
 int dfgnn__mlp_wants_norm(const dfgnn_mlp_job *job);
@@ -92,6 +105,9 @@ dfgnn_mlp_plan dfgnn__mlp_plan(const dfgnn_mlp_job *job,
                                const dfgnn_device_info *device,
                                const dfgnn_mlp_tuning *tuning);
 
+/* How many tables a layer has: 0, 1, or 2 with that of its transpose.  A
+ * library reads weights where they are, unless they have to be rounded. */
+int dfgnn__mlp_table_kinds(const dfgnn_mlp_plan *plan);
 /* Streamed weights as the kernels read them: rows of the table of layer l, or
  * of its transpose, and numbers of a row. */
 int64_t dfgnn__mlp_table_rows(const dfgnn_mlp_plan *plan, int l,

@@ -2,6 +2,7 @@
  *
  * Rows of a launch's edges go from layer to layer through memory, where a
  * launch that is small enough stays in the cache. */
+#include "kernels/common/cublaslt.h"
 #include "kernels/mlp/cuda/launch.h"
 
 typedef struct launch {
@@ -19,7 +20,7 @@ static dfgnn_status pack_tables(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   mlp_tables tables;
   unsigned count = 0;
-  for (int back = 0; back <= (r->job->pass == DFGNN_PASS_BACKWARD); back++)
+  for (int back = 0; back < dfgnn__mlp_table_kinds(&r->plan); back++)
     for (int l = 0; l < mlp->layers; l++)
       if (dfgnn__mlp_has_weight(mlp, l))
         tables.table[count++] = (mlp_table){
@@ -44,32 +45,110 @@ static dfgnn_status pack_tables(const dfgnn_mlp_run *r) {
 
 /* ---- products ------------------------------------------------------------ */
 
-static dfgnn_status multiply(const launch *l, mlp_product_params *p, int kind) {
+static int activation_of(const launch *l, int kind) {
+  return kind == MLP_TO_HIDDEN || kind == MLP_TO_GRADIENT
+             ? (int)l->run->job->mlp.activation
+             : MLP_NONE;
+}
+
+/* A block for MLP_ROWS edges and `columns` of `width` columns. */
+static dfgnn_grid grid_of_layer(const launch *l, mlp_product_params *p,
+                                int width, int columns) {
+  p->of = l->p;
+  p->column_blocks = (int)dfgnn__mlp_blocks(width, columns);
+  return (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(l->p.edges, MLP_ROWS) *
+                                 (unsigned)p->column_blocks},
+                      .threads = MLP_THREADS};
+}
+
+static dfgnn_status own_product(const launch *l, mlp_product_params *p,
+                                int kind) {
   const dfgnn_mlp_run *r = l->run;
   const int columns = (int)r->plan.by.columns;
   const int width = kind == MLP_TO_EDGE ? p->columns : p->out_stride;
   const int flags = r->plan.flags & (MLP_VECTOR | MLP_EXACT);
-  const int activation = kind == MLP_TO_HIDDEN || kind == MLP_TO_GRADIENT
-                             ? (int)r->job->mlp.activation
-                             : MLP_NONE;
   dfgnn_program program =
       DFGNN_PROGRAM("kernels/mlp/cuda/layers.cuh", "dfgnn::mlp_layer",
                     DFGNN_TYPE(r->job->mlp.dtype), flags, columns,
-                    (int)r->plan.by.stages, kind, activation);
+                    (int)r->plan.by.stages, kind, activation_of(l, kind));
   if (r->plan.by.wgmma == DFGNN_MLP_WGMMA) {
     program.source = "kernels/mlp/cuda/layers_sm90a.cuh";
     program.name = "dfgnn::mlp_layer_of_groups";
   }
-  p->of = l->p;
-  p->column_blocks = (int)dfgnn__mlp_blocks(width, columns);
-  const unsigned blocks = dfgnn__mlp_blocks(l->p.edges, MLP_ROWS);
-  return dfgnn__launch_struct(
-      r->queue, &program,
-      (dfgnn_grid){.blocks = {blocks * (unsigned)p->column_blocks},
-                   .threads = MLP_THREADS,
-                   .shared = (unsigned)r->plan.shared_bytes,
-                   .carveout = DFGNN_CARVEOUT_SHARED},
-      p);
+  dfgnn_grid grid = grid_of_layer(l, p, width, columns);
+  grid.shared = (unsigned)r->plan.shared_bytes;
+  grid.carveout = DFGNN_CARVEOUT_SHARED;
+  return dfgnn__launch_struct(r->queue, &program, grid, p);
+}
+
+/* What becomes of a library's sums; z of the last layer is a hidden row without
+ * activation. */
+static dfgnn_status end_layer(const launch *l, mlp_product_params *p,
+                              int kind) {
+  enum { COLUMNS = 128 };
+  const int flags = l->run->plan.flags &
+                    (kind == MLP_TO_LAST ? MLP_VECTOR : MLP_VECTOR | MLP_ROUND);
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/mlp/cuda/layers.cuh", "dfgnn::mlp_end_layer",
+      DFGNN_TYPE(l->run->job->mlp.dtype), flags, COLUMNS,
+      kind == MLP_TO_LAST ? MLP_TO_HIDDEN : kind, activation_of(l, kind));
+  const dfgnn_grid grid = grid_of_layer(l, p, p->columns, COLUMNS);
+  return dfgnn__launch_struct(l->run->queue, &program, grid, p);
+}
+
+/* Layer k's product, or back through it, into rows of the MLP's type. */
+static dfgnn_status library_sums(const launch *l, const mlp_product_params *p,
+                                 int k, int back, const void *bias, void *to) {
+  const dfgnn_mlp_run *r = l->run;
+  const int rounded = r->plan.flags & MLP_ROUND;
+  const dfgnn_gemm gemm = {
+      .dtype = r->job->mlp.dtype,
+      .to_dtype = r->job->mlp.dtype,
+      .rows = l->p.edges,
+      .columns = p->columns,
+      .inner = p->in,
+      .a = p->input,
+      .b = rounded ? table_of(r, k, 0) : r->job->args.weight[k],
+      .b_transposed = !back,
+      .a_stride = p->input_stride,
+      .b_stride = rounded ? dfgnn__mlp_table_stride(&r->plan, k, 0)
+                          : dfgnn__mlp_in_width(&r->job->mlp, k),
+      .to = to,
+      .to_stride = p->columns,
+      .bias = bias};
+  return dfgnn__multiply(r->queue, &gemm, r->workspace + r->plan.gemm);
+}
+
+static int begins_aligned(const void *p) {
+  return (uintptr_t)p % MLP_CHUNK == 0;
+}
+
+/* A library's product, and a kernel for what follows it unless the library does
+ * that, too. */
+static dfgnn_status library_product(const launch *l, mlp_product_params *p,
+                                    int kind, int k) {
+  const dfgnn_mlp_run *r = l->run;
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  const int back = kind == MLP_TO_GRADIENT || kind == MLP_TO_EDGE;
+  char *sums = r->workspace + r->plan.sums;
+  if (kind == MLP_TO_LAST && !p->parts && begins_aligned(p->bias))
+    return library_sums(l, p, k, 0, p->bias, sums);
+  if (kind == MLP_TO_EDGE && !mlp->residual && !r->graph.edge_order)
+    return library_sums(l, p, k, 1, NULL,
+                        (char *)p->out + (size_t)(l->p.first * p->columns) *
+                                             dfgnn_dtype_size(mlp->dtype));
+  dfgnn_status status = DFGNN_OK;
+  if (dfgnn__mlp_has_weight(mlp, k)) {
+    status = library_sums(l, p, k, back, NULL, sums);
+    p->sums = sums;
+  }
+  return status ? status : end_layer(l, p, kind);
+}
+
+static dfgnn_status multiply(const launch *l, mlp_product_params *p, int kind,
+                             int k) {
+  return dfgnn__mlp_by_library(&l->run->plan) ? library_product(l, p, kind, k)
+                                              : own_product(l, p, kind);
 }
 
 /* Rows of e, which the first layer reads. */
@@ -121,7 +200,7 @@ static dfgnn_status compute_layers(const launch *l) {
         .weight_stride = (int)dfgnn__mlp_table_stride(&r->plan, k, 0),
         .columns = (int)mlp->width[k],
         .bias = r->job->args.bias[k],
-        .parts = !k,
+        .parts = !k && (r->job->args.dst_part || r->job->args.src_part),
         .out = last ? (void *)l->p.last
                     : (void *)(r->workspace + r->plan.input[k + 1]),
         .z_out = last ? NULL : l->p.pass.z[k],
@@ -134,7 +213,7 @@ static dfgnn_status compute_layers(const launch *l) {
       status = begin_input(l, &p);
     }
     if (!status)
-      status = multiply(l, &p, last ? MLP_TO_LAST : MLP_TO_HIDDEN);
+      status = multiply(l, &p, last ? MLP_TO_LAST : MLP_TO_HIDDEN, k);
   }
   return status;
 }
@@ -164,12 +243,14 @@ static dfgnn_status go_back(const launch *l) {
       p.z = l->p.pass.z[k - 1];
       p.out = gradient_of(l, k - 1);
       p.out_stride = dfgnn__mlp_padded(mlp, k - 1);
+      if (r->job->args.grad_bias[k - 1])
+        p.bias_partial = (float *)(r->workspace + r->plan.bias_partial[k - 1]);
     } else {
       p.out = r->job->args.grad_edge;
       p.out_stride = p.columns;
     }
     if (p.out)
-      status = multiply(l, &p, k ? MLP_TO_GRADIENT : MLP_TO_EDGE);
+      status = multiply(l, &p, k ? MLP_TO_GRADIENT : MLP_TO_EDGE, k);
   }
   return status;
 }
@@ -188,7 +269,8 @@ static dfgnn_program rows_program(const dfgnn_mlp_run *r, const char *name,
 static dfgnn_status finish_rows(const launch *l) {
   const dfgnn_program program =
       rows_program(l->run, "dfgnn::mlp_finish_rows",
-                   MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN);
+                   MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN |
+                       MLP_STORED_LAST);
   return dfgnn__launch_struct(
       l->run->queue, &program,
       (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(l->p.edges, MLP_ROWS)},
@@ -206,10 +288,10 @@ static dfgnn_status last_rows(const launch *l) {
   mlp_streamed_params p = l->p;
   void *grad_z = gradient_of(l, r->job->mlp.layers - 1);
   void *arguments[] = {&p, &grad_z};
-  const dfgnn_program program =
-      rows_program(r, "dfgnn::mlp_last_rows",
-                   MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_GRAD_EDGES |
-                       MLP_GRAD_DST | MLP_GRAD_SRC);
+  const dfgnn_program program = rows_program(
+      r, "dfgnn::mlp_last_rows",
+      MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_GRAD_EDGES | MLP_GRAD_DST |
+          MLP_GRAD_SRC | MLP_STORED_LAST | MLP_LAST_BIAS | MLP_ROUND);
   return dfgnn__launch(r->queue, &program,
                        (dfgnn_grid){.blocks = {blocks_of_last_rows(r, p.edges)},
                                     .threads = MLP_THREADS},
@@ -226,7 +308,7 @@ static launch launch_of(const dfgnn_mlp_run *r) {
                         .out_width = (int)dfgnn__mlp_out_width(mlp),
                         .norm_weight = r->job->args.norm_weight,
                         .norm_bias = r->job->args.norm_bias,
-                        .last = (float *)(r->workspace + r->plan.last),
+                        .last = r->workspace + r->plan.last,
                         .last_stride = dfgnn__mlp_padded(mlp, mlp->layers - 1),
                         .last_width = (int)mlp->width[mlp->layers - 1],
                         .residual = mlp->residual}};
@@ -297,6 +379,9 @@ static dfgnn_status backward(const dfgnn_mlp_run *r) {
   launch l = launch_of(r);
   l.p.pass = dfgnn__mlp_backward_params(r);
   l.p.pass.grad_first = r->workspace + r->plan.grad_first;
+  if (r->plan.flags & MLP_LAST_BIAS)
+    l.p.last_bias =
+        (float *)(r->workspace + r->plan.bias_partial[r->job->mlp.layers - 1]);
   dfgnn_status status = find_positions(&l);
   for (; !status && l.p.first < r->graph.edges;
        l.p.first += r->plan.edges_of_launch) {
