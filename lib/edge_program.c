@@ -106,11 +106,12 @@ static void name_arguments(char *names, const dfgnn_match_port *ports,
                                used ? " " : "", ports[k].argument);
 }
 
-static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
-                             int count, int i, const dfgnn_match_port *matched,
+static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
+                             const dfgnn_port *ports, int count, int i,
+                             const dfgnn_match_port *matched,
                              int matched_count) {
-  static const dfgnn_descriptor_kind kind =
-      DFGNN_DESCRIPTOR("value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT");
+  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
+      "value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT", reserved);
   dfgnn_status status = dfgnn__can_give(value, &kind);
   if (status)
     return status;
@@ -123,7 +124,8 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_port *ports,
                            .rank = port->rank,
                            .role = (dfgnn_edge_role)port->role,
                            .of = port->of,
-                           .kept = port->kept};
+                           .kept = port->kept,
+                           .zero = dfgnn__is_number(dag, port->node, 0)};
   memcpy(full.name, port->name, sizeof full.name);
   for (int k = 0; k < port->rank; k++) {
     dfgnn_size size = port->shape[DFGNN_DAG_AXES - port->rank + k];
@@ -140,7 +142,7 @@ dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
   dfgnn_status status = dfgnn__check_edge_program(program);
   if (status)
     return status;
-  return describe(value, program->dag->inputs, program->dag->input_count, i,
+  return describe(value, program->dag, program->dag->inputs, program->dag->input_count, i,
                   program->match.inputs,
                   program->is_operator ? program->match.input_count : 0);
 }
@@ -151,7 +153,7 @@ dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
   dfgnn_status status = dfgnn__check_edge_program(program);
   if (status)
     return status;
-  return describe(value, program->dag->outputs, program->dag->output_count, i,
+  return describe(value, program->dag, program->dag->outputs, program->dag->output_count, i,
                   program->match.outputs,
                   program->is_operator ? program->match.output_count : 0);
 }

@@ -23,7 +23,7 @@ class Chain:
                       if name in saved]
         self.others = [n for n, name in enumerate(names)
                        if name not in saved]
-        self._wanted = {}
+        self.unread, self._wanted = self._unread(), {}
 
     def __call__(self, graph, tensors):
         """The result for tensors in the order of names, each dense or None."""
@@ -40,10 +40,26 @@ class Chain:
         return values
 
     def plain(self, graph, tensors):
+        """The result, whose values may be missing: it is there for its
+        gradients."""
         values = dict(zip(self.names, tensors))
         for link in self.links:
-            link.plain(graph, values)
+            if link in self.unread:
+                link.plain(graph, values, read=False)
+            else:
+                link.plain(graph, values)
         return values[self.out]
+
+    def _unread(self):
+        """The kernels' links whose results no gradient reads."""
+        unread = {self.out}
+        for link in reversed(self.links[:-1]):
+            if all(link.out in getattr(reader, "unread", ())
+                   and reader.out in unread for reader in self.links
+                   if link.out in reader.reads):
+                unread.add(link.out)
+        return {link for link in self.links
+                if link.out in unread and getattr(link, "lazy", False)}
 
     def wanted(self, needed):
         """The names of the tensors whose gradients lead to those of the given

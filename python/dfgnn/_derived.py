@@ -40,9 +40,10 @@ class _Text:
     def line(self, text):
         self.lines.append(text)
 
-    def run(self, outputs, seed=0):
+    def run(self, outputs, seed=0, read=True):
         """The outputs, (expression, place, axes) each, with gradients of any
-        order."""
+        order; read: whether their values are, and not their gradients
+        alone."""
         made = ", ".join(
             f"out_{k} = {what} as {_PLACES[place]}"
             f"[{','.join(map(str, axes))}]"
@@ -50,7 +51,7 @@ class _Text:
         text = "\n".join((*self.declared, *self.lines, f"return {made}\n"))
         return _programs.run(_programs.parse(text), self.graph,
                              (self.exact,) * len(outputs), seed,
-                             *self.tensors)[:len(outputs)]
+                             *self.tensors, read=read)[:len(outputs)]
 
 
 def _or_none(function):
@@ -149,11 +150,11 @@ def _exact(value):
 
 @_or_none
 def scores(graph, op, inputs, settings):
-    """[E, H] the scores before a bias is added."""
+    """[E, H] the scores before a bias is added, for their gradients."""
     heads = inputs[_VALUE[op]].size(1)
     t = _Text(graph, _exact(inputs[_VALUE[op]]))
     score, *_ = _ATTENTION[op](t, inputs, settings)
-    return t.run([(score, EDGE, (heads, 1))])[0].squeeze(-1)
+    return t.run([(score, EDGE, (heads, 1))], read=False)[0].squeeze(-1)
 
 
 @_or_none
@@ -205,11 +206,11 @@ def sum_out(graph, grad):
 @_or_none
 def weighted_sum(graph, value, weight):
     """[N, H, D] of value [M, H, D] and weight [E, H], or [N, D] of value
-    [M, D] and weight [E, 1]."""
+    [M, D] and weight [E, 1], for its gradients."""
     t = _Text(graph, value.dtype)
     t.give(SRC, "v", value)
     t.give(EDGE, "w", weight, *weight.shape[1:value.dim() - 1], 1)
-    return t.run([("sum_in(w * v)", DST, value.shape[1:])])[0]
+    return t.run([("sum_in(w * v)", DST, value.shape[1:])], read=False)[0]
 
 
 # ---- messages ---------------------------------------------------------------
@@ -225,9 +226,10 @@ _REDUCED_TO = {**{name: (name,) for name in _REDUCED}, "pna": ("mean", "std")}
 
 
 def _reduced(t, reduce, shape):
-    """Those of the results of a reduction of m that are sums."""
+    """Those of the results of a reduction of m that are sums, for their
+    gradients."""
     return t.run([(_REDUCED[name], DST, shape)
-                  for name in _REDUCED_TO[reduce]])
+                  for name in _REDUCED_TO[reduce]], read=False)
 
 
 @_or_none

@@ -127,6 +127,7 @@ class Recipe:
         from, see _source().
     kept: the names of the tensors that the gradient reads, "seed", fields of
         inputs and of outputs; and weights that a call returns.
+    keeps_outs: whether outputs are among them.
     back, cotangents: (field, dtype) of the tensors of kept, and of the
         gradients, that the gradient is given.
     grads: (field, shape, dtype, type of the input, source) of the gradient of
@@ -139,8 +140,9 @@ class Recipe:
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
                  "dim", "flat", "message", "edge_dim", "listed", "biased",
-                 "empty", "plans", "places", "outs", "shown", "kept", "pick", "back",
-                 "cotangents", "grads", "casts", "plain", "ungiven")
+                 "empty", "plans", "places", "outs", "shown", "kept",
+                 "keeps_outs", "pick", "back", "cotangents", "grads", "casts",
+                 "plain", "ungiven")
 
     def __init__(self, graph, op, inputs, settings, listed):
         self.op = op
@@ -199,6 +201,7 @@ class Recipe:
         if shown[-1][0] == "weights":
             self.kept += ("weights",)
             shown.pop()
+        self.keeps_outs = any(out[0] in self.kept for out in self.outs)
         self.pick = self._picker()
         self.cotangents = tuple(
             ("grad_" + field, None if self.spec.attention and field == "out"

@@ -12,10 +12,39 @@ from . import _composite, _derived, _execute
 from ._fallbacks import say_once, say_unfused
 from ._modes import needs_composite
 from ._operators import OPERATORS, input_of, sum_settings
+from ._programs import zeros
 from ._through_weights import through_weights
 from .errors import UnsupportedError
 
 INSTEAD = "; it runs by torch operations instead"
+
+
+class Reordered(torch.autograd.Function):
+    """A tensor by edge in the caller's order, or in the graph's; its gradient
+    is brought back as it was brought, instead of being added to zeros."""
+
+    @staticmethod
+    def forward(ctx, graph, edges, to_caller):
+        ctx.call = graph, not to_caller
+        ctx.set_materialize_grads(False)
+        if not edges.stride(0):  # all rows are one
+            return edges.view_as(edges)
+        return graph.to_caller_order(edges) if to_caller else \
+            graph.to_graph_order(edges)
+
+    @staticmethod
+    def backward(ctx, grad):
+        graph, to_caller = ctx.call
+        return None, None if grad is None else Reordered.apply(
+            graph, grad, to_caller), None
+
+
+def in_graph_order(graph, edges):
+    """A tensor by edge in the graph's order, from one in the caller's, where
+    gradients of gradients are recorded."""
+    if graph.edge_order is None:
+        return edges
+    return Reordered.apply(graph, edges, False)
 
 
 def ordered(graph, made, inputs):
@@ -23,7 +52,7 @@ def ordered(graph, made, inputs):
     if not made.listed:
         return inputs
     place = made.spec.fields["edge_attr"]
-    return (*inputs[:place], graph.to_graph_order(inputs[place]),
+    return (*inputs[:place], in_graph_order(graph, inputs[place]),
             *inputs[place + 1:])
 
 
@@ -168,8 +197,12 @@ class Fused(torch.autograd.Function):
     """Gives the results of made.shown."""
 
     @staticmethod
-    def forward(ctx, graph, made, seed, *inputs):
-        outs = _execute.forward(graph, made, inputs, seed)
+    def forward(ctx, graph, made, seed, read, *inputs):
+        if read or made.keeps_outs:
+            outs = _execute.forward(graph, made, inputs, seed)
+        else:
+            outs = [zeros(inputs[source], shape, dtype)
+                    for _, shape, dtype, (source, _) in made.outs]
         ctx.call = graph, made
         if made.kept:
             ctx.save_for_backward(*made.keep(seed, inputs, outs))
@@ -182,14 +215,14 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         graph, made = ctx.call
-        kept, needed = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        kept, needed = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if torch.is_grad_enabled():
             found = _differentiate(graph, made, kept, grads, needed, True)
         elif made.plain:
             found = _by_kernels(graph, made, kept, grads, needed)
         else:
             found = gradients(graph, made, kept, grads, needed)
-        return (None, None, None, *found)
+        return (None, None, None, None, *found)
 
 
 # ---- calls ------------------------------------------------------------------
@@ -201,11 +234,12 @@ def differentiable(inputs):
     return False
 
 
-def call(graph, made, inputs, seed=None):
-    """The results of made.shown, with gradients."""
+def call(graph, made, inputs, seed=None, read=True):
+    """The results of made.shown, with gradients; read: whether their values
+    are, and not their gradients alone."""
     try:
         if torch.is_grad_enabled() and differentiable(inputs):
-            found = Fused.apply(graph, made, seed, *inputs)
+            found = Fused.apply(graph, made, seed, read, *inputs)
             return (found,) if len(made.shown) == 1 else found
         return _execute.forward(graph, made, inputs, seed, False)
     except UnsupportedError as error:
@@ -240,10 +274,10 @@ def normalization(graph, dtype):
     return scale, scale
 
 
-def sums(graph, op, given, listed=False):
+def sums(graph, op, given, listed=False, read=True):
     """The results of a sum or reduction; given: its inputs by field.  Tensors
     by edge are in the graph's order; if they are listed, edge features are in
-    the caller's."""
+    the caller's.  read: see call()."""
     spec = OPERATORS.get(op)
     inputs = None if spec is None or needs_composite() else spec.given(given)
     if inputs is None:
@@ -254,7 +288,7 @@ def sums(graph, op, given, listed=False):
     if listed and not made.listed:
         place = spec.fields["edge_attr"]
         inputs[place] = graph.to_graph_order(inputs[place])
-    return call(graph, made, inputs)
+    return call(graph, made, inputs, read=read)
 
 
 def of_neighbours(graph, op, value, weight=None, symmetric=False):

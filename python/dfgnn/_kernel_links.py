@@ -218,6 +218,8 @@ class Sum(_Kernel):
         those of sources are multiplied by, or None.
     """
 
+    lazy = True
+
     def __init__(self, graph, op, x, out, dim, dtype, scales=None):
         super().__init__()
         self.op, self.x, self.out = op, x, out
@@ -251,12 +253,12 @@ class Sum(_Kernel):
     def backward(self, graph, values, grads, wanted):
         add(grads, self.x, self._run(graph, True, grads[self.out]))
 
-    def plain(self, graph, values):
+    def plain(self, graph, values, read=True):
         given = {"value": values[self.x]}
         if self.scales is not None:
             given["scale_dst"], given["scale_src"] = self.scales(
                 graph, self.dtype)
-        values[self.out], = _fused.sums(graph, self.op, given)
+        values[self.out], = _fused.sums(graph, self.op, given, read=read)
 
 
 class Reduced:
@@ -268,6 +270,8 @@ class Reduced:
         edge_attr [E, F].
     listed: edge_attr is in the caller's order.
     """
+
+    lazy = True
 
     def __init__(self, op, out, listed=False, **given):
         self.op, self.out, self.listed = op, out, listed
@@ -317,11 +321,11 @@ class Reduced:
                     (grad.size(0), -1)
                 add(grads, name, grad.view(shape))
 
-    def plain(self, graph, values):
+    def plain(self, graph, values, read=True):
         given = {field: self._shaped(field, values[name])
                  for field, name in self.given.items()}
         for field in given:
             if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
-                given[field] = graph.to_graph_order(given[field])
-        out, = _fused.sums(graph, self.op, given)
+                given[field] = _fused.in_graph_order(graph, given[field])
+        out, = _fused.sums(graph, self.op, given, read=read)
         values[self.out] = out.squeeze(1)

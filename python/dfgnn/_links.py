@@ -11,6 +11,10 @@ computes three ways:
   backward  quickly, the gradients of what it read
   plain     the same as forward by operations that autograd records, for
             gradients of gradients and passes without a kernel
+
+``unread`` are the names of ``reads`` whose values the gradients by plain do not
+read; plain of a link that is ``lazy`` may be told that nothing reads the values
+of its result (read=False), so that it need not compute them.
 """
 
 from typing import NamedTuple, Optional
@@ -250,6 +254,7 @@ class Own:
     def __init__(self, x, own, eps, out):
         self.x, self.own, self.eps, self.out = x, own, eps, out
         self.reads, self.saves, self.makes = (x, own, eps), (own, eps), (out,)
+        self.unread = (x,)
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
@@ -361,6 +366,7 @@ class Finish:
         self.reads = (x, *(() if plus is None else (plus.name,)),
                       *(() if bias is None else (bias,)))
         self.saves, self.makes = (), (out,)
+        self.unread = self.reads
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)

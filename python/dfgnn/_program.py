@@ -19,7 +19,7 @@ class Port:
     def __init__(self, value):
         self.name = value.name.decode()
         self.place, self.role, self.of = value.place, value.role, value.of
-        self.kept = bool(value.kept)
+        self.kept, self.zero = bool(value.kept), bool(value.zero)
         self.arguments = value.argument.decode().split()
         self.shape = tuple(value.axes[:value.rank])
 
@@ -146,6 +146,19 @@ def named(name):
         program = program._derive(how, [b == "1" for b in outputs],
                                   [b == "1" for b in inputs])
     return program
+
+
+def gradient(program, present, wanted):
+    """(the gradient's program or None, which inputs it is of): of the inputs
+    that are wanted and whose gradient is not 0 in any case."""
+    wanted = list(wanted)
+    while any(wanted):
+        found = program.gradient(present, wanted)
+        zero = {port.of for port in found.outputs if port.zero}
+        if not zero:
+            return found, wanted
+        wanted = [w and n not in zero for n, w in enumerate(wanted)]
+    return None, wanted
 
 
 def template(ports):

@@ -60,14 +60,18 @@ def _derivative(ctx, cotangents):
     nothing = (None,) * 8
     if not any(present) or not any(wanted):
         return (*nothing, [None] * count)
-    gradient = _programs.named(name).gradient(present, wanted)
+    gradient, made = _programs.gradient(_programs.named(name), present, wanted)
+    found = _programs.nothing(wanted, made, saved)
+    if gradient is None:
+        return (*nothing, list(found))
     sources = {INPUT: saved[:count], OUTPUT: saved[count:],
                COTANGENT: cotangents}
     tensors = [sources[port.role][port.of] for port in gradient.inputs]
     types = [KINDS.index(saved[port.of].dtype) for port in gradient.outputs]
-    made = iter(_op(_NAME, edge_index)(gradient.name, edge_index, *sizes, seed,
-                                       types, tensors))
-    return (*nothing, [next(made) if w else None for w in wanted])
+    grads = iter(_op(_NAME, edge_index)(gradient.name, edge_index, *sizes, seed,
+                                        types, tensors))
+    return (*nothing, [next(grads) if m else none
+                       for m, none in zip(made, found)])
 
 
 if AVAILABLE:

@@ -9,7 +9,7 @@ from ._context import raw_stream, with_room
 from ._library import check, library
 from ._program import (  # noqa: F401: used as this module's
     COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, REL, SRC, Program,
-    named, parse)
+    gradient, named, parse)
 
 TYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
          torch.bfloat16: _abi.DTYPES["bf16"],
@@ -58,9 +58,9 @@ def probe(program, graph, kind):
     everything = [True] * len(program.inputs)
     number = TYPES.get(kind, TYPES[torch.float32])
     kept = program.keep([True] * outputs, everything)
-    gradient = kept.gradient([k < outputs for k in range(len(kept.outputs))],
-                             everything)
-    for one in (kept, gradient):
+    derived = kept.gradient([k < outputs for k in range(len(kept.outputs))],
+                            everything)
+    for one in (kept, derived):
         bound = []
         for template in one.bound:
             array = type(template).from_buffer_copy(template)
@@ -80,19 +80,40 @@ def types_of(program, tensors, own):
             for port, kind in zip(program.outputs, own)]
 
 
+def _unread(program, wanted):
+    """Whether its gradient reads no output of a program."""
+    found, _ = gradient(program, [True] * len(program.outputs), wanted)
+    return found is None or all(port.role != OUTPUT for port in found.inputs)
+
+
+def zeros(like, shape, dtype):
+    """Zeros that take no memory."""
+    return like.new_zeros((), dtype=dtype).expand(shape)
+
+
+def nothing(wanted, made, inputs):
+    """Zeros for the gradients that are wanted but not made."""
+    return tuple(zeros(t, t.shape, t.dtype) if w and not m else None
+                 for w, m, t in zip(wanted, made, inputs))
+
+
 class Run(torch.autograd.Function):
     """A program's outputs, then those that its gradient reads.  The gradient
     is a program that is run in the same way, so that derivatives of any order
     are programs."""
 
     @staticmethod
-    def forward(ctx, program, graph, types, seed, *tensors):
-        wanted = [bool(w) for w in ctx.needs_input_grad[4:]]
+    def forward(ctx, program, graph, types, seed, read, *tensors):
+        wanted = [bool(w) for w in ctx.needs_input_grad[5:]]
         outputs = len(program.outputs)
         kept = program.keep((True,) * outputs, wanted)
-        types = [*types, *[None] * (len(kept.outputs) - outputs)]
-        made = execute(kept, graph, tensors, types_of(kept, tensors, types),
-                       seed)
+        types = types_of(kept, tensors, [
+            *types, *[None] * (len(kept.outputs) - outputs)])
+        if read or not _unread(kept, wanted):
+            made = execute(kept, graph, tensors, types, seed)
+        else:
+            made = [zeros(tensors[0], port.rows(graph) + port.shape, dtype)
+                    for port, dtype in zip(kept.outputs, types)]
         ctx.save_for_backward(*tensors, *made)
         ctx.set_materialize_grads(False)
         ctx.about = kept, graph, seed, len(tensors)
@@ -101,25 +122,31 @@ class Run(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *cotangents):
         program, graph, seed, count = ctx.about
-        wanted = [bool(w) for w in ctx.needs_input_grad[4:]]
+        wanted = [bool(w) for w in ctx.needs_input_grad[5:]]
         present = [c is not None for c in cotangents]
-        if not any(present) or not any(wanted):
-            return (None,) * (4 + count)
+        if not any(present):
+            return (None,) * (5 + count)
         saved = ctx.saved_tensors
-        gradient = program.gradient(present, wanted)
+        derived, made = gradient(program, present, wanted)
+        if derived is None:
+            return (None,) * 5 + nothing(wanted, made, saved)
         sources = {INPUT: saved[:count], OUTPUT: saved[count:],
                    COTANGENT: cotangents}
-        tensors = [sources[port.role][port.of] for port in gradient.inputs]
-        types = [saved[port.of].dtype for port in gradient.outputs]
-        made = iter(run(gradient, graph, types, seed, *tensors))
-        return (None,) * 4 + tuple(next(made) if w else None for w in wanted)
+        tensors = [sources[port.role][port.of] for port in derived.inputs]
+        types = [saved[port.of].dtype for port in derived.outputs]
+        found = iter(run(derived, graph, types, seed, *tensors))
+        return (None,) * 5 + tuple(next(found) if m else none for none, m in
+                                   zip(nothing(wanted, made, saved), made))
 
 
-def run(program, graph, types, seed, *tensors):
+def run(program, graph, types, seed, *tensors, read=True):
     """The program's outputs in these types, at least, with gradients where they
     are recorded: a backward pass that is not (create_graph=False) then runs no
-    more than the gradient, which may be an operator's."""
+    more than the gradient, which may be an operator's.
+
+    read: whether anything reads the outputs; else they are there for their
+        gradient, and the program runs only if that reads one."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return Run.apply(program, graph, types, seed, *tensors)
+        return Run.apply(program, graph, types, seed, read, *tensors)
     return execute(program, graph, tensors, types_of(program, tensors, types),
                    seed)

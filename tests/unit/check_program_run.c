@@ -73,7 +73,8 @@ START_TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
     ck_assert_uint_eq(value.newer[i], 0);
     ck_assert_uint_eq(value.beyond[i], 0xa5);
   }
-  for (size_t size = 0; size < sizeof value.known; size += sizeof size) {
+  const size_t least = offsetof(dfgnn_edge_value, reserved);
+  for (size_t size = 0; size < least; size += sizeof size) {
     value.known.struct_size = size;
     ck_assert_int_eq(dfgnn_edge_program_output(&value.known, program, 0),
                      DFGNN_ERROR_INVALID);
@@ -88,6 +89,28 @@ START_TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
                    DFGNN_ERROR_INVALID);
   ck_assert_ptr_nonnull(
       strstr(dfgnn_last_error(), "use DFGNN_EDGE_OPERATOR_INIT"));
+  dfgnn_edge_program_destroy(program);
+}
+END_TEST
+
+START_TEST(an_output_that_is_always_zero_is_told) {
+  const unsigned char yes[3] = {1, 1, 1};
+  dfgnn_edge_program *program = made("src x[D]; out = sum_in(relu(x))");
+  dfgnn_edge_program *first, *second;
+  ck_ok(dfgnn_edge_program_gradient(&first, program, yes, yes));
+  ck_ok(dfgnn_edge_program_gradient(&second, first, yes, yes));
+  dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+  ck_ok(dfgnn_edge_program_output(&value, first, 0));
+  ck_assert_int_eq(value.zero, 0);
+  int zeros = 0;
+  for (int i = 0; i < dfgnn_edge_program_output_count(second); i++) {
+    ck_ok(dfgnn_edge_program_output(&value, second, i));
+    ck_assert_int_eq(value.zero, !strcmp(value.name, "grad_x"));
+    zeros += value.zero;
+  }
+  ck_assert_int_eq(zeros, 1);
+  dfgnn_edge_program_destroy(second);
+  dfgnn_edge_program_destroy(first);
   dfgnn_edge_program_destroy(program);
 }
 END_TEST
@@ -429,6 +452,7 @@ int main(void) {
   tcase_add_loop_test(run, a_graph_without_edges_has_values, 0, PROGRAMS);
   tcase_add_loop_test(run, a_giant_row_is_shared_by_threads, 0, PROGRAMS);
   tcase_add_test(run, a_value_is_written_as_far_as_the_caller_s_struct_goes);
+  tcase_add_test(run, an_output_that_is_always_zero_is_told);
   tcase_add_loop_test(run, gradients_are_what_differences_say, 0, PROGRAMS);
   tcase_add_loop_test(run, bits_do_not_depend_on_the_number_of_threads, 0,
                       PROGRAMS);
