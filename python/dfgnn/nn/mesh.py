@@ -1,9 +1,13 @@
 """The blocks of models on meshes: MeshGraphNet, GraphCast, interaction
 networks."""
 
+import functools
+
 import torch
 from torch import nn
 
+from .._modes import compiling
+from ..graph import Graph
 from ..mlps import edge_mlp
 
 _ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU,
@@ -24,6 +28,26 @@ def _network(sizes, activation, norm):
     if norm:
         modules.append(nn.LayerNorm(sizes[-1]))
     return nn.Sequential(*modules)
+
+
+def _call(network, activation, graph, **given):
+    """dfgnn.edge_mlp by the modules that _network() made."""
+    linears = [m for m in network if isinstance(m, nn.Linear)]
+    norm = network[-1] if isinstance(network[-1], nn.LayerNorm) else None
+    return edge_mlp(
+        graph, [m.weight for m in linears], [m.bias for m in linears],
+        activation=activation, slope=_SLOPES.get(activation, 0),
+        norm=norm and "layer", norm_weight=norm and norm.weight,
+        norm_bias=norm and norm.bias, eps=norm.eps if norm else 0.0, **given)
+
+
+@functools.lru_cache(maxsize=8)
+def _rows(count, device):
+    """The graph that joins each of these nodes to itself: an MLP on its edges
+    is one of rows."""
+    row = torch.arange(count, device=device)
+    return Graph.from_edge_index(torch.stack([row, row]), (count, count),
+                                 sorted=True, trusted=True)
 
 
 class EdgeBlock(nn.Module):
@@ -67,16 +91,9 @@ class EdgeBlock(nn.Module):
         edge_index: [2, E], or a dfgnn.Graph.
         """
         src, dst = x if isinstance(x, (tuple, list)) else (x, x)
-        linears = [m for m in self.mlp if isinstance(m, nn.Linear)]
-        norm = self.mlp[-1] if isinstance(self.mlp[-1], nn.LayerNorm) else None
-        made = edge_mlp(
-            edge_index, [m.weight for m in linears],
-            [m.bias for m in linears], dst=dst, src=src, edge=edge_attr,
-            columns=("edge", "src", "dst"),
-            activation=self.activation, slope=_SLOPES.get(self.activation, 0),
-            norm=norm and "layer", norm_weight=norm and norm.weight,
-            norm_bias=norm and norm.bias, eps=norm.eps if norm else 0.0,
-            residual=self.residual, reduce=self.reduce, edges=True)
+        made = _call(self.mlp, self.activation, edge_index, dst=dst, src=src,
+                     edge=edge_attr, columns=("edge", "src", "dst"),
+                     residual=self.residual, reduce=self.reduce, edges=True)
         return made if isinstance(made, tuple) else (made, None)
 
 
@@ -99,4 +116,11 @@ class MeshBlock(nn.Module):
     def forward(self, x, edge_index, edge_attr):
         """(x', e')"""
         edge_attr, total = self.edge(x, edge_index, edge_attr)
-        return x + self.node(torch.cat([total, x], 1)), edge_attr
+        return x + self._update(x, total), edge_attr
+
+    def _update(self, x, total):
+        if compiling():
+            return self.node(torch.cat([total, x], 1))
+        return _call(self.node, self.edge.activation,
+                     _rows(x.size(0), x.device), edge=total, dst=x,
+                     columns=("edge", "dst", "src"), reduce=None, edges=True)
