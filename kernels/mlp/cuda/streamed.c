@@ -130,17 +130,23 @@ static dfgnn_status library_product(const launch *l, mlp_product_params *p,
   const dfgnn_mlp_run *r = l->run;
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const int back = kind == MLP_TO_GRADIENT || kind == MLP_TO_EDGE;
-  char *sums = r->workspace + r->plan.sums;
-  if (kind == MLP_TO_LAST && !p->parts && begins_aligned(p->bias))
-    return library_sums(l, p, k, 0, p->bias, sums);
+  const int keeps = kind == MLP_TO_HIDDEN && p->z_out;
+  void *sums = r->workspace + r->plan.sums;
+  dfgnn_status status = DFGNN_OK;
   if (kind == MLP_TO_EDGE && !mlp->residual && !r->graph.edge_order)
     return library_sums(l, p, k, 1, NULL,
                         (char *)p->out + (size_t)(l->p.first * p->columns) *
                                              dfgnn_dtype_size(mlp->dtype));
-  dfgnn_status status = DFGNN_OK;
-  if (dfgnn__mlp_has_weight(mlp, k)) {
-    status = library_sums(l, p, k, back, NULL, sums);
+  if (!back && !p->parts && begins_aligned(p->bias) &&
+      dfgnn__mlp_has_weight(mlp, k)) { /* the sums are z, which may be kept */
+    p->sums = keeps ? p->z_out : sums;
+    status = library_sums(l, p, k, 0, p->bias, (void *)p->sums);
+    p->bias = p->z_out = NULL;
+    if (kind == MLP_TO_LAST)
+      return status;
+  } else if (dfgnn__mlp_has_weight(mlp, k)) {
     p->sums = sums;
+    status = library_sums(l, p, k, back, NULL, sums);
   }
   return status ? status : end_layer(l, p, kind);
 }
