@@ -49,7 +49,8 @@ int64_t dfgnn__report_shape(report_writer *w, size_t shape) {
   if (!w->shape[shape]) {
     w->shapes_used[w->shapes] = shape;
     w->shape[shape] = ++w->shapes;
-    w->later += 60 + text_bytes(w->data->shape[shape].text);
+    w->later += 80 + text_bytes(w->data->shape[shape].text) +
+                text_bytes(w->data->shape[shape].row->program_text);
   }
   return (int64_t)w->shape[shape] - 1;
 }

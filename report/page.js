@@ -16,7 +16,8 @@
  *     rejects
  *   cells: [graph, shape, source] that were not measured
  *   graphs: name, the signature, histogram, source_histogram, problems, near:
- *     [[graph, distance], ...];  shapes: text, device;  names: of variants
+ *     [[graph, distance], ...];  shapes: text, device, and
+ *     the program of an edge program or MLP on edges;  names: of variants
  *   against: faster, slower, same, ambiguous, winners, shared, compared, here,
  *     there, rows, mean, error, devices, pairs (againstSection) */
 "use strict";

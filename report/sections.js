@@ -92,6 +92,11 @@ function problemWords(p, left) {
 
 const SHOWN = 8; /* variants of a problem, unless all are wanted */
 
+/* A program as it is written to a file, a statement a line. */
+function statements(program) {
+  return program.split("; ").join("\n");
+}
+
 /* The inside of a problem's details. */
 function problemBody(data, p) {
   const tied = p.arms.filter(arm => arm.tied).length;
@@ -104,6 +109,7 @@ function problemBody(data, p) {
   if (p.rejects > p.rejected.length)
     rejected.push(h`<li>and ${p.rejects - p.rejected.length} more</li>`);
   return h`<p>${problemWords(p, p.count - arms.length)}</p>${
+      p.shape.program ? h`<pre>${statements(p.shape.program)}</pre>` : ""}${
       h`<div class="row">${armsTable(arms, prefix, p)}${
       intervalsChart(p, arms, prefix)}</div>`}${rejected.length ? h`<ul class="no">${rejected}</ul>` : ""}`;
 }

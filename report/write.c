@@ -299,6 +299,8 @@ static void put_shapes(report_writer *w) {
     const report_shape *shape = &w->data->shape[w->shapes_used[i]];
     dfgnn__json_open(w->page, NULL, '{');
     dfgnn__json_string(w->page, "text", shape->text);
+    if (*shape->row->program)
+      dfgnn__json_string(w->page, "program", shape->row->program_text);
     dfgnn__json_count(w->page, "device", (int64_t)shape->device);
     dfgnn__json_close(w->page, '}');
   }
