@@ -44,71 +44,72 @@ static inline const dfgnn_extent *extent(const writer *w, int32_t n) {
 /* ---- expression.c: what an element is ------------------------------------ */
 
 /* A text of an expression, good for the statement that is being written. */
-const char *code_text(writer *w, const char *format, ...)
+const char *dfgnn__code_text(writer *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The type of an array's elements in device code, its number, and the row of it
  * that belongs to a place. */
-const char *code_type_name(dfgnn_dtype dtype);
-const char *code_array_type(const writer *w, int32_t n);
-int code_array_of(const writer *w, int32_t n);
-const char *code_item_of(const writer *w, int place);
-int code_in_registers(const writer *w, int32_t n);
+const char *dfgnn__code_type_name(dfgnn_dtype dtype);
+const char *dfgnn__code_array_type(const writer *w, int32_t n);
+int dfgnn__code_array_of(const writer *w, int32_t n);
+const char *dfgnn__code_item_of(const writer *w, int place);
+int dfgnn__code_in_registers(const writer *w, int32_t n);
 /* Element `off` of a value; aligned: the lane's own. */
-const char *code_element(writer *w, int32_t n, const place *x, const char *off,
-                         int aligned);
+const char *dfgnn__code_element(writer *w, int32_t n, const place *x,
+                                const char *off, int aligned);
 /* Argument a where it is spread over the axes of the result. */
-const char *code_operand(writer *w, int32_t a, const place *x);
+const char *dfgnn__code_operand(writer *w, int32_t a, const place *x);
 /* Declares y, the element of a value at x. */
-void code_write_element(writer *w, int32_t n, const place *x);
+void dfgnn__code_write_element(writer *w, int32_t n, const place *x);
 
 /* ---- value.c: all elements of a value ------------------------------------ */
 
 /* Begins a loop over what a lane has of a value, and says where it is.  lane,
  * lanes: which of how many share the elements of CLASS_OTHER. */
-place code_begin_loop(writer *w, value_class c, const dfgnn_extent *e,
-                      int level, const char *lane, const char *lanes);
-void code_end_loop(writer *w, value_class c);
+place dfgnn__code_begin_loop(writer *w, value_class c, const dfgnn_extent *e,
+                             int level, const char *lane, const char *lanes);
+void dfgnn__code_end_loop(writer *w, value_class c);
 /* A lane's number of a value in registers, at a loop's place. */
-const char *code_own_number(writer *w, const char *name, int32_t n,
-                            value_class c);
+const char *dfgnn__code_own_number(writer *w, const char *name, int32_t n,
+                                   value_class c);
 /* Whether the lane is the one that writes the element at a loop's place. */
-const char *code_is_writer(value_class c);
-void code_declare(writer *w, const char *name, int32_t n, value_class c,
-                  const char *start);
+const char *dfgnn__code_is_writer(value_class c);
+void dfgnn__code_declare(writer *w, const char *name, int32_t n, value_class c,
+                         const char *start);
 /* Puts a value in registers where other lanes read it, if they do. */
-void code_write_spill(writer *w, int32_t n);
+void dfgnn__code_write_spill(writer *w, int32_t n);
 /* Computes a value, which is declared; write_made declares it, too. */
-void code_write_value(writer *w, int32_t n, int level);
-void code_write_made(writer *w, int32_t n, int level);
+void dfgnn__code_write_value(writer *w, int32_t n, int level);
+void dfgnn__code_write_made(writer *w, int32_t n, int level);
 /* The fused products that a step reads. */
-void code_write_parts(writer *w, int32_t n, int level);
+void dfgnn__code_write_parts(writer *w, int32_t n, int level);
 /* Writes value n, spread to an extent, to an array; an output. */
-void code_write_array(writer *w, int32_t n, const dfgnn_extent *e,
-                      const char *type, int array, const char *item,
-                      const char *condition);
-void code_write_output(writer *w, int index, const char *item,
-                       const char *condition);
+void dfgnn__code_write_array(writer *w, int32_t n, const dfgnn_extent *e,
+                             const char *type, int array, const char *item,
+                             const char *condition);
+void dfgnn__code_write_output(writer *w, int index, const char *item,
+                              const char *condition);
 
 /* ---- reduce.c: sums over edges, or over everything ----------------------- */
 
 /* Numbers of a lane of a reduction whose elements lanes share. */
-int code_shared_numbers(const writer *w, int32_t n);
+int dfgnn__code_shared_numbers(const writer *w, int32_t n);
 /* Loops over a lane's numbers of a reduction's state. */
-void code_begin_state(writer *w, int32_t n, value_class c, place *x);
-const char *code_state_number(writer *w, const char *of, const char *name,
-                              int32_t n, value_class c);
+void dfgnn__code_begin_state(writer *w, int32_t n, value_class c, place *x);
+const char *dfgnn__code_state_number(writer *w, const char *of,
+                                     const char *name, int32_t n,
+                                     value_class c);
 /* The logsumexp that a sum goes along with; -1: none. */
-int32_t code_lse_beside(const writer *w, int32_t n);
-void code_declare_state(writer *w, int32_t n);
-void code_write_start(writer *w, int32_t n);
+int32_t dfgnn__code_lse_beside(const writer *w, int32_t n);
+void dfgnn__code_declare_state(writer *w, int32_t n);
+void dfgnn__code_write_start(writer *w, int32_t n);
 /* of, name: the state, "z." and "z", or a total's, "" and "t". */
-void code_write_reduce(writer *w, int32_t n, const char *of, const char *name,
-                       const char *live);
-void code_write_join(writer *w, int32_t n);
+void dfgnn__code_write_reduce(writer *w, int32_t n, const char *of,
+                              const char *name, const char *live);
+void dfgnn__code_write_join(writer *w, int32_t n);
 /* Gives the state's numbers to each(number, k++), which are as many for a lane.
  */
-void code_write_numbers(writer *w, int32_t n);
-int code_state_size(const writer *w, int32_t n);
-void code_write_finish(writer *w, int32_t n);
+void dfgnn__code_write_numbers(writer *w, int32_t n);
+int dfgnn__code_state_size(const writer *w, int32_t n);
+void dfgnn__code_write_finish(writer *w, int32_t n);
 
 #endif

@@ -7,7 +7,7 @@
 #include "kernels/common/dropout.h"
 #include "kernels/program/cuda/code.h"
 
-const char *code_text(writer *w, const char *format, ...) {
+const char *dfgnn__code_text(writer *w, const char *format, ...) {
   va_list args;
   char *made = NULL;
   if (w->text_count == CODE_TEXTS) { /* those of earlier statements */
@@ -25,7 +25,7 @@ const char *code_text(writer *w, const char *format, ...) {
   return made ? made : "";
 }
 
-const char *code_type_name(dfgnn_dtype dtype) {
+const char *dfgnn__code_type_name(dfgnn_dtype dtype) {
   static const char *const names[] = {"float", "half_t", "bfloat_t", "double"};
   return names[dtype];
 }
@@ -35,7 +35,7 @@ static const char *number(writer *w, double x) {
     return "A(NAN)";
   if (isinf(x))
     return x < 0 ? "(-A(INFINITY))" : "A(INFINITY)";
-  return code_text(w, "A(%.17g)", x);
+  return dfgnn__code_text(w, "A(%.17g)", x);
 }
 
 /* ---- operands ------------------------------------------------------------ */
@@ -48,9 +48,10 @@ static const char *offset(writer *w, const dfgnn_extent *e,
   for (int i = DFGNN_DAG_AXES - 1; i >= 0; i--) {
     if (e->axis[i] != 1) {
       const char *term =
-          stride == 1 ? code_text(w, "(%s)", axis[i])
-                      : code_text(w, "(%s) * %lld", axis[i], (long long)stride);
-      sum = sum ? code_text(w, "%s + %s", term, sum) : term;
+          stride == 1
+              ? dfgnn__code_text(w, "(%s)", axis[i])
+              : dfgnn__code_text(w, "(%s) * %lld", axis[i], (long long)stride);
+      sum = sum ? dfgnn__code_text(w, "%s + %s", term, sum) : term;
     }
     stride *= e->axis[i];
   }
@@ -59,7 +60,7 @@ static const char *offset(writer *w, const dfgnn_extent *e,
 
 /* The row of a leaf's array: of the walk, of another end of the edge, its id.
  */
-const char *code_item_of(const writer *w, int place) {
+const char *dfgnn__code_item_of(const writer *w, int place) {
   if (place <= DFGNN_PLACE_PARAM)
     return "0";
   if (place == (int)w->p->walk->own)
@@ -70,13 +71,13 @@ const char *code_item_of(const writer *w, int place) {
                                     : "x.rel";
 }
 
-const char *code_array_type(const writer *w, int32_t n) {
+const char *dfgnn__code_array_type(const writer *w, int32_t n) {
   return at(w, n)->op == DFGNN_NODE_INPUT
-             ? code_type_name(w->job->inputs[at(w, n)->index].dtype)
+             ? dfgnn__code_type_name(w->job->inputs[at(w, n)->index].dtype)
              : "A";
 }
 
-int code_array_of(const writer *w, int32_t n) {
+int dfgnn__code_array_of(const writer *w, int32_t n) {
   return at(w, n)->op == DFGNN_NODE_INPUT ? at(w, n)->index : w->g->array_of[n];
 }
 
@@ -84,10 +85,10 @@ static const char *mask(writer *w, int32_t n, const char *off) {
   const dfgnn_node *node = at(w, n);
   if (node->number >= 1)
     return "A(0)";
-  return code_text(
+  return dfgnn__code_text(
       w, "keep<A>(dfgnn__dropout_key(p.seed + %d), %s, %lld, %s, %uu, %s)",
-      node->index, code_item_of(w, node->place), (long long)extent(w, n)->all,
-      off, dfgnn__dropout_threshold(node->number),
+      node->index, dfgnn__code_item_of(w, node->place),
+      (long long)extent(w, n)->all, off, dfgnn__dropout_threshold(node->number),
       number(w, 1 / (1 - node->number)));
 }
 
@@ -95,18 +96,18 @@ static const char *degree(writer *w, int32_t n) {
   const int place = at(w, n)->place;
   return place == (int)w->p->walk->own
              ? "A(degree)"
-             : code_text(w, "far_degree(%d, %s)", place,
-                         code_item_of(w, place));
+             : dfgnn__code_text(w, "far_degree(%d, %s)", place,
+                                dfgnn__code_item_of(w, place));
 }
 
-int code_in_registers(const writer *w, int32_t n) {
+int dfgnn__code_in_registers(const writer *w, int32_t n) {
   return w->p->made[n] || w->p->kept[n] || w->p->loaded[n];
 }
 
 /* Element `off` of a value in memory, or in a lane's registers where it is
  * there; aligned: that lane's own. */
-const char *code_element(writer *w, int32_t n, const place *x, const char *off,
-                         int aligned) {
+const char *dfgnn__code_element(writer *w, int32_t n, const place *x,
+                                const char *off, int aligned) {
   const dfgnn_node *node = at(w, n);
   switch (node->op) {
   case DFGNN_NODE_NUMBER:
@@ -115,7 +116,7 @@ const char *code_element(writer *w, int32_t n, const place *x, const char *off,
     return number(w,
                   (double)dfgnn__size_value(node->at, w->job->binding->names));
   case DFGNN_NODE_COUNT:
-    return code_text(w, "A(p.counts[%d])", node->index);
+    return dfgnn__code_text(w, "A(p.counts[%d])", node->index);
   case DFGNN_NODE_DEGREE:
     return degree(w, n);
   case DFGNN_NODE_KEEP:
@@ -124,38 +125,39 @@ const char *code_element(writer *w, int32_t n, const place *x, const char *off,
     break;
   }
   if (!w->p)
-    return code_text(w, "read<A>(here.in<%s>(%d), %s)", code_array_type(w, n),
-                     code_array_of(w, n), off);
+    return dfgnn__code_text(w, "read<A>(here.in<%s>(%d), %s)",
+                            dfgnn__code_array_type(w, n),
+                            dfgnn__code_array_of(w, n), off);
   const value_class c = plan_class(w->p, n);
   const int made = w->p->made[n];
   const char *owner = !made && w->p->loaded[n] ? "x." : "";
-  if (c == CLASS_ONE && code_in_registers(w, n))
-    return code_text(w, "%sn%d", owner, n);
-  if (aligned && code_in_registers(w, n))
-    return code_text(w, "%sn%d[%s]", owner, n,
-                     c == CLASS_HEADS ? "c" : "c * M::VEC + i");
+  if (c == CLASS_ONE && dfgnn__code_in_registers(w, n))
+    return dfgnn__code_text(w, "%sn%d", owner, n);
+  if (aligned && dfgnn__code_in_registers(w, n))
+    return dfgnn__code_text(w, "%sn%d[%s]", owner, n,
+                            c == CLASS_HEADS ? "c" : "c * M::VEC + i");
   if (made)
-    return code_text(w, "%s_shared[%d + %s]",
-                     made == 1 + DFGNN_LEVEL_OWN ? "own" : "edge",
-                     w->p->slot[n], off);
+    return dfgnn__code_text(w, "%s_shared[%d + %s]",
+                            made == 1 + DFGNN_LEVEL_OWN ? "own" : "edge",
+                            w->p->slot[n], off);
   (void)x;
-  return code_text(w, "read<A>(in<%s>(%d), %s * int64_t(%lld) + %s)",
-                   code_array_type(w, n), code_array_of(w, n),
-                   code_item_of(w, node->place), (long long)extent(w, n)->all,
-                   off);
+  return dfgnn__code_text(
+      w, "read<A>(in<%s>(%d), %s * int64_t(%lld) + %s)",
+      dfgnn__code_array_type(w, n), dfgnn__code_array_of(w, n),
+      dfgnn__code_item_of(w, node->place), (long long)extent(w, n)->all, off);
 }
 
 /* Argument a where it is spread over the axes of the result. */
-const char *code_operand(writer *w, int32_t a, const place *x) {
-  return code_element(w, a, x, offset(w, extent(w, a), x->axis),
-                      w->p && plan_aligned(w->p, x->c, a));
+const char *dfgnn__code_operand(writer *w, int32_t a, const place *x) {
+  return dfgnn__code_element(w, a, x, offset(w, extent(w, a), x->axis),
+                             w->p && dfgnn__plan_aligned(w->p, x->c, a));
 }
 
 /* Argument a at other axes than those of the result. */
 static const char *elsewhere(writer *w, int32_t a, const place *x,
                              const char *a0, const char *a1, const char *a2) {
   const char *axis[] = {a0, a1, a2};
-  return code_element(w, a, x, offset(w, extent(w, a), axis), 0);
+  return dfgnn__code_element(w, a, x, offset(w, extent(w, a), axis), 0);
 }
 
 /* ---- operations ---------------------------------------------------------- */
@@ -163,23 +165,23 @@ static const char *elsewhere(writer *w, int32_t a, const place *x,
 /* A product, or a sum.  One that is exact is rounded by itself: the compiler
  * would make one instruction of it and a sum, or not, as it stands. */
 static const char *times(writer *w, int exact, const char *a, const char *b) {
-  return code_text(w, exact ? "f_mul(%s, %s)" : "(%s * %s)", a, b);
+  return dfgnn__code_text(w, exact ? "f_mul(%s, %s)" : "(%s * %s)", a, b);
 }
 
 static const char *plus(writer *w, int exact, const char *a, const char *b) {
-  return code_text(w, exact ? "f_add(%s, %s)" : "(%s + %s)", a, b);
+  return dfgnn__code_text(w, exact ? "f_add(%s, %s)" : "(%s + %s)", a, b);
 }
 
 static const char *power(writer *w, int exact, const char *a, double c) {
   if (c == -1)
-    return code_text(w, "(A(1) / %s)", a);
+    return dfgnn__code_text(w, "(A(1) / %s)", a);
   if (c == 0.5)
-    return code_text(w, "f_sqrt(%s)", a);
+    return dfgnn__code_text(w, "f_sqrt(%s)", a);
   if (c == -0.5)
-    return code_text(w, "f_rsqrt(%s)", a);
+    return dfgnn__code_text(w, "f_rsqrt(%s)", a);
   if (c == 3)
     return times(w, exact, times(w, exact, a, a), a);
-  return code_text(w, "f_pow(%s, %s)", a, number(w, c));
+  return dfgnn__code_text(w, "f_pow(%s, %s)", a, number(w, c));
 }
 
 static const char *unary(writer *w, int32_t n, const char *a) {
@@ -193,15 +195,15 @@ static const char *unary(writer *w, int32_t n, const char *a) {
       [DFGNN_NODE_SIN] = "f_sin",           [DFGNN_NODE_COS] = "f_cos",
       [DFGNN_NODE_ABS] = "f_abs",           [DFGNN_NODE_SIGN] = "f_sign"};
   if (functions[node->op])
-    return code_text(w, "%s(%s)", functions[node->op], a);
+    return dfgnn__code_text(w, "%s(%s)", functions[node->op], a);
   switch (node->op) {
   case DFGNN_NODE_POW:
     return power(w, exact, a, node->number);
   case DFGNN_NODE_RELU:
-    return code_text(w, "(%s < A(0) ? A(0) : %s)", a, a);
+    return dfgnn__code_text(w, "(%s < A(0) ? A(0) : %s)", a, a);
   case DFGNN_NODE_LEAKY:
-    return code_text(w, "(%s > A(0) ? %s : %s)", a, a,
-                     times(w, exact, a, number(w, node->number)));
+    return dfgnn__code_text(w, "(%s > A(0) ? %s : %s)", a, a,
+                            times(w, exact, a, number(w, node->number)));
   default: /* DETACH, EXPAND, reductions of what is there */
     return a;
   }
@@ -215,15 +217,15 @@ static const char *binary(writer *w, int32_t n, const char *a, const char *b) {
   case DFGNN_NODE_MUL:
     return times(w, exact, a, b);
   case DFGNN_NODE_ATAN2:
-    return code_text(w, "f_atan2(%s, %s)", a, b);
+    return dfgnn__code_text(w, "f_atan2(%s, %s)", a, b);
   case DFGNN_NODE_MAX:
-    return code_text(w, "f_max(%s, %s)", a, b);
+    return dfgnn__code_text(w, "f_max(%s, %s)", a, b);
   case DFGNN_NODE_LT:
-    return code_text(w, "A(%s < %s)", a, b);
+    return dfgnn__code_text(w, "A(%s < %s)", a, b);
   case DFGNN_NODE_LE:
-    return code_text(w, "A(%s <= %s)", a, b);
+    return dfgnn__code_text(w, "A(%s <= %s)", a, b);
   default:
-    return code_text(w, "A(%s == %s)", a, b);
+    return dfgnn__code_text(w, "A(%s == %s)", a, b);
   }
 }
 
@@ -234,11 +236,11 @@ static const char *joined_rows(writer *w, int32_t n, const place *x) {
   for (int i = node->count - 1; i >= 0; i--) {
     int32_t a = argument(w, n, i);
     int64_t begin = end - extent(w, a)->axis[2];
-    const char *part =
-        elsewhere(w, a, x, x->axis[0], x->axis[1],
-                  code_text(w, "%s - %lld", x->axis[2], (long long)begin));
-    made = made ? code_text(w, "(%s < %lld ? %s : %s)", x->axis[2],
-                            (long long)end, part, made)
+    const char *part = elsewhere(
+        w, a, x, x->axis[0], x->axis[1],
+        dfgnn__code_text(w, "%s - %lld", x->axis[2], (long long)begin));
+    made = made ? dfgnn__code_text(w, "(%s < %lld ? %s : %s)", x->axis[2],
+                                   (long long)end, part, made)
                 : part;
     end = begin;
   }
@@ -251,13 +253,15 @@ static const char *expression(writer *w, int32_t n, const place *x) {
   int32_t a = node->count ? argument(w, n, 0) : 0;
   switch (node->op) {
   case DFGNN_NODE_WHERE:
-    return code_text(w, "(%s != A(0) ? %s : %s)", code_operand(w, a, x),
-                     code_operand(w, argument(w, n, 1), x),
-                     code_operand(w, argument(w, n, 2), x));
+    return dfgnn__code_text(w, "(%s != A(0) ? %s : %s)",
+                            dfgnn__code_operand(w, a, x),
+                            dfgnn__code_operand(w, argument(w, n, 1), x),
+                            dfgnn__code_operand(w, argument(w, n, 2), x));
   case DFGNN_NODE_SLICE: {
     int64_t begin = dfgnn__size_value(node->at, w->job->binding->names);
-    return elsewhere(w, a, x, x->axis[0], x->axis[1],
-                     code_text(w, "%s + %lld", x->axis[2], (long long)begin));
+    return elsewhere(
+        w, a, x, x->axis[0], x->axis[1],
+        dfgnn__code_text(w, "%s + %lld", x->axis[2], (long long)begin));
   }
   case DFGNN_NODE_SWAP: {
     const char *axis[] = {x->axis[0], x->axis[1], x->axis[2]};
@@ -268,16 +272,17 @@ static const char *expression(writer *w, int32_t n, const place *x) {
   case DFGNN_NODE_CAT:
     return joined_rows(w, n, x);
   case DFGNN_NODE_RESHAPE:
-    return code_element(w, a, x, x->flat, 0);
+    return dfgnn__code_element(w, a, x, x->flat, 0);
   default:
-    return node->count == 2 ? binary(w, n, code_operand(w, a, x),
-                                     code_operand(w, argument(w, n, 1), x))
-                            : unary(w, n, code_operand(w, a, x));
+    return node->count == 2
+               ? binary(w, n, dfgnn__code_operand(w, a, x),
+                        dfgnn__code_operand(w, argument(w, n, 1), x))
+               : unary(w, n, dfgnn__code_operand(w, a, x));
   }
 }
 
 /* Declares y, the element at x. */
-void code_write_element(writer *w, int32_t n, const place *x) {
+void dfgnn__code_write_element(writer *w, int32_t n, const place *x) {
   const dfgnn_node *node = at(w, n);
   int32_t a = node->count ? argument(w, n, 0) : 0;
   const int max = node->op == DFGNN_NODE_FMAX;
@@ -288,7 +293,7 @@ void code_write_element(writer *w, int32_t n, const place *x) {
     P("A y = %s;\n", max ? "-A(INFINITY)" : "A(0)");
     P("for (int t = 0; t < %lld; ++t)\n",
       (long long)extent(w, a)->axis[node->axis]);
-    P("y = %s;\n", max ? code_text(w, "f_max(%s, y)", term)
+    P("y = %s;\n", max ? dfgnn__code_text(w, "f_max(%s, y)", term)
                        : plus(w, w->job->lowered->exact[n], "y", term));
   } else if (node->op == DFGNN_NODE_MATMUL) {
     const int first = node->flags & DFGNN_MATMUL_FIRST;

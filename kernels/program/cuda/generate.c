@@ -16,9 +16,9 @@ static void load_leaf(writer *w, int32_t n, const char *owner,
   static const char *const loads[] = {
       [CLASS_HEADS] = "M::load_heads", [CLASS_MAIN] = "M::load"};
   value_class c = plan_class(w->p, n);
-  const char *row =
-      code_text(w, "in<%s>(%d) + %s * int64_t(%lld)", code_array_type(w, n),
-                code_array_of(w, n), item, (long long)extent(w, n)->all);
+  const char *row = dfgnn__code_text(
+      w, "in<%s>(%d) + %s * int64_t(%lld)", dfgnn__code_array_type(w, n),
+      dfgnn__code_array_of(w, n), item, (long long)extent(w, n)->all);
   if (c == CLASS_ONE)
     P("%sn%d = read<A>(%s, 0);\n", owner, n, row);
   else
@@ -30,7 +30,7 @@ static void write_members(writer *w) {
   for (int32_t n = 0; n < w->dag->count; n++) {
     value_class c = plan_class(p, n);
     if ((p->made[n] == 1 + DFGNN_LEVEL_OWN && c != CLASS_OTHER) || p->kept[n])
-      code_declare(w, "n", n, c, "");
+      dfgnn__code_declare(w, "n", n, c, "");
   }
 }
 
@@ -43,9 +43,9 @@ static void write_prepare(writer *w, const dfgnn_generated_walk *about) {
     const dfgnn_program_total *t = &w->g->totals[about->total_first + k];
     value_class c = plan_class(w->p, t->node);
     place x;
-    code_begin_state(w, t->node, c, &x);
-    P("%s = A(0);\n", code_state_number(w, "", "t", t->node, c));
-    code_end_loop(w, c);
+    dfgnn__code_begin_state(w, t->node, c, &x);
+    P("%s = A(0);\n", dfgnn__code_state_number(w, "", "t", t->node, c));
+    dfgnn__code_end_loop(w, c);
   }
   P("}\n");
 }
@@ -59,15 +59,15 @@ static void write_totals(writer *w, const dfgnn_generated_walk *about) {
     const dfgnn_program_total *t = &w->g->totals[about->total_first + k];
     value_class c = plan_class(w->p, t->node);
     place x;
-    code_begin_state(w, t->node, c, &x);
-    const char *z = code_state_number(w, "", "t", t->node, c);
+    dfgnn__code_begin_state(w, t->node, c, &x);
+    const char *z = dfgnn__code_state_number(w, "", "t", t->node, c);
     P("how.sum(%s);\n", z);
     if (c == CLASS_OTHER)
       P("if (lower && j < %lld)", (long long)extent(w, t->node)->all);
     else
-      P("if (lower && %s)", code_is_writer(c));
+      P("if (lower && %s)", dfgnn__code_is_writer(c));
     P(" to[%d + %s] = %s;\n", t->first, x.flat, z);
-    code_end_loop(w, c);
+    dfgnn__code_end_loop(w, c);
   }
   P("}\n");
 }
@@ -77,9 +77,9 @@ static void declare_totals(writer *w, const dfgnn_generated_walk *about) {
     int32_t n = w->g->totals[about->total_first + k].node;
     value_class c = plan_class(w->p, n);
     if (c == CLASS_OTHER)
-      P("A t%d[%d];\n", n, code_shared_numbers(w, n));
+      P("A t%d[%d];\n", n, dfgnn__code_shared_numbers(w, n));
     else
-      code_declare(w, "t", n, c, "");
+      dfgnn__code_declare(w, "t", n, c, "");
   }
 }
 
@@ -93,14 +93,14 @@ static void write_own(writer *w, int stage) {
         load_leaf(w, n, "", "row");
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
-    if (step->stage != stage || !plan_is_own(w->p, step) ||
+    if (step->stage != stage || !dfgnn__plan_is_own(w->p, step) ||
         step->kind != DFGNN_STEP_COMPUTE)
       continue;
-    code_write_parts(w, step->node, DFGNN_LEVEL_OWN);
+    dfgnn__code_write_parts(w, step->node, DFGNN_LEVEL_OWN);
     if (at(w, step->node)->op == DFGNN_NODE_SUM_ALL)
-      code_write_reduce(w, step->node, "", "t", "writer");
+      dfgnn__code_write_reduce(w, step->node, "", "t", "writer");
     else
-      code_write_value(w, step->node, DFGNN_LEVEL_OWN);
+      dfgnn__code_write_value(w, step->node, DFGNN_LEVEL_OWN);
   }
   P("}\n");
 }
@@ -110,13 +110,13 @@ static void write_store(writer *w, int stage) {
   P("__device__ __forceinline__ void store(stage<%d>) {\n", stage);
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
-    if (step->stage != stage || !plan_is_own(w->p, step))
+    if (step->stage != stage || !dfgnn__plan_is_own(w->p, step))
       continue;
     if (step->kind == DFGNN_STEP_OUTPUT)
-      code_write_output(w, step->node, "row", "writer");
+      dfgnn__code_write_output(w, step->node, "row", "writer");
     else if (step->kind == DFGNN_STEP_KEEP)
-      code_write_array(w, step->node, extent(w, step->node), "A",
-                       w->g->array_of[step->node], "row", "writer");
+      dfgnn__code_write_array(w, step->node, extent(w, step->node), "A",
+                              w->g->array_of[step->node], "row", "writer");
   }
   /* the next row's values take the same shared memory */
   P("%s}\n", w->p->own_shared ? "__syncwarp();\n" : "");
@@ -139,7 +139,7 @@ static void write_leaf(writer *w, int stage) {
   P("struct leaf_%d { int64_t id, dst, src, rel;\n", stage);
   for (int32_t n = 0; n < w->dag->count; n++)
     if (w->p->loaded[n] & bit)
-      code_declare(w, "n", n, plan_class(w->p, n), "");
+      dfgnn__code_declare(w, "n", n, plan_class(w->p, n), "");
   P("};\n__device__ __forceinline__ leaf_%d leaf(stage<%d>) const {\n"
     "leaf_%d x = {}; return x; }\n",
     stage, stage, stage);
@@ -149,13 +149,13 @@ static void write_leaf(writer *w, int stage) {
   write_ends(w);
   for (int32_t n = 0; n < w->dag->count; n++)
     if (w->p->loaded[n] & bit)
-      load_leaf(w, n, "x.", code_item_of(w, at(w, n)->place));
+      load_leaf(w, n, "x.", dfgnn__code_item_of(w, at(w, n)->place));
   P("}\n");
 }
 
 /* Is a step's reduction, if it is one, of this stage, and kept by rows? */
 static int is_reduction(const writer *w, const dfgnn_step *step, int stage) {
-  return step->stage == stage && plan_reduces_edges(w->p, step) &&
+  return step->stage == stage && dfgnn__plan_reduces_edges(w->p, step) &&
          at(w, step->node)->op != DFGNN_NODE_SUM_ALL;
 }
 
@@ -179,20 +179,20 @@ static void write_edge(writer *w, int stage) {
     stage, stage, stage, w->p->edge_shared ? "__syncwarp();\n" : "");
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
-    if (plan_is_own(w->p, step) || !(step->stages & bit))
+    if (dfgnn__plan_is_own(w->p, step) || !(step->stages & bit))
       continue;
     if (step->kind == DFGNN_STEP_OUTPUT) {
-      code_write_output(w, step->node, "x.id", "live");
+      dfgnn__code_write_output(w, step->node, "x.id", "live");
       continue;
     }
-    if (code_lse_beside(w, step->node) < 0)
-      code_write_parts(w, step->node, DFGNN_LEVEL_EDGE);
+    if (dfgnn__code_lse_beside(w, step->node) < 0)
+      dfgnn__code_write_parts(w, step->node, DFGNN_LEVEL_EDGE);
     if (at(w, step->node)->op == DFGNN_NODE_SUM_ALL)
-      code_write_reduce(w, step->node, "", "t", "live");
-    else if (plan_reduces_edges(w->p, step))
-      code_write_reduce(w, step->node, "z.", "z", "live");
+      dfgnn__code_write_reduce(w, step->node, "", "t", "live");
+    else if (dfgnn__plan_reduces_edges(w->p, step))
+      dfgnn__code_write_reduce(w, step->node, "z.", "z", "live");
     else
-      code_write_made(w, step->node, DFGNN_LEVEL_EDGE);
+      dfgnn__code_write_made(w, step->node, DFGNN_LEVEL_EDGE);
   }
   P("}\n");
 }
@@ -201,7 +201,7 @@ static int stage_has_edges(const writer *w, int stage) {
   const dfgnn_walk *walk = w->p->walk;
   int some = 0;
   for (int i = 0; i < walk->count; i++)
-    some |= !plan_is_own(w->p, &walk->steps[i]) &&
+    some |= !dfgnn__plan_is_own(w->p, &walk->steps[i]) &&
             (walk->steps[i].stages >> stage & 1);
   return some;
 }
@@ -212,38 +212,38 @@ static void write_stage(writer *w, int stage) {
   if (!stage_has_edges(w, stage))
     return;
   write_leaf(w, stage);
-  write_of_state(w, stage, code_text(w, "struct state_%d {\n", stage),
-                 code_declare_state, "};\n");
+  write_of_state(w, stage, dfgnn__code_text(w, "struct state_%d {\n", stage),
+                 dfgnn__code_declare_state, "};\n");
   write_of_state(
       w, stage,
-      code_text(w,
-                "__device__ __forceinline__ state_%d begin(stage<%d>) "
-                "const {\nstate_%d z;\n",
-                stage, stage, stage),
-      code_write_start, "return z;\n}\n");
+      dfgnn__code_text(w,
+                       "__device__ __forceinline__ state_%d begin(stage<%d>) "
+                       "const {\nstate_%d z;\n",
+                       stage, stage, stage),
+      dfgnn__code_write_start, "return z;\n}\n");
   write_edge(w, stage);
   write_of_state(
       w, stage,
-      code_text(w,
-                "template <class J> __device__ __forceinline__ void "
-                "join(stage<%d>, state_%d &z, const J &how) const {\n",
-                stage, stage),
-      code_write_join, "}\n");
-  write_of_state(
-      w, stage,
-      code_text(w,
-                "template <class F> __device__ __forceinline__ void "
-                "numbers(stage<%d>, state_%d &z, const F &each) const {\n"
-                "int k = 0; (void)k;\n",
-                stage, stage),
-      code_write_numbers, "}\n");
-  write_of_state(
-      w, stage,
-      code_text(w,
-                "__device__ __forceinline__ void finish(stage<%d>, const "
-                "state_%d &z) {\n",
-                stage, stage),
-      code_write_finish, "}\n");
+      dfgnn__code_text(w,
+                       "template <class J> __device__ __forceinline__ void "
+                       "join(stage<%d>, state_%d &z, const J &how) const {\n",
+                       stage, stage),
+      dfgnn__code_write_join, "}\n");
+  write_of_state(w, stage,
+                 dfgnn__code_text(
+                     w,
+                     "template <class F> __device__ __forceinline__ void "
+                     "numbers(stage<%d>, state_%d &z, const F &each) const {\n"
+                     "int k = 0; (void)k;\n",
+                     stage, stage),
+                 dfgnn__code_write_numbers, "}\n");
+  write_of_state(w, stage,
+                 dfgnn__code_text(
+                     w,
+                     "__device__ __forceinline__ void finish(stage<%d>, const "
+                     "state_%d &z) {\n",
+                     stage, stage),
+                 dfgnn__code_write_finish, "}\n");
 }
 
 /* Finds the only stage that has edges, and the size of its state. */
@@ -261,7 +261,7 @@ static void find_cut(writer *w, dfgnn_generated_walk *about) {
     about->cut = -1;
   for (int i = 0; about->cut >= 0 && i < walk->count; i++)
     if (is_reduction(w, &walk->steps[i], about->cut))
-      about->state += code_state_size(w, walk->steps[i].node);
+      about->state += dfgnn__code_state_size(w, walk->steps[i].node);
 }
 
 static void write_walk(writer *w, int number) {
@@ -310,11 +310,11 @@ static void write_params(writer *w, int before) {
   for (int32_t n = 0; n < w->dag->count; n++) {
     if (!is_computed_param(w, n, before))
       continue;
-    place x = code_begin_loop(w, CLASS_OTHER, extent(w, n), 0, "threadIdx.x",
-                              "blockDim.x");
-    code_write_element(w, n, &x);
+    place x = dfgnn__code_begin_loop(w, CLASS_OTHER, extent(w, n), 0,
+                                     "threadIdx.x", "blockDim.x");
+    dfgnn__code_write_element(w, n, &x);
     P("here.out<A>(%d)[j] = y;\n", w->g->array_of[n]);
-    code_end_loop(w, CLASS_OTHER);
+    dfgnn__code_end_loop(w, CLASS_OTHER);
     P("__syncthreads();\n");
   }
   for (int i = 0;
@@ -323,12 +323,12 @@ static void write_params(writer *w, int before) {
     if (port->place != DFGNN_PLACE_PARAM)
       continue;
     dfgnn_extent e = dfgnn__bind_port(port, w->job->binding);
-    place x =
-        code_begin_loop(w, CLASS_OTHER, &e, 0, "threadIdx.x", "blockDim.x");
+    place x = dfgnn__code_begin_loop(w, CLASS_OTHER, &e, 0, "threadIdx.x",
+                                     "blockDim.x");
     P("write(here.out<%s>(%d), j, %s);\n",
-      code_type_name(w->job->outputs[i].dtype), w->dag->input_count + i,
-      code_operand(w, port->node, &x));
-    code_end_loop(w, CLASS_OTHER);
+      dfgnn__code_type_name(w->job->outputs[i].dtype), w->dag->input_count + i,
+      dfgnn__code_operand(w, port->node, &x));
+    dfgnn__code_end_loop(w, CLASS_OTHER);
   }
   P("}\n};\n");
 }
@@ -434,10 +434,10 @@ static dfgnn_status write_one_walk(writer *w, int number,
                  .slot = calloc(nodes, sizeof *p.slot)};
   dfgnn_status status = DFGNN_ERROR_MEMORY;
   if (p.made && p.spilled && p.kept && p.loaded && p.soft && p.slot) {
-    plan_layout(&p, tuning);
-    status = plan_soften(&p);
+    dfgnn__plan_layout(&p, tuning);
+    status = dfgnn__plan_soften(&p);
     if (!status)
-      status = plan_memory(&p);
+      status = dfgnn__plan_memory(&p);
   } else {
     dfgnn__fail(status, "out of memory");
   }

@@ -19,7 +19,7 @@ static int same_shape(const int64_t *a, const int64_t *b) {
   return a[0] == b[0] && a[1] == b[1] && a[2] == b[2];
 }
 
-value_class plan_class_of(const walk_plan *p, const dfgnn_extent *e) {
+value_class dfgnn__plan_class_of(const walk_plan *p, const dfgnn_extent *e) {
   if (e->all == 1)
     return CLASS_ONE;
   if (same_shape(e->axis, p->shape))
@@ -29,29 +29,29 @@ value_class plan_class_of(const walk_plan *p, const dfgnn_extent *e) {
   return CLASS_OTHER;
 }
 
-int plan_reduces_edges(const walk_plan *p, const dfgnn_step *step) {
+int dfgnn__plan_reduces_edges(const walk_plan *p, const dfgnn_step *step) {
   int op = step->kind == DFGNN_STEP_COMPUTE ? p->dag->nodes[step->node].op : 0;
   return step->kind == DFGNN_STEP_COMPUTE && dfgnn__node_reduces(op) &&
          (op != DFGNN_NODE_SUM_ALL || step->level == DFGNN_LEVEL_EDGE);
 }
 
-int plan_is_own(const walk_plan *p, const dfgnn_step *step) {
-  return step->level == DFGNN_LEVEL_OWN && !plan_reduces_edges(p, step);
+int dfgnn__plan_is_own(const walk_plan *p, const dfgnn_step *step) {
+  return step->level == DFGNN_LEVEL_OWN && !dfgnn__plan_reduces_edges(p, step);
 }
 
-int plan_elementwise(int op) {
+int dfgnn__plan_elementwise(int op) {
   return (op >= DFGNN_NODE_ADD && op <= DFGNN_NODE_WHERE) ||
          op == DFGNN_NODE_EXPAND || dfgnn__node_reduces(op);
 }
 
-int plan_aligned(const walk_plan *p, value_class to, int32_t a) {
+int dfgnn__plan_aligned(const walk_plan *p, value_class to, int32_t a) {
   value_class from = plan_class(p, a);
   if (from == CLASS_ONE || to == CLASS_OTHER)
     return from == CLASS_ONE;
   return from == to || (from == CLASS_HEADS && to == CLASS_MAIN);
 }
 
-int plan_folds_lanes(const walk_plan *p, int32_t n) {
+int dfgnn__plan_folds_lanes(const walk_plan *p, int32_t n) {
   const dfgnn_node *node = &p->dag->nodes[n];
   value_class to = plan_class(p, n);
   if ((node->op != DFGNN_NODE_FSUM && node->op != DFGNN_NODE_FMAX) ||
@@ -129,8 +129,8 @@ static void find_made(walk_plan *p) {
     for (int k = 0; k < node->count; k++) {
       int32_t a = argument(p, n, k);
       if (p->lowered->fused[a])
-        p->made[a] =
-            1 + (plan_reduces_edges(p, step) ? DFGNN_LEVEL_EDGE : step->level);
+        p->made[a] = 1 + (dfgnn__plan_reduces_edges(p, step) ? DFGNN_LEVEL_EDGE
+                                                             : step->level);
     }
   }
 }
@@ -173,9 +173,10 @@ static void read_by(walk_plan *p, int32_t n, uint64_t stages) {
     int32_t a = argument(p, n, i);
     if (p->soft[n] >= 0 && a != p->soft[n]) /* the factors beside the weight */
       read_beside(p, a, p->soft[n], stages);
-    int aligned =
-        plan_class(p, a) == CLASS_ONE || plan_folds_lanes(p, n) ||
-        (plan_elementwise(node->op) && plan_aligned(p, plan_class(p, n), a));
+    int aligned = plan_class(p, a) == CLASS_ONE ||
+                  dfgnn__plan_folds_lanes(p, n) ||
+                  (dfgnn__plan_elementwise(node->op) &&
+                   dfgnn__plan_aligned(p, plan_class(p, n), a));
     read_argument(p, a, aligned, stages);
     if (p->lowered->fused[a])
       read_by(p, a, stages);
@@ -190,9 +191,10 @@ static void find_reads(walk_plan *p) {
     } else if (step->kind == DFGNN_STEP_OUTPUT) {
       const dfgnn_port *port = &p->dag->outputs[step->node];
       dfgnn_extent e = dfgnn__bind_port(port, p->job->binding);
-      read_argument(p, port->node,
-                    plan_aligned(p, plan_class_of(p, &e), port->node),
-                    step->stages);
+      read_argument(
+          p, port->node,
+          dfgnn__plan_aligned(p, dfgnn__plan_class_of(p, &e), port->node),
+          step->stages);
     }
   }
 }
@@ -226,13 +228,13 @@ static dfgnn_status find_slots(walk_plan *p) {
   return DFGNN_OK;
 }
 
-void plan_layout(walk_plan *p, const dfgnn_program_tuning *tuning) {
+void dfgnn__plan_layout(walk_plan *p, const dfgnn_program_tuning *tuning) {
   find_made(p);
   choose_shape(p);
   choose_lanes(p, tuning);
 }
 
-dfgnn_status plan_memory(walk_plan *p) {
+dfgnn_status dfgnn__plan_memory(walk_plan *p) {
   find_reads(p);
   return find_slots(p);
 }

@@ -29,42 +29,42 @@ typedef struct walk_plan {
   uint64_t *loaded; /* the stages whose edges load a leaf */
   int32_t *slot;    /* of made values in shared memory; -1 */
   int32_t *soft;    /* the weight exp(x - lse) of a sum that goes along with
-                     * its lse: plan_soften; -1 */
+                     * its lse: dfgnn__plan_soften; -1 */
   dfgnn_walk softened; /* the walk with such sums, whose steps are its own */
 } walk_plan;
 
 static inline const dfgnn_extent *plan_extent(const walk_plan *p, int32_t n) {
   return &p->job->extents[n];
 }
-value_class plan_class_of(const walk_plan *p, const dfgnn_extent *e);
+value_class dfgnn__plan_class_of(const walk_plan *p, const dfgnn_extent *e);
 static inline value_class plan_class(const walk_plan *p, int32_t n) {
-  return plan_class_of(p, plan_extent(p, n));
+  return dfgnn__plan_class_of(p, plan_extent(p, n));
 }
 
 /* Does a step add edges to a reduction? */
-int plan_reduces_edges(const walk_plan *p, const dfgnn_step *step);
+int dfgnn__plan_reduces_edges(const walk_plan *p, const dfgnn_step *step);
 /* Does it look at the row alone? */
-int plan_is_own(const walk_plan *p, const dfgnn_step *step);
+int dfgnn__plan_is_own(const walk_plan *p, const dfgnn_step *step);
 /* Can a value of class `to` read argument a, of the same axes, from its own
  * lane? */
-int plan_aligned(const walk_plan *p, value_class to, int32_t a);
+int dfgnn__plan_aligned(const walk_plan *p, value_class to, int32_t a);
 /* Is it the sum or maximum of the features of a head, over lanes? */
-int plan_folds_lanes(const walk_plan *p, int32_t n);
+int dfgnn__plan_folds_lanes(const walk_plan *p, int32_t n);
 /* Does an operation read what its result's place and axes say? */
-int plan_elementwise(int op);
+int dfgnn__plan_elementwise(int op);
 
 /* The logsumexp, and the scores, of a weight exp(score - lse). */
-int32_t plan_lse_of(const walk_plan *p, int32_t weight);
-int32_t plan_score_of(const walk_plan *p, int32_t weight);
+int32_t dfgnn__plan_lse_of(const walk_plan *p, int32_t weight);
+int32_t dfgnn__plan_score_of(const walk_plan *p, int32_t weight);
 
 /* soften.c: a softmax takes one look at the edges.  sum(exp(x - lse) y) is made
  * while lse is: the sum is relative to the maximum so far, as that of lse is,
  * and divided by it in the end.  Changes p->walk to p->softened. */
-dfgnn_status plan_soften(walk_plan *p);
+dfgnn_status dfgnn__plan_soften(walk_plan *p);
 
-/* The widest shape and its lanes, then where values are; plan_soften comes
- * between them.  The arrays are the caller's, of dag->count each. */
-void plan_layout(walk_plan *p, const dfgnn_program_tuning *tuning);
-dfgnn_status plan_memory(walk_plan *p);
+/* The widest shape and its lanes, then where values are; dfgnn__plan_soften
+ * comes between them.  The arrays are the caller's, of dag->count each. */
+void dfgnn__plan_layout(walk_plan *p, const dfgnn_program_tuning *tuning);
+dfgnn_status dfgnn__plan_memory(walk_plan *p);
 
 #endif

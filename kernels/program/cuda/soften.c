@@ -39,12 +39,12 @@ static int lse_side(const walk_plan *p, int32_t weight) {
   return -1;
 }
 
-int32_t plan_lse_of(const walk_plan *p, int32_t weight) {
+int32_t dfgnn__plan_lse_of(const walk_plan *p, int32_t weight) {
   int32_t difference = argument(p, weight, 0);
   return negated_lse(p, argument(p, difference, lse_side(p, weight)));
 }
 
-int32_t plan_score_of(const walk_plan *p, int32_t weight) {
+int32_t dfgnn__plan_score_of(const walk_plan *p, int32_t weight) {
   return argument(p, argument(p, weight, 0), 1 - lse_side(p, weight));
 }
 
@@ -143,9 +143,10 @@ static int soften(walk_plan *p, int32_t sum) {
   int32_t a = argument(p, sum, 0), weight = weight_in(p, a);
   dfgnn_step *step = step_of(&p->softened, sum), *lse = NULL;
   if (weight >= 0)
-    lse = step_of(&p->softened, plan_lse_of(p, weight));
+    lse = step_of(&p->softened, dfgnn__plan_lse_of(p, weight));
   if (!lse || lse->stage + 1 != step->stage || !is_register(p, sum) ||
-      !is_register(p, weight) || !plan_aligned(p, plan_class(p, sum), weight) ||
+      !is_register(p, weight) ||
+      !dfgnn__plan_aligned(p, plan_class(p, sum), weight) ||
       (a != weight && !p->lowered->fused[a] && !step_of(&p->softened, a)) ||
       !rest_is_there(p, a, weight, lse->stage, 0))
     return 0;
@@ -157,7 +158,7 @@ static int soften(walk_plan *p, int32_t sum) {
   return 1;
 }
 
-dfgnn_status plan_soften(walk_plan *p) {
+dfgnn_status dfgnn__plan_soften(walk_plan *p) {
   const size_t bytes = (size_t)p->walk->count * sizeof *p->walk->steps;
   p->softened = *p->walk;
   p->softened.steps = malloc(bytes ? bytes : 1);
