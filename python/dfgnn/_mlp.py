@@ -158,6 +158,22 @@ class Recipe:
             tensor = graph.to_graph_order(tensor)
         return tensor if tensor.is_contiguous() else tensor.contiguous()
 
+    def cast(self, tensors):
+        """The tensors, whose parameters have the call's type: two launches
+        cast all that have another."""
+        others = [n for n in range(_PARAMETERS, len(tensors))
+                  if tensors[n] is not None and
+                  tensors[n].dtype is not self.dtype]
+        sizes = [tensors[n].numel() for n in others]
+        if len(others) < 2 or any(size % 8 for size in sizes) or \
+                len({tensors[n].dtype for n in others}) > 1:
+            return tensors  # each alone, by place(): they would not be aligned
+        tensors = list(tensors)
+        flat = torch.cat([tensors[n].reshape(-1) for n in others])
+        for n, made in zip(others, flat.to(self.dtype).split(sizes)):
+            tensors[n] = made.view(tensors[n].shape)
+        return tensors
+
     def place(self, graph, tensors, parts, parameters=None):
         """The tensors of the fields; parts: dst_part and src_part; parameters:
         those that were placed before."""
@@ -413,8 +429,9 @@ class EdgeMlp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, graph, made, dst, src, *tensors):
-        parts = made.parts(dst, src, tensors)
-        placed = made.place(graph, tensors, parts)
+        cast = made.cast(tensors)
+        parts = made.parts(dst, src, cast)
+        placed = made.place(graph, cast, parts)
         outs, picked = made.forward(graph, placed)
         ctx.call = graph, made
         ctx.save_for_backward(dst, src, *tensors, *parts,
@@ -476,6 +493,7 @@ def call(graph, made, ends, tensors):
                          made.dtype, ends)
     if train:
         return EdgeMlp.apply(graph, made, *ends, *tensors)
+    tensors = made.cast(tensors)
     parts = made.parts(*ends, tensors)
     return tuple(made.forward(graph, made.place(graph, tensors, parts))[0])
 

@@ -364,6 +364,31 @@ def test_autocast_takes_its_type():
     assert x.grad.dtype == torch.float32 and weights[0].grad is not None
 
 
+@pytest.mark.parametrize("width", [8, 6])
+def test_parameters_that_are_cast_together_have_their_own_gradients(width):
+    edges = dfgnn.as_graph(graph_of(20, 20), 20)
+    weights, biases = layers_of([3 * width, width, width], torch.float32)
+    x, e = (tensor(n, width, dtype=torch.float32) for n in (20, 150))
+
+    def run(weights, biases):
+        return dfgnn.edge_mlp(edges, weights, biases, dst=x, src=x, edge=e,
+                              activation="silu", norm="layer")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        have = run(weights, biases)
+    small = [[t.to(torch.bfloat16) for t in some]
+             for some in (weights, biases)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        want = run(*small)
+    torch.testing.assert_close(have, want, rtol=0, atol=0)
+    parameters = [*weights, *biases]
+    for a, b in zip(torch.autograd.grad(have.float().square().sum(),
+                                        parameters),
+                    torch.autograd.grad(want.float().square().sum(),
+                                        parameters)):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=.02, atol=.02)
+
+
 def test_a_transform_of_torch_func_runs_torch_operations():
     edges = dfgnn.as_graph(graph_of(20, 20), 20)
     weights, biases = layers_of([4, 6])
