@@ -263,20 +263,19 @@ static dfgnn_status go_back(const launch *l) {
 
 /* ---- rows of the last layer ---------------------------------------------- */
 
-static dfgnn_program rows_program(const dfgnn_mlp_run *r, const char *name,
-                                  int flags) {
+static dfgnn_program rows_program(const dfgnn_mlp_run *r, const char *source,
+                                  const char *name, int flags) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   return (dfgnn_program)DFGNN_PROGRAM(
-      "kernels/mlp/cuda/last_rows.cuh", name, DFGNN_TYPE(mlp->dtype),
-      r->plan.flags & flags, (int)mlp->last, (int)mlp->norm,
-      (int)dfgnn__mlp_out_width(mlp));
+      source, name, DFGNN_TYPE(mlp->dtype), r->plan.flags & flags,
+      (int)mlp->last, (int)mlp->norm, (int)dfgnn__mlp_out_width(mlp));
 }
 
 static dfgnn_status finish_rows(const launch *l) {
-  const dfgnn_program program =
-      rows_program(l->run, "dfgnn::mlp_finish_rows",
-                   MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN |
-                       MLP_STORED_LAST);
+  const dfgnn_program program = rows_program(
+      l->run, "kernels/mlp/cuda/finish_rows.cuh", "dfgnn::mlp_finish_rows",
+      MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN |
+          MLP_STORED_LAST);
   return dfgnn__launch_struct(
       l->run->queue, &program,
       (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(l->p.edges, MLP_ROWS)},
@@ -295,7 +294,7 @@ static dfgnn_status last_rows(const launch *l) {
   void *grad_z = gradient_of(l, r->job->mlp.layers - 1);
   void *arguments[] = {&p, &grad_z};
   const dfgnn_program program = rows_program(
-      r, "dfgnn::mlp_last_rows",
+      r, "kernels/mlp/cuda/last_rows.cuh", "dfgnn::mlp_last_rows",
       MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_GRAD_EDGES | MLP_GRAD_DST |
           MLP_GRAD_SRC | MLP_STORED_LAST | MLP_LAST_BIAS | MLP_ROUND);
   return dfgnn__launch(r->queue, &program,
