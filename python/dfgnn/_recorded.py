@@ -7,29 +7,36 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from . import _mlp_ops, _program_ops, _programs, _watch
 from ._plan import Plan
+from ._trace import TraceError
 
 
 class _Ends:
     """What a plan asks of a graph while it is recorded: tensors by edge are in
-    the caller's order."""
+    the caller's order.  edges: an edge_index, or the number of a Graph."""
 
     edge_order = None
     num_relations = 0
 
-    def __init__(self, device, edge_index, num_src, num_dst, num_edges):
-        self.device = device
+    def __init__(self, device, listed, edges, num_src, num_dst, num_edges):
+        self.device, self.listed = device, listed
         self.num_src, self.num_dst = num_src, num_dst
         self.num_edges = num_edges
-        self.place = edge_index, 0, num_src, num_dst, num_edges
-        self._edges = edge_index
+        self.place = (*((edges, 0) if listed else (None, edges)), num_src,
+                      num_dst, num_edges)
+
+    def _end(self, number):
+        if not self.listed:
+            raise TraceError("torch gathers values of nodes by edge, for which "
+                             "it has no edge_index of a Graph")
+        return self.place[0][number]
 
     @property
     def src(self):
-        return self._edges[0]
+        return self._end(0)
 
     @property
     def dst(self):
-        return self._edges[1]
+        return self._end(1)
 
     def to_caller_order(self, tensor):
         return tensor
@@ -68,23 +75,24 @@ class _Recorder(Plan):
                  _programs.types_of(program, given, own)]
         seed = self._apply(torch.randint, (2 ** 62, ()), {}) \
             if stage.random else None
-        made = self._apply(_program_ops.operator(True), (
+        made = self._apply(_program_ops.operator(graph.listed), (
             program.name, *graph.place, seed, types, tensors), {})
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
         name = _mlp_ops.text(*settings, [t is not None for t in tensors])
-        made = self._apply(_mlp_ops.operator(True), (
+        made = self._apply(_mlp_ops.operator(graph.listed), (
             name, *graph.place, [t for t in tensors if t is not None]), {})
         return [made[k] for k in range(len(settings.outputs))]
 
 
-_NAMES = "edge_index", "num_src", "num_dst", "num_edges"
+_NAMES = "edges", "num_src", "num_dst", "num_edges"
 
 
-def record(plan, device, training):
-    """(the module of (edge_index, num_src, num_dst, num_edges, *tensors), the
-    keys of those tensors).  training: whether there may be gradients."""
+def record(plan, device, training, listed=True):
+    """(the module of (edges, num_src, num_dst, num_edges, *tensors), the keys
+    of those tensors).  training: whether there may be gradients; listed:
+    whether edges are an edge_index, else the number of a Graph."""
     keys = []
     for _ in range(2):  # the first finds the keys
         recorder, tensors = _Recorder(plan, training), {}
@@ -97,7 +105,7 @@ def record(plan, device, training):
                 tensors[key] = recorder.given(f"t{len(keys)}")
                 keys.append(key)
             return tensors[key]
-        made = recorder.run(_Ends(device, *given), fetch)
+        made = recorder.run(_Ends(device, listed, *given), fetch)
         recorder.fx.output(_watch.mapped(made, lambda x: x.node if isinstance(
             x, Proxy) else x))
     return GraphModule({}, recorder.fx), keys

@@ -475,7 +475,7 @@ def test_hooks_explanations_and_sparse_matrices_take_the_layers_own_path():
     same(flat(fast(none, **given)), flat(layer(none, **given)))
 
 
-def test_torch_func_and_compile_take_the_layers_own_path():
+def test_torch_func_takes_the_layers_own_path():
     layer, e, given = case(Filter)
     fast, _ = accelerated(layer)
     x, pos = given["x"].detach(), given["pos"].detach()
@@ -484,11 +484,9 @@ def test_torch_func_and_compile_take_the_layers_own_path():
         return lambda x: one(e, x=x, pos=pos).square().sum()
     same([torch.func.grad(energy(fast))(x)], [torch.func.grad(energy(layer))(
         x)])
-    compiled = torch.compile(fast, backend="aot_eager")
-    same([compiled(e, x=x, pos=pos)], [layer(e, x=x, pos=pos)])
 
 
-@pytest.mark.parametrize("kind", [Attention, Network, Normed])
+@pytest.mark.parametrize("kind", [Attention, Network, Normed, Filter])
 def test_torch_compile_has_programs_in_its_graph(kind):
     """The graph does not break, and has operators of programs; training and
     evaluation are graphs of their own."""
@@ -505,6 +503,19 @@ def test_torch_compile_has_programs_in_its_graph(kind):
     assert "torch.ops.dfgnn." in code
     fast.eval(), layer.eval()
     same(flat(compiled(e, **given)), flat(layer(e, **given)))
+
+
+def test_torch_compile_has_programs_of_a_graph():
+    from dfgnn.nn.pyg import _compiled
+    layer, e, given = case(Filter)
+    fast, _ = accelerated(layer)
+    graph = dfgnn.as_graph(e, given["x"].size(0))
+    torch._dynamo.reset()
+    count = len(_compiled._MODULES)
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    same(derivatives(compiled, graph, given, 1),
+         derivatives(layer, e, given, 1))
+    assert len(_compiled._MODULES) == count + 1
 
 
 @pytest.mark.parametrize("dynamic", [None, True])

@@ -12,12 +12,14 @@ import weakref
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import MessagePassing
 
 from ... import _recorded
 from ..._autocast import autocast_dtype
 from ..._fallbacks import say_once
 from ..._trace import TraceError
 from ...errors import Error
+from ...graph import Graph
 from . import _called
 from ._called import _OWN, Call, trace
 
@@ -25,6 +27,7 @@ _MODULES = {}
 _RECORDED = weakref.WeakKeyDictionary()
 # rows of tensors that stand for those of a call: as many are equal
 _ROWS = (11, 7, 5, 3, 13, 17, 19, 23, 29, 31, 37, 41, 43)
+_BY_EDGE = ("index", "edge_index")
 _GUARDED = (int, float, bool, str, type(None))
 
 
@@ -63,7 +66,8 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         call = _stand_in(layer, edge_dtype, device, size, given)
         plan = trace(layer, ("message", "aggregate"), call)
         plan.probe_device(device)
-        module, keys = _recorded.record(plan, device, training)
+        module, keys = _recorded.record(plan, device, training,
+                                        edge_dtype is not None)
     except (TraceError, Error, ValueError) as reason:
         say_once(f"{type(layer).__name__} takes PyG's own path under "
                  f"torch.compile: {reason}")
@@ -90,7 +94,8 @@ def _stand_in(layer, edge_dtype, device, size, given):
                         tuple(map(tensor, about)) if kind == "pair" else about)
     names = layer.inspector.get_flat_param_names(
         ["message", "aggregate"], exclude=layer.special_args)
-    edges = torch.zeros(2, _ROWS[0], dtype=edge_dtype, device=device)
+    edges = torch.zeros(2, _ROWS[0], dtype=edge_dtype or torch.int64,
+                        device=device)
     if size is not None:
         size = tuple(n if n is None else _ROWS[n] for n in size)
     return Call(layer, list(names), edges, size, kwargs)
@@ -158,11 +163,48 @@ def _tensor(layer, key, kwargs, reverse):
     return data
 
 
+def update_names(layer):
+    """The arguments of update(); "" if it is MessagePassing's own."""
+    if type(layer).update is MessagePassing.update:
+        return ""
+    return "|".join(("inputs", *layer.inspector.get_param_names("update")))
+
+
+def _updated(layer, names, made, edge_index, src, dst, kwargs, reverse):
+    """What update() makes of the reduced messages; names: see
+    update_names()."""
+    i, j = (0, 1) if reverse else (1, 0)
+    special = {"size_i": dst, "dim_size": dst, "size_j": src,
+               "size": [dst, src] if reverse else [src, dst],
+               "ptr": None, "adj_t": None}
+    if edge_index is not None:
+        special.update(index=edge_index[i], edge_index_i=edge_index[i],
+                       edge_index_j=edge_index[j], edge_index=edge_index)
+    given = {}
+    for name in names.split("|")[1:]:
+        if name in special:
+            given[name] = special[name]
+        elif name[-2:] in ("_i", "_j") and name[:-2] in kwargs:
+            end = i if name.endswith("_i") else j
+            data = kwargs[name[:-2]]
+            data = data[end] if isinstance(data, (tuple, list)) else data
+            given[name] = data.index_select(0, edge_index[end])
+        elif name in kwargs:
+            given[name] = kwargs[name]
+    return layer.update(made, **given)
+
+
 def propagate(layer, edge_index, size, kwargs):
     """PyG's propagate, or NotImplemented, as torch.compile follows it."""
-    if not isinstance(edge_index, Tensor):
+    graph = edge_index if isinstance(edge_index, Graph) and \
+        edge_index.exchange is None else None
+    if graph is None and not isinstance(edge_index, Tensor):
         return NotImplemented
-    rows = _Rows(edge_index.size(1))
+    names = layer._dfgnn_constant("update_names")
+    if graph is not None and any([n in _BY_EDGE or n[-2:] in ("_i", "_j")
+                                  for n in names.split("|")]):
+        return NotImplemented  # update() wants an edge_index
+    rows = _Rows(edge_index.size(1) if graph is None else graph.num_edges)
     given = _described(kwargs, rows)
     if given is None:
         return NotImplemented
@@ -176,16 +218,24 @@ def propagate(layer, edge_index, size, kwargs):
             return NotImplemented
     device = edge_index.device
     about = layer._dfgnn_constant(
-        "recorded", edge_index.dtype, str(device), len(rows.sizes), size, given,
+        "recorded", None if graph is not None else edge_index.dtype,
+        str(device), len(rows.sizes), size, given,
         torch.is_grad_enabled(), autocast_dtype(device.type))
     if not about:
         return NotImplemented
     number, src, dst, *keys = about.split("|")
     reverse = layer.flow == "target_to_source"
-    edges = edge_index.flip(0) if reverse else edge_index
+    src, dst = rows.sizes[int(src)], rows.sizes[int(dst)]
+    if graph is None:
+        edges = edge_index.flip(0) if reverse else edge_index
+    elif (graph.num_src, graph.num_dst) == (src, dst):
+        edges, edge_index = graph.id, None
+    else:
+        return NotImplemented
     made, kept = _MODULES[number](
-        edges, rows.sizes[int(src)], rows.sizes[int(dst)], rows.sizes[0],
+        edges, src, dst, rows.sizes[0],
         *[_tensor(layer, key, kwargs, reverse) for key in keys])
     for name, tensor in kept.items():
         setattr(layer, name, tensor)
-    return made
+    return _updated(layer, names, made, edge_index, src, dst, kwargs,
+                    reverse) if names else made

@@ -109,8 +109,6 @@ def _run(layer, methods, names, edge_index, size, kwargs):
 def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
     if ops.compiling():
-        if type(layer).update is not MessagePassing.update:
-            return NotImplemented
         return _compiled.propagate(layer, edge_index, size, kwargs)
     names = [n for n in layer.inspector.get_flat_param_names(
         ["message", "aggregate"], exclude=layer.special_args)]
