@@ -36,4 +36,6 @@ for part in 1/9 7/9; do
   try CK_RUN_CASE=mlps DFGNN_TEST_PART=$part "$emulator" \
     "$tests/check_gpu_mlp"
 done
+# One whose products a library makes, in bf16 with a norm and a residual.
+try CK_RUN_CASE=library DFGNN_TEST_PART=0/24 "$emulator" "$tests/check_gpu_mlp"
 exit $failed
