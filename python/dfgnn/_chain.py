@@ -18,12 +18,14 @@ class Chain:
         self.names, self.links = names, links
         self.out = links[-1].out
         saved = {name for link in links for name in link.saves}
+        self.read = saved
         made = [name for link in links for name in link.makes]
         self.saved = [name for name in dict.fromkeys((*names, *made))
                       if name in saved]
         self.others = [n for n, name in enumerate(names)
                        if name not in saved]
         self.unread, self._wanted = self._unread(), {}
+        self.direct = all(getattr(link, "direct", False) for link in links)
 
     def __call__(self, graph, tensors):
         """The result for tensors in the order of names, each dense or None."""
@@ -83,8 +85,29 @@ class Chain:
         return [grads.get(name) if n else None
                 for name, n in zip(self.names, needed)]
 
+    def derive(self, graph, tensors, grad, needed):
+        """backward() by what the links derive, recorded for gradients of
+        gradients."""
+        values, wanted = dict(zip(self.names, tensors)), self.wanted(needed)
+        grads = {self.out: grad}
+        with torch.enable_grad():
+            for link in self.links:
+                if link.out in self.read:
+                    link.plain(graph, values)
+            for link in reversed(self.links):
+                if link.out in wanted:
+                    link.derive(graph, values, grads, wanted)
+                    del grads[link.out]
+        return [grads.get(name) if n else None
+                for name, n in zip(self.names, needed)]
+
     def differentiate(self, graph, tensors, grad, needed, create_graph):
         """backward() by operations that autograd records."""
+        if create_graph and self.direct:
+            try:
+                return self.derive(graph, tensors, grad, needed)
+            except UnsupportedError:
+                pass
         with torch.enable_grad():
             if create_graph:  # a tensor may be given twice
                 tensors = [None if t is None else t.view_as(t)

@@ -40,18 +40,42 @@ class _Text:
     def line(self, text):
         self.lines.append(text)
 
-    def run(self, outputs, seed=0, read=True):
-        """The outputs, (expression, place, axes) each, with gradients of any
-        order; read: whether their values are, and not their gradients
-        alone."""
+    def _program(self, outputs):
         made = ", ".join(
             f"out_{k} = {what} as {_PLACES[place]}"
             f"[{','.join(map(str, axes))}]"
             for k, (what, place, axes) in enumerate(outputs))
-        text = "\n".join((*self.declared, *self.lines, f"return {made}\n"))
-        return _programs.run(_programs.parse(text), self.graph,
+        return _programs.parse("\n".join((*self.declared, *self.lines,
+                                          f"return {made}\n")))
+
+    def run(self, outputs, seed=0, read=True):
+        """The outputs, (expression, place, axes) each, with gradients of any
+        order; read: whether their values are, and not their gradients
+        alone."""
+        return _programs.run(self._program(outputs), self.graph,
                              (self.exact,) * len(outputs), seed,
                              *self.tensors, read=read)[:len(outputs)]
+
+    def gradients(self, outputs, grads, wanted):
+        """By name the gradients of the tensors that are wanted, for those of
+        the outputs, without the outputs; None if the gradient reads one."""
+        order = [declared.split()[1].partition("[")[0]
+                 for declared in self.declared]
+        program = self._program(outputs)
+        asked = [name in wanted for name in order]
+        derived, made = _programs.gradient(
+            program.keep((True,) * len(outputs), asked),
+            [True] * len(outputs), asked)
+        if derived is None or any(port.role == _programs.OUTPUT
+                                  for port in derived.inputs):
+            return None
+        sources = {_programs.INPUT: self.tensors, _programs.COTANGENT: grads}
+        found = iter(_programs.run(
+            derived, self.graph,
+            [self.tensors[port.of].dtype for port in derived.outputs], 0,
+            *[sources[port.role][port.of] for port in derived.inputs]))
+        return {name: next(found) if m else zero for name, m, zero in zip(
+            order, made, _programs.nothing(asked, made, self.tensors))}
 
 
 def _or_none(function):
@@ -228,8 +252,11 @@ _REDUCED_TO = {**{name: (name,) for name in _REDUCED}, "pna": ("mean", "std")}
 def _reduced(t, reduce, shape):
     """Those of the results of a reduction of m that are sums, for their
     gradients."""
-    return t.run([(_REDUCED[name], DST, shape)
-                  for name in _REDUCED_TO[reduce]], read=False)
+    return t.run(_outputs(reduce, shape), read=False)
+
+
+def _outputs(reduce, shape):
+    return [(_REDUCED[name], DST, shape) for name in _REDUCED_TO[reduce]]
 
 
 @_or_none
@@ -239,6 +266,18 @@ def values(graph, reduce, value):
     t.give(SRC, "v", value)
     t.line("m = v")
     return _reduced(t, reduce, value.shape[1:])
+
+
+@_or_none
+def relu_gradients(graph, reduce, value, edge_attr, grad, wanted):
+    """The gradients of value [M, H, D] and edge_attr [E, H, D], of a sum or
+    mean of relu(value_j + edge_attr) whose gradient is grad [N, H, D]; wanted:
+    the names of those that are."""
+    t = _Text(graph, value.dtype)
+    t.give(SRC, "value", value)
+    t.give(EDGE, "edge_attr", edge_attr)
+    t.line("m = relu(value + edge_attr)")
+    return t.gradients(_outputs(reduce, value.shape[1:]), [grad], wanted)
 
 
 @_or_none

@@ -39,12 +39,12 @@ class Reordered(torch.autograd.Function):
             graph, grad, to_caller), None
 
 
-def in_graph_order(graph, edges):
-    """A tensor by edge in the graph's order, from one in the caller's, where
-    gradients of gradients are recorded."""
+def reordered(graph, edges, to_caller=False):
+    """A tensor by edge in the graph's order, from one in the caller's, or the
+    other way round, where gradients of gradients are recorded."""
     if graph.edge_order is None:
         return edges
-    return Reordered.apply(graph, edges, False)
+    return Reordered.apply(graph, edges, to_caller)
 
 
 def ordered(graph, made, inputs):
@@ -52,7 +52,7 @@ def ordered(graph, made, inputs):
     if not made.listed:
         return inputs
     place = made.spec.fields["edge_attr"]
-    return (*inputs[:place], in_graph_order(graph, inputs[place]),
+    return (*inputs[:place], reordered(graph, inputs[place]),
             *inputs[place + 1:])
 
 

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import torch
 
-from . import _abi, _execute, _fused
+from . import _abi, _derived, _execute, _fused
 from ._attention_call import attend
-from ._links import add
+from ._links import add, plus
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
+from .errors import UnsupportedError
 
 
 # ---- tensors by edge --------------------------------------------------------
@@ -21,6 +22,10 @@ class ByEdge:
     def __init__(self, given, out, listed=False):
         self.given, self.out, self.listed = given, out, listed
         self.reads, self.saves, self.makes = (given,), (), (out,)
+        self.direct = True
+
+    def derive(self, graph, values, grads, wanted):
+        plus(grads, self.given, grads[self.out])  # as plain() has it
 
     def forward(self, graph, values, keep):
         given = values[self.given]
@@ -287,7 +292,25 @@ class Reduced:
         self.saves = (*self.args, *(name for field, name in self.given.items()
                                     if field in again))
         self.makes = (out, *self.args)
+        self.reduce = op.partition("-")[2]
+        self.direct = self.reduce in ("sum", "mean") and set(  # relu messages
+            self.given) == {"value", "edge_attr"}
         self._made = None  # the recipe, since the first forward
+
+    def derive(self, graph, values, grads, wanted):
+        value, edges = (self._shaped(field, values[self.given[field]])
+                        for field in ("value", "edge_attr"))
+        found = _derived.relu_gradients(
+            graph, self.reduce, value,
+            _fused.reordered(graph, edges), grads[self.out].unsqueeze(1),
+            [field for field, name in self.given.items() if name in wanted])
+        if found is None:
+            raise UnsupportedError(f"{self.op} has no program")
+        for field, grad in found.items():
+            if grad is not None:
+                if field == "edge_attr":
+                    grad = _fused.reordered(graph, grad, True)
+                plus(grads, self.given[field], grad.squeeze(1))
 
     def _shaped(self, field, tensor):
         """A tensor with a dimension of heads."""
@@ -326,6 +349,6 @@ class Reduced:
                  for field, name in self.given.items()}
         for field in given:
             if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
-                given[field] = _fused.in_graph_order(graph, given[field])
+                given[field] = _fused.reordered(graph, given[field])
         out, = _fused.sums(graph, self.op, given, read=read)
         values[self.out] = out.squeeze(1)

@@ -14,7 +14,8 @@ computes three ways:
 
 ``unread`` are the names of ``reads`` whose values the gradients by plain do not
 read; plain of a link that is ``lazy`` may be told that nothing reads the values
-of its result (read=False), so that it need not compute them.
+of its result (read=False), so that it need not compute them.  A link that is
+``direct`` has its backward in operations that autograd records, too: derive.
 """
 
 from typing import NamedTuple, Optional
@@ -62,6 +63,12 @@ class Plane(NamedTuple):
 
     def of(self, values):
         return values[self.name][self.number]
+
+
+def plus(grads, name, grad):
+    """add() where autograd records, and nothing may be overwritten."""
+    before = grads.get(name)
+    grads[name] = grad if before is None else before + grad
 
 
 def add(grads, name, grad):
@@ -254,10 +261,18 @@ class Own:
     def __init__(self, x, own, eps, out):
         self.x, self.own, self.eps, self.out = x, own, eps, out
         self.reads, self.saves, self.makes = (x, own, eps), (own, eps), (out,)
-        self.unread = (x,)
+        self.unread, self.direct = (x,), True
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
+
+    def derive(self, graph, values, grads, wanted):
+        grad = grads[self.x] = grads[self.out]
+        if self.eps in wanted:
+            grads[self.eps] = (grad * values[self.own]).sum().view(
+                values[self.eps].shape)
+        if self.own in wanted:
+            plus(grads, self.own, grad * (1 + values[self.eps]))
 
     def backward(self, graph, values, grads, wanted):
         grad, own = grads[self.out], values[self.own]

@@ -118,7 +118,10 @@ class Program:
         return self._derive("gradient", outputs, inputs)
 
     def keep(self, outputs, inputs):
-        return self._derive("keep", outputs, inputs)
+        """The program with outputs that its gradient reads; itself, which may
+        be an operator's gradient, if that reads no more."""
+        found = self._derive("keep", outputs, inputs)
+        return found if len(found.outputs) > len(self.outputs) else self
 
 
 _STEP = "\n# "  # before each step of a derivation
