@@ -4,8 +4,9 @@ dfgnn.accelerate: a training step with a loss on both, so that gradients of
 gradients are taken.
 
 Prints JSON: time of a step (of PyG's layers and of the accelerated ones, in
-turns; of the CPU, or on a GPU of the clock), the peak of memory beyond what was
-there (resident, or the GPU's), and how far both are from the same in float64.
+turns; of the CPU, or on a GPU of the clock, where the accelerated step is timed
+as a CUDA graph, too: dfgnn.capture), the peak of memory beyond what was there
+(resident, or the GPU's), and how far all are from the same in float64.
 
     python bench/python_forces.py [--atoms 2000] [--neighbours 32] [--width 64]
         [--device cuda]
@@ -13,6 +14,7 @@ there (resident, or the GPU's), and how far both are from the same in float64.
 
 import argparse
 import copy
+import functools
 import json
 import math
 import os
@@ -108,13 +110,13 @@ def allocated(model, call):
     return (torch.cuda.max_memory_allocated() - before) / 2 ** 20
 
 
-def milliseconds(model, call):
+def milliseconds(run, call):
     """The CPU's time of a step, or on a GPU that of the clock."""
     if call[0].is_cuda:
         torch.cuda.synchronize()
     clock = time.perf_counter if call[0].is_cuda else time.process_time
     begin = clock()
-    step(model, *call)
+    run(*call)
     if call[0].is_cuda:
         torch.cuda.synchronize()
     return 1e3 * (clock() - begin)
@@ -161,12 +163,17 @@ def main():
         return
     exact = step(copy.deepcopy(plain).double(), kind, pos.double(), edges,
                  call[3].double(), call[4].double())
-    found = {name: {"error": distance(step(model, *call), exact),
-                    "ms": math.inf} for name, model in models.items()}
+    runs = {name: functools.partial(step, model)
+            for name, model in models.items()}
+    if pos.is_cuda:
+        runs["captured"] = dfgnn.capture(
+            functools.partial(step, copy.deepcopy(fast)), *call)
+    found = {name: {"error": distance(run(*call), exact), "ms": math.inf}
+             for name, run in runs.items()}
     for _ in range(given.rounds):
-        for name, model in models.items():
+        for name, run in runs.items():
             found[name]["ms"] = min(found[name]["ms"],
-                                    milliseconds(model, call))
+                                    milliseconds(run, call))
     for name, model in models.items():
         found[name]["mb"] = allocated(model, call) if pos.is_cuda \
             else resident(name)
