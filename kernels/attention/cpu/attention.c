@@ -218,6 +218,10 @@ void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
     job->key = job->value;
   if (DFGNN_HAS_NORMS(problem->op)) {
     job->inverse = memory;
+    const dfgnn_cpu_tensor *q = &job->query, *k = &job->key;
+    if (q->base == k->base && q->node == k->node && q->head == k->head &&
+        q->feature == k->feature && job->destinations <= job->sources)
+      job->own_inverse = memory; /* one array is both */
     dfgnn__cpu_find_norms(job, choice->schedule);
     memory += norm_bytes(&launch->setting);
   }

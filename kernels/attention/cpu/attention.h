@@ -37,10 +37,11 @@ typedef struct dfgnn_cpu_job {
   const int32_t *indices;
   dfgnn_cpu_tensor query, key, value, out; /* key: gathered by scores */
   const void *score_dst, *score_src, *att;
-  const void *score_edge; /* GAT [edges, heads], or NULL */
-  void *inverse;          /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
-  void *lse, *weights;    /* or NULL */
-  const void *grad_lse;   /* backward: [destinations, heads], or NULL */
+  const void *score_edge;  /* GAT [edges, heads], or NULL */
+  void *inverse;           /* AGNN: [sources, heads], 1 / max(norm, 1e-12) */
+  const void *own_inverse; /* the same of destinations; NULL: not known */
+  void *lse, *weights;     /* or NULL */
+  const void *grad_lse;    /* backward: [destinations, heads], or NULL */
   double scale, slope;
   const void *bias;    /* [edges, heads], or NULL */
   const void *numbers; /* the graph's edge of each, as wide as offsets; NULL:

@@ -277,6 +277,8 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   if (DFGNN_HAS_NORMS(p->op)) {
     b->rows.job.inverse = memory + l.inverse[1];
     b->columns.job.inverse = memory + l.inverse[0];
+    b->rows.job.own_inverse = b->columns.job.inverse;
+    b->columns.job.own_inverse = b->rows.job.inverse;
     dfgnn__cpu_find_norms(&b->rows.job, plan->schedule);
     dfgnn__cpu_find_norms(&b->columns.job, plan->schedule);
   }

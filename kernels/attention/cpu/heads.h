@@ -15,10 +15,8 @@ enum { NARROW_HEADS = 64 }; /* so are more heads */
 
 #if CPU_DTYPE == CPU_F64
 #define LOWEST -DBL_MAX
-#define LOG log
 #else
 #define LOWEST -FLT_MAX
-#define LOG logf
 #endif
 
 typedef struct across {
@@ -110,11 +108,6 @@ CPU_INLINE vec v_unless_zero(vec x, vec y) {
 #endif
 }
 
-CPU_INLINE int v_has_zero(vec x) {
-  const vec none = v_set(-1);
-  return v_top(v_mul(v_max(x, v_mul(x, none)), none)) == 0;
-}
-
 /* The numbers [heads] from h on, and zeros beyond the last. */
 CPU_INLINE vec load_heads(const across *x, const scalar *numbers, int64_t h) {
   return h + VECTOR <= x->heads ? s_load(numbers + h)
@@ -165,8 +158,13 @@ CPU_INLINE void store_heads(const across *x, scalar *to, const scalar *from) {
   int64_t h = 0;
   for (; h + VECTOR <= x->heads; h += VECTOR)
     s_store(to + h, s_load(from + h));
+#if CPU_ISA == CPU_AVX512
+  if (h < x->heads)
+    s_store_tail(to + h, s_load(from + h), x->rest);
+#else /* masked stores are slow on some processors */
   for (; h < x->heads; h++)
     to[h] = from[h];
+#endif
 }
 
 /* ---- products ------------------------------------------------------------ */
@@ -222,6 +220,40 @@ typedef struct pairing {
   vec slope;
 } pairing;
 
+/* Fetches the rows that the edges of a vector from e on are ahead of. */
+CPU_INLINE void fetch_pairs(const across *x, const pairing *p, int64_t e,
+                            int64_t edges) {
+  for (int64_t u = e; u < e + edges && u < p->ahead; u++)
+    prefetch_row(p->base, p->index[u + p->prefetch], p->stride,
+                 x->row * (int64_t)sizeof(storage));
+}
+
+/* The same as pair_rows() where a vector has the heads of `edges` edges, and no
+ * other places: a loop without branches, whose own row stays in registers. */
+CPU_INLINE void pair_edges(const across *x, const pairing *p, scalar *to,
+                           const int group, const int edges, const int given,
+                           const int op, const int with) {
+  const int64_t depth = given ? given : x->depth, step = depth * VECTOR;
+  const int share = group / edges;
+  const vec slope = p->slope;
+  vec a[VECTOR];
+  for (int64_t e = 0; e < p->count; e += edges, to += VECTOR) {
+    const int64_t last = p->count - 1 - e;
+    fetch_pairs(x, p, e, edges);
+    CPU_EACH(u, edges) {
+      const int64_t at = e + (u < last ? u : last);
+      const storage *k = row_at(p->base, p->index[at], p->stride);
+      const scalar *part = with ? p->parts + at * x->row : NULL;
+      CPU_EACH(i, share) {
+        a[u * share + i] =
+            product_of(p->own + i * step, p->att + i * step, k + i * step,
+                       part + i * step, slope, depth, op, with);
+      }
+    }
+    s_store(to, v_fold(a, group));
+  }
+}
+
 CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
                           const int group, const int given, const int op,
                           const int with) {
@@ -231,10 +263,18 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
   const int shift = __builtin_ctzll((uint64_t)x->share);
   const vec slope = p->slope;
   vec a[VECTOR];
+  if (group >= VECTOR / 2 && x->share == x->real) {
+    if (VECTOR > 2 && x->edges == 2) {
+      pair_edges(x, p, to, group, 2, given, op, with);
+      return;
+    }
+    if (VECTOR > 4 && x->edges == 4) {
+      pair_edges(x, p, to, group, 4, given, op, with);
+      return;
+    }
+  }
   for (int64_t e = 0; e < p->count; e += x->edges) {
-    for (int64_t u = e; u < e + x->edges && u < p->ahead; u++)
-      prefetch_row(p->base, p->index[u + p->prefetch], p->stride,
-                   x->row * (int64_t)sizeof(storage));
+    fetch_pairs(x, p, e, x->edges);
     const storage *k = row_at(p->base, p->index[e], p->stride);
     const scalar *part = with ? p->parts + e * x->row : NULL;
     scalar *sums = to + e * x->places;
@@ -354,11 +394,11 @@ CPU_INLINE void own_products(const across *x, const storage *a,
   fill_last(to, x->places, 0);
 }
 
-/* numbers = factor / max(root of numbers, 1e-12). */
-CPU_INLINE void invert_norms(const across *x, scalar *numbers, double factor) {
-  vec f = v_set((scalar)factor), least = v_set((scalar)1e-12);
+/* numbers = 1 / max(root of numbers, 1e-12). */
+CPU_INLINE void invert_norms(const across *x, scalar *numbers) {
+  const vec one = v_set(1), least = v_set((scalar)1e-12);
   for (int64_t h = 0; h < x->places; h += VECTOR)
-    s_store(numbers + h, v_div(f, v_max(v_root(s_load(numbers + h)), least)));
+    s_store(numbers + h, v_div(one, v_max(v_root(s_load(numbers + h)), least)));
 }
 
 CPU_INLINE void norms_across(const dfgnn_cpu_job *job, int64_t begin,
@@ -368,7 +408,7 @@ CPU_INLINE void norms_across(const dfgnn_cpu_job *job, int64_t begin,
   for (int64_t j = begin; j < end; j++) {
     const storage *row = features(&job->key, j, 0);
     own_products(&x, row, row, numbers);
-    invert_norms(&x, numbers, 1);
+    invert_norms(&x, numbers);
     store_heads(&x, (scalar *)job->inverse + j * x.heads, numbers);
   }
 }

@@ -70,31 +70,50 @@ CPU_INLINE int grade_terms(const across *x, const dfgnn_cpu_job *job,
   return v_top(top) == 0;
 }
 
+/* Reads the numbers [edges, heads] of a chunk; returns the highest of
+ * -|number|, and -1 at least. */
+CPU_INLINE vec read_numbers(const across *x, const dfgnn_cpu_job *job,
+                            const scalar *from, int64_t begin, int64_t count,
+                            scalar *to) {
+  const int64_t numbers = count * x->places;
+  const vec minus = v_set(-1);
+  vec top = minus;
+  if (!job->numbers && x->places == x->heads) {
+    int64_t i = 0;
+    from += begin * x->heads;
+    for (; i + VECTOR <= numbers; i += VECTOR)
+      s_store(to + i, s_load(from + i));
+    if (i < numbers)
+      s_store(to + i, s_load_tail(from + i, v_tail(numbers - i)));
+  } else {
+    int64_t at[VECTOR];
+    for (int64_t e = 0; e < count; e += x->edges) {
+      edges_of(x, job, begin + e, count - e, at);
+      for (int64_t h = 0; h < x->places; h += VECTOR)
+        s_store(to + e * x->places + h,
+                gather_heads(x, from, at, count - e, h));
+    }
+  }
+  fill_last(to, numbers, 1);
+  for (int64_t i = 0; i < numbers; i += VECTOR) {
+    const vec y = s_load(to + i);
+    top = v_max(v_mul(v_max(y, v_mul(y, minus)), minus), top);
+  }
+  return top;
+}
+
 /* Reads dS of a chunk from memory [edges, heads], and P r if values are wanted;
  * returns 1 if some are zero. */
 static CPU_TARGET int read_terms(const across *x, const dfgnn_cpu_side *s,
                                  int64_t begin, int64_t count,
                                  const grade_memory *m) {
-  const scalar *gradients = (const scalar *)s->gradients;
-  const scalar *weights =
-      s->wants_values ? (const scalar *)s->weights : gradients;
-  const int64_t numbers = count * x->places;
-  int64_t at[VECTOR];
-  int zero = 0;
-  for (int64_t e = 0; e < count; e += x->edges) {
-    edges_of(x, &s->job, begin + e, count - e, at);
-    for (int64_t h = 0; h < x->places; h += VECTOR) {
-      const int64_t i = e * x->places + h;
-      s_store(m->weights + i, gather_heads(x, weights, at, count - e, h));
-      s_store(m->gradients + i, gather_heads(x, gradients, at, count - e, h));
-    }
-  }
-  fill_last(m->weights, numbers, 1);
-  fill_last(m->gradients, numbers, 1);
-  for (int64_t i = 0; i < numbers && !zero; i += VECTOR)
-    zero = v_has_zero(s_load(m->weights + i)) ||
-           v_has_zero(s_load(m->gradients + i));
-  return zero;
+  vec top = read_numbers(x, &s->job, (const scalar *)s->gradients, begin, count,
+                         m->gradients);
+  if (s->wants_values)
+    top = v_max(read_numbers(x, &s->job, (const scalar *)s->weights, begin,
+                             count, m->weights),
+                top);
+  return v_top(top) == 0;
 }
 
 /* Leaves P r and dS of a chunk in memory [edges, heads]; a walk over columns
@@ -317,19 +336,19 @@ CPU_INLINE void store_row(const across *x, const dfgnn_cpu_job *to, int64_t row,
 CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
                                 int64_t row, scalar *sum) {
   const storage *own = features(&job->query, row, 0);
-  const vec least = v_set((scalar)1e-12), scale = v_set((scalar)job->scale);
-  const vec one = v_set(1), minus = v_set(-1);
+  const scalar *inverses = (const scalar *)job->own_inverse + row * x->heads;
+  const vec scale = v_set((scalar)job->scale), minus = v_set(-1);
+  const vec most = v_div(v_set(1), v_set((scalar)1e-12));
   scalar along[DFGNN_CPU_MOST_HEADS + VECTOR];
   scalar factor[DFGNN_CPU_MOST_HEADS + VECTOR];
   scalar totals[DFGNN_CPU_MOST_HEADS + VECTOR];
-  own_products(x, own, own, factor);
   sum_products(x, own, sum, along);
   for (int64_t h = 0; h < x->heads; h += VECTOR) {
-    vec norm = v_root(s_load(factor + h));
-    vec inverse = v_div(one, v_max(norm, least));
+    vec inverse = load_heads(x, inverses, h);
     vec total = v_mul(s_load(along + h), inverse);
     /* A norm that was raised to 1e-12 is a constant. */
-    vec kept = v_step(v_fma(least, minus, norm), v_mul(total, minus), v_zero());
+    vec kept =
+        v_step(v_fma(inverse, minus, most), v_mul(total, minus), v_zero());
     s_store(along + h, v_mul(kept, inverse));
     s_store(factor + h, v_mul(scale, inverse));
     s_store(totals + h, total);

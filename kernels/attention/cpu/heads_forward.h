@@ -26,11 +26,19 @@ CPU_INLINE void scale_across(const across *x, const dfgnn_cpu_job *job,
 CPU_INLINE void cosines_across(const across *x, const dfgnn_cpu_job *job,
                                int64_t row, int64_t begin, int64_t count,
                                scalar *s) {
-  const storage *own = features(&job->query, row, 0);
+  const scalar *inverse = (const scalar *)job->own_inverse;
+  const vec scale = v_set((scalar)job->scale);
   scalar factor[DFGNN_CPU_MOST_HEADS + VECTOR];
-  own_products(x, own, own, factor);
-  s_store(factor, together(x, s_load(factor)));
-  invert_norms(x, factor, job->scale);
+  if (inverse) {
+    inverse += row * x->heads;
+  } else {
+    const storage *own = features(&job->query, row, 0);
+    own_products(x, own, own, factor);
+    invert_norms(x, factor);
+    inverse = factor;
+  }
+  for (int64_t h = 0; h < x->places; h += VECTOR)
+    s_store(factor + h, v_mul(scale, together(x, load_heads(x, inverse, h))));
   scale_across(x, job, begin, count, factor, s, s);
 }
 
@@ -353,12 +361,13 @@ CPU_INLINE int finish_whole(const across *x, const dfgnn_cpu_job *job,
     least = v_max(v_mul(s_load(m->total + q), minus), least);
   if (!(v_top(least) < 0))
     return 0;
-  for (int64_t h = 0; lse && h < x->heads; h++) {
-    scalar top = m->top[h] < LOWEST ? 0 : m->top[h];
-    lse[row * x->heads + h] = top + LOG(m->total[h]);
+  for (int64_t q = 0; q < x->period; q += VECTOR) {
+    const vec total = s_load(m->total + q);
+    s_store(m->total + q, v_add(s_load(m->top + q), v_log(total)));
+    s_store(after + q, v_div(one, total));
   }
-  for (int64_t q = 0; q < x->period; q += VECTOR)
-    s_store(after + q, v_div(one, s_load(m->total + q)));
+  if (lse)
+    store_heads(x, lse + row * x->heads, m->total);
   return 1;
 }
 
