@@ -368,8 +368,8 @@ CPU_INLINE void fold_rows(const across *x, const storage *a, const scalar *b,
   const int64_t step = x->depth * VECTOR;
   vec y[VECTOR];
   for (int64_t first = 0; first < x->real; first += group, to += VECTOR) {
-    for (int64_t j = 0; j < group; j++) {
-      int64_t i = first + j;
+    CPU_EACH(j, group) {
+      const int64_t i = first + j;
       y[j] = v_zero();
       for (int64_t d = i * step; i < x->real && d < (i + 1) * step; d += VECTOR)
         y[j] = v_fma(v_load(a + d), s_load(b + d), y[j]);

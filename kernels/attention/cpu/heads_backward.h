@@ -142,8 +142,7 @@ static CPU_TARGET int terms_across(const across *x, const dfgnn_cpu_side *s,
   const int values = parts && job->term->values;
   const int64_t numbers = count * x->places;
   scalar *w = m->weights, *g = m->gradients;
-  scores_across(x, job, row, begin, count, keys ? parts : NULL, w,
-                job->op == DFGNN_OP_GAT ? m->more : w);
+  scores_across(x, job, row, begin, count, keys ? parts : NULL, w, m->more);
   if (s->wants_gradients)
     products_across(x, product, row, begin, count, g, DFGNN_OP_GT,
                     values ? parts : NULL);
@@ -398,6 +397,27 @@ CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
     store_row(x, &s->scores, row, m->scores, 1);
 }
 
+/* AGNN: m->more = dS times the inverse norms of the gathered rows, which are
+ * there already if the scores were computed. */
+CPU_INLINE void divide_across(const across *x, const dfgnn_cpu_side *s,
+                              int64_t begin, int64_t count,
+                              const grade_memory *m) {
+  const dfgnn_cpu_job *job = &s->job;
+  const int found = s->terms != DFGNN_CPU_READ;
+  int64_t at[VECTOR];
+  for (int64_t e = 0; e < count; e += x->edges) {
+    if (!found)
+      rows_of(x, job->indices + begin + e, count - e, x->heads, at);
+    for (int64_t h = 0; h < x->places; h += VECTOR) {
+      const int64_t i = e * x->places + h;
+      const vec f = found ? s_load(m->more + i)
+                          : gather_heads(x, job->inverse, at, count - e, h);
+      const vec y = s_load(m->gradients + i);
+      s_store(m->more + i, v_unless_zero(y, v_mul(y, f)));
+    }
+  }
+}
+
 /* Adds a chunk to the sum of scores, or GATv2's of a column to that of values.
  */
 CPU_INLINE void add_scores(const across *x, const dfgnn_cpu_side *s,
@@ -422,7 +442,7 @@ CPU_INLINE void add_scores(const across *x, const dfgnn_cpu_side *s,
     return;
   }
   if (job->op == DFGNN_OP_AGNN)
-    scale_across(x, job, begin, count, NULL, m->gradients, m->more);
+    divide_across(x, s, begin, count, m);
   add_across(x, &s->scores, row, begin, count, keys ? parts : NULL,
              job->op == DFGNN_OP_AGNN ? m->more : m->gradients, careful, fresh,
              job->scale, m->scores, written);

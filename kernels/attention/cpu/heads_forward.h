@@ -3,32 +3,15 @@
 
 /* ---- scores -------------------------------------------------------------- */
 
-/* to = numbers times those [heads] of the gathered rows, and those of the row
- * [period] if own is not NULL. */
-CPU_INLINE void scale_across(const across *x, const dfgnn_cpu_job *job,
-                             int64_t begin, int64_t count, const scalar *own,
-                             const scalar *from, scalar *to) {
-  int64_t at[VECTOR];
-  for (int64_t e = 0; e < count; e += x->edges) {
-    rows_of(x, job->indices + begin + e, count - e, x->heads, at);
-    for (int64_t h = 0; h < x->places; h += VECTOR) {
-      int64_t i = e * x->places + h;
-      vec f = gather_heads(x, job->inverse, at, count - e, h);
-      if (own)
-        f = v_mul(f, s_load(own + h));
-      vec y = s_load(from + i);
-      s_store(to + i, own ? v_mul(y, f) : v_unless_zero(y, v_mul(y, f)));
-    }
-  }
-}
-
-/* AGNN: turns products into scores, which are scaled cosines. */
+/* AGNN: turns products into scores, which are scaled cosines; leaves the
+ * inverse norms of the gathered rows in z, unless that is s. */
 CPU_INLINE void cosines_across(const across *x, const dfgnn_cpu_job *job,
                                int64_t row, int64_t begin, int64_t count,
-                               scalar *s) {
+                               scalar *s, scalar *z) {
   const scalar *inverse = (const scalar *)job->own_inverse;
   const vec scale = v_set((scalar)job->scale);
   scalar factor[DFGNN_CPU_MOST_HEADS + VECTOR];
+  int64_t at[VECTOR];
   if (inverse) {
     inverse += row * x->heads;
   } else {
@@ -39,7 +22,16 @@ CPU_INLINE void cosines_across(const across *x, const dfgnn_cpu_job *job,
   }
   for (int64_t h = 0; h < x->places; h += VECTOR)
     s_store(factor + h, v_mul(scale, together(x, load_heads(x, inverse, h))));
-  scale_across(x, job, begin, count, factor, s, s);
+  for (int64_t e = 0; e < count; e += x->edges) {
+    rows_of(x, job->indices + begin + e, count - e, x->heads, at);
+    for (int64_t h = 0; h < x->places; h += VECTOR) {
+      const int64_t i = e * x->places + h;
+      const vec f = gather_heads(x, job->inverse, at, count - e, h);
+      if (z != s)
+        s_store(z + i, f);
+      s_store(s + i, v_mul(s_load(s + i), v_mul(f, s_load(factor + h))));
+    }
+  }
 }
 
 /* GAT: the sums of the scores of both ends, and of the edge. */
@@ -76,7 +68,8 @@ CPU_INLINE void bias_across(const across *x, const dfgnn_cpu_job *job,
 }
 
 /* Computes the scores of edges, whose parts are added to keys unless they are
- * NULL; GAT leaves what leaky ReLU is of in z. */
+ * NULL; GAT leaves what leaky ReLU is of in z, AGNN the inverse norms of the
+ * gathered rows, unless z is s. */
 static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
                                      int64_t row, int64_t begin, int64_t count,
                                      const scalar *parts, scalar *s,
@@ -93,7 +86,7 @@ static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
   if (job->op == DFGNN_OP_GT && job->scale != 1)
     scale_by(s, numbers, (scalar)job->scale);
   if (job->op == DFGNN_OP_AGNN)
-    cosines_across(x, job, row, begin, count, s);
+    cosines_across(x, job, row, begin, count, s, z);
   if (job->bias)
     bias_across(x, job, begin, count, s);
 }
