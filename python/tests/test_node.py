@@ -168,7 +168,7 @@ def test_edges_that_gcn_keeps(kind, weighted):
 
 
 def test_large_products_stay_apart(monkeypatch):
-    monkeypatch.setattr(_attention_nodes, "SMALL", 0)
+    monkeypatch.setattr(_attention_nodes, "SMALL_ON_CPU", 0)
     agree(*call_of(LAYERS["Transformer"]()))
     agree(*call_of(LAYERS["Transformer mean"]()))
     agree(*call_of(LAYERS["Transformer beta"]()))

@@ -13,8 +13,10 @@ from ._guards import (
 from ._node import fits, graph_of, named, node, recipe, run
 
 # Products whose result has more elements stay apart from those that backward
-# reads, so that no memory is held in vain.
+# reads, so that no memory is held in vain.  On a CPU a copy of their gradient
+# costs more than another call already where they are smaller.
 SMALL = 1 << 20
+SMALL_ON_CPU = 1 << 15
 
 
 def _fits_out(bias, heads, dim, concat):
@@ -229,7 +231,7 @@ def _transformer(graph, settings, static, *given):
         skip = [(dst, "skip")]
         if tensors["w_skip"].size(0) != (width if concat else dim):
             return None
-    together = x.size(0) * width <= SMALL
+    together = x.size(0) * width <= (SMALL if x.is_cuda else SMALL_ON_CPU)
     links, slots = _products(tensors, sides + skip if together else sides,
                              width)
     if links is not None and skip and not together:
