@@ -373,6 +373,22 @@ class Way:
         return sum(event.count for event in found.key_averages()
                    if event.device_type.name == "CUDA")
 
+    def profile(self, given):
+        """Lines about a step: kernels by time on the device, functions by time
+        on the host."""
+        from torch.profiler import ProfilerActivity, profile
+        kinds = [ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            kinds.append(ProfilerActivity.CUDA)
+        with profile(activities=kinds) as found:
+            self.step(given, keep=False)
+        rows = found.key_averages()
+        yield from _longest("device", [
+            (e.self_device_time_total, e) for e in rows
+            if e.device_type.name == "CUDA"])
+        yield from _longest("host", [(e.self_cpu_time_total, e) for e in rows
+                                     if e.device_type.name == "CPU"])
+
     def memory(self, given):
         if self.device.type != "cuda":
             return None
@@ -382,6 +398,14 @@ class Way:
         torch.cuda.reset_peak_memory_stats()
         self.step(given, keep=False)
         return (torch.cuda.max_memory_allocated() - before) / 1e6
+
+
+def _longest(where, timed, most=25):
+    """Lines about the events [(microseconds, event)] that took longest."""
+    yield (f"  {where}: {sum(us for us, _ in timed) / 1e3:.2f} ms in "
+           f"{sum(event.count for _, event in timed)} events")
+    for us, event in sorted(timed, key=lambda pair: -pair[0])[:most]:
+        yield f"  {us / 1e3:9.3f} ms {event.count:5} {event.key[:100]}"
 
 
 def measure(name, options, device):
@@ -434,6 +458,9 @@ def measure(name, options, device):
         row[way + "_backward_ms"] = statistics.median(found.backwards)
         row[way + "_launches"] = found.launches(inputs())
         row[way + "_mb"] = found.memory(inputs())
+        if options.profile:
+            print(f"{name} {way}", *found.profile(inputs()), sep="\n",
+                  file=sys.stderr)
     for what in ("", "backward_"):
         if {"pyg", "dfgnn"} <= set(ways):
             row[what + "speedup"] = row[f"pyg_{what}ms"] / \
@@ -484,6 +511,8 @@ def main():
     parser.add_argument("--narrow", action="store_true",
                         help="fewer features and types, for a test")
     parser.add_argument("--autocast", choices=("bfloat16", "float16"))
+    parser.add_argument("--profile", action="store_true",
+                        help="print what takes longest in a step")
     parser.add_argument("--cpu-time", action="store_true",
                         help="of all threads, which other work on the machine "
                         "changes less")
