@@ -16,11 +16,12 @@ numbers those that have.
 """
 
 import functools
-import itertools
 from typing import NamedTuple
 
 import torch
 
+from . import _hetero_pairs
+from ._hetero_pairs import gatherer, moved, total
 from ._modes import lasting, unwrapped
 from ._remember import remember
 from .graph import Graph, check_count, check_index, describe
@@ -43,29 +44,6 @@ class Block(NamedTuple):
     first: int
     nodes: int
     relations: tuple  # their numbers, in order of the rows of a node
-
-
-
-class Pairs(NamedTuple):
-    """The (destination, relation) pairs that have an edge, by relation and then
-    by destination."""
-    within: Graph  # the pairs are its destinations
-    across: Graph  # the pairs are its sources: those of a destination
-    starts: tuple  # [relations + 1] where the pairs of a relation begin
-    relation: torch.Tensor  # [pairs] int64
-    node: torch.Tensor  # [pairs] int64, the destination's row by node
-
-
-class Senders(NamedTuple):
-    """The (source, relation) pairs that have an edge, by relation."""
-    graph: Graph  # the pairs are its sources
-    rows: Graph  # gives each pair its source's row by node
-    starts: tuple  # [relations + 1] where the pairs of a relation begin
-
-
-def _total(sizes):
-    """[0, a, a + b, ...] of [a, b, ...]."""
-    return list(itertools.accumulate(sizes, initial=0))
 
 
 class HeteroGraph:
@@ -185,26 +163,43 @@ class HeteroGraph:
 
     def _check(self):
         """Raises where a node or a relation is out of its range."""
-        if self._edge_type is not None and self.num_edges:
-            _check_range("edge_type", self._edge_type, self.num_relations)
         if not self.num_edges:
             return
-        sizes = self._by_edge([
-            [self.num_src[s] for s, _, _ in self.relations],
-            [self.num_dst[d] for _, _, d in self.relations]])
-        wrong = (self.edge_index < 0) | (self.edge_index >= sizes)
-        if not bool(wrong.any()):
-            return
-        row, edge = wrong.nonzero()[0].tolist()
-        relation = int(self.edge_type[edge])
-        at = edge - (0 if self.counts is None
-                     else _total(self.counts)[relation])
-        side = "destination" if row else "source"
-        raise ValueError(
-            f"edge_index[{row}, {at}] of {self.relations[relation]} is "
-            f"{int(self.edge_index[row, edge])}, but there are "
-            f"{int(sizes[row, edge])} {side}s: expected 0 to "
-            f"{int(sizes[row, edge]) - 1}")
+        if self._edge_type is not None:
+            _check_range("edge_type", self._edge_type, self.num_relations)
+        counts, ends = self._ends()
+        sizes = self._by_end(lambda side: [
+            self._side(side)[1][kind] for kind in self._side(side)[0]])
+        beyond = moved(ends.clone(), counts, (1,) * len(counts),
+                       [-n for n in sizes])
+        # both are negative where 0 <= end < size
+        if int(beyond.bitwise_and_(~ends).max()) >= 0:
+            self._refuse(counts, sizes, ends)
+
+    def _refuse(self, counts, sizes, ends):
+        for at, (part, size) in enumerate(zip(ends.split(counts), sizes)):
+            edge = ((part < 0) | (part >= size)).nonzero().view(-1)
+            if not edge.numel():
+                continue
+            edge, row = int(edge[0]), at * 2 // len(counts)
+            relation = at % len(self.relations) if self.counts is not None \
+                else int(self._edge_type[edge])
+            raise ValueError(
+                f"edge_index[{row}, {edge}] of {self.relations[relation]} is "
+                f"{int(part[edge])}, but there are {size} "
+                f"{'destination' if row else 'source'}s: expected 0 to "
+                f"{size - 1}")
+
+    def _ends(self):
+        """(lengths, tensor [2 E]): the sources of each relation, or of the one
+        list, then the destinations of each."""
+        counts = [self.num_edges] if self.counts is None else self.counts
+        return (*counts, *counts), self.edge_index.reshape(-1)
+
+    def _by_end(self, numbers):
+        """numbers(side) by relation for the parts of _ends()."""
+        count = 1 if self.counts is None else self.num_relations
+        return [n for side in ("src", "dst") for n in numbers(side)[:count]]
 
     def _derive(self, key, make):
         found = self._made.get(key)
@@ -225,8 +220,6 @@ class HeteroGraph:
         table = torch.tensor(rows, dtype=torch.int64).to(self.device)
         if self.counts is None:
             return table.index_select(1, self._edge_type.long())
-        if len(self.counts) == 1:
-            return table.expand(-1, self.num_edges)
         counts = torch.tensor(self.counts).to(self.device)
         return table.repeat_interleave(counts, 1, output_size=self.num_edges)
 
@@ -252,7 +245,7 @@ class HeteroGraph:
         rows."""
         def make():
             _, sizes = self._side(side)
-            starts = _total(-(-n // align) * align for n in sizes.values())
+            starts = total(-(-n // align) * align for n in sizes.values())
             return dict(zip((*sizes, None), starts))
         return self._derive(("begins", side, align), make)
 
@@ -304,7 +297,7 @@ class HeteroGraph:
         second and so on; each begins at a multiple of align."""
         def make():
             kinds, sizes = self._side(side)
-            starts = _total(-(-sizes[kind] // align) * align
+            starts = total(-(-sizes[kind] // align) * align
                             for kind in kinds)
             return Layout(tuple(starts[:-1]), (1,) * len(kinds), starts[-1])
         return self._derive(("turn", side, align), make)
@@ -321,7 +314,7 @@ class HeteroGraph:
                     (n, step), count in zip(rows, self.counts)]
             if all(step for _, step in rows):
                 return self.by_relation("src")
-            starts = _total(n for n, _ in rows)
+            starts = total(n for n, _ in rows)
             return Layout(tuple(starts[:-1]), tuple(s for _, s in rows),
                           starts[-1])
         return self._derive("sent", make)
@@ -333,22 +326,31 @@ class HeteroGraph:
         ends = self.edge_index[0 if side == "src" else 1]
         if set(layout.begin) == {0} and set(layout.step) <= {1}:
             return ends
-        if set(layout.step) <= {1}:
-            return ends + self._by_edge([layout.begin])[0]
-        if 0 not in layout.step:
+        if self.counts is None:
+            if set(layout.step) <= {1}:
+                return ends + self._by_edge([layout.begin])[0]
             begin, step = self._by_edge([layout.begin, layout.step])
             return ends * step + begin
-        first = _total(self.counts)
-        begin, step = self._by_edge([
-            [b if s else b - n for b, s, n in zip(layout.begin, layout.step,
-                                                  first)], layout.step])
-        edge = torch.arange(self.num_edges, device=self.device)
-        return torch.where(step == 0, edge, ends * step) + begin
+        made = moved(ends.clone(), self.counts, layout.step, layout.begin)
+        return self._numbered_edges(made, layout) if 0 in layout.step else made
+
+    def _numbered_edges(self, rows, layout):
+        """Adds to the rows of relations that have one for each edge which of
+        its edges it is."""
+        parts = rows.split(self.counts)
+        each = [n for n, step in enumerate(layout.step)
+                if not step and self.counts[n]]
+        numbers = torch.arange(max((self.counts[n] for n in each), default=0),
+                               dtype=rows.dtype, device=self.device)
+        if each:
+            torch._foreach_add_([parts[n] for n in each], [
+                numbers[:self.counts[n]] for n in each])
+        return rows
 
     def graph(self, rows, columns):
         """The :class:`Graph` whose destinations are laid out as rows says and
         whose sources as columns says; it is made once."""
-        return self._derive((rows, columns), lambda: self._graph_of(
+        return self._derive((rows, columns), lambda: self.graph_of(
             self.positions("dst", rows), self.positions("src", columns),
             rows.size, columns.size))
 
@@ -361,93 +363,44 @@ class HeteroGraph:
             return graph
         return self._derive("with relations", make)
 
-    def _graph_of(self, dst, src, num_dst, num_src):
+    def graph_of(self, dst, src, num_dst, num_src):
+        """The Graph of edges src -> dst, which are in range."""
         for what, number in (("rows", num_dst), ("columns", num_src)):
             check_count(f"the number of {what}", number)
-        # out of range is nothing any more: it was checked by relation
         return Graph.from_edge_index(torch.stack([src, dst]),
                                      (num_src, num_dst), trusted=True,
                                      family=self.family)
 
+    # ---- pairs
+
+    def numbered(self, side):
+        """The (node of a side, relation) pairs that have an edge, as
+        _hetero_pairs.Numbered."""
+        return self._derive(("numbered", side),
+                            lambda: _hetero_pairs.numbered(self, side))
+
     def number_of_pairs(self, side="dst"):
         """How many (node of a side, relation) pairs have an edge."""
-        return self._pair_numbers(side)[0].numel()
-
-    def _pair_numbers(self, side="dst"):
-        """(sorted numbers of the pairs, each edge's position among them); a
-        number is relation * nodes + the node's row by node."""
-        def make():
-            nodes = self.positions(side, self.by_node(side))
-            return torch.unique(
-                self.edge_type.long() * self.by_node(side).size + nodes,
-                return_inverse=True)
-        return self._derive(("pair numbers", side), make)
+        return self.numbered(side).rows.numel()
 
     def pairs(self, columns, align=1):
-        """The :class:`Pairs` over sources laid out as columns says; those of a
-        relation begin at a multiple of align."""
-        return self._derive(("pairs", columns, align),
-                            lambda: self._make_pairs(columns, align))
-
-    def _placed_pairs(self, side, align):
-        """(each pair's place, each edge's, where those of a relation begin,
-        each pair's relation, its node's row by node)."""
-        rows = self.by_node(side).size
-        numbers, of_edge = self._pair_numbers(side)
-        relation = torch.div(numbers, max(1, rows), rounding_mode="floor")
-        node = numbers - relation * rows
-        counts = torch.bincount(relation, minlength=self.num_relations)
-        counts = counts.tolist()
-        starts = _total(-(-n // align) * align for n in counts)
-        place = torch.arange(numbers.numel(), device=self.device)
-        if align > 1:
-            shift = torch.tensor(
-                [a - b for a, b in zip(starts, _total(counts))],
-                device=self.device)[:self.num_relations]
-            place = place + shift.index_select(0, relation)
-            of_edge = place.index_select(0, of_edge)
-        return place, of_edge, tuple(starts), relation, node
-
-    def _make_pairs(self, columns, align):
-        place, of_edge, starts, relation, node = self._placed_pairs(
-            "dst", align)
-        within = self._graph_of(of_edge, self.positions("src", columns),
-                                starts[-1], columns.size)
-        across = Graph.from_edge_index(
-            torch.stack([place, node]), (starts[-1], self.by_node("dst").size),
-            trusted=True, family=self.family)
-        return Pairs(within, across, starts, relation, node)
+        """The pairs of destinations, as _hetero_pairs.Pairs, over sources laid
+        out as columns says; those of a relation begin at a multiple of
+        align."""
+        return self._derive(("pairs", columns, align), lambda:
+                            _hetero_pairs.pairs(self, columns, align))
 
     def senders_of(self, rows, align=1):
-        """The :class:`Senders` whose destinations are laid out as rows says;
-        those of a relation begin at a multiple of align."""
-        def make():
-            place, of_edge, starts, _, node = self._placed_pairs("src", align)
-            among = self.by_node("src").size
-            # places that no pair has stay without an edge
-            taken = gatherer(node, among) if align == 1 else \
-                Graph.from_edge_index(torch.stack([node, place]),
-                                      (among, starts[-1]), trusted=True,
-                                      family=self.family)
-            return Senders(self._graph_of(
-                self.positions("dst", rows), of_edge, rows.size, starts[-1]),
-                taken, starts)
-        return self._derive(("senders of", rows, align), make)
+        """The pairs of sources, as _hetero_pairs.Senders, to destinations laid
+        out as rows says; those of a relation begin at a multiple of align."""
+        return self._derive(("senders of", rows, align), lambda:
+                            _hetero_pairs.senders(self, rows, align))
 
     def pairs_among(self, layout):
         """[pairs] the row of each of the pairs() in a layout of
         destinations."""
-        def make():
-            rows = self.by_node("dst")
-            numbers, _ = self._pair_numbers()
-            relation = torch.div(numbers, max(1, rows.size),
-                                 rounding_mode="floor")
-            begin, step, first = torch.tensor(
-                [layout.begin, layout.step, rows.begin]).to(
-                    self.device).index_select(1, relation)
-            node = numbers - relation * rows.size - first
-            return begin + node * step
-        return self._derive(("pairs among", layout), make)
+        return self._derive(("pairs among", layout), lambda:
+                            _hetero_pairs.rows_in(self, "dst", layout))
 
     def has_few_pairs(self):
         """Whether most of the rows by relation surely have no edge."""
@@ -468,7 +421,7 @@ class HeteroGraph:
             if rows.size <= 4 * self.num_edges:
                 number = self.positions("dst", rows)
             else:
-                number = self._pair_numbers()[1]
+                number = self.numbered("dst").of_edge
             counts = number.new_zeros(min(rows.size, max(
                 4 * self.num_edges, 1)))
             return counts.index_add(0, number, torch.ones_like(number)) \
@@ -525,13 +478,6 @@ class HeteroGraph:
         return (f"HeteroGraph({self.num_relations} relations, "
                 f"{len(self.node_types)} types of nodes, "
                 f"num_edges={self.num_edges}, device='{self.device}')")
-
-
-def gatherer(index, num_src):
-    """The Graph with one edge for each row, from the source index[row]."""
-    offsets = torch.arange(index.numel() + 1, device=index.device,
-                           dtype=index.dtype)
-    return Graph(offsets, index.contiguous(), num_src, trusted=True)
 
 
 def hetero_graph(edges, num_nodes, trusted=False):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _remember
+from dfgnn import _hetero_pairs, _remember
 from dfgnn.hetero import hetero_graph, typed_graph
 
 NODES = {"a": 5, "b": 3, "c": 0, "d": (2, 4)}
@@ -61,9 +61,13 @@ def test_rows_by_relation_are_those_of_a_node_one_after_the_other():
             assert torch.equal(part[:, slot], want)
 
 
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+@pytest.mark.parametrize("most", [0, 4])
 @pytest.mark.parametrize("align", [1, 4])
-def test_sums_over_pairs_and_then_over_relations_are_those_of_all(align):
-    edges = edges_of()
+def test_sums_over_pairs_and_then_over_relations_are_those_of_all(
+        align, most, kind, monkeypatch):
+    monkeypatch.setattr(_hetero_pairs, "_MOST_MARKS", most)
+    edges = {key: part.to(kind) for key, part in edges_of().items()}
     graph = dfgnn.HeteroGraph(edges, NODES)
     pairs = graph.pairs(graph.by_node("src"), align)
     assert all(start % align == 0 for start in pairs.starts)
@@ -74,6 +78,9 @@ def test_sums_over_pairs_and_then_over_relations_are_those_of_all(align):
                                   graph.by_node("src")), x)
     torch.testing.assert_close(found, want)
     count = graph.number_of_pairs()
+    assert pairs.relation.tolist() == [
+        r for r, part in enumerate(edges.values())
+        for _ in part[1].unique()]
     assert count == sum(part[1].unique().numel() for part in edges.values())
     assert pairs.relation.numel() == pairs.node.numel() == count
 
