@@ -142,8 +142,8 @@ dfgnn_status dfgnn_edge_program_input(dfgnn_edge_value *value,
   dfgnn_status status = dfgnn__check_edge_program(program);
   if (status)
     return status;
-  return describe(value, program->dag, program->dag->inputs, program->dag->input_count, i,
-                  program->match.inputs,
+  return describe(value, program->dag, program->dag->inputs,
+                  program->dag->input_count, i, program->match.inputs,
                   program->is_operator ? program->match.input_count : 0);
 }
 
@@ -153,8 +153,8 @@ dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
   dfgnn_status status = dfgnn__check_edge_program(program);
   if (status)
     return status;
-  return describe(value, program->dag, program->dag->outputs, program->dag->output_count, i,
-                  program->match.outputs,
+  return describe(value, program->dag, program->dag->outputs,
+                  program->dag->output_count, i, program->match.outputs,
                   program->is_operator ? program->match.output_count : 0);
 }
 
