@@ -735,3 +735,65 @@ def test_hgt_and_han_of_any_schema(number, said):
         dfgnn.accelerate(fast)
         compare(plain, fast, list(x.values()), lambda model: model(x, edges))
     assert not said.text
+
+
+# ---- what does not lead to the loss -----------------------------------------
+
+class TwoLayers(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(G.HeteroConv(
+            {key: layer(key) for key in KINDS}) for _ in range(2))
+        self.project = torch.nn.ModuleList(
+            torch.nn.ModuleDict({kind: torch.nn.LazyLinear(WIDTH)
+                                 for kind in NODES}) for _ in range(2))
+
+    def forward(self, x, edges):
+        for conv, lins in zip(self.convs, self.project):
+            x = {kind: lins[kind](t).tanh()
+                 for kind, t in conv(x, edges).items()}
+        return x
+
+
+@pytest.mark.parametrize("kind", ["a", "d"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind):
+    x, edges = schema()
+    plain = TwoLayers(LAYERS[name]).double()
+    plain(x, edges)
+    fast = copy.deepcopy(spread(plain))
+    dfgnn.accelerate(fast)
+    found = []
+    for model in (plain, fast):
+        out = model(x, edges)[kind]
+        leaves = [*x.values(), *model.parameters()]
+        for _ in range(2):  # a pass leaves nothing behind for the next
+            grads = torch.autograd.grad(out.square().sum(), leaves,
+                                        retain_graph=True, allow_unused=True)
+        found.append(grads)
+    assert any(g is None for g in found[0])
+    for want, have in zip(*found):
+        assert (want is None) == (have is None)
+        if want is not None:
+            torch.testing.assert_close(have, want)
+
+
+@pytest.mark.parametrize("kind", ["a", "d"])
+@pytest.mark.parametrize("name", ["HGT", "HAN"])
+def test_layers_over_types_have_no_gradient_of_what_no_loss_reads(name, kind):
+    x, edges = schema()
+    about = list(NODES), list(edges)
+    plain = spread((G.HGTConv(WIDTH, 8, about, heads=2) if name == "HGT" else
+                    G.HANConv(WIDTH, 8, about, heads=2)).double())
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    found = []
+    for model in (plain, fast):
+        leaves = [*x.values(), *model.parameters()]
+        found.append(torch.autograd.grad(
+            model(x, edges)[kind].square().sum(), leaves, allow_unused=True))
+    for (key, _), want, have in zip(
+            [*x.items(), *plain.named_parameters()], *found):
+        assert (want is None) == (have is None), key
+        if want is not None:
+            torch.testing.assert_close(have, want)

@@ -22,6 +22,7 @@ from ..programs import edge_program, softmax
 from . import _relation_features, _relation_sums, _relation_tiles as tiles
 from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._exact import outside_autocast, result_type
+from ._leading import Leading
 from ._scores import edge_feature_scores
 
 
@@ -69,10 +70,13 @@ class _Total(torch.autograd.Function):
     @staticmethod
     def forward(ctx, *tensors):
         ctx.count = len(tensors)
+        ctx.set_materialize_grads(False)
         return torch.stack(tensors).sum(0)
 
     @staticmethod
     def backward(ctx, grad):
+        if grad is None:
+            return (None,) * ctx.count
         return grad.expand(ctx.count, *grad.shape).clone().unbind(0)
 
 
@@ -229,13 +233,24 @@ def _with_bias(term, biases):
 
 # ---- attention --------------------------------------------------------------
 
-def gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
+def gat(graph, x, summed, like, weights, scores, edges, own, biases,
         post=None):
     """Scores are sums of what a relation makes of both ends.
 
     weights: (those of sources, those of destinations) [H * C, F], scores: the
-    vectors [1, H, C] of each; edge_score [E, H] or None.
+    vectors [1, H, C] of each; edges: what edge_scores() takes, or None.
     """
+    leading = Leading(graph)
+    edges = edges or ([0] * graph.num_relations,) * 3
+    x, sources, targets, *given = leading.enter(x, *weights, *scores, *edges)
+    scores, edge_score = given[:2], edge_scores(like, *given[2:])
+    return leading.leave(_gat(
+        graph, x, summed, like, (sources, targets), scores, edge_score, own,
+        biases, post), summed)
+
+
+def _gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
+         post):
     sources, targets = weights
     of_src, of_dst = _scoring(like, sources, targets, *scores)
     summed_rows = summed and post is None
@@ -298,8 +313,18 @@ def edge_table(like, parts, weights):
 
 def transformer(graph, x, summed, like, query, key, value, edges, own,
                 post=None):
-    """Scores are <query, key>.  query, key, value: (weights, biases);
-    edges [E, H, C] or None is added to keys and values."""
+    """Scores are <query, key>.  query, key, value: (weights, biases); edges:
+    what edge_table() takes, or None, is added to keys and values."""
+    leading = Leading(graph)
+    edges = edges or ([0] * graph.num_relations,) * 2
+    x, *given = leading.enter(x, *query, *key, *value, *edges)
+    query, key, value, edges = zip(given[::2], given[1::2])
+    return leading.leave(_transformer(
+        graph, x, summed, like, query, key, value, edge_table(like, *edges),
+        own, post), summed)
+
+
+def _transformer(graph, x, summed, like, query, key, value, edges, own, post):
     rows = _Rows(graph, summed and post is None)
     query, key, value = (t.view(like.shape) for t in (
         rows.project(x.dst, *query), _sent(graph, x.src, *key),
@@ -353,7 +378,19 @@ def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
 def gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
           post=None):
     """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation;
-    query and value: (weights, biases)."""
+    query and value: (weights, biases); edges: what edge_table() takes, or
+    None."""
+    leading = Leading(graph)
+    edges = edges or ([0] * graph.num_relations,) * 2
+    x, att, *given = leading.enter(x, att, *query, *value, *edges)
+    query, value, edges = zip(given[::2], given[1::2])
+    return leading.leave(_gatv2(
+        graph, x, summed, like, query, value, att, edge_table(like, *edges),
+        own, biases, post), summed)
+
+
+def _gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
+           post):
     rows = _Rows(graph, summed and post is None)
     query = rows.project(x.dst, *query).view(like.shape)
     value = _sent(graph, x.src, *value).view(like.shape)
@@ -391,8 +428,12 @@ def linear_of_sums(graph, x, summed, reduce, weights, biases, own,
         found = _in_one_node(graph, x, reduce, weights, biases, own)
         if found is not None:
             return found
-    return _by_type(graph, x, summed, reduce, weights, biases, own, project,
-                    post)
+    leading = Leading(graph)
+    none = [None] * graph.num_relations
+    x, *project_of = leading.enter(x, *(project or (none, none)))
+    return leading.leave(_by_type(
+        graph, x, summed, reduce, weights, biases, own,
+        project and project_of, post), summed)
 
 
 def _in_one_node(graph, x, reduce, weights, biases, own):
@@ -450,9 +491,11 @@ def _by_tiles(graph, x, reduce, weights, biases, own):
 
 def isomorphism(graph, x, summed, reduce, networks, eps):
     """GIN: each relation's network of its sum and (1 + eps) of the node."""
+    leading = Leading(graph)
+    x, = leading.enter(x)
     parts, found = graph.split_blocks("dst", neighbours(graph, x, reduce)), {}
     for kind, block in graph.blocks("dst").items():
         for part, number in zip(parts[kind].unbind(1), block.relations):
             made = networks[number](part + (1 + eps[number]) * x.dst[kind])
             _put(found, graph, kind, (number,), made, summed)
-    return found
+    return leading.leave(found, summed)

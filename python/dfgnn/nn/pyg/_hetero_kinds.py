@@ -105,7 +105,7 @@ def _gat(graph, x, relations, summed):
         graph, x, summed, like,
         tuple(zip(*[_gat_weights(r.layer) for r in relations])),
         (_parameters(relations, "att_src"), _parameters(relations, "att_dst")),
-        passes.edge_scores(like, parts, vectors, weights),
+        (parts, vectors, weights),
         _own_linears(relations, "res"), _parameters(relations, "bias"))
 
 
@@ -128,7 +128,7 @@ def _gatv2(graph, x, relations, summed):
     return passes.gatv2(
         graph, x, summed, like, _linears(relations, "lin_r"),
         _linears(relations, "lin_l"), att,
-        passes.edge_table(like, *_edge_parts(relations)),
+        _edge_parts(relations),
         _own_linears(relations, "res"), _parameters(relations, "bias"))
 
 
@@ -148,7 +148,7 @@ def _transformer(graph, x, relations, summed):
     return passes.transformer(
         graph, x, summed, like, *(_linears(relations, name) for name in (
             "lin_query", "lin_key", "lin_value")),
-        passes.edge_table(like, *_edge_parts(relations)),
+        _edge_parts(relations),
         _own_linears(relations, "lin_skip")
         if first.root_weight and post is None else None, post)
 

@@ -15,6 +15,7 @@ from ..._grouped import Groups, alignment, take
 from ...functional import gat_attention, gt_attention
 from ...hetero import HeteroGraph, gatherer, hetero_graph
 from .._guards import Other
+from .._leading import Leading
 from .._linear import hooked
 from .._relations import Features
 from .._exact import outside_autocast, result_type
@@ -98,11 +99,14 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
     whose values are of nodes; then one over the relations of a type."""
     heads = layer.heads
     shape = (-1, heads, layer.out_channels // heads)
-    h = _projected(layer, x, shape)
+    leading = Leading(graph)
+    h, of_src, of_dst = leading.enter(_projected(layer, x, shape), *[
+        [parameters["__".join(key)] for key in graph.relations]
+        for parameters in (layer.lin_src, layer.lin_dst)])
     columns = graph.by_relation("src")
-    score_src = take(_scores(layer.lin_src, graph, "src", h.src),
+    score_src = take(_scores(of_src, graph, "src", h.src),
                      graph.senders("src", columns))
-    score_dst = _scores(layer.lin_dst, graph, "dst", h.dst)
+    score_dst = _scores(of_dst, graph, "dst", h.dst)
     value = torch.cat([h.src[kind] for kind in graph.node_types])
     rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
     out = outside_autocast(
@@ -117,6 +121,8 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
     for kind in x.dst:
         found[kind], weights[kind] = _semantic(
             layer, graph, kind, parts[kind]) if kind in parts else (None, None)
+    leading.leave({kind: out for kind, out in found.items()
+                   if out is not None}, True)
     return (found, weights) if return_semantic_attention_weights else found
 
 
@@ -132,8 +138,7 @@ def _scores(parameters, graph, side, h):
     """[rows by relation, H] <a_r, h> of each node and relation."""
     parts = []
     for kind, block in graph.blocks(side).items():
-        att = torch.cat([parameters["__".join(graph.relations[r])]
-                         for r in block.relations])
+        att = torch.cat([parameters[r] for r in block.relations])
         parts.append(torch.einsum("nhd,rhd->nrh", h[kind], att).flatten(0, 1))
     return torch.cat(parts)
 
@@ -202,10 +207,12 @@ def _hgt(layer, graph, features):
     if graph.is_whole and len({part.size(1) for part in x}) == 1:
         align = alignment(sum(part.size(0) for part in x), len(x),
                           x[0].device)
-    out = _by_tiles(layer, graph, x, align) if align > 1 else _by_type(
-        layer, graph, features.src, x)
-    parts = graph.split_types("dst", out) if align == 1 else dict(zip(
-        graph.node_types, _tiles_of(graph, align)[0].packed(out)))
+    if align > 1:
+        parts = _tiles_of(graph, align)[0].packed(
+            _by_tiles(layer, graph, x, align))
+    else:
+        parts = _by_type(layer, graph, features.src, x)
+    parts = dict(zip(graph.node_types, parts))
     return {kind: parts[kind] for kind in kinds
             if kind in layer.dst_node_types}
 
@@ -223,8 +230,8 @@ def _dot_products(layer, graph, rows, columns, query, key, value):
 # ---- few types, or large ones: a product for each type
 
 def _by_type(layer, graph, sent, x):
-    """sent: features of the nodes that send, by type; x: of those that
-    receive, in the order of types."""
+    """By type its result.  sent: features of the nodes that send, by type; x:
+    of those that receive, in the order of types."""
     heads, width = layer.heads, layer.out_channels
     keys, values = _relations_of(layer, graph)
     lins = layer.kqv_lin.lins
@@ -260,7 +267,7 @@ def _by_type(layer, graph, sent, x):
             alpha = layer.skip[kind].sigmoid()
             part = alpha * part + (1 - alpha) * own
         outs.append(part)
-    return torch.cat(outs)
+    return outs
 
 
 # ---- many small types: one batched product for all
