@@ -15,6 +15,7 @@ from .._execute import generation
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._modes import in_transform, needs_composite
 from ..errors import UnsupportedError
+from ..hetero import HeteroGraph
 
 
 class Reduction:
@@ -105,6 +106,8 @@ class _Call:
                                   graph.by_node("src"))
         self.sources = [kind for kind, count in graph.num_src.items() if count]
         self.blocks = graph.blocks("dst")
+        # what a recording fills anew in each step is the graph of all
+        self.recorded = _recording.current is not None
         none = [None] * len(weights)
         own_weights, own_biases = (none, none) if own is None else \
             (own.weights, own.biases)
@@ -268,8 +271,7 @@ class _Call:
                 n and kind in reached
                 for kind, n in zip(self.sources, needed["x"])):
             of_x = self._of_table(given, wide, kept, live, needed, found)
-        parts = {} if of_x is None else dict(zip(self.sources, of_x.split(
-            [x.size(0) for x in given["x"]])))
+        parts = of_x or {}
         for number, kind in enumerate(self.sources):
             if needed["x"][number] and kind in reached:
                 found["x"][number] = parts[kind]
@@ -287,16 +289,19 @@ class _Call:
                 found[name][number].addmm_(live[kind], own[kind])
 
     def _of_table(self, given, wide, kept, live, needed, found):
-        """The gradient of all rows of x, or None; that of the weights of
-        edges is put where it belongs."""
+        """By type of sources the gradient of its rows, or None; that of the
+        weights of edges is put where it belongs."""
         width, of_weight = given["x"][0].size(1), any(needed["edge_weight"])
-        make = wide.new_empty if len(live) == len(self.blocks) else \
+        graph = self._leading(live)
+        matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
+        make = wide.new_empty if len(live) == len(graph.blocks("dst")) else \
             wide.new_zeros
-        grad = make(self.matrix.num_dst, width)
+        grad = make(matrix.num_dst, width)
+        rows = graph.split_blocks("dst", grad)
         for kind, part in live.items():
             torch.mm(part, self.wide(wide, kind, width),
-                     out=self.rows(grad, kind))
-        links = _links(self.matrix, self.reduce, given["x"][0])
+                     out=rows[kind].flatten(1))
+        links = _links(matrix, self.reduce, given["x"][0])
         values = dict(zip((name for link in links for name in link.saves),
                           kept))
         wanted = {"sums"}
@@ -307,10 +312,33 @@ class _Call:
         grads = {"sums": grad}
         for link in reversed(links):
             if link.out in wanted:
-                link.backward(self.matrix, values, grads, wanted)
+                link.backward(matrix, values, grads, wanted)
         if of_weight:
             found["edge_weight"][0] = grads["edge_weight"]
-        return grads.get("x")
+        of_x = grads.get("x")
+        return None if of_x is None else graph.split_types("src", of_x)
+
+    def _leading(self, live):
+        """The HeteroGraph of the relations that end at live types, where that
+        is worth a graph of its own; else that of all."""
+        graph = self.graph
+        numbers = [r for r, (_, _, end) in enumerate(graph.relations)
+                   if end in live]
+        if self.recorded or self.reduce.op not in ("spmm-sum", "spmm-mean") \
+                or graph.counts is None or \
+                2 * sum(graph.counts[r] for r in numbers) > graph.num_edges:
+            return graph
+
+        def make():
+            parts = graph.edge_index.split(graph.counts, 1)
+            begins = {graph.relations[r][0] for r in numbers}
+            return HeteroGraph(
+                {graph.relations[r]: parts[r] for r in numbers},
+                {kind: (graph.num_src[kind] if kind in begins else 0,
+                        graph.num_dst[kind] if kind in live else 0)
+                 for kind in graph.node_types},
+                family=graph.family, trusted=True)
+        return graph._derive(("into", tuple(live)), make)
 
     def differentiate(self, given, grads, needed, create_graph):
         """backward() by operations that autograd records."""
