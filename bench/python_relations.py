@@ -449,7 +449,10 @@ def measure(name, options, device):
         for way, found in list(ways.items()):
             try:
                 found.step(inputs(), keep=turn >= options.warmup)
-            except torch.OutOfMemoryError as error:
+            except Exception as error:
+                if way != "compiled" and not isinstance(
+                        error, torch.OutOfMemoryError):
+                    raise
                 row[way + "_error"] = f"{type(error).__name__}: {error}"[:200]
                 del ways[way]
                 torch.cuda.empty_cache()
