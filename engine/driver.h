@@ -61,7 +61,7 @@ enum {
   CU_FUNCTION_MAX_SHARED = 8, /* dynamic */
   CU_FUNCTION_CARVEOUT = 9,   /* percent of shared memory */
 
-  CU_LAUNCH_OVERLAPPED = 6, /* programmatic stream serialization */
+  CU_LAUNCH_OVERLAPPED = 6,   /* programmatic stream serialization */
   CU_OVERLAP_VERSION = 12030, /* the first whose graphs capture that */
 
   CU_STREAM_NON_BLOCKING = 1,

@@ -373,14 +373,14 @@ static cu_result launch_overlapped(const dfgnn_queue *queue,
                                    cu_function function, const dfgnn_grid *grid,
                                    void **arguments) {
   cu_launch_attribute overlapped = {.id = CU_LAUNCH_OVERLAPPED, .value = 1};
-  const cu_launch_config config = {
-      .grid = {at_least_1(grid->blocks[0]), at_least_1(grid->blocks[1]),
-               at_least_1(grid->blocks[2])},
-      .block = {grid->threads, 1, 1},
-      .shared = grid->shared,
-      .stream = queue->stream,
-      .attributes = &overlapped,
-      .count = 1};
+  const cu_launch_config config = {.grid = {at_least_1(grid->blocks[0]),
+                                            at_least_1(grid->blocks[1]),
+                                            at_least_1(grid->blocks[2])},
+                                   .block = {grid->threads, 1, 1},
+                                   .shared = grid->shared,
+                                   .stream = queue->stream,
+                                   .attributes = &overlapped,
+                                   .count = 1};
   return dfgnn__driver()->LaunchKernelEx(&config, function, arguments, NULL);
 }
 

@@ -13,7 +13,7 @@
 #include "kernels/mlp/cpu/gemm.h"
 #include "kernels/mlp/job.h"
 
-#if CPU_ISA == CPU_AVX512 && CPU_DTYPE == CPU_BF16 &&                         \
+#if CPU_ISA == CPU_AVX512 && CPU_DTYPE == CPU_BF16 &&                          \
     (__GNUC__ >= 11 || defined(__clang__))
 #include "kernels/mlp/cpu/gemm_amx.h"
 #define HAVE_AMX 1
