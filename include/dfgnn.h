@@ -81,7 +81,7 @@ DFGNN_API const char *dfgnn_status_string(dfgnn_status status);
  * until the thread's next call into the library. */
 DFGNN_API const char *dfgnn_last_error(void);
 
-/* The library's version, e.g. "0.1.0". */
+/* The library's version, e.g. "0.2.0". */
 DFGNN_API const char *dfgnn_version(void);
 
 /* ---- names -------------------------------------------------------------- */

@@ -47,7 +47,7 @@ typedef struct dfgnn_tune_options {
   double margin;         /* variants whose times differ by less tie; 0: 0.015 */
   int exhaustive;        /* 1: measure all to the end; N > 1: all, N times */
   int remeasure;         /* a dfgnn_remeasure */
-  const char *tool;      /* provenance: "dfgnn-tune 0.1.0"; NULL: library */
+  const char *tool;      /* provenance: "dfgnn-tune 0.2.0"; NULL: library */
   const char *job_hash;  /* provenance; NULL: none */
   const char *const *variants; /* only these candidates, NULL-terminated; NULL:
                                 * all applicable ones */
