@@ -22,6 +22,12 @@ def _template(scale, slope, dropout):
     return _abi.Args(scale=scale, slope=slope, dropout=dropout)
 
 
+def arguments(settings):
+    """Arguments of calls, without a tensor."""
+    return _abi.Args.from_buffer_copy(_template(
+        settings.scale, settings.slope, settings.dropout))
+
+
 def forget_plans():
     """Makes later calls choose their plans anew: something was measured."""
     global _generation

@@ -67,16 +67,26 @@ class ByLoopedEdge:
 
 class _Kernel:
     """What links have in common that run an operator's plans: a call for each
-    pass, made when it first runs."""
+    graph and pass, made when it first runs."""
 
-    def __init__(self):
-        self._calls = [None, None]
+    def __init__(self, settings):
+        self.settings = settings
+        self._shared = [None, None]  # by pass, what graphs share
 
     def _call(self, graph, backward):
-        plan = self._make(graph, backward)
-        args = plan.arguments()
-        fields = self._fields(args, backward)
-        found = self._calls[backward] = _execute.Call(plan, args, fields)
+        handle = graph.handle
+        found = handle.recipes.get((self, backward))
+        if found is None:
+            shared = self._shared[backward]
+            if shared is None:
+                args = _execute.arguments(self.settings)
+                shared = self._shared[backward] = (
+                    self._problem(backward), args,
+                    self._fields(args, backward))
+            wanted, args, fields = shared
+            found = handle.recipes[self, backward] = _execute.Call(
+                _execute.Plan(handle, graph.device, wanted, self.settings),
+                args, fields)
         return found
 
 
@@ -86,8 +96,15 @@ class _Given(NamedTuple):
     slot: object
     name: str
     offset: int  # in bytes, from the beginning of the tensor
+    plane: int  # of those that a tensor stacks
     exact: bool  # its gradient is in the type of scores
     convert: bool  # it may have to be converted to that type
+
+    def pointer(self, tensor):
+        begin = tensor.data_ptr() + self.offset
+        if self.plane:
+            begin += self.plane * tensor.stride(0) * tensor.element_size()
+        return begin
 
 
 class Attention(_Kernel):
@@ -98,35 +115,33 @@ class Attention(_Kernel):
     listed: features of edges are in the caller's order.
     """
 
-    def __init__(self, graph, op, inputs, out, heads, dim, dtype, settings,
+    def __init__(self, op, inputs, out, heads, dim, dtype, settings,
                  edge_dim=0, listed=False):
-        super().__init__()
+        super().__init__(settings)
         self.listed = listed
         self.op, self.inputs, self.out = op, inputs, out
         self.heads, self.dim, self.dtype = heads, dim, dtype
-        self.settings, self.edge_dim = settings, edge_dim
+        self.edge_dim = edge_dim
         self.exact = torch.float64 if dtype == torch.float64 else \
             torch.float32
         self.lse = out + " lse"
-        self.shape = (graph.num_dst, heads * dim)
-        self.lse_shape = (graph.num_dst, heads)
         self.given = []
         for spec, slot in zip(OPERATORS[op].inputs, inputs):
             if slot is not None:
                 size = torch.finfo(self.exact if spec.scalar
                                    else dtype).bits // 8
                 self.given.append(_Given(
-                    spec.field, slot, slot.name, slot.start * size,
+                    spec.field, slot, slot.name, slot.start * size, slot.plane,
                     spec.scalar or spec.dims[0] not in "NME",
                     spec.scalar and dtype != self.exact))
         self.reads = tuple(given.name for given in self.given)
         self.makes = (out, self.lse)
         self.saves = (*self.reads, out, self.lse, "seed")
 
-    def _make(self, graph, backward):
-        return _execute.Plan(graph.handle, graph.device, _execute.problem(
+    def _problem(self, backward):
+        return _execute.problem(
             self.op, backward, self.dtype, self.heads, self.dim, self.settings,
-            False, self.edge_dim, self.listed), self.settings)
+            False, self.edge_dim, self.listed)
 
     def _fields(self, args, backward):
         """The fields of a call's pointers; those of parts get strides."""
@@ -151,7 +166,7 @@ class Attention(_Kernel):
             if given.convert and tensor.dtype != self.exact:
                 tensor = tensor.to(self.exact)
                 kept.append(tensor)
-            pointers.append(tensor.data_ptr() + given.offset)
+            pointers.append(given.pointer(tensor))
         if self.settings.dropout:
             number = graph.edge_number
             pointers += [values["seed"].data_ptr(),
@@ -159,19 +174,19 @@ class Attention(_Kernel):
         return pointers, kept
 
     def forward(self, graph, values, keep):
-        call = self._calls[0] or self._call(graph, False)
+        call = self._call(graph, False)
         pointers, kept = self._inputs(graph, values)
-        like = values[self.reads[0]]
-        out, lse = like.new_empty(self.shape), None
+        like, rows = values[self.reads[0]], graph.num_dst
+        out, lse = like.new_empty(rows, self.heads * self.dim), None
         if keep:
-            lse = like.new_empty(self.lse_shape, dtype=self.exact)
+            lse = like.new_empty((rows, self.heads), dtype=self.exact)
             values[self.lse] = lse
         call.run(graph.device, *pointers, out.data_ptr(),
                  None if lse is None else lse.data_ptr())
         values[self.out] = out
 
     def backward(self, graph, values, grads, wanted):
-        call = self._calls[1] or self._call(graph, True)
+        call = self._call(graph, True)
         pointers, kept = self._inputs(graph, values)
         for tensor in values[self.out], values[self.lse], grads[self.out]:
             pointers.append(tensor.data_ptr())
@@ -189,7 +204,7 @@ class Attention(_Kernel):
                 grad = torch.empty_like(values[name]) if not given.exact else \
                     torch.empty_like(values[name], dtype=self.exact)
                 made.append((name, grad))
-            pointers.append(grad.data_ptr() + given.offset)
+            pointers.append(given.pointer(grad))
         call.run(graph.device, *pointers)
         for name, grad in made:
             dtype = values[name].dtype
@@ -225,18 +240,15 @@ class Sum(_Kernel):
 
     lazy = True
 
-    def __init__(self, graph, op, x, out, dim, dtype, scales=None):
-        super().__init__()
+    def __init__(self, op, x, out, dim, dtype, scales=None):
+        super().__init__(sum_settings())
         self.op, self.x, self.out = op, x, out
         self.dim, self.dtype, self.scales = dim, dtype, scales
-        self.shape = (graph.num_dst, dim), (graph.num_src, dim)
         self.reads, self.saves, self.makes = (x,), (), (out,)
 
-    def _make(self, graph, backward):
-        settings = sum_settings()
-        return _execute.Plan(graph.handle, graph.device, _execute.problem(
-            self.op, backward, self.dtype, 1, self.dim, settings, False),
-            settings)
+    def _problem(self, backward):
+        return _execute.problem(self.op, backward, self.dtype, 1, self.dim,
+                                self.settings, False)
 
     def _fields(self, args, backward):
         fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
@@ -244,8 +256,9 @@ class Sum(_Kernel):
             fields + ["scale_dst", "scale_src"]
 
     def _run(self, graph, backward, given):
-        call = self._calls[backward] or self._call(graph, backward)
-        made = given.new_empty(self.shape[backward])
+        call = self._call(graph, backward)
+        made = given.new_empty(graph.num_src if backward else graph.num_dst,
+                               self.dim)
         scales = ()
         if self.scales is not None:
             scales = [t.data_ptr() for t in self.scales(graph, self.dtype)]
@@ -295,7 +308,6 @@ class Reduced:
         self.reduce = op.partition("-")[2]
         self.direct = self.reduce in ("sum", "mean") and set(  # relu messages
             self.given) == {"value", "edge_attr"}
-        self._made = None  # the recipe, since the first forward
 
     def derive(self, graph, values, grads, wanted):
         value, edges = (self._shaped(field, values[self.given[field]])
@@ -324,14 +336,17 @@ class Reduced:
         inputs = self.spec.given({
             field: self._shaped(field, values[name])
             for field, name in self.given.items()})
-        self._made = self._made or _execute.recipe(
-            graph, self.op, inputs, sum_settings(), self.listed)
-        out, *args = _execute.forward(graph, self._made, inputs, None, keep)
+        recipes = graph.handle.recipes
+        made = recipes.get(self)
+        if made is None:
+            made = recipes[self] = _execute.recipe(
+                graph, self.op, inputs, sum_settings(), self.listed)
+        out, *args = _execute.forward(graph, made, inputs, None, keep)
         values[self.out] = out.squeeze(1)
         values.update(zip(self.args, args))
 
     def backward(self, graph, values, grads, wanted):
-        made = self._made
+        made = graph.handle.recipes[self]  # since forward
         kept = [self._shaped(field, values[self.names[field]])
                 for field in made.kept]
         names = [self.given.get(field) for field, _ in made.places]

@@ -31,6 +31,7 @@ class Slot(NamedTuple):
     start: int = 0
     width: Optional[int] = None
     pitch: int = 0
+    plane = 0
 
     @property
     def part(self):
@@ -53,16 +54,15 @@ class Slot(NamedTuple):
 
 
 class Plane(NamedTuple):
-    """One of the tensors that another stacks, which begins at element
-    start."""
+    """One of the tensors that another stacks."""
     name: str
-    number: int
-    start: int
+    plane: int
+    start = 0
     part = True
     width = None
 
     def of(self, values):
-        return values[self.name][self.number]
+        return values[self.name][self.plane]
 
 
 def plus(grads, name, grad):
@@ -75,6 +75,12 @@ def add(grads, name, grad):
     """Adds a new tensor to a gradient."""
     before = grads.get(name)
     grads[name] = grad if before is None else grad.add_(before)
+
+
+# Matrices of at most so many elements are small: passes over what elementwise
+# operations hold cost less than a product with a matrix of mostly zeros, and a
+# product of several layers may hold memory that not all of them need.
+SMALL = 1 << 20
 
 
 # ---- products ---------------------------------------------------------------
@@ -142,15 +148,10 @@ class Linear:
 
 class Scores:
     """out[k, n, h] = <h[n, h, :], a_k[h, :]> of several a_k [1, H, D], in the
-    type that kernels read scores in; h [N, H * D].
+    type that kernels read scores in; h [N, H * D]."""
 
-    many: h has so many rows that a product with a matrix of mostly zeros
-        costs less than passes over what elementwise operations hold.
-    """
-
-    def __init__(self, h, atts, out, exact, many=False):
+    def __init__(self, h, atts, out, exact):
         self.h, self.atts, self.out, self.exact = h, atts, out, exact
-        self.many = many
         self.reads = self.saves = (h, *atts)
         self.makes = (out,)
 
@@ -161,9 +162,9 @@ class Scores:
             1, 2)
 
     def forward(self, graph, values, keep):
-        if self.many:
+        h = values[self.h]
+        if h.numel() > SMALL:
             atts = torch.cat([values[name] for name in self.atts])
-            h = values[self.h]
             values[self.out] = h.expand(len(self.atts), *h.shape).bmm(
                 self._matrices(atts))
         else:
@@ -176,7 +177,7 @@ class Scores:
         grad = grads[self.out]
         if grad.dtype is not h.dtype:
             grad = grad.to(h.dtype)
-        if self.many:
+        if h.numel() > SMALL:
             self._through_matrices(values, grads, wanted, h, grad, shape)
             return
         grad = grad.unsqueeze(-1)

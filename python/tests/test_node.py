@@ -10,9 +10,9 @@ import torch
 import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
-from dfgnn import _chain, _execute
+from dfgnn import _execute
 from dfgnn.errors import UnsupportedError
-from dfgnn.nn import _attention_nodes
+from dfgnn.nn import _attention_nodes, _node
 from node_layers import (
     BIPARTITE, EDGES, FIELDS, LAYERS, NODES, TOLERANCE, WIDTH, agree,
     all_close, call_of, is_node, leaves_of, results, step_by_step)
@@ -262,13 +262,13 @@ def test_gradients_add_up_and_optimizers_take_them():
 def test_a_pass_without_a_kernel_runs_by_torch_operations(monkeypatch):
     layer, given = call_of(LAYERS["GAT"]())
     out, grads = results(layer, given)
-    problem = _execute.problem
+    plan = _execute.Plan
 
-    def refuses(op, backward, *rest):
-        if backward:
+    def refuses(handle, device, wanted, settings):
+        if wanted.pass_:
             raise UnsupportedError("no variant of the test")
-        return problem(op, backward, *rest)
-    monkeypatch.setattr(_execute, "problem", refuses)
+        return plan(handle, device, wanted, settings)
+    monkeypatch.setattr(_execute, "Plan", refuses)
     given[1] = given[1].clone()  # a graph without plans
     again, found = results(layer, given)
     assert is_node(again)
@@ -281,7 +281,7 @@ def test_a_layer_without_a_kernel_takes_the_steps(monkeypatch):
 
     def refuses(*given):
         raise UnsupportedError("no variant of the test")
-    monkeypatch.setattr(_execute, "problem", refuses)
+    monkeypatch.setattr(_execute, "Plan", refuses)
     given[1] = given[1].clone()
     again = layer(*given)
     assert not is_node(again)
@@ -294,15 +294,33 @@ def test_a_captured_step_keeps_its_graphs():
     close(step(), layer(x, edges).sum(), 1e-6)
 
 
-def test_chains_die_with_their_graph():
+def test_calls_die_with_their_graph():
     import gc
     import weakref
     layer, (x, edges) = call_of(LAYERS["Transformer"]())
     results(layer, [x, edges])
     handle = weakref.ref(dfgnn.as_graph(edges, (NODES, NODES)).handle)
-    chains = [c for c in handle().recipes.values()
-              if isinstance(c, _chain.Chain)]
-    assert len(chains) == 1
-    del edges, chains
+    calls = [c for c in handle().recipes.values()
+             if isinstance(c, _execute.Call)]
+    assert len(calls) == 2  # forward and backward
+    del edges, calls
     gc.collect()
     assert handle() is None
+
+
+@pytest.mark.parametrize("name", ["GAT", "SAGE", "Transformer"])
+def test_graphs_of_different_sizes_share_the_links(name):
+    layer, (x, edges) = call_of(LAYERS[name]())
+    results(layer, [x, edges])
+    before = dict(_node._chains)
+    for nodes, count in (NODES - 3, 17), (NODES - 5, 40):
+        smaller = random_edges(nodes, nodes, count)
+        given = [x[:nodes].detach().requires_grad_(), smaller]
+        out, grads = results(layer, given)
+        assert is_node(out)
+        plain = copy.deepcopy(layer)
+        plain.__class__ = type(layer)._dfgnn_base
+        expected, of_plain = results(plain, given)
+        close(out, expected, 1e-10)
+        all_close(grads, of_plain, 1e-9)
+    assert _node._chains == before

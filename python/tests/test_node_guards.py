@@ -11,6 +11,8 @@ from torch.nn.utils import parametrize, prune
 import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import close
+from dfgnn import _execute
+from dfgnn.convert import looped_graph
 from node_layers import (
     LAYERS, NODES, WIDTH, all_close, call_of, is_node, principal, results,
     step_by_step)
@@ -259,7 +261,7 @@ def test_sparse_features_are_pygs(name):
 def test_deterministic_algorithms_are_asked_for():
     layer, given = call_of(LAYERS["GAT"]())
     before = layer(*given)
-    graph = dfgnn.as_graph(given[1], (NODES, NODES)).with_self_loops()
+    graph = looped_graph(given[1], (NODES, NODES))  # as the layer asks for it
     torch.use_deterministic_algorithms(True)
     try:
         out, grads = results(layer, given)
@@ -267,9 +269,10 @@ def test_deterministic_algorithms_are_asked_for():
         assert is_node(out)
     finally:
         torch.use_deterministic_algorithms(False)
-    settings = {key[2].deterministic for key in graph.handle.recipes
-                if callable(key[0])}
-    assert settings <= {False, True}
+    settings = {key[0].settings.deterministic for key, call
+                in graph.handle.recipes.items()
+                if isinstance(call, _execute.Call)}
+    assert settings == {False, True}
     close(out, before, 1e-12)
     assert torch.equal(out, again[0])
     for a, b in zip(grads, again[1]):

@@ -5,17 +5,16 @@ import torch
 from .. import _abi
 from .._kernel_links import Attention, ByEdge, ByLoopedEdge
 from .._links import (
-    EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot)
+    SMALL, EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot)
 from ..graph import Graph
 from ._guards import (
     Other, dropout_of, edge_features, linear, number, own, pair, product,
     single, sums)
 from ._node import fits, graph_of, named, node, recipe, run
 
-# Products whose result has more elements stay apart from those that backward
-# reads, so that no memory is held in vain.  On a CPU a copy of their gradient
-# costs more than another call already where they are smaller.
-SMALL = 1 << 20
+# Products whose result has more elements than SMALL stay apart from those that
+# backward reads, so that no memory is held in vain.  On a CPU a copy of their
+# gradient costs more than another call already where they are smaller.
 SMALL_ON_CPU = 1 << 15
 
 
@@ -128,24 +127,21 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
     links = [*residual[0], Product("x", ("weight",), (), (), "h")]
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if x_dst is None:
-        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact,
-                            x.size(0) * heads * dim > SMALL))
-        scores = [Plane("scores", k, k * x.size(0) * heads) for k in range(2)]
+        links.append(Scores("h", ("att_dst", "att_src"), "scores", exact))
+        scores = Plane("scores", 0), Plane("scores", 1)
     else:
         links += [Product("x_dst", ("weight" if w_dst is None else "w_dst",),
                           (), (), "h_dst"),
-                  Scores("h", ("att_src",), "score_src", exact,
-                         x.size(0) * heads * dim > SMALL),
-                  Scores("h_dst", ("att_dst",), "score_dst", exact,
-                         x_dst.size(0) * heads * dim > SMALL)]
-        scores = Plane("score_dst", 0, 0), Plane("score_src", 0, 0)
+                  Scores("h", ("att_src",), "score_src", exact),
+                  Scores("h_dst", ("att_dst",), "score_dst", exact)]
+        scores = Plane("score_dst", 0), Plane("score_src", 0)
     of_edges = 0
     if edge_attr is not None:
         links += [*_edge_links(graph, edge_attr, fill, False), EdgeScores(
             "by edge", "w_edge", "att_edge", "score_edge", exact)]
         scores = *scores, Slot("score_edge")
         of_edges = _abi.EDGE_PROJECTED
-    return [*links, Attention(graph, "gat", (Slot("h"), *scores), "sums",
+    return [*links, Attention("gat", (Slot("h"), *scores), "sums",
                               heads, dim, x.dtype, settings, of_edges),
             Finish("sums", "out", heads, not concat, residual[1],
                    named("bias", bias))]
@@ -193,7 +189,7 @@ def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
     inputs = (slots.get("r", slots["l"]), slots["l"], Slot("att"),
               *_edge_slots(edge_attr))
     return [*residual[0], *links, *_edge_links(graph, edge_attr, fill),
-            Attention(graph, "gatv2", inputs, "sums", heads, dim, x.dtype,
+            Attention("gatv2", inputs, "sums", heads, dim, x.dtype,
                       settings, _edge_dim(edge_attr), graph.handle.listed),
             Finish("sums", "out", heads, not concat, residual[1],
                    named("bias", bias))]
@@ -206,8 +202,10 @@ def transformer(state, x, edge_index, edge_attr=None,
         raise Other
     sums(state)
     src, dst, sizes = pair(x)
+    together = sizes[0] * state["heads"] * state["out_channels"] <= (
+        SMALL if src.is_cuda else SMALL_ON_CPU)
     return run(graph_of(edge_index, sizes), _transformer,
-               (state["heads"], state["concat"]), src, dst,
+               (state["heads"], state["concat"], together), src, dst,
                *linear(state, "lin_query"), *linear(state, "lin_key"),
                *linear(state, "lin_value"), *(
                    linear(state, "lin_skip") if state["root_weight"]
@@ -220,7 +218,7 @@ def transformer(state, x, edge_index, edge_attr=None,
 @recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
         "edge_attr w_edge w_beta")
 def _transformer(graph, settings, static, *given):
-    heads, concat = static
+    heads, concat, together = static
     tensors = dict(zip(_transformer.names, given))
     x, edge_attr = tensors["x"], tensors["edge_attr"]
     width = tensors["w_value"].size(0)
@@ -231,7 +229,6 @@ def _transformer(graph, settings, static, *given):
         skip = [(dst, "skip")]
         if tensors["w_skip"].size(0) != (width if concat else dim):
             return None
-    together = x.size(0) * width <= (SMALL if x.is_cuda else SMALL_ON_CPU)
     links, slots = _products(tensors, sides + skip if together else sides,
                              width)
     if links is not None and skip and not together:
@@ -248,7 +245,7 @@ def _transformer(graph, settings, static, *given):
         last = [Finish("sums", "attended", heads, not concat),
                 Gate("attended", root, "w_beta", "out")]
     return [*links, *_edge_links(graph, edge_attr), Attention(
-        graph, "gt", (slots["query"], slots["key"], slots["value"],
+        "gt", (slots["query"], slots["key"], slots["value"],
                       *_edge_slots(edge_attr)),
         "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
         graph.handle.listed), *last]
@@ -295,5 +292,5 @@ def agnn(state, x, edge_index):
 
 @recipe("x beta")
 def _agnn(graph, settings, static, x, beta):
-    return [Attention(graph, "agnn", (Slot("x"), Slot("x"), Slot("beta")),
+    return [Attention("agnn", (Slot("x"), Slot("x"), Slot("beta")),
                       "out", 1, x.size(1), x.dtype, settings)]

@@ -53,14 +53,43 @@ def first(node):
     return decorate
 
 
+# Tensors with a row for each node, whose graph has as many, and those with a
+# row for each edge.
+_OF_NODES, _OF_EDGES = ("x", "x_dst"), ("edge_attr", "edge_weight")
+
+
 def recipe(names):
     """Decorates a function (graph, settings, static, *tensors) that returns
     the links of a chain, or None where shapes are not as they should be; names
-    are those of the tensors in the links.  The first has features of nodes."""
+    are those of the tensors in the links.  The first has features of nodes.
+
+    The links serve all graphs alike: the function asks nothing of a graph but
+    what _key() has of it, and nothing of how many rows nodes and edges have but
+    whether these are the graph's.
+    """
     def with_names(function):
         function.names = tuple(names.split())
+        function.keys = tuple(
+            _key_of_nodes if name in _OF_NODES else
+            _key_of_edges if name in _OF_EDGES else _key_of_all
+            for name in function.names)
         return function
     return with_names
+
+
+def _key_of_nodes(graph, tensor):
+    return tensor.shape[1:]
+
+
+def _key_of_edges(graph, tensor):
+    rows = tensor.shape[:1]
+    return (rows == (graph.num_edges,), rows == (graph.unlooped_edges,),
+            graph.loops == graph.num_dst, graph.handle.listed, type(graph),
+            tensor.shape[1:])
+
+
+def _key_of_all(graph, tensor):
+    return tensor.shape
 
 
 def graph_of(edges, sizes, loops=False):
@@ -78,31 +107,39 @@ def graph_of(edges, sizes, loops=False):
     return found
 
 
+_chains = {}  # by what tells them apart
+_MOST_CHAINS = 4096
+
+
 def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
     """The result of the links of a recipe for its tensors.
 
     static: what the links depend on beside the shapes.
     """
     first = tensors[0]
-    dtype, device, shapes = first.dtype, first.device, []
-    for tensor in tensors:
+    dtype, device, keys = first.dtype, first.device, []
+    if not graph.num_edges or not first.numel() or dtype not in DTYPES or \
+            device != graph.device:
+        raise Other
+    for tensor, key in zip(tensors, links.keys):
         if tensor is None:
-            shapes.append(None)
+            keys.append(None)
             continue
         if type(tensor) not in PLAIN_TENSORS or tensor.dtype is not dtype \
                 or tensor.device != device:
             raise Other
-        shapes.append(tensor.shape)
+        keys.append(key(graph, tensor))
         if not tensor.is_contiguous():
             tensors = [t if t is None else t.contiguous() for t in tensors]
     if _recording.current is not None:
         _recording.current.graph(graph)
     settings = settings_of(first, scale, slope, dropout, False)
-    recipes = graph.handle.recipes
-    key = (links, static, settings, generation(), dtype, *shapes)
-    chain = recipes.get(key)
+    key = (links, static, settings, generation(), dtype, *keys)
+    chain = _chains.get(key)
     if chain is None:
-        chain = recipes[key] = _chain(graph, links, settings, static, tensors)
+        if len(_chains) >= _MOST_CHAINS:
+            _chains.clear()
+        chain = _chains[key] = _chain(graph, links, settings, static, tensors)
     if chain is Other:
         raise Other
     if dropout:
@@ -112,10 +149,6 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
 
 def _chain(graph, links, settings, static, tensors):
     """The Chain of a call, or Other."""
-    first = tensors[0]
-    if not graph.num_edges or not first.numel() or first.dtype not in DTYPES \
-            or first.device != graph.device:
-        return Other
     found = links(graph, settings, static, *tensors)
     if found is None:
         return Other

@@ -89,7 +89,7 @@ def _gcn(graph, settings, static, x, weight, bias, edge_weight):
         return None
     links = [Product("x", ("weight",), (), (), "h")]
     if edge_weight is None:
-        links.append(Sum(graph, "spmm-sum", "h", "sums", weight.size(0),
+        links.append(Sum("spmm-sum", "h", "sums", weight.size(0),
                          x.dtype, normalization))
     else:
         links += [ByEdge("edge_weight", "by edge"),
@@ -123,10 +123,10 @@ def _sums_and_own(state, x, edge_index, size, of_sums, of_own, w_first=None,
                b_first, edge_weight)
 
 
-def _reduced(graph, op, x, out, width, dtype, weight=None):
+def _reduced(op, x, out, width, dtype, weight=None):
     """The link that reduces neighbours."""
     if weight is None and op.startswith("spmm"):
-        return Sum(graph, op, x, out, width, dtype)
+        return Sum(op, x, out, width, dtype)
     return Reduced(op if weight is None else "spmm-weighted", out, value=x,
                    edge_weight=weight)
 
@@ -160,7 +160,7 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
     if not fits(w_sums, b_sums, width):
         return None
     made = "whole" if normalize else "out"
-    links += [_reduced(graph, op, sent, "sums", width, x.dtype, weight),
+    links += [_reduced(op, sent, "sums", width, x.dtype, weight),
               Product("sums", ("w_sums",), () if b_sums is None else
                       ("b_sums",), (), made,
                       None if w_own is None else "own")]
@@ -179,7 +179,7 @@ def gin(state, x, edge_index, size=None):
 def _gin(graph, settings, op, x, x_dst, eps):
     if x_dst is not None and x_dst.size(1) != x.size(1):
         return None
-    return [_reduced(graph, op, "x", "sums", x.size(1), x.dtype),
+    return [_reduced(op, "x", "sums", x.size(1), x.dtype),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
 
 

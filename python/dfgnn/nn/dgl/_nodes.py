@@ -141,7 +141,7 @@ def _graph_conv(graph, settings, norm, x, weight, bias):
     op, scales = _NORMS[norm]
 
     def summed(name, out, width):
-        return Sum(graph, op, name, out, width, x.dtype, scales)
+        return Sum(op, name, out, width, x.dtype, scales)
     if weight.size(0) > weight.size(1):
         links = [Matrix("x", "weight", "h"),
                  summed("h", "sums", weight.size(1))]
@@ -180,7 +180,7 @@ def _products_first(graph, settings, static, x, x_dst, weight, w_own, b_own):
     return [Product("x" if x_dst is None else "x_dst", ("w_own",),
                     () if b_own is None else ("b_own",), (), "own"),
             Product("x", ("weight",), (), (), "h"),
-            Sum(graph, "spmm-mean", "h", "sums", width, x.dtype),
+            Sum("spmm-mean", "h", "sums", width, x.dtype),
             Finish("sums", "out", plus=Slot("own"))]
 
 
@@ -273,5 +273,5 @@ def _dot_gat(graph, settings, heads, x, weight):
     if not fits(weight, None, x.size(1)) or width % heads:
         return None
     return [Product("x", ("weight",), (), (), "h"), Attention(
-        graph, "gt", (Slot("h"),) * 3, "sums", heads, width // heads, x.dtype,
+        "gt", (Slot("h"),) * 3, "sums", heads, width // heads, x.dtype,
         settings), Finish("sums", "out")]

@@ -87,7 +87,6 @@ class Reductions:
         self.reads = own, sent
         self.makes = (out, *self.held.values())
         self.saves = (sent, *self.held.values())
-        self._made = None  # the recipe, since the first forward
 
     def _by_tower(self, tensor):
         return tensor.view(tensor.size(0), self.towers, -1)
@@ -101,16 +100,19 @@ class Reductions:
 
     def forward(self, graph, values, keep):
         inputs = [self._by_tower(values[self.sent])]
-        self._made = self._made or _execute.recipe(
-            graph, "reduce-pna", inputs, sum_settings())
-        found = _execute.forward(graph, self._made, inputs, None, keep)
-        fields = dict(zip([field for field, *_ in self._made.outs], found))
+        recipes = graph.handle.recipes
+        made = recipes.get(self)
+        if made is None:
+            made = recipes[self] = _execute.recipe(
+                graph, "reduce-pna", inputs, sum_settings())
+        found = _execute.forward(graph, made, inputs, None, keep)
+        fields = dict(zip([field for field, *_ in made.outs], found))
         for field, name in self.held.items():
             values[name] = fields.get(field)
         self._joined(graph, values, dict(zip(ORDER, found)))
 
     def backward(self, graph, values, grads, wanted):
-        sent, made = values[self.sent], self._made
+        sent, made = values[self.sent], graph.handle.recipes[self]
         found = dict(zip(self.names, grads[self.out].transpose(0, 1).unflatten(
             2, (len(self.names), -1)).unbind(2)))
         # two reductions at least, and one of them shifts
