@@ -248,6 +248,8 @@ def measure(name, dtype, ways, options):
     device = options.device
     block = (Block if name in BLOCKS else EdgeConv)(
         name, getattr(torch, dtype), device, options.scale)
+    # Each block is compiled anew: after eight of them torch runs it eagerly.
+    torch._dynamo.reset()
     calls = [torch.compile(block.sum, dynamic=False) if way == "compiled"
              else getattr(block, way) for way in ways]
 
