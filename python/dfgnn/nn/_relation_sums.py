@@ -75,7 +75,7 @@ def _links(graph, reduce, table):
     found = recipes.get(key)
     if found is None:
         if reduce.op in ("spmm-sum", "spmm-mean"):
-            found = [Sum(graph, reduce.op, "x", "sums", table.size(1),
+            found = [Sum(reduce.op, "x", "sums", table.size(1),
                          table.dtype)]
         elif reduce.weight is None:
             found = [Reduced(reduce.op, "sums", value="x")]
