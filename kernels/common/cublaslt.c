@@ -75,8 +75,8 @@ static const char *const names[] = {"cublasLtCreate",
 _Static_assert(sizeof api == sizeof names, "a name for each function");
 
 enum { DEVICES = 64 };
-static void
-    *handles[DEVICES]; /* by ordinal; they live as long as the process */
+/* By ordinal; they live as long as the process. */
+static void *handles[DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -147,8 +147,8 @@ static dfgnn_status open_handle(void **handle, const dfgnn_queue *queue) {
 
 /* ---- products ------------------------------------------------------------ */
 
-/* What a product is to cuBLASLt, which reads columns where we have rows: the
- * transposed product, of b and a. */
+/* A product as cuBLASLt sees it: it reads columns where we have rows, so that it
+ * computes the transposed product, of b and a. */
 typedef struct description {
   void *product, *first, *second, *to, *wanted;
 } description;

@@ -246,7 +246,7 @@ def _transformer(graph, settings, static, *given):
                 Gate("attended", root, "w_beta", "out")]
     return [*links, *_edge_links(graph, edge_attr), Attention(
         "gt", (slots["query"], slots["key"], slots["value"],
-                      *_edge_slots(edge_attr)),
+               *_edge_slots(edge_attr)),
         "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
         graph.handle.listed), *last]
 
