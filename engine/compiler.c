@@ -18,10 +18,7 @@ static dfgnn_nvrtc nvrtc;
 static dfgnn_compiler_info info;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static const struct {
-  const char *symbol;
-  size_t offset;
-} symbols[] = {
+static const dfgnn_library_function functions[] = {
     {"nvrtcVersion", offsetof(dfgnn_nvrtc, Version)},
     {"nvrtcGetNumSupportedArchs", offsetof(dfgnn_nvrtc, GetNumSupportedArchs)},
     {"nvrtcGetSupportedArchs", offsetof(dfgnn_nvrtc, GetSupportedArchs)},
@@ -53,15 +50,13 @@ static void describe(void) {
 
 static int take(void *library, const char *name) {
   Dl_info where;
-  for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-    void *symbol = dlsym(library, symbols[i].symbol);
-    if (!symbol) {
-      snprintf(info.problem, sizeof info.problem, "%.300s has no %s", name,
-               symbols[i].symbol);
-      dlclose(library);
-      return 0;
-    }
-    memcpy((char *)&nvrtc + symbols[i].offset, &symbol, sizeof symbol);
+  const char *missing = dfgnn__library_functions(
+      &nvrtc, library, functions, sizeof functions / sizeof *functions);
+  if (missing) {
+    snprintf(info.problem, sizeof info.problem, "%.300s has no %s", name,
+             missing);
+    dlclose(library);
+    return 0;
   }
   if (dladdr((void *)nvrtc.Version, &where) && where.dli_fname)
     name = where.dli_fname;
@@ -75,7 +70,10 @@ static int load(const char *path, int flags) {
   return library && take(library, path);
 }
 
-static int load_found(const char *path) { return load(path, 0); }
+static int load_found(const char *path, void *context) {
+  (void)context;
+  return load(path, 0);
+}
 
 static int find_anywhere(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
@@ -87,7 +85,7 @@ static int find_anywhere(void) {
   for (int i = 0; i < 2; i++)
     if (load(names[i], 0))
       return 1;
-  return dfgnn__library_find("libnvrtc.so.1[23]", folders, load_found);
+  return dfgnn__library_find("libnvrtc.so.1[23]", folders, load_found, NULL);
 }
 
 static void find(void) {

@@ -3,10 +3,8 @@
  */
 #include "kernels/common/cublaslt.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
 
 #include "base/error.h"
 #include "engine/library.h"
@@ -41,7 +39,7 @@ typedef struct algorithm {
   int reserved[4];
 } algorithm;
 
-static struct {
+typedef struct cublaslt {
   int (*create)(void **handle);
   int (*create_product)(void **product, int sums, int scale);
   int (*destroy_product)(void *product);
@@ -59,20 +57,23 @@ static struct {
                   const void *beta, const void *c, void *c_matrix, void *d,
                   void *d_matrix, const void *chosen, void *workspace,
                   size_t workspace_size, void *stream);
-} api;
+} cublaslt;
 
-static const char *const names[] = {"cublasLtCreate",
-                                    "cublasLtMatmulDescCreate",
-                                    "cublasLtMatmulDescDestroy",
-                                    "cublasLtMatmulDescSetAttribute",
-                                    "cublasLtMatrixLayoutCreate",
-                                    "cublasLtMatrixLayoutDestroy",
-                                    "cublasLtMatmulPreferenceCreate",
-                                    "cublasLtMatmulPreferenceDestroy",
-                                    "cublasLtMatmulPreferenceSetAttribute",
-                                    "cublasLtMatmulAlgoGetHeuristic",
-                                    "cublasLtMatmul"};
-_Static_assert(sizeof api == sizeof names, "a name for each function");
+static cublaslt api;
+
+static const dfgnn_library_function functions[] = {
+    {"cublasLtCreate", offsetof(cublaslt, create)},
+    {"cublasLtMatmulDescCreate", offsetof(cublaslt, create_product)},
+    {"cublasLtMatmulDescDestroy", offsetof(cublaslt, destroy_product)},
+    {"cublasLtMatmulDescSetAttribute", offsetof(cublaslt, set_product)},
+    {"cublasLtMatrixLayoutCreate", offsetof(cublaslt, create_matrix)},
+    {"cublasLtMatrixLayoutDestroy", offsetof(cublaslt, destroy_matrix)},
+    {"cublasLtMatmulPreferenceCreate", offsetof(cublaslt, create_wanted)},
+    {"cublasLtMatmulPreferenceDestroy", offsetof(cublaslt, destroy_wanted)},
+    {"cublasLtMatmulPreferenceSetAttribute", offsetof(cublaslt, set_wanted)},
+    {"cublasLtMatmulAlgoGetHeuristic", offsetof(cublaslt, choose)},
+    {"cublasLtMatmul", offsetof(cublaslt, multiply)},
+};
 
 enum { DEVICES = 64 };
 /* By ordinal; they live as long as the process. */
@@ -83,35 +84,19 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- the library --------------------------------------------------------- */
 
-static int load(const char *path) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    return 0;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    void *symbol = dlsym(library, names[i]);
-    if (!symbol) {
-      dlclose(library);
-      return 0;
-    }
-    memcpy((char *)&api + i * sizeof symbol, &symbol, sizeof symbol);
-  }
-  return 1;
-}
-
 static void find(void) {
-  static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12",
-                                      "libcublasLt.so"};
+  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                      "libcublasLt.so", NULL};
   static const char *const folders[] = {"nvidia/cu*/lib", "nvidia/cublas/lib",
                                         NULL};
-  const char *given = getenv("DFGNN_CUBLASLT");
-  if (given) {
-    loaded = load(given);
-    return;
-  }
-  for (size_t i = 0; !loaded && i < sizeof files / sizeof *files; i++)
-    loaded = load(files[i]);
-  if (!loaded)
-    loaded = dfgnn__library_find("libcublasLt.so.*", folders, load);
+  static const dfgnn_library library = {.variable = "DFGNN_CUBLASLT",
+                                        .names = names,
+                                        .file = "libcublasLt.so.*",
+                                        .folders = folders,
+                                        .functions = functions,
+                                        .count = sizeof functions /
+                                                 sizeof *functions};
+  loaded = dfgnn__library_open(&library, &api);
 }
 
 int dfgnn__has_cublaslt(void) {
@@ -147,8 +132,8 @@ static dfgnn_status open_handle(void **handle, const dfgnn_queue *queue) {
 
 /* ---- products ------------------------------------------------------------ */
 
-/* A product as cuBLASLt sees it: it reads columns where we have rows, so that it
- * computes the transposed product, of b and a. */
+/* A product as cuBLASLt sees it: it reads columns where we have rows, so that
+ * it computes the transposed product, of b and a. */
 typedef struct description {
   void *product, *first, *second, *to, *wanted;
 } description;

@@ -81,8 +81,8 @@ static dfgnn_status own_product(const launch *l, mlp_product_params *p,
   return dfgnn__launch_struct(r->queue, &program, grid, p);
 }
 
-/* What becomes of a library's sums; z of the last layer is a hidden row without
- * activation. */
+/* Turns a library's sums into rows of the layer; z of the last layer is written
+ * as a hidden row without activation. */
 static dfgnn_status end_layer(const launch *l, mlp_product_params *p,
                               int kind) {
   enum { COLUMNS = 128 };
