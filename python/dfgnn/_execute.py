@@ -290,6 +290,16 @@ def recipe(graph, op, inputs, settings, listed=False):
         return Recipe(graph, op, inputs, settings, listed)
 
 
+def recipe_of(owner, graph, *about):
+    """recipe() of a graph for an owner that always asks for the same one: it is
+    graph.handle.recipes[owner] from then on."""
+    recipes = graph.handle.recipes
+    found = recipes.get(owner)
+    if found is None:
+        found = recipes[owner] = recipe(graph, *about)
+    return found
+
+
 def _source(tensors, shape, dtype):
     """(the number of the tensor that a new one of this shape and type is made
     from, whether it is like it); tensors: (shape, dtype) of each or None."""

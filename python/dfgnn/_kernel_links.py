@@ -336,11 +336,8 @@ class Reduced:
         inputs = self.spec.given({
             field: self._shaped(field, values[name])
             for field, name in self.given.items()})
-        recipes = graph.handle.recipes
-        made = recipes.get(self)
-        if made is None:
-            made = recipes[self] = _execute.recipe(
-                graph, self.op, inputs, sum_settings(), self.listed)
+        made = _execute.recipe_of(self, graph, self.op, inputs, sum_settings(),
+                                  self.listed)
         out, *args = _execute.forward(graph, made, inputs, None, keep)
         values[self.out] = out.squeeze(1)
         values.update(zip(self.args, args))

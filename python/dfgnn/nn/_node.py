@@ -64,8 +64,8 @@ def recipe(names):
     are those of the tensors in the links.  The first has features of nodes.
 
     The links serve all graphs alike: the function asks nothing of a graph but
-    what _key() has of it, and nothing of how many rows nodes and edges have but
-    whether these are the graph's.
+    what its keys have of it, and nothing of how many rows nodes and edges have
+    but whether these are the graph's.
     """
     def with_names(function):
         function.names = tuple(names.split())

@@ -100,11 +100,8 @@ class Reductions:
 
     def forward(self, graph, values, keep):
         inputs = [self._by_tower(values[self.sent])]
-        recipes = graph.handle.recipes
-        made = recipes.get(self)
-        if made is None:
-            made = recipes[self] = _execute.recipe(
-                graph, "reduce-pna", inputs, sum_settings())
+        made = _execute.recipe_of(self, graph, "reduce-pna", inputs,
+                                  sum_settings())
         found = _execute.forward(graph, made, inputs, None, keep)
         fields = dict(zip([field for field, *_ in made.outs], found))
         for field, name in self.held.items():
