@@ -19,7 +19,7 @@ enum {
   RESIDENT_LAUNCH = 128 << 20,
   STREAMED_LAUNCH = 192 << 20,
   /* Backward .87 of the time of 192 MiB, and .91 of that of 256, of 328 k edges
-   * of 512 in bf16 on an H100 or H200 (dfgnn-bench --mlp). */
+   * of 512 in bf16 on an H100 (dfgnn-bench --mlp). */
   LIBRARY_LAUNCH = 512 << 20
 };
 
