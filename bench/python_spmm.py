@@ -7,8 +7,10 @@
 On a GPU cuSPARSE is the best of its algorithms for CSR, with descriptors and
 buffers kept and preprocessing done before; both sides are CUDA graphs of the
 same number of calls, timed in turns.  On a CPU it is torch.sparse's product.
-Results are compared first.  Writes a flat JSON array: a row for each graph,
-width, type and operator with the median us of both.  With --tune dfgnn measures
+Weights are given to each side in the type that it reads, so that neither converts
+them in each call: floats to dfgnn, the features' type to cuSPARSE, which has no
+other, and no TF32 for CSR either.  Results are compared first.  Writes a flat JSON array: a row for each graph,
+width, type and operator with the median us of both and dfgnn's variant.  With --tune dfgnn measures
 its kernels before, for so many seconds a problem; without it its stores, its
 model or its rule choose.
 """
@@ -166,17 +168,19 @@ def measure(name, matrix, width, dtype, weighted, options, library):
     x = torch.randn(columns, width, device=device).to(NAMES[dtype])
     weight = (torch.rand(indices.numel(), device=device) if weighted else
               torch.ones(indices.numel(), device=device)).to(x.dtype)
+    own_weight = weight.float() if weighted else None
     if options.tune:
         dfgnn.tune(graph, op, width, dtype=dtype, budget=options.tune)
 
     @torch.no_grad()
     def ours():
-        return dfgnn.spmm(graph, x, weight if weighted else None)
+        return dfgnn.spmm(graph, x, own_weight)
     row = {"graph": name, "op": op, "dim": width, "dtype": dtype,
            "device": (torch.cuda.get_device_name() if device == "cuda"
                       else "cpu"),
            "rows": rows, "edges": indices.numel(), "torch": torch.__version__,
-           "commit": os.environ.get("COMMIT", "unknown")}
+           "commit": os.environ.get("COMMIT", "unknown"),
+           "variant": dfgnn.explain(graph, op, width, dtype=dtype)["variant"]}
     best = None
     if device == "cuda":
         peers = []

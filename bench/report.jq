@@ -354,6 +354,27 @@ def layer_cell($g; $l; $key): layer($g; $l; "dfgnn") as $o
 def layer_table($key): [graphs[] as $g | select($g != "reddit_rand")
   | [$g] + [layers[] as $l | layer_cell($g; $l; $key)] | row]
   | markdown(["graph"] + layers);
+# geometric means of how many times as fast and as small, and on how many graphs PyG's
+# layer does not fit
+def layer_means: [layers[] as $l
+  | [graphs[] as $g | {$g, o: layer($g; $l; "dfgnn")} | select(.o.status == "ok")] as $all
+  | [$l] + [classes[] as $c | [$all[] | select(.g | IN($c.graphs[])) | .o.speedup | values]
+      | mean | figure]
+    + [([$all[].o.memory_ratio | values] | mean | figure),
+       ([$all[] | select(.o.speedup | not)] | length | tostring)] | row]
+  | markdown(["layer", (classes[].name), "memory", "PyG out of memory on"]);
+def accelerate_table: [$accelerate[] | [.model, (.pyg_ms | time), (.dfgnn_ms | time),
+    (.speedup | figure), (.pyg_bytes / .dfgnn_bytes | figure)] | row]
+  | markdown(["model", "PyG", "accelerated", "times as fast", "memory"]);
+# how sums compare with the best algorithm of cuSPARSE
+def spmm_means: [("spmm-sum", "spmm-weighted") as $op | ("f32", "bf16") as $type
+  | ([$spmm[].dim] | unique[]) as $dim
+  | [$spmm[] | select(.op == $op and .dtype == $type and .dim == $dim)] as $rows
+  | select($rows | length > 0) | ($rows | min_by(.times)) as $least
+  | [$op, $type, ($dim | tostring), ($rows | length | tostring),
+     ([$rows[].times] | mean | figure), "\($least.times | figure) (\($least.graph))",
+     ([$rows[].times] | max | figure)] | row]
+  | markdown(["operator", "type", "width", "graphs", "geometric mean", "least", "most"]);
 # the table of whole training steps: median ms of each way
 def step_names: {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
   "cora_transformer": "cora, 2 x TransformerConv 8x8",
@@ -361,20 +382,24 @@ def step_names: {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
   "pattern_transformer": "pattern x 1024, 4 x TransformerConv 8x8",
   "arxiv_gat": "arxiv, GAT 8x32 + 1x40, dropout .3",
   "arxiv_transformer": "arxiv, 3 x TransformerConv 8x16"};
+# The rows of the H100, then those of models that only the H200 ran.
+def all_steps: [$steps_h100[], ($steps[] | select(.model | IN($steps_h100[].model) | not)
+  | . + {on: ", H200"})];
+def step_name: step_names[.model] + (.on // "");
 def pyg_best: [.pyg_eager_ms, .pyg_compiled_ms, .pyg_overhead_ms,
   .pyg_captured_ms | values] | min;
-def step_table($ways): [$steps[] | . as $r
-  | [step_names[.model]] + [$ways[] | $r["pyg_\(.)_ms"] | time]
+def step_table($ways): [all_steps[] | . as $r
+  | [step_name] + [$ways[] | $r["pyg_\(.)_ms"] | time]
     + [$ways[] | $r["dfgnn_\(.)_ms"] | time]
     + [ratio(pyg_best; .dfgnn_captured_ms) | figure] | row]
   | markdown(["model", ($ways[] | "PyG \(.)"), ($ways[] | "dfgnn \(.)"),
     "captured over the best of PyG"]);
 def gigabytes: if . == null then "-" else "\(. / 1e9 | digits(2)) GB" end;
 # how long the first step takes, which compiles, and the memory of steps
-def first_table($ways): [$steps[] | . as $r
+def first_table($ways): [all_steps[] | . as $r
   | select([$ways[] | $r["pyg_\(.)_first_s"], $r["dfgnn_\(.)_first_s"]
     | values] | length > 0)
-  | [step_names[.model]] + [("pyg", "dfgnn") as $library | $ways[]
+  | [step_name] + [("pyg", "dfgnn") as $library | $ways[]
      | $r["\($library)_\(.)_first_s"]
      | if . == null then "-" else "\(digits(2)) s" end]
     + [("pyg", "dfgnn") as $library | ("eager", "compiled") as $way
@@ -383,9 +408,9 @@ def first_table($ways): [$steps[] | . as $r
     | "\($library) \(.)"] + ["memory of PyG eager", "PyG compiled",
     "dfgnn eager", "dfgnn compiled"]);
 # the README's: what a user would pick instead is the better of eager and compiled
-def step_short: [$steps[]
+def step_short: [all_steps[]
   | ([.pyg_eager_ms, .pyg_compiled_ms | values] | min) as $pyg
-  | [step_names[.model], (.pyg_eager_ms | time), (.pyg_compiled_ms | time),
+  | [step_name, (.pyg_eager_ms | time), (.pyg_compiled_ms | time),
      (.dfgnn_eager_ms | time), (ratio($pyg; .dfgnn_eager_ms) | figure),
      (.dfgnn_captured_ms | time), (ratio($pyg; .dfgnn_captured_ms) | figure),
      (.pyg_compiled_bytes | gigabytes),
@@ -433,12 +458,18 @@ def mlp_table: [blocks_of($mlp)[] as [$block, $dtype]
      ($peer.step_mb | megabytes)] | map(tostring) | row]
   | markdown(["block", "edges", "type", "forward", "compiled", "faster by",
     "both passes", "compiled", "faster by", "memory", "compiled"]);
-def mlp_models_table: [$mlp_models[]
-  | [.model, (.dtype | short_type), .way, (.step_ms | time), (.peak_mb | megabytes),
-     (if .losses then (.losses[0], .losses[-1] | digits(4) | tostring) else "-", "-" end)]
+def mlp_models_table: [[$mlp_models[] | {model, dtype}] | unique[] as $of
+  | [$mlp_models[] | select(.model == $of.model and .dtype == $of.dtype)] as $rows
+  | ([("dfgnn", "compiled", "dfgnn captured", "compiled captured") as $way
+      | {($way): first($rows[] | select(.way == $way))}] | add) as $by
+  | [$of.model, ($of.dtype | short_type), ($by.dfgnn.step_ms | time),
+     ($by.compiled.step_ms | time),
+     (ratio($by.compiled.step_ms; $by.dfgnn.step_ms) | figure),
+     ($by["dfgnn captured"].step_ms | time), ($by["compiled captured"].step_ms | time),
+     ($by.dfgnn.peak_mb | megabytes), ($by.compiled.peak_mb | megabytes)]
   | row]
-  | markdown(["model", "type", "way", "step", "peak memory", "loss of step 1",
-    "of step 10"]);
+  | markdown(["model", "type", "dfgnn", "compiled", "faster by", "dfgnn captured",
+    "compiled captured", "memory of dfgnn", "compiled"]);
 def cpu_mlp_table: [blocks_of($cpu_mlp)[] as [$block, $dtype]
   | [$cpu_mlp[] | select(.block == $block and .dtype == $dtype)] as $rows
   | first($rows[] | select(.way == "dfgnn")) as $own
@@ -448,6 +479,11 @@ def cpu_mlp_table: [blocks_of($cpu_mlp)[] as [$block, $dtype]
   | map(tostring) | row]
   | markdown(["block", "edges", "type", "forward", "torch over it", "compiled over it",
     "both passes", "torch over it", "compiled over it"]);
+
+# of which commits the rows of each file are; report.sh makes the list
+def commit_table: [$commits[] | [.file, (.rows | tostring),
+    ([.commits[] | "\(.commit // "not said"): \(.rows)"] | join(", ")), .why // ""]
+  | row] | markdown(["file", "rows", "of commits", "remark"]);
 
 def headline_more: [graphs[] as $g
   | select(peer($g; "gt"; "backward"; 1; 128))
@@ -476,7 +512,8 @@ def headline_more: [graphs[] as $g
  batches: batch_table, dispatch: dispatch_table, cost: cost_table,
  torch: torch_table, cpu: cpu_table, headline: headline,
  headline_more: headline_more, layers: layer_table("speedup"),
- layer_memory: layer_table("memory_ratio"), epochs: epoch_table,
+ layer_memory: layer_table("memory_ratio"), layer_means: layer_means,
+ accelerate: accelerate_table, spmm_means: spmm_means, commits: commit_table, epochs: epoch_table,
  steps: step_table(["eager", "compiled", "overhead", "captured"]),
  steps_first: first_table(["compiled", "overhead"]),
  steps_short: step_short,

@@ -4,6 +4,8 @@
 #
 #   bench/report.sh [--check | --tables]
 #
+# A file whose rows are of several commits, or say none, is refused unless
+# bench/results/mixed.tsv names it and says why; the table "commits" lists all.
 # A table stands between the lines <!-- table NAME --> and <!-- end -->.  Pictures
 # need node.  With --check nothing is written: the script exits
 # with 1 if a table differs from the figures; --tables prints all tables as JSON.
@@ -26,10 +28,27 @@ objects() {
   esac
 }
 
+# commits_of ROWS FILE: prints which commits the rows of a file are of, and why the file
+# may have several or none
+commits_of() {
+  why=$(awk -F '\t' -v file="${2#results/}" '$1 == file { print $2 }' \
+    "$bench/results/mixed.tsv")
+  jq -s -c --arg file "${2#results/}" --arg why "$why" '
+    {$file, rows: length, $why, commits: (map(.commit // empty) | group_by(.)
+      | map({commit: .[0], rows: length}))}
+    | if .commits == [] then .commits = [{commit: null, rows}] else . end' "$1"
+}
+
 set --
+: >"$work/of_commits"
 while read -r name file; do
   : >"$work/$name" # a file that was not made yet has no rows
-  [ ! -e "$bench/$file" ] || objects "$bench/$file" >"$work/$name"
+  if [ -e "$bench/$file" ]; then
+    objects "$bench/$file" >"$work/$name"
+    case $file in
+    results/*) commits_of "$work/$name" "$file" >>"$work/of_commits" ;;
+    esac
+  fi
   set -- "$@" --slurpfile "$name" "$work/$name"
 done <<END
 peers peers.tsv
@@ -59,6 +78,9 @@ batches results/h200/batches.json
 dispatch results/h200/dispatch.json
 regret_gather results/h200/regret_gather.json
 python results/h200/python_layers.json
+accelerate results/h100/python_accelerate.json
+steps_h100 results/h100/python_steps.json
+spmm results/h100/python_spmm.json
 cora_gat results/h200/cora_gat.json
 cora_transformer results/h200/cora_transformer.json
 cora_captured results/h200/cora_captured.json
@@ -68,8 +90,8 @@ minibatch results/h200/minibatch.json
 weather results/h200/weather.json
 steps results/h200/python_steps.json
 overhead results/h200/python_overhead.json
-mlp results/h200/python_mlp.json
-mlp_models results/h200/python_mlp_models.json
+mlp results/h100/python_mlp.json
+mlp_models results/h100/python_mlp_models.json
 cpu_mlp results/cpu_mlp.json
 regret_cpu results/regret_cpu.json
 cpu results/cpu_1x128.json
@@ -77,7 +99,16 @@ torch results/cpu_vs_torch.json
 cost results/tuning_cost_cpu.json
 dispatch_cpu results/dispatch_cpu.json
 END
-jq -n "$@" -f "$bench/report.jq" >"$work/tables"
+jq -r 'select((.commits | length > 1 or .[0].commit == null) != (.why != ""))
+  | if .why != "" then "\(.file) is of one commit now: take it out of mixed.tsv"
+    else "the rows of \(.file) are of \(.commits | map("\(.commit // "no commit") (\(.rows))")
+      | join(", ")): expected one commit, or a line of bench/results/mixed.tsv" end' \
+  "$work/of_commits" >"$work/unsaid"
+[ ! -s "$work/unsaid" ] || {
+  sed "s|^|$0: |" "$work/unsaid" >&2
+  exit 1
+}
+jq -n "$@" --slurpfile commits "$work/of_commits" -f "$bench/report.jq" >"$work/tables"
 [ "$mode" != --tables ] || exec cat "$work/tables"
 
 # writes each table into a file of its own
@@ -99,7 +130,7 @@ filled() {
     !inside && !/^<!-- table [a-z0-9_]+ -->$/ { print }' "$1"
 }
 
-for file in docs/performance.md docs/performance-graphs.md README.md; do
+for file in docs/performance.md docs/performance-graphs.md docs/performance-cpu.md README.md; do
   filled "$top/$file" >"$work/filled"
   if [ "$mode" = --check ]; then
     diff -u "$top/$file" "$work/filled" || {
