@@ -10,6 +10,8 @@ join a node to one of 2000 neighbours of its number, as a mesh in a good order
 does.  The ways are
 
     dfgnn      dfgnn.edge_mlp
+    kept       the same with keep=True, inner values kept between the passes
+    again      with keep=False: the backward pass computes them again
     cat        torch, with the tensors of an edge side by side
     sum        torch, with the first layer split by node
     compiled   torch.compile of `sum`
@@ -110,12 +112,18 @@ class Block:
         self.tensors = [self.x, self.e, self.scale, self.shift,
                         *self.weights, *self.biases]
 
-    def dfgnn(self):
+    def dfgnn(self, keep=None):
         return dfgnn.edge_mlp(
             self.graph, self.weights, self.biases, dst=self.x, src=self.x,
             edge=self.e, activation="silu", norm="layer",
             norm_weight=self.scale, norm_bias=self.shift, residual=True,
-            edges=True)
+            edges=True, keep=keep)
+
+    def kept(self):
+        return self.dfgnn(True)
+
+    def again(self):
+        return self.dfgnn(False)
 
     def finish(self, z):
         for weight, bias in zip(self.weights[1:], self.biases[1:]):

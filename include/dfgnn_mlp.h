@@ -6,12 +6,13 @@
  *   z_l = W_l a(z_{l-1}) + b_l           for each further layer
  *   e'  = norm(last(z of the last layer)) (+ e)
  *
- * and e' is written, reduced at the destination, at the source, or any of these.
- * The parts of the first layer that depend on nodes alone are the caller's:
- * dst_part = x_dst W_dst^T and src_part = x_src W_src^T are two products over
- * nodes, which spares the edges two thirds of the first layer.  Nothing of
- * [edges, width] is kept between the passes: a backward pass computes the inner
- * values again.
+ * and e' is written, reduced at the destination, at the source, or any of
+ * these. The parts of the first layer that depend on nodes alone are the
+ * caller's: dst_part = x_dst W_dst^T and src_part = x_src W_src^T are two
+ * products over nodes, which spares the edges two thirds of the first layer.
+ * Nothing of [edges, width] is kept between the passes, and a backward pass
+ * computes the inner values again, unless the caller lends memory for them
+ * (args.kept).
  *
  *   dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
  *   mlp.layers = 3;
@@ -80,12 +81,12 @@ typedef struct dfgnn_edge_mlp {
   dfgnn_activation last;           /* after the last layer */
   double slope;                    /* of leaky_relu and elu, between the layers
                                     * and after the last */
-  int gate;             /* 1: the last layer has width 2 C, and
-                         * sigmoid(its first half) * last(its second half)
-                         * goes on (CGConv) */
-  dfgnn_norm norm;      /* of e' before the residual */
-  double epsilon;       /* of the norm */
-  int residual;         /* 1: e is added to e', and Ce is C */
+  int gate;                        /* 1: the last layer has width 2 C, and
+                                    * sigmoid(its first half) * last(its second half)
+                                    * goes on (CGConv) */
+  dfgnn_norm norm;                 /* of e' before the residual */
+  double epsilon;                  /* of the norm */
+  int residual;                    /* 1: e is added to e', and Ce is C */
   dfgnn_reduce reduce_dst, reduce_src;
   int edge_list; /* 1: tensors by edge are in the order of the list that
                   * dfgnn_graph_create_coo read, not in the graph's */
@@ -97,18 +98,17 @@ typedef struct dfgnn_edge_mlp {
 /* The tensors of a call, dense, in memory of the graph's device.  N
  * destinations, M sources, E edges; `real` is F32, and F64 if dtype is F64.
  *
- * Forward: of edge_out, out_dst and out_src those that are not NULL are written;
- * reduce_dst wants out_dst, reduce_src wants out_src.  A row without edges
- * becomes 0.
- * Backward reads the inputs of the forward pass, and of the gradients with
- * respect to outputs those that are not NULL; it writes the gradients that are
- * not NULL (and adds to none). */
+ * Forward: of edge_out, out_dst and out_src those that are not NULL are
+ * written; reduce_dst wants out_dst, reduce_src wants out_src.  A row without
+ * edges becomes 0. Backward reads the inputs of the forward pass, and of the
+ * gradients with respect to outputs those that are not NULL; it writes the
+ * gradients that are not NULL (and adds to none). */
 typedef struct dfgnn_edge_mlp_args {
   size_t struct_size;
   /* inputs of both passes */
-  const void *edge;     /* [E, Ce]; NULL if Ce is 0 */
-  const void *dst_part; /* [N, width[0]], or NULL */
-  const void *src_part; /* [M, width[0]], or NULL */
+  const void *edge;                     /* [E, Ce]; NULL if Ce is 0 */
+  const void *dst_part;                 /* [N, width[0]], or NULL */
+  const void *src_part;                 /* [M, width[0]], or NULL */
   const void *weight[DFGNN_MLP_LAYERS]; /* [out, in], as torch.nn.Linear has it;
                                          * weight[0] is [width[0], Ce], NULL if
                                          * Ce is 0 */
@@ -138,15 +138,22 @@ typedef struct dfgnn_edge_mlp_args {
   const void *grad_out_src;  /* [M, C], or NULL: zero */
 
   /* gradients with respect to inputs: outputs of the backward pass */
-  void *grad_edge;                   /* [E, Ce], or NULL */
-  void *grad_dst_part;               /* [N, width[0]], or NULL */
-  void *grad_src_part;               /* [M, width[0]], or NULL */
+  void *grad_edge;                     /* [E, Ce], or NULL */
+  void *grad_dst_part;                 /* [N, width[0]], or NULL */
+  void *grad_src_part;                 /* [M, width[0]], or NULL */
   void *grad_weight[DFGNN_MLP_LAYERS]; /* [out, in] of real, or NULL */
   void *grad_bias[DFGNN_MLP_LAYERS];   /* [out] of real, or NULL */
   void *grad_norm_weight;              /* [C] of real, or NULL */
   void *grad_norm_bias;                /* [C] of real, or NULL */
   void *grad_dst_factor;               /* [E], or NULL */
   void *grad_src_factor;               /* [E], or NULL */
+
+  /* Inner values: kept[l] has z_l of each edge in the order of the graph, rows
+   * of dfgnn_edge_mlp_kept_width numbers, 64-byte aligned.  The forward pass
+   * writes them if they are not NULL; the backward pass then reads them in
+   * place of computing them again, which it does if they are NULL.  All that
+   * have a width are given, or none. */
+  void *kept[DFGNN_MLP_LAYERS];
 } dfgnn_edge_mlp_args;
 
 #define DFGNN_EDGE_MLP_ARGS_INIT DFGNN_INIT(dfgnn_edge_mlp_args)
@@ -154,10 +161,11 @@ typedef struct dfgnn_edge_mlp_args {
 /* Runs a pass.  The same call gives the same bits in every run on a device,
  * with any number of threads.  Products and sums are of float, of double for
  * F64; on GPUs, products of 16-bit types and TF32 round their operands to that,
- * as do products of BF16 on CPUs with AMX, and rows that are reduced at sources may be rounded to dtype.
- * DFGNN_ERROR_INVALID names what was found and what was expected;
- * DFGNN_ERROR_UNSUPPORTED: the graph's device has no kernel for it.  On a GPU
- * the work is put on the stream, and its memory is the context's. */
+ * as do products of BF16 on CPUs with AMX, and rows that are reduced at sources
+ * may be rounded to dtype. DFGNN_ERROR_INVALID names what was found and what
+ * was expected; DFGNN_ERROR_UNSUPPORTED: the graph's device has no kernel for
+ * it.  On a GPU the work is put on the stream, and its memory is the context's.
+ */
 DFGNN_API dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
                                               dfgnn_graph *graph,
                                               const dfgnn_edge_mlp_args *args,
@@ -167,14 +175,16 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
  * 256-byte aligned, of as many bytes as dfgnn_edge_mlp_workspace says, and in
  * use until the stream is done.  A CUDA graph that records the call keeps the
  * address.  NULL: the context's memory. */
-DFGNN_API dfgnn_status dfgnn_edge_mlp_execute_in(
-    const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
-    const dfgnn_edge_mlp_args *args, dfgnn_pass pass, void *workspace,
-    void *stream);
+DFGNN_API dfgnn_status
+dfgnn_edge_mlp_execute_in(const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
+                          const dfgnn_edge_mlp_args *args, dfgnn_pass pass,
+                          void *workspace, void *stream);
 /* May be 0. */
-DFGNN_API dfgnn_status dfgnn_edge_mlp_workspace(
-    size_t *bytes, const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
-    const dfgnn_edge_mlp_args *args, dfgnn_pass pass);
+DFGNN_API dfgnn_status dfgnn_edge_mlp_workspace(size_t *bytes,
+                                                const dfgnn_edge_mlp *mlp,
+                                                dfgnn_graph *graph,
+                                                const dfgnn_edge_mlp_args *args,
+                                                dfgnn_pass pass);
 
 /* Can the graph's device run the pass?  DFGNN_OK, or what execute would say of
  * `mlp` and the tensors that are there; pointers of args are looked at, never
@@ -183,6 +193,23 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,
                                              dfgnn_graph *graph,
                                              const dfgnn_edge_mlp_args *args,
                                              dfgnn_pass pass);
+
+/* Numbers of a row of args.kept[layer]; 0: there is no such tensor, since the
+ * backward pass does not read it. */
+DFGNN_API int64_t dfgnn_edge_mlp_kept_width(const dfgnn_edge_mlp *mlp,
+                                            int layer);
+
+/* Are inner values worth keeping between the passes of a call?  *bytes: of all
+ * of args.kept, 0: they are not, or cannot be.  Where both passes with and
+ * without (kept=1 of a problem's text) were measured on this graph, or on one
+ * that answers for it, the sum of both decides; else they are kept where they
+ * take at most a 64th of the device's memory.  Pointers are looked at, never
+ * what they point to; those in `kept` do not matter. */
+DFGNN_API dfgnn_status dfgnn_edge_mlp_keep(int64_t *bytes,
+                                           const dfgnn_edge_mlp *mlp,
+                                           dfgnn_graph *graph,
+                                           const dfgnn_edge_mlp_args *forward,
+                                           const dfgnn_edge_mlp_args *backward);
 
 /* ---- MLPs as problems ----------------------------------------------------
  *
@@ -215,6 +242,7 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_problem(dfgnn_problem *problem,
  *   bias=0, affine=0  layers without bias, a norm without weight and bias
  *   factor=       none, dst, src, both: factors of edges (none)
  *   out=0         e' is not written; backward: it has no gradient
+ *   kept=1        inner values are kept between the passes
  *   grads=        backward: which gradients are wanted, of edge, parts,
  *                 parameters and factors with + between them; none (default:
  *                 all that there may be)
@@ -228,8 +256,8 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_parse(dfgnn_problem *problem,
 DFGNN_API const char *dfgnn_edge_mlp_text(const dfgnn_problem *problem);
 
 /* Compares the outputs in args, which an execution wrote on this device or on
- * another, with an evaluation in double whose error bound is computed beside it.
- * The graph is on the CPU and all is in host memory.  *worst is the largest
+ * another, with an evaluation in double whose error bound is computed beside
+ * it. The graph is on the CPU and all is in host memory.  *worst is the largest
  * ratio of an error to its bound, so that 1 or less is right; *where (may be
  * NULL) the name of the tensor that it is of, a constant.  The bound of 16-bit
  * types, and of F32 with mlp->math TF32, allows for operands of products that

@@ -10,16 +10,21 @@ static int on_cpu(const dfgnn_graph *graph) {
   return !strcmp(graph->ctx->backend->name, "cpu");
 }
 
+const char *dfgnn__edge_mlp_missing(const dfgnn_mlp_job *job,
+                                    const dfgnn_graph *graph) {
+  return on_cpu(graph) ? dfgnn__mlp_cpu_missing(job)
+                       : dfgnn__mlp_cuda_missing(job, &graph->ctx->info);
+}
+
 static dfgnn_status check_device(const dfgnn_mlp_job *job,
                                  const dfgnn_graph *graph) {
-  const char *missing =
-      on_cpu(graph) ? NULL : dfgnn__mlp_cuda_missing(job, &graph->ctx->info);
+  const char *missing = dfgnn__edge_mlp_missing(job, graph);
   return missing ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", missing)
                  : DFGNN_OK;
 }
 
-static dfgnn_status problem_of(dfgnn_problem *problem,
-                               const dfgnn_mlp_job *job) {
+dfgnn_status dfgnn__edge_mlp_problem_of(dfgnn_problem *problem,
+                                        const dfgnn_mlp_job *job) {
   dfgnn_mlp_form form;
   dfgnn__mlp_form_of(&form, job);
   *problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
@@ -34,7 +39,13 @@ static dfgnn_status begin(dfgnn_problem *problem, dfgnn_mlp_job *job,
   dfgnn_status status = dfgnn__edge_mlp_prepare(job, mlp, graph, args, pass);
   if (!status)
     status = check_device(job, graph);
-  return status ? status : problem_of(problem, job);
+  return status ? status : dfgnn__edge_mlp_problem_of(problem, job);
+}
+
+int64_t dfgnn_edge_mlp_kept_width(const dfgnn_edge_mlp *mlp, int layer) {
+  return mlp && layer >= 0 && layer < DFGNN_MLP_LAYERS
+             ? dfgnn__mlp_kept_width(mlp, layer)
+             : 0;
 }
 
 dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,

@@ -30,6 +30,12 @@ dfgnn_status dfgnn__edge_mlp_take(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
                                   const dfgnn_edge_mlp_args *args,
                                   dfgnn_pass pass);
 dfgnn_status dfgnn__edge_mlp_check(const dfgnn_edge_mlp *mlp);
+/* NULL if the graph's device runs the job, else what is missing. */
+const char *dfgnn__edge_mlp_missing(const dfgnn_mlp_job *job,
+                                    const dfgnn_graph *graph);
+/* The problem that a checked job is. */
+dfgnn_status dfgnn__edge_mlp_problem_of(dfgnn_problem *problem,
+                                        const dfgnn_mlp_job *job);
 /* dfgnn_edge_mlp_check of outputs that the CPU's kernels wrote (exact), whose
  * bound is tighter: they round nothing but results. */
 dfgnn_status dfgnn__edge_mlp_compare(double *worst, const char **where,

@@ -124,6 +124,21 @@ static dfgnn_status check_norm(const dfgnn_mlp_job *job) {
   return DFGNN_OK;
 }
 
+static dfgnn_status check_kept(const dfgnn_mlp_job *job) {
+  static const char *const names[] = {"kept[0]", "kept[1]", "kept[2]",
+                                      "kept[3]"};
+  const int some = job->args.kept[0] != NULL;
+  for (int l = 0; l < DFGNN_MLP_LAYERS; l++) {
+    const void *kept = job->args.kept[l];
+    const int wide = dfgnn__mlp_kept_width(&job->mlp, l) > 0;
+    if (kept && !wide)
+      return refuses(names[l], "dfgnn_edge_mlp_kept_width says 0 of it");
+    if (some != (kept != NULL) && wide)
+      return needs(some ? names[l] : names[0], "another layer's is given");
+  }
+  return DFGNN_OK;
+}
+
 /* One side's reduction: at the destination, or at the source. */
 typedef struct side {
   const char *name, *out, *arg, *factor, *grad;
@@ -181,6 +196,8 @@ static dfgnn_status check_args(const dfgnn_mlp_job *job) {
   dfgnn_status status = check_weights(job);
   if (!status)
     status = check_norm(job);
+  if (!status)
+    status = check_kept(job);
   for (int i = 0; !status && i < 2; i++)
     status = check_side(job, &sides[i]);
   if (!status && !backward && !a->edge_out && !a->out_dst && !a->out_src)
@@ -203,8 +220,8 @@ static dfgnn_status take(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
                          const dfgnn_edge_mlp_args *args) {
   static const dfgnn_descriptor_kind mlp_kind =
       DFGNN_DESCRIPTOR("mlp", dfgnn_edge_mlp, "DFGNN_EDGE_MLP_INIT");
-  static const dfgnn_descriptor_kind args_kind =
-      DFGNN_DESCRIPTOR("args", dfgnn_edge_mlp_args, "DFGNN_EDGE_MLP_ARGS_INIT");
+  static const dfgnn_descriptor_kind args_kind = DFGNN_DESCRIPTOR_GREW(
+      "args", dfgnn_edge_mlp_args, "DFGNN_EDGE_MLP_ARGS_INIT", kept);
   memset(job, 0, sizeof *job);
   dfgnn_status status = dfgnn__take(&job->mlp, mlp, &mlp_kind);
   return status ? status : dfgnn__take(&job->args, args, &args_kind);

@@ -37,7 +37,7 @@ typedef struct words {
   int64_t edge, width[DFGNN_MLP_LAYERS];
   int layers;
   int activation, last, gate, norm, residual, reduce, reduce_src, parts, bias,
-      affine, factor, out;
+      affine, factor, out, kept;
   int grads; /* a bit for each of `gradients` */
 } words;
 
@@ -66,6 +66,7 @@ static const struct key {
     {"affine", offsetof(words, affine), flags},
     {"factor", offsetof(words, factor), sides},
     {"out", offsetof(words, out), flags},
+    {"kept", offsetof(words, kept), flags},
 };
 enum { KEYS = sizeof keys / sizeof *keys, EDGE = KEYS, WIDTH, GRADS };
 
@@ -117,6 +118,7 @@ static words words_of(const dfgnn_mlp_form *f) {
   w.affine = mlp->norm == DFGNN_NORM_NONE || has(f, DFGNN_MLP_AFFINE);
   w.factor = has(f, DFGNN_MLP_DST_FACTOR) + 2 * has(f, DFGNN_MLP_SRC_FACTOR);
   w.out = has(f, DFGNN_MLP_EDGE_OUT);
+  w.kept = has(f, DFGNN_MLP_KEPT);
   if (leaves_out_gradients(f))
     for (int i = 0; i < GRADIENTS; i++)
       if (!has(f, DFGNN_MLP_GRAD_EDGE << i))
@@ -145,7 +147,7 @@ static void set_form(dfgnn_mlp_form *f, const words *w) {
            bit_if(w->affine, DFGNN_MLP_AFFINE) |
            bit_if(w->factor & 1, DFGNN_MLP_DST_FACTOR) |
            bit_if(w->factor & 2, DFGNN_MLP_SRC_FACTOR) |
-           bit_if(w->out, DFGNN_MLP_EDGE_OUT);
+           bit_if(w->out, DFGNN_MLP_EDGE_OUT) | bit_if(w->kept, DFGNN_MLP_KEPT);
   for (int i = 0; i < GRADIENTS; i++)
     f->has |= bit_if(w->grads >> i & 1, DFGNN_MLP_GRAD_EDGE << i);
   dfgnn__mlp_form_settle(f);
@@ -258,7 +260,8 @@ static dfgnn_status read_word(words *to, unsigned *seen, const word *w) {
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
                        "MLP: there is no '%s', expected edge, width, "
                        "activation, last, gate, norm, residual, reduce, "
-                       "reduce-src, parts, bias, affine, factor, out or grads",
+                       "reduce-src, parts, bias, affine, factor, out, kept or "
+                       "grads",
                        w->key);
   if (*seen & 1u << number)
     return dfgnn__fail(DFGNN_ERROR_FORMAT,

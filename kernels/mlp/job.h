@@ -49,11 +49,23 @@ static inline int64_t dfgnn__mlp_in_width(const dfgnn_edge_mlp *mlp, int l) {
 static inline int dfgnn__mlp_has_weight(const dfgnn_edge_mlp *mlp, int l) {
   return l || mlp->edge_dim;
 }
+/* Numbers of a row of kept z of layer l, whole multiples of 64 bytes; 0 if the
+ * way back needs no z there: behind it are neither a layer nor a norm. */
+static inline int64_t dfgnn__mlp_kept_width(const dfgnn_edge_mlp *mlp, int l) {
+  const int64_t group = 64 / (int64_t)dfgnn_dtype_size(mlp->dtype);
+  const int read = l + 1 < mlp->layers || mlp->gate ||
+                   mlp->last != DFGNN_ACTIVATION_NONE ||
+                   mlp->norm != DFGNN_NORM_NONE;
+  return l < mlp->layers && read ? (mlp->width[l] + group - 1) / group * group
+                                 : 0;
+}
 static inline int dfgnn__mlp_is_extreme(dfgnn_reduce reduce) {
   return reduce == DFGNN_REDUCE_MAX || reduce == DFGNN_REDUCE_MIN;
 }
 
 dfgnn_status dfgnn__mlp_cpu(const dfgnn_mlp_job *job);
+/* NULL if there are kernels for it, else what is missing. */
+const char *dfgnn__mlp_cpu_missing(const dfgnn_mlp_job *job);
 /* NULL if AMX may make products of the type, else why not. */
 const char *dfgnn__mlp_amx_missing(dfgnn_dtype dtype);
 

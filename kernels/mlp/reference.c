@@ -134,10 +134,12 @@ static void compare_one(comparison *c, const char *name, dfgnn_dtype dtype,
   note(c, name, fabs(have - x) / bound);
 }
 
+/* The first numbers of a row of `stride`. */
 static void compare_row(comparison *c, const char *name, const void *data,
-                        int64_t row, dfgnn_mlp_numbers want, int64_t width) {
+                        int64_t row, int64_t stride, dfgnn_mlp_numbers want,
+                        int64_t width) {
   for (int64_t k = 0; data && k < width; k++)
-    compare_one(c, name, c->job->mlp.dtype, data, row * width + k, want.x[k],
+    compare_one(c, name, c->job->mlp.dtype, data, row * stride + k, want.x[k],
                 want.e[k]);
 }
 
@@ -217,11 +219,17 @@ static double factor_of(const comparison *c, const void *factor,
 }
 
 static void forward_edge(comparison *c, int64_t e, int64_t row) {
+  static const char *const kept[] = {"kept[0]", "kept[1]", "kept[2]",
+                                     "kept[3]"};
   const dfgnn_edge_mlp_args *args = &c->job->args;
   const int64_t place = place_of(&c->job->rows, e);
   const int64_t source = c->job->rows.indices[e], w = c->out;
   dfgnn__mlp_reference_forward(&c->r, place, row, source);
-  compare_row(c, "edge_out", args->edge_out, place, c->r.out, w);
+  compare_row(c, "edge_out", args->edge_out, place, w, c->r.out, w);
+  for (int l = 0; l < c->job->mlp.layers; l++)
+    compare_row(c, kept[l], args->kept[l], e,
+                dfgnn__mlp_kept_width(&c->job->mlp, l), c->r.z[l],
+                c->job->mlp.width[l]);
   const double at_dst = factor_of(c, args->dst_factor, place);
   const double at_src = factor_of(c, args->src_factor, place);
   for (int64_t k = 0; k < w; k++) {
@@ -355,8 +363,8 @@ static void backward_edge(comparison *c, int64_t e, int64_t row) {
   dfgnn__mlp_reference_backward(&c->r);
   for (int l = 0; l < mlp->layers; l++)
     add_parameters(c, l);
-  compare_row(c, "grad_edge", args->grad_edge, place, c->r.grad_edge,
-              mlp->edge_dim);
+  compare_row(c, "grad_edge", args->grad_edge, place, mlp->edge_dim,
+              c->r.grad_edge, mlp->edge_dim);
   const int64_t w = mlp->width[0];
   for (int64_t k = 0; k < w; k++) {
     const double x = c->r.grad[0].x[k];

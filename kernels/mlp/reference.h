@@ -26,6 +26,7 @@ typedef struct dfgnn_mlp_reference {
   double *norm_weight, *norm_bias;
   /* of the edge at hand; value: a(z), of the last layer z; slope: a'(z) */
   dfgnn_mlp_numbers edge, value[DFGNN_MLP_LAYERS], slope[DFGNN_MLP_LAYERS];
+  dfgnn_mlp_numbers z[DFGNN_MLP_LAYERS]; /* of layers that are kept */
   dfgnn_mlp_numbers out, normal, grad_edge;
   dfgnn_mlp_numbers grad[DFGNN_MLP_LAYERS]; /* with respect to z */
   dfgnn_mlp_numbers grad_out;               /* with respect to e' */

@@ -159,6 +159,12 @@ static dfgnn_mlp_numbers part_of(dfgnn_mlp_numbers a, int64_t from) {
   return (dfgnn_mlp_numbers){a.x + from, a.e + from};
 }
 
+static void copy_numbers(dfgnn_mlp_numbers to, dfgnn_mlp_numbers from,
+                         int64_t count) {
+  memcpy(to.x, from.x, (size_t)count * sizeof(double));
+  memcpy(to.e, from.e, (size_t)count * sizeof(double));
+}
+
 static void finish_layers(dfgnn_mlp_reference *r) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const int last = mlp->layers - 1;
@@ -166,8 +172,7 @@ static void finish_layers(dfgnn_mlp_reference *r) {
   dfgnn_mlp_numbers z = r->value[last], d = r->slope[last];
   if (!mlp->gate) {
     activate(r, mlp->last, mlp->slope, c, z, d);
-    memcpy(r->out.x, z.x, (size_t)c * sizeof(double));
-    memcpy(r->out.e, z.e, (size_t)c * sizeof(double));
+    copy_numbers(r->out, z, c);
     return;
   }
   const dfgnn_mlp_numbers f = part_of(z, c), df = part_of(d, c);
@@ -224,6 +229,8 @@ void dfgnn__mlp_reference_forward(dfgnn_mlp_reference *r, int64_t place,
     load(r, r->edge, r->job->args.edge, place, mlp->edge_dim);
   for (int l = 0; l < mlp->layers; l++) {
     apply_layer(r, l, destination, source);
+    if (r->job->args.kept[l])
+      copy_numbers(r->z[l], r->value[l], mlp->width[l]);
     if (l + 1 < mlp->layers)
       activate(r, mlp->activation, mlp->slope, mlp->width[l], r->value[l],
                r->slope[l]);
@@ -269,6 +276,8 @@ static void take_all(dfgnn_mlp_reference *r, double *memory, size_t *used) {
     r->value[l] = take_numbers(memory, used, width);
     r->slope[l] = take_numbers(memory, used, width);
     r->grad[l] = take_numbers(memory, used, width);
+    if (args->kept[l])
+      r->z[l] = take_numbers(memory, used, width);
   }
   r->norm_weight = take_tensor(r, memory, used, args->norm_weight, c);
   r->norm_bias = take_tensor(r, memory, used, args->norm_bias, c);

@@ -21,6 +21,12 @@
         .layer = l, .has = DFGNN_MLP_GRAD_PARAMETERS | DFGNN_MLP_BIAS           \
   }
 
+#define KEPT(l)                                                                \
+  {                                                                            \
+    FIELD(kept[l]), USE(SAVED), ROWS(EDGE), COLUMNS(KEPT), .layer = l,         \
+                                                           HAS(KEPT)           \
+  }
+
 /* clang-format off */
 const dfgnn_mlp_tensor dfgnn__mlp_tensors[] = {
     {FIELD(edge), USE(INPUT), ROWS(EDGE), COLUMNS(EDGE)},
@@ -60,6 +66,7 @@ const dfgnn_mlp_tensor dfgnn__mlp_tensors[] = {
      .has = DFGNN_MLP_GRAD_FACTORS | DFGNN_MLP_DST_FACTOR},
     {FIELD(grad_src_factor), USE(GRADIENT), ROWS(EDGE), .reduced = 's',
      .has = DFGNN_MLP_GRAD_FACTORS | DFGNN_MLP_SRC_FACTOR},
+    KEPT(0), KEPT(1), KEPT(2), KEPT(3),
     {NULL}};
 /* clang-format on */
 
@@ -79,7 +86,8 @@ static unsigned inputs_of(const dfgnn_edge_mlp_args *a, int layers) {
                  any(a->norm_weight, DFGNN_MLP_AFFINE) |
                  any(a->norm_bias, DFGNN_MLP_AFFINE) |
                  any(a->dst_factor, DFGNN_MLP_DST_FACTOR) |
-                 any(a->src_factor, DFGNN_MLP_SRC_FACTOR);
+                 any(a->src_factor, DFGNN_MLP_SRC_FACTOR) |
+                 any(a->kept[0], DFGNN_MLP_KEPT);
   for (int l = 0; l < layers; l++)
     has |= any(a->bias[l], DFGNN_MLP_BIAS);
   return has;
@@ -118,6 +126,7 @@ void dfgnn__mlp_form_settle(dfgnn_mlp_form *f) {
   drop(f, mlp->reduce_dst == DFGNN_REDUCE_NONE, DFGNN_MLP_DST_FACTOR);
   drop(f, mlp->reduce_src == DFGNN_REDUCE_NONE, DFGNN_MLP_SRC_FACTOR);
   drop(f, !mlp->edge_dim, DFGNN_MLP_GRAD_EDGE);
+  drop(f, !dfgnn__mlp_kept_width(mlp, 0), DFGNN_MLP_KEPT);
   drop(f, !(f->has & (DFGNN_MLP_DST_PART | DFGNN_MLP_SRC_PART)),
        DFGNN_MLP_GRAD_PARTS);
   drop(f, !(f->has & (DFGNN_MLP_DST_FACTOR | DFGNN_MLP_SRC_FACTOR)),
@@ -203,6 +212,8 @@ int64_t dfgnn__mlp_tensor_width(const dfgnn_mlp_tensor *t,
     return mlp->width[t->layer] * dfgnn__mlp_in_width(mlp, t->layer);
   case DFGNN_MLP_COLUMNS_BIAS:
     return mlp->width[t->layer];
+  case DFGNN_MLP_COLUMNS_KEPT:
+    return dfgnn__mlp_kept_width(mlp, t->layer);
   default:
     return 1;
   }

@@ -20,7 +20,8 @@ enum {
   DFGNN_MLP_GRAD_EDGE = 1 << 7,
   DFGNN_MLP_GRAD_PARTS = 1 << 8,
   DFGNN_MLP_GRAD_PARAMETERS = 1 << 9,
-  DFGNN_MLP_GRAD_FACTORS = 1 << 10
+  DFGNN_MLP_GRAD_FACTORS = 1 << 10,
+  DFGNN_MLP_KEPT = 1 << 11 /* inner values are kept between the passes */
 };
 
 /* What a call is, without numbers and memory: calls of the same form run the
@@ -51,7 +52,8 @@ typedef enum dfgnn_mlp_columns {
   DFGNN_MLP_COLUMNS_FIRST,  /* width[0] */
   DFGNN_MLP_COLUMNS_OUT,    /* C */
   DFGNN_MLP_COLUMNS_WEIGHT, /* a layer's width times what it reads */
-  DFGNN_MLP_COLUMNS_BIAS    /* a layer's width */
+  DFGNN_MLP_COLUMNS_BIAS,   /* a layer's width */
+  DFGNN_MLP_COLUMNS_KEPT    /* a layer's width as it is kept */
 } dfgnn_mlp_columns;
 
 typedef enum dfgnn_mlp_element {

@@ -16,7 +16,7 @@ from . import _abi, _execute, _recording
 from ._fallbacks import say_once
 from ._library import check, library
 from ._mlp_formula import (  # noqa: F401
-    BY_EDGE, NAMES, Settings, composite as _formula, fields_of,
+    BY_EDGE, NAMES, Settings, composite as _formula, fields_of, kept_width,
     problem_of_text, text_of, width_of)
 from ._operators import sum_settings
 from ._programs import TYPES
@@ -87,6 +87,8 @@ def _word(name, i=None):
     return getattr(_abi.EdgeMlpArgs, name).offset // 8 + (i or 0)
 
 
+# what dfgnn_edge_mlp_args keeps between the passes
+_KEPT = [_word("kept", i) for i in range(4)]
 # the word that says whether there is a gradient of a factor, by its place
 _FACTORS = {3: _word("grad_out_dst"), 4: _word("grad_out_src")}
 
@@ -103,7 +105,8 @@ class Recipe:
 
     __slots__ = ("settings", "layout", "dtype", "exact", "listed", "kinds",
                  "shapes", "by_edge", "slots", "grad_slots", "outs", "picks",
-                 "grad_outs", "mlp", "blank", "plans", "reasons", "width")
+                 "grad_outs", "mlp", "blank", "plans", "reasons", "width",
+                 "kept", "keeps")
 
     def __init__(self, graph, settings, tensors, layout, dtype):
         self.settings, self.layout, self.dtype = settings, layout, dtype
@@ -116,7 +119,7 @@ class Recipe:
         self.grad_slots = [_word("grad_" + name, i) for name, i in fields]
         self.kinds = [None if t is None else t.dtype for t in tensors]
         self._sizes(graph, tensors)
-        self.plans, self.reasons = {}, {}
+        self.plans, self.reasons, self.keeps = {}, {}, {}
 
     def _sizes(self, graph, tensors):
         s, first = self.settings, tensors[_FIRST]
@@ -146,6 +149,8 @@ class Recipe:
             reduce_dst=_abi.REDUCTIONS[s.reduce_dst],
             reduce_src=_abi.REDUCTIONS[s.reduce_src],
             edge_list=int(self.listed))
+        self.kept = [(word, library().dfgnn_edge_mlp_kept_width(
+            ctypes.byref(self.mlp), i)) for i, word in enumerate(_KEPT)]
         self.blank = [0] * _WORDS
         self.blank[_word("struct_size")] = ctypes.sizeof(_abi.EdgeMlpArgs)
 
@@ -235,9 +240,26 @@ class Recipe:
 
     # ---- passes
 
-    def forward(self, graph, placed):
-        """(outputs in the caller's order, the args of extremes)"""
+    def new_kept(self, graph):
+        """Memory for inner values between the passes."""
+        return torch.empty(
+            graph.num_edges * sum(width for _, width in self.kept),
+            dtype=self.dtype, device=graph.device)
+
+    def _fill_kept(self, words, graph, kept):
+        if kept is None:
+            return
+        address = kept.data_ptr() or _NOWHERE
+        for slot, width in self.kept:
+            if width:
+                words[slot] = address
+                address += graph.num_edges * width * kept.element_size()
+
+    def forward(self, graph, placed, kept=None):
+        """(outputs in the caller's order, the args of extremes); kept: of
+        new_kept()."""
         words, device = self._fill(placed), graph.device
+        self._fill_kept(words, graph, kept)
         outs, picked = [], []
         for slot, shape, _ in self.outs:
             out = torch.empty(shape, dtype=self.dtype, device=device)
@@ -247,13 +269,15 @@ class Recipe:
             pick = torch.empty(shape, dtype=torch.int32, device=device)
             words[slot] = pick.data_ptr() or _NOWHERE
             picked.append(pick)
-        self._execute(graph, words, _FORWARD, None)
+        self._execute(graph, words, _FORWARD, kept is not None)
         return [graph.to_caller_order(out) if turned else out for
                 out, (_, _, turned) in zip(outs, self.outs)], picked
 
-    def backward(self, graph, placed, picked, grads, wanted):
+    def backward(self, graph, placed, picked, grads, wanted, kept=None):
         """The gradients that are wanted of the fields; wanted: a tuple."""
-        words, alive, there = self._fill(placed), [], list(wanted)
+        words, alive = self._fill(placed), []
+        there = [kept is not None, *wanted]
+        self._fill_kept(words, graph, kept)
         for (slot, _), pick in zip(self.picks, picked):
             words[slot] = pick.data_ptr() or _NOWHERE
         for grad, slot, (_, _, turned) in zip(grads, self.grad_outs,
@@ -324,10 +348,12 @@ class Recipe:
             ctypes.byref(_args(words)), number))
         return problem
 
-    def _supposed(self, there, number, wanted):
+    def _supposed(self, there, number, wanted, keep=False):
         """The words of a pass whose tensors are nowhere; there: which fields
         there are; wanted: those with a gradient."""
         words = self.blank[:]
+        for slot, width in self.kept:
+            words[slot] = _NOWHERE if keep and width else 0
         slots = [slot for slot, here in zip(self.slots, there) if here]
         slots += [slot for slot, _ in self.picks]
         if number == _FORWARD:
@@ -340,6 +366,24 @@ class Recipe:
             words[slot] = _NOWHERE
         return words
 
+    def keeps_for(self, graph, tensors, wanted, keep):
+        """Whether inner values are kept between the passes; keep: what the
+        caller says, None leaves it to the library."""
+        if keep is not None or graph.device.type == "cpu":
+            return bool(keep) and graph.device.type != "cpu"
+        if wanted not in self.keeps:
+            there = self.fields_there(tensors)
+            forward, backward = (
+                _args(self._supposed(there, number, wanted))
+                for number in (_FORWARD, _BACKWARD))
+            size = ctypes.c_int64()
+            check(library().dfgnn_edge_mlp_keep(
+                ctypes.byref(size), ctypes.byref(self.mlp),
+                graph.handle.pointer, ctypes.byref(forward),
+                ctypes.byref(backward)))
+            self.keeps[wanted] = size.value > 0
+        return self.keeps[wanted]
+
     def fields_there(self, tensors):
         """Which of the fields there are, with those that ends make."""
         there = [t is not None for t in tensors]
@@ -349,9 +393,10 @@ class Recipe:
             there[_FIRST] &= self.layout.edge is not None
         return there
 
-    def problem(self, there, number, wanted):
+    def problem(self, there, number, wanted, keep=False):
         """The _abi.Problem of a pass."""
-        return self._problem(self._supposed(there, number, wanted), number)
+        return self._problem(self._supposed(there, number, wanted, keep),
+                             number)
 
     def refusal(self, graph, there, wanted):
         """Why the device runs no pass of it; None if it does."""
@@ -412,13 +457,14 @@ def kept(graph, key, make):
     return found
 
 
-def problem_of(made, ends, tensors, backward):
+def problem_of(made, ends, tensors, backward, keep):
     """The _abi.Problem of a Recipe's call, or of its gradient by the tensors
     that require one (by all, if none does)."""
     there = made.fields_there(tensors)
     wanted = made.inner([t is not None and t.requires_grad
                          for t in (*ends, *tensors)])
-    return made.problem(there, int(backward), wanted if any(wanted) else there)
+    return made.problem(there, int(backward), wanted if any(wanted) else there,
+                        keep)
 
 
 # ---- autograd ---------------------------------------------------------------
@@ -428,14 +474,15 @@ class EdgeMlp(torch.autograd.Function):
     operations."""
 
     @staticmethod
-    def forward(ctx, graph, made, dst, src, *tensors):
+    def forward(ctx, graph, made, keep, dst, src, *tensors):
         cast = made.cast(tensors)
         parts = made.parts(dst, src, cast)
         placed = made.place(graph, cast, parts)
-        outs, picked = made.forward(graph, placed)
+        kept = made.new_kept(graph) if keep else None
+        outs, picked = made.forward(graph, placed, kept)
         ctx.call = graph, made
         ctx.save_for_backward(dst, src, *tensors, *parts,
-                              *placed[_PARAMETERS:], *picked)
+                              *placed[_PARAMETERS:], kept, *picked)
         ctx.set_materialize_grads(False)
         return tuple(outs)
 
@@ -448,19 +495,20 @@ class EdgeMlp(torch.autograd.Function):
         given = iter(saved)
         tensors, parts, parameters = (list(itertools.islice(given, size)) for
                                       size in (count, 2, count - _PARAMETERS))
+        kept = next(given)
         wanted = [w and t is not None for w, t in
-                  zip(ctx.needs_input_grad[2:], (dst, src, *tensors))]
+                  zip(ctx.needs_input_grad[3:], (dst, src, *tensors))]
         if all(g is None for g in grads) or not any(wanted):
-            return (None,) * (4 + count)
+            return (None,) * (5 + count)
         if torch.is_grad_enabled():
             found = differentiate(graph, made.settings, tensors, grads, wanted,
                                   True, made.layout, made.dtype, (dst, src))
         else:
             found = made.backward(
                 graph, made.place(graph, tensors, parts, parameters), given,
-                grads, made.inner(wanted))
+                grads, made.inner(wanted), kept)
             found = made.of_ends(dst, src, tensors, found, wanted)
-        return (None, None, *found)
+        return (None, None, None, *found)
 
 
 def differentiate(graph, settings, tensors, grads, wanted, again=True,
@@ -480,9 +528,9 @@ def differentiate(graph, settings, tensors, grads, wanted, again=True,
     return [next(found) if w else None for w in wanted]
 
 
-def call(graph, made, ends, tensors):
+def call(graph, made, ends, tensors, keep=None):
     """The outputs of a Recipe's call.  Rows are in the caller's order of edges
-    and of the recipe's type."""
+    and of the recipe's type; keep: as keeps_for() has it."""
     wanted = (False,)
     if torch.is_grad_enabled():
         wanted = [t is not None and t.requires_grad
@@ -492,7 +540,8 @@ def call(graph, made, ends, tensors):
         return composite(graph, made.settings, tensors, made.layout,
                          made.dtype, ends)
     if train:
-        return EdgeMlp.apply(graph, made, *ends, *tensors)
+        keep = made.keeps_for(graph, tensors, made.inner(wanted), keep)
+        return EdgeMlp.apply(graph, made, keep, *ends, *tensors)
     tensors = made.cast(tensors)
     parts = made.parts(*ends, tensors)
     return tuple(made.forward(graph, made.place(graph, tensors, parts))[0])

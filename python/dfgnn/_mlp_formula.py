@@ -67,6 +67,19 @@ def width_of(settings, tensors):
     return width // 2 if settings.gate else width
 
 
+def kept_width(settings, tensors):
+    """Numbers of an edge that a call keeps between its passes: the sum of
+    dfgnn_edge_mlp_kept_width of its layers, also where sizes are traced."""
+    weights = tensors[len(NAMES):len(NAMES) + settings.layers]
+    widths = [next(t for t in tensors[1:3] if t is not None).size(1)
+              if w is None else w.size(0) for w in weights]
+    if not (settings.gate or settings.last or settings.norm):
+        widths.pop()
+    some = next(t for t in tensors if t is not None)
+    group = 64 // some.element_size()
+    return sum(-(-width // group) * group for width in widths)
+
+
 def problem_of_text(text, dtype, tf32, number):
     """The _abi.Problem of an MLP's text; dtype: a number of _abi.DTYPES."""
     problem = _abi.Problem()

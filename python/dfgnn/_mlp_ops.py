@@ -25,9 +25,10 @@ def text(*about):
 
 @functools.lru_cache(maxsize=1024)
 def _told(call):
-    """(settings, which tensors are there) of a name."""
-    *settings, there = json.loads(call)
-    return _mlp.Settings(*settings), there
+    """(settings, whether inner values are kept, which tensors are there) of a
+    name."""
+    *settings, keep, there = json.loads(call)
+    return _mlp.Settings(*settings), keep, there
 
 
 class _Read:
@@ -35,12 +36,19 @@ class _Read:
 
     def __init__(self, call, edge_index, graph, num_src, num_dst, num_edges,
                  tensors):
-        self.settings, there = _told(call)
+        self.settings, self.keep, there = _told(call)
         self.place = edge_index, graph, num_src, num_dst, num_edges
         given = iter(tensors)
         self.tensors = [next(given) if here else None for here in there]
         self.rows = {"edge_out": num_edges, "out_dst": num_dst,
                      "out_src": num_src}
+
+    def empty_kept(self, like):
+        """Memory for inner values, as a list of one tensor or none."""
+        return [like.new_empty(
+            self.rows["edge_out"] * _mlp.kept_width(self.settings,
+                                                    self.tensors))
+        ] if self.keep else []
 
     def graph(self):
         edge_index, number, num_src, num_dst, _ = self.place
@@ -66,12 +74,13 @@ def _run(*arguments):
     read = _Read(*arguments)
     graph = read.graph()
     made = read.recipe(graph)
+    kept = read.empty_kept(arguments[-1][0])
     if made is not None:
-        outs, picked = made.forward(graph, read.placed(graph, made))
-        return [*outs, *picked]
+        outs, picked = made.forward(graph, read.placed(graph, made), *kept)
+        return [*outs, *kept, *picked]
     outs = _mlp.composite(graph, read.settings, read.tensors)
     width = outs[0].size(1)
-    return [*outs, *(outs[0].new_empty(read.rows["out_" + side], width,
+    return [*outs, *kept, *(outs[0].new_empty(read.rows["out_" + side], width,
                                        dtype=torch.int32)
                      for side in read.settings.picked)]
 
@@ -81,13 +90,14 @@ def _fake(*arguments):
     like = arguments[-1][0]
     width = _mlp.width_of(read.settings, read.tensors)
     return [like.new_empty(read.rows[name], width)
-            for name in read.settings.outputs] + [
+            for name in read.settings.outputs] + read.empty_kept(like) + [
         like.new_empty(read.rows["out_" + side], width, dtype=torch.int32)
         for side in read.settings.picked]
 
 
-def _gradient(wanted, present, picked, grads, *arguments):
+def _gradient(wanted, present, saved, grads, *arguments):
     read, wanted = _Read(*arguments), _flags(wanted)
+    kept, picked = saved[:read.keep], saved[read.keep:]
     graph, given = read.graph(), iter(grads)
     grads = [next(given) if here else None for here in _flags(present)]
     flags = iter(wanted)
@@ -100,12 +110,12 @@ def _gradient(wanted, present, picked, grads, *arguments):
             (False, False, *wanted), False)[2:]
     else:
         found = made.backward(graph, read.placed(graph, made), picked, grads,
-                              wanted)
+                              wanted, *kept)
     return [torch.zeros_like(t) if g is None else g
             for g, t, w in zip(found, read.tensors, wanted) if w]
 
 
-def _gradient_fake(wanted, present, picked, grads, *arguments):
+def _gradient_fake(wanted, present, saved, grads, *arguments):
     return [torch.empty_like(t, memory_format=torch.contiguous_format)
             for t, w in zip(arguments[-1], _flags(wanted)) if w]
 
@@ -121,7 +131,7 @@ def _derivative(ctx, cotangents):
     call, sizes, count = ctx.about
     edge_index, *saved = ctx.saved_tensors
     tensors, outs = saved[:count], saved[count:]
-    outs = [t for t in outs if t.dtype != torch.int32]
+    outs = outs[:len(_told(call)[0].outputs)]
     wanted = ctx.needs_input_grad[-1]
     grads = cotangents[:len(outs)]
     nothing = (None,) * 6
@@ -138,7 +148,7 @@ def _derivative(ctx, cotangents):
 if AVAILABLE:
     _define(_NAME, f"({_CALL}) -> Tensor[]", _run, _fake, _derivative, _save)
     _define(_NAME + "_backward",
-            f"(str wanted, str present, Tensor[] picked, Tensor[] grads, "
+            f"(str wanted, str present, Tensor[] saved, Tensor[] grads, "
             f"{_CALL}) -> Tensor[]", _gradient, _gradient_fake)
 
 

@@ -132,6 +132,18 @@ static inline void mlp_make(mlp_case *c, const dfgnn_edge_mlp *mlp,
   mlp_gradients(c);
 }
 
+/* Lends memory for inner values. */
+static inline void mlp_keep(mlp_case *c) {
+  for (int l = 0; l < DFGNN_MLP_LAYERS; l++) {
+    const int64_t width = dfgnn_edge_mlp_kept_width(&c->mlp, l);
+    if (width)
+      c->forward.kept[l] = c->backward.kept[l] =
+          mlp_tensor(c, c->mlp.dtype, c->edges * width, 0);
+    if (width)
+      c->block[c->count - 1].element = 0; /* it is aligned in any case */
+  }
+}
+
 static inline void mlp_free(mlp_case *c) {
   for (int i = 0; i < c->count; i++)
     free(c->block[i].data);

@@ -10,8 +10,8 @@
 /* Both passes with every tensor that there can be; they are at addresses that
  * nobody looks into. */
 static dfgnn_mlp_job edge_mlp_job(const dfgnn_edge_mlp *mlp, dfgnn_pass pass,
-                                  const dfgnn_matrix *matrix) {
-  static float here[4];
+                                  const dfgnn_matrix *matrix, int kept) {
+  static _Alignas(64) float here[4];
   const int sums = mlp->reduce_dst != DFGNN_REDUCE_NONE;
   const int source_sums = mlp->reduce_src != DFGNN_REDUCE_NONE;
   dfgnn_mlp_job job = {.mlp = *mlp,
@@ -21,6 +21,8 @@ static dfgnn_mlp_job edge_mlp_job(const dfgnn_edge_mlp *mlp, dfgnn_pass pass,
   dfgnn_edge_mlp_args *a = &job.args;
   a->dst_part = a->src_part = here;
   a->edge = mlp->edge_dim ? here : NULL;
+  for (int l = 0; kept && l < mlp->layers; l++)
+    a->kept[l] = dfgnn_edge_mlp_kept_width(mlp, l) ? here : NULL;
   if (pass == DFGNN_PASS_FORWARD) {
     a->edge_out = here;
     a->out_dst = sums ? here : NULL;
@@ -55,15 +57,15 @@ static int collect_edge_mlps(dfgnn_programs *list, const char *family,
     views[i] = &nothing;
   if (!strstr("cuda.mlp", family))
     return 0;
-  for (int i = 0; i < 2 * EDGE_MLPS; i++) {
+  for (int i = 0; i < 4 * EDGE_MLPS; i++) {
     const dfgnn_mlp_job job =
-        edge_mlp_job(&edge_mlps[i / 2], (dfgnn_pass)(i % 2), matrix);
+        edge_mlp_job(&edge_mlps[i / 4], (dfgnn_pass)(i % 2), matrix, i / 2 % 2);
     for (size_t t = 0; t < sizeof tunings / sizeof *tunings; t++) {
       if (t && dfgnn__mlp_cuda_refuses(&job, device, &tunings[t]))
         continue;
       if (dfgnn__mlp_cuda_tuned(&job, views, &queue, device, &tunings[t],
                                 NULL)) {
-        fprintf(stderr, "FAILED MLP %d: %s\n", i / 2, dfgnn_last_error());
+        fprintf(stderr, "FAILED MLP %d: %s\n", i / 4, dfgnn_last_error());
         exit(EXIT_FAILURE);
       }
       served++;

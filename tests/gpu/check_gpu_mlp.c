@@ -153,12 +153,19 @@ static void is_right(const fixture *f, const mlp_case *c, const char *what) {
   }
 }
 
+/* Of a check: tensors begin behind an element; edges have factors; inner values
+ * are kept between the passes. */
+enum { ODD = 1, FACTORS = 2, KEPT = 4 };
+
 static void check(const fixture *f, const dfgnn_edge_mlp *mlp,
-                  const dfgnn_mlp_tuning *tuning, int odd, int factors,
-                  const char *what) {
+                  const dfgnn_mlp_tuning *tuning, int flags, const char *what) {
+  const int odd = (flags & ODD) != 0;
   mlp_case c;
   void *copies[MLP_BLOCKS];
-  mlp_make(&c, mlp, f->destinations, f->sources, f->edges, factors, 17);
+  mlp_make(&c, mlp, f->destinations, f->sources, f->edges,
+           (flags & FACTORS) != 0, 17);
+  if (flags & KEPT)
+    mlp_keep(&c);
   for (int again = 0; again < 2; again++) {
     copy_blocks(copies, &c, odd);
     for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
@@ -181,14 +188,14 @@ START_TEST(every_shape_is_right_in_both_passes) {
     return;
   fixture f = graph_with(quick() ? 31 : 200, quick() ? 90 : 3000);
   snprintf(what, sizeof what, "MLP %d", _i);
-  check(&f, &edge_mlps[_i], NULL, 0, 0, what);
+  check(&f, &edge_mlps[_i], NULL, 0, what);
   free_fixture(&f);
 }
 END_TEST
 
 START_TEST(a_graph_without_edges_gives_zeros) {
   fixture f = graph_with(9, -1);
-  check(&f, &edge_mlps[_i], NULL, 0, 0, "no edges");
+  check(&f, &edge_mlps[_i], NULL, 0, "no edges");
   free_fixture(&f);
 }
 END_TEST
@@ -218,14 +225,14 @@ START_TEST(every_way_to_divide_is_right) {
     return;
   fixture f = graph_with(31, 300);
   snprintf(what, sizeof what, "MLP %d, tuning %d", some[_i % 4], _i / 4);
-  check(&f, mlp, &tunings[_i / 4], 0, 0, what);
+  check(&f, mlp, &tunings[_i / 4], 0, what);
   free_fixture(&f);
 }
 END_TEST
 
 START_TEST(tensors_that_are_not_aligned_are_right) {
   fixture f = graph_with(31, 40);
-  check(&f, &edge_mlps[0], _i ? &tunings[4] : NULL, 1, 0,
+  check(&f, &edge_mlps[0], _i ? &tunings[4] : NULL, ODD,
         "shifted by an element");
   free_fixture(&f);
 }
@@ -234,7 +241,29 @@ END_TEST
 START_TEST(factors_of_edges_are_right_in_both_passes) {
   static const int some[] = {0, 1, 2, 3, 9, 11};
   fixture f = graph_with(31, 90);
-  check(&f, &edge_mlps[some[_i]], NULL, 0, 1, "factors of edges");
+  check(&f, &edge_mlps[some[_i]], NULL, FACTORS, "factors of edges");
+  free_fixture(&f);
+}
+END_TEST
+
+/* By the rule, in launches of a span, and layer by layer; of one layer, too. */
+static const dfgnn_mlp_tuning kept_by[] = {
+    {0},
+    {.warps = 4, .span = 3, .launch_bytes = 1},
+    {.way = DFGNN_MLP_STREAMED, .launch_bytes = 1},
+};
+enum { KEPT_BY = sizeof kept_by / sizeof *kept_by };
+
+START_TEST(inner_values_that_are_kept_are_right_in_both_passes) {
+  const dfgnn_edge_mlp *mlp = &edge_mlps[_i / KEPT_BY];
+  const int factors = mlp->norm != DFGNN_NORM_NONE ? FACTORS : 0;
+  char what[48];
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(31, _i % 2 ? 300 : 60);
+  snprintf(what, sizeof what, "kept, MLP %d, tuning %d", _i / KEPT_BY,
+           _i % KEPT_BY);
+  check(&f, mlp, &kept_by[_i % KEPT_BY], KEPT | factors | _i % 2, what);
   free_fixture(&f);
 }
 END_TEST
@@ -281,7 +310,8 @@ START_TEST(products_of_a_library_are_right) {
   if (dfgnn__has_cublaslt()) {
     ck_assert_msg(!why, "%s", why);
     snprintf(what, sizeof what, "MLP %d by a library, way %d", _i / 4, _i % 4);
-    check(&f, mlp, &tuning, _i % 4 == 3, 0, what);
+    check(&f, mlp, &tuning, _i % 4 == 3 ? ODD : 0, what);
+    check(&f, mlp, &tuning, KEPT | (_i % 4 == 3 ? ODD : 0), what);
   } else {
     ck_assert_ptr_nonnull(strstr(why, "DFGNN_CUBLASLT"));
   }
@@ -328,7 +358,7 @@ START_TEST(every_value_of_a_knob_is_right_or_refused) {
                (long long)knob->value[k]);
       if (refusal(&f, &edge_mlps[0], &tuning))
         continue;
-      check(&f, &edge_mlps[0], &tuning, 0, 0, what);
+      check(&f, &edge_mlps[0], &tuning, 0, what);
       ran++;
     }
   ck_assert_msg(ran > 1, "%s ran %d times", knob->name, ran);
@@ -402,6 +432,11 @@ int main(void) {
   tcase_add_test(others, a_tuning_that_cannot_run_is_refused);
   tcase_add_test(others, what_is_not_served_is_said);
   suite_add_tcase(suite, others);
+  TCase *kept = tcase_create("kept");
+  tcase_set_timeout(kept, 0);
+  tcase_add_loop_test(kept, inner_values_that_are_kept_are_right_in_both_passes,
+                      0, KEPT_BY * EDGE_MLPS);
+  suite_add_tcase(suite, kept);
   TCase *library = tcase_create("library");
   tcase_set_timeout(library, 0);
   tcase_add_loop_test(library, products_of_a_library_are_right, 0,

@@ -37,6 +37,12 @@ const char *dfgnn__mlp_amx_missing(dfgnn_dtype dtype) {
   return has_amx() ? NULL : "the processor or the system has no AMX";
 }
 
+const char *dfgnn__mlp_cpu_missing(const dfgnn_mlp_job *job) {
+  return job->args.kept[0] ? "the CPU's kernels of MLPs keep no inner values, "
+                             "expected args.kept NULL"
+                           : NULL;
+}
+
 DFGNN_CPU_TABLES(dfgnn__mlp_kernels, dfgnn_mlp_kernels, dfgnn__mlp)
 
 dfgnn_status dfgnn__mlp_cpu(const dfgnn_mlp_job *job) {

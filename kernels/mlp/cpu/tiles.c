@@ -8,7 +8,10 @@ enum { FLOAT, AMX };
 static const char *tiles_applicable(const dfgnn_setting *s) {
   if (!s->mlp)
     return "the MLP is not known";
-  const char *missing = dfgnn__cpu_simd_missing(s->parameter[SIMD]);
+  const char *missing = dfgnn__mlp_cpu_missing(s->mlp);
+  if (missing)
+    return missing;
+  missing = dfgnn__cpu_simd_missing(s->parameter[SIMD]);
   if (missing || s->parameter[PRODUCTS] == FLOAT)
     return missing;
   if (s->parameter[SIMD] != 2)

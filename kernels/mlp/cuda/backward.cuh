@@ -1,68 +1,20 @@
 /* backward.cuh - gradients with respect to e, the parts of destinations and z
  *
  * For the edges of a launch, mlp_backward_last computes the inner values of a
- * tile again and goes back through the norm; mlp_backward_layers goes back
- * through the layers.  They are two kernels, since the code of both would leave
- * the cache of instructions; between them, and for weights.cuh, rows of the
+ * tile again and goes back through the norm (where they were kept,
+ * mlp_last_rows of last_rows.cuh does); mlp_backward_layers goes back through
+ * the layers.  They are two kernels, since the code of both would leave the
+ * cache of instructions; between them, and for weights.cuh, rows of the
  * launch's edges are in memory. */
 #ifndef DFGNN_MLP_CUDA_BACKWARD_CUH
 #define DFGNN_MLP_CUDA_BACKWARD_CUH
 
 #include "kernels/mlp/cuda/gradients.cuh"
 #include "kernels/mlp/cuda/spans.cuh"
+#include "kernels/mlp/cuda/stored.cuh"
 
 namespace dfgnn {
 namespace mlp {
-
-/* Rows from `edge` on, padded. */
-template <class S, int LAYER>
-__device__ __forceinline__ void
-write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
-  using T = typename S::T;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-    if (e.live[half]) {
-      T *row = static_cast<T *>(to) +
-               (edge + row_of_lane() + 8 * half) * S::padded(LAYER);
-#pragma unroll
-      for (int q = 0; q < S::groups(LAYER); ++q)
-        store_chunk<T, S::padded(LAYER), true>(
-            row, q * S::L::GROUP + chunk_of_lane() * S::L::V, x.x[q][half]);
-    }
-}
-
-/* Rows that are not there are 0. */
-template <class S, int LAYER>
-__device__ __forceinline__ void read_rows(rows<S> &x, const void *from,
-                                          int64_t edge, const tile_edges &e) {
-  using T = typename S::T;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const T *row = static_cast<const T *>(from) +
-                   (edge + (e.live[half] ? row_of_lane() + 8 * half : 0)) *
-                       S::padded(LAYER);
-#pragma unroll
-    for (int q = 0; q < S::groups(LAYER); ++q)
-      x.x[q][half] = e.live[half]
-                         ? load_chunk<T, S::padded(LAYER), true>(
-                               row, q * S::L::GROUP + chunk_of_lane() * S::L::V)
-                         : chunk{};
-  }
-}
-
-template <class S, int LAYER>
-__device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
-#pragma unroll
-  for (int q = 0; q < S::groups(LAYER); ++q)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float y[S::L::V];
-#pragma unroll
-      for (int i = 0; i < S::L::V; ++i)
-        y[i] = at(z, q, half, i);
-      x.x[q][half] = pack<typename S::T>(y);
-    }
-}
 
 template <class S, int LAYER>
 __device__ __forceinline__ void
@@ -72,7 +24,7 @@ compute_again(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
     pack_rows<S, LAYER - 1>(x, z);
     write_rows<S, LAYER - 1>(p.z[LAYER - 1], local, x, e);
     activate_layer<S, LAYER - 1>(x, z, p.forward.slope);
-    if constexpr (S::KEEP)
+    if constexpr (S::WEIGHTS)
       write_rows<S, LAYER - 1>(p.input[LAYER], local, x, e);
     start_layer<S, LAYER>(z, packed);
     multiply<S, LAYER>(z, x, packed);
@@ -109,6 +61,28 @@ write_edge_gradient(sums<S> &z, const mlp_backward_params &p,
     }
 }
 
+/* z *= a'(x) of the rows of a layer's z; x becomes a(x) if that is needed. */
+template <class S, int LAYER>
+__device__ __forceinline__ void multiply_slopes(sums<S> &z, rows<S> &x,
+                                                float slope) {
+  using T = typename S::T;
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[S::L::V];
+      unpack<T>(y, x.x[q][half]);
+#pragma unroll
+      for (int i = 0; i < S::L::V; ++i) {
+        at(z, q, half, i) *= derivative<S::ACTIVATION, T>(y[i], slope);
+        if constexpr (S::KEPT && S::WEIGHTS)
+          y[i] = activate<S::ACTIVATION, T>(y[i], slope);
+      }
+      if constexpr (S::KEPT && S::WEIGHTS)
+        x.x[q][half] = pack<T>(y);
+    }
+}
+
 /* x: the gradient with respect to z of a layer; z has it before rounding when
  * this ends. */
 template <class S, int LAYER>
@@ -116,22 +90,17 @@ __device__ __forceinline__ void
 go_back(sums<S> &z, rows<S> &x, const mlp_backward_params &p,
         const tile_edges &e, int64_t local, const char *packed) {
   if constexpr (LAYER > 0) {
-    if constexpr (S::KEEP && LAYER + 1 < S::LAYERS)
+    if constexpr (S::WEIGHTS && LAYER + 1 < S::LAYERS)
       write_rows<S, LAYER>(p.grad_z[LAYER], local, x, e);
     rows<S> before;
-    read_rows<S, LAYER - 1>(before, p.z[LAYER - 1], local, e);
+    if constexpr (S::EARLY)
+      read_rows<S, LAYER - 1>(before, p.z[LAYER - 1], local, e);
     multiply_back<S, LAYER>(z, x, packed);
-#pragma unroll
-    for (int q = 0; q < S::groups(LAYER - 1); ++q)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float y[S::L::V];
-        unpack<typename S::T>(y, before.x[q][half]);
-#pragma unroll
-        for (int i = 0; i < S::L::V; ++i)
-          at(z, q, half, i) *=
-              derivative<S::ACTIVATION, typename S::T>(y[i], p.forward.slope);
-      }
+    if constexpr (!S::EARLY)
+      read_rows<S, LAYER - 1>(before, p.z[LAYER - 1], local, e);
+    multiply_slopes<S, LAYER - 1>(z, before, p.forward.slope);
+    if constexpr (S::KEPT && S::WEIGHTS)
+      write_rows<S, LAYER - 1>(p.input[LAYER], local, before, e);
     pack_rows<S, LAYER - 1>(x, z);
     go_back<S, LAYER - 1>(z, x, p, e, local, packed);
   }
@@ -176,7 +145,7 @@ template <class S> struct last_tile {
     sums<S> z;
     rows<S> x;
     first_layer<S>(z, x, p.forward, e, packed);
-    if constexpr (S::KEEP && S::groups(-1) > 0)
+    if constexpr (S::WEIGHTS && S::groups(-1) > 0)
       if (p.input[0])
         write_rows<S, -1>(p.input[0], local, x, e);
     compute_again<S, 1>(z, x, p, e, local, packed);

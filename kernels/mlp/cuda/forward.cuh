@@ -7,19 +7,25 @@
 
 #include "kernels/mlp/cuda/norm.cuh"
 #include "kernels/mlp/cuda/spans.cuh"
+#include "kernels/mlp/cuda/stored.cuh"
 
 namespace dfgnn {
 namespace mlp {
 
-/* z of layer LAYER - 1 becomes that of the last. */
+/* z of layer LAYER - 1 becomes that of the last; each is kept on the way if it
+ * is asked for. */
 template <class S, int LAYER>
 __device__ __forceinline__ void
-further_layers(sums<S> &z, rows<S> &x, float slope, const char *packed) {
+further_layers(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
+               const tile_edges &e, int64_t edge, const char *packed) {
+  if constexpr (S::KEPT)
+    if (p.kept[LAYER - 1])
+      write_sums<S, LAYER - 1>(p.kept[LAYER - 1], edge, z, e);
   if constexpr (LAYER < S::LAYERS) {
-    activate_layer<S, LAYER - 1>(x, z, slope);
+    activate_layer<S, LAYER - 1>(x, z, p.slope);
     start_layer<S, LAYER>(z, packed);
     multiply<S, LAYER>(z, x, packed);
-    further_layers<S, LAYER + 1>(z, x, slope, packed);
+    further_layers<S, LAYER + 1>(z, x, p, e, edge, packed);
   }
 }
 
@@ -131,7 +137,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
       mlp::sums<S> z;
       mlp::rows<S> x;
       mlp::first_layer<S>(z, x, p, e, packed);
-      mlp::further_layers<S, 1>(z, x, p.slope, packed);
+      mlp::further_layers<S, 1>(z, x, p, e, edge, packed);
       mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span, edge);
       sums_at.end_tile(e);
     }

@@ -36,6 +36,9 @@ struct last_shape {
   static constexpr int LAST = LAST_;
   static constexpr int NORM = NORM_;
   static constexpr int WIDTH = WIDTH_;
+  /* Does the gradient with respect to z depend on z? */
+  static constexpr bool CURVED =
+      GATE || LAST != MLP_NONE || NORM != MLP_NORM_NONE;
   static constexpr int CHUNKS = (WIDTH + 32 * VEC - 1) / (32 * VEC);
   /* A row of more than 1024 columns (256, where rows are not aligned) is in
    * local memory: loops over it keep short. */
@@ -224,7 +227,8 @@ write_last_gradient(float (&x)[S::VEC], float (&v)[S::VEC], typename S::T *to,
                     int column, float slope) {
   using T = typename S::T;
   constexpr int VEC = S::VEC;
-  read_chunk<S>(x, z, column);
+  if constexpr (S::CURVED)
+    read_chunk<S>(x, z, column);
   if constexpr (S::GATE) {
     read_chunk<S>(v, z + S::WIDTH, column);
 #pragma unroll
@@ -238,7 +242,8 @@ write_last_gradient(float (&x)[S::VEC], float (&v)[S::VEC], typename S::T *to,
   } else {
 #pragma unroll
     for (int k = 0; k < VEC; ++k)
-      x[k] = gradient[k] * derivative<S::LAST, T>(x[k], slope);
+      x[k] = S::CURVED ? gradient[k] * derivative<S::LAST, T>(x[k], slope)
+                       : gradient[k];
     write_gradient<S>(to, column, x);
   }
 }
@@ -335,7 +340,8 @@ template <class S> struct rows_back {
     lane_row<S> normed, y;
     output_gradient_of<T> gradient;
     gradient.begin(p, e, p.first + from, i, true);
-    read_before_norm<S>(normed, z, f.slope);
+    if (S::CURVED || p.pass.grad_dst_factor || p.pass.grad_src_factor)
+      read_before_norm<S>(normed, z, f.slope);
     read_gradient<S>(y, gradient);
     const float scale = norm_row<S>(normed, f.epsilon);
     if constexpr (S::NORM != MLP_NORM_NONE)

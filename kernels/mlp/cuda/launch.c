@@ -1,5 +1,7 @@
 #include "kernels/mlp/cuda/launch.h"
 
+#include <string.h>
+
 #include "kernels/common/cublaslt.h"
 
 enum { LONG_COLUMN = 2048 };
@@ -8,7 +10,7 @@ enum { LONG_COLUMN = 2048 };
 
 mlp_forward_params dfgnn__mlp_forward_params(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp_args *a = &r->job->args;
-  return (mlp_forward_params){
+  mlp_forward_params p = {
       .graph = r->graph,
       .packed = r->workspace + r->plan.packed,
       .edge = a->edge,
@@ -22,12 +24,20 @@ mlp_forward_params dfgnn__mlp_forward_params(const dfgnn_mlp_run *r) {
       .span = (int)r->plan.by.span,
       .slope = (float)r->job->mlp.slope,
       .epsilon = (float)r->job->mlp.epsilon};
+  memcpy(p.kept, a->kept, sizeof p.kept);
+  return p;
+}
+
+void *dfgnn__mlp_kept_rows(const dfgnn_mlp_run *r, int l, int64_t edge) {
+  char *rows = r->job->args.kept[l];
+  const int64_t at = edge * dfgnn__mlp_padded(&r->job->mlp, l);
+  return rows ? rows + (size_t)at * dfgnn_dtype_size(r->job->mlp.dtype) : NULL;
 }
 
 mlp_backward_params dfgnn__mlp_backward_params(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp_args *a = &r->job->args;
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
-  const int keep = r->plan.flags & MLP_KEEP;
+  const int keep = r->plan.flags & MLP_WEIGHTS;
   mlp_backward_params p = {.forward = dfgnn__mlp_forward_params(r),
                            .grad_edge_out = a->grad_edge_out,
                            .grad_out_dst = a->grad_out_dst,
@@ -52,7 +62,8 @@ mlp_backward_params dfgnn__mlp_backward_params(const dfgnn_mlp_run *r) {
   for (int l = 1; l < mlp->layers; l++) {
     p.input[l] = r->workspace + r->plan.input[l];
     p.grad_z[l] = r->workspace + r->plan.grad_z[l];
-    p.z[l - 1] = r->workspace + r->plan.z[l - 1];
+    if (!dfgnn__mlp_is_kept(r->job))
+      p.z[l - 1] = r->workspace + r->plan.z[l - 1];
   }
   return p;
 }
@@ -379,7 +390,7 @@ static dfgnn_status finish_biases(const dfgnn_mlp_run *r) {
 dfgnn_status dfgnn__mlp_finish_gradients(const dfgnn_mlp_run *r,
                                          int64_t parts) {
   dfgnn_status status = DFGNN_OK;
-  if (r->plan.flags & MLP_KEEP)
+  if (r->plan.flags & MLP_WEIGHTS)
     status =
         dfgnn__mlp_by_library(&r->plan) ? finish_biases(r) : finish_weights(r);
   if (!status && dfgnn__mlp_wants_norm(r->job))

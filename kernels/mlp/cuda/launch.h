@@ -30,6 +30,9 @@ static inline int64_t dfgnn__mlp_least(int64_t a, int64_t b) {
 mlp_forward_params dfgnn__mlp_forward_params(const dfgnn_mlp_run *r);
 mlp_backward_params dfgnn__mlp_backward_params(const dfgnn_mlp_run *r);
 
+/* Kept rows of z of layer l from an edge on; NULL if they are not kept. */
+void *dfgnn__mlp_kept_rows(const dfgnn_mlp_run *r, int l, int64_t edge);
+
 /* Fills rows that no edge writes: zeros, and -1 for the edges of extremes. */
 dfgnn_status dfgnn__mlp_clear(const dfgnn_mlp_run *r, void *rows, int64_t count,
                               int64_t width);
@@ -60,6 +63,18 @@ dfgnn_status dfgnn__mlp_multiply_weights(const dfgnn_mlp_run *r,
 /* Writes the gradients of weights and biases, and those of the norm from
  * `parts` parts. */
 dfgnn_status dfgnn__mlp_finish_gradients(const dfgnn_mlp_run *r, int64_t parts);
+
+/* The way back from e' to the last layer's z, whose rows are in memory: p's
+ * launch has its edges.  grad_z: rows of the gradient with respect to z. */
+mlp_streamed_params dfgnn__mlp_streamed_params(const dfgnn_mlp_run *r);
+dfgnn_status dfgnn__mlp_last_rows(const dfgnn_mlp_run *r,
+                                  const mlp_streamed_params *p, void *grad_z);
+/* Copies rows of e of a launch's edges, where products cannot read those of the
+ * call. */
+dfgnn_status dfgnn__mlp_copy_input(const dfgnn_mlp_run *r,
+                                   const mlp_streamed_params *p);
+/* Blocks of mlp_last_rows, each of which has a part of the norm's gradients. */
+unsigned dfgnn__mlp_row_blocks(const dfgnn_mlp_run *r, int64_t edges);
 
 /* A way for each pass. */
 dfgnn_status dfgnn__mlp_resident(const dfgnn_mlp_run *r);

@@ -47,6 +47,15 @@ add_bias(float (&y)[P::V], const mlp_product_params &p,
                                   : 0.0f;
 }
 
+template <typename T, int V, bool ROUND>
+__device__ __forceinline__ void write_inner(T *to, float (&y)[V]) {
+  if constexpr (ROUND)
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      y[i] = tf32_nearest(y[i]);
+  store_packed<V>(to, y);
+}
+
 /* A chunk of the sums of edge r of the block.  ROUND: rows of a layer's inputs,
  * or of gradients, become numbers of TF32. */
 template <class P, int KIND, int ACTIVATION, bool VECTOR, bool ROUND>
@@ -93,12 +102,15 @@ end_chunk(float (&y)[P::V], const mlp_product_params &p,
 #pragma unroll
       for (int i = 0; i < V; ++i)
         y[i] *= derivative<ACTIVATION, T>(z[i], slope);
-    }
-    if constexpr (ROUND)
+      if (p.activated) {
 #pragma unroll
-      for (int i = 0; i < V; ++i)
-        y[i] = tf32_nearest(y[i]);
-    store_packed<V>(static_cast<T *>(p.out) + at + column, y);
+        for (int i = 0; i < V; ++i)
+          z[i] = activate<ACTIVATION, T>(z[i], slope);
+        write_inner<T, V, ROUND>(static_cast<T *>(p.activated) + at + column,
+                                 z);
+      }
+    }
+    write_inner<T, V, ROUND>(static_cast<T *>(p.out) + at + column, y);
   }
 }
 

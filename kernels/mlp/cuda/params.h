@@ -32,7 +32,7 @@ enum {
   MLP_VECTOR = 1,   /* rows of all tensors lie at multiples of 16 bytes */
   MLP_RESIDUAL = 2, /* e is added to e' */
   MLP_EXACT = 4,    /* float: three products of TF32 numbers for each */
-  MLP_KEEP = 8,     /* backward: the gradients of weights are asked for */
+  MLP_WEIGHTS = 8,  /* backward: the gradients of weights are asked for */
   /* backward: gradients with respect to which outputs there are */
   MLP_GRAD_EDGES = 16,
   MLP_GRAD_DST = 32,
@@ -46,8 +46,10 @@ enum {
                            * not float */
   MLP_LAST_BIAS = 8192,   /* backward: mlp_last_rows adds up the gradient of the
                            * last layer's bias */
-  MLP_ROUND = 16384 /* float: rows that a library multiplies are rounded to
-                     * TF32, since tensor cores cut off */
+  MLP_ROUND = 16384, /* float: rows that a library multiplies are rounded to
+                      * TF32, since tensor cores cut off */
+  MLP_KEPT = 32768 /* the forward pass keeps z of the layers in memory, and the
+                    * backward pass reads it */
 };
 
 /* The weights and other numbers of all layers, padded and in the order of
@@ -85,6 +87,8 @@ typedef struct mlp_forward_params {
   void *edge_out;
   void *edge_rows; /* [E, padded C] in the order of the graph, times their
                     * factors at sources; or NULL */
+  void *kept[MLP_LAYERS]; /* [E, padded width] in the order of the graph: z of
+                           * layer l; or NULL */
   const void *dst_factor, *src_factor; /* [E]; NULL: 1 */
   mlp_sums sums;
   int64_t first_span, spans; /* of this launch */
@@ -105,7 +109,8 @@ typedef struct mlp_backward_params {
   /* weights.cuh reads these rows of the edges of this launch, [edges, padded
    * width]: the input of layer l, and the gradient with respect to z_l. */
   void *input[MLP_LAYERS], *grad_z[MLP_LAYERS];
-  void *z[MLP_LAYERS]; /* of the layers but the last, likewise */
+  void *z[MLP_LAYERS]; /* of the layers but the last, likewise; with MLP_KEPT
+                        * in forward.kept */
   float *norm_partial; /* [warps, 2, padded width]; NULL: not asked for */
   int add;             /* norm_partial has sums of earlier launches */
 } mlp_backward_params;
@@ -209,6 +214,8 @@ typedef struct mlp_product_params {
   int parts;                  /* 1: those of nodes are added */
   const void *z; /* MLP_TO_GRADIENT: of the layer before, [edges, out_stride] */
   void *z_out, *out; /* rows of out_stride numbers; z_out: or NULL */
+  void *activated;   /* MLP_TO_GRADIENT: rows of what the layer that is gone
+                      * back through has read, made of z again; or NULL */
   int out_stride;
   const void *sums;    /* mlp_end_layer: [edges, columns], or NULL: zeros */
   float *bias_partial; /* mlp_end_layer, MLP_TO_GRADIENT: sums of `out` over a

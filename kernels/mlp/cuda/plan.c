@@ -79,15 +79,11 @@ static int is_aligned(const dfgnn_mlp_job *job) {
   return 1;
 }
 
-/* Do rows of all widths lie at multiples of 16 bytes?  Resident kernels know
- * widths when they are compiled; streamed ones are told by the flag. */
-static int is_vector(const dfgnn_mlp_plan *p) {
-  const dfgnn_edge_mlp *mlp = &p->job->mlp;
+int dfgnn__mlp_has_vector_rows(const dfgnn_mlp_job *job) {
+  const dfgnn_edge_mlp *mlp = &job->mlp;
   const int chunk = MLP_CHUNK / (int)dfgnn_dtype_size(mlp->dtype);
-  return is_aligned(p->job) &&
-         (p->by.way == DFGNN_MLP_RESIDENT ||
-          (mlp->edge_dim % chunk == 0 && mlp->width[0] % chunk == 0 &&
-           dfgnn__mlp_out_width(mlp) % chunk == 0));
+  return is_aligned(job) && mlp->edge_dim % chunk == 0 &&
+         mlp->width[0] % chunk == 0 && dfgnn__mlp_out_width(mlp) % chunk == 0;
 }
 
 int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan) {
@@ -101,10 +97,15 @@ int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan) {
 static int flags_of(const dfgnn_mlp_plan *p) {
   const dfgnn_edge_mlp *mlp = &p->job->mlp;
   const dfgnn_edge_mlp_args *a = &p->job->args;
-  return (is_vector(p) ? MLP_VECTOR : 0) | (mlp->residual ? MLP_RESIDUAL : 0) |
+  /* Resident kernels know widths when they are compiled; streamed ones are told
+   * by the flag. */
+  const int vector = p->by.way == DFGNN_MLP_RESIDENT
+                         ? is_aligned(p->job)
+                         : dfgnn__mlp_has_vector_rows(p->job);
+  return (vector ? MLP_VECTOR : 0) | (mlp->residual ? MLP_RESIDUAL : 0) |
          (mlp->dtype == DFGNN_F32 && mlp->math != DFGNN_MATH_TF32 ? MLP_EXACT
                                                                   : 0) |
-         (is_backward(p->job) && dfgnn__mlp_wants_weights(p->job) ? MLP_KEEP
+         (is_backward(p->job) && dfgnn__mlp_wants_weights(p->job) ? MLP_WEIGHTS
                                                                   : 0) |
          (a->grad_edge_out ? MLP_GRAD_EDGES : 0) |
          (a->grad_out_dst ? MLP_GRAD_DST : 0) |
@@ -115,7 +116,10 @@ static int flags_of(const dfgnn_mlp_plan *p) {
                                                 : 0) |
          (mlp->gate ? MLP_GATE : 0) |
          (p->by.lockstep == DFGNN_MLP_LOCKSTEP ? MLP_LOCKSTEP : 0) |
-         (dfgnn__mlp_by_library(p) ? MLP_STORED_LAST : 0) |
+         (dfgnn__mlp_is_kept(p->job) ? MLP_KEPT : 0) |
+         (dfgnn__mlp_by_library(p) || dfgnn__mlp_is_kept(p->job)
+              ? MLP_STORED_LAST
+              : 0) |
          (dfgnn__mlp_by_library(p) && mlp->dtype == DFGNN_F32 ? MLP_ROUND : 0) |
          (dfgnn__mlp_by_library(p) && a->grad_bias[mlp->layers - 1]
               ? MLP_LAST_BIAS
@@ -164,6 +168,8 @@ static const char *not_resident(const dfgnn_mlp_job *job,
     return "a gated MLP is not resident";
   if (dfgnn__mlp_is_extreme(mlp->reduce_src))
     return "an MLP with max or min at sources is not resident";
+  if (mlp->layers == 1 && dfgnn__mlp_is_kept(job))
+    return "an MLP of one layer that keeps inner values is not resident";
   for (int l = -1; l < mlp->layers; l++)
     if (dfgnn__mlp_padded(mlp, l) > MOST_RESIDENT)
       return "an MLP wider than 128 is not resident";
@@ -209,6 +215,14 @@ const char *dfgnn__mlp_cuda_missing(const dfgnn_mlp_job *job,
   if (job->mlp.dtype == DFGNN_F64)
     return "MLPs on edges of type f64 have no CUDA kernels, expected f32, f16 "
            "or bf16";
+  for (int l = 0; l < DFGNN_MLP_LAYERS; l++)
+    if ((uintptr_t)job->args.kept[l] % 64)
+      return "args.kept begins at no multiple of 64 bytes";
+  if ((job->args.grad_dst_factor || job->args.grad_src_factor) &&
+      dfgnn__mlp_is_kept(job) && !job->args.kept[job->mlp.layers - 1])
+    return "the gradients of factors of edges read the last layer's z, which "
+           "is "
+           "not kept";
   if (not_resident(job, device) &&
       streamed_bytes(&least) > (size_t)device->shared_bytes)
     return "a block of the device has too little shared memory for MLPs on "
@@ -312,6 +326,12 @@ static int tiles_along(int width) {
   return width > MLP_SIDE ? (width + MLP_SIDE - 1) / MLP_SIDE : 1;
 }
 
+/* Bytes of a number of the last layer's z. */
+static size_t last_size(const dfgnn_mlp_plan *p) {
+  return p->flags & MLP_STORED_LAST ? dfgnn_dtype_size(p->job->mlp.dtype)
+                                    : sizeof(float);
+}
+
 static int widest(const dfgnn_edge_mlp *mlp) {
   int most = dfgnn__mlp_padded(mlp, -1);
   for (int l = 0; l < mlp->layers; l++)
@@ -320,23 +340,24 @@ static int widest(const dfgnn_edge_mlp *mlp) {
   return most;
 }
 
-/* Bytes that a launch keeps of each edge: rows of e, z, what layers read, and
+/* Bytes that a launch leaves of each edge: rows of e, z, what layers read, and
  * gradients with respect to z. */
-static size_t kept_bytes(const dfgnn_mlp_plan *p) {
+static size_t bytes_of_edge(const dfgnn_mlp_plan *p) {
   const dfgnn_edge_mlp *mlp = &p->job->mlp;
   const int last = mlp->layers - 1, backward = is_backward(p->job);
+  const int computes_z = backward && !dfgnn__mlp_is_kept(p->job);
   size_t numbers =
       dfgnn__mlp_copies_edges(p) ? (size_t)dfgnn__mlp_padded(mlp, -1) : 0;
   for (int l = 1; l <= last; l++) {
     const size_t before = (size_t)dfgnn__mlp_padded(mlp, l - 1);
-    numbers +=
-        before + (backward ? before + (size_t)dfgnn__mlp_padded(mlp, l) : 0);
+    numbers += before + (computes_z ? before : 0) +
+               (backward ? (size_t)dfgnn__mlp_padded(mlp, l) : 0);
   }
   if (dfgnn__mlp_by_library(p))
     return (numbers + (size_t)widest(mlp)) * dfgnn_dtype_size(mlp->dtype);
   return numbers * dfgnn_dtype_size(mlp->dtype) +
          (p->by.way == DFGNN_MLP_STREAMED
-              ? (size_t)dfgnn__mlp_padded(mlp, last) * sizeof(float)
+              ? (size_t)dfgnn__mlp_padded(mlp, last) * last_size(p)
               : 0);
 }
 
@@ -346,7 +367,7 @@ static void divide_resident(dfgnn_mlp_plan *p) {
   const int64_t warps = p->units * p->by.warps;
   int64_t launches = 1;
   if (is_backward(p->job)) {
-    const int64_t round = warps * MLP_TILE * (int64_t)kept_bytes(p);
+    const int64_t round = warps * MLP_TILE * (int64_t)bytes_of_edge(p);
     const int64_t rounds =
         at_least_one(round ? p->by.launch_bytes / round : tiles);
     launches = at_least_one(dfgnn__ceil_div(tiles, rounds * warps));
@@ -362,7 +383,7 @@ static void divide_resident(dfgnn_mlp_plan *p) {
  * fewer if not even that fits into launch_bytes. */
 static void divide_streamed(dfgnn_mlp_plan *p) {
   const int64_t edges = p->job->rows.edges, round = p->units * MLP_ROWS;
-  const int64_t most = p->by.launch_bytes / (int64_t)kept_bytes(p);
+  const int64_t most = p->by.launch_bytes / (int64_t)bytes_of_edge(p);
   p->edges_of_span = MLP_ROW_SPAN;
   p->spans = at_least_one(dfgnn__ceil_div(edges, p->edges_of_span));
   if (most < round) {
@@ -413,7 +434,8 @@ static void place_weights(dfgnn_mlp_plan *p) {
                        dfgnn_dtype_size(mlp->dtype));
 }
 
-/* What kernels of a launch leave for each other. */
+/* What kernels of a launch leave for each other; z of the layers is not among
+ * it where inner values are kept. */
 static void place_launch(dfgnn_mlp_plan *p) {
   const dfgnn_edge_mlp *mlp = &p->job->mlp;
   const int streamed = p->by.way == DFGNN_MLP_STREAMED;
@@ -426,7 +448,7 @@ static void place_launch(dfgnn_mlp_plan *p) {
     p->last = p->sums = dfgnn__place(at, kept * widest(mlp), size);
   else if (streamed)
     p->last =
-        dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, last), sizeof(float));
+        dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, last), last_size(p));
   if (!streamed && !backward)
     return;
   if (dfgnn__mlp_copies_edges(p))
@@ -436,7 +458,9 @@ static void place_launch(dfgnn_mlp_plan *p) {
     if (!backward)
       continue;
     p->grad_z[l] = dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, l), size);
-    p->z[l - 1] = dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, l - 1), size);
+    if (!dfgnn__mlp_is_kept(p->job))
+      p->z[l - 1] =
+          dfgnn__place(at, kept * dfgnn__mlp_padded(mlp, l - 1), size);
   }
 }
 
@@ -470,7 +494,9 @@ static void place_backward(dfgnn_mlp_plan *p) {
   const int padded = dfgnn__mlp_padded(mlp, mlp->layers - 1);
   /* Sums of destinations that spans cut, and of the norm's gradients. */
   const int64_t spans = streamed ? 0 : p->spans;
-  const int64_t walkers = p->units * (streamed ? MLP_ROW_BLOCKS : p->by.warps);
+  const int64_t walkers =
+      p->units *
+      (streamed || dfgnn__mlp_is_kept(job) ? MLP_ROW_BLOCKS : p->by.warps);
   p->partial = dfgnn__place(&p->bytes, spans * 2 * first, sizeof(float));
   p->grad_first = dfgnn__place(&p->bytes, job->rows.edges * first,
                                dfgnn_dtype_size(mlp->dtype));

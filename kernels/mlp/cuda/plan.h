@@ -75,6 +75,11 @@ static inline int dfgnn__mlp_padded(const dfgnn_edge_mlp *mlp, int l) {
   return (int)((width + group - 1) / group) * group;
 }
 
+/* Does the pass keep inner values for the other, or read what it kept? */
+static inline int dfgnn__mlp_is_kept(const dfgnn_mlp_job *job) {
+  return job->args.kept[0] != NULL;
+}
+
 static inline int dfgnn__mlp_by_library(const dfgnn_mlp_plan *plan) {
   return plan->by.product == DFGNN_MLP_LIBRARY;
 }
@@ -86,6 +91,8 @@ int dfgnn__mlp_is_wide(const dfgnn_edge_mlp *mlp);
 /* Is the gradient of any weight or bias asked for? */
 int dfgnn__mlp_wants_weights(const dfgnn_mlp_job *job);
 int dfgnn__mlp_wants_norm(const dfgnn_mlp_job *job);
+/* Do rows of e, of parts and of e' lie at multiples of 16 bytes? */
+int dfgnn__mlp_has_vector_rows(const dfgnn_mlp_job *job);
 /* Are rows of e copied, since products cannot read them where they are? */
 int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan);
 

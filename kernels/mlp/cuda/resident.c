@@ -33,6 +33,11 @@ static dfgnn_status launch_tiles(const dfgnn_mlp_run *r, const char *source,
   return dfgnn__launch_struct(r->queue, &program, grid, params);
 }
 
+/* Edges of a launch whose first is `first`. */
+static int64_t edges_from(const dfgnn_mlp_run *r, int64_t first) {
+  return dfgnn__mlp_least(r->graph.edges - first, r->plan.edges_of_launch);
+}
+
 static dfgnn_grid grid_of_tiles(const dfgnn_mlp_run *r, int64_t spans) {
   const int64_t blocks = (spans + r->plan.by.warps - 1) / r->plan.by.warps;
   return (dfgnn_grid){.blocks = {(unsigned)dfgnn__mlp_least(
@@ -90,12 +95,33 @@ static dfgnn_status forward(const dfgnn_mlp_run *r) {
 
 /* ---- backward ------------------------------------------------------------ */
 
+/* Goes back to the last layer's z, which was kept, or is computed again with
+ * the values of all layers. */
+static dfgnn_status begin_launch(const dfgnn_mlp_run *r, mlp_backward_params *p,
+                                 dfgnn_grid grid) {
+  const int last = r->job->mlp.layers - 1;
+  const int64_t first = p->forward.first_span * r->plan.edges_of_span;
+  if (!dfgnn__mlp_is_kept(r->job))
+    return launch_tiles(r, "kernels/mlp/cuda/backward.cuh",
+                        "dfgnn::mlp_backward_last", grid, p);
+  mlp_streamed_params rows = dfgnn__mlp_streamed_params(r);
+  for (int l = 0; l < last; l++)
+    p->z[l] = dfgnn__mlp_kept_rows(r, l, first);
+  rows.pass = *p;
+  rows.first = first;
+  rows.edges = edges_from(r, first);
+  rows.last = dfgnn__mlp_kept_rows(r, last, first);
+  const dfgnn_status status =
+      r->plan.flags & MLP_WEIGHTS ? dfgnn__mlp_copy_input(r, &rows) : DFGNN_OK;
+  return status ? status : dfgnn__mlp_last_rows(r, &rows, p->grad_z[last]);
+}
+
 static dfgnn_status backward(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp_args *a = &r->job->args;
   mlp_backward_params p = dfgnn__mlp_backward_params(r);
   const int64_t edges_of_span = r->plan.edges_of_span;
   const int64_t spans_of_launch = r->plan.edges_of_launch / edges_of_span;
-  int64_t warps = 0; /* that wrote sums of the norm's gradients */
+  int64_t parts = 0; /* of the norm's gradients */
   const int64_t width = r->job->mlp.width[0];
   const int padded = dfgnn__mlp_padded(&r->job->mlp, 0);
   dfgnn_status status =
@@ -107,23 +133,24 @@ static dfgnn_status backward(const dfgnn_mlp_run *r) {
     const dfgnn_grid grid = grid_of_tiles(r, p.forward.spans);
     p.add = s > 0;
     if (!s)
-      warps = (int64_t)grid.blocks[0] * r->plan.by.warps;
-    status = launch_tiles(r, "kernels/mlp/cuda/backward.cuh",
-                          "dfgnn::mlp_backward_last", grid, &p);
+      parts = dfgnn__mlp_is_kept(r->job)
+                  ? dfgnn__mlp_row_blocks(r, edges_from(r, 0))
+                  : (int64_t)grid.blocks[0] * r->plan.by.warps;
+    status = begin_launch(r, &p, grid);
     if (!status)
       status = launch_tiles(r, "kernels/mlp/cuda/backward.cuh",
                             "dfgnn::mlp_backward_layers", grid, &p);
-    if (!status && (r->plan.flags & MLP_KEEP))
+    if (!status && (r->plan.flags & MLP_WEIGHTS))
       status = dfgnn__mlp_multiply_weights(r, &p, s * edges_of_span);
   }
-  if (!status && !r->graph.edges && (r->plan.flags & MLP_KEEP))
+  if (!status && !r->graph.edges && (r->plan.flags & MLP_WEIGHTS))
     status = dfgnn__mlp_multiply_weights(r, &p, 0); /* zeros */
   if (!status && a->grad_dst_part && r->graph.edges)
     status = dfgnn__mlp_merge(r, &p.forward.sums, width, padded, 0);
   if (!status && a->grad_src_part)
     status = dfgnn__mlp_sum_at_sources(r, a->grad_src_part, r->plan.grad_first,
                                        width, padded, 0);
-  return status ? status : dfgnn__mlp_finish_gradients(r, warps);
+  return status ? status : dfgnn__mlp_finish_gradients(r, parts);
 }
 
 dfgnn_status dfgnn__mlp_resident(const dfgnn_mlp_run *r) {

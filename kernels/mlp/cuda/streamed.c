@@ -66,11 +66,14 @@ static dfgnn_status own_product(const launch *l, mlp_product_params *p,
   const dfgnn_mlp_run *r = l->run;
   const int columns = (int)r->plan.by.columns;
   const int width = kind == MLP_TO_EDGE ? p->columns : p->out_stride;
+  const int activation = activation_of(l, kind);
+  if (kind == MLP_TO_LAST && r->plan.flags & MLP_STORED_LAST)
+    kind = MLP_TO_HIDDEN;
   const int flags = r->plan.flags & (MLP_VECTOR | MLP_EXACT);
   dfgnn_program program =
       DFGNN_PROGRAM("kernels/mlp/cuda/layers.cuh", "dfgnn::mlp_layer",
                     DFGNN_TYPE(r->job->mlp.dtype), flags, columns,
-                    (int)r->plan.by.stages, kind, activation_of(l, kind));
+                    (int)r->plan.by.stages, kind, activation);
   if (r->plan.by.wgmma == DFGNN_MLP_WGMMA) {
     program.source = "kernels/mlp/cuda/layers_sm90a.cuh";
     program.name = "dfgnn::mlp_layer_of_groups";
@@ -139,7 +142,7 @@ static dfgnn_status library_product(const launch *l, mlp_product_params *p,
                                              dfgnn_dtype_size(mlp->dtype));
   if (!back && !p->parts && begins_aligned(p->bias) &&
       dfgnn__mlp_has_weight(mlp, k)) { /* the sums are z, which may be kept */
-    p->sums = keeps ? p->z_out : sums;
+    p->sums = kind == MLP_TO_LAST ? p->out : keeps ? p->z_out : sums;
     status = library_sums(l, p, k, 0, p->bias, (void *)p->sums);
     p->bias = p->z_out = NULL;
     if (kind == MLP_TO_LAST)
@@ -155,6 +158,29 @@ static dfgnn_status multiply(const launch *l, mlp_product_params *p, int kind,
                              int k) {
   return dfgnn__mlp_by_library(&l->run->plan) ? library_product(l, p, kind, k)
                                               : own_product(l, p, kind);
+}
+
+dfgnn_status dfgnn__mlp_copy_input(const dfgnn_mlp_run *r,
+                                   const mlp_streamed_params *p) {
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  const mlp_copy_params copy = {.from = r->job->args.edge,
+                                .edge_order = r->graph.edge_order,
+                                .to = r->workspace + r->plan.input[0],
+                                .first = p->first,
+                                .edges = p->edges,
+                                .wide = r->graph.wide,
+                                .width = (int)mlp->edge_dim,
+                                .stride = dfgnn__mlp_padded(mlp, -1)};
+  const dfgnn_program program =
+      DFGNN_PROGRAM("kernels/mlp/cuda/pack.cuh", "dfgnn::mlp_copy_rows",
+                    DFGNN_TYPE(mlp->dtype));
+  if (!dfgnn__mlp_copies_edges(&r->plan))
+    return DFGNN_OK;
+  return dfgnn__launch_struct(
+      r->queue, &program,
+      (dfgnn_grid){.blocks = {8 * (unsigned)r->plan.units},
+                   .threads = MLP_THREADS},
+      &copy);
 }
 
 /* Rows of e, which the first layer reads. */
@@ -173,25 +199,10 @@ static dfgnn_status begin_input(const launch *l, mlp_product_params *p) {
                                     dfgnn_dtype_size(mlp->dtype));
     return DFGNN_OK;
   }
-  const mlp_copy_params copy = {.from = r->job->args.edge,
-                                .edge_order = r->graph.edge_order,
-                                .to = r->workspace + r->plan.input[0],
-                                .first = l->p.first,
-                                .edges = l->p.edges,
-                                .wide = r->graph.wide,
-                                .width = (int)mlp->edge_dim,
-                                .stride = dfgnn__mlp_padded(mlp, -1)};
-  p->in = copy.stride;
-  p->input_stride = copy.stride;
-  p->input = copy.to;
-  const dfgnn_program program =
-      DFGNN_PROGRAM("kernels/mlp/cuda/pack.cuh", "dfgnn::mlp_copy_rows",
-                    DFGNN_TYPE(mlp->dtype));
-  return dfgnn__launch_struct(
-      r->queue, &program,
-      (dfgnn_grid){.blocks = {8 * (unsigned)r->plan.units},
-                   .threads = MLP_THREADS},
-      &copy);
+  p->in = dfgnn__mlp_padded(mlp, -1);
+  p->input_stride = p->in;
+  p->input = r->workspace + r->plan.input[0];
+  return dfgnn__mlp_copy_input(r, &l->p);
 }
 
 /* z of all layers; hidden rows, and z where the pass goes back. */
@@ -249,6 +260,8 @@ static dfgnn_status go_back(const launch *l) {
       p.z = l->p.pass.z[k - 1];
       p.out = gradient_of(l, k - 1);
       p.out_stride = dfgnn__mlp_padded(mlp, k - 1);
+      if (r->plan.flags & MLP_KEPT && r->plan.flags & MLP_WEIGHTS)
+        p.activated = r->workspace + r->plan.input[k];
       if (r->job->args.grad_bias[k - 1])
         p.bias_partial = (float *)(r->workspace + r->plan.bias_partial[k - 1]);
     } else {
@@ -266,16 +279,16 @@ static dfgnn_status go_back(const launch *l) {
 static dfgnn_program rows_program(const dfgnn_mlp_run *r, const char *source,
                                   const char *name, int flags) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  const int vector = dfgnn__mlp_has_vector_rows(r->job) ? MLP_VECTOR : 0;
   return (dfgnn_program)DFGNN_PROGRAM(
-      source, name, DFGNN_TYPE(mlp->dtype), r->plan.flags & flags,
+      source, name, DFGNN_TYPE(mlp->dtype), vector | (r->plan.flags & flags),
       (int)mlp->last, (int)mlp->norm, (int)dfgnn__mlp_out_width(mlp));
 }
 
 static dfgnn_status finish_rows(const launch *l) {
   const dfgnn_program program = rows_program(
       l->run, "kernels/mlp/cuda/finish_rows.cuh", "dfgnn::mlp_finish_rows",
-      MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN |
-          MLP_STORED_LAST);
+      MLP_GATE | MLP_RESIDUAL | MLP_MAX | MLP_MIN | MLP_STORED_LAST);
   return dfgnn__launch_struct(
       l->run->queue, &program,
       (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(l->p.edges, MLP_ROWS)},
@@ -283,46 +296,61 @@ static dfgnn_status finish_rows(const launch *l) {
       &l->p);
 }
 
-static unsigned blocks_of_last_rows(const dfgnn_mlp_run *r, int64_t edges) {
+unsigned dfgnn__mlp_row_blocks(const dfgnn_mlp_run *r, int64_t edges) {
   return (unsigned)dfgnn__mlp_least(dfgnn__mlp_blocks(edges, MLP_ROWS),
                                     MLP_ROW_BLOCKS * (int64_t)r->plan.units);
 }
 
-static dfgnn_status last_rows(const launch *l) {
-  const dfgnn_mlp_run *r = l->run;
-  mlp_streamed_params p = l->p;
-  void *grad_z = gradient_of(l, r->job->mlp.layers - 1);
+dfgnn_status dfgnn__mlp_last_rows(const dfgnn_mlp_run *r,
+                                  const mlp_streamed_params *params,
+                                  void *grad_z) {
+  mlp_streamed_params p = *params;
   void *arguments[] = {&p, &grad_z};
   const dfgnn_program program = rows_program(
       r, "kernels/mlp/cuda/last_rows.cuh", "dfgnn::mlp_last_rows",
-      MLP_VECTOR | MLP_GATE | MLP_RESIDUAL | MLP_GRAD_EDGES | MLP_GRAD_DST |
-          MLP_GRAD_SRC | MLP_STORED_LAST | MLP_LAST_BIAS | MLP_ROUND);
-  return dfgnn__launch(r->queue, &program,
-                       (dfgnn_grid){.blocks = {blocks_of_last_rows(r, p.edges)},
-                                    .threads = MLP_THREADS},
-                       arguments);
+      MLP_GATE | MLP_RESIDUAL | MLP_GRAD_EDGES | MLP_GRAD_DST | MLP_GRAD_SRC |
+          MLP_STORED_LAST | MLP_LAST_BIAS | MLP_ROUND);
+  return dfgnn__launch(
+      r->queue, &program,
+      (dfgnn_grid){.blocks = {dfgnn__mlp_row_blocks(r, p.edges)},
+                   .threads = MLP_THREADS},
+      arguments);
 }
 
 /* ---- passes -------------------------------------------------------------- */
 
-static launch launch_of(const dfgnn_mlp_run *r) {
+mlp_streamed_params dfgnn__mlp_streamed_params(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
-  return (launch){.run = r,
-                  .p = {.edge_dim = (int)mlp->edge_dim,
-                        .first_width = (int)mlp->width[0],
-                        .out_width = (int)dfgnn__mlp_out_width(mlp),
-                        .norm_weight = r->job->args.norm_weight,
-                        .norm_bias = r->job->args.norm_bias,
-                        .last = r->workspace + r->plan.last,
-                        .last_stride = dfgnn__mlp_padded(mlp, mlp->layers - 1),
-                        .last_width = (int)mlp->width[mlp->layers - 1],
-                        .residual = mlp->residual}};
+  return (mlp_streamed_params){.edge_dim = (int)mlp->edge_dim,
+                               .first_width = (int)mlp->width[0],
+                               .out_width = (int)dfgnn__mlp_out_width(mlp),
+                               .norm_weight = r->job->args.norm_weight,
+                               .norm_bias = r->job->args.norm_bias,
+                               .last = r->workspace + r->plan.last,
+                               .last_stride =
+                                   dfgnn__mlp_padded(mlp, mlp->layers - 1),
+                               .last_width = (int)mlp->width[mlp->layers - 1],
+                               .residual = mlp->residual};
+}
+
+/* The launch's edges from l->p.first on, and where their z is kept. */
+static void begin_launch(launch *l) {
+  const dfgnn_mlp_run *r = l->run;
+  const int last = r->job->mlp.layers - 1;
+  l->p.edges =
+      dfgnn__mlp_least(r->graph.edges - l->p.first, r->plan.edges_of_launch);
+  if (!dfgnn__mlp_is_kept(r->job))
+    return;
+  for (int k = 0; k < last; k++)
+    l->p.pass.z[k] = dfgnn__mlp_kept_rows(r, k, l->p.first);
+  if (r->job->args.kept[last])
+    l->p.last = dfgnn__mlp_kept_rows(r, last, l->p.first);
 }
 
 static dfgnn_status forward(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp_args *a = &r->job->args;
   const dfgnn_reduce reduce = r->job->mlp.reduce_dst;
-  launch l = launch_of(r);
+  launch l = {.run = r, .p = dfgnn__mlp_streamed_params(r)};
   mlp_forward_params *p = &l.p.pass.forward;
   *p = dfgnn__mlp_forward_params(r);
   p->edge_out = a->edge_out;
@@ -338,8 +366,7 @@ static dfgnn_status forward(const dfgnn_mlp_run *r) {
     status = dfgnn__mlp_clear_args(r);
   for (; !status && l.p.first < r->graph.edges;
        l.p.first += r->plan.edges_of_launch) {
-    l.p.edges =
-        dfgnn__mlp_least(r->graph.edges - l.p.first, r->plan.edges_of_launch);
+    begin_launch(&l);
     status = compute_layers(&l);
     if (!status)
       status = finish_rows(&l);
@@ -376,12 +403,12 @@ static dfgnn_status find_positions(launch *l) {
 
 static dfgnn_status backward(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp_args *a = &r->job->args;
-  const int keep = r->plan.flags & MLP_KEEP;
+  const int keep = r->plan.flags & MLP_WEIGHTS;
   const int64_t width = r->job->mlp.width[0];
   const int padded = dfgnn__mlp_padded(&r->job->mlp, 0);
-  const int64_t blocks = blocks_of_last_rows(
+  const int64_t blocks = dfgnn__mlp_row_blocks(
       r, dfgnn__mlp_least(r->graph.edges, r->plan.edges_of_launch));
-  launch l = launch_of(r);
+  launch l = {.run = r, .p = dfgnn__mlp_streamed_params(r)};
   l.p.pass = dfgnn__mlp_backward_params(r);
   l.p.pass.grad_first = r->workspace + r->plan.grad_first;
   if (r->plan.flags & MLP_LAST_BIAS)
@@ -390,12 +417,15 @@ static dfgnn_status backward(const dfgnn_mlp_run *r) {
   dfgnn_status status = find_positions(&l);
   for (; !status && l.p.first < r->graph.edges;
        l.p.first += r->plan.edges_of_launch) {
-    l.p.edges =
-        dfgnn__mlp_least(r->graph.edges - l.p.first, r->plan.edges_of_launch);
+    begin_launch(&l);
     l.p.pass.add = l.p.first > 0;
-    status = compute_layers(&l);
+    if (!dfgnn__mlp_is_kept(r->job))
+      status = compute_layers(&l);
+    else if (keep)
+      status = dfgnn__mlp_copy_input(r, &l.p);
     if (!status)
-      status = last_rows(&l);
+      status = dfgnn__mlp_last_rows(r, &l.p,
+                                    gradient_of(&l, r->job->mlp.layers - 1));
     if (!status)
       status = go_back(&l);
     if (!status && keep)

@@ -90,14 +90,18 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   static constexpr bool VECTOR = (FLAGS & MLP_VECTOR) != 0;
   static constexpr bool RESIDUAL = (FLAGS & MLP_RESIDUAL) != 0;
   static constexpr bool EXACT = (FLAGS & MLP_EXACT) != 0;
-  static constexpr bool KEEP = (FLAGS & MLP_KEEP) != 0;
+  static constexpr bool WEIGHTS = (FLAGS & MLP_WEIGHTS) != 0;
   static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
   static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
   static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
   static constexpr bool GRAD_FACTORS = (FLAGS & MLP_GRAD_FACTORS) != 0;
+  static constexpr bool KEPT = (FLAGS & MLP_KEPT) != 0;
   static constexpr bool LOCKSTEP = (FLAGS & MLP_LOCKSTEP) != 0;
   static constexpr bool EXTREME = (FLAGS & (MLP_MAX | MLP_MIN)) != 0;
   static constexpr float SIGN = (FLAGS & MLP_MIN) != 0 ? -1.0f : 1.0f;
+  /* Are rows read before the product whose result they meet?  More warps hide
+   * the wait, and have no registers for it. */
+  static constexpr bool EARLY = WARPS <= 8;
   static constexpr int C = W::width(LAYERS - 1);
   static constexpr int GROUPS = W::most_groups();
   static constexpr int TILES = GROUPS * L::TILES;

@@ -63,11 +63,12 @@ class EdgeBlock(nn.Module):
     edge_dim: width of edge_attr; 0: there is none.
     residual: edge_attr is added, if out_dim is edge_dim; by default then.
     reduce: "sum", "mean", "max", "min" or None at destinations.
+    keep: as in :func:`dfgnn.edge_mlp`.
     """
 
     def __init__(self, node_dim, edge_dim, out_dim, *, hidden_dim=None,
                  hidden_layers=2, activation="silu", norm=True, residual=None,
-                 reduce="sum"):
+                 reduce="sum", keep=None):
         super().__init__()
         if not 1 <= hidden_layers <= 3:
             raise ValueError("hidden_layers must be 1 to 3, got "
@@ -79,7 +80,7 @@ class EdgeBlock(nn.Module):
                              f" and {edge_dim}")
         self.sizes = edge_dim, src, dst
         self.residual = edge_dim == out_dim if residual is None else residual
-        self.activation, self.reduce = activation, reduce
+        self.activation, self.reduce, self.keep = activation, reduce, keep
         hidden = [hidden_dim or out_dim] * hidden_layers
         self.mlp = _network([sum(self.sizes), *hidden, out_dim], activation,
                             norm)
@@ -93,7 +94,8 @@ class EdgeBlock(nn.Module):
         src, dst = x if isinstance(x, (tuple, list)) else (x, x)
         made = _call(self.mlp, self.activation, edge_index, dst=dst, src=src,
                      edge=edge_attr, columns=("edge", "src", "dst"),
-                     residual=self.residual, reduce=self.reduce, edges=True)
+                     residual=self.residual, reduce=self.reduce, edges=True,
+                     keep=self.keep)
         return made if isinstance(made, tuple) else (made, None)
 
 
@@ -103,13 +105,15 @@ class MeshBlock(nn.Module):
     x' = x + mlp(cat(sum of e', x)).
 
     width: of nodes, edges and everything between.
+    keep: as in :func:`dfgnn.edge_mlp`.
     """
 
     def __init__(self, width, *, hidden_layers=2, activation="silu",
-                 norm=True):
+                 norm=True, keep=None):
         super().__init__()
         self.edge = EdgeBlock(width, width, width, activation=activation,
-                              hidden_layers=hidden_layers, norm=norm)
+                              hidden_layers=hidden_layers, norm=norm,
+                              keep=keep)
         self.node = _network([2 * width, *[width] * hidden_layers, width],
                              activation, norm)
 
@@ -123,4 +127,5 @@ class MeshBlock(nn.Module):
             return self.node(torch.cat([total, x], 1))
         return _call(self.node, self.edge.activation,
                      _rows(x.size(0), x.device), edge=total, dst=x,
-                     columns=("edge", "dst", "src"), reduce=None, edges=True)
+                     columns=("edge", "dst", "src"), reduce=None, edges=True,
+                     keep=self.edge.keep)

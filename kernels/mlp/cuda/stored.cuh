@@ -1,0 +1,85 @@
+/* stored.cuh - rows of a tile in memory: edge after edge, padded */
+#ifndef DFGNN_MLP_CUDA_STORED_CUH
+#define DFGNN_MLP_CUDA_STORED_CUH
+
+#include "kernels/mlp/cuda/tile.cuh"
+
+namespace dfgnn {
+namespace mlp {
+
+/* Rows from `edge` on, padded. */
+template <class S, int LAYER>
+__device__ __forceinline__ void
+write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
+  using T = typename S::T;
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    if (e.live[half]) {
+      T *row = static_cast<T *>(to) +
+               (edge + row_of_lane() + 8 * half) * S::padded(LAYER);
+#pragma unroll
+      for (int q = 0; q < S::groups(LAYER); ++q)
+        store_chunk<T, S::padded(LAYER), true>(
+            row, q * S::L::GROUP + chunk_of_lane() * S::L::V, x.x[q][half]);
+    }
+}
+
+/* Rows that are not there are 0. */
+template <class S, int LAYER>
+__device__ __forceinline__ void read_rows(rows<S> &x, const void *from,
+                                          int64_t edge, const tile_edges &e) {
+  using T = typename S::T;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const T *row = static_cast<const T *>(from) +
+                   (edge + (e.live[half] ? row_of_lane() + 8 * half : 0)) *
+                       S::padded(LAYER);
+#pragma unroll
+    for (int q = 0; q < S::groups(LAYER); ++q)
+      x.x[q][half] = e.live[half]
+                         ? load_chunk<T, S::padded(LAYER), true>(
+                               row, q * S::L::GROUP + chunk_of_lane() * S::L::V)
+                         : chunk{};
+  }
+}
+
+template <class S, int LAYER>
+__device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
+#pragma unroll
+  for (int q = 0; q < S::groups(LAYER); ++q)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float y[S::L::V];
+#pragma unroll
+      for (int i = 0; i < S::L::V; ++i)
+        y[i] = at(z, q, half, i);
+      x.x[q][half] = pack<typename S::T>(y);
+    }
+}
+
+/* Rounds and writes the numbers of a tile. */
+template <class S, int LAYER>
+__device__ __forceinline__ void write_sums(void *to, int64_t edge, sums<S> &z,
+                                           const tile_edges &e) {
+  using T = typename S::T;
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    if (e.live[half]) {
+      T *row = static_cast<T *>(to) +
+               (edge + row_of_lane() + 8 * half) * S::padded(LAYER);
+#pragma unroll
+      for (int q = 0; q < S::groups(LAYER); ++q) {
+        float y[S::L::V];
+#pragma unroll
+        for (int i = 0; i < S::L::V; ++i)
+          y[i] = at(z, q, half, i);
+        store_chunk<T, S::padded(LAYER), true>(
+            row, q * S::L::GROUP + chunk_of_lane() * S::L::V, pack<T>(y));
+      }
+    }
+}
+
+} // namespace mlp
+} // namespace dfgnn
+
+#endif
