@@ -493,8 +493,8 @@ typedef struct dfgnn_args {
                           * does in headers that lack this member */
   int unused;            /* not read */
 
-  /* OP_PROGRAM: the tensors of a program, by name, with seed_value of its
-   * dropout; nothing else is read. */
+  /* OP_PROGRAM: the tensors of a program, by name, with seed or seed_value of
+   * its dropout; nothing else is read. */
   const struct dfgnn_edge_tensor *program_inputs, *program_outputs;
   int program_input_count, program_output_count;
 

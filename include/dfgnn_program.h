@@ -78,9 +78,9 @@ typedef struct dfgnn_edge_value {
   char argument[DFGNN_EDGE_NAME]; /* the members of dfgnn_args that it is where
                                    * the program is an operator, "key value" if
                                    * it is two; "": none */
-  int reserved; /* 0 */
-  int zero;     /* 1: an output that is 0 whatever the inputs are, such as the
-                 * gradient of a value that is only compared */
+  int reserved;                   /* 0 */
+  int zero; /* 1: an output that is 0 whatever the inputs are, such as the
+             * gradient of a value that is only compared */
 } dfgnn_edge_value;
 
 #define DFGNN_EDGE_VALUE_INIT DFGNN_INIT(dfgnn_edge_value)
@@ -201,10 +201,33 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream);
 
-/* dfgnn_edge_program_execute in memory of the caller's: of the graph's device,
- * 256-byte aligned, of as many bytes as dfgnn_edge_program_workspace says for
- * these tensors, and in use until the stream is done.  A CUDA graph that
- * records the call keeps the address.  NULL: the context's memory. */
+/* How dfgnn_edge_program_run executes a program. */
+typedef struct dfgnn_edge_run {
+  size_t struct_size;
+  uint64_t seed_value;  /* of dropout */
+  const uint64_t *seed; /* [1], memory of the graph's device, read when the work
+                         * runs, so that each replay of a CUDA graph may draw
+                         * anew; NULL: seed_value */
+  void *workspace; /* of the graph's device, 256-byte aligned, of as many bytes
+                    * as dfgnn_edge_program_workspace says for these tensors,
+                    * and in use until the stream is done.  A CUDA graph that
+                    * records the call keeps the address.  NULL: the context's
+                    * memory */
+  void *stream;
+} dfgnn_edge_run;
+
+#define DFGNN_EDGE_RUN_INIT DFGNN_INIT(dfgnn_edge_run)
+
+/* dfgnn_edge_program_execute as *how says. */
+DFGNN_API dfgnn_status dfgnn_edge_program_run(const dfgnn_edge_program *program,
+                                              dfgnn_graph *graph,
+                                              const dfgnn_edge_tensor *inputs,
+                                              int input_count,
+                                              const dfgnn_edge_tensor *outputs,
+                                              int output_count,
+                                              const dfgnn_edge_run *how);
+
+/* dfgnn_edge_program_run with a seed and a workspace. */
 DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
     const dfgnn_edge_program *program, dfgnn_graph *graph,
     const dfgnn_edge_tensor *inputs, int input_count,

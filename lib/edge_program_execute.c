@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "kernels/program/job.h"
 #include "lib/edge_program.h"
@@ -63,9 +64,7 @@ typedef struct dfgnn_edge_call {
   dfgnn_graph *graph;
   const dfgnn_binding *binding;
   const dfgnn_program_array *inputs, *outputs;
-  uint64_t seed;
-  void *workspace; /* NULL: the context's */
-  void *stream;
+  dfgnn_edge_run how;
 } dfgnn_edge_call;
 
 /* ---- programs that are operators ------------------------------------------
@@ -118,6 +117,8 @@ static int operator_of(dfgnn_problem *problem, dfgnn_args *args,
   const char *how = getenv("DFGNN_PROGRAMS");
   if (!program->is_operator || (how && !strcmp(how, "own")))
     return 0;
+  if (call->how.seed && m->dropout && m->dropout_index)
+    return 0; /* an operator adds nothing to a seed in memory */
   *problem = dfgnn__edge_operator_problem(program, call->binding->names);
   problem->dtype = type_of(call);
   if (!set_tensors(args, problem, m->inputs, m->input_count, call->inputs) ||
@@ -126,8 +127,9 @@ static int operator_of(dfgnn_problem *problem, dfgnn_args *args,
   args->scale = scale_of(m, call->binding);
   args->slope = m->slope;
   args->dropout = m->dropout;
-  args->seed_value =
-      call->seed + (uint64_t)(problem->dropout ? m->dropout_index : 0);
+  args->seed = call->how.seed;
+  args->seed_value = call->how.seed_value +
+                     (uint64_t)(problem->dropout ? m->dropout_index : 0);
   return 1;
 }
 
@@ -137,14 +139,14 @@ static int operator_of(dfgnn_problem *problem, dfgnn_args *args,
 static dfgnn_status run(const dfgnn_edge_call *call,
                         const dfgnn_problem *problem, const dfgnn_args *args) {
   dfgnn_plan *plan;
-  if (!call->workspace)
+  if (!call->how.workspace)
     return dfgnn_call(call->graph->ctx, call->graph, problem, args,
-                      call->stream);
+                      call->how.stream);
   dfgnn_status status =
       dfgnn_plan_create(&plan, call->graph->ctx, call->graph, problem);
   if (status)
     return status;
-  status = dfgnn_execute(plan, args, call->workspace, call->stream);
+  status = dfgnn_execute(plan, args, call->how.workspace, call->how.stream);
   dfgnn_plan_destroy(plan);
   return status;
 }
@@ -211,23 +213,21 @@ static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
   return status;
 }
 
-dfgnn_status dfgnn_edge_program_execute_in(const dfgnn_edge_program *program,
-                                           dfgnn_graph *graph,
-                                           const dfgnn_edge_tensor *inputs,
-                                           int input_count,
-                                           const dfgnn_edge_tensor *outputs,
-                                           int output_count, uint64_t seed,
-                                           void *workspace, void *stream) {
+dfgnn_status
+dfgnn_edge_program_run(const dfgnn_edge_program *program, dfgnn_graph *graph,
+                       const dfgnn_edge_tensor *inputs, int input_count,
+                       const dfgnn_edge_tensor *outputs, int output_count,
+                       const dfgnn_edge_run *how) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("how", dfgnn_edge_run, "DFGNN_EDGE_RUN_INIT");
   dfgnn_edge_execution x = {0};
-  dfgnn_edge_call call = {.program = program,
-                          .graph = graph,
-                          .seed = seed,
-                          .workspace = workspace,
-                          .stream = stream};
+  dfgnn_edge_call call = {
+      .program = program, .graph = graph, .how = DFGNN_EDGE_RUN_INIT};
   dfgnn_args args = DFGNN_ARGS_INIT, own = DFGNN_ARGS_INIT;
   dfgnn_problem problem;
-  dfgnn_status status =
-      begin(&call, &x, inputs, input_count, outputs, output_count);
+  dfgnn_status status = dfgnn__take(&call.how, how, &kind);
+  if (!status)
+    status = begin(&call, &x, inputs, input_count, outputs, output_count);
   if (status)
     return status;
   if (operator_of(&problem, &args, &call) &&
@@ -237,9 +237,25 @@ dfgnn_status dfgnn_edge_program_execute_in(const dfgnn_edge_program *program,
   own.program_outputs = outputs;
   own.program_input_count = input_count;
   own.program_output_count = output_count;
-  own.seed_value = seed;
+  own.seed = call.how.seed;
+  own.seed_value = call.how.seed_value;
   status = program_problem(&problem, &call);
   return status ? status : run(&call, &problem, &own);
+}
+
+dfgnn_status dfgnn_edge_program_execute_in(const dfgnn_edge_program *program,
+                                           dfgnn_graph *graph,
+                                           const dfgnn_edge_tensor *inputs,
+                                           int input_count,
+                                           const dfgnn_edge_tensor *outputs,
+                                           int output_count, uint64_t seed,
+                                           void *workspace, void *stream) {
+  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+  how.seed_value = seed;
+  how.workspace = workspace;
+  how.stream = stream;
+  return dfgnn_edge_program_run(program, graph, inputs, input_count, outputs,
+                                output_count, &how);
 }
 
 dfgnn_status

@@ -214,11 +214,11 @@ typedef struct execution {
   const dfgnn_edge_program *program;
   dfgnn_graph *graph;
   tensors inputs, outputs;
-  uint64_t seed;
+  const uint64_t *seed; /* in memory of the device */
 } execution;
 
 /* The third argument is two words of 32 bits, as JAX's keys are. */
-static dfgnn_status read_seed(uint64_t *seed, const dfgnn_xla *c) {
+static dfgnn_status take_seed(const uint64_t **seed, const dfgnn_xla *c) {
   const xla_buffers *arguments = &c->frame->arguments;
   const xla_buffer *words = arguments->count > 2 ? arguments->buffers[2] : NULL;
   if (!words || words->type != XLA_U32 || words->rank != 1 ||
@@ -226,15 +226,20 @@ static dfgnn_status read_seed(uint64_t *seed, const dfgnn_xla *c) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "XLA call: the third argument must be the seed, two "
                        "numbers of uint32");
-  return dfgnn__xla_read(seed, c, words->data, sizeof *seed);
+  *seed = words->data;
+  return DFGNN_OK;
 }
 
 static dfgnn_status execute(const void *subject, void *workspace,
                             void *stream) {
   const execution *x = subject;
-  return dfgnn_edge_program_execute_in(
-      x->program, x->graph, x->inputs.list, x->inputs.count, x->outputs.list,
-      x->outputs.count, x->seed, workspace, stream);
+  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+  how.seed = x->seed;
+  how.workspace = workspace;
+  how.stream = stream;
+  return dfgnn_edge_program_run(x->program, x->graph, x->inputs.list,
+                                x->inputs.count, x->outputs.list,
+                                x->outputs.count, &how);
 }
 
 static dfgnn_status run(execution *x, const dfgnn_xla *c) {
@@ -245,7 +250,7 @@ static dfgnn_status run(execution *x, const dfgnn_xla *c) {
     status = dfgnn__xla_each(c, "results", &c->frame->results, 0, take_tensor,
                              &x->outputs);
   if (!status)
-    status = read_seed(&x->seed, c);
+    status = take_seed(&x->seed, c);
   if (!status)
     status = dfgnn_graph_create_csr(&x->graph, c->ctx, &c->csr, c->stream);
   if (!status && c->on_gpu)

@@ -31,7 +31,8 @@ typedef struct dfgnn_program_job {
   const void *relation_edges;  /* likewise */
   const int32_t *relation_of;  /* [E]: of each edge; NULL: none has one */
   const dfgnn_program_array *inputs, *outputs;
-  uint64_t seed; /* of dropout */
+  uint64_t seed;               /* of dropout */
+  const uint64_t *device_seed; /* on a GPU, in its memory; NULL: seed */
   int threads;
   dfgnn_program_blocks blocks;
   struct dfgnn_program_codes *codes; /* of the program, for GPUs */

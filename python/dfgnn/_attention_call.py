@@ -4,6 +4,7 @@ dropout's seed, and the choice between kernels and torch operations."""
 import torch
 
 from . import _composite, _execute, _fused, ops
+from ._context import make_seed
 from ._modes import constant, jit_tracing, needs_composite, untraced
 from ._operators import OPERATORS, Settings, by_edge, check_call
 from .convert import as_graph, known_graph, looped_graph
@@ -25,13 +26,6 @@ def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
     return Settings(float(scale), float(slope), dropout, bool(return_weights),
                     torch.are_deterministic_algorithms_enabled(), tf32,
                     edge_use, lse)
-
-
-def make_seed(device):
-    """[1] a number of torch's generator, on the device: the host does not wait
-    for it, and a captured CUDA graph draws a new one at each replay."""
-    return torch.randint((1 << 63) - 1, (1,), dtype=torch.int64,
-                         device=device)
 
 
 def _size(spec, inputs):

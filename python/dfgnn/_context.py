@@ -62,6 +62,13 @@ def with_room(device, call, *args):
     return status
 
 
+def make_seed(device):
+    """[1] a number of torch's generator, on the device: the host does not wait
+    for it, and a captured CUDA graph draws a new one at each replay."""
+    return torch.randint((1 << 63) - 1, (1,), dtype=torch.int64,
+                         device=device)
+
+
 def raw_stream(device):
     """The current stream as an integer; None on the CPU."""
     if device.type == "cpu":

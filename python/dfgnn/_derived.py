@@ -48,7 +48,7 @@ class _Text:
         return _programs.parse("\n".join((*self.declared, *self.lines,
                                           f"return {made}\n")))
 
-    def run(self, outputs, seed=0, read=True):
+    def run(self, outputs, seed=None, read=True):
         """The outputs, (expression, place, axes) each, with gradients of any
         order; read: whether their values are, and not their gradients
         alone."""
@@ -72,7 +72,7 @@ class _Text:
         sources = {_programs.INPUT: self.tensors, _programs.COTANGENT: grads}
         found = iter(_programs.run(
             derived, self.graph,
-            [self.tensors[port.of].dtype for port in derived.outputs], 0,
+            [self.tensors[port.of].dtype for port in derived.outputs], None,
             *[sources[port.role][port.of] for port in derived.inputs]))
         return {name: next(found) if m else zero for name, m, zero in zip(
             order, made, _programs.nothing(asked, made, self.tensors))}
@@ -161,13 +161,6 @@ _ATTENTION = {"gt": _gt, "agnn": _agnn, "gat": _gat, "gatv2": _gatv2}
 _VALUE = {"gt": 2, "agnn": 1, "gat": 0, "gatv2": 1}
 
 
-def _replayed(seed, graph):
-    """Whether the draws of a program cannot be those of the call: a part of a
-    graph numbers its edges otherwise, and a CUDA graph draws anew."""
-    return graph.edge_number is not None or (
-        seed.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
 def _exact(value):
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
@@ -184,8 +177,8 @@ def scores(graph, op, inputs, settings):
 @_or_none
 def attention(graph, op, inputs, bias, seed, settings):
     """(out, weights before dropout)."""
-    if settings.dropout and _replayed(seed, graph):
-        return None
+    if settings.dropout and graph.edge_number is not None:
+        return None  # a part of a graph numbers its edges otherwise
     value = inputs[_VALUE[op]]
     heads, dim = value.shape[1:]
     t = _Text(graph, _exact(value))
@@ -206,7 +199,7 @@ def attention(graph, op, inputs, bias, seed, settings):
         width = more[0].size(-1)
         outputs += [("sum_in(d * x)", DST, (heads, width)),
                     ("sum_in(d)", DST, (heads, 1))]
-    out, *rest = t.run(outputs, int(seed) if settings.dropout else 0)
+    out, *rest = t.run(outputs, seed if settings.dropout else None)
     weights = rest.pop(0).squeeze(-1) if settings.weights else None
     if more is not None:
         weight, shift = more

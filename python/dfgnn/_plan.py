@@ -5,6 +5,7 @@ import functools
 import torch
 
 from . import _mlp, _programs, _stacked, _watch
+from ._context import make_seed
 from ._facts import Facts, refuse
 from ._staged import Stages
 from ._trace import DST, EDGE, PARAM, SRC
@@ -204,7 +205,7 @@ class Plan:
                 node).rows == _watch.EDGES else None
 
     def _execute(self, graph, stage, tensors):
-        seed = int(torch.randint(2 ** 62, ())) if stage.random else 0
+        seed = make_seed(graph.device) if stage.random else None
         return _programs.run(stage.program, graph, stage.dtypes, seed,
                              *tensors)
 

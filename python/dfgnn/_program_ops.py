@@ -30,7 +30,7 @@ def _run(name, edge_index, graph, num_src, num_dst, num_edges, seed, types,
     made = _programs.execute(
         program, graph, _in_order(graph.to_graph_order, program.inputs,
                                   tensors),
-        [KINDS[k] for k in types], 0 if seed is None else int(seed))
+        [KINDS[k] for k in types], seed)
     return _in_order(graph.to_caller_order, program.outputs, made)
 
 

@@ -24,8 +24,9 @@ def _bind(template, tensors):
     return array
 
 
-def execute(program, graph, tensors, dtypes, seed):
-    """The outputs, in these types; edges are in the graph's order."""
+def execute(program, graph, tensors, dtypes, seed=None):
+    """The outputs, in these types; edges are in the graph's order.  seed: a
+    number of dropout's in the graph's memory, as make_seed() makes it."""
     tensors = [t.detach().contiguous() for t in tensors]
     outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype,
                            device=graph.device)
@@ -33,12 +34,15 @@ def execute(program, graph, tensors, dtypes, seed):
     bound = (program.pointer, graph.handle.pointer,
              _bind(program.bound[0], tensors), len(tensors),
              _bind(program.bound[1], outputs), len(outputs))
-    stream = raw_stream(graph.device)
+    how = _abi.EdgeRun(stream=raw_stream(graph.device))
     room = _own_room(graph.device, bound)
+    if room is not None:
+        how.workspace = room.data_ptr()
+    if seed is not None:
+        how.seed = seed.data_ptr()
     check(with_room(
-        graph.device, lambda: library().dfgnn_edge_program_execute_in(
-            *bound, seed, None if room is None else room.data_ptr(),
-            stream)))
+        graph.device, lambda: library().dfgnn_edge_program_run(
+            *bound, ctypes.byref(how))))
     return outputs
 
 

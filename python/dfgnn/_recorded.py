@@ -6,6 +6,7 @@ from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from . import _mlp_ops, _program_ops, _programs, _watch
+from ._context import make_seed
 from ._plan import Plan
 from ._trace import TraceError
 
@@ -73,7 +74,7 @@ class _Recorder(Plan):
                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
         types = [_program_ops.KINDS.index(kind) for kind in
                  _programs.types_of(program, given, own)]
-        seed = self._apply(torch.randint, (2 ** 62, ()), {}) \
+        seed = self._apply(make_seed, (graph.device,), {}) \
             if stage.random else None
         made = self._apply(_program_ops.operator(graph.listed), (
             program.name, *graph.place, seed, types, tensors), {})

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 
 from . import _abi, _by_type, _program_ops, _programs, _trace, _wide
+from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._programs import DST, EDGE, PARAM, REL, SRC
 from ._surroundings import plain, surroundings
@@ -366,7 +367,7 @@ class EdgeProgram:
         single, random, count, types, name = about.split("|", 4)
         tensors = [t if t.is_floating_point() else
                    t.to(torch.get_default_dtype()) for t in tensors]
-        seed = torch.randint(2 ** 62, ()) if random == "1" else None
+        seed = make_seed(tensors[0].device) if random == "1" else None
         made = _program_ops.run(
             name, [int(kind) for kind in types.split(",")], graph, num_src,
             num_dst, seed, tensors)[:int(count)]
@@ -437,10 +438,6 @@ class EdgeProgram:
                     all(a is b for a, b in zip(recorder.tensors, tensors)):
                 self._found[key] = traced
             tensors = recorder.tensors
-        if traced.random and graph.device.type != "cpu" and \
-                torch.cuda.is_current_stream_capturing():
-            raise UnsupportedError("a CUDA graph is captured, which would "
-                                   "draw the same dropout in each replay")
         if _wide_serves(traced, graph):
             made = _wide.run(traced.wide, graph, rows)
         else:
@@ -448,7 +445,7 @@ class EdgeProgram:
         return made, traced.outputs, traced.single
 
     def _run_program(self, graph, traced, tensors):
-        seed = int(torch.randint(2 ** 62, ())) if traced.random else 0
+        seed = make_seed(graph.device) if traced.random else None
         kind = torch.float32
         if tensors:
             kind = functools.reduce(torch.promote_types,

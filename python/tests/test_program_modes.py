@@ -237,6 +237,48 @@ def test_a_cuda_graph_replays_programs(program):
         assert torch.equal(have, want)
 
 
+@edge_program
+def dropped_attention(i, j):
+    weight = dfgnn.softmax((i.q * j.v).sum(-1))
+    return F.dropout(weight, 0.5) * j.v
+
+
+@edge_program
+def dropped_rows(i, j):
+    return F.dropout(i.q * j.v, 0.5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("program", [dropped_attention, dropped_rows],
+                         ids=["operator", "generated"])
+def test_each_replay_of_a_cuda_graph_drops_anew(program):
+    """Both passes of a replay drop the same: the sum is linear in v where
+    weights do not depend on it."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    graph = dfgnn.as_graph(random_edges(M, N, E, device), (M, N))
+    q = torch.zeros(N, 3, 4, device=device)
+    v = torch.rand(M, 3, 4, device=device, requires_grad=True)
+    if program is dropped_rows:
+        q += 1
+
+    def step():
+        out = program(graph, i={"q": q}, j={"v": v}).sum()
+        return out, torch.autograd.grad(out, v)[0]
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded):
+        out, grad = step()
+    found = set()
+    for _ in range(4):
+        recorded.replay()
+        torch.testing.assert_close((grad * v).sum(), out)
+        found.add(out.item())
+    assert len(found) > 1
+
+
 def normed(i, j, e):
     return F.layer_norm(j.v * torch.sigmoid(e.x) + i.q, (4,))
 

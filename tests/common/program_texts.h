@@ -80,4 +80,17 @@ static const char *const programs[] = {
     "  size = logsumexp_in(where(e < 0, -1e30, score - 800))"};
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
+static const char *const dropouts[] = {
+    /* two, of rows and of numbers */
+    "src v[6]; edge w\n"
+    "out = sum_in(dropout(v * w, 0.5)) + sum_in(dropout(w, 0.3))",
+    /* GT */
+    "dst q[2,8]; src k[2,8], v[2,8]\n"
+    "out = sum_in(dropout(softmax_in(sum(q * k) * 0.35), 0.4) * v)",
+    /* GT, whose dropout is the second of the text */
+    "dst q[2,8]; src k[2,8], v[2,8]; edge w\n"
+    "unread = dropout(w, 0.1)\n"
+    "out = sum_in(dropout(softmax_in(sum(q * k) * 0.35), 0.4) * v)"};
+enum { DROPOUTS = sizeof dropouts / sizeof *dropouts };
+
 #endif

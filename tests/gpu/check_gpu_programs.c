@@ -196,6 +196,54 @@ START_TEST(every_way_to_spread_a_row_is_right) {
 }
 END_TEST
 
+/* Runs a program whose seed lies in the device's memory. */
+static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
+                       const tensors *in, const tensors *out, uint64_t seed) {
+  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+  dfgnn_edge_tensor inputs[MOST], outputs[MOST];
+  uint64_t *memory = device_memory(sizeof seed);
+  copy_memory(memory, &seed, sizeof seed);
+  how.seed = memory;
+  copy_to_device(inputs, in);
+  copy_to_device(outputs, out);
+  ck_ok(dfgnn_edge_program_run(program, f->device, inputs, in->count, outputs,
+                               out->count, &how));
+  take_from_device(out, outputs);
+  free_copies(outputs, out->count);
+  free_copies(inputs, in->count);
+  free_device(memory);
+}
+
+START_TEST(a_seed_in_memory_drops_the_same_in_both_passes) {
+  if (!in_part(_i))
+    return;
+  fixture f = graph_with(31, 90);
+  dfgnn_edge_program *forward = made(dropouts[_i]), *both[2];
+  tensors in[2], out[2];
+  uint64_t state = 4;
+  ck_ok(dfgnn_edge_program_keep(&both[0], forward, NULL, NULL));
+  ck_ok(dfgnn_edge_program_gradient(&both[1], both[0], NULL, NULL));
+  for (int pass = 0; pass < 2; pass++) {
+    double worst = -1;
+    inputs_of(&in[pass], both[pass], &in[0], &out[0], &f.shape, DFGNN_F32,
+              &state);
+    outputs_of(&out[pass], both[pass], &f.shape, DFGNN_F32);
+    run_seeded(both[pass], &f, &in[pass], &out[pass], 42);
+    ck_ok(dfgnn__edge_program_compare(&worst, NULL, both[pass], f.host,
+                                      in[pass].at, in[pass].count, out[pass].at,
+                                      out[pass].count, 42, 1));
+    ck_assert_msg(worst <= 1, "pass %d is %g bounds off", pass, worst);
+  }
+  for (int pass = 0; pass < 2; pass++) {
+    free_tensors(&in[pass]);
+    free_tensors(&out[pass]);
+    dfgnn_edge_program_destroy(both[pass]);
+  }
+  dfgnn_edge_program_destroy(forward);
+  free_fixture(&f);
+}
+END_TEST
+
 /* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
 static int number_of(const char *variable, int otherwise) {
   const char *value = getenv(variable);
@@ -224,6 +272,8 @@ int main(void) {
                       programs_and_their_gradients_are_within_their_bound, 0,
                       PROGRAMS);
   tcase_add_loop_test(run_case, a_graph_without_edges_has_values, 0, PROGRAMS);
+  tcase_add_loop_test(run_case, a_seed_in_memory_drops_the_same_in_both_passes,
+                      0, DROPOUTS);
   suite_add_tcase(suite, run_case);
   TCase *spread = tcase_create("spread");
   tcase_set_timeout(spread, 0);

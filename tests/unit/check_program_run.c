@@ -5,6 +5,7 @@
 #include "tests/common/random_program.h"
 
 #include "kernels/program/cpu/table.h"
+#include "lib/edge_program.h"
 
 /* ---- graphs -------------------------------------------------------------- */
 
@@ -318,6 +319,38 @@ START_TEST(bits_do_not_depend_on_the_number_of_threads) {
 }
 END_TEST
 
+/* Runs a program with a seed that is passed, or that lies in memory. */
+static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
+                       const tensors *in, tensors *out, uint64_t seed,
+                       int in_memory) {
+  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+  *(in_memory ? (uint64_t *)(how.seed = &seed) : &how.seed_value) = seed;
+  outputs_of(out, program, &f->shape, DFGNN_F32);
+  ck_ok(dfgnn_edge_program_run(program, f->graph, in->at, in->count, out->at,
+                               out->count, &how));
+}
+
+START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
+  fixture f = graph_with(1, 90);
+  dfgnn_edge_program *program = made(dropouts[_i]);
+  tensors in, out[3];
+  uint64_t state = 4;
+  double worst = -1;
+  inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
+  for (int k = 0; k < 3; k++) {
+    run_seeded(program, &f, &in, &out[k], k < 2 ? 7 : 8, k > 0);
+    ck_ok(dfgnn__edge_program_compare(&worst, NULL, program, f.graph, in.at,
+                                      in.count, out[k].at, 1, 7, 1));
+    ck_assert_int_eq(worst <= 1, k < 2);
+  }
+  for (int k = 0; k < 3; k++)
+    free_tensors(&out[k]);
+  free_tensors(&in);
+  dfgnn_edge_program_destroy(program);
+  free_fixture(&f);
+}
+END_TEST
+
 START_TEST(attention_takes_one_walk_and_its_gradient_two) {
   static const struct {
     int program, rows, columns, gradient_rows, gradient_columns;
@@ -456,6 +489,8 @@ int main(void) {
   tcase_add_loop_test(run, gradients_are_what_differences_say, 0, PROGRAMS);
   tcase_add_loop_test(run, bits_do_not_depend_on_the_number_of_threads, 0,
                       PROGRAMS);
+  tcase_add_loop_test(run, a_seed_in_memory_drops_as_one_that_is_passed, 0,
+                      DROPOUTS);
   tcase_add_test(run, attention_takes_one_walk_and_its_gradient_two);
   tcase_add_test(run, tensors_that_do_not_fit_are_named);
   tcase_add_test(run, relations_that_are_wrong_or_missing_are_named);

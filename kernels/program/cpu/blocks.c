@@ -14,7 +14,8 @@ static dfgnn_status blocks_launch(const dfgnn_launch *launch) {
   dfgnn_program_job job;
   dfgnn_binding binding;
   dfgnn__program_job_of(&job, &binding, &launch->setting, launch->views);
-  job.seed = launch->args->seed_value;
+  const dfgnn_args *args = launch->args;
+  job.seed = args->seed ? *args->seed : args->seed_value;
   job.blocks = (dfgnn_program_blocks){.simd = parameter[SIMD] + 1,
                                       .block_bytes = parameter[KIB] << 10,
                                       .chunks = parameter[CHUNKS]};

@@ -86,8 +86,8 @@ static const char *mask(writer *w, int32_t n, const char *off) {
   if (node->number >= 1)
     return "A(0)";
   return dfgnn__code_text(
-      w, "keep<A>(dfgnn__dropout_key(p.seed + %d), %s, %lld, %s, %uu, %s)",
-      node->index, dfgnn__code_item_of(w, node->place),
+      w, "keep<A>(dfgnn__dropout_key(%sseed + %d), %s, %lld, %s, %uu, %s)",
+      w->p ? "" : "here.", node->index, dfgnn__code_item_of(w, node->place),
       (long long)extent(w, n)->all, off, dfgnn__dropout_threshold(node->number),
       number(w, 1 / (1 - node->number)));
 }

@@ -34,8 +34,16 @@ static void write_members(writer *w) {
   }
 }
 
+static int has_dropout(const writer *w) {
+  int some = 0;
+  for (int32_t n = 0; n < w->dag->count; n++)
+    some |= w->job->lowered->needed[n] && at(w, n)->op == DFGNN_NODE_KEEP;
+  return some;
+}
+
 static void write_prepare(writer *w, const dfgnn_generated_walk *about) {
-  P("__device__ __forceinline__ void prepare() {\n");
+  P("__device__ __forceinline__ void prepare() {\n%s",
+    has_dropout(w) ? "read_seed();\n" : "");
   for (int32_t n = 0; n < w->dag->count; n++)
     if (w->p->kept[n] && at(w, n)->place <= DFGNN_PLACE_PARAM)
       load_leaf(w, n, "", "0");
@@ -303,9 +311,8 @@ static int is_computed_param(const writer *w, int32_t n, int before) {
 static void write_params(writer *w, int before) {
   P("\ntemplate <> struct values<%d> {\nusing A = A_;\nstatic "
     "__device__ __forceinline__ void run(const program_walk &p, const unsigned "
-    "long long *arrays_) {\nconst position<A> here = {p, arrays_}; "
-    "(void)here;\n",
-    before);
+    "long long *arrays_) {\nposition<A> here = {p, arrays_}; (void)here;\n%s",
+    before, has_dropout(w) ? "here.read_seed();\n" : "");
   w->p = NULL;
   for (int32_t n = 0; n < w->dag->count; n++) {
     if (!is_computed_param(w, n, before))

@@ -15,8 +15,9 @@ typedef struct program_walk {
   const int32_t *relations; /* [E]: likewise; NULL: there are none */
   const void *edge_ids;     /* of the graph; NULL: edges are in its order */
   int64_t rows;
-  int64_t counts[6]; /* of each place */
-  uint64_t seed;
+  int64_t counts[6];    /* of each place */
+  const uint64_t *seed; /* in device memory; NULL: seed_value */
+  uint64_t seed_value;
   void *partial;      /* [slots, totals], of the type of sums */
   int64_t long_row;   /* edges; rows of more have a block, or items */
   int64_t long_slots; /* the first slot of those blocks' warps */

@@ -217,7 +217,8 @@ static program_walk params_of(const run *r, int walk) {
                     .relations = job->relation_of,
                     .edge_ids = dfgnn__program_edges(job, own),
                     .rows = m->destinations,
-                    .seed = job->seed,
+                    .seed = job->device_seed,
+                    .seed_value = job->seed,
                     .partial = r->partial,
                     .wide = m->offsets64};
   memcpy(p.counts, job->binding->counts, sizeof p.counts);

@@ -51,12 +51,16 @@ template <typename A> struct position {
   int degree;
   bool active; /* is there a row? */
   bool writer; /* is it this side that writes its values? */
+  uint64_t seed;
 
   template <typename T> __device__ __forceinline__ const T *in(int i) const {
     return reinterpret_cast<const T *>(arrays[i]);
   }
   template <typename T> __device__ __forceinline__ T *out(int i) const {
     return reinterpret_cast<T *>(arrays[i]);
+  }
+  __device__ __forceinline__ void read_seed() {
+    seed = p.seed ? *p.seed : p.seed_value;
   }
   __device__ __forceinline__ A far_degree(int place, int64_t far) const {
     const offsets_t offsets = {p.degrees[place], p.wide};

@@ -80,6 +80,7 @@ static dfgnn_status walks_launch(const dfgnn_launch *launch) {
   const dfgnn_program_code *code;
   dfgnn__program_job_of(&job, &binding, setting, launch->views);
   job.seed = launch->args->seed_value;
+  job.device_seed = launch->args->seed;
   const dfgnn_program_tuning tuning = tuning_of(setting->parameter);
   dfgnn_status status = dfgnn__program_code(&code, &job, &tuning);
   return status ? status

@@ -10,7 +10,8 @@ step by step.
 import functools
 
 from .. import _recording, ops
-from .._attention_call import make_seed, settings_of
+from .._attention_call import settings_of
+from .._context import make_seed
 from .._chain import Chain
 from .._execute import generation
 from .._operators import DTYPES
