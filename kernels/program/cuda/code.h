@@ -1,5 +1,5 @@
 /* code.h - the writing of a walk's kernel: expression.c, value.c, reduce.c and,
- * above them, generate.c */
+ * above them, stage.c and generate.c */
 #ifndef DFGNN_PROGRAM_CUDA_CODE_H
 #define DFGNN_PROGRAM_CUDA_CODE_H
 
@@ -17,6 +17,7 @@ typedef struct writer {
   const dfgnn_program_job *job;
   const dfgnn_dag *dag;
   uint8_t *written; /* fused products of the function that is written */
+  uint8_t *early;   /* values that before() makes, of the stage */
   char **texts;     /* of expressions, freed together */
   int text_count;
 } writer;
@@ -102,6 +103,14 @@ const char *dfgnn__code_state_number(writer *w, const char *of,
 int32_t dfgnn__code_lse_beside(const writer *w, int32_t n);
 void dfgnn__code_declare_state(writer *w, int32_t n);
 void dfgnn__code_write_start(writer *w, int32_t n);
+/* A log-sum-exp, in turn: the score of an edge, a member of work; the largest
+ * of N edges; the new maximum, and what is relative to it; the weight of an
+ * edge, which sums beside it take. */
+void dfgnn__code_declare_score(writer *w, int32_t n);
+void dfgnn__code_write_score(writer *w, int32_t n);
+void dfgnn__code_write_top(writer *w, int32_t n);
+void dfgnn__code_write_raise(writer *w, int32_t n);
+void dfgnn__code_write_weight(writer *w, int32_t n);
 /* of, name: the state, "z." and "z", or a total's, "" and "t". */
 void dfgnn__code_write_reduce(writer *w, int32_t n, const char *of,
                               const char *name, const char *live);
@@ -111,5 +120,15 @@ void dfgnn__code_write_join(writer *w, int32_t n);
 void dfgnn__code_write_numbers(writer *w, int32_t n);
 int dfgnn__code_state_size(const writer *w, int32_t n);
 void dfgnn__code_write_finish(writer *w, int32_t n);
+
+/* ---- stage.c: a stage's functions ---------------------------------------- */
+
+void dfgnn__code_load_leaf(writer *w, int32_t n, const char *owner,
+                           const char *item);
+void dfgnn__code_write_ends(writer *w);
+int dfgnn__code_has_edges(const writer *w, int stage);
+void dfgnn__code_write_stage(writer *w, int stage);
+/* Finds the only stage that has edges, and the size of its state. */
+void dfgnn__code_find_cut(writer *w, dfgnn_generated_walk *about);
 
 #endif

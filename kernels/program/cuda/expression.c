@@ -65,10 +65,10 @@ const char *dfgnn__code_item_of(const writer *w, int place) {
     return "0";
   if (place == (int)w->p->walk->own)
     return "row";
-  return place == DFGNN_PLACE_EDGE  ? "x.id"
-         : place == DFGNN_PLACE_DST ? "x.dst"
-         : place == DFGNN_PLACE_SRC ? "x.src"
-                                    : "x.rel";
+  return place == DFGNN_PLACE_EDGE  ? "x.ends.id"
+         : place == DFGNN_PLACE_DST ? "x.ends.dst"
+         : place == DFGNN_PLACE_SRC ? "x.ends.src"
+                                    : "x.ends.rel";
 }
 
 const char *dfgnn__code_array_type(const writer *w, int32_t n) {

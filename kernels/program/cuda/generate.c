@@ -5,26 +5,6 @@
 #include "base/error.h"
 #include "kernels/program/cuda/code.h"
 
-/* ---- functions of a walk ------------------------------------------------- */
-
-static void begin_function(writer *w) {
-  memset(w->written, 0, (size_t)w->dag->count);
-}
-
-static void load_leaf(writer *w, int32_t n, const char *owner,
-                      const char *item) {
-  static const char *const loads[] = {
-      [CLASS_HEADS] = "M::load_heads", [CLASS_MAIN] = "M::load"};
-  value_class c = plan_class(w->p, n);
-  const char *row = dfgnn__code_text(
-      w, "in<%s>(%d) + %s * int64_t(%lld)", dfgnn__code_array_type(w, n),
-      dfgnn__code_array_of(w, n), item, (long long)extent(w, n)->all);
-  if (c == CLASS_ONE)
-    P("%sn%d = read<A>(%s, 0);\n", owner, n, row);
-  else
-    P("%s(%sn%d, %s, lane);\n", loads[c], owner, n, row);
-}
-
 static void write_members(writer *w) {
   const walk_plan *p = w->p;
   for (int32_t n = 0; n < w->dag->count; n++) {
@@ -46,7 +26,7 @@ static void write_prepare(writer *w, const dfgnn_generated_walk *about) {
     has_dropout(w) ? "read_seed();\n" : "");
   for (int32_t n = 0; n < w->dag->count; n++)
     if (w->p->kept[n] && at(w, n)->place <= DFGNN_PLACE_PARAM)
-      load_leaf(w, n, "", "0");
+      dfgnn__code_load_leaf(w, n, "", "0");
   for (int k = 0; k < about->total_count; k++) {
     const dfgnn_program_total *t = &w->g->totals[about->total_first + k];
     value_class c = plan_class(w->p, t->node);
@@ -91,194 +71,13 @@ static void declare_totals(writer *w, const dfgnn_generated_walk *about) {
   }
 }
 
-static void write_own(writer *w, int stage) {
-  const dfgnn_walk *walk = w->p->walk;
-  begin_function(w);
-  P("__device__ __forceinline__ void own(stage<%d>) {\n", stage);
-  if (stage == 0)
-    for (int32_t n = 0; n < w->dag->count; n++)
-      if (w->p->kept[n] && at(w, n)->place > DFGNN_PLACE_PARAM)
-        load_leaf(w, n, "", "row");
-  for (int i = 0; i < walk->count; i++) {
-    const dfgnn_step *step = &walk->steps[i];
-    if (step->stage != stage || !dfgnn__plan_is_own(w->p, step) ||
-        step->kind != DFGNN_STEP_COMPUTE)
-      continue;
-    dfgnn__code_write_parts(w, step->node, DFGNN_LEVEL_OWN);
-    if (at(w, step->node)->op == DFGNN_NODE_SUM_ALL)
-      dfgnn__code_write_reduce(w, step->node, "", "t", "writer");
-    else
-      dfgnn__code_write_value(w, step->node, DFGNN_LEVEL_OWN);
-  }
-  P("}\n");
-}
-
-static void write_store(writer *w, int stage) {
-  const dfgnn_walk *walk = w->p->walk;
-  P("__device__ __forceinline__ void store(stage<%d>) {\n", stage);
-  for (int i = 0; i < walk->count; i++) {
-    const dfgnn_step *step = &walk->steps[i];
-    if (step->stage != stage || !dfgnn__plan_is_own(w->p, step))
-      continue;
-    if (step->kind == DFGNN_STEP_OUTPUT)
-      dfgnn__code_write_output(w, step->node, "row", "writer");
-    else if (step->kind == DFGNN_STEP_KEEP)
-      dfgnn__code_write_array(w, step->node, extent(w, step->node), "A",
-                              w->g->array_of[step->node], "row", "writer");
-  }
-  /* the next row's values take the same shared memory */
-  P("%s}\n", w->p->own_shared ? "__syncwarp();\n" : "");
-}
-
-/* Which edge it is, and its nodes of the far places. */
-static void write_ends(writer *w) {
-  const dfgnn_place own = w->p->walk->own;
-  P("x.id = %s;\n",
-    own == DFGNN_PLACE_DST ? "e" : "offsets_t{p.edge_ids, p.wide}[e]");
-  P("x.%s = __ldg(p.indices + e);\n", own == DFGNN_PLACE_DST ? "src" : "dst");
-  if (own == DFGNN_PLACE_REL)
-    P("x.src = __ldg(p.sources + x.id);\n");
-  else if (dfgnn__program_needs_relations(w->job->lowered))
-    P("x.rel = __ldg(p.relations + x.id);\n");
-}
-
-static void write_leaf(writer *w, int stage) {
-  const uint64_t bit = 1ull << stage;
-  P("struct leaf_%d { int64_t id, dst, src, rel;\n", stage);
-  for (int32_t n = 0; n < w->dag->count; n++)
-    if (w->p->loaded[n] & bit)
-      dfgnn__code_declare(w, "n", n, plan_class(w->p, n), "");
-  P("};\n__device__ __forceinline__ leaf_%d leaf(stage<%d>) const {\n"
-    "leaf_%d x = {}; return x; }\n",
-    stage, stage, stage);
-  P("__device__ __forceinline__ void load(stage<%d>, leaf_%d &x, int64_t e) "
-    "const {\n",
-    stage, stage);
-  write_ends(w);
-  for (int32_t n = 0; n < w->dag->count; n++)
-    if (w->p->loaded[n] & bit)
-      load_leaf(w, n, "x.", dfgnn__code_item_of(w, at(w, n)->place));
-  P("}\n");
-}
-
-/* Is a step's reduction, if it is one, of this stage, and kept by rows? */
-static int is_reduction(const writer *w, const dfgnn_step *step, int stage) {
-  return step->stage == stage && dfgnn__plan_reduces_edges(w->p, step) &&
-         at(w, step->node)->op != DFGNN_NODE_SUM_ALL;
-}
-
-/* Writes a function of the reductions of a stage. */
-static void write_of_state(writer *w, int stage, const char *head,
-                           void (*write)(writer *, int32_t), const char *tail) {
-  const dfgnn_walk *walk = w->p->walk;
-  P("%s", head);
-  for (int i = 0; i < walk->count; i++)
-    if (is_reduction(w, &walk->steps[i], stage))
-      write(w, walk->steps[i].node);
-  P("%s", tail);
-}
-
-static void write_edge(writer *w, int stage) {
-  const dfgnn_walk *walk = w->p->walk;
-  const uint64_t bit = 1ull << stage;
-  begin_function(w);
-  P("__device__ __forceinline__ void edge(stage<%d>, state_%d &z, const "
-    "leaf_%d &x, bool live) {\n%s",
-    stage, stage, stage, w->p->edge_shared ? "__syncwarp();\n" : "");
-  for (int i = 0; i < walk->count; i++) {
-    const dfgnn_step *step = &walk->steps[i];
-    if (dfgnn__plan_is_own(w->p, step) || !(step->stages & bit))
-      continue;
-    if (step->kind == DFGNN_STEP_OUTPUT) {
-      dfgnn__code_write_output(w, step->node, "x.id", "live");
-      continue;
-    }
-    if (dfgnn__code_lse_beside(w, step->node) < 0)
-      dfgnn__code_write_parts(w, step->node, DFGNN_LEVEL_EDGE);
-    if (at(w, step->node)->op == DFGNN_NODE_SUM_ALL)
-      dfgnn__code_write_reduce(w, step->node, "", "t", "live");
-    else if (dfgnn__plan_reduces_edges(w->p, step))
-      dfgnn__code_write_reduce(w, step->node, "z.", "z", "live");
-    else
-      dfgnn__code_write_made(w, step->node, DFGNN_LEVEL_EDGE);
-  }
-  P("}\n");
-}
-
-static int stage_has_edges(const writer *w, int stage) {
-  const dfgnn_walk *walk = w->p->walk;
-  int some = 0;
-  for (int i = 0; i < walk->count; i++)
-    some |= !dfgnn__plan_is_own(w->p, &walk->steps[i]) &&
-            (walk->steps[i].stages >> stage & 1);
-  return some;
-}
-
-static void write_stage(writer *w, int stage) {
-  write_own(w, stage);
-  write_store(w, stage);
-  if (!stage_has_edges(w, stage))
-    return;
-  write_leaf(w, stage);
-  write_of_state(w, stage, dfgnn__code_text(w, "struct state_%d {\n", stage),
-                 dfgnn__code_declare_state, "};\n");
-  write_of_state(
-      w, stage,
-      dfgnn__code_text(w,
-                       "__device__ __forceinline__ state_%d begin(stage<%d>) "
-                       "const {\nstate_%d z;\n",
-                       stage, stage, stage),
-      dfgnn__code_write_start, "return z;\n}\n");
-  write_edge(w, stage);
-  write_of_state(
-      w, stage,
-      dfgnn__code_text(w,
-                       "template <class J> __device__ __forceinline__ void "
-                       "join(stage<%d>, state_%d &z, const J &how) const {\n",
-                       stage, stage),
-      dfgnn__code_write_join, "}\n");
-  write_of_state(w, stage,
-                 dfgnn__code_text(
-                     w,
-                     "template <class F> __device__ __forceinline__ void "
-                     "numbers(stage<%d>, state_%d &z, const F &each) const {\n"
-                     "int k = 0; (void)k;\n",
-                     stage, stage),
-                 dfgnn__code_write_numbers, "}\n");
-  write_of_state(w, stage,
-                 dfgnn__code_text(
-                     w,
-                     "__device__ __forceinline__ void finish(stage<%d>, const "
-                     "state_%d &z) {\n",
-                     stage, stage),
-                 dfgnn__code_write_finish, "}\n");
-}
-
-/* Finds the only stage that has edges, and the size of its state. */
-static void find_cut(writer *w, dfgnn_generated_walk *about) {
-  const dfgnn_walk *walk = w->p->walk;
-  int stages = 0;
-  about->cut = -1;
-  about->state = 0;
-  for (int stage = 0; stage < walk->stages; stage++)
-    if (stage_has_edges(w, stage)) {
-      stages++;
-      about->cut = stage;
-    }
-  if (stages != 1)
-    about->cut = -1;
-  for (int i = 0; about->cut >= 0 && i < walk->count; i++)
-    if (is_reduction(w, &walk->steps[i], about->cut))
-      about->state += dfgnn__code_state_size(w, walk->steps[i].node);
-}
-
 static void write_walk(writer *w, int number) {
   const walk_plan *p = w->p;
   dfgnn_generated_walk *about = &w->g->walks[number];
   uint64_t edges = 0;
-  find_cut(w, about);
+  dfgnn__code_find_cut(w, about);
   for (int stage = 0; stage < p->walk->stages; stage++)
-    edges |= (uint64_t)stage_has_edges(w, stage) << stage;
+    edges |= (uint64_t)dfgnn__code_has_edges(w, stage) << stage;
   P("\ntemplate <> struct walk<%d> : position<A_> {\nusing A = A_;\n"
     "using M = layout<%lld, %lld, %d, %d>;\n",
     number, (long long)p->heads, (long long)p->shape[2], p->vector, p->lanes);
@@ -293,8 +92,10 @@ static void write_walk(writer *w, int number) {
   declare_totals(w, about);
   write_prepare(w, about);
   write_totals(w, about);
+  if (edges)
+    dfgnn__code_write_ends(w);
   for (int stage = 0; stage < p->walk->stages; stage++)
-    write_stage(w, stage);
+    dfgnn__code_write_stage(w, stage);
   P("};\n");
 }
 
@@ -477,6 +278,7 @@ dfgnn_status dfgnn__program_generate(dfgnn_generated **generated,
   size_t bytes = 0;
   dfgnn_status status = DFGNN_ERROR_MEMORY;
   w.written = calloc(nodes, 1);
+  w.early = calloc(nodes, 1);
   w.texts = calloc(CODE_TEXTS, sizeof *w.texts);
   if (g) {
     g->array_of = calloc(nodes, sizeof *g->array_of);
@@ -485,7 +287,8 @@ dfgnn_status dfgnn__program_generate(dfgnn_generated **generated,
     g->long_row = tuning->long_row ? tuning->long_row : 256;
     w.to = open_memstream(&g->text, &bytes);
   }
-  if (!g || !w.to || !w.written || !w.texts || !g->array_of || !g->totals) {
+  if (!g || !w.to || !w.written || !w.early || !w.texts || !g->array_of ||
+      !g->totals) {
     dfgnn__fail(status, "out of memory");
     goto out;
   }
@@ -506,6 +309,7 @@ out:
     free(w.texts[i]);
   free(w.texts);
   free(w.written);
+  free(w.early);
   if (status)
     dfgnn__generated_free(g);
   else

@@ -50,7 +50,9 @@ void dfgnn__code_write_start(writer *w, int32_t n) {
   place x;
   dfgnn__code_begin_state(w, n, c, &x);
   P("%s = %s;\n", dfgnn__code_state_number(w, "z.", "z", n, c),
-    is_lse(op) || is_max(op) ? "-A(INFINITY)" : "A(0)");
+    is_lse(op)   ? "lowest<A>()"
+    : is_max(op) ? "-A(INFINITY)"
+                 : "A(0)");
   if (is_lse(op))
     P("%s = A(0);\n", dfgnn__code_state_number(w, "z.", "s", n, c));
   dfgnn__code_end_loop(w, c);
@@ -110,28 +112,89 @@ static void write_products(writer *w, int32_t n, int32_t weight) {
   dfgnn__code_write_made(w, n, DFGNN_LEVEL_EDGE);
 }
 
-static void write_lse(writer *w, int32_t n) {
+/* ---- softmaxes ------------------------------------------------------------
+ */
+
+void dfgnn__code_declare_score(writer *w, int32_t n) {
+  value_class c = plan_class(w->p, n);
+  if (!is_lse(at(w, n)->op))
+    return;
+  if (c == CLASS_OTHER)
+    P("A e%d[%d];\n", n, dfgnn__code_shared_numbers(w, n));
+  else
+    dfgnn__code_declare(w, "e", n, c, "");
+}
+
+void dfgnn__code_write_score(writer *w, int32_t n) {
+  const int32_t a = argument(w, n, 0);
+  value_class c = plan_class(w->p, n);
+  place x;
+  dfgnn__code_begin_state(w, n, c, &x);
+  const char *term = c == CLASS_OTHER ? dfgnn__code_element(w, a, &x, "j", 0)
+                                      : dfgnn__code_operand(w, a, &x);
+  P("%s = live%s ? A(%s) : -A(INFINITY);\n",
+    dfgnn__code_state_number(w, "y.", "e", n, c),
+    c == CLASS_OTHER
+        ? dfgnn__code_text(w, " && j < %lld", (long long)extent(w, n)->all)
+        : "",
+    term);
+  dfgnn__code_end_loop(w, c);
+}
+
+void dfgnn__code_write_top(writer *w, int32_t n) {
+  value_class c = plan_class(w->p, n);
+  place x;
+  if (c == CLASS_OTHER)
+    P("A g%d[%d];\n", n, dfgnn__code_shared_numbers(w, n));
+  else
+    dfgnn__code_declare(w, "g", n, c, "");
+  dfgnn__code_begin_state(w, n, c, &x);
+  const char *top = dfgnn__code_state_number(w, "", "g", n, c);
+  P("%s = y[0].%s;\n"
+    "_Pragma(\"unroll\") for (int u = 1; u < N; ++u) %s = f_max(%s, y[u].%s);\n"
+    "raised |= %s > %s + A(kSlack);\n",
+    top, dfgnn__code_state_number(w, "", "e", n, c), top, top,
+    dfgnn__code_state_number(w, "", "e", n, c), top,
+    dfgnn__code_state_number(w, "z.", "z", n, c));
+  dfgnn__code_end_loop(w, c);
+}
+
+/* g is the largest score, and then the factor of what was relative to the
+ * maximum before. */
+void dfgnn__code_write_raise(writer *w, int32_t n) {
+  const int32_t lse = dfgnn__code_lse_beside(w, n);
+  value_class c = plan_class(w->p, n);
+  place x;
+  if (lse < 0 && !is_lse(at(w, n)->op))
+    return;
+  dfgnn__code_begin_state(w, n, c, &x);
+  const char *z = dfgnn__code_state_number(w, "z.", "z", n, c);
+  const char *g = dfgnn__code_state_number(w, "", "g", n, c);
+  if (lse >= 0)
+    P("%s *= %s;\n", z,
+      dfgnn__code_own_number(w, "g", lse, plan_class(w->p, lse)));
+  else
+    P("{ const A old = %s; %s = f_max(old, %s); %s = f_soften(old - %s);\n"
+      "%s *= %s; }\n",
+      z, z, g, g, z, dfgnn__code_state_number(w, "z.", "s", n, c), g);
+  dfgnn__code_end_loop(w, c);
+}
+
+void dfgnn__code_write_weight(writer *w, int32_t n) {
   value_class c = plan_class(w->p, n);
   int32_t weight = weight_of(w, n);
   place x;
   if (weight >= 0) {
     w->written[weight] = 1;
-    dfgnn__code_declare(w, "f", n, c, "");
     dfgnn__code_declare(w, "n", weight, c, "");
   }
   dfgnn__code_begin_state(w, n, c, &x);
-  int32_t a = argument(w, n, 0);
-  const char *term = c == CLASS_OTHER ? dfgnn__code_element(w, a, &x, "j", 0)
-                                      : dfgnn__code_operand(w, a, &x);
-  P("{ A f = A(1), e = A(0);\nif (live%s) lse_add(%s, %s, A(%s), f, e);\n",
-    c == CLASS_OTHER
-        ? dfgnn__code_text(w, " && j < %lld", (long long)extent(w, n)->all)
-        : "",
+  P("{ const A e = f_soften(%s - %s); %s += e;\n",
+    dfgnn__code_state_number(w, "y.", "e", n, c),
     dfgnn__code_state_number(w, "z.", "z", n, c),
-    dfgnn__code_state_number(w, "z.", "s", n, c), term);
+    dfgnn__code_state_number(w, "z.", "s", n, c));
   if (weight >= 0)
-    P("%s = f; %s = e;\n", dfgnn__code_own_number(w, "f", n, c),
-      dfgnn__code_own_number(w, "n", weight, c));
+    P("%s = e;\n", dfgnn__code_own_number(w, "n", weight, c));
   P("}\n");
   dfgnn__code_end_loop(w, c);
 }
@@ -143,10 +206,6 @@ void dfgnn__code_write_reduce(writer *w, int32_t n, const char *of,
   const int32_t a = argument(w, n, 0), lse = dfgnn__code_lse_beside(w, n);
   value_class c = plan_class(w->p, n);
   place x;
-  if (is_lse(op)) {
-    write_lse(w, n);
-    return;
-  }
   if (lse >= 0)
     write_products(w, a, w->p->soft[n]);
   dfgnn__code_begin_state(w, n, c, &x);
@@ -157,10 +216,7 @@ void dfgnn__code_write_reduce(writer *w, int32_t n, const char *of,
                           ? dfgnn__code_text(w, "%s && j < %lld", live,
                                              (long long)extent(w, n)->all)
                           : live;
-  if (lse >= 0)
-    P("%s = %s * %s + (live ? %s : A(0));\n", z, z,
-      dfgnn__code_own_number(w, "f", lse, plan_class(w->p, lse)), term);
-  else if (is_max(op))
+  if (is_max(op))
     P("if (%s) %s = f_max(A(%s), %s);\n", there, z, term, z);
   else
     P("if (%s) %s += %s;\n", there, z, term);

@@ -84,20 +84,14 @@ __device__ __forceinline__ A keep(uint64_t key, int64_t item, int64_t elements,
   return dfgnn__dropped(key, item, elements, i, threshold) ? A(0) : kept;
 }
 
-/* A running log-sum-exp: the maximum and the sum of exp(x - maximum).  What is
- * relative to the maximum is to be multiplied by `scale`, and `weight` is
- * exp(x - maximum) of this x. */
-template <typename A>
-__device__ __forceinline__ void lse_add(A &top, A &sum, A x, A &scale,
-                                        A &weight) {
-  if (x == -A(INFINITY))
-    return; /* scale and weight are 1 and 0 */
-  const A less = x == top ? A(1) : f_exp(-f_abs(x - top));
-  scale = x > top ? less : A(1);
-  weight = x > top ? A(1) : less;
-  top = x > top ? x : top;
-  sum = sum * scale + weight;
+/* exp(x) of a running softmax, whose scores are relative to a maximum that
+ * follows the largest at a distance, so that older sums are seldom scaled: it
+ * is 2^8 at most. */
+constexpr double kSlack = 8 * kLn2;
+__device__ __forceinline__ float f_soften(float x) {
+  return exp2_fast(x * float(kLog2e));
 }
+__device__ __forceinline__ double f_soften(double x) { return exp(x); }
 template <typename A> __device__ __forceinline__ A lse_of(A top, A sum) {
   return (f_infinite(top) ? A(0) : top) + f_log(sum);
 }

@@ -20,8 +20,12 @@
  *   prepare()             reads what does not depend on a row
  *   own(stage)            values of the row before its edges are looked at
  *   begin(stage)          the state of its reductions over edges
- *   leaf(stage), load()   what an edge reads
- *   edge(stage, z, x, live)  adds an edge to the state
+ *   ends(e), tell()       an edge and its nodes: read, or told by another lane
+ *   load(stage, x)        what an edge reads
+ *   before(stage, y, x, live)  what raise() looks at
+ *   raise(stage, z, y)    brings the state to the maxima of softmaxes that U
+ *                         edges need
+ *   edge(stage, z, y, x, live)  adds an edge to the state
  *   join(stage, z, how)   gives every number of the state to how.sum or how.max
  *   numbers(stage, z, each)  gives them to each(), in a fixed order
  *   finish(stage, z)      makes values of the row of the state
@@ -39,6 +43,12 @@ namespace dfgnn {
 namespace edge_program {
 
 template <int S> struct stage {};
+
+/* An edge, by its number in the graph, and its nodes that are not the row. */
+struct edge_ends {
+  int64_t id;
+  int dst, src, rel;
+};
 
 /* Every walk has a position: the row and the edge that it works on. */
 template <typename A> struct position {
@@ -114,31 +124,87 @@ template <typename A, int L> struct join_block {
 
 /* ---- a row --------------------------------------------------------------- */
 
-/* The part of so many edges that a side takes: from `first` on, `step` apart
- * for each of its U edges. */
+/* The part of so many edges that a side takes: from `first` on, `step` apart.
+ * It is one of `sides` in its warp that take edges of the row side by side. */
 struct share {
+  int side, sides;
   int first, step, count;
 };
 
-/* The state of a stage after a side's edges. */
+/* Adds N edges of a side, whose leaves are there. */
+template <int S, int N, class W, class Z, class X>
+__device__ __forceinline__ void add(W &w, Z &z, const X *x, const bool *live) {
+  constexpr stage<S> s = {};
+  decltype(w.work(s)) y[N];
+#pragma unroll
+  for (int u = 0; u < N; ++u)
+    w.before(s, y[u], x[u], live[u]);
+  w.template raise<N>(s, z, y);
+#pragma unroll
+  for (int u = 0; u < N; ++u)
+    w.edge(s, z, y[u], x[u], live[u]);
+}
+
+/* Loads and adds the side's next U edges, the first of which is number k;
+ * ends(u, e) tells the ends of edge e. */
+template <int S, class W, class Z, class F>
+__device__ __forceinline__ void add_step(W &w, Z &z, int64_t begin, share part,
+                                         int k, const F &ends) {
+  constexpr int U = W::kUnroll;
+  constexpr stage<S> s = {};
+  decltype(w.leaf(s)) x[U];
+  bool live[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const int at = k + u * part.step;
+    live[u] = at < part.count;
+    x[u].ends = ends(u, live[u] ? begin + at : 0, live[u]);
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u)
+    if (live[u])
+      w.load(s, x[u]);
+  if constexpr (W::kEdgeShared == 0) {
+    add<S, U>(w, z, x, live);
+  } else { /* a side has the memory of one edge */
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+      add<S, 1>(w, z, x + u, live + u);
+  }
+}
+
+/* The state of a stage after a side's edges.  Each lane of the warp's sides
+ * reads the ends of one edge of kLanes steps, ahead of their use, and lanes
+ * then tell each other. */
 template <int S, class W>
 __device__ __forceinline__ auto add_edges(W &w, int64_t begin, share part) {
-  constexpr stage<S> s = {};
-  auto z = w.begin(s);
-  for (int k = part.first; __any_sync(kFullMask, k < part.count);
-       k += part.step * W::kUnroll) {
-    decltype(w.leaf(s)) x[W::kUnroll];
-#pragma unroll
-    for (int u = 0; u < W::kUnroll; ++u) {
-      const int at = k + u * part.step;
-      const bool live = at < part.count;
-      x[u] = w.leaf(s);
-      if (live)
-        w.load(s, x[u], begin + at);
+  constexpr int L = W::kLanes, U = W::kUnroll;
+  auto z = w.begin(stage<S>{});
+  if constexpr (L % U == 0) {
+    const int lane = threadIdx.x & 31, place = lane & (part.sides * L - 1);
+    const int mine = part.first - part.side + place % part.sides +
+                     place / part.sides * part.step;
+    edge_ends next = {};
+    if (mine < part.count)
+      next = w.ends(begin + mine);
+    for (int k = part.first; __any_sync(kFullMask, k < part.count);) {
+      const edge_ends here = next;
+      const int ahead = mine + (k - part.first) + L * part.step;
+      if (ahead < part.count)
+        next = w.ends(begin + ahead);
+      for (int t = 0; t < L && __any_sync(kFullMask, k < part.count);
+           t += U, k += U * part.step)
+        add_step<S>(w, z, begin, part, k, [&](int u, int64_t e, bool) {
+          return w.tell(here, lane - place + (t + u) * part.sides + part.side,
+                        e);
+        });
     }
-#pragma unroll
-    for (int u = 0; u < W::kUnroll; ++u)
-      w.edge(s, z, x[u], k + u * part.step < part.count);
+  } else {
+    for (int k = part.first; __any_sync(kFullMask, k < part.count);
+         k += U * part.step)
+      add_step<S>(w, z, begin, part, k, [&](int, int64_t e, bool live) {
+        return live ? w.ends(e) : edge_ends{};
+      });
   }
   return z;
 }
@@ -196,8 +262,9 @@ __device__ __forceinline__ void walk_rows(const program_walk &p,
   W w = {{p, arrays}};
   place(w, reinterpret_cast<A *>(memory), warps);
   w.prepare();
+  constexpr int kSides = W::kGroup / W::kLanes;
   const int side = w.group_lane / W::kLanes;
-  share part = {side, W::kGroup / W::kLanes, 0};
+  share part = {side, kSides, side, kSides, 0};
   const int64_t step = int64_t(gridDim.x) * warps * kRows;
   for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
        unit < p.rows; unit += step) {
@@ -230,7 +297,7 @@ __device__ __forceinline__ void walk_long(const program_walk &p,
   w.prepare();
   constexpr int kSides = 32 / W::kLanes;
   const int side = (threadIdx.x & 31) / W::kLanes;
-  share part = {warp * kSides + side, warps * kSides, 0};
+  share part = {side, kSides, warp * kSides + side, warps * kSides, 0};
   const join_block<A, W::kLanes> how = {joined, {}};
   const int64_t round = int64_t(gridDim.x) * blockDim.x;
   for (int64_t first = blockIdx.x; first < p.rows; first += round) {
@@ -343,6 +410,7 @@ __device__ __forceinline__ void walk_items(const program_walk &p,
     W w = {{p, arrays}};
     place(w, reinterpret_cast<A *>(memory), warps);
     w.prepare();
+    constexpr int kSides = W::kGroup / W::kLanes;
     const int side = w.group_lane / W::kLanes;
     const int64_t step = int64_t(gridDim.x) * warps * kRows;
     for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
@@ -351,7 +419,7 @@ __device__ __forceinline__ void walk_items(const program_walk &p,
       item_of_row item = {0, 0, 0};
       if (number < p.items)
         item = find_item(p, number);
-      const share part = {side, W::kGroup / W::kLanes,
+      const share part = {side, kSides, side, kSides,
                           static_cast<int>(item.end - item.begin)};
       if (!__any_sync(kFullMask, part.count > 0))
         continue;
@@ -437,7 +505,7 @@ __device__ __forceinline__ void walk_merge(const program_walk &p,
         auto z = merge_items(w, begin, end, side, warps * kSides, how);
         w.finish(cut, z);
         w.store(cut);
-        walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0}, how);
+        walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0, 1, 0}, how);
       }
     }
     store_totals(w, p.long_slots + int64_t(blockIdx.x) * warps + warp);
