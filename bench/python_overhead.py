@@ -73,7 +73,7 @@ def two_nodes(device, batches, calls):
                          for _ in range(3))
     settings = settings_of(query, 8 ** -0.5, 0.2, 0.0, False)
     plan = _execute.recipe(graph, "gt", (query, key, value),
-                           settings).plan(graph, False)
+                           settings).call(graph, False).plan
     out = torch.empty_like(query)
     lse = torch.empty(2, 2, device=device)
     args = plan.arguments()

@@ -97,9 +97,10 @@ progress() {
       next_tenth = int(done * 10 / total) + 1
     }' next_tenth=1 log_file="$folder/build.log" >&2
 }
-files=$(make -n $library.la 2>/dev/null | grep -c 'mode=compile' || :)
+files=$(make -n $library.la all-extension 2>/dev/null |
+  grep -c 'mode=compile' || :)
 say "building libdfgnn for $cpu with $jobs jobs: $files files"
-{ make -j"$jobs" V=0 $library.la 2>&1 || touch "$folder/build.failed"; } |
+{ make -j"$jobs" V=0 $library.la all-extension 2>&1 || touch "$folder/build.failed"; } |
   progress "$files"
 if [ -e "$folder/build.failed" ]; then
   rm "$folder/build.failed"
@@ -124,3 +125,9 @@ missing=$(readelf --dyn-syms -W .libs/$shared |
 }
 "$cpu-linux-gnu-strip" --strip-unneeded -o "$folder/libdfgnn-$cpu.so" \
   .libs/$shared
+if [ -e .libs/dfgnn_call.abi3.so ]; then
+  "$cpu-linux-gnu-strip" --strip-unneeded -o "$folder/dfgnn_call-$cpu.so" \
+    .libs/dfgnn_call.abi3.so
+else
+  say 'the wheel will call by ctypes alone, for want of Python.h (python3-dev)'
+fi

@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 
 python3 -m zipfile -e "$wheel" "$work/wheel"
 tag=$(basename "$wheel" | sed -n 's/.*manylinux_\([0-9]*\)_\([0-9]*\)_.*/\1.\2/p')
-newest=$(objdump -T "$work/wheel/dfgnn/lib/libdfgnn.so.0" |
+newest=$(objdump -T "$work"/wheel/dfgnn/lib/*.so* |
   sed -n 's/.*(\{0,1\}GLIBC_\([0-9.]*\)).*/\1/p' | sort -uV | tail -n 1)
 size=$(du -k "$wheel" | cut -f 1)
 echo "$(basename "$wheel"): $size KiB, symbols of glibc $newest and older"

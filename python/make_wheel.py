@@ -112,6 +112,10 @@ def contents(options):
         yield f"dfgnn/include/{os.path.basename(path)}", read(path)
     yield ("dfgnn/lib/libdfgnn.so.0",
            (read if options.platform else read_stripped)(options.library))
+    if options.extension:
+        yield ("dfgnn/lib/dfgnn_call.abi3.so",
+               (read if options.platform else read_stripped)(
+                   options.extension))
     for name, path in sorted(dependencies(options.library).items()):
         yield f"dfgnn/lib/needed/{name}", read(path)
     if options.store:
@@ -153,6 +157,8 @@ def digest(data):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", required=True)
+    parser.add_argument("--extension", help="the extension that makes calls "
+                        "without ctypes")
     parser.add_argument("--store")
     parser.add_argument("--pack", help="compiled GPU kernels")
     parser.add_argument("--version", required=True)

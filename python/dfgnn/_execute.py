@@ -4,10 +4,11 @@ import ctypes
 import functools
 import operator
 import weakref
+from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _calls, _recording
+from . import _abi, _calls, _native, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._operators import (
@@ -77,34 +78,61 @@ class Plan:
         else:
             self._run(args, device)
 
+    def room(self, device):
+        """The workspace of a call, or None; the caching allocator keeps it
+        until the stream is done with it."""
+        if not self.workspace:
+            return None
+        return torch.empty(self.workspace, dtype=torch.uint8, device=device)
+
     def _run(self, args, device):
-        workspace = None
-        if self.workspace:
-            # the caching allocator keeps it until the stream is done with it
-            scratch = torch.empty(self.workspace, dtype=torch.uint8,
-                                  device=device)
-            workspace = scratch.data_ptr()
+        room = self.room(device)
         status = self.execute(
-            self.pointer, args, workspace,
+            self.pointer, args, None if room is None else room.data_ptr(),
             None if self.on_host else current_raw_stream(device.index))
         if status:
             raise failure(status)
 
 
-class Call:
-    """A plan, and its arguments but for the pointers that each call tells:
-    those of the fields, in their order; None is NULL."""
+class Field(NamedTuple):
+    """A tensor that each call tells: the member of dfgnn_args that points to
+    it, the type that it has to have, and how many bytes into its memory the
+    member points.  Without a type it may have strides, if there is a member
+    for them."""
+    name: str
+    dtype: Optional[torch.dtype] = None
+    begin: int = 0
 
-    __slots__ = ("plan", "template", "fields")
+
+class Call:
+    """A plan, and its arguments but for the tensors that each call tells:
+    those of the fields, in their order."""
+
+    __slots__ = ("plan", "template", "fields", "form", "types")
 
     def __init__(self, plan, template, fields):
         self.plan, self.template, self.fields = plan, template, fields
+        self.types = tuple([field.dtype for field in fields])
+        self.form = _native.form(
+            plan.pointer, template, list(map(strides_of, fields)), fields)
 
-    def run(self, device, *pointers):
+    def run(self, device, tensors):
+        """Runs the plan; tensors: a list of tensors, of addresses, and of None
+        for NULL.  The extension takes tensors that lie as they should, ctypes
+        any."""
+        plan = self.plan
+        if self.form is not None and _calls.watching is None:
+            status = _native.call(
+                self.form, self.types, plan.room(device),
+                None if plan.on_host else current_raw_stream(device.index),
+                tensors)
+            if not status:
+                return
+            if status > 0:
+                raise failure(status)
         args = _abi.Args.from_buffer_copy(self.template)
-        for field, pointer in zip(self.fields, pointers):
-            setattr(args, field, pointer)
-        self.plan.run(args, device)
+        alive = _place(args, self.fields, tensors)  # noqa: F841
+        plan.run(args, device)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -146,7 +174,7 @@ class Recipe:
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
                  "dim", "flat", "message", "edge_dim", "listed", "biased",
-                 "empty", "plans", "places", "outs", "shown", "kept",
+                 "empty", "calls", "places", "outs", "shown", "kept",
                  "keeps_outs", "pick", "back", "cotangents", "grads", "casts",
                  "plain", "ungiven")
 
@@ -170,7 +198,7 @@ class Recipe:
         self.listed = bool(listed and graph.handle.listed and self.edge_dim
                            and op != "gat" and not settings.weights)
         self.empty = not graph.num_edges
-        self.plans = [None, None]
+        self.calls = [None, None]
         self._forward(graph, inputs)
         self._backward(inputs)
 
@@ -260,15 +288,28 @@ class Recipe:
         inputs = [tensors.pop(field, None) for field, _ in self.places]
         return inputs, tensors, tensors.pop("seed", None)
 
-    def plan(self, graph, backward):
-        found = self.plans[backward]
+    def call(self, graph, backward):
+        found = self.calls[backward]
         if found is None:
             wanted = problem(self.op, backward, self.dtype, self.heads,
                              self.dim, self.settings, self.biased,
                              self.edge_dim, self.listed, self.message)
-            found = self.plans[backward] = Plan(
-                graph.handle, graph.device, wanted, self.settings)
+            plan = Plan(graph.handle, graph.device, wanted, self.settings)
+            found = self.calls[backward] = Call(
+                plan, plan.template, self._fields(backward))
         return found
+
+    def _fields(self, backward):
+        """Those that forward() and backward() give a call."""
+        drops = self.settings.dropout > 0
+        if not backward:
+            return [*[Field(*place) for place in self.places],
+                    *[Field(name) for name in ("seed", "edge_number")
+                      if drops], *[Field(out[0]) for out in self.outs]]
+        return [*[Field(*place) for place in self.back + self.cotangents],
+                *[Field("edge_number")] * drops,
+                *[Field(field) for field, shape, *_ in self.grads
+                  if shape is not None]]
 
 
 def recipe(graph, op, inputs, settings, listed=False):
@@ -311,21 +352,33 @@ def _source(tensors, shape, dtype):
     return next(n for n, t in enumerate(tensors) if t is not None), False
 
 
-def _place(args, places, tensors):
-    """Returns the tensors that must stay alive until the call was made."""
+_STRIDES = {name for name, _ in _abi.Args._fields_
+            if name.endswith("_strides")}
+
+
+def strides_of(field):
+    """The member for the strides of a field's tensor; None if it is dense."""
+    name = field.name + "_strides"
+    return name if field.dtype is None and name in _STRIDES else None
+
+
+def _place(args, fields, tensors):
+    """Fills in the arguments; returns the tensors that must stay alive until
+    the call was made."""
     alive = []
-    for (field, dtype), tensor in zip(places, tensors):
-        if tensor is None:
+    for field, tensor in zip(fields, tensors):
+        if tensor is None or isinstance(tensor, int):
+            setattr(args, field.name, tensor)
             continue
-        if dtype is not None and tensor.dtype is not dtype:
-            tensor = tensor.to(dtype)
+        if field.dtype is not None and tensor.dtype is not field.dtype:
+            tensor = tensor.to(field.dtype)
         if not tensor.is_contiguous():
-            if dtype is not None or tensor.stride(-1) != 1:
+            strides = strides_of(field)
+            if strides is None or tensor.stride(-1) != 1:
                 tensor = tensor.contiguous()
             else:
-                setattr(args, field + "_strides",
-                        _abi.Strides(*tensor.stride()))
-        setattr(args, field, tensor.data_ptr())
+                setattr(args, strides, _abi.Strides(*tensor.stride()))
+        setattr(args, field.name, tensor.data_ptr() + field.begin)
         alive.append(tensor)
     return alive
 
@@ -353,24 +406,14 @@ def forward(graph, made, inputs, seed=None, keep=True):
         return [torch.full(shape, _WITHOUT_EDGES.get(field, 0), dtype=dtype,
                            device=made.device)
                 for field, shape, dtype, _ in outs]
-    plan = made.plans[0] or made.plan(graph, False)
-    args = plan.arguments()
-    alive = _place(args, made.places, inputs)  # noqa: F841
-    if seed is not None:
-        _place_seed(args, graph, seed)
-    found = []
-    for field, shape, dtype, (source, like) in outs:
-        tensor = _new(inputs[source], like, shape, dtype)
-        setattr(args, field, tensor.data_ptr())
-        found.append(tensor)
-    plan.run(args, made.device)
+    call = made.calls[0] or made.call(graph, False)
+    found = [_new(inputs[source], like, shape, dtype)
+             for _, shape, dtype, (source, like) in outs]
+    if made.settings.dropout:
+        call.run(made.device, [*inputs, seed, graph.edge_number, *found])
+    else:
+        call.run(made.device, [*inputs, *found])
     return found
-
-
-def _place_seed(args, graph, seed):
-    args.seed = seed.data_ptr()
-    if graph.edge_number is not None:
-        args.edge_number = graph.edge_number.data_ptr()
 
 
 def backward(graph, made, kept, grads, needed, into=None):
@@ -384,26 +427,21 @@ def backward(graph, made, kept, grads, needed, into=None):
         return [torch.zeros(shape, dtype=kind, device=made.device)
                 if wanted and shape is not None else None
                 for (_, shape, _, kind, _), wanted in zip(made.grads, needed)]
-    plan = made.plans[1] or made.plan(graph, True)
-    args = plan.arguments()
-    alive = _place(args, made.back, kept)
-    alive += _place(args, made.cotangents, grads)
+    call = made.calls[1] or made.call(graph, True)
+    given = (*kept, *grads)  # kept: perhaps weights, which no gradient reads
+    tensors = [*kept[:len(made.back)], *grads]
     if made.settings.dropout:
-        _place_seed(args, graph, kept[0])
+        tensors.append(graph.edge_number)
     found = []
-    given = (*kept, *grads)
-    for (field, shape, dtype, _, source), wanted, grad in zip(
+    for (_, shape, dtype, _, source), wanted, grad in zip(
             made.grads, needed, into or made.ungiven):
-        if wanted and shape is not None:
-            if grad is None:
+        if shape is not None:
+            if wanted and grad is None:
                 number, like = source
                 grad = _new(given[number], like, shape, dtype)
-            elif not grad.is_contiguous():
-                setattr(args, field + "_strides",
-                        _abi.Strides(*grad.stride()))
-            setattr(args, field, grad.data_ptr())
+            tensors.append(grad if wanted else None)
         found.append(grad)
-    plan.run(args, made.device)
+    call.run(made.device, tensors)
     if not made.casts:
         return found
     return [grad if grad is None or grad.dtype is kind else grad.to(kind)

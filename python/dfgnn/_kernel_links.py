@@ -91,20 +91,22 @@ class _Kernel:
 
 
 class _Given(NamedTuple):
-    """An input of an operator."""
-    field: str
+    """An input of an operator, with its fields of the forward and of the
+    backward pass; exact: its gradient is in the type of scores."""
     slot: object
     name: str
-    offset: int  # in bytes, from the beginning of the tensor
-    plane: int  # of those that a tensor stacks
-    exact: bool  # its gradient is in the type of scores
-    convert: bool  # it may have to be converted to that type
+    field: _execute.Field
+    grad: _execute.Field
+    exact: bool
 
-    def pointer(self, tensor):
-        begin = tensor.data_ptr() + self.offset
-        if self.plane:
-            begin += self.plane * tensor.stride(0) * tensor.element_size()
-        return begin
+    def of(self, tensor):
+        """The tensor, or the address of its plane: of those that a tensor
+        stacks."""
+        plane = self.slot.plane
+        if not plane:
+            return tensor
+        return tensor.data_ptr() + plane * tensor.stride(0) * \
+            tensor.element_size()
 
 
 class Attention(_Kernel):
@@ -128,12 +130,12 @@ class Attention(_Kernel):
         self.given = []
         for spec, slot in zip(OPERATORS[op].inputs, inputs):
             if slot is not None:
-                size = torch.finfo(self.exact if spec.scalar
-                                   else dtype).bits // 8
+                kind = self.exact if spec.scalar else dtype
+                begin = slot.start * (torch.finfo(kind).bits // 8)
                 self.given.append(_Given(
-                    spec.field, slot, slot.name, slot.start * size, slot.plane,
-                    spec.scalar or spec.dims[0] not in "NME",
-                    spec.scalar and dtype != self.exact))
+                    slot, slot.name, _execute.Field(spec.field, kind, begin),
+                    _execute.Field("grad_" + spec.field, None, begin),
+                    spec.scalar or spec.dims[0] not in "NME"))
         self.reads = tuple(given.name for given in self.given)
         self.makes = (out, self.lse)
         self.saves = (*self.reads, out, self.lse, "seed")
@@ -144,57 +146,43 @@ class Attention(_Kernel):
             False, self.edge_dim, self.listed)
 
     def _fields(self, args, backward):
-        """The fields of a call's pointers; those of parts get strides."""
+        """The fields of a call; those of parts get strides."""
         fields = [given.field for given in self.given]
-        grads = ["grad_" + field for field in fields] if backward else []
+        grads = [given.grad for given in self.given] if backward else []
         for field, given in zip(fields + grads, self.given * 2):
             slot = given.slot
             if slot.width is not None:
-                setattr(args, field + "_strides", _abi.Strides(
+                setattr(args, field.name + "_strides", _abi.Strides(
                     slot.pitch, slot.width // self.heads, 1))
-        if self.settings.dropout:
-            fields += ["seed", "edge_number"]
-        fields += ["out", "lse"]
-        return fields + ["grad_out"] + grads if backward else fields
+        names = ["seed", "edge_number"] if self.settings.dropout else []
+        names += ["out", "lse", *(["grad_out"] if backward else [])]
+        return fields + list(map(_execute.Field, names)) + grads
 
     def _inputs(self, graph, values):
-        """(pointers of the inputs, tensors that must stay alive until the call
-        is made)."""
-        pointers, kept = [], []
-        for given in self.given:
-            tensor = values[given.name]
-            if given.convert and tensor.dtype != self.exact:
-                tensor = tensor.to(self.exact)
-                kept.append(tensor)
-            pointers.append(given.pointer(tensor))
+        tensors = [given.of(values[given.name]) for given in self.given]
         if self.settings.dropout:
-            number = graph.edge_number
-            pointers += [values["seed"].data_ptr(),
-                         None if number is None else number.data_ptr()]
-        return pointers, kept
+            tensors += [values["seed"], graph.edge_number]
+        return tensors
 
     def forward(self, graph, values, keep):
         call = self._call(graph, False)
-        pointers, kept = self._inputs(graph, values)
         like, rows = values[self.reads[0]], graph.num_dst
         out, lse = like.new_empty(rows, self.heads * self.dim), None
         if keep:
             lse = like.new_empty((rows, self.heads), dtype=self.exact)
             values[self.lse] = lse
-        call.run(graph.device, *pointers, out.data_ptr(),
-                 None if lse is None else lse.data_ptr())
+        call.run(graph.device, [*self._inputs(graph, values), out, lse])
         values[self.out] = out
 
     def backward(self, graph, values, grads, wanted):
         call = self._call(graph, True)
-        pointers, kept = self._inputs(graph, values)
-        for tensor in values[self.out], values[self.lse], grads[self.out]:
-            pointers.append(tensor.data_ptr())
+        tensors = self._inputs(graph, values)
+        tensors += [values[self.out], values[self.lse], grads[self.out]]
         made = []
         for given in self.given:
             name = given.name
             if name not in wanted:
-                pointers.append(None)
+                tensors.append(None)
                 continue
             if given.slot.part:
                 grad = grads.get(name)
@@ -204,8 +192,8 @@ class Attention(_Kernel):
                 grad = torch.empty_like(values[name]) if not given.exact else \
                     torch.empty_like(values[name], dtype=self.exact)
                 made.append((name, grad))
-            pointers.append(given.pointer(grad))
-        call.run(graph.device, *pointers)
+            tensors.append(given.of(grad))
+        call.run(graph.device, tensors)
         for name, grad in made:
             dtype = values[name].dtype
             add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
@@ -251,18 +239,19 @@ class Sum(_Kernel):
                                 self.settings, False)
 
     def _fields(self, args, backward):
-        fields = ["grad_out", "grad_value"] if backward else ["value", "out"]
-        return fields if self.scales is None else \
-            fields + ["scale_dst", "scale_src"]
+        names = ["grad_out", "grad_value"] if backward else ["value", "out"]
+        if self.scales is not None:
+            names += ["scale_dst", "scale_src"]
+        return list(map(_execute.Field, names))
 
     def _run(self, graph, backward, given):
         call = self._call(graph, backward)
         made = given.new_empty(graph.num_src if backward else graph.num_dst,
                                self.dim)
-        scales = ()
+        tensors = [given, made]
         if self.scales is not None:
-            scales = [t.data_ptr() for t in self.scales(graph, self.dtype)]
-        call.run(graph.device, given.data_ptr(), made.data_ptr(), *scales)
+            tensors += self.scales(graph, self.dtype)
+        call.run(graph.device, tensors)
         return made
 
     def forward(self, graph, values, keep):

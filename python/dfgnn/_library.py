@@ -17,7 +17,7 @@ _lock = threading.Lock()
 _library = None
 
 
-def _find():
+def find():
     """The library DFGNN_LIBRARY names, else the wheel's, else the system's."""
     named = os.environ.get("DFGNN_LIBRARY")
     if named:
@@ -72,7 +72,7 @@ def _open_needed():
 
 
 def _open():
-    path = _find()
+    path = find()
     try:
         if path == _BUNDLED:
             _open_openmp()

@@ -299,21 +299,22 @@ class Watch:
 
     def __enter__(self):
         self.count = 0
-        self.run, self.traced = _execute.Plan.run, _traced._run
+        # each call of a plan asks for its workspace once
+        self.room, self.traced = _execute.Plan.room, _traced._run
 
         def counted(plan, *args):
             self.count += 1
-            return self.run(plan, *args)
+            return self.room(plan, *args)
 
         def served(*args):
             found = self.traced(*args)
             self.count += found is not NotImplemented
             return found
-        _execute.Plan.run, _traced._run = counted, served
+        _execute.Plan.room, _traced._run = counted, served
         return self
 
     def __exit__(self, *_):
-        _execute.Plan.run, _traced._run = self.run, self.traced
+        _execute.Plan.room, _traced._run = self.room, self.traced
 
 
 def _compared(case, fast):

@@ -25,7 +25,7 @@ def wheel(tmp_path):
     not matter here, and what it links is brought along."""
     subprocess.run(
         [sys.executable, os.path.join(PYTHON, "make_wheel.py"), "--library",
-         "/bin/sh", "--version", "7.8", "--out", str(tmp_path / "dist")],
+         "/bin/sh", "--extension", "/bin/sh", "--version", "7.8", "--out", str(tmp_path / "dist")],
         check=True, stdout=subprocess.DEVNULL)
     path, = (tmp_path / "dist").iterdir()
     with zipfile.ZipFile(path) as archive:
@@ -56,6 +56,12 @@ def test_the_headers_that_the_package_reads_are_in_it(wheel):
     names = wheel.namelist()
     for name in ("dfgnn.h", "dfgnn_types.h", "dfgnn_program.h"):
         assert f"dfgnn/include/{name}" in names
+
+
+def test_the_extension_lies_beside_the_library(wheel):
+    names = wheel.namelist()
+    assert "dfgnn/lib/libdfgnn.so.0" in names
+    assert "dfgnn/lib/dfgnn_call.abi3.so" in names
 
 
 def test_commands_are_entry_points(wheel):

@@ -1,0 +1,53 @@
+"""The extension that makes a call without ctypes, python/native/call.c, where
+it was built and this Python can load it.
+
+It lies beside the library.  DFGNN_EXTENSION=0 leaves it out.
+"""
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import struct
+import sys
+
+from . import _abi
+from ._library import find, library
+
+_NAME = "dfgnn_call"
+
+
+def _load():
+    """The function of the extension, or None."""
+    if sys.version_info < (3, 10) or os.environ.get("DFGNN_EXTENSION") == "0":
+        return None
+    path = os.path.join(os.path.dirname(find()), _NAME + ".abi3.so")
+    if not os.path.exists(path):
+        return None
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, path)
+    spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
+    try:
+        module = importlib.util.module_from_spec(spec)
+    except ImportError:  # of another processor, or a Python without abi3
+        return None
+    return module.call
+
+
+call = _load()
+
+
+def form(plan, template, strides, fields):
+    """What the extension is told of the calls of a plan: where in the
+    arguments, which begin as the template does, the pointers of fields are,
+    and the strides of each, by their names or None."""
+    if call is None:
+        return None
+    execute = ctypes.cast(library().dfgnn_execute, ctypes.c_void_p).value
+    packed = [struct.pack("@PPQQ", execute, plan.value,
+                          ctypes.sizeof(_abi.Args), len(fields))]
+    for field, name in zip(fields, strides):
+        packed.append(struct.pack(
+            "@iiq", getattr(_abi.Args, field.name).offset,
+            -1 if name is None else getattr(_abi.Args, name).offset,
+            field.begin))
+    return b"".join((*packed, bytes(template)))

@@ -1,0 +1,226 @@
+/* A call of the Python package without ctypes: fills in dfgnn_args with the
+ * memory of tensors, whose types and layouts it checks, and runs a plan.
+ *
+ *   call(form, types, workspace, stream, tensors) -> dfgnn_status, or -1
+ *
+ * form holds a call_form, its fields and the dfgnn_args that all calls share,
+ * as python/dfgnn/_native.py packs them; types has the dtype of each field, or
+ * None. A tensor, its workspace too, is whatever has .dtype, .is_contiguous(),
+ * .stride() and .data_ptr(), so nothing here depends on a version of torch; a
+ * number is an address, None is NULL.  -1 says that a tensor does not lie as
+ * the library reads it: nothing ran, and the caller has to make another.
+ *
+ * Of Python it uses the stable ABI of 3.10, so that one file serves them all.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+
+#include <dfgnn.h>
+#include <string.h>
+
+typedef struct call_form {
+  dfgnn_status (*execute)(const dfgnn_plan *plan, const dfgnn_args *args,
+                          void *workspace, void *stream);
+  const dfgnn_plan *plan;
+  uint64_t args_size;
+  uint64_t field_count;
+} call_form;
+
+typedef struct call_field {
+  int32_t offset;  /* of its pointer in the args */
+  int32_t strides; /* of its dfgnn_strides; -1 if it has to be dense */
+  int64_t begin;   /* how many bytes into the tensor's memory it points */
+} call_field;
+
+enum { CALL_OTHERWISE = -1, CALL_RAISED = -2, CALL_PLACED = 0 };
+enum { MOST_ARGS = 4096, MOST_AXES = 3 };
+
+static PyObject *name_dtype, *name_is_contiguous, *name_stride, *name_data_ptr;
+
+static PyObject *method(PyObject *tensor, PyObject *name) {
+  return PyObject_CallMethodObjArgs(tensor, name, NULL);
+}
+
+/* Where the memory of a tensor, a number or None begins. */
+static int address(void **memory, PyObject *given) {
+  PyObject *number = given;
+
+  *memory = NULL;
+  if (given == Py_None)
+    return CALL_PLACED;
+  if (PyLong_Check(given))
+    Py_IncRef(number);
+  else if (!(number = method(given, name_data_ptr)))
+    return CALL_RAISED;
+  *memory = PyLong_AsVoidPtr(number);
+  Py_DecRef(number);
+  return !*memory && PyErr_Occurred() ? CALL_RAISED : CALL_PLACED;
+}
+
+static int has_type(PyObject *tensor, PyObject *type) {
+  PyObject *found;
+
+  if (type == Py_None)
+    return CALL_PLACED;
+  if (!(found = PyObject_GetAttr(tensor, name_dtype)))
+    return CALL_RAISED;
+  Py_DecRef(found);
+  return found == type ? CALL_PLACED : CALL_OTHERWISE;
+}
+
+/* Writes the strides of a tensor whose features lie side by side. */
+static int place_strides(char *args, PyObject *tensor) {
+  int64_t strides[MOST_AXES] = {0};
+  int result = CALL_RAISED;
+  Py_ssize_t axes, axis;
+  PyObject *found = method(tensor, name_stride);
+
+  if (!found || (axes = PyTuple_Size(found)) < 0)
+    goto out;
+  result = CALL_OTHERWISE;
+  if (axes < 1 || axes > MOST_AXES)
+    goto out;
+  for (axis = 0; axis < axes; axis++) {
+    strides[axis] = PyLong_AsLongLong(PyTuple_GetItem(found, axis));
+    if (strides[axis] == -1 && PyErr_Occurred()) {
+      result = CALL_RAISED;
+      goto out;
+    }
+  }
+  if (strides[axes - 1] == 1) {
+    memcpy(args, strides, sizeof strides);
+    result = CALL_PLACED;
+  }
+out:
+  Py_DecRef(found);
+  return result;
+}
+
+static int is_dense(PyObject *tensor) {
+  PyObject *found = method(tensor, name_is_contiguous);
+  int dense = found ? PyObject_IsTrue(found) : -1;
+
+  Py_DecRef(found);
+  return dense;
+}
+
+static int place(char *args, const call_field *field, PyObject *type,
+                 PyObject *tensor) {
+  void *memory;
+  int status = CALL_PLACED, dense;
+
+  if (tensor == Py_None)
+    return CALL_PLACED;
+  if (!PyLong_Check(tensor)) {
+    if ((status = has_type(tensor, type)))
+      return status;
+    if ((dense = is_dense(tensor)) < 0)
+      return CALL_RAISED;
+    if (!dense && field->strides < 0)
+      return CALL_OTHERWISE;
+    if (!dense && (status = place_strides(args + field->strides, tensor)))
+      return status;
+  }
+  if ((status = address(&memory, tensor)))
+    return status;
+  if (!PyLong_Check(tensor))
+    memory = (char *)memory + field->begin;
+  memcpy(args + field->offset, &memory, sizeof memory);
+  return CALL_PLACED;
+}
+
+/* Whether a form is as long as it says, and its fields lie in the args. */
+static int sound(const call_form *form, const call_field *fields,
+                 uint64_t bytes) {
+  uint64_t i, most;
+
+  if (bytes < sizeof *form || form->args_size > MOST_ARGS ||
+      form->field_count > MOST_ARGS ||
+      bytes !=
+          sizeof *form + form->field_count * sizeof *fields + form->args_size)
+    return 0;
+  for (i = 0; i < form->field_count; i++) {
+    most = form->args_size;
+    if (fields[i].offset < 0 || fields[i].offset + sizeof(void *) > most ||
+        (fields[i].strides >= 0 &&
+         fields[i].strides + sizeof(dfgnn_strides) > most))
+      return 0;
+  }
+  return 1;
+}
+
+static PyObject *refused(PyObject *const *given, Py_ssize_t count) {
+  if (count != 5)
+    return PyErr_Format(PyExc_TypeError,
+                        "call takes form, types, workspace, stream and "
+                        "tensors, got %zd arguments",
+                        count);
+  if (!PyTuple_Check(given[1]) || !PyList_Check(given[4]))
+    return PyErr_Format(PyExc_TypeError,
+                        "types must be a tuple and tensors a list");
+  return PyErr_Format(PyExc_ValueError,
+                      "form is not one of dfgnn, or there are more tensors "
+                      "than fields");
+}
+
+static PyObject *call(PyObject *module, PyObject *const *given,
+                      Py_ssize_t count) {
+  _Alignas(8) char args[MOST_ARGS];
+  char *bytes;
+  Py_ssize_t size, tensors, i;
+  void *workspace, *stream;
+  call_form form;
+  const call_field *fields;
+  int status;
+
+  (void)module;
+  if (count != 5 || !PyTuple_Check(given[1]) || !PyList_Check(given[4]))
+    return refused(given, count);
+  if (PyBytes_AsStringAndSize(given[0], &bytes, &size))
+    return NULL;
+  tensors = PyList_Size(given[4]);
+  fields = (const call_field *)(bytes + sizeof form);
+  if ((size_t)size >= sizeof form)
+    memcpy(&form, bytes, sizeof form);
+  if ((size_t)size < sizeof form || !sound(&form, fields, (uint64_t)size) ||
+      (uint64_t)tensors > form.field_count || PyTuple_Size(given[1]) < tensors)
+    return refused(given, count);
+  memcpy(args, fields + form.field_count, form.args_size);
+  for (i = 0; i < tensors; i++) {
+    status = place(args, fields + i, PyTuple_GetItem(given[1], i),
+                   PyList_GetItem(given[4], i));
+    if (status)
+      return status == CALL_RAISED ? NULL : PyLong_FromLong(status);
+  }
+  if (address(&workspace, given[2]) || address(&stream, given[3]))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status =
+      form.execute(form.plan, (const dfgnn_args *)args, workspace, stream);
+  Py_END_ALLOW_THREADS return PyLong_FromLong(status);
+}
+
+static PyMethodDef methods[] = {
+    {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
+     "call(form, types, workspace, stream, tensors) -> status, or -1"},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    "dfgnn_call",
+    "A call of libdfgnn: tensors in, a status out.",
+    -1,
+    methods,
+    NULL,
+    NULL,
+    NULL,
+    NULL};
+
+PyMODINIT_FUNC PyInit_dfgnn_call(void) {
+  if (!(name_dtype = PyUnicode_InternFromString("dtype")) ||
+      !(name_is_contiguous = PyUnicode_InternFromString("is_contiguous")) ||
+      !(name_stride = PyUnicode_InternFromString("stride")) ||
+      !(name_data_ptr = PyUnicode_InternFromString("data_ptr")))
+    return NULL;
+  return PyModule_Create(&module);
+}
