@@ -1,5 +1,6 @@
 """MLPs on edges against the same written with torch's operations."""
 
+import inspect
 import itertools
 import os
 
@@ -24,6 +25,10 @@ def graph_of(num_src=23, num_dst=19, edges=150, seed=0):
     torch.manual_seed(seed)
     return torch.stack([torch.randint(0, num_src - 2, (edges,)),
                         torch.randint(0, num_dst - 2, (edges,))])
+
+
+DEFAULTS = {name: one.default for name, one in inspect.signature(
+    dfgnn.edge_mlp).parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
 def layers_of(widths, dtype=torch.float64):
@@ -402,6 +407,33 @@ def test_a_transform_of_torch_func_runs_torch_operations():
     torch.testing.assert_close(torch.func.grad(loss)(x), want)
 
 
+@pytest.mark.parametrize("options", [
+    dict(), dict(last="tanh"), dict(norm="rms"), dict(gate=True)])
+def test_what_is_kept_where_it_is(options):
+    """The widths that are traced are the library's."""
+    graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
+    weights, biases = layers_of([24, 40, 8], torch.float16)
+    given = dict(edge=tensor(80, 24, dtype=torch.float16), **options)
+    made, ends, tensors = dfgnn.mlps._ready(
+        graph, weights, biases, {**DEFAULTS, **given},
+        dfgnn.mlps._Gates(None, None, "sigmoid", None))[1:]
+    widths = [width for _, width in made.kept]
+    assert widths == [64, 32 if options else 0, 0, 0]
+    assert _mlp.kept_width(made.settings, tensors) == sum(widths)
+    with pytest.raises(ValueError, match="keep must be"):
+        dfgnn.edge_mlp(graph, weights, biases, keep="always", **given)
+
+
+def test_a_problem_says_whether_inner_values_are_kept():
+    graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
+    weights, biases = layers_of([24, 8, 8], torch.float32)
+    texts = [_mlp.text_of(dfgnn.mlps.problem(
+        graph, weights, biases, edge=tensor(80, 24, dtype=torch.float32),
+        backward=backward, keep=keep)) for backward in (False, True)
+        for keep in (None, True)]
+    assert ["kept=1" in text for text in texts] == [False, True] * 2
+
+
 COMPILED = [dict(residual=True, edges=True), dict(reduce="max", norm="layer"),
             dict(reduce="mean", reduce_src="min", edges=True)]
 
@@ -435,7 +467,7 @@ def test_the_operator_is_what_torch_expects():
     tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
     torch.library.opcheck(
         torch.ops.dfgnn.edge_mlp.default,
-        (_mlp_ops.text(*settings, there), None, graph.id, 20, 20, 80,
+        (_mlp_ops.text(*settings, False, there), None, graph.id, 20, 20, 80,
          tensors))
 
 
@@ -533,8 +565,9 @@ def test_what_does_not_fit_is_named(change, error, text):
         dfgnn.edge_mlp(graph, weights, call.pop("biases", None), **call)
 
 
+@pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_devices_agree(dtype, device):
+def test_devices_agree(dtype, keep, device):
     edges = graph_of(200, 180, 1500)
     weights, biases = layers_of([48, 32, 32, 16])
     x, y, e = tensor(180, 16), tensor(200, 16), tensor(1500, 16)
@@ -544,7 +577,8 @@ def test_devices_agree(dtype, device):
         made = dfgnn.edge_mlp(
             edges.to(x.device), layers[:3], layers[3:], dst=x, src=y, edge=e,
             activation="silu", norm="layer", norm_weight=scale,
-            norm_bias=shift, residual=True, reduce_src="mean", edges=True)
+            norm_bias=shift, residual=True, reduce_src="mean", edges=True,
+            keep=keep)
         grads = torch.autograd.grad(
             sum((o * w.to(o)).sum() for o, w in zip(made, factors)),
             [x, y, e, scale, shift, *layers])
@@ -601,7 +635,8 @@ def enough_memory(device, size):
         bool(os.environ.get("TEST_LONG"))
 
 
-def test_more_than_2_31_elements(device):
+@pytest.mark.parametrize("keep", [False, True])
+def test_more_than_2_31_elements(keep, device):
     if not enough_memory(device, 40e9):
         pytest.skip("takes a GPU with 40 GB, or TEST_LONG")
     width, degree, last = 64, 8, 800
@@ -619,7 +654,8 @@ def test_more_than_2_31_elements(device):
     e.requires_grad_()
     assert e.numel() > 2 ** 31
     made, total = dfgnn.edge_mlp(graph, weights, biases, edge=e,
-                                 activation="silu", residual=True, edges=True)
+                                 activation="silu", residual=True, edges=True,
+                                 keep=keep)
     (total[-last // degree:].float().sum() +
      made[-last:].float().square().sum()).backward()
     own = e.detach()[-last:].double().requires_grad_()

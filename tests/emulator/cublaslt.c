@@ -1,5 +1,5 @@
-/* cublaslt.c - stands for cuBLASLt: products on the host, at once, as the
- * emulated driver's streams work.  The numbers of members and types are those
+/* cublaslt.c - stands for cuBLASLt: products on the host, as steps of the
+ * emulated driver's streams.  The numbers of members and types are those
  * of NVIDIA's cublasLt.h that kernels/common/cublaslt.c names. */
 #include <math.h>
 #include <stddef.h>
@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/emulator/stream.h"
+
 #define API __attribute__((visibility("default")))
 
-enum { OK = 0, NO_MEMORY = 3, INVALID = 7, NOT_SUPPORTED = 15 };
+enum { OK = 0, NO_MEMORY = 3, INVALID = 7, FAILED = 13, NOT_SUPPORTED = 15 };
 enum { F32 = 0, F16 = 2, BF16 = 14, TF32_SUMS = 77 };
 enum { TRANSPOSE_A = 3, TRANSPOSE_B = 4, EPILOGUE = 7, BIAS = 8 };
 enum { EPILOGUE_BIAS = 4, ALIGNMENT = 16, MAGIC = 1234 };
@@ -172,32 +174,50 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p,
 
 static int is_aligned(const void *p) { return (uintptr_t)p % ALIGNMENT == 0; }
 
+/* A product that was asked for. */
+typedef struct asked {
+  product p;
+  matrix a_of, b_of, d_of;
+  const void *a, *b;
+  void *d, *workspace;
+  size_t bytes;
+  float alpha, beta;
+} asked;
+
+static void run(const void *values) {
+  const asked *x = values;
+  const product *p = &x->p;
+  const matrix *d = &x->d_of;
+  const int64_t inner =
+      (int64_t)(p->transpose_a ? x->a_of.rows : x->a_of.columns);
+  memset(x->workspace, 0xff, x->bytes < 4096 ? x->bytes : 4096);
+  for (int64_t column = 0; column < (int64_t)d->columns; column++)
+    for (int64_t row = 0; row < (int64_t)d->rows; row++) {
+      const int64_t at = column * d->leading + row;
+      float sum = 0;
+      for (int64_t k = 0; k < inner; k++)
+        sum += operand(p, &x->a_of, x->a, p->transpose_a, row, k) *
+               operand(p, &x->b_of, x->b, p->transpose_b, k, column);
+      sum *= x->alpha;
+      if (x->beta != 0)
+        sum += x->beta * get(x->d, d->type, at);
+      if (p->epilogue == EPILOGUE_BIAS)
+        sum += get(p->bias, d->type, row);
+      put(x->d, d->type, at, sum);
+    }
+}
+
 API int cublasLtMatmul(void *handle, const product *p, const float *alpha,
                        const void *a, const matrix *a_of, const void *b,
                        const matrix *b_of, const float *beta, const void *c,
                        const matrix *c_of, void *d, const matrix *d_of,
                        const choice *chosen, void *workspace, size_t bytes,
                        void *stream) {
-  (void)stream;
   if (*(int *)handle != MAGIC || chosen->data[0] != MAGIC || c != d ||
       c_of != d_of || !fits(p, a_of, b_of, d_of) || !is_aligned(a) ||
       !is_aligned(b) || !is_aligned(d) || !is_aligned(p->bias) || !bytes)
     return INVALID;
-  memset(workspace, 0xff, bytes < 4096 ? bytes : 4096);
-  const int64_t inner = (int64_t)(p->transpose_a ? a_of->rows : a_of->columns);
-  for (int64_t column = 0; column < (int64_t)d_of->columns; column++)
-    for (int64_t row = 0; row < (int64_t)d_of->rows; row++) {
-      const int64_t at = column * d_of->leading + row;
-      float sum = 0;
-      for (int64_t k = 0; k < inner; k++)
-        sum += operand(p, a_of, a, p->transpose_a, row, k) *
-               operand(p, b_of, b, p->transpose_b, k, column);
-      sum *= *alpha;
-      if (*beta != 0)
-        sum += *beta * get(c, c_of->type, at);
-      if (p->epilogue == EPILOGUE_BIAS)
-        sum += get(p->bias, d_of->type, row);
-      put(d, d_of->type, at, sum);
-    }
-  return OK;
+  const asked x = {*p, *a_of,     *b_of, *d_of,  a,    b,
+                   d,  workspace, bytes, *alpha, *beta};
+  return emulated_call(stream, run, &x, sizeof x) ? FAILED : OK;
 }

@@ -174,6 +174,9 @@ static cu_result do_now(const graph_step *s) {
       return ERROR_VALUE;
     memset((void *)(uintptr_t)s->to, s->byte, s->bytes);
     return 0;
+  case STEP_CALL:
+    s->call(s->values);
+    return 0;
   default:
     for (int i = 0; i < launch.kernel->count; i++)
       arguments[i] = (char *)s->values + s->offsets[i];
@@ -209,6 +212,15 @@ cu_result emulated_do(cu_stream stream, const graph_step *step) {
   if (c->invalid)
     return ERROR_CAPTURE_INVALIDATED;
   return record(c->graph, step);
+}
+
+cu_result emulated_call(cu_stream stream, void (*call)(const void *values),
+                        const void *values, size_t bytes) {
+  graph_step step = {.kind = STEP_CALL, .call = call};
+  if (bytes > sizeof step.values)
+    return ERROR_VALUE;
+  memcpy(step.values, values, bytes);
+  return emulated_do(stream, &step);
 }
 
 cu_result cuGraphInstantiateWithFlags(cu_graph_exec *exec, cu_graph graph,

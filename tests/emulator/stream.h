@@ -23,7 +23,12 @@ enum {
   ERROR_WRONG_THREAD = 908
 };
 
-typedef enum step_kind { STEP_LAUNCH, STEP_COPY, STEP_FILL } step_kind;
+typedef enum step_kind {
+  STEP_LAUNCH,
+  STEP_COPY,
+  STEP_FILL,
+  STEP_CALL
+} step_kind;
 
 typedef struct graph_step {
   step_kind kind;
@@ -33,6 +38,7 @@ typedef struct graph_step {
   cu_pointer to, from;
   size_t bytes;
   unsigned char byte;
+  void (*call)(const void *values);
 } graph_step;
 
 /* The functions of the driver, which the library exports. */
@@ -41,6 +47,10 @@ typedef struct graph_step {
 DFGNN_DRIVER_FUNCTIONS(F)
 #undef F
 
+/* A step that calls a function of another library with a copy of its values. */
+__attribute__((visibility("default"))) cu_result
+emulated_call(cu_stream stream, void (*call)(const void *values),
+              const void *values, size_t bytes);
 /* Does a step, or records it in the stream's capture. */
 cu_result emulated_do(cu_stream stream, const graph_step *step);
 /* Whether calls that may wait for the device are refused now; the captures that

@@ -319,6 +319,77 @@ START_TEST(products_of_a_library_are_right) {
 }
 END_TEST
 
+/* Puts both passes on a stream, whose plans and workspaces were made before. */
+static void execute_both(const fixture *f, const mlp_case *c, void **copies,
+                         void *const *workspaces, cu_stream stream) {
+  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+    const dfgnn_edge_mlp_args args =
+        on_device(pass ? &c->backward : &c->forward, c, copies, 0);
+    ck_ok(dfgnn_edge_mlp_execute_in(&c->mlp, f->device, &args, (dfgnn_pass)pass,
+                                    workspaces[pass], stream));
+  }
+}
+
+static cu_graph_exec capture_both(const fixture *f, const mlp_case *c,
+                                  void **copies, void *const *workspaces,
+                                  cu_stream stream) {
+  cu_graph graph = NULL;
+  cu_graph_exec exec = NULL;
+  ck_cu(StreamBeginCapture, stream, CU_CAPTURE_GLOBAL);
+  execute_both(f, c, copies, workspaces, stream);
+  ck_cu(StreamEndCapture, stream, &graph);
+  ck_cu(GraphInstantiate, &exec, graph, 0);
+  ck_cu(GraphDestroy, graph);
+  return exec;
+}
+
+static void make_workspaces(void **workspaces, const fixture *f,
+                            const mlp_case *c, void **copies) {
+  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+    size_t bytes = 0;
+    const dfgnn_edge_mlp_args args =
+        on_device(pass ? &c->backward : &c->forward, c, copies, 0);
+    ck_ok(dfgnn_edge_mlp_workspace(&bytes, &c->mlp, f->device, &args,
+                                   (dfgnn_pass)pass));
+    workspaces[pass] = device_memory(bytes);
+  }
+}
+
+/* Layers are wide, so that the rule leaves products to the library. */
+START_TEST(captured_products_of_a_library_replay_to_the_same_bits) {
+  dfgnn_edge_mlp mlp = by_library[0];
+  mlp.edge_dim = mlp.width[0] = mlp.width[1] = mlp.width[2] = 256;
+  fixture f = graph_with(9, 40);
+  void *copies[MLP_BLOCKS], *workspaces[DFGNN_PASS_COUNT];
+  cu_stream stream = make_stream();
+  cu_graph_exec exec = NULL;
+  mlp_case c;
+  mlp_make(&c, &mlp, f.destinations, f.sources, f.edges, 0, 17);
+  if (_i)
+    mlp_keep(&c);
+  for (int run = 0; run < 3; run++) { /* directly, and as two replays */
+    copy_blocks(copies, &c, 0);
+    if (!run) {
+      make_workspaces(workspaces, &f, &c, copies);
+      execute_both(&f, &c, copies, workspaces, stream);
+    } else {
+      exec = capture_both(&f, &c, copies, workspaces, stream);
+      ck_cu(GraphLaunch, exec, stream);
+    }
+    ck_cu(StreamSynchronize, stream);
+    if (exec)
+      ck_cu(GraphExecDestroy, exec);
+    take_blocks(&c, copies, 0, run);
+  }
+  is_right(&f, &c, "captured");
+  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
+    free_device(workspaces[pass]);
+  mlp_free(&c);
+  ck_cu(StreamDestroy, stream);
+  free_fixture(&f);
+}
+END_TEST
+
 START_TEST(a_library_multiplies_wide_layers_by_rule) {
   fixture f = graph_with(9, 3);
   dfgnn_mlp_job job = {.mlp = by_library[0], .pass = DFGNN_PASS_BACKWARD};
@@ -443,5 +514,10 @@ int main(void) {
                       4 * BY_LIBRARY);
   tcase_add_test(library, a_library_multiplies_wide_layers_by_rule);
   suite_add_tcase(suite, library);
+  TCase *captured = tcase_create("captured");
+  tcase_set_timeout(captured, 0);
+  tcase_add_loop_test(
+      captured, captured_products_of_a_library_replay_to_the_same_bits, 0, 2);
+  suite_add_tcase(suite, captured);
   return run_on_gpu(suite);
 }

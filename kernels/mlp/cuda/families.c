@@ -67,17 +67,23 @@ static const char *refusal(const dfgnn_setting *s, dfgnn_mlp_tuning by) {
   return repeats_rule(&by, &rule) ? "the rule chooses one of its values" : NULL;
 }
 
-/* Tensors at odd addresses are copied, which takes more memory. */
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Rows of e are copied where tensors begin at odd addresses, or where e is in
+ * the order of a list and a library multiplies; a call may be either, and a
+ * copy takes more memory. */
 static size_t room(const dfgnn_setting *s, dfgnn_mlp_tuning by) {
   dfgnn_mlp_job job;
   dfgnn__mlp_job_of(&job, s);
-  const size_t bytes = dfgnn__mlp_plan(&job, s->device, &by).bytes;
+  dfgnn_mlp_job odd = job, listed = job;
   if (job.args.edge)
-    job.args.edge = (const char *)job.args.edge + 1;
+    odd.args.edge = (const char *)job.args.edge + 1;
   else if (job.args.src_part)
-    job.args.src_part = (const char *)job.args.src_part + 1;
-  const size_t odd = dfgnn__mlp_plan(&job, s->device, &by).bytes;
-  return bytes > odd ? bytes : odd;
+    odd.args.src_part = (const char *)job.args.src_part + 1;
+  listed.rows.edge_order = s->matrix; /* nobody reads it */
+  return most(dfgnn__mlp_plan(&job, s->device, &by).bytes,
+              most(dfgnn__mlp_plan(&odd, s->device, &by).bytes,
+                   dfgnn__mlp_plan(&listed, s->device, &by).bytes));
 }
 
 static int views(const dfgnn_setting *s, dfgnn_view_request *requests) {
