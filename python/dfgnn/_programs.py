@@ -1,6 +1,9 @@
 """Edge programs of libdfgnn: executed on torch's tensors, differentiated."""
 
 import ctypes
+import functools
+import struct
+from typing import NamedTuple
 
 import torch
 
@@ -16,33 +19,38 @@ TYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
          torch.float64: _abi.DTYPES["f64"]}
 
 
+_MEMORY = struct.Struct("Pi")  # of an EdgeTensor: data, and after it dtype
+_FIRST, _NEXT = _abi.EdgeTensor.data.offset, ctypes.sizeof(_abi.EdgeTensor)
+
+
 def _bind(template, tensors):
-    array = type(template).from_buffer_copy(template)
-    for bound, tensor in zip(array, tensors):
-        bound.data = tensor.data_ptr()
-        bound.dtype = TYPES[tensor.dtype]
+    array, at = type(template).from_buffer_copy(template), _FIRST
+    for tensor in tensors:
+        _MEMORY.pack_into(array, at, tensor.data_ptr(), TYPES[tensor.dtype])
+        at += _NEXT
     return array
 
 
 def execute(program, graph, tensors, dtypes, seed=None):
     """The outputs, in these types; edges are in the graph's order.  seed: a
     number of dropout's in the graph's memory, as make_seed() makes it."""
-    tensors = [t.detach().contiguous() for t in tensors]
+    device = graph.device
+    tensors = [t if t.is_contiguous() else t.detach().contiguous()
+               for t in tensors]
     outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype,
-                           device=graph.device)
+                           device=device)
                for port, dtype in zip(program.outputs, dtypes)]
     bound = (program.pointer, graph.handle.pointer,
              _bind(program.bound[0], tensors), len(tensors),
              _bind(program.bound[1], outputs), len(outputs))
-    how = _abi.EdgeRun(stream=raw_stream(graph.device))
-    room = _own_room(graph.device, bound)
+    how = _abi.EdgeRun(stream=raw_stream(device))
+    room = _own_room(device, bound)
     if room is not None:
         how.workspace = room.data_ptr()
     if seed is not None:
         how.seed = seed.data_ptr()
-    check(with_room(
-        graph.device, lambda: library().dfgnn_edge_program_run(
-            *bound, ctypes.byref(how))))
+    check(with_room(device, library().dfgnn_edge_program_run, *bound,
+                    ctypes.byref(how)))
     return outputs
 
 
@@ -78,16 +86,32 @@ def probe(program, graph, kind):
 
 def types_of(program, tensors, own):
     """Kept outputs have the type of sums, gradients that of their input."""
+    if not any(port.kept for port in program.outputs):
+        return own
     wide = torch.float64 if any(
         t.dtype == torch.float64 for t in tensors) else torch.float32
     return [wide if port.kept else kind
             for port, kind in zip(program.outputs, own)]
 
 
-def _unread(program, wanted):
-    """Whether its gradient reads no output of a program."""
-    found, _ = gradient(program, [True] * len(program.outputs), wanted)
-    return found is None or all(port.role != OUTPUT for port in found.inputs)
+class _Training(NamedTuple):
+    """What a program becomes where some of its inputs want a gradient."""
+    kept: Program  # with the outputs that its gradient reads
+    more: tuple    # a None for each output of those
+    unread: bool   # whether its gradient reads no output
+
+
+@functools.lru_cache(maxsize=1024)
+def _training(program, wanted):
+    outputs = (True,) * len(program.outputs)
+    kept = program.keep(outputs, wanted)
+    found, _ = gradient(kept, [True] * len(kept.outputs), wanted)
+    return _Training(
+        kept, (None,) * (len(kept.outputs) - len(outputs)),
+        found is None or all(port.role != OUTPUT for port in found.inputs))
+
+
+_gradient = functools.lru_cache(maxsize=1024)(gradient)
 
 
 def zeros(like, shape, dtype):
@@ -107,13 +131,11 @@ class Run(torch.autograd.Function):
     are programs."""
 
     @staticmethod
-    def forward(ctx, program, graph, types, seed, read, *tensors):
-        wanted = [bool(w) for w in ctx.needs_input_grad[5:]]
-        outputs = len(program.outputs)
-        kept = program.keep((True,) * outputs, wanted)
-        types = types_of(kept, tensors, [
-            *types, *[None] * (len(kept.outputs) - outputs)])
-        if read or not _unread(kept, wanted):
+    def forward(ctx, call, *tensors):
+        program, graph, types, seed, read = call
+        kept, more, unread = _training(program, ctx.needs_input_grad[1:])
+        types = types_of(kept, tensors, (*types, *more))
+        if read or not unread:
             made = execute(kept, graph, tensors, types, seed)
         else:
             made = [zeros(tensors[0], port.rows(graph) + port.shape, dtype)
@@ -126,21 +148,22 @@ class Run(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *cotangents):
         program, graph, seed, count = ctx.about
-        wanted = [bool(w) for w in ctx.needs_input_grad[5:]]
-        present = [c is not None for c in cotangents]
-        if not any(present):
-            return (None,) * (5 + count)
+        wanted = ctx.needs_input_grad[1:]
+        present = tuple([c is not None for c in cotangents])
+        if True not in present:
+            return (None,) * (1 + count)
         saved = ctx.saved_tensors
-        derived, made = gradient(program, present, wanted)
+        derived, made = _gradient(program, present, wanted)
         if derived is None:
-            return (None,) * 5 + nothing(wanted, made, saved)
+            return (None, *nothing(wanted, made, saved))
         sources = {INPUT: saved[:count], OUTPUT: saved[count:],
                    COTANGENT: cotangents}
         tensors = [sources[port.role][port.of] for port in derived.inputs]
         types = [saved[port.of].dtype for port in derived.outputs]
         found = iter(run(derived, graph, types, seed, *tensors))
-        return (None,) * 5 + tuple(next(found) if m else none for none, m in
-                                   zip(nothing(wanted, made, saved), made))
+        return (None, *[
+            next(found) if m else zeros(t, t.shape, t.dtype) if w else None
+            for w, m, t in zip(wanted, made, saved)])
 
 
 def run(program, graph, types, seed, *tensors, read=True):
@@ -150,7 +173,10 @@ def run(program, graph, types, seed, *tensors, read=True):
 
     read: whether anything reads the outputs; else they are there for their
         gradient, and the program runs only if that reads one."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return Run.apply(program, graph, types, seed, read, *tensors)
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor.requires_grad:
+                return Run.apply((program, graph, types, seed, read),
+                                 *tensors)
     return execute(program, graph, tensors, types_of(program, tensors, types),
                    seed)

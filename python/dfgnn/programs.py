@@ -131,8 +131,10 @@ class _Traced(NamedTuple):
     """What was traced of a kind of calls."""
     program: _programs.Program
     outputs: list  # the place of each
+    types: tuple
     single: bool
     random: bool
+    native: bool  # whether every tensor is of a type that programs take
     wide: object = None  # the _plan.Plan of MLPs on edges, or why there is none
 
 
@@ -420,7 +422,10 @@ class EdgeProgram:
         rows = _tensors_of(callers, others)
         if traced is not None and any(t.device != graph.device for t in rows):
             self._check_tensors(self._recorder(callers, others), graph)
-        if traced is None or not _wide_serves(traced, graph):
+        if traced is not None and traced.native and \
+                graph.edge_order is None and graph.exchange is None:
+            tensors = rows
+        elif traced is None or not _wide_serves(traced, graph):
             given = self._prepared(graph, callers)
             tensors = _tensors_of(given, others)
         if traced is None:
@@ -429,8 +434,13 @@ class EdgeProgram:
             self._check_tensors(recorder, graph)
             text = recorder.text(values)
             wide, found = self._wide(recorder, callers, others)
-            traced = _Traced(_programs.parse(text), [v.place for v in values],
-                             single, "dropout(" in text, wide)
+            kind = functools.reduce(
+                torch.promote_types, [t.dtype for t in recorder.tensors]) \
+                if recorder.tensors else torch.float32
+            traced = _Traced(
+                _programs.parse(text), [v.place for v in values],
+                (kind,) * len(values), single, "dropout(" in text,
+                all(t.dtype in _programs.TYPES for t in rows), wide)
             if isinstance(wide, Plan):
                 wide.probe(graph)
                 rows = found
@@ -446,13 +456,8 @@ class EdgeProgram:
 
     def _run_program(self, graph, traced, tensors):
         seed = make_seed(graph.device) if traced.random else None
-        kind = torch.float32
-        if tensors:
-            kind = functools.reduce(torch.promote_types,
-                                    [t.dtype for t in tensors])
         try:
-            made = _programs.run(traced.program, graph,
-                                 (kind,) * len(traced.outputs), seed,
+            made = _programs.run(traced.program, graph, traced.types, seed,
                                  *tensors)[:len(traced.outputs)]
         except UnsupportedError as error:
             if not isinstance(traced.wide, str):
