@@ -18,6 +18,27 @@ extern "C" {
 DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                              const dfgnn_graph *graph);
 
+/* ---- graphs of batches --------------------------------------------------- */
+
+/* dfgnn_graph_create_coo of a list of at most 2^18 edges in a GPU's memory,
+ * whose checks nobody waits for.  An edge out of range becomes one from source
+ * 0 to destination 0, and what is computed with the graph is wrong.  Once the
+ * device has found such an edge, the next call on the device that makes a graph
+ * of a list or executes a plan fails with DFGNN_ERROR_DEVICE and names it.
+ *
+ * Lists with more edges, self_loops or a graph_ptr are waited for, as are all
+ * while the stream is capturing and with CUDA_LAUNCH_BLOCKING=1 in the
+ * environment; so are lists on a CPU. */
+DFGNN_API dfgnn_status dfgnn_graph_create_deferred(dfgnn_graph **graph,
+                                                   dfgnn_context *ctx,
+                                                   const dfgnn_coo *coo,
+                                                   void *stream);
+
+/* The stream of dfgnn_graph_destroy_on that stands for the one that work with
+ * the graph was put on, which still exists; if there were several, the host
+ * waits. */
+#define DFGNN_STREAM_USED ((void *)-1)
+
 /* ---- features of self loops ---------------------------------------------- */
 
 /* Features of the edges of a CPU graph that was made of a list with self_loops:

@@ -37,6 +37,8 @@ typedef struct dfgnn_sorted_edges {
   int known;                      /* the signature is filled in */
   struct dfgnn_deferred *pending; /* its analysis is under way, else NULL */
   dfgnn_view columns; /* the TRANSPOSE view; array[0] is NULL: not made */
+  void *memory;       /* the allocation that holds all arrays, else NULL */
+  size_t bytes;       /* of memory */
 } dfgnn_sorted_edges;
 
 /* Names the stream on which a backend analyzes and builds views. */
@@ -113,12 +115,16 @@ typedef struct dfgnn_backend {
                              const dfgnn_matrix *matrix,
                              const dfgnn_signature *signature);
 
+  /* Fails once for each list that the device found a fault in after the host
+   * had gone on.  NULL: no list is. */
+  dfgnn_status (*late_fault)(dfgnn_device *device);
   /* Makes a CSR matrix of an edge list whose arrays the device can read once
    * `stream` has come to this call, in the order of that stream.  order stays
    * NULL if the edges are known to be sorted by destination.  Ends out of range
-   * are an error naming the edge. */
+   * are an error naming the edge, or one of late_fault if the checks may be
+   * deferred. */
   dfgnn_status (*sort_edges)(dfgnn_device *device, dfgnn_sorted_edges *sorted,
-                             const dfgnn_coo *coo, void *stream);
+                             const dfgnn_coo *coo, int deferred, void *stream);
 
   /* Work that the backend's own stream gets from now on waits for the work that
    * is on `stream` now.  NULL: there is no own stream. */

@@ -281,8 +281,9 @@ static int watch_read(dfgnn_device *device, void *made, double *ms) {
 }
 
 static dfgnn_status sort_edges(dfgnn_device *device, dfgnn_sorted_edges *sorted,
-                               const dfgnn_coo *coo, void *stream) {
-  (void)stream;
+                               const dfgnn_coo *coo, int deferred,
+                               void *stream) {
+  (void)deferred, (void)stream;
   dfgnn_status status = dfgnn__sort_edges(sorted, coo);
   const int few = sorted->matrix.edges <= DFGNN_FEW_EDGES;
   if (status || (few && (coo->trusted || !coo->graph_ptr)))

@@ -68,6 +68,7 @@ static dfgnn_status open_inside(dfgnn_device *d) {
   d->queue = (dfgnn_queue){.engine = d->engine, .stream = d->stream};
   d->units = attribute(d, CU_UNITS);
   d->cache_bytes = attribute(d, CU_L2_BYTES);
+  d->shared_bytes = attribute(d, CU_SHARED_BYTES_OPT_IN);
   DFGNN_CU_GO(DeviceGetPCIBusId, bus, sizeof bus, d->number);
   d->nvml = dfgnn__nvml_open(bus);
 out:
@@ -120,7 +121,7 @@ static void identify(const dfgnn_device *device, dfgnn_device_info *info) {
   info->ordinal = device->ordinal;
   info->units = device->units;
   info->cache_bytes = device->cache_bytes;
-  info->shared_bytes = attribute(device, CU_SHARED_BYTES_OPT_IN);
+  info->shared_bytes = device->shared_bytes;
   if (!cu->DeviceGetName(name, sizeof name, device->number))
     snprintf(info->model, sizeof info->model, "%s", name);
   if (!cu->DeviceTotalMem(&memory, device->number))
@@ -204,6 +205,7 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .narrow = dfgnn__cuda_narrow_indices,
     .build_view = dfgnn__cuda_build_view,
     .sort_edges = dfgnn__cuda_sort_edge_list,
+    .late_fault = dfgnn__cuda_late_fault,
     .follow = follow,
     .mark = dfgnn__cuda_mark,
     .await = dfgnn__cuda_await,

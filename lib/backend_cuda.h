@@ -13,14 +13,18 @@ struct dfgnn_device {
   int ordinal, units;
   int number; /* the driver's CUdevice */
   dfgnn_engine *engine;
-  int64_t cache_bytes;
-  cu_stream stream;  /* for copies, analysis and views */
-  dfgnn_queue queue; /* the queue on `stream` */
-  cu_stream timer;   /* for timing.  Neither stream waits for the legacy default
-                      * stream, which streams that do slow down */
-  cu_pool pool;      /* of device memory; NULL: the device has no pools */
-  pthread_mutex_t answer_lock; /* guards answer and order */
-  void *answer;                /* host memory for a small copy back */
+  int64_t cache_bytes, shared_bytes; /* shared: of a block at most */
+  cu_stream stream;                  /* for copies, analysis and views */
+  dfgnn_queue queue;                 /* the queue on `stream` */
+  cu_stream timer; /* for timing.  Neither stream waits for the legacy default
+                    * stream, which streams that do slow down */
+  cu_pool pool;    /* of device memory; NULL: the device has no pools */
+  pthread_mutex_t answer_lock;      /* guards answer and order */
+  void *answer;                     /* host memory for a small copy back */
+  volatile dfgnn_edge_fault *fault; /* that the device writes, behind answer */
+  atomic_ullong lists, told; /* deferred lists so far; the last one that a fault
+                              * was reported of */
+  int waits;                 /* CUDA_LAUNCH_BLOCKING: no list is deferred */
   cu_event order;
   atomic_int asymmetric; /* transposes to sort before the next matrix is tried
                           * for being symmetric */
@@ -57,6 +61,10 @@ enum {
   DFGNN_PREPARED_ANALYSIS64, /* of 64-bit offsets */
   DFGNN_PREPARED_EDGES,      /* int32 edge lists */
   DFGNN_PREPARED_EDGES64,    /* int64 */
+  DFGNN_PREPARED_SHORT,      /* short lists, int32 and int64 */
+  DFGNN_PREPARED_SHORT64,
+  DFGNN_PREPARED_BOTH, /* lists that become both directions */
+  DFGNN_PREPARED_BOTH64,
   DFGNN_PREPARED_ORDER,
   DFGNN_PREPARED_ITEMS,
   DFGNN_PREPARED_TRANSPOSE,
@@ -150,7 +158,11 @@ dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
 /* lib/backend_cuda_coo.c */
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
-                                        const dfgnn_coo *coo, void *stream);
+                                        const dfgnn_coo *coo, int deferred,
+                                        void *stream);
+
+/* lib/backend_cuda_list.c */
+dfgnn_status dfgnn__cuda_late_fault(dfgnn_device *device);
 
 /* lib/backend_cuda_time.c */
 dfgnn_status dfgnn__cuda_time(dfgnn_device *device, dfgnn_sample *sample,

@@ -4,21 +4,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/backend_cuda.h"
+#include "lib/backend_cuda_coo.h"
 #include "lib/coo.h"
 #include "lib/signature.h"
 
-typedef struct edge_list {
-  dfgnn_device *device;
-  const dfgnn_coo *coo;
-  dfgnn_queue queue;     /* of the caller's stream */
-  const void *dst, *src; /* in device memory */
-  int wide;
-  int analyzed; /* at once; else only the edges' ends are checked, if at all */
-  int64_t loops, graphs;
-  void *found; /* workspace of the analysis, or an edge_counts, or NULL */
-  dfgnn_graph_counts counts; /* the counts of `found`, on the host */
-} edge_list;
+typedef dfgnn_edge_list edge_list;
 
 static size_t aligned(size_t bytes) { return (bytes + 255) & ~(size_t)255; }
 
@@ -28,23 +18,6 @@ static dfgnn_status take(const edge_list *l, void **memory, size_t bytes) {
 
 static void drop(const edge_list *l, void *memory) {
   dfgnn__cuda_retire(l->device, memory, l->queue.stream);
-}
-
-static dfgnn_status refuse_edge(const edge_list *l, const char *name,
-                                const void *array, uint64_t edge,
-                                int64_t nodes) {
-  const char *at = (const char *)array + edge * (l->wide ? 8 : 4);
-  int64_t number = 0;
-  int32_t narrow = 0;
-  dfgnn_status status =
-      l->wide ? dfgnn__read(&l->queue, &number, at, sizeof number)
-              : dfgnn__read(&l->queue, &narrow, at, sizeof narrow);
-  if (status)
-    return status;
-  return dfgnn__fail(
-      DFGNN_ERROR_INVALID, "%s[%llu] = %lld is out of range, expected 0..%lld",
-      name, (unsigned long long)edge, (long long)(l->wide ? number : narrow),
-      (long long)nodes - 1);
 }
 
 /* ---- launches ------------------------------------------------------------ */
@@ -129,26 +102,9 @@ static dfgnn_status enqueue_both(const dfgnn_queue *queue, const void *data) {
 
 /* ---- results ------------------------------------------------------------- */
 
-/* Waits for the counts that were begun by enqueue_start, if there are any. */
-static dfgnn_status find_out(edge_list *l) {
-  const dfgnn_edge_counts *found = &l->counts.list;
-  memset(&l->counts, 0, sizeof l->counts);
-  if (!l->found)
-    return DFGNN_OK;
-  dfgnn_status status = dfgnn__cuda_answer_on(
-      l->device, &l->queue, &l->counts, l->found,
-      l->analyzed ? sizeof l->counts : sizeof l->counts.list);
-  if (!status && found->bad_dst)
-    status = refuse_edge(l, "destination", l->dst, ~found->bad_dst,
-                         l->coo->destinations);
-  else if (!status && found->bad_src)
-    status = refuse_edge(l, "source", l->src, ~found->bad_src, l->coo->sources);
-  return status;
-}
-
 static dfgnn_status take_as_sorted(edge_list *l, dfgnn_sorted_edges *sorted) {
   dfgnn_status status = enqueue_sorted(&l->queue, l, sorted);
-  return status ? status : find_out(l);
+  return status ? status : dfgnn__cuda_list_found(l);
 }
 
 static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted) {
@@ -164,7 +120,7 @@ static dfgnn_status sort(edge_list *l, dfgnn_sorted_edges *sorted) {
   if (!status)
     status = enqueue_sort(&l->queue, l, sorted, memory);
   if (!status)
-    status = find_out(l);
+    status = dfgnn__cuda_list_found(l);
   sorted->matrix.edges = keys - (int64_t)l->counts.list.left_out;
   if (!status && l->found && !l->loops && !l->counts.list.was_unsorted) {
     drop(l, sorted->order);
@@ -255,13 +211,15 @@ static int is_analyzed(const edge_list *l) {
 
 dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
                                         dfgnn_sorted_edges *sorted,
-                                        const dfgnn_coo *coo, void *stream) {
+                                        const dfgnn_coo *coo, int deferred,
+                                        void *stream) {
   edge_list l = {.device = device,
                  .coo = coo,
                  .queue = {.engine = device->engine, .stream = stream},
                  .dst = coo->destination,
                  .src = coo->source,
                  .wide = coo->index_type == DFGNN_INDEX_I64,
+                 .deferred = deferred,
                  .loops = dfgnn__coo_loops(coo),
                  .graphs = coo->graph_ptr ? coo->graphs : 0};
   const size_t given = (size_t)coo->edges * (l.wide ? 8 : 4);
@@ -286,17 +244,21 @@ dfgnn_status dfgnn__cuda_sort_edge_list(dfgnn_device *device,
     if (!status)
       status = bring(&l, &copies[1], &l.src, given);
   }
-  if (!status)
+  const int both = !status && dfgnn__cuda_goes_both_ways(&l);
+  if (both)
+    status = dfgnn__cuda_sort_both_ways(&l, sorted);
+  if (!status && !both)
     status = take_arrays(&l, sorted);
-  if (!status)
+  if (!status && !both)
     status = coo->sorted && !l.loops && !l.graphs ? believe(&l, sorted)
                                                   : guess(&l, sorted);
   if (!status && !sorted->known)
     sorted->matrix.max_degree = sorted->matrix.edges;
-  drop(&l, l.found);
+  if (!both)
+    drop(&l, l.found);
   drop(&l, copies[0]);
   drop(&l, copies[1]);
-  if (status) {
+  if (status && !both) {
     drop(&l, sorted->offsets);
     drop(&l, sorted->indices);
     drop(&l, sorted->order);

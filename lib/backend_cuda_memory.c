@@ -5,6 +5,7 @@
  * the driver whenever a stream is waited for, all of it when an allocation
  * fails or the device is closed. */
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -38,7 +39,12 @@ static void make_pool(dfgnn_device *device) {
 dfgnn_status dfgnn__cuda_open_memory(dfgnn_device *device) {
   dfgnn_status status = DFGNN_OK;
   make_pool(device);
-  DFGNN_CU_GO(MemAllocHost, &device->answer, DFGNN_ANSWER_BYTES);
+  const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+  DFGNN_CU_GO(MemAllocHost, &device->answer,
+              DFGNN_ANSWER_BYTES + sizeof *device->fault);
+  device->fault = (void *)((char *)device->answer + DFGNN_ANSWER_BYTES);
+  memset((void *)device->fault, 0, sizeof *device->fault);
+  device->waits = blocking && !strcmp(blocking, "1");
   DFGNN_CU_GO(EventCreate, &device->order, CU_EVENT_NO_TIMING);
 out:
   return status;

@@ -40,6 +40,7 @@ static dfgnn_status edge_lists(const dfgnn_queue *queue) {
     GO(dfgnn__cuda_list_offsets(queue, NULL, NULL, wide, 100, 100));
     GO(dfgnn__cuda_list_offsets(queue, NULL, NULL, wide, INT64_C(1) << 31,
                                 100));
+    GO(dfgnn__cuda_short_list(queue, (dfgnn_short_list){.edges = 100}, wide));
   }
   GO(dfgnn__cuda_sort_edges(queue, NULL, NULL, NULL, NULL, NULL, 100, 100,
                             NULL));

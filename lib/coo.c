@@ -27,8 +27,39 @@ static dfgnn_status check_coo(const dfgnn_coo *coo) {
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
-                                    const dfgnn_coo *coo, void *stream) {
+static void drop(dfgnn_context *ctx, const dfgnn_sorted_edges *sorted) {
+  void *array[] = {sorted->offsets,
+                   sorted->indices,
+                   sorted->order,
+                   (void *)sorted->columns.array[0],
+                   (void *)sorted->columns.array[1],
+                   (void *)sorted->columns.array[2]};
+  if (sorted->memory)
+    ctx->backend->release(ctx->device, sorted->memory);
+  for (size_t k = 0; !sorted->memory && k < sizeof array / sizeof *array; k++)
+    if (array[k])
+      ctx->backend->release(ctx->device, array[k]);
+}
+
+/* Makes the arrays of the matrix the graph's own. */
+static void own(dfgnn_graph *graph, const dfgnn_sorted_edges *sorted) {
+  const dfgnn_matrix *m = &sorted->matrix;
+  const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
+  if (sorted->memory) {
+    graph->owned_memory = sorted->memory;
+    graph->owned_bytes += sorted->bytes;
+    return;
+  }
+  graph->owned_offsets = sorted->offsets;
+  graph->owned_indices = sorted->indices;
+  graph->owned_order = sorted->order;
+  graph->owned_bytes += ((size_t)m->destinations + 1) * width +
+                        (size_t)m->edges * sizeof(int32_t) +
+                        (sorted->order ? (size_t)m->edges * width : 0);
+}
+
+static dfgnn_status create(dfgnn_graph **graph, dfgnn_context *ctx,
+                           const dfgnn_coo *coo, int deferred, void *stream) {
   static const dfgnn_descriptor_kind kind =
       DFGNN_DESCRIPTOR_GREW("coo", dfgnn_coo, "DFGNN_COO_INIT", sorted);
   dfgnn_sorted_edges sorted;
@@ -42,8 +73,11 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
   coo = &whole;
   if (!status)
     status = check_coo(coo);
+  if (!status && ctx->backend->late_fault)
+    status = ctx->backend->late_fault(ctx->device);
   if (!status)
-    status = ctx->backend->sort_edges(ctx->device, &sorted, coo, stream);
+    status =
+        ctx->backend->sort_edges(ctx->device, &sorted, coo, deferred, stream);
   if (status)
     return status;
   const dfgnn_matrix *m = &sorted.matrix;
@@ -60,34 +94,34 @@ dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
   csr.name = coo->name;
   status = dfgnn__graph_make(graph, ctx, &csr, stream, &sorted);
   if (status) {
-    ctx->backend->release(ctx->device, sorted.offsets);
-    ctx->backend->release(ctx->device, sorted.indices);
-    if (sorted.order)
-      ctx->backend->release(ctx->device, sorted.order);
-    for (int k = 0; k < 4; k++)
-      if (sorted.columns.array[k])
-        ctx->backend->release(ctx->device, (void *)sorted.columns.array[k]);
+    drop(ctx, &sorted);
     return status;
   }
-  const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
   dfgnn_graph *g = *graph;
-  g->owned_offsets = sorted.offsets;
-  g->owned_indices = sorted.indices;
+  own(g, &sorted);
   g->edge_order = sorted.order;
   g->matrix.edge_order = g->exact.edge_order =
       coo->self_loops ? NULL : sorted.order;
-  g->owned_bytes += ((size_t)coo->destinations + 1) * width +
-                    (size_t)m->edges * sizeof(int32_t) +
-                    (sorted.order ? (size_t)m->edges * width : 0);
   dfgnn__graph_mark(g, stream);
   if (!sorted.columns.array[0])
     return DFGNN_OK;
-  status = dfgnn__graph_add_view(g, &sorted.columns, 0);
+  status = dfgnn__graph_add_view(g, &sorted.columns, sorted.memory ? 7 : 0);
   if (status) {
     dfgnn_graph_destroy(g);
     *graph = NULL;
   }
   return status;
+}
+
+dfgnn_status dfgnn_graph_create_coo(dfgnn_graph **graph, dfgnn_context *ctx,
+                                    const dfgnn_coo *coo, void *stream) {
+  return create(graph, ctx, coo, 0, stream);
+}
+
+dfgnn_status dfgnn_graph_create_deferred(dfgnn_graph **graph,
+                                         dfgnn_context *ctx,
+                                         const dfgnn_coo *coo, void *stream) {
+  return create(graph, ctx, coo, 1, stream);
 }
 
 const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,

@@ -21,8 +21,7 @@ dfgnn_status dfgnn__edge_program_cuda(dfgnn_graph *graph,
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(ctx),
                              .stream = stream};
   const int units = ctx->info.units > 0 ? ctx->info.units : 1;
-  if (stream)
-    atomic_store(&graph->elsewhere, 1);
+  dfgnn__graph_used(graph, stream);
   pthread_mutex_lock(&ctx->lock);
   int previous = dfgnn__context_enter(ctx);
   status = dfgnn__context_reserve(

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "dfgnn_graph.h"
 #include "io/io.h"
 #include "lib/handle.h"
 #include "lib/plan.h"
@@ -194,8 +195,14 @@ static void forget_analysis(dfgnn_graph *graph) {
 
 static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   dfgnn_context *ctx = graph->ctx;
-  const leave l = {ctx, ordered && !graph->reordered, stream};
-  if (!l.ordered && atomic_load(&graph->elsewhere) && ctx->backend->settle)
+  leave l = {ctx, ordered && !graph->reordered, stream};
+  void *used_on = NULL;
+  const int several = !dfgnn__graph_stream(graph, &used_on);
+  if (l.ordered && stream == DFGNN_STREAM_USED) {
+    l.ordered = !several;
+    l.stream = used_on;
+  }
+  if (!l.ordered && (several || used_on) && ctx->backend->settle)
     ctx->backend->settle(ctx->device);
   graph->kind = DFGNN_HANDLE_NONE;
   dfgnn__graph_forget_plans(graph);
@@ -211,7 +218,8 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   dfgnn__graph_free_views(graph, give_back, &l);
   give_back(&l, graph->owned_offsets);
   give_back(&l, graph->owned_indices);
-  give_back(&l, graph->edge_order);
+  give_back(&l, graph->owned_order);
+  give_back(&l, graph->owned_memory);
   pthread_rwlock_destroy(&graph->plans_lock);
   pthread_mutex_destroy(&graph->order_lock);
   pthread_mutex_destroy(&graph->lock);

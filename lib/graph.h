@@ -23,9 +23,11 @@ struct dfgnn_graph {
   char *complaint;
   char *family, *name;                 /* "" if not given */
   void *owned_offsets, *owned_indices; /* device copies, or NULL */
-  void *edge_order; /* the position of each edge in its list, or NULL */
+  const void *edge_order; /* the position of each edge in its list, or NULL */
+  void *owned_order;      /* the same, or NULL */
+  void *owned_memory;     /* one allocation with several of these arrays */
   size_t owned_bytes;
-  atomic_int elsewhere; /* work on it was put on other streams than NULL */
+  atomic_uintptr_t used_on; /* see lib/graph_order.c */
 
   /* lib/graph_order.c; the lock guards changes, atomics are read without it */
   pthread_mutex_t order_lock;
@@ -74,6 +76,11 @@ dfgnn_status dfgnn__graph_take_columns(dfgnn_graph *graph,
 dfgnn_matrix dfgnn__graph_by_relation(const dfgnn_matrix *matrix,
                                       const int32_t *relation, int64_t count);
 
+/* Notes that work with the graph is put on a stream. */
+void dfgnn__graph_used(dfgnn_graph *graph, void *stream);
+/* Of which stream the work with the graph was: *stream, NULL if there was none.
+ * 0 if there were several. */
+int dfgnn__graph_stream(const dfgnn_graph *graph, void **stream);
 /* Notes that the work which is on the stream now makes the graph's arrays. */
 void dfgnn__graph_mark(dfgnn_graph *graph, void *stream);
 /* Makes work that is put on the stream from now on wait for the arrays. */

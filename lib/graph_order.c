@@ -3,8 +3,32 @@
  * The work that makes the matrix or a view is put on a stream and not waited
  * for.  A mark after it says when it is done: other streams wait for the mark,
  * each once, and the host does where it hands arrays out. */
+#include <stdint.h>
+
 #include "base/error.h"
 #include "lib/graph.h"
+
+/* graph->used_on: 0, a stream that all work was put on and 1 more, or SEVERAL.
+ */
+#define SEVERAL UINTPTR_MAX
+
+void dfgnn__graph_used(dfgnn_graph *graph, void *stream) {
+  const uintptr_t mine = (uintptr_t)stream + 1;
+  uintptr_t before =
+      atomic_load_explicit(&graph->used_on, memory_order_relaxed);
+  if (before == mine || before == SEVERAL ||
+      (!before &&
+       atomic_compare_exchange_strong(&graph->used_on, &before, mine)))
+    return;
+  if (before != mine) /* another thread was first */
+    atomic_store(&graph->used_on, SEVERAL);
+}
+
+int dfgnn__graph_stream(const dfgnn_graph *graph, void **stream) {
+  const uintptr_t used = atomic_load(&((dfgnn_graph *)graph)->used_on);
+  *stream = used && used != SEVERAL ? (void *)(used - 1) : NULL;
+  return used != SEVERAL;
+}
 
 void dfgnn__graph_mark(dfgnn_graph *graph, void *stream) {
   const dfgnn_backend *backend = graph->ctx->backend;
@@ -52,5 +76,7 @@ dfgnn_status dfgnn__graph_settle(dfgnn_graph *graph) {
   if (!status)
     atomic_store(&graph->unsettled, 0);
   pthread_mutex_unlock(&graph->order_lock);
+  if (!status && graph->ctx->backend->late_fault)
+    status = graph->ctx->backend->late_fault(graph->ctx->device);
   return status;
 }

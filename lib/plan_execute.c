@@ -44,6 +44,8 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   dfgnn_status status = dfgnn__check_plan(plan);
   if (!status && plan->race)
     return execute_race(plan, args, workspace, stream);
+  if (!status && plan->ctx->backend->late_fault)
+    status = plan->ctx->backend->late_fault(plan->ctx->device);
   if (!status)
     status = dfgnn__args_complete(&full, args, &plan->problem);
   if (status)
@@ -75,9 +77,7 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                              .stream = stream};
   launch.setting.parameter = plan->variant->parameter;
   launch.setting.queue = &queue;
-  atomic_int *elsewhere = &plan->graph->elsewhere;
-  if (stream && !atomic_load_explicit(elsewhere, memory_order_relaxed))
-    atomic_store(elsewhere, 1);
+  dfgnn__graph_used(plan->graph, stream);
   int previous = dfgnn__context_enter(plan->ctx);
   status = dfgnn__graph_follow(plan->graph, stream);
   if (!status)

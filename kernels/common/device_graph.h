@@ -95,6 +95,21 @@ dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
                                     int64_t edges, int64_t destinations,
                                     void *workspace);
 
+/* The matrix of a list that need not be sorted, and its transpose: from the dst
+ * and src that read_edges made, or in one launch if the list is short. */
+size_t dfgnn__cuda_both_ways_bytes(int64_t edges, int64_t destinations,
+                                   int64_t sources);
+dfgnn_status dfgnn__cuda_both_ways(const dfgnn_queue *queue,
+                                   const dfgnn_both_ways *to,
+                                   const int32_t *dst, const int32_t *src,
+                                   int64_t edges, int64_t destinations,
+                                   int64_t sources, void *workspace);
+/* edges: of the matrix, with its loops; shared_bytes: of a block at most. */
+int dfgnn__cuda_is_short(int64_t edges, int64_t destinations, int64_t sources,
+                         int64_t shared_bytes);
+dfgnn_status dfgnn__cuda_short_list(const dfgnn_queue *queue,
+                                    dfgnn_short_list list, int wide);
+
 dfgnn_status dfgnn__cuda_move(const dfgnn_queue *queue, const dfgnn_move *move);
 
 /* Sorts keys by their lowest `bits` bits, stably: order, int32 or int64 if

@@ -16,7 +16,15 @@ typedef struct dfgnn_edge_counts {
   uint64_t unsorted;         /* destinations fall, in a list taken as sorted */
   uint64_t was_unsorted;     /* destinations fall, in a list to be sorted */
   uint64_t left_out;         /* self loops that added loops take the place of */
+  uint64_t told;             /* a dfgnn_edge_fault is written */
 } dfgnn_edge_counts;
+
+/* An end out of range of a list that nobody waits for, in memory of the host.
+ */
+typedef struct dfgnn_edge_fault {
+  uint64_t list; /* its number, written last; 0: none yet */
+  int64_t edge, is_src, node, nodes;
+} dfgnn_edge_fault;
 
 /* Counts of one analysis, as the device leaves them. */
 typedef struct dfgnn_graph_counts {
@@ -128,7 +136,37 @@ typedef struct dfgnn_read_edges {
   const void *dst_from, *src_from;
   int64_t edges, destinations, sources, loops;
   dfgnn_edge_counts *counts; /* NULL: the list is trusted */
+  dfgnn_edge_fault *fault;   /* not NULL: takes an edge out of range, which
+                              * becomes one between the first nodes */
+  uint64_t list;
 } dfgnn_read_edges;
+
+/* The arrays of a matrix and of its transpose, as a TRANSPOSE view has them.
+ */
+typedef struct dfgnn_both_ways {
+  int32_t *offsets, *indices, *order;
+  int32_t *column_offsets, *column_rows, *column_edges;
+} dfgnn_both_ways;
+
+/* A short list, made a matrix and its transpose by one block in shared memory,
+ * where an edge of each direction has an item of 4 bytes. */
+enum {
+  DFGNN_SHORT_THREADS = 1024,
+  DFGNN_SHORT_MOST_EDGES = 1 << 16, /* numbers of 16 bits */
+  DFGNN_SHORT_MOST_NODES = (1 << 16) - 1,
+  DFGNN_SHORT_SHARED = 35 << 10 /* of a block beside the items, at most */
+};
+typedef struct dfgnn_short_list {
+  const void *dst_from, *src_from;
+  int32_t edges, destinations, sources;
+  int32_t loops; /* as in dfgnn_read_edges; the source of a self loop becomes
+                  * the number of sources */
+  int32_t dst_bits, src_bits; /* of nodes and of the number of them */
+  dfgnn_both_ways to;
+  dfgnn_edge_counts *counts; /* written whole, if not NULL */
+  dfgnn_edge_fault *fault;   /* as in dfgnn_read_edges */
+  uint64_t list;
+} dfgnn_short_list;
 
 typedef struct dfgnn_degree_keys {
   uint32_t *key; /* falls as the degree rises */

@@ -97,6 +97,73 @@ dfgnn_status dfgnn__cuda_transpose(const dfgnn_queue *queue, void *offsets,
                                       .order = edge});
 }
 
+/* Sorted destinations, sorted sources, then the workspace of either sort. */
+size_t dfgnn__cuda_both_ways_bytes(int64_t edges, int64_t destinations,
+                                   int64_t sources) {
+  const size_t first =
+      dfgnn__cuda_sort_bytes(edges, bits_below(destinations + 1), 0);
+  const size_t second = dfgnn__cuda_sort_bytes(edges, bits_below(sources), 0);
+  return 2 * dfgnn__align256((size_t)edges * sizeof(int32_t)) +
+         (first > second ? first : second);
+}
+
+/* The matrix first; then its edges, in their order, sorted by source. */
+dfgnn_status dfgnn__cuda_both_ways(const dfgnn_queue *queue,
+                                   const dfgnn_both_ways *to,
+                                   const int32_t *dst, const int32_t *src,
+                                   int64_t edges, int64_t destinations,
+                                   int64_t sources, void *workspace) {
+  const size_t part = dfgnn__align256((size_t)edges * sizeof(int32_t));
+  int32_t *rows = workspace, *columns = (int32_t *)behind(workspace, part);
+  void *rest = behind(workspace, 2 * part);
+  dfgnn_status status =
+      dfgnn__cuda_sort(queue, (const uint32_t *)dst, (uint32_t *)rows,
+                       to->order, edges, bits_below(destinations + 1), 0, rest);
+  if (!status)
+    status = finish(queue, 0,
+                    &(dfgnn_finish_edges){.offsets = to->offsets,
+                                          .nodes = destinations,
+                                          .key = rows,
+                                          .edges = edges,
+                                          .to = to->indices,
+                                          .from = src,
+                                          .order = to->order});
+  if (!status)
+    status = dfgnn__cuda_sort(queue, (const uint32_t *)to->indices,
+                              (uint32_t *)columns, to->column_edges, edges,
+                              bits_below(sources), 0, rest);
+  if (!status)
+    status = finish(queue, 0,
+                    &(dfgnn_finish_edges){.offsets = to->column_offsets,
+                                          .nodes = sources,
+                                          .key = columns,
+                                          .edges = edges,
+                                          .to = to->column_rows,
+                                          .from = rows,
+                                          .order = to->column_edges});
+  return status;
+}
+
+int dfgnn__cuda_is_short(int64_t edges, int64_t destinations, int64_t sources,
+                         int64_t shared_bytes) {
+  return edges <= DFGNN_SHORT_MOST_EDGES &&
+         destinations <= DFGNN_SHORT_MOST_NODES &&
+         sources <= DFGNN_SHORT_MOST_NODES &&
+         8 * edges + DFGNN_SHORT_SHARED <= shared_bytes;
+}
+
+dfgnn_status dfgnn__cuda_short_list(const dfgnn_queue *queue,
+                                    dfgnn_short_list list, int wide) {
+  const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/common/short_list.cuh", "dfgnn::short_list", type_of(wide));
+  const dfgnn_grid grid = {.blocks = {1},
+                           .threads = DFGNN_SHORT_THREADS,
+                           .shared = 8 * (unsigned)(list.edges + list.loops)};
+  list.dst_bits = bits_below((int64_t)list.destinations + 1);
+  list.src_bits = bits_below((int64_t)list.sources + 1);
+  return dfgnn__launch_struct(queue, &program, grid, &list);
+}
+
 dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
                                 int32_t *row, void *edge, uint64_t *other,
                                 const dfgnn_matrix *m) {

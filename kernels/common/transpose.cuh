@@ -3,6 +3,7 @@
 #ifndef DFGNN_KERNELS_TRANSPOSE_CUH
 #define DFGNN_KERNELS_TRANSPOSE_CUH
 
+#include "kernels/common/edge_fault.cuh"
 #include "kernels/common/graph_params.h"
 
 namespace dfgnn {
@@ -163,6 +164,14 @@ __global__ void __launch_bounds__(kThreads)
     f.to[k] = f.from[static_cast<const O *>(f.order)[k]];
 }
 
+/* Writes a fault, if no thread did. */
+__device__ void tell_of(const dfgnn_read_edges &r, int64_t e, bool is_dst,
+                        int64_t node) {
+  if (!atomicExch(reinterpret_cast<ull *>(&r.counts->told), 1ull))
+    write_fault(r.fault, r.list, e, !is_dst, node,
+                is_dst ? r.destinations : r.sources);
+}
+
 /* T: the type of the list's node numbers. */
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -173,12 +182,18 @@ __global__ void __launch_bounds__(kThreads)
   bool unsorted = false;
 #pragma unroll 2
   for (int64_t e = first_of_thread(); e < r.edges; e += step_of_grid()) {
-    const int64_t i = dst_from[e], j = src_from[e];
+    int64_t i = dst_from[e], j = src_from[e];
     const ull bad = ~static_cast<ull>(e);
-    if (i < 0 || i >= r.destinations)
+    const bool no_dst = i < 0 || i >= r.destinations;
+    const bool no_src = j < 0 || j >= r.sources;
+    if (no_dst)
       bad_dst = bad > bad_dst ? bad : bad_dst;
-    if (j < 0 || j >= r.sources)
+    if (no_src)
       bad_src = bad > bad_src ? bad : bad_src;
+    if (r.fault && (no_dst || no_src)) {
+      tell_of(r, e, no_dst, no_dst ? i : j);
+      i = j = 0;
+    }
     unsorted |= e > 0 && i < int64_t(dst_from[e - 1]);
     const bool loop = r.loops && i == j;
     left_out += loop;

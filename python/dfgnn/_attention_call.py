@@ -7,7 +7,7 @@ from . import _composite, _execute, _fused, ops
 from ._context import make_seed
 from ._modes import constant, jit_tracing, needs_composite, untraced
 from ._operators import OPERATORS, Settings, by_edge, check_call
-from .convert import as_graph, known_graph, looped_graph
+from .convert import known_graph, looped_graph
 from .graph import Graph
 
 
@@ -84,8 +84,7 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
         size = _size(spec, inputs)
         known = known_graph(graph, size, self_loops)
         if known is None:
-            make = looped_graph if self_loops else as_graph
-            known = make(graph, size)
+            known = looped_graph(graph, size, self_loops)
         graph = known
     elif self_loops:
         graph = graph.with_self_loops()

@@ -12,6 +12,7 @@ from ._context import context, raw_stream, with_room
 from ._library import check, failure, library
 
 INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
+_STREAM_USED = ctypes.c_void_p(-1)  # DFGNN_STREAM_USED; torch keeps streams
 _TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
 
 
@@ -39,7 +40,7 @@ class Handle:
         lib = library()
         for plan in self.owned_plans:
             lib.dfgnn_plan_destroy(plan)
-        lib.dfgnn_graph_destroy(self.pointer)
+        lib.dfgnn_graph_destroy_on(self.pointer, _STREAM_USED)
 
 
 def signature(handle):
@@ -104,7 +105,7 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
 
 
 def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
-             sorted=False, trusted=False, self_loops=False):
+             sorted=False, trusted=False, self_loops=False, deferred=False):
     device = edge_index.device
     ctx = context(device)
     keep = []
@@ -119,8 +120,9 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
                    self_loops=int(self_loops))
     _describe(coo, graph_ptr, family, name, keep)
     pointer = ctypes.c_void_p()
-    status = with_room(device, library().dfgnn_graph_create_coo,
-                       ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
+    create = library().dfgnn_graph_create_deferred if deferred else \
+        library().dfgnn_graph_create_coo
+    status = with_room(device, create, ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
                        raw_stream(device))
     if status:
         raise _in_words_of_edge_index(failure(status))

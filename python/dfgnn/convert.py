@@ -84,13 +84,14 @@ def known_graph(edges, num_nodes, loops=False):
 
 def looped_graph(edges, num_nodes=None, loops=True):
     """as_graph(edges, num_nodes).with_self_loops(); the graph without loops is
-    not made of an edge_index.  loops: False is as_graph(edges, num_nodes)."""
+    not made of an edge_index.  loops: False is as_graph(edges, num_nodes).
+    Checks of an edge_index are deferred, as layers have it."""
     if type(edges) is torch.Tensor and edges.layout is torch.strided and \
             not jit_tracing():
         edges = unwrapped(edges)
         options = dict(graph_ptr=None, family=None, name=None, loops=loops)
         return _kept(edges, num_nodes, options, lambda: Graph.from_edge_index(
-            edges, num_nodes, self_loops=loops))
+            edges, num_nodes, self_loops=loops, deferred=True))
     graph = as_graph(edges, num_nodes)
     return graph.with_self_loops() if loops else graph
 

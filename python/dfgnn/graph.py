@@ -206,21 +206,25 @@ class Graph:
     @classmethod
     def from_edge_index(cls, edge_index, num_nodes=None, *, graph_ptr=None,
                         family=None, name=None, sorted=False, trusted=False,
-                        self_loops=False):
+                        self_loops=False, deferred=False):
         """dfgnn.as_graph() of an edge_index, made anew in each call.
 
         self_loops: the graph that :meth:`with_self_loops` would make of it.
+        deferred: on a GPU nothing waits for the checks of at most 2^18 edges.
+            The next call after an edge was found to be out of range raises an
+            error.
         """
         edge_index = unwrapped(edge_index)
         graph = lasting(lambda: cls._from_edge_index(
             edge_index, num_nodes, graph_ptr, family, name, sorted, trusted,
-            self_loops))
+            self_loops, deferred))
         graph.trusted = bool(trusted)
         return graph
 
     @classmethod
     def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name,
-                         sorted=False, trusted=False, self_loops=False):
+                         sorted=False, trusted=False, self_loops=False,
+                         deferred=False):
         check_index("edge_index", edge_index, 2)
         if edge_index.size(0) != 2:
             raise ValueError("edge_index must be [2, edges], got "
@@ -229,7 +233,8 @@ class Graph:
         num_edges = edge_index.size(1)
         graph_ptr = _host_ptr(graph_ptr)
         handle = _handle.from_coo(edge_index, num_src, num_dst, graph_ptr,
-                                  family, name, sorted, trusted, self_loops)
+                                  family, name, sorted, trusted, self_loops,
+                                  deferred)
         graph = cls.__new__(cls)
         if self_loops:
             graph.loops = min(num_src, num_dst)

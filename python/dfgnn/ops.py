@@ -61,7 +61,7 @@ def _graph(edge_index, number, num_src, num_dst, loops, given=None):
         known = known_graph(edge_index, sizes, loops)
         if known is not None:
             return known
-        return (looped_graph if loops else as_graph)(edge_index, sizes)
+        return looped_graph(edge_index, sizes, loops)
     return graph.with_self_loops() if loops else graph
 
 

@@ -201,6 +201,7 @@ inline T atomicCAS(T *p, emulated_same_t<T> from, emulated_same_t<T> to) {
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
+inline void __threadfence_system() {}
 inline void __trap(EMULATED_HERE) {
   emulated_run->fail(EMULATED_PLACE, "trap");
 }

@@ -15,6 +15,7 @@ try() {
   env DFGNN_TEST_QUICK=1 "$@" || failed=1
 }
 try "$emulator" "$tests/check_gpu_backend"
+try DFGNN_TEST_FEW=7 DFGNN_TEST_PART=0/61 "$emulator" "$tests/check_gpu_lists"
 try DFGNN_TEST_FEW=101 "$emulator" "$tests/check_gpu_execute"
 # Parts 0 and 4 are GT in f32, forward and backward; part 26 is GATv2 in bf16.
 for part in 0/104 4/104; do

@@ -127,16 +127,6 @@ END_TEST
 
 /* ---- views --------------------------------------------------------------- */
 
-static void same_array(dfgnn_context *gpu, const void *found,
-                       const void *expected, size_t bytes, const char *label,
-                       int slot) {
-  char *host = malloc(bytes + 1);
-  ck_ok(gpu->backend->copy(gpu->device, host, found, bytes));
-  ck_assert_msg(!memcmp(host, expected, bytes), "%s: array %d differs", label,
-                slot);
-  free(host);
-}
-
 static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
                           dfgnn_view_request request, const char *label) {
   const dfgnn_view *found = NULL, *expected = NULL;
@@ -191,12 +181,6 @@ END_TEST
 
 /* ---- arrays in device memory --------------------------------------------- */
 
-static void *to_device(const void *host, size_t bytes) {
-  void *device = device_memory(bytes);
-  copy_memory(device, host, bytes);
-  return device;
-}
-
 START_TEST(device_arrays_of_64_bits_are_read) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
@@ -239,124 +223,6 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   dfgnn_csr_free(csr);
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
-}
-END_TEST
-
-/* ---- edge lists ---------------------------------------------------------- */
-
-/* The edges of a graph as a list, in the order of rows or shuffled. */
-static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled) {
-  const int32_t *offsets = csr->offsets, *indices = csr->indices;
-  int32_t *dst = malloc((size_t)csr->edges * 4 + 1);
-  int32_t *src = malloc((size_t)csr->edges * 4 + 1);
-  dfgnn_coo coo = DFGNN_COO_INIT;
-  coo.destinations = csr->destinations;
-  coo.sources = csr->sources;
-  coo.edges = csr->edges;
-  for (int64_t i = 0; i < csr->destinations; i++)
-    for (int32_t e = offsets[i]; e < offsets[i + 1]; e++) {
-      /* odd edges come first, in reverse */
-      int64_t k = !shuffled ? e
-                  : e % 2   ? csr->edges / 2 - 1 - e / 2
-                            : csr->edges / 2 + e / 2;
-      dst[k] = (int32_t)i;
-      src[k] = indices[e];
-    }
-  coo.destination = dst;
-  coo.source = src;
-  return coo;
-}
-
-/* Makes graphs of a list in host memory and in device memory on the GPU, and
- * compares them with the graph that the CPU makes of it. */
-static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
-                          const dfgnn_coo *coo, const char *label) {
-  dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
-  dfgnn_csr found = DFGNN_CSR_INIT, expected = found;
-  dfgnn_coo there = *coo;
-  size_t edges = (size_t)coo->edges;
-  there.destination = to_device(coo->destination, edges * 4);
-  there.source = to_device(coo->source, edges * 4);
-  there.on_device = 1;
-  ck_ok(dfgnn_graph_create_coo(&on_cpu, cpu, coo, NULL));
-  for (int device = 0; device < 2; device++) {
-    ck_ok(dfgnn_graph_create_coo(&on_gpu, gpu, device ? &there : coo, NULL));
-    ck_ok(dfgnn_graph_csr(&found, on_gpu));
-    ck_ok(dfgnn_graph_csr(&expected, on_cpu));
-    ck_assert_int_eq(found.edges, expected.edges);
-    edges = (size_t)expected.edges;
-    same_array(gpu, found.offsets, expected.offsets,
-               ((size_t)coo->destinations + 1) * 4, label, 0);
-    same_array(gpu, found.indices, expected.indices, edges * 4, label, 1);
-    const void *order = dfgnn_graph_edge_order(on_gpu, NULL);
-    const void *right = dfgnn_graph_edge_order(on_cpu, NULL);
-    /* nobody looks whether a trusted list is sorted */
-    if (!coo->trusted || coo->sorted)
-      ck_assert_int_eq(order != NULL, right != NULL);
-    if (order && right)
-      same_array(gpu, order, right, edges * 4, label, 2);
-    dfgnn_graph_destroy(on_gpu);
-  }
-  dfgnn_graph_destroy(on_cpu);
-  edges = (size_t)coo->edges;
-  if (coo->trusted || coo->sorted) {
-    free_device(there.destination);
-    free_device(there.source);
-    return;
-  }
-  const int32_t beyond = (int32_t)coo->sources;
-  copy_memory((int32_t *)there.source + edges / 2, &beyond, 4);
-  char text[64];
-  snprintf(text, sizeof text, "source[%zu] = %d is out of range", edges / 2,
-           (int)beyond);
-  ck_fails(dfgnn_graph_create_coo(&on_gpu, gpu, &there, NULL),
-           DFGNN_ERROR_INVALID, text);
-  free_device(there.destination);
-  free_device(there.source);
-}
-
-START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
-  dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
-  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    dfgnn_csr *csr = NULL;
-    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
-    ck_assert_int_eq(csr->offset_type, DFGNN_INDEX_I32);
-    for (int shuffled = 0; shuffled < 2; shuffled++) {
-      dfgnn_coo coo = list_of(csr, shuffled);
-      for (int how = 0; how < 8; how++) {
-        coo.sorted = how & 1;
-        coo.trusted = how >> 1 & 1;
-        coo.self_loops = how >> 2 & 1;
-        if (!coo.sorted || !shuffled)
-          compare_lists(gpu, cpu, &coo, specs[i]);
-      }
-      free((void *)coo.destination);
-      free((void *)coo.source);
-    }
-    dfgnn_csr_free(csr);
-  }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
-}
-END_TEST
-
-START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
-  dfgnn_context *gpu = gpu_context();
-  dfgnn_csr *csr = NULL;
-  dfgnn_graph *graph = NULL;
-  dfgnn_plan *plan = NULL;
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  ck_ok(dfgnn_csr_generate(&csr, specs[3]));
-  dfgnn_coo coo = list_of(csr, 1);
-  coo.sorted = 1;
-  ck_ok(dfgnn_graph_create_coo(&graph, gpu, &coo, NULL));
-  ck_fails(dfgnn_plan_create(&plan, gpu, graph, &problem), DFGNN_ERROR_INVALID,
-           "but the list was said to be sorted");
-  dfgnn_graph_destroy(graph);
-  free((void *)coo.destination);
-  free((void *)coo.source);
-  dfgnn_csr_free(csr);
-  dfgnn_context_destroy(gpu);
 }
 END_TEST
 
@@ -579,8 +445,6 @@ int main(void) {
       {"arrays",
        {device_arrays_of_64_bits_are_read,
         a_wrong_device_matrix_names_its_first_wrong_row,
-        edge_lists_are_sorted_as_on_the_cpu,
-        a_list_that_is_not_sorted_as_was_said_is_refused_late,
         columns_in_device_memory_are_taken}},
       /* the last case is left out of DFGNN_TEST_QUICK: compute-sanitizer
          reports refused calls and slows timing */

@@ -48,6 +48,12 @@ static inline void copy_memory(void *to, const void *from, size_t bytes) {
     ck_cu(Memcpy, cu_address(to), cu_address(from), bytes);
 }
 
+static inline void *to_device(const void *host, size_t bytes) {
+  void *device = device_memory(bytes);
+  copy_memory(device, host, bytes);
+  return device;
+}
+
 /* Fills device memory with a byte, and waits for that. */
 static inline void fill_device(void *to, unsigned char byte, size_t bytes) {
   if (bytes)
@@ -99,6 +105,16 @@ static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
   ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
   dfgnn_csr_free(csr);
   return graph;
+}
+
+static inline void same_array(dfgnn_context *gpu, const void *found,
+                              const void *expected, size_t bytes,
+                              const char *label, int slot) {
+  char *host = malloc(bytes + 1);
+  ck_ok(gpu->backend->copy(gpu->device, host, found, bytes));
+  ck_assert_msg(!memcmp(host, expected, bytes), "%s: array %d differs", label,
+                slot);
+  free(host);
 }
 
 /* Makes the primary context of the first device current for the calls of the

@@ -12,7 +12,7 @@ from ... import ops
 from ..._loops import (
     loop_features, normalize, with_remaining_loops)
 from ..._remember import recall, remember
-from ...convert import as_graph
+from ...convert import as_graph, looped_graph
 from ...errors import InvalidError
 from ...graph import Graph
 from .._guards import known
@@ -41,7 +41,7 @@ def graph_of(layer, edge_index, num_src, num_dst):
     made = _made_by_us(edges)
     if made is not None and (made.num_src, made.num_dst) == (num_src, num_dst):
         return made
-    return as_graph(edges, (num_src, num_dst))
+    return looped_graph(edges, (num_src, num_dst), False)
 
 
 def _made_by_us(edges):
