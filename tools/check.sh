@@ -132,7 +132,7 @@ say_compiled tests/compile/check_compile.log
 # The tests of the PyTorch package, where torch and PyG can be had in a few
 # minutes: 3 GB to fetch, 7 GB on disk.  The versions are those of the figures
 # in bench/results; TORCH= tries others.
-python_packages="${TORCH:-torch==2.11.0 torch_geometric==2.8.1} numpy scipy pytest"
+python_packages="${TORCH:-torch==2.11.0 torch_geometric==2.8.1} numpy scipy pytest pytest-xdist"
 make_venv() {
   [ "$(cat "$venv/packages" 2>/dev/null)" = "$python_packages" ] && return
   rm -rf "$venv"
@@ -161,7 +161,7 @@ check_python() {
   # INT lets pytest say what has passed until then
   seconds=$(limit 1500)
   TEST_QUICK=1 timeout -s INT -k 60 "$seconds" make check-python \
-    PYTHON="$venv/bin/python" >python.log 2>&1
+    PYTHON="$venv/bin/python" PYTEST_FLAGS="-q -n $jobs --dist worksteal" >python.log 2>&1
   status=$?
   set -- $(awk '/ in [0-9.]+s/ { for (i = 2; i <= NF; i++) {
       if ($i ~ /^passed/) p = $(i - 1)

@@ -245,7 +245,11 @@ AGGREGATIONS = [
     lambda: pyg.aggr.MultiAggregation(["mean", "max"], mode="sum")]
 
 
-@pytest.mark.parametrize("aggr", AGGREGATIONS, ids=str)
+def name_of(aggr):
+    return "a module" if callable(aggr) else str(aggr)
+
+
+@pytest.mark.parametrize("aggr", AGGREGATIONS, ids=name_of)
 @pytest.mark.parametrize("bipartite", [False, True])
 def test_reductions_of_sage(aggr, bipartite):
     made = [aggr() if callable(aggr) else aggr for _ in range(2)]
