@@ -16,37 +16,21 @@ numbers those that have.
 """
 
 import functools
-from typing import NamedTuple
 
 import torch
 
 from . import _hetero_pairs
-from ._hetero_pairs import gatherer, moved, total
+from ._handle import INDEX_TYPES
+from ._hetero_pairs import gatherer, moved
 from ._modes import lasting, unwrapped
 from ._remember import remember
+from ._schema import Layout, Schema
 from .graph import Graph, check_count, check_index, describe
 
 __all__ = ["HeteroGraph", "Layout"]
 
 
-class Layout(NamedTuple):
-    """Where nodes stand in a space of rows: node i of relation r is row
-    begin[r] + i * step[r], of size rows in all.  Where step[r] is 0 each edge
-    has a row of its own, the n-th of the relation begin[r] + n."""
-    begin: tuple
-    step: tuple
-    size: int
-
-
-class Block(NamedTuple):
-    """The rows of a type of nodes in a layout by relation: node i has the
-    len(relations) rows from first + i * len(relations) on."""
-    first: int
-    nodes: int
-    relations: tuple  # their numbers, in order of the rows of a node
-
-
-class HeteroGraph:
+class HeteroGraph(Schema):
     """Edges of several relations.
 
     edges: by relation (source type, name, destination type) an edge_index
@@ -72,17 +56,15 @@ class HeteroGraph:
                             "got " + describe(edges))
         if not edges:
             raise ValueError("edges is empty, expected at least one relation")
-        self.relations = tuple(_checked_relation(key) for key in edges)
+        self._set_schema(edges, num_nodes)
         parts = [unwrapped(part) for part in edges.values()]
+        first = parts[0]
         for relation, part in zip(self.relations, parts):
-            _check_part(f"edge_index of {relation}", part, parts[0])
+            _check_part(relation, part, first)
         self.counts = tuple(part.size(1) for part in parts)
-        self._set_sizes(num_nodes)
-        self.edge_index = lasting(
-            lambda: parts[0].detach() if len(parts) == 1
-            else torch.cat(parts, 1))
-        self._edge_type = None
-        self._finish(family, trusted)
+        # other objects than the caller's, which a kept graph must not keep
+        self._set_edges(lasting(lambda: first.detach() if len(parts) == 1
+                                else torch.cat(parts, 1)), family, trusted)
 
     @classmethod
     def from_edge_types(cls, edge_index, edge_type, num_nodes, num_relations,
@@ -94,7 +76,7 @@ class HeteroGraph:
         num_nodes: an int or (sources, destinations).
         """
         edge_index, edge_type = unwrapped(edge_index), unwrapped(edge_type)
-        _check_part("edge_index", edge_index, edge_index)
+        _check_part(None, edge_index, edge_index)
         check_index("edge_type", edge_type)
         if edge_type.shape != edge_index.shape[1:] or \
                 edge_type.device != edge_index.device:
@@ -103,13 +85,10 @@ class HeteroGraph:
                              + describe(edge_type))
         graph = cls.__new__(cls)
         count = check_count("num_relations", num_relations)
-        graph.relations = tuple(("", r, "") for r in range(count))
-        graph.counts = None
-        graph._set_sizes({"": num_nodes})
-        # other objects than the caller's, which a kept graph must not keep
-        graph.edge_index = edge_index.detach()
+        graph._set_schema([("", r, "") for r in range(count)],
+                          {"": num_nodes})
         graph._edge_type = edge_type.detach()
-        graph._finish(family, trusted)
+        graph._set_edges(edge_index.detach(), family, trusted)
         return graph
 
     @classmethod
@@ -131,33 +110,13 @@ class HeteroGraph:
 
     # ---- made once
 
-    def _set_sizes(self, num_nodes):
-        if not isinstance(num_nodes, dict):
-            raise TypeError("num_nodes must be a dict by type of nodes, got "
-                            + describe(num_nodes))
-        self.num_src, self.num_dst = {}, {}
-        for kind, value in num_nodes.items():
-            pair = value if isinstance(value, (tuple, list)) else (value,) * 2
-            if len(pair) != 2:
-                raise ValueError(f"num_nodes of {kind!r} must be an int or "
-                                 f"(sources, destinations), got {value!r}")
-            self.num_src[kind], self.num_dst[kind] = (
-                check_count(f"num_nodes of {kind!r}", n) for n in pair)
-        for source, name, destination in self.relations:
-            for kind in (source, destination):
-                if kind not in self.num_src:
-                    raise ValueError(
-                        f"num_nodes has no type {kind!r}, which the relation "
-                        f"{(source, name, destination)} has; it has "
-                        + ", ".join(map(repr, self.num_src)))
-        self.node_types = tuple(self.num_src)
+    _edge_type = None
 
-    def _finish(self, family, trusted):
+    def _set_edges(self, edge_index, family, trusted):
+        self.edge_index = edge_index
         self.family, self.trusted = family, bool(trusted)
-        self.device = self.edge_index.device
-        self.num_edges = self.edge_index.size(1)
-        self.num_relations = len(self.relations)
-        self._made = {}
+        self.device = edge_index.device
+        self.num_edges = edge_index.size(1)
         if not trusted:
             self._check()
 
@@ -170,10 +129,10 @@ class HeteroGraph:
         counts, ends = self._ends()
         sizes = self._by_end(lambda side: [
             self._side(side)[1][kind] for kind in self._side(side)[0]])
-        beyond = moved(ends.clone(), counts, (1,) * len(counts),
-                       [-n for n in sizes])
-        # both are negative where 0 <= end < size
-        if int(beyond.bitwise_and_(~ends).max()) >= 0:
+        below = moved(ends.neg(), counts, (1,) * len(counts),
+                      [n - 1 for n in sizes])
+        # neither is negative where 0 <= end < size
+        if int(below.bitwise_or_(ends).min()) < 0:
             self._refuse(counts, sizes, ends)
 
     def _refuse(self, counts, sizes, ends):
@@ -201,12 +160,6 @@ class HeteroGraph:
         count = 1 if self.counts is None else self.num_relations
         return [n for side in ("src", "dst") for n in numbers(side)[:count]]
 
-    def _derive(self, key, make):
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = lasting(make)
-        return found
-
     @property
     def edge_type(self):
         """[E] the number of each edge's relation."""
@@ -222,102 +175,6 @@ class HeteroGraph:
             return table.index_select(1, self._edge_type.long())
         counts = torch.tensor(self.counts).to(self.device)
         return table.repeat_interleave(counts, 1, output_size=self.num_edges)
-
-    # ---- layouts
-
-    def _side(self, side):
-        at = {"src": 0, "dst": 2}[side]
-        return ([relation[at] for relation in self.relations],
-                self.num_dst if at else self.num_src)
-
-    def by_node(self, side, align=1):
-        """The layout with a row for each node of side "src" or "dst", types
-        one after the other; each begins at a multiple of align."""
-        def make():
-            kinds, _ = self._side(side)
-            begin = self.type_begins(side, align)
-            return Layout(tuple(begin[kind] for kind in kinds),
-                          (1,) * len(kinds), begin[None])
-        return self._derive(("node", side, align), make)
-
-    def type_begins(self, side, align=1):
-        """The first row of each type in by_node(); under None, the number of
-        rows."""
-        def make():
-            _, sizes = self._side(side)
-            starts = total(-(-n // align) * align for n in sizes.values())
-            return dict(zip((*sizes, None), starts))
-        return self._derive(("begins", side, align), make)
-
-    def by_relation(self, side):
-        """The layout with a row for each node of side "src" or "dst" and each
-        relation of its type, those of a node one after the other."""
-        def make():
-            begin, step = [0] * self.num_relations, [1] * self.num_relations
-            blocks = self.blocks(side)
-            for block in blocks.values():
-                for slot, relation in enumerate(block.relations):
-                    begin[relation] = block.first + slot
-                    step[relation] = len(block.relations)
-            return Layout(tuple(begin), tuple(step), sum(
-                b.nodes * len(b.relations) for b in blocks.values()))
-        return self._derive(("relation", side), make)
-
-    def blocks(self, side):
-        """By type that has relations on this side, its Block of
-        by_relation()."""
-        def make():
-            kinds, sizes = self._side(side)
-            found, first = {}, 0
-            for kind in dict.fromkeys(kinds):
-                relations = tuple(r for r, k in enumerate(kinds) if k == kind)
-                found[kind] = Block(first, sizes[kind], relations)
-                first += sizes[kind] * len(relations)
-            return found
-        return self._derive(("blocks", side), make)
-
-    def split_blocks(self, side, rows):
-        """By type the [nodes, relations, ...] of a tensor by the rows of
-        by_relation(side)."""
-        blocks = self.blocks(side)
-        parts = rows.split([b.nodes * len(b.relations)
-                            for b in blocks.values()])
-        return {kind: part.view(block.nodes, len(block.relations),
-                                *rows.shape[1:])
-                for (kind, block), part in zip(blocks.items(), parts)}
-
-    def split_types(self, side, rows):
-        """By type the [nodes, ...] of a tensor by the rows of
-        by_node(side)."""
-        sizes = self._side(side)[1].values()
-        return dict(zip(self.node_types, rows.split(list(sizes))))
-
-    def in_turn(self, side, align=1):
-        """The layout with the nodes of the first relation, then those of the
-        second and so on; each begins at a multiple of align."""
-        def make():
-            kinds, sizes = self._side(side)
-            starts = total(-(-sizes[kind] // align) * align
-                            for kind in kinds)
-            return Layout(tuple(starts[:-1]), (1,) * len(kinds), starts[-1])
-        return self._derive(("turn", side, align), make)
-
-    def as_sent(self):
-        """The layout of sources in which each relation has the fewer rows: one
-        for each node, or, where it has fewer edges, one for each edge."""
-        def make():
-            if self.counts is None:
-                return self.by_relation("src")
-            rows = [(self.num_src[source], 1) for source, _, _ in
-                    self.relations]
-            rows = [(count, 0) if 3 * count < 2 * n else (n, step) for
-                    (n, step), count in zip(rows, self.counts)]
-            if all(step for _, step in rows):
-                return self.by_relation("src")
-            starts = total(n for n, _ in rows)
-            return Layout(tuple(starts[:-1]), tuple(s for _, s in rows),
-                          starts[-1])
-        return self._derive("sent", make)
 
     # ---- graphs of the kernels
 
@@ -350,9 +207,24 @@ class HeteroGraph:
     def graph(self, rows, columns):
         """The :class:`Graph` whose destinations are laid out as rows says and
         whose sources as columns says; it is made once."""
-        return self._derive((rows, columns), lambda: self.graph_of(
-            self.positions("dst", rows), self.positions("src", columns),
-            rows.size, columns.size))
+        return self._derive((rows, columns), lambda: self._graph_between(
+            self._placed(rows, columns), rows.size, columns.size))
+
+    def _placed(self, rows, columns):
+        """[2, E] the column of each edge's source and the row of its
+        destination."""
+        if self.counts is None:
+            return torch.stack([self.positions("src", columns),
+                                self.positions("dst", rows)])
+        steps, begins = columns.step + rows.step, columns.begin + rows.begin
+        if set(steps) == {1} and set(begins) == {0}:
+            return self.edge_index
+        placed = self.edge_index.clone(memory_format=torch.contiguous_format)
+        moved(placed.view(-1), self.counts * 2, steps, begins)
+        for ends, layout in zip(placed, (columns, rows)):
+            if 0 in layout.step:
+                self._numbered_edges(ends, layout)
+        return placed
 
     def with_relations(self):
         """The Graph of all nodes by_node() whose edges have their relations,
@@ -365,10 +237,12 @@ class HeteroGraph:
 
     def graph_of(self, dst, src, num_dst, num_src):
         """The Graph of edges src -> dst, which are in range."""
+        return self._graph_between(torch.stack([src, dst]), num_dst, num_src)
+
+    def _graph_between(self, ends, num_dst, num_src):
         for what, number in (("rows", num_dst), ("columns", num_src)):
             check_count(f"the number of {what}", number)
-        return Graph.from_edge_index(torch.stack([src, dst]),
-                                     (num_src, num_dst), trusted=True,
+        return Graph.from_edge_index(ends, (num_src, num_dst), trusted=True,
                                      family=self.family)
 
     # ---- pairs
@@ -499,14 +373,12 @@ def typed_graph(edge_index, edge_type, num_nodes, num_relations):
 
 # ---- checks -----------------------------------------------------------------
 
-def _checked_relation(key):
-    if not isinstance(key, (tuple, list)) or len(key) != 3:
-        raise ValueError("a relation must be (source type, name, destination "
-                         f"type), got {key!r}")
-    return tuple(key)
-
-
-def _check_part(name, part, first):
+def _check_part(relation, part, first):
+    if type(part) is torch.Tensor and part.dtype in INDEX_TYPES and \
+            part.dim() == 2 and part.size(0) == 2 and \
+            part.dtype == first.dtype and part.device == first.device:
+        return
+    name = "edge_index" if relation is None else f"edge_index of {relation}"
     check_index(name, part, 2)
     if part.size(0) != 2:
         raise ValueError(f"{name} must be [2, edges], got " + describe(part))

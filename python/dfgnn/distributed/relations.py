@@ -188,26 +188,25 @@ class DistHeteroGraph(HeteroGraph):
         device = self.ranks.device
         self.total_nodes = dict(part.sizes)
         self._place_nodes(part.sizes)
-        own = {k: len(n) for k, n in self.nodes.items()}
-        self._set_sizes_of(own)
+        one_list = isinstance(part.relations, int)
+        self._set_schema([("", r, "") for r in range(part.relations)]
+                         if one_list else part.relations, {
+            kind: (count, len(self.nodes[kind]))
+            for kind, count in zip(self.nodes, self._counts)})
         kind = torch.from_numpy(part.edge_type).to(device)
         number = torch.from_numpy(part.edge_number).to(device)
         edges = torch.stack([self._source[self.ranks.indices.long()],
                              self._row[self.ranks.dst.long()]])
-        if isinstance(part.relations, int):
-            self.relations = tuple(("", r, "") for r in range(part.relations))
-            self.counts, self.edge_index = None, lasting(edges.clone)
+        if one_list:
             self._edge_type, self.edges = lasting(kind.clone), number
         else:
             order = kind.argsort(stable=True)
-            self.relations = tuple(part.relations)
             self.counts = tuple(torch.bincount(
-                kind, minlength=len(self.relations)).tolist())
-            self.edge_index = lasting(lambda: edges[:, order])
-            self._edge_type = None
+                kind, minlength=self.num_relations).tolist())
+            edges = edges[:, order]
             self.edges = dict(zip(self.relations,
                                   number[order].split(self.counts)))
-        self._finish(family, True)
+        self._set_edges(lasting(edges.clone), family, True)
 
     def _place_nodes(self, sizes):
         """Where nodes of the part stand among those of their type, and in
@@ -234,10 +233,6 @@ class DistHeteroGraph(HeteroGraph):
                       for n, name in enumerate(sizes)}
         self.halo = {name: within[own:][kind[own:] == n]
                      for n, name in enumerate(sizes)}
-
-    def _set_sizes_of(self, own):
-        self.num_src = dict(zip(own, self._counts))
-        self.num_dst, self.node_types = own, tuple(own)
 
     # ---- exchange
 

@@ -123,10 +123,6 @@ class _Call:
             [] if reduce.weight is None else [reduce.weight],
             weights, biases, own_weights, own_biases)))
         self.sizes = [len(self.given[name]) for name in self.names]
-        order = itertools.accumulate(
-            [len(block.relations) for block in self.blocks.values()],
-            initial=0)
-        self.first = dict(zip(self.blocks, order))
 
     def flat(self):
         return list(itertools.chain(*self.given.values()))
@@ -163,17 +159,20 @@ class _Call:
             return given["own"][self.others.index(kind)]
         return given["x"][self.sources.index(kind)]
 
-    def rows(self, sums, kind):
-        """[nodes, relations * width] the sums of a type."""
-        block = self.blocks[kind]
-        count = len(block.relations)
-        return sums.narrow(0, block.first, block.nodes * count).view(
-            block.nodes, count * sums.size(1))
+    def rows(self, sums):
+        """By type [nodes, relations * width] the sums."""
+        width = sums.size(1)
+        parts = sums.split([block.nodes * len(block.relations)
+                            for block in self.blocks.values()])
+        return {kind: part.view(block.nodes, len(block.relations) * width)
+                for (kind, block), part in zip(self.blocks.items(), parts)}
 
-    def wide(self, wide, kind, width):
-        """The columns of a type's relations."""
-        return wide.narrow(1, self.first[kind] * width,
-                           len(self.blocks[kind].relations) * width)
+    def by_columns(self, wide, width):
+        """By type the rows of [relations * width, O], those of its
+        relations."""
+        return dict(zip(self.blocks, wide.split(
+            [len(block.relations) * width
+             for block in self.blocks.values()])))
 
     # ---- passes
 
@@ -199,12 +198,11 @@ class _Call:
                          + [of(block, "biases", "own_biases")
                             for block in blocks])
         own, biases = totals[:len(blocks)], totals[len(blocks):]
-        outs = []
-        for kind, own_weight, bias in zip(self.blocks, own, biases):
-            rows = self.rows(sums, kind)
-            weight = self.wide(wide, kind, width).t()
-            out = rows.mm(weight) if bias is None else \
-                torch.addmm(bias, rows, weight)
+        outs, weights = [], self.by_columns(wide.t(), width)
+        for (kind, rows), own_weight, bias in zip(
+                self.rows(sums).items(), own, biases):
+            out = rows.mm(weights[kind]) if bias is None else \
+                torch.addmm(bias, rows, weights[kind])
             if own_weight is not None:
                 out.addmm_(self.own_features(given, kind), own_weight.t())
             outs.append(out)
@@ -230,12 +228,11 @@ class _Call:
         out = next(iter(live.values())).size(1)
         relations = [r for kind in live for r in self.blocks[kind].relations]
         if any(needed["weights"][r] for r in relations):
-            made, at = sums.new_empty(out, len(relations) * width), 0
-            for kind, grad in live.items():
-                rows = self.rows(sums, kind)
-                torch.mm(grad.t(), rows, out=made.narrow(
-                    1, at, rows.size(1)))
-                at += rows.size(1)
+            made, rows = sums.new_empty(out, len(relations) * width), \
+                self.rows(sums)
+            for (kind, grad), part in zip(live.items(), made.split(
+                    [rows[kind].size(1) for kind in live], 1)):
+                torch.mm(grad.t(), rows[kind], out=part)
             made = made.view(out, -1, width).transpose(0, 1).contiguous()
             for r, part in zip(relations, made.unbind(0)):
                 found["weights"][r] = part
@@ -298,9 +295,9 @@ class _Call:
             wide.new_zeros
         grad = make(matrix.num_dst, width)
         rows = graph.split_blocks("dst", grad)
+        weights = self.by_columns(wide.t(), width)
         for kind, part in live.items():
-            torch.mm(part, self.wide(wide, kind, width),
-                     out=rows[kind].flatten(1))
+            torch.mm(part, weights[kind].t(), out=rows[kind].flatten(1))
         links = _links(matrix, self.reduce, given["x"][0])
         values = dict(zip((name for link in links for name in link.saves),
                           kept))

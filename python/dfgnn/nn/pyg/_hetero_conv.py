@@ -14,7 +14,7 @@ from .._relations import Features
 from .._together import Call, Library, Relation, watched
 from ._edges import known
 from ._hetero_kinds import KINDS, normalized, takes_weights, with_loops
-from ._mixin import Fused, _say, fits, obstacle
+from ._mixin import Fused, _say, fits, own_obstacle
 
 
 # ---- who goes together ------------------------------------------------------
@@ -24,12 +24,13 @@ def _base(layer):
 
 
 def apart(layer):
-    """Why a layer's relation goes by itself, or None."""
+    """Why a layer's relation goes by itself, whatever is around the call, or
+    None."""
     kind = KINDS.get(_base(layer))
     if kind is None:
         return (f"{type(layer).__name__} is none of the layers that go "
                 "together (" + ", ".join(k.__name__ for k in KINDS) + ")")
-    reason = obstacle(layer) or kind.reason(layer)
+    reason = own_obstacle(layer) or kind.reason(layer)
     if reason is None and hooked(layer):
         reason = "a hook looks at it"
     if reason is None and (layer.flow != "source_to_target"
@@ -43,15 +44,17 @@ def _relation(call):
     key, layer, src, dst, edges, more, given = call
     if apart(layer) is not None:
         return None
-    takes = KINDS[_base(layer)].takes
-    if len(more) > len(takes[:1]):
-        return None
-    given = {**dict(zip(takes, more)), **given}
     if not known(edges) \
             or not isinstance(edges, Tensor) or not fits(src, dst) \
-            or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype \
-            or set(given) - set(takes):
+            or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype:
         return None
+    if more or given:
+        takes = KINDS[_base(layer)].takes
+        if len(more) > len(takes[:1]):
+            return None
+        given = {**dict(zip(takes, more)), **given}
+        if set(given) - set(takes):
+            return None
     attr, weight = given.get("edge_attr"), given.get("edge_weight")
     if not fits(attr, weight) or attr is not None and (
             attr.dim() > 2 or attr.size(0) != edges.size(1)):
@@ -96,24 +99,24 @@ def described(layers):
 def _calls(module, x, edge_index_dict, more, kwargs):
     """The Calls that PyG's HeteroConv makes of Features; more: further dicts
     by relation."""
-    found = []
+    found, further = [], (*more, *kwargs.values())
     for key, layer in module.convs.items():
         if key not in edge_index_dict:
-            if any(key in given for given in (*more, *kwargs.values())):
+            if any(key in given for given in further):
                 raise Other  # PyG calls it without edges
             continue
         src, _, dst = key
         if src not in x.src or dst not in x.dst:
             raise Other
-        for given in (*more, *kwargs.values()):
-            if src in given or dst in given:
+        by_place, by_name = (), {}
+        if further:
+            if any(src in given or dst in given for given in further):
                 raise Other  # an argument by nodes
-        own_kwargs = {name[:-5]: given[key] for name, given in kwargs.items()
-                      if key in given}
+            by_place = tuple(given[key] for given in more if key in given)
+            by_name = {name[:-5]: given[key] for name, given in
+                       kwargs.items() if key in given}
         found.append(Call(key, layer, x.src[src], x.dst[dst],
-                          edge_index_dict[key],
-                          tuple(given[key] for given in more if key in given),
-                          own_kwargs))
+                          edge_index_dict[key], by_place, by_name))
     return found
 
 

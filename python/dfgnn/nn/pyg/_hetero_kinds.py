@@ -18,7 +18,7 @@ from ._reduce import NAMES, combine, is_sum, reduce_neighbours, reductions
 
 def _linears(relations, name):
     """(weights, biases) of the linear layers of this name."""
-    return tuple(zip(*[linear(r.layer.__dict__, name) for r in relations]))
+    return tuple(zip(*[linear(vars(r.layer), name) for r in relations]))
 
 
 def _own_linears(relations, name):
@@ -30,8 +30,12 @@ def _parameters(relations, name):
 
 
 def _has_bias(layer, *names):
-    return tuple(getattr(getattr(layer, name, None), "bias", None) is None
-                 for name in names)
+    found = map(vars(layer)["_modules"].get, names)
+    return tuple(getattr(module, "bias", None) is None for module in found)
+
+
+def _aggregation(layer):
+    return vars(layer)["_modules"].get("aggr_module")
 
 
 # ---- attention --------------------------------------------------------------
@@ -164,7 +168,7 @@ def _gated(layer, out, x):
 
 def _reduce(relations):
     """What reduces neighbours as the layers do, with the weights of edges."""
-    module = relations[0].layer.aggr_module
+    module = _aggregation(relations[0].layer)
     weight = None
     if any(r.edge_weight is not None for r in relations):
         weight = passes.joined([
@@ -183,19 +187,20 @@ def _reduce(relations):
 
 
 def _reduce_reason(layer):
-    if type(layer.aggr_module) not in NAMES \
-            or reductions(layer.aggr_module) is None:
-        return f"no kernel reduces by {type(layer.aggr_module).__name__}"
+    module = _aggregation(layer)
+    if type(module) not in NAMES or reductions(module) is None:
+        return f"no kernel reduces by {type(module).__name__}"
     return None
 
 
 def takes_weights(layer):
     """Whether neighbours are reduced with the weights of edges."""
-    return reductions(layer.aggr_module) in (("sum",), ("mean",))
+    return reductions(_aggregation(layer)) in (("sum",), ("mean",))
 
 
 def _reduction(layer):
-    return type(layer.aggr_module), reductions(layer.aggr_module)
+    module = _aggregation(layer)
+    return type(module), reductions(module)
 
 
 def _sage_settings(layer):
@@ -233,7 +238,7 @@ def normalized(layer, edges, edge_weight, num_nodes, dtype):
 def _gcn_reason(layer):
     if layer.cached:
         return "it keeps its edges"
-    if reductions(layer.aggr_module) != ("sum",):
+    if reductions(_aggregation(layer)) != ("sum",):
         return "its messages are not summed"
     return None
 

@@ -69,6 +69,14 @@ def _replaced(state):
 def obstacle(layer):
     """The reason why this call cannot take the fused path, whatever its
     arguments are, or None."""
+    reason = own_obstacle(layer)
+    if reason is not None or ops.compiling():
+        return reason
+    return surroundings()
+
+
+def own_obstacle(layer):
+    """The same as far as the layer itself is the reason."""
     state = layer.__dict__
     if state["_explain"]:
         return "its messages are explained"
@@ -79,9 +87,7 @@ def obstacle(layer):
     if layer._dfgnn_overridden or _replaced(state):
         return (layer._dfgnn_overridden or "one of its methods") \
             + " is not PyG's"
-    if ops.compiling():
-        return None
-    return surroundings()
+    return None
 
 
 def usual(layer):

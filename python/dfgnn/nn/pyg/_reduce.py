@@ -21,6 +21,8 @@ def _name(module):
     name = NAMES.get(type(module))
     if name is None or hooked(module):
         return None
+    if name not in ("var", "std"):
+        return name
     variance = module.var_aggr if name == "std" else module
     return None if getattr(variance, "semi_grad", False) else name
 
