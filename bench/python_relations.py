@@ -32,7 +32,7 @@ ways get the same.  Writes a flat JSON array, a row per case:
   pyg_backward_ms, dfgnn_backward_ms   of its backward pass
   pyg_launches, dfgnn_launches      kernels of a step (on a GPU)
   pyg_mb, dfgnn_mb                  peak of torch's memory over the inputs
-  compiled_ms                       PyG by torch.compile, with --compile
+  compiled_ms, both_ms              PyG, and dfgnn, by torch.compile
   difference                        of the results, relative to the largest
 """
 
@@ -422,10 +422,10 @@ def measure(name, options, device):
     ways = {}
     for way in options.ways.split(","):
         mine = copy.deepcopy(model)
-        if way == "dfgnn":
+        if way in ("dfgnn", "both"):
             report = dfgnn.accelerate(mine)
             print(report, file=sys.stderr)
-        elif way == "compiled":
+        if way in ("compiled", "both"):
             mine = torch.compile(mine, dynamic=True)
         ways[way] = Way(mine, run, options, device)
     row = {"case": name, "edges": _edges_of(inputs())}
@@ -450,7 +450,7 @@ def measure(name, options, device):
             try:
                 found.step(inputs(), keep=turn >= options.warmup)
             except Exception as error:
-                if way != "compiled" and not isinstance(
+                if way not in ("compiled", "both") and not isinstance(
                         error, torch.OutOfMemoryError):
                     raise
                 row[way + "_error"] = f"{type(error).__name__}: {error}"[:200]
@@ -508,7 +508,8 @@ def main():
     parser.add_argument("--table", help="print the table of a JSON file")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--ways", default="pyg,dfgnn",
-                        help="pyg, dfgnn, compiled (PyG by torch.compile)")
+                        help="pyg, dfgnn, compiled and both (each of them by "
+                        "torch.compile)")
     parser.add_argument("--scale", type=float, default=1.0,
                         help="of the numbers of nodes")
     parser.add_argument("--narrow", action="store_true",

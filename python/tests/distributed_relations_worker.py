@@ -18,8 +18,9 @@ from dfgnn.distributed import (
 WIDTH = 6
 NODES = {"a": 31, "b": 17, "c": 1, "d": 8, "e": 4}
 KINDS = [("a", "x", "a"), ("b", "x", "a"), ("a", "y", "b"), ("a", "z", "b"),
-         ("c", "x", "a"), ("b", "w", "c"), ("a", "x", "d"), ("d", "x", "e")]
-COUNTS = (90, 60, 50, 0, 9, 12, 20, 3)
+         ("c", "x", "a"), ("b", "w", "c"), ("a", "x", "d"), ("d", "x", "e"),
+         ("a", "v", "a")]
+COUNTS = (90, 60, 50, 0, 9, 12, 20, 3, 25)
 
 
 def loops(key):
@@ -36,6 +37,10 @@ HETERO = {
     "Graph of maxima": lambda key: G.GraphConv((WIDTH, WIDTH), WIDTH,
                                                aggr="max"),
     "GIN": lambda key: G.GINConv(torch.nn.Linear(WIDTH, WIDTH)),
+    "GCN": lambda key: G.GCNConv(WIDTH, WIDTH, improved=key[1] == "v")
+    if loops(key) else G.SAGEConv((WIDTH, WIDTH), WIDTH),
+    "one GCN": lambda key: G.GCNConv(WIDTH, WIDTH, add_self_loops=False)
+    if key[:2] == ("a", "v") else G.SAGEConv((WIDTH, WIDTH), WIDTH),
     "a mixture": lambda key: G.SAGEConv((WIDTH, WIDTH), WIDTH)
     if key[1] == "x" else G.ResGatedGraphConv((WIDTH, WIDTH), WIDTH),
 }
@@ -59,7 +64,8 @@ class Twice(torch.nn.Module):
 def models():
     about = (list(NODES), KINDS)
     for name, make in HETERO.items():
-        for aggr in ("sum", "mean") if name != "GAT" else ("sum", "max"):
+        aggrs = {"GAT": ("sum", "max"), "GCN": ("sum",), "one GCN": ("mean",)}
+        for aggr in aggrs.get(name, ("sum", "mean")):
             yield f"{name}, {aggr}", Twice(lambda: G.HeteroConv(
                 {key: make(key) for key in KINDS}, aggr))
     yield "HGT", Twice(lambda: G.HGTConv(WIDTH, WIDTH, about, heads=2))
@@ -175,7 +181,61 @@ def case_typed():
                             (own[""].grad, x.grad)):
         torch.testing.assert_close(
             mine, graph.local_nodes({"": all_of_it})[""], **near)
+    for mode in ({}, {"attention_mechanism": "within-relation"},
+                 {"attention_mode": "multiplicative-self-attention"}):
+        check_on_list(graph, G.RGATConv(WIDTH, 4, 6, heads=2, edge_dim=3,
+                                        **mode), lambda conv, x, on, attr:
+                      conv(x, edges, kinds, attr) if on is None else
+                      conv(x, on, edge_attr=attr), nodes, len(kinds))
+    of_node = torch.arange(nodes) % 3
+
+    def heat(conv, x, on, attr):
+        if on is None:
+            return conv(x, edges, of_node, kinds, attr)
+        return conv(x, on, on.local_nodes({"": of_node})[""], on.edge_type,
+                    attr)
+    check_on_list(graph, G.HEATConv(WIDTH, 4, 3, 6, 2, 3, 2, heads=2), heat,
+                  nodes, len(kinds))
     torch.set_default_dtype(torch.float32)
+
+
+def check_on_list(graph, plain, run, nodes, count):
+    """A layer over edges of one list gives own nodes what it gives all, with
+    the same gradients."""
+    x, attr = torch.randn(nodes, WIDTH), torch.randn(count, 3)
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    x.requires_grad_()
+    want = run(plain, x, None, attr)
+    want.square().sum().backward()
+    own = graph.local_nodes({"": x.detach()})[""].requires_grad_()
+    have = run(fast, own, graph, graph.local_edges(attr))
+    have.square().sum().backward()
+    near = dict(rtol=1e-9, atol=1e-9)
+    for mine, of_all in ((have.detach(), want.detach()), (own.grad, x.grad)):
+        torch.testing.assert_close(
+            mine, graph.local_nodes({"": of_all})[""], **near)
+    for (name, a), b in zip(plain.named_parameters(), fast.parameters()):
+        mine = torch.zeros_like(a) if b.grad is None else b.grad
+        dist.all_reduce(mine)
+        torch.testing.assert_close(
+            mine, torch.zeros_like(a) if a.grad is None else a.grad, **near,
+            msg=lambda m: f"{type(plain).__name__} {name} {m}")
+
+
+def case_weights():
+    """Weights of edges of GCNConvs."""
+    bench = Bench("bad")
+    keys = [key for key in KINDS if loops(key)]
+    weights = {key: torch.rand(bench.edges[key].size(1), dtype=torch.float64)
+               + 0.1 for key in keys}
+
+    def run(model, x, graph):
+        return model(x, graph or bench.edges, edge_weight_dict=weights
+                     if graph is None else graph.local_edges(weights))
+    bench.check("weights: ", G.HeteroConv({
+        key: G.GCNConv(WIDTH, WIDTH) if key in keys else
+        G.SAGEConv((WIDTH, WIDTH), WIDTH) for key in KINDS}), run)
 
 
 def case_files():

@@ -19,7 +19,8 @@ WORKER = os.path.join(os.path.dirname(__file__),
 
 
 def test_two_ranks_equal_a_single_process():
-    passes(2, "layers", "widths", "typed", "files", "errors", worker=WORKER)
+    passes(2, "layers", "widths", "weights", "typed", "files", "errors",
+           worker=WORKER)
 
 
 def test_three_ranks_equal_a_single_process():

@@ -11,6 +11,7 @@ from ..errors import InvalidError
 from ..hetero import hetero_graph
 from ._guards import _GLOBAL_HOOKS, Other, surroundings
 from ._relations import Features
+from ._standing import standings
 
 
 class Call(NamedTuple):
@@ -52,12 +53,21 @@ class Library(NamedTuple):
     kinds: dict  # by class of layers their Kind
     base: Callable  # layer -> its class, a key of kinds, or None
     apart: Callable  # layer -> why its relation goes by itself, or None
-    relation: Callable  # Call -> Relation, or None if it goes by itself
+    # (Call, class of its layer) -> Relation, or None if it goes by itself
+    relation: Callable
     alone: Callable  # Call -> the layer's own result
     trusted: bool = False  # edges are known to be in range
 
     def kind(self, layer):
         return self.kinds[self.base(layer)]
+
+    def standing(self, layer):
+        """(class, settings) of a layer that can go together with others, or
+        None."""
+        if self.apart(layer) is not None:
+            return None
+        base = self.base(layer)
+        return base, self.kinds[base].settings(layer)
 
 
 def described(library, layers):
@@ -68,10 +78,8 @@ def described(library, layers):
         reason = library.apart(layer)
         if reason is not None:
             reasons.setdefault(reason, []).append(key)
-            continue
-        base = library.base(layer)
-        together.setdefault((base, library.kinds[base].settings(layer)),
-                            []).append(key)
+        else:
+            together.setdefault(library.standing(layer), []).append(key)
     parts = []
     for (base, _), keys in together.items():
         if len(keys) > 1:
@@ -110,17 +118,18 @@ def _run_group(library, relations, summed):
     return library.kind(relations[0].layer).run(graph, x, relations, summed)
 
 
-def _grouped(library, calls):
+def _grouped(library, owner, calls):
     """(groups of Relations of two and more, Calls that go by themselves)."""
     together, alone = {}, []
-    for call in calls:
-        found = library.relation(call)
+    found_of = standings(owner, [call.layer for call in calls],
+                         library.standing)
+    for call, standing in zip(calls, found_of):
+        found = None if standing is None else library.relation(
+            call, standing[0])
         if found is None:
             alone.append(call)
             continue
-        base = library.base(found.layer)
-        key = (base, library.kinds[base].settings(found.layer),
-               found.src.dtype, found.src.device, found.src.size(1),
+        key = (*standing, found.src.dtype, found.src.device, found.src.size(1),
                found.dst.size(1), found.edges.dtype)
         together.setdefault(key, []).append((call, found))
     groups = []
@@ -132,12 +141,12 @@ def _grouped(library, calls):
     return groups, alone
 
 
-def run_calls(library, calls, summed, by_type, by_relation):
-    """Runs Calls: what goes together is added to by_type if summed, else, like
+def run_calls(library, owner, calls, summed, by_type, by_relation):
+    """Runs Calls of the layers of a module: what goes together is added to by_type if summed, else, like
     what goes by itself, put into by_relation.  Returns the reason why nothing
     goes together, or None."""
     try:
-        groups, alone = _grouped(library, calls)
+        groups, alone = _grouped(library, owner, calls)
         if not groups:
             return "no two of its layers go together"
         for group in groups:

@@ -43,22 +43,23 @@ def apart(layer):
     return reason and f"{base.__name__}: {reason}"
 
 
-def _relation(call):
-    """The Relation of a call, or None if it goes by itself."""
+def _relation(call, base):
+    """The Relation of a call of a layer of this class, or None if it goes by
+    itself."""
     key, layer, src, dst, graph, more, given = call
-    if apart(layer) is not None or more or not is_matrix(src) \
+    if more or not is_matrix(src) \
             or not is_matrix(dst) or src.dtype != dst.dtype \
             or src.dtype not in DTYPES \
-            or set(given) - set(KINDS[_base(layer)].takes):
+            or set(given) - set(KINDS[base].takes):
         return None
     edges, weight = graph.edges, given.get("edge_weight")
     if edges.device != src.device or weight is not None and (
             weight.numel() != edges.size(1) or weight.dtype != src.dtype
-            or _base(layer) is SAGEConv and layer._aggre_type == "pool"
-            or _base(layer) is GINConv and layer._aggregator_type == "max"):
+            or base is SAGEConv and layer._aggre_type == "pool"
+            or base is GINConv and layer._aggregator_type == "max"):
         return None
     weight = None if weight is None else weight.reshape(-1)
-    if _base(layer) is GraphConv:
+    if base is GraphConv:
         weight = normalized(layer, edges, weight, src.size(0), dst.size(0),
                             src.dtype)
     return Relation(key, layer, src, dst, edges, None, weight)
@@ -151,8 +152,8 @@ def together(module, graph, inputs, mod_args=None, mod_kwargs=None):
     calls = calls_of(module, graph, inputs, mod_args, mod_kwargs)
     reducer = _reducer(module.agg_fn)
     by_type, by_relation = {}, {}
-    reason = _together.run_calls(LIBRARY, calls, reducer is not None, by_type,
-                                 by_relation)
+    reason = _together.run_calls(LIBRARY, module, calls, reducer is not None,
+                                 by_type, by_relation)
     if reason is not None:
         return reason
     return _reduced(module, graph, calls, reducer, by_type, by_relation)

@@ -11,7 +11,7 @@ from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 from ... import ops
 from ..._grouped import take, typed
 from ..._remember import remember
-from ...hetero import gatherer
+from ...hetero import HeteroGraph, gatherer
 from ...programs import edge_program, softmax
 from .._linear import hooked
 from ._attention_convs import attends
@@ -56,6 +56,8 @@ def _refusal(layer, x, edge_index, node_type, edge_type, edge_attr):
         return "its embeddings are changed by looking at them"
     if ops.compiling():
         return "torch.compile traces"
+    if isinstance(edge_index, HeteroGraph):
+        edge_index = edge_index.edge_index
     reason = attends(layer, edge_index, x, edge_attr)
     if reason is None and (edge_attr is None or edge_attr.dim() != 2
                            or x.dim() != 2):
@@ -77,27 +79,36 @@ def _gatherer(types, count):
 
 def _heat(layer, x, edge_index, node_type, edge_type, edge_attr):
     reason = _refusal(layer, x, edge_index, node_type, edge_type, edge_attr)
+    relations = edge_index if isinstance(edge_index, HeteroGraph) else None
+    if reason is not None and relations is not None:
+        raise ValueError("HEATConv does not run on a HeteroGraph: " + reason)
     if reason is not None:
         return unfit(layer, reason)
     try:
         types = typed(node_type, layer.hetero_lin.num_types)
-        relations = remember(edge_type, ("kinds", layer.edge_type_emb.num_embeddings), lambda: _gatherer(
-            edge_type, layer.edge_type_emb.num_embeddings))
+        count = layer.edge_type_emb.num_embeddings
+        of_edge = remember(edge_type, ("kinds", count), lambda: _gatherer(
+            edge_type, count))
     except (ValueError, RuntimeError) as error:  # PyG has errors of its own
         return unfit(layer, str(error))
     width, slope = layer.out_channels, layer.negative_slope
-    graph = graph_of(layer, edge_index, x.size(0), x.size(0))
     h = types.product(x, layer.hetero_lin.weight, layer.hetero_lin.bias)
+    if relations is None:
+        graph, sent = graph_of(layer, edge_index, x.size(0), x.size(0)), h
+    else:
+        graph = relations.graph(relations.by_node("dst"),
+                                relations.by_node("src"))
+        sent = relations.extend({"": h})[""]
     kinds = F.leaky_relu(layer.edge_type_emb.weight, slope)
     edge = F.leaky_relu(layer.edge_attr_emb(edge_attr), slope)
     att = layer.att.weight.split([width, width, kinds.size(1), edge.size(1)],
                                  1)
-    of_kind = take(F.linear(kinds, att[2]), relations)
+    of_kind = take(F.linear(kinds, att[2]), of_edge)
     w_node, w_edge = layer.lin.weight.split([width, edge.size(1)], 1)
     given = dict(
         i={"score": F.linear(h, att[0]).unsqueeze(-1)},
-        j={"score": F.linear(h, att[1]).unsqueeze(-1),
-           "value": F.linear(h, w_node, layer.lin.bias).unsqueeze(1)},
+        j={"score": F.linear(sent, att[1]).unsqueeze(-1),
+           "value": F.linear(sent, w_node, layer.lin.bias).unsqueeze(1)},
         e={"score": (of_kind + F.linear(edge, att[3])).unsqueeze(-1),
            "value": edge.unsqueeze(1)})
     run = _messages

@@ -2,96 +2,18 @@
 together, each of the others by itself."""
 
 import torch_geometric.nn as pyg
-from torch import Tensor
 from torch_geometric.nn.conv import hetero_conv as theirs
 
 from ... import _fallbacks, ops
+from ..._modes import constant
 from ...hetero import HeteroGraph
 from .. import _together
 from .._guards import Other
-from .._linear import hooked
 from .._relations import Features
-from .._together import Call, Library, Relation, watched
-from ._edges import known
-from ._hetero_kinds import KINDS, normalized, takes_weights, with_loops
-from ._mixin import Fused, _say, fits, own_obstacle
-
-
-# ---- who goes together ------------------------------------------------------
-
-def _base(layer):
-    return type(layer).__dict__.get("_dfgnn_base")
-
-
-def apart(layer):
-    """Why a layer's relation goes by itself, whatever is around the call, or
-    None."""
-    kind = KINDS.get(_base(layer))
-    if kind is None:
-        return (f"{type(layer).__name__} is none of the layers that go "
-                "together (" + ", ".join(k.__name__ for k in KINDS) + ")")
-    reason = own_obstacle(layer) or kind.reason(layer)
-    if reason is None and hooked(layer):
-        reason = "a hook looks at it"
-    if reason is None and (layer.flow != "source_to_target"
-                           or layer.node_dim not in (-2, 0)):
-        reason = "its messages flow to sources, or nodes are on another axis"
-    return reason and f"{type(layer).__name__}: {reason}"
-
-
-def _relation(call):
-    """The Relation of a call, or None if it goes by itself."""
-    key, layer, src, dst, edges, more, given = call
-    if apart(layer) is not None:
-        return None
-    if not known(edges) \
-            or not isinstance(edges, Tensor) or not fits(src, dst) \
-            or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype:
-        return None
-    if more or given:
-        takes = KINDS[_base(layer)].takes
-        if len(more) > len(takes[:1]):
-            return None
-        given = {**dict(zip(takes, more)), **given}
-        if set(given) - set(takes):
-            return None
-    attr, weight = given.get("edge_attr"), given.get("edge_weight")
-    if not fits(attr, weight) or attr is not None and (
-            attr.dim() > 2 or attr.size(0) != edges.size(1)):
-        return None
-    if attr is not None and getattr(layer, "lin_edge", None) is None:
-        if _base(layer) is not pyg.GATConv:
-            return None
-        attr = None  # GATConv does not look at it
-    if weight is not None and (
-            weight.dim() != 1 or weight.numel() != edges.size(1)
-            or weight.dtype != src.dtype or not takes_weights(layer)):
-        return None
-    if _base(layer) is pyg.GCNConv:
-        if src is not dst:
-            return None
-        edges, weight = normalized(layer, edges, weight, src.size(0),
-                                   src.dtype)
-    elif getattr(layer, "add_self_loops", False):
-        try:
-            edges, attr = with_loops(layer, edges, attr, src.size(0),
-                                     dst.size(0))
-        except Other:
-            return None
-    return Relation(key, layer, src, dst, edges, attr, weight)
-
-
-def _alone(call):
-    single = call.key[0] == call.key[-1] and call.src is call.dst
-    x = call.src if single else (call.src, call.dst)
-    return call.layer(x, call.edges, *call.more, **call.given)
-
-
-LIBRARY = Library(KINDS, _base, apart, _relation, _alone)
-
-
-def described(layers):
-    return _together.described(LIBRARY, layers)
+from .._together import Call, watched
+from . import _hetero_compiled, _shares
+from ._hetero_library import LIBRARY, alone
+from ._mixin import Fused, _say
 
 
 # ---- a call -----------------------------------------------------------------
@@ -130,7 +52,8 @@ def _forward(module, kwargs, x_dict, edge_index_dict, *more):
             "arguments by nodes"
     summed = module.aggr in ("sum", "mean")
     by_type, by_relation = {}, {}
-    reason = _together.run_calls(LIBRARY, calls, summed, by_type, by_relation)
+    reason = _together.run_calls(LIBRARY, module, calls, summed, by_type,
+                                 by_relation)
     if reason is not None:
         return reason
     return _reduced(module, calls, by_type, by_relation)
@@ -159,7 +82,8 @@ def _on_graph(module, kwargs, x_dict, graph, *more):
     one."""
     x = Features(graph.extend(x_dict), x_dict)
     try:
-        calls = _calls(module, x, graph.edges_by_relation(), more, kwargs)
+        calls = _shares.normalized(graph, _calls(
+            module, x, graph.edges_by_relation(), more, kwargs))
     except Other:
         raise ValueError("x_dict has no features of a type that a relation "
                          "begins or ends at, or an argument is by nodes"
@@ -167,11 +91,11 @@ def _on_graph(module, kwargs, x_dict, graph, *more):
     summed, by_type, by_relation = module.aggr in ("sum", "mean"), {}, {}
     reason = watched()
     if reason is None:
-        reason = _together.run_calls(LIBRARY, calls, summed, by_type,
+        reason = _together.run_calls(LIBRARY, module, calls, summed, by_type,
                                      by_relation)
     if reason is not None:
         _say(type(module).__name__, reason)
-        by_relation = {call.key: _alone(call) for call in calls}
+        by_relation = {call.key: alone(call) for call in calls}
     # gradients of the halo go back from a rank without edges, too
     none = sum(part[:0].sum() for part in x.src.values())
     return {kind: out + none for kind, out in _reduced(
@@ -193,9 +117,18 @@ class HeteroConv(pyg.HeteroConv):
     __doc__ = pyg.HeteroConv.__doc__
     _dfgnn_base = pyg.HeteroConv
 
+    @constant
+    def _dfgnn_plan(self):
+        """What torch.compile takes as a constant."""
+        return _hetero_compiled.plan(self)
+
     def forward(self, *args_dict, **kwargs_dict):
         if len(args_dict) > 1 and isinstance(args_dict[1], HeteroGraph):
             return _on_graph(self, kwargs_dict, *args_dict)
+        if ops.compiling() and len(args_dict) == 2 and not kwargs_dict:
+            found = _hetero_compiled.forward(self, *args_dict)
+            if found is not None:
+                return found
         reason = _obstacle(args_dict, kwargs_dict)
         if reason is None:
             found = _forward(self, kwargs_dict, *args_dict)

@@ -12,7 +12,7 @@ from ...functional import gat_attention, score_attention
 from ...hetero import HeteroGraph, Layout, gatherer, typed_graph
 from .._exact import outside_autocast, result_type, softmax_type
 from ._attention_convs import attends
-from ._edges import degrees, flowed
+from ._edges import degrees, flowed, reverse
 from ._mixin import unfit
 
 
@@ -37,11 +37,11 @@ class _Call(NamedTuple):
     """A call's graph, and tables by relation and then by node."""
     graph: HeteroGraph
     columns: Layout
-    value: Tensor  # [R * N, H * dim, C]
-    query: Tensor  # [R * N, H * dim]
+    value: Tensor  # [R * N, H * dim, C], of the nodes that send
+    query: Tensor  # [R * N, H * dim], of those that receive
     key: Tensor
     own: Optional[Tensor]  # [E, H * dim] what features of edges bring
-    num_nodes: int
+    num_nodes: int  # that receive
 
     @property
     def matrix(self):
@@ -99,7 +99,9 @@ def _products(call):
 
 def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
     """RGATConv: nodes are transformed once for each relation, not for each
-    edge."""
+    edge.  edge_index may be a HeteroGraph, a rank's share of one, too."""
+    if isinstance(edge_index, HeteroGraph):
+        return _on_graph(layer, edge_index, x, edge_attr)
     reason = attends(layer, edge_index, x, edge_attr)
     if reason is None and (
             ops.compiling() or x.dim() != 2 or size is not None
@@ -109,19 +111,45 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
         reason = "its edges have no types, or features of another number"
     if reason is not None:
         return unfit(layer, reason)
+    return _run(layer, typed_graph(
+        flowed(layer, edge_index), edge_type, x.size(0),
+        layer.num_relations), x, edge_attr)
+
+
+def _on_graph(layer, graph, x, edge_attr):
+    reason = attends(layer, graph.edge_index, x, edge_attr)
+    if reason is None and (reverse(layer) or x.dim() != 2 or ops.compiling()):
+        reason = "messages flow to sources, x is no matrix, or torch.compile " \
+            "traces"
+    if reason is None and (graph.counts is not None or graph.num_relations
+                           != layer.num_relations):
+        reason = f"the graph has {graph.num_relations} relations, expected " \
+            f"{layer.num_relations} of one edge list"
+    if reason is None and getattr(layer, "_dfgnn_weights", False):
+        reason = "attention weights are returned for an edge_index only"
+    if reason is not None:
+        raise ValueError("RGATConv does not run on a HeteroGraph: " + reason)
+    return _run(layer, graph, graph.extend({"": x})[""], edge_attr)
+
+
+def _run(layer, graph, x, edge_attr):
+    """The layer's result, from features of the nodes that send, of which the
+    first are those that receive."""
     h, own = _transformed(layer, x), None  # [R * N, H * C]
     if edge_attr is not None:
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
         own = torch.matmul(layer.lin_edge(edge_attr), layer.e)
-    graph = typed_graph(flowed(layer, edge_index), edge_type, x.size(0),
-                        layer.num_relations)
+    nodes, receive = graph.num_dst[""], h
+    if nodes != x.size(0):
+        receive = h.view(layer.num_relations, x.size(0), -1)[
+            :, :nodes].flatten(0, 1)
     value = h.view(-1, layer.heads, layer.out_channels)
     if layer.dim > 1:
         value = value.unsqueeze(2).expand(-1, -1, layer.dim, -1).flatten(1, 2)
     out = _modulated(layer, _Call(
-        graph, graph.in_turn("src"), value, torch.matmul(h, layer.q),
-        torch.matmul(h, layer.k), own, x.size(0)))
+        graph, graph.in_turn("src"), value, torch.matmul(receive, layer.q),
+        torch.matmul(h, layer.k), own, nodes))
     if layer.attention_mode != "additive-self-attention":
         out = out.view(-1, layer.heads, layer.dim, layer.out_channels)
     return layer.update(out)

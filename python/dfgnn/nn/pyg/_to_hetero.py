@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from .._together import Call, run_calls, watched
-from ._hetero_conv import LIBRARY, described
+from ._hetero_library import LIBRARY, described
 from ._mixin import Fused, unfit
 
 
@@ -120,7 +120,8 @@ def together(layers, names, arguments, summed):
     reason = watched()
     by_type, by_relation = {}, {}
     if reason is None:
-        reason = run_calls(LIBRARY, calls, summed, by_type, by_relation)
+        reason = run_calls(LIBRARY, layers, calls, summed, by_type,
+                           by_relation)
     if reason is not None:
         unfit(calls[0].layer, reason)
         by_type.clear()

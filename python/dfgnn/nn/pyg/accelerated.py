@@ -2,7 +2,7 @@
 
 from torch_geometric.nn import MessagePassing
 
-from . import CLASSES, UNITS, Fused, _hetero_conv, _to_hetero, _traced
+from . import CLASSES, UNITS, Fused, _hetero_library, _to_hetero, _traced
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
@@ -17,7 +17,7 @@ def detail(module):
     """What the report says of a module that takes the layers inside it
     together; None of any other."""
     if type(module) in UNITS.values():
-        return _hetero_conv.described(dict(module.convs.items()))
+        return _hetero_library.described(dict(module.convs.items()))
     return None
 
 

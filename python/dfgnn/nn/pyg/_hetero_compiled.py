@@ -1,0 +1,92 @@
+"""HeteroConvs while torch.compile traces: sums of neighbours over all relations
+are one operator, and the linear layers around it are torch's, which the
+compiler joins with what stands beside them."""
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+
+from ... import _relation_ops
+from ..._autocast import autocast_dtype
+from ..._operators import DTYPES
+from ._hetero_library import LIBRARY
+from ._reduce import reductions
+
+# by class of layers the linear layers of the sums and of a node's own features
+_LINEARS = {pyg.SAGEConv: ("lin_l", "lin_r"),
+            pyg.GraphConv: ("lin_rel", "lin_root")}
+_REDUCTIONS = {("sum",): "spmm-sum", ("mean",): "spmm-mean"}
+
+
+def plan(module):
+    """"operator|linear layer of sums|of own features" if all layers do the
+    same and can go together; else ""."""
+    layers = list(module.convs.values())
+    found = set(map(LIBRARY.standing, layers))
+    if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
+        return ""
+    (base, _), = found
+    op = _REDUCTIONS.get(reductions(layers[0].aggr_module))
+    if base not in _LINEARS or op is None or base is pyg.SAGEConv and (
+            layers[0].project or layers[0].normalize):
+        return ""
+    if any(type(layer._modules.get(name)) is not pyg.Linear
+           for layer in layers for name in _LINEARS[base]
+           if name in layer._modules):
+        return ""
+    return "|".join((op, *_LINEARS[base]))
+
+
+def _fits(x_dict, edges, keys):
+    kinds = {end for key in keys for end in (key[0], key[2])}
+    if not keys or any(kind not in x_dict for kind in kinds):
+        return False
+    first = x_dict[keys[0][0]]
+    return first.dim() == 2 and first.dtype in DTYPES and \
+        first.size(1) > 0 and autocast_dtype(first.device.type) is None \
+        and all(x_dict[kind].dim() == 2 and x_dict[kind].dtype == first.dtype
+                and x_dict[kind].device == first.device
+                and x_dict[kind].size(1) == first.size(1) for kind in kinds) \
+        and all(isinstance(edges[key], torch.Tensor)
+                and edges[key].dim() == 2
+                and edges[key].layout == torch.strided for key in keys)
+
+
+def forward(module, x_dict, edges):
+    """The dict of results, or None where layers go one by one."""
+    keys = [key for key in module.convs.keys() if key in edges]
+    made = module._dfgnn_plan()
+    if made == "" or not _fits(x_dict, edges, keys):
+        return None
+    op, of_sums, of_own = made.split("|")
+    kinds = list(dict.fromkeys(end for key in keys
+                               for end in (key[0], key[2])))
+    number = {kind: n for n, kind in enumerate(kinds)}
+    sums = _relation_ops.sums(
+        [x_dict[kind] for kind in kinds], [edges[key] for key in keys],
+        [number[end] for key in keys for end in (key[0], key[2])], op)
+    outs, first = {}, 0
+    for kind in dict.fromkeys(key[2] for key in keys):
+        layers = [module.convs[key] for key in keys if key[2] == kind]
+        nodes = x_dict[kind].size(0)
+        rows = sums.narrow(0, first, nodes * len(layers)).reshape(
+            nodes, len(layers) * sums.size(1))
+        first += nodes * len(layers)
+        out = _added(layers, of_sums, rows, 1)
+        own = [layer for layer in layers if hasattr(layer, of_own)]
+        if own:
+            out = out + _added(own, of_own, x_dict[kind], None)
+        outs[kind] = out / len(layers) if module.aggr == "mean" and \
+            len(layers) > 1 else out
+    return outs
+
+
+def _added(layers, name, rows, dim):
+    """The sum of linear layers: of one input, or side by side along dim."""
+    linears = [getattr(layer, name) for layer in layers]
+    weights = [linear.weight for linear in linears]
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    weight = sum(weights[1:], weights[0]) if dim is None \
+        else torch.cat(weights, dim)
+    return F.linear(rows, weight, sum(biases[1:], biases[0])
+                    if biases else None)

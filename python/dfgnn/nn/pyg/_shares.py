@@ -1,0 +1,107 @@
+"""GCNConvs of a HeteroConv on a rank's share of a graph: its edges end at own
+nodes, and what they are divided by needs the degrees of nodes of other
+ranks."""
+
+from typing import NamedTuple, Optional
+
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from ...aggregation import spmm
+from ...convert import as_graph
+
+
+class Normalized(NamedTuple):
+    """The edges of a relation and their weights, None where all are 1, as
+    GCNConv sums over them."""
+    edges: Tensor
+    weight: Optional[Tensor]
+
+
+class _Loops(NamedTuple):
+    """Edges with a self loop for each of the own nodes."""
+    edges: Tensor
+    kept: Tensor  # the given edges that are no loops
+    loops: Tensor  # those that are
+    node: Tensor  # and where they are
+
+
+def normalized(graph, calls):
+    """The Calls with :class:`Normalized` edges for GCNConvs; one exchange
+    brings the degrees of all of them.  All ranks have the same calls."""
+    mine = [] if graph.is_whole else [
+        call for call in calls if call.key[0] == call.key[2]
+        and getattr(type(call.layer), "_dfgnn_base", None) is pyg.GCNConv]
+    if not mine:
+        return calls
+    weights = {call.key: (*call.more, call.given.get("edge_weight"))[0]
+               for call in mine}
+    if any(weight is not None for weight in weights.values()):
+        found = _normalized(graph, mine, weights)
+    else:
+        about = tuple((call.key, call.layer.normalize, call.layer.improved,
+                       call.layer.add_self_loops) for call in mine)
+        found = graph._derive(("gcn", about, mine[0].src.dtype), lambda:
+                              _normalized(graph, mine, weights))
+    return [call if call.key not in found else call._replace(
+        edges=found[call.key], more=(), given={}) for call in calls]
+
+
+def _normalized(graph, calls, weights):
+    """By relation its Normalized edges."""
+    found, degrees = {}, {kind: [] for kind in graph.num_dst}
+    for call in calls:
+        weight, edges = weights[call.key], call.edges
+        if not call.layer.normalize:
+            found[call.key] = Normalized(edges, weight)
+            continue
+        if call.layer.add_self_loops:
+            edges, weight = _looped(graph, call, weight)
+        if weight is None:
+            weight = call.src.new_ones(edges.size(1))
+        found[call.key] = Normalized(edges, weight)
+        degrees[call.key[0]].append((call.key, call.dst.new_zeros(
+            call.dst.size(0)).index_add(0, edges[1], weight)))
+    table = {kind: torch.stack([degree for _, degree in parts], 1) if parts
+             else calls[0].dst.new_zeros(graph.num_dst[kind], 1)
+             for kind, parts in degrees.items()}
+    if not any(degrees.values()):
+        return found
+    for kind, part in graph.extend(table).items():
+        part = part.pow(-0.5)
+        part = part.masked_fill(part == float("inf"), 0)
+        for (key, _), factor in zip(degrees[kind], part.unbind(1)):
+            edges, weight = found[key]
+            found[key] = Normalized(
+                edges, factor[edges[0]] * weight * factor[edges[1]])
+    return found
+
+
+def _looped(graph, call, weight):
+    """(edges, weights) with the loops that PyG adds, which have the weights of
+    those that were there."""
+    nodes = call.dst.size(0)
+
+    def make():
+        edges = call.edges
+        is_loop = edges[0] == edges[1]
+        kept, loops = (~is_loop).nonzero().view(-1), is_loop.nonzero().view(-1)
+        added = torch.arange(nodes, dtype=edges.dtype, device=edges.device)
+        return _Loops(torch.cat([edges[:, kept], added.expand(2, -1)], 1),
+                      kept, loops, edges[0, loops].long())
+    made = graph._derive(("gcn loops", call.key), make)
+    if weight is None:  # improved makes no difference then, as in PyG
+        return made.edges, None
+    of_loops = weight.new_full((nodes,), 2.0 if call.layer.improved else 1.0)
+    return made.edges, torch.cat([weight[made.kept], of_loops.index_put(
+        (made.node,), weight[made.loops])])
+
+
+def alone(call):
+    """The result of a GCNConv whose edges are Normalized."""
+    layer, (edges, weight) = call.layer, call.edges
+    x = layer.lin(call.src)
+    graph = as_graph(edges, (x.size(0), call.dst.size(0)))
+    out = spmm(graph, x, weight)
+    return out if layer.bias is None else out + layer.bias
