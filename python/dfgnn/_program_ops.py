@@ -1,19 +1,33 @@
-"""Edge programs as an operator of torch.library, for torch.compile.
+"""Edge programs while torch.compile traces, as a family of
+_torch_operator.py.
 
-The operator is named by the text of its program, so that what torch keeps of
-compiled code holds in another process.  Tensors by edge are in the caller's
-order.  Its gradient is the operator of the program that is derived.
+A call's text has the types of its outputs and that of its program, so that what
+torch keeps of compiled code holds in another process.  Its gradient is the
+operator of the program that is derived.
 """
 
 from . import _programs
 from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
-from .ops import AVAILABLE, _define, _graph, _named, _op
+from ._torch_operator import AVAILABLE, Family  # noqa: F401
 
-KINDS = list(_programs.TYPES)  # types are told by their numbers
-_CALL = ("str program, Tensor? edge_index, SymInt graph, SymInt num_src, "
-         "SymInt num_dst, SymInt num_edges, Tensor? seed, int[] types, "
-         "Tensor[] tensors")
-_NAME = "edge_program"
+_KINDS = list(_programs.TYPES)  # types are told by their numbers
+_SEEDED = "seed "  # the text of a call whose first tensor is its seed
+
+
+def text(name, types, seeded=False):
+    """The text of a call of the program of this name."""
+    return (_SEEDED if seeded else "") + ",".join(
+        [str(_KINDS.index(kind)) for kind in types]) + "|" + name
+
+
+def _told(call):
+    """(program, types of its outputs, seed or None, tensors) of a call."""
+    types, name = call.text.split("|", 1)
+    seed, tensors = None, call.tensors
+    if types.startswith(_SEEDED):
+        types, seed, tensors = types[len(_SEEDED):], tensors[0], tensors[1:]
+    return _programs.named(name), [_KINDS[int(k)] for k in types.split(",")], \
+        seed, tensors
 
 
 def _in_order(change, ports, tensors):
@@ -21,71 +35,46 @@ def _in_order(change, ports, tensors):
             for port, t in zip(ports, tensors)]
 
 
-def _run(name, edge_index, graph, num_src, num_dst, num_edges, seed, types,
-         tensors):
-    program = _programs.named(name)
-    graph = _graph(edge_index, graph, num_src, num_dst, False, next(
-        (t for port, t in zip(program.inputs, tensors)
-         if port.place == EDGE), None))
-    made = _programs.execute(
-        program, graph, _in_order(graph.to_graph_order, program.inputs,
-                                  tensors),
-        [KINDS[k] for k in types], seed)
-    return _in_order(graph.to_caller_order, program.outputs, made)
+class _Programs(Family):
+    name = "edge_program"
+
+    def run(self, call):
+        program, types, seed, tensors = _told(call)
+        graph = call.graph(next(
+            (t for port, t in zip(program.inputs, tensors)
+             if port.place == EDGE), None))
+        made = _programs.execute(
+            program, graph, _in_order(graph.to_graph_order, program.inputs,
+                                      tensors), types, seed)
+        return _in_order(graph.to_caller_order, program.outputs, made)
+
+    def fake(self, call):
+        program, types, _, tensors = _told(call)
+        rows = {PARAM: (), DST: (call.num_dst,), SRC: (call.num_src,),
+                EDGE: (call.num_edges,)}
+        rows.update({REL: (t.shape[0],) for port, t in zip(
+            program.inputs, tensors) if port.place == REL})
+        return [tensors[0].new_empty(rows[port.place] + port.shape,
+                                     dtype=kind)
+                for port, kind in zip(program.outputs, types)]
+
+    def derive(self, call, outs, grads, wanted):
+        program, _, seed, tensors = _told(call)
+        first = [] if seed is None else [None]
+        wanted = wanted[len(first):]
+        gradient, made = _programs.gradient(
+            program, [g is not None for g in grads], wanted)
+        found = _programs.nothing(wanted, made, tensors)
+        if gradient is None:
+            return [*first, *found]
+        sources = {INPUT: tensors, OUTPUT: outs, COTANGENT: grads}
+        given = [sources[port.role][port.of] for port in gradient.inputs]
+        types = [tensors[port.of].dtype for port in gradient.outputs]
+        grads = iter(self(text(gradient.name, types, seed is not None),
+                          call[3:], [*call.tensors[:len(first)], *given]))
+        return [*first, *[next(grads) if m else none
+                          for m, none in zip(made, found)]]
 
 
-def _fake(name, edge_index, graph, num_src, num_dst, num_edges, seed, types,
-          tensors):
-    rows = {PARAM: (), DST: (num_dst,), SRC: (num_src,), EDGE: (num_edges,)}
-    program = _programs.named(name)
-    rows.update({REL: (t.shape[0],) for port, t in zip(program.inputs, tensors)
-                 if port.place == REL})
-    return [tensors[0].new_empty(rows[port.place] + port.shape,
-                                 dtype=KINDS[kind])
-            for port, kind in zip(program.outputs, types)]
-
-
-def _save(ctx, inputs, output):
-    name, edge_index, *sizes, seed, _, tensors = inputs
-    ctx.save_for_backward(edge_index, seed, *tensors, *output)
-    ctx.set_materialize_grads(False)
-    ctx.about = name, sizes, len(tensors)
-
-
-def _derivative(ctx, cotangents):
-    name, sizes, count = ctx.about
-    edge_index, seed, *saved = ctx.saved_tensors
-    wanted = list(ctx.needs_input_grad[-1])
-    present = [c is not None for c in cotangents]
-    nothing = (None,) * 8
-    if not any(present) or not any(wanted):
-        return (*nothing, [None] * count)
-    gradient, made = _programs.gradient(_programs.named(name), present, wanted)
-    found = _programs.nothing(wanted, made, saved)
-    if gradient is None:
-        return (*nothing, list(found))
-    sources = {INPUT: saved[:count], OUTPUT: saved[count:],
-               COTANGENT: cotangents}
-    tensors = [sources[port.role][port.of] for port in gradient.inputs]
-    types = [KINDS.index(saved[port.of].dtype) for port in gradient.outputs]
-    grads = iter(_op(_NAME, edge_index)(gradient.name, edge_index, *sizes, seed,
-                                        types, tensors))
-    return (*nothing, [next(grads) if m else none
-                       for m, none in zip(made, found)])
-
-
-if AVAILABLE:
-    _define(_NAME, f"({_CALL}) -> Tensor[]", _run, _fake, _derivative, _save)
-
-
-def operator(listed):
-    """The operator; listed: of an edge_index."""
-    return _op(_NAME, listed or None).default
-
-
-def run(name, types, graph, num_src, num_dst, seed, tensors):
-    """The outputs of a program while torch.compile traces; graph: a Graph or
-    an edge_index."""
-    edge_index, number, num_edges = _named(graph, num_src, num_dst)
-    return _op(_NAME, edge_index)(name, edge_index, number, num_src, num_dst,
-                                  num_edges, seed, types, tensors)
+run = _Programs().define()
+"""The outputs of (text, place, tensors)."""

@@ -72,18 +72,18 @@ class _Recorder(Plan):
         own = [*stage.dtypes, *[None] * (len(program.outputs) - outputs)]
         given = [node.meta if node.meta.is_floating_point() else
                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
-        types = [_program_ops.KINDS.index(kind) for kind in
-                 _programs.types_of(program, given, own)]
-        seed = self._apply(make_seed, (graph.device,), {}) \
-            if stage.random else None
-        made = self._apply(_program_ops.operator(graph.listed), (
-            program.name, *graph.place, seed, types, tensors), {})
+        if stage.random:
+            tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
+        made = self._apply(_program_ops.run.operator(graph.listed), (
+            _program_ops.text(program.name, _programs.types_of(
+                program, given, own), stage.random), [], tensors,
+            *graph.place), {})
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
-        name = _mlp_ops.text(*settings, [t is not None for t in tensors])
-        made = self._apply(_mlp_ops.operator(graph.listed), (
-            name, *graph.place, [t for t in tensors if t is not None]), {})
+        made = self._apply(_mlp_ops.run.operator(graph.listed), (
+            _mlp_ops.text(settings, tensors), [],
+            [t for t in tensors if t is not None], *graph.place), {})
         return [made[k] for k in range(len(settings.outputs))]
 
 

@@ -17,7 +17,7 @@ from ._modes import constant, needs_composite, untraced
 from ._programs import TYPES
 from .convert import as_graph
 from .graph import Graph, describe
-from .ops import compiling
+from ._torch_operator import compiling, place
 
 __all__ = ["edge_mlp"]
 
@@ -373,7 +373,7 @@ def _memory(device):
 @constant
 def _named(about):
     """The name of a call, as torch.compile takes it for a constant."""
-    return _mlp_ops.text(*about)
+    return _mlp_ops.text_of(*about)
 
 
 def _compiled(graph, weights, biases, given, keep):
@@ -402,7 +402,7 @@ def _compiled(graph, weights, biases, given, keep):
             t is not None and t.requires_grad for t in tensors]) and (
         keep or num_edges * _mlp.kept_width(about.settings, tensors)
         * about.dtype.itemsize <= _memory(some.device) // 64)
-    call = _named((*about.settings, keep,
-                   tuple([t is not None for t in tensors])))
-    return _mlp_ops.run(call, len(about.settings.outputs), graph, num_src,
-                        num_dst, [t for t in tensors if t is not None])
+    text = _named((tuple(about.settings),
+                   tuple([t is not None for t in tensors]), keep))
+    return _mlp_ops.run(text, place(graph, num_src, num_dst), [
+        t for t in tensors if t is not None])[:len(about.settings.outputs)]

@@ -21,6 +21,7 @@ from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._programs import DST, EDGE, PARAM, REL, SRC
 from ._surroundings import plain, surroundings
+from ._torch_operator import place
 from ._trace import TraceError, Value
 from ._plan import Plan
 from .convert import as_graph
@@ -366,13 +367,13 @@ class EdgeProgram:
                                 torch.is_grad_enabled())
         if not about:
             return None
-        single, random, count, types, name = about.split("|", 4)
+        single, random, count, text = about.split("|", 3)
         tensors = [t if t.is_floating_point() else
                    t.to(torch.get_default_dtype()) for t in tensors]
-        seed = make_seed(tensors[0].device) if random == "1" else None
-        made = _program_ops.run(
-            name, [int(kind) for kind in types.split(",")], graph, num_src,
-            num_dst, seed, tensors)[:int(count)]
+        if random == "1":
+            tensors = [make_seed(tensors[0].device), *tensors]
+        made = _program_ops.run(text, place(graph, num_src, num_dst),
+                                tensors)[:int(count)]
         return made[0] if single == "1" else tuple(made)
 
     @constant
@@ -403,9 +404,8 @@ class EdgeProgram:
             program = program.keep((True,) * out, wanted)
         found = _programs.types_of(program, recorder.tensors,
                                    [kind] * len(program.outputs))
-        numbers = [str(_program_ops.KINDS.index(t)) for t in found]
         return "|".join((str(int(single)), str(int(random)), str(out),
-                         ",".join(numbers), program.name))
+                         _program_ops.text(program.name, found, random)))
 
     def _tell(self, graph, reason):
         if not self._told:

@@ -7,7 +7,7 @@ pytest.importorskip("torch._dynamo.testing")
 
 import dfgnn  # noqa: E402
 from dfgnn import nn, ops  # noqa: E402
-from dfgnn._operators import sum_settings  # noqa: E402
+from dfgnn._operators import Settings, sum_settings  # noqa: E402
 
 from conftest import close, random_edges  # noqa: E402
 
@@ -148,11 +148,12 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     for weights, more in ((False, ()), (True, ()),
                           (False, (edge_attr, edge_weight))):
         torch.library.opcheck(torch.ops.dfgnn.fused.default, (
-            [query, key, value, *more, bias], ",".join((
-                "query,key,value", *("edge_attr", "edge_weight")[:len(more)],
-                "bias")), None, None, graph.id, 20, 20, edges.size(1), False,
-            False, "gt", 0.5, 0.2, 0.0, weights, False, False, "both",
-            False))
+            ops._text(ops.OPERATORS["gt"], (
+                "query", "key", "value",
+                *("edge_attr", "edge_weight")[:len(more)], "bias"),
+                Settings(0.5, 0.2, 0.0, weights, False, False), False, False),
+            [0.5, 0.2, 0.0], [query, key, value, *more, bias], None, graph.id,
+            20, 20, edges.size(1)))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "std", "pna"])
@@ -180,8 +181,9 @@ def test_opcheck_finds_nothing_wrong_with_reductions():
     x = torch.randn(20, 1, 8, requires_grad=True)
     for op in ("spmm-sum", "reduce-max", "reduce-pna"):
         torch.library.opcheck(torch.ops.dfgnn.fused.default, (
-            [x], "value", None, None, graph.id, 20, 20, graph.num_edges, True,
-            op == "spmm-sum", op, *sum_settings()))
+            ops._text(ops.OPERATORS[op], ("value",), sum_settings(), True,
+                      op == "spmm-sum"), [0.0] * 3, [x], None, graph.id, 20,
+            20, graph.num_edges))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -467,8 +467,8 @@ def test_the_operator_is_what_torch_expects():
     tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
     torch.library.opcheck(
         torch.ops.dfgnn.edge_mlp.default,
-        (_mlp_ops.text(*settings, False, there), None, graph.id, 20, 20, 80,
-         tensors))
+        (_mlp_ops.text_of(settings, there), [], tensors, None, graph.id, 20,
+         20, 80))
 
 
 @pytest.mark.parametrize("activation,layers,norm,edge_dim", [

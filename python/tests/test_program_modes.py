@@ -136,11 +136,10 @@ def test_the_operator_keeps_torchs_rules():
         "dst q[4]; src k[4]\nout = sum_in(tanh(q * k))\n")
     q, k = (torch.randn(n, 4, dtype=torch.double, requires_grad=True)
             for n in (N, M))
-    kind = dfgnn._program_ops.KINDS.index(torch.double)
     torch.library.opcheck(
         torch.ops.dfgnn.edge_program.default,
-        (program.name, None, graph.id, M, N, graph.num_edges, None, [kind],
-         [q, k]))
+        (dfgnn._program_ops.text(program.name, [torch.double]), [], [q, k],
+         None, graph.id, M, N, graph.num_edges))
 
 
 def test_a_derivation_is_found_by_its_name():
