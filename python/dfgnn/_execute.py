@@ -44,7 +44,7 @@ class Plan:
     """A dfgnn_plan, its workspace size, and the arguments that its calls
     share."""
 
-    __slots__ = ("pointer", "workspace", "template", "execute", "handle",
+    __slots__ = ("pointer", "address", "workspace", "template", "execute", "handle",
                  "wanted", "on_host")
 
     def __init__(self, handle, device, wanted, settings):
@@ -60,7 +60,8 @@ class Plan:
             status = with_room(device, lib.dfgnn_plan_create, *given,
                                ctypes.byref(wanted))
         check(status)
-        handle.owned_plans.append(self.pointer)
+        handle.owned_plans.append(pointer)
+        self.address = pointer.value
         self.handle, self.wanted = weakref.ref(handle), wanted
         self.workspace = lib.dfgnn_plan_workspace(pointer)
         self.template = _template(settings.scale, settings.slope,
@@ -104,34 +105,44 @@ class Field(NamedTuple):
     begin: int = 0
 
 
-class Call:
-    """A plan, and its arguments but for the tensors that each call tells:
-    those of the fields, in their order."""
+class Form:
+    """The arguments of calls but for the tensors that each tells: those of the
+    fields, in their order.  The plans of many graphs share it."""
 
-    __slots__ = ("plan", "template", "fields", "form", "types")
+    __slots__ = ("template", "fields", "types", "packed")
 
-    def __init__(self, plan, template, fields):
-        self.plan, self.template, self.fields = plan, template, fields
+    def __init__(self, template, fields):
+        self.template, self.fields = template, fields
         self.types = tuple([field.dtype for field in fields])
-        self.form = _native.form(
-            plan.pointer, template, list(map(strides_of, fields)), fields)
+        self.packed = _native.form(template, list(map(strides_of, fields)),
+                                   fields)
+
+
+class Call:
+    """A plan, and the form of its calls."""
+
+    __slots__ = ("plan", "form")
+
+    def __init__(self, plan, form):
+        self.plan, self.form = plan, form
 
     def run(self, device, tensors):
         """Runs the plan; tensors: a list of tensors, of addresses, and of None
         for NULL.  The extension takes tensors that lie as they should, ctypes
         any."""
-        plan = self.plan
-        if self.form is not None and _calls.watching is None:
-            status = _native.call(
-                self.form, self.types, plan.room(device),
+        plan, form = self.plan, self.form
+        native = _native.call if form.packed is not None else None
+        if native is not None and _calls.watching is None:
+            status = native(
+                form.packed, plan.address, form.types, plan.room(device),
                 None if plan.on_host else current_raw_stream(device.index),
                 tensors)
             if not status:
                 return
             if status > 0:
                 raise failure(status)
-        args = _abi.Args.from_buffer_copy(self.template)
-        alive = _place(args, self.fields, tensors)  # noqa: F841
+        args = _abi.Args.from_buffer_copy(form.template)
+        alive = _place(args, form.fields, tensors)  # noqa: F841
         plan.run(args, device)
 
 
@@ -296,7 +307,7 @@ class Recipe:
                              self.edge_dim, self.listed, self.message)
             plan = Plan(graph.handle, graph.device, wanted, self.settings)
             found = self.calls[backward] = Call(
-                plan, plan.template, self._fields(backward))
+                plan, Form(plan.template, self._fields(backward)))
         return found
 
     def _fields(self, backward):

@@ -80,13 +80,13 @@ class _Kernel:
             shared = self._shared[backward]
             if shared is None:
                 args = _execute.arguments(self.settings)
+                fields = self._fields(args, backward)
                 shared = self._shared[backward] = (
-                    self._problem(backward), args,
-                    self._fields(args, backward))
-            wanted, args, fields = shared
+                    self._problem(backward), _execute.Form(args, fields))
+            wanted, form = shared
             found = handle.recipes[self, backward] = _execute.Call(
                 _execute.Plan(handle, graph.device, wanted, self.settings),
-                args, fields)
+                form)
         return found
 
 

@@ -36,15 +36,15 @@ def _load():
 call = _load()
 
 
-def form(plan, template, strides, fields):
-    """What the extension is told of the calls of a plan: where in the
-    arguments, which begin as the template does, the pointers of fields are,
-    and the strides of each, by their names or None."""
+def form(template, strides, fields):
+    """What the extension is told of calls: where in the arguments, which begin
+    as the template does, the pointers of fields are, and the strides of each,
+    by their names or None."""
     if call is None:
         return None
     execute = ctypes.cast(library().dfgnn_execute, ctypes.c_void_p).value
-    packed = [struct.pack("@PPQQ", execute, plan.value,
-                          ctypes.sizeof(_abi.Args), len(fields))]
+    packed = [struct.pack("@PQQ", execute, ctypes.sizeof(_abi.Args),
+                          len(fields))]
     for field, name in zip(fields, strides):
         packed.append(struct.pack(
             "@iiq", getattr(_abi.Args, field.name).offset,

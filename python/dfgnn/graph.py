@@ -17,6 +17,7 @@ from ._values import adjacency_values  # noqa: F401: part of this module
 _ids = itertools.count(1)
 _MOST_NODES = 0x7fffffff
 _registry = weakref.WeakValueDictionary()
+_handle_lock = threading.RLock()
 
 # torch.compile leaves it alone: what it compiles is memory of its CUDA graphs
 _kept = untraced(lasting)
@@ -192,7 +193,6 @@ class Graph:
         self.family = family
         self.name = name
         self._handle = None
-        self._lock = threading.Lock()
         self._derived = {}
         self.looped = None  # the result of with_self_loops()
         self.unlooped_edges = None  # how many edges there were before loops
@@ -319,7 +319,7 @@ class Graph:
         """The library's graph, made anew in a process that was forked."""
         handle = self._handle
         if handle is None or handle.pid != os.getpid():
-            with self._lock:
+            with _handle_lock:
                 handle = self._handle
                 if handle is None or handle.pid != os.getpid():
                     handle = self._handle = self._make_handle()

@@ -1,7 +1,7 @@
 /* A call of the Python package without ctypes: fills in dfgnn_args with the
  * memory of tensors, whose types and layouts it checks, and runs a plan.
  *
- *   call(form, types, workspace, stream, tensors) -> dfgnn_status, or -1
+ *   call(form, plan, types, workspace, stream, tensors) -> dfgnn_status, or -1
  *
  * form holds a call_form, its fields and the dfgnn_args that all calls share,
  * as python/dfgnn/_native.py packs them; types has the dtype of each field, or
@@ -22,7 +22,6 @@
 typedef struct call_form {
   dfgnn_status (*execute)(const dfgnn_plan *plan, const dfgnn_args *args,
                           void *workspace, void *stream);
-  const dfgnn_plan *plan;
   uint64_t args_size;
   uint64_t field_count;
 } call_form;
@@ -151,12 +150,12 @@ static int sound(const call_form *form, const call_field *fields,
 }
 
 static PyObject *refused(PyObject *const *given, Py_ssize_t count) {
-  if (count != 5)
+  if (count != 6)
     return PyErr_Format(PyExc_TypeError,
-                        "call takes form, types, workspace, stream and "
+                        "call takes form, plan, types, workspace, stream and "
                         "tensors, got %zd arguments",
                         count);
-  if (!PyTuple_Check(given[1]) || !PyList_Check(given[4]))
+  if (!PyTuple_Check(given[2]) || !PyList_Check(given[5]))
     return PyErr_Format(PyExc_TypeError,
                         "types must be a tuple and tensors a list");
   return PyErr_Format(PyExc_ValueError,
@@ -169,40 +168,41 @@ static PyObject *call(PyObject *module, PyObject *const *given,
   _Alignas(8) char args[MOST_ARGS];
   char *bytes;
   Py_ssize_t size, tensors, i;
-  void *workspace, *stream;
+  void *plan, *workspace, *stream;
   call_form form;
   const call_field *fields;
   int status;
 
   (void)module;
-  if (count != 5 || !PyTuple_Check(given[1]) || !PyList_Check(given[4]))
+  if (count != 6 || !PyTuple_Check(given[2]) || !PyList_Check(given[5]))
     return refused(given, count);
   if (PyBytes_AsStringAndSize(given[0], &bytes, &size))
     return NULL;
-  tensors = PyList_Size(given[4]);
+  tensors = PyList_Size(given[5]);
   fields = (const call_field *)(bytes + sizeof form);
   if ((size_t)size >= sizeof form)
     memcpy(&form, bytes, sizeof form);
   if ((size_t)size < sizeof form || !sound(&form, fields, (uint64_t)size) ||
-      (uint64_t)tensors > form.field_count || PyTuple_Size(given[1]) < tensors)
+      (uint64_t)tensors > form.field_count || PyTuple_Size(given[2]) < tensors)
     return refused(given, count);
   memcpy(args, fields + form.field_count, form.args_size);
   for (i = 0; i < tensors; i++) {
-    status = place(args, fields + i, PyTuple_GetItem(given[1], i),
-                   PyList_GetItem(given[4], i));
+    status = place(args, fields + i, PyTuple_GetItem(given[2], i),
+                   PyList_GetItem(given[5], i));
     if (status)
       return status == CALL_RAISED ? NULL : PyLong_FromLong(status);
   }
-  if (address(&workspace, given[2]) || address(&stream, given[3]))
+  if (address(&plan, given[1]) || address(&workspace, given[3]) ||
+      address(&stream, given[4]))
     return NULL;
   Py_BEGIN_ALLOW_THREADS status =
-      form.execute(form.plan, (const dfgnn_args *)args, workspace, stream);
+      form.execute(plan, (const dfgnn_args *)args, workspace, stream);
   Py_END_ALLOW_THREADS return PyLong_FromLong(status);
 }
 
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
-     "call(form, types, workspace, stream, tensors) -> status, or -1"},
+     "call(form, plan, types, workspace, stream, tensors) -> status, or -1"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {

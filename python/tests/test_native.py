@@ -155,7 +155,7 @@ class Told:
 
     def form(self, *fields, scale=0.5):
         head = struct.pack(
-            "@PPQQ", ctypes.cast(self.function, ctypes.c_void_p).value, 77,
+            "@PQQ", ctypes.cast(self.function, ctypes.c_void_p).value,
             ctypes.sizeof(_abi.Args), len(fields))
         return b"".join((head, *[struct.pack("@iiq", *f) for f in fields],
                          bytes(_abi.Args(scale=scale))))
@@ -173,8 +173,8 @@ def test_what_is_told():
                      (offset("value"), -1, 0))
     part, room = x[..., :4], torch.empty(64, dtype=torch.uint8)
     given = [part, x, 4096, None]
-    assert _native.call(form, (None, torch.float32, None, None), room, 99,
-                        given) == 0
+    assert _native.call(form, 77, (None, torch.float32, None, None), room,
+                        99, given) == 0
     assert told.others == (77, room.data_ptr(), 99)
     args = told.args
     assert (args.query, args.key, args.out, args.value, args.scale) == (
@@ -183,9 +183,9 @@ def test_what_is_told():
     assert [getattr(strides, name) for name, _ in strides._fields_] == [
         16, 8, 1]
     # fewer tensors than fields: the rest stay as they are
-    assert _native.call(form, (None,) * 4, None, None, [x]) == 0
+    assert _native.call(form, 77, (None,) * 4, None, None, [x]) == 0
     assert told.args.key is None and told.others == (77, None, None)
-    assert _native.call(Told(3).form(), (), None, None, []) == 3
+    assert _native.call(Told(3).form(), None, (), None, None, []) == 3
 
 
 @needs_extension
@@ -198,7 +198,7 @@ def test_tensors_that_do_not_lie_right_are_left_to_ctypes():
             ((None, None), [x, x[..., :4]]),         # parts where none may be
             ((None, None), [x.transpose(1, 2), x]),  # features apart
             ((None, None), [x.expand(2, 5, 2, 8)[..., :4], x])):  # four axes
-        assert _native.call(form, types, None, None, given) == -1
+        assert _native.call(form, 77, types, None, None, given) == -1
     assert not hasattr(told, "args")
 
 
@@ -207,21 +207,21 @@ def test_wrong_calls_raise():
     told, x = Told(), torch.randn(3)
     form = told.form((offset("query"), -1, 0))
     for kind, given in (
-            (TypeError, (form,)), (TypeError, (form, [None], None, None, [x])),
-            (TypeError, (form, (None,), None, None, (x,))),
-            (TypeError, ("text", (None,), None, None, [x])),
-            (ValueError, (b"", (), None, None, [])),
-            (ValueError, (form[:-1], (None,), None, None, [x])),
-            (ValueError, (form, (None, None), None, None, [x, x])),
-            (ValueError, (form, (), None, None, [x])),
-            (ValueError, (told.form((1 << 20, -1, 0)), (None,), None, None,
+            (TypeError, (form,)), (TypeError, (form, 77, [None], None, None, [x])),
+            (TypeError, (form, 77, (None,), None, None, (x,))),
+            (TypeError, ("text", 77, (None,), None, None, [x])),
+            (ValueError, (b"", 77, (), None, None, [])),
+            (ValueError, (form[:-1], 77, (None,), None, None, [x])),
+            (ValueError, (form, 77, (None, None), None, None, [x, x])),
+            (ValueError, (form, 77, (), None, None, [x])),
+            (ValueError, (told.form((1 << 20, -1, 0)), 77, (None,), None, None,
                           [x])),
-            (ValueError, (told.form((0, 1 << 20, 0)), (None,), None, None,
+            (ValueError, (told.form((0, 1 << 20, 0)), 77, (None,), None, None,
                           [x])),
-            (ValueError, (told.form((-8, -1, 0)), (None,), None, None, [x])),
-            (AttributeError, (form, (None,), None, None, ["text"])),
-            (AttributeError, (form, (None,), "text", None, [x])),
-            (OverflowError, (form, (None,), None, None, [1 << 70]))):
+            (ValueError, (told.form((-8, -1, 0)), 77, (None,), None, None, [x])),
+            (AttributeError, (form, 77, (None,), None, None, ["text"])),
+            (AttributeError, (form, 77, (None,), "text", None, [x])),
+            (OverflowError, (form, 77, (None,), None, None, [1 << 70]))):
         with pytest.raises(kind):
             _native.call(*given)
     assert not hasattr(told, "args")
