@@ -9,7 +9,7 @@ from . import _recording
 from ._execute import generation
 from ._kernel_links import Sum
 from .hetero import hetero_graph
-from .ops import AVAILABLE, _define
+from ._torch_operator import AVAILABLE, define
 
 # x: features of each type; edges: the edge_index of each relation; ends: for
 # each the numbers of the types that it begins and ends at; op: spmm-sum or
@@ -91,10 +91,10 @@ def _derivative(ctx, grad):
 
 
 if AVAILABLE:
-    _define("relation_sums", f"({_CALL}) -> Tensor", _sums, _sums_fake,
-            _derivative, _save)
-    _define("relation_gradients", f"(Tensor grad, {_CALL}) -> Tensor",
-            _gradients, _gradients_fake)
+    define("relation_sums", f"({_CALL}) -> Tensor", _sums, _sums_fake,
+           _derivative, _save)
+    define("relation_gradients", f"(Tensor grad, {_CALL}) -> Tensor",
+           _gradients, _gradients_fake)
 
 
 def sums(x, edges, ends, op):

@@ -72,6 +72,19 @@ def place(graph, num_src, num_dst):
     return graph, 0, num_src, num_dst, graph.size(-1)
 
 
+def define(name, schema, function, fake, derivative=None, save=None):
+    """Registers an operator, and with the end _of_edges the same of an
+    edge_index."""
+    for end, tags in (("", ()), (_OF_EDGES, _UNSAFE)):
+        full = f"dfgnn::{name}{end}"
+        torch.library.define(full, schema, tags=tags)
+        torch.library.impl(full, ("cpu", "cuda"))(function)
+        torch.library.register_fake(full)(fake)
+        if derivative is not None:
+            torch.library.register_autograd(full, derivative,
+                                            setup_context=save)
+
+
 def bits(flags):
     return "".join(["1" if flag else "0" for flag in flags])
 
@@ -121,23 +134,13 @@ class Family:
     def define(self):
         """Registers the operators; returns the family."""
         if AVAILABLE:
-            self._define("", _CALL, lambda *call: self.run(Call(*call)),
-                         lambda *call: self.fake(Call(*call)),
-                         self._derivative, _save)
-            self._define("_backward", _GRADIENT, self._gradient,
-                         _fake_gradient)
+            define(self.name, f"({_CALL}) -> Tensor[]",
+                   lambda *call: self.run(Call(*call)),
+                   lambda *call: self.fake(Call(*call)),
+                   self._derivative, _save)
+            define(self.name + "_backward", f"({_GRADIENT}) -> Tensor[]",
+                   self._gradient, _fake_gradient)
         return self
-
-    def _define(self, suffix, schema, function, fake, derivative=None,
-                save=None):
-        for end, tags in (("", ()), (_OF_EDGES, _UNSAFE)):
-            full = f"dfgnn::{self.name}{suffix}{end}"
-            torch.library.define(full, f"({schema}) -> Tensor[]", tags=tags)
-            torch.library.impl(full, ("cpu", "cuda"))(function)
-            torch.library.register_fake(full)(fake)
-            if derivative is not None:
-                torch.library.register_autograd(full, derivative,
-                                                setup_context=save)
 
     def _derivative(self, ctx, grads):
         text, numbers, sizes, count = ctx.about
