@@ -79,7 +79,8 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
         if self_loops and settings.weights:
             graph, inputs = _looped(spec, graph, inputs)
             self_loops = False
-        return ops.attend(spec, graph, inputs, seed, settings, self_loops)
+        return ops.traced_attention(spec, graph, inputs, seed, settings,
+                                    self_loops)
     if not isinstance(graph, Graph):
         size = _size(spec, inputs)
         known = known_graph(graph, size, self_loops)

@@ -11,6 +11,8 @@ from collections import namedtuple
 import torch
 import torch.nn.functional as F
 
+from ._operators import OPERATORS
+
 # the part of a graph that scores read
 Edges = namedtuple("Edges", "src dst")
 
@@ -93,7 +95,6 @@ def score_gatv2(inputs, graph, settings):
 
 SCORES = {"gt": score_gt, "agnn": score_agnn, "gat": score_gat,
           "gatv2": score_gatv2}
-VALUE = {"gt": 2, "agnn": 1, "gat": 0, "gatv2": 1}
 
 
 def softmax(scores, graph):
@@ -122,7 +123,8 @@ def weighted_sum(weights, value, graph):
 
 def attention(op, inputs, bias, seed, graph, settings):
     """(out, weights before dropout), differentiable as often as wanted."""
-    dtype = inputs[VALUE[op]].dtype
+    place = OPERATORS[op].value
+    dtype = inputs[place].dtype
     exact = dtype if dtype == torch.float64 else torch.float32
     inputs = [None if t is None else t.to(exact) for t in inputs]
     scores = SCORES[op](inputs, graph, settings)
@@ -134,7 +136,7 @@ def attention(op, inputs, bias, seed, graph, settings):
         kept = weights * keep_factors(seed, graph.num_edges, weights.size(1),
                                       settings.dropout,
                                       graph.edge_number).to(exact)
-    out = weighted_sum(kept, inputs[VALUE[op]], graph)
+    out = weighted_sum(kept, inputs[place], graph)
     edges = _given(inputs, 3)
     if op == "gt" and edges[0] is not None and settings.edge_use != "keys":
         out = out + _edge_sums(kept, graph, out.shape, *edges)
@@ -143,7 +145,7 @@ def attention(op, inputs, bias, seed, graph, settings):
 
 def log_sums(op, inputs, bias, graph, settings):
     """[N, H] the log-sum-exp of attention's scores."""
-    value = inputs[VALUE[op]]
+    value = inputs[OPERATORS[op].value]
     exact = torch.float64 if value.dtype == torch.float64 else torch.float32
     scores = SCORES[op]([None if t is None else t.to(exact) for t in inputs],
                         graph, settings)

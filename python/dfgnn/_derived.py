@@ -10,6 +10,7 @@ import functools
 import torch
 
 from . import _programs
+from ._operators import OPERATORS
 from ._programs import DST, EDGE, PARAM, SRC
 from .errors import UnsupportedError
 
@@ -158,7 +159,6 @@ def _gatv2(t, inputs, settings):
 
 
 _ATTENTION = {"gt": _gt, "agnn": _agnn, "gat": _gat, "gatv2": _gatv2}
-_VALUE = {"gt": 2, "agnn": 1, "gat": 0, "gatv2": 1}
 
 
 def _exact(value):
@@ -168,8 +168,9 @@ def _exact(value):
 @_or_none
 def scores(graph, op, inputs, settings):
     """[E, H] the scores before a bias is added, for their gradients."""
-    heads = inputs[_VALUE[op]].size(1)
-    t = _Text(graph, _exact(inputs[_VALUE[op]]))
+    value = inputs[OPERATORS[op].value]
+    heads = value.size(1)
+    t = _Text(graph, _exact(value))
     score, *_ = _ATTENTION[op](t, inputs, settings)
     return t.run([(score, EDGE, (heads, 1))], read=False)[0].squeeze(-1)
 
@@ -179,7 +180,7 @@ def attention(graph, op, inputs, bias, seed, settings):
     """(out, weights before dropout)."""
     if settings.dropout and graph.edge_number is not None:
         return None  # a part of a graph numbers its edges otherwise
-    value = inputs[_VALUE[op]]
+    value = inputs[OPERATORS[op].value]
     heads, dim = value.shape[1:]
     t = _Text(graph, _exact(value))
     t.give(SRC, "v", value)

@@ -10,14 +10,10 @@ import torch
 from . import _abi
 from ._context import raw_stream, with_room
 from ._library import check, library
+from ._operators import DTYPES as TYPES
 from ._program import (  # noqa: F401: used as this module's
     COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, REL, SRC, Program,
     gradient, named, parse)
-
-TYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
-         torch.bfloat16: _abi.DTYPES["bf16"],
-         torch.float64: _abi.DTYPES["f64"]}
-
 
 _MEMORY = struct.Struct("Pi")  # of an EdgeTensor: data, and after it dtype
 _FIRST, _NEXT = _abi.EdgeTensor.data.offset, ctypes.sizeof(_abi.EdgeTensor)

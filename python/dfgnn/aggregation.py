@@ -66,8 +66,8 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         from .distributed import sums
         outs = sums.call(graph, op, value, weight, self_loops, symmetric)
     else:
-        outs = ops.reduce(op, graph, num_dst, self_loops, symmetric,
-                          value=value, edge_weight=weight)
+        outs = ops.traced_sums(op, graph, num_dst, self_loops, symmetric,
+                               value=value, edge_weight=weight)
     return [out.squeeze(1) if x.dim() == 2 else out for out in outs]
 
 

@@ -211,8 +211,8 @@ def _each_reduction(run, names):
 def _traced(graph, reduce, given, num_dst):
     """One reduction of a call that torch.compile traces."""
     if reduce in OPS:
-        return ops.reduce(OPS[reduce], graph, num_dst, False, False,
-                          **given.given())
+        return ops.traced_sums(OPS[reduce], graph, num_dst, False, False,
+                               **given.given())
     graph = ops.untraced_graph(graph, (given.value.size(0), num_dst))
     if given.edge_attr is not None:
         given = given._replace(edge_attr=graph.to_graph_order(given.edge_attr))

@@ -138,7 +138,7 @@ def _run(spec, given, edges, settings, loops, symmetric=False):
     return (*outs[:shown], *factors)
 
 
-def reduce(op, graph, num_dst, self_loops, symmetric, **given):
+def traced_sums(op, graph, num_dst, self_loops, symmetric, **given):
     """_fused.sums() while torch.compile traces."""
     given = {field: t for field, t in given.items() if t is not None}
     return _run(OPERATORS[op], given,
@@ -146,7 +146,7 @@ def reduce(op, graph, num_dst, self_loops, symmetric, **given):
                 self_loops, symmetric)
 
 
-def attend(spec, graph, inputs, seed, settings, loops):
+def traced_attention(spec, graph, inputs, seed, settings, loops):
     """_attention_call._run() while torch.compile traces."""
     given = {t.field: tensor for t, tensor in zip(spec.inputs, inputs)
              if tensor is not None}

@@ -173,8 +173,8 @@ def _add_rows(call, grads, far_grads, split):
 
 
 @untraced
-def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
-           self_loops, return_lse, **edges):
+def attend_over_ranks(name, graph, inputs, bias, dropout, scale, slope,
+                      return_weights, self_loops, return_lse, **edges):
     """_attention_call.attend() of a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
     if return_weights:

@@ -38,8 +38,8 @@ class Additive(Conv):
             edge_attr = edge_attr.view(-1, 1)
         return graph, edge_attr
 
-    def attend(self, attention, graph, *inputs, weights, **options):
-        """(out, weights or None) of an attention."""
+    def with_options(self, attention, graph, *inputs, weights, **options):
+        """(out, weights or None) of an attention with the layer's options."""
         found = attention(
             graph, *inputs, negative_slope=self.negative_slope,
             dropout=self.dropout, training=self.training,

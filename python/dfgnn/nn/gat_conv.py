@@ -83,7 +83,7 @@ class GATConv(Additive):
         sizes = (h_src.size(0), score_dst.size(0))
         graph, edge_attr = self.edges_and_features(edge_index, edge_attr,
                                                    sizes)
-        out, alpha = self.attend(
+        out, alpha = self.with_options(
             gat_attention, graph, h_src, score_dst, score_src,
             weights=return_attention_weights,
             edge_score=edge_score(self, edge_attr))

@@ -78,7 +78,7 @@ class GATv2Conv(Additive):
                 raise ValueError("edge_attr is given, but the layer has no "
                                  "edge_dim")
             weight = self.lin_edge.weight
-        out, alpha = self.attend(
+        out, alpha = self.with_options(
             gatv2_attention, graph, h_dst, h_src, self.att[0],
             weights=return_attention_weights, edge_attr=edge_attr,
             edge_weight=weight)

@@ -60,6 +60,16 @@ def _with_loops(layer, edge_index, num_src, num_dst, edge_attr):
     return graph, edge_attr
 
 
+def _graph_and_loops(layer, edge_index, met, edge_attr, wanted):
+    """(graph, edge features, whether the kernels add the loops): where features
+    or weights of loops are asked for, the graph has them already."""
+    if layer.add_self_loops and (wanted or edge_attr is not None):
+        return *_with_loops(layer, edge_index, met.num_src, met.num_dst,
+                            edge_attr), False
+    return graph_of(layer, edge_index, met.num_src, met.num_dst), edge_attr, \
+        layer.add_self_loops
+
+
 def _can_fill(layer, edge_attr, met):
     """Whether PyG can fill in the features of loops: it reduces edge features
     for as many nodes as have loops, and fails if an edge leads to another
@@ -104,11 +114,10 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
         reason = "its projection of edges is not PyG's, or a hook looks at it"
     if reason is not None:
         return unfit(layer, reason)
-    loops = layer.add_self_loops
     met = ends(layer, (x, x) if isinstance(x, Tensor) else x, size)
     if met is None:
         return unfit(layer, "sizes contradict each other")
-    if loops and not _can_fill(layer, edge_attr, met):
+    if layer.add_self_loops and not _can_fill(layer, edge_attr, met):
         return unfit(layer, "PyG cannot fill the features of loops")
     residual = None  # before the rest: lazy layers draw their weights in order
     if layer.res is not None and met.dst is not None:
@@ -118,12 +127,8 @@ def _gat(layer, x, edge_index, edge_attr, size, wanted):
     score_dst = None if h_dst is None else (h_dst * layer.att_dst).sum(-1)
     if score_dst is None:
         score_dst = score_src.new_zeros(met.num_dst, layer.heads)
-    if loops and (wanted or edge_attr is not None):
-        graph, edge_attr = _with_loops(layer, edge_index, met.num_src,
-                                       met.num_dst, edge_attr)
-        loops = False
-    else:
-        graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    graph, edge_attr, loops = _graph_and_loops(layer, edge_index, met,
+                                               edge_attr, wanted)
     out = outside_autocast(
         gat_attention, graph, h_src, score_dst, score_src,
         negative_slope=layer.negative_slope,
@@ -178,8 +183,7 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
     met = ends(layer, (x_l, x_r))
     if met is None:
         return unfit(layer, "sizes contradict each other")
-    loops = layer.add_self_loops
-    if loops and not _can_fill(layer, edge_attr, met):
+    if layer.add_self_loops and not _can_fill(layer, edge_attr, met):
         return unfit(layer, "PyG cannot fill the features of loops")
     shape = (-1, layer.heads, layer.out_channels)
     residual = None if layer.res is None else layer.res(x_r)
@@ -188,12 +192,8 @@ def _gatv2(layer, x, edge_index, edge_attr, wanted):
         h_r = h_l
     else:
         h_r = layer.lin_r(x_r).view(shape)
-    if loops and (wanted or edge_attr is not None):
-        graph, edge_attr = _with_loops(layer, edge_index, met.num_src,
-                                       met.num_dst, edge_attr)
-        loops = False
-    else:
-        graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
+    graph, edge_attr, loops = _graph_and_loops(layer, edge_index, met,
+                                               edge_attr, wanted)
     weight = None
     if edge_attr is not None:
         if edge_attr.dim() == 1:
