@@ -46,9 +46,9 @@ _ADVICE = [
 # modules of other libraries that may take most of a step
 _HEAVY = [
     (("MultiheadAttention",), "every node attends to every node of its graph: "
-     "its time and memory grow with the square of the largest graph, and no "
-     "kernel here has it; GPSConv(attn_type='performer') or attn=None is "
-     "linear"),
+     "its time and memory grow with the square of the largest graph, and "
+     "kernels have it for small graphs of a GPSConv on a CPU alone; "
+     "GPSConv(attn_type='performer') or attn=None is linear"),
     (("PerformerAttention", "PolynormerAttention", "SGFormerAttention",
       "QFormer"), "attention of all nodes, by matrix products of PyTorch"),
     (("LSTM", "GRU", "LSTMAggregation", "GRUAggregation"),

@@ -10,11 +10,12 @@ reason.  ``dfgnn.accelerate(model)`` gives a model's layers these classes.
 
 import torch_geometric.nn as _pyg
 
+from ._gps import GPSConv
 from ._hetero_conv import HeteroConv
 from ._mixin import Fused, fuse as _fuse
 from ._table import rows as _rows
 
-__all__ = ["Fused", "CLASSES", "HeteroConv", "UNITS"]
+__all__ = ["Fused", "CLASSES", "GPSConv", "HeteroConv", "UNITS"]
 
 CLASSES = {}
 """The class with kernels for each class of PyG."""
@@ -26,6 +27,5 @@ for _row in _rows():
     __all__.append(_row.name)
 del _row, _base, _class
 
-UNITS = {_pyg.HeteroConv: HeteroConv}
-"""The class that takes the layers inside it together, for each class of PyG
-that holds layers."""
+UNITS = {_pyg.HeteroConv: HeteroConv, _pyg.GPSConv: GPSConv}
+"""The class with kernels for each class of PyG that holds layers."""

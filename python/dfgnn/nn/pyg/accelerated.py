@@ -2,7 +2,8 @@
 
 from torch_geometric.nn import MessagePassing
 
-from . import CLASSES, UNITS, Fused, _hetero_library, _to_hetero, _traced
+from . import (
+    CLASSES, UNITS, Fused, HeteroConv, _hetero_library, _to_hetero, _traced)
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
@@ -16,7 +17,7 @@ def with_kernels(kind):
 def detail(module):
     """What the report says of a module that takes the layers inside it
     together; None of any other."""
-    if type(module) in UNITS.values():
+    if type(module) is HeteroConv:
         return _hetero_library.described(dict(module.convs.items()))
     return None
 
