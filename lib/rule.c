@@ -142,7 +142,7 @@ static int uneven_of_4(const dfgnn_setting *s) {
 }
 
 #define SIMD "simd=avx512,simd=avx2,"
-#define WALK_LANES "lanes=16,lanes=8,lanes=4,lanes=2,lanes=32,"
+#define WALK_LANES "lanes=32,lanes=16,lanes=8,lanes=4,lanes=2,"
 #define WALK_REST "unroll=2,vector=4,vector=2,long=256"
 #define WALK_CUT "unroll=2,vector=4,vector=2,long=64"
 

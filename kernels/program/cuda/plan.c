@@ -107,7 +107,7 @@ static void choose_lanes(walk_plan *p, const dfgnn_program_tuning *t) {
     p->vector /= 2;
   int head = power_of_two((p->shape[2] + p->vector - 1) / p->vector);
   int all = power_of_two(p->heads * head);
-  p->lanes = least(least(all, 32), t->lanes ? t->lanes : 16);
+  p->lanes = least(least(all, 32), t->lanes ? t->lanes : 32);
   int64_t degree = m->destinations ? m->edges / m->destinations : 0;
   int sides = least(power_of_two(degree / 4 + 1), 32);
   p->group = t->group ? t->group : p->lanes * sides;
