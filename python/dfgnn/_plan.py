@@ -198,11 +198,16 @@ class Plan:
             tensor = self._graphs(run, node)
             if not self.facts.now(node).meta.is_floating_point():
                 tensor = tensor.to(torch.get_default_dtype())
-            tensors.append(tensor.reshape(port.rows(run.graph) + port.shape))
+            tensors.append(self._shaped(
+                tensor, port.rows(run.graph) + port.shape))
         made = self._execute(run.graph, stage, tensors)
         for node, tensor in zip(stage.outputs, made):
             run.found[node] = tensor, "graph" if self.facts.of(
                 node).rows == _watch.EDGES else None
+
+    def _shaped(self, tensor, shape):
+        """tensor.reshape(shape), which is a node of autograd's, too."""
+        return tensor if tensor.shape == shape else tensor.reshape(shape)
 
     def _execute(self, graph, stage, tensors):
         seed = make_seed(graph.device) if stage.random else None

@@ -64,6 +64,9 @@ class _Recorder(Plan):
         return self._apply(torch.full, (shape, fact.about), dict(
             dtype=node.meta.dtype, device=run.graph.device)), "graph"
 
+    def _shaped(self, tensor, shape):
+        return tensor.reshape(shape)
+
     def _execute(self, graph, stage, tensors):
         program, outputs = stage.program, len(stage.program.outputs)
         if self.training:

@@ -266,6 +266,28 @@ def test_what_a_distance_makes_is_written_with_it():
     assert [len(stage.outputs) for stage in (before, after)] == [2, 1]
 
 
+class Dropped(Own):
+    def message(self, x_j):
+        return F.dropout(x_j, 0.5, self.training)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_each_replay_of_a_captured_layer_drops_anew():
+    layer, e = Dropped().cuda(), edges().cuda()
+    x = torch.randn(N, W, device="cuda", requires_grad=True)
+    dfgnn.accelerate(layer)
+
+    def step(x, e):
+        out = layer(e, x=x)
+        return out, *torch.autograd.grad(out.sum(), x)
+    recorded = dfgnn.capture(step, x, e)
+    outs = [[t.clone() for t in recorded(x, e)] for _ in range(4)]
+    assert _traced.state(layer).reason is None
+    assert len({out.sum().item() for out, _ in outs}) > 1
+    for out, grad in outs:  # which is linear in x
+        torch.testing.assert_close((grad * x).sum(), out.sum())
+
+
 def flat(made):
     return [x for x in made if x is not None] if isinstance(made, tuple) \
         else [made]

@@ -70,9 +70,6 @@ def _plan(layer, methods, call):
             plan = found.plans[key] = checked(layer, methods, call, plan)
     if isinstance(plan, TraceError):
         raise plan
-    if plan.random and _captured(call):
-        raise TraceError("a CUDA graph is captured, which would draw the same "
-                         "dropout in each replay")
     return plan
 
 
