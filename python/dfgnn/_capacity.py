@@ -8,9 +8,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import _handle, convert
+from ._checks import check_count, describe
 from ._modes import lasting
 from .errors import InvalidError
-from .graph import Graph, check_count, describe
+from .graph import Graph
 
 __all__ = ["Capacity", "Room"]
 

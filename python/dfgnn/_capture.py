@@ -8,9 +8,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ._capacity import EdgeBuffer, EdgeRoom, rooms_of
+from ._checks import describe
 from ._recording import Recording, recording
 from ._refusal import refusal
-from .graph import Graph, describe
+from .graph import Graph
 
 __all__ = ["capture", "Captured"]
 

@@ -2,8 +2,9 @@
 
 import torch
 
+from ._checks import check_index
 from ._loops import loop_plan
-from .graph import Graph, check_index
+from .graph import Graph
 
 
 class EdgeList(Graph):

@@ -7,8 +7,8 @@ from collections import namedtuple
 import torch
 
 from . import _abi
+from ._checks import describe
 from ._library import check, library
-from .graph import describe
 
 DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
           torch.bfloat16: _abi.DTYPES["bf16"],

@@ -3,9 +3,9 @@ spaces of rows and columns."""
 
 from typing import NamedTuple
 
+from ._checks import check_count, describe
 from ._hetero_pairs import total
 from ._modes import lasting
-from .graph import check_count, describe
 
 
 class Layout(NamedTuple):

@@ -112,7 +112,8 @@ class Family:
         raise NotImplementedError
 
     def derive(self, call, outs, grads, wanted):
-        """gradient() by an operator."""
+        """gradient() by an operator; a family that has another way has no
+        gradient()."""
         made = iter(self.operator(call.edge_index is not None, "_backward")(
             bits(wanted), bits([g is not None for g in grads]),
             self.saved(call, outs), [g for g in grads if g is not None],
@@ -138,8 +139,10 @@ class Family:
                    lambda *call: self.run(Call(*call)),
                    lambda *call: self.fake(Call(*call)),
                    self._derivative, _save)
-            define(self.name + "_backward", f"({_GRADIENT}) -> Tensor[]",
-                   self._gradient, _fake_gradient)
+            if type(self).derive is Family.derive:
+                define(self.name + "_backward",
+                       f"({_GRADIENT}) -> Tensor[]", self._gradient,
+                       _fake_gradient)
         return self
 
     def _derivative(self, ctx, grads):

@@ -3,12 +3,13 @@
 import torch
 
 from . import _fused, ops
+from ._checks import describe
 from ._composite import degrees_of
 from ._modes import jit_tracing
 from ._operators import DTYPES, OPERATORS
 from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph
-from .graph import Graph, describe
+from .graph import Graph
 
 __all__ = ["spmm", "aggregate"]
 

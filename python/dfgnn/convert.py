@@ -5,9 +5,10 @@ import weakref
 import torch
 
 from . import _recording
+from ._checks import check_count, describe
 from ._edge_list import EdgeList
 from ._modes import jit_tracing, unwrapped
-from .graph import Graph, _host_ptr, _sizes, check_count, describe
+from .graph import Graph, _host_ptr, _sizes
 
 _cache = {}
 _SPARSE = {getattr(torch, name) for name in

@@ -11,10 +11,11 @@ import torch
 from . import _composite, ops
 from ._attention_call import attend
 from ._autocast import autocast
+from ._checks import describe
 from ._modes import untraced
 from ._operators import OPERATORS, Settings
 from ._values import refuse_values
-from .graph import Graph, describe
+from .graph import Graph
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
            "gatv2_attention", "score_attention", "edge_scores"]

@@ -1,7 +1,6 @@
 """Graph: the edges of a layer, in the form the kernels read."""
 
 import itertools
-import operator
 import os
 import threading
 import weakref
@@ -9,69 +8,19 @@ import weakref
 import torch
 
 from . import _handle
+from ._checks import (
+    check_columns, check_count, check_index, check_order, describe)
 from ._context import raw_stream
 from ._library import check, library
 from ._modes import compiling, constant, lasting, untraced, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
-_MOST_NODES = 0x7fffffff
 _registry = weakref.WeakValueDictionary()
 _handle_lock = threading.RLock()
 
 # torch.compile leaves it alone: what it compiles is memory of its CUDA graphs
 _kept = untraced(lasting)
-
-
-def describe(value):
-    """An argument in the words of an error message."""
-    if isinstance(value, torch.Tensor):
-        shape = ", ".join(str(n) for n in value.shape)
-        kind = str(value.dtype).replace("torch.", "")
-        return f"a {kind} tensor [{shape}] on {value.device}"
-    return f"{type(value).__name__} {value!r}"[:200]
-
-
-def check_index(name, value, dim=1):
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} must be a tensor of int32 or int64, got "
-                        + describe(value))
-    if value.dtype not in _handle.INDEX_TYPES:
-        raise TypeError(f"{name} must be int32 or int64, got "
-                        + describe(value))
-    if value.dim() != dim:
-        raise ValueError(f"{name} must have {dim} dimension"
-                         f"{'s' if dim > 1 else ''}, got " + describe(value))
-
-
-def check_count(name, value):
-    """A number of nodes as an int."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, got "
-                        + describe(value)) from None
-    if not 0 <= number <= _MOST_NODES:
-        raise ValueError(f"{name} must be 0 to {_MOST_NODES}, got {number}")
-    return number
-
-
-def _check_order(order):
-    """Raises unless the tensor holds each number from 0 once."""
-    count = order.numel()
-    foreign = ((order < 0) | (order >= count)).nonzero().view(-1)
-    if foreign.numel():
-        at = int(foreign[0])
-        raise ValueError(
-            f"edge_order must hold each number from 0 to {count - 1} once, "
-            f"got {int(order[at])} at {at}")
-    times = torch.bincount(order, minlength=count)
-    repeated = (times > 1).nonzero().view(-1)
-    if repeated.numel():
-        number = int(repeated[0])
-        raise ValueError(
-            f"edge_order must hold each number from 0 to {count - 1} once, "
-            f"got {number} {int(times[number])} times")
 
 
 def _detached(tensor):
@@ -154,31 +103,16 @@ class Graph:
                     f"edge_order must have {indices.numel()} elements on "
                     f"{indices.device}, got " + describe(edge_order))
             if not order_is_sound:
-                _check_order(edge_order)
+                check_order(edge_order)
             edge_order = _detached(edge_order)
         if columns is not None:
-            columns = self._check_columns(columns, indices, num_src)
+            columns = tuple(map(_detached, check_columns(
+                columns, indices, num_src)))
         self._arrays = _detached(offsets), _detached(indices), edge_order
         self.trusted, self._columns = bool(trusted), columns
         self._fill((num_dst, num_src, indices.numel()), indices.device,
                    _host_ptr(graph_ptr), family, name)
         self._handle = self._make_handle()
-
-    @staticmethod
-    def _check_columns(columns, indices, num_src):
-        columns = tuple(_unwrapped(*columns))
-        sizes = (num_src + 1, indices.numel(), indices.numel())
-        names = ("offsets", "destinations", "edges")
-        if len(columns) != 3:
-            raise ValueError("columns must be (offsets, destinations, edges), "
-                             f"got {len(columns)} tensors")
-        for name, tensor, size in zip(names, columns, sizes):
-            check_index(f"{name} of columns", tensor)
-            if tensor.numel() != size or tensor.device != indices.device:
-                raise ValueError(
-                    f"{name} of columns must have {size} elements on "
-                    f"{indices.device}, got " + describe(tensor))
-        return tuple(_detached(tensor) for tensor in columns)
 
     _arrays = None  # (offsets, indices, edge order), once they are asked for
     _columns = None

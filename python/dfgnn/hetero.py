@@ -20,12 +20,13 @@ import functools
 import torch
 
 from . import _hetero_pairs
+from ._checks import check_count, check_index, describe
 from ._handle import INDEX_TYPES
 from ._hetero_pairs import gatherer, moved
 from ._modes import lasting, unwrapped
 from ._remember import remember
 from ._schema import Layout, Schema
-from .graph import Graph, check_count, check_index, describe
+from .graph import Graph
 
 __all__ = ["HeteroGraph", "Layout"]
 

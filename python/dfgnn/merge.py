@@ -7,7 +7,7 @@ and the merge of them, which is exactly the attention over all edges.
 
 import torch
 
-from .graph import describe
+from ._checks import describe
 
 __all__ = ["merge_attention"]
 

@@ -6,11 +6,12 @@ from typing import NamedTuple, Optional
 import torch
 
 from . import _fused, ops
+from ._checks import describe
 from ._modes import jit_tracing
 from ._operators import DTYPES, OPERATORS, check_call
 from ._values import refuse_values
 from ._autocast import autocast_dtype
-from .graph import Graph, describe
+from .graph import Graph
 
 __all__ = ["relu_messages", "gated_messages"]
 

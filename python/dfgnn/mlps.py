@@ -13,10 +13,11 @@ import torch
 from . import _abi, _execute, _gates, _mlp, _mlp_ops
 from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
+from ._checks import describe
 from ._modes import constant, needs_composite, untraced
 from ._programs import TYPES
 from .convert import as_graph
-from .graph import Graph, describe
+from .graph import Graph
 from ._torch_operator import compiling, place
 
 __all__ = ["edge_mlp"]

@@ -9,9 +9,9 @@ import numpy
 import torch
 
 from .. import _abi
+from .._checks import describe
 from .._library import check, library
 from ..convert import as_graph
-from ..graph import describe
 
 FORMAT = 1
 PARTS_MAX = 4096  # DFGNN_PARTS_MAX

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+from .._checks import describe
 from .._modes import lasting
-from ..graph import describe
 from ..hetero import HeteroGraph
 from . import start
 from .dist_graph import DistGraph

@@ -4,9 +4,9 @@ interior while the halo travels, then the outer matrix."""
 import torch
 
 from .. import _execute, _fused
+from .._checks import describe
 from .._modes import untraced
 from .._operators import OPERATORS, sum_settings
-from ..graph import describe
 
 _SUMS = {"spmm-sum", "spmm-mean", "reduce-mean", "spmm-weighted"}
 _EXTREMES = {"reduce-min", "reduce-max"}

@@ -1,0 +1,78 @@
+"""Checks of what describes a graph, whose messages say what was found."""
+
+import operator
+
+import torch
+
+from ._handle import INDEX_TYPES
+from ._modes import unwrapped
+
+_MOST_NODES = 0x7fffffff
+
+
+def describe(value):
+    """An argument in the words of an error message."""
+    if isinstance(value, torch.Tensor):
+        shape = ", ".join(str(n) for n in value.shape)
+        kind = str(value.dtype).replace("torch.", "")
+        return f"a {kind} tensor [{shape}] on {value.device}"
+    return f"{type(value).__name__} {value!r}"[:200]
+
+
+def check_index(name, value, dim=1):
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor of int32 or int64, got "
+                        + describe(value))
+    if value.dtype not in INDEX_TYPES:
+        raise TypeError(f"{name} must be int32 or int64, got "
+                        + describe(value))
+    if value.dim() != dim:
+        raise ValueError(f"{name} must have {dim} dimension"
+                         f"{'s' if dim > 1 else ''}, got " + describe(value))
+
+
+def check_count(name, value):
+    """A number of nodes as an int."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got "
+                        + describe(value)) from None
+    if not 0 <= number <= _MOST_NODES:
+        raise ValueError(f"{name} must be 0 to {_MOST_NODES}, got {number}")
+    return number
+
+
+def check_order(order):
+    """Raises unless the tensor holds each number from 0 once."""
+    count = order.numel()
+    foreign = ((order < 0) | (order >= count)).nonzero().view(-1)
+    if foreign.numel():
+        at = int(foreign[0])
+        raise ValueError(
+            f"edge_order must hold each number from 0 to {count - 1} once, "
+            f"got {int(order[at])} at {at}")
+    times = torch.bincount(order, minlength=count)
+    repeated = (times > 1).nonzero().view(-1)
+    if repeated.numel():
+        number = int(repeated[0])
+        raise ValueError(
+            f"edge_order must hold each number from 0 to {count - 1} once, "
+            f"got {number} {int(times[number])} times")
+
+
+def check_columns(columns, indices, num_src):
+    """The tensors of columns, raises if they do not fit."""
+    columns = [unwrapped(tensor) for tensor in columns]
+    sizes = (num_src + 1, indices.numel(), indices.numel())
+    names = ("offsets", "destinations", "edges")
+    if len(columns) != 3:
+        raise ValueError("columns must be (offsets, destinations, edges), "
+                         f"got {len(columns)} tensors")
+    for name, tensor, size in zip(names, columns, sizes):
+        check_index(f"{name} of columns", tensor)
+        if tensor.numel() != size or tensor.device != indices.device:
+            raise ValueError(
+                f"{name} of columns must have {size} elements on "
+                f"{indices.device}, got " + describe(tensor))
+    return columns
