@@ -88,8 +88,10 @@ def test_a_type_without_nodes(name, nodes):
     assert len(nodes) == 2
 
 
+@pytest.mark.parametrize("least", [0, 1 << 30])
 @pytest.mark.parametrize("kind", NODES)
-def test_what_no_loss_reads_has_no_gradient(kind, nodes):
+def test_what_no_loss_reads_has_no_gradient(kind, least, nodes, monkeypatch):
+    monkeypatch.setitem(_relation_sums.LEAST_LEFT_OUT, "cpu", least)
     (x, edges), (layer, _) = schema(), LAYERS["SAGE"]
     models = both(layer)
     for model in models:

@@ -13,27 +13,20 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from .._grouped import take
-from .._tables import tables
-from ..aggregation import spmm
 from ..functional import gat_attention, gt_attention
-from ..hetero import gatherer
 from ..programs import edge_program, softmax
 from . import _relation_features, _relation_sums, _relation_tiles as tiles
-from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._exact import outside_autocast, result_type
 from ._leading import Leading
+from ._relation_rows import (  # noqa: F401
+    Features, Own, Rows, own_terms, project, put, sent, sent_twice, total,
+    with_bias)
+from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._scores import edge_feature_scores
 
 
 # Sums of more types of destinations than these are batched products.
 MOST_TYPES = 16
-
-
-class Features(NamedTuple):
-    """Features [nodes, F] by type, of nodes that send and that receive."""
-    src: dict
-    dst: dict
 
 
 class Heads(NamedTuple):
@@ -50,185 +43,6 @@ class Heads(NamedTuple):
 
     def joined(self, out):
         return out.flatten(1) if self.concat else out.mean(1)
-
-
-class Own(NamedTuple):
-    """What a relation adds of the destinations' own features: by relation a
-    weight [O, F] or None and a bias [O] or None; the numbers of the relations
-    that add the features themselves."""
-    weights: list
-    biases: list
-    itself: tuple = ()
-
-
-# ---- tables by relation -----------------------------------------------------
-
-class _Total(torch.autograd.Function):
-    """The sum of tensors.  Each gets a gradient in memory of its own, which
-    may be written to."""
-
-    @staticmethod
-    def forward(ctx, *tensors):
-        ctx.count = len(tensors)
-        ctx.set_materialize_grads(False)
-        return torch.stack(tensors).sum(0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        if grad is None:
-            return (None,) * ctx.count
-        return grad.expand(ctx.count, *grad.shape).clone().unbind(0)
-
-
-def total(tensors):
-    """The sum of parameters; None if there are none."""
-    tensors = [t for t in tensors if t is not None]
-    if not tensors:
-        return None
-    return tensors[0] if len(tensors) == 1 else _Total.apply(*tensors)
-
-
-def _project(graph, side, x, weights, biases=None):
-    """[rows by relation, width] of x by type, each relation with its own
-    weight [width, features] and bias."""
-    wide, rows, more = [], [], []
-    for kind, block in graph.blocks(side).items():
-        rows.append(x[kind])
-        wide.append(joined([weights[r] for r in block.relations]))
-        if biases is not None and biases[0] is not None:
-            more.append(joined([biases[r] for r in block.relations]))
-    return tables(rows, wide, more).view(-1, weights[0].size(0))
-
-
-def _sent(graph, x, weights, biases=None):
-    """The same of sources, laid out as graph.as_sent()."""
-    layout = graph.as_sent()
-    if 0 not in layout.step:
-        return _project(graph, "src", x, weights, biases)
-    if biases is not None and biases[0] is None:
-        biases = None
-    return tables(_rows_sent(graph, x), weights, biases).view(
-        -1, weights[0].size(0))
-
-
-def _rows_sent(graph, x):
-    """By relation the features that graph.as_sent() has rows for."""
-    found = [x[source] for source, _, _ in graph.relations]
-    for kind, rows in x.items():
-        numbers = [n for n, step in enumerate(graph.as_sent().step)
-                   if not step and graph.relations[n][0] == kind]
-        if not numbers:
-            continue
-        edges = graph.edge_index[0].split(graph.counts)
-        index = joined([edges[n] for n in numbers])
-        if rows.requires_grad and torch.is_grad_enabled():
-            among = rows.size(0)
-            rows = take(rows, graph._derive(
-                ("sent by", kind), lambda: gatherer(index, among)))
-        else:
-            rows = rows.index_select(0, index)
-        parts = rows.split([graph.counts[n] for n in numbers])
-        for number, part in zip(numbers, parts):
-            found[number] = part
-    return found
-
-
-def _sent_twice(graph, x, weights, others):
-    """_sent() by weights and by others; rows that are gathered are gathered
-    once."""
-    if 0 not in graph.as_sent().step:
-        return [_project(graph, "src", x, w) for w in (weights, others)]
-    rows = _rows_sent(graph, x)
-    return [tables(rows, w).view(-1, w[0].size(0)) for w in (weights, others)]
-
-
-# ---- rows by relation -------------------------------------------------------
-
-class _Rows:
-    """The rows of attention within relations: those by relation, or, if few of
-    them have edges, those of graph.pairs()."""
-
-    def __init__(self, graph, summed, columns=None):
-        columns = columns or graph.as_sent()
-        self.graph = graph
-        self.few = summed and graph.has_few_pairs()
-        self.pairs = graph.pairs(columns) if self.few else None
-        self.matrix = self.pairs.within if self.few else graph.graph(
-            graph.by_relation("dst"), columns)
-
-    def project(self, x, weights, biases=None):
-        made = _project(self.graph, "dst", x, weights, biases)
-        if not self.few:
-            return made
-        return made.index_select(0, self.graph.pairs_among(
-            self.graph.by_relation("dst")))
-
-    def spread(self, parameters):
-        """[rows, ...] of parameters [...] by relation."""
-        table = torch.stack(parameters)
-        if self.few:
-            return take(table, self.graph._derive("relations of pairs", lambda:
-                        gatherer(self.pairs.relation, len(parameters))))
-        parts = [table[list(block.relations)].expand(
-            block.nodes, -1, *table.shape[1:]).flatten(0, 1)
-            for block in self.graph.blocks("dst").values()]
-        return joined(parts)
-
-    def results(self, out, summed, own_term, post=None):
-        """The result of a kind, from its rows [rows, F].
-
-        own_term: (kind, numbers of relations) -> what the nodes of a type add
-            to the sum of these relations, or None.
-        post: (number, rows, kind) -> the result of a relation of this number,
-            from its rows.
-        """
-        graph = self.graph
-        parts = graph.split_types("dst", spmm(self.pairs.across, out)) \
-            if self.few else graph.split_blocks("dst", out)
-        found = {}
-        for kind, block in graph.blocks("dst").items():
-            part = parts[kind]
-            groups = [(block.relations, part if self.few else part.sum(1))] \
-                if summed and post is None else [
-                ((r,), one) for r, one in zip(block.relations,
-                                              part.unbind(1))]
-            for numbers, rows in groups:
-                more = own_term(kind, numbers)
-                rows = rows if more is None else rows + more
-                if post is not None:
-                    rows = post(numbers[0], rows, kind)
-                _put(found, graph, kind, numbers, rows, summed)
-        return found
-
-
-def _put(found, graph, kind, numbers, rows, summed):
-    if not summed:
-        found[graph.relations[numbers[0]]] = rows
-    else:
-        found[kind] = found[kind] + rows if kind in found else rows
-
-
-def _own(x, own):
-    """An own_term of an Own; of None, nothing."""
-    def term(kind, numbers):
-        if own is None:
-            return None
-        weight = total([own.weights[n] for n in numbers])
-        bias = total([own.biases[n] for n in numbers])
-        found = bias if weight is None else F.linear(x[kind], weight, bias)
-        count = sum(n in own.itself for n in numbers)
-        if not count:
-            return found
-        itself = x[kind] if count == 1 else count * x[kind]
-        return itself if found is None else found + itself
-    return term
-
-
-def _with_bias(term, biases):
-    def both(kind, numbers):
-        more, bias = term(kind, numbers), total([biases[n] for n in numbers])
-        return more if bias is None else bias if more is None else more + bias
-    return both
 
 
 # ---- attention --------------------------------------------------------------
@@ -256,22 +70,22 @@ def _gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
     summed_rows = summed and post is None
     if summed_rows and graph.has_few_pairs() and _relation_features.worth(
             graph, x.src, like, sources):
-        rows = _Rows(graph, True, graph.by_node("src"))
+        rows = Rows(graph, True, graph.by_node("src"))
         out = _relation_features.gat(
             graph, x.src, like, sources, rows.project(x.dst, of_dst),
-            graph.split_blocks("src", _project(graph, "src", x.src, of_src)),
+            graph.split_blocks("src", project(graph, "src", x.src, of_src)),
             edge_score)
         return rows.results(like.joined(out), summed,
-                            _with_bias(_own(x.dst, own), biases), post)
-    value, score_src = _sent_twice(graph, x.src, sources, of_src)
+                            with_bias(own_terms(x.dst, own), biases), post)
+    value, score_src = sent_twice(graph, x.src, sources, of_src)
     value = value.view(like.shape)
-    rows = _Rows(graph, summed_rows)
+    rows = Rows(graph, summed_rows)
     out = outside_autocast(
         gat_attention, rows.matrix, value, rows.project(x.dst, of_dst),
         score_src, negative_slope=like.slope, edge_score=edge_score,
         dropout=like.dropout, result=result_type(score_src, value))
     return rows.results(like.joined(out), summed,
-                        _with_bias(_own(x.dst, own), biases), post)
+                        with_bias(own_terms(x.dst, own), biases), post)
 
 
 def _scoring(like, sources, targets, att_src, att_dst):
@@ -325,16 +139,16 @@ def transformer(graph, x, summed, like, query, key, value, edges, own,
 
 
 def _transformer(graph, x, summed, like, query, key, value, edges, own, post):
-    rows = _Rows(graph, summed and post is None)
+    rows = Rows(graph, summed and post is None)
     query, key, value = (t.view(like.shape) for t in (
-        rows.project(x.dst, *query), _sent(graph, x.src, *key),
-        _sent(graph, x.src, *value)))
+        rows.project(x.dst, *query), sent(graph, x.src, *key),
+        sent(graph, x.src, *value)))
     out = outside_autocast(
         gt_attention, rows.matrix, query, key, value,
         scale=like.channels ** -0.5, dropout=like.dropout,
         edge_attr=None if edges is None else edges.to(key.dtype),
         result=result_type((query[:0] * key[:0]).sum(-1), value))
-    return rows.results(like.joined(out), summed, _own(x.dst, own), post)
+    return rows.results(like.joined(out), summed, own_terms(x.dst, own), post)
 
 
 @edge_program
@@ -391,9 +205,9 @@ def gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
 
 def _gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
            post):
-    rows = _Rows(graph, summed and post is None)
+    rows = Rows(graph, summed and post is None)
     query = rows.project(x.dst, *query).view(like.shape)
-    value = _sent(graph, x.src, *value).view(like.shape)
+    value = sent(graph, x.src, *value).view(like.shape)
     found = result_type((value[:0] * att[0]).sum(-1), value)
     out = outside_autocast(
         _dynamic_attention, rows.matrix, query, value,
@@ -401,7 +215,7 @@ def _gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
         None if edges is None else edges.to(value.dtype), like.slope,
         like.dropout, result=found)
     return rows.results(like.joined(out), summed,
-                        _with_bias(_own(x.dst, own), biases), post)
+                        with_bias(own_terms(x.dst, own), biases), post)
 
 
 # ---- sums, means and extremes -----------------------------------------------
@@ -415,7 +229,7 @@ def neighbours(graph, x, reduce, project=None):
     """
     if project is not None:
         return reduce(graph.graph(graph.by_relation("dst"), graph.as_sent()),
-                      _sent(graph, x.src, *project).relu())
+                      sent(graph, x.src, *project).relu())
     kinds = [kind for kind, count in graph.num_src.items() if count]
     return reduce(graph.graph(graph.by_relation("dst"), graph.by_node("src")),
                   joined([x.src[kind] for kind in kinds]))
@@ -454,7 +268,7 @@ def _in_one_node(graph, x, reduce, weights, biases, own):
 def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
              post=None):
     parts = graph.split_blocks("dst", neighbours(graph, x, reduce, project))
-    own_term, found = _own(x.dst, own), {}
+    own_term, found = own_terms(x.dst, own), {}
     for kind, block in graph.blocks("dst").items():
         part = parts[kind]
         # over all relations it is one product, [N, R F] by [R F, out]
@@ -469,7 +283,7 @@ def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
             rows = rows if more is None else rows + more
             if post is not None:
                 rows = post(numbers[0], rows, kind)
-            _put(found, graph, kind, numbers, rows, summed)
+            put(found, graph, kind, numbers, rows, summed)
     return found
 
 
@@ -497,5 +311,5 @@ def isomorphism(graph, x, summed, reduce, networks, eps):
     for kind, block in graph.blocks("dst").items():
         for part, number in zip(parts[kind].unbind(1), block.relations):
             made = networks[number](part + (1 + eps[number]) * x.dst[kind])
-            _put(found, graph, kind, (number,), made, summed)
+            put(found, graph, kind, (number,), made, summed)
     return leading.leave(found, summed)

@@ -1,0 +1,198 @@
+"""Rows of relations: what each projects of the nodes that send and receive,
+where its results stand, and what nodes of a type add of their own."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from .._grouped import take
+from .._tables import tables
+from ..aggregation import spmm
+from ..hetero import gatherer
+from ._relation_sums import joined
+
+
+class Features(NamedTuple):
+    """Features [nodes, F] by type, of nodes that send and that receive."""
+    src: dict
+    dst: dict
+
+
+class Own(NamedTuple):
+    """What a relation adds of the destinations' own features: by relation a
+    weight [O, F] or None and a bias [O] or None; the numbers of the relations
+    that add the features themselves."""
+    weights: list
+    biases: list
+    itself: tuple = ()
+
+
+# ---- tables by relation -----------------------------------------------------
+
+class _Total(torch.autograd.Function):
+    """The sum of tensors.  Each gets a gradient in memory of its own, which
+    may be written to."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        ctx.count = len(tensors)
+        ctx.set_materialize_grads(False)
+        return torch.stack(tensors).sum(0)
+
+    @staticmethod
+    def backward(ctx, grad):
+        if grad is None:
+            return (None,) * ctx.count
+        return grad.expand(ctx.count, *grad.shape).clone().unbind(0)
+
+
+def total(tensors):
+    """The sum of parameters; None if there are none."""
+    tensors = [t for t in tensors if t is not None]
+    if not tensors:
+        return None
+    return tensors[0] if len(tensors) == 1 else _Total.apply(*tensors)
+
+
+def project(graph, side, x, weights, biases=None):
+    """[rows by relation, width] of x by type, each relation with its own
+    weight [width, features] and bias."""
+    wide, rows, more = [], [], []
+    for kind, block in graph.blocks(side).items():
+        rows.append(x[kind])
+        wide.append(joined([weights[r] for r in block.relations]))
+        if biases is not None and biases[0] is not None:
+            more.append(joined([biases[r] for r in block.relations]))
+    return tables(rows, wide, more).view(-1, weights[0].size(0))
+
+
+def sent(graph, x, weights, biases=None):
+    """The same of sources, laid out as graph.as_sent()."""
+    layout = graph.as_sent()
+    if 0 not in layout.step:
+        return project(graph, "src", x, weights, biases)
+    if biases is not None and biases[0] is None:
+        biases = None
+    return tables(_rows_sent(graph, x), weights, biases).view(
+        -1, weights[0].size(0))
+
+
+def _rows_sent(graph, x):
+    """By relation the features that graph.as_sent() has rows for."""
+    found = [x[source] for source, _, _ in graph.relations]
+    for kind, rows in x.items():
+        numbers = [n for n, step in enumerate(graph.as_sent().step)
+                   if not step and graph.relations[n][0] == kind]
+        if not numbers:
+            continue
+        edges = graph.edge_index[0].split(graph.counts)
+        index = joined([edges[n] for n in numbers])
+        if rows.requires_grad and torch.is_grad_enabled():
+            among = rows.size(0)
+            rows = take(rows, graph._derive(
+                ("sent by", kind), lambda: gatherer(index, among)))
+        else:
+            rows = rows.index_select(0, index)
+        parts = rows.split([graph.counts[n] for n in numbers])
+        for number, part in zip(numbers, parts):
+            found[number] = part
+    return found
+
+
+def sent_twice(graph, x, weights, others):
+    """sent() by weights and by others; rows that are gathered are gathered
+    once."""
+    if 0 not in graph.as_sent().step:
+        return [project(graph, "src", x, w) for w in (weights, others)]
+    rows = _rows_sent(graph, x)
+    return [tables(rows, w).view(-1, w[0].size(0)) for w in (weights, others)]
+
+
+# ---- rows by relation -------------------------------------------------------
+
+class Rows:
+    """The rows of attention within relations: those by relation, or, if few of
+    them have edges, those of graph.pairs()."""
+
+    def __init__(self, graph, summed, columns=None):
+        columns = columns or graph.as_sent()
+        self.graph = graph
+        self.few = summed and graph.has_few_pairs()
+        self.pairs = graph.pairs(columns) if self.few else None
+        self.matrix = self.pairs.within if self.few else graph.graph(
+            graph.by_relation("dst"), columns)
+
+    def project(self, x, weights, biases=None):
+        made = project(self.graph, "dst", x, weights, biases)
+        if not self.few:
+            return made
+        return made.index_select(0, self.graph.pairs_among(
+            self.graph.by_relation("dst")))
+
+    def spread(self, parameters):
+        """[rows, ...] of parameters [...] by relation."""
+        table = torch.stack(parameters)
+        if self.few:
+            return take(table, self.graph._derive("relations of pairs", lambda:
+                        gatherer(self.pairs.relation, len(parameters))))
+        parts = [table[list(block.relations)].expand(
+            block.nodes, -1, *table.shape[1:]).flatten(0, 1)
+            for block in self.graph.blocks("dst").values()]
+        return joined(parts)
+
+    def results(self, out, summed, own_term, post=None):
+        """The result of a kind, from its rows [rows, F].
+
+        own_term: (kind, numbers of relations) -> what the nodes of a type add
+            to the sum of these relations, or None.
+        post: (number, rows, kind) -> the result of a relation of this number,
+            from its rows.
+        """
+        graph = self.graph
+        parts = graph.split_types("dst", spmm(self.pairs.across, out)) \
+            if self.few else graph.split_blocks("dst", out)
+        found = {}
+        for kind, block in graph.blocks("dst").items():
+            part = parts[kind]
+            groups = [(block.relations, part if self.few else part.sum(1))] \
+                if summed and post is None else [
+                ((r,), one) for r, one in zip(block.relations,
+                                              part.unbind(1))]
+            for numbers, rows in groups:
+                more = own_term(kind, numbers)
+                rows = rows if more is None else rows + more
+                if post is not None:
+                    rows = post(numbers[0], rows, kind)
+                put(found, graph, kind, numbers, rows, summed)
+        return found
+
+
+def put(found, graph, kind, numbers, rows, summed):
+    if not summed:
+        found[graph.relations[numbers[0]]] = rows
+    else:
+        found[kind] = found[kind] + rows if kind in found else rows
+
+
+def own_terms(x, own):
+    """An own_term of an Own; of None, nothing."""
+    def term(kind, numbers):
+        if own is None:
+            return None
+        weight = total([own.weights[n] for n in numbers])
+        bias = total([own.biases[n] for n in numbers])
+        found = bias if weight is None else F.linear(x[kind], weight, bias)
+        count = sum(n in own.itself for n in numbers)
+        if not count:
+            return found
+        itself = x[kind] if count == 1 else count * x[kind]
+        return itself if found is None else found + itself
+    return term
+
+
+def with_bias(term, biases):
+    def both(kind, numbers):
+        more, bias = term(kind, numbers), total([biases[n] for n in numbers])
+        return more if bias is None else bias if more is None else more + bias
+    return both
