@@ -1,8 +1,9 @@
 /* last_rows.cuh - rows of the last layer's z: activation, gate and norm, and
  * the way back through them; finish_rows.cuh has the way on
  *
- * A warp takes one row after the other.  It reads a row once and keeps it in
- * registers, a few columns in each lane, through the norm's reductions. */
+ * Lanes of a warp, 32 or fewer, take one row after the other.  They read a row
+ * once and keep it in registers, a few columns in each lane, through the norm's
+ * reductions. */
 #ifndef DFGNN_MLP_CUDA_LAST_ROWS_CUH
 #define DFGNN_MLP_CUDA_LAST_ROWS_CUH
 
@@ -17,13 +18,23 @@ template <typename T> struct stored_last<T, false> { using type = float; };
 
 /* FLAGS: MLP_VECTOR, MLP_GATE, MLP_RESIDUAL, MLP_STORED_LAST; forward MLP_MAX
  * or MLP_MIN of destinations, backward which gradients there are.  WIDTH: of
- * e'. */
-template <typename T_, int FLAGS, int LAST_, int NORM_, int WIDTH_>
+ * e'.  PACKED: a lane has 16 bytes of a row where it can, so that narrow rows
+ * share a warp. */
+template <typename T_, int FLAGS, int LAST_, int NORM_, int WIDTH_,
+          bool PACKED = false>
 struct last_shape {
   using T = T_;
   using Z = typename stored_last<T, (FLAGS & MLP_STORED_LAST) != 0>::type;
   static constexpr bool VECTOR = (FLAGS & MLP_VECTOR) != 0;
-  static constexpr int VEC = VECTOR ? 4 : 1; /* columns of a chunk */
+  static constexpr int VEC = /* columns of a chunk */
+      !VECTOR                               ? 1
+      : PACKED && sizeof(T) + sizeof(Z) < 6 ? 8
+                                            : 4;
+  static constexpr int WIDTH = WIDTH_;
+  static constexpr int LANES = /* of a row */
+      !PACKED || WIDTH > 16 * VEC ? 32
+      : WIDTH > 8 * VEC           ? 16
+                                  : 8;
   static constexpr bool GATE = (FLAGS & MLP_GATE) != 0;
   static constexpr bool RESIDUAL = (FLAGS & MLP_RESIDUAL) != 0;
   static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
@@ -35,27 +46,33 @@ struct last_shape {
   static constexpr float SIGN = (FLAGS & MLP_MIN) != 0 ? -1.0f : 1.0f;
   static constexpr int LAST = LAST_;
   static constexpr int NORM = NORM_;
-  static constexpr int WIDTH = WIDTH_;
   /* Does the gradient with respect to z depend on z? */
   static constexpr bool CURVED =
       GATE || LAST != MLP_NONE || NORM != MLP_NORM_NONE;
-  static constexpr int CHUNKS = (WIDTH + 32 * VEC - 1) / (32 * VEC);
-  /* A row of more than 1024 columns (256, where rows are not aligned) is in
+  static constexpr int CHUNKS = (WIDTH + LANES * VEC - 1) / (LANES * VEC);
+  /* A row of more than 1024 columns (fewer, where rows are not aligned) is in
    * local memory: loops over it keep short. */
   static constexpr int UNROLLED = CHUNKS <= 8 ? CHUNKS : 1;
 };
 
-/* A lane's numbers of a row: chunk 32 k + lane of the row is number k. */
+/* A lane's numbers of a row: chunk LANES k + lane of the row is number k. */
 template <class S> struct lane_row { float x[S::CHUNKS][S::VEC]; };
+/* A sum over the lanes of a row; which of them a lane is. */
+template <class S> __device__ __forceinline__ float sum_of_row(float x) {
+  return lanes_sum<S::LANES>(x);
+}
+template <class S> __device__ __forceinline__ int lane_of_row() {
+  return ptx::lane_id() % S::LANES;
+}
 
 /* Calls f(k, the chunk's first column) for each chunk of the lane. */
 template <class S, typename F> __device__ __forceinline__ void each_chunk(F f) {
-  const int column = int(threadIdx.x) % 32 * S::VEC;
+  constexpr int STEP = S::LANES * S::VEC;
+  const int column = lane_of_row<S>() * S::VEC;
 #pragma unroll S::UNROLLED
   for (int k = 0; k < S::CHUNKS; ++k)
-    if ((k + 1) * 32 * S::VEC <= S::WIDTH ||
-        k * 32 * S::VEC + column < S::WIDTH)
-      f(k, k * 32 * S::VEC + column);
+    if ((k + 1) * STEP <= S::WIDTH || k * STEP + column < S::WIDTH)
+      f(k, k * STEP + column);
 }
 
 /* Chunks lie inside rows. */
@@ -119,7 +136,7 @@ __device__ __forceinline__ float norm_row(lane_row<S> &u, float epsilon) {
       for (int i = 0; i < S::VEC; ++i)
         mean += u.x[k][i];
     });
-    mean = lanes_sum<32>(mean) / float(S::WIDTH);
+    mean = sum_of_row<S>(mean) / float(S::WIDTH);
   }
   each_chunk<S>([&](int k, int) {
 #pragma unroll
@@ -129,7 +146,7 @@ __device__ __forceinline__ float norm_row(lane_row<S> &u, float epsilon) {
     }
   });
   const float scale =
-      1.0f / sqrtf(lanes_sum<32>(squares) / float(S::WIDTH) + epsilon);
+      1.0f / sqrtf(sum_of_row<S>(squares) / float(S::WIDTH) + epsilon);
   each_chunk<S>([&](int k, int) {
 #pragma unroll
     for (int i = 0; i < S::VEC; ++i)
@@ -167,12 +184,12 @@ along_row(const float (&y)[S::VEC], const typename S::T *row, int column) {
   return sum;
 }
 
-/* The gradients with respect to an edge's factors; normed: its row. */
+/* The gradients with respect to a live edge's factors; normed: its row. */
 template <class S>
 __device__ __forceinline__ void
 write_factors(const mlp_streamed_params &p, const block_edges &e,
               const lane_row<S> &normed, const lane_row<S> &weight,
-              int64_t first, int i) {
+              int64_t first, int i, bool live) {
   using T = typename S::T;
   const mlp_backward_params &b = p.pass;
   output_gradient_of<T> gradient;
@@ -197,9 +214,9 @@ write_factors(const mlp_streamed_params &p, const block_edges &e,
     destination += along_row<S>(y, gradient.destination, column);
     source += along_row<S>(y, gradient.source, column);
   });
-  destination = lanes_sum<32>(destination) * gradient.destination_factor;
-  source = lanes_sum<32>(source) * gradient.source_factor;
-  if (ptx::lane_id() > 0)
+  destination = sum_of_row<S>(destination) * gradient.destination_factor;
+  source = sum_of_row<S>(source) * gradient.source_factor;
+  if (lane_of_row<S>() > 0 || !live)
     return;
   if (b.grad_dst_factor)
     static_cast<T *>(b.grad_dst_factor)[e.place[i]] = narrow<T>(destination);
@@ -207,6 +224,7 @@ write_factors(const mlp_streamed_params &p, const block_edges &e,
     static_cast<T *>(b.grad_src_factor)[e.place[i]] = narrow<T>(source);
 }
 
+/* row: NULL if it is not written. */
 template <class S>
 __device__ __forceinline__ void write_gradient(typename S::T *row, int column,
                                                float (&x)[S::VEC]) {
@@ -214,12 +232,13 @@ __device__ __forceinline__ void write_gradient(typename S::T *row, int column,
 #pragma unroll
     for (int i = 0; i < S::VEC; ++i)
       x[i] = tf32_nearest(x[i]);
-  write_chunk<S>(row, column, x);
+  if (row)
+    write_chunk<S>(row, column, x);
 }
 
 /* The gradient with respect to the last layer's z, from that with respect to
- * the value before the norm; to: a row of it.  x becomes it, and with a gate v
- * that of the row's second half. */
+ * the value before the norm; to: a row of it, or NULL.  x becomes it, and with
+ * a gate v that of the row's second half. */
 template <class S>
 __device__ __forceinline__ void
 write_last_gradient(float (&x)[S::VEC], float (&v)[S::VEC], typename S::T *to,
@@ -238,7 +257,7 @@ write_last_gradient(float (&x)[S::VEC], float (&v)[S::VEC], typename S::T *to,
       v[k] = gradient[k] * s * derivative<S::LAST, T>(v[k], slope);
     }
     write_gradient<S>(to, column, x);
-    write_gradient<S>(to + S::WIDTH, column, v);
+    write_gradient<S>(to ? to + S::WIDTH : nullptr, column, v);
   } else {
 #pragma unroll
     for (int k = 0; k < VEC; ++k)
@@ -292,15 +311,19 @@ template <class S> struct rows_back {
   lane_row<S> affine[2]; /* sums of the gradients of the norm's weight, bias */
   lane_row<S> last[S::GATE ? 2 : 1]; /* of that of the last layer's bias */
 
-  __device__ __forceinline__ void begin(const mlp_streamed_params &p) {
-    each_chunk<S>([&](int k, int) {
+  __device__ __forceinline__ static void clear(lane_row<S> &x) {
 #pragma unroll
-      for (int j = 0; j < S::VEC; ++j) {
-        affine[0].x[k][j] = affine[1].x[k][j] = last[0].x[k][j] = 0.0f;
-        if constexpr (S::GATE)
-          last[1].x[k][j] = 0.0f;
-      }
-    });
+    for (int k = 0; k < S::CHUNKS; ++k)
+#pragma unroll
+      for (int j = 0; j < S::VEC; ++j)
+        x.x[k][j] = 0.0f;
+  }
+  __device__ __forceinline__ void begin(const mlp_streamed_params &p) {
+    clear(affine[0]);
+    clear(affine[1]);
+    clear(last[0]);
+    if constexpr (S::GATE)
+      clear(last[1]);
     if constexpr (S::NORM != MLP_NORM_NONE)
       read_norm<S>(norm_weight, p.norm_weight, 1.0f);
   }
@@ -320,9 +343,9 @@ template <class S> struct rows_back {
         along += y.x[k][j] * normed.x[k][j];
       }
     });
-    mean = S::NORM == MLP_NORM_LAYER ? lanes_sum<32>(mean) / float(S::WIDTH)
+    mean = S::NORM == MLP_NORM_LAYER ? sum_of_row<S>(mean) / float(S::WIDTH)
                                      : 0.0f;
-    along = lanes_sum<32>(along) / float(S::WIDTH);
+    along = sum_of_row<S>(along) / float(S::WIDTH);
     each_chunk<S>([&](int k, int) {
 #pragma unroll
       for (int j = 0; j < S::VEC; ++j)
@@ -330,19 +353,23 @@ template <class S> struct rows_back {
     });
   }
 
-  /* Edge i of the block, whose first is `from` of the launch. */
+  /* Edge i of the block, whose first is `from` of the launch; a lane whose edge
+   * is not live goes along with one that is, and adds nothing. */
   __device__ __forceinline__ void row(const mlp_streamed_params &p,
                                       const block_edges &e, void *grad_z,
-                                      int64_t from, int i) {
+                                      int64_t from, int i, bool live) {
     const mlp_forward_params &f = p.pass.forward;
     const typename S::Z *z = last_row<S>(p, from + i);
-    T *to = static_cast<T *>(grad_z) + (from + i) * p.last_stride;
+    T *to =
+        live ? static_cast<T *>(grad_z) + (from + i) * p.last_stride : nullptr;
     lane_row<S> normed, y;
     output_gradient_of<T> gradient;
     gradient.begin(p, e, p.first + from, i, true);
     if (S::CURVED || p.pass.grad_dst_factor || p.pass.grad_src_factor)
       read_before_norm<S>(normed, z, f.slope);
     read_gradient<S>(y, gradient);
+    if (S::LANES < 32 && !live)
+      clear(y);
     const float scale = norm_row<S>(normed, f.epsilon);
     if constexpr (S::NORM != MLP_NORM_NONE)
       norm(y, normed, scale);
@@ -358,20 +385,29 @@ template <class S> struct rows_back {
         }
       }
     });
-    for (int c = p.last_width + ptx::lane_id(); c < p.last_stride; c += 32)
+    for (int c = p.last_width + lane_of_row<S>(); live && c < p.last_stride;
+         c += S::LANES)
       to[c] = T{};
     if (p.pass.grad_dst_factor || p.pass.grad_src_factor)
-      write_factors<S>(p, e, normed, norm_weight, p.first + from, i);
+      write_factors<S>(p, e, normed, norm_weight, p.first + from, i, live);
   }
 
-  /* Adds sums of the block's warps in order.  shared: [N, WIDTH]; to: the same
-   * of the block, in rows of `stride`. */
+  /* Adds sums of the block's warps in order, those of a warp's rows first.
+   * shared: [N, WIDTH]; to: the same of the block, in rows of `stride`. */
   template <int N>
-  __device__ __forceinline__ static void end(const lane_row<S> (&x)[N],
-                                             float *shared, float *to,
-                                             int stride, bool add) {
+  __device__ __forceinline__ static void end(lane_row<S> (&x)[N], float *shared,
+                                             float *to, int stride, bool add) {
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll S::UNROLLED
+      for (int k = 0; k < S::CHUNKS; ++k)
+#pragma unroll
+        for (int j = 0; j < S::VEC; ++j)
+#pragma unroll
+          for (int mask = S::LANES; mask < 32; mask *= 2)
+            x[n].x[k][j] += __shfl_xor_sync(kFullMask, x[n].x[k][j], mask);
     for (int w = 0; w < int(blockDim.x) / 32; ++w) {
-      if (w == int(threadIdx.x) / 32)
+      if (w == int(threadIdx.x) / 32 && ptx::lane_id() < S::LANES)
         each_chunk<S>([&](int k, int column) {
 #pragma unroll
           for (int j = 0; j < S::VEC; ++j)
@@ -398,7 +434,8 @@ template <class S> struct rows_back {
 template <typename T, int FLAGS, int LAST, int NORM, int WIDTH>
 __global__ void __launch_bounds__(256)
     mlp_last_rows(const mlp_streamed_params p, void *grad_z) {
-  using S = mlp::last_shape<T, FLAGS, LAST, NORM, WIDTH>;
+  using S = mlp::last_shape<T, FLAGS, LAST, NORM, WIDTH, true>;
+  constexpr int ROWS = 32 / S::LANES; /* of a warp */
   __shared__ mlp::block_edges edges;
   __shared__ float sums[NORM != MLP_NORM_NONE || S::BIAS ? 2 * WIDTH : 1];
   mlp::rows_back<S> work;
@@ -409,8 +446,11 @@ __global__ void __launch_bounds__(256)
     if (int(threadIdx.x) < MLP_ROWS)
       edges.read(p.pass.forward.graph, p.first + from, count);
     __syncthreads();
-    for (int i = int(threadIdx.x) / 32; i < count; i += int(blockDim.x) / 32)
-      work.row(p, edges, grad_z, from, i);
+    for (int i = int(threadIdx.x) / 32 * ROWS; i < count;
+         i += int(blockDim.x) / 32 * ROWS) {
+      const int mine = i + ptx::lane_id() / S::LANES;
+      work.row(p, edges, grad_z, from, min(mine, count - 1), mine < count);
+    }
     __syncthreads();
   }
   if (NORM != MLP_NORM_NONE && p.pass.norm_partial)
