@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "kernels/mlp/cuda/plan.h"
 #include "lib/edge_mlp.h"
-#include "lib/handle.h"
+#include "lib/operator.h"
 
 enum {
   PART_OF_MEMORY = 64 /* the rule lets a call keep one part of a device's memory
@@ -41,9 +41,12 @@ static dfgnn_status ask(asked *a, const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
         a->bytes += width * with->rows.edges *
                     (int64_t)dfgnn_dtype_size(with->mlp.dtype);
     }
-    for (int kept = 0; !status && kept < 2; kept++)
-      status = dfgnn__edge_mlp_problem_of(&a->problem[kept][pass],
-                                          &a->job[kept][pass]);
+    for (int kept = 0; !status && kept < 2; kept++) {
+      dfgnn_problem given;
+      status = dfgnn__edge_mlp_problem_of(&given, &a->job[kept][pass]);
+      if (!status)
+        status = dfgnn__problem_complete(&a->problem[kept][pass], &given);
+    }
   }
   return status;
 }

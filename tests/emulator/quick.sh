@@ -39,4 +39,8 @@ for part in 1/9 7/9; do
 done
 # One whose products a library makes, in bf16 with a norm and a residual.
 try CK_RUN_CASE=library DFGNN_TEST_PART=0/24 "$emulator" "$tests/check_gpu_mlp"
+try CK_RUN_CASE=captured "$emulator" "$tests/check_gpu_mlp"
+# Inner values that are kept, in a launch of all edges; what says so.
+try CK_RUN_CASE=kept DFGNN_TEST_PART=0/45 "$emulator" "$tests/check_gpu_mlp"
+try CK_RUN_CASE=keep "$emulator" "$tests/check_gpu_mlp_keep"
 exit $failed

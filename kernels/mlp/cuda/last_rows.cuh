@@ -50,6 +50,15 @@ struct last_shape {
   static constexpr bool CURVED =
       GATE || LAST != MLP_NONE || NORM != MLP_NORM_NONE;
   static constexpr int CHUNKS = (WIDTH + LANES * VEC - 1) / (LANES * VEC);
+  /* Rows that are copied to shared memory while others are worked on: z (both
+   * halves of a gate), and gradients. */
+  static constexpr int COPIES =
+      (GATE ? 2 : 1) + GRAD_EDGES + GRAD_DST + GRAD_SRC;
+  static constexpr int COPY_BYTES = /* of a warp's rows */
+      32 / LANES * COPIES * WIDTH * int(sizeof(T));
+  static constexpr bool AHEAD =
+      PACKED && VECTOR && CURVED && sizeof(T) == sizeof(Z) &&
+      2 * MLP_ROW_WARPS * COPY_BYTES <= MLP_COPY_BYTES;
   /* A row of more than 1024 columns (fewer, where rows are not aligned) is in
    * local memory: loops over it keep short. */
   static constexpr int UNROLLED = CHUNKS <= 8 ? CHUNKS : 1;
@@ -87,11 +96,24 @@ __device__ __forceinline__ void write_chunk(T *row, int column,
   write_few<T, S::VEC, S::VECTOR>(row, column, column + S::VEC, x);
 }
 
+/* A chunk of a row that may have been copied to shared memory. */
+template <class S, typename T>
+__device__ __forceinline__ void read_copy(float (&x)[S::VEC], const T *row,
+                                          int column) {
+  if constexpr (S::AHEAD) {
+    packed<T, S::VEC> y;
+    y.bits = *reinterpret_cast<const decltype(y.bits) *>(row + column);
+    widen(x, y);
+  } else {
+    read_chunk<S>(x, row, column);
+  }
+}
+
 /* Nothing waits for a number before all of the row are on their way. */
 template <class S>
 __device__ __forceinline__ void read_row(lane_row<S> &x,
                                          const typename S::T *row) {
-  each_chunk<S>([&](int k, int column) { read_chunk<S>(x.x[k], row, column); });
+  each_chunk<S>([&](int k, int column) { read_copy<S>(x.x[k], row, column); });
 }
 
 /* z of the last layer, of an edge of the launch. */
@@ -109,10 +131,10 @@ __device__ __forceinline__ void
 read_before_norm(lane_row<S> &u, const typename S::Z *z, float slope) {
   using T = typename S::T;
   each_chunk<S>([&](int k, int column) {
-    read_chunk<S>(u.x[k], z, column);
+    read_copy<S>(u.x[k], z, column);
     if constexpr (S::GATE) {
       float v[S::VEC];
-      read_chunk<S>(v, z + S::WIDTH, column);
+      read_copy<S>(v, z + S::WIDTH, column);
 #pragma unroll
       for (int i = 0; i < S::VEC; ++i)
         u.x[k][i] = sigmoid<T>(u.x[k][i]) * activate<S::LAST, T>(v[i], slope);
@@ -247,9 +269,9 @@ write_last_gradient(float (&x)[S::VEC], float (&v)[S::VEC], typename S::T *to,
   using T = typename S::T;
   constexpr int VEC = S::VEC;
   if constexpr (S::CURVED)
-    read_chunk<S>(x, z, column);
+    read_copy<S>(x, z, column);
   if constexpr (S::GATE) {
-    read_chunk<S>(v, z + S::WIDTH, column);
+    read_copy<S>(v, z + S::WIDTH, column);
 #pragma unroll
     for (int k = 0; k < VEC; ++k) {
       const float s = sigmoid<T>(x[k]);
@@ -281,10 +303,73 @@ __device__ __forceinline__ void add_row(lane_row<S> &y, const lane_row<S> &x,
   });
 }
 
-/* The gradient with respect to e'. */
+/* What a lane reads of an edge: rows in memory, or copies of them. */
+template <class S> struct edge_inputs {
+  using T = typename S::T;
+  const typename S::Z *z;
+  const T *own, *destination, *source;
+
+  __device__ __forceinline__ static T *copy_of(char *copies, int n) {
+    const int row = ptx::lane_id() / S::LANES;
+    return reinterpret_cast<T *>(copies) + (row * S::COPIES + n) * S::WIDTH;
+  }
+  /* A lane copies what it reads. */
+  __device__ __forceinline__ static void copy(char *copies, int n,
+                                              const T *row) {
+    each_chunk<S>([&](int, int column) {
+      copy_async(copy_of(copies, n) + column, row + column, MLP_CHUNK);
+    });
+  }
+
+  __device__ __forceinline__ void begin(const mlp_streamed_params &p,
+                                        const block_edges &e, int64_t from,
+                                        int i) {
+    const mlp_backward_params &b = p.pass;
+    z = last_row<S>(p, from + i);
+    if constexpr (S::GRAD_EDGES)
+      own = static_cast<const T *>(b.grad_edge_out) + e.place[i] * S::WIDTH;
+    if constexpr (S::GRAD_DST)
+      destination =
+          static_cast<const T *>(b.grad_out_dst) + int64_t(e.row[i]) * S::WIDTH;
+    if constexpr (S::GRAD_SRC)
+      source = static_cast<const T *>(b.grad_out_src) +
+               int64_t(e.source[i]) * S::WIDTH;
+  }
+  /* Begins to copy the rows. */
+  __device__ __forceinline__ void send(char *copies) const {
+    if constexpr (S::AHEAD) {
+      int n = 0;
+      copy(copies, n++, z);
+      if constexpr (S::GATE)
+        copy(copies, n++, z + S::WIDTH);
+      if constexpr (S::GRAD_EDGES)
+        copy(copies, n++, own);
+      if constexpr (S::GRAD_DST)
+        copy(copies, n++, destination);
+      if constexpr (S::GRAD_SRC)
+        copy(copies, n++, source);
+    }
+  }
+  /* Reads the copies from now on. */
+  __device__ __forceinline__ void take(char *copies) {
+    if constexpr (S::AHEAD) {
+      int n = S::GATE ? 2 : 1;
+      z = copy_of(copies, 0);
+      if constexpr (S::GRAD_EDGES)
+        own = copy_of(copies, n++);
+      if constexpr (S::GRAD_DST)
+        destination = copy_of(copies, n++);
+      if constexpr (S::GRAD_SRC)
+        source = copy_of(copies, n++);
+    }
+  }
+};
+
+/* The gradient with respect to e'; factors: those of `rows`. */
 template <class S>
 __device__ __forceinline__ void
-read_gradient(lane_row<S> &y, const output_gradient_of<typename S::T> &from) {
+read_gradient(lane_row<S> &y, const edge_inputs<S> &rows,
+              const output_gradient_of<typename S::T> &from) {
   lane_row<S> destination, source;
   each_chunk<S>([&](int k, int) {
 #pragma unroll
@@ -292,11 +377,11 @@ read_gradient(lane_row<S> &y, const output_gradient_of<typename S::T> &from) {
       y.x[k][j] = 0.0f;
   });
   if constexpr (S::GRAD_EDGES)
-    read_row<S>(y, from.own);
+    read_row<S>(y, rows.own);
   if constexpr (S::GRAD_DST)
-    read_row<S>(destination, from.destination);
+    read_row<S>(destination, rows.destination);
   if constexpr (S::GRAD_SRC)
-    read_row<S>(source, from.source);
+    read_row<S>(source, rows.source);
   if constexpr (S::GRAD_DST)
     add_row<S>(y, destination, from.arg_destination, from.at_destination,
                from.destination_factor);
@@ -356,18 +441,18 @@ template <class S> struct rows_back {
   /* Edge i of the block, whose first is `from` of the launch; a lane whose edge
    * is not live goes along with one that is, and adds nothing. */
   __device__ __forceinline__ void row(const mlp_streamed_params &p,
-                                      const block_edges &e, void *grad_z,
+                                      const block_edges &e,
+                                      const edge_inputs<S> &rows, void *grad_z,
                                       int64_t from, int i, bool live) {
     const mlp_forward_params &f = p.pass.forward;
-    const typename S::Z *z = last_row<S>(p, from + i);
     T *to =
         live ? static_cast<T *>(grad_z) + (from + i) * p.last_stride : nullptr;
     lane_row<S> normed, y;
     output_gradient_of<T> gradient;
     gradient.begin(p, e, p.first + from, i, true);
     if (S::CURVED || p.pass.grad_dst_factor || p.pass.grad_src_factor)
-      read_before_norm<S>(normed, z, f.slope);
-    read_gradient<S>(y, gradient);
+      read_before_norm<S>(normed, rows.z, f.slope);
+    read_gradient<S>(y, rows, gradient);
     if (S::LANES < 32 && !live)
       clear(y);
     const float scale = norm_row<S>(normed, f.epsilon);
@@ -375,7 +460,7 @@ template <class S> struct rows_back {
       norm(y, normed, scale);
     each_chunk<S>([&](int k, int column) {
       float x[S::VEC], v[S::VEC];
-      write_last_gradient<S>(x, v, to, z, y.x[k], column, f.slope);
+      write_last_gradient<S>(x, v, to, rows.z, y.x[k], column, f.slope);
       if constexpr (S::BIAS) {
 #pragma unroll
         for (int j = 0; j < S::VEC; ++j) {
@@ -427,17 +512,49 @@ template <class S> struct rows_back {
   }
 };
 
+/* A block's warps go back through its edges, each through ROWS at a time; the
+ * rows of the next are copied to `memory` meanwhile. */
+template <class S>
+__device__ __forceinline__ void
+walk_back_rows(rows_back<S> &work, const mlp_streamed_params &p,
+               const block_edges &e, char *memory, void *grad_z, int64_t from,
+               int count) {
+  constexpr int ROWS = 32 / S::LANES, STEP = MLP_ROW_WARPS * ROWS;
+  const int warp = int(threadIdx.x) / 32, lane = ptx::lane_id() / S::LANES;
+  char *copies = memory + warp * 2 * S::COPY_BYTES;
+  int stage = 0;
+  edge_inputs<S> next;
+  if (warp * ROWS < count) {
+    next.begin(p, e, from, min(warp * ROWS + lane, count - 1));
+    next.send(copies);
+  }
+  copy_commit();
+  for (int i = warp * ROWS; i < count; i += STEP) {
+    const int mine = i + lane;
+    edge_inputs<S> rows = next;
+    rows.take(copies + stage * S::COPY_BYTES);
+    stage ^= 1;
+    if (i + STEP < count) {
+      next.begin(p, e, from, min(mine + STEP, count - 1));
+      next.send(copies + stage * S::COPY_BYTES);
+    }
+    copy_commit();
+    copy_wait<1>();
+    work.row(p, e, rows, grad_z, from, min(mine, count - 1), mine < count);
+  }
+}
+
 } // namespace mlp
 
 /* Blocks walk over all edges of the launch.  grad_z: with respect to the last
  * layer's z, rows like those of p.last. */
 template <typename T, int FLAGS, int LAST, int NORM, int WIDTH>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(MLP_ROW_WARPS * 32)
     mlp_last_rows(const mlp_streamed_params p, void *grad_z) {
   using S = mlp::last_shape<T, FLAGS, LAST, NORM, WIDTH, true>;
-  constexpr int ROWS = 32 / S::LANES; /* of a warp */
   __shared__ mlp::block_edges edges;
   __shared__ float sums[NORM != MLP_NORM_NONE || S::BIAS ? 2 * WIDTH : 1];
+  extern __shared__ uint4 memory[];
   mlp::rows_back<S> work;
   work.begin(p);
   for (int64_t from = int64_t(blockIdx.x) * MLP_ROWS; from < p.edges;
@@ -446,11 +563,8 @@ __global__ void __launch_bounds__(256)
     if (int(threadIdx.x) < MLP_ROWS)
       edges.read(p.pass.forward.graph, p.first + from, count);
     __syncthreads();
-    for (int i = int(threadIdx.x) / 32 * ROWS; i < count;
-         i += int(blockDim.x) / 32 * ROWS) {
-      const int mine = i + ptx::lane_id() / S::LANES;
-      work.row(p, edges, grad_z, from, min(mine, count - 1), mine < count);
-    }
+    mlp::walk_back_rows<S>(work, p, edges, reinterpret_cast<char *>(memory),
+                           grad_z, from, count);
     __syncthreads();
   }
   if (NORM != MLP_NORM_NONE && p.pass.norm_partial)

@@ -160,11 +160,13 @@ typedef struct mlp_gather_params {
 /* ---- streamed weights ---------------------------------------------------- */
 
 enum {
-  MLP_ROWS = 128,    /* edges of a block */
-  MLP_STEP = 128,    /* bytes of k in a copy of a row */
-  MLP_ROW_SPAN = 32, /* edges whose rows a warp sums together; divides MLP_ROWS
-                      */
-  MLP_ROW_BLOCKS = 4 /* of mlp_last_rows on a multiprocessor */
+  MLP_ROWS = 128,     /* edges of a block */
+  MLP_STEP = 128,     /* bytes of k in a copy of a row */
+  MLP_ROW_SPAN = 32,  /* edges whose rows a warp sums together; divides MLP_ROWS
+                       */
+  MLP_ROW_BLOCKS = 4, /* of mlp_last_rows on a multiprocessor */
+  MLP_ROW_WARPS = 8,  /* of such a block, and */
+  MLP_COPY_BYTES = 96 * 1024 /* its copies of rows, at most */
 };
 
 /* What a product's sums become. */

@@ -301,6 +301,27 @@ unsigned dfgnn__mlp_row_blocks(const dfgnn_mlp_run *r, int64_t edges) {
                                     MLP_ROW_BLOCKS * (int64_t)r->plan.units);
 }
 
+/* Bytes of a block's copies of rows; last_shape<> of last_rows.cuh computes the
+ * same. */
+static unsigned copy_bytes(const dfgnn_mlp_run *r) {
+  const dfgnn_edge_mlp *mlp = &r->job->mlp;
+  const int flags = r->plan.flags;
+  const int64_t width = dfgnn__mlp_out_width(mlp);
+  const int64_t size = (int64_t)dfgnn_dtype_size(mlp->dtype);
+  const int64_t last = flags & MLP_STORED_LAST ? size : (int64_t)sizeof(float);
+  const int64_t chunk = size + last < 6 ? 8 : 4;
+  const int64_t lanes = width > 16 * chunk ? 32 : width > 8 * chunk ? 16 : 8;
+  const int copies = 1 + mlp->gate + !!(flags & MLP_GRAD_EDGES) +
+                     !!(flags & MLP_GRAD_DST) + !!(flags & MLP_GRAD_SRC);
+  const int64_t bytes = 2 * MLP_ROW_WARPS * 32 / lanes * copies * width * size;
+  const int curved = mlp->gate || mlp->last != DFGNN_ACTIVATION_NONE ||
+                     mlp->norm != DFGNN_NORM_NONE;
+  return dfgnn__mlp_has_vector_rows(r->job) && curved && size == last &&
+                 bytes <= MLP_COPY_BYTES
+             ? (unsigned)bytes
+             : 0;
+}
+
 dfgnn_status dfgnn__mlp_last_rows(const dfgnn_mlp_run *r,
                                   const mlp_streamed_params *params,
                                   void *grad_z) {
@@ -313,7 +334,8 @@ dfgnn_status dfgnn__mlp_last_rows(const dfgnn_mlp_run *r,
   return dfgnn__launch(
       r->queue, &program,
       (dfgnn_grid){.blocks = {dfgnn__mlp_row_blocks(r, p.edges)},
-                   .threads = MLP_THREADS},
+                   .threads = MLP_ROW_WARPS * 32,
+                   .shared = copy_bytes(r)},
       arguments);
 }
 
