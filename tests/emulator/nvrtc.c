@@ -163,7 +163,8 @@ static void write_text(FILE *to, const char *text) {
   regfree(&regex);
 }
 
-static const char *const instructions[] = {"ptx.cuh", "ptx_sm90a.cuh"};
+static const char *const instructions[] = {"ptx.cuh", "ptx_fetch.cuh",
+                                           "ptx_sm90a.cuh"};
 enum { INSTRUCTIONS = sizeof instructions / sizeof *instructions };
 
 /* Headers of C come from the C library, and instructions from the emulator. */

@@ -132,11 +132,26 @@ __device__ __forceinline__ void *last_rows(const mlp_backward_params &p) {
   return S::LAYERS > 1 ? p.grad_z[S::LAYERS - 1] : p.grad_first;
 }
 
+/* What both kernels read of a tile's edges. */
+template <class S>
+__device__ __forceinline__ void fetch_gradient(const mlp_backward_params &p,
+                                               int64_t edge) {
+  fetch_edges(p.forward.graph, edge, S::GRAD_EDGES ? p.grad_edge_out : nullptr,
+              S::C * int(sizeof(typename S::T)));
+}
+
 /* Both kernels do this with a tile; local: its first edge in the launch. */
 template <class S> struct last_tile {
   norm_gradient<S> norm_sums;
 
   __device__ __forceinline__ void begin() { norm_sums.clear(); }
+  __device__ __forceinline__ static void fetch(const mlp_backward_params &p,
+                                               int64_t edge, int64_t) {
+    fetch_gradient<S>(p, edge);
+    if (!p.forward.graph.edge_order)
+      fetch_rows(p.forward.edge, edge,
+                 S::width(-1) * int(sizeof(typename S::T)));
+  }
   __device__ __forceinline__ void tile(const mlp_backward_params &p,
                                        const tile_edges &e, int64_t edge,
                                        int64_t local, const char *packed,
@@ -167,6 +182,18 @@ template <class S> struct last_tile {
 
 template <class S> struct layers_tile {
   __device__ __forceinline__ void begin() {}
+  __device__ __forceinline__ static void fetch(const mlp_backward_params &p,
+                                               int64_t edge, int64_t local) {
+    fetch_layer<S, S::LAYERS - 1>(last_rows<S>(p),
+                                  S::LAYERS > 1 ? local : edge);
+    if constexpr (S::LAYERS > 1)
+      fetch_layer<S, 0>(p.z[0], local);
+    if constexpr (S::LAYERS > 2)
+      fetch_layer<S, 1>(p.z[1], local);
+    if constexpr (S::LAYERS > 3)
+      fetch_layer<S, 2>(p.z[2], local);
+    fetch_gradient<S>(p, edge);
+  }
   __device__ __forceinline__ void tile(const mlp_backward_params &p,
                                        const tile_edges &e, int64_t edge,
                                        int64_t local, const char *packed,
@@ -220,6 +247,8 @@ __device__ __forceinline__ void walk_back(const mlp_backward_params &p,
     sums_at.begin(q.graph, q.sums, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
       wait_for_tiles<S>(1);
+      if (edge + 2 * MLP_TILE <= end)
+        work.fetch(p, edge + MLP_TILE, edge + MLP_TILE - first_of_launch);
       const tile_edges e = edges_of_tile(q.graph, q.sums, edge);
       work.tile(p, e, edge, edge - first_of_launch, packed, staged, sums_at,
                 span);

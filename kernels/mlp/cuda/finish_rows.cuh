@@ -3,7 +3,7 @@
 #ifndef DFGNN_MLP_CUDA_FINISH_ROWS_CUH
 #define DFGNN_MLP_CUDA_FINISH_ROWS_CUH
 
-#include "kernels/mlp/cuda/last_rows.cuh"
+#include "kernels/mlp/cuda/lane_rows.cuh"
 
 namespace dfgnn {
 namespace mlp {

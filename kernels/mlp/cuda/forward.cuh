@@ -133,6 +133,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
     sums_at.begin(p.graph, p.sums, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
       mlp::wait_for_tiles<S>(1);
+      if (edge + 2 * MLP_TILE <= end)
+        mlp::fetch_edges(p.graph, edge + MLP_TILE, p.edge, CE * int(sizeof(T)));
       const mlp::tile_edges e = mlp::edges_of_tile(p.graph, p.sums, edge);
       mlp::sums<S> z;
       mlp::rows<S> x;

@@ -324,10 +324,12 @@ static dfgnn_status finish_weights(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;
   const dfgnn_program program = {.source = "kernels/mlp/cuda/weights.cuh",
                                  .name = "dfgnn::mlp_finish_weights"};
-  dfgnn_status status = DFGNN_OK;
+  mlp_finish_layers layers = {{{0}}};
+  int64_t most = 0;
   int first = 0;
-  for (int l = 0; !status && l < mlp->layers; l++) {
-    const mlp_finish_params p = {
+  for (int l = 0; l < mlp->layers; l++) {
+    mlp_finish_params *p = &layers.layer[l];
+    *p = (mlp_finish_params){
         .partial = (float *)(r->workspace + r->plan.weight_partial) +
                    (size_t)first * MLP_WEIGHT_TILE,
         .stride = (int64_t)r->plan.weight_tiles * MLP_WEIGHT_TILE,
@@ -337,16 +339,16 @@ static dfgnn_status finish_weights(const dfgnn_mlp_run *r) {
         .out = (int)mlp->width[l],
         .in = (int)dfgnn__mlp_in_width(mlp, l),
         .tiles_in = tiles_along(dfgnn__mlp_padded(mlp, l - 1))};
-    first += tiles_along(dfgnn__mlp_padded(mlp, l)) * p.tiles_in;
-    if (p.weight || p.bias)
-      status = dfgnn__launch_struct(
-          r->queue, &program,
-          (dfgnn_grid){.blocks = {dfgnn__mlp_blocks((int64_t)p.out * (p.in + 1),
-                                                    MLP_THREADS)},
-                       .threads = MLP_THREADS},
-          &p);
+    first += tiles_along(dfgnn__mlp_padded(mlp, l)) * p->tiles_in;
+    if ((int64_t)p->out * (p->in + 1) > most)
+      most = (int64_t)p->out * (p->in + 1);
   }
-  return status;
+  return dfgnn__launch_struct(
+      r->queue, &program,
+      (dfgnn_grid){.blocks = {dfgnn__mlp_blocks(most, MLP_THREADS),
+                              (unsigned)mlp->layers},
+                   .threads = MLP_THREADS},
+      &layers);
 }
 
 /* Adds `parts` rows of `stride`: two sums of `width` numbers, the second from

@@ -145,6 +145,10 @@ typedef struct mlp_finish_params {
   int out, in, tiles_in;
 } mlp_finish_params;
 
+typedef struct mlp_finish_layers {
+  mlp_finish_params layer[MLP_LAYERS];
+} mlp_finish_layers;
+
 /* Sums at sources: of rows of `from` over the columns of the graph.  Sums at
  * destinations: over its rows. */
 typedef struct mlp_gather_params {

@@ -58,7 +58,7 @@ static dfgnn_status pack_weights(const dfgnn_mlp_run *r) {
       shaped(r, "kernels/mlp/cuda/pack.cuh", "dfgnn::mlp_pack_weights");
   program.constant[1] = r->plan.flags & MLP_EXACT;
   return dfgnn__launch_struct(
-      r->queue, &program, (dfgnn_grid){.blocks = {32}, .threads = MLP_THREADS},
+      r->queue, &program, (dfgnn_grid){.blocks = {128}, .threads = MLP_THREADS},
       &p);
 }
 

@@ -2,6 +2,7 @@
 #ifndef DFGNN_MLP_CUDA_STORED_CUH
 #define DFGNN_MLP_CUDA_STORED_CUH
 
+#include "kernels/common/ptx_fetch.cuh"
 #include "kernels/mlp/cuda/tile.cuh"
 
 namespace dfgnn {
@@ -55,6 +56,32 @@ __device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
         y[i] = at(z, q, half, i);
       x.x[q][half] = pack<typename S::T>(y);
     }
+}
+
+/* Brings rows of a tile to the cache before they are read: those of the warp's
+ * next tile, which is whole, while it works on another. */
+__device__ __forceinline__ void fetch_rows(const void *table, int64_t first,
+                                           int row_bytes) {
+  constexpr int LINE = 128;
+  if (!table)
+    return;
+  const char *p = static_cast<const char *>(table) + first * row_bytes;
+  for (int i = ptx::lane_id() * LINE; i < MLP_TILE * row_bytes; i += 32 * LINE)
+    ptx::fetch_line(p + i);
+}
+template <class S, int LAYER>
+__device__ __forceinline__ void fetch_layer(const void *table, int64_t first) {
+  fetch_rows(table, first, S::padded(LAYER) * int(sizeof(typename S::T)));
+}
+/* Which nodes the tile's edges join, and rows by edge where they are in the
+ * order of the graph. */
+__device__ __forceinline__ void fetch_edges(const mlp_graph &graph,
+                                            int64_t first, const void *table,
+                                            int row_bytes) {
+  fetch_rows(graph.row_of_edge, first, int(sizeof(int32_t)));
+  fetch_rows(graph.indices, first, int(sizeof(int32_t)));
+  if (!graph.edge_order)
+    fetch_rows(table, first, row_bytes);
 }
 
 /* Rounds and writes the numbers of a tile. */

@@ -301,7 +301,7 @@ unsigned dfgnn__mlp_row_blocks(const dfgnn_mlp_run *r, int64_t edges) {
                                     MLP_ROW_BLOCKS * (int64_t)r->plan.units);
 }
 
-/* Bytes of a block's copies of rows; last_shape<> of last_rows.cuh computes the
+/* Bytes of a block's copies of rows; last_shape<> of lane_rows.cuh computes the
  * same. */
 static unsigned copy_bytes(const dfgnn_mlp_run *r) {
   const dfgnn_edge_mlp *mlp = &r->job->mlp;

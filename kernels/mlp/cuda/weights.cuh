@@ -270,7 +270,8 @@ __global__ void __launch_bounds__(256, 2)
 
 /* Adds parts in order: a thread for each number of a weight, then of its bias.
  */
-__global__ void mlp_finish_weights(const mlp_finish_params p) {
+__global__ void mlp_finish_weights(const mlp_finish_layers layers) {
+  const mlp_finish_params &p = layers.layer[blockIdx.y];
   const int i = int(blockIdx.x * blockDim.x + threadIdx.x);
   const int row = i < p.out * p.in ? i / p.in : i - p.out * p.in;
   const int column = i < p.out * p.in ? i % p.in : 0;
@@ -283,6 +284,7 @@ __global__ void mlp_finish_weights(const mlp_finish_params p) {
       (i < p.out * p.in ? row % MLP_SIDE * MLP_SIDE + column % MLP_SIDE
                         : MLP_SIDE * MLP_SIDE + row % MLP_SIDE);
   float sum = 0.0f;
+#pragma unroll 8
   for (int k = 0; k < p.splits; ++k)
     sum += p.partial[k * p.stride + at];
   to[i < p.out * p.in ? i : row] = sum;
