@@ -53,8 +53,10 @@ def attend(name, graph, inputs, bias=None, dropout=0.0, *, draw=None,
                            return_lse)
     if bias is not None:
         inputs = spec.with_bias(inputs, bias)
-    found = dict(zip(shown(settings), _run(spec, graph, inputs, seed, settings,
-                                           self_loops)))
+    outs = _run(spec, graph, inputs, seed, settings, self_loops)
+    if not (settings.weights or settings.lse or dropout == 1):
+        return outs[0]
+    found = dict(zip(shown(settings), outs))
     out, weights = found["out"], found.get("weights")
     factors = found.get("factors")
     if dropout == 1:  # every weight is dropped: zeros, with gradients of zero
