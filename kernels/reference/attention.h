@@ -2,6 +2,7 @@
 #ifndef DFGNN_KERNELS_REFERENCE_ATTENTION_H
 #define DFGNN_KERNELS_REFERENCE_ATTENTION_H
 
+#include "kernels/attention/operators.h"
 #include "kernels/reference/number.h"
 
 #ifdef __cplusplus
@@ -27,6 +28,7 @@ typedef struct dfgnn_ref_edge {
   double *key;         /* the source's row that the score reads */
   double *value;       /* may be key */
   double *att;
+  double *leaky;     /* leaky ReLU of GATv2, once its score is computed */
   int64_t features;  /* F of the edge; dim if they are projected; 0: none */
   double *attr;      /* [features] e */
   double *weight;    /* [dim, features] W, unless e is projected already */
@@ -67,43 +69,43 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
                                   const dfgnn_ref_edge *e,
                                   const dfgnn_ref_sum *sum, int64_t d,
                                   double repeats);
-/* The argument of GAT's leaky ReLU. */
-double dfgnn__ref_additive(const dfgnn_problem *problem, const dfgnn_args *args,
-                           int64_t row, int64_t column, int64_t edge,
-                           int64_t head);
+/* Number d of W e + b. */
+dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d,
+                                      double narrow);
 
 /* Do edge features go into the keys, and into the values? */
 static inline int dfgnn__ref_edge_keys(const dfgnn_problem *problem) {
-  return problem->edge_dim && problem->op == DFGNN_OP_GT &&
+  return problem->edge_dim && DFGNN_HAS_KEY(problem->op) &&
          problem->edge_use != DFGNN_EDGE_VALUES;
 }
 static inline int dfgnn__ref_edge_values(const dfgnn_problem *problem) {
-  return problem->edge_dim && problem->op == DFGNN_OP_GT &&
+  return problem->edge_dim && DFGNN_HAS_KEY(problem->op) &&
          problem->edge_use != DFGNN_EDGE_KEYS;
 }
+
+/* An edge: its nodes, its number in the matrix, and a head. */
+typedef struct dfgnn_ref_place {
+  int64_t row, column, edge, head;
+} dfgnn_ref_place;
 
 /* The score of an edge whose rows are loaded. */
 dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,
                                   const dfgnn_args *args,
-                                  const dfgnn_ref_edge *loaded, int64_t row,
-                                  int64_t column, int64_t edge, int64_t head);
-/* exp(score - shift), computed as exp, exp2 or a fast exponential of a rounded
- * argument. */
+                                  const dfgnn_ref_edge *loaded,
+                                  const dfgnn_ref_place *at);
+/* exp(score - shift) */
 dfgnn_ref_number dfgnn__ref_exp(const dfgnn_problem *problem,
                                 dfgnn_ref_number score, double shift);
-/* The relative variance of the norm of `dim` features. */
-double dfgnn__ref_norm_variance(int64_t dim);
+/* max(|x|, 1e-12), as torch.nn.functional.normalize divides by. */
+double dfgnn__ref_norm(const double *x, int64_t count);
+/* The relative variance of the norms of two rows. */
+double dfgnn__ref_norms_variance(const dfgnn_problem *problem);
 /* The variance of rounding a subnormal number of f16: the square of half the
  * distance between two of them; 0 for other types. */
 double dfgnn__ref_subnormal(const dfgnn_problem *problem);
 /* The factor of a weight by dropout: 0 or 1 / (1 - p); 1 without dropout. */
 double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
-                       int64_t edge, int64_t head);
-
-double dfgnn__ref_dot(const double *a, const double *b, int64_t count);
-/* max(|x|, 1e-12), as torch.nn.functional.normalize divides by. */
-double dfgnn__ref_norm(const double *x, int64_t count);
-double dfgnn__ref_beta(const dfgnn_problem *problem, const dfgnn_args *args);
+                       const dfgnn_ref_place *at);
 
 #ifdef __cplusplus
 }

@@ -23,6 +23,9 @@ typedef dfgnn_ref_sums sums;
 typedef dfgnn_ref_grads walk;
 typedef dfgnn_ref_part part;
 typedef dfgnn_ref_parameters parameters;
+typedef dfgnn_ref_number number;
+typedef dfgnn_ref_place place;
+typedef dfgnn_ref_direction direction;
 
 #define TERM_VARIANCE DFGNN_REF_TERM_VARIANCE
 
@@ -58,9 +61,9 @@ static walk walk_in(double **memory, int32_t *order, const call *c,
             .args = c->args,
             .order = order,
             .bounds = bounds};
-  double **vectors[VECTORS] = {&w.grad_out,     &w.out,          &w.direction,
-                               &w.att_by_delta, &w.along,        &w.jump,
-                               &w.by_delta[1],  &w.sums.by_delta};
+  double **vectors[VECTORS] = {&w.grad_out,       &w.out,          &w.direction,
+                               &w.score_by_delta, &w.along,        &w.jump,
+                               &w.by_delta[1],    &w.sums.by_delta};
   w.rows = dfgnn__ref_edge_in(memory, problem);
   for (int i = 0; i < VECTORS; i++)
     *vectors[i] = dfgnn__ref_take(memory, dim);
@@ -69,8 +72,8 @@ static walk walk_in(double **memory, int32_t *order, const call *c,
     w.edge[i] =
         dfgnn__ref_take(memory, degree * dfgnn__ref_edge_width(problem));
   w.sums.values = dfgnn__ref_sum_in(memory, dim, bounds);
-  w.sums.along =
-      dfgnn__ref_sum_in(memory, problem->op == DFGNN_OP_GAT ? 1 : dim, bounds);
+  w.sums.along = dfgnn__ref_sum_in(
+      memory, DFGNN_HAS_SCALARS(problem->op) ? 1 : dim, bounds);
   w.sums.cosine = dfgnn__ref_sum_in(memory, 1, bounds);
   w.sums.edges = dfgnn__ref_sum_in(memory, features, bounds);
   w.sums.scores = dfgnn__ref_sum_in(memory, 1, bounds);
@@ -104,27 +107,29 @@ static void at_source(walk *w, int64_t column, int64_t head) {
   dfgnn__ref_load_source(&w->rows, w->problem, w->args, column, head);
 }
 
-static terms edge_terms(const walk *w, int64_t row, int64_t column,
-                        int64_t edge, int64_t head) {
+static void at_edge(walk *w, const place *at) {
+  dfgnn__ref_load_edge(&w->rows, w->problem, w->args, at->edge, at->head);
+}
+
+static terms edge_terms(const walk *w, const place *at) {
   const dfgnn_problem *problem = w->problem;
   if (w->lse == -INFINITY) /* no edge of the row has a weight */
     return (terms){{0, 0}, {0, 0}, 0};
   double narrow = dfgnn__term_roundoff(problem);
   double in_memory = dfgnn__ref_subnormal(problem);
-  double kept = dfgnn__ref_kept(problem, w->args, edge, head);
-  dfgnn_ref_number score =
-      dfgnn__ref_score(problem, w->args, &w->rows, row, column, edge, head);
-  dfgnn_ref_number p = dfgnn__ref_exp(problem, score, w->lse);
-  dfgnn_ref_number product =
+  double kept = dfgnn__ref_kept(problem, w->args, at);
+  number score = dfgnn__ref_score(problem, w->args, &w->rows, at);
+  number p = dfgnn__ref_exp(problem, score, w->lse);
+  number product =
       num_dot(w->grad_out, w->rows.value, problem->dim, 2 * narrow);
   if (dfgnn__ref_edge_values(problem))
     product = num_round(num_add(product, dfgnn__ref_edge_product(
                                              problem, &w->rows, w->grad_out)),
                         1);
-  dfgnn_ref_number dp = num_round(num_scale(product, kept), 1);
+  number dp = num_round(num_scale(product, kept), 1);
   /* delta's own error is common to the row */
-  dfgnn_ref_number ds = num_mul(p, num_add(dp, num_of(-w->delta.value)));
-  dfgnn_ref_number weight = num_scale(p, kept);
+  number ds = num_mul(p, num_add(dp, num_of(-w->delta.value)));
+  number weight = num_scale(p, kept);
   if (p.value == 0)
     return (terms){num_of(weight.value), num_of(ds.value), 0};
   return (terms){num_err(num_round(weight, TERM_VARIANCE), in_memory),
@@ -132,74 +137,9 @@ static terms edge_terms(const walk *w, int64_t row, int64_t column,
                  p.value};
 }
 
-static double slope_at(const walk *w, double x) {
-  return x > 0 ? 1 : w->args->slope;
-}
-
-/* ---- directions ---------------------------------------------------------- */
-
-/* The direction of an edge is the gradient of its score by x, one of the two
- * rows that the score reads; y is the other.  The vector is in w->direction.
- * The gradient of a cosine (AGNN) has two parts:
- *
- *     beta y / (|x| |y|)  -  beta cos x / |x|^2
- *
- * The first is in w->direction, the second has a sum of its own. */
-typedef struct direction {
-  double cosine;   /* beta cos / |x|, the factor of dS in that sum; or 0 */
-  double variance; /* the relative variance of the direction */
-  double cosine_variance;
-} direction;
-
-/* A norm that was raised to 1e-12 is a constant: its gradient is 0. */
-static direction through_cosine(const walk *w, const double *x,
-                                const double *y) {
-  int64_t dim = w->problem->dim;
-  double nx = dfgnn__ref_norm(x, dim), ny = dfgnn__ref_norm(y, dim);
-  double factor = dfgnn__ref_beta(w->problem, w->args) / nx;
-  double norms =
-      2 * dfgnn__ref_norm_variance(dim) + dfgnn__term_roundoff(w->problem);
-  for (int64_t d = 0; d < dim; d++)
-    w->direction[d] = factor * y[d] / ny;
-  if (nx <= 1e-12)
-    return (direction){0, norms, 0};
-  dfgnn_ref_number cosine =
-      num_scale(num_round(num_dot(x, y, dim, 0), norms), factor / (nx * ny));
-  return (direction){cosine.value, norms, cosine.variance};
-}
-
-/* The argument of GATv2's leaky ReLU, feature d. */
-static double argument(const walk *w, int64_t d) {
-  const dfgnn_ref_edge *r = &w->rows;
-  return r->destination[d] + r->value[d] + (r->features ? r->projected[d] : 0);
-}
-
-static direction direction_of(walk *w, int by_source, int64_t row,
-                              int64_t column, int64_t edge, int64_t head) {
-  const dfgnn_ref_edge *r = &w->rows;
-  const dfgnn_args *args = w->args;
-  int64_t dim = w->problem->dim;
-  double narrow = TERM_VARIANCE + dfgnn__term_roundoff(w->problem);
-  switch (w->problem->op) {
-  case DFGNN_OP_GT:
-    for (int64_t d = 0; d < dim; d++)
-      w->direction[d] = args->scale * (by_source ? r->destination : r->key)[d];
-    break;
-  case DFGNN_OP_AGNN:
-    return by_source ? through_cosine(w, r->value, r->destination)
-                     : through_cosine(w, r->destination, r->value);
-  case DFGNN_OP_GAT: {
-    double x = dfgnn__ref_additive(w->problem, args, row, column, edge, head);
-    *w->direction = slope_at(w, x);
-    dfgnn__ref_find_jump(w, x, row, column, edge, head);
-    break;
-  }
-  default:
-    for (int64_t d = 0; d < dim; d++)
-      w->direction[d] = r->att[d] * slope_at(w, argument(w, d));
-    dfgnn__ref_find_jumps(w);
-  }
-  return (direction){0, narrow, 0};
+/* dS with the error of delta. */
+static number whole_score(const walk *w, const terms *t) {
+  return num_err(t->score, square(t->p) * w->delta.variance);
 }
 
 /* ---- sums ---------------------------------------------------------------- */
@@ -221,24 +161,17 @@ static void begin_sums(walk *w, int64_t terms) {
 static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
                       double repeats, int by_source) {
   sums *s = &w->sums;
-  double score = t->score.value;
-  double variance = t->score.variance;
-  if (by_source)
-    variance += square(t->p) * w->delta.variance;
+  const double one = 1;
+  number score = by_source ? whole_score(w, t) : t->score;
   for (int64_t d = 0; d < s->along.width && !by_source; d++)
     s->by_delta[d] += t->p * w->direction[d];
-  s->cosine_by_delta += t->p * to->cosine;
-  dfgnn__ref_sum_add(&s->along, k, score,
-                     repeats * (variance + to->variance * square(score)),
-                     w->direction);
+  sum_add(&s->along, k, num_round(score, to->variance), repeats, w->direction);
   for (int64_t d = 0; w->bounds && d < s->along.width; d++)
-    s->along.spread[d] += repeats * square(score * w->jump[d]);
-  const double one = 1;
-  if (w->problem->op == DFGNN_OP_AGNN)
-    dfgnn__ref_sum_add(&s->cosine, k, score * to->cosine,
-                       repeats * (variance * square(to->cosine) +
-                                  square(score) * to->cosine_variance),
-                       &one);
+    s->along.spread[d] += repeats * square(score.value * w->jump[d]);
+  if (!DFGNN_HAS_NORMS(w->problem->op))
+    return;
+  s->cosine_by_delta += t->p * to->cosine.value;
+  sum_add(&s->cosine, k, num_mul(score, to->cosine), repeats, &one);
 }
 
 /* The part along x, which the gradient of x / |x| leaves out (AGNN).  A kernel
@@ -281,7 +214,7 @@ static part score_part(const walk *w, const projection *p, int64_t d,
   }
   if (p) {
     double unit = p->x[d] / p->norm;
-    double norms = 2 * dfgnn__ref_norm_variance(w->problem->dim) +
+    double norms = dfgnn__ref_norms_variance(w->problem) +
                    dfgnn__term_roundoff(w->problem);
     part c = part_round(part_of(&s->cosine, 0, repeats), norms);
     r = part_round(part_add(r, part_scale(part_add(c, p->along), -unit)),
@@ -297,7 +230,7 @@ static part score_part(const walk *w, const projection *p, int64_t d,
 
 static void put_scores(walk *w, const dfgnn_ref_result *to, const double *x,
                        double repeats, int by_source, int with_values) {
-  int cosines = w->problem->op == DFGNN_OP_AGNN;
+  int cosines = DFGNN_HAS_NORMS(w->problem->op);
   projection p = {0};
   if (!to->value)
     return;
@@ -319,10 +252,16 @@ static int64_t weight_numbers(const dfgnn_problem *problem) {
              : 0;
 }
 
+/* The parameters of the score: att, or beta. */
+static int64_t score_numbers(const dfgnn_problem *problem) {
+  return DFGNN_HAS_ATT(problem->op) ? problem->heads * problem->dim
+                                    : DFGNN_HAS_NORMS(problem->op);
+}
+
 static size_t parameter_numbers(const dfgnn_problem *problem) {
-  return 2 * dfgnn__ref_sum_numbers(problem->heads * problem->dim) +
-         dfgnn__ref_sum_numbers(1) +
-         dfgnn__ref_sum_numbers(weight_numbers(problem)) + 1;
+  return dfgnn__ref_sum_numbers(score_numbers(problem)) +
+         dfgnn__ref_sum_numbers(weight_numbers(problem)) +
+         dfgnn__ref_sum_numbers(problem->heads * problem->dim) + 1;
 }
 
 static parameters parameters_in(double *memory, const call *c) {
@@ -330,58 +269,11 @@ static parameters parameters_in(double *memory, const call *c) {
   int bounds = c->expected->bounds;
   parameters p = {.numbers = memory};
   p.repeats = dfgnn__ref_take(&memory, 1);
-  p.att = dfgnn__ref_sum_in(&memory, count, bounds);
-  p.beta = dfgnn__ref_sum_in(&memory, 1, bounds);
+  p.score = dfgnn__ref_sum_in(&memory, score_numbers(c->problem), bounds);
   p.weight = dfgnn__ref_sum_in(&memory, weight_numbers(c->problem), bounds);
   p.bias = dfgnn__ref_sum_in(&memory, count, bounds);
-  p.att.terms = p.beta.terms = p.weight.terms = p.bias.terms = c->matrix->edges;
+  p.score.terms = p.weight.terms = p.bias.terms = c->matrix->edges;
   return p;
-}
-
-static void add_parameters(walk *w, const terms *t, int64_t head, int64_t edge,
-                           double repeats, const direction *to, parameters *p) {
-  const dfgnn_ref_edge *r = &w->rows;
-  int64_t dim = w->problem->dim;
-  double score = t->score.value;
-  const double one = 1;
-  if (w->problem->op == DFGNN_OP_AGNN) {
-    double norms =
-        dfgnn__ref_norm(r->destination, dim) * dfgnn__ref_norm(r->value, dim);
-    dfgnn_ref_number cosine = num_round(
-        num_scale(num_dot(r->destination, r->value, dim, 0), 1 / norms),
-        to->variance);
-    dfgnn_ref_number term = num_mul(t->score, cosine);
-    w->att_by_delta[0] += t->p * cosine.value;
-    dfgnn__ref_sum_add(&p->beta, edge, term.value, repeats * term.variance,
-                       &one);
-  } else if (w->problem->op == DFGNN_OP_GATV2) {
-    for (int64_t d = 0; d < dim; d++) {
-      double x = argument(w, d);
-      w->direction[d] = x * slope_at(w, x);
-      w->att_by_delta[d] += t->p * w->direction[d];
-    }
-    dfgnn__ref_sum_add_at(
-        &p->att, head * dim, dim, edge, score,
-        repeats * (t->score.variance + to->variance * square(score)),
-        w->direction);
-    for (int64_t d = 0; r->features && w->bounds && d < dim; d++)
-      p->att.spread[head * dim + d] +=
-          repeats * square(score * r->magnitude[d]) *
-          ((double)r->features + 4 + dfgnn__term_roundoff(w->problem));
-  }
-}
-
-/* Adds the error of a row's delta to the bounds of the parameters. */
-static void end_parameters(const walk *w, int64_t head, parameters *p) {
-  int64_t dim = w->problem->dim;
-  if (!w->bounds)
-    return;
-  if (w->problem->op == DFGNN_OP_AGNN)
-    p->beta.spread[0] += square(w->att_by_delta[0]) * w->delta.variance;
-  else if (w->problem->op == DFGNN_OP_GATV2)
-    for (int64_t d = 0; d < dim; d++)
-      p->att.spread[head * dim + d] +=
-          square(w->att_by_delta[d]) * w->delta.variance;
 }
 
 /* The results of a row and head. */
@@ -396,18 +288,19 @@ static void walk_row(walk *w, int64_t row, int64_t head, const row_results *to,
   const int32_t *indices = w->matrix->indices + begin;
   dfgnn_ref_row repeated = dfgnn__ref_row(indices, count, w->order, w->bounds);
   begin_sums(w, count);
-  memset(w->att_by_delta, 0, (size_t)w->problem->dim * sizeof(double));
+  memset(w->score_by_delta, 0, (size_t)w->problem->dim * sizeof(double));
   dfgnn__ref_load_head(&w->rows, w->problem, w->args, head);
   at_destination(w, row, head);
   for (int64_t k = 0; k < count; k++) {
+    const place at = {row, indices[k], begin + k, head};
     at_source(w, indices[k], head);
-    dfgnn__ref_load_edge(&w->rows, w->problem, w->args, begin + k, head);
-    terms t = edge_terms(w, row, indices[k], begin + k, head);
-    dfgnn_ref_number ds = num_err(t.score, square(t.p) * w->delta.variance);
+    at_edge(w, &at);
+    terms t = edge_terms(w, &at);
+    number ds = whole_score(w, &t);
     num_put(&to->bias, k * w->problem->heads, ds);
     double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
-    direction along = direction_of(w, 0, row, indices[k], begin + k, head);
-    if (w->problem->op == DFGNN_OP_GAT)
+    direction along = dfgnn__ref_find_direction(w, &at, 0);
+    if (DFGNN_HAS_SCALARS(w->problem->op))
       num_put(&to->score_edge, k * w->problem->heads,
               num_err(num_scale(num_round(ds, 4), *w->direction),
                       square(ds.value * *w->jump)));
@@ -415,12 +308,12 @@ static void walk_row(walk *w, int64_t row, int64_t head, const row_results *to,
       continue;
     add_score(w, &t, &along, k, repeats, 0);
     dfgnn__ref_add_edge(w, &t, k, begin + k, head, repeats, p);
-    add_parameters(w, &t, head, begin + k, repeats, &along, p);
+    dfgnn__ref_add_parameters(w, &t, &at, &along, repeats, p);
   }
   *p->repeats += repeated.repeats * (double)count;
-  end_parameters(w, head, p);
+  dfgnn__ref_end_parameters(w, head, p);
   dfgnn__ref_end_edges(w, head, p);
-  put_scores(w, w->problem->op == DFGNN_OP_GAT ? &to->score_dst : &to->query,
+  put_scores(w, DFGNN_HAS_SCALARS(w->problem->op) ? &to->score_dst : &to->query,
              w->rows.destination, repeated.repeats, 0, 0);
 }
 
@@ -440,26 +333,25 @@ static void walk_column(walk *w, const dfgnn_matrix *transposed,
   dfgnn__ref_load_head(&w->rows, w->problem, w->args, head);
   at_source(w, column, head);
   for (int64_t k = 0; k < count; k++) {
-    int64_t row = indices[k];
-    int64_t edge = dfgnn__ref_edge(transposed, view, begin + k);
-    at_destination(w, row, head);
-    dfgnn__ref_load_edge(&w->rows, w->problem, w->args, edge, head);
-    terms t = edge_terms(w, row, column, edge, head);
+    const place at = {indices[k], column,
+                      dfgnn__ref_edge(transposed, view, begin + k), head};
+    at_destination(w, at.row, head);
+    at_edge(w, &at);
+    terms t = edge_terms(w, &at);
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
     double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
-    dfgnn__ref_sum_add(&w->sums.values, k, t.weight.value,
-                       repeats * t.weight.variance, w->grad_out);
-    direction to = direction_of(w, 1, row, column, edge, head);
+    sum_add(&w->sums.values, k, t.weight, repeats, w->grad_out);
+    direction to = dfgnn__ref_find_direction(w, &at, 1);
     add_score(w, &t, &to, k, repeats, 1);
   }
-  if (op == DFGNN_OP_AGNN || op == DFGNN_OP_GATV2) {
+  if (DFGNN_HAS_QUERY(op) && !DFGNN_HAS_KEY(op)) {
     put_scores(w, value, w->rows.value, repeated.repeats, 1, 1);
     return;
   }
   dfgnn__ref_put_sum(value, &w->sums.values, repeated.repeats);
-  put_scores(w, op == DFGNN_OP_GAT ? score_src : key, NULL, repeated.repeats, 1,
-             0);
+  put_scores(w, DFGNN_HAS_SCALARS(op) ? score_src : key, NULL, repeated.repeats,
+             1, 0);
 }
 
 /* ---- everything ---------------------------------------------------------- */
@@ -475,9 +367,9 @@ static void put_parameters(const call *c) {
     const dfgnn_ref_sum *sum;
     double repeats;
   } results[] = {
-      {DFGNN_REF_RESULT(expected, grad_att), &p->att, repeats},
+      {DFGNN_REF_RESULT(expected, grad_att), &p->score, repeats},
       /* All heads add to one number. */
-      {DFGNN_REF_RESULT(expected, grad_beta), &p->beta,
+      {DFGNN_REF_RESULT(expected, grad_beta), &p->score,
        repeats * (double)problem->heads},
       {DFGNN_REF_RESULT(expected, grad_edge_weight), &p->weight, repeats},
       {DFGNN_REF_RESULT(expected, grad_edge_bias), &p->bias, repeats}};

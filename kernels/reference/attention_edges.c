@@ -7,7 +7,6 @@
  *
  * with the first part if keys take W e, and the second if values do.  So
  * de = W^T g, dW = sum g e^T and db = sum g. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,43 +16,6 @@
 int64_t dfgnn__ref_edge_width(const dfgnn_problem *problem) {
   return dfgnn__ref_edge_features(problem) *
          (problem->edge_dim < 0 ? problem->heads : 1);
-}
-
-/* Where rounding may have changed the sign of its argument, leaky ReLU may have
- * its other slope. */
-void dfgnn__ref_find_jumps(dfgnn_ref_grads *w) {
-  const dfgnn_problem *problem = w->problem;
-  const dfgnn_ref_edge *r = &w->rows;
-  double unit = problem->dtype == DFGNN_F64 ? DBL_EPSILON / 2 : 0x1p-24;
-  double roundings = (double)r->features + 4 + dfgnn__term_roundoff(problem);
-  for (int64_t d = 0; d < problem->dim; d++) {
-    w->jump[d] = 0;
-    if (!r->features)
-      continue;
-    double x = r->destination[d] + r->value[d];
-    double reach =
-        DFGNN_BOUND * unit * sqrt(roundings) * (r->magnitude[d] + fabs(x));
-    if (fabs(x + r->projected[d]) <= reach)
-      w->jump[d] = DFGNN_REF_FLIP * r->att[d] * (1 - w->args->slope) /
-                   (DFGNN_BOUND * unit);
-  }
-}
-
-void dfgnn__ref_find_jump(dfgnn_ref_grads *w, double x, int64_t row,
-                          int64_t column, int64_t edge, int64_t head) {
-  const dfgnn_problem *problem = w->problem;
-  const dfgnn_args *args = w->args;
-  int64_t heads = problem->heads;
-  double unit = problem->dtype == DFGNN_F64 ? DBL_EPSILON / 2 : 0x1p-24;
-  *w->jump = 0;
-  if (!problem->edge_dim)
-    return; /* a sum of two has the right sign */
-  double magnitude =
-      fabs(dfgnn__ref_scalar(problem, args->score_dst, row * heads + head)) +
-      fabs(dfgnn__ref_scalar(problem, args->score_src, column * heads + head)) +
-      fabs(dfgnn__ref_scalar(problem, args->score_edge, edge * heads + head));
-  if (fabs(x) <= 2 * unit * magnitude)
-    *w->jump = DFGNN_REF_FLIP * (1 - args->slope) / (DFGNN_BOUND * unit);
 }
 
 /* ---- edges --------------------------------------------------------------- */
@@ -67,7 +29,7 @@ typedef struct gradient {
 static gradient gradient_of(dfgnn_ref_grads *w) {
   const dfgnn_problem *problem = w->problem;
   gradient g = {NULL, NULL};
-  if (problem->op == DFGNN_OP_GATV2) {
+  if (DFGNN_HAS_ATT(problem->op)) {
     g.score = w->direction;
   } else if (dfgnn__ref_edge_keys(problem)) {
     for (int64_t d = 0; d < problem->dim; d++)

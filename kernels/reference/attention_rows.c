@@ -8,17 +8,17 @@
 #include "kernels/common/accuracy.h"
 
 int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem) {
-  return problem->op == DFGNN_OP_GAT ? 0
-         : problem->edge_dim > 0     ? problem->edge_dim
-         : problem->edge_dim < 0     ? problem->dim
-                                     : 0;
+  return DFGNN_HAS_SCALARS(problem->op) ? 0
+         : problem->edge_dim > 0        ? problem->edge_dim
+         : problem->edge_dim < 0        ? problem->dim
+                                        : 0;
 }
 
 static int64_t weight_numbers(const dfgnn_problem *problem) {
   return problem->edge_dim > 0 ? problem->dim * problem->edge_dim : 0;
 }
 
-enum { VECTORS = 7 }; /* of dim numbers */
+enum { VECTORS = 8 }; /* of dim numbers */
 
 int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem) {
   return VECTORS * problem->dim + dfgnn__ref_edge_features(problem) +
@@ -30,12 +30,12 @@ dfgnn_ref_edge dfgnn__ref_edge_in(double **memory,
   dfgnn_ref_edge e = {.features = dfgnn__ref_edge_features(problem)};
   double **vectors[VECTORS] = {&e.destination, &e.key,  &e.value,
                                &e.att,         &e.bias, &e.projected,
-                               &e.magnitude};
+                               &e.magnitude,   &e.leaky};
   for (int i = 0; i < VECTORS; i++)
     *vectors[i] = dfgnn__ref_take(memory, problem->dim);
   e.attr = dfgnn__ref_take(memory, e.features);
   e.weight = dfgnn__ref_take(memory, weight_numbers(problem));
-  if (problem->op != DFGNN_OP_GT)
+  if (!DFGNN_HAS_KEY(problem->op))
     e.key = e.value;
   return e;
 }
@@ -63,10 +63,10 @@ void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
                                  const dfgnn_args *args, int64_t row,
                                  int64_t head) {
   const dfgnn_strides dense = {0, problem->dim, 1};
-  if (problem->op != DFGNN_OP_GAT)
+  if (DFGNN_HAS_QUERY(problem->op))
     dfgnn__ref_load(to->destination, problem, args->query, &args->query_strides,
                     row, head);
-  if (problem->op == DFGNN_OP_GATV2)
+  if (DFGNN_HAS_ATT(problem->op))
     dfgnn__ref_load(to->att, problem, args->att, &dense, 0, head);
 }
 
@@ -74,7 +74,7 @@ void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
                             const dfgnn_problem *problem,
                             const dfgnn_args *args, int64_t column,
                             int64_t head) {
-  if (problem->op == DFGNN_OP_GT)
+  if (DFGNN_HAS_KEY(problem->op))
     dfgnn__ref_load(to->key, problem, args->key, &args->key_strides, column,
                     head);
   dfgnn__ref_load(to->value, problem, args->value, &args->value_strides, column,
@@ -114,6 +114,13 @@ void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
     to->projected[d] = problem->edge_dim < 0 ? to->attr[d] : sum;
     to->magnitude[d] = problem->edge_dim < 0 ? fabs(to->attr[d]) : size;
   }
+}
+
+dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d,
+                                      double narrow) {
+  return (dfgnn_ref_number){
+      e->projected[d], ((double)e->features + 4) * square(e->magnitude[d]) +
+                           narrow * square(e->projected[d])};
 }
 
 /* A kernel may round W^T a, or the projection W e, to 16 bits on the way. */
@@ -160,5 +167,3 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
       ((double)features + 4 + 2 * dfgnn__term_roundoff(problem)) * square(size);
   return part;
 }
-
-double dfgnn__ref_norm_variance(int64_t dim) { return (double)dim / 4 + 4; }

@@ -33,14 +33,14 @@ typedef struct dfgnn_ref_grads {
   dfgnn_ref_edge rows;
   double *grad_out, *out; /* the destination's */
   double *direction;      /* the factor of dS in a gradient */
-  double *att_by_delta;   /* [D] the derivative by delta of a row's part of
-                           * grad_att; [0] of grad_beta */
+  double *score_by_delta; /* [D] the derivatives by delta of a row's part of
+                           * the gradients of the score's parameters */
   double lse;
   dfgnn_ref_number delta;
   dfgnn_ref_sums sums;
   double *along; /* [D] GT: scale q, the factor of dS in the gradient of W e */
-  double *jump; /* [D] further error of a direction, in u: a slope of GATv2 that
-                 * rounding may flip */
+  double *jump;  /* [D] further error of a direction, in u: of a slope that
+                  * rounding may flip */
   double *by_delta[2]; /* [D F] and [D]: derivatives by delta of a row's part
                         * of the gradients of W and b */
   double *edge[3];     /* [max_degree, width] gradients of the edges of a row,
@@ -52,7 +52,7 @@ typedef struct dfgnn_ref_grads {
 /* Gradients of the parameters, to which all rows add. */
 typedef struct dfgnn_ref_parameters {
   double *numbers;            /* all of them */
-  dfgnn_ref_sum att, beta;    /* [H D], [1] */
+  dfgnn_ref_sum score;        /* [H D] of att, or [1] of beta */
   dfgnn_ref_sum weight, bias; /* [H D F], [H D] of edge features */
   double *repeats;            /* [1] the sum of the repeats of all edges */
 } dfgnn_ref_parameters;
@@ -75,11 +75,27 @@ void dfgnn__ref_end_edges(dfgnn_ref_grads *w, int64_t head,
 /* Writes the gradients of a row's edges, after a walk over all its heads. */
 void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to);
-/* Finds w->jump: where rounding may change a slope of GATv2. */
-void dfgnn__ref_find_jumps(dfgnn_ref_grads *w);
-/* Likewise for GAT, whose argument x is a sum of three scalars if edges have
- * scores: either order of the sums may round to the other side of 0. */
-void dfgnn__ref_find_jump(dfgnn_ref_grads *w, double x, int64_t row,
-                          int64_t column, int64_t edge, int64_t head);
+/* ---- operators: attention_score.c ---------------------------------------- */
+
+/* The direction of an edge is the gradient of its score by x, one of the two
+ * rows that the score reads; the vector is in w->direction.  The gradient of a
+ * cosine has a second part, a multiple of x, which has a sum of its own. */
+typedef struct dfgnn_ref_direction {
+  dfgnn_ref_number cosine; /* beta cos / |x|, the factor of dS in that sum */
+  double variance;         /* the relative variance of the direction */
+} dfgnn_ref_direction;
+
+/* Finds w->direction and w->jump of an edge whose rows are loaded. */
+dfgnn_ref_direction dfgnn__ref_find_direction(dfgnn_ref_grads *w,
+                                              const dfgnn_ref_place *at,
+                                              int by_source);
+/* Adds the edge to the gradients of the score's parameters; and the error of a
+ * row's delta to their bounds. */
+void dfgnn__ref_add_parameters(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
+                               const dfgnn_ref_place *at,
+                               const dfgnn_ref_direction *to, double repeats,
+                               dfgnn_ref_parameters *p);
+void dfgnn__ref_end_parameters(const dfgnn_ref_grads *w, int64_t head,
+                               dfgnn_ref_parameters *p);
 
 #endif

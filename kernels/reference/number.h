@@ -8,6 +8,8 @@
 #ifndef DFGNN_KERNELS_REFERENCE_NUMBER_H
 #define DFGNN_KERNELS_REFERENCE_NUMBER_H
 
+#include <math.h>
+
 #include "kernels/reference/reference.h"
 
 /* A step that rounding may take the other way errs by its whole height.  Other
@@ -53,11 +55,35 @@ static inline dfgnn_ref_number num_map(dfgnn_ref_number a, double value,
                                        double slope) {
   return (dfgnn_ref_number){value, square(slope) * a.variance};
 }
+/* exp(a - shift), computed as exp, exp2 or a fast exponential of a rounded
+ * argument, and rounded n times more. */
+static inline dfgnn_ref_number num_exp(dfgnn_ref_number a, double shift,
+                                       double n) {
+  double x = a.value - shift, p = exp(x);
+  if (p == 0)
+    return num_of(0);
+  return num_map(num_err(a, square(2 * a.value) + square(2 * shift) +
+                                square(2 * x) + 64 + n),
+                 p, p);
+}
 /* <a, b>, summed in any order, of products that are rounded n times more. */
 static inline dfgnn_ref_number num_dot(const double *a, const double *b,
                                        int64_t count, double n) {
   dfgnn_ref_product p = dfgnn__ref_product(a, b, count);
   return (dfgnn_ref_number){p.value, p.variance + n * p.square};
+}
+
+/* Adds a times x[], the k-th term of a sum; repeats: how often it stands there,
+ * since equal terms round alike. */
+static inline void sum_add(dfgnn_ref_sum *sum, int64_t k, dfgnn_ref_number a,
+                           double repeats, const double *x) {
+  dfgnn__ref_sum_add(sum, k, a.value, repeats * a.variance, x);
+}
+/* Adds a to number `at` of the sum alone. */
+static inline void sum_add_one(const dfgnn_ref_sum *sum, int64_t at, int64_t k,
+                               dfgnn_ref_number a, double repeats) {
+  const double one = 1;
+  dfgnn__ref_sum_add_at(sum, at, 1, k, a.value, repeats * a.variance, &one);
 }
 
 static inline dfgnn_ref_part part_add(dfgnn_ref_part a, dfgnn_ref_part b) {
@@ -70,6 +96,14 @@ static inline dfgnn_ref_part part_scale(dfgnn_ref_part a, double exact) {
 }
 static inline dfgnn_ref_part part_round(dfgnn_ref_part a, double n) {
   return (dfgnn_ref_part){a.value, a.fixed + n * square(a.value), a.summed};
+}
+/* The part times one, a number of value 1. */
+static inline dfgnn_ref_part part_times(dfgnn_ref_part a, dfgnn_ref_part one) {
+  return (dfgnn_ref_part){a.value, a.fixed + one.fixed * square(a.value),
+                          a.summed + one.summed * square(a.value)};
+}
+static inline dfgnn_ref_part num_part(dfgnn_ref_number a) {
+  return (dfgnn_ref_part){a.value, a.variance, 0};
 }
 static inline dfgnn_ref_part part_of(const dfgnn_ref_sum *sum, int64_t d,
                                      double repeats) {

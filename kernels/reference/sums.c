@@ -14,26 +14,17 @@
 #include "kernels/common/accuracy.h"
 
 /* The error variance of a factor and its product with a message, over the
- * square of the product; and that of a product of some more factors. */
-#define FACTOR_VARIANCE 4
-#define PRODUCT_VARIANCE 16
+ * square of the product. */
+#define FACTOR_VARIANCE DFGNN_REF_FACTOR_VARIANCE
 
 /* ---- the memory of a thread ---------------------------------------------- */
-
-/* The numbers of a row that the gradient of a message reads, [width] each. */
-typedef struct row_grads {
-  double *out, *least, *most, *std; /* gradients */
-  double *mean, *deviation;         /* VAR: deviation is the variance */
-  double *mean_error, *std_error;   /* see dfgnn_ref_call.known */
-  double *arg_min, *arg_max;        /* positions of edges in the row */
-} row_grads;
 
 enum { ARRAYS = 12 };
 
 typedef struct walk {
   const dfgnn_ref_call *call;
   dfgnn_ref_message m;
-  row_grads row;             /* of the destination */
+  dfgnn_ref_row_grads row;   /* of the destination */
   dfgnn_ref_numbers grad;    /* [width] the gradient of an edge's message */
   double *terms, *variances; /* [parts][width] of an edge */
   dfgnn_ref_sum value, gate;
@@ -55,7 +46,7 @@ static size_t numbers_of(const dfgnn_ref_call *c) {
 static walk walk_in(const dfgnn_ref_call *c, double *memory) {
   walk w = {.call = c};
   int bounds = c->expected->bounds;
-  row_grads *r = &w.row;
+  dfgnn_ref_row_grads *r = &w.row;
   w.m = dfgnn__ref_message(c->problem, c->args, c->parameters, &memory);
   w.value = dfgnn__ref_sum_in(&memory, c->width, bounds);
   w.gate = dfgnn__ref_sum_in(&memory, c->width, bounds);
@@ -156,89 +147,8 @@ static void sum_row(const void *job, double *memory, int32_t *order,
 
 /* ---- the gradients of messages ------------------------------------------- */
 
-static void load_positions(double *to, const walk *w, const int32_t *arg,
-                           int64_t row) {
-  const dfgnn_problem *p = w->call->problem;
-  for (int64_t i = 0; i < w->m.width; i++) {
-    int64_t at =
-        p->layout == DFGNN_LAYOUT_NDH ? i % p->dim * p->heads + i / p->dim : i;
-    to[i] = arg[row * w->m.width + at];
-  }
-}
-
-/* Reads the tensors of a destination. */
 static void load_row(walk *w, int64_t row) {
-  const dfgnn_args *args = w->call->args;
-  row_grads *to = &w->row;
-  dfgnn_op op = w->call->problem->op;
-#define LOAD(member, array, strides)                                           \
-  dfgnn__ref_message_load(to->member, &w->m, args->array, &args->strides, row)
-  LOAD(out, grad_out, grad_out_strides);
-  if (op == DFGNN_OP_REDUCE_MIN || op == DFGNN_OP_REDUCE_PNA)
-    load_positions(to->arg_min, w, args->arg_min, row);
-  if (op == DFGNN_OP_REDUCE_MAX || op == DFGNN_OP_REDUCE_PNA)
-    load_positions(to->arg_max, w, args->arg_max, row);
-  if (w->call->known) {
-    to->mean = w->call->known + DFGNN_REF_KNOWN * row * w->m.width;
-    to->deviation = to->mean + w->m.width;
-    to->mean_error = to->mean + 2 * w->m.width;
-    to->std_error = to->mean + 3 * w->m.width;
-  }
-  if (op != DFGNN_OP_REDUCE_PNA)
-    return;
-  LOAD(least, grad_out_min, grad_out_strides);
-  LOAD(most, grad_out_max, grad_out_strides);
-  LOAD(std, grad_out_std, grad_out_strides);
-  LOAD(mean, out, out_strides);
-  LOAD(deviation, out_std, out_strides);
-#undef LOAD
-}
-
-typedef dfgnn_ref_number number; /* the gradient of a message */
-
-static number grade_pna(const walk *w, int64_t i, int64_t k, double degree) {
-  const row_grads *row = &w->row;
-  double mean = row->mean[i], m = w->m.message.value[i];
-  double low = row->arg_min[i] == (double)k ? row->least[i] : 0;
-  double high = row->arg_max[i] == (double)k ? row->most[i] : 0;
-  double share = row->out[i] / degree;
-  double slope =
-      row->deviation[i] == 0 ? 0 : row->std[i] / (degree * row->deviation[i]);
-  double g = low + high + share + slope * (m - mean);
-  double size = fabs(low) + fabs(high) + fabs(share) +
-                fabs(slope) * (fabs(m - mean) + fabs(mean));
-  return (number){g, PRODUCT_VARIANCE * (square(g) + square(size)) +
-                         square(slope) * w->m.message.variance[i]};
-}
-
-static number grade_var(const walk *w, int64_t i, double degree) {
-  double x = w->m.message.value[i], slope = 2 * w->row.out[i] / degree;
-  double g = slope * (x - w->row.mean[i]);
-  return (number){g, PRODUCT_VARIANCE * square(g) +
-                         square(slope) * (w->row.mean_error[i] + square(x))};
-}
-
-/* d std / dx = (x - mean) / (degree std), or 0 where std is 0. */
-static number grade_std(const walk *w, int64_t i, double degree) {
-  double x = w->m.message.value[i], difference = x - w->row.mean[i];
-  double std = w->row.deviation[i], share = w->row.out[i] / degree;
-  double slope = std == 0 ? 0 : share / std, g = slope * difference;
-  double rounded = PRODUCT_VARIANCE * square(g);
-  if (isinf(w->row.std_error[i])) /* std may be 0, or not */
-    return (number){g, rounded +
-                           square(share * difference) /
-                               (DFGNN_REF_LEAST_VARIANCE * square(w->m.unit))};
-  if (std == 0)
-    return (number){g, rounded};
-  return (number){g, rounded + square(slope) *
-                                   (w->row.mean_error[i] + square(x) +
-                                    square(difference) * w->row.std_error[i])};
-}
-
-static number grade_extreme(const walk *w, const double *arg, int64_t i,
-                            int64_t k) {
-  double g = arg[i] == (double)k ? w->row.out[i] : 0;
-  return (number){g, FACTOR_VARIANCE * square(g)};
+  dfgnn__ref_load_grads(&w->row, w->call, &w->m, row);
 }
 
 /* Computes the gradients of an edge's messages; the messages and the row's
@@ -252,12 +162,7 @@ static void grade_edge(walk *w, int64_t row, int64_t column, int64_t edge) {
     return;
   }
   for (int64_t i = 0; i < w->m.width; i++) {
-    number g = op == DFGNN_OP_REDUCE_PNA   ? grade_pna(w, i, k, degree)
-               : op == DFGNN_OP_REDUCE_VAR ? grade_var(w, i, degree)
-               : op == DFGNN_OP_REDUCE_STD ? grade_std(w, i, degree)
-               : op == DFGNN_OP_REDUCE_MIN
-                   ? grade_extreme(w, w->row.arg_min, i, k)
-                   : grade_extreme(w, w->row.arg_max, i, k);
+    dfgnn_ref_number g = dfgnn__ref_grade(&w->row, &w->m, i, k, degree);
     w->grad.value[i] = g.value;
     w->grad.variance[i] = g.variance;
   }

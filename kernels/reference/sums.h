@@ -18,7 +18,8 @@ dfgnn_status dfgnn__sums_backward_reference(const dfgnn_problem *problem,
                                             const dfgnn_args *args,
                                             const dfgnn_expected *expected);
 
-/* ---- shared by sums.c and moments.c -------------------------------------- */
+/* ---- shared by sums.c, grades.c and moments.c
+ * --------------------------------- */
 
 /* A call.  Arrays by width have a number a head and feature, heads first. */
 typedef struct dfgnn_ref_call {
@@ -42,6 +43,27 @@ typedef struct dfgnn_ref_call {
 #define DFGNN_REF_KNOWN 4
 /* A variance up to this one has the deviation 0. */
 #define DFGNN_REF_LEAST_VARIANCE 1e-5
+
+/* The numbers of a row that the gradient of a message reads, [width] each. */
+typedef struct dfgnn_ref_row_grads {
+  double *out, *least, *most, *std; /* gradients */
+  double *mean, *deviation;         /* VAR: deviation is the variance */
+  double *mean_error, *std_error;   /* see dfgnn_ref_call.known */
+  double *arg_min, *arg_max;        /* positions of edges in the row */
+} dfgnn_ref_row_grads;
+
+/* The error variance of a factor and its product with a message, over the
+ * square of the product. */
+#define DFGNN_REF_FACTOR_VARIANCE 4
+
+/* Reads the tensors of a destination. */
+void dfgnn__ref_load_grads(dfgnn_ref_row_grads *to, const dfgnn_ref_call *call,
+                           const dfgnn_ref_message *m, int64_t row);
+/* The gradient of number i of the message m of the row's edge k; of extremes
+ * and moments. */
+dfgnn_ref_number dfgnn__ref_grade(const dfgnn_ref_row_grads *row,
+                                  const dfgnn_ref_message *m, int64_t i,
+                                  int64_t k, double degree);
 
 /* The extremes and moments of all rows that are expected. */
 dfgnn_status dfgnn__ref_moments(dfgnn_ref_call *call);

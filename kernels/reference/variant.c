@@ -32,9 +32,9 @@ typedef struct output {
   AT(field), .strides = offsetof(dfgnn_args, field##_strides)
 #define LIKE_OUT(field) AT(field), .strides = offsetof(dfgnn_args, out_strides)
 #define GRADIENT .pass = DFGNN_PASS_BACKWARD
-#define OP(name) DFGNN_BIT(DFGNN_OP_##name)
+#define OP(name) DFGNN_OP_BIT(name)
 #define ALL (DFGNN_OPS_ATTENTION | DFGNN_OPS_SPMM | DFGNN_OPS_REDUCE)
-#define WITH_EDGES (OP(GT) | OP(GATV2) | DFGNN_OPS_MESSAGE)
+#define WITH_EDGES (DFGNN_OPS_EDGE_ROWS | DFGNN_OPS_MESSAGE)
 
 static const output outputs[] = {
     {STRIDED(out), .shape = ROWS, .ops = ALL},
@@ -46,16 +46,17 @@ static const output outputs[] = {
     {AT(lse), .shape = OF_ROWS, .ops = DFGNN_OPS_ATTENTION},
     {AT(weights), .shape = OF_EDGES, .ops = DFGNN_OPS_ATTENTION},
 
-    {STRIDED(grad_query), GRADIENT, .shape = ROWS,
-     .ops = OP(GT) | OP(AGNN) | OP(GATV2)},
-    {STRIDED(grad_key), GRADIENT, .shape = COLUMNS, .ops = OP(GT)},
+    {STRIDED(grad_query), GRADIENT, .shape = ROWS, .ops = DFGNN_OPS_QUERY},
+    {STRIDED(grad_key), GRADIENT, .shape = COLUMNS, .ops = DFGNN_OPS_KEY},
     {STRIDED(grad_value), GRADIENT, .shape = COLUMNS, .ops = ALL},
-    {AT(grad_score_dst), GRADIENT, .shape = OF_ROWS, .ops = OP(GAT)},
-    {AT(grad_score_src), GRADIENT, .shape = OF_COLUMNS, .ops = OP(GAT)},
-    {AT(grad_score_edge), GRADIENT, .shape = OF_EDGES, .ops = OP(GAT)},
+    {AT(grad_score_dst), GRADIENT, .shape = OF_ROWS, .ops = DFGNN_OPS_SCALARS},
+    {AT(grad_score_src), GRADIENT, .shape = OF_COLUMNS,
+     .ops = DFGNN_OPS_SCALARS},
+    {AT(grad_score_edge), GRADIENT, .shape = OF_EDGES,
+     .ops = DFGNN_OPS_SCALARS},
     {AT(grad_bias), GRADIENT, .shape = OF_EDGES, .ops = DFGNN_OPS_ATTENTION},
-    {AT(grad_att), GRADIENT, .shape = PARAMETERS, .ops = OP(GATV2)},
-    {AT(grad_beta), GRADIENT, .shape = ONE, .ops = OP(AGNN)},
+    {AT(grad_att), GRADIENT, .shape = PARAMETERS, .ops = DFGNN_OPS_ATT},
+    {AT(grad_beta), GRADIENT, .shape = ONE, .ops = DFGNN_OPS_NORMS},
     {AT(grad_edge_attr), GRADIENT, .shape = FEATURES, .ops = WITH_EDGES},
     {AT(grad_edge_weight), GRADIENT, .shape = PROJECTIONS, .ops = WITH_EDGES},
     {AT(grad_edge_bias), GRADIENT, .shape = OFFSETS, .ops = WITH_EDGES},
