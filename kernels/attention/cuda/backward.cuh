@@ -16,16 +16,13 @@ namespace dfgnn {
 
 /* The number of tensors that belong to the row of a walk (own), and that its
  * edges gather (far).  The score's comes first, that of values last. */
-constexpr int own_count(int op, bool columns, int mode) {
-  const bool gt = op == DFGNN_OP_GT, gat = op == DFGNN_OP_GAT;
-  return columns              ? (gt ? 2 : 1)
-         : mode == GRAD_GIVEN ? (gt ? 0 : 1)
-                              : (gat ? 1 : 2);
+template <class Score> constexpr int own_count(bool columns, int mode) {
+  return columns              ? 1 + Score::KEY
+         : mode == GRAD_GIVEN ? 1 - Score::KEY
+                              : 1 + Score::QUERY;
 }
-constexpr int far_count(int op, bool columns, int mode) {
-  return columns ? (op == DFGNN_OP_GAT ? 1 : 2)
-         : op == DFGNN_OP_GT && mode != GRAD_GIVEN ? 2
-                                                   : 1;
+template <class Score> constexpr int far_count(bool columns, int mode) {
+  return columns ? 1 + Score::QUERY : 1 + (Score::KEY && mode != GRAD_GIVEN);
 }
 constexpr int at_least_1(int x) { return x > 1 ? x : 1; }
 
@@ -66,28 +63,30 @@ template <class K> struct grad_row : lane_map<K> {
   static constexpr int OP = K::op, U = K::unroll, MODE = K::mode % GRAD_ADDS;
   static constexpr bool COLUMNS = K::columns, ADDS = K::mode & GRAD_ADDS;
   static constexpr bool ANY_SLOPE = K::mode & GRAD_ANY_SLOPE;
-  static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
-  static constexpr bool GAT = OP == DFGNN_OP_GAT, GATV2 = OP == DFGNN_OP_GATV2;
+  using Score = score_of<OP>;
+  using Grad = grad_of<OP>;
+  static constexpr bool HEAD = Score::HEAD, SCALARS = !Score::SUM;
   static constexpr bool GIVEN = MODE == GRAD_GIVEN;
   static constexpr bool EDGES = !GIVEN && MODE != EDGE_PLAIN;
   static constexpr bool BIAS = EDGES && (MODE & EDGE_BIAS) != 0;
   static constexpr bool DROPOUT = EDGES && (MODE & EDGE_DROPOUT) != 0;
   static constexpr bool WRITE = EDGES && (MODE & EDGE_WRITE) != 0;
   static constexpr bool NUMBERED = BIAS || WRITE || (DROPOUT && TILE > 32);
-  static constexpr int OWN = own_count(OP, COLUMNS, MODE);
-  static constexpr int FAR = far_count(OP, COLUMNS, MODE);
+  static constexpr int OWN = own_count<Score>(COLUMNS, MODE);
+  static constexpr int FAR = far_count<Score>(COLUMNS, MODE);
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS);
   static constexpr int YO = at_least_1(OWN) - 1, YF = FAR - 1;
   static constexpr int YT = at_least_1(TO) - 1;
-  static constexpr int SUMS = GIVEN || GAT ? 1 : 2; /* for an edge and head */
-  static constexpr bool FAR_SCALAR = !COLUMNS && (AGNN || GAT);
-  static constexpr bool TOTALS = !COLUMNS && (AGNN || GATV2);
+  static constexpr int SUMS =
+      GIVEN || SCALARS ? 1 : 2; /* for an edge and head */
+  static constexpr bool FAR_SCALAR = !COLUMNS && (Score::NORM || SCALARS);
+  static constexpr bool TOTALS = !COLUMNS && (Score::NORM || HEAD);
   static constexpr int STATS = GRAD_STATS(OP);
-  static constexpr int HC = GATV2 ? C : 1;
-  static constexpr int kBlockTotals = GATV2 ? L * C * VEC : 1;
-  /* leaky(own + x) takes the place of the gathered x. */
+  static constexpr int HC = HEAD ? C : 1, HV = HEAD ? VEC : 1;
+  static constexpr int kBlockTotals = HEAD ? L * C * VEC : 1;
+  /* What the score makes of a gathered x takes its place. */
   static constexpr bool KEEPS =
-      GATV2 && !GIVEN && !ANY_SLOPE && sizeof(T) == sizeof(A);
+      HEAD && !GIVEN && !ANY_SLOPE && sizeof(T) == sizeof(A);
 
   const grad_params &p;
   const char *far[FAR];
@@ -97,8 +96,8 @@ template <class K> struct grad_row : lane_map<K> {
   struct state {
     A own[at_least_1(OWN)][C][VEC], sum[at_least_1(TO)][C][VEC];
     A lse[S], delta[S], extra[S], inner[S];
-    A raised[GATV2 ? C : 1][VEC]; /* sum of dS where leaky's slope is 1 */
-    A att_total[TOTALS && GATV2 ? C : 1][VEC], beta_total[S];
+    A raised[HC][VEC];
+    A att_total[TOTALS ? HC : 1][VEC], beta_total[S];
     pack x[FAR][U][C];
   };
 
@@ -106,9 +105,9 @@ template <class K> struct grad_row : lane_map<K> {
       : map(params.share.group), p(params), beta(1), slope(params.slope),
         keep(params.dropout.keep), key(0) {
     unroll<FAR>([&](int t) { far[t] = this->lane_base(p.far[t]); });
-    if (AGNN && p.beta)
+    if (Score::NORM && p.beta)
       beta = *static_cast<const A *>(p.beta);
-    if constexpr (GATV2) {
+    if constexpr (HEAD) {
       unroll<C, VEC>([&](int c, int i) {
         att[c][i] =
             has(c) ? widen(static_cast<const T *>(
@@ -123,8 +122,7 @@ template <class K> struct grad_row : lane_map<K> {
   __device__ __forceinline__ void begin(state &z) const {
     unroll<FAR, U, C>([&](int t, int u, int c) { clear(z.x[t][u][c]); });
     if constexpr (TOTALS) {
-      unroll<(GATV2 ? C : 1), VEC>(
-          [&](int c, int i) { z.att_total[c][i] = A(0); });
+      unroll<HC, VEC>([&](int c, int i) { z.att_total[c][i] = A(0); });
       unroll<S>([&](int h) { z.beta_total[h] = A(0); });
     }
   }
@@ -144,32 +142,15 @@ template <class K> struct grad_row : lane_map<K> {
                                             bool active) const {
     unroll<OWN>([&](int t) { this->own(z.own[t], p.own[t], w.row, active); });
     unroll<TO, C, VEC>([&](int t, int c, int i) { z.sum[t][c][i] = A(0); });
-    if constexpr (GATV2) {
-      unroll<C, VEC>([&](int c, int i) { z.raised[c][i] = A(0); });
-    }
     unroll<S>([&](int h) {
       z.inner[h] = z.extra[h] = A(0);
-      if (GAT && active && has_head(h))
+      if (SCALARS && active && has_head(h))
         z.extra[h] = __ldg(scalar(p.own_scalar, w.row, h));
     });
-    if constexpr (AGNN)
-      own_norm(z);
+    Grad::begin(*this, z);
     if constexpr (!COLUMNS && !GIVEN)
       own_stats(z, w, active);
-    if constexpr (GT && !GIVEN) {
-      unroll<C, VEC>(
-          [&](int c, int i) { z.own[0][c][i] *= A(p.scale) * A(kLog2e); });
-    }
-  }
-
-  /* extra = 1 / |own|, at most inverse_norm(0). */
-  __device__ __forceinline__ void own_norm(state &z) const {
-    unroll<S>([&](int h) { z.extra[h] = A(0); });
-    unroll<C, VEC>([&](int c, int i) {
-      z.extra[map::state(c)] += z.own[0][c][i] * z.own[0][c][i];
-    });
-    reduce(z.extra);
-    unroll<S>([&](int h) { z.extra[h] = inverse_norm(z.extra[h]); });
+    Grad::scale(*this, z);
   }
 
   /* Finds a destination's lse and delta, and leaves them for the walk over
@@ -306,10 +287,7 @@ template <class K> struct grad_row : lane_map<K> {
       if (live<WHOLE>(u, h, left))
         score[n] = __ldg(static_cast<const A *>(p.spill) +
                          (edge + u * sides()) * HEADS + head(h));
-      if constexpr (AGNN)
-        score[n] *= far[n];
-      if constexpr (GATV2)
-        z.inner[h] += score[n];
+      score[n] = Grad::given(*this, z, h, score[n], FAR_SCALAR ? far[n] : A(0));
     });
   }
 
@@ -351,12 +329,12 @@ template <class K> struct grad_row : lane_map<K> {
             kept);
         weight[n] = on ? t.weight : A(0);
         score[n] = on ? t.score : A(0);
-        if constexpr (!GT)
+        if constexpr (!Score::KEY)
           z.inner[h] += on ? t.score * t.inner : A(0);
         if (EDGES && on && first_of_head())
           emit(number * HEADS + head(h), t);
-        if constexpr (AGNN)
-          score[n] *= COLUMNS ? far[n] * z.extra[h] * beta : far[n];
+        score[n] = Grad::edge_factor(*this, z, h, score[n],
+                                     FAR_SCALAR || COLUMNS ? far[n] : A(0));
       });
     });
   }
@@ -366,7 +344,7 @@ template <class K> struct grad_row : lane_map<K> {
     if (BIAS && p.grad_bias)
       static_cast<A *>(p.grad_bias)[at] = t.score;
     if (WRITE && p.spill)
-      static_cast<A *>(p.spill)[at] = GAT ? t.score * t.inner : t.score;
+      static_cast<A *>(p.spill)[at] = Grad::spilled(t);
   }
 
   template <bool WHOLE>
@@ -390,11 +368,6 @@ template <class K> struct grad_row : lane_map<K> {
     });
   }
 
-  __device__ __forceinline__ A leaky_sum(A own, A x) const {
-    const A t = own + x;
-    return ANY_SLOPE ? t * slope_at(t, slope) : max_of(t, t * slope);
-  }
-
   /* This lane's part of the sums: of scores, then of dP. */
   __device__ __forceinline__ void products(A (&sums)[SUMS * U * S],
                                            state &z) const {
@@ -404,14 +377,7 @@ template <class K> struct grad_row : lane_map<K> {
       const A x = widen(z.x[0][u][c].item[i]);
       sums[(SUMS - 1) * U * S + n] +=
           z.own[YO][c][i] * widen(z.x[YF][u][c].item[i]);
-      if constexpr (GATV2) {
-        const A t = leaky_sum(z.own[0][c][i], x);
-        sums[n] += att[c][i] * t;
-        if constexpr (KEEPS)
-          z.x[0][u][c].item[i] = t;
-      } else if constexpr (!GAT) {
-        sums[n] += z.own[0][c][i] * x;
-      }
+      Grad::add_score(*this, sums[n], z, c, i, x, z.x[0][u][c].item[i]);
     });
   }
 
@@ -434,15 +400,7 @@ template <class K> struct grad_row : lane_map<K> {
       const A x = widen(z.x[0][u][c].item[i]);
       if constexpr (COLUMNS)
         z.sum[YT][c][i] += weight * widen(z.x[YF][u][c].item[i]);
-      if constexpr (GT || AGNN)
-        z.sum[0][c][i] += score * x;
-      if constexpr (GATV2) {
-        const A t = KEEPS ? x : leaky_sum(z.own[0][c][i], x);
-        if ((ANY_SLOPE ? z.own[0][c][i] + x : t) > A(0))
-          z.raised[c][i] += score;
-        if constexpr (!COLUMNS)
-          z.att_total[c][i] += score * t;
-      }
+      Grad::add(*this, z, score, x, c, i);
     });
   }
 
@@ -450,17 +408,8 @@ template <class K> struct grad_row : lane_map<K> {
 
   __device__ __forceinline__ void finish(state &z, const row_work &w,
                                          bool active) const {
-    if constexpr (AGNN)
-      project(z);
-    unroll<C, VEC>([&](int c, int i) {
-      if constexpr (GT)
-        z.sum[0][c][i] *= A(p.scale);
-      if constexpr (GATV2) {
-        const A raised = z.raised[c][i], all = z.inner[map::state(c)];
-        z.sum[0][c][i] += att[c][i] * (raised + slope * (all - raised));
-      }
-    });
-    if constexpr (GAT) {
+    Grad::finish(*this, z);
+    if constexpr (SCALARS) {
       unroll<S>([&](int h) {
         store_scalar(w, h, active, this->sum_sides(z.inner[h]));
       });
@@ -470,35 +419,6 @@ template <class K> struct grad_row : lane_map<K> {
         if (active && has(c))
           store_vector(w, t, c, x);
       });
-    });
-  }
-
-  /* The gradient of x / |x| leaves out the part along x.  A norm that
-   * inverse_norm() raised is a constant, so that nothing is left out. */
-  __device__ __forceinline__ void project(state &z) const {
-    if constexpr (GIVEN) {
-      unroll<C, VEC>([&](int c, int i) {
-        z.inner[map::state(c)] += z.own[0][c][i] * z.sum[0][c][i];
-      });
-      reduce(z.inner);
-      unroll<S>([&](int h) { z.inner[h] *= z.extra[h]; });
-    }
-    A along[S];
-    unroll<S>([&](int h) {
-      if constexpr (!COLUMNS)
-        z.beta_total[h] += z.inner[h];
-      const bool raised = !(z.extra[h] < inverse_norm(A(0)));
-      along[h] = raised ? A(0) : z.inner[h] * z.extra[h];
-      if constexpr (COLUMNS)
-        along[h] *= z.extra[h] * beta;
-    });
-    unroll<C, VEC>([&](int c, int i) {
-      const int h = map::state(c);
-      A &sum = z.sum[0][c][i];
-      if (along[h] != A(0)) /* a row without edges may hold a NaN */
-        sum -= along[h] * z.own[0][c][i];
-      if constexpr (!COLUMNS)
-        sum *= z.extra[h] * beta;
     });
   }
 
@@ -541,8 +461,8 @@ template <class K> struct grad_row : lane_map<K> {
   __device__ __forceinline__ void store_totals(state &z, A *shared) const {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
     const int lane = lane_id();
-    A mine[GATV2 ? C : 1][VEC];
-    if constexpr (GATV2) {
+    A mine[HC][VEC];
+    if constexpr (HEAD) {
       unroll<C, VEC>([&](int c, int i) {
         mine[c][i] = z.att_total[c][i];
 #pragma unroll
@@ -557,18 +477,18 @@ template <class K> struct grad_row : lane_map<K> {
       mine[0][0] = lanes_sum<32>(sum);
     }
     for (int turn = 0; turn < warps; ++turn) {
-      if (turn == warp && lane < (GATV2 ? L : 1)) {
-        unroll<(GATV2 ? C : 1), (GATV2 ? VEC : 1)>([&](int c, int i) {
+      if (turn == warp && lane < (HEAD ? L : 1)) {
+        unroll<HC, HV>([&](int c, int i) {
           A &sum = shared[(c * L + lane) * VEC + i];
           sum = turn == 0 ? mine[c][i] : sum + mine[c][i];
         });
       }
       __syncthreads();
     }
-    if (warp != 0 || lane >= (GATV2 ? L : 1))
+    if (warp != 0 || lane >= (HEAD ? L : 1))
       return;
     A *totals = static_cast<A *>(p.totals);
-    if constexpr (!GATV2) {
+    if constexpr (!HEAD) {
       totals[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] = shared[0];
     } else {
       unroll<C, VEC>([&](int c, int i) {

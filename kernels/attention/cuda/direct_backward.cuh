@@ -15,7 +15,7 @@ namespace dfgnn {
 template <int OP, typename T, int DIM, int EXACT, bool COLUMNS, int EDGES>
 struct direct_gradient {
   using math = fragments<T, EXACT, DIM>;
-  static constexpr bool GT = OP == DFGNN_OP_GT, GAT = OP == DFGNN_OP_GAT;
+  using Score = score_of<OP>;
   static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
   static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
@@ -62,7 +62,7 @@ struct direct_gradient {
       unroll<OWN>([&](int t) {
         math::load_own(own[t], h, row_at(p.walk.own[t], node), lane);
       });
-      if constexpr (GAT)
+      if constexpr (!Score::SUM)
         own_extra[h] =
             static_cast<const float *>(p.walk.own_scalar)[pair(node)];
       if constexpr (!COLUMNS)
@@ -108,7 +108,7 @@ struct direct_gradient {
                                               const Node &node) const {
     unroll<GROUPS, 2>([&](int n, int e) {
       x.lse[n][e] = x.delta[n][e] = x.other[n][e] = 0.0f;
-      if constexpr (COLUMNS || GAT) {
+      if constexpr (COLUMNS || !Score::SUM) {
         const int64_t at = pair(node(8 * n + lane % 4 * 2 + e));
         if constexpr (COLUMNS) {
           const packed<float, STATS> y = load_packed<STATS>(
@@ -141,7 +141,8 @@ struct direct_gradient {
       const int h = i >> 1, e = i & 1;
       const unsigned bit = 1u << (first + 8 * n + 2 * (lane & 3) + e);
       const bool on = mask[h] & bit;
-      const float product = GT ? s[n][i] * float(p.walk.scale * kLog2e) : 0.0f;
+      const float product =
+          Score::KEY ? s[n][i] * float(p.walk.scale * kLog2e) : 0.0f;
       int64_t number = 0;
       if constexpr (EDGES & EDGE_BIAS)
         if (on)
@@ -162,7 +163,7 @@ struct direct_gradient {
           emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
           odd |= unsigned(!is_finite(t.score)) << h;
         }
-      if constexpr (GAT)
+      if constexpr (!Score::SUM)
         inner[h] += on ? t.score * t.inner : 0.0f;
       s[n][i] = on ? t.score : 0.0f;
       dp[n][i] = on ? t.weight : 0.0f;
@@ -185,14 +186,14 @@ struct direct_gradient {
             far[t][n], [&](int i) { return row_at(p.walk.far[t], node(i)); }, n,
             lane);
     load_extras(x, node);
-    if constexpr (GT)
+    if constexpr (Score::KEY)
       math::scores(s, own[0], far[0]);
     math::scores(dp, own[YO], far[YF]);
     terms(s, dp, x, mask, first);
     if constexpr (COLUMNS)
       if (p.walk.to[YT].data)
         add(sum[YT], dp, far[YF], p.walk.far[YF], node);
-    if constexpr (GT)
+    if constexpr (Score::KEY)
       if (p.walk.to[0].data)
         add(sum[0], s, far[0], p.walk.far[0], node);
   }
@@ -222,15 +223,9 @@ struct direct_gradient {
     chunk c = {0, {0, 0}};
     if (i >= tile.chunks)
       return c;
-    const int at = i * DFGNN_TILE_COLUMNS + lane;
-    c.column =
-        p.dense
-            ? tile.column + min(at, tile.columns - 1)
-            : __ldg(p.columns + int64_t(tile.chunk) * DFGNN_TILE_COLUMNS + at);
-    unroll<2>([&](int h) {
-      c.mask[h] =
-          __ldg(p.masks + int64_t(tile.chunk + i) * p.window + row_of(h));
-    });
+    c.column = tile_column(p, tile, i, lane);
+    unroll<2>(
+        [&](int h) { c.mask[h] = tile_mask(p, p.window, tile, i, row_of(h)); });
     return c;
   }
 
@@ -272,7 +267,8 @@ struct direct_gradient {
 
   __device__ __forceinline__ void store_row(int h, unsigned wanted) const {
     const int node = tile.row + row_of(h);
-    if (GAT && p.walk.to_scalar && lane % 4 == 0 && wanted & GRAD_TILE_INNER)
+    if (!Score::SUM && p.walk.to_scalar && lane % 4 == 0 &&
+        wanted & GRAD_TILE_INNER)
       static_cast<float *>(p.walk.to_scalar)[pair(node)] = inner[h];
 #pragma unroll
     for (int t = 0; t < TO; ++t) {
@@ -280,7 +276,7 @@ struct direct_gradient {
         continue;
       T *to =
           reinterpret_cast<T *>(const_cast<char *>(row_at(p.walk.to[t], node)));
-      const float factor = GT && t == 0 ? float(p.walk.scale) : 1.0f;
+      const float factor = Score::KEY && t == 0 ? float(p.walk.scale) : 1.0f;
       math::pieces(sum[t], h, lane, [&](int f, float(&x)[math::PIECE]) {
         unroll<math::PIECE>([&](int i) { x[i] *= factor; });
         store_once<math::PIECE>(to + f, x);

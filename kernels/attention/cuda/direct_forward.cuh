@@ -53,14 +53,9 @@ struct direct_forward {
     chunk c = {0, {0, 0}, 0.0f};
     if (i >= item.chunks)
       return c;
-    const int at = i * DFGNN_TILE_COLUMNS + lane;
-    c.column =
-        p.dense
-            ? item.column + min(at, item.columns - 1)
-            : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
-    unroll<2>([&](int r) {
-      c.mask[r] = __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r));
-    });
+    c.column = tile_column(p, item, i, lane);
+    unroll<2>(
+        [&](int r) { c.mask[r] = tile_mask(p, p.rows, item, i, row_of(r)); });
     if constexpr (OP == DFGNN_OP_GAT)
       c.scalar = __ldg(p.column_scalar + int64_t(c.column) * p.heads + head);
     return c;

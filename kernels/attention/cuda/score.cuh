@@ -1,5 +1,5 @@
-/* score.cuh - the score of each operator, and by what factors an edge adds to
- * gradients
+/* score.cuh - what a GPU knows of each operator: its score, by what factors an
+ * edge adds to gradients, and how a row of gradients begins and ends
  *
  * Scores are in log2 units, s = score * log2(e), so that softmax is exp2.  With
  * P = exp(score - lse), the factor r of dropout and delta = <dO, O>:
@@ -127,6 +127,188 @@ template <typename A>
 __device__ __forceinline__ A grad_lse_of(const void *grad_lse, int64_t pair) {
   return grad_lse ? __ldg(static_cast<const A *>(grad_lse) + pair) : A(0);
 }
+
+/* ---- rows of gradients ---------------------------------------------------
+ *
+ * grad_of<> completes the walks of backward.cuh, whose names these are: r is
+ * the walk, z the lane's state of a row, x a feature of the gathered row of the
+ * score, own[0] the row of the walk's own node, sum[0] that row's gradient.
+ *
+ *   begin()        finds extra, a scalar of the own node
+ *   scale()        completes own[0], once delta is known
+ *   add_score()    adds feature i of vector c to the sum of the score, s
+ *   edge_factor()  multiplies dS before the gathered row is added: far is a
+ *                  scalar of the far node
+ *   given()        the same for a dS that was read, which it adds to inner
+ *   spilled()      what is written of dS for another walk
+ *   add()          adds that feature to the row's gradient
+ *   finish()       completes it; inner is the sum of dS times the inner factor
+ *                  of from_sum() */
+struct plain_grad {
+  template <class R, class Z>
+  static __device__ __forceinline__ void begin(const R &, Z &) {}
+  template <class R, class Z>
+  static __device__ __forceinline__ void scale(const R &, Z &) {}
+  template <class A, class R, class Z>
+  static __device__ __forceinline__ A edge_factor(const R &, const Z &, int,
+                                                  A score, A) {
+    return score;
+  }
+  template <class A, class R, class Z>
+  static __device__ __forceinline__ A given(const R &, Z &, int, A score, A) {
+    return score;
+  }
+  template <class A>
+  static __device__ __forceinline__ A spilled(const edge_terms<A> &t) {
+    return t.score;
+  }
+};
+
+/* The gradient of <own, x> by the own row is x. */
+struct product_grad : plain_grad {
+  template <class R, class Z, class A, class X>
+  static __device__ __forceinline__ void add_score(const R &, A &s, const Z &z,
+                                                   int c, int i, A x, X &) {
+    s += z.own[0][c][i] * x;
+  }
+  template <class R, class Z, class A>
+  static __device__ __forceinline__ void add(const R &, Z &z, A score, A x,
+                                             int c, int i) {
+    z.sum[0][c][i] += score * x;
+  }
+};
+
+template <int OP> struct grad_of;
+
+template <> struct grad_of<DFGNN_OP_GT> : product_grad {
+  template <class R, class Z>
+  static __device__ __forceinline__ void scale(const R &r, Z &z) {
+    using A = typename R::A;
+    if constexpr (!R::GIVEN)
+      unroll<R::C, R::VEC>(
+          [&](int c, int i) { z.own[0][c][i] *= A(r.p.scale) * A(kLog2e); });
+  }
+  template <class R, class Z>
+  static __device__ __forceinline__ void finish(const R &r, Z &z) {
+    using A = typename R::A;
+    unroll<R::C, R::VEC>([&](int c, int i) { z.sum[0][c][i] *= A(r.p.scale); });
+  }
+};
+
+/* extra = 1 / |own|, at most inverse_norm(0). */
+template <> struct grad_of<DFGNN_OP_AGNN> : product_grad {
+  template <class R, class Z>
+  static __device__ __forceinline__ void begin(const R &r, Z &z) {
+    using A = typename R::A;
+    unroll<R::S>([&](int h) { z.extra[h] = A(0); });
+    unroll<R::C, R::VEC>([&](int c, int i) {
+      z.extra[R::map::state(c)] += z.own[0][c][i] * z.own[0][c][i];
+    });
+    r.reduce(z.extra);
+    unroll<R::S>([&](int h) { z.extra[h] = inverse_norm(z.extra[h]); });
+  }
+  template <class A, class R, class Z>
+  static __device__ __forceinline__ A edge_factor(const R &r, const Z &z, int h,
+                                                  A score, A far) {
+    return score * (R::COLUMNS ? far * z.extra[h] * r.beta : far);
+  }
+  template <class A, class R, class Z>
+  static __device__ __forceinline__ A given(const R &, Z &, int, A score,
+                                            A far) {
+    return score * far;
+  }
+  /* The gradient of x / |x| leaves out the part along x.  A norm that
+   * inverse_norm() raised is a constant, so that nothing is left out. */
+  template <class R, class Z>
+  static __device__ __forceinline__ void finish(const R &r, Z &z) {
+    using A = typename R::A;
+    if constexpr (R::GIVEN) {
+      unroll<R::C, R::VEC>([&](int c, int i) {
+        z.inner[R::map::state(c)] += z.own[0][c][i] * z.sum[0][c][i];
+      });
+      r.reduce(z.inner);
+      unroll<R::S>([&](int h) { z.inner[h] *= z.extra[h]; });
+    }
+    A along[R::S];
+    unroll<R::S>([&](int h) {
+      if constexpr (!R::COLUMNS)
+        z.beta_total[h] += z.inner[h];
+      const bool raised = !(z.extra[h] < inverse_norm(A(0)));
+      along[h] = raised ? A(0) : z.inner[h] * z.extra[h];
+      if constexpr (R::COLUMNS)
+        along[h] *= z.extra[h] * r.beta;
+    });
+    unroll<R::C, R::VEC>([&](int c, int i) {
+      const int h = R::map::state(c);
+      A &sum = z.sum[0][c][i];
+      if (along[h] != A(0)) /* a row without edges may hold a NaN */
+        sum -= along[h] * z.own[0][c][i];
+      if constexpr (!R::COLUMNS)
+        sum *= z.extra[h] * r.beta;
+    });
+  }
+};
+
+/* There is no row, but a scalar: its gradient is the sum of dS times leaky
+ * ReLU's slope. */
+template <> struct grad_of<DFGNN_OP_GAT> : plain_grad {
+  template <class R, class Z, class A, class X>
+  static __device__ __forceinline__ void add_score(const R &, A &, const Z &,
+                                                   int, int, A, X &) {}
+  template <class A>
+  static __device__ __forceinline__ A spilled(const edge_terms<A> &t) {
+    return t.score * t.inner;
+  }
+  template <class R, class Z, class A>
+  static __device__ __forceinline__ void add(const R &, Z &, A, A, int, int) {}
+  template <class R, class Z>
+  static __device__ __forceinline__ void finish(const R &, Z &) {}
+};
+
+/* raised: the sum of dS where leaky's slope is 1. */
+template <> struct grad_of<DFGNN_OP_GATV2> : plain_grad {
+  template <class R, class A>
+  static __device__ __forceinline__ A leaky_sum(const R &r, A own, A x) {
+    const A t = own + x;
+    return R::ANY_SLOPE ? t * slope_at(t, r.slope) : max_of(t, t * r.slope);
+  }
+  template <class R, class Z>
+  static __device__ __forceinline__ void begin(const R &, Z &z) {
+    unroll<R::C, R::VEC>(
+        [&](int c, int i) { z.raised[c][i] = typename R::A(0); });
+  }
+  /* leaky(own + x) takes the place of the gathered x, if the walk KEEPS it. */
+  template <class R, class Z, class A, class X>
+  static __device__ __forceinline__ void
+  add_score(const R &r, A &s, const Z &z, int c, int i, A x, X &gathered) {
+    const A t = leaky_sum(r, z.own[0][c][i], x);
+    s += r.att[c][i] * t;
+    if constexpr (R::KEEPS)
+      gathered = t;
+  }
+  template <class A, class R, class Z>
+  static __device__ __forceinline__ A given(const R &, Z &z, int h, A score,
+                                            A) {
+    z.inner[h] += score;
+    return score;
+  }
+  template <class R, class Z, class A>
+  static __device__ __forceinline__ void add(const R &r, Z &z, A score, A x,
+                                             int c, int i) {
+    const A t = R::KEEPS ? x : leaky_sum(r, z.own[0][c][i], x);
+    if ((R::ANY_SLOPE ? z.own[0][c][i] + x : t) > A(0))
+      z.raised[c][i] += score;
+    if constexpr (!R::COLUMNS)
+      z.att_total[c][i] += score * t;
+  }
+  template <class R, class Z>
+  static __device__ __forceinline__ void finish(const R &r, Z &z) {
+    unroll<R::C, R::VEC>([&](int c, int i) {
+      const auto raised = z.raised[c][i], all = z.inner[R::map::state(c)];
+      z.sum[0][c][i] += r.att[c][i] * (raised + r.slope * (all - raised));
+    });
+  }
+};
 
 } // namespace dfgnn
 

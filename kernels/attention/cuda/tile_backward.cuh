@@ -1,20 +1,7 @@
 /* tile_backward.cuh - the walk of a block over an item of the TILES view
  *
  * Own rows stay in shared memory; gathered ones come in steps of 16, two in
- * flight.  Rows lie there as 16-byte units, unit u of row r at u ^ turn(r), so
- * that these loads have the fewest bank conflicts:
- *
- *   products over features (S, dP), rows of either operand
- *     f32     lane 4 g + t reads unit 4 c + t of row g, features of two
- *             products; the order of k is the same in both operands
- *     16-bit  ldmatrix
- *   products over gathered rows (sums), which are k there
- *     f32     lane 4 g + t reads unit 8 J + g of rows 2 t and 2 t + 1, for four
- *             products with output columns 32 J + 4 g + jj
- *     16-bit  ldmatrix.trans
- *
- * The accumulators of S are the A fragments of the sums as they are: k slots t
- * and t + 4 of TF32 are columns 2 t and 2 t + 1.
+ * flight.
  *
  * A bit of a mask says that a pair is an edge; other pairs have weight 0.  But
  * 0 times a row that is not finite is NaN, and so are the TF32 parts of
@@ -23,66 +10,31 @@
 #ifndef DFGNN_ATTENTION_CUDA_TILE_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_BACKWARD_CUH
 
+#include "kernels/attention/cuda/tile_backward_math.cuh"
 #include "kernels/attention/cuda/tile_backward_row.cuh"
-#include "kernels/common/cuda_mma.cuh"
 
 namespace dfgnn {
 
-/* Operands of TF32 products.  TERMS 3: each number is the sum of two parts,
- * which is as exact as f32; 1: it is rounded. */
-template <int TERMS, int N> struct grad_tile_parts {
-  unsigned high[N], low[TERMS == 3 ? N : 1];
-
-  __device__ __forceinline__ void set(int i, unsigned x) {
-    if constexpr (TERMS == 3) {
-      const tf32_parts parts = tf32_split(__uint_as_float(x));
-      high[i] = parts.high;
-      low[i] = parts.low;
-    } else {
-      high[i] = __float_as_uint(tf32_nearest(__uint_as_float(x)));
-    }
-  }
-  __device__ __forceinline__ void set(int i, float x) {
-    set(i, __float_as_uint(x));
-  }
-  /* Leaves it to the tensor core to truncate the high part: an instruction less
-   * where numbers lie in registers as it takes them. */
-  __device__ __forceinline__ void set_whole(int i, unsigned x) {
-    if constexpr (TERMS == 3) {
-      high[i] = x;
-      low[i] = __float_as_uint(__uint_as_float(x) -
-                               __uint_as_float(x & 0xffffe000u));
-    } else {
-      set(i, x);
-    }
-  }
-  /* The part that a product takes; LOW: the low one, if there are 3 terms. */
-  template <bool LOW> __device__ __forceinline__ unsigned at(int i) const {
-    if constexpr (LOW && TERMS == 3)
-      return low[i];
-    else
-      return high[i];
-  }
-};
+template <int OP, typename T, int DIM, int TERMS, bool COLUMNS>
+using grad_tile_products_of =
+    grad_tile_products<T, DIM, TERMS, GRAD_TILE_OWN(OP, COLUMNS),
+                       GRAD_TILE_FAR(OP, COLUMNS), score_of<OP>::SUM,
+                       GRAD_SUMS(OP, COLUMNS) == 1>;
 
 template <int OP, typename T, int DIM, int TERMS, bool COLUMNS, int EDGES>
-struct grad_tile_walk {
-  static constexpr int W = GRAD_TILE_WIDTH(DIM);
-  static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
-  static constexpr bool GAT = OP == DFGNN_OP_GAT;
-  static constexpr bool F32 = sizeof(T) == 4;
-  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
-  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
+struct grad_tile_walk : grad_tile_products_of<OP, T, DIM, TERMS, COLUMNS> {
+  using math = grad_tile_products_of<OP, T, DIM, TERMS, COLUMNS>;
+  using math::dp, math::first_row, math::group, math::lane, math::own, math::p;
+  using math::place, math::s, math::STEP, math::TILES, math::turn, math::UNITS;
+  using math::VEC, math::W, math::YF, math::YO;
+  using Score = score_of<OP>;
+  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS);
+  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS);
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int EXTRAS = GRAD_TILE_EXTRAS(OP, COLUMNS);
-  static constexpr int UNITS = W * sizeof(T) / 16; /* units of a row */
-  static constexpr int STEP = GRAD_TILE_STEP, TILES = STEP / 8;
-  static constexpr int VEC = F32 ? 4 : 2; /* features in a piece of a row */
 
-  const grad_tile_params &p;
   const dfgnn_tile tile;
-  uint4 *own;                      /* [OWN][window][UNITS] */
   uint4 *far;                      /* [stages][FAR][STEP][UNITS] */
   float *extra;                    /* [stages][STEP][EXTRAS] */
   int columns, columns_ahead;      /* a chunk's columns, one a lane */
@@ -93,17 +45,9 @@ struct grad_tile_walk {
   int64_t place_of[EDGES ? 2 : 1];
   unsigned odd; /* bit h: an edge of row g + 8 h has a dS that is not finite */
   uint64_t key;
-  float s[TILES][4], dp[TILES][4];
   float sum[YT + 1][W / 8][4];
 
-  __device__ static int lane() { return threadIdx.x & 31; }
-  __device__ static int group() { return lane() >> 2; }
-  __device__ static int place() { return lane() & 3; }
-  __device__ static int first_row() { return threadIdx.x / 32 * 16; }
   __device__ static int head() { return blockIdx.y; }
-  __device__ static int turn(int r) {
-    return UNITS % 8 == 4 ? r >> 1 & 3 : (r & 7) ^ (r & 1) << 2;
-  }
   __device__ int steps() const { return tile.chunks * (32 / STEP); }
   __device__ int64_t pair(int node) const {
     return int64_t(node) * p.walk.heads + head();
@@ -111,7 +55,7 @@ struct grad_tile_walk {
 
   __device__ grad_tile_walk(const grad_tile_params &params,
                             const dfgnn_tile &item, char *shared)
-      : p(params), tile(item), columns(0), columns_ahead(0), odd(0),
+      : math(params), tile(item), columns(0), columns_ahead(0), odd(0),
         key(edge_key<EDGES>(params.walk)), beta(1) {
     own = reinterpret_cast<uint4 *>(shared);
     far = own + OWN * p.window * UNITS;
@@ -199,112 +143,6 @@ struct grad_tile_walk {
 
   /* ---- a step ------------------------------------------------------------ */
 
-  using a_parts = grad_tile_parts<TERMS, 8>; /* two fragments */
-  using b_parts = grad_tile_parts<TERMS, 4>;
-
-  /* d += fragment ka of a times numbers b0 and b1 of b.  TERM 0: the low part
-   * of a; 1: the low part of b; 2: the high parts. */
-  template <int TERM, class A, class B>
-  __device__ static __forceinline__ void
-  product(float (&d)[4], const A &a, int ka, const B &b, int b0, int b1) {
-    constexpr bool LOW_A = TERM == 0, LOW_B = TERM == 1;
-    const unsigned x[4] = {
-        a.template at<LOW_A>(4 * ka), a.template at<LOW_A>(4 * ka + 1),
-        a.template at<LOW_A>(4 * ka + 2), a.template at<LOW_A>(4 * ka + 3)};
-    mma_tf32(d, x, b.template at<LOW_B>(b0), b.template at<LOW_B>(b1));
-  }
-
-  /* Loads units 4 c + t of rows g and g + 8. */
-  __device__ __forceinline__ void own_parts(a_parts &a, int t, int c) const {
-    const uint4 *at = own + (t * p.window + first_row() + group()) * UNITS +
-                      ((4 * c) ^ (place() ^ turn(group())));
-    const uint4 x = at[0], y = at[8 * UNITS];
-    a.set(0, x.x);
-    a.set(1, y.x);
-    a.set(2, x.y);
-    a.set(3, y.y);
-    a.set(4, x.z);
-    a.set(5, y.z);
-    a.set(6, x.w);
-    a.set(7, y.w);
-  }
-  __device__ __forceinline__ void far_parts(b_parts &b, const uint4 *stage,
-                                            int t, int n, int c) const {
-    const uint4 x = stage[(t * STEP + 8 * n + group()) * UNITS +
-                          ((4 * c) ^ (place() ^ turn(group())))];
-    b.set_whole(0, x.x);
-    b.set_whole(1, x.y);
-    b.set_whole(2, x.z);
-    b.set_whole(3, x.w);
-  }
-
-  template <int TERM>
-  __device__ static __forceinline__ void
-  score_term(float (&to_s)[TILES][4], float (&to_dp)[TILES][4],
-             const a_parts (&a)[OWN], const b_parts (&b)[FAR][TILES], int k) {
-    unroll<TILES>([&](int n) {
-      if constexpr (!GAT)
-        product<TERM>(to_s[n], a[0], k, b[0][n], 2 * k, 2 * k + 1);
-      product<TERM>(to_dp[n], a[YO], k, b[YF][n], 2 * k, 2 * k + 1);
-    });
-  }
-
-  /* Computes S and dP. */
-  __device__ __forceinline__ void scores(const uint4 *stage) {
-    unroll<TILES, 4>([&](int n, int i) { s[n][i] = dp[n][i] = 0; });
-    if constexpr (F32)
-      scores_f32(stage);
-    else
-      scores_pairs(stage);
-  }
-
-  __device__ __forceinline__ void scores_pairs(const uint4 *stage) {
-    const int a_row = lane() % 16, a_unit = lane() / 16 ^ turn(a_row);
-    const int b_row = lane() % 8 + lane() / 16 * 8;
-    const int b_unit = (lane() / 8 % 2) ^ turn(b_row);
-    unroll<UNITS / 2>([&](int c) {
-      unsigned a[OWN][4], b[FAR][4];
-      unroll<OWN>([&](int t) {
-        load_matrices(a[t], own + (t * p.window + first_row() + a_row) * UNITS +
-                                ((2 * c) ^ a_unit));
-      });
-      unroll<FAR>([&](int t) {
-        load_matrices(b[t],
-                      stage + (t * STEP + b_row) * UNITS + ((2 * c) ^ b_unit));
-      });
-      unroll<TILES>([&](int n) {
-        if constexpr (!GAT)
-          mma_pairs<T>(s[n], a[0], b[0][2 * n], b[0][2 * n + 1]);
-        mma_pairs<T>(dp[n], a[YO], b[YF][2 * n], b[YF][2 * n + 1]);
-      });
-    });
-  }
-
-  /* Tensor cores truncate what they add: products of low parts are small, and
-   * have sums of their own. */
-  __device__ __forceinline__ void scores_f32(const uint4 *stage) {
-    float s_rest[TILES][4] = {}, dp_rest[TILES][4] = {};
-    unroll<UNITS / 4>([&](int c) {
-      a_parts a[OWN];
-      b_parts b[FAR][TILES];
-      unroll<OWN>([&](int t) { own_parts(a[t], t, c); });
-      unroll<FAR, TILES>(
-          [&](int t, int n) { far_parts(b[t][n], stage, t, n, c); });
-      unroll<2>([&](int k) {
-        if constexpr (TERMS == 3)
-          score_term<0>(s_rest, dp_rest, a, b, k);
-        score_term<2>(s, dp, a, b, k);
-        if constexpr (TERMS == 3)
-          score_term<1>(s_rest, dp_rest, a, b, k);
-      });
-    });
-    if constexpr (TERMS == 3)
-      unroll<TILES, 4>([&](int n, int i) {
-        s[n][i] += s_rest[n][i];
-        dp[n][i] += dp_rest[n][i];
-      });
-  }
-
   /* The edges of a row are in the order of their columns, as bits are:
    * dfgnn__tile_prepare() checks it. */
   __device__ __forceinline__ int64_t number_at(int h, unsigned bit) const {
@@ -336,9 +174,9 @@ struct grad_tile_walk {
     unroll<TILES, 4>([&](int n, int i) {
       const int h = i >> 1, c = 8 * n + 2 * place() + (i & 1);
       const float *x = numbers + c * EXTRAS;
-      const float other = GT ? 0.0f : x[COLUMNS ? STAT_EXTRA : 0];
+      const float other = Score::KEY ? 0.0f : x[COLUMNS ? STAT_EXTRA : 0];
       const float product =
-          GT ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
+          Score::KEY ? s[n][i] * float(p.walk.scale * kLog2e) : s[n][i];
       const unsigned bit = 1u << (begin + c);
       const bool on = mask[h] & bit;
       const int64_t number = EDGES & EDGE_BIAS && on ? number_at(h, bit) : 0;
@@ -359,110 +197,25 @@ struct grad_tile_walk {
           odd |= unsigned(!is_finite(t.score)) << h;
         }
       float score = on ? t.score : 0.0f;
-      if constexpr (!GT)
+      if constexpr (!Score::KEY)
         inner[h] += on ? t.score * t.inner : 0.0f;
-      if constexpr (AGNN)
+      if constexpr (Score::NORM)
         score *= COLUMNS ? other * own_extra[h] * beta : other;
       s[n][i] = score;
       dp[n][i] = on ? t.weight : 0.0f;
     });
   }
 
-  /* sum += x far. */
-  __device__ __forceinline__ void add(float (&to)[W / 8][4],
-                                      const float (&x)[TILES][4],
-                                      const uint4 *from) const {
-    if constexpr (F32)
-      add_f32(to, x, from);
-    else
-      add_pairs(to, x, from);
-  }
-
-  /* With TERMS 3 the products of a step are summed from 0, and then added to
-   * the sums, which tensor cores would truncate at every step. */
-  __device__ __forceinline__ void add_f32(float (&to)[W / 8][4],
-                                          const float (&x)[TILES][4],
-                                          const uint4 *from) const {
-    constexpr int PAIR = W % 64 == 0 && TO == 1 ? 2 : 1; /* times four tiles */
-    grad_tile_parts<TERMS, 4> a[TILES];
-    unroll<TILES>([&](int n) {
-      a[n].set(0, x[n][0]);
-      a[n].set(1, x[n][2]);
-      a[n].set(2, x[n][1]);
-      a[n].set(3, x[n][3]);
-    });
-#pragma unroll
-    for (int j = 0; j < W / 32; j += PAIR) {
-      float d[4 * PAIR][4];
-      unroll<4 * PAIR, 4>([&](int i, int k) {
-        d[i][k] = TERMS == 3 ? 0.0f : to[4 * j + i][k];
-      });
-      unroll<TILES>([&](int n) {
-        add_tiles<PAIR>(d, a[n], from, 8 * n + 2 * place(), j);
-      });
-      unroll<4 * PAIR, 4>([&](int i, int k) {
-        to[4 * j + i][k] = TERMS == 3 ? to[4 * j + i][k] + d[i][k] : d[i][k];
-      });
-    }
-  }
-
-  /* Adds the products of rows r and r + 1 from unit 8 j + g on. */
-  template <int PAIR>
-  __device__ static __forceinline__ void
-  add_tiles(float (&d)[4 * PAIR][4], const grad_tile_parts<TERMS, 4> &a,
-            const uint4 *from, int r, int j) {
-    const uint4 *even = from + r * UNITS + (group() ^ turn(r));
-    const uint4 *odd = from + (r + 1) * UNITS + (group() ^ turn(r + 1));
-    grad_tile_parts<TERMS, 8> b[PAIR];
-    unroll<PAIR>([&](int i) {
-      const uint4 y = even[8 * (j + i)], z = odd[8 * (j + i)];
-      b[i].set(0, y.x);
-      b[i].set(1, z.x);
-      b[i].set(2, y.y);
-      b[i].set(3, z.y);
-      b[i].set(4, y.z);
-      b[i].set(5, z.z);
-      b[i].set(6, y.w);
-      b[i].set(7, z.w);
-    });
-    if constexpr (TERMS == 3) {
-      unroll<4 * PAIR>([&](int i) {
-        product<0>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
-      });
-      unroll<4 * PAIR>([&](int i) {
-        product<1>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
-      });
-    }
-    unroll<4 * PAIR>([&](int i) {
-      product<2>(d[i], a, 0, b[i / 4], i % 4 * 2, i % 4 * 2 + 1);
-    });
-  }
-
-  __device__ __forceinline__ void add_pairs(float (&to)[W / 8][4],
-                                            const float (&x)[TILES][4],
-                                            const uint4 *from) const {
-    const unsigned a[4] = {
-        pack_pair<T>(x[0][0], x[0][1]), pack_pair<T>(x[0][2], x[0][3]),
-        pack_pair<T>(x[1][0], x[1][1]), pack_pair<T>(x[1][2], x[1][3])};
-    const int r = lane() % 16, u = lane() / 16;
-    unroll<W / 16>([&](int j) {
-      unsigned b[4];
-      load_transposed(b, from + r * UNITS + ((2 * j) ^ (u ^ turn(r))));
-      mma_pairs<T>(to[2 * j], a, b[0], b[1]);
-      mma_pairs<T>(to[2 * j + 1], a, b[2], b[3]);
-    });
-  }
-
   __device__ __forceinline__ void compute(int step) {
     const uint4 *stage = far + step % GRAD_TILE_STAGES * FAR * STEP * UNITS;
-    scores(stage);
+    math::scores(stage);
     terms(step);
     if constexpr (COLUMNS)
       if (p.walk.to[YT].data)
-        add(sum[YT], dp, stage + YF * STEP * UNITS);
-    if constexpr (!GAT)
+        math::add(sum[YT], dp, stage + YF * STEP * UNITS);
+    if constexpr (Score::SUM)
       if (p.walk.to[0].data)
-        add(sum[0], s, stage);
+        math::add(sum[0], s, stage);
   }
 
   /* ---- an item ----------------------------------------------------------- */
@@ -471,7 +224,7 @@ struct grad_tile_walk {
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
       unroll<W / 8, 4>([&](int n, int i) { sum[t][n][i] = 0; });
-    if (AGNN && p.walk.beta)
+    if (Score::NORM && p.walk.beta)
       beta = *static_cast<const float *>(p.walk.beta);
     unroll<2>([&](int h) {
       lse[h] = delta[h] = own_extra[h] = inner[h] = 0;
@@ -479,7 +232,7 @@ struct grad_tile_walk {
     });
     if constexpr (!COLUMNS)
       own_stats();
-    else if constexpr (!GT)
+    else if constexpr (!Score::KEY)
       unroll<2>([&](int h) {
         const int r = first_row() + group() + 8 * h;
         if (r < tile.rows)
@@ -505,7 +258,7 @@ struct grad_tile_walk {
 
   /* Finds the stats of the rows of the warp, by the sums of node_stats(). */
   __device__ __forceinline__ void own_stats() {
-    constexpr int AT_ONCE = 4, SUMS = AGNN ? 2 : 1;
+    constexpr int AT_ONCE = 4, SUMS = Score::NORM ? 2 : 1;
 #pragma unroll
     for (int first = 0; first < 16; first += AT_ONCE) {
       float sums[SUMS][AT_ONCE];
@@ -516,7 +269,7 @@ struct grad_tile_walk {
         sums[0][i] = 0;
         unroll<UNIT>(
             [&](int k) { sums[0][i] += widen(x.item[k]) * widen(y.item[k]); });
-        if constexpr (AGNN) {
+        if constexpr (Score::NORM) {
           const packed<T, UNIT> q = own_unit(p.walk.own[0], r);
           sums[1][i] = 0;
           unroll<UNIT>([&](int k) {
@@ -526,10 +279,12 @@ struct grad_tile_walk {
       });
       unroll<AT_ONCE>([&](int i) {
         const float d = lanes_sum<32>(sums[0][i]);
-        const float square = AGNN ? lanes_sum<32>(sums[SUMS - 1][i]) : 0.0f;
+        const float square =
+            Score::NORM ? lanes_sum<32>(sums[SUMS - 1][i]) : 0.0f;
         if (group() == (first + i) % 8) {
           delta[(first + i) / 8] = d;
-          own_extra[(first + i) / 8] = AGNN ? inverse_norm(square) : 0.0f;
+          own_extra[(first + i) / 8] =
+              Score::NORM ? inverse_norm(square) : 0.0f;
         }
       });
     }
@@ -541,7 +296,7 @@ struct grad_tile_walk {
       const int64_t at = pair(tile.row + r);
       lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[at]);
       delta[h] -= grad_lse_of<float>(p.walk.grad_lse, at);
-      if constexpr (GAT)
+      if constexpr (!Score::SUM)
         own_extra[h] = static_cast<const float *>(p.walk.own_scalar)[at];
       if (place() == 0)
         store_stats(static_cast<float *>(p.walk.stats) + at * STATS, h);
@@ -597,33 +352,6 @@ struct grad_tile_walk {
 
   /* ---- results ----------------------------------------------------------- */
 
-  /* Calls visit(feature, x) for this lane's pieces of row g + 8 h. */
-  template <class Visit>
-  __device__ __forceinline__ void pieces(float (&from)[W / 8][4], int h,
-                                         const Visit &visit) {
-    if constexpr (F32) {
-      unroll<W / 32, 2>([&](int j, int k) {
-        float x[VEC];
-        unroll<4>([&](int i) { x[i] = from[4 * j + i][2 * h + k]; });
-        visit(32 * j + 8 * place() + 4 * k, x);
-        unroll<4>([&](int i) { from[4 * j + i][2 * h + k] = x[i]; });
-      });
-    } else {
-      unroll<W / 8>([&](int n) {
-        float x[VEC] = {from[n][2 * h], from[n][2 * h + 1]};
-        visit(8 * n + 2 * place(), x);
-        from[n][2 * h] = x[0];
-        from[n][2 * h + 1] = x[1];
-      });
-    }
-  }
-
-  __device__ __forceinline__ packed<T, VEC> own_piece(int r, int f) const {
-    const int at = f * int(sizeof(T)), u = (at / 16) ^ turn(r);
-    return *reinterpret_cast<const packed<T, VEC> *>(
-        reinterpret_cast<const char *>(own + r * UNITS + u) + at % 16);
-  }
-
   /* Ends a row as grad_tile_row::finish() does.  Returns the results that must
    * be computed again.  Bit t: sum t; besides, GRAD_TILE_INNER and
    * GRAD_TILE_EDGES. */
@@ -631,7 +359,7 @@ struct grad_tile_walk {
     unsigned bad = is_finite(inner[h]) ? 0 : GRAD_TILE_INNER;
     bad |= odd >> h & 1 ? GRAD_TILE_EDGES : 0;
     float along = 0, factor = 1;
-    if constexpr (AGNN) {
+    if constexpr (Score::NORM) {
       if (!(own_extra[h] < inverse_norm(0.0f)))
         bad |= 1; /* see grad_tile_row::raised() */
       else
@@ -639,16 +367,16 @@ struct grad_tile_walk {
       if (!COLUMNS)
         factor = own_extra[h] * beta;
     }
-    if constexpr (GT)
+    if constexpr (Score::KEY)
       factor = float(p.walk.scale);
     unroll<TO>([&](int t) {
-      pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
+      math::pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
         packed<T, VEC> y;
-        if constexpr (AGNN)
-          y = own_piece(first_row() + group() + 8 * h, f);
+        if constexpr (Score::NORM)
+          y = math::own_piece(first_row() + group() + 8 * h, f);
         unroll<VEC>([&](int i) {
-          if (!GAT && t == 0) {
-            if constexpr (AGNN)
+          if (Score::SUM && t == 0) {
+            if constexpr (Score::NORM)
               x[i] = along != 0 ? x[i] - along * widen(y.item[i]) : x[i];
             x[i] *= factor;
           }
@@ -663,9 +391,9 @@ struct grad_tile_walk {
     const int r = first_row() + group() + 8 * h;
     const int64_t at = pair(tile.row + r);
     if (place() == 0 && wanted & GRAD_TILE_INNER) {
-      if (GAT && p.walk.to_scalar)
+      if (!Score::SUM && p.walk.to_scalar)
         static_cast<float *>(p.walk.to_scalar)[at] = inner[h];
-      if (AGNN && !COLUMNS && p.row_totals)
+      if (Score::NORM && !COLUMNS && p.row_totals)
         static_cast<float *>(p.row_totals)[at] = inner[h];
     }
 #pragma unroll
@@ -675,7 +403,7 @@ struct grad_tile_walk {
       char *to = static_cast<char *>(const_cast<void *>(p.walk.to[t].data)) +
                  int64_t(tile.row + r) * p.walk.to[t].node_bytes +
                  int64_t(head()) * p.walk.to[t].head_bytes;
-      pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
+      math::pieces(sum[t], h, [&](int f, float(&x)[VEC]) {
         if (f < DIM)
           store_once<VEC>(reinterpret_cast<T *>(to) + f, x);
       });
@@ -685,7 +413,7 @@ struct grad_tile_walk {
   __device__ void finish() {
     unsigned again[2] = {0, 0}; /* results of rows g and g + 8 */
     unroll<2>([&](int h) {
-      if constexpr (!GT) {
+      if constexpr (!Score::KEY) {
         inner[h] += __shfl_xor_sync(kFullMask, inner[h], 1);
         inner[h] += __shfl_xor_sync(kFullMask, inner[h], 2);
       }

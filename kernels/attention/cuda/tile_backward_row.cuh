@@ -21,8 +21,7 @@ constexpr unsigned GRAD_TILE_INNER = 4, GRAD_TILE_EDGES = 8;
 
 template <int OP, typename T, int DIM, bool COLUMNS, int EDGES>
 struct grad_tile_row {
-  static constexpr bool GT = OP == DFGNN_OP_GT, AGNN = OP == DFGNN_OP_AGNN;
-  static constexpr bool GAT = OP == DFGNN_OP_GAT;
+  using Score = score_of<OP>;
   static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
   static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
@@ -72,10 +71,10 @@ struct grad_tile_row {
       delta = stats[STAT_DELTA];
       extra =
           STATS > STAT_EXTRA ? stats[STATS > STAT_EXTRA ? STAT_EXTRA : 0] : 0;
-    } else if (!GT) {
+    } else if (!Score::KEY) {
       extra = scalar(p.walk.own_scalar, pair(row));
     }
-    if (AGNN && p.walk.beta)
+    if (Score::NORM && p.walk.beta)
       beta = scalar(p.walk.beta, 0);
   }
 
@@ -89,7 +88,7 @@ struct grad_tile_row {
       lse = stats[STAT_LSE];
       delta = stats[STAT_DELTA];
       far = STATS > STAT_EXTRA ? stats[STATS > STAT_EXTRA ? STAT_EXTRA : 0] : 0;
-    } else if (!GT) {
+    } else if (!Score::KEY) {
       far = scalar(p.walk.far_scalar, pair(j));
     }
     unroll<K>([&](int k) {
@@ -98,7 +97,7 @@ struct grad_tile_row {
     });
     product = lanes_sum<32>(product);
     dp = lanes_sum<32>(dp);
-    if (GT)
+    if (Score::KEY)
       product *= float(p.walk.scale * kLog2e);
     const edge_terms<float> t =
         terms_of<OP, float>(float(p.walk.slope), product, dp, lse, delta, extra,
@@ -108,7 +107,7 @@ struct grad_tile_row {
       emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
     float score = t.score;
     inner += score * t.inner;
-    if (AGNN)
+    if (Score::NORM)
       score *= COLUMNS ? far * extra * beta : far;
     if constexpr (TO > 0)
       if (t.weight != 0 || score != 0) /* 0 times infinity would be NaN */
@@ -119,7 +118,7 @@ struct grad_tile_row {
     unroll<K>([&](int k) {
       if (COLUMNS)
         sum[YT][k] += weight * x[YF][k];
-      if (!GAT)
+      if (Score::SUM)
         sum[0][k] += score * x[0][k];
     });
   }
@@ -134,12 +133,12 @@ struct grad_tile_row {
 
   /* AGNN: does the gradient multiply the rounding of dS by 1e12? */
   __device__ bool raised() const {
-    return AGNN && !(extra < inverse_norm(0.0f));
+    return Score::NORM && !(extra < inverse_norm(0.0f));
   }
 
   /* Ends the row as finish() of backward.cuh does. */
   __device__ void finish() {
-    if (AGNN) {
+    if (Score::NORM) {
       const float along =
           raised() ? 0.0f : inner * extra * (COLUMNS ? extra * beta : 1.0f);
       unroll<K>([&](int k) {
@@ -149,16 +148,16 @@ struct grad_tile_row {
           sum[0][k] *= extra * beta;
       });
     }
-    if (GT) {
+    if (Score::KEY) {
       unroll<K>([&](int k) { sum[0][k] *= float(p.walk.scale); });
     }
   }
 
   __device__ void store(unsigned wanted) const {
     if ((threadIdx.x & 31) == 0 && wanted & GRAD_TILE_INNER) {
-      if (GAT && p.walk.to_scalar)
+      if (!Score::SUM && p.walk.to_scalar)
         static_cast<float *>(p.walk.to_scalar)[pair(row)] = inner;
-      if (AGNN && !COLUMNS && p.row_totals)
+      if (Score::NORM && !COLUMNS && p.row_totals)
         static_cast<float *>(p.row_totals)[pair(row)] = inner;
     }
     unroll<TO>([&](int t) {

@@ -1,4 +1,5 @@
-/* tile_edges.cuh - bias and dropout over tiles, by the number of an edge
+/* tile_edges.cuh - what a lane reads of a chunk of 32 columns, and bias and
+ * dropout over tiles, by the number of an edge
  *
  * A bit of a mask does not say which edge it is.  Where the edges of a row are
  * in the order of their columns, the number of bits below it does; for a
@@ -9,8 +10,26 @@
 #include "kernels/attention/cuda/dropout.cuh"
 #include "kernels/attention/cuda/edge_mode.h"
 #include "kernels/common/cuda_common.cuh"
+#include "kernels/common/tile.h"
 
 namespace dfgnn {
+
+/* The lane's column of chunk i of an item. */
+template <class Params>
+__device__ __forceinline__ int
+tile_column(const Params &p, const dfgnn_tile &item, int i, int lane) {
+  const int at = i * DFGNN_TILE_COLUMNS + lane;
+  return p.dense
+             ? item.column + min(at, item.columns - 1)
+             : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
+}
+
+/* The mask of a row of the item's window, which has `rows`, in chunk i. */
+template <class Params>
+__device__ __forceinline__ unsigned
+tile_mask(const Params &p, int rows, const dfgnn_tile &item, int i, int row) {
+  return __ldg(p.masks + int64_t(item.chunk + i) * rows + row);
+}
 
 /* The first edge of a row whose column is not below `column`. */
 template <class Params>

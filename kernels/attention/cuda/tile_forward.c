@@ -6,8 +6,6 @@
 #include "kernels/attention/cuda/tile_plans.h"
 #include "kernels/attention/operators.h"
 
-static const char source[] = "kernels/attention/cuda/tile_forward.cuh";
-
 /* ---- memory and applicability -------------------------------------------- */
 
 static int width_of(const dfgnn_problem *problem) {
@@ -110,9 +108,9 @@ const char *dfgnn__tile_refusal(const dfgnn_setting *s, const tile_plan *plan) {
 static dfgnn_program attend_program(const dfgnn_problem *problem, int wide,
                                     int edges) {
   return (dfgnn_program)DFGNN_PROGRAM(
-      source, "dfgnn::tile_attend", (int)problem->op,
-      DFGNN_TYPE(problem->dtype), problem->math != DFGNN_MATH_TF32,
-      (int)problem->dim, wide, edges);
+      "kernels/attention/cuda/tile_forward.cuh", "dfgnn::tile_attend",
+      (int)problem->op, DFGNN_TYPE(problem->dtype),
+      problem->math != DFGNN_MATH_TF32, (int)problem->dim, wide, edges);
 }
 
 static dfgnn_program direct_program(const dfgnn_problem *problem, int edges) {
@@ -124,8 +122,8 @@ static dfgnn_program direct_program(const dfgnn_problem *problem, int edges) {
 
 static dfgnn_program merge_program(const dfgnn_problem *problem, int edges) {
   return (dfgnn_program)DFGNN_PROGRAM(
-      source, "dfgnn::tile_merge", (int)problem->op, DFGNN_TYPE(problem->dtype),
-      (int)problem->dim, edges);
+      "kernels/attention/cuda/tile_merge.cuh", "dfgnn::tile_merge",
+      (int)problem->op, DFGNN_TYPE(problem->dtype), (int)problem->dim, edges);
 }
 
 /* ---- launch -------------------------------------------------------------- */

@@ -8,7 +8,8 @@
  *
  * A bit of the mask says that a pair is an edge; other pairs have weight 0. But
  * 0 times an infinite value is NaN: rows that do not come out finite are
- * computed again, edge by edge. */
+ * computed again, edge by edge.  tile_merge.cuh has what follows for windows
+ * that are cut. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 
@@ -396,12 +397,7 @@ struct tile_forward {
 
   __device__ __forceinline__ int column_at(const dfgnn_tile &item,
                                            int i) const {
-    if (i >= item.chunks)
-      return 0;
-    const int at = i * DFGNN_TILE_COLUMNS + lane;
-    return p.dense ? item.column + min(at, item.columns - 1)
-                   : __ldg(p.columns +
-                           int64_t(item.chunk) * DFGNN_TILE_COLUMNS + at);
+    return i < item.chunks ? tile_column(p, item, i, lane) : 0;
   }
   __device__ __forceinline__ float scalar_at(int column) const {
     return OP == DFGNN_OP_GAT
@@ -411,10 +407,7 @@ struct tile_forward {
   __device__ __forceinline__ void
   masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
     unroll<2>([&](int r) {
-      mask[r] =
-          i < item.chunks
-              ? __ldg(p.masks + int64_t(item.chunk + i) * p.rows + row_of(r))
-              : 0;
+      mask[r] = i < item.chunks ? tile_mask(p, p.rows, item, i, row_of(r)) : 0;
     });
   }
 
@@ -532,53 +525,6 @@ __global__ void __launch_bounds__(TILE_WIDTH(DIM) > 64 ? 384 : 512, 1)
       head, warp,
       lane, int(blockDim.x / 32)};
   work.run(item);
-}
-
-/* Turns the (m, l, sums) of a cut window's items into softmax and output; a
- * warp takes a row. */
-template <int OP, typename T, int DIM, int EDGES>
-__global__ void tile_merge(const __grid_constant__ tile_params p) {
-  constexpr int W = TILE_WIDTH(DIM), N = W / 32;
-  ptx::wait_for_previous();
-  const int lane = threadIdx.x & 31, head = blockIdx.y;
-  const int unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-  const int window = unit / p.rows, r = unit % p.rows;
-  if (window >= p.cut_count || r >= p.cuts[window].rows)
-    return;
-  const dfgnn_tile_cut cut = p.cuts[window];
-  const auto at = [&](int k) {
-    return (int64_t(cut.slot + k) * p.heads + head) * p.rows + r;
-  };
-  float m = lowest<float>(), l = 0.0f, sum[N] = {};
-  for (int k = lane; k < cut.slots; k += 32)
-    m = fmaxf(m, p.partial_state[2 * at(k)]);
-  m = lanes_max<32>(m);
-  for (int k = 0; k < cut.slots; ++k) {
-    const float scale = exp2_fast(p.partial_state[2 * at(k)] - m);
-    l += p.partial_state[2 * at(k) + 1] * scale;
-    unroll<N>(
-        [&](int i) { sum[i] += p.partial[at(k) * W + lane + 32 * i] * scale; });
-  }
-  const float factor = l == 0.0f ? 0.0f : 1.0f / l;
-  float zero = factor * 0.0f;
-  unroll<N>([&](int i) { zero = fmaf(sum[i], 0.0f, zero); });
-  const int row = cut.row + r;
-  if (__any_sync(kFullMask, zero != 0.0f)) {
-    tile_slow_row<OP, T, DIM, EDGES>(p, row, head, lane);
-    return;
-  }
-  char *to = const_cast<char *>(node_row(static_cast<const char *>(p.out.data) +
-                                             int64_t(head) * p.out.head_bytes,
-                                         row, p.out.node_bytes));
-  unroll<N>([&](int i) {
-    const int f = lane + 32 * i;
-    if (f < DIM)
-      *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
-          narrow<T>(sum[i] * factor);
-  });
-  if (p.lse && lane == 0)
-    p.lse[int64_t(row) * p.heads + head] =
-        l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);
 }
 
 } // namespace dfgnn

@@ -2,7 +2,7 @@
 #ifndef DFGNN_SUMS_CUDA_SUM_CUH
 #define DFGNN_SUMS_CUDA_SUM_CUH
 
-#include "kernels/common/cuda_gather.cuh"
+#include "kernels/common/cuda_gather_shares.cuh"
 #include "kernels/sums/cuda/params.h"
 
 namespace dfgnn {
