@@ -35,13 +35,17 @@ START_TEST(a_text_comes_back_without_its_defaults) {
        DFGNN_PASS_BACKWARD},
       {"edge=8,width=16,grads=none", "edge=8,width=16,grads=none",
        DFGNN_PASS_BACKWARD},
+      {"edge=8,width=16x8,kept=1", "edge=8,width=16x8,kept=1",
+       DFGNN_PASS_FORWARD},
+      /* of one layer without a norm nothing is worth keeping */
+      {"edge=8,width=16,kept=1", "edge=8,width=16", DFGNN_PASS_BACKWARD},
       {"edge=4096,width=4096x4096x4096x4096,activation=gelu-tanh,"
        "last=leaky-relu,gate=1,norm=layer,reduce=mean,reduce-src=mean,"
-       "parts=dst,bias=0,affine=0,factor=both,out=0,"
+       "parts=dst,bias=0,affine=0,factor=both,out=0,kept=1,"
        "grads=edge+parts+parameters",
        "edge=4096,width=4096x4096x4096x4096,activation=gelu-tanh,"
        "last=leaky-relu,gate=1,norm=layer,reduce=mean,reduce-src=mean,"
-       "parts=dst,bias=0,affine=0,factor=both,out=0,"
+       "parts=dst,bias=0,affine=0,factor=both,out=0,kept=1,"
        "grads=edge+parts+parameters",
        DFGNN_PASS_BACKWARD},
   };
