@@ -272,6 +272,10 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
       pair_edges(x, p, to, group, 4, given, op, with);
       return;
     }
+    if (VECTOR > 8 && x->edges == 8) {
+      pair_edges(x, p, to, group, 8, given, op, with);
+      return;
+    }
   }
   for (int64_t e = 0; e < p->count; e += x->edges) {
     fetch_pairs(x, p, e, x->edges);
@@ -289,7 +293,8 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
     }
     if (whole * group == x->real)
       continue;
-    if (x->share == x->real) { /* a vector has the heads of several edges */
+    if (group < VECTOR / 2 && x->share == x->real) {
+      /* a vector has the heads of several edges */
       const int64_t last = p->count - 1 - e;
       CPU_EACH(j, group) {
         int64_t i = j & (x->share - 1), u = j >> shift;
