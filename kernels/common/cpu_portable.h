@@ -4,6 +4,12 @@
 #include <arm_neon.h>
 #endif
 
+/* On x86-64 these loops serve machines without AVX2, which are few and old:
+ * they should be small. */
+#if defined __x86_64__ && defined __GNUC__ && !defined __clang__
+#pragma GCC optimize("Os")
+#endif
+
 #define CPU_TARGET
 #define CPU_INLINE static inline __attribute__((always_inline))
 /* Functions that are not inline: tails and conversions would fill the loops. */
