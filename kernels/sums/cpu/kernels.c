@@ -143,7 +143,6 @@ static CPU_TARGET void finish_sums(const void *data, int64_t row, int64_t piece,
 
 const dfgnn_cpu_sums_kernels CPU_TABLE_OF(dfgnn__cpu_sums) = {
 #define SUM_AT(name, pass, edges, kind) [pass][edges][kind] = sum_##name,
-#define FOUND_AT(name, pass, edges, kind) [pass][edges][kind] = reduce_##name,
     .add = add,
     .find = {[LOW] = find_min,
              [HIGH] = find_max,
@@ -157,7 +156,11 @@ const dfgnn_cpu_sums_kernels CPU_TABLE_OF(dfgnn__cpu_sums) = {
               [DFGNN_CPU_BOTH] = grade_both,
               [DFGNN_CPU_REST] = grade_rest},
     .add_messages = {EACH_FOLD(SUM_AT)},
-    .find_messages = {EACH_FOLD(FOUND_AT)},
+    .find_relu =
+        {[FORWARD] = reduce_forward_relu, [COLUMNS] = reduce_columns_relu},
+    .find_gates = {[FORWARD] = reduce_forward_gate,
+                   [COLUMNS] = reduce_columns_gate,
+                   [ROWS] = reduce_rows_gate},
     .merge_sums = merge_sums,
     .finish_sums = finish_sums,
     .merge_found = merge_found,

@@ -2,7 +2,10 @@
  * gradients that a row has for its messages; a part of messages.h
  *
  * The messages of a chunk of edges are computed for a vector of features, then
- * reduced. */
+ * reduced.  That costs so much beside them that what they have of the edge is
+ * asked when they are computed: `edges` is no constant here, nor `value`,
+ * whether gates have a part of the value, and GATE stands for GATE_VALUE, too.
+ */
 
 /* The operands of an edge's message, from the piece's first feature on. */
 typedef struct sender {
@@ -27,7 +30,7 @@ CPU_INLINE void set_nodes(sender *s, const sums_job *job,
 }
 
 CPU_INLINE inputs inputs_at(const sender *s, int64_t d, tail t, const int cut,
-                            const int edges, const int kind) {
+                            int edges, int value, const int kind) {
   inputs in = {load_cut(s->x + d, t, cut), v_zero(), v_zero()};
   if (kind != RELU)
     in.gates = v_add(load_cut(s->gate_dst + d, t, cut),
@@ -36,7 +39,7 @@ CPU_INLINE inputs inputs_at(const sender *s, int64_t d, tail t, const int cut,
     in.part = load_cut(s->attr + d, t, cut);
   else if (edges == PROJECTED)
     in.part = s_load_cut(s->part + d, t, cut);
-  if (kind == GATE_VALUE)
+  if (kind != RELU && value)
     in.x = v_add(in.x, s_load_cut(s->part_value + d, t, cut));
   return in;
 }
@@ -54,7 +57,8 @@ typedef struct chunk {
 /* Lays out a chunk of the edges e .. end - 1; columns: rows are sources. */
 CPU_INLINE void lay_chunk(chunk *c, const sums_job *job, int64_t row,
                           int64_t piece, int64_t e, int64_t end,
-                          const int columns, const int edges, const int kind) {
+                          const int columns, int edges, int value,
+                          const int kind) {
   const scalar *parts = NULL;
   c->count = end - e < CHUNK ? end - e : CHUNK;
   if (edges == PROJECTED && c->count > 0)
@@ -71,7 +75,7 @@ CPU_INLINE void lay_chunk(chunk *c, const sums_job *job, int64_t row,
           (const storage *)place(job, &job->attr, edge_id(job, e + k), piece);
     if (edges == PROJECTED)
       s->part = parts + k * job->projection.row;
-    if (kind == GATE_VALUE)
+    if (kind != RELU && value)
       s->part_value = s->part + job->projection.padded_width;
   }
 }
@@ -130,7 +134,9 @@ CPU_APART void reduce_messages(const sums_job *job, const row_part *r,
 
 CPU_INLINE void reduce_forward(const sums_job *job, int64_t row, int64_t piece,
                                int64_t begin, int64_t end, void *state,
-                               int whole, const int edges, const int kind) {
+                               int whole, const int kind) {
+  const int edges = (int)job->part;
+  const int value = job->message == DFGNN_MESSAGE_GATE_VALUE;
   int64_t dim = job->pieces.dim;
   const row_part r = {row,  piece, begin, end, (scalar *)state + piece * dim,
                       whole};
@@ -140,11 +146,11 @@ CPU_INLINE void reduce_forward(const sums_job *job, int64_t row, int64_t piece,
   if (begin == end)
     emit_empty(job, row, piece);
   for (int64_t e = begin; e < end; e += c.count) {
-    lay_chunk(&c, job, row, piece, e, end, 0, edges, kind);
+    lay_chunk(&c, job, row, piece, e, end, 0, edges, value, kind);
     for (int64_t d = 0; d < dim; d += VECTOR) {
       int cut = dim - d < VECTOR;
       for (int64_t k = 0; k < c.count; k++) {
-        inputs in = inputs_at(&c.edge[k], d, t, cut, edges, kind);
+        inputs in = inputs_at(&c.edge[k], d, t, cut, edges, value, kind);
         message[k] = message_of(&in, kind);
       }
       reduce_messages(job, &r, message, e, c.count, d, t);
@@ -206,8 +212,9 @@ CPU_INLINE vec gradient_at(const receiver *r, int64_t d, tail t, const int cut,
 
 CPU_INLINE void reduce_backward(const sums_job *job, int64_t row, int64_t piece,
                                 int64_t begin, int64_t end, void *state,
-                                int whole, const int pass, const int edges,
-                                const int kind) {
+                                int whole, const int pass, const int kind) {
+  const int edges = (int)job->part;
+  const int value = job->message == DFGNN_MESSAGE_GATE_VALUE;
   int64_t dim = job->pieces.dim, e = begin;
   const int both = pass == COLUMNS && kind != RELU;
   tail t = v_tail(dim % VECTOR);
@@ -221,7 +228,7 @@ CPU_INLINE void reduce_backward(const sums_job *job, int64_t row, int64_t piece,
   receiver receivers[CHUNK];
   int64_t numbers[CHUNK];
   do {
-    lay_chunk(&c, job, row, piece, e, end, pass == COLUMNS, edges, kind);
+    lay_chunk(&c, job, row, piece, e, end, pass == COLUMNS, edges, value, kind);
     for (int64_t k = 0; k < c.count; k++) {
       int64_t i = pass == COLUMNS ? job->indices[e + k] : row;
       receivers[k] = receiver_of(job, i, piece);
@@ -232,7 +239,7 @@ CPU_INLINE void reduce_backward(const sums_job *job, int64_t row, int64_t piece,
       int cut = dim - d < VECTOR;
       vec sum = v_zero(), sum_gate = v_zero();
       for (int64_t k = 0; k < c.count; k++) {
-        inputs in = inputs_at(&c.edge[k], d, t, cut, edges, kind);
+        inputs in = inputs_at(&c.edge[k], d, t, cut, edges, value, kind);
         vec grad = gradient_at(&receivers[k], d, t, cut, numbers[k], &in,
                                job->found, kind);
         term y = term_of(in.x, in.gates, in.part, grad, pass, kind);
@@ -253,14 +260,17 @@ CPU_INLINE void reduce_backward(const sums_job *job, int64_t row, int64_t piece,
   } while (e < end);
 }
 
-#define REDUCED(name, pass, edges, kind)                                       \
+#define REDUCED(name, pass, kind)                                              \
   static CPU_TARGET void reduce_##name(const void *job, int64_t row,           \
                                        int64_t piece, int64_t begin,           \
                                        int64_t end, void *state, int whole) {  \
     if (pass == FORWARD)                                                       \
-      reduce_forward(job, row, piece, begin, end, state, whole, edges, kind);  \
+      reduce_forward(job, row, piece, begin, end, state, whole, kind);         \
     else                                                                       \
-      reduce_backward(job, row, piece, begin, end, state, whole, pass, edges,  \
-                      kind);                                                   \
+      reduce_backward(job, row, piece, begin, end, state, whole, pass, kind);  \
   }
-EACH_FOLD(REDUCED)
+REDUCED(forward_relu, FORWARD, RELU)
+REDUCED(columns_relu, COLUMNS, RELU)
+REDUCED(forward_gate, FORWARD, GATE)
+REDUCED(columns_gate, COLUMNS, GATE)
+REDUCED(rows_gate, ROWS, GATE)

@@ -73,7 +73,7 @@ CPU_INLINE term term_of(vec x, vec gates, vec edge, vec grad, const int pass,
  * Portable kernels serve machines that no other kernel serves: one width, since
  * they take long to compile. */
 CPU_INLINE int widest(const int kind) {
-  return CPU_ISA == CPU_PORTABLE ? 1 : kind == RELU ? WIDEST : 2;
+  return CPU_ISA == CPU_PORTABLE || kind != RELU ? 1 : WIDEST;
 }
 
 /* The edges of a chunk of a row, for one piece. */
@@ -262,7 +262,7 @@ CPU_INLINE void grade_piece(const sender *s, const receiver *r, int64_t dim,
   for (int64_t d = 0; d < dim; d += VECTOR) {
     int cut = dim - d < VECTOR;
     tail t = v_tail(dim % VECTOR);
-    inputs in = inputs_at(s, d, t, cut, PROJECTED, kind);
+    inputs in = inputs_at(s, d, t, cut, PROJECTED, kind == GATE_VALUE, kind);
     vec grad = sums ? v_mul(v_set(factor), load_cut(r->out + d, t, cut))
                     : gradient_at(r, d, t, cut, number, &in, found, kind);
     term y = term_of(in.x, in.gates, in.part, grad, COLUMNS, kind);

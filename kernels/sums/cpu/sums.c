@@ -26,6 +26,12 @@ static int averages(const dfgnn_problem *problem) {
          problem->op == DFGNN_OP_REDUCE_MEAN;
 }
 
+static dfgnn_cpu_edges edges_of(const dfgnn_problem *problem) {
+  return problem->edge_dim == 0  ? DFGNN_CPU_EDGES_NONE
+         : problem->edge_dim < 0 ? DFGNN_CPU_EDGES_GIVEN
+                                 : DFGNN_CPU_EDGES_PROJECTED;
+}
+
 /* The results that a reduction finds; 0: messages are added up. */
 static int found_by(const dfgnn_problem *problem) {
   switch (problem->op) {
@@ -214,6 +220,7 @@ void dfgnn__cpu_sums_begin(dfgnn_cpu_sums_call *c, const dfgnn_launch *launch,
       .memory = launch->workspace,
       .job = {.op = p->op,
               .message = p->message,
+              .part = edges_of(p),
               .found = found_by(p),
               .heads = p->heads,
               .dim = p->dim,
@@ -246,20 +253,16 @@ void dfgnn__cpu_sums_begin(dfgnn_cpu_sums_call *c, const dfgnn_launch *launch,
 
 /* ---- walks --------------------------------------------------------------- */
 
-static dfgnn_cpu_edges edges_of(const dfgnn_problem *problem) {
-  return problem->edge_dim == 0  ? DFGNN_CPU_EDGES_NONE
-         : problem->edge_dim < 0 ? DFGNN_CPU_EDGES_GIVEN
-                                 : DFGNN_CPU_EDGES_PROJECTED;
-}
-
 static dfgnn_cpu_fold *fold_of(const dfgnn_cpu_sums_call *c,
                                const dfgnn_cpu_sums *job, dfgnn_cpu_pass pass,
                                int rest) {
   const dfgnn_cpu_sums_kernels *k = c->kernels;
   const dfgnn_problem *p = c->launch->setting.problem;
+  if (!copies(p) && !job->found)
+    return k->add_messages[pass][job->part][job->message];
   if (!copies(p))
-    return (job->found ? k->find_messages
-                       : k->add_messages)[pass][edges_of(p)][p->message];
+    return (job->message == DFGNN_MESSAGE_RELU ? k->find_relu
+                                               : k->find_gates)[pass];
   if (!job->found)
     return k->add;
   if (pass == DFGNN_CPU_FORWARD)

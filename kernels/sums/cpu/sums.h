@@ -123,7 +123,8 @@ typedef struct dfgnn_cpu_projection {
 typedef struct dfgnn_cpu_sums {
   dfgnn_op op;
   dfgnn_message message;
-  int found; /* DFGNN_CPU_... bits; 0: messages are added up */
+  dfgnn_cpu_edges part; /* what a message has of the edge */
+  int found;            /* DFGNN_CPU_... bits; 0: messages are added up */
   dfgnn_cpu_pieces pieces;
   int64_t heads, dim, width; /* width: heads times dim, and the numbers of a
                               * component of a state or record */
@@ -175,8 +176,8 @@ typedef struct dfgnn_cpu_sums_kernels {
   dfgnn_cpu_fold *grade[DFGNN_CPU_GRADES]; /* their gradients */
   dfgnn_cpu_fold *add_messages[DFGNN_CPU_PASSES][DFGNN_CPU_EDGES_KINDS]
                               [DFGNN_MESSAGE_COUNT];
-  dfgnn_cpu_fold *find_messages[DFGNN_CPU_PASSES][DFGNN_CPU_EDGES_KINDS]
-                               [DFGNN_MESSAGE_COUNT];
+  dfgnn_cpu_fold *find_relu[DFGNN_CPU_PASSES];
+  dfgnn_cpu_fold *find_gates[DFGNN_CPU_PASSES];
   dfgnn_cpu_merge *merge_sums, *merge_found;
   dfgnn_cpu_finish *finish_sums, *finish_found;
   /* Writes PNA's records of the rows begin .. end - 1. */
