@@ -366,6 +366,20 @@ def layer_means: [layers[] as $l
 def accelerate_table: [$accelerate[] | [.model, (.pyg_ms | time), (.dfgnn_ms | time),
     (.speedup | figure), (.pyg_bytes / .dfgnn_bytes | figure)] | row]
   | markdown(["model", "PyG", "accelerated", "times as fast", "memory"]);
+# the best of `block` beside the best of split and of the families of whole rows
+def block_least($rows; $family): [$rows[] | select(.variant
+  | test("\\.(\($family))/")) | .median_ms] | min;
+def block_cells($g; $is): [[$block[] | select(.graph == $g and (.variant | contains($is)))]
+    | group_by([.op, .dtype, .heads, .dim])[] | . as $rows
+    | {block: block_least($rows; "block"), split: block_least($rows; "split"),
+       other: block_least($rows; "split|row|balanced|online")} | select(.block)] as $all
+  | ("split", "other") as $of | [$all[] | .[$of] / .block]
+  | if length > 0 then "\(mean | figure) (\(min | figure))" else "-" end;
+def block_table: [([$block[].graph] | unique[]) as $g
+  | [$g, block_cells($g; "spmm"), block_cells($g; "attention")]
+  | select(.[1:] | any(. != "-")) | row]
+  | markdown(["graph", "sums: split over block", "best other over block",
+    "attention: split over block", "best other over block"]);
 # how sums compare with the best algorithm of cuSPARSE
 def spmm_means: [("spmm-sum", "spmm-weighted") as $op | ("f32", "bf16") as $type
   | ([$spmm[].dim] | unique[]) as $dim
@@ -513,7 +527,7 @@ def headline_more: [graphs[] as $g
  torch: torch_table, cpu: cpu_table, headline: headline,
  headline_more: headline_more, layers: layer_table("speedup"),
  layer_memory: layer_table("memory_ratio"), layer_means: layer_means,
- accelerate: accelerate_table, spmm_means: spmm_means, commits: commit_table, epochs: epoch_table,
+ accelerate: accelerate_table, spmm_means: spmm_means, block: block_table, commits: commit_table, epochs: epoch_table,
  steps: step_table(["eager", "compiled", "overhead", "captured"]),
  steps_first: first_table(["compiled", "overhead"]),
  steps_short: step_short,

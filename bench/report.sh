@@ -81,6 +81,7 @@ python results/h200/python_layers.json
 accelerate results/h100/python_accelerate.json
 steps_h100 results/h100/python_steps.json
 spmm results/h100/python_spmm.json
+block results/h100/block.json
 cora_gat results/h200/cora_gat.json
 cora_transformer results/h200/cora_transformer.json
 cora_captured results/h200/cora_captured.json

@@ -480,6 +480,10 @@ int dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
     return 0;
   }
   dfgnn__cell(cell, query->setting.problem);
+  /* A family that was not measured, as a new one, may have driven others out of
+   * the ranking. */
+  if (!graphs_of(p->forest, cell, p->variant[p->best]))
+    p = dfgnn__predict_all(m, query);
   size_t best = best_measured(p, cell);
   if (best == p->count) {
     snprintf(choice->because, sizeof choice->because,

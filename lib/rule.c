@@ -66,6 +66,26 @@ static int uneven_and_few(const dfgnn_setting *s) {
   return uneven(s) && s->signature->edges < (int64_t)s->device->units * 256;
 }
 
+/* Most rows are short, a few are long: a block takes one of these and leaves
+ * nothing to merge.  On seven graphs of an H100 with 4 to 15 edges a row that
+ * took .46 to .92 of the time of split (bench/results/h100/block.json). */
+static int few_long_rows(const dfgnn_setting *s) {
+  return uneven(s) && s->signature->mean_degree < 32;
+}
+
+/* The same, where a few lanes make an edge of 128 bytes or less, and two rows
+ * share a warp. */
+static int few_long_narrow(const dfgnn_setting *s) {
+  return few_long_rows(s) &&
+         s->problem->heads * s->problem->dim *
+                 (int64_t)dfgnn_dtype_size(s->problem->dtype) <=
+             128;
+}
+
+static int few_long_few_edges(const dfgnn_setting *s) {
+  return few_long_rows(s) && uneven_and_few(s);
+}
+
 /* Rows are so short that a warp takes several.  Any threshold from 12 to 16
  * gives the same regret. */
 static int short_rows(const dfgnn_setting *s) {
@@ -168,6 +188,8 @@ static const preference preferences[] = {
     {"cuda", MLPS, NULL,
      "warps=rule,span=rule,lockstep=rule,columns=rule,stages=rule,wgmma=rule,launch=rule"},
 
+    {"cuda", SUMS, "block",
+     "edges=64,rows=1,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4"},
     {"cuda", SUMS, "split",
      "edges=64,rows=1,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4"},
     {"cuda", SUMS, NULL,
@@ -243,6 +265,11 @@ static const rule_row rules[] = {
     {"cuda", MLPS, always, "streamed", NULL,
      "weights are streamed, a kernel for each layer"},
 
+    {"cuda", SUMS, few_long_narrow, "block",
+     "edges=64,rows=2,lanes=8,lanes=4,vectors=1,unroll=4",
+     "rows are uneven and narrow: blocks take the long ones"},
+    {"cuda", SUMS, few_long_rows, "block", NULL,
+     "rows are uneven: blocks take the long ones"},
     {"cuda", SUMS, uneven, "split", NULL, "rows are uneven: they are cut"},
     {"cuda", SUMS, sums_moments, "row",
      "vectors=1,span=once,rows=1,order=natural,lanes=32,lanes=16,lanes=8,"
@@ -268,6 +295,12 @@ static const rule_row rules[] = {
      "the lanes of an edge compute its projected features"},
     {"cuda", FORWARD, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
+    {"cuda", FORWARD, few_long_few_edges, "block",
+     "heads=warp,edges=32,lanes=16,unroll=4,warps=8,rows=1",
+     "rows are uneven, edges few: blocks of many warps take the long rows"},
+    {"cuda", FORWARD, few_long_rows, "block",
+     "heads=warp,edges=32,lanes=16,unroll=4,warps=4,rows=2",
+     "rows are uneven: blocks take the long ones"},
     {"cuda", FORWARD, uneven_and_few, "split",
      "heads=warp,edges=32,lanes=16,unroll=4,span=once,warps=4,rows=1",
      "rows are uneven, edges few: rows are cut to small pieces"},

@@ -83,6 +83,15 @@ __device__ __forceinline__ packed<T, VEC> load_packed(const T *p) {
   return x;
 }
 
+/* Loads what another kernel wrote, or this one: not through the read-only path.
+ */
+template <int VEC, typename T>
+__device__ __forceinline__ packed<T, VEC> load_written(const T *p) {
+  packed<T, VEC> x;
+  x.bits = *reinterpret_cast<const typename packed<T, VEC>::word_t *>(p);
+  return x;
+}
+
 /* Keeps x where `on` is false.  The load is predicated: from an `if` the
  * compiler would make a branch or copies.  As x may keep its old value, the
  * compiler does not move the load to its use to save registers either. */

@@ -163,11 +163,11 @@ dfgnn_status dfgnn__gather_run(gather_params *p, const dfgnn_program *program,
     rows = 32 / shape->lanes;
   const int block_rows = warps * rows;
   const int resident = launch->setting.device->units * (64 / warps);
-  int64_t blocks = dfgnn__ceil_div(s->units, block_rows);
+  int64_t blocks = dfgnn__ceil_div(s->units, block_rows) + s->heavy_rows;
   s->group = 32 / rows;
   s->group_bits = dfgnn__log2(s->group);
   s->span = block_rows;
-  if (span == GATHER_PIECE && blocks > resident) {
+  if (span == GATHER_PIECE && blocks > resident) { /* without heavy rows */
     s->span = (int)(dfgnn__ceil_div(dfgnn__ceil_div(s->units, resident), rows) *
                     rows);
     blocks = dfgnn__ceil_div(s->units, s->span);
@@ -175,7 +175,8 @@ dfgnn_status dfgnn__gather_run(gather_params *p, const dfgnn_program *program,
   set_exact(p, shape);
   const dfgnn_grid grid = {.blocks = {(unsigned)blocks, tiles(p, shape)},
                            .threads = (unsigned)warps * 32,
-                           .carveout = DFGNN_CARVEOUT_L1};
+                           .carveout = s->heavy ? DFGNN_CARVEOUT_DEFAULT
+                                                : DFGNN_CARVEOUT_L1};
   return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
 }
 

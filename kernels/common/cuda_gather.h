@@ -29,7 +29,9 @@ typedef struct feature_tensor {
   int64_t head, feature; /* elements */
 } feature_tensor;
 
-/* Units of work are rows, items of split rows, or shares of rows and edges. */
+/* Units of work are rows, items of split rows, or shares of rows and edges.
+ * Where there are heavy rows, each has a block of its own, before the blocks of
+ * the others. */
 typedef struct gather_schedule {
   int units;
   int rows; /* of the matrix */
@@ -41,6 +43,9 @@ typedef struct gather_schedule {
   const int64_t *item_first;
   const int *row_item;
   int item_edges, extra_items;
+  const int
+      *heavy; /* the rows of more than item_edges edges that blocks take */
+  int heavy_rows;
   int share;      /* steps of a balanced unit; an edge or a row's end is one */
   int *share_row; /* [units]: the row of earlier shares that ends here or -1 */
   int span;       /* units of a block */

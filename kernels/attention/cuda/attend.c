@@ -23,7 +23,7 @@ static places place(const dfgnn_setting *s, const row_plan *plan,
   if (problem->weights) /* finish_weights() reads lse; args may have none */
     at.lse = dfgnn__part(&at.bytes, workspace, s->matrix->destinations * heads,
                          size);
-  if (plan->item_edges) {
+  if (plan->item_edges && !plan->by_blocks) {
     const int64_t slots = dfgnn__slots(s->matrix, plan->item_edges) * heads;
     at.state = dfgnn__part(&at.bytes, workspace, slots * 2, size);
     at.partial = dfgnn__part(&at.bytes, workspace, slots * problem->dim, size);
@@ -92,12 +92,20 @@ static dfgnn_status attend(attend_params *p, const dfgnn_launch *launch,
   row_constants k = dfgnn__row_constants(
       problem, &shape, plan.unroll, dfgnn__views_packed(views, 4, problem));
   k.mode = edge_mode_of(problem);
-  const dfgnn_program program = DFGNN_PROGRAM_OF(
+  const dfgnn_program rows = DFGNN_PROGRAM_OF(
       "kernels/attention/cuda/attend.cuh", "dfgnn::attend", ROW_CONSTANTS, &k);
+  const dfgnn_program blocks =
+      DFGNN_PROGRAM_OF("kernels/attention/cuda/attend_block.cuh",
+                       "dfgnn::attend_block", ROW_CONSTANTS, &k);
+  const dfgnn_program program = plan.by_blocks ? blocks : rows;
   dfgnn_grid grid =
       dfgnn__row_grid(&p->share, setting, &plan, &shape, p->schedule.units);
+  if (plan.by_blocks) {
+    grid.blocks[0] += (unsigned)p->schedule.heavy_rows;
+    grid.shared = (unsigned)dfgnn__row_parts_bytes(problem, &plan);
+  }
   /* A large L1 costs items 6 % on arxiv (H200, GT 1 x 128). */
-  if (p->schedule.item_row)
+  if (plan.item_edges)
     grid.carveout = DFGNN_CARVEOUT_DEFAULT;
   grid.overlaps = p->inverse_norms != NULL;
   if (shape.tiles > DFGNN_GRID_Y_MAX)
@@ -189,7 +197,7 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
   if (plan->item_edges || plan->by_degree)
     dfgnn__schedule_as(&p.schedule, plan, launch->views[0]);
   status = attend(&p, launch, plan);
-  if (!status && plan->item_edges)
+  if (!status && plan->item_edges && !plan->by_blocks)
     status = dfgnn__attend_merge(&p, problem->dim, launch->views[0], launch);
   return status || !problem->weights
              ? status

@@ -37,7 +37,8 @@ template <class K> struct attend_row : lane_map<K> {
   const attend_params &p;
   const char *k_lane, *v_lane;
   A att[HC][VEC];
-  uint64_t key; /* the key of the dropout generator */
+  uint64_t key;               /* the key of the dropout generator */
+  A *partial, *partial_state; /* those of attend_params */
 
   /* The lane's part of a row in progress. */
   struct state {
@@ -46,7 +47,9 @@ template <class K> struct attend_row : lane_map<K> {
   };
 
   __device__ __forceinline__ explicit attend_row(const attend_params &params)
-      : map(params.share.group), p(params) {
+      : map(params.share.group), p(params),
+        partial(static_cast<A *>(params.partial)),
+        partial_state(static_cast<A *>(params.partial_state)) {
     k_lane = Score::KEY ? this->lane_base(p.key) : nullptr;
     v_lane = this->lane_base(p.value);
     key = DROPOUT ? dropout_key(p.dropout) : 0;
@@ -347,8 +350,7 @@ template <class K> struct attend_row : lane_map<K> {
     if (!active || side() != 0 || !this->first_of_head() || !has_head(h))
       return;
     if (w.slot >= 0) {
-      A *to = static_cast<A *>(p.partial_state) +
-              (int64_t(w.slot) * HEADS + head(h)) * 2;
+      A *to = partial_state + (int64_t(w.slot) * HEADS + head(h)) * 2;
       to[0] = m;
       to[1] = l;
     } else {
@@ -360,8 +362,7 @@ template <class K> struct attend_row : lane_map<K> {
   __device__ __forceinline__ void store(const A (&x)[VEC], int c,
                                         const row_work &w) const {
     if (w.slot >= 0) {
-      A *to = static_cast<A *>(p.partial) +
-              (int64_t(w.slot) * HEADS + head(map::state(c))) * DIM +
+      A *to = partial + (int64_t(w.slot) * HEADS + head(map::state(c))) * DIM +
               feature(c);
       unroll<VEC>([&](int i) { to[i] = x[i]; });
       return;

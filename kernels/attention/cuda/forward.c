@@ -1,7 +1,7 @@
 /* forward.c - the families that walk rows with a running softmax: `online`
  * takes whole rows; `split` cuts them into items of bounded size, so that many
  * warps share a row with many edges, and a second kernel merges the items of
- * such rows */
+ * such rows; `block` gives such a row to a block, which merges it itself */
 #include "kernels/attention/cuda/attend_launch.h"
 
 enum {
@@ -40,6 +40,8 @@ static int split_legal(const int *x) {
          (x[SPAN] == SPAN_DEALT) == (x[WARPS] == 16);
 }
 
+static int block_legal(const int *x) { return lanes_legal(x) && x[LANES] >= 8; }
+
 static row_plan plan_of(const int *x) {
   return (row_plan){.lanes = x[LANES],
                     .unroll = x[UNROLL],
@@ -62,6 +64,13 @@ static row_plan split_plan(const int *x) {
   return plan;
 }
 
+static row_plan block_plan(const int *x) {
+  row_plan plan = split_plan(x);
+  plan.by_blocks = 1;
+  return plan;
+}
+
+DFGNN_PLAN_FUNCTIONS(block, row_plan, block_plan, dfgnn__row, dfgnn__attend)
 DFGNN_PLAN_FUNCTIONS(online, row_plan, online_plan, dfgnn__row, dfgnn__attend)
 DFGNN_PLAN_FUNCTIONS(split, row_plan, split_plan, dfgnn__row, dfgnn__attend)
 
@@ -73,6 +82,13 @@ DFGNN_PLAN_FUNCTIONS(split, row_plan, split_plan, dfgnn__row, dfgnn__attend)
   .legal = label##_legal, DFGNN_PLAN_MEMBERS(label)
 
 DFGNN_FAMILIES(attention_cuda_forward) = {
+    {ROWS_FAMILY(block), .parameters = {DFGNN_LANES,
+                                        {"unroll", 2, {2, 4}, {0}},
+                                        {"warps", 2, {4, 8}, {0}},
+                                        {"rows", 2, {1, 2}, {0}},
+                                        {"span", 1, {SPAN_ONCE}, {"once"}},
+                                        {"edges", 3, {32, 64, 128}, {0}},
+                                        DFGNN_HEADS(3)}},
     {ROWS_FAMILY(online),
      .parameters = {DFGNN_LANES,
                     {"unroll", 4, {1, 2, 4, 8}, {0}},

@@ -127,6 +127,16 @@ const char *dfgnn__units_refusal(const dfgnn_setting *s, int item_edges) {
              : NULL;
 }
 
+/* A longer row would keep its block busy while the others are done; a
+ * multiprocessor needs room for several blocks. */
+enum { BLOCK_MOST_EDGES = 4096, BLOCK_MOST_BYTES = 32 * 1024 };
+
+int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
+                               const row_plan *plan) {
+  return plan->warps * plan->rows * problem->heads * (problem->dim + 2) *
+         (int64_t)dfgnn__scalar_size(problem->dtype);
+}
+
 const char *dfgnn__row_limits(const dfgnn_setting *s, const row_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   const int backward = is_backward(problem);
@@ -137,6 +147,11 @@ const char *dfgnn__row_limits(const dfgnn_setting *s, const row_plan *plan) {
     return reason;
   if (plan->item_edges && longest <= plan->item_edges)
     return "no row is longer than an item";
+  if (plan->by_blocks && longest > BLOCK_MOST_EDGES)
+    return "a row is too long for a block";
+  if (plan->by_blocks &&
+      dfgnn__row_parts_bytes(problem, plan) > BLOCK_MOST_BYTES)
+    return "a block's shared memory has no room for the parts of a row";
   if (plan->heads && problem->heads == 1)
     return "the problem has one head";
   if (plan->norms_table && !DFGNN_HAS_NORMS(problem->op))
@@ -212,7 +227,11 @@ void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items) {
 
 void dfgnn__schedule_as(row_schedule *schedule, const row_plan *plan,
                         const dfgnn_view *view) {
-  if (plan->item_edges)
+  if (plan->by_blocks) {
+    schedule->heavy = view->array[3];
+    schedule->heavy_rows = (int)view->extra;
+    schedule->item_edges = plan->item_edges;
+  } else if (plan->item_edges)
     dfgnn__schedule_items(schedule, view);
   else if (plan->by_degree)
     schedule->order = view->array[0];

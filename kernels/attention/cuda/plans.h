@@ -25,6 +25,7 @@ typedef struct row_plan {
   row_span span;
   int by_degree;   /* rows by falling degree */
   int item_edges;  /* rows are cut into items of at most these; 0: whole */
+  int by_blocks;   /* forward: blocks take longer rows, which are not cut */
   int norms_table; /* forward: AGNN's norms come from a table */
   int spill;       /* backward: columns first; they spill dS for rows */
 } row_plan;
@@ -91,6 +92,9 @@ row_plan dfgnn__plain_plan(void);
 /* NULL if ints number the rows, and items of so many edges (0: none), else the
  * reason. */
 const char *dfgnn__units_refusal(const dfgnn_setting *setting, int item_edges);
+/* The shared memory of a block that takes a long row by parts. */
+int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
+                               const row_plan *plan);
 /* NULL if every size is within the limits of the pass, else the reason. */
 const char *dfgnn__row_limits(const dfgnn_setting *setting,
                               const row_plan *plan);

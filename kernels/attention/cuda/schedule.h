@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* Units are rows, or items of split rows (DFGNN_VIEW_WORK_ITEMS). */
+/* Units are rows, or items of split rows (DFGNN_VIEW_WORK_ITEMS).  Where there
+ * are heavy rows, each has a block of its own, before those of the others. */
 typedef struct row_schedule {
   int units;
   int offsets64;
@@ -16,6 +17,9 @@ typedef struct row_schedule {
   const int *row_item;       /* [rows + 1]: the first item of a row */
   /* The most edges of an item; the number of items beyond one for each row. */
   int item_edges, extra_items;
+  const int
+      *heavy; /* the rows of more than item_edges edges that blocks take */
+  int heavy_rows;
 } row_schedule;
 
 /* How the units of a launch are shared out: a block starts at blockIdx.x *

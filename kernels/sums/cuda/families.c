@@ -4,6 +4,9 @@
  *             panels of features, which fit the L2 where whole rows do not
  *   split     rows are cut into items of bounded size, so that many warps share
  *             a row with many edges; a second kernel merges them
+ *   block     a block takes a row with many edges and adds up the sums of its
+ *             lanes in shared memory, so that nothing is left to merge; the
+ *             other rows as in `row`
  *   balanced  every group of lanes takes as many edges and ends of rows as any
  *             other (merge-based CSR: Merrill and Garland 2016); rows that span
  *             several groups are summed by a second kernel, always in the same
@@ -19,11 +22,10 @@ static int64_t longer_side(const dfgnn_matrix *m) {
   return m->destinations > m->sources ? m->destinations : m->sources;
 }
 
-static const char *refusal(const dfgnn_setting *s, int shares) {
+static const char *refusal(const dfgnn_setting *s, sums_walk walk) {
   const int *x = s->parameter;
   gather_shape shape;
-  return dfgnn__sums_refusal(&shape, s, shares, x[LANES], x[VECTORS],
-                             x[UNROLL]);
+  return dfgnn__sums_refusal(&shape, s, walk, x[LANES], x[VECTORS], x[UNROLL]);
 }
 
 /* ---- row ----------------------------------------------------------------- */
@@ -36,7 +38,7 @@ static int row_legal(sums_group group, const int *x) {
 }
 
 static const char *row_applicable(const dfgnn_setting *s) {
-  return refusal(s, 0);
+  return refusal(s, SUMS_OVER_ROWS);
 }
 
 static size_t row_workspace(const dfgnn_setting *s) {
@@ -78,7 +80,7 @@ static const char *split_applicable(const dfgnn_setting *s) {
     return "more than 2^31 items";
   if ((dfgnn__sums_backward(s->problem) ? m->edges : m->max_degree) <= x[EDGES])
     return "no row is longer than an item";
-  return refusal(s, 0);
+  return refusal(s, SUMS_OVER_ROWS);
 }
 
 static size_t split_workspace(const dfgnn_setting *s) {
@@ -99,6 +101,44 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
   return dfgnn__sums_launch(&call, x, DFGNN_VIEW_WORK_ITEMS, x[EDGES]);
 }
 
+/* ---- block --------------------------------------------------------------- */
+
+/* A longer row would keep its block busy while the others are done. */
+enum { BLOCK_MOST_EDGES = 4096 };
+
+static int block_legal(const int *x) {
+  return x[ROWS] * x[LANES] <= 32 &&
+         dfgnn__sums_listed(SUMS_OF_SPMM, 0, x[LANES], x[VECTORS], x[UNROLL]);
+}
+
+static const char *block_applicable(const dfgnn_setting *s) {
+  const int64_t longest = !dfgnn__sums_backward(s->problem)
+                              ? s->matrix->max_degree
+                              : s->signature->max_source_degree;
+  if (longest <= s->parameter[EDGES])
+    return "no row is long enough for a block";
+  if (longest > BLOCK_MOST_EDGES)
+    return "a row is too long for a block";
+  return refusal(s, SUMS_OVER_BLOCKS);
+}
+
+static size_t block_workspace(const dfgnn_setting *s) {
+  return dfgnn__sums_layout(s, 0, 0).bytes;
+}
+
+static int block_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return split_views(s, requests);
+}
+
+static dfgnn_status block_launch(const dfgnn_launch *launch) {
+  const int *x = launch->setting.parameter;
+  sums_call call = {.launch = launch,
+                    .walk = SUMS_OVER_BLOCKS,
+                    .warps = GATHER_PIECE_WARPS,
+                    .rows = x[ROWS]};
+  return dfgnn__sums_launch(&call, x, DFGNN_VIEW_WORK_ITEMS, x[EDGES]);
+}
+
 /* ---- balanced ------------------------------------------------------------ */
 
 static int balanced_legal(const int *x) {
@@ -109,7 +149,7 @@ static const char *balanced_applicable(const dfgnn_setting *s) {
   if ((longer_side(s->matrix) + s->matrix->edges) / s->parameter[STEPS] >
       (1 << 30) - 1)
     return "more than 2^30 shares";
-  return refusal(s, 1);
+  return refusal(s, SUMS_OVER_SHARES);
 }
 
 static size_t balanced_workspace(const dfgnn_setting *s) {
@@ -123,8 +163,10 @@ static int balanced_views(const dfgnn_setting *s,
 
 static dfgnn_status balanced_launch(const dfgnn_launch *launch) {
   const int *x = launch->setting.parameter;
-  sums_call call = {
-      .launch = launch, .warps = GATHER_ONCE_WARPS, .share = x[STEPS]};
+  sums_call call = {.launch = launch,
+                    .walk = SUMS_OVER_SHARES,
+                    .warps = GATHER_ONCE_WARPS,
+                    .share = x[STEPS]};
   return dfgnn__sums_launch(&call, x, DFGNN_VIEW_NONE, 0);
 }
 
@@ -171,6 +213,13 @@ OF_GROUPS(split)
 #define ROW .dtypes = DFGNN_DTYPES_ALL, .parameters = DFGNN_GATHER_ROW
 #define SPLIT .dtypes = SINGLE, .parameters = DFGNN_GATHER_SPLIT
 
+#define BLOCK                                                                  \
+  .ops = DFGNN_OPS_SPMM, .revision = 1, .dtypes = SINGLE,                      \
+  .legal = block_legal, .applicable = block_applicable,                        \
+  .parameters = {DFGNN_GATHER_SHAPE,                                           \
+                 {.name = "rows", .count = 3, .values = {1, 2, 4}},            \
+                 {.name = "edges", .count = 3, .values = {32, 64, 128}}}
+
 /* Gradients of balanced won one of 42 problems where they were measured, and
  * are not offered (data/models/h200_campaign.jsonl.xz). */
 DFGNN_FAMILIES(sums_cuda_families) = {
@@ -180,6 +229,8 @@ DFGNN_FAMILIES(sums_cuda_families) = {
                     {"vectors", 2, {1, 2}, {0}},
                     {"unroll", 2, {4, 8}, {0}},
                     {"steps", 3, {128, 256, 512}, {0}}}},
+    {FORWARD(block, "spmm"), BLOCK},
+    {BACKWARD(block, "spmm"), BLOCK},
     {FORWARD(row, "message"), MESSAGE(row), ROW},
     {BACKWARD(row, "message"), MESSAGE(row), ROW},
     {FORWARD(row, "reduce"), REDUCE(row), ROW},

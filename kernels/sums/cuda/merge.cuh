@@ -9,34 +9,41 @@
 namespace dfgnn {
 
 /* Adds up number `part` of PARTS of the `count` partial results of a row,
- * `columns` features at a time.  Each of the n slices of a block adds every
- * n-th result; then the slices' sums are added, always in the same order. */
-template <typename T, int PARTS, class Slots>
+ * `columns` vectors of VEC features at a time.  Each of the n slices of a block
+ * adds every n-th result; then the slices' sums are added, always in the same
+ * order. */
+template <typename T, int PARTS, int VEC, class Slots>
 __device__ __forceinline__ void
 merge_row(const gather_params &p, const feature_tensor &to, int part,
           int columns, int row, int count, const Slots &slot_of) {
   using A = accumulator_t<T>;
-  __shared__ exact_sum<A> sums[MERGE_THREADS];
+  __shared__ exact_sum<A> sums[VEC][MERGE_THREADS];
   const int slices = MERGE_THREADS / columns;
   const int slice = threadIdx.x / columns, column = threadIdx.x % columns;
   const int degree = static_cast<int>(p.schedule.offsets[int64_t(row) + 1] -
                                       p.schedule.offsets[row]);
-  for (int first = 0; first < p.width; first += columns) {
-    const int f = first + column;
-    exact_sum<A> sum = {A(0), A(0)};
+  for (int first = 0; first < p.width; first += columns * VEC) {
+    const int f = first + column * VEC;
+    exact_sum<A> sum[VEC] = {};
     if (f < p.width) {
-#pragma unroll 4
-      for (int k = slice; k < count; k += slices)
-        sum.add(*part_of<PARTS, A>(p, slot_of(k), part, f));
+#pragma unroll 8
+      for (int k = slice; k < count; k += slices) {
+        const auto x =
+            load_written<VEC>(part_of<PARTS, A>(p, slot_of(k), part, f));
+        unroll<VEC>([&](int i) { sum[i].add(x.item[i]); });
+      }
     }
-    sums[threadIdx.x] = sum;
+    unroll<VEC>([&](int i) { sums[i][threadIdx.x] = sum[i]; });
     __syncthreads();
     if (slice == 0 && f < p.width) {
-      A all = sum.value(A(0));
+      A y[VEC];
+      unroll<VEC>([&](int i) { y[i] = sum[i].value(A(0)); });
       for (int s = 1; s < slices; ++s)
-        all += sums[s * columns + column].value(A(0));
-      const A y[1] = {all * spmm_factor<A>(p, row, degree)};
-      store_row<T, 1>(p, to, const_cast<void *>(to.data), row, f, y);
+        unroll<VEC>(
+            [&](int i) { y[i] += sums[i][s * columns + column].value(A(0)); });
+      const A factor = spmm_factor<A>(p, row, degree);
+      unroll<VEC>([&](int i) { y[i] *= factor; });
+      store_row<T, VEC>(p, to, const_cast<void *>(to.data), row, f, y);
     }
     __syncthreads();
   }
@@ -54,7 +61,7 @@ struct item_slots {
 };
 
 /* A block takes a row: its sums, and those of its gates. */
-template <typename T, int SUMS>
+template <typename T, int SUMS, int VEC>
 __global__ void merge_sums(const __grid_constant__ gather_params p,
                            const int *heavy, int columns) {
   const int row = heavy[blockIdx.x];
@@ -63,12 +70,12 @@ __global__ void merge_sums(const __grid_constant__ gather_params p,
   unroll<SUMS>([&](int s) {
     const feature_tensor &to = s ? p.out_gate : p.out;
     if (to.data)
-      merge_row<T, SUMS>(p, to, s, columns, row, slots.count, slots);
+      merge_row<T, SUMS, VEC>(p, to, s, columns, row, slots.count, slots);
   });
 }
 
 /* A block takes a share that completes a row begun in earlier shares. */
-template <typename T>
+template <typename T, int VEC>
 __global__ void merge_shares(const __grid_constant__ gather_params p,
                              int columns) {
   const gather_schedule &s = p.schedule;
@@ -79,11 +86,11 @@ __global__ void merge_shares(const __grid_constant__ gather_params p,
   const int first = static_cast<int>((s.offsets[row] + row) / s.share);
   const int64_t own = s.offsets[int64_t(row) + 1] + row -
                       int64_t(unit) * s.share; /* of the row, in this share */
-  merge_row<T, 1>(p, p.out, 0, columns, row, unit - first + (own > 0),
-                  [&](int k) -> int64_t {
-                    return k < unit - first ? 2 * int64_t(first + k) + 1
-                                            : 2 * int64_t(unit);
-                  });
+  merge_row<T, 1, VEC>(p, p.out, 0, columns, row, unit - first + (own > 0),
+                       [&](int k) -> int64_t {
+                         return k < unit - first ? 2 * int64_t(first + k) + 1
+                                                 : 2 * int64_t(unit);
+                       });
 }
 
 /* ---- extremes and moments ------------------------------------------------ */

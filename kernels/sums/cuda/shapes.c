@@ -160,6 +160,12 @@ int dfgnn__sums_program(dfgnn_program *program, dfgnn_dtype dtype,
         FILE_OF("sum"), "dfgnn::spmm_shares", type, vector, lanes, vectors,
         unroll, k->factor, width);
     break;
+  case SUMS_BLOCK:
+    unroll = sum_unroll(sum_shapes, LIGHT_SUMS, dtype, shape);
+    *program = (dfgnn_program)DFGNN_PROGRAM(
+        FILE_OF("block"), "dfgnn::spmm_blocks", type, vector, lanes, vectors,
+        unroll, k->factor, width);
+    break;
   case SUMS_FIND:
     unroll = found_unroll(k->found, shape);
     *program = (dfgnn_program)DFGNN_PROGRAM(
@@ -228,14 +234,16 @@ static sums_kernel message_kernel(const dfgnn_problem *problem, int pass,
 }
 
 sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
-                               int shares, const gather_params *p) {
+                               sums_walk walk, const gather_params *p) {
   const int found = dfgnn__sums_found(problem);
   const int args = p && (p->arg_min || p->arg_max) ? REDUCE_ARG : 0;
   const int factors = !p || p->weights || p->gathered_scale;
   if (!dfgnn__sums_copies(problem))
     return message_kernel(problem, pass, p ? p->attr : NULL);
   if (!found)
-    return (sums_kernel){.kind = shares ? SUMS_SHARE : SUMS_ADD,
+    return (sums_kernel){.kind = walk == SUMS_OVER_SHARES   ? SUMS_SHARE
+                                 : walk == SUMS_OVER_BLOCKS ? SUMS_BLOCK
+                                                            : SUMS_ADD,
                          .factor = !factors            ? FACTOR_NONE
                                    : per_head(problem) ? FACTOR_HEADS
                                                        : FACTOR_EDGE};
@@ -261,13 +269,13 @@ static int element_wise(const dfgnn_problem *problem) {
 }
 
 const char *dfgnn__sums_refusal(gather_shape *shape,
-                                const dfgnn_setting *setting, int shares,
+                                const dfgnn_setting *setting, sums_walk walk,
                                 int lanes, int vectors, int unroll) {
   const dfgnn_problem *problem = setting->problem;
   const dfgnn_matrix *m = setting->matrix;
   const sums_kernel kernel = dfgnn__sums_kernel(
       problem, dfgnn__sums_backward(problem) ? SUMS_COLUMNS : SUMS_FORWARD,
-      shares, NULL);
+      walk, NULL);
   if (problem->edge_dim > MOST_FIELDS)
     return "more than 64 features an edge: pass them projected";
   if (m->max_degree > INT32_MAX - 65536 ||

@@ -129,11 +129,17 @@ static dfgnn_status find_program(dfgnn_program *program, gather_shape *shape,
 
 /* ---- rows that were cut -------------------------------------------------- */
 
+/* Features that a thread which merges sums has at a time. */
+static int merge_vector(const gather_shape *shape) {
+  return shape->vector > 1 ? 4 : 1;
+}
+
 static dfgnn_status launch_merge(const dfgnn_program *program, gather_params *p,
-                                 int64_t blocks, const int *heavy,
+                                 int vector, int64_t blocks, const int *heavy,
                                  const dfgnn_queue *queue) {
-  const int needed = dfgnn__ceil_power(p->width);
-  int columns = needed < 32              ? 32
+  const int needed = dfgnn__ceil_power(dfgnn__ceil_div(p->width, vector));
+  const int least = 32 / vector;
+  int columns = needed < least           ? least
                 : needed > MERGE_THREADS ? MERGE_THREADS
                                          : needed;
   void *of_items[] = {p, &heavy, &columns}, *of_shares[] = {p, &columns};
@@ -145,6 +151,7 @@ static dfgnn_status launch_merge(const dfgnn_program *program, gather_params *p,
 }
 
 static dfgnn_status merge_items(gather_params *p, const sums_kernel *kernel,
+                                const gather_shape *shape,
                                 const dfgnn_view *items,
                                 const dfgnn_launch *launch) {
   const int type = DFGNN_TYPE(launch->setting.problem->dtype);
@@ -153,19 +160,22 @@ static dfgnn_status merge_items(gather_params *p, const sums_kernel *kernel,
                     kernel->what & MESSAGE_GATED;
   const int found =
       kernel->kind == SUMS_FIND || kernel->kind == SUMS_FIND_MESSAGES;
-  const dfgnn_program add =
-      DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_sums", type, gates ? 2 : 1);
+  const int vector = found ? 1 : merge_vector(shape);
+  const dfgnn_program add = DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_sums",
+                                          type, gates ? 2 : 1, vector);
   const dfgnn_program find =
       DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_found", type, kernel->found);
-  return launch_merge(found ? &find : &add, p, items->extra, items->array[3],
-                      launch->setting.queue);
+  return launch_merge(found ? &find : &add, p, vector, items->extra,
+                      items->array[3], launch->setting.queue);
 }
 
-static dfgnn_status merge_shares(gather_params *p, const dfgnn_launch *launch) {
+static dfgnn_status merge_shares(gather_params *p, const gather_shape *shape,
+                                 const dfgnn_launch *launch) {
+  const int vector = merge_vector(shape);
   const dfgnn_program program =
       DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_shares",
-                    DFGNN_TYPE(launch->setting.problem->dtype));
-  return launch_merge(&program, p, p->schedule.units, NULL,
+                    DFGNN_TYPE(launch->setting.problem->dtype), vector);
+  return launch_merge(&program, p, vector, p->schedule.units, NULL,
                       launch->setting.queue);
 }
 
@@ -180,7 +190,17 @@ static dfgnn_status run_shares(gather_params *p, const dfgnn_program *program,
   p->partial = at(call, call->layout.partial);
   dfgnn_status status =
       dfgnn__gather_run_shares(p, program, shape, call->launch, call->warps);
-  return status ? status : merge_shares(p, call->launch);
+  return status ? status : merge_shares(p, shape, call->launch);
+}
+
+static dfgnn_status run_blocks(gather_params *p, const dfgnn_program *program,
+                               const gather_shape *shape,
+                               const sums_call *call) {
+  p->schedule.heavy = call->items->array[3];
+  p->schedule.heavy_rows = (int)call->items->extra;
+  p->schedule.item_edges = (int)call->items->request.parameter;
+  return dfgnn__gather_run(p, program, shape, call->launch, call->warps,
+                           call->rows, GATHER_ONCE);
 }
 
 static dfgnn_status run_pass(const sums_call *call, int pass) {
@@ -199,13 +219,14 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   dfgnn_status status = dfgnn__sums_fill(&p, &aligned, call, pass, &matrix);
   if (status)
     return status;
-  const sums_kernel kernel =
-      dfgnn__sums_kernel(problem, pass, call->share > 0, &p);
+  const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, call->walk, &p);
   status = find_program(&program, &shape, &kernel, &p, pass, aligned, problem);
   if (status)
     return status;
-  if (call->share)
+  if (call->walk == SUMS_OVER_SHARES)
     return run_shares(&p, &program, &shape, call);
+  if (call->walk == SUMS_OVER_BLOCKS)
+    return run_blocks(&p, &program, &shape, call);
   if (call->order && first)
     p.schedule.order = call->order->array[0];
   if (items) {
@@ -214,7 +235,8 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   }
   status = dfgnn__gather_run(&p, &program, &shape, launch, call->warps,
                              call->rows, call->span);
-  return status || !items ? status : merge_items(&p, &kernel, items, launch);
+  return status || !items ? status
+                          : merge_items(&p, &kernel, &shape, items, launch);
 }
 
 /* ---- tables by destination, for backward passes -------------------------- */
@@ -336,12 +358,14 @@ static dfgnn_status run(sums_call *call) {
 dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
                                 dfgnn_view_kind kind, int64_t parameter) {
   const dfgnn_setting *setting = &call->launch->setting;
-  const char *reason = dfgnn__sums_refusal(
-      &call->shape, setting, call->share > 0, shape[0], shape[1], shape[2]);
+  const char *reason = dfgnn__sums_refusal(&call->shape, setting, call->walk,
+                                           shape[0], shape[1], shape[2]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
-  call->layout = dfgnn__sums_layout(
-      setting, kind == DFGNN_VIEW_WORK_ITEMS ? (int)parameter : 0, call->share);
+  const int items =
+      kind == DFGNN_VIEW_WORK_ITEMS && call->walk != SUMS_OVER_BLOCKS;
+  call->layout =
+      dfgnn__sums_layout(setting, items ? (int)parameter : 0, call->share);
   take_views(call, kind, parameter);
   return run(call);
 }

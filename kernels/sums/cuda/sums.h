@@ -41,6 +41,7 @@ typedef struct sums_kernel {
   enum {
     SUMS_ADD,          /* spmm_rows: sums of copies */
     SUMS_SHARE,        /* spmm_shares: the same, over balanced shares */
+    SUMS_BLOCK,        /* spmm_blocks: the same, long rows by whole blocks */
     SUMS_FIND,         /* reduce_rows: extremes and moments of copies */
     SUMS_GRADE,        /* reduce_gradients: their gradients */
     SUMS_ADD_MESSAGES, /* message_rows: sums of messages, and all gradients */
@@ -53,9 +54,16 @@ typedef struct sums_kernel {
   int fields;   /* of an edge, or MESSAGE_EDGES_... */
 } sums_kernel;
 
+/* What the units of a pass are. */
+typedef enum sums_walk {
+  SUMS_OVER_ROWS,   /* or items */
+  SUMS_OVER_SHARES, /* of edges and ends of rows */
+  SUMS_OVER_BLOCKS  /* rows, of which blocks take the long ones */
+} sums_walk;
+
 /* The kernel of a pass; p: its arguments, NULL as long as there are none. */
 sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
-                               int shares, const gather_params *p);
+                               sums_walk walk, const gather_params *p);
 /* The MESSAGE_... bits that all passes of a problem have. */
 int dfgnn__sums_message_bits(const dfgnn_problem *problem);
 /* A gather_finder of sums_kernels. */
@@ -76,10 +84,9 @@ int dfgnn__sums_listed(sums_group group, int narrow, int lanes, int vectors,
                        int unroll);
 int dfgnn__sums_share_listed(int lanes, int vectors, int unroll);
 
-/* Returns NULL and the shape that serves the setting, or why none does; shares
- * is 1 for balanced shares. */
+/* Returns NULL and the shape that serves the setting, or why none does. */
 const char *dfgnn__sums_refusal(gather_shape *shape,
-                                const dfgnn_setting *setting, int shares,
+                                const dfgnn_setting *setting, sums_walk walk,
                                 int lanes, int vectors, int unroll);
 
 /* ---- the workspace ------------------------------------------------------- */
@@ -118,12 +125,14 @@ typedef struct sums_call {
   const dfgnn_launch *launch;
   gather_shape shape;
   sums_layout layout;
+  sums_walk walk;
   int warps, rows;
   gather_span span;
   int share;                   /* steps of a balanced share; 0: none */
   const dfgnn_view *transpose; /* backward */
   const dfgnn_view *order;     /* DEGREE_ORDER for FORWARD or COLUMNS */
-  const dfgnn_view *items;     /* WORK_ITEMS for the same; NULL: whole rows */
+  const dfgnn_view *items;     /* WORK_ITEMS for the same, or, over blocks, the
+                                * long rows of that view; NULL: whole rows */
   const dfgnn_view *row_items; /* WORK_ITEMS for ROWS and MOMENTS */
   const dfgnn_view *row_of_edge;
   /* dfgnn__sums_run() sets these. */
