@@ -10,8 +10,8 @@
 #define DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 
 #include "kernels/attention/cuda/fragments.cuh"
-#include "kernels/attention/cuda/running_softmax.cuh"
 #include "kernels/attention/cuda/tile_forward_row.cuh"
+#include "kernels/attention/cuda/tile_softmax.cuh"
 
 namespace dfgnn {
 
@@ -26,10 +26,9 @@ struct direct_forward {
   const int head, warp, lane;
 
   typename math::own query;
-  float sums[math::TILES][4], m[2], l[2];
+  float sums[math::TILES][4];
   float row[2]; /* GAT: scores of the rows; else the factor of all scores */
-  int64_t number[EDGES ? 2 : 1]; /* the rows' first edges in the chunk */
-  uint64_t key;
+  tile_softmax<EDGES, 2, 1, true> softmax;
 
   __device__ __forceinline__ int row_of(int r) const {
     return 16 * warp + lane / 4 + 8 * r;
@@ -63,9 +62,8 @@ struct direct_forward {
 
   /* ---- a chunk ----------------------------------------------------------- */
 
-  using tile = float[GROUPS][4];
-
-  __device__ __forceinline__ void scores(tile &s, const chunk &at) const {
+  __device__ __forceinline__ void scores(tile_scores &s,
+                                         const chunk &at) const {
     if constexpr (GT) {
       typename math::far k[GROUPS];
       const char *base = head_of(p.key);
@@ -87,49 +85,6 @@ struct direct_forward {
     });
   }
 
-  /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
-   * weight of edge k of row r in the chunk. */
-  template <class F>
-  __device__ __forceinline__ void numbered(tile &s, const chunk &at,
-                                           const F &f) const {
-    unroll<2, GROUPS, 2>([&](int r, int j, int e) {
-      const unsigned bit = 1u << (8 * j + lane % 4 * 2 + e);
-      if (at.mask[r] & bit)
-        f(s[j][2 * r + e], r, __popc(at.mask[r] & (bit - 1)));
-    });
-  }
-
-  /* Scores become weights.  m follows the largest score at a distance, as in
-   * attend.cuh: weights are at most 2^kSlack. */
-  __device__ __forceinline__ void soften(tile &s, const chunk &at) {
-    constexpr float kSlack = 8;
-    float top[2] = {-INFINITY, -INFINITY};
-    unroll<2>([&](int r) {
-      const unsigned bits = at.mask[r] >> lane % 4 * 2;
-      unroll<GROUPS, 2>([&](int j, int e) {
-        float &x = s[j][2 * r + e];
-        x = bits >> (8 * j + e) & 1 ? x : -INFINITY;
-        top[r] = fmaxf(top[r], x);
-      });
-    });
-    if (__any_sync(kFullMask,
-                   top[0] > m[0] + kSlack || top[1] > m[1] + kSlack)) {
-      unroll<2>([&](int r) {
-        const float old = m[r];
-        m[r] = fmaxf(old, lanes_max<4>(top[r]));
-        const float scale = exp2_fast(old - m[r]);
-        l[r] *= scale;
-        unroll<math::TILES, 2>(
-            [&](int n, int e) { sums[n][2 * r + e] *= scale; });
-      });
-    }
-    unroll<2, GROUPS, 2>([&](int r, int j, int e) {
-      float &x = s[j][2 * r + e];
-      x = exp2_fast(x - m[r]);
-      l[r] += x;
-    });
-  }
-
   __device__ __forceinline__ void work(const chunk &at) {
     typename math::weighed v[GROUPS];
     const char *base = head_of(p.value);
@@ -137,36 +92,23 @@ struct direct_forward {
       return node_row(base, __shfl_sync(kFullMask, at.column, i),
                       p.value.node_bytes);
     };
-    tile s;
+    tile_scores s;
     unroll<GROUPS>(
         [&](int j) { math::load_weighed(v[j], value_row, j, lane); });
     scores(s, at);
-    if constexpr (EDGES & EDGE_BIAS)
-      numbered(s, at, [&](float &x, int r, int k) {
-        x += bias_of<EDGES>(p, number[r] + k, head);
-      });
-    soften(s, at);
-    if constexpr (EDGES & EDGE_DROPOUT) {
-      unsigned kept[2];
-      unroll<2>([&](int r) {
-        kept[r] = kept_edges<false, EDGES>(p, key, number[r],
-                                           __popc(at.mask[r]), head);
-      });
-      numbered(s, at, [&](float &x, int r, int k) {
-        x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
-      });
-    }
+    softmax.weigh(s, at.mask, p, head, lane, [&](int r, float factor) {
+      unroll<math::TILES, 2>(
+          [&](int n, int e) { sums[n][2 * r + e] *= factor; });
+    });
     math::add(sums, s, v);
   }
 
   /* ---- rows -------------------------------------------------------------- */
 
   __device__ __forceinline__ void begin() {
-    key = edge_key<EDGES>(p);
+    softmax.begin(p);
     unroll<math::TILES, 4>([&](int n, int e) { sums[n][e] = 0.0f; });
     unroll<2>([&](int r) {
-      m[r] = lowest<float>();
-      l[r] = 0.0f;
       row[r] = p.scale * float(kLog2e);
       if constexpr (OP == DFGNN_OP_GAT)
         row[r] = __ldg(p.row_scalar + int64_t(node_of(r)) * p.heads + head);
@@ -175,7 +117,7 @@ struct direct_forward {
             query, r,
             node_row(head_of(p.query), node_of(r), p.query.node_bytes), lane);
       if constexpr (EDGES)
-        number[r] = offsets_t{p.offsets, p.offsets64}[node_of(r)];
+        softmax.number[r] = offsets_t{p.offsets, p.offsets64}[node_of(r)];
     });
   }
 
@@ -184,7 +126,7 @@ struct direct_forward {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const bool live = row_of(r) < item.rows;
-      const float all = lanes_sum<4>(l[r]);
+      const float all = lanes_sum<4>(softmax.l[r]);
       const float factor = all == 0.0f ? 0.0f : reciprocal(all);
       float zero = factor * 0.0f;
       unroll<math::TILES, 2>(
@@ -200,7 +142,7 @@ struct direct_forward {
         store_once<math::PIECE>(to + f, x);
       });
       if (p.lse && lane % 4 == 0)
-        p.lse[int64_t(node) * p.heads + head] = log_sum_exp(m[r], all);
+        p.lse[int64_t(node) * p.heads + head] = log_sum_exp(softmax.m[r], all);
     }
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)
@@ -218,10 +160,7 @@ struct direct_forward {
       next = chunk_at(i + 1);
       if (__any_sync(kFullMask, (at.mask[0] | at.mask[1]) != 0))
         work(at);
-      if constexpr (EDGES) {
-        number[0] += __popc(at.mask[0]);
-        number[1] += __popc(at.mask[1]);
-      }
+      softmax.next_chunk(at.mask);
     }
     finish();
   }

@@ -13,9 +13,9 @@
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 
-#include "kernels/attention/cuda/running_softmax.cuh"
 #include "kernels/attention/cuda/tile_forward_math.cuh"
 #include "kernels/attention/cuda/tile_forward_row.cuh"
+#include "kernels/attention/cuda/tile_softmax.cuh"
 
 namespace dfgnn {
 
@@ -117,12 +117,10 @@ struct tile_forward {
   /* ---- scores ------------------------------------------------------------ */
 
   struct state {
-    float sums[W / 8][4], m[2], l[2];
+    float sums[W / 8][4];
     float row[2]; /* GAT, GATv2: added to scores; else multiplies them */
     typename Math::template query<W> query;
-    /* EDGES: the number of each row's first edge in this chunk. */
-    int64_t number[EDGES ? 2 : 1];
-    uint64_t key;
+    tile_softmax<EDGES, 1, 4, false> softmax;
   };
 
   /* Computes the numbers of columns (kReduced) from the chunk's staged rows. */
@@ -201,47 +199,6 @@ struct tile_forward {
     });
   }
 
-  /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
-   * weight of edge k of row r in the chunk. */
-  template <class F>
-  __device__ __forceinline__ void
-  numbered(tile_scores &s, const unsigned (&mask)[2], const F &f) const {
-    const int t = lane % 4;
-    unroll<2, 4, 2>([&](int r, int j, int e) {
-      const unsigned bit = 1u << (8 * j + 4 * e + t);
-      if (mask[r] & bit)
-        f(s[j][2 * r + e], r, __popc(mask[r] & (bit - 1)));
-    });
-  }
-
-  /* Turns scores into weights; scale: the factor of the sums before. */
-  __device__ __forceinline__ void soften(tile_scores &s, float (&scale)[2],
-                                         state &z,
-                                         const unsigned (&mask)[2]) const {
-    const int t = lane % 4;
-    unroll<2>([&](int r) {
-      const unsigned bits = mask[r] >> t;
-      float top = -INFINITY;
-      unroll<4, 2>([&](int j, int e) {
-        float &x = s[j][2 * r + e];
-        x = bits >> (8 * j + 4 * e) & 1 ? x : -INFINITY;
-        top = fmaxf(top, x);
-      });
-      top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(kFullMask, top, 2));
-      const float m = fmaxf(z.m[r], top);
-      scale[r] = exp2_fast(z.m[r] - m);
-      z.m[r] = m;
-      float l = 0.0f;
-      unroll<4, 2>([&](int j, int e) {
-        float &x = s[j][2 * r + e];
-        x = exp2_fast(x - m);
-        l += x;
-      });
-      z.l[r] = z.l[r] * scale[r] + l;
-    });
-  }
-
   /* ---- rows -------------------------------------------------------------- */
 
   __device__ __forceinline__ int row_of(int r) const {
@@ -257,24 +214,22 @@ struct tile_forward {
    * dfgnn__tile_prepare() checks it. */
   __device__ __forceinline__ void number_rows(state &z,
                                               const dfgnn_tile &item) const {
-    z.key = edge_key<EDGES>(p);
     unroll<2>([&](int r) {
       const int row = item.row + min(row_of(r), item.rows - 1);
       if (item.flags & DFGNN_TILE_PARTIAL)
-        z.number[r] = edge_from(p, row, first_column(item));
+        z.softmax.number[r] = edge_from(p, row, first_column(item));
       else
-        z.number[r] = offsets_t{p.offsets, p.offsets64}[row];
+        z.softmax.number[r] = offsets_t{p.offsets, p.offsets64}[row];
     });
   }
 
   __device__ __forceinline__ void begin(state &z, const dfgnn_tile &item) {
+    z.softmax.begin(p);
     if constexpr (EDGES)
       number_rows(z, item);
     unroll<W / 8, 4>([&](int n, int e) { z.sums[n][e] = 0.0f; });
     unroll<2>([&](int r) {
       const int node = item.row + min(row_of(r), item.rows - 1);
-      z.m[r] = lowest<float>();
-      z.l[r] = 0.0f;
       z.row[r] = p.scale * float(kLog2e);
       if constexpr (OP == DFGNN_OP_GAT)
         z.row[r] = __ldg(p.row_scalar + int64_t(node) * p.heads + head);
@@ -351,7 +306,8 @@ struct tile_forward {
         });
       }
       if (p.lse && t == 0)
-        p.lse[int64_t(row) * p.heads + head] = log_sum_exp(z.m[r], l[r]);
+        p.lse[int64_t(row) * p.heads + head] =
+            log_sum_exp(z.softmax.m[r], l[r]);
     }
   }
 
@@ -369,7 +325,7 @@ struct tile_forward {
         p.partial[at * W + Math::feature(n, e, t)] = z.sums[n][2 * r + e];
       });
       if (t == 0) {
-        p.partial_state[2 * at] = z.m[r];
+        p.partial_state[2 * at] = z.softmax.m[r];
         p.partial_state[2 * at + 1] = l[r];
       }
     }
@@ -379,7 +335,7 @@ struct tile_forward {
                                          const dfgnn_tile &item) {
     float l[2];
     unsigned bad[2];
-    unroll<2>([&](int r) { l[r] = lanes_sum<4>(z.l[r]); });
+    unroll<2>([&](int r) { l[r] = lanes_sum<4>(z.softmax.l[r]); });
     if (item.flags & DFGNN_TILE_PARTIAL) {
       store_partial(z, item, l);
       return;
@@ -461,21 +417,8 @@ struct tile_forward {
       float scale[2];
       if (busy) {
         finish_scores(s, z, scalar);
-        if constexpr (EDGES & EDGE_BIAS)
-          numbered(s, mask, [&](float &x, int r, int k) {
-            x += bias_of<EDGES>(p, z.number[r] + k, head);
-          });
-        soften(s, scale, z, mask);
-        if constexpr (EDGES & EDGE_DROPOUT) {
-          unsigned kept[2];
-          unroll<2>([&](int r) {
-            kept[r] = kept_edges<false, EDGES>(p, z.key, z.number[r],
-                                               __popc(mask[r]), head);
-          });
-          numbered(s, mask, [&](float &x, int r, int k) {
-            x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
-          });
-        }
+        z.softmax.weigh(s, mask, p, head, lane,
+                        [&](int r, float factor) { scale[r] = factor; });
       }
       if (kKey && !whole) {
         copy_wait<1>();
@@ -489,10 +432,7 @@ struct tile_forward {
           copy_value(0, next);
         copy_commit();
       }
-      if constexpr (EDGES) {
-        z.number[0] += __popc(mask[0]);
-        z.number[1] += __popc(mask[1]);
-      }
+      z.softmax.next_chunk(mask);
       next = after;
       scalar = next_scalar;
       mask[0] = next_mask[0];

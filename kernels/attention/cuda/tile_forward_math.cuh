@@ -16,11 +16,10 @@
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_MATH_CUH
 
 #include "kernels/attention/cuda/tile_forward.h"
+#include "kernels/attention/cuda/tile_softmax.cuh"
 #include "kernels/common/cuda_mma.cuh"
 
 namespace dfgnn {
-
-using tile_scores = float[4][4];
 
 template <typename T, int W>
 constexpr int kTileStride = W + TILE_PAD_BYTES / int(sizeof(T));

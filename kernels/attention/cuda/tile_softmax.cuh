@@ -1,0 +1,111 @@
+/* tile_softmax.cuh - softmax of rows whose scores are fragments of a product on
+ * tensor cores, with bias and dropout
+ *
+ * Lane 4 g + t has numbers 2 r and 2 r + 1 of s[j] of row g + 8 r: those of
+ * columns 8 j + LANE t and 8 j + LANE t + ELEMENT of a chunk of 32.  A bit of
+ * the row's mask says that a column is an edge; others get weight 0. */
+#ifndef DFGNN_ATTENTION_CUDA_TILE_SOFTMAX_CUH
+#define DFGNN_ATTENTION_CUDA_TILE_SOFTMAX_CUH
+
+#include "kernels/attention/cuda/running_softmax.cuh"
+#include "kernels/attention/cuda/tile_edges.cuh"
+
+namespace dfgnn {
+
+using tile_scores = float[4][4];
+using tile_mask_pair = unsigned[2];
+
+/* LAZY: m follows the largest score at a distance, as in running_softmax.cuh,
+ * so that sums are seldom scaled, and weights are at most 2^kSlack; else m is
+ * that score, and sums are scaled in every chunk. */
+template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
+  float m[2], l[2];              /* the lane's part of l */
+  int64_t number[EDGES ? 2 : 1]; /* of the rows' first edges in the chunk */
+  uint64_t key;
+
+  template <class Params>
+  __device__ __forceinline__ void begin(const Params &p) {
+    key = edge_key<EDGES>(p);
+    unroll<2>([&](int r) {
+      m[r] = lowest<float>();
+      l[r] = 0.0f;
+    });
+  }
+
+  /* Calls f(x, r, k) for the elements of s that are edges: x is the score or
+   * weight of edge k of row r in the chunk. */
+  template <class F>
+  static __device__ __forceinline__ void
+  numbered(tile_scores &s, const tile_mask_pair &mask, int lane, const F &f) {
+    unroll<2, 4, 2>([&](int r, int j, int e) {
+      const unsigned bit = 1u << (8 * j + ELEMENT * e + LANE * (lane % 4));
+      if (mask[r] & bit)
+        f(s[j][2 * r + e], r, __popc(mask[r] & (bit - 1)));
+    });
+  }
+
+  /* Scores become weights.  scale(r, factor) scales the sums of row r. */
+  template <class Scale>
+  __device__ __forceinline__ void soften(tile_scores &s,
+                                         const tile_mask_pair &mask, int lane,
+                                         const Scale &scale) {
+    constexpr float kSlack = 8;
+    float top[2] = {-INFINITY, -INFINITY};
+    unroll<2>([&](int r) {
+      const unsigned bits = mask[r] >> lane % 4 * LANE;
+      unroll<4, 2>([&](int j, int e) {
+        float &x = s[j][2 * r + e];
+        x = bits >> (8 * j + ELEMENT * e) & 1 ? x : -INFINITY;
+        top[r] = fmaxf(top[r], x);
+      });
+    });
+    if (!LAZY || __any_sync(kFullMask,
+                            top[0] > m[0] + kSlack || top[1] > m[1] + kSlack)) {
+      unroll<2>([&](int r) {
+        const float old = m[r];
+        m[r] = fmaxf(old, lanes_max<4>(top[r]));
+        const float factor = exp2_fast(old - m[r]);
+        l[r] *= factor;
+        scale(r, factor);
+      });
+    }
+    unroll<2, 4, 2>([&](int r, int j, int e) {
+      float &x = s[j][2 * r + e];
+      x = exp2_fast(x - m[r]);
+      l[r] += x;
+    });
+  }
+
+  /* The same with the edges' bias before, and dropout after. */
+  template <class Params, class Scale>
+  __device__ __forceinline__ void
+  weigh(tile_scores &s, const tile_mask_pair &mask, const Params &p, int head,
+        int lane, const Scale &scale) {
+    if constexpr (EDGES & EDGE_BIAS)
+      numbered(s, mask, lane, [&](float &x, int r, int k) {
+        x += bias_of<EDGES>(p, number[r] + k, head);
+      });
+    soften(s, mask, lane, scale);
+    if constexpr (EDGES & EDGE_DROPOUT) {
+      unsigned kept[2];
+      unroll<2>([&](int r) {
+        kept[r] =
+            kept_edges<false, EDGES>(p, key, number[r], __popc(mask[r]), head);
+      });
+      numbered(s, mask, lane, [&](float &x, int r, int k) {
+        x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
+      });
+    }
+  }
+
+  __device__ __forceinline__ void next_chunk(const tile_mask_pair &mask) {
+    if constexpr (EDGES) {
+      number[0] += __popc(mask[0]);
+      number[1] += __popc(mask[1]);
+    }
+  }
+};
+
+} // namespace dfgnn
+
+#endif
