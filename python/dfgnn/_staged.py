@@ -47,7 +47,6 @@ class Stages:
     def __init__(self, facts, outputs, effects, with_dropout=True):
         self.facts, self.with_dropout = facts, with_dropout
         self.called, self._levels, self._writes = {}, {}, {}
-        self._beside = {}
         self.outputs = [facts.now(n) for n in outputs]
         _stacked.find(facts, self._needed([*self.outputs, *effects]),
                       [*self.outputs, *effects])
@@ -236,27 +235,8 @@ class Stages:
             found = self._levels[node] = self._level(node)
         return found
 
-    def beside(self, node):
-        """What is stored by edge and alone makes a narrow value by edge, which
-        the same program then writes; None for other nodes."""
-        if node not in self._beside:
-            fact = self.fact(node)
-            rows = {self.facts.now(n) for n in node.operands()
-                    if self.fact(n).rows}
-            found = {n if self.fact(n).role == "stored" else self.beside(n)
-                     for n in rows}
-            self._beside[node] = found.pop() if len(found) == 1 and \
-                fact.role == "row" and fact.rows == _watch.EDGES and \
-                node not in self.called and isinstance(
-                    node.meta, torch.Tensor) and math.prod(
-                        node.shape[1:]) <= 4 * NARROW else None
-        return self._beside[node]
-
     def _level(self, node):
         fact = self.fact(node)
-        stored = self.beside(node)
-        if stored is not None:
-            return self.level(stored.operands()[0])
         below = [self.facts.now(n) for n in node.operands()]
         if self.ready(node):
             return max([self.level(n) + (not self.ready(n)) for n in below],
@@ -370,8 +350,6 @@ class Stage:
             refuse(node, "the index of nodes is used as numbers")
         if fact.role == "number":
             return self.text.value(fact.about)
-        if fact.role == "stored" and stages.level(node) > self.level:
-            return self.emit(node.operands()[0])
         if stages.ready(node):
             stages._want(self.wanted, node)
             return self._input(node, fact.place)

@@ -422,8 +422,8 @@ class EdgeProgram:
         rows = _tensors_of(callers, others)
         if traced is not None and any(t.device != graph.device for t in rows):
             self._check_tensors(self._recorder(callers, others), graph)
-        if traced is not None and traced.native and \
-                graph.edge_order is None and graph.exchange is None:
+        if traced is not None and traced.native and graph.exchange is None \
+                and (not callers.get("e") or graph.edge_order is None):
             tensors = rows
         elif traced is None or not _wide_serves(traced, graph):
             given = self._prepared(graph, callers)

@@ -115,20 +115,6 @@ class Filter(Own):
         return inputs + x
 
 
-class Basis(Own):
-    """Gaussians of a distance, which a gate reads too, and a wide filter."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("centres", torch.linspace(0, 2, 5))
-        self.lin = torch.nn.Linear(5, 40)
-
-    def message(self, x_j, pos_i, pos_j):
-        distance = (pos_i - pos_j).norm(dim=-1, keepdim=True)
-        basis = torch.exp(-(distance - self.centres) ** 2)
-        return x_j * self.lin(basis) * torch.cos(distance)
-
-
 class Scattered(Own):
     """An aggregate of its own that returns two tensors, as GraphConv of
     anemoi-models, and a degree."""
@@ -231,9 +217,6 @@ def case(kind):
     if kind is Filter:
         given["pos"] = some(N, 3)
         e = e[:, e[0] != e[1]]  # second derivatives of a norm of 0 are nan
-    if kind is Basis:
-        given = {"x": some(N, 40), "pos": some(N, 3)}
-        e = e[:, e[0] != e[1]]
     if kind is Updated:
         given = {"x": some(N, H, W), "score": some(N, H)}
     if kind is Table:
@@ -252,18 +235,9 @@ class Largest(Own):
 
 
 KINDS = [Attention, NoSize, Network, Wide, Normed, NormedEnd, Filter,
-         Basis, Scattered, Updated, Einsum, Exchanged,
+         Scattered, Updated, Einsum, Exchanged,
          Table, Crossed, Largest]
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
-
-
-def test_what_a_distance_makes_is_written_with_it():
-    layer, e, given = case(Basis)
-    dfgnn.accelerate(layer)
-    layer(e, **given)
-    (plan,) = _traced.state(layer).plans.values()
-    before, after = plan.programs
-    assert [len(stage.outputs) for stage in (before, after)] == [2, 1]
 
 
 class Dropped(Own):
