@@ -118,6 +118,11 @@ class Form:
                                    fields)
 
 
+@functools.lru_cache(maxsize=256)
+def _form(numbers, fields):
+    return Form(_template(*numbers), fields)
+
+
 class Call:
     """A plan, and the form of its calls."""
 
@@ -231,7 +236,8 @@ class Recipe:
                               _source(given, shape, dtype)))
 
     def _backward(self, inputs):
-        reads = {t.field for t in self.spec.backward if self._used(t)
+        used = self._used()
+        reads = {t.field for t in self.spec.backward if t.flag in used
                  and t.role in ("input", "modifier", "saved")}
         # (field, type to place it in, (shape, type) of a tensor)
         given = [("seed", torch.int64, None)] if self.settings.dropout else []
@@ -272,12 +278,14 @@ class Recipe:
             return torch.int32
         return self.exact if tensor.scalar else self.dtype
 
-    def _used(self, tensor):
-        return {"none": True, "weights": self.settings.weights,
-                "bias": self.biased, "edge": self.edge_dim != 0,
-                "projection": self.edge_dim > 0,
-                "message": self.message != "copy",
-                "gate": self.message.startswith("gate")}[tensor.flag]
+    def _used(self):
+        """The flags of the tensors that the call has."""
+        return {flag for flag, used in (
+            ("none", True), ("weights", self.settings.weights),
+            ("bias", self.biased), ("edge", self.edge_dim != 0),
+            ("projection", self.edge_dim > 0),
+            ("message", self.message != "copy"),
+            ("gate", self.message.startswith("gate"))) if used}
 
     # ---- what the gradient reads
 
@@ -306,8 +314,8 @@ class Recipe:
                              self.dim, self.settings, self.biased,
                              self.edge_dim, self.listed, self.message)
             plan = Plan(graph.handle, graph.device, wanted, self.settings)
-            found = self.calls[backward] = Call(
-                plan, Form(plan.template, self._fields(backward)))
+            found = self.calls[backward] = Call(plan, _form(
+                self.settings[:3], tuple(self._fields(backward))))
         return found
 
     def _fields(self, backward):

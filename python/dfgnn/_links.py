@@ -377,7 +377,8 @@ class Finish:
     the columns of another tensor, and a bias."""
 
     def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None):
-        self.x, self.out, self.heads, self.mean = x, out, heads, mean
+        self.x, self.out, self.heads = x, out, heads
+        self.mean = mean and heads > 1  # the mean of one head is that head
         self.plus, self.bias = plus, bias
         self.reads = (x, *(() if plus is None else (plus.name,)),
                       *(() if bias is None else (bias,)))

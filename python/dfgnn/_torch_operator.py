@@ -135,43 +135,69 @@ class Family:
     def define(self):
         """Registers the operators; returns the family."""
         if AVAILABLE:
-            define(self.name, f"({_CALL}) -> Tensor[]",
+            for end in ("", _OF_EDGES):
+                full = f"dfgnn::{self.name}{end}"
+                torch.library.define(full, f"({_CALL}) -> Tensor[]")
+                torch.library.impl(full, "CompositeImplicitAutograd")(
+                    self._recorded)
+            define(self.name + "_forward", f"({_CALL}) -> Tensor[]",
                    lambda *call: self.run(Call(*call)),
-                   lambda *call: self.fake(Call(*call)),
-                   self._derivative, _save)
+                   lambda *call: self.fake(Call(*call)))
             if type(self).derive is Family.derive:
                 define(self.name + "_backward",
                        f"({_GRADIENT}) -> Tensor[]", self._gradient,
                        _fake_gradient)
         return self
 
-    def _derivative(self, ctx, grads):
-        text, numbers, sizes, count = ctx.about
-        edge_index, *tensors = ctx.saved_tensors
-        call = Call(text, numbers, tensors[:count], edge_index, *sizes)
-        wanted = list(ctx.needs_input_grad[2])
-        found = [None] * count
-        if any(wanted) and any([g is not None for g in grads]):
-            found = self.derive(call, tensors[count:], list(grads), wanted)
-        # torch takes an empty list for one of tensors
-        return None, None if numbers else [], list(found), \
-            *(None,) * (1 + len(sizes))
+    def _recorded(self, *arguments):
+        """The operator: that of the forward pass, with its gradient.  What
+        torch.compile makes has the two passes alone, which no kernel of
+        autograd stands before: that would parse every call once more."""
+        call = Call(*arguments)
+        if torch.is_grad_enabled() and any(
+                [t.requires_grad for t in call.tensors]):
+            return list(_Recorded.apply(self, call[:2], call[3:],
+                                        *call.tensors))
+        return self.forward(call)
+
+    def forward(self, call):
+        """The outputs of a Call, by an operator without a gradient."""
+        return self.operator(call.edge_index is not None, "_forward")(*call)
 
     def _gradient(self, wanted, present, saved, grads, *call):
         call, given = Call(*call), iter(grads)
         found = self.gradient(
             call, saved, [next(given) if p == "1" else None for p in present],
             tuple([want == "1" for want in wanted]))
-        return [torch.zeros_like(t) if g is None else g.to(t.dtype)
+        return [torch.zeros_like(t) if g is None else
+                g if g.dtype is t.dtype else g.to(t.dtype)
                 for g, t, want in zip(found, call.tensors, wanted)
                 if want == "1"]
 
 
-def _save(ctx, inputs, output):
-    text, numbers, tensors, edge_index, *sizes = inputs
-    ctx.save_for_backward(edge_index, *tensors, *output)
-    ctx.about = text, numbers, sizes, len(tensors)
-    ctx.set_materialize_grads(False)
+class _Recorded(torch.autograd.Function):
+    """A call of a family, given as its text and numbers, its place and its
+    tensors."""
+
+    @staticmethod
+    def forward(ctx, family, about, place, *tensors):
+        outs = family.forward(Call(*about, list(tensors), *place))
+        edge_index, *sizes = place
+        ctx.save_for_backward(edge_index, *tensors, *outs)
+        ctx.about = family, about, sizes, len(tensors)
+        ctx.set_materialize_grads(False)
+        return tuple(outs)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        family, about, sizes, count = ctx.about
+        edge_index, *tensors = ctx.saved_tensors
+        call = Call(*about, tensors[:count], edge_index, *sizes)
+        wanted = list(ctx.needs_input_grad[3:])
+        found = [None] * count
+        if any(wanted) and any([g is not None for g in grads]):
+            found = family.derive(call, tensors[count:], list(grads), wanted)
+        return None, None, None, *found
 
 
 def _fake_gradient(wanted, present, saved, grads, *call):

@@ -14,19 +14,14 @@ from ._torch_operator import (  # noqa: F401: the graphs, as this module's
 
 
 class _Told(NamedTuple):
-    """What the text of a call says; flags: weights, deterministic and tf32 of
-    its Settings."""
+    """What the text and the numbers of a call say."""
     spec: Operator
+    settings: Settings
     fields: tuple  # of dfgnn_args, that its tensors are
-    of_edges: tuple  # those of them that are tensors by edge
+    places: tuple  # of each field among the inputs of spec; None: its seed
+    of_edges: tuple  # fields of tensors by edge
     loops: bool
     symmetric: bool  # GCN's scales, made once a graph
-    flags: list
-    edge_use: str
-    lse: bool
-
-    def settings(self, numbers):
-        return Settings(*numbers, *self.flags, self.edge_use, self.lse)
 
 
 def _text(spec, fields, settings, loops, symmetric):
@@ -36,20 +31,23 @@ def _text(spec, fields, settings, loops, symmetric):
 
 
 @functools.lru_cache(maxsize=1024)
-def _told(text):
+def _told(text, *numbers):
     name, fields, edge_use, flags = text.split("|")
     spec, fields = OPERATORS[name], tuple(fields.split(","))
     loops, symmetric, lse, *flags = [flag == "1" for flag in flags]
-    return _Told(spec, fields, tuple(
-        field for field in fields if field != "seed" and spec.inputs[
-            spec.fields[field]].dims[0] == "E"),
-        loops, symmetric, flags, edge_use, lse)
+    places = tuple([spec.fields.get(field) for field in fields])
+    return _Told(spec, Settings(*numbers, *flags, edge_use, lse), fields,
+                 places, tuple(
+        field for field, place in zip(fields, places)
+        if place is not None and spec.inputs[place].dims[0] == "E"),
+        loops, symmetric)
 
 
 def _ready(call):
-    """(graph, recipe, inputs in the order of the operator, seed); tensors by
-    edge are those of the graph's edges, its loops included, in its order."""
-    told = _told(call.text)
+    """(what is told, graph, recipe, inputs in the order of the operator,
+    seed); tensors by edge are those of the graph's edges, its loops included,
+    in its order."""
+    told = _told(call.text, *call.numbers)
     spec, given = told.spec, dict(zip(told.fields, call.tensors))
     seed = given.pop("seed", None)
     graph = call.graph(given[told.of_edges[0]] if told.of_edges else None,
@@ -59,11 +57,13 @@ def _ready(call):
     if told.symmetric:
         given["scale_dst"], given["scale_src"] = _fused.normalization(
             graph, given["value"].dtype)
-    made = _execute.recipe(graph, spec.name, spec.given(given),
-                           told.settings(call.numbers))
-    for name in told.of_edges:
-        given[name] = graph.to_graph_order(given[name])
-    return graph, made, spec.given(given), seed
+    inputs = spec.given(given)
+    made = _execute.recipe(graph, spec.name, inputs, told.settings)
+    if told.of_edges:
+        for name in told.of_edges:
+            given[name] = graph.to_graph_order(given[name])
+        inputs = spec.given(given)
+    return told, graph, made, inputs, seed
 
 
 class _Operators(Family):
@@ -73,7 +73,7 @@ class _Operators(Family):
     name = "fused"
 
     def run(self, call):
-        graph, made, inputs, seed = _ready(call)
+        _, graph, made, inputs, seed = _ready(call)
         like, outs = inputs[made.spec.value], []
         for (field, _, dtype, _), out in zip(made.outs, _fused.forward(
                 graph, made, inputs, seed)):
@@ -89,9 +89,9 @@ class _Operators(Family):
         return outs
 
     def fake(self, call):
-        told = _told(call.text)
+        told = _told(call.text, *call.numbers)
         value = call.tensors[told.fields.index("value")]
-        settings = told.settings(call.numbers)
+        settings = told.settings
         exact = torch.float64 if value.dtype == torch.float64 else \
             torch.float32
         sizes = dict(N=call.num_dst, M=call.num_src, E=call.num_edges,
@@ -104,8 +104,7 @@ class _Operators(Family):
                 for t in (*first, *rest, *factors)]
 
     def gradient(self, call, saved, grads, wanted):
-        graph, made, inputs, seed = _ready(call)
-        told = _told(call.text)
+        told, graph, made, inputs, seed = _ready(call)
         outs = [out if out.shape == shape else None
                 for (_, shape, _, _), out in zip(made.outs, saved)]
         grads = grads[:len(made.shown)]
@@ -114,16 +113,21 @@ class _Operators(Family):
             outs[number] = graph.to_graph_order(outs[number])
             if grads[number] is not None:
                 grads[number] = graph.to_graph_order(grads[number])
-        asked = {field for field, want in zip(told.fields, wanted) if want}
-        places = made.spec.inputs[:len(inputs)]
-        found = dict(zip((t.field for t in places), _fused.gradients(
-            graph, made, made.keep(seed, inputs, outs), grads,
-            tuple(t.field in asked for t in places))))
-        for field, tensor in zip(told.fields, call.tensors):
-            if field in told.of_edges and found[field] is not None:
-                found[field] = graph.from_looped_edges(
-                    graph.to_caller_order(found[field]), tensor.size(0))
-        return [found.get(field) for field in told.fields]
+        needed = [False] * len(inputs)
+        for number, want in zip(told.places, wanted):
+            if number is not None:
+                needed[number] = want
+        found = _fused.gradients(
+            graph, made, made.keep(seed, inputs, outs), grads, needed)
+        found = [None if number is None else found[number]
+                 for number in told.places]
+        if told.of_edges:
+            for number, field in enumerate(told.fields):
+                if field in told.of_edges and found[number] is not None:
+                    found[number] = graph.from_looped_edges(
+                        graph.to_caller_order(found[number]),
+                        call.tensors[number].size(0))
+        return found
 
 
 _operators = _Operators().define()
