@@ -3,6 +3,8 @@
 
 #define CPU_TARGET __attribute__((target("avx2,fma,f16c")))
 #define CPU_INLINE static inline __attribute__((always_inline)) CPU_TARGET
+/* Functions that are not inline: tails of 16-bit rows would fill the loops. */
+#define CPU_CALLED static __attribute__((noinline, unused)) CPU_TARGET
 
 #if CPU_DTYPE == CPU_F64
 #define VECTOR 4
@@ -158,19 +160,46 @@ CPU_INLINE __m128i narrow(vec x) {
 CPU_INLINE vec v_load(const storage *p) {
   return widen(_mm_loadu_si128((const __m128i *)p));
 }
+/* The first n numbers, 8 at most: 4, 2 and 1 at a time. */
+CPU_CALLED __m128i load_some(const storage *p, int64_t n) {
+  uint64_t four = 0, rest = 0;
+  storage one = 0;
+  if (n & 8)
+    return _mm_loadu_si128((const __m128i *)p);
+  if (n & 1)
+    memcpy(&one, p + n - 1, sizeof one);
+  if (n & 2)
+    memcpy(&rest, p + (n & 4), 4);
+  rest |= (uint64_t)one << (n & 2) * 16;
+  if (!(n & 4))
+    return _mm_set_epi64x(0, (int64_t)rest);
+  memcpy(&four, p, sizeof four);
+  return _mm_set_epi64x((int64_t)rest, (int64_t)four);
+}
+CPU_CALLED void store_some(storage *p, __m128i x, int64_t n) {
+  uint64_t rest = (uint64_t)_mm_cvtsi128_si64(x);
+  if (n & 8)
+    _mm_storeu_si128((__m128i *)p, x);
+  if (n & 4) {
+    memcpy(p, &rest, sizeof rest);
+    rest = (uint64_t)_mm_extract_epi64(x, 1);
+    p += 4;
+  }
+  if (n & 2) {
+    memcpy(p, &rest, 4);
+    rest >>= 32;
+    p += 2;
+  }
+  if (n & 1)
+    *p = (storage)rest;
+}
 CPU_INLINE vec v_load_tail(const storage *p, tail t) {
-  storage lanes[VECTOR] = {0};
-  for (int64_t i = 0; i < t.lanes; i++)
-    lanes[i] = p[i];
-  return v_load(lanes);
+  return widen(load_some(p, t.lanes));
 }
 CPU_INLINE void v_store(storage *p, vec x) {
   _mm_storeu_si128((__m128i *)p, narrow(x));
 }
 CPU_INLINE void v_store_tail(storage *p, vec x, tail t) {
-  storage lanes[VECTOR];
-  v_store(lanes, x);
-  for (int64_t i = 0; i < t.lanes; i++)
-    p[i] = lanes[i];
+  store_some(p, narrow(x), t.lanes);
 }
 #endif
