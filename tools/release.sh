@@ -1,8 +1,9 @@
 #!/bin/sh
 # tools/release.sh [check | build | tag]: makes a release of the version in VERSION
 #
-#   check  compares VERSION with NEWS, debian/changelog, CITATION.cff, the git tag and
-#          the tree, and names all that is not ready
+#   check  compares VERSION with NEWS, debian/changelog, CITATION.cff, __version__ of
+#          the PyTorch package, Spack's recipe, the git tag and the tree, and names all
+#          that is not ready
 #   build  checks, then makes the tarball, the source for pip and the wheel in OUT,
 #          with their sums; nothing leaves this machine (the default)
 #   tag    checks, makes the tag, and says how to push it: the workflows of
@@ -41,6 +42,11 @@ check() {
   changelog=$(sed -n '1s/^[^(]*(\(.*\)).*/\1/p' debian/changelog)
   expect debian/changelog "${changelog%-*}" 'the version'
   expect CITATION.cff "$(sed -n 's/^version: *//p' CITATION.cff)" 'version'
+  expect python/dfgnn/__init__.py "$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' \
+    python/dfgnn/__init__.py)" '__version__'
+  expect contrib/spack/dfgnn/package.py "$(sed -n \
+    's/^ *version("\([^"]*\)".*/\1/p' contrib/spack/dfgnn/package.py | head -n 1)" \
+    'the first version'
   grep -Eq '^date-released: *[0-9]{4}-[0-9]{2}-[0-9]{2}$' CITATION.cff ||
     fault 'CITATION.cff: found no date-released: YYYY-MM-DD'
   changed=$(git status --porcelain --untracked-files=no | head -n 3)

@@ -5,7 +5,8 @@
 
 command -v git >/dev/null || exit 77
 tree=$work/tree
-mkdir -p "$tree/tools" "$tree/debian"
+mkdir -p "$tree/tools" "$tree/debian" "$tree/python/dfgnn" \
+  "$tree/contrib/spack/dfgnn"
 cp "$top/tools/release.sh" "$tree/tools/"
 cd "$tree" || exit 1
 git init -q . && git config user.name x && git config user.email x@invalid
@@ -15,6 +16,8 @@ put_release() { # VERSION
   printf 'NEWS of dfgnn\n\n%s (2026-01-02)\n\n  - x\n' "$1" >NEWS
   printf 'dfgnn (%s-1) unstable; urgency=medium\n' "$1" >debian/changelog
   printf 'version: %s\ndate-released: 2026-01-02\n' "$1" >CITATION.cff
+  printf '__version__ = "%s"\n' "$1" >python/dfgnn/__init__.py
+  printf '    version("%s")\n' "$1" >contrib/spack/dfgnn/package.py
   git add -A && git commit -q -m "$1"
 }
 
@@ -33,6 +36,8 @@ for action in check build tag; do
   says "NEWS: found the first release 1.2.3, expected 1.2.4"
   says "debian/changelog: found the version 1.2.3, expected 1.2.4"
   says "CITATION.cff: found version 1.2.3, expected 1.2.4"
+  says "__init__.py: found __version__ 1.2.3, expected 1.2.4"
+  says "package.py: found the first version 1.2.3, expected 1.2.4"
   says "changes that are not committed"
 done
 [ "$(git tag)" = v1.2.3 ] || fail "a tag was made"
