@@ -8,6 +8,7 @@
 #define DFGNN_ATTENTION_CUDA_BACKWARD_CUH
 
 #include "kernels/attention/cuda/backward.h"
+#include "kernels/attention/cuda/backward_block.cuh"
 #include "kernels/attention/cuda/dropout.cuh"
 #include "kernels/attention/cuda/score.cuh"
 #include "kernels/attention/cuda/walk.cuh"
@@ -453,51 +454,6 @@ template <class K> struct grad_row : lane_map<K> {
       }
     }
   }
-
-  /* ---- the end of a block ------------------------------------------------ */
-
-  /* Stores the part of grad_att or grad_beta that the rows of the block add,
-   * summed warp by warp. */
-  __device__ __forceinline__ void store_totals(state &z, A *shared) const {
-    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    const int lane = lane_id();
-    A mine[HC][VEC];
-    if constexpr (HEAD) {
-      unroll<C, VEC>([&](int c, int i) {
-        mine[c][i] = z.att_total[c][i];
-#pragma unroll
-        for (int o = L; o < 32; o <<= 1)
-          mine[c][i] += __shfl_xor_sync(kFullMask, mine[c][i], o);
-      });
-    } else {
-      A sum = A(0);
-      unroll<S>([&](int h) {
-        sum += first_of_head() && has_head(h) ? z.beta_total[h] : A(0);
-      });
-      mine[0][0] = lanes_sum<32>(sum);
-    }
-    for (int turn = 0; turn < warps; ++turn) {
-      if (turn == warp && lane < (HEAD ? L : 1)) {
-        unroll<HC, HV>([&](int c, int i) {
-          A &sum = shared[(c * L + lane) * VEC + i];
-          sum = turn == 0 ? mine[c][i] : sum + mine[c][i];
-        });
-      }
-      __syncthreads();
-    }
-    if (warp != 0 || lane >= (HEAD ? L : 1))
-      return;
-    A *totals = static_cast<A *>(p.totals);
-    if constexpr (!HEAD) {
-      totals[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] = shared[0];
-    } else {
-      unroll<C, VEC>([&](int c, int i) {
-        if (has(c))
-          totals[(int64_t(blockIdx.x) * HEADS + head(map::state(c))) * DIM +
-                 feature(c) + i] = shared[(c * L + lane) * VEC + i];
-      });
-    }
-  }
 };
 
 /* Two blocks a multiprocessor where that spills few registers or none: a walk
@@ -505,42 +461,6 @@ template <class K> struct grad_row : lane_map<K> {
 constexpr int least_blocks(int features, int edges, int mode) {
   const bool fits = mode == EDGE_PLAIN || edges == 1;
   return features <= (fits ? 16 : 8) ? 2 : 1;
-}
-
-/* The body of a kernel.  p: the parameters of its rows; params: the argument of
- * Row's constructor. */
-template <class Row, class Params>
-__device__ __forceinline__ void walk_block(const Params &params,
-                                           const grad_params &p) {
-  __shared__ int taken;
-  ptx::wait_for_previous();
-  ptx::let_next_begin();
-  const block_units units(p.share, p.schedule.units);
-  if (units.several && !Row::TOTALS) {
-    if (threadIdx.x == 0)
-      taken = units.at_once;
-    __syncthreads();
-  }
-  const Row work(params);
-  typename Row::state z;
-  work.begin(z);
-  int ticket = units.own_ticket();
-  int unit = units.first + ticket;
-  while (unit < units.last) {
-    work.run(z, unit, units.last);
-    if (!units.several)
-      break;
-    if constexpr (Row::TOTALS)
-      ticket += units.at_once; /* totals add up rows in a fixed order */
-    else
-      ticket = units.next_ticket(taken);
-    unit = units.unit_of(ticket);
-  }
-  if constexpr (Row::TOTALS) {
-    __shared__ typename Row::A shared[Row::kBlockTotals];
-    if (p.totals)
-      work.store_totals(z, shared);
-  }
 }
 
 template <class K>
