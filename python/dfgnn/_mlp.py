@@ -457,7 +457,7 @@ def kept(graph, key, make):
     return found
 
 
-def problem_of(made, ends, tensors, backward, keep):
+def problem_of(made, ends, tensors, backward, keep=False):
     """The _abi.Problem of a Recipe's call, or of its gradient by the tensors
     that require one (by all, if none does)."""
     there = made.fields_there(tensors)
