@@ -10,7 +10,7 @@ import torch.nn.functional as F
 pyg = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
-from dfgnn.nn.pyg import _traced  # noqa: E402
+from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
 from torch_geometric.nn import MessagePassing, aggr  # noqa: E402
 from torch_geometric.utils import scatter, softmax  # noqa: E402
 
@@ -659,3 +659,10 @@ def test_outputs_of_static_graphs_are_dense():
     out = layer(x, e)
     assert out.is_contiguous()
     same([out], [want], tolerance=1e-5)
+
+
+def test_rows_of_edges_in_order_are_not_copied(place):
+    edges = random_edges(M, N, 30, place)
+    in_order = edges[:, edges[1].argsort(stable=True)]
+    assert _edges.graph_of(Own(), edges, M, N).edge_order is not None
+    assert _edges.graph_of(Own(), in_order, M, N).edge_order is None

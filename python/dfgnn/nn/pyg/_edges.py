@@ -12,7 +12,7 @@ from ... import ops
 from ..._loops import (
     loop_features, normalize, with_remaining_loops)
 from ..._remember import recall, remember
-from ...convert import as_graph, looped_graph
+from ...convert import as_graph
 from ...errors import InvalidError
 from ...graph import Graph
 from .._guards import known
@@ -34,14 +34,15 @@ def flowed(layer, edge_index):
 
 def graph_of(layer, edge_index, num_src, num_dst):
     """The Graph of a layer's edges; while torch.compile traces, the edge_index
-    itself."""
+    itself.  The checks are not deferred: they find a list that is in order, whose
+    rows of edges need no copy."""
     edges = flowed(layer, edge_index)
     if ops.compiling() or isinstance(edges, Graph):
         return edges
     made = _made_by_us(edges)
     if made is not None and (made.num_src, made.num_dst) == (num_src, num_dst):
         return made
-    return looped_graph(edges, (num_src, num_dst), False)
+    return as_graph(edges, (num_src, num_dst))
 
 
 def _made_by_us(edges):
