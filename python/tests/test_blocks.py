@@ -27,9 +27,9 @@ def counted(monkeypatch):
     from dfgnn import _mlp
     seen, own = [], _mlp.call
 
-    def call(graph, made, ends, tensors):
+    def call(graph, made, ends, tensors, *keep):
         seen.append(made.settings)
-        return own(graph, made, ends, tensors)
+        return own(graph, made, ends, tensors, *keep)
     monkeypatch.setattr(_mlp, "call", call)
     return seen
 

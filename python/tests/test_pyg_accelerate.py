@@ -182,7 +182,8 @@ def test_after_times_a_step_by_layer(edges):
     assert [type(m) for m in model.modules()] == kinds
     assert found == [False, True] + [False, False, True, True] * 2
     assert [(t.name, t.kind) for t in times.layers] == [
-        ("gcn", "GCNConv"), ("mean", "Mean"), ("scored", "Scored")]
+        ("gcn", "GCNConv"), ("gps", "GPSConv"), ("mean", "Mean"),
+        ("scored", "Scored")]
     assert all(t.before.ms > 0 and t.after.ms > 0 for t in times.layers)
     assert times.before.ms > 0 and times.gain > 0
     # the parts of a module are not told beside it
