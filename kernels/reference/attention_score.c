@@ -30,7 +30,7 @@ static edge edge_of(const walk *w, const place *at) {
                 dfgnn__term_roundoff(w->problem)};
 }
 
-/* What torch.nn.functional.normalize raises smaller norms to. */
+/* torch.nn.functional.normalize raises smaller norms to this. */
 #define LEAST_NORM 1e-12
 
 double dfgnn__ref_norm(const double *x, int64_t count) {

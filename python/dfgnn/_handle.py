@@ -122,8 +122,8 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
     pointer = ctypes.c_void_p()
     create = library().dfgnn_graph_create_deferred if deferred else \
         library().dfgnn_graph_create_coo
-    status = with_room(device, create, ctypes.byref(pointer), ctx.handle, ctypes.byref(coo),
-                       raw_stream(device))
+    status = with_room(device, create, ctypes.byref(pointer), ctx.handle,
+                       ctypes.byref(coo), raw_stream(device))
     if status:
         raise _in_words_of_edge_index(failure(status))
     return Handle(ctx, pointer, keep, graph_ptr,

@@ -85,7 +85,7 @@ template <class K> struct grad_row : lane_map<K> {
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int HC = HEAD ? C : 1, HV = HEAD ? VEC : 1;
   static constexpr int kBlockTotals = HEAD ? L * C * VEC : 1;
-  /* What the score makes of a gathered x takes its place. */
+  /* The score transforms a gathered x in its place. */
   static constexpr bool KEEPS =
       HEAD && !GIVEN && !ANY_SLOPE && sizeof(T) == sizeof(A);
 

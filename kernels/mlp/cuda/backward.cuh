@@ -132,7 +132,7 @@ __device__ __forceinline__ void *last_rows(const mlp_backward_params &p) {
   return S::LAYERS > 1 ? p.grad_z[S::LAYERS - 1] : p.grad_first;
 }
 
-/* What both kernels read of a tile's edges. */
+/* Brings near the gradients of an edge that both kernels read. */
 template <class S>
 __device__ __forceinline__ void fetch_gradient(const mlp_backward_params &p,
                                                int64_t edge) {

@@ -120,7 +120,7 @@ WAY(library)
   .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),    \
   .dtypes =                                                                    \
       DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16),     \
-  .revision = 2, .deterministic = 1, .applicable = way##_applicable,           \
+  .revision = 3, .deterministic = 1, .applicable = way##_applicable,           \
   .workspace = way##_workspace, .views = views, .launch = way##_launch
 /* MiB that the kernels of a launch leave for each other. */
 #define LAUNCH                                                                 \

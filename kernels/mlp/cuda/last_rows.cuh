@@ -122,7 +122,7 @@ __device__ __forceinline__ void add_row(lane_row<S> &y, const lane_row<S> &x,
   });
 }
 
-/* What a lane reads of an edge: rows in memory, or copies of them. */
+/* A lane reads these values of an edge, from rows in memory or from copies. */
 template <class S> struct edge_inputs {
   using T = typename S::T;
   const typename S::Z *z;

@@ -436,8 +436,8 @@ static void place_weights(dfgnn_mlp_plan *p) {
                        dfgnn_dtype_size(mlp->dtype));
 }
 
-/* What kernels of a launch leave for each other; z of the layers is not among
- * it where inner values are kept. */
+/* Places the values that kernels of a launch leave for each other.  The z of
+ * the layers is not among them where inner values are kept. */
 static void place_launch(dfgnn_mlp_plan *p) {
   const dfgnn_edge_mlp *mlp = &p->job->mlp;
   const int streamed = p->by.way == DFGNN_MLP_STREAMED;
