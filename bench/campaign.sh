@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures the figures of bench/results on any GPU, or says which are stale.
 #
-#   bench/campaign.sh OUT [MINUTES]       measures into the folder OUT
+#   bench/campaign.sh OUT [MINUTES]       measures into the folder OUT; 8.5 is a number
 #   bench/campaign.sh --status [RESULTS]  a line for each file of campaign.tsv: its
 #                                         state and the commits of its rows; RESULTS
 #                                         is bench/results/h200 unless it is named
@@ -11,6 +11,9 @@
 # commit is not made again, stored measurements are not repeated, and each graph is
 # timed apart, so that a campaign that was stopped goes on where it was.  Older results
 # in OUT are judged, too.  The exit status of --status is 1 unless all are current.
+# With MINUTES a script of Python begins only if the SECONDS of its row are left.
+# The last line says how many families of kernels were measured in each cell of
+# problems, if the row coverage.json was: `dfgnn-tune model coverage` lists them.
 #
 #   ONLY=FILE,...  these files alone;  DEVICE=cuda;  BUDGET=3s to tune a problem
 #   GRAPHS=DIR     real graphs as .npz (default data/); with paper_graphs.py beside them
@@ -85,6 +88,9 @@ status() { # RESULTS
     made=$([ ! -s "$1/$file" ] || commits_of "$1/$file" 2>/dev/null | tr '\n' ' ')
     printf '%-28s %-10s %5s s  %s\n' "$file" "$state" "$seconds" "$made"
   done <"$work/rows"
+  [ ! -s "$1/coverage.json" ] || jq -r '"coverage: \(length) families in cells, \(
+    map(select(.graphs == 0)) | length) of them on no graph, \(
+    map(select(.graphs < 3)) | length) on fewer than 3"' "$1/coverage.json"
   return $all
 }
 
@@ -129,6 +135,9 @@ graph() {
 
 left() { echo $((end - $(date +%s))); }
 
+# left_of_row: seconds until the row's SECONDS or the campaign are over
+left_of_row() { least "$((row_end - $(date +%s)))" "$(left)"; }
+
 # least A B
 least() { [ "$1" -lt "$2" ] && echo "$1" || echo "$2"; }
 
@@ -152,18 +161,18 @@ by_graph() {
   for name in $names; do
     part=$parts/$(echo "$name" | tr -c 'A-Za-z0-9_\n-' _ | cut -c 1-60).json
     [ ! -s "$part" ] || continue
-    [ "$(left)" -gt 5 ] || return 1
+    [ "$(left_of_row)" -gt 5 ] || return 1
     set -f # options have stars
     # shellcheck disable=SC2046
     set -- $(echo "$name" | tr '|' '\n' | while read -r one; do graph "$one"; done)
     [ $# -gt 0 ] || return 1
-    limit=$(least "$seconds" "$(left)")
+    limit=$(($(left_of_row) * 2 / 3)) # the rest is for dfgnn-bench
     # shellcheck disable=SC2086
     dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
       --budget "${BUDGET:-3s}" --time-limit "${limit}s" </dev/null >>"$out/tune.log" ||
       say "dfgnn-tune exits with $?"
     # shellcheck disable=SC2086
-    timeout "$(least "$seconds" $(($(left) + 5)))" dfgnn-bench "$@" $problems $options \
+    timeout "$(($(left_of_row) + 5))" dfgnn-bench "$@" $problems $options \
       --device "$device" --store "$store" -q --json </dev/null >"$part.new" || {
       say "dfgnn-bench fails on $name"
       return 1
@@ -177,6 +186,10 @@ by_graph() {
 # by_script FILE SECONDS GRAPHS SCRIPT OPTIONS
 by_script() {
   file=$1 seconds=$2 names=$3 script=$4 options=$5
+  [ "$(left)" -ge "$seconds" ] || {
+    say "$file: $(left) s are left, and it takes $seconds"
+    return 1
+  }
   [ "$names" != PAPERS ] || names=$papers
   files=
   for name in $names; do
@@ -194,10 +207,18 @@ by_script() {
   [ -s "$out/$file.raw" ] || mv "$work/printed" "$out/$file.raw"
 }
 
+# by_plan FILE: raises the coverage of cells of problems, and says what it is
+by_plan() {
+  sh "$bench/train_campaign.sh" "$store" "$(left_of_row)" "$graphs" >"$out/$1.log" 2>&1
+  dfgnn-tune model coverage "$store" --for "${FOR:-sm_90}" --json >"$out/$1.raw" || true
+}
+
 measure() { # FILE SECONDS SOURCES GRAPHS PROBLEMS OPTIONS
   say "$1"
   rm -f "$out/$1.raw"
+  row_end=$(($(date +%s) + $2))
   case $5 in
+  PLAN) by_plan "$1" ;;
   *.py) by_script "$1" "$2" "$4" "$5" "$6" ;;
   *) by_graph "$1" "$2" "$4" "$5" "$6" ;;
   esac || return 0
@@ -235,14 +256,15 @@ case ${1-} in
 esac
 needs dfgnn-tune dfgnn-bench dfgnn-graph
 case ${2:-100000} in
-*[!0-9]*)
+*[!0-9.]*)
   echo "campaign.sh: found '$2' minutes, expected a number" >&2
   exit 2
   ;;
 esac
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
-end=$(($(date +%s) + 60 * ${2:-100000}))
+end=$(awk -v now="$(date +%s)" -v minutes="${2:-100000}" \
+  'BEGIN { printf "%d", now + 60 * minutes }')
 device=${DEVICE:-cuda} python=${PYTHON:-python3} graphs=${GRAPHS:-$top/data}
 store=${STORE:-$out/tuning.db}
 find_library

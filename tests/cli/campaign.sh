@@ -31,6 +31,14 @@ says 'no_such_script.py exits'
 jq -e 'all(.commit == "0123456789ab")' "$results/one.json" >/dev/null ||
   fail "rows do not say their commit"
 
+promise "a script begins only if its seconds are left"
+printf '%s\t' slow.json 600 python - python_steps.py >"$work/slow.tsv"
+echo - >>"$work/slow.tsv"
+status 0 env TABLE="$work/slow.tsv" DEVICE=cpu sh "$top/bench/campaign.sh" \
+  "$results" 0.5
+says 'slow.json: .* s are left, and it takes 600'
+prints '^slow.json  *missing '
+
 promise "what is current is not measured again"
 cp "$results/one.json" "$work/before"
 campaign 0123456789ab 0 "$results" 1
@@ -48,6 +56,11 @@ prints '^one.json  *stale '
 jq 'map(del(.commit))' "$work/before" >"$results/one.json"
 campaign fedcba987654 1 --status "$results"
 prints '^one.json  *unknown '
+
+promise "the coverage is counted where it was measured"
+echo '[{"graphs": 0}, {"graphs": 2}, {"graphs": 5}]' >"$results/coverage.json"
+campaign fedcba987654 1 --status "$results"
+prints 'coverage: 3 families in cells, 1 of them on no graph, 2 on fewer than 3'
 
 promise "a number of minutes that is none is refused"
 campaign 0123456789ab 2 "$results" soon
