@@ -1,30 +1,55 @@
 """Products of rows that lie in groups, each group with a matrix of its own.
 
 Many small groups are one batched product: their rows begin at multiples of a
-tile, and a tile's matrix is that of its group.  Few or large groups are
-multiplied one after the other.
+tile, and a tile's matrix is that of its group.  In bfloat16 on a GPU they are
+torch's grouped product, which reads a group's matrix once and not for each
+tile.  Few or large groups are multiplied one after the other.
 """
 
 import itertools
 
 import torch
 
+from ._autocast import autocast_dtype
 from ._remember import remember
 from .aggregation import spmm
 from .hetero import gatherer
 
 TILES = (32, 128)  # rows of a tile of small groups and of larger ones
+# Rows of a tile where torch multiplies all groups by one kernel, which wants 16
+# bytes of bfloat16.
+ONE_KERNEL = 8
 FEW = 8  # so many groups are multiplied one by one
 # A group with more rows on average is worth a product of its own.
 _LARGE = {"cpu": TILES[0], "cuda": 8192}
 
 
-def alignment(rows, groups, device):
+def alignment(rows, groups, device, dtype=None, widths=()):
     """What the first rows of groups should be multiples of: the rows of a
-    tile, or 1 where the groups are multiplied one by one."""
+    tile, or 1 where the groups are multiplied one by one.
+
+    dtype: the product_type() of the rows, widths: theirs and those of their
+        products, where weights are dense.
+    """
     if groups <= FEW or rows > groups * _LARGE[device.type]:
         return 1
+    if widths and _in_one_kernel(device, dtype, widths):
+        return ONE_KERNEL
     return TILES[rows > 4 * groups * TILES[1]]
+
+
+def product_type(x):
+    """The type that products of x are computed in."""
+    return autocast_dtype(x.device.type) or x.dtype
+
+
+def _in_one_kernel(device, dtype, widths):
+    """Whether torch has a kernel for products of groups: elsewhere it copies
+    their sizes to the host and multiplies them one by one."""
+    return (device.type == "cuda" and dtype == torch.bfloat16
+            and hasattr(torch, "_grouped_mm")
+            and not any(width % ONE_KERNEL for width in widths)
+            and torch.cuda.get_device_capability(device)[0] in (9, 10))
 
 
 def take(table, graph):
@@ -49,13 +74,14 @@ class Groups:
             self.of_tile = torch.arange(len(self.sizes)).repeat_interleave(
                 tiles).to(device)
             self._gatherer = gatherer(self.of_tile, len(self.sizes))
+        if align == ONE_KERNEL:
+            self._ends = torch.tensor(self.starts[1:], dtype=torch.int32).to(
+                device)
 
     @classmethod
-    def of_sizes(cls, sizes, device, align=None):
+    def of_sizes(cls, sizes, device, align):
         """Groups with room for so many rows each."""
         sizes = list(sizes)
-        if align is None:
-            align = alignment(sum(sizes), len(sizes), device)
         starts = itertools.accumulate(
             [-(-size // align) * align for size in sizes], initial=0)
         groups = cls(list(starts), device, align)
@@ -82,7 +108,7 @@ class Groups:
 
     def linear(self, rows, weight, bias=None):
         """product() of weight [groups, O, F], as linear layers have it."""
-        if self.align == 1:
+        if self.align in (1, ONE_KERNEL):
             return self.product(rows, weight.transpose(1, 2), bias)
         # transposed by tile, so that gradients are laid out as weights are
         return _dense(self.tiled(rows), self.by_tile(weight).transpose(1, 2),
@@ -92,6 +118,8 @@ class Groups:
     def product(self, rows, weight, bias=None):
         """[rows, O] of rows [rows, F], weight [groups, F, O] and bias
         [groups, O]; or of blocks, weight [groups, B, F / B, O / B]."""
+        if self.align == ONE_KERNEL and weight.dim() == 3 and rows.size(0):
+            return self._in_one_kernel(rows, weight, bias)
         multiply = _dense if weight.dim() == 3 else _blocks
         if self.align > 1:
             out = multiply(self.tiled(rows), self.by_tile(weight), None
@@ -104,6 +132,29 @@ class Groups:
             return multiply(rows.unsqueeze(0), weight[:1], None)[0]
         outs = [multiply(*part)[0] for part in parts]
         return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+
+    def _in_one_kernel(self, rows, weight, bias):
+        kind = product_type(rows)
+        rows, weight = rows.to(kind), weight.to(kind)
+        out = _Contiguous.apply(torch._grouped_mm(
+            rows.contiguous(), weight, offs=self._ends))
+        if bias is None:
+            return out
+        return (self.tiled(out) + self.by_tile(bias).to(out.dtype).unsqueeze(
+            1)).flatten(0, 1)
+
+
+class _Contiguous(torch.autograd.Function):
+    """Makes gradients contiguous: torch's grouped product refuses others."""
+
+    @staticmethod
+    def forward(ctx, out):
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.contiguous()
 
 
 def _dense(rows, weight, bias):
@@ -125,14 +176,16 @@ def _blocks(rows, weight, bias):
 
 
 class Typed:
-    """Rows in any order, each of one of count types: products by type."""
+    """Rows in any order, each of one of count types: products by type.
+    about: (dtype, widths) as alignment() has them."""
 
-    def __init__(self, types, count):
+    def __init__(self, types, count, about):
         sizes = torch.bincount(types, minlength=count).tolist()
         if len(sizes) > count:
             raise ValueError(f"types must be 0 to {count - 1}, got "
                              f"{len(sizes) - 1}")
-        self.groups = Groups.of_sizes(sizes, types.device)
+        self.groups = Groups.of_sizes(sizes, types.device, alignment(
+            types.numel(), count, types.device, *about))
         begins = itertools.accumulate(sizes, initial=0)
         shift = torch.tensor([a - b for a, b in zip(
             self.groups.starts, begins)][:count]).to(types.device)
@@ -156,7 +209,9 @@ class Typed:
         return take(table, self._gatherer)
 
 
-def typed(types, count, rows=None):
-    """Typed(types[:rows], count), kept as long as types lives unchanged."""
-    return remember(types, ("typed", count, rows),
-                    lambda: Typed(types[:rows], count))
+def typed(types, count, x, *widths):
+    """The Typed of the nodes of x [N, F], the first of types, and of products
+    of these widths; it is kept as long as types lives unchanged."""
+    about = product_type(x), (x.size(1), *widths)
+    return remember(types, ("typed", count, x.size(0), about),
+                    lambda: Typed(types[:x.size(0)], count, about))

@@ -2,7 +2,7 @@
 
 import torch
 
-from ._grouped import Groups, alignment
+from ._grouped import Groups, alignment, product_type
 from .aggregation import spmm
 
 # A table with a row for each node and relation may have so many times the
@@ -33,12 +33,19 @@ def by_node(graph, x, weight, edge_weight=None):
                 multiplied(x, weight), edge_weight)
 
 
+def groups_of(graph, pairs, align):
+    """The Groups of a HeteroGraph's pairs or senders, which begin at multiples
+    of align."""
+    return graph._derive(("groups", align, pairs.starts), lambda: Groups(
+        pairs.starts, graph.device, align))
+
+
 def by_pair(graph, weight, reduce):
     """The same: reduce(Graph) gives the rows of (node, relation) pairs that
     have edges, which are multiplied then."""
-    align = alignment(graph.number_of_pairs(), graph.num_relations,
-                      graph.device)
+    align = alignment(
+        graph.number_of_pairs(), graph.num_relations, graph.device,
+        product_type(weight), weight.shape[1:] if weight.dim() == 3 else ())
     pairs = graph.pairs(graph.by_node("src"), align)
-    groups = graph._derive(("groups", pairs.starts), lambda: Groups(
-        pairs.starts, graph.device, align))
+    groups = groups_of(graph, pairs, align)
     return spmm(pairs.across, groups.product(reduce(pairs.within), weight))

@@ -183,6 +183,14 @@ def test_relations(run, tmp_path):
     assert "| aifb |" in run("python_relations", "--table", out)
 
 
+def test_products_in_groups(run, tmp_path):
+    out = tmp_path / "out.json"
+    text = run("python_grouped", "--types", "float32", "--scale", 0.01,
+               "--warmup", 0, "--rounds", 1, "-o", out)
+    assert len(json.loads(out.read_text())) == 7
+    assert run("python_grouped", "--table", out).strip() == text.strip()
+
+
 def test_training_steps(run):
     text = run("python_steps", "--device", "cpu", "--models",
                "mnist_transformer", "--ways", "eager,captured", "--scale",

@@ -7,16 +7,18 @@ import itertools
 
 import torch
 
-from .._grouped import Groups, alignment, take
+from .._grouped import Groups, alignment, product_type, take
 from ..aggregation import spmm
 from ..graph import Graph
 
 
-def tile(graph):
+def tile(graph, x, weights):
     """The number of nodes of a tile, or 1 where a product for each type is
-    better."""
-    rows = graph.by_relation("dst").size
-    return alignment(rows, graph.num_relations, graph.device)
+    better.  x: features by type, weights: all that multiply them."""
+    return alignment(
+        graph.by_relation("dst").size, graph.num_relations, graph.device,
+        product_type(next(iter(x.src.values()))),
+        {width for weight in weights for width in weight.shape})
 
 
 class _Tiles:

@@ -290,12 +290,14 @@ def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
 def _by_tiles(graph, x, reduce, weights, biases, own):
     """The same summed by batched products; None where a product for each type
     is better, or some relations have a parameter that others lack."""
-    align = tiles.tile(graph)
+    lists = [weights, biases, *((own.weights, own.biases) if own
+                                else ([None], [None]))]
+    align = tiles.tile(graph, x, [weight for given in lists[::2]
+                                  for weight in given if weight is not None])
     if align == 1 or own is not None and own.itself:
         return None
     parameters = []
-    for given in (weights, biases, *((own.weights, own.biases) if own
-                                     else ([None], [None]))):
+    for given in lists:
         absent = sum(parameter is None for parameter in given)
         if 0 < absent < len(given):
             return None

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ... import _relational
-from ..._grouped import Groups, alignment, take, typed
+from ..._grouped import alignment, take, typed
 from ...aggregation import spmm
 from ...functional import gt_attention
 from ...hetero import typed_graph
@@ -158,10 +158,12 @@ class HGTConv(Layer):
                                 (graph.num_src, graph.num_dst),
                                 self.relation_pri[0].numel())
         types = len(query)
-        own = typed(ntype, types, graph.num_dst)
         _, x_dst = split(graph, x)
+        width = query.size(2)
+        own = typed(ntype, types, x_dst, width)
         query = own.product(x_dst, query).view(shape)
-        rows = typed(ntype, types).product(x, torch.cat(sent, 2))
+        rows = typed(ntype, types, x, 2 * width).product(
+            x, torch.cat(sent, 2))
         pairs, key, value = self._of_pairs(relations, rows)
         out = outside_autocast(
             gt_attention, pairs, query, key.view(shape), value.view(shape),
@@ -180,8 +182,7 @@ class HGTConv(Layer):
         align = alignment(relations.number_of_pairs("src"),
                           relations.num_relations, relations.device)
         pairs = relations.senders_of(relations.by_node("dst"), align)
-        groups = relations._derive(("groups", pairs.starts), lambda: Groups(
-            pairs.starts, relations.device, align))
+        groups = _relational.groups_of(relations, pairs, align)
         made = groups.product(take(rows, pairs.rows), weight)
         return pairs.graph, *made.chunk(2, 1)
 

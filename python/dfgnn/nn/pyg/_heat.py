@@ -85,7 +85,8 @@ def _heat(layer, x, edge_index, node_type, edge_type, edge_attr):
     if reason is not None:
         return unfit(layer, reason)
     try:
-        types = typed(node_type, layer.hetero_lin.num_types)
+        types = typed(node_type, layer.hetero_lin.num_types, x,
+                      layer.hetero_lin.out_channels)
         count = layer.edge_type_emb.num_embeddings
         of_edge = remember(edge_type, ("kinds", count), lambda: _gatherer(
             edge_type, count))

@@ -11,7 +11,7 @@ from torch_geometric.nn.dense.linear import (
     HeteroDictLinear, HeteroLinear, Linear)
 
 from ... import ops
-from ..._grouped import Groups, alignment, take
+from ..._grouped import Groups, alignment, product_type, take
 from ...functional import gat_attention, gt_attention
 from ...hetero import HeteroGraph, gatherer, hetero_graph
 from .._guards import Other
@@ -205,8 +205,9 @@ def _hgt(layer, graph, features):
     x = [features.dst[kind] for kind in graph.node_types]
     align = 1
     if graph.is_whole and len({part.size(1) for part in x}) == 1:
-        align = alignment(sum(part.size(0) for part in x), len(x),
-                          x[0].device)
+        align = alignment(
+            sum(part.size(0) for part in x), len(x), x[0].device,
+            product_type(x[0]), (x[0].size(1), layer.out_channels))
     if align > 1:
         parts = _tiles_of(graph, align)[0].packed(
             _by_tiles(layer, graph, x, align))
