@@ -1,6 +1,8 @@
 """HeteroConvs while torch.compile traces: sums of neighbours over all relations
-are one operator, and the linear layers around it are torch's, which the
-compiler joins with what stands beside them."""
+that end at a type of nodes are one operator, and the linear layers around it are
+torch's, which the compiler joins with what stands beside them.  Types that no
+loss reads are left out by the compiler, which an operator over all types would
+not let it do."""
 
 import torch
 import torch.nn.functional as F
@@ -59,26 +61,27 @@ def forward(module, x_dict, edges):
     if made == "" or not _fits(x_dict, edges, keys):
         return None
     op, of_sums, of_own = made.split("|")
+    return {kind: _of_type(module, x_dict, edges, kind, [
+        key for key in keys if key[2] == kind], op, of_sums, of_own)
+        for kind in dict.fromkeys(key[2] for key in keys)}
+
+
+def _of_type(module, x_dict, edges, kind, keys, op, of_sums, of_own):
+    """The result of a type of nodes, from its relations."""
     kinds = list(dict.fromkeys(end for key in keys
                                for end in (key[0], key[2])))
     number = {kind: n for n, kind in enumerate(kinds)}
     sums = _relation_ops.sums(
         [x_dict[kind] for kind in kinds], [edges[key] for key in keys],
         [number[end] for key in keys for end in (key[0], key[2])], op)
-    outs, first = {}, 0
-    for kind in dict.fromkeys(key[2] for key in keys):
-        layers = [module.convs[key] for key in keys if key[2] == kind]
-        nodes = x_dict[kind].size(0)
-        rows = sums.narrow(0, first, nodes * len(layers)).reshape(
-            nodes, len(layers) * sums.size(1))
-        first += nodes * len(layers)
-        out = _added(layers, of_sums, rows, 1)
-        own = [layer for layer in layers if hasattr(layer, of_own)]
-        if own:
-            out = out + _added(own, of_own, x_dict[kind], None)
-        outs[kind] = out / len(layers) if module.aggr == "mean" and \
-            len(layers) > 1 else out
-    return outs
+    layers = [module.convs[key] for key in keys]
+    out = _added(layers, of_sums, sums.view(
+        x_dict[kind].size(0), len(layers) * sums.size(1)), 1)
+    own = [layer for layer in layers if hasattr(layer, of_own)]
+    if own:
+        out = out + _added(own, of_own, x_dict[kind], None)
+    return out / len(layers) if module.aggr == "mean" and \
+        len(layers) > 1 else out
 
 
 def _added(layers, name, rows, dim):
