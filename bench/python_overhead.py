@@ -89,7 +89,7 @@ def two_nodes(device, batches, calls):
     grad = torch.randn_like(query)
 
     ways = {
-        "execute_us": lambda: plan.execute(plan.pointer, args, workspace,
+        "execute_us": lambda: plan.execute(plan.address, args, workspace,
                                            stream),
         "forward_us": lambda: dfgnn.gt_attention(graph, query, key, value),
         "both_us": lambda: torch.autograd.grad(

@@ -10,7 +10,21 @@ from . import _abi
 from ._library import check, library
 
 _lock = threading.Lock()
-_contexts = {}
+_contexts = {}  # of this process, by torch's device
+process = os.getpid()
+"""The number of this process, without a call of the system."""
+
+
+def _forget():
+    """Threads and CUDA do not survive a fork: the new process gets contexts of
+    its own."""
+    global process, _lock
+    process, _lock = os.getpid(), threading.Lock()
+    _contexts.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 class Context:
@@ -23,6 +37,7 @@ class Context:
         self.handle = ctypes.c_void_p()
         check(library().dfgnn_context_create(ctypes.byref(self.handle),
                                              ctypes.byref(options)))
+        self.address = self.handle.value
 
     def device(self):
         info = _abi.DeviceInfo()
@@ -31,25 +46,21 @@ class Context:
 
 
 def context(device):
-    """The context of a torch device.  A forked process gets its own: threads
-    and CUDA do not survive a fork."""
-    if device.type == "cuda":
-        index = device.index
-        if index is None:
-            index = torch.cuda.current_device()
-        key = (os.getpid(), f"cuda:{index}")
-    elif device.type == "cpu":
-        key = (os.getpid(), "cpu")
-    else:
+    """The context of a torch device."""
+    found = _contexts.get(device)
+    if found is not None:
+        return found
+    if device.type not in ("cpu", "cuda"):
         raise ValueError(
             f"dfgnn runs on cpu and cuda tensors, got a tensor on {device}")
-    found = _contexts.get(key)
-    if found is None:
-        with _lock:
-            found = _contexts.get(key)
-            if found is None:
-                found = _contexts[key] = Context(key[1])
-    return found
+    if device.type == "cuda" and device.index is None:
+        return context(torch.device("cuda", torch.cuda.current_device()))
+    name = "cpu" if device.type == "cpu" else f"cuda:{device.index}"
+    with _lock:
+        device = torch.device(name)
+        if device not in _contexts:
+            _contexts[device] = Context(name)
+    return _contexts[device]
 
 
 def with_room(device, call, *args):

@@ -44,33 +44,29 @@ class Plan:
     """A dfgnn_plan, its workspace size, and the arguments that its calls
     share."""
 
-    __slots__ = ("pointer", "address", "workspace", "template", "execute", "handle",
-                 "wanted", "on_host")
+    __slots__ = ("address", "workspace", "settings", "handle", "wanted",
+                 "on_host")
 
     def __init__(self, handle, device, wanted, settings):
-        lib = library()
-        pointer = self.pointer = ctypes.c_void_p()
-        given = ctypes.byref(pointer), handle.context.handle, handle.pointer
-        status = with_room(device, lib.dfgnn_plan_create, *given,
-                           ctypes.byref(wanted))
-        # a variant that is not deterministic serves where no other does
-        if status == _abi.ERROR_UNSUPPORTED and not settings.deterministic:
-            wanted = _abi.Problem.from_buffer_copy(wanted)
-            wanted.deterministic = 0
-            status = with_room(device, lib.dfgnn_plan_create, *given,
-                               ctypes.byref(wanted))
-        check(status)
-        handle.owned_plans.append(pointer)
-        self.address = pointer.value
+        found = None
+        if _native.extension is not None:
+            found = _native.extension.plan(
+                _native.functions, handle.context.address, handle.pointer,
+                getattr(wanted, "packed", None) or bytes(wanted))
+        if type(found) is not tuple:
+            wanted, found = _plan(handle, device, wanted, settings)
+        self.address, self.workspace = found
+        handle.owned_plans.append(self.address)
         self.handle, self.wanted = weakref.ref(handle), wanted
-        self.workspace = lib.dfgnn_plan_workspace(pointer)
-        self.template = _template(settings.scale, settings.slope,
-                                  settings.dropout)
-        self.execute = lib.dfgnn_execute
+        self.settings = settings
         self.on_host = device.type == "cpu"
 
     def arguments(self):
-        return _abi.Args.from_buffer_copy(self.template)
+        return arguments(self.settings)
+
+    @property
+    def execute(self):
+        return library().dfgnn_execute
 
     def run(self, args, device):
         if _calls.watching is not None:
@@ -89,10 +85,26 @@ class Plan:
     def _run(self, args, device):
         room = self.room(device)
         status = self.execute(
-            self.pointer, args, None if room is None else room.data_ptr(),
+            self.address, args, None if room is None else room.data_ptr(),
             None if self.on_host else current_raw_stream(device.index))
         if status:
             raise failure(status)
+
+
+def _plan(handle, device, wanted, settings):
+    """(the problem that a plan is of, (its address, its workspace))."""
+    lib, pointer = library(), ctypes.c_void_p()
+    given = ctypes.byref(pointer), handle.context.handle, handle.pointer
+    status = with_room(device, lib.dfgnn_plan_create, *given,
+                       ctypes.byref(wanted))
+    # a variant that is not deterministic serves where no other does
+    if status == _abi.ERROR_UNSUPPORTED and not settings.deterministic:
+        wanted = _abi.Problem.from_buffer_copy(wanted)
+        wanted.deterministic = 0
+        status = with_room(device, lib.dfgnn_plan_create, *given,
+                           ctypes.byref(wanted))
+    check(status)
+    return wanted, (pointer.value, lib.dfgnn_plan_workspace(pointer))
 
 
 class Field(NamedTuple):
@@ -154,7 +166,7 @@ class Call:
 @functools.lru_cache(maxsize=1024)
 def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
             listed=False, message="copy"):
-    return _abi.Problem(
+    made = _abi.Problem(
         op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
         math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
         effort=_abi.EFFORTS["default"], heads=heads, dim=dim,
@@ -163,6 +175,8 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
         edge_dim=edges, message=_abi.MESSAGES[message],
         edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
         edge_list=int(listed))
+    made.packed = bytes(made)  # for the extension
+    return made
 
 
 class Recipe:

@@ -7,12 +7,12 @@ import sys
 
 import torch
 
-from . import _abi
-from ._context import context, raw_stream, with_room
+from . import _abi, _context, _native
+from ._context import context, current_raw_stream, raw_stream, with_room
 from ._library import check, failure, library
 
 INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
-_STREAM_USED = ctypes.c_void_p(-1)  # DFGNN_STREAM_USED; torch keeps streams
+_STREAM_USED = ctypes.c_void_p(-1).value  # DFGNN_STREAM_USED; torch keeps streams
 _TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
 
 
@@ -24,7 +24,7 @@ class Handle:
 
     def __init__(self, ctx, pointer, keep, graph_ptr=None, listed=False):
         self.listed = listed
-        self.pid = os.getpid()
+        self.process = _context.process
         self.graph_ptr = graph_ptr
         self.context = ctx
         self.pointer = pointer
@@ -32,10 +32,14 @@ class Handle:
         self.owned_plans = []
         self._keep = keep
 
-    def __del__(self, getpid=os.getpid, ending=sys.is_finalizing):
+    def __del__(self, ending=sys.is_finalizing):
         # at exit the process gives everything back by itself, and the device
         # may be gone; after a fork the memory belongs to the parent
-        if ending() or self.pid != getpid():
+        if ending() or self.process != _context.process:
+            return
+        if _native.extension is not None:
+            _native.extension.destroy(_native.functions, self.pointer,
+                                      self.owned_plans, _STREAM_USED)
             return
         lib = library()
         for plan in self.owned_plans:
@@ -101,7 +105,7 @@ def from_csr(offsets, indices, num_src, graph_ptr, family, name,
     check(with_room(offsets.device, library().dfgnn_graph_create_csr,
                     ctypes.byref(pointer), ctx.handle, ctypes.byref(csr),
                     raw_stream(offsets.device)))
-    return Handle(ctx, pointer, keep, graph_ptr)
+    return Handle(ctx, pointer.value, keep, graph_ptr)
 
 
 def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
@@ -126,8 +130,28 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
                        ctypes.byref(coo), raw_stream(device))
     if status:
         raise _in_words_of_edge_index(failure(status))
-    return Handle(ctx, pointer, keep, graph_ptr,
+    return Handle(ctx, pointer.value, keep, graph_ptr,
                   device.type == "cpu" and not self_loops)
+
+
+def of_batch(edge_index, sizes, self_loops):
+    """(from_coo() with deferred checks, its number of edges) by the extension,
+    for an edge_index that as_graph() would take; None if there was no memory."""
+    device = edge_index.device
+    ctx = context(device)
+    if not edge_index.is_contiguous():
+        edge_index = edge_index.contiguous()
+    on_host = device.type == "cpu"
+    made = _native.extension.graph(
+        _native.functions, ctx.address, edge_index.data_ptr(),
+        edge_index.size(1), edge_index.dtype is torch.int64, *sizes,
+        self_loops, None if on_host else current_raw_stream(device.index))
+    if type(made) is tuple:
+        return Handle(ctx, made[0], (), None, on_host and not self_loops), \
+            made[1]
+    if made == _abi.ERROR_MEMORY:
+        return None
+    raise _in_words_of_edge_index(failure(made))
 
 
 def csr_of(handle):
@@ -148,7 +172,7 @@ def named(handle, name):
     pointer = ctypes.c_void_p()
     check(library().dfgnn_graph_create_csr(
         ctypes.byref(pointer), handle.context.handle, ctypes.byref(csr), None))
-    return Handle(handle.context, pointer, [handle], handle.graph_ptr)
+    return Handle(handle.context, pointer.value, [handle], handle.graph_ptr)
 
 
 def write(handle, device, path):

@@ -57,7 +57,7 @@ def lasting(function):
     in inference mode."""
     if compiling():
         return function()
-    if _torchs_cuda_graphs():
+    if torchs_cuda_graphs():
         return _apart(function)
     if _transform() is None and not torch.is_inference_mode_enabled():
         return function()
@@ -74,7 +74,7 @@ def lasting(function):
 _thread = threading.local()  # .apart: whether _apart() made it
 
 
-def _torchs_cuda_graphs():
+def torchs_cuda_graphs():
     """Whether a model that torch.compile made with CUDA graphs runs: it takes
     all memory that is allocated meanwhile for its own."""
     trees = sys.modules.get("torch._inductor.cudagraph_trees")
@@ -109,7 +109,7 @@ def _apart(function):
 def refuse_in_cuda_graphs(argument):
     """Raises where torch's own CUDA graphs run, which give wrong numbers or
     none with the argument that is named."""
-    if _torchs_cuda_graphs():
+    if torchs_cuda_graphs():
         raise RuntimeError(
             f'{argument} cannot be in a model that torch.compile made with '
             'mode="reduce-overhead"; give the layer dfgnn.as_graph(edge_index, '

@@ -1,5 +1,5 @@
-"""The extension that makes a call without ctypes, python/native/call.c, where
-it was built and this Python can load it.
+"""The extension that makes calls without ctypes, python/native/call.c, where it
+was built and this Python can load it.
 
 It lies beside the library.  DFGNN_EXTENSION=0 leaves it out.
 """
@@ -18,7 +18,7 @@ _NAME = "dfgnn_call"
 
 
 def _load():
-    """The function of the extension, or None."""
+    """The extension, or None."""
     if sys.version_info < (3, 10) or os.environ.get("DFGNN_EXTENSION") == "0":
         return None
     path = os.path.join(os.path.dirname(find()), _NAME + ".abi3.so")
@@ -27,13 +27,22 @@ def _load():
     loader = importlib.machinery.ExtensionFileLoader(_NAME, path)
     spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
     try:
-        module = importlib.util.module_from_spec(spec)
+        return importlib.util.module_from_spec(spec)
     except ImportError:  # of another processor, or a Python without abi3
         return None
-    return module.call
 
 
-call = _load()
+def _address(name):
+    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value
+
+
+extension = _load()
+call = getattr(extension, "call", None)
+# the functions that graphs of batches and their plans are made with, in the order
+# of the extension's call_library
+functions = b"" if extension is None else struct.pack("@6P", *map(_address, (
+    "dfgnn_graph_create_deferred", "dfgnn_graph_csr", "dfgnn_graph_destroy_on",
+    "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")))
 
 
 def form(template, strides, fields):

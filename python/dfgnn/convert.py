@@ -4,10 +4,10 @@ import weakref
 
 import torch
 
-from . import _recording
+from . import _native, _recording
 from ._checks import check_count, describe
 from ._edge_list import EdgeList
-from ._modes import jit_tracing, unwrapped
+from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
 from .graph import Graph, _host_ptr, _sizes
 
 _cache = {}
@@ -95,6 +95,23 @@ def looped_graph(edges, num_nodes=None, loops=True):
             edges, num_nodes, self_loops=loops, deferred=True))
     graph = as_graph(edges, num_nodes)
     return graph.with_self_loops() if loops else graph
+
+
+def batch_graph(edges, sizes, loops):
+    """looped_graph() in few steps, for an edge_index that known_graph() does
+    not know: the caller has found that no mode of torch is at work that hides
+    its memory."""
+    number = id(edges)
+    if number in _cache or _native.extension is None or \
+            _recording.current is not None or \
+            torch.is_inference_mode_enabled() or edges.is_inference() or \
+            torchs_cuda_graphs():
+        return looped_graph(edges, sizes, loops)
+    graph = Graph.of_batch(edges, sizes, loops)
+    if graph is None:
+        return looped_graph(edges, sizes, loops)
+    keep(edges, {(sizes, None, None, loops): graph})
+    return graph
 
 
 def _sources(num_nodes):

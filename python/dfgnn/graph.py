@@ -1,13 +1,12 @@
 """Graph: the edges of a layer, in the form the kernels read."""
 
 import itertools
-import os
 import threading
 import weakref
 
 import torch
 
-from . import _handle
+from . import _context, _handle
 from ._checks import (
     check_columns, check_count, check_index, check_order, describe)
 from ._context import raw_stream
@@ -119,17 +118,20 @@ class Graph:
     _given = None  # (weak reference to an edge_index, its version)
     trusted = False
     loops = None  # how many self loops the library added, if it did
+    unlooped_edges = None  # how many edges there were before loops
+    looped = None  # the result of with_self_loops()
+    graph_ptr = family = name = _handle = None
 
-    def _fill(self, sizes, device, graph_ptr, family, name):
+    def _fill(self, sizes, device, graph_ptr=None, family=None, name=None):
         self.num_dst, self.num_src, self.num_edges = sizes
         self.device = device
-        self.graph_ptr = graph_ptr
-        self.family = family
-        self.name = name
-        self._handle = None
+        if graph_ptr is not None:
+            self.graph_ptr = graph_ptr
+        if family is not None:
+            self.family = family
+        if name is not None:
+            self.name = name
         self._derived = {}
-        self.looped = None  # the result of with_self_loops()
-        self.unlooped_edges = None  # how many edges there were before loops
         self.id = next(_ids)
         _registry[self.id] = self
 
@@ -180,6 +182,24 @@ class Graph:
         graph._handle = handle
         if not edge_index.is_inference():
             graph._given = weakref.ref(edge_index), edge_index._version
+        return graph
+
+    @classmethod
+    def of_batch(cls, edge_index, sizes, self_loops):
+        """from_edge_index() with deferred checks, for a layer's edge_index that
+        nothing but this needs: see convert.batch_graph()."""
+        made = _handle.of_batch(edge_index, sizes, self_loops)
+        if made is None:
+            return None
+        handle, edges = made
+        graph = cls.__new__(cls)
+        src, dst = sizes
+        graph._fill((dst, src, edges), edge_index.device)
+        if self_loops:
+            graph.loops = min(sizes)
+            graph.unlooped_edges = edge_index.size(1)
+        graph._handle = handle
+        graph._given = weakref.ref(edge_index), edge_index._version
         return graph
 
     def _make_handle(self):
@@ -252,10 +272,10 @@ class Graph:
     def handle(self):
         """The library's graph, made anew in a process that was forked."""
         handle = self._handle
-        if handle is None or handle.pid != os.getpid():
+        if handle is None or handle.process != _context.process:
             with _handle_lock:
                 handle = self._handle
-                if handle is None or handle.pid != os.getpid():
+                if handle is None or handle.process != _context.process:
                     handle = self._handle = self._make_handle()
         return handle
 

@@ -1,7 +1,9 @@
-/* A call of the Python package without ctypes: fills in dfgnn_args with the
- * memory of tensors, whose types and layouts it checks, and runs a plan.
+/* The calls that every step of the Python package makes, without ctypes.
  *
  *   call(form, plan, types, workspace, stream, tensors) -> dfgnn_status, or -1
+ *
+ * fills in dfgnn_args with the memory of tensors, whose types and layouts it
+ * checks, and runs a plan.
  *
  * form holds a call_form, its fields and the dfgnn_args that all calls share,
  * as python/dfgnn/_native.py packs them; types has the dtype of each field, or
@@ -9,6 +11,15 @@
  * .stride() and .data_ptr(), so nothing here depends on a version of torch; a
  * number is an address, None is NULL.  -1 says that a tensor does not lie as
  * the library reads it: nothing ran, and the caller has to make another.
+ *
+ *   graph(library, context, edge_index, edges, is_wide, sources, destinations,
+ *         loops, stream) -> (graph, edges), or a dfgnn_status
+ *   plan(library, context, graph, problem) -> (plan, workspace), or a status
+ *   destroy(library, graph, plans, stream)
+ *
+ * make graphs of the edge lists of batches, whose checks are deferred, and
+ * their plans.  library is a call_library, graphs, plans and memory are
+ * addresses, and problem holds a dfgnn_problem.
  *
  * Of Python it uses the stable ABI of 3.10, so that one file serves them all.
  */
@@ -200,15 +211,151 @@ static PyObject *call(PyObject *module, PyObject *const *given,
   Py_END_ALLOW_THREADS return PyLong_FromLong(status);
 }
 
+/* ---- graphs of batches ----------------------------------------------------
+ */
+
+/* The functions of the library, as _native.py packs them. */
+typedef struct call_library {
+  dfgnn_status (*graph_create)(dfgnn_graph **graph, dfgnn_context *ctx,
+                               const dfgnn_coo *coo, void *stream);
+  dfgnn_status (*graph_csr)(dfgnn_csr *csr, const dfgnn_graph *graph);
+  void (*graph_destroy)(dfgnn_graph *graph, void *stream);
+  dfgnn_status (*plan_create)(dfgnn_plan **plan, dfgnn_context *ctx,
+                              dfgnn_graph *graph, const dfgnn_problem *problem);
+  size_t (*plan_workspace)(const dfgnn_plan *plan);
+  void (*plan_destroy)(dfgnn_plan *plan);
+} call_library;
+
+/* Copies what bytes of Python hold; raises unless they are so many. */
+static int take_bytes(void *to, size_t size, PyObject *from) {
+  char *bytes;
+  Py_ssize_t length;
+
+  if (PyBytes_AsStringAndSize(from, &bytes, &length))
+    return CALL_RAISED;
+  if ((size_t)length != size) {
+    PyErr_Format(PyExc_ValueError, "%zd bytes were given, expected %zu", length,
+                 size);
+    return CALL_RAISED;
+  }
+  memcpy(to, bytes, size);
+  return CALL_PLACED;
+}
+
+static int takes(Py_ssize_t count, Py_ssize_t expected) {
+  if (count == expected)
+    return 1;
+  PyErr_Format(PyExc_TypeError, "%zd arguments were given, expected %zd", count,
+               expected);
+  return 0;
+}
+
+static PyObject *pair(void *made, uint64_t number) {
+  PyObject *first = PyLong_FromVoidPtr(made), *second;
+  PyObject *both = NULL;
+
+  second = first ? PyLong_FromUnsignedLongLong(number) : NULL;
+  if (second)
+    both = PyTuple_Pack(2, first, second);
+  Py_DecRef(first);
+  Py_DecRef(second);
+  return both;
+}
+
+static PyObject *graph(PyObject *module, PyObject *const *given,
+                       Py_ssize_t count) {
+  call_library library;
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  dfgnn_graph *made = NULL;
+  void *ctx, *memory, *stream;
+  int wide, status;
+
+  (void)module;
+  if (!takes(count, 9) || take_bytes(&library, sizeof library, given[0]) ||
+      address(&ctx, given[1]) || address(&memory, given[2]) ||
+      address(&stream, given[8]))
+    return NULL;
+  coo.edges = PyLong_AsLongLong(given[3]);
+  wide = PyObject_IsTrue(given[4]);
+  coo.sources = PyLong_AsLongLong(given[5]);
+  coo.destinations = PyLong_AsLongLong(given[6]);
+  coo.self_loops = PyObject_IsTrue(given[7]);
+  if (PyErr_Occurred())
+    return NULL;
+  coo.source = memory;
+  coo.destination = (char *)memory + coo.edges * (wide ? 8 : 4);
+  coo.index_type = wide ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
+  coo.on_device = 1;
+  csr.edges = coo.edges;
+  Py_BEGIN_ALLOW_THREADS status =
+      library.graph_create(&made, ctx, &coo, stream);
+  if (!status && coo.self_loops &&
+      (status = library.graph_csr(&csr, made)) != DFGNN_OK)
+    library.graph_destroy(made, stream);
+  Py_END_ALLOW_THREADS return status ? PyLong_FromLong(status)
+                                     : pair(made, (uint64_t)csr.edges);
+}
+
+static PyObject *plan(PyObject *module, PyObject *const *given,
+                      Py_ssize_t count) {
+  call_library library;
+  dfgnn_problem problem;
+  dfgnn_plan *made = NULL;
+  void *ctx, *of;
+  size_t workspace = 0;
+  int status;
+
+  (void)module;
+  if (!takes(count, 4) || take_bytes(&library, sizeof library, given[0]) ||
+      address(&ctx, given[1]) || address(&of, given[2]) ||
+      take_bytes(&problem, sizeof problem, given[3]))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = library.plan_create(&made, ctx, of, &problem);
+  if (!status)
+    workspace = library.plan_workspace(made);
+  Py_END_ALLOW_THREADS return status ? PyLong_FromLong(status)
+                                     : pair(made, workspace);
+}
+
+static PyObject *destroy(PyObject *module, PyObject *const *given,
+                         Py_ssize_t count) {
+  call_library library;
+  void *old, *one, *stream;
+  Py_ssize_t i;
+
+  (void)module;
+  if (!takes(count, 4) || take_bytes(&library, sizeof library, given[0]) ||
+      address(&old, given[1]) || address(&stream, given[3]))
+    return NULL;
+  for (i = 0; i < PyList_Size(given[2]); i++) {
+    if (address(&one, PyList_GetItem(given[2], i)))
+      return NULL;
+    library.plan_destroy(one);
+  }
+  if (PyErr_Occurred())
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS library.graph_destroy(old, stream);
+  Py_END_ALLOW_THREADS return PyLong_FromLong(DFGNN_OK);
+}
+
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(form, plan, types, workspace, stream, tensors) -> status, or -1"},
+    {"graph", (PyCFunction)(void (*)(void))graph, METH_FASTCALL,
+     "graph(library, context, edge_index, edges, is_wide, sources, "
+     "destinations, loops, stream) -> (graph, edges), or a status"},
+    {"plan", (PyCFunction)(void (*)(void))plan, METH_FASTCALL,
+     "plan(library, context, graph, problem) -> (plan, workspace), or a "
+     "status"},
+    {"destroy", (PyCFunction)(void (*)(void))destroy, METH_FASTCALL,
+     "destroy(library, graph, plans, stream)"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     "dfgnn_call",
-    "A call of libdfgnn: tensors in, a status out.",
+    "Calls of libdfgnn: tensors in, a status out.",
     -1,
     methods,
     NULL,

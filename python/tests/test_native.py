@@ -26,6 +26,7 @@ def way(request, monkeypatch):
     """The way of calls that are made in the test."""
     if request.param == "ctypes":
         monkeypatch.setattr(_native, "call", None)
+        monkeypatch.setattr(_native, "extension", None)
     elif _native.call is None:
         pytest.skip("there is no extension")
     return request.param
@@ -225,3 +226,49 @@ def test_wrong_calls_raise():
         with pytest.raises(kind):
             _native.call(*given)
     assert not hasattr(told, "args")
+
+
+# ---- graphs of batches ------------------------------------------------------
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_graphs_of_batches(way, kind, loops):
+    """A list that nobody has seen, as a layer gets it in each step."""
+    layer = (dfgnn.nn.GATConv if loops else dfgnn.nn.SAGEConv)(5, 3).double()
+    x = torch.randn(9, 5, dtype=torch.float64)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        index = torch.randint(9, (20, 2)).to(kind).t()  # not contiguous
+        found = both_passes(lambda t: layer(t, index), x)
+        graph = dfgnn.as_graph(index, 9)
+        if loops:
+            graph = graph.with_self_loops()
+        for mine, theirs in zip(found, both_passes(
+                lambda t: layer(t, graph), x)):
+            torch.testing.assert_close(mine, theirs)
+        made = dfgnn.convert.known_graph(index, (9, 9), loops)
+        assert made.num_edges == graph.num_edges
+        assert torch.equal(made.edge_index, graph.edge_index)
+
+
+def test_a_batch_with_a_wrong_edge(way):
+    index = torch.tensor([[0, 1, 2], [0, 9, 1]])
+    with pytest.raises(dfgnn.errors.InvalidError,
+                       match=r"edge_index\[1, 1\]"):
+        dfgnn.nn.SAGEConv(4, 4)(torch.randn(3, 4), index)
+
+
+@needs_extension
+def test_wrong_calls_of_graphs_raise():
+    made = _native.extension
+    for kind, call, given in (
+            (TypeError, made.graph, ()), (TypeError, made.plan, (b"",)),
+            (TypeError, made.destroy, (b"",)),
+            (ValueError, made.graph, (b"", 1, 1, 1, True, 1, 1, False, None)),
+            (ValueError, made.plan, (b"1", 1, 1, b"")),
+            (ValueError, made.plan, (_native.functions, 1, 1, b"short")),
+            (TypeError, made.plan, (_native.functions, 1, 1, "text")),
+            (TypeError, made.graph, (_native.functions, 1, 1, "many", True, 1,
+                                     1, False, None))):
+        with pytest.raises(kind):
+            call(*given)

@@ -15,7 +15,7 @@ from .._context import make_seed
 from .._chain import Chain
 from .._execute import generation
 from .._operators import DTYPES
-from ..convert import known_graph, looped_graph
+from ..convert import batch_graph, known_graph
 from ..errors import InvalidError, UnsupportedError
 from ..graph import Graph
 from ._guards import PLAIN_TENSORS, Other, known, watched
@@ -104,7 +104,7 @@ def graph_of(edges, sizes, loops=False):
     if found is None:
         if not known(edges):
             raise Other
-        found = looped_graph(edges, sizes, loops)
+        found = batch_graph(edges, sizes, loops)
     return found
 
 
