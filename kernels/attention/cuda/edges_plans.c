@@ -218,7 +218,10 @@ static size_t shared_of_rows(const dfgnn_problem *problem,
           ? 32 * (int64_t)(shape->vectors * shape->vector) * (shape->slice + 1)
           : 0;
   const int64_t matrix =
-      shape->staged ? width * problem->heads * problem->dim : 0;
+      shape->staged
+          ? (int64_t)width * shape->tiles * shape->vectors * shape->vector *
+                plan->lanes
+          : 0;
   return (size_t)(chunks + sums + matrix) * dfgnn__scalar_size(problem->dtype);
 }
 
@@ -263,7 +266,7 @@ int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
   if (is_plain(plan))
     *shape = usual;
   else if (!best_shape(shape, problem, plan, width, budget_of(plan)) ||
-           shape->tiles > usual.tiles)
+           (plan->term == EDGES_PRODUCTS && shape->tiles > usual.tiles))
     return 0;
   if (shape->chunk % (plan->unroll * (32 / plan->lanes)) != 0)
     return 0;

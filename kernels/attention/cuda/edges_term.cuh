@@ -24,16 +24,24 @@ template <class K, int TERM = K::term> struct edge_term;
 /* ---- W e in the lanes ---------------------------------------------------- */
 
 /* It serves scores that are not linear in W e (GATv2), and edges that come
- * projected.  W lies transposed in shared memory, [F][H*D], if staged; a lane
- * multiplies the rows of W of its own features with the edge's features. */
+ * projected.  A lane multiplies the rows of W of its own features with the
+ * edge's features.  If W is staged, these lie in shared memory in the order in
+ * which the lanes of an edge read them, WORD numbers each: [TILES][F][C]
+ * [VEC / WORD][lanes][WORD].  In the order of W the lanes of narrow heads, DIM
+ * numbers apart, would wait for each other at the same banks. */
 template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   using walk = edge_walk<K>;
   using typename walk::A;
   using typename walk::pack;
   using walk::C, walk::F, walk::FE, walk::GIVEN, walk::MATRIX, walk::p;
   using walk::DIM, walk::HEADS, walk::PITCH, walk::SIDES, walk::U, walk::VEC;
+  using walk::TILE, walk::TILES;
   using T = typename K::type;
-  static constexpr int MATRIX_SIZE = MATRIX && K::staged ? F * HEADS * DIM : 0;
+  static constexpr int WORD =
+      sizeof(A) > 4 ? 1 : VEC % 4 == 0 ? 4 : VEC % 2 == 0 ? 2 : 1;
+  static constexpr int VECTOR_SIZE = VEC * K::lanes;
+  static constexpr int MATRIX_SIZE =
+      MATRIX && K::staged ? TILES * F * C * VECTOR_SIZE : 0;
   /* GAT has scalars in place of W e. */
   static constexpr bool LIFTS = !walk::GAT;
 
@@ -42,7 +50,7 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   };
   struct row {};
 
-  A *matrix; /* [F][H*D] */
+  A *matrix; /* W, staged */
 
   __device__ __forceinline__ edge_term(const edges_params &params, A *shared)
       : walk(params,
@@ -50,11 +58,33 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
         matrix(shared) {
     if constexpr (MATRIX) {
       this->features.clear();
-#pragma unroll 4
-      for (int i = threadIdx.x; i < MATRIX_SIZE; i += blockDim.x)
-        matrix[i] = element(i % (HEADS * DIM), i / (HEADS * DIM));
+      if constexpr (K::staged)
+        stage_matrix();
       __syncthreads();
     }
+  }
+
+  /* Each warp copies every n-th vector of its lanes; zeros where a lane has no
+   * such vector. */
+  __device__ __forceinline__ void stage_matrix() {
+    const int warps = blockDim.x / 32;
+#pragma unroll 1
+    for (int n = threadIdx.x / 32; n < TILES * F * C; n += warps) {
+      const int c = n % C, f = n / C % F;
+      this->first = n / (C * F) * TILE;
+      const int row = this->head(walk::state(c)) * DIM + this->feature(c);
+      if (this->side() == 0)
+        unroll<VEC>([&](int i) {
+          matrix[n * VECTOR_SIZE + place_of(i)] =
+              this->has(c) ? element(row + i, f) : A(0);
+        });
+    }
+    this->first = 0;
+  }
+  /* Where number i of the lane's vector is. */
+  static __device__ __forceinline__ int place_of(int i) {
+    return (i / WORD * K::lanes + (lane_id() & (K::lanes - 1))) * WORD +
+           i % WORD;
   }
 
   __device__ __forceinline__ A element(int row, int f) const {
@@ -65,14 +95,19 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   /* Column f of W in the rows of vector c; zeros where the lane has no such
    * vector. */
   __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
-    const int row = this->head(walk::state(c)) * DIM + this->feature(c);
-    unroll<VEC>([&](int i) { w[i] = A(0); });
-    if (!this->has(c))
-      return;
-    if constexpr (!K::staged) {
-      unroll<VEC>([&](int i) { w[i] = element(row + i, f); });
+    if constexpr (K::staged) {
+      const int tile = TILES > 1 ? this->first / TILE : 0;
+      const A *from = matrix + ((tile * F + f) * C + c) * VECTOR_SIZE;
+      unroll<VEC / WORD>([&](int n) {
+        A part[WORD];
+        load_vector(part, from + place_of(n * WORD));
+        unroll<WORD>([&](int i) { w[n * WORD + i] = part[i]; });
+      });
     } else {
-      load_vector(w, matrix + f * (HEADS * DIM) + row);
+      const int row = this->head(walk::state(c)) * DIM + this->feature(c);
+      unroll<VEC>([&](int i) {
+        w[i] = this->has(c) ? element(row + i, f) : A(0);
+      });
     }
   }
   /* The address of vector c of an edge that comes as [H,D]. */
