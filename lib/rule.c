@@ -142,6 +142,17 @@ static int has_edges_and_hubs(const dfgnn_setting *s) {
          (g->max_degree > 512 || (backward && g->max_source_degree > 512));
 }
 
+/* Edge features whose products with W the lanes make for 256 features or more
+ * of all heads: a walk takes tiles of them, which leave registers to two blocks
+ * (docs/performance.md). */
+static int has_edges_and_many_features(const dfgnn_setting *s) {
+  return has_edges(s) && s->problem->heads * s->problem->dim >= 256;
+}
+
+static int has_edges_hubs_and_many_features(const dfgnn_setting *s) {
+  return has_edges_and_hubs(s) && has_edges_and_many_features(s);
+}
+
 /* Walks of programs: edges of a row, or of a column where a backward pass may
  * walk those, that a side of lanes has.  What chooses the sides of a program
  * without a variant: kernels/program/cuda/plan.c. */
@@ -285,12 +296,19 @@ static const rule_row rules[] = {
      "edges=128,lanes=8,rows=8,blocks=1,unroll=2",
      "W multiplies sums of edge features once for each row; rows are uneven: "
      "they are cut"},
+    {"cuda", FORWARD, has_edges_hubs_and_many_features, "lift",
+     "edges=128,lanes=32,unroll=2,warps=8,blocks=2",
+     "the lanes of an edge compute its projected features, tiles of heads at a "
+     "time; rows are uneven: they are cut"},
     {"cuda", FORWARD, has_edges_and_hubs, "lift",
      "edges=128,lanes=16,unroll=1,warps=8,blocks=2",
      "the lanes of an edge compute its projected features; rows are uneven: "
      "they are cut"},
     {"cuda", FORWARD, has_edges, "edges", NULL,
      "W multiplies sums of edge features once for each row"},
+    {"cuda", FORWARD, has_edges_and_many_features, "lift", NULL,
+     "the lanes of an edge compute its projected features, tiles of heads at a "
+     "time"},
     {"cuda", FORWARD, has_edges, "lift", NULL,
      "the lanes of an edge compute its projected features"},
     {"cuda", FORWARD, dense_blocks, "dense", NULL,
@@ -314,12 +332,19 @@ static const rule_row rules[] = {
      "edges=128,lanes=8,rows=8,blocks=1,unroll=2,columns=2",
      "W multiplies sums of edge features once for each row; rows are uneven: "
      "they are cut"},
+    {"cuda", BACKWARD, has_edges_hubs_and_many_features, "lift",
+     "edges=128,lanes=32,unroll=2,warps=8,blocks=2",
+     "the lanes of an edge compute its projected features, tiles of heads at a "
+     "time; rows are uneven: they are cut"},
     {"cuda", BACKWARD, has_edges_and_hubs, "lift",
      "edges=128,lanes=16,unroll=1,warps=8,blocks=2",
      "the lanes of an edge compute its projected features; rows are uneven: "
      "they are cut"},
     {"cuda", BACKWARD, has_edges, "edges", NULL,
      "W multiplies sums of edge features once for each row"},
+    {"cuda", BACKWARD, has_edges_and_many_features, "lift", NULL,
+     "the lanes of an edge compute its projected features, tiles of heads at a "
+     "time"},
     {"cuda", BACKWARD, has_edges, "lift", NULL,
      "the lanes of an edge compute its projected features"},
     {"cuda", BACKWARD, dense_blocks, "dense", NULL,
@@ -418,9 +443,12 @@ static const dfgnn_variant *first_usable(const dfgnn_query *query) {
 }
 
 /* Does a row replace the model's choice?  Models were fitted when its algorithm
- * took one head after the other. */
+ * took one head after the other, or before walks over edges with features took
+ * tiles of heads. */
 static int is_certain(const rule_row *row) {
-  return row->holds == narrow_heads || row->holds == dominated_and_narrow;
+  return row->holds == narrow_heads || row->holds == dominated_and_narrow ||
+         row->holds == has_edges_hubs_and_many_features ||
+         row->holds == has_edges_and_many_features;
 }
 
 /* Takes the first row that holds and has a variant; returns 0 if there is none,

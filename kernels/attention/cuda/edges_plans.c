@@ -217,11 +217,10 @@ static size_t shared_of_rows(const dfgnn_problem *problem,
       plan->walk == EDGES_SUMS
           ? 32 * (int64_t)(shape->vectors * shape->vector) * (shape->slice + 1)
           : 0;
-  const int64_t matrix =
-      shape->staged
-          ? (int64_t)width * shape->tiles * shape->vectors * shape->vector *
-                plan->lanes
-          : 0;
+  const int64_t matrix = shape->staged
+                             ? (int64_t)width * shape->tiles * shape->vectors *
+                                   shape->vector * plan->lanes
+                             : 0;
   return (size_t)(chunks + sums + matrix) * dfgnn__scalar_size(problem->dtype);
 }
 

@@ -37,8 +37,10 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   using walk::DIM, walk::HEADS, walk::PITCH, walk::SIDES, walk::U, walk::VEC;
   using walk::TILE, walk::TILES;
   using T = typename K::type;
-  static constexpr int WORD =
-      sizeof(A) > 4 ? 1 : VEC % 4 == 0 ? 4 : VEC % 2 == 0 ? 2 : 1;
+  static constexpr int WORD = sizeof(A) > 4  ? 1
+                              : VEC % 4 == 0 ? 4
+                              : VEC % 2 == 0 ? 2
+                                             : 1;
   static constexpr int VECTOR_SIZE = VEC * K::lanes;
   static constexpr int MATRIX_SIZE =
       MATRIX && K::staged ? TILES * F * C * VECTOR_SIZE : 0;
@@ -105,9 +107,8 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
       });
     } else {
       const int row = this->head(walk::state(c)) * DIM + this->feature(c);
-      unroll<VEC>([&](int i) {
-        w[i] = this->has(c) ? element(row + i, f) : A(0);
-      });
+      unroll<VEC>(
+          [&](int i) { w[i] = this->has(c) ? element(row + i, f) : A(0); });
     }
   }
   /* The address of vector c of an edge that comes as [H,D]. */
