@@ -33,6 +33,7 @@ ways get the same.  Writes a flat JSON array, a row per case:
   pyg_launches, dfgnn_launches      kernels of a step (on a GPU)
   pyg_mb, dfgnn_mb                  peak of torch's memory over the inputs
   compiled_ms, both_ms              PyG, and dfgnn, by torch.compile
+  captured_ms                       dfgnn's relbench, by dfgnn.capture with room
   difference                        of the results, relative to the largest
 """
 
@@ -400,6 +401,37 @@ class Way:
         return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
+class Captured(Way):
+    """A step as one CUDA graph that has room for blocks of these sizes."""
+
+    def __init__(self, model, run, options, device, inputs):
+        super().__init__(model, run, options, device)
+        import dfgnn
+        x, blocks, kind = inputs()
+        nodes, edges = blocks[0]
+        most = dfgnn.HeteroCapacity(nodes, {
+            key: part.size(1) for key, part in edges.items()})
+
+        def step(x, edges):
+            self.model.zero_grad(set_to_none=True)
+            out = self.forward((x, [(most.num_nodes, edges)] * len(blocks),
+                                kind))[:nodes[kind]]
+            loss = out.float().square().mean()
+            loss.backward()
+            return loss
+        self.captured = dfgnn.capture(step, copy=False, capacity=dict(
+            x=most.nodes, edges=most.edges))
+
+    def step(self, given, keep=True):
+        x, blocks, _ = given
+        settle(self.device)
+        start = self.clock()
+        self.captured(x, blocks[0][1])
+        settle(self.device)
+        if keep:
+            self.steps.append(1e3 * (self.clock() - start))
+
+
 def _longest(where, timed, most=25):
     """Lines about the events [(microseconds, event)] that took longest."""
     yield (f"  {where}: {sum(us for us, _ in timed) / 1e3:.2f} ms in "
@@ -422,12 +454,13 @@ def measure(name, options, device):
     ways = {}
     for way in options.ways.split(","):
         mine = copy.deepcopy(model)
-        if way in ("dfgnn", "both"):
+        if way in ("dfgnn", "both", "captured"):
             report = dfgnn.accelerate(mine)
             print(report, file=sys.stderr)
         if way in ("compiled", "both"):
             mine = torch.compile(mine, dynamic=True)
-        ways[way] = Way(mine, run, options, device)
+        ways[way] = Captured(mine, run, options, device, inputs) \
+            if way == "captured" else Way(mine, run, options, device)
     row = {"case": name, "edges": _edges_of(inputs())}
     given = inputs()
     with torch.no_grad():
@@ -458,7 +491,8 @@ def measure(name, options, device):
                 torch.cuda.empty_cache()
     for way, found in ways.items():
         row[way + "_ms"] = statistics.median(found.steps)
-        row[way + "_backward_ms"] = statistics.median(found.backwards)
+        if found.backwards:
+            row[way + "_backward_ms"] = statistics.median(found.backwards)
         row[way + "_launches"] = found.launches(inputs())
         row[way + "_mb"] = found.memory(inputs())
         if options.profile:
@@ -509,7 +543,7 @@ def main():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--ways", default="pyg,dfgnn",
                         help="pyg, dfgnn, compiled and both (each of them by "
-                        "torch.compile)")
+                        "torch.compile), captured (dfgnn's, of relbench)")
     parser.add_argument("--scale", type=float, default=1.0,
                         help="of the numbers of nodes")
     parser.add_argument("--narrow", action="store_true",

@@ -14,7 +14,7 @@ __version__ = "0.2.0"
 # last would hide the other.
 __all__, __getattr__, __dir__ = lazy(globals(), {
     "_accelerate": ["accelerate"],
-    "_capacity": ["Capacity", "Room"],
+    "_capacity": ["Capacity", "HeteroCapacity", "Room"],
     "_capture": ["capture"],
     "_library": ["version"],
     "_report": ["Report", "report"],

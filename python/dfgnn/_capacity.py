@@ -1,5 +1,5 @@
 """Room for arguments of dfgnn.capture whose rows or edges differ from call to
-call: buffers of one size, and graphs whose edges are written anew."""
+call: buffers of one size, whose graphs get their edges anew."""
 
 import inspect
 import weakref
@@ -7,13 +7,13 @@ import weakref
 import torch
 from torch.utils import _pytree as pytree
 
-from . import _handle, convert
+from . import convert
 from ._checks import check_count, describe
 from ._modes import lasting
+from ._refilled import Refilled, RefilledRelations
 from .errors import InvalidError
-from .graph import Graph
 
-__all__ = ["Capacity", "Room"]
+__all__ = ["Capacity", "HeteroCapacity", "Room"]
 
 # Edges that are not in use lie among so many spare nodes: few rows, none of
 # them long.  It is one number, so that what one layer gives by its
@@ -77,6 +77,36 @@ class Capacity:
 
     def __repr__(self):
         return f"Capacity({self.most}, {self.most_edges})"
+
+
+class HeteroCapacity:
+    """Room for graphs of several relations.
+
+    nodes: by type the most nodes.
+    edges: by relation (source type, name, destination type) the most edges.
+
+    Its rooms are dictionaries: ``nodes`` by type, ``edges`` and ``by_edge`` by
+    relation, for arguments that are dictionaries of the same keys.
+    ``num_nodes`` has by type how many the step sees.
+    """
+
+    def __init__(self, nodes, edges):
+        for name, given in (("nodes", nodes), ("edges", edges)):
+            if not isinstance(given, dict):
+                raise TypeError(f"{name} must be a dict, got "
+                                + describe(given))
+        self.nodes = {kind: Room(n, spare=SPARE) for kind, n in nodes.items()}
+        self.num_nodes = {kind: room.rows for kind, room in
+                          self.nodes.items()}
+        self.edges, self.by_edge = {}, {}
+        for relation, most in edges.items():
+            ends = relation[0], relation[-1]
+            if not set(ends) <= set(nodes):
+                raise ValueError(f"nodes has no type of {relation}; it has "
+                                 + ", ".join(map(repr, nodes)))
+            one = Capacity(tuple(nodes[kind] for kind in ends), most)
+            self.edges[relation], self.by_edge[relation] = \
+                one.edges, one.by_edge
 
 
 class EdgeRoom:
@@ -170,15 +200,16 @@ class EdgeBuffer:
         self.graphs = _Graphs(self)
         self.limits = torch.tensor(capacity.most, dtype=like.dtype,
                                    device=device).unsqueeze(1)
-        # how many edges were left out, since one of their nodes is none
-        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
-        self.told = torch.zeros((), dtype=torch.int64)
-        if device.type == "cuda":
-            self.told = self.told.pin_memory()
-        self._keep()
+        side_by_side([self])
 
-    def _keep(self):
+    def keep(self):
         convert.keep(self.tensor, self.graphs)
+
+    @property
+    def sound(self):
+        """The tensor with unused edges in the place of those that are
+        wrong."""
+        return self.among.sound_of(self)
 
     def check(self, number, edges):
         most = self.capacity.most_edges
@@ -198,14 +229,7 @@ class EdgeBuffer:
                         f"argument {number} of a captured step has the node "
                         f"{least if least < 0 else last} in row {row}, and "
                         f"its capacity is 0 to {count - 1}")
-        if int(self.told):
-            count = int(self.told)
-            self.wrong.zero_()
-            self.told.zero_()
-            raise InvalidError(
-                f"{count} edges of the steps before were left out: their "
-                f"nodes are not in the capacity of {self.capacity.most} "
-                "sources and destinations")
+        self.among.tell()
 
     def write(self, edges):
         count, before = edges.size(1), self.used
@@ -216,19 +240,78 @@ class EdgeBuffer:
             self.tensor[:, unused].copy_(self.unused[:, unused])
         self.used = count
 
-    def refill(self):
-        """Writes the edges into the graphs; the operations of a step that is
-        recorded begin with these."""
-        with torch.no_grad():
-            strange = ((self.tensor < 0) | (self.tensor >= self.limits)).any(0)
-            unused = (self.tensor >= self.limits).all(0) & (
-                self.tensor == self.unused).all(0)
-            self.wrong += (strange & ~unused).sum()
-            self.told.copy_(self.wrong, non_blocking=True)
-            self.sound = torch.where(strange, self.unused, self.tensor)
-            for graph in self.graphs.values():
-                graph.refill(self)
-        self._keep()
+
+class _Among:
+    """EdgeBuffers side by side in memory: one pass looks at all edges."""
+
+    def __init__(self, buffers):
+        counts = [b.capacity.most_edges for b in buffers]
+        first, one = buffers[0], len(buffers) == 1
+
+        def joined(parts):
+            return parts[0] if one else torch.cat(parts, 1)
+        self.tensor = joined([b.tensor for b in buffers])
+        self.unused = joined([b.unused for b in buffers])
+        self.limits = first.limits if one else torch.cat(
+            [b.limits.expand(2, n) for b, n in zip(buffers, counts)], 1)
+        self.most = list(dict.fromkeys(b.capacity.most for b in buffers))
+        # how many edges were left out, since one of their nodes is none
+        device = self.tensor.device
+        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
+        self.told = torch.zeros((), dtype=torch.int64)
+        if device.type == "cuda":
+            self.told = self.told.pin_memory()
+        self.places = {}
+        begin = 0
+        for buffer, count in zip(buffers, counts):
+            if not one:
+                buffer.tensor = self.tensor.narrow(1, begin, count)
+                buffer.unused = self.unused.narrow(1, begin, count)
+            buffer.among, self.places[id(buffer)] = self, (begin, count)
+            begin += count
+        for buffer in buffers:
+            buffer.keep()
+
+    def look(self):
+        strange = ((self.tensor < 0) | (self.tensor >= self.limits)).any(0)
+        unused = (self.tensor >= self.limits).all(0) & (
+            self.tensor == self.unused).all(0)
+        self.wrong += (strange & ~unused).sum()
+        self.told.copy_(self.wrong, non_blocking=True)
+        self.sound = torch.where(strange, self.unused, self.tensor)
+
+    def sound_of(self, buffer):
+        return self.sound.narrow(1, *self.places[id(buffer)])
+
+    def tell(self):
+        if not int(self.told):
+            return
+        count = int(self.told)
+        self.wrong.zero_()
+        self.told.zero_()
+        raise InvalidError(
+            f"{count} edges of the steps before were left out: their nodes "
+            "are not in the capacity of " + " or ".join(map(str, self.most))
+            + " sources and destinations")
+
+
+def side_by_side(buffers):
+    """Puts EdgeBuffers of one type of numbers side by side in memory."""
+    for dtype in dict.fromkeys(b.tensor.dtype for b in buffers):
+        _Among([b for b in buffers if b.tensor.dtype == dtype])
+
+
+def refill(buffers):
+    """Writes the edges of EdgeBuffers into their graphs; the operations of a
+    step that is recorded begin with these."""
+    with torch.no_grad():
+        for among in {id(b.among): b.among for b in buffers}.values():
+            among.look()
+        for buffer in buffers:
+            for graph in buffer.graphs.values():
+                graph.refill(buffer)
+    for buffer in buffers:
+        buffer.keep()
 
 
 class _Graphs(dict):
@@ -255,8 +338,41 @@ class _Graphs(dict):
         self[key] = lasting(lambda: RefilledGraph(buffer, loops))
         return self[key]
 
+    def relations(self, edges, num_nodes):
+        """The HeteroGraph of the edge_index of several relations, all of which
+        have room; this buffer's is the first."""
+        key = ("relations", tuple(edges), tuple(num_nodes.items()))
+        found = self.get(key)
+        if found is None:
+            buffers = {}
+            for relation, tensor in edges.items():
+                rooms = convert.rooms_of(tensor)
+                if rooms is None:
+                    raise InvalidError(f"the edges of {relation} have no room "
+                                       "in the capacity of a captured step")
+                buffers[relation] = rooms.buffer()
+            _check_sizes(buffers, num_nodes)
+            found = self[key] = lasting(lambda: RefilledRelations(
+                buffers, num_nodes))
+        return found
 
-class RefilledGraph(Graph):
+
+def _check_sizes(buffers, num_nodes):
+    for relation, buffer in buffers.items():
+        capacity = buffer.capacity
+        for kind, side, count in zip(
+                (relation[0], relation[-1]), (0, 1),
+                (capacity.num_sources, capacity.num_destinations)):
+            given = num_nodes[kind]
+            given = given[side] if isinstance(given, tuple) else given
+            if given != count:
+                raise InvalidError(
+                    f"{kind} has {given} nodes, and the capacity of the edges "
+                    f"of {relation} has {count}, spare ones included: give "
+                    "features and edges room in one HeteroCapacity")
+
+
+class RefilledGraph(Refilled):
     """The graph of an EdgeBuffer, whose arrays are written anew by refill().
 
     With loops, edges from a node to itself become unused ones, and each node
@@ -267,66 +383,20 @@ class RefilledGraph(Graph):
         self.buffer, self.looping = weakref.ref(buffer), loops
         capacity, device = buffer.capacity, buffer.tensor.device
         sizes = capacity.num_destinations, capacity.num_sources
-        count = capacity.most_edges
         self._added = torch.arange(min(sizes), device=device)
-        if loops:
-            self.unlooped_edges = count
-            count += min(sizes)
-
-        def numbers(size):
-            return torch.empty(size, dtype=torch.int32, device=device)
-        self._arrays = numbers(sizes[0] + 1), numbers(count), numbers(count)
-        self._columns = (numbers(sizes[1] + 1), numbers(count),
-                         numbers(count))
-        self._rows = [torch.arange(n + 1, dtype=torch.int32, device=device)
-                      for n in sizes]
-        self.trusted, self.generation = True, 0
-        self._fill((*sizes, count), device, None, None, None)
-        self.unlooped_edges = capacity.most_edges if loops else None
-        with torch.no_grad():
-            self.refill(buffer)
-        self._handle = self._make_handle()
-
-    def _make_handle(self):
-        return _handle.from_csr(
-            self._arrays[0], self._arrays[1], self.num_src, None, None, None,
-            True, self._columns, refilled=True)
+        count = capacity.most_edges
+        super().__init__(*sizes, count + (min(sizes) if loops else 0), device)
+        self.unlooped_edges = count if loops else None
+        self.begin(buffer)
 
     def refill(self, buffer):
-        """Sorts the buffer's edges by destination and by source."""
-        self.generation += 1
         src, dst = edges = buffer.sound
         if self.looping:
             own = src == dst
             src, dst = torch.where(own, buffer.unused, edges)
             src, dst = (torch.cat([ends, self._added.to(ends.dtype)])
                         for ends in (src, dst))
-        offsets, indices, order = self._arrays
-        rows = self._sort(dst, offsets, order, self._rows[0])
-        torch.index_select(src.to(torch.int32), 0, order, out=indices)
-        begins, ends, edges = self._columns
-        self._sort(indices, begins, edges, self._rows[1])
-        torch.index_select(rows, 0, edges, out=ends)
-
-    @staticmethod
-    def _sort(keys, offsets, order, rows):
-        """The sorted keys; writes their order, and where each row begins."""
-        found, places = torch.sort(keys.to(torch.int32), stable=True)
-        order.copy_(places)
-        torch.searchsorted(found, rows, out_int32=True, out=offsets)
-        return found
-
-    # what is derived from the edges lasts until they are written anew
-
-    def _derive(self, key, make):
-        found = self._derived.get(key)
-        if found is None or found[0] != self.generation:
-            found = self._derived[key] = self.generation, make()
-        return found[1]
-
-    @property
-    def edge_order(self):
-        return self._arrays[2]
+        self.write(src, dst)
 
     @property
     def kept(self):
@@ -341,6 +411,3 @@ class RefilledGraph(Graph):
         key = convert.key_of(sizes, loops=True)
         graphs = self.buffer().graphs
         return graphs.get(key) or graphs.make(key, sizes, True)
-
-    def to(self, device, non_blocking=False):
-        raise InvalidError("the graph of a captured step stays on its device")

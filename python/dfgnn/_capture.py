@@ -7,7 +7,8 @@ import warnings
 import torch
 from torch.utils import _pytree as pytree
 
-from ._capacity import EdgeBuffer, EdgeRoom, rooms_of
+from ._capacity import (
+    EdgeBuffer, EdgeRoom, refill, rooms_of, side_by_side)
 from ._checks import describe
 from ._recording import Recording, recording
 from ._refusal import refusal
@@ -230,6 +231,9 @@ class _Step:
         self.rooms = {number: room.buffer(
             leaves[number], device or torch.device("cpu"))
             for number, room in owner.rooms(form).items()}
+        self.edges = [buffer for buffer in self.rooms.values()
+                      if isinstance(buffer, EdgeBuffer)]
+        side_by_side(self.edges)
         self.inputs = {number: _static(leaf, device)
                        for number, leaf in enumerate(leaves)
                        if device is not None
@@ -268,9 +272,7 @@ class _Step:
     def run(self):
         self.read = Recording()  # keeps alive what the CUDA graph reads
         args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
-        for buffer in self.rooms.values():
-            if isinstance(buffer, EdgeBuffer):
-                buffer.refill()
+        refill(self.edges)
         with recording(self.read):
             return self.owner.step(*args, **kwargs)
 

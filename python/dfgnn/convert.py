@@ -182,6 +182,16 @@ def keep(edges, graphs):
     _cache[number] = (reference, edges._version, graphs)
 
 
+def rooms_of(edges):
+    """The graphs of an edge_index that has room in a captured step, with its
+    buffer; None of others."""
+    entry = _cache.get(id(edges))
+    if entry is None or entry[0]() is not edges or \
+            not hasattr(entry[2], "relations"):
+        return None
+    return entry[2]
+
+
 def _graphs_of(owner):
     """The graphs made of this very object with this very content; None if they
     cannot be kept: writes to the object are not counted, or it takes no weak

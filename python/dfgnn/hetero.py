@@ -26,6 +26,7 @@ from ._hetero_pairs import gatherer, moved
 from ._modes import lasting, unwrapped
 from ._remember import remember
 from ._schema import Layout, Schema
+from .convert import rooms_of
 from .graph import Graph
 
 __all__ = ["HeteroGraph", "Layout"]
@@ -209,9 +210,9 @@ class HeteroGraph(Schema):
         """The :class:`Graph` whose destinations are laid out as rows says and
         whose sources as columns says; it is made once."""
         return self._derive((rows, columns), lambda: self._graph_between(
-            self._placed(rows, columns), rows.size, columns.size))
+            self.placed(rows, columns), rows.size, columns.size))
 
-    def _placed(self, rows, columns):
+    def placed(self, rows, columns):
         """[2, E] the column of each edge's source and the row of its
         destination."""
         if self.counts is None:
@@ -357,8 +358,12 @@ class HeteroGraph(Schema):
 
 def hetero_graph(edges, num_nodes, trusted=False):
     """HeteroGraph(edges, num_nodes), kept for as long as the tensors of edges
-    live and are not written to."""
+    live and are not written to; that of a captured step where these are its
+    buffers."""
     tensors = list(edges.values())
+    rooms = rooms_of(tensors[0])
+    if rooms is not None:
+        return rooms.relations(edges, num_nodes)
     key = ("hetero", tuple(edges), tuple(num_nodes.items()))
     return remember(tensors[0], key, lambda: HeteroGraph(
         edges, num_nodes, trusted=trusted), tensors[1:])

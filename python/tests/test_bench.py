@@ -183,6 +183,13 @@ def test_relations(run, tmp_path):
     assert "| aifb |" in run("python_relations", "--table", out)
 
 
+def test_relations_in_a_captured_step(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_relations", "--scale", 0.005, "--narrow", "--warmup", 0,
+        "--rounds", 1, "--cases", "relbench", "--ways", "captured", "-o", out)
+    assert json.loads(out.read_text())[0]["captured_ms"] > 0
+
+
 def test_products_in_groups(run, tmp_path):
     out = tmp_path / "out.json"
     text = run("python_grouped", "--types", "float32", "--scale", 0.01,

@@ -257,7 +257,7 @@ def test_edges_that_are_wrong_on_a_gpu_are_left_out_and_told_later():
     buffer = _capacity.EdgeBuffer(most, torch.zeros(2, 0, dtype=torch.long),
                                   torch.device("cpu"))
     buffer.write(torch.tensor([[0, 99, 2, 3], [1, 2, -5, 4]]))
-    buffer.refill()
+    _capacity.refill([buffer])
     assert buffer.sound[:, [0, 3]].tolist() == [[0, 3], [1, 4]]
     assert bool((buffer.sound[:, [1, 2]] >= NODES).all())
     with pytest.raises(dfgnn.InvalidError, match="2 edges of the steps "

@@ -115,6 +115,7 @@ class _Call:
         # what a recording fills anew in each step is the graph of all
         self.recorded = _recording.current is not None
         none = [None] * len(weights)
+        self.make_own = None if own is None else type(own)
         own_weights, own_biases = (none, none) if own is None else \
             (own.weights, own.biases)
         # types whose own features are multiplied, and where they are
@@ -129,9 +130,6 @@ class _Call:
             [] if reduce.weight is None else [reduce.weight],
             weights, biases, own_weights, own_biases)))
         self.sizes = [len(self.given[name]) for name in self.names]
-
-    def flat(self):
-        return list(itertools.chain(*self.given.values()))
 
     def named(self, flat):
         """By name the lists of tensors, or of what else there is of each."""
@@ -158,7 +156,8 @@ class _Call:
             if len(shapes) > 1:
                 return False
         return all(t is None or t.dtype == first.dtype
-                   and t.device == first.device for t in self.flat())
+                   and t.device == first.device
+                   for t in itertools.chain(*self.given.values()))
 
     def own_features(self, given, kind):
         if kind in self.others:
@@ -352,8 +351,8 @@ class _Call:
             flat = [None if t is None else t.view_as(t) if create_graph else
                     t.detach().requires_grad_(n)
                     for t, n in zip(given, needed)]
-            pairs = [(y, g) for y, g in zip(self.plain(self.named(flat)),
-                                            grads) if g is not None]
+            pairs = [(y, g) for y, g in zip(
+                self.plain(self, self.named(flat)), grads) if g is not None]
             found = iter(torch.autograd.grad(
                 [y for y, _ in pairs], [t for t, n in zip(flat, needed) if n],
                 [g for _, g in pairs], create_graph=create_graph,
@@ -398,27 +397,31 @@ def linear_of_sums(graph, x, reduce, weights, biases, own, plain):
     if reduce.op is None or autocasting() or needs_composite():
         return None
 
-    def again(given):
-        """plain() of the tensors that a node was given."""
+    features, run = type(x), reduce.run
+
+    def again(call, given):
+        """plain() of the tensors that a node was given.  It knows none of them
+        itself, so that they are freed as the backward pass goes."""
         src = dict(zip(call.sources, given["x"]))
-        dst = dict(x.dst, **{kind: src[kind] for kind in call.own
-                             if kind not in call.others},
-                   **dict(zip(call.others, given["own"])))
+        dst = {kind: src[kind] for kind in call.own
+               if kind not in call.others}
+        dst.update(zip(call.others, given["own"]))
         made = plain(
-            type(x)(src, dst),
-            Reduction(reduce.run, weight=(given["edge_weight"] or [None])[0]),
+            features(src, dst),
+            Reduction(run, weight=(given["edge_weight"] or [None])[0]),
             given["weights"], given["biases"],
-            None if own is None else type(own)(
-                given["own_weights"], given["own_biases"]))
+            call.make_own and call.make_own(given["own_weights"],
+                                            given["own_biases"]))
         return [made[kind] for kind in call.blocks]
     call = _Call(graph, x, reduce, list(weights), list(biases), own, again)
     if not call.fits():
         return None
+    given, call.given = call.given, None
     try:
         if torch.is_grad_enabled():
-            outs = _Node.apply(call, *call.flat())
+            outs = _Node.apply(call, *itertools.chain(*given.values()))
         else:
-            outs, _ = call.forward(call.given)
+            outs, _ = call.forward(given)
     except UnsupportedError:
         return None
     return dict(zip(call.blocks, outs))

@@ -1,0 +1,133 @@
+"""Graphs of a captured step, whose edges are written anew in each."""
+
+import weakref
+
+import torch
+
+from . import _handle
+from ._modes import lasting
+from .errors import InvalidError
+from .graph import Graph
+from .hetero import HeteroGraph
+
+
+class Refilled(Graph):
+    """A Graph of a fixed number of edges.  A subclass has refill(source), which
+    hands all edges to write()."""
+
+    def __init__(self, num_dst, num_src, num_edges, device):
+        def numbers(size):
+            return torch.empty(size, dtype=torch.int32, device=device)
+        self._arrays = (numbers(num_dst + 1), numbers(num_edges),
+                        numbers(num_edges))
+        self._columns = (numbers(num_src + 1), numbers(num_edges),
+                         numbers(num_edges))
+        self._rows = [torch.arange(n + 1, dtype=torch.int32, device=device)
+                      for n in (num_dst, num_src)]
+        self.trusted, self.generation = True, 0
+        self._fill((num_dst, num_src, num_edges), device, None, None, None)
+
+    def begin(self, source):
+        """Writes the first edges, which the library then looks at."""
+        with torch.no_grad():
+            self.refill(source)
+        self._handle = self._make_handle()
+
+    def _make_handle(self):
+        return _handle.from_csr(
+            self._arrays[0], self._arrays[1], self.num_src, None, None, None,
+            True, self._columns, refilled=True)
+
+    def write(self, src, dst):
+        """Sorts edges by destination and by source."""
+        self.generation += 1
+        offsets, indices, order = self._arrays
+        rows = self._sort(dst, offsets, order, self._rows[0])
+        torch.index_select(src.to(torch.int32), 0, order, out=indices)
+        begins, ends, edges = self._columns
+        self._sort(indices, begins, edges, self._rows[1])
+        torch.index_select(rows, 0, edges, out=ends)
+
+    @staticmethod
+    def _sort(keys, offsets, order, rows):
+        """The sorted keys; writes their order, and where each row begins."""
+        found, places = torch.sort(keys.to(torch.int32), stable=True)
+        order.copy_(places)
+        torch.searchsorted(found, rows, out_int32=True, out=offsets)
+        return found
+
+    # what is derived from the edges lasts until they are written anew
+
+    def _derive(self, key, make):
+        found = self._derived.get(key)
+        if found is None or found[0] != self.generation:
+            found = self._derived[key] = self.generation, make()
+        return found[1]
+
+    @property
+    def edge_order(self):
+        return self._arrays[2]
+
+    def to(self, device, non_blocking=False):
+        raise InvalidError("the graph of a captured step stays on its device")
+
+
+class _Between(Refilled):
+    """The Graph of a HeteroGraph's layouts of rows and columns."""
+
+    def __init__(self, relations, rows, columns):
+        self.layouts = rows, columns
+        super().__init__(rows.size, columns.size, relations.num_edges,
+                         relations.device)
+        self.begin(relations)
+
+    def refill(self, relations):
+        self.write(*relations.placed(*self.layouts))
+
+
+# what Schema and layers derive of numbers of nodes alone
+_OF_SIZES = {"node", "begins", "relation", "blocks", "turn", "tiles"}
+
+
+class RefilledRelations(HeteroGraph):
+    """The HeteroGraph of EdgeBuffers by relation.  Which edges there are changes
+    from step to step, so that no layout depends on their number."""
+
+    def __init__(self, buffers, num_nodes):
+        self._set_schema(buffers, num_nodes)
+        self._buffers = [weakref.ref(buffer) for buffer in buffers.values()]
+        self.counts = tuple(buffer.capacity.most_edges
+                            for buffer in buffers.values())
+        self._between = {}
+        self._set_edges(self._joined(), None, True)
+
+    def _joined(self):
+        """[2, E] the edges of all buffers."""
+        self._of_edges = {}
+        return torch.cat([buffer().sound for buffer in self._buffers], 1)
+
+    def refill(self, _):
+        self.edge_index = self._joined()
+        for graph in self._between.values():
+            graph.refill(self)
+
+    def _derive(self, key, make):
+        if (key if isinstance(key, str) else key[0]) in _OF_SIZES:
+            return super()._derive(key, make)
+        found = self._of_edges.get(key)
+        if found is None:
+            found = self._of_edges[key] = make()
+        return found
+
+    def graph(self, rows, columns):
+        key = rows, columns
+        found = self._between.get(key)
+        if found is None:
+            found = self._between[key] = lasting(lambda: _Between(self, *key))
+        return found
+
+    def as_sent(self):
+        return self.by_relation("src")
+
+    def has_few_pairs(self):
+        return False
