@@ -522,6 +522,42 @@ def test_nothing_of_every_edge_and_inner_value_is_kept():
     assert sizes and max(sizes) < 2000 * 12
 
 
+@pytest.mark.parametrize("dtype,hidden", [
+    (torch.float32, 512), (torch.bfloat16, 1024)])
+def test_torch_runs_wide_layers_on_a_cpu(dtype, hidden, monkeypatch):
+    """From some width on its products are faster than the kernels', which
+    keep=False asks for all the same."""
+    edges, passes, own = graph_of(), [], _mlp.Recipe.forward
+
+    def forward(self, *args):
+        passes.append(self.products)
+        return own(self, *args)
+    monkeypatch.setattr(_mlp.Recipe, "forward", forward)
+
+    def run(width, **options):
+        weights, biases = layers_of([3 * 256, width, 256], dtype)
+        x, y, e = (tensor(n, 256, dtype=dtype) for n in (19, 23, 150))
+        out = dfgnn.edge_mlp(edges, weights, biases, dst=x, src=y, edge=e,
+                             activation="silu", reduce="sum", **options)
+        return out, [x, y, e, *weights, *biases]
+    run(hidden)
+    assert not passes
+    with torch.no_grad():  # nothing is computed twice there
+        run(hidden)
+    assert passes == [2 * 256 * hidden]
+    run(128)
+    torch.manual_seed(3)
+    left, leaves = run(hidden)
+    torch.manual_seed(3)
+    kept, others = run(hidden, keep=False)
+    assert passes == [2 * 256 * hidden, 2 * 256 * 128, 2 * 256 * hidden]
+    if dtype == torch.float32:
+        torch.testing.assert_close(left, kept, rtol=1e-4, atol=1e-4)
+        for a, b in zip(torch.autograd.grad(left.square().sum(), leaves),
+                        torch.autograd.grad(kept.square().sum(), others)):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-2)
+
+
 def test_the_check_finds_what_is_wrong():
     graph = dfgnn.as_graph(graph_of(20, 20), 20)
     weights, biases = layers_of([4, 6], torch.float32)
