@@ -1,5 +1,5 @@
 """dfgnn.accelerate: gives the layers of a PyG or DGL model, and blocks of
-physicsnemo and orb-models, the kernels of dfgnn, in place."""
+physicsnemo, orb-models and anemoi-models, the kernels of dfgnn, in place."""
 
 import contextlib
 import inspect
@@ -56,8 +56,8 @@ _HEAVY = [
 ]
 
 
-# packages whose blocks have MLPs of edges, see nn/blocks
-_WITH_BLOCKS = "physicsnemo", "modulus", "orb_models"
+# packages whose blocks have kernels, see nn/blocks
+_WITH_BLOCKS = "physicsnemo", "modulus", "orb_models", "anemoi"
 
 
 def _next_step(module):
@@ -91,6 +91,7 @@ class Report:
         self.others = []
         self.joined = []
         self._classes = []  # [(module, its own class, that with kernels)]
+        self._whole = ()  # beginnings of the names of layers that no call meets
 
     @property
     def traced(self):
@@ -193,7 +194,8 @@ def accelerate(model, *, undo=False, check=False):
     untouched.  undo=True gives them their own classes back.  The blocks of
     physicsnemo (MeshEdgeBlock, MeshNodeBlock, MeshGraphEncoder and
     MeshGraphDecoder) and of orb-models (AttentionInteractionNetwork) run by
-    dfgnn.edge_mlp in the same way.
+    dfgnn.edge_mlp in the same way, those of anemoi-models
+    (GraphTransformerProcessorBlock and MapperBlock) by dfgnn.gt_attention.
 
     Any other layer that derives from PyG's MessagePassing, one of your own,
     too, is traced by its first call: what its message, edge_update and
@@ -256,13 +258,16 @@ def _meet(report, library, name, module, undo, check):
         _swap(module, traced)
         state = library.state(module)
         state.checked = check
-        report._traced.append((Layer(name, kind.__name__), state))
+        if not name.startswith(report._whole):
+            report._traced.append((Layer(name, kind.__name__), state))
         report._classes.append((module, kind, traced))
     elif other is not None:
         _swap(module, other)
         report.swapped.append(Layer(name, kind.__name__))
         if not undo:
             report._classes.append((module, kind, fast))
+            if getattr(library, "whole", lambda module: False)(module):
+                report._whole += (name + "." if name else "",)
     elif own is not None:
         report.already.append(Layer(name, kind.__name__))
         report._classes.append((module, own, kind))

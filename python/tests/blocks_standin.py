@@ -1,7 +1,7 @@
-"""physicsnemo's and orb-models' blocks for tests where these packages are not
-installed: modules of the same names, parameters and formulas, written after
-nvidia-physicsnemo 2.2 (nn/module/gnn_layers) and orb-models 0.5.5
-(forcefield/gns.py)."""
+"""physicsnemo's, orb-models' and anemoi-models' blocks for tests where these
+packages are not installed: modules of the same names, parameters and formulas,
+written after nvidia-physicsnemo 2.2 (nn/module/gnn_layers), orb-models 0.5.5
+(forcefield/gns.py) and anemoi-models 0.19 (layers/block.py)."""
 
 import sys
 import types
@@ -10,7 +10,7 @@ from collections import OrderedDict
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch_geometric.utils import scatter
+from torch_geometric.utils import scatter, softmax
 
 
 def _belongs(module, *kinds):
@@ -260,6 +260,76 @@ class AttentionInteractionNetwork(nn.Module):
             torch.cat([rows, made], -1)
 
 
+# ---- anemoi-models
+
+def _attention_by_rows(query, key, value, edges, edge_index, size):
+    """What anemoi's backends compute."""
+    source, target = edge_index
+    score = (query[target] * (key[source] + edges)).sum(-1, keepdim=True)
+    weight = softmax(score / query.size(-1) ** .5, target,
+                     num_nodes=query.size(0))
+    return scatter(weight * (value[source] + edges), target,
+                   dim_size=query.size(0))
+
+
+class GraphTransformerProcessorBlock(nn.Module):
+    """Its attention alone: forward is that of the edges' strategy, or, of
+    heads, what apply_gt gets."""
+
+    def __init__(self, in_channels, hidden_dim, out_channels, num_heads,
+                 edge_dim, qk_norm=False, shard_strategy="edges"):
+        super().__init__()
+        self.num_heads = num_heads
+        self.out_channels_conv = out_channels // num_heads
+        self.shard_strategy, self.qk_norm = shard_strategy, qk_norm
+        for name in "query", "key", "value":
+            setattr(self, "lin_" + name, nn.Linear(in_channels, out_channels))
+        self.lin_edge = nn.Linear(edge_dim, out_channels)
+        self.edge_pre_mlp = nn.Identity()
+        self.q_norm = nn.LayerNorm(self.out_channels_conv, bias=False)
+        self.k_norm = nn.LayerNorm(self.out_channels_conv, bias=False)
+        self.conv = _attention_by_rows
+
+    def get_qkve(self, x, edge_attr):
+        src, dst = x if isinstance(x, tuple) else (x, x)
+        return (self.lin_query(dst), self.lin_key(src), self.lin_value(src),
+                self.lin_edge(self.edge_pre_mlp(edge_attr)))
+
+    def _apply_qk_norm(self, query, key):
+        if self.qk_norm:
+            return self.q_norm(query), self.k_norm(key)
+        return query, key
+
+    def _heads(self, *tensors):
+        return [t.view(-1, self.num_heads, self.out_channels_conv)
+                for t in tensors]
+
+    def _forward_edges_sharded_attention(
+            self, query, key, value, edges, edge_index, size, num_chunks,
+            edges_are_dst_sorted):
+        query, key, value, edges = self._heads(query, key, value, edges)
+        query, key = self._apply_qk_norm(query, key)
+        return self.apply_gt(query=query, key=key, value=value, edges=edges,
+                             edge_index=edge_index, size=size).flatten(1)
+
+    def apply_gt(self, query, key, value, edges, edge_index, size,
+                 edges_are_dst_sorted=True):
+        return self.conv(query, key, value, edges, edge_index, size)
+
+    def forward(self, x, edge_attr, edge_index, size):
+        rows = self.get_qkve(x, edge_attr)
+        if self.shard_strategy == "edges":
+            return self._forward_edges_sharded_attention(
+                *rows, edge_index, size, 1, edges_are_dst_sorted=True)
+        query, key, value, edges = self._heads(*rows)
+        query, key = self._apply_qk_norm(query, key)
+        return self.apply_gt(query, key, value, edges, edge_index, size)
+
+
+class GraphTransformerMapperBlock(GraphTransformerProcessorBlock):
+    """The same between two kinds of nodes."""
+
+
 def install():
     """Puts the classes in modules of the packages' names."""
     layers = "physicsnemo.nn.module.gnn_layers."
@@ -271,6 +341,8 @@ def install():
     _belongs(layers + "mesh_graph_decoder", MeshGraphDecoder)
     _belongs("orb_models.forcefield.nn_util", SSP)
     _belongs("orb_models.forcefield.gns", AttentionInteractionNetwork)
+    _belongs("anemoi.models.layers.block", GraphTransformerProcessorBlock,
+             GraphTransformerMapperBlock)
 
 
 def _scatter_of_pyg():
@@ -293,12 +365,15 @@ def classes():
             if isinstance(kind, type) and issubclass(kind, nn.Module)}
     install()
     fakes = {name: sys.modules.pop(name) for name in list(sys.modules)
-             if name.split(".")[0] in ("physicsnemo", "orb_models")}
+             if name.split(".")[0] in ("physicsnemo", "orb_models", "anemoi")}
     found = dict(here)
     for package, names in (
             ("physicsnemo", [n for n in here if "Mesh" in n]),
-            ("orb_models", ["AttentionInteractionNetwork"])):
+            ("orb_models", ["AttentionInteractionNetwork"]),
+            ("anemoi", [])):  # theirs are tested in their processor alone
         try:
+            if package == "anemoi":
+                import anemoi.models.layers.block  # noqa: F401
             if package == "physicsnemo":
                 _scatter_of_pyg()
             found.update({n: getattr(__import__(here[n].__module__, fromlist=[

@@ -1,6 +1,6 @@
 """Blocks of physicsnemo and orb-models that dfgnn.accelerate gives
-dfgnn.edge_mlp: the same numbers, gradients and state_dict as their own
-forward.  The classes are those of the installed packages, and of
+dfgnn.edge_mlp, and of anemoi-models, which get dfgnn.gt_attention: the same
+numbers, gradients and state_dict as their own forward.  The classes are those of the installed packages, and of
 blocks_standin.py where there are none."""
 
 import copy
@@ -341,6 +341,97 @@ def test_dropout_of_orb_is_nothing_in_eval(monkeypatch):
     fast.train()
     fast(*molecule())
     assert len(made) == 1
+
+
+# ---- anemoi-models ------------------------------------------------------------
+
+def attentions(monkeypatch):
+    """The numbers of axes of the features of edges in each call of attention
+    from here on."""
+    from dfgnn.nn.blocks import _anemoi
+    seen, own = [], _anemoi.gt_attention
+
+    def attention(*args, **kwargs):
+        seen.append(kwargs["edge_attr"].dim())
+        return own(*args, **kwargs)
+    monkeypatch.setattr(_anemoi, "gt_attention", attention)
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["GraphTransformerProcessorBlock",
+                                  "GraphTransformerMapperBlock"])
+@pytest.mark.parametrize("strategy,axes", [("edges", 2), ("heads", 3)])
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_attention_of_anemoi(kind, strategy, axes, qk_norm, monkeypatch):
+    """One call, which projects the features of edges where heads are in one
+    place."""
+    block = KINDS[kind](C, 4 * C, C, num_heads=3, edge_dim=5, qk_norm=qk_norm,
+                        shard_strategy=strategy).double()
+    fast, report = accelerated(block)
+    assert "its attention is one call" in repr(report)
+    assert fast.state_dict().keys() == block.state_dict().keys()
+    made = attentions(monkeypatch)
+    if kind == "GraphTransformerMapperBlock":
+        edges, x = random_edges(9, N, 60), (tensor(9, C), tensor(N, C))
+        size = 9, N
+    else:
+        edges, x, size = random_edges(N, N, 60), tensor(N, C), N
+    agree(block, fast, (x, tensor(edges.size(1), 5), edges, size))
+    assert made == [axes]
+    dfgnn.accelerate(fast, undo=True)
+    assert type(fast) is type(block)
+
+
+def test_a_layer_of_edges_that_is_looked_at_is_called(monkeypatch):
+    block = KINDS["GraphTransformerProcessorBlock"](C, C, C, 3, 5).double()
+    fast, _ = accelerated(block)
+    seen, made = [], attentions(monkeypatch)
+    fast.lin_edge.register_forward_hook(lambda *_: seen.append(1))
+    edges = random_edges(N, N, 60)
+    agree(block, fast, (tensor(N, C), tensor(edges.size(1), 5), edges, N))
+    assert seen and made == [3]
+
+
+def test_attention_of_anemoi_takes_its_own_path_where_torch_traces():
+    block = KINDS["GraphTransformerProcessorBlock"](C, C, C, 3, 5).double()
+    fast, _ = accelerated(block)
+    edges = random_edges(N, N, 60)
+    inputs = tensor(N, C), tensor(edges.size(1), 5), edges, N
+    want = block(*inputs)
+
+    def of(x):
+        return fast(x, *inputs[1:])
+    have, _ = torch.func.vjp(of, inputs[0].detach())
+    torch.testing.assert_close(have, want)
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_a_processor_of_anemoi_as_a_whole(checkpoints, monkeypatch):
+    try:
+        from anemoi.models.distributed.shapes import GraphShardInfo
+        from anemoi.models.layers.processor import GraphTransformerProcessor
+    except ImportError:
+        pytest.skip("anemoi-models is not installed")
+    edges = random_edges(N, N, 60)
+    edges = edges[:, edges[1].argsort(stable=True)]
+    model = GraphTransformerProcessor(
+        num_layers=2, num_channels=C, num_chunks=2, num_heads=3,
+        mlp_hidden_ratio=2, edge_dim=5, qk_norm=True, layer_kernels=None,
+        gradient_checkpointing=checkpoints).double()
+    fast, report = accelerated(model)
+    assert [layer.kind for layer in report.served] == [
+        "GraphTransformerProcessorBlock"] * 2 and not report.kept
+    made = attentions(monkeypatch)
+    x, edge = tensor(N, C), tensor(edges.size(1), 5)
+    results = []
+    for module in (model, fast):
+        out = module(x, 1, GraphShardInfo(), edge_attr=edge, edge_index=edges)
+        # autocast's norms of queries and keys are of float
+        results.append([out, *torch.autograd.grad(
+            out.square().sum(), [x, edge, *module.parameters()])])
+    for have, want in zip(*reversed(results)):
+        torch.testing.assert_close(have, want, rtol=1e-5, atol=1e-5)
+    assert made == [2] * (4 if checkpoints else 2)
 
 
 # ---- layers of PyG that make their edges ------------------------------------------

@@ -20,6 +20,19 @@ log = logging.getLogger("dfgnn")
 _said = set()
 
 
+class Row(NamedTuple):
+    """What serves a class: for each of its methods the function by kernels and
+    the names of its arguments; what the report says of it; whether its layers
+    of PyG are called where the kernels are not, and else never."""
+    methods: dict
+    detail: str
+    whole: bool = False
+
+    @classmethod
+    def of_forward(cls, forward, arguments, detail):
+        return cls({"forward": (forward, arguments)}, detail)
+
+
 class Mlp(NamedTuple):
     """An MLP whose first layer has columns of the edge, its source and its
     destination."""
@@ -92,20 +105,28 @@ def _obstacle(block):
     return surroundings()
 
 
-def served(theirs, forward):
-    """The forward of a class over theirs: forward(block, ...) by kernels, or
-    theirs where that raises Other."""
-    def run(self, *args, **kwargs):
+def served(theirs, name, run):
+    """A method of a class over theirs: run(block, ...) by kernels, or theirs
+    where that raises Other."""
+    def method(self, *args, **kwargs):
         reason = _obstacle(self)
         if reason is None:
             try:
-                return forward(self, *args, **kwargs)
+                return run(self, *args, **kwargs)
             except (Other, InvalidError, UnsupportedError) as error:
                 reason = str(error)
         if not compiling():
             _say(self, reason)
-        return theirs.forward(self, *args, **kwargs)
-    return run
+        return getattr(theirs, name)(
+            self, *map(_made, args),
+            **{key: _made(value) for key, value in kwargs.items()})
+    return method
+
+
+def _made(argument):
+    """An argument as theirs takes it: another method by kernels may have left
+    it to be made."""
+    return argument.made() if hasattr(argument, "made") else argument
 
 
 def _say(block, reason):

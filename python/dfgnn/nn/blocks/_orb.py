@@ -6,7 +6,7 @@ from ..._remember import remember
 from ...convert import as_graph
 from .._guards import Other
 from .._linear import hooked
-from ._block import call, mlp_of, modules_of
+from ._block import Row, call, mlp_of, modules_of
 
 
 def _graph(senders, receivers, count):
@@ -60,7 +60,7 @@ def interaction(block, nodes, edges, senders, receivers, cutoff,
 
 
 TABLE = {
-    "AttentionInteractionNetwork": (
+    "AttentionInteractionNetwork": Row.of_forward(
         interaction, ("nodes", "edges", "senders", "receivers", "cutoff",
                       "cond_nodes", "cond_edges"),
         "its MLP and its gated sums at both ends are one call"),

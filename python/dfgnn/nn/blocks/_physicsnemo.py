@@ -6,7 +6,7 @@ from ..._composite import degrees_of
 from ...convert import as_graph
 from .._guards import Other, known
 from .._linear import hooked
-from ._block import call, keeps_type, mlp_of, modules_of, then
+from ._block import Row, call, keeps_type, mlp_of, modules_of, then
 
 
 def _edges_of(graph):
@@ -111,21 +111,20 @@ def decoder(block, m2g_efeat, grid_nfeat, mesh_nfeat, graph):
 
 _EDGES = "efeat", "nfeat", "graph"
 TABLE = {
-    "MeshEdgeBlock": (edge_block, _EDGES,
-                      "its MLP, residual and sum are one call"),
-    "MeshNodeBlock": (node_block, _EDGES,
-                      "the sum of its edges comes from the block before it"),
-    "MeshGraphEncoder": (
+    "MeshEdgeBlock": Row.of_forward(
+        edge_block, _EDGES, "its MLP, residual and sum are one call"),
+    "MeshNodeBlock": Row.of_forward(
+        node_block, _EDGES,
+        "the sum of its edges comes from the block before it"),
+    "MeshGraphEncoder": Row.of_forward(
         encoder, ("g2m_efeat", "grid_nfeat", "mesh_nfeat", "graph"),
         "its edges' MLP and their sum are one call"),
-    "MeshGraphDecoder": (
+    "MeshGraphDecoder": Row.of_forward(
         decoder, ("m2g_efeat", "grid_nfeat", "mesh_nfeat", "graph"),
         "its edges' MLP and their sum are one call"),
-    "MeshGraphEdgeMLPConcat": (edge_network, _EDGES, None),
-    "MeshGraphEdgeMLPSum": (edge_network, _EDGES, None),
+    "MeshGraphEdgeMLPConcat": Row.of_forward(edge_network, _EDGES, None),
+    "MeshGraphEdgeMLPSum": Row.of_forward(edge_network, _EDGES, None),
 }
-"""By class of theirs: its forward by kernels, the arguments of its forward, and
-what the report says of it."""
 
 REFUSED = dict.fromkeys(
     ("HybridMeshEdgeBlock", "HybridMeshNodeBlock",

@@ -3,11 +3,11 @@
 import functools
 import inspect
 
-from . import _orb, _physicsnemo
+from . import _anemoi, _orb, _physicsnemo
 from ._block import served
 
 LIBRARIES = {"physicsnemo": _physicsnemo, "modulus": _physicsnemo,
-             "orb_models": _orb}
+             "orb_models": _orb, "anemoi": _anemoi}
 """What serves the classes of a package, by its name."""
 
 
@@ -27,8 +27,7 @@ def _restore(kind):
 
 
 def _row(kind):
-    """(forward by kernels, names of arguments, what the report says) of a
-    class, or None."""
+    """The Row of a class, or None."""
     library = LIBRARIES.get(kind.__module__.split(".")[0])
     return None if library is None else library.TABLE.get(kind.__name__)
 
@@ -37,14 +36,13 @@ def _row(kind):
 def with_kernels(kind):
     """The class with kernels for a class of a library, or None."""
     row = _row(kind)
-    if row is None or issubclass(kind, Block) or \
-            _arguments(kind)[:len(row[1])] != list(row[1]):
+    if row is None or issubclass(kind, Block) or _other_arguments(kind, row):
         return None
-    forward = functools.wraps(kind.forward)(served(kind, row[0]))
+    methods = {name: functools.wraps(getattr(kind, name))(
+        served(kind, name, run)) for name, (run, _) in row.methods.items()}
     return type(kind.__name__, (Block, kind), {
         "__module__": kind.__module__, "__doc__": kind.__doc__,
-        "__qualname__": kind.__qualname__, "_dfgnn_base": kind,
-        "forward": forward})
+        "__qualname__": kind.__qualname__, "_dfgnn_base": kind, **methods})
 
 
 def without_kernels(kind):
@@ -53,8 +51,16 @@ def without_kernels(kind):
         else None
 
 
-def _arguments(kind):
-    return list(inspect.signature(kind.forward).parameters)[1:]
+def _other_arguments(kind, row):
+    """The first method whose arguments are not those that its kernels know, as
+    (its name, its arguments, those); None if there is none."""
+    for name, (_, known) in row.methods.items():
+        method = getattr(kind, name, None)
+        found = [] if method is None else list(
+            inspect.signature(method).parameters)[1:]
+        if found[:len(known)] != list(known):
+            return name, found, known
+    return None
 
 
 def why_not(kind):
@@ -64,12 +70,19 @@ def why_not(kind):
         return None
     row = library.TABLE.get(kind.__name__)
     if row is not None:
-        return (f"its forward takes {', '.join(_arguments(kind))}, expected "
-                + ", ".join(row[1]) + ": it is of another version")
+        name, found, known = _other_arguments(kind, row)
+        return (f"its {name} takes {', '.join(found)}, expected "
+                + ", ".join(known) + ": it is of another version")
     return library.REFUSED.get(kind.__name__)
 
 
 def detail(module):
     """What the report says of a module with kernels; None of any other."""
     own = without_kernels(type(module))
-    return None if own is None else _row(own)[2]
+    return None if own is None else _row(own).detail
+
+
+def whole(module):
+    """Whether kernels run in place of the layers in a module with kernels."""
+    own = without_kernels(type(module))
+    return own is not None and _row(own).whole
