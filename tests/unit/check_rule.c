@@ -161,7 +161,7 @@ START_TEST(many_heads_with_edge_features_go_by_tiles) {
       dfgnn__rule_choice(&choice, &query);
       ck_assert_ptr_nonnull(choice.variant);
       ck_assert_ptr_nonnull(strstr(choice.variant->name, "lanes=32"));
-      ck_assert_ptr_nonnull(strstr(choice.variant->name, "blocks=2"));
+      ck_assert_ptr_nonnull(strstr(choice.variant->name, "warps=4,blocks=3"));
       ck_assert_ptr_nonnull(
           strstr(choice.variant->name, hub ? "edges=128" : "edges=all"));
       ck_assert_int_eq(dfgnn__rule_knows(&choice, &query), 1);
