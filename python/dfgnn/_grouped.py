@@ -15,13 +15,15 @@ from ._remember import remember
 from .aggregation import spmm
 from .hetero import gatherer
 
-TILES = (32, 128)  # rows of a tile of small groups and of larger ones
+# Rows of a tile.  On a GPU more tiles cost more copies of weights than the room
+# that small groups leave empty (bench/python_grouped.py).
+TILE = {"cpu": 32, "cuda": 128}
 # Rows of a tile where torch multiplies all groups by one kernel, which wants 16
 # bytes of bfloat16.
 ONE_KERNEL = 8
 FEW = 8  # so many groups are multiplied one by one
 # A group with more rows on average is worth a product of its own.
-_LARGE = {"cpu": TILES[0], "cuda": 8192}
+_LARGE = {"cpu": TILE["cpu"], "cuda": 8192}
 
 
 def alignment(rows, groups, device, dtype=None, widths=()):
@@ -35,7 +37,7 @@ def alignment(rows, groups, device, dtype=None, widths=()):
         return 1
     if widths and _in_one_kernel(device, dtype, widths):
         return ONE_KERNEL
-    return TILES[rows > 4 * groups * TILES[1]]
+    return TILE[device.type]
 
 
 def product_type(x):

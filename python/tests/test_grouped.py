@@ -105,11 +105,11 @@ def test_second_derivatives(device):
 
 @pytest.mark.parametrize("dtype, widths, capability, found", [
     (torch.bfloat16, (64, 64), (9, 0), _grouped.ONE_KERNEL),
-    (torch.bfloat16, (64, 12), (9, 0), 32),  # rows are not of 16 bytes
-    (torch.bfloat16, (64, 64), (8, 0), 32),  # torch would ask the device
-    (torch.bfloat16, (), (9, 0), 32),  # weights are blocks
-    (torch.float16, (64, 64), (9, 0), 32),
-    (torch.float32, (64, 64), (9, 0), 32)])
+    (torch.bfloat16, (64, 12), (9, 0), 128),  # rows are not of 16 bytes
+    (torch.bfloat16, (64, 64), (8, 0), 128),  # torch would ask the device
+    (torch.bfloat16, (), (9, 0), 128),  # weights are blocks
+    (torch.float16, (64, 64), (9, 0), 128),
+    (torch.float32, (64, 64), (9, 0), 128)])
 def test_the_way_is_chosen_by_type_widths_and_device(
         dtype, widths, capability, found, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability",
