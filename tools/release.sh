@@ -1,9 +1,12 @@
 #!/bin/sh
-# tools/release.sh [check | build | tag]: makes a release of the version in VERSION
+# tools/release.sh [check | build | tag | versions]: makes a release of the version in
+# VERSION
 #
-#   check  compares VERSION with NEWS, debian/changelog, CITATION.cff, __version__ of
-#          the PyTorch package, Spack's recipe, the git tag and the tree, and names all
-#          that is not ready
+#   versions  compares VERSION with NEWS, debian/changelog, CITATION.cff, __version__ of
+#          the PyTorch package and Spack's recipe, and the soname with Debian's packages
+#          and the documents, and names what differs
+#   check  the same, and whether tests/abi has the headers of the release, the tree is
+#          committed and a tag is where it should be
 #   build  checks, then makes the tarball, the source for pip and the wheel in OUT,
 #          with their sums; nothing leaves this machine (the default)
 #   tag    checks, makes the tag, and says how to push it: the workflows of
@@ -32,12 +35,13 @@ expect() {
     fault "$1: found $3 ${2:-none}, expected $version as VERSION says"
 }
 
-check() {
+versions() {
   echo "$version" | grep -Eqx '[0-9]+\.[0-9]+\.[0-9]+' ||
     fault "VERSION: found '$version', expected MAJOR.MINOR.PATCH"
   news=$(grep -E -m 1 '^[0-9]+\.[0-9]+' NEWS || :)
   expect NEWS "${news%% *}" 'the first release'
-  echo "$news" | grep -Eq '\([0-9]{4}-[0-9]{2}-[0-9]{2}\)$' ||
+  date=$(echo "$news" | sed -n 's/.*(\([0-9]\{4\}-[0-9][0-9]-[0-9][0-9]\))$/\1/p')
+  [ -n "$date" ] ||
     fault "NEWS: found '$news', expected a date: '$version (YYYY-MM-DD)'"
   changelog=$(sed -n '1s/^[^(]*(\(.*\)).*/\1/p' debian/changelog)
   expect debian/changelog "${changelog%-*}" 'the version'
@@ -47,8 +51,42 @@ check() {
   expect contrib/spack/dfgnn/package.py "$(sed -n \
     's/^ *version("\([^"]*\)".*/\1/p' contrib/spack/dfgnn/package.py | head -n 1)" \
     'the first version'
-  grep -Eq '^date-released: *[0-9]{4}-[0-9]{2}-[0-9]{2}$' CITATION.cff ||
-    fault 'CITATION.cff: found no date-released: YYYY-MM-DD'
+  released=$(sed -n 's/^date-released: *//p' CITATION.cff)
+  [ "$released" = "$date" ] ||
+    fault "CITATION.cff: found date-released: $released, expected $date as NEWS says"
+  soname
+}
+
+# The soname is current - age of libtool's current:revision:age.
+soname() {
+  triple=$(sed -n 's/.*DFGNN_SOVERSION\], \[\([0-9:]*\)\].*/\1/p' configure.ac)
+  number=$((${triple%%:*} - ${triple##*:}))
+  packages=$(sed -n 's/^Package: libdfgnn\([0-9]*\)$/\1/p' debian/control)
+  [ "$packages" = "$number" ] || fault "debian/control: found libdfgnn$packages," \
+    "expected libdfgnn$number as DFGNN_SOVERSION $triple of configure.ac says"
+  [ -e "debian/libdfgnn$number.install" ] ||
+    fault "debian: found no libdfgnn$number.install"
+  for file in README.md NEWS debian/changelog; do
+    other=$(grep -o 'libdfgnn\.so\.[0-9]*' $file | sort -u |
+      grep -vx "libdfgnn.so.$number" | head -n 1)
+    [ -z "$other" ] || fault "$file: found $other, expected libdfgnn.so.$number"
+  done
+}
+
+# Whether tests/abi has the public headers as they are released.
+abi() {
+  header=$(grep -l "public headers of $version as one" tests/abi/header_*.h || :)
+  if [ -z "$header" ]; then
+    fault "tests/abi: found no header of $version; tests/abi/snapshot.sh prints it"
+  elif [ "$(tests/abi/snapshot.sh | tr -d ' \t\n\\')" != \
+    "$(tr -d ' \t\n\\' <"$header")" ]; then
+    fault "$header: differs from include/; tests/abi/snapshot.sh prints it"
+  fi
+}
+
+check() {
+  versions
+  abi
   changed=$(git status --porcelain --untracked-files=no | head -n 3)
   [ -z "$changed" ] || fault "changes that are not committed: $changed"
   if at=$(git rev-parse -q --verify "refs/tags/$tag^{commit}"); then
@@ -86,19 +124,20 @@ import build_backend; print(build_backend.build_sdist(sys.argv[1]))' "$out/pip"
 }
 
 case $what in
-check | build | tag) ;;
+check | build | tag) check ;;
+versions) versions ;;
 *)
-  echo "release: found '$what', expected check, build or tag" >&2
+  echo "release: found '$what', expected check, build, tag or versions" >&2
   exit 2
   ;;
 esac
-check
 if [ "$faults" -ne 0 ] && { [ "$what" != build ] || [ -z "${ANYWAY-}" ]; }; then
   echo "release: $faults faults; ANYWAY=1 tools/release.sh build tries the build" >&2
   exit 1
 fi
 case $what in
 check) echo "release: $version can be released" ;;
+versions) echo "release: every file says $version" ;;
 build) build ;;
 tag)
   git rev-parse -q --verify "refs/tags/$tag" >/dev/null ||

@@ -1,7 +1,6 @@
-/* header_5.h - the public headers of 0.2.0, dfgnn_types.h, dfgnn.h,
- * dfgnn_graph.h, dfgnn_tune.h, dfgnn_operator.h, dfgnn_program.h and
- * dfgnn_mlp.h, without comments and old names.
- * Programs that were built with them are to run with every later library. */
+/* The public headers of 0.2.0 as one, without comments and old names.
+ * Programs that were built with them are to run with every later library.
+ * tests/abi/snapshot.sh prints this file. */
 #ifndef DFGNN_TYPES_H
 #define DFGNN_TYPES_H
 #include <stddef.h>
@@ -395,6 +394,11 @@ extern "C" {
 #define DFGNN_SIGNATURE_INIT DFGNN_INIT(dfgnn_signature)
 DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
                                              const dfgnn_graph *graph);
+DFGNN_API dfgnn_status dfgnn_graph_create_deferred(dfgnn_graph **graph,
+                                                   dfgnn_context *ctx,
+                                                   const dfgnn_coo *coo,
+                                                   void *stream);
+#define DFGNN_STREAM_USED ((void *)-1)
 DFGNN_API dfgnn_status dfgnn_graph_fill_loops(const dfgnn_graph *graph,
                                               dfgnn_dtype dtype, int64_t width,
                                               int mean, const void *given,
@@ -723,6 +727,21 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream);
+typedef struct dfgnn_edge_run {
+  size_t struct_size;
+  uint64_t seed_value;
+  const uint64_t *seed;
+  void *workspace;
+  void *stream;
+} dfgnn_edge_run;
+#define DFGNN_EDGE_RUN_INIT DFGNN_INIT(dfgnn_edge_run)
+DFGNN_API dfgnn_status dfgnn_edge_program_run(const dfgnn_edge_program *program,
+                                              dfgnn_graph *graph,
+                                              const dfgnn_edge_tensor *inputs,
+                                              int input_count,
+                                              const dfgnn_edge_tensor *outputs,
+                                              int output_count,
+                                              const dfgnn_edge_run *how);
 DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
     const dfgnn_edge_program *program, dfgnn_graph *graph,
     const dfgnn_edge_tensor *inputs, int input_count,
@@ -820,6 +839,7 @@ typedef struct dfgnn_edge_mlp_args {
   void *grad_norm_bias;
   void *grad_dst_factor;
   void *grad_src_factor;
+  void *kept[DFGNN_MLP_LAYERS];
 } dfgnn_edge_mlp_args;
 #define DFGNN_EDGE_MLP_ARGS_INIT DFGNN_INIT(dfgnn_edge_mlp_args)
 DFGNN_API dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
@@ -839,6 +859,13 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,
                                              dfgnn_graph *graph,
                                              const dfgnn_edge_mlp_args *args,
                                              dfgnn_pass pass);
+DFGNN_API int64_t dfgnn_edge_mlp_kept_width(const dfgnn_edge_mlp *mlp,
+                                            int layer);
+DFGNN_API dfgnn_status dfgnn_edge_mlp_keep(int64_t *bytes,
+                                           const dfgnn_edge_mlp *mlp,
+                                           dfgnn_graph *graph,
+                                           const dfgnn_edge_mlp_args *forward,
+                                           const dfgnn_edge_mlp_args *backward);
 DFGNN_API dfgnn_status dfgnn_edge_mlp_problem(dfgnn_problem *problem,
                                               const dfgnn_edge_mlp *mlp,
                                               const dfgnn_edge_mlp_args *args,

@@ -4,10 +4,13 @@
 . "$(dirname "$0")/lib.sh"
 
 command -v git >/dev/null || exit 77
+build=$(cd "${top_builddir:-.}" && pwd)
 tree=$work/tree
 mkdir -p "$tree/tools" "$tree/debian" "$tree/python/dfgnn" \
-  "$tree/contrib/spack/dfgnn"
+  "$tree/contrib/spack/dfgnn" "$tree/tests/abi" "$tree/include"
 cp "$top/tools/release.sh" "$tree/tools/"
+cp "$top/tests/abi/snapshot.sh" "$tree/tests/abi/"
+cp "$top"/include/dfgnn*.h "$tree/include/"
 cd "$tree" || exit 1
 git init -q . && git config user.name x && git config user.email x@invalid
 
@@ -18,6 +21,11 @@ put_release() { # VERSION
   printf 'version: %s\ndate-released: 2026-01-02\n' "$1" >CITATION.cff
   printf '__version__ = "%s"\n' "$1" >python/dfgnn/__init__.py
   printf '    version("%s")\n' "$1" >contrib/spack/dfgnn/package.py
+  echo 'AC_SUBST([DFGNN_SOVERSION], [3:1:2])' >configure.ac
+  printf 'Package: libdfgnn1\n' >debian/control
+  : >debian/libdfgnn1.install
+  echo 'links libdfgnn.so.1' >README.md
+  tests/abi/snapshot.sh >tests/abi/header_9.h
   git add -A && git commit -q -m "$1"
 }
 
@@ -47,8 +55,25 @@ sed -i 's/(2026-01-02)/(not released)/' NEWS
 sed -i /date-released/d CITATION.cff
 status 1 tools/release.sh check
 says "expected a date: '1.2.4 (YYYY-MM-DD)'"
-says "found no date-released"
 git checkout -q .
+sed -i 's/2026-01-02/2026-01-03/' CITATION.cff
+status 1 tools/release.sh check
+says "found date-released: 2026-01-03, expected 2026-01-02 as NEWS says"
+git checkout -q .
+sed -i 's/3:1:2/3:1:1/' configure.ac
+status 1 tools/release.sh versions
+says "found libdfgnn1, expected libdfgnn2 as DFGNN_SOVERSION 3:1:1"
+says "README.md: found libdfgnn.so.1, expected libdfgnn.so.2"
+says "found no libdfgnn2.install"
+git checkout -q .
+sed -i 's/dfgnn_graph_bytes/dfgnn_graph_size/' include/dfgnn.h include/dfgnn_graph.h
+status 1 tools/release.sh check
+says "header_9.h: differs from include/"
+git checkout -q .
+git rm -q tests/abi/header_9.h
+status 1 tools/release.sh check
+says "found no header of 1.2.4"
+git checkout -q HEAD .
 echo 1.2 >VERSION
 status 1 tools/release.sh check
 says "expected MAJOR.MINOR.PATCH"
@@ -57,8 +82,19 @@ git tag v1.2.4 HEAD~1
 status 1 tools/release.sh check
 says "the tag v1.2.4 is at"
 status 2 tools/release.sh publish
-says "found 'publish', expected check, build or tag"
+says "found 'publish', expected check, build, tag or versions"
 cd "$top" || exit 1
+
+promise "the files of this tree agree on the version, and the tools say it"
+status 0 tools/release.sh versions
+for tool in tune bench graph; do
+  status 0 dfgnn-$tool --version
+  prints "$(cat VERSION)"
+done
+for file in dfgnn.pc dfgnn-config-version.cmake; do
+  grep -q "$(cat VERSION)" "$build/$file" ||
+    fail "$file: found no $(cat VERSION)"
+done
 
 promise "scripts and workflows are well formed"
 for script in tools/*.sh build-aux/*.sh python/*.sh tests/emulator/*.sh \
