@@ -73,7 +73,8 @@ def megabytes(call, device):
             profile_memory=True) as profile:
         call()
     held = most = 0
-    for event in profile.profiler.kineto_results.events():
+    for event in sorted(profile.profiler.kineto_results.events(),
+                        key=lambda e: e.start_ns()):
         if event.name() == "[memory]":
             held += event.nbytes()
             most = max(most, held)

@@ -255,18 +255,28 @@ def test_ranks(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["ranks_ms"] > 0
 
 
-def test_clients(run, monkeypatch, capsys):
+def test_clients(run, monkeypatch, capsys, tmp_path):
     monkeypatch.syspath_prepend(os.path.join(BENCH, "clients"))
-    rows = json.loads(run("clients", "pyg_sage", "pyg_gps", "--scale", .05,
-                          "--steps", 2, "--json"))
+    file = tmp_path / "rows.json"
+    run("clients", "pyg_sage", "pyg_gps", "torchmd_graph_network", "--scale",
+        .005, "--steps", 3, "-o", file)
+    sage, gps, torchmd = json.loads(file.read_text())
     # a GPSConv is served beside the layer within it
-    assert [row["served"] for row in rows] == [3, 6]
-    for row in rows:
+    assert (sage["served"], gps["served"]) == (3, 6)
+    for row in sage, gps:
         assert not row["kept"]
         assert row["loss_difference"] < 1e-4
+        assert row["mb"] > 0 and row["accelerated_mb"] > 0
+    if "missing" in torchmd:
+        assert "torchmdnet" in torchmd["missing"]
+    table = run("clients", "--table", file)
+    assert "| pyg_sage | torch_geometric " in table and "| 3 of 3 |" in table
     with pytest.raises(SystemExit):
         run("clients", "no_such_case")
     assert "found case 'no_such_case'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("clients", "--steps", 2)
+    assert "found 2 steps, expected 3 or more" in capsys.readouterr().err
 
 
 def test_every_benchmark_is_run():
