@@ -67,10 +67,16 @@ static int uneven_and_few(const dfgnn_setting *s) {
 }
 
 /* Most rows are short, a few are long: a block takes one of these and leaves
- * nothing to merge.  On seven graphs of an H100 with 4 to 15 edges a row that
- * took .46 to .92 of the time of split (bench/results/h100/block.json). */
+ * nothing to merge.  On seven graphs of an H100 with 4 to 15 edges a row, at
+ * most 1391, that took .46 to .92 of the time of split
+ * (bench/results/h100/block.json). */
 static int few_long_rows(const dfgnn_setting *s) {
-  return uneven(s) && s->signature->mean_degree < 32;
+  enum { LONGEST = 1536 };
+  const dfgnn_signature *g = s->signature;
+  const int64_t longest = s->problem->pass == DFGNN_PASS_BACKWARD
+                              ? g->max_source_degree
+                              : g->max_degree;
+  return uneven(s) && g->mean_degree < 32 && longest <= LONGEST;
 }
 
 /* The same, where a few lanes make an edge of 128 bytes or less, and two rows
@@ -445,9 +451,12 @@ static const dfgnn_variant *first_usable(const dfgnn_query *query) {
 }
 
 /* Does a row replace the model's choice?  Models were fitted when its algorithm
- * took one head after the other, or before walks over edges with features took
- * tiles of heads. */
-static int is_certain(const rule_row *row) {
+ * took one head after the other, before walks over edges with features took
+ * tiles of heads, or before blocks took long rows; of attention in 16 bits
+ * models know better what blocks were not compared with. */
+static int is_certain(const rule_row *row, const dfgnn_setting *s) {
+  if (!strcmp(row->algorithm, "block"))
+    return row->kind == SUMS || s->problem->dtype == DFGNN_F32;
   return row->holds == narrow_heads || row->holds == dominated_and_narrow ||
          row->holds == has_edges_hubs_and_many_features ||
          row->holds == has_edges_and_many_features;
@@ -468,7 +477,7 @@ static int follow_rows(dfgnn_choice *choice, const dfgnn_query *query,
         row->values ? row->values : values_preferred(query, row->algorithm));
     if (choice->variant) {
       snprintf(choice->because, sizeof choice->because, "%s", row->because);
-      return !certain || is_certain(row);
+      return !certain || is_certain(row, &query->setting);
     }
   }
   return 0;

@@ -171,6 +171,44 @@ START_TEST(many_heads_with_edge_features_go_by_tiles) {
 }
 END_TEST
 
+/* Where most rows are short and some are long, blocks take these, whatever a
+ * model says that was fitted before they did; not where they were not measured:
+ * rows of thousands of edges, and attention in 16 bits. */
+START_TEST(blocks_take_a_few_long_rows) {
+  static const struct {
+    dfgnn_op op;
+    dfgnn_dtype dtype;
+    int64_t longest;
+    int knows;
+  } cases[] = {{DFGNN_OP_GT, DFGNN_F32, 700, 1},
+               {DFGNN_OP_GT, DFGNN_F32, 3000, 0},
+               {DFGNN_OP_GT, DFGNN_F16, 700, 0},
+               {DFGNN_OP_SPMM_SUM, DFGNN_F32, 700, 1},
+               {DFGNN_OP_SPMM_SUM, DFGNN_F16, 700, 1},
+               {DFGNN_OP_SPMM_SUM, DFGNN_F32, 3000, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    dfgnn_signature graph = graph_of(20000, 150000, cases[i].longest, 1);
+    graph.degree_cv = graph.source_cv = 1.5;
+    const dfgnn_matrix matrix = matrix_of(&graph);
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    dfgnn_choice choice;
+    problem.op = cases[i].op;
+    problem.dtype = cases[i].dtype;
+    problem.dim = 128;
+    const dfgnn_query query = {.setting = {.problem = &problem,
+                                           .matrix = &matrix,
+                                           .signature = &graph,
+                                           .device = &devices[1]},
+                               .family = ""};
+    ck_assert_int_eq(dfgnn__rule_knows(&choice, &query), cases[i].knows);
+    dfgnn__rule_choice(&choice, &query);
+    ck_assert_ptr_nonnull(choice.variant);
+    ck_assert_int_eq(!strcmp(choice.variant->family->algorithm, "block"),
+                     cases[i].longest < 1536);
+  }
+}
+END_TEST
+
 /* Rows of as many edges as the capacity holds elements are super nodes. */
 START_TEST(the_papers_rule_turns_at_its_capacity) {
   static const struct {
@@ -322,6 +360,7 @@ int main(void) {
   tcase_add_test(tests, narrow_heads_are_taken_side_by_side_on_a_cpu);
   tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);
   tcase_add_test(tests, many_heads_with_edge_features_go_by_tiles);
+  tcase_add_test(tests, blocks_take_a_few_long_rows);
   tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
   tcase_add_test(tests, a_papers_variant_serves_where_nothing_else_does);
   tcase_add_test(tests, slots_an_edge_are_those_of_whole_rounds);
