@@ -1,3 +1,4 @@
+import logging
 import os
 
 # inductor's cache may hold code for an operator that has changed since
@@ -5,7 +6,6 @@ os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,25 @@ def place(request):
     """The same as device, for tests with many cases: without a GPU the cases
     for one do not exist, rather than being skipped."""
     return torch.device(request.param)
+
+
+@pytest.fixture
+def said(caplog):
+    """What the log says of calls that take PyG's own path."""
+    from dfgnn.nn.pyg import _mixin
+    before = set(_mixin._said)
+    _mixin._said.clear()
+    caplog.set_level(logging.INFO, "dfgnn")
+    yield caplog
+    _mixin._said.clear()
+    _mixin._said.update(before)
+
+
+@pytest.fixture
+def doubles():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def to(value, device):

@@ -12,7 +12,6 @@ import torch_geometric.nn as G
 import dfgnn
 from dfgnn import _refilled, convert
 
-from test_relations import said  # noqa: F401
 
 WIDTH = 6
 NODES = {"a": 30, "b": 20, "c": 5}
@@ -162,7 +161,7 @@ def test_rooms_are_checked():
     assert most.num_nodes["a"] == most.nodes["a"].rows == 30 + 256
 
 
-def test_sizes_that_do_not_fit_are_named(said):  # noqa: F811
+def test_sizes_that_do_not_fit_are_named(said):
     most = dfgnn.HeteroCapacity(NODES, EDGES)
     x, edges, _ = batch_of(0.5, "cpu")
     conv = LAYERS["SAGE"]()

@@ -18,7 +18,7 @@ from dfgnn.nn import dgl as ours
 import dgl_standin
 from fuzz_pyg import Watch
 from test_dgl_accelerate import INSTALLED
-from test_relations import compare, random_schema, schema, spread
+from relation_cases import compare, random_schema, schema, spread
 
 W, OUT, H = 6, 4, 2
 NODES = {"a": 7, "b": 5, "c": 1, "d": 3}

@@ -11,7 +11,7 @@ import dfgnn
 from dfgnn import _grouped, _relational
 from dfgnn._grouped import Groups
 from dfgnn.nn import _relations
-from test_relations import compare, many_types, schema, spread
+from relation_cases import compare, many_types, schema, spread
 
 SIZES = (5, 0, 33, 1, 0, 150, 8, 2, 17, 40)
 # relative to the largest number of a result: sums of so many terms, rounded

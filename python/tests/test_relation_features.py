@@ -8,7 +8,7 @@ import torch_geometric.nn as G
 
 import dfgnn
 from dfgnn.nn import _relation_features
-from test_relations import compare, spread
+from relation_cases import compare, spread
 
 NODES = {"a": 60, "b": 70, "c": 40, "d": 1}
 KINDS = [("a", "x", "b"), ("b", "x", "a"), ("a", "z", "a"), ("c", "x", "a"),

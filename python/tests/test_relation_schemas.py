@@ -12,7 +12,7 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from test_relations import (
+from relation_cases import (
     LAYERS, WIDTH, compare, own_loops, random_schema, schema, spread)
 
 SCHEMAS = range(int(os.environ.get("DFGNN_TEST_SCHEMAS", 10)))

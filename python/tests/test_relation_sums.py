@@ -8,7 +8,7 @@ import torch_geometric.nn as G
 
 import dfgnn
 from dfgnn.nn import _relation_sums
-from test_relations import KINDS, NODES, WIDTH, compare, schema, spread
+from relation_cases import KINDS, NODES, WIDTH, compare, schema, spread
 
 # name: (layer, whether its edges have weights)
 LAYERS = {

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from .._autocast import autocast_dtype
 from .._grouped import take
 from .._tables import tables
 from ..aggregation import spmm
@@ -26,6 +27,22 @@ class Own(NamedTuple):
     weights: list
     biases: list
     itself: tuple = ()
+
+
+def in_product_type(x):
+    """The Features that products of an autocast region would make of these,
+    made once for all products."""
+    kind = autocast_dtype(next(iter(x.src.values())).device.type)
+    if kind is None:
+        return x
+    made = {}
+
+    def cast(t):
+        if id(t) not in made:
+            made[id(t)] = t.to(kind)
+        return made[id(t)]
+    return Features(*[{name: cast(t) for name, t in side.items()}
+                      for side in x])
 
 
 # ---- tables by relation -----------------------------------------------------
@@ -149,23 +166,37 @@ class Rows:
         post: (number, rows, kind) -> the result of a relation of this number,
             from its rows.
         """
-        graph = self.graph
+        graph, together = self.graph, summed and post is None
         parts = graph.split_types("dst", spmm(self.pairs.across, out)) \
             if self.few else graph.split_blocks("dst", out)
-        found = {}
-        for kind, block in graph.blocks("dst").items():
-            part = parts[kind]
-            groups = [(block.relations, part if self.few else part.sum(1))] \
-                if summed and post is None else [
-                ((r,), one) for r, one in zip(block.relations,
-                                              part.unbind(1))]
-            for numbers, rows in groups:
-                more = own_term(kind, numbers)
-                rows = rows if more is None else rows + more
-                if post is not None:
-                    rows = post(numbers[0], rows, kind)
-                put(found, graph, kind, numbers, rows, summed)
-        return found
+        return finished(graph, by_group(
+            graph, parts, together, lambda part: part if self.few
+            else part.sum(1)), summed, own_term, post)
+
+
+def by_group(graph, parts, together, join):
+    """(type, numbers of relations, rows) of each relation, or, if together, of
+    all of a type.  parts: by type of destinations [nodes, relations, F]; join:
+    such a part -> the rows of all."""
+    for kind, block in graph.blocks("dst").items():
+        if together:
+            yield kind, block.relations, join(parts[kind])
+            continue
+        for number, rows in zip(block.relations, parts[kind].unbind(1)):
+            yield kind, (number,), rows
+
+
+def finished(graph, groups, summed, own_term, post=None):
+    """The result of a kind from what by_group() gives; own_term and post as
+    Rows.results() has them."""
+    found = {}
+    for kind, numbers, rows in groups:
+        more = own_term(kind, numbers)
+        rows = rows if more is None else rows + more
+        if post is not None:
+            rows = post(numbers[0], rows, kind)
+        put(found, graph, kind, numbers, rows, summed)
+    return found
 
 
 def put(found, graph, kind, numbers, rows, summed):

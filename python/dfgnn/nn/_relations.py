@@ -19,8 +19,8 @@ from . import _relation_features, _relation_sums, _relation_tiles as tiles
 from ._exact import outside_autocast, result_type
 from ._leading import Leading
 from ._relation_rows import (  # noqa: F401
-    Features, Own, Rows, own_terms, project, put, sent, sent_twice, total,
-    with_bias)
+    Features, Own, Rows, by_group, finished, in_product_type, own_terms,
+    project, put, sent, sent_twice, total, with_bias)
 from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._scores import edge_feature_scores
 
@@ -77,11 +77,12 @@ def _gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
             edge_score)
         return rows.results(like.joined(out), summed,
                             with_bias(own_terms(x.dst, own), biases), post)
-    value, score_src = sent_twice(graph, x.src, sources, of_src)
+    cast = in_product_type(x)
+    value, score_src = sent_twice(graph, cast.src, sources, of_src)
     value = value.view(like.shape)
     rows = Rows(graph, summed_rows)
     out = outside_autocast(
-        gat_attention, rows.matrix, value, rows.project(x.dst, of_dst),
+        gat_attention, rows.matrix, value, rows.project(cast.dst, of_dst),
         score_src, negative_slope=like.slope, edge_score=edge_score,
         dropout=like.dropout, result=result_type(score_src, value))
     return rows.results(like.joined(out), summed,
@@ -139,10 +140,10 @@ def transformer(graph, x, summed, like, query, key, value, edges, own,
 
 
 def _transformer(graph, x, summed, like, query, key, value, edges, own, post):
-    rows = Rows(graph, summed and post is None)
+    rows, cast = Rows(graph, summed and post is None), in_product_type(x)
     query, key, value = (t.view(like.shape) for t in (
-        rows.project(x.dst, *query), sent(graph, x.src, *key),
-        sent(graph, x.src, *value)))
+        rows.project(cast.dst, *query), sent(graph, cast.src, *key),
+        sent(graph, cast.src, *value)))
     out = outside_autocast(
         gt_attention, rows.matrix, query, key, value,
         scale=like.channels ** -0.5, dropout=like.dropout,
@@ -205,9 +206,9 @@ def gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
 
 def _gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
            post):
-    rows = Rows(graph, summed and post is None)
-    query = rows.project(x.dst, *query).view(like.shape)
-    value = sent(graph, x.src, *value).view(like.shape)
+    rows, cast = Rows(graph, summed and post is None), in_product_type(x)
+    query = rows.project(cast.dst, *query).view(like.shape)
+    value = sent(graph, cast.src, *value).view(like.shape)
     found = result_type((value[:0] * att[0]).sum(-1), value)
     out = outside_autocast(
         _dynamic_attention, rows.matrix, query, value,
@@ -267,24 +268,16 @@ def _in_one_node(graph, x, reduce, weights, biases, own):
 
 def _by_type(graph, x, summed, reduce, weights, biases, own, project=None,
              post=None):
-    parts = graph.split_blocks("dst", neighbours(graph, x, reduce, project))
-    own_term, found = own_terms(x.dst, own), {}
-    for kind, block in graph.blocks("dst").items():
-        part = parts[kind]
-        # over all relations it is one product, [N, R F] by [R F, out]
-        groups = [(block.relations, part.flatten(1))] \
-            if summed and post is None else [
-                ((r,), one) for r, one in zip(block.relations,
-                                              part.unbind(1))]
-        for numbers, rows in groups:
-            rows = F.linear(rows, joined([weights[n] for n in numbers], 1),
-                            total([biases[n] for n in numbers]))
-            more = own_term(kind, numbers)
-            rows = rows if more is None else rows + more
-            if post is not None:
-                rows = post(numbers[0], rows, kind)
-            put(found, graph, kind, numbers, rows, summed)
-    return found
+    groups = by_group(
+        graph, graph.split_blocks("dst", neighbours(graph, x, reduce,
+                                                    project)),
+        summed and post is None, lambda part: part.flatten(1))
+    # over all relations it is one product, [N, R F] by [R F, out]
+    made = ((kind, numbers, F.linear(
+        rows, joined([weights[n] for n in numbers], 1),
+        total([biases[n] for n in numbers])))
+        for kind, numbers, rows in groups)
+    return finished(graph, made, summed, own_terms(x.dst, own), post)
 
 
 def _by_tiles(graph, x, reduce, weights, biases, own):
@@ -310,8 +303,7 @@ def isomorphism(graph, x, summed, reduce, networks, eps):
     leading = Leading(graph)
     x, = leading.enter(x)
     parts, found = graph.split_blocks("dst", neighbours(graph, x, reduce)), {}
-    for kind, block in graph.blocks("dst").items():
-        for part, number in zip(parts[kind].unbind(1), block.relations):
-            made = networks[number](part + (1 + eps[number]) * x.dst[kind])
-            put(found, graph, kind, (number,), made, summed)
+    for kind, (number,), rows in by_group(graph, parts, False, None):
+        made = networks[number](rows + (1 + eps[number]) * x.dst[kind])
+        put(found, graph, kind, (number,), made, summed)
     return leading.leave(found, summed)

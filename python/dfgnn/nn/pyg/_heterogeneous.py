@@ -17,7 +17,7 @@ from ...hetero import HeteroGraph, gatherer, hetero_graph
 from .._guards import Other
 from .._leading import Leading
 from .._linear import hooked
-from .._relations import Features
+from .._relations import Features, in_product_type
 from .._exact import outside_autocast, result_type
 from ._attention_convs import _certain_dropout
 from ._edges import known, reverse
@@ -237,12 +237,13 @@ def _by_type(layer, graph, sent, x):
     keys, values = _relations_of(layer, graph)
     lins = layer.kqv_lin.lins
     queries, of_src = [], {}
-    for kind, part in zip(graph.node_types, x):
+    cast = in_product_type(Features(sent, dict(zip(graph.node_types, x))))
+    for kind, part in cast.dst.items():
         weight, bias = lins[kind].weight, lins[kind].bias
         # PyG splits keys, queries, values
         queries.append(F.linear(part, weight[width:2 * width], None
                                 if bias is None else bias[width:2 * width]))
-        of_src[kind] = sent[kind], weight, bias
+        of_src[kind] = cast.src[kind], weight, bias
     tables = [[], []]
     for kind, block in graph.blocks("src").items():
         part, weight, bias = of_src[kind]

@@ -1,0 +1,250 @@
+"""RGCN, RGAT, HEAT, HGT and HAN against PyG's, in float64 with all
+gradients."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as G
+
+import dfgnn
+from relation_cases import (
+    KINDS, NODES, WIDTH, compare, many_types, random_schema, schema, spread,
+    typed)
+
+
+# ---- RGCN -------------------------------------------------------------------
+
+WEIGHTS = {"full": {}, "bases": dict(num_bases=3), "blocks": dict(
+    num_blocks=2)}
+
+
+@pytest.mark.parametrize("nodes, relations, count", [
+    (9, 3, 40), (9, 20, 60), (4, 5, 0), (1, 2, 3), (30, 90, 300)])
+@pytest.mark.parametrize("most_rows", [0, 1000])
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("kind", [G.RGCNConv, G.FastRGCNConv])
+def test_rgcn(kind, weights, most_rows, nodes, relations, count, doubles,
+              monkeypatch, said):
+    from dfgnn import _relational
+    from dfgnn.nn.pyg import _rgcn
+    monkeypatch.setattr(_relational, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(_rgcn, "_by_bases", lambda layer, graph:
+                        most_rows == 0 and layer.num_bases and
+                        _rgcn._adds(layer))
+    edges, kinds = typed(nodes, relations, count)
+    for aggr in ("mean", "add", "max"):
+        if aggr == "max" and kind is G.FastRGCNConv:
+            continue
+        for given in ("x", "pair", "numbers", None):
+            if weights == "blocks" and given in ("numbers", None):
+                continue
+            width = WIDTH if given in ("x", "pair") else nodes
+            plain = spread(kind(width, 4, relations, aggr=aggr,
+                                **WEIGHTS[weights]))
+            fast = copy.deepcopy(plain)
+            dfgnn.accelerate(fast)
+            x = torch.randn(nodes, WIDTH, requires_grad=True)
+            own = torch.randn(nodes + 2, WIDTH, requires_grad=True)
+            given = {"x": x, "pair": (x, own), None: None,
+                     "numbers": torch.randperm(nodes)}[given]
+            leaves = [t for t in (given if isinstance(given, tuple)
+                                  else (given,))
+                      if t is not None and t.requires_grad]
+            compare(plain, fast, leaves,
+                    lambda layer: layer(given, edges, kinds))
+    assert not said.text
+
+
+def test_rgcn_of_many_small_relations_by_tiles(doubles, monkeypatch, said):
+    from dfgnn import _relational
+    monkeypatch.setattr(_relational, "MOST_ROWS", 0)
+    tiled = []
+    product = _relational.Groups.product
+    monkeypatch.setattr(_relational.Groups, "product", lambda self, *rest: (
+        tiled.append(self.align), product(self, *rest))[1])
+    edges, kinds = typed(30, 40, 200)
+    x = torch.randn(30, WIDTH, requires_grad=True)
+    for weights in ({}, dict(num_blocks=2)):
+        plain = spread(G.RGCNConv(WIDTH, 4, 40, **weights))
+        fast = copy.deepcopy(plain)
+        dfgnn.accelerate(fast)
+        compare(plain, fast, [x], lambda layer: layer(x, edges, kinds))
+    assert tiled == [32, 32]
+
+
+def test_rgcn_against_the_flow(doubles, said):
+    edges, kinds = typed(9, 3, 40)
+    x = torch.randn(9, WIDTH, requires_grad=True)
+    plain = spread(G.RGCNConv(WIDTH, 4, 3, flow="target_to_source"))
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    compare(plain, fast, [x], lambda layer: layer(x, edges, kinds))
+    assert not said.text
+
+
+def test_relations_that_do_not_exist_get_the_error_of_pyg():
+    edges, kinds = typed(9, 3, 40)
+    for layer in (dfgnn.nn.pyg.RGCNConv(WIDTH, 4, 2),
+                  G.RGCNConv(WIDTH, 4, 2)):
+        with pytest.raises(RuntimeError, match="index 2 is out of bounds"):
+            layer(torch.randn(9, WIDTH), edges, kinds)
+
+
+# ---- RGAT -------------------------------------------------------------------
+
+@pytest.mark.parametrize("nodes, relations, count", [
+    (9, 3, 40), (9, 20, 60), (1, 2, 3), (30, 40, 300)])
+@pytest.mark.parametrize("mechanism", ["across-relation", "within-relation"])
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_rgat(weights, mechanism, nodes, relations, count, said):
+    edges, kinds = typed(nodes, relations, count)
+    x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
+    attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
+    for edge_dim in (None, 3):
+        plain = G.RGATConv(WIDTH, 4, relations, heads=2, edge_dim=edge_dim,
+                           attention_mechanism=mechanism,
+                           **WEIGHTS[weights]).double()
+        torch.nn.init.ones_(plain.l2)
+        fast = copy.deepcopy(spread(plain))
+        dfgnn.accelerate(fast)
+        call = (x, edges, kinds) if edge_dim is None else (
+            x, edges, kinds, attr)
+        compare(plain, fast, [x] if edge_dim is None else [x, attr],
+                lambda layer: layer(*call))
+    assert not said.text
+
+
+@pytest.mark.parametrize("mod", [None, "additive", "scaled", "f-additive",
+                                 "f-scaled"])
+@pytest.mark.parametrize("mode", ["additive", "multiplicative"])
+@pytest.mark.parametrize("mechanism", ["across-relation", "within-relation"])
+def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
+    from dfgnn.nn.pyg import _relations
+    ran, run = [], _relations._attended
+    monkeypatch.setattr(_relations, "_attended", lambda *a: (
+        ran.append(1), run(*a))[1])
+    for nodes, relations, count in ((9, 3, 40), (30, 40, 300)):
+        edges, kinds = typed(nodes, relations, count)
+        x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
+        attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
+        for concat, edge_dim, weights in ((True, None, None), (False, 3, True),
+                                          (True, 3, False)):
+            plain = G.RGATConv(
+                WIDTH, 4, relations, heads=2, mod=mod, edge_dim=edge_dim,
+                attention_mode=f"{mode}-self-attention", concat=concat,
+                dim=1 if mode == "additive" else 3,
+                attention_mechanism=mechanism).double()
+            torch.nn.init.ones_(plain.l2)
+            fast = copy.deepcopy(spread(plain))
+            dfgnn.accelerate(fast)
+            given = {} if edge_dim is None else {"edge_attr": attr}
+
+            def call(layer):
+                found = layer(x, edges, kinds,
+                              return_attention_weights=weights, **given)
+                return found if weights is None else (found[0], found[1][1])
+            compare(plain, fast, [x, *given.values()], call)
+    assert len(ran) == 6 and "own path" not in said.text
+
+
+# ---- HEAT -------------------------------------------------------------------
+
+@pytest.mark.parametrize("nodes, node_types, relations, count", [
+    (9, 3, 4, 40), (40, 12, 20, 90), (1, 2, 3, 5), (7, 4, 3, 0)])
+@pytest.mark.parametrize("options", [
+    {}, dict(heads=3), dict(heads=2, concat=False),
+    dict(heads=2, root_weight=False, bias=False, negative_slope=0.5),
+    dict(heads=2, flow="target_to_source")])
+def test_heat(options, nodes, node_types, relations, count, said):
+    edges, kinds = typed(nodes, relations, count)
+    types = torch.randint(node_types, (nodes,))
+    x = torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
+    attr = torch.randn(count, 3, dtype=torch.float64, requires_grad=True)
+    plain = spread(G.HEATConv(WIDTH, 8, node_types, relations, 5, 3, 4,
+                              **options).double())
+    fast = copy.deepcopy(plain)
+    report = dfgnn.accelerate(fast)
+    assert [layer.kind for layer in report.swapped] == ["HEATConv"]
+    compare(plain, fast, [x, attr],
+            lambda layer: layer(x, edges, types, kinds, attr))
+    assert not said.text
+
+
+def test_heat_with_types_that_do_not_exist_gets_the_error_of_pyg():
+    edges, kinds = typed(9, 3, 40)
+    x, attr = torch.randn(9, WIDTH), torch.randn(40, 3)
+    types = torch.zeros(9, dtype=torch.int64)
+    for make in (G.HEATConv, dfgnn.nn.pyg.HEATConv):
+        layer = make(WIDTH, 8, 2, 2, 5, 3, 4)
+        with pytest.raises(IndexError):
+            layer(x, edges, types, kinds, attr)
+
+
+# ---- HGT, HAN ---------------------------------------------------------------
+
+@pytest.mark.parametrize("width", [8, 12])
+@pytest.mark.parametrize("tiles", [False, True])
+def test_hgt(width, tiles, said, monkeypatch):
+    from dfgnn import _grouped
+    from dfgnn.nn.pyg import _heterogeneous
+    if tiles:
+        monkeypatch.setattr(_grouped, "FEW", 0)
+    by_tiles, ran = _heterogeneous._by_tiles, []
+    monkeypatch.setattr(_heterogeneous, "_by_tiles", lambda *a: (
+        ran.append(1), by_tiles(*a))[1])
+    for nodes, kinds, counts in (
+            (NODES, KINDS, (12, 9, 8, 0, 4, 6, 3)), many_types(12, 25)):
+        x, edges = schema(counts, nodes, kinds)
+        for in_width in (WIDTH, width):
+            x = {key: torch.randn(t.size(0), in_width, dtype=torch.float64,
+                                  requires_grad=True) for key, t in x.items()}
+            plain = spread(G.HGTConv(in_width, width, (list(nodes), kinds),
+                                     heads=2).double())
+            fast = copy.deepcopy(plain)
+            dfgnn.accelerate(fast)
+            compare(plain, fast, list(x.values()), lambda m: m(x, edges))
+            some = {key: edges[key] for key in list(edges)[::2]}
+            compare(plain, fast, list(x.values()), lambda m: m(x, some))
+    assert not said.text and len(ran) == (8 if tiles else 4)
+
+
+def test_hgt_of_types_with_other_widths(said, monkeypatch):
+    from dfgnn import _grouped
+    monkeypatch.setattr(_grouped, "FEW", 0)
+    x, edges = schema()
+    widths = {kind: 3 + i for i, kind in enumerate(x)}
+    x = {kind: torch.randn(t.size(0), widths[kind], dtype=torch.float64,
+                           requires_grad=True) for kind, t in x.items()}
+    plain = spread(G.HGTConv(widths, 8, (list(NODES), KINDS), heads=4
+                             ).double())
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    assert not said.text
+
+
+def test_han(said):
+    x, edges = schema()
+    plain = spread(G.HANConv(WIDTH, 8, (list(NODES), KINDS), heads=2
+                             ).double())
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    compare(plain, fast, list(x.values()), lambda model: model(
+        x, edges, return_semantic_attention_weights=True))
+    del edges[KINDS[6]]
+    assert fast(x, edges)["d"] is None and not said.text
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_hgt_and_han_of_any_schema(number, said):
+    nodes, kinds, counts = random_schema(100 + number)
+    x, edges = schema(counts, nodes, kinds)
+    for make in (lambda: G.HGTConv(WIDTH, 8, (list(nodes), kinds), heads=2),
+                 lambda: G.HANConv(WIDTH, 8, (list(nodes), kinds), heads=2)):
+        plain = spread(make().double())
+        fast = copy.deepcopy(plain)
+        dfgnn.accelerate(fast)
+        compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    assert not said.text

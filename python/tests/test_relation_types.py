@@ -1,0 +1,174 @@
+"""Layers of relations in all types of features, and whose bits repeat, in both
+passes."""
+
+import copy
+
+import pytest
+import torch
+import torch_geometric.nn as G
+
+import dfgnn
+from relation_cases import (
+    KINDS, LAYERS, NODES, flat, many_types, schema, spread, typed)
+
+WIDTH, NUMBER = 8, 40
+# of a rounding of the type, sums of products of terms that cancel lose some
+NEAR = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 3e-2,
+        torch.bfloat16: 2e-1}
+HETERO = ("GAT", "GATv2", "Transformer", "SAGE", "SAGE of the largest",
+          "Graph", "GIN")
+
+
+def of_types(make):
+    """A layer over dictionaries: (layer, its features, further arguments)."""
+    def case():
+        x, edges = schema()
+        x = [torch.randn(n, WIDTH) for n in NODES.values()]
+        return make(), x, lambda x: (dict(zip(NODES, x)), edges)
+    return case
+
+
+def of_one_list(make, *more):
+    def case():
+        edges, kinds = typed(NUMBER, 7, 300)
+        given = {"types": torch.randint(3, (NUMBER,)), "kinds": kinds,
+                 "attr": torch.randn(300, 5)}
+        return make(), [torch.randn(NUMBER, WIDTH)], lambda x: (
+            x[0], edges, *[given[name] for name in more])
+    return case
+
+
+def convs(name, aggr):
+    def make():
+        conv = G.HeteroConv({key: LAYERS[name](key) for key in KINDS}, aggr)
+        x, edges = schema()
+        conv.double()(x, edges)  # lazy layers
+        return conv
+    return make
+
+
+def small(make):
+    """Many small types."""
+    def case():
+        nodes, kinds, counts = many_types(12, 25)
+        x, edges = schema(counts, nodes, kinds)
+        return make(nodes, kinds), [torch.randn(n, WIDTH) for n in
+                                    nodes.values()], lambda x: (
+            dict(zip(nodes, x)), edges)
+    return case
+
+
+CASES = {
+    "HGT": of_types(lambda: G.HGTConv(WIDTH, WIDTH, (list(NODES), KINDS), 2)),
+    "HGT of many types": small(lambda nodes, kinds: G.HGTConv(
+        WIDTH, WIDTH, (list(nodes), kinds), 2)),
+    "HAN": of_types(lambda: G.HANConv(WIDTH, WIDTH, (list(NODES), KINDS), 2)),
+    "RGCN": of_one_list(lambda: G.RGCNConv(WIDTH, WIDTH, 7), "kinds"),
+    "RGCN by bases": of_one_list(lambda: G.RGCNConv(
+        WIDTH, WIDTH, 7, num_bases=2, aggr="sum"), "kinds"),
+    "RGCN by blocks": of_one_list(lambda: G.FastRGCNConv(
+        WIDTH, WIDTH, 7, num_blocks=2), "kinds"),
+    "RGAT across": of_one_list(lambda: G.RGATConv(
+        WIDTH, WIDTH, 7, attention_mechanism="across-relation",
+        edge_dim=None), "kinds"),
+    "RGAT within": of_one_list(lambda: G.RGATConv(
+        WIDTH, WIDTH, 7, heads=2, attention_mechanism="within-relation",
+        attention_mode="multiplicative-self-attention"), "kinds"),
+    "HEAT": of_one_list(lambda: G.HEATConv(
+        WIDTH, WIDTH, 3, 7, 4, 5, 6, heads=2), "types", "kinds", "attr"),
+}
+
+
+def case_of(name):
+    if name in CASES:
+        return CASES[name]()
+    layer, aggr = name.split(", ")
+    conv = convs(layer, aggr)()
+    x, edges = schema()
+    return conv, [t.detach() for t in x.values()], lambda x: (
+        dict(zip(NODES, x)), edges)
+
+
+def run(layer, x, given):
+    """Results and gradients by features and parameters."""
+    x = [t.requires_grad_() for t in x]
+    outs = flat(layer(*given(x)))
+    torch.manual_seed(3)
+    leaves = [*x, *layer.parameters()]
+    found = torch.autograd.grad(
+        sum((t * torch.randn(t.shape).to(t)).sum() for t in outs), leaves,
+        allow_unused=True)
+    return outs, [torch.zeros_like(t) if g is None else g
+                  for t, g in zip(leaves, found)]
+
+
+NAMES = [*CASES, *[f"{layer}, {aggr}" for layer in HETERO
+                   for aggr in ("sum", "max")]]
+
+
+def to_all(value, place, dtype):
+    """given() with its other tensors on a device, those of floats in a
+    type."""
+    def moved(t):
+        if isinstance(t, dict):
+            return {key: moved(part) for key, part in t.items()}
+        return t.to(place, dtype if t.is_floating_point() else t.dtype)
+    return lambda x: tuple(moved(t) for t in value(x))
+
+
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize("name", NAMES)
+def test_all_types_in_both_passes(name, dtype, said, place):
+    layer, x, given = case_of(name)
+    plain = spread(layer.double()).to(place)
+    fast = copy.deepcopy(plain).to(dtype)
+    dfgnn.accelerate(fast)
+    x = [t.to(place, dtype) for t in x]
+    # numbers of the type, so that only what is computed of them differs
+    with torch.no_grad():
+        for exact, rounded in zip(plain.parameters(), fast.parameters()):
+            exact.copy_(rounded)
+    have = run(fast, x, to_all(given, place, dtype))
+    want = run(plain, [t.detach().double() for t in x], lambda x: to_all(
+        to_all(given, place, dtype), place, torch.float64)(x))
+    for a, b in zip(have[0] + have[1], want[0] + want[1]):
+        most = max(float(b.detach().abs().max()) if b.numel() else 0.0, 1.0)
+        assert a.dtype == dtype or a.dtype == torch.float32, a.dtype
+        assert not b.numel() or float(
+            (a.detach().double() - b.detach()).abs().max()) <= \
+            NEAR[dtype] * most
+    assert not said.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_regions(name, said, place):
+    layer, x, given = case_of(name)
+    plain = spread(layer.float()).to(place)
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    x = [t.to(place, torch.float32) for t in x]
+    exact = run(copy.deepcopy(plain).double(), [t.double() for t in x],
+                to_all(given, place, torch.float64))
+    with torch.autocast(place.type, torch.bfloat16):
+        have = run(fast, x, to_all(given, place, torch.float32))
+    for a, b in zip(have[0] + have[1], exact[0] + exact[1]):
+        most = max(float(b.detach().abs().max()) if b.numel() else 0.0, 1.0)
+        assert not b.numel() or float(
+            (a.detach().double() - b.detach()).abs().max()) <= \
+            NEAR[torch.bfloat16] * most
+    assert all(g.dtype == torch.float32 for g in have[1])
+    assert not said.text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_repeat(name, place):
+    layer, x, given = case_of(name)
+    fast = spread(layer.float()).to(place)
+    dfgnn.accelerate(fast)
+    x = [t.to(place, torch.float32) for t in x]
+    given = to_all(given, place, torch.float32)
+    first = run(fast, [t.detach().clone() for t in x], given)
+    for _ in range(3):
+        again = run(fast, [t.detach().clone() for t in x], given)
+        for a, b in zip(first[0] + first[1], again[0] + again[1]):
+            assert torch.equal(a, b)
