@@ -8,6 +8,7 @@ import torch_geometric.nn as G
 
 import dfgnn
 from dfgnn.nn import _relation_features
+from dfgnn.nn._relation_rows import Features
 from relation_cases import compare, spread
 
 NODES = {"a": 60, "b": 70, "c": 40, "d": 1}
@@ -58,6 +59,27 @@ def test_features_without_gradients_are_summed_first(aggr, options, ran):
         for kind, out in fast(x, edges).items():
             torch.testing.assert_close(out, plain(x, edges)[kind])
     assert len(ran) == 2
+
+
+def test_scores_of_both_sides_are_one_product_or_two():
+    x, edges = given()
+    graph = dfgnn.HeteroGraph(edges, NODES)
+    of_src, of_dst = ([torch.randn(2, WIDTH, dtype=torch.float64)
+                       for _ in KINDS] for _ in range(2))
+    copies = {kind: t.clone() for kind, t in x.items()}
+    found = [_relation_features.scores(graph, features, of_src, of_dst)
+             for features in (Features(x, x), Features(x, copies))]
+    of_pairs, by_type = found[0]
+    torch.testing.assert_close(found[1][0], of_pairs)
+    pairs = graph.pairs(graph.by_node("src"))
+    begins = graph.by_node("dst").begin
+    want = [x[KINDS[r][2]][node - begins[r]] @ of_dst[r].t() for r, node in
+            zip(pairs.relation.tolist(), pairs.node.tolist())]
+    torch.testing.assert_close(of_pairs, torch.stack(want))
+    for kind, block in graph.blocks("src").items():
+        torch.testing.assert_close(by_type[kind], torch.stack(
+            [x[kind] @ of_src[r].t() for r in block.relations], 1))
+        torch.testing.assert_close(found[1][1][kind], by_type[kind])
 
 
 def test_features_of_edges(ran):

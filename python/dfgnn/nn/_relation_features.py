@@ -15,9 +15,11 @@ import torch
 
 from .._autocast import autocasting
 from .._grouped import take
+from .._tables import tables
 from ..functional import gat_attention
 from ..graph import Graph
-from ..hetero import gatherer
+from ..hetero import Layout, gatherer
+from ._relation_sums import joined
 
 # as many features as the kernels of a GPU attend over
 MOST_FEATURES = 1024
@@ -67,6 +69,50 @@ def parts_of(graph):
                 trusted=True, family=graph.family))
         return found
     return graph._derive("parts by relation", make)
+
+
+def scores(graph, x, of_src, of_dst):
+    """(scores [pairs, H] of destinations, those of sources by type [nodes,
+    relations, H]) of weights [H, F] by relation.  A type's features are read
+    once for both: they are wide, the products narrow."""
+    into, out_of = graph.blocks("dst"), graph.blocks("src")
+    begin, step, first = [0] * graph.num_relations, \
+        [1] * graph.num_relations, 0
+    parts, sources = [], {}
+    for rows, kind, side in _sides(x, graph.node_types):
+        received = into[kind].relations if "d" in side and kind in into else ()
+        sent = out_of[kind].relations if "s" in side and kind in out_of else ()
+        weights = [of_dst[r] for r in received] + [of_src[r] for r in sent]
+        if not weights:
+            continue
+        for slot, relation in enumerate(received):
+            begin[relation], step[relation] = first + slot, len(weights)
+        if sent:
+            sources[kind] = len(parts), len(received)
+        parts.append((rows, joined(weights), len(weights)))
+        first += rows.size(0) * len(weights)
+    heads = of_src[0].size(0)
+    made = tables([rows for rows, *_ in parts],
+                  [weight for _, weight, _ in parts]).view(-1, heads)
+    of_pairs = made.index_select(0, graph.pairs_among(
+        Layout(tuple(begin), tuple(step), first)))
+    made = [part.view(-1, count, heads) for part, (_, _, count) in zip(
+        made.split([rows.size(0) * count for rows, _, count in parts]), parts)]
+    return of_pairs, {kind: made[number][:, slot:]
+                      for kind, (number, slot) in sources.items()}
+
+
+def _sides(x, kinds):
+    """(features, type, "sd" if they are those of both sides, or one of
+    these)."""
+    for kind in kinds:
+        src, dst = x.src.get(kind), x.dst.get(kind)
+        if src is dst:
+            yield src, kind, "sd"
+            continue
+        for rows, side in ((src, "s"), (dst, "d")):
+            if rows is not None:
+                yield rows, kind, side
 
 
 def gat(graph, x, like, weights, score_dst, score_src, edge_score):

@@ -20,7 +20,7 @@ from ._exact import outside_autocast, result_type
 from ._leading import Leading
 from ._relation_rows import (  # noqa: F401
     Features, Own, Rows, by_group, finished, in_product_type, own_terms,
-    project, put, sent, sent_twice, total, with_bias)
+    put, sent, sent_twice, total, with_bias)
 from ._relation_sums import Reduction, joined, operator  # noqa: F401
 from ._scores import edge_feature_scores
 
@@ -72,9 +72,8 @@ def _gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
             graph, x.src, like, sources):
         rows = Rows(graph, True, graph.by_node("src"))
         out = _relation_features.gat(
-            graph, x.src, like, sources, rows.project(x.dst, of_dst),
-            graph.split_blocks("src", project(graph, "src", x.src, of_src)),
-            edge_score)
+            graph, x.src, like, sources,
+            *_relation_features.scores(graph, x, of_src, of_dst), edge_score)
         return rows.results(like.joined(out), summed,
                             with_bias(own_terms(x.dst, own), biases), post)
     cast = in_product_type(x)
