@@ -49,7 +49,13 @@ def operator(names, weight):
 
 
 def joined(parts, dim=0):
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+    if len(parts) == 1:
+        return parts[0]
+    if not autocasting():
+        return torch.cat(parts, dim)
+    # a region of bfloat16 has no cat of float16
+    with torch.autocast(parts[0].device.type, enabled=False):
+        return torch.cat(parts, dim)
 
 
 def _totals(lists):
