@@ -151,7 +151,7 @@ def _kept(owner, num_nodes, options, make):
                  options.get("loops", False))
     graph = graphs.get(key)
     if graph is not None:
-        return graph
+        return graph.numbered()
     if hasattr(graphs, "make"):  # of a buffer that dfgnn.capture refills
         return graphs.make(key, num_nodes, options.get("loops", False))
     graphs[key] = make()

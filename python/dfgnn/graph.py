@@ -121,8 +121,10 @@ class Graph:
     unlooped_edges = None  # how many edges there were before loops
     looped = None  # the result of with_self_loops()
     graph_ptr = family = name = _handle = None
+    id = None  # the number that it has since numbered()
 
-    def _fill(self, sizes, device, graph_ptr=None, family=None, name=None):
+    def _fill(self, sizes, device, graph_ptr=None, family=None, name=None,
+              numbered=True):
         self.num_dst, self.num_src, self.num_edges = sizes
         self.device = device
         if graph_ptr is not None:
@@ -132,8 +134,16 @@ class Graph:
         if name is not None:
             self.name = name
         self._derived = {}
-        self.id = next(_ids)
-        _registry[self.id] = self
+        if numbered:
+            self.numbered()
+
+    def numbered(self):
+        """The graph itself, which operators of torch.library find by its
+        number from then on."""
+        if self.id is None:
+            self.id = next(_ids)
+            _registry[self.id] = self
+        return self
 
     @property
     def label(self):
@@ -194,7 +204,7 @@ class Graph:
         handle, edges = made
         graph = cls.__new__(cls)
         src, dst = sizes
-        graph._fill((dst, src, edges), edge_index.device)
+        graph._fill((dst, src, edges), edge_index.device, numbered=False)
         if self_loops:
             graph.loops = min(sizes)
             graph.unlooped_edges = edge_index.size(1)

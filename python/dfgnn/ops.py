@@ -2,26 +2,40 @@
 reductions and messages, as a family of _torch_operator.py."""
 
 import functools
-from typing import NamedTuple
 
 import torch
 
-from . import _composite, _execute, _fused
+from . import _composite, _execute, _fused, _recording
 from ._modes import compiling  # noqa: F401: used as this module's
 from ._operators import OPERATORS, Operator, Settings, sum_settings
 from ._torch_operator import (  # noqa: F401: the graphs, as this module's
     AVAILABLE, Family, bits, place, untraced_graph, untraced_looped_graph)
+from .errors import UnsupportedError
 
 
-class _Told(NamedTuple):
-    """What the text and the numbers of a call say."""
-    spec: Operator
-    settings: Settings
-    fields: tuple  # of dfgnn_args, that its tensors are
-    places: tuple  # of each field among the inputs of spec; None: its seed
-    of_edges: tuple  # fields of tensors by edge
-    loops: bool
-    symmetric: bool  # GCN's scales, made once a graph
+class _Told:
+    """What the text and the numbers of a call say.
+
+    fields: of dfgnn_args, that its tensors are.
+    places: of each field among the inputs of spec; None: its seed.
+    of_edges: the fields of tensors by edge.
+    symmetric: GCN's scales, made once a graph.
+    order: the number of the tensor that each input is, or None; seed: that of
+        the seed, or None.
+    direct: whether the inputs are the tensors as they were given.
+    """
+
+    def __init__(self, spec, settings, fields, loops, symmetric):
+        self.spec, self.settings, self.fields = spec, settings, fields
+        self.loops, self.symmetric = loops, symmetric
+        self.places = tuple([spec.fields.get(field) for field in fields])
+        self.of_edges = tuple(
+            field for field, place in zip(fields, self.places)
+            if place is not None and spec.inputs[place].dims[0] == "E")
+        given = {field: n for n, field in enumerate(fields)}
+        self.seed = given.pop("seed", None)
+        self.direct = not (self.of_edges or symmetric or settings.weights)
+        self.order = spec.given(given)
 
 
 def _text(spec, fields, settings, loops, symmetric):
@@ -33,14 +47,25 @@ def _text(spec, fields, settings, loops, symmetric):
 @functools.lru_cache(maxsize=1024)
 def _told(text, *numbers):
     name, fields, edge_use, flags = text.split("|")
-    spec, fields = OPERATORS[name], tuple(fields.split(","))
     loops, symmetric, lse, *flags = [flag == "1" for flag in flags]
-    places = tuple([spec.fields.get(field) for field in fields])
-    return _Told(spec, Settings(*numbers, *flags, edge_use, lse), fields,
-                 places, tuple(
-        field for field, place in zip(fields, places)
-        if place is not None and spec.inputs[place].dims[0] == "E"),
-        loops, symmetric)
+    return _Told(OPERATORS[name], Settings(*numbers, *flags, edge_use, lse),
+                 tuple(fields.split(",")), loops, symmetric)
+
+
+def _ready_directly(told, call):
+    """_ready() of a call whose inputs are its tensors."""
+    graph, tensors = call.graph(None, told.loops), call.tensors
+    inputs = [None if n is None else tensors[n] for n in told.order]
+    recipes = graph.handle.recipes
+    key = told, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
+    made = recipes.get(key)
+    if made is None:
+        made = recipes[key] = _execute.recipe(graph, told.spec.name, inputs,
+                                              told.settings)
+    elif _recording.current is not None:
+        _recording.current.graph(graph)
+    return told, graph, made, inputs, \
+        None if told.seed is None else tensors[told.seed]
 
 
 def _ready(call):
@@ -48,6 +73,8 @@ def _ready(call):
     seed); tensors by edge are those of the graph's edges, its loops included,
     in its order."""
     told = _told(call.text, *call.numbers)
+    if told.direct:
+        return _ready_directly(told, call)
     spec, given = told.spec, dict(zip(told.fields, call.tensors))
     seed = given.pop("seed", None)
     graph = call.graph(given[told.of_edges[0]] if told.of_edges else None,
@@ -73,7 +100,12 @@ class _Operators(Family):
     name = "fused"
 
     def run(self, call):
-        _, graph, made, inputs, seed = _ready(call)
+        told, graph, made, inputs, seed = _ready(call)
+        if told.direct and not made.empty:
+            try:
+                return _execute.forward(graph, made, inputs, seed)
+            except UnsupportedError:
+                pass  # which _fused says once
         like, outs = inputs[made.spec.value], []
         for (field, _, dtype, _), out in zip(made.outs, _fused.forward(
                 graph, made, inputs, seed)):
@@ -108,15 +140,20 @@ class _Operators(Family):
         outs = [out if out.shape == shape else None
                 for (_, shape, _, _), out in zip(made.outs, saved)]
         grads = grads[:len(made.shown)]
+        needed = [False] * len(inputs)
+        for number, want in zip(told.places, wanted):
+            if number is not None:
+                needed[number] = want
+        if told.direct and grads[0] is not None and made.plain:
+            found = _fused.gradients(
+                graph, made, made.keep(seed, inputs, outs), grads, needed)
+            return [None if number is None else found[number]
+                    for number in told.places]
         if "weights" in made.shown:
             number = made.shown.index("weights")
             outs[number] = graph.to_graph_order(outs[number])
             if grads[number] is not None:
                 grads[number] = graph.to_graph_order(grads[number])
-        needed = [False] * len(inputs)
-        for number, want in zip(told.places, wanted):
-            if number is not None:
-                needed[number] = want
         found = _fused.gradients(
             graph, made, made.keep(seed, inputs, outs), grads, needed)
         found = [None if number is None else found[number]

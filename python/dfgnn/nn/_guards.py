@@ -54,9 +54,9 @@ def known(edge_index):
     or an edge_index, and no matrix."""
     if isinstance(edge_index, Graph):
         return True
-    return (type(edge_index) is Tensor and edge_index.layout == torch.strided
-            and edge_index.dtype in _INDEX and edge_index.dim() == 2
-            and edge_index.size(0) == 2
+    return (type(edge_index) is Tensor and edge_index.dtype in _INDEX
+            and edge_index.layout is torch.strided
+            and edge_index.dim() == 2 and edge_index.size(0) == 2
             and edge_index.device.type in ("cpu", "cuda"))
 
 

@@ -123,6 +123,10 @@ def _sums_and_own(state, x, edge_index, size, of_sums, of_own, w_first=None,
                b_first, edge_weight)
 
 
+def _given(name):
+    return () if name is None else (name,)
+
+
 def _reduced(op, x, out, width, dtype, weight=None):
     """The link that reduces neighbours."""
     if weight is None and op.startswith("spmm"):
@@ -141,15 +145,18 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
             not fits(w_own, b_own, own.size(1))
             or w_own.size(0) != w_sums.size(0)):
         return None
+    biases = [named("b_sums", b_sums), named("b_own", b_own)]
     if w_own is not None:
+        if b_own is None:  # one operation adds it with the first product
+            biases.reverse()
         # first, so that its gradient by x is added to that of the sums
         links.append(Product("x" if x_dst is None else "x_dst", ("w_own",),
-                             () if b_own is None else ("b_own",), (), "own"))
+                             _given(biases[1]), (), "own"))
     if w_first is not None:
         if not fits(w_first, b_first, width):
             return None
-        links += [Product("x", ("w_first",), () if b_first is None else
-                          ("b_first",), (), "first"), Relu("first", "sent")]
+        links += [Product("x", ("w_first",), _given(named("b_first", b_first)),
+                          (), "first"), Relu("first", "sent")]
         sent, width = "sent", w_first.size(0)
     if edge_weight is not None:
         if op != "spmm-sum" or edge_weight.shape != (graph.num_edges,) or \
@@ -161,8 +168,7 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
         return None
     made = "whole" if normalize else "out"
     links += [_reduced(op, sent, "sums", width, x.dtype, weight),
-              Product("sums", ("w_sums",), () if b_sums is None else
-                      ("b_sums",), (), made,
+              Product("sums", ("w_sums",), _given(biases[0]), (), made,
                       None if w_own is None else "own")]
     return links + [Normalized("whole", "out")] if normalize else links
 
