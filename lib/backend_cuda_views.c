@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "kernels/common/cuda_host.h"
 #include "kernels/common/device_graph.h"
 #include "lib/backend_cuda.h"
 
@@ -59,8 +60,53 @@ static dfgnn_status make_items(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = data;
   dfgnn_status status =
       dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 1, NULL);
+  if (!status)
+    status = dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 1, m, 1);
   return status ? status
-                : dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 1, m, 1);
+                : dfgnn__cuda_pad_items(queue, &(dfgnn_pad_items){.rows = 1},
+                                        m->offsets64);
+}
+
+/* Makes room for the most items that there can be, so that nobody waits for
+ * their number. */
+static dfgnn_status pad_items(dfgnn_device *device, dfgnn_view *view,
+                              const dfgnn_matrix *m) {
+  const int64_t size = -view->request.parameter, n = m->destinations;
+  const int64_t heavy = m->edges / (size + 1);
+  dfgnn_pad_items items = {.offsets = m->offsets,
+                           .rows = n,
+                           .edges = m->edges,
+                           .size = size,
+                           .most_items = n + m->edges / size,
+                           .most_heavy = heavy < n ? heavy : n};
+  size_t bytes = 0;
+  void *memory = NULL;
+  const size_t row = /* first: the view's memory begins there */
+      dfgnn__place(&bytes, (size_t)items.most_items, sizeof *items.row);
+  const size_t first_edge = dfgnn__place(&bytes, (size_t)items.most_items + 1,
+                                         sizeof *items.first_edge);
+  const size_t first_item =
+      dfgnn__place(&bytes, (size_t)n + 1, sizeof *items.first_item);
+  const size_t rows =
+      dfgnn__place(&bytes, (size_t)items.most_heavy, sizeof *items.heavy);
+  dfgnn_status status =
+      dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m);
+  if (!status)
+    status = dfgnn__cuda_take(device, &memory, bytes);
+  if (status)
+    return status;
+  items.row = (int32_t *)((char *)memory + row);
+  items.first_edge = (int64_t *)((char *)memory + first_edge);
+  items.first_item = (int32_t *)((char *)memory + first_item);
+  items.heavy = (int32_t *)((char *)memory + rows);
+  view->count = items.most_items;
+  view->extra = items.most_heavy;
+  view->bytes = bytes;
+  view->array[0] = items.row;
+  view->array[1] = items.first_edge;
+  view->array[2] = items.first_item;
+  view->array[3] = items.heavy;
+  return dfgnn__cuda_pad_items(&device->queue, &items, m->offsets64);
 }
 
 static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
@@ -70,6 +116,8 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
   void *workspace = NULL;
   int32_t items = 0, heavy = 0;
   dfgnn_status status = DFGNN_OK;
+  if (dfgnn__is_padded(&view->request))
+    return pad_items(device, view, m);
   if (size < 1)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "work items of %lld edges, expected at least 1",
@@ -214,7 +262,8 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
   int entered = dfgnn__cuda_enter(device);
   dfgnn_status status = build[view->request.kind](device, view, matrix);
   for (int k = 0; status && k < 4; k++) {
-    dfgnn__cuda_drop(device, (void *)view->array[k]);
+    if (k == 0 || !dfgnn__is_padded(&view->request))
+      dfgnn__cuda_drop(device, (void *)view->array[k]);
     view->array[k] = NULL;
   }
   dfgnn__cuda_leave(entered);

@@ -68,6 +68,8 @@ static dfgnn_status structures(const dfgnn_queue *queue,
   GO(dfgnn__cuda_degree_order(queue, NULL, m, NULL));
   GO(dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 32, NULL));
   GO(dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 100, m, 32));
+  GO(dfgnn__cuda_pad_items(queue, &(dfgnn_pad_items){.rows = 100},
+                           m->offsets64));
   GO(dfgnn__cuda_transpose(queue, NULL, NULL, NULL, NULL, m, NULL));
   GO(dfgnn__cuda_mirror(queue, NULL, NULL, NULL, NULL, m));
   return tiles(queue, m);

@@ -99,6 +99,7 @@ static dfgnn_status create(dfgnn_graph **graph, dfgnn_context *ctx,
   }
   dfgnn_graph *g = *graph;
   own(g, &sorted);
+  g->fresh = deferred && sorted.memory;
   g->edge_order = sorted.order;
   g->matrix.edge_order = g->exact.edge_order =
       coo->self_loops ? NULL : sorted.order;

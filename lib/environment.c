@@ -34,6 +34,7 @@ static const char *const variables[][2] = {
     {"DFGNN_CUBLASLT", "path of libcublasLt.so"},
     {"DFGNN_PACKAGE_STORE", "path of the store that the package brings"},
     {"DFGNN_LIBRARY", "path of libdfgnn.so, for the Python package"},
+    {"DFGNN_EXTENSION", "0: the Python package calls by ctypes alone"},
     {"DFGNN_TEST_QUICK", "1: a small part of the GPU tests"},
 };
 

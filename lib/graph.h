@@ -16,6 +16,7 @@ struct dfgnn_graph {
   dfgnn_signature guess, signature;
   atomic_int known;
   int checked; /* the matrix is checked or trusted: its use need not wait */
+  int fresh;   /* a batch's, whose host has waited for nothing so far */
   struct dfgnn_deferred *pending; /* the analysis that is under way, or NULL */
   int64_t graphs;
   int64_t *graph_ptr;   /* kept until the signature is known, or NULL */

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "kernels/common/device_graph.h"
 #include "lib/graph.h"
 
 typedef struct dfgnn_view_node {
   dfgnn_view view;
-  unsigned borrowed; /* bits of arrays that are the caller's */
+  unsigned borrowed; /* bits of arrays that nobody frees by themselves */
   struct dfgnn_view_node *next;
 } dfgnn_view_node;
 
@@ -38,11 +39,22 @@ dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
   return DFGNN_OK;
 }
 
+/* Padded items cost kernels a little each time, and a wait once: they are for a
+ * batch that nothing is known of. */
+static dfgnn_view_request as_wanted(const dfgnn_graph *graph,
+                                    const dfgnn_view_request *request) {
+  dfgnn_view_request wanted = *request;
+  if (dfgnn__is_padded(request) && (!graph->fresh || dfgnn__graph_known(graph)))
+    wanted.parameter = -wanted.parameter;
+  return wanted;
+}
+
 /* The caller holds the graph's lock. */
 static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
-                             const dfgnn_view_request *request) {
+                             const dfgnn_view_request *given) {
   static const dfgnn_view_request transpose = {.kind = DFGNN_VIEW_TRANSPOSE};
   dfgnn_context *ctx = graph->ctx;
+  const dfgnn_view_request wanted = as_wanted(graph, given), *request = &wanted;
   dfgnn_matrix matrix =
       dfgnn__graph_known(graph) ? graph->exact : graph->matrix;
   dfgnn_status status = DFGNN_OK;
@@ -72,7 +84,9 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
   if (status)
     return status;
   dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
-  status = dfgnn__graph_add_view(graph, &built, 0);
+  /* padded items lie in one allocation, which the first array begins */
+  status =
+      dfgnn__graph_add_view(graph, &built, dfgnn__is_padded(request) ? 14 : 0);
   *view = status ? NULL : &graph->views->view;
   return status;
 }

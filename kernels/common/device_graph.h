@@ -56,6 +56,12 @@ dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
                                      int32_t *heavy_count,
                                      const dfgnn_matrix *matrix, int64_t size,
                                      void *workspace);
+/* Does a request take padded items, or has a view such? */
+static inline int dfgnn__is_padded(const dfgnn_view_request *request) {
+  return request->kind == DFGNN_VIEW_WORK_ITEMS && request->parameter < 0;
+}
+dfgnn_status dfgnn__cuda_pad_items(const dfgnn_queue *queue,
+                                   const dfgnn_pad_items *items, int offsets64);
 dfgnn_status dfgnn__cuda_fill_items(const dfgnn_queue *queue, int32_t *row,
                                     int64_t *first_edge,
                                     const int32_t *first_item, int64_t items,

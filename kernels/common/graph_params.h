@@ -182,6 +182,15 @@ typedef struct dfgnn_count_items {
   int64_t rows, size;
 } dfgnn_count_items;
 
+/* Items of a matrix of few rows, by one launch.  most_items, most_heavy: how
+ * many places there are for them; what lies behind the last becomes -1. */
+typedef struct dfgnn_pad_items {
+  int32_t *row, *first_item, *heavy;
+  int64_t *first_edge;
+  const void *offsets;
+  int64_t rows, edges, size, most_items, most_heavy;
+} dfgnn_pad_items;
+
 typedef struct dfgnn_fill_items {
   int32_t *row;
   int64_t *first_edge;

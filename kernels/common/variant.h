@@ -67,18 +67,18 @@ typedef struct dfgnn_matrix {
  *                           edges has one empty item
  *                 array[3]: int32 [heavy] rows that have more than one item
  *                 extra: number of such heavy rows
- *   TILES         rows in windows of at most R, columns in chunks of 32, edges
- *                 as bits: see kernels/common/tiles.h for the windows.
- *                 parameter: dfgnn__tiles_parameter(R, S, dense)
- *                 array[0]: dfgnn_tile [count], items by falling rank of their
- *                           chunks, ties by first row, then by first chunk
- *                 array[1]: int32 [chunks * 32] columns, window by window; the
- *                           last of a window is repeated to fill its chunks
- *                 array[2]: uint32 [chunks * R] masks; 0 for rows and columns
- *                           beyond the window's
- *                 array[3]: dfgnn_tile_cut [extra], windows of several items,
- *                           by first row; slots are numbered in this order
- *                 extra: number of windows that were cut */
+ *                 A request with the negative of `parameter` takes padded
+ * items, too, whose numbers nobody waits for: the view then keeps it, count and
+ * extra are bounds, and what follows the last item in array[0], and the last
+ * heavy row in array[3], is -1 TILES         rows in windows of at most R,
+ * columns in chunks of 32, edges as bits: see kernels/common/tiles.h for the
+ * windows. parameter: dfgnn__tiles_parameter(R, S, dense) array[0]: dfgnn_tile
+ * [count], items by falling rank of their chunks, ties by first row, then by
+ * first chunk array[1]: int32 [chunks * 32] columns, window by window; the last
+ * of a window is repeated to fill its chunks array[2]: uint32 [chunks * R]
+ * masks; 0 for rows and columns beyond the window's array[3]: dfgnn_tile_cut
+ * [extra], windows of several items, by first row; slots are numbered in this
+ * order extra: number of windows that were cut */
 typedef enum dfgnn_view_kind {
   DFGNN_VIEW_NONE = 0,
   DFGNN_VIEW_ROW_OF_EDGE,

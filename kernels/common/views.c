@@ -104,6 +104,14 @@ dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
   return status ? status : dfgnn__launch(queue, &list, grid_of(n), arguments);
 }
 
+dfgnn_status dfgnn__cuda_pad_items(const dfgnn_queue *queue,
+                                   const dfgnn_pad_items *items,
+                                   int offsets64) {
+  const dfgnn_program program = DFGNN_PROGRAM(
+      SOURCE, "dfgnn::pad_items", offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32);
+  return dfgnn__launch_struct(queue, &program, grid_of(items->rows), items);
+}
+
 dfgnn_status dfgnn__cuda_fill_items(const dfgnn_queue *queue, int32_t *row,
                                     int64_t *first_edge,
                                     const int32_t *first_item, int64_t items,

@@ -3,6 +3,7 @@
 #define DFGNN_KERNELS_VIEWS_CUH
 
 #include "kernels/common/graph_params.h"
+#include "kernels/common/rank.cuh"
 
 namespace dfgnn {
 
@@ -69,6 +70,65 @@ __global__ void fill_items(const __grid_constant__ dfgnn_fill_items f) {
   f.row[item] = int32_t(low);
   f.first_edge[item] =
       int64_t(offsets[low]) + (item - f.first_item[low]) * f.size;
+}
+
+/* The items of a row beyond the first, and 1 for a heavy row in the upper half,
+ * so that one sum counts both. */
+template <class O>
+__device__ __forceinline__ uint64_t count_of_row(const dfgnn_pad_items &p,
+                                                 int64_t i) {
+  const O *offsets = static_cast<const O *>(p.offsets);
+  const int64_t degree = int64_t(offsets[i + 1]) - int64_t(offsets[i]);
+  const uint64_t more = degree > p.size ? (degree - 1) / p.size : 0;
+  return more | uint64_t(more > 0) << 32;
+}
+
+/* A thread takes a row.  Each block counts the items of all rows before its
+ * own, which few rows allow, so that no launch has to come before. */
+template <class O>
+__global__ void __launch_bounds__(kThreads)
+    pad_items(const __grid_constant__ dfgnn_pad_items p) {
+  __shared__ uint64_t part[2][kThreads / 32];
+  __shared__ uint64_t end; /* the counts of all rows, in the last block */
+  const O *offsets = static_cast<const O *>(p.offsets);
+  const int64_t begin = int64_t(blockIdx.x) * kThreads, i = begin + threadIdx.x;
+  uint64_t before = 0, mine = 0;
+  for (int64_t r = threadIdx.x; r < begin; r += kThreads)
+    before += count_of_row<O>(p, r);
+  const uint64_t earlier = sum_before<kThreads>(before, part[0]) + before;
+  if (threadIdx.x == kThreads - 1)
+    end = earlier;
+  __syncthreads();
+  before = end;
+  if (i < p.rows)
+    mine = count_of_row<O>(p, i);
+  before += sum_before<kThreads>(mine, part[1]);
+  if (i < p.rows) {
+    const int64_t first = i + int64_t(uint32_t(before));
+    p.first_item[i] = int32_t(first);
+    for (int64_t k = 0; k <= int64_t(uint32_t(mine)); k++) {
+      p.row[first + k] = int32_t(i);
+      p.first_edge[first + k] = int64_t(offsets[i]) + k * p.size;
+    }
+    if (mine)
+      p.heavy[before >> 32] = int32_t(i);
+  }
+  if (begin + kThreads < p.rows)
+    return;
+  if (threadIdx.x == kThreads - 1)
+    end = before + mine;
+  __syncthreads();
+  const int64_t items = p.rows + int64_t(uint32_t(end));
+  if (threadIdx.x == 0)
+    p.first_item[p.rows] = int32_t(items);
+  for (int64_t k = items + threadIdx.x; k <= p.most_items; k += kThreads) {
+    p.first_edge[k] = p.edges;
+    if (k < p.most_items)
+      p.row[k] = -1;
+  }
+  for (int64_t k = int64_t(end >> 32) + threadIdx.x; k < p.most_heavy;
+       k += kThreads)
+    p.heavy[k] = -1;
 }
 
 template <int THREADS>

@@ -1,5 +1,6 @@
 /* check_gpu_lists.c - graphs of edge lists on the GPU against the CPU's, in
  * both directions, and the faults of lists, found at once and late */
+#include "kernels/common/device_graph.h"
 #include "tests/gpu/gpu.h"
 
 static const char *const specs[] = {
@@ -228,6 +229,115 @@ START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
 }
 END_TEST
 
+/* ---- plans --------------------------------------------------------------- */
+
+enum { HEADS = 2, DIM = 8 };
+
+typedef struct pass_tensors {
+  float *query, *key, *value, *out, *lse, *grad_out;
+  float *grad[3]; /* of query, key and value */
+  size_t of_dst, of_src;
+} pass_tensors;
+
+static float *numbers(size_t count) {
+  float *host = malloc(count * sizeof *host), *device;
+  for (size_t i = 0; i < count; i++)
+    host[i] = (float)((i * 2654435761u >> 7) % 1001) / 500 - 1;
+  device = to_device(host, count * sizeof *host);
+  free(host);
+  return device;
+}
+
+static pass_tensors tensors_of(const dfgnn_coo *coo) {
+  pass_tensors t = {.of_dst = (size_t)coo->destinations * HEADS * DIM,
+                    .of_src = (size_t)coo->sources * HEADS * DIM};
+  t.query = numbers(t.of_dst);
+  t.key = numbers(t.of_src);
+  t.value = numbers(t.of_src);
+  t.grad_out = numbers(t.of_dst);
+  t.out = numbers(t.of_dst);
+  t.lse = numbers((size_t)coo->destinations * HEADS);
+  for (int k = 0; k < 3; k++)
+    t.grad[k] = numbers(k ? t.of_src : t.of_dst);
+  return t;
+}
+
+static void free_tensors(pass_tensors *t) {
+  float *all[] = {t->query,    t->key,     t->value,   t->out,    t->lse,
+                  t->grad_out, t->grad[0], t->grad[1], t->grad[2]};
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+    free_device(all[k]);
+}
+
+/* Runs both passes; returns whether a view of the second has padded items. */
+static int run_both(dfgnn_context *gpu, dfgnn_graph *graph, pass_tensors *t) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  dfgnn_plan *plan = NULL;
+  int padded = 0;
+  problem.heads = HEADS;
+  problem.dim = DIM;
+  args.query = t->query;
+  args.key = t->key;
+  args.value = t->value;
+  args.out = t->out;
+  args.lse = t->lse;
+  ck_ok(dfgnn_call(gpu, graph, &problem, &args, NULL));
+  problem.pass = DFGNN_PASS_BACKWARD;
+  args.grad_out = t->grad_out;
+  args.grad_query = t->grad[0];
+  args.grad_key = t->grad[1];
+  args.grad_value = t->grad[2];
+  ck_ok(dfgnn_call(gpu, graph, &problem, &args, NULL));
+  ck_ok(dfgnn_plan_create(&plan, gpu, graph, &problem));
+  for (int k = 0; k < DFGNN_MAX_VIEWS; k++)
+    padded |= plan->views[k] && dfgnn__is_padded(&plan->views[k]->request);
+  dfgnn_plan_destroy(plan);
+  return padded;
+}
+
+START_TEST(plans_of_batches_wait_for_nothing_and_give_the_same) {
+  /* rows, then columns, are uneven: both are cut */
+  static const char *const uneven[] = {
+      "powerlaw:nodes=700,edges=3900,max-degree=400,seed=4",
+      "bipartite:nodes=900,sources=300,edges=3500,heavy=3,share=0.5,seed=5"};
+  dfgnn_context *gpu = gpu_context();
+  for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
+    dfgnn_csr *csr = NULL;
+    dfgnn_graph *graph = NULL;
+    ck_ok(dfgnn_csr_generate(&csr, uneven[i]));
+    dfgnn_coo list = list_of(csr, 1, 1), there = on_device(&list);
+    pass_tensors t = tensors_of(&there);
+    float *right[3] = {NULL};
+    /* the first graphs of a shape are looked at, those after them are not */
+    for (int turn = 0; turn < 4; turn++) {
+      ck_ok(dfgnn_graph_create_deferred(&graph, gpu, &there, NULL));
+      const int padded = run_both(gpu, graph, &t);
+      if (turn == 0 || turn == 3)
+        ck_assert_int_eq(padded, turn == 3);
+      ck_assert_int_eq(!dfgnn__graph_known(graph), padded);
+      ck_cu(CtxSynchronize);
+      for (int k = 0; k < 3; k++) {
+        const size_t bytes = (k ? t.of_src : t.of_dst) * sizeof *right[k];
+        if (turn == 0)
+          copy_memory(right[k] = malloc(bytes), t.grad[k], bytes);
+        else
+          same_array(gpu, t.grad[k], right[k], bytes, uneven[i], k);
+        fill_device(t.grad[k], 0xff, bytes);
+      }
+      dfgnn_graph_destroy(graph);
+    }
+    for (int k = 0; k < 3; k++)
+      free(right[k]);
+    free_tensors(&t);
+    free_list(&there);
+    free_list(&list);
+    dfgnn_csr_free(csr);
+  }
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
 /* ---- streams ------------------------------------------------------------- */
 
 START_TEST(a_graph_is_given_back_in_the_order_of_the_stream_that_used_it) {
@@ -266,6 +376,7 @@ int main(void) {
   } cases[] = {{"lists", edge_lists_are_sorted_as_on_the_cpu},
                {"faults", an_edge_out_of_range_is_named},
                {"order", a_list_that_is_not_sorted_as_was_said_is_refused_late},
+               {"plans", plans_of_batches_wait_for_nothing_and_give_the_same},
                {"streams",
                 a_graph_is_given_back_in_the_order_of_the_stream_that_used_it}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

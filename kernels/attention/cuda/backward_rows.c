@@ -55,6 +55,7 @@ static row_plan split_plan(const int *x) {
   row_plan plan =
       plan_of(x[LANES], x[UNROLL], 1, x[SPLIT_SPAN], x[SPLIT_HEADS]);
   plan.item_edges = x[SPLIT_EDGES];
+  plan.padded = 1;
   return plan;
 }
 

@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   using A = accumulator_t<T>;
   extern __shared__ double merge_shared[];
   A *sums = reinterpret_cast<A *>(merge_shared); /* [slices][dim] */
-  const int row = p.heavy[blockIdx.x / p.heads];
+  const int listed = p.heavy[blockIdx.x / p.heads];
+  const int row = max(listed, 0);
   const int head = static_cast<int>(blockIdx.x % p.heads);
   const int first = p.schedule.row_item[row],
             count = p.schedule.row_item[row + 1] - first;
@@ -77,6 +78,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   const int slice = threadIdx.x / p.width, column = threadIdx.x & (p.width - 1);
   ptx::let_next_begin();
   ptx::wait_for_previous();
+  if (listed < 0) /* a place behind the last heavy row */
+    return;
 
   for (int t = 0; t < p.tensors; ++t) {
     if (!p.to[t].data)

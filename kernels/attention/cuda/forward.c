@@ -61,12 +61,14 @@ static row_plan online_plan(const int *x) {
 static row_plan split_plan(const int *x) {
   row_plan plan = plan_of(x);
   plan.item_edges = x[EDGES];
+  plan.padded = 1;
   return plan;
 }
 
 static row_plan block_plan(const int *x) {
   row_plan plan = split_plan(x);
   plan.by_blocks = 1;
+  plan.padded = 0;
   return plan;
 }
 

@@ -16,7 +16,8 @@ __global__ void __launch_bounds__(256)
     merge(const __grid_constant__ merge_params p) {
   using A = accumulator_t<T>;
   extern __shared__ double merge_shared[];
-  const int row = p.heavy[blockIdx.x / p.heads];
+  const int listed = p.heavy[blockIdx.x / p.heads];
+  const int row = max(listed, 0);
   const int head = static_cast<int>(blockIdx.x % p.heads);
   const int first = p.schedule.row_item[row],
             count = p.schedule.row_item[row + 1] - first;
@@ -30,6 +31,8 @@ __global__ void __launch_bounds__(256)
   };
 
   ptx::wait_for_previous();
+  if (listed < 0) /* a place behind the last heavy row */
+    return;
   A m = lowest<A>(), l = A(0);
   const int lane = threadIdx.x & 31;
   for (int k = lane; k < count; k += 32)

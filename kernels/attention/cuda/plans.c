@@ -1,6 +1,8 @@
 /* plans.c - see plans.h */
 #include "kernels/attention/cuda/plans.h"
 
+#include <stdlib.h>
+
 #include "base/error.h"
 #include "kernels/attention/operators.h"
 
@@ -198,9 +200,10 @@ int dfgnn__row_views(const dfgnn_setting *s, const row_plan *plan,
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
   for (int columns = 0; columns <= backward; columns++)
     if (plan->item_edges)
-      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
-                                               .parameter = plan->item_edges,
-                                               .transposed = columns};
+      requests[count++] = (dfgnn_view_request){
+          .kind = DFGNN_VIEW_WORK_ITEMS,
+          .parameter = plan->padded ? -plan->item_edges : plan->item_edges,
+          .transposed = columns};
     else if (plan->by_degree)
       requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER,
                                                .transposed = columns};
@@ -222,7 +225,7 @@ void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items) {
   schedule->item_row = items->array[0];
   schedule->item_first = items->array[1];
   schedule->row_item = items->array[2];
-  schedule->item_edges = (int)items->request.parameter;
+  schedule->item_edges = abs((int)items->request.parameter);
 }
 
 void dfgnn__schedule_as(row_schedule *schedule, const row_plan *plan,

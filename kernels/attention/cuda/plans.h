@@ -25,6 +25,7 @@ typedef struct row_plan {
   row_span span;
   int by_degree;   /* rows by falling degree */
   int item_edges;  /* rows are cut into items of at most these; 0: whole */
+  int padded;      /* the items may be padded */
   int by_blocks;   /* forward: blocks take longer rows, which are not cut */
   int norms_table; /* forward: AGNN's norms come from a table */
   int spill;       /* backward: columns first; they spill dS for rows */

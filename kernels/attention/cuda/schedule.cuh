@@ -14,6 +14,11 @@ struct row_work {
   const int *indices;
 };
 
+/* Whether there is a unit: padded items have places behind the last. */
+__device__ __forceinline__ bool has_unit(const row_schedule &p, int unit) {
+  return !p.item_row || __ldg(p.item_row + unit) >= 0;
+}
+
 __device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
                                                 int unit) {
   row_work w;

@@ -32,7 +32,7 @@ __device__ __forceinline__ bool find_row(row_work &w,
                                          int group, int unit, int last) {
   w = row_work{0, -1, 0, schedule.indices};
   unit += lane_id() / group;
-  const bool active = unit < last;
+  const bool active = unit < last && has_unit(schedule, unit);
   if (active)
     w = row_of_unit(schedule, unit);
   return active;
