@@ -16,7 +16,7 @@ typedef struct dfgnn_edge_counts {
   uint64_t unsorted;         /* destinations fall, in a list taken as sorted */
   uint64_t was_unsorted;     /* destinations fall, in a list to be sorted */
   uint64_t left_out;         /* self loops that added loops take the place of */
-  uint64_t told;             /* a dfgnn_edge_fault is written */
+  uint64_t told; /* blocks that are done, before one tells a fault */
 } dfgnn_edge_counts;
 
 /* An end out of range of a list that nobody waits for, in memory of the host.

@@ -164,12 +164,24 @@ __global__ void __launch_bounds__(kThreads)
     f.to[k] = f.from[static_cast<const O *>(f.order)[k]];
 }
 
-/* Writes a fault, if no thread did. */
-__device__ void tell_of(const dfgnn_read_edges &r, int64_t e, bool is_dst,
-                        int64_t node) {
-  if (!atomicExch(reinterpret_cast<ull *>(&r.counts->told), 1ull))
-    write_fault(r.fault, r.list, e, !is_dst, node,
-                is_dst ? r.destinations : r.sources);
+/* Called by all threads, after they counted: the last block writes the first
+ * fault of the list, of one edge that of its destination. */
+template <class T> __device__ void tell_first(const dfgnn_read_edges &r) {
+  __threadfence();
+  __syncthreads();
+  ull *counts = reinterpret_cast<ull *>(&r.counts->told);
+  if (threadIdx.x != 0 || atomicAdd(counts, 1ull) != ull(gridDim.x) - 1)
+    return;
+  __threadfence();
+  const ull dst = atomicAdd(reinterpret_cast<ull *>(&r.counts->bad_dst), 0ull);
+  const ull src = atomicAdd(reinterpret_cast<ull *>(&r.counts->bad_src), 0ull);
+  if (!dst && !src)
+    return;
+  const bool is_src = src > dst; /* complements: the larger is the earlier */
+  const int64_t e = static_cast<int64_t>(~(is_src ? src : dst));
+  write_fault(r.fault, r.list, e, is_src,
+              static_cast<const T *>(is_src ? r.src_from : r.dst_from)[e],
+              is_src ? r.sources : r.destinations);
 }
 
 /* T: the type of the list's node numbers. */
@@ -190,10 +202,8 @@ __global__ void __launch_bounds__(kThreads)
       bad_dst = bad > bad_dst ? bad : bad_dst;
     if (no_src)
       bad_src = bad > bad_src ? bad : bad_src;
-    if (r.fault && (no_dst || no_src)) {
-      tell_of(r, e, no_dst, no_dst ? i : j);
+    if (r.fault && (no_dst || no_src))
       i = j = 0;
-    }
     unsorted |= e > 0 && i < int64_t(dst_from[e - 1]);
     const bool loop = r.loops && i == j;
     left_out += loop;
@@ -213,6 +223,8 @@ __global__ void __launch_bounds__(kThreads)
     atomicAdd(reinterpret_cast<ull *>(&r.counts->left_out), left_out);
   if (unsorted) /* every thread that writes writes the same */
     (r.dst ? r.counts->was_unsorted : r.counts->unsorted) = 1;
+  if (r.fault)
+    tell_first<T>(r);
 }
 
 } // namespace dfgnn

@@ -183,8 +183,11 @@ START_TEST(an_edge_out_of_range_is_named) {
       ck_fails(dfgnn_graph_create_coo(&graph, gpu, &there, NULL),
                DFGNN_ERROR_INVALID, text);
     } else {
-      /* told once, to the call that waits or to one of another list */
+      /* told once, to the call that waits or to one of another list; of
+       * several edges the first */
       dfgnn_csr found = DFGNN_CSR_INIT;
+      set_node(&there, !source, 4322, -7);
+      set_node(&there, source, 4999, nodes);
       ck_ok(dfgnn_graph_create_deferred(&graph, gpu, &there, NULL));
       if (source) {
         ck_fails(dfgnn_graph_csr(&found, graph), DFGNN_ERROR_DEVICE, text);
