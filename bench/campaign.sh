@@ -242,6 +242,8 @@ find_library() {
   [ -e "$out/package.db" ] || sh "$top/data/stores/make.sh" "$(command -v dfgnn-tune)" \
     "$out/package.db" "$top"/data/stores/*.jsonl.gz >&2
   export DFGNN_PACKAGE_STORE="$out/package.db"
+  # What the package knows is not measured again, and never chosen worse.
+  [ -e "$store" ] || dfgnn-tune merge "$store" "$out/package.db" >/dev/null
 }
 
 work=$(mktemp -d)

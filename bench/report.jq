@@ -105,6 +105,32 @@ def class_table: [operators[] as $op | classes[] as $c
     "over the paper’s rule", "over our rule", "over the best f32 peer",
     "over their unfused", "over PyG"]);
 
+# What the tuned choice is over others in the last campaign, whose commit the rows
+# of $spmm have: geometric mean and least.
+def problem: [.graph, .op, .pass, .heads, .dim, .edge_dim, .message];
+def campaign_cell($rows; $role): [$rows | group_by(problem)[]
+    | ratio((map(select(has_role($role)))[0] // {}).median_ms;
+        (map(select(has_role("tuned")))[0] // {}).median_ms) | values]
+  | if length > 0 then "\(mean | figure) (\(min | figure))" else "" end;
+def campaign_table: [(["four attentions, 1 x 128, f32", $f32],
+    ["GT and GAT, 8 x 16, f32", $eight],
+    ["GT and GAT, 1 x 128, bf16", $bf16],
+    ["GT and GATv2, 4 x 32 and 8 x 32, f32, both passes", $heads_f32],
+    ["GT and GATv2, 16 x 32, f16, both passes", $heads_f16],
+    ["the same with 11 edge features, 4 x 32, f32", $edges_f32],
+    ["the same with 11 edge features, 16 x 32, f16", $edges_f16],
+    ["four attentions, 1 x 128, f32, backward", $backward],
+    ["sums and reductions of 128, f32", $gather],
+    ["sums and reductions of messages of 64, f32, both passes", $messages])
+    as [$name, $all] | [$all[] | select(.commit == $spmm[0].commit)] as $rows
+  | select($rows | length > 0)
+  | [$name, ($rows | map(.graph) | unique | length | tostring),
+     ($rows | map(problem) | unique | length | tostring)]
+    + [("rule", "paper", "smmf-pmf", "unfused") as $role
+       | if $role == "rule" or any($rows[]; has_role("paper"))
+         then campaign_cell($rows; $role) else "" end] | row]
+  | markdown(["figures", "graphs", "problems", "rule", "paper’s rule",
+    "better of smmf and pmf", "unfused"]);
 def baseline_table: [graphs[] as $g
   | ms($f32; $g; "gt"; "unfused") as $u | ms($f32; $g; "gt"; "smmf-pmf") as $s
   | peer_of($g; "unfused") as $pu | peer_of($g; "DF-GNN") as $pd
@@ -396,13 +422,10 @@ def step_names: {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
   "pattern_transformer": "pattern x 1024, 4 x TransformerConv 8x8",
   "arxiv_gat": "arxiv, GAT 8x32 + 1x40, dropout .3",
   "arxiv_transformer": "arxiv, 3 x TransformerConv 8x16"};
-# The rows of the H100, then those of models that only the H200 ran.
-def all_steps: [$steps_h100[], ($steps[] | select(.model | IN($steps_h100[].model) | not)
-  | . + {on: ", H200"})];
-def step_name: step_names[.model] + (.on // "");
+def step_name: step_names[.model];
 def pyg_best: [.pyg_eager_ms, .pyg_compiled_ms, .pyg_overhead_ms,
   .pyg_captured_ms | values] | min;
-def step_table($ways): [all_steps[] | . as $r
+def step_table($ways): [$steps[] | . as $r
   | [step_name] + [$ways[] | $r["pyg_\(.)_ms"] | time]
     + [$ways[] | $r["dfgnn_\(.)_ms"] | time]
     + [ratio(pyg_best; .dfgnn_captured_ms) | figure] | row]
@@ -410,7 +433,7 @@ def step_table($ways): [all_steps[] | . as $r
     "captured over the best of PyG"]);
 def gigabytes: if . == null then "-" else "\(. / 1e9 | digits(2)) GB" end;
 # how long the first step takes, which compiles, and the memory of steps
-def first_table($ways): [all_steps[] | . as $r
+def first_table($ways): [$steps[] | . as $r
   | select([$ways[] | $r["pyg_\(.)_first_s"], $r["dfgnn_\(.)_first_s"]
     | values] | length > 0)
   | [step_name] + [("pyg", "dfgnn") as $library | $ways[]
@@ -422,7 +445,7 @@ def first_table($ways): [all_steps[] | . as $r
     | "\($library) \(.)"] + ["memory of PyG eager", "PyG compiled",
     "dfgnn eager", "dfgnn compiled"]);
 # the README's: what a user would pick instead is the better of eager and compiled
-def step_short: [all_steps[]
+def step_short: [$steps[]
   | ([.pyg_eager_ms, .pyg_compiled_ms | values] | min) as $pyg
   | [step_name, (.pyg_eager_ms | time), (.pyg_compiled_ms | time),
      (.dfgnn_eager_ms | time), (ratio($pyg; .dfgnn_eager_ms) | figure),
@@ -456,9 +479,24 @@ def overhead_table: [$overhead[] | [(.execute_us, .forward_us, .forward_over_us,
   | markdown(["dfgnn_execute", "forward", "over the call",
     "forward and backward", "of which torch, for a function that does nothing"]);
 
+# layers whose messages have features of the edge, on graphs of arxiv's size and larger
+def short_type: {bfloat16: "bf16", float16: "f16", float32: "f32"}[.];
+def message_names: {"gine": "GINE", "gine given": "GINE", "gated": "ResGated"};
+def two_digits: if . == null then "-" else figure end;
+def python_messages_table: [$python_messages[]
+  | select(.edges > 100000 and message_names[.name] and (.dtype != "torch.float16"
+      or .dim > 128))
+  | [message_names[.name] + (if .name == "gine given" then ", e given"
+      elif .fields then ", F \(.fields)" else "" end)
+      + (if .dim > 128 then ", \(.dim) features" else "" end),
+     (.dtype | sub("torch."; "") | short_type), (.fwd_pyg | two_digits),
+     (.fwd_dfgnn | two_digits), (.both_pyg | two_digits), (.both_dfgnn | two_digits),
+     (.both_pyg_mb | round | tostring), (.both_dfgnn_mb | round | tostring)] | row]
+  | markdown(["layer", "type", "forward: PyG", "dfgnn", "both: PyG", "dfgnn",
+    "memory of both: PyG", "dfgnn"]);
+
 # tables of MLPs on edges: `dfgnn` beside the other ways of the same block
 def megabytes: if . == null then "-" else "\(digits(3)) MB" end;
-def short_type: {bfloat16: "bf16", float16: "f16", float32: "f32"}[.];
 def blocks_of($rows): $rows | map([.block, .dtype]) | reduce .[] as $b
   ([]; if index([$b]) then . else . + [$b] end);
 def mlp_table: [blocks_of($mlp)[] as [$block, $dtype]
@@ -516,7 +554,8 @@ def headline_more: [graphs[] as $g
  spmm_weighted: gather_table("spmm-weighted"; null),
  reduce_max: gather_table("reduce-max"; "turbo_gnn"),
  reduce_pna: gather_table("reduce-pna"; null), gather_means: gather_means,
- classes: class_table, baselines: baseline_table,
+ classes: class_table, campaign: campaign_table,
+ baselines: baseline_table,
  missed: missed_table, slower: slower,
  heads: against($eight; $f32; "f32 8x16"), heads_peer: eight_peer_table, sixty_four: sixty_four_table,
  bf16: against($bf16; $f32; "bf16 1x128"), regret: regret_table,
@@ -528,13 +567,13 @@ def headline_more: [graphs[] as $g
  headline_more: headline_more, layers: layer_table("speedup"),
  layer_memory: layer_table("memory_ratio"), layer_means: layer_means,
  accelerate: accelerate_table, spmm_means: spmm_means, block: block_table, commits: commit_table, epochs: epoch_table,
- steps: step_table(["eager", "compiled", "overhead", "captured"]),
- steps_first: first_table(["compiled", "overhead"]),
+ steps: step_table(["eager", "compiled", "captured"]),
+ steps_first: first_table(["compiled"]),
  steps_short: step_short,
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
  heads_goals: heads_table, modes: modes_table, edges: edges_table,
- minibatch: minibatch_table, mlp: mlp_table, mlp_models: mlp_models_table,
+ minibatch: minibatch_table, messages: python_messages_table, mlp: mlp_table, mlp_models: mlp_models_table,
  cpu_mlp: cpu_mlp_table,
  speedup: ([graphs[] as $g | ms($f32; $g; "gt"; "tuned") as $t
    | [$g, ratio(ms($f32; $g; "gt"; "unfused"); $t),
