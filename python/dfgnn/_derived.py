@@ -57,27 +57,6 @@ class _Text:
                              (self.exact,) * len(outputs), seed,
                              *self.tensors, read=read)[:len(outputs)]
 
-    def gradients(self, outputs, grads, wanted):
-        """By name the gradients of the tensors that are wanted, for those of
-        the outputs, without the outputs; None if the gradient reads one."""
-        order = [declared.split()[1].partition("[")[0]
-                 for declared in self.declared]
-        program = self._program(outputs)
-        asked = [name in wanted for name in order]
-        derived, made = _programs.gradient(
-            program.keep((True,) * len(outputs), asked),
-            [True] * len(outputs), asked)
-        if derived is None or any(port.role == _programs.OUTPUT
-                                  for port in derived.inputs):
-            return None
-        sources = {_programs.INPUT: self.tensors, _programs.COTANGENT: grads}
-        found = iter(_programs.run(
-            derived, self.graph,
-            [self.tensors[port.of].dtype for port in derived.outputs], None,
-            *[sources[port.role][port.of] for port in derived.inputs]))
-        return {name: next(found) if m else zero for name, m, zero in zip(
-            order, made, _programs.nothing(asked, made, self.tensors))}
-
 
 def _or_none(function):
     """function, or None for what has no kernel."""
@@ -262,16 +241,28 @@ def values(graph, reduce, value):
     return _reduced(t, reduce, value.shape[1:])
 
 
-@_or_none
-def relu_gradients(graph, reduce, value, edge_attr, grad, wanted):
-    """The gradients of value [M, H, D] and edge_attr [E, H, D], of a sum or
-    mean of relu(value_j + edge_attr) whose gradient is grad [N, H, D]; wanted:
-    the names of those that are."""
-    t = _Text(graph, value.dtype)
-    t.give(SRC, "value", value)
-    t.give(EDGE, "edge_attr", edge_attr)
-    t.line("m = relu(value + edge_attr)")
-    return t.gradients(_outputs(reduce, value.shape[1:]), [grad], wanted)
+@functools.lru_cache(maxsize=256)
+def _of_relu_gradient(reduce, axes, names):
+    axes = f"[{','.join(map(str, axes))}]"
+    given = "".join(f"{place} {name}{axes}\n" for place, name in (
+        ("src", "value"), ("edge", "edge_attr"), *names))
+    way = " + ".join(name for _, name in names)
+    return _programs.parse(
+        f"{given}m = where(value + edge_attr > 0, {way}, 0)\n"
+        f"return grad = {_REDUCED[reduce]} as dst{axes}\n")
+
+
+def of_relu_gradient(graph, reduce, value, edge_attr, of_value, of_edges):
+    """The gradient by the gradient [N, H, D] of a sum or mean of relu(value_j +
+    edge_attr), from those by what ReluGradient gives, either of which may be
+    None; all else that it read has none."""
+    given = [(name, tensor) for name, tensor in (
+        (("src", "of_value"), of_value), (("edge", "of_edges"), of_edges))
+        if tensor is not None]
+    program = _of_relu_gradient(reduce, tuple(value.shape[1:]),
+                                tuple(name for name, _ in given))
+    return _programs.run(program, graph, (value.dtype,), None, value,
+                         edge_attr, *[tensor for _, tensor in given])[0]
 
 
 @_or_none

@@ -324,15 +324,18 @@ class Recipe:
     def call(self, graph, backward):
         found = self.calls[backward]
         if found is None:
-            wanted = problem(self.op, backward, self.dtype, self.heads,
-                             self.dim, self.settings, self.biased,
-                             self.edge_dim, self.listed, self.message)
-            plan = Plan(graph.handle, graph.device, wanted, self.settings)
+            plan = Plan(graph.handle, graph.device, self.problem(backward),
+                        self.settings)
             found = self.calls[backward] = Call(plan, _form(
-                self.settings[:3], tuple(self._fields(backward))))
+                self.settings[:3], tuple(self.fields(backward))))
         return found
 
-    def _fields(self, backward):
+    def problem(self, backward):
+        return problem(self.op, backward, self.dtype, self.heads, self.dim,
+                       self.settings, self.biased, self.edge_dim, self.listed,
+                       self.message)
+
+    def fields(self, backward):
         """Those that forward() and backward() give a call."""
         drops = self.settings.dropout > 0
         if not backward:

@@ -27,10 +27,7 @@ class Reordered(torch.autograd.Function):
     def forward(ctx, graph, edges, to_caller):
         ctx.call = graph, not to_caller
         ctx.set_materialize_grads(False)
-        if not edges.stride(0):  # all rows are one
-            return edges.view_as(edges)
-        return graph.to_caller_order(edges) if to_caller else \
-            graph.to_graph_order(edges)
+        return _moved(graph, edges, to_caller)
 
     @staticmethod
     def backward(ctx, grad):
@@ -39,11 +36,20 @@ class Reordered(torch.autograd.Function):
             graph, grad, to_caller), None
 
 
+def _moved(graph, edges, to_caller):
+    if not edges.stride(0):  # all rows are one
+        return edges.view_as(edges)
+    return graph.to_caller_order(edges) if to_caller else \
+        graph.to_graph_order(edges)
+
+
 def reordered(graph, edges, to_caller=False):
     """A tensor by edge in the graph's order, from one in the caller's, or the
     other way round, where gradients of gradients are recorded."""
     if graph.edge_order is None:
         return edges
+    if not torch.is_grad_enabled():
+        return _moved(graph, edges, to_caller)
     return Reordered.apply(graph, edges, to_caller)
 
 

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import torch
 
-from . import _abi, _derived, _execute, _fused
+from . import _abi, _execute, _fused
 from ._attention_call import attend
 from ._links import add, plus
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
+from ._relu_gradient import ReluGradient
 from .errors import UnsupportedError
 
 
@@ -268,7 +269,7 @@ class Sum(_Kernel):
         values[self.out], = _fused.sums(graph, self.op, given, read=read)
 
 
-class Reduced:
+class Reduced(_Kernel):
     """out [N, F]: messages reduced by an operator.
 
     given: by field of the operator's inputs the name of a tensor, None where
@@ -281,6 +282,7 @@ class Reduced:
     lazy = True
 
     def __init__(self, op, out, listed=False, **given):
+        super().__init__(sum_settings())
         self.op, self.out, self.listed = op, out, listed
         self.spec = OPERATORS[op]
         self.given = {field: name for field, name in given.items()
@@ -297,21 +299,21 @@ class Reduced:
         self.reduce = op.partition("-")[2]
         self.direct = self.reduce in ("sum", "mean") and set(  # relu messages
             self.given) == {"value", "edge_attr"}
+        self.recipe = None  # what calls on all graphs share
 
     def derive(self, graph, values, grads, wanted):
-        value, edges = (self._shaped(field, values[self.given[field]])
-                        for field in ("value", "edge_attr"))
-        found = _derived.relu_gradients(
-            graph, self.reduce, value,
-            _fused.reordered(graph, edges), grads[self.out].unsqueeze(1),
-            [field for field, name in self.given.items() if name in wanted])
-        if found is None:
+        if graph.exchange is not None:
             raise UnsupportedError(f"{self.op} has no program")
-        for field, grad in found.items():
+        value, edges = self.given["value"], self.given["edge_attr"]
+        attr, listed = values[edges], self.recipe.listed  # since forward
+        found = ReluGradient.apply(
+            self, graph, values[value],
+            attr if listed else _fused.reordered(graph, attr),
+            grads[self.out], wanted)
+        for name, grad in zip((value, edges), found):
             if grad is not None:
-                if field == "edge_attr":
-                    grad = _fused.reordered(graph, grad, True)
-                plus(grads, self.given[field], grad.squeeze(1))
+                plus(grads, name, grad if listed or name != edges else
+                     _fused.reordered(graph, grad, True))
 
     def _shaped(self, field, tensor):
         """A tensor with a dimension of heads."""
@@ -321,29 +323,55 @@ class Reduced:
         by_row = field in ("value", "edge_attr") or self.op == "spmm-weighted"
         return tensor.unsqueeze(1 if by_row else 0)
 
-    def forward(self, graph, values, keep):
-        inputs = self.spec.given({
+    def _first(self, graph, values):
+        """The recipe, from the first of the graphs that a chain serves: they
+        differ in numbers of rows alone."""
+        self.recipe = _execute.Recipe(graph, self.op, self.spec.given({
             field: self._shaped(field, values[name])
-            for field, name in self.given.items()})
-        made = _execute.recipe_of(self, graph, self.op, inputs, sum_settings(),
-                                  self.listed)
-        out, *args = _execute.forward(graph, made, inputs, None, keep)
-        values[self.out] = out.squeeze(1)
+            for field, name in self.given.items()}), self.settings,
+            self.listed)
+        return self.recipe
+
+    def _problem(self, backward):
+        return self.recipe.problem(backward)
+
+    def _fields(self, args, backward):
+        return self.recipe.fields(backward)
+
+    def forward(self, graph, values, keep):
+        made = self.recipe or self._first(graph, values)
+        outs = made.outs if keep else made.outs[:len(made.shown)]
+        value = values[self.given["value"]]
+        found = [value.new_empty((graph.num_dst, made.dim), dtype=dtype)
+                 for _, _, dtype, _ in outs]
+        self._call(graph, False).run(graph.device, [
+            *[values.get(self.given.get(field)) for field, _ in made.places],
+            *found])
+        values[self.out], *args = found
         values.update(zip(self.args, args))
 
+    def gradients(self, graph, values, grad, wanted):
+        """By name those that are wanted."""
+        made, found, outs = self.recipe, {}, []
+        for (field, _), (_, shape, dtype, _, _) in zip(made.places,
+                                                       made.grads):
+            name = self.given.get(field)
+            if shape is None:
+                continue
+            if name in wanted:
+                found[name] = torch.empty_like(
+                    values[name], dtype=dtype) if name in values else \
+                    grad.new_empty((graph.num_src, made.dim))
+            outs.append(found.get(name))
+        self._call(graph, True).run(graph.device, [
+            *[values[self.names[field]] for field in made.kept], grad, *outs])
+        return found
+
     def backward(self, graph, values, grads, wanted):
-        made = graph.handle.recipes[self]  # since forward
-        kept = [self._shaped(field, values[self.names[field]])
-                for field in made.kept]
-        names = [self.given.get(field) for field, _ in made.places]
-        found = _execute.backward(
-            graph, made, kept, (grads[self.out].unsqueeze(1),),
-            [name in wanted for name in names])
-        for name, grad in zip(names, found):
-            if grad is not None:
-                shape = values[name].shape if name in values else \
-                    (grad.size(0), -1)
-                add(grads, name, grad.view(shape))
+        found = self.gradients(graph, values, grads[self.out], wanted)
+        for name, grad in found.items():
+            add(grads, name, grad if grad.dtype is self.recipe.dtype
+                else grad.to(self.recipe.dtype))
 
     def plain(self, graph, values, read=True):
         given = {field: self._shaped(field, values[name])

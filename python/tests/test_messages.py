@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _execute, _plan
+from dfgnn import _composite, _execute, _kernel_links, _plan
 from dfgnn.messages import OPS, Tensors
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -32,18 +32,17 @@ class Kernels:
 
     def __init__(self, monkeypatch):
         self.calls = 0
-        fused = _execute.forward
+        self._count(monkeypatch, _execute, "forward")
+        self._count(monkeypatch, _plan.Plan, "run")
+        self._count(monkeypatch, _kernel_links.Reduced, "forward")
 
-        def forward(*args):
-            self.calls += 1
-            return fused(*args)
-        monkeypatch.setattr(_execute, "forward", forward)
-        run = _plan.Plan.run
+    def _count(self, monkeypatch, kind, name):
+        run = getattr(kind, name)
 
-        def traced(*args):
+        def counted(*args):
             self.calls += 1
             return run(*args)
-        monkeypatch.setattr(_plan.Plan, "run", traced)
+        monkeypatch.setattr(kind, name, counted)
 
 
 @pytest.fixture
