@@ -85,6 +85,8 @@ LAYERS = {
         torch.nn.Linear(WIDTH, 5), train_eps=True, edge_dim=FIELDS), FIELDS),
     "GINE given": lambda: with_fields(ours.GINEConv(
         torch.nn.Linear(WIDTH, 5), eps=0.5), WIDTH),
+    "GINE given mean": lambda: with_fields(ours.GINEConv(
+        torch.nn.Linear(WIDTH, 5), aggr="mean"), WIDTH),
     "GINE mean": lambda: with_fields(ours.GINEConv(
         torch.nn.Linear(WIDTH, 5), edge_dim=FIELDS, aggr="mean"), FIELDS),
     "PNA": lambda: principal("mean min max std",

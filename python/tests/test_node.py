@@ -94,6 +94,25 @@ def test_gradients_of_gradients_are_those_step_by_step(name):
               1e-9)
 
 
+@pytest.mark.parametrize("name", ["GINE given", "GINE given mean"])
+def test_third_derivatives_are_those_step_by_step(name):
+    layer, (x, edges, attr) = call_of(LAYERS[name]())
+
+    def third():
+        out = layer(x.square(), edges, attr.pow(3))
+        found = out.square().sum()
+        for _ in range(2):
+            parts = torch.autograd.grad(found, (x, attr), create_graph=True)
+            found = sum(part.pow(3).sum() for part in parts)
+        return is_node(out), torch.autograd.grad(found, (x, attr))
+    was_node, found = third()
+    assert was_node
+    with step_by_step():
+        was_node, expected = third()
+    assert not was_node
+    all_close(found, expected, 1e-9)
+
+
 def test_gradients_of_gradients_refuse_a_bias_that_was_written_to():
     layer, given = call_of(LAYERS["GAT"]())
     out = layer(*given)
