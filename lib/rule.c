@@ -128,6 +128,20 @@ static int dominated_and_narrow(const dfgnn_setting *s) {
   return dominated(s) && narrow_heads(s);
 }
 
+/* The same, of rows that are not short and gather from a cache: what is
+ * prefetched is there already.  On chameleon_filtered, email_eu_core and
+ * wiki_vote, whose nodes have 14 to 25 edges and rows of .2 to 1.8 MB in all,
+ * that took .73 to 1.00 of the time of prefetching 24 edges ahead, and .95
+ * to 1.1 where nodes have 6 edges or fewer
+ * (bench/results/regret_cpu_heads.json). */
+static int narrow_and_cached(const dfgnn_setting *s) {
+  const dfgnn_problem *p = s->problem;
+  return narrow_heads(s) && s->signature->mean_degree >= 12 &&
+         s->signature->sources * p->heads * p->dim *
+                 (int64_t)dfgnn_dtype_size(p->dtype) <=
+             2 << 20;
+}
+
 /* Edge features other than the scalars of GAT. */
 static int with_edges(const dfgnn_setting *s) {
   const dfgnn_problem *p = s->problem;
@@ -243,6 +257,9 @@ static const rule_row rules[] = {
     {"cpu", FORWARD, dominated_and_narrow, "split", NULL,
      "one row dominates, and its narrow heads are taken side by side"},
     {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
+    {"cpu", FORWARD, narrow_and_cached, "online",
+     SIMD "chunk=64,flight=8,prefetch=0,schedule=dynamic,rows=64",
+     "narrow heads are taken side by side, from a cache"},
     {"cpu", FORWARD, narrow_heads, "online", NULL,
      "narrow heads are taken side by side"},
     {"cpu", FORWARD, always, "smmf", NULL,

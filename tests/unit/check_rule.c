@@ -311,9 +311,10 @@ START_TEST(features_of_a_problem_have_names_that_differ) {
 }
 END_TEST
 
-/* The algorithm of the rule for attention of f32 on a CPU. */
-static const char *on_cpu(dfgnn_op op, dfgnn_pass pass, int64_t heads,
-                          int64_t dim, const dfgnn_signature *graph) {
+/* The variant of the rule for attention of f32 on a CPU. */
+static const dfgnn_variant *variant_on_cpu(dfgnn_op op, dfgnn_pass pass,
+                                           int64_t heads, int64_t dim,
+                                           const dfgnn_signature *graph) {
   dfgnn_problem given = DFGNN_PROBLEM_INIT, problem;
   given.op = op;
   given.pass = pass;
@@ -329,8 +330,31 @@ static const char *on_cpu(dfgnn_op op, dfgnn_pass pass, int64_t heads,
   dfgnn_choice choice;
   dfgnn__rule_choice(&choice, &query);
   ck_assert_ptr_nonnull(choice.variant);
-  return choice.variant->family->algorithm;
+  return choice.variant;
 }
+
+static const char *on_cpu(dfgnn_op op, dfgnn_pass pass, int64_t heads,
+                          int64_t dim, const dfgnn_signature *graph) {
+  return variant_on_cpu(op, pass, heads, dim, graph)->family->algorithm;
+}
+
+START_TEST(only_gathers_from_memory_are_prefetched_on_a_cpu) {
+  static const struct {
+    int64_t nodes, edges;
+    const char *prefetch;
+  } graphs_of[] = {{1000, 25000, "prefetch=0"},
+                   {1000, 4000, "prefetch=24"},
+                   {100000, 2500000, "prefetch=24"}};
+  for (size_t i = 0; i < sizeof graphs_of / sizeof *graphs_of; i++) {
+    const dfgnn_signature graph =
+        graph_of(graphs_of[i].nodes, graphs_of[i].edges, 100, 1);
+    const dfgnn_variant *v =
+        variant_on_cpu(DFGNN_OP_GT, DFGNN_PASS_FORWARD, 8, 8, &graph);
+    ck_assert_ptr_nonnull(strstr(v->name, graphs_of[i].prefetch));
+    ck_assert_str_eq(v->family->algorithm, "online");
+  }
+}
+END_TEST
 
 START_TEST(narrow_heads_are_taken_side_by_side_on_a_cpu) {
   static const dfgnn_op ops[] = {DFGNN_OP_GT, DFGNN_OP_GAT, DFGNN_OP_GATV2,
@@ -357,6 +381,7 @@ int main(void) {
   TCase *tests = tcase_create("rule");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, every_problem_on_every_graph_has_a_rule);
+  tcase_add_test(tests, only_gathers_from_memory_are_prefetched_on_a_cpu);
   tcase_add_test(tests, narrow_heads_are_taken_side_by_side_on_a_cpu);
   tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);
   tcase_add_test(tests, many_heads_with_edge_features_go_by_tiles);
