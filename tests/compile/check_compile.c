@@ -295,10 +295,11 @@ static void find_targets(void) {
 
 /* ---- digests ------------------------------------------------------------- */
 
-/* Is the section code, constants or shared memory of a kernel? */
+/* Is the section code, constants or shared memory of a kernel?  Bank 4 has the
+ * addresses of all variables of the sources, read or not. */
 static int is_code(const char *section) {
   return !strncmp(section, ".text.", 6) ||
-         !strncmp(section, ".nv.constant", 12) ||
+         (!strncmp(section, ".nv.constant", 12) && section[12] != '4') ||
          !strncmp(section, ".nv.shared", 10);
 }
 

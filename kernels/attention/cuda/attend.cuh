@@ -108,6 +108,9 @@ template <class K> struct attend_row : lane_map<K> {
   /* ---- what walk_edges() asks for ---------------------------------------- */
 
   using ahead = int; /* the source */
+  __device__ __forceinline__ const int *first_of(const row_work &w) const {
+    return w.indices + lane_of_row();
+  }
   struct label {
     int index;
     unsigned mask; /* SHARED_MASK: bit i: is the weight in head i kept? */
@@ -117,7 +120,8 @@ template <class K> struct attend_row : lane_map<K> {
                                               bool there) {
     index = there ? __ldcs(at) : 0;
   }
-  __device__ __forceinline__ label label_of(int index, const int *at) const {
+  __device__ __forceinline__ label label_of(int index, const int *at,
+                                            int) const {
     label x = {index, 0, at};
     if constexpr (SHARED_MASK)
       x.mask = kept_heads<TILE, HEADS>(p.dropout, key, at - p.schedule.indices,
@@ -394,8 +398,9 @@ __global__ void __launch_bounds__(512, 1)
   e.active = find_row(e.w, p.schedule, p.share.group, unit, units.last);
   work.fetch_row(e);
   while (unit < units.last) {
-    const int next =
-        units.several ? units.unit_of(units.next_ticket(taken)) : units.last;
+    const int next = units.several
+                         ? units.unit_of(next_ticket(taken, units.rows))
+                         : units.last;
     work.run(z, e, next, units.last);
     unit = next;
   }

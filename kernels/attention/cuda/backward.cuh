@@ -46,7 +46,7 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
   row_work w;
   typename Row::ahead first;
   const bool active = find_row(w, schedule, row.group, unit, last);
-  row.read(first, w.indices + row.lane_of_row(), row.lane_of_row() < w.degree);
+  row.read(first, row.first_of(w), row.lane_of_row() < w.degree);
   row.begin_row(z, w, active);
   walk_edges<L, U>(row, z, w, first);
   row.finish(z, w, active);
@@ -194,12 +194,16 @@ template <class K> struct grad_row : lane_map<K> {
 
   using ahead = grad_ahead;
   using label = grad_label;
+  __device__ __forceinline__ const int *first_of(const row_work &w) const {
+    return w.indices + lane_of_row();
+  }
   __device__ __forceinline__ void read(ahead &x, const int *at,
                                        bool there) const {
     x.index = there ? __ldcs(at) : 0;
     x.number = number_at(at, there);
   }
-  __device__ __forceinline__ label label_of(const ahead &x, const int *) const {
+  __device__ __forceinline__ label label_of(const ahead &x, const int *,
+                                            int) const {
     label y = {x.index, x.number, 0};
     if constexpr (DROPOUT && TILE <= 32)
       y.kept = kept_heads<TILE, HEADS>(p.dropout, key, x.number,

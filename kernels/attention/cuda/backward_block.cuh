@@ -85,7 +85,7 @@ __device__ __forceinline__ void walk_block(const Params &params,
     if constexpr (Row::TOTALS)
       ticket += units.at_once; /* totals add up rows in a fixed order */
     else
-      ticket = units.next_ticket(taken);
+      ticket = next_ticket(taken, units.rows);
     unit = units.unit_of(ticket);
   }
   if constexpr (Row::TOTALS) {

@@ -2,15 +2,17 @@
  *
  * A term has, for U edges of each side that are in flight, their features
  * (edges), and of a row what products with W need (row).
- *
- * clang-format off
- *   load()       the features of U edges
- *   key(), value()
- *                a key's or value's feature with that of W e, where lanes know
- * it begin()      the row, before its walk add_products(), add_sums() parts of
- * the score (or of dP), and sums of features, that products of whole rows with
- * W replace W e by gradients()  puts the gradients of features in their place
- * clang-format on */
+ */
+/* clang-format off */
+/*   load()             the features of U edges
+ *   key(), value()     a key's or value's feature with that of W e, where lanes
+ *                      know it
+ *   begin()            the row, before its walk
+ *   add_keys(), add_values(), add_sums()
+ *                      parts of the score (or of dP), and sums of features, that
+ *                      products of whole rows with W replace W e by
+ *   gradients()        puts the gradients of features in their place */
+/* clang-format on */
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_TERM_CUH
 #define DFGNN_ATTENTION_CUDA_EDGES_TERM_CUH
 

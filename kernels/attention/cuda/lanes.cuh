@@ -13,11 +13,9 @@
 #define DFGNN_ATTENTION_CUDA_LANES_CUH
 
 #include "kernels/attention/cuda/lanes.h"
-#include "kernels/common/cuda_common.cuh"
+#include "kernels/common/cuda_walk.cuh"
 
 namespace dfgnn {
-
-using ptx::lane_id;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int ceil_power(int x) {
@@ -138,7 +136,7 @@ using row_layout =
     lane_layout<Map, typename K::type, K::vector, K::lanes, HL,
                 K::tile / (K::lanes / HL), K::heads, K::dim, K::packed>;
 
-template <class K> struct lane_map : row_layout<lane_map<K>, K> {
+template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
   using layout = row_layout<lane_map<K>, K>;
   using layout::C, layout::DIM, layout::EXACT, layout::feature;
   using layout::FULL_HEADS, layout::head, layout::HEAD_LANES, layout::HEADS;
@@ -163,8 +161,9 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K> {
   __device__ __forceinline__ int first_head() const {
     return HEADS <= TILE ? 0 : blockIdx.y * TILE;
   }
+  static __device__ __forceinline__ int lane() { return lane_id(); }
   __device__ __forceinline__ int lane_of_row() const {
-    return lane_id() & (group - 1);
+    return lane() & (group - 1);
   }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
   __device__ __forceinline__ int sides() const { return group / L; }
