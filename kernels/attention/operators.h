@@ -31,6 +31,14 @@
 /* Rows of edges beside those of nodes. */
 #define DFGNN_OPS_EDGE_ROWS (DFGNN_OPS_KEY | DFGNN_OPS_ATT)
 
+/* All of them: a score is made of numbers or rows of both ends. */
+#define DFGNN_OPS_ATTENTION (DFGNN_OPS_SCALARS | DFGNN_OPS_QUERY)
+/* Those that are written once more in algorithms of their own: tiles, and all
+ * heads of a row at once on a CPU.  A new one joins when it is. */
+#define DFGNN_OPS_BY_HAND                                                      \
+  (DFGNN_OP_BIT(GT) | DFGNN_OP_BIT(AGNN) | DFGNN_OP_BIT(GAT) |                 \
+   DFGNN_OP_BIT(GATV2))
+
 #define DFGNN_HAS_SCALARS(op) DFGNN_AMONG(DFGNN_OPS_SCALARS, op)
 #define DFGNN_HAS_QUERY(op) DFGNN_AMONG(DFGNN_OPS_QUERY, op)
 #define DFGNN_HAS_KEY(op) DFGNN_AMONG(DFGNN_OPS_KEY, op)

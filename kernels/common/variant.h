@@ -11,6 +11,7 @@
 
 #include "dfgnn.h"
 #include "engine/engine.h"
+#include "kernels/attention/operators.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -88,7 +88,7 @@ CPU_INLINE int narrow_heads(const dfgnn_cpu_job *job) {
 
 /* Are a job's scores better computed for all heads at once, and can they be? */
 CPU_INLINE int spans_heads(const dfgnn_cpu_job *job) {
-  return narrow_heads(job) &&
+  return DFGNN_AMONG(DFGNN_OPS_BY_HAND, job->op) && narrow_heads(job) &&
          (job->op == DFGNN_OP_GAT ||
           (adjacent_heads(job, &job->key) && adjacent_heads(job, &job->query)));
 }

@@ -35,44 +35,44 @@ load_operand(const dfgnn_operand &x, int64_t node, int head, int64_t vector) {
   return load_packed<VEC>(p + (VEC == 1 ? vector * x.feature : vector * VEC));
 }
 
+/* The score of an edge whose row's and key's squares of norms are given. */
 template <typename T, int OP>
 __device__ __forceinline__ accumulator_t<T>
 finish_score(const dfgnn_passes &p, accumulator_t<T> sum,
              accumulator_t<T> key_norm, accumulator_t<T> query_norm) {
   using A = accumulator_t<T>;
-  if (OP == DFGNN_OP_GT)
-    return sum * A(p.scale) * log2e<A>();
-  if (OP == DFGNN_OP_AGNN) {
-    A beta = p.beta ? *static_cast<const A *>(p.beta) : A(1);
-    A norms =
-        max_of(sqrt(query_norm), A(1e-12)) * max_of(sqrt(key_norm), A(1e-12));
-    return sum / norms * beta * log2e<A>();
-  }
-  return sum * log2e<A>();
+  constexpr bool NORM = score_of<OP>::NORM;
+  return whole_score<OP>(sum, NORM ? inverse_norm(query_norm) : A(0),
+                         NORM ? inverse_norm(key_norm) : A(0),
+                         NORM && p.beta ? *static_cast<const A *>(p.beta)
+                                        : A(1),
+                         A(p.slope), A(p.scale));
 }
 
-template <typename T>
+/* The score of an edge that is made of numbers of both nodes. */
+template <typename T, int OP>
 __device__ __forceinline__ accumulator_t<T>
-gat_score(const dfgnn_passes &p, int64_t row, int64_t column, int head) {
+scalar_score(const dfgnn_passes &p, int64_t row, int64_t column, int head) {
   using A = accumulator_t<T>;
-  A x = static_cast<const A *>(p.score_dst)[row * p.heads + head] +
-        static_cast<const A *>(p.score_src)[column * p.heads + head];
-  return leaky(x, A(p.slope)) * log2e<A>();
+  return whole_score<OP>(
+      A(0), static_cast<const A *>(p.score_dst)[row * p.heads + head],
+      static_cast<const A *>(p.score_src)[column * p.heads + head], A(1),
+      A(p.slope), A(p.scale));
 }
 
 /* The row of an edge's query, kept while consecutive edges share it. */
 template <typename T, int OP, int VEC> struct query_cache {
   using A = accumulator_t<T>;
   static constexpr int kScoreVectors = PASS_HELD_VECTORS(VEC);
+  static constexpr bool HEAD = score_of<OP>::HEAD;
   A item[kScoreVectors][VEC];
-  A att[OP == DFGNN_OP_GATV2 ? kScoreVectors : 1][VEC];
+  A att[HEAD ? kScoreVectors : 1][VEC];
   int row = -1;
 
   __device__ __forceinline__ query_cache() {
     unroll<kScoreVectors, VEC>([&](int n, int i) {
       item[n][i] = 0;
-      if (OP == DFGNN_OP_GATV2)
-        att[OP == DFGNN_OP_GATV2 ? n : 0][i] = 0;
+      att[HEAD ? n : 0][i] = 0;
     });
   }
 
@@ -89,14 +89,13 @@ template <typename T, int OP, int VEC> struct query_cache {
 
   __device__ __forceinline__ void load_att(const dfgnn_passes &p, int head,
                                            int first, int step, int vectors) {
-    if (OP != DFGNN_OP_GATV2)
+    if (!HEAD)
       return;
     const T *from = static_cast<const T *>(p.att) + int64_t(head) * p.dim;
     unroll<kScoreVectors>([&](int n) {
       int v = first + n * step;
       if (v < vectors)
-        widen(att[OP == DFGNN_OP_GATV2 ? n : 0],
-              load_packed<VEC>(from + v * VEC));
+        widen(att[HEAD ? n : 0], load_packed<VEC>(from + v * VEC));
     });
   }
 };
@@ -109,16 +108,17 @@ __device__ __forceinline__ void
 score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
             int64_t steps, int lanes, RowOf row_of, Write write) {
   using A = accumulator_t<T>;
+  using Score = score_of<OP>;
   constexpr int kScoreVectors = PASS_HELD_VECTORS(VEC);
   const int lane = threadIdx.x & (lanes - 1);
-  if (OP == DFGNN_OP_GAT) {
+  if (!Score::SUM) {
     for (int64_t e = first + lane; e < end; e += lanes)
-      write(e, gat_score<T>(p, row_of(e), p.indices[e], head));
+      write(e, scalar_score<T, OP>(p, row_of(e), p.indices[e], head));
     return;
   }
   const int vectors = p.dim / VEC, part = lanes * kScoreVectors;
   const bool whole = vectors <= part;
-  const dfgnn_operand &key = OP == DFGNN_OP_GT ? p.key : p.value;
+  const dfgnn_operand &key = Score::KEY ? p.key : p.value;
   query_cache<T, OP, VEC> q;
   if (whole)
     q.load_att(p, head, lane, lanes, vectors);
@@ -166,13 +166,9 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
           widen(x, k[u][n]);
           unroll<VEC>([&](int i) {
             A y = q.item[n][i];
-            if (OP == DFGNN_OP_GATV2) {
-              sum[u] += q.att[OP == DFGNN_OP_GATV2 ? n : 0][i] *
-                        leaky(x[i] + y, A(p.slope));
-            } else {
-              sum[u] += x[i] * y;
-            }
-            if (OP == DFGNN_OP_AGNN) {
+            sum[u] +=
+                Score::term(y, x[i], q.att[Score::HEAD ? n : 0][i], A(p.slope));
+            if (Score::NORM) {
               key_norm[u] += x[i] * x[i];
               query_norm[u] += y * y;
             }
@@ -183,7 +179,7 @@ score_edges(const dfgnn_passes &p, int head, int64_t first, int64_t end,
     unroll<kScoreEdges>([&](int u) {
       for (int o = lanes / 2; o > 0; o /= 2) {
         sum[u] += __shfl_xor_sync(kFullMask, sum[u], o);
-        if (OP == DFGNN_OP_AGNN) {
+        if (Score::NORM) {
           key_norm[u] += __shfl_xor_sync(kFullMask, key_norm[u], o);
           query_norm[u] += __shfl_xor_sync(kFullMask, query_norm[u], o);
         }

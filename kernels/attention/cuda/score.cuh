@@ -26,14 +26,16 @@ template <typename A> __device__ __forceinline__ A slope_at(A t, A slope) {
 
 /* What a score reads: KEY, a key row beside the value row of the source; QUERY,
  * the destination's row; HEAD, a vector of the head.  SUM: it is made of a sum
- * over features, of which add() adds one.  NORM: it divides by the rows' norms.
+ * over features, of which add() adds one and term() is one as the formula has
+ * it.  NORM: it divides by the rows' norms.
  *
  * from_sum() makes the score of that sum, own and far (scalars of both nodes,
  * see STAT_EXTRA of backward.h), and leaves in `inner` a factor of gradients:
- * AGNN's cosine, the slope of GAT's leaky ReLU. */
+ * AGNN's cosine, the slope of GAT's leaky ReLU.  SCALED: the sum comes
+ * multiplied by scale and log2(e). */
 struct plain_score {
   static constexpr bool KEY = false, SUM = false, QUERY = false, HEAD = false;
-  static constexpr bool NORM = false;
+  static constexpr bool NORM = false, SCALED = false;
 };
 
 /* Adds the part of feature x of the gathered row to s; q: the destination's. */
@@ -42,13 +44,17 @@ struct dot_product {
   static __device__ __forceinline__ void add(A &s, A q, A x, A, A, A) {
     s += q * x;
   }
+  template <typename A>
+  static __device__ __forceinline__ A term(A q, A x, A, A) {
+    return q * x;
+  }
 };
 
 template <int OP> struct score_of;
 
-/* scale <q, k>: q comes multiplied by scale and log2(e). */
+/* scale <q, k> */
 template <> struct score_of<DFGNN_OP_GT> : plain_score, dot_product {
-  static constexpr bool KEY = true, SUM = true, QUERY = true;
+  static constexpr bool KEY = true, SUM = true, QUERY = true, SCALED = true;
   template <typename A>
   static __device__ __forceinline__ A from_sum(A &, A sum, A, A, A, A) {
     return sum;
@@ -67,7 +73,7 @@ template <> struct score_of<DFGNN_OP_AGNN> : plain_score, dot_product {
 };
 
 /* leaky(score_dst + score_src) */
-template <> struct score_of<DFGNN_OP_GAT> : plain_score {
+template <> struct score_of<DFGNN_OP_GAT> : plain_score, dot_product {
   template <typename A>
   static __device__ __forceinline__ A from_sum(A &inner, A, A own, A far, A,
                                                A slope) {
@@ -88,10 +94,24 @@ template <> struct score_of<DFGNN_OP_GATV2> : plain_score {
     s += att * max_of(t, t * slope);
   }
   template <typename A>
+  static __device__ __forceinline__ A term(A q, A x, A att, A slope) {
+    return att * leaky(q + x, slope);
+  }
+  template <typename A>
   static __device__ __forceinline__ A from_sum(A &, A sum, A, A, A, A) {
     return sum * A(kLog2e);
   }
 };
+
+/* The score of a sum of term(), where nothing was multiplied before. */
+template <int OP, typename A>
+__device__ __forceinline__ A whole_score(A sum, A own, A far, A beta, A slope,
+                                         A scale) {
+  A inner;
+  if constexpr (score_of<OP>::SCALED)
+    sum *= scale * A(kLog2e);
+  return score_of<OP>::template from_sum<A>(inner, sum, own, far, beta, slope);
+}
 
 /* ---- gradients ----------------------------------------------------------- */
 

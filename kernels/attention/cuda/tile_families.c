@@ -61,7 +61,7 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
   }
 
 DFGNN_FAMILIES(attention_cuda_tile_families) = {
-    {FORWARD(dense), .ops = DFGNN_OPS_ATTENTION, .revision = 2,
+    {FORWARD(dense), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {ROWS_PARAMETER, STAGES_PARAMETER}},
     {BACKWARD(dense), .ops = GT_GAT | DFGNN_BIT(DFGNN_OP_AGNN),
      .parameters = {{"rows", 3, {32, 64, 128}, {0}}}},
@@ -69,7 +69,7 @@ DFGNN_FAMILIES(attention_cuda_tile_families) = {
      .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
     {BACKWARD(direct), .ops = GT_GAT,
      .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
-    {FORWARD(window), .ops = DFGNN_OPS_ATTENTION, .revision = 2,
+    {FORWARD(window), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {ROWS_PARAMETER,
                     STAGES_PARAMETER,
                     {"chunks", 3, {0, 32, 128}, {"any", "32", "128"}}}},

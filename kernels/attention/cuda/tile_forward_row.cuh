@@ -10,23 +10,43 @@
 
 namespace dfgnn {
 
+/* Where a head of a node begins in a tensor. */
+__device__ __forceinline__ const char *head_row(const tensor_view &t, int node,
+                                                int head) {
+  return node_row(static_cast<const char *>(t.data) +
+                      int64_t(head) * t.head_bytes,
+                  node, t.node_bytes);
+}
+
+/* Writes the row of a warp, whose lanes have every 32nd feature: sums times
+ * factor, and the log-sum-exp of scores that sum up to l relative to m. */
+template <typename T, int DIM, int N>
+__device__ __forceinline__ void
+tile_store_row(const tile_params &p, int row, int head, int lane,
+               const float (&sum)[N], float factor, float m, float l) {
+  char *to = const_cast<char *>(head_row(p.out, row, head));
+  unroll<N>([&](int i) {
+    const int f = lane + 32 * i;
+    if (f < DIM)
+      *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
+          narrow<T>(sum[i] * factor);
+  });
+  if (p.lse && lane == 0)
+    p.lse[int64_t(row) * p.heads + head] =
+        l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);
+}
+
 /* The row of a warp; a lane has every 32nd feature. */
 template <int OP, typename T, int DIM, int EDGES> struct tile_row {
+  using Score = score_of<OP>;
   static constexpr int N = TILE_WIDTH(DIM) / 32;
   const tile_params &p;
   int row, head, lane;
   float own[N], att[N], own_scalar;
 
-  __device__ __forceinline__ const char *at(const tensor_view &t,
-                                            int node) const {
-    return node_row(static_cast<const char *>(t.data) +
-                        int64_t(head) * t.head_bytes,
-                    node, t.node_bytes);
-  }
-
   __device__ __forceinline__ void load(float (&x)[N], const tensor_view &t,
                                        int node) const {
-    const char *from = at(t, node);
+    const char *from = head_row(t, node, head);
     unroll<N>([&](int i) {
       const int f = lane + 32 * i;
       x[i] = f < DIM ? widen(*reinterpret_cast<const T *>(
@@ -36,21 +56,21 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   }
 
   __device__ __forceinline__ void begin() {
-    own_scalar = 1.0f;
-    if constexpr (OP == DFGNN_OP_GAT)
-      own_scalar = __ldg(p.row_scalar + int64_t(row) * p.heads + head);
-    else
+    unroll<N>([&](int i) { own[i] = att[i] = 0.0f; });
+    if constexpr (Score::QUERY)
       load(own, p.query, row);
-    if constexpr (OP == DFGNN_OP_GT)
-      own_scalar = p.scale;
-    if constexpr (OP == DFGNN_OP_AGNN)
-      own_scalar =
-          inverse_norm(dot(own, own)) * (p.beta ? __ldg(p.beta) : 1.0f);
-    if constexpr (OP == DFGNN_OP_GATV2) {
-      const tensor_view view = {p.att, 0, unsigned(DIM * sizeof(T)),
-                                unsigned(sizeof(T))}; /* [H,D] */
-      load(att, view, 0);
-    }
+    if constexpr (Score::HEAD)
+      load(att, {p.att, 0, unsigned(DIM * sizeof(T)), unsigned(sizeof(T))},
+           0); /* [H,D] */
+    own_scalar = scalar_of(own, p.row_scalar, row);
+  }
+
+  /* The scalar of a node that its score reads, beside row x. */
+  __device__ __forceinline__ float
+  scalar_of(const float (&x)[N], const float *scalar, int node) const {
+    if constexpr (Score::NORM)
+      return inverse_norm(dot(x, x));
+    return Score::SUM ? 0.0f : __ldg(scalar + int64_t(node) * p.heads + head);
   }
 
   __device__ __forceinline__ float dot(const float (&x)[N],
@@ -62,25 +82,18 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
 
   /* The score of an edge in log2 units. */
   __device__ __forceinline__ float score(int column, int64_t edge) const {
-    return score_of(column) + bias_of<EDGES>(p, edge, head);
-  }
-  __device__ __forceinline__ float score_of(int column) const {
-    float x[N];
-    if constexpr (OP == DFGNN_OP_GAT)
-      return leaky(own_scalar + __ldg(p.column_scalar +
-                                      int64_t(column) * p.heads + head),
-                   p.slope) *
-             float(kLog2e);
-    load(x, OP == DFGNN_OP_GT ? p.key : p.value, column);
-    const float factor =
-        OP == DFGNN_OP_AGNN ? own_scalar * inverse_norm(dot(x, x)) : own_scalar;
-    float y[N];
-    unroll<N>([&](int i) {
-      y[i] = OP == DFGNN_OP_GATV2 ? att[i] : own[i];
-      if constexpr (OP == DFGNN_OP_GATV2)
-        x[i] = leaky(own[i] + x[i], p.slope);
-    });
-    return dot(x, y) * factor * float(kLog2e);
+    const float beta = Score::NORM && p.beta ? __ldg(p.beta) : 1.0f;
+    float x[N], sum = 0.0f;
+    if constexpr (Score::SUM) {
+      load(x, Score::KEY ? p.key : p.value, column);
+      unroll<N>(
+          [&](int i) { sum += Score::term(own[i], x[i], att[i], p.slope); });
+      sum = lanes_sum<32>(sum);
+    }
+    return whole_score<OP>(sum, own_scalar,
+                           scalar_of(x, p.column_scalar, column), beta, p.slope,
+                           p.scale) +
+           bias_of<EDGES>(p, edge, head);
   }
 
   __device__ __forceinline__ void run() {
@@ -107,17 +120,8 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
       load(x, p.value, column);
       unroll<N>([&](int i) { sum[i] += weight * kept * x[i]; });
     }
-    const float factor = l == 0.0f ? 0.0f : 1.0f / l;
-    char *to = const_cast<char *>(at(p.out, row));
-    unroll<N>([&](int i) {
-      const int f = lane + 32 * i;
-      if (f < DIM)
-        *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
-            narrow<T>(sum[i] * factor);
-    });
-    if (p.lse && lane == 0)
-      p.lse[int64_t(row) * p.heads + head] =
-          l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);
+    tile_store_row<T, DIM>(p, row, head, lane, sum, l == 0.0f ? 0.0f : 1.0f / l,
+                           m, l);
   }
 };
 

@@ -39,18 +39,7 @@ __global__ void tile_merge(const __grid_constant__ tile_params p) {
     tile_slow_row<OP, T, DIM, EDGES>(p, row, head, lane);
     return;
   }
-  char *to = const_cast<char *>(node_row(static_cast<const char *>(p.out.data) +
-                                             int64_t(head) * p.out.head_bytes,
-                                         row, p.out.node_bytes));
-  unroll<N>([&](int i) {
-    const int f = lane + 32 * i;
-    if (f < DIM)
-      *reinterpret_cast<T *>(to + int64_t(f) * p.out.feature_bytes) =
-          narrow<T>(sum[i] * factor);
-  });
-  if (p.lse && lane == 0)
-    p.lse[int64_t(row) * p.heads + head] =
-        l == 0.0f ? -INFINITY : (m + log2_of(l)) * float(kLn2);
+  tile_store_row<T, DIM>(p, row, head, lane, sum, factor, m, l);
 }
 
 } // namespace dfgnn
