@@ -8,10 +8,11 @@
 namespace dfgnn {
 namespace mlp {
 
-/* Rows from `edge` on, padded. */
-template <class S, int LAYER>
-__device__ __forceinline__ void
-write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
+/* Writes rows from `edge` on, padded; chunk_of(q, half): a lane's chunk. */
+template <class S, int LAYER, class Chunk>
+__device__ __forceinline__ void write_chunks(void *to, int64_t edge,
+                                             const tile_edges &e,
+                                             const Chunk &chunk_of) {
   using T = typename S::T;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -21,8 +22,22 @@ write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
 #pragma unroll
       for (int q = 0; q < S::groups(LAYER); ++q)
         store_chunk<T, S::padded(LAYER), true>(
-            row, q * S::L::GROUP + chunk_of_lane() * S::L::V, x.x[q][half]);
+            row, q * S::L::GROUP + chunk_of_lane() * S::L::V,
+            chunk_of(q, half));
     }
+}
+template <class S, int LAYER>
+__device__ __forceinline__ void
+write_rows(void *to, int64_t edge, const rows<S> &x, const tile_edges &e) {
+  write_chunks<S, LAYER>(to, edge, e,
+                         [&](int q, int half) { return x.x[q][half]; });
+}
+/* Rounds and writes the numbers of a tile. */
+template <class S, int LAYER>
+__device__ __forceinline__ void write_sums(void *to, int64_t edge, sums<S> &z,
+                                           const tile_edges &e) {
+  write_chunks<S, LAYER>(to, edge, e,
+                         [&](int q, int half) { return rounded(z, q, half); });
 }
 
 /* Rows that are not there are 0. */
@@ -49,13 +64,8 @@ __device__ __forceinline__ void pack_rows(rows<S> &x, sums<S> &z) {
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float y[S::L::V];
-#pragma unroll
-      for (int i = 0; i < S::L::V; ++i)
-        y[i] = at(z, q, half, i);
-      x.x[q][half] = pack<typename S::T>(y);
-    }
+    for (int half = 0; half < 2; ++half)
+      x.x[q][half] = rounded(z, q, half);
 }
 
 /* Brings rows of a tile to the cache before they are read: those of the warp's
@@ -82,28 +92,6 @@ __device__ __forceinline__ void fetch_edges(const mlp_graph &graph,
   fetch_rows(graph.indices, first, int(sizeof(int32_t)));
   if (!graph.edge_order)
     fetch_rows(table, first, row_bytes);
-}
-
-/* Rounds and writes the numbers of a tile. */
-template <class S, int LAYER>
-__device__ __forceinline__ void write_sums(void *to, int64_t edge, sums<S> &z,
-                                           const tile_edges &e) {
-  using T = typename S::T;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-    if (e.live[half]) {
-      T *row = static_cast<T *>(to) +
-               (edge + row_of_lane() + 8 * half) * S::padded(LAYER);
-#pragma unroll
-      for (int q = 0; q < S::groups(LAYER); ++q) {
-        float y[S::L::V];
-#pragma unroll
-        for (int i = 0; i < S::L::V; ++i)
-          y[i] = at(z, q, half, i);
-        store_chunk<T, S::padded(LAYER), true>(
-            row, q * S::L::GROUP + chunk_of_lane() * S::L::V, pack<T>(y));
-      }
-    }
 }
 
 } // namespace mlp

@@ -472,6 +472,21 @@ first_layer(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
     multiply<S, 0>(z, x, packed);
 }
 
+/* f of the numbers of a lane's chunk, rounded. */
+template <class S, class F>
+__device__ __forceinline__ chunk rounded(sums<S> &z, int q, int half,
+                                         const F &f) {
+  float y[S::L::V];
+#pragma unroll
+  for (int i = 0; i < S::L::V; ++i)
+    y[i] = f(at(z, q, half, i));
+  return pack<typename S::T>(y);
+}
+template <class S>
+__device__ __forceinline__ chunk rounded(sums<S> &z, int q, int half) {
+  return rounded(z, q, half, [](float x) { return x; });
+}
+
 /* x = activation(z) of layer l. */
 template <class S, int LAYER>
 __device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z,
@@ -479,13 +494,10 @@ __device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z,
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float y[S::L::V];
-#pragma unroll
-      for (int i = 0; i < S::L::V; ++i)
-        y[i] = activate<S::ACTIVATION, typename S::T>(at(z, q, half, i), slope);
-      x.x[q][half] = pack<typename S::T>(y);
-    }
+    for (int half = 0; half < 2; ++half)
+      x.x[q][half] = rounded(z, q, half, [&](float y) {
+        return activate<S::ACTIVATION, typename S::T>(y, slope);
+      });
 }
 
 } // namespace mlp
