@@ -10,7 +10,10 @@
  *   balanced  every group of lanes takes as many edges and ends of rows as any
  *             other (merge-based CSR: Merrill and Garland 2016); rows that span
  *             several groups are summed by a second kernel, always in the same
- *             order */
+ *             order.  It is for a few rows of thousands of edges among short
+ *             ones: on an H100 it takes .74 to .92 of split's time in five of
+ *             six problems of arxiv and .87 on nell, whose rows have 7 and 4
+ *             edges in the mean, and 1.16 to 1.5 on github, whose have 15 */
 #include "kernels/sums/cuda/sums.h"
 
 enum { LANES, VECTORS, UNROLL, ROWS, SPAN, ORDER };
