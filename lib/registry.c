@@ -53,7 +53,8 @@ static void name_variant(dfgnn_variant *v, const int *index) {
   size_t n = (size_t)snprintf(v->name, size, "%s", f->name);
   for (int p = 0; p < DFGNN_MAX_PARAMETERS && f->parameters[p].name; p++) {
     const dfgnn_parameter *parameter = &f->parameters[p];
-    const char *label = parameter->labels[index[p]];
+    const char *label =
+        index[p] < DFGNN_MAX_LABELS ? parameter->labels[index[p]] : NULL;
     v->parameter[p] = parameter->values[index[p]];
     n += (size_t)snprintf(v->name + n, n < size ? size - n : 0,
                           "%c%s=", p ? ',' : '/', parameter->name);

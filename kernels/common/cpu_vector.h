@@ -58,7 +58,9 @@ typedef float scalar;
 
 /* Arrays of vectors stay in registers only if loops over them are unrolled,
  * which GCC does only when asked. */
-#ifdef __clang__
+#if CPU_ISA == CPU_PORTABLE && defined __x86_64__
+#define CPU_UNROLL /* small, as cpu_portable.h says */
+#elif defined __clang__
 #define CPU_UNROLL _Pragma("unroll")
 #else
 #define CPU_UNROLL _Pragma("GCC unroll 32")

@@ -19,13 +19,15 @@ extern "C" {
 
 #define DFGNN_MAX_PARAMETERS 8
 #define DFGNN_MAX_VALUES 16
+#define DFGNN_MAX_LABELS 4
 #define DFGNN_MAX_VIEWS 6
 
 typedef struct dfgnn_parameter {
   const char *name;
   int count;
   int values[DFGNN_MAX_VALUES];
-  const char *labels[DFGNN_MAX_VALUES]; /* NULL: the number is the label */
+  const char *labels[DFGNN_MAX_LABELS]; /* of the first values; NULL: the number
+                                         * is the label */
 } dfgnn_parameter;
 
 /* The CSR arrays a kernel sees, in device memory.  indices are always 32-bit,
@@ -217,9 +219,6 @@ static inline int dfgnn__message_parts(dfgnn_message message) {
 }
 
 #define DFGNN_BIT(x) (1u << (x))
-#define DFGNN_OPS_ATTENTION                                                    \
-  (DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_AGNN) |                         \
-   DFGNN_BIT(DFGNN_OP_GAT) | DFGNN_BIT(DFGNN_OP_GATV2))
 #define DFGNN_OPS_SPMM                                                         \
   (DFGNN_BIT(DFGNN_OP_SPMM_SUM) | DFGNN_BIT(DFGNN_OP_SPMM_MEAN) |              \
    DFGNN_BIT(DFGNN_OP_SPMM_WEIGHTED))

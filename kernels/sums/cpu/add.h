@@ -12,9 +12,9 @@ typedef struct adding {
   const char *base;
   const int32_t *index;
   int64_t count, ahead;
-  const scalar *factors;
-  int fresh;    /* the first chunk: sum holds nothing yet */
-  storage *out; /* NULL: the result goes to sum */
+  const scalar *factors; /* of the edges */
+  int fresh;             /* the first chunk: sum holds nothing yet */
+  storage *out;          /* NULL: the result goes to sum */
   scalar *sum;
   scalar after;
 } adding;
@@ -22,7 +22,7 @@ typedef struct adding {
 /* Sums `width` vectors of the features from d on, `flight` edges at a time;
  * the last vector is cut to t if cut. */
 CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
-                          const int flight, const int cut, const int weighted) {
+                          const int flight, const int cut) {
   int64_t stride = g->job->far.first.node, e = 0;
   const char *base = g->base + d * (int64_t)sizeof(storage);
   int64_t bytes = g->job->pieces.dim * (int64_t)sizeof(storage);
@@ -32,15 +32,14 @@ CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
   CPU_EACH(i, width * flight) { a[i] = v_zero(); }
 #define EDGE(u)                                                                \
   do {                                                                         \
-    vec w = weighted ? v_set(g->factors[e + u]) : v_zero();                    \
+    vec w = v_set(g->factors[e + u]);                                          \
     const storage *v = row_at(base, g->index[e + u], stride);                  \
     if (e + u < ahead)                                                         \
       prefetch_row(g->base, g->index[e + u + g->job->prefetch], stride,        \
                    bytes);                                                     \
     CPU_EACH(i, width) {                                                       \
       vec x = load_cut(v + i * VECTOR, t, cut && i == width - 1);              \
-      vec *sum = &a[u * width + i];                                            \
-      *sum = weighted ? v_fma(w, x, *sum) : v_add(x, *sum);                    \
+      a[u * width + i] = v_fma(w, x, a[u * width + i]);                        \
     }                                                                          \
   } while (0)
   for (; e + flight <= g->count; e += flight)
@@ -62,7 +61,7 @@ CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
   }
 }
 
-CPU_INLINE void add_panels(const adding *g, const int weighted) {
+CPU_INLINE void add_panels(const adding *g) {
   int64_t dim = g->job->pieces.dim;
   tail t = v_tail(dim % VECTOR);
   for (int64_t d = 0; d < dim; d += PANEL * VECTOR) {
@@ -72,10 +71,10 @@ CPU_INLINE void add_panels(const adding *g, const int weighted) {
     switch (width < PANEL ? 2 * width + cut : 2 * PANEL + cut) {
 #define CASE(width, flight)                                                    \
   case 2 * width:                                                              \
-    add_panel(g, d, t, width, flight, 0, weighted);                            \
+    add_panel(g, d, t, width, flight, 0);                                      \
     break;                                                                     \
   case 2 * width + 1:                                                          \
-    add_panel(g, d, t, width, flight, 1, weighted);                            \
+    add_panel(g, d, t, width, flight, 1);                                      \
     break
       CASE(1, 4);
       CASE(2, 4);
@@ -90,8 +89,10 @@ CPU_INLINE void add_panels(const adding *g, const int weighted) {
   }
 }
 
-static CPU_TARGET void plain_panels(const adding *g) { add_panels(g, 0); }
-static CPU_TARGET void weighted_panels(const adding *g) { add_panels(g, 1); }
+/* The factors of edges without weights: loops of their own would be half of
+ * this code, and a load of one more number an edge costs nothing beside its
+ * row. */
+static const scalar ones[ADD_CHUNK] = {[0 ... ADD_CHUNK - 1] = 1};
 
 CPU_INLINE void find_factors(scalar *to, const sums_job *job, int64_t head,
                              int64_t begin, int64_t count) {
@@ -174,12 +175,11 @@ static CPU_TARGET void weigh(const sums_job *job, int64_t row, int64_t piece,
 static CPU_TARGET void add(const void *data, int64_t row, int64_t piece,
                            int64_t begin, int64_t end, void *state, int whole) {
   const sums_job *job = data;
-  int factored = job->scale || job->weight;
   int64_t head = dfgnn__cpu_head_of(&job->pieces, piece), e = begin;
   scalar factors[ADD_CHUNK];
   adding g = {.job = job,
               .base = place(job, &job->far.first, 0, piece),
-              .factors = factors,
+              .factors = job->scale || job->weight ? factors : ones,
               .fresh = 1,
               .sum = (scalar *)state + piece * job->pieces.dim,
               .after = whole ? after_of(job, row) : 1};
@@ -192,12 +192,9 @@ static CPU_TARGET void add(const void *data, int64_t row, int64_t piece,
       weigh(job, row, piece, e, g.count);
     if (job->to.base) {
       g.out = whole && e + g.count == end ? out : NULL;
-      if (factored) {
+      if (job->scale || job->weight)
         find_factors(factors, job, head, e, g.count);
-        weighted_panels(&g);
-      } else {
-        plain_panels(&g);
-      }
+      add_panels(&g);
       g.fresh = 0;
     }
     e += g.count;
