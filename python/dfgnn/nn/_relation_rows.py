@@ -149,12 +149,13 @@ class Rows:
 
     def spread(self, parameters):
         """[rows, ...] of parameters [...] by relation."""
-        table = torch.stack(parameters)
         if self.few:
-            return take(table, self.graph._derive("relations of pairs", lambda:
-                        gatherer(self.pairs.relation, len(parameters))))
-        parts = [table[list(block.relations)].expand(
-            block.nodes, -1, *table.shape[1:]).flatten(0, 1)
+            return take(torch.stack(parameters), self.graph._derive(
+                "relations of pairs", lambda: gatherer(
+                    self.pairs.relation, len(parameters))))
+        shape = parameters[0].shape
+        parts = [torch.stack([parameters[r] for r in block.relations]).expand(
+            block.nodes, -1, *shape).flatten(0, 1)
             for block in self.graph.blocks("dst").values()]
         return joined(parts)
 

@@ -247,10 +247,10 @@ def _by_type(layer, graph, sent, x):
     tables = [[], []]
     for kind, block in graph.blocks("src").items():
         part, weight, bias = of_src[kind]
-        numbers = list(block.relations)
         for table, relation, first in zip(tables, (keys, values),
                                           (0, 2 * width)):
-            relation = relation[numbers]
+            # a list as an index would wait for the device
+            relation = torch.stack([relation[r] for r in block.relations])
             own = weight[first:first + width].view(heads, -1, weight.size(1))
             made = torch.einsum("hdi,rhde->rhei", own, relation)
             more = None if bias is None else torch.einsum(
