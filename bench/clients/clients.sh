@@ -5,14 +5,15 @@
 #   bench/clients/clients.sh FOLDER [PACKAGE...]
 #
 # FOLDER gets the environments, which are kept, and PACKAGE.json.  PACKAGEs are
-# torch_geometric anemoi-models relbench nvidia-physicsnemo; all unless some are named.
-# The environments see torch and torch_geometric of PYTHON (python3).
+# torch_geometric graphgym anemoi-models relbench nvidia-physicsnemo orb-models
+# torchmd-net; all unless some are named.  The environments see the packages of PYTHON
+# (python3), which has torch and torch_geometric.
 #
-#   DEVICE=cpu   SCALE=1   STEPS=5   DFGNN_LIBRARY=FILE (default: that of BUILD)
+#   DEVICE=cpu   SCALE=.05   STEPS=6   DFGNN_LIBRARY=FILE (default: that of BUILD)
 . "$(dirname "$0")/../lib.sh"
 
 [ $# -ge 1 ] || {
-  sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 folder=$1
@@ -23,27 +24,52 @@ python=${PYTHON:-python3}
 [ -n "${DFGNN_LIBRARY-}" ] || DFGNN_LIBRARY=${BUILD-$top/build}/.libs/libdfgnn.so
 export DFGNN_LIBRARY PYTHONPATH="$top/python"
 
-# prints what it needs beside itself, and its cases
-needs_of() {
+cases_of() {
   case $1 in
-  torch_geometric) echo : pyg_gat pyg_sage pyg_gin pyg_pna pyg_edge_cnn pyg_gps pyg_schnet ;;
-  anemoi-models) echo : anemoi_graph_transformer ;;
-  relbench) echo pytorch-frame : relbench_sage ;;
-  nvidia-physicsnemo) echo : physicsnemo_mesh ;;
+  torch_geometric)
+    echo pyg_gcn pyg_gat pyg_sage pyg_gin pyg_pna pyg_edge_cnn pyg_gps pyg_schnet
+    ;;
+  graphgym)
+    echo graphgym_gcn graphgym_gat graphgym_sage graphgym_gin graphgym_general \
+      graphgym_general_edge
+    ;;
+  anemoi-models)
+    echo anemoi_graph_transformer anemoi_graph_transformer_pyg anemoi_gnn
+    ;;
+  relbench) echo relbench_sage relbench_gat ;;
+  nvidia-physicsnemo) echo physicsnemo_mesh ;;
+  orb-models) echo orb_v3 ;;
+  torchmd-net) echo torchmd_graph_network ;;
   *)
-    echo "clients.sh: found package '$1', expected torch_geometric, anemoi-models," \
-      "relbench or nvidia-physicsnemo" >&2
+    echo "clients.sh: found package '$1', expected torch_geometric, graphgym," \
+      "anemoi-models, relbench, nvidia-physicsnemo, orb-models or torchmd-net" >&2
     exit 2
     ;;
   esac
 }
 
+# The package with what it needs beside torch and torch_geometric.
+install() {
+  pip="$2 -m pip install -q --disable-pip-version-check"
+  case $1 in
+  graphgym) $pip yacs ;;
+  anemoi-models) # wants a torch that is older than 2.11, and runs with it
+    $pip --no-deps anemoi-models && $pip anemoi-utils einops hydra-core
+    ;;
+  relbench) $pip relbench pytorch-frame ;;
+  nvidia-physicsnemo) # torch_scatter is compiled here, for a quarter of an hour
+    $pip nvidia-physicsnemo wheel 'setuptools<80' &&
+      FORCE_ONLY_CPU=1 $pip --no-build-isolation torch-scatter
+    ;;
+  *) $pip "$1" ;;
+  esac
+}
+
 mkdir -p "$folder"
-[ $# -gt 0 ] ||
-  set -- torch_geometric anemoi-models relbench nvidia-physicsnemo
+[ $# -gt 0 ] || set -- torch_geometric graphgym anemoi-models relbench \
+  nvidia-physicsnemo orb-models torchmd-net
 for package; do
-  needed=$(needs_of "$package") || exit 2
-  cases=${needed#*:} with=${needed%%:*}
+  cases=$(cases_of "$package") || exit 2
   place=$folder/$package
   run=$python
   if [ "$package" != torch_geometric ]; then
@@ -53,8 +79,7 @@ for package; do
       "$python" -m venv "$place"
       "$python" -c 'import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))' \
         >"$("$run" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
-      # shellcheck disable=SC2086
-      if "$run" -m pip install -q "$package" $with >&2; then
+      if install "$package" "$run" >&2; then
         : >"$place/installed"
       else
         say "$package cannot be installed here"
@@ -65,7 +90,7 @@ for package; do
   say "$package"
   # shellcheck disable=SC2086
   "$run" -W ignore "$here/clients.py" $cases --device "${DEVICE:-cpu}" \
-    --scale "${SCALE:-1}" --steps "${STEPS:-5}" --json >"$folder/$package.new" &&
+    --scale "${SCALE:-.05}" --steps "${STEPS:-6}" -o "$folder/$package.new" &&
     mv "$folder/$package.new" "$folder/$package.json"
 done
 "$python" "$here/clients.py" --table "$folder"/*.json
