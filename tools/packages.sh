@@ -30,12 +30,12 @@ version=$(cat "$top/VERSION")
 
 # step NAME COMMAND...: what it says goes to NAME.log
 step() {
-  name=$1
+  log=$out/$1.log
+  echo "packages: $1" >&2
   shift
-  echo "packages: $name" >&2
-  "$@" >"$out/$name.log" 2>&1 || {
-    tail -n 30 "$out/$name.log" >&2
-    echo "packages: $name failed; see $out/$name.log" >&2
+  "$@" >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    echo "packages: failed: $1; see $log" >&2
     exit 1
   }
 }

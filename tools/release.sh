@@ -116,7 +116,7 @@ import build_backend; print(build_backend.build_sdist(sys.argv[1]))' "$out/pip"
   make -C "$folder" -s "${WHEEL:-wheel}" DIST="$out/pip"
   (cd "$out" && sha256sum dfgnn-* pip/dfgnn-* | tee SHA256SUMS)
   # The recipe of a conda-forge feedstock takes the tarball of the tag.
-  sum=$(sed -n "s/ *dfgnn-$version.tar.gz$//p" "$out/SHA256SUMS")
+  sum=$(sed -n "s/  dfgnn-$version\.tar\.gz$//p" "$out/SHA256SUMS")
   home=${DFGNN_HOME_PAGE:-https://github.com/OWNER/dfgnn}
   sed -e "s|^  - path: ../..$|  - url: $home/releases/download/$tag/dfgnn-$version.tar.gz\\
     sha256: $sum|" -e "s|^{% set version = .*|{% set version = \"$version\" %}|" \

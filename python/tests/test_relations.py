@@ -273,6 +273,27 @@ def test_types_of_results(name, kind):
                                    atol=near)
 
 
+@pytest.mark.parametrize("channels,together", [(4, True), (512, False)])
+def test_gatv2_in_one_pass_on_a_cpu_where_that_is_faster(channels, together,
+                                                         said, monkeypatch):
+    from dfgnn.nn import _relations
+    passes, own = [], _relations._gatv2
+
+    def gatv2(*args):
+        passes.append(len(args))
+        return own(*args)
+    monkeypatch.setattr(_relations, "_gatv2", gatv2)
+    x, edges = schema()
+    plain = spread(G.HeteroConv({key: G.GATv2Conv(
+        (WIDTH, WIDTH), channels, heads=2, add_self_loops=False)
+        for key in KINDS}).double())
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    assert bool(passes) == together
+    assert together or "each relation are faster" in said.text
+
+
 # ---- to_hetero --------------------------------------------------------------
 
 class Plain(torch.nn.Module):
