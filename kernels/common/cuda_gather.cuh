@@ -24,10 +24,10 @@
  *   store(), keep()     write a row's result; a partial result
  * clang-format on
  *
- * Each lane of a row reads the index of one edge, and what look() needs of it,
- * `group` edges ahead of their use; lanes then tell each other by shuffles.
- * Where a warp takes several rows in turn, it loads the offsets of the next row
- * before it works on the current one.
+ * A row is walked as cuda_walk.cuh says: each lane reads the index of one edge,
+ * and what look() needs of it, `group` edges ahead of their use.  Where a warp
+ * takes several rows in turn, it loads the offsets of the next row before it
+ * works on the current one.
  *
  * Steps in which every side has an edge and every lane features use no masks.
  */
@@ -36,6 +36,7 @@
 
 #include "kernels/common/cuda_common.cuh"
 #include "kernels/common/cuda_gather.h"
+#include "kernels/common/cuda_walk.cuh"
 
 namespace dfgnn {
 
@@ -222,6 +223,7 @@ template <class Op, int L, int C, int U> struct gather_row {
 
   const gather_params &p;
   const Op op;
+  const int group; /* lanes of a row */
 
   /* The loads of a row that are issued before its turn comes. */
   struct early {
@@ -231,18 +233,16 @@ template <class Op, int L, int C, int U> struct gather_row {
   };
 
   __device__ __forceinline__ gather_row(const gather_params &params)
-      : p(params), op(params) {}
+      : p(params), op(params), group(params.schedule.group) {}
 
   static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
   __device__ __forceinline__ int lane_of_row() const {
-    return threadIdx.x & (p.schedule.group - 1);
+    return threadIdx.x & (group - 1);
   }
   __device__ __forceinline__ int side() const {
     return unsigned(lane_of_row()) / L;
   }
-  __device__ __forceinline__ int sides() const {
-    return unsigned(p.schedule.group) / L;
-  }
+  __device__ __forceinline__ int sides() const { return unsigned(group) / L; }
 
   __device__ __forceinline__ void find_row(early &e, int unit, int last) const {
     e.w = row_work{0, -1, 0, 0, uint2{0, 0}};
@@ -253,40 +253,13 @@ template <class Op, int L, int C, int U> struct gather_row {
                                 : find_whole_row(p.schedule, unit);
   }
 
-  /* Reads the lane's edge, the one at position `ahead` of the row. */
-  __device__ __forceinline__ void fetch_edge(edge_ahead &a, const row_work &w,
-                                             int ahead) const {
-    a.clear();
-    if (ahead < w.degree)
-      a.template read<Op::kNotes>(p, w.edge(ahead));
-  }
   __device__ __forceinline__ void fetch_row(early &e) const {
     settle_row(p.schedule, e.w);
-    fetch_edge(e.first, e.w, lane_of_row());
+    fetch_first(e);
   }
-
-  /* Adds U edges of each side.  Lane `from` has read the side's first; the row
-   * has `left` edges from that one on. */
-  template <bool WHOLE>
-  __device__ __forceinline__ void
-  edges(typename Op::state &z, int index, const typename Op::note &note,
-        int from, bool first, int position, int left) const {
-    typename Op::edge x[U];
-    typename Op::mark m[U];
-    int j[U];
-    unroll<U>([&](int u) {
-      j[u] = __shfl_sync(kFullMask, index, from + u * sides());
-    });
-    unroll<U>([&](int u) {
-      op.template load<WHOLE>(x[u], j[u], u * sides() < left);
-    });
-    op.pass(m, note, from, sides());
-    unroll<U>([&](int u) {
-      op.template fetch<WHOLE>(x[u], j[u], m[u], u * sides() < left);
-    });
-    if (first)
-      op.start(z, x[0], L, p.schedule.group);
-    op.template step<WHOLE>(z, x, m, position, sides(), left);
+  /* Reads the lane's first edge of the row. */
+  __device__ __forceinline__ void fetch_first(early &e) const {
+    read(e.first, first_of(e.w), lane_of_row() < e.w.degree);
   }
 
   /* Works on the row of e; e becomes the row at `unit`, if that is below
@@ -295,41 +268,73 @@ template <class Op, int L, int C, int U> struct gather_row {
   __device__ __forceinline__ void run(early &e, int unit, int last) const {
     const row_work w = e.w;
     const bool active = e.active;
-    typename Op::state z;
+    const edge_ahead first = e.first;
     typename Op::older old;
-    edge_ahead next = e.first;
-    int ahead = lane_of_row();    /* position of the edge that the lane read */
-    int k = side(), unfolded = 0; /* the side's next edge; edges since fold() */
-    op.begin(z, w.row, w.position + k);
+    state z{{}, old, 0};
+    op.begin(z.sums, w.row, w.position + side());
     find_row(e, unit, last);
-    while (__any_sync(kFullMask, k < w.degree)) {
-      const int index = next.index;
-      const typename Op::note note = op.look(next, ahead < w.degree);
-      ahead += p.schedule.group;
-      fetch_edge(next, w, ahead);
-      if (unfolded >= kFoldEdges) {
-        op.fold(z, old, min(k, w.degree) - side(), L, p.schedule.group);
-        unfolded = 0;
-      }
-      unfolded += L;
-      int from = (lane() & ~(p.schedule.group - 1)) + side();
-#pragma unroll 1
-      for (int i = 0; i < L / U; ++i) {
-        const int left = w.degree - k;
-        if (!__any_sync(kFullMask, left > 0))
-          break;
-        if (p.exact && __all_sync(kFullMask, left > (U - 1) * sides()))
-          edges<true>(z, index, note, from, k == side(), w.position + k, left);
-        else
-          edges<false>(z, index, note, from, k == side(), w.position + k, left);
-        k += U * sides();
-        from += U * sides();
-      }
-    }
+    walk_edges<L, U>(*this, z, w, first);
     total t[C][VEC];
-    op.close(t, z, old, side() < w.degree);
+    op.close(t, z.sums, old, side() < w.degree);
     fetch_row(e);
     merge_sides<C>(t, L, 0, w, active);
+  }
+
+  /* ---- what walk_edges() asks for ---------------------------------------- */
+
+  struct state {
+    typename Op::state sums;
+    typename Op::older &old; /* of its own: it may lie in memory */
+    int unfolded;            /* edges of the lane since fold() */
+  };
+  using ahead = edge_ahead;
+  struct label {
+    int index;
+    typename Op::note note;
+  };
+  __device__ __forceinline__ int64_t first_of(const row_work &w) const {
+    return w.edge(lane_of_row());
+  }
+  __device__ __forceinline__ void read(edge_ahead &a, int64_t edge,
+                                       bool there) const {
+    a.clear();
+    if (there)
+      a.template read<Op::kNotes>(p, edge);
+  }
+  __device__ __forceinline__ label label_of(const edge_ahead &a, int64_t,
+                                            int left) const {
+    return {a.index, op.look(a, left + side() - lane_of_row() > 0)};
+  }
+  __device__ __forceinline__ void turn(state &z, const row_work &w,
+                                       int left) const {
+    if (z.unfolded >= kFoldEdges) {
+      op.fold(z.sums, z.old, w.degree - max(left, 0) - side(), L, group);
+      z.unfolded = 0;
+    }
+    z.unfolded += L;
+  }
+  __device__ __forceinline__ bool exact() const { return p.exact; }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void
+  edges(state &z, const row_work &w, const label &a, int from, int left) const {
+    typename Op::edge x[U];
+    typename Op::mark m[U];
+    int j[U];
+    unroll<U>([&](int u) {
+      j[u] = __shfl_sync(kFullMask, a.index, from + u * sides());
+    });
+    unroll<U>([&](int u) {
+      op.template load<WHOLE>(x[u], j[u], u * sides() < left);
+    });
+    op.pass(m, a.note, from, sides());
+    unroll<U>([&](int u) {
+      op.template fetch<WHOLE>(x[u], j[u], m[u], u * sides() < left);
+    });
+    const int done = w.degree - left;
+    if (done == side())
+      op.start(z.sums, x[0], L, group);
+    op.template step<WHOLE>(z.sums, x, m, w.position + done, sides(), left);
   }
 
   /* While a lane holds more than one vector, each of a pair of lanes keeps one
@@ -338,7 +343,7 @@ template <class Op, int L, int C, int U> struct gather_row {
   __device__ __forceinline__ void merge_sides(total (&t)[C][VEC], int o,
                                               int first, const row_work &w,
                                               bool active) const {
-    if (o >= p.schedule.group) {
+    if (o >= group) {
       unroll<LEFT>([&](int c) { write(t[c], first + c, w, active); });
       return;
     }
@@ -353,7 +358,7 @@ template <class Op, int L, int C, int U> struct gather_row {
                             active);
     } else {
       bool writer = active;
-      for (; o < p.schedule.group; o <<= 1) {
+      for (; o < group; o <<= 1) {
         const bool upper = (threadIdx.x & o) != 0;
         writer = writer && !upper;
         unroll<VEC>(
@@ -407,13 +412,7 @@ __device__ __forceinline__ void gather_rows(const gather_params &p) {
   work.find_row(e, unit, last);
   work.fetch_row(e);
   while (unit < last) {
-    int next = last;
-    if (several) {
-      int ticket = 0;
-      if (row_t::lane() == 0)
-        ticket = atomicAdd(&taken, rows);
-      next = first + __shfl_sync(kFullMask, ticket, 0);
-    }
+    const int next = several ? first + next_ticket(taken, rows) : last;
     work.run(e, next, last);
     unit = next;
   }

@@ -1,5 +1,5 @@
-/* cuda_walk.cuh - the walk along the edges of a row, of attention and of its
- * gradients
+/* cuda_walk.cuh - the walk along the edges of a row, of attention, sums,
+ * reductions and messages, and of their gradients
  *
  * A row (a destination, a source, or an item of a split one) belongs to `group`
  * lanes of a warp.  L lanes work on an edge, so the row has group / L sides,
