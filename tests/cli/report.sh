@@ -24,17 +24,17 @@ says "performance.md"
 promise "rows of several commits are not mixed silently"
 cp "$top/bench/results/h200/f32_1x128.json" "$work/bench/results/h200/"
 status 0 sh "$work/bench/report.sh" --check
-jq '.[0].commit = "0123456789ab"' "$top/bench/results/h200/f32_1x128.json" \
-  >"$work/bench/results/h200/f32_1x128.json"
+jq '.[0].commit = "0123456789ab"' "$top/bench/results/h200/f32_8x16.json" \
+  >"$work/bench/results/h200/f32_8x16.json"
 status 1 sh "$work/bench/report.sh" --check
-says 'the rows of h200/f32_1x128.json are of 0123456789ab (1), [0-9a-f]* ([0-9]*):'
-printf 'h200/f32_1x128.json\tone row was measured again\n' \
+says 'the rows of h200/f32_8x16.json are of 0123456789ab (1), [0-9a-f]* ([0-9]*):'
+printf 'h200/f32_8x16.json\tone row was measured again\n' \
   >>"$work/bench/results/mixed.tsv"
 status 1 sh "$work/bench/report.sh" --check
 says "the tables of docs/performance-graphs.md differ"
 
 promise "a file that is of one commit again is not called mixed"
-cp "$top/bench/results/h200/f32_1x128.json" "$work/bench/results/h200/"
+cp "$top/bench/results/h200/f32_8x16.json" "$work/bench/results/h200/"
 status 1 sh "$work/bench/report.sh" --check
-says "h200/f32_1x128.json is of one commit now"
+says "h200/f32_8x16.json is of one commit now"
 finish
