@@ -85,8 +85,8 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
     return status;
   dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
   /* padded items lie in one allocation, which the first array begins */
-  status =
-      dfgnn__graph_add_view(graph, &built, dfgnn__is_padded(request) ? 14 : 0);
+  const unsigned borrowed = dfgnn__is_padded(request) ? ~1u : 0;
+  status = dfgnn__graph_add_view(graph, &built, borrowed);
   *view = status ? NULL : &graph->views->view;
   return status;
 }

@@ -37,9 +37,7 @@ def _address(name):
 
 
 extension = _load()
-call = getattr(extension, "call", None)
-if not hasattr(extension, "destroy"):  # there is none, or that of 0.2.0
-    extension = None
+call = None if extension is None else extension.call
 # the functions that graphs of batches and their plans are made with, in the order
 # of the extension's call_library
 functions = b"" if extension is None else struct.pack("@6P", *map(_address, (

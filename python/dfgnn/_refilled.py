@@ -85,7 +85,7 @@ class _Between(Refilled):
         self.write(*relations.placed(*self.layouts))
 
 
-# what Schema and layers derive of numbers of nodes alone
+# The keys of what Schema and layers derive from numbers of nodes alone.
 _OF_SIZES = {"node", "begins", "relation", "blocks", "turn", "tiles"}
 
 

@@ -104,30 +104,45 @@ START_TEST(every_problem_on_every_graph_has_a_rule) {
 }
 END_TEST
 
+/* The rule's choice on the GPU, and whether it goes before models. */
+static int rule_on_gpu(dfgnn_choice *choice, const dfgnn_problem *problem,
+                       const dfgnn_signature *graph) {
+  const dfgnn_matrix matrix = matrix_of(graph);
+  const dfgnn_query query = {.setting = {.problem = problem,
+                                         .matrix = &matrix,
+                                         .signature = graph,
+                                         .device = &devices[1]},
+                             .family = ""};
+  const int knows = dfgnn__rule_knows(choice, &query);
+  dfgnn__rule_choice(choice, &query);
+  ck_assert_ptr_nonnull(choice->variant);
+  return knows;
+}
+
+/* The same of attention with 11 edge features and 32 features a head, on a
+ * graph with a hub or without one. */
+static int rule_with_edges(dfgnn_choice *choice, dfgnn_op op, int pass,
+                           dfgnn_dtype dtype, int64_t heads, int hub) {
+  dfgnn_signature graph = graph_of(10000, 300000, hub ? 1500 : 40, 1);
+  graph.degree_cv = graph.source_cv = hub ? 2 : 0.1;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.op = op;
+  problem.pass = (dfgnn_pass)pass;
+  problem.dtype = dtype;
+  problem.heads = heads;
+  problem.dim = 32;
+  problem.edge_dim = 11;
+  return rule_on_gpu(choice, &problem, &graph);
+}
+
 /* A hub among short rows is cut where edges have features, too. */
 START_TEST(rows_with_edge_features_are_cut_at_hubs) {
   static const dfgnn_op ops[] = {DFGNN_OP_GT, DFGNN_OP_GATV2};
   for (int k = 0; k < 2; k++)
     for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
       for (int hub = 0; hub < 2; hub++) {
-        dfgnn_signature graph = graph_of(10000, 300000, hub ? 1500 : 40, 1);
-        graph.degree_cv = graph.source_cv = hub ? 2 : 0.1;
-        const dfgnn_matrix matrix = matrix_of(&graph);
-        dfgnn_problem problem = DFGNN_PROBLEM_INIT;
         dfgnn_choice choice;
-        problem.op = ops[k];
-        problem.pass = (dfgnn_pass)pass;
-        problem.dtype = DFGNN_F32;
-        problem.heads = 4;
-        problem.dim = 32;
-        problem.edge_dim = 11;
-        const dfgnn_query query = {.setting = {.problem = &problem,
-                                               .matrix = &matrix,
-                                               .signature = &graph,
-                                               .device = &devices[1]},
-                                   .family = ""};
-        dfgnn__rule_choice(&choice, &query);
-        ck_assert_ptr_nonnull(choice.variant);
+        rule_with_edges(&choice, ops[k], pass, DFGNN_F32, 4, hub);
         ck_assert_str_eq(choice.variant->family->algorithm,
                          ops[k] == DFGNN_OP_GT ? "edges" : "lift");
         ck_assert_ptr_nonnull(
@@ -142,29 +157,14 @@ START_TEST(many_heads_with_edge_features_go_by_tiles) {
   int checked = 0;
   for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
     for (int hub = 0; hub < 2; hub++) {
-      dfgnn_signature graph = graph_of(10000, 300000, hub ? 1500 : 40, 1);
-      graph.degree_cv = graph.source_cv = hub ? 2 : 0.1;
-      const dfgnn_matrix matrix = matrix_of(&graph);
-      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
       dfgnn_choice choice;
-      problem.op = DFGNN_OP_GATV2;
-      problem.pass = (dfgnn_pass)pass;
-      problem.dtype = DFGNN_F16;
-      problem.heads = 16;
-      problem.dim = 32;
-      problem.edge_dim = 11;
-      const dfgnn_query query = {.setting = {.problem = &problem,
-                                             .matrix = &matrix,
-                                             .signature = &graph,
-                                             .device = &devices[1]},
-                                 .family = ""};
-      dfgnn__rule_choice(&choice, &query);
-      ck_assert_ptr_nonnull(choice.variant);
+      ck_assert_int_eq(
+          rule_with_edges(&choice, DFGNN_OP_GATV2, pass, DFGNN_F16, 16, hub),
+          1);
       ck_assert_ptr_nonnull(strstr(choice.variant->name, "lanes=32"));
       ck_assert_ptr_nonnull(strstr(choice.variant->name, "warps=4,blocks=3"));
       ck_assert_ptr_nonnull(
           strstr(choice.variant->name, hub ? "edges=128" : "edges=all"));
-      ck_assert_int_eq(dfgnn__rule_knows(&choice, &query), 1);
       checked++;
     }
   ck_assert_int_eq(checked, 2 * DFGNN_PASS_COUNT);
@@ -189,20 +189,12 @@ START_TEST(blocks_take_a_few_long_rows) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     dfgnn_signature graph = graph_of(20000, 150000, cases[i].longest, 1);
     graph.degree_cv = graph.source_cv = 1.5;
-    const dfgnn_matrix matrix = matrix_of(&graph);
     dfgnn_problem problem = DFGNN_PROBLEM_INIT;
     dfgnn_choice choice;
     problem.op = cases[i].op;
     problem.dtype = cases[i].dtype;
     problem.dim = 128;
-    const dfgnn_query query = {.setting = {.problem = &problem,
-                                           .matrix = &matrix,
-                                           .signature = &graph,
-                                           .device = &devices[1]},
-                               .family = ""};
-    ck_assert_int_eq(dfgnn__rule_knows(&choice, &query), cases[i].knows);
-    dfgnn__rule_choice(&choice, &query);
-    ck_assert_ptr_nonnull(choice.variant);
+    ck_assert_int_eq(rule_on_gpu(&choice, &problem, &graph), cases[i].knows);
     ck_assert_int_eq(!strcmp(choice.variant->family->algorithm, "block"),
                      cases[i].longest < 1536);
   }

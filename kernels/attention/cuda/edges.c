@@ -333,7 +333,7 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
 /* The members that all four families share. */
 #define EDGES_FAMILY                                                           \
   .backend = "cuda", .dtypes = DFGNN_DTYPES_ALL, .edges_only = 1,              \
-  .revision = 1, .deterministic = 1, .bias = 1, .dropout = 1
+  .deterministic = 1, .bias = 1, .dropout = 1
 #define EDGES_FORWARD_FAMILY                                                   \
   EDGES_FAMILY, .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .weights = 1,         \
                 .workspace = forward_workspace, .views = views,                \
@@ -346,6 +346,7 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
 DFGNN_FAMILIES(attention_cuda_edges) = {
     {.name = "cuda.attention.fwd.edges",
      .algorithm = "edges",
+     .revision = 1,
      .ops = PRODUCTS_OPS,
      .edge_ops = PRODUCTS_OPS,
      .parameters = {LANES_PARAMETER,
@@ -358,6 +359,7 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      EDGES_FORWARD_FAMILY},
     {.name = "cuda.attention.bwd.edges",
      .algorithm = "edges",
+     .revision = 1,
      .ops = PRODUCTS_OPS,
      .edge_ops = PRODUCTS_OPS,
      .parameters = {LANES_PARAMETER,
@@ -371,6 +373,7 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      EDGES_BACKWARD_FAMILY},
     {.name = "cuda.attention.fwd.lift",
      .algorithm = "lift",
+     .revision = 2,
      .ops = ROWS_OPS,
      .edge_ops = ROWS_OPS,
      .parameters = ROWS_PARAMETERS,
@@ -379,6 +382,7 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      EDGES_FORWARD_FAMILY},
     {.name = "cuda.attention.bwd.lift",
      .algorithm = "lift",
+     .revision = 2,
      .ops = ROWS_OPS,
      .edge_ops = ROWS_OPS,
      .parameters = ROWS_PARAMETERS,
