@@ -6,16 +6,18 @@
 #                                         state and the commits of its rows; RESULTS
 #                                         is bench/results/h200 unless it is named
 #
-# What is missing is measured first, then what is stale: a file is stale if a commit
-# after those of its rows changed the sources that campaign.tsv names.  A file of this
-# commit is not made again, stored measurements are not repeated, and each graph is
-# timed apart, so that a campaign that was stopped goes on where it was.  Older results
-# in OUT are judged, too.  The exit status of --status is 1 unless all are current.
-# With MINUTES a script of Python begins only if the SECONDS of its row are left.
+# What is missing is measured first, then what is stale (campaign_state.sh says when that
+# is), in the order of campaign.tsv.  Each part of a file (a graph, a model) is measured
+# apart, so that the GPUs of a host share the work, and a campaign that was stopped goes
+# on where it was; stored measurements are not repeated.  Older results in OUT are judged,
+# too.  The exit status of --status is 1 unless all are current.  MINUTES that are too few
+# for all make budgets smaller; a script of Python begins only if its seconds are left,
+# and what it wrote until its time was over is kept as part of the file.
 # The last line says how many families of kernels were measured in each cell of
 # problems, if the row coverage.json was: `dfgnn-tune model coverage` lists them.
 #
-#   ONLY=FILE,...  these files alone;  DEVICE=cuda;  BUDGET=3s to tune a problem
+#   ONLY=FILE,...  these files alone;  DEVICE=cuda;  BUDGET=3s to tune a problem at most
+#   DEVICES=0,1    GPUs, each with a list of its own (default: all that can be seen)
 #   GRAPHS=DIR     real graphs as .npz (default data/); with paper_graphs.py beside them
 #                  (needs torch) the presets are the graphs that peers were measured on
 #   STORE=FILE     measurements (default OUT/tuning.db)
@@ -23,58 +25,28 @@
 #   PYTHON=python3 one that has torch and torch_geometric
 #   TABLE=FILE     in place of bench/campaign.tsv
 . "$(dirname "$0")/lib.sh"
-needs jq
+needs jq dfgnn-tune
 
 top=$(cd "$bench/.." && pwd)
 table=${TABLE:-$bench/campaign.tsv}
 tab=$(printf '\t')
 papers="cora citeseer pubmed pattern cluster mnist cifar10 voc coco arxiv ppa proteins \
 reddit_comm reddit_rand"
+. "$bench/campaign_state.sh"
 
-in_git() { git -C "$top" rev-parse --git-dir >/dev/null 2>&1; }
 commit=${COMMIT:-}
 [ -n "$commit" ] || ! in_git || commit=$(git -C "$top" describe --always \
   --dirty --abbrev=12 --exclude '*')
 [ -n "$commit" ] || commit=$(cat "$top/COMMIT" 2>/dev/null || echo unknown)
 
-# ---- what is stale -----------------------------------------------------------
+# ---- what is to be done ------------------------------------------------------
 
-commits_of() { jq -r '[.[] | objects | .commit // empty] | unique[]' "$1"; }
-
-# state_of FILE SOURCES: current, missing, mixed, unknown (which commit) or "stale N",
-# by N commits.  A bundle knows no history: what is of another commit is stale there.
-state_of() {
-  [ -s "$1" ] || {
-    echo missing
-    return
-  }
-  found=$(commits_of "$1" 2>/dev/null) || found=
-  # shellcheck disable=SC2086
-  set -- "$2" $found
-  sources=$1
-  case $# in
-  1) echo unknown && return ;;
-  2) ;;
-  *) echo mixed && return ;;
-  esac
-  [ "${2%"${2#???????}"}" != "${commit%"${commit#???????}"}" ] || {
-    echo current
-    return
-  }
-  # shellcheck disable=SC2086
-  if in_git && later=$(git -C "$top" rev-list --count "$2..HEAD" -- $sources \
-    2>/dev/null); then
-    [ "$later" -eq 0 ] && echo current || echo "stale $later"
-  else
-    echo "stale 1"
-  fi
-}
-
-# The rows of the table that ONLY names, or all.
+# The rows of the table that ONLY names, or all: FILE SECONDS CODE PARTS PROBLEMS OPTIONS
 rows() {
-  grep -v '^#' "$table" | while IFS=$tab read -r file rest; do
+  grep -v '^#' "$table" | while IFS=$tab read -r file seconds code names rest; do
+    [ "$names" != PAPERS ] || names=$papers
     case ",${ONLY:-$file}," in
-    *",$file,"*) printf '%s\t%s\n' "$file" "$rest" ;;
+    *",$file,"*) printf '%s\t%s\t%s\t%s\t%s\n' "$file" "$seconds" "$code" "$names" "$rest" ;;
     esac
   done
 }
@@ -82,8 +54,8 @@ rows() {
 status() { # RESULTS
   all=0
   rows >"$work/rows"
-  while IFS=$tab read -r file seconds sources rest; do
-    state=$(state_of "$1/$file" "$sources")
+  while IFS=$tab read -r file seconds code names rest; do
+    state=$(state_of "$1/$file" "$code" "$names")
     [ "$state" = current ] || all=1
     made=$([ ! -s "$1/$file" ] || commits_of "$1/$file" 2>/dev/null | tr '\n' ' ')
     printf '%-28s %-10s %5s s  %s\n' "$file" "$state" "$seconds" "$made"
@@ -94,141 +66,217 @@ status() { # RESULTS
   return $all
 }
 
-# The rows of the table that are not current: missing and unknown ones first, then
-# those that most commits changed.
+# The rows of the table that are not current, missing and unknown ones first.
 due() { # OUT
-  rows | while IFS=$tab read -r file seconds sources rest; do
-    state=$(state_of "$1/$file" "$sources")
+  rows >"$work/rows"
+  while IFS=$tab read -r file seconds code names rest; do
+    state=$(state_of "$out/$file" "$code" "$names")
     case $state in
     current) continue ;;
-    stale*) order=${state#stale } ;;
-    *) order=1000000 ;;
+    stale*) order=1 ;;
+    *) order=0 ;;
     esac
-    printf '%s\t%s\t%s\t%s\t%s\n' "$order" "$file" "$seconds" "$sources" "$rest"
-  done | sort -s -t "$tab" -k 1,1nr | cut -f 2-
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$order" "$file" "$seconds" "$code" "$names" "$rest"
+  done <"$work/rows" | sort -s -t "$tab" -k 1,1n | cut -f 2-
+}
+
+# The parts of the rows that are due: NUMBER FILE SECONDS CODE PART PROBLEMS OPTIONS.  A
+# script has parts if its options say @GRAPHS or @PART; texts of generators are one.
+parts_due() {
+  due | while IFS=$tab read -r file seconds code names problems options; do
+    case $problems@$options in
+    *.py@*@GRAPHS* | *.py@*@PART*) ;;
+    *.py@* | PLAN@*) names=- ;;
+    esac
+    # shellcheck disable=SC2086
+    case $names in *=*) set -- "$names" ;; *) set -- $names ;; esac
+    for part; do
+      printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$file" $(((seconds + $# - 1) / $#)) "$code" \
+        "$part" "$problems" "$options"
+    done
+  done | awk -v OFS='\t' '{ print NR, $0 }'
+}
+
+# The graphs that the parts need and that are not here.
+lacking() {
+  awk -F '\t' '$5 !~ /[=:]/ && $5 !~ /^(-|REAL)$/ && $6 != "PLAN" &&
+    ($6 !~ /[.]py$/ || $7 ~ /@GRAPHS/) { print $5 }' "$1" | sort -u |
+    while read -r name; do
+      kept_graph "$name" >/dev/null || echo "$name"
+    done
 }
 
 # ---- measuring ---------------------------------------------------------------
 
-# graph NAME: prints its file, which is made if it is not here.
-graph() {
-  case $1 in
-  *[=:]*) echo "$1" && return ;;
-  REAL) echo "$graphs" && return ;;
-  esac
+left() { echo $((end - $(date +%s))); }
+
+# least A B
+least() { [ "$1" -lt "$2" ] && echo "$1" || echo "$2"; }
+
+# left_of_part: seconds until the part's share or the campaign are over
+left_of_part() { least "$((part_end - $(date +%s)))" "$(left)"; }
+
+# kept_graph NAME: prints its file if it is here
+kept_graph() {
   for file in "$out/graphs/$1.npz" "$graphs/$1.npz" "$top/data/$1.npz"; do
     [ ! -e "$file" ] || {
       echo "$file"
       return
     }
   done
-  mkdir -p "$out/graphs"
-  file=$out/graphs/$1.npz
+  return 1
+}
+
+# make_graphs NAME...
+make_graphs() {
+  made=$(mktemp -d)
   if [ -e "$graphs/paper_graphs.py" ] &&
     "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-    "$python" "$graphs/paper_graphs.py" "$out/graphs" "$1" >&2
-  else
-    dfgnn-graph generate "preset=$1" -o "$file" >&2
+    "$python" "$graphs/paper_graphs.py" "$made" "$@" >&2 || true
   fi
-  if [ -e "$file" ]; then echo "$file"; else say "no graph $1"; fi
-}
-
-left() { echo $((end - $(date +%s))); }
-
-# left_of_row: seconds until the row's SECONDS or the campaign are over
-left_of_row() { least "$((row_end - $(date +%s)))" "$(left)"; }
-
-# least A B
-least() { [ "$1" -lt "$2" ] && echo "$1" || echo "$2"; }
-
-# told FILE: adds to each row what says when and with what it was made.
-told() {
-  jq -c --arg commit "$commit" --argjson clocks "$clocks" \
-    '[(if type == "array" then .[] else . end)
-      | if type == "object" then . + {commit: $commit} + $clocks else . end]' "$1"
-}
-
-# by_graph FILE SECONDS GRAPHS PROBLEMS OPTIONS: tunes and times with dfgnn-bench.
-by_graph() {
-  file=$1 seconds=$2 names=$3 problems=$4 options=$5
-  parts=$out/parts/$commit/$file
-  mkdir -p "$parts"
-  [ "$names" != PAPERS ] || names=$papers
-  case $names in
-  *=*) names=$(echo "$names" | tr ' ' '|') ;; # one run of all
-  esac
-  [ "$options" != - ] || options=
-  for name in $names; do
-    part=$parts/$(echo "$name" | tr -c 'A-Za-z0-9_\n-' _ | cut -c 1-60).json
-    [ ! -s "$part" ] || continue
-    [ "$(left_of_row)" -gt 5 ] || return 1
-    set -f # options have stars
-    # shellcheck disable=SC2046
-    set -- $(echo "$name" | tr '|' '\n' | while read -r one; do graph "$one"; done)
-    [ $# -gt 0 ] || return 1
-    limit=$(($(left_of_row) * 2 / 3)) # the rest is for dfgnn-bench
-    # shellcheck disable=SC2086
-    dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
-      --budget "${BUDGET:-3s}" --time-limit "${limit}s" </dev/null >>"$out/tune.log" ||
-      say "dfgnn-tune exits with $?"
-    # shellcheck disable=SC2086
-    timeout "$(($(left_of_row) + 5))" dfgnn-bench "$@" $problems $options \
-      --device "$device" --store "$store" -q --json </dev/null >"$part.new" || {
-      say "dfgnn-bench fails on $name"
-      return 1
-    }
-    set +f
-    mv "$part.new" "$part"
+  for name; do
+    [ -e "$made/$name.npz" ] || dfgnn-graph generate "preset=$name" -o "$made/$name.npz" >&2 ||
+      say "no graph $name"
+    [ ! -e "$made/$name.npz" ] || cp "$made/$name.npz" "$out/graphs"
   done
-  jq -s add "$parts"/*.json >"$out/$file.raw"
+  rm -rf "$made"
 }
 
-# by_script FILE SECONDS GRAPHS SCRIPT OPTIONS
-by_script() {
-  file=$1 seconds=$2 names=$3 script=$4 options=$5
-  [ "$(left)" -ge "$seconds" ] || {
-    say "$file: $(left) s are left, and it takes $seconds"
+# graph NAME: prints its file
+graph() {
+  case $1 in
+  *[=:]*) echo "$1" ;;
+  REAL) echo "$graphs" ;;
+  *) kept_graph "$1" ;;
+  esac
+}
+
+# clocks: of the GPU that has just worked, in MHz
+clocks() {
+  nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} \
+    --query-gpu=clocks.sm,clocks.mem --format=csv,noheader,nounits 2>/dev/null |
+    head -n 1 | jq -R -c 'split(", ") | map(tonumber?)
+      | {clock_sm_mhz: .[0], clock_memory_mhz: .[1]}'
+}
+
+# by_graph SECONDS PART PROBLEMS OPTIONS: tunes and times with dfgnn-bench
+by_graph() {
+  names=$2 problems=$3 options=$4
+  [ "$options" != - ] || options=
+  set --
+  for name in $names; do
+    file=$(graph "$name") || return 1
+    set -- "$@" "$file"
+  done
+  limit=$(($(left_of_part) * 2 / 3)) # the rest is for dfgnn-bench
+  set -f # options have stars
+  # shellcheck disable=SC2086
+  dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
+    --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||
+    say "dfgnn-tune exits with $?"
+  # shellcheck disable=SC2086
+  timeout "$(($(left) + 5))" dfgnn-bench "$@" $problems $options \
+    --device "$device" --store "$store" -q --json </dev/null >"$raw" 2>>"$log" || {
+    say "dfgnn-bench fails on $names: $(tail -n 1 "$log")"
     return 1
   }
-  [ "$names" != PAPERS ] || names=$papers
+}
+
+# by_script SECONDS PART SCRIPT OPTIONS
+by_script() {
+  [ "$(left)" -ge "$1" ] || {
+    say "$file: $(left) s are left, and it takes $1"
+    return 1
+  }
   files=
-  for name in $names; do
-    [ "$name" = - ] || files="$files $(graph "$name")"
+  for name in $2; do
+    case $4 in
+    *@GRAPHS*) files="$files $(graph "$name")" || return 1 ;;
+    esac
   done
-  options=$(echo "$options" | sed "s|@GRAPHS|$files|; s|@FILE|$out/$file.raw|
+  options=$(echo "$4" | sed "s|@GRAPHS|$files|; s|@FILE|$raw|; s|@PART|$2|
     s|@DEVICE|$device|; s|@DATA|$top/data|")
   # shellcheck disable=SC2086
-  timeout "$(least "$seconds" "$(left)")" "$python" "$bench/$script" $options \
-    </dev/null >"$work/printed" 2>"$out/$file.log" || {
-    say "$script exits with $?: $(tail -n 1 "$out/$file.log")"
-    rm -f "$out/$file.raw"
-    return 1
+  timeout "$(least "$1" "$(left)")" "$python" "$bench/$3" $options \
+    </dev/null >"$raw.printed" 2>"$log" || {
+    say "$3 exits with $?: $(tail -n 1 "$log" | cut -c 1-200)"
+    jq '[.[] | . + {partial: true}]' "$raw" >"$raw.new" 2>/dev/null && [ -s "$raw.new" ] &&
+      mv "$raw.new" "$raw"
+    return
   }
-  [ -s "$out/$file.raw" ] || mv "$work/printed" "$out/$file.raw"
+  [ -s "$raw" ] || mv "$raw.printed" "$raw"
 }
 
-# by_plan FILE: raises the coverage of cells of problems, and says what it is
+# by_plan SECONDS: raises the coverage of cells of problems, and says what it is
 by_plan() {
-  sh "$bench/train_campaign.sh" "$store" "$(left_of_row)" "$graphs" >"$out/$1.log" 2>&1
+  sh "$bench/train_campaign.sh" "$store" "$(left_of_part)" "$graphs" >"$log" 2>&1
   dfgnn-tune model coverage "$store" --for "${FOR:-sm_90}" --json \
-    >"$out/$1.raw" 2>>"$out/$1.log" || true # it fails where a family is on no graph
-  [ -s "$out/$1.raw" ]
+    >"$raw" 2>>"$log" || true # it fails where a family is on no graph
+  [ -s "$raw" ]
 }
 
-measure() { # FILE SECONDS SOURCES GRAPHS PROBLEMS OPTIONS
-  say "$1"
-  rm -f "$out/$1.raw"
-  row_end=$(($(date +%s) + $2))
+# assemble FILE: its parts of this commit, and of older ones what these do not have
+assemble() {
+  set -- "$1" "$out/parts/$commit/$1"/*.json
+  [ -e "$2" ] || return 0
+  file=$1
+  shift
+  [ -s "$out/$file" ] || echo '[]' >"$out/$file"
+  jq -s -c '.[0] as $old | (.[1:] | add) as $new | [$new[].part // empty] as $parts
+    | (if $parts == [] then [] else [$old[] | select(objects)
+        | select(.part // .graph // empty | IN($parts[]) | not)] end) + $new' \
+    "$out/$file" "$@" >"$out/$file.$$.new" && mv "$out/$file.$$.new" "$out/$file"
+}
+
+measure() { # FILE SECONDS CODE PART PROBLEMS OPTIONS
+  file=$1 seconds=$2 code=$3 part=$4
+  name=$(echo "$part" | tr -c 'A-Za-z0-9_\n-' _ | cut -c 1-60)
+  mkdir -p "$out/parts/$commit/$file"
+  kept=$out/parts/$commit/$file/$name.json
+  [ ! -s "$kept" ] || return 0
+  say "$file${part#-}"
+  raw=$work/raw.$file.$name log=$out/logs/$file.$name.log
+  part_end=$(($(date +%s) + seconds))
   case $5 in
-  PLAN) by_plan "$1" ;;
-  *.py) by_script "$1" "$2" "$4" "$5" "$6" ;;
-  *) by_graph "$1" "$2" "$4" "$5" "$6" ;;
+  PLAN) by_plan "$seconds" ;;
+  *.py) by_script "$seconds" "$part" "$5" "$6" ;;
+  *) by_graph "$seconds" "$part" "$5" "$6" ;;
   esac || return 0
-  if told "$out/$1.raw" >"$out/$1.new"; then
-    mv "$out/$1.new" "$out/$1" && rm -f "$out/$1.raw"
+  clocks=$(clocks) && [ -n "$clocks" ] || clocks='{}'
+  case $part in *=* | REAL) part=- ;; esac
+  if told "$raw" "$code" "$part" >"$kept.new"; then
+    mv "$kept.new" "$kept"
   else
-    say "$1: what was printed is no JSON"
+    say "$file: what was printed is no JSON"
+    rm -f "$kept.new"
   fi
+}
+
+# pinned NUMBER: keeps this process on its share of the processors, if there are many, so
+# that lists side by side disturb each other's host less
+pinned() {
+  share=$(($(nproc) / count))
+  [ "$count" -gt 1 ] && [ "$share" -ge 4 ] && command -v taskset >/dev/null || return 0
+  taskset -cp "$(($1 * share))-$(($1 * share + share - 1))" \
+    "$(exec sh -c 'echo $PPID')" >/dev/null 2>&1 || true
+}
+
+# worker NUMBER: takes parts that nobody has until none is left
+worker() {
+  pinned "$1"
+  main=$store
+  if [ "$count" -gt 1 ]; then
+    store=$work/store_$1.db
+    dfgnn-tune merge "$store" "$main" >/dev/null
+  fi
+  common=$work work=$work/of_$1 # for files of this process
+  mkdir "$work"
+  while IFS=$tab read -r number file seconds code part problems options <&3; do
+    [ "$(left)" -gt 10 ] || break
+    mkdir "$common/taken/$number" 2>/dev/null || continue
+    measure "$file" "$seconds" "$code" "$part" "$problems" "$options"
+  done 3<"$common/parts"
+  : # what was left over is no failure
 }
 
 # The library and the package's store, which a bundle has as JSON Lines, for scripts
@@ -254,32 +302,67 @@ case ${1-} in
   exit $?
   ;;
 "" | -*)
-  sed -n '2,24s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,28s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac
-needs dfgnn-tune dfgnn-bench dfgnn-graph
+needs dfgnn-bench dfgnn-graph
 case ${2:-100000} in
 *[!0-9.]*)
   echo "campaign.sh: found '$2' minutes, expected a number" >&2
   exit 2
   ;;
 esac
-mkdir -p "$1"
+mkdir -p "$1/graphs" "$1/logs"
 out=$(cd "$1" && pwd)
 end=$(awk -v now="$(date +%s)" -v minutes="${2:-100000}" \
   'BEGIN { printf "%d", now + 60 * minutes }')
 device=${DEVICE:-cuda} python=${PYTHON:-python3} graphs=${GRAPHS:-$top/data}
 store=${STORE:-$out/tuning.db}
 find_library
-clocks=$(nvidia-smi --query-gpu=clocks.sm,clocks.mem --format=csv,noheader,nounits \
-  2>/dev/null | head -n 1 | jq -R -c 'split(", ") | map(tonumber?)
-    | {clock_sm_mhz: .[0], clock_memory_mhz: .[1]}') || clocks=
-[ -n "$clocks" ] || clocks='{}'
+devices=${DEVICES:-${CUDA_VISIBLE_DEVICES:-}}
+[ -n "$devices" ] || [ "$device" != cuda ] ||
+  devices=$(nvidia-smi -L 2>/dev/null | sed -n 's/^GPU \([0-9]*\):.*/\1/p')
+devices=$(echo "${devices:--}" | tr ',\n' '  ')
+count=$(echo "$devices" | wc -w)
 
-due "$out" >"$work/due"
-while IFS=$tab read -r file seconds sources names problems options <&3; do
-  [ "$(left)" -gt 10 ] || break
-  measure "$file" "$seconds" "$sources" "$names" "$problems" "$options"
-done 3<"$work/due"
+# ---- budgets that fit, graphs, and a list for each GPU -----------------------
+
+mkdir "$work/taken"
+parts_due >"$work/all"
+share=$(awk -F '\t' -v room=$(($(left) * count)) '
+  $6 ~ /[.]py$/ { room -= $3; next } # scripts do not shrink
+  { sum += $3 }
+  END { share = sum ? room / sum : 1
+    printf "%.3f", share > 1 ? 1 : share < .1 ? .1 : share }' "$work/all")
+budget=$(awk -v text="${BUDGET:-3s}" -v share="$share" 'BEGIN {
+  most = text ~ /ms$/ ? text / 1000 : text + 0
+  seconds = most * share < .3 ? .3 : most * share
+  printf "%dms", 1000 * (seconds < most ? seconds : most) }')
+awk -F '\t' -v OFS='\t' -v share="$share" '$6 !~ /[.]py$/ {
+  $3 = int($3 * share < 10 ? 10 : $3 * share) } { print }' "$work/all" >"$work/parts"
+say "$(wc -l <"$work/parts") parts on $count lists, $budget a problem"
+lacking "$work/parts" >"$work/lacking"
+each_device() { # FUNCTION: in a process for each device
+  number=0
+  for one in $devices; do
+    ([ "$one" = - ] || export CUDA_VISIBLE_DEVICES="$one"
+      "$1" "$number") &
+    number=$((number + 1))
+  done
+  wait
+}
+share_of_graphs() { # NUMBER
+  # shellcheck disable=SC2046
+  set -- $(awk -v n="$1" -v of="$count" 'NR % of == n' "$work/lacking")
+  [ $# -eq 0 ] || make_graphs "$@"
+}
+each_device share_of_graphs
+each_device worker
+for one in "$work"/store_*.db; do
+  [ ! -e "$one" ] || dfgnn-tune merge "$store" "$one" >/dev/null || say "$one is not merged"
+done
+cut -f 2 "$work/parts" | sort -u | while read -r file; do
+  assemble "$file"
+done
 status "$out" || true

@@ -40,6 +40,14 @@ double bench_bandwidth(const tool_case *each);
 /* Adds the versions of the library, its source, the driver and the runtime. */
 void bench_put_environment(json_t *row, const tool_case *each);
 
+/* The programs that a call of the plan launches, none on a CPU, which the
+ * caller destroys; NULL: no plan or no memory. */
+dfgnn_programs *bench_programs(const dfgnn_plan *plan);
+/* Adds the variant, its revision, and the files of device code that a call of
+ * the plan compiles, by which bench/campaign.sh knows when the row is stale. */
+void bench_put_variant(json_t *row, const dfgnn_variant *variant,
+                       const dfgnn_plan *plan);
+
 /* Reports a failed case, and keeps its exit status. */
 void bench_fail(bench *b, const tool_case *each, dfgnn_status status);
 

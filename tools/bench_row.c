@@ -1,7 +1,11 @@
 /* bench_row.c - what the rows of all of dfgnn-bench's reports say */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
+#include "lib/collect.h"
+#include "lib/plan.h"
 #include "tools/bench.h"
 #if __has_include("tools/commit.h")
 #include "tools/commit.h"
@@ -26,6 +30,34 @@ double bench_bandwidth(const tool_case *each) {
       known[i].bandwidth = NAN;
   }
   return known[i].bandwidth;
+}
+
+dfgnn_programs *bench_programs(const dfgnn_plan *plan) {
+  dfgnn_programs *programs = NULL;
+  if (!plan || dfgnn__programs_create(&programs))
+    return NULL;
+  const dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
+  (void)dfgnn__collect_programs(programs, plan->variant, &setting, plan->views,
+                                0);
+  return programs;
+}
+
+void bench_put_variant(json_t *row, const dfgnn_variant *variant,
+                       const dfgnn_plan *plan) {
+  char files[1024] = "";
+  dfgnn_programs *programs = bench_programs(plan);
+  for (size_t i = 0; programs && i < dfgnn__programs_count(programs); i++) {
+    const char *file = dfgnn__programs_get(programs, i)->source;
+    const size_t used = strlen(files);
+    if (!strstr(files, file))
+      snprintf(files + used, sizeof files - used, "%s%s", used ? " " : "",
+               file);
+  }
+  dfgnn__programs_destroy(programs);
+  tool_put(row, "variant", variant->name);
+  tool_put_count(row, "revision", variant->family->revision);
+  if (*files)
+    tool_put(row, "code", files);
 }
 
 void bench_put_environment(json_t *row, const tool_case *each) {

@@ -376,14 +376,11 @@ static void put_floors(json_t *row, const session *s, const entry *e) {
 static void note_registers(dfgnn_report_note *note, const session *s,
                            const dfgnn_plan *plan) {
   const dfgnn_context *ctx = s->each->ctx;
-  dfgnn_programs *programs = NULL;
   dfgnn_engine *engine =
       ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
-  if (!engine || !plan || dfgnn__programs_create(&programs))
+  dfgnn_programs *programs = engine ? bench_programs(plan) : NULL;
+  if (!programs)
     return;
-  const dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
-  (void)dfgnn__collect_programs(programs, plan->variant, &setting, plan->views,
-                                0);
   for (size_t i = 0; i < dfgnn__programs_count(programs); i++) {
     dfgnn_kernel_info info;
     if (dfgnn__engine_kernel_info(&info, engine,
@@ -450,7 +447,7 @@ static void put_entry(session *s, const entry *e) {
       snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
                *names ? "," : "", roles[i].name);
   tool_put(row, "role", names);
-  tool_put(row, "variant", e->variant->name);
+  bench_put_variant(row, e->variant, e->plan);
   tool_put(row, "source", dfgnn_name(DFGNN_NAMES_SOURCE, e->source));
   tool_put_number(row, "distance", e->distance);
   tool_put_number(row, "median_ms", e->ms.center);

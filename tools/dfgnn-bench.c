@@ -74,7 +74,8 @@ static const tool_command bench_command = {
 static const tool_section sections[] = {
     {"OUTPUT",
      "An object of --json has graph, op, pass, dim, heads, dtype, math, "
-     "layout, device, backend, arch, variant, source, distance, role (tuned, "
+     "layout, device, backend, arch, variant, revision, code (files of device "
+     "code that a GPU's variant compiles), source, distance, role (tuned, "
      "rule, paper, unfused, smmf-pmf), median_ms, ci_low_ms, ci_high_ms, "
      "samples, clean_samples (not disturbed), ratio (to the rule's choice; "
      "below 1 is faster), prepare_ms (making the plan, and views of the graph "

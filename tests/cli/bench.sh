@@ -11,8 +11,8 @@ holds 'all(.[] | .graph, .op, .pass, .dtype, .device, .backend, .variant, .sourc
 holds 'all(.[] | .dim, .heads, .distance, .median_ms, .ci_low_ms, .ci_high_ms, .ratio,
            .rel_error, .speedup_unfused, .floor_ms, .floor_share,
            .gather_floor_ms, .workspace_bytes, .saved_bytes, .graph_bytes,
-           .bytes, .copy_gbps; type == "number")'
-holds 'all(.status == "ok")'
+           .bytes, .copy_gbps, .revision; type == "number")'
+holds 'all(.status == "ok" and has("code") == (.backend == "cuda"))'
 holds 'all(.prepare_ms >= 0 and has("payback_calls"))'
 holds '[.[] | select(.answer)] | length == 1 and .[0].answer == "rule" and
   (.[0].role | test("tuned"))'
