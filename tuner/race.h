@@ -26,6 +26,7 @@ typedef struct dfgnn_race {
   size_t taken, tainted;
   double best_ms;
   double done;
+  int owed; /* samples are taken whatever the time */
   double *scratch;
   size_t *set; /* the arms of the current round */
 } dfgnn_race;

@@ -22,7 +22,8 @@ int dfgnn__race_over(const dfgnn_race *r) {
   dfgnn_search *s = r->s;
   if (!s->interrupted && s->ops->stop && s->ops->stop(s->data))
     s->interrupted = 1;
-  return s->interrupted || s->lost || s->ops->now(s->data) >= s->deadline;
+  return s->interrupted || s->lost ||
+         (!r->owed && s->ops->now(s->data) >= s->deadline);
 }
 
 static int reserve(dfgnn_arm *arm) {

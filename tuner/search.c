@@ -12,6 +12,7 @@
 #define NOISE_PRIOR 0.03 /* deviation of one sample, before any is known */
 #define FIRST_LOOK 0.7   /* share of the time that first looks may take */
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
+#define OWED_SAMPLES 3   /* of the first arm, however late it is */
 #define LONG_MS 100      /* longer than any disturbance */
 #define FINALISTS 9      /* the anchor among them */
 #define DISTURBED_SAMPLES                                                      \
@@ -260,6 +261,20 @@ static int admit(dfgnn_race *r, size_t i) {
   return 1;
 }
 
+/* Measures the first arm of the order, so that a decision can rest on it. */
+static void owed_look(dfgnn_race *r) {
+  dfgnn_search *s = r->s;
+  size_t i = s->order ? s->order[0] : 0;
+  if (!s->first_owed || i == s->anchor || s->arm[i].state != DFGNN_ARM_UNSEEN)
+    return;
+  r->owed = 1;
+  if (!dfgnn__race_over(r) && admit(r, i))
+    for (int k = 0; k < OWED_SAMPLES; k++)
+      if (s->arm[i].state == DFGNN_ARM_ACTIVE)
+        dfgnn__race_round(r, &i, 1);
+  r->owed = 0;
+}
+
 /* Checks each arm and samples it once, while there is time. */
 static void first_looks(dfgnn_race *r) {
   dfgnn_search *s = r->s;
@@ -443,8 +458,10 @@ int dfgnn__search_run(dfgnn_search *search) {
   if (ready) {
     s->arm[s->anchor].state = DFGNN_ARM_ACTIVE;
     s->arm[s->anchor].ratio = (dfgnn_interval){0, 0, 0};
-    if (dfgnn__race_anchor(&r) && dfgnn__race_anchor(&r))
+    if (dfgnn__race_anchor(&r) && dfgnn__race_anchor(&r)) {
+      owed_look(&r);
       first_looks(&r);
+    }
     if (!dfgnn__race_over(&r))
       race_on(&r);
     conclude(&r);

@@ -78,8 +78,12 @@ typedef struct dfgnn_search {
    * to win are not looked at (tuner/foretell.c); order must be sorted by it. */
   const double *predicted;
   double deadline; /* on the clock of now(); infinity: none */
-  double margin;   /* a ratio told to this precision is resolved */
-  int exhaustive;  /* all arms get max_samples */
+  /* The first arm of the order is measured beside the anchor whatever the
+   * deadline: it is what would be chosen without this search, and an anchor
+   * alone would take its place unseen. */
+  int first_owed;
+  double margin;  /* a ratio told to this precision is resolved */
+  int exhaustive; /* all arms get max_samples */
   size_t max_samples;
   size_t final_samples; /* the limit of the last few, while unresolved */
   double slow;          /* the watchdog's factor */

@@ -1,5 +1,6 @@
 /* tune.c - dfgnn_tune: measures a problem, and keeps the measurements */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +179,27 @@ static void keep_anchor(session *s, const dfgnn_decision *decision) {
   }
 }
 
+/* What a context would choose without this run goes first, and is measured
+ * beside the anchor however short the budget is: the rule's choice alone, once
+ * stored, would take its place unseen. */
+static void prefer_choice(session *s) {
+  dfgnn_context *ctx = s->subject.ctx;
+  const dfgnn_query query = {
+      .setting = dfgnn__setting(s->subject.graph, &s->subject.problem),
+      .family = s->subject.graph->family,
+      .broken = ctx->broken};
+  dfgnn_choice choice = {0};
+  pthread_mutex_lock(&ctx->lock);
+  dfgnn__select(&choice, ctx->table, ctx->model, &query, 0);
+  pthread_mutex_unlock(&ctx->lock);
+  const size_t i = choice.variant
+                       ? dfgnn__trials_find(&s->trials, choice.variant->name)
+                       : s->trials.count;
+  s->search.first_owed = i < s->trials.count && i != s->trials.anchor;
+  if (s->search.first_owed)
+    prefer(&s->trials, i);
+}
+
 /* 1 if the row is to be measured again, as the options ask. */
 static int is_due(const session *s, const dfgnn_decision *decision,
                   const char *variant) {
@@ -253,6 +275,12 @@ static dfgnn_status admit_anchor(session *s) {
 
 /* ---- the run ------------------------------------------------------------ */
 
+/* Was the anchor alone measured, and what would be chosen without it not? */
+static int is_alone(const session *s) {
+  return s->search.first_owed &&
+         s->search.arm[s->trials.order[0]].state == DFGNN_ARM_UNSEEN;
+}
+
 static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   dfgnn_search *search = &s->search;
   dfgnn_status status = dfgnn__harness_create(
@@ -281,6 +309,8 @@ static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   if (!dfgnn__search_run(search))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   int partial = search->interrupted || search->lost;
+  if (partial && is_alone(s))
+    return DFGNN_OK;
   for (size_t i = 0; i < search->arms; i++)
     if (search->arm[i].count > 0 && !s->trials.trial[i].recorded &&
         search->arm[i].state != DFGNN_ARM_REJECTED)
@@ -355,6 +385,8 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
                                    s->options.margin);
   if (status)
     return status;
+  if (!decision)
+    prefer_choice(s);
   if (s->options.remeasure != DFGNN_REMEASURE_ALL) {
     keep_anchor(s, decision);
     s->resumed = resume(s, decision);

@@ -534,6 +534,65 @@ START_TEST(the_budget_is_kept) {
 }
 END_TEST
 
+static void ck_exact(const char *variant) {
+  dfgnn_plan *plan;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
+  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+}
+
+/* What a near graph was found to run is measured beside the rule's choice
+ * however short the budget is, so that a lone row of that takes no better
+ * choice's place. */
+START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
+  dfgnn_graph *first = graph;
+  dfgnn_csr near = ring(21, degree);
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
+  ck_exact(FAKE_250);
+  near.name = "near";
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &near, NULL));
+  dfgnn_plan *plan;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
+  ck_assert_int_ne(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+  options.budget_s = 1e-9;
+  ck_ok(tune(NULL));
+  ck_assert_str_eq(report.anchor, FAKE_400);
+  ck_assert_int_eq(report.measured, 2);
+  ck_exact(FAKE_250);
+  dfgnn_graph_destroy(graph);
+  ring_free(&near);
+  graph = first;
+}
+END_TEST
+
+static int stop_at_once(void *data) {
+  int *calls = data;
+  return ++*calls > 1; /* after the rule's choice was admitted */
+}
+
+START_TEST(a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule) {
+  int calls = 0;
+  dfgnn_graph *first = graph;
+  dfgnn_csr near = ring(21, degree);
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &near, NULL));
+  options.stop = stop_at_once;
+  options.data = &calls;
+  ck_fails(tune(NULL), DFGNN_ERROR_INTERRUPTED, "stopped");
+  dfgnn_plan *plan;
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
+  ck_assert_int_ne(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  dfgnn_plan_destroy(plan);
+  dfgnn_graph_destroy(graph);
+  ring_free(&near);
+  graph = first;
+}
+END_TEST
+
 static int warnings;
 static char warning[512];
 static void count_warning(void *data, dfgnn_log_level level,
@@ -543,14 +602,6 @@ static void count_warning(void *data, dfgnn_log_level level,
     warnings++;
     snprintf(warning, sizeof warning, "%s", message);
   }
-}
-
-static void ck_exact(const char *variant) {
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
-  ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
-  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
 }
 
 START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
@@ -783,6 +834,9 @@ int main(void) {
   tcase_add_test(all, stopping_keeps_what_is_measured_and_resuming_goes_on);
   tcase_add_test(all, exhaustive_runs_measure_every_candidate_to_the_end);
   tcase_add_test(all, the_budget_is_kept);
+  tcase_add_test(all, a_budget_that_is_too_short_makes_no_choice_worse);
+  tcase_add_test(all,
+                 a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule);
   tcase_add_test(all,
                  without_a_store_to_write_measurements_answer_in_their_context);
   tcase_add_test(all, a_load_is_warned_of_once_and_marked);
