@@ -13,6 +13,7 @@ in_git() { git -C "$top" rev-parse --git-dir >/dev/null 2>&1; }
 bare() {
   case $1 in
   *.py | *.sh) sed -e '/^[[:space:]]*#/d' -e '/^[[:space:]]*$/d' "$1" ;;
+  *.model) cat "$1" ;;
   *) sed 's|//.*||' "$1" | awk '
     { line = $0
       while (line != "") {
@@ -27,7 +28,7 @@ bare() {
 files_of() {
   # shellcheck disable=SC2068
   find $@ -type f \( -name '*.c' -o -name '*.h' -o -name '*.cuh' -o -name '*.py' \
-    -o -name '*.sh' \) 2>/dev/null | LC_ALL=C sort -u
+    -o -name '*.sh' -o -name '*.model' \) 2>/dev/null | LC_ALL=C sort -u
 }
 
 # closure_of FILE...: prints the files, and those that they include

@@ -37,6 +37,10 @@ for part in data tests/cli tests/data bench python examples include kernels \
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"
 done
+for part in lib model program reorder tuner; do # by which a campaign's rows are judged
+  mkdir -p "$dir/$part"
+  cp "$src/$part/"*.[ch] "$dir/$part/"
+done
 if [ -d "$dir/tests/gpu" ]; then
   cp "$src/tests/gpu/run_all.sh" "$src/tests/gpu/sanitize.sh" "$dir/tests/gpu/"
 fi
