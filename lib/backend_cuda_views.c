@@ -32,11 +32,12 @@ out:
 }
 
 static dfgnn_status order_rows(const dfgnn_queue *queue, const void *data) {
-  return dfgnn__cuda_degree_order(queue, NULL, data, NULL);
+  return dfgnn__cuda_order(queue, NULL, data, 0, NULL);
 }
 
-static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
-                                 const dfgnn_matrix *m) {
+static dfgnn_status order(dfgnn_device *device, dfgnn_view *view,
+                          const dfgnn_matrix *m) {
+  const int by_place = view->request.kind == DFGNN_VIEW_PLACE_ORDER;
   void *workspace = NULL;
   dfgnn_status status =
       dfgnn__cuda_prepare(device, DFGNN_PREPARED_ORDER, order_rows, m);
@@ -44,13 +45,13 @@ static dfgnn_status degree_order(dfgnn_device *device, dfgnn_view *view,
     status =
         add_array(device, view, 0, (size_t)m->destinations * sizeof(int32_t));
   if (!status)
-    status =
-        dfgnn__cuda_take(device, &workspace, dfgnn__cuda_degree_order_bytes(m));
+    status = dfgnn__cuda_take(device, &workspace,
+                              dfgnn__cuda_order_bytes(m, by_place));
   if (status)
     goto out;
   view->count = m->destinations;
-  DFGNN_GO(dfgnn__cuda_degree_order(&device->queue, (int32_t *)view->array[0],
-                                    m, workspace));
+  DFGNN_GO(dfgnn__cuda_order(&device->queue, (int32_t *)view->array[0], m,
+                             by_place, workspace));
 out:
   dfgnn__cuda_drop(device, workspace);
   return status;
@@ -253,7 +254,8 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
   static dfgnn_status (*const build[DFGNN_VIEW_KINDS])(
       dfgnn_device *, dfgnn_view *, const dfgnn_matrix *) = {
       [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
-      [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
+      [DFGNN_VIEW_DEGREE_ORDER] = order,
+      [DFGNN_VIEW_PLACE_ORDER] = order,
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
       [DFGNN_VIEW_TRANSPOSE] = transpose,
       [DFGNN_VIEW_TILES] = dfgnn__cuda_build_tiles,

@@ -65,7 +65,8 @@ static dfgnn_status structures(const dfgnn_queue *queue,
   GO(dfgnn__cuda_analyze(queue, m, 0, NULL, 100, NULL));
   GO(dfgnn__cuda_analyze(queue, m, 2, NULL, 100, NULL));
   GO(dfgnn__cuda_row_of_edge(queue, NULL, m));
-  GO(dfgnn__cuda_degree_order(queue, NULL, m, NULL));
+  for (int by_place = 0; by_place < 2; by_place++)
+    GO(dfgnn__cuda_order(queue, NULL, m, by_place, NULL));
   GO(dfgnn__cuda_count_items(queue, NULL, NULL, NULL, m, 32, NULL));
   GO(dfgnn__cuda_fill_items(queue, NULL, NULL, NULL, 100, m, 32));
   GO(dfgnn__cuda_pad_items(queue, &(dfgnn_pad_items){.rows = 100},

@@ -20,23 +20,44 @@ static int row_of_edge(dfgnn_view *view, const dfgnn_matrix *m) {
   return 1;
 }
 
-/* A counting sort of the rows by falling degree. */
-static int degree_order(dfgnn_view *view, const dfgnn_matrix *m) {
-  int64_t n = m->destinations;
+static int64_t degree_of(const dfgnn_matrix *m, int64_t row) {
+  return dfgnn__offset_at(m, row + 1) - dfgnn__offset_at(m, row);
+}
+
+/* The keys of orders, which rise: the first is that of the largest degree. */
+static int64_t degree_key(const dfgnn_matrix *m, int64_t row) {
+  return m->max_degree - degree_of(m, row);
+}
+
+static int64_t place_key(const dfgnn_matrix *m, int64_t row) {
+  return degree_of(m, row) ? m->indices[dfgnn__offset_at(m, row)] : m->sources;
+}
+
+/* A counting sort of the rows by a key of at most `most`. */
+static int sort_rows(dfgnn_view *view, const dfgnn_matrix *m,
+                     int64_t (*key)(const dfgnn_matrix *, int64_t),
+                     int64_t most) {
+  const int64_t n = m->destinations;
   int32_t *order = dfgnn__view_array(view, 0, (size_t)n * sizeof *order);
-  int64_t *first = calloc((size_t)m->max_degree + 2, sizeof *first);
-  int ok = order && first;
+  int64_t *first = calloc((size_t)most + 2, sizeof *first);
+  const int ok = order && first;
   view->count = n;
   for (int64_t i = 0; ok && i < n; i++)
-    first[m->max_degree -
-          (dfgnn__offset_at(m, i + 1) - dfgnn__offset_at(m, i)) + 1]++;
-  for (int64_t d = 0; ok && d <= m->max_degree; d++)
-    first[d + 1] += first[d];
+    first[key(m, i) + 1]++;
+  for (int64_t k = 0; ok && k <= most; k++)
+    first[k + 1] += first[k];
   for (int64_t i = 0; ok && i < n; i++)
-    order[first[m->max_degree - (dfgnn__offset_at(m, i + 1) -
-                                 dfgnn__offset_at(m, i))]++] = (int32_t)i;
+    order[first[key(m, i)]++] = (int32_t)i;
   free(first);
   return ok;
+}
+
+static int degree_order(dfgnn_view *view, const dfgnn_matrix *m) {
+  return sort_rows(view, m, degree_key, m->max_degree);
+}
+
+static int place_order(dfgnn_view *view, const dfgnn_matrix *m) {
+  return sort_rows(view, m, place_key, m->sources);
 }
 
 static int work_items(dfgnn_view *view, const dfgnn_matrix *m) {
@@ -118,6 +139,7 @@ dfgnn_status dfgnn__view_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
                                               const dfgnn_matrix *) = {
       [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
       [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
+      [DFGNN_VIEW_PLACE_ORDER] = place_order,
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
       [DFGNN_VIEW_TRANSPOSE] = transpose,
   };

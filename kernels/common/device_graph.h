@@ -43,10 +43,11 @@ dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
 dfgnn_status dfgnn__cuda_row_of_edge(const dfgnn_queue *queue, int32_t *rows,
                                      const dfgnn_matrix *matrix);
 
-size_t dfgnn__cuda_degree_order_bytes(const dfgnn_matrix *matrix);
-dfgnn_status dfgnn__cuda_degree_order(const dfgnn_queue *queue, int32_t *order,
-                                      const dfgnn_matrix *matrix,
-                                      void *workspace);
+/* A DEGREE_ORDER, or if by_place is 1 a PLACE_ORDER. */
+size_t dfgnn__cuda_order_bytes(const dfgnn_matrix *matrix, int by_place);
+dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
+                               const dfgnn_matrix *matrix, int by_place,
+                               void *workspace);
 
 /* first_item, device [N + 1]; heavy, device [capacity N]; *heavy_count, device
  * [1]: the number of heavy rows. */

@@ -168,12 +168,15 @@ typedef struct dfgnn_short_list {
   uint64_t list;
 } dfgnn_short_list;
 
-typedef struct dfgnn_degree_keys {
-  uint32_t *key; /* falls as the degree rises */
+/* The keys of an order of rows: a row's first neighbour, or `most` for a row
+ * without edges; without indices, a number that falls as the degree rises. */
+typedef struct dfgnn_order_keys {
+  uint32_t *key;
   const void *offsets;
+  const int32_t *indices;
   int64_t rows;
   uint32_t most;
-} dfgnn_degree_keys;
+} dfgnn_order_keys;
 
 /* heavy_before[i]: 1 if row i has several items. */
 typedef struct dfgnn_count_items {

@@ -62,6 +62,8 @@ typedef struct dfgnn_matrix {
  *                 array[3]: int32 [E] relation of each of the graph's edges
  *   ROW_OF_EDGE   array[0]: int32 [E], destination of each edge
  *   DEGREE_ORDER  array[0]: int32 [N], rows by falling degree, ties by index
+ *   PLACE_ORDER   array[0]: int32 [N], rows by the source of their first edge,
+ *                 ties by index; those without edges last
  *   WORK_ITEMS    rows cut into items of at most `parameter` edges.
  *                 array[0]: int32 [count] row of each item, rows in order
  *                 array[1]: int64 [count + 1] first edge of each item; the item
@@ -86,6 +88,7 @@ typedef enum dfgnn_view_kind {
   DFGNN_VIEW_NONE = 0,
   DFGNN_VIEW_ROW_OF_EDGE,
   DFGNN_VIEW_DEGREE_ORDER,
+  DFGNN_VIEW_PLACE_ORDER,
   DFGNN_VIEW_WORK_ITEMS,
   DFGNN_VIEW_TRANSPOSE,
   DFGNN_VIEW_TILES,

@@ -39,25 +39,32 @@ dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
   return status ? status : dfgnn__launch(queue, &program, grid, arguments);
 }
 
-/* Keys, sorted keys, then the workspace of the sort. */
-size_t dfgnn__cuda_degree_order_bytes(const dfgnn_matrix *m) {
-  return 2 * dfgnn__align256((size_t)m->destinations * sizeof(uint32_t)) +
-         dfgnn__cuda_sort_bytes(m->destinations, bits_of(m->max_degree), 0);
+static int order_bits(const dfgnn_matrix *m, int by_place) {
+  return bits_of(by_place ? m->sources : m->max_degree);
 }
 
-/* Keys fall as degrees rise, so that a rising sort gives falling degrees. */
-dfgnn_status dfgnn__cuda_degree_order(const dfgnn_queue *queue, int32_t *order,
-                                      const dfgnn_matrix *m, void *workspace) {
+/* Keys, sorted keys, then the workspace of the sort. */
+size_t dfgnn__cuda_order_bytes(const dfgnn_matrix *m, int by_place) {
+  return 2 * dfgnn__align256((size_t)m->destinations * sizeof(uint32_t)) +
+         dfgnn__cuda_sort_bytes(m->destinations, order_bits(m, by_place), 0);
+}
+
+/* Without places keys fall as degrees rise, so that a rising sort gives falling
+ * degrees. */
+dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
+                               const dfgnn_matrix *m, int by_place,
+                               void *workspace) {
   const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::degree_keys", type_of(m));
+      DFGNN_PROGRAM(SOURCE, "dfgnn::order_keys", type_of(m));
   const size_t part =
       dfgnn__align256((size_t)m->destinations * sizeof(uint32_t));
-  const int bits = bits_of(m->max_degree);
-  const dfgnn_degree_keys keys = {.key = workspace,
-                                  .offsets = m->offsets,
-                                  .rows = m->destinations,
-                                  .most = bits < 32 ? (1u << bits) - 1
-                                                    : UINT32_MAX};
+  const int bits = order_bits(m, by_place);
+  const dfgnn_order_keys keys = {.key = workspace,
+                                 .offsets = m->offsets,
+                                 .indices = by_place ? m->indices : NULL,
+                                 .rows = m->destinations,
+                                 .most =
+                                     bits < 32 ? (1u << bits) - 1 : UINT32_MAX};
   if (m->destinations == 0)
     return DFGNN_OK;
   dfgnn_status status =

@@ -10,13 +10,16 @@ namespace dfgnn {
 constexpr int kThreads = DFGNN_GRAPH_THREADS;
 
 template <class O>
-__global__ void degree_keys(const __grid_constant__ dfgnn_degree_keys d) {
+__global__ void order_keys(const __grid_constant__ dfgnn_order_keys d) {
   const O *offsets = static_cast<const O *>(d.offsets);
   int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= d.rows)
     return;
-  int64_t degree = int64_t(offsets[i + 1]) - int64_t(offsets[i]);
-  d.key[i] = d.most - uint32_t(degree < int64_t(d.most) ? degree : d.most);
+  const int64_t begin = offsets[i], degree = int64_t(offsets[i + 1]) - begin;
+  if (d.indices)
+    d.key[i] = degree > 0 ? uint32_t(d.indices[begin]) : d.most;
+  else
+    d.key[i] = d.most - uint32_t(degree < int64_t(d.most) ? degree : d.most);
 }
 
 /* first_item[i + 1] becomes the items of row i, heavy_before[i] 1 if there are

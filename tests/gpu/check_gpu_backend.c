@@ -161,7 +161,8 @@ START_TEST(views_are_the_same_on_both_devices) {
       {DFGNN_VIEW_ROW_OF_EDGE, 0, 0},  {DFGNN_VIEW_DEGREE_ORDER, 0, 0},
       {DFGNN_VIEW_WORK_ITEMS, 1, 0},   {DFGNN_VIEW_WORK_ITEMS, 32, 0},
       {DFGNN_VIEW_WORK_ITEMS, 256, 0}, {DFGNN_VIEW_TRANSPOSE, 0, 0},
-      {DFGNN_VIEW_DEGREE_ORDER, 0, 1}, {DFGNN_VIEW_WORK_ITEMS, 32, 1}};
+      {DFGNN_VIEW_DEGREE_ORDER, 0, 1}, {DFGNN_VIEW_WORK_ITEMS, 32, 1},
+      {DFGNN_VIEW_PLACE_ORDER, 0, 0},  {DFGNN_VIEW_PLACE_ORDER, 0, 1}};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
     dfgnn_csr *csr = NULL; /* borrowed by the CPU */
