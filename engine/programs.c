@@ -8,8 +8,12 @@
 #include "engine/constants.h"
 #include "engine/internal.h"
 
+/* Lists of all kernels have tens of thousands of programs, so that a program is
+ * found by its hash: a slot has its place in the list and 1, or 0.  There are
+ * twice as many slots as places. */
 struct dfgnn_programs {
   dfgnn_program *program;
+  size_t *slot;
   size_t count, capacity;
 };
 
@@ -129,8 +133,10 @@ dfgnn_status dfgnn__programs_create(dfgnn_programs **list) {
 }
 
 void dfgnn__programs_destroy(dfgnn_programs *list) {
-  if (list)
+  if (list) {
     free(list->program);
+    free(list->slot);
+  }
   free(list);
 }
 
@@ -140,21 +146,47 @@ const dfgnn_program *dfgnn__programs_get(const dfgnn_programs *list, size_t i) {
   return &list->program[i];
 }
 
+/* The slot of a program, which is free if the list lacks it. */
+static size_t *slot_of(const dfgnn_programs *list,
+                       const dfgnn_program *program) {
+  const size_t mask = 2 * list->capacity - 1;
+  size_t s = dfgnn__program_hash(program) & mask;
+  while (list->slot[s] &&
+         !dfgnn__program_equal(&list->program[list->slot[s] - 1], program))
+    s = (s + 1) & mask;
+  return &list->slot[s];
+}
+
+static dfgnn_status grow(dfgnn_programs *list) {
+  const size_t capacity = list->capacity ? 2 * list->capacity : 8;
+  dfgnn_program *program = realloc(list->program, capacity * sizeof *program);
+  size_t *slot = calloc(2 * capacity, sizeof *slot);
+  if (program)
+    list->program = program;
+  if (!program || !slot) {
+    free(slot);
+    return dfgnn__fail(DFGNN_ERROR_MEMORY,
+                       "out of memory for a list of programs");
+  }
+  free(list->slot);
+  list->slot = slot;
+  list->capacity = capacity;
+  for (size_t i = 0; i < list->count; i++)
+    *slot_of(list, &program[i]) = i + 1;
+  return DFGNN_OK;
+}
+
 dfgnn_status dfgnn__programs_add(dfgnn_programs *list,
                                  const dfgnn_program *program) {
-  for (size_t i = 0; i < list->count; i++)
-    if (dfgnn__program_equal(&list->program[i], program))
-      return DFGNN_OK;
   if (list->count == list->capacity) {
-    size_t capacity = list->capacity ? 2 * list->capacity : 8;
-    dfgnn_program *grown =
-        realloc(list->program, capacity * sizeof *list->program);
-    if (!grown)
-      return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a list of "
-                                             "programs");
-    list->program = grown;
-    list->capacity = capacity;
+    dfgnn_status status = grow(list);
+    if (status)
+      return status;
   }
+  size_t *slot = slot_of(list, program);
+  if (*slot)
+    return DFGNN_OK;
   list->program[list->count++] = *program;
+  *slot = list->count;
   return DFGNN_OK;
 }

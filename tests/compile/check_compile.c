@@ -222,33 +222,49 @@ static size_t sample_size(size_t count) {
   return size;
 }
 
+/* Numbers the templates and says which template each program is of, mostly that
+ * of the program before it; returns the number of templates. */
+static size_t number_templates(size_t *template_of, size_t *first,
+                               const dfgnn_programs *all) {
+  size_t templates = 0, t = 0;
+  for (size_t i = 0; i < dfgnn__programs_count(all); i++) {
+    const dfgnn_program *p = dfgnn__programs_get(all, i);
+    if (!templates || !same_template(dfgnn__programs_get(all, first[t]), p)) {
+      t = 0;
+      while (t < templates &&
+             !same_template(dfgnn__programs_get(all, first[t]), p))
+        t++;
+    }
+    if (t == templates)
+      first[templates++] = i;
+    template_of[i] = t;
+  }
+  return templates;
+}
+
 /* The first programs of a template are those of f32; equal steps spread the
  * sample over its types, shapes and modes. */
 static void sample_template(dfgnn_programs *some, const dfgnn_programs *all,
-                            const dfgnn_program *first) {
+                            const size_t *template_of, size_t t) {
   size_t count = 0, seen = 0, taken = 0;
   for (size_t i = 0; i < dfgnn__programs_count(all); i++)
-    count += (size_t)same_template(first, dfgnn__programs_get(all, i));
-  for (size_t i = 0; i < dfgnn__programs_count(all); i++) {
-    const dfgnn_program *p = dfgnn__programs_get(all, i);
-    if (!same_template(first, p))
-      continue;
-    if (seen++ * sample_size(count) >= taken * count) {
-      (void)dfgnn__programs_add(some, p);
+    count += template_of[i] == t;
+  for (size_t i = 0; i < dfgnn__programs_count(all); i++)
+    if (template_of[i] == t && seen++ * sample_size(count) >= taken * count) {
+      (void)dfgnn__programs_add(some, dfgnn__programs_get(all, i));
       taken++;
     }
-  }
 }
 
 static void sample_templates(dfgnn_programs *some, const dfgnn_programs *all) {
-  for (size_t i = 0; i < dfgnn__programs_count(all); i++) {
-    const dfgnn_program *p = dfgnn__programs_get(all, i);
-    size_t first = 0;
-    while (!same_template(dfgnn__programs_get(all, first), p))
-      first++;
-    if (first == i)
-      sample_template(some, all, p);
-  }
+  size_t count = dfgnn__programs_count(all);
+  size_t *template_of = calloc(2 * count, sizeof *template_of);
+  if (!template_of)
+    exit(EXIT_FAILURE);
+  size_t templates = number_templates(template_of, template_of + count, all);
+  for (size_t t = 0; t < templates; t++)
+    sample_template(some, all, template_of, t);
+  free(template_of);
 }
 
 /* Some sources have instructions of one architecture alone. */
@@ -259,21 +275,15 @@ static void add_if_fit(dfgnn_programs *some, const dfgnn_program *p, int k) {
 
 /* The programs of the k-th architecture: all, one in N, or its share of the
  * sample. */
-static void choose(dfgnn_programs *some, const dfgnn_programs *all, int k) {
-  dfgnn_programs *sample = NULL;
-  size_t step = (size_t)(options.sample > 0 ? options.sample : 1);
-  if (options.all || options.sample) {
-    for (size_t i = 0; i < dfgnn__programs_count(all); i += step)
-      add_if_fit(some, dfgnn__programs_get(all, i), k);
-    return;
-  }
-  if (dfgnn__programs_create(&sample))
-    exit(EXIT_FAILURE);
-  sample_templates(sample, all);
-  for (size_t i = (size_t)k; i < dfgnn__programs_count(sample);
-       i += (size_t)targets.count)
-    add_if_fit(some, dfgnn__programs_get(sample, i), k);
-  dfgnn__programs_destroy(sample);
+static void choose(dfgnn_programs *some, const dfgnn_programs *list, int k) {
+  const int shared = !options.all && !options.sample;
+  size_t first = shared ? (size_t)k : 0, step = 1;
+  if (options.sample > 0)
+    step = (size_t)options.sample;
+  if (shared)
+    step = (size_t)targets.count;
+  for (size_t i = first; i < dfgnn__programs_count(list); i += step)
+    add_if_fit(some, dfgnn__programs_get(list, i), k);
 }
 
 static void find_targets(void) {
@@ -457,7 +467,8 @@ static void print_programs(const dfgnn_programs *list) {
   }
 }
 
-static int compile_list(const dfgnn_programs *list) {
+static int compile_list(const dfgnn_programs *all) {
+  dfgnn_programs *sample = NULL;
   size_t compiled = 0;
   int good = 1;
   if (!*dfgnn__compiler()->path) {
@@ -465,8 +476,13 @@ static int compile_list(const dfgnn_programs *list) {
     return SKIPPED;
   }
   find_targets();
+  if (dfgnn__programs_create(&sample))
+    exit(EXIT_FAILURE);
+  sample_templates(sample, all);
   for (int k = 0; k < targets.count; k++)
-    good &= compile_for(&compiled, list, k);
+    good &=
+        compile_for(&compiled, options.all || options.sample ? all : sample, k);
+  dfgnn__programs_destroy(sample);
   printf("%zu programs compiled for %d architectures by NVRTC %d.%d\n",
          compiled, targets.count, dfgnn__compiler()->major,
          dfgnn__compiler()->minor);
