@@ -129,10 +129,14 @@ kept_graph() {
 
 # make_graphs NAME...
 make_graphs() {
-  made=$(mktemp -d)
-  if [ -e "$graphs/paper_graphs.py" ] &&
+  made=$(mktemp -d) known=
+  for name; do
+    case " $papers " in *" $name "*) known="$known $name" ;; esac
+  done
+  if [ -n "$known" ] && [ -e "$graphs/paper_graphs.py" ] &&
     "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-    "$python" "$graphs/paper_graphs.py" "$made" "$@" >&2 || true
+    # shellcheck disable=SC2086
+    "$python" "$graphs/paper_graphs.py" "$made" $known >&2 || true
   fi
   for name; do
     [ -e "$made/$name.npz" ] || dfgnn-graph generate "preset=$name" -o "$made/$name.npz" >&2 ||
@@ -159,27 +163,35 @@ clocks() {
       | {clock_sm_mhz: .[0], clock_memory_mhz: .[1]}'
 }
 
-# by_graph SECONDS PART PROBLEMS OPTIONS: tunes and times with dfgnn-bench
+# by_graph PART PROBLEMS OPTIONS: tunes and times with dfgnn-bench, each of the problems
+# between bars by itself
 by_graph() {
-  names=$2 problems=$3 options=$4
+  names=$1 options=$3
   [ "$options" != - ] || options=
+  set -- "$2"
+  echo "$1" | tr '|' '\n' >"$raw.problems"
   set --
   for name in $names; do
-    file=$(graph "$name") || return 1
-    set -- "$@" "$file"
+    one=$(graph "$name") || return 1
+    set -- "$@" "$one"
   done
-  limit=$(($(left_of_part) * 2 / 3)) # the rest is for dfgnn-bench
+  each=$(($(left_of_part) / $(wc -l <"$raw.problems")))
   set -f # options have stars
-  # shellcheck disable=SC2086
-  dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
-    --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||
-    say "dfgnn-tune exits with $?"
-  # shellcheck disable=SC2086
-  timeout "$(($(left) + 5))" dfgnn-bench "$@" $problems $options \
-    --device "$device" --store "$store" -q --json </dev/null >"$raw" 2>>"$log" || {
-    say "dfgnn-bench fails on $names: $(tail -n 1 "$log")"
-    return 1
-  }
+  while read -r problems; do
+    limit=$((each * 2 / 3)) # the rest is for dfgnn-bench
+    # shellcheck disable=SC2086
+    dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
+      --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||
+      say "dfgnn-tune exits with $?"
+    # shellcheck disable=SC2086
+    timeout "$(($(left) + 5))" dfgnn-bench "$@" $problems $options \
+      --device "$device" --store "$store" -q --json </dev/null >>"$raw.each" 2>>"$log" || {
+      say "dfgnn-bench fails on $names: $(tail -n 1 "$log")"
+      return 1
+    }
+  done <"$raw.problems"
+  set +f
+  jq -s 'add | map(select(.status != "refused"))' "$raw.each" >"$raw"
 }
 
 # by_script SECONDS PART SCRIPT OPTIONS
@@ -240,7 +252,7 @@ measure() { # FILE SECONDS CODE PART PROBLEMS OPTIONS
   case $5 in
   PLAN) by_plan "$seconds" ;;
   *.py) by_script "$seconds" "$part" "$5" "$6" ;;
-  *) by_graph "$seconds" "$part" "$5" "$6" ;;
+  *) by_graph "$part" "$5" "$6" ;;
   esac || return 0
   clocks=$(clocks) && [ -n "$clocks" ] || clocks='{}'
   case $part in *=* | REAL) part=- ;; esac

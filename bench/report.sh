@@ -71,6 +71,8 @@ widths_pubmed results/h200/widths_pubmed.json
 widths_pattern results/h200/widths_pattern.json
 widths_arxiv results/h200/widths_arxiv.json
 heads results/h200/heads.json
+heads_weather results/h200/heads_weather.json
+heads_more results/h200/heads_more.json
 modes results/h200/modes.json
 edge_features results/h200/edge_features.json
 python_minibatch results/h200/python_minibatch.json
