@@ -22,12 +22,14 @@ namespace dfgnn {
 template <class Math, int OP, int DIM, bool WIDE, int EDGES>
 struct tile_forward {
   using T = typename Math::T;
-  static constexpr bool kKey = OP == DFGNN_OP_GT;
-  static constexpr bool kDot = OP == DFGNN_OP_GT || OP == DFGNN_OP_AGNN;
+  using Score = score_of<OP>;
+  using Tile = tile_score<OP>;
+  static constexpr bool kKey = Score::KEY, kHead = Score::HEAD;
+  static constexpr bool kDot = Score::SUM && !kHead;
   /* Has each column a number that is computed from its staged row? */
-  static constexpr bool kReduced = OP == DFGNN_OP_AGNN || OP == DFGNN_OP_GATV2;
-  /* GATv2 reads the query a feature at a time. */
-  static constexpr bool kOwn = kDot ? Math::kQueryShared : OP == DFGNN_OP_GATV2;
+  static constexpr bool kReduced = Score::NORM || kHead;
+  /* Additive scores read the query a feature at a time. */
+  static constexpr bool kOwn = kDot ? Math::kQueryShared : kHead;
   static constexpr int W = TILE_WIDTH(DIM);
   static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
   /* The lanes of a staged row, a power of two; with 96 features some rest. */
@@ -41,8 +43,7 @@ struct tile_forward {
   static constexpr int kStageBytes = kKey ? 2 * kTableBytes : kTableBytes;
   static constexpr int kScalarBytes =
       kReduced ? DFGNN_TILE_COLUMNS * int(sizeof(float)) : 0;
-  static constexpr int kAttBytes =
-      OP == DFGNN_OP_GATV2 ? W * int(sizeof(float)) : 0;
+  static constexpr int kAttBytes = kHead ? W * int(sizeof(float)) : 0;
 
   const tile_params &p;
   char *shared;
@@ -118,7 +119,7 @@ struct tile_forward {
 
   struct state {
     float sums[W / 8][4];
-    float row[2]; /* GAT, GATv2: added to scores; else multiplies them */
+    float row[2]; /* the rows' numbers, as tile_score says */
     typename Math::template query<W> query;
     tile_softmax<EDGES, 1, 4, false> softmax;
   };
@@ -133,17 +134,16 @@ struct tile_forward {
       const float x = lanes_sum<kLanes>(
           has ? reduced(value_at(stage) + row * kStride, column) : 0.0f);
       if (column == 0)
-        scalars()[row] = OP == DFGNN_OP_AGNN ? inverse_norm(x) : x * p.slope;
+        scalars()[row] = Tile::far_number(x, p.slope);
     }
   }
   /* The part of kVector features from `first` on. */
   __device__ __forceinline__ float reduced(const T *row, int first) const {
     float x[kVector], y[kVector], sum = 0.0f;
     load_staged(x, row + first);
-    if constexpr (OP == DFGNN_OP_GATV2)
+    if constexpr (kHead)
       load_staged(y, att() + first);
-    unroll<kVector>(
-        [&](int i) { sum += x[i] * (OP == DFGNN_OP_GATV2 ? y[i] : x[i]); });
+    unroll<kVector>([&](int i) { sum += x[i] * (kHead ? y[i] : x[i]); });
     return sum;
   }
   __device__ __forceinline__ void reduce_rows(state &z) const {
@@ -158,11 +158,8 @@ struct tile_forward {
           x += Math::square(z.query, c, r);
       });
       x = lanes_sum<4>(x);
-      if constexpr (OP == DFGNN_OP_AGNN)
-        z.row[r] =
-            inverse_norm(x) * (p.beta ? __ldg(p.beta) : 1.0f) * float(kLog2e);
-      else
-        z.row[r] = x * p.slope;
+      z.row[r] = Tile::own_number(
+          x, Score::NORM && p.beta ? __ldg(p.beta) : 1.0f, p.slope);
     });
   }
 
@@ -171,7 +168,7 @@ struct tile_forward {
     if constexpr (kDot)
       Math::template scores<W>(s, z.query, own(),
                                kKey ? key_at(stage) : value_at(stage), lane);
-    if constexpr (OP == DFGNN_OP_GATV2)
+    if constexpr (kHead)
       additive_scores<T, W>(s, own(), value_at(stage), att(), lane);
   }
 
@@ -185,17 +182,9 @@ struct tile_forward {
       float column = 0.0f;
       if constexpr (kReduced)
         column = scalars()[at];
-      if constexpr (OP == DFGNN_OP_GAT)
+      if constexpr (!Score::SUM)
         column = __shfl_sync(kFullMask, column_scalar, at);
-      if constexpr (OP == DFGNN_OP_GAT)
-        s[j][e] = leaky(z.row[e / 2] + column, p.slope) * float(kLog2e);
-      else if constexpr (OP == DFGNN_OP_AGNN)
-        s[j][e] *= z.row[e / 2] * column;
-      else if constexpr (OP == DFGNN_OP_GATV2)
-        s[j][e] = (z.row[e / 2] + column + (1.0f - p.slope) * s[j][e]) *
-                  float(kLog2e);
-      else
-        s[j][e] *= z.row[e / 2];
+      s[j][e] = Tile::score(s[j][e], z.row[e / 2], column, p.slope);
     });
   }
 
@@ -231,7 +220,7 @@ struct tile_forward {
     unroll<2>([&](int r) {
       const int node = item.row + min(row_of(r), item.rows - 1);
       z.row[r] = p.scale * float(kLog2e);
-      if constexpr (OP == DFGNN_OP_GAT)
+      if constexpr (!Score::SUM)
         z.row[r] = __ldg(p.row_scalar + int64_t(node) * p.heads + head);
     });
     const int node = item.row + min(16 * warp + lane % 16, item.rows - 1);
@@ -239,7 +228,7 @@ struct tile_forward {
       copy(own(), p.query, node, 0, 16, 1);
     else if constexpr (kDot)
       load_query(z.query, item);
-    if constexpr (OP == DFGNN_OP_GATV2)
+    if constexpr (kHead)
       for (int f = threadIdx.x; f < W; f += blockDim.x)
         att()[f] = f < DIM
                        ? widen(static_cast<const T *>(p.att)[head * DIM + f])
@@ -356,9 +345,9 @@ struct tile_forward {
     return i < item.chunks ? tile_column(p, item, i, lane) : 0;
   }
   __device__ __forceinline__ float scalar_at(int column) const {
-    return OP == DFGNN_OP_GAT
-               ? __ldg(p.column_scalar + int64_t(column) * p.heads + head)
-               : 0.0f;
+    return Score::SUM
+               ? 0.0f
+               : __ldg(p.column_scalar + int64_t(column) * p.heads + head);
   }
   __device__ __forceinline__ void
   masks_at(unsigned (&mask)[2], const dfgnn_tile &item, int i) const {
