@@ -6,12 +6,13 @@ settings, whose caller has checked them.
 
 import torch
 
+from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._fallbacks import say_once
 from ._modes import in_transform
 from .errors import UnsupportedError
 
 
-class Chain:
+class Chain(Kind):
     """Links, and the names of the tensors that a call gives them."""
 
     def __init__(self, names, links):
@@ -29,10 +30,8 @@ class Chain:
 
     def __call__(self, graph, tensors):
         """The result for tensors in the order of names, each dense or None."""
-        if torch.is_grad_enabled():
-            for tensor in tensors:
-                if tensor is not None and tensor.requires_grad:
-                    return Node.apply(self, graph, *tensors)
+        if wants_gradient(tensors):
+            return Recorded.apply(self, graph, *tensors)
         return self.forward(graph, tensors, False)[self.out]
 
     def forward(self, graph, tensors, keep):
@@ -108,53 +107,33 @@ class Chain:
                 return self.derive(graph, tensors, grad, needed)
             except UnsupportedError:
                 pass
-        with torch.enable_grad():
-            if create_graph:  # a tensor may be given twice
-                tensors = [None if t is None else t.view_as(t)
-                           for t in tensors]
-            else:
-                tensors = [None if t is None else t.detach().requires_grad_(n)
-                           for t, n in zip(tensors, needed)]
-            out = self.plain(graph, tensors)
-            found = iter(torch.autograd.grad(
-                out, [t for t, n in zip(tensors, needed) if n], grad,
-                create_graph=create_graph, allow_unused=True))
-        return [next(found) if n else None for n in needed]
+        return by_operations(lambda given: [self.plain(graph, given)],
+                             tensors, [grad], needed, create_graph)
 
+    # ---- in autograd
 
-class Node(torch.autograd.Function):
-    """A chain.  Tensors that only gradients of gradients read are kept beside
-    the saved ones, so that a write to them is an error there alone."""
+    def record(self, graph, tensors, needed):
+        """Tensors that only gradients of gradients read are kept beside the
+        saved ones, so that a write to them is an error there alone."""
+        values = self.forward(graph, tensors, True)
+        return values[self.out], [values.get(name) for name in self.saved], [
+            (tensors[n], None if tensors[n] is None else tensors[n]._version)
+            for n in self.others]
 
-    @staticmethod
-    def forward(ctx, chain, graph, *tensors):
-        values = chain.forward(graph, tensors, True)
-        ctx.save_for_backward(*[values.get(name) for name in chain.saved])
-        ctx.call = chain, graph
-        ctx.others = [(tensors[n], None if tensors[n] is None
-                       else tensors[n]._version) for n in chain.others]
-        return values[chain.out]
-
-    @staticmethod
-    def backward(ctx, grad):
-        chain, graph = ctx.call
-        needed = ctx.needs_input_grad[2:]
-        values = dict(zip(chain.saved, ctx.saved_tensors))
-        again = torch.is_grad_enabled()
+    def gradients(self, graph, others, kept, grads, needed, again):
+        values, grad = dict(zip(self.saved, kept)), grads[0]
         if not again and not in_transform():
             try:
-                return (None, None, *chain.backward(graph, values, grad,
-                                                    needed))
+                return self.backward(graph, values, grad, needed)
             except UnsupportedError as error:
                 say_once(f"{error}; gradients are made by torch operations "
                          "instead")
-        for number, (tensor, version) in zip(chain.others, ctx.others):
+        for number, (tensor, version) in zip(self.others, others):
             if again and tensor is not None and tensor._version != version:
                 raise RuntimeError(
-                    f"{chain.names[number]} of a layer was written to after "
+                    f"{self.names[number]} of a layer was written to after "
                     "its forward pass; gradients of gradients need what it "
                     "was")
-            values[chain.names[number]] = tensor
-        return (None, None, *chain.differentiate(
-            graph, [values[name] for name in chain.names], grad, needed,
-            again))
+            values[self.names[number]] = tensor
+        return self.differentiate(graph, [values[name] for name in self.names],
+                                  grad, needed, again)

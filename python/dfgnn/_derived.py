@@ -254,7 +254,7 @@ def _of_relu_gradient(reduce, axes, names):
 
 def of_relu_gradient(graph, reduce, value, edge_attr, of_value, of_edges):
     """The gradient by the gradient [N, H, D] of a sum or mean of relu(value_j +
-    edge_attr), from those by what ReluGradient gives, either of which may be
+    edge_attr), from those by what relu_gradient() gives, either of which may be
     None; all else that it read has none."""
     given = [(name, tensor) for name, tensor in (
         (("src", "of_value"), of_value), (("edge", "of_edges"), of_edges))

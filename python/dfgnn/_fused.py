@@ -9,6 +9,7 @@ are in the caller's.
 import torch
 
 from . import _composite, _derived, _execute
+from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._fallbacks import say_once, say_unfused
 from ._modes import needs_composite
 from ._operators import OPERATORS, input_of, sum_settings
@@ -141,27 +142,17 @@ def _differentiate(graph, made, kept, grads, needed, create_graph):
         return [_transposed(graph, made, inputs, saved, grads[0])
                 if w and n == made.spec.value else None
                 for n, w in enumerate(needed)]
-    wanted = [n and t is not None for n, t in zip(needed, inputs)]
-    with torch.enable_grad():
-        if create_graph:  # a view for each argument: one may be given twice
-            given = [None if t is None else t.view_as(t) for t in inputs]
-        else:
-            given = [None if t is None else t.detach().requires_grad_(w)
-                     for t, w in zip(inputs, wanted)]
-        outs = None
+
+    def outs(given):
+        found = None
         if create_graph:
-            outs = _by_program(graph, made, given, seed, saved, grads)
-            if outs is None:
+            found = _by_program(graph, made, given, seed, saved, grads)
+            if found is None:
                 say_unfused()
-        if outs is None:
-            outs = _by_torch(graph, made, given, seed, saved)
-        pairs = [(y, g) for y, g in zip(outs, grads)
-                 if g is not None and y is not None and y.requires_grad]
-        found = iter(torch.autograd.grad(
-            [y for y, _ in pairs], [t for t, w in zip(given, wanted) if w],
-            [g for _, g in pairs], create_graph=create_graph,
-            allow_unused=True))
-    return [next(found) if w else None for w in wanted]
+        return _by_torch(graph, made, given, seed, saved) if found is None \
+            else found
+    return by_operations(outs, inputs, grads, [
+        n and t is not None for n, t in zip(needed, inputs)], create_graph)
 
 
 def _by_kernels(graph, made, kept, grads, needed):
@@ -199,53 +190,41 @@ def gradients(graph, made, kept, grads, needed):
                            found, needed)
 
 
-class Fused(torch.autograd.Function):
-    """Gives the results of made.shown."""
+class _Operators(Kind):
+    """The results of made.shown; about: (graph, made, seed, read)."""
 
-    @staticmethod
-    def forward(ctx, graph, made, seed, read, *inputs):
+    def record(self, about, inputs, needed):
+        graph, made, seed, read = about
         if read or made.keeps_outs:
             outs = _execute.forward(graph, made, inputs, seed)
         else:
             outs = [zeros(inputs[source], shape, dtype)
                     for _, shape, dtype, (source, _) in made.outs]
-        ctx.call = graph, made
-        if made.kept:
-            ctx.save_for_backward(*made.keep(seed, inputs, outs))
-        if made.plain:
-            return outs[0] if len(made.shown) == 1 else \
-                tuple(outs[:len(made.shown)])
-        ctx.set_materialize_grads(False)
-        return tuple(outs[:len(made.shown)])
+        kept = made.keep(seed, inputs, outs) if made.kept else ()
+        shown = len(made.shown)
+        return outs[0] if shown == 1 else tuple(outs[:shown]), kept, None
 
-    @staticmethod
-    def backward(ctx, *grads):
-        graph, made = ctx.call
-        kept, needed = ctx.saved_tensors, ctx.needs_input_grad[4:]
-        if torch.is_grad_enabled():
-            found = _differentiate(graph, made, kept, grads, needed, True)
-        elif made.plain:
-            found = _by_kernels(graph, made, kept, grads, needed)
-        else:
-            found = gradients(graph, made, kept, grads, needed)
-        return (None, None, None, None, *found)
+    def gradients(self, about, rest, kept, grads, needed, again):
+        graph, made, *_ = about
+        if again:
+            return _differentiate(graph, made, kept, grads, needed, True)
+        if made.plain and len(grads) == 1:
+            return _by_kernels(graph, made, kept, grads, needed)
+        return gradients(graph, made, kept, grads, needed)
+
+
+_OPERATORS = _Operators()
 
 
 # ---- calls ------------------------------------------------------------------
-
-def differentiable(inputs):
-    for tensor in inputs:
-        if tensor is not None and tensor.requires_grad:
-            return True
-    return False
-
 
 def call(graph, made, inputs, seed=None, read=True):
     """The results of made.shown, with gradients; read: whether their values
     are, and not their gradients alone."""
     try:
-        if torch.is_grad_enabled() and differentiable(inputs):
-            found = Fused.apply(graph, made, seed, read, *inputs)
+        if wants_gradient(inputs):
+            found = Recorded.apply(_OPERATORS, (graph, made, seed, read),
+                                   *inputs)
             return (found,) if len(made.shown) == 1 else found
         return _execute.forward(graph, made, inputs, seed, False)
     except UnsupportedError as error:

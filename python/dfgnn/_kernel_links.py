@@ -10,7 +10,7 @@ from ._attention_call import attend
 from ._links import add, plus
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
-from ._relu_gradient import ReluGradient
+from ._relu_gradient import relu_gradient
 from .errors import UnsupportedError
 
 
@@ -306,7 +306,7 @@ class Reduced(_Kernel):
             raise UnsupportedError(f"{self.op} has no program")
         value, edges = self.given["value"], self.given["edge_attr"]
         attr, listed = values[edges], self.recipe.listed  # since forward
-        found = ReluGradient.apply(
+        found = relu_gradient(
             self, graph, values[value],
             attr if listed else _fused.reordered(graph, attr),
             grads[self.out], wanted)

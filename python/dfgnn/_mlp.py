@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _abi, _execute, _recording
+from ._autograd import Kind, Recorded, by_operations
 from ._fallbacks import say_once
 from ._library import check, library
 from ._mlp_formula import (  # noqa: F401
@@ -489,63 +490,52 @@ def problem_of(made, ends, tensors, backward, keep=False):
 
 # ---- autograd ---------------------------------------------------------------
 
-class EdgeMlp(torch.autograd.Function):
-    """The outputs of a call.  Gradients of gradients are made of torch's
+class _EdgeMlps(Kind):
+    """The outputs of a call; about: (graph, made, keep), the tensors are the
+    ends and those of the fields.  Gradients of gradients are made of torch's
     operations."""
 
-    @staticmethod
-    def forward(ctx, graph, made, keep, dst, src, *tensors):
+    def record(self, about, given, needed):
+        graph, made, keep = about
+        dst, src, *tensors = given
         cast = made.cast(tensors)
         parts = made.parts(dst, src, cast)
         placed = made.place(graph, cast, parts)
         kept = made.new_kept(graph) if keep else None
         outs, picked = made.forward(graph, placed, kept)
-        ctx.call = graph, made
-        ctx.save_for_backward(dst, src, *tensors, *parts,
-                              *placed[_PARAMETERS:], kept, *picked)
-        ctx.set_materialize_grads(False)
-        return tuple(outs)
+        return tuple(outs), (*given, *parts, *placed[_PARAMETERS:], kept,
+                             *picked), None
 
-    @staticmethod
-    def backward(ctx, *grads):
-        graph, made = ctx.call
+    def gradients(self, about, rest, saved, grads, needed, again):
+        graph, made, _ = about
         count = len(made.slots)
-        # a checkpoint allows it once
-        dst, src, *saved = ctx.saved_tensors
         given = iter(saved)
-        tensors, parts, parameters = (list(itertools.islice(given, size)) for
-                                      size in (count, 2, count - _PARAMETERS))
+        ends, tensors, parts, parameters = (
+            list(itertools.islice(given, size))
+            for size in (2, count, 2, count - _PARAMETERS))
         kept = next(given)
-        wanted = [w and t is not None for w, t in
-                  zip(ctx.needs_input_grad[3:], (dst, src, *tensors))]
-        if all(g is None for g in grads) or not any(wanted):
-            return (None,) * (5 + count)
-        if torch.is_grad_enabled():
-            found = differentiate(graph, made.settings, tensors, grads, wanted,
-                                  True, made.layout, made.dtype, (dst, src))
-        else:
-            found = made.backward(
-                graph, made.place(graph, tensors, parts, parameters), given,
-                grads, made.inner(wanted), kept)
-            found = made.of_ends(dst, src, tensors, found, wanted)
-        return (None, None, None, *found)
+        wanted = [w and t is not None
+                  for w, t in zip(needed, (*ends, *tensors))]
+        if again:
+            return differentiate(graph, made.settings, tensors, grads, wanted,
+                                 True, made.layout, made.dtype, ends)
+        found = made.backward(
+            graph, made.place(graph, tensors, parts, parameters), given,
+            grads, made.inner(wanted), kept)
+        return made.of_ends(*ends, tensors, found, wanted)
+
+
+_EDGE_MLPS = _EdgeMlps()
 
 
 def differentiate(graph, settings, tensors, grads, wanted, again=True,
                   layout=None, dtype=None, ends=(None, None)):
     """Gradients of the ends and the tensors by torch operations,
     differentiable themselves if `again`."""
-    with torch.enable_grad():
-        # views, since one may be made of another, as gates are of edges
-        given = [None if t is None else t.view_as(t)
-                 for t in (*ends, *tensors)]
-        outs = composite(graph, settings, given[2:], layout, dtype, given[:2])
-        pairs = [(o, g) for o, g in zip(outs, grads) if g is not None]
-        sources = [t for t, w in zip(given, wanted) if w]
-        found = iter(torch.autograd.grad(
-            [o for o, _ in pairs], sources, [g for _, g in pairs],
-            create_graph=again, allow_unused=True))
-    return [next(found) if w else None for w in wanted]
+    return by_operations(
+        lambda given: composite(graph, settings, given[2:], layout, dtype,
+                                given[:2]),
+        (*ends, *tensors), grads, wanted, again)
 
 
 def call(graph, made, ends, tensors, keep=None):
@@ -562,7 +552,8 @@ def call(graph, made, ends, tensors, keep=None):
                          made.dtype, ends)
     if train:
         keep = made.keeps_for(graph, tensors, made.inner(wanted), keep)
-        return EdgeMlp.apply(graph, made, keep, *ends, *tensors)
+        return Recorded.apply(_EDGE_MLPS, (graph, made, keep), *ends,
+                              *tensors)
     tensors = made.cast(tensors)
     parts = made.parts(*ends, tensors)
     return tuple(made.forward(graph, made.place(graph, tensors, parts))[0])

@@ -102,10 +102,9 @@ class _Mlps(Family):
         graph = call.graph(read.by_edge)
         made = read.recipe(graph)
         if made is None:
-            found = _mlp.differentiate(graph, read.settings, [
-                t if t is None else t.detach().requires_grad_(w)
-                for t, w in zip(read.tensors, wanted)], grads,
-                (False, False, *wanted), False)[2:]
+            found = _mlp.differentiate(graph, read.settings, read.tensors,
+                                       grads, (False, False, *wanted),
+                                       False)[2:]
         else:
             found = made.backward(graph, read.placed(graph, made), picked,
                                   grads, wanted, *kept)

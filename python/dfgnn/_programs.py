@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from . import _abi
+from ._autograd import Kind, Recorded, wants_gradient
 from ._context import raw_stream, with_room
 from ._library import check, library
 from ._operators import DTYPES as TYPES
@@ -121,45 +122,39 @@ def nothing(wanted, made, inputs):
                  for w, m, t in zip(wanted, made, inputs))
 
 
-class Run(torch.autograd.Function):
+class _Runs(Kind):
     """A program's outputs, then those that its gradient reads.  The gradient
     is a program that is run in the same way, so that derivatives of any order
-    are programs."""
+    are programs.  about: (program, graph, types, seed, read)."""
 
-    @staticmethod
-    def forward(ctx, call, *tensors):
-        program, graph, types, seed, read = call
-        kept, more, unread = _training(program, ctx.needs_input_grad[1:])
+    def record(self, about, tensors, needed):
+        program, graph, types, seed, read = about
+        kept, more, unread = _training(program, needed)
         types = types_of(kept, tensors, (*types, *more))
         if read or not unread:
             made = execute(kept, graph, tensors, types, seed)
         else:
             made = [zeros(tensors[0], port.rows(graph) + port.shape, dtype)
                     for port, dtype in zip(kept.outputs, types)]
-        ctx.save_for_backward(*tensors, *made)
-        ctx.set_materialize_grads(False)
-        ctx.about = kept, graph, seed, len(tensors)
-        return tuple(made)
+        return tuple(made), (*tensors, *made), kept
 
-    @staticmethod
-    def backward(ctx, *cotangents):
-        program, graph, seed, count = ctx.about
-        wanted = ctx.needs_input_grad[1:]
-        present = tuple([c is not None for c in cotangents])
-        if True not in present:
-            return (None,) * (1 + count)
-        saved = ctx.saved_tensors
-        derived, made = _gradient(program, present, wanted)
+    def gradients(self, about, kept, saved, grads, needed, again):
+        _, graph, _, seed, _ = about
+        count = len(needed)
+        derived, made = _gradient(
+            kept, tuple([g is not None for g in grads]), needed)
         if derived is None:
-            return (None, *nothing(wanted, made, saved))
+            return nothing(needed, made, saved)
         sources = {INPUT: saved[:count], OUTPUT: saved[count:],
-                   COTANGENT: cotangents}
+                   COTANGENT: grads}
         tensors = [sources[port.role][port.of] for port in derived.inputs]
         types = [saved[port.of].dtype for port in derived.outputs]
         found = iter(run(derived, graph, types, seed, *tensors))
-        return (None, *[
-            next(found) if m else zeros(t, t.shape, t.dtype) if w else None
-            for w, m, t in zip(wanted, made, saved)])
+        return [next(found) if m else none for m, none in zip(
+            made, nothing(needed, made, saved))]
+
+
+_RUNS = _Runs()
 
 
 def run(program, graph, types, seed, *tensors, read=True):
@@ -169,10 +164,8 @@ def run(program, graph, types, seed, *tensors, read=True):
 
     read: whether anything reads the outputs; else they are there for their
         gradient, and the program runs only if that reads one."""
-    if torch.is_grad_enabled():
-        for tensor in tensors:
-            if tensor.requires_grad:
-                return Run.apply((program, graph, types, seed, read),
-                                 *tensors)
+    if wants_gradient(tensors):
+        return Recorded.apply(_RUNS, (program, graph, types, seed, read),
+                              *tensors)
     return execute(program, graph, tensors, types_of(program, tensors, types),
                    seed)

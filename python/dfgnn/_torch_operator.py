@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
+from ._autograd import Kind, Recorded
 from ._modes import compiling, refuse_in_cuda_graphs, untraced
 from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, by_id
@@ -89,7 +90,7 @@ def bits(flags):
     return "".join(["1" if flag else "0" for flag in flags])
 
 
-class Family:
+class Family(Kind):
     """Calls of one kind: subclasses have a name and these methods."""
 
     name = None
@@ -156,9 +157,28 @@ class Family:
         call = Call(*arguments)
         if torch.is_grad_enabled() and any(
                 [t.requires_grad for t in call.tensors]):
-            return list(_Recorded.apply(self, call[:2], call[3:],
-                                        *call.tensors))
+            return list(Recorded.apply(self, (call[:2], call[4:]),
+                                       call.edge_index, *call.tensors))
         return self.forward(call)
+
+    def record(self, about, given, needed):
+        """about: (text and numbers, place but for the edge_index), which is
+        the first that is given."""
+        edge_index, *tensors = given
+        told, sizes = about
+        outs = self.forward(Call(*told, tensors, edge_index, *sizes))
+        return tuple(outs), (*given, *outs), None
+
+    def gradients(self, about, rest, kept, grads, needed, again):
+        count = len(needed)
+        edge_index, *tensors = kept[:count]
+        told, sizes = about
+        wanted = list(needed[1:])
+        if not any(wanted):
+            return [None] * count
+        return [None, *self.derive(
+            Call(*told, tensors, edge_index, *sizes), kept[count:],
+            list(grads), wanted)]
 
     def forward(self, call):
         """The outputs of a Call, by an operator without a gradient."""
@@ -173,31 +193,6 @@ class Family:
                 g if g.dtype is t.dtype else g.to(t.dtype)
                 for g, t, want in zip(found, call.tensors, wanted)
                 if want == "1"]
-
-
-class _Recorded(torch.autograd.Function):
-    """A call of a family, given as its text and numbers, its place and its
-    tensors."""
-
-    @staticmethod
-    def forward(ctx, family, about, place, *tensors):
-        outs = family.forward(Call(*about, list(tensors), *place))
-        edge_index, *sizes = place
-        ctx.save_for_backward(edge_index, *tensors, *outs)
-        ctx.about = family, about, sizes, len(tensors)
-        ctx.set_materialize_grads(False)
-        return tuple(outs)
-
-    @staticmethod
-    def backward(ctx, *grads):
-        family, about, sizes, count = ctx.about
-        edge_index, *tensors = ctx.saved_tensors
-        call = Call(*about, tensors[:count], edge_index, *sizes)
-        wanted = list(ctx.needs_input_grad[3:])
-        found = [None] * count
-        if any(wanted) and any([g is not None for g in grads]):
-            found = family.derive(call, tensors[count:], list(grads), wanted)
-        return None, None, None, *found
 
 
 def _fake_gradient(wanted, present, saved, grads, *call):

@@ -8,6 +8,7 @@ import torch
 
 import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
+from dfgnn._chain import Chain
 from dfgnn.nn import _node
 
 NODES, EDGES, WIDTH, FIELDS = 11, 40, 6, 3
@@ -118,7 +119,7 @@ def is_node(out):
         if function is None or function in met:
             continue
         met.add(function)
-        if function.name() == "NodeBackward":
+        if isinstance(getattr(function, "call", (None,))[0], Chain):
             return True
         rest += [f for f, _ in function.next_functions]
     return False

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from .._autocast import autocasting
+from .._autograd import Kind, Recorded, by_operations
 from .._grouped import take
 from .._tables import tables
 from ..functional import gat_attention
@@ -161,25 +162,21 @@ def _projected(sums, weight):
         0, 1)
 
 
-class _Projected(torch.autograd.Function):
+class _Projected(Kind):
     """_projected() of a relation's sums, which are not kept."""
 
-    @staticmethod
-    def forward(ctx, sums, weight, score_dst, by_edge):
-        ctx.sums = sums
-        ctx.save_for_backward(weight, score_dst, by_edge, sums.x)
-        return _projected(sums(score_dst, by_edge), weight)
+    def record(self, sums, given, needed):
+        weight, score_dst, by_edge = given
+        return _projected(sums(score_dst, by_edge), weight), (
+            *given, sums.x), None
 
-    @staticmethod
-    def backward(ctx, grad):
-        again, sums = torch.is_grad_enabled(), ctx.sums
-        weight, *scores, _ = ctx.saved_tensors
+    def gradients(self, sums, rest, kept, grads, needed, again):
+        (grad,), (weight, *scores, _) = grads, kept
+        if again:
+            return by_operations(
+                lambda given: [_projected(sums(*given[1:]), given[0])],
+                kept[:3], grads, needed, True)
         with torch.enable_grad():
-            if again:
-                given = [t.view_as(t) for t in (weight, *scores)]
-                out = _projected(sums(*given[1:]), given[0])
-                return (None, *torch.autograd.grad(
-                    out, given, grad, create_graph=True))
             scores = [t.detach().requires_grad_() for t in scores]
             made = sums(*scores)
         grad = grad.transpose(0, 1)  # [H, rows, C]
@@ -187,7 +184,10 @@ class _Projected(torch.autograd.Function):
                               made.detach().transpose(0, 1))
         of_sums = torch.empty_like(made)
         torch.bmm(grad, weight, out=of_sums.transpose(0, 1))
-        return (None, of_weight, *torch.autograd.grad(made, scores, of_sums))
+        return [of_weight, *torch.autograd.grad(made, scores, of_sums)]
+
+
+_PROJECTED = _Projected()
 
 
 def _one(graph, like, source, x, weight, score_dst, score_src, edge_score):
@@ -196,5 +196,5 @@ def _one(graph, like, source, x, weight, score_dst, score_src, edge_score):
         "senders", lambda: gatherer(source, graph.num_src)))
     if edge_score is not None:
         by_edge = by_edge + edge_score
-    return _Projected.apply(_Sums(graph, like, x), weight.view(
+    return Recorded.apply(_PROJECTED, _Sums(graph, like, x), weight.view(
         like.heads, like.channels, -1), score_dst, by_edge)

@@ -10,6 +10,7 @@ import itertools
 import torch
 
 from .. import _recording
+from .._autograd import Kind, Recorded, by_operations
 from .._autocast import autocasting
 from .._execute import generation
 from .._kernel_links import ByEdge, Reduced, Sum
@@ -99,7 +100,7 @@ def _links(graph, reduce, table):
     return found
 
 
-class _Call:
+class _Call(Kind):
     """What a node knows beside its tensors, whose lists have an entry for each
     relation, with None where a relation has none:
 
@@ -351,45 +352,22 @@ class _Call:
                 family=graph.family, trusted=True)
         return graph._derive(("into", tuple(live)), make)
 
-    def differentiate(self, given, grads, needed, create_graph):
-        """backward() by operations that autograd records."""
-        with torch.enable_grad():
-            flat = [None if t is None else t.view_as(t) if create_graph else
-                    t.detach().requires_grad_(n)
-                    for t, n in zip(given, needed)]
-            pairs = [(y, g) for y, g in zip(
-                self.plain(self, self.named(flat)), grads) if g is not None]
-            found = iter(torch.autograd.grad(
-                [y for y, _ in pairs], [t for t, n in zip(flat, needed) if n],
-                [g for _, g in pairs], create_graph=create_graph,
-                allow_unused=True))
-        return [next(found) if n else None for n in needed]
+    # ---- in autograd
 
+    def record(self, count, flat, needed):
+        outs, kept = self.forward(self.named(flat))
+        return tuple(outs), (*flat, *kept), None
 
-class _Node(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, call, *flat):
-        outs, kept = call.forward(call.named(flat))
-        ctx.set_materialize_grads(False)
-        ctx.call, ctx.count = call, len(flat)
-        ctx.save_for_backward(*flat, *kept)
-        return tuple(outs)
-
-    @staticmethod
-    def backward(ctx, *grads):
-        call, saved = ctx.call, ctx.saved_tensors
-        needed, given = ctx.needs_input_grad[1:], saved[:ctx.count]
-        if all(grad is None for grad in grads):
-            return (None,) * (1 + ctx.count)
-        again = torch.is_grad_enabled()
+    def gradients(self, count, rest, saved, grads, needed, again):
+        given, kept = saved[:count], saved[count:]
         if not again and not in_transform():
             try:
-                return (None, *call.backward(
-                    call.named(given), saved[ctx.count:], grads,
-                    call.named(needed)))
+                return self.backward(self.named(given), kept, grads,
+                                     self.named(needed))
             except UnsupportedError:
                 pass
-        return (None, *call.differentiate(given, grads, needed, again))
+        return by_operations(lambda flat: self.plain(self, self.named(flat)),
+                             given, grads, needed, again)
 
 
 def linear_of_sums(graph, x, reduce, weights, biases, own, plain):
@@ -425,7 +403,8 @@ def linear_of_sums(graph, x, reduce, weights, biases, own, plain):
     given, call.given = call.given, None
     try:
         if torch.is_grad_enabled():
-            outs = _Node.apply(call, *itertools.chain(*given.values()))
+            flat = list(itertools.chain(*given.values()))
+            outs = Recorded.apply(call, len(flat), *flat)
         else:
             outs, _ = call.forward(given)
     except UnsupportedError:

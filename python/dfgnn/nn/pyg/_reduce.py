@@ -5,6 +5,7 @@ import torch
 from torch_geometric.nn import MessagePassing, aggr
 
 from ... import ops
+from ..._autograd import Kind, Recorded
 from ...aggregation import aggregate, gcn, spmm
 from ...graph import Graph
 from ._edges import Looped, by_edge, degrees, ends, graph_of, known, reverse
@@ -213,23 +214,23 @@ def edge_messages(layer, edge_index, size, **given):
                         found["dim_size"])
 
 
-class _EdgeSum(torch.autograd.Function):
+class _EdgeSum(Kind):
     """Sums or means of messages [E, ...] by destination; the gradient of a
     message is that of its destination, so that no graph is transposed."""
 
-    @staticmethod
-    def forward(ctx, message, graph, name):
-        ctx.call = graph, name
-        return spmm(by_edge(graph), message, reduce=name)
+    def record(self, about, given, needed):
+        graph, name = about
+        return spmm(by_edge(graph), *given, reduce=name), (), None
 
-    @staticmethod
-    def backward(ctx, grad):
-        graph, name = ctx.call
+    def gradients(self, about, rest, kept, grads, needed, again):
+        (graph, name), (grad,) = about, grads
         if name == "mean":
             count = degrees(graph, grad.dtype).clamp(min=1)
             grad = grad / count.view([-1] + [1] * (grad.dim() - 1))
-        dst = graph.edge_index[1]
-        return grad.index_select(0, dst), None, None
+        return [grad.index_select(0, graph.edge_index[1])]
+
+
+_EDGE_SUM = _EdgeSum()
 
 
 def reduce_messages(graph, message, names):
@@ -238,7 +239,8 @@ def reduce_messages(graph, message, names):
     if len([n for n in names if n in _IN_ONE_PASS]) > 1:
         return reduce_neighbours(by_edge(graph), message, names,
                                  graph.num_dst)
-    return [_EdgeSum.apply(message, graph, name) if name in ("sum", "mean")
+    return [Recorded.apply(_EDGE_SUM, (graph, name), message)
+            if name in ("sum", "mean")
             else aggregate(by_edge(graph), message, name) for name in names]
 
 

@@ -1,0 +1,79 @@
+"""The autograd function of every call of the library: of operators, MLPs on
+edges, edge programs, layers as one node, and of what torch.compile traces."""
+
+import torch
+
+
+class Kind:
+    """Calls of one kind.  about is what a call is beside its tensors."""
+
+    def record(self, about, tensors, needed):
+        """(the results, tensors that the gradient reads, and what else it
+        has to know) of a call; needed: which tensors want a gradient."""
+        raise NotImplementedError
+
+    def gradients(self, about, rest, kept, grads, needed, again):
+        """The gradient of each tensor, None where it is not needed.
+
+        rest, kept: of record().
+        grads: those of the results, of which at least one is not None.
+        again: whether gradients of the gradients are recorded.
+        """
+        raise NotImplementedError
+
+
+class Recorded(torch.autograd.Function):
+    """The results of a kind's call."""
+
+    @staticmethod
+    def forward(ctx, kind, about, *tensors):
+        outs, kept, rest = kind.record(about, tensors,
+                                       ctx.needs_input_grad[2:])
+        ctx.call = kind, about, rest
+        if kept:
+            ctx.save_for_backward(*kept)
+        ctx.set_materialize_grads(False)
+        return outs
+
+    @staticmethod
+    def backward(ctx, *grads):
+        kind, about, rest = ctx.call
+        needed = ctx.needs_input_grad[2:]
+        for grad in grads:
+            if grad is not None:
+                return (None, None, *kind.gradients(
+                    about, rest, ctx.saved_tensors, grads, needed,
+                    torch.is_grad_enabled()))
+        return (None, None, *[None] * len(needed))
+
+
+def wants_gradient(tensors):
+    """Whether a call of these tensors is recorded."""
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
+
+
+def by_operations(function, tensors, grads, wanted, again):
+    """The gradients of those tensors that are wanted, by operations that
+    autograd records; function: of the tensors, whose results have these grads.
+
+    again: whether gradients of the gradients are recorded.  A tensor may be
+        given twice, or be made of another, so that each is a view then.
+    """
+    with torch.enable_grad():
+        if again:
+            given = [None if t is None else t.view_as(t) for t in tensors]
+        else:
+            given = [None if t is None else t.detach().requires_grad_(w)
+                     for t, w in zip(tensors, wanted)]
+        pairs = [(y, g) for y, g in zip(function(given), grads)
+                 if y is not None and g is not None and y.requires_grad]
+        sources = [t for t, w in zip(given, wanted) if w]
+        found = iter(torch.autograd.grad(
+            [y for y, _ in pairs], sources, [g for _, g in pairs],
+            create_graph=again, allow_unused=True)
+            if pairs and sources else [None] * len(sources))
+    return [next(found) if w else None for w in wanted]
