@@ -72,7 +72,7 @@ class _Mlps(Family):
     """The outputs are those that are asked for, then what their gradient
     reads: inner values that are kept, the edges of extremes."""
 
-    name = "edge_mlp"
+    name = "mlp"
 
     def run(self, call):
         read = _Read(call)
@@ -111,5 +111,5 @@ class _Mlps(Family):
         return [g for g, here in zip(found, read.there) if here]
 
 
-run = _Mlps().define()
+run = _Mlps()
 """The outputs of (text, place, tensors)."""

@@ -36,7 +36,7 @@ def _in_order(change, ports, tensors):
 
 
 class _Programs(Family):
-    name = "edge_program"
+    name = "program"
 
     def run(self, call):
         program, types, seed, tensors = _told(call)
@@ -76,5 +76,5 @@ class _Programs(Family):
                           for m, none in zip(made, found)]]
 
 
-run = _Programs().define()
+run = _Programs()
 """The outputs of (text, place, tensors)."""

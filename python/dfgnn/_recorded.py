@@ -8,6 +8,7 @@ from torch.fx.proxy import GraphAppendingTracer
 from . import _mlp_ops, _program_ops, _programs, _watch
 from ._context import make_seed
 from ._plan import Plan
+from ._torch_operator import operator
 from ._trace import TraceError
 
 
@@ -59,6 +60,10 @@ class _Recorder(Plan):
         return self.tracer.create_proxy("call_function", function,
                                         tuple(args), kwargs)
 
+    def _call(self, graph, family, text, tensors):
+        return self._apply(operator(graph.listed), (
+            family.named(text), [], tensors, *graph.place), {})
+
     def _number(self, run, node, fact):
         shape = tuple(run.number(n) for n in node.shape)
         return self._apply(torch.full, (shape, fact.about), dict(
@@ -77,16 +82,15 @@ class _Recorder(Plan):
                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
         if stage.random:
             tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
-        made = self._apply(_program_ops.run.operator(graph.listed), (
-            _program_ops.text(program.name, _programs.types_of(
-                program, given, own), stage.random), [], tensors,
-            *graph.place), {})
+        made = self._call(graph, _program_ops.run, _program_ops.text(
+            program.name, _programs.types_of(program, given, own),
+            stage.random), tensors)
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
-        made = self._apply(_mlp_ops.run.operator(graph.listed), (
-            _mlp_ops.text(settings, tensors), [],
-            [t for t in tensors if t is not None], *graph.place), {})
+        made = self._call(graph, _mlp_ops.run,
+                          _mlp_ops.text(settings, tensors),
+                          [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 
 

@@ -1,17 +1,20 @@
-"""Calls of the library as operators of torch.library.
+"""Calls of the library as an operator of torch.library.
 
 torch.compile does not break its graph at an operator that has a fake kernel
-and a derivative.  A family of calls is one operator, and one of its gradient:
-pure functions of their tensors, whose text says everything else.  A Graph is
-named by its number, or given as an edge_index tensor; tensors by edge are in
-the caller's order.  Versions of torch without register_fake() have none.
+and a derivative.  All calls are one operator, with one of its gradient: pure
+functions of their tensors, whose text says everything else, and first of what
+family it is.  A Graph is named by its number, or given as an edge_index
+tensor; tensors by edge are in the caller's order.  Versions of torch without
+register_fake() have none.
 """
 
+import functools
+import importlib
 from typing import NamedTuple, Optional
 
 import torch
 
-from ._autograd import Kind, Recorded
+from ._autograd import Kind, Recorded, wants_gradient
 from ._modes import compiling, refuse_in_cuda_graphs, untraced
 from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, by_id
@@ -73,25 +76,13 @@ def place(graph, num_src, num_dst):
     return graph, 0, num_src, num_dst, graph.size(-1)
 
 
-def define(name, schema, function, fake, derivative=None, save=None):
-    """Registers an operator, and with the end _of_edges the same of an
-    edge_index."""
-    for end, tags in (("", ()), (_OF_EDGES, _UNSAFE)):
-        full = f"dfgnn::{name}{end}"
-        torch.library.define(full, schema, tags=tags)
-        torch.library.impl(full, ("cpu", "cuda"))(function)
-        torch.library.register_fake(full)(fake)
-        if derivative is not None:
-            torch.library.register_autograd(full, derivative,
-                                            setup_context=save)
-
-
 def bits(flags):
     return "".join(["1" if flag else "0" for flag in flags])
 
 
 class Family(Kind):
-    """Calls of one kind: subclasses have a name and these methods."""
+    """Calls of one kind: subclasses have a name and these methods, and their
+    module has one of them as its run."""
 
     name = None
 
@@ -115,51 +106,27 @@ class Family(Kind):
     def derive(self, call, outs, grads, wanted):
         """gradient() by an operator; a family that has another way has no
         gradient()."""
-        made = iter(self.operator(call.edge_index is not None, "_backward")(
+        made = iter(operator(call.edge_index is not None, "_backward")(
             bits(wanted), bits([g is not None for g in grads]),
             self.saved(call, outs), [g for g in grads if g is not None],
-            *call))
+            self.named(call.text), *call[1:]))
         return [next(made) if want else None for want in wanted]
 
     # ---- torch's side
 
-    def operator(self, listed, suffix=""):
-        """The operator; listed: of an edge_index."""
-        return getattr(torch.ops.dfgnn, self.name + suffix + (
-            _OF_EDGES if listed else "")).default
+    def named(self, text):
+        """The operator's text of a call."""
+        return f"{self.name} {text}"
 
     def __call__(self, text, place, tensors, numbers=()):
         """The outputs, while torch.compile traces."""
-        return self.operator(place[0] is not None)(
-            text, list(numbers), list(tensors), *place)
+        return operator(place[0] is not None)(
+            self.named(text), list(numbers), list(tensors), *place)
 
-    def define(self):
-        """Registers the operators; returns the family."""
-        if AVAILABLE:
-            for end in ("", _OF_EDGES):
-                full = f"dfgnn::{self.name}{end}"
-                torch.library.define(full, f"({_CALL}) -> Tensor[]")
-                torch.library.impl(full, "CompositeImplicitAutograd")(
-                    self._recorded)
-            define(self.name + "_forward", f"({_CALL}) -> Tensor[]",
-                   lambda *call: self.run(Call(*call)),
-                   lambda *call: self.fake(Call(*call)))
-            if type(self).derive is Family.derive:
-                define(self.name + "_backward",
-                       f"({_GRADIENT}) -> Tensor[]", self._gradient,
-                       _fake_gradient)
-        return self
-
-    def _recorded(self, *arguments):
-        """The operator: that of the forward pass, with its gradient.  What
-        torch.compile makes has the two passes alone, which no kernel of
-        autograd stands before: that would parse every call once more."""
-        call = Call(*arguments)
-        if torch.is_grad_enabled() and any(
-                [t.requires_grad for t in call.tensors]):
-            return list(Recorded.apply(self, (call[:2], call[4:]),
-                                       call.edge_index, *call.tensors))
-        return self.forward(call)
+    def forward(self, call):
+        """The outputs of a Call, by an operator without a gradient."""
+        return operator(call.edge_index is not None, "_forward")(
+            self.named(call.text), *call[1:])
 
     def record(self, about, given, needed):
         """about: (text and numbers, place but for the edge_index), which is
@@ -180,21 +147,82 @@ class Family(Kind):
             Call(*told, tensors, edge_index, *sizes), kept[count:],
             list(grads), wanted)]
 
-    def forward(self, call):
-        """The outputs of a Call, by an operator without a gradient."""
-        return self.operator(call.edge_index is not None, "_forward")(*call)
 
-    def _gradient(self, wanted, present, saved, grads, *call):
-        call, given = Call(*call), iter(grads)
-        found = self.gradient(
-            call, saved, [next(given) if p == "1" else None for p in present],
-            tuple([want == "1" for want in wanted]))
-        return [torch.zeros_like(t) if g is None else
-                g if g.dtype is t.dtype else g.to(t.dtype)
-                for g, t, want in zip(found, call.tensors, wanted)
-                if want == "1"]
+# ---- the operator -----------------------------------------------------------
+
+# where each family is, which a program that torch exported may be the first to
+# ask for
+_MODULES = {"operator": "ops", "program": "_program_ops", "mlp": "_mlp_ops",
+            "relations": "_relation_ops"}
 
 
-def _fake_gradient(wanted, present, saved, grads, *call):
+def operator(listed, suffix=""):
+    """The operator; listed: of an edge_index."""
+    return getattr(torch.ops.dfgnn, "call" + suffix + (
+        _OF_EDGES if listed else "")).default
+
+
+@functools.lru_cache(maxsize=1024)
+def _family(text):
+    """(the family, its text) of an operator's text."""
+    name, _, text = text.partition(" ")
+    return importlib.import_module("." + _MODULES[name], __package__).run, text
+
+
+def _call(text, *others):
+    family, text = _family(text)
+    return family, Call(text, *others)
+
+
+def _recorded(*arguments):
+    """The operator: that of the forward pass, with its gradient.  What
+    torch.compile makes has the two passes alone, which no kernel of autograd
+    stands before: that would parse every call once more."""
+    family, call = _call(*arguments)
+    if wants_gradient(call.tensors):
+        return list(Recorded.apply(family, (call[:2], call[4:]),
+                                   call.edge_index, *call.tensors))
+    return family.forward(call)
+
+
+def _forward(*arguments):
+    family, call = _call(*arguments)
+    return family.run(call)
+
+
+def _fake_forward(*arguments):
+    family, call = _call(*arguments)
+    return family.fake(call)
+
+
+def _backward(wanted, present, saved, grads, *arguments):
+    (family, call), given = _call(*arguments), iter(grads)
+    found = family.gradient(
+        call, saved, [next(given) if p == "1" else None for p in present],
+        tuple([want == "1" for want in wanted]))
+    return [torch.zeros_like(t) if g is None else
+            g if g.dtype is t.dtype else g.to(t.dtype)
+            for g, t, want in zip(found, call.tensors, wanted) if want == "1"]
+
+
+def _fake_backward(wanted, present, saved, grads, *call):
     return [torch.empty_like(t, memory_format=torch.contiguous_format)
             for t, want in zip(Call(*call).tensors, wanted) if want == "1"]
+
+
+def _define():
+    for end, tags in (("", ()), (_OF_EDGES, _UNSAFE)):
+        full = f"dfgnn::call{end}"
+        torch.library.define(full, f"({_CALL}) -> Tensor[]")
+        torch.library.impl(full, "CompositeImplicitAutograd")(_recorded)
+        for suffix, schema, function, fake in (
+                ("_forward", _CALL, _forward, _fake_forward),
+                ("_backward", _GRADIENT, _backward, _fake_backward)):
+            full = f"dfgnn::call{suffix}{end}"
+            torch.library.define(full, f"({schema}) -> Tensor[]", tags=tags)
+            torch.library.impl(full, ("cpu", "cuda"))(function)
+            torch.library.register_fake(full)(fake)
+
+
+if AVAILABLE:
+    _define()

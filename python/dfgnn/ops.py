@@ -97,7 +97,7 @@ class _Operators(Family):
     """The outputs are those of the operator's table that the call has, and the
     factors of dropout of weights that it shows."""
 
-    name = "fused"
+    name = "operator"
 
     def run(self, call):
         told, graph, made, inputs, seed = _ready(call)
@@ -167,12 +167,13 @@ class _Operators(Family):
         return found
 
 
-_operators = _Operators().define()
+run = _Operators()
+"""The outputs of (text, place, tensors, numbers)."""
 
 
 def _run(spec, given, edges, settings, loops, symmetric=False):
     """The results that a call shows, and factors; edges: those of place()."""
-    outs = _operators(_text(spec, given, settings, loops, symmetric), edges,
+    outs = run(_text(spec, given, settings, loops, symmetric), edges,
                       given.values(), settings[:3])
     shown = len(spec.results(settings)[0])
     factors = outs[-1:] if settings.weights and settings.dropout else []

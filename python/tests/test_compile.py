@@ -147,11 +147,11 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     edge_weight = torch.randn(8, 3, requires_grad=True)
     for weights, more in ((False, ()), (True, ()),
                           (False, (edge_attr, edge_weight))):
-        torch.library.opcheck(torch.ops.dfgnn.fused.default, (
-            ops._text(ops.OPERATORS["gt"], (
+        torch.library.opcheck(torch.ops.dfgnn.call.default, (
+            ops.run.named(ops._text(ops.OPERATORS["gt"], (
                 "query", "key", "value",
                 *("edge_attr", "edge_weight")[:len(more)], "bias"),
-                Settings(0.5, 0.2, 0.0, weights, False, False), False, False),
+                Settings(0.5, 0.2, 0.0, weights, False, False), False, False)),
             [0.5, 0.2, 0.0], [query, key, value, *more, bias], None, graph.id,
             20, 20, edges.size(1)))
 
@@ -180,9 +180,10 @@ def test_opcheck_finds_nothing_wrong_with_reductions():
     graph = dfgnn.as_graph(random_edges(20, 20, 80), 20)
     x = torch.randn(20, 1, 8, requires_grad=True)
     for op in ("spmm-sum", "reduce-max", "reduce-pna"):
-        torch.library.opcheck(torch.ops.dfgnn.fused.default, (
-            ops._text(ops.OPERATORS[op], ("value",), sum_settings(), True,
-                      op == "spmm-sum"), [0.0] * 3, [x], None, graph.id, 20,
+        torch.library.opcheck(torch.ops.dfgnn.call.default, (
+            ops.run.named(ops._text(
+                ops.OPERATORS[op], ("value",), sum_settings(), True,
+                op == "spmm-sum")), [0.0] * 3, [x], None, graph.id, 20,
             20, graph.num_edges))
 
 

@@ -466,8 +466,8 @@ def test_the_operator_is_what_torch_expects():
     there = [True, False, True] + [False] * 4 + [True, False]
     tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
     torch.library.opcheck(
-        torch.ops.dfgnn.edge_mlp.default,
-        (_mlp_ops.text_of(settings, there), [], tensors, None, graph.id, 20,
+        torch.ops.dfgnn.call.default,
+        (_mlp_ops.run.named(_mlp_ops.text_of(settings, there)), [], tensors, None, graph.id, 20,
          20, 80))
 
 

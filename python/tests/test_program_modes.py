@@ -137,8 +137,9 @@ def test_the_operator_keeps_torchs_rules():
     q, k = (torch.randn(n, 4, dtype=torch.double, requires_grad=True)
             for n in (N, M))
     torch.library.opcheck(
-        torch.ops.dfgnn.edge_program.default,
-        (dfgnn._program_ops.text(program.name, [torch.double]), [], [q, k],
+        torch.ops.dfgnn.call.default,
+        ("program " + dfgnn._program_ops.text(program.name, [torch.double]),
+         [], [q, k],
          None, graph.id, M, N, graph.num_edges))
 
 

@@ -81,7 +81,7 @@ def test_all_relations_of_a_type_are_one_operator_of_the_graph(name, monkeypatch
     for _ in range(2):
         x, edges = features(), edges_of()
         same(run(compiled, x, edges), run(model, x, edges))
-    assert operators == ["dfgnn.relation_sums_of_edges"] * 2  # a and b
+    assert operators == ["dfgnn.call_of_edges.default"] * 2  # a and b
 
 
 class Two(torch.nn.Module):
@@ -106,7 +106,7 @@ def test_types_that_nobody_reads_are_left_out():
     dfgnn.accelerate(mine)
 
     def counted(module, inputs):
-        counts.append(sum("dfgnn.relation" in str(node.target)
+        counts.append(sum("dfgnn.call" in str(node.target)
                           for node in module.graph.nodes))
         return module
     compiled = torch.compile(mine, backend=aot_autograd(
@@ -155,5 +155,7 @@ def test_nodes_out_of_range_are_named():
 def test_opcheck_finds_nothing_wrong():
     edges = edges_of()
     x = [t for t in features().values()]
-    torch.library.opcheck(torch.ops.dfgnn.relation_sums_of_edges.default, (
-        x, list(edges.values()), [0, 1, 1, 0, 0, 0, 2, 0], "spmm-sum"))
+    first, *others = edges.values()
+    torch.library.opcheck(torch.ops.dfgnn.call_of_edges.default, (
+        "relations sums|spmm-sum|0,1,1,0,0,0,2,0", [], [*x, *others], first,
+        0, 0, 0, 0))
