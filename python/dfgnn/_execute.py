@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import operator
+import struct
 import weakref
 from typing import NamedTuple, Optional
 
@@ -12,7 +13,8 @@ from . import _abi, _calls, _native, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._operators import (
-    DTYPES, OPERATORS, check_call, edge_dim, is_flat, message_of)
+    DTYPES, OPERATORS, check_call, edge_dim, is_flat, message_of, sum_settings)
+from ._table import MLP
 
 _generation = 0
 
@@ -108,26 +110,70 @@ def _plan(handle, device, wanted, settings):
 
 
 class Field(NamedTuple):
-    """A tensor that each call tells: the member of dfgnn_args that points to
-    it, the type that it has to have, and how many bytes into its memory the
-    member points.  Without a type it may have strides, if there is a member
-    for them."""
+    """A tensor that each call tells: the member of dfgnn_args, or of the
+    dfgnn_edge_mlp_args behind it, that points to it, the type that it has to
+    have, and how many bytes into its memory the member points.  Without a type
+    it may have strides, if there is a member for them."""
     name: str
     dtype: Optional[torch.dtype] = None
     begin: int = 0
+
+    @property
+    def offset(self):
+        """Of the member."""
+        if self.name in MLP:
+            return _MlpArgs.mlp.offset + MLP[self.name].offset
+        return getattr(_abi.Args, self.name).offset
+
+    @property
+    def strides(self):
+        """The offset of the member for its strides; -1 if it is dense."""
+        name = self.name + "_strides"
+        return getattr(_abi.Args, name).offset \
+            if self.dtype is None and name in _STRIDES else -1
+
+
+_STRIDES = {name for name, _ in _abi.Args._fields_
+            if name.endswith("_strides")}
+
+
+class _MlpArgs(ctypes.Structure):
+    """The arguments of a call of an MLP, whose mlp_args points to the second
+    part."""
+    _fields_ = [("args", _abi.Args), ("mlp", _abi.EdgeMlpArgs)]
 
 
 class Form:
     """The arguments of calls but for the tensors that each tells: those of the
     fields, in their order.  The plans of many graphs share it."""
 
-    __slots__ = ("template", "fields", "types", "packed")
+    __slots__ = ("template", "block", "fields", "types", "slots", "packed")
 
     def __init__(self, template, fields):
         self.template, self.fields = template, fields
+        self.block = _MlpArgs.mlp.offset if isinstance(template, _MlpArgs) \
+            else 0
         self.types = tuple([field.dtype for field in fields])
-        self.packed = _native.form(template, list(map(strides_of, fields)),
-                                   fields)
+        self.slots = [(field.offset, field.strides, field.begin)
+                      for field in fields]
+        self.packed = _native.form(template, self.block, self.slots)
+
+    def arguments(self, tensors):
+        """(the dfgnn_args of these tensors, what has to stay alive until the
+        call was made)."""
+        whole = type(self.template).from_buffer_copy(self.template)
+        alive = _place(whole, self, tensors)
+        if not self.block:
+            return whole, alive
+        whole.args.mlp_args = ctypes.addressof(whole) + self.block
+        return whole.args, alive
+
+
+def mlp_form(mlp, names):
+    """The Form of calls of an _abi.EdgeMlp, which has to live as long."""
+    template = _MlpArgs(arguments(sum_settings()), _abi.EdgeMlpArgs())
+    template.args.mlp = ctypes.addressof(mlp)
+    return Form(template, list(map(Field, names)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -158,8 +204,7 @@ class Call:
                 return
             if status > 0:
                 raise failure(status)
-        args = _abi.Args.from_buffer_copy(form.template)
-        alive = _place(args, form.fields, tensors)  # noqa: F841
+        args, alive = form.arguments(tensors)  # noqa: F841
         plan.run(args, device)
 
 
@@ -388,33 +433,27 @@ def _source(tensors, shape, dtype):
     return next(n for n, t in enumerate(tensors) if t is not None), False
 
 
-_STRIDES = {name for name, _ in _abi.Args._fields_
-            if name.endswith("_strides")}
+_POINTER = struct.Struct("P")
 
 
-def strides_of(field):
-    """The member for the strides of a field's tensor; None if it is dense."""
-    name = field.name + "_strides"
-    return name if field.dtype is None and name in _STRIDES else None
-
-
-def _place(args, fields, tensors):
+def _place(args, form, tensors):
     """Fills in the arguments; returns the tensors that must stay alive until
     the call was made."""
     alive = []
-    for field, tensor in zip(fields, tensors):
+    for (offset, strides, begin), dtype, tensor in zip(form.slots, form.types,
+                                                       tensors):
         if tensor is None or isinstance(tensor, int):
-            setattr(args, field.name, tensor)
+            _POINTER.pack_into(args, offset, tensor or 0)
             continue
-        if field.dtype is not None and tensor.dtype is not field.dtype:
-            tensor = tensor.to(field.dtype)
+        if dtype is not None and tensor.dtype is not dtype:
+            tensor = tensor.to(dtype)
         if not tensor.is_contiguous():
-            strides = strides_of(field)
-            if strides is None or tensor.stride(-1) != 1:
+            if strides < 0 or tensor.stride(-1) != 1:
                 tensor = tensor.contiguous()
             else:
-                setattr(args, strides, _abi.Strides(*tensor.stride()))
-        setattr(args, field.name, tensor.data_ptr() + field.begin)
+                struct.pack_into(f"{tensor.dim()}q", args, strides,
+                                 *tensor.stride())
+        _POINTER.pack_into(args, offset, tensor.data_ptr() + begin)
         alive.append(tensor)
     return alive
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from . import _abi
 from ._library import check, library
+from ._table import MLP
 
 
 class Settings(NamedTuple):
@@ -43,20 +44,19 @@ class Settings(NamedTuple):
 # The tensors of a call before its weights and biases, as fields of the args.
 NAMES = ("edge", "dst_part", "src_part", "dst_factor", "src_factor",
          "norm_weight", "norm_bias")
-BY_EDGE = frozenset(("edge", "dst_factor", "src_factor"))
 
 
 def fields_of(settings):
-    """(field, index or None) of each tensor of a call."""
-    return [(name, None) for name in NAMES] + [
-        (name, i) for name in ("weight", "bias")
-        for i in range(settings.layers)]
+    """The field of each tensor of a call."""
+    return [*NAMES, *[f"{name}[{i}]" for name in ("weight", "bias")
+                      for i in range(settings.layers)]]
 
 
 def ordered(graph, tensors):
     """The tensors with rows of edges in the graph's order."""
     return [graph.to_graph_order(t) if t is not None and i < len(NAMES)
-            and NAMES[i] in BY_EDGE else t for i, t in enumerate(tensors)]
+            and MLP[NAMES[i]].dims[0] == "E" else t
+            for i, t in enumerate(tensors)]
 
 
 def width_of(settings, tensors):

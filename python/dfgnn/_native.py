@@ -11,7 +11,6 @@ import os
 import struct
 import sys
 
-from . import _abi
 from ._library import find, library
 
 _NAME = "dfgnn_call"
@@ -45,18 +44,15 @@ functions = b"" if extension is None else struct.pack("@6P", *map(_address, (
     "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")))
 
 
-def form(template, strides, fields):
+def form(template, block, slots):
     """What the extension is told of calls: where in the arguments, which begin
-    as the template does, the pointers of fields are, and the strides of each,
-    by their names or None."""
+    as the template does, pointers are, and the strides of each, or -1, and how
+    many bytes into its memory it points.  block: where what mlp_args points to
+    begins, or 0."""
     if call is None:
         return None
     execute = ctypes.cast(library().dfgnn_execute, ctypes.c_void_p).value
-    packed = [struct.pack("@PQQ", execute, ctypes.sizeof(_abi.Args),
-                          len(fields))]
-    for field, name in zip(fields, strides):
-        packed.append(struct.pack(
-            "@iiq", getattr(_abi.Args, field.name).offset,
-            -1 if name is None else getattr(_abi.Args, name).offset,
-            field.begin))
-    return b"".join((*packed, bytes(template)))
+    return b"".join((
+        struct.pack("@PQQQ", execute, ctypes.sizeof(template), block,
+                    len(slots)),
+        *[struct.pack("@iiq", *slot) for slot in slots], bytes(template)))

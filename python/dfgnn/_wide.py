@@ -218,9 +218,8 @@ class _Asked(Plan):
         self.backward, self.problem = backward, None
 
     def _execute_mlp(self, graph, settings, tensors):
-        self.problem = _mlp.problem_of(
-            _mlp.recipe(graph, settings, tensors), (None, None), tensors,
-            self.backward)
+        self.problem = _mlp.recipe(graph, settings, tensors).problem_of(
+            (None, None), tensors, self.backward)
         raise StopIteration
 
 

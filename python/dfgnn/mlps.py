@@ -358,8 +358,8 @@ def problem(graph, weights, biases=None, *, backward=False, **given):
     keep = bool(given.pop("keep"))
     gates = _Gates(*[given.pop(name) for name in (
         "dst_gate", "src_gate", "gate_by", "gate_weight")])
-    return _mlp.problem_of(*_ready(graph, weights, biases, given, gates)[1:],
-                           backward, keep)
+    _, made, *tensors = _ready(graph, weights, biases, given, gates)
+    return made.problem_of(*tensors, backward, keep)
 
 
 # ---- torch.compile ----------------------------------------------------------

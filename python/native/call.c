@@ -27,13 +27,16 @@
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 
-#include <dfgnn.h>
+#include <dfgnn_mlp.h>
 #include <string.h>
 
 typedef struct call_form {
   dfgnn_status (*execute)(const dfgnn_plan *plan, const dfgnn_args *args,
                           void *workspace, void *stream);
   uint64_t args_size;
+  uint64_t block; /* where in the args, behind dfgnn_args, the
+                   * dfgnn_edge_mlp_args are that its mlp_args points to; 0:
+                   * there are none */
   uint64_t field_count;
 } call_form;
 
@@ -147,6 +150,9 @@ static int sound(const call_form *form, const call_field *fields,
 
   if (bytes < sizeof *form || form->args_size > MOST_ARGS ||
       form->field_count > MOST_ARGS ||
+      (form->block &&
+       (form->block < sizeof(dfgnn_args) ||
+        form->block + sizeof(dfgnn_edge_mlp_args) > form->args_size)) ||
       bytes !=
           sizeof *form + form->field_count * sizeof *fields + form->args_size)
     return 0;
@@ -197,6 +203,9 @@ static PyObject *call(PyObject *module, PyObject *const *given,
       (uint64_t)tensors > form.field_count || PyTuple_Size(given[2]) < tensors)
     return refused(given, count);
   memcpy(args, fields + form.field_count, form.args_size);
+  if (form.block)
+    ((dfgnn_args *)(void *)args)->mlp_args =
+        (const dfgnn_edge_mlp_args *)(const void *)(args + form.block);
   for (i = 0; i < tensors; i++) {
     status = place(args, fields + i, PyTuple_GetItem(given[2], i),
                    PyList_GetItem(given[5], i));

@@ -151,15 +151,21 @@ class Told:
             self.args = _abi.Args.from_buffer_copy(
                 ctypes.string_at(args, ctypes.sizeof(_abi.Args)))
             self.others = plan, workspace, stream
+            if self.args.mlp_args:
+                self.mlp = _abi.EdgeMlpArgs.from_buffer_copy(ctypes.string_at(
+                    self.args.mlp_args, ctypes.sizeof(_abi.EdgeMlpArgs)))
             return status
         self.function = EXECUTE(execute)
 
-    def form(self, *fields, scale=0.5):
+    def form(self, *fields, scale=0.5, block=0):
+        args = bytes(_abi.Args(scale=scale))
+        if block:
+            args += bytes(_abi.EdgeMlpArgs())
         head = struct.pack(
-            "@PQQ", ctypes.cast(self.function, ctypes.c_void_p).value,
-            ctypes.sizeof(_abi.Args), len(fields))
+            "@PQQQ", ctypes.cast(self.function, ctypes.c_void_p).value,
+            len(args), block, len(fields))
         return b"".join((head, *[struct.pack("@iiq", *f) for f in fields],
-                         bytes(_abi.Args(scale=scale))))
+                         args))
 
 
 def offset(name):
@@ -187,6 +193,20 @@ def test_what_is_told():
     assert _native.call(form, 77, (None,) * 4, None, None, [x]) == 0
     assert told.args.key is None and told.others == (77, None, None)
     assert _native.call(Told(3).form(), None, (), None, None, []) == 3
+
+
+@needs_extension
+def test_what_is_told_of_an_mlp():
+    told, x, block = Told(), torch.randn(5, 8), ctypes.sizeof(_abi.Args)
+    form = told.form((block + _abi.EdgeMlpArgs.edge.offset, -1, 0),
+                     (block + _abi.EdgeMlpArgs.out_dst.offset, -1, 0),
+                     block=block)
+    assert _native.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
+    assert (told.mlp.edge, told.mlp.out_dst) == (x.data_ptr(), 4096)
+    assert told.mlp.struct_size == ctypes.sizeof(_abi.EdgeMlpArgs)
+    for wrong in (8, block + 8):
+        with pytest.raises(ValueError):
+            _native.call(told.form(block=wrong), 77, (), None, None, [])
 
 
 @needs_extension

@@ -622,6 +622,8 @@ typedef struct dfgnn_tensor_info {
   dfgnn_element element;
   dfgnn_flag flag;
   int strided;
+  int layer;
+  size_t offset;
 } dfgnn_tensor_info;
 #define DFGNN_TENSOR_INFO_INIT DFGNN_INIT(dfgnn_tensor_info)
 DFGNN_API dfgnn_status dfgnn_operator_tensor(dfgnn_tensor_info *info,

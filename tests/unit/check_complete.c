@@ -1,7 +1,10 @@
 /* check_complete.c - what the arguments of a call mean: defaults are asked for,
  * and every number that may be given is taken; and which tensors a pass has */
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
+#include "dfgnn_mlp.h"
 #include "dfgnn_operator.h"
 #include "dfgnn_tune.h"
 #include "tests/unit/fixture.h"
@@ -133,6 +136,40 @@ START_TEST(each_pass_tells_its_tensors) {
 }
 END_TEST
 
+START_TEST(an_mlp_tells_its_tensors) {
+  dfgnn_tensor_info info = DFGNN_TENSOR_INFO_INIT;
+  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+    int layers[DFGNN_MLP_LAYERS] = {0}, roles[DFGNN_ROLE_COUNT] = {0};
+    for (int i = 0;; i++) {
+      ck_ok(dfgnn_operator_tensor(&info, DFGNN_OP_MLP, (dfgnn_pass)pass, i));
+      if (!info.name)
+        break;
+      roles[info.role]++;
+      layers[info.layer]++;
+      if (!strcmp(info.name, "weight[2]")) {
+        ck_assert_str_eq(info.shape, "OI");
+        ck_assert_int_eq(info.layer, 2);
+        ck_assert_uint_eq(info.offset,
+                          offsetof(dfgnn_edge_mlp_args, weight[2]));
+      } else if (!strcmp(info.name, "arg_src")) {
+        ck_assert_str_eq(info.shape, "MC");
+        ck_assert_int_eq(info.element, DFGNN_ELEMENT_INDEX);
+      } else if (!strcmp(info.name, "dst_factor")) {
+        ck_assert_str_eq(info.shape, "E");
+      }
+    }
+    ck_assert_int_eq(roles[DFGNN_ROLE_INPUT], DFGNN_MLP_LAYERS);
+    ck_assert_int_eq(roles[DFGNN_ROLE_OPTIONAL],
+                     pass == DFGNN_PASS_FORWARD ? 9 : 0);
+    ck_assert_int_eq(roles[DFGNN_ROLE_SAVED],
+                     pass == DFGNN_PASS_FORWARD ? 0 : 6);
+    ck_assert_int_eq(roles[DFGNN_ROLE_GRADIENT],
+                     pass == DFGNN_PASS_FORWARD ? 0 : 15);
+    ck_assert_int_eq(layers[3], pass == DFGNN_PASS_FORWARD ? 3 : 5);
+  }
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("complete");
   TCase *tests = tcase_create("arguments");
@@ -140,6 +177,7 @@ int main(void) {
   tcase_add_test(tests, a_scale_of_0_gives_the_mean_of_the_neighbours);
   tcase_add_test(tests, the_default_scale_is_one_over_the_root_of_the_width);
   tcase_add_test(tests, each_pass_tells_its_tensors);
+  tcase_add_test(tests, an_mlp_tells_its_tensors);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
 }

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _abi
+from .._table import OPERATORS
 from ._graph import DTYPES, TARGET, described, ffi, register
 
 
@@ -36,23 +37,14 @@ def _call(op, pass_, settings, graph, dtype, heads, dim, arguments, results):
     return dict(zip(results, found))
 
 
-# For each operator its inputs, and which type they have: the features' own, or
-# float32 beside features of 16 bits ("scalar").
-_INPUTS = {
-    "gt": {"query": "storage", "key": "storage", "value": "storage"},
-    "agnn": {"query": "storage", "value": "storage", "beta": "scalar"},
-    "gat": {"score_dst": "scalar", "score_src": "scalar", "value": "storage"},
-    "gatv2": {"query": "storage", "value": "storage", "att": "storage"},
-    "spmm-sum": {"value": "storage"},
-    "spmm-mean": {"value": "storage"},
-    "spmm-weighted": {"value": "storage", "edge_weight": "scalar"},
-}
-_SCALAR_GRADIENTS = {"beta", "score_dst", "score_src", "att", "edge_weight"}
+def _typed(tensor, dtype):
+    """The type of a tensor of the table beside features of dtype."""
+    return _scalar(dtype) if tensor.scalar else dtype
 
 
-def _inputs(op, inputs, dtype):
-    return {name: x.astype(dtype if kind == "storage" else _scalar(dtype))
-            for (name, kind), x in zip(_INPUTS[op].items(), inputs)}
+def _inputs(spec, inputs, dtype):
+    return {t.field: x.astype(_typed(t, dtype))
+            for t, x in zip(spec.inputs, inputs)}
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -61,36 +53,38 @@ def _apply(op, settings, graph, inputs):
 
 
 def _forward(op, settings, graph, inputs):
-    value = inputs[list(_INPUTS[op]).index("value")]
+    """inputs: the first of the operator's table."""
+    spec = OPERATORS[op]
+    value = inputs[spec.value]
     _, heads, dim = value.shape
-    results = {"out": ((graph.num_dst, heads, dim), value.dtype)}
-    if not op.startswith("spmm"):
-        results["lse"] = ((graph.num_dst, heads), _scalar(value.dtype))
+    sizes = {"N": graph.num_dst, "H": heads, "D": dim}
+    results = {t.field: (tuple(sizes[d] for d in t.dims),
+                         _typed(t, value.dtype))
+               for t in spec.outs if t.flag == "none"}
     found = _call(op, "forward", settings, graph, value.dtype, heads, dim,
-                  _inputs(op, inputs, value.dtype), results)
+                  _inputs(spec, inputs, value.dtype), results)
     return found["out"], (graph, inputs, found)
 
 
 def _backward(op, settings, kept, grad_out):
     graph, inputs, found = kept
+    spec = OPERATORS[op]
     dtype, (_, heads, dim) = found["out"].dtype, found["out"].shape
-    arguments = _inputs(op, inputs, dtype)
-    if not op.startswith("spmm"):
-        arguments.update(found)
-    elif "edge_weight" not in arguments:
-        arguments = {}
-    arguments["grad_out"] = grad_out.astype(dtype)
-    results = {"grad_" + name:
-               (x.shape, _scalar(dtype) if name in _SCALAR_GRADIENTS
-                else dtype) for name, x in zip(_INPUTS[op], inputs)}
+    given = {**_inputs(spec, inputs, dtype), **found,
+             "grad_out": grad_out.astype(dtype)}
+    arguments = {t.field: given[t.field] for t in spec.backward
+                 if t.flag == "none" and t.field in given}
+    shapes = {"grad_" + t.field: x.shape for t, x in zip(spec.inputs, inputs)}
     grads = _call(op, "backward", settings, graph, dtype, heads, dim,
-                  arguments, results)
+                  arguments, {
+                      t.field: (shapes[t.field], _typed(t, dtype))
+                      for t in spec.backward if t.field in shapes})
     if "grad_edge_weight" in grads:  # nothing is written to the padding
         grad = grads["grad_edge_weight"]
         edges = jnp.arange(grad.shape[0])[:, None] < graph.offsets[-1]
         grads["grad_edge_weight"] = jnp.where(edges, grad, 0)
-    return None, tuple(grad.astype(x.dtype)
-                       for grad, x in zip(grads.values(), inputs))
+    return None, tuple(grads[name].astype(x.dtype)
+                       for name, x in zip(shapes, inputs))
 
 
 _apply.defvjp(_forward, _backward)
@@ -98,23 +92,30 @@ _apply.defvjp(_forward, _backward)
 
 # ---- operators --------------------------------------------------------------
 
-def _check(graph, **shapes):
-    """Raises for an array that has not the expected shape.  N, M and E are the
-    graph's sizes; another letter is any number, the same in all shapes."""
+def _run(op, settings, graph, **given):
+    """The result of an operator, whose inputs are given by field, after their
+    checks: N, M and E are the graph's sizes, another letter of a shape is any
+    number, the same in all shapes."""
+    spec = OPERATORS[op]
     sizes = {"N": graph.num_dst, "M": graph.num_src,
-             "E": graph.indices.shape[0]}
-    for name, (array, shape) in shapes.items():
-        if array.ndim == len(shape):
-            for size, letter in zip(array.shape, shape):
+             "E": graph.indices.shape[0], "1": 1}
+    for t in sorted(spec.inputs, key=lambda t: t.field != "value"):
+        array = given.get(t.field)
+        if array is None:
+            continue
+        if array.ndim == len(t.dims):
+            for size, letter in zip(array.shape, t.dims):
                 sizes.setdefault(letter, size)
-        expected = [sizes.get(letter, letter) for letter in shape]
+        expected = [sizes.get(letter, letter) for letter in t.dims]
+        name = "weight" if t.field == "edge_weight" else t.field
         if list(array.shape) != expected:
             raise ValueError(
-                f"{name} must be [{', '.join(map(str, shape))}] = "
-                f"{expected}, got {described(array)}")
+                f"{name} must be [{', '.join(t.dims)}] = {expected}, got "
+                f"{described(array)}")
         if array.dtype.name not in DTYPES:
             raise TypeError(f"{name} must be one of {sorted(DTYPES)}, got "
                             f"{described(array)}")
+    return _apply(op, settings, graph, tuple(spec.given(given)))
 
 
 def _settings(scale=_abi.SCALE_DEFAULT, slope=0.2, deterministic=True, tf32=False):
@@ -127,35 +128,31 @@ def gt_attention(graph, query, key, value, *, scale=None, tf32=False):
 
     scale: 1 / sqrt(D) if not given.
     """
-    _check(graph, value=(value, "MHD"), query=(query, "NHD"),
-           key=(key, "MHD"))
     settings = (_settings(tf32=tf32) if scale is None
                 else _settings(scale=scale, tf32=tf32))
-    return _apply("gt", settings, graph, (query, key, value))
+    return _run("gt", settings, graph, query=query, key=key, value=value)
 
 
 def agnn_attention(graph, query, value, beta=1.0):
     """Attention with scores ``beta cos(h_i, h_j)``: query [N, H, D], value
     [M, H, D] to [N, H, D]."""
-    _check(graph, value=(value, "MHD"), query=(query, "NHD"))
     beta = jnp.asarray(beta, _scalar(value.dtype)).reshape(1)
-    return _apply("agnn", _settings(), graph, (query, value, beta))
+    return _run("agnn", _settings(), graph, query=query, value=value,
+                beta=beta)
 
 
 def gat_attention(graph, score_dst, score_src, value, *, slope=0.2):
     """Attention with scores ``leaky_relu(a_i + b_j)``: a [N, H], b [M, H],
     value [M, H, D] to [N, H, D]."""
-    _check(graph, value=(value, "MHD"), score_dst=(score_dst, "NH"),
-           score_src=(score_src, "MH"))
-    return _apply("gat", _settings(slope=slope), graph,
-                  (score_dst, score_src, value))
+    return _run("gat", _settings(slope=slope), graph, score_dst=score_dst,
+                score_src=score_src, value=value)
 
 
 def gatv2_attention(graph, query, value, att, *, slope=0.2):
     """Attention with scores ``<att, leaky_relu(x_i + y_j)>``: query x
     [N, H, D], value y [M, H, D], att [H, D] to [N, H, D]."""
-    _check(graph, value=(value, "MHD"), query=(query, "NHD"), att=(att, "HD"))
-    return _apply("gatv2", _settings(slope=slope), graph, (query, value, att))
+    return _run("gatv2", _settings(slope=slope), graph, query=query,
+                value=value, att=att)
 
 
 def spmm(graph, value, weight=None, *, reduce="sum"):
@@ -167,17 +164,16 @@ def spmm(graph, value, weight=None, *, reduce="sum"):
     flat = value.ndim == 2
     if flat:
         value = value[:, None]
-    _check(graph, value=(value, "MHD"))
     if weight is None:
-        out = _apply("spmm-" + reduce, _settings(), graph, (value,))
+        out = _run("spmm-" + reduce, _settings(), graph, value=value)
     else:
         if reduce != "sum":
             raise ValueError("a mean takes no weights")
         if weight.ndim == 1:
             weight = jnp.broadcast_to(weight[:, None],
                                       (weight.shape[0], value.shape[1]))
-        _check(graph, value=(value, "MHD"), weight=(weight, "EH"))
         if graph.edge_order is not None:
             weight = weight[graph.edge_order]
-        out = _apply("spmm-weighted", _settings(), graph, (value, weight))
+        out = _run("spmm-weighted", _settings(), graph, value=value,
+                   edge_weight=weight)
     return out[:, 0] if flat else out
