@@ -6,16 +6,10 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 [E, H], messages [E, H, D].
 """
 
-from collections import namedtuple
-
 import torch
-import torch.nn.functional as F
 
+from ._derived import scores_by_torch
 from ._operators import OPERATORS
-
-# the part of a graph that scores read
-Edges = namedtuple("Edges", "src dst")
-
 
 def _gather(tensor, index):
     return tensor.index_select(0, index)
@@ -24,21 +18,6 @@ def _gather(tensor, index):
 def _given(inputs, count):
     """count inputs from the fourth on, None for those that a call has not."""
     return (*inputs[3:], *[None] * count)[:count]
-
-
-def _edge_products(x, graph, edge_attr, edge_weight, edge_bias):
-    """[E, H] <x_i, W e + b>, computed as <W^T x_i, e> + <x_i, b>, so that no
-    tensor is [E, H, D]."""
-    if edge_attr.dim() == 3:
-        return (_gather(x, graph.dst) * edge_attr).sum(-1)
-    weight = edge_weight.view(x.size(1), x.size(2), -1)
-    projected = torch.einsum("nhd,hdf->nhf", x, weight)
-    products = (_gather(projected, graph.dst)
-                * edge_attr.unsqueeze(1)).sum(-1)
-    if edge_bias is None:
-        return products
-    shift = (x * edge_bias.view(x.shape[1:])).sum(-1)
-    return products + _gather(shift, graph.dst)
 
 
 def _edge_sums(weights, graph, shape, edge_attr, edge_weight, edge_bias):
@@ -55,46 +34,6 @@ def _edge_sums(weights, graph, shape, edge_attr, edge_weight, edge_bias):
         return out
     total = weights.new_zeros(shape[:2]).index_add(0, graph.dst, weights)
     return out + total.unsqueeze(-1) * edge_bias.view(shape[1:])
-
-
-def score_gt(inputs, graph, settings):
-    query, key = inputs[:2]
-    scores = (_gather(query, graph.dst) * _gather(key, graph.src)).sum(-1)
-    edges = _given(inputs, 3)
-    if edges[0] is not None and settings.edge_use != "values":
-        scores = scores + _edge_products(query, graph, *edges)
-    return scores * settings.scale
-
-
-def score_agnn(inputs, graph, settings):
-    query, value, beta = inputs
-    cosine = (_gather(F.normalize(query, dim=-1), graph.dst)
-              * _gather(F.normalize(value, dim=-1), graph.src)).sum(-1)
-    return cosine if beta is None else cosine * beta
-
-
-def score_gat(inputs, graph, settings):
-    _, score_dst, score_src = inputs[:3]
-    scores = _gather(score_dst, graph.dst) + _gather(score_src, graph.src)
-    edge_score, = _given(inputs, 1)
-    if edge_score is not None:
-        scores = scores + edge_score
-    return F.leaky_relu(scores, settings.slope)
-
-
-def score_gatv2(inputs, graph, settings):
-    query, value, att = inputs[:3]
-    edge_attr, edge_weight, edge_bias = _given(inputs, 3)
-    x = _gather(query, graph.dst) + _gather(value, graph.src)
-    if edge_attr is not None:
-        if edge_attr.dim() == 2:
-            edge_attr = F.linear(edge_attr, edge_weight, edge_bias)
-        x = x + edge_attr.view(x.shape)
-    return (F.leaky_relu(x, settings.slope) * att).sum(-1)
-
-
-SCORES = {"gt": score_gt, "agnn": score_agnn, "gat": score_gat,
-          "gatv2": score_gatv2}
 
 
 def softmax(scores, graph):
@@ -127,7 +66,7 @@ def attention(op, inputs, bias, seed, graph, settings):
     dtype = inputs[place].dtype
     exact = dtype if dtype == torch.float64 else torch.float32
     inputs = [None if t is None else t.to(exact) for t in inputs]
-    scores = SCORES[op](inputs, graph, settings)
+    scores = scores_by_torch(graph, op, inputs, settings)
     if bias is not None:
         scores = scores + bias.to(exact)
     weights = softmax(scores, graph)
@@ -147,8 +86,8 @@ def log_sums(op, inputs, bias, graph, settings):
     """[N, H] the log-sum-exp of attention's scores."""
     value = inputs[OPERATORS[op].value]
     exact = torch.float64 if value.dtype == torch.float64 else torch.float32
-    scores = SCORES[op]([None if t is None else t.to(exact) for t in inputs],
-                        graph, settings)
+    scores = scores_by_torch(graph, op, [
+        None if t is None else t.to(exact) for t in inputs], settings)
     if bias is not None:
         scores = scores + bias.to(exact)
     rows = graph.dst.view(-1, 1).expand_as(scores)

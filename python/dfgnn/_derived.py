@@ -1,5 +1,6 @@
-"""Operators of the library as edge programs, for gradients of gradients: the
-gradient of a program is a program again, and holds no features of edges.
+"""The formulas of operators as edge programs, which the library runs or
+torch's operations compute.  The gradient of a program is a program again, and
+holds no features of edges, so that they serve gradients of gradients.
 
 Tensors by edge are in the graph's own order.  A function returns None for a
 call that it does not serve, which then runs by torch's operations.
@@ -9,53 +10,47 @@ import functools
 
 import torch
 
-from . import _programs
+from . import _programs, _recorders, _trace
 from ._operators import OPERATORS
 from ._programs import DST, EDGE, PARAM, SRC
 from .errors import UnsupportedError
 
-_PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
+_maximum, _where, _softmax, _dropout, _sum_in, _mean_in, _sum_out = map(
+    _trace.method, ("maximum", "where", "softmax_in", "dropout", "sum_in",
+                    "mean_in", "sum_out"))
 
 
-class _Text:
-    """A program and its tensors, written line by line."""
+class _Formula:
+    """Values of tensors, told to a recorder; exact: the type that they are
+    computed in."""
 
-    def __init__(self, graph, exact):
-        self.graph, self.exact = graph, exact
-        self.declared, self.tensors, self.lines = [], [], []
-        self.names = set()
+    def __init__(self, recorder, exact):
+        self.recorder, self.exact, self.values = recorder, exact, {}
 
     def give(self, place, name, tensor, *axes):
-        """Names a tensor, once; axes: those of a row, if the tensor has
-        others."""
-        if name in self.names:
-            return
-        self.names.add(name)
-        if axes:
-            tensor = tensor.reshape(tensor.shape[0], *axes)
-        axes = ",".join(map(str, tensor.shape[place != PARAM:]))
-        self.declared.append(f"{_PLACES[place]} {name}"
-                             + (f"[{axes}]" if axes else ""))
-        self.tensors.append(tensor)
+        """The value of a tensor, which is named once; axes: those of a row, if
+        the tensor has others."""
+        if name not in self.values:
+            if axes:
+                tensor = tensor.reshape(tensor.shape[0], *axes)
+            self.values[name] = self.recorder.input(name, tensor, place)
+        return self.values[name]
 
-    def line(self, text):
-        self.lines.append(text)
 
-    def _program(self, outputs):
-        made = ", ".join(
-            f"out_{k} = {what} as {_PLACES[place]}"
-            f"[{','.join(map(str, axes))}]"
-            for k, (what, place, axes) in enumerate(outputs))
-        return _programs.parse("\n".join((*self.declared, *self.lines,
-                                          f"return {made}\n")))
+class _Text(_Formula):
+    """A formula that is run as a program."""
+
+    def __init__(self, graph, exact):
+        super().__init__(_recorders.Text(), exact)
+        self.graph = graph
 
     def run(self, outputs, seed=None, read=True):
-        """The outputs, (expression, place, axes) each, with gradients of any
-        order; read: whether their values are, and not their gradients
-        alone."""
-        return _programs.run(self._program(outputs), self.graph,
-                             (self.exact,) * len(outputs), seed,
-                             *self.tensors, read=read)[:len(outputs)]
+        """The values, with gradients of any order; read: whether their numbers
+        are, and not their gradients alone."""
+        return _programs.run(
+            _programs.parse(self.recorder.text(outputs)), self.graph,
+            (self.exact,) * len(outputs), seed, *self.recorder.tensors,
+            read=read)[:len(outputs)]
 
 
 def _or_none(function):
@@ -75,66 +70,61 @@ def _or_none(function):
 
 def _gt(t, inputs, settings):
     """(score, what a weight is multiplied with, what is added to the sum)."""
-    query, key, _, *edges = inputs
-    t.give(DST, "q", query), t.give(SRC, "k", key)
+    query, key, value, *edges = inputs
+    q, k = t.give(DST, "q", query), t.give(SRC, "k", key)
+    v = None if value is None else t.give(SRC, "v", value)
     attr, weight, shift = (*edges, None, None, None)[:3]
-    scale = f" * ({settings.scale!r})"
     keys, values = (attr is not None and settings.edge_use != other
                     for other in ("values", "keys"))
     if attr is None or attr.dim() == 3:
-        if attr is not None:
-            t.give(EDGE, "x", attr)
-        return (f"sum(q * {'(k + x)' if keys else 'k'}){scale}",
-                "(v + x)" if values else "v", None)
+        x = None if attr is None else t.give(EDGE, "x", attr)
+        score = (q * (k + x if keys else k)).sum(-1)
+        return score * settings.scale, v + x if values else v, None
     heads, dim = query.shape[1:]
     weight = weight.view(heads, dim, -1).to(t.exact)
-    t.give(EDGE, "x", attr, 1, attr.size(1))
-    score = "sum(q * k)"
+    x = t.give(EDGE, "x", attr, 1, attr.size(1))
+    score = (q * k).sum(-1)
     if keys:  # <q, W x + b> = <W^T q, x> + <q, b>
-        t.give(DST, "p", torch.einsum("nhd,hdf->nhf", query.to(t.exact),
-                                      weight))
-        score += " + sum(p * x)"
+        score = score + (t.give(DST, "p", torch.einsum(
+            "nhd,hdf->nhf", query.to(t.exact), weight)) * x).sum(-1)
         if shift is not None:
-            t.give(PARAM, "b", shift.view(heads, dim))
-            score += " + sum(q * b)"
-    return f"({score}){scale}", "v", (weight, shift) if values else None
+            score = score + (q * t.give(
+                PARAM, "b", shift.view(heads, dim))).sum(-1)
+    return score * settings.scale, v, (weight, shift) if values else None
 
 
 def _agnn(t, inputs, settings):
     query, value, beta = inputs
-    t.give(DST, "q", query), t.give(SRC, "v", value)
-    lengths = " * ".join(f"max(sqrt(sum({x} * {x})), 1e-12)" for x in "qv")
-    score = f"sum(q * v) / ({lengths})"
+    q, v = t.give(DST, "q", query), t.give(SRC, "v", value)
+    lengths = [_maximum(x.norm(2, -1), 1e-12) for x in (q, v)]
+    score = (q * v).sum(-1) / (lengths[0] * lengths[1])
     if beta is not None:
-        t.give(PARAM, "beta", beta.reshape(()))
-        score = f"beta * {score}"
-    return score, "v", None
+        score = t.give(PARAM, "beta", beta.reshape(())) * score
+    return score, v, None
 
 
 def _gat(t, inputs, settings):
-    _, score_dst, score_src, *edges = inputs
+    value, score_dst, score_src, *edges = inputs
     heads = score_src.size(1)
-    t.give(DST, "a", score_dst, heads, 1), t.give(SRC, "b", score_src,
-                                                 heads, 1)
-    score = "a + b"
+    score = t.give(DST, "a", score_dst, heads, 1) + t.give(
+        SRC, "b", score_src, heads, 1)
     if edges and edges[0] is not None:
-        t.give(EDGE, "c", edges[0], heads, 1)
-        score += " + c"
-    return f"leaky_relu({score}, {settings.slope!r})", "v", None
+        score = score + t.give(EDGE, "c", edges[0], heads, 1)
+    return score.leaky_relu(settings.slope), None if value is None else \
+        t.give(SRC, "v", value), None
 
 
 def _gatv2(t, inputs, settings):
     query, value, att, *edges = inputs
     heads, dim = value.shape[1:]
-    t.give(DST, "q", query), t.give(SRC, "v", value), t.give(PARAM, "a", att)
+    v = t.give(SRC, "v", value)
+    hidden, a = t.give(DST, "q", query) + v, t.give(PARAM, "a", att)
     attr, weight, shift = (*edges, None, None, None)[:3]
-    hidden = "q + v"
     if attr is not None:
         if attr.dim() == 2:
             attr = torch.nn.functional.linear(attr, weight, shift)
-        t.give(EDGE, "x", attr, heads, dim)
-        hidden += " + x"
-    return f"sum(a * leaky_relu({hidden}, {settings.slope!r}))", "v", None
+        hidden = hidden + t.give(EDGE, "x", attr, heads, dim)
+    return (a * hidden.leaky_relu(settings.slope)).sum(-1), v, None
 
 
 _ATTENTION = {"gt": _gt, "agnn": _agnn, "gat": _gat, "gatv2": _gatv2}
@@ -144,14 +134,20 @@ def _exact(value):
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
+def scores_by_torch(graph, op, inputs, settings):
+    """[E, H] the scores before a bias is added, by torch's operations."""
+    recorder = _recorders.Torch(graph)
+    exact = next(t for t in inputs if t is not None).dtype
+    score, *_ = _ATTENTION[op](_Formula(recorder, exact), inputs, settings)
+    return recorder.result(score, graph.dst.size(0)).squeeze(-1)
+
+
 @_or_none
 def scores(graph, op, inputs, settings):
-    """[E, H] the scores before a bias is added, for their gradients."""
-    value = inputs[OPERATORS[op].value]
-    heads = value.size(1)
-    t = _Text(graph, _exact(value))
+    """scores_by_torch() by a program, for their gradients."""
+    t = _Text(graph, _exact(inputs[OPERATORS[op].value]))
     score, *_ = _ATTENTION[op](t, inputs, settings)
-    return t.run([(score, EDGE, (heads, 1))], read=False)[0].squeeze(-1)
+    return t.run([score], read=False)[0].squeeze(-1)
 
 
 @_or_none
@@ -162,23 +158,19 @@ def attention(graph, op, inputs, bias, seed, settings):
     value = inputs[OPERATORS[op].value]
     heads, dim = value.shape[1:]
     t = _Text(graph, _exact(value))
-    t.give(SRC, "v", value)
     score, message, more = _ATTENTION[op](t, inputs, settings)
     if bias is None:
-        t.line(f"w = softmax_in({score})")
+        w = _softmax(score)
     else:  # -inf leaves out an edge, of which the softmax then knows nothing
-        t.give(EDGE, "bias", bias.to(t.exact), heads, 1)
-        t.line("there = bias >= -1e30")
-        t.line(f"w = there * softmax_in(where(there, {score} + bias, -1e30))")
-    t.line(f"d = dropout(w, {settings.dropout!r})" if settings.dropout
-           else "d = w")
-    outputs = [(f"sum_in(d * {message})", DST, (heads, dim))]
+        bias = t.give(EDGE, "bias", bias.to(t.exact), heads, 1)
+        there = bias >= -1e30
+        w = there * _softmax(_where(there, score + bias, -1e30))
+    d = _dropout(w, settings.dropout) if settings.dropout else w
+    outputs = [_sum_in(d * message)]
     if settings.weights:
-        outputs.append(("w", EDGE, (heads, 1)))
+        outputs.append(w)
     if more is not None:
-        width = more[0].size(-1)
-        outputs += [("sum_in(d * x)", DST, (heads, width)),
-                    ("sum_in(d)", DST, (heads, 1))]
+        outputs += [_sum_in(d * t.values["x"]), _sum_in(d)]
     out, *rest = t.run(outputs, seed if settings.dropout else None)
     weights = rest.pop(0).squeeze(-1) if settings.weights else None
     if more is not None:
@@ -196,8 +188,7 @@ def attention(graph, op, inputs, bias, seed, settings):
 def sum_out(graph, grad):
     """[M, ...] the sum over out-edges of rows of destinations."""
     t = _Text(graph, grad.dtype)
-    t.give(DST, "g", grad)
-    return t.run([("sum_out(g)", SRC, grad.shape[1:])])[0]
+    return t.run([_sum_out(t.give(DST, "g", grad))])[0]
 
 
 @_or_none
@@ -205,40 +196,39 @@ def weighted_sum(graph, value, weight):
     """[N, H, D] of value [M, H, D] and weight [E, H], or [N, D] of value
     [M, D] and weight [E, 1], for its gradients."""
     t = _Text(graph, value.dtype)
-    t.give(SRC, "v", value)
-    t.give(EDGE, "w", weight, *weight.shape[1:value.dim() - 1], 1)
-    return t.run([("sum_in(w * v)", DST, value.shape[1:])], read=False)[0]
+    v = t.give(SRC, "v", value)
+    w = t.give(EDGE, "w", weight, *weight.shape[1:value.dim() - 1], 1)
+    return t.run([_sum_in(w * v)], read=False)[0]
 
 
 # ---- messages ---------------------------------------------------------------
 
+def _variance(m):
+    centred = m - _mean_in(m)
+    return _mean_in(centred * centred)
+
+
+def _deviation(m):
+    variance = _variance(m)
+    return _where(variance <= 1e-5, 0, _maximum(variance, 1e-5).sqrt())
+
+
 # Extremes are none of these: equal ones share their gradient in a program.
-_REDUCED = {"sum": "sum_in(m)", "mean": "mean_in(m)",
-            "var": "mean_in((m - mean_in(m)) * (m - mean_in(m)))"}
-_REDUCED["std"] = f"where({_REDUCED['var']} <= 1e-5, 0, " \
-    f"sqrt(max({_REDUCED['var']}, 1e-5)))"
+_REDUCED = {"sum": (_sum_in,), "mean": (_mean_in,), "var": (_variance,),
+            "std": (_deviation,), "pna": (_mean_in, _deviation)}
 
 
-_REDUCED_TO = {**{name: (name,) for name in _REDUCED}, "pna": ("mean", "std")}
-
-
-def _reduced(t, reduce, shape):
+def _reduced(t, reduce, m):
     """Those of the results of a reduction of m that are sums, for their
     gradients."""
-    return t.run(_outputs(reduce, shape), read=False)
-
-
-def _outputs(reduce, shape):
-    return [(_REDUCED[name], DST, shape) for name in _REDUCED_TO[reduce]]
+    return t.run([way(m) for way in _REDUCED[reduce]], read=False)
 
 
 @_or_none
 def values(graph, reduce, value):
     """What messages() gives where values [M, H, D] are the messages."""
     t = _Text(graph, value.dtype)
-    t.give(SRC, "v", value)
-    t.line("m = v")
-    return _reduced(t, reduce, value.shape[1:])
+    return _reduced(t, reduce, t.give(SRC, "v", value))
 
 
 @functools.lru_cache(maxsize=256)
@@ -249,7 +239,7 @@ def _of_relu_gradient(reduce, axes, names):
     way = " + ".join(name for _, name in names)
     return _programs.parse(
         f"{given}m = where(value + edge_attr > 0, {way}, 0)\n"
-        f"return grad = {_REDUCED[reduce]} as dst{axes}\n")
+        f"return grad = {reduce}_in(m) as dst{axes}\n")
 
 
 def of_relu_gradient(graph, reduce, value, edge_attr, of_value, of_edges):
@@ -273,24 +263,20 @@ def messages(graph, reduce, given):
     value = given["value"]
     t = _Text(graph, value.dtype)
     heads, dim = value.shape[1:]
-    t.give(SRC, "v", value)
+    sent = v = t.give(SRC, "v", value)
     attr, weight, shift = map(given.get, (
         "edge_attr", "edge_weight", "edge_bias"))
-    sent = "v"
     if attr is not None and weight is not None:
         attr = torch.nn.functional.linear(
             attr, weight.reshape(-1, attr.size(1)),
             None if shift is None else shift.reshape(-1))
         if weight.dim() == 4:  # the value has features of edges
             attr, more = attr.chunk(2, dim=-1)
-            t.give(EDGE, "y", more, heads, dim)
-            sent = "(v + y)"
-    if attr is not None:
-        t.give(EDGE, "x", attr, heads, dim)
+            sent = v + t.give(EDGE, "y", more, heads, dim)
+    x = None if attr is None else t.give(EDGE, "x", attr, heads, dim)
     if given.get("gate_dst") is None:
-        t.line("m = relu(v + x)")
-    else:
-        t.give(DST, "a", given["gate_dst"])
-        t.give(SRC, "b", given["gate_src"])
-        t.line(f"m = sigmoid(a + b{'' if attr is None else ' + x'}) * {sent}")
-    return _reduced(t, reduce, (heads, dim))
+        return _reduced(t, reduce, (v + x).relu())
+    gate = t.give(DST, "a", given["gate_dst"]) + t.give(
+        SRC, "b", given["gate_src"])
+    return _reduced(t, reduce, (
+        gate if x is None else gate + x).sigmoid() * sent)

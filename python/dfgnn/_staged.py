@@ -10,7 +10,8 @@ import math
 
 import torch
 
-from . import _operations, _programs, _stacked, _trace, _watch
+from . import (_operations, _programs, _recorders, _stacked, _trace,
+               _watch)
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
 from ._trace import (DST, EDGE, PARAM, SRC, TraceError, Value,
@@ -312,7 +313,7 @@ class Stage:
 
     def __init__(self, stages, wanted, level):
         self.stages, self.wanted, self.level = stages, wanted, level
-        self.text = _trace.Text()
+        self.text = _recorders.Text()
         self.inputs, self._made = [], {}
         self.outputs = list(wanted[level])
         values = [self._output(node) for node in self.outputs]

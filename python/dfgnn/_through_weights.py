@@ -2,7 +2,7 @@
 
 import torch
 
-from . import _composite, _derived, _execute
+from . import _derived, _execute
 from ._fallbacks import say_once
 from ._operators import sum_settings
 from .errors import UnsupportedError
@@ -79,7 +79,8 @@ def _through_scores(graph, made, inputs, scores, needed):
         if found is None:
             say_once(f"gradients through the weights of {made.op} are made by "
                      "torch operations, which hold every edge's features")
-            found = _composite.SCORES[made.op](given, graph, made.settings)
+            found = _derived.scores_by_torch(graph, made.op, given,
+                                             made.settings)
         sources = [t for t in given if t is not None and t.requires_grad]
         grads = iter(torch.autograd.grad(found, sources, scores,
                                          allow_unused=True)

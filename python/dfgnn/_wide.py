@@ -5,7 +5,7 @@ of _mlp."""
 import torch
 import torch.nn.functional as F
 
-from . import _mlp, _trace, _watch
+from . import _mlp, _recorders, _trace, _watch
 from ._plan import Plan, staged
 from ._programs import REL
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value, refuse
@@ -20,7 +20,7 @@ _FOLDS = "sum", "mean", "amax", "amin", "logsumexp"
 _REDUCED = {"mean": "mean", "max": "amax", "min": "amin"}
 
 
-class Rows(_trace.Recorder):
+class Rows(_recorders.Recorder):
     """Has a watch note torch's calls: a value's tensor has the rows of its
     place and the value's axes."""
 
@@ -128,8 +128,8 @@ class Rows(_trace.Recorder):
             top + total.log()
 
     def _compute(self, name, a, numbers, place, shape):
-        if name in _trace.SIGNS:
-            return _trace.SIGNS[name](*a)
+        if name in _recorders.SIGNS:
+            return _recorders.SIGNS[name](*a)
         if name in _FOLDS:
             return getattr(torch, name)(a[0], numbers[0], keepdim=True)
         if name == "softmax":

@@ -5,10 +5,11 @@ caller's edge order: that of the edge_index the graph was made from.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 
-from . import _composite, ops
+from . import _derived, ops
 from ._attention_call import attend
 from ._autocast import autocast
 from ._checks import describe
@@ -19,6 +20,12 @@ from .graph import Graph
 
 __all__ = ["gt_attention", "agnn_attention", "gat_attention",
            "gatv2_attention", "score_attention", "edge_scores"]
+
+
+class _Edges(NamedTuple):
+    """The part of a graph that scores read."""
+    src: torch.Tensor
+    dst: torch.Tensor
 
 
 # ---- a call -----------------------------------------------------------------
@@ -289,6 +296,6 @@ def edge_scores(op, edges, *inputs, scale=None, negative_slope=0.2):
         inputs = (None,) + inputs
     if scale is None:
         scale = 1 / math.sqrt(inputs[0].size(-1)) if op == "gt" else 1.0
-    return _composite.SCORES[op](
-        inputs, _composite.Edges(edge_index[0], edge_index[1]),
+    return _derived.scores_by_torch(
+        _Edges(edge_index[0], edge_index[1]), op, inputs,
         Settings(scale, negative_slope, 0.0, False, False, False))

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import torch
 
-from . import _abi, _by_type, _program_ops, _programs, _trace, _wide
+from . import (_abi, _by_type, _program_ops, _programs, _recorders, _trace,
+               _wide)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._programs import DST, EDGE, PARAM, REL, SRC
@@ -231,14 +232,14 @@ class EdgeProgram:
 
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
-        recorder = _trace.Text()
+        recorder = _recorders.Text()
         given = _by_type.any_order(_given(i, j, e, others))
         return recorder.text(self._trace(recorder, None, given, others)[0])
 
     def explain(self, i=None, j=None, e=None, **others):
         """What a call with these tensors runs."""
         given = _by_type.any_order(_given(i, j, e, others))
-        recorder = _trace.Text()
+        recorder = _recorders.Text()
         program = _programs.parse(
             recorder.text(self._trace(recorder, None, given, others)[0]))
         wide, _ = self._wide(recorder, given, others)
@@ -258,7 +259,7 @@ class EdgeProgram:
                 **others):
         """The _abi.Problem of a call with these tensors on a graph, or of its
         gradient by those that require one (by all, if none does)."""
-        recorder = _trace.Text()
+        recorder = _recorders.Text()
         given = _given(i, j, e, others)
         if isinstance(graph, HeteroGraph):
             given = _by_type.joined(graph, given)
@@ -385,7 +386,7 @@ class EdgeProgram:
             tensor = torch.empty((1, *shape) if letter else shape,
                                  dtype=dtype, device="meta")
             (given[letter] if letter else others)[name] = tensor
-        recorder = _trace.Text()
+        recorder = _recorders.Text()
         try:
             values, single = self._trace(recorder, None, given, others)
             program = _programs.parse(recorder.text(values))
@@ -429,7 +430,7 @@ class EdgeProgram:
             given = self._prepared(graph, callers)
             tensors = _tensors_of(given, others)
         if traced is None:
-            recorder = _trace.Text()
+            recorder = _recorders.Text()
             values, single = self._trace(recorder, graph, given, others)
             self._check_tensors(recorder, graph)
             text = recorder.text(values)
@@ -485,7 +486,7 @@ class EdgeProgram:
             return str(error), None
 
     def _recorder(self, given, others):
-        recorder = _trace.Text()
+        recorder = _recorders.Text()
         self._trace(recorder, None, given, others)
         return recorder
 
@@ -509,7 +510,7 @@ class EdgeProgram:
             return self._by_torch(graph, self._prepared(graph, given), others)
 
     def _by_torch(self, graph, given, others):
-        recorder = _trace.Torch(graph)
+        recorder = _recorders.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
         count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
                  EDGE: graph.num_edges, REL: graph.num_relations}
