@@ -22,9 +22,16 @@
  * reductions, in both passes. */
 typedef enum rule_kind { FORWARD, BACKWARD, SUMS, PROGRAMS, MLPS } rule_kind;
 
+/* Whether a row replaces the model's choice.  Models were fitted when its
+ * algorithm took one head after the other, before walks over edges with
+ * features took tiles of heads, or before blocks took long rows; of attention
+ * in 16 bits models know better what blocks were not compared with. */
+typedef enum certainty { GUESSED, CERTAIN, CERTAIN_IN_F32 } certainty;
+
 typedef struct rule_row {
   const char *backend;
   rule_kind kind;
+  certainty certainty;
   int (*holds)(const dfgnn_setting *setting);
   const char *algorithm;
   const char *values; /* instead of the algorithm's preference */
@@ -250,139 +257,143 @@ static const preference preferences[] = {
 
 /* clang-format off */
 static const rule_row rules[] = {
-    {"cpu", SUMS, dominated, "balanced", NULL, "one row dominates"},
-    {"cpu", SUMS, always, "row", NULL, "tasks of rows serve most graphs"},
-    {"cpu", FORWARD, with_edges, "edges", NULL,
+    {"cpu", SUMS, GUESSED, dominated, "balanced", NULL, "one row dominates"},
+    {"cpu", SUMS, GUESSED, always, "row", NULL,
+     "tasks of rows serve most graphs"},
+    {"cpu", FORWARD, GUESSED, with_edges, "edges", NULL,
      "edge features are projected by windows of edges"},
-    {"cpu", FORWARD, dominated_and_narrow, "split", NULL,
+    {"cpu", FORWARD, CERTAIN, dominated_and_narrow, "split", NULL,
      "one row dominates, and its narrow heads are taken side by side"},
-    {"cpu", FORWARD, dominated, "pmf", NULL, "one row dominates"},
-    {"cpu", FORWARD, narrow_and_cached, "online",
+    {"cpu", FORWARD, GUESSED, dominated, "pmf", NULL, "one row dominates"},
+    {"cpu", FORWARD, GUESSED, narrow_and_cached, "online",
      SIMD "chunk=64,flight=8,prefetch=0,schedule=dynamic,rows=64",
      "narrow heads are taken side by side, from a cache"},
-    {"cpu", FORWARD, narrow_heads, "online", NULL,
+    {"cpu", FORWARD, CERTAIN, narrow_heads, "online", NULL,
      "narrow heads are taken side by side"},
-    {"cpu", FORWARD, always, "smmf", NULL,
+    {"cpu", FORWARD, GUESSED, always, "smmf", NULL,
      "blocks of rows serve most graphs"},
-    {"cpu", BACKWARD, with_edges, "edges", NULL,
+    {"cpu", BACKWARD, GUESSED, with_edges, "edges", NULL,
      "edge features are projected by windows of edges"},
-    {"cpu", BACKWARD, dominated, "split", NULL, "one row dominates"},
-    {"cpu", BACKWARD, narrow_heads, "spill", NULL,
+    {"cpu", BACKWARD, GUESSED, dominated, "split", NULL, "one row dominates"},
+    {"cpu", BACKWARD, CERTAIN, narrow_heads, "spill", NULL,
      "narrow heads are taken side by side"},
-    {"cpu", BACKWARD, always, "spill", NULL,
+    {"cpu", BACKWARD, GUESSED, always, "spill", NULL,
      "a number stored for each edge and head saves two products"},
-    {"cpu", BACKWARD, always, "twopass", NULL,
+    {"cpu", BACKWARD, GUESSED, always, "twopass", NULL,
      "no workspace for edges is allowed"},
 
-    {"cpu", PROGRAMS, always, "blocks", NULL,
+    {"cpu", PROGRAMS, GUESSED, always, "blocks", NULL,
      "blocks of edges that stay in the cache"},
-    {"cuda", PROGRAMS, uneven_of_16, "walks",
+    {"cuda", PROGRAMS, GUESSED, uneven_of_16, "walks",
      WALK_LANES "sides=8,sides=4,sides=2," WALK_CUT,
      "rows are long, sides of a warp share them; and uneven: they are cut"},
-    {"cuda", PROGRAMS, uneven_of_4, "walks", WALK_LANES "sides=2," WALK_CUT,
+    {"cuda", PROGRAMS, GUESSED, uneven_of_4, "walks",
+     WALK_LANES "sides=2," WALK_CUT,
      "two sides share a row; rows are uneven: they are cut"},
-    {"cuda", PROGRAMS, uneven, "walks", WALK_LANES "sides=1," WALK_CUT,
+    {"cuda", PROGRAMS, GUESSED, uneven, "walks", WALK_LANES "sides=1," WALK_CUT,
      "rows are short and uneven: long ones are cut"},
-    {"cuda", PROGRAMS, rows_of_16, "walks",
+    {"cuda", PROGRAMS, GUESSED, rows_of_16, "walks",
      WALK_LANES "sides=8,sides=4,sides=2," WALK_REST,
      "rows are long: sides of a warp share them"},
-    {"cuda", PROGRAMS, rows_of_4, "walks",
+    {"cuda", PROGRAMS, GUESSED, rows_of_4, "walks",
      WALK_LANES "sides=2," WALK_REST, "two sides share a row"},
-    {"cuda", PROGRAMS, always, "walks", NULL,
+    {"cuda", PROGRAMS, GUESSED, always, "walks", NULL,
      "rows are short: each has a side of its own"},
 
-    {"cpu", MLPS, always, "tiles", NULL,
+    {"cpu", MLPS, GUESSED, always, "tiles", NULL,
      "tiles of edges that stay in the cache"},
-    {"cuda", MLPS, wide_layers, "library", NULL,
+    {"cuda", MLPS, GUESSED, wide_layers, "library", NULL,
      "layers are wide: cuBLASLt multiplies, a kernel for what is between"},
-    {"cuda", MLPS, always, "resident", NULL,
+    {"cuda", MLPS, GUESSED, always, "resident", NULL,
      "weights fit into the shared memory of a block"},
-    {"cuda", MLPS, always, "streamed", NULL,
+    {"cuda", MLPS, GUESSED, always, "streamed", NULL,
      "weights are streamed, a kernel for each layer"},
 
-    {"cuda", SUMS, few_long_narrow, "block",
+    {"cuda", SUMS, CERTAIN, few_long_narrow, "block",
      "edges=64,rows=2,lanes=8,lanes=4,vectors=1,unroll=4",
      "rows are uneven and narrow: blocks take the long ones"},
-    {"cuda", SUMS, few_long_rows, "block", NULL,
+    {"cuda", SUMS, CERTAIN, few_long_rows, "block", NULL,
      "rows are uneven: blocks take the long ones"},
-    {"cuda", SUMS, uneven, "split", NULL, "rows are uneven: they are cut"},
-    {"cuda", SUMS, sums_moments, "row",
+    {"cuda", SUMS, GUESSED, uneven, "split", NULL,
+     "rows are uneven: they are cut"},
+    {"cuda", SUMS, GUESSED, sums_moments, "row",
      "vectors=1,span=once,rows=1,order=natural,lanes=32,lanes=16,lanes=8,"
      "unroll=4",
      "several sums for each feature take the registers of one vector"},
-    {"cuda", SUMS, short_rows, "row",
+    {"cuda", SUMS, GUESSED, short_rows, "row",
      "span=piece,rows=2,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4,"
      "order=natural",
      "rows are short: a group of lanes takes several"},
-    {"cuda", SUMS, always, "row", NULL,
+    {"cuda", SUMS, GUESSED, always, "row", NULL,
      "a group of lanes for each row serves most graphs"},
-    {"cuda", FORWARD, has_edges_and_hubs, "edges",
+    {"cuda", FORWARD, GUESSED, has_edges_and_hubs, "edges",
      "edges=128,lanes=8,rows=8,blocks=1,unroll=2",
      "W multiplies sums of edge features once for each row; rows are uneven: "
      "they are cut"},
-    {"cuda", FORWARD, has_edges_hubs_and_many_features, "lift",
+    {"cuda", FORWARD, CERTAIN, has_edges_hubs_and_many_features, "lift",
      "edges=128,lanes=32,unroll=2,warps=4,blocks=3",
      "the lanes of an edge compute its projected features, of many heads; "
      "rows are uneven: they are cut"},
-    {"cuda", FORWARD, has_edges_and_hubs, "lift",
+    {"cuda", FORWARD, GUESSED, has_edges_and_hubs, "lift",
      "edges=128,lanes=32,unroll=2,warps=8,blocks=2",
      "the lanes of an edge compute its projected features; rows are uneven: "
      "they are cut"},
-    {"cuda", FORWARD, has_edges, "edges", NULL,
+    {"cuda", FORWARD, GUESSED, has_edges, "edges", NULL,
      "W multiplies sums of edge features once for each row"},
-    {"cuda", FORWARD, has_edges_and_many_features, "lift",
+    {"cuda", FORWARD, CERTAIN, has_edges_and_many_features, "lift",
      "lanes=32,unroll=2,warps=4,blocks=3",
      "the lanes of an edge compute its projected features, of many heads"},
-    {"cuda", FORWARD, has_edges, "lift", NULL,
+    {"cuda", FORWARD, GUESSED, has_edges, "lift", NULL,
      "the lanes of an edge compute its projected features"},
-    {"cuda", FORWARD, dense_blocks, "dense", NULL,
+    {"cuda", FORWARD, GUESSED, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
-    {"cuda", FORWARD, few_long_few_edges, "block",
+    {"cuda", FORWARD, CERTAIN_IN_F32, few_long_few_edges, "block",
      "heads=warp,edges=32,lanes=16,unroll=4,warps=8,rows=1",
      "rows are uneven, edges few: blocks of many warps take the long rows"},
-    {"cuda", FORWARD, few_long_rows, "block",
+    {"cuda", FORWARD, CERTAIN_IN_F32, few_long_rows, "block",
      "heads=warp,edges=32,lanes=16,unroll=4,warps=4,rows=2",
      "rows are uneven: blocks take the long ones"},
-    {"cuda", FORWARD, uneven_and_few, "split",
+    {"cuda", FORWARD, GUESSED, uneven_and_few, "split",
      "heads=warp,edges=32,lanes=16,unroll=4,span=once,warps=4,rows=1",
      "rows are uneven, edges few: rows are cut to small pieces"},
-    {"cuda", FORWARD, uneven, "split", NULL, "rows are uneven: they are cut"},
-    {"cuda", FORWARD, short_rows, "online",
+    {"cuda", FORWARD, GUESSED, uneven, "split", NULL,
+     "rows are uneven: they are cut"},
+    {"cuda", FORWARD, GUESSED, short_rows, "online",
      "heads=warp,span=once,rows=4,lanes=16,unroll=1,warps=4,order=natural",
      "rows are short: a warp takes several"},
-    {"cuda", FORWARD, always, "online", NULL,
+    {"cuda", FORWARD, GUESSED, always, "online", NULL,
      "one pass serves most graphs"},
-    {"cuda", BACKWARD, has_edges_and_hubs, "edges",
+    {"cuda", BACKWARD, GUESSED, has_edges_and_hubs, "edges",
      "edges=128,lanes=8,rows=8,blocks=1,unroll=2,columns=2",
      "W multiplies sums of edge features once for each row; rows are uneven: "
      "they are cut"},
-    {"cuda", BACKWARD, has_edges_hubs_and_many_features, "lift",
+    {"cuda", BACKWARD, CERTAIN, has_edges_hubs_and_many_features, "lift",
      "edges=128,lanes=32,unroll=4,warps=4,blocks=3",
      "the lanes of an edge compute its projected features, tiles of heads at a "
      "time; rows are uneven: they are cut"},
-    {"cuda", BACKWARD, has_edges_and_hubs, "lift",
+    {"cuda", BACKWARD, GUESSED, has_edges_and_hubs, "lift",
      "edges=128,lanes=32,unroll=2,warps=8,blocks=2",
      "the lanes of an edge compute its projected features; rows are uneven: "
      "they are cut"},
-    {"cuda", BACKWARD, has_edges, "edges", NULL,
+    {"cuda", BACKWARD, GUESSED, has_edges, "edges", NULL,
      "W multiplies sums of edge features once for each row"},
-    {"cuda", BACKWARD, has_edges_and_many_features, "lift",
+    {"cuda", BACKWARD, CERTAIN, has_edges_and_many_features, "lift",
      "lanes=32,unroll=4,warps=4,blocks=3",
      "the lanes of an edge compute its projected features, tiles of heads at a "
      "time"},
-    {"cuda", BACKWARD, has_edges, "lift", NULL,
+    {"cuda", BACKWARD, GUESSED, has_edges, "lift", NULL,
      "the lanes of an edge compute its projected features"},
-    {"cuda", BACKWARD, dense_blocks, "dense", NULL,
+    {"cuda", BACKWARD, GUESSED, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
-    {"cuda", BACKWARD, uneven_and_few, "split",
+    {"cuda", BACKWARD, GUESSED, uneven_and_few, "split",
      "heads=warp,edges=16,lanes=32,unroll=2,span=dealt",
      "rows are uneven, edges few: rows are cut to small pieces"},
-    {"cuda", BACKWARD, uneven, "split", NULL,
+    {"cuda", BACKWARD, GUESSED, uneven, "split", NULL,
      "rows are uneven: they are cut"},
-    {"cuda", BACKWARD, short_rows, "twopass",
+    {"cuda", BACKWARD, GUESSED, short_rows, "twopass",
      "heads=warp,span=once,order=natural,rows=2,lanes=32,unroll=2",
      "rows are short: a warp takes several"},
-    {"cuda", BACKWARD, always, "twopass", NULL,
+    {"cuda", BACKWARD, GUESSED, always, "twopass", NULL,
      "two passes serve most graphs without memory for edges"},
 };
 /* clang-format on */
@@ -467,16 +478,9 @@ static const dfgnn_variant *first_usable(const dfgnn_query *query) {
   return NULL;
 }
 
-/* Does a row replace the model's choice?  Models were fitted when its algorithm
- * took one head after the other, before walks over edges with features took
- * tiles of heads, or before blocks took long rows; of attention in 16 bits
- * models know better what blocks were not compared with. */
 static int is_certain(const rule_row *row, const dfgnn_setting *s) {
-  if (!strcmp(row->algorithm, "block"))
-    return row->kind == SUMS || s->problem->dtype == DFGNN_F32;
-  return row->holds == narrow_heads || row->holds == dominated_and_narrow ||
-         row->holds == has_edges_hubs_and_many_features ||
-         row->holds == has_edges_and_many_features;
+  return row->certainty == CERTAIN ||
+         (row->certainty == CERTAIN_IN_F32 && s->problem->dtype == DFGNN_F32);
 }
 
 /* Takes the first row that holds and has a variant; returns 0 if there is none,
