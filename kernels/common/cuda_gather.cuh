@@ -11,8 +11,8 @@
  *                       that a lane keeps of a row
  *   kNotes              true: edges have notes, for instance their weights
  *   look()              the note of one edge, made by the lane that reads it
- *   pass(), marks()     the marks of U edges, made of their notes: pass() gets
- *                       notes by shuffles, for marks() a lane has all of them
+ *   pass()              the marks of U edges, made of their notes, which lanes
+ *                       get by shuffles
  *   load(), fetch()     read data of an edge; fetch() comes after every load()
  *   begin()             sets the state that a lane keeps of a row
  *   start()             sees the first edge of a row, before any is added
@@ -217,7 +217,7 @@ struct edge_ahead {
   }
 };
 
-template <class Op, int L, int C, int U> struct gather_row {
+template <class Op, int L, int C, int U> struct gather_row : plain_walk {
   using total = typename Op::total;
   static constexpr int VEC = Op::VEC;
 
@@ -232,12 +232,16 @@ template <class Op, int L, int C, int U> struct gather_row {
     edge_ahead first;
   };
 
-  __device__ __forceinline__ gather_row(const gather_params &params)
-      : p(params), op(params), group(params.schedule.group) {}
+  __device__ __forceinline__ gather_row(const gather_params &params,
+                                        int lanes_of_row)
+      : p(params), op(params), group(lanes_of_row) {}
 
   static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
   __device__ __forceinline__ int lane_of_row() const {
     return threadIdx.x & (group - 1);
+  }
+  __device__ __forceinline__ int first_lane() const {
+    return lane() & ~(group - 1);
   }
   __device__ __forceinline__ int side() const {
     return unsigned(lane_of_row()) / L;
@@ -259,7 +263,7 @@ template <class Op, int L, int C, int U> struct gather_row {
   }
   /* Reads the lane's first edge of the row. */
   __device__ __forceinline__ void fetch_first(early &e) const {
-    read(e.first, first_of(e.w), lane_of_row() < e.w.degree);
+    load(e.first, first_of(e.w), lane_of_row() < e.w.degree);
   }
 
   /* Works on the row of e; e becomes the row at `unit`, if that is below
@@ -296,6 +300,10 @@ template <class Op, int L, int C, int U> struct gather_row {
     return w.edge(lane_of_row());
   }
   __device__ __forceinline__ void read(edge_ahead &a, int64_t edge,
+                                       int left) const {
+    load(a, edge, left + side() - lane_of_row() > group);
+  }
+  __device__ __forceinline__ void load(edge_ahead &a, int64_t edge,
                                        bool there) const {
     a.clear();
     if (there)
@@ -315,11 +323,11 @@ template <class Op, int L, int C, int U> struct gather_row {
   }
   __device__ __forceinline__ bool exact() const { return p.exact; }
 
+  /* Reads U edges of the side. */
   template <bool WHOLE>
   __device__ __forceinline__ void
-  edges(state &z, const row_work &w, const label &a, int from, int left) const {
-    typename Op::edge x[U];
-    typename Op::mark m[U];
+  gather(typename Op::edge (&x)[U], typename Op::mark (&m)[U], const label &a,
+         int from, int left) const {
     int j[U];
     unroll<U>([&](int u) {
       j[u] = __shfl_sync(kFullMask, a.index, from + u * sides());
@@ -331,6 +339,14 @@ template <class Op, int L, int C, int U> struct gather_row {
     unroll<U>([&](int u) {
       op.template fetch<WHOLE>(x[u], j[u], m[u], u * sides() < left);
     });
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void
+  edges(state &z, const row_work &w, const label &a, int from, int left) const {
+    typename Op::edge x[U];
+    typename Op::mark m[U];
+    gather<WHOLE>(x, m, a, from, left);
     const int done = w.degree - left;
     if (done == side())
       op.start(z.sums, x[0], L, group);
@@ -404,7 +420,7 @@ __device__ __forceinline__ void gather_rows(const gather_params &p) {
     __syncthreads();
   }
   using row_t = gather_row<Op, L, C, U>;
-  const row_t work(p);
+  const row_t work(p, p.schedule.group);
   int unit = first + static_cast<int>(threadIdx.x / 32) * rows;
   if (unit >= last)
     return;

@@ -116,9 +116,9 @@ template <class K> struct attend_row : lane_map<K> {
     unsigned mask; /* SHARED_MASK: bit i: is the weight in head i kept? */
     const int *at; /* the place of the edge that the lane read */
   };
-  static __device__ __forceinline__ void read(int &index, const int *at,
-                                              bool there) {
-    index = there ? __ldcs(at) : 0;
+  __device__ __forceinline__ void read(int &index, const int *at,
+                                       int left) const {
+    index = left + side() - lane_of_row() > group ? __ldcs(at) : 0;
   }
   __device__ __forceinline__ label label_of(int index, const int *at,
                                             int) const {

@@ -46,7 +46,7 @@ walk_rows(const Row &row, typename Row::state &z, const row_schedule &schedule,
   row_work w;
   typename Row::ahead first;
   const bool active = find_row(w, schedule, row.group, unit, last);
-  row.read(first, row.first_of(w), row.lane_of_row() < w.degree);
+  row.load(first, row.first_of(w), row.lane_of_row() < w.degree);
   row.begin_row(z, w, active);
   walk_edges<L, U>(row, z, w, first);
   row.finish(z, w, active);
@@ -198,6 +198,10 @@ template <class K> struct grad_row : lane_map<K> {
     return w.indices + lane_of_row();
   }
   __device__ __forceinline__ void read(ahead &x, const int *at,
+                                       int left) const {
+    load(x, at, left + side() - lane_of_row() > this->group);
+  }
+  __device__ __forceinline__ void load(ahead &x, const int *at,
                                        bool there) const {
     x.index = there ? __ldcs(at) : 0;
     x.number = number_at(at, there);

@@ -165,6 +165,9 @@ template <class K> struct lane_map : row_layout<lane_map<K>, K>, plain_walk {
   __device__ __forceinline__ int lane_of_row() const {
     return lane() & (group - 1);
   }
+  __device__ __forceinline__ int first_lane() const {
+    return lane() & ~(group - 1);
+  }
   __device__ __forceinline__ int side() const { return lane_of_row() / L; }
   __device__ __forceinline__ int sides() const { return group / L; }
   /* Do all lanes have vector c? */

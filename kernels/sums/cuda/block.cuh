@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(
     spmm_blocks(const __grid_constant__ gather_params p) {
   using row_t = gather_row<spmm_block_op<T, VEC, L, C, U, FACTOR, W>, L, C, U>;
   const gather_schedule &s = p.schedule;
-  const row_t work(p);
+  const row_t work(p, p.schedule.group);
   const int groups = static_cast<int>(blockDim.x) >> s.group_bits;
   const int group = static_cast<int>(threadIdx.x) >> s.group_bits;
   const int number = static_cast<int>(blockIdx.x);

@@ -210,7 +210,14 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
                    __shfl_sync(kFullMask, n.scale, from + u * sides),
                    __shfl_sync(kFullMask, n.id, from + u * sides)};
       });
-      marks(m, each);
+      unroll<U, F>([&](int u, int c) {
+        m[u].factor[c] = each[u].weight;
+        load_number_if(m[u].factor[c],
+                       static_cast<const A *>(p.weights) +
+                           each[u].id * p.heads + head[c],
+                       p.weights && each[u].weight != A(0));
+      });
+      unroll<U, F>([&](int u, int c) { m[u].factor[c] *= each[u].scale; });
     } else if constexpr (FACTOR == FACTOR_EDGE) {
       unroll<U>([&](int u) {
         m[u].factor[0] = __shfl_sync(kFullMask, n.weight, from + u * sides);
@@ -220,25 +227,6 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
           m[u].factor[0] *= __shfl_sync(kFullMask, n.scale, from + u * sides);
         });
       }
-    }
-  }
-
-  template <int U>
-  __device__ __forceinline__ void marks(mark (&m)[U],
-                                        const note (&n)[U]) const {
-    if constexpr (FACTOR == FACTOR_HEADS) {
-      unroll<U, F>([&](int u, int c) {
-        m[u].factor[c] = n[u].weight;
-        load_number_if(m[u].factor[c],
-                       static_cast<const A *>(p.weights) + n[u].id * p.heads +
-                           head[c],
-                       p.weights && n[u].weight != A(0));
-      });
-    } else if constexpr (FACTOR == FACTOR_EDGE) {
-      unroll<U>([&](int u) { m[u].factor[0] = n[u].weight; });
-    }
-    if constexpr (FACTOR != FACTOR_NONE) {
-      unroll<U, F>([&](int u, int c) { m[u].factor[c] *= n[u].scale; });
     }
   }
 
