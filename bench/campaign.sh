@@ -11,8 +11,8 @@
 # apart, so that the GPUs of a host share the work, and a campaign that was stopped goes
 # on where it was; stored measurements are not repeated.  Older results in OUT are judged,
 # too.  The exit status of --status is 1 unless all are current.  MINUTES that are too few
-# for all make budgets smaller; a script of Python begins only if its seconds are left,
-# and what it wrote until its time was over is kept as part of the file.
+# for all make budgets smaller; a script of Python begins only if its seconds are left, is
+# ended after twice as many, and what it wrote until then is kept as part of the file.
 # The last line says how many families of kernels were measured in each cell of
 # problems, if the row coverage.json was: `dfgnn-tune model coverage` lists them.
 #
@@ -209,7 +209,7 @@ by_script() {
   options=$(echo "$4" | sed "s|@GRAPHS|$files|; s|@FILE|$raw|; s|@PART|$2|
     s|@DEVICE|$device|; s|@DATA|$top/data|")
   # shellcheck disable=SC2086
-  timeout "$(least "$1" "$(left)")" "$python" "$bench/$3" $options \
+  timeout "$(least "$((2 * $1))" "$(left)")" "$python" "$bench/$3" $options \
     </dev/null >"$raw.printed" 2>"$log" || {
     say "$3 exits with $?: $(tail -n 1 "$log" | cut -c 1-200)"
     jq '[.[] | . + {partial: true}]' "$raw" >"$raw.new" 2>/dev/null && [ -s "$raw.new" ] &&

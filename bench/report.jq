@@ -27,6 +27,7 @@ def markdown($head): [table($head)] | join("\n");
 def short: sub("^[a-z]+\\.(attention|spmm|reduce)\\.[fb]wd\\."; "")
   | gsub(",(heads=grid|norm=row|order=natural)"; "");
 
+def short_type: {bfloat16: "bf16", float16: "f16", float32: "f32"}[.];
 def has_role($role): .role | split(",") | index($role);
 def of($rows; $graph; $op; $role):
   first(($rows[] | select(.graph == $graph and .op == $op and has_role($role))),
@@ -48,7 +49,7 @@ def goal($graph; $op; $pass): first(($goals[] | select(.graph == $graph and
 def goal($graph; $op): goal($graph; $op; "forward");
 
 def preset_table($op): [graphs[] as $g | of($f32; $g; $op; "tuned") as $t
-  | $t.median_ms as $ms
+  | select($t) | $t.median_ms as $ms
   | [$g, ($ms | time), (goal($g; $op) | time), ($t.floor_share | percent),
      ($t.gather_share | percent)] +
     [("rule", "paper", "smmf-pmf", "unfused") as $role
@@ -94,7 +95,7 @@ def gather_means: [("spmm-sum", "reduce-max") as $op
 def class_table: [operators[] as $op | classes[] as $c
   | [$op, $c.name] +
     [("unfused", "smmf-pmf", "paper", "rule") as $role | [$c.graphs[] as $g
-      | ratio(ms($f32; $g; $op; $role); ms($f32; $g; $op; "tuned"))]
+      | ratio(ms($f32; $g; $op; $role); ms($f32; $g; $op; "tuned")) | values]
       | mean | figure] +
     [[$c.graphs[] as $g | ratio(peer($g; $op; 1; 128);
       ms($f32; $g; $op; "tuned")) | values] | mean | figure] +
@@ -105,8 +106,8 @@ def class_table: [operators[] as $op | classes[] as $c
     "over the paper’s rule", "over our rule", "over the best f32 peer",
     "over their unfused", "over PyG"]);
 
-# What the tuned choice is over others in the last campaign, whose commits the first
-# rows of two files have: geometric mean and least.
+# What the tuned choice is over others in the rows of the last campaign's commit, which
+# are most of a file: geometric mean and least.
 def problem: [.graph, .op, .pass, .heads, .dim, .edge_dim, .message];
 def campaign_cell($rows; $role): [$rows | group_by(problem)[]
     | ratio((map(select(has_role($role)))[0] // {}).median_ms;
@@ -123,7 +124,7 @@ def campaign_table: [(["four attentions, 1 x 128, f32", $f32],
     ["sums and reductions of 128, f32", $gather],
     ["sums and reductions of messages of 64, f32, both passes", $messages])
     as [$name, $all]
-  | [$all[] | select(.commit | IN($spmm[0].commit, $f32[0].commit))] as $rows
+  | ($all | group_by(.commit) | max_by(length) // []) as $rows
   | select($rows | length > 0)
   | [$name, ($rows | map(.graph) | unique | length | tostring),
      ($rows | map(problem) | unique | length | tostring)]
@@ -338,6 +339,26 @@ def edges_table: [$goals_edges[] as $g
   | markdown(["graph", "shape", "forward", "backward", "both", "goal", "reached",
     "anemoi", "faster by"]);
 
+# where the host binds, or others are as fast: a step of ours beside the best of PyG
+def near_row($what; $own; $pyg): select($own and $pyg)
+  | [$what, ($own | time), ($pyg | time), ($own / $pyg | figure)] | row;
+def near_table: [($steps[] | select(.model == "cora_transformer")
+    | near_row("cora, 2 x TransformerConv"; .dfgnn_eager_ms;
+        [.pyg_eager_ms, .pyg_compiled_ms | values] | min)),
+    ($python_minibatch[] | select(.given == "edge_index")
+      | near_row("sampled blocks as an edge_index, \(.layer)"; .dfgnn_ms; .pyg_ms)),
+    ($accelerate[] | select(.model | IN("gin", "gps"))
+      | near_row("\(.model) on new graphs"; .dfgnn_ms; .pyg_ms)),
+    ($forces[] | near_row("forces of \(.atoms) atoms"; .dfgnn.ms; .pyg.ms)),
+    ($mlp_models | group_by([.model, .dtype])[]
+      | near_row("\(.[0].model), \(.[0].dtype | short_type)";
+          (map(select(.way == "dfgnn"))[0] // {}).step_ms;
+          (map(select(.way == "compiled"))[0] // {}).step_ms)),
+    ($python_messages[] | select(.name == "gine" and .fields == 64 and .edges > 100000)
+      | near_row("GINE, 64 features an edge, \(.dtype | sub("torch."; "") | short_type), both passes";
+          .both_dfgnn; .both_pyg))]
+  | markdown(["step", "dfgnn", "PyG", "dfgnn over PyG"]);
+
 # the table of training steps over sampled blocks
 def minibatch_table: [("GATConv", "SAGEConv", "TransformerConv") as $layer
   | [$python_minibatch[] | select(.layer == $layer)] as $rows
@@ -483,7 +504,6 @@ def overhead_table: [$overhead[] | [(.execute_us, .forward_us, .forward_over_us,
     "forward and backward", "of which torch, for a function that does nothing"]);
 
 # layers whose messages have features of the edge, on graphs of arxiv's size and larger
-def short_type: {bfloat16: "bf16", float16: "f16", float32: "f32"}[.];
 def message_names: {"gine": "GINE", "gine given": "GINE", "gated": "ResGated"};
 def two_digits: if . == null then "-" else figure end;
 def python_messages_table: [$python_messages[]
@@ -572,7 +592,7 @@ def headline_more: [graphs[] as $g
  accelerate: accelerate_table, spmm_means: spmm_means, block: block_table, commits: commit_table, epochs: epoch_table,
  steps: step_table(["eager", "compiled", "captured"]),
  steps_first: first_table(["compiled"]),
- steps_short: step_short,
+ steps_short: step_short, near: near_table,
  examples: example_table,
  overhead: overhead_table, tensor: tensor_table,
  heads_goals: heads_table, modes: modes_table, edges: edges_table,

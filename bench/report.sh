@@ -81,6 +81,7 @@ dispatch results/h200/dispatch.json
 regret_gather results/h200/regret_gather.json
 python results/h200/python_layers.json
 accelerate results/h200/python_accelerate.json
+forces results/h200/python_forces.json
 spmm results/h200/python_spmm.json
 heads_f32 results/h200/heads_f32.json
 heads_f16 results/h200/heads_f16.json
