@@ -19,7 +19,7 @@ static const struct {
     {DFGNN_MESSAGE_GATE_VALUE, 5},
 };
 
-/* Three operators take turns in the tests of one kind, pass and type: every
+/* Three operators share out the problems of one kind, pass and type: every
  * second one of the list, which are a sum or mean of SpMM and two kinds of
  * reductions. */
 enum { MESSAGE_TURNS = 3 };
@@ -45,6 +45,8 @@ static inline variant_test message_test_make(int i) {
                         MESSAGE_COUNT(message_ops)];
   test.message = message_kinds[kind].message;
   test.edge_dim = message_kinds[kind].edge_dim;
+  test.share = turn;
+  test.shares = MESSAGE_TURNS;
   return test;
 }
 

@@ -69,14 +69,25 @@ static void close_shape(session *s) {
   shape_free(&s->shape);
 }
 
-/* Whether a variant is checked in a problem.  All are in a full test; else the
- * variants of a large family take turns. */
-static int has_turn(int in_family, int of_family, int turn) {
+static int is_full(void) {
   static int full = -1;
   if (full < 0)
     full = getenv("DFGNN_TEST_FULL") != NULL;
-  int share = full ? 1 : 1 + of_family / TURN;
+  return full;
+}
+
+/* Whether a variant is checked in a problem.  All are in a full test; else the
+ * variants of a large family take turns. */
+static int has_turn(int in_family, int of_family, int turn) {
+  int share = is_full() ? 1 : 1 + of_family / TURN;
   return (in_family + turn) % share == 0;
+}
+
+/* Whether one of some problems is left to another of the tests that share out
+ * theirs. */
+static int is_of_another(const variant_test *test, int number, int of) {
+  int shares = of < test->shares ? of : test->shares;
+  return shares > 1 && !is_full() && number % shares != test->share % shares;
 }
 
 /* N of DFGNN_TEST_FEW=N, else 0.  The tests then take one problem of N, and one
@@ -305,18 +316,21 @@ int check_every_variant(const char *device, const variant_test *test) {
   session s = {.ctx = context(device, test->dtype)};
   unsigned char *met = calloc(dfgnn__variant_count(), 1);
   int checks = 0, number = 0, turn = (int)test->op + (int)test->dtype;
+  const int problems =
+      2 + (test->dtype == DFGNN_F32) + has(test, "grad_lse"); /* of a shape */
 
   for (int which = 0; which < SHAPES; which++) {
     open_shape(&s, which, (turn + which) % 2);
     /* 21 pairs of width and heads take turns in two problems on each of 9
      * shapes.  A third problem adds to gradients, and a fourth allows products
      * in TF32. */
-    for (int k = 0; k < (test->dtype == DFGNN_F32 ? 4 : 3); k++) {
+    for (int k = 0, given = 0; k < (test->dtype == DFGNN_F32 ? 4 : 3); k++) {
       int pair = (turn + 2 * which + k) % 21;
       int asked = k == 3   ? TF32
                   : k == 2 ? ACCUMULATE | flags[(turn + which) % 4]
                            : flags[(turn + which + 2 * k) % 4];
-      if (k == 2 && !has(test, "grad_lse"))
+      if ((k == 2 && !has(test, "grad_lse")) ||
+          is_of_another(test, which + given++, problems))
         continue;
       dfgnn_layout layout =
           (which + k) % 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD;
@@ -571,6 +585,8 @@ void check_strides(const char *device, const variant_test *test) {
   int checks = 0;
 
   for (int k = 0; k < 3; k++) {
+    if (is_of_another(test, k, 3))
+      continue;
     open_shape(&s, 3 + 2 * k, 0);
     s.problem = problem_of(test, HEADS, DIM,
                            k == 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD, PLAIN);
@@ -632,6 +648,8 @@ void check_repeats(const char *device, const variant_test *test) {
   char *outputs = malloc(OUTPUT_BYTES);
   int checks = 0, opened = 0;
   for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+    if (is_of_another(test, (int)k, 3))
+      continue;
     session s = {.ctx = context_of(device, runs[k].threads)};
     open_shape(&s, runs[k].shape, 0);
     s.problem = problem_of(test, HEADS, DIM, DFGNN_LAYOUT_NHD, BIAS | DROPOUT);

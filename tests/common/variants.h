@@ -13,6 +13,8 @@ typedef struct variant_test {
   dfgnn_dtype dtype;
   dfgnn_message message; /* for SpMM and reductions */
   int64_t edge_dim;
+  int share,
+      shares; /* the problems of `shares` tests are shared out; 0: of one */
 } variant_test;
 
 #define VARIANT_TESTS                                                          \
@@ -30,9 +32,10 @@ void check_backend_has_variants(const char *backend);
 /* Every variant that applies gives the reference's results on every shape;
  * widths, heads, layouts, index widths, weights, bias and dropout take turns so
  * that each variant meets each of them.  A family of many variants shares out
- * the problems among them, unless DFGNN_TEST_FULL is set; DFGNN_TEST_FEW=N
- * takes but one variant of each family in one problem of N.  Returns the number
- * of checks; fails if a variant of the device met no problem. */
+ * the problems among them, as tests with shares do, unless DFGNN_TEST_FULL is
+ * set; DFGNN_TEST_FEW=N takes but one variant of each family in one problem of
+ * N.  Returns the number of checks; fails if a variant of the device met no
+ * problem. */
 int check_every_variant(const char *device, const variant_test *test);
 
 /* The same with edge features and normalised queries and keys; returns 0 for
