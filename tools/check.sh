@@ -17,13 +17,13 @@ set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$top/build-check}
 jobs=$(nproc 2>/dev/null || echo 2)
-passed=0 failed=0 skipped=0 ended= started=$(date +%s)
+passed=0 failed=0 skipped=0 ended= making_venv= started=$(date +%s)
 
 # The unit of work: a small program compiled four times, one after the other, on
 # each processor at once, in hundredths of a second.  It takes UNIT_REFERENCE on
 # an idle machine of 2 cores.  CORE_MINUTES of a core is a guess for all of this,
 # to be mended by what the last lines of a run say.
-UNIT_REFERENCE=50 CORE_MINUTES=40
+UNIT_REFERENCE=50 CORE_MINUTES=50
 measure_unit() {
   begin=$(date +%s%N)
   for _ in $(seq "$jobs"); do
@@ -52,6 +52,7 @@ say_ended() {
 }
 
 finish() {
+  wait
   [ -z "$ended" ] || echo "check: ended by a limit:$ended" >&2
   echo "check: $((($(date +%s) - started) / 60)) minutes with $jobs processors" >&2
   echo "$passed passed, $failed failed, $skipped skipped"
@@ -77,7 +78,7 @@ step() {
 # Adds up the results of the automake test suite.  A Check program counts with
 # each of its tests, any other with its own result.
 count_suite() {
-  for trs in $(find "$build/tests" -name '*.trs'); do
+  for trs in $(find tests -name '*.trs'); do
     result=$(sed -n 's/^:test-result: //p' "$trs")
     set -- $(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' \
       "${trs%.trs}.log" | awk '{ c += $1; b += $2 + $3 } END { print c+0, b+0 }')
@@ -94,44 +95,11 @@ count_suite() {
   done
 }
 
-"$top/tools/setup.sh" || {
-  failed=1
-  finish
-}
-measure_unit
-echo "check: about $((CORE_MINUTES * unit / UNIT_REFERENCE / jobs + 1)) minutes" \
-  "here, with $jobs processors; a unit of work takes $unit hundredths of a" \
-  "second, $UNIT_REFERENCE on the machine that the figure is of" >&2
-
-rm -rf "$build"
-mkdir -p "$build"
-
-
-cd "$build" || exit 1
-step autogen "$top/autogen.sh" || finish
-step configure "$top/configure" || finish
-step build make -j"$jobs" || finish
-
+# A virtual environment for the tests of the PyTorch package, where torch and PyG can
+# be had in a few minutes: 3 GB to fetch, 7 GB on disk.  The versions are those of the
+# figures in bench/results; TORCH= tries others.  Torch brings a compiler of GPU
+# kernels, too.
 venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
-PATH=$PATH:$venv/bin # torch brings a compiler of GPU kernels there
-export PATH
-echo "== check" >&2
-if ! make -j"$jobs" check >check.log 2>&1 && ! grep -q '^# FAIL:' check.log
-then
-  failed=$((failed + 1))
-  tail -n 60 check.log >&2
-fi
-count_suite
-# Says how many programs of GPU kernels compiled, or why none did.
-say_compiled() {
-  sed -n 's/.* compiled for .*/check: &/p; s/^skipped: /check: no compiler: /p' \
-    "$1" >&2
-}
-say_compiled tests/compile/check_compile.log
-
-# The tests of the PyTorch package, where torch and PyG can be had in a few
-# minutes: 3 GB to fetch, 7 GB on disk.  The versions are those of the figures
-# in bench/results; TORCH= tries others.
 python_packages="${TORCH:-torch==2.11.0 torch_geometric==2.8.1} numpy scipy pytest pytest-xdist"
 make_venv() {
   [ "$(cat "$venv/packages" 2>/dev/null)" = "$python_packages" ] && return
@@ -144,6 +112,58 @@ make_venv() {
   rm -rf "$venv"
   return 1
 }
+
+"$top/tools/setup.sh" || {
+  failed=1
+  finish
+}
+measure_unit
+echo "check: about $((CORE_MINUTES * unit / UNIT_REFERENCE / jobs + 1)) minutes" \
+  "here, with $jobs processors; a unit of work takes $unit hundredths of a" \
+  "second, $UNIT_REFERENCE on the machine that the figure is of" >&2
+
+rm -rf "$build"
+mkdir -p "$build/make"
+
+# `make distcheck` compiles all that `make` has compiled.  With ccache it finds that:
+# both build two folders below the sources, so that both give the same names to files.
+"$top/tools/setup.sh" ccache || : # without it the same takes longer
+if [ -d /usr/lib/ccache ]; then
+  PATH=/usr/lib/ccache:$PATH CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1
+  export CCACHE_BASEDIR CCACHE_NOHASHDIR
+fi
+PATH=$PATH:$venv/bin
+export PATH
+if [ "${PYTHON_TESTS:-1}" != 0 ]; then
+  make_venv >"$build/venv.log" 2>&1 & # it waits for the network, the build computes
+  making_venv=$!
+fi
+
+cd "$build/make" || exit 1
+step autogen "$top/autogen.sh" || finish
+step configure "$top/configure" || finish
+step build make -j"$jobs" || finish
+venv_status=0
+[ -z "$making_venv" ] || wait "$making_venv" || venv_status=$?
+
+# The long tests come first, so that none of them runs alone at the end.
+echo "== check" >&2
+for tests in long short; do
+  if ! make -j"$jobs" check TESTS="$(make -s $tests-tests)" >$tests.log 2>&1 &&
+    ! grep -q '^# FAIL:' $tests.log
+  then
+    failed=$((failed + 1))
+    tail -n 60 $tests.log >&2
+  fi
+done
+count_suite
+# Says how many programs of GPU kernels compiled, or why none did.
+say_compiled() {
+  sed -n 's/.* compiled for .*/check: &/p; s/^skipped: /check: no compiler: /p' \
+    "$1" >&2
+}
+say_compiled tests/compile/check_compile.log
+
 skip_python() {
   echo "check: skipped the PyTorch package: $1" >&2
   skipped=$((skipped + 1))
@@ -154,8 +174,8 @@ check_python() {
     skip_python 'no python3'
     return
   }
-  make_venv >venv.log 2>&1 || {
-    skip_python "$(tail -n 1 venv.log)"
+  [ $venv_status -eq 0 ] || {
+    skip_python "$(tail -n 1 "$build/venv.log")"
     return
   }
   # INT lets pytest say what has passed until then
@@ -181,17 +201,21 @@ check_python() {
 }
 [ "${PYTHON_TESTS:-1}" = 0 ] || check_python
 [ "${PYTHON_TESTS:-1}" = 0 ] || step wheel make wheel-here
-# A virtual environment that was just made may have brought the compiler.
-if grep -q '^skipped: ' tests/compile/check_compile.log &&
-  ls "$venv"/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[23] \
-    >/dev/null 2>&1; then
-  step compile tests/compile/check_compile
-  say_compiled compile.log
-fi
-
+# Whether all of the checkout travels in the tarball, but for what only the checkout
+# and the fit of models need.
+whole_tarball() {
+  tar tzf dfgnn-*.tar.gz | sed 's|^[^/]*/||' | sort >packed.txt
+  git -C "$top" ls-files |
+    grep -v -e '^\.ci/' -e '^\.git' -e '^data/models/.*\.jsonl\.xz$' | sort >tracked.txt
+  left_out=$(comm -23 tracked.txt packed.txt)
+  [ -z "$left_out" ] || printf 'not in the tarball: %s\n' $left_out
+  [ -s tracked.txt ] && [ -z "$left_out" ]
+}
 if [ "${DISTCHECK:-1}" != 0 ]; then
-  # The long tests have passed above, from the same sources.
+  # All tests have passed above, from the same sources: those run that read files of
+  # the tarball.
   step distcheck make distcheck \
-    AM_MAKEFLAGS="-j$jobs TESTS='$(make -s short-tests)'"
+    AM_MAKEFLAGS="-j$jobs TESTS='$(make -s dist-tests)'"
+  git -C "$top" rev-parse -q >/dev/null 2>&1 && step tarball whole_tarball
 fi
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the packages of tools/packages.txt that are missing; says nothing
-# and needs no rights when all are there.
+# tools/setup.sh [PACKAGE...]: installs those that are missing of the packages of
+# tools/packages.txt, or of these; says nothing and needs no rights when all are there.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,7 +11,8 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
 fi
 
 missing=
-for package in $(sed 's/#.*//' "$here/packages.txt"); do
+[ $# -gt 0 ] || set -- $(sed 's/#.*//' "$here/packages.txt")
+for package; do
   state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || :
   [ "$state" = installed ] || missing="$missing $package"
 done
