@@ -9,7 +9,6 @@
 """
 
 import functools
-import inspect
 import operator
 import warnings
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from . import (_abi, _by_type, _program_ops, _programs, _recorders, _trace,
                _wide)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
+from ._names import LETTERS, MessageFunction, Names
 from ._programs import DST, EDGE, PARAM, REL, SRC
 from ._surroundings import plain, surroundings
 from ._torch_operator import place
@@ -65,33 +65,12 @@ def logsumexp(x):
     return globals()["logsumexp_in"](x)
 
 
-class _Names:
-    """The i, j or e of a function: its tensors as attributes."""
-
-    def __init__(self, letter, values):
-        self.__dict__.update(values)
-        self._letter = letter
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        letter = self.__dict__.get("_letter", "?")
-        there = sorted(k for k in self.__dict__ if not k.startswith("_"))
-        raise AttributeError(
-            f"{letter}.{name} is not given; {letter} has "
-            + (", ".join(there) or "nothing"))
-
-
-_LETTERS = {"i": DST, "j": SRC, "e": EDGE, "r": REL}
-
-
 def _given(i, j, e, others):
     """The tensors of each letter; r is one where it is given as they are."""
     given = {"i": i, "j": j, "e": e}
     if isinstance(others.get("r"), dict):
         given["r"] = others.pop("r")
     return given
-
 
 
 def _name_of(op):
@@ -111,7 +90,7 @@ def _sizes_of(given):
 def _tensors_of(given, others):
     """Tensors in the order in which a function that looks at all of them is
     given them."""
-    found = [t for letter in _LETTERS for t in (
+    found = [t for letter in LETTERS for t in (
         given.get(letter) or {}).values()]
     return found + [v for v in others.values()
                     if isinstance(v, torch.Tensor)]
@@ -146,35 +125,25 @@ def _wide_serves(traced, graph):
         graph.num_edges > 0
 
 
-class EdgeProgram:
+class EdgeProgram(MessageFunction):
     """What :func:`edge_program` makes of a function."""
 
     _told = False  # why a GPU runs torch's operations
 
     def __init__(self, function, reduce):
-        if reduce not in ("sum", "mean", "max", "min", None):
-            raise ValueError("reduce must be 'sum', 'mean', 'max', 'min' or "
-                             f"None, got {reduce!r}")
-        functools.update_wrapper(self, function)
-        self.function, self.reduce = function, reduce
+        super().__init__(function, reduce)
         self._found = {}  # what was traced, by the kind of call
-        self.names = list(inspect.signature(function).parameters)
-        if not set(self.names) & set(_LETTERS):
-            raise TypeError(
-                f"{function.__name__}({', '.join(self.names)}) takes none of "
-                "i, j, e and r: receiving node, sending node, edge, "
-                "relation")
 
     def _trace(self, recorder, graph, given, others):
         """The values that the function returns, and whether it was one."""
         arguments = dict(others)
-        for letter in _LETTERS:
+        for letter in LETTERS:
             if letter not in self.names or letter in others:
                 continue
             tensors = given.get(letter) or {}
-            arguments[letter] = _Names(letter, {
+            arguments[letter] = Names(letter, {
                 name: recorder.input(f"{letter}_{name}", tensor,
-                                     _LETTERS[letter])
+                                     LETTERS[letter])
                 for name, tensor in tensors.items()})
         for name, value in list(arguments.items()):
             if isinstance(value, torch.Tensor):
@@ -381,7 +350,7 @@ class EdgeProgram:
     def _described(self, kinds, plain, differentiated):
         """What _compiled() has to know of such a call, as a text; "": it must
         run outside of what is compiled."""
-        given, others = {letter: {} for letter in _LETTERS}, dict(plain)
+        given, others = {letter: {} for letter in LETTERS}, dict(plain)
         for letter, name, shape, dtype, _ in kinds:
             tensor = torch.empty((1, *shape) if letter else shape,
                                  dtype=dtype, device="meta")
@@ -496,7 +465,7 @@ class EdgeProgram:
         try:
             return (
                 tuple([(letter, name, t.shape[1:], t.dtype)
-                       for letter in _LETTERS
+                       for letter in LETTERS
                        for name, t in (given.get(letter) or {}).items()]),
                 tuple([(name, ("tensor", v.shape, v.dtype) if isinstance(
                     v, torch.Tensor) else plain(v))

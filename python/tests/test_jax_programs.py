@@ -333,7 +333,7 @@ def test_what_is_wrong_is_named():
     h = GIVEN["j"]["h"]
     with pytest.raises(ValueError, match="i.h must have 11 rows, got"):
         layer(graph, i={"h": h}, j={"h": h}, e={}, p={})
-    with pytest.raises(AttributeError, match="i.h is not given, expected q"):
+    with pytest.raises(AttributeError, match="i.h is not given; i has q"):
         layer(graph, i={"q": h}, j={"h": h}, e={}, p={})
     with pytest.raises(TypeError, match="none of i, j and e"):
         dj.edge_program(lambda x: x)

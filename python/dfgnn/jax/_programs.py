@@ -9,7 +9,6 @@
 """
 
 import functools
-import inspect
 import re
 import typing
 
@@ -19,11 +18,10 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from .. import _abi, _program
+from .._names import LETTERS, MessageFunction, Names
 from .._program import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
 from . import _jaxpr
 from ._graph import DTYPES, TARGET, described, ffi, register
-
-_LETTERS = {"i": DST, "j": SRC, "e": EDGE}
 
 
 # ---- the call ---------------------------------------------------------------
@@ -156,22 +154,6 @@ def _to_caller_order(graph, array):
 
 # ---- functions --------------------------------------------------------------
 
-class _Names:
-    """The i, j or e of a function: its arrays as attributes."""
-
-    def __init__(self, letter, values):
-        self.__dict__.update(values)
-        self._letter = letter
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        there = sorted(k for k in self.__dict__ if not k.startswith("_"))
-        raise AttributeError(
-            f"{self.__dict__.get('_letter', '?')}.{name} is not given, "
-            f"expected {' or '.join(there) or 'nothing'}")
-
-
 class _Call(typing.NamedTuple):
     """A program with the tensors of a call."""
     program: _program.Program
@@ -184,20 +166,10 @@ class _Call(typing.NamedTuple):
     random: bool
 
 
-class EdgeProgram:
+class EdgeProgram(MessageFunction):
     """What :func:`edge_program` makes of a function."""
 
-    def __init__(self, function, reduce):
-        if reduce not in ("sum", "mean", "max", "min", None):
-            raise ValueError("reduce must be 'sum', 'mean', 'max', 'min' or "
-                             f"None, got {reduce!r}")
-        functools.update_wrapper(self, function)
-        self.function, self.reduce = function, reduce
-        self.names = list(inspect.signature(function).parameters)
-        if not set(self.names) & set(_LETTERS):
-            raise TypeError(
-                f"{function.__name__}({', '.join(self.names)}) takes none of "
-                "i, j and e: receiving node, sending node, edge")
+    letters = "i", "j", "e"
 
     def _inputs(self, given, others):
         """(names, places, tensors) of a call, and the function of the values
@@ -208,7 +180,7 @@ class EdgeProgram:
                 raise TypeError(f"{self.__name__} takes no {letter}")
             for name, array in (arrays or {}).items():
                 names.append(f"{letter}_{name}")
-                places.append(_LETTERS[letter])
+                places.append(LETTERS[letter])
                 tensors.append(_real(f"{letter}.{name}", array))
                 if tensors[-1].ndim == 0:
                     raise ValueError(f"{letter}.{name} must have rows, got a "
@@ -224,9 +196,9 @@ class EdgeProgram:
 
         def function(*values):
             values = iter(values)
-            arguments = {letter: _Names(letter, {
+            arguments = {letter: Names(letter, {
                 name: next(values) for name in given[letter] or {}})
-                for letter in _LETTERS if letter in self.names}
+                for letter in self.letters if letter in self.names}
             filled = [next(values) if here else leaf
                       for here, leaf in zip(is_array, leaves)]
             return self.function(**arguments,
