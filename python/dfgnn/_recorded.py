@@ -60,7 +60,7 @@ class _Recorder(Plan):
         return self.tracer.create_proxy("call_function", function,
                                         tuple(args), kwargs)
 
-    def _call(self, graph, family, text, tensors):
+    def _operator(self, graph, family, text, tensors):
         return self._apply(operator(graph.listed), (
             family.named(text), [], tensors, *graph.place), {})
 
@@ -82,15 +82,15 @@ class _Recorder(Plan):
                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
         if stage.random:
             tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
-        made = self._call(graph, _program_ops.run, _program_ops.text(
+        made = self._operator(graph, _program_ops.run, _program_ops.text(
             program.name, _programs.types_of(program, given, own),
             stage.random), tensors)
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
-        made = self._call(graph, _mlp_ops.run,
-                          _mlp_ops.text(settings, tensors),
-                          [t for t in tensors if t is not None])
+        made = self._operator(graph, _mlp_ops.run,
+                              _mlp_ops.text(settings, tensors),
+                              [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 
 
