@@ -1,8 +1,10 @@
 /* engine.c - the kernels of a device: found in memory, in the cache, or
  * compiled
  */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "engine/engine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,6 +301,15 @@ static void *compile_some(void *data) {
   return NULL;
 }
 
+/* The processors that this process may use, which may be fewer than there are:
+ * more threads than those would only hold up the one that is waited for. */
+static int processors(void) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set)
+             ? (int)sysconf(_SC_NPROCESSORS_ONLN)
+             : CPU_COUNT(&set);
+}
+
 dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
                                    const dfgnn_programs *programs, int threads,
                                    const atomic_int *stop) {
@@ -313,7 +324,7 @@ dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
   if (missing == 0)
     return DFGNN_OK;
   if (threads <= 0)
-    threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    threads = processors();
   if (threads > MOST_THREADS)
     threads = MOST_THREADS;
   if ((size_t)threads > missing)

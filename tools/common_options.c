@@ -242,7 +242,9 @@ const tool_option tool_options[OPTION_COUNT] = {
                       .flag = 0},
     [OPTION_NO_CHECK] = {.name = "no-check",
                          .help =
-                             "do not compare the variants with the reference",
+                             "do not compare the variants with the reference; "
+                             "of 'model train': do not judge the model, which "
+                             "takes eight times as long as to fit it",
                          .set = option_flag,
                          FIELD(no_check),
                          .flag = 1},

@@ -264,6 +264,8 @@ static int train(const tool_settings *settings, int count, char **operands) {
   dfgnn_train_options options = DFGNN_TRAIN_OPTIONS_INIT;
   dfgnn_trained trained;
   int status = tool_material_gather(&m, settings, count, operands);
+  if (settings->no_check)
+    options.folds = 0;
   if (!status)
     status = fit(&trained, &m, settings, &options);
   if (!status) {
@@ -272,7 +274,7 @@ static int train(const tool_settings *settings, int count, char **operands) {
     const int counted = add_cells(rows, &trained);
     const int printed = tool_report(settings, rows, columns);
     status = status ? status : counted ? counted : printed;
-    if (!trained.count && !settings->quiet)
+    if (!trained.count && !settings->quiet && !settings->no_check)
       fprintf(stderr,
               "%s: nothing is judged: no problem has %d measured variants, "
               "as stores that keep winners alone have fewer\n",
@@ -478,5 +480,5 @@ const tool_command tune_model = {
         "'model show [FILE]' lists what the models in use, or a file's, were "
         "fitted to, and how much each feature explains.",
     .options = HAS(STORE) | HAS(FOR) | HAS(OUTPUT) | HAS(THREADS) | HAS(SEED) |
-               HAS(ALL) | HAS_ALWAYS,
+               HAS(ALL) | HAS(NO_CHECK) | HAS_ALWAYS,
     .main = command};

@@ -12,6 +12,8 @@ status 0 dfgnn-tune import "$work/rows.jsonl" --store "$store" -q
 status 0 dfgnn-tune model train "$store" -o "$model"
 says sums.model "1 forest"
 says "nothing is judged" "12 measured"
+status 0 dfgnn-tune model train "$store" -o "$work/unjudged.model" --no-check -q
+cmp -s "$model" "$work/unjudged.model" || fail "a model that is not judged is another"
 status 0 dfgnn-tune model train "$store" -o "$work/again.model" --json -q
 holds 'length == 0'
 [ "$(wc -c <"$model")" -lt 300000 ] || fail "the model is larger than 300 KB"
