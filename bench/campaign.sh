@@ -182,7 +182,7 @@ by_graph() {
     # shellcheck disable=SC2086
     dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
       --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||
-      say "dfgnn-tune exits with $?"
+      [ $? -eq 3 ] || say "dfgnn-tune fails on $names: $(tail -n 1 "$log")"
     # shellcheck disable=SC2086
     timeout "$(($(left) + 5))" dfgnn-bench "$@" $problems $options \
       --device "$device" --store "$store" -q --json </dev/null >>"$raw.each" 2>>"$log" || {
@@ -246,7 +246,7 @@ measure() { # FILE SECONDS CODE PART PROBLEMS OPTIONS
   mkdir -p "$out/parts/$commit/$file"
   kept=$out/parts/$commit/$file/$name.json
   [ ! -s "$kept" ] || return 0
-  say "$file${part#-}"
+  say "$file $part"
   raw=$work/raw.$file.$name log=$out/logs/$file.$name.log
   part_end=$(($(date +%s) + seconds))
   case $5 in
@@ -346,11 +346,11 @@ share=$(awk -F '\t' -v room=$(($(left) * count)) '
   $6 ~ /[.]py$/ { room -= $3; next } # scripts do not shrink
   { sum += $3 }
   END { share = sum ? room / sum : 1
-    printf "%.3f", share > 1 ? 1 : share < .1 ? .1 : share }' "$work/all")
+    printf "%.3f", (share > 1 ? 1 : share < .1 ? .1 : share) }' "$work/all")
 budget=$(awk -v text="${BUDGET:-3s}" -v share="$share" 'BEGIN {
   most = text ~ /ms$/ ? text / 1000 : text + 0
   seconds = most * share < .3 ? .3 : most * share
-  printf "%dms", 1000 * (seconds < most ? seconds : most) }')
+  printf "%dms", (1000 * (seconds < most ? seconds : most)) }')
 awk -F '\t' -v OFS='\t' -v share="$share" '$6 !~ /[.]py$/ {
   $3 = int($3 * share < 10 ? 10 : $3 * share) } { print }' "$work/all" >"$work/parts"
 say "$(wc -l <"$work/parts") parts on $count lists, $budget a problem"

@@ -108,11 +108,17 @@ row many.json 60 'cora citeseer' '--op gt --dim 4' '--variants rule --rounds 2' 
 status 0 env TABLE="$table" COMMIT=0123456789ab DEVICE=cpu DEVICES=0,1 BUDGET=100ms \
   GRAPHS="$top/data" sh "$top/bench/campaign.sh" "$results" 5
 prints '^many.json  *current '
-says '2 parts on 2 lists'
+says '2 parts on 2 lists, 100ms a problem'
 [ "$(jq -r '[.[].part] | unique | join(" ")' "$results/many.json")" = "citeseer cora" ] ||
   fail "many.json lacks a graph"
 [ "$(dfgnn-tune export --store "$results/tuning.db" | jq -r 'select(.dim == 4) | .graph' |
   sort -u | wc -l)" -eq 2 ] || fail "the store lacks a graph"
+
+promise "budgets are smaller where minutes are too few"
+row big.json 6000 cora '--op gt --dim 4' - >"$work/big.tsv"
+status 0 env TABLE="$work/big.tsv" COMMIT=0123456789ab DEVICE=cpu BUDGET=10s \
+  GRAPHS="$top/data" sh "$top/bench/campaign.sh" "$results" 0.05
+says '1 parts on 1 lists, 1000ms a problem'
 
 promise "a file that lacks a part says so, and that part alone is measured"
 jq 'map(select(.part == "cora"))' "$results/many.json" >"$work/half"
