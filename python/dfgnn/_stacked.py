@@ -32,6 +32,7 @@ class Stack(NamedTuple):
     shift: Optional[Node]
     weights: tuple  # of further layers
     biases: tuple  # a tuple of nodes for each layer, which are added
+    dtype: Optional[torch.dtype]  # an autocast region casts what it reads
 
 
 def _activation(node):
@@ -108,6 +109,9 @@ class _Match:
             norm, scale, shift, eps = self._norm(node)
             node = self._inner(node.args[0])
         gate, halves, last = self._last(node)
+        dtype = halves[0].meta.dtype
+        if residual is not None and residual.meta.dtype != dtype:
+            raise _No  # it stays of float where autocast lowers the products
         layers = [self._layers(half) for half in halves]
         if gate and any(rest for _, rest, _ in layers):
             raise _No  # two networks, each with layers of its own
@@ -129,10 +133,12 @@ class _Match:
             1 + len(rest), names.pop() if names else None, last[0],
             slopes.pop() if slopes else 0.0, gate, norm, eps,
             residual is not None)
-        return Stack(settings, tuple(terms), scale, shift,
-                     tuple(w for w, _ in rest),
-                     (tuple(biases), *[(b,) if b is not None else ()
-                                       for _, b in rest]))
+        found = Stack(settings, tuple(terms), scale, shift,
+                      tuple(w for w, _ in rest),
+                      (tuple(biases), *[(b,) if b is not None else ()
+                                        for _, b in rest]), dtype)
+        one = {node.meta.dtype for node in _operands(found)} == {dtype}
+        return found._replace(dtype=None) if one else found
 
     def _norm(self, node):
         given = dict(zip(("input", "shape", "weight", "bias", "eps")
@@ -320,10 +326,21 @@ def _between(facts, node, stack):
     return seen
 
 
+def _operands(stack):
+    """The nodes that an MLP reads."""
+    return (*[t.node for t in stack.terms],
+            *[t.weight for t in stack.terms if t.weight is not None],
+            *[n for n in (stack.scale, stack.shift, *stack.weights)
+              if n is not None],
+            *[b for group in stack.biases for b in group])
+
+
 def _replace(facts, node, stack, readers):
     reduced, others = {}, False
     for reader in readers:
         fact = None if reader is None else facts.of(reader)
+        if fact and fact.role == "reduce" and fact.about[0] in ("max", "min"):
+            stack = stack._replace(dtype=None)  # in 16 bits many would be largest
         end = fact.about[2] if fact and fact.role == "reduce" else None
         if end and facts.now(fact.about[1]) is node and end not in reduced:
             reduced[end] = reader, fact.about[0]
@@ -333,12 +350,7 @@ def _replace(facts, node, stack, readers):
         edges=others, **{name: reduced[end][1] for end, name in (
             ("i", "reduce_dst"), ("j", "reduce_src")) if end in reduced})
     stack = stack._replace(settings=settings)
-    operands = [t.node for t in stack.terms] + [
-        t.weight for t in stack.terms if t.weight is not None]
-    operands += [n for n in (stack.scale, stack.shift, *stack.weights)
-                 if n is not None]
-    operands += [b for group in stack.biases for b in group]
-    made = Node(stack, "mlp", tuple(operands), {}, node.meta, node.line)
+    made = Node(stack, "mlp", _operands(stack), {}, node.meta, node.line)
     facts.found[made] = Fact(EDGE, None, False, "mlp")
     outputs = ([node] if others else []) + [
         reduced[end][0] for end in ("i", "j") if end in reduced]
@@ -382,4 +394,6 @@ def run(graph, stack, by_node, by_edge, execute):
                  for n in (stack.scale, stack.shift)],
                weight, *[by_node(w) for w in stack.weights],
                *[bias(group) for group in stack.biases]]
+    if stack.dtype is not None:
+        tensors = [None if t is None else t.to(stack.dtype) for t in tensors]
     return execute(graph, stack.settings, tensors)

@@ -321,6 +321,37 @@ def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
     assert len(ran) == 1
 
 
+class Largest(GraphConv):
+    def message(self, x_i, x_j, edge_attr):
+        return self.edge_mlp(torch.cat([x_i, x_j, edge_attr], dim=1))
+
+    def aggregate(self, edges_new, edge_index, dim_size=None):
+        return scatter(edges_new, edge_index[1], dim=0, dim_size=dim_size,
+                       reduce="max"), edges_new
+
+
+@pytest.mark.parametrize("layer_class", [GraphConv, Largest])
+def test_autocast_lowers_a_message_s_products(layer_class, monkeypatch):
+    """But for a maximum, in which many of 16 bits would be the largest."""
+    from dfgnn import _mlp
+    layer, arguments, _ = case("GraphConv")
+    layer.__class__ = layer_class
+    layer.float()
+    arguments = [t.float() if t.is_floating_point() else t for t in arguments]
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    ran, call = [], _mlp.call
+    monkeypatch.setattr(_mlp, "call", lambda *given: ran.append(given[1])
+                        or call(*given))
+    with torch.autocast("cpu", torch.bfloat16):
+        have, want = fast(*arguments), layer(*arguments)
+    for a, b in zip(have, want):
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=0.05, atol=0.05)
+    assert [made.dtype for made in ran] == [
+        torch.float32 if layer_class is Largest else torch.bfloat16]
+
+
 @pytest.mark.parametrize("kind", ["max", "mean", "kinks", "hook", "norm"])
 def test_edgeconv_keeps_no_message(kind, monkeypatch):
     from dfgnn import _mlp
