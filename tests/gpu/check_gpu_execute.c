@@ -316,8 +316,55 @@ START_TEST(a_call_of_one_launch_costs_the_host_little) {
 }
 END_TEST
 
+static int takes_places(const dfgnn_plan *plan) {
+  for (int k = 0; k < DFGNN_MAX_VIEWS && plan->views[k]; k++)
+    if (plan->views[k]->request.kind == DFGNN_VIEW_PLACE_ORDER)
+      return 1;
+  return 0;
+}
+
+/* Forward walks over whole rows take them by their first neighbour where tables
+ * are larger than the cache, which here every table is. */
+START_TEST(rows_by_their_first_neighbour_are_right) {
+  static const struct {
+    dfgnn_op op;
+    int64_t edge_dim;
+    const char *variant;
+  } cases[] = {
+      {DFGNN_OP_GT, 11,
+       "cuda.attention.fwd.edges/lanes=32,unroll=1,rows=8,blocks=1,edges=all"},
+      {DFGNN_OP_GATV2, 11,
+       "cuda.attention.fwd.lift/lanes=32,unroll=2,warps=8,blocks=2,edges=all"},
+      {DFGNN_OP_GAT, 0,
+       "cuda.attention.fwd.online/lanes=16,unroll=2,warps=4,rows=1,span=once,"
+       "order=natural,heads=warp,norm=row"}};
+  dfgnn_context *gpu = gpu_context();
+  dfgnn_graph *graph =
+      graph_of(gpu, "uniform:nodes=3000,sources=9000,edges=9000,seed=5");
+  gpu->info.cache_bytes = 0;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    double error = 0;
+    call c;
+    problem.op = cases[k].op;
+    problem.edge_dim = cases[k].edge_dim;
+    problem.heads = 2;
+    problem.dim = 32;
+    ck_assert(open_call(&c, gpu, graph, &problem, cases[k].variant));
+    ck_assert_msg(takes_places(c.plan), "%s takes rows as they come",
+                  cases[k].variant);
+    ck_assert_msg(dfgnn__harness_check(&error, c.harness, c.plan) == DFGNN_OK,
+                  "%s: %s", cases[k].variant, dfgnn_last_error());
+    close_call(&c);
+  }
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(gpu);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("gpu_execute");
+  TCase *places = tcase_create("places");
   TCase *tests = tcase_create("execute");
   tcase_set_timeout(tests, 0);
   tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
@@ -330,5 +377,8 @@ int main(void) {
     tcase_add_test(tests, a_call_of_one_launch_costs_the_host_little);
   }
   suite_add_tcase(suite, tests);
+  tcase_set_timeout(places, 0);
+  tcase_add_test(places, rows_by_their_first_neighbour_are_right);
+  suite_add_tcase(suite, places);
   return run_on_gpu(suite);
 }

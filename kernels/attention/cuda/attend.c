@@ -194,8 +194,7 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
   p.partial = at.partial;
   if (problem->weights && !p.lse)
     p.lse = at.lse;
-  if (plan->item_edges || plan->by_degree)
-    dfgnn__schedule_as(&p.schedule, plan, launch->views[0]);
+  dfgnn__schedule_as(&p.schedule, plan, launch, 0);
   status = attend(&p, launch, plan);
   if (!status && plan->item_edges && !plan->by_blocks)
     status = dfgnn__attend_merge(&p, problem->dim, launch->views[0], launch);

@@ -97,8 +97,7 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
   int64_t blocks = 0;
   lane_shape shape;
   dfgnn_status status;
-  if (plan->item_edges || plan->by_degree)
-    dfgnn__schedule_as(&p->schedule, plan, launch->views[1 + columns]);
+  dfgnn__schedule_as(&p->schedule, plan, launch, columns);
   *totals = 0;
   if (p->schedule.units == 0)
     return DFGNN_OK;

@@ -113,8 +113,7 @@ static dfgnn_status attend(const dfgnn_launch *launch) {
   if (status)
     return status;
   dfgnn__edges_forward_memory(&p, &launch->setting, items, launch->workspace);
-  if (items)
-    dfgnn__schedule_items(&p.schedule, launch->views[0]);
+  dfgnn__schedule_as(&p.schedule, &(row_plan){.item_edges = items}, launch, 0);
   if ((status = walk_rows(&p, launch, EDGES_FORWARD,
                           dfgnn__edges_forward_mode(launch, items))))
     return status;
@@ -255,8 +254,8 @@ static dfgnn_status walk_columns(const edges_params *rows,
                        "a column has %lld edges, expected below 2^31",
                        (long long)matrix.max_degree);
   p.schedule = dfgnn__schedule_rows(&matrix);
-  if (plan.item_edges)
-    dfgnn__schedule_items(&p.schedule, launch->views[2]);
+  dfgnn__schedule_as(&p.schedule, &(row_plan){.item_edges = plan.item_edges},
+                     launch, 1);
   p.edge_of = launch->views[0]->array[2];
   if ((status = dfgnn__edges_shape_for(&shape, &plan, &p, setting, ones)) ||
       p.schedule.units == 0)
@@ -292,8 +291,8 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
   (void)backward_memory(&p, setting, launch->workspace);
   p.grad_attr = a->grad_edge_attr;
   p.grad_bias = a->grad_bias;
-  if (sums.item_edges)
-    dfgnn__schedule_items(&p.schedule, launch->views[1]);
+  dfgnn__schedule_as(&p.schedule, &(row_plan){.item_edges = sums.item_edges},
+                     launch, 0);
   if ((status =
            walk_rows(&p, launch, EDGES_BY_ROWS, backward_mode(&p, launch))))
     return status;
@@ -373,7 +372,7 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      EDGES_BACKWARD_FAMILY},
     {.name = "cuda.attention.fwd.lift",
      .algorithm = "lift",
-     .revision = 2,
+     .revision = 3,
      .ops = ROWS_OPS,
      .edge_ops = ROWS_OPS,
      .parameters = ROWS_PARAMETERS,
@@ -382,7 +381,7 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      EDGES_FORWARD_FAMILY},
     {.name = "cuda.attention.bwd.lift",
      .algorithm = "lift",
-     .revision = 2,
+     .revision = 3,
      .ops = ROWS_OPS,
      .edge_ops = ROWS_OPS,
      .parameters = ROWS_PARAMETERS,

@@ -18,7 +18,7 @@ template <class K> struct edge_forward : edge_row<K> {
   using typename rows::flight;
   using typename rows::pack;
   using typename rows::T;
-  static constexpr bool GRADS = false, EXPANDS = VALUES;
+  static constexpr bool GRADS = false, EXPANDS = VALUES, AHEAD = true;
 
   /* The lane's part of a row in progress. */
   struct state {
@@ -36,6 +36,11 @@ template <class K> struct edge_forward : edge_row<K> {
     this->load_query(z.q, row, queries);
     this->load_att(z.att);
     this->load_score(z.score, row);
+  }
+
+  __device__ __forceinline__ void expect_row(int row) const {
+    if constexpr (!GAT)
+      this->expect(p.query, row);
   }
 
   __device__ __forceinline__ void begin(state &z) const {

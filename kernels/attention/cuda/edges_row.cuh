@@ -4,6 +4,7 @@
 #define DFGNN_ATTENTION_CUDA_EDGES_ROW_CUH
 
 #include "kernels/attention/cuda/edges_term.cuh"
+#include "kernels/common/ptx_fetch.cuh"
 
 namespace dfgnn {
 
@@ -47,6 +48,13 @@ template <class K> struct edge_row : edge_term<K> {
     return !DROPOUT || x.drawn.has(u, this->side(), this->head(h), this->first);
   }
 
+  /* Brings vectors near that the warp loads when their row has its turn. */
+  __device__ __forceinline__ void expect(const tensor_view &t, int row) const {
+    unroll<C>([&](int c) {
+      if (this->side() == 0 && this->has(c))
+        ptx::fetch_line(this->vector_of(t, row, c));
+    });
+  }
   /* Loads the row's query; queries: of the block's rows, if they are staged. */
   __device__ __forceinline__ void load_query(A (&q)[QC][VEC], int row,
                                              const T *queries) const {

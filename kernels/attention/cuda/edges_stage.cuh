@@ -84,10 +84,10 @@ template <class K, int SHARE> struct edge_rows {
   static constexpr int SIZE = STAGED ? ROWS * PITCH : 0;
   static constexpr bool ASYNC = STAGED && PACKED && VEC == WORD;
   T *staged;
-  const int *item_row; /* ITEMS */
+  const int *row; /* of each unit; NULL: units are rows one after the other */
 
   __device__ __forceinline__ int row_of(int unit) const {
-    return ITEMS ? __ldg(item_row + unit) : unit;
+    return ITEMS || row ? __ldg(row + unit) : unit;
   }
 
   /* Begins to copy the rows of units row0 .. row0 + rows, features of `heads`

@@ -30,7 +30,8 @@ template <class K, int TERM = K::term> struct edge_term;
  * edge's features.  If W is staged, these lie in shared memory in the order in
  * which the lanes of an edge read them, WORD numbers each: [TILES][F][C]
  * [VEC / WORD][lanes][WORD].  In the order of W the lanes of narrow heads, DIM
- * numbers apart, would wait for each other at the same banks. */
+ * numbers apart, would wait for each other at the same banks.  The lanes of a
+ * kernel of few warps keep their part of a small W in registers. */
 template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   using walk = edge_walk<K>;
   using typename walk::A;
@@ -54,7 +55,11 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   };
   struct row {};
 
+  static constexpr bool KEPT = walk::SMALL && MATRIX_SIZE > 0 &&
+                               K::slice == 0 && K::warps <= 16 / K::blocks;
+
   A *matrix; /* W, staged */
+  A kept[KEPT ? F : 1][KEPT ? C : 1][KEPT ? VEC : 1];
 
   __device__ __forceinline__ edge_term(const edges_params &params, A *shared)
       : walk(params,
@@ -65,6 +70,8 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
       if constexpr (K::staged)
         stage_matrix();
       __syncthreads();
+      if constexpr (KEPT)
+        unroll<F, C>([&](int f, int c) { staged_column(kept[f][c], f, c); });
     }
   }
 
@@ -99,19 +106,25 @@ template <class K> struct edge_term<K, EDGES_ROWS> : edge_walk<K> {
   /* Column f of W in the rows of vector c; zeros where the lane has no such
    * vector. */
   __device__ __forceinline__ void column(A (&w)[VEC], int f, int c) const {
-    if constexpr (K::staged) {
-      const int tile = TILES > 1 ? this->first / TILE : 0;
-      const A *from = matrix + ((tile * F + f) * C + c) * VECTOR_SIZE;
-      unroll<VEC / WORD>([&](int n) {
-        A part[WORD];
-        load_vector(part, from + place_of(n * WORD));
-        unroll<WORD>([&](int i) { w[n * WORD + i] = part[i]; });
-      });
+    if constexpr (KEPT) {
+      unroll<VEC>([&](int i) { w[i] = kept[f][c][i]; });
+    } else if constexpr (K::staged) {
+      staged_column(w, f, c);
     } else {
       const int row = this->head(walk::state(c)) * DIM + this->feature(c);
       unroll<VEC>(
           [&](int i) { w[i] = this->has(c) ? element(row + i, f) : A(0); });
     }
+  }
+  __device__ __forceinline__ void staged_column(A (&w)[VEC], int f,
+                                                int c) const {
+    const int tile = TILES > 1 ? this->first / TILE : 0;
+    const A *from = matrix + ((tile * F + f) * C + c) * VECTOR_SIZE;
+    unroll<VEC / WORD>([&](int n) {
+      A part[WORD];
+      load_vector(part, from + place_of(n * WORD));
+      unroll<WORD>([&](int i) { w[n * WORD + i] = part[i]; });
+    });
   }
   /* The address of vector c of an edge that comes as [H,D]. */
   __device__ __forceinline__ const T *given(int64_t edge, int c) const {
@@ -343,25 +356,38 @@ template <class K> struct edge_term<K, EDGES_PRODUCTS> : edge_walk<K> {
 
 /* ---- blocks -------------------------------------------------------------- */
 
-/* Walks over the units with W e in the lanes: each warp takes every n-th. */
+/* Walks over the units with W e in the lanes: each warp takes every n-th.  If
+ * AHEAD, the next unit's edges and rows are on their way before it needs them.
+ */
 template <class Work>
 __device__ __forceinline__ void walk_by_warps(const edges_params &p) {
   extern __shared__ double edges_shared[];
   Work work(p, reinterpret_cast<typename Work::A *>(edges_shared));
   typename Work::state z;
   typename Work::early e;
-  const int warps = Work::WARPS;
-  for (int unit = blockIdx.x * warps + threadIdx.x / 32;
-       unit < p.schedule.units; unit += gridDim.x * warps) {
-    const row_work w = row_of_unit(p.schedule, unit);
+  const int step = gridDim.x * Work::WARPS, last = p.schedule.units - 1;
+  int unit = blockIdx.x * Work::WARPS + threadIdx.x / 32;
+  row_work w = row_of_unit(p.schedule, min(unit, last));
+  if constexpr (Work::AHEAD)
+    work.fetch(e, w, 0);
+  while (unit <= last) {
+    row_work next = w;
+    unit += step;
+    if constexpr (Work::AHEAD)
+      next = row_of_unit(p.schedule, min(unit, last));
     for (work.first = 0; work.first < Work::HEADS; work.first += Work::TILE) {
       work.load_row(z, w.row);
+      if constexpr (Work::AHEAD)
+        work.expect_row(next.row);
       work.begin(z);
-      work.template walk_row<false>(
+      work.template walk_row<Work::AHEAD>(
           e, w, [&](auto... edges) { work.step(z, edges...); });
+      if (Work::AHEAD && work.first + Work::TILE >= Work::HEADS)
+        work.fetch(e, next, 0);
       work.finish(z, w);
       work.store(z, nullptr, w);
     }
+    w = Work::AHEAD ? next : row_of_unit(p.schedule, min(unit, last));
   }
 }
 
@@ -384,8 +410,9 @@ __device__ __forceinline__ void walk_by_blocks(const edges_params &p) {
       reinterpret_cast<typename Work::T *>(chunks + ROWS * Work::CHUNK_SIZE);
   const int warp = threadIdx.x / 32;
   const int step = gridDim.x * ROWS, units = p.schedule.units;
-  const int *items = p.schedule.item_row;
-  const rows_of queries{staged, items}, grads{staged + rows_of::SIZE, items};
+  const int *rows_by_unit = rows_of_units(p.schedule);
+  const rows_of queries{staged, rows_by_unit};
+  const rows_of grads{staged + rows_of::SIZE, rows_by_unit};
   const typename Work::matrix w{
       static_cast<const typename Work::T *>(p.weight),
       static_cast<const typename Work::T *>(p.constant),

@@ -46,6 +46,8 @@ template <class K> struct edge_walk : edge_lanes_of<K, shared_width<K>> {
   static constexpr int CHUNK_SIZE = MATRIX ? CHUNK * PITCH : 0;
   using chunk = edge_chunk<T, WIDTH, K::ones, PITCH, CHUNK>;
   using kept_t = edge_kept<U, SIDES, TILE, HEADS>;
+  /* So little of W, C * VEC * F numbers, does a lane need. */
+  static constexpr bool SMALL = map::TILES == 1 && F <= 48 / (C * VEC);
 
   const edges_params &p;
   chunk features; /* the warp's */

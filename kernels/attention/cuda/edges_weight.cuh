@@ -228,8 +228,8 @@ __global__ void __launch_bounds__(K::warps * 32, K::blocks)
               p,
               tile,
               {chunks + warp * work_t::CHUNK * work_t::FP},
-              {staged, p.schedule.item_row},
-              {staged + work_t::rows_of::SIZE, p.schedule.item_row},
+              {staged, rows_of_units(p.schedule)},
+              {staged + work_t::rows_of::SIZE, rows_of_units(p.schedule)},
               static_cast<int>(blockIdx.y) * UNITS,
               there};
   if constexpr (UNITS < work_t::HEAD_UNITS) {

@@ -20,6 +20,7 @@ template <class K> struct edge_sums : edge_term<K> {
   using typename term::pack;
   static constexpr int FS = K::slice;
   static constexpr int COLUMNS = (MATRIX ? F : 0) + 1; /* columns of totals */
+  static constexpr bool AHEAD = term::SMALL;
 
   struct sums {
     A x[C][VEC], att[C][VEC], weight[FS][C][VEC], leaky[C][VEC];
@@ -66,27 +67,17 @@ template <class K> struct edge_sums : edge_term<K> {
     });
   }
 
-  __device__ __forceinline__ void add_row(sums &z, int unit, int f0) const {
-    const row_work w = row_of_unit(p.schedule, unit);
-    const int64_t begin = w.indices - p.schedule.indices;
-    const char *values = this->lane_base(p.value);
+  /* AHEAD: e has what is loaded ahead of row w, and then of `next`. */
+  __device__ __forceinline__ void add_row(sums &z, typename term::early &e,
+                                          const row_work &w,
+                                          const row_work &next, int f0) const {
     this->own(z.x, p.query, w.row);
-    for (int at = 0; at < w.degree; at += CHUNK) {
-      const int count = min(CHUNK, w.degree - at);
-      const int index =
-          lane_id() < count ? __ldcs(w.indices + at + lane_id()) : 0;
-      if constexpr (MATRIX) {
-        typename term::chunk::early e;
-        this->features.fetch(e, this->attr_of(begin + at), count);
-        this->features.load(e, this->attr_of(begin + at), count,
-                            (count + U * SIDES - 1) / (U * SIDES) *
-                                (U * SIDES));
-      }
-#pragma unroll 1
-      for (int i = this->side(); i - this->side() < count; i += U * SIDES)
-        step(z, values, index, i, count - i, begin + at + i, f0);
-      __syncwarp();
-    }
+    this->template walk_row<AHEAD>(
+        e, w,
+        [&](const char *, const char *values, int index, int from, int left,
+            int64_t begin) { step(z, values, index, from, left, begin, f0); });
+    if constexpr (AHEAD)
+      this->fetch(e, next, 0);
   }
 
   /* Adds the warps' sums up in `shared`, [FS + 1][C][VEC][32 lanes].  Sums k <
@@ -139,9 +130,18 @@ __global__ void __launch_bounds__(K::warps * 32, K::blocks)
   work.load_att(z.att);
   work.clear_sums(z.leaky);
   unroll<FS>([&](int k) { work.clear_sums(z.weight[k]); });
-  for (int unit = blockIdx.x * WARPS + threadIdx.x / 32;
-       unit < p.schedule.units; unit += gridDim.x * WARPS)
-    work.add_row(z, unit, f0);
+  const int step = gridDim.x * WARPS, last = p.schedule.units - 1;
+  int unit = blockIdx.x * WARPS + threadIdx.x / 32;
+  row_work w = row_of_unit(p.schedule, min(unit, last));
+  typename work_t::early e;
+  if constexpr (work_t::AHEAD)
+    work.fetch(e, w, 0);
+  while (unit <= last) {
+    unit += step;
+    const row_work next = row_of_unit(p.schedule, min(unit, last));
+    work.add_row(z, e, w, next, f0);
+    w = next;
+  }
   work.finish(z, shared + work_t::MATRIX_SIZE + WARPS * work_t::CHUNK_SIZE, f0);
 }
 

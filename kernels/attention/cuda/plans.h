@@ -113,9 +113,9 @@ int dfgnn__row_views(const dfgnn_setting *setting, const row_plan *plan,
 row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix);
 /* Makes the schedule of all rows one of items of them. */
 void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items);
-/* Makes it the one of a plan; view: of items or an order, if it has one. */
+/* Makes it the one of a plan, by the views of a launch. */
 void dfgnn__schedule_as(row_schedule *schedule, const row_plan *plan,
-                        const dfgnn_view *view);
+                        const dfgnn_launch *launch, int columns);
 /* The number of partial results of items of so many edges (0: rows are whole),
  * two a cut: see row_of_unit(). */
 int64_t dfgnn__slots(const dfgnn_matrix *matrix, int item_edges);

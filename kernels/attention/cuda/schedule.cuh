@@ -19,6 +19,11 @@ __device__ __forceinline__ bool has_unit(const row_schedule &p, int unit) {
   return !p.item_row || __ldg(p.item_row + unit) >= 0;
 }
 
+/* The row of each unit; NULL: units are rows one after the other. */
+__device__ __forceinline__ const int *rows_of_units(const row_schedule &p) {
+  return p.item_row ? p.item_row : p.order;
+}
+
 __device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
                                                 int unit) {
   row_work w;

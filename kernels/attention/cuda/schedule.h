@@ -11,7 +11,7 @@ typedef struct row_schedule {
   int offsets64;
   const void *offsets;
   const int *indices;
-  const int *order;          /* rows by degree; NULL: natural order */
+  const int *order;          /* rows in the order of a view; NULL: natural */
   const int *item_row;       /* the row of an item; NULL: units are rows */
   const int64_t *item_first; /* its first edge */
   const int *row_item;       /* [rows + 1]: the first item of a row */
