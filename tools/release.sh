@@ -4,7 +4,7 @@
 #
 #   versions  compares VERSION with NEWS, debian/changelog, CITATION.cff, __version__ of
 #          the PyTorch package and Spack's recipe, and the soname with Debian's packages
-#          and the documents, and names what differs
+#          and the documents, and names what differs, and what lacks the headers
 #   check  the same, and whether tests/abi has the headers of the release, the tree is
 #          committed and a tag is where it should be
 #   build  checks, then makes the tarball, the source for pip and the wheel in OUT,
@@ -55,6 +55,16 @@ versions() {
   [ "$released" = "$date" ] ||
     fault "CITATION.cff: found date-released: $released, expected $date as NEWS says"
   soname
+  headers
+}
+
+# Whether all that copies the PyTorch package copies the headers that it reads.
+headers() {
+  for file in debian/rules contrib/apptainer/dfgnn.def contrib/conda/meta.yaml \
+    contrib/spack/dfgnn/package.py; do
+    ! grep -q python/dfgnn $file || grep -q 'include.*dfgnn\|"include"' $file ||
+      fault "$file: found python/dfgnn, expected include beside it"
+  done
 }
 
 # The soname is current - age of libtool's current:revision:age.

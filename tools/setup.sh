@@ -11,6 +11,7 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
 fi
 
 missing=
+# shellcheck disable=SC2046
 [ $# -gt 0 ] || set -- $(sed 's/#.*//' "$here/packages.txt")
 for package; do
   state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || :

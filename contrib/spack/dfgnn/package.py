@@ -45,4 +45,6 @@ class Dfgnn(AutotoolsPackage):
     @run_after("install")
     def install_python(self):
         if self.spec.satisfies("+python"):
-            install_tree("python/dfgnn", join_path(python_platlib, "dfgnn"))
+            package = join_path(python_platlib, "dfgnn")
+            install_tree("python/dfgnn", package)
+            install_tree("include", join_path(package, "include"))
