@@ -163,7 +163,8 @@ dfgnn_status dfgnn__gather_run(gather_params *p, const dfgnn_program *program,
     rows = 32 / shape->lanes;
   const int block_rows = warps * rows;
   const int resident = launch->setting.device->units * (64 / warps);
-  int64_t blocks = dfgnn__ceil_div(s->units, block_rows) + s->heavy_rows;
+  int64_t blocks = dfgnn__ceil_div(s->units, block_rows) + s->heavy_rows +
+                   (int64_t)s->hub_rows * s->hub_blocks;
   s->group = 32 / rows;
   s->group_bits = dfgnn__log2(s->group);
   s->span = block_rows;
@@ -176,7 +177,8 @@ dfgnn_status dfgnn__gather_run(gather_params *p, const dfgnn_program *program,
   const dfgnn_grid grid = {.blocks = {(unsigned)blocks, tiles(p, shape)},
                            .threads = (unsigned)warps * 32,
                            .carveout = s->heavy ? DFGNN_CARVEOUT_DEFAULT
-                                                : DFGNN_CARVEOUT_L1};
+                                                : DFGNN_CARVEOUT_L1,
+                           .overlaps = 1};
   return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
 }
 
@@ -191,6 +193,7 @@ dfgnn_status dfgnn__gather_run_shares(gather_params *p,
       dfgnn__ceil_div(p->schedule.units, warps * 32 / shape->lanes);
   const dfgnn_grid grid = {.blocks = {(unsigned)blocks, tiles(p, shape)},
                            .threads = (unsigned)warps * 32,
-                           .carveout = DFGNN_CARVEOUT_L1};
+                           .carveout = DFGNN_CARVEOUT_L1,
+                           .overlaps = 1};
   return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
 }

@@ -87,12 +87,23 @@ __device__ __forceinline__ row_work find_item(const gather_schedule &p,
   const int64_t left = p.offsets[w.row + 1] - w.edge(0);
   w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
   w.position = (unit - first) * p.item_edges;
-  /* The first slots are those of all items but the first of each row, counted
-   * over the rows; from extra_items on come the first items of split rows. */
   if (last - first > 1)
     w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
   return w;
 }
+
+/* The slots of the partial results of a cut row's items.  The first slots are
+ * those of all items but the first of each row, counted over the rows; from
+ * extra_items on come the first items of cut rows. */
+struct item_slots {
+  int count, base, extra;
+  __device__ __forceinline__ item_slots(const gather_schedule &s, int row)
+      : count(s.row_item[row + 1] - s.row_item[row]),
+        base(s.row_item[row] - row), extra(s.extra_items) {}
+  __device__ __forceinline__ int64_t operator()(int k) const {
+    return k == 0 ? extra + base : base + k - 1;
+  }
+};
 
 __device__ __forceinline__ void settle_row(const gather_schedule &p,
                                            row_work &w) {
@@ -153,7 +164,7 @@ template <typename T, int VEC, int L, int C, int W> struct lane_table {
   __device__ __forceinline__ void load(packed<T, VEC> &x, int node, int c,
                                        bool on) const {
     if (WHOLE) {
-      x = load_packed<VEC>(at(node, c));
+      x = load_written<VEC>(at(node, c));
       return;
     }
     clear(x);
@@ -407,6 +418,7 @@ template <class Op, int C, int U> constexpr int gather_blocks() {
 template <class Op, int L, int C, int U>
 __device__ __forceinline__ void gather_rows(const gather_params &p) {
   __shared__ int taken;
+  ptx::wait_for_previous();
   ptx::let_next_begin();
   const int rows = 32 >> p.schedule.group_bits,
             at_once = blockDim.x / 32 * rows;

@@ -31,7 +31,8 @@ typedef struct feature_tensor {
 
 /* Units of work are rows, items of split rows, or shares of rows and edges.
  * Where there are heavy rows, each has a block of its own, before the blocks of
- * the others. */
+ * the others; the rows of more than hub_edges edges have several, before those.
+ */
 typedef struct gather_schedule {
   int units;
   int rows; /* of the matrix */
@@ -46,6 +47,8 @@ typedef struct gather_schedule {
   const int
       *heavy; /* the rows of more than item_edges edges that blocks take */
   int heavy_rows;
+  const int *hubs; /* the rows that are cut into items of hub_edges edges */
+  int hub_rows, hub_edges, hub_blocks; /* hub_blocks: of each such row */
   int share;      /* steps of a balanced unit; an edge or a row's end is one */
   int *share_row; /* [units]: the row of earlier shares that ends here or -1 */
   int span;       /* units of a block */

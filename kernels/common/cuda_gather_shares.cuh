@@ -164,6 +164,8 @@ struct gather_share : gather_row<Op, L, C, U> {
 template <class Op, int L, int C, int U>
 __device__ __forceinline__ void gather_shares_of(const gather_params &p) {
   const int64_t unit = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / L;
+  ptx::wait_for_previous();
+  ptx::let_next_begin();
   const gather_share<Op, L, C, U> work(p);
   work.run(static_cast<int>(unit), unit < p.schedule.units);
 }

@@ -2,6 +2,9 @@
 #ifndef DFGNN_KERNELS_CUDA_HOST_H
 #define DFGNN_KERNELS_CUDA_HOST_H
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "kernels/common/variant.h"
 
 enum { DFGNN_GRID_Y_MAX = 65535 };
@@ -16,6 +19,11 @@ static inline int dfgnn__ceil_power(int64_t x) {
   while (p < x)
     p *= 2;
   return p;
+}
+
+/* 90 for sm_90. */
+static inline int dfgnn__compute_capability(const dfgnn_device_info *device) {
+  return strncmp(device->arch, "sm_", 3) == 0 ? atoi(device->arch + 3) : 0;
 }
 
 /* Log2 of a power of two. */

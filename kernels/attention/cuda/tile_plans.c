@@ -9,10 +9,6 @@
 #include "kernels/attention/cuda/tile_forward.h"
 #include "kernels/attention/cuda/tile_order.h"
 
-static int compute_capability(const dfgnn_device_info *device) {
-  return strncmp(device->arch, "sm_", 3) == 0 ? atoi(device->arch + 3) : 0;
-}
-
 /* A row (of gradients: or a column) has more than 4096 edges and eight times a
  * multiprocessor's share.  One block would walk its whole window: on
  * bipartite:nodes=20000,sources=3000,edges=150000,heavy=4,share=0.5 that took
@@ -38,7 +34,7 @@ static int has_doubled_hub(const dfgnn_setting *s) {
 
 const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
   const dfgnn_matrix *matrix = s->matrix;
-  if (compute_capability(s->device) < 80)
+  if (dfgnn__compute_capability(s->device) < 80)
     return "needs tensor cores of sm_80 or later";
   if (s->problem->dim > TILE_MOST_WIDTH)
     return "more than 128 features";

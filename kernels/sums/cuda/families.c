@@ -6,7 +6,10 @@
  *             a row with many edges; a second kernel merges them
  *   block     a block takes a row with many edges and adds up the sums of its
  *             lanes in shared memory, so that nothing is left to merge; the
- *             other rows as in `row`
+ *             other rows as in `row`.  Several blocks take a row of more than
+ *             2048 edges, which a second kernel merges
+ *   fours     a warp takes four rows, whose edges tensor cores multiply and add
+ *             up; long rows as in `block`.  bfloat16 only
  *   balanced  every group of lanes takes as many edges and ends of rows as any
  *             other (merge-based CSR: Merrill and Garland 2016); rows that span
  *             several groups are summed by a second kernel, always in the same
@@ -17,8 +20,8 @@
 #include "kernels/sums/cuda/sums.h"
 
 enum { LANES, VECTORS, UNROLL, ROWS, SPAN, ORDER };
-enum { NATURAL, BY_DEGREE };
-enum { EDGES = SPAN }; /* of split */
+enum { NATURAL, BY_DEGREE, BY_PLACE };
+enum { EDGES = SPAN }; /* of split and block */
 enum { STEPS = ROWS }; /* of balanced */
 
 static int64_t longer_side(const dfgnn_matrix *m) {
@@ -36,7 +39,7 @@ static const char *refusal(const dfgnn_setting *s, sums_walk walk) {
 static int row_legal(sums_group group, const int *x) {
   return dfgnn__sums_listed(group, 1, x[LANES], x[VECTORS], x[UNROLL]) &&
          x[ROWS] * x[LANES] <= 32 &&
-         (x[ORDER] == NATURAL || (x[SPAN] == GATHER_ONCE && x[ROWS] == 1)) &&
+         (x[ORDER] != BY_DEGREE || (x[SPAN] == GATHER_ONCE && x[ROWS] == 1)) &&
          (group != SUMS_OF_MESSAGE || x[ROWS] <= 4);
 }
 
@@ -48,13 +51,16 @@ static size_t row_workspace(const dfgnn_setting *s) {
   return dfgnn__sums_layout(s, 0, 0).bytes;
 }
 
-static dfgnn_view_kind row_view(const dfgnn_setting *s) {
-  return s->parameter[ORDER] == BY_DEGREE ? DFGNN_VIEW_DEGREE_ORDER
-                                          : DFGNN_VIEW_NONE;
+/* The order in which `row` and `block` take rows. */
+static dfgnn_view_kind order_view(const dfgnn_setting *s) {
+  static const dfgnn_view_kind views[] = {[NATURAL] = DFGNN_VIEW_NONE,
+                                          [BY_DEGREE] = DFGNN_VIEW_DEGREE_ORDER,
+                                          [BY_PLACE] = DFGNN_VIEW_PLACE_ORDER};
+  return views[s->parameter[ORDER]];
 }
 
 static int row_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  return dfgnn__sums_views(s, requests, row_view(s), 0);
+  return dfgnn__sums_views(s, requests, SUMS_OVER_ROWS, order_view(s), 0);
 }
 
 static dfgnn_status row_launch(const dfgnn_launch *launch) {
@@ -64,7 +70,7 @@ static dfgnn_status row_launch(const dfgnn_launch *launch) {
                                                      : GATHER_ONCE_WARPS,
                     .rows = x[ROWS],
                     .span = (gather_span)x[SPAN]};
-  return dfgnn__sums_launch(&call, x, row_view(&launch->setting), 0);
+  return dfgnn__sums_launch(&call, x, order_view(&launch->setting), 0);
 }
 
 /* ---- split --------------------------------------------------------------- */
@@ -91,7 +97,7 @@ static size_t split_workspace(const dfgnn_setting *s) {
 }
 
 static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  return dfgnn__sums_views(s, requests, DFGNN_VIEW_WORK_ITEMS,
+  return dfgnn__sums_views(s, requests, SUMS_OVER_ROWS, DFGNN_VIEW_WORK_ITEMS,
                            s->parameter[EDGES]);
 }
 
@@ -106,9 +112,6 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
 
 /* ---- block --------------------------------------------------------------- */
 
-/* A longer row would keep its block busy while the others are done. */
-enum { BLOCK_MOST_EDGES = 4096 };
-
 static int block_legal(const int *x) {
   return x[ROWS] * x[LANES] <= 32 &&
          dfgnn__sums_listed(SUMS_OF_SPMM, 0, x[LANES], x[VECTORS], x[UNROLL]);
@@ -120,17 +123,17 @@ static const char *block_applicable(const dfgnn_setting *s) {
                               : s->signature->max_source_degree;
   if (longest <= s->parameter[EDGES])
     return "no row is long enough for a block";
-  if (longest > BLOCK_MOST_EDGES)
-    return "a row is too long for a block";
   return refusal(s, SUMS_OVER_BLOCKS);
 }
 
 static size_t block_workspace(const dfgnn_setting *s) {
-  return dfgnn__sums_layout(s, 0, 0).bytes;
+  return dfgnn__sums_layout(s, dfgnn__sums_hub(s) ? SUMS_HUB_EDGES : 0, 0)
+      .bytes;
 }
 
 static int block_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  return split_views(s, requests);
+  return dfgnn__sums_views(s, requests, SUMS_OVER_BLOCKS, order_view(s),
+                           s->parameter[EDGES]);
 }
 
 static dfgnn_status block_launch(const dfgnn_launch *launch) {
@@ -139,7 +142,39 @@ static dfgnn_status block_launch(const dfgnn_launch *launch) {
                     .walk = SUMS_OVER_BLOCKS,
                     .warps = GATHER_PIECE_WARPS,
                     .rows = x[ROWS]};
-  return dfgnn__sums_launch(&call, x, DFGNN_VIEW_WORK_ITEMS, x[EDGES]);
+  return dfgnn__sums_launch(&call, x, order_view(&launch->setting), x[EDGES]);
+}
+
+/* ---- fours --------------------------------------------------------------- */
+
+enum { FOURS_LOADS, FOURS_EDGES, FOURS_ORDER };
+
+static const char *fours_applicable(const dfgnn_setting *s) {
+  const dfgnn_matrix *m = s->matrix;
+  gather_shape shape;
+  if (m->max_degree > INT32_MAX - 65536 || longer_side(m) > INT32_MAX - 65536)
+    return "a row or the number of rows exceeds 2^31";
+  return dfgnn__sums_fours_refusal(&shape, s, s->parameter[FOURS_LOADS]);
+}
+
+static dfgnn_view_kind fours_view(const dfgnn_setting *s) {
+  return s->parameter[FOURS_ORDER] == BY_PLACE ? DFGNN_VIEW_PLACE_ORDER
+                                               : DFGNN_VIEW_NONE;
+}
+
+static int fours_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
+  return dfgnn__sums_views(s, requests, SUMS_OVER_FOURS, fours_view(s),
+                           s->parameter[FOURS_EDGES]);
+}
+
+static dfgnn_status fours_launch(const dfgnn_launch *launch) {
+  const int *x = launch->setting.parameter;
+  sums_call call = {.launch = launch,
+                    .walk = SUMS_OVER_FOURS,
+                    .warps = GATHER_PIECE_WARPS,
+                    .rows = 4};
+  return dfgnn__sums_launch(&call, x, fours_view(&launch->setting),
+                            x[FOURS_EDGES]);
 }
 
 /* ---- balanced ------------------------------------------------------------ */
@@ -161,7 +196,7 @@ static size_t balanced_workspace(const dfgnn_setting *s) {
 
 static int balanced_views(const dfgnn_setting *s,
                           dfgnn_view_request *requests) {
-  return dfgnn__sums_views(s, requests, DFGNN_VIEW_NONE, 0);
+  return dfgnn__sums_views(s, requests, SUMS_OVER_SHARES, DFGNN_VIEW_NONE, 0);
 }
 
 static dfgnn_status balanced_launch(const dfgnn_launch *launch) {
@@ -217,11 +252,26 @@ OF_GROUPS(split)
 #define SPLIT .dtypes = SINGLE, .parameters = DFGNN_GATHER_SPLIT
 
 #define BLOCK                                                                  \
-  .ops = DFGNN_OPS_SPMM, .revision = 1, .dtypes = SINGLE,                      \
+  .ops = DFGNN_OPS_SPMM, .revision = 2, .dtypes = SINGLE,                      \
   .legal = block_legal, .applicable = block_applicable,                        \
   .parameters = {DFGNN_GATHER_SHAPE,                                           \
                  {.name = "rows", .count = 3, .values = {1, 2, 4}},            \
-                 {.name = "edges", .count = 3, .values = {32, 64, 128}}}
+                 {.name = "edges", .count = 3, .values = {32, 64, 128}},       \
+                 {.name = "order",                                             \
+                  .count = 2,                                                  \
+                  .values = {NATURAL, BY_PLACE},                               \
+                  .labels = {"natural", "place"}}}
+
+#define FOURS                                                                  \
+  .ops = DFGNN_OPS_SPMM, .revision = 1, .dtypes = DFGNN_BIT(DFGNN_BF16),       \
+  .applicable = fours_applicable,                                              \
+  .parameters = {{.name = "loads", .count = 2, .values = {4, 8}},              \
+                 {.name = "edges", .count = 3, .values = {64, 128, 256}},      \
+                 {.name = "order",                                             \
+                  .count = 2,                                                  \
+                  .values = {NATURAL, BY_PLACE},                               \
+                  .labels = {"natural", "place"}}}
+#define fours_workspace block_workspace
 
 /* Gradients of balanced won one of 42 problems where they were measured, and
  * are not offered (data/models/h200_campaign.jsonl.xz). */
@@ -234,6 +284,8 @@ DFGNN_FAMILIES(sums_cuda_families) = {
                     {"steps", 3, {128, 256, 512}, {0}}}},
     {FORWARD(block, "spmm"), BLOCK},
     {BACKWARD(block, "spmm"), BLOCK},
+    {FORWARD(fours, "spmm"), FOURS},
+    {BACKWARD(fours, "spmm"), FOURS},
     {FORWARD(row, "message"), MESSAGE(row), ROW},
     {BACKWARD(row, "message"), MESSAGE(row), ROW},
     {FORWARD(row, "reduce"), REDUCE(row), ROW},

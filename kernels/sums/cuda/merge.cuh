@@ -49,17 +49,6 @@ merge_row(const gather_params &p, const feature_tensor &to, int part,
   }
 }
 
-/* The slots of the partial results of a cut row's items. */
-struct item_slots {
-  int count, base, extra;
-  __device__ __forceinline__ item_slots(const gather_schedule &s, int row)
-      : count(s.row_item[row + 1] - s.row_item[row]),
-        base(s.row_item[row] - row), extra(s.extra_items) {}
-  __device__ __forceinline__ int64_t operator()(int k) const {
-    return k == 0 ? extra + base : base + k - 1;
-  }
-};
-
 /* A block takes a row: its sums, and those of its gates. */
 template <typename T, int SUMS, int VEC>
 __global__ void merge_sums(const __grid_constant__ gather_params p,
@@ -67,6 +56,7 @@ __global__ void merge_sums(const __grid_constant__ gather_params p,
   const int row = heavy[blockIdx.x];
   const item_slots slots(p.schedule, row);
   ptx::wait_for_previous();
+  ptx::let_next_begin();
   unroll<SUMS>([&](int s) {
     const feature_tensor &to = s ? p.out_gate : p.out;
     if (to.data)
@@ -80,6 +70,7 @@ __global__ void merge_shares(const __grid_constant__ gather_params p,
                              int columns) {
   const gather_schedule &s = p.schedule;
   ptx::wait_for_previous();
+  ptx::let_next_begin();
   const int unit = blockIdx.x, row = s.share_row[unit];
   if (row < 0)
     return;
@@ -157,6 +148,7 @@ __global__ void merge_found(const __grid_constant__ gather_params p,
   const int slices = MERGE_THREADS / columns;
   const int slice = threadIdx.x / columns, column = threadIdx.x % columns;
   ptx::wait_for_previous();
+  ptx::let_next_begin();
   for (int from = 0; from < p.width; from += columns) {
     const int f = from + column;
     merged<WHAT, A> all;

@@ -27,6 +27,13 @@ static int64_t count_shares(const dfgnn_setting *setting, int share) {
   return dfgnn__gather_shares(&matrix, share);
 }
 
+int64_t dfgnn__sums_hub(const dfgnn_setting *setting) {
+  const int64_t longest = dfgnn__sums_backward(setting->problem)
+                              ? setting->signature->max_source_degree
+                              : setting->matrix->max_degree;
+  return longest > SUMS_HUB_EDGES ? longest : 0;
+}
+
 sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
                                int share) {
   const dfgnn_problem *p = setting->problem;
@@ -61,8 +68,8 @@ static void *at(const sums_call *call, size_t offset) {
 /* ---- views --------------------------------------------------------------- */
 
 int dfgnn__sums_views(const dfgnn_setting *setting,
-                      dfgnn_view_request *requests, dfgnn_view_kind kind,
-                      int64_t parameter) {
+                      dfgnn_view_request *requests, sums_walk walk,
+                      dfgnn_view_kind kind, int64_t parameter) {
   const dfgnn_problem *problem = setting->problem;
   const int backward = dfgnn__sums_backward(problem);
   int count = 0;
@@ -70,7 +77,17 @@ int dfgnn__sums_views(const dfgnn_setting *setting,
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
   if (kind != DFGNN_VIEW_NONE)
     requests[count++] = (dfgnn_view_request){
-        .kind = kind, .parameter = parameter, .transposed = backward};
+        .kind = kind,
+        .parameter = kind == DFGNN_VIEW_WORK_ITEMS ? parameter : 0,
+        .transposed = backward};
+  if (dfgnn__sums_by_blocks(walk))
+    requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                             .parameter = parameter,
+                                             .transposed = backward};
+  if (dfgnn__sums_by_blocks(walk) && dfgnn__sums_hub(setting))
+    requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                             .parameter = SUMS_HUB_EDGES,
+                                             .transposed = backward};
   if (kind == DFGNN_VIEW_WORK_ITEMS && dfgnn__sums_walks_rows(problem))
     requests[count++] =
         (dfgnn_view_request){.kind = kind, .parameter = parameter};
@@ -83,7 +100,8 @@ static void take_views(sums_call *call, dfgnn_view_kind kind,
                        int64_t parameter) {
   const dfgnn_setting *setting = &call->launch->setting;
   dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
-  const int count = dfgnn__sums_views(setting, requests, kind, parameter);
+  const int count =
+      dfgnn__sums_views(setting, requests, call->walk, kind, parameter);
   for (int i = 0; i < count; i++) {
     const dfgnn_view *view = call->launch->views[i];
     switch (requests[i].kind) {
@@ -91,13 +109,16 @@ static void take_views(sums_call *call, dfgnn_view_kind kind,
       call->transpose = view;
       break;
     case DFGNN_VIEW_DEGREE_ORDER:
+    case DFGNN_VIEW_PLACE_ORDER:
       call->order = view;
       break;
     case DFGNN_VIEW_ROW_OF_EDGE:
       call->row_of_edge = view;
       break;
     default:
-      if (call->items)
+      if (dfgnn__sums_by_blocks(call->walk) && call->items)
+        call->hubs = view;
+      else if (call->items)
         call->row_items = view;
       else
         call->items = view;
@@ -195,12 +216,29 @@ static dfgnn_status run_shares(gather_params *p, const dfgnn_program *program,
 
 static dfgnn_status run_blocks(gather_params *p, const dfgnn_program *program,
                                const gather_shape *shape,
-                               const sums_call *call) {
+                               const sums_kernel *kernel, const sums_call *call,
+                               const dfgnn_matrix *matrix) {
   p->schedule.heavy = call->items->array[3];
   p->schedule.heavy_rows = (int)call->items->extra;
   p->schedule.item_edges = (int)call->items->request.parameter;
-  return dfgnn__gather_run(p, program, shape, call->launch, call->warps,
-                           call->rows, GATHER_ONCE);
+  gather_params merged = *p;
+  if (call->hubs) {
+    dfgnn__gather_items(&merged, call->hubs, matrix);
+    merged.partial = at(call, call->layout.partial);
+    p->partial = merged.partial;
+    p->schedule.row_item = merged.schedule.row_item;
+    p->schedule.extra_items = merged.schedule.extra_items;
+    p->schedule.hubs = call->hubs->array[3];
+    p->schedule.hub_rows = (int)call->hubs->extra;
+    p->schedule.hub_edges = SUMS_HUB_EDGES;
+    p->schedule.hub_blocks = (int)dfgnn__ceil_div(
+        dfgnn__sums_hub(&call->launch->setting), SUMS_HUB_EDGES);
+  }
+  dfgnn_status status = dfgnn__gather_run(p, program, shape, call->launch,
+                                          call->warps, call->rows, GATHER_ONCE);
+  return status || !call->hubs
+             ? status
+             : merge_items(&merged, kernel, shape, call->hubs, call->launch);
 }
 
 static dfgnn_status run_pass(const sums_call *call, int pass) {
@@ -219,24 +257,28 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   dfgnn_status status = dfgnn__sums_fill(&p, &aligned, call, pass, &matrix);
   if (status)
     return status;
-  const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, call->walk, &p);
+  /* Tensor cores take vectors only. */
+  const sums_walk walk =
+      call->walk == SUMS_OVER_FOURS && !aligned ? SUMS_OVER_ROWS : call->walk;
+  const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, walk, &p);
   status = find_program(&program, &shape, &kernel, &p, pass, aligned, problem);
   if (status)
     return status;
-  if (call->walk == SUMS_OVER_SHARES)
+  if (walk == SUMS_OVER_SHARES)
     return run_shares(&p, &program, &shape, call);
-  if (call->walk == SUMS_OVER_BLOCKS)
-    return run_blocks(&p, &program, &shape, call);
   if (call->order && first)
     p.schedule.order = call->order->array[0];
-  if (items) {
+  if (dfgnn__sums_by_blocks(walk))
+    return run_blocks(&p, &program, &shape, &kernel, call, &matrix);
+  if (items && !dfgnn__sums_by_blocks(call->walk)) {
     dfgnn__gather_items(&p, items, &matrix);
     p.partial = at(call, call->layout.partial);
   }
   status = dfgnn__gather_run(&p, &program, &shape, launch, call->warps,
                              call->rows, call->span);
-  return status || !items ? status
-                          : merge_items(&p, &kernel, &shape, items, launch);
+  return status || !items || dfgnn__sums_by_blocks(call->walk)
+             ? status
+             : merge_items(&p, &kernel, &shape, items, launch);
 }
 
 /* ---- tables by destination, for backward passes -------------------------- */
@@ -358,14 +400,18 @@ static dfgnn_status run(sums_call *call) {
 dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
                                 dfgnn_view_kind kind, int64_t parameter) {
   const dfgnn_setting *setting = &call->launch->setting;
-  const char *reason = dfgnn__sums_refusal(&call->shape, setting, call->walk,
-                                           shape[0], shape[1], shape[2]);
+  const char *reason =
+      call->walk == SUMS_OVER_FOURS
+          ? dfgnn__sums_fours_refusal(&call->shape, setting, shape[0])
+          : dfgnn__sums_refusal(&call->shape, setting, call->walk, shape[0],
+                                shape[1], shape[2]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
-  const int items =
-      kind == DFGNN_VIEW_WORK_ITEMS && call->walk != SUMS_OVER_BLOCKS;
-  call->layout =
-      dfgnn__sums_layout(setting, items ? (int)parameter : 0, call->share);
+  const int blocks = dfgnn__sums_by_blocks(call->walk);
+  const int items = blocks ? dfgnn__sums_hub(setting) ? SUMS_HUB_EDGES : 0
+                    : kind == DFGNN_VIEW_WORK_ITEMS ? (int)parameter
+                                                    : 0;
+  call->layout = dfgnn__sums_layout(setting, items, call->share);
   take_views(call, kind, parameter);
   return run(call);
 }

@@ -42,6 +42,7 @@ typedef struct sums_kernel {
     SUMS_ADD,          /* spmm_rows: sums of copies */
     SUMS_SHARE,        /* spmm_shares: the same, over balanced shares */
     SUMS_BLOCK,        /* spmm_blocks: the same, long rows by whole blocks */
+    SUMS_FOUR,         /* spmm_fours: the same, on tensor cores */
     SUMS_FIND,         /* reduce_rows: extremes and moments of copies */
     SUMS_GRADE,        /* reduce_gradients: their gradients */
     SUMS_ADD_MESSAGES, /* message_rows: sums of messages, and all gradients */
@@ -58,8 +59,13 @@ typedef struct sums_kernel {
 typedef enum sums_walk {
   SUMS_OVER_ROWS,   /* or items */
   SUMS_OVER_SHARES, /* of edges and ends of rows */
-  SUMS_OVER_BLOCKS  /* rows, of which blocks take the long ones */
+  SUMS_OVER_BLOCKS, /* rows, of which blocks take the long ones */
+  SUMS_OVER_FOURS   /* four rows a warp, likewise */
 } sums_walk;
+
+static inline int dfgnn__sums_by_blocks(sums_walk walk) {
+  return walk == SUMS_OVER_BLOCKS || walk == SUMS_OVER_FOURS;
+}
 
 /* The kernel of a pass; p: its arguments, NULL as long as there are none. */
 sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
@@ -89,6 +95,11 @@ const char *dfgnn__sums_refusal(gather_shape *shape,
                                 const dfgnn_setting *setting, sums_walk walk,
                                 int lanes, int vectors, int unroll);
 
+/* The same for SUMS_OVER_FOURS, whose shape depends on the width alone but for
+ * the loads in flight. */
+const char *dfgnn__sums_fours_refusal(gather_shape *shape,
+                                      const dfgnn_setting *setting, int unroll);
+
 /* ---- the workspace ------------------------------------------------------- */
 
 /* The offsets of the parts of the workspace. */
@@ -104,6 +115,13 @@ typedef struct sums_layout {
   size_t bytes;   /* of all */
 } sums_layout;
 
+/* Over blocks: the edges of a hub's item.  A longer row would keep its block
+ * busy while the others are done. */
+enum { SUMS_HUB_EDGES = 2048 };
+/* The longest row of the matrix that the pass walks first, if SUMS_HUB_EDGES
+ * are fewer; else 0.  A fresh graph's is a guess. */
+int64_t dfgnn__sums_hub(const dfgnn_setting *setting);
+
 /* item_edges and share are 0 where rows are no items or shares. */
 sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
                                int share);
@@ -113,11 +131,12 @@ int dfgnn__sums_blocks(const dfgnn_setting *setting);
 /* ---- calls --------------------------------------------------------------- */
 
 /* Requests what a call reads: in a backward pass the transposed matrix; a view
- * of the rows that the pass walks (DFGNN_VIEW_NONE: none); the items of rows
- * that it walks besides; the rows of edges.  Returns the number of requests. */
+ * of the rows that the pass walks (DFGNN_VIEW_NONE: none); over blocks, items
+ * of `parameter` edges and of hubs; the items of rows that it walks besides;
+ * the rows of edges.  Returns the number of requests. */
 int dfgnn__sums_views(const dfgnn_setting *setting,
-                      dfgnn_view_request *requests, dfgnn_view_kind kind,
-                      int64_t parameter);
+                      dfgnn_view_request *requests, sums_walk walk,
+                      dfgnn_view_kind kind, int64_t parameter);
 
 /* How the passes of a call are scheduled.  Views are NULL if they are not
  * asked for. */
@@ -130,10 +149,11 @@ typedef struct sums_call {
   gather_span span;
   int share;                   /* steps of a balanced share; 0: none */
   const dfgnn_view *transpose; /* backward */
-  const dfgnn_view *order;     /* DEGREE_ORDER for FORWARD or COLUMNS */
+  const dfgnn_view *order;     /* of rows, for FORWARD or COLUMNS */
   const dfgnn_view *items;     /* WORK_ITEMS for the same, or, over blocks, the
                                 * long rows of that view; NULL: whole rows */
   const dfgnn_view *row_items; /* WORK_ITEMS for ROWS and MOMENTS */
+  const dfgnn_view *hubs;      /* over blocks, WORK_ITEMS of hubs; NULL: none */
   const dfgnn_view *row_of_edge;
   /* dfgnn__sums_run() sets these. */
   const void *scale_dst, *scale_src; /* NULL: 1; backward, scale_dst has a
