@@ -114,14 +114,36 @@ static int short_rows(const dfgnn_setting *s) {
   return s->signature->mean_degree < 12;
 }
 
-/* Batches of small dense graphs, with scores that are products (on tensor
- * cores) or sums of a scalar of each node: dense blocks are twice as fast as
- * walking rows on PATTERN and CLUSTER (bench/results/h200/tensor_cores.json).
- */
-static int dense_blocks(const dfgnn_setting *s) {
+/* Batches of small dense graphs. */
+static int dense_graphs(const dfgnn_setting *s) {
   const dfgnn_signature *g = s->signature;
-  return g->graphs > 16 && g->density > 0.25 && g->mean_degree > 16 &&
-         s->problem->dim > 32 && s->problem->op != DFGNN_OP_GATV2;
+  return g->graphs > 16 && g->density > 0.25 && g->mean_degree > 16;
+}
+
+/* Scores are products (on tensor cores) or sums of a scalar of each node: dense
+ * blocks are twice as fast as walking rows on PATTERN and CLUSTER
+ * (bench/results/h200/tensor_cores.json). */
+static int dense_blocks(const dfgnn_setting *s) {
+  return dense_graphs(s) && s->problem->dim > 32 &&
+         s->problem->op != DFGNN_OP_GATV2;
+}
+
+/* The same for heads that fit into registers; with a bias, rows are faster, and
+ * with dropout backward in f32.  8 x 16 on PATTERN, by direct and by rows,
+ * H200, GT: .31 and .45 ms forward, .97 and 1.22 backward; bf16 .17 and .34,
+ * .61 and 1.01. */
+static int dense_narrow(const dfgnn_setting *s) {
+  const dfgnn_problem *p = s->problem;
+  return dense_graphs(s) && p->dim <= 32 && !p->bias &&
+         !(p->dropout && p->pass == DFGNN_PASS_BACKWARD &&
+           p->dtype == DFGNN_F32);
+}
+
+/* Models were fitted when tiles drew for each head apart; in 16 bits forward
+ * .34 ms are now before .45 and .40 (GT, GAT). */
+static int dense_narrow_drops(const dfgnn_setting *s) {
+  return dense_narrow(s) && s->problem->dropout &&
+         s->problem->dtype != DFGNN_F32;
 }
 
 /* Each feature has several sums, so that registers are short.  On ppa and
@@ -248,6 +270,7 @@ static const preference preferences[] = {
     {"cuda", FORWARD, "edges", "lanes=32,rows=16,blocks=1,unroll=2"},
     {"cuda", FORWARD, "lift", "lanes=32,unroll=2,warps=8,blocks=2"},
     {"cuda", FORWARD, "dense", "stages=1,rows=64"},
+    {"cuda", FORWARD, "direct", "columns=blocks,rows=16"},
     {"cuda", FORWARD, "online",
      "heads=warp,span=once,order=natural,rows=1,lanes=16,unroll=2,warps=4"},
     {"cuda", FORWARD, "split",
@@ -257,6 +280,7 @@ static const preference preferences[] = {
      "lanes=32,rows=16,blocks=1,unroll=1,columns=1"},
     {"cuda", BACKWARD, "lift", "lanes=32,unroll=2,warps=8,blocks=2"},
     {"cuda", BACKWARD, "dense", "rows=64"},
+    {"cuda", BACKWARD, "direct", "columns=blocks,rows=16"},
     {"cuda", BACKWARD, "twopass",
      "heads=warp,span=once,order=natural,rows=1,lanes=16,unroll=2"},
     {"cuda", BACKWARD, "spill",
@@ -360,6 +384,10 @@ static const rule_row rules[] = {
      "the lanes of an edge compute its projected features"},
     {"cuda", FORWARD, GUESSED, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
+    {"cuda", FORWARD, CERTAIN, dense_narrow_drops, "direct", NULL,
+     "small dense graphs on tensor cores, narrow heads side by side"},
+    {"cuda", FORWARD, GUESSED, dense_narrow, "direct", NULL,
+     "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", FORWARD, CERTAIN_IN_F32, few_long_few_edges, "block",
      "heads=warp,edges=32,lanes=16,unroll=4,warps=8,rows=1",
      "rows are uneven, edges few: blocks of many warps take the long rows"},
@@ -398,6 +426,8 @@ static const rule_row rules[] = {
      "the lanes of an edge compute its projected features"},
     {"cuda", BACKWARD, GUESSED, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
+    {"cuda", BACKWARD, GUESSED, dense_narrow, "direct", NULL,
+     "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", BACKWARD, GUESSED, uneven_and_few, "split",
      "heads=warp,edges=16,lanes=32,unroll=2,span=dealt",
      "rows are uneven, edges few: rows are cut to small pieces"},

@@ -30,14 +30,26 @@ static inline DFGNN_HOST_DEVICE uint32_t dfgnn__dropout_threshold(double p) {
   return (uint32_t)(p * 4294967296.0);
 }
 
+/* A word is the hash of a counter; the counters of an edge and the next one are
+ * dfgnn__dropout_step() apart. */
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_step(int64_t heads) {
+  return (uint64_t)((heads + 1) / 2) * 0x9e3779b97f4a7c15u;
+}
+static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_counter(uint64_t key,
+                                                                int64_t edge,
+                                                                int64_t heads,
+                                                                int64_t pair) {
+  const uint64_t number = (uint64_t)(edge * ((heads + 1) / 2) + pair + 1);
+  return key + number * 0x9e3779b97f4a7c15u;
+}
+
 /* The numbers of an edge (its position in the CSR matrix) for two heads: 2 pair
  * in the upper half of the word, 2 pair + 1 in the lower. */
 static inline DFGNN_HOST_DEVICE uint64_t dfgnn__dropout_word(uint64_t key,
                                                              int64_t edge,
                                                              int64_t heads,
                                                              int64_t pair) {
-  uint64_t counter = (uint64_t)(edge * ((heads + 1) / 2) + pair + 1);
-  return dfgnn__splitmix(key + counter * 0x9e3779b97f4a7c15u);
+  return dfgnn__splitmix(dfgnn__dropout_counter(key, edge, heads, pair));
 }
 
 /* 1 if the weight of an edge and head is dropped. */

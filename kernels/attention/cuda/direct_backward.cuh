@@ -7,6 +7,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 
+#include "kernels/attention/cuda/direct_dropout.cuh"
 #include "kernels/attention/cuda/fragments.cuh"
 #include "kernels/attention/cuda/tile_backward_row.cuh"
 
@@ -21,37 +22,42 @@ struct direct_gradient {
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int GROUPS = GRAD_TILE_STEP / 8;
+  static constexpr bool DROPS = EDGES & EDGE_DROPOUT;
+  using draws = block_dropout<COLUMNS, EDGES>;
 
   const grad_tile_params &p;
   const dfgnn_tile tile;
   const int head, warp, lane;
+  const bool idle; /* the warp has no rows, and draws for others */
+  draws dropout;
 
   typename math::own own[OWN];
   float sum[YT + 1][math::TILES][4];
   float lse[2], delta[2], own_extra[2], inner[2];
-  /* EDGES: the place in the matrix of the first edge in the chunk, of rows g
+  /* Bias: the place in the matrix of the first edge in the chunk, of rows g
    * and g + 8. */
-  int64_t place_of[EDGES ? 2 : 1];
+  int64_t place_of[EDGES & EDGE_BIAS ? 2 : 1];
   unsigned odd; /* bit h: an edge of row g + 8 h has a dS that is not finite */
-  uint64_t key;
 
   __device__ __forceinline__ int64_t pair(int node) const {
     return int64_t(node) * p.walk.heads + head;
   }
+  __device__ __forceinline__ offsets_t offsets() const {
+    return {p.walk.schedule.offsets, p.walk.schedule.offsets64};
+  }
   __device__ __forceinline__ int row_of(int h) const {
     return 16 * warp + lane / 4 + 8 * h;
   }
-  __device__ __forceinline__ const char *row_at(const tensor_view &t,
-                                                int node) const {
+  __device__ __forceinline__ const char *row_at(const tensor_view &t, int node,
+                                                unsigned bytes = 0) const {
     return node_row(static_cast<const char *>(t.data) +
-                        int64_t(head) * t.head_bytes,
+                        int64_t(head) * t.head_bytes + bytes,
                     node, t.node_bytes);
   }
 
   /* ---- own rows ---------------------------------------------------------- */
 
   __device__ __forceinline__ void begin() {
-    key = edge_key<EDGES>(p.walk);
     odd = 0;
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
@@ -67,10 +73,8 @@ struct direct_gradient {
             static_cast<const float *>(p.walk.own_scalar)[pair(node)];
       if constexpr (!COLUMNS)
         own_stats(h, node);
-      if constexpr (EDGES != 0) {
-        const row_schedule &m = p.walk.schedule;
-        place_of[h] = offsets_t{m.offsets, m.offsets64}[node];
-      }
+      if constexpr (EDGES & EDGE_BIAS)
+        place_of[h] = offsets()[node];
     });
     __syncwarp();
   }
@@ -82,7 +86,7 @@ struct direct_gradient {
     delta[h] = lanes_sum<4>(math::dot(own[YO], out, h)) -
                grad_lse_of<float>(p.walk.grad_lse, pair(node));
     lse[h] = lse_of(static_cast<const float *>(p.walk.lse)[pair(node)]);
-    if (lane % 4 != 0 || row_of(h) >= tile.rows)
+    if (lane % 4 != 0 || row_of(h) >= tile.rows || idle)
       return;
     float *to = static_cast<float *>(p.walk.stats) + pair(node) * STATS;
     to[STAT_LSE] = lse[h];
@@ -125,18 +129,11 @@ struct direct_gradient {
   }
 
   /* s and dp become dS and P, the factors of the far rows of the score and of
-   * the value.  mask: the edges of the chunk; first: the first column of the
-   * step in the chunk. */
+   * the value.  mask: the edges of the chunk; kept: those that dropout keeps;
+   * first: the first column of the step in the chunk. */
   __device__ __forceinline__ void terms(scores &s, scores &dp, const extras &x,
-                                        const unsigned (&mask)[2], int first) {
-    unsigned kept[2];
-    unroll<2>([&](int h) {
-      const unsigned before = mask[h] & ((1u << first) - 1);
-      const unsigned these = mask[h] >> first & 0xffffu;
-      kept[h] = kept_edges<COLUMNS, EDGES>(
-          p.walk, key, place_of[EDGES ? h : 0] + __popc(before), __popc(these),
-          head);
-    });
+                                        const unsigned (&mask)[2],
+                                        const unsigned (&kept)[2], int first) {
     unroll<GROUPS, 4>([&](int n, int i) {
       const int h = i >> 1, e = i & 1;
       const unsigned bit = 1u << (first + 8 * n + 2 * (lane & 3) + e);
@@ -149,10 +146,8 @@ struct direct_gradient {
           number = edge_number<COLUMNS, EDGES>(
               p.walk, place_of[h] + __popc(mask[h] & (bit - 1)));
       float factor = 1.0f;
-      if constexpr (EDGES & EDGE_DROPOUT)
-        factor = kept[h] >> __popc(mask[h] >> first & ((bit >> first) - 1)) & 1
-                     ? float(p.walk.dropout.keep)
-                     : 0.0f;
+      if constexpr (DROPS)
+        factor = kept[h] & bit ? float(p.walk.dropout.keep) : 0.0f;
       const edge_terms<float> t = terms_of<OP, float>(
           float(p.walk.slope), product, dp[n][i],
           COLUMNS ? x.lse[n][e] : lse[h], COLUMNS ? x.delta[n][e] : delta[h],
@@ -171,7 +166,7 @@ struct direct_gradient {
   }
 
   __device__ __forceinline__ void step(int column, const unsigned (&mask)[2],
-                                       int first) {
+                                       const unsigned (&kept)[2], int first) {
     typename math::far far[FAR][GROUPS];
     extras x;
     scores s, dp;
@@ -183,13 +178,16 @@ struct direct_gradient {
 #pragma unroll
       for (int n = 0; n < GROUPS; ++n)
         math::load_far(
-            far[t][n], [&](int i) { return row_at(p.walk.far[t], node(i)); }, n,
-            lane);
+            far[t][n],
+            [&](int i) {
+              return row_at(p.walk.far[t], node(i), math::far_bytes(lane));
+            },
+            n, lane);
     load_extras(x, node);
     if constexpr (Score::KEY)
       math::scores(s, own[0], far[0]);
     math::scores(dp, own[YO], far[YF]);
-    terms(s, dp, x, mask, first);
+    terms(s, dp, x, mask, kept, first);
     if constexpr (COLUMNS)
       if (p.walk.to[YT].data)
         add(sum[YT], dp, far[YF], p.walk.far[YF], node);
@@ -210,7 +208,11 @@ struct direct_gradient {
 #pragma unroll
       for (int n = 0; n < GROUPS; ++n)
         math::load_weighed(
-            y[n], [&](int i) { return row_at(view, node(i)); }, n, lane);
+            y[n],
+            [&](int i) {
+              return row_at(view, node(i), math::weighed_bytes(lane));
+            },
+            n, lane);
       math::add(to, weight, y);
     }
   }
@@ -229,6 +231,11 @@ struct direct_gradient {
     return c;
   }
 
+  __device__ __forceinline__ void draw(int i) {
+    dropout.draw(p.walk, p.masks + int64_t(tile.chunk + i) * p.window,
+                 min(tile.chunks - i, draws::CHUNKS));
+  }
+
   __device__ __forceinline__ void run() {
     constexpr int STEP = GRAD_TILE_STEP;
     constexpr unsigned bits = (1u << STEP) - 1;
@@ -236,19 +243,28 @@ struct direct_gradient {
     begin();
 #pragma unroll 1
     for (int i = 0; i < tile.chunks; ++i) {
+      if constexpr (DROPS)
+        if (i % draws::CHUNKS == 0)
+          draw(i);
       const chunk at = next;
       next = chunk_at(i + 1);
+      if (idle)
+        continue;
+      unsigned kept[2] = {at.mask[0], at.mask[1]};
+      if constexpr (DROPS)
+        unroll<2>([&](int h) { kept[h] = dropout.kept(i, head, row_of(h)); });
 #pragma unroll 1
       for (int first = 0; first < DFGNN_TILE_COLUMNS; first += STEP)
         if (__any_sync(kFullMask,
                        ((at.mask[0] | at.mask[1]) >> first & bits) != 0))
-          step(at.column, at.mask, first);
-      if constexpr (EDGES != 0) {
+          step(at.column, at.mask, kept, first);
+      if constexpr (EDGES & EDGE_BIAS) {
         place_of[0] += __popc(at.mask[0]);
         place_of[1] += __popc(at.mask[1]);
       }
     }
-    finish();
+    if (!idle)
+      finish();
   }
 
   /* ---- results ----------------------------------------------------------- */
@@ -318,6 +334,7 @@ struct direct_gradient {
 template <int OP, typename T, int DIM, int EXACT, int COLUMNS, int EDGES>
 __global__ void __launch_bounds__(256, DIM > 16 ? 1 : 2)
     direct_gradients(const __grid_constant__ grad_tile_params p) {
+  using work_t = direct_gradient<OP, T, DIM, EXACT, COLUMNS != 0, EDGES>;
   const int warps = p.window / 16, place = threadIdx.x / 32;
   const int warp = __shfl_sync(kFullMask, place % warps, 0);
   const int head = blockIdx.y * (blockDim.x / 32 / warps) +
@@ -325,14 +342,20 @@ __global__ void __launch_bounds__(256, DIM > 16 ? 1 : 2)
   const int4 *at = reinterpret_cast<const int4 *>(p.items + blockIdx.x);
   const int4 x = __ldg(at), y = __ldg(at + 1);
   const dfgnn_tile tile = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-  if (16 * warp >= tile.rows || head >= p.walk.heads)
+  const bool idle = 16 * warp >= tile.rows || head >= p.walk.heads;
+  if (idle && (!work_t::DROPS || tile.flags & DFGNN_TILE_DUPLICATES))
     return;
-  direct_gradient<OP, T, DIM, EXACT, COLUMNS != 0, EDGES> walk{
-      p, tile, head, warp, int(threadIdx.x & 31)};
-  if (tile.flags & DFGNN_TILE_DUPLICATES)
+  work_t walk{
+      p, tile, min(head, p.walk.heads - 1), warp, int(threadIdx.x & 31), idle};
+  if (tile.flags & DFGNN_TILE_DUPLICATES) {
     walk.along_edges();
-  else
-    walk.run();
+    return;
+  }
+  if constexpr (work_t::DROPS) {
+    __shared__ uint32_t words[work_t::draws::WORDS];
+    walk.dropout.begin(p.walk, words, p.window, walk.offsets(), tile);
+  }
+  walk.run();
 }
 
 } // namespace dfgnn

@@ -9,6 +9,7 @@
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_FORWARD_CUH
 
+#include "kernels/attention/cuda/direct_dropout.cuh"
 #include "kernels/attention/cuda/fragments.cuh"
 #include "kernels/attention/cuda/tile_forward_row.cuh"
 #include "kernels/attention/cuda/tile_softmax.cuh"
@@ -20,12 +21,17 @@ struct direct_forward {
   using math = fragments<T, EXACT, DIM>;
   static constexpr bool GT = OP == DFGNN_OP_GT;
   static constexpr int GROUPS = DFGNN_TILE_COLUMNS / 8;
+  static constexpr bool DROPS = EDGES & EDGE_DROPOUT;
+  using draws = block_dropout<false, EDGES>;
 
   const tile_params &p;
   const dfgnn_tile item;
   const int head, warp, lane;
+  const bool idle; /* the warp has no rows, and draws for others */
+  draws dropout;
 
   typename math::own query;
+  const char *key, *value; /* where the lane begins to read rows of node 0 */
   float sums[math::TILES][4];
   float row[2]; /* GAT: scores of the rows; else the factor of all scores */
   tile_softmax<EDGES, 2, 1, true> softmax;
@@ -66,9 +72,8 @@ struct direct_forward {
                                          const chunk &at) const {
     if constexpr (GT) {
       typename math::far k[GROUPS];
-      const char *base = head_of(p.key);
       const auto key_row = [&](int i) {
-        return node_row(base, __shfl_sync(kFullMask, at.column, i),
+        return node_row(key, __shfl_sync(kFullMask, at.column, i),
                         p.key.node_bytes);
       };
       unroll<GROUPS>([&](int j) { math::load_far(k[j], key_row, j, lane); });
@@ -76,7 +81,8 @@ struct direct_forward {
     }
     unroll<GROUPS, 4>([&](int j, int i) {
       if constexpr (GT) {
-        s[j][i] *= row[i / 2];
+        if constexpr (!math::SCALES)
+          s[j][i] *= row[i / 2];
       } else {
         const float x =
             __shfl_sync(kFullMask, at.scalar, 8 * j + lane % 4 * 2 + i % 2);
@@ -85,27 +91,35 @@ struct direct_forward {
     });
   }
 
-  __device__ __forceinline__ void work(const chunk &at) {
+  __device__ __forceinline__ void work(const chunk &at, int i) {
     typename math::weighed v[GROUPS];
-    const char *base = head_of(p.value);
     const auto value_row = [&](int i) {
-      return node_row(base, __shfl_sync(kFullMask, at.column, i),
+      return node_row(value, __shfl_sync(kFullMask, at.column, i),
                       p.value.node_bytes);
     };
     tile_scores s;
     unroll<GROUPS>(
         [&](int j) { math::load_weighed(v[j], value_row, j, lane); });
     scores(s, at);
-    softmax.weigh(s, at.mask, p, head, lane, [&](int r, float factor) {
+    softmax.add_bias(s, at.mask, p, head, lane);
+    softmax.soften(s, at.mask, lane, [&](int r, float factor) {
       unroll<math::TILES, 2>(
           [&](int n, int e) { sums[n][2 * r + e] *= factor; });
     });
+    if constexpr (DROPS) {
+      const unsigned kept[2] = {dropout.kept(i, head, row_of(0)),
+                                dropout.kept(i, head, row_of(1))};
+      softmax.drop(s, kept, lane);
+    }
     math::add(sums, s, v);
   }
 
   /* ---- rows -------------------------------------------------------------- */
 
   __device__ __forceinline__ void begin() {
+    if constexpr (GT)
+      key = head_of(p.key) + math::far_bytes(lane);
+    value = head_of(p.value) + math::weighed_bytes(lane);
     softmax.begin(p);
     unroll<math::TILES, 4>([&](int n, int e) { sums[n][e] = 0.0f; });
     unroll<2>([&](int r) {
@@ -115,8 +129,9 @@ struct direct_forward {
       if constexpr (GT)
         math::load_own(
             query, r,
-            node_row(head_of(p.query), node_of(r), p.query.node_bytes), lane);
-      if constexpr (EDGES)
+            node_row(head_of(p.query), node_of(r), p.query.node_bytes), lane,
+            row[r]);
+      if constexpr (EDGES & EDGE_BIAS)
         softmax.number[r] = offsets_t{p.offsets, p.offsets64}[node_of(r)];
     });
   }
@@ -127,7 +142,8 @@ struct direct_forward {
     for (int r = 0; r < 2; ++r) {
       const bool live = row_of(r) < item.rows;
       const float all = lanes_sum<4>(softmax.l[r]);
-      const float factor = all == 0.0f ? 0.0f : reciprocal(all);
+      const float keep = DROPS ? float(p.dropout.keep) : 1.0f;
+      const float factor = all == 0.0f ? 0.0f : reciprocal(all) * keep;
       float zero = factor * 0.0f;
       unroll<math::TILES, 2>(
           [&](int n, int e) { zero = fmaf(sums[n][2 * r + e], 0.0f, zero); });
@@ -151,18 +167,27 @@ struct direct_forward {
                                          lane);
   }
 
+  __device__ __forceinline__ void draw(int i) {
+    dropout.draw(p, p.masks + int64_t(item.chunk + i) * p.rows,
+                 min(item.chunks - i, draws::CHUNKS));
+  }
+
   __device__ __forceinline__ void run() {
     chunk next = chunk_at(0);
     begin();
 #pragma unroll 1
     for (int i = 0; i < item.chunks; ++i) {
+      if constexpr (DROPS)
+        if (i % draws::CHUNKS == 0)
+          draw(i);
       const chunk at = next;
       next = chunk_at(i + 1);
-      if (__any_sync(kFullMask, (at.mask[0] | at.mask[1]) != 0))
-        work(at);
+      if (!idle && __any_sync(kFullMask, (at.mask[0] | at.mask[1]) != 0))
+        work(at, i);
       softmax.next_chunk(at.mask);
     }
-    finish();
+    if (!idle)
+      finish();
   }
 };
 
@@ -170,14 +195,16 @@ struct direct_forward {
 template <int OP, typename T, int EXACT, int DIM, int EDGES>
 __global__ void __launch_bounds__(256, DIM * sizeof(T) > 32 || EDGES ? 2 : 3)
     direct_attend(const __grid_constant__ tile_params p) {
+  using work_t = direct_forward<OP, T, EXACT, DIM, EDGES>;
   ptx::let_next_begin();
-  const int warps = p.rows / 16, at = threadIdx.x / 32;
-  const int warp = __shfl_sync(kFullMask, at % warps, 0);
-  const int head = blockIdx.y * (blockDim.x / 32 / warps) +
-                   __shfl_sync(kFullMask, at / warps, 0);
-  const int lane = threadIdx.x & 31;
+  /* The warps of a head are a power of two. */
+  const int shift = __ffs(p.rows / 16) - 1, at = threadIdx.x / 32;
+  const int heads = blockDim.x / 32 >> shift, lane = threadIdx.x & 31;
+  const int warp = __shfl_sync(kFullMask, at & ((1 << shift) - 1), 0);
+  const int head = blockIdx.y * heads + __shfl_sync(kFullMask, at >> shift, 0);
   const dfgnn_tile item = p.items[blockIdx.x];
-  if (head >= p.heads)
+  const bool idle = head >= p.heads || 16 * warp >= item.rows;
+  if (idle && (!work_t::DROPS || item.flags & DFGNN_TILE_DUPLICATES))
     return;
   if (item.flags & DFGNN_TILE_DUPLICATES) {
 #pragma unroll 1
@@ -185,9 +212,11 @@ __global__ void __launch_bounds__(256, DIM * sizeof(T) > 32 || EDGES ? 2 : 3)
       tile_slow_row<OP, T, DIM, EDGES>(p, item.row + r, head, lane);
     return;
   }
-  if (16 * warp >= item.rows)
-    return;
-  direct_forward<OP, T, EXACT, DIM, EDGES> work{p, item, head, warp, lane};
+  work_t work{p, item, min(head, p.heads - 1), warp, lane, idle};
+  if constexpr (work_t::DROPS) {
+    __shared__ uint32_t words[work_t::draws::WORDS];
+    work.dropout.begin(p, words, p.rows, {p.offsets, p.offsets64}, item);
+  }
   work.run();
 }
 

@@ -9,7 +9,8 @@
  *   s[j][2], s[j][3]   row g + 8, the same columns
  *
  * The features of a product are in the order of the loads, which is the same in
- * both operands; so are the features of sums. */
+ * both operands; so are the features of sums.  row(i) is where the lane begins
+ * to read the row of column i: far_bytes() or weighed_bytes() into it. */
 #ifndef DFGNN_ATTENTION_CUDA_FRAGMENTS_CUH
 #define DFGNN_ATTENTION_CUDA_FRAGMENTS_CUH
 
@@ -54,8 +55,10 @@ template <typename S, int EXACT, int DIM> struct fragments {
       x[1] = y.bits.y;
     }
   }
-  static __device__ __forceinline__ void load_own(own &a, int r,
-                                                  const char *row, int lane) {
+  /* Does load_own() multiply by its factor?  Rounded numbers would not do. */
+  static constexpr bool SCALES = false;
+  static __device__ __forceinline__ void
+  load_own(own &a, int r, const char *row, int lane, float = 1.0f) {
     const T *from = reinterpret_cast<const T *>(row) + lane % 4 * VEC;
     unroll<CHUNKS>([&](int c) { load_words(a.x[c][r], from + 4 * VEC * c); });
   }
@@ -72,11 +75,16 @@ template <typename S, int EXACT, int DIM> struct fragments {
     });
     return sum;
   }
+  static __device__ __forceinline__ unsigned far_bytes(int lane) {
+    return lane % 4 * VEC * sizeof(T);
+  }
+  static __device__ __forceinline__ unsigned weighed_bytes(int lane) {
+    return far_bytes(lane);
+  }
   template <class Row>
   static __device__ __forceinline__ void load_far(far &b, const Row &row, int j,
                                                   int lane) {
-    const T *from =
-        reinterpret_cast<const T *>(row(8 * j + lane / 4)) + lane % 4 * VEC;
+    const T *from = reinterpret_cast<const T *>(row(8 * j + lane / 4));
     unroll<CHUNKS>([&](int c) { load_words(b.x[c], from + 4 * VEC * c); });
   }
   template <class Row>
@@ -179,15 +187,16 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
     packed<float, VEC> x[CHUNKS][2];
   };
 
-  static __device__ __forceinline__ void load_own(own &a, int r,
-                                                  const char *row, int lane) {
+  static constexpr bool SCALES = true;
+  static __device__ __forceinline__ void
+  load_own(own &a, int r, const char *row, int lane, float factor = 1.0f) {
     const float4 *from = reinterpret_cast<const float4 *>(row) + lane % 4;
     unroll<PARTS>([&](int c) {
       const float4 y = __ldg(from + 4 * c);
       const float z[4] = {y.x, y.y, y.z, y.w};
       unroll<4>([&](int i) {
         a.whole[c][r][i] = z[i];
-        a.x[c][r][i].set(z[i]);
+        a.x[c][r][i].set(z[i] * factor);
       });
     });
   }
@@ -198,11 +207,17 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
         [&](int c, int i) { sum += a.whole[c][r][i] * b.whole[c][r][i]; });
     return sum;
   }
+  static __device__ __forceinline__ unsigned far_bytes(int lane) {
+    return lane % 4 * sizeof(float4);
+  }
+  static __device__ __forceinline__ unsigned weighed_bytes(int lane) {
+    return lane / 4 * VEC * sizeof(float);
+  }
   template <class Row>
   static __device__ __forceinline__ void load_far(far &b, const Row &row, int j,
                                                   int lane) {
     const float4 *from =
-        reinterpret_cast<const float4 *>(row(8 * j + lane / 4)) + lane % 4;
+        reinterpret_cast<const float4 *>(row(8 * j + lane / 4));
     unroll<PARTS>([&](int c) { b.x[c] = __ldg(from + 4 * c); });
   }
   template <class Row>
@@ -210,44 +225,53 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
   load_weighed(weighed &b, const Row &row, int j, int lane) {
     unroll<2>([&](int i) {
       const float *from =
-          reinterpret_cast<const float *>(row(8 * j + lane % 4 * 2 + i)) +
-          lane / 4 * VEC;
+          reinterpret_cast<const float *>(row(8 * j + lane % 4 * 2 + i));
       unroll<CHUNKS>(
           [&](int c) { b.x[c][i] = load_packed<VEC>(from + 8 * VEC * c); });
     });
   }
 
-  static __device__ __forceinline__ void
-  multiply(float (&sum)[4], float (&rest)[4], const part (&a)[4],
-           const part &b0, const part &b1) {
+  /* The products of high parts, and those with one low part. */
+  static __device__ __forceinline__ void multiply_high(float (&sum)[4],
+                                                       const part (&a)[4],
+                                                       const part &b0,
+                                                       const part &b1) {
     const unsigned high[4] = {a[0].high, a[1].high, a[2].high, a[3].high};
-    if constexpr (EXACT) {
-      const unsigned low[4] = {a[0].low, a[1].low, a[2].low, a[3].low};
-      mma_tf32(rest, low, b0.high, b1.high);
-      mma_tf32(rest, high, b0.low, b1.low);
-    }
     mma_tf32(sum, high, b0.high, b1.high);
+  }
+  static __device__ __forceinline__ void multiply_low(float (&sum)[4],
+                                                      const part (&a)[4],
+                                                      const part &b0,
+                                                      const part &b1) {
+    if constexpr (EXACT) {
+      const unsigned high[4] = {a[0].high, a[1].high, a[2].high, a[3].high};
+      const unsigned low[4] = {a[0].low, a[1].low, a[2].low, a[3].low};
+      mma_tf32(sum, low, b0.high, b1.high);
+      mma_tf32(sum, high, b0.low, b1.low);
+    }
   }
 
   template <int GROUPS>
   static __device__ __forceinline__ void
   scores(float (&s)[GROUPS][4], const own &a, const far (&b)[GROUPS]) {
+    part q[PARTS][2][4];
+    unroll<PARTS, 2, 4>([&](int c, int i, int k) {
+      q[c][i][k] = a.x[c][k % 2][2 * i + k / 2];
+    });
     unroll<GROUPS>([&](int j) {
-      float rest[4] = {};
+      part k[PARTS][4];
       unroll<4>([&](int i) { s[j][i] = 0.0f; });
       unroll<PARTS>([&](int c) {
         const float y[4] = {b[j].x[c].x, b[j].x[c].y, b[j].x[c].z, b[j].x[c].w};
-        part k[4];
-        unroll<4>([&](int i) { k[i].set(y[i]); });
-#pragma unroll
-        for (int i = 0; i < 4; i += 2) {
-          const part q[4] = {a.x[c][0][i], a.x[c][1][i], a.x[c][0][i + 1],
-                             a.x[c][1][i + 1]};
-          multiply(s[j], rest, q, k[i], k[i + 1]);
-        }
+        unroll<4>([&](int i) { k[c][i].set(y[i]); });
       });
-      if constexpr (EXACT)
-        unroll<4>([&](int i) { s[j][i] += rest[i]; });
+      /* The small products first: an mma truncates what it adds. */
+      unroll<PARTS, 2>([&](int c, int i) {
+        multiply_low(s[j], q[c][i], k[c][2 * i], k[c][2 * i + 1]);
+      });
+      unroll<PARTS, 2>([&](int c, int i) {
+        multiply_high(s[j], q[c][i], k[c][2 * i], k[c][2 * i + 1]);
+      });
     });
   }
 
@@ -264,7 +288,8 @@ template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
         part y[2];
         y[0].set(b[j].x[c][0].item[f]);
         y[1].set(b[j].x[c][1].item[f]);
-        multiply(some, rest, a[j], y[0], y[1]);
+        multiply_low(rest, a[j], y[0], y[1]);
+        multiply_high(some, a[j], y[0], y[1]);
       });
       unroll<4>([&](int i) { sums[c * VEC + f][i] += some[i] + rest[i]; });
     });

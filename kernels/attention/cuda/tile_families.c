@@ -46,7 +46,7 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
   TILE_FAMILY(#label, label, "fwd"), .passes = DFGNN_BIT(DFGNN_PASS_FORWARD)
 #define BACKWARD(label)                                                        \
   TILE_FAMILY(#label, label##_grad, "bwd"),                                    \
-      .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .revision = 1
+      .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD)
 #define STAGES_PARAMETER                                                       \
   {                                                                            \
     "stages", 2, {1, 2}, { 0 }                                                 \
@@ -63,11 +63,11 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
 DFGNN_FAMILIES(attention_cuda_tile_families) = {
     {FORWARD(dense), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {ROWS_PARAMETER, STAGES_PARAMETER}},
-    {BACKWARD(dense), .ops = GT_GAT | DFGNN_BIT(DFGNN_OP_AGNN),
+    {BACKWARD(dense), .ops = GT_GAT | DFGNN_BIT(DFGNN_OP_AGNN), .revision = 1,
      .parameters = {{"rows", 3, {32, 64, 128}, {0}}}},
-    {FORWARD(direct), .ops = GT_GAT, .revision = 1,
+    {FORWARD(direct), .ops = GT_GAT, .revision = 2,
      .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
-    {BACKWARD(direct), .ops = GT_GAT,
+    {BACKWARD(direct), .ops = GT_GAT, .revision = 2,
      .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
     {FORWARD(window), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {ROWS_PARAMETER,

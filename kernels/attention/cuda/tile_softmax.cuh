@@ -76,15 +76,34 @@ template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
     });
   }
 
-  /* The same with the edges' bias before, and dropout after. */
-  template <class Params, class Scale>
+  template <class Params>
   __device__ __forceinline__ void
-  weigh(tile_scores &s, const tile_mask_pair &mask, const Params &p, int head,
-        int lane, const Scale &scale) {
+  add_bias(tile_scores &s, const tile_mask_pair &mask, const Params &p,
+           int head, int lane) const {
     if constexpr (EDGES & EDGE_BIAS)
       numbered(s, mask, lane, [&](float &x, int r, int k) {
         x += bias_of<EDGES>(p, number[r] + k, head);
       });
+  }
+
+  /* Drops the weights whose bit is not in `kept`, a mask of columns. */
+  static __device__ __forceinline__ void
+  drop(tile_scores &s, const tile_mask_pair &kept, int lane) {
+    unroll<2>([&](int r) {
+      const unsigned bits = kept[r] >> lane % 4 * LANE;
+      unroll<4, 2>([&](int j, int e) {
+        float &x = s[j][2 * r + e];
+        x = bits >> (8 * j + ELEMENT * e) & 1 ? x : 0.0f;
+      });
+    });
+  }
+
+  /* Scores become weights, with the edges' bias before, and dropout after. */
+  template <class Params, class Scale>
+  __device__ __forceinline__ void
+  weigh(tile_scores &s, const tile_mask_pair &mask, const Params &p, int head,
+        int lane, const Scale &scale) {
+    add_bias(s, mask, p, head, lane);
     soften(s, mask, lane, scale);
     if constexpr (EDGES & EDGE_DROPOUT) {
       unsigned kept[2];
