@@ -139,11 +139,11 @@ static int dense_narrow(const dfgnn_setting *s) {
            p->dtype == DFGNN_F32);
 }
 
-/* Models were fitted when tiles drew for each head apart; in 16 bits forward
- * .34 ms are now before .45 and .40 (GT, GAT). */
-static int dense_narrow_drops(const dfgnn_setting *s) {
-  return dense_narrow(s) && s->problem->dropout &&
-         s->problem->dtype != DFGNN_F32;
+/* There are tiles for all multiprocessors.  Models take walks over rows for
+ * batches like PATTERN's that were not among theirs, and were fitted when tiles
+ * drew for each head apart. */
+static int dense_narrow_many(const dfgnn_setting *s) {
+  return dense_narrow(s) && s->signature->edges >= 1 << 19;
 }
 
 /* Each feature has several sums, so that registers are short.  On ppa and
@@ -384,7 +384,7 @@ static const rule_row rules[] = {
      "the lanes of an edge compute its projected features"},
     {"cuda", FORWARD, GUESSED, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
-    {"cuda", FORWARD, CERTAIN, dense_narrow_drops, "direct", NULL,
+    {"cuda", FORWARD, CERTAIN, dense_narrow_many, "direct", NULL,
      "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", FORWARD, GUESSED, dense_narrow, "direct", NULL,
      "small dense graphs on tensor cores, narrow heads side by side"},
@@ -426,6 +426,8 @@ static const rule_row rules[] = {
      "the lanes of an edge compute its projected features"},
     {"cuda", BACKWARD, GUESSED, dense_blocks, "dense", NULL,
      "small dense graphs on tensor cores"},
+    {"cuda", BACKWARD, CERTAIN, dense_narrow_many, "direct", NULL,
+     "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", BACKWARD, GUESSED, dense_narrow, "direct", NULL,
      "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", BACKWARD, GUESSED, uneven_and_few, "split",
