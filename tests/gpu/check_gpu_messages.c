@@ -2,6 +2,7 @@
  * reference; the promises are those of tests/common/variants.h */
 #include "tests/gpu/gpu.h"
 
+#include "tests/common/bare.h"
 #include "tests/common/messages.h"
 
 /* Whether DFGNN_TEST_QUICK checks test i: each kind of message, pass and
@@ -32,18 +33,28 @@ START_TEST(every_call_gives_the_same_bits) {
 }
 END_TEST
 
+START_TEST(what_is_left_out_changes_nothing_else) {
+  variant_test test = message_test_make(_i);
+  ck_assert_int_gt(check_bare_calls("cuda", &test), 0);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("gpu_messages");
   TCase *tests = tcase_create("messages");
   int number = 0;
+  TCase *bare = tcase_create("bare");
   tcase_set_timeout(tests, 0);
+  tcase_set_timeout(bare, 0);
   for (int i = 0; i < MESSAGE_TESTS; i++) {
     if ((quick() && !in_quick(i)) || !in_part(number++))
       continue;
     tcase_add_loop_test(tests, every_variant_matches_the_reference, i, i + 1);
     tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
     tcase_add_loop_test(tests, every_call_gives_the_same_bits, i, i + 1);
+    tcase_add_loop_test(bare, what_is_left_out_changes_nothing_else, i, i + 1);
   }
   suite_add_tcase(suite, tests);
+  suite_add_tcase(suite, bare);
   return run_on_gpu(suite);
 }

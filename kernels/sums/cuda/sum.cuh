@@ -110,7 +110,7 @@ template <typename A, int VEC, int C, int SUMS, bool APART> struct row_sums {
       const feature_tensor &to = s ? p.out_gate : p.out;
       A y[VEC];
       unroll<VEC>([&](int i) { y[i] = t[i].sum[s] * factor; });
-      if (SUMS == 1 || to.data)
+      if ((SUMS == 1 && !APART) || to.data) /* messages' may be unwanted */
         store_row<T, VEC>(p, to, const_cast<void *>(to.data), row, f, y);
     });
   }
