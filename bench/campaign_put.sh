@@ -42,7 +42,8 @@ put() {
     "[\$new[0][] | objects | select(.partial | not)] as \$new
     | [\$new[] | $name] as \$done
     | if any(\$new[]; .part) then [\$old[0][] | objects | select($name != \"\"
-        and ($name | IN(\$done[]) | not))] else [] end + \$new" |
+        and ([.part, .graph, .model, .case, .dtype] | any(IN(\$done[])) | not))]
+      else [] end + \$new" |
     lines >"$old.new" && mv "$old.new" "$old"
   grep -q "results/$folder/$1\b" "$bench/bench.am" ||
     sed -i "s|^\tbench/results/$folder/python_accelerate.json|\tbench/results/$folder/$1 \\\\\n&|" \
