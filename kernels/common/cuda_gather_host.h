@@ -97,8 +97,8 @@ static inline size_t dfgnn__gather_bytes(int64_t count, size_t size) {
    {.name = "rows", .count = 4, .values = {1, 2, 4, 8}},                       \
    {.name = "span", .count = 2, .values = {GATHER_ONCE, GATHER_PIECE},         \
     .labels = {"once", "piece"}},                                              \
-   {.name = "order", .count = 3, .values = {0, 1, 2},                          \
-    .labels = {"natural", "degree", "place"}}}
+   {.name = "order", .count = 2, .values = {0, 1},                             \
+    .labels = {"natural", "degree"}}}
 #define DFGNN_GATHER_SPLIT                                                     \
   {DFGNN_GATHER_SHAPE,                                                         \
    {.name = "rows", .count = 3, .values = {1, 2, 4}},                          \

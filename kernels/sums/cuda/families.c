@@ -39,7 +39,7 @@ static const char *refusal(const dfgnn_setting *s, sums_walk walk) {
 static int row_legal(sums_group group, const int *x) {
   return dfgnn__sums_listed(group, 1, x[LANES], x[VECTORS], x[UNROLL]) &&
          x[ROWS] * x[LANES] <= 32 &&
-         (x[ORDER] != BY_DEGREE || (x[SPAN] == GATHER_ONCE && x[ROWS] == 1)) &&
+         (x[ORDER] == NATURAL || (x[SPAN] == GATHER_ONCE && x[ROWS] == 1)) &&
          (group != SUMS_OF_MESSAGE || x[ROWS] <= 4);
 }
 
