@@ -175,9 +175,16 @@ static int each_plan(bare *b) {
   return checks;
 }
 
-static void set_ones(bare *b, const char *name, int64_t count) {
-  if (dfgnn__tensor_find_used(b->op, name, &b->problem) >= 0)
-    ck_ok(dfgnn__harness_set(b->harness, name, 0, count, 1));
+/* Sets all numbers of an input, if the problem has it. */
+static void set_all(bare *b, const char *name, double value) {
+  const int i = dfgnn__tensor_find_used(b->op, name, &b->problem);
+  const dfgnn_matrix *m = &b->graph->matrix;
+  if (i >= 0)
+    ck_ok(dfgnn__harness_set(
+        b->harness, name, 0,
+        dfgnn__tensor_elements(&b->op->tensors[i], &b->problem, m->destinations,
+                               m->sources, m->edges),
+        value));
 }
 
 int check_bare_calls(const char *device, const variant_test *test) {
@@ -199,8 +206,10 @@ int check_bare_calls(const char *device, const variant_test *test) {
     ck_ok(dfgnn_graph_create_csr(&b.graph, b.ctx, &s.csr, NULL));
     ck_ok(dfgnn__harness_create(&b.harness, b.ctx, b.graph, &b.problem,
                                 shape_seed()));
-    set_ones(&b, "scale_dst", s.csr.destinations);
-    set_ones(&b, "scale_src", s.csr.sources);
+    /* what a bare call leaves out, as if it were left out */
+    set_all(&b, "scale_dst", 1);
+    set_all(&b, "scale_src", 1);
+    set_all(&b, "edge_bias", 0);
     count += each_plan(&b);
     dfgnn__harness_destroy(b.harness);
     dfgnn_graph_destroy(b.graph);
