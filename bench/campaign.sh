@@ -178,7 +178,7 @@ by_graph() {
   each=$(($(left_of_part) / $(wc -l <"$raw.problems")))
   set -f # options have stars
   while read -r problems; do
-    limit=$((each * 2 / 3)) # the rest is for dfgnn-bench
+    limit=$((each * 2 / 3 + 1)) # the rest is for dfgnn-bench
     # shellcheck disable=SC2086
     dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
       --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||

@@ -48,9 +48,9 @@ closure_of() {
 # digest_of files_of|closure_of PATH...: prints the digest of their code, which paths
 # below $top name; it is made once in a process
 digest_of() {
-  digest=$work/digest.$(printf %s "$*" | tr -c 'A-Za-z0-9' _ | cut -c 1-200)
+  digest=$work/digest.$(printf %s "$*" | sha256sum | cut -c 1-32)
   [ -s "$digest" ] || (
-    cd "$top"
+    cd "$top" && set +f
     "$@" | while read -r one; do
       kept=$work/bare.$(printf %s "$one" | tr / _)
       [ -s "$kept" ] || [ ! -e "$one" ] || bare "$one" | sha256sum >"$kept"
