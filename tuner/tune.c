@@ -179,9 +179,9 @@ static void keep_anchor(session *s, const dfgnn_decision *decision) {
   }
 }
 
-/* What a context would choose without this run goes first, and is measured
- * beside the anchor however short the budget is: the rule's choice alone, once
- * stored, would take its place unseen. */
+/* The variant that a context would choose without this run goes first, and is
+ * measured beside the anchor however short the budget is: a stored row of the
+ * rule's choice alone would otherwise take its place. */
 static void prefer_choice(session *s) {
   dfgnn_context *ctx = s->subject.ctx;
   const dfgnn_query query = {
@@ -275,7 +275,8 @@ static dfgnn_status admit_anchor(session *s) {
 
 /* ---- the run ------------------------------------------------------------ */
 
-/* Was the anchor alone measured, and what would be chosen without it not? */
+/* 1 if the anchor was measured, and the variant that would be chosen without
+ * it was not. */
 static int is_alone(const session *s) {
   return s->search.first_owed &&
          s->search.arm[s->trials.order[0]].state == DFGNN_ARM_UNSEEN;

@@ -542,9 +542,9 @@ static void ck_exact(const char *variant) {
   dfgnn_plan_destroy(plan);
 }
 
-/* What a near graph was found to run is measured beside the rule's choice
- * however short the budget is, so that a lone row of that takes no better
- * choice's place. */
+/* However short the budget is, the tuner measures the variant that a near
+ * graph's rows choose beside the rule's, so that a lone row of the rule's does
+ * not take the place of a better choice. */
 START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
   dfgnn_graph *first = graph;
   dfgnn_csr near = ring(21, degree);

@@ -12,8 +12,8 @@
 
 namespace dfgnn {
 
-/* What a block takes: a heavy row, or an item of a hub, whose sums go to a slot
- * of partial results. */
+/* A block takes a heavy row, or an item of a hub, whose sums go to a slot of
+ * partial results. */
 struct heavy_part {
   int row, slot, degree, position;
   int64_t begin;
@@ -57,7 +57,7 @@ struct heavy_part {
   }
 };
 
-/* What a block takes: items of a hub, a heavy row, or light rows. */
+/* A block takes items of a hub, a heavy row, or light rows. */
 struct heavy_block {
   bool hub, heavy;
   int item;  /* the first of a hub's that it takes */

@@ -247,9 +247,8 @@ __device__ __forceinline__ void add_four_parts(const gather_params &p,
   store_row<bfloat_t, 1>(p, p.out, const_cast<void *>(p.out.data), h.row, f, x);
 }
 
-/* The row of a lane: the own-th, unless it is heavy; row is -1 if there is
- * none.
- */
+/* A lane works on the own-th row, unless it is heavy; row is -1 if there is no
+ * such row or a block takes it. */
 __device__ __forceinline__ row_work light_row(const gather_schedule &s,
                                               int own) {
   row_work w = {-1, -1, 0, 0, uint2{0, 0}};
