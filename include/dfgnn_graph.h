@@ -26,9 +26,13 @@ DFGNN_API dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
  * device has found such an edge, the next call on the device that makes a graph
  * of a list or executes a plan fails with DFGNN_ERROR_DEVICE and names it.
  *
- * Lists with more edges, self_loops or a graph_ptr are waited for, as are all
- * while the stream is capturing and with CUDA_LAUNCH_BLOCKING=1 in the
- * environment; so are lists on a CPU. */
+ * With self_loops the device alone knows how many edges are left: it is asked
+ * by the first call that has to know (dfgnn_graph_csr, dfgnn_graph_signature, a
+ * plan that is not of attention, or of edge features or weights).
+ *
+ * Lists with more edges or a graph_ptr are waited for, as are all while the
+ * stream is capturing and with CUDA_LAUNCH_BLOCKING=1 in the environment; so
+ * are lists on a CPU. */
 DFGNN_API dfgnn_status dfgnn_graph_create_deferred(dfgnn_graph **graph,
                                                    dfgnn_context *ctx,
                                                    const dfgnn_coo *coo,

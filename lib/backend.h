@@ -29,9 +29,14 @@ typedef struct dfgnn_sample {
 
 /* A CSR matrix made of an edge list, in device memory from allocate. */
 typedef struct dfgnn_sorted_edges {
-  void *offsets;       /* 64-bit if there are 2^31 edges or more, like order */
-  void *indices;       /* int32 */
-  void *order;         /* the list's edge that each is; NULL: the same */
+  void *offsets; /* 64-bit if there are 2^31 edges or more, like order */
+  void *indices; /* int32 */
+  void *order;   /* the list's edge that each is; NULL: the same */
+  /* where the device notes whether the list is not in order, so that order is
+   * not the same; NULL: nobody has to look */
+  const uint64_t *was_unsorted;
+  int edges_bound;     /* matrix.edges is a bound, the last of the offsets tells
+                        * how many there are */
   dfgnn_matrix matrix; /* with these arrays; max_degree may be a bound */
   dfgnn_signature signature;
   int known;                      /* the signature is filled in */

@@ -25,13 +25,15 @@ static int is_short(const dfgnn_edge_list *l) {
                               l->device->shared_bytes);
 }
 
-/* Does nobody wait for the checks?  A stream that is captured would make the
+/* Does nobody wait for the checks, nor for how many edges are left beside loops
+ * that a short list's kernel adds?  A stream that is captured would make the
  * arrays at each replay. */
 static int is_deferred(const dfgnn_edge_list *l) {
   const dfgnn_coo *coo = l->coo;
   int capture = 0;
-  return l->deferred && coo->on_device && !coo->trusted && !l->loops &&
-         coo->destinations > 0 && coo->sources > 0 && !l->device->waits &&
+  return l->deferred && coo->on_device && !coo->trusted &&
+         (!l->loops || is_short(l)) && coo->destinations > 0 &&
+         coo->sources > 0 && !l->device->waits &&
          !dfgnn__driver()->StreamIsCapturing(l->queue.stream, &capture) &&
          !capture;
 }
@@ -100,7 +102,7 @@ static dfgnn_status make_short(const dfgnn_queue *queue, const void *data) {
                          .sources = (int32_t)l->coo->sources,
                          .loops = (int32_t)l->loops,
                          .to = arrays_of(m->memory, &m->places),
-                         .counts = m->fault ? NULL : m->counts,
+                         .counts = m->counts,
                          .fault = m->fault,
                          .list = m->list},
       l->wide);
@@ -189,9 +191,12 @@ dfgnn_status dfgnn__cuda_sort_both_ways(dfgnn_edge_list *l,
   if (!status)
     status = dfgnn__cuda_list_found(l);
   sorted->matrix.edges -= (int64_t)l->counts.list.left_out;
+  sorted->edges_bound = deferred && l->loops;
   if (!l->loops &&
       (l->found ? !l->counts.list.was_unsorted : coo->sorted && coo->trusted))
     sorted->order = NULL;
+  if (deferred && !l->loops)
+    sorted->was_unsorted = &m.counts->was_unsorted;
   if (status) {
     dfgnn__cuda_retire(l->device, memory, l->queue.stream);
     memset(sorted, 0, sizeof *sorted);

@@ -101,6 +101,8 @@ static dfgnn_status create(dfgnn_graph **graph, dfgnn_context *ctx,
   own(g, &sorted);
   g->fresh = deferred && sorted.memory;
   g->edge_order = sorted.order;
+  g->was_unsorted = sorted.was_unsorted;
+  g->edges_bound = sorted.edges_bound;
   g->matrix.edge_order = g->exact.edge_order =
       coo->self_loops ? NULL : sorted.order;
   dfgnn__graph_mark(g, stream);
@@ -125,6 +127,22 @@ dfgnn_status dfgnn_graph_create_deferred(dfgnn_graph **graph,
   return create(graph, ctx, coo, 1, stream);
 }
 
+/* Waits for the arrays, and forgets an order that is the list's own. */
+static dfgnn_status settle_order(dfgnn_graph *g) {
+  uint64_t unsorted = 1;
+  dfgnn_status status = dfgnn__graph_settle(g);
+  pthread_mutex_lock(&g->lock);
+  if (!status && g->was_unsorted)
+    status = g->ctx->backend->copy(g->ctx->device, &unsorted, g->was_unsorted,
+                                   sizeof unsorted);
+  if (!status)
+    g->was_unsorted = NULL;
+  if (!unsorted)
+    g->edge_order = NULL;
+  pthread_mutex_unlock(&g->lock);
+  return status;
+}
+
 const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
                                    dfgnn_index_type *type) {
   if (!dfgnn__is_graph(graph))
@@ -132,7 +150,7 @@ const void *dfgnn_graph_edge_order(const dfgnn_graph *graph,
   if (type)
     *type =
         graph && graph->matrix.offsets64 ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
-  if (graph && dfgnn__graph_settle((dfgnn_graph *)graph))
+  if (graph && settle_order((dfgnn_graph *)graph))
     return NULL;
   return graph ? graph->edge_order : NULL;
 }
@@ -144,19 +162,19 @@ dfgnn_status dfgnn_graph_csr(dfgnn_csr *csr, const dfgnn_graph *graph) {
   if ((status = dfgnn__can_give(csr, &dfgnn__csr_kind)))
     return status;
   dfgnn_graph *g = (dfgnn_graph *)graph;
-  status = g->checked ? DFGNN_OK : dfgnn__graph_know(g);
+  status = g->checked ? dfgnn__graph_count(g) : dfgnn__graph_know(g);
   if (!status)
     status = dfgnn__graph_settle(g);
   if (status)
     return status;
-  const dfgnn_csr whole = {.destinations = graph->matrix.destinations,
-                           .sources = graph->matrix.sources,
-                           .edges = graph->matrix.edges,
-                           .offsets = graph->matrix.offsets,
-                           .indices = graph->matrix.indices,
-                           .offset_type = graph->matrix.offsets64
-                                              ? DFGNN_INDEX_I64
-                                              : DFGNN_INDEX_I32,
+  const dfgnn_matrix *m = dfgnn__graph_matrix(graph);
+  const dfgnn_csr whole = {.destinations = m->destinations,
+                           .sources = m->sources,
+                           .edges = m->edges,
+                           .offsets = m->offsets,
+                           .indices = m->indices,
+                           .offset_type =
+                               m->offsets64 ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32,
                            .on_device = 1,
                            .family = *graph->family ? graph->family : NULL,
                            .name = *graph->name ? graph->name : NULL};

@@ -204,9 +204,11 @@ static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
   if (!status)
     status = dfgnn__check_graph(call->graph);
   if (!status)
-    status =
-        dfgnn__edge_program_bind(x, call->program, &call->graph->matrix, inputs,
-                                 input_count, outputs, output_count);
+    status = dfgnn__graph_count(call->graph);
+  if (!status)
+    status = dfgnn__edge_program_bind(x, call->program,
+                                      dfgnn__graph_matrix(call->graph), inputs,
+                                      input_count, outputs, output_count);
   call->binding = &x->binding;
   call->inputs = x->inputs;
   call->outputs = x->outputs;

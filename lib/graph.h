@@ -9,14 +9,17 @@
 struct dfgnn_graph {
   uint32_t kind; /* lib/handle.h */
   dfgnn_context *ctx;
-  /* As long as the signature is not known, max_degree of the matrix is a bound
-   * and a guess by its shape stands for the signature: see
-   * lib/graph_signature.c. */
+  /* As long as the signature is not known, max_degree of the matrix is a bound,
+   * its edges may be one, and a guess by its shape stands for the signature:
+   * see lib/graph_signature.c. */
   dfgnn_matrix matrix, exact;
   dfgnn_signature guess, signature;
   atomic_int known;
   int checked; /* the matrix is checked or trusted: its use need not wait */
-  int fresh;   /* a batch's, whose host has waited for nothing so far */
+  /* matrix.edges is a bound, since self loops were left out: only the device
+   * knows how many edges there are, and what follows them are none */
+  int edges_bound;
+  int fresh; /* a batch's, whose host has waited for nothing so far */
   struct dfgnn_deferred *pending; /* the analysis that is under way, or NULL */
   int64_t graphs;
   int64_t *graph_ptr;   /* kept until the signature is known, or NULL */
@@ -25,8 +28,10 @@ struct dfgnn_graph {
   char *family, *name;                 /* "" if not given */
   void *owned_offsets, *owned_indices; /* device copies, or NULL */
   const void *edge_order; /* the position of each edge in its list, or NULL */
-  void *owned_order;      /* the same, or NULL */
-  void *owned_memory;     /* one allocation with several of these arrays */
+  const uint64_t *was_unsorted; /* on the device: 0 if edge_order is the list's
+                                 * own; NULL once that is known */
+  void *owned_order;            /* the same, or NULL */
+  void *owned_memory; /* one allocation with several of these arrays */
   size_t owned_bytes;
   atomic_uintptr_t used_on; /* see lib/graph_order.c */
 
@@ -99,9 +104,17 @@ static inline int dfgnn__graph_known(const dfgnn_graph *graph) {
   return atomic_load_explicit(&((dfgnn_graph *)graph)->known,
                               memory_order_acquire);
 }
+/* The matrix, as far as it is known. */
+static inline const dfgnn_matrix *
+dfgnn__graph_matrix(const dfgnn_graph *graph) {
+  return dfgnn__graph_known(graph) ? &graph->exact : &graph->matrix;
+}
 /* Makes the signature known, which may wait for the device.  Fails if the
  * matrix, which is checked only now, is wrong. */
 dfgnn_status dfgnn__graph_know(dfgnn_graph *graph);
+
+/* Makes the number of edges known, which may wait for the device. */
+dfgnn_status dfgnn__graph_count(dfgnn_graph *graph);
 
 /* lib/graph_views.c: the view, built now if this is the first request. */
 dfgnn_status dfgnn__graph_view(const dfgnn_view **view, dfgnn_graph *graph,

@@ -10,7 +10,7 @@ static const dfgnn_view_request wanted = {.kind = DFGNN_VIEW_RELATIONS};
 
 static dfgnn_status check(const dfgnn_graph *graph, int64_t count,
                           const int32_t *of_edge, int on_device) {
-  const int64_t edges = graph->matrix.edges;
+  const int64_t edges = dfgnn__graph_matrix(graph)->edges;
   if (count < 1 || count > INT32_MAX)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "count is %lld, expected 1 to %d relations",
@@ -38,7 +38,8 @@ static dfgnn_status copy_relations(void **copy, dfgnn_graph *graph,
                                    const int32_t *of_edge, int on_device,
                                    void *stream) {
   const dfgnn_backend *backend = graph->ctx->backend;
-  const size_t bytes = (size_t)graph->matrix.edges * sizeof *of_edge;
+  const size_t bytes =
+      (size_t)dfgnn__graph_matrix(graph)->edges * sizeof *of_edge;
   dfgnn_status status = DFGNN_OK;
   if (on_device && backend->follow)
     status = backend->follow(graph->ctx->device, stream);
@@ -61,7 +62,7 @@ dfgnn_matrix dfgnn__graph_by_relation(const dfgnn_matrix *matrix,
 static dfgnn_status sort(dfgnn_view *view, dfgnn_graph *graph, int64_t count,
                          const int32_t *relation) {
   const dfgnn_matrix m =
-      dfgnn__graph_by_relation(&graph->matrix, relation, count);
+      dfgnn__graph_by_relation(dfgnn__graph_matrix(graph), relation, count);
   *view = (dfgnn_view){.request = {.kind = DFGNN_VIEW_TRANSPOSE}};
   dfgnn_status status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);
   if (!status)
@@ -78,6 +79,8 @@ dfgnn_status dfgnn_graph_set_relations(dfgnn_graph *graph, int64_t count,
   dfgnn_view view;
   void *copy = NULL;
   dfgnn_status status = dfgnn__check_graph(graph);
+  if (!status)
+    status = dfgnn__graph_count(graph);
   if (status)
     return status;
   pthread_mutex_lock(&graph->lock);
@@ -88,7 +91,7 @@ dfgnn_status dfgnn_graph_set_relations(dfgnn_graph *graph, int64_t count,
     status = sort(&view, graph, count, copy);
   if (!status) {
     view.array[3] = copy;
-    view.bytes += (size_t)graph->matrix.edges * sizeof *of_edge;
+    view.bytes += (size_t)dfgnn__graph_matrix(graph)->edges * sizeof *of_edge;
     copy = NULL;
     dfgnn__graph_mark(graph, DFGNN_OWN_STREAM);
     status = dfgnn__graph_add_view(graph, &view, 0);

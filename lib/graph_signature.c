@@ -38,6 +38,7 @@ void dfgnn__graph_set_known(dfgnn_graph *graph,
   graph->signature = *signature;
   graph->exact = graph->matrix;
   graph->exact.max_degree = signature->max_degree;
+  graph->exact.edges = signature->edges;
   atomic_store_explicit(&graph->known, 1, memory_order_release);
 }
 
@@ -46,6 +47,16 @@ static dfgnn_status remember_refusal(dfgnn_graph *graph, dfgnn_status status) {
     graph->refusal = status;
     graph->complaint = strdup(dfgnn_last_error());
   }
+  return status;
+}
+
+/* Reads how many edges there are, once the arrays are made. */
+static dfgnn_status count_edges(dfgnn_graph *graph, dfgnn_matrix *matrix) {
+  const int32_t *offsets = matrix->offsets;
+  int32_t edges = 0;
+  dfgnn_status status = graph->ctx->backend->copy(
+      graph->ctx->device, &edges, offsets + matrix->destinations, sizeof edges);
+  matrix->edges = edges;
   return status;
 }
 
@@ -65,6 +76,8 @@ static dfgnn_status find_out(dfgnn_graph *graph) {
     graph->pending = NULL;
   } else {
     status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);
+    if (!status && graph->edges_bound)
+      status = count_edges(graph, &matrix);
     if (!status)
       status = backend->analyze(device, &matrix, &signature, graph->graphs,
                                 graph->graph_ptr);
@@ -86,6 +99,10 @@ dfgnn_status dfgnn__graph_know(dfgnn_graph *graph) {
     status = find_out(graph);
   pthread_mutex_unlock(&graph->lock);
   return status;
+}
+
+dfgnn_status dfgnn__graph_count(dfgnn_graph *graph) {
+  return graph->edges_bound ? dfgnn__graph_know(graph) : DFGNN_OK;
 }
 
 dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,

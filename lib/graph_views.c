@@ -39,14 +39,32 @@ dfgnn_status dfgnn__graph_add_view(dfgnn_graph *graph, const dfgnn_view *view,
   return DFGNN_OK;
 }
 
+/* A batch that nobody has waited for, whose few calls win back little. */
+static int is_new_batch(const dfgnn_graph *graph) {
+  return graph->fresh && !dfgnn__graph_known(graph);
+}
+
 /* Padded items cost kernels a little each time, and a wait once: they are for a
  * batch that nothing is known of. */
 static dfgnn_view_request as_wanted(const dfgnn_graph *graph,
                                     const dfgnn_view_request *request) {
   dfgnn_view_request wanted = *request;
-  if (dfgnn__is_padded(request) && (!graph->fresh || dfgnn__graph_known(graph)))
+  if (dfgnn__is_padded(request) && !is_new_batch(graph))
     wanted.parameter = -wanted.parameter;
   return wanted;
+}
+
+static int is_order(const dfgnn_view_request *request) {
+  return request->kind == DFGNN_VIEW_DEGREE_ORDER ||
+         request->kind == DFGNN_VIEW_PLACE_ORDER;
+}
+
+/* A view without an array, by which kernels take rows as they come: a sort is
+ * three launches. */
+static const dfgnn_view *natural_order(const dfgnn_view_request *request) {
+  static const dfgnn_view by_degree = {.request.kind = DFGNN_VIEW_DEGREE_ORDER},
+                          by_place = {.request.kind = DFGNN_VIEW_PLACE_ORDER};
+  return request->kind == DFGNN_VIEW_DEGREE_ORDER ? &by_degree : &by_place;
 }
 
 /* The caller holds the graph's lock. */
@@ -55,11 +73,14 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
   static const dfgnn_view_request transpose = {.kind = DFGNN_VIEW_TRANSPOSE};
   dfgnn_context *ctx = graph->ctx;
   const dfgnn_view_request wanted = as_wanted(graph, given), *request = &wanted;
-  dfgnn_matrix matrix =
-      dfgnn__graph_known(graph) ? graph->exact : graph->matrix;
+  dfgnn_matrix matrix = *dfgnn__graph_matrix(graph);
   dfgnn_status status = DFGNN_OK;
   if ((*view = find_view(graph, request)))
     return DFGNN_OK;
+  if (is_order(request) && is_new_batch(graph)) {
+    *view = natural_order(request);
+    return DFGNN_OK;
+  }
   if (request->kind == DFGNN_VIEW_RELATIONS)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "the graph's edges have no relations: "

@@ -15,7 +15,7 @@ dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                              const dfgnn_problem *problem) {
   const int known = dfgnn__graph_known(graph);
   return (dfgnn_setting){.problem = problem,
-                         .matrix = known ? &graph->exact : &graph->matrix,
+                         .matrix = dfgnn__graph_matrix(graph),
                          .signature = known ? &graph->signature : &graph->guess,
                          .device = &graph->ctx->info,
                          .program = dfgnn__edge_program_job(problem),

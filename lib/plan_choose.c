@@ -128,6 +128,23 @@ static int applies(const dfgnn_choice *choice, const dfgnn_query *query) {
          !dfgnn__variant_refusal(choice->variant, &query->setting);
 }
 
+/* Does the variant ask how many edges there are?  Attention finds edges by the
+ * offsets of rows, but for weights and the views that list all edges. */
+static int counts_edges(const dfgnn_choice *choice, const dfgnn_query *query) {
+  const dfgnn_family *family = choice->variant->family;
+  const dfgnn_problem *problem = query->setting.problem;
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  dfgnn_setting setting = query->setting;
+  setting.parameter = choice->variant->parameter;
+  const int views = family->views ? family->views(&setting, requests) : 0;
+  int lists = family->prepare || problem->weights || problem->edge_dim ||
+              !(DFGNN_OPS_ATTENTION & DFGNN_BIT(problem->op));
+  for (int k = 0; k < views; k++)
+    lists |= requests[k].kind == DFGNN_VIEW_ROW_OF_EDGE ||
+             requests[k].kind == DFGNN_VIEW_TILES;
+  return lists;
+}
+
 /* Finds a choice that was kept under the key, if it serves this graph too. */
 static int decided(dfgnn_choice *choice, dfgnn_context *ctx,
                    const dfgnn_query *query, uint64_t key) {
@@ -147,7 +164,8 @@ dfgnn_status dfgnn__choose(dfgnn_choice *choice, dfgnn_graph *graph,
   if (!forces && !avoided && graph->checked && !dfgnn__graph_known(graph) &&
       follows(graph, problem, 0)) {
     shape = dfgnn__decided_by_shape(&query, hash);
-    if (decided(choice, ctx, &query, shape))
+    if (decided(choice, ctx, &query, shape) &&
+        !(graph->edges_bound && counts_edges(choice, &query)))
       return DFGNN_OK;
   }
   dfgnn_status status = dfgnn__graph_know(graph);

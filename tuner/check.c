@@ -33,7 +33,7 @@ static int64_t degree(const dfgnn_matrix *matrix, int64_t row) {
 }
 
 static dfgnn_status host_matrix(dfgnn_harness *h, dfgnn_matrix *matrix) {
-  *matrix = h->graph->matrix;
+  *matrix = *dfgnn__graph_matrix(h->graph);
   size_t offsets =
       (size_t)(matrix->destinations + 1) * (matrix->offsets64 ? 8 : 4);
   size_t indices = (size_t)matrix->edges * 4;

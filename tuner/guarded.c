@@ -117,7 +117,8 @@ static int64_t offset(const dfgnn_matrix *m, int64_t i) {
 static dfgnn_status read_relations(dfgnn_host_graph *host, dfgnn_context *ctx,
                                    dfgnn_graph *graph) {
   static const dfgnn_view_request request = {.kind = DFGNN_VIEW_RELATIONS};
-  const size_t bytes = (size_t)graph->matrix.edges * sizeof *host->relation;
+  const size_t bytes =
+      (size_t)dfgnn__graph_matrix(graph)->edges * sizeof *host->relation;
   const dfgnn_view *view;
   dfgnn_status status = dfgnn__graph_view(&view, graph, &request);
   if (status)
@@ -131,7 +132,7 @@ dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
                                     dfgnn_graph *graph) {
   dfgnn_matrix *m = &host->matrix;
   dfgnn__host_graph_free(host);
-  *m = graph->matrix;
+  *m = *dfgnn__graph_matrix(graph);
   const size_t offsets = (size_t)(m->destinations + 1) * (m->offsets64 ? 8 : 4);
   const size_t indices = (size_t)m->edges * 4;
   host->offsets = malloc(offsets);
@@ -198,7 +199,7 @@ static void take_rows(csr *part, const dfgnn_matrix *m, int32_t *number,
 
 /* Edges have relations in turn: each relation has some. */
 static dfgnn_status relate_part(dfgnn_graph *graph, int64_t relations) {
-  const int64_t edges = graph->matrix.edges;
+  const int64_t edges = dfgnn__graph_matrix(graph)->edges;
   int32_t *of_edge = malloc((size_t)(edges + 1) * sizeof *of_edge);
   if (!of_edge)
     return dfgnn__harness_memory((size_t)edges * sizeof *of_edge);

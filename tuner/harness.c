@@ -82,7 +82,7 @@ static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
 
 static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
                                 uint64_t seed) {
-  const dfgnn_matrix *matrix = &h->graph->matrix;
+  const dfgnn_matrix *matrix = dfgnn__graph_matrix(h->graph);
   dfgnn_buffer *b = &h->buffers[h->count];
   int64_t elements =
       dfgnn__tensor_elements(tensor, &h->problem, matrix->destinations,
@@ -116,7 +116,7 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
 /* Gives the forward pass a tensor that the backward pass does not use. */
 static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
                          char **memory, dfgnn_args *args) {
-  const dfgnn_matrix *matrix = &h->graph->matrix;
+  const dfgnn_matrix *matrix = dfgnn__graph_matrix(h->graph);
   int64_t elements =
       dfgnn__tensor_elements(tensor, &h->problem, matrix->destinations,
                              matrix->sources, matrix->edges);

@@ -15,7 +15,7 @@ class EdgeList(Graph):
         check_index("edge_index", edge_index, 2)
         self._edge_index = edge_index
         self.num_src, self.num_dst = num_src, num_dst
-        self.num_edges = edge_index.size(1)
+        self._edges = edge_index.size(1)
         self.device = edge_index.device
         self.graph_ptr = self.family = self.name = None
         self.looped = self.unlooped_edges = self._kept = None

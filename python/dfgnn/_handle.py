@@ -135,8 +135,8 @@ def from_coo(edge_index, num_src, num_dst, graph_ptr, family, name,
 
 
 def of_batch(edge_index, sizes, self_loops):
-    """(from_coo() with deferred checks, its number of edges) by the extension,
-    for an edge_index that as_graph() would take; None if there was no memory."""
+    """from_coo() with deferred checks, by the extension, for an edge_index that
+    as_graph() would take; None if there was no memory."""
     device = edge_index.device
     ctx = context(device)
     if not edge_index.is_contiguous():
@@ -147,8 +147,7 @@ def of_batch(edge_index, sizes, self_loops):
         edge_index.size(1), edge_index.dtype is torch.int64, *sizes,
         self_loops, None if on_host else current_raw_stream(device.index))
     if type(made) is tuple:
-        return Handle(ctx, made[0], (), None, on_host and not self_loops), \
-            made[1]
+        return Handle(ctx, made[0], (), None, on_host and not self_loops)
     if made == _abi.ERROR_MEMORY:
         return None
     raise _in_words_of_edge_index(failure(made))
@@ -186,7 +185,8 @@ def write(handle, device, path):
 
 
 def edges(handle):
-    """The number of edges of the library's graph."""
+    """The number of edges of the library's graph, which may wait for the
+    device."""
     return csr_of(handle).edges
 
 

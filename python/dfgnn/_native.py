@@ -39,8 +39,8 @@ extension = _load()
 call = None if extension is None else extension.call
 # the functions that graphs of batches and their plans are made with, in the order
 # of the extension's call_library
-functions = b"" if extension is None else struct.pack("@6P", *map(_address, (
-    "dfgnn_graph_create_deferred", "dfgnn_graph_csr", "dfgnn_graph_destroy_on",
+functions = b"" if extension is None else struct.pack("@5P", *map(_address, (
+    "dfgnn_graph_create_deferred", "dfgnn_graph_destroy_on",
     "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")))
 
 

@@ -117,6 +117,7 @@ class Graph:
     _columns = None
     _given = None  # (weak reference to an edge_index, its version)
     trusted = False
+    _edges = None  # how many edges there are, once that is known
     loops = None  # how many self loops the library added, if it did
     unlooped_edges = None  # how many edges there were before loops
     looped = None  # the result of with_self_loops()
@@ -125,7 +126,7 @@ class Graph:
 
     def _fill(self, sizes, device, graph_ptr=None, family=None, name=None,
               numbered=True):
-        self.num_dst, self.num_src, self.num_edges = sizes
+        self.num_dst, self.num_src, self._edges = sizes
         self.device = device
         if graph_ptr is not None:
             self.graph_ptr = graph_ptr
@@ -136,6 +137,26 @@ class Graph:
         self._derived = {}
         if numbered:
             self.numbered()
+
+    @property
+    def num_edges(self):
+        """How many edges there are.  Where the library has replaced self loops
+        it is asked, once, which may wait for the device."""
+        # torch.compile must not see the number missing first and then there
+        if self.loops is not None and compiling():
+            _count_edges(self.label)
+        else:
+            self._count()
+        return self._edges
+
+    def _count(self):
+        if self._edges is None:
+            self._edges = _handle.edges(self.handle)
+
+    @property
+    def empty(self):
+        """Whether there are no edges."""
+        return not (self.loops or self.num_edges)
 
     def numbered(self):
         """The graph itself, which operators of torch.library find by its
@@ -184,9 +205,8 @@ class Graph:
         graph = cls.__new__(cls)
         if self_loops:
             graph.loops = min(num_src, num_dst)
-        graph._fill((num_dst, num_src, _handle.edges(handle) if self_loops
-                     else num_edges), edge_index.device, graph_ptr, family,
-                    name)
+        graph._fill((num_dst, num_src, None if self_loops else num_edges),
+                    edge_index.device, graph_ptr, family, name)
         if self_loops:
             graph.unlooped_edges = num_edges
         graph._handle = handle
@@ -198,16 +218,15 @@ class Graph:
     def of_batch(cls, edge_index, sizes, self_loops):
         """from_edge_index() with deferred checks, for a layer's edge_index that
         nothing but this needs: see convert.batch_graph()."""
-        made = _handle.of_batch(edge_index, sizes, self_loops)
-        if made is None:
+        handle = _handle.of_batch(edge_index, sizes, self_loops)
+        if handle is None:
             return None
-        handle, edges = made
         graph = cls.__new__(cls)
-        src, dst = sizes
-        graph._fill((dst, src, edges), edge_index.device, numbered=False)
+        (src, dst), edges = sizes, edge_index.size(1)
+        graph._fill((dst, src, None if self_loops else edges),
+                    edge_index.device, numbered=False)
         if self_loops:
-            graph.loops = min(sizes)
-            graph.unlooped_edges = edge_index.size(1)
+            graph.loops, graph.unlooped_edges = min(sizes), edges
         graph._handle = handle
         graph._given = weakref.ref(edge_index), edge_index._version
         return graph
@@ -508,6 +527,12 @@ def _restore(offsets, indices, order, num_src, graph_ptr, family, name):
 @constant
 def _fetch_arrays(label):
     by_id(int(label))._fetch()
+    return True
+
+
+@constant
+def _count_edges(label):
+    by_id(int(label))._count()
     return True
 
 

@@ -13,7 +13,7 @@
  * the library reads it: nothing ran, and the caller has to make another.
  *
  *   graph(library, context, edge_index, edges, is_wide, sources, destinations,
- *         loops, stream) -> (graph, edges), or a dfgnn_status
+ *         loops, stream) -> (graph,), or a dfgnn_status
  *   plan(library, context, graph, problem) -> (plan, workspace), or a status
  *   destroy(library, graph, plans, stream)
  *
@@ -227,7 +227,6 @@ static PyObject *call(PyObject *module, PyObject *const *given,
 typedef struct call_library {
   dfgnn_status (*graph_create)(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_coo *coo, void *stream);
-  dfgnn_status (*graph_csr)(dfgnn_csr *csr, const dfgnn_graph *graph);
   void (*graph_destroy)(dfgnn_graph *graph, void *stream);
   dfgnn_status (*plan_create)(dfgnn_plan **plan, dfgnn_context *ctx,
                               dfgnn_graph *graph, const dfgnn_problem *problem);
@@ -271,11 +270,18 @@ static PyObject *pair(void *made, uint64_t number) {
   return both;
 }
 
+static PyObject *alone(void *made) {
+  PyObject *address = PyLong_FromVoidPtr(made);
+  PyObject *tuple = address ? PyTuple_Pack(1, address) : NULL;
+
+  Py_DecRef(address);
+  return tuple;
+}
+
 static PyObject *graph(PyObject *module, PyObject *const *given,
                        Py_ssize_t count) {
   call_library library;
   dfgnn_coo coo = DFGNN_COO_INIT;
-  dfgnn_csr csr = DFGNN_CSR_INIT;
   dfgnn_graph *made = NULL;
   void *ctx, *memory, *stream;
   int wide, status;
@@ -296,14 +302,9 @@ static PyObject *graph(PyObject *module, PyObject *const *given,
   coo.destination = (char *)memory + coo.edges * (wide ? 8 : 4);
   coo.index_type = wide ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
   coo.on_device = 1;
-  csr.edges = coo.edges;
   Py_BEGIN_ALLOW_THREADS status =
       library.graph_create(&made, ctx, &coo, stream);
-  if (!status && coo.self_loops &&
-      (status = library.graph_csr(&csr, made)) != DFGNN_OK)
-    library.graph_destroy(made, stream);
-  Py_END_ALLOW_THREADS return status ? PyLong_FromLong(status)
-                                     : pair(made, (uint64_t)csr.edges);
+  Py_END_ALLOW_THREADS return status ? PyLong_FromLong(status) : alone(made);
 }
 
 static PyObject *plan(PyObject *module, PyObject *const *given,
@@ -353,7 +354,7 @@ static PyMethodDef methods[] = {
      "call(form, plan, types, workspace, stream, tensors) -> status, or -1"},
     {"graph", (PyCFunction)(void (*)(void))graph, METH_FASTCALL,
      "graph(library, context, edge_index, edges, is_wide, sources, "
-     "destinations, loops, stream) -> (graph, edges), or a status"},
+     "destinations, loops, stream) -> (graph,), or a status"},
     {"plan", (PyCFunction)(void (*)(void))plan, METH_FASTCALL,
      "plan(library, context, graph, problem) -> (plan, workspace), or a "
      "status"},

@@ -267,6 +267,8 @@ def test_graphs_of_batches(way, kind, loops):
                 lambda t: layer(t, graph), x)):
             torch.testing.assert_close(mine, theirs)
         made = dfgnn.convert.known_graph(index, (9, 9), loops)
+        # a layer does not ask how many edges are left beside its loops
+        assert (made._edges is None) == loops and not made.empty
         assert made.num_edges == graph.num_edges
         assert torch.equal(made.edge_index, graph.edge_index)
 

@@ -119,7 +119,7 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
     """
     first = tensors[0]
     dtype, device, keys = first.dtype, first.device, []
-    if not graph.num_edges or not first.numel() or dtype not in DTYPES or \
+    if graph.empty or not first.numel() or dtype not in DTYPES or \
             device != graph.device:
         raise Other
     for tensor, key in zip(tensors, links.keys):
