@@ -81,7 +81,7 @@ due() { # OUT
 }
 
 # The parts of the rows that are due: NUMBER FILE SECONDS CODE PART PROBLEMS OPTIONS.  A
-# script has parts if its options say @GRAPHS or @PART; texts of generators are one.
+# script has parts if its options say @GRAPHS or @PART.
 parts_due() {
   due | while IFS=$tab read -r file seconds code names problems options; do
     case $problems@$options in
@@ -89,7 +89,7 @@ parts_due() {
     *.py@* | PLAN@*) names=- ;;
     esac
     # shellcheck disable=SC2086
-    case $names in *=*) set -- "$names" ;; *) set -- $names ;; esac
+    set -- $names
     for part; do
       printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$file" $(((seconds + $# - 1) / $#)) "$code" \
         "$part" "$problems" "$options"
@@ -166,27 +166,22 @@ clocks() {
 # by_graph PART PROBLEMS OPTIONS: tunes and times with dfgnn-bench, each of the problems
 # between bars by itself
 by_graph() {
-  names=$1 options=$3
+  one=$(graph "$1") || return 1
+  options=$3
   [ "$options" != - ] || options=
-  set -- "$2"
-  echo "$1" | tr '|' '\n' >"$raw.problems"
-  set --
-  for name in $names; do
-    one=$(graph "$name") || return 1
-    set -- "$@" "$one"
-  done
+  echo "$2" | tr '|' '\n' >"$raw.problems"
   each=$(($(left_of_part) / $(wc -l <"$raw.problems")))
   set -f # options have stars
   while read -r problems; do
     limit=$((each * 2 / 3 + 1)) # the rest is for dfgnn-bench
     # shellcheck disable=SC2086
-    dfgnn-tune run "$@" $problems --device "$device" --store "$store" -q \
+    dfgnn-tune run "$one" $problems --device "$device" --store "$store" -q \
       --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||
-      [ $? -eq 3 ] || say "dfgnn-tune fails on $names: $(tail -n 1 "$log")"
+      [ $? -eq 3 ] || say "dfgnn-tune fails on $one: $(tail -n 1 "$log")"
     # shellcheck disable=SC2086
-    timeout "$(($(left) + 5))" dfgnn-bench "$@" $problems $options \
+    timeout "$(($(left) + 5))" dfgnn-bench "$one" $problems $options \
       --device "$device" --store "$store" -q --json </dev/null >>"$raw.each" 2>>"$log" || {
-      say "dfgnn-bench fails on $names: $(tail -n 1 "$log")"
+      say "dfgnn-bench fails on $one: $(tail -n 1 "$log")"
       return 1
     }
   done <"$raw.problems"
@@ -255,13 +250,27 @@ measure() { # FILE SECONDS CODE PART PROBLEMS OPTIONS
   *) by_graph "$part" "$5" "$6" ;;
   esac || return 0
   clocks=$(clocks) && [ -n "$clocks" ] || clocks='{}'
-  case $part in *=* | REAL) part=- ;; esac
+  [ "$part" != REAL ] || part=-
   if told "$raw" "$code" "$part" >"$kept.new"; then
     mv "$kept.new" "$kept"
   else
     say "$file: what was printed is no JSON"
     rm -f "$kept.new"
   fi
+}
+
+# kernels: compiles what the parts' problems will choose, while graphs are made, so that
+# lists do not wait for it; what is not ready in time is compiled when it is needed
+kernels() {
+  [ "$device" = cuda ] || return 0
+  awk -F '\t' '$6 !~ /[.]py$/ && $6 != "PLAN" { print $6 }' "$work/parts" | tr '|' '\n' |
+    sort -u >"$work/problems"
+  while read -r problems; do
+    # shellcheck disable=SC2086
+    timeout 40 dfgnn-tune compile $problems --store "$store" --threads 8 -q </dev/null \
+      >>"$out/compile.log" 2>&1 &
+  done <"$work/problems"
+  wait
 }
 
 # pinned NUMBER: keeps this process on its share of the processors, if there are many, so
@@ -355,7 +364,7 @@ awk -F '\t' -v OFS='\t' -v share="$share" '$6 !~ /[.]py$/ {
   $3 = int($3 * share < 10 ? 10 : $3 * share) } { print }' "$work/all" >"$work/parts"
 say "$(wc -l <"$work/parts") parts on $count lists, $budget a problem"
 lacking "$work/parts" >"$work/lacking"
-each_device() { # FUNCTION: in a process for each device
+each_device() { # FUNCTION: in a process for each device, until all background is done
   number=0
   for one in $devices; do
     ([ "$one" = - ] || export CUDA_VISIBLE_DEVICES="$one"
@@ -369,6 +378,7 @@ share_of_graphs() { # NUMBER
   set -- $(awk -v n="$1" -v of="$count" 'NR % of == n' "$work/lacking")
   [ $# -eq 0 ] || make_graphs "$@"
 }
+kernels &
 each_device share_of_graphs
 each_device worker
 for one in "$work"/store_*.db; do

@@ -124,7 +124,7 @@ state_of() {
     fresh "$of" "$digest" "$code" "$family" "$revision" "$2" || stale=$((stale + count))
   done 4<"$work/kinds"
   parts=$(printf '%s\n' "$3" | jq -R --slurpfile rows "$1" '[$rows[0][].part // empty] as $done
-    | if ($done == []) or test("=") then 0
+    | if $done == [] then 0
       else split(" ") | map(select(IN($done[]))) | length end')
   wanted=$(echo "$3" | wc -w)
   if [ "$stale" -gt 0 ]; then

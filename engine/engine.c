@@ -301,9 +301,9 @@ static void *compile_some(void *data) {
   return NULL;
 }
 
-/* The processors that this process may use, which may be fewer than there are:
- * more threads than those would only hold up the one that is waited for. */
-static int processors(void) {
+/* They may be fewer than there are: more threads than those would only hold up
+ * the one that is waited for. */
+int dfgnn__engine_processors(void) {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set)
              ? (int)sysconf(_SC_NPROCESSORS_ONLN)
@@ -324,7 +324,7 @@ dfgnn_status dfgnn__engine_prepare(dfgnn_engine *engine,
   if (missing == 0)
     return DFGNN_OK;
   if (threads <= 0)
-    threads = processors();
+    threads = dfgnn__engine_processors();
   if (threads > MOST_THREADS)
     threads = MOST_THREADS;
   if ((size_t)threads > missing)

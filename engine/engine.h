@@ -125,6 +125,8 @@ dfgnn_status dfgnn__engine_offline(dfgnn_engine **engine, const char *arch);
 int dfgnn__engine_enter(const dfgnn_engine *engine);
 void dfgnn__engine_leave(int entered);
 
+/* The processors that this process may use. */
+int dfgnn__engine_processors(void);
 /* Compiles the programs that are missing, on up to `threads` threads (0: as
  * many as there are cores), and loads them if the engine has a device.  The
  * status is that of the first program that failed; all are tried, until *stop

@@ -10,6 +10,7 @@
 #include "lib/collect.h"
 #include "lib/key.h"
 #include "lib/plan.h"
+#include "lib/predict.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -31,6 +32,7 @@ typedef struct target {
 typedef struct compile {
   const tool_settings *settings;
   tool_records records;
+  dfgnn_model *model;
   target target[MOST_ARCHITECTURES];
   int targets;
   target *current; /* the target that is being compiled */
@@ -136,7 +138,7 @@ static dfgnn_status add_problem(compile *c, target *t,
         status = add_variant(t, dfgnn__variant(i), &query.setting);
     return status;
   }
-  dfgnn__table_select(&choice, t->table, &query, 0);
+  dfgnn__select(&choice, t->table, c->model, &query, 0);
   if (choice.variant)
     status = add_variant(t, choice.variant, &query.setting);
   dfgnn__rule_choice(&choice, &query);
@@ -302,6 +304,7 @@ static void release(compile *c) {
     dfgnn__programs_destroy(c->target[k].programs);
     dfgnn__engine_close(c->target[k].engine);
   }
+  dfgnn__model_close(c->model);
   tool_records_free(&c->records);
 }
 
@@ -312,6 +315,8 @@ static int command(tool_settings *settings, int count, char **operands) {
   on_cpu.device = "cpu"; /* only the signatures of graphs are needed */
   tool_catch_interrupts();
   int status = tool_records_load(&c.records, settings);
+  if (!status && dfgnn__model_open(&c.model, NULL, NULL))
+    status = tool_fail(DFGNN_ERROR_IO);
   if (!status)
     status = find_targets(&c);
   if (!status && count)

@@ -1,10 +1,16 @@
 /* compile.c - compiles candidates on all cores while others are timed */
 #include "tuner/compile.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "lib/collect.h"
+
+/* The anchor and what would be chosen are measured whatever they cost. */
+#define OWED 2
+/* A program takes the compiler half a second to two. */
+#define PROGRAM_S 1.0
 
 struct dfgnn_compile_ahead {
   dfgnn_engine *engine;
@@ -21,21 +27,36 @@ static void *compile_all(void *data) {
   return NULL;
 }
 
-/* Lists programs in the order in which their candidates are looked at; a
- * candidate whose programs cannot be listed is left to its own plan. */
-static void list_programs(dfgnn_programs *programs, const dfgnn_trials *trials,
-                          const dfgnn_setting *setting) {
-  for (size_t k = 0; k < trials->count; k++) {
-    const dfgnn_trial *trial = &trials->trial[trials->order[k]];
-    if (!trial->stored)
-      (void)dfgnn__collect_programs(programs, trial->variant, setting, NULL, 0);
-  }
+size_t dfgnn__compile_ahead_most(double budget_s, int processors) {
+  const double waves = floor(budget_s / PROGRAM_S);
+  return waves < 1e6 ? OWED + (size_t)waves * (size_t)processors : SIZE_MAX;
+}
+
+/* Adds the programs of a candidate, unless its time is stored; one whose
+ * programs cannot be listed is left to its own plan. */
+static size_t list_programs(dfgnn_programs *programs, const dfgnn_trial *trial,
+                            const dfgnn_setting *setting) {
+  if (!trial->stored)
+    (void)dfgnn__collect_programs(programs, trial->variant, setting, NULL, 0);
+  return !trial->stored;
+}
+
+/* Lists the programs of the anchor, and of others in the order in which they
+ * are looked at, until they are of `most` candidates. */
+static void list_first(dfgnn_programs *programs, const dfgnn_trials *trials,
+                       const dfgnn_setting *setting, size_t most) {
+  size_t listed =
+      list_programs(programs, &trials->trial[trials->anchor], setting);
+  for (size_t k = 0; k < trials->count && listed < most; k++)
+    if (trials->order[k] != trials->anchor)
+      listed +=
+          list_programs(programs, &trials->trial[trials->order[k]], setting);
 }
 
 void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
                                 const dfgnn_trials *trials,
                                 const dfgnn_graph *graph,
-                                const dfgnn_problem *problem) {
+                                const dfgnn_problem *problem, double budget_s) {
   const dfgnn_context *ctx = graph->ctx;
   const dfgnn_setting setting = dfgnn__setting(graph, problem);
   *ahead = NULL;
@@ -49,7 +70,8 @@ void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
     free(c);
     return;
   }
-  list_programs(c->programs, trials, &setting);
+  list_first(c->programs, trials, &setting,
+             dfgnn__compile_ahead_most(budget_s, dfgnn__engine_processors()));
   if (pthread_create(&c->thread, NULL, compile_all, c)) {
     dfgnn__programs_destroy(c->programs);
     free(c);

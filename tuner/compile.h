@@ -6,12 +6,16 @@
 
 typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;
 
-/* Starts compiling the programs of the trials, in their order; *ahead is NULL
- * where nothing is compiled.  Stop it before trials and graph are freed. */
+/* How many candidates are worth compiling within a budget: others would not be
+ * ready before it is spent, and the search's end waits for those begun. */
+size_t dfgnn__compile_ahead_most(double budget_s, int processors);
+/* Starts compiling the programs of the trials, the anchor's first, then in
+ * their order; *ahead is NULL where nothing is compiled.  Stop it before trials
+ * and graph are freed. */
 void dfgnn__compile_ahead_start(dfgnn_compile_ahead **ahead,
                                 const dfgnn_trials *trials,
                                 const dfgnn_graph *graph,
-                                const dfgnn_problem *problem);
+                                const dfgnn_problem *problem, double budget_s);
 /* Waits for the programs that are being compiled; NULL is allowed. */
 void dfgnn__compile_ahead_stop(dfgnn_compile_ahead *ahead);
 

@@ -13,6 +13,7 @@
 #include "lib/operator.h"
 #include "lib/registry.h"
 #include "lib/signature.h"
+#include "tuner/compile.h"
 
 enum {
   US,       /* microseconds of a launch */
@@ -545,6 +546,14 @@ static void ck_exact(const char *variant) {
 /* However short the budget is, the tuner measures the variant that a near
  * graph's rows choose beside the rule's, so that a lone row of the rule's does
  * not take the place of a better choice. */
+/* Nobody waits for programs that cannot be ready in time. */
+START_TEST(a_short_budget_compiles_no_more_than_what_is_owed) {
+  ck_assert_uint_eq(dfgnn__compile_ahead_most(0.3, 16), 2);
+  ck_assert_uint_eq(dfgnn__compile_ahead_most(2.5, 16), 2 + 2 * 16);
+  ck_assert_uint_eq(dfgnn__compile_ahead_most(INFINITY, 16), SIZE_MAX);
+}
+END_TEST
+
 START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
   dfgnn_graph *first = graph;
   dfgnn_csr near = ring(21, degree);
@@ -834,6 +843,7 @@ int main(void) {
   tcase_add_test(all, stopping_keeps_what_is_measured_and_resuming_goes_on);
   tcase_add_test(all, exhaustive_runs_measure_every_candidate_to_the_end);
   tcase_add_test(all, the_budget_is_kept);
+  tcase_add_test(all, a_short_budget_compiles_no_more_than_what_is_owed);
   tcase_add_test(all, a_budget_that_is_too_short_makes_no_choice_worse);
   tcase_add_test(all,
                  a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule);
