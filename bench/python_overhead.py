@@ -25,7 +25,7 @@ import time
 import torch
 
 import dfgnn
-from dfgnn import _execute
+from dfgnn import _recipe
 from dfgnn._attention_call import settings_of
 
 NODES, EDGES, WIDTH, HEADS = 10, 30, 64, 4
@@ -72,8 +72,8 @@ def two_nodes(device, batches, calls):
     query, key, value = (torch.randn(2, 2, 8, device=device)
                          for _ in range(3))
     settings = settings_of(query, 8 ** -0.5, 0.2, 0.0, False)
-    plan = _execute.recipe(graph, "gt", (query, key, value),
-                           settings).call(graph, False).plan
+    plan = _recipe.recipe(graph, "gt", (query, key, value),
+                          settings).call(graph, False).plan
     out = torch.empty_like(query)
     lse = torch.empty(2, 2, device=device)
     args = plan.arguments()

@@ -227,6 +227,21 @@ DFGNN_API dfgnn_status dfgnn_edge_program_run(const dfgnn_edge_program *program,
                                               int output_count,
                                               const dfgnn_edge_run *how);
 
+/* The problem and the arguments of which dfgnn_plan_create and dfgnn_execute
+ * make the same call, for callers who make it often: they keep the plan, and
+ * give each call its tensors.  The problem is that of the operator which the
+ * program is, with the tensors at the members of args that
+ * dfgnn_edge_value.argument names, if it would run as that; else, and if
+ * as_program is 1, DFGNN_OP_PROGRAM, whose args point to `inputs` and
+ * `outputs`. Of *how the seed is read.  An operator for which dfgnn_plan_create
+ * finds no variant still runs as_program.  The caller sets struct_size of both.
+ */
+DFGNN_API dfgnn_status dfgnn_edge_program_call(
+    dfgnn_problem *problem, dfgnn_args *args, const dfgnn_edge_program *program,
+    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count,
+    const dfgnn_edge_run *how, int as_program);
+
 /* dfgnn_edge_program_run with a seed and a workspace. */
 DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
     const dfgnn_edge_program *program, dfgnn_graph *graph,

@@ -67,6 +67,10 @@ dfgnn_status dfgnn__edge_program_for(const dfgnn_edge_program **sized,
 /* Completes a problem of OP_PROGRAM. */
 dfgnn_status dfgnn__edge_program_complete(dfgnn_problem *complete,
                                           const dfgnn_problem *problem);
+/* The problem that a program without names itself is, for tensors of a type. */
+dfgnn_status dfgnn__edge_program_as_problem(dfgnn_problem *problem,
+                                            const dfgnn_edge_program *program,
+                                            dfgnn_dtype dtype);
 /* The program of a setting's problem; NULL if it has none. */
 const dfgnn_program_job *dfgnn__edge_program_job(const dfgnn_problem *problem);
 /* The problem's type for arrays of these types. */

@@ -64,6 +64,7 @@ typedef struct dfgnn_edge_call {
   dfgnn_graph *graph;
   const dfgnn_binding *binding;
   const dfgnn_program_array *inputs, *outputs;
+  const dfgnn_edge_tensor *given_inputs, *given_outputs;
   dfgnn_edge_run how;
 } dfgnn_edge_call;
 
@@ -168,12 +169,14 @@ static dfgnn_status room_of(size_t *bytes, const dfgnn_edge_call *call,
 /* The problem that the program itself is. */
 static dfgnn_status program_problem(dfgnn_problem *problem,
                                     const dfgnn_edge_call *call) {
-  *problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem->op = DFGNN_OP_PROGRAM;
-  problem->dtype = dfgnn__edge_program_dtype(call->program->lowered->dag,
-                                             call->inputs, call->outputs);
-  return dfgnn__edge_program_for(&problem->program, call->program,
-                                 call->binding->names);
+  const dfgnn_edge_program *sized;
+  dfgnn_status status =
+      dfgnn__edge_program_for(&sized, call->program, call->binding->names);
+  return status ? status
+                : dfgnn__edge_program_as_problem(
+                      problem, sized,
+                      dfgnn__edge_program_dtype(call->program->lowered->dag,
+                                                call->inputs, call->outputs));
 }
 
 static int on_cpu(const dfgnn_graph *graph) {
@@ -199,8 +202,14 @@ dfgnn_status dfgnn__edge_program_execute_tuned(
 /* Binds tensors for a call. */
 static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
                           const dfgnn_edge_tensor *inputs, int input_count,
-                          const dfgnn_edge_tensor *outputs, int output_count) {
-  dfgnn_status status = dfgnn__check_edge_program(call->program);
+                          const dfgnn_edge_tensor *outputs, int output_count,
+                          const dfgnn_edge_run *how) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("how", dfgnn_edge_run, "DFGNN_EDGE_RUN_INIT");
+  call->how = (dfgnn_edge_run)DFGNN_EDGE_RUN_INIT;
+  dfgnn_status status = dfgnn__take(&call->how, how, &kind);
+  if (!status)
+    status = dfgnn__check_edge_program(call->program);
   if (!status)
     status = dfgnn__check_graph(call->graph);
   if (!status)
@@ -212,7 +221,25 @@ static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
   call->binding = &x->binding;
   call->inputs = x->inputs;
   call->outputs = x->outputs;
+  call->given_inputs = inputs;
+  call->given_outputs = outputs;
   return status;
+}
+
+/* What runs: the operator that the program is, or the program itself. */
+static dfgnn_status settle(dfgnn_problem *problem, dfgnn_args *args,
+                           const dfgnn_edge_call *call, int as_program) {
+  *args = (dfgnn_args)DFGNN_ARGS_INIT;
+  if (!as_program && operator_of(problem, args, call))
+    return DFGNN_OK;
+  *args = (dfgnn_args)DFGNN_ARGS_INIT;
+  args->program_inputs = call->given_inputs;
+  args->program_outputs = call->given_outputs;
+  args->program_input_count = call->program->lowered->dag->input_count;
+  args->program_output_count = call->program->lowered->dag->output_count;
+  args->seed = call->how.seed;
+  args->seed_value = call->how.seed_value;
+  return program_problem(problem, call);
 }
 
 dfgnn_status
@@ -220,29 +247,49 @@ dfgnn_edge_program_run(const dfgnn_edge_program *program, dfgnn_graph *graph,
                        const dfgnn_edge_tensor *inputs, int input_count,
                        const dfgnn_edge_tensor *outputs, int output_count,
                        const dfgnn_edge_run *how) {
-  static const dfgnn_descriptor_kind kind =
-      DFGNN_DESCRIPTOR("how", dfgnn_edge_run, "DFGNN_EDGE_RUN_INIT");
   dfgnn_edge_execution x = {0};
-  dfgnn_edge_call call = {
-      .program = program, .graph = graph, .how = DFGNN_EDGE_RUN_INIT};
-  dfgnn_args args = DFGNN_ARGS_INIT, own = DFGNN_ARGS_INIT;
+  dfgnn_edge_call call = {.program = program, .graph = graph};
+  dfgnn_args args;
   dfgnn_problem problem;
-  dfgnn_status status = dfgnn__take(&call.how, how, &kind);
-  if (!status)
-    status = begin(&call, &x, inputs, input_count, outputs, output_count);
+  dfgnn_status status =
+      begin(&call, &x, inputs, input_count, outputs, output_count, how);
   if (status)
     return status;
-  if (operator_of(&problem, &args, &call) &&
-      (status = run(&call, &problem, &args)) != DFGNN_ERROR_UNSUPPORTED)
+  status = settle(&problem, &args, &call, 0);
+  if (!status)
+    status = run(&call, &problem, &args);
+  if (status != DFGNN_ERROR_UNSUPPORTED || problem.op == DFGNN_OP_PROGRAM)
     return status;
-  own.program_inputs = inputs;
-  own.program_outputs = outputs;
-  own.program_input_count = input_count;
-  own.program_output_count = output_count;
-  own.seed = call.how.seed;
-  own.seed_value = call.how.seed_value;
-  status = program_problem(&problem, &call);
-  return status ? status : run(&call, &problem, &own);
+  status = settle(&problem, &args, &call, 1);
+  return status ? status : run(&call, &problem, &args);
+}
+
+dfgnn_status
+dfgnn_edge_program_call(dfgnn_problem *problem, dfgnn_args *args,
+                        const dfgnn_edge_program *program, dfgnn_graph *graph,
+                        const dfgnn_edge_tensor *inputs, int input_count,
+                        const dfgnn_edge_tensor *outputs, int output_count,
+                        const dfgnn_edge_run *how, int as_program) {
+  static const dfgnn_descriptor_kind problem_kind = DFGNN_DESCRIPTOR_GREW(
+      "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
+  static const dfgnn_descriptor_kind args_kind =
+      DFGNN_DESCRIPTOR_GREW("args", dfgnn_args, "DFGNN_ARGS_INIT", bias);
+  dfgnn_edge_execution x = {0};
+  dfgnn_edge_call call = {.program = program, .graph = graph};
+  dfgnn_args whole;
+  dfgnn_problem found;
+  dfgnn_status status = dfgnn__can_give(problem, &problem_kind);
+  if (!status)
+    status = dfgnn__can_give(args, &args_kind);
+  if (!status)
+    status = begin(&call, &x, inputs, input_count, outputs, output_count, how);
+  if (!status)
+    status = settle(&found, &whole, &call, as_program);
+  if (status)
+    return status;
+  dfgnn__give(problem, &found, &problem_kind);
+  dfgnn__give(args, &whole, &args_kind);
+  return DFGNN_OK;
 }
 
 dfgnn_status dfgnn_edge_program_execute_in(const dfgnn_edge_program *program,
@@ -276,6 +323,7 @@ dfgnn_status dfgnn_edge_program_workspace(
     size_t *bytes, const dfgnn_edge_program *program, dfgnn_graph *graph,
     const dfgnn_edge_tensor *inputs, int input_count,
     const dfgnn_edge_tensor *outputs, int output_count) {
+  const dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
   dfgnn_edge_execution x = {0};
   dfgnn_edge_call call = {.program = program, .graph = graph};
   dfgnn_args args = DFGNN_ARGS_INIT;
@@ -284,7 +332,7 @@ dfgnn_status dfgnn_edge_program_workspace(
   if (!bytes)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "bytes is NULL");
   dfgnn_status status =
-      begin(&call, &x, inputs, input_count, outputs, output_count);
+      begin(&call, &x, inputs, input_count, outputs, output_count, &how);
   if (!status && operator_of(&problem, &args, &call))
     status = room_of(&operators, &call, &problem);
   if (!status)

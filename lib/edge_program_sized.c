@@ -139,13 +139,30 @@ dfgnn_status dfgnn_edge_program_sized(dfgnn_edge_program **sized,
   return status;
 }
 
+dfgnn_status dfgnn__edge_program_as_problem(dfgnn_problem *problem,
+                                            const dfgnn_edge_program *program,
+                                            dfgnn_dtype dtype) {
+  dfgnn_problem complete;
+  *problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
+  problem->op = DFGNN_OP_PROGRAM;
+  problem->program = program;
+  problem->dtype = dtype;
+  dfgnn_status status = dfgnn__edge_program_complete(&complete, problem);
+  if (status)
+    return status;
+  problem->pass = complete.pass;
+  problem->heads = complete.heads;
+  problem->dim = complete.dim;
+  return DFGNN_OK;
+}
+
 dfgnn_status dfgnn_edge_program_problem(dfgnn_problem *problem,
                                         const dfgnn_edge_program *program,
                                         dfgnn_dtype dtype) {
   static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
       "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
   const char *how = getenv("DFGNN_PROGRAMS");
-  dfgnn_problem full = DFGNN_PROBLEM_INIT, complete;
+  dfgnn_problem full;
   dfgnn_status status = dfgnn__check_edge_program(program);
   if (!status)
     status = dfgnn__can_give(problem, &kind);
@@ -153,15 +170,8 @@ dfgnn_status dfgnn_edge_program_problem(dfgnn_problem *problem,
     return status;
   if ((unsigned)dtype >= DFGNN_DTYPE_COUNT)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "dtype is %d", (int)dtype);
-  full.op = DFGNN_OP_PROGRAM;
-  full.program = program;
-  full.dtype = dtype;
-  status = dfgnn__edge_program_complete(&complete, &full);
-  if (status)
+  if ((status = dfgnn__edge_program_as_problem(&full, program, dtype)))
     return status;
-  full.pass = complete.pass;
-  full.heads = complete.heads;
-  full.dim = complete.dim;
   if (program->is_operator && !(how && !strcmp(how, "own"))) {
     full = dfgnn__edge_operator_problem(program, program->binding.names);
     full.dtype = dtype;

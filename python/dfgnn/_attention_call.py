@@ -3,7 +3,7 @@ dropout's seed, and the choice between kernels and torch operations."""
 
 import torch
 
-from . import _composite, _execute, _fused, ops
+from . import _composite, _fused, _recipe, ops
 from ._context import make_seed
 from ._modes import constant, jit_tracing, needs_composite, untraced
 from ._operators import OPERATORS, Settings, by_edge, check_call
@@ -101,7 +101,7 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
             graph, spec, results[:-1] if settings.weights else results,
             by_edge(spec, inputs, graph.to_graph_order), seed, settings)
     else:
-        made = _execute.recipe(graph, spec.name, inputs, settings, True)
+        made = _recipe.recipe(graph, spec.name, inputs, settings, True)
         if made.listed:
             if made.biased:
                 inputs = (*inputs[:-1], graph.to_graph_order(inputs[-1]))

@@ -1,8 +1,9 @@
-"""Running plans: pointers in, tensors out."""
+"""Running plans: tensors in, tensors out.  Calls of operators, of MLPs on edges
+and of edge programs are one: a recipe on the graph has a Call for each of its
+passes, which is a plan of the library and the form of its arguments."""
 
 import ctypes
 import functools
-import operator
 import struct
 import weakref
 from typing import NamedTuple, Optional
@@ -12,8 +13,7 @@ import torch
 from . import _abi, _calls, _native, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
-from ._operators import (
-    DTYPES, OPERATORS, check_call, edge_dim, is_flat, message_of, sum_settings)
+from ._operators import sum_settings
 from ._table import MLP
 
 _generation = 0
@@ -133,8 +133,23 @@ class Field(NamedTuple):
             if self.dtype is None and name in _STRIDES else -1
 
 
+class Bound(NamedTuple):
+    """Likewise a tensor of a program, whose dfgnn_edge_tensor is behind
+    dfgnn_args."""
+    number: int
+    dtype: torch.dtype
+    begin = 0
+    strides = -1
+
+    @property
+    def offset(self):
+        return _BEHIND + self.number * ctypes.sizeof(_abi.EdgeTensor) + \
+            _abi.EdgeTensor.data.offset
+
+
 _STRIDES = {name for name, _ in _abi.Args._fields_
             if name.endswith("_strides")}
+_BEHIND = ctypes.sizeof(_abi.Args)  # where that begins which args point to
 
 
 class _MlpArgs(ctypes.Structure):
@@ -143,42 +158,66 @@ class _MlpArgs(ctypes.Structure):
     _fields_ = [("args", _abi.Args), ("mlp", _abi.EdgeMlpArgs)]
 
 
+@functools.lru_cache(maxsize=256)
+def _program_args(count):
+    """The type of the arguments of a call of a program of so many tensors,
+    whose program_inputs and program_outputs point to the second part."""
+    return type("_ProgramArgs", (ctypes.Structure,), {"_fields_": [
+        ("args", _abi.Args), ("tensors", _abi.EdgeTensor * count)]})
+
+
 class Form:
     """The arguments of calls but for the tensors that each tells: those of the
-    fields, in their order.  The plans of many graphs share it."""
+    fields, in their order.  links: (the offset of a pointer in the arguments,
+    that of what it points to, behind dfgnn_args).  The plans of many graphs
+    share it."""
 
-    __slots__ = ("template", "block", "fields", "types", "slots", "packed")
+    __slots__ = ("template", "links", "fields", "types", "slots", "packed")
 
-    def __init__(self, template, fields):
-        self.template, self.fields = template, fields
-        self.block = _MlpArgs.mlp.offset if isinstance(template, _MlpArgs) \
-            else 0
+    def __init__(self, template, fields, links=()):
+        self.template, self.fields, self.links = template, fields, links
         self.types = tuple([field.dtype for field in fields])
         self.slots = [(field.offset, field.strides, field.begin)
                       for field in fields]
-        self.packed = _native.form(template, self.block, self.slots)
+        self.packed = _native.form(template, links, self.slots)
 
     def arguments(self, tensors):
         """(the dfgnn_args of these tensors, what has to stay alive until the
         call was made)."""
         whole = type(self.template).from_buffer_copy(self.template)
         alive = _place(whole, self, tensors)
-        if not self.block:
-            return whole, alive
-        whole.args.mlp_args = ctypes.addressof(whole) + self.block
-        return whole.args, alive
+        for offset, to in self.links:
+            _POINTER.pack_into(whole, offset, ctypes.addressof(whole) + to)
+        return whole.args if self.links else whole, alive
+
+
+@functools.lru_cache(maxsize=256)
+def _form(numbers, fields):
+    return Form(_template(*numbers), fields)
+
+
+def operator_form(settings, fields):
+    """The Form of calls of an operator."""
+    return _form(settings[:3], tuple(fields))
 
 
 def mlp_form(mlp, names):
     """The Form of calls of an _abi.EdgeMlp, which has to live as long."""
     template = _MlpArgs(arguments(sum_settings()), _abi.EdgeMlpArgs())
     template.args.mlp = ctypes.addressof(mlp)
-    return Form(template, list(map(Field, names)))
+    return Form(template, list(map(Field, names)),
+                [(_abi.Args.mlp_args.offset, _BEHIND)])
 
 
-@functools.lru_cache(maxsize=256)
-def _form(numbers, fields):
-    return Form(_template(*numbers), fields)
+def program_form(args, inputs, outputs, fields):
+    """The Form of calls of a program that is no operator; inputs, outputs: the
+    arrays of _abi.EdgeTensor that args point to."""
+    template = _program_args(len(inputs) + len(outputs))(args)
+    template.tensors[:] = [*inputs, *outputs]
+    return Form(template, fields, [
+        (_abi.Args.program_inputs.offset, _BEHIND),
+        (_abi.Args.program_outputs.offset,
+         _BEHIND + ctypes.sizeof(_abi.EdgeTensor) * len(inputs))])
 
 
 class Call:
@@ -208,221 +247,44 @@ class Call:
         plan.run(args, device)
 
 
-@functools.lru_cache(maxsize=1024)
-def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
-            listed=False, message="copy"):
-    made = _abi.Problem(
-        op=OPERATORS[op].number, pass_=int(backward), dtype=DTYPES[dtype],
-        math=_abi.MATH_TF32 if settings.tf32 else _abi.MATH_F32,
-        effort=_abi.EFFORTS["default"], heads=heads, dim=dim,
-        deterministic=1, weights=int(settings.weights and not backward),
-        max_workspace=-1, bias=int(bias), dropout=int(settings.dropout > 0),
-        edge_dim=edges, message=_abi.MESSAGES[message],
-        edge_use=_abi.EDGE_USES[settings.edge_use] if edges else 0,
-        edge_list=int(listed))
-    made.packed = bytes(made)  # for the extension
-    return made
-
-
 class Recipe:
-    """The checks, shapes and plans that calls with the same shapes, types and
-    settings share: they are made once.
+    """What calls on one graph with the same settings, shapes and types share:
+    they are made once, and the graph's handle keeps them.  calls has a Call for
+    each key: a pass, and what else a problem depends on."""
 
-    places: (field, dtype) of each input; dtype is None if the input may have
-        strides.
-    outs: (field, shape, dtype, source) of what forward writes: those that a
-        call returns, of which there are as many as shown has names, then those
-        that the gradient alone reads.  source: the input that it is made
-        from, see _source().
-    kept: the names of the tensors that the gradient reads, "seed", fields of
-        inputs and of outputs; and weights that a call returns.
-    keeps_outs: whether outputs are among them.
-    back, cotangents: (field, dtype) of the tensors of kept, and of the
-        gradients, that the gradient is given.
-    grads: (field, shape, dtype, type of the input, source) of the gradient of
-        each input; shape is None where there is none; source: of kept and of
-        the gradients that are given.
-    casts: whether gradients have another type than their inputs.
-    flat: whether features are [rows, D].
-    plain: whether the gradient is that of one call of the library.
-    """
+    __slots__ = ("calls",)
 
-    __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
-                 "dim", "flat", "message", "edge_dim", "listed", "biased",
-                 "empty", "calls", "places", "outs", "shown", "kept",
-                 "keeps_outs", "pick", "back", "cotangents", "grads", "casts",
-                 "plain", "ungiven")
+    def describe(self, graph, key, tensors):
+        """(the _abi.Problem, the Settings, the Form) of the calls of a key;
+        tensors: those of the first."""
+        raise NotImplementedError
 
-    def __init__(self, graph, op, inputs, settings, listed):
-        self.op = op
-        self.spec = spec = OPERATORS[op]
-        check_call(graph, spec, inputs)
-        value = inputs[spec.value]
-        self.settings = settings
-        self.dtype = value.dtype
-        self.exact = (torch.float64 if value.dtype == torch.float64
-                      else torch.float32)
-        self.device = value.device
-        self.flat = is_flat(spec, inputs)
-        _, self.heads, self.dim = (len(value), 1, value.size(1)) \
-            if self.flat else value.shape
-        self.message = message_of(spec, inputs)
-        self.edge_dim = edge_dim(spec, inputs)
-        self.biased = (spec.attention and len(inputs) == len(spec.inputs)
-                       and inputs[-1] is not None)
-        self.listed = bool(listed and graph.handle.listed and self.edge_dim
-                           and op != "gat" and not settings.weights)
-        self.empty = not graph.num_edges
-        self.calls = [None, None]
-        self._forward(graph, inputs)
-        self._backward(inputs)
-
-    def _forward(self, graph, inputs):
-        self.places = tuple(
-            (t.field, None if t.strided else self._type(t))
-            for t, _ in zip(self.spec.inputs, inputs))
-        sizes = {"N": graph.num_dst, "M": graph.num_src,
-                 "E": graph.num_edges, "H": self.heads, "D": self.dim}
-        first, rest = self.spec.results(self.settings)
-        self.shown = tuple(t.field for t in first)
-        self.plain = self.shown[-1] not in ("lse", "weights")
-        given = [None if t is None else (t.shape, t.dtype) for t in inputs]
-        self.outs = []
-        for t in first + rest:
-            dims = t.dims.replace("HD", "D") if self.flat else t.dims
-            shape, dtype = tuple(sizes[d] for d in dims), self._type(t)
-            self.outs.append((t.field, shape, dtype,
-                              _source(given, shape, dtype)))
-
-    def _backward(self, inputs):
-        used = self._used()
-        reads = {t.field for t in self.spec.backward if t.flag in used
-                 and t.role in ("input", "modifier", "saved")}
-        # (field, type to place it in, (shape, type) of a tensor)
-        given = [("seed", torch.int64, None)] if self.settings.dropout else []
-        given += [(field, dtype, (tensor.shape, tensor.dtype))
-                  for (field, dtype), tensor in zip(self.places, inputs)
-                  if field in reads and tensor is not None]
-        given += [(field, dtype, (shape, dtype)) for field, shape, dtype, _
-                  in self.outs if field in reads]
-        self.back = tuple((field, dtype) for field, dtype, _ in given)
-        self.kept = tuple(field for field, _, _ in given)
-        shown = self.outs[:len(self.shown)]
-        if shown[-1][0] == "weights":
-            self.kept += ("weights",)
-            shown.pop()
-        self.keeps_outs = any(out[0] in self.kept for out in self.outs)
-        self.pick = self._picker()
-        self.cotangents = tuple(
-            ("grad_" + field, None if self.spec.attention and field == "out"
-             else dtype) for field, _, dtype, _ in shown)
-        self._gradients(inputs, [about for _, _, about in given] + [None] * (
-            len(self.kept) - len(given)) + [out[1:3] for out in shown])
-
-    def _gradients(self, inputs, given):
-        found = {t.field: t for t in self.spec.backward}
-        self.grads, self.ungiven = [], (None,) * len(inputs)
-        for (field, _), tensor in zip(self.places, inputs):
-            field = "grad_" + field
-            if tensor is None or field not in found:
-                self.grads.append((field, None, None, None, None))
-                continue
-            shape, dtype = tuple(tensor.shape), self._type(found[field])
-            self.grads.append((field, shape, dtype, tensor.dtype,
-                               _source(given, shape, dtype)))
-        self.casts = any(grad[2] != grad[3] for grad in self.grads)
-
-    def _type(self, tensor):
-        if tensor.index:
-            return torch.int32
-        return self.exact if tensor.scalar else self.dtype
-
-    def _used(self):
-        """The flags of the tensors that the call has."""
-        return {flag for flag, used in (
-            ("none", True), ("weights", self.settings.weights),
-            ("bias", self.biased), ("edge", self.edge_dim != 0),
-            ("projection", self.edge_dim > 0),
-            ("message", self.message != "copy"),
-            ("gate", self.message.startswith("gate"))) if used}
-
-    # ---- what the gradient reads
-
-    def _picker(self):
-        names = ("seed", *[field for field, _ in self.places],
-                 *[out[0] for out in self.outs])
-        numbers = [names.index(name) for name in self.kept]
-        if len(numbers) > 1:
-            return operator.itemgetter(*numbers)
-        return lambda tensors: [tensors[number] for number in numbers]
-
-    def keep(self, seed, inputs, outs):
-        """The tensors of kept; outs: those of forward()."""
-        return self.pick((seed, *inputs, *outs))
-
-    def parted(self, kept):
-        """(inputs, None where not kept; outputs by field; seed) of kept."""
-        tensors = dict(zip(self.kept, kept))
-        inputs = [tensors.pop(field, None) for field, _ in self.places]
-        return inputs, tensors, tensors.pop("seed", None)
-
-    def call(self, graph, backward):
-        found = self.calls[backward]
+    def call(self, graph, key, tensors=None):
+        found = self.calls.get(key)
         if found is None:
-            plan = Plan(graph.handle, graph.device, self.problem(backward),
-                        self.settings)
-            found = self.calls[backward] = Call(plan, _form(
-                self.settings[:3], tuple(self.fields(backward))))
+            wanted, settings, form = self.describe(graph, key, tensors)
+            found = self.calls[key] = Call(Plan(
+                graph.handle, graph.device, wanted, settings), form)
         return found
 
-    def problem(self, backward):
-        return problem(self.op, backward, self.dtype, self.heads, self.dim,
-                       self.settings, self.biased, self.edge_dim, self.listed,
-                       self.message)
 
-    def fields(self, backward):
-        """Those that forward() and backward() give a call."""
-        drops = self.settings.dropout > 0
-        if not backward:
-            return [*[Field(*place) for place in self.places],
-                    *[Field(name) for name in ("seed", "edge_number")
-                      if drops], *[Field(out[0]) for out in self.outs]]
-        return [*[Field(*place) for place in self.back + self.cotangents],
-                *[Field("edge_number")] * drops,
-                *[Field(field) for field, shape, *_ in self.grads
-                  if shape is not None]]
-
-
-def recipe(graph, op, inputs, settings, listed=False):
-    """The Recipe of a call, whose inputs are checked when it is made.  listed:
-    edge features are in the caller's order; if the recipe is not, they have to
-    be in the graph's."""
+def kept(graph, key, make):
+    """The Recipe that the graph has for a key, which make() makes; it keeps
+    none if the key is None."""
     if _recording.current is not None:
         _recording.current.graph(graph)
     recipes = graph.handle.recipes
-    try:
-        key = (op, settings, _generation, listed,
-               *[None if t is None else (t.shape, t.dtype, t.device)
-                 for t in inputs])
-        return recipes[key]
-    except KeyError:
-        found = recipes[key] = Recipe(graph, op, inputs, settings, listed)
-        return found
-    except AttributeError:  # one is no tensor, which is an error
-        return Recipe(graph, op, inputs, settings, listed)
-
-
-def recipe_of(owner, graph, *about):
-    """recipe() of a graph for an owner that always asks for the same one: it is
-    graph.handle.recipes[owner] from then on."""
-    recipes = graph.handle.recipes
-    found = recipes.get(owner)
+    found = recipes.get(key)
     if found is None:
-        found = recipes[owner] = recipe(graph, *about)
+        found = make()
+        if key is not None:
+            recipes[key] = found
     return found
 
 
-def _source(tensors, shape, dtype):
+# ---- tensors ----------------------------------------------------------------
+
+def source_of(tensors, shape, dtype):
     """(the number of the tensor that a new one of this shape and type is made
     from, whether it is like it); tensors: (shape, dtype) of each or None."""
     if (shape, dtype) in tensors:
@@ -458,7 +320,7 @@ def _place(args, form, tensors):
     return alive
 
 
-def _new(source, like, shape, dtype):
+def new(source, like, shape, dtype):
     """A new dense tensor; like: whether source has this shape and type: torch
     makes such tensors in the least time, and others of source's type in
     less than any."""
@@ -467,57 +329,3 @@ def _new(source, like, shape, dtype):
     if like and source.is_contiguous():
         return torch.empty_like(source)
     return source.new_empty(shape)
-
-
-# what the library leaves as it is where there are no edges
-_WITHOUT_EDGES = {"lse": float("-inf"), "arg_min": -1, "arg_max": -1}
-
-
-def forward(graph, made, inputs, seed=None, keep=True):
-    """The tensors of made.outs; without keep those that are shown.  Tensors by
-    edge are in the graph's order."""
-    outs = made.outs if keep else made.outs[:len(made.shown)]
-    if made.empty:
-        return [torch.full(shape, _WITHOUT_EDGES.get(field, 0), dtype=dtype,
-                           device=made.device)
-                for field, shape, dtype, _ in outs]
-    call = made.calls[0] or made.call(graph, False)
-    found = [_new(inputs[source], like, shape, dtype)
-             for _, shape, dtype, (source, like) in outs]
-    if made.settings.dropout:
-        call.run(made.device, [*inputs, seed, graph.edge_number, *found])
-    else:
-        call.run(made.device, [*inputs, *found])
-    return found
-
-
-def backward(graph, made, kept, grads, needed, into=None):
-    """The gradient of each input, None where needed is false.
-
-    kept, grads: the tensors of made.kept and of made.cotangents.
-    into: for each input the tensor that takes its gradient, or None for a new
-        one.
-    """
-    if made.empty:
-        return [torch.zeros(shape, dtype=kind, device=made.device)
-                if wanted and shape is not None else None
-                for (_, shape, _, kind, _), wanted in zip(made.grads, needed)]
-    call = made.calls[1] or made.call(graph, True)
-    given = (*kept, *grads)  # kept: perhaps weights, which no gradient reads
-    tensors = [*kept[:len(made.back)], *grads]
-    if made.settings.dropout:
-        tensors.append(graph.edge_number)
-    found = []
-    for (_, shape, dtype, _, source), wanted, grad in zip(
-            made.grads, needed, into or made.ungiven):
-        if shape is not None:
-            if wanted and grad is None:
-                number, like = source
-                grad = _new(given[number], like, shape, dtype)
-            tensors.append(grad if wanted else None)
-        found.append(grad)
-    call.run(made.device, tensors)
-    if not made.casts:
-        return found
-    return [grad if grad is None or grad.dtype is kind else grad.to(kind)
-            for grad, (_, _, _, kind, _) in zip(found, made.grads)]

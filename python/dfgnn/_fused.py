@@ -8,7 +8,7 @@ are in the caller's.
 
 import torch
 
-from . import _composite, _derived, _execute
+from . import _composite, _derived, _recipe
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._fallbacks import say_once, say_unfused
 from ._modes import needs_composite
@@ -158,7 +158,7 @@ def _differentiate(graph, made, kept, grads, needed, create_graph):
 def _by_kernels(graph, made, kept, grads, needed):
     """grads: those of made.cotangents."""
     try:
-        return _execute.backward(graph, made, kept, grads, needed)
+        return made.backward(graph, kept, grads, needed)
     except UnsupportedError as error:
         say_once(f"{error}; gradients are made by torch operations instead")
     return _differentiate(graph, made, kept, grads, needed, False)
@@ -196,7 +196,7 @@ class _Operators(Kind):
     def record(self, about, inputs, needed):
         graph, made, seed, read = about
         if read or made.keeps_outs:
-            outs = _execute.forward(graph, made, inputs, seed)
+            outs = made.forward(graph, inputs, seed)
         else:
             outs = [zeros(inputs[source], shape, dtype)
                     for _, shape, dtype, (source, _) in made.outs]
@@ -226,7 +226,7 @@ def call(graph, made, inputs, seed=None, read=True):
             found = Recorded.apply(_OPERATORS, (graph, made, seed, read),
                                    *inputs)
             return (found,) if len(made.shown) == 1 else found
-        return _execute.forward(graph, made, inputs, seed, False)
+        return made.forward(graph, inputs, seed, False)
     except UnsupportedError as error:
         say_once(f"{error}{INSTEAD}")
     return _by_torch(graph, made, inputs, seed)
@@ -236,7 +236,7 @@ def forward(graph, made, inputs, seed=None):
     """All results of made.outs, without gradients; None for what torch's
     operations do not keep."""
     try:
-        return _execute.forward(graph, made, inputs, seed)
+        return made.forward(graph, inputs, seed)
     except UnsupportedError as error:
         say_once(f"{error}{INSTEAD}")
     with torch.no_grad():
@@ -269,7 +269,7 @@ def sums(graph, op, given, listed=False, read=True):
         if listed:
             given["edge_attr"] = graph.to_graph_order(given["edge_attr"])
         return _composite.sums(graph, op, given)
-    made = _execute.recipe(graph, op, inputs, sum_settings(), listed)
+    made = _recipe.recipe(graph, op, inputs, sum_settings(), listed)
     if listed and not made.listed:
         place = spec.fields["edge_attr"]
         inputs[place] = graph.to_graph_order(inputs[place])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from . import _abi, _execute, _fused
+from . import _abi, _execute, _fused, _recipe
 from ._attention_call import attend
 from ._links import add, plus
 from ._loops import fill_loops, loop_features
@@ -142,7 +142,7 @@ class Attention(_Kernel):
         self.saves = (*self.reads, out, self.lse, "seed")
 
     def _problem(self, backward):
-        return _execute.problem(
+        return _recipe.problem(
             self.op, backward, self.dtype, self.heads, self.dim, self.settings,
             False, self.edge_dim, self.listed)
 
@@ -236,7 +236,7 @@ class Sum(_Kernel):
         self.reads, self.saves, self.makes = (x,), (), (out,)
 
     def _problem(self, backward):
-        return _execute.problem(self.op, backward, self.dtype, 1, self.dim,
+        return _recipe.problem(self.op, backward, self.dtype, 1, self.dim,
                                 self.settings, False)
 
     def _fields(self, args, backward):
@@ -326,7 +326,7 @@ class Reduced(_Kernel):
     def _first(self, graph, values):
         """The recipe, from the first of the graphs that a chain serves: they
         differ in numbers of rows alone."""
-        self.recipe = _execute.Recipe(graph, self.op, self.spec.given({
+        self.recipe = _recipe.Recipe(graph, self.op, self.spec.given({
             field: self._shaped(field, values[name])
             for field, name in self.given.items()}), self.settings,
             self.listed)

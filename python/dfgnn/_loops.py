@@ -2,7 +2,7 @@
 
 import torch
 
-from . import _execute
+from . import _recipe
 from ._library import check, library
 from ._operators import DTYPES, sum_settings
 from .graph import Graph
@@ -114,10 +114,10 @@ def _fill_by_sums(graph, features, fill, backward):
     op = "spmm-mean" if fill == "mean" else "spmm-sum"
     value = features.new_empty(graph.num_src, *features.shape[1:]) \
         if backward else features
-    made = _execute.recipe(graph, op, (value,), sum_settings())
+    made = _recipe.recipe(graph, op, (value,), sum_settings())
     if not backward:
-        return _execute.forward(graph, made, (value,))[0]
-    return _execute.backward(graph, made, (), (features,), (True,))[0]
+        return made.forward(graph, (value,))[0]
+    return made.backward(graph, (), (features,), (True,))[0]
 
 
 def _filling(graph):

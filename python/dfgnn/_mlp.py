@@ -9,7 +9,7 @@ import itertools
 
 import torch
 
-from . import _execute, _recording
+from . import _execute
 from ._autograd import Kind, Recorded, by_operations
 from ._mlp_formula import (  # noqa: F401: used as this module's
     Settings, composite as _formula, kept_width, problem_of_text, text_of,
@@ -29,23 +29,9 @@ def recipe(graph, settings, tensors):
     """The Recipe of tensors of one type, without a layout."""
     key = ("mlp", settings, _execute.generation(), graph.loops is None, *[
         None if t is None else (t.shape, t.dtype) for t in tensors])
-    return kept(graph, key, lambda: Recipe(
+    return _execute.kept(graph, key, lambda: Recipe(
         graph, settings, tensors, None,
         next(t for t in tensors if t is not None).dtype))
-
-
-def kept(graph, key, make):
-    """The Recipe that the graph has for a key, which make() makes; it keeps
-    none if the key is None."""
-    if _recording.current is not None:
-        _recording.current.graph(graph)
-    recipes = graph.handle.recipes
-    found = recipes.get(key)
-    if found is None:
-        found = make()
-        if key is not None:
-            recipes[key] = found
-    return found
 
 
 # ---- autograd ---------------------------------------------------------------

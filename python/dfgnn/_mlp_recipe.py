@@ -7,7 +7,8 @@ import struct
 
 import torch
 
-from . import _abi, _execute, _mlp_layout
+from . import _abi, _mlp_layout
+from ._execute import Recipe as _Recipe, mlp_form
 from ._fallbacks import say_once
 from ._library import check, library
 from ._mlp_formula import fields_of
@@ -38,9 +39,8 @@ def _args(pointers):
     return args
 
 
-class Recipe:
-    """What calls of the same settings, shapes and types share; they are made
-    once.  The methods take the graph, whose handle keeps the recipe.
+class Recipe(_Recipe):
+    """What calls of an MLP share.  The methods take the graph.
 
     fields: of the tensors of a call, in their order.
     outs, picks: (field, shape) of what forward writes: what a call returns,
@@ -50,7 +50,7 @@ class Recipe:
 
     __slots__ = ("settings", "layout", "dtype", "exact", "listed", "kinds",
                  "by_edge", "products", "fields", "outs", "picks", "mlp",
-                 "forms", "hollow", "calls", "reasons", "kept", "keeps")
+                 "forms", "hollow", "reasons", "kept", "keeps")
 
     def __init__(self, graph, settings, tensors, layout, dtype):
         self.settings, self.layout, self.dtype = settings, layout, dtype
@@ -231,20 +231,16 @@ class Recipe:
         if self.hollow:
             tensors = [_NOWHERE if isinstance(t, torch.Tensor)
                        and not t.numel() else t for t in tensors]
-        call = self.calls.get((number, key))
-        if call is None:
-            call = self.calls[number, key] = self._call(graph, number, tensors)
-        call.run(graph.device, tensors)
+        self.call(graph, (number, key), tensors).run(graph.device, tensors)
 
-    def _call(self, graph, number, tensors):
+    def describe(self, graph, key, tensors):
+        number, _ = key
         names = self._names(number)
         if self.forms[number] is None:
-            self.forms[number] = _execute.mlp_form(self.mlp, names)
-        wanted = self._problem([name for name, t in zip(names, tensors)
-                                if t is not None], number)
-        settings = sum_settings()
-        return _execute.Call(_execute.Plan(graph.handle, graph.device, wanted,
-                                           settings), self.forms[number])
+            self.forms[number] = mlp_form(self.mlp, names)
+        return self._problem([name for name, t in zip(names, tensors)
+                              if t is not None], number), sum_settings(), \
+            self.forms[number]
 
     # ---- what a call is
 

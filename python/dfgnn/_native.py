@@ -44,15 +44,16 @@ functions = b"" if extension is None else struct.pack("@5P", *map(_address, (
     "dfgnn_plan_create", "dfgnn_plan_workspace", "dfgnn_plan_destroy")))
 
 
-def form(template, block, slots):
+def form(template, links, slots):
     """What the extension is told of calls: where in the arguments, which begin
     as the template does, pointers are, and the strides of each, or -1, and how
-    many bytes into its memory it points.  block: where what mlp_args points to
-    begins, or 0."""
+    many bytes into its memory it points.  links: where pointers to parts of the
+    arguments are, and those parts."""
     if call is None:
         return None
     execute = ctypes.cast(library().dfgnn_execute, ctypes.c_void_p).value
     return b"".join((
-        struct.pack("@PQQQ", execute, ctypes.sizeof(template), block,
+        struct.pack("@PQQQ", execute, ctypes.sizeof(template), len(links),
                     len(slots)),
+        *[struct.pack("@QQ", *link) for link in links],
         *[struct.pack("@iiq", *slot) for slot in slots], bytes(template)))

@@ -2,62 +2,105 @@
 
 import ctypes
 import functools
-import struct
 from typing import NamedTuple
 
 import torch
 
-from . import _abi
+from . import _abi, _execute
 from ._autograd import Kind, Recorded, wants_gradient
-from ._context import raw_stream, with_room
 from ._library import check, library
-from ._operators import DTYPES as TYPES
+from ._operators import DTYPES as TYPES, sum_settings
 from ._program import (  # noqa: F401: used as this module's
     COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, REL, SRC, Program,
     gradient, named, parse)
-
-_MEMORY = struct.Struct("Pi")  # of an EdgeTensor: data, and after it dtype
-_FIRST, _NEXT = _abi.EdgeTensor.data.offset, ctypes.sizeof(_abi.EdgeTensor)
+from .errors import UnsupportedError
 
 
-def _bind(template, tensors):
-    array, at = type(template).from_buffer_copy(template), _FIRST
-    for tensor in tensors:
-        _MEMORY.pack_into(array, at, tensor.data_ptr(), TYPES[tensor.dtype])
-        at += _NEXT
+# ---- calls ------------------------------------------------------------------
+
+class _Recipe(_execute.Recipe):
+    """What calls of a program share.  Its tensors are those that the program
+    declares; calls has one for False, and one for True where the device has no
+    variant of the operator that the program is.
+
+    outs: (shape, dtype) of each output; types: of inputs and outputs.
+    told: the number of the tensor that each field of a call is: an operator
+        may read one as two.
+    as_program: whether it runs as none; is_operator: whether it is one.
+    """
+
+    __slots__ = ("program", "outs", "types", "told", "as_program",
+                 "is_operator")
+
+    def __init__(self, graph, program, inputs, outputs):
+        self.program, self.calls = program, {}
+        self.outs = [(port.rows(graph) + port.shape, dtype)
+                     for port, dtype in zip(program.outputs, outputs)]
+        self.types = (*inputs, *outputs)
+        self.as_program = self.is_operator = False
+
+    def run(self, graph, tensors):
+        """tensors: the inputs, the outputs, and the seed if there is one."""
+        try:
+            call = self.call(graph, self.as_program, tensors)
+            call.run(graph.device, [tensors[n] for n in self.told])
+        except UnsupportedError:
+            if self.as_program or not self.is_operator:
+                raise
+            self.as_program = True
+            self.run(graph, tensors)
+
+    def describe(self, graph, as_program, tensors):
+        first, count = len(self.program.inputs), len(self.types)
+        inputs = _bound(self.program.bound[0], tensors[:first])
+        outputs = _bound(self.program.bound[1], tensors[first:count])
+        seeds = tensors[count:]
+        wanted, args = _abi.Problem(), _abi.Args()
+        check(library().dfgnn_edge_program_call(
+            ctypes.byref(wanted), ctypes.byref(args), self.program.pointer,
+            graph.handle.pointer, inputs, first, outputs, count - first,
+            ctypes.byref(_abi.EdgeRun(
+                seed=seeds[0].data_ptr() if seeds else None)),
+            int(as_program)))
+        wanted.owner = self.program  # whose memory it names
+        settings = sum_settings()._replace(deterministic=True)
+        self.is_operator = wanted.op != _abi.OP_PROGRAM
+        if self.is_operator:
+            told = [(n, _execute.Field(name, self.types[n]))
+                    for n, port in enumerate((*self.program.inputs,
+                                              *self.program.outputs))
+                    for name in port.arguments]
+        else:
+            told = [(n, _execute.Bound(n, kind))
+                    for n, kind in enumerate(self.types)]
+        told += [(count, _execute.Field("seed"))] * len(seeds)
+        self.told = [n for n, _ in told]
+        fields = [field for _, field in told]
+        return wanted, settings, _execute.Form(args, fields) \
+            if self.is_operator else _execute.program_form(
+                args, inputs[:first], outputs[:count - first], fields)
+
+
+def _bound(template, tensors):
+    """The array of _abi.EdgeTensor of a call's tensors."""
+    array = type(template).from_buffer_copy(template)
+    for entry, tensor in zip(array, tensors):
+        entry.data, entry.dtype = tensor.data_ptr(), TYPES[tensor.dtype]
     return array
 
 
 def execute(program, graph, tensors, dtypes, seed=None):
     """The outputs, in these types; edges are in the graph's order.  seed: a
     number of dropout's in the graph's memory, as make_seed() makes it."""
-    device = graph.device
-    tensors = [t if t.is_contiguous() else t.detach().contiguous()
-               for t in tensors]
-    outputs = [torch.empty(port.rows(graph) + port.shape, dtype=dtype,
-                           device=device)
-               for port, dtype in zip(program.outputs, dtypes)]
-    bound = (program.pointer, graph.handle.pointer,
-             _bind(program.bound[0], tensors), len(tensors),
-             _bind(program.bound[1], outputs), len(outputs))
-    how = _abi.EdgeRun(stream=raw_stream(device))
-    room = _own_room(device, bound)
-    if room is not None:
-        how.workspace = room.data_ptr()
-    if seed is not None:
-        how.seed = seed.data_ptr()
-    check(with_room(device, library().dfgnn_edge_program_run, *bound,
-                    ctypes.byref(how)))
+    types = [t.dtype for t in tensors]
+    made = _execute.kept(graph, (
+        program, _execute.generation(), seed is None, *types, *dtypes),
+        lambda: _Recipe(graph, program, types, dtypes))
+    outputs = [torch.empty(shape, dtype=dtype, device=graph.device)
+               for shape, dtype in made.outs]
+    made.run(graph, [*tensors, *outputs] if seed is None else
+             [*tensors, *outputs, seed])
     return outputs
-
-
-def _own_room(device, bound):
-    """Memory for a call that a CUDA graph records: the context's may move."""
-    if device.type == "cpu" or not torch.cuda.is_current_stream_capturing():
-        return None
-    size = ctypes.c_size_t()
-    check(library().dfgnn_edge_program_workspace(ctypes.byref(size), *bound))
-    return torch.empty(max(size.value, 1), dtype=torch.uint8, device=device)
 
 
 def probe(program, graph, kind):

@@ -2,7 +2,7 @@
 
 import torch
 
-from . import _derived, _execute
+from . import _derived, _recipe
 from ._fallbacks import say_once
 from ._operators import sum_settings
 from .errors import UnsupportedError
@@ -39,12 +39,12 @@ def _through_products(graph, made, inputs, scores, needed):
     given = key, (scores * made.settings.scale).contiguous()
     found = [None] * len(inputs)
     try:
-        sums = _execute.recipe(graph, "spmm-weighted", given, sum_settings())
+        sums = _recipe.recipe(graph, "spmm-weighted", given, sum_settings())
         if needed[0]:
-            found[0], = _execute.forward(graph, sums, given)
+            found[0], = sums.forward(graph, given)
         if needed[1]:
-            found[1], _ = _execute.backward(graph, sums, given, (query,),
-                                            (True, False))
+            found[1], _ = sums.backward(graph, given, (query,),
+                                       (True, False))
     except UnsupportedError:
         return _through_scores(graph, made, inputs, scores, needed)
     return found

@@ -331,7 +331,7 @@ def _ready(graph, weights, biases, given, gates):
                          weights, biases, given, ends, tensors)
         return _mlp.Recipe(graph, about.settings, tensors, about.layout,
                            about.dtype)
-    made = _mlp.kept(graph, _key(graph, given, ends, tensors), make)
+    made = _execute.kept(graph, _key(graph, given, ends, tensors), make)
     return graph, made, *_rows_cast(made, ends, tensors)
 
 

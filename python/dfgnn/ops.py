@@ -5,7 +5,7 @@ import functools
 
 import torch
 
-from . import _composite, _execute, _fused, _recording
+from . import _composite, _execute, _fused, _recipe, _recording
 from ._modes import compiling  # noqa: F401: used as this module's
 from ._operators import OPERATORS, Operator, Settings, sum_settings
 from ._torch_operator import (  # noqa: F401: the graphs, as this module's
@@ -60,8 +60,8 @@ def _ready_directly(told, call):
     key = told, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
     made = recipes.get(key)
     if made is None:
-        made = recipes[key] = _execute.recipe(graph, told.spec.name, inputs,
-                                              told.settings)
+        made = recipes[key] = _recipe.recipe(graph, told.spec.name, inputs,
+                                             told.settings)
     elif _recording.current is not None:
         _recording.current.graph(graph)
     return told, graph, made, inputs, \
@@ -85,7 +85,7 @@ def _ready(call):
         given["scale_dst"], given["scale_src"] = _fused.normalization(
             graph, given["value"].dtype)
     inputs = spec.given(given)
-    made = _execute.recipe(graph, spec.name, inputs, told.settings)
+    made = _recipe.recipe(graph, spec.name, inputs, told.settings)
     if told.of_edges:
         for name in told.of_edges:
             given[name] = graph.to_graph_order(given[name])
@@ -103,7 +103,7 @@ class _Operators(Family):
         told, graph, made, inputs, seed = _ready(call)
         if told.direct and not made.empty:
             try:
-                return _execute.forward(graph, made, inputs, seed)
+                return made.forward(graph, inputs, seed)
             except UnsupportedError:
                 pass  # which _fused says once
         like, outs = inputs[made.spec.value], []

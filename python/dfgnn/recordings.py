@@ -11,14 +11,17 @@ import torch
 
 from . import _abi, _calls, _execute, _handle, _mlp, _tuned
 from ._files import read
+from ._program import named
 from ._step_times import tensors_in
 from .errors import InvalidError
 
 __all__ = ["Recording", "Tuned", "record"]
 
 _FORMAT = 1
+_MLP, _PROGRAM = "edge_mlp", "program"  # operators whose shape is a text
+_OPS = {**_abi.OPS, _MLP: _abi.OP_MLP, _PROGRAM: _abi.OP_PROGRAM}
 # the fields of a problem in a file, and the names of those that have names
-_NAMED = {"op": _abi.OPS, "pass": _abi.PASSES, "dtype": _abi.DTYPES,
+_NAMED = {"op": _OPS, "pass": _abi.PASSES, "dtype": _abi.DTYPES,
           "math": {"f32": _abi.MATH_F32, "tf32": _abi.MATH_TF32},
           "layout": {"nhd": 0, "ndh": 1}}
 _COUNTS = ("heads", "dim", "deterministic", "weights", "bias", "dropout",
@@ -29,21 +32,21 @@ def _name_of(names, number):
     return next(name for name, value in names.items() if value == number)
 
 
-_MLP = "edge_mlp"  # an operator whose shape is a text
-
-
 def _as_json(problem):
-    text = _mlp.text_of(problem)
-    found = {field: _MLP if text and field == "op" else _name_of(
+    found = {field: _name_of(
         names, getattr(problem, "pass_" if field == "pass" else field))
         for field, names in _NAMED.items()}
-    if text:
-        found["program_text"] = text
+    if found["op"] == _MLP:
+        found["program_text"] = _mlp.text_of(problem)
+    if found["op"] == _PROGRAM:
+        found["program"] = f"{problem.owner.hash:016x}"
+        found["program_text"] = problem.owner.text
     return dict(found, index="i32",
                 **{field: getattr(problem, field) for field in _COUNTS})
 
 
-def _as_problem(found):
+def _as_problem(found, program):
+    """program: the name of an edge program."""
     found = dict(found)
     found.pop("index", None)
     if found["op"] == _MLP:
@@ -52,7 +55,14 @@ def _as_problem(found):
             found["math"] == "tf32", _abi.PASSES[found["pass"]])
     wanted = {"pass_" if field == "pass" else field: _NAMED[field][value]
               if field in _NAMED else value for field, value in found.items()}
-    return _abi.Problem(max_workspace=-1, **wanted)
+    if found["op"] != _PROGRAM:
+        return _abi.Problem(max_workspace=-1, **wanted)
+    for field in ("program", "program_text"):
+        del wanted[field]
+    owner = named(program)
+    made = _abi.Problem(max_workspace=-1, program=owner.pointer, **wanted)
+    made.owner = owner
+    return made
 
 
 class Met:
@@ -78,9 +88,9 @@ class Met:
     @property
     def text(self):
         found = _as_json(self.problem)
-        if "program_text" in found:
-            return " ".join((found["op"], found["pass"],
-                             found["program_text"], found["dtype"]))
+        text = found.get("program", found.get("program_text"))
+        if text:
+            return " ".join((found["op"], found["pass"], text, found["dtype"]))
         words = [found["op"], found["pass"],
                  f"{found['heads']}x{found['dim']}", found["dtype"]]
         words += [name for name in ("bias", "dropout", "weights")
@@ -169,8 +179,9 @@ class Recording:
             _handle.write(handle, device,
                           os.path.join(folder, graphs[-1]["file"]))
         problems = [{"graph": place[id(met.handle)], "calls": met.calls,
-                     "ms": met.ms, "problem": _as_json(met.problem)}
-                    for met in self.problems]
+                     "ms": met.ms, "problem": _as_json(met.problem),
+                     "program": getattr(met.problem, "owner", None)
+                     and met.problem.owner.name} for met in self.problems]
         path = os.path.join(folder, "recording.json")
         with open(path + ".new", "w", encoding="utf-8") as file:
             json.dump({"dfgnn_recording": _FORMAT, "graphs": graphs,
@@ -192,8 +203,8 @@ class Recording:
                 one["name"] or None))
         problems = []
         for one in found["problems"]:
-            met = Met(graphs[one["graph"]], _as_problem(one["problem"]),
-                      device, [[one["ms"]]])
+            met = Met(graphs[one["graph"]], _as_problem(
+                one["problem"], one.get("program")), device, [[one["ms"]]])
             met.calls = one["calls"]
             problems.append(met)
         return cls(problems)

@@ -5,12 +5,13 @@
  * fills in dfgnn_args with the memory of tensors, whose types and layouts it
  * checks, and runs a plan.
  *
- * form holds a call_form, its fields and the dfgnn_args that all calls share,
- * as python/dfgnn/_native.py packs them; types has the dtype of each field, or
- * None. A tensor, its workspace too, is whatever has .dtype, .is_contiguous(),
- * .stride() and .data_ptr(), so nothing here depends on a version of torch; a
- * number is an address, None is NULL.  -1 says that a tensor does not lie as
- * the library reads it: nothing ran, and the caller has to make another.
+ * form holds a call_form, its links, its fields and the dfgnn_args that all
+ * calls share, as python/dfgnn/_native.py packs them; types has the dtype of
+ * each field, or None. A tensor, its workspace too, is whatever has .dtype,
+ * .is_contiguous(), .stride() and .data_ptr(), so nothing here depends on a
+ * version of torch; a number is an address, None is NULL.  -1 says that a
+ * tensor does not lie as the library reads it: nothing ran, and the caller has
+ * to make another.
  *
  *   graph(library, context, edge_index, edges, is_wide, sources, destinations,
  *         loops, stream) -> (graph,), or a dfgnn_status
@@ -27,18 +28,22 @@
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 
-#include <dfgnn_mlp.h>
+#include <dfgnn.h>
 #include <string.h>
 
 typedef struct call_form {
   dfgnn_status (*execute)(const dfgnn_plan *plan, const dfgnn_args *args,
                           void *workspace, void *stream);
   uint64_t args_size;
-  uint64_t block; /* where in the args, behind dfgnn_args, the
-                   * dfgnn_edge_mlp_args are that its mlp_args points to; 0:
-                   * there are none */
+  uint64_t link_count;
   uint64_t field_count;
 } call_form;
+
+/* A pointer in the args to what lies behind dfgnn_args: the tensors of an MLP
+ * or of an edge program. */
+typedef struct call_link {
+  uint64_t offset, to;
+} call_link;
 
 typedef struct call_field {
   int32_t offset;  /* of its pointer in the args */
@@ -47,7 +52,8 @@ typedef struct call_field {
 } call_field;
 
 enum { CALL_OTHERWISE = -1, CALL_RAISED = -2, CALL_PLACED = 0 };
-enum { MOST_ARGS = 4096, MOST_AXES = 3 };
+/* a program has at most 192 tensors */
+enum { MOST_ARGS = 16384, MOST_AXES = 3 };
 
 static PyObject *name_dtype, *name_is_contiguous, *name_stride, *name_data_ptr;
 
@@ -143,26 +149,27 @@ static int place(char *args, const call_field *field, PyObject *type,
   return CALL_PLACED;
 }
 
-/* Whether a form is as long as it says, and its fields lie in the args. */
-static int sound(const call_form *form, const call_field *fields,
-                 uint64_t bytes) {
-  uint64_t i, most;
+/* Whether a form is as long as it says, and its links and fields lie in the
+ * args. */
+static int sound(const call_form *form, const call_link *links,
+                 const call_field *fields, uint64_t bytes) {
+  const uint64_t most = form->args_size;
+  uint64_t i;
 
-  if (bytes < sizeof *form || form->args_size > MOST_ARGS ||
-      form->field_count > MOST_ARGS ||
-      (form->block &&
-       (form->block < sizeof(dfgnn_args) ||
-        form->block + sizeof(dfgnn_edge_mlp_args) > form->args_size)) ||
-      bytes !=
-          sizeof *form + form->field_count * sizeof *fields + form->args_size)
+  if (most < sizeof(dfgnn_args) || most > MOST_ARGS ||
+      form->link_count > MOST_ARGS || form->field_count > MOST_ARGS ||
+      bytes != sizeof *form + form->link_count * sizeof *links +
+                   form->field_count * sizeof *fields + most)
     return 0;
-  for (i = 0; i < form->field_count; i++) {
-    most = form->args_size;
+  for (i = 0; i < form->link_count; i++)
+    if (links[i].offset > sizeof(dfgnn_args) - sizeof(void *) ||
+        links[i].to < sizeof(dfgnn_args) || links[i].to >= most)
+      return 0;
+  for (i = 0; i < form->field_count; i++)
     if (fields[i].offset < 0 || fields[i].offset + sizeof(void *) > most ||
         (fields[i].strides >= 0 &&
          fields[i].strides + sizeof(dfgnn_strides) > most))
       return 0;
-  }
   return 1;
 }
 
@@ -185,8 +192,9 @@ static PyObject *call(PyObject *module, PyObject *const *given,
   _Alignas(8) char args[MOST_ARGS];
   char *bytes;
   Py_ssize_t size, tensors, i;
-  void *plan, *workspace, *stream;
+  void *plan, *workspace, *stream, *behind;
   call_form form;
+  const call_link *links;
   const call_field *fields;
   int status;
 
@@ -196,16 +204,19 @@ static PyObject *call(PyObject *module, PyObject *const *given,
   if (PyBytes_AsStringAndSize(given[0], &bytes, &size))
     return NULL;
   tensors = PyList_Size(given[5]);
-  fields = (const call_field *)(bytes + sizeof form);
-  if ((size_t)size >= sizeof form)
-    memcpy(&form, bytes, sizeof form);
-  if ((size_t)size < sizeof form || !sound(&form, fields, (uint64_t)size) ||
+  if ((size_t)size < sizeof form)
+    return refused(given, count);
+  memcpy(&form, bytes, sizeof form);
+  links = (const call_link *)(const void *)(bytes + sizeof form);
+  fields = (const call_field *)(const void *)(links + form.link_count);
+  if (!sound(&form, links, fields, (uint64_t)size) ||
       (uint64_t)tensors > form.field_count || PyTuple_Size(given[2]) < tensors)
     return refused(given, count);
   memcpy(args, fields + form.field_count, form.args_size);
-  if (form.block)
-    ((dfgnn_args *)(void *)args)->mlp_args =
-        (const dfgnn_edge_mlp_args *)(const void *)(args + form.block);
+  for (i = 0; i < (Py_ssize_t)form.link_count; i++) {
+    behind = args + links[i].to;
+    memcpy(args + links[i].offset, &behind, sizeof behind);
+  }
   for (i = 0; i < tensors; i++) {
     status = place(args, fields + i, PyTuple_GetItem(given[2], i),
                    PyList_GetItem(given[5], i));

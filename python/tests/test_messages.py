@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _execute, _kernel_links, _plan
+from dfgnn import _composite, _kernel_links, _plan, _recipe
 from dfgnn.messages import OPS, Tensors
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -32,7 +32,7 @@ class Kernels:
 
     def __init__(self, monkeypatch):
         self.calls = 0
-        self._count(monkeypatch, _execute, "forward")
+        self._count(monkeypatch, _recipe.Recipe, "forward")
         self._count(monkeypatch, _plan.Plan, "run")
         self._count(monkeypatch, _kernel_links.Reduced, "forward")
 

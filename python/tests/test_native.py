@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _abi, _execute, _native
+from dfgnn import _abi, _native, _recipe
 from dfgnn._library import find
 
 EXTENSION = os.path.join(os.path.dirname(find()), "dfgnn_call.abi3.so")
@@ -133,9 +133,9 @@ def test_a_layer_of_one_node(way):
 
 def test_failures_are_raised(way):
     graph, (q, k, v) = dfgnn.as_graph(edges(), 7), torch.randn(3, 7, 2, 4)
-    made = _execute.recipe(graph, "gt", (q, k, v),
-                           dfgnn._attention_call.settings_of(
-                               q, 1.0, 0.0, 0.0, False))
+    made = _recipe.recipe(graph, "gt", (q, k, v),
+                          dfgnn._attention_call.settings_of(
+                              q, 1.0, 0.0, 0.0, False))
     call = made.call(graph, False)
     with pytest.raises(dfgnn.errors.InvalidError, match="key"):
         call.run(q.device, [q, None, v, torch.empty_like(q), None])
@@ -154,22 +154,27 @@ class Told:
             if self.args.mlp_args:
                 self.mlp = _abi.EdgeMlpArgs.from_buffer_copy(ctypes.string_at(
                     self.args.mlp_args, ctypes.sizeof(_abi.EdgeMlpArgs)))
+            for name in ("inputs", "outputs"):
+                address = getattr(self.args, "program_" + name)
+                setattr(self, name, ctypes.cast(address, ctypes.POINTER(
+                    _abi.EdgeTensor))[0].data if address else None)
             return status
         self.function = EXECUTE(execute)
 
-    def form(self, *fields, scale=0.5, block=0):
-        args = bytes(_abi.Args(scale=scale))
-        if block:
-            args += bytes(_abi.EdgeMlpArgs())
+    def form(self, *fields, scale=0.5, links=(), behind=b""):
+        args = bytes(_abi.Args(scale=scale)) + behind
         head = struct.pack(
             "@PQQQ", ctypes.cast(self.function, ctypes.c_void_p).value,
-            len(args), block, len(fields))
-        return b"".join((head, *[struct.pack("@iiq", *f) for f in fields],
-                         args))
+            len(args), len(links), len(fields))
+        return b"".join((head, *[struct.pack("@QQ", *link) for link in links],
+                         *[struct.pack("@iiq", *f) for f in fields], args))
 
 
 def offset(name):
     return getattr(_abi.Args, name).offset
+
+
+BLOCK = ctypes.sizeof(_abi.Args)  # where what args point to begins
 
 
 @needs_extension
@@ -197,16 +202,29 @@ def test_what_is_told():
 
 @needs_extension
 def test_what_is_told_of_an_mlp():
-    told, x, block = Told(), torch.randn(5, 8), ctypes.sizeof(_abi.Args)
-    form = told.form((block + _abi.EdgeMlpArgs.edge.offset, -1, 0),
-                     (block + _abi.EdgeMlpArgs.out_dst.offset, -1, 0),
-                     block=block)
+    told, x, behind = Told(), torch.randn(5, 8), bytes(_abi.EdgeMlpArgs())
+    form = told.form((BLOCK + _abi.EdgeMlpArgs.edge.offset, -1, 0),
+                     (BLOCK + _abi.EdgeMlpArgs.out_dst.offset, -1, 0),
+                     links=[(offset("mlp_args"), BLOCK)], behind=behind)
     assert _native.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
     assert (told.mlp.edge, told.mlp.out_dst) == (x.data_ptr(), 4096)
     assert told.mlp.struct_size == ctypes.sizeof(_abi.EdgeMlpArgs)
-    for wrong in (8, block + 8):
+    for wrong in ((offset("mlp_args"), 8), (BLOCK, BLOCK),
+                  (offset("mlp_args"), BLOCK + len(behind))):
         with pytest.raises(ValueError):
-            _native.call(told.form(block=wrong), 77, (), None, None, [])
+            _native.call(told.form(links=[wrong], behind=behind), 77, (), None,
+                         None, [])
+
+
+@needs_extension
+def test_what_is_told_of_a_program():
+    told, x, size = Told(), torch.randn(5, 8), ctypes.sizeof(_abi.EdgeTensor)
+    data = BLOCK + _abi.EdgeTensor.data.offset
+    form = told.form((data, -1, 0), (data + size, -1, 0), links=[
+        (offset("program_inputs"), BLOCK),
+        (offset("program_outputs"), BLOCK + size)], behind=bytes(2 * size))
+    assert _native.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
+    assert (told.inputs, told.outputs) == (x.data_ptr(), 4096)
 
 
 @needs_extension

@@ -65,6 +65,27 @@ def test_a_step_is_recorded_forward_and_backward():
     assert all(met.calls == 1 for met in recording.problems)
 
 
+def test_edge_programs_are_recorded(tmp_path):
+    @dfgnn.edge_program
+    def gated(i, j):
+        return (i.q * j.q).sigmoid() * j.q
+
+    @dfgnn.edge_program
+    def summed(i, j):
+        return j.q
+    x = torch.randn(40, 8, requires_grad=True)
+    rows = {"q": x}
+    recording = dfgnn.record(lambda: (
+        gated(EDGES, i=rows, j=rows) + summed(EDGES, j=rows)).sum().backward())
+    own = [text for text in texts(recording) if text.startswith("program ")]
+    assert [text.split()[1] for text in own] == ["backward", "forward"]
+    assert "spmm-sum forward 1x8 f32" in texts(recording)
+    recording.save(tmp_path / "step")
+    again = dfgnn.Recording.load(tmp_path / "step")
+    assert texts(again) == texts(recording)
+    assert again.tune(budget=1)[0]["variant"]
+
+
 def test_without_gradients_there_is_no_backward():
     with torch.no_grad():
         recording = dfgnn.record(model(), torch.randn(40, 8), EDGES)

@@ -351,6 +351,57 @@ START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
 }
 END_TEST
 
+/* Runs a program by a plan, as callers do who keep it; returns what ran. */
+static dfgnn_op run_planned(const dfgnn_edge_program *program, const fixture *f,
+                            const tensors *in, tensors *out, uint64_t seed,
+                            int as_program) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+  dfgnn_plan *plan;
+  how.seed = &seed;
+  outputs_of(out, program, &f->shape, DFGNN_F32);
+  ck_ok(dfgnn_edge_program_call(&problem, &args, program, f->graph, in->at,
+                                in->count, out->at, out->count, &how,
+                                as_program));
+  ck_ok(dfgnn_plan_create(&plan, f->ctx, f->graph, &problem));
+  void *room = aligned_alloc(256, dfgnn_plan_workspace(plan) / 256 * 256 + 256);
+  ck_ok(dfgnn_execute(plan, &args, room, NULL));
+  free(room);
+  dfgnn_plan_destroy(plan);
+  return problem.op;
+}
+
+START_TEST(a_call_that_is_kept_gives_the_same) {
+  fixture f = graph_with(1, 90);
+  uint64_t state = 5;
+  int operators = 0;
+  for (int i = 0; i < DROPOUTS; i++) {
+    dfgnn_edge_program *program = made(dropouts[i]);
+    tensors in, out[3];
+    inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
+    run_seeded(program, &f, &in, &out[0], 7, 1);
+    operators += run_planned(program, &f, &in, &out[1], 7, 0) == DFGNN_OP_GT;
+    ck_assert_int_eq(run_planned(program, &f, &in, &out[2], 7, 1),
+                     DFGNN_OP_PROGRAM);
+    ck_assert_int_eq(memcmp(out[0].at[0].data, out[1].at[0].data,
+                            (size_t)out[0].elements[0] * sizeof(float)),
+                     0);
+    for (int k = 0; k < 3; k++) {
+      double worst = -1;
+      ck_ok(dfgnn__edge_program_compare(&worst, NULL, program, f.graph, in.at,
+                                        in.count, out[k].at, 1, 7, 1));
+      ck_assert(worst <= 1);
+      free_tensors(&out[k]);
+    }
+    free_tensors(&in);
+    dfgnn_edge_program_destroy(program);
+  }
+  ck_assert_int_gt(operators, 0);
+  free_fixture(&f);
+}
+END_TEST
+
 START_TEST(attention_takes_one_walk_and_its_gradient_two) {
   static const struct {
     int program, rows, columns, gradient_rows, gradient_columns;
@@ -491,6 +542,7 @@ int main(void) {
                       PROGRAMS);
   tcase_add_loop_test(run, a_seed_in_memory_drops_as_one_that_is_passed, 0,
                       DROPOUTS);
+  tcase_add_test(run, a_call_that_is_kept_gives_the_same);
   tcase_add_test(run, attention_takes_one_walk_and_its_gradient_two);
   tcase_add_test(run, tensors_that_do_not_fit_are_named);
   tcase_add_test(run, relations_that_are_wrong_or_missing_are_named);

@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import torch
 
-from .. import _attention_call, _execute
+from .. import _attention_call, _recipe
 from .._modes import untraced
 from .._operators import OPERATORS, by_edge, check_inputs
 
@@ -80,16 +80,14 @@ class DistAttention(torch.autograd.Function):
         near_inputs = _near_inputs(call, inputs)
         spec = OPERATORS[call.name]
         near_inputs = spec.with_bias(near_inputs, biases[0])
-        near = _execute.recipe(split.interior, call.name, near_inputs,
-                               call.settings)
-        out, lse = _execute.forward(split.interior, near, near_inputs,
-                                    call.seed)
+        near = _recipe.recipe(split.interior, call.name, near_inputs,
+                              call.settings)
+        out, lse = near.forward(split.interior, near_inputs, call.seed)
         halo = pending.wait()
         far_inputs = spec.with_bias(_far_inputs(call, inputs, halo), biases[1])
-        far = _execute.recipe(split.outer, call.name, far_inputs,
-                              call.settings)
-        far_out, far_lse = _execute.forward(split.outer, far, far_inputs,
-                                            call.seed)
+        far = _recipe.recipe(split.outer, call.name, far_inputs,
+                             call.settings)
+        far_out, far_lse = far.forward(split.outer, far_inputs, call.seed)
         merge_into(out, lse, split.boundary, far_out, far_lse)
         keep = graph.halo_mode == "keep" and call.trains
         ctx.call, ctx.pending = call, pending if keep else None
@@ -119,10 +117,10 @@ class DistAttention(torch.autograd.Function):
         biases = split.parts_of(bias)
         far_inputs = spec.with_bias(_far_inputs(call, inputs, halo), biases[1])
         near_inputs = spec.with_bias(_near_inputs(call, inputs), biases[0])
-        near = _execute.recipe(split.interior, call.name, near_inputs,
-                               call.settings)
-        far = _execute.recipe(split.outer, call.name, far_inputs,
+        near = _recipe.recipe(split.interior, call.name, near_inputs,
                               call.settings)
+        far = _recipe.recipe(split.outer, call.name, far_inputs,
+                             call.settings)
         layout, buffer, there = exchange.begin_back(_shipped(call, inputs))
         into = [None] * len(far_inputs)
         for number, view in zip(call.sources, there):
@@ -133,8 +131,8 @@ class DistAttention(torch.autograd.Function):
                 pass  # copied below
             else:
                 into[number] = view
-        far_grads = _execute.backward(
-            split.outer, far, far.keep(call.seed, far_inputs, (
+        far_grads = far.backward(
+            split.outer, far.keep(call.seed, far_inputs, (
                 split.at_boundary(out), split.at_boundary(lse))),
             (split.at_boundary(grad_out),), needed, into=into)
         for number, view in zip(call.sources, there):
@@ -143,9 +141,9 @@ class DistAttention(torch.autograd.Function):
         pending.done()
         ctx.pending = None
         back = exchange.start_back(layout, buffer)
-        grads = _execute.backward(
-            split.interior, near,
-            near.keep(call.seed, near_inputs, (out, lse)), (grad_out,), needed)
+        grads = near.backward(
+            split.interior, near.keep(call.seed, near_inputs, (out, lse)),
+            (grad_out,), needed)
         _add_rows(call, grads, far_grads, split)
         if needed[-1]:
             grads[-1] = split.whole_of(grads[-1], far_grads[-1],

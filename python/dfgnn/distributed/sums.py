@@ -3,7 +3,7 @@ interior while the halo travels, then the outer matrix."""
 
 import torch
 
-from .. import _execute, _fused
+from .. import _fused, _recipe
 from .._checks import describe
 from .._modes import untraced
 from .._operators import OPERATORS, sum_settings
@@ -30,11 +30,10 @@ class _Pass:
             field: t for field, t in given.items() if t is not None})
         self.graph, self.scales = graph, inputs[1:] if weight is None else \
             inputs[2:]
-        self.made = _execute.recipe(graph, op, inputs, sum_settings())
+        self.made = _recipe.recipe(graph, op, inputs, sum_settings())
 
     def forward(self, value, *weight):
-        return _execute.forward(self.graph, self.made,
-                                (value, *weight, *self.scales))
+        return self.made.forward(self.graph, (value, *weight, *self.scales))
 
     def backward(self, grad, *inputs, saved=(), wants_weight=False):
         """(gradient of the value, that of the weight or None); inputs: the
@@ -42,8 +41,8 @@ class _Pass:
         positions of extremes."""
         made = self.made
         inputs = (*(inputs or (None,)), *self.scales)
-        found = _execute.backward(
-            self.graph, made, made.keep(None, inputs, (None, *saved)), (grad,),
+        found = made.backward(
+            self.graph, made.keep(None, inputs, (None, *saved)), (grad,),
             (True, wants_weight, *made.ungiven)[:len(inputs)])
         return found[0], found[1] if wants_weight else None
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import aggr
 
-from ... import _execute, _fused
+from ... import _fused, _recipe
 from ..._links import Linear as Product, add
 from ..._operators import sum_settings
 from .._guards import Other, linear, single
@@ -100,9 +100,9 @@ class Reductions:
 
     def forward(self, graph, values, keep):
         inputs = [self._by_tower(values[self.sent])]
-        made = _execute.recipe_of(self, graph, "reduce-pna", inputs,
+        made = _recipe.recipe_of(self, graph, "reduce-pna", inputs,
                                   sum_settings())
-        found = _execute.forward(graph, made, inputs, None, keep)
+        found = made.forward(graph, inputs, None, keep)
         fields = dict(zip([field for field, *_ in made.outs], found))
         for field, name in self.held.items():
             values[name] = fields.get(field)
@@ -121,7 +121,7 @@ class Reductions:
         of_outs = [found[name].contiguous() if name in found
                    else torch.zeros_like(kept[0][:graph.num_dst])
                    for name in ORDER]
-        grad, = _execute.backward(graph, made, kept, of_outs, (True,))
+        grad, = made.backward(graph, kept, of_outs, (True,))
         grads[self.sent] = grad.flatten(1)
 
     def plain(self, graph, values):
