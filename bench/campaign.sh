@@ -163,10 +163,23 @@ clocks() {
       | {clock_sm_mhz: .[0], clock_memory_mhz: .[1]}'
 }
 
+# budget_of SECONDS GRAPHS OPTION...: for each of the problems that options name, so that
+# all are tuned in the seconds
+budget_of() {
+  seconds=$1 count=$(find -L "$2" -name '*.npz' 2>/dev/null | wc -l)
+  shift 2
+  echo "$@" | awk -v seconds="$seconds" -v graphs="$count" -v most="${budget%ms}" '{
+    count = graphs > 1 ? graphs : 1
+    for (i = 2; i <= NF; i++)
+      if ($(i - 1) ~ /^--/ && $i !~ /^--/) count *= split($i, list, ",")
+    each = 800 * seconds / count
+    printf "%dms", (each > most ? most : each < 60 ? 60 : each) }'
+}
+
 # by_graph PART PROBLEMS OPTIONS: tunes and times with dfgnn-bench, each of the problems
 # between bars by itself
 by_graph() {
-  one=$(graph "$1") || return 1
+  one=$(graph "$1") || return 1 # a file, a folder of them or a text
   options=$3
   [ "$options" != - ] || options=
   echo "$2" | tr '|' '\n' >"$raw.problems"
@@ -176,7 +189,8 @@ by_graph() {
     limit=$((each * 2 / 3 + 1)) # the rest is for dfgnn-bench
     # shellcheck disable=SC2086
     dfgnn-tune run "$one" $problems --device "$device" --store "$store" -q \
-      --budget "$budget" --time-limit "${limit}s" </dev/null >>"$out/tune.log" 2>>"$log" ||
+      --budget "$(budget_of "$limit" "$one" $problems)" --time-limit "$((2 * limit))s" \
+      </dev/null >>"$out/tune.log" 2>>"$log" ||
       [ $? -eq 3 ] || say "dfgnn-tune fails on $one: $(tail -n 1 "$log")"
     # shellcheck disable=SC2086
     timeout "$(($(left) + 5))" dfgnn-bench "$one" $problems $options \
