@@ -51,12 +51,17 @@ static size_t row_workspace(const dfgnn_setting *s) {
   return dfgnn__sums_layout(s, 0, 0).bytes;
 }
 
-/* The order in which `row` and `block` take rows. */
-static dfgnn_view_kind order_view(const dfgnn_setting *s) {
+/* The view of an order of rows. */
+static dfgnn_view_kind view_of_order(int order) {
   static const dfgnn_view_kind views[] = {[NATURAL] = DFGNN_VIEW_NONE,
                                           [BY_DEGREE] = DFGNN_VIEW_DEGREE_ORDER,
                                           [BY_PLACE] = DFGNN_VIEW_PLACE_ORDER};
-  return views[s->parameter[ORDER]];
+  return views[order];
+}
+
+/* That of `row` and `block`. */
+static dfgnn_view_kind order_view(const dfgnn_setting *s) {
+  return view_of_order(s->parameter[ORDER]);
 }
 
 static int row_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -118,10 +123,7 @@ static int block_legal(const int *x) {
 }
 
 static const char *block_applicable(const dfgnn_setting *s) {
-  const int64_t longest = !dfgnn__sums_backward(s->problem)
-                              ? s->matrix->max_degree
-                              : s->signature->max_source_degree;
-  if (longest <= s->parameter[EDGES])
+  if (dfgnn__sums_longest(s) <= s->parameter[EDGES])
     return "no row is long enough for a block";
   return refusal(s, SUMS_OVER_BLOCKS);
 }
@@ -158,8 +160,7 @@ static const char *fours_applicable(const dfgnn_setting *s) {
 }
 
 static dfgnn_view_kind fours_view(const dfgnn_setting *s) {
-  return s->parameter[FOURS_ORDER] == BY_PLACE ? DFGNN_VIEW_PLACE_ORDER
-                                               : DFGNN_VIEW_NONE;
+  return view_of_order(s->parameter[FOURS_ORDER]);
 }
 
 static int fours_views(const dfgnn_setting *s, dfgnn_view_request *requests) {

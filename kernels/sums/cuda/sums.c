@@ -27,10 +27,14 @@ static int64_t count_shares(const dfgnn_setting *setting, int share) {
   return dfgnn__gather_shares(&matrix, share);
 }
 
+int64_t dfgnn__sums_longest(const dfgnn_setting *setting) {
+  return dfgnn__sums_backward(setting->problem)
+             ? setting->signature->max_source_degree
+             : setting->matrix->max_degree;
+}
+
 int64_t dfgnn__sums_hub(const dfgnn_setting *setting) {
-  const int64_t longest = dfgnn__sums_backward(setting->problem)
-                              ? setting->signature->max_source_degree
-                              : setting->matrix->max_degree;
+  const int64_t longest = dfgnn__sums_longest(setting);
   return longest > SUMS_HUB_EDGES ? longest : 0;
 }
 

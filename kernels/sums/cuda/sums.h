@@ -118,8 +118,10 @@ typedef struct sums_layout {
 /* Over blocks: the edges of a hub's item.  A longer row would keep its block
  * busy while the others are done. */
 enum { SUMS_HUB_EDGES = 2048 };
-/* The longest row of the matrix that the pass walks first, if SUMS_HUB_EDGES
- * are fewer; else 0.  A fresh graph's is a guess. */
+/* The longest row of the matrix that the pass walks first; a fresh graph's is a
+ * guess. */
+int64_t dfgnn__sums_longest(const dfgnn_setting *setting);
+/* The same if SUMS_HUB_EDGES are fewer; else 0. */
 int64_t dfgnn__sums_hub(const dfgnn_setting *setting);
 
 /* item_edges and share are 0 where rows are no items or shares. */
