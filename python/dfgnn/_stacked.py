@@ -68,7 +68,7 @@ class _Match:
     def plain(self, node):
         """The node, past calls that change nothing."""
         node = self.facts.now(node)
-        while _is_nothing(node):
+        while is_nothing(node):
             node = self.facts.now(node.args[0])
         return node
 
@@ -266,7 +266,7 @@ def _is_matrix(node):
     return isinstance(node.meta, torch.Tensor) and node.meta.dim() == 2
 
 
-def _is_nothing(node):
+def is_nothing(node):
     """Whether a call gives its argument."""
     name = canonical(node.name)
     if name == "to":
@@ -285,9 +285,9 @@ def _drops(node):
 
 # ---- what takes their place ---------------------------------------------------
 
-def find(facts, nodes, outputs):
-    """Has MLPs among these nodes take the place of what computes them; the
-    nodes are in order, the outputs some of them."""
+def readers_of(facts, nodes, outputs):
+    """By node, what reads it among these nodes, None for the caller; the nodes
+    are in order, the outputs some of them."""
     readers = {}
     for node in nodes:
         if facts.of(node).role in ("index", "number"):
@@ -298,6 +298,12 @@ def find(facts, nodes, outputs):
             readers.setdefault(facts.now(operand), []).append(node)
     for node in outputs:
         readers.setdefault(node, []).append(None)
+    return readers
+
+
+def find(facts, nodes, outputs):
+    """Has MLPs among these nodes take the place of what computes them."""
+    readers = readers_of(facts, nodes, outputs)
     match = _Match(facts, readers)
     inside = set()
     for node in reversed(nodes):

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from . import (_operations, _programs, _recorders, _stacked, _trace,
+from . import (_operations, _programs, _recorders, _stacked, _summed, _trace,
                _watch)
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
@@ -49,9 +49,10 @@ class Stages:
         self.facts, self.with_dropout = facts, with_dropout
         self.called, self._levels, self._writes = {}, {}, {}
         self.outputs = [facts.now(n) for n in outputs]
-        _stacked.find(facts, self._needed([*self.outputs, *effects]),
-                      [*self.outputs, *effects])
-        self.outputs = [facts.now(n) for n in outputs]
+        for move in (_summed.move, _stacked.find):
+            move(facts, self._needed([*self.outputs, *effects]),
+                 [*self.outputs, *effects])
+            self.outputs = [facts.now(n) for n in outputs]
         needed = self._needed([*self.outputs, *effects])
         self._readers = self._read(needed)
         self._store(needed)

@@ -1,5 +1,6 @@
 """The arguments of a propagate() that is traced, and what stands for them."""
 
+import operator
 import types
 
 import torch
@@ -50,6 +51,48 @@ def attributes(layer):
             tuple([(k, v if type(v) in _PLAIN else _plain(v))
                    for k, v in own.items() if k not in _OWN])))
     return tuple(found)
+
+
+class Seen:
+    """The attributes() of a layer, and whether they are still the same, which
+    costs less to ask than to find them again: calls in a row ask it."""
+
+    def __init__(self, layer):
+        self.found = attributes(layer)
+        self.modules = [_one(module) for module in layer.modules()]
+
+    def same(self):
+        for module, kind, own, count, get, values, rest, tensors in \
+                self.modules:
+            if type(module) is not kind or len(own) != count or \
+                    get(own) != values or hooked(module):
+                return False
+            for name, value in rest:
+                if _plain(own[name]) != value:
+                    return False
+            parameters = own["_parameters"]
+            if len(parameters) != len(tensors):
+                return False
+            for name, tensor, shape, dtype in tensors:
+                if parameters.get(name) is not tensor or tensor is not None \
+                        and (tensor.dtype is not dtype
+                             or tensor.shape != shape):
+                    return False
+        return True
+
+
+def _one(module):
+    """What Seen.same() compares of a module."""
+    own = module.__dict__
+    names = [k for k in own if k == "training" or k not in _OWN]
+    plain = [k for k in names if type(own[k]) in _PLAIN]
+    get = operator.itemgetter("_modules", *plain)
+    values = (dict(own["_modules"]), *get(own)[1:])
+    rest = [(k, _plain(own[k])) for k in names if k not in plain]
+    tensors = [(k, p) + ((None, None) if p is None or is_lazy(p) else
+                         (p.shape, p.dtype))
+               for k, p in own["_parameters"].items()]
+    return module, type(module), own, len(own), get, values, rest, tensors
 
 
 def tensors_of(layer):

@@ -13,7 +13,7 @@ from ..._plan import Plan
 from ..._trace import TraceError
 from ...errors import UnsupportedError
 from ...graph import Graph
-from ._called import Call, attributes, trace
+from ._called import Call, Seen, trace
 from . import _compiled
 from ._checked import checked
 from ._edges import edges_as_given, known
@@ -25,6 +25,8 @@ class State:
 
     def __init__(self):
         self.plans = {}
+        self.last = {}  # by methods, (signature, Seen, plan) of their last call
+        self.names = {}  # by methods, the names of their arguments
         self.checked = False  # whether first calls are compared
         self.reason = None  # why its latest call was not traced
         self.served = 0  # calls by programs
@@ -51,15 +53,25 @@ def _obstacle(layer, edge_index):
     return None
 
 
-def _plan(layer, methods, call):
-    found = state(layer)
-    key = methods, call.signature(), attributes(layer)
+def _plan(layer, found, methods, call):
+    """The plan of a call, which most often is that of the one before; found:
+    the layer's State."""
+    signature, last = call.signature(), found.last.get(methods)
+    if last is None or last[0] != signature or not last[1].same():
+        seen = Seen(layer)
+        plan = _plan_of(layer, found, (methods, signature, seen.found), call)
+        last = found.last[methods] = signature, seen, plan
+    return last[2]
+
+
+def _plan_of(layer, found, key, call):
     plan = found.plans.get(key)
     if plan is None:
         if _captured(call):
             raise TraceError("a CUDA graph is captured by its first call")
         if len(found.plans) > 64:  # such as an attribute that counts calls
             raise TraceError("its attributes change with every call")
+        methods = key[0]
         try:
             plan = trace(layer, methods, call)
             plan.probe(call.graph())
@@ -73,12 +85,21 @@ def _plan(layer, methods, call):
     return plan
 
 
+def _names(layer, found, methods):
+    """The arguments of the methods of a layer."""
+    names = found.names.get(methods)
+    if names is None:
+        names = found.names[methods] = layer.inspector.get_flat_param_names(
+            list(methods), exclude=layer.special_args)
+    return names
+
+
 def _captured(call):
     return call.edge_index.is_cuda and \
         torch.cuda.is_current_stream_capturing()
 
 
-def _run(layer, methods, names, edge_index, size, kwargs):
+def _run(layer, methods, edge_index, size, kwargs):
     reason = _obstacle(layer, edge_index)
     if reason is None and isinstance(edge_index, Graph):
         edge_index = edges_as_given(layer, edge_index)
@@ -86,19 +107,20 @@ def _run(layer, methods, names, edge_index, size, kwargs):
         reason = "there are no edges"
     if reason is not None:
         return unfit(layer, reason)
+    found = state(layer)
     try:
         try:
-            call = Call(layer, names, edge_index, size, kwargs)
+            call = Call(layer, _names(layer, found, methods), edge_index, size,
+                        kwargs)
         except ValueError as error:  # PyG raises it again
             raise TraceError(str(error)) from None
-        plan = _plan(layer, methods, call)
+        plan = _plan(layer, found, methods, call)
     except TraceError as error:
-        state(layer).reason = str(error)
+        found.reason = str(error)
         return unfit(layer, str(error))
     made, kept = plan.run(call.graph(), call.fetch)
     for name, tensor in kept.items():
         setattr(layer, name, tensor)
-    found = state(layer)
     found.served, found.reason = found.served + 1, None
     return made, call
 
@@ -107,10 +129,7 @@ def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
     if ops.compiling():
         return _compiled.propagate(layer, edge_index, size, kwargs)
-    names = [n for n in layer.inspector.get_flat_param_names(
-        ["message", "aggregate"], exclude=layer.special_args)]
-    found = _run(layer, ("message", "aggregate"), names, edge_index, size,
-                 kwargs)
+    found = _run(layer, ("message", "aggregate"), edge_index, size, kwargs)
     if found is NotImplemented:
         return found
     made, call = found
@@ -147,9 +166,7 @@ def _update_arguments(layer, call):
 
 
 def edge_updater(layer, edge_index, size=None, **kwargs):
-    names = layer.inspector.get_param_names("edge_update",
-                                            exclude=layer.special_args)
-    found = _run(layer, ("edge_update",), names, edge_index, None, kwargs)
+    found = _run(layer, ("edge_update",), edge_index, None, kwargs)
     return found if found is NotImplemented else found[0]
 
 
