@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 from typing import NamedTuple
 
 import torch
@@ -51,6 +52,19 @@ class _Recipe(_execute.Recipe):
             self.run(graph, tensors)
 
     def describe(self, graph, as_program, tensors):
+        """Calls on other graphs share it, for those who have a new one in each
+        step; but where a tensor has no memory, an operator is none."""
+        key = (self.types, len(tensors), as_program, graph.device.type,
+               os.environ.get("DFGNN_PROGRAMS"),
+               all([t.numel() for t in tensors]))
+        found = self.program.described.get(key)
+        if found is None:
+            found = self.program.described[key] = self._describe(
+                graph, as_program, tensors)
+        self.is_operator, self.told, *described = found
+        return described
+
+    def _describe(self, graph, as_program, tensors):
         first, count = len(self.program.inputs), len(self.types)
         inputs = _bound(self.program.bound[0], tensors[:first])
         outputs = _bound(self.program.bound[1], tensors[first:count])
@@ -64,8 +78,9 @@ class _Recipe(_execute.Recipe):
             int(as_program)))
         wanted.owner = self.program  # whose memory it names
         settings = sum_settings()._replace(deterministic=True)
-        self.is_operator = wanted.op != _abi.OP_PROGRAM
-        if self.is_operator:
+        wanted.packed = bytes(wanted)  # for the extension
+        is_operator = wanted.op != _abi.OP_PROGRAM
+        if is_operator:
             told = [(n, _execute.Field(name, self.types[n]))
                     for n, port in enumerate((*self.program.inputs,
                                               *self.program.outputs))
@@ -74,11 +89,11 @@ class _Recipe(_execute.Recipe):
             told = [(n, _execute.Bound(n, kind))
                     for n, kind in enumerate(self.types)]
         told += [(count, _execute.Field("seed"))] * len(seeds)
-        self.told = [n for n, _ in told]
         fields = [field for _, field in told]
-        return wanted, settings, _execute.Form(args, fields) \
-            if self.is_operator else _execute.program_form(
-                args, inputs[:first], outputs[:count - first], fields)
+        form = _execute.Form(args, fields) if is_operator else \
+            _execute.program_form(args, inputs[:first],
+                                  outputs[:count - first], fields)
+        return is_operator, [n for n, _ in told], wanted, settings, form
 
 
 def _bound(template, tensors):
