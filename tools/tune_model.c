@@ -92,6 +92,9 @@ static json_t *put_graph(const dfgnn_judgement *j) {
     tool_put_number(row, dfgnn__judged_name((dfgnn_judged)way), j->regret[way]);
   tool_put_number(row, "distance", j->distance);
   tool_put_number(row, "disagreement", exp2(j->disagreement) - 1);
+  tool_put_count(row, "graphs", j->evidence.graphs);
+  tool_put_number(row, "gain", exp2(j->evidence.gain) - 1);
+  tool_put_number(row, "spread", exp2(j->evidence.spread) - 1);
   tool_put(row, "variant", j->chosen[DFGNN_JUDGED_MODEL]);
   return row;
 }

@@ -109,18 +109,18 @@ static dfgnn_scores scores_of(const scores *s) {
                         .sum = s->sum};
 }
 
-/* The variant that the model chooses, as dfgnn__model_choice would; NULL: it
- * abstains. */
-static const char *believed(const scores *s) {
+/* The variant that the model chooses, as dfgnn__model_choice would, and the
+ * evidence for it; NULL: it abstains. */
+static const char *believed(dfgnn_evidence *e, const scores *s) {
   const dfgnn_scores all = scores_of(s);
   const size_t best = best_of(s, 0);
   if (best == s->count)
     return NULL;
-  dfgnn_evidence e = {.graphs = graphs_of(s, best),
-                      .disagreement = dfgnn__scores_disagreement(&all, best)};
+  *e = (dfgnn_evidence){.graphs = graphs_of(s, best),
+                        .disagreement = dfgnn__scores_disagreement(&all, best)};
   const int known = s->rule < s->count && graphs_of(s, s->rule);
-  dfgnn__scores_gain(&e, &all, best, known ? s->rule : s->count);
-  return dfgnn__evidence_suffices(&e) ? s->variant[best]->name : NULL;
+  dfgnn__scores_gain(e, &all, best, known ? s->rule : s->count);
+  return dfgnn__evidence_suffices(e) ? s->variant[best]->name : NULL;
 }
 
 /* Lists the variants that race, as dfgnn__predicted_entrants does. */
@@ -180,6 +180,7 @@ static dfgnn_status judge_model(dfgnn_judgement *j, const char **choice,
   const dfgnn_query query = query_of(by, j->group);
   dfgnn_choice rule;
   size_t entrant[ENTRANTS];
+  dfgnn_evidence other;
   scores s;
   dfgnn__rule_choice(&rule, &query);
   dfgnn_status status = score(&s, by, forest, j->group, rule.variant);
@@ -196,7 +197,7 @@ static dfgnn_status judge_model(dfgnn_judgement *j, const char **choice,
     if (k == 0 || regret_of(j->decision, name) < j->regret[race])
       judge_way(j, race, name);
   }
-  *choice = believed(&s);
+  *choice = believed(model == DFGNN_JUDGED_MODEL ? &j->evidence : &other, &s);
   free(s.member);
   return DFGNN_OK;
 }
@@ -432,12 +433,13 @@ static dfgnn_status judge_choice(dfgnn_judgement *j, const dfgnn_judge *by,
                                  const dfgnn_forest *forest, dfgnn_judged way) {
   const dfgnn_query query = query_of(by, j->group);
   dfgnn_choice rule;
+  dfgnn_evidence evidence;
   scores s;
   dfgnn__rule_choice(&rule, &query);
   dfgnn_status status = score(&s, by, forest, j->group, rule.variant);
   if (status)
     return status;
-  const char *chosen = believed(&s);
+  const char *chosen = believed(&evidence, &s);
   judge_way(j, way, chosen ? chosen : j->chosen[DFGNN_JUDGED_RULE]);
   free(s.member);
   return DFGNN_OK;

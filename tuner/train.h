@@ -4,6 +4,7 @@
 #define DFGNN_TUNER_TRAIN_H
 
 #include "db/store.h"
+#include "lib/evidence.h"
 #include "lib/predict.h"
 #include "tuner/boost.h"
 
@@ -34,8 +35,9 @@ typedef struct dfgnn_judgement {
   double regret[DFGNN_JUDGED_WAYS]; /* time over the best measured; NaN: what
                                      * was chosen was not measured, or the way
                                      * is not judged */
-  double distance;     /* to the nearest graph that was left in; -1: none */
-  double disagreement; /* of the forest's members, as in lib/predict.h */
+  double distance;         /* to the nearest graph that was left in; -1: none */
+  double disagreement;     /* of the forest's members, as in lib/predict.h */
+  dfgnn_evidence evidence; /* for what the model would choose */
   const char *chosen[DFGNN_JUDGED_WAYS]; /* variants; NULL: none */
   int covered;  /* 1: of every family that was measured in the cell there are
                  * two variants at least, so that the best may be any of them */
