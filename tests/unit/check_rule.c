@@ -104,6 +104,42 @@ START_TEST(every_problem_on_every_graph_has_a_rule) {
 }
 END_TEST
 
+/* How many variants of a family of tiles run on a graph. */
+static int tiles_that_run(const char *family, dfgnn_op op, double density,
+                          double locality) {
+  dfgnn_signature graph = graph_of(5000, 9800, 24, 1);
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  int count = 0;
+  graph.density = density;
+  graph.locality = locality;
+  const dfgnn_matrix matrix = matrix_of(&graph);
+  problem.op = op;
+  problem.dtype = DFGNN_F16;
+  problem.dim = 64;
+  const dfgnn_setting setting = {.problem = &problem,
+                                 .matrix = &matrix,
+                                 .signature = &graph,
+                                 .device = &devices[1]};
+  for (size_t i = 0; i < dfgnn__variant_count(); i++)
+    count += !strcmp(dfgnn__variant(i)->family->name, family) &&
+             !dfgnn__variant_refusal(dfgnn__variant(i), &setting);
+  return count;
+}
+
+/* A model that knows no such graph would choose them: 50 and 300 times the time
+ * of the rule's choice. */
+START_TEST(walks_over_tiles_are_not_for_graphs_that_leave_tiles_empty) {
+  const char *window = "cuda.attention.fwd.window",
+             *dense = "cuda.attention.fwd.dense";
+  ck_assert_int_gt(tiles_that_run(window, DFGNN_OP_GATV2, 0.01, 0.9), 0);
+  ck_assert_int_eq(tiles_that_run(window, DFGNN_OP_GATV2, 0.01, 0.2), 0);
+  ck_assert_int_eq(tiles_that_run(window, DFGNN_OP_AGNN, 0.01, 0.2), 0);
+  ck_assert_int_gt(tiles_that_run(window, DFGNN_OP_GT, 0.01, 0.2), 0);
+  ck_assert_int_gt(tiles_that_run(dense, DFGNN_OP_GT, 0.1, 1), 0);
+  ck_assert_int_eq(tiles_that_run(dense, DFGNN_OP_GT, 0.03, 1), 0);
+}
+END_TEST
+
 /* The rule's choice on the GPU, and whether it goes before models. */
 static int rule_on_gpu(dfgnn_choice *choice, const dfgnn_problem *problem,
                        const dfgnn_signature *graph) {
@@ -419,6 +455,8 @@ int main(void) {
   TCase *tests = tcase_create("rule");
   tcase_set_timeout(tests, 60);
   tcase_add_test(tests, every_problem_on_every_graph_has_a_rule);
+  tcase_add_test(tests,
+                 walks_over_tiles_are_not_for_graphs_that_leave_tiles_empty);
   tcase_add_test(tests, only_gathers_from_memory_are_prefetched_on_a_cpu);
   tcase_add_test(tests, narrow_heads_are_taken_side_by_side_on_a_cpu);
   tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);

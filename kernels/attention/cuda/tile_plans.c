@@ -32,6 +32,20 @@ static int has_doubled_hub(const dfgnn_setting *s) {
          (double)most * s->device->units > (double)s->matrix->edges;
 }
 
+/* Tensor cores do nothing for the score of GATv2, and AGNN's norms are read for
+ * each pair of a window: where its columns lie far apart, no window was within
+ * 1.8 times the fastest variant on 112 problems of an H200, and one took 50
+ * times as long on stars:nodes=5000,centres=200
+ * (data/models/h200_cover.jsonl.xz).
+ */
+static int is_scattered(const dfgnn_setting *s) {
+  const dfgnn_op op = s->problem->op;
+  return (op == DFGNN_OP_GATV2 || op == DFGNN_OP_AGNN) &&
+         s->signature->locality < 0.5;
+}
+
+#define LEAST_DENSITY (1.0 / 24)
+
 const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
   const dfgnn_matrix *matrix = s->matrix;
   if (dfgnn__compute_capability(s->device) < 80)
@@ -44,9 +58,14 @@ const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
     return "a row or the number of rows exceeds 2^31";
   if (plan->dense && matrix->destinations != matrix->sources)
     return "the matrix is not square";
-  /* Masks have a bit for each pair of nodes of a block, edges 32 bits each. */
-  if (plan->dense && !(s->signature->density >= 1.0 / 64))
+  /* Masks have a bit for each pair of nodes of a block, edges 32 bits each.  On
+   * an H200 no walk over whole blocks was the fastest on batches of a density
+   * below a tenth, and some took 300 times as long on a graph of one of a
+   * thirtieth, which a model that does not know it takes for a batch. */
+  if (plan->dense && !(s->signature->density >= LEAST_DENSITY))
     return "the blocks of the batch are too sparse";
+  if (!plan->dense && is_scattered(s))
+    return "the columns of a window lie too far apart";
   if (!plan->split && !plan->dense && has_hub(s))
     return "one block would walk the window of a hub";
   if (has_doubled_hub(s))
