@@ -45,6 +45,8 @@ commit=${COMMIT:-}
 rows() {
   grep -v '^#' "$table" | while IFS=$tab read -r file seconds code names rest; do
     [ "$names" != PAPERS ] || names=$papers
+    [ "$names" != REAL ] || names=$(find -L "$graphs" -name '*.npz' | sed 's|.*/||; s|[.]npz$||' |
+      LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')
     case ",${ONLY:-$file}," in
     *",$file,"*) printf '%s\t%s\t%s\t%s\t%s\n' "$file" "$seconds" "$code" "$names" "$rest" ;;
     esac
@@ -99,7 +101,7 @@ parts_due() {
 
 # The graphs that the parts need and that are not here.
 lacking() {
-  awk -F '\t' '$5 !~ /[=:]/ && $5 !~ /^(-|REAL)$/ && $6 != "PLAN" &&
+  awk -F '\t' '$5 !~ /[=:]/ && $5 != "-" && $6 != "PLAN" &&
     ($6 !~ /[.]py$/ || $7 ~ /@GRAPHS/) { print $5 }' "$1" | sort -u |
     while read -r name; do
       kept_graph "$name" >/dev/null || echo "$name"
@@ -150,7 +152,6 @@ make_graphs() {
 graph() {
   case $1 in
   *[=:]*) echo "$1" ;;
-  REAL) echo "$graphs" ;;
   *) kept_graph "$1" ;;
   esac
 }
@@ -163,13 +164,13 @@ clocks() {
       | {clock_sm_mhz: .[0], clock_memory_mhz: .[1]}'
 }
 
-# budget_of SECONDS GRAPHS OPTION...: for each of the problems that options name, so that
+# budget_of SECONDS OPTION...: for each of the problems that options name, so that
 # all are tuned in the seconds
 budget_of() {
-  seconds=$1 count=$(find -L "$2" -name '*.npz' 2>/dev/null | wc -l)
-  shift 2
-  echo "$@" | awk -v seconds="$seconds" -v graphs="$count" -v most="${budget%ms}" '{
-    count = graphs > 1 ? graphs : 1
+  seconds=$1
+  shift
+  echo "$@" | awk -v seconds="$seconds" -v most="${budget%ms}" '{
+    count = 1
     for (i = 2; i <= NF; i++)
       if ($(i - 1) ~ /^--/ && $i !~ /^--/) count *= split($i, list, ",")
     each = 800 * seconds / count
@@ -179,7 +180,7 @@ budget_of() {
 # by_graph PART PROBLEMS OPTIONS: tunes and times with dfgnn-bench, each of the problems
 # between bars by itself
 by_graph() {
-  one=$(graph "$1") || return 1 # a file, a folder of them or a text
+  one=$(graph "$1") || return 1 # a file or a text
   options=$3
   [ "$options" != - ] || options=
   echo "$2" | tr '|' '\n' >"$raw.problems"
@@ -189,7 +190,7 @@ by_graph() {
     limit=$((each * 2 / 3 + 1)) # the rest is for dfgnn-bench
     # shellcheck disable=SC2086
     dfgnn-tune run "$one" $problems --device "$device" --store "$store" -q \
-      --budget "$(budget_of "$limit" "$one" $problems)" --time-limit "$((2 * limit))s" \
+      --budget "$(budget_of "$limit" $problems)" --time-limit "$((2 * limit))s" \
       </dev/null >>"$out/tune.log" 2>>"$log" ||
       [ $? -eq 3 ] || say "dfgnn-tune fails on $one: $(tail -n 1 "$log")"
     # shellcheck disable=SC2086
@@ -264,7 +265,6 @@ measure() { # FILE SECONDS CODE PART PROBLEMS OPTIONS
   *) by_graph "$part" "$5" "$6" ;;
   esac || return 0
   clocks=$(clocks) && [ -n "$clocks" ] || clocks='{}'
-  [ "$part" != REAL ] || part=-
   if told "$raw" "$code" "$part" >"$kept.new"; then
     mv "$kept.new" "$kept"
   else
@@ -329,7 +329,7 @@ find_library() {
   [ -e "$store" ] || dfgnn-tune merge "$store" "$out/package.db" >/dev/null
 }
 
-work=$(mktemp -d)
+graphs=${GRAPHS:-$top/data} work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 case ${1-} in
 --status)
@@ -352,7 +352,7 @@ mkdir -p "$1/graphs" "$1/logs"
 out=$(cd "$1" && pwd)
 end=$(awk -v now="$(date +%s)" -v minutes="${2:-100000}" \
   'BEGIN { printf "%d", now + 60 * minutes }')
-device=${DEVICE:-cuda} python=${PYTHON:-python3} graphs=${GRAPHS:-$top/data}
+device=${DEVICE:-cuda} python=${PYTHON:-python3}
 store=${STORE:-$out/tuning.db}
 find_library
 devices=${DEVICES:-${CUDA_VISIBLE_DEVICES:-}}
