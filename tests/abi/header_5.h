@@ -744,6 +744,11 @@ DFGNN_API dfgnn_status dfgnn_edge_program_run(const dfgnn_edge_program *program,
                                               const dfgnn_edge_tensor *outputs,
                                               int output_count,
                                               const dfgnn_edge_run *how);
+DFGNN_API dfgnn_status dfgnn_edge_program_call(
+    dfgnn_problem *problem, dfgnn_args *args, const dfgnn_edge_program *program,
+    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count,
+    const dfgnn_edge_run *how, int as_program);
 DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
     const dfgnn_edge_program *program, dfgnn_graph *graph,
     const dfgnn_edge_tensor *inputs, int input_count,
