@@ -151,6 +151,15 @@ int emulated_inside(uint64_t memory, size_t bytes) {
   return inside;
 }
 
+int emulated_owned(uint64_t memory, size_t bytes) {
+  const char *p = (const char *)(uintptr_t)memory;
+  pthread_mutex_lock(&lock);
+  const allocation *a = find(p);
+  int owned = a && p >= a->begin && p + bytes <= a->begin + a->bytes;
+  pthread_mutex_unlock(&lock);
+  return owned;
+}
+
 size_t emulated_allocated(void) { return allocated; }
 
 /* It does not take the lock, which the thread that faulted may hold. */

@@ -12,6 +12,8 @@ int emulated_free(uint64_t memory);
 /* Whether bytes that begin in an allocation also end in it.  Addresses out of
  * all allocations are taken for the host's. */
 int emulated_inside(uint64_t memory, size_t bytes);
+/* Whether bytes lie in an allocation. */
+int emulated_owned(uint64_t memory, size_t bytes);
 size_t emulated_allocated(void);
 
 #endif

@@ -170,7 +170,7 @@ static cu_result do_now(const graph_step *s) {
     memmove((void *)(uintptr_t)s->to, (void *)(uintptr_t)s->from, s->bytes);
     return 0;
   case STEP_FILL:
-    if (!emulated_inside(s->to, s->bytes))
+    if (!emulated_owned(s->to, s->bytes))
       return ERROR_VALUE;
     memset((void *)(uintptr_t)s->to, s->byte, s->bytes);
     return 0;
