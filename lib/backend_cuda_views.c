@@ -57,6 +57,26 @@ out:
   return status;
 }
 
+static dfgnn_status cut_rows(const dfgnn_queue *queue, const void *data) {
+  return dfgnn__cuda_cut_rows(queue, NULL, data, 1);
+}
+
+static dfgnn_status slices(dfgnn_device *device, dfgnn_view *view,
+                           const dfgnn_matrix *m) {
+  const int64_t count = view->request.parameter;
+  const size_t width = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
+  dfgnn_status status =
+      dfgnn__cuda_prepare(device, DFGNN_PREPARED_SLICES, cut_rows, m);
+  if (!status)
+    status = add_array(device, view, 0,
+                       (size_t)(m->destinations * (count + 1)) * width);
+  if (status)
+    return status;
+  view->count = m->destinations * count;
+  return dfgnn__cuda_cut_rows(&device->queue, (void *)view->array[0], m,
+                              (int)count);
+}
+
 static dfgnn_status make_items(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = data;
   dfgnn_status status =
@@ -256,6 +276,7 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
       [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
       [DFGNN_VIEW_DEGREE_ORDER] = order,
       [DFGNN_VIEW_PLACE_ORDER] = order,
+      [DFGNN_VIEW_SLICES] = slices,
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
       [DFGNN_VIEW_TRANSPOSE] = transpose,
       [DFGNN_VIEW_TILES] = dfgnn__cuda_build_tiles,

@@ -67,6 +67,17 @@ static const dfgnn_view *natural_order(const dfgnn_view_request *request) {
   return request->kind == DFGNN_VIEW_DEGREE_ORDER ? &by_degree : &by_place;
 }
 
+/* A matrix whose rows are the items of a WORK_ITEMS view. */
+static dfgnn_matrix items_as_rows(const dfgnn_matrix *matrix,
+                                  const dfgnn_view *items) {
+  dfgnn_matrix m = *matrix;
+  m.destinations = items->count;
+  m.max_degree = items->request.parameter;
+  m.offsets = items->array[1];
+  m.offsets64 = 1;
+  return m;
+}
+
 /* The caller holds the graph's lock. */
 static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
                              const dfgnn_view_request *given) {
@@ -95,6 +106,16 @@ static dfgnn_status get_view(const dfgnn_view **view, dfgnn_graph *graph,
     if (status)
       return status;
     matrix = dfgnn__transposed(&matrix, columns);
+  }
+  if (request->kind == DFGNN_VIEW_DEGREE_ORDER && request->parameter) {
+    const dfgnn_view_request cut = {.kind = DFGNN_VIEW_WORK_ITEMS,
+                                    .parameter = request->parameter,
+                                    .transposed = request->transposed};
+    const dfgnn_view *items;
+    status = get_view(&items, graph, &cut);
+    if (status)
+      return status;
+    matrix = items_as_rows(&matrix, items);
   }
   dfgnn_view built = {.request = *request};
   status = dfgnn__graph_follow(graph, DFGNN_OWN_STREAM);

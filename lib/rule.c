@@ -67,6 +67,17 @@ static int uneven(const dfgnn_setting *s) {
          (s->problem->pass == DFGNN_PASS_BACKWARD && g->source_cv > 0.7);
 }
 
+/* Most rows are short and a few are very long: warps take two pieces at a time,
+ * which are of like size where they are sorted.  GT 1 x 128 on arxiv, github,
+ * nell and soc_epinions1 took .96, .79, .75 and .92 of the best time of pieces
+ * in order (H200); on wiki_crocodile, whose rows have 29 edges, 1.19. */
+static int short_rows_and_hubs(const dfgnn_setting *s) {
+  enum { SHORT = 16, HUB = 1536, MANY = 1536 /* edges a unit */ };
+  const dfgnn_signature *g = s->signature;
+  return uneven(s) && g->mean_degree < SHORT && g->max_degree > HUB &&
+         g->edges > (int64_t)s->device->units * MANY && !s->matrix->refilled;
+}
+
 /* Rows are uneven, and edges so few that only small pieces fill the device.
  * Any threshold from 256 to 512 edges a unit gives the same regret. */
 static int uneven_and_few(const dfgnn_setting *s) {
@@ -106,6 +117,28 @@ static int few_long_narrow_sums(const dfgnn_setting *s) {
 
 static int few_long_few_edges(const dfgnn_setting *s) {
   return few_long_rows(s) && uneven_and_few(s);
+}
+
+/* Rows are long, and gather from all over the nodes.  Rows of like length side
+ * by side took .57 to .65 of the time of their own order on reddit_rand and a
+ * half of it, GT, AGNN, GAT and GATv2 forward, and .62 on proteins (H200). */
+static int long_and_scattered(const dfgnn_setting *s) {
+  enum { LONG = 128 };
+  return s->signature->mean_degree >= LONG && s->signature->locality < 0.25;
+}
+
+/* The same, where tables of keys and values (of gradients: queries and dO) are
+ * so large that the L2 misses most of what they gather, but not of a slice.  GT
+ * 1 x 128 in f32 on reddit_rand, whose tables have four times the L2: 13.8 ms
+ * for 21.5 forward, 28.4 for 35 backward; with half of that slices lose. */
+static int beyond_the_cache(const dfgnn_setting *s) {
+  enum { AT_ONCE = 512, TIMES = 3 }; /* bytes of a row that a warp takes */
+  const dfgnn_problem *p = s->problem;
+  const int64_t row = p->heads * p->dim * (int64_t)dfgnn_dtype_size(p->dtype);
+  const int64_t bytes =
+      2 * s->signature->sources * (row < AT_ONCE ? row : AT_ONCE);
+  return DFGNN_HAS_KEY(p->op) && long_and_scattered(s) &&
+         bytes > TIMES * s->device->cache_bytes && !s->matrix->refilled;
 }
 
 /* Rows are so short that a warp takes several.  Any threshold from 12 to 16
@@ -388,6 +421,9 @@ static const rule_row rules[] = {
      "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", FORWARD, GUESSED, dense_narrow, "direct", NULL,
      "small dense graphs on tensor cores, narrow heads side by side"},
+    {"cuda", FORWARD, CERTAIN, beyond_the_cache, "online",
+     "order=slices,heads=warp,span=once,rows=1,lanes=16,unroll=2,warps=4",
+     "long rows gather from tables beyond the L2: slice by slice of them"},
     {"cuda", FORWARD, CERTAIN_IN_F32, few_long_few_edges, "block",
      "heads=warp,edges=32,lanes=16,unroll=4,warps=8,rows=1",
      "rows are uneven, edges few: blocks of many warps take the long rows"},
@@ -397,8 +433,14 @@ static const rule_row rules[] = {
     {"cuda", FORWARD, GUESSED, uneven_and_few, "split",
      "heads=warp,edges=32,lanes=16,unroll=4,span=once,warps=4,rows=1",
      "rows are uneven, edges few: rows are cut to small pieces"},
+    {"cuda", FORWARD, CERTAIN_IN_F32, short_rows_and_hubs, "split",
+     "heads=warp,span=sorted,edges=128,lanes=16,unroll=4,rows=2,warps=16",
+     "rows are short but for a few: these are cut, pieces sorted by size"},
     {"cuda", FORWARD, GUESSED, uneven, "split", NULL,
      "rows are uneven: they are cut"},
+    {"cuda", FORWARD, GUESSED, long_and_scattered, "online",
+     "heads=warp,order=degree,span=once,rows=1,lanes=16,unroll=2,warps=4",
+     "long rows gather from all over: those of like length go together"},
     {"cuda", FORWARD, GUESSED, short_rows, "online",
      "heads=warp,span=once,rows=4,lanes=16,unroll=1,warps=4,order=natural",
      "rows are short: a warp takes several"},
@@ -430,11 +472,17 @@ static const rule_row rules[] = {
      "small dense graphs on tensor cores, narrow heads side by side"},
     {"cuda", BACKWARD, GUESSED, dense_narrow, "direct", NULL,
      "small dense graphs on tensor cores, narrow heads side by side"},
+    {"cuda", BACKWARD, CERTAIN, beyond_the_cache, "twopass",
+     "order=slices,heads=warp,span=once,rows=1,lanes=16,unroll=1",
+     "long rows gather from tables beyond the L2: slice by slice of them"},
     {"cuda", BACKWARD, GUESSED, uneven_and_few, "split",
      "heads=warp,edges=16,lanes=32,unroll=2,span=dealt",
      "rows are uneven, edges few: rows are cut to small pieces"},
     {"cuda", BACKWARD, GUESSED, uneven, "split", NULL,
      "rows are uneven: they are cut"},
+    {"cuda", BACKWARD, GUESSED, long_and_scattered, "twopass",
+     "heads=warp,order=degree,span=once,rows=1,lanes=16,unroll=2",
+     "long rows gather from all over: those of like length go together"},
     {"cuda", BACKWARD, GUESSED, short_rows, "twopass",
      "heads=warp,span=once,order=natural,rows=2,lanes=32,unroll=2",
      "rows are short: a warp takes several"},

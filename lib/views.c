@@ -60,6 +60,33 @@ static int place_order(dfgnn_view *view, const dfgnn_matrix *m) {
   return sort_rows(view, m, place_key, m->sources);
 }
 
+static int slices(dfgnn_view *view, const dfgnn_matrix *m) {
+  const int64_t n = m->destinations, count = view->request.parameter;
+  const int64_t width = (m->sources + count - 1) / count;
+  const size_t size = m->offsets64 ? sizeof(int64_t) : sizeof(int32_t);
+  char *first = dfgnn__view_array(view, 0, (size_t)(n * (count + 1)) * size);
+  if (!first)
+    return 0;
+  view->count = n * count;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = dfgnn__offset_at(m, i), end = dfgnn__offset_at(m, i + 1);
+    for (int64_t k = 0; k <= count; k++) {
+      for (int64_t high = k == 0 ? at : end; at < high;) {
+        const int64_t middle = (at + high) / 2;
+        if (k == count || m->indices[middle] < k * width)
+          at = middle + 1;
+        else
+          high = middle;
+      }
+      if (m->offsets64)
+        ((int64_t *)first)[k * n + i] = at;
+      else
+        ((int32_t *)first)[k * n + i] = (int32_t)at;
+    }
+  }
+  return 1;
+}
+
 static int work_items(dfgnn_view *view, const dfgnn_matrix *m) {
   int64_t n = m->destinations, size = view->request.parameter;
   int64_t items = 0, heavy = 0;
@@ -140,6 +167,7 @@ dfgnn_status dfgnn__view_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
       [DFGNN_VIEW_ROW_OF_EDGE] = row_of_edge,
       [DFGNN_VIEW_DEGREE_ORDER] = degree_order,
       [DFGNN_VIEW_PLACE_ORDER] = place_order,
+      [DFGNN_VIEW_SLICES] = slices,
       [DFGNN_VIEW_WORK_ITEMS] = work_items,
       [DFGNN_VIEW_TRANSPOSE] = transpose,
   };

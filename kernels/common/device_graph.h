@@ -49,6 +49,10 @@ dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
                                const dfgnn_matrix *matrix, int by_place,
                                void *workspace);
 
+/* The array of a SLICES view. */
+dfgnn_status dfgnn__cuda_cut_rows(const dfgnn_queue *queue, void *first,
+                                  const dfgnn_matrix *matrix, int slices);
+
 /* first_item, device [N + 1]; heavy, device [capacity N]; *heavy_count, device
  * [1]: the number of heavy rows. */
 size_t dfgnn__cuda_count_items_bytes(const dfgnn_matrix *matrix);

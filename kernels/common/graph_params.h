@@ -178,6 +178,16 @@ typedef struct dfgnn_order_keys {
   uint32_t most;
 } dfgnn_order_keys;
 
+/* The first edge of each row in each slice of `width` sources, and the ends of
+ * rows: [slices + 1, rows]. */
+typedef struct dfgnn_cut_rows {
+  void *first;
+  const void *offsets;
+  const int32_t *indices;
+  int64_t rows, width;
+  int32_t slices;
+} dfgnn_cut_rows;
+
 /* heavy_before[i]: 1 if row i has several items. */
 typedef struct dfgnn_count_items {
   int32_t *first_item, *heavy_before;

@@ -45,6 +45,7 @@ typedef struct dfgnn_matrix {
   int64_t relations; /* of its edges, as a RELATIONS view has them; 0: none */
 } dfgnn_matrix;
 
+/* clang-format off */
 /* Structures derived from a graph, built when a variant first asks for them and
  * kept by the graph.  A request with `transposed` asks for the view of the
  * transposed matrix, whose rows are the columns (sources) of the graph.
@@ -61,9 +62,17 @@ typedef struct dfgnn_matrix {
  *                 the view if dfgnn_graph_set_relations gave it relations
  *                 array[3]: int32 [E] relation of each of the graph's edges
  *   ROW_OF_EDGE   array[0]: int32 [E], destination of each edge
- *   DEGREE_ORDER  array[0]: int32 [N], rows by falling degree, ties by index
+ *   DEGREE_ORDER  array[0]: int32 [N], rows by falling degree, ties by index; a
+ *                 `parameter` asks for that of the items of WORK_ITEMS
  *   PLACE_ORDER   array[0]: int32 [N], rows by the source of their first edge,
  *                 ties by index; those without edges last
+ *   SLICES        where slices of the sources, `parameter` of them, of
+ *                 ceil(M / parameter) sources each, cut the rows; a row whose
+ *                 sources do not rise is cut anywhere.
+ *                 array[0]: [(parameter + 1) * N] the first edge of row i in
+ *                           slice k at k * N + i, as wide as offsets; the last
+ *                           N are the ends of rows
+ *                 count: N * parameter
  *   WORK_ITEMS    rows cut into items of at most `parameter` edges.
  *                 array[0]: int32 [count] row of each item, rows in order
  *                 array[1]: int64 [count + 1] first edge of each item; the item
@@ -72,23 +81,29 @@ typedef struct dfgnn_matrix {
  *                           edges has one empty item
  *                 array[3]: int32 [heavy] rows that have more than one item
  *                 extra: number of such heavy rows
- *                 A request with the negative of `parameter` takes padded
- * items, too, whose numbers nobody waits for: the view then keeps it, count and
- * extra are bounds, and what follows the last item in array[0], and the last
- * heavy row in array[3], is -1 TILES         rows in windows of at most R,
- * columns in chunks of 32, edges as bits: see kernels/common/tiles.h for the
- * windows. parameter: dfgnn__tiles_parameter(R, S, dense) array[0]: dfgnn_tile
- * [count], items by falling rank of their chunks, ties by first row, then by
- * first chunk array[1]: int32 [chunks * 32] columns, window by window; the last
- * of a window is repeated to fill its chunks array[2]: uint32 [chunks * R]
- * masks; 0 for rows and columns beyond the window's array[3]: dfgnn_tile_cut
- * [extra], windows of several items, by first row; slots are numbered in this
- * order extra: number of windows that were cut */
+ *                 A request with the negative of `parameter` takes padded items,
+ *                 too, whose numbers nobody waits for: the view then keeps it,
+ *                 count and extra are bounds, and what follows the last item in
+ *                 array[0], and the last heavy row in array[3], is -1
+ *   TILES         rows in windows of at most R, columns in chunks of 32, edges
+ *                 as bits: see kernels/common/tiles.h for the windows.
+ *                 parameter: dfgnn__tiles_parameter(R, S, dense)
+ *                 array[0]: dfgnn_tile [count], items by falling rank of their
+ *                           chunks, ties by first row, then by first chunk
+ *                 array[1]: int32 [chunks * 32] columns, window by window; the
+ *                           last of a window is repeated to fill its chunks
+ *                 array[2]: uint32 [chunks * R] masks; 0 for rows and columns
+ *                           beyond the window's
+ *                 array[3]: dfgnn_tile_cut [extra], windows of several items, by
+ *                           first row; slots are numbered in this order
+ *                 extra: number of windows that were cut */
+/* clang-format on */
 typedef enum dfgnn_view_kind {
   DFGNN_VIEW_NONE = 0,
   DFGNN_VIEW_ROW_OF_EDGE,
   DFGNN_VIEW_DEGREE_ORDER,
   DFGNN_VIEW_PLACE_ORDER,
+  DFGNN_VIEW_SLICES,
   DFGNN_VIEW_WORK_ITEMS,
   DFGNN_VIEW_TRANSPOSE,
   DFGNN_VIEW_TILES,

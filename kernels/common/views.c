@@ -76,6 +76,19 @@ dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
                           behind(workspace, 2 * part));
 }
 
+dfgnn_status dfgnn__cuda_cut_rows(const dfgnn_queue *queue, void *first,
+                                  const dfgnn_matrix *m, int slices) {
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::cut_rows", type_of(m));
+  const dfgnn_cut_rows cut = {.first = first,
+                              .offsets = m->offsets,
+                              .indices = m->indices,
+                              .rows = m->destinations,
+                              .width = dfgnn__ceil_div(m->sources, slices),
+                              .slices = slices};
+  return dfgnn__launch_struct(queue, &program, grid_of(m->destinations), &cut);
+}
+
 /* Counts of heavy rows, then the workspace of the scans. */
 size_t dfgnn__cuda_count_items_bytes(const dfgnn_matrix *m) {
   return dfgnn__align256((size_t)m->destinations * sizeof(int32_t)) +

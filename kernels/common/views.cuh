@@ -22,6 +22,30 @@ __global__ void order_keys(const __grid_constant__ dfgnn_order_keys d) {
     d.key[i] = d.most - uint32_t(degree < int64_t(d.most) ? degree : d.most);
 }
 
+/* A thread takes a row, and looks for each cut behind the one before. */
+template <class O>
+__global__ void cut_rows(const __grid_constant__ dfgnn_cut_rows c) {
+  const O *offsets = static_cast<const O *>(c.offsets);
+  O *first = static_cast<O *>(c.first);
+  int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= c.rows)
+    return;
+  int64_t at = offsets[i];
+  const int64_t end = offsets[i + 1];
+  first[i] = O(at);
+  for (int k = 1; k < c.slices; k++) {
+    for (int64_t high = end; at < high;) {
+      const int64_t middle = (at + high) / 2;
+      if (c.indices[middle] < k * c.width)
+        at = middle + 1;
+      else
+        high = middle;
+    }
+    first[k * c.rows + i] = O(at);
+  }
+  first[c.slices * c.rows + i] = O(end);
+}
+
 /* first_item[i + 1] becomes the items of row i, heavy_before[i] 1 if there are
  * several; both are summed up later. */
 template <class O>

@@ -52,7 +52,17 @@ static int32_t in_order(int32_t row, int32_t k, int32_t columns) {
   return (void)columns, row / 10 * 10 + k + (k >= 3 ? row % 3 : 0);
 }
 
-static const kind kinds[SHAPES + 1] = {
+static int32_t long_or_none(int32_t row) {
+  return row % 7 == 3 ? 0 : 30 + row % 40;
+}
+
+/* Rising in every other row. */
+static int32_t often_rising(int32_t row, int32_t e, int32_t columns) {
+  return row % 2 ? below(columns)
+                 : (int32_t)((int64_t)e * columns / long_or_none(row));
+}
+
+static const kind kinds[SHAPES + 2] = {
     {"no rows at all", 0, 0, none, any},
     {"only isolated rows", 5, 4, none, any},
     {"one row", 1, 4, three, any},
@@ -63,6 +73,7 @@ static const kind kinds[SHAPES + 1] = {
     {"duplicate edges", 33, 33, pairs, twice},
     {"a batch with self loops", 60, 60, few, in_block},
     {"a batch, columns in order", 60, 60, to_seven, in_order},
+    {"long rows, columns often in order", 70, 90, long_or_none, often_rising},
 };
 
 static const int64_t batch[] = {0, 10, 20, 30, 40, 50, 60};

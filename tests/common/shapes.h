@@ -13,6 +13,8 @@ typedef struct shape {
 /* The number of one more shape: a batch, the edges of each row in the order of
  * their columns. */
 #define SHAPE_IN_ORDER SHAPES
+/* And of long rows, of which some have their edges in that order. */
+#define SHAPE_OF_LONG_ROWS (SHAPES + 1)
 
 /* The i-th shape; the same for a seed. */
 shape shape_make(int i, unsigned seed);

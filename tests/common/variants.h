@@ -42,6 +42,10 @@ int check_every_variant(const char *device, const variant_test *test);
  * operators that have neither. */
 int check_edge_features(const char *device, const variant_test *test);
 
+/* Checks variants that take rows by slices of what a cache holds, with a cache
+ * so small that there are slices. */
+void check_slices(const char *device, const variant_test *test);
+
 /* Checks NaN, infinities, zero norms and scores far below zero. */
 void check_special_values(const char *device, const variant_test *test);
 

@@ -146,7 +146,10 @@ static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
   const size_t items[] = {count * 4, (count + 1) * 8, (n + 1) * 4,
                           (size_t)expected->extra * 4};
   const size_t columns[] = {(count + 1) * width, edges * 4, edges * width, 0};
-  const size_t *bytes = request.kind == DFGNN_VIEW_TRANSPOSE ? columns : items;
+  const size_t slices[] = {(count + n) * width};
+  const size_t *bytes = request.kind == DFGNN_VIEW_TRANSPOSE ? columns
+                        : request.kind == DFGNN_VIEW_SLICES  ? slices
+                                                             : items;
   int arrays = request.kind == DFGNN_VIEW_WORK_ITEMS  ? 4
                : request.kind == DFGNN_VIEW_TRANSPOSE ? 3
                                                       : 1;
@@ -162,6 +165,7 @@ START_TEST(views_are_the_same_on_both_devices) {
       {DFGNN_VIEW_WORK_ITEMS, 1, 0},   {DFGNN_VIEW_WORK_ITEMS, 32, 0},
       {DFGNN_VIEW_WORK_ITEMS, 256, 0}, {DFGNN_VIEW_TRANSPOSE, 0, 0},
       {DFGNN_VIEW_DEGREE_ORDER, 0, 1}, {DFGNN_VIEW_WORK_ITEMS, 32, 1},
+      {DFGNN_VIEW_SLICES, 1, 0},       {DFGNN_VIEW_SLICES, 3, 1},
       {DFGNN_VIEW_PLACE_ORDER, 0, 0},  {DFGNN_VIEW_PLACE_ORDER, 0, 1}};
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;

@@ -46,6 +46,13 @@ START_TEST(special_values_follow_ieee_arithmetic) {
 }
 END_TEST
 
+START_TEST(slices_of_sources_match_the_reference) {
+  TEST(_i);
+  if (DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
+    check_slices("cuda", &test);
+}
+END_TEST
+
 START_TEST(strides_of_the_caller_are_followed) {
   TEST(_i);
   check_strides("cuda", &test);
@@ -74,6 +81,7 @@ int main(void) {
       {"variants", every_variant_matches_the_reference},
       {"edge_features", every_variant_with_edge_features_matches_the_reference},
       {"special_values", special_values_follow_ieee_arithmetic},
+      {"slices", slices_of_sources_match_the_reference},
       {"strides", strides_of_the_caller_are_followed},
       {"wide_rows", rows_of_2048_features_are_served}};
   Suite *suite = suite_create("gpu_variants");

@@ -243,6 +243,65 @@ START_TEST(blocks_take_a_few_long_rows) {
 }
 END_TEST
 
+/* Long rows that gather from all over tables beyond the L2 do so by slices of
+ * them; not from nearby, nor short rows, nor tables that the L2 holds. */
+START_TEST(tables_beyond_the_cache_are_sliced) {
+  static const struct {
+    dfgnn_op op;
+    int64_t nodes, mean;
+    double locality;
+    int forward, backward;
+  } cases[] = {{DFGNN_OP_GT, 232965, 492, 0.01, 1, 1},
+               {DFGNN_OP_GT, 232965, 492, 0.5, 0, 0},
+               {DFGNN_OP_GT, 232965, 40, 0.01, 0, 0},
+               {DFGNN_OP_GT, 140000, 492, 0.01, 0, 0},
+               {DFGNN_OP_GATV2, 232965, 492, 0.01, 0, 0},
+               {DFGNN_OP_GAT, 232965, 492, 0.01, 0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+      dfgnn_signature graph =
+          graph_of(cases[i].nodes, cases[i].nodes * cases[i].mean, 21657, 1);
+      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+      dfgnn_choice choice;
+      graph.locality = cases[i].locality;
+      problem.op = cases[i].op;
+      problem.pass = (dfgnn_pass)pass;
+      problem.dim = 128;
+      const int knows = rule_on_gpu(&choice, &problem, &graph);
+      const int expected =
+          pass == DFGNN_PASS_BACKWARD ? cases[i].backward : cases[i].forward;
+      ck_assert_int_eq(knows, expected);
+      ck_assert_int_eq(
+          strstr(choice.variant->parameters, "order=slices") != NULL, expected);
+    }
+}
+END_TEST
+
+/* Pieces of hubs among short rows are sorted where there are many of them. */
+START_TEST(hubs_among_short_rows_are_sorted) {
+  static const struct {
+    int64_t nodes, edges, longest;
+    int sorted;
+  } cases[] = {{37700, 578006, 9458, 1},
+               {65755, 251550, 4549, 1},
+               {20000, 150000, 3000, 0},
+               {11631, 341546, 3546, 0},
+               {37700, 578006, 1000, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    dfgnn_signature graph =
+        graph_of(cases[i].nodes, cases[i].edges, cases[i].longest, 1);
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    dfgnn_choice choice;
+    graph.degree_cv = 4;
+    problem.dim = 128;
+    const int knows = rule_on_gpu(&choice, &problem, &graph);
+    const int found = strstr(choice.variant->parameters, "span=sorted") != NULL;
+    ck_assert_int_eq(found, cases[i].sorted);
+    ck_assert(knows || !found);
+  }
+}
+END_TEST
+
 /* Narrow heads on batches of small dense graphs go from memory into tensor
  * cores, whatever a model says where there are tiles for all multiprocessors;
  * not where rows were faster. */
@@ -462,6 +521,8 @@ int main(void) {
   tcase_add_test(tests, rows_with_edge_features_are_cut_at_hubs);
   tcase_add_test(tests, many_heads_with_edge_features_go_by_tiles);
   tcase_add_test(tests, blocks_take_a_few_long_rows);
+  tcase_add_test(tests, tables_beyond_the_cache_are_sliced);
+  tcase_add_test(tests, hubs_among_short_rows_are_sorted);
   tcase_add_test(tests, narrow_heads_on_dense_graphs_go_into_tensor_cores);
   tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
   tcase_add_test(tests, a_papers_variant_serves_where_nothing_else_does);

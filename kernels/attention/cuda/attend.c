@@ -23,8 +23,8 @@ static places place(const dfgnn_setting *s, const row_plan *plan,
   if (problem->weights) /* finish_weights() reads lse; args may have none */
     at.lse = dfgnn__part(&at.bytes, workspace, s->matrix->destinations * heads,
                          size);
-  if (plan->item_edges && !plan->by_blocks) {
-    const int64_t slots = dfgnn__slots(s->matrix, plan->item_edges) * heads;
+  if (!plan->by_blocks) {
+    const int64_t slots = dfgnn__row_slots(s, plan) * heads;
     at.state = dfgnn__part(&at.bytes, workspace, slots * 2, size);
     at.partial = dfgnn__part(&at.bytes, workspace, slots * problem->dim, size);
   }
@@ -122,9 +122,10 @@ dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
   const dfgnn_problem *problem = launch->setting.problem;
   const int wanted = dfgnn__ceil_power(dim);
   const int width = wanted < 32 ? 32 : wanted > THREADS ? THREADS : wanted;
-  const int64_t blocks = items->extra * problem->heads;
+  const int64_t rows = items ? items->extra : p->schedule.rows;
+  const int64_t blocks = rows * problem->heads;
   const merge_params m = {.schedule = p->schedule,
-                          .heavy = items->array[3],
+                          .heavy = items ? items->array[3] : NULL,
                           .partial = p->partial,
                           .partial_state = p->partial_state,
                           .out = p->out,
@@ -196,8 +197,10 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
     p.lse = at.lse;
   dfgnn__schedule_as(&p.schedule, plan, launch, 0);
   status = attend(&p, launch, plan);
-  if (!status && plan->item_edges && !plan->by_blocks)
-    status = dfgnn__attend_merge(&p, problem->dim, launch->views[0], launch);
+  const int items = plan->item_edges && !plan->by_blocks;
+  if (!status && (items || p.schedule.slices))
+    status = dfgnn__attend_merge(&p, problem->dim,
+                                 items ? launch->views[0] : NULL, launch);
   return status || !problem->weights
              ? status
              : dfgnn__attend_weights(p.weights, p.lse, launch);

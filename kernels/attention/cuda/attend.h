@@ -26,7 +26,7 @@ typedef struct attend_params {
 /* Arguments of merge(), which adds up the partial results of split rows. */
 typedef struct merge_params {
   row_schedule schedule;
-  const int *heavy; /* the split rows */
+  const int *heavy; /* the split rows; NULL: all */
   const void *partial, *partial_state;
   tensor_view out;
   void *lse; /* [N,H] or NULL */

@@ -13,7 +13,8 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
 
 /* ---- for launches of other kinds ----------------------------------------- */
 
-/* Merges the partial results of split rows. */
+/* Merges the partial results of split rows, those of a view of items, or NULL:
+ * all. */
 dfgnn_status dfgnn__attend_merge(const attend_params *p, int64_t dim,
                                  const dfgnn_view *items,
                                  const dfgnn_launch *launch);

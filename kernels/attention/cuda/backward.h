@@ -82,7 +82,7 @@ typedef struct grad_merge_params {
   tensor_view to[2];
   void *to_scalar;
   const void *partial, *partial_scalar;
-  const int32_t *heavy;
+  const int32_t *heavy; /* the split rows; NULL: all */
   int32_t tensors, heads, dim, width, adds;
 } grad_merge_params;
 

@@ -12,6 +12,7 @@ static int64_t totals_count(const dfgnn_setting *s, const row_plan *plan) {
   int64_t units = s->matrix->destinations;
   if (plan->item_edges)
     units += s->matrix->edges / plan->item_edges;
+  units *= dfgnn__row_slices(s, plan, 0);
   int64_t blocks = dfgnn__resident(s, plan->warps);
   if (blocks > units)
     blocks = units > 0 ? units : 1;
@@ -35,13 +36,11 @@ grad_memory dfgnn__grad_memory(const dfgnn_setting *s, const row_plan *plan,
     m.spill = dfgnn__part(&m.bytes, workspace, matrix->edges * heads, size);
   if (DFGNN_HAS_PARAMETERS(op))
     m.totals = dfgnn__part(&m.bytes, workspace, totals_count(s, plan), size);
-  if (plan->item_edges) {
-    const int64_t slots = dfgnn__slots(matrix, plan->item_edges) * heads;
-    m.partial = dfgnn__part(&m.bytes, workspace,
-                            slots * problem->dim * GRAD_SUMS(op, 1), size);
-    if (DFGNN_HAS_SCALARS(op))
-      m.partial_scalar = dfgnn__part(&m.bytes, workspace, slots, size);
-  }
+  const int64_t slots = dfgnn__row_slots(s, plan) * heads;
+  m.partial = dfgnn__part(&m.bytes, workspace,
+                          slots * problem->dim * GRAD_SUMS(op, 1), size);
+  if (DFGNN_HAS_SCALARS(op))
+    m.partial_scalar = dfgnn__part(&m.bytes, workspace, slots, size);
   return m;
 }
 

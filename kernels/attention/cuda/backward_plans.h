@@ -52,7 +52,8 @@ int dfgnn__grad_packed(const grad_params *p, const dfgnn_problem *problem);
  * row. */
 dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
                                const dfgnn_launch *launch);
-/* Sums the partial gradients of split rows. */
+/* Sums the partial gradients of split rows, those of a view of items, or NULL:
+ * all. */
 dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
                                const dfgnn_view *items,
                                const dfgnn_launch *launch);

@@ -35,7 +35,7 @@ enum { LANES, UNROLL, ROWS, SPAN, ORDER, HEADS };
 
 static row_plan twopass_plan(const int *x) {
   row_plan plan = plan_of(x[LANES], x[UNROLL], x[ROWS], x[SPAN], x[HEADS]);
-  plan.by_degree = x[ORDER];
+  plan.order = (row_order)x[ORDER];
   return plan;
 }
 

@@ -65,13 +65,14 @@ dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
   const dfgnn_dtype dtype = launch->setting.problem->dtype;
   const dfgnn_program program =
       DFGNN_PROGRAM(source, "dfgnn::merge_gradients", DFGNN_TYPE(dtype));
-  const int64_t blocks = items->extra * p->heads;
+  const int64_t rows = items ? items->extra : p->schedule.rows;
+  const int64_t blocks = rows * p->heads;
   grad_merge_params q = {.schedule = p->schedule,
                          .to = {p->to[0], p->to[1]},
                          .to_scalar = p->to_scalar,
                          .partial = p->partial,
                          .partial_scalar = p->partial_scalar,
-                         .heavy = items->array[3],
+                         .heavy = items ? items->array[3] : NULL,
                          .tensors = tensors,
                          .heads = p->heads,
                          .dim = p->dim,

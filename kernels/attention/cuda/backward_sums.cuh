@@ -4,6 +4,7 @@
 #define DFGNN_ATTENTION_CUDA_BACKWARD_SUMS_CUH
 
 #include "kernels/attention/cuda/backward.h"
+#include "kernels/attention/cuda/schedule.cuh"
 #include "kernels/attention/cuda/score.cuh"
 
 namespace dfgnn {
@@ -64,16 +65,11 @@ __global__ void __launch_bounds__(kMergeThreads)
   using A = accumulator_t<T>;
   extern __shared__ double merge_shared[];
   A *sums = reinterpret_cast<A *>(merge_shared); /* [slices][dim] */
-  const int listed = p.heavy[blockIdx.x / p.heads];
+  const int listed = merged_row(p.heavy, blockIdx.x / p.heads);
   const int row = max(listed, 0);
   const int head = static_cast<int>(blockIdx.x % p.heads);
-  const int first = p.schedule.row_item[row],
-            count = p.schedule.row_item[row + 1] - first;
-  const int64_t base = int64_t(first - row);
-  const auto slot = [&](int k) { /* see row_of_unit() */
-                                 return k == 0 ? p.schedule.extra_items + base
-                                               : base + k - 1;
-  };
+  const row_parts parts(p.schedule, row);
+  const int count = parts.count;
   const int slices = kMergeThreads / p.width;
   const int slice = threadIdx.x / p.width, column = threadIdx.x & (p.width - 1);
   ptx::let_next_begin();
@@ -90,7 +86,8 @@ __global__ void __launch_bounds__(kMergeThreads)
 #pragma unroll 4
       for (int k = slice; k < count; k += slices)
         sum +=
-            partial[((slot(k) * p.tensors + t) * p.heads + head) * p.dim + f];
+            partial[((parts.slot(k) * p.tensors + t) * p.heads + head) * p.dim +
+                    f];
       sums[slice * p.dim + f] = sum;
     }
     __syncthreads();
@@ -109,7 +106,8 @@ __global__ void __launch_bounds__(kMergeThreads)
   if (p.to_scalar && threadIdx.x < 32) {
     A sum = A(0);
     for (int k = threadIdx.x; k < count; k += 32)
-      sum += static_cast<const A *>(p.partial_scalar)[slot(k) * p.heads + head];
+      sum += static_cast<const A *>(
+          p.partial_scalar)[parts.slot(k) * p.heads + head];
     sum = lanes_sum<32>(sum);
     if (threadIdx.x == 0) {
       A &to = static_cast<A *>(p.to_scalar)[int64_t(row) * p.heads + head];

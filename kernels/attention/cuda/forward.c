@@ -15,7 +15,6 @@ enum {
   HEADS,
   NORM
 };
-enum { NATURAL, BY_DEGREE };
 enum { FROM_ROW, FROM_TABLE };
 
 static int lanes_legal(const int *x) {
@@ -28,7 +27,7 @@ static int online_legal(const int *x) {
   if (!lanes_legal(x) ||
       (x[HEADS] == HEADS_LANES && (x[LANES] > 16 || x[UNROLL] > 4)))
     return 0;
-  if (x[ORDER] == BY_DEGREE)
+  if (x[ORDER] != ORDER_NATURAL)
     return x[SPAN] == SPAN_ONCE && x[ROWS] == 1 && x[WARPS] == 4;
   if (x[SPAN] == SPAN_PIECE)
     return x[WARPS] == 16;
@@ -37,7 +36,8 @@ static int online_legal(const int *x) {
 
 static int split_legal(const int *x) {
   return lanes_legal(x) && (x[ROWS] == 1 || x[EDGES] <= 128) &&
-         (x[SPAN] == SPAN_DEALT) == (x[WARPS] == 16);
+         (x[SPAN] == SPAN_ONCE) == (x[WARPS] == 4) &&
+         (x[SPAN] != SPAN_SORTED || x[ROWS] == 2);
 }
 
 static int block_legal(const int *x) { return lanes_legal(x) && x[LANES] >= 8; }
@@ -53,7 +53,7 @@ static row_plan plan_of(const int *x) {
 
 static row_plan online_plan(const int *x) {
   row_plan plan = plan_of(x);
-  plan.by_degree = x[ORDER] == BY_DEGREE;
+  plan.order = (row_order)x[ORDER];
   plan.norms_table = x[NORM] == FROM_TABLE;
   return plan;
 }
@@ -61,7 +61,7 @@ static row_plan online_plan(const int *x) {
 static row_plan split_plan(const int *x) {
   row_plan plan = plan_of(x);
   plan.item_edges = x[EDGES];
-  plan.padded = 1;
+  plan.padded = x[SPAN] != SPAN_SORTED;
   return plan;
 }
 
@@ -104,7 +104,10 @@ DFGNN_FAMILIES(attention_cuda_forward) = {
                                         {"unroll", 4, {1, 2, 4, 8}, {0}},
                                         {"warps", 2, {4, 16}, {0}},
                                         {"rows", 2, {1, 2}, {0}},
-                                        DFGNN_SPAN_DEALT,
+                                        {"span",
+                                         3,
+                                         {SPAN_ONCE, SPAN_DEALT, SPAN_SORTED},
+                                         {"once", "dealt", "sorted"}},
                                         {"edges", 4, {32, 128, 256, 1024}, {0}},
                                         DFGNN_HEADS(3)}},
     DFGNN_FAMILIES_END};

@@ -5,6 +5,7 @@
 
 #include "kernels/attention/cuda/attend.h"
 #include "kernels/attention/cuda/running_softmax.cuh"
+#include "kernels/attention/cuda/schedule.cuh"
 #include "kernels/common/cuda_common.cuh"
 
 namespace dfgnn {
@@ -16,19 +17,15 @@ __global__ void __launch_bounds__(256)
     merge(const __grid_constant__ merge_params p) {
   using A = accumulator_t<T>;
   extern __shared__ double merge_shared[];
-  const int listed = p.heavy[blockIdx.x / p.heads];
+  const int listed = merged_row(p.heavy, blockIdx.x / p.heads);
   const int row = max(listed, 0);
   const int head = static_cast<int>(blockIdx.x % p.heads);
-  const int first = p.schedule.row_item[row],
-            count = p.schedule.row_item[row + 1] - first;
+  const row_parts parts(p.schedule, row);
+  const int count = parts.count;
   const A *state = static_cast<const A *>(p.partial_state);
   const A *partial = static_cast<const A *>(p.partial);
   A *sums = reinterpret_cast<A *>(merge_shared); /* [slices][dim] */
-  const int64_t base = int64_t(first - row);
-  const auto at = [&](int k) {
-    const int64_t slot = k == 0 ? p.schedule.extra_items + base : base + k - 1;
-    return slot * p.heads + head;
-  };
+  const auto at = [&](int k) { return parts.slot(k) * p.heads + head; };
 
   ptx::wait_for_previous();
   if (listed < 0) /* a place behind the last heavy row */

@@ -139,12 +139,53 @@ int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
          (int64_t)dfgnn__scalar_size(problem->dtype);
 }
 
+/* A cache holds so many of the rows of slices of 1.5 times its size that what
+ * it lacks comes from memory in less time than it takes to give all of them. */
+int dfgnn__row_slices(const dfgnn_setting *s, const row_plan *plan,
+                      int columns) {
+  const dfgnn_problem *problem = s->problem;
+  const int both =
+      columns ? !DFGNN_HAS_SCALARS(problem->op) : DFGNN_HAS_KEY(problem->op);
+  const int64_t nodes = columns ? s->matrix->destinations : s->matrix->sources;
+  lane_shape shape = {.tiles = 1};
+  if (plan->order != ORDER_SLICES)
+    return 1;
+  (void)dfgnn__row_shape(&shape, problem, plan, plan->unroll);
+  const int64_t bytes = nodes * (1 + both) * problem->heads * problem->dim *
+                        (int64_t)dfgnn_dtype_size(problem->dtype) / shape.tiles;
+  const int64_t slices =
+      dfgnn__ceil_div(2 * bytes, 3 * s->device->cache_bytes + 1);
+  return slices < 1 ? 1 : slices < INT16_MAX ? (int)slices : INT16_MAX;
+}
+
+/* NULL if each row has several edges in a slice. */
+static const char *slices_refusal(const dfgnn_setting *s,
+                                  const row_plan *plan) {
+  enum { FEWEST = 4 };
+  const dfgnn_matrix *m = s->matrix;
+  const int backward = is_backward(s->problem);
+  int most = 1;
+  for (int columns = 0; columns <= backward; columns++) {
+    const int64_t slices = dfgnn__row_slices(s, plan, columns);
+    const int64_t rows = columns ? m->sources : m->destinations;
+    if (slices > most)
+      most = (int)slices;
+    if (slices > 1 && m->edges < FEWEST * slices * rows)
+      return "rows have too few edges for slices";
+    if (slices * rows > INT32_MAX - 65536)
+      return "more than 2^31 rows in slices";
+  }
+  return most > 1 ? NULL : "the cache holds what edges gather";
+}
+
 const char *dfgnn__row_limits(const dfgnn_setting *s, const row_plan *plan) {
   const dfgnn_problem *problem = s->problem;
   const int backward = is_backward(problem);
   /* The longest column may be unknown. */
   const int64_t longest = backward ? s->matrix->edges : s->matrix->max_degree;
   const char *reason = dfgnn__units_refusal(s, plan->item_edges);
+  if (!reason && plan->order == ORDER_SLICES)
+    reason = slices_refusal(s, plan);
   if (reason)
     return reason;
   if (plan->item_edges && longest <= plan->item_edges)
@@ -212,21 +253,32 @@ static int by_place(const dfgnn_setting *s, const row_plan *plan) {
 int dfgnn__row_views(const dfgnn_setting *s, const row_plan *plan,
                      dfgnn_view_request *requests) {
   const int backward = is_backward(s->problem);
-  int count = 0;
+  int count = 0, slices;
   if (backward)
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  for (int columns = 0; columns <= backward; columns++)
+  for (int columns = 0; columns <= backward; columns++) {
+    if ((slices = dfgnn__row_slices(s, plan, columns)) > 1)
+      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_SLICES,
+                                               .parameter = slices,
+                                               .transposed = columns};
     if (plan->item_edges)
       requests[count++] = (dfgnn_view_request){
           .kind = DFGNN_VIEW_WORK_ITEMS,
           .parameter = plan->padded ? -plan->item_edges : plan->item_edges,
           .transposed = columns};
-    else if (plan->by_degree)
+    if (plan->item_edges && plan->span == SPAN_SORTED)
+      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER,
+                                               .parameter = plan->item_edges,
+                                               .transposed = columns};
+    if (plan->item_edges)
+      continue;
+    if (plan->order != ORDER_NATURAL)
       requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER,
                                                .transposed = columns};
     else if (by_place(s, plan))
       requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_PLACE_ORDER,
                                                .transposed = columns};
+  }
   return count;
 }
 
@@ -234,48 +286,75 @@ int dfgnn__row_views(const dfgnn_setting *s, const row_plan *plan,
 
 row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix) {
   return (row_schedule){.units = (int)matrix->destinations,
+                        .rows = (int)matrix->destinations,
                         .offsets64 = matrix->offsets64,
                         .offsets = matrix->offsets,
                         .indices = matrix->indices};
 }
 
-void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items) {
-  schedule->extra_items = (int)(items->count - schedule->units);
-  schedule->units = (int)items->count;
+/* Makes parts of rows the units: items of them, or rows in slices. */
+static void schedule_parts(row_schedule *schedule, const dfgnn_view *parts) {
+  schedule->extra_items = (int)(parts->count - schedule->rows);
+  schedule->units = (int)parts->count;
+}
+
+static void schedule_items(row_schedule *schedule, const dfgnn_view *items) {
+  schedule_parts(schedule, items);
   schedule->item_row = items->array[0];
   schedule->item_first = items->array[1];
   schedule->row_item = items->array[2];
   schedule->item_edges = abs((int)items->request.parameter);
 }
 
-/* The view of items, or of an order, that dfgnn__row_views() requested for a
- * walk; NULL: none. */
-static const dfgnn_view *units_view(const dfgnn_launch *launch, int columns) {
-  for (int k = 0; k < DFGNN_MAX_VIEWS && launch->views[k]; k++) {
-    const dfgnn_view_request *request = &launch->views[k]->request;
-    if (request->transposed == columns && request->kind != DFGNN_VIEW_TRANSPOSE)
-      return launch->views[k];
-  }
-  return NULL;
+static void schedule_slices(row_schedule *schedule, const dfgnn_view *slices) {
+  schedule_parts(schedule, slices);
+  schedule->slices = (int)slices->request.parameter;
+  schedule->slice_first = slices->array[0];
+}
+
+static void schedule_heavy(row_schedule *schedule, const dfgnn_view *items) {
+  schedule->heavy = items->array[3];
+  schedule->heavy_rows = (int)items->extra;
+  schedule->item_edges = abs((int)items->request.parameter);
 }
 
 void dfgnn__schedule_as(row_schedule *schedule, const row_plan *plan,
                         const dfgnn_launch *launch, int columns) {
-  const dfgnn_view *view = units_view(launch, columns);
-  if (!view)
-    return;
-  if (plan->by_blocks) {
-    schedule->heavy = view->array[3];
-    schedule->heavy_rows = (int)view->extra;
-    schedule->item_edges = plan->item_edges;
-  } else if (plan->item_edges)
-    dfgnn__schedule_items(schedule, view);
-  else
-    schedule->order = view->array[0];
+  for (int k = 0; k < DFGNN_MAX_VIEWS && launch->views[k]; k++) {
+    const dfgnn_view *view = launch->views[k];
+    if (view->request.transposed != columns)
+      continue;
+    switch (view->request.kind) {
+    case DFGNN_VIEW_WORK_ITEMS:
+      (plan->by_blocks ? schedule_heavy : schedule_items)(schedule, view);
+      break;
+    case DFGNN_VIEW_SLICES:
+      schedule_slices(schedule, view);
+      break;
+    case DFGNN_VIEW_DEGREE_ORDER:
+    case DFGNN_VIEW_PLACE_ORDER:
+      schedule->order = view->array[0];
+      break;
+    default:
+      break;
+    }
+  }
 }
 
 int64_t dfgnn__slots(const dfgnn_matrix *matrix, int item_edges) {
   return item_edges ? matrix->edges / item_edges * 2 : 0;
+}
+
+int64_t dfgnn__row_slots(const dfgnn_setting *s, const row_plan *plan) {
+  int64_t most = dfgnn__slots(s->matrix, plan->item_edges);
+  for (int columns = 0; columns <= is_backward(s->problem); columns++) {
+    const int64_t slices = dfgnn__row_slices(s, plan, columns);
+    const int64_t slots =
+        slices * (columns ? s->matrix->sources : s->matrix->destinations);
+    if (slices > 1 && slots > most)
+      most = slots;
+  }
+  return most;
 }
 
 int64_t dfgnn__resident(const dfgnn_setting *setting, int warps) {
@@ -309,7 +388,7 @@ dfgnn_grid dfgnn__row_grid(block_share *share, const dfgnn_setting *setting,
   if (plan->span != SPAN_ONCE && blocks > resident)
     blocks = resident;
   share->group = 32 / rows;
-  if (plan->span == SPAN_DEALT) {
+  if (plan->span == SPAN_DEALT || plan->span == SPAN_SORTED) {
     share->first_step = block_rows;
     share->round_step = (int)(blocks * block_rows);
     share->span = share->round_step < units ? (int)units : block_rows;

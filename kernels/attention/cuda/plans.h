@@ -12,8 +12,17 @@
 typedef enum row_span {
   SPAN_ONCE = 0,  /* one round of units */
   SPAN_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
-  SPAN_DEALT = 2  /* so many warps; blocks take the rounds in turn */
+  SPAN_DEALT = 2, /* so many warps; blocks take the rounds in turn */
+  SPAN_SORTED = 3 /* the same, of items by falling size */
 } row_span;
+
+/* The order of the units of whole rows: as they are numbered, by falling
+ * degree, or by slices of the sources, of each by falling degree. */
+typedef enum row_order {
+  ORDER_NATURAL = 0,
+  ORDER_DEGREE = 1,
+  ORDER_SLICES = 2
+} row_order;
 
 /* The parameters of a variant, by name. */
 typedef struct row_plan {
@@ -23,7 +32,7 @@ typedef struct row_plan {
   int rows;   /* a warp, side by side */
   int heads;  /* enum lane_heads */
   row_span span;
-  int by_degree;   /* rows by falling degree */
+  row_order order; /* of whole rows */
   int item_edges;  /* rows are cut into items of at most these; 0: whole */
   int padded;      /* the items may be padded */
   int by_blocks;   /* forward: blocks take longer rows, which are not cut */
@@ -46,7 +55,9 @@ typedef struct row_plan {
   }
 #define DFGNN_ORDER                                                            \
   {                                                                            \
-    "order", 2, {0, 1}, { "natural", "degree" }                                \
+    "order", 3, {ORDER_NATURAL, ORDER_DEGREE, ORDER_SLICES}, {                 \
+      "natural", "degree", "slices"                                            \
+    }                                                                          \
   }
 /* The first `count` of these. */
 #define DFGNN_HEADS(count)                                                     \
@@ -96,14 +107,19 @@ const char *dfgnn__units_refusal(const dfgnn_setting *setting, int item_edges);
 /* The shared memory of a block that takes a long row by parts. */
 int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
                                const row_plan *plan);
+/* The slices of the far nodes, so many that a cache keeps most of the rows that
+ * the edges of a slice gather; 1: it keeps them all, or rows lie in no slices.
+ * columns: of the walk over columns. */
+int dfgnn__row_slices(const dfgnn_setting *setting, const row_plan *plan,
+                      int columns);
 /* NULL if every size is within the limits of the pass, else the reason. */
 const char *dfgnn__row_limits(const dfgnn_setting *setting,
                               const row_plan *plan);
 /* NULL if the plan can run, else the reason. */
 const char *dfgnn__row_refusal(const dfgnn_setting *setting,
                                const row_plan *plan);
-/* Requests, in this order: of a backward pass the TRANSPOSE view; items or the
- * order of rows; of a backward pass those of columns. */
+/* Requests, in this order: of a backward pass the TRANSPOSE view; items, or
+ * slices and the order of rows; of a backward pass those of columns. */
 int dfgnn__row_views(const dfgnn_setting *setting, const row_plan *plan,
                      dfgnn_view_request *requests);
 
@@ -111,14 +127,15 @@ int dfgnn__row_views(const dfgnn_setting *setting, const row_plan *plan,
 
 /* All rows of a matrix, one after the other. */
 row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix);
-/* Makes the schedule of all rows one of items of them. */
-void dfgnn__schedule_items(row_schedule *schedule, const dfgnn_view *items);
-/* Makes it the one of a plan, by the views of a launch. */
+/* Makes the schedule of all rows the one of a plan, by the views of a launch.
+ */
 void dfgnn__schedule_as(row_schedule *schedule, const row_plan *plan,
                         const dfgnn_launch *launch, int columns);
 /* The number of partial results of items of so many edges (0: rows are whole),
- * two a cut: see row_of_unit(). */
+ * two a cut: see row_parts. */
 int64_t dfgnn__slots(const dfgnn_matrix *matrix, int item_edges);
+/* The same of a plan, of the walk that has more of them. */
+int64_t dfgnn__row_slots(const dfgnn_setting *setting, const row_plan *plan);
 /* The number of blocks of so many warps that make 32 warps a multiprocessor. */
 int64_t dfgnn__resident(const dfgnn_setting *setting, int warps);
 

@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
-/* Units are rows, or items of split rows (DFGNN_VIEW_WORK_ITEMS).  Where there
- * are heavy rows, each has a block of its own, before those of the others. */
+/* Units are rows, items of split rows (DFGNN_VIEW_WORK_ITEMS), or rows in a
+ * slice of the sources (DFGNN_VIEW_SLICES), slice by slice.  Where there are
+ * heavy rows, each has a block of its own, before those of the others. */
 typedef struct row_schedule {
-  int units;
+  int units, rows;
   int offsets64;
   const void *offsets;
   const int *indices;
@@ -15,7 +16,10 @@ typedef struct row_schedule {
   const int *item_row;       /* the row of an item; NULL: units are rows */
   const int64_t *item_first; /* its first edge */
   const int *row_item;       /* [rows + 1]: the first item of a row */
-  /* The most edges of an item; the number of items beyond one for each row. */
+  int slices;                /* 0: units are no slices */
+  const void *slice_first;   /* the array of their view */
+  /* The most edges of an item; the number of items, or of rows in slices,
+   * beyond one for each row. */
   int item_edges, extra_items;
   const int
       *heavy; /* the rows of more than item_edges edges that blocks take */
