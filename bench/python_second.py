@@ -19,7 +19,7 @@ import torch
 import dfgnn
 from dfgnn import _derived
 
-SERVED = ("attention", "sum_out", "weighted_sum", "messages")
+SERVED = ("attention", "sum_out", "messages")
 
 
 def calls(nodes, edges, heads, width, device):

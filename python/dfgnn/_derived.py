@@ -1,6 +1,7 @@
 """The formulas of operators as edge programs, which the library runs or
-torch's operations compute.  The gradient of a program is a program again, and
-holds no features of edges, so that they serve gradients of gradients.
+torch's operations compute (_composite.py).  The gradient of a program is a
+program again, and holds no features of edges, so that they serve gradients of
+gradients.
 
 Tensors by edge are in the graph's own order.  A function returns None for a
 call that it does not serve, which then runs by torch's operations.
@@ -15,12 +16,13 @@ from ._operators import OPERATORS
 from ._programs import DST, EDGE, PARAM, SRC
 from .errors import UnsupportedError
 
-_maximum, _where, _softmax, _dropout, _sum_in, _mean_in, _sum_out = map(
-    _trace.method, ("maximum", "where", "softmax_in", "dropout", "sum_in",
-                    "mean_in", "sum_out"))
+_maximum, _where, _softmax, _log_sum, _dropout, _sum_in, _mean_in, _min_in, \
+    _max_in, _sum_out = map(_trace.method, (
+        "maximum", "where", "softmax_in", "logsumexp_in", "dropout", "sum_in",
+        "mean_in", "min_in", "max_in", "sum_out"))
 
 
-class _Formula:
+class Formula:
     """Values of tensors, told to a recorder; exact: the type that they are
     computed in."""
 
@@ -37,7 +39,7 @@ class _Formula:
         return self.values[name]
 
 
-class _Text(_Formula):
+class _Text(Formula):
     """A formula that is run as a program."""
 
     def __init__(self, graph, exact):
@@ -51,6 +53,19 @@ class _Text(_Formula):
             _programs.parse(self.recorder.text(outputs)), self.graph,
             (self.exact,) * len(outputs), seed, *self.recorder.tensors,
             read=read)[:len(outputs)]
+
+
+class ByTorch(Formula):
+    """A formula that torch's operations compute."""
+
+    def __init__(self, graph, exact, seed=None):
+        super().__init__(_recorders.Torch(graph, seed), exact)
+
+    def give(self, place, name, tensor, *axes):
+        return super().give(place, name, tensor.to(self.exact), *axes)
+
+    def run(self, outputs):
+        return [self.recorder.result(value) for value in outputs]
 
 
 def _or_none(function):
@@ -130,7 +145,8 @@ def _gatv2(t, inputs, settings):
 _ATTENTION = {"gt": _gt, "agnn": _agnn, "gat": _gat, "gatv2": _gatv2}
 
 
-def _exact(value):
+def exact_of(value):
+    """The type of sums."""
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
@@ -138,16 +154,50 @@ def scores_by_torch(graph, op, inputs, settings):
     """[E, H] the scores before a bias is added, by torch's operations."""
     recorder = _recorders.Torch(graph)
     exact = next(t for t in inputs if t is not None).dtype
-    score, *_ = _ATTENTION[op](_Formula(recorder, exact), inputs, settings)
+    score, *_ = _ATTENTION[op](Formula(recorder, exact), inputs, settings)
     return recorder.result(score, graph.dst.size(0)).squeeze(-1)
 
 
 @_or_none
 def scores(graph, op, inputs, settings):
     """scores_by_torch() by a program, for their gradients."""
-    t = _Text(graph, _exact(inputs[OPERATORS[op].value]))
+    t = _Text(graph, exact_of(inputs[OPERATORS[op].value]))
     score, *_ = _ATTENTION[op](t, inputs, settings)
     return t.run([score], read=False)[0].squeeze(-1)
+
+
+def attention_of(t, op, inputs, bias, settings, run, lse=False):
+    """(out, weights before dropout or None, [N, H] the log-sum-exp of scores or
+    None) of a formula, whose values run() computes."""
+    value = inputs[OPERATORS[op].value]
+    heads, dim = value.shape[1:]
+    score, message, more = _ATTENTION[op](t, inputs, settings)
+    outputs, shifted = {}, score
+    if bias is None:
+        w = _softmax(score)
+    else:  # -inf leaves out an edge, of which the softmax then knows nothing
+        bias = t.give(EDGE, "bias", bias.to(t.exact), heads, 1)
+        there, shifted = bias >= -1e30, score + bias
+        w = there * _softmax(_where(there, shifted, -1e30))
+    d = _dropout(w, settings.dropout) if settings.dropout else w
+    outputs["out"] = _sum_in(d * message)
+    if settings.weights:
+        outputs["weights"] = w
+    if lse:
+        outputs["lse"] = _log_sum(shifted)
+    if more is not None:
+        outputs["sums"], outputs["total"] = _sum_in(d * t.values["x"]), \
+            _sum_in(d)
+    found = dict(zip(outputs, run(list(outputs.values()))))
+    out = found["out"]
+    if more is not None:
+        weight, shift = more
+        out = out + torch.einsum("nhf,hdf->nhd", found["sums"], weight)
+        if shift is not None:
+            out = out + found["total"] * shift.view(heads, dim)
+    return out.to(value.dtype), *[
+        found[name].squeeze(-1) if name in found else None
+        for name in ("weights", "lse")]
 
 
 @_or_none
@@ -155,31 +205,9 @@ def attention(graph, op, inputs, bias, seed, settings):
     """(out, weights before dropout)."""
     if settings.dropout and graph.edge_number is not None:
         return None  # a part of a graph numbers its edges otherwise
-    value = inputs[OPERATORS[op].value]
-    heads, dim = value.shape[1:]
-    t = _Text(graph, _exact(value))
-    score, message, more = _ATTENTION[op](t, inputs, settings)
-    if bias is None:
-        w = _softmax(score)
-    else:  # -inf leaves out an edge, of which the softmax then knows nothing
-        bias = t.give(EDGE, "bias", bias.to(t.exact), heads, 1)
-        there = bias >= -1e30
-        w = there * _softmax(_where(there, score + bias, -1e30))
-    d = _dropout(w, settings.dropout) if settings.dropout else w
-    outputs = [_sum_in(d * message)]
-    if settings.weights:
-        outputs.append(w)
-    if more is not None:
-        outputs += [_sum_in(d * t.values["x"]), _sum_in(d)]
-    out, *rest = t.run(outputs, seed if settings.dropout else None)
-    weights = rest.pop(0).squeeze(-1) if settings.weights else None
-    if more is not None:
-        weight, shift = more
-        sums, total = rest
-        out = out + torch.einsum("nhf,hdf->nhd", sums, weight)
-        if shift is not None:
-            out = out + total * shift.view(heads, dim)
-    return out.to(value.dtype), weights
+    t = _Text(graph, exact_of(inputs[OPERATORS[op].value]))
+    return attention_of(t, op, inputs, bias, settings, lambda outputs: t.run(
+        outputs, seed if settings.dropout else None))[:2]
 
 
 # ---- sums -------------------------------------------------------------------
@@ -191,17 +219,34 @@ def sum_out(graph, grad):
     return t.run([_sum_out(t.give(DST, "g", grad))])[0]
 
 
-@_or_none
-def weighted_sum(graph, value, weight):
-    """[N, H, D] of value [M, H, D] and weight [E, H], or [N, D] of value
-    [M, D] and weight [E, 1], for its gradients."""
-    t = _Text(graph, value.dtype)
-    v = t.give(SRC, "v", value)
-    w = t.give(EDGE, "w", weight, *weight.shape[1:value.dim() - 1], 1)
-    return t.run([_sum_in(w * v)], read=False)[0]
+def message(t, given):
+    """The message of each edge, of the inputs of a sum by their fields; factor
+    [E, H]: what it is multiplied with."""
+    value = given["value"]
+    axes = value.shape[1:]
+    sent = v = t.give(SRC, "v", value)
+    if given.get("scale_src") is not None:
+        sent = v = v * t.give(SRC, "scale", given["scale_src"])
+    if given.get("factor") is not None:
+        factor = given["factor"]
+        return t.give(EDGE, "w", factor, *factor.shape[1:value.dim() - 1],
+                      1) * v
+    attr, weight, shift = map(given.get, (
+        "edge_attr", "edge_weight", "edge_bias"))
+    if attr is not None and weight is not None:
+        attr = torch.nn.functional.linear(
+            attr, weight.reshape(-1, attr.size(1)),
+            None if shift is None else shift.reshape(-1))
+        if weight.dim() == 4:  # the value has features of edges
+            attr, more = attr.chunk(2, dim=-1)
+            sent = v + t.give(EDGE, "y", more, *axes)
+    x = None if attr is None else t.give(EDGE, "x", attr, *axes)
+    if given.get("gate_dst") is None:
+        return v if x is None else (v + x).relu()
+    gate = t.give(DST, "a", given["gate_dst"]) + t.give(
+        SRC, "b", given["gate_src"])
+    return (gate if x is None else gate + x).sigmoid() * sent
 
-
-# ---- messages ---------------------------------------------------------------
 
 def _variance(m):
     centred = m - _mean_in(m)
@@ -213,22 +258,23 @@ def _deviation(m):
     return _where(variance <= 1e-5, 0, _maximum(variance, 1e-5).sqrt())
 
 
-# Extremes are none of these: equal ones share their gradient in a program.
-_REDUCED = {"sum": (_sum_in,), "mean": (_mean_in,), "var": (_variance,),
-            "std": (_deviation,), "pna": (_mean_in, _deviation)}
-
-
-def _reduced(t, reduce, m):
-    """Those of the results of a reduction of m that are sums, for their
-    gradients."""
-    return t.run([way(m) for way in _REDUCED[reduce]], read=False)
+# what a reduction makes of messages, in the order of its results
+REDUCED = {"sum": (_sum_in,), "mean": (_mean_in,), "var": (_variance,),
+           "std": (_deviation,), "min": (_min_in,), "max": (_max_in,),
+           "pna": (_mean_in, _min_in, _max_in, _deviation)}
+# Equal extremes share their gradient in a program: those that the library
+# found are the messages of one edge each, see _composite.winning().
+EXTREMES = {_min_in: "arg_min", _max_in: "arg_max"}
 
 
 @_or_none
-def values(graph, reduce, value):
-    """What messages() gives where values [M, H, D] are the messages."""
-    t = _Text(graph, value.dtype)
-    return _reduced(t, reduce, t.give(SRC, "v", value))
+def messages(graph, reduce, given):
+    """The results of a reduction of messages but for extremes, for their
+    gradients; given: as message() takes them."""
+    t = _Text(graph, given["value"].dtype)
+    m = message(t, given)
+    return t.run([way(m) for way in REDUCED[reduce] if way not in EXTREMES],
+                 read=False)
 
 
 @functools.lru_cache(maxsize=256)
@@ -253,30 +299,3 @@ def of_relu_gradient(graph, reduce, value, edge_attr, of_value, of_edges):
                                 tuple(name for name, _ in given))
     return _programs.run(program, graph, (value.dtype,), None, value,
                          edge_attr, *[tensor for _, tensor in given])[0]
-
-
-@_or_none
-def messages(graph, reduce, given):
-    """[N, H, D] each of messages, of the inputs by their fields: (mean, std)
-    for "pna", whose extremes, as others, are those of the edges that gave
-    them."""
-    value = given["value"]
-    t = _Text(graph, value.dtype)
-    heads, dim = value.shape[1:]
-    sent = v = t.give(SRC, "v", value)
-    attr, weight, shift = map(given.get, (
-        "edge_attr", "edge_weight", "edge_bias"))
-    if attr is not None and weight is not None:
-        attr = torch.nn.functional.linear(
-            attr, weight.reshape(-1, attr.size(1)),
-            None if shift is None else shift.reshape(-1))
-        if weight.dim() == 4:  # the value has features of edges
-            attr, more = attr.chunk(2, dim=-1)
-            sent = v + t.give(EDGE, "y", more, heads, dim)
-    x = None if attr is None else t.give(EDGE, "x", attr, heads, dim)
-    if given.get("gate_dst") is None:
-        return _reduced(t, reduce, (v + x).relu())
-    gate = t.give(DST, "a", given["gate_dst"]) + t.give(
-        SRC, "b", given["gate_src"])
-    return _reduced(t, reduce, (
-        gate if x is None else gate + x).sigmoid() * sent)

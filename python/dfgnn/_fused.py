@@ -95,26 +95,23 @@ def _sums_by_program(graph, made, given, saved):
     reduce = made.op.partition("-")[2]
     if not graph.num_edges:
         return None
-    if reduce == "weighted":
-        out = _derived.weighted_sum(
-            graph, _composite.scaled(given["value"], given.get("scale_src")),
-            given["edge_weight"])
-        return None if out is None else (
-            _composite.scaled(out, given.get("scale_dst")),)
 
-    def extremes(*names):  # as messages of the edges that gave them
-        return (_composite.winning(graph, given, saved["arg_" + name])
-                for name in names)
+    def extreme(way):  # as messages of the edges that gave them
+        return _composite.winning(graph, given, saved[_derived.EXTREMES[way]])
     if reduce in ("min", "max"):
-        return tuple(extremes(reduce))
-    if made.message == "copy":
-        outs = _derived.values(graph, reduce, given["value"])
-    else:
-        outs = _derived.messages(graph, reduce, given)
-    if outs is None or reduce != "pna":
-        return outs
-    mean, std = outs
-    return (mean, *extremes("min", "max"), std)
+        return tuple(map(extreme, _derived.REDUCED[reduce]))
+    outer = given.get("scale_dst")
+    if reduce == "weighted":
+        reduce, given = "sum", {
+            "factor": given["edge_weight"], "value": _composite.scaled(
+                given["value"], given.get("scale_src"))}
+    outs = _derived.messages(graph, reduce, given)
+    if outs is None:
+        return None
+    outs = iter(outs)
+    return tuple(_composite.scaled(
+        extreme(way) if way in _derived.EXTREMES else next(outs), outer)
+        for way in _derived.REDUCED[reduce])
 
 
 def _transposed(graph, made, inputs, saved, grad):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from . import _abi
 from ._library import check, library
+from ._recorders import reduced
 from ._table import MLP
 
 
@@ -119,19 +120,9 @@ def _normalize(settings, x, weight, bias):
     return x * inverse if weight is None else x * inverse * weight
 
 
-def _reduce(name, x, factor, index, count):
-    shape = count, x.size(1)
-    if name in ("max", "min"):
-        return x.new_zeros(shape).scatter_reduce(
-            0, index.view(-1, 1).expand_as(x), x, "a" + name,
-            include_self=False)
-    if factor is not None:
-        x = x * factor.view(-1, 1)
-    total = x.new_zeros(shape).index_add(0, index, x)
-    if name == "mean":
-        times = torch.bincount(index, minlength=count).clamp(min=1)
-        total = total / times.view(-1, 1).to(x.dtype)
-    return total
+def _sent(reduce, x, factor):
+    return x if factor is None or reduce in ("max", "min") else \
+        x * factor.view(-1, 1)
 
 
 def composite(graph, settings, tensors):
@@ -160,8 +151,8 @@ def composite(graph, settings, tensors):
     if settings.residual:
         x = x + edge
     made = {"edge_out": lambda: graph.to_caller_order(x),
-            "out_dst": lambda: _reduce(settings.reduce_dst, x, dst_factor,
-                                       graph.dst, graph.num_dst),
-            "out_src": lambda: _reduce(settings.reduce_src, x, src_factor,
-                                       graph.src, graph.num_src)}
+            "out_dst": lambda: reduced(settings.reduce_dst, _sent(
+                settings.reduce_dst, x, dst_factor), graph.dst, graph.num_dst),
+            "out_src": lambda: reduced(settings.reduce_src, _sent(
+                settings.reduce_src, x, src_factor), graph.src, graph.num_src)}
     return tuple(made[name]() for name in settings.outputs)

@@ -6,6 +6,7 @@ import math
 import torch
 import torch.nn.functional as F
 
+from ._dropout import keep_factors
 from ._trace import (
     DST, EDGE, ENDS, OVER_EDGES, PARAM, PLACES, REL, SRC, Value, refuse)
 
@@ -106,129 +107,38 @@ class Text(Recorder):
                          + [f"return {result}"]) + "\n"
 
 
-class Torch(Recorder):
-    """Computes with torch's operations, a tensor for each value."""
+# ---- by torch's operations --------------------------------------------------
 
-    def __init__(self, graph, seed=None):
-        super().__init__()
-        self.graph, self.seed = graph, seed
-
-    @staticmethod
-    def _padded(x, rank):
-        """Three axes after the rows."""
-        return x.reshape(x.shape[:1] + (1,) * (3 - rank) + x.shape[1:])
-
-    def leaf(self, name, tensor, place, shape):
-        rows = tensor.unsqueeze(0) if place == PARAM else tensor
-        return self._padded(rows, len(shape))
-
-    def number(self, x):
-        return x
-
-    def _at(self, v, place):
-        x = v.handle
-        if isinstance(x, float) or v.place == place or v.place == PARAM:
-            return x
-        return x.index_select(0, self._node(v.place))
-
-    def _node(self, place):
-        """The node of each edge."""
-        return self.graph.dst if place == DST else self.graph.src if \
-            place == SRC else self.graph.relation
-
-    def _ends(self, place):
-        """The node of each edge, and how many there are."""
-        return self._node(place), getattr(self.graph, {
-            DST: "num_dst", SRC: "num_src", REL: "num_relations"}[place])
-
-    def _all_edges(self, v):
-        x = self._at(v, EDGE)
-        count = self.graph.num_edges
-        if isinstance(x, float):
-            like = self.tensors[0]
-            x = torch.full((1, 1, 1, 1), x, dtype=like.dtype,
-                           device=like.device)
-        return x.expand(count, *x.shape[1:]) if v.place == PARAM else x
-
-    def _over(self, name, v):
-        what, way = name.rsplit("_", 1)
-        x = self._all_edges(v)
-        index, size = self._ends(ENDS[way])
-        zero = x.new_zeros((size,) + x.shape[1:])
-        if what in ("sum", "mean"):
-            total = zero.index_add(0, index, x)
-            if what == "sum":
-                return total
-            count = torch.bincount(index, minlength=size).clamp(min=1)
-            return total / count.view(-1, 1, 1, 1).to(x.dtype)
-        full = index.view(-1, 1, 1, 1).expand_as(x)
-        if what in ("max", "min"):
-            # scatter_reduce's gradient counts what was there as an edge, even
-            # without include_self
-            least = torch.full_like(zero, -math.inf if what == "max"
-                                    else math.inf)
-            found = least.scatter_reduce(0, full, x, "a" + what)
-            there = torch.bincount(index, minlength=size) > 0
-            return torch.where(there.view(-1, 1, 1, 1), found, zero)
-        top = zero.scatter_reduce(0, full, x.detach(), "amax",
-                                  include_self=False)
-        top = torch.where(top.isinf(), torch.zeros_like(top), top)
-        e = (x - top[index]).exp()
-        total = zero.index_add(0, index, e)
-        return e / total[index] if what == "softmax" else top + total.log()
-
-    def make(self, name, values, numbers, place, shape):
-        if name in OVER_EDGES:
-            return Value(self, self._over(name, values[0]), place, shape)
-        a = [self._at(v, place) for v in values]
-        made = self._compute(name, a, values, numbers, shape)
-        return Value(self, made, place, shape)
-
-    def _compute(self, name, a, values, numbers, shape):
-        if name in SIGNS:
-            return SIGNS[name](*a)
-        if name in ("sum", "mean", "amax", "amin", "logsumexp"):
-            return getattr(torch, name)(a[0], numbers[0], keepdim=True)
-        if name == "softmax":
-            return a[0].softmax(numbers[0])
-        if name == "slice":
-            return a[0].narrow(numbers[2], numbers[0], numbers[1] - numbers[0])
-        if name == "reshape":
-            return self._padded(a[0].reshape(a[0].shape[:1] + tuple(shape)),
-                                len(shape))
-        if name == "cat":
-            rows = max(x.shape[0] for x in a)
-            front = (1,) * (4 - len(shape)) + shape[:-1]
-            return torch.cat([x.expand(rows, *front[-2:], x.shape[-1])
-                              for x in a], -1)
-        if name in ("linear", "matmul"):
-            other = a[1].transpose(-1, -2) if name == "linear" else a[1]
-            return a[0] @ other
-        if name == "atan2":
-            return torch.atan2(*[
-                x if torch.is_tensor(x) else torch.full(
-                    (1, 1, 1, 1), x, dtype=self.tensors[0].dtype,
-                    device=self.graph.device) for x in a])
-        if name == "where":
-            return torch.where(a[0] != 0, *(
-                x if torch.is_tensor(x) else torch.tensor(
-                    x, dtype=self.tensors[0].dtype, device=a[0].device)
-                for x in a[1:]))
-        if name == "dropout":
-            return F.dropout(a[0], numbers[0])
-        if name == "neg":
-            return -a[0]
-        function = getattr(F, name, None) or getattr(torch, name)
-        return function(a[0], *numbers)
-
-    def result(self, v, count):
-        x = v.handle
-        if isinstance(x, float):
-            x = self.tensors[0].new_full((1, 1, 1, 1), x)
-        if v.place == PARAM:
-            return x.reshape(v.shape)
-        x = x.expand(count, *x.shape[1:])
-        return x.reshape((count,) + v.shape)
+def reduced(what, x, index, size):
+    """x [E, ...] over the edges of each of size nodes, or in the softmax of each
+    edge's node; index [E]: the node.  A node without edges has 0, of logsumexp
+    -inf, and so has one whose edges have -inf alone."""
+    zero = x.new_zeros((size,) + tuple(x.shape[1:]))
+    ones = (1,) * (x.dim() - 1)
+    if what in ("sum", "mean"):
+        total = zero.index_add(0, index, x)
+        if what == "sum":
+            return total
+        count = torch.bincount(index, minlength=size).clamp(min=1)
+        return total / count.view(-1, *ones).to(x.dtype)
+    full = index.view(-1, *ones).expand_as(x)
+    if what in ("max", "min"):
+        # scatter_reduce's gradient counts what was there as an edge, even
+        # without include_self
+        least = torch.full_like(zero, -math.inf if what == "max" else math.inf)
+        found = least.scatter_reduce(0, full, x, "a" + what)
+        there = torch.bincount(index, minlength=size) > 0
+        return torch.where(there.view(-1, *ones), found, zero)
+    # detached, since no_grad() alone would leave the tangents of forward AD
+    top = zero.scatter_reduce(0, full, x.detach(), "amax", include_self=False)
+    top = torch.where(top.isinf(), torch.zeros_like(top), top)
+    e = (x - top.index_select(0, index)).exp()
+    total = zero.index_add(0, index, e)
+    none = total == 0
+    total = total.masked_fill(none, 1)
+    if what == "softmax":
+        return e / total.index_select(0, index)
+    return torch.where(none, -math.inf, top + total.log())
 
 
 def _extreme(function):
@@ -242,8 +152,142 @@ def _extreme(function):
     return apply
 
 
-SIGNS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
-         "*": lambda a, b: a * b, "/": lambda a, b: a / b,
-         "<": lambda a, b: (a < b) * 1.0, "<=": lambda a, b: (a <= b) * 1.0,
-         "==": lambda a, b: (a == b) * 1.0,
-         "max": _extreme(torch.maximum), "min": _extreme(torch.minimum)}
+_SIGNS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
+          "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+          "<": lambda a, b: (a < b) * 1.0, "<=": lambda a, b: (a <= b) * 1.0,
+          "==": lambda a, b: (a == b) * 1.0,
+          "max": _extreme(torch.maximum), "min": _extreme(torch.minimum),
+          "neg": lambda a: -a,
+          "linear": lambda a, b: a @ b.transpose(-1, -2),
+          "matmul": lambda a, b: a @ b}
+
+
+def computed(name, a, numbers):
+    """The operation of this name on tensors."""
+    if name in _SIGNS:
+        return _SIGNS[name](*a)
+    if name in ("sum", "mean", "amax", "amin", "logsumexp"):
+        return getattr(torch, name)(a[0], numbers[0], keepdim=True)
+    if name == "softmax":
+        return a[0].softmax(numbers[0])
+    if name == "slice":
+        return a[0].narrow(numbers[2], numbers[0], numbers[1] - numbers[0])
+    function = getattr(F, name, None) or getattr(torch, name)
+    return function(*a, *numbers)
+
+
+class Torch(Recorder):
+    """Computes with torch's operations, a tensor for each value; seed: of
+    dropout, as the library draws it, or None for torch's."""
+
+    def __init__(self, graph, seed=None):
+        super().__init__()
+        self.graph, self.seed, self.drops = graph, seed, 0
+
+    @staticmethod
+    def _padded(x, rank):
+        """Three axes after the rows."""
+        return x.reshape(x.shape[:1] + (1,) * (3 - rank) + x.shape[1:])
+
+    def leaf(self, name, tensor, place, shape):
+        rows = tensor.unsqueeze(0) if place == PARAM else tensor
+        return self._padded(rows, len(shape))
+
+    def number(self, x):
+        return x
+
+    def _tensor(self, x):
+        """A number as a tensor."""
+        return x if torch.is_tensor(x) else torch.full(
+            (1, 1, 1, 1), x, dtype=self.tensors[0].dtype,
+            device=self.tensors[0].device)
+
+    def _at(self, v, place):
+        x = v.handle
+        if isinstance(x, float) or v.place == place or v.place == PARAM:
+            return x
+        return x.index_select(0, self._node(v.place))
+
+    def _node(self, place):
+        """The node of each edge."""
+        return self.graph.dst if place == DST else self.graph.src if \
+            place == SRC else self.graph.relation
+
+    def _rows(self, place):
+        """How many rows the values of a place have."""
+        return 1 if place == PARAM else getattr(self.graph, {
+            DST: "num_dst", SRC: "num_src", EDGE: "num_edges",
+            REL: "num_relations"}[place])
+
+    def by_edge(self, v):
+        """The value of each edge."""
+        x = self._tensor(self._at(v, EDGE))
+        if v.place == PARAM:
+            x = x.expand(self.graph.num_edges, *x.shape[1:])
+        return Value(self, x, EDGE, v.shape)
+
+    def _over(self, name, v):
+        what, way = name.rsplit("_", 1)
+        place = ENDS[way]
+        return reduced(what, self.by_edge(v).handle, self._node(place),
+                       self._rows(place))
+
+    def _dropped(self, x, p, place, shape):
+        if self.seed is None:
+            return F.dropout(x, p)
+        number = self.graph.edge_number if place == EDGE else None
+        factors = keep_factors(self.seed + self.drops, x.size(0),
+                               math.prod(shape), p, number)
+        self.drops += 1
+        return x * factors.view(x.shape).to(x.dtype)
+
+    def make(self, name, values, numbers, place, shape):
+        if name in OVER_EDGES:
+            return Value(self, self._over(name, values[0]), place, shape)
+        a = [self._at(v, place) for v in values]
+        if name == "dropout":
+            made = self._dropped(a[0], numbers[0], place, shape)
+        elif name == "reshape":
+            made = self._padded(a[0].reshape(a[0].shape[:1] + tuple(shape)),
+                                len(shape))
+        elif name == "cat":
+            rows = max(x.shape[0] for x in a)
+            front = (1,) * (4 - len(shape)) + shape[:-1]
+            made = torch.cat([x.expand(rows, *front[-2:], x.shape[-1])
+                              for x in a], -1)
+        elif name == "where":
+            made = torch.where(a[0] != 0, *map(self._tensor, a[1:]))
+        else:
+            if name == "atan2":
+                a = list(map(self._tensor, a))
+            made = computed(name, a, numbers)
+        return Value(self, made, place, shape)
+
+    def result(self, v, count=None):
+        """The tensor of a value; count: of its rows, if the graph does not
+        say it."""
+        x = self._tensor(v.handle)
+        if v.place == PARAM:
+            return x.reshape(v.shape)
+        count = self._rows(v.place) if count is None else count
+        return x.expand(count, *x.shape[1:]).reshape((count,) + v.shape)
+
+
+class Picked(Torch):
+    """Computes the message of one edge for each element of a destination's
+    row: edges and sources [N, ...] say of which, and are alike."""
+
+    def __init__(self, graph, edges, sources):
+        super().__init__(graph)
+        self.picked = {EDGE: edges, SRC: sources}
+
+    def leaf(self, name, tensor, place, shape):
+        rows = super().leaf(name, tensor, place, shape)
+        picked = self.picked.get(place)
+        if picked is None:
+            return rows
+        picked = self._padded(picked, picked.dim() - 1)
+        return rows.expand(-1, *picked.shape[1:]).gather(0, picked)
+
+    def _at(self, v, place):
+        return v.handle

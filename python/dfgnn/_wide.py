@@ -16,7 +16,6 @@ WIDE = 128
 # the most that a program computes for an edge: DFGNN_BIND_PRODUCTS of C
 PROGRAM = 1 << 14
 
-_FOLDS = "sum", "mean", "amax", "amin", "logsumexp"
 _REDUCED = {"mean": "mean", "max": "amax", "min": "amin"}
 
 
@@ -112,11 +111,16 @@ class Rows(_recorders.Recorder):
             refuse(f"an MLP on edges beside {name}")
         if isinstance(v.handle, float) or v.place == PARAM:
             refuse(f"{name} of what is the same for all edges")
-        x, index = self._at(v, EDGE, 0), self._index[place]
-        zero = x.new_zeros((self._rows[place], *v.shape))
+        return self._reduced(what, self._at(v, EDGE, 0), self._index[place],
+                             self._rows[place])
+
+    @staticmethod
+    def _reduced(what, x, index, size):
+        """As the trace knows it, which has no values to look at."""
+        zero = x.new_zeros((size, *x.shape[1:]))
         if what == "sum":
             return zero.index_add(0, index, x)
-        full = index.view(-1, *(1,) * len(v.shape)).expand_as(x)
+        full = index.view(-1, *(1,) * (x.dim() - 1)).expand_as(x)
         if what in _REDUCED:
             return zero.scatter_reduce(0, full, x, _REDUCED[what],
                                        include_self=False)
@@ -128,30 +132,14 @@ class Rows(_recorders.Recorder):
             top + total.log()
 
     def _compute(self, name, a, numbers, place, shape):
-        if name in _recorders.SIGNS:
-            return _recorders.SIGNS[name](*a)
-        if name in _FOLDS:
-            return getattr(torch, name)(a[0], numbers[0], keepdim=True)
-        if name == "softmax":
-            return a[0].softmax(numbers[0])
-        if name == "slice":
-            return a[0].narrow(numbers[2], numbers[0],
-                               numbers[1] - numbers[0])
         if name == "reshape":
             rows = () if place == PARAM else a[0].shape[:1]
             return a[0].reshape(rows + shape)
         if name == "cat":
             return torch.cat(a, -1)
-        if name == "matmul":
-            return a[0] @ a[1]
         if name == "where":
             return torch.where(a[0] != 0, *a[1:])
-        if name == "dropout":
-            return F.dropout(a[0], numbers[0])
-        if name == "neg":
-            return -a[0]
-        function = getattr(F, name, None) or getattr(torch, name)
-        return function(*a, *numbers)
+        return _recorders.computed(name, a, numbers)
 
 
 def _check(plan, writes):

@@ -20,7 +20,8 @@ from . import (_abi, _by_type, _program_ops, _programs, _recorders, _trace,
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
-from ._programs import DST, EDGE, PARAM, REL, SRC
+from ._operators import check_tensor
+from ._programs import EDGE, PARAM, SRC
 from ._surroundings import plain, surroundings
 from ._torch_operator import place
 from ._trace import TraceError, Value
@@ -108,6 +109,9 @@ def _graph_of(graph, given):
     return as_graph(graph)
 
 
+_ROWS = {"i": "N", "j": "M", "e": "E", "r": "R"}  # as check_tensor() has them
+
+
 class _Traced(NamedTuple):
     """What was traced of a kind of calls."""
     program: _programs.Program
@@ -158,33 +162,24 @@ class EdgeProgram(MessageFunction):
         return values, single
 
     def _check(self, graph, given):
-        rows = {"i": graph.num_dst, "j": graph.num_src, "e": graph.num_edges}
+        sizes = {"N": graph.num_dst, "M": graph.num_src, "E": graph.num_edges}
         if given.get("r"):
-            rows["r"] = graph.num_relations
+            sizes["R"] = graph.num_relations
         for letter, tensors in given.items():
             if tensors and letter not in self.names:
                 raise TypeError(f"{self.__name__} takes no {letter}")
+            rows = _ROWS[letter]
             for name, tensor in (tensors or {}).items():
-                if not isinstance(tensor, torch.Tensor):
-                    raise TypeError(f"{letter}.{name} must be a tensor, got "
-                                    f"{type(tensor).__name__}")
-                if tensor.dim() < 1 or tensor.size(0) != rows[letter]:
-                    raise ValueError(
-                        f"{letter}.{name} must have {rows[letter]} rows, got "
-                        f"{list(tensor.shape)}")
+                if not isinstance(tensor, torch.Tensor) or not tensor.dim() \
+                        or tensor.size(0) != sizes[rows]:
+                    check_tensor(f"{letter}.{name}", tensor, rows + "*", sizes,
+                                 dtypes=None)
 
     @staticmethod
     def _check_tensors(recorder, graph):
         """The library reads memory of the graph's device, real numbers."""
         for name, tensor in zip(recorder.names, recorder.tensors):
-            if tensor.device != graph.device:
-                raise ValueError(f"{name} is on {tensor.device}, the graph "
-                                 f"on {graph.device}; both must be on one "
-                                 "device")
-            if tensor.dtype not in _programs.TYPES:
-                raise TypeError(
-                    f"{name} is {str(tensor.dtype).replace('torch.', '')}, "
-                    "expected float16, bfloat16, float32 or float64")
+            check_tensor(name, tensor, "*", {}, graph.device)
 
     @staticmethod
     def _prepared(graph, given):
@@ -481,9 +476,7 @@ class EdgeProgram(MessageFunction):
     def _by_torch(self, graph, given, others):
         recorder = _recorders.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
-        count = {PARAM: 1, DST: graph.num_dst, SRC: graph.num_src,
-                 EDGE: graph.num_edges, REL: graph.num_relations}
-        made = [recorder.result(v, count[v.place]) for v in values]
+        made = list(map(recorder.result, values))
         places = [v.place for v in values]
         return self._in_callers_order(graph, made, places), places, single
 
