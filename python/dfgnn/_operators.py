@@ -72,7 +72,8 @@ def is_flat(op, inputs):
 
 _WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
           "E": "edges", "F": "edge features", "P": "heads * features",
-          "1": "1", "2": "2"}
+          "R": "relations", "W": "width", "O": "out", "I": "in", "1": "1",
+          "2": "2", "*": "..."}
 
 
 def _expected(dims, sizes):
@@ -81,20 +82,27 @@ def _expected(dims, sizes):
         else _WORDS[d] for d in dims) + "]"
 
 
-def _check_tensor(name, tensor, dims, sizes, device):
+def check_tensor(name, tensor, dims, sizes, device=None, dtypes=DTYPES):
+    """Raises if an argument is no tensor [dims] of one of these types on the
+    graph's device, of those that are given.  dims: a letter for each dimension,
+    and "*" for any further; sizes: by letter, gets those that it has not."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a tensor {_expected(dims, sizes)}, "
                         "got " + describe(tensor))
-    if tensor.dtype not in DTYPES:
+    if dtypes is not None and tensor.dtype not in dtypes:
         raise TypeError(f"{name} must be float16, bfloat16, float32 or "
                         "float64, got " + describe(tensor))
-    if tensor.device != device:
+    if device is not None and tensor.device != device:
         raise ValueError(f"{name} is {describe(tensor)}, the graph is on "
                          f"{device}; move one with .to()")
-    fits = tensor.dim() == len(dims) and all(
-        n == sizes.setdefault(d, n) for d, n in zip(dims, tensor.shape))
+    any_more = dims.endswith("*")
+    count = len(dims) - any_more
+    known = dict(sizes)
+    fits = tensor.dim() >= count if any_more else tensor.dim() == count
+    for d, n in zip(dims[:count], tensor.shape):
+        fits = fits and n == sizes.setdefault(d, n)
     if not fits:
-        raise ValueError(f"{name} must be {_expected(dims, sizes)}, got "
+        raise ValueError(f"{name} must be {_expected(dims, known)}, got "
                          + describe(tensor))
 
 
@@ -120,7 +128,7 @@ def check_inputs(op, inputs, sizes, device):
             dims = dims.replace("HD", "D")
         if "P" in dims and "D" in sizes:
             sizes["P"] = sizes["H"] * sizes["D"]
-        _check_tensor(spec.name, tensor, dims, sizes, device)
+        check_tensor(spec.name, tensor, dims, sizes, device)
     if sizes["H"] < 1 or sizes["D"] < 1:
         raise ValueError(
             f"{op.inputs[op.value].name} must have at least one head and one "

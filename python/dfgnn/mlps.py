@@ -13,15 +13,18 @@ import torch
 from . import _abi, _execute, _gates, _mlp, _mlp_ops
 from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
-from ._checks import describe
 from ._modes import constant, needs_composite, untraced
-from ._programs import TYPES
+from ._operators import DTYPES as TYPES, check_tensor
 from .convert import as_graph
 from .graph import Graph
 from ._torch_operator import compiling, place
 
 __all__ = ["edge_mlp"]
 
+# the tensors of edge_mlp beside its layers, with a letter for each dimension
+_TENSORS = {"dst": "NW", "src": "MW", "edge": "EF", "dst_part": "NW",
+            "src_part": "MW", "dst_factor": "E", "src_factor": "E",
+            "norm_weight": "W", "norm_bias": "W"}
 # the arguments of edge_mlp that are no tensors and no gates
 _OPTIONS = ("activation", "last", "slope", "gate", "norm", "eps", "residual",
             "reduce", "reduce_src", "edges", "columns")
@@ -33,35 +36,30 @@ def _check_name(what, value, table):
         raise ValueError(f"{what} must be one of {names}, got {value!r}")
 
 
-def _check_rows(name, tensor, rows, of, dim=2):
-    if tensor is None:
-        return
-    if not isinstance(tensor, torch.Tensor) or tensor.dim() != dim or \
-            tensor.size(0) != rows:
-        shape = f"[{rows}, width]" if dim == 2 else f"[{rows}]"
-        raise ValueError(f"{name} must be {shape}, a row for each {of}; got "
-                         + describe(tensor))
+def _check_tensors(given, sizes):
+    """Raises if a tensor of given has a wrong shape or is on another device."""
+    for name, dims in _TENSORS.items():
+        if given[name] is not None:
+            check_tensor(name, given[name], dims, {
+                "N": sizes.num_dst, "M": sizes.num_src,
+                "E": sizes.num_edges}, sizes.device, None)
 
 
-def _check_layers(weights, biases):
+def _check_layers(weights, biases, device):
     if not 1 <= len(weights) <= 4:
         raise ValueError(f"weights must be of 1 to 4 layers, got "
                          f"{len(weights)}")
     if len(biases) != len(weights):
         raise ValueError(f"biases must be {len(weights)}, as many as weights, "
                          f"got {len(biases)}")
-    width = None
+    sizes = {}
     for i, (weight, bias) in enumerate(zip(weights, biases)):
         if weight is None and i == 0:
             continue
-        if not isinstance(weight, torch.Tensor) or weight.dim() != 2 or \
-                width not in (None, weight.size(1)):
-            raise ValueError(f"weights[{i}] must be [out, {width or 'in'}], "
-                             "got " + describe(weight))
-        width = weight.size(0)
-        if bias is not None and tuple(bias.shape) != (width,):
-            raise ValueError(f"biases[{i}] must be [{width}], got "
-                             + describe(bias))
+        check_tensor(f"weights[{i}]", weight, "OI", sizes, device, None)
+        if bias is not None:
+            check_tensor(f"biases[{i}]", bias, "O", sizes, device, None)
+        sizes = {"I": sizes["O"]}
 
 
 def _layout(weight, given, columns):
@@ -99,10 +97,6 @@ def _common_type(tensors, device):
     if dtype not in TYPES:
         raise TypeError(f"the tensors of edge_mlp are of {dtype}, expected "
                         "float16, bfloat16, float32 or float64")
-    for t in given:
-        if t.device != device:
-            raise ValueError(f"a tensor of edge_mlp is on {t.device}, the "
-                             f"graph on {device}; both must be on one device")
     return dtype
 
 
@@ -142,16 +136,8 @@ def _checked(sizes, weights, biases, given, ends, tensors):
     _check_name("norm", given["norm"], _abi.NORMS)
     _check_name("reduce", given["reduce"], _abi.REDUCTIONS)
     _check_name("reduce_src", given["reduce_src"], _abi.REDUCTIONS)
-    for name, count, of, dim in (
-            ("dst", sizes.num_dst, "destination", 2),
-            ("dst_part", sizes.num_dst, "destination", 2),
-            ("src", sizes.num_src, "source", 2),
-            ("src_part", sizes.num_src, "source", 2),
-            ("edge", sizes.num_edges, "edge", 2),
-            ("dst_factor", sizes.num_edges, "edge", 1),
-            ("src_factor", sizes.num_edges, "edge", 1)):
-        _check_rows(name, given[name], count, of, dim)
-    _check_layers(weights, biases)
+    _check_tensors(given, sizes)
+    _check_layers(weights, biases, sizes.device)
     layout = _layout(weights[0], {**given, "edge": tensors[0]},
                      given["columns"])
     edge, dst_part, src_part = tensors[:3]
@@ -292,7 +278,9 @@ def _gate(graph, given, gates):
         if layer is not None and reduce not in ("sum", "mean"):
             raise ValueError(f"{end}_gate is a factor in a sum or mean, which "
                              f"is not asked for: found {reduce!r}")
-    _check_rows("edge", given["edge"], graph.num_edges, "edge")
+    if given["edge"] is not None:
+        check_tensor("edge", given["edge"], "EF", {"E": graph.num_edges},
+                     graph.device, None)
     made = _gates.factors(
         graph, given["edge"], {"dst": gates.dst, "src": gates.src}, gates.by,
         gates.weight, {"dst": given["dst_factor"],
@@ -305,7 +293,8 @@ def _key(graph, given, ends, tensors):
     try:
         return ("edge_mlp", _execute.generation(),
                 autocast_dtype(graph.device.type), tf32_allowed(),
-                ends[0] is ends[1], graph.loops is None, *[given[name] for name in _OPTIONS],
+                ends[0] is ends[1], graph.loops is None,
+                *[given[name] for name in _OPTIONS],
                 *[None if t is None else (t.shape, t.dtype, t.device)
                   for t in (*ends, *tensors)])
     except AttributeError:

@@ -341,7 +341,7 @@ def test_what_programs_do_not_have_is_refused_with_its_line(graph):
 
 
 def test_wrong_arguments_are_named(graph):
-    with pytest.raises(ValueError, match="j.k must have 9 rows"):
+    with pytest.raises(ValueError, match=r"j.k must be \[sources=9, \.\.\.\]"):
         attention(graph, i={"q": rows(N, 2)}, j={"k": rows(N, 2)})
     with pytest.raises(AttributeError, match="j.v is not given; j has k"):
         attention(graph, i={"q": rows(N, 2)}, j={"k": rows(M, 2)},
@@ -359,9 +359,9 @@ def test_tensors_that_the_library_cannot_read_are_refused(graph):
     def scaled(j, factor):
         return j.v * factor
     v = torch.randn(M, 2)
-    with pytest.raises(ValueError, match="p_factor is on meta, the graph on"):
+    with pytest.raises(ValueError, match="p_factor is .* on meta, the graph is on"):
         scaled(graph, j={"v": v}, factor=torch.ones(2, device="meta"))
-    with pytest.raises(TypeError, match="j_v is complex64, expected float16"):
+    with pytest.raises(TypeError, match="j_v must be float16, .* got a complex64"):
         scaled(graph, j={"v": v.to(torch.complex64)}, factor=1)
     whole = scaled(graph, j={"v": v}, factor=torch.tensor([2, 3]))
     torch.testing.assert_close(
@@ -573,7 +573,7 @@ def test_relations_that_are_wrong_are_named(graph):
     given = {"i": {"q": rows(N, 2, 3)}, "j": {"k": rows(M, 2, 3)},
              "e": {"x": rows(E, 3, 2)}, "r": {"a": rows(4, 2, 3),
                                              "b": rows(4, 2, 1)}}
-    with pytest.raises(ValueError, match="r.a must have 0 rows"):
+    with pytest.raises(ValueError, match=r"r.a must be \[relations=0, \.\.\.\]"):
         related(graph, **given)
     with pytest.raises(ValueError, match="relation must have 30 numbers"):
         graph.set_relations(torch.zeros(3, dtype=torch.long))
