@@ -83,6 +83,15 @@ def known_graph(edges, num_nodes, loops=False):
     return entry[2].get((num_nodes, None, None, loops))
 
 
+def is_kept(graph, edges, num_nodes):
+    """Whether as_graph(edges, num_nodes) is this graph for as long as edges are
+    not written to."""
+    entry = _cache.get(id(edges))
+    return entry is not None and entry[0]() is edges and \
+        type(entry[2]) is dict and \
+        entry[2].get(key_of(num_nodes)) is graph
+
+
 def looped_graph(edges, num_nodes=None, loops=True):
     """as_graph(edges, num_nodes).with_self_loops(); the graph without loops is
     not made of an edge_index.  loops: False is as_graph(edges, num_nodes).

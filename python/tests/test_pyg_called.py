@@ -1,11 +1,17 @@
 """What a traced layer's calls ask before they take the plan of the one before."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
 pytest.importorskip("torch_geometric.nn")
 
+import dfgnn  # noqa: E402
+from dfgnn.nn.pyg import _traced  # noqa: E402
 from dfgnn.nn.pyg._called import Seen  # noqa: E402
+from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.nn.models.schnet import CFConv  # noqa: E402
 
 
@@ -65,3 +71,74 @@ def test_what_steps_of_training_change_is_the_same():
     layer.load_state_dict(layer.state_dict())
     layer.zero_grad()
     assert seen.same()
+
+
+def test_a_layer_that_was_called_is_freed():
+    layer = _layer()
+    dfgnn.accelerate(layer)
+    edges, weights = torch.randint(0, 9, (2, 40)), torch.rand(40)
+    for _ in range(2):
+        layer(torch.randn(9, 6), edges, weights, torch.randn(40, 3))
+    gone = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert gone() is None
+
+
+class Shifted(MessagePassing):
+    def __init__(self):
+        super().__init__(aggr="add", node_dim=0)
+        self.scale = 1.0
+
+    def forward(self, x, edge_index, weight=None, size=None):
+        return self.propagate(edge_index, x=x, weight=weight, size=size)
+
+    def message(self, x_j, weight):
+        out = self.scale * x_j
+        return out if weight is None else out * weight.view(-1, 1)
+
+    def update(self, inputs, x):
+        return inputs + (x[1] if isinstance(x, tuple) else x)
+
+
+def test_calls_that_follow_others():
+    """Each is compared with the layer's own, whatever was called before."""
+    ours, own = Shifted(), Shifted()
+    dfgnn.accelerate(ours)
+    x, edges = torch.randn(9, 4), torch.randint(0, 9, (2, 40))
+    others, weight = torch.randint(0, 9, (2, 40)), torch.rand(40)
+    pair = torch.randn(9, 4), torch.randn(7, 4)
+    smaller = torch.stack([edges[0], edges[1] % 7])
+
+    def write():
+        edges[1] = edges[1].flip(0)
+
+    def scale():
+        ours.scale = own.scale = 3.0
+    steps = [(x, edges), (x, edges), (x, others), (x, edges), write,
+             (x, edges), (x.double(), edges), (x, edges, weight), scale,
+             (x, edges, weight), (pair, smaller), (pair, smaller, weight),
+             (x, edges), (x[:, :3], edges), (x, edges[:, :11]), (x, edges)]
+    for step in [*steps, *steps[2:]]:
+        if callable(step):
+            step()
+        else:
+            torch.testing.assert_close(ours(*step), own(*step))
+    assert _traced.state(ours).served == 2 * sum(
+        not callable(step) for step in steps) - 2
+    assert _traced.state(ours).reason is None
+
+
+def test_wrong_calls_after_right_ones_raise_as_the_layer_does():
+    ours, own = Shifted(), Shifted()
+    dfgnn.accelerate(ours)
+    x, edges = torch.randn(9, 4), torch.randint(0, 9, (2, 40))
+    for _ in range(2):
+        ours(x, edges)
+    for layer in (ours, own):
+        with pytest.raises(ValueError):
+            layer(x, edges, None, (8, 8))
+    edges[0, 0] = 9
+    for layer in (ours, own):
+        with pytest.raises((IndexError, RuntimeError)):
+            layer(x, edges)

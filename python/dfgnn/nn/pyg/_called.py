@@ -1,7 +1,9 @@
 """The arguments of a propagate() that is traced, and what stands for them."""
 
+import copy
 import operator
 import types
+import weakref
 
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from ... import _watch
 from ..._autocast import autocast_dtype
 from ..._plan import staged
 from ..._trace import DST, EDGE, PARAM, SRC, TraceError
+from ...convert import is_kept
 from .._guards import PLAIN_TENSORS
 from .._linear import hooked
 from ._edges import graph_of, reverse
@@ -55,7 +58,8 @@ def attributes(layer):
 
 class Seen:
     """The attributes() of a layer, and whether they are still the same, which
-    costs less to ask than to find them again: calls in a row ask it."""
+    costs less to ask than to find them again: calls in a row ask it.  It does
+    not keep the layer alive."""
 
     def __init__(self, layer):
         self.found = attributes(layer)
@@ -64,8 +68,8 @@ class Seen:
     def same(self):
         for module, kind, own, count, get, values, rest, tensors in \
                 self.modules:
-            if type(module) is not kind or len(own) != count or \
-                    get(own) != values or hooked(module):
+            if type(module()) is not kind or len(own) != count or \
+                    get(own) != values:
                 return False
             for name, value in rest:
                 if _plain(own[name]) != value:
@@ -81,18 +85,23 @@ class Seen:
         return True
 
 
+_COMPARED = ("_modules", "_forward_hooks", "_forward_pre_hooks",
+             "_backward_hooks", "_backward_pre_hooks")
+
+
 def _one(module):
     """What Seen.same() compares of a module."""
     own = module.__dict__
     names = [k for k in own if k == "training" or k not in _OWN]
     plain = [k for k in names if type(own[k]) in _PLAIN]
-    get = operator.itemgetter("_modules", *plain)
-    values = (dict(own["_modules"]), *get(own)[1:])
+    compared = (*[k for k in _COMPARED if k in own], *plain)
+    values = tuple([copy.copy(own[k]) for k in compared])
     rest = [(k, _plain(own[k])) for k in names if k not in plain]
     tensors = [(k, p) + ((None, None) if p is None or is_lazy(p) else
                          (p.shape, p.dtype))
                for k, p in own["_parameters"].items()]
-    return module, type(module), own, len(own), get, values, rest, tensors
+    return (weakref.ref(module), type(module), own, len(own),
+            operator.itemgetter(*compared), values, rest, tensors)
 
 
 def tensors_of(layer):
@@ -112,6 +121,64 @@ def _fetched(layer, path, name):
         module = module._modules[part]
     found = module._parameters.get(name)
     return getattr(module, name) if found is None else found
+
+
+def about(edge_index, size, kwargs):
+    """What tells a call of a layer from others: types and shapes; None if there
+    is more to it."""
+    found = [edge_index.shape, edge_index.dtype,
+             None if size is None else tuple(size), torch.get_default_dtype(),
+             autocast_dtype(edge_index.device.type)]
+    for name, value in kwargs.items():
+        found.append(name)
+        if type(value) in (tuple, list):
+            found.append(len(value))
+        else:
+            value = value,
+        for x in value:
+            if type(x) in PLAIN_TENSORS:
+                found += x.dtype, x.shape, x.layout, x.device
+            elif type(x) in _PLAIN:
+                found.append(x)
+            else:
+                return None
+    return found
+
+
+class Latest:
+    """A call that was served, of which the next are copies where about() is the
+    same.  It keeps nothing of a call alive."""
+
+    def __init__(self, told, call, seen, plan, graph):
+        self.told, self.seen, self.plan = told, seen, plan
+        self.edges = self.version = None
+        if is_kept(graph, call.edge_index, (call.num_src, call.num_dst)):
+            self.edges = weakref.ref(call.edge_index)
+            self.version = call.edge_index._version
+            self.made = weakref.ref(graph)
+        self.rest = {name: value for name, value in vars(call).items()
+                     if name not in ("layer", "kwargs", "edge_index",
+                                     "tensors")}
+        self.places = [(key, place) for key, (_, place) in
+                       call.tensors.items()]
+
+    def fits(self, told):
+        return self.told == told and self.seen.same()
+
+    def call(self, layer, edge_index, kwargs):
+        made = object.__new__(Call)
+        vars(made).update(self.rest, layer=layer, edge_index=edge_index,
+                          kwargs=kwargs)
+        made.tensors = {key: (made.argument(*key), place)
+                        for key, place in self.places}
+        return made
+
+    def graph(self, call):
+        """The graph of a call() of it."""
+        if self.edges is not None and self.edges() is call.edge_index and \
+                self.version == call.edge_index._version:
+            return self.made() or call.graph()
+        return call.graph()
 
 
 class Call:
@@ -156,6 +223,14 @@ class Call:
                              f"axis {self.layer.node_dim}")
         self.layer._set_size(self.sizes, dim, data)
         self._tensor(("lifted", name), data, DST if dim == self.i else SRC)
+
+    def argument(self, kind, name):
+        """The tensor of a key."""
+        if kind == "raw":
+            return self.kwargs[name]
+        data = self.kwargs[name[:-2]]
+        return data[self.j if name.endswith("_j") else self.i] \
+            if isinstance(data, (tuple, list)) else data
 
     def _raw(self, name, data):
         if isinstance(data, Tensor):

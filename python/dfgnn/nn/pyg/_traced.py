@@ -8,12 +8,12 @@ import weakref
 import torch
 from torch_geometric.nn import MessagePassing
 
-from ... import ops
+from ... import _recording, ops
 from ..._plan import Plan
 from ..._trace import TraceError
 from ...errors import UnsupportedError
 from ...graph import Graph
-from ._called import Call, Seen, trace
+from ._called import Call, Latest, Seen, about, trace
 from . import _compiled
 from ._checked import checked
 from ._edges import edges_as_given, known
@@ -26,6 +26,7 @@ class State:
     def __init__(self):
         self.plans = {}
         self.last = {}  # by methods, (signature, Seen, plan) of their last call
+        self.latest = {}  # by methods, the Latest of their calls
         self.names = {}  # by methods, the names of their arguments
         self.checked = False  # whether first calls are compared
         self.reason = None  # why its latest call was not traced
@@ -108,17 +109,28 @@ def _run(layer, methods, edge_index, size, kwargs):
     if reason is not None:
         return unfit(layer, reason)
     found = state(layer)
-    try:
+    told = None if _recording.current is not None else about(
+        edge_index, size, kwargs)
+    latest = found.latest.get(methods)
+    if told is not None and latest is not None and latest.fits(told):
+        call, plan = latest.call(layer, edge_index, kwargs), latest.plan
+        graph = latest.graph(call)
+    else:
         try:
-            call = Call(layer, _names(layer, found, methods), edge_index, size,
-                        kwargs)
-        except ValueError as error:  # PyG raises it again
-            raise TraceError(str(error)) from None
-        plan = _plan(layer, found, methods, call)
-    except TraceError as error:
-        found.reason = str(error)
-        return unfit(layer, str(error))
-    made, kept = plan.run(call.graph(), call.fetch)
+            try:
+                call = Call(layer, _names(layer, found, methods), edge_index,
+                            size, kwargs)
+            except ValueError as error:  # PyG raises it again
+                raise TraceError(str(error)) from None
+            plan = _plan(layer, found, methods, call)
+        except TraceError as error:
+            found.reason = str(error)
+            return unfit(layer, str(error))
+        graph = call.graph()
+        if told is not None:
+            found.latest[methods] = Latest(
+                told, call, found.last[methods][1], plan, graph)
+    made, kept = plan.run(graph, call.fetch)
     for name, tensor in kept.items():
         setattr(layer, name, tensor)
     found.served, found.reason = found.served + 1, None
