@@ -164,7 +164,8 @@ static void prefer(dfgnn_trials *t, size_t trial) {
 
 /* Ratios are comparable only through a common anchor, so an anchor of the
  * stored rows goes on being the anchor, and the rule's choice is the first that
- * it is compared with. */
+ * it is compared with, however short the budget is: the rows may be older than
+ * the variants that the rule has learnt to choose. */
 static void keep_anchor(session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
   if (!decision || !isnan(rank_of(decision, t->trial[t->anchor].variant->name)))
@@ -174,6 +175,7 @@ static void keep_anchor(session *s, const dfgnn_decision *decision) {
     if (i < t->count) {
       prefer(t, t->anchor);
       t->anchor = i;
+      s->search.first_owed = 1;
       return;
     }
   }

@@ -577,6 +577,19 @@ START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
 }
 END_TEST
 
+START_TEST(what_the_rule_has_learnt_is_measured_beside_older_rows) {
+  ck_ok(tune(NAMES(FAKE_400, FAKE_500)));
+  age(FAKE_400);
+  ck_ok(dfgnn_context_reload(ctx));
+  ck_exact(FAKE_500);
+  options.budget_s = 1e-9;
+  ck_ok(tune(NULL));
+  ck_assert_str_eq(report.anchor, FAKE_500);
+  ck_assert_int_eq(report.measured, 2);
+  ck_exact(FAKE_400);
+}
+END_TEST
+
 static int stop_at_once(void *data) {
   int *calls = data;
   return ++*calls > 1; /* after the rule's choice was admitted */
@@ -845,6 +858,7 @@ int main(void) {
   tcase_add_test(all, the_budget_is_kept);
   tcase_add_test(all, a_short_budget_compiles_no_more_than_what_is_owed);
   tcase_add_test(all, a_budget_that_is_too_short_makes_no_choice_worse);
+  tcase_add_test(all, what_the_rule_has_learnt_is_measured_beside_older_rows);
   tcase_add_test(all,
                  a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule);
   tcase_add_test(all,
