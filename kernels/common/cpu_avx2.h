@@ -2,10 +2,10 @@
 #include <immintrin.h>
 
 #define CPU_TARGET __attribute__((target("avx2,fma,f16c")))
-#define CPU_INLINE static inline __attribute__((always_inline)) CPU_TARGET
+#define CPU_ALWAYS static inline __attribute__((always_inline)) CPU_TARGET
+#define CPU_INLINE CPU_ALWAYS
 /* Functions that are not inline: tails of 16-bit rows would fill the loops. */
 #define CPU_CALLED static __attribute__((noinline, unused)) CPU_TARGET
-
 #if CPU_DTYPE == CPU_F64
 #define VECTOR 4
 #define V(name) _mm256_##name##_pd

@@ -27,16 +27,16 @@ typedef __m512i lanes;
 #define MERGE(mask, swapped)                                                   \
   __m512d x = _mm512_mask_blend_pd(mask, b, a);                                \
   return _mm512_add_pd(_mm512_mask_blend_pd(mask, a, b), swapped)
-CPU_INLINE vec merge_1(vec a, vec b) {
+CPU_ALWAYS vec merge_1(vec a, vec b) {
   MERGE(0xaa, _mm512_permute_pd(x, 0x55));
 }
-CPU_INLINE vec merge_2(vec a, vec b) {
+CPU_ALWAYS vec merge_2(vec a, vec b) {
   MERGE(0xcc, _mm512_permutex_pd(x, 0x4e));
 }
-CPU_INLINE vec merge_4(vec a, vec b) {
+CPU_ALWAYS vec merge_4(vec a, vec b) {
   MERGE(0xf0, _mm512_shuffle_f64x2(x, x, 0x4e));
 }
-CPU_INLINE vec v_fold(vec *a, const int group) {
+CPU_ALWAYS vec v_fold(vec *a, const int group) {
   FOLD(a, group, 1, merge_1)
   FOLD(a, group, 2, merge_2)
   FOLD(a, group, 4, merge_4)
@@ -48,14 +48,14 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
                                  a[0]);
   return a[0];
 }
-CPU_INLINE lanes v_lanes(int shift, int64_t first) {
+CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
   int64_t x[VECTOR];
   for (int i = 0; i < VECTOR; i++)
     x[i] = first + (i >> shift);
   return _mm512_loadu_si512(x);
 }
-CPU_INLINE vec v_pick(vec x, lanes l) { return _mm512_permutexvar_pd(l, x); }
-CPU_INLINE vec v_turn(vec x, int64_t step) {
+CPU_ALWAYS vec v_pick(vec x, lanes l) { return _mm512_permutexvar_pd(l, x); }
+CPU_ALWAYS vec v_turn(vec x, int64_t step) {
   static const int64_t round[2 * VECTOR] = {0, 1, 2, 3, 4, 5, 6, 7,
                                             0, 1, 2, 3, 4, 5, 6, 7};
   return _mm512_permutexvar_pd(_mm512_loadu_si512(round + step), x);
@@ -64,19 +64,19 @@ CPU_INLINE vec v_turn(vec x, int64_t step) {
 #define MERGE(mask, swapped)                                                   \
   __m512 x = _mm512_mask_blend_ps(mask, b, a);                                 \
   return _mm512_add_ps(_mm512_mask_blend_ps(mask, a, b), swapped)
-CPU_INLINE vec merge_1(vec a, vec b) {
+CPU_ALWAYS vec merge_1(vec a, vec b) {
   MERGE(0xaaaa, _mm512_permute_ps(x, 0xb1));
 }
-CPU_INLINE vec merge_2(vec a, vec b) {
+CPU_ALWAYS vec merge_2(vec a, vec b) {
   MERGE(0xcccc, _mm512_permute_ps(x, 0x4e));
 }
-CPU_INLINE vec merge_4(vec a, vec b) {
+CPU_ALWAYS vec merge_4(vec a, vec b) {
   MERGE(0xf0f0, _mm512_shuffle_f32x4(x, x, 0xb1));
 }
-CPU_INLINE vec merge_8(vec a, vec b) {
+CPU_ALWAYS vec merge_8(vec a, vec b) {
   MERGE(0xff00, _mm512_shuffle_f32x4(x, x, 0x4e));
 }
-CPU_INLINE vec v_fold(vec *a, const int group) {
+CPU_ALWAYS vec v_fold(vec *a, const int group) {
   FOLD(a, group, 1, merge_1)
   FOLD(a, group, 2, merge_2)
   FOLD(a, group, 4, merge_4)
@@ -95,14 +95,14 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
         a[0]);
   return a[0];
 }
-CPU_INLINE lanes v_lanes(int shift, int64_t first) {
+CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
   int32_t x[VECTOR];
   for (int i = 0; i < VECTOR; i++)
     x[i] = (int32_t)(first + (i >> shift));
   return _mm512_loadu_si512(x);
 }
-CPU_INLINE vec v_pick(vec x, lanes l) { return _mm512_permutexvar_ps(l, x); }
-CPU_INLINE vec v_turn(vec x, int64_t step) {
+CPU_ALWAYS vec v_pick(vec x, lanes l) { return _mm512_permutexvar_ps(l, x); }
+CPU_ALWAYS vec v_turn(vec x, int64_t step) {
   static const int32_t round[2 * VECTOR] = {
       0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
       0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -119,22 +119,22 @@ typedef __m256i lanes;
 #define MERGE(mask, swapped)                                                   \
   __m256d x = _mm256_blend_pd(b, a, mask);                                     \
   return _mm256_add_pd(_mm256_blend_pd(a, b, mask), swapped)
-CPU_INLINE vec merge_1(vec a, vec b) { MERGE(0xa, _mm256_permute_pd(x, 0x5)); }
-CPU_INLINE vec merge_2(vec a, vec b) {
+CPU_ALWAYS vec merge_1(vec a, vec b) { MERGE(0xa, _mm256_permute_pd(x, 0x5)); }
+CPU_ALWAYS vec merge_2(vec a, vec b) {
   MERGE(0xc, _mm256_permute4x64_pd(x, 0x4e));
 }
-CPU_INLINE vec v_fold(vec *a, const int group) {
+CPU_ALWAYS vec v_fold(vec *a, const int group) {
   FOLD(a, group, 1, merge_1)
   FOLD(a, group, 2, merge_2)
   return group == 2 ? _mm256_permute4x64_pd(a[0], 0xd8) : a[0];
 }
-CPU_INLINE lanes v_lanes(int shift, int64_t first) { /* halves of a double */
+CPU_ALWAYS lanes v_lanes(int shift, int64_t first) { /* halves of a double */
   int32_t x[2 * VECTOR];
   for (int i = 0; i < 2 * VECTOR; i++)
     x[i] = (int32_t)((first + (i >> (shift + 1))) * 2 + i % 2);
   return _mm256_loadu_si256((const __m256i *)x);
 }
-CPU_INLINE vec permuted(vec x, __m256i halves) {
+CPU_ALWAYS vec permuted(vec x, __m256i halves) {
   return _mm256_castps_pd(
       _mm256_permutevar8x32_ps(_mm256_castpd_ps(x), halves));
 }
@@ -143,19 +143,19 @@ CPU_INLINE vec permuted(vec x, __m256i halves) {
 #define MERGE(mask, swapped)                                                   \
   __m256 x = _mm256_blend_ps(b, a, mask);                                      \
   return _mm256_add_ps(_mm256_blend_ps(a, b, mask), swapped)
-CPU_INLINE vec merge_1(vec a, vec b) {
+CPU_ALWAYS vec merge_1(vec a, vec b) {
   MERGE(0xaa, _mm256_permute_ps(x, 0xb1));
 }
-CPU_INLINE vec merge_2(vec a, vec b) {
+CPU_ALWAYS vec merge_2(vec a, vec b) {
   MERGE(0xcc, _mm256_permute_ps(x, 0x4e));
 }
-CPU_INLINE vec merge_4(vec a, vec b) {
+CPU_ALWAYS vec merge_4(vec a, vec b) {
   MERGE(0xf0, _mm256_permute2f128_ps(x, x, 1));
 }
-CPU_INLINE vec permuted(vec x, __m256i to) {
+CPU_ALWAYS vec permuted(vec x, __m256i to) {
   return _mm256_permutevar8x32_ps(x, to);
 }
-CPU_INLINE vec v_fold(vec *a, const int group) {
+CPU_ALWAYS vec v_fold(vec *a, const int group) {
   FOLD(a, group, 1, merge_1)
   FOLD(a, group, 2, merge_2)
   FOLD(a, group, 4, merge_4)
@@ -165,7 +165,7 @@ CPU_INLINE vec v_fold(vec *a, const int group) {
     return permuted(a[0], _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   return a[0];
 }
-CPU_INLINE lanes v_lanes(int shift, int64_t first) {
+CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
   int32_t x[VECTOR];
   for (int i = 0; i < VECTOR; i++)
     x[i] = (int32_t)(first + (i >> shift));
@@ -173,8 +173,8 @@ CPU_INLINE lanes v_lanes(int shift, int64_t first) {
 }
 #define HALVES 1
 #endif
-CPU_INLINE vec v_pick(vec x, lanes l) { return permuted(x, l); }
-CPU_INLINE vec v_turn(vec x, int64_t step) {
+CPU_ALWAYS vec v_pick(vec x, lanes l) { return permuted(x, l); }
+CPU_ALWAYS vec v_turn(vec x, int64_t step) {
   static const int32_t round[16] = {0, 1, 2, 3, 4, 5, 6, 7,
                                     0, 1, 2, 3, 4, 5, 6, 7};
   return permuted(x,
@@ -189,29 +189,29 @@ typedef struct lanes {
   int64_t shift, first;
 } lanes;
 
-CPU_INLINE lanes v_lanes(int shift, int64_t first) {
+CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
   return (lanes){shift, first};
 }
 
 #if CPU_DTYPE == CPU_F64
-CPU_INLINE vec merge_1(vec a, vec b) {
+CPU_ALWAYS vec merge_1(vec a, vec b) {
   return (vec){a[0], b[0]} + (vec){a[1], b[1]};
 }
-CPU_INLINE vec v_pick(vec x, lanes l) {
+CPU_ALWAYS vec v_pick(vec x, lanes l) {
   return l.shift ? (vec){x[l.first], x[l.first]} : x;
 }
 #else
-CPU_INLINE vec merge_1(vec a, vec b) {
+CPU_ALWAYS vec merge_1(vec a, vec b) {
   return (vec){a[0], a[2], b[0], b[2]} + (vec){a[1], a[3], b[1], b[3]};
 }
-CPU_INLINE vec v_pick(vec x, lanes l) {
+CPU_ALWAYS vec v_pick(vec x, lanes l) {
   if (!l.shift)
     return x;
   scalar a = x[l.first], b = x[l.shift == 1 ? l.first + 1 : l.first];
   return (vec){a, a, b, b};
 }
 #endif
-CPU_INLINE vec v_fold(vec *a, const int group) {
+CPU_ALWAYS vec v_fold(vec *a, const int group) {
   FOLD(a, group, 1, merge_1) /* neighbours stay in order */
   FOLD(a, group, 2, merge_1)
   return a[0];

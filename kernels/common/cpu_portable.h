@@ -4,14 +4,21 @@
 #include <arm_neon.h>
 #endif
 
+#define CPU_TARGET
+#define CPU_ALWAYS static inline __attribute__((always_inline))
 /* On x86-64 these loops serve machines without AVX2, which are few and old:
- * they should be small. */
+ * they should be small, so that the compiler says what else is inline. */
 #if defined __x86_64__ && defined __GNUC__ && !defined __clang__
+#define CPU_INLINE static inline
+#if CPU_DTYPE == CPU_F32
+#define CPU_LEVEL "O2"
+#else
+#define CPU_LEVEL "Os"
 #pragma GCC optimize("Os")
 #endif
-
-#define CPU_TARGET
-#define CPU_INLINE static inline __attribute__((always_inline))
+#else
+#define CPU_INLINE CPU_ALWAYS
+#endif
 /* Functions that are not inline: tails and conversions would fill the loops. */
 #define CPU_CALLED static __attribute__((noinline, unused))
 
@@ -33,10 +40,10 @@ typedef uint32_t bits __attribute__((vector_size(16)));
 
 typedef int64_t tail; /* lanes kept */
 
-CPU_INLINE tail v_tail(int64_t n) { return n; }
+CPU_ALWAYS tail v_tail(int64_t n) { return n; }
 
 /* Scalars: the type of scores and sums. */
-CPU_INLINE vec s_load(const scalar *p) {
+CPU_ALWAYS vec s_load(const scalar *p) {
   vec x = {0};
   memcpy(&x, p, sizeof x);
   return x;
@@ -47,60 +54,60 @@ CPU_CALLED vec s_load_tail(const scalar *p, tail t) {
     x[i] = p[i];
   return x;
 }
-CPU_INLINE void s_store(scalar *p, vec x) { memcpy(p, &x, sizeof x); }
+CPU_ALWAYS void s_store(scalar *p, vec x) { memcpy(p, &x, sizeof x); }
 CPU_CALLED void s_store_tail(scalar *p, vec x, tail t) {
   for (int64_t i = 0; i < t; i++)
     p[i] = x[i];
 }
 
-CPU_INLINE vec v_zero(void) { return (vec){0}; }
-CPU_INLINE vec v_set(scalar x) {
+CPU_ALWAYS vec v_zero(void) { return (vec){0}; }
+CPU_ALWAYS vec v_set(scalar x) {
 #if CPU_DTYPE == CPU_F64
   return (vec){x, x};
 #else
   return (vec){x, x, x, x};
 #endif
 }
-CPU_INLINE vec v_add(vec a, vec b) { return a + b; }
-CPU_INLINE vec v_mul(vec a, vec b) { return a * b; }
-CPU_INLINE vec v_div(vec a, vec b) { return a / b; }
+CPU_ALWAYS vec v_add(vec a, vec b) { return a + b; }
+CPU_ALWAYS vec v_mul(vec a, vec b) { return a * b; }
+CPU_ALWAYS vec v_div(vec a, vec b) { return a / b; }
 CPU_CALLED vec v_root(vec x) {
   for (int i = 0; i < VECTOR; i++)
     x[i] = (scalar)sqrt((double)x[i]);
   return x;
 }
-CPU_INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
-CPU_INLINE vec v_choose(bits mask, vec a, vec b) {
+CPU_ALWAYS vec v_fma(vec a, vec b, vec c) { return a * b + c; }
+CPU_ALWAYS vec v_choose(bits mask, vec a, vec b) {
   return (vec)(((bits)a & mask) | ((bits)b & ~mask));
 }
-CPU_INLINE vec v_max(vec a, vec b) { return v_choose((bits)(a > b), a, b); }
-CPU_INLINE vec v_keep(vec x, tail t, vec fill) {
+CPU_ALWAYS vec v_max(vec a, vec b) { return v_choose((bits)(a > b), a, b); }
+CPU_ALWAYS vec v_keep(vec x, tail t, vec fill) {
   for (int64_t i = t; i < VECTOR; i++)
     x[i] = fill[i];
   return x;
 }
-CPU_INLINE vec v_leaky(vec x, vec slope) {
+CPU_ALWAYS vec v_leaky(vec x, vec slope) {
   return v_choose((bits)(x > v_zero()), x, x * slope);
 }
-CPU_INLINE vec v_step(vec x, vec above, vec below) {
+CPU_ALWAYS vec v_step(vec x, vec above, vec below) {
   return v_choose((bits)(x > v_zero()), above, below);
 }
 /* Adding the magic number leaves no fraction bits. */
-CPU_INLINE vec v_round(vec x) {
+CPU_ALWAYS vec v_round(vec x) {
   vec magic = v_set(EXPONENT_MAGIC);
   return (x + magic) - magic;
 }
-CPU_INLINE vec v_power(vec x, vec n) {
+CPU_ALWAYS vec v_power(vec x, vec n) {
   bits exponent = (bits)(n + v_set(EXPONENT_MAGIC + EXPONENT_BIAS));
   return x * (vec)(exponent << EXPONENT_SHIFT);
 }
-CPU_INLINE scalar v_sum(vec x) {
+CPU_ALWAYS scalar v_sum(vec x) {
   scalar sum = x[0];
   for (int i = 1; i < VECTOR; i++)
     sum += x[i];
   return sum;
 }
-CPU_INLINE scalar v_top(vec x) {
+CPU_ALWAYS scalar v_top(vec x) {
   scalar top = x[0];
   for (int i = 1; i < VECTOR; i++)
     top = x[i] > top ? x[i] : top;
@@ -108,15 +115,15 @@ CPU_INLINE scalar v_top(vec x) {
 }
 
 #define SUMS 1
-CPU_INLINE void v_sums(scalar *to, const vec *a) { to[0] = v_sum(a[0]); }
+CPU_ALWAYS void v_sums(scalar *to, const vec *a) { to[0] = v_sum(a[0]); }
 
 /* Storage. */
 #if CPU_DTYPE == CPU_F32 || CPU_DTYPE == CPU_F64
-CPU_INLINE vec v_load(const storage *p) { return s_load(p); }
+CPU_ALWAYS vec v_load(const storage *p) { return s_load(p); }
 CPU_CALLED vec v_load_tail(const storage *p, tail t) {
   return s_load_tail(p, t);
 }
-CPU_INLINE void v_store(storage *p, vec x) { s_store(p, x); }
+CPU_ALWAYS void v_store(storage *p, vec x) { s_store(p, x); }
 CPU_CALLED void v_store_tail(storage *p, vec x, tail t) {
   s_store_tail(p, x, t);
 }
@@ -125,8 +132,8 @@ typedef uint16_t halves __attribute__((vector_size(8)));
 typedef int32_t integers __attribute__((vector_size(16)));
 
 #if CPU_DTYPE == CPU_F16 && defined __aarch64__
-CPU_INLINE vec widen(halves x) { return (vec)vcvt_f32_f16((float16x4_t)x); }
-CPU_INLINE halves narrow(vec x) { return (halves)vcvt_f16_f32((float32x4_t)x); }
+CPU_ALWAYS vec widen(halves x) { return (vec)vcvt_f32_f16((float16x4_t)x); }
+CPU_ALWAYS halves narrow(vec x) { return (halves)vcvt_f16_f32((float32x4_t)x); }
 #elif CPU_DTYPE == CPU_F16
 /* The conversions of half.h, for all lanes at once. */
 CPU_CALLED vec widen(halves x) {
@@ -156,7 +163,7 @@ CPU_CALLED halves narrow(vec x) {
   return __builtin_convertvector(y | sign, halves);
 }
 #else
-CPU_INLINE vec widen(halves x) {
+CPU_ALWAYS vec widen(halves x) {
   return (vec)(__builtin_convertvector(x, bits) << 16);
 }
 CPU_CALLED halves narrow(vec x) {
@@ -166,7 +173,7 @@ CPU_CALLED halves narrow(vec x) {
   return __builtin_convertvector((quiet & nan) | (rounded & ~nan), halves);
 }
 #endif
-CPU_INLINE vec v_load(const storage *p) {
+CPU_ALWAYS vec v_load(const storage *p) {
   halves x;
   memcpy(&x, p, sizeof x);
   return widen(x);
@@ -177,7 +184,7 @@ CPU_CALLED vec v_load_tail(const storage *p, tail t) {
     lanes[i] = p[i];
   return v_load(lanes);
 }
-CPU_INLINE void v_store(storage *p, vec x) {
+CPU_ALWAYS void v_store(storage *p, vec x) {
   halves y = narrow(x);
   memcpy(p, &y, sizeof y);
 }

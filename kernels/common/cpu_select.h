@@ -18,57 +18,57 @@
 
 /* The operators of the compilers' vector extension work in every instruction
  * set. */
-CPU_INLINE vec v_sub(vec a, vec b) { return a - b; }
+CPU_ALWAYS vec v_sub(vec a, vec b) { return a - b; }
 
 #if CPU_ISA == CPU_AVX512
 
 #if CPU_DTYPE == CPU_F64
 #define V_BITS(x) _mm512_castpd_si512(x)
-CPU_INLINE vec v_index(int64_t k) {
+CPU_ALWAYS vec v_index(int64_t k) {
   return _mm512_castsi512_pd(_mm512_set1_epi64(k));
 }
-CPU_INLINE vec v_index_load(const int32_t *p) {
+CPU_ALWAYS vec v_index_load(const int32_t *p) {
   __m256i x = _mm256_loadu_si256((const __m256i *)p);
   return _mm512_castsi512_pd(_mm512_cvtepi32_epi64(x));
 }
-CPU_INLINE vec v_index_load_tail(const int32_t *p, tail t) {
+CPU_ALWAYS vec v_index_load_tail(const int32_t *p, tail t) {
   __m256i x = _mm256_maskz_loadu_epi32(t, p);
   return _mm512_castsi512_pd(_mm512_cvtepi32_epi64(x));
 }
-CPU_INLINE void v_index_store(int32_t *p, vec x) {
+CPU_ALWAYS void v_index_store(int32_t *p, vec x) {
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi64_epi32(V_BITS(x)));
 }
-CPU_INLINE void v_index_store_tail(int32_t *p, vec x, tail t) {
+CPU_ALWAYS void v_index_store_tail(int32_t *p, vec x, tail t) {
   _mm256_mask_storeu_epi32(p, t, _mm512_cvtepi64_epi32(V_BITS(x)));
 }
-CPU_INLINE tail v_equal(vec a, vec b) {
+CPU_ALWAYS tail v_equal(vec a, vec b) {
   return _mm512_cmpeq_epi64_mask(V_BITS(a), V_BITS(b));
 }
 #define V_COMPARE_IN _mm512_mask_cmp_pd_mask
 #else
 #define V_BITS(x) _mm512_castps_si512(x)
-CPU_INLINE vec v_index(int64_t k) {
+CPU_ALWAYS vec v_index(int64_t k) {
   return _mm512_castsi512_ps(_mm512_set1_epi32((int)k));
 }
-CPU_INLINE vec v_index_load(const int32_t *p) {
+CPU_ALWAYS vec v_index_load(const int32_t *p) {
   return _mm512_castsi512_ps(_mm512_loadu_si512(p));
 }
-CPU_INLINE vec v_index_load_tail(const int32_t *p, tail t) {
+CPU_ALWAYS vec v_index_load_tail(const int32_t *p, tail t) {
   return _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(t, p));
 }
-CPU_INLINE void v_index_store(int32_t *p, vec x) {
+CPU_ALWAYS void v_index_store(int32_t *p, vec x) {
   _mm512_storeu_si512(p, V_BITS(x));
 }
-CPU_INLINE void v_index_store_tail(int32_t *p, vec x, tail t) {
+CPU_ALWAYS void v_index_store_tail(int32_t *p, vec x, tail t) {
   _mm512_mask_storeu_epi32(p, t, V_BITS(x));
 }
-CPU_INLINE tail v_equal(vec a, vec b) {
+CPU_ALWAYS tail v_equal(vec a, vec b) {
   return _mm512_cmpeq_epi32_mask(V_BITS(a), V_BITS(b));
 }
 #define V_COMPARE_IN _mm512_mask_cmp_ps_mask
 #endif
 
-CPU_INLINE void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
+CPU_ALWAYS void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
                        const int args) {
   tail m = sign > 0 ? V_COMPARE(x, *best, _CMP_NGE_UQ)
                     : V_COMPARE(x, *best, _CMP_NLE_UQ);
@@ -77,63 +77,63 @@ CPU_INLINE void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
   if (args)
     *arg = V(mask_mov)(*arg, m, k);
 }
-CPU_INLINE vec v_where_equal(vec a, vec b, vec x) {
+CPU_ALWAYS vec v_where_equal(vec a, vec b, vec x) {
   return V(maskz_mov)(v_equal(a, b), x);
 }
-CPU_INLINE vec v_deviation(vec x) {
+CPU_ALWAYS vec v_deviation(vec x) {
   return V(maskz_sqrt)(V_COMPARE(x, v_set((scalar)NO_DEVIATION), _CMP_NLE_UQ),
                        x);
 }
-CPU_INLINE int v_any_nan(vec x) { return V_COMPARE(x, x, _CMP_UNORD_Q) != 0; }
+CPU_ALWAYS int v_any_nan(vec x) { return V_COMPARE(x, x, _CMP_UNORD_Q) != 0; }
 
 #elif CPU_ISA == CPU_AVX2
 
 #if CPU_DTYPE == CPU_F64
-CPU_INLINE vec v_index(int64_t k) {
+CPU_ALWAYS vec v_index(int64_t k) {
   return _mm256_castsi256_pd(_mm256_set1_epi64x(k));
 }
-CPU_INLINE vec v_index_load(const int32_t *p) {
+CPU_ALWAYS vec v_index_load(const int32_t *p) {
   __m128i x = _mm_loadu_si128((const __m128i *)p);
   return _mm256_castsi256_pd(_mm256_cvtepi32_epi64(x));
 }
-CPU_INLINE void v_index_store(int32_t *p, vec x) {
+CPU_ALWAYS void v_index_store(int32_t *p, vec x) {
   __m256i even = _mm256_permutevar8x32_epi32(
       _mm256_castpd_si256(x), _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
   _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(even));
 }
-CPU_INLINE vec v_equal(vec a, vec b) {
+CPU_ALWAYS vec v_equal(vec a, vec b) {
   return _mm256_castsi256_pd(
       _mm256_cmpeq_epi64(_mm256_castpd_si256(a), _mm256_castpd_si256(b)));
 }
 #else
-CPU_INLINE vec v_index(int64_t k) {
+CPU_ALWAYS vec v_index(int64_t k) {
   return _mm256_castsi256_ps(_mm256_set1_epi32((int)k));
 }
-CPU_INLINE vec v_index_load(const int32_t *p) {
+CPU_ALWAYS vec v_index_load(const int32_t *p) {
   return _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)p));
 }
-CPU_INLINE void v_index_store(int32_t *p, vec x) {
+CPU_ALWAYS void v_index_store(int32_t *p, vec x) {
   _mm256_storeu_si256((__m256i *)p, _mm256_castps_si256(x));
 }
-CPU_INLINE vec v_equal(vec a, vec b) {
+CPU_ALWAYS vec v_equal(vec a, vec b) {
   return _mm256_castsi256_ps(
       _mm256_cmpeq_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 #endif
 
-CPU_INLINE vec v_index_load_tail(const int32_t *p, tail t) {
+CPU_ALWAYS vec v_index_load_tail(const int32_t *p, tail t) {
   int32_t lanes[VECTOR] = {0};
   for (int64_t i = 0; i < t.lanes; i++)
     lanes[i] = p[i];
   return v_index_load(lanes);
 }
-CPU_INLINE void v_index_store_tail(int32_t *p, vec x, tail t) {
+CPU_ALWAYS void v_index_store_tail(int32_t *p, vec x, tail t) {
   int32_t lanes[VECTOR];
   v_index_store(lanes, x);
   for (int64_t i = 0; i < t.lanes; i++)
     p[i] = lanes[i];
 }
-CPU_INLINE void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
+CPU_ALWAYS void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
                        const int args) {
   vec m =
       sign > 0 ? V(cmp)(x, *best, _CMP_NGE_UQ) : V(cmp)(x, *best, _CMP_NLE_UQ);
@@ -142,42 +142,42 @@ CPU_INLINE void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
   if (args)
     *arg = V(blendv)(*arg, k, m);
 }
-CPU_INLINE vec v_where_equal(vec a, vec b, vec x) {
+CPU_ALWAYS vec v_where_equal(vec a, vec b, vec x) {
   return V(and)(v_equal(a, b), x);
 }
-CPU_INLINE vec v_deviation(vec x) {
+CPU_ALWAYS vec v_deviation(vec x) {
   vec above = V(cmp)(x, v_set((scalar)NO_DEVIATION), _CMP_NLE_UQ);
   return V(and)(above, V(sqrt)(x));
 }
-CPU_INLINE int v_any_nan(vec x) {
+CPU_ALWAYS int v_any_nan(vec x) {
   return V(movemask)(V(cmp)(x, x, _CMP_UNORD_Q)) != 0;
 }
 
 #else /* CPU_PORTABLE */
 
-CPU_INLINE vec v_index(int64_t k) {
+CPU_ALWAYS vec v_index(int64_t k) {
   bits x = {0};
   for (int i = 0; i < VECTOR; i++)
     x[i] = (unsigned)k;
   return (vec)x;
 }
-CPU_INLINE vec v_index_load_tail(const int32_t *p, tail t) {
+CPU_ALWAYS vec v_index_load_tail(const int32_t *p, tail t) {
   bits x = {0};
   for (int64_t i = 0; i < t; i++)
     x[i] = (uint32_t)p[i];
   return (vec)x;
 }
-CPU_INLINE vec v_index_load(const int32_t *p) {
+CPU_ALWAYS vec v_index_load(const int32_t *p) {
   return v_index_load_tail(p, VECTOR);
 }
-CPU_INLINE void v_index_store_tail(int32_t *p, vec x, tail t) {
+CPU_ALWAYS void v_index_store_tail(int32_t *p, vec x, tail t) {
   for (int64_t i = 0; i < t; i++)
     p[i] = (int32_t)(uint32_t)((bits)x)[i];
 }
-CPU_INLINE void v_index_store(int32_t *p, vec x) {
+CPU_ALWAYS void v_index_store(int32_t *p, vec x) {
   v_index_store_tail(p, x, VECTOR);
 }
-CPU_INLINE void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
+CPU_ALWAYS void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
                        const int args) {
   bits m = ~(sign > 0 ? (bits)(x >= *best) : (bits)(x <= *best)) &
            (bits)(*best == *best);
@@ -185,15 +185,15 @@ CPU_INLINE void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
   if (args)
     *arg = v_choose(m, k, *arg);
 }
-CPU_INLINE vec v_where_equal(vec a, vec b, vec x) {
+CPU_ALWAYS vec v_where_equal(vec a, vec b, vec x) {
   return (vec)((bits)x & (bits)((bits)a == (bits)b));
 }
-CPU_INLINE vec v_deviation(vec x) {
+CPU_ALWAYS vec v_deviation(vec x) {
   for (int i = 0; i < VECTOR; i++)
     x[i] = x[i] <= (scalar)NO_DEVIATION ? 0 : (scalar)sqrt((double)x[i]);
   return x;
 }
-CPU_INLINE int v_any_nan(vec x) {
+CPU_ALWAYS int v_any_nan(vec x) {
   for (int i = 0; i < VECTOR; i++)
     if (x[i] != x[i])
       return 1;

@@ -28,6 +28,9 @@ LOOP_PRAGMA_OF(GCC target(LOOP_TARGET))
 #ifndef __clang__
 #pragma GCC optimize("O3", "no-trapping-math", "no-math-errno")
 #endif
+#ifdef CPU_LEVEL
+LOOP_PRAGMA_OF(GCC optimize(CPU_LEVEL))
+#endif
 
 #if defined(LOOP_TARGET) && defined(__clang__)
 #define CPU_TARGET_END _Pragma("clang attribute pop")

@@ -288,8 +288,9 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, const int width,
   }
 }
 
-CPU_INLINE void panels_across(const gather_across *g, const int vectors,
-                              const int edges) {
+/* Sums panels of 8 vectors and 4; returns where the rest begins. */
+CPU_INLINE int64_t panels_across(const gather_across *g, const int vectors,
+                                 const int edges) {
   int64_t d = 0, row = g->x->row;
   for (; d + 8 * VECTOR <= row; d += 8 * VECTOR)
     panel_across(g, d, 8, vectors, edges);
@@ -297,8 +298,17 @@ CPU_INLINE void panels_across(const gather_across *g, const int vectors,
     panel_across(g, d, 4, vectors, edges);
     d += 4 * VECTOR;
   }
-  for (; d + VECTOR <= row; d += VECTOR)
-    panel_across(g, d, 1, vectors == NARROW ? NARROW : ANY, edges);
+  return d;
+}
+
+/* Sums the vectors from d on, one at a time. */
+CPU_INLINE void rest_across(const gather_across *g, int64_t d,
+                            const int edges) {
+  for (; d + VECTOR <= g->x->row; d += VECTOR)
+    if (g->x->dim < VECTOR)
+      panel_across(g, d, 1, NARROW, edges);
+    else
+      panel_across(g, d, 1, ANY, edges);
 }
 
 /* Calls f(vectors) with a constant. */
@@ -316,15 +326,17 @@ CPU_INLINE void panels_across(const gather_across *g, const int vectors,
       f(ANY);                                                                  \
   } while (0)
 
-#define PANELS(vectors) panels_across(g, vectors, 0)
+#define PANELS(vectors) d = panels_across(g, vectors, 0)
 static CPU_TARGET void accumulate_across(const gather_across *g) {
-  const int edges = g->careful || g->parts;
-  if (!edges)
+  int64_t d;
+  if (g->careful || g->parts) {
+    d = g->x->dim < VECTOR ? panels_across(g, NARROW, 1)
+                           : panels_across(g, ANY, 1);
+    rest_across(g, d, 1);
+  } else {
     BY_VECTORS(g->x, PANELS);
-  else if (g->x->dim < VECTOR)
-    panels_across(g, NARROW, 1);
-  else
-    panels_across(g, ANY, 1);
+    rest_across(g, d, 0);
+  }
 }
 
 /* ---- a row --------------------------------------------------------------- */

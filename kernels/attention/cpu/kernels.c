@@ -453,10 +453,11 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
   for (;;) {
     int64_t left = end - begin;
     g.count = left < DFGNN_CPU_BLOCK ? left : DFGNN_CPU_BLOCK;
-    if (direct && g.count == left)
-      panels(&g, sum, (storage *)features(&job->out, row, head));
-    else if (job->packed)
-      panels(&g, sum, NULL);
+    if (job->packed)
+      panels(&g, sum,
+             direct && g.count == left
+                 ? (storage *)features(&job->out, row, head)
+                 : NULL);
     else
       strided_accumulate(job, g.base, g.index, g.count, g.weights, sum,
                          g.before);

@@ -214,7 +214,7 @@ CPU_INLINE void prefetch_ahead(const finding *g, int64_t d, int64_t e) {
                  g->job->pieces.dim * (int64_t)sizeof(storage));
 }
 
-CPU_INLINE void find_panel(finding *g, int64_t d, tail t, const int width,
+CPU_ALWAYS void find_panel(finding *g, int64_t d, tail t, const int width,
                            const int cut, const int what) {
   const sums_job *job = g->job;
   const char *base = g->base + d * (int64_t)sizeof(storage);
