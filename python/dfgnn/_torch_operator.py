@@ -200,9 +200,19 @@ def _backward(wanted, present, saved, grads, *arguments):
     found = family.gradient(
         call, saved, [next(given) if p == "1" else None for p in present],
         tuple([want == "1" for want in wanted]))
-    return [torch.zeros_like(t) if g is None else
-            g if g.dtype is t.dtype else g.to(t.dtype)
-            for g, t, want in zip(found, call.tensors, wanted) if want == "1"]
+    return [_gradient(g, t) for g, t, want in zip(
+        found, call.tensors, wanted) if want == "1"]
+
+
+def _gradient(grad, tensor):
+    """The gradient of a tensor as a result of its own: torch.compile takes it
+    to begin where memory does, and a part of what was made at once need not
+    even lie at an address that vectors are read from."""
+    if grad is None:
+        return torch.zeros_like(tensor)
+    if grad.dtype is not tensor.dtype:
+        return grad.to(tensor.dtype)
+    return grad.clone() if grad.storage_offset() else grad
 
 
 def _fake_backward(wanted, present, saved, grads, *call):

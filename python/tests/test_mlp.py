@@ -459,6 +459,35 @@ def test_torch_compile_does_not_break_its_graph(options, listed):
 
 @pytest.mark.skipif(not _mlp_ops.AVAILABLE,
                     reason="this torch has no operators")
+def test_results_begin_where_torch_compile_expects():
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+    begins = []
+
+    class Spy(torch.fx.Interpreter):
+        def call_function(self, target, args, kwargs):
+            made = super().call_function(target, args, kwargs)
+            if "dfgnn" in str(target):
+                begins.extend([t.storage_offset() for t in made])
+            return made
+
+    def compiler(module, _):
+        return make_boxed_func(Spy(module).run)
+    graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
+    weights, biases = layers_of([24, 7, 5], torch.float32)
+    x, edge = (tensor(rows, 8, dtype=torch.float32) for rows in (20, 80))
+
+    def block(x, edge):
+        return dfgnn.edge_mlp(graph, weights, biases, dst=x, src=x, edge=edge)
+    torch._dynamo.reset()
+    out = torch.compile(block, fullgraph=True, backend=aot_autograd(
+        fw_compiler=compiler, bw_compiler=compiler))(x, edge)
+    torch.autograd.grad(out.sum(), [*weights, *biases])
+    assert len(begins) > 4 and not any(begins)
+
+
+@pytest.mark.skipif(not _mlp_ops.AVAILABLE,
+                    reason="this torch has no operators")
 def test_the_operator_is_what_torch_expects():
     graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
     settings = _mlp.Settings(1, "relu", None, 0.01, reduce_dst="max",
