@@ -8,6 +8,7 @@ from . import _abi
 from ._library import check, library
 
 PARAM, DST, SRC, EDGE, REL = 1, 2, 3, 4, 5
+PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge", REL: "rel"}
 INPUT, OUTPUT, COTANGENT, GRADIENT = 1, 2, 3, 4
 _ROWS = {DST: "num_dst", SRC: "num_src", EDGE: "num_edges",
          REL: "num_relations"}

@@ -14,8 +14,8 @@ from . import (_operations, _programs, _recorders, _stacked, _summed, _trace,
                _watch)
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
-from ._trace import (DST, EDGE, PARAM, SRC, TraceError, Value,
-                     at_line)
+from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
+from ._trace_errors import at_line
 from ._watch import Node, mapped
 from .errors import InvalidError, UnsupportedError
 

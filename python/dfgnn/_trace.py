@@ -7,65 +7,13 @@ Sums along an axis leave it with size 1, so that the number of a head spreads
 over a row of it.
 """
 
-import contextlib
 import math
-import os
-import sys
-import threading
 
-import torch
+from ._program import DST, EDGE, PARAM, PLACES, REL, SRC
+from ._trace_errors import (  # noqa: F401: used as this module's
+    TraceError, refuse)
 
-PARAM, DST, SRC, EDGE, REL = 1, 2, 3, 4, 5
-PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge", REL: "rel"}
 ENDS = {"in": DST, "out": SRC, "rel": REL}
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-# what PyG's layers call to reduce and to scatter
-_BELOW = os.sep + os.path.join("torch_geometric", "")
-_BELOW = tuple(_BELOW + name for name in ("utils", "inspector", "nn" + os.sep
-                                          + "aggr", "experimental"))
-
-
-class TraceError(TypeError):
-    """A function does what edge programs do not have."""
-
-
-_thread = threading.local()  # .line: of the call that is translated
-
-
-def place_of_line():
-    """The line of the user's function that is running."""
-    told = getattr(_thread, "line", None)
-    if told is not None:
-        return told
-    frame = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith((_HERE, _TORCH)) and not any(
-                part in path for part in _BELOW):
-            return f"{path}, line {frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-@contextlib.contextmanager
-def at_line(line):
-    """Errors name this line, and not the one that runs."""
-    before = getattr(_thread, "line", None)
-    _thread.line = line
-    try:
-        yield
-    finally:
-        _thread.line = before
-
-
-def _where():
-    place = place_of_line()
-    return place + ": " if place else ""
-
-
-def refuse(text):
-    raise TraceError(_where() + text)
 
 
 def join(a, b):

@@ -14,7 +14,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ._autocast import autocast_dtype
-from ._trace import PARAM, TraceError, _where, place_of_line
+from ._trace import PARAM, TraceError
+from ._trace_errors import place_of_line, where
 
 # Primes that no layer has as a number of features, so that the rows of edges
 # and nodes are known in a shape.
@@ -68,7 +69,7 @@ class Count(int):
 
 def _no_number(name):
     def refused(self, *others):
-        raise TraceError(_where() + f"{self!r} is used as a number")
+        raise TraceError(where() + f"{self!r} is used as a number")
     refused.__name__ = name
     return refused
 
@@ -145,7 +146,7 @@ class Watched(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         raise TraceError(
-            _where() + "a tensor that stood for others while a layer was "
+            where() + "a tensor that stood for others while a layer was "
             "traced is used afterwards: something has kept it")
 
     def __repr__(self):
@@ -231,7 +232,7 @@ class Watch(TorchFunctionMode):
         return found
 
     def refuse(self, text):
-        self.refused = _where() + text
+        self.refused = where() + text
         raise TraceError(self.refused)
 
     # ---- calls

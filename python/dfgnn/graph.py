@@ -9,17 +9,14 @@ import torch
 from . import _context, _handle
 from ._checks import (
     check_columns, check_count, check_index, check_order, describe)
-from ._context import raw_stream
-from ._library import check, library
-from ._modes import compiling, constant, lasting, untraced, unwrapped
+from ._graph_edges import Edges
+from ._library import library
+from ._modes import compiling, constant, lasting, unwrapped
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
 _registry = weakref.WeakValueDictionary()
 _handle_lock = threading.RLock()
-
-# torch.compile leaves it alone: what it compiles is memory of its CUDA graphs
-_kept = untraced(lasting)
 
 
 def _detached(tensor):
@@ -37,7 +34,7 @@ def _host_ptr(graph_ptr):
     return torch.as_tensor(graph_ptr).to("cpu", torch.int64).contiguous()
 
 
-class Graph:
+class Graph(Edges):
     """Edges from sources to destinations, by destination (CSR).
 
     :func:`as_graph` makes one of whatever describes it.  ``Graph(offsets,
@@ -118,9 +115,6 @@ class Graph:
     _given = None  # (weak reference to an edge_index, its version)
     trusted = False
     _edges = None  # how many edges there are, once that is known
-    loops = None  # how many self loops the library added, if it did
-    unlooped_edges = None  # how many edges there were before loops
-    looped = None  # the result of with_self_loops()
     graph_ptr = family = name = _handle = None
     id = None  # the number that it has since numbered()
 
@@ -269,34 +263,6 @@ class Graph:
             return self._array(2)
         return self._derive("edge order", self._number_looped)
 
-    def _number_looped(self):
-        """edge_order of a graph with loops: the library numbers all edges
-        and then the loops, the caller the kept edges and then the loops."""
-        order = self._array(2).long()
-        compact = torch.empty(self.unlooped_edges + self.loops,
-                              dtype=order.dtype, device=self.device)
-        compact[self._looped_rows()] = torch.arange(self.num_edges,
-                                                    device=self.device)
-        return compact[order]
-
-    @property
-    def kept(self):
-        """The numbers of the edges that were kept when the library replaced
-        the self loops; None if it did not."""
-        if self.loops is None:
-            return None
-
-        def make():
-            there = torch.zeros(self.unlooped_edges + self.loops,
-                                dtype=torch.bool, device=self.device)
-            there[self._array(2).long()] = True
-            there = there[:self.unlooped_edges]
-            if compiling():  # the size of nonzero() would be unknown
-                return there.logical_not().byte().argsort(stable=True)[
-                    :self.num_edges - self.loops]
-            return there.nonzero().view(-1)
-        return self._derive("kept", make)
-
     @property
     def handle(self):
         """The library's graph, made anew in a process that was forked."""
@@ -308,158 +274,15 @@ class Graph:
                     handle = self._handle = self._make_handle()
         return handle
 
-    # ---- properties that layers and tests read
-
-    def _derive(self, key, make):
-        found = self._derived.get(key)
-        if found is None:
-            if compiling():  # the memory may belong to torch's CUDA graphs
-                return make()
-            found = self._derived[key] = _kept(make)
-        return found
-
-    @property
-    def src(self):
-        """[E] source of each edge, in the graph's own order."""
-        return self._derive("src", lambda: self.indices.long())
-
-    @property
-    def dst(self):
-        """[E] destination of each edge, in the graph's own order."""
-        def make():
-            rows = torch.arange(self.num_dst, device=self.device)
-            return rows.repeat_interleave(self.degrees,
-                                          output_size=self.num_edges)
-        return self._derive("dst", make)
-
-    @property
-    def degrees(self):
-        """[N] how many edges each destination has."""
-        return self._derive("degrees", lambda: self.offsets.long().diff())
-
-    # [E] int64: the relation of each edge, in the graph's own order
-    relation = None
-    num_relations = 0
-
-    def set_relations(self, relation, count=None):
-        """Gives each edge its relation, once, for edge programs that have
-        values of relations.
-
-        relation: [E] int32 or int64, in the caller's order of edges.
-        count: how many relations there are; the largest and one more, if not
-            given.
-        """
-        check_index("relation", relation)
-        if relation.numel() != self.num_edges or \
-                relation.device != self.device:
-            raise ValueError(
-                f"relation must have {self.num_edges} numbers on "
-                f"{self.device}, got " + describe(relation))
-        some = relation.numel() > 0
-        least, most = (int(relation.min()), int(relation.max())) if some \
-            else (0, 0)
-        count = most + 1 if count is None else check_count("count", count)
-        if least < 0 or most >= count:
-            raise ValueError(f"relations are {least} to {most}, expected 0 "
-                             f"to {count - 1}")
-        relation = self.to_graph_order(relation)
-        narrow = relation.int().contiguous()
-        on_device = self.device.type != "cpu"
-        check(library().dfgnn_graph_set_relations(
-            self.handle.pointer, count, narrow.data_ptr(), int(on_device),
-            raw_stream(self.device)))
-        self.relation, self.num_relations = relation.long(), count
-
-    @property
-    def order(self):
-        """edge_order as int64, or None."""
-        if self.edge_order is None:
-            return None
-        return self._derive("order", lambda: self.edge_order.long())
-
-    @property
-    def inverse(self):
-        """Where each of the caller's edges is in the graph, or None."""
-        def make():
-            inverse = torch.empty_like(self.order)
-            inverse[self.order] = torch.arange(self.num_edges,
-                                               device=self.device)
-            return inverse
-        if self.edge_order is None:
-            return None
-        return self._derive("inverse", make)
-
-    @property
-    def edge_index(self):
-        """[2, E] sources and destinations in the caller's order."""
-        def make():
-            edges = torch.stack([self.src, self.dst])
-            if self.inverse is not None:
-                edges = edges[:, self.inverse]
-            return edges
-        return self._derive("edge_index", make)
-
     def extend(self, x):
         """x by sources, from x by the nodes of this process: x itself, but for
         a DistGraph, whose sources are also nodes of other ranks."""
         return x
 
-    def to_graph_order(self, edges):
-        """A tensor by edge in the graph's order, from one in the caller's."""
-        if self.edge_order is None:
-            return edges
-        return edges.index_select(0, self.order)
-
-    def to_caller_order(self, edges):
-        """A tensor by edge in the caller's order, from one in the graph's."""
-        if self.edge_order is None:
-            return edges
-        return edges.index_select(0, self.inverse)
-
-    def with_self_loops(self):
-        """The graph without its self loops, and with one new loop for each
-        node that is both a source and a destination, as the last edges: PyG's
-        attention layers do the same."""
-        if self.looped is None:
-            self.looped = lasting(self._make_looped)
-        return self.looped
-
     def _make_looped(self):
         return Graph._from_edge_index(
             self._list(), (self.num_src, self.num_dst), self.graph_ptr,
             self.family, self.name, trusted=self.trusted, self_loops=True)
-
-    def _list(self):
-        """The caller's edge list if it still exists and is unchanged, else
-        edge_index."""
-        given = self._given
-        if given is not None:
-            edges, version = given[0](), given[1]
-            if edges is not None and edges._version == version:
-                return edges
-        return self.edge_index
-
-    def to_looped_edges(self, edges):
-        """A tensor by the edges of this graph, which with_self_loops() made,
-        from one [E + min(M, N)] by the edges before loops were added and then
-        by the loops."""
-        if edges.size(0) == self.num_edges or self.loops is None:
-            return edges
-        return edges.index_select(0, self._looped_rows())
-
-    def from_looped_edges(self, edges, count):
-        """The inverse of to_looped_edges(), with count rows: those of removed
-        loops are 0."""
-        if count == self.num_edges or self.loops is None:
-            return edges
-        out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
-        return out.index_copy(0, self._looped_rows(), edges)
-
-    def _looped_rows(self):
-        def make():
-            loops = torch.arange(self.loops, device=self.device)
-            return torch.cat([self.kept, loops + self.unlooped_edges])
-        return self._derive("looped rows", make)
 
     @property
     def nbytes(self):

@@ -21,10 +21,11 @@ from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
 from ._operators import check_tensor
+from ._over_edges import OVER, logsumexp, softmax
 from ._programs import EDGE, PARAM, SRC
 from ._surroundings import plain, surroundings
 from ._torch_operator import place
-from ._trace import TraceError, Value
+from ._trace import TraceError
 from ._plan import Plan
 from .convert import as_graph
 from .errors import Error, UnsupportedError
@@ -32,38 +33,10 @@ from .graph import Graph
 from .hetero import HeteroGraph
 
 __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
-           "logsumexp", *_trace.OVER_EDGES]
+           "logsumexp", *OVER]
 
 
-def _over(name):
-    def over(x):
-        if not isinstance(x, Value):
-            raise TypeError(f"{name} is called in the function of an "
-                            f"edge_program, with a value; got "
-                            f"{type(x).__name__}")
-        return _trace.method(name)(x)
-    what, way = name.rsplit("_", 1)
-    edges = {"in": "in-edges of each destination",
-             "out": "out-edges of each source",
-             "rel": "edges of each relation"}[way]
-    over.__name__ = over.__qualname__ = name
-    over.__doc__ = f"The {what} over the {edges}, in an edge program."
-    return over
-
-
-globals().update({name: _over(name) for name in _trace.OVER_EDGES})
-
-
-def softmax(x):
-    """The softmax over the in-edges of each destination, in an edge
-    program; each axis has its own."""
-    return globals()["softmax_in"](x)
-
-
-def logsumexp(x):
-    """log(sum(exp(x))) over the in-edges of each destination, in an edge
-    program."""
-    return globals()["logsumexp_in"](x)
+globals().update(OVER)
 
 
 def _given(i, j, e, others):

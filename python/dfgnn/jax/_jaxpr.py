@@ -8,181 +8,14 @@ spread by themselves.
 
 import itertools
 import math
-import typing
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
-from jax.interpreters import batching
 
-from .._program import DST, EDGE, PARAM, SRC
-
-PLACES = {PARAM: "param", DST: "dst", SRC: "src", EDGE: "edge"}
-OVER_EDGES = [f"{what}_{way}" for way in ("in", "out") for what in (
-    "sum", "mean", "max", "min", "softmax", "logsumexp")]
-
-
-class TraceError(TypeError):
-    """A function does what edge programs do not have."""
-
-
-class _Refused(Exception):
-    """A TraceError that has no line yet."""
-
-
-# ---- what only edge programs have -------------------------------------------
-
-def _primitive(name):
-    primitive = core.Primitive("dfgnn_" + name)
-    primitive.def_abstract_eval(lambda x, **_: x)
-
-    def outside(*_, **__):
-        raise TypeError(f"{name} is called outside of the function of an "
-                        "edge_program")
-    primitive.def_impl(outside)
-    batching.defvectorized(primitive)
-    return primitive
-
-
-_OVER = {name: _primitive(name) for name in OVER_EDGES}
-_DROPOUT = _primitive("dropout")
-
-
-def over(name):
-    def function(x):
-        return _OVER[name].bind(jnp.asarray(x))
-    what, way = name.rsplit("_", 1)
-    edges = ("in-edges of each destination" if way == "in"
-             else "out-edges of each source")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {what} over the {edges}, in an edge program."
-    return function
-
-
-def softmax(x):
-    """The softmax over the in-edges of each destination, in an edge program;
-    each element has its own."""
-    return _OVER["softmax_in"].bind(jnp.asarray(x))
-
-
-def dropout(x, rate):
-    """Drops elements with this probability and scales the others, in an edge
-    program, whose call then takes a ``key``.  A value of a node is dropped, or
-    not, for all of its edges."""
-    return _DROPOUT.bind(jnp.asarray(x), rate=float(rate))
-
-
-# ---- values -----------------------------------------------------------------
-
-class Value(typing.NamedTuple):
-    """text names the value; shape has 1, or nothing at all, where axes of the
-    jaxpr's value are spread."""
-    text: str
-    place: int
-    shape: tuple
-
-
-class _Exchanged(typing.NamedTuple):
-    """A value whose axes are exchanged, which only products may read."""
-    value: Value
-    order: tuple
-    where: str
-
-    def refuse(self):
-        raise TraceError(self.where + "axes are exchanged; edge programs keep "
-                         "their order")
-
-    text = place = shape = property(refuse)
-
-
-def _join(places):
-    """The place where values meet."""
-    met = max(places, default=PARAM)
-    return EDGE if {DST, SRC} <= set(places) else met
-
-
-def _number(x):
-    x = float(x)
-    if math.isinf(x):
-        return "(inf)" if x > 0 else "(-inf)"
-    return f"({x!r})"
-
-
-def _spread(*shapes):
-    rank = max(map(len, shapes), default=0)
-    return tuple(max(sizes) for sizes in zip(*(
-        (1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)))
-
-
-class Writer:
-    """Writes a program; inputs are named by the caller."""
-
-    def __init__(self):
-        self.declared, self.lines = [], []
-        self.tensors = []  # that the function finds outside of itself
-        self.random = False
-        self.where = ""  # the line that is translated
-
-    def input(self, name, place, shape):
-        if len(shape) > 3:
-            raise TraceError(f"{name} has {len(shape)} axes, expected at most "
-                             "3 after the rows")
-        axes = f"[{','.join(map(str, shape))}]" if shape else ""
-        self.declared.append(f"{PLACES[place]} {name}{axes}")
-        return Value(name, place, tuple(shape))
-
-    def captured(self, array):
-        """A parameter that is no argument."""
-        self.tensors.append(array)
-        return self.input(f"tensor_{len(self.tensors)}", PARAM,
-                          jnp.shape(array))
-
-    def line(self, text, place, shape):
-        if len(shape) > 3:
-            raise _Refused(f"a value has {len(shape)} axes, expected at "
-                             "most 3")
-        name = f"v_{len(self.lines)}"
-        self.lines.append(f"{name} = {text}")
-        return Value(name, place, tuple(shape))
-
-    def apply(self, form, *values, shape=None):
-        """form: the text, with {0} for the first value."""
-        return self.line(form.format(*(v.text for v in values)),
-                         _join([v.place for v in values]),
-                         _spread(*(v.shape for v in values))
-                         if shape is None else shape)
-
-    def reshape(self, value, shape):
-        shape = tuple(shape)
-        if value.shape == shape:
-            return value
-        axes = ",".join(map(str, shape or (1,)))
-        return self.apply(f"reshape({{0}}, [{axes}])", value, shape=shape)
-
-    def expand(self, value, shape):
-        shape = tuple(shape)
-        if value.shape == shape:
-            return value
-        axes = ",".join(map(str, shape or (1,)))
-        return self.apply(f"expand({{0}}, [{axes}])", value, shape=shape)
-
-    def over(self, name, value):
-        made = self.apply(name + "({0})", value)
-        return made._replace(
-            place=EDGE if name.startswith("softmax") else
-            SRC if name.endswith("_out") else DST)
-
-    def text(self, outputs, shapes):
-        result = ", ".join(
-            f"out_{k} = {v.text} as {PLACES[v.place]}"
-            + (f"[{','.join(map(str, shape))}]" if shape else "")
-            for k, (v, shape) in enumerate(zip(outputs, shapes)))
-        return "\n".join(self.declared + self.lines
-                         + [f"return {result}"]) + "\n"
-
-
-# ---- operations -------------------------------------------------------------
+from .._program import PARAM
+from ._writer import OVER, Exchanged, Refused, TraceError, Value, number_of
 
 _ELEMENTWISE = {
     "add": "{0} + {1}", "add_any": "{0} + {1}", "sub": "{0} - {1}",
@@ -218,7 +51,7 @@ def _pow(w, eqn, x, y):
 
 def _select(w, eqn, which, *cases):
     if len(cases) != 2:
-        raise _Refused(f"a choice among {len(cases)}, expected 2")
+        raise Refused(f"a choice among {len(cases)}, expected 2")
     return w.apply("where({0}, {2}, {1})", which, *cases)
 
 
@@ -227,7 +60,7 @@ def _convert(w, eqn, x):
     if kind == bool:
         return w.apply("1 - ({0} == 0)", x)
     if not jnp.issubdtype(kind, jnp.floating):
-        raise _Refused(f"a conversion to {kind}, expected a real number")
+        raise Refused(f"a conversion to {kind}, expected a real number")
     return x
 
 
@@ -254,7 +87,7 @@ def _broadcast(w, eqn, x):
 def _reshape(w, eqn, x):
     before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     if eqn.params.get("dimensions"):
-        raise _Refused("a reshape that exchanges axes")
+        raise Refused("a reshape that exchanges axes")
     if x.shape and [n for n in before if n != 1] == [
             n for n in after if n != 1]:
         sizes = iter(m for n, m in zip(before, x.shape) if n != 1)
@@ -276,7 +109,7 @@ def _transpose(w, eqn, x):
         return x
     if kept == sorted(kept):
         return w.reshape(x, [x.shape[k] for k in order])
-    return _Exchanged(x, tuple(order), w.where)
+    return Exchanged(x, tuple(order), w.where)
 
 
 def _part(w, x, axis, begin, end):
@@ -290,7 +123,7 @@ def _part(w, x, axis, begin, end):
     elif before == 1:
         flat = w.reshape(x, (x.shape[axis] * after,))
     else:
-        raise _Refused("a part of an axis that stands between others")
+        raise Refused("a part of an axis that stands between others")
     flat = w.apply(f"{{0}}[{begin * after}:{end * after}]", flat,
                    shape=flat.shape[:-1] + ((end - begin) * after,))
     return w.reshape(flat, shape)
@@ -299,7 +132,7 @@ def _part(w, x, axis, begin, end):
 def _slice(w, eqn, x):
     strides = eqn.params.get("strides")
     if strides and any(s != 1 for s in strides):
-        raise _Refused("a slice with a step")
+        raise Refused("a slice with a step")
     if not x.shape:
         return x
     for axis, (begin, end) in enumerate(zip(eqn.params["start_indices"],
@@ -323,7 +156,7 @@ def _joined(w, values, axis, shape):
     elif math.prod(shape[:axis]) == 1:
         flat = [w.reshape(v, (v.shape[axis] * after,)) for v in values]
     else:
-        raise _Refused("a concatenation along an axis between others")
+        raise Refused("a concatenation along an axis between others")
     made = w.apply("cat(" + ", ".join(f"{{{k}}}" for k in range(len(flat)))
                    + ")", *flat, shape=flat[0].shape[:-1] + (
                        sum(v.shape[-1] for v in flat),))
@@ -363,7 +196,7 @@ def _dot_general(w, eqn, a, b):
     sizes = [var.aval.shape for var in eqn.invars]
     values = []
     for k, value in enumerate((a, b)):
-        if isinstance(value, _Exchanged):  # its axes as they were
+        if isinstance(value, Exchanged):  # its axes as they were
             back = np.argsort(value.order)
             labels[k] = [labels[k][axis] for axis in back]
             sizes[k] = tuple(sizes[k][axis] for axis in back)
@@ -387,9 +220,9 @@ def _product(w, values, labels, gone, out, shape):
                for some in (*labels, out)):
             break
     else:
-        raise _Refused("a product whose axes are exchanged")
+        raise Refused("a product whose axes are exchanged")
     if len(order) > 3:
-        raise _Refused(f"a product of {len(order)} axes, expected 3 at most")
+        raise Refused(f"a product of {len(order)} axes, expected 3 at most")
     factors = [w.reshape(v, [v.shape[mine.index(c)] if c in mine else 1
                              for c in order])
                for v, mine in zip(values, labels)]
@@ -489,7 +322,7 @@ def _constant(w, array):
     """A number, or a parameter that the caller gives."""
     array = np.asarray(array)
     if array.size and (array == array.flat[0]).all():
-        return Value(_number(array.flat[0]), PARAM, ())
+        return Value(number_of(array.flat[0]), PARAM, ())
     return w.captured(array)
 
 
@@ -512,10 +345,10 @@ def _translate(w, eqn, values):
         return values[0]
     if name in _ELEMENTWISE:
         return w.apply(_ELEMENTWISE[name], *values)
-    if name.startswith("dfgnn_") and name[6:] in _OVER:
+    if name.startswith("dfgnn_") and name[6:] in OVER:
         return w.over(name[6:], values[0])
     if name not in _OPERATIONS:
-        raise _Refused(f"edge programs have no {name}")
+        raise Refused(f"edge programs have no {name}")
     return _OPERATIONS[name](w, eqn, *values)
 
 
@@ -543,7 +376,7 @@ def walk(w, jaxpr, consts, values):
                         else np.asarray(made))
             else:
                 made = _translate(w, eqn, [as_value(w, v) for v in values])
-        except _Refused as reason:
+        except Refused as reason:
             raise TraceError(w.where + str(reason)) from None
         found.update(zip(eqn.outvars,
                          made if isinstance(made, list) else [made]))

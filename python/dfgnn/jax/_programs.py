@@ -22,6 +22,7 @@ from .._names import LETTERS, MessageFunction, Names
 from .._program import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
 from . import _jaxpr
 from ._graph import DTYPES, TARGET, described, ffi, register
+from ._writer import Writer
 
 
 # ---- the call ---------------------------------------------------------------
@@ -217,7 +218,7 @@ class EdgeProgram(MessageFunction):
         closed = jax.make_jaxpr(flat)(*(
             jax.ShapeDtypeStruct(t.shape[place != PARAM:], t.dtype)
             for t, place in zip(tensors, places)))
-        writer = _jaxpr.Writer()
+        writer = Writer()
         values = [writer.input(name, place, t.shape[place != PARAM:])
                   for name, place, t in zip(names, places, tensors)]
         values = [_jaxpr.as_value(writer, v) for v in _jaxpr.walk(
