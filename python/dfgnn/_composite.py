@@ -7,8 +7,6 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 [E, H], messages [E, H, D].
 """
 
-import torch
-
 from ._derived import (
     EXTREMES, REDUCED, ByTorch, Formula, attention_of, exact_of, message)
 from ._dropout import keep_factors  # noqa: F401: used as this module's
