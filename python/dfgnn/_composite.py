@@ -8,7 +8,7 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 """
 
 from ._derived import (
-    EXTREMES, REDUCED, ByTorch, Formula, attention_of, exact_of, message)
+    EXTREMES, REDUCED, ByTorch, Formula, attention_formula, exact_of, message)
 from ._dropout import keep_factors  # noqa: F401: used as this module's
 from ._operators import OPERATORS
 from ._recorders import Picked
@@ -19,7 +19,7 @@ def attention(op, inputs, bias, seed, graph, settings, lse=False):
     differentiable as often as wanted."""
     value = inputs[OPERATORS[op].value]
     t = ByTorch(graph, exact_of(value), seed)
-    out, *more = attention_of(t, op, [
+    out, *more = attention_formula(t, op, [
         None if x is None else x.to(t.exact) for x in inputs], bias, settings,
         t.run, lse)
     return out.to(value.dtype), *more

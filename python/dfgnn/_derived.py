@@ -166,7 +166,7 @@ def scores(graph, op, inputs, settings):
     return t.run([score], read=False)[0].squeeze(-1)
 
 
-def attention_of(t, op, inputs, bias, settings, run, lse=False):
+def attention_formula(t, op, inputs, bias, settings, run, lse=False):
     """(out, weights before dropout or None, [N, H] the log-sum-exp of scores or
     None) of a formula, whose values run() computes."""
     value = inputs[OPERATORS[op].value]
@@ -206,8 +206,9 @@ def attention(graph, op, inputs, bias, seed, settings):
     if settings.dropout and graph.edge_number is not None:
         return None  # a part of a graph numbers its edges otherwise
     t = _Text(graph, exact_of(inputs[OPERATORS[op].value]))
-    return attention_of(t, op, inputs, bias, settings, lambda outputs: t.run(
-        outputs, seed if settings.dropout else None))[:2]
+    return attention_formula(
+        t, op, inputs, bias, settings, lambda outputs: t.run(
+            outputs, seed if settings.dropout else None))[:2]
 
 
 # ---- sums -------------------------------------------------------------------

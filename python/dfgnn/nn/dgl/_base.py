@@ -6,6 +6,7 @@ import sys
 import torch
 from torch import nn
 
+from ..._recorders import reduced as over_edges
 from ...aggregation import aggregate
 from ...convert import as_graph
 from .._guards import surroundings
@@ -105,26 +106,11 @@ def reduced(graph, feat, reduce, edge_weight=None):
             raise dgl_error(f"edge_weight must be [edges={graph.num_edges}], "
                             f"got {list(edge_weight.shape)}")
         if edge_weight.numel() != graph.num_edges:
-            return _weighted_by_features(graph, feat, reduce, edge_weight)
+            # a number for each feature: DGL broadcasts weights and features
+            src, dst = graph.edge_index
+            return over_edges(reduce, feat.index_select(0, src) * edge_weight,
+                              dst, graph.num_dst)
         edge_weight = edge_weight.reshape(-1)
     value = feat.reshape(-1, 1, 1) if feat.dim() == 1 else heads_of(feat)
     out = aggregate(graph, value, reduce, edge_weight, num_dst=graph.num_dst)
     return out.reshape((graph.num_dst,) + tuple(feat.shape[1:]))
-
-
-def _weighted_by_features(graph, feat, reduce, edge_weight):
-    """reduced() where a weight has a number for each feature: DGL broadcasts
-    weights and features."""
-    src, dst = graph.edge_index
-    messages = feat.index_select(0, src) * edge_weight
-    shape = (graph.num_dst,) + tuple(messages.shape[1:])
-    if reduce == "max":
-        index = dst.view([-1] + [1] * (messages.dim() - 1))
-        return messages.new_zeros(shape).scatter_reduce(
-            0, index.expand_as(messages), messages, "amax",
-            include_self=False)
-    out = messages.new_zeros(shape).index_add(0, dst, messages)
-    if reduce == "mean":
-        degrees = graph.degrees.clamp(min=1).to(out.dtype)
-        out = out / degrees.view([-1] + [1] * (out.dim() - 1))
-    return out
