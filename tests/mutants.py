@@ -83,7 +83,7 @@ CPU = [
     Fault("kernels/sums/cpu/projection.c",
           "threads keep the last call's window",
           "(dfgnn_cpu_window){0, 0};", "(dfgnn_cpu_window){0, 1};",
-          ("check_messages",)),
+          ("DFGNN_TEST_FEW=8 check_messages",)),
 ]
 
 STORE = [
@@ -339,10 +339,10 @@ PACKAGE = [
           ("test_distributed.py",)),
 ]
 
-def emulated(part, family, few=3):
-    """The loops of check_gpu_variants over one operator, pass and type: part is
+def emulated(part, family, few=3, case="variants"):
+    """A case of check_gpu_variants for one operator, pass and type: part is
     8 * operator + 4 * pass + type."""
-    return (f"DFGNN_TEST_FEW={few} CK_RUN_CASE=variants "
+    return (f"DFGNN_TEST_FEW={few} CK_RUN_CASE={case} "
             f"DFGNN_TEST_PART={part}/104 DFGNN_TEST_FAMILY={family} "
             "check_gpu_variants",)
 
@@ -351,7 +351,7 @@ EMULATED = [
     Fault("kernels/attention/cuda/running_softmax.cuh",
           "a sum is not rescaled when the maximum rises",
           "      l[h] *= factor;\n", "",
-          emulated(0, "cuda.attention.fwd.online", 9)),
+          emulated(0, "cuda.attention.fwd.online", 0, "special_values")),
     Fault("kernels/attention/cuda/merge.cuh",
           "partial sums are merged unscaled",
           "sum += partial[at(k) * p.dim + f] * exp2_fast(state[at(k) * 2] - "
@@ -376,7 +376,8 @@ EMULATED = [
           emulated(56, "cuda.reduce.fwd")),
     Fault("kernels/common/scan.cuh", "sums of earlier tiles stop one too soon",
           "lane <= last ? int32_t(uint32_t(x))",
-          "lane < last ? int32_t(uint32_t(x))", ("check_gpu_sort",)),
+          "lane < last ? int32_t(uint32_t(x))",
+          ("CK_RUN_CASE=scan check_gpu_sort",)),
 ]
 
 FAULTS = CPU + STORE + CHOICE + TUNER + FILES + PACKAGE + EMULATED

@@ -481,6 +481,21 @@ static void far_below_zero(session *s, dfgnn_op op) {
   }
 }
 
+/* The scores of a row rise from edge to edge, so far that each makes those
+ * before it small: columns are in order, in blocks of ten. */
+static void rising(session *s, dfgnn_op op) {
+  const int64_t rows = s->graph->matrix.destinations;
+  if (op == DFGNN_OP_GT)
+    set(s, "query", 0, rows * ROW, 1);
+  for (int64_t j = 0; j < s->graph->matrix.sources; j++) {
+    const double step = 4 * (double)(j % 10);
+    if (op == DFGNN_OP_GT)
+      set(s, "key", j * ROW, ROW, step);
+    if (op == DFGNN_OP_GAT)
+      set(s, "score_src", j * HEADS, HEADS, 4 * step);
+  }
+}
+
 /* Row 1 and every third edge are masked by their bias. */
 static void masked(session *s, dfgnn_op op) {
   const int32_t *offsets = s->graph->matrix.offsets; /* read on the CPU */
@@ -497,6 +512,7 @@ typedef struct special {
   int flags;
   int attention; /* 1: only operators of attention are checked */
   int backward;  /* 1: both passes are checked, else forward alone */
+  int dim;       /* the width; 0: each of two */
 } special;
 
 /* Backward is left out where a row's sum is infinite, since its gradient is a
@@ -510,7 +526,9 @@ static const special specials[] = {
     {.set = minus_infinity, .attention = 1, .backward = 1},
     {.set = plus_infinity, .flags = WEIGHTS, .attention = 1},
     {.set = zero_norms, .backward = 1},
+    {.set = zero_norms, .backward = 1, .dim = 36}, /* by heads on a CPU */
     {.set = far_below_zero, .flags = WEIGHTS, .attention = 1},
+    {.set = rising, .attention = 1},
     {.set = masked, .flags = BIAS | WEIGHTS, .attention = 1, .backward = 1},
     {.set = masked, .flags = BIAS | DROPOUT, .attention = 1, .backward = 1},
 };
@@ -526,10 +544,10 @@ void check_special_values(const char *device, const variant_test *test) {
     const special *c = &specials[i / 2];
     if ((c->attention && !attention) ||
         (test->pass == DFGNN_PASS_BACKWARD && !c->backward) ||
-        (c->set != plain && !has(test, "value")))
+        (c->set != plain && !has(test, "value")) || (c->dim && i % 2))
       continue;
-    s.problem =
-        problem_of(test, HEADS, dims[i % 2], DFGNN_LAYOUT_NHD, c->flags);
+    s.problem = problem_of(test, HEADS, c->dim ? c->dim : dims[i % 2],
+                           DFGNN_LAYOUT_NHD, c->flags);
     if (!open_problem(&s))
       continue;
     c->set(&s, test->op);

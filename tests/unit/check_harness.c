@@ -38,16 +38,19 @@ static const struct {
     [BEYOND_WORKSPACE] = {"beyond-workspace", "wrote beyond the workspace"},
 };
 
+static float off = 0.01f;       /* what one number is off by */
+static dfgnn_accuracy accuracy; /* of the last check */
+
 static void spoil(const dfgnn_launch *launch, float *out, float *lse) {
   int64_t numbers =
       launch->setting.matrix->destinations * launch->setting.problem->dim;
   size_t row = (size_t)launch->setting.problem->dim;
   switch ((mistake)launch->setting.parameter[0]) {
   case ONE_NUMBER_OFF:
-    out[3 * row + 1] += 0.01f;
+    out[3 * row + 1] += off;
     break;
   case LSE_OFF:
-    lse[3] += 0.01f;
+    lse[3] += off;
     break;
   case ISOLATED_ROW_LEFT:
     memset(out + row, 0xff, row * sizeof *out);
@@ -133,6 +136,7 @@ static dfgnn_status check(mistake m, double *error) {
   snprintf(name, sizeof name, "test.harness/mistake=%d", (int)m);
   ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, name));
   dfgnn_status status = dfgnn__harness_check(error, harness, plan);
+  accuracy = dfgnn__harness_accuracy(harness);
   dfgnn_plan_destroy(plan);
   dfgnn__harness_destroy(harness);
   dfgnn_graph_destroy(graph);
@@ -156,6 +160,18 @@ START_TEST(each_mistake_is_found_and_named) {
 }
 END_TEST
 
+START_TEST(an_error_of_more_than_the_bound_is_found) {
+  double error = -1;
+  ck_assert_int_eq(check(ONE_NUMBER_OFF, &error), DFGNN_ERROR_WRONG);
+  ck_assert_double_gt(accuracy.of_bound, 1);
+  const float bound = off / (float)accuracy.of_bound;
+  off = 1.6F * bound;
+  ck_assert_int_eq(check(ONE_NUMBER_OFF, &error), DFGNN_ERROR_WRONG);
+  off = 0.6F * bound;
+  ck_ok(check(ONE_NUMBER_OFF, &error));
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("harness");
   TCase *tcase = tcase_create("cpu");
@@ -163,6 +179,7 @@ int main(void) {
   tcase_add_test(tcase, a_right_kernel_passes_with_its_error);
   tcase_add_loop_test(tcase, each_mistake_is_found_and_named, NOTHING_WRITTEN,
                       MISTAKES);
+  tcase_add_test(tcase, an_error_of_more_than_the_bound_is_found);
   suite_add_tcase(suite, tcase);
   return run_tests(suite);
 }
