@@ -22,9 +22,10 @@ tab=$(printf '\t')
 # the name of what a row is of, among those that are measured apart
 name='(.part // .graph // .model // .case // "")'
 
-# lines: one row a line, so that changes can be read
+# lines: one row a line, so that changes can be read, without the sums of a part's rows
 lines() {
-  jq -c '.[] | objects | del(.partial)' |
+  jq -c '.[] | objects | select(.part == null or .graph == null
+      or (.graph | IN("geometric mean", "worst") | not)) | del(.partial)' |
     awk 'BEGIN { print "[" } NR > 1 { print line "," } { line = $0 } END { print line; print "]" }'
 }
 
@@ -42,6 +43,7 @@ put() {
     "[\$new[0][] | objects | select(.partial | not)] as \$new
     | [\$new[] | $name] as \$done
     | if any(\$new[]; .part) then [\$old[0][] | objects | select($name != \"\"
+        and (.graph | IN(\"geometric mean\", \"worst\") | not)
         and ([.part, .graph, .model, .case, .dtype] | any(IN(\$done[])) | not))]
       else [] end + \$new" |
     lines >"$old.new" && mv "$old.new" "$old"

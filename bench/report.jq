@@ -174,7 +174,7 @@ def eight_peer_table: [graphs[] as $g | peer($g; "gt"; 8; 16) as $p
   | markdown(["graph", "gt 8x16", "best peer", "faster by"]);
 
 def regret_rows($name; $rows): [$rows[] | select(.dim)] as $all
-  | ($rows[] | select(.graph == "geometric mean")) as $mean
+  | select($all != [])
   | (([$all[].dim] | unique[]), null) as $dim
   | [$all[] | select($dim == null or .dim == $dim)]
   | [$name, ($dim // "all"), ([.[].graph] | unique | length)] +
@@ -182,6 +182,24 @@ def regret_rows($name; $rows): [$rows[] | select(.dim)] as $all
      | [.[]["\($k)_regret"] | values] | "\(mean | figure) (\(max | figure))"] +
     [([.[].spread] | mean | figure), ([.[].candidates] | max)] | map(tostring)
   | row;
+# regret on graphs that neither store nor model knows, by kind of problem; a choice is worse
+# than the rule's if it takes 1.05 times as long
+def unseen_row($name): . as $all
+  | [$name, length] + [("left_out", "model", "race", "rule", "paper") as $k
+      | [.[]["\($k)_regret"] | values] | if . == [] then "-"
+        else "\(mean | figure) (\(max | figure))" end]
+    + ([.[] | select(.left_out_regret and .rule_regret)
+        | .left_out_regret / .rule_regret] | [(map(select(. > 1.05)) | length),
+          (max | figure)]) | map(tostring) | row;
+def unseen_table: [$regret_unseen[] | select(.dim)] as $all
+  | [($all | group_by([.op, .heads, .dim, .dtype, .edge_dim])[]
+      | . as $rows | .[0] | "\(.op | ascii_upcase) \(.heads) x \(.dim) \(.dtype)\(
+        if (.edge_dim // 0) > 0 then ", features of edges" else "" end)" as $name
+      | $rows | unseen_row($name)),
+    ($all | group_by(.graph)[] | unseen_row(.[0].graph | sub(":.*"; ""))),
+    ($all | select(length > 0) | unseen_row("all"))]
+  | markdown(["problems, graphs", "number", "choice", "model", "race", "rule",
+    "paper’s rule", "worse than the rule", "most"]);
 def regret_table: [regret_rows("H200"; $regret),
     regret_rows("H200, spmm-sum and reduce-max"; $regret_gather),
     regret_rows("CPU, 2 threads"; $regret_cpu)]
@@ -581,7 +599,7 @@ def headline_more: [graphs[] as $g
  baselines: baseline_table,
  missed: missed_table, slower: slower,
  heads: against($eight; $f32; "f32 8x16"), heads_peer: eight_peer_table, sixty_four: sixty_four_table,
- bf16: against($bf16; $f32; "bf16 1x128"), regret: regret_table,
+ bf16: against($bf16; $f32; "bf16 1x128"), regret: regret_table, regret_unseen: unseen_table,
  ablation: ablation_table,
  widths: ([width_table] | markdown(["graph", "width", "tuned", "rule", "paper",
    "smmf, pmf", "unfused"])),

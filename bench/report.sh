@@ -79,6 +79,7 @@ python_minibatch results/h200/python_minibatch.json
 batches results/h200/batches.json
 dispatch results/h200/dispatch.json
 regret_gather results/h200/regret_gather.json
+regret_unseen results/h200/regret_unseen.json
 python results/h200/python_layers.json
 accelerate results/h200/python_accelerate.json
 forces results/h200/python_forces.json
