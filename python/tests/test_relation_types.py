@@ -106,17 +106,27 @@ NAMES = [*CASES, *[f"{layer}, {aggr}" for layer in HETERO
                    for aggr in ("sum", "max")]]
 
 
-def near(name, have, want, dtype):
-    """Results, and gradients where no rounding makes another neighbour or
-    relation the largest."""
+def distances(name, have, want, dtype):
+    """How far results are from those wanted, in shares of the largest, and
+    gradients where no rounding makes another neighbour or relation the
+    largest."""
     pairs = list(zip(have[0], want[0]))
     if dtype == torch.float64 or not (", max" in name or "largest" in name):
         pairs += zip(have[1], want[1])
-    for a, b in pairs:
-        most = max(float(b.detach().abs().max()) if b.numel() else 0.0, 1.0)
-        assert not b.numel() or float(
-            (a.detach().double() - b.detach()).abs().max()) <= \
-            NEAR[dtype] * most
+    return [float((a.detach().double() - b.detach()).abs().max()) /
+            max(float(b.detach().abs().max()), 1.0) if b.numel() else 0.0
+            for a, b in pairs]
+
+
+def near(name, have, want, dtype, theirs):
+    """Results are as near as the type allows, or as those of PyG's own layer,
+    theirs(): where a rounding takes a score over the bend of a leaky ReLU,
+    both have the gradient of the other side."""
+    found = distances(name, have, want, dtype)
+    if max(found) > NEAR[dtype]:
+        allowed = distances(name, theirs(), want, dtype)
+        assert all(a <= max(NEAR[dtype], 1.5 * b)
+                   for a, b in zip(found, allowed)), (found, allowed)
 
 
 def to_all(value, place, dtype):
@@ -144,7 +154,9 @@ def test_all_types_in_both_passes(name, dtype, said, place):
     have = run(fast, x, to_all(given, place, dtype))
     want = run(plain, [t.detach().double() for t in x], lambda x: to_all(
         to_all(given, place, dtype), place, torch.float64)(x))
-    near(name, have, want, dtype)
+    near(name, have, want, dtype, lambda: run(
+        copy.deepcopy(plain).to(dtype), [t.detach() for t in x],
+        to_all(given, place, dtype)))
     assert {t.dtype for t in have[0]} <= {dtype, torch.float32}  # of PyG's RGCN
     assert not said.text
 
@@ -162,7 +174,9 @@ def test_autocast_regions(name, features, said, place):
                 to_all(given, place, torch.float64))
     with torch.autocast(place.type, torch.bfloat16):
         have = run(fast, x, to_all(given, place, torch.float32))
-    near(name, have, exact, torch.bfloat16)
+        near(name, have, exact, torch.bfloat16, lambda: run(
+            copy.deepcopy(plain), [t.detach() for t in x],
+            to_all(given, place, torch.float32)))
     assert all(g.dtype == t.dtype for g, t in zip(
         have[1], [*x, *fast.parameters()]))
     assert not said.text
