@@ -107,7 +107,7 @@ def class_table: [operators[] as $op | classes[] as $c
     "over their unfused", "over PyG"]);
 
 # What the tuned choice is over others in the rows of the last campaign's commit, which
-# are most of a file: geometric mean and least.
+# are most of a file, and in those of the same device code: geometric mean and least.
 def problem: [.graph, .op, .pass, .heads, .dim, .edge_dim, .message];
 def campaign_cell($rows; $role): [$rows | group_by(problem)[]
     | ratio((map(select(has_role($role)))[0] // {}).median_ms;
@@ -124,7 +124,10 @@ def campaign_table: [(["four attentions, 1 x 128, f32", $f32],
     ["sums and reductions of 128, f32", $gather],
     ["sums and reductions of messages of 64, f32, both passes", $messages])
     as [$name, $all]
-  | ($all | group_by(.commit) | max_by(length) // []) as $rows
+  | ($all | group_by(.commit) | max_by(length) // []) as $last
+  | ($last | map([.code, .digest]) | unique) as $codes
+  | [$all[] | select(.commit == $last[0].commit or
+      (.digest and ([.code, .digest] | IN($codes[]))))] as $rows
   | select($rows | length > 0)
   | [$name, ($rows | map(.graph) | unique | length | tostring),
      ($rows | map(problem) | unique | length | tostring)]
