@@ -30,7 +30,8 @@ def number(flag): if flag then 1 else 0 end;
 | select($anchor and $graph[$anchor.graph]) | .[]
 | select(.status == "ok" and (.revision // $revision[.variant]))
 | . as $b | ($b.variant == $anchor.variant) as $same
-| ($graph[.graph] | del(.bias, .dropout, .disturbed, .noise, .edge_dim))
+| ($graph[.graph] | del(.bias, .dropout, .edge_dim, .edge_use, .message, .program,
+    .program_text, .disturbed, .noise))
   + (if has("weights") then {deterministic: number(.deterministic),
       weights: number(.weights)} else {} end)
   + (if .bias then {bias: 1} else {} end)
