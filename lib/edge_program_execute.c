@@ -226,7 +226,8 @@ static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
   return status;
 }
 
-/* What runs: the operator that the program is, or the program itself. */
+/* Tells the problem and the arguments of what runs: the operator that the
+ * program is, or the program itself. */
 static dfgnn_status settle(dfgnn_problem *problem, dfgnn_args *args,
                            const dfgnn_edge_call *call, int as_program) {
   *args = (dfgnn_args)DFGNN_ARGS_INIT;

@@ -6,6 +6,7 @@
 #define CPU_INLINE CPU_ALWAYS
 /* Functions that are not inline: tails of 16-bit rows would fill the loops. */
 #define CPU_CALLED static __attribute__((noinline, unused)) CPU_TARGET
+
 #if CPU_DTYPE == CPU_F64
 #define VECTOR 4
 #define V(name) _mm256_##name##_pd

@@ -5,6 +5,7 @@
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c")))
 #define CPU_ALWAYS static inline __attribute__((always_inline)) CPU_TARGET
 #define CPU_INLINE CPU_ALWAYS
+
 #if CPU_DTYPE == CPU_F64
 #define VECTOR 8
 #define V(name) _mm512_##name##_pd

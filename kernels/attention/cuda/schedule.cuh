@@ -40,7 +40,7 @@ __device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
     const int last = __ldg(p.row_item + w.row + 1);
     const int64_t left = offsets[w.row + 1] - begin;
     w.degree = static_cast<int>(min(left, int64_t(p.item_edges)));
-    /* As row_parts has it. */
+    /* row_parts finds the slots by the same rule. */
     if (last - first > 1)
       w.slot = unit == first ? p.extra_items + unit - w.row : unit - w.row - 1;
   } else if (p.slices) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ row_work row_of_unit(const row_schedule &p,
     begin = first[at];
     w.degree = static_cast<int>(first[at + p.rows] - begin);
     w.slot = static_cast<int>(slice == 0 ? p.extra_items + w.row
-                                         : at - p.rows); /* as row_parts */
+                                         : at - p.rows); /* see row_parts */
   } else {
     if (p.order)
       w.row = __ldg(p.order + unit);
