@@ -1,4 +1,4 @@
-"""A plan as a module of torch.fx: its calls of torch, and its programs as
+"""Steps as a module of torch.fx: their calls of torch, and their programs as
 operators of torch.library, which torch.compile takes into its graph."""
 
 import torch
@@ -7,13 +7,13 @@ from torch.fx.proxy import GraphAppendingTracer
 
 from . import _mlp_ops, _program_ops, _programs, _watch
 from ._context import make_seed
-from ._plan import Plan
+from ._steps import Steps
 from ._torch_operator import operator
 from ._trace import TraceError
 
 
 class _Ends:
-    """What a plan asks of a graph while it is recorded: tensors by edge are in
+    """What steps ask of a graph while they are recorded: tensors by edge are in
     the caller's order.  edges: an edge_index, or the number of a Graph."""
 
     edge_order = None
@@ -44,11 +44,11 @@ class _Ends:
         return tensor
 
 
-class _Recorder(Plan):
-    """Runs a plan's steps with proxies."""
+class _Recorder(Steps):
+    """Runs the steps with proxies."""
 
-    def __init__(self, plan, training):
-        vars(self).update(vars(plan))
+    def __init__(self, steps, training):
+        vars(self).update(vars(steps))
         self.training = training
         self.fx = Graph()
         self.tracer = GraphAppendingTracer(self.fx)
@@ -97,13 +97,13 @@ class _Recorder(Plan):
 _NAMES = "edges", "num_src", "num_dst", "num_edges"
 
 
-def record(plan, device, training, listed=True):
+def record(steps, device, training, listed=True):
     """(the module of (edges, num_src, num_dst, num_edges, *tensors), the keys
     of those tensors).  training: whether there may be gradients; listed:
     whether edges are an edge_index, else the number of a Graph."""
     keys = []
     for _ in range(2):  # the first finds the keys
-        recorder, tensors = _Recorder(plan, training), {}
+        recorder, tensors = _Recorder(steps, training), {}
         given = [recorder.given(name) for name in _NAMES]
         for k, key in enumerate(keys):
             tensors[key] = recorder.given(f"t{k}")

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from . import _mlp, _recorders, _trace, _watch
-from ._plan import Plan, staged
 from ._programs import REL
+from ._steps import Steps, staged
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value, refuse
 from .errors import InvalidError
 
@@ -142,16 +142,16 @@ class Rows(_recorders.Recorder):
         return _recorders.computed(name, a, numbers)
 
 
-def _check(plan, writes):
+def _check(steps, writes):
     """Raises TraceError unless MLPs and programs are all that runs by edge.
     writes: whether values between them may be tensors by edge."""
-    kinds = plan.called
+    kinds = steps.called
     if "mlp" not in kinds.values():
         raise TraceError("its linear maps are no MLP on edges: layers of sums "
                          "of maps of i, j and e, with one activation between "
                          "them")
     for node, kind in kinds.items():
-        fact = plan.facts.of(node)
+        fact = steps.facts.of(node)
         if kind != "mlp" and fact.rows == _watch.EDGES and (
                 kind == "wide" or fact.place == EDGE):
             raise TraceError((node.line + ": " if node.line else "") +
@@ -159,17 +159,17 @@ def _check(plan, writes):
                              "for each edge outside of the MLP")
     if writes:
         return
-    between = {node for stage in plan.programs for node in (
-        *stage.inputs, *stage.outputs)} - set(plan.stages.outputs)
-    for node in map(plan.facts.now, between):
-        fact = plan.facts.of(node)
+    between = {node for stage in steps.programs for node in (
+        *stage.inputs, *stage.outputs)} - set(steps.stages.outputs)
+    for node in map(steps.facts.now, between):
+        fact = steps.facts.of(node)
         if fact.rows == _watch.EDGES and fact.role not in ("given", "lift"):
             raise TraceError(f"{list(node.shape[1:])} for each edge would be "
                              "written between it and a program")
 
 
-def plan_of(trace, device, writes=True):
-    """(the Plan, the tensors that it is given) of what a function returns,
+def steps_of(trace, device, writes=True):
+    """(the Steps, the tensors that it is given) of what a function returns,
     trace(recorder); raises TraceError if it is not one of MLPs on edges.
     writes: whether what is between those and programs may be written."""
     if device.type == "meta":  # of what torch.compile describes
@@ -185,24 +185,24 @@ def plan_of(trace, device, writes=True):
             raise TraceError("it returns a value that has no rows")
         if len({t.dtype for t in recorder.tensors}) != 1:
             raise TraceError("its tensors are of several types")
-        plan = staged(watch, handles, whole=False)
+        steps = staged(watch, handles, whole=False)
     except (TraceError, TypeError, RuntimeError) as error:
         raise TraceError(watch.refused or str(error)) from None
-    _check(plan, writes)
-    return plan, recorder.tensors
+    _check(steps, writes)
+    return steps, recorder.tensors
 
 
-def run(plan, graph, tensors):
+def run(steps, graph, tensors):
     """The outputs; tensors by edge are in the caller's order."""
     with torch.autocast(graph.device.type, enabled=False):
-        return plan.run(graph, lambda key: tensors[key[1]])
+        return steps.run(graph, lambda key: tensors[key[1]])
 
 
-class _Asked(Plan):
+class _Asked(Steps):
     """Says which problem its MLP is, and runs none."""
 
-    def __init__(self, plan, backward):
-        vars(self).update(vars(plan))
+    def __init__(self, steps, backward):
+        vars(self).update(vars(steps))
         self.backward, self.problem = backward, None
 
     def _execute_mlp(self, graph, settings, tensors):
@@ -211,16 +211,16 @@ class _Asked(Plan):
         raise StopIteration
 
 
-def problem(plan, graph, tensors, backward):
-    """The _abi.Problem of a plan that is one MLP."""
-    count = sum(node.name == "mlp" for node in plan.called)
-    if count != 1 or plan.programs:
+def problem(steps, graph, tensors, backward):
+    """The _abi.Problem of steps that are one MLP."""
+    count = sum(node.name == "mlp" for node in steps.called)
+    if count != 1 or steps.programs:
         raise InvalidError(
             f"the program runs as {count} MLPs on edges and "
-            f"{len(plan.programs)} programs beside them, expected one; "
+            f"{len(steps.programs)} programs beside them, expected one; "
             "dfgnn.tune(step, ...) of a function that does a step measures "
             "them all")
-    asked = _Asked(plan, backward)
+    asked = _Asked(steps, backward)
     try:
         run(asked, graph, tensors)
     except StopIteration:

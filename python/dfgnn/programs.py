@@ -23,10 +23,10 @@ from ._names import LETTERS, MessageFunction, Names
 from ._operators import check_tensor
 from ._over_edges import OVER, logsumexp, softmax
 from ._programs import EDGE, PARAM, SRC
+from ._steps import Steps
 from ._surroundings import plain, surroundings
 from ._torch_operator import place
 from ._trace import TraceError
-from ._plan import Plan
 from .convert import as_graph
 from .errors import Error, UnsupportedError
 from .graph import Graph
@@ -93,12 +93,12 @@ class _Traced(NamedTuple):
     single: bool
     random: bool
     native: bool  # whether every tensor is of a type that programs take
-    wide: object = None  # the _plan.Plan of MLPs on edges, or why there is none
+    wide: object = None  # the Steps of MLPs on edges, or why there are none
 
 
 def _wide_serves(traced, graph):
     """Whether MLPs on edges run such a call."""
-    return isinstance(traced.wide, Plan) and graph.exchange is None and \
+    return isinstance(traced.wide, Steps) and graph.exchange is None and \
         graph.num_edges > 0
 
 
@@ -185,7 +185,7 @@ class EdgeProgram(MessageFunction):
         found = program.operator()
         how = (f"the library's operator {_name_of(found.op)}" if found else
                "an MLP on edges, as dfgnn.edge_mlp" if isinstance(
-                   wide, Plan) else
+                   wide, Steps) else
                "the library's evaluator, fused" if str(device) == "cpu" else
                "generated kernels, fused")
         return (f"{self.__name__}, hash {program.hash:016x}, on {device}: "
@@ -204,7 +204,7 @@ class EdgeProgram(MessageFunction):
         program = _programs.parse(recorder.text(
             self._trace(recorder, graph, given, others)[0]))
         wide, rows = self._wide(recorder, given, others)
-        if isinstance(wide, Plan):
+        if isinstance(wide, Steps):
             return _wide.problem(wide, as_graph(graph), rows, backward)
         wanted = [t.requires_grad for t in recorder.tensors]
         training = backward or any(wanted)
@@ -329,7 +329,7 @@ class EdgeProgram(MessageFunction):
             program = _programs.parse(recorder.text(values))
         except (TraceError, Error):
             return ""  # which the call itself raises
-        if isinstance(self._wide(recorder, given, others)[0], Plan):
+        if isinstance(self._wide(recorder, given, others)[0], Steps):
             return ""
         types = [t.dtype for t in recorder.tensors]
         if len(types) != len(kinds) or not types or any(
@@ -379,7 +379,7 @@ class EdgeProgram(MessageFunction):
                 _programs.parse(text), [v.place for v in values],
                 (kind,) * len(values), single, "dropout(" in text,
                 all(t.dtype in _programs.TYPES for t in rows), wide)
-            if isinstance(wide, Plan):
+            if isinstance(wide, Steps):
                 wide.probe(graph)
                 rows = found
             if key is not None and len(recorder.tensors) == len(tensors) and \
@@ -410,12 +410,12 @@ class EdgeProgram(MessageFunction):
 
     def _wide(self, recorder, given, others):
         """What _wide makes of a function that a recorder found wide linear
-        maps in: (its Plan, tensors), or (why there is none, None); (None,
+        maps in: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
         if recorder.widest <= _wide.WIDE:
             return None, None
         try:
-            return _wide.plan_of(
+            return _wide.steps_of(
                 lambda rows: self._trace(rows, None, given, others),
                 recorder.tensors[0].device,
                 writes=recorder.widest > _wide.PROGRAM)

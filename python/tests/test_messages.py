@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _kernel_links, _plan, _recipe
+from dfgnn import _composite, _kernel_links, _recipe, _steps
 from dfgnn.messages import OPS, Tensors
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -33,7 +33,7 @@ class Kernels:
     def __init__(self, monkeypatch):
         self.calls = 0
         self._count(monkeypatch, _recipe.Recipe, "forward")
-        self._count(monkeypatch, _plan.Plan, "run")
+        self._count(monkeypatch, _steps.Steps, "run")
         self._count(monkeypatch, _kernel_links.Reduced, "forward")
 
     def _count(self, monkeypatch, kind, name):

@@ -176,10 +176,10 @@ def case(name):
 
 def calls(layer):
     """The settings of the MLPs that serve a layer."""
-    (plan,) = _traced.state(layer).plans.values()
-    assert not isinstance(plan, Exception), plan
-    return plan, [step.function.settings for kind, step in plan.steps
-                  if kind == "call" and step.name == "mlp"]
+    (steps,) = _traced.state(layer).steps.values()
+    assert not isinstance(steps, Exception), steps
+    return steps, [step.function.settings for kind, step in steps.steps
+                   if kind == "call" and step.name == "mlp"]
 
 
 def results(layer, arguments, given):

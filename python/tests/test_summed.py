@@ -95,9 +95,9 @@ def _both(layer, x, edges, features):
         found.append([out, *torch.autograd.grad(
             out.square().sum(), [x, features, *one.parameters()],
             allow_unused=True)])
-    plan, = _traced.state(fast).plans.values()
+    steps, = _traced.state(fast).steps.values()
     return found, [node.name if kind == "call" else "program"
-                   for kind, node in plan.steps]
+                   for kind, node in steps.steps]
 
 
 def _equal(found):

@@ -148,7 +148,7 @@ def test_a_call_is_traced_once(edges, monkeypatch):
     given, params = tensors()
     graph, program = dfgnn.as_graph(edges, (M, N)), edge_program(mesh.function)
     first = program(graph, **given, **params)
-    monkeypatch.setattr(_wide, "plan_of", None)
+    monkeypatch.setattr(_wide, "steps_of", None)
     assert torch.equal(program(graph, **given, **params), first)
 
 

@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from ... import _watch
 from ..._autocast import autocast_dtype
-from ..._plan import staged
+from ..._steps import staged
 from ..._trace import DST, EDGE, PARAM, SRC, TraceError
 from ...convert import is_kept
 from .._guards import PLAIN_TENSORS
@@ -149,8 +149,8 @@ class Latest:
     """A call that was served, of which the next are copies where about() is the
     same.  It keeps nothing of a call alive."""
 
-    def __init__(self, told, call, seen, plan, graph):
-        self.told, self.seen, self.plan = told, seen, plan
+    def __init__(self, told, call, seen, steps, graph):
+        self.told, self.seen, self.steps = told, seen, steps
         self.edges = self.version = None
         if is_kept(graph, call.edge_index, (call.num_src, call.num_dst)):
             self.edges = weakref.ref(call.edge_index)
@@ -258,7 +258,7 @@ class Call:
         self.tensors[key] = data, place
 
     def signature(self):
-        """What a plan depends on, beside the layer's attributes."""
+        """What steps depend on, beside the layer's attributes."""
         tensors = tuple(
             (key, data.dtype, place,
              tuple(data.shape)[place != PARAM:], data.dim())
@@ -346,7 +346,7 @@ def _told(error):
 
 
 def trace(layer, methods, call, with_dropout=True):
-    """The Plan of a call: of what the methods return, and of attributes of the
+    """The Steps of a call: of what the methods return, and of attributes of the
     layer that they set to tensors."""
     for module in layer.modules():
         if module is not layer and hooked(module):

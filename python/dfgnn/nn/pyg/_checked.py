@@ -19,17 +19,17 @@ class _WithoutDropout(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def checked(layer, methods, call, plan):
-    """The plan, or a TraceError if its numbers or gradients are not those of
+def checked(layer, methods, call, steps):
+    """The steps, or a TraceError if its numbers or gradients are not those of
     the layer's own methods."""
     try:
-        different = _difference(layer, methods, call, plan)
+        different = _difference(layer, methods, call, steps)
     except TraceError as error:
         return error
     except Error as error:  # a program of which no kernel can be made
         return TraceError(f"check: {error}")
     if different is None:
-        return plan
+        return steps
     return TraceError(different)
 
 
@@ -101,11 +101,11 @@ def _has_16_bits(layer, call):
                                 for t in tensors)
 
 
-def _difference(layer, methods, call, plan):
+def _difference(layer, methods, call, steps):
     buffers = {name: b.clone() for name, b in layer.named_buffers()}
     kept = dict(vars(layer))
-    if plan.random:
-        plan = trace(layer, methods, call, with_dropout=False)
+    if steps.random:
+        steps = trace(layer, methods, call, with_dropout=False)
 
     def restore():
         with torch.no_grad():
@@ -120,7 +120,7 @@ def _difference(layer, methods, call, plan):
         restore()
         vars(layer).update(kept)
         leaves = _leaves(call)
-        ours = _derived(layer, plan.run(call.graph(), lambda key: leaves.get(
+        ours = _derived(layer, steps.run(call.graph(), lambda key: leaves.get(
             key, call.tensors[key][0] if key in call.tensors else None)
             if key[0] != "module" else call.fetch(key))[0], leaves)
     restore()

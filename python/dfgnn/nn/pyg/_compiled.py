@@ -1,9 +1,9 @@
-"""Traced layers while torch.compile traces: the plan of a call, as a module of
+"""Traced layers while torch.compile traces: the steps of a call, as a module of
 torch's calls and of programs that are operators, stands in its graph.
 
-torch.compile follows propagate() with tensors of its own.  What the plan
-depends on, shapes and attributes of the layer, it takes as constants, on which
-its guards then are; the plan itself is made outside of what it follows.
+torch.compile follows propagate() with tensors of its own.  What the steps
+depend on, shapes and attributes of the layer, it takes as constants, on which
+its guards then are; the steps themselves are made outside of what it follows.
 """
 
 import functools
@@ -64,9 +64,9 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         return ""
     try:
         call = _stand_in(layer, edge_dtype, device, size, given)
-        plan = trace(layer, ("message", "aggregate"), call)
-        plan.probe_device(device)
-        module, keys = _recorded.record(plan, device, training,
+        steps = trace(layer, ("message", "aggregate"), call)
+        steps.probe_device(device)
+        module, keys = _recorded.record(steps, device, training,
                                         edge_dtype is not None)
     except (TraceError, Error, ValueError) as reason:
         say_once(f"{type(layer).__name__} takes PyG's own path under "

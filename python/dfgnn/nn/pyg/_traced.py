@@ -9,7 +9,7 @@ import torch
 from torch_geometric.nn import MessagePassing
 
 from ... import _recording, ops
-from ..._plan import Plan
+from ..._steps import Steps
 from ..._trace import TraceError
 from ...errors import UnsupportedError
 from ...graph import Graph
@@ -20,12 +20,13 @@ from ._edges import edges_as_given, known
 from ._mixin import Fused, Row, fuse, unfit, usual
 
 class State:
-    """What is known of a layer: a plan, or why there is none, for each kind
+    """What is known of a layer: its steps, or why there are none, for each kind
     of call."""
 
     def __init__(self):
-        self.plans = {}
-        self.last = {}  # by methods, (signature, Seen, plan) of their last call
+        self.steps = {}
+        # by methods, (signature, Seen, steps) of their last call
+        self.last = {}
         self.latest = {}  # by methods, the Latest of their calls
         self.names = {}  # by methods, the names of their arguments
         self.checked = False  # whether first calls are compared
@@ -54,36 +55,36 @@ def _obstacle(layer, edge_index):
     return None
 
 
-def _plan(layer, found, methods, call):
-    """The plan of a call, which most often is that of the one before; found:
+def _steps(layer, found, methods, call):
+    """The steps of a call, which most often is that of the one before; found:
     the layer's State."""
     signature, last = call.signature(), found.last.get(methods)
     if last is None or last[0] != signature or not last[1].same():
         seen = Seen(layer)
-        plan = _plan_of(layer, found, (methods, signature, seen.found), call)
-        last = found.last[methods] = signature, seen, plan
+        steps = _steps_of(layer, found, (methods, signature, seen.found), call)
+        last = found.last[methods] = signature, seen, steps
     return last[2]
 
 
-def _plan_of(layer, found, key, call):
-    plan = found.plans.get(key)
-    if plan is None:
+def _steps_of(layer, found, key, call):
+    steps = found.steps.get(key)
+    if steps is None:
         if _captured(call):
             raise TraceError("a CUDA graph is captured by its first call")
-        if len(found.plans) > 64:  # such as an attribute that counts calls
+        if len(found.steps) > 64:  # such as an attribute that counts calls
             raise TraceError("its attributes change with every call")
         methods = key[0]
         try:
-            plan = trace(layer, methods, call)
-            plan.probe(call.graph())
+            steps = trace(layer, methods, call)
+            steps.probe(call.graph())
         except (TraceError, UnsupportedError) as error:
-            plan = TraceError(str(error))
-        found.plans[key] = plan
-        if found.checked and isinstance(plan, Plan):
-            plan = found.plans[key] = checked(layer, methods, call, plan)
-    if isinstance(plan, TraceError):
-        raise plan
-    return plan
+            steps = TraceError(str(error))
+        found.steps[key] = steps
+        if found.checked and isinstance(steps, Steps):
+            steps = found.steps[key] = checked(layer, methods, call, steps)
+    if isinstance(steps, TraceError):
+        raise steps
+    return steps
 
 
 def _names(layer, found, methods):
@@ -113,7 +114,7 @@ def _run(layer, methods, edge_index, size, kwargs):
         edge_index, size, kwargs)
     latest = found.latest.get(methods)
     if told is not None and latest is not None and latest.fits(told):
-        call, plan = latest.call(layer, edge_index, kwargs), latest.plan
+        call, steps = latest.call(layer, edge_index, kwargs), latest.steps
         graph = latest.graph(call)
     else:
         try:
@@ -122,15 +123,15 @@ def _run(layer, methods, edge_index, size, kwargs):
                             size, kwargs)
             except ValueError as error:  # PyG raises it again
                 raise TraceError(str(error)) from None
-            plan = _plan(layer, found, methods, call)
+            steps = _steps(layer, found, methods, call)
         except TraceError as error:
             found.reason = str(error)
             return unfit(layer, str(error))
         graph = call.graph()
         if told is not None:
             found.latest[methods] = Latest(
-                told, call, found.last[methods][1], plan, graph)
-    made, kept = plan.run(graph, call.fetch)
+                told, call, found.last[methods][1], steps, graph)
+    made, kept = steps.run(graph, call.fetch)
     for name, tensor in kept.items():
         setattr(layer, name, tensor)
     found.served, found.reason = found.served + 1, None

@@ -48,8 +48,9 @@ def _one_edge(device):
     return as_graph(torch.zeros(2, 1, dtype=torch.int64, device=device), 1)
 
 
-class Plan:
-    """Runs the steps; fetch(key) gives the tensors that are given."""
+class Steps:
+    """The steps of a traced function, each a program or a call of torch.  (A
+    Plan of _execute is what the library makes of one kernel's call.)"""
 
     def __init__(self, stages, tree):
         self.facts, self.steps = stages.facts, stages.steps
@@ -224,7 +225,7 @@ class Plan:
 
 
 def staged(watch, made, with_dropout=True, whole=True):
-    """The Plan of what a watched function returned: tensors, or tuples of
+    """The Steps of what a watched function returned: tensors, or tuples of
     them.  whole: whether linear maps of 16-bit types round as one."""
     outputs = []
 
@@ -241,4 +242,4 @@ def staged(watch, made, with_dropout=True, whole=True):
                 _watch.TOP_SOURCE in node.shape:
             refuse(node, "how many rows it has depends on the index: give "
                    "scatter a dim_size")
-    return Plan(Stages(facts, outputs, watch.effects, with_dropout), tree)
+    return Steps(Stages(facts, outputs, watch.effects, with_dropout), tree)
