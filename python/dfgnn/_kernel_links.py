@@ -116,12 +116,14 @@ class Attention(_Kernel):
 
     inputs: a Slot, or None, for each input of the operator.
     listed: features of edges are in the caller's order.
+    unfelt: the name of a bias that all keys have, which moves the scores of a
+        row alike and leaves the softmax as it is, or None.
     """
 
     def __init__(self, op, inputs, out, heads, dim, dtype, settings,
-                 edge_dim=0, listed=False):
+                 edge_dim=0, listed=False, unfelt=None):
         super().__init__(settings)
-        self.listed = listed
+        self.listed, self.unfelt = listed, unfelt
         self.op, self.inputs, self.out = op, inputs, out
         self.heads, self.dim, self.dtype = heads, dim, dtype
         self.edge_dim = edge_dim
@@ -195,6 +197,9 @@ class Attention(_Kernel):
                 made.append((name, grad))
             tensors.append(given.of(grad))
         call.run(graph.device, tensors)
+        if self.unfelt in wanted:
+            grads[self.unfelt] = grads[self.out].new_zeros(
+                self.heads * self.dim)
         for name, grad in made:
             dtype = values[name].dtype
             add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))

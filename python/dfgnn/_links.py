@@ -82,6 +82,10 @@ def add(grads, name, grad):
 # product of several layers may hold memory that not all of them need.
 SMALL = 1 << 20
 
+# From so many elements on a pass over a matrix costs more than the calls of
+# torch that avoid it.
+LARGE = 1 << 23
+
 
 # ---- products ---------------------------------------------------------------
 
@@ -91,11 +95,14 @@ class Linear:
 
     weights, biases: names; biases is empty or has as many as weights.
     rows: of each weight.
+    summed: the biases whose gradients are sums over the rows of that of out,
+        all by default; other links know those of the others.
     """
 
-    def __init__(self, x, weights, biases, rows, out, plus=None):
+    def __init__(self, x, weights, biases, rows, out, plus=None, summed=None):
         self.x, self.weights, self.biases = x, weights, biases
         self.rows, self.out, self.plus = rows, out, plus
+        self.summed = biases if summed is None else summed
         self.reads = (x, *weights, *biases, *(() if plus is None else (plus,)))
         self.weight = weights[0] if len(weights) == 1 else out + " weight"
         self.makes = (out, self.weight)
@@ -125,14 +132,23 @@ class Linear:
         grad, x = grads[self.out], values[self.x]
         if not wanted.isdisjoint(self.weights):
             self._split(grads, self.weights, grad.t().mm(x))
-        if not wanted.isdisjoint(self.biases):
-            self._split(grads, self.biases, grad.sum(0))
+        if not wanted.isdisjoint(self.summed):
+            self._sum(grads, grad)
         if self.x in wanted:
             weight, before = values[self.weight], grads.get(self.x)
             grads[self.x] = grad.mm(weight) if before is None else \
                 before.addmm_(grad, weight)
         if self.plus is not None:
             grads[self.plus] = grad
+
+    def _sum(self, grads, grad):
+        """The gradients of the biases, from that of out."""
+        if len(self.summed) == len(self.biases):
+            self._split(grads, self.biases, grad.sum(0))
+            return
+        for name, part in zip(self.biases, grad.split(self.rows, 1)):
+            if name in self.summed:
+                add(grads, name, part.sum(0))
 
     def _split(self, grads, names, grad):
         parts = (grad,) if len(names) == 1 else \
@@ -374,16 +390,25 @@ class Gate:
 
 class Finish:
     """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
-    the columns of another tensor, and a bias."""
+    the columns of another tensor, and a bias.
 
-    def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None):
+    whole: the names of the biases that were added before, to the values that
+        x has the attention of and to plus, or None: weights of a row add up to
+        1, so that the first reaches each row that has an edge as a whole, which
+        saves a pass over the gradient of the values.
+    """
+
+    def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None,
+                 whole=(None, None)):
         self.x, self.out, self.heads = x, out, heads
         self.mean = mean and heads > 1  # the mean of one head is that head
-        self.plus, self.bias = plus, bias
-        self.reads = (x, *(() if plus is None else (plus.name,)),
-                      *(() if bias is None else (bias,)))
-        self.saves, self.makes = (), (out,)
-        self.unread = self.reads
+        self.plus, self.bias, self.whole = plus, bias, whole
+        self.lse = x + " lse"
+        self.unread = (x, *(() if plus is None else (plus.name,)),
+                       *(() if bias is None else (bias,)))
+        self.reads = (*self.unread, *[b for b in whole if b is not None])
+        self.saves = () if whole[0] is None else (self.lse,)
+        self.makes = (out,)
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
@@ -392,11 +417,27 @@ class Finish:
         grad = grads[self.out]
         if self.bias in wanted:
             grads[self.bias] = grad.sum(0)
+        if not wanted.isdisjoint(self.whole):
+            self._sum(values, grads, grad)
         if self.plus is not None and self.plus.name in wanted:
             self.plus.give(values, grads, grad)
         if self.mean:
             grad = (grad / self.heads).repeat(1, self.heads)
         grads[self.x] = grad
+
+    def _sum(self, values, grads, grad):
+        """The gradients of the biases of whole, by one product: sums over the
+        rows that have an edge, and over all."""
+        of_values, of_plus = self.whole
+        lse = values[self.lse]
+        rows = grad.new_ones(2, lse.size(0))
+        torch.ne(lse[:, 0], float("-inf"), out=rows[0])
+        attended, total = rows.mm(grad).unbind()
+        if self.mean:
+            attended = (attended / self.heads).repeat(self.heads)
+        grads[of_values] = attended
+        if of_plus is not None:
+            grads[of_plus] = total
 
     def plain(self, graph, values):
         out = values[self.x]

@@ -200,6 +200,40 @@ def test_scores_of_many_nodes_are_products(name, dtype, monkeypatch):
     agree(*call_of(LAYERS[name](), dtype), TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", [name for name in LAYERS
+                                  if name.startswith("Transformer")])
+def test_biases_of_large_layers(name, dtype, apart, monkeypatch):
+    monkeypatch.setattr(_attention_nodes, "LARGE", 0)
+    if apart:
+        monkeypatch.setattr(_attention_nodes, "SMALL_ON_CPU", 0)
+    layer, (x, edges, *more) = call_of(LAYERS[name](), dtype)
+    edges[1] %= NODES - 3  # three rows have no edge
+    agree(layer, [x, edges, *more], TOLERANCE[dtype])
+
+
+def test_biases_of_large_layers_alone(monkeypatch):
+    monkeypatch.setattr(_attention_nodes, "LARGE", 0)
+    layer, (x, edges) = call_of(LAYERS["Transformer"]())
+    for parameter in layer.parameters():
+        parameter.requires_grad_(False)
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            parameter.requires_grad_()
+            agree(layer, [x.detach(), edges])
+            parameter.requires_grad_(False)
+
+
+def test_a_bias_of_keys_of_a_large_layer_has_no_gradient(monkeypatch):
+    monkeypatch.setattr(_attention_nodes, "LARGE", 0)
+    layer, given = call_of(LAYERS["Transformer edges"](), torch.float32)
+    grads = dict(zip([n for n, _ in layer.named_parameters()],
+                     results(layer, given)[1][2:]))
+    assert not grads["lin_key.bias"].any()
+    assert grads["lin_value.bias"].all() and grads["lin_query.bias"].any()
+
+
 # ---- around a node ----------------------------------------------------------
 
 def test_a_graph_in_place_of_edges():
