@@ -393,6 +393,14 @@ static int visit_load(void *data, const unsigned char *hash,
   return 0;
 }
 
+/* Takes back the rows after the first `count`. */
+static void shorten(dfgnn_rows *rows, size_t count) {
+  rows->count = count;
+  memset(rows->slot, 0, rows->slots * sizeof *rows->slot);
+  for (size_t i = 0; i < count; i++)
+    *find_slot(rows, rows->hash[i]) = (uint32_t)i + 1;
+}
+
 dfgnn_status dfgnn__rows_load(dfgnn_rows *rows, uint64_t *invalid,
                               dfgnn_store *store,
                               const dfgnn_store_filter *filter) {
@@ -402,10 +410,46 @@ dfgnn_status dfgnn__rows_load(dfgnn_rows *rows, uint64_t *invalid,
       dfgnn__store_scan(store, invalid, filter, rows->strings, visit_load, &l);
   if (l.failed)
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", store->path);
-  if (status) {
-    rows->count = before;
-    if (rows->slots && !index_rows(rows, rows->slots))
-      return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", store->path);
-  }
+  if (status && rows->slots)
+    shorten(rows, before);
   return status;
+}
+
+/* Adds a row of which no string is ours yet. */
+static int add_row(dfgnn_rows *rows, const unsigned char *hash,
+                   const dfgnn_measurement *measurement) {
+  load l = {rows, 0};
+  dfgnn_measurement row = *measurement;
+  for (int i = 0; i < DFGNN_PART_COUNT; i++)
+    if (!keep_strings(rows->strings, (dfgnn_field_group)i, &row))
+      return 0;
+  visit_load(&l, hash, &row);
+  return !l.failed;
+}
+
+dfgnn_status dfgnn__rows_copy(dfgnn_rows *rows, const dfgnn_rows *from,
+                              const dfgnn_store_filter *filter) {
+  size_t before = rows->count;
+  int done = 1;
+  for (size_t i = 0; i < from->count && done; i++)
+    if (matches(filter, &from->row[i]) && !foreign(filter, &from->row[i]))
+      done = add_row(rows, from->hash[i], &from->row[i]);
+  if (done)
+    return DFGNN_OK;
+  if (rows->slots)
+    shorten(rows, before);
+  return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for stored rows");
+}
+
+dfgnn_status dfgnn__rows_add(dfgnn_rows *rows,
+                             const dfgnn_measurement *measurement) {
+  unsigned char hashes[DFGNN_GROUP_COUNT][DFGNN_HASH_BYTES];
+  char buffer[DFGNN_CLEAN_BYTES];
+  dfgnn_measurement row;
+  dfgnn__measurement_clean(&row, measurement, buffer);
+  for (int i = 0; i < DFGNN_GROUP_COUNT; i++)
+    dfgnn__group_hash(hashes[i], (dfgnn_field_group)i, &row, hashes);
+  return add_row(rows, hashes[DFGNN_GROUP_MEASUREMENT], &row)
+             ? DFGNN_OK
+             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for stored rows");
 }

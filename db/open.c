@@ -163,6 +163,37 @@ dfgnn_status dfgnn__store_unchanged(const dfgnn_store *store) {
                            store->path);
 }
 
+uint64_t dfgnn__store_stamp(const char *path) {
+  char *log = sqlite3_mprintf("%s-wal", path);
+  int64_t state[6] = {0};
+  uint64_t inode[2] = {0, 0}, stamp[2] = {0, 0};
+  note_file(&state[0], &state[1], &inode[0], path);
+  if (log)
+    note_file(&state[3], &state[4], &inode[1], log);
+  sqlite3_free(log);
+  state[2] = (int64_t)inode[0];
+  if (state[3]) /* a connection makes an empty log, and takes it away */
+    state[5] = (int64_t)inode[1];
+  else
+    state[4] = 0;
+  if (!inode[0])
+    return 0;
+  crypto_generichash((unsigned char *)stamp, sizeof stamp,
+                     (const unsigned char *)state, sizeof state, NULL, 0);
+  return stamp[0] ? stamp[0] : 1;
+}
+
+int64_t dfgnn__store_version(dfgnn_store *store) {
+  sqlite3_stmt *query = NULL;
+  int64_t version = -1;
+  dfgnn__store_begin(store);
+  if (!sqlite3_prepare_v2(store->db, "PRAGMA data_version", -1, &query, NULL) &&
+      sqlite3_step(query) == SQLITE_ROW)
+    version = sqlite3_column_int64(query, 0);
+  sqlite3_finalize(query);
+  return version;
+}
+
 /* Does SQLite's error say that it can make no log or lock file here? */
 static int cannot_lock(int rc) {
   return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY ||
@@ -271,7 +302,9 @@ static dfgnn_status check_kind(const char *path, dfgnn_store_mode mode,
   return check_beside(path);
 }
 
-static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
+/* known: the pages of a file that is in this state were looked at before. */
+static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
+                              uint64_t known) {
   const char *network =
       mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(store->path) : NULL;
   header h = {0};
@@ -285,6 +318,7 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
                        "be trusted; write to a store on a local disk and copy "
                        "or merge it afterwards",
                        store->path, network);
+  const int again = known && known == dfgnn__store_stamp(store->path);
   if (missing)
     status = dfgnn__store_create(store->path, store->schemas);
   if (!status)
@@ -295,7 +329,8 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode) {
     status = open_read(store, &h);
   if (!status)
     status = dfgnn__store_pragmas(store);
-  if (!status && (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
+  if (!status && !again &&
+      (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
     status = quick_check(store);
   if (!status)
     status = dfgnn__schema_check(store, &version, mode);
@@ -369,9 +404,9 @@ dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
   return status;
 }
 
-dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
-                                       dfgnn_store_mode mode,
-                                       const dfgnn_schemas *schemas) {
+static dfgnn_status open_store(dfgnn_store **out, const char *path,
+                               dfgnn_store_mode mode,
+                               const dfgnn_schemas *schemas, uint64_t known) {
   dfgnn_store *store = NULL;
   dfgnn_status status = allocate(&store, path, schemas);
   if (status)
@@ -381,12 +416,23 @@ dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
   else if (strcmp(path, ":memory:") == 0 && mode == DFGNN_STORE_WRITE)
     status = open_memory(store);
   else
-    status = open_file(store, mode);
+    status = open_file(store, mode, known);
   if (status)
     dfgnn__store_close(store);
   else
     *out = store;
   return status;
+}
+
+dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
+                                       dfgnn_store_mode mode,
+                                       const dfgnn_schemas *schemas) {
+  return open_store(out, path, mode, schemas, 0);
+}
+
+dfgnn_status dfgnn__store_open_known(dfgnn_store **out, const char *path,
+                                     uint64_t stamp) {
+  return open_store(out, path, DFGNN_STORE_WRITE, &dfgnn__schemas, stamp);
 }
 
 void dfgnn__store_close(dfgnn_store *store) {

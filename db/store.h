@@ -112,6 +112,16 @@ dfgnn_status dfgnn__store_open(dfgnn_store **store, const char *path,
 dfgnn_status dfgnn__store_open_bytes(dfgnn_store **store, const char *path,
                                      const void *bytes, size_t size);
 void dfgnn__store_close(dfgnn_store *store);
+
+/* Tells the states of a store's files apart: the same as long as nobody writes
+ * to them; 0 if there are none. */
+uint64_t dfgnn__store_stamp(const char *path);
+/* Opens for writing a file that this process knows in the state `stamp`: as
+ * long as it is in that state, its pages are not looked at again. */
+dfgnn_status dfgnn__store_open_known(dfgnn_store **store, const char *path,
+                                     uint64_t stamp);
+/* Changes when another connection than this one writes to the store. */
+int64_t dfgnn__store_version(dfgnn_store *store);
 const char *dfgnn__store_path(const dfgnn_store *store);
 
 /* Adds one measurement in its own transaction, on the disk when this returns;
@@ -346,6 +356,11 @@ dfgnn_status dfgnn__rows_create(dfgnn_rows **rows);
 dfgnn_status dfgnn__rows_load(dfgnn_rows *rows, uint64_t *invalid,
                               dfgnn_store *store,
                               const dfgnn_store_filter *filter);
+/* Adds those rows of another array that match; as above. */
+dfgnn_status dfgnn__rows_copy(dfgnn_rows *rows, const dfgnn_rows *from,
+                              const dfgnn_store_filter *filter);
+/* Adds a copy of a row as a store would give it after writing it. */
+dfgnn_status dfgnn__rows_add(dfgnn_rows *rows, const dfgnn_measurement *row);
 const dfgnn_measurement *dfgnn__rows_get(const dfgnn_rows *rows, size_t *count);
 void dfgnn__rows_free(dfgnn_rows *rows);
 

@@ -189,6 +189,7 @@ static void release(dfgnn_context *ctx) {
   dfgnn__decided_forget(ctx);
   free(ctx->broken);
   dfgnn__store_close(ctx->memory);
+  dfgnn__rows_free(ctx->measured);
   pthread_mutex_destroy(&ctx->memory_lock);
   pthread_mutex_destroy(&ctx->lock);
   free(ctx);
@@ -222,6 +223,7 @@ dfgnn_status dfgnn_context_reload(dfgnn_context *ctx) {
     status = dfgnn__layers_load(&fresh, ctx);
   if (status)
     return status;
+  dfgnn__context_forget_measured(ctx);
   pthread_mutex_lock(&ctx->lock);
   old = ctx->table;
   ctx->table = fresh;

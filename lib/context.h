@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/load.h"
 #include "lib/backend.h"
 #include "lib/predict.h"
 #include "lib/registry.h"
@@ -20,6 +21,7 @@ typedef struct dfgnn_store_layer {
   int named;    /* by options or DFGNN_STORE: failing to open it is an error */
   int writable; /* tuning writes to this one */
   uint64_t rows, invalid; /* loaded for this device; skipped */
+  uint64_t stamp;         /* of the file when `measured` got its rows */
 } dfgnn_store_layer;
 
 struct dfgnn_context {
@@ -40,20 +42,23 @@ struct dfgnn_context {
 
   dfgnn_store_layer *layers;
   size_t layer_count;
-  pthread_mutex_t memory_lock;
+  pthread_mutex_t memory_lock; /* guards memory, measured and stamps */
   dfgnn_store *memory;  /* rows that no layer took, while the context lives */
+  dfgnn_rows *measured; /* the layers' rows, for tuning; NULL: not read yet */
   atomic_int told;      /* the log was told that they are kept no longer */
   atomic_int told_load; /* the log was told that the device is not quiet */
 
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
                          * breaker */
-  dfgnn_table *table;   /* never NULL, replaced whole by reload */
+  dfgnn_table *table;   /* never NULL, replaced whole by reload; tuning puts a
+                         * problem's decision into it */
   dfgnn_model *model;   /* NULL: no stores are in use; under the lock */
   void *workspace;      /* for dfgnn_call */
   size_t workspace_bytes;
   unsigned char *broken;         /* by variant index: a launch was refused */
   struct dfgnn_decided *decided; /* lib/decided.h; NULL: nothing yet */
   double copy_gbps;              /* as tuner/record.c measured it; 0: not yet */
+  dfgnn_load load;               /* as the last gate read it; at 0: none did */
 
   dfgnn_miss_hook on_miss;
   void *on_miss_data;
@@ -116,6 +121,27 @@ dfgnn_status dfgnn__context_keep(dfgnn_context *ctx,
 /* Adds the rows that dfgnn__context_keep kept. */
 dfgnn_status dfgnn__context_kept(dfgnn_rows *rows, dfgnn_context *ctx,
                                  const dfgnn_store_filter *filter);
+/* lib/measured.c: what tuning knows of the layers' rows, which it reads once.
+ *
+ * Adds the rows of the layers, as they are now, and the kept ones. */
+dfgnn_status dfgnn__context_measured(dfgnn_rows *rows, dfgnn_context *ctx,
+                                     const dfgnn_store_filter *filter);
+/* Opens the store that tuning writes; *version: which version of it has the
+ * rows that were read, -1: none. */
+dfgnn_status dfgnn__context_open_store(dfgnn_store **store, int64_t *version,
+                                       dfgnn_context *ctx);
+/* Adds a row that was written to it. */
+void dfgnn__context_wrote(dfgnn_context *ctx, const dfgnn_measurement *row);
+/* Closes it.  0: others have written to it since that version, or before; their
+ * rows are read when they are next asked for. */
+int dfgnn__context_close_store(dfgnn_context *ctx, dfgnn_store *store,
+                               int64_t version);
+/* Forgets the layers' rows. */
+void dfgnn__context_forget_measured(dfgnn_context *ctx);
+/* Makes the table decide a problem by these rows, which are all that there are
+ * of it. */
+dfgnn_status dfgnn__context_learn(dfgnn_context *ctx,
+                                  const dfgnn_measurement *rows, size_t count);
 /* Reads the layers, and the kept rows, into a table for ctx->info. */
 dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx);
 

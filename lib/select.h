@@ -27,7 +27,7 @@ typedef struct dfgnn_choice {
   char because[256];
 } dfgnn_choice;
 
-/* An immutable index over decisions of one device. */
+/* An index over decisions of one device. */
 typedef struct dfgnn_table dfgnn_table;
 
 /* rows may be of any device: those of another backend or arch are ignored.
@@ -37,7 +37,12 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
                                  const dfgnn_device_info *device,
                                  const dfgnn_measurement *rows, size_t count);
 void dfgnn__table_destroy(dfgnn_table *table);
+/* Of the rows that it was created from. */
 const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table);
+/* Decides one problem by these rows alone, in place of the decision that there
+ * was; the table is then as if it had been created with them. */
+dfgnn_status dfgnn__table_put(dfgnn_table *table, const dfgnn_measurement *rows,
+                              size_t count);
 /* Copies the pin; earlier ones come first. */
 dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *pin);
 

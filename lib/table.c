@@ -33,7 +33,7 @@ static int compare_entries(const void *a, const void *b) {
     return y->same_model - x->same_model;
   if (x->exact != y->exact)
     return x->exact < y->exact ? -1 : 1;
-  return x->decision < y->decision ? -1 : x->decision > y->decision;
+  return dfgnn__problem_compare(&x->decision->problem, &y->decision->problem);
 }
 
 static void fill_entry(dfgnn_entry *e, const dfgnn_decision *d,
@@ -53,12 +53,15 @@ static void fill_entry(dfgnn_entry *e, const dfgnn_decision *d,
 }
 
 static dfgnn_status index_entries(dfgnn_table *t) {
-  t->slots = 16;
-  while (t->slots < 2 * t->count)
-    t->slots *= 2;
-  t->by_exact = calloc(t->slots, sizeof *t->by_exact);
-  if (!t->by_exact)
+  size_t slots = 16;
+  while (slots < 2 * t->count)
+    slots *= 2;
+  uint32_t *made = calloc(slots, sizeof *made);
+  if (!made)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  free(t->by_exact);
+  t->by_exact = made;
+  t->slots = slots;
   for (size_t i = 0; i < t->count; i++) {
     size_t s = t->entries[i].exact & (t->slots - 1);
     while (t->by_exact[s])
@@ -83,10 +86,17 @@ static uint64_t shape_key(int64_t destinations, int64_t sources,
 }
 
 static dfgnn_status index_graphs(dfgnn_table *t) {
-  t->graphs = calloc(t->count + 1, sizeof *t->graphs);
-  t->shapes = calloc(t->count + 1, sizeof *t->shapes);
-  if (!t->graphs || !t->shapes)
+  uint64_t *graphs = calloc(t->count + 1, sizeof *graphs);
+  uint64_t *shapes = calloc(t->count + 1, sizeof *shapes);
+  if (!graphs || !shapes) {
+    free(graphs);
+    free(shapes);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
+  free(t->graphs);
+  free(t->shapes);
+  t->graphs = graphs;
+  t->shapes = shapes;
   for (size_t i = 0; i < t->count; i++) {
     const dfgnn_signature *s = &t->entries[i].decision->problem.signature;
     t->graphs[i] = s->fingerprint;
@@ -115,6 +125,12 @@ int dfgnn__table_has_pins(const dfgnn_table *table) {
   return table->pin_count > 0;
 }
 
+static int is_of_device(const dfgnn_measurement *row,
+                        const dfgnn_device_info *device) {
+  return !strcmp(row->backend, device->backend) &&
+         !strcmp(row->arch, device->arch);
+}
+
 dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
                                  const dfgnn_device_info *device,
                                  const dfgnn_measurement *rows, size_t count) {
@@ -133,8 +149,7 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
   }
   for (size_t i = 0; i < t->decisions->count; i++) {
     const dfgnn_decision *d = &t->decisions->decision[i];
-    if (d->count && !strcmp(d->problem.backend, device->backend) &&
-        !strcmp(d->problem.arch, device->arch))
+    if (d->count && is_of_device(&d->problem, device))
       fill_entry(&t->entries[t->count++], d, device);
   }
   qsort(t->entries, t->count, sizeof *t->entries, compare_entries);
@@ -150,9 +165,68 @@ fail:
   return status;
 }
 
+/* ---- one problem more ---------------------------------------------------- */
+
+static void remove_entry(dfgnn_table *t, const dfgnn_measurement *problem) {
+  for (size_t i = 0; i < t->count; i++)
+    if (dfgnn__same_problem(&t->entries[i].decision->problem, problem)) {
+      memmove(&t->entries[i], &t->entries[i + 1],
+              (t->count - i - 1) * sizeof *t->entries);
+      t->count--;
+      return;
+    }
+}
+
+/* There is room for it. */
+static void insert_entry(dfgnn_table *t, const dfgnn_decision *d) {
+  dfgnn_entry entry;
+  size_t low = 0, high = t->count;
+  fill_entry(&entry, d, &t->device);
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (compare_entries(&t->entries[middle], &entry) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  memmove(&t->entries[low + 1], &t->entries[low],
+          (t->count - low) * sizeof *t->entries);
+  t->entries[low] = entry;
+  t->count++;
+}
+
+dfgnn_status dfgnn__table_put(dfgnn_table *t, const dfgnn_measurement *rows,
+                              size_t count) {
+  dfgnn_decisions *decided;
+  if (!count || !is_of_device(&rows[0], &t->device))
+    return DFGNN_OK;
+  dfgnn_decisions **puts = realloc(t->put, (t->puts + 1) * sizeof *puts);
+  if (puts)
+    t->put = puts;
+  dfgnn_entry *entries =
+      realloc(t->entries, (t->count + 2) * sizeof *t->entries);
+  if (entries)
+    t->entries = entries;
+  if (!puts || !entries)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  dfgnn_status status =
+      dfgnn__decide(&decided, NULL, rows, count, MARGIN, usable_row, NULL);
+  if (status)
+    return status;
+  t->put[t->puts++] = decided;
+  remove_entry(t, &rows[0]);
+  if (decided->count && decided->decision[0].count)
+    insert_entry(t, &decided->decision[0]);
+  status = index_entries(t);
+  return status ? status : index_graphs(t);
+}
+
 void dfgnn__table_destroy(dfgnn_table *table) {
   if (!table)
     return;
+  for (size_t i = 0; i < table->puts; i++)
+    dfgnn__decisions_free(table->put[i]);
+  free(table->put);
   dfgnn__decisions_free(table->decisions);
   free(table->entries);
   free(table->by_exact);

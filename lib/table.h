@@ -26,6 +26,8 @@ typedef struct dfgnn_table_pin {
 struct dfgnn_table {
   dfgnn_device_info device;
   dfgnn_decisions *decisions;
+  dfgnn_decisions **put; /* those of problems that were put in later */
+  size_t puts;
   dfgnn_entry *entries; /* the decisions for this arch, ordered by gate */
   size_t count;
   uint32_t *by_exact; /* open addressing: index + 1 */

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #define LEAST_LOOK_S 0.06 /* shorter looks count too few ticks of a clock */
+#define MOST_LOOK_S 10.0  /* longer ones say little of now */
 #define PAUSE_S 0.1       /* between looks while waiting */
 #define WAIT_SHARE 0.2    /* of the budget */
 #define MOST_WAIT_S 10.0  /* without a budget */
@@ -28,8 +29,7 @@ static dfgnn_load read_load(const dfgnn_gate *g) {
   return load;
 }
 
-void dfgnn__gate_open(dfgnn_gate *g, const dfgnn_context *ctx,
-                      double budget_s) {
+void dfgnn__gate_open(dfgnn_gate *g, dfgnn_context *ctx, double budget_s) {
   const int host = !strcmp(ctx->info.backend, "cpu");
   *g = (dfgnn_gate){.backend = ctx->backend,
                     .device = ctx->device,
@@ -37,6 +37,17 @@ void dfgnn__gate_open(dfgnn_gate *g, const dfgnn_context *ctx,
                     .most_s = fmin(WAIT_SHARE * budget_s, MOST_WAIT_S),
                     .pause = pause_now};
   g->last = read_load(g);
+  pthread_mutex_lock(&ctx->lock);
+  const double since = g->last.at - ctx->load.at;
+  if (ctx->load.at > 0 && since > 0 && since < MOST_LOOK_S)
+    g->last = ctx->load;
+  pthread_mutex_unlock(&ctx->lock);
+}
+
+void dfgnn__gate_close(const dfgnn_gate *g, dfgnn_context *ctx) {
+  pthread_mutex_lock(&ctx->lock);
+  ctx->load = g->last;
+  pthread_mutex_unlock(&ctx->lock);
 }
 
 /* Returns the load since the last reading, and makes this one the last. */

@@ -27,10 +27,12 @@ typedef struct dfgnn_gate {
   void *data; /* of pause */
 } dfgnn_gate;
 
-/* Takes a first reading.  budget_s is that of the measurements (infinity:
- * none), of which waiting takes a fifth at most. */
-void dfgnn__gate_open(dfgnn_gate *gate, const dfgnn_context *ctx,
-                      double budget_s);
+/* Takes a first reading, or that of the context's last gate if it was just now:
+ * many short tunings shall not pause for a look each.  budget_s is that of the
+ * measurements (infinity: none), of which waiting takes a fifth at most. */
+void dfgnn__gate_open(dfgnn_gate *gate, dfgnn_context *ctx, double budget_s);
+/* Leaves the last reading to the context's next gate. */
+void dfgnn__gate_close(const dfgnn_gate *gate, dfgnn_context *ctx);
 
 /* Looks at the time since the last look, after a pause if that was just now. 1:
  * the device is quiet; 0: gate->seen says what is not. */

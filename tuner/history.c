@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 
@@ -27,19 +26,6 @@ dfgnn_status dfgnn__history_add(dfgnn_history *h,
   return DFGNN_OK;
 }
 
-/* A store that cannot be read was reported when the context loaded it. */
-static dfgnn_status load_layer(dfgnn_history *h, const char *path,
-                               const dfgnn_store_filter *filter) {
-  dfgnn_store *store = NULL;
-  if (access(path, R_OK))
-    return DFGNN_OK;
-  if (dfgnn__store_open(&store, path, DFGNN_STORE_READ))
-    return DFGNN_OK;
-  dfgnn_status status = dfgnn__rows_load(h->stored, NULL, store, filter);
-  dfgnn__store_close(store);
-  return status;
-}
-
 dfgnn_status dfgnn__history_load(dfgnn_history **out, dfgnn_context *ctx,
                                  const dfgnn_measurement *problem) {
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
@@ -56,10 +42,8 @@ dfgnn_status dfgnn__history_load(dfgnn_history **out, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   size_t count = 0;
   dfgnn_status status = dfgnn__rows_create(&h->stored);
-  for (size_t i = 0; i < ctx->layer_count && !status; i++)
-    status = load_layer(h, ctx->layers[i].path, &filter);
   if (!status)
-    status = dfgnn__context_kept(h->stored, ctx, &filter);
+    status = dfgnn__context_measured(h->stored, ctx, &filter);
   const dfgnn_measurement *row =
       status ? NULL : dfgnn__rows_get(h->stored, &count);
   for (size_t i = 0; i < count && !status; i++)
@@ -81,6 +65,12 @@ void dfgnn__history_free(dfgnn_history *h) {
   dfgnn__rows_free(h->stored);
   free(h->row);
   free(h);
+}
+
+const dfgnn_measurement *dfgnn__history_rows(const dfgnn_history *h,
+                                             size_t *count) {
+  *count = h->count;
+  return h->row;
 }
 
 static int usable(void *data, const char *name, int revision) {

@@ -23,6 +23,9 @@ void dfgnn__history_free(dfgnn_history *history);
 dfgnn_status dfgnn__history_add(dfgnn_history *history,
                                 const dfgnn_measurement *row);
 
+const dfgnn_measurement *dfgnn__history_rows(const dfgnn_history *history,
+                                             size_t *count);
+
 /* Ranks the variants anew.  The decision belongs to the history and is valid
  * until the next call; NULL if nothing usable is measured. */
 dfgnn_status dfgnn__history_decide(const dfgnn_decision **decision,

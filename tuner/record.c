@@ -45,7 +45,7 @@ static void give_up_store(dfgnn_recorder *r, dfgnn_log_level level,
                "measurements answer until the context ends, and cannot be "
                "kept: %s",
                why);
-  dfgnn__record_end(r);
+  (void)dfgnn__record_end(r);
 }
 
 /* A shorter budget is left to the variants. */
@@ -72,7 +72,7 @@ void dfgnn__record_begin(dfgnn_recorder *r) {
   const char *path = dfgnn__context_store(r->ctx);
   if (!path)
     give_up_store(r, DFGNN_LOG_INFO, "the context has no store");
-  else if (dfgnn__store_open(&r->store, path, DFGNN_STORE_WRITE)) {
+  else if (dfgnn__context_open_store(&r->store, &r->version, r->ctx)) {
     r->store = NULL;
     give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
   } else if (!(r->budget_s > 0 && r->budget_s < BANDWIDTH_LEAST_S)) {
@@ -80,10 +80,11 @@ void dfgnn__record_begin(dfgnn_recorder *r) {
   }
 }
 
-void dfgnn__record_end(dfgnn_recorder *r) {
-  if (r->store)
-    dfgnn__store_close(r->store);
+int dfgnn__record_end(dfgnn_recorder *r) {
+  const int known =
+      !r->store || dfgnn__context_close_store(r->ctx, r->store, r->version);
   r->store = NULL;
+  return known;
 }
 
 static void fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
@@ -148,6 +149,8 @@ void dfgnn__record_trial(dfgnn_recorder *r, dfgnn_trial *trial,
     return;
   if (r->store && dfgnn__store_record(r->store, NULL, &m))
     give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
+  else if (r->store)
+    dfgnn__context_wrote(r->ctx, &m);
   if (!r->store && dfgnn__context_keep(r->ctx, &m))
     dfgnn__log(r->ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
                dfgnn_last_error());

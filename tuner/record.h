@@ -13,6 +13,7 @@ typedef struct dfgnn_recorder {
   const dfgnn_gate *gate; /* knows what disturbed samples; may be NULL */
   dfgnn_history *history; /* gets each row, too */
   dfgnn_store *store;     /* NULL: the context keeps the rows */
+  int64_t version;        /* of the store, as the context knows it */
 } dfgnn_recorder;
 
 /* Fills row, run and protocol. */
@@ -23,7 +24,8 @@ void dfgnn__record_describe(dfgnn_recorder *recorder,
 /* Opens the store that the context writes.  Without one the context keeps the
  * rows as long as it lives, which is logged once. */
 void dfgnn__record_begin(dfgnn_recorder *recorder);
-void dfgnn__record_end(dfgnn_recorder *recorder);
+/* 0: the store has rows of others that the context does not know. */
+int dfgnn__record_end(dfgnn_recorder *recorder);
 
 /* Adds a trial's row to history and store: the figures of its arm, or its
  * rejection.  partial: the search was stopped before it was done with it. */

@@ -372,6 +372,14 @@ static dfgnn_status conclude(dfgnn_tune_report *r, session *s) {
   return DFGNN_OK;
 }
 
+/* Lets the context choose by the rows that there are now of the problem. */
+static dfgnn_status learn(const session *s) {
+  size_t count;
+  const dfgnn_measurement *rows =
+      dfgnn__history_rows(s->recorder.history, &count);
+  return dfgnn__context_learn(s->subject.ctx, rows, count);
+}
+
 static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   const dfgnn_decision *decision;
   dfgnn__record_describe(&s->recorder, &s->subject, &s->options);
@@ -404,12 +412,14 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
     dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
                                &s->subject.problem, s->options.budget_s);
     status = run_search(s, decision);
+    dfgnn__gate_close(&s->gate, s->subject.ctx);
     dfgnn__compile_ahead_stop(ahead);
     s->kept = s->recorder.store != NULL;
-    dfgnn__record_end(&s->recorder);
+    const int known = dfgnn__record_end(&s->recorder);
     /* Rejections found before a failure count as well. */
-    dfgnn_status reloaded = dfgnn_context_reload(s->subject.ctx);
-    status = status ? status : reloaded;
+    dfgnn_status learnt =
+        known ? learn(s) : dfgnn_context_reload(s->subject.ctx);
+    status = status ? status : learnt;
     dfgnn__graph_forget_plans(s->subject.graph);
   }
   if (!status)

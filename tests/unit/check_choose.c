@@ -297,6 +297,45 @@ START_TEST(this_model_answers_before_others_of_its_architecture) {
 }
 END_TEST
 
+/* ---- tuning -------------------------------------------------------------- */
+
+static void same_digest(const dfgnn_table *a, const dfgnn_table *b) {
+  char of_a[DFGNN_DIGEST_SIZE], of_b[DFGNN_DIGEST_SIZE];
+  dfgnn__table_digest(of_a, a, NULL);
+  dfgnn__table_digest(of_b, b, NULL);
+  ck_assert_str_eq(of_a, of_b);
+}
+
+/* Rows of a problem come into a table, in any order of the problems, again, and
+ * beside rows of another model, as if it were made anew. */
+START_TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
+  const char *const models[] = {"ours", "another", "ours", "zoo", "ours"};
+  const uint64_t graphs[] = {9, 7, 7, 7, 3};
+  for (size_t first = 0; first < 5; first++) {
+    count = 0;
+    dfgnn_table *t = table();
+    for (size_t k = 0; k < 5; k++) {
+      const size_t i = (first + 2 * k) % 5, begin = count;
+      const dfgnn_signature graph = graph_of(graphs[i], 5000);
+      measured(&graph, (int)(i % FAKES), models[i]);
+      ck_ok(dfgnn__table_put(t, &rows[begin], count - begin));
+      dfgnn_table *fresh = table();
+      same_digest(t, fresh);
+      ck_assert(dfgnn__table_has_graph(t, graph.fingerprint));
+      dfgnn__table_destroy(fresh);
+    }
+    ck_assert(!dfgnn__table_has_graph(t, 8));
+    for (size_t i = count - FAKES; i < count; i++)
+      rows[i].status = "wrong"; /* none is left of the last problem */
+    ck_ok(dfgnn__table_put(t, &rows[count - FAKES], FAKES));
+    dfgnn_table *fresh = table();
+    same_digest(t, fresh);
+    dfgnn__table_destroy(fresh);
+    dfgnn__table_destroy(t);
+  }
+}
+END_TEST
+
 /* ---- pins ---------------------------------------------------------------- */
 
 static dfgnn_pin pin_of(int variant, uint64_t fingerprint, int bias) {
@@ -353,6 +392,7 @@ int main(void) {
   tcase_add_test(tests, a_graph_that_is_left_out_is_no_neighbour_of_its_own);
   tcase_add_test(tests, what_a_device_refused_is_passed_over);
   tcase_add_test(tests, this_model_answers_before_others_of_its_architecture);
+  tcase_add_test(tests, a_problem_that_is_put_is_as_if_it_had_been_there);
   tcase_add_test(tests, a_pin_of_this_graph_goes_before_one_of_any);
   tcase_add_test(tests, a_pin_for_bias_answers_where_there_is_bias);
   suite_add_tcase(suite, tests);

@@ -63,6 +63,34 @@ START_TEST(a_quiet_device_costs_one_short_look) {
 }
 END_TEST
 
+START_TEST(the_next_gate_goes_on_from_the_last_reading) {
+  open_gate("cpu", 10);
+  ck_assert(dfgnn__gate_look(&gate));
+  dfgnn__gate_close(&gate, &ctx);
+  pass(NULL, 0.02);
+  dfgnn__gate_open(&gate, &ctx, 10); /* a look needs 0.04 s more */
+  gate.pause = pass;
+  script.paused = 0;
+  load(1.9, 0.04);
+  ck_assert(!dfgnn__gate_look(&gate));
+  ck_assert_double_eq_tol(script.paused, 0.04, 0.001);
+  dfgnn__gate_close(&gate, &ctx);
+  pass(NULL, 0.5);
+  dfgnn__gate_open(&gate, &ctx, 10);
+  gate.pause = pass;
+  script.paused = 0;
+  ck_assert(dfgnn__gate_look(&gate));
+  ck_assert_double_eq(script.paused, 0);
+  pass(NULL, 60); /* too long ago */
+  dfgnn__gate_open(&gate, &ctx, 10);
+  gate.pause = pass;
+  script.paused = 0;
+  ck_assert(dfgnn__gate_look(&gate));
+  ck_assert_double_ge(script.paused, 0.05);
+  ctx.load.at = 0;
+}
+END_TEST
+
 START_TEST(a_load_that_ends_is_waited_for) {
   open_gate("cpu", 10);
   load(1.9, 1.1);
@@ -161,6 +189,7 @@ int main(void) {
   Suite *suite = suite_create("gate");
   TCase *tc = tcase_create("gate");
   tcase_add_test(tc, a_quiet_device_costs_one_short_look);
+  tcase_add_test(tc, the_next_gate_goes_on_from_the_last_reading);
   tcase_add_test(tc, a_load_that_ends_is_waited_for);
   tcase_add_test(tc, waiting_takes_a_fifth_of_the_budget_at_most);
   tcase_add_test(tc, a_thread_without_a_processor_of_its_own_is_not_waited_for);

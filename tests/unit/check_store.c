@@ -265,6 +265,72 @@ START_TEST(rows_of_several_stores_are_a_union) {
 }
 END_TEST
 
+START_TEST(rows_are_copied_and_added_as_a_store_would_give_them) {
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  dfgnn_rows *rows[3];
+  dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  char reason[] = "a\nb";
+  row.reason = reason; /* which is cleaned */
+  for (int i = 0; i < 3; i++)
+    ck_ok(dfgnn__rows_create(&rows[i]));
+  record(store, &row);
+  ck_ok(dfgnn__rows_load(rows[0], NULL, store, NULL));
+  dfgnn__store_close(store);
+  ck_ok(dfgnn__rows_add(rows[0], &row)); /* it is there already */
+  ck_ok(dfgnn__rows_add(rows[1], &row));
+  memset(reason, '-', 3);
+  row.time++;
+  ck_ok(dfgnn__rows_add(rows[0], &row));
+  filter.op = "gt";
+  ck_ok(dfgnn__rows_copy(rows[1], rows[0], &filter));
+  filter.op = "gat";
+  ck_ok(dfgnn__rows_copy(rows[2], rows[0], &filter));
+  size_t count;
+  dfgnn__rows_get(rows[2], &count);
+  ck_assert_uint_eq(count, 0);
+  dfgnn__rows_free(rows[0]);
+  const dfgnn_measurement *found = dfgnn__rows_get(rows[1], &count);
+  ck_assert_uint_eq(count, 2);
+  ck_assert_str_eq(found[0].reason, "a?b");
+  ck_assert_str_eq(found[1].reason, "---");
+  ck_assert_str_eq(found[1].graph, "cora");
+  dfgnn__rows_free(rows[1]);
+  dfgnn__rows_free(rows[2]);
+}
+END_TEST
+
+START_TEST(a_stamp_changes_when_the_store_does) {
+  dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
+  ck_assert_uint_eq(dfgnn__store_stamp("/there/is/no/such.db"), 0);
+  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
+  const char *path = dfgnn__store_path(store);
+  const uint64_t empty = dfgnn__store_stamp(path);
+  ck_assert_uint_ne(empty, 0);
+  ck_assert_uint_eq(dfgnn__store_stamp(path), empty);
+  record(store, &row);
+  ck_assert_uint_ne(dfgnn__store_stamp(path), empty);
+  const int64_t version = dfgnn__store_version(store);
+  row.time++;
+  record(store, &row);
+  ck_assert_int_eq(dfgnn__store_version(store), version);
+  dfgnn_store *other = open_store(DFGNN_STORE_WRITE);
+  row.time++;
+  record(other, &row);
+  dfgnn__store_close(other);
+  ck_assert_int_ne(dfgnn__store_version(store), version);
+  char copy[256];
+  snprintf(copy, sizeof copy, "%s", path);
+  dfgnn__store_close(store);
+  const uint64_t full = dfgnn__store_stamp(copy);
+  ck_ok(dfgnn__store_open_known(&store, copy, full));
+  dfgnn__store_close(store);
+  ck_ok(dfgnn__store_open_known(&store, copy, full + 1)); /* it is looked at */
+  dfgnn__store_close(store);
+  ck_assert_uint_eq(dfgnn__store_stamp(copy), full);
+}
+END_TEST
+
 /* Appends the hash of a row to a list, whose end is `data`. */
 static int add_hash(void *data, const unsigned char *hash,
                     const dfgnn_measurement *row) {
@@ -471,6 +537,8 @@ static void add(TCase *cases) {
   tcase_add_test(cases, free_text_is_cleaned_and_names_are_refused);
   tcase_add_test(cases, filters_restrict_what_is_visited);
   tcase_add_test(cases, rows_of_several_stores_are_a_union);
+  tcase_add_test(cases, rows_are_copied_and_added_as_a_store_would_give_them);
+  tcase_add_test(cases, a_stamp_changes_when_the_store_does);
   tcase_add_test(cases, merging_is_a_union_in_any_order_and_number);
   tcase_add_test(cases, many_rows_are_recorded_all_or_none);
   tcase_add_test(cases, pins_are_set_replaced_and_removed);

@@ -404,6 +404,33 @@ START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
 }
 END_TEST
 
+/* What tuning knows of a store is the store's, also when others write to it. */
+START_TEST(rows_of_another_process_are_taken_over) {
+  char digest[DFGNN_DIGEST_SIZE], fresh[DFGNN_DIGEST_SIZE];
+  dfgnn_context *mine = ctx;
+  dfgnn_graph *known = graph;
+  ck_ok(tune(NAMES(FAKE_400, FAKE_500)));
+  ck_ok(dfgnn_context_digest(digest, ctx));
+  open_context(path); /* of another process, as it were */
+  ck_ok(dfgnn_context_digest(fresh, ctx));
+  ck_assert_str_eq(digest, fresh);
+  ck_ok(tune(NAMES(FAKE_400, FAKE_300)));
+  close_context();
+  ctx = mine;
+  graph = known;
+  const int before = launches[RIGHT];
+  ck_ok(tune(NAMES(FAKE_400, FAKE_300, FAKE_500)));
+  ck_assert_int_eq(launches[RIGHT], before);
+  ck_assert_int_eq(report.resumed, 3);
+  ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
+  ck_assert_str_eq(report.variant, FAKE_250);
+  ck_ok(dfgnn_context_digest(digest, ctx));
+  ck_ok(dfgnn_context_reload(ctx));
+  ck_ok(dfgnn_context_digest(fresh, ctx));
+  ck_assert_str_eq(digest, fresh);
+}
+END_TEST
+
 START_TEST(a_new_candidate_is_measured_beside_the_stored_ones) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_300)));
   ck_assert_str_eq(report.variant, FAKE_300);
@@ -849,6 +876,7 @@ int main(void) {
   tcase_add_test(all, a_rule_that_is_wrong_is_replaced_as_anchor);
   tcase_add_test(all, an_over_long_one_runs_but_a_few_times);
   tcase_add_test(all, a_second_run_measures_nothing_and_decides_the_same);
+  tcase_add_test(all, rows_of_another_process_are_taken_over);
   tcase_add_test(all, a_new_candidate_is_measured_beside_the_stored_ones);
   tcase_add_test(all, a_raised_revision_expires_the_rows_of_that_variant_alone);
   tcase_add_test(all, remeasuring_adds_rows);
