@@ -3,6 +3,8 @@ edges, edge programs, layers as one node, and of what torch.compile traces."""
 
 import torch
 
+from ._batched import each_sample, is_batched
+
 
 class Kind:
     """Calls of one kind.  about is what a call is beside its tensors."""
@@ -40,10 +42,16 @@ class Recorded(torch.autograd.Function):
         kind, about, rest = ctx.call
         needed = ctx.needs_input_grad[2:]
         for grad in grads:
-            if grad is not None:
-                return (None, None, *kind.gradients(
-                    about, rest, ctx.saved_tensors, grads, needed,
-                    torch.is_grad_enabled()))
+            if grad is None:
+                continue
+            if is_batched(grad):
+                return (None, None, *each_sample(
+                    lambda grads: kind.gradients(
+                        about, rest, ctx.saved_tensors, grads, needed,
+                        torch.is_grad_enabled()), grads))
+            return (None, None, *kind.gradients(
+                about, rest, ctx.saved_tensors, grads, needed,
+                torch.is_grad_enabled()))
         return (None, None, *[None] * len(needed))
 
 
@@ -54,6 +62,30 @@ def wants_gradient(tensors):
             if tensor is not None and tensor.requires_grad:
                 return True
     return False
+
+
+_nothing = {}  # by type and device, a tensor without elements
+
+
+class Apart:
+    """A result that its own gradient reads, without a tie to the tensor that
+    the caller gets and may write to (relu_, +=), which PyTorch would refuse;
+    alias is what to keep for the gradient."""
+
+    __slots__ = ("alias", "_version", "_count")
+
+    def __init__(self, result):
+        self.alias = result.data
+        kind = result.dtype, result.device
+        if kind not in _nothing:
+            _nothing[kind] = result.new_empty(0)
+        self._version = result._version
+        self._count = result.detach()  # counts the same writes
+        self._count.data = _nothing[kind]  # without its memory
+
+    @property
+    def written(self):
+        return self._count._version != self._version
 
 
 def by_operations(function, tensors, grads, wanted, again):

@@ -6,7 +6,8 @@ settings, whose caller has checked them.
 
 import torch
 
-from ._autograd import Kind, Recorded, by_operations, wants_gradient
+from ._autograd import (
+    Apart, Kind, Recorded, by_operations, wants_gradient)
 from ._fallbacks import say_once
 from ._modes import in_transform
 from .errors import UnsupportedError
@@ -20,9 +21,10 @@ class Chain(Kind):
         self.out = links[-1].out
         saved = {name for link in links for name in link.saves}
         self.read = saved
-        made = [name for link in links for name in link.makes]
+        made = dict.fromkeys(name for link in links for name in link.makes)
         self.saved = [name for name in dict.fromkeys((*names, *made))
                       if name in saved]
+        self._made = [name for name in made if name in saved]
         self.others = [n for n, name in enumerate(names)
                        if name not in saved]
         self.unread, self._wanted = self._unread(), {}
@@ -116,24 +118,37 @@ class Chain(Kind):
         """Tensors that only gradients of gradients read are kept beside the
         saved ones, so that a write to them is an error there alone."""
         values = self.forward(graph, tensors, True)
-        return values[self.out], [values.get(name) for name in self.saved], [
+        out, apart = values[self.out], None
+        for name in self._made:
+            made = values.get(name)
+            if made is not None and made.data_ptr() == out.data_ptr():
+                apart = apart or Apart(out)
+                values[name] = apart.alias
+        return out, [values.get(name) for name in self.saved], (apart, [
             (tensors[n], None if tensors[n] is None else tensors[n]._version)
-            for n in self.others]
+            for n in self.others])
 
-    def gradients(self, graph, others, kept, grads, needed, again):
-        values, grad = dict(zip(self.saved, kept)), grads[0]
-        if not again and not in_transform():
+    def gradients(self, graph, rest, kept, grads, needed, again):
+        (apart, others), grad = rest, grads[0]
+        values = dict(zip(self.saved, kept))
+        written = apart is not None and apart.written
+        by_kernels = not again and not in_transform()
+        if by_kernels and not written:
             try:
                 return self.backward(graph, values, grad, needed)
             except UnsupportedError as error:
                 say_once(f"{error}; gradients are made by torch operations "
                          "instead")
         for number, (tensor, version) in zip(self.others, others):
-            if again and tensor is not None and tensor._version != version:
+            if (again or written) and tensor is not None \
+                    and tensor._version != version:
                 raise RuntimeError(
                     f"{self.names[number]} of a layer was written to after "
-                    "its forward pass; gradients of gradients need what it "
-                    "was")
+                    "its forward pass; gradients of gradients, and those of a "
+                    "result that was written to, need what it was")
             values[self.names[number]] = tensor
-        return self.differentiate(graph, [values[name] for name in self.names],
-                                  grad, needed, again)
+        tensors = [values[name] for name in self.names]
+        if by_kernels and written:
+            values = self.forward(graph, tensors, True)
+            return self.backward(graph, values, grad, needed)
+        return self.differentiate(graph, tensors, grad, needed, again)

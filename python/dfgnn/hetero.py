@@ -27,6 +27,7 @@ from ._modes import lasting, unwrapped
 from ._remember import remember
 from ._schema import Layout, Schema
 from .convert import rooms_of
+from .errors import InvalidError
 from .graph import Graph
 
 __all__ = ["HeteroGraph", "Layout"]
@@ -145,7 +146,7 @@ class HeteroGraph(Schema):
             edge, row = int(edge[0]), at * 2 // len(counts)
             relation = at % len(self.relations) if self.counts is not None \
                 else int(self._edge_type[edge])
-            raise ValueError(
+            raise InvalidError(
                 f"edge_index[{row}, {edge}] of {self.relations[relation]} is "
                 f"{int(part[edge])}, but there are {size} "
                 f"{'destination' if row else 'source'}s: expected 0 to "
@@ -397,5 +398,5 @@ def _check_part(relation, part, first):
 def _check_range(name, tensor, count):
     least, most = (int(n) for n in torch.aminmax(tensor))
     if least < 0 or most >= count:
-        raise ValueError(f"{name} must be 0 to {count - 1}, got "
-                         f"{least if least < 0 else most}")
+        raise InvalidError(f"{name} must be 0 to {count - 1}, got "
+                           f"{least if least < 0 else most}")

@@ -164,7 +164,7 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
         given = _with_value(given, more.edge_weight, more.edge_bias)
     given = _same_type(given)
     if given.edge_weight is not None and given.edge_weight.dim() == 3 and \
-            given.edge_attr.size(1) > MOST_PROJECTED[x.device.type]:
+            given.edge_attr.size(1) > MOST_PROJECTED.get(x.device.type, 0):
         given = _projected(given)
     if not isinstance(graph, Graph):
         refuse_values(graph, "messages of edges")

@@ -132,13 +132,55 @@ def test_gradients_refuse_a_weight_that_was_written_to():
         torch.autograd.grad(out.sum(), given[0])
 
 
-def test_a_batch_of_gradients_is_an_error_and_no_wrong_number():
-    for name in ("Transformer", "GAT", "GCN"):
-        layer, given = call_of(LAYERS[name]())
+def batch_by_autograd(out, leaf, grads):
+    return torch.autograd.grad(out, leaf, grads, is_grads_batched=True,
+                               retain_graph=True)[0]
+
+
+def batch_by_vmap(out, leaf, grads):
+    return torch.func.vmap(lambda grad: torch.autograd.grad(
+        out, leaf, grad, retain_graph=True)[0])(grads)
+
+
+@pytest.mark.parametrize("batch", [batch_by_autograd, batch_by_vmap])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_batch_of_gradients_is_that_of_each(name, batch):
+    layer, given = call_of(LAYERS[name]())
+    out = layer(*given)
+    grads = torch.randn(3, *out.shape, dtype=out.dtype)
+    found = batch(out, given[0], grads)
+    close(found, torch.stack([torch.autograd.grad(
+        out, given[0], grad, retain_graph=True)[0] for grad in grads]), 1e-12)
+
+
+@pytest.mark.parametrize("write", [torch.relu_, lambda out: out.mul_(2),
+                                   lambda out: out[:3].zero_()])
+@pytest.mark.parametrize("name", ["GAT no loops", "Transformer bare", "AGNN",
+                                  "GATv2 bare", "Transformer dropout"])
+def test_a_result_may_be_written_to(name, write):
+    layer, given = call_of({**LAYERS, **{
+        "GATv2 bare": lambda: ours.GATv2Conv(WIDTH, 4, 3, bias=False),
+        "Transformer dropout": lambda: ours.TransformerConv(
+            WIDTH, 4, 2, root_weight=False, bias=False, dropout=0.4)}}[name]())
+    leaves = leaves_of(layer, given)
+    found = []
+    for copied in (False, True):
+        torch.manual_seed(4)
         out = layer(*given)
-        grads = torch.randn(3, *out.shape, dtype=out.dtype)
-        with pytest.raises(RuntimeError, match="storage|vmap"):
-            torch.autograd.grad(out, given[0], grads, is_grads_batched=True)
+        assert is_node(out)
+        if copied:
+            out = out.clone()
+        write(out)
+        found.append(torch.autograd.grad(
+            out.sin().sum(), leaves, create_graph=True, allow_unused=True))
+        found.append(torch.autograd.grad(
+            sum(g.pow(2).sum() for g in found[-1] if g is not None), leaves,
+            allow_unused=True, retain_graph=True))
+        found.append(torch.autograd.grad(out.sin().sum(), leaves,
+                                         allow_unused=True))
+    assert len(found) == 6
+    for mine, expected in zip(found[:3], found[3:]):
+        all_close(mine, expected, 1e-12)
 
 
 def test_features_and_gradients_with_strides():

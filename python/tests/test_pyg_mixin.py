@@ -237,17 +237,60 @@ def test_why_is_said_once(x, edges, caplog):
                     "MedianAggregation"]
 
 
-@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv",
-                                  "GATv2Conv", "TransformerConv"])
-def test_errors_are_pygs(name, x):
-    theirs, mine = pairs(name, F, 4)
-    wrong = torch.tensor([[0, N + 3], [1, 2]])
+@pytest.mark.parametrize("node", [N + 3, -1])
+@pytest.mark.parametrize("name", [
+    "GCNConv", "SAGEConv", "GATConv", "GATv2Conv", "TransformerConv",
+    "SuperGATConv", "ClusterGCNConv", "RGATConv", "RGCNConv"])
+def test_errors_are_pygs(name, node, x):
+    relations = name.startswith("R")
+    theirs, mine = pairs(name, F, 4, *[2] * relations)
+    wrong = torch.tensor([[0, node], [1, 2]])
+    more = [torch.tensor([0, 1])] * relations
     with pytest.raises(Exception) as expected:
-        theirs(x, wrong)
+        theirs(x, wrong, *more)
     with pytest.raises(type(expected.value)):
-        mine(x, wrong)
+        mine(x, wrong, *more)
     with pytest.raises(type(expected.value)):  # also once it is remembered
-        mine(x, wrong)
+        mine(x, wrong, *more)
+
+
+@pytest.mark.parametrize("make, width", [
+    (lambda: G.GINEConv(torch.nn.Linear(F, 4), edge_dim=3), 3),
+    (lambda: G.GATConv(F, 4, 2, edge_dim=3), 3),
+    (lambda: G.GATv2Conv(F, 4, 2, edge_dim=3), 3),
+    (lambda: G.TransformerConv(F, 4, 2, edge_dim=3), 3),
+    (lambda: G.ResGatedGraphConv(F, 4, edge_dim=3), 3),
+    (lambda: G.CGConv(F, 3), 3),
+    (lambda: G.EdgeConv(torch.nn.Sequential(torch.nn.Linear(2 * F, 4))), 0)])
+def test_a_hook_on_all_modules_is_called_as_pyg_calls_it(make, width, x,
+                                                         edges):
+    layer = make().double()
+    more = [torch.randn(edges.size(1), width, dtype=x.dtype)] * bool(width)
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, given, out: 2 * out
+        if isinstance(module, (torch.nn.Linear, G.Linear)) else None)
+    try:
+        expected = layer(x, edges, *more)
+        dfgnn.accelerate(layer)
+        near(layer(x, edges, *more), expected, 1e-12)
+    finally:
+        hook.remove()
+    found, count = kernels(lambda: layer(x, edges, *more))
+    assert count and not torch.allclose(found, expected)
+
+
+@pytest.mark.parametrize("make, width", [
+    (lambda: G.GINEConv(torch.nn.Linear(F, 4), edge_dim=3), 3),
+    (lambda: G.GATConv(F, 4, 2, add_self_loops=False), 0),
+    (lambda: G.SAGEConv(F, 4), 0),
+    (lambda: G.CGConv(F, 3), 3)])
+def test_devices_without_kernels_take_pygs_path(make, width):
+    layer = make().to("meta")
+    dfgnn.accelerate(layer)
+    x = torch.empty(N, F, device="meta")
+    edges = torch.empty(2, 9, dtype=torch.long, device="meta")
+    more = [torch.empty(9, width, device="meta")] * bool(width)
+    assert layer(x, edges, *more).device.type == "meta"
 
 
 def test_an_edge_index_that_is_written_to_is_read_anew(x, edges):

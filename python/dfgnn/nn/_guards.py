@@ -46,6 +46,8 @@ def surroundings():
         return "forward-mode derivatives are wanted"
     if torch._C._len_torch_dispatch_stack():
         return "a dispatch mode watches torch's operations"
+    if any(_GLOBAL_HOOKS):
+        return "a hook on all modules looks on"
     return None
 
 

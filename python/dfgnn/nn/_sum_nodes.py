@@ -194,7 +194,7 @@ def gine(state, x, edge_index, edge_attr=None, size=None):
     src, dst, sizes = pair(x, size)
     weight, bias = linear(state, "lin")
     if not is_matrix(edge_attr) or weight is not None and \
-            edge_attr.size(1) > MOST_PROJECTED[src.device.type]:
+            edge_attr.size(1) > MOST_PROJECTED.get(src.device.type, 0):
         raise Other
     op = reduction(state)
     if not op.startswith("spmm"):

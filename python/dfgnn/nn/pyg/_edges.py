@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import remove_self_loops
 
 from ... import ops
 from ..._loops import (
@@ -200,11 +201,11 @@ def _norm(make_tensors, original):
 
 def _keep_loops(original):
     """remove_self_loops of a layer that calls add_self_loops next."""
-    def remove_self_loops(edge_index, edge_attr=None):
+    def kept(edge_index, edge_attr=None):
         if ops.compiling() or not known(edge_index) or edge_attr is not None:
             return original(edge_index, edge_attr)
         return edge_index, None
-    return remove_self_loops
+    return kept
 
 
 def _replace_loops(original):
@@ -214,7 +215,11 @@ def _replace_loops(original):
         if (ops.compiling() or not known(edge_index) or edge_attr is not None
                 or not isinstance(num_nodes, int)):
             return original(edge_index, edge_attr, fill_value, num_nodes)
-        graph = as_graph(edge_index, num_nodes)
+        try:
+            graph = as_graph(edge_index, num_nodes)
+        except InvalidError:  # PyG has an error of its own
+            return original(remove_self_loops(edge_index)[0], edge_attr,
+                            fill_value, num_nodes)
         return edge_tensor(graph.with_self_loops()), None
     return add_self_loops
 
