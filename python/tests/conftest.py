@@ -7,6 +7,10 @@ os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+# Seconds that a test waits for another process.  They end one that hangs; on a
+# machine with other work, Python and torch alone may take minutes to start.
+PATIENCE = 900
+
 
 @pytest.fixture(autouse=True)
 def seed(request):

@@ -357,7 +357,7 @@ def main():
         DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(DEVICE)
     dist.init_process_group(backend, timeout=datetime.timedelta(
-        seconds=int(os.environ.get("TIME_LIMIT", "20"))))
+        seconds=int(os.environ.get("TIME_LIMIT", "600"))))
     for case in sys.argv[1:]:
         globals()["case_" + case]()
         print("OK", case, {t: f"{d:.1g}" for t, d in worst.items()},

@@ -11,6 +11,8 @@ import numpy
 import pytest
 import torch
 
+from conftest import PATIENCE
+
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
                      "bench")
 RESULTS = os.path.join(BENCH, "results", "h200")
@@ -250,7 +252,7 @@ def test_ranks(tmp_path):
         [sys.executable, os.path.join(BENCH, "distributed.py"), "--graphs",
          "preset=arxiv,scale=0.002", "--problems", "gt:2x8", "--rounds", "1",
          "--work", str(tmp_path)], env=environment, text=True,
-        capture_output=True, timeout=600)
+        capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["ranks_ms"] > 0
 

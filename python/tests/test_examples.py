@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from conftest import PATIENCE
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(HERE, "..", "..", "examples")
 
@@ -16,7 +18,7 @@ def train(name, *options, library="dfgnn"):
     done = subprocess.run(
         [sys.executable, os.path.join(EXAMPLES, name), "--json", "--library",
          library, "--device", "cpu", *map(str, options)], text=True,
-        capture_output=True, timeout=900,
+        capture_output=True, timeout=PATIENCE,
         env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]

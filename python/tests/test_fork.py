@@ -7,6 +7,8 @@ import torch
 
 from dfgnn.nn import GATConv
 
+from conftest import PATIENCE
+
 
 def test_a_forked_worker_runs_a_layer():
     torch.manual_seed(1)
@@ -26,7 +28,7 @@ def test_a_forked_worker_runs_a_layer():
         worker = fork.Process(target=lambda: answers.put(run().tolist()))
         worker.start()
         try:
-            there = torch.tensor(answers.get(timeout=60))
+            there = torch.tensor(answers.get(timeout=PATIENCE))
         except queue.Empty:
             worker.kill()
             raise AssertionError("the forked worker hangs")

@@ -13,7 +13,7 @@ import torch
 import dfgnn
 from dfgnn import convert
 
-from conftest import random_edges
+from conftest import PATIENCE, random_edges
 
 SIZES = (14, 17)
 
@@ -190,9 +190,9 @@ def test_graphs_work_in_processes(method):
     here, there = context.Pipe()
     child = context.Process(target=_in_child, args=(graph, there))
     child.start()
-    assert here.poll(90), "the child hangs"
+    assert here.poll(PATIENCE), "the child hangs"
     assert here.recv() == wanted
-    child.join(30)
+    child.join(PATIENCE)
     assert child.exitcode == 0
 
 
@@ -256,7 +256,7 @@ def run_python(code, **environment):
     import subprocess
     import sys
     done = subprocess.run([sys.executable, "-c", code], text=True,
-                          capture_output=True, timeout=120,
+                          capture_output=True, timeout=PATIENCE,
                           env=dict(os.environ, **environment))
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -14,7 +14,7 @@ import torch_geometric.nn as G
 
 import dfgnn
 import dfgnn.nn.pyg as ours
-from conftest import random_edges
+from conftest import PATIENCE, random_edges
 from fuzz_pyg import Watch, near
 
 N, WIDTH, CLASSES = 30, 8, 4
@@ -412,7 +412,7 @@ def test_ddp_over_two_processes():
     for process in processes:
         process.start()
     for process in processes:
-        process.join(300)
+        process.join(PATIENCE)
         assert process.exitcode == 0
     found = dict(results.get() for _ in processes)
     assert set(found) == {0, 1} and max(found.values()) < 1e-12

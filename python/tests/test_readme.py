@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from conftest import PATIENCE
+
 pytest.importorskip("torch_geometric")
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -30,7 +32,7 @@ def run(code, folder):
                           env={**os.environ, "DFGNN_STORE": "",
                                "XDG_DATA_HOME": str(folder)},
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=300)
+                          timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+from conftest import PATIENCE
+
 CODE = """
 import dfgnn
 graph = dfgnn.generate("uniform:nodes=200,edges=2000,seed=1")
@@ -68,7 +70,7 @@ for op, problem in (
 def run(code, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], text=True, capture_output=True,
-        timeout=240,
+        timeout=PATIENCE,
         env=dict(os.environ, DFGNN_STORE=str(tmp_path / "store.db")))
     assert done.returncode == 0, done.stderr
 
