@@ -72,7 +72,9 @@ void dfgnn__scanner_close(dfgnn__scanner *s) {
 }
 
 int dfgnn__scanner_fill(dfgnn__scanner *s) {
+  static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, by spreadsheets */
   size_t n = 0;
+  int first = !s->total;
   if (s->status)
     return 0;
   s->status = dfgnn__gunzip_read(&s->file, s->buffer, BUFFER_BYTES, &n, s->path,
@@ -88,6 +90,10 @@ int dfgnn__scanner_fill(dfgnn__scanner *s) {
     n = 0;
   s->p = s->buffer;
   s->end = s->buffer + n;
+  if (first && n >= sizeof mark - 1 && !memcmp(s->p, mark, sizeof mark - 1)) {
+    s->p += sizeof mark - 1;
+    return s->p < s->end || dfgnn__scanner_fill(s);
+  }
   return n > 0;
 }
 

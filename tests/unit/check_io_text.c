@@ -55,6 +55,17 @@ START_TEST(a_table_may_have_a_header_and_more_columns) {
 }
 END_TEST
 
+START_TEST(a_byte_order_mark_is_no_text) {
+  reads_as(put_text("a.csv", "\xef\xbb\xbfid_1,id_2\n0,1\n1,0\n"), 2, "1|0");
+  reads_as(put_text("b.txt", "\xef\xbb\xbf"
+                             "0 1\n"),
+           2, "|0");
+  reads_as(put_text("c.mtx", "\xef\xbb\xbf" MM "pattern general\n1 1 1\n1 1\n"),
+           1, "0");
+  reads_as(put_text("d.txt", "\xef\xbb\xbf"), 0, "");
+}
+END_TEST
+
 START_TEST(a_list_without_a_last_newline_is_whole) {
   reads_as(put_text("a.txt", "0 1\n1 0"), 2, "1|0");
 }
@@ -163,6 +174,7 @@ int main(void) {
                                 duplicate_edges_are_kept,
                                 a_list_says_source_then_destination,
                                 a_table_may_have_a_header_and_more_columns,
+                                a_byte_order_mark_is_no_text,
                                 a_list_without_a_last_newline_is_whole,
                                 a_nodes_comment_keeps_trailing_nodes,
                                 metis_lines_are_rows,
