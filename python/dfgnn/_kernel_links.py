@@ -1,12 +1,14 @@
 """The links of chains that run the library's operators, or bring tensors by
 edge into the order that they read; see _links.py."""
 
+import weakref
 from typing import NamedTuple
 
 import torch
 
 from . import _abi, _execute, _fused, _recipe
 from ._attention_call import attend
+from ._context import raw_stream
 from ._links import add, plus
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
@@ -15,6 +17,42 @@ from .errors import UnsupportedError
 
 
 # ---- tensors by edge --------------------------------------------------------
+
+class _Ordered(NamedTuple):
+    """What _in_order() made last on a graph; of, made: weak references."""
+    of: object
+    version: int
+    order: torch.Tensor
+    stream: object
+    made: object
+
+    def is_of(self, given, order, stream):
+        return self.of() is given and self.version == given._version and \
+            self.order is order and self.stream == stream
+
+
+def _in_order(graph, given):
+    """given, by edge, in the graph's order: what another layer made of it on
+    this stream, if it did and still keeps it for its gradient."""
+    about = graph.order, raw_stream(given.device)
+    last = graph._derived.get("in order")
+    if last is not None and last.is_of(given, *about):
+        found = last.made()
+        if found is not None:
+            return found
+    found = graph.to_graph_order(given)
+    graph._derived["in order"] = _Ordered(
+        weakref.ref(given), given._version, *about, weakref.ref(found))
+    return found
+
+
+def _may_share(given):
+    """Whether layers may share what they make of a tensor: it was computed, so
+    that nobody writes to it unseen, as .data of leaves lets them; and a CUDA
+    graph has to make all that it reads."""
+    return given.grad_fn is not None and not (
+        given.is_cuda and torch.cuda.is_current_stream_capturing())
+
 
 class ByEdge:
     """out: a tensor by edge in the graph's order, from the caller's; or dense,
@@ -30,8 +68,12 @@ class ByEdge:
 
     def forward(self, graph, values, keep):
         given = values[self.given]
-        values[self.out] = given.contiguous() if self.listed else \
-            graph.to_graph_order(given)
+        if self.listed:
+            values[self.out] = given.contiguous()
+        elif keep and graph.edge_order is not None and _may_share(given):
+            values[self.out] = _in_order(graph, given)
+        else:
+            values[self.out] = graph.to_graph_order(given)
 
     def backward(self, graph, values, grads, wanted):
         grad = grads[self.out]

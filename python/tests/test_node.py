@@ -10,7 +10,7 @@ import torch
 import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
-from dfgnn import _execute
+from dfgnn import _execute, _links
 from dfgnn.errors import UnsupportedError
 from dfgnn.nn import _attention_nodes, _node
 from node_layers import (
@@ -274,6 +274,92 @@ def test_a_bias_of_keys_of_a_large_layer_has_no_gradient(monkeypatch):
                      results(layer, given)[1][2:]))
     assert not grads["lin_key.bias"].any()
     assert grads["lin_value.bias"].all() and grads["lin_query.bias"].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_column_sums_of_large_matrices(dtype, monkeypatch):
+    x = torch.randn(300, 24).to(dtype)
+    weight = (torch.arange(300) % 3 > 0).to(dtype)
+    usual = _links.column_sums(x), _links.column_sums(x, weight)
+    monkeypatch.setattr(_links, "LARGE", 0)
+    for part in (x, x[:, 8:16]):
+        total, some = _links.column_sums(part, weight)
+        close(total, part.float().sum(0).to(dtype), 1e-2)
+        close(some, part[weight > 0].float().sum(0).to(dtype), 1e-2)
+    for before, after in zip(usual, (_links.column_sums(x),
+                                     _links.column_sums(x, weight))):
+        assert len(before) == len(after)
+        all_close(before, after, 1e-2)
+
+
+# ---- layers that share features of edges ------------------------------------
+
+class Counted:
+    """Counts the tensors that a graph brings into its own order."""
+
+    def __init__(self, monkeypatch, graph):
+        self.made, usual = 0, graph.to_graph_order
+
+        def counted(edges):
+            self.made += 1
+            return usual(edges)
+        monkeypatch.setattr(graph, "to_graph_order", counted)
+
+
+def _layers_of_edges():
+    """(a graph in another order than its edges, a function that calls a layer
+    twice on it with features of edges, x, features)."""
+    listed = dfgnn.as_graph(random_edges(NODES, NODES, EDGES).flip(1), NODES)
+    graph = dfgnn.Graph(listed.offsets, listed.indices,
+                        edge_order=listed.edge_order)
+    assert graph.edge_order is not None and not graph.handle.listed
+    layer, _ = call_of(LAYERS["GINE given"]())
+    x = torch.randn(NODES, WIDTH, dtype=torch.float64, requires_grad=True)
+    leaf = torch.randn(graph.num_edges, WIDTH, dtype=torch.float64,
+                       requires_grad=True)
+
+    def run(features):
+        return torch.cat([layer(x, graph, features),
+                          layer(x.square(), graph, features)], 1)
+    return graph, run, x, leaf
+
+
+def test_layers_share_features_in_the_graphs_order(monkeypatch):
+    graph, run, x, leaf = _layers_of_edges()
+    counted, features = Counted(monkeypatch, graph), leaf.sin()
+    out = run(features)
+    assert is_node(out) and counted.made == 1
+    grads = torch.autograd.grad(out.square().sum(), [x, leaf],
+                                retain_graph=True)
+    with step_by_step():
+        plain = run(features)
+    all_close([out, *grads], [plain, *torch.autograd.grad(
+        plain.square().sum(), [x, leaf], retain_graph=True)], 1e-12)
+    del out, plain
+    counted.made = 0
+    run(features)  # nothing of the passes before is there any more
+    assert counted.made == 1
+
+
+def test_features_that_were_written_to_are_ordered_anew(monkeypatch):
+    graph, run, x, leaf = _layers_of_edges()
+    counted, features = Counted(monkeypatch, graph), leaf * 1
+    first = run(features)
+    features.mul_(2)
+    second = run(features)
+    assert counted.made == 2
+    assert float((first - second).abs().max()) > 1e-3
+    close(second, run(leaf * 2), 1e-12)
+    assert counted.made == 3
+    # of a leaf, which .data writes to unseen, nothing is shared
+    third = run(leaf)
+    leaf.data.mul_(2)
+    close(run(leaf), second, 1e-12)
+    assert counted.made == 7
+    del third
+    with torch.no_grad():
+        close(run(features), second, 1e-12)
+    assert counted.made == 9
 
 
 # ---- around a node ----------------------------------------------------------
