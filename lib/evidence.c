@@ -17,8 +17,9 @@ const double dfgnn__gain_margin = 0.1375;
 
 int dfgnn__evidence_suffices(const dfgnn_evidence *e) {
   const int sure = e->disagreement <= dfgnn__trusted_disagreement;
+  const int compared = !isnan(e->gain);
   if (e->graphs < 0 || (sure && e->graphs >= DFGNN_COVERED_GRAPHS))
-    return sure;
+    return sure && (!compared || e->gain >= e->spread);
   return e->graphs > 0 && e->gain > e->spread + dfgnn__gain_margin;
 }
 

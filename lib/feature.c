@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "lib/loads.h"
 #include "lib/operator.h"
 
 /* ---- features of the problem --------------------------------------------- */
@@ -216,6 +217,25 @@ static double row_a_lane(const dfgnn_setting *s, const int *v) {
   return row_width(s) / at_least_one(v[0]);
 }
 
+/* The loads of an edge by each of its lanes, one after the other; lanes that a
+ * head leaves take the next one.  Widths between powers of two leave lanes
+ * idle: 3 x 24 floats are 18 loads, 3 of each of 8 lanes, or 2 of each of 16.
+ */
+static double loads_a_lane(const dfgnn_setting *s, const int *v) {
+  const int64_t lanes = v[0] > 0 ? v[0] : 1, loads = dfgnn__loads(s->problem);
+  const int64_t head_lanes = dfgnn__ceil_power(loads);
+  const int64_t beside = head_lanes < lanes ? lanes / head_lanes : 1;
+  const int64_t turns = dfgnn__ceil_div(dfgnn__loads_heads(s->problem), beside);
+  return (double)(turns * dfgnn__ceil_div(loads, lanes));
+}
+
+/* The lanes that take part in a load of all heads, over those that load. */
+static double lanes_a_load(const dfgnn_setting *s, const int *v) {
+  const int64_t loads =
+      dfgnn__loads(s->problem) * dfgnn__loads_heads(s->problem);
+  return per(loads_a_lane(s, v) * at_least_one(v[0]), (double)loads);
+}
+
 /* Edges that a warp has in flight. */
 static double in_flight(const int *v) {
   const double groups = v[0] > 0 && v[0] < 32 ? 32 / v[0] : 1;
@@ -347,6 +367,8 @@ static double panels(const dfgnn_setting *s, const int *v) {
 static const dfgnn_pair_feature pair_features[] = {
     {"features a lane of a head", {"lanes"}, head_a_lane},
     {"features a lane of a row", {"lanes"}, row_a_lane},
+    {"loads a lane", {"lanes"}, loads_a_lane},
+    {"lanes a load", {"lanes"}, lanes_a_load},
     {"slots an edge", {"lanes", "unroll"}, idle_slots},
     {"mean degree over flight", {"lanes", "unroll"}, degree_over_flight},
     {"mean source degree over flight", {"lanes", "unroll"}, flights_of_source},

@@ -432,15 +432,35 @@ static size_t best_measured(const dfgnn_prediction *p, const char *cell) {
   return best;
 }
 
-/* Sets how much the best gains on the rule's choice; NULL: it does not count.
- */
-static void find_gain(dfgnn_evidence *e, const dfgnn_prediction *p, size_t best,
-                      const dfgnn_variant *rule) {
-  const dfgnn_scores scores = scores_of(p);
-  size_t other = 0;
-  while (other < p->count && p->variant[other] != rule)
-    other++;
-  dfgnn__scores_gain(e, &scores, best, other);
+static size_t position_of(const dfgnn_prediction *p,
+                          const dfgnn_variant *variant) {
+  size_t i = 0;
+  while (i < p->count && p->variant[i] != variant)
+    i++;
+  return i;
+}
+
+/* Finds how much a candidate gains on the rule's choice; it is not compared
+ * with a family that was not measured in the cell. */
+static dfgnn_evidence evidence_for(const dfgnn_prediction **p, size_t *best,
+                                   const char *cell, dfgnn_model *m,
+                                   const dfgnn_query *query) {
+  const dfgnn_variant *const candidate = (*p)->variant[*best];
+  dfgnn_choice rule;
+  dfgnn__rule_choice(&rule, query);
+  size_t other = position_of(*p, rule.variant);
+  if (other < (*p)->count && (*p)->score[other] == INT64_MAX) {
+    *p = dfgnn__predict_all(m, query); /* the rule's was not among the first */
+    *best = position_of(*p, candidate);
+  }
+  const dfgnn_scores scores = scores_of(*p);
+  dfgnn_evidence e = {.graphs = graphs_of((*p)->forest, cell, candidate),
+                      .disagreement =
+                          dfgnn__scores_disagreement(&scores, *best)};
+  if (!rule.variant || !graphs_of((*p)->forest, cell, rule.variant))
+    other = (*p)->count;
+  dfgnn__scores_gain(&e, &scores, *best, other);
+  return e;
 }
 
 static double percent(double log2_ratio) {
@@ -452,9 +472,15 @@ static void say_doubt(dfgnn_choice *choice, const dfgnn_evidence *e,
                       const char *cell, const dfgnn_variant *best) {
   char *text = choice->because;
   const size_t size = sizeof choice->because;
-  if (e->graphs < 0 || e->graphs >= DFGNN_COVERED_GRAPHS)
+  const int covered = e->graphs < 0 || e->graphs >= DFGNN_COVERED_GRAPHS;
+  if (covered && e->disagreement > dfgnn__trusted_disagreement)
     snprintf(text, size, "the model abstains: its members disagree by %.0f %%",
              percent(e->disagreement));
+  else if (covered)
+    snprintf(
+        text, size,
+        "the model abstains: the gain of %s, %.1f %%, is unsure by %.1f %%",
+        best->family->algorithm, percent(e->gain), percent(e->spread));
   else if (isnan(e->gain))
     snprintf(text, size,
              "the model abstains: %s was measured on %d graphs for %s, the "
@@ -491,23 +517,7 @@ int dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
              cell);
     return 1;
   }
-  const dfgnn_scores scores = scores_of(p);
-  dfgnn_evidence evidence = {
-      .graphs = graphs_of(p->forest, cell, p->variant[best]),
-      .disagreement = dfgnn__scores_disagreement(&scores, best)};
-  if (!dfgnn__evidence_suffices(&evidence) && evidence.graphs >= 0) {
-    dfgnn_choice rule;
-    const dfgnn_variant *const candidate = p->variant[best];
-    dfgnn__rule_choice(&rule, query);
-    p = dfgnn__predict_all(m, query);
-    best = 0;
-    while (best < p->count && p->variant[best] != candidate)
-      best++;
-    find_gain(&evidence, p, best,
-              rule.variant && graphs_of(p->forest, cell, rule.variant)
-                  ? rule.variant
-                  : NULL);
-  }
+  const dfgnn_evidence evidence = evidence_for(&p, &best, cell, m, query);
   if (!dfgnn__evidence_suffices(&evidence)) {
     say_doubt(choice, &evidence, cell, p->variant[best]);
     return 1;

@@ -295,9 +295,13 @@ START_TEST(evidence_is_weighed_as_the_header_says) {
   } cases[] = {
       {{.graphs = -1, .gain = NAN}, 1},
       {{.graphs = -1, .disagreement = 1, .gain = 9}, 0},
+      {{.graphs = -1, .gain = 0.1, .spread = 0.2}, 0},
       {{.graphs = DFGNN_COVERED_GRAPHS, .gain = NAN}, 1},
       {{.graphs = DFGNN_COVERED_GRAPHS, .disagreement = 1, .gain = NAN}, 0},
       {{.graphs = DFGNN_COVERED_GRAPHS, .disagreement = 1, .gain = 0.5}, 1},
+      {{.graphs = DFGNN_COVERED_GRAPHS}, 1},
+      {{.graphs = DFGNN_COVERED_GRAPHS, .gain = 0.02, .spread = 0.01}, 1},
+      {{.graphs = DFGNN_COVERED_GRAPHS, .gain = 0.02, .spread = 0.03}, 0},
       {{.graphs = 7, .gain = NAN}, 0},
       {{.graphs = 7, .gain = margin}, 0},
       {{.graphs = 7, .gain = margin + 0.01}, 1},

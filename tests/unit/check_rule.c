@@ -302,6 +302,62 @@ START_TEST(hubs_among_short_rows_are_sorted) {
 }
 END_TEST
 
+/* Rows of few loads leave no lane of an edge idle; 3 x 24 floats, 18 loads, are
+ * laid as 3 x 32 are. */
+START_TEST(narrow_rows_take_as_many_lanes_as_they_fill) {
+  static const struct {
+    dfgnn_op op;
+    int pass, dtype, heads, dim, mean;
+    double cv;
+    const char *parameters;
+  } cases[] = {{DFGNN_OP_GT, 0, DFGNN_F32, 1, 16, 20, 0, "lanes=4,unroll=4"},
+               {DFGNN_OP_GT, 0, DFGNN_F32, 1, 32, 20, 0, "lanes=8,unroll=4"},
+               {DFGNN_OP_GT, 0, DFGNN_F16, 8, 8, 20, 0, "lanes=8,unroll=4"},
+               {DFGNN_OP_GT, 0, DFGNN_F32, 1, 64, 20, 0, "lanes=16,unroll=4"},
+               {DFGNN_OP_GT, 0, DFGNN_F32, 3, 24, 20, 0, "lanes=16,unroll=4"},
+               {DFGNN_OP_GT, 0, DFGNN_F32, 1, 128, 20, 0, "lanes=16,unroll=4"},
+               {DFGNN_OP_GT, 0, DFGNN_F16, 16, 32, 20, 0, "lanes=32,unroll=4"},
+               {DFGNN_OP_GAT, 0, DFGNN_F32, 1, 64, 6, 0, "lanes=8,unroll=2"},
+               {DFGNN_OP_GAT, 0, DFGNN_F16, 16, 32, 6, 0, "rows=2"},
+               {DFGNN_OP_GT, 1, DFGNN_F32, 1, 32, 20, 2, "lanes=8,unroll=2"},
+               {DFGNN_OP_GT, 1, DFGNN_F16, 16, 32, 20, 2, "lanes=32,unroll=2"},
+               {DFGNN_OP_SPMM_SUM, 0, DFGNN_F32, 1, 32, 6, 0, "rows=8"},
+               {DFGNN_OP_SPMM_SUM, 0, DFGNN_F32, 1, 64, 6, 0, "rows=4"},
+               {DFGNN_OP_SPMM_SUM, 0, DFGNN_F32, 1, 128, 6, 0, "rows=2"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    dfgnn_signature graph =
+        graph_of(20000, 20000 * cases[i].mean, cases[i].cv ? 3000 : 40, 1);
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    dfgnn_choice choice;
+    graph.degree_cv = graph.source_cv = cases[i].cv;
+    problem.op = cases[i].op;
+    problem.pass = (dfgnn_pass)cases[i].pass;
+    problem.dtype = (dfgnn_dtype)cases[i].dtype;
+    problem.heads = cases[i].heads;
+    problem.dim = cases[i].dim;
+    rule_on_gpu(&choice, &problem, &graph);
+    ck_assert_msg(strstr(choice.variant->parameters, cases[i].parameters) !=
+                      NULL,
+                  "case %zu: %s", i, choice.variant->name);
+  }
+}
+END_TEST
+
+/* A row has a warp of its own where all of them have one at once. */
+START_TEST(few_rows_have_a_warp_each) {
+  for (int many = 0; many < 2; many++) {
+    dfgnn_signature graph = graph_of(many ? 9000 : 2700, 10500, 100, 1);
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    dfgnn_choice choice;
+    graph.degree_cv = 2;
+    problem.dim = 128;
+    rule_on_gpu(&choice, &problem, &graph);
+    ck_assert_ptr_nonnull(strstr(choice.variant->parameters,
+                                 many ? "warps=4,rows=2" : "warps=8,rows=1"));
+  }
+}
+END_TEST
+
 /* Narrow heads on batches of small dense graphs go from memory into tensor
  * cores, whatever a model says where there are tiles for all multiprocessors;
  * not where rows were faster. */
@@ -434,6 +490,37 @@ START_TEST(slots_an_edge_are_those_of_whole_rounds) {
 }
 END_TEST
 
+/* 18 loads by 8 lanes are three of each, of which a quarter is idle; by 16,
+ * where heads lie two by two, two of each. */
+START_TEST(idle_lanes_are_a_feature) {
+  static const struct {
+    dfgnn_op op;
+    int heads, dim, lanes;
+    double loads, lanes_a_load;
+  } cases[] = {{DFGNN_OP_GT, 3, 24, 8, 3, 24 / 18.},
+               {DFGNN_OP_GT, 3, 24, 16, 2, 32 / 18.},
+               {DFGNN_OP_GT, 3, 24, 4, 6, 24 / 18.},
+               {DFGNN_OP_GT, 4, 32, 16, 2, 1},
+               {DFGNN_OP_GT, 1, 32, 32, 1, 4},
+               {DFGNN_OP_GT, 1, 17, 8, 3, 24 / 17.},
+               {DFGNN_OP_SPMM_SUM, 1, 96, 8, 3, 1},
+               {DFGNN_OP_SPMM_SUM, 2, 48, 16, 2, 32 / 24.}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    const dfgnn_setting setting = {.problem = &problem};
+    problem.op = cases[i].op;
+    problem.heads = cases[i].heads;
+    problem.dim = cases[i].dim;
+    ck_assert_double_eq_tol(
+        pair_number("loads a lane", &setting, &cases[i].lanes), cases[i].loads,
+        1e-12);
+    ck_assert_double_eq_tol(
+        pair_number("lanes a load", &setting, &cases[i].lanes),
+        cases[i].lanes_a_load, 1e-12);
+  }
+}
+END_TEST
+
 START_TEST(features_of_a_problem_have_names_that_differ) {
   size_t count = dfgnn__problem_feature_count();
   ck_assert_uint_gt(count, 30);
@@ -523,6 +610,9 @@ int main(void) {
   tcase_add_test(tests, blocks_take_a_few_long_rows);
   tcase_add_test(tests, tables_beyond_the_cache_are_sliced);
   tcase_add_test(tests, hubs_among_short_rows_are_sorted);
+  tcase_add_test(tests, narrow_rows_take_as_many_lanes_as_they_fill);
+  tcase_add_test(tests, few_rows_have_a_warp_each);
+  tcase_add_test(tests, idle_lanes_are_a_feature);
   tcase_add_test(tests, narrow_heads_on_dense_graphs_go_into_tensor_cores);
   tcase_add_test(tests, the_papers_rule_turns_at_its_capacity);
   tcase_add_test(tests, a_papers_variant_serves_where_nothing_else_does);
