@@ -6,6 +6,7 @@ import operator
 import struct
 
 import torch
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from . import _abi, _mlp_layout
 from ._execute import Recipe as _Recipe, mlp_form
@@ -115,14 +116,16 @@ class Recipe(_Recipe):
         others = [n for n in range(PARAMETERS, len(tensors))
                   if tensors[n] is not None and
                   tensors[n].dtype is not self.dtype]
-        sizes = [tensors[n].numel() for n in others]
-        if len(others) < 2 or any(size % 8 for size in sizes) or \
-                len({tensors[n].dtype for n in others}) > 1:
+        given = [tensors[n] for n in others]
+        sizes = [tensor.numel() for tensor in given]
+        if len(given) < 2 or not all(sizes) or \
+                any(size % 8 for size in sizes) or \
+                len({tensor.dtype for tensor in given}) > 1:
             return tensors  # each alone, by place(): they would not be aligned
         tensors = list(tensors)
-        flat = torch.cat([tensors[n].reshape(-1) for n in others])
-        for n, made in zip(others, flat.to(self.dtype).split(sizes)):
-            tensors[n] = made.view(tensors[n].shape)
+        flat = _flatten_dense_tensors(given).to(self.dtype)
+        for n, made in zip(others, _unflatten_dense_tensors(flat, given)):
+            tensors[n] = made
         return tensors
 
     def parts(self, dst, src, tensors):
