@@ -79,6 +79,8 @@ typedef struct dfgnn_backend {
   /* Blocking copies between any of host and device memory. */
   dfgnn_status (*copy)(dfgnn_device *device, void *to, const void *from,
                        size_t bytes);
+  /* Sets device memory to bytes of one value, and waits. */
+  dfgnn_status (*fill)(dfgnn_device *device, void *to, int byte, size_t bytes);
   dfgnn_status (*synchronize)(dfgnn_device *device, void *stream);
   int (*capturing)(dfgnn_device *device, void *stream);
   /* Makes the device the thread's current one while a variant prepares or

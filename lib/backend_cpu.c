@@ -126,6 +126,14 @@ static dfgnn_status copy(dfgnn_device *device, void *to, const void *from,
   return DFGNN_OK;
 }
 
+static dfgnn_status fill(dfgnn_device *device, void *to, int byte,
+                         size_t bytes) {
+  (void)device;
+  if (bytes)
+    memset(to, byte, bytes);
+  return DFGNN_OK;
+}
+
 static dfgnn_status synchronize(dfgnn_device *device, void *stream) {
   (void)device, (void)stream;
   return DFGNN_OK;
@@ -352,6 +360,7 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .allocate = allocate,
     .release = release,
     .copy = copy,
+    .fill = fill,
     .synchronize = synchronize,
     .capturing = capturing,
     .analyze = analyze,

@@ -149,6 +149,23 @@ out:
   return status;
 }
 
+static dfgnn_status fill(dfgnn_device *device, void *to, int byte,
+                         size_t bytes) {
+  dfgnn_status status = DFGNN_OK;
+  if (!bytes)
+    return DFGNN_OK;
+  int entered = dfgnn__cuda_enter(device);
+  status = dfgnn__cuda_follow(device, NULL);
+  if (status)
+    goto out;
+  DFGNN_CU_GO(MemsetD8Async, cu_address(to), (unsigned char)byte, bytes,
+              device->stream);
+  DFGNN_CU_GO(StreamSynchronize, device->stream);
+out:
+  dfgnn__cuda_leave(entered);
+  return status;
+}
+
 static dfgnn_status synchronize(dfgnn_device *device, void *stream) {
   dfgnn_status status = DFGNN_OK;
   int entered = dfgnn__cuda_enter(device);
@@ -195,6 +212,7 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .retire = dfgnn__cuda_retire,
     .settle = dfgnn__cuda_settle,
     .copy = copy,
+    .fill = fill,
     .synchronize = synchronize,
     .capturing = capturing,
     .enter = dfgnn__cuda_enter,

@@ -39,7 +39,8 @@ void dfgnn__gate_open(dfgnn_gate *g, dfgnn_context *ctx, double budget_s) {
   g->last = read_load(g);
   pthread_mutex_lock(&ctx->lock);
   const double since = g->last.at - ctx->load.at;
-  if (ctx->load.at > 0 && since > 0 && since < MOST_LOOK_S)
+  g->again = ctx->load.at > 0 && since > 0 && since < MOST_LOOK_S;
+  if (g->again)
     g->last = ctx->load;
   pthread_mutex_unlock(&ctx->lock);
 }
@@ -118,6 +119,8 @@ int dfgnn__gate_disturbed(dfgnn_gate *g, const dfgnn_sample *sample) {
 }
 
 void dfgnn__gate_warn(dfgnn_gate *g, dfgnn_context *ctx) {
+  if (g->again && read_load(g).at - g->last.at < LEAST_LOOK_S)
+    return; /* the gate before looked just now */
   if (dfgnn__gate_look(g) || atomic_exchange(&ctx->told_load, 1))
     return;
   char load[64] = "";

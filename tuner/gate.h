@@ -20,6 +20,7 @@ typedef struct dfgnn_gate {
   double most_s;              /* seconds that it may wait in all */
   double waited_s;            /* seconds that it did */
   dfgnn_load last;            /* the last reading */
+  int again;                  /* that is the one of the gate before */
   int quiet;                  /* was the device quiet before it? */
   double top_mhz;             /* the fastest clock of the last samples */
   char seen[DFGNN_GATE_TEXT]; /* what disturbed last; "": nothing yet */

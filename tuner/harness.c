@@ -10,8 +10,8 @@
 #include "tuner/mlp.h"
 #include "tuner/program.h"
 
-#define DROPOUT 0.4      /* all rates cost the same: keys say only on or off */
-#define POISON_BYTE 0xff /* NaN in every floating-point type */
+#define PERIOD ((size_t)1048573) /* a prime */
+#define DROPOUT 0.4 /* all rates cost the same: keys say only on or off */
 
 /* ---- the device ---------------------------------------------------------- */
 
@@ -27,6 +27,11 @@ dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
                                  size_t bytes) {
   return bytes ? h->ctx->backend->copy(h->ctx->device, to, from, bytes)
                : DFGNN_OK;
+}
+
+static dfgnn_status fill_device(dfgnn_harness *h, void *to, int byte,
+                                size_t bytes) {
+  return h->ctx->backend->fill(h->ctx->device, to, byte, bytes);
 }
 
 /* ---- random inputs ------------------------------------------------------- */
@@ -78,6 +83,26 @@ static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
   return wide ? 1 / sqrt(inputs) : 1;
 }
 
+/* Fills a tensor on the host and on the device.  The numbers repeat after
+ * PERIOD, which has no factor in common with a width, so that rows differ. */
+static dfgnn_status randomize(dfgnn_harness *h, char *memory, char *host,
+                              const dfgnn_tensor *tensor, int64_t elements,
+                              uint64_t seed, uint64_t number) {
+  const size_t size = dfgnn__tensor_element_size(tensor, &h->problem);
+  const size_t bytes = (size_t)elements * size, period = PERIOD * size;
+  const size_t first = bytes < period ? bytes : period;
+  fill(host, dfgnn__harness_type(h, tensor), (int64_t)(first / size), seed,
+       number, scale_of(h, tensor));
+#pragma omp parallel for if (bytes > 8 * period)
+  for (size_t at = first; at < bytes; at += period)
+    memcpy(host + at, host, bytes - at < period ? bytes - at : period);
+  dfgnn_status status = dfgnn__harness_copy(h, memory, host, first);
+  for (size_t at = first; at < bytes && !status; at *= 2)
+    status = dfgnn__harness_copy(h, memory + at, memory,
+                                 bytes - at < at ? bytes - at : at);
+  return status;
+}
+
 /* ---- creation ------------------------------------------------------------ */
 
 static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
@@ -93,19 +118,18 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
   if (status)
     return status;
   h->count++;
-  status = dfgnn__harness_copy(h, b->memory, h->guard, DFGNN_GUARD);
+  status = fill_device(h, b->memory, DFGNN_GUARD_BYTE, DFGNN_GUARD);
   if (!status)
-    status = dfgnn__harness_copy(h, b->memory + DFGNN_GUARD + b->bytes,
-                                 h->guard, DFGNN_GUARD);
+    status = fill_device(h, b->memory + DFGNN_GUARD + b->bytes,
+                         DFGNN_GUARD_BYTE, DFGNN_GUARD);
   if (!status && dfgnn__role_reads(tensor->role)) {
     b->host = malloc(b->bytes + 1);
     if (!b->host)
       return dfgnn__harness_memory(b->bytes);
   }
   if (!status && b->host && tensor->role != DFGNN_ROLE_SAVED) {
-    fill(b->host, dfgnn__harness_type(h, tensor), elements, seed,
-         (uint64_t)h->count, scale_of(h, tensor));
-    status = dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
+    status = randomize(h, b->memory + DFGNN_GUARD, b->host, tensor, elements,
+                       seed, (uint64_t)h->count);
   }
   *dfgnn__tensor_slot(tensor, &h->check) = b->memory + DFGNN_GUARD;
   if (!dfgnn__tensor_left_out(tensor))
@@ -127,9 +151,7 @@ static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
     char *host = malloc(bytes + 1);
     if (!host)
       return dfgnn__harness_memory(bytes);
-    fill(host, dfgnn__harness_type(h, tensor), elements, 1, 0,
-         scale_of(h, tensor));
-    status = dfgnn__harness_copy(h, *memory, host, bytes);
+    status = randomize(h, *memory, host, tensor, elements, 1, 0);
     free(host);
   }
   *dfgnn__tensor_slot(tensor, args) = *memory;
@@ -209,6 +231,7 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
   h->ctx = ctx;
   h->graph = graph;
   h->args = h->check = (dfgnn_args)DFGNN_ARGS_INIT;
+  h->spare_s = INFINITY;
   dfgnn_status status = dfgnn__problem_complete(&h->problem, problem);
   if (status)
     goto out;
@@ -229,16 +252,6 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
         dfgnn__mlp_harness_create(&h->mlp, &h->args, graph, &h->problem, seed);
     goto out;
   }
-  h->poison = malloc(DFGNN_CHUNK);
-  h->guard = malloc(DFGNN_GUARD);
-  h->given = malloc(DFGNN_CHUNK);
-  if (!h->poison || !h->guard || !h->given) {
-    status = dfgnn__harness_memory(DFGNN_CHUNK);
-    goto out;
-  }
-  memset(h->poison, POISON_BYTE, DFGNN_CHUNK);
-  memset(h->guard, DFGNN_GUARD_BYTE, DFGNN_GUARD);
-  memset(h->given, DFGNN_GIVEN_BYTE, DFGNN_CHUNK);
   for (const dfgnn_tensor *t = h->op->tensors; t->name && !status; t++)
     if (dfgnn__tensor_used(t, &h->problem))
       status = make_buffer(h, t, seed);
@@ -275,6 +288,8 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
     free(h->buffers[i].fixed);
     free(h->buffers[i].summed);
   }
+  for (int i = 0; i < h->masks; i++)
+    h->ctx->backend->release(h->ctx->device, h->mask[i]);
   if (h->workspace)
     h->ctx->backend->release(h->ctx->device, h->workspace);
   free(h->first_edge);
@@ -284,9 +299,6 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   free(h->columns.index);
   free(h->host_indices);
   free(h->host_offsets);
-  free(h->given);
-  free(h->guard);
-  free(h->poison);
   free(h);
 }
 
@@ -331,6 +343,10 @@ dfgnn_status dfgnn__harness_set(dfgnn_harness *h, const char *tensor,
                        "cannot set %lld numbers of %s, expected >= 0",
                        (long long)count, tensor);
   return dfgnn__harness_fill(h, tensor, first, count, constant, &value);
+}
+
+void dfgnn__harness_spare(dfgnn_harness *h, double seconds) {
+  h->spare_s = seconds;
 }
 
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *h) {

@@ -51,9 +51,17 @@ dfgnn_status dfgnn__harness_call(dfgnn_harness_call *call,
                                  const dfgnn_plan *plan);
 dfgnn_status dfgnn__harness_execute(void *call, void *stream);
 
+/* Lets the checks sample rows where the reference of all would take longer than
+ * a measurement may: of edges and nodes times heads and features (and features
+ * of edges) 2^24 for each second, 2^22 at least, or a 256th of all.  Call it
+ * before the first check. */
+void dfgnn__harness_spare(dfgnn_harness *harness, double seconds);
+
 /* Poisons outputs and workspace, executes, and compares what the plan wrote
  * with the reference, which is computed once: all rows up to 10 M edges and 64
- * M numbers of out, above that a sample with the heaviest and an empty row.
+ * M numbers of out, above that a sample (tuner/sample.c).  Gradients of
+ * parameters, to which all rows add, are then compared by a second run in which
+ * the gradients of the other rows are zeros.
  * rel_error is the largest of |x - r| / (|r| + rms(r)).
  * DFGNN_ERROR_WRONG, with the row, if an error is above what rounding allows
  * (kernels/common/accuracy.h), given how the plan's family sums, or a canary is

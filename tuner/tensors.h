@@ -1,4 +1,5 @@
-/* tensors.h - the data of a harness, shared by harness.c and check.c */
+/* tensors.h - the data of a harness, shared by harness.c, expect.c and check.c
+ */
 #ifndef DFGNN_TUNER_TENSORS_H
 #define DFGNN_TUNER_TENSORS_H
 
@@ -7,11 +8,11 @@
 #include "lib/plan.h"
 #include "tuner/harness.h"
 
-#define DFGNN_GUARD 256       /* bytes before and after each output */
-#define DFGNN_GUARD_BYTE 0xa5 /* the value of these bytes */
-#define DFGNN_GIVEN_BYTE 0x3f /* .75 in float, in other types some number */
-#define DFGNN_CHUNK ((size_t)1 << 20)
-#define DFGNN_PARALLEL 100000 /* up to so many numbers, one thread works */
+#define DFGNN_GUARD 256        /* bytes before and after each output */
+#define DFGNN_GUARD_BYTE 0xa5  /* the value of these bytes */
+#define DFGNN_GIVEN_BYTE 0x3f  /* .75 in float, in other types some number */
+#define DFGNN_POISON_BYTE 0xff /* NaN in every floating-point type */
+#define DFGNN_PARALLEL 100000  /* up to so many numbers, one thread works */
 
 /* One tensor of the problem.  memory begins DFGNN_GUARD bytes before it. */
 typedef struct dfgnn_buffer {
@@ -44,9 +45,11 @@ struct dfgnn_harness {
   int count;
   char *workspace;
   size_t workspace_bytes;
-  unsigned char *poison, *guard; /* DFGNN_CHUNK and DFGNN_GUARD bytes */
-  unsigned char *given; /* DFGNN_CHUNK bytes that gradients are added to */
-  dfgnn_checked rows, columns; /* destinations and sources */
+  double spare_s;    /* for which the reference may take; infinity: any */
+  dfgnn_args masked; /* as check, with zeros as gradients of other rows */
+  void *mask[DFGNN_MAX_TENSORS]; /* the memory of these */
+  int masks;                     /* 0: nothing needs them */
+  dfgnn_checked rows, columns;   /* destinations and sources */
   int64_t *first_edge; /* [rows.count + 1]: each row's first edge in expected */
   char *host_offsets, *host_indices;
   dfgnn_view transpose; /* on the host, if an output belongs to sources */
@@ -63,6 +66,36 @@ dfgnn_status dfgnn__harness_memory(size_t bytes);
 /* Copies between host and device, in either direction. */
 dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
                                  size_t bytes);
+/* expect.c: the graph's matrix, in memory of the host. */
+dfgnn_status dfgnn__harness_matrix(dfgnn_harness *h, dfgnn_matrix *matrix);
+/* Chooses the nodes that are checked, and computes what is expected there; the
+ * inputs' values on the host are gone then. */
+dfgnn_status dfgnn__harness_expect(dfgnn_harness *h,
+                                   const dfgnn_matrix *matrix);
+/* The checked nodes of an output.  An output without a node dimension counts as
+ * that of one node. */
+dfgnn_checked dfgnn__checked_nodes(const dfgnn_harness *h,
+                                   const dfgnn_buffer *b);
+/* How many numbers of an output belong to the k-th checked node; *first is
+ * where they begin in b->expected. */
+int64_t dfgnn__checked_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
+                               int64_t k, int64_t *first);
+/* 1: an output of sources. */
+int dfgnn__by_source(const dfgnn_tensor *tensor);
+/* 1: the gradient of a parameter, to which all edges add. */
+int dfgnn__is_total(const dfgnn_buffer *b);
+double dfgnn__harness_number(dfgnn_dtype dtype, const char *host, int64_t i);
+
+static inline int64_t dfgnn__edge_offset(const dfgnn_matrix *matrix,
+                                         int64_t node) {
+  return matrix->offsets64 ? ((const int64_t *)matrix->offsets)[node]
+                           : ((const int32_t *)matrix->offsets)[node];
+}
+static inline int64_t dfgnn__edge_count(const dfgnn_matrix *matrix,
+                                        int64_t node) {
+  return dfgnn__edge_offset(matrix, node + 1) -
+         dfgnn__edge_offset(matrix, node);
+}
 /* The type of a tensor's elements; DFGNN_DTYPE_COUNT: 32-bit integers. */
 dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
                                 const dfgnn_tensor *tensor);

@@ -21,7 +21,8 @@ typedef struct session {
   dfgnn_search search;
   dfgnn_gate gate;
   int kept, resumed;
-  char message[512]; /* of the progress */
+  char message[512];                 /* of the progress */
+  double input_s, check_s, sample_s; /* what the time went to */
 } session;
 
 static void record(session *s, size_t i, int partial) {
@@ -40,14 +41,20 @@ static dfgnn_sampled record_failure(session *s, size_t i,
 
 static dfgnn_sampled admit(void *data, size_t i, double *rough_ms) {
   session *s = data;
-  return record_failure(
-      s, i, dfgnn__trial_admit(&s->subject, &s->trials.trial[i], rough_ms));
+  const double begin = dfgnn__seconds();
+  const dfgnn_sampled sampled =
+      dfgnn__trial_admit(&s->subject, &s->trials.trial[i], rough_ms);
+  s->check_s += dfgnn__seconds() - begin;
+  return record_failure(s, i, sampled);
 }
 
 static dfgnn_sampled sample(void *data, size_t i, double *ms) {
   session *s = data;
-  return record_failure(
-      s, i, dfgnn__trial_sample(&s->subject, &s->trials.trial[i], ms));
+  const double begin = dfgnn__seconds();
+  const dfgnn_sampled sampled =
+      dfgnn__trial_sample(&s->subject, &s->trials.trial[i], ms);
+  s->sample_s += dfgnn__seconds() - begin;
+  return record_failure(s, i, sampled);
 }
 
 static void finished(void *data, size_t i) {
@@ -286,12 +293,15 @@ static int is_alone(const session *s) {
 
 static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   dfgnn_search *search = &s->search;
+  const double begin = dfgnn__seconds();
   dfgnn_status status = dfgnn__harness_create(
       &s->subject.harness, s->subject.ctx, s->subject.graph,
       &s->subject.problem, s->options.seed);
+  s->input_s = dfgnn__seconds() - begin;
   if (status)
     return status;
   size_t anchor = s->trials.anchor;
+  dfgnn__harness_spare(s->subject.harness, s->options.budget_s);
   status = admit_anchor(s);
   if (status || search->interrupted || search->lost)
     return status;
@@ -369,6 +379,11 @@ static dfgnn_status conclude(dfgnn_tune_report *r, session *s) {
                          (winner->median_ms * (1 / r->ratio - 1));
   }
   r->seconds = dfgnn__seconds() - s->start;
+  dfgnn__log(s->subject.ctx, DFGNN_LOG_DEBUG,
+             "tuned in %.1f ms: inputs %.1f, plans and checks %.1f, samples "
+             "%.1f, waits for quiet %.1f",
+             1e3 * r->seconds, 1e3 * s->input_s, 1e3 * s->check_s,
+             1e3 * s->sample_s, 1e3 * s->gate.waited_s);
   return DFGNN_OK;
 }
 

@@ -22,8 +22,8 @@ typedef struct dfgnn_expected {
   const dfgnn_view *transpose; /* on the host; NULL: nothing by source */
   /* The outputs in `to` point to dense arrays of double; NULL: not wanted.
    * Heads come before features.  The first dimension is row_count, column_count
-   * or the edges of the rows in order.  Results that belong to no node may be
-   * wanted with all rows only. */
+   * or the edges of the rows in order.  Results that belong to no node are
+   * sums over the rows. */
   dfgnn_args to;
   /* 1: the same outputs of fixed and summed point to arrays of float, which
    * become the two parts of a bound: see kernels/common/accuracy.h. */

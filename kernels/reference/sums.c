@@ -291,7 +291,8 @@ static void join_totals(void *job, double *memory) {
 static void put_totals(const dfgnn_ref_call *c) {
   dfgnn_ref_result matrix = DFGNN_REF_RESULT(c->expected, grad_edge_weight);
   dfgnn_ref_result offset = DFGNN_REF_RESULT(c->expected, grad_edge_bias);
-  int64_t fields = c->problem->edge_dim, edges = c->matrix->edges;
+  int64_t fields = c->problem->edge_dim;
+  int64_t edges = c->first[c->expected->row_count];
   double repeats = edges ? c->repeats / (double)edges : 1;
   for (int64_t at = 0; fields > 0 && at < c->totals.width; at++) {
     int64_t i = at / (fields + 1), f = at % (fields + 1);

@@ -1,15 +1,19 @@
 /* The harness tells right kernels from wrong ones: each fake family below makes
  * one mistake. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/reference/attention.h"
+#include "lib/operator.h"
 #include "lib/registry.h"
+#include "lib/views.h"
 #include "tests/common/shapes.h"
 #include "tests/unit/fixture.h"
 #include "tuner/harness.h"
+#include "tuner/sample.h"
 
 enum { WORKSPACE = 64 };
 
@@ -172,6 +176,173 @@ START_TEST(an_error_of_more_than_the_bound_is_found) {
 }
 END_TEST
 
+/* ---- samples --------------------------------------------------------------
+ */
+
+enum { NODES = 30000 };
+
+/* Rows of 0 to 6 edges, the first and the last without any, and a hub. */
+static int hub_degree(int64_t i) {
+  return i == 0 || i == NODES - 1 ? 0 : i == 12345 ? 5000 : (int)(i * 7 % 7);
+}
+
+static dfgnn_csr hubs(void) {
+  int64_t *offsets = calloc(NODES + 1, sizeof *offsets);
+  dfgnn_csr csr = DFGNN_CSR_INIT;
+  for (int64_t i = 0; i < NODES; i++)
+    offsets[i + 1] = offsets[i] + hub_degree(i);
+  int32_t *indices = calloc((size_t)offsets[NODES], sizeof *indices);
+  for (int64_t e = 0; e < offsets[NODES]; e++)
+    indices[e] = (int32_t)(e * 7919 % NODES);
+  csr.destinations = csr.sources = NODES;
+  csr.edges = offsets[NODES];
+  csr.offsets = offsets;
+  csr.indices = indices;
+  csr.offset_type = DFGNN_INDEX_I64;
+  csr.index_type = DFGNN_INDEX_I32;
+  return csr;
+}
+
+START_TEST(a_sample_has_the_extremes_and_runs_of_neighbours) {
+  const dfgnn_csr csr = hubs();
+  const dfgnn_matrix matrix = {.destinations = NODES,
+                               .sources = NODES,
+                               .edges = csr.edges,
+                               .offsets = csr.offsets,
+                               .offsets64 = 1,
+                               .indices = csr.indices};
+  dfgnn_checked all, part, again;
+  ck_assert(dfgnn__sample_nodes(&all, &matrix, INFINITY));
+  ck_assert_ptr_null(all.index);
+  ck_assert_int_eq(all.count, NODES);
+  ck_assert(dfgnn__sample_nodes(&part, &matrix, 20000));
+  ck_assert(dfgnn__sample_nodes(&again, &matrix, 20000));
+  ck_assert_int_eq(part.count, again.count);
+  ck_assert_mem_eq(part.index, again.index,
+                   (size_t)part.count * sizeof *part.index);
+  double cost = 0;
+  int64_t run = 1, longest = 1, widest = 0;
+  int hub = 0;
+  for (int64_t k = 0; k < part.count; k++) {
+    cost += 1 + hub_degree(part.index[k]);
+    hub |= part.index[k] == 12345;
+    const int64_t step = k ? part.index[k] - part.index[k - 1] : 1;
+    ck_assert_int_gt(step, 0);
+    run = step == 1 ? run + 1 : 1;
+    longest = run > longest ? run : longest;
+    widest = step > widest ? step : widest;
+  }
+  ck_assert(hub);
+  ck_assert_int_eq(part.index[0], 0);
+  ck_assert_int_eq(part.index[part.count - 1], NODES - 1);
+  ck_assert_int_ge(longest, 64);
+  ck_assert_int_le(widest, NODES / 10);
+  ck_assert_double_ge(cost, 10000);
+  ck_assert_double_le(cost, 22000);
+  free(part.index);
+  free(again.index);
+  free((void *)csr.offsets);
+  free((void *)csr.indices);
+}
+END_TEST
+
+/* ---- gradients of parameters ----------------------------------------------
+ */
+
+static float total_off; /* what the first number of grad_att is off by */
+static int left_out;    /* 1: the hub's edges do not count in grad_att */
+
+static dfgnn_status launch_gradient(const dfgnn_launch *l) {
+  const dfgnn_problem *p = l->setting.problem;
+  const dfgnn_matrix *m = l->setting.matrix;
+  const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
+  const size_t numbers = (size_t)(m->destinations * p->heads * p->dim);
+  const size_t width = (size_t)(p->heads * p->dim);
+  double *query = malloc((2 * numbers + width) * sizeof *query);
+  double *value = query + numbers, *att = value + numbers;
+  int64_t *others = malloc((size_t)m->destinations * sizeof *others);
+  dfgnn_view transpose = {.request = {.kind = DFGNN_VIEW_TRANSPOSE}};
+  ck_ok(dfgnn__view_build(&transpose, m));
+  dfgnn_expected all = {
+      .row_count = m->destinations,
+      .column_count = m->sources,
+      .transpose = &transpose,
+      .to = {.grad_query = query, .grad_value = value, .grad_att = att}};
+  ck_ok(op->reference(p, m, l->args, &all));
+  if (left_out) {
+    dfgnn_expected some = {.rows = others, .to = {.grad_att = att}};
+    for (int64_t i = 0; i < m->destinations; i++)
+      if (i != 12345)
+        others[some.row_count++] = i;
+    ck_ok(op->reference(p, m, l->args, &some));
+  }
+  for (size_t i = 0; i < numbers; i++) {
+    ((float *)l->args->grad_query)[i] = (float)query[i];
+    ((float *)l->args->grad_value)[i] = (float)value[i];
+  }
+  for (size_t i = 0; i < width; i++)
+    ((float *)l->args->grad_att)[i] = (float)att[i];
+  ((float *)l->args->grad_att)[0] += total_off;
+  for (int k = 0; k < 4; k++)
+    free((void *)transpose.array[k]);
+  free(others);
+  free(query);
+  return DFGNN_OK;
+}
+
+static const dfgnn_family gradients[] = {
+    {
+        .name = "test.gradient",
+        .algorithm = "test",
+        .backend = "cpu",
+        .ops = DFGNN_OPS_ATTENTION,
+        .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
+        .dtypes = DFGNN_BIT(DFGNN_F32),
+        .revision = 1,
+        .deterministic = 1,
+        .reference = 1,
+        .launch = launch_gradient,
+    },
+    DFGNN_FAMILIES_END,
+};
+
+/* Rows are sampled, so that the whole sum of a parameter's gradient is not
+ * known, and its mistakes are found all the same. */
+START_TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
+  dfgnn_csr csr = hubs();
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_graph *graph;
+  dfgnn_harness *harness;
+  dfgnn_plan *plan;
+  double error = -1;
+  dfgnn__registry_add(gradients);
+  problem.op = DFGNN_OP_GATV2;
+  problem.pass = DFGNN_PASS_BACKWARD;
+  problem.dim = 64;
+  dfgnn_context *ctx = context_on("cpu", "", 0);
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
+  dfgnn__harness_spare(harness, 0.01); /* 4 of 8 million */
+  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, "test.gradient"));
+  ck_ok(dfgnn__harness_check(&error, harness, plan));
+  total_off = 0.01F;
+  ck_assert_int_eq(dfgnn__harness_check(&error, harness, plan),
+                   DFGNN_ERROR_WRONG);
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "grad_att"));
+  total_off = 0;
+  left_out = 1;
+  ck_assert_int_eq(dfgnn__harness_check(&error, harness, plan),
+                   DFGNN_ERROR_WRONG);
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "grad_att"));
+  dfgnn_plan_destroy(plan);
+  dfgnn__harness_destroy(harness);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  free((void *)csr.offsets);
+  free((void *)csr.indices);
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("harness");
   TCase *tcase = tcase_create("cpu");
@@ -180,6 +351,9 @@ int main(void) {
   tcase_add_loop_test(tcase, each_mistake_is_found_and_named, NOTHING_WRITTEN,
                       MISTAKES);
   tcase_add_test(tcase, an_error_of_more_than_the_bound_is_found);
+  tcase_add_test(tcase, a_sample_has_the_extremes_and_runs_of_neighbours);
+  tcase_add_test(tcase,
+                 gradients_of_parameters_are_compared_where_rows_are_sampled);
   suite_add_tcase(suite, tcase);
   return run_tests(suite);
 }
