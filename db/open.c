@@ -194,17 +194,24 @@ int64_t dfgnn__store_version(dfgnn_store *store) {
   return version;
 }
 
-/* Does SQLite's error say that it can make no log or lock file here? */
+/* Does SQLite's error say that the disk has no room for a lock file? */
+static int is_full(int rc) {
+  return rc == SQLITE_FULL || rc == SQLITE_IOERR_SHMSIZE ||
+         rc == SQLITE_IOERR_SHMMAP;
+}
+
+/* Does it say that no log or lock file can be made here? */
 static int cannot_lock(int rc) {
   return (rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY ||
-         rc == SQLITE_IOERR_SHMOPEN || rc == SQLITE_IOERR_LOCK;
+         rc == SQLITE_IOERR_SHMOPEN || rc == SQLITE_IOERR_LOCK || is_full(rc);
 }
 
 static dfgnn_status open_read(dfgnn_store *store, const header *h) {
   const char *network = dfgnn__network_filesystem(store->path);
+  int rc = SQLITE_OK;
   if (!network) {
-    int rc = sqlite3_exec(store->db, "SELECT 1 FROM sqlite_schema LIMIT 1",
-                          NULL, NULL, NULL);
+    rc = sqlite3_exec(store->db, "SELECT 1 FROM sqlite_schema LIMIT 1", NULL,
+                      NULL, NULL);
     if (!h->wal || !cannot_lock(rc))
       return rc ? dfgnn__store_fail(store, rc, "cannot be read") : DFGNN_OK;
   }
@@ -214,7 +221,10 @@ static dfgnn_status open_read(dfgnn_store *store, const header *h) {
         "%s: the last changes are still in the log beside it and "
         "cannot be read %s%s; open it once where it can be "
         "written, for example by dfgnn-tune stat --store",
-        store->path, network ? "over " : "in a read-only directory",
+        store->path,
+        network       ? "over "
+        : is_full(rc) ? "on a full disk"
+                      : "in a read-only directory",
         network ? network : "");
   store->immutable = 1;
   note_file(&store->size, &store->modified_ns, &store->inode, store->path);
@@ -264,13 +274,13 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
 }
 
 /* Refuses files beside a store that are not regular: SQLite would open them,
- * and wait for the writer of a FIFO. */
+ * and wait for the writer of a FIFO; it follows no links. */
 static dfgnn_status check_beside(const char *path) {
   static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
   for (int k = 0; k < 3; k++) {
     char *name = sqlite3_mprintf("%s%s", path, suffixes[k]);
     struct stat info;
-    int odd = name && stat(name, &info) == 0 && !S_ISREG(info.st_mode);
+    int odd = name && lstat(name, &info) == 0 && !S_ISREG(info.st_mode);
     sqlite3_free(name);
     if (odd)
       return dfgnn__fail(DFGNN_ERROR_STORE,

@@ -39,7 +39,7 @@ START_TEST(a_directory_or_a_pipe_is_refused) {
 }
 END_TEST
 
-START_TEST(a_pipe_beside_a_store_is_refused) {
+START_TEST(a_pipe_or_a_link_beside_a_store_is_refused) {
   static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
   char beside[600];
   make_store(1);
@@ -47,6 +47,9 @@ START_TEST(a_pipe_beside_a_store_is_refused) {
     snprintf(beside, sizeof beside, "%s%s", path, suffixes[k]);
     unlink(beside);
     ck_assert_int_eq(mkfifo(beside, 0600), 0);
+    ck_both_refused("is no regular file, expected none or one of SQLite's");
+    ck_assert_int_eq(unlink(beside), 0);
+    ck_assert_int_eq(symlink("/etc/passwd", beside), 0);
     ck_both_refused("is no regular file, expected none or one of SQLite's");
     ck_assert_int_eq(unlink(beside), 0);
   }
@@ -378,7 +381,7 @@ static void add(TCase *cases) {
   tcase_add_test(cases, the_users_own_store_is_created_with_its_directories);
   tcase_add_test(cases, another_store_needs_the_directory_it_is_said_to_be_in);
   tcase_add_test(cases, a_directory_or_a_pipe_is_refused);
-  tcase_add_test(cases, a_pipe_beside_a_store_is_refused);
+  tcase_add_test(cases, a_pipe_or_a_link_beside_a_store_is_refused);
   tcase_add_test(cases, files_without_permission_are_refused);
   tcase_add_test(cases, a_store_in_a_read_only_directory_is_readable);
   tcase_add_test(cases, other_files_are_refused_and_left_alone);

@@ -321,6 +321,31 @@ START_TEST(a_full_disk_keeps_every_row_that_was_reported) {
 }
 END_TEST
 
+START_TEST(a_store_on_a_full_disk_is_readable) {
+  dfgnn_store *store = NULL;
+  char log[600];
+  make_store(BEFORE);
+  const size_t rows = count_rows(NULL);
+  faulty_install();
+  faulty_code = SQLITE_FULL;
+  faulty_stays = 1;
+  faulty_left = faulty_hits = 0;
+  ck_assert_uint_eq(count_rows(NULL), rows);
+  ck_assert_int_gt(faulty_hits, 0);
+  snprintf(log, sizeof log, "%s-wal", path);
+  FILE *file = fopen(log, "w");
+  fputs("a log that was left behind", file);
+  fclose(file);
+  ck_assert_int_eq(dfgnn__store_open(&store, path, DFGNN_STORE_READ),
+                   DFGNN_ERROR_STORE);
+  ck_assert_msg(strstr(dfgnn_last_error(), "still in the log beside it and "
+                                           "cannot be read on a full disk"),
+                "%s", dfgnn_last_error());
+  faulty_left = -1;
+  ck_assert_uint_eq(count_rows(NULL), rows);
+}
+END_TEST
+
 START_TEST(a_store_that_cannot_be_created_leaves_no_file) {
   faulty_install();
   faulty_code = SQLITE_FULL;
@@ -349,6 +374,7 @@ static void add(TCase *cases) {
   tcase_add_loop_test(cases, a_disk_that_fails_leaves_a_whole_store, 0,
                       DEEDS * FAULTS);
   tcase_add_test(cases, a_full_disk_keeps_every_row_that_was_reported);
+  tcase_add_test(cases, a_store_on_a_full_disk_is_readable);
   tcase_add_test(cases, a_store_that_cannot_be_created_leaves_no_file);
 }
 
