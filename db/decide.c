@@ -58,7 +58,8 @@ static int compare_integer(int64_t a, int64_t b) { return (a > b) - (a < b); }
 static int compare_item(const void *x, const void *y) {
   const dfgnn_measurement *a = ((const item *)x)->row;
   const dfgnn_measurement *b = ((const item *)y)->row;
-  int c = dfgnn__problem_compare(a, b);
+  int c =
+      compare_integer(((const item *)x)->problem, ((const item *)y)->problem);
   if (!c)
     c = compare_string(a->variant, b->variant);
   if (!c)
@@ -373,6 +374,8 @@ dfgnn_status dfgnn__decide(dfgnn_decisions **out, uint64_t *unusable,
     items[i].usable = ask(cache, rows[i].variant, rows[i].revision);
     refused += !items[i].usable;
   }
+  if (!dfgnn__number_problems(items, count))
+    goto out;
   qsort(items, count, sizeof *items, compare_item);
   size_t kept = 0;
   for (size_t i = 0; i < count; i++)
@@ -380,8 +383,7 @@ dfgnn_status dfgnn__decide(dfgnn_decisions **out, uint64_t *unusable,
         dfgnn__measurement_compare(items[i].row, items[kept - 1].row) != 0)
       items[kept++] = items[i];
   for (size_t begin = 0, end; begin < kept; begin = end) {
-    for (end = begin;
-         end < kept && dfgnn__same_problem(items[end].row, items[begin].row);
+    for (end = begin; end < kept && items[end].problem == items[begin].problem;
          end++)
       ;
     if (!decide_problem(all, items + begin, items + end, margin, cache))

@@ -7,8 +7,12 @@
 
 typedef struct item {
   const dfgnn_measurement *row;
+  uint32_t problem; /* its place in the order of problems */
   int usable;
 } item;
+
+/* db/problems.c: sets the problems of the items; 0: no memory. */
+int dfgnn__number_problems(item *items, size_t count);
 
 /* A variant of one revision: a candidate, or only an anchor of candidates. */
 typedef struct node {
