@@ -9,6 +9,7 @@ import math
 import torch
 
 from . import _trace
+from ._operators import DTYPES
 from ._trace import PARAM, Value, refuse
 
 NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
@@ -316,6 +317,8 @@ def _to(node, x, *args, **options):
         refuse("a conversion to integers")
     if node.meta.dtype == torch.bool:
         return 1 - (x == 0)
+    if node.meta.dtype not in DTYPES:
+        refuse(f"a conversion to {node.meta.dtype}")
     return x
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from . import _abi, _execute
-from ._autograd import Kind, Recorded, wants_gradient
+from ._autograd import Apart, Kind, Recorded, wants_gradient
 from ._library import check, library
 from ._operators import DTYPES as TYPES, sum_settings
 from ._program import (  # noqa: F401: used as this module's
@@ -153,7 +153,9 @@ class _Training(NamedTuple):
     """What a program becomes where some of its inputs want a gradient."""
     kept: Program  # with the outputs that its gradient reads
     more: tuple    # a None for each output of those
-    unread: bool   # whether its gradient reads no output
+    inputs: tuple  # whether each of its tensors is kept for the gradient
+    outputs: tuple
+    shown: tuple   # the numbers of outputs of the program that are
 
 
 @functools.lru_cache(maxsize=1024)
@@ -161,12 +163,30 @@ def _training(program, wanted):
     outputs = (True,) * len(program.outputs)
     kept = program.keep(outputs, wanted)
     found, _ = gradient(kept, [True] * len(kept.outputs), wanted)
+    reads = frozenset() if found is None else \
+        frozenset([(port.role, port.of) for port in found.inputs])
+    shown = tuple([n for n in range(len(outputs)) if (OUTPUT, n) in reads])
     return _Training(
         kept, (None,) * (len(kept.outputs) - len(outputs)),
-        found is None or all(port.role != OUTPUT for port in found.inputs))
+        tuple([bool(shown) or (INPUT, n) in reads
+               for n in range(len(kept.inputs))]),
+        tuple([(OUTPUT, n) in reads for n in range(len(kept.outputs))]), shown)
 
 
-_gradient = functools.lru_cache(maxsize=1024)(gradient)
+@functools.lru_cache(maxsize=1024)
+def _gradient(program, asked, present, wanted):
+    """(the gradient's program or None, which inputs it is of, whether it is of
+    all outputs).  Of fewer inputs than were asked for, or of fewer outputs, it
+    may read other tensors than those that _training() keeps: it is of all
+    then."""
+    training = _training(program, asked)
+    kept = {INPUT: training.inputs, OUTPUT: training.outputs}
+    found, made = gradient(training.kept, present, wanted)
+    if found is None or all([
+            port.role == COTANGENT or kept[port.role][port.of]
+            for port in found.inputs]):
+        return found, made, False
+    return *gradient(training.kept, (True,) * len(present), asked), True
 
 
 def zeros(like, shape, dtype):
@@ -183,33 +203,53 @@ def nothing(wanted, made, inputs):
 class _Runs(Kind):
     """A program's outputs, then those that its gradient reads.  The gradient
     is a program that is run in the same way, so that derivatives of any order
-    are programs.  about: (program, graph, types, seed, read)."""
+    are programs.  about: (program, graph, types, seed, read).
+
+    The caller may write to what the program returns, as to what torch's own
+    operations return: what the gradient does not read is not kept, and outputs
+    that it reads are computed again then, and for gradients of gradients."""
 
     def record(self, about, tensors, needed):
         program, graph, types, seed, read = about
-        kept, more, unread = _training(program, needed)
-        types = types_of(kept, tensors, (*types, *more))
-        if read or not unread:
+        training = _training(program, needed)
+        kept = training.kept
+        types = types_of(kept, tensors, (*types, *training.more))
+        if read or True in training.outputs:
             made = execute(kept, graph, tensors, types, seed)
         else:
             made = [zeros(tensors[0], port.rows(graph) + port.shape, dtype)
                     for port, dtype in zip(kept.outputs, types)]
-        return tuple(made), (*tensors, *made), kept
+        outs = list(made)
+        apart = [Apart(made[n]) for n in training.shown]
+        for n, one in zip(training.shown, apart):
+            made[n] = one.alias
+        saved = [t if reads else None for reads, t in zip(
+            (*training.inputs, *training.outputs), (*tensors, *made))]
+        return tuple(outs), saved, (kept, types, apart, needed, [
+            (t.shape, t.dtype) for t in tensors])
 
-    def gradients(self, about, kept, saved, grads, needed, again):
-        _, graph, _, seed, _ = about
-        count = len(needed)
-        derived, made = _gradient(
-            kept, tuple([g is not None for g in grads]), needed)
+    def gradients(self, about, rest, saved, grads, needed, again):
+        program, graph, _, seed, _ = about
+        kept, types, apart, asked, like = rest
+        derived, made, of_all = _gradient(
+            program, asked, tuple([g is not None for g in grads]), needed)
+        some = next(g for g in grads if g is not None)
+        if of_all:
+            grads = [some.new_zeros(port.rows(graph) + port.shape, dtype=kind)
+                     if g is None else g
+                     for g, port, kind in zip(grads, kept.outputs, types)]
+        nothing = [zeros(some, *of) if w and not m else None
+                   for w, m, of in zip(needed, made, like)]
         if derived is None:
-            return nothing(needed, made, saved)
-        sources = {INPUT: saved[:count], OUTPUT: saved[count:],
-                   COTANGENT: grads}
-        tensors = [sources[port.role][port.of] for port in derived.inputs]
-        types = [saved[port.of].dtype for port in derived.outputs]
-        found = iter(run(derived, graph, types, seed, *tensors))
-        return [next(found) if m else none for m, none in zip(
-            made, nothing(needed, made, saved))]
+            return nothing
+        inputs, outputs = saved[:len(like)], saved[len(like):]
+        if apart and (again or any([one.written for one in apart])):
+            outputs = run(kept, graph, types, seed, *inputs)
+        sources = {INPUT: inputs, OUTPUT: outputs, COTANGENT: grads}
+        found = iter(run(
+            derived, graph, [like[port.of][1] for port in derived.outputs],
+            seed, *[sources[port.role][port.of] for port in derived.inputs]))
+        return [next(found) if m else none for m, none in zip(made, nothing)]
 
 
 _RUNS = _Runs()

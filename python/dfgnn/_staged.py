@@ -14,6 +14,7 @@ from . import (_operations, _programs, _recorders, _stacked, _summed, _trace,
                _watch)
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
+from ._operators import DTYPES
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
 from ._trace_errors import at_line
 from ._watch import Node, mapped
@@ -318,6 +319,7 @@ class Stage:
         self.inputs, self._made = [], {}
         self.outputs = list(wanted[level])
         values = [self._output(node) for node in self.outputs]
+        self._check_types()
         self.dtypes = [n.meta.dtype for n in self.outputs]
         self.source = self.text.text(values)
         try:
@@ -325,6 +327,17 @@ class Stage:
         except (InvalidError, UnsupportedError) as error:
             raise TraceError(f"its edge program is refused: {error}") from None
         self.random = "dropout(" in self.source
+
+    def _check_types(self):
+        """Programs read real numbers, and whole ones as such, and write real
+        ones."""
+        for node in (*self.inputs, *self.outputs):
+            kind = node.meta.dtype
+            if kind not in DTYPES and (
+                    node in self.outputs or kind.is_floating_point
+                    or kind.is_complex):
+                refuse(node, f"tensors of {kind}, which edge programs have "
+                       "none of")
 
     def _output(self, node):
         value = fit(self.emit(node), node.shape[1:])

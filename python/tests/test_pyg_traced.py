@@ -19,6 +19,11 @@ from traced_layers import (  # noqa: E402
     M, N, Network, Normed, NormedEnd, NoSize, Own, same, Scattered, W, Wide)
 
 
+class Neighbours(Own):
+    def message(self, x_j):
+        return 3 * x_j
+
+
 class Dropped(Own):
     def message(self, x_j):
         return F.dropout(x_j, 0.5, self.training)
@@ -49,6 +54,44 @@ def test_two_orders_of_derivatives_are_the_layers_own(kind):
     assert len(report.traced) == 1 and not report.kept, report
     same(have, want)
     same([*fast.buffers()], [*layer.buffers()])
+
+
+class Written(torch.nn.Module):
+    """A layer whose results are written to, as a bias is added by +=."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *edges, **given):
+        return tuple([out.mul_(0.5).sub_(0.1) for out in flat(
+            self.layer(*edges, **given))])
+
+
+@by_kind
+def test_results_may_be_written_to(kind):
+    layer, e, given = case(kind)
+    fast, report = accelerated(layer)
+    try:
+        want = derivatives(Written(layer), e, given)
+    except RuntimeError as error:  # the layer's own gradient reads them
+        assert "inplace operation" in str(error)
+        return
+    same(derivatives(Written(fast), e, given), want)
+    assert report.traced and not report.kept, report
+
+
+def test_what_is_given_may_be_written_to_where_no_gradient_reads_it():
+    layer, e, given = case(Neighbours)
+    fast, report = accelerated(layer)
+
+    def grad(layer):
+        x = given["x"] * 2
+        out = layer(e, x=x)
+        x += 1
+        return torch.autograd.grad((out * x).sum(), [given["x"]])
+    same(grad(fast), grad(layer))
+    assert report.traced and not report.kept, report
 
 
 @by_kind
@@ -213,6 +256,16 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
         assert f"{__file__}, line " in report.kept[0].reason
     if kind is Counts:
         assert fast.calls == layer.calls == 1
+
+
+def test_numbers_that_are_not_real_take_the_layers_own_path():
+    layer, e, given = case(Neighbours)
+    for make, kind in ((lambda x: torch.complex(x, x + 1), "complex128"),
+                       (lambda x: x.mul(9).long(), "int64")):
+        fast, report = accelerated(layer)
+        x = make(given["x"].detach())
+        assert torch.equal(fast(e, x=x), layer(e, x=x))
+        assert f"tensors of torch.{kind}" in report.kept[0].reason
 
 
 def test_hooks_explanations_and_sparse_matrices_take_the_layers_own_path():
