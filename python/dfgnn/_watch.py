@@ -266,6 +266,9 @@ class Watch(TorchFunctionMode):
         if name in _LOOKS:
             self.refuse(f"{name.strip('_')}() asks what a tensor holds, on "
                         "which Python then depends")
+        if name == "_set_grad_enabled":
+            self.refuse("gradients are turned off or on; edge programs have "
+                        "detach()")
         if name in _RANDOM:
             self.refuse(f"{name} draws random numbers; dropout is what edge "
                         "programs have of those")

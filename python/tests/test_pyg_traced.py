@@ -11,7 +11,8 @@ pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
 from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
-from torch_geometric.nn import aggr  # noqa: E402
+from torch_geometric.nn import GATConv, aggr  # noqa: E402
+from torch_geometric.utils import softmax  # noqa: E402
 
 from conftest import random_edges  # noqa: E402
 from traced_layers import (  # noqa: E402
@@ -237,7 +238,15 @@ class Draws(Own):
         return x_j * (torch.rand_like(x_j) * 0 + 1)
 
 
+class Stops(Own):
+    def message(self, x_j):
+        with torch.no_grad():
+            scale = x_j.sigmoid()
+        return x_j * scale
+
+
 @pytest.mark.parametrize("kind, reason", [
+    (Stops, "gradients are turned off or on; edge programs have detach()"),
     (Branches, "bool() asks what a tensor holds"),
     (Counts, "message sets self.calls"),
     (Divides, "the number of edges is used as a number"),
@@ -266,6 +275,25 @@ def test_numbers_that_are_not_real_take_the_layers_own_path():
         x = make(given["x"].detach())
         assert torch.equal(fast(e, x=x), layer(e, x=x))
         assert f"tensors of torch.{kind}" in report.kept[0].reason
+
+
+class Doubled(GATConv):
+    def forward(self, x, edge_index):
+        return 2 * super().forward(x, edge_index)
+
+
+class Bounded(GATConv):
+    def edge_update(self, alpha_j, alpha_i, index, ptr, dim_size):
+        return softmax((alpha_j + alpha_i).tanh(), index, ptr, dim_size)
+
+
+@pytest.mark.parametrize("kind", [Doubled, Bounded])
+def test_a_subclass_of_a_layer_that_scores_its_edges_is_traced(kind):
+    layer = kind(W, 3, heads=2).double()
+    fast, report = accelerated(layer)
+    x, e = torch.randn(N, W, dtype=torch.double), edges()
+    same([fast(x, e)], [layer(x, e)])
+    assert "runs by an edge program" in str(report)
 
 
 def test_hooks_explanations_and_sparse_matrices_take_the_layers_own_path():

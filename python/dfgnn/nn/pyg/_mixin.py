@@ -140,9 +140,11 @@ class Fused:
         own = [name for name, value in vars(base).items()
                if callable(value) and not name.startswith("_")
                and name not in ("forward", "propagate", "reset_parameters")]
+        fused = next(c for c in cls.__mro__ if "_dfgnn_base" in vars(c))
         cls._dfgnn_overridden = next(
             (name for name in (*METHODS, *own)
-             if getattr(cls, name, None) is not getattr(base, name, None)),
+             if getattr(cls, name, None) not in (
+                 getattr(base, name, None), getattr(fused, name, None))),
             None)
 
     def runs_in_steps(self):
