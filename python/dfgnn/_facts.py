@@ -180,8 +180,10 @@ class Facts:
             refuse(node, f"{node.name} of all rows")
         if any(n in _watch.ROWS for n in node.shape[1:]) or (
                 rows_of(node.shape) != rows):
-            refuse(node, f"{node.name} gives {list(node.shape)}, whose rows "
-                   "are not first")
+            shape = ", ".join(_watch.ROWS.get(n, str(n)) for n in node.shape)
+            refuse(node, f"{node.name} gives [{shape}], expected rows of "
+                   f"{_watch.ROWS.get(rows, 'edges or nodes')} first, and of "
+                   "nothing else")
         pure = pure and len(places) == 1
         if name in NOT_BY_ROW and place != EDGE and rows == _watch.EDGES:
             place, pure = EDGE, False  # each node counts as often as its edges

@@ -245,6 +245,13 @@ class Stops(Own):
         return x_j * scale
 
 
+class Outer(Own):
+    """As of pygod's GNAConv: softmax over as many nodes as there are edges."""
+
+    def message(self, x_i, x_j, edge_index):
+        return x_j * softmax(x_i, edge_index[1], num_nodes=x_i.shape[0])
+
+
 @pytest.mark.parametrize("kind, reason", [
     (Stops, "gradients are turned off or on; edge programs have detach()"),
     (Branches, "bool() asks what a tensor holds"),
@@ -254,6 +261,7 @@ class Stops(Own):
     (Remembers, "item() asks what a tensor holds"),
     (Elsewhere, "neither an argument nor a parameter"),
     (Recurrent, "bincount"),
+    (Outer, "gives [edges, 6], expected rows of destinations first"),
     (Draws, "draws random numbers")])
 def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
     layer, e, given = case(kind)
