@@ -20,7 +20,9 @@
  *   fold()              now and then moves the state so far to `older`, so that
  *                       long sums stay exact
  *   close()             makes of the state a `total` for each feature
- *   shuffle(), merge()  another lane's total; two totals become one
+ *   kProducts, spoilt() does step() add up by products of tensor cores?  What
+ * is not finite may spoil totals of other lanes: then add() adds the row's
+ * edges again shuffle(), merge()  another lane's total; two totals become one
  *   store(), keep()     write a row's result; a partial result
  * clang-format on
  *
@@ -228,6 +230,11 @@ struct edge_ahead {
   }
 };
 
+/* An Op whose sums come from no products. */
+struct plain_op {
+  static constexpr bool kProducts = false;
+};
+
 template <class Op, int L, int C, int U> struct gather_row : plain_walk {
   using total = typename Op::total;
   static constexpr int VEC = Op::VEC;
@@ -285,12 +292,23 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     const bool active = e.active;
     const edge_ahead first = e.first;
     typename Op::older old;
-    state z{{}, old, 0};
+    state z{{}, old, 0, false};
     op.begin(z.sums, w.row, w.position + side());
     find_row(e, unit, last);
     walk_edges<L, U>(*this, z, w, first);
     total t[C][VEC];
     op.close(t, z.sums, old, side() < w.degree);
+    if constexpr (Op::kProducts) {
+      if (op.spoilt(t)) {
+        edge_ahead again;
+        load(again, first_of(w), lane_of_row() < w.degree);
+        z.unfolded = 0;
+        z.by_edge = true;
+        op.begin(z.sums, w.row, w.position + side());
+        walk_edges<L, U>(*this, z, w, again);
+        op.close(t, z.sums, old, side() < w.degree);
+      }
+    }
     fetch_row(e);
     merge_sides<C>(t, L, 0, w, active);
   }
@@ -301,6 +319,7 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     typename Op::state sums;
     typename Op::older &old; /* of its own: it may lie in memory */
     int unfolded;            /* edges of the lane since fold() */
+    bool by_edge;            /* add() in place of step() */
   };
   using ahead = edge_ahead;
   struct label {
@@ -361,7 +380,14 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     const int done = w.degree - left;
     if (done == side())
       op.start(z.sums, x[0], L, group);
-    op.template step<WHOLE>(z.sums, x, m, w.position + done, sides(), left);
+    if (Op::kProducts && z.by_edge)
+      unroll<U>([&](int u) {
+        op.template add<false>(z.sums, x[u], m[u],
+                               w.position + done + u * sides(),
+                               u * sides() < left);
+      });
+    else
+      op.template step<WHOLE>(z.sums, x, m, w.position + done, sides(), left);
   }
 
   /* While a lane holds more than one vector, each of a pair of lanes keeps one

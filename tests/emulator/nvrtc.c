@@ -164,7 +164,7 @@ static void write_text(FILE *to, const char *text) {
 }
 
 static const char *const instructions[] = {"ptx.cuh", "ptx_fetch.cuh",
-                                           "ptx_sm90a.cuh"};
+                                           "ptx_sm90a.cuh", "ptx_widen.cuh"};
 enum { INSTRUCTIONS = sizeof instructions / sizeof *instructions };
 
 /* Headers of C come from the C library, and instructions from the emulator. */

@@ -190,7 +190,7 @@ store_moments(const gather_params &p, bool pna, int row, int degree, int f,
 /* ---- the rows ------------------------------------------------------------ */
 
 template <typename T, int VEC_, int L, int C, int WHAT, int W>
-struct reduce_op {
+struct reduce_op : plain_op {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr bool ARG = (WHAT & REDUCE_ARG) != 0;

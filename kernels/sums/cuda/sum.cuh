@@ -3,6 +3,7 @@
 #define DFGNN_SUMS_CUDA_SUM_CUH
 
 #include "kernels/common/cuda_gather_shares.cuh"
+#include "kernels/common/ptx_widen.cuh"
 #include "kernels/sums/cuda/params.h"
 
 namespace dfgnn {
@@ -53,7 +54,8 @@ close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
 
 /* The state that an Op of SUMS sums a feature keeps of a row: long sums are
  * folded, so that they stay exact. */
-template <typename A, int VEC, int C, int SUMS, bool APART> struct row_sums {
+template <typename A, int VEC, int C, int SUMS, bool APART>
+struct row_sums : plain_op {
   struct state {
     A now[SUMS][C][VEC];
     bool folded;
@@ -129,6 +131,42 @@ __device__ __forceinline__ void load_number_if(N &x, const N *p, bool on) {
   }
 }
 
+/* 16-bit numbers are widened and added by products of tensor cores with a
+ * diagonal matrix of ones: in each lane, one instruction adds the four numbers
+ * of two words to four sums, where arithmetic takes eight. */
+template <typename T> struct widening { static constexpr unsigned kOne = 0; };
+template <> struct widening<half_t> {
+  static constexpr unsigned kOne = 0x3c00;
+  static __device__ __forceinline__ void add(float *to, unsigned x, unsigned y,
+                                             unsigned ones) {
+    ptx::mma_flat_f16(to, x, y, ones);
+  }
+};
+template <> struct widening<bfloat_t> {
+  static constexpr unsigned kOne = 0x3f80;
+  static __device__ __forceinline__ void add(float *to, unsigned x, unsigned y,
+                                             unsigned ones) {
+    ptx::mma_flat_bf16(to, x, y, ones);
+  }
+};
+/* The lane's part of the diagonal (cuda_mma.cuh). */
+template <typename T> __device__ __forceinline__ unsigned ones_of_lane() {
+  const int lane = ptx::lane_id(), column = lane / 4 - 2 * (lane & 3);
+  return column == 0   ? widening<T>::kOne
+         : column == 1 ? widening<T>::kOne << 16
+                       : 0;
+}
+/* Do sums of C vectors of T use products?  Those with factors gain nothing by
+ * them, and those of several vectors take registers that they lack. */
+template <typename T, int VEC, int C, int FACTOR>
+constexpr bool adds_by_products() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return sizeof(T) == 2 && VEC == 8 && C == 1 && FACTOR == FACTOR_NONE;
+#else
+  return false;
+#endif
+}
+
 /* The factor of a row's sums. */
 template <typename A>
 __device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
@@ -151,6 +189,9 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
   static constexpr int kHeld = (APART ? 1 : 3) * C * VEC * sizeof(A) / 4 +
                                (FACTOR == FACTOR_HEADS ? 8 : 0);
   static constexpr bool kNotes = FACTOR != FACTOR_NONE;
+  /* All lanes of a warp take part in a product; those of shares do not. */
+  static constexpr bool kProducts =
+      APART && adds_by_products<T, VEC, C, FACTOR>();
 
   struct edge {
     packed<T, VEC> x[C];
@@ -167,10 +208,12 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
   const gather_params &p;
   const lane_features<VEC, L, C, W> features;
   const lane_table<T, VEC, L, C, W> table;
+  const unsigned ones;
   int head[F];
 
   __device__ __forceinline__ explicit spmm_op(const gather_params &params)
-      : p(params), features(params), table(params, params.table, features) {
+      : p(params), features(params), table(params, params.table, features),
+        ones(ones_of_lane<T>()) {
     unroll<F>([&](int c) {
       const int f = features.readable(c);
       head[c] = FACTOR != FACTOR_HEADS ? 0
@@ -261,10 +304,26 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
     });
   }
 
+  /* Has a lane of the warp totals that are not finite?  Zeros of the diagonal
+   * times what is not finite are NaN, in other lanes, too. */
+  static __device__ __forceinline__ bool spoilt(const total (&t)[C][VEC]) {
+    A zero = A(0);
+    unroll<C, VEC>([&](int c, int i) { zero += A(0) * t[c][i].sum[0]; });
+    return __any_sync(kFullMask, zero != A(0));
+  }
+
   /* Edges beyond the row add zero times zero. */
   template <bool WHOLE, int U>
   __device__ __forceinline__ void
   step(state &z, const edge (&x)[U], const mark (&m)[U], int, int, int) const {
+    if constexpr (kProducts) {
+      unroll<U, C>([&](int u, int c) {
+        const uint4 v = x[u].x[c].bits;
+        widening<T>::add(z.now[0][c], v.x, v.y, ones);
+        widening<T>::add(z.now[0][c] + 4, v.z, v.w, ones);
+      });
+      return;
+    }
     unroll<C, VEC>([&](int c, int i) {
       const A y = widen(x[0].x[c].item[i]);
       A sum = FACTOR == FACTOR_NONE
