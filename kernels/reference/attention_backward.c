@@ -360,8 +360,7 @@ static void put_parameters(const call *c) {
   const dfgnn_problem *problem = c->problem;
   const dfgnn_expected *expected = c->expected;
   const parameters *p = &c->total;
-  double edges =
-      (double)c->first[expected->row_count] * (double)problem->heads;
+  double edges = (double)c->first[expected->row_count] * (double)problem->heads;
   double repeats = edges > 0 ? *p->repeats / edges : 1;
   const struct {
     dfgnn_ref_result to;
