@@ -380,14 +380,17 @@ template <class Op, int L, int C, int U> struct gather_row : plain_walk {
     const int done = w.degree - left;
     if (done == side())
       op.start(z.sums, x[0], L, group);
-    if (Op::kProducts && z.by_edge)
-      unroll<U>([&](int u) {
-        op.template add<false>(z.sums, x[u], m[u],
-                               w.position + done + u * sides(),
-                               u * sides() < left);
-      });
-    else
-      op.template step<WHOLE>(z.sums, x, m, w.position + done, sides(), left);
+    if constexpr (Op::kProducts) {
+      if (z.by_edge) {
+        unroll<U>([&](int u) {
+          op.template add<false>(z.sums, x[u], m[u],
+                                 w.position + done + u * sides(),
+                                 u * sides() < left);
+        });
+        return;
+      }
+    }
+    op.template step<WHOLE>(z.sums, x, m, w.position + done, sides(), left);
   }
 
   /* While a lane holds more than one vector, each of a pair of lanes keeps one
