@@ -444,11 +444,10 @@ static size_t position_of(const dfgnn_prediction *p,
  * with a family that was not measured in the cell. */
 static dfgnn_evidence evidence_for(const dfgnn_prediction **p, size_t *best,
                                    const char *cell, dfgnn_model *m,
-                                   const dfgnn_query *query) {
+                                   const dfgnn_query *query,
+                                   const dfgnn_variant *rule) {
   const dfgnn_variant *const candidate = (*p)->variant[*best];
-  dfgnn_choice rule;
-  dfgnn__rule_choice(&rule, query);
-  size_t other = position_of(*p, rule.variant);
+  size_t other = position_of(*p, rule);
   if (other < (*p)->count && (*p)->score[other] == INT64_MAX) {
     *p = dfgnn__predict_all(m, query); /* the rule's was not among the first */
     *best = position_of(*p, candidate);
@@ -457,7 +456,7 @@ static dfgnn_evidence evidence_for(const dfgnn_prediction **p, size_t *best,
   dfgnn_evidence e = {.graphs = graphs_of((*p)->forest, cell, candidate),
                       .disagreement =
                           dfgnn__scores_disagreement(&scores, *best)};
-  if (!rule.variant || !graphs_of((*p)->forest, cell, rule.variant))
+  if (!rule || !graphs_of((*p)->forest, cell, rule))
     other = (*p)->count;
   dfgnn__scores_gain(&e, &scores, *best, other);
   return e;
@@ -517,8 +516,12 @@ int dfgnn__model_choice(dfgnn_choice *choice, dfgnn_model *m,
              cell);
     return 1;
   }
-  const dfgnn_evidence evidence = evidence_for(&p, &best, cell, m, query);
-  if (!dfgnn__evidence_suffices(&evidence)) {
+  dfgnn_choice rule;
+  dfgnn__rule_choice(&rule, query);
+  const dfgnn_evidence evidence =
+      evidence_for(&p, &best, cell, m, query, rule.variant);
+  if (p->variant[best] != rule.variant &&
+      !dfgnn__evidence_suffices(&evidence)) {
     say_doubt(choice, &evidence, cell, p->variant[best]);
     return 1;
   }

@@ -26,8 +26,8 @@ typedef enum rule_kind { FORWARD, BACKWARD, SUMS, PROGRAMS, MLPS } rule_kind;
 
 /* Whether a row replaces the model's choice.  Models were fitted when its
  * algorithm took one head after the other, before walks over edges with
- * features took tiles of heads, or before blocks took long rows; of attention
- * in 16 bits models know better what blocks were not compared with. */
+ * features took tiles of heads, before blocks took long rows of sums, or before
+ * pieces were sorted, which 16-bit types were not measured with. */
 typedef enum certainty { GUESSED, CERTAIN, CERTAIN_IN_F32 } certainty;
 
 typedef struct rule_row {
@@ -170,6 +170,10 @@ static const rule_row rules[] = {
     {"cuda", SUMS, CERTAIN, WHEN(few_long_narrow), "block",
      "edges=64,rows=2,order=place,lanes=8,lanes=4,vectors=1,unroll=4",
      "rows are uneven and narrow: blocks take the long ones"},
+    {"cuda", SUMS, CERTAIN, WHEN(few_long_many_short), "block",
+     "edges=64,rows=2,order=place,lanes=16,lanes=8,lanes=32,vectors=2,unroll=4",
+     "rows are uneven, most of them short: a warp takes two, blocks the long "
+     "ones"},
     {"cuda", SUMS, CERTAIN, WHEN(few_long_rows), "block", NULL,
      "rows are uneven: blocks take the long ones"},
     {"cuda", SUMS, GUESSED, WHEN(uneven), "split", NULL,
@@ -212,10 +216,10 @@ static const rule_row rules[] = {
     {"cuda", FORWARD, CERTAIN, WHEN(beyond_the_cache), "online",
      "order=slices,heads=warp,span=once,rows=1,lanes=16,unroll=2,warps=4",
      "long rows gather from tables beyond the L2: slice by slice of them"},
-    {"cuda", FORWARD, CERTAIN_IN_F32, WHEN(few_long_few_edges), "block",
+    {"cuda", FORWARD, GUESSED, WHEN(few_long_few_edges), "block",
      "heads=warp,edges=32,lanes=fill,unroll=4,warps=8,rows=1",
      "rows are uneven, edges few: blocks of many warps take the long rows"},
-    {"cuda", FORWARD, CERTAIN_IN_F32, WHEN(few_long_rows), "block",
+    {"cuda", FORWARD, GUESSED, WHEN(few_long_rows), "block",
      "heads=warp,edges=32,lanes=fill,unroll=4,warps=4,rows=2",
      "rows are uneven: blocks take the long ones"},
     {"cuda", FORWARD, GUESSED, WHEN(uneven_and_few), "split",

@@ -75,6 +75,17 @@ int dfgnn__when_few_long_narrow_sums(const dfgnn_setting *s) {
          s->problem->op != DFGNN_OP_SPMM_WEIGHTED;
 }
 
+/* The same, where most rows are so short, and there are so many, that a warp
+ * takes two: SpMM of 96 and 128 features on pubmed, ca_condmat and a graph of
+ * stars took .58 to .85 of the time of one (H200); where rows have 10
+ * edges, 1.02. */
+int dfgnn__when_few_long_many_short(const dfgnn_setting *s) {
+  enum { SHORT = 10, WARPS = 48 };
+  const dfgnn_signature *g = s->signature;
+  return dfgnn__when_few_long_rows(s) && g->mean_degree < SHORT &&
+         g->destinations > (int64_t)s->device->units * WARPS;
+}
+
 /* The same, edges few, and a warp of its own for each row at once.  On a graph
  * of 9000 rows of 2 edges, 150 of 59, warps that take two rows and blocks of
  * four took .52 to .87 of the time: GT, GAT and GATv2, in three types (H200).

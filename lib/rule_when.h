@@ -14,6 +14,7 @@ int dfgnn__when_uneven(const dfgnn_setting *setting);
 int dfgnn__when_short_rows_and_hubs(const dfgnn_setting *setting);
 int dfgnn__when_uneven_and_few(const dfgnn_setting *setting);
 int dfgnn__when_few_long_rows(const dfgnn_setting *setting);
+int dfgnn__when_few_long_many_short(const dfgnn_setting *setting);
 int dfgnn__when_few_long_narrow(const dfgnn_setting *setting);
 int dfgnn__when_few_long_narrow_sums(const dfgnn_setting *setting);
 int dfgnn__when_few_long_few_edges(const dfgnn_setting *setting);

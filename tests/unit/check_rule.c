@@ -207,10 +207,10 @@ START_TEST(many_heads_with_edge_features_go_by_tiles) {
 }
 END_TEST
 
-/* Where most rows are short and some are long, blocks take these, whatever a
- * model says that was fitted before they did, or tensor cores add up narrow
- * sums of bfloat16; not where they were not measured: hubs, which sums know
- * better than attention, and attention in 16 bits. */
+/* Where most rows are short and some are long, blocks take these, for sums
+ * whatever a model says that was fitted before they did, or tensor cores add up
+ * narrow sums of bfloat16; not where they were not measured: hubs, which sums
+ * know better than attention. */
 START_TEST(blocks_take_a_few_long_rows) {
   static const struct {
     dfgnn_op op;
@@ -218,7 +218,7 @@ START_TEST(blocks_take_a_few_long_rows) {
     int64_t dim, longest;
     int knows;
     const char *algorithm;
-  } cases[] = {{DFGNN_OP_GT, DFGNN_F32, 128, 700, 1, "block"},
+  } cases[] = {{DFGNN_OP_GT, DFGNN_F32, 128, 700, 0, "block"},
                {DFGNN_OP_GT, DFGNN_F32, 128, 3000, 0, "split"},
                {DFGNN_OP_GT, DFGNN_F16, 128, 700, 0, "block"},
                {DFGNN_OP_SPMM_SUM, DFGNN_F32, 128, 700, 1, "block"},
@@ -354,6 +354,10 @@ START_TEST(few_rows_have_a_warp_each) {
     rule_on_gpu(&choice, &problem, &graph);
     ck_assert_ptr_nonnull(strstr(choice.variant->parameters,
                                  many ? "warps=4,rows=2" : "warps=8,rows=1"));
+    problem.op = DFGNN_OP_SPMM_SUM;
+    rule_on_gpu(&choice, &problem, &graph);
+    ck_assert_ptr_nonnull(
+        strstr(choice.variant->parameters, many ? "rows=2" : "rows=1"));
   }
 }
 END_TEST
