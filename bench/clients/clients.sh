@@ -6,8 +6,9 @@
 #
 # FOLDER gets the environments, which are kept, and PACKAGE.json.  PACKAGEs are
 # torch_geometric graphgym anemoi-models relbench nvidia-physicsnemo orb-models
-# torchmd-net; all unless some are named.  The environments see the packages of PYTHON
-# (python3), which has torch and torch_geometric.
+# torchmd-net torch-geometric-temporal torch-geometric-signed-directed pygod; all unless
+# some are named.  The environments see the packages of PYTHON (python3), which has torch
+# and torch_geometric.
 #
 #   DEVICE=cpu   SCALE=.05   STEPS=6   DFGNN_LIBRARY=FILE (default: that of BUILD)
 . "$(dirname "$0")/../lib.sh"
@@ -40,12 +41,20 @@ cases_of() {
   nvidia-physicsnemo) echo physicsnemo_mesh ;;
   orb-models) echo orb_v3 ;;
   torchmd-net) echo torchmd_graph_network ;;
+  torch-geometric-temporal) echo temporal_a3tgcn temporal_conv_gru ;;
+  torch-geometric-signed-directed) echo signed_sdgnn directed_dgcn ;;
+  pygod) echo pygod_dominant pygod_done ;;
   *)
     echo "clients.sh: found package '$1', expected torch_geometric, graphgym," \
-      "anemoi-models, relbench, nvidia-physicsnemo, orb-models or torchmd-net" >&2
+      "anemoi-models, relbench, nvidia-physicsnemo, orb-models, torchmd-net," \
+      "torch-geometric-temporal, torch-geometric-signed-directed or pygod" >&2
     exit 2
     ;;
   esac
+}
+
+site_of() {
+  "$1" -c 'import site; print(site.getsitepackages()[0])'
 }
 
 # The package with what it needs beside torch and torch_geometric.
@@ -61,13 +70,18 @@ install() {
     $pip nvidia-physicsnemo wheel 'setuptools<80' &&
       FORCE_ONLY_CPU=1 $pip --no-build-isolation torch-scatter
     ;;
+  torch-geometric-temporal) # asks torch_sparse, which has no wheel, for a name
+    $pip --no-deps "$1" && $pip decorator networkx &&
+      echo 'class SparseTensor: pass' >"$(site_of "$2")/torch_sparse.py"
+    ;;
   *) $pip "$1" ;;
   esac
 }
 
 mkdir -p "$folder"
 [ $# -gt 0 ] || set -- torch_geometric graphgym anemoi-models relbench \
-  nvidia-physicsnemo orb-models torchmd-net
+  nvidia-physicsnemo orb-models torchmd-net torch-geometric-temporal \
+  torch-geometric-signed-directed pygod
 for package; do
   cases=$(cases_of "$package") || exit 2
   place=$folder/$package
@@ -78,7 +92,7 @@ for package; do
       say "installing $package"
       "$python" -m venv "$place"
       "$python" -c 'import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))' \
-        >"$("$run" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
+        >"$(site_of "$run")/torch.pth"
       if install "$package" "$run" >&2; then
         : >"$place/installed"
       else

@@ -164,3 +164,82 @@ def torchmd_graph_network(scale):
               "y": torch.randn(atoms.number.numel(), 128)}
     return Client(model, inputs, lambda m, i: mse_loss(
         m(i["z"], i["pos"], i["batch"])[0], i["y"]))
+
+
+def of_network(model, scale, nodes, width, out, call):
+    """A Client over a network of `nodes` at scale 1, whose edges have weights;
+    call: of (model, features, edge_index, weights)."""
+    nodes = max(16, int(nodes * scale))
+    index = graph(nodes, 8)
+    inputs = {"x": torch.randn(nodes, *width), "edge_index": index,
+              "weight": torch.rand(index.size(1)) + 0.1,
+              "y": torch.randn(nodes, out)}
+    return Client(model(nodes, index), inputs, lambda m, i: mse_loss(
+        call(m, i["x"], i["edge_index"], i["weight"]), i["y"]))
+
+
+TEMPORAL = "torch-geometric-temporal", "torch_geometric_temporal.nn.recurrent"
+
+
+@case(*TEMPORAL)
+def temporal_a3tgcn(scale):
+    """A3T-GCN over twelve steps of traffic, as its example has it."""
+    from torch_geometric_temporal.nn.recurrent import A3TGCN
+    return of_network(lambda *_: A3TGCN(2, 32, 12), scale, 20_000, (2, 12), 32,
+                      lambda m, x, index, weight: m(x, index, weight))
+
+
+@case(*TEMPORAL)
+def temporal_conv_gru(scale):
+    """A cell of GConvGRU, six Chebyshev convolutions of three terms."""
+    from torch_geometric_temporal.nn.recurrent import GConvGRU
+    return of_network(lambda *_: GConvGRU(16, 32, 3), scale, 20_000, (16,), 32,
+                      lambda m, x, index, weight: m(x, index, weight))
+
+
+@case("pygod", "pygod.nn")
+def pygod_dominant(scale):
+    """DOMINANT, whose decoder of structure is dense: of 2000 nodes."""
+    from pygod.nn import DOMINANTBase
+    return of_network(lambda *_: DOMINANTBase(64), scale, 2000, (64,), 64,
+                      lambda m, x, index, weight: m(x, index)[0])
+
+
+@case("pygod", "pygod.nn")
+def pygod_done(scale):
+    """DONE, whose layers of differences of neighbours are its own."""
+    from pygod.nn import DONEBase
+    nodes = max(16, int(2000 * scale))
+    structure = torch.randn(nodes, nodes)
+
+    def results(model, x, index, weight):
+        made, *_, attributes, neighbours = model(x, structure.to(x.device), index)
+        return made + attributes.mean() + neighbours.mean()
+    return of_network(lambda *_: DONEBase(64, nodes), scale, 2000, (64,), 64,
+                      results)
+
+
+SIGNED = "torch-geometric-signed-directed", "torch_geometric_signed_directed.nn"
+
+
+@case(*SIGNED)
+def signed_sdgnn(scale):
+    """SDGNN, two layers of four GATConvs over signed edges."""
+    from torch_geometric_signed_directed.nn import SDGNN
+
+    def model(nodes, index):
+        sign = 1 - 2 * (torch.arange(index.size(1)) % 2)
+        return SDGNN(nodes, torch.cat([index, sign[None]]).t(), 64, 64,
+                     init_emb=torch.randn(nodes, 64))
+    return of_network(model, scale, 20_000, (1,), 64,
+                      lambda m, x, index, weight: m())
+
+
+@case(*SIGNED)
+def directed_dgcn(scale):
+    """DGCN, whose layer is its own and whose bias is added in place."""
+    from torch_geometric_signed_directed.nn import DGCN_node_classification
+    return of_network(
+        lambda *_: DGCN_node_classification(64, 64, 16, 0.0), scale, 20_000,
+        (64,), 16, lambda m, x, index, weight: m(
+            x, index, index, index.flip(0), weight, weight))
