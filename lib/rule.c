@@ -364,12 +364,19 @@ static const char *values_preferred(const dfgnn_query *query,
 static const dfgnn_variant *
 best_fit(const dfgnn_query *query, const char *algorithm, const char *values) {
   const dfgnn_variant *best = NULL;
+  const dfgnn_family *family = NULL;
   char list[LONGEST_LIST];
-  int best_score = -1;
+  int best_score = -1, serves = 0;
   number_lanes(list, values, query->setting.problem);
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (strcmp(v->family->algorithm, algorithm))
+    if (v->family != family) { /* its variants are neighbours */
+      family = v->family;
+      serves = !strcmp(family->algorithm, algorithm) &&
+               family->passes & DFGNN_BIT(query->setting.problem->pass) &&
+               !strcmp(family->backend, query->setting.device->backend);
+    }
+    if (!serves)
       continue;
     int score = preferred(v, list);
     if (score > best_score && usable(v, query)) {
