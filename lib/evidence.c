@@ -20,10 +20,10 @@ const double dfgnn__gain_margin = 0.03;
 
 int dfgnn__evidence_suffices(const dfgnn_evidence *e) {
   const int sure = e->disagreement <= dfgnn__trusted_disagreement;
-  const int compared = !isnan(e->gain);
+  const double beyond = e->gain - dfgnn__gain_margin;
   if (e->graphs < 0 || (sure && e->graphs >= DFGNN_COVERED_GRAPHS))
-    return sure && (!compared || e->gain >= e->spread);
-  return e->graphs > 0 && e->gain > e->spread + dfgnn__gain_margin;
+    return sure && (isnan(e->gain) || beyond > e->spread / 2);
+  return e->graphs > 0 && beyond > e->spread;
 }
 
 double dfgnn__scores_disagreement(const dfgnn_scores *s, size_t candidate) {

@@ -27,15 +27,16 @@ enum { DFGNN_COVERED_GRAPHS = 8 };
 
 /* If its members disagree by more, a prediction is unsure. */
 extern const double dfgnn__trusted_disagreement;
-/* Where coverage is poor or members disagree, a candidate replaces the rule's
- * choice only if it gains this much more than the spread (log2 of a time). */
+/* A candidate replaces the rule's choice only if it gains this much (log2 of a
+ * time) beyond half the spread, or beyond the spread where coverage is poor or
+ * members disagree. */
 extern const double dfgnn__gain_margin;
 
-/* A gain that is smaller than its spread may be a loss: the rule's choice
- * stays. Over 1004 problems, each on a graph that the model was not fitted to,
- * this left the mean at 1.068 times the best, took the worst choice from 63
- * times the rule's to 4, and those that were slower by 2 % or more from 142 to
- * 104. */
+/* A gain within its spread may be a loss: the rule's choice stays.  Over 1004
+ * problems of an H200, each on a graph that the model was not fitted to, this
+ * took the mean from 1.068 to 1.067 times the best, the worst choice from 63
+ * times the rule's to 4, and those that are slower by 2 % or more from 142 to
+ * 90; over 42 of a CPU the mean from 1.091 to 1.075, and those from 13 to 3. */
 int dfgnn__evidence_suffices(const dfgnn_evidence *evidence);
 
 /* The scores of candidates by a forest: log2 of their times in units of
