@@ -190,6 +190,7 @@ def test_graphs_work_in_processes(method):
     here, there = context.Pipe()
     child = context.Process(target=_in_child, args=(graph, there))
     child.start()
+    there.close()  # so that a child that dies ends what waits for it
     assert here.poll(PATIENCE), "the child hangs"
     assert here.recv() == wanted
     child.join(PATIENCE)

@@ -17,6 +17,9 @@ PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, PYTHON)
 import build_backend  # noqa: E402
 import make_wheel  # noqa: E402
+# A process that a test spawns gets this path, and is to import the package that
+# is tested, which may be an installed one, and not the sources beside this file.
+sys.path.remove(PYTHON)
 
 
 @pytest.fixture
