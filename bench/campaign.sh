@@ -4,7 +4,8 @@
 #   bench/campaign.sh OUT [MINUTES]       measures into the folder OUT; 8.5 is a number
 #   bench/campaign.sh --status [RESULTS]  a line for each file of campaign.tsv: its
 #                                         state and the commits of its rows; RESULTS
-#                                         is bench/results/h200 unless it is named
+#                                         are those of bench/results/h200 unless they are
+#                                         named, or of h100 where these are current
 #
 # What is missing is measured first, then what is stale (campaign_state.sh says when that
 # is), in the order of campaign.tsv.  Each part of a file (a graph, a model) is measured
@@ -53,14 +54,18 @@ rows() {
   done
 }
 
-status() { # RESULTS
+status() { # RESULTS [OTHERS, which count where they are current and these are not]
   all=0
   rows >"$work/rows"
   while IFS=$tab read -r file seconds code names rest; do
-    state=$(state_of "$1/$file" "$code" "$names")
+    state=$(state_of "$1/$file" "$code" "$names") of=$1 card=
+    if [ "$state" != current ] && [ -n "${2-}" ] && [ -s "$2/$file" ] &&
+      [ "$(state_of "$2/$file" "$code" "$names")" = current ]; then
+      state=current of=$2 card=" of $(basename "$2")"
+    fi
     [ "$state" = current ] || all=1
-    made=$([ ! -s "$1/$file" ] || commits_of "$1/$file" 2>/dev/null | tr '\n' ' ')
-    printf '%-28s %-10s %5s s  %s\n' "$file" "$state" "$seconds" "$made"
+    made=$([ ! -s "$of/$file" ] || commits_of "$of/$file" 2>/dev/null | tr '\n' ' ')
+    printf '%-28s %-10s %5s s  %s%s\n' "$file" "$state" "$seconds" "$made" "$card"
   done <"$work/rows"
   [ ! -s "$1/coverage.json" ] || jq -r '"coverage: \(length) families in cells, \(
     map(select(.graphs == 0)) | length) of them on no graph, \(
@@ -333,11 +338,13 @@ graphs=${GRAPHS:-$top/data} work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 case ${1-} in
 --status)
-  status "${2:-$bench/results/h200}"
+  if [ -n "${2-}" ]; then status "$2"; else
+    status "$bench/results/h200" "$bench/results/h100"
+  fi
   exit $?
   ;;
 "" | -*)
-  sed -n '2,28s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,29s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

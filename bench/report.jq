@@ -360,25 +360,27 @@ def edges_table: [$goals_edges[] as $g
   | markdown(["graph", "shape", "forward", "backward", "both", "goal", "reached",
     "anemoi", "faster by"]);
 
+# the GPU that a row was measured on: H100, H200
+def gpu: .device // "-" | sub("NVIDIA "; "") | split(" ")[0];
 # where the host binds, or others are as fast: a step of ours beside the best of PyG
-def near_row($what; $own; $pyg): select($own and $pyg)
-  | [$what, ($own | time), ($pyg | time), ($own / $pyg | figure)] | row;
+def near_row($what; $gpu; $own; $pyg): select($own and $pyg)
+  | [$what, $gpu, ($own | time), ($pyg | time), ($own / $pyg | figure)] | row;
 def near_table: [($steps[] | select(.model == "cora_transformer")
-    | near_row("cora, 2 x TransformerConv"; .dfgnn_eager_ms;
+    | near_row("cora, 2 x TransformerConv"; gpu; .dfgnn_eager_ms;
         [.pyg_eager_ms, .pyg_compiled_ms | values] | min)),
     ($python_minibatch[] | select(.given == "edge_index")
-      | near_row("sampled blocks as an edge_index, \(.layer)"; .dfgnn_ms; .pyg_ms)),
+      | near_row("sampled blocks as an edge_index, \(.layer)"; gpu; .dfgnn_ms; .pyg_ms)),
     ($accelerate[] | select(.model | IN("gin", "gps"))
-      | near_row("\(.model) on new graphs"; .dfgnn_ms; .pyg_ms)),
-    ($forces[] | near_row("forces of \(.atoms) atoms"; .dfgnn.ms; .pyg.ms)),
+      | near_row("\(.model) on new graphs"; "H100"; .dfgnn_ms; .pyg_ms)),
+    ($forces[] | near_row("forces of \(.atoms) atoms"; "H200"; .dfgnn.ms; .pyg.ms)),
     ($mlp_models | group_by([.model, .dtype])[]
-      | near_row("\(.[0].model), \(.[0].dtype | short_type)";
+      | near_row("\(.[0].model), \(.[0].dtype | short_type)"; "H200";
           (map(select(.way == "dfgnn"))[0] // {}).step_ms;
           (map(select(.way == "compiled"))[0] // {}).step_ms)),
     ($python_messages[] | select(.name == "gine" and .fields == 64 and .edges > 100000)
       | near_row("GINE, 64 features an edge, \(.dtype | sub("torch."; "") | short_type), both passes";
-          .both_dfgnn; .both_pyg))]
-  | markdown(["step", "dfgnn", "PyG", "dfgnn over PyG"]);
+          "H100"; .both_dfgnn; .both_pyg))]
+  | markdown(["step", "GPU", "dfgnn", "PyG", "dfgnn over PyG"]);
 
 # the table of training steps over sampled blocks
 def minibatch_table: [("GATConv", "SAGEConv", "TransformerConv") as $layer
@@ -506,18 +508,19 @@ def example_table: [(["cora, GAT", $cora_captured, "accuracy"],
     ["sampled neighbours", $minibatch, "accuracy"],
     ["flow on a sphere", $weather, "skill"]) as [$name, $rows, $goal]
   | $rows[] | [$name + (if .model and $name != "cora, GAT" then ", \(.model)"
-      else "" end), .library + (if .captured then ", captured" else "" end),
+      else "" end), (first($rows[] | select(.device)) | gpu),
+     .library + (if .captured then ", captured" else "" end),
      (.step_ms // .epoch_ms | time), (.[$goal] | figure),
      (if .seconds_to_80 then "\(.seconds_to_80 | digits(3)) s" else "-" end),
      "\(.peak_MiB | digits(3)) MB", (.speedup | figure)] | row]
-  | markdown(["example", "layers", "epoch or step", "accuracy or skill",
+  | markdown(["example", "GPU", "layers", "epoch or step", "accuracy or skill",
     "to 80 %", "peak memory", "faster by"]);
 def epoch_table: [($cora_gat, $cora_transformer, $pattern)[]
   | [(if .graphs then "pattern, \(.graphs) graphs, width \(.width)"
-      else "cora, \(.model)" end), .library, (.preprocess_ms | time),
+      else "cora, \(.model)" end), gpu, .library, (.preprocess_ms | time),
      (.forward_ms | time), (.backward_ms | time), (.epoch_ms | time),
      "\(.peak_MiB | digits(3)) MB", (.accuracy | figure), (.speedup | figure)]
-  | row] | markdown(["example", "layers", "preprocess", "forward", "backward",
+  | row] | markdown(["example", "GPU", "layers", "preprocess", "forward", "backward",
     "epoch", "peak memory", "accuracy", "faster by"]);
 def overhead_table: [$overhead[] | [(.execute_us, .forward_us, .forward_over_us,
     .both_us, .autograd_us) | "\(digits(3)) µs"] | row]
