@@ -374,7 +374,7 @@ def near_table: [($steps[] | select(.model == "cora_transformer")
       | near_row("\(.model) on new graphs"; "H100"; .dfgnn_ms; .pyg_ms)),
     ($forces[] | near_row("forces of \(.atoms) atoms"; "H200"; .dfgnn.ms; .pyg.ms)),
     ($mlp_models | group_by([.model, .dtype])[]
-      | near_row("\(.[0].model), \(.[0].dtype | short_type)"; "H200";
+      | near_row("\(.[0].model), \(.[0].dtype | short_type)"; "H100";
           (map(select(.way == "dfgnn"))[0] // {}).step_ms;
           (map(select(.way == "compiled"))[0] // {}).step_ms)),
     ($python_messages[] | select(.name == "gine" and .fields == 64 and .edges > 100000)

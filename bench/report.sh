@@ -101,7 +101,7 @@ weather results/h100/weather.json
 steps results/h100/python_steps.json
 overhead results/h100/python_overhead.json
 mlp results/h200/python_mlp.json
-mlp_models results/h200/python_mlp_models.json
+mlp_models results/h100/python_mlp_models.json
 cpu_mlp results/cpu_mlp.json
 regret_cpu results/regret_cpu.json
 cpu results/cpu_1x128.json
