@@ -10,7 +10,7 @@
 #include "tuner/mlp.h"
 #include "tuner/program.h"
 
-#define PERIOD ((size_t)1048573) /* a prime */
+#define PERIOD ((size_t)16777213) /* a prime */
 #define DROPOUT 0.4 /* all rates cost the same: keys say only on or off */
 
 /* ---- the device ---------------------------------------------------------- */
