@@ -13,7 +13,7 @@ static inline int64_t dfgnn__loads_heads(const dfgnn_problem *p) {
   return DFGNN_OPS_ATTENTION >> p->op & 1 ? p->heads : 1;
 }
 
-/* Of one head. */
+/* The loads of one head, or of the whole row of a sum. */
 static inline int64_t dfgnn__loads(const dfgnn_problem *p) {
   const int64_t features = p->heads * p->dim / dfgnn__loads_heads(p);
   int64_t width = dfgnn__wide_vector(p->dtype);

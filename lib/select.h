@@ -37,7 +37,8 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
                                  const dfgnn_device_info *device,
                                  const dfgnn_measurement *rows, size_t count);
 void dfgnn__table_destroy(dfgnn_table *table);
-/* Of the rows that it was created from. */
+/* The decisions of the rows that it was created from; those that were put in
+ * later are not among them. */
 const dfgnn_decisions *dfgnn__table_decisions(const dfgnn_table *table);
 /* Decides one problem by these rows alone, in place of the decision that there
  * was; the table is then as if it had been created with them. */

@@ -45,8 +45,8 @@ dfgnn_status dfgnn__harness_matrix(dfgnn_harness *h, dfgnn_matrix *matrix) {
   return DFGNN_OK;
 }
 
-/* What the reference does for an edge and a node, about: numbers that it reads.
- */
+/* The work of the reference for an edge or a node: about as many numbers as it
+ * reads. */
 static double work_of(const dfgnn_problem *problem) {
   const double features = problem->edge_dim > 0 ? (double)problem->edge_dim : 0;
   return (double)(problem->heads * problem->dim) * (1 + features);

@@ -20,9 +20,11 @@
  *   fold()              now and then moves the state so far to `older`, so that
  *                       long sums stay exact
  *   close()             makes of the state a `total` for each feature
- *   kProducts, spoilt() does step() add up by products of tensor cores?  What
- * is not finite may spoil totals of other lanes: then add() adds the row's
- * edges again shuffle(), merge()  another lane's total; two totals become one
+ *   kProducts           true: step() adds up by products of tensor cores
+ *   spoilt()            whether a total of the warp is not finite, which may
+ *                       have spoilt other lanes' in a product: add() then adds
+ *                       the row's edges again
+ *   shuffle(), merge()  another lane's total; two totals become one
  *   store(), keep()     write a row's result; a partial result
  * clang-format on
  *

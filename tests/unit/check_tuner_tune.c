@@ -404,7 +404,8 @@ START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
 }
 END_TEST
 
-/* What tuning knows of a store is the store's, also when others write to it. */
+/* Tuning knows the rows of its store, also those that others write meanwhile.
+ */
 START_TEST(rows_of_another_process_are_taken_over) {
   char digest[DFGNN_DIGEST_SIZE], fresh[DFGNN_DIGEST_SIZE];
   dfgnn_context *mine = ctx;
