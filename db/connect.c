@@ -1,7 +1,7 @@
 /* connect.c - a confined connection to SQLite: its limits, its waiting, and its
  * errors as messages */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

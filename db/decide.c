@@ -1,6 +1,6 @@
 /* decide.c - the rows of each problem become its decision */
 #include "db/decide.h"
-#include "base/error.h"
+#include "lib/base/error.h"
 
 #include <math.h>
 #include <stdlib.h>

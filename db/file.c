@@ -1,8 +1,8 @@
 /* file.c - the creation of a store */
 #define _GNU_SOURCE
-#include "base/error.h"
-#include "base/filesystem.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
+#include "lib/base/filesystem.h"
 
 #include <errno.h>
 #include <fcntl.h>

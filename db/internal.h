@@ -2,10 +2,10 @@
 #ifndef DFGNN_DB_INTERNAL_H
 #define DFGNN_DB_INTERNAL_H
 
-#include "base/filesystem.h"
 #include "db/field.h"
 #include "db/schema.h"
 #include "db/store.h"
+#include "lib/base/filesystem.h"
 
 #include <sqlite3.h>
 

@@ -1,6 +1,6 @@
 /* load.c - reads rows out of a store, checking each cell and each hash */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <limits.h>
 #include <stdlib.h>

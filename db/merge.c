@@ -1,6 +1,6 @@
 /* merge.c - the union of stores, and many rows in one transaction */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* migrate.c - the schema of a store: created, compared to the letter, migrated
  */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* open.c - checks that a file is a store, and opens it */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <errno.h>
 #include <sodium.h>

@@ -1,6 +1,6 @@
 /* prune.c - the removal of rows that nobody can use */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* publish.c - a store as one immutable file, for many readers on any file
  * system */
-#include "base/error.h"
-#include "base/output.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
+#include "lib/base/output.h"
 
 /* Messages name the path that is published, not the copy in memory. */
 static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,

@@ -1,6 +1,6 @@
 /* record.c - rows and pins are written, and pins read */
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 #include <string.h>
 

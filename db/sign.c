@@ -1,9 +1,9 @@
 /* sign.c - Ed25519 signatures of stores and packs, beside published files */
-#include "base/error.h"
-#include "base/file.h"
-#include "base/output.h"
-#include "base/xz.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
+#include "lib/base/file.h"
+#include "lib/base/output.h"
+#include "lib/base/xz.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
  * reader passes */
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 dfgnn_status dfgnn__trusted_keys(dfgnn_keys **keys) {
   const char *path = getenv("DFGNN_TRUSTED_KEYS");

@@ -5,7 +5,7 @@
     docs/architecture.py --check        the picture is up to date, and no folder
                                         includes one that stands above it
 
-An arrow is left out where others lead to the same folder, and all to base/."""
+An arrow is left out where others lead to the same folder, and all to lib/base/."""
 import os
 import re
 import sys
@@ -14,16 +14,16 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PICTURE = os.path.join(TOP, "docs", "figures", "architecture.svg")
 
 # The floors from top to bottom: (folder, column, text).  A folder includes only
-# folders of lower floors.
+# folders of lower floors.  A room that stands in another is a folder of its own.
 FLOORS = [
     [("tools", 1, "dfgnn-tune, dfgnn-bench, dfgnn-graph"), ("bench", 2, "pictures of figures")],
-    [("report", 1, "the page about measurements")],
-    [("tuner", 1, "measures variants, fits models")],
-    [("lib", 1, "graphs, plans: chooses, executes"), ("partition", 3, "nodes divided among ranks")],
+    [("tools/report", 1, "the page about measurements")],
+    [("tuner", 1, "measures variants")],
+    [("lib", 1, "graphs, plans: chooses, executes"), ("graph/partition", 3, "nodes divided among ranks")],
     [("kernels", 0, "every variant, and the references"), ("db", 1, "the tuning store"),
-     ("model", 2, "trees that rank variants"), ("reorder", 3, "orders of nodes")],
-    [("engine", 0, "CUDA's driver and compiler"), ("program", 1, "formulas of users, derived"), ("io", 3, "graph files and generators")],
-    [("base", 1.5, "errors, files, forks: for all of them")],
+     ("select", 2, "ranks variants"), ("graph/reorder", 3, "orders of nodes")],
+    [("kernels/engine", 0, "CUDA's driver and compiler"), ("graph/io", 3, "graph files and generators")],
+    [("lib/base", 1.5, "errors, files, forks: for all of them")],
 ]
 FLOOR = {name: i for i, floor in enumerate(FLOORS) for name, _, _ in floor}
 BOX, HIGH, GAP, STEP, MARGIN = 210, 54, 16, 92, 16
@@ -31,10 +31,17 @@ BOX, HIGH, GAP, STEP, MARGIN = 210, 54, 16, 92, 16
 
 def sources(room):
     for folder, folders, names in os.walk(os.path.join(TOP, room)):
-        folders[:] = sorted(f for f in folders if f != "results")
+        folders[:] = sorted(f for f in folders if f != "results" and
+                            os.path.relpath(os.path.join(folder, f), TOP) not in FLOOR)
         for name in sorted(names):
             if name.endswith((".c", ".h", ".cuh")):
                 yield os.path.join(folder, name)
+
+
+def parents(path):
+    while "/" in path:
+        path = os.path.dirname(path)
+        yield path
 
 
 def look():
@@ -46,7 +53,8 @@ def look():
             with open(path, encoding="utf-8") as file:
                 text = file.read()
             lines[room] += text.count("\n")
-            for other in re.findall(r'^#include "([a-z]+)/', text, re.M):
+            for path_of in re.findall(r'^#include "([a-z/]+)/', text, re.M):
+                other = next((p for p in (path_of, *parents(path_of)) if p in FLOOR), path_of)
                 if other != room:
                     includes.setdefault((room, other), os.path.relpath(path, TOP))
     return lines, includes
@@ -79,7 +87,7 @@ def draw(lines, includes):
            'orient="auto"><path d="M0 0L8 4L0 8z" fill="#667"/></marker>',
            f'<rect width="{width}" height="{height}" fill="white"/>']
     for a, b in sorted(includes):
-        if b == "base" or reaches(includes, a, b, (a, b)):
+        if b == "lib/base" or reaches(includes, a, b, (a, b)):
             continue
         (xa, ya), (xb, yb) = place[a], place[b]
         out.append(f'<path d="M{xa + BOX / 2:g} {ya + HIGH:g}L{xb + BOX / 2:g} {yb - 2:g}" '

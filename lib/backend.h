@@ -6,10 +6,10 @@
 #ifndef DFGNN_LIB_BACKEND_H
 #define DFGNN_LIB_BACKEND_H
 
-#include "base/load.h"
 #include "dfgnn.h"
 #include "kernels/common/move.h"
 #include "kernels/common/variant.h"
+#include "lib/base/load.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "kernels/common/host_view.h"
 #include "lib/backend.h"
+#include "lib/base/error.h"
 #include "lib/coo.h"
 #include "lib/move.h"
 #include "lib/signature.h"

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "engine/compiler.h"
 #include "kernels/common/device_graph.h"
+#include "kernels/engine/compiler.h"
+#include "lib/base/error.h"
 #include "lib/signature.h"
 
 static int device_count(void) {

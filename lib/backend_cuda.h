@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "engine/driver.h"
 #include "kernels/common/device_graph.h"
+#include "kernels/engine/driver.h"
 #include "lib/backend.h"
 
 struct dfgnn_device {

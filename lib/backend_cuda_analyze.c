@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/device_graph.h"
 #include "lib/backend_cuda.h"
+#include "lib/base/error.h"
 #include "lib/signature.h"
 
 /* Reads a number that a message quotes; `to` stays as it is if the device does

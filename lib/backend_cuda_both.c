@@ -6,9 +6,9 @@
  * caller's stream, and the host need not wait for the checks. */
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/cuda_host.h"
 #include "lib/backend_cuda_coo.h"
+#include "lib/base/error.h"
 
 /* Where the parts of the one allocation are. */
 typedef struct places {

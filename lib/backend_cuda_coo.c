@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "lib/backend_cuda_coo.h"
+#include "lib/base/error.h"
 #include "lib/coo.h"
 #include "lib/signature.h"
 

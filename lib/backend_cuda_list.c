@@ -1,8 +1,8 @@
 /* backend_cuda_list.c - the faults that the device finds in edge lists */
 #include <string.h>
 
-#include "base/error.h"
 #include "lib/backend_cuda_coo.h"
+#include "lib/base/error.h"
 
 static dfgnn_status refuse_edge(const dfgnn_edge_list *l, const char *name,
                                 const void *array, uint64_t edge,

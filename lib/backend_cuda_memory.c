@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "lib/backend_cuda.h"
+#include "lib/base/error.h"
 
 enum { KEPT_SHARE = 32 }; /* 1/32 of the device's memory */
 

@@ -1,6 +1,6 @@
 /* backend_cuda_order.c - marks: events of the driver */
-#include "base/error.h"
 #include "lib/backend_cuda.h"
+#include "lib/base/error.h"
 
 enum { CAPTURE_RELAXED = 2 };
 

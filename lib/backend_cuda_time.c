@@ -3,8 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
 #include "lib/backend_cuda.h"
+#include "lib/base/error.h"
 
 enum {
   MAX_GRAPH_CALLS = 64, /* calls captured into one graph */

@@ -2,10 +2,10 @@
 #include <limits.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "kernels/common/cuda_host.h"
 #include "kernels/common/device_graph.h"
 #include "lib/backend_cuda.h"
+#include "lib/base/error.h"
 
 static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
                               size_t bytes) {

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/operator.h"

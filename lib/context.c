@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
-#include "base/fork.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
 #include "lib/decided.h"
 #include "lib/handle.h"
 

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/load.h"
 #include "lib/backend.h"
+#include "lib/base/load.h"
 #include "lib/predict.h"
 #include "lib/registry.h"
 #include "lib/select.h"

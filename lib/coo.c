@@ -1,8 +1,8 @@
 /* coo.c - graphs are created of edge lists */
 #include "lib/coo.h"
 
-#include "base/error.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 

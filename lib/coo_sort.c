@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/host_view.h"
+#include "lib/base/error.h"
 #include "lib/coo.h"
 
 /* An array of 32 or of 64-bit numbers.  Loops over arrays are compiled for

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/mlp/cuda/plan.h"
+#include "lib/base/error.h"
 
 static int on_cpu(const dfgnn_graph *graph) {
   return !strcmp(graph->ctx->backend->name, "cpu");

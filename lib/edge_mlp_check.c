@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/handle.h"
 
 /* ---- checking ------------------------------------------------------------ */

@@ -5,8 +5,8 @@
  * both problems decides. */
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/mlp/cuda/plan.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 #include "lib/operator.h"
 

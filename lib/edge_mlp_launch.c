@@ -1,6 +1,6 @@
 /* edge_mlp_launch.c - an execution's tensors become the job of a plan's launch
  */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 
 dfgnn_status dfgnn__edge_mlp_launch(const dfgnn_plan *plan,

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 #include "lib/handle.h"
 

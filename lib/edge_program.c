@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
+#include "kernels/program/make.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/handle.h"
-#include "program/make.h"
 
 /* Takes the dag, on failure too. */
 static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {

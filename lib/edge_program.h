@@ -8,8 +8,8 @@
 #include "dfgnn_program.h"
 #include "kernels/program/cuda/codes.h"
 #include "kernels/program/job.h"
+#include "kernels/program/match.h"
 #include "lib/plan.h"
-#include "program/match.h"
 
 struct dfgnn_edge_program {
   uint32_t kind; /* lib/handle.h */

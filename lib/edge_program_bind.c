@@ -1,7 +1,7 @@
 /* edge_program_bind.c - tensors and sizes of programs, by name */
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 
 _Static_assert(sizeof(dfgnn_edge_tensor) ==

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/number.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 
 /* The error that storing a number may add. */

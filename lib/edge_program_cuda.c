@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/program/cuda/codes.h"
 #include "kernels/program/cuda/run.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
 #include "kernels/program/job.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include "lib/handle.h"

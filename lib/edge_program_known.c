@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 
 enum { MOST = 4096 }; /* programs of a process; a store may have more */

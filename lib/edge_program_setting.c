@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "db/store.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/operator.h"
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 
 static void set_size(dfgnn_size *size, const int64_t *names) {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "model/forest.h"
+#include "select/forest.h"
 
 /* log2(1.2), a guard against problems unlike all that were measured.  Over the
  * 1540 problems of bench/results/h200/model_train.json, each on a graph that

@@ -2,10 +2,10 @@
  * does, not its name, so that what is learnt of one serves another */
 #include <math.h>
 
+#include "kernels/program/make.h"
 #include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/feature.h"
-#include "program/make.h"
 
 /* ---- MLPs ---------------------------------------------------------------- */
 

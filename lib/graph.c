@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "lib/handle.h"
 #include "lib/plan.h"
 #include "lib/reorder.h"

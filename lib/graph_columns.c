@@ -1,8 +1,8 @@
 /* graph_columns.c - a transposed matrix that the caller gives with the graph */
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/host_view.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 
 static int64_t number_at(const void *array, int wide, int64_t k) {

@@ -2,10 +2,10 @@
  * host */
 #include <string.h>
 
-#include "base/error.h"
 #include "dfgnn_graph.h"
 #include "kernels/common/half.h"
 #include "kernels/common/host_view.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 

@@ -1,8 +1,8 @@
 /* graph_relations.c - the relations of a graph's edges: a view by relation */
 #include <limits.h>
 
-#include "base/error.h"
 #include "dfgnn_program.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/descriptor.h"
-#include "base/error.h"
 #include "dfgnn_graph.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 

@@ -2,8 +2,8 @@
  * it */
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "kernels/common/device_graph.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 
 typedef struct dfgnn_view_node {

@@ -1,7 +1,7 @@
 #include "lib/handle.h"
 
-#include "base/error.h"
-#include "base/fork.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
 #include "lib/context.h"
 #include "lib/edge_program.h"
 #include "lib/plan.h"

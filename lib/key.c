@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "db/field.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 

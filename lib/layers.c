@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "db/store.h"
+#include "lib/base/error.h"
 #include "lib/context.h"
 
 #ifndef DFGNN_SYSCONFDIR

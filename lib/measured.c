@@ -3,8 +3,8 @@
  * Tuning a problem needs its rows of all stores, and afterwards a table that
  * knows the new ones.  A store has thousands of rows of other problems, so they
  * are read once, and again only when another process has written. */
-#include "base/error.h"
 #include "db/store.h"
+#include "lib/base/error.h"
 #include "lib/context.h"
 #include "lib/decided.h"
 

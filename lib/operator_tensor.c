@@ -1,7 +1,7 @@
 /* operator_tensor.c - the tables of tensors for other languages */
-#include "base/descriptor.h"
-#include "base/error.h"
 #include "kernels/mlp/tensors.h"
+#include "lib/base/descriptor.h"
+#include "lib/base/error.h"
 #include "lib/operator.h"
 
 static void name_shape(char shape[8], uint32_t dims) {

@@ -1,7 +1,7 @@
 /* pack_trust.c - packs of compiled kernels are judged as stores are: where keys
  * are set, one of them must have signed the file */
 #include "db/store.h"
-#include "engine/cache.h"
+#include "kernels/engine/cache.h"
 #include "lib/context.h"
 
 static dfgnn_status judge(const char *path, const unsigned char *bytes,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/plan.h"
 
 static dfgnn_plan *cache_find(dfgnn_graph *graph, uint64_t hash,

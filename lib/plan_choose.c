@@ -2,7 +2,7 @@
  * it, else by stores and model, else by the rule */
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/decided.h"
 #include "lib/key.h"
 #include "lib/plan.h"

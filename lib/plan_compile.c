@@ -1,6 +1,6 @@
 /* plan_compile.c - the kernels of a plan, compiled before its first launch */
-#include "base/error.h"
-#include "engine/cache.h"
+#include "kernels/engine/cache.h"
+#include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/context.h"
 #include "lib/plan.h"

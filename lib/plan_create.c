@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/decided.h"
 #include "lib/describe.h"
 #include "lib/edge_mlp.h"

@@ -1,6 +1,6 @@
 /* plan_execute.c - executes plans: launches a variant, an entrant of a race or
  * the plan of an inner graph */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/handle.h"

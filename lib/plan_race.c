@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/describe.h"
 
 enum { CALLS = DFGNN_RACE_ENTRANTS * DFGNN_RACE_ROUNDS };

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/cell.h"
 #include "lib/operator.h"
 #include "lib/ranker.h"

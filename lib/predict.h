@@ -1,14 +1,14 @@
 /* predict.h - times of variants as a model predicts them
  *
- * A model consists of files of forests (model/forest.h): those that DFGNN_MODEL
- * names, else the user's and the package's.  It answers for the device
- * architectures and kinds of operators that it was fitted to. */
+ * A model consists of files of forests (select/forest.h): those that
+ * DFGNN_MODEL names, else the user's and the package's.  It answers for the
+ * device architectures and kinds of operators that it was fitted to. */
 #ifndef DFGNN_LIB_PREDICT_H
 #define DFGNN_LIB_PREDICT_H
 
 #include "lib/evidence.h"
 #include "lib/select.h"
-#include "model/forest.h"
+#include "select/forest.h"
 
 typedef struct dfgnn_model dfgnn_model;
 

@@ -4,7 +4,7 @@
 
 #include "lib/feature.h"
 #include "lib/select.h"
-#include "model/forest.h"
+#include "select/forest.h"
 
 typedef struct dfgnn_ranker dfgnn_ranker;
 

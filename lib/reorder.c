@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "graph/reorder/reorder.h"
+#include "lib/base/error.h"
 #include "lib/handle.h"
 #include "lib/signature.h"
-#include "reorder/reorder.h"
 
 /* ---- arrays -------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
  * behind its own workspace. */
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/move.h"
 #include "lib/reorder.h"
 

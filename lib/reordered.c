@@ -1,8 +1,8 @@
 /* reordered.c - the order and the inner graph that a reordered graph keeps */
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "dfgnn_graph.h"
+#include "lib/base/error.h"
 #include "lib/handle.h"
 #include "lib/reorder.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 
 enum { SMALL_DEGREES = 4096, PARALLEL_EDGES = 1 << 20 };
 

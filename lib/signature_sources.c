@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/signature.h"
 
 double dfgnn__variation(uint64_t squares, int64_t edges, int64_t nodes) {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/host_view.h"
 #include "kernels/common/tiles.h"
+#include "lib/base/error.h"
 
 static int row_of_edge(dfgnn_view *view, const dfgnn_matrix *m) {
   int32_t *row = dfgnn__view_array(view, 0, (size_t)m->edges * sizeof *row);

@@ -1,6 +1,6 @@
 /* xla.c - dfgnn as a custom call of XLA: the handlers that dfgnn.jax registers
  */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/xla_call.h"
 
 static dfgnn_status run(dfgnn_xla *c) {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "dfgnn_xla.h"
+#include "lib/base/error.h"
 #include "lib/context.h"
 #include "lib/xla_call.h"
 

@@ -5,7 +5,7 @@
  * has, and of which type. */
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/context.h"
 #include "lib/operator.h"
 #include "lib/xla_call.h"

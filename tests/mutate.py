@@ -93,7 +93,7 @@ def plant_python(fault, folder):
 
 
 def plant_cuda(fault, folder):
-    for part in ("include", "kernels", "engine/device"):
+    for part in ("include", "kernels", "kernels/engine/device"):
         shutil.copytree(TOP / part, folder / part)
     (folder / fault.file).write_text(planted(fault, TOP / fault.file))
     return {"DFGNN_KERNEL_SOURCE": str(folder)}

@@ -1,7 +1,7 @@
 #include "tools/absent.h"
-#include "base/error.h"
 #include "dfgnn_graph.h"
 #include "lib/absent.h"
+#include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "lib/predict.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "io/random.h"
+#include "graph/io/random.h"
 #include "lib/graph.h"
 #include "tools/bench.h"
 #include "tools/lookup.h"

@@ -2,8 +2,8 @@
  *
  * Each variant is timed on the graph as it is, reordered, and reordered with
  * features moved inside each call, in turns, so that drift hits all alike. */
-#include "base/error.h"
 #include "dfgnn_graph.h"
+#include "lib/base/error.h"
 #include "tools/bench.h"
 #include "tools/lookup.h"
 #include "tuner/harness.h"

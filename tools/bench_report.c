@@ -1,8 +1,8 @@
 /* bench_report.c - dfgnn-bench --report: the page of a benchmark run */
 #include "tools/bench_report.h"
-#include "base/error.h"
 #include "db/field.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 #include <stdlib.h>
 
 struct bench_report {

@@ -2,8 +2,8 @@
 #ifndef DFGNN_TOOLS_BENCH_REPORT_H
 #define DFGNN_TOOLS_BENCH_REPORT_H
 
-#include "report/report.h"
 #include "tools/common.h"
+#include "tools/report/report.h"
 
 typedef struct bench_report bench_report;
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/plan.h"
 #include "tools/bench.h"

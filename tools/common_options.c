@@ -1,5 +1,5 @@
 /* common_options.c - the option table of all tools */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "tools/common.h"
 #include "tools/option_values.h"
 #include <stddef.h>

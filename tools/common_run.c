@@ -1,5 +1,5 @@
 /* common_run.c - parses argv, runs the command, returns its status */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "tools/common.h"
 #include "tools/suggest.h"
 #include <getopt.h>

@@ -1,5 +1,5 @@
 /* dfgnn-bench.c - times variants and their dispatch */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "tools/bench.h"
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* dfgnn-graph.c - shows, converts, generates, reorders and partitions graphs */
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "tools/graph.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* graph_info.c - dfgnn-graph info: statistics and signature of graphs */
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/build.h"
-#include "io/io.h"
+#include "graph/io/build.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "tools/graph.h"
 #include "tools/inputs.h"
 #include "tools/report.h"

@@ -1,7 +1,7 @@
 /* graph_partition.c - dfgnn-graph partition: a graph divided among ranks */
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "tools/graph.h"
 #include "tools/inputs.h"
 #include "tools/report.h"

@@ -1,8 +1,8 @@
 /* inputs.c - the graphs, devices and problems that the options ask for */
 #include "tools/inputs.h"
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "tools/mlps.h"

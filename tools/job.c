@@ -1,7 +1,7 @@
 /* job.c - YAML job files, dfgnn-job(5), by libyaml */
 #include "tools/job.h"
-#include "base/error.h"
-#include "base/file.h"
+#include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "tools/suggest.h"
 #include <libgen.h>
 #include <limits.h>

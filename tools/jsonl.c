@@ -1,9 +1,9 @@
 /* jsonl.c - a measurement as a JSON object and back, by the table of fields in
  * db/field.c */
 #include "tools/jsonl.h"
-#include "base/error.h"
 #include "db/field.h"
 #include "dfgnn_graph.h"
+#include "lib/base/error.h"
 #include "tools/report.h"
 #include <inttypes.h>
 #include <math.h>

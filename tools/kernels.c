@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "engine/cache.h"
-#include "engine/driver.h"
+#include "kernels/engine/cache.h"
+#include "kernels/engine/driver.h"
+#include "lib/base/error.h"
 #include "lib/context.h"
 
 static json_t *fact(json_t *rows, const char *name, const char *value) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/edge_mlp.h"
 
 enum { MOST_PROBLEMS = 4096, MOST_TEXT = 4096 };

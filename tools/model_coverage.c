@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "lib/absent.h"
+#include "lib/base/error.h"
 #include "lib/evidence.h"
 #include "tools/model_material.h"
 #include "tuner/coverage.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
 
 int tool_is_store(const char *name) {
   const size_t length = strlen(name);

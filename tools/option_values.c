@@ -11,10 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
+#include "graph/reorder/reorder.h"
+#include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/predict.h"
-#include "reorder/reorder.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {
   return (char *)settings + option->field;

@@ -6,7 +6,7 @@
 #   OUT/pip    the wheel and the source for pip; each is installed into a virtual
 #              environment, where the package's tests are run
 #   OUT/deb    Debian packages, checked by lintian, installed into OUT/chroot by apt,
-#              where debian/tests are run; needs root, mmdebstrap and autopkgtest
+#              where packaging/debian/tests are run; needs root, mmdebstrap and autopkgtest
 #   OUT/*.log  what the steps said
 #
 #   PYTHON=FILE         a Python with torch and torch_geometric, whose packages the

@@ -1,5 +1,5 @@
 #include "tools/programs.h"
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include <errno.h>

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "tools/recorded.h"
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "tools/jsonl.h"

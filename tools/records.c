@@ -1,6 +1,6 @@
 /* records.c - rows of the stores, for show and for moving them */
 #include "tools/records.h"
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/registry.h"
 #include "tools/mlps.h"
 #include "tools/programs.h"

@@ -2,7 +2,7 @@
 # tools/release.sh [check | build | tag | versions]: makes a release of the version in
 # VERSION
 #
-#   versions  compares VERSION with NEWS, debian/changelog, CITATION.cff, __version__ of
+#   versions  compares VERSION with NEWS, packaging/debian/changelog, CITATION.cff, __version__ of
 #          the PyTorch package and Spack's recipe, and the soname with Debian's packages
 #          and the documents, and names what differs, and what lacks the headers
 #   check  the same, and whether tests/abi has the headers of the release, the tree is
@@ -43,13 +43,13 @@ versions() {
   date=$(echo "$news" | sed -n 's/.*(\([0-9]\{4\}-[0-9][0-9]-[0-9][0-9]\))$/\1/p')
   [ -n "$date" ] ||
     fault "NEWS: found '$news', expected a date: '$version (YYYY-MM-DD)'"
-  changelog=$(sed -n '1s/^[^(]*(\(.*\)).*/\1/p' debian/changelog)
-  expect debian/changelog "${changelog%-*}" 'the version'
+  changelog=$(sed -n '1s/^[^(]*(\(.*\)).*/\1/p' packaging/debian/changelog)
+  expect packaging/debian/changelog "${changelog%-*}" 'the version'
   expect CITATION.cff "$(sed -n 's/^version: *//p' CITATION.cff)" 'version'
   expect python/dfgnn/__init__.py "$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' \
     python/dfgnn/__init__.py)" '__version__'
-  expect contrib/spack/dfgnn/package.py "$(sed -n \
-    's/^ *version("\([^"]*\)".*/\1/p' contrib/spack/dfgnn/package.py | head -n 1)" \
+  expect packaging/spack/dfgnn/package.py "$(sed -n \
+    's/^ *version("\([^"]*\)".*/\1/p' packaging/spack/dfgnn/package.py | head -n 1)" \
     'the first version'
   released=$(sed -n 's/^date-released: *//p' CITATION.cff)
   [ "$released" = "$date" ] ||
@@ -60,8 +60,8 @@ versions() {
 
 # Whether all that copies the PyTorch package copies the headers that it reads.
 headers() {
-  for file in debian/rules contrib/apptainer/dfgnn.def contrib/conda/meta.yaml \
-    contrib/spack/dfgnn/package.py; do
+  for file in packaging/debian/rules packaging/apptainer/dfgnn.def packaging/conda/meta.yaml \
+    packaging/spack/dfgnn/package.py; do
     ! grep -q python/dfgnn $file || grep -q 'include.*dfgnn\|"include"' $file ||
       fault "$file: found python/dfgnn, expected include beside it"
   done
@@ -71,12 +71,12 @@ headers() {
 soname() {
   triple=$(sed -n 's/.*DFGNN_SOVERSION\], \[\([0-9:]*\)\].*/\1/p' configure.ac)
   number=$((${triple%%:*} - ${triple##*:}))
-  packages=$(sed -n 's/^Package: libdfgnn\([0-9]*\)$/\1/p' debian/control)
-  [ "$packages" = "$number" ] || fault "debian/control: found libdfgnn$packages," \
+  packages=$(sed -n 's/^Package: libdfgnn\([0-9]*\)$/\1/p' packaging/debian/control)
+  [ "$packages" = "$number" ] || fault "packaging/debian/control: found libdfgnn$packages," \
     "expected libdfgnn$number as DFGNN_SOVERSION $triple of configure.ac says"
-  [ -e "debian/libdfgnn$number.install" ] ||
+  [ -e "packaging/debian/libdfgnn$number.install" ] ||
     fault "debian: found no libdfgnn$number.install"
-  for file in README.md NEWS debian/changelog; do
+  for file in README.md NEWS packaging/debian/changelog; do
     other=$(grep -o 'libdfgnn\.so\.[0-9]*' $file | sort -u |
       grep -vx "libdfgnn.so.$number" | head -n 1)
     [ -z "$other" ] || fault "$file: found $other, expected libdfgnn.so.$number"
@@ -130,7 +130,7 @@ import build_backend; print(build_backend.build_sdist(sys.argv[1]))' "$out/pip"
   home=${DFGNN_HOME_PAGE:-https://github.com/OWNER/dfgnn}
   sed -e "s|^  - path: ../..$|  - url: $home/releases/download/$tag/dfgnn-$version.tar.gz\\
     sha256: $sum|" -e "s|^{% set version = .*|{% set version = \"$version\" %}|" \
-    contrib/conda/meta.yaml >"$out/meta.yaml"
+    packaging/conda/meta.yaml >"$out/meta.yaml"
 }
 
 case $what in

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "engine/cache.h"
+#include "kernels/engine/cache.h"
 #include "lib/absent.h"
+#include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/key.h"
 #include "lib/plan.h"

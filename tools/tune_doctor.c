@@ -1,7 +1,7 @@
 /* tune_doctor.c - dfgnn-tune doctor: why calls on this machine would miss */
-#include "base/error.h"
-#include "base/load.h"
 #include "db/field.h"
+#include "lib/base/error.h"
+#include "lib/base/load.h"
 #include "lib/describe.h"
 #include "lib/registry.h"
 #include "tools/kernels.h"

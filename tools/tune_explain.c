@@ -1,6 +1,6 @@
 /* tune_explain.c - dfgnn-tune explain: the variant that a program will run, and
  * why */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/plan_race.h"
 #include "tools/absent.h"

@@ -1,7 +1,7 @@
 /* tune_merge.c - dfgnn-tune merge and import: adds rows to a store, in one
  * transaction */
-#include "base/error.h"
-#include "base/file.h"
+#include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "tools/jsonl.h"
 #include "tools/records.h"
 #include "tools/report.h"

@@ -1,6 +1,6 @@
 /* tune_model.c - dfgnn-tune model: fits a model to measurements, judges it and
  * shows its contents */
-#include "base/filesystem.h"
+#include "lib/base/filesystem.h"
 #include "lib/cell.h"
 #include "lib/key.h"
 #include "tools/model_material.h"

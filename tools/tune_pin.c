@@ -1,7 +1,7 @@
 /* tune_pin.c - dfgnn-tune pin: choices set by hand, local to a store */
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "lib/base/error.h"
 #include "lib/registry.h"
 #include "tools/records.h"
 #include "tools/report.h"

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
 #include "kernels/common/half.h"
+#include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include "tools/inputs.h"

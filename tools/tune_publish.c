@@ -1,5 +1,5 @@
 /* tune_publish.c - dfgnn-tune publish and sign: stores for others to read */
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "tools/records.h"
 #include "tools/tune.h"
 #include <stdlib.h>

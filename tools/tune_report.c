@@ -1,8 +1,8 @@
 /* tune_report.c - dfgnn-tune report: a page about the measurements */
 #include "dfgnn_graph.h"
-#include "io/io.h"
-#include "report/report.h"
+#include "graph/io/io.h"
 #include "tools/inputs.h"
+#include "tools/report/report.h"
 #include "tools/tune.h"
 #include <errno.h>
 #include <stdlib.h>

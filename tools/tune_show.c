@@ -1,6 +1,6 @@
 /* tune_show.c - dfgnn-tune show: the contents of the stores */
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "lib/registry.h"

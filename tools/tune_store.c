@@ -1,6 +1,6 @@
 /* tune_store.c - dfgnn-tune stat and export: whole stores, as tables and text
  */
-#include "base/output.h"
+#include "lib/base/output.h"
 #include "tools/jsonl.h"
 #include "tools/kernels.h"
 #include "tools/records.h"

@@ -2,7 +2,7 @@
  */
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/context.h"
 
 static dfgnn_status read_budget(double *budget_s) {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/fingerprint.h"
+#include "lib/base/error.h"
 
 /* Added to a leaf's weight; the weight of one sure row. */
 #define SMOOTHING 1024.0

@@ -11,7 +11,7 @@
 #ifndef DFGNN_TUNER_BOOST_H
 #define DFGNN_TUNER_BOOST_H
 
-#include "model/forest.h"
+#include "select/forest.h"
 
 typedef struct dfgnn_boost_data {
   size_t rows, groups;

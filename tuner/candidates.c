@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/predict.h"
 #include "lib/signature.h"

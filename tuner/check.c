@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/accuracy.h"
+#include "lib/base/error.h"
 #include "lib/plan.h"
 #include "lib/views.h"
 #include "tuner/mlp.h"

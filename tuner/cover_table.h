@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "model/forest.h"
+#include "select/forest.h"
 
 typedef struct dfgnn_cover_table {
   dfgnn_forest_cover *entry; /* [count], in the order of first mention */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/fingerprint.h"
+#include "lib/base/error.h"
 #include "lib/cell.h"
 #include "lib/key.h"
 #include "lib/operator.h"

@@ -10,7 +10,7 @@
 
 #include "db/store.h"
 #include "lib/select.h"
-#include "model/forest.h"
+#include "select/forest.h"
 #include "tuner/cover_table.h"
 
 /* Settings of a family that the plan measures on one graph, and the different

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/number.h"
+#include "lib/base/error.h"
 #include "lib/views.h"
 #include "tuner/sample.h"
 

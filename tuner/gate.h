@@ -1,14 +1,14 @@
 /* gate.h - waits until the device is quiet, and notes what was not
  *
  * A gate stands before every sample.  It looks at what the device's system
- * counts (base/load.h) and at what each sample says of itself: threads that
+ * counts (lib/base/load.h) and at what each sample says of itself: threads that
  * were ready and had no processor, a clock that is lower than it was.  While
  * others use the device it holds samples back, for a bounded time; samples
  * that are disturbed all the same are marked. */
 #ifndef DFGNN_TUNER_GATE_H
 #define DFGNN_TUNER_GATE_H
 
-#include "base/load.h"
+#include "lib/base/load.h"
 #include "lib/context.h"
 
 enum { DFGNN_GATE_TEXT = 160 };

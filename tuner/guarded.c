@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "dfgnn_program.h"
 #include "kernels/common/half.h"
+#include "lib/base/error.h"
 #include "lib/signature.h"
 #include "tuner/tensors.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/half.h"
+#include "lib/base/error.h"
 #include "lib/signature.h"
 #include "tuner/mlp.h"
 #include "tuner/program.h"

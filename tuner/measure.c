@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "tuner/measure.h"
 
 static const char *status_name(dfgnn_status status) {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/describe.h"
 #include "tuner/record.h"
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/signature.h"
 #include "tuner/search.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/feature.h"
 #include "lib/key.h"
 #include "lib/predict.h"

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#include "base/error.h"
-#include "engine/library.h"
+#include "kernels/engine/library.h"
+#include "lib/base/error.h"
 
 /* Values of NVIDIA's cublasLt.h, cublas_api.h and library_types.h. */
 enum {

@@ -3,7 +3,7 @@
 #ifndef DFGNN_KERNELS_CUBLASLT_H
 #define DFGNN_KERNELS_CUBLASLT_H
 
-#include "engine/engine.h"
+#include "kernels/engine/engine.h"
 
 enum { DFGNN_GEMM_WORKSPACE = 32 << 20 }; /* bytes, as torch gives on sm_90 */
 

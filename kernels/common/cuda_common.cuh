@@ -2,7 +2,7 @@
  * on them, vector loads, sub-warp reductions, CSR offsets
  *
  * NVRTC compiles this without any CUDA or C header: <stdint.h> is
- * engine/device/stdint.h. */
+ * kernels/engine/device/stdint.h. */
 #ifndef DFGNN_KERNELS_CUDA_COMMON_CUH
 #define DFGNN_KERNELS_CUDA_COMMON_CUH
 

@@ -1,8 +1,8 @@
 /* cuda_gather.c - shapes, arguments and launches of kernels that gather rows */
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/cuda_gather_host.h"
+#include "lib/base/error.h"
 
 /* ---- shapes -------------------------------------------------------------- */
 

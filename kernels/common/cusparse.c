@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#include "engine/library.h"
+#include "kernels/engine/library.h"
 
 static dfgnn_cusparse table;
 static int loaded;

@@ -6,10 +6,10 @@
 #ifndef DFGNN_KERNELS_DEVICE_GRAPH_H
 #define DFGNN_KERNELS_DEVICE_GRAPH_H
 
-#include "engine/engine.h"
 #include "kernels/common/graph_params.h"
 #include "kernels/common/move.h"
 #include "kernels/common/variant.h"
+#include "kernels/engine/engine.h"
 
 /* Fills a dfgnn_graph_counts at the start of the workspace, which analyze_start
  * must have cleared.  graphs > 0: graph_ptr, host [graphs + 1], is checked

@@ -1,7 +1,7 @@
 /* ptx_sm90a.cuh - the instructions of sm_90a alone: products of a warpgroup
  *
  * A source that includes this has a name that ends in _sm90a.cuh, by which the
- * compiler knows for what to compile it (engine/compiler.c).
+ * compiler knows for what to compile it (kernels/engine/compiler.c).
  * tests/emulator/ptx_sm90a.cuh gives the same functions in C++. */
 #ifndef DFGNN_KERNELS_PTX_SM90A_CUH
 #define DFGNN_KERNELS_PTX_SM90A_CUH

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/host_view.h"
+#include "lib/base/error.h"
 
 typedef struct window {
   int32_t row, rows;

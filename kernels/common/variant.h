@@ -10,8 +10,8 @@
 #define DFGNN_KERNELS_VARIANT_H
 
 #include "dfgnn.h"
-#include "engine/engine.h"
 #include "kernels/attention/operators.h"
+#include "kernels/engine/engine.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -213,9 +213,10 @@ typedef struct dfgnn_family {
   dfgnn_status (*prepare)(void **state, const dfgnn_setting *setting,
                           const dfgnn_view *const *views);
   void (*release)(void *state);
-  /* On a GPU all work goes through engine/engine.h on setting.queue.  A queue
-   * that only lists programs comes with arguments and views that point nowhere:
-   * a launch decides by shapes, strides and alignment, never by contents. */
+  /* On a GPU all work goes through kernels/engine/engine.h on setting.queue.  A
+   * queue that only lists programs comes with arguments and views that point
+   * nowhere: a launch decides by shapes, strides and alignment, never by
+   * contents. */
   dfgnn_status (*launch)(const dfgnn_launch *launch);
   /* How long sums are added up, which sets their bound (accuracy.h): in blocks
    * of at most this many edges and (but for the last) at least a quarter of it.

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/mlp/reference.h"
+#include "lib/base/error.h"
 
 /* ---- activations --------------------------------------------------------- */
 

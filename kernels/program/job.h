@@ -3,7 +3,7 @@
 #define DFGNN_KERNELS_PROGRAM_JOB_H
 
 #include "kernels/common/variant.h"
-#include "program/lower.h"
+#include "kernels/program/lower.h"
 
 /* A dense tensor: the rows of its place one after the other. */
 typedef struct dfgnn_program_array {

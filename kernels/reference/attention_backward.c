@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/accuracy.h"
 #include "kernels/reference/attention_walk.h"
+#include "lib/base/error.h"
 
 typedef dfgnn_ref_terms terms;
 typedef dfgnn_ref_sums sums;

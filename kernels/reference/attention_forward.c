@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/accuracy.h"
 #include "kernels/common/dropout.h"
+#include "lib/base/error.h"
 
 typedef dfgnn_ref_number number;
 

@@ -9,8 +9,8 @@
 #include <omp.h>
 #endif
 
-#include "base/error.h"
 #include "kernels/common/half.h"
+#include "lib/base/error.h"
 
 static int team_size(void) {
 #ifdef _OPENMP

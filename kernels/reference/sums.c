@@ -10,8 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "kernels/common/accuracy.h"
+#include "lib/base/error.h"
 
 /* The error variance of a factor and its product with a message, over the
  * square of the product. */

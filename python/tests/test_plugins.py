@@ -1,4 +1,4 @@
-"""contrib/plugins: what packages need beside dfgnn.accelerate, in the packages as they
+"""packaging/plugins: what packages need beside dfgnn.accelerate, in the packages as they
 are installed; without them in modules of the same names."""
 
 import copy

@@ -136,7 +136,7 @@ status 0 env DFGNN_KERNEL_PACK="$work/cut.pack:$work/none.pack" \
 kernels 'map(select(.usable == false)) | length == 2'
 
 promise "a program that does not compile fails with the compiler's words"
-for f in $(cd "$top" && find kernels engine/device include -name '*.cuh' -o \
+for f in $(cd "$top" && find kernels kernels/engine/device include -name '*.cuh' -o \
   -name '*.h' -path '*/*'); do
   mkdir -p "$work/tree/$(dirname "$f")"
   cp "$top/$f" "$work/tree/$f"

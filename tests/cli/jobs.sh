@@ -103,7 +103,7 @@ says "directory"
 
 promise "the example jobs are good"
 checked=0
-for j in "$top"/examples/jobs/*.yaml; do
+for j in "$top"/docs/examples/jobs/*.yaml; do
   ! grep -q "^apiVersion:" "$j" || continue # a Kubernetes Job
   case $j in # graphs of a hundred million edges
   */h200.yaml) set -- "$small" ;;
@@ -127,14 +127,14 @@ EOF
 for i in 1 2; do
   status 0 env JOB="$work/slurm.yaml" STORES="$work/stores" DEVICE=cpu \
     TMPDIR="$work" SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_MIN=1 \
-    SLURM_ARRAY_TASK_COUNT=2 sh "$top/examples/jobs/slurm.sh"
+    SLURM_ARRAY_TASK_COUNT=2 sh "$top/docs/examples/jobs/slurm.sh"
 done
 status 0 dfgnn-tune show --store "$work/stores/tuning.db" --json
 holds '[.[].dim] | unique == [4, 8]'
 
 promise "the Kubernetes script does as much in each pod"
 sed -n '/^            - |$/,/^          env:/s/^              //p' \
-  "$top/examples/jobs/kubernetes.yaml" |
+  "$top/docs/examples/jobs/kubernetes.yaml" |
   sed "s#/job/job.yaml#$work/slurm.yaml --device cpu#
     s#/stores/#$work/pods/#; s#/scratch/#$work/scratch-#" >"$work/pod.sh"
 mkdir "$work/pods"

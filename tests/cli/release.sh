@@ -6,8 +6,8 @@
 command -v git >/dev/null || exit 77
 build=$(cd "${top_builddir:-.}" && pwd)
 tree=$work/tree
-mkdir -p "$tree/tools" "$tree/debian" "$tree/python/dfgnn" \
-  "$tree/contrib/spack/dfgnn" "$tree/tests/abi" "$tree/include"
+mkdir -p "$tree/tools" "$tree/packaging/debian" "$tree/python/dfgnn" \
+  "$tree/packaging/spack/dfgnn" "$tree/tests/abi" "$tree/include"
 cp "$top/tools/release.sh" "$tree/tools/"
 cp "$top/tests/abi/snapshot.sh" "$tree/tests/abi/"
 cp "$top"/include/dfgnn*.h "$tree/include/"
@@ -17,13 +17,13 @@ git init -q . && git config user.name x && git config user.email x@invalid
 put_release() { # VERSION
   echo "$1" >VERSION
   printf 'NEWS of dfgnn\n\n%s (2026-01-02)\n\n  - x\n' "$1" >NEWS
-  printf 'dfgnn (%s-1) unstable; urgency=medium\n' "$1" >debian/changelog
+  printf 'dfgnn (%s-1) unstable; urgency=medium\n' "$1" >packaging/debian/changelog
   printf 'version: %s\ndate-released: 2026-01-02\n' "$1" >CITATION.cff
   printf '__version__ = "%s"\n' "$1" >python/dfgnn/__init__.py
-  printf '    version("%s")\n' "$1" >contrib/spack/dfgnn/package.py
+  printf '    version("%s")\n' "$1" >packaging/spack/dfgnn/package.py
   echo 'AC_SUBST([DFGNN_SOVERSION], [3:1:2])' >configure.ac
-  printf 'Package: libdfgnn1\n' >debian/control
-  : >debian/libdfgnn1.install
+  printf 'Package: libdfgnn1\n' >packaging/debian/control
+  : >packaging/debian/libdfgnn1.install
   echo 'links libdfgnn.so.1' >README.md
   tests/abi/snapshot.sh >tests/abi/header_9.h
   git add -A && git commit -q -m "$1"
@@ -42,7 +42,7 @@ echo 1.2.4 >VERSION
 for action in check build tag; do
   status 1 tools/release.sh $action
   says "NEWS: found the first release 1.2.3, expected 1.2.4"
-  says "debian/changelog: found the version 1.2.3, expected 1.2.4"
+  says "packaging/debian/changelog: found the version 1.2.3, expected 1.2.4"
   says "CITATION.cff: found version 1.2.3, expected 1.2.4"
   says "__init__.py: found __version__ 1.2.3, expected 1.2.4"
   says "package.py: found the first version 1.2.3, expected 1.2.4"
@@ -97,14 +97,14 @@ for file in dfgnn.pc dfgnn-config-version.cmake; do
 done
 
 promise "scripts and workflows are well formed"
-for script in tools/*.sh build-aux/*.sh python/*.sh tests/emulator/*.sh \
+for script in tools/*.sh packaging/build/*.sh python/*.sh tests/emulator/*.sh \
   bench/*.sh; do
-  case $script in build-aux/ltmain.sh) continue ;; esac
+  case $script in packaging/build/ltmain.sh) continue ;; esac
   sh -n "$script" || fail "$script does not parse"
 done
 if command -v shellcheck >/dev/null; then
   shellcheck -S warning tools/release.sh tools/quickstart.sh tools/setup.sh \
-    build-aux/manylinux.sh build-aux/static-libs.sh \
+    packaging/build/manylinux.sh packaging/build/static-libs.sh \
     >"$work/shellcheck" || fail "shellcheck: $(cat "$work/shellcheck")"
 fi
 for file in .github/workflows/check.yml .github/workflows/release.yml; do

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/accuracy.h"
 #include "kernels/common/half.h"
 #include "kernels/common/number.h"
+#include "lib/base/error.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
 #include "lib/views.h"

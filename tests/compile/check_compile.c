@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "dfgnn_graph.h"
-#include "engine/compiler.h"
+#include "kernels/engine/compiler.h"
 #include "lib/collect.h"
 #include "lib/edge_program.h"
 #include "lib/operator.h"

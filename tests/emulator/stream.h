@@ -5,8 +5,8 @@
 #ifndef DFGNN_EMULATOR_STREAM_H
 #define DFGNN_EMULATOR_STREAM_H
 
-#include "engine/driver.h"
 #include "grid.h"
+#include "kernels/engine/driver.h"
 
 enum {
   ERROR_VALUE = 1,

@@ -1,6 +1,6 @@
 /* A line of JSON Lines: refused with a reason, or kept and written alike. */
-#include "base/error.h"
 #include "db/store.h"
+#include "lib/base/error.h"
 #include "tools/jsonl.h"
 
 #include <stdlib.h>

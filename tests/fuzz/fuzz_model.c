@@ -1,8 +1,8 @@
 /* A model of any bytes, and one whose compressed content is any bytes: it is
  * refused with a reason, or what is read of it is written and read again alike.
  */
-#include "base/error.h"
-#include "model/forest.h"
+#include "lib/base/error.h"
+#include "select/forest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

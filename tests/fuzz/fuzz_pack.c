@@ -1,7 +1,7 @@
 /* A pack of any bytes, and a good one with bytes changed: no kernel comes out
  * of it but one whose digest fits. */
-#include "base/xz.h"
-#include "engine/kernel_file.h"
+#include "kernels/engine/kernel_file.h"
+#include "lib/base/xz.h"
 
 #include <sqlite3.h>
 #include <stdlib.h>

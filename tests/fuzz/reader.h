@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #endif
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 #include "dfgnn.h"
 #include "dfgnn_graph.h"
-#include "engine/driver.h"
+#include "kernels/engine/driver.h"
 #include "lib/graph.h"
 #include "lib/plan.h"
 #include "lib/registry.h"

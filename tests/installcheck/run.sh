@@ -70,7 +70,7 @@ if [ "$ENABLE_SHARED" = yes ]; then
   ! grep -v '^dfgnn_[a-z]' "$work/exported"
 fi
 
-for source in "$SRC"/tests/installcheck/consumer.c "$SRC"/examples/*.c; do
+for source in "$SRC"/tests/installcheck/consumer.c "$SRC"/docs/examples/*.c; do
   [ -e "$source" ] || continue
   name=$(basename "$source" .c)
   args=

@@ -4,8 +4,8 @@
 
 #include "tests/unit/fixture.h"
 
-#include "engine/compiler.h"
-#include "engine/driver.h"
+#include "kernels/engine/compiler.h"
+#include "kernels/engine/driver.h"
 #include "lib/collect.h"
 #include "lib/context.h"
 

@@ -11,12 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/filesystem.h"
-#include "base/xz.h"
-#include "engine/cache.h"
-#include "engine/constants.h"
-#include "engine/driver.h"
+#include "kernels/engine/cache.h"
+#include "kernels/engine/constants.h"
+#include "kernels/engine/driver.h"
+#include "lib/base/error.h"
+#include "lib/base/filesystem.h"
+#include "lib/base/xz.h"
 #include "tests/unit/engine_script.h"
 
 /* ---- the user's cache ---------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/common/fingerprint.h"
-#include "model/forest.h"
+#include "select/forest.h"
 #include "tuner/boost.h"
 
 enum { GROUPS = 40, EACH = 24, ROWS = GROUPS * EACH, FEATURES = 5 };

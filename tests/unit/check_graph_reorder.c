@@ -1,8 +1,8 @@
 /* check_graph_reorder.c - graphs whose nodes are numbered anew */
 
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "graph/reorder/reorder.h"
 #include "lib/reorder.h"
-#include "reorder/reorder.h"
 #include "tests/common/inside.h"
 #include "tests/common/shapes.h"
 #include "tests/unit/fixture.h"

@@ -1,4 +1,4 @@
-#include "io/generators.h"
+#include "graph/io/generators.h"
 #include "tests/unit/files.h"
 
 static void wrong(const char *spec, const char *text) {

@@ -1,7 +1,7 @@
 /* check_io_sphere.c - grids of the sphere, and nearest neighbours on them */
-#include "io/generators.h"
-#include "io/io.h"
-#include "io/sphere.h"
+#include "graph/io/generators.h"
+#include "graph/io/io.h"
+#include "graph/io/sphere.h"
 #include "tests/unit/files.h"
 
 #include <math.h>

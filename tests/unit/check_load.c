@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/load.h"
+#include "lib/base/load.h"
 
 static char root[64];
 

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/load.h"
 #include "lib/backend_cuda.h"
+#include "lib/base/load.h"
 
 enum { OK, NOT_SUPPORTED = 3, TOO_SMALL = 7 };
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "base/output.h"
-#include "base/xz.h"
+#include "lib/base/output.h"
+#include "lib/base/xz.h"
 #include "tests/unit/fixture.h"
 
 static char folder[64], name[128], other[128];

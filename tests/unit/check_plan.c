@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
 #include "tests/unit/measured.h"

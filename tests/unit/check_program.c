@@ -1,7 +1,7 @@
 /* The text of edge programs, their normal form and their gradients. */
 #include "tests/unit/fixture.h"
 
-#include "program/make.h"
+#include "kernels/program/make.h"
 
 static dfgnn_dag *parsed(const char *text) {
   dfgnn_dag *dag = NULL;

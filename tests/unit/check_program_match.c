@@ -1,5 +1,5 @@
 /* Programs that are operators of the library, and programs that nearly are. */
-#include "program/match.h"
+#include "kernels/program/match.h"
 #include "tests/common/programs.h"
 
 typedef struct expected {

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "io/io.h"
+#include "graph/io/io.h"
+#include "graph/reorder/reorder.h"
 #include "lib/graph.h"
-#include "reorder/reorder.h"
 #include "tests/common/shapes.h"
 #include "tests/unit/fixture.h"
 

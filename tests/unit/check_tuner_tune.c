@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "db/store.h"
+#include "lib/base/error.h"
 #include "lib/graph.h"
 #include "lib/operator.h"
 #include "lib/registry.h"

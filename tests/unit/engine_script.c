@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cache.h"
+#include "kernels/engine/cache.h"
 
 struct nvrtc_script nvrtc_script = {.lock = PTHREAD_MUTEX_INITIALIZER};
 struct gpu_script gpu;

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/driver.h"
-#include "engine/engine.h"
+#include "kernels/engine/driver.h"
+#include "kernels/engine/engine.h"
 #include "tests/unit/fixture.h"
 
 /* ---- the scripts --------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #define DFGNN_TESTS_FILES_H
 
 #include "dfgnn_graph.h"
-#include "io/io.h"
+#include "graph/io/io.h"
 #include "tests/unit/fixture.h"
 
 #include <minizip/zip.h>

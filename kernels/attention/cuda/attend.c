@@ -2,7 +2,7 @@
 #include "kernels/attention/cuda/attend_launch.h"
 #include "kernels/attention/operators.h"
 
-#include "base/error.h"
+#include "lib/base/error.h"
 
 /* ---- memory -------------------------------------------------------------- */
 

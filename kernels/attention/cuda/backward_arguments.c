@@ -1,7 +1,7 @@
 /* backward_arguments.c - memory and arguments of the walks of backward */
-#include "base/error.h"
 #include "kernels/attention/cuda/backward_plans.h"
 #include "kernels/attention/operators.h"
+#include "lib/base/error.h"
 
 /* ---- memory -------------------------------------------------------------- */
 

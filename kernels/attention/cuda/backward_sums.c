@@ -1,8 +1,8 @@
 /* backward_sums.c - launches of the small kernels around the walks of backward
  */
-#include "base/error.h"
 #include "kernels/attention/cuda/backward_plans.h"
 #include "kernels/attention/operators.h"
+#include "lib/base/error.h"
 
 static const char source[] = "kernels/attention/cuda/backward_sums.cuh";
 

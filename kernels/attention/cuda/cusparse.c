@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "kernels/common/cusparse.h"
+#include "lib/base/error.h"
 
 enum { QUERY, KEY, VALUE, OUT, DENSE };
 enum { SLOTS = 2 }; /* host threads that can launch at the same time */

@@ -3,8 +3,8 @@
  * Two families a pass differ in what they know of W e (edges.h): `edges` makes
  * products of whole rows with W, `lift` has W e in the lanes.  No problem is
  * served by both. */
-#include "base/error.h"
 #include "kernels/attention/cuda/edges_plans.h"
+#include "lib/base/error.h"
 
 /* ---- parameters ---------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 
 int dfgnn__edges_term(const dfgnn_problem *problem) {
   return problem->op == DFGNN_OP_GT && problem->edge_dim > 0 ? EDGES_PRODUCTS

@@ -3,9 +3,9 @@
 #ifndef DFGNN_ATTENTION_CUDA_EDGES_PLANS_H
 #define DFGNN_ATTENTION_CUDA_EDGES_PLANS_H
 
-#include "engine/constants.h"
 #include "kernels/attention/cuda/edges.h"
 #include "kernels/attention/cuda/plans.h"
+#include "kernels/engine/constants.h"
 
 /* The constants of the kernels. */
 typedef struct edge_constants {

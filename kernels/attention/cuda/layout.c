@@ -1,10 +1,10 @@
 /* layout.c - see layout.h */
 #include "kernels/attention/cuda/layout.h"
 
-#include "base/error.h"
 #include "kernels/attention/cuda/norms.h"
 #include "kernels/attention/operators.h"
 #include "kernels/common/dropout.h"
+#include "lib/base/error.h"
 
 /* ---- tensors ------------------------------------------------------------- */
 

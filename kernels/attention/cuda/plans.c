@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "kernels/attention/operators.h"
+#include "lib/base/error.h"
 
 /* ---- lanes --------------------------------------------------------------- */
 

@@ -4,9 +4,9 @@
 #ifndef DFGNN_ATTENTION_CUDA_PLANS_H
 #define DFGNN_ATTENTION_CUDA_PLANS_H
 
-#include "engine/constants.h"
 #include "kernels/attention/cuda/layout.h"
 #include "kernels/attention/cuda/schedule.h"
+#include "kernels/engine/constants.h"
 
 /* Which units a block takes. */
 typedef enum row_span {

@@ -6,8 +6,8 @@
  * workspace. */
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "kernels/attention/cuda/passes_launch.h"
+#include "lib/base/error.h"
 
 enum { ROWS, BALANCE, VEC, SOFTMAX };
 enum { BLOCKS_RESIDENT = 4 }; /* blocks that a multiprocessor should hold */

@@ -1,10 +1,10 @@
 /* tile_forward.c - host code of forward over tiles */
 #include "kernels/attention/cuda/tile_forward.h"
 
-#include "base/error.h"
 #include "kernels/attention/cuda/layout.h"
 #include "kernels/attention/cuda/tile_plans.h"
 #include "kernels/attention/operators.h"
+#include "lib/base/error.h"
 
 /* ---- memory and applicability -------------------------------------------- */
 

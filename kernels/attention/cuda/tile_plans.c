@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/attention/cuda/edge_mode.h"
 #include "kernels/attention/cuda/tile_forward.h"
 #include "kernels/attention/cuda/tile_order.h"
+#include "lib/base/error.h"
 
 /* A row (of gradients: or a column) has more than 4096 edges and eight times a
  * multiprocessor's share.  One block would walk its whole window: on

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/cpu_vector.h"
 #include "kernels/mlp/cpu/table.h"
+#include "lib/base/error.h"
 
 #include "kernels/common/cpu_target.h"
 

@@ -2,7 +2,7 @@
 #ifndef DFGNN_MLP_CUDA_PLAN_H
 #define DFGNN_MLP_CUDA_PLAN_H
 
-#include "engine/engine.h"
+#include "kernels/engine/engine.h"
 #include "kernels/mlp/job.h"
 
 enum {

@@ -1,7 +1,7 @@
 #include "kernels/mlp/cuda/run.h"
 
-#include "base/error.h"
 #include "kernels/mlp/cuda/launch.h"
+#include "lib/base/error.h"
 
 _Static_assert((int)MLP_SOFTPLUS == DFGNN_ACTIVATION_SOFTPLUS &&
                    (int)MLP_GELU_TANH == DFGNN_ACTIVATION_GELU_TANH &&

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
 #include "kernels/program/cpu/values.h"
 #include "kernels/program/job.h"
+#include "lib/base/error.h"
 
 enum {
   BLOCK_BYTES = 96 << 10, /* of the values of a block's edges */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/program/cpu/functions.h"
-#include "program/dag.h"
+#include "kernels/program/dag.h"
 
 /* ---- of one, two and three operands -------------------------------------- */
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
 #include "kernels/program/job.h"
+#include "lib/base/error.h"
 
 typedef dfgnn_status (*dfgnn_program_evaluator)(const dfgnn_program_job *job);
 

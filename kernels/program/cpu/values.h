@@ -2,8 +2,8 @@
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_VALUES_H
 #define DFGNN_KERNELS_PROGRAM_CPU_VALUES_H
 
+#include "kernels/program/bind.h"
 #include "kernels/program/cpu/loops.h"
-#include "program/bind.h"
 
 /* An operand: item i begins at base + (index ? index[i] : i) * item, and its
  * axes have these strides, 0 where it is spread. */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "engine/sources.h"
+#include "kernels/engine/sources.h"
+#include "lib/base/error.h"
 
 /* The source depends on the program and on this. */
 typedef struct dfgnn_code_key {

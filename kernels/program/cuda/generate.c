@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/program/cuda/code.h"
+#include "lib/base/error.h"
 
 static void write_members(writer *w) {
   const walk_plan *p = w->p;

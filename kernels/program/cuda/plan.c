@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "lib/base/error.h"
 
 enum {
   MOST_MAIN = 2048,        /* elements of the widest value */

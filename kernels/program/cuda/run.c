@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/program/cuda/params.h"
+#include "lib/base/error.h"
 
 enum {
   WARPS = 4,         /* of a block */

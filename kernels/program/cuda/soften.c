@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kernels/program/cuda/plan.h"
+#include "lib/base/error.h"
 
 static int32_t argument(const walk_plan *p, int32_t n, int i) {
   return dfgnn__dag_argument(p->dag, n, i);

@@ -1,12 +1,13 @@
 /* walk.cuh - the walk over rows of the kernels that are made for edge programs
  *
- * generate.c writes a struct for each walk of a program (program/lower.h): what
- * is loaded, computed and reduced.  This is the skeleton around it: rows over
- * groups of lanes, edges over the sides of a group with U edges in flight. Rows
- * that have too many edges for a group are cut to items, whose states are
- * merged by a block for each row; where edges are looked at in several stages,
- * a block has such a row alone.  Reductions are joined in an order that the
- * launch fixes, so that bits repeat.  A walk has
+ * generate.c writes a struct for each walk of a program
+ * (kernels/program/lower.h): what is loaded, computed and reduced.  This is the
+ * skeleton around it: rows over groups of lanes, edges over the sides of a
+ * group with U edges in flight. Rows that have too many edges for a group are
+ * cut to items, whose states are merged by a block for each row; where edges
+ * are looked at in several stages, a block has such a row alone.  Reductions
+ * are joined in an order that the launch fixes, so that bits repeat.  A walk
+ * has
  *
  * clang-format off
  *   A                     the type of sums

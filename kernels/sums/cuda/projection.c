@@ -1,7 +1,7 @@
 /* projection.c - launches the kernels of the matrix that projects edge
  * features, and of its gradients */
-#include "base/error.h"
 #include "kernels/sums/cuda/sums.h"
+#include "lib/base/error.h"
 
 #define SOURCE "kernels/sums/cuda/projection.cuh"
 

@@ -2,7 +2,7 @@
  * GPU */
 #include "kernels/sums/cuda/sums.h"
 
-#include "base/error.h"
+#include "lib/base/error.h"
 
 #define MERGE_SOURCE "kernels/sums/cuda/merge.cuh"
 

@@ -1,8 +1,8 @@
 /* weights.c - launches the gradient of edge weights */
 #include "kernels/sums/cuda/weights.h"
 
-#include "base/error.h"
 #include "kernels/sums/cuda/sums.h"
+#include "lib/base/error.h"
 
 /* Are the heads of each node whole 16-byte words? */
 static int wide_heads(const weigh_params *p, const feature_tensor *t,

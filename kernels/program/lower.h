@@ -1,0 +1,73 @@
+/* lower.h - a program as walks over a graph
+ *
+ * A walk visits destinations with their in-edges (rows), sources with their
+ * out-edges (columns), or relations with the edges that have them.  Its own
+ * place is the one whose nodes it visits; values of the other places, far, are
+ * gathered by edges.  A reduction over the walk's
+ * own edges is ready for the later stages of the same walk, so that a softmax
+ * and the sum that it weights are one walk; everything else that a later walk
+ * needs is stored, one row a node, or computed again from what is: never a
+ * value of every edge. */
+#ifndef DFGNN_PROGRAM_LOWER_H
+#define DFGNN_PROGRAM_LOWER_H
+
+#include "kernels/program/bind.h"
+
+enum { DFGNN_WALK_STAGES = 60, DFGNN_WALKS = 64 };
+
+typedef enum dfgnn_level {
+  DFGNN_LEVEL_PARAM, /* once */
+  DFGNN_LEVEL_OWN,   /* for each node that is visited */
+  DFGNN_LEVEL_EDGE
+} dfgnn_level;
+
+typedef enum dfgnn_step_kind {
+  DFGNN_STEP_COMPUTE, /* a value, or a reduction into it */
+  DFGNN_STEP_KEEP,    /* a value of the own place, for later walks */
+  DFGNN_STEP_OUTPUT   /* .node is the number of an output */
+} dfgnn_step_kind;
+
+typedef struct dfgnn_step {
+  uint8_t kind, level, stage;
+  int32_t node;
+  uint64_t stages; /* a bit for each stage whose sums over edges need it */
+} dfgnn_step;
+
+typedef struct dfgnn_walk {
+  dfgnn_place own; /* DST, SRC or REL */
+  int stages;
+  int edges; /* does any step look at edges? */
+  int count;
+  dfgnn_step *steps; /* by stage, arguments first */
+} dfgnn_walk;
+
+typedef struct dfgnn_lowered {
+  dfgnn_dag *dag; /* the program with products of two */
+  int walk_count;
+  dfgnn_walk walks[DFGNN_WALKS];
+  /* Nodes of PARAM level are computed before walk before[n] (walk_count: after
+   * all), if they are needed. */
+  uint8_t *needed, *stored, *fused, *exact;
+  int32_t *before;
+} dfgnn_lowered;
+
+/* fused[n]: a product that the sum which alone uses it computes.
+ * exact[n]: a maximum over edges is made of the value, or a comparison with
+ * one, as in the maximum's gradient: it has to have the same bits in any
+ * program and walk, so that nothing rounds a product and a sum together, or
+ * adds in an order that depends on lanes. */
+dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag);
+void dfgnn__lowered_free(dfgnn_lowered *lowered);
+
+/* pairs.c: the same program whose products have two factors, those first that
+ * are cheapest to multiply.  Sizes that are names count as 64. */
+dfgnn_dag *dfgnn__dag_pairs(const dfgnn_dag *dag);
+
+/* Where a node of that place is computed in a walk. */
+static inline dfgnn_level dfgnn__level(int place, int own) {
+  if (place == own)
+    return DFGNN_LEVEL_OWN;
+  return place <= DFGNN_PLACE_PARAM ? DFGNN_LEVEL_PARAM : DFGNN_LEVEL_EDGE;
+}
+
+#endif
