@@ -2,14 +2,14 @@
  *
  * Each feature is a logarithm or a share, scaled so that a difference of one is
  * about what makes another variant win.  The weights were fitted by leave-one-
- * graph-out regret over real graphs (bench/regret.sh prints it). */
+ * graph-out regret over real graphs (dfgnn-bench --regret). */
 #include <math.h>
 
 #include "lib/select.h"
 
 /* Beyond this distance the nearest graphs choose no better than the rule: both
  * cost 1.29 times the best, over 41 problems of
- * bench/results/h200/model_train.json. */
+ * data/results/h200.jsonl.xz, model_train. */
 const double dfgnn__trusted_radius = 2.0;
 
 /* Up to this distance the choice of near graphs costs 1.02 times the best, the

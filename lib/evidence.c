@@ -5,7 +5,7 @@
 #include "select/forest.h"
 
 /* log2(1.2), a guard against problems unlike all that were measured.  Over the
- * 1540 problems of bench/results/h200/model_train.json, each on a graph that
+ * 1540 problems of data/results/h200.jsonl.xz, model_train, each on a graph that
  * the model was not fitted to, members disagreed by at most 5 % on all but six,
  * and there the model (1.08 times the best) was still better than near graphs
  * (1.13) and the rule (1.14). */

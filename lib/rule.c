@@ -10,7 +10,7 @@
  * model train` over these rows prints the regret of this rule (RULE) and of the
  * paper's (PAPER); docs/tuning.md has both.  The settings of CPUs are the
  * paper's algorithms, and those found on an AVX-512 machine for
- * bench/results/regret_cpu.json. */
+ * data/results/cpu.jsonl.xz, regret. */
 #include <stdio.h>
 #include <string.h>
 

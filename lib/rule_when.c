@@ -46,7 +46,7 @@ int dfgnn__when_uneven_and_few(const dfgnn_setting *s) {
 /* Most rows are short, a few are long: a block takes one of these and leaves
  * nothing to merge.  On seven graphs of an H100 with 4 to 15 edges a row, at
  * most 1391, that took .46 to .92 of the time of split
- * (bench/results/h100/block.json).  Sums take a hub by several blocks: on
+ * (data/results/h100.jsonl.xz, block).  Sums take a hub by several blocks: on
  * github, whose longest row has 9458 edges, .5 to 1.02 of split's time. */
 int dfgnn__when_few_long_rows(const dfgnn_setting *s) {
   enum { LONGEST = 1536, LONGEST_OF_SUMS = 10000 };
@@ -140,7 +140,7 @@ static int dense_graphs(const dfgnn_setting *s) {
 
 /* Scores are products (on tensor cores) or sums of a scalar of each node: dense
  * blocks are twice as fast as walking rows on PATTERN and CLUSTER
- * (bench/results/h200/tensor_cores.json). */
+ * (data/results/h200.jsonl.xz, tensor_cores). */
 int dfgnn__when_dense_blocks(const dfgnn_setting *s) {
   return dense_graphs(s) && s->problem->dim > 32 &&
          s->problem->op != DFGNN_OP_GATV2;
@@ -189,7 +189,7 @@ int dfgnn__when_dominated_and_narrow(const dfgnn_setting *s) {
  * wiki_vote, whose nodes have 14 to 25 edges and rows of .2 to 1.8 MB in all,
  * that took .73 to 1.00 of the time of prefetching 24 edges ahead, and .95
  * to 1.1 where nodes have 6 edges or fewer
- * (bench/results/regret_cpu_heads.json). */
+ * (data/results/cpu.jsonl.xz, regret_heads). */
 int dfgnn__when_narrow_and_cached(const dfgnn_setting *s) {
   const dfgnn_problem *p = s->problem;
   return dfgnn__when_narrow_heads(s) && s->signature->mean_degree >= 12 &&

@@ -44,7 +44,7 @@ void bench_put_environment(json_t *row, const tool_case *each);
  * caller destroys; NULL: no plan or no memory. */
 dfgnn_programs *bench_programs(const dfgnn_plan *plan);
 /* Adds the variant, its revision, and the files of device code that a call of
- * the plan compiles, by which bench/campaign.sh knows when the row is stale. */
+ * the plan compiles, whose change makes the row stale. */
 void bench_put_variant(json_t *row, const dfgnn_variant *variant,
                        const dfgnn_plan *plan);
 

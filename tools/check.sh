@@ -97,7 +97,7 @@ count_suite() {
 
 # A virtual environment for the tests of the PyTorch package, where torch and PyG can
 # be had in a few minutes: 3 GB to fetch, 7 GB on disk.  The versions are those of the
-# figures in bench/results; TORCH= tries others.  Torch brings a compiler of GPU
+# figures in data/results; TORCH= tries others.  Torch brings a compiler of GPU
 # kernels, too.
 venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
 python_packages="${TORCH:-torch==2.11.0 torch_geometric==2.8.1} numpy scipy pytest pytest-xdist"

@@ -31,13 +31,12 @@ find "$dir" -type f \( -perm -u+x -o -name '*.so*' \) | while read -r file; do
 done
 
 # 3. data and tests, laid out as in the source tree
-for part in data tests/cli tests/data bench python examples include kernels \
-  engine; do
+for part in data tests/cli tests/data tools/bench python docs include kernels; do
   [ -d "$src/$part" ] || continue
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"
 done
-for part in lib model program reorder tuner; do # by which a campaign's rows are judged
+for part in lib select graph/reorder tuner; do # by which a campaign's rows are judged
   mkdir -p "$dir/$part"
   cp "$src/$part/"*.[ch] "$dir/$part/"
 done

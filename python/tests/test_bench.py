@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,13 +15,12 @@ import torch
 from conftest import PATIENCE
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
-                     "bench")
-RESULTS = os.path.join(BENCH, "results", "h200")
+                     "tools", "bench")
 
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """A function that runs a benchmark of bench/ with arguments, as a script;
+    """A function that runs a benchmark of tools/bench/ with arguments, as a script;
     it returns what the benchmark prints."""
     monkeypatch.syspath_prepend(BENCH)
     threads = torch.get_num_threads()
@@ -74,26 +74,15 @@ def test_overhead_as_text(run):
     assert "dfgnn.gt_attention" in text and "| GINConv |" in text
 
 
-def test_accelerated_models(run):
-    row, = json.loads(run("python_accelerate", "--device", "cpu", "--models",
-                          "gcn", "--scale", 0.02, "--rounds", 1))
-    assert row["swapped"] == 2 and row["difference"] < 1e-4
-
-
-def test_models_on_the_cpu(run, tmp_path):
+def test_models(run, tmp_path):
     out = tmp_path / "out.json"
-    for part in ("GCN", "GAT 8x8", "GINE 64, 128", "forces"):
-        run("cpu_models", "--models", part, "--seconds", 0, "-o", out,
-            CORA=(60, 200), SCALE=0.03)
-        row, = json.loads(out.read_text())
+    run("python_accelerate", "--device", "cpu", "--models", "GCN", "GAT 8x8", "GINE 64, 128",
+        "GPS", "forces", "--seconds", 0, "--scale", 0.03, "-o", out)
+    rows = json.loads(out.read_text())
+    assert len(rows) == 5
+    for row in rows:
         assert row["swapped"] > 0 and row["difference"] < 1e-3, row
-        assert row["steps"] >= 3 and len(row["load"]) == 2
-        assert part in run("cpu_models", "--table", out)
-
-
-def test_layers_with_edge_features(run, graph):
-    rows = json.loads(run("python_edges", "--commit", "none", graph))
-    assert len(rows) == 8 and all(r["speedup"] > 0 for r in rows)
+        assert row["steps"] >= 3 and row["pyg_bytes"] > 0
 
 
 def test_layers(run, graph, tmp_path):
@@ -103,16 +92,6 @@ def test_layers(run, graph, tmp_path):
     rows = json.loads(out.read_text())
     assert [r["status"] for r in rows] == ["ok"] * 4, rows
     assert "GCNConv" in run("python_layers", "--table", out)
-
-
-def test_layers_over_new_batches(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("cpu_layers", "--layers", "GAT 8x8", "--threads", 1, "--graphs", 2,
-        "--width", 8, "--rounds", 1, "-o", out)
-    rows = json.loads(out.read_text())
-    assert [r["pass"] for r in rows] == ["forward", "both"], rows
-    assert all(r["difference"] < 1e-4 for r in rows)
-    assert "GAT 8x8" in run("cpu_layers", "--table", out)
 
 
 def test_programs(run, tmp_path):
@@ -207,38 +186,11 @@ def test_training_steps(run):
     assert "| mnist_transformer |" in text
 
 
-def test_layers_of_torch_operators(run, graph):
-    rows = json.loads(run("torch_cpu", "--dim", 8, "--seconds", 0, "--op",
-                          "gt,agnn,gat,gatv2,spmm-sum,reduce-max", graph))
-    assert [r["status"] for r in rows] == ["ok"] * 6
-
-
-def test_tables_and_figures_of_models(run):
-    trained = os.path.join(RESULTS, "model_train.json")
-    judged = os.path.join(RESULTS, "model_judge.json")
-    assert run("regret_table", trained).count("|") > 1000
-    assert run("regret_table", "--cells", judged).count("|") > 400
-    assert run("regret_graphs", judged).count("<polyline") == 2
-    assert run("regret_distance", trained).count("<circle") > 3000
-
-
 def test_forces(run):
     row = json.loads(run("python_forces", "--atoms", 40, "--neighbours", 4,
                          "--width", 8, "--gaussians", 4, "--rounds", 1))
     assert row["traced"] == 3 and row["times_as_fast"] > 0
     assert row["dfgnn"]["error"] < 1e-3 and row["pyg"]["error"] < 1e-3
-
-
-def test_gradients_of_gradients(run):
-    rows = json.loads(run("python_second", "--nodes", 20, "--degree", 3,
-                          "--heads", 2, "--width", 4, "--rounds", 1))
-    assert len(rows) == 7
-    assert all(r["memory"] > 0 and r["times_as_fast"] > 0 for r in rows)
-
-
-def test_the_cost_model_of_several_gpus(run):
-    folder = os.path.join(BENCH, "results", "h200x2")
-    assert "papers100M" in run("distributed_model", folder)
 
 
 def test_ranks(tmp_path):
@@ -281,11 +233,44 @@ def test_clients(run, monkeypatch, capsys, tmp_path):
     assert "found 2 steps, expected 3 or more" in capsys.readouterr().err
 
 
-def test_every_benchmark_is_run():
-    """A new benchmark needs a test here."""
-    with open(__file__) as file:
-        text = file.read()
-    names = [name[:-3] for name in os.listdir(BENCH) if name.endswith(".py")]
-    assert names
-    assert not [name for name in names if f'"{name}"' not in text
-                and f'"{name}.py"' not in text]
+def test_campaign(monkeypatch, capsys, tmp_path):
+    """What is missing or stale is measured, and nothing else."""
+    if not shutil.which("dfgnn-bench"):
+        pytest.skip("no dfgnn-bench in PATH")
+    monkeypatch.syspath_prepend(BENCH)
+    campaign = importlib.import_module("campaign")
+    code, words, out = tmp_path / "code.py", tmp_path / "list.tsv", tmp_path / "out"
+    code.write_text("1")
+    words.write_text("\n".join((
+        "SHAPES = knn:nodes=30,k=3,seed=1",
+        f"one\t9\t{code}\tSHAPES\tbench --op gt --dim 8 -- --variants rule",
+        f"two\t200\t{code}\t-\tpython_accelerate.py --device cpu --models GCN --seconds 0"
+        " --scale 0.02 -o @FILE", "")))
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["campaign.py", *map(str, arguments), "--device",
+                                          "cpu", "--list", str(words), "--graphs",
+                                          str(tmp_path), "--budget", "0.01"])
+        campaign.main()
+        return [line.split(None, 1) for line in capsys.readouterr().out.splitlines()]
+    assert call("status", out) == [["one", "1 missing"], ["two", "1 missing"]]
+    call("run", out)
+    assert call("status", out) == [["one", "1 current"], ["two", "1 current"]], (
+        out / "log").read_text()
+    monkeypatch.setattr(campaign, "TOP", tmp_path)
+    monkeypatch.setattr(campaign.tables, "TOP", tmp_path)
+    (tmp_path / "data" / "results").mkdir(parents=True)
+    call("put", out, "here")
+    kept = campaign.tables.load("here")
+    assert kept["one"][0]["median_ms"] > 0 and kept["two"][0]["pyg_ms"] > 0
+    code.write_text("2")
+    assert call("status", out) == [["one", "1 stale"], ["two", "1 stale"]]
+
+
+def test_tables(monkeypatch):
+    """The documents have the tables that the figures make."""
+    monkeypatch.syspath_prepend(BENCH)
+    tables = importlib.import_module("tables")
+    assert len(tables.TABLES) > 10 and all(text().count("|") > 10
+                                           for text in tables.TABLES.values())
+    assert tables.main(["--check"]) == 0

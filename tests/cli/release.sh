@@ -97,8 +97,7 @@ for file in dfgnn.pc dfgnn-config-version.cmake; do
 done
 
 promise "scripts and workflows are well formed"
-for script in tools/*.sh packaging/build/*.sh python/*.sh tests/emulator/*.sh \
-  bench/*.sh; do
+for script in tools/*.sh packaging/build/*.sh python/*.sh tests/emulator/*.sh; do
   case $script in packaging/build/ltmain.sh) continue ;; esac
   sh -n "$script" || fail "$script does not parse"
 done

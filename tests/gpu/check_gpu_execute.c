@@ -288,7 +288,7 @@ static void prints_its_host_time(call *c, const char *variant) {
   ck_cu(CtxSynchronize);
   ck_cu(StreamDestroy, stream);
   printf("host %6.2f us, on a stream %6.2f us  %s\n", us, other, variant);
-  /* 3.3 us on an H200, by bench/results/h200/checks.txt */
+  /* 3.3 us on an H200 */
   if (!strcmp(v->family->algorithm, "online"))
     ck_assert_msg(us < 6, "%s: %.2f us of host time a call", variant, us);
 }

@@ -144,7 +144,7 @@ static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
 }
 
 /* Asserts that a build takes at most `most` milliseconds, which leaves room for
- * a machine that does other work: bench/results/h200/checks.txt has 3 ms for
+ * a machine that does other work: an H200 takes 3 ms for
  * the batches, and 3 and 22 ms for the large graphs. */
 static void timed(const char *spec, int dense, double most) {
   dfgnn_context *gpu = gpu_context();

@@ -1,7 +1,7 @@
 /* chart.js - text that is escaped, numbers as people read them, and charts as
  * SVG
  *
- * Nothing here knows of documents: bench/dfgnn-plot draws files with it. */
+ * Nothing here knows of documents. */
 "use strict";
 
 /* ---- markup -------------------------------------------------------------- */

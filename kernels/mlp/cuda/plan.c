@@ -12,7 +12,7 @@ enum {
   MOST_RESIDENT = 128, /* sums of a tile stay in registers */
   /* Registers of a thread for 12 warps hold a tile of 16-bit types in the
    * forward pass alone; 8 were faster backward on an H200 (1.80 against 1.98 ms
-   * of both passes of bench/python_mlp.py's first block). */
+   * of both passes of tools/bench/python_mlp.py's first block). */
   WARPS = 8,
   WARPS_FORWARD = 12,
   WIDE = 256, /* a layer that a library multiplies faster than our kernels */

@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+"""Writes the tables of the documents from the figures of data/results.
+
+    tools/bench/tables.py            writes them
+    tools/bench/tables.py --check    fails where a document differs
+    tools/bench/tables.py NAME...    prints some
+
+A table stands in a document between <!-- table NAME --> and <!-- end -->.
+"""
+
+import difflib
+import functools
+import json
+import lzma
+import math
+import pathlib
+import re
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/clients.md"]
+GRAPHS = ("cora citeseer pubmed pattern cluster mnist cifar10 voc coco arxiv ppa proteins "
+          "reddit_comm reddit_rand").split()
+CLASSES = {"batches": GRAPHS[3:9], "small full graphs": GRAPHS[:3], "super nodes": GRAPHS[9:]}
+TYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+TABLES = {}
+
+
+@functools.cache
+def load(name):
+    """The rows of data/results/NAME.jsonl.xz, by file."""
+    rows = {}
+    with lzma.open(TOP / "data" / "results" / f"{name}.jsonl.xz", "rt") as file:
+        for line in file:
+            row = json.loads(line)
+            rows.setdefault(row["file"], []).append(row)
+    return rows
+
+
+def rows(name, **members):
+    """The rows of DEVICE/FILE that have these members."""
+    device, file = name.split("/")
+    return [r for r in load(device).get(file, [])
+            if all(r.get(k) == v for k, v in members.items())]
+
+
+def table(*head):
+    """Registers a function that yields the cells of rows under this head."""
+    def register(function):
+        def text():
+            lines = [head, ["---"] * len(head), *function()]
+            return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+        TABLES[function.__name__] = text
+        return function
+    return register
+
+
+# ---- cells --------------------------------------------------------------------
+
+def digits(x, n=3):
+    return f"{float(f'{x:.{n}g}'):g}"
+
+
+def time(ms):
+    if ms is None:
+        return "-"
+    return f"{digits(ms)} ms" if ms >= 1 else f"{digits(ms * 1000)} µs"
+
+
+def times(x):
+    return "-" if x is None else f"{x:.2f}"
+
+
+def over(a, b):
+    return times(a / b if a and b else None)
+
+
+def size(mb):
+    return "-" if mb is None else f"{digits(mb)} MB" if mb < 1000 else f"{digits(mb / 1000)} GB"
+
+
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def mean_and(pick, values):
+    values = [v for v in values if v]
+    return f"{mean(values):.2f} ({pick(values):.2f})" if values else "-"
+
+
+def least(*values):
+    return min((v for v in values if v is not None), default=None)
+
+
+def problem(row):
+    return tuple(row.get(k) for k in ("graph", "op", "pass", "heads", "dim", "dtype", "math",
+                                      "edge_dim", "message"))
+
+
+def by_role(measured):
+    """Milliseconds of each problem by role."""
+    found = {}
+    for r in measured:
+        for role in r.get("role", "").split(","):
+            if r.get("median_ms"):
+                found.setdefault(problem(r), {}).setdefault(role, r["median_ms"])
+    return found
+
+
+def ratios(measured, role):
+    return [ms[role] / ms["tuned"] for ms in by_role(measured).values()
+            if role in ms and "tuned" in ms]
+
+
+def peer(tuned, dtype="f32", name=None):
+    """The least time of other implementations of a row's problem."""
+    return least(*(r["ms"] for r in rows(
+        "peers/peers", graph=tuned[0], op=tuned[1], heads=tuned[3], dim=tuned[4], dtype=dtype,
+        **{"pass": tuned[2]}) if name is None or r["peer"] == name))
+
+
+# ---- steps of whole models ------------------------------------------------------
+
+STEPS = {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
+         "cora_transformer": "cora, 2 x TransformerConv 8x8",
+         "mnist_transformer": "mnist x 1024, 4 x TransformerConv 8x8",
+         "pattern_transformer": "pattern x 1024, 4 x TransformerConv 8x8",
+         "arxiv_gat": "arxiv, GAT 8x32 + 1x40, dropout .3",
+         "arxiv_transformer": "arxiv, 3 x TransformerConv 8x16"}
+
+
+@table("model", "PyG", "compiled", "captured", "dfgnn", "compiled", "captured",
+       "captured over the best of PyG", "memory of PyG compiled", "of dfgnn")
+def steps():
+    for r in rows("h100/python_steps"):
+        way = {f"{lib}_{w}": r.get(f"{lib}_{w}_ms") for lib in ("pyg", "dfgnn")
+               for w in ("eager", "compiled", "captured")}
+        best = least(r.get("pyg_overhead_ms"), *(v for k, v in way.items() if "pyg" in k))
+        memory = (r.get("pyg_compiled_bytes"), r.get("dfgnn_eager_bytes"))
+        yield [STEPS[r["model"]], *map(time, way.values()), over(best, way["dfgnn_captured"]),
+               *(size(b and b / 1e6) for b in memory)]
+
+
+@table("example", "GPU", "PyG", "dfgnn", "faster by", "accuracy or skill of PyG", "of dfgnn",
+       "memory of PyG", "of dfgnn")
+def examples():
+    for what, name in (("cora, GAT, captured", "h200/cora_captured"),
+                       ("pattern, an epoch of 1024 graphs", "h200/pattern"),
+                       ("the same captured", "h200/pattern_captured"),
+                       ("sampled neighbours", "h200/minibatch"),
+                       ("flow on a sphere", "h100/weather")):
+        for own in rows(name, library="dfgnn"):
+            pyg, = rows(name, library="pyg", model=own.get("model"))
+            yield [what + (f", {own['model']}" if "neighbours" in what else ""),
+                   name[:4].upper(),
+                   *(time(r.get("step_ms", r.get("epoch_ms"))) for r in (pyg, own)),
+                   times(own["speedup"]),
+                   *(times(r.get("accuracy", r.get("skill"))) for r in (pyg, own)),
+                   size(pyg["peak_MiB"]), size(own["peak_MiB"])]
+
+
+@table("model", "PyG", "accelerated", "times as fast", "memory")
+def accelerate():
+    for r in rows("h100/python_accelerate"):
+        yield [r["model"], time(r["pyg_ms"]), time(r["dfgnn_ms"]), times(r["speedup"]),
+               over(r["pyg_bytes"], r["dfgnn_bytes"])]
+
+
+# ---- layers and messages ---------------------------------------------------------
+
+@table("layer", *CLASSES, "memory", "PyG out of memory on")
+def layers():
+    measured = [r for r in rows("h200/python_layers", library="dfgnn", status="ok")]
+    for layer in dict.fromkeys(r["layer"] for r in measured):
+        own = [r for r in measured if r["layer"] == layer]
+        yield [layer, *(times(mean([r["speedup"] for r in own if r["graph"] in graphs
+                                    and r.get("speedup")])) for graphs in CLASSES.values()),
+               times(mean([r["memory_ratio"] for r in own if r.get("memory_ratio")])),
+               sum(not r.get("speedup") for r in own)]
+
+
+@table("layer", "forward: PyG", "dfgnn", "both: PyG", "dfgnn",
+       "memory of both: PyG", "dfgnn")
+def messages():
+    names = {"gine": "GINE", "gine given": "GINE, e given", "gated": "ResGated"}
+    for r in rows("h100/python_messages"):
+        if r["edges"] < 100000 or r["name"] not in names or r["dtype"] != "torch.float32":
+            continue
+        yield [names[r["name"]] + (f", F {r['fields']}" if r["name"] == "gine" else "")
+               + f", {r['dim']} features" * (r["dim"] > 128),
+               *(time(r[k]) for k in ("fwd_pyg", "fwd_dfgnn", "both_pyg", "both_dfgnn")),
+               size(r["both_pyg_mb"]), size(r["both_dfgnn_mb"])]
+
+
+def ways(name, *key):
+    """The rows of a file by key, each as a dict of ways."""
+    found = {}
+    for r in rows(name):
+        found.setdefault(tuple(r[k] for k in key), {})[r["way"]] = r
+    return found
+
+
+@table("block", "edges", "type", "forward", "compiled over it", "both passes",
+       "compiled over it", "memory", "compiled")
+def mlp():
+    for (block, dtype), way in ways("h200/python_mlp", "block", "dtype").items():
+        own, peer = way["dfgnn"], way["compiled"]
+        yield [block, own["edges"], TYPES[dtype], time(own["forward_ms"]),
+               over(peer["forward_ms"], own["forward_ms"]), time(own["both_ms"]),
+               over(peer["both_ms"], own["both_ms"]), size(own["step_mb"]),
+               size(peer["step_mb"])]
+
+
+# ---- operators --------------------------------------------------------------------
+
+OPERATORS = {"f32_1x128": "four attentions, 1 x 128, f32",
+             "f32_8x16": "GT and GAT, 8 x 16, f32",
+             "bf16_1x128": "GT and GAT, 1 x 128, bf16",
+             "heads_f32": "GT and GATv2, 4 x 32 and 8 x 32, f32, both passes",
+             "heads_f16": "GT and GATv2, 16 x 32, f16, both passes",
+             "edges_f32": "the same with 11 edge features, 4 x 32, f32",
+             "edges_f16": "the same with 11 edge features, 16 x 32, f16",
+             "backward_1x128": "four attentions, 1 x 128, f32, backward",
+             "gather_128": "sums and reductions of 128, f32",
+             "messages_1x64": "sums and reductions of messages of 64, f32, both passes"}
+
+
+@table("figures", "graphs", "problems", "rule", "paper’s rule", "better of smmf and pmf",
+       "unfused")
+def operators():
+    for file, name in OPERATORS.items():
+        measured = rows(f"h200/{file}")
+        yield [name, len({r["graph"] for r in measured}), len(by_role(measured)),
+               mean_and(min, ratios(measured, "rule")),
+               *(mean_and(min, ratios(measured, role) if ratios(measured, "paper") else [])
+                 for role in ("paper", "smmf-pmf", "unfused"))]
+
+
+@table("operator", "class", "over unfused", "over smmf, pmf", "over the paper’s rule",
+       "over our rule", "over the best f32 peer", "over PyG")
+def classes():
+    for op in ("gt", "gat", "gatv2"):
+        for name, graphs in CLASSES.items():
+            measured = [r for r in rows("h200/f32_1x128", op=op) if r["graph"] in graphs]
+            tuned = {k: ms["tuned"] for k, ms in by_role(measured).items() if "tuned" in ms}
+            beside = [[peer(k, name=n) / ms for k, ms in tuned.items() if peer(k, name=n)]
+                      for n in (None, "PyG")]
+            yield [op, name, *(times(mean(ratios(measured, role)))
+                               for role in ("unfused", "smmf-pmf", "paper", "rule")),
+                   *map(times, map(mean, beside))]
+
+
+@table("operator", "type", *(f"width {d}" for d in (32, 64, 128, 256)))
+def spmm():
+    for op in ("spmm-sum", "spmm-weighted"):
+        for dtype in ("f32", "bf16"):
+            yield [op, dtype, *(mean_and(min, [r["times"] for r in rows(
+                "h100/python_spmm", op=op, dtype=dtype, dim=d)]) for d in (32, 64, 128, 256))]
+
+
+@table("device", "problems", "graphs", "tuned", "not tuned", "after a race", "rule",
+       "paper’s rule")
+def regret():
+    for name, file in (("H200, GT 1 x 32 and 1 x 128", "h200/regret"),
+                       ("H200, sums and maxima of 128", "h200/regret_gather"),
+                       ("H200, graphs and shapes that nobody measured", "h200/regret_unseen"),
+                       ("CPU, 2 threads, GT 1 x 32 and 1 x 128", "cpu/regret"),
+                       ("CPU, 1 thread, attention 8 x 8, both passes", "cpu/regret_heads")):
+        measured = [r for r in rows(file) if r.get("dim")]
+        yield [name, len(measured), len({r["graph"] for r in measured}),
+               *("-" if (k, file) == ("exact", "h200/regret_unseen") else
+                 mean_and(max, [r.get(f"{k}_regret") for r in measured])
+                 for k in ("exact", "left_out", "race", "rule", "paper"))]
+
+
+# ---- CPUs and packages --------------------------------------------------------------
+
+@table("model", "PyG, 1 thread", "dfgnn", "faster by", "PyG, 2 threads", "dfgnn", "faster by",
+       "memory of PyG", "of dfgnn")
+def cpu_models():
+    for one in rows("cpu/models", threads=1):
+        two, = rows("cpu/models", threads=2, model=one["model"])
+        yield [one["model"], *(cell for r in (one, two) for cell in (
+            time(r["pyg_ms"]), time(r["dfgnn_ms"]), over(r["pyg_ms"], r["dfgnn_ms"]))),
+            size(one["pyg_mb"]), size(one["dfgnn_mb"])]
+
+
+@table("model", "layers", "CPU: before", "times as fast", "memory", "H200: before",
+       "times as fast", "memory")
+def clients():
+    sides = [{(r["case"], r.get("autocast", "")): r for r in rows(name)}
+             for name in ("cpu/clients", "h200/clients")]
+    for case, cast in sides[1]:
+        found = [side.get((case, cast)) for side in sides]
+        if case.startswith("graphgym"):
+            continue
+        yield [case + f", {cast}" * bool(cast), found[1]["served"],
+               *(cell for r in found for cell in ((
+                   time(r["ms"]), over(r["ms"], r["accelerated_ms"]),
+                   over(r["mb"], r["accelerated_mb"])) if r else ["-"] * 3))]
+
+
+# ---- documents ------------------------------------------------------------------------
+
+def filled(text):
+    """The text of a document with its tables anew."""
+    return re.sub(r"(<!-- table (\w+) -->\n\n).*?<!-- end -->",
+                  lambda m: f"{m[1]}{TABLES[m[2]]()}\n<!-- end -->", text, flags=re.S)
+
+
+def main(arguments):
+    if arguments and arguments != ["--check"]:
+        for name in arguments:
+            print(TABLES[name]())
+        return 0
+    differ = 0
+    for page in PAGES:
+        text = (TOP / page).read_text()
+        new = filled(text)
+        if text != new and arguments:
+            sys.stdout.writelines(difflib.unified_diff(
+                text.splitlines(True), new.splitlines(True), page, "the figures"))
+            differ = 1
+        elif text != new:
+            (TOP / page).write_text(new)
+    return differ
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
