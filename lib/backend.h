@@ -19,6 +19,8 @@ typedef struct dfgnn_device dfgnn_device;
 
 typedef dfgnn_status (*dfgnn_timed_function)(void *data, void *stream);
 
+#define DFGNN_BRIEFLY (-1)
+
 typedef struct dfgnn_sample {
   double ms;        /* of one call */
   double clock_mhz; /* 0: not known */
@@ -146,7 +148,7 @@ typedef struct dfgnn_backend {
 
   /* Measures the milliseconds of one call.  Calls f so often that launch and
    * timer cost are negligible (CUDA: replays a captured graph of short calls);
-   * `repeats` > 0 fixes how often.  cold: the last-level cache is flushed
+   * `repeats` > 0 fixes how often; DFGNN_BRIEFLY: as rarely as gives a time.  cold: the last-level cache is flushed
    * before each timed call, outside the timing. */
   dfgnn_status (*time)(dfgnn_device *device, dfgnn_sample *sample,
                        dfgnn_timed_function f, void *data, int repeats,

@@ -16,6 +16,8 @@
 #include "lib/views.h"
 
 #define MAX_CALLS 1000 /* calls of one sample */
+#define BRIEF_CALLS 3 /* of a brief one, the first of which warms up */
+#define BRIEF_MS 20.0 /* after which a brief one ends all the same */
 
 struct dfgnn_device {
   int threads;
@@ -247,7 +249,9 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
     ms[calls] = now_ms() - begin;
     total += ms[calls++];
   } while (repeats > 0 ? calls < repeats && calls < MAX_CALLS
-                       : !enough(calls, total));
+           : repeats == DFGNN_BRIEFLY
+               ? calls < BRIEF_CALLS && total < BRIEF_MS
+               : !enough(calls, total));
   const long lost = preemptions() - before;
   sample->waited = waited_share(waited, dfgnn__load_waited(), now_ms() - start,
                                 device->threads);

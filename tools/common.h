@@ -47,6 +47,9 @@ typedef enum tool_exit {
   X(STORE)                                                                     \
   X(BUDGET)                                                                    \
   X(TIME_LIMIT)                                                                \
+  X(CELLS)                                                                     \
+  X(ONLY)                                                                      \
+  X(STATUS)                                                                    \
   X(SEED)                                                                      \
   X(JOB)                                                                       \
   X(DRY_RUN)                                                                   \
@@ -133,7 +136,7 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, kernels, best, json, quiet; /* best: variants kept; 0: all rows */
+      all, kernels, best, json, quiet, status; /* best: variants kept; 0: all rows */
   int cover; /* --plan cover:N: the graphs; 0: --plan search */
   const char *from_arch, *arch, *absent, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
@@ -144,7 +147,8 @@ typedef struct tool_settings {
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
-  const char *against, *report, *recorded; /* files */
+  const char *against, *report, *recorded, *cells; /* files */
+  const char *only; /* names of cells; NULL: all */
   double copy_gbps; /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   tool_option_set given; /* options of the command line, which a job file yields

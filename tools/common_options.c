@@ -157,6 +157,23 @@ const tool_option tool_options[OPTION_COUNT] = {
              "that are missing then",
          .set = option_seconds,
          FIELD(time_limit_s)},
+    [OPTION_CELLS] =
+        {.name = "cells",
+         .argument = "FILE",
+         .help = "a table of problems: lines with a name and the options of a "
+                 "problem, such as 'gat8x8 --op gat --heads 8 --dim 8'",
+         .set = option_text,
+         FIELD(cells)},
+    [OPTION_ONLY] = {.name = "only",
+                     .argument = "LIST",
+                     .help = "these cells of the table alone",
+                     .set = option_text,
+                     FIELD(only)},
+    [OPTION_STATUS] = {.name = "status",
+                       .help = "say what is measured and what is missing",
+                       .set = option_flag,
+                       FIELD(status),
+                       .flag = 1},
     [OPTION_SEED] = {.name = "seed",
                      .argument = "N",
                      .help = "seed of the input values and of the order of "

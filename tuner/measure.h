@@ -14,6 +14,8 @@ typedef struct dfgnn_subject {
   dfgnn_problem problem; /* complete */
   dfgnn_harness *harness;
   dfgnn_gate *gate; /* judges samples; NULL: only the backend does */
+  int unchecked;    /* results are not compared with the reference */
+  int brief;        /* samples are as short as gives a time */
 } dfgnn_subject;
 
 /* Seconds of a clock that never goes back. */

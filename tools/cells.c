@@ -1,0 +1,101 @@
+/* cells.c - reads a table of problems */
+#include "tools/cells.h"
+#include "lib/base/error.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char spaces[] = " \t\r\n";
+
+/* The number of the problem option "--name"; OPTION_COUNT if there is none. */
+static int option_of(const char *word) {
+  int i = 0;
+  while (i < OPTION_COUNT && !((HAS_PROBLEM & ~HAS(DEVICE)) >> i & 1 &&
+                               !strncmp(word, "--", 2) &&
+                               !strcmp(word + 2, tool_options[i].name)))
+    i++;
+  return i;
+}
+
+/* Sets the options of a line, whose words strtok_r cuts. */
+static int set_options(tool_settings *settings, char **rest, const char *path,
+                       int line) {
+  char *word;
+  while ((word = strtok_r(NULL, spaces, rest))) {
+    const int option = option_of(word);
+    if (option == OPTION_COUNT)
+      return tool_error("%s:%d: found '%s', expected an option of a problem",
+                        path, line, word);
+    const char *value =
+        tool_options[option].argument ? strtok_r(NULL, spaces, rest) : "";
+    if (!value)
+      return tool_error("%s:%d: %s needs a value", path, line, word);
+    if (tool_set(settings, option, value))
+      return tool_error("%s:%d: %s", path, line, dfgnn_last_error());
+  }
+  return TOOL_DONE;
+}
+
+/* Is the name one of a list with commas?  NULL lists all. */
+static int is_listed(const char *name, const char *list) {
+  const size_t length = strlen(name);
+  for (const char *at = list; at && *at; at += strcspn(at, ","), at += !!*at)
+    if (!strncmp(at, name, length) && (!at[length] || at[length] == ','))
+      return 1;
+  return !list;
+}
+
+static int add(tool_cells *cells, const tool_settings *settings,
+               const char *name, const char *path, int line) {
+  size_t count = 0;
+  tool_cell *grown =
+      realloc(cells->cell, (cells->count + 1) * sizeof *cells->cell);
+  if (!grown)
+    return tool_error("out of memory");
+  cells->cell = grown;
+  for (size_t i = 0; i < cells->count; i++)
+    if (!strcmp(cells->cell[i].name, name))
+      return tool_error("%s:%d: found %s a second time", path, line, name);
+  dfgnn_problem *problems = tool_problems(&count, settings);
+  tool_cell *cell = &cells->cell[cells->count];
+  if (!problems || count != 1) {
+    free(problems);
+    return tool_error("%s:%d: found %zu problems, expected one", path, line,
+                      count);
+  }
+  snprintf(cell->name, sizeof cell->name, "%s", name);
+  cell->problem = problems[0];
+  free(problems);
+  cells->count++;
+  return TOOL_DONE;
+}
+
+int tool_cells_read(tool_cells *cells, const tool_settings *settings,
+                    const char *path, const char *only) {
+  char text[1024], *rest;
+  int status = TOOL_DONE;
+  *cells = (tool_cells){0};
+  FILE *file = fopen(path, "r");
+  if (!file)
+    return tool_error("%s: %s", path, strerror(errno));
+  for (int line = 1; !status && fgets(text, sizeof text, file); line++) {
+    tool_settings each = *settings;
+    text[strcspn(text, "#")] = 0;
+    const char *name = strtok_r(text, spaces, &rest);
+    if (!name)
+      continue;
+    status = set_options(&each, &rest, path, line);
+    if (!status && is_listed(name, only))
+      status = add(cells, &each, name, path, line);
+  }
+  fclose(file);
+  if (!status && !cells->count)
+    status = tool_error("%s: found no cell%s%s", path, only ? " of " : "",
+                        only ? only : "");
+  return status;
+}
+
+void tool_cells_free(tool_cells *cells) {
+  free(cells->cell);
+  *cells = (tool_cells){0};
+}
