@@ -128,7 +128,7 @@ static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
   const int brief = repeats == DFGNN_BRIEFLY;
   /* A long call needs no other to warm up, where a rough time will do. */
   dfgnn_status status =
-      brief ? timed_run(device, &one, 1, NULL, f, data, sample)
+      brief ? timed_run(device, &one, 1, NULL, f, data, NULL)
             : call_many(f, data, 1, device->timer);
   if (brief && !status && one >= GRAPH_BELOW_MS) {
     sample->ms = one;

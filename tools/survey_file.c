@@ -154,11 +154,19 @@ static int write_all(int fd, const char *text, size_t size) {
   return 1;
 }
 
-int tool_survey_begin(const char *path, const tool_survey_file *file) {
+int tool_survey_begin(const char *path) {
+  tool_survey_file file = {0};
   const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  int good = fd >= 0 && !ftruncate(fd, file->complete);
-  if (good && !file->complete)
+  /* Others append under the lock, so what is incomplete was left behind. */
+  int good = fd >= 0 && !flock(fd, LOCK_EX);
+  if (good && tool_survey_read(&file, path)) {
+    close(fd);
+    return TOOL_FAILED;
+  }
+  good = good && !ftruncate(fd, file.complete);
+  if (good && !file.complete)
     good = write_all(fd, header, strlen(header));
+  tool_survey_free(&file);
   if (!good)
     tool_error("%s: %s", path, strerror(errno));
   if (fd >= 0)

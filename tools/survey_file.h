@@ -37,8 +37,9 @@ void tool_survey_free(tool_survey_file *file);
 const tool_block *tool_survey_find(const tool_survey_file *file,
                                    const char *cell, const char *graph);
 
-/* Makes the file with its header, or cuts off what is incomplete at its end. */
-int tool_survey_begin(const char *path, const tool_survey_file *file);
+/* Makes the file with its header, or cuts off what is incomplete at its end,
+ * also beside other processes that append. */
+int tool_survey_begin(const char *path);
 /* Appends a block at once, also beside other processes that do. */
 int tool_survey_append(const char *path, const char *cell, const char *graph,
                        const char *device, const dfgnn_survey *survey);

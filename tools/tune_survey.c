@@ -537,7 +537,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!status && settings->status) {
     status = report_status(&s, &file);
   } else if (!status && s.count) {
-    status = tool_survey_begin(settings->output, &file);
+    status = tool_survey_begin(settings->output);
     if (!status)
       status = run(&s, settings);
   }
