@@ -31,7 +31,7 @@ enum {
   LOADERS = 8,        /* threads that load programs */
   NICE = 10           /* of threads that compile beside timed calls */
 };
-#define LONGEST_WAIT_S 120.0 /* for programs that another process compiles */
+#define LONGEST_WAIT_S 60.0 /* for programs that another process compiles */
 
 /* What the processes of all devices share.  A bit of ready[cell] stands for a
  * process that has compiled its part of the cell's programs. */
@@ -137,9 +137,10 @@ typedef struct worker {
   char device[160]; /* as the file has it */
   int part, parts;
   surveyed_graph *graph;
-  dfgnn_programs **programs; /* [cells]; NULL until they are listed */
-  size_t cell, loaded;       /* the cell whose programs are loaded, how many */
-  atomic_int stop;           /* the thread that compiles stops */
+  _Atomic(dfgnn_programs *) *programs; /* [cells]; NULL: not yet listed */
+  size_t cell, loaded; /* the cell whose programs are loaded, how many */
+  int alone;           /* another process took too long: nobody waits for it */
+  atomic_int stop;     /* the thread that compiles stops */
 } worker;
 
 static int stopped(void *data) {
@@ -272,9 +273,10 @@ static void *compile_ahead(void *data) {
   if (dfgnn__engine_offline(&engine, w->info.arch))
     engine = NULL;
   for (size_t c = 0; c < w->s->cells.count && !atomic_load(&w->stop); c++) {
-    w->programs[c] = list_cell(w, c);
-    if (engine && w->programs[c])
-      compile_part(w, engine, w->programs[c]);
+    dfgnn_programs *list = list_cell(w, c);
+    atomic_store(&w->programs[c], list);
+    if (engine && list)
+      compile_part(w, engine, list);
     atomic_fetch_or(&w->s->shared->ready[c], 1u << w->part);
   }
   if (engine)
@@ -282,23 +284,32 @@ static void *compile_ahead(void *data) {
   return NULL;
 }
 
-/* Waits until all processes have compiled their parts of a cell, and loads the
- * programs, so that no sample waits for the compiler.  What is still missing
- * after LONGEST_WAIT_S is compiled here. */
-static dfgnn_status enter_cell(worker *w, size_t c) {
+/* Waits until all processes have compiled their parts of a cell; one that takes
+ * LONGEST_WAIT_S is not waited for again. */
+static void await_programs(worker *w, size_t c) {
+  const unsigned own = 1u << w->part;
   const unsigned all = w->parts < 32 ? (1u << w->parts) - 1 : ~0u;
   const struct timespec moment = {.tv_nsec = 2000000};
   const double began = tool_now();
+  while (!stopped((void *)w->s)) {
+    const unsigned wanted = w->alone ? own : all;
+    if ((atomic_load(&w->s->shared->ready[c]) & wanted) == wanted)
+      return;
+    w->alone |= tool_now() - began > LONGEST_WAIT_S;
+    nanosleep(&moment, NULL);
+  }
+}
+
+/* Loads the programs of a cell, so that no sample waits for the compiler; what
+ * nobody has compiled is compiled here. */
+static dfgnn_status enter_cell(worker *w, size_t c) {
   if (!w->ctx->backend->engine || c == w->cell)
     return DFGNN_OK;
-  unsigned ready = 0;
-  while ((ready = atomic_load(&w->s->shared->ready[c])) != all &&
-         !stopped((void *)w->s) &&
-         (tool_now() - began < LONGEST_WAIT_S || !(ready >> w->part & 1)))
-    nanosleep(&moment, NULL);
-  if (!(ready >> w->part & 1) || !w->programs[c])
+  await_programs(w, c);
+  const dfgnn_programs *programs = atomic_load(&w->programs[c]);
+  if (!programs)
     return DFGNN_OK;
-  const size_t count = dfgnn__programs_count(w->programs[c]);
+  const size_t count = dfgnn__programs_count(programs);
   if (w->loaded && w->loaded + count > MOST_LOADED) {
     dfgnn_context_destroy(w->ctx);
     w->ctx = NULL;
@@ -309,7 +320,7 @@ static dfgnn_status enter_cell(worker *w, size_t c) {
   w->loaded += count;
   w->cell = c;
   (void)dfgnn__engine_prepare(w->ctx->backend->engine(w->ctx->device),
-                              w->programs[c], LOADERS, &w->stop);
+                              programs, LOADERS, &w->stop);
   return DFGNN_OK;
 }
 
@@ -400,7 +411,7 @@ static int work(const survey *s) {
   if (compiles)
     pthread_join(compiler, NULL);
   for (size_t c = 0; c < s->cells.count; c++)
-    dfgnn__programs_destroy(w.programs[c]);
+    dfgnn__programs_destroy(atomic_load(&w.programs[c]));
   for (size_t g = 0; g < graph_count(s); g++)
     dfgnn_csr_free(w.graph[g].csr);
   if (w.ctx)
