@@ -1,65 +1,360 @@
 /* portfolio.c - which members a problem has, and which is their default */
 #include "select/portfolio.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/select.h"
+#include "lib/loads.h"
+#include "select/portfolio_table.h"
 
-static dfgnn_choice rule_of(const dfgnn_setting *setting,
-                            const unsigned char *broken) {
-  const dfgnn_query query = {
-      .setting = *setting, .family = "", .broken = broken};
-  dfgnn_choice choice;
-  dfgnn__rule_choice(&choice, &query);
-  return choice;
+/* ---- how unlike problems and devices are --------------------------------- */
+
+/* How many times as wide one thing is as another, in powers of two. */
+static double apart(double a, double b) {
+  return fabs(log2((a > 0 ? a : 1) / (b > 0 ? b : 1)));
 }
 
-int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
-                     const dfgnn_setting *setting,
-                     const unsigned char *broken) {
-  const dfgnn_query query = {
-      .setting = *setting, .family = "", .broken = broken};
-  const dfgnn_variant *first = rule_of(setting, broken).variant;
-  const dfgnn_family *family = NULL;
-  int count = 0;
-  if (first && capacity > 0)
-    member[count++] = first;
-  for (size_t i = 0; i < dfgnn__variant_count() && count < capacity; i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    if (v->family == family || !dfgnn__variant_offered(v))
-      continue;
-    family = v->family;
-    const dfgnn_variant *best =
-        dfgnn__algorithm_choice(&query, family->algorithm);
-    if (best && best->family == family && best != first)
-      member[count++] = best;
+/* Up to 16 features of an edge are held in registers; GAT's scalar of an edge
+ * costs next to nothing. */
+static int edge_class(const dfgnn_problem *p) {
+  return p->edge_dim == 0 || p->op == DFGNN_OP_GAT ? 0
+         : p->edge_dim == DFGNN_EDGE_PROJECTED     ? 1
+         : p->edge_dim <= 16                 ? 2
+                                             : 3;
+}
+
+/* Operators that gather two rows of features and multiply them; their settings
+ * serve each other better than those of other operators. */
+static int is_product(dfgnn_op op) {
+  return op == DFGNN_OP_GT || op == DFGNN_OP_AGNN;
+}
+
+static int16_t bits_of(const dfgnn_problem *p) {
+  return (int16_t)(8 * dfgnn_dtype_size(p->dtype));
+}
+
+/* Can the members of a cell be asked for the problem at all? */
+static int is_of_kind(const dfgnn_cell *c, const dfgnn_problem *p) {
+  if (c->problem.pass != p->pass)
+    return 0;
+  for (int m = 0; m < c->members; m++) {
+    const dfgnn_family *f = c->member[m].family;
+    if (f && f->ops >> p->op & 1 && f->passes >> p->pass & 1)
+      return 1;
   }
-  return count;
+  return 0;
 }
 
-int dfgnn__portfolio_rank(double *log_ratio, const dfgnn_variant *const *member,
-                          int count, const dfgnn_setting *setting) {
-  (void)log_ratio;
-  (void)member;
-  (void)count;
-  (void)setting;
+/* What matters most weighs most: features of edges, the message, the width of
+ * numbers, one head or several, the operator, the bytes of a row and of a
+ * head. */
+static double unlike_problem(const dfgnn_problem *a, const dfgnn_problem *b) {
+  const size_t a_bytes = dfgnn_dtype_size(a->dtype);
+  const size_t b_bytes = dfgnn_dtype_size(b->dtype);
+  double sum = 0;
+  sum += (edge_class(a) != edge_class(b)) * ((a->edge_dim != 0) !=
+                                             (b->edge_dim != 0) ? 64 : 8);
+  sum += 16 * (a->message != b->message);
+  sum += 4 * (bits_of(a) != bits_of(b));
+  sum += 3 * ((a->heads > 1) != (b->heads > 1));
+  sum += a->op == b->op                          ? 0
+         : is_product(a->op) && is_product(b->op) ? 0.5
+                                                 : 1.5;
+  sum += apart((double)(a->heads * a->dim) * (double)a_bytes,
+               (double)(b->heads * b->dim) * (double)b_bytes);
+  sum += 0.5 * apart((double)a->dim * (double)a_bytes,
+                     (double)b->dim * (double)b_bytes);
+  return sum;
+}
+
+static double unlike_device(const dfgnn_device_info *a,
+                            const dfgnn_device_info *b) {
+  return apart(a->units, b->units) +
+         apart((double)a->cache_bytes, (double)b->cache_bytes);
+}
+
+/* ---- the variant of a member --------------------------------------------- */
+
+/* The lanes that load a row, or a head of it, at once: at most a warp. */
+static int lanes_that_load(const dfgnn_problem *p, int of_row) {
+  const int64_t head = dfgnn__ceil_power(dfgnn__loads(p));
+  const int64_t row =
+      of_row ? dfgnn__ceil_power(dfgnn__loads_heads(p) * head) : head;
+  return row < 32 ? (int)row : 32;
+}
+
+static int number_of(const dfgnn_wanted *w, const dfgnn_problem *p) {
+  if (w->as == DFGNN_WANTED_NUMBER || w->as == DFGNN_WANTED_LABEL)
+    return w->times;
+  const int lanes =
+      lanes_that_load(p, w->as == DFGNN_WANTED_ROW) * w->times / w->over;
+  return lanes > 1 ? lanes : 1;
+}
+
+/* 0 for the same value, 1/2 for twice as much, near 1 for another label. */
+static double unlike_value(const dfgnn_wanted *w, int wanted, int value) {
+  if (wanted == value)
+    return 0;
+  if (w->as == DFGNN_WANTED_LABEL || wanted <= 0 || value <= 0)
+    return 0.9;
+  const double more = wanted > value ? (double)wanted / value
+                                     : (double)value / wanted;
+  return 1 - 1 / more;
+}
+
+static int runs(const dfgnn_variant *v, const dfgnn_setting *setting,
+                const unsigned char *broken) {
+  return !(broken && broken[dfgnn__variant_index(v)]) &&
+         !dfgnn__variant_refusal(v, setting);
+}
+
+/* The first parameters weigh most; those that the member does not name are to
+ * have the family's first value. */
+static double unlike_variant(const dfgnn_member *m, const int *wanted,
+                             const dfgnn_variant *v) {
+  double sum = 0, weight = 1;
+  for (int k = 0; k < m->count; k++, weight /= 2)
+    sum += weight * unlike_value(&m->wanted[k], wanted[k],
+                                 v->parameter[m->wanted[k].parameter]);
+  for (int p = 0; p < DFGNN_MAX_PARAMETERS && m->family->parameters[p].name;
+       p++)
+    sum += 1e-4 * (v->parameter[p] != m->family->parameters[p].values[0]);
+  return sum;
+}
+
+const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
+                                           const dfgnn_setting *setting,
+                                           const unsigned char *broken) {
+  const dfgnn_variant *best = NULL;
+  double least = HUGE_VAL;
+  int wanted[DFGNN_MAX_PARAMETERS];
+  if (!member->family)
+    return NULL;
+  for (int k = 0; k < member->count; k++)
+    wanted[k] = number_of(&member->wanted[k], setting->problem);
+  size_t i = 0; /* variants of a family are neighbours */
+  while (i < dfgnn__variant_count() &&
+         dfgnn__variant(i)->family != member->family)
+    i++;
+  for (const dfgnn_variant *v; (v = dfgnn__variant(i)) &&
+                               v->family == member->family;
+       i++) {
+    const double unlike = unlike_variant(member, wanted, v);
+    if (unlike < least && runs(v, setting, broken)) {
+      best = v;
+      least = unlike;
+    }
+  }
+  return best;
+}
+
+/* ---- the cell that serves ------------------------------------------------ */
+
+static int any_member_runs(const dfgnn_cell *c, const dfgnn_setting *setting) {
+  for (int m = 0; m < c->members; m++)
+    if (dfgnn__member_variant(&c->member[m], setting, NULL))
+      return 1;
   return 0;
+}
+
+/* What a cell loses to one that is alike: if it was measured on another
+ * architecture, and if it was not measured. */
+static double unlike_cell(const dfgnn_cell *c, const dfgnn_setting *setting) {
+  const double other_arch = 2, by_hand = 8;
+  return unlike_problem(&c->problem, setting->problem) +
+         other_arch * !!strcmp(c->device->info.arch, setting->device->arch) +
+         by_hand * !c->graphs;
+}
+
+/* The most alike of which a member runs.  Of cells that are as much alike, that
+ * of the device that is most like this one. */
+dfgnn_cell *dfgnn__portfolios_cell(double *unlike, const dfgnn_portfolios *all,
+                                   const dfgnn_setting *setting) {
+  dfgnn_cell *best = NULL;
+  double least_device = HUGE_VAL;
+  *unlike = HUGE_VAL;
+  for (size_t i = 0; i < all->cells; i++) {
+    dfgnn_cell *c = all->cell[i];
+    if (strcmp(c->device->info.backend, setting->device->backend) ||
+        !is_of_kind(c, setting->problem))
+      continue;
+    const double by_cell = unlike_cell(c, setting);
+    const double by_device = unlike_device(&c->device->info, setting->device);
+    if ((by_cell < *unlike ||
+         (by_cell <= *unlike && by_device < least_device)) &&
+        any_member_runs(c, setting)) {
+      best = c;
+      *unlike = by_cell;
+      least_device = by_device;
+    }
+  }
+  return best;
+}
+
+static dfgnn_cell *cell_of(double *unlike, const dfgnn_setting *setting) {
+  return dfgnn__portfolios_cell(unlike, dfgnn__portfolios(), setting);
+}
+
+/* ---- the default --------------------------------------------------------- */
+
+static int holds(const dfgnn_default *d, const dfgnn_setting *setting) {
+  for (int k = 0; k < d->conditions; k++) {
+    const dfgnn_condition *c = &d->condition[k];
+    if ((dfgnn__quantity(&c->quantity, setting) > c->limit) != c->above)
+      return 0;
+  }
+  return 1;
+}
+
+static const dfgnn_variant *default_of(const dfgnn_cell *c,
+                                       const dfgnn_setting *setting,
+                                       const unsigned char *broken,
+                                       const char **because) {
+  for (int d = 0; d < c->defaults; d++) {
+    const dfgnn_variant *v =
+        holds(&c->by[d], setting)
+            ? dfgnn__member_variant(&c->member[c->by[d].member], setting, broken)
+            : NULL;
+    if (v) {
+      *because = c->by[d].text;
+      return v;
+    }
+  }
+  for (int m = 0; m < c->members; m++) {
+    const dfgnn_variant *v =
+        dfgnn__member_variant(&c->member[m], setting, broken);
+    *because = "the default does not run";
+    if (v)
+      return v;
+  }
+  return NULL;
+}
+
+/* Offered variants come first; a paper's serves where nothing else does. */
+static const dfgnn_variant *first_that_runs(const dfgnn_setting *setting,
+                                            const unsigned char *broken) {
+  for (int paper = 0; paper < 2; paper++)
+    for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+      const dfgnn_variant *v = dfgnn__variant(i);
+      if (v->family->paper == paper && !v->family->reference &&
+          runs(v, setting, broken))
+        return v;
+    }
+  return NULL;
 }
 
 const dfgnn_variant *dfgnn__portfolio_default(const dfgnn_setting *setting,
                                               const unsigned char *broken,
                                               const char **because) {
-  static _Thread_local char reason[256];
-  const dfgnn_choice choice = rule_of(setting, broken);
-  snprintf(reason, sizeof reason, "%s", choice.because);
-  *because = reason;
-  return choice.variant;
+  static _Thread_local char text[256];
+  double unlike;
+  const char *why = "";
+  const dfgnn_cell *c = cell_of(&unlike, setting);
+  const dfgnn_variant *v = c ? default_of(c, setting, broken, &why) : NULL;
+  *because = text;
+  snprintf(text, sizeof text, "the default of %s%s%s",
+           dfgnn__portfolio_cell(setting), *why ? ": " : "", why);
+  if (v)
+    return v;
+  snprintf(text, sizeof text, "the first variant that runs");
+  return first_that_runs(setting, broken);
 }
 
 const char *dfgnn__portfolio_cell(const dfgnn_setting *setting) {
-  (void)setting;
-  return "";
+  static _Thread_local char text[80];
+  double unlike;
+  const dfgnn_cell *c = cell_of(&unlike, setting);
+  snprintf(text, sizeof text, "%s%s%s", c ? c->name : "", c ? " of " : "",
+           c ? c->device->info.arch : "");
+  return text;
 }
 
-const char *dfgnn__portfolio_digest(void) { return "0"; }
+const char *dfgnn__portfolio_digest(void) {
+  return dfgnn__portfolios()->digest;
+}
+
+/* ---- members ------------------------------------------------------------- */
+
+static int add(const dfgnn_variant **member, int count, int capacity,
+               const dfgnn_variant *v) {
+  for (int i = 0; i < count; i++)
+    if (member[i] == v)
+      return count;
+  if (v && count < capacity)
+    member[count++] = v;
+  return count;
+}
+
+static int is_known(const dfgnn_family *family) {
+  const dfgnn_portfolios *all = dfgnn__portfolios();
+  for (size_t i = 0; i < all->cells; i++)
+    for (int m = 0; m < all->cell[i]->members; m++)
+      if (all->cell[i]->member[m].family == family)
+        return 1;
+  for (size_t i = 0; i < all->unused; i++)
+    if (all->unused_family[i] == family)
+      return 1;
+  return 0;
+}
+
+/* A family that was surveyed and has no member anywhere would have left the
+ * library, so one that no portfolio knows is new: a few of its settings, spread
+ * over all, come along. */
+static int add_new_families(const dfgnn_variant **member, int count,
+                            int capacity, const dfgnn_setting *setting,
+                            const unsigned char *broken) {
+  enum { SETTINGS = 4 };
+  for (size_t i = 0; i < dfgnn__variant_count();) {
+    const dfgnn_family *f = dfgnn__variant(i)->family;
+    size_t last = i;
+    while (last < dfgnn__variant_count() && dfgnn__variant(last)->family == f)
+      last++;
+    const size_t step = (last - i + SETTINGS - 1) / SETTINGS;
+    const int is_new = dfgnn__variant_offered(dfgnn__variant(i)) &&
+                       !strcmp(f->backend, setting->device->backend) &&
+                       f->ops >> setting->problem->op & 1 && !is_known(f);
+    for (; is_new && i < last; i += step)
+      if (runs(dfgnn__variant(i), setting, broken))
+        count = add(member, count, capacity, dfgnn__variant(i));
+    i = last;
+  }
+  return count;
+}
+
+int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
+                     const dfgnn_setting *setting,
+                     const unsigned char *broken) {
+  double unlike;
+  const char *because;
+  const dfgnn_cell *c = cell_of(&unlike, setting);
+  int count = add(member, 0, capacity,
+                  dfgnn__portfolio_default(setting, broken, &because));
+  for (int m = 0; c && m < c->members; m++)
+    count = add(member, count, capacity,
+                dfgnn__member_variant(&c->member[m], setting, broken));
+  return add_new_families(member, count, capacity, setting, broken);
+}
+
+/* ---- ranking ------------------------------------------------------------- */
+
+int dfgnn__portfolio_rank(double *log_ratio, const dfgnn_variant *const *member,
+                          int count, const dfgnn_setting *setting) {
+  enum { FURTHEST = 4 };   /* of cells whose times say something */
+  const double new = 0.4;  /* of a variant that is no member */
+  double unlike, predicted[DFGNN_CELL_MEMBERS];
+  dfgnn_cell *c = cell_of(&unlike, setting);
+  if (!c || unlike > FURTHEST ||
+      !dfgnn__cell_predict(predicted, c, dfgnn__portfolios(), setting, -1))
+    return 0;
+  for (int i = 0; i < count; i++)
+    log_ratio[i] = new;
+  for (int m = c->members - 1; m >= 0; m--) {
+    const dfgnn_variant *v =
+        dfgnn__member_variant(&c->member[m], setting, NULL);
+    for (int i = 0; i < count; i++)
+      if (member[i] == v)
+        log_ratio[i] = predicted[m];
+  }
+  return 1;
+}

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""Makes the portfolios of a device from surveys, and judges them on graphs left out.
+
+    dfgnn-graph info --json GRAPH... > signatures.json
+    dfgnn-tune survey ... > survey.csv          (cell,graph,variant,ms,...)
+    make_portfolio.py make   --device sm_90 --signatures signatures.json survey.csv...
+    make_portfolio.py judge  (the same)  the regret by cell, of graphs that took no part
+    make_portfolio.py unused (the same)  families and values of parameters without a member
+
+`make` writes data/portfolios/DEVICE.txt and adds graphs to data/portfolios/graphs.txt;
+data/portfolios/README.md describes the text.  A ratio is the time of a variant over that
+of the best one on the same graph; a regret is the geometric mean of ratios.
+"""
+import argparse
+import collections
+import json
+import pathlib
+import re
+
+import numpy as np
+import pandas as pd
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+FOLDER = HERE / "data" / "portfolios"
+DEVICES = {  # backend, multiprocessors or threads, bytes of the last-level cache
+    "sm_90": ("cuda", 132, 62914560),
+    "x86_64-avx2": ("cpu", 1, 33554432),
+    "x86_64-avx512": ("cpu", 1, 33554432),
+}
+MEMBERS, MORE_MEMBERS = 12, 16
+WORTH = 0.0005        # the least that a member lowers the mean log ratio by
+SLOW = np.log(8.0)    # the log ratio of a variant that does not run
+LEAVES, FEWEST = 4, 4 # of the conditions of a default; graphs of a leaf
+COLUMNS = """destinations sources edges max_degree mean_degree p50_degree p90_degree p99_degree
+ degree_cv isolated reuse locality graphs largest_graph density max_source_degree
+ p50_source_degree p99_source_degree source_cv isolated_sources""".split()
+QUANTITIES = """destinations/units sources/units edges/units mean_degree max_degree
+ max_degree*units/edges p50_degree p90_degree p99_degree p99_degree/mean_degree
+ max_degree/mean_degree degree_cv isolated reuse locality graphs largest_graph
+ destinations/graphs density max_source_degree max_source_degree*units/edges
+ p50_source_degree p99_source_degree source_cv isolated_sources edges/sources
+ sources/destinations sources*row_bytes/cache edges*row_bytes/units""".split()
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
+SUMS = ("spmm", "reduce")
+
+
+# ---- problems and graphs -----------------------------------------------------
+
+def read_cells(path):
+    """{name: problem} of a table of cells: a name, then options of dfgnn-tune."""
+    cells = {}
+    for line in open(path):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        options = dict(zip(words[1::2], words[2::2]))
+        cells[words[0]] = {
+            "op": options.get("--op", "gt"), "pass": options.get("--pass", "forward"),
+            "heads": int(options.get("--heads", 1)), "dim": int(options.get("--dim", 64)),
+            "dtype": options.get("--dtype", "f32"),
+            "message": options.get("--message", "copy"),
+            "edge-dim": {"projected": -1}.get(options.get("--edge-dim"),
+                                              int(options.get("--edge-dim", 0)
+                                                  if options.get("--edge-dim") != "projected"
+                                                  else 0)),
+        }
+    return cells
+
+
+def numbers(signature, problem, device):
+    """The numbers that quantities are products of."""
+    backend, units, cache = DEVICES[device]
+    head = problem["dim"] * BYTES[problem["dtype"]]
+    return signature | {"units": units, "cache": cache, "head_bytes": head,
+                        "row_bytes": head * problem["heads"]}
+
+
+def quantity(text, number):
+    """The value of a product such as max_degree*units/edges; nothing over nothing is 0."""
+    value = 1.0
+    for sign, name in re.findall(r"([*/]?)([a-z0-9_]+)", text):
+        x = number[name]
+        value = value * x if sign != "/" else value / x if x > 0 else 0.0
+    return value
+
+
+def rough_log(x):
+    """The logarithm of select/portfolio_rank.c, linear between powers of two."""
+    mantissa, exponent = np.frexp(np.maximum(x, 1e-6))
+    return exponent + 2 * mantissa
+
+
+def features(graphs, signatures, problem, device):
+    """[graphs][quantities]"""
+    rows = [[quantity(q, numbers(signatures[g], problem, device)) for q in QUANTITIES]
+            for g in graphs]
+    return np.array(rows, dtype=float)
+
+
+def lanes_that_load(problem):
+    """The lanes that load a row, and a head of it, at once (select/portfolio.c)."""
+    heads = 1 if problem["op"].split("-")[0] in SUMS else problem["heads"]
+    width = 16 // BYTES[problem["dtype"]]
+    dim = problem["heads"] * problem["dim"] // heads
+    while dim % width:
+        width //= 2
+    head = 1 << max(0, (dim // width - 1).bit_length())
+    row = 1 << max(0, (heads * head - 1).bit_length())
+    return min(32, row), min(32, head)
+
+
+# ---- portfolios --------------------------------------------------------------
+
+class Cell:
+    """The log ratios of a cell's variants: ratio [graphs][variants], SLOW where one does
+    not run, as runs says."""
+
+    def __init__(self, name, problem, rows):
+        table = rows.pivot_table(index="graph", columns="variant", values="ms", aggfunc="min")
+        self.name, self.problem = name, problem
+        self.graphs, self.variants = list(table.index), list(table.columns)
+        times = np.log(table.values)
+        self.runs = ~np.isnan(times)
+        ratio = times - np.nanmin(times, axis=1, keepdims=True)
+        self.ratio = np.where(self.runs, np.minimum(ratio, SLOW), SLOW)
+
+
+def cost(ratio):
+    """What a log ratio costs: large ones more than in proportion."""
+    return ratio + ratio * ratio
+
+
+def choose_members(ratio, most=MEMBERS):
+    """Members, greedily: the next is the one that lowers the mean cost most."""
+    now, members = np.full(len(ratio), SLOW), []
+    costs = cost(ratio)
+    now = cost(now)
+    while len(members) < most:
+        total = np.minimum(now[:, None], costs).sum(axis=0)
+        best = int(total.argmin())
+        if members and now.sum() - total[best] < WORTH * len(ratio):
+            break
+        members.append(best)
+        now = np.minimum(now, costs[:, best])
+    return members
+
+
+def members_of(cell, rows=slice(None)):
+    """At most MEMBERS, or MORE_MEMBERS where they lower the mean by half a percent."""
+    members = choose_members(cell.ratio[rows], MORE_MEMBERS)
+    few = cell.ratio[rows][:, members[:MEMBERS]].min(axis=1).mean()
+    return members if few - cell.ratio[rows][:, members].min(axis=1).mean() > .005 \
+        else members[:MEMBERS]
+
+
+class Default:
+    """A tree of conditions, each "quantity > limit", whose leaves name a member."""
+
+    def __init__(self, values, ratio, leaves=LEAVES):
+        self.leaves = [([], np.arange(len(ratio)))]
+        while len(self.leaves) < leaves:
+            splits = [(self.split(values, ratio, rows), k)
+                      for k, (_, rows) in enumerate(self.leaves)]
+            (gain, q, limit), k = max(splits, key=lambda s: s[0][0])
+            if gain < .01 * len(ratio):
+                break
+            conditions, rows = self.leaves.pop(k)
+            above = values[rows, q] > limit
+            self.leaves += [(conditions + [(q, limit, True)], rows[above]),
+                            (conditions + [(q, limit, False)], rows[~above])]
+        self.member = [int(ratio[rows].mean(axis=0).argmin()) for _, rows in self.leaves]
+
+    @staticmethod
+    def split(values, ratio, rows):
+        """(gain, quantity, limit) of the best split of a leaf's rows."""
+        best, whole = (0.0, 0, 0.0), ratio[rows].sum(axis=0).min()
+        for q in range(values.shape[1]):
+            order = rows[np.argsort(values[rows, q], kind="stable")]
+            x, sums = values[order, q], np.cumsum(ratio[order], axis=0)
+            for i in range(FEWEST - 1, len(rows) - FEWEST):
+                if x[i] < x[i + 1]:
+                    gain = whole - sums[i].min() - (sums[-1] - sums[i]).min()
+                    if gain > best[0] + 1e-9:
+                        best = (gain, q, float(f"{np.sqrt(x[i] * x[i + 1]):.3g}")
+                                if x[i] > 0 else float(f"{(x[i] + x[i + 1]) / 2:.3g}"))
+                        if not x[i] <= best[2] < x[i + 1]:
+                            best = (gain, q, float(x[i]))
+        return best
+
+    def choose(self, value):
+        for (conditions, _), member in zip(self.leaves, self.member):
+            if all((value[q] > limit) == above for q, limit, above in conditions):
+                return member
+
+    def lines(self):
+        """The statements, the leaf of most graphs last: it needs no condition."""
+        order = sorted(range(len(self.leaves)), key=lambda k: len(self.leaves[k][1]))
+        for k in order:
+            conditions = "" if k == order[-1] else " if " + " and ".join(
+                f"{QUANTITIES[q]} {'>' if above else '<='} {limit:g}"
+                for q, limit, above in self.leaves[k][0])
+            yield f"  default {self.member[k] + 1}{conditions}"
+
+
+def relative(variant, problem, backend):
+    """A variant's name as a member: "family parameter=value ...", lanes by the row's."""
+    family, _, values = variant.partition("/")
+    family = family.removeprefix(backend + ".")
+    row, head = lanes_that_load(problem)
+    settings = dict(v.split("=") for v in values.split(",")) if values else {}
+    unit, lanes = ("head", head) if settings.get("heads") == "grid" else ("row", row)
+    if "lanes" in settings and settings["lanes"].isdigit():
+        x = int(settings["lanes"])
+        word = unit if x == lanes else f"{unit}/{lanes // x}" if lanes > x else \
+            f"{x // lanes}{unit}"
+        settings["lanes"] = word
+    return " ".join([family] + [f"{k}={v}" for k, v in settings.items()])
+
+
+# ---- commands ----------------------------------------------------------------
+
+def read(options):
+    """The cells of the surveys, and the signatures of their graphs."""
+    rows = pd.concat(pd.read_csv(f) for f in options.survey)
+    signatures = {}
+    for line in open(options.signatures).read().strip().splitlines():
+        found = json.loads(line)
+        for s in found if isinstance(found, list) else [found]:
+            name = pathlib.Path(s.get("graph") or s.get("name")).stem
+            signatures[name] = {c: s.get(c) or 0 for c in COLUMNS}
+    problems = read_cells(options.cells)
+    unknown = set(rows["graph"]) - set(signatures)
+    if unknown:
+        raise SystemExit(f"no signature of {', '.join(sorted(unknown))}")
+    return [Cell(name, problems[name], group)
+            for name, group in rows.groupby("cell", sort=False)], signatures
+
+
+def make(options):
+    cells, signatures = read(options)
+    backend, units, cache = DEVICES[options.device]
+    known = FOLDER / "graphs.txt"
+    old = {l.split()[1]: l.rstrip("\n") for l in open(known) if l.startswith("graph ")} \
+        if known.exists() else {}
+    used = {g for c in cells for g in c.graphs}
+    graphs = old | {g: "graph " + " ".join([g] + [f"{signatures[g][c]:.6g}" for c in COLUMNS])
+                    for g in used}
+    names = sorted(graphs)
+    known.write_text("# Graphs of the surveys; made by select/make_portfolio.py.\n"
+                     f"signature {' '.join(COLUMNS)}\n"
+                     + "".join(graphs[g] + "\n" for g in names))
+    lines = [f"# Portfolios of {options.device}; made by select/make_portfolio.py.",
+             f"device {backend} {options.device} units={units} cache={cache}"]
+    lines += ["compare " + " ".join(QUANTITIES[i:i + 4])
+              for i in range(0, len(QUANTITIES), 4)]
+    for cell in cells:
+        members = members_of(cell)
+        ratio = cell.ratio[:, members]
+        values = features(cell.graphs, signatures, cell.problem, options.device)
+        p = cell.problem
+        lines += ["", f"cell {cell.name} {p['op']} {p['pass']} heads={p['heads']} dim={p['dim']}"
+                  f" dtype={p['dtype']}"
+                  + (f" edge-dim={p['edge-dim']}" if p["edge-dim"] else "")
+                  + (f" message={p['message']}" if p["message"] != "copy" else "")
+                  + f" # {len(cell.variants)} variants"]
+        lines += ["  member " + relative(cell.variants[m], p, backend) for m in members]
+        lines += Default(values, ratio).lines()
+        order = sorted(range(len(cell.graphs)), key=lambda i: names.index(cell.graphs[i]))
+        lines.append("  graphs " + " ".join(cell.graphs[i] for i in order))
+        lines += [f"  times {k + 1} " + " ".join(
+            f"{round(100 * cell.ratio[i, m])}" if cell.runs[i, m] else "-" for i in order)
+            for k, m in enumerate(members)]
+    lines += [""] + [f"unused {f}" for f in unused_families(cells, backend)]
+    (FOLDER / f"{options.device}.txt").write_text("\n".join(lines) + "\n")
+
+
+def regret(x):
+    return f"{np.exp(np.mean(x)):.3f} ({np.exp(np.max(x)):.2f})"
+
+
+def judge(options):
+    """Members, default and trees are made without the graphs that they are judged on."""
+    from sklearn.ensemble import ExtraTreesRegressor
+    cells, signatures = read(options)
+    print(f"{'cell':14}{'variants':>9}{'graphs':>7}{'members':>8}  "
+          f"{'default':14}{'ranked':14}{'best member':14}")
+    everything = collections.defaultdict(list)
+    for cell in cells:
+        n, folds = len(cell.graphs), options.folds
+        fold = np.random.RandomState(0).permutation(n) % folds
+        values = features(cell.graphs, signatures, cell.problem, options.device)
+        found = {k: np.zeros(n) for k in ("default", "ranked", "best member")}
+        for k in range(folds):
+            train, test = np.where(fold != k)[0], np.where(fold == k)[0]
+            members = members_of(cell, train)
+            ratio, runs = cell.ratio[:, members], cell.runs[:, members]
+            default = Default(values[train], ratio[train])
+            trees = ExtraTreesRegressor(options.trees, random_state=0)
+            predicted = trees.fit(rough_log(values[train]), ratio[train]).predict(
+                rough_log(values[test]))
+            for p, i in zip(predicted.reshape(len(test), -1), test):
+                if not runs[i].any():
+                    raise SystemExit(f"{cell.name}: no member runs on {cell.graphs[i]}")
+                m = default.choose(values[i])
+                m = m if runs[i, m] else int(np.flatnonzero(runs[i])[0])
+                found["default"][i] = ratio[i, m]
+                found["ranked"][i] = ratio[i, np.where(runs[i], p, np.inf).argmin()]
+                found["best member"][i] = ratio[i].min()
+        print(f"{cell.name:14}{len(cell.variants):9}{n:7}{len(members_of(cell)):8}  "
+              + "".join(f"{regret(x):14}" for x in found.values()), flush=True)
+        for k, x in found.items():
+            everything[k] += list(x)
+    print(f"{'all':14}{'':24}  " + "".join(f"{regret(x):14}" for x in everything.values()))
+
+
+def taken(cells):
+    """{family: {parameter: {value: cells}}} of members, and the same of all variants."""
+    def count(names):
+        out = collections.defaultdict(lambda: collections.defaultdict(collections.Counter))
+        for cell, variant in names:
+            family, _, values = variant.partition("/")
+            out[family][""][""] += 1
+            for v in values.split(",") if values else []:
+                out[family][v.split("=")[0]][v.split("=")[1]] += 1
+        return out
+    return (count((c, c.variants[m]) for c in cells for m in members_of(c)),
+            count((c, v) for c in cells for v in c.variants))
+
+
+def unused_families(cells, backend):
+    members, variants = taken(cells)
+    return sorted(f.removeprefix(backend + ".") for f in variants if f not in members)
+
+
+def unused(options):
+    members, variants = taken(read(options)[0])
+    for family in sorted(variants):
+        if family not in members:
+            print(f"{family}: no member")
+            continue
+        for parameter, values in variants[family].items():
+            none = [v for v in values if v not in members[family][parameter]]
+            if none:
+                print(f"{family}: {parameter}={' '.join(none)} has no member; members: "
+                      + " ".join(f"{v}:{n}" for v, n in members[family][parameter].items()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("make", "judge", "unused"))
+    parser.add_argument("survey", nargs="+", help="CSV files of one device, .gz too")
+    parser.add_argument("--device", default="sm_90", choices=DEVICES)
+    parser.add_argument("--signatures", required=True)
+    parser.add_argument("--cells", default=HERE / "data" / "cells.txt")
+    parser.add_argument("--folds", type=int, default=8)
+    parser.add_argument("--trees", type=int, default=100)
+    options = parser.parse_args()
+    {"make": make, "judge": judge, "unused": unused}[options.command](options)
+
+
+if __name__ == "__main__":
+    main()
