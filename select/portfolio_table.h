@@ -4,6 +4,7 @@
 #ifndef DFGNN_SELECT_PORTFOLIO_TABLE_H
 #define DFGNN_SELECT_PORTFOLIO_TABLE_H
 
+#include "dfgnn_tune.h"
 #include "lib/registry.h"
 
 enum {
