@@ -6,6 +6,15 @@ import torch
 from ._batched import each_sample, is_batched
 
 
+def savable(tensors):
+    """The tensors, those of inference mode copied: autograd saves none of
+    these, and they count no writes."""
+    if any(t is not None and t.is_inference() for t in tensors):
+        return tuple(t.clone() if t is not None and t.is_inference() else t
+                     for t in tensors)
+    return tensors
+
+
 class Kind:
     """Calls of one kind.  about is what a call is beside its tensors."""
 
@@ -29,7 +38,7 @@ class Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, kind, about, *tensors):
-        outs, kept, rest = kind.record(about, tensors,
+        outs, kept, rest = kind.record(about, savable(tensors),
                                        ctx.needs_input_grad[2:])
         ctx.call = kind, about, rest
         if kept:

@@ -12,6 +12,7 @@ from ._capacity import (
 from ._checks import describe
 from ._recording import Recording, recording
 from ._refusal import refusal
+from ._stamp import is_stamped, stamp
 from .graph import Graph
 
 __all__ = ["capture", "Captured"]
@@ -189,7 +190,7 @@ class Captured:
             return id(leaf)
         if isinstance(leaf, torch.Tensor):
             if number in self._structural or leaf.layout != torch.strided:
-                return id(leaf), leaf._version
+                return id(leaf), *stamp(leaf)
             return tuple(leaf.shape), leaf.dtype, leaf.requires_grad
         if isinstance(leaf, _CONSTANTS):
             return type(leaf), leaf
@@ -300,7 +301,7 @@ class _Step:
             self.owner._recordings.pop(self.key, None)
             raise refusal(error) from error
         own = {id(t) for t in self.lasting.values()}
-        self.watched = [(tensor, version) for tensor, version
+        self.watched = [(tensor, known) for tensor, known
                         in self.read.sources.values() if id(tensor) not in own]
 
     def _find_structural(self):
@@ -313,8 +314,8 @@ class _Step:
     def outdated(self):
         """Whether something that the recording was made of was written to
         since."""
-        return any(tensor._version != version
-                   for tensor, version in self.watched)
+        return any(not is_stamped(tensor, known)
+                   for tensor, known in self.watched)
 
 
 # ---- the device -------------------------------------------------------------

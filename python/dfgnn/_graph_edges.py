@@ -7,6 +7,7 @@ from ._checks import check_count, check_index, describe
 from ._context import raw_stream
 from ._library import check, library
 from ._modes import compiling, lasting, untraced
+from ._stamp import is_stamped
 
 # torch.compile leaves it alone: what it compiles is memory of its CUDA graphs
 _kept = untraced(lasting)
@@ -139,8 +140,8 @@ class Edges:
         edge_index."""
         given = self._given
         if given is not None:
-            edges, version = given[0](), given[1]
-            if edges is not None and edges._version == version:
+            edges, known = given[0](), given[1]
+            if edges is not None and is_stamped(edges, known):
                 return edges
         return self.edge_index
 
@@ -150,6 +151,12 @@ class Edges:
         by the loops."""
         if edges.size(0) == self.num_edges or self.loops is None:
             return edges
+        if edges.size(0) != self.unlooped_edges + self.loops:
+            raise ValueError(
+                f"a tensor by edge has {edges.size(0)} rows, expected "
+                f"{self.num_edges} of the edges with loops, or "
+                f"{self.unlooped_edges} of those before and {self.loops} of "
+                "loops")
         return edges.index_select(0, self._looped_rows())
 
     def from_looped_edges(self, edges, count):

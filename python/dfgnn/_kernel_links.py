@@ -13,6 +13,7 @@ from ._links import add, plus
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
 from ._relu_gradient import relu_gradient
+from ._stamp import stamp
 from .errors import UnsupportedError
 
 
@@ -21,13 +22,13 @@ from .errors import UnsupportedError
 class _Ordered(NamedTuple):
     """What _in_order() made last on a graph; of, made: weak references."""
     of: object
-    version: int
+    stamp: tuple
     order: torch.Tensor
     stream: object
     made: object
 
     def is_of(self, given, order, stream):
-        return self.of() is given and self.version == given._version and \
+        return self.of() is given and self.stamp == stamp(given) and \
             self.order is order and self.stream == stream
 
 
@@ -42,7 +43,7 @@ def _in_order(graph, given):
             return found
     found = graph.to_graph_order(given)
     graph._derived["in order"] = _Ordered(
-        weakref.ref(given), given._version, *about, weakref.ref(found))
+        weakref.ref(given), stamp(given), *about, weakref.ref(found))
     return found
 
 

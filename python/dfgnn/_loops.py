@@ -5,6 +5,7 @@ import torch
 from . import _recipe
 from ._library import check, library
 from ._operators import DTYPES, sum_settings
+from .errors import InvalidError
 from .graph import Graph
 
 
@@ -31,10 +32,20 @@ def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
                                          reduced)])
 
 
+def check_rows(name, tensor, num_edges):
+    """Raises unless a tensor has a row for each edge: what drops the loops of a
+    list would pass over further rows."""
+    if tensor.size(0) != num_edges:
+        raise InvalidError(f"{name} has {tensor.size(0)} rows, expected one "
+                           f"for each of {num_edges} edges")
+
+
 def all_loop_features(edge_attr, edge_index, num_nodes, fill_value, row=1):
     """[E + num_nodes] features of all edges, and of a loop for each node.  A
     reduction takes the edges that are no loops, by edge_index[row].  The
     length depends on no value, so that torch.compile can trace it."""
+    check_rows("edge_attr", edge_attr, edge_index.size(1))
+
     def reduced():
         is_loop = edge_index[0] == edge_index[1]
         rows = edge_index[row].long().masked_fill(is_loop, num_nodes)
@@ -156,6 +167,7 @@ def _filling(graph):
 
 def normalize(graph, weight):
     """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges."""
+    check_rows("edge_weight", weight, graph.num_edges)
     src, dst = graph.edge_index
     scale = weight.new_zeros(graph.num_dst).index_add(0, dst, weight)
     scale = scale.pow(-0.5)
@@ -166,7 +178,8 @@ def normalize(graph, weight):
 def with_remaining_loops(graph, weight, fill, shared=False):
     """(graph with a loop for each node, weights): the last loop that a node
     had keeps its weight, the others have weight fill.  shared: all loops that a
-    node had get the gradient of the one that counts, as PyG's do."""
+        had get the gradient of the one that counts, as PyG's do."""
+    check_rows("edge_weight", weight, graph.num_edges)
     looped, count = graph.with_self_loops(), graph.num_dst
 
     def rows():  # of the loops that there are; other edges have a spare row

@@ -82,6 +82,10 @@ def _expected(dims, sizes):
         else _WORDS[d] for d in dims) + "]"
 
 
+class ShapeError(ValueError):
+    """A tensor has another shape than it should."""
+
+
 def check_tensor(name, tensor, dims, sizes, device=None, dtypes=DTYPES):
     """Raises if an argument is no tensor [dims] of one of these types on the
     graph's device, of those that are given.  dims: a letter for each dimension,
@@ -102,7 +106,7 @@ def check_tensor(name, tensor, dims, sizes, device=None, dtypes=DTYPES):
     for d, n in zip(dims[:count], tensor.shape):
         fits = fits and n == sizes.setdefault(d, n)
     if not fits:
-        raise ValueError(f"{name} must be {_expected(dims, known)}, got "
+        raise ShapeError(f"{name} must be {_expected(dims, known)}, got "
                          + describe(tensor))
 
 

@@ -3,13 +3,15 @@ were made of."""
 
 import contextlib
 
+from ._stamp import stamp
+
 current = None
 """The Recording at work, or None."""
 
 
 class Recording:
     """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
-    version) of the tensors that kept objects were made of."""
+    stamp) of the tensors that kept objects were made of."""
 
     def __init__(self):
         self.graphs = {}
@@ -19,7 +21,7 @@ class Recording:
         self.graphs[id(graph)] = graph
 
     def source(self, tensor):
-        self.sources[id(tensor)] = (tensor, tensor._version)
+        self.sources[id(tensor)] = (tensor, stamp(tensor))
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import weakref
 
 from . import _recording
+from ._stamp import is_stamped, stamp
 
 _kept = {}
 
@@ -16,16 +17,17 @@ def remember(tensor, key, make, others=()):
     if _recording.current is not None:
         for source in (tensor, *others):
             _recording.current.source(source)
-    number, version = id(tensor), tensor._version
+    number = id(tensor)
     entry = _kept.get(number)
-    if entry is None or entry[0]() is not tensor or entry[1] != version:
+    if entry is None or entry[0]() is not tensor or \
+            not is_stamped(tensor, entry[1]):
         reference = weakref.ref(tensor, lambda _: _kept.pop(number, None))
-        entry = _kept[number] = (reference, version, {})
-    versions = [t._version for t in others]
+        entry = _kept[number] = (reference, stamp(tensor), {})
+    stamps = [stamp(t) for t in others]
     found = entry[2].get(key)
-    if found is None or found[1] != versions or not all(
+    if found is None or found[1] != stamps or not all(
             a is b for a, b in zip(found[0], others)):
-        found = entry[2][key] = (tuple(others), versions, make())
+        found = entry[2][key] = (tuple(others), stamps, make())
     return found[2]
 
 

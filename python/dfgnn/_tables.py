@@ -4,6 +4,7 @@ is written where it stands, and no copy joins them."""
 import torch
 
 from ._autocast import autocast_dtype
+from ._autograd import savable
 
 
 class _Tables(torch.autograd.Function):
@@ -12,6 +13,7 @@ class _Tables(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, count, *given):
+        given = savable(given)
         rows, weights = given[:count], given[count:2 * count]
         biases = given[2 * count:]
         ctx.sizes = [x.size(0) * w.size(0) for x, w in zip(rows, weights)]

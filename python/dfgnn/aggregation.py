@@ -6,7 +6,7 @@ from . import _fused, ops
 from ._checks import describe
 from ._composite import degrees_of
 from ._modes import jit_tracing
-from ._operators import DTYPES, OPERATORS
+from ._operators import DTYPES, OPERATORS, ShapeError
 from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph
 from .graph import Graph
@@ -31,10 +31,10 @@ def _heads(x):
 
 def check_call(graph, x, weight):
     if x.size(0) != graph.num_src or x.device != graph.device:
-        raise ValueError(f"x must have {graph.num_src} rows on {graph.device},"
+        raise ShapeError(f"x must have {graph.num_src} rows on {graph.device},"
                          " got " + describe(x))
     if weight is not None and weight.shape != (graph.num_edges, _heads(x)):
-        raise ValueError(
+        raise ShapeError(
             f"weight must be [edges={graph.num_edges}, "
             f"heads={_heads(x)}], got " + describe(weight))
 

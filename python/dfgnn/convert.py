@@ -8,6 +8,7 @@ from . import _native, _recording
 from ._checks import check_count, describe
 from ._edge_list import EdgeList
 from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
+from ._stamp import is_stamped, stamp
 from .graph import Graph, _host_ptr, _sizes
 
 _cache = {}
@@ -76,7 +77,7 @@ def known_graph(edges, num_nodes, loops=False):
     it in each call."""
     entry = _cache.get(id(edges))
     if entry is None or entry[0]() is not edges or \
-            entry[1] != edges._version:
+            not is_stamped(edges, entry[1]):
         return None
     if _recording.current is not None:
         _recording.current.source(edges)
@@ -188,7 +189,7 @@ def keep(edges, graphs):
     """Makes graphs, by key_of(), those of a tensor as it is now."""
     number = id(edges)
     reference = weakref.ref(edges, lambda _: _cache.pop(number, None))
-    _cache[number] = (reference, edges._version, graphs)
+    _cache[number] = (reference, stamp(edges), graphs)
 
 
 def rooms_of(edges):
@@ -205,22 +206,22 @@ def _graphs_of(owner):
     """The graphs made of this very object with this very content; None if they
     cannot be kept: writes to the object are not counted, or it takes no weak
     reference."""
-    version = None
-    if isinstance(owner, torch.Tensor):
-        if hasattr(owner, "is_inference") and owner.is_inference():
+    is_tensor = isinstance(owner, torch.Tensor)
+    if is_tensor:
+        if owner.is_inference():
             return None
-        version = owner._version
         if _recording.current is not None:
             _recording.current.source(owner)
     number = id(owner)
     entry = _cache.get(number)
-    if entry is not None and entry[0]() is owner and entry[1] == version:
+    if entry is not None and entry[0]() is owner and (
+            not is_tensor or is_stamped(owner, entry[1])):
         return entry[2]
     try:
         reference = weakref.ref(owner, lambda _: _cache.pop(number, None))
     except TypeError:
         return None
-    _cache[number] = (reference, version, {})
+    _cache[number] = (reference, stamp(owner) if is_tensor else None, {})
     return _cache[number][2]
 
 

@@ -12,6 +12,7 @@ from ._checks import (
 from ._graph_edges import Edges
 from ._library import library
 from ._modes import compiling, constant, lasting, unwrapped
+from ._stamp import stamp
 from ._values import adjacency_values  # noqa: F401: part of this module
 
 _ids = itertools.count(1)
@@ -205,7 +206,7 @@ class Graph(Edges):
             graph.unlooped_edges = num_edges
         graph._handle = handle
         if not edge_index.is_inference():
-            graph._given = weakref.ref(edge_index), edge_index._version
+            graph._given = weakref.ref(edge_index), stamp(edge_index)
         return graph
 
     @classmethod
@@ -222,7 +223,7 @@ class Graph(Edges):
         if self_loops:
             graph.loops, graph.unlooped_edges = min(sizes), edges
         graph._handle = handle
-        graph._given = weakref.ref(edge_index), edge_index._version
+        graph._given = weakref.ref(edge_index), stamp(edge_index)
         return graph
 
     def _make_handle(self):

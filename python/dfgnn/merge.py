@@ -7,6 +7,7 @@ and the merge of them, which is exactly the attention over all edges.
 
 import torch
 
+from ._autograd import savable
 from ._checks import describe
 
 __all__ = ["merge_attention"]
@@ -28,6 +29,7 @@ def _merged(outs, lses):
 class _Merge(torch.autograd.Function):
     @staticmethod
     def forward(ctx, count, *tensors):
+        tensors = savable(tensors)
         out, lse, shares = _merged(tensors[:count], tensors[count:])
         ctx.save_for_backward(out, *tensors)
         ctx.count = count

@@ -6,6 +6,7 @@ from collections import namedtuple
 import torch
 
 from .. import _attention_call, _recipe
+from .._autograd import savable
 from .._modes import untraced
 from .._operators import OPERATORS, by_edge, check_inputs
 
@@ -93,7 +94,7 @@ class DistAttention(torch.autograd.Function):
         ctx.call, ctx.pending = call, pending if keep else None
         if not keep:
             pending.done()
-        ctx.save_for_backward(out, lse, bias, *inputs)
+        ctx.save_for_backward(out, lse, *savable((bias, *inputs)))
         ctx.mark_non_differentiable(lse)
         return out, lse
 

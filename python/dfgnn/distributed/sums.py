@@ -4,6 +4,7 @@ interior while the halo travels, then the outer matrix."""
 import torch
 
 from .. import _fused, _recipe
+from .._autograd import savable
 from .._checks import describe
 from .._modes import untraced
 from .._operators import OPERATORS, sum_settings
@@ -68,7 +69,7 @@ class _Sum(torch.autograd.Function):
         else:
             out.index_add_(0, split.boundary, more)
         if weight is not None:  # its gradient reads the values
-            ctx.save_for_backward(value, weight, halo.clone())
+            ctx.save_for_backward(*savable((value, weight)), halo.clone())
         pending.done()
         ctx.call = graph, near, far, weight is not None
         return out

@@ -3,6 +3,7 @@
 import torch
 
 from ._conv import Conv, edge_features
+from ._linear import of_edges
 from ._scores import edge_feature_scores
 
 
@@ -68,9 +69,14 @@ def edge_score(layer, edge_attr):
         return None
     if edge_attr.dim() == 1:
         edge_attr = edge_attr.view(-1, 1)
-    weight = layer.lin_edge.weight.view(layer.heads, layer.out_channels, -1)
-    return edge_feature_scores(edge_attr, layer.att_edge[0],
-                               weight.to(layer.att_edge.dtype))
+    att, (edge_attr, weight, bias) = layer.att_edge[0], of_edges(layer,
+                                                                 edge_attr)
+    if weight is None:
+        return (edge_attr * att).sum(-1)
+    shape, kind = (layer.heads, layer.out_channels), att.dtype
+    return edge_feature_scores(
+        edge_attr, att, weight.view(*shape, -1).to(kind),
+        None if bias is None else bias.view(shape).to(kind))
 
 
 def finished(layer, out, residual):

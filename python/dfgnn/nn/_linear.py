@@ -127,6 +127,16 @@ def _is_product(layer):
     return type(layer) in LINEARS and not hooked(layer)
 
 
+def of_edges(layer, edge_attr):
+    """(edge_attr, edge_weight, edge_bias) of a layer's attention: a lin_edge
+    that is more than a product makes edge_attr [E, H, D]."""
+    linear = layer.lin_edge
+    if type(linear) in LINEARS and not hooked(linear):
+        return edge_attr, linear.weight, linear.bias
+    return linear(edge_attr).view(-1, layer.heads, layer.out_channels), None, \
+        None
+
+
 def added(out, x, layer):
     """out + layer(x), as one addmm() where that gives the same."""
     if x.dim() == 2 and out.dim() == 2 and layer.bias is None and \

@@ -5,6 +5,7 @@ import torch
 
 from .._modes import needs_composite
 from .._autocast import autocast_dtype
+from .._autograd import savable
 from ..ops import compiling
 
 
@@ -25,6 +26,7 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, h, att_src, att_dst):
+        h, att_src, att_dst = savable((h, att_src, att_dst))
         ctx.save_for_backward(h, att_src, att_dst)
         heads = h.size(1)
         both = h.flatten(1) @ _matrix(att_src, att_dst)
@@ -61,7 +63,9 @@ def scores(h, att_src, att_dst):
     return (h * att_src).sum(-1), (h * att_dst).sum(-1)
 
 
-def edge_feature_scores(edge_attr, att, weight):
-    """[..., E, H] <a_h, W_h e> of features [..., E, F], att [H, D] and weight
-    [H, D, F].  It is <W_h^T a_h, e>, so that no tensor is [E, H, D]."""
-    return edge_attr @ (att.unsqueeze(-1) * weight).sum(1).t()
+def edge_feature_scores(edge_attr, att, weight, bias=None):
+    """[..., E, H] <a_h, W_h e + b_h> of features [..., E, F], att and bias [H,
+    D] and weight [H, D, F].  It is <W_h^T a_h, e> + <a_h, b_h>, so that no
+    tensor is [E, H, D]."""
+    scores = edge_attr @ (att.unsqueeze(-1) * weight).sum(1).t()
+    return scores if bias is None else scores + (att * bias).sum(-1)

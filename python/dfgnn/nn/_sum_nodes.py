@@ -9,6 +9,7 @@ from .._fused import normalization
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own, Relu
 from .._loops import normalize, with_remaining_loops
+from .._stamp import is_stamped, stamp
 from ..graph import Graph
 from ..messages import MOST_PROJECTED
 from ._guards import (
@@ -72,14 +73,14 @@ def _normalized(graph, weight, loops, fill, shared):
     held = graph._derived.get(key) if keeps else None
     if _recording.current is not None:
         _recording.current.source(weight)
-    if held is None or held[0]() is not weight or held[1] != weight._version:
+    if held is None or held[0]() is not weight or \
+            not is_stamped(weight, held[1]):
         made = with_remaining_loops(graph, weight, fill, shared) \
             if loops else (graph, weight)
         made = made[0], normalize(*made)
         if not keeps:
             return made
-        held = graph._derived[key] = (weakref.ref(weight), weight._version,
-                                      made)
+        held = graph._derived[key] = (weakref.ref(weight), stamp(weight), made)
     return held[2]
 
 

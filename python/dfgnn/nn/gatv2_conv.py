@@ -7,7 +7,7 @@ from ..functional import gatv2_attention
 from . import _attention_nodes
 from ._additive import Additive, finished
 from ._conv import like_pyg, pair, pair_of
-from ._linear import Linear, glorot_, parameter
+from ._linear import Linear, glorot_, of_edges, parameter
 from ._node import first
 from ._overrides import by_pyg
 
@@ -72,16 +72,16 @@ class GATv2Conv(Additive):
         sizes = (h_src.size(0), h_dst.size(0))
         graph, edge_attr = self.edges_and_features(edge_index, edge_attr,
                                                    sizes)
-        weight = None
+        weight = bias = None
         if edge_attr is not None:
             if self.lin_edge is None:
                 raise ValueError("edge_attr is given, but the layer has no "
                                  "edge_dim")
-            weight = self.lin_edge.weight
+            edge_attr, weight, bias = of_edges(self, edge_attr)
         out, alpha = self.with_options(
             gatv2_attention, graph, h_dst, h_src, self.att[0],
             weights=return_attention_weights, edge_attr=edge_attr,
-            edge_weight=weight)
+            edge_weight=weight, edge_bias=bias)
         out = finished(self, like_pyg(out, h_src, self.att), residual)
         if alpha is None:
             return out

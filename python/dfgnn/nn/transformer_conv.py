@@ -5,7 +5,7 @@ import torch
 from ..functional import gt_attention
 from . import _attention_nodes
 from ._conv import Conv, edge_features, like_product_scores, pair, pair_of
-from ._linear import Linear, together
+from ._linear import Linear, of_edges, together
 from ._node import first
 from ._overrides import by_pyg
 
@@ -64,7 +64,7 @@ class TransformerConv(Conv):
         query, key, value = query.view(shape), key.view(shape), \
             value.view(shape)
         wanted = isinstance(return_attention_weights, bool)
-        weight = None
+        weight = bias = None
         if self.lin_edge is not None and edge_attr is None:
             edge_attr = edge_features(edge_index)
             graph = self.edges(edge_index, edge_attr)
@@ -74,12 +74,13 @@ class TransformerConv(Conv):
             if edge_attr is None:
                 raise ValueError("edge_attr is None, but the layer has "
                                  f"edge_dim={self.edge_dim}")
-            weight = self.lin_edge.weight
+            edge_attr, weight, bias = of_edges(self, edge_attr)
         else:
             edge_attr = None
         out = gt_attention(graph, query, key, value, dropout=self.dropout,
                            training=self.training, edge_attr=edge_attr,
-                           edge_weight=weight, return_weights=wanted)
+                           edge_weight=weight, edge_bias=bias,
+                           return_weights=wanted)
         alpha = None
         if wanted:
             out, alpha = out

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from ... import ops
-from ..._loops import loop_features
+from ..._loops import check_rows, loop_features
 from ...functional import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention)
 from ...graph import Graph
@@ -50,7 +50,10 @@ def _weights_result(layer, edge_index, graph, looped, alpha):
 
 def _with_loops(layer, edge_index, num_src, num_dst, edge_attr):
     """(graph with self loops, edge features with those of the loops)."""
-    graph = graph_of(layer, edge_index, num_src, num_dst).with_self_loops()
+    graph = graph_of(layer, edge_index, num_src, num_dst)
+    if edge_attr is not None:
+        check_rows("edge_attr", edge_attr, graph.num_edges)
+    graph = graph.with_self_loops()
     if edge_attr is not None:
         edges = graph.edge_index
         # PyG fills by the second row, whichever way messages flow

@@ -1,6 +1,8 @@
 """Graphs of the edges that layers get, and the self loops and the normalisation
 that PyG's layers add before they send messages, made once for each graph."""
 
+import functools
+import inspect
 import types
 import weakref
 from typing import NamedTuple, Optional
@@ -11,7 +13,7 @@ from torch_geometric.utils import remove_self_loops
 
 from ... import ops
 from ..._loops import (
-    loop_features, normalize, with_remaining_loops)
+    check_rows, loop_features, normalize, with_remaining_loops)
 from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
@@ -63,6 +65,16 @@ def edges_as_given(layer, graph):
     """The edge_index that a caller of the layer would give for a Graph."""
     edges = edge_tensor(graph)
     return edges.flip(0) if reverse(layer) else edges
+
+
+def wide(edges):
+    """The int64 copy of an edge_index of int32, for PyG's own operations:
+    gradients of torch's scatter are wrong for an index of int32.  Anything
+    else is itself."""
+    if type(edges) is Tensor and edges.dtype is torch.int32 and \
+            edges.dim() == 2 and not ops.compiling():
+        return remember(edges, "wide", edges.long)
+    return edges
 
 
 def degrees(graph, dtype):
@@ -184,6 +196,9 @@ def _norm(make_tensors, original):
         if symmetric:
             looped = Looped(graph, num_nodes, add_self_loops, None, flipped,
                             dtype or torch.get_default_dtype())
+        elif edge_weight.numel() != graph.num_edges:  # which PyG says
+            return original(edge_index, edge_weight, num_nodes, improved,
+                            add_self_loops, flow, dtype)
         else:
             kind = edge_weight.dtype
             if kind in (torch.float16, torch.bfloat16):
@@ -234,20 +249,29 @@ def _append_loops(original):
             edge_index, None, None, num_nodes)[0])
         if edge_attr is None:
             return edges, None
+        check_rows("edge_attr", edge_attr, edge_index.size(1))
         kept = torch.arange(edge_index.size(1), device=edge_index.device)
         return edges, loop_features(edge_attr, kept, edge_index, num_nodes,
                                     fill_value)
     return add_self_loops
 
 
+def _with_wide_edges(function):
+    @functools.wraps(function)
+    def called(edge_index, *args):
+        return function(wide(edge_index), *args)
+    return called
+
+
 def with_names(forward, **makers):
     """PyG's forward with some of the functions that it calls replaced: each
     maker gets the function of its name.  None if there is no such name."""
+    forward = inspect.unwrap(forward)
     scope = dict(forward.__globals__)
     for name, make in makers.items():
         if name not in scope:
             return None
-        scope[name] = make(scope[name])
+        scope[name] = make(_with_wide_edges(scope[name]))
     # without __name__, torch.compile reads this scope and not PyG's module
     del scope["__name__"]
     made = types.FunctionType(forward.__code__, scope, forward.__name__,

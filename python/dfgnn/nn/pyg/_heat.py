@@ -52,8 +52,12 @@ def _refusal(layer, x, edge_index, node_type, edge_type, edge_attr):
         if type(module) is not kind or hooked(module) or is_lazy(
                 module.weight):
             return "its projections are not PyG's, or a hook looks at them"
-    if layer.edge_type_emb.max_norm is not None:
-        return "its embeddings are changed by looking at them"
+    if layer.att.bias is not None:
+        return "its scores have a bias"
+    embedding = layer.edge_type_emb
+    if embedding.max_norm is not None or embedding.padding_idx is not None \
+            or embedding.scale_grad_by_freq or embedding.sparse:
+        return "its embeddings are more than rows of a table"
     if ops.compiling():
         return "torch.compile traces"
     if isinstance(edge_index, HeteroGraph):

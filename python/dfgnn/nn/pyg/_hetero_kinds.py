@@ -66,6 +66,8 @@ def with_loops(layer, edges, edge_attr, num_src, num_dst):
     else:
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
+        if edge_attr.size(0) != edges.size(1):
+            raise Other("edge_attr has no row for each edge")
         graph, edge_attr = _with_loops(layer, edges, num_src, num_dst,
                                        edge_attr)
     return edge_tensor(graph), edge_attr

@@ -171,6 +171,11 @@ def _hgt_reason(layer):
     for lin in (*layer.kqv_lin.lins.values(), *layer.out_lin.lins.values()):
         if type(lin) is not Linear or hooked(lin) or is_lazy(lin.weight):
             return "its projections are not PyG's, or a hook looks at them"
+    for module in (layer.kqv_lin, layer.out_lin):
+        if len({lin.bias is None for lin in module.lins.values()}) > 1:
+            return "some of its projections have a bias, others have none"
+    if layer.k_rel.bias is not None or layer.v_rel.bias is not None:
+        return "its relations have a bias"
     return None
 
 

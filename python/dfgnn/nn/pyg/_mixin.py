@@ -10,13 +10,13 @@ from torch_geometric.nn import Linear, MessagePassing, aggr
 
 from ... import _fallbacks, ops
 from ..._modes import constant
-from ..._operators import DTYPES
+from ..._operators import DTYPES, ShapeError
 from ...errors import InvalidError
 from ...graph import Graph
 from .._guards import PLAIN_TENSORS, REDUCTIONS, surroundings
 from .._linear import LINEARS
 from .._node import first
-from ._edges import Looped, edges_as_given
+from ._edges import Looped, edges_as_given, wide
 
 log = logging.getLogger("dfgnn")
 _said = set()
@@ -113,13 +113,33 @@ def fits(*tensors):
 
 def attempt(function, layer, *args, **kwargs):
     """The result of a fused path; NotImplemented if the library finds fault
-    with the edges, since PyG has errors of its own."""
+    with the edges or with a tensor's shape: PyG has errors of its own, and
+    takes one row of features for all edges."""
     if ops.compiling():
         return function(layer, *args, **kwargs)
     try:
         return function(layer, *args, **kwargs)
-    except InvalidError as error:
+    except (InvalidError, ShapeError) as error:
         return unfit(layer, str(error))
+
+
+def with_wide_edges(function):
+    """A method of PyG that gets each edge_index of int32 as int64."""
+    @functools.wraps(function)
+    def method(self, *args, **kwargs):
+        return function(self, *[wide(v) for v in args],
+                        **{name: wide(v) for name, v in kwargs.items()})
+    return method
+
+
+def _trainable(value):
+    """A tensor of inference mode, or those of a pair, as a copy that autograd
+    may save; anything else is itself."""
+    if type(value) is Tensor:
+        return value.clone() if value.is_inference() else value
+    if type(value) is tuple:
+        return tuple([_trainable(v) for v in value])
+    return value
 
 
 class Fused:
@@ -161,6 +181,8 @@ class Fused:
         return getattr(_compiled, name)(self, *arguments)
 
     def propagate(self, edge_index, size=None, **kwargs):
+        if torch.is_grad_enabled() and not ops.compiling():
+            kwargs = {name: _trainable(v) for name, v in kwargs.items()}
         fused = type(self)._dfgnn_fused
         if fused is not None and usual(self):
             out = attempt(fused, self, edge_index, size, **kwargs)
@@ -171,6 +193,7 @@ class Fused:
                 kwargs["edge_weight"])
         elif isinstance(edge_index, Graph):
             edge_index = edges_as_given(self, edge_index)
+        edge_index = wide(edge_index)
         if type(self)._dfgnn_overridden is not None \
                 or self._decomposed_layers != 1 or self._explain:
             return MessagePassing.propagate(self, edge_index, size, **kwargs)
@@ -230,7 +253,8 @@ def fuse(base, row, module):
     for name, make in methods.items():
         theirs = getattr(base, name, None)
         if theirs is not None:
-            names[name] = functools.wraps(theirs)(make(theirs))
+            names[name] = functools.wraps(theirs)(make(
+                with_wide_edges(theirs)))
     if row.node is not None:
         names["forward"] = first(row.node)(names.get("forward", base.forward))
     return type(base.__name__, (Fused, base), names)

@@ -8,7 +8,8 @@ from ... import ops
 from ..._autograd import Kind, Recorded
 from ...aggregation import aggregate, gcn, spmm
 from ...graph import Graph
-from ._edges import Looped, by_edge, degrees, ends, graph_of, known, reverse
+from ._edges import (
+    Looped, by_edge, degrees, ends, graph_of, known, reverse, wide)
 from .._linear import hooked
 from ._mixin import fits, unfit
 
@@ -202,7 +203,7 @@ def edge_messages(layer, edge_index, size, **given):
     if reverse(layer) and any(isinstance(v, (tuple, list))
                               and v[0] is not v[1] for v in given.values()):
         return unfit(layer, "pairs flow from targets to sources")
-    found = layer._collect(layer._user_args, edge_index,
+    found = layer._collect(layer._user_args, wide(edge_index),
                            layer._check_input(edge_index, size), given)
     message = layer.message(**layer.inspector.collect_param_data("message",
                                                                  found))

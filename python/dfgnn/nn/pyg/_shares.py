@@ -8,6 +8,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
+from ..._loops import check_rows
 from ...aggregation import spmm
 from ...convert import as_graph
 
@@ -93,6 +94,7 @@ def _looped(graph, call, weight):
     made = graph._derive(("gcn loops", call.key), make)
     if weight is None:  # improved makes no difference then, as in PyG
         return made.edges, None
+    check_rows("edge_weight", weight, call.edges.size(1))
     of_loops = weight.new_full((nodes,), 2.0 if call.layer.improved else 1.0)
     return made.edges, torch.cat([weight[made.kept], of_loops.index_put(
         (made.node,), weight[made.loops])])

@@ -1,0 +1,253 @@
+"""What accelerated layers of PyG do with inputs that are seldom looked at:
+projections with a bias or a hook, rows that are not one for each edge, tensors
+of inference mode, int32 edges where PyG's own path runs, edge lists that were
+written to behind torch's back."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.nn import Linear, ReLU, Sequential
+
+G = pytest.importorskip("torch_geometric.nn")
+
+import dfgnn  # noqa: E402
+from conftest import PATIENCE, close, random_edges  # noqa: E402
+
+N, E, W, F = 9, 30, 4, 3
+
+
+def network():
+    return Sequential(Linear(W, 5), ReLU(), Linear(5, W))
+
+
+# by name: what makes the layer, and which tensor by edge a call takes
+LAYERS = {
+    "GAT": (lambda: G.GATConv(W, 4, 2, edge_dim=F), "attr"),
+    "GAT filled": (lambda: G.GATConv(W, 4, 2, edge_dim=F, fill_value=0.5),
+                   "attr"),
+    "GAT bare": (lambda: G.GATConv(W, 4, 2, edge_dim=F, residual=True,
+                                   add_self_loops=False), "attr"),
+    "GATv2": (lambda: G.GATv2Conv(W, 4, 2, edge_dim=F, fill_value="add"),
+              "attr"),
+    "GATv2 bare": (lambda: G.GATv2Conv(W, 4, 2, edge_dim=F,
+                                       add_self_loops=False), "attr"),
+    "Transformer": (lambda: G.TransformerConv(W, 4, 2, edge_dim=F, beta=True),
+                    "attr"),
+    "GINE": (lambda: G.GINEConv(network(), edge_dim=F), "attr"),
+    "ResGated": (lambda: G.ResGatedGraphConv(W, 4, edge_dim=F), "attr"),
+    "PNA": (lambda: G.PNAConv(W, 4, ["mean", "max"], ["identity"],
+                              torch.tensor([1, 3, 4]), edge_dim=F), "attr"),
+    "GEN": (lambda: G.GENConv(W, 4, edge_dim=F), "attr"),
+    "General": (lambda: G.GeneralConv(W, 4, in_edge_channels=F), "attr"),
+    "PDN": (lambda: G.PDNConv(W, 4, F, 5), "attr"),
+    "GCN": (lambda: G.GCNConv(W, 4), "weight"),
+    "GCN bare": (lambda: G.GCNConv(W, 4, add_self_loops=False), "weight"),
+    "GCN2": (lambda: G.GCN2Conv(W, 0.5), "weight"),
+    "SG": (lambda: G.SGConv(W, 4, K=2), "weight"),
+    "SSG": (lambda: G.SSGConv(W, 4, 0.1), "weight"),
+    "TAG": (lambda: G.TAGConv(W, 4), "weight"),
+    "APPNP": (lambda: G.APPNP(2, 0.1), "weight"),
+    "MixHop": (lambda: G.MixHopConv(W, 4), "weight"),
+    "ARMA": (lambda: G.ARMAConv(W, 4), "weight"),
+    "LG": (lambda: G.LGConv(), "weight"),
+    "Cheb": (lambda: G.ChebConv(W, 4, 3), "weight"),
+    "Simple": (lambda: G.SimpleConv(combine_root="self_loop"), "weight"),
+    "Graph": (lambda: G.GraphConv(W, 4), "weight"),
+    "GatedGraph": (lambda: G.GatedGraphConv(W, 2), "weight"),
+    "LE": (lambda: G.LEConv(W, 4), "weight"),
+    "FA": (lambda: G.FAConv(W), ""),
+    "SAGE": (lambda: G.SAGEConv(W, 4, project=True), ""),
+    "GIN": (lambda: G.GINConv(network()), ""),
+    "AGNN": (lambda: G.AGNNConv(), ""),
+    "Edge": (lambda: G.EdgeConv(Linear(2 * W, 4)), ""),
+    "ClusterGCN": (lambda: G.ClusterGCNConv(W, 4), ""),
+    "SuperGAT": (lambda: G.SuperGATConv(W, 4, 2), ""),
+}
+
+
+def made(name):
+    """(PyG's layer, the same accelerated, in double precision)."""
+    layer = LAYERS[name][0]().double().eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return layer, copy.deepcopy(layer)
+
+
+def by_edge(name, rows):
+    kind = LAYERS[name][1]
+    if not kind:
+        return ()
+    return (torch.rand(rows, F) if kind == "attr" else torch.rand(rows),)
+
+
+def call(layer, x, edges, more):
+    first = (x, x) if type(layer).__name__ in ("GCN2Conv", "FAConv") else (x,)
+    return layer(*first, edges, *more)
+
+
+def step(layer, x, edges, more):
+    """The output and the gradients of a call, or the kind of its error."""
+    leaves = [t if t.is_inference() else t.clone().requires_grad_()
+              for t in (x, *more)]
+    wanted = [t for t in (*leaves, *layer.parameters()) if t.requires_grad]
+    try:
+        out = call(layer, leaves[0], edges, leaves[1:])
+    except Exception:
+        return None
+    found = torch.autograd.grad(out.sin().sum(), wanted, allow_unused=True) \
+        if out.requires_grad else ()
+    return [out.detach(), *found]
+
+
+def compare(plain, fast, x, edges, more, name):
+    right, got = step(plain, x, edges, more), step(fast, x, edges, more)
+    if right is None or got is None:
+        assert (right is None) == (got is None), \
+            f"{name}: PyG {'raises' if right is None else 'runs'}"
+        return False
+    agree(got, right, name)
+    return True
+
+
+def agree(got, right, name):
+    for number, (a, b) in enumerate(zip(got, right, strict=True)):
+        assert (a is None) == (b is None), (name, number)
+        if a is not None:
+            assert a.shape == b.shape, (name, number)
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
+def inputs(name):
+    return torch.randn(N, W, dtype=torch.double), random_edges(N, N, E), \
+        tuple(t.double() for t in by_edge(name, E + 3))
+
+
+def linears_of(layer):
+    return [(parent, name, child) for parent in layer.modules()
+            for name, child in parent.named_children()
+            if type(child).__name__ == "Linear"]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_projections_may_get_a_bias(name, doubles):
+    layer, _ = made(name)
+    x, edges, more = inputs(name)
+    for parent, child, linear in linears_of(layer):
+        if linear.bias is None:
+            out, width = linear.weight.shape
+            with_bias = Linear(width, out)
+            torch.nn.init.normal_(with_bias.bias)
+            if child.isdigit():
+                parent[int(child)] = with_bias
+            else:
+                setattr(parent, child, with_bias)
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    assert compare(layer, fast, x, edges, more, name)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_hook_changes_what_a_projection_gives(name, doubles):
+    layer, fast = made(name)
+    x, edges, more = inputs(name)
+    dfgnn.accelerate(fast)
+    for each in (layer, fast):
+        for _, _, linear in linears_of(each):
+            linear.register_forward_hook(lambda m, i, out: 2 * out + 1)
+    assert compare(layer, fast, x, edges, more, name)
+
+
+@pytest.mark.parametrize("name", [n for n in LAYERS if LAYERS[n][1]])
+def test_rows_that_are_not_one_for_each_edge(name, doubles):
+    """PyG raises where there are more or fewer, and takes one for all edges
+    where it broadcasts."""
+    layer, fast = made(name)
+    x, edges, _ = inputs(name)
+    dfgnn.accelerate(fast)
+    ran = [compare(layer, fast, x, edges, by_edge(name, rows), name)
+           for rows in (edges.size(1) + 1, edges.size(1) + N,
+                        edges.size(1) - 1, 1, edges.size(1))]
+    assert ran[-1] and not ran[0]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_features_of_inference_mode_train(name, doubles):
+    layer, fast = made(name)
+    edges = random_edges(N, N, E)
+    dfgnn.accelerate(fast)
+    with torch.inference_mode():
+        x = torch.randn(N, W)
+        more = by_edge(name, edges.size(1))
+    for given in (more, tuple(torch.rand(t.shape) for t in more)):
+        right = step(layer, x, edges, given)
+        if right is not None:  # where PyG raises, ours may train
+            agree(step(fast, x, edges, given), right, name)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_over_int32_edges_are_those_over_int64(name, doubles):
+    """A hook on messages sends the call to PyG's own path."""
+    layer, fast = made(name)
+    x, edges, more = inputs(name)
+    dfgnn.accelerate(fast)
+    right = step(layer, x, edges, more)
+    for plain in (False, True):
+        if plain:
+            fast.register_propagate_forward_pre_hook(lambda *_: None)
+        agree(step(fast, x, edges.int(), more), right, name)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: G.SAGEConv(W, 4, aggr=G.SoftmaxAggregation(learn=True)),
+    lambda: G.GraphConv(W, 4, aggr="max"),
+    lambda: G.GATConv(W, 4, 2, aggr="max")])
+def test_int32_edges_where_no_kernel_reduces(make, doubles):
+    layer, x = make(), torch.randn(N, W)
+    edges, fast = random_edges(N, N, E), copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    weight = (torch.rand(edges.size(1)),) if isinstance(layer, G.GraphConv) \
+        else ()
+    agree(step(fast, x, edges.int(), weight), step(layer, x, edges, weight),
+          type(layer).__name__)
+
+
+# ---- edge lists that change behind torch's back -----------------------------
+
+def test_an_edge_list_may_get_other_data():
+    layer, x = G.SimpleConv(), torch.tensor([[1.0], [10.0], [100.0]])
+    dfgnn.accelerate(layer)
+    edges = torch.tensor([[0, 1], [1, 0]])
+    assert layer(x, edges).flatten().tolist() == [10, 1, 0]
+    edges.data = torch.tensor([[2, 2], [0, 1]])
+    assert layer(x, edges).flatten().tolist() == [100, 100, 0]
+    weighted, weight = G.GCNConv(1, 1), torch.tensor([1.0, 2.0])
+    plain = copy.deepcopy(weighted)
+    dfgnn.accelerate(weighted)
+    weighted(x, edges, weight)
+    weight.data = torch.tensor([3.0, 0.5])
+    close(weighted(x, edges, weight), plain(x, edges, weight), 1e-6)
+
+
+CHECKED = """
+import torch, dfgnn
+graph, x = torch.tensor([[0, 1], [1, 0]]), torch.rand(3, 1)
+dfgnn.spmm(graph, x)
+dfgnn.spmm(graph, x)
+torch.from_dlpack(graph).copy_(torch.tensor([[0, 0], [1, 2]]))
+try:
+    dfgnn.spmm(graph, x)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_switch_finds_writes_that_torch_does_not_count():
+    env = dict(os.environ, DFGNN_CHECK="edges")
+    said = subprocess.run([sys.executable, "-c", CHECKED], env=env, check=True,
+                          timeout=PATIENCE, capture_output=True, text=True)
+    assert "DFGNN_CHECK=edges" in said.stdout
