@@ -18,13 +18,14 @@
 
 /* The keys of the problem that was asked for, or of one like it. */
 typedef struct lookup {
-  dfgnn_measurement key; /* the problem's fields alone */
+  dfgnn_measurement key; /* the problem's fields, and units, alone */
   uint64_t gate, size, exact;
 } lookup;
 
 static lookup lookup_of(const dfgnn_query *q, const dfgnn_problem *problem) {
   lookup l = {.gate = 0};
   dfgnn__key_fill(&l.key, problem, q->setting.matrix->offsets64);
+  l.key.units = q->setting.device->units;
   l.gate = dfgnn__key_gate(&l.key);
   l.size = dfgnn__key_sized(&l.key);
   l.exact = dfgnn__fold(l.size, q->setting.signature->fingerprint);
@@ -117,6 +118,14 @@ static void add_difference(dfgnn_choice *choice, const lookup *measured,
   if (*text)
     snprintf(choice->because + length, sizeof choice->because - length,
              "; measured %s", text);
+}
+
+static void add_units(dfgnn_choice *choice, const dfgnn_measurement *measured,
+                      int units) {
+  size_t length = strlen(choice->because);
+  if (measured->units != units)
+    snprintf(choice->because + length, sizeof choice->because - length,
+             "; measured with %d units, not %d", measured->units, units);
 }
 
 static int choose_exact(dfgnn_choice *choice, const dfgnn_table *t,
@@ -243,7 +252,8 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
         return;
       }
     }
-    keep_nearest(near, &count, e, dfgnn__distance(feature, e->feature));
+    keep_nearest(near, &count, e,
+                 dfgnn__distance(feature, e->feature) + e->units_distance);
   }
   *choice = (dfgnn_choice){.distance = count ? near[0].distance : -1};
   while (count && near[count - 1].distance > dfgnn__trusted_radius)
@@ -258,6 +268,7 @@ static void choose_near(dfgnn_choice *choice, const dfgnn_table *t,
   snprintf(choice->because, sizeof choice->because,
            "least expected loss over %d near graphs, the nearest %.96s", count,
            graph_label(near[0].entry->decision));
+  add_units(choice, &near[0].entry->decision->problem, t->device.units);
 }
 
 /* ---- problems like the one asked for ------------------------------------- */

@@ -95,6 +95,14 @@ void dfgnn__features(double f[DFGNN_FEATURES], const dfgnn_signature *s,
           : 0;
 }
 
+/* An octave is beyond dfgnn__near_distance: one thread says little of two. */
+#define UNITS_WEIGHT 0.5
+
+double dfgnn__units_distance(int units, int other) {
+  return UNITS_WEIGHT * fabs(log2((double)(units > 0 ? units : 1) /
+                                  (other > 0 ? other : 1)));
+}
+
 double dfgnn__distance(const double a[DFGNN_FEATURES],
                        const double b[DFGNN_FEATURES]) {
   double sum = 0;

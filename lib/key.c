@@ -128,7 +128,8 @@ uint64_t dfgnn__key_gate(const dfgnn_measurement *row) {
 }
 
 uint64_t dfgnn__key_sized(const dfgnn_measurement *row) {
-  return fold_fields(dfgnn__key_gate(row), row, DFGNN_KEY_SIZE);
+  return dfgnn__fold(fold_fields(dfgnn__key_gate(row), row, DFGNN_KEY_SIZE),
+                     (uint64_t)row->units);
 }
 
 /* ---- texts --------------------------------------------------------------- */

@@ -22,7 +22,8 @@ dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
 
 /* A hash of the fields that have to match, and of whether caches were cold. */
 uint64_t dfgnn__key_gate(const dfgnn_measurement *row);
-/* The same with sizes: heads and dim. */
+/* The same with sizes: heads and dim, and the units of the device: threads,
+ * or the multiprocessors of a GPU or of a part of one. */
 uint64_t dfgnn__key_sized(const dfgnn_measurement *row);
 
 /* "with operator spmm-sum, without dropout": how the problem of a measurement

@@ -106,6 +106,8 @@ void dfgnn__features(double feature[DFGNN_FEATURES],
                      const dfgnn_device_info *device);
 double dfgnn__distance(const double a[DFGNN_FEATURES],
                        const double b[DFGNN_FEATURES]);
+/* What other units, of which rows have another share, add to a distance. */
+double dfgnn__units_distance(int units, int other);
 /* Beyond this distance the tier nearest abstains. */
 extern const double dfgnn__trusted_radius;
 /* Up to this distance it comes before the model. */

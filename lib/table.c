@@ -49,6 +49,7 @@ static void fill_entry(dfgnn_entry *e, const dfgnn_decision *d,
   e->exact = dfgnn__fold(size, p->signature.fingerprint);
   e->similar = dfgnn__quantised(size, e->feature);
   e->family = p->family && *p->family ? dfgnn__fold_text(size, p->family) : 0;
+  e->units_distance = dfgnn__units_distance(p->units, device->units);
   e->same_model = !strcmp(p->model, device->model) && p->units == device->units;
 }
 

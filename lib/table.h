@@ -7,11 +7,12 @@
 typedef struct dfgnn_entry {
   const dfgnn_decision *decision;
   uint64_t gate;    /* the fields that have to match, lib/key.h */
-  uint64_t exact;   /* gate, heads, dim, fingerprint */
-  uint64_t similar; /* gate, heads, dim, quantised signature */
-  uint64_t family;  /* gate, heads, dim, family; 0 without one */
+  uint64_t exact;   /* gate, heads, dim, units, fingerprint */
+  uint64_t similar; /* gate, heads, dim, units, quantised signature */
+  uint64_t family;  /* gate, heads, dim, units, family; 0 without one */
   int same_model;
   double feature[DFGNN_FEATURES];
+  double units_distance; /* from the device's units to those of the row */
 } dfgnn_entry;
 
 typedef struct dfgnn_table_pin {

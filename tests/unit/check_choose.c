@@ -297,6 +297,40 @@ START_TEST(this_model_answers_before_others_of_its_architecture) {
 }
 END_TEST
 
+/* What one thread was fastest with says little of four; of two it is near. */
+START_TEST(measurements_with_other_units_are_near_at_best) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  static const int units[] = {1, 2, 8, 64, 4};
+  static const double distance[] = {1, .5, .5, 2, 0};
+  for (int k = 0; k < 5; k++) {
+    count = 0;
+    measured(&graph, 1, "ours");
+    for (size_t i = 0; i < count; i++)
+      rows[i].units = units[k];
+    dfgnn_table *t = table();
+    dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+    const int same = units[k] == device.units;
+    expect(&choice, 1, same ? DFGNN_SOURCE_EXACT : DFGNN_SOURCE_NEAREST);
+    ck_assert_double_eq_tol(choice.distance, distance[k], 1e-12);
+    ck_assert_int_eq(strstr(choice.because, "units, not 4") == NULL, same);
+    dfgnn__table_destroy(t);
+  }
+}
+END_TEST
+
+START_TEST(rows_of_these_units_answer_before_others) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  measured(&graph, 2, "ours");
+  for (size_t i = 0; i < count; i++)
+    rows[i].units = 1;
+  measured(&graph, 1, "another");
+  dfgnn_table *t = table();
+  dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 1, DFGNN_SOURCE_EXACT);
+  dfgnn__table_destroy(t);
+}
+END_TEST
+
 /* ---- tuning -------------------------------------------------------------- */
 
 static void same_digest(const dfgnn_table *a, const dfgnn_table *b) {
@@ -392,6 +426,8 @@ int main(void) {
   tcase_add_test(tests, a_graph_that_is_left_out_is_no_neighbour_of_its_own);
   tcase_add_test(tests, what_a_device_refused_is_passed_over);
   tcase_add_test(tests, this_model_answers_before_others_of_its_architecture);
+  tcase_add_test(tests, measurements_with_other_units_are_near_at_best);
+  tcase_add_test(tests, rows_of_these_units_answer_before_others);
   tcase_add_test(tests, a_problem_that_is_put_is_as_if_it_had_been_there);
   tcase_add_test(tests, a_pin_of_this_graph_goes_before_one_of_any);
   tcase_add_test(tests, a_pin_for_bias_answers_where_there_is_bias);
