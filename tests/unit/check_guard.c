@@ -1,9 +1,11 @@
-/* check_guard.c - CPU kernels touch no byte beyond any array
+/* check_guard.c - CPU kernels touch no byte beyond any array, nor between the
+ * features of a strided one
  *
  * Every array that a call gets, of the graph and its tensors, ends where a page
  * begins that nobody may touch, and in a second round begins behind one.  A
  * kernel that reads or writes beyond by a byte ends the process, and the last
- * line of the log names its variant. */
+ * line of the log names its variant.  A strided tensor ends with its last
+ * number, as a slice of columns of another's memory does. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -84,17 +86,85 @@ static void fill(void *data, const dfgnn_tensor *t, const dfgnn_problem *p,
   }
 }
 
+enum { OF_ANOTHER = 0x5a }; /* bytes between the features of a tensor */
+
+/* The strides of a tensor in turn: the gap after a head fills vectors of 4, 8
+ * or 16 numbers, and the gap after a node is odd. */
+static dfgnn_strides strides_of(const dfgnn_problem *p, size_t turn) {
+  static const int64_t vectors[] = {4, 8, 16, 1};
+  const int64_t step = vectors[turn % 4];
+  const int64_t head = (p->dim + step - 1) / step * step;
+  if (p->layout == DFGNN_LAYOUT_NDH)
+    return (dfgnn_strides){p->dim * (p->heads + 1), 1, p->heads + 1};
+  return (dfgnn_strides){p->heads * head + (turn % 3 ? 0 : 5), head, 1};
+}
+
+/* Marks in `inside`, of the bytes of a strided tensor, those of its numbers;
+ * returns its last number's end.  inside may be NULL. */
+static size_t inside_of(unsigned char *inside, const dfgnn_problem *p,
+                        int64_t nodes, const dfgnn_strides *s, size_t size) {
+  size_t end = 0;
+  for (int64_t i = 0; i < nodes * p->heads * p->dim; i++) {
+    const int64_t head = i / p->dim % p->heads, d = i % p->dim;
+    const size_t at = (size_t)(i / (p->heads * p->dim) * s->node +
+                               head * s->head + d * s->feature) *
+                      size;
+    if (inside)
+      memset(inside + at, 1, size);
+    end = at + size > end ? at + size : end;
+  }
+  return end;
+}
+
+typedef struct gap {
+  const char *tensor;
+  const unsigned char *data;
+  unsigned char *inside;
+  size_t bytes;
+} gap;
+
+static void gaps_are_untouched(const gap *g, const char *variant) {
+  for (size_t i = 0; i < g->bytes; i++)
+    ck_assert_msg(g->inside[i] || g->data[i] == OF_ANOTHER,
+                  "%s: byte %zu of %s is between features, and was written",
+                  variant, i, g->tensor);
+}
+
+/* Memory for a strided tensor, whose gaps are another's. */
+static void *strided(gap *g, dfgnn_args *args, const dfgnn_tensor *t,
+                     const dfgnn_problem *p, size_t turn) {
+  const size_t size = dfgnn__tensor_element_size(t, p);
+  const int64_t nodes = t->shape & DFGNN_DIM_N ? ROWS : COLUMNS;
+  const dfgnn_strides s = strides_of(p, turn);
+  *(dfgnn_strides *)((char *)args + t->strides) = s;
+  g->tensor = t->name;
+  g->bytes = inside_of(NULL, p, nodes, &s, size);
+  g->inside = calloc(g->bytes, 1);
+  ck_assert_ptr_nonnull(g->inside);
+  inside_of(g->inside, p, nodes, &s, size);
+  unsigned char *data = guarded(g->bytes, size);
+  g->data = data;
+  fill(data, t, p, (int64_t)(g->bytes / size));
+  for (size_t i = 0; i < g->bytes; i++)
+    if (!g->inside[i])
+      data[i] = OF_ANOTHER;
+  return data;
+}
+
 static void mark_rows_without_edges(void *data, const dfgnn_problem *p) {
   const int64_t width = p->heads * p->dim;
   for (int64_t k = 0; k < width; k++)
     ((int32_t *)data)[width + k] = ((int32_t *)data)[5 * width + k] = -1;
 }
 
-/* Runs a variant; 0 if it cannot run the problem. */
+/* Runs a variant; 0 if it cannot run the problem.  turn: of strides; -1: its
+ * tensors have none. */
 static int run(dfgnn_context *ctx, dfgnn_graph *graph, const dfgnn_problem *p,
-               const char *variant) {
+               const char *variant, int turn) {
   const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
   const int before = array_count;
+  gap gaps[DFGNN_MAX_TENSORS];
+  int gap_count = 0;
   dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_plan *plan = NULL;
   if (dfgnn_plan_create_forced(&plan, ctx, graph, p, variant))
@@ -102,6 +172,11 @@ static int run(dfgnn_context *ctx, dfgnn_graph *graph, const dfgnn_problem *p,
   for (const dfgnn_tensor *t = op->tensors; t->name; t++) {
     if (!dfgnn__tensor_used(t, p))
       continue;
+    if (turn >= 0 && t->strides) {
+      *dfgnn__tensor_slot(t, &args) =
+          strided(&gaps[gap_count++], &args, t, p, (size_t)turn);
+      continue;
+    }
     const size_t size = dfgnn__tensor_element_size(t, p);
     const int64_t count = dfgnn__tensor_elements(t, p, ROWS, COLUMNS, EDGES);
     void *data = guarded((size_t)count * size, size);
@@ -112,15 +187,19 @@ static int run(dfgnn_context *ctx, dfgnn_graph *graph, const dfgnn_problem *p,
     }
     *dfgnn__tensor_slot(t, &args) = data;
   }
-  args.dropout = 0.3;
+  args.dropout = p->dropout ? 0.3 : 0;
   const size_t bytes = dfgnn_plan_workspace(plan);
-  printf("%s %s %s %s, %lld heads x %lld\n", variant,
+  printf("%s %s %s %s, %lld heads x %lld%s\n", variant,
          dfgnn_name(DFGNN_NAMES_OP, p->op),
          dfgnn_name(DFGNN_NAMES_PASS, p->pass),
          dfgnn_name(DFGNN_NAMES_DTYPE, p->dtype), (long long)p->heads,
-         (long long)p->dim);
+         (long long)p->dim, turn >= 0 ? ", strided" : "");
   fflush(stdout);
   ck_ok(dfgnn_execute(plan, &args, bytes ? guarded(bytes, 64) : NULL, NULL));
+  while (gap_count > 0) {
+    gaps_are_untouched(&gaps[--gap_count], variant);
+    free(gaps[gap_count].inside);
+  }
   dfgnn_plan_destroy(plan);
   forget(before);
   return 1;
@@ -142,7 +221,7 @@ static void add_extras(dfgnn_problem *p, int k) {
 }
 
 /* Each variant of a family takes another problem, in turn. */
-static void run_variants(dfgnn_op op, dfgnn_pass pass) {
+static void run_variants(dfgnn_op op, dfgnn_pass pass, int strides) {
   static const struct {
     int64_t heads, dim;
   } widths[] = {{1, 1},  {3, 3},  {1, 17},  {2, 20}, {1, 64},
@@ -151,7 +230,7 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph = make_graph(ctx);
   const char *wanted = getenv("DFGNN_TEST_FAMILY");
-  int runs = 0;
+  int runs = 0, has_variants = 0;
   size_t turn = 0;
   for (size_t i = 0; i < dfgnn_variant_count(); i++) {
     dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
@@ -159,6 +238,7 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass) {
     if (strcmp(info.backend, "cpu") || !(info.ops >> op & 1) ||
         !(info.passes >> pass & 1) || (wanted && !strstr(info.name, wanted)))
       continue;
+    has_variants = 1;
     for (int k = 0; k < 4; k++, turn++) {
       dfgnn_problem p = DFGNN_PROBLEM_INIT;
       p.op = op;
@@ -169,43 +249,40 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass) {
       p.layout = turn % 3 == 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD;
       p.max_workspace = -1;
       add_extras(&p, k);
-      runs += run(ctx, graph, &p, info.name);
+      runs += run(ctx, graph, &p, info.name, strides ? (int)turn : -1);
     }
   }
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
   forget(0);
-  ck_assert_int_gt(runs, wanted ? -1 : 3);
+  ck_assert_int_gt(runs, wanted || !has_variants ? -1 : 3);
 }
 
-static const struct {
-  dfgnn_op op;
-  dfgnn_pass pass;
-} passes[] = {
-    {DFGNN_OP_GT, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_AGNN, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_GAT, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_GATV2, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_GT, DFGNN_PASS_BACKWARD},
-    {DFGNN_OP_GATV2, DFGNN_PASS_BACKWARD},
-    {DFGNN_OP_SPMM_SUM, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_SPMM_WEIGHTED, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_SPMM_WEIGHTED, DFGNN_PASS_BACKWARD},
-    {DFGNN_OP_REDUCE_MAX, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_REDUCE_MAX, DFGNN_PASS_BACKWARD},
-    {DFGNN_OP_REDUCE_PNA, DFGNN_PASS_FORWARD},
-    {DFGNN_OP_REDUCE_STD, DFGNN_PASS_BACKWARD},
-};
+#define TEST(i)                                                                \
+  const dfgnn_op op = (dfgnn_op)((i) / (int)DFGNN_PASS_COUNT);                 \
+  const dfgnn_pass pass = (dfgnn_pass)((i) % (int)DFGNN_PASS_COUNT);           \
+  if (!dfgnn__operator(op, pass))                                              \
+  return
+enum { TESTS = (int)DFGNN_OP_COUNT * (int)DFGNN_PASS_COUNT };
 
 START_TEST(no_kernel_touches_what_follows_an_array) {
+  TEST(_i);
   at_end = 1;
-  run_variants(passes[_i].op, passes[_i].pass);
+  run_variants(op, pass, 0);
 }
 END_TEST
 
 START_TEST(no_kernel_touches_what_precedes_an_array) {
+  TEST(_i);
   at_end = 0;
-  run_variants(passes[_i].op, passes[_i].pass);
+  run_variants(op, pass, 0);
+}
+END_TEST
+
+START_TEST(no_kernel_touches_what_is_between_features) {
+  TEST(_i);
+  at_end = 1;
+  run_variants(op, pass, 1);
 }
 END_TEST
 
@@ -227,13 +304,14 @@ START_TEST(a_byte_before_ends_the_process) {
 END_TEST
 
 int main(void) {
-  const int count = sizeof passes / sizeof *passes;
   Suite *suite = suite_create("guard");
   TCase *tests = tcase_create("cpu");
   tcase_set_timeout(tests, 60);
-  tcase_add_loop_test(tests, no_kernel_touches_what_follows_an_array, 0, count);
+  tcase_add_loop_test(tests, no_kernel_touches_what_follows_an_array, 0, TESTS);
   tcase_add_loop_test(tests, no_kernel_touches_what_precedes_an_array, 0,
-                      count);
+                      TESTS);
+  tcase_add_loop_test(tests, no_kernel_touches_what_is_between_features, 0,
+                      TESTS);
   tcase_add_test_raise_signal(tests, a_byte_beyond_ends_the_process, SIGSEGV);
   tcase_add_test_raise_signal(tests, a_byte_before_ends_the_process, SIGSEGV);
   suite_add_tcase(suite, tests);

@@ -78,6 +78,13 @@ CPU_INLINE int adjacent_heads(const dfgnn_cpu_job *job,
   return t->head == job->dim * (int64_t)sizeof(storage);
 }
 
+/* Can rows be written whole?  Inside, dim is padded; in the output, the numbers
+ * after out_dim are another's. */
+CPU_INLINE int writes_rows(const dfgnn_cpu_job *job) {
+  return job->out_packed && !job->out_adds && job->out_dim == job->dim &&
+         adjacent_heads(job, &job->out);
+}
+
 /* Are heads so many and narrow, and do they fill vectors? */
 CPU_INLINE int narrow_heads(const dfgnn_cpu_job *job) {
   int64_t dim = job->dim, row = job->heads * dim;

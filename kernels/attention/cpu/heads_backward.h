@@ -312,14 +312,10 @@ CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
   accumulate_across(&g);
 }
 
-CPU_INLINE int writes(const dfgnn_cpu_job *job) {
-  return job->out_packed && !job->out_adds && adjacent_heads(job, &job->out);
-}
-
 /* Writes factor times a sum to the output. */
 CPU_INLINE void store_row(const across *x, const dfgnn_cpu_job *to, int64_t row,
                           const scalar *sum, double factor) {
-  if (writes(to)) {
+  if (writes_rows(to)) {
     storage *out = (storage *)features(&to->out, row, 0);
     const vec f = v_set((scalar)factor);
     for (int64_t d = 0; d < x->row; d += VECTOR)
@@ -377,9 +373,9 @@ CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
       to[h] = (scalar)(scalars[h] + (s->adds ? (double)to[h] : 0));
   }
   if (job->op == DFGNN_OP_GT || job->op == DFGNN_OP_GAT) {
-    if (s->wants_values && (empty || !writes(&s->values)))
+    if (s->wants_values && (empty || !writes_rows(&s->values)))
       store_row(x, &s->values, row, m->values, 1);
-    if (s->wants_scores && (empty || !writes(&s->scores)))
+    if (s->wants_scores && (empty || !writes_rows(&s->scores)))
       store_row(x, &s->scores, row, m->scores, job->scale);
     return;
   }
@@ -488,10 +484,10 @@ CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
       additive_across(x, job, e, count, m, scalars, s->grad_score_edge);
     if (s->wants_values)
       add_across(x, &s->values, row, e, count, NULL, m->weights, careful, fresh,
-                 1, m->values, last && writes(&s->values));
+                 1, m->values, last && writes_rows(&s->values));
     if (s->wants_scores)
       add_scores(x, s, row, e, count, m, parts, careful, fresh,
-                 last && writes(&s->scores), att != NULL);
+                 last && writes_rows(&s->scores), att != NULL);
     if (wants_parts(w, p) && job->op == DFGNN_OP_GT)
       grade_parts(x, s, row, count, m, parts);
     if (wants_parts(w, p) && e + count == w->end)

@@ -430,7 +430,7 @@ CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
         .sum = m->sum,
         .careful = parts && job->drops && job->term->careful,
         .parts = parts && w->term->values ? parts : NULL,
-        .out = all && job->out_packed && adjacent_heads(job, &job->out)
+        .out = all && writes_rows(job)
                    ? (storage *)features(&job->out, row, 0)
                    : NULL};
     accumulate_across(&g);

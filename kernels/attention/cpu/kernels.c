@@ -449,7 +449,8 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
               weights,
               (scalar)before,
               (scalar)after};
-  int direct = job->packed && job->out_packed && !job->out_adds && row >= 0;
+  int direct = job->packed && job->out_packed && !job->out_adds && row >= 0 &&
+               job->out_dim == job->dim;
   for (;;) {
     int64_t left = end - begin;
     g.count = left < DFGNN_CPU_BLOCK ? left : DFGNN_CPU_BLOCK;
