@@ -222,12 +222,8 @@ def relative(variant, problem, backend):
 def read(options):
     """The cells of the surveys, and the signatures of their graphs."""
     rows = pd.concat(pd.read_csv(f) for f in options.survey)
-    signatures = {}
-    for line in open(options.signatures).read().strip().splitlines():
-        found = json.loads(line)
-        for s in found if isinstance(found, list) else [found]:
-            name = pathlib.Path(s.get("graph") or s.get("name")).stem
-            signatures[name] = {c: s.get(c) or 0 for c in COLUMNS}
+    with open(options.signatures) as file:
+        signatures = {s["graph"]: {c: s[c] for c in COLUMNS} for s in json.load(file)}
     problems = read_cells(options.cells)
     unknown = set(rows["graph"]) - set(signatures)
     if unknown:

@@ -14,7 +14,7 @@
 #define BAR 40
 
 typedef struct facts {
-  int64_t self_loops, duplicates, max_source_degree;
+  int64_t self_loops, duplicates;
   int sorted, symmetric;
 } facts;
 
@@ -29,12 +29,9 @@ static dfgnn_status find_facts(facts *f, const dfgnn_csr *csr) {
     longest = degree > longest ? degree : longest;
   }
   int32_t *row = malloc((size_t)(2 * longest + 1) * sizeof *row);
-  int32_t *used = calloc((size_t)csr->sources + 1, sizeof *used);
-  if (!row || !used) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold a row of %lld edges",
-                         (long long)longest);
-    goto out;
-  }
+  if (!row)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "cannot hold a row of %lld edges",
+                       (long long)longest);
   for (int64_t i = 0; i < csr->destinations; i++) {
     int64_t begin = dfgnn__csr_offset(csr, i);
     int64_t degree = dfgnn__csr_offset(csr, i + 1) - begin;
@@ -42,22 +39,16 @@ static dfgnn_status find_facts(facts *f, const dfgnn_csr *csr) {
       row[k] = (int32_t)dfgnn__csr_index(csr, begin + k);
       f->sorted &= k == 0 || row[k - 1] <= row[k];
       f->self_loops += row[k] == i;
-      used[row[k]]++;
     }
     dfgnn__sort(row, row + degree, degree);
     for (int64_t k = 1; k < degree; k++)
       f->duplicates += row[k] == row[k - 1];
   }
-  for (int64_t j = 0; j < csr->sources; j++)
-    if (used[j] > f->max_source_degree)
-      f->max_source_degree = used[j];
   if (csr->destinations != csr->sources)
     f->self_loops = 0;
   f->symmetric = dfgnn__csr_symmetric(csr);
   if (f->symmetric < 0)
     status = (dfgnn_status)f->symmetric;
-out:
-  free(used);
   free(row);
   return status;
 }
@@ -84,7 +75,11 @@ static json_t *info_row(const char *label, const dfgnn_signature *s,
   tool_put_count(row, "max_degree", s->max_degree);
   tool_put_number(row, "degree_cv", s->degree_cv);
   tool_put_number(row, "isolated", s->isolated);
-  tool_put_count(row, "max_source_degree", f->max_source_degree);
+  tool_put_count(row, "p50_source_degree", s->p50_source_degree);
+  tool_put_count(row, "p99_source_degree", s->p99_source_degree);
+  tool_put_count(row, "max_source_degree", s->max_source_degree);
+  tool_put_number(row, "source_cv", s->source_cv);
+  tool_put_number(row, "isolated_sources", s->isolated_sources);
   tool_put_count(row, "self_loops", f->self_loops);
   tool_put_count(row, "duplicates", f->duplicates);
   tool_put_flag(row, "symmetric", f->symmetric);
