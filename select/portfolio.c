@@ -20,8 +20,8 @@ static double apart(double a, double b) {
 static int edge_class(const dfgnn_problem *p) {
   return p->edge_dim == 0 || p->op == DFGNN_OP_GAT ? 0
          : p->edge_dim == DFGNN_EDGE_PROJECTED     ? 1
-         : p->edge_dim <= 16                 ? 2
-                                             : 3;
+         : p->edge_dim <= 16                       ? 2
+                                                   : 3;
 }
 
 /* Operators that gather two rows of features and multiply them; their settings
@@ -53,14 +53,14 @@ static double unlike_problem(const dfgnn_problem *a, const dfgnn_problem *b) {
   const size_t a_bytes = dfgnn_dtype_size(a->dtype);
   const size_t b_bytes = dfgnn_dtype_size(b->dtype);
   double sum = 0;
-  sum += (edge_class(a) != edge_class(b)) * ((a->edge_dim != 0) !=
-                                             (b->edge_dim != 0) ? 64 : 8);
+  sum += (edge_class(a) != edge_class(b)) *
+         ((a->edge_dim != 0) != (b->edge_dim != 0) ? 64 : 8);
   sum += 16 * (a->message != b->message);
   sum += 4 * (bits_of(a) != bits_of(b));
   sum += 3 * ((a->heads > 1) != (b->heads > 1));
-  sum += a->op == b->op                          ? 0
+  sum += a->op == b->op                           ? 0
          : is_product(a->op) && is_product(b->op) ? 0.5
-                                                 : 1.5;
+                                                  : 1.5;
   sum += apart((double)(a->heads * a->dim) * (double)a_bytes,
                (double)(b->heads * b->dim) * (double)b_bytes);
   sum += 0.5 * apart((double)a->dim * (double)a_bytes,
@@ -98,8 +98,8 @@ static double unlike_value(const dfgnn_wanted *w, int wanted, int value) {
     return 0;
   if (w->as == DFGNN_WANTED_LABEL || wanted <= 0 || value <= 0)
     return 0.9;
-  const double more = wanted > value ? (double)wanted / value
-                                     : (double)value / wanted;
+  const double more =
+      wanted > value ? (double)wanted / value : (double)value / wanted;
   return 1 - 1 / more;
 }
 
@@ -110,14 +110,15 @@ static int runs(const dfgnn_variant *v, const dfgnn_setting *setting,
 }
 
 /* The first parameters weigh most; those that the member does not name are to
- * have the family's first value. */
+ * have the family's first value.  It stops counting at `enough`. */
 static double unlike_variant(const dfgnn_member *m, const int *wanted,
-                             const dfgnn_variant *v) {
+                             const dfgnn_variant *v, double enough) {
   double sum = 0, weight = 1;
-  for (int k = 0; k < m->count; k++, weight /= 2)
+  for (int k = 0; k < m->count && sum < enough; k++, weight /= 2)
     sum += weight * unlike_value(&m->wanted[k], wanted[k],
                                  v->parameter[m->wanted[k].parameter]);
-  for (int p = 0; p < DFGNN_MAX_PARAMETERS && m->family->parameters[p].name;
+  for (int p = 0; p < DFGNN_MAX_PARAMETERS && sum < enough &&
+                  m->family->parameters[p].name;
        p++)
     sum += 1e-4 * (v->parameter[p] != m->family->parameters[p].values[0]);
   return sum;
@@ -133,14 +134,10 @@ const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
     return NULL;
   for (int k = 0; k < member->count; k++)
     wanted[k] = number_of(&member->wanted[k], setting->problem);
-  size_t i = 0; /* variants of a family are neighbours */
-  while (i < dfgnn__variant_count() &&
-         dfgnn__variant(i)->family != member->family)
-    i++;
-  for (const dfgnn_variant *v; (v = dfgnn__variant(i)) &&
-                               v->family == member->family;
-       i++) {
-    const double unlike = unlike_variant(member, wanted, v);
+  const dfgnn_variant *v = dfgnn__variant(member->first);
+  const dfgnn_variant *end = dfgnn__variant(0) + dfgnn__variant_count();
+  for (; v < end && v->family == member->family; v++) {
+    const double unlike = unlike_variant(member, wanted, v, least);
     if (unlike < least && runs(v, setting, broken)) {
       best = v;
       least = unlike;
@@ -214,7 +211,8 @@ static const dfgnn_variant *default_of(const dfgnn_cell *c,
   for (int d = 0; d < c->defaults; d++) {
     const dfgnn_variant *v =
         holds(&c->by[d], setting)
-            ? dfgnn__member_variant(&c->member[c->by[d].member], setting, broken)
+            ? dfgnn__member_variant(&c->member[c->by[d].member], setting,
+                                    broken)
             : NULL;
     if (v) {
       *because = c->by[d].text;
@@ -340,8 +338,8 @@ int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
 
 int dfgnn__portfolio_rank(double *log_ratio, const dfgnn_variant *const *member,
                           int count, const dfgnn_setting *setting) {
-  enum { FURTHEST = 4 };   /* of cells whose times say something */
-  const double new = 0.4;  /* of a variant that is no member */
+  enum { FURTHEST = 4 };  /* of cells whose times say something */
+  const double new = 0.4; /* of a variant that is no member */
   double unlike, predicted[DFGNN_CELL_MEMBERS];
   dfgnn_cell *c = cell_of(&unlike, setting);
   if (!c || unlike > FURTHEST ||

@@ -217,19 +217,29 @@ static dfgnn_status read_cell(reader *r) {
 }
 
 static int has_backend(const char *backend) {
-  for (size_t i = 0; i < dfgnn__variant_count(); i++)
-    if (!strcmp(dfgnn__variant(i)->family->backend, backend))
+  const size_t count = dfgnn__variant_count();
+  const dfgnn_variant *all = dfgnn__variant(0);
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(all[i].family->backend, backend))
       return 1;
   return 0;
 }
 
-static const dfgnn_family *find_family(const char *backend, const char *name) {
-  const size_t length = strlen(backend);
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_family *f = dfgnn__variant(i)->family;
+/* NULL: the library has no such family. */
+static const dfgnn_family *find_family(size_t *first, const char *backend,
+                                       const char *name) {
+  const size_t length = strlen(backend), count = dfgnn__variant_count();
+  const dfgnn_variant *all = dfgnn__variant(0);
+  const dfgnn_family *f = NULL;
+  for (size_t i = 0; i < count; i++) {
+    if (all[i].family == f)
+      continue;
+    f = all[i].family;
     if (!strcmp(f->backend, backend) && !strncmp(f->name, backend, length) &&
-        f->name[length] == '.' && !strcmp(f->name + length + 1, name))
+        f->name[length] == '.' && !strcmp(f->name + length + 1, name)) {
+      *first = i;
       return f;
+    }
   }
   return NULL;
 }
@@ -283,7 +293,7 @@ static dfgnn_status read_member(reader *r) {
     return wrong(r, "expected at most %d members, before defaults and graphs",
                  DFGNN_CELL_MEMBERS);
   dfgnn_member *m = &c->member[c->members++];
-  m->family = r->words > 1 ? find_family(backend, r->word[1]) : NULL;
+  m->family = r->words > 1 ? find_family(&m->first, backend, r->word[1]) : NULL;
   if (!m->family)
     return r->words > 1 && !has_backend(backend)
                ? DFGNN_OK
@@ -380,8 +390,9 @@ static dfgnn_status read_times(reader *r) {
 static dfgnn_status read_unused(reader *r) {
   dfgnn_portfolios *all = r->all;
   const char *backend = r->device->info.backend;
+  size_t first;
   const dfgnn_family *f =
-      r->words == 2 ? find_family(backend, r->word[1]) : NULL;
+      r->words == 2 ? find_family(&first, backend, r->word[1]) : NULL;
   if (!f)
     return r->words == 2 && !has_backend(backend)
                ? DFGNN_OK
@@ -402,16 +413,12 @@ static const struct {
   const char *word;
   needs needs;
   dfgnn_status (*read)(reader *r);
-} statements[] = {{"signature", NOTHING, read_signature},
-                  {"graph", NOTHING, read_graph},
-                  {"device", NOTHING, read_device},
-                  {"compare", A_DEVICE, read_compare},
-                  {"cell", A_DEVICE, read_cell},
-                  {"member", A_CELL, read_member},
-                  {"default", A_CELL, read_default},
-                  {"graphs", A_CELL, read_graphs},
-                  {"times", A_CELL, read_times},
-                  {"unused", A_DEVICE, read_unused}};
+} statements[] = {
+    {"signature", NOTHING, read_signature}, {"graph", NOTHING, read_graph},
+    {"device", NOTHING, read_device},       {"compare", A_DEVICE, read_compare},
+    {"cell", A_DEVICE, read_cell},          {"member", A_CELL, read_member},
+    {"default", A_CELL, read_default},      {"graphs", A_CELL, read_graphs},
+    {"times", A_CELL, read_times},          {"unused", A_DEVICE, read_unused}};
 
 static dfgnn_status read_line(reader *r, char *line) {
   char *rest = NULL;
@@ -449,8 +456,8 @@ static dfgnn_status read_lines(reader *r, char *text) {
   for (size_t i = 0; i < r->all->cells && !status; i++) {
     const dfgnn_cell *c = r->all->cell[i];
     if (!c->defaults || c->by[c->defaults - 1].conditions)
-      status = wrong(r, "cell '%s' has no default without a condition",
-                     c->name);
+      status =
+          wrong(r, "cell '%s' has no default without a condition", c->name);
   }
   return status;
 }

@@ -41,21 +41,33 @@ typedef struct number {
   { #name, type, offsetof(dfgnn_signature, name), NULL }
 #define BY(name)                                                               \
   { #name, COMPUTED, 0, name }
-static const number numbers[] = {
-    OF(WHOLE, destinations),     OF(WHOLE, sources),
-    OF(WHOLE, edges),            OF(WHOLE, max_degree),
-    OF(REAL, mean_degree),       OF(WHOLE, p50_degree),
-    OF(WHOLE, p90_degree),       OF(WHOLE, p99_degree),
-    OF(REAL, degree_cv),         OF(REAL, isolated),
-    OF(REAL, reuse),             OF(REAL, locality),
-    OF(WHOLE, graphs),           OF(WHOLE, largest_graph),
-    OF(REAL, density),           OF(WHOLE, max_source_degree),
-    OF(WHOLE, p50_source_degree), OF(WHOLE, p99_source_degree),
-    OF(REAL, source_cv),         OF(REAL, isolated_sources),
-    BY(units),                   BY(cache),
-    BY(head_bytes),              BY(row_bytes),
-    BY(heads),                   BY(edge_dim),
-    BY(wide_layers)};
+static const number numbers[] = {OF(WHOLE, destinations),
+                                 OF(WHOLE, sources),
+                                 OF(WHOLE, edges),
+                                 OF(WHOLE, max_degree),
+                                 OF(REAL, mean_degree),
+                                 OF(WHOLE, p50_degree),
+                                 OF(WHOLE, p90_degree),
+                                 OF(WHOLE, p99_degree),
+                                 OF(REAL, degree_cv),
+                                 OF(REAL, isolated),
+                                 OF(REAL, reuse),
+                                 OF(REAL, locality),
+                                 OF(WHOLE, graphs),
+                                 OF(WHOLE, largest_graph),
+                                 OF(REAL, density),
+                                 OF(WHOLE, max_source_degree),
+                                 OF(WHOLE, p50_source_degree),
+                                 OF(WHOLE, p99_source_degree),
+                                 OF(REAL, source_cv),
+                                 OF(REAL, isolated_sources),
+                                 BY(units),
+                                 BY(cache),
+                                 BY(head_bytes),
+                                 BY(row_bytes),
+                                 BY(heads),
+                                 BY(edge_dim),
+                                 BY(wide_layers)};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 size_t dfgnn__signature_columns(void) {

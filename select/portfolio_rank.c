@@ -36,9 +36,9 @@ typedef struct tree {
 typedef struct dfgnn_grove {
   int graphs, members, quantities;
   const dfgnn_quantity *quantity;
-  double *value;  /* [quantities][graphs] */
-  int32_t *time;  /* [graphs][members]; the mean of those that are known in
-                   * place of one that is not */
+  double *value; /* [quantities][graphs] */
+  int32_t *time; /* [graphs][members]; the mean of those that are known in
+                  * place of one that is not */
   unsigned char *known; /* [graphs][members] */
   tree tree[TREES];
 } dfgnn_grove;
@@ -223,8 +223,8 @@ static dfgnn_grove *grow(const dfgnn_cell *cell, const dfgnn_portfolios *all,
   const size_t graphs = (size_t)grove->graphs;
   if (grove->graphs < FEWEST)
     goto fail;
-  grove->value = calloc((size_t)grove->quantities * graphs + 1,
-                        sizeof *grove->value);
+  grove->value =
+      calloc((size_t)grove->quantities * graphs + 1, sizeof *grove->value);
   grove->time = calloc(graphs * (size_t)members, sizeof *grove->time);
   grove->known = calloc(graphs, (size_t)members);
   if (!grove->value || !grove->time || !grove->known)

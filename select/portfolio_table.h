@@ -52,6 +52,7 @@ typedef struct dfgnn_wanted {
 
 typedef struct dfgnn_member {
   const dfgnn_family *family; /* NULL: of a backend that is not built in */
+  size_t first;               /* variant of the family; the others follow */
   int count;
   dfgnn_wanted wanted[DFGNN_MAX_PARAMETERS]; /* the most important first */
   const int16_t *time; /* [graphs] 100 times the logarithm of the time over the
@@ -80,8 +81,8 @@ typedef struct dfgnn_cell {
   int members, defaults;
   dfgnn_member member[DFGNN_CELL_MEMBERS];
   dfgnn_default by[DFGNN_CELL_DEFAULTS];
-  int graphs; /* 0: written by hand, nothing was measured */
-  const int16_t *graph; /* [graphs] which of the table's */
+  int graphs;                /* 0: written by hand, nothing was measured */
+  const int16_t *graph;      /* [graphs] which of the table's */
   struct dfgnn_grove *grove; /* portfolio_rank.c; NULL: not grown yet */
 } dfgnn_cell;
 

@@ -91,8 +91,7 @@ static int check_members(const dfgnn_setting *setting) {
                    member[0]);
   ck_assert_str_ne(because, "");
   double log_ratio[DFGNN_PORTFOLIO_MOST];
-  const int ranked =
-      dfgnn__portfolio_rank(log_ratio, member, count, setting);
+  const int ranked = dfgnn__portfolio_rank(log_ratio, member, count, setting);
   for (int i = 0; ranked && i < count; i++)
     ck_assert(log_ratio[i] >= 0 && log_ratio[i] < 10);
   return 1;
@@ -221,8 +220,8 @@ START_TEST(damaged_texts_are_read_or_refused) {
     dfgnn_portfolios all;
     memcpy(copy, text, size);
     copy[at] = (char)(copy[at] + 1 + k % 3);
-    const dfgnn_status status = dfgnn__portfolios_read(
-        &all, "portfolios", copy, k % 2 ? size : at + 1);
+    const dfgnn_status status =
+        dfgnn__portfolios_read(&all, "portfolios", copy, k % 2 ? size : at + 1);
     if (status)
       ck_assert_int_eq(status, DFGNN_ERROR_FORMAT);
     else
@@ -322,10 +321,10 @@ static dfgnn_portfolios two_kinds_of_graphs(void) {
     snprintf(names + strlen(names), sizeof names - strlen(names), " g%d", i);
     for (int m = 0; m < 3; m++)
       snprintf(times[m] + strlen(times[m]), sizeof *times - strlen(times[m]),
-               m == 0         ? is_long ? " 60" : " 0"
-               : m == 1       ? is_long ? " 0" : " 90"
+               m == 0    ? is_long ? " 60" : " 0"
+               : m == 1  ? is_long ? " 0" : " 90"
                : is_long ? " 30"
-                              : " -");
+                         : " -");
   }
   snprintf(text + used, sizeof text - used,
            DEVICE "compare mean_degree degree_cv\n"
@@ -369,8 +368,8 @@ START_TEST(a_graph_that_is_left_out_has_no_part_in_its_prediction) {
   const dfgnn_setting setting = {.problem = &problem,
                                  .signature = &all.graph[11].signature,
                                  .device = &devices[0]};
-  ck_assert_int_eq(
-      dfgnn__cell_predict(with, all.cell[0], &all, &setting, -1), 1);
+  ck_assert_int_eq(dfgnn__cell_predict(with, all.cell[0], &all, &setting, -1),
+                   1);
   ck_assert_int_eq(
       dfgnn__cell_predict(without, all.cell[0], &all, &setting, 11), 1);
   ck_assert_double_gt(with[2], 1.9);
@@ -389,10 +388,10 @@ START_TEST(ranking_unseen_graphs_is_good) {
     dfgnn_cell *c = all->cell[i];
     for (int g = (int)(i % 10); g < c->graphs; g += 10) {
       double predicted[DFGNN_CELL_MEMBERS];
-      const dfgnn_setting setting = {
-          .problem = &c->problem,
-          .signature = &all->graph[c->graph[g]].signature,
-          .device = &c->device->info};
+      const dfgnn_setting setting = {.problem = &c->problem,
+                                     .signature =
+                                         &all->graph[c->graph[g]].signature,
+                                     .device = &c->device->info};
       ck_assert_int_eq(
           dfgnn__cell_predict(predicted, c, all, &setting, c->graph[g]), 1);
       int best = -1;
