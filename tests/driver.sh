@@ -24,8 +24,16 @@ for signal in 1 2 13 15; do
 done
 begin=$(date +%s)
 : >"$log"
-"$@" >>"$log" 2>&1
-status=$?
+case " ${left_out-} " in
+*" ${name%.sh} "* | *" $name "*)
+  echo "make check-full runs it" >"$log"
+  status=77
+  ;;
+*)
+  "$@" >>"$log" 2>&1
+  status=$?
+  ;;
+esac
 seconds=$(($(date +%s) - begin))
 
 found=$status

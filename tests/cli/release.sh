@@ -16,7 +16,7 @@ git init -q . && git config user.name x && git config user.email x@invalid
 
 put_release() { # VERSION
   echo "$1" >VERSION
-  printf 'NEWS of dfgnn\n\n%s (2026-01-02)\n\n  - x\n' "$1" >NEWS
+  printf '# Changelog\n\n## [%s] - 2026-01-02\n\n- x\n' "$1" >CHANGELOG.md
   printf 'dfgnn (%s-1) unstable; urgency=medium\n' "$1" >packaging/debian/changelog
   printf 'version: %s\ndate-released: 2026-01-02\n' "$1" >CITATION.cff
   printf '__version__ = "%s"\n' "$1" >python/dfgnn/__init__.py
@@ -41,7 +41,7 @@ promise "what is not ready is named, and nothing is built or tagged"
 echo 1.2.4 >VERSION
 for action in check build tag; do
   status 1 tools/release.sh $action
-  says "NEWS: found the first release 1.2.3, expected 1.2.4"
+  says "CHANGELOG.md: found the first release 1.2.3, expected 1.2.4"
   says "packaging/debian/changelog: found the version 1.2.3, expected 1.2.4"
   says "CITATION.cff: found version 1.2.3, expected 1.2.4"
   says "__init__.py: found __version__ 1.2.3, expected 1.2.4"
@@ -51,14 +51,14 @@ done
 [ "$(git tag)" = v1.2.3 ] || fail "a tag was made"
 [ -z "$(find . -name 'release-*')" ] || fail "something was built"
 put_release 1.2.4
-sed -i 's/(2026-01-02)/(not released)/' NEWS
+sed -i 's/ - 2026-01-02//' CHANGELOG.md
 sed -i /date-released/d CITATION.cff
 status 1 tools/release.sh check
-says "expected a date: '1.2.4 (YYYY-MM-DD)'"
+says "expected a date: '## .1.2.4. - YYYY-MM-DD'"
 git checkout -q .
 sed -i 's/2026-01-02/2026-01-03/' CITATION.cff
 status 1 tools/release.sh check
-says "found date-released: 2026-01-03, expected 2026-01-02 as NEWS says"
+says "found date-released: 2026-01-03, expected 2026-01-02 as CHANGELOG.md says"
 git checkout -q .
 sed -i 's/3:1:2/3:1:1/' configure.ac
 status 1 tools/release.sh versions
