@@ -2,7 +2,7 @@
 # tools/release.sh [check | build | tag | versions]: makes a release of the version in
 # VERSION
 #
-#   versions  compares VERSION with NEWS, packaging/debian/changelog, CITATION.cff, __version__ of
+#   versions  compares VERSION with CHANGELOG.md, packaging/debian/changelog, CITATION.cff, __version__ of
 #          the PyTorch package and Spack's recipe, and the soname with Debian's packages
 #          and the documents, and names what differs, and what lacks the headers
 #   check  the same, and whether tests/abi has the headers of the release, the tree is
@@ -38,11 +38,11 @@ expect() {
 versions() {
   echo "$version" | grep -Eqx '[0-9]+\.[0-9]+\.[0-9]+' ||
     fault "VERSION: found '$version', expected MAJOR.MINOR.PATCH"
-  news=$(grep -E -m 1 '^[0-9]+\.[0-9]+' NEWS || :)
-  expect NEWS "${news%% *}" 'the first release'
-  date=$(echo "$news" | sed -n 's/.*(\([0-9]\{4\}-[0-9][0-9]-[0-9][0-9]\))$/\1/p')
+  news=$(grep -E -m 1 '^## \[[0-9]' CHANGELOG.md || :)
+  expect CHANGELOG.md "$(echo "$news" | sed 's/## \[\(.*\)\].*/\1/')" 'the first release'
+  date=$(echo "$news" | sed -n 's/.* - \([0-9]\{4\}-[0-9][0-9]-[0-9][0-9]\)$/\1/p')
   [ -n "$date" ] ||
-    fault "NEWS: found '$news', expected a date: '$version (YYYY-MM-DD)'"
+    fault "CHANGELOG.md: found '$news', expected a date: '## [$version] - YYYY-MM-DD'"
   changelog=$(sed -n '1s/^[^(]*(\(.*\)).*/\1/p' packaging/debian/changelog)
   expect packaging/debian/changelog "${changelog%-*}" 'the version'
   expect CITATION.cff "$(sed -n 's/^version: *//p' CITATION.cff)" 'version'
@@ -53,7 +53,7 @@ versions() {
     'the first version'
   released=$(sed -n 's/^date-released: *//p' CITATION.cff)
   [ "$released" = "$date" ] ||
-    fault "CITATION.cff: found date-released: $released, expected $date as NEWS says"
+    fault "CITATION.cff: found date-released: $released, expected $date as CHANGELOG.md says"
   soname
   headers
 }
@@ -76,7 +76,7 @@ soname() {
     "expected libdfgnn$number as DFGNN_SOVERSION $triple of configure.ac says"
   [ -e "packaging/debian/libdfgnn$number.install" ] ||
     fault "debian: found no libdfgnn$number.install"
-  for file in README.md NEWS packaging/debian/changelog; do
+  for file in README.md CHANGELOG.md packaging/debian/changelog; do
     other=$(grep -o 'libdfgnn\.so\.[0-9]*' $file | sort -u |
       grep -vx "libdfgnn.so.$number" | head -n 1)
     [ -z "$other" ] || fault "$file: found $other, expected libdfgnn.so.$number"

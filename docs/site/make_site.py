@@ -37,7 +37,7 @@ def relink(text, source, pages):
             return match[0]
         path, _, anchor = target.partition("#")
         page = os.path.basename(path)
-        page += ".md" if page in ("HACKING", "NEWS") else ""
+        page += ".md" if page == "HACKING" else ""
         if path.startswith("docs/figures") or path.startswith("figures"):
             return f"{label}(figures/{page})"
         if page in pages:
@@ -144,14 +144,15 @@ def main():
     texts = {name: read(os.path.join(docs, name)) for name in os.listdir(docs)
              if name.endswith(".md")}
     texts["index.md"] = read(os.path.join(source, "README.md"))
-    texts["SECURITY.md"] = read(os.path.join(source, "SECURITY.md"))
-    names = set(texts) | {"HACKING.md", "NEWS.md"}
+    tops = ("SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md")
+    for name in tops:
+        texts[name] = read(os.path.join(source, name))
+    names = set(texts) | {"HACKING.md"}
     for name, text in texts.items():
-        top = source if name in ("index.md", "SECURITY.md") else docs
+        top = source if name in ("index.md", *tops) else docs
         write(pages, name, relink(text, top, names))
-    for name in ("HACKING", "NEWS"):
-        write(pages, f"{name}.md", f"# {name.title() if name == 'NEWS' else 'Hacking dfgnn'}"
-              f"\n\n{code(read(os.path.join(source, name)))}")
+    write(pages, "HACKING.md",
+          f"# Hacking dfgnn\n\n{code(read(os.path.join(source, 'HACKING')))}")
     write(pages, "c-reference.md", c_reference(os.path.join(source, "include")))
     write(pages, "python-reference.md",
           python_reference(os.path.join(source, "python/dfgnn")))
