@@ -30,7 +30,7 @@ extern const tool_column bench_reorder_columns[];
  * and returns it; NULL at the end. */
 char *bench_next_variant(char **rest);
 
-int bench_regret(tool_settings *settings, const tool_graphs *graphs);
+int bench_regret(tool_settings *settings, tool_graphs *graphs);
 
 /* The commit that the program was built from, "" if that is not known. */
 const char *bench_commit(void);

@@ -49,6 +49,7 @@ typedef enum tool_exit {
   X(TIME_LIMIT)                                                                \
   X(CELLS)                                                                     \
   X(ONLY)                                                                      \
+  X(SURVEY)                                                                    \
   X(STATUS)                                                                    \
   X(SEED)                                                                      \
   X(JOB)                                                                       \
@@ -147,7 +148,7 @@ typedef struct tool_settings {
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
-  const char *against, *report, *recorded, *cells; /* files */
+  const char *against, *report, *recorded, *cells, *survey; /* files */
   const char *only; /* names of cells; NULL: all */
   double copy_gbps; /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */

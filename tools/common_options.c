@@ -169,6 +169,12 @@ const tool_option tool_options[OPTION_COUNT] = {
                      .help = "these cells of the table alone",
                      .set = option_text,
                      FIELD(only)},
+    [OPTION_SURVEY] = {.name = "survey",
+                       .argument = "FILE",
+                       .help = "what 'dfgnn-tune survey' wrote, of which the "
+                               "best are timed again",
+                       .set = option_text,
+                       FIELD(survey)},
     [OPTION_STATUS] = {.name = "status",
                        .help = "say what is measured and what is missing",
                        .set = option_flag,
@@ -273,8 +279,8 @@ const tool_option tool_options[OPTION_COUNT] = {
          .flag = 1},
     [OPTION_REGRET] =
         {.name = "regret",
-         .help = "measure the regret of the stored decisions, exact and "
-                 "leaving one graph out, instead",
+         .help = "measure instead how much slower choices are than the best "
+                 "of all variants: needs --cells and --survey",
          .set = option_flag,
          FIELD(regret),
          .flag = 1},

@@ -68,7 +68,8 @@ static const tool_command bench_command = {
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
                HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) |
                HAS(ROUNDS) | HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) |
-               HAS(REGRET) | HAS(REORDER) | HAS(REPORT) | HAS_ALWAYS,
+               HAS(REGRET) | HAS(CELLS) | HAS(ONLY) |
+               HAS(SURVEY) | HAS(REORDER) | HAS(REPORT) | HAS_ALWAYS,
     .main = command};
 
 static const tool_section sections[] = {
@@ -95,6 +96,19 @@ static const tool_section sections[] = {
      "graph_create_ms (a graph of a matrix in device memory), coo_sorted_ms "
      "and coo_unsorted_ms (of an edge list there, 64-bit, sorted by "
      "destination and in random order), transpose_ms (its transposed view).\n"
+     "\n"
+     "With --regret each cell of --cells is judged on each graph: what is "
+     "chosen untuned, the rule's choice, what is chosen after 50 and 300 ms of "
+     "tuning and after a race are timed again beside the ten best variants of "
+     "--survey, in interleaved rounds. The table has, by cell, the geometric "
+     "mean of their times over the least, and the worst; EXACT counts the "
+     "graphs that the stores know, which say nothing of others. Variants of "
+     "the survey that are gone since count with the time that they would have "
+     "today. An object of --json has cell, best, best_ms, variants (of the "
+     "survey), gone (of its ten best), source (of the choice), the names choice, "
+     "rule, tuned_50ms, tuned_300ms and raced, and their times over the least "
+     "as choice_regret and so on; one for each cell follows, with graphs, "
+     "choice_mean, choice_worst and so on.\n"
      "\n"
      "With --reorder there is a row per order and variant, which is timed in "
      "turns on the graph as it is and on the reordered graph with reordered "

@@ -2,7 +2,7 @@
  *
  * The search knows neither devices nor kernels: a candidate is a number and
  * everything else is asked through a table of functions, so that the tests run
- * it on scripted fakes and replay.c on stored figures.
+ * it on scripted fakes.
  *
  * Samples come in rounds: the candidates still in the race in random order, an
  * anchor sample after every few.  A sample is kept as the logarithm of its

@@ -12,6 +12,8 @@
 
 /* ---- rounds -------------------------------------------------------------- */
 
+enum { MOST_FINALS = 3 }; /* where noise had arms leave that may be the best */
+
 typedef struct survey {
   const dfgnn_survey_ops *ops;
   void *data;
@@ -190,6 +192,30 @@ static double final_limit(const survey *s) {
   return limit;
 }
 
+/* Takes back the arms that left although their few samples were faster than the
+ * best of many: a noisy moment of the others had them look slow.  Returns how
+ * many. */
+static size_t recall(survey *s, size_t arms) {
+  const size_t before = s->count;
+  if (!before)
+    return 0;
+  const double best_ms = s->result[fastest(s)].ms;
+  for (size_t i = 0; i < arms && !over(s); i++) {
+    int sampled = 0;
+    for (size_t k = 0; k < before && !sampled; k++)
+      sampled = s->set[k] == i;
+    if (sampled || !(s->result[i].ms < best_ms))
+      continue;
+    const dfgnn_sampled status = s->ops->admit(s->data, i);
+    s->search.lost |= status == DFGNN_SAMPLED_LOST;
+    if (status == DFGNN_SAMPLED_OK)
+      s->set[s->count++] = i;
+    else
+      leave(s, i);
+  }
+  return s->count - before;
+}
+
 static int begin(survey *s, size_t arms, uint64_t seed) {
   s->set = malloc((arms + 1) * sizeof *s->set);
   s->best_ms = INFINITY;
@@ -230,7 +256,9 @@ dfgnn_status dfgnn__survey_run(dfgnn_surveyed *result, size_t arms,
     drop_slower(&s, s.kept * s.best_ms);
     ready = more_rounds(&s, DFGNN_SURVEY_ROUNDS, 1);
   }
-  if (ready && !over(&s)) {
+  for (int k = 0; k < MOST_FINALS && ready && !over(&s); k++) {
+    if (recall(&s, arms) == 0 && k > 0)
+      break;
     drop_slower(&s, final_limit(&s));
     ready = more_rounds(&s, DFGNN_SURVEY_FINAL_ROUNDS, 0);
   }

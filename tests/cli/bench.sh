@@ -76,9 +76,4 @@ says "'rabbit'" degree rcm
 status 2 dfgnn-bench "$small" $quick --reorder all --dispatch
 says "exclude each other"
 
-promise "regret needs measurements"
-# shellcheck disable=SC2086
-status 1 dfgnn-bench "$small" $quick --regret --store "$work/t.db"
-says "measured"
-
 finish

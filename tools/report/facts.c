@@ -6,7 +6,6 @@
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "tools/report/data.h"
-#include "tuner/regret.h"
 
 /* The copy_gbps of `dfgnn-bench --json` on a device; the file beside a number
  * has it. */
@@ -113,9 +112,11 @@ static int complete(dfgnn_problem *problem, dfgnn_matrix *matrix,
   return 1;
 }
 
+enum { FIRST_RANKED = 6 }; /* of the model, of which the page shows the best */
+
 static void fill_predictions(const report_data *d, report_problem *p,
                              const dfgnn_query *query) {
-  const dfgnn_variant *first[DFGNN_REGRET_FIRST];
+  const dfgnn_variant *first[FIRST_RANKED];
   const dfgnn_prediction *all =
       d->model ? dfgnn__predict_all(d->model, query) : NULL;
   if (!all)
@@ -126,7 +127,7 @@ static void fill_predictions(const report_data *d, report_problem *p,
     p->arm[i].predicted = ratio > 0 ? ratio : NAN;
   }
   p->chosen[REPORT_WAY_MODEL] = all->variant[all->best]->name;
-  const size_t count = dfgnn__predicted_first(first, DFGNN_REGRET_FIRST, all);
+  const size_t count = dfgnn__predicted_first(first, FIRST_RANKED, all);
   double least = INFINITY;
   if (count) /* the choice if none of them was measured */
     p->chosen[REPORT_WAY_FIRST] = first[0]->name;
@@ -139,23 +140,29 @@ static void fill_predictions(const report_data *d, report_problem *p,
   }
 }
 
-static void fill_left_out(const report_data *d, report_problem *p) {
+static void fill_left_out(const report_data *d, report_problem *p,
+                          const dfgnn_query *query) {
   const report_device *v = &d->device[p->device];
-  dfgnn_regret r;
-  if (!v->table || dfgnn__regret_stored(&r, v->table, p->decision, &v->info,
-                                        DFGNN_PAPER_CAPACITY))
+  dfgnn_choice left_out = {0}, rule, paper;
+  if (!v->table)
     return;
-  static const struct {
+  dfgnn__rule_choice(&rule, query);
+  dfgnn__paper_choice(&paper, query, DFGNN_PAPER_CAPACITY);
+  dfgnn__select(&left_out, v->table, NULL, query,
+                query->setting.signature->fingerprint);
+  p->distance = left_out.variant ? left_out.distance : -1;
+  p->left_out = left_out.variant ? left_out.source : DFGNN_SOURCE_RULE;
+  if (!left_out.variant)
+    left_out = rule;
+  const struct {
     report_way way;
-    dfgnn_regret_choice choice;
-  } same[] = {{REPORT_WAY_LEFT_OUT, DFGNN_REGRET_LEFT_OUT},
-              {REPORT_WAY_RULE, DFGNN_REGRET_RULE},
-              {REPORT_WAY_PAPER, DFGNN_REGRET_PAPER}};
-  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-    if (r.choice[same[i].choice])
-      p->chosen[same[i].way] = r.choice[same[i].choice]->name;
-  p->distance = r.left_out_distance;
-  p->left_out = r.left_out_source;
+    const dfgnn_variant *variant;
+  } choices[] = {{REPORT_WAY_LEFT_OUT, left_out.variant},
+                 {REPORT_WAY_RULE, rule.variant},
+                 {REPORT_WAY_PAPER, paper.variant}};
+  for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+    if (choices[i].variant)
+      p->chosen[choices[i].way] = choices[i].variant->name;
 }
 
 /* The rule is asked about so many problems of a large store, evenly spread, and
@@ -202,7 +209,7 @@ void dfgnn__report_judge(const report_data *d, report_problem *p) {
     const dfgnn_query query = query_of(d, p);
     fill_gains(p, &query);
     fill_predictions(d, p, &query);
-    fill_left_out(d, p);
+    fill_left_out(d, p, &query);
   }
   for (int way = 0; way < REPORT_WAYS; way++)
     p->regret[way] = loss_of(p, p->chosen[way]);
