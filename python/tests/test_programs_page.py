@@ -12,8 +12,7 @@ from dfgnn.programs import EdgeProgram
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
                     "docs", "programs.md")
 NAMES = ["attention", "biased", "point_transformer", "move", "filtered",
-         "gated", "cosine", "rotary", "alibi", "gatv3", "difference",
-         "related"]
+         "rotary", "gatv3", "difference", "related"]
 
 
 @pytest.fixture(scope="module")
