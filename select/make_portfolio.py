@@ -8,11 +8,13 @@
     make_portfolio.py unused (the same)  families and values of parameters without a member
 
 `make` writes data/portfolios/DEVICE.txt and adds graphs to data/portfolios/graphs.txt;
-data/portfolios/README.md describes the text.  A ratio is the time of a variant over that
+data/portfolios/README.md describes the text.  It looks at the graphs alone that
+data/split.tsv names for fitting; `judge` judges on those that it names for judging.  A ratio is the time of a variant over that
 of the best one on the same graph; a regret is the geometric mean of ratios.
 """
 import argparse
 import collections
+import copy
 import json
 import pathlib
 import re
@@ -22,10 +24,10 @@ import pandas as pd
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = HERE / "data" / "portfolios"
-DEVICES = {  # backend, multiprocessors or threads, bytes of the last-level cache
-    "sm_90": ("cuda", 132, 62914560),
-    "x86_64-avx2": ("cpu", 1, 33554432),
-    "x86_64-avx512": ("cpu", 1, 33554432),
+DEVICES = {  # of a file: backend, architecture, units and bytes of the last-level cache
+    "sm_90": ("cuda", "sm_90", 132, 62914560),
+    "avx512_1": ("cpu", "x86_64-avx512", 1, 33554432),
+    "avx512_2": ("cpu", "x86_64-avx512", 2, 33554432),
 }
 MEMBERS, MORE_MEMBERS = 12, 16
 WORTH = 0.0005        # the least that a member lowers the mean log ratio by
@@ -69,7 +71,7 @@ def read_cells(path):
 
 def numbers(signature, problem, device):
     """The numbers that quantities are products of."""
-    backend, units, cache = DEVICES[device]
+    _, _, units, cache = DEVICES[device]
     head = problem["dim"] * BYTES[problem["dtype"]]
     return signature | {"units": units, "cache": cache, "head_bytes": head,
                         "row_bytes": head * problem["heads"]}
@@ -90,9 +92,17 @@ def rough_log(x):
     return exponent + 2 * mantissa
 
 
+def quantities(device):
+    """What graphs are compared by.  A GPU has many units, and its share of the graph for
+    each says how busy they are; CPUs have few, and whether threads pay is a matter of the
+    whole graph's size."""
+    is_cpu = DEVICES[device][0] == "cpu"
+    return [re.sub("[*/]units", "", q) if is_cpu else q for q in QUANTITIES]
+
+
 def features(graphs, signatures, problem, device):
     """[graphs][quantities]"""
-    rows = [[quantity(q, numbers(signatures[g], problem, device)) for q in QUANTITIES]
+    rows = [[quantity(q, numbers(signatures[g], problem, device)) for q in quantities(device)]
             for g in graphs]
     return np.array(rows, dtype=float)
 
@@ -124,6 +134,15 @@ class Cell:
         ratio = times - np.nanmin(times, axis=1, keepdims=True)
         self.ratio = np.where(self.runs, np.minimum(ratio, SLOW), SLOW)
 
+    def of(self, rows):
+        """The same of some of the graphs, and of the variants that run on any of them."""
+        cell = copy.copy(self)
+        columns = np.flatnonzero(self.runs[rows].any(axis=0))
+        cell.graphs = [self.graphs[i] for i in rows]
+        cell.variants = [self.variants[v] for v in columns]
+        cell.runs, cell.ratio = self.runs[np.ix_(rows, columns)], self.ratio[np.ix_(rows, columns)]
+        return cell
+
 
 def cost(ratio):
     """What a log ratio costs: large ones more than in proportion."""
@@ -145,12 +164,12 @@ def choose_members(ratio, most=MEMBERS):
     return members
 
 
-def members_of(cell, rows=slice(None)):
+def members_of(ratio):
     """At most MEMBERS, or MORE_MEMBERS where they lower the mean by half a percent."""
-    members = choose_members(cell.ratio[rows], MORE_MEMBERS)
-    few = cell.ratio[rows][:, members[:MEMBERS]].min(axis=1).mean()
-    return members if few - cell.ratio[rows][:, members].min(axis=1).mean() > .005 \
-        else members[:MEMBERS]
+    members = choose_members(ratio, MORE_MEMBERS)
+    few = ratio[:, members[:MEMBERS]].min(axis=1).mean()
+    more = few - ratio[:, members].min(axis=1).mean() > .005
+    return members if more else members[:MEMBERS]
 
 
 class Default:
@@ -192,12 +211,12 @@ class Default:
             if all((value[q] > limit) == above for q, limit, above in conditions):
                 return member
 
-    def lines(self):
+    def lines(self, compared):
         """The statements, the leaf of most graphs last: it needs no condition."""
         order = sorted(range(len(self.leaves)), key=lambda k: len(self.leaves[k][1]))
         for k in order:
             conditions = "" if k == order[-1] else " if " + " and ".join(
-                f"{QUANTITIES[q]} {'>' if above else '<='} {limit:g}"
+                f"{compared[q]} {'>' if above else '<='} {limit:g}"
                 for q, limit, above in self.leaves[k][0])
             yield f"  default {self.member[k] + 1}{conditions}"
 
@@ -208,12 +227,16 @@ def relative(variant, problem, backend):
     family = family.removeprefix(backend + ".")
     row, head = lanes_that_load(problem)
     settings = dict(v.split("=") for v in values.split(",")) if values else {}
-    unit, lanes = ("head", head) if settings.get("heads") == "grid" else ("row", row)
+    by_head = settings.get("heads") == "grid" and problem["heads"] > 1
+    unit, lanes = ("head", head) if by_head else ("row", row)
     if "lanes" in settings and settings["lanes"].isdigit():
         x = int(settings["lanes"])
         word = unit if x == lanes else f"{unit}/{lanes // x}" if lanes > x else \
             f"{x // lanes}{unit}"
         settings["lanes"] = word
+    if problem["heads"] == 1 and "heads" in settings:
+        del settings["heads"]  # they differ with several heads alone, where warps are best
+        settings["heads"] = "warp"
     return " ".join([family] + [f"{k}={v}" for k, v in settings.items()])
 
 
@@ -232,9 +255,16 @@ def read(options):
             for name, group in rows.groupby("cell", sort=False)], signatures
 
 
+def fitted(cell, options):
+    """The rows of a cell's graphs that choices are fitted to."""
+    use = dict(l.split("\t")[:2] for l in open(options.split) if not l.startswith("#"))
+    return np.array([i for i, g in enumerate(cell.graphs) if use.get(g) != "judge"])
+
+
 def make(options):
     cells, signatures = read(options)
-    backend, units, cache = DEVICES[options.device]
+    cells = [c.of(fitted(c, options)) for c in cells]
+    backend, arch, units, cache = DEVICES[options.device]
     known = FOLDER / "graphs.txt"
     old = {l.split()[1]: l.rstrip("\n") for l in open(known) if l.startswith("graph ")} \
         if known.exists() else {}
@@ -245,12 +275,12 @@ def make(options):
     known.write_text("# Graphs of the surveys; made by select/make_portfolio.py.\n"
                      f"signature {' '.join(COLUMNS)}\n"
                      + "".join(graphs[g] + "\n" for g in names))
-    lines = [f"# Portfolios of {options.device}; made by select/make_portfolio.py.",
-             f"device {backend} {options.device} units={units} cache={cache}"]
-    lines += ["compare " + " ".join(QUANTITIES[i:i + 4])
-              for i in range(0, len(QUANTITIES), 4)]
+    lines = [f"# Portfolios of {arch}, {units} units; made by select/make_portfolio.py.",
+             f"device {backend} {arch} units={units} cache={cache}"]
+    compared = quantities(options.device)
+    lines += ["compare " + " ".join(compared[i:i + 4]) for i in range(0, len(compared), 4)]
     for cell in cells:
-        members = members_of(cell)
+        members = members_of(cell.ratio)
         ratio = cell.ratio[:, members]
         values = features(cell.graphs, signatures, cell.problem, options.device)
         p = cell.problem
@@ -260,7 +290,7 @@ def make(options):
                   + (f" message={p['message']}" if p["message"] != "copy" else "")
                   + f" # {len(cell.variants)} variants"]
         lines += ["  member " + relative(cell.variants[m], p, backend) for m in members]
-        lines += Default(values, ratio).lines()
+        lines += Default(values, ratio).lines(compared)
         order = sorted(range(len(cell.graphs)), key=lambda i: names.index(cell.graphs[i]))
         lines.append("  graphs " + " ".join(cell.graphs[i] for i in order))
         lines += [f"  times {k + 1} " + " ".join(
@@ -274,39 +304,55 @@ def regret(x):
     return f"{np.exp(np.mean(x)):.3f} ({np.exp(np.max(x)):.2f})"
 
 
-def judge(options):
-    """Members, default and trees are made without the graphs that they are judged on."""
+def judged(cell, train, test, signatures, options):
+    """{who: log ratio} of the choices on graphs that took no part in anything."""
     from sklearn.ensemble import ExtraTreesRegressor
+    values = features(cell.graphs, signatures, cell.problem, options.device)
+    members = members_of(cell.ratio[train])
+    ratio, runs = cell.ratio[:, members], cell.runs[:, members]
+    default = Default(values[train], ratio[train])
+    # a member that does not run on a graph has no part in where trees part
+    mean = np.nanmean(np.where(runs[train], ratio[train], np.nan), axis=0)
+    trees = ExtraTreesRegressor(options.trees, random_state=0).fit(
+        rough_log(values[train]), np.where(runs[train], ratio[train], mean))
+    leaves, known = trees.apply(rough_log(values)), runs[train]
+    found = {"default": [], "ranked": [], "best member": []}
+    for i in test:
+        if not runs[i].any():
+            raise SystemExit(f"{cell.name}: no member runs on {cell.graphs[i]}")
+        same = leaves[train] == leaves[i]
+        weight = (same / same.sum(axis=0)).sum(axis=1)[:, None] * known
+        total = weight.sum(axis=0)
+        predicted = np.where(total > 0, (weight * ratio[train]).sum(axis=0)
+                             / np.maximum(total, 1e-9), SLOW)
+        m = default.choose(values[i])
+        m = m if runs[i, m] else int(np.flatnonzero(runs[i])[0])
+        found["default"].append(ratio[i, m])
+        found["ranked"].append(ratio[i, np.where(runs[i], predicted, np.inf).argmin()])
+        found["best member"].append(ratio[i].min())
+    return found
+
+
+def judge(options):
     cells, signatures = read(options)
-    print(f"{'cell':14}{'variants':>9}{'graphs':>7}{'members':>8}  "
+    print(f"{'cell':14}{'variants':>9}{'fit':>5}{'judged':>7}{'members':>8}  "
           f"{'default':14}{'ranked':14}{'best member':14}")
     everything = collections.defaultdict(list)
     for cell in cells:
-        n, folds = len(cell.graphs), options.folds
-        fold = np.random.RandomState(0).permutation(n) % folds
-        values = features(cell.graphs, signatures, cell.problem, options.device)
-        found = {k: np.zeros(n) for k in ("default", "ranked", "best member")}
-        for k in range(folds):
-            train, test = np.where(fold != k)[0], np.where(fold == k)[0]
-            members = members_of(cell, train)
-            ratio, runs = cell.ratio[:, members], cell.runs[:, members]
-            default = Default(values[train], ratio[train])
-            trees = ExtraTreesRegressor(options.trees, random_state=0)
-            predicted = trees.fit(rough_log(values[train]), ratio[train]).predict(
-                rough_log(values[test]))
-            for p, i in zip(predicted.reshape(len(test), -1), test):
-                if not runs[i].any():
-                    raise SystemExit(f"{cell.name}: no member runs on {cell.graphs[i]}")
-                m = default.choose(values[i])
-                m = m if runs[i, m] else int(np.flatnonzero(runs[i])[0])
-                found["default"][i] = ratio[i, m]
-                found["ranked"][i] = ratio[i, np.where(runs[i], p, np.inf).argmin()]
-                found["best member"][i] = ratio[i].min()
-        print(f"{cell.name:14}{len(cell.variants):9}{n:7}{len(members_of(cell)):8}  "
+        rows, fit = np.arange(len(cell.graphs)), fitted(cell, options)
+        fold = np.random.RandomState(0).permutation(len(rows)) % max(options.folds, 1)
+        parts = [(rows[fold != k], rows[fold == k]) for k in range(options.folds)] or \
+            [(fit, np.setdiff1d(rows, fit))]
+        found = collections.defaultdict(list)
+        for train, test in parts:
+            for who, x in judged(cell, train, test, signatures, options).items():
+                found[who] += x
+        print(f"{cell.name:14}{len(cell.variants):9}{len(parts[0][0]):5}"
+              f"{len(found['ranked']):7}{len(members_of(cell.ratio[parts[0][0]])):8}  "
               + "".join(f"{regret(x):14}" for x in found.values()), flush=True)
-        for k, x in found.items():
-            everything[k] += list(x)
-    print(f"{'all':14}{'':24}  " + "".join(f"{regret(x):14}" for x in everything.values()))
+        for who, x in found.items():
+            everything[who] += x
+    print(f"{'all':14}{'':29}  " + "".join(f"{regret(x):14}" for x in everything.values()))
 
 
 def taken(cells):
@@ -319,7 +365,7 @@ def taken(cells):
             for v in values.split(",") if values else []:
                 out[family][v.split("=")[0]][v.split("=")[1]] += 1
         return out
-    return (count((c, c.variants[m]) for c in cells for m in members_of(c)),
+    return (count((c, c.variants[m]) for c in cells for m in members_of(c.ratio)),
             count((c, v) for c in cells for v in c.variants))
 
 
@@ -329,7 +375,7 @@ def unused_families(cells, backend):
 
 
 def unused(options):
-    members, variants = taken(read(options)[0])
+    members, variants = taken([c.of(fitted(c, options)) for c in read(options)[0]])
     for family in sorted(variants):
         if family not in members:
             print(f"{family}: no member")
@@ -349,8 +395,10 @@ def main():
     parser.add_argument("--device", default="sm_90", choices=DEVICES)
     parser.add_argument("--signatures", required=True)
     parser.add_argument("--cells", default=HERE / "data" / "cells.txt")
-    parser.add_argument("--folds", type=int, default=8)
-    parser.add_argument("--trees", type=int, default=100)
+    parser.add_argument("--split", default=HERE / "data" / "split.tsv")
+    parser.add_argument("--folds", type=int, default=0,
+                        help="judge on all graphs, leaving out each part of so many in turn")
+    parser.add_argument("--trees", type=int, default=150)
     options = parser.parse_args()
     {"make": make, "judge": judge, "unused": unused}[options.command](options)
 
