@@ -8,8 +8,8 @@
     make_portfolio.py unused (the same)  families and values of parameters without a member
 
 `make` writes data/portfolios/DEVICE.txt and adds graphs to data/portfolios/graphs.txt;
-data/portfolios/README.md describes the text.  It looks at the graphs alone that
-data/split.tsv names for fitting; `judge` judges on those that it names for judging.  A ratio is the time of a variant over that
+data/portfolios/README.md describes the text.  `judge` fits to the graphs that
+data/split.tsv names for fitting, and judges on those that it names for judging.  A ratio is the time of a variant over that
 of the best one on the same graph; a regret is the geometric mean of ratios.
 """
 import argparse
@@ -263,9 +263,10 @@ def fitted(cell, options):
 
 def make(options):
     cells, signatures = read(options)
-    cells = [c.of(fitted(c, options)) for c in cells]
+    cells = [c.of(fitted(c, options)) for c in cells] if options.use == "fit" else cells
     backend, arch, units, cache = DEVICES[options.device]
-    known = FOLDER / "graphs.txt"
+    options.output.mkdir(exist_ok=True)
+    known = options.output / "graphs.txt"
     old = {l.split()[1]: l.rstrip("\n") for l in open(known) if l.startswith("graph ")} \
         if known.exists() else {}
     used = {g for c in cells for g in c.graphs}
@@ -297,7 +298,7 @@ def make(options):
             f"{round(100 * cell.ratio[i, m])}" if cell.runs[i, m] else "-" for i in order)
             for k, m in enumerate(members)]
     lines += [""] + [f"unused {f}" for f in unused_families(cells, backend)]
-    (FOLDER / f"{options.device}.txt").write_text("\n".join(lines) + "\n")
+    (options.output / f"{options.device}.txt").write_text("\n".join(lines) + "\n")
 
 
 def regret(x):
@@ -375,7 +376,7 @@ def unused_families(cells, backend):
 
 
 def unused(options):
-    members, variants = taken([c.of(fitted(c, options)) for c in read(options)[0]])
+    members, variants = taken(read(options)[0])
     for family in sorted(variants):
         if family not in members:
             print(f"{family}: no member")
@@ -396,6 +397,9 @@ def main():
     parser.add_argument("--signatures", required=True)
     parser.add_argument("--cells", default=HERE / "data" / "cells.txt")
     parser.add_argument("--split", default=HERE / "data" / "split.tsv")
+    parser.add_argument("--use", default="all", choices=("all", "fit"),
+                        help="make: of which graphs of the split")
+    parser.add_argument("--output", type=pathlib.Path, default=FOLDER)
     parser.add_argument("--folds", type=int, default=0,
                         help="judge on all graphs, leaving out each part of so many in turn")
     parser.add_argument("--trees", type=int, default=150)

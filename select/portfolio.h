@@ -39,6 +39,10 @@ const dfgnn_variant *dfgnn__portfolio_default(const dfgnn_setting *setting,
 /* The cell whose portfolio serves, as "gt128 of sm_90"; "" if there is none. */
 const char *dfgnn__portfolio_cell(const dfgnn_setting *setting);
 
+/* Reads the portfolios, or the file that DFGNN_PORTFOLIOS names instead, once a
+ * process; a context asks first, so that a wrong file is told. */
+dfgnn_status dfgnn__portfolios_open(void);
+
 /* A digest of all portfolios: what selection depends on beside a store. */
 const char *dfgnn__portfolio_digest(void);
 

@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/error.h"
+#include "lib/base/file.h"
+#include "select/portfolio.h"
 #include "select/portfolio_table.h"
 
 enum {
@@ -533,18 +536,54 @@ const char *dfgnn__portfolios_text(size_t *size) {
   return dfgnn__portfolio_bytes;
 }
 
-static dfgnn_portfolios package;
+static dfgnn_portfolios used;
+static dfgnn_status opened;
+static char complaint[512];
 
-/* tests/unit/check_portfolio.c reads the same text; without memory there are
- * no portfolios, and each problem has the first settings of each family. */
-static void read_package(void) {
+/* Reads the file that DFGNN_PORTFOLIOS names in place of the library's text. */
+static dfgnn_status read_named(const char *path) {
+  int fd;
+  int64_t size;
+  dfgnn_status status =
+      dfgnn__file_open(&fd, &size, path, "a file of portfolios");
+  if (status)
+    return status;
+  const size_t wanted = size > MOST_BYTES ? MOST_BYTES + 1 : (size_t)size;
+  char *text = malloc(wanted + 1);
+  size_t got = 0;
+  ssize_t n = 1;
+  while (text && got < wanted && (n = read(fd, text + got, wanted - got)) > 0)
+    got += (size_t)n;
+  close(fd);
+  if (!text)
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
+  else if (n < 0)
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
+  else
+    status = dfgnn__portfolios_read(&used, path, text, got);
+  free(text);
+  return status;
+}
+
+static void open_once(void) {
+  const char *named = getenv("DFGNN_PORTFOLIOS");
   size_t size;
   const char *text = dfgnn__portfolios_text(&size);
-  dfgnn__portfolios_read(&package, "the library's portfolios", text, size);
+  opened = named && *named ? read_named(named)
+                           : dfgnn__portfolios_read(
+                                 &used, "the library's portfolios", text, size);
+  if (opened)
+    snprintf(complaint, sizeof complaint, "%s%s",
+             named ? "DFGNN_PORTFOLIOS: " : "", dfgnn_last_error());
+}
+
+dfgnn_status dfgnn__portfolios_open(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, open_once);
+  return opened ? dfgnn__fail(opened, "%s", complaint) : DFGNN_OK;
 }
 
 const dfgnn_portfolios *dfgnn__portfolios(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, read_package);
-  return &package;
+  dfgnn__portfolios_open();
+  return &used;
 }

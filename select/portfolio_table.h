@@ -115,7 +115,9 @@ void dfgnn__portfolios_free(dfgnn_portfolios *all);
 /* The text that travels in the library. */
 const char *dfgnn__portfolios_text(size_t *size);
 
-/* The portfolios of that text, read at the first call. */
+/* The portfolios in use: of that text, or of the file that DFGNN_PORTFOLIOS
+ * names; read at the first call.  None if they cannot be read:
+ * dfgnn__portfolios_open() says why. */
 const dfgnn_portfolios *dfgnn__portfolios(void);
 
 /* The cell that serves a problem, and how unlike the two are: 0 for
