@@ -107,8 +107,7 @@ void dfgnn__forest_free(dfgnn_forest *forest);
 /* ---- files --------------------------------------------------------------- */
 
 /* The forests of a file: a line "dfgnn-model 2", the number of bytes to come
- * (4, little-endian), and these bytes compressed by zlib.  Files of version 1,
- * which say nothing of coverage, are read as well. */
+ * (4, little-endian), and these bytes compressed by zlib. */
 typedef struct dfgnn_forests {
   size_t count;
   dfgnn_forest *forest;

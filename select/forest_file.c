@@ -6,7 +6,7 @@
  *       name, gain (8), thresholds (1), each a double (8)
  *     members (1), of each: trees (2), of each tree
  *       nodes (1), of each: feature (1), then a leaf's value (2) or the bin (1)
- *     since version 2: covers (2), of each
+ *     covers (2), of each
  *       cell, family, graphs (2), settings (2)
  * Nodes are in preorder, so their structure needs no words. */
 #include "select/forest.h"
@@ -20,7 +20,7 @@
 #include "lib/base/file.h"
 #include "lib/base/output.h"
 
-static const char magic[] = "dfgnn-model 2\n", older[] = "dfgnn-model 1\n";
+static const char magic[] = "dfgnn-model 2\n";
 enum { MAGIC = sizeof magic - 1, MOST_BYTES = 32 << 20, MOST_FORESTS = 256 };
 
 /* ---- reading ------------------------------------------------------------- */
@@ -28,7 +28,6 @@ enum { MAGIC = sizeof magic - 1, MOST_BYTES = 32 << 20, MOST_FORESTS = 256 };
 typedef struct reader {
   const unsigned char *at, *end;
   int bad;
-  int version;
 } reader;
 
 static uint64_t take(reader *r, int bytes) {
@@ -178,7 +177,7 @@ static int take_forest(reader *r, dfgnn_forest *f) {
     }
   }
   give_back(f, trees);
-  return r->bad || r->version < 2 || take_covers(r, f);
+  return r->bad || take_covers(r, f);
 }
 
 static dfgnn_status take_all(dfgnn_forests *all, reader *r, const char *name) {
@@ -212,8 +211,7 @@ dfgnn_status dfgnn__forests_read(dfgnn_forests *forests, const char *name,
   const unsigned char *given = bytes;
   dfgnn_forests all = {0};
   dfgnn_status status = DFGNN_OK;
-  const int current = size >= MAGIC + 4 && !memcmp(given, magic, MAGIC);
-  if (!current && (size < MAGIC + 4 || memcmp(given, older, MAGIC)))
+  if (size < MAGIC + 4 || memcmp(given, magic, MAGIC))
     return dfgnn__fail(DFGNN_ERROR_FORMAT,
                        "%s: expected a model, whose first line is '%.*s'", name,
                        MAGIC - 1, magic);
@@ -232,7 +230,7 @@ dfgnn_status dfgnn__forests_read(dfgnn_forests *forests, const char *name,
     status = dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: damaged, cannot be unpacked",
                          name);
   } else {
-    reader r = {.at = raw, .end = raw + length, .version = current ? 2 : 1};
+    reader r = {.at = raw, .end = raw + length};
     status = take_all(&all, &r, name);
   }
   free(raw);

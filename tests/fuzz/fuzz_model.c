@@ -38,7 +38,7 @@ static void use(const void *bytes, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  static const char magic[] = "dfgnn-model 1\n";
+  static const char magic[] = "dfgnn-model 2\n";
   enum { MAGIC = sizeof magic - 1, ROOM = 1 << 16 };
   static unsigned char whole[MAGIC + 4 + ROOM];
   uLongf packed = ROOM;
