@@ -74,27 +74,27 @@ static const dfgnn_field problem[] = {
     {INT("weights", weights, 0, 1), .word = "weights", .key = DFGNN_KEY_GATE,
      IN_PROBLEM(weights)},
     {INT("bias", bias, 0, 1), .word = "bias", .key = DFGNN_KEY_GATE,
-     IN_PROBLEM(bias), .added = 2},
+     IN_PROBLEM(bias), .optional = 1},
     {INT("dropout", dropout, 0, 1), .word = "dropout", .key = DFGNN_KEY_GATE,
-     IN_PROBLEM(dropout), .added = 2},
+     IN_PROBLEM(dropout), .optional = 1},
     {INT64("edge_dim", edge_dim, DFGNN_EDGE_PROJECTED, 65536),
      .word = "edge features", .key = DFGNN_KEY_GATE, IN_PROBLEM(edge_dim),
-     .added = 2},
+     .optional = 1},
     {INT("edge_use", edge_use, 0, DFGNN_EDGE_USE_COUNT - 1),
      .word = "edge features of", .key = DFGNN_KEY_GATE, IN_PROBLEM(edge_use),
-     .names = DFGNN_NAMES_EDGE_USE, .added = 3},
+     .names = DFGNN_NAMES_EDGE_USE, .optional = 1},
     {INT("message", message, 0, DFGNN_MESSAGE_COUNT - 1), .word = "message",
      .key = DFGNN_KEY_GATE, IN_PROBLEM(message), .names = DFGNN_NAMES_MESSAGE,
-     .added = 3},
+     .optional = 1},
     {.name = "program",
      AT(program),
      .kind = DFGNN_FIELD_NAME,
      .high = 16,
      .word = "program",
      .key = DFGNN_KEY_GATE,
-     .added = 9},
+     .optional = 1},
     {TEXT("program_text", program_text, DFGNN_PROGRAM_TEXT),
-     .word = "the program's text", .added = 9},
+     .word = "the program's text", .optional = 1},
 };
 
 static const dfgnn_field graph[] = {
@@ -120,11 +120,11 @@ static const dfgnn_field graph[] = {
     {SIZE("largest_graph", signature.largest_graph)},
     {REAL("density", signature.density, COUNT_MAX)},
     {UINT64("fingerprint", signature.fingerprint), .key = DFGNN_KEY_GRAPH},
-    {SIZE("max_source_degree", signature.max_source_degree), .added = 4},
-    {SIZE("p50_source_degree", signature.p50_source_degree), .added = 4},
-    {SIZE("p99_source_degree", signature.p99_source_degree), .added = 4},
-    {REAL("source_cv", signature.source_cv, COUNT_MAX), .added = 4},
-    {REAL("isolated_sources", signature.isolated_sources, 1), .added = 4},
+    {SIZE("max_source_degree", signature.max_source_degree), .optional = 1},
+    {SIZE("p50_source_degree", signature.p50_source_degree), .optional = 1},
+    {SIZE("p99_source_degree", signature.p99_source_degree), .optional = 1},
+    {REAL("source_cv", signature.source_cv, COUNT_MAX), .optional = 1},
+    {REAL("isolated_sources", signature.isolated_sources, 1), .optional = 1},
 };
 
 static const dfgnn_field run[] = {
@@ -134,7 +134,7 @@ static const dfgnn_field run[] = {
     {NAME("protocol", protocol, 255), .key = DFGNN_KEY_WORD},
     {NAME("run", run, 32)},
     {UINT64("seed", seed)},
-    {REAL("copy_gbps", copy_gbps, 1e6), .added = 6},
+    {REAL("copy_gbps", copy_gbps, 1e6), .optional = 1},
 };
 
 static const dfgnn_field measurement[] = {
@@ -154,8 +154,8 @@ static const dfgnn_field measurement[] = {
     {COUNT("samples", samples)},
     {REAL("rel_error", rel_error, DBL_MAX)},
     {COUNT("workspace_bytes", workspace_bytes)},
-    {COUNT("disturbed", disturbed), .added = 8},
-    {TEXT("noise", noise, 255), .added = 8},
+    {COUNT("disturbed", disturbed), .optional = 1},
+    {TEXT("noise", noise, 255), .optional = 1},
 };
 
 #define FIELDS(name)                                                           \
@@ -265,7 +265,7 @@ const char *dfgnn__field_refusal(const dfgnn_field *field,
 int dfgnn__field_is_left_out(const dfgnn_field *field,
                              const dfgnn_measurement *row) {
   const void *value = dfgnn__field_get(field, row);
-  if (!field->added)
+  if (!field->optional)
     return 0;
   switch (field->kind) {
   case DFGNN_FIELD_NAME:

@@ -54,9 +54,8 @@ typedef struct dfgnn_field {
   dfgnn_field_key key;
   size_t in_problem; /* offset in dfgnn_problem; 0: it has no such member */
   dfgnn_names names; /* the member's, if it is an enumerator */
-  int added;         /* version of the schema that added it; 0: the first.
-                      * Its default is 0, which neither the hash nor the
-                      * export mentions. */
+  int optional;      /* 1: the default is 0, which neither the hash nor the
+                      * export mentions */
 } dfgnn_field;
 
 typedef struct dfgnn_fields {
@@ -85,8 +84,7 @@ static inline int dfgnn__field_is_flag(const dfgnn_field *field) {
   return field->kind == DFGNN_FIELD_INT && field->low == 0 && field->high == 1;
 }
 
-/* 1 if a later version added the field and its value is the default: such a
- * row is the same as before there was the field. */
+/* 1 if the field is optional and its value is the default. */
 int dfgnn__field_is_left_out(const dfgnn_field *field,
                              const dfgnn_measurement *row);
 

@@ -36,9 +36,8 @@ static dfgnn_status make_directories(const char *path) {
                : DFGNN_OK;
 }
 
-dfgnn_status dfgnn__store_create(const char *path,
-                                 const dfgnn_schemas *schemas) {
-  dfgnn_store made = {.path = (char *)path, .schemas = schemas};
+dfgnn_status dfgnn__store_create(const char *path) {
+  dfgnn_store made = {.path = (char *)path};
   if (strlen(path) > PATH_MAX - 64)
     return dfgnn__fail(DFGNN_ERROR_STORE, "%.64s...: the name is too long",
                        path);
@@ -54,7 +53,7 @@ dfgnn_status dfgnn__store_create(const char *path,
   if (rc)
     status = dfgnn__store_fail(&made, rc, "cannot be created");
   else
-    status = dfgnn__schema_create(&made, schemas->count, "cannot be created");
+    status = dfgnn__schema_create(&made);
   if (!status)
     status = dfgnn__store_execute(&made, "PRAGMA journal_mode = WAL",
                                   "cannot be created");

@@ -3,19 +3,16 @@
  *
  *   the table's name, a byte 0,
  *   (measurement only) the hashes of its device, problem, graph and run,
- *   each field of version 1 in the order of db/field.c:
+ *   each field that is not optional, in the order of db/field.c:
  *     strings    their bytes, a byte 0
  *     integers   8 bytes, little-endian two's complement
  *     reals      8 bytes, little-endian IEEE 754 (never -0 or NaN)
  *     histogram  24 reals
  *
- *   each field that a later version added, in that order, unless its value is
- *   the default 0:
+ *   each optional field in that order, unless its value is the default 0:
  *     its name, a byte 0, its value as above
  *
- * BLAKE2b of 16 bytes without a key.  Since defaults are left out, the hashes
- * of older rows stay, and a row of a newer version has the hash that is
- * computed here if and only if it says nothing that this version does not know.
+ * BLAKE2b of 16 bytes without a key.
  */
 #include "db/field.h"
 
@@ -87,11 +84,11 @@ void dfgnn__group_hash(unsigned char hash[DFGNN_HASH_BYTES],
   if (group == DFGNN_GROUP_MEASUREMENT)
     put(&b, parts, (size_t)DFGNN_PART_COUNT * DFGNN_HASH_BYTES);
   for (size_t i = 0; i < fields->count; i++)
-    if (!fields->field[i].added)
+    if (!fields->field[i].optional)
       put_field(&b, &fields->field[i], row);
   for (size_t i = 0; i < fields->count; i++) {
     const dfgnn_field *field = &fields->field[i];
-    if (!field->added || dfgnn__field_is_left_out(field, row))
+    if (!field->optional || dfgnn__field_is_left_out(field, row))
       continue;
     put(&b, field->name, strlen(field->name) + 1);
     put_field(&b, field, row);

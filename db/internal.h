@@ -12,8 +12,6 @@
 struct dfgnn_store {
   sqlite3 *db;
   char *path;
-  const dfgnn_schemas *schemas;
-  int newer;     /* its version is above ours: some rows cannot be verified */
   int immutable; /* opened without locks: size and time tell of changes */
   int64_t size, modified_ns;
   uint64_t inode;
@@ -56,24 +54,17 @@ int dfgnn__connect(sqlite3 **db, const char *path, const char *options,
                    int flags);
 int dfgnn__confine(sqlite3 *db);
 
-/* dfgnn__store_open with another history of the schema, for tests. */
-dfgnn_status dfgnn__store_open_schemas(dfgnn_store **store, const char *path,
-                                       dfgnn_store_mode mode,
-                                       const dfgnn_schemas *schemas);
+/* dfgnn__store_open that asks for no signature. */
+dfgnn_status dfgnn__store_open_unsigned(dfgnn_store **store, const char *path,
+                                        dfgnn_store_mode mode);
 
 /* db/file.c: creates a store, whole or not at all; success if another process
  * did. */
-dfgnn_status dfgnn__store_create(const char *path,
-                                 const dfgnn_schemas *schemas);
-dfgnn_status dfgnn__schema_create(dfgnn_store *store, int version,
-                                  const char *attempt);
-/* Checks the schema of an open store; *version is its version. */
-dfgnn_status dfgnn__schema_check(dfgnn_store *store, int *version,
-                                 dfgnn_store_mode mode);
-/* db/migrate.c: brings an open store of version `from` to the last. */
-dfgnn_status dfgnn__store_migrate(dfgnn_store *store, int from);
-/* Replaces the connection by a migrated copy in memory. */
-dfgnn_status dfgnn__store_migrate_copy(dfgnn_store *store);
+dfgnn_status dfgnn__store_create(const char *path);
+/* db/schema.c: makes the tables of a new store; compares those of an open one.
+ */
+dfgnn_status dfgnn__schema_create(dfgnn_store *store);
+dfgnn_status dfgnn__schema_check(dfgnn_store *store);
 
 #define DFGNN_STORE_CAP_BYTES (256ll << 20)
 

@@ -79,8 +79,7 @@ static int read_group(dfgnn_measurement *row, dfgnn_field_group group,
   return !dfgnn__group_refusal(group, row, NULL);
 }
 
-/* Does the row have the hash that its content gives?  A row of a newer store
- * that has fields which this version does not know has another: db/hash.c. */
+/* Does the row have the hash that its content gives? */
 static int verified(dfgnn_field_group group, const dfgnn_measurement *row,
                     const unsigned char *hash,
                     unsigned char (*part_hashes)[DFGNN_HASH_BYTES]) {

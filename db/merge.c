@@ -86,12 +86,6 @@ static dfgnn_status check_source(const dfgnn_store *out,
   if (in == out)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "%s: a store cannot be merged into itself", in->path);
-  if (in->newer)
-    return dfgnn__fail(DFGNN_ERROR_STORE,
-                       "%s: the store is of a newer version, and merging would "
-                       "lose fields that this library does not know; update "
-                       "dfgnn",
-                       in->path);
   return DFGNN_OK;
 }
 

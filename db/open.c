@@ -131,9 +131,7 @@ static dfgnn_status open_memory(dfgnn_store *store) {
       store, store->path, "", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (!status)
     status = dfgnn__store_pragmas(store);
-  return status ? status
-                : dfgnn__schema_create(store, store->schemas->count,
-                                       "cannot be created");
+  return status ? status : dfgnn__schema_create(store);
 }
 
 static void note_file(int64_t *size, int64_t *modified_ns, uint64_t *inode,
@@ -251,7 +249,6 @@ static dfgnn_status limit_pages(dfgnn_store *store) {
 /* Opens for writing a file that was checked through a connection that cannot
  * write. */
 static dfgnn_status open_write(dfgnn_store *store, const header *h) {
-  int version = 0;
   dfgnn_status status =
       dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READWRITE);
   if (!status && sqlite3_db_readonly(store->db, "main") == 1)
@@ -262,14 +259,12 @@ static dfgnn_status open_write(dfgnn_store *store, const header *h) {
   if (!status)
     status = dfgnn__store_pragmas(store);
   if (!status)
-    status = dfgnn__schema_check(store, &version, DFGNN_STORE_WRITE);
+    status = dfgnn__schema_check(store);
   if (!status)
     status = limit_pages(store);
   if (!status && !h->wal)
     status = dfgnn__store_execute(store, "PRAGMA journal_mode = WAL",
                                   "cannot be opened for writing");
-  if (!status && version < store->schemas->count)
-    status = dfgnn__store_migrate(store, version);
   return status;
 }
 
@@ -318,7 +313,7 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
   const char *network =
       mode == DFGNN_STORE_WRITE ? dfgnn__network_filesystem(store->path) : NULL;
   header h = {0};
-  int missing, version = 0;
+  int missing;
   dfgnn_status status = check_kind(store->path, mode, &missing);
   if (status)
     return status;
@@ -330,7 +325,7 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
                        store->path, network);
   const int again = known && known == dfgnn__store_stamp(store->path);
   if (missing)
-    status = dfgnn__store_create(store->path, store->schemas);
+    status = dfgnn__store_create(store->path);
   if (!status)
     status = dfgnn__store_connect(store, store->path, "", SQLITE_OPEN_READONLY);
   if (!status)
@@ -343,16 +338,13 @@ static dfgnn_status open_file(dfgnn_store *store, dfgnn_store_mode mode,
       (mode == DFGNN_STORE_WRITE || h.size < QUICK_CHECK_BYTES))
     status = quick_check(store);
   if (!status)
-    status = dfgnn__schema_check(store, &version, mode);
+    status = dfgnn__schema_check(store);
   if (!status && mode == DFGNN_STORE_WRITE)
     status = open_write(store, &h);
-  else if (!status && version < store->schemas->count)
-    status = dfgnn__store_migrate_copy(store);
   return status;
 }
 
-static dfgnn_status allocate(dfgnn_store **out, const char *path,
-                             const dfgnn_schemas *schemas) {
+static dfgnn_status allocate(dfgnn_store **out, const char *path) {
   if (sodium_init() < 0)
     return dfgnn__fail(DFGNN_ERROR_STORE, "%s: libsodium cannot start", path);
   dfgnn_store *store = calloc(1, sizeof *store);
@@ -360,7 +352,6 @@ static dfgnn_status allocate(dfgnn_store **out, const char *path,
     free(store);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
   }
-  store->schemas = schemas;
   store->jitter = randombytes_random();
   *out = store;
   return DFGNN_OK;
@@ -369,7 +360,6 @@ static dfgnn_status allocate(dfgnn_store **out, const char *path,
 static dfgnn_status open_bytes(dfgnn_store *store, const void *bytes,
                                size_t size) {
   header h = {0};
-  int version = 0;
   unsigned char *copy = sqlite3_malloc64(size + 1);
   dfgnn_status status =
       copy ? DFGNN_OK
@@ -394,16 +384,14 @@ static dfgnn_status open_bytes(dfgnn_store *store, const void *bytes,
   if (!status)
     status = quick_check(store);
   if (!status)
-    status = dfgnn__schema_check(store, &version, DFGNN_STORE_READ);
-  if (!status && version < store->schemas->count)
-    status = dfgnn__store_migrate_copy(store);
+    status = dfgnn__schema_check(store);
   return status;
 }
 
 dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
                                      const void *bytes, size_t size) {
   dfgnn_store *store = NULL;
-  dfgnn_status status = allocate(&store, path, &dfgnn__schemas);
+  dfgnn_status status = allocate(&store, path);
   if (status)
     return status;
   status = open_bytes(store, bytes, size);
@@ -415,10 +403,9 @@ dfgnn_status dfgnn__store_open_bytes(dfgnn_store **out, const char *path,
 }
 
 static dfgnn_status open_store(dfgnn_store **out, const char *path,
-                               dfgnn_store_mode mode,
-                               const dfgnn_schemas *schemas, uint64_t known) {
+                               dfgnn_store_mode mode, uint64_t known) {
   dfgnn_store *store = NULL;
-  dfgnn_status status = allocate(&store, path, schemas);
+  dfgnn_status status = allocate(&store, path);
   if (status)
     return status;
   if (*path == 0)
@@ -434,15 +421,14 @@ static dfgnn_status open_store(dfgnn_store **out, const char *path,
   return status;
 }
 
-dfgnn_status dfgnn__store_open_schemas(dfgnn_store **out, const char *path,
-                                       dfgnn_store_mode mode,
-                                       const dfgnn_schemas *schemas) {
-  return open_store(out, path, mode, schemas, 0);
+dfgnn_status dfgnn__store_open_unsigned(dfgnn_store **out, const char *path,
+                                        dfgnn_store_mode mode) {
+  return open_store(out, path, mode, 0);
 }
 
 dfgnn_status dfgnn__store_open_known(dfgnn_store **out, const char *path,
                                      uint64_t stamp) {
-  return open_store(out, path, DFGNN_STORE_WRITE, &dfgnn__schemas, stamp);
+  return open_store(out, path, DFGNN_STORE_WRITE, stamp);
 }
 
 void dfgnn__store_close(dfgnn_store *store) {

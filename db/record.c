@@ -234,8 +234,6 @@ static const char *column_name(sqlite3_stmt *query, int column) {
 dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
                                    dfgnn_store_visit_pin visit, void *data) {
   sqlite3_stmt *query = NULL;
-  if (store->newer)
-    return DFGNN_OK; /* this version does not know the pins of a newer one */
   dfgnn__store_begin(store);
   int rc = sqlite3_prepare_v2(
       store->db,

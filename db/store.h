@@ -83,7 +83,7 @@ typedef enum dfgnn_store_mode {
  * DFGNN_ERROR_IO says that there is no such file, and only that; everything
  * else is DFGNN_ERROR_STORE with a message that names the file, what it is (a
  * directory, unreadable, not SQLite, another application's database, truncated,
- * damaged, with foreign tables, views or triggers, of a newer version, above
+ * damaged, with foreign tables, views or triggers, of another schema, above
  * 256 MiB) and what was expected.  A failed open changes no file.
  *
  * The file is not trusted.  SQLite is set defensive, without triggers, views,
@@ -93,10 +93,8 @@ typedef enum dfgnn_store_mode {
  * A file below 1 MiB, or of any size if it is to be written, is also checked
  * as a whole (quick_check).
  *
- * Versions: an older one is migrated in one transaction when opened WRITE,
- * after a copy was put beside it as PATH.vN.backup; opened READ it is migrated
- * in memory.  Of a newer one, which is never written, READ gives the rows that
- * say nothing this version does not know; the others count as invalid.
+ * A store of another version of the schema is refused; the message says what
+ * to do.
  *
  * Concurrency: a new store appears whole or not at all, however many processes
  * create it.  It uses a write-ahead log; a locked file is waited for, up to a

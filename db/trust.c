@@ -33,9 +33,8 @@ dfgnn_status dfgnn__store_open(dfgnn_store **store, const char *path,
   if (mode == DFGNN_STORE_READ)
     status = dfgnn__trusted_keys(&keys);
   if (!status)
-    status =
-        keys ? dfgnn__store_open_signed(store, path, keys)
-             : dfgnn__store_open_schemas(store, path, mode, &dfgnn__schemas);
+    status = keys ? dfgnn__store_open_signed(store, path, keys)
+                  : dfgnn__store_open_unsigned(store, path, mode);
   dfgnn__keys_free(keys);
   return status;
 }

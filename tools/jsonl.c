@@ -151,7 +151,7 @@ static int read_field(void *data, const dfgnn_field *field) {
       [DFGNN_FIELD_REALS] = "an array of 24 numbers"};
   reading *r = data;
   const json_t *value = json_object_get(r->object, key_of(field));
-  if (!value && field->added)
+  if (!value && field->optional)
     return 0;
   if (!value)
     r->status =
@@ -165,12 +165,6 @@ static int read_field(void *data, const dfgnn_field *field) {
 
 static int is_key(void *data, const dfgnn_field *field) {
   return !strcmp(data, key_of(field));
-}
-
-int tool_measurement_retired(const json_t *object) {
-  /* Version 7 of the schema: queries and keys are no longer normalised inside.
-   */
-  return json_object_get(object, "qk_norm") != NULL;
 }
 
 dfgnn_status tool_measurement_parse(dfgnn_measurement *row,

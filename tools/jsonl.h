@@ -15,8 +15,4 @@ dfgnn_status tool_measurement_parse(dfgnn_measurement *row,
 /* The same of an object that has the fields of a problem alone. */
 dfgnn_status tool_problem_parse(dfgnn_measurement *row, const json_t *object);
 
-/* Is it a measurement of a problem that an older version had and this one has
- * not?  Exports name such a field only where it is not the default. */
-int tool_measurement_retired(const json_t *object);
-
 #endif

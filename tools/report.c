@@ -51,7 +51,7 @@ json_t *tool_row_of(const dfgnn_measurement *problem) {
     const void *value = dfgnn__field_get(field, problem);
     if (!field->in_problem)
       continue;
-    if (field->added && !dfgnn__field_is_flag(field))
+    if (field->optional && !dfgnn__field_is_flag(field))
       continue; /* tool_put_edges() writes these */
     if (dfgnn__field_is_flag(field))
       tool_put_flag(row, key, *(const int *)value);

@@ -165,7 +165,6 @@ typedef struct import {
   FILE *in;
   char *line;
   int64_t number;
-  int retired;    /* the last row is of a problem that is gone */
   json_t *object; /* holds the strings of the last row */
   dfgnn_measurement row;
   reasons reasons;
@@ -184,9 +183,6 @@ static dfgnn_status parse_line(import *im) {
   im->object = json_loads(im->line, JSON_REJECT_DUPLICATES, &error);
   if (!im->object)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s", error.text);
-  im->retired = tool_measurement_retired(im->object);
-  if (im->retired)
-    return DFGNN_OK;
   dfgnn_status status = tool_measurement_parse(&im->row, im->object);
   return status ? status : dfgnn__measurement_check(&im->row);
 }
@@ -203,10 +199,8 @@ static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
     if (status && !im->settings->skip_invalid)
       return dfgnn__fail_prefix(status, "%s:%lld: ", im->path,
                                 (long long)im->number);
-    const char *reason = status ? "invalid"
-                         : im->retired
-                             ? "of a problem that is gone"
-                             : tool_row_refusal(im->settings, &im->row);
+    const char *reason =
+        status ? "invalid" : tool_row_refusal(im->settings, &im->row);
     if (!reason) {
       *row = &im->row;
       return DFGNN_OK;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Bias and dropout belong to a problem: it is measured, stored, told and moved
-# apart from problems without them.  Stores of version 1 keep their rows.
+# apart from problems without them.
 . "$(dirname "$0")/lib.sh"
 store=$work/t.db
 here="--device cpu --dim 8"
@@ -134,23 +134,4 @@ holds 'length == 1 and .[0].bias and .[0].dropout'
 printf 'graphs: [a]\ndropout: 0.5\n' >"$work/job.yaml"
 status 1 dfgnn-tune run --job "$work/job.yaml" --quiet
 says "job.yaml:2: .*0.5"
-
-promise "a store of version 1 is shown and migrated, and keeps every row"
-gzip -dc "$top/tests/data/tuning-v1.db.gz" >"$work/v1.db"
-cp "$work/v1.db" "$work/before.db"
-status 0 dfgnn-tune export --store "$work/v1.db"
-cp "$work/out" "$work/v1.jsonl"
-[ "$(wc -l <"$work/v1.jsonl")" = 16 ] || fail "16 rows were in it"
-cmp -s "$work/v1.db" "$work/before.db" || fail "reading changed the file"
-status 0 dfgnn-tune pin cpu.attention.fwd.reference --op gatv2 --dropout \
-  --store "$work/v1.db"
-[ -e "$work/v1.db.v1.backup" ] || fail "there is no backup"
-status 0 dfgnn-tune export --store "$work/v1.db"
-cmp -s "$work/out" "$work/v1.jsonl" || fail "the rows differ"
-status 0 dfgnn-tune verify "$work/v1.db" --json
-holds '.[0].invalid == 0 and .[0].rows == 16'
-status 0 dfgnn-tune pin --store "$work/v1.db" --json
-holds 'length == 3 and [.[].dropout] == [false, true, false]'
-status 0 dfgnn-tune merge "$work/v1.db" "$work/v1.db.v1.backup" --json
-holds '.[0].added == 0 and .[0].known == 16 and .[0].skipped == 0'
 finish

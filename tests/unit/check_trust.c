@@ -79,35 +79,6 @@ static dfgnn_status prune_y(dfgnn_store *store) {
 
 static dfgnn_status do_prune(void) { return with_store(prune_y); }
 
-static const char upgrade[] =
-    "INSERT INTO device SELECT * FROM old_device;"
-    "INSERT INTO graph SELECT * FROM old_graph;"
-    "INSERT INTO problem SELECT * FROM old_problem;"
-    "INSERT INTO run SELECT * FROM old_run;"
-    "INSERT INTO measurement SELECT * FROM old_measurement;"
-    "INSERT INTO pin SELECT * FROM old_pin;";
-
-static const dfgnn_schemas *one_more_version(void) {
-  enum { MOST = 32 };
-  static dfgnn_schema versions[MOST];
-  static dfgnn_schemas more = {0, versions};
-  int count = dfgnn__schemas.count;
-  ck_assert_int_lt(count, MOST);
-  memcpy(versions, dfgnn__schemas.version, (size_t)count * sizeof *versions);
-  versions[count] = versions[count - 1];
-  versions[count].upgrade = upgrade;
-  more.count = count + 1;
-  return &more;
-}
-
-static dfgnn_status do_migrate(void) {
-  dfgnn_store *store = NULL;
-  dfgnn_status status = dfgnn__store_open_schemas(
-      &store, path, DFGNN_STORE_WRITE, one_more_version());
-  dfgnn__store_close(store);
-  return status;
-}
-
 typedef struct deed {
   const char *name;
   action act;
@@ -119,7 +90,6 @@ static const deed deeds[] = {
     {"merge", do_merge, BEFORE, BEFORE + MANY},
     {"publish", do_publish, BEFORE, MANY},
     {"prune", do_prune, BEFORE + MANY, BEFORE},
-    {"migrate", do_migrate, BEFORE + MANY, BEFORE + MANY},
 };
 #define DEEDS ((int)(sizeof deeds / sizeof *deeds))
 
@@ -162,12 +132,9 @@ static void restore(void) {
 }
 
 static size_t rows_now(void) {
-  dfgnn_store *store = NULL;
+  dfgnn_store *store = open_store(DFGNN_STORE_READ);
   seen s = {NULL, 0, 0, 0};
   uint64_t invalid = 0;
-  /* the store may have been migrated */
-  ck_ok(dfgnn__store_open_schemas(&store, path, DFGNN_STORE_READ,
-                                  one_more_version()));
   ck_ok(dfgnn__store_each(store, &invalid, NULL, look_for, &s));
   ck_ok(dfgnn__store_check(store));
   ck_assert_uint_eq(invalid, 0);

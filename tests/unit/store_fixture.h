@@ -166,20 +166,6 @@ static inline int join_pins(void *data, const dfgnn_pin *pin) {
   return 0;
 }
 
-static inline const char *version_after(const char *sql) {
-  static char text[64];
-  execute_raw(sql);
-  sqlite3 *db;
-  sqlite3_stmt *query;
-  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-  sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &query, NULL);
-  ck_assert_int_eq(sqlite3_step(query), SQLITE_ROW);
-  snprintf(text, sizeof text, "%s", sqlite3_column_text(query, 0));
-  sqlite3_finalize(query);
-  sqlite3_close(db);
-  return text;
-}
-
 static inline int run_cases(const char *name, void (*add)(TCase *)) {
   Suite *suite = suite_create(name);
   TCase *cases = tcase_create(name);
