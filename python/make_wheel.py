@@ -1,6 +1,6 @@
 """Makes a wheel of the package with libdfgnn, what it links and its store.
 
-    python3 make_wheel.py --library .libs/libdfgnn_wheel.so --version 0.2.0
+    python3 make_wheel.py --library .libs/libdfgnn_wheel.so --version 0.3.0
 
 Nothing in the wheel is tied to a version of Python or torch.  Libraries that
 manylinux counts on, and the OpenMP that torch brings, stay outside.  Without

@@ -8,7 +8,7 @@ or swap an import: ``from dfgnn.nn import GATConv``.
 
 from ._lazy import lazy
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # A module here bears no name of a function: whichever of the two was imported
 # last would hide the other.

@@ -129,5 +129,5 @@ def check(status):
 
 
 def version():
-    """The version of libdfgnn, such as "0.2.0"."""
+    """The version of libdfgnn, such as "0.3.0"."""
     return library().dfgnn_version().decode()

@@ -9,7 +9,7 @@ class Dfgnn(AutotoolsPackage):
     # named by `spack dev-build` or `spack install dfgnn dev_path=...`.
     license("Apache-2.0")
 
-    version("0.2.0")
+    version("0.3.0")
 
     variant("metis", default=True, description="Order graphs by METIS too")
     variant("mpi", default=False, description="Tune on several hosts by MPI")
