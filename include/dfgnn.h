@@ -81,7 +81,7 @@ DFGNN_API const char *dfgnn_status_string(dfgnn_status status);
  * until the thread's next call into the library. */
 DFGNN_API const char *dfgnn_last_error(void);
 
-/* The library's version, e.g. "0.2.0". */
+/* The library's version, e.g. "0.3.0". */
 DFGNN_API const char *dfgnn_version(void);
 
 /* ---- names -------------------------------------------------------------- */
@@ -198,7 +198,6 @@ typedef struct dfgnn_csr {
                          * mini-batches of a sampler; NULL: none */
   const char *name;     /* a label kept with measurements; NULL: none */
   int trusted;          /* 1: nothing is checked, see below */
-  void *stream;         /* of the old dfgnn_graph_create alone */
   /* The same edges by source, which backward passes read; NULL: they are made
    * when they are needed.  Source j has the edges column_offsets[j] ..
    * column_offsets[j + 1] - 1: edge column_edges[k] of the matrix, of row
@@ -245,16 +244,7 @@ DFGNN_API dfgnn_status dfgnn_graph_create_csr(dfgnn_graph **graph,
 typedef struct dfgnn_coo {
   size_t struct_size;
   int64_t destinations, sources, edges;
-#ifdef DFGNN_NO_OLD_NAMES
   const void *destination, *source; /* [E], of index_type */
-#else
-  __extension__ union {
-    const void *destination, *dst;
-  };
-  __extension__ union {
-    const void *source, *src;
-  };
-#endif
   dfgnn_index_type index_type;
   int on_device;               /* as in dfgnn_csr */
   int64_t graphs;              /* as in dfgnn_csr, with graph_ptr */
@@ -341,7 +331,6 @@ typedef struct dfgnn_problem {
                             * args.score_edge is its scalar, [E,H].  Not for
                             * AGNN and SPMM_WEIGHTED. */
   dfgnn_edge_use edge_use; /* GT with edge features */
-  int reserved;            /* 0: the place of qk_norm, which is gone */
   dfgnn_message message;   /* SPMM_SUM, SPMM_MEAN, REDUCE_MIN, _MAX, _MEAN and
                             * _PNA.  RELU needs edge features, GATE may have
                             * them, GATE_VALUE needs edge_dim F, COPY has none.
@@ -356,7 +345,6 @@ typedef struct dfgnn_problem {
                   * CPU: attention, and sums and means of messages whose part
                   * of the edge is projected already; DFGNN_ERROR_UNSUPPORTED
                   * elsewhere. */
-  int unused;    /* not read */
   const struct dfgnn_edge_program *program; /* OP_PROGRAM: one whose sizes are
                   * numbers.  Pass, heads and dim are then the program's: the
                   * gradient of a program is BACKWARD, heads and dim are those
@@ -370,7 +358,7 @@ typedef struct dfgnn_problem {
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
     DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, 0, DFGNN_MESSAGE_COPY, 0, 0, 0, NULL, NULL }
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0, 0, NULL, NULL }
 
 /* args.scale of DFGNN_ARGS_INIT: minus infinity. */
 #define DFGNN_SCALE_DEFAULT (-__builtin_inf())
@@ -465,14 +453,12 @@ typedef struct dfgnn_args {
   const void *edge_bias; /* b [H,D], with MESSAGE_GATE_VALUE b and b' [2,H,D].
                           * Storage; NULL: 0.  Only with edge_dim F. */
   const void *score_edge; /* GAT c [E,H].  Scalar; only with edge_dim. */
-  const void *reserved_norm[3]; /* NULL: members that are gone */
   const void *gate_dst;  /* a [N,H,D].  Storage; only with MESSAGE_GATE and
                           * MESSAGE_GATE_VALUE. */
   const void *gate_src;  /* b [M,H,D].  Likewise. */
   void *grad_edge_attr;  /* as edge_attr.  Storage. */
   void *grad_edge_bias;  /* as edge_bias.  Scalar. */
   void *grad_score_edge; /* [E,H].  Scalar. */
-  void *reserved_grad_norm[2]; /* NULL: members that are gone */
   void *grad_gate_dst;   /* [N,H,D].  Storage. */
   void *grad_gate_src;   /* [M,H,D].  Storage. */
   dfgnn_strides gate_dst_strides, gate_src_strides, grad_gate_dst_strides,
@@ -489,9 +475,6 @@ typedef struct dfgnn_args {
                                * draws by for each edge, so that parts drop what
                                * the whole does; NULL: its place in the
                                * matrix */
-  int old_scale;         /* 1: a scale of 0 means DFGNN_SCALE_DEFAULT, as it
-                          * does in headers that lack this member */
-  int unused;            /* not read */
 
   /* OP_PROGRAM: the tensors of a program, by name, with seed or seed_value of
    * its dropout; nothing else is read. */
@@ -570,7 +553,4 @@ DFGNN_API dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
 }
 #endif
 
-#ifndef DFGNN_NO_OLD_NAMES
-#include "dfgnn_old.h"
-#endif
 #endif

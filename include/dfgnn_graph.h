@@ -2,7 +2,7 @@
  * and the statistics that selection looks at
  *
  * Part of libdfgnn, as dfgnn.h is, whose conventions hold here. */
-#include "dfgnn.h" /* which ends with old names, and they with this file */
+#include "dfgnn.h"
 
 #ifndef DFGNN_GRAPH_H
 #define DFGNN_GRAPH_H

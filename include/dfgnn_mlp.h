@@ -90,7 +90,6 @@ typedef struct dfgnn_edge_mlp {
   dfgnn_reduce reduce_dst, reduce_src;
   int edge_list; /* 1: tensors by edge are in the order of the list that
                   * dfgnn_graph_create_coo read, not in the graph's */
-  int reserved;  /* 0 */
 } dfgnn_edge_mlp;
 
 #define DFGNN_EDGE_MLP_INIT DFGNN_INIT(dfgnn_edge_mlp)

@@ -78,7 +78,6 @@ typedef struct dfgnn_edge_value {
   char argument[DFGNN_EDGE_NAME]; /* the members of dfgnn_args that it is where
                                    * the program is an operator, "key value" if
                                    * it is two; "": none */
-  int reserved;                   /* 0 */
   int zero; /* 1: an output that is 0 whatever the inputs are, such as the
              * gradient of a value that is only compared */
 } dfgnn_edge_value;

@@ -2,7 +2,7 @@
  * a plan has its variant, measuring, and the page about measurements
  *
  * Part of libdfgnn, as dfgnn.h is, whose conventions hold here. */
-#include "dfgnn.h" /* which ends with old names, and they with this file */
+#include "dfgnn.h"
 
 #ifndef DFGNN_TUNE_H
 #define DFGNN_TUNE_H

@@ -73,16 +73,14 @@ static dfgnn_status check_tensors(dfgnn_args *complete,
 dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
                                   const dfgnn_problem *problem) {
   memset(complete, 0, sizeof *complete);
-  complete->old_scale = 1; /* a header that lacks the member */
   static const dfgnn_descriptor_kind kind =
-      DFGNN_DESCRIPTOR_GREW("args", dfgnn_args, "DFGNN_ARGS_INIT", bias);
+      DFGNN_DESCRIPTOR("args", dfgnn_args, "DFGNN_ARGS_INIT");
   dfgnn_status status = dfgnn__take(complete, args, &kind);
   if (!status)
     status = check_tensors(complete, problem);
   if (status)
     return status;
-  if (complete->scale == DFGNN_SCALE_DEFAULT ||
-      (complete->old_scale && complete->scale == 0))
+  if (complete->scale == DFGNN_SCALE_DEFAULT)
     complete->scale = 1 / sqrt((double)problem->dim);
   if (!problem->dropout)
     complete->dropout = 0;
@@ -139,8 +137,8 @@ static dfgnn_status check_edges(const dfgnn_problem *p) {
 dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                                      const dfgnn_problem *problem) {
   dfgnn_problem taken = DFGNN_PROBLEM_INIT;
-  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
-      "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
   dfgnn_status status = dfgnn__take(&taken, problem, &kind);
   if (status)
     return status;
@@ -161,11 +159,6 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   RANGE(edge_use, DFGNN_EDGE_USE_COUNT);
   RANGE(message, DFGNN_MESSAGE_COUNT);
 #undef RANGE
-  if (problem->reserved)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "problem.qk_norm is %d, which the library no longer "
-                       "has: normalise queries and keys before the call",
-                       problem->reserved);
   if (problem->heads < 1 || problem->heads > 65535)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.heads is %lld, expected 1..65535",

@@ -265,8 +265,8 @@ dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
   dfgnn_status status = dfgnn__check_context(ctx);
   if (status)
     return status;
-  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
-      "counters", dfgnn_counters, "DFGNN_COUNTERS_INIT", model);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("counters", dfgnn_counters, "DFGNN_COUNTERS_INIT");
   if ((status = dfgnn__can_give(counters, &kind)))
     return status;
   dfgnn_context *c = (dfgnn_context *)ctx; /* atomic_load takes no const */

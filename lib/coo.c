@@ -61,7 +61,7 @@ static void own(dfgnn_graph *graph, const dfgnn_sorted_edges *sorted) {
 static dfgnn_status create(dfgnn_graph **graph, dfgnn_context *ctx,
                            const dfgnn_coo *coo, int deferred, void *stream) {
   static const dfgnn_descriptor_kind kind =
-      DFGNN_DESCRIPTOR_GREW("coo", dfgnn_coo, "DFGNN_COO_INIT", sorted);
+      DFGNN_DESCRIPTOR("coo", dfgnn_coo, "DFGNN_COO_INIT");
   dfgnn_sorted_edges sorted;
   dfgnn_coo whole = DFGNN_COO_INIT;
   dfgnn_csr csr = DFGNN_CSR_INIT;

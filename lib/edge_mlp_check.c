@@ -67,7 +67,6 @@ dfgnn_status dfgnn__edge_mlp_check(const dfgnn_edge_mlp *mlp) {
       {"reduce_dst", mlp->reduce_dst, 0, DFGNN_REDUCE_COUNT - 1},
       {"reduce_src", mlp->reduce_src, 0, DFGNN_REDUCE_COUNT - 1},
       {"edge_list", mlp->edge_list, 0, 1},
-      {"reserved", mlp->reserved, 0, 0},
   };
   dfgnn_status status = DFGNN_OK;
   for (size_t i = 0; !status && i < sizeof ranges / sizeof *ranges; i++)
@@ -220,8 +219,8 @@ static dfgnn_status take(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
                          const dfgnn_edge_mlp_args *args) {
   static const dfgnn_descriptor_kind mlp_kind =
       DFGNN_DESCRIPTOR("mlp", dfgnn_edge_mlp, "DFGNN_EDGE_MLP_INIT");
-  static const dfgnn_descriptor_kind args_kind = DFGNN_DESCRIPTOR_GREW(
-      "args", dfgnn_edge_mlp_args, "DFGNN_EDGE_MLP_ARGS_INIT", kept);
+  static const dfgnn_descriptor_kind args_kind =
+      DFGNN_DESCRIPTOR("args", dfgnn_edge_mlp_args, "DFGNN_EDGE_MLP_ARGS_INIT");
   memset(job, 0, sizeof *job);
   dfgnn_status status = dfgnn__take(&job->mlp, mlp, &mlp_kind);
   return status ? status : dfgnn__take(&job->args, args, &args_kind);

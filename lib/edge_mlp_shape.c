@@ -159,8 +159,8 @@ dfgnn_status dfgnn__edge_mlp_complete(dfgnn_problem *complete,
 
 /* Writes the problem of a form to a caller's struct. */
 static dfgnn_status give(dfgnn_problem *problem, const dfgnn_mlp_form *form) {
-  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
-      "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
   dfgnn_problem full = DFGNN_PROBLEM_INIT;
   dfgnn_status status = dfgnn__can_give(problem, &kind);
   full.op = DFGNN_OP_MLP;

@@ -110,8 +110,8 @@ static dfgnn_status describe(dfgnn_edge_value *value, const dfgnn_dag *dag,
                              const dfgnn_port *ports, int count, int i,
                              const dfgnn_match_port *matched,
                              int matched_count) {
-  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
-      "value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT", reserved);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("value", dfgnn_edge_value, "DFGNN_EDGE_VALUE_INIT");
   dfgnn_status status = dfgnn__can_give(value, &kind);
   if (status)
     return status;

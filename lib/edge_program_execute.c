@@ -271,10 +271,10 @@ dfgnn_edge_program_call(dfgnn_problem *problem, dfgnn_args *args,
                         const dfgnn_edge_tensor *inputs, int input_count,
                         const dfgnn_edge_tensor *outputs, int output_count,
                         const dfgnn_edge_run *how, int as_program) {
-  static const dfgnn_descriptor_kind problem_kind = DFGNN_DESCRIPTOR_GREW(
-      "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
+  static const dfgnn_descriptor_kind problem_kind =
+      DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
   static const dfgnn_descriptor_kind args_kind =
-      DFGNN_DESCRIPTOR_GREW("args", dfgnn_args, "DFGNN_ARGS_INIT", bias);
+      DFGNN_DESCRIPTOR("args", dfgnn_args, "DFGNN_ARGS_INIT");
   dfgnn_edge_execution x = {0};
   dfgnn_edge_call call = {.program = program, .graph = graph};
   dfgnn_args whole;

@@ -159,8 +159,8 @@ dfgnn_status dfgnn__edge_program_as_problem(dfgnn_problem *problem,
 dfgnn_status dfgnn_edge_program_problem(dfgnn_problem *problem,
                                         const dfgnn_edge_program *program,
                                         dfgnn_dtype dtype) {
-  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
-      "problem", dfgnn_problem, "DFGNN_PROBLEM_INIT", bias);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
   const char *how = getenv("DFGNN_PROGRAMS");
   dfgnn_problem full;
   dfgnn_status status = dfgnn__check_edge_program(program);

@@ -110,8 +110,8 @@ dfgnn_status dfgnn_graph_signature(dfgnn_signature *signature,
   dfgnn_status status = dfgnn__check_graph(graph);
   if (status)
     return status;
-  static const dfgnn_descriptor_kind kind = DFGNN_DESCRIPTOR_GREW(
-      "signature", dfgnn_signature, "DFGNN_SIGNATURE_INIT", max_source_degree);
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("signature", dfgnn_signature, "DFGNN_SIGNATURE_INIT");
   status = dfgnn__can_give(signature, &kind);
   if (!status)
     status = dfgnn__graph_know((dfgnn_graph *)graph);

@@ -28,8 +28,8 @@ measure_unit() {
   begin=$(date +%s%N)
   for _ in $(seq "$jobs"); do
     for _ in 1 2 3 4; do
-      CCACHE_DISABLE=1 ${CC:-cc} -O2 -I"$top" -DABI_HEADER='"tests/abi/header_3.h"' \
-        -DABI_STATE=3 -c "$top/tests/abi/program.c" -o /dev/null
+      CCACHE_DISABLE=1 ${CC:-cc} -O2 -I"$top/include" -c \
+        "$top/tests/abi/program.c" -o /dev/null
     done &
   done
   wait

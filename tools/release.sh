@@ -1,11 +1,13 @@
 #!/bin/sh
-# tools/release.sh [check | build | tag | versions]: makes a release of the version in
-# VERSION
+# tools/release.sh [freeze | check | build | tag | versions]: makes a release of the
+# version in VERSION
 #
 #   versions  compares VERSION with CHANGELOG.md, packaging/debian/changelog, CITATION.cff, __version__ of
 #          the PyTorch package and Spack's recipe, and the soname with Debian's packages
 #          and the documents, and names what differs, and what lacks the headers
-#   check  the same, and whether tests/abi has the headers of the release, the tree is
+#   freeze writes tests/abi/released.h, the public headers of this release, for later
+#          ones to be compared with; commit it
+#   check  the same as versions, and whether tests/abi has the headers of the release, the tree is
 #          committed and a tag is where it should be
 #   build  checks, then makes the tarball, the source for pip and the wheel in OUT,
 #          with their sums; nothing leaves this machine (the default)
@@ -85,13 +87,9 @@ soname() {
 
 # Whether tests/abi has the public headers as they are released.
 abi() {
-  header=$(grep -l "public headers of $version as one" tests/abi/header_*.h || :)
-  if [ -z "$header" ]; then
-    fault "tests/abi: found no header of $version; tests/abi/snapshot.sh prints it"
-  elif [ "$(tests/abi/snapshot.sh | tr -d ' \t\n\\')" != \
-    "$(tr -d ' \t\n\\' <"$header")" ]; then
-    fault "$header: differs from include/; tests/abi/snapshot.sh prints it"
-  fi
+  tests/abi/snapshot.sh | cmp -s - tests/abi/released.h ||
+    fault "tests/abi/released.h: found none, or one that is not of $version and" \
+      "include/; tools/release.sh freeze writes it"
 }
 
 check() {
@@ -136,8 +134,12 @@ import build_backend; print(build_backend.build_sdist(sys.argv[1]))' "$out/pip"
 case $what in
 check | build | tag) check ;;
 versions) versions ;;
+freeze)
+  tests/abi/snapshot.sh >tests/abi/released.h
+  exit
+  ;;
 *)
-  echo "release: found '$what', expected check, build, tag or versions" >&2
+  echo "release: found '$what', expected freeze, check, build, tag or versions" >&2
   exit 2
   ;;
 esac

@@ -56,7 +56,7 @@ static dfgnn_status check_batch(const dfgnn_csr *csr) {
 }
 
 const dfgnn_descriptor_kind dfgnn__csr_kind =
-    DFGNN_DESCRIPTOR_GREW("csr", dfgnn_csr, "DFGNN_CSR_INIT", trusted);
+    DFGNN_DESCRIPTOR("csr", dfgnn_csr, "DFGNN_CSR_INIT");
 
 dfgnn_status dfgnn__csr_take(dfgnn_csr *whole, const dfgnn_csr *given) {
   *whole = (dfgnn_csr)DFGNN_CSR_INIT;

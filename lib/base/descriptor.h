@@ -13,20 +13,14 @@ typedef struct dfgnn_descriptor_kind {
   const char *name;  /* of the argument, for messages */
   const char *macro; /* that initialises one */
   size_t size;       /* of this library's struct */
-  size_t least;      /* of the struct in the first header that had it */
+  size_t least;      /* of the struct in the oldest release that has it */
 } dfgnn_descriptor_kind;
 
-/* A kind whose struct has not grown, and one whose first new member is named.
- */
+/* A kind whose struct has not grown since the last release. */
 #define DFGNN_DESCRIPTOR(name_, type, macro_)                                  \
   {                                                                            \
     .name = name_, .macro = macro_, .size = sizeof(type),                      \
     .least = sizeof(type)                                                      \
-  }
-#define DFGNN_DESCRIPTOR_GREW(name_, type, macro_, member)                     \
-  {                                                                            \
-    .name = name_, .macro = macro_, .size = sizeof(type),                      \
-    .least = offsetof(type, member)                                            \
   }
 
 /* Copies a caller's struct to *whole, whose members have their defaults: those

@@ -20,7 +20,7 @@ SCALE_DEFAULT = float("-inf")
 
 
 def _read():
-    """The headers without comments, C++ and names of old."""
+    """The headers without comments and C++."""
     folder = next(filter(os.path.isdir, FOLDERS), None)
     if folder is None:
         raise ImportError("dfgnn's C headers are in none of " + ", ".join(
@@ -30,10 +30,8 @@ def _read():
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             text += file.read()
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S).replace("\\\n", " ")
-    text = re.sub(r"#ifdef __cplusplus\n(?:(?!#else|#endif).)*"
+    return re.sub(r"#ifdef __cplusplus\n(?:(?!#else|#endif).)*"
                   r"(?:#else\n(.*?))?#endif", r"\1", text, flags=re.S)
-    return re.sub(r"#ifdef DFGNN_NO_OLD_NAMES\n(.*?)#else.*?#endif", r"\1",
-                  text, flags=re.S)
 
 
 class Descriptor(ctypes.Structure):

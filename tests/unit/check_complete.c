@@ -7,6 +7,7 @@
 #include "dfgnn_mlp.h"
 #include "dfgnn_operator.h"
 #include "dfgnn_tune.h"
+#include "lib/base/descriptor.h"
 #include "tests/unit/fixture.h"
 
 enum { ROWS = 40, HEADS = 2, DIM = 8, SIZE = ROWS * HEADS * DIM };
@@ -170,6 +171,26 @@ START_TEST(an_mlp_tells_its_tensors) {
 }
 END_TEST
 
+START_TEST(a_struct_that_ends_earlier_leaves_defaults) {
+  const dfgnn_descriptor_kind kind = {.name = "options",
+                                      .macro = "DFGNN_OPTIONS_INIT",
+                                      .size = sizeof(dfgnn_options),
+                                      .least =
+                                          offsetof(dfgnn_options, log_level)};
+  dfgnn_options whole = DFGNN_OPTIONS_INIT;
+  dfgnn_options given = {kind.least, .threads = 3,
+                         .log_level = DFGNN_LOG_DEBUG};
+  whole.log_level = DFGNN_LOG_WARN;
+  ck_ok(dfgnn__take(&whole, &given, &kind));
+  ck_assert_int_eq(whole.threads, 3);
+  ck_assert_int_eq(whole.log_level, DFGNN_LOG_WARN);
+  ck_assert_uint_eq(whole.struct_size, sizeof whole);
+  given.struct_size = kind.least - 1;
+  ck_fails(dfgnn__take(&whole, &given, &kind), DFGNN_ERROR_INVALID,
+           "options.struct_size is");
+}
+END_TEST
+
 int main(void) {
   Suite *suite = suite_create("complete");
   TCase *tests = tcase_create("arguments");
@@ -177,6 +198,7 @@ int main(void) {
   tcase_add_test(tests, a_scale_of_0_gives_the_mean_of_the_neighbours);
   tcase_add_test(tests, the_default_scale_is_one_over_the_root_of_the_width);
   tcase_add_test(tests, each_pass_tells_its_tensors);
+  tcase_add_test(tests, a_struct_that_ends_earlier_leaves_defaults);
   tcase_add_test(tests, an_mlp_tells_its_tensors);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
