@@ -77,7 +77,6 @@ START_TEST(the_signature_is_the_same_on_both_devices) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 /* Random blocks on the diagonal with isolated rows between and inside. */
 START_TEST(diagonal_blocks_are_found_as_on_the_cpu) {
@@ -107,7 +106,6 @@ START_TEST(diagonal_blocks_are_found_as_on_the_cpu) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 START_TEST(small_graphs_have_signatures) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
@@ -123,7 +121,6 @@ START_TEST(small_graphs_have_signatures) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 /* ---- views --------------------------------------------------------------- */
 
@@ -182,7 +179,6 @@ START_TEST(views_are_the_same_on_both_devices) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 /* ---- arrays in device memory --------------------------------------------- */
 
@@ -229,7 +225,6 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 START_TEST(columns_in_device_memory_are_taken) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
@@ -267,7 +262,6 @@ START_TEST(columns_in_device_memory_are_taken) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 static void refused(dfgnn_context *gpu, const int32_t *offsets,
                     const int32_t *indices, int64_t edges, int64_t graphs,
@@ -319,7 +313,6 @@ START_TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
   refused(gpu, offsets, indices, 6, 2, graphs, "row 0 leaves graph 0");
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   dfgnn_context *gpu = gpu_context();
@@ -349,7 +342,6 @@ START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   dfgnn_csr_free(csr);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 /* ---- time and device ----------------------------------------------------- */
 
@@ -391,7 +383,6 @@ START_TEST(time_follows_the_work) {
     }
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 START_TEST(a_failing_call_fails_its_timing) {
   dfgnn_context *gpu = gpu_context();
@@ -402,7 +393,6 @@ START_TEST(a_failing_call_fails_its_timing) {
   ck_assert_int_eq(f.calls, 1);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 START_TEST(the_device_is_described) {
   dfgnn_context *gpu = gpu_context();
@@ -421,7 +411,6 @@ START_TEST(the_device_is_described) {
   ck_assert(strchr(info.driver, '.') && strchr(info.runtime, '.'));
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 START_TEST(too_large_an_allocation_is_an_error_that_passes) {
   dfgnn_context *gpu = gpu_context();
@@ -434,7 +423,6 @@ START_TEST(too_large_an_allocation_is_an_error_that_passes) {
   gpu->backend->release(gpu->device, memory);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_backend");

@@ -158,7 +158,6 @@ static void repeats_its_bits(call *c, const char *variant) {
 START_TEST(a_deterministic_variant_repeats_its_bits) {
   for_each_variant(repeats_its_bits);
 }
-END_TEST
 
 /* The largest difference between two runs over the root mean square of the
  * first. */
@@ -209,7 +208,6 @@ static void gives_one_alone(call *c, const char *variant) {
 START_TEST(a_gradient_may_be_wanted_alone) {
   for_each_variant(gives_one_alone);
 }
-END_TEST
 
 /* Sets the seed in device memory that forward and backward read. */
 static void set_seed(uint64_t *seed, uint64_t value) {
@@ -292,7 +290,6 @@ START_TEST(a_replay_drops_by_the_seed_of_its_time) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 /* The lanes' vectors and those of any stride follow slopes in different ways
  * (backward.cuh). */
@@ -318,7 +315,6 @@ START_TEST(gatv2_follows_any_slope) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_backward");

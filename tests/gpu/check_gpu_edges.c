@@ -17,7 +17,6 @@ START_TEST(what_is_nan_or_infinite_spoils_what_it_meets_alone) {
   const edge_test test = edge_test_make(_i);
   some_were_checked(check_edge_values("cuda", &test), &test, "values");
 }
-END_TEST
 
 /* Under compute-sanitizer and the emulator a hub is smaller. */
 START_TEST(hubs_are_shared_out) {
@@ -25,7 +24,6 @@ START_TEST(hubs_are_shared_out) {
   const int64_t degree = quick() || few() > 1 ? 5000 : 100000;
   some_were_checked(check_edge_hubs("cuda", &test, degree), &test, "hubs");
 }
-END_TEST
 
 int main(void) {
   /* Check's CK_RUN_CASE runs one of these alone. */

@@ -104,7 +104,6 @@ static void repeats_its_bits(call *c, const char *variant) {
 START_TEST(a_deterministic_variant_repeats_its_bits) {
   for_each_variant(repeats_its_bits, 1);
 }
-END_TEST
 
 /* The loops of check_gpu_variants ask for deterministic variants.  The other
  * variants are of cuSPARSE, which the machine may lack. */
@@ -140,7 +139,6 @@ START_TEST(the_other_variants_match_the_reference) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 static void runs_on_a_stream(call *c, const char *variant) {
   cu_stream stream = NULL;
@@ -157,7 +155,6 @@ static void runs_on_a_stream(call *c, const char *variant) {
 START_TEST(execute_runs_on_the_callers_stream) {
   for_each_variant(runs_on_a_stream, 1);
 }
-END_TEST
 
 static void replays(call *c, const char *variant) {
   cu_stream stream = NULL;
@@ -187,7 +184,6 @@ static void replays(call *c, const char *variant) {
 START_TEST(a_captured_execute_replays_to_the_same_bits) {
   for_each_variant(replays, 1);
 }
-END_TEST
 
 START_TEST(tuning_during_a_capture_is_refused) {
   dfgnn_context *gpu = gpu_context();
@@ -210,7 +206,6 @@ START_TEST(tuning_during_a_capture_is_refused) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 /* If the memory of a graph were given back at once, the graphs that are made
  * after it would overwrite the memory while the last of many executions reads
@@ -257,7 +252,6 @@ START_TEST(a_graph_is_destroyed_behind_its_work) {
   ck_cu(StreamDestroy, stream);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 static int by_value(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -314,7 +308,6 @@ START_TEST(a_call_of_one_launch_costs_the_host_little) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 static int takes_places(const dfgnn_plan *plan) {
   for (int k = 0; k < DFGNN_MAX_VIEWS && plan->views[k]; k++)
@@ -360,7 +353,6 @@ START_TEST(rows_by_their_first_neighbour_are_right) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_execute");

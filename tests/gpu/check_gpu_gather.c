@@ -18,12 +18,10 @@ START_TEST(what_is_left_out_changes_nothing_else) {
     return;
   ck_assert_int_gt(check_bare_calls("cuda", &test), 0);
 }
-END_TEST
 
 START_TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cuda");
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_gather");

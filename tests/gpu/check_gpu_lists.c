@@ -147,7 +147,6 @@ START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 /* ---- faults -------------------------------------------------------------- */
 
@@ -211,7 +210,6 @@ START_TEST(an_edge_out_of_range_is_named) {
   }
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
   dfgnn_context *gpu = gpu_context();
@@ -230,7 +228,6 @@ START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
   dfgnn_csr_free(csr);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 /* ---- plans --------------------------------------------------------------- */
 
@@ -342,7 +339,6 @@ START_TEST(plans_of_batches_wait_for_nothing_and_give_the_same) {
   }
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 /* ---- streams ------------------------------------------------------------- */
 
@@ -372,7 +368,6 @@ START_TEST(a_graph_is_given_back_in_the_order_of_the_stream_that_used_it) {
   ck_cu(StreamDestroy, streams[1]);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_lists");

@@ -19,25 +19,21 @@ START_TEST(every_variant_matches_the_reference) {
          dfgnn_name(DFGNN_NAMES_MESSAGE, test.message), (int)test.edge_dim,
          checks);
 }
-END_TEST
 
 START_TEST(strides_of_the_caller_are_followed) {
   variant_test test = message_test_make(_i);
   check_strides("cuda", &test);
 }
-END_TEST
 
 START_TEST(every_call_gives_the_same_bits) {
   variant_test test = message_test_make(_i);
   check_repeats("cuda", &test);
 }
-END_TEST
 
 START_TEST(what_is_left_out_changes_nothing_else) {
   variant_test test = message_test_make(_i);
   ck_assert_int_gt(check_bare_calls("cuda", &test), 0);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_messages");

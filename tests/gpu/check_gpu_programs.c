@@ -168,7 +168,6 @@ START_TEST(programs_and_their_gradients_are_within_their_bound) {
   }
   free_fixture(&f);
 }
-END_TEST
 
 START_TEST(a_graph_without_edges_has_values) {
   const dfgnn_program_tuning by_rule = {0};
@@ -178,7 +177,6 @@ START_TEST(a_graph_without_edges_has_values) {
   check_orders(programs[_i], &f, DFGNN_F32, 1, &by_rule);
   free_fixture(&f);
 }
-END_TEST
 
 START_TEST(every_way_to_spread_a_row_is_right) {
   static const dfgnn_program_tuning tunings[] = {
@@ -194,7 +192,6 @@ START_TEST(every_way_to_spread_a_row_is_right) {
   check_orders(programs[some[_i % 4]], &f, DFGNN_F32, 1, &tunings[_i / 4]);
   free_fixture(&f);
 }
-END_TEST
 
 /* Runs a program whose seed lies in the device's memory. */
 static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
@@ -242,7 +239,6 @@ START_TEST(a_seed_in_memory_drops_the_same_in_both_passes) {
   dfgnn_edge_program_destroy(forward);
   free_fixture(&f);
 }
-END_TEST
 
 /* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
 static int number_of(const char *variable, int otherwise) {
@@ -262,7 +258,6 @@ START_TEST(random_programs_are_within_their_bound) {
   }
   free_fixture(&f);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_programs");

@@ -16,7 +16,6 @@ START_TEST(an_inside_graph_keeps_the_callers_order) {
   ck_assert_int_ge(ran, 8); /* at least attention forward */
   shape_free(&s);
 }
-END_TEST
 
 START_TEST(the_order_is_that_of_the_cpu) {
   shape s = shape_make(_i, shape_seed());
@@ -36,7 +35,6 @@ START_TEST(the_order_is_that_of_the_cpu) {
   dfgnn_context_destroy(cpu);
   shape_free(&s);
 }
-END_TEST
 
 static void open_context(void) { ctx = gpu_context(); }
 

@@ -106,7 +106,6 @@ START_TEST(keys_are_sorted_stably) {
         check_sort(&queue, sizes[s], bits[b], wide);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 START_TEST(arrays_are_scanned) {
   dfgnn_context *gpu = gpu_context();
@@ -118,7 +117,6 @@ START_TEST(arrays_are_scanned) {
     }
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_sort");

@@ -61,7 +61,6 @@ START_TEST(the_tiles_of_every_shape_are_those_of_the_host) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 START_TEST(offsets_of_64_bits_give_the_same_tiles) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
@@ -82,7 +81,6 @@ START_TEST(offsets_of_64_bits_give_the_same_tiles) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 START_TEST(the_tiles_of_generated_graphs_are_those_of_the_host) {
   static const char *const specs[] = {
@@ -101,7 +99,6 @@ START_TEST(the_tiles_of_generated_graphs_are_those_of_the_host) {
   dfgnn_context_destroy(gpu);
   dfgnn_context_destroy(cpu);
 }
-END_TEST
 
 START_TEST(what_cannot_be_tiled_is_refused) {
   const int32_t offsets[] = {0, 1, 2}, indices[] = {0, 2};
@@ -119,7 +116,6 @@ START_TEST(what_cannot_be_tiled_is_refused) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(gpu);
 }
-END_TEST
 
 /* ---- time ---------------------------------------------------------------- */
 
@@ -164,13 +160,11 @@ START_TEST(a_mini_batch_is_tiled_in_a_few_milliseconds) {
   timed("sbm-pattern:batch=1024,seed=1", 0, 12);
   timed("sbm-pattern:batch=1024,seed=1", 1, 12);
 }
-END_TEST
 
 START_TEST(twenty_million_edges_are_tiled_in_milliseconds) {
   timed("uniform:nodes=200000,edges=20000000,seed=3", 0, 20);
   timed("uniform:nodes=2000000,edges=20000000,seed=3", 0, 40);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_tiles");

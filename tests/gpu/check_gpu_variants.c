@@ -24,7 +24,6 @@ START_TEST(every_variant_matches_the_reference) {
          dfgnn_name(DFGNN_NAMES_PASS, test.pass),
          dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype), checks);
 }
-END_TEST
 
 START_TEST(every_variant_with_edge_features_matches_the_reference) {
   TEST(_i);
@@ -38,26 +37,22 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
          dfgnn_name(DFGNN_NAMES_PASS, test.pass),
          dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype), checks);
 }
-END_TEST
 
 START_TEST(special_values_follow_ieee_arithmetic) {
   TEST(_i);
   check_special_values("cuda", &test);
 }
-END_TEST
 
 START_TEST(slices_of_sources_match_the_reference) {
   TEST(_i);
   if (DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
     check_slices("cuda", &test);
 }
-END_TEST
 
 START_TEST(strides_of_the_caller_are_followed) {
   TEST(_i);
   check_strides("cuda", &test);
 }
-END_TEST
 
 START_TEST(rows_of_2048_features_are_served) {
   TEST(_i);
@@ -65,12 +60,10 @@ START_TEST(rows_of_2048_features_are_served) {
       DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
     check_wide_rows("cuda", &test);
 }
-END_TEST
 
 START_TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cuda");
 }
-END_TEST
 
 int main(void) {
   /* Check's CK_RUN_CASE runs one of these alone. */

@@ -224,14 +224,12 @@ static void expect_wrong(session *s, mistake m, const char *family,
 START_TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cpu");
 }
-END_TEST
 
 START_TEST(no_variant_is_called_wrong_on_a_hub) {
   variant_test test = variant_test_make(_i);
   if (variant_test_count("cpu", &test))
     check_hubs("cpu", &test);
 }
-END_TEST
 
 /* A family without blocks may round as one loop over all edges does. */
 START_TEST(a_plain_loop_over_a_million_edges_is_right) {
@@ -250,7 +248,6 @@ START_TEST(a_plain_loop_over_a_million_edges_is_right) {
   }
   ck_assert_int_eq(checked, 4); /* the hubs that are rows */
 }
-END_TEST
 
 /* The number of edges among which one lost edge is found, where edges are added
  * in blocks, as all CPU variants do, or one after the other. */
@@ -316,7 +313,6 @@ START_TEST(a_missing_edge_is_found) {
   find_missing_edge(&edges[_i], edges[_i].blocked, "test.blocked");
   find_missing_edge(&edges[_i], edges[_i].plain, "test.planted");
 }
-END_TEST
 
 START_TEST(swapped_heads_and_stale_features_are_found) {
   variant_test test = variant_test_make(_i);
@@ -327,7 +323,6 @@ START_TEST(swapped_heads_and_stale_features_are_found) {
   expect_wrong(&s, STALE, "test.planted", h->name);
   close_session(&s);
 }
-END_TEST
 
 /* One rounding of the output counts 2^-24, and the others count 5 times the
  * root of the sum of their squares. */
@@ -349,7 +344,6 @@ START_TEST(the_bound_is_what_the_header_says) {
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 0, 1, 1000), 0);
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 3, 1, 1000), 3);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("accuracy");

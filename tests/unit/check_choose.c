@@ -173,7 +173,6 @@ START_TEST(whatever_differs_is_a_distance) {
 #undef DIFFERS
   ck_assert_int_eq(checked, 12);
 }
-END_TEST
 
 /* The gathered features grow with both, and whether they fit the cache is a
  * distance, too. */
@@ -183,7 +182,6 @@ START_TEST(heads_and_width_are_distances_of_their_own) {
   ck_assert_double_eq_tol(between(&tiny, 1, 32, &tiny, 2, 32), 0.5, 1e-12);
   ck_assert_double_eq_tol(between(&tiny, 1, 32, &tiny, 1, 64), 0.9, 1e-12);
 }
-END_TEST
 
 /* On one axis, the distance by way of a point between is the direct one. */
 START_TEST(distances_along_an_axis_add_up) {
@@ -193,7 +191,6 @@ START_TEST(distances_along_an_axis_add_up) {
                               between(&tiny, 4, 8, &tiny, 8, 8),
                           between(&tiny, 1, 8, &tiny, 8, 8), 1e-12);
 }
-END_TEST
 
 START_TEST(a_batch_of_four_times_the_graphs_is_near) {
   dfgnn_signature a = graph_of(1, 5000), b = a;
@@ -203,7 +200,6 @@ START_TEST(a_batch_of_four_times_the_graphs_is_near) {
   b.edges = 20000;
   ck_assert_double_lt(between(&a, 1, 32, &b, 1, 32), dfgnn__trusted_radius / 2);
 }
-END_TEST
 
 /* ---- votes --------------------------------------------------------------- */
 
@@ -223,7 +219,6 @@ START_TEST(nearer_graphs_have_more_say) {
   ck_assert_double_eq(choice.distance, dfgnn__distance(x, y));
   dfgnn__table_destroy(t);
 }
-END_TEST
 
 START_TEST(the_nearest_four_vote) {
   const dfgnn_signature asked = graph_of(9, 5000);
@@ -242,7 +237,6 @@ START_TEST(the_nearest_four_vote) {
   ck_assert_ptr_nonnull(strstr(choice.because, "over 4 near graphs"));
   dfgnn__table_destroy(t);
 }
-END_TEST
 
 START_TEST(what_is_too_far_away_does_not_answer) {
   const dfgnn_signature asked = graph_of(9, 5000);
@@ -255,7 +249,6 @@ START_TEST(what_is_too_far_away_does_not_answer) {
   ck_assert_double_gt(choice.distance, dfgnn__trusted_radius);
   dfgnn__table_destroy(t);
 }
-END_TEST
 
 START_TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
   const dfgnn_signature graph = graph_of(7, 5000);
@@ -267,7 +260,6 @@ START_TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
   ck_assert_ptr_null(choice.variant);
   dfgnn__table_destroy(t);
 }
-END_TEST
 
 START_TEST(what_a_device_refused_is_passed_over) {
   const dfgnn_signature graph = graph_of(7, 5000);
@@ -280,7 +272,6 @@ START_TEST(what_a_device_refused_is_passed_over) {
   dfgnn__table_destroy(t);
   free(broken);
 }
-END_TEST
 
 START_TEST(this_model_answers_before_others_of_its_architecture) {
   const dfgnn_signature graph = graph_of(7, 5000);
@@ -295,7 +286,6 @@ START_TEST(this_model_answers_before_others_of_its_architecture) {
     dfgnn__table_destroy(t);
   }
 }
-END_TEST
 
 /* What one thread was fastest with says little of four; of two it is near. */
 START_TEST(measurements_with_other_units_are_near_at_best) {
@@ -316,7 +306,6 @@ START_TEST(measurements_with_other_units_are_near_at_best) {
     dfgnn__table_destroy(t);
   }
 }
-END_TEST
 
 START_TEST(rows_of_these_units_answer_before_others) {
   const dfgnn_signature graph = graph_of(7, 5000);
@@ -329,7 +318,6 @@ START_TEST(rows_of_these_units_answer_before_others) {
   expect(&choice, 1, DFGNN_SOURCE_EXACT);
   dfgnn__table_destroy(t);
 }
-END_TEST
 
 /* ---- tuning -------------------------------------------------------------- */
 
@@ -368,7 +356,6 @@ START_TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
     dfgnn__table_destroy(t);
   }
 }
-END_TEST
 
 /* ---- pins ---------------------------------------------------------------- */
 
@@ -395,7 +382,6 @@ START_TEST(a_pin_of_this_graph_goes_before_one_of_any) {
     dfgnn__table_destroy(t);
   }
 }
-END_TEST
 
 START_TEST(a_pin_for_bias_answers_where_there_is_bias) {
   const dfgnn_signature graph = graph_of(7, 5000);
@@ -409,7 +395,6 @@ START_TEST(a_pin_for_bias_answers_where_there_is_bias) {
   expect(&choice, 1, DFGNN_SOURCE_PINNED);
   dfgnn__table_destroy(t);
 }
-END_TEST
 
 int main(void) {
   dfgnn__registry_add(fakes);

@@ -63,26 +63,12 @@ static void tuned_at(time_t now, int64_t stamp) {
   remove_store(path);
 }
 
-START_TEST(a_clock_before_1970_loses_nothing) { tuned_at(-86400, 0); }
-END_TEST
+TEST(a_clock_before_1970_loses_nothing) { tuned_at(-86400, 0); }
 
-START_TEST(a_clock_beyond_all_calendars_loses_nothing) {
+TEST(a_clock_beyond_all_calendars_loses_nothing) {
   tuned_at((time_t)1 << 60, 253402300799);
 }
-END_TEST
 
-START_TEST(a_clock_that_is_right_is_stamped) {
-  tuned_at(1800000000, 1800000000);
-}
-END_TEST
+TEST(a_clock_that_is_right_is_stamped) { tuned_at(1800000000, 1800000000); }
 
-int main(void) {
-  Suite *suite = suite_create("clock");
-  TCase *tc = tcase_create("clock");
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, a_clock_before_1970_loses_nothing);
-  tcase_add_test(tc, a_clock_beyond_all_calendars_loses_nothing);
-  tcase_add_test(tc, a_clock_that_is_right_is_stamped);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("clock", .timeout = 120)

@@ -23,7 +23,7 @@ static dfgnn_coo list32(int64_t destinations, int64_t sources, int64_t edges,
 
 static const int32_t dst[] = {3, 0, 3, 1, 0, 3}, src[] = {4, 1, 0, 2, 1, 4};
 
-START_TEST(edges_in_any_order_become_rows_that_keep_it) {
+TEST(edges_in_any_order_become_rows_that_keep_it) {
   static const int32_t offsets[] = {0, 2, 3, 3, 6};
   static const int32_t indices[] = {1, 1, 2, 4, 0, 4};
   static const int32_t order[] = {1, 4, 3, 0, 2, 5};
@@ -45,9 +45,8 @@ START_TEST(edges_in_any_order_become_rows_that_keep_it) {
                     sizeof offsets + sizeof indices + sizeof order);
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(sorted_edges_need_no_order) {
+TEST(sorted_edges_need_no_order) {
   static const int64_t sorted[] = {0, 0, 1, 3}, from[] = {2, 1, 0, 4};
   dfgnn_coo coo = list32(4, 5, 4, NULL, NULL);
   dfgnn_graph *graph;
@@ -58,9 +57,8 @@ START_TEST(sorted_edges_need_no_order) {
   ck_assert_ptr_null(dfgnn_graph_edge_order(graph, NULL));
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(a_list_without_edges_is_a_graph) {
+TEST(a_list_without_edges_is_a_graph) {
   dfgnn_coo coo = list32(3, 2, 0, NULL, NULL);
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   dfgnn_graph *graph;
@@ -70,7 +68,6 @@ START_TEST(a_list_without_edges_is_a_graph) {
   ck_assert(signature.isolated == 1);
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
 static void refuse(const dfgnn_coo *coo, const char *text) {
   dfgnn_graph *graph = NULL;
@@ -79,7 +76,7 @@ static void refuse(const dfgnn_coo *coo, const char *text) {
   ck_assert_ptr_null(graph);
 }
 
-START_TEST(the_first_edge_out_of_range_is_named) {
+TEST(the_first_edge_out_of_range_is_named) {
   dfgnn_coo coo = list32(3, 5, 6, dst, src);
   refuse(&coo, "destination[0] = 3 is out of range, expected 0..2");
   coo = list32(4, 2, 6, dst, src);
@@ -97,18 +94,16 @@ START_TEST(the_first_edge_out_of_range_is_named) {
   coo.index_type = DFGNN_INDEX_I64;
   refuse(&coo, "destination[0] = 1099511627776 is out of range");
 }
-END_TEST
 
-START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused) {
+TEST(a_list_that_is_not_sorted_as_was_said_is_refused) {
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   coo.sorted = 1;
   refuse(
       &coo,
       "destination[1] = 0 comes after 3, but the list was said to be sorted");
 }
-END_TEST
 
-START_TEST(a_trusted_list_is_the_same_graph) {
+TEST(a_trusted_list_is_the_same_graph) {
   for (int sorted = 0; sorted < 2; sorted++) {
     static const int32_t rising[] = {0, 0, 1, 3, 3, 3};
     dfgnn_coo coo = list32(4, 5, 6, sorted ? rising : dst, src);
@@ -132,9 +127,8 @@ START_TEST(a_trusted_list_is_the_same_graph) {
     dfgnn_graph_destroy(checked);
   }
 }
-END_TEST
 
-START_TEST(self_loops_are_replaced_by_one_a_node) {
+TEST(self_loops_are_replaced_by_one_a_node) {
   /* Nodes 0 .. 2 are both sources and destinations, so they get a loop each;
    * node 1 has two loops already. */
   static const int32_t to[] = {2, 1, 0, 1, 4, 1}, from[] = {0, 1, 2, 1, 2, 0};
@@ -156,13 +150,12 @@ START_TEST(self_loops_are_replaced_by_one_a_node) {
     dfgnn_graph_destroy(graph);
   }
 }
-END_TEST
 
 static double value_of(dfgnn_dtype type, const void *array, int64_t k) {
   return dfgnn__number_at(type, array, k);
 }
 
-START_TEST(loops_get_the_features_of_their_rows) {
+TEST(loops_get_the_features_of_their_rows) {
   /* Row 1 has the edges 5 and, as a loop that is left out, 1; row 2 edge 0,
    * row 4, which gets no loop, edge 4. */
   static const int32_t to[] = {2, 1, 0, 1, 4, 1}, from[] = {0, 1, 2, 1, 2, 0};
@@ -196,9 +189,8 @@ START_TEST(loops_get_the_features_of_their_rows) {
       dfgnn_graph_destroy(graph);
     }
 }
-END_TEST
 
-START_TEST(loops_get_the_mean_or_the_sum) {
+TEST(loops_get_the_mean_or_the_sum) {
   static const int32_t to[] = {1, 1, 1, 1}, from[] = {0, 2, 1, 0};
   static const uint16_t bf16[] = {0x3f80, 0x4000, 0x42c8,
                                   0x40c0}; /* 1 2 100 6 */
@@ -222,9 +214,8 @@ START_TEST(loops_get_the_mean_or_the_sum) {
     dfgnn_graph_destroy(graph);
   }
 }
-END_TEST
 
-START_TEST(loops_that_are_not_there_are_not_filled) {
+TEST(loops_that_are_not_there_are_not_filled) {
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   float numbers[24] = {0};
   dfgnn_graph *graph;
@@ -245,11 +236,10 @@ START_TEST(loops_that_are_not_there_are_not_filled) {
            DFGNN_ERROR_INVALID, "dtype is 9, expected 0..3");
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
 /* ---- signatures on demand ------------------------------------------------ */
 
-START_TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
+TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   dfgnn_signature late = DFGNN_SIGNATURE_INIT, at_once = DFGNN_SIGNATURE_INIT;
   dfgnn_csr csr = DFGNN_CSR_INIT;
@@ -268,9 +258,8 @@ START_TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
   dfgnn_graph_destroy(same);
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(a_trusted_matrix_is_not_looked_at) {
+TEST(a_trusted_matrix_is_not_looked_at) {
   static const int32_t offsets[] = {0, 2, 3, 3, 6};
   static const int32_t beyond[] = {1, 1, 2, 4, 0, 99};
   dfgnn_csr csr = DFGNN_CSR_INIT;
@@ -292,7 +281,6 @@ START_TEST(a_trusted_matrix_is_not_looked_at) {
              "indices[5] = 99 in row 3 is out of range");
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
 /* ---- columns ------------------------------------------------------------- */
 
@@ -315,7 +303,7 @@ static dfgnn_csr both_ways(void) {
   return csr;
 }
 
-START_TEST(columns_that_are_given_are_not_made) {
+TEST(columns_that_are_given_are_not_made) {
   const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
   for (int trusted = 0; trusted < 2; trusted++) {
     dfgnn_csr csr = both_ways();
@@ -333,9 +321,8 @@ START_TEST(columns_that_are_given_are_not_made) {
     dfgnn_graph_destroy(graph);
   }
 }
-END_TEST
 
-START_TEST(columns_of_another_matrix_are_refused) {
+TEST(columns_of_another_matrix_are_refused) {
   static const int32_t falling[] = {4, 1, 0, 2, 3, 5};
   static const int32_t elsewhere[] = {3, 0, 1, 1, 3, 3};
   static const int32_t short_of[] = {0, 1, 3, 4, 4, 5};
@@ -358,9 +345,8 @@ START_TEST(columns_of_another_matrix_are_refused) {
            "csr.column_rows is NULL, but csr.column_offsets is not");
   ck_assert_ptr_null(graph);
 }
-END_TEST
 
-START_TEST(columns_list_their_edges_in_order) {
+TEST(columns_list_their_edges_in_order) {
   const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
   dfgnn_csr csr = both_ways();
   const dfgnn_view *view, *again;
@@ -379,7 +365,6 @@ START_TEST(columns_list_their_edges_in_order) {
   ck_assert_ptr_eq(view, again);
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
 /* Compares the columns of a list with those that a view builds of its matrix;
  * returns the number of edges. */
@@ -408,7 +393,7 @@ static int64_t compare_columns(const dfgnn_coo *coo) {
   return csr.edges;
 }
 
-START_TEST(a_short_list_becomes_columns_as_it_becomes_rows) {
+TEST(a_short_list_becomes_columns_as_it_becomes_rows) {
   enum { NODES = 40, SOURCES = 33, EDGES = 200 };
   int32_t to[EDGES], from[EDGES];
   int64_t wide_to[EDGES], wide_from[EDGES], edges = 0;
@@ -437,9 +422,8 @@ START_TEST(a_short_list_becomes_columns_as_it_becomes_rows) {
   }
   ck_assert_int_gt(edges, 15 * EDGES);
 }
-END_TEST
 
-START_TEST(views_of_columns_are_those_of_the_transposed_matrix) {
+TEST(views_of_columns_are_those_of_the_transposed_matrix) {
   static const int32_t order[] = {1, 4, 0, 2, 3};
   static const int32_t item_rows[] = {0, 1, 1, 2, 3, 4, 4};
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
@@ -460,29 +444,5 @@ START_TEST(views_of_columns_are_those_of_the_transposed_matrix) {
   ck_assert_mem_eq(view->array[0], item_rows, sizeof item_rows);
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("coo");
-  TCase *tc = tcase_create("coo");
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_test(tc, edges_in_any_order_become_rows_that_keep_it);
-  tcase_add_test(tc, sorted_edges_need_no_order);
-  tcase_add_test(tc, a_list_without_edges_is_a_graph);
-  tcase_add_test(tc, the_first_edge_out_of_range_is_named);
-  tcase_add_test(tc, a_list_that_is_not_sorted_as_was_said_is_refused);
-  tcase_add_test(tc, a_trusted_list_is_the_same_graph);
-  tcase_add_test(tc, self_loops_are_replaced_by_one_a_node);
-  tcase_add_test(tc, loops_get_the_features_of_their_rows);
-  tcase_add_test(tc, loops_get_the_mean_or_the_sum);
-  tcase_add_test(tc, loops_that_are_not_there_are_not_filled);
-  tcase_add_test(tc, the_signature_of_a_list_is_made_when_it_is_asked_for);
-  tcase_add_test(tc, a_trusted_matrix_is_not_looked_at);
-  tcase_add_test(tc, columns_that_are_given_are_not_made);
-  tcase_add_test(tc, columns_of_another_matrix_are_refused);
-  tcase_add_test(tc, columns_list_their_edges_in_order);
-  tcase_add_test(tc, a_short_list_becomes_columns_as_it_becomes_rows);
-  tcase_add_test(tc, views_of_columns_are_those_of_the_transposed_matrix);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("coo", .setup = open_context, .teardown = close_context)

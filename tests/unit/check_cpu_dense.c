@@ -119,7 +119,7 @@ static int check_dense(session *s) {
   return count;
 }
 
-START_TEST(blocks_of_every_size_match_the_reference) {
+TEST_LOOP(blocks_of_every_size_match_the_reference, 0, DFGNN_DTYPE_COUNT) {
   static const int heads[] = {1, 3}, dims[] = {130, 33};
   session s;
   batch b;
@@ -134,10 +134,9 @@ START_TEST(blocks_of_every_size_match_the_reference) {
   close_session(&s);
   free(b.indices);
 }
-END_TEST
 
 /* The graph has 70 nodes, and row 30 is no neighbour of node 20. */
-START_TEST(what_is_not_finite_reaches_neighbours_only) {
+TEST_LOOP(what_is_not_finite_reaches_neighbours_only, 0, DFGNN_DTYPE_COUNT) {
   enum { N = 70, DIM = 24 };
   static const double values[] = {INFINITY, -INFINITY, NAN};
   int32_t offsets[N + 1] = {0}, indices[N * N];
@@ -162,10 +161,9 @@ START_TEST(what_is_not_finite_reaches_neighbours_only) {
   }
   close_session(&s);
 }
-END_TEST
 
 /* The rows have more columns than the memory of a thread has room for. */
-START_TEST(rows_wider_than_every_block_go_edge_by_edge) {
+TEST(rows_wider_than_every_block_go_edge_by_edge) {
   enum { N = 9, M = 5000 };
   int32_t offsets[N + 1] = {0}, *indices = malloc(sizeof *indices * N * M);
   session s;
@@ -181,9 +179,8 @@ START_TEST(rows_wider_than_every_block_go_edge_by_edge) {
   close_session(&s);
   free(indices);
 }
-END_TEST
 
-START_TEST(sparse_graphs_are_refused_with_the_reason) {
+TEST(sparse_graphs_are_refused_with_the_reason) {
   enum { N = 400 };
   int32_t offsets[N + 1] = {0}, indices[N];
   session s;
@@ -203,18 +200,5 @@ START_TEST(sparse_graphs_are_refused_with_the_reason) {
            DFGNN_ERROR_UNSUPPORTED, "too few of a graph's pairs");
   close_session(&s);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("cpu_dense");
-  TCase *tcase = tcase_create("dense");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, blocks_of_every_size_match_the_reference, 0,
-                      DFGNN_DTYPE_COUNT);
-  tcase_add_loop_test(tcase, what_is_not_finite_reaches_neighbours_only, 0,
-                      DFGNN_DTYPE_COUNT);
-  tcase_add_test(tcase, rows_wider_than_every_block_go_edge_by_edge);
-  tcase_add_test(tcase, sparse_graphs_are_refused_with_the_reason);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("dense", .timeout = 120)

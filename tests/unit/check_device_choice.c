@@ -37,7 +37,7 @@ static dfgnn_options options_of(const char *device) {
   return options;
 }
 
-START_TEST(without_a_driver_there_is_the_cpu) {
+TEST(without_a_driver_there_is_the_cpu) {
   dfgnn_options options = options_of("auto");
   dfgnn_context *ctx = NULL;
   dfgnn__driver_replace(NULL);
@@ -51,9 +51,8 @@ START_TEST(without_a_driver_there_is_the_cpu) {
            "0 cuda devices found");
   ck_assert_ptr_null(ctx);
 }
-END_TEST
 
-START_TEST(a_gpu_without_kernels_is_passed_over_with_one_warning) {
+TEST(a_gpu_without_kernels_is_passed_over_with_one_warning) {
   dfgnn_options options = options_of("auto");
   dfgnn_context *ctx = NULL;
   unsetenv("DFGNN_KERNEL_PACK");
@@ -66,9 +65,8 @@ START_TEST(a_gpu_without_kernels_is_passed_over_with_one_warning) {
                 warning);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(asking_for_a_gpu_without_kernels_says_what_to_install) {
+TEST(asking_for_a_gpu_without_kernels_says_what_to_install) {
   dfgnn_options options = options_of("cuda");
   dfgnn_context *ctx = NULL;
   unsetenv("DFGNN_KERNEL_PACK");
@@ -78,9 +76,8 @@ START_TEST(asking_for_a_gpu_without_kernels_says_what_to_install) {
            "install NVRTC");
   ck_assert_ptr_null(ctx);
 }
-END_TEST
 
-START_TEST(graphs_list_their_programs) {
+TEST(graphs_list_their_programs) {
   dfgnn_programs *list = NULL;
   int passes = 0;
   ck_ok(dfgnn__programs_create(&list));
@@ -90,15 +87,5 @@ START_TEST(graphs_list_their_programs) {
   ck_assert_int_ge(passes, 6); /* 8 and 9 bits, numbers and counts of 32, 64 */
   dfgnn__programs_destroy(list);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("device_choice");
-  TCase *tests = tcase_create("choice");
-  tcase_add_test(tests, without_a_driver_there_is_the_cpu);
-  tcase_add_test(tests, a_gpu_without_kernels_is_passed_over_with_one_warning);
-  tcase_add_test(tests, asking_for_a_gpu_without_kernels_says_what_to_install);
-  tcase_add_test(tests, graphs_list_their_programs);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("choice")

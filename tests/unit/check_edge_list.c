@@ -151,7 +151,7 @@ static int compare_all(dfgnn_graph *graph, dfgnn_problem problem) {
   return compared;
 }
 
-START_TEST(messages_read_features_where_the_list_has_them) {
+TEST(messages_read_features_where_the_list_has_them) {
   static const dfgnn_message messages[] = {DFGNN_MESSAGE_RELU,
                                            DFGNN_MESSAGE_GATE};
   dfgnn_graph *graph = listed_graph();
@@ -164,9 +164,8 @@ START_TEST(messages_read_features_where_the_list_has_them) {
   }
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(attention_reads_features_where_the_list_has_them) {
+TEST(attention_reads_features_where_the_list_has_them) {
   static const dfgnn_op ops[] = {DFGNN_OP_GT, DFGNN_OP_GATV2};
   static const int64_t dims[] = {FIELDS, DFGNN_EDGE_PROJECTED};
   dfgnn_graph *graph = listed_graph();
@@ -178,9 +177,8 @@ START_TEST(attention_reads_features_where_the_list_has_them) {
   }
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-START_TEST(what_cannot_read_a_list_says_so) {
+TEST(what_cannot_read_a_list_says_so) {
   dfgnn_graph *graph = listed_graph();
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_plan *plan;
@@ -192,16 +190,6 @@ START_TEST(what_cannot_read_a_list_says_so) {
            DFGNN_ERROR_UNSUPPORTED, "no variant applies");
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("edge_list");
-  TCase *tests = tcase_create("edge_list");
-  tcase_add_checked_fixture(tests, open_context, close_context);
-  tcase_set_timeout(tests, 120);
-  tcase_add_test(tests, messages_read_features_where_the_list_has_them);
-  tcase_add_test(tests, attention_reads_features_where_the_list_has_them);
-  tcase_add_test(tests, what_cannot_read_a_list_says_so);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("edge_list", .setup = open_context, .teardown = close_context,
+          .timeout = 120)

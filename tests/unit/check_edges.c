@@ -6,25 +6,14 @@
 #include "tests/common/edge_values.h"
 #include "tests/unit/fixture.h"
 
-START_TEST(what_is_nan_or_infinite_spoils_what_it_meets_alone) {
+TEST_LOOP(what_is_nan_or_infinite_spoils_what_it_meets_alone, 0, EDGE_TESTS) {
   const edge_test test = edge_test_make(_i);
   ck_assert_int_gt(check_edge_values("cpu", &test), 0);
 }
-END_TEST
 
-START_TEST(hubs_are_summed_within_the_bound) {
+TEST_LOOP(hubs_are_summed_within_the_bound, 0, EDGE_TESTS) {
   const edge_test test = edge_test_make(_i);
   ck_assert_int_gt(check_edge_hubs("cpu", &test, 10000), 0);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("edges");
-  TCase *tcase = tcase_create("cpu");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, what_is_nan_or_infinite_spoils_what_it_meets_alone,
-                      0, EDGE_TESTS);
-  tcase_add_loop_test(tcase, hubs_are_summed_within_the_bound, 0, EDGE_TESTS);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("cpu", .timeout = 120)

@@ -30,7 +30,6 @@ START_TEST(a_program_reads_as_its_template_expression) {
   dfgnn__program_text(text, sizeof text, &plain);
   ck_assert_str_eq(text, "dfgnn::something");
 }
-END_TEST
 
 #define SHAPE_CONSTANTS(X) X(type) X(lanes)
 typedef struct shape_constants {
@@ -52,7 +51,6 @@ START_TEST(constants_with_names_are_members_of_one_type) {
                                      "  static constexpr int lanes = 32;\n"
                                      "};\n"));
 }
-END_TEST
 
 START_TEST(a_list_holds_each_program_once_and_launches_nothing) {
   dfgnn_programs *list = NULL;
@@ -66,7 +64,6 @@ START_TEST(a_list_holds_each_program_once_and_launches_nothing) {
   ck_assert_int_eq(nvrtc_script.compiled, 0);
   dfgnn__programs_destroy(list);
 }
-END_TEST
 
 /* ---- launching ----------------------------------------------------------- */
 
@@ -91,7 +88,6 @@ START_TEST(a_kernel_is_compiled_and_loaded_once) {
   engine = NULL;
   ck_assert_int_eq(gpu.unloaded, 2);
 }
-END_TEST
 
 START_TEST(the_context_of_the_caller_is_put_back) {
   const cu_context other = (cu_context)(uintptr_t)77;
@@ -107,7 +103,6 @@ START_TEST(the_context_of_the_caller_is_put_back) {
   ck_assert_ptr_eq(gpu_current_context, (cu_context)(uintptr_t)1);
   ck_assert_int_eq(dfgnn__engine_enter(engine), 0);
 }
-END_TEST
 
 START_TEST(many_kernels_are_all_found_again) {
   open_engine();
@@ -116,7 +111,6 @@ START_TEST(many_kernels_are_all_found_again) {
       ck_ok(launch(i, one));
   ck_assert_int_eq(nvrtc_script.compiled, 700);
 }
-END_TEST
 
 START_TEST(large_shared_memory_is_asked_for_once) {
   const dfgnn_grid large = {.blocks = {1},
@@ -134,7 +128,6 @@ START_TEST(large_shared_memory_is_asked_for_once) {
   ck_assert_uint_eq(gpu.shared, 100 << 10);
   ck_assert_int_eq(gpu.carveouts, 1);
 }
-END_TEST
 
 static void *launch_many(void *data) {
   for (int i = 0; i < 20; i++)
@@ -155,7 +148,6 @@ START_TEST(threads_that_want_one_kernel_wait_for_one_compilation) {
   }
   ck_assert_int_eq(nvrtc_script.compiled, 20);
 }
-END_TEST
 
 /* Opens the engine, which all have alike, launches and closes it. */
 static void *open_and_launch(void *data) {
@@ -189,7 +181,6 @@ START_TEST(threads_open_and_close_engines_of_one_cache) {
     EXPECT(nvrtc_script.compiled == 0);
   });
 }
-END_TEST
 
 START_TEST(a_list_is_prepared_by_several_threads) {
   dfgnn_programs *list = NULL;
@@ -210,7 +201,6 @@ START_TEST(a_list_is_prepared_by_several_threads) {
   ck_assert_int_eq(nvrtc_script.compiled, 30);
   dfgnn__programs_destroy(list);
 }
-END_TEST
 
 /* ---- failures ------------------------------------------------------------ */
 
@@ -223,7 +213,6 @@ START_TEST(what_does_not_compile_says_why) {
   nvrtc_script.fails = 0;
   ck_ok(launch(1, one)); /* and is tried again */
 }
-END_TEST
 
 START_TEST(without_a_compiler_the_message_says_what_to_install) {
   dfgnn__compiler_replace(NULL);
@@ -232,14 +221,12 @@ START_TEST(without_a_compiler_the_message_says_what_to_install) {
            "pip install nvidia-cuda-nvrtc");
   ck_assert_int_eq(gpu.launched, 0);
 }
-END_TEST
 
 START_TEST(without_a_driver_opening_fails) {
   dfgnn__driver_replace(NULL);
   ck_fails(dfgnn__engine_open(&engine, 0), DFGNN_ERROR_DEVICE,
            "there is no CUDA driver");
 }
-END_TEST
 
 START_TEST(errors_of_the_driver_become_statuses) {
   open_engine();
@@ -250,7 +237,6 @@ START_TEST(errors_of_the_driver_become_statuses) {
   gpu.launch_fails = 700;
   ck_fails(launch(1, one), DFGNN_ERROR_DEVICE, "scripted error (error 700)");
 }
-END_TEST
 
 START_TEST(a_newer_gpu_gets_ptx_of_the_newest_known) {
   gpu.major = 12;
@@ -259,7 +245,6 @@ START_TEST(a_newer_gpu_gets_ptx_of_the_newest_known) {
   ck_ok(launch(1, one));
   ck_assert_str_eq(nvrtc_script.target, "--gpu-architecture=compute_90");
 }
-END_TEST
 
 START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
   ck_fails(dfgnn__engine_offline(&engine, "sm_52"), DFGNN_ERROR_INVALID,
@@ -269,7 +254,6 @@ START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
   ck_fails(dfgnn__engine_offline(&engine, "sm_90x"), DFGNN_ERROR_INVALID,
            "'sm_90x' is no architecture");
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("engine");

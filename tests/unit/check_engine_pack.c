@@ -30,7 +30,6 @@ START_TEST(a_pack_serves_a_machine_without_a_compiler) {
   ck_assert_int_eq(dfgnn__pack_count(), 1);
   ck_fails(launch(3, one), DFGNN_ERROR_UNSUPPORTED, "no CUDA compiler");
 }
-END_TEST
 
 START_TEST(a_pack_is_compressed_where_xz_is_there) {
   char first[6] = "";
@@ -45,7 +44,6 @@ START_TEST(a_pack_is_compressed_where_xz_is_there) {
   if (dfgnn__xz_available()) /* forty programs that are much alike */
     ck_assert_int_lt(info.st_size, 40 * 200);
 }
-END_TEST
 
 START_TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
   unsigned char *bytes = sqlite3_malloc64(1 << 20);
@@ -69,7 +67,6 @@ START_TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
   ck_assert_uint_eq(size, 1 << 20);
   sqlite3_free(bytes);
 }
-END_TEST
 
 START_TEST(a_pack_for_another_architecture_is_of_no_use) {
   write_pack(3, "sm_80");
@@ -78,7 +75,6 @@ START_TEST(a_pack_for_another_architecture_is_of_no_use) {
   open_engine();
   ck_fails(launch(0, one), DFGNN_ERROR_UNSUPPORTED, "no CUDA compiler");
 }
-END_TEST
 
 START_TEST(a_pack_that_others_can_write_is_refused) {
   write_pack(1, "sm_90");
@@ -88,7 +84,6 @@ START_TEST(a_pack_that_others_can_write_is_refused) {
   ck_assert_ptr_nonnull(
       strstr(problem_of_the_pack(), "nobody else may be able to write it"));
 }
-END_TEST
 
 START_TEST(without_a_compiler_a_device_is_usable_if_a_pack_is) {
   char why[1024];
@@ -108,7 +103,6 @@ START_TEST(without_a_compiler_a_device_is_usable_if_a_pack_is) {
     EXPECT(strstr(why, "nvidia-cuda-nvrtc"));
   });
 }
-END_TEST
 
 START_TEST(a_pack_that_is_none_is_refused) {
   setenv("DFGNN_KERNEL_PACK", pack_path, 1);
@@ -135,7 +129,6 @@ START_TEST(a_pack_that_is_none_is_refused) {
       EXPECT(!launch(0, one)); /* the compiler does it */
     });
 }
-END_TEST
 
 static dfgnn_status distrust(const char *path, const unsigned char *bytes,
                              size_t size) {
@@ -150,7 +143,6 @@ START_TEST(where_keys_are_set_a_pack_must_be_signed) {
   ck_assert_int_eq(dfgnn__pack_count(), 0);
   ck_assert_ptr_nonnull(strstr(problem_of_the_pack(), "not signed by anybody"));
 }
-END_TEST
 
 START_TEST(a_pack_that_is_given_up_leaves_no_file) {
   dfgnn_pack_writer *writer = NULL;
@@ -160,7 +152,6 @@ START_TEST(a_pack_that_is_given_up_leaves_no_file) {
   snprintf(command, sizeof command, "test -z \"$(ls %s)\"", folder);
   ck_assert_int_eq(system(command), 0);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("engine_pack");

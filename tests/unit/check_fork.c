@@ -97,35 +97,31 @@ static int generates(void) {
 
 static int grandchild(void) { return in_child(parents_graph); }
 
-START_TEST(a_child_runs_the_parents_graph) {
+TEST(a_child_runs_the_parents_graph) {
   for (int k = 0; k < 3; k++) {
     ck_assert_int_eq(in_child(parents_graph), 0);
     ck_assert_int_eq(parents_graph(), 0);
   }
   ck_assert_int_eq(in_child(grandchild), 0);
 }
-END_TEST
 
-START_TEST(a_child_runs_a_graph_of_its_own) {
+TEST(a_child_runs_a_graph_of_its_own) {
   ck_assert_int_eq(in_child(graph_of_its_own), 0);
   ck_assert_int_eq(in_child(generates), 0);
 }
-END_TEST
 
-START_TEST(a_child_has_threads) {
+TEST(a_child_has_threads) {
   ck_assert_int_eq(in_child(threads_of_openmp), 3);
   ck_assert_int_eq(threads_of_openmp(), 3);
 }
-END_TEST
 
-START_TEST(a_child_made_inside_a_parallel_region_runs) {
+TEST(a_child_made_inside_a_parallel_region_runs) {
   int status = -1;
 #pragma omp parallel num_threads(2)
 #pragma omp master
   status = in_child(parents_graph);
   ck_assert_int_eq(status, 0);
 }
-END_TEST
 
 static int refused(void) {
   dfgnn_graph *g = NULL;
@@ -142,7 +138,7 @@ static int refused(void) {
 }
 
 /* A copy of the CPU's backend says, like CUDA's, that it does not survive. */
-START_TEST(a_device_that_does_not_survive_is_refused) {
+TEST(a_device_that_does_not_survive_is_refused) {
   dfgnn_backend backend = *ctx->backend;
   const dfgnn_backend *real = ctx->backend;
   ck_assert_int_eq(backend.survives_fork, 1);
@@ -153,18 +149,5 @@ START_TEST(a_device_that_does_not_survive_is_refused) {
   ck_ok(call(ctx, graph));
   ctx->backend = real;
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("fork");
-  TCase *tc = tcase_create("fork");
-  tcase_add_checked_fixture(tc, begin, end);
-  tcase_set_timeout(tc, 120);
-  tcase_add_test(tc, a_child_runs_the_parents_graph);
-  tcase_add_test(tc, a_child_runs_a_graph_of_its_own);
-  tcase_add_test(tc, a_child_has_threads);
-  tcase_add_test(tc, a_child_made_inside_a_parallel_region_runs);
-  tcase_add_test(tc, a_device_that_does_not_survive_is_refused);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("fork", .setup = begin, .teardown = end, .timeout = 120)

@@ -53,7 +53,7 @@ static void load(double others, double seconds) {
   script.ends = script.now + seconds;
 }
 
-START_TEST(a_quiet_device_costs_one_short_look) {
+TEST(a_quiet_device_costs_one_short_look) {
   open_gate("cpu", 10);
   ck_assert(dfgnn__gate_wait(&gate));
   ck_assert_double_le(script.paused, 0.07);
@@ -61,9 +61,8 @@ START_TEST(a_quiet_device_costs_one_short_look) {
   ck_assert_double_le(script.paused, 0.07);
   ck_assert_str_eq(gate.seen, "");
 }
-END_TEST
 
-START_TEST(the_next_gate_goes_on_from_the_last_reading) {
+TEST(the_next_gate_goes_on_from_the_last_reading) {
   open_gate("cpu", 10);
   ck_assert(dfgnn__gate_look(&gate));
   dfgnn__gate_close(&gate, &ctx);
@@ -89,9 +88,8 @@ START_TEST(the_next_gate_goes_on_from_the_last_reading) {
   ck_assert_double_ge(script.paused, 0.05);
   ctx.load.at = 0;
 }
-END_TEST
 
-START_TEST(a_load_that_ends_is_waited_for) {
+TEST(a_load_that_ends_is_waited_for) {
   open_gate("cpu", 10);
   load(1.9, 1.1);
   ck_assert(!dfgnn__gate_wait(&gate)); /* half a second at most */
@@ -103,9 +101,8 @@ START_TEST(a_load_that_ends_is_waited_for) {
   ck_assert_double_le(script.now, 1.5);
   ck_assert_ptr_nonnull(strstr(gate.seen, "of 2 cores busy"));
 }
-END_TEST
 
-START_TEST(waiting_takes_a_fifth_of_the_budget_at_most) {
+TEST(waiting_takes_a_fifth_of_the_budget_at_most) {
   open_gate("cpu", 10);
   load(1.9, INFINITY);
   ck_assert(!dfgnn__gate_wait(&gate));
@@ -118,18 +115,16 @@ START_TEST(waiting_takes_a_fifth_of_the_budget_at_most) {
   ck_assert(!dfgnn__gate_wait(&gate));
   ck_assert_double_le(script.paused, 10.1);
 }
-END_TEST
 
-START_TEST(a_thread_without_a_processor_of_its_own_is_not_waited_for) {
+TEST(a_thread_without_a_processor_of_its_own_is_not_waited_for) {
   open_gate("cpu", 10);
   gate.threads = 4;
   ck_assert(!dfgnn__gate_wait(&gate));
   ck_assert_double_le(script.paused, 0.1);
   ck_assert_str_eq(gate.seen, "4 threads on 2 cores");
 }
-END_TEST
 
-START_TEST(samples_of_waiting_threads_are_disturbed) {
+TEST(samples_of_waiting_threads_are_disturbed) {
   open_gate("cpu", 10);
   dfgnn_sample sample = {.ms = 1, .waited = 0.02};
   ck_assert(!dfgnn__gate_disturbed(&gate, &sample));
@@ -140,9 +135,8 @@ START_TEST(samples_of_waiting_threads_are_disturbed) {
   ck_assert_str_eq(gate.seen,
                    "threads waited for a processor 38 % of the time");
 }
-END_TEST
 
-START_TEST(a_tainted_sample_is_disturbed_and_explained) {
+TEST(a_tainted_sample_is_disturbed_and_explained) {
   open_gate("cpu", 10);
   dfgnn_sample sample = {.ms = 1, .waited = 0, .tainted = 1};
   ck_assert(dfgnn__gate_disturbed(&gate, &sample));
@@ -151,9 +145,8 @@ START_TEST(a_tainted_sample_is_disturbed_and_explained) {
   ck_assert(dfgnn__gate_disturbed(&gate, &sample));
   ck_assert_str_eq(gate.seen, "heat or power slowed the GPU");
 }
-END_TEST
 
-START_TEST(a_clock_that_falls_disturbs_until_it_is_normal) {
+TEST(a_clock_that_falls_disturbs_until_it_is_normal) {
   open_gate("cuda", 10);
   dfgnn_sample sample = {.ms = 1, .waited = DFGNN_UNKNOWN, .clock_mhz = 1980};
   for (int i = 0; i < 9; i++)
@@ -169,9 +162,8 @@ START_TEST(a_clock_that_falls_disturbs_until_it_is_normal) {
   ck_assert_int_ge(calls, 20);
   ck_assert_int_le(calls, 200);
 }
-END_TEST
 
-START_TEST(another_process_on_the_gpu_is_waited_for_and_named) {
+TEST(another_process_on_the_gpu_is_waited_for_and_named) {
   open_gate("cuda", 10);
   script.use = 0.62;
   for (int i = 0; i < 9; i++)
@@ -183,20 +175,5 @@ START_TEST(another_process_on_the_gpu_is_waited_for_and_named) {
   script.mhz = script.top_mhz = 1980;
   ck_assert(dfgnn__gate_wait(&gate));
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("gate");
-  TCase *tc = tcase_create("gate");
-  tcase_add_test(tc, a_quiet_device_costs_one_short_look);
-  tcase_add_test(tc, the_next_gate_goes_on_from_the_last_reading);
-  tcase_add_test(tc, a_load_that_ends_is_waited_for);
-  tcase_add_test(tc, waiting_takes_a_fifth_of_the_budget_at_most);
-  tcase_add_test(tc, a_thread_without_a_processor_of_its_own_is_not_waited_for);
-  tcase_add_test(tc, samples_of_waiting_threads_are_disturbed);
-  tcase_add_test(tc, a_tainted_sample_is_disturbed_and_explained);
-  tcase_add_test(tc, a_clock_that_falls_disturbs_until_it_is_normal);
-  tcase_add_test(tc, another_process_on_the_gpu_is_waited_for_and_named);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("gate")

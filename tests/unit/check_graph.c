@@ -15,43 +15,38 @@ static void refuse(const dfgnn_csr *csr, const char *text) {
   ck_assert_ptr_null(graph);
 }
 
-START_TEST(falling_offsets_name_the_row) {
+TEST(falling_offsets_name_the_row) {
   const int32_t offsets[] = {0, 2, 1, 3}, indices[] = {0, 1, 2};
   dfgnn_csr csr = csr32(3, 3, offsets, indices);
   refuse(&csr, "offsets fall at row 1: 1 after 2");
 }
-END_TEST
 
-START_TEST(offsets_must_start_at_zero) {
+TEST(offsets_must_start_at_zero) {
   const int32_t offsets[] = {1, 2, 2, 3}, indices[] = {0, 1, 2};
   dfgnn_csr csr = csr32(3, 3, offsets, indices);
   refuse(&csr, "offsets[0] is 1, expected 0");
 }
-END_TEST
 
-START_TEST(offsets_must_end_at_edges) {
+TEST(offsets_must_end_at_edges) {
   const int32_t offsets[] = {0, 1, 2, 3}, indices[] = {0, 1, 2, 0};
   dfgnn_csr csr = csr32(3, 3, offsets, indices);
   csr.edges = 4;
   refuse(&csr, "offsets end at 3, expected edges = 4");
 }
-END_TEST
 
-START_TEST(an_index_out_of_range_names_edge_and_row) {
+TEST(an_index_out_of_range_names_edge_and_row) {
   const int32_t offsets[] = {0, 1, 2, 4}, indices[] = {0, 1, 2, 3};
   dfgnn_csr csr = csr32(3, 3, offsets, indices);
   refuse(&csr, "indices[3] = 3 in row 2 is out of range, expected 0..2");
 }
-END_TEST
 
-START_TEST(a_negative_index_names_edge_and_row) {
+TEST(a_negative_index_names_edge_and_row) {
   const int32_t offsets[] = {0, 1, 2, 4}, indices[] = {0, -5, 2, 1};
   dfgnn_csr csr = csr32(3, 3, offsets, indices);
   refuse(&csr, "indices[1] = -5 in row 1");
 }
-END_TEST
 
-START_TEST(a_wide_index_that_does_not_fit_is_named) {
+TEST(a_wide_index_that_does_not_fit_is_named) {
   const int32_t offsets[] = {0, 1, 2};
   const int64_t indices[] = {0, 1LL << 40};
   dfgnn_csr csr = csr32(2, 2, offsets, NULL);
@@ -59,9 +54,8 @@ START_TEST(a_wide_index_that_does_not_fit_is_named) {
   csr.index_type = DFGNN_INDEX_I64;
   refuse(&csr, "indices[1] = 1099511627776");
 }
-END_TEST
 
-START_TEST(missing_arrays_and_sizes_are_named) {
+TEST(missing_arrays_and_sizes_are_named) {
   const int32_t offsets[] = {0, 1}, indices[] = {0};
   dfgnn_csr csr = csr32(1, 1, offsets, indices);
   csr.struct_size = 3;
@@ -75,9 +69,8 @@ START_TEST(missing_arrays_and_sizes_are_named) {
   csr.sources = -1;
   refuse(&csr, "csr.sources is -1");
 }
-END_TEST
 
-START_TEST(an_edge_that_leaves_its_graph_is_named) {
+TEST(an_edge_that_leaves_its_graph_is_named) {
   const int32_t offsets[] = {0, 1, 2, 3, 4}, indices[] = {1, 0, 3, 1};
   const int64_t ptr[] = {0, 2, 4};
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
@@ -85,7 +78,6 @@ START_TEST(an_edge_that_leaves_its_graph_is_named) {
   csr.graph_ptr = ptr;
   refuse(&csr, "edge to 1 in row 3 leaves graph 1, whose nodes are 2..3");
 }
-END_TEST
 
 static dfgnn_signature signature_of(const dfgnn_csr *csr) {
   dfgnn_signature s = DFGNN_SIGNATURE_INIT;
@@ -96,7 +88,7 @@ static dfgnn_signature signature_of(const dfgnn_csr *csr) {
   return s;
 }
 
-START_TEST(an_empty_graph_is_a_graph) {
+TEST(an_empty_graph_is_a_graph) {
   const int32_t offsets[] = {0, 0, 0, 0};
   dfgnn_csr none = csr32(0, 0, offsets, NULL);
   dfgnn_signature s = signature_of(&none);
@@ -107,11 +99,10 @@ START_TEST(an_empty_graph_is_a_graph) {
   ck_assert_int_eq(s.max_degree, 0);
   ck_assert_double_eq(s.histogram[0], 1);
 }
-END_TEST
 
 static int degree_of(int64_t i) { return i == 7 ? 5000 : (int)(i % 4); }
 
-START_TEST(degrees_are_counted_exactly) {
+TEST(degrees_are_counted_exactly) {
   dfgnn_csr csr = ring(6000, degree_of);
   dfgnn_signature s = signature_of(&csr);
   ck_assert_int_eq(s.max_degree, 5000);
@@ -130,12 +121,11 @@ START_TEST(degrees_are_counted_exactly) {
                           sqrt(squares / 6000 - mean * mean) / mean, 1e-12);
   ring_free(&csr);
 }
-END_TEST
 
 static int one_two_five(int64_t i) { return (int[]){5, 1, 2}[i]; }
 
 /* Percentile p is the degree of the row of rank floor(p (n - 1)). */
-START_TEST(percentiles_are_those_of_a_rank) {
+TEST(percentiles_are_those_of_a_rank) {
   dfgnn_csr csr = ring(3, one_two_five);
   dfgnn_signature s = signature_of(&csr);
   ck_assert_int_eq(s.p50_degree, 2);
@@ -144,9 +134,8 @@ START_TEST(percentiles_are_those_of_a_rank) {
   ck_assert_int_eq(s.max_degree, 5);
   ring_free(&csr);
 }
-END_TEST
 
-START_TEST(width_of_arrays_does_not_change_the_fingerprint) {
+TEST(width_of_arrays_does_not_change_the_fingerprint) {
   const int32_t offsets[] = {0, 2, 2, 3}, indices[] = {2, 1, 0};
   const int64_t wide_offsets[] = {0, 2, 2, 3}, wide_indices[] = {2, 1, 0};
   dfgnn_csr csr = csr32(3, 3, offsets, indices);
@@ -157,9 +146,8 @@ START_TEST(width_of_arrays_does_not_change_the_fingerprint) {
   csr.index_type = DFGNN_INDEX_I64;
   ck_assert(signature_of(&csr).fingerprint == narrow);
 }
-END_TEST
 
-START_TEST(one_moved_edge_changes_the_fingerprint) {
+TEST(one_moved_edge_changes_the_fingerprint) {
   const int32_t offsets[] = {0, 2, 2, 3}, moved[] = {0, 1, 2, 3};
   const int32_t indices[] = {2, 1, 0}, other[] = {1, 2, 0};
   dfgnn_csr a = csr32(3, 3, offsets, indices);
@@ -169,22 +157,20 @@ START_TEST(one_moved_edge_changes_the_fingerprint) {
   ck_assert(f != signature_of(&b).fingerprint);
   ck_assert(f != signature_of(&c).fingerprint);
 }
-END_TEST
 
 /* blocks {0,1} {2} {3,4,5}, then isolated 6, 7 */
 static const int32_t block_offsets[] = {0, 1, 2, 3, 5, 6, 7, 7, 7};
 static const int32_t block_indices[] = {1, 0, 2, 4, 5, 3, 3};
 
-START_TEST(diagonal_blocks_are_found) {
+TEST(diagonal_blocks_are_found) {
   dfgnn_csr csr = csr32(8, 8, block_offsets, block_indices);
   dfgnn_signature s = signature_of(&csr);
   ck_assert_int_eq(s.graphs, 4);
   ck_assert_int_eq(s.largest_graph, 3);
   ck_assert_double_eq_tol(s.density, 7. / (4 + 1 + 9 + 4), 1e-12);
 }
-END_TEST
 
-START_TEST(a_given_graph_ptr_is_used) {
+TEST(a_given_graph_ptr_is_used) {
   const int64_t ptr[] = {0, 3, 8};
   dfgnn_csr csr = csr32(8, 8, block_offsets, block_indices);
   csr.graphs = 2;
@@ -194,9 +180,8 @@ START_TEST(a_given_graph_ptr_is_used) {
   ck_assert_int_eq(s.largest_graph, 5);
   ck_assert_double_eq_tol(s.density, 7. / (9 + 25), 1e-12);
 }
-END_TEST
 
-START_TEST(reuse_counts_distinct_columns_of_a_window) {
+TEST(reuse_counts_distinct_columns_of_a_window) {
   int32_t offsets[17], indices[32];
   for (int i = 0; i <= 16; i++)
     offsets[i] = 2 * i;
@@ -205,28 +190,5 @@ START_TEST(reuse_counts_distinct_columns_of_a_window) {
   dfgnn_csr csr = csr32(16, 16, offsets, indices);
   ck_assert_double_eq_tol(signature_of(&csr).reuse, 4. / 32, 1e-12);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("graph");
-  TCase *tc = tcase_create("graph");
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_add_test(tc, falling_offsets_name_the_row);
-  tcase_add_test(tc, offsets_must_start_at_zero);
-  tcase_add_test(tc, offsets_must_end_at_edges);
-  tcase_add_test(tc, an_index_out_of_range_names_edge_and_row);
-  tcase_add_test(tc, a_negative_index_names_edge_and_row);
-  tcase_add_test(tc, a_wide_index_that_does_not_fit_is_named);
-  tcase_add_test(tc, missing_arrays_and_sizes_are_named);
-  tcase_add_test(tc, an_edge_that_leaves_its_graph_is_named);
-  tcase_add_test(tc, an_empty_graph_is_a_graph);
-  tcase_add_test(tc, degrees_are_counted_exactly);
-  tcase_add_test(tc, percentiles_are_those_of_a_rank);
-  tcase_add_test(tc, width_of_arrays_does_not_change_the_fingerprint);
-  tcase_add_test(tc, one_moved_edge_changes_the_fingerprint);
-  tcase_add_test(tc, diagonal_blocks_are_found);
-  tcase_add_test(tc, a_given_graph_ptr_is_used);
-  tcase_add_test(tc, reuse_counts_distinct_columns_of_a_window);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("graph", .setup = open_context, .teardown = close_context)

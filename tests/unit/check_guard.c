@@ -270,21 +270,18 @@ START_TEST(no_kernel_touches_what_follows_an_array) {
   at_end = 1;
   run_variants(op, pass, 0);
 }
-END_TEST
 
 START_TEST(no_kernel_touches_what_precedes_an_array) {
   TEST(_i);
   at_end = 0;
   run_variants(op, pass, 0);
 }
-END_TEST
 
 START_TEST(no_kernel_touches_what_is_between_features) {
   TEST(_i);
   at_end = 1;
   run_variants(op, pass, 1);
 }
-END_TEST
 
 /* Sanitizers have a handler of their own, which would end it by an exit. */
 START_TEST(a_byte_beyond_ends_the_process) {
@@ -294,14 +291,12 @@ START_TEST(a_byte_beyond_ends_the_process) {
   bytes[12] = 1;
   bytes[13] = 1;
 }
-END_TEST
 
 START_TEST(a_byte_before_ends_the_process) {
   signal(SIGSEGV, SIG_DFL);
   volatile char *bytes = guarded(13, 1);
   bytes[0] = bytes[-1];
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("guard");

@@ -109,7 +109,7 @@ static void no_plan(dfgnn_plan *p) {
   ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_SOURCE, dfgnn_plan_source(p)));
 }
 
-START_TEST(a_handle_that_is_null_is_named) {
+TEST(a_handle_that_is_null_is_named) {
   expected = "ctx is NULL";
   no_context(NULL);
   expected = "graph is NULL";
@@ -123,9 +123,8 @@ START_TEST(a_handle_that_is_null_is_named) {
   dfgnn_explanation_free(NULL);
   dfgnn_csr_free(NULL);
 }
-END_TEST
 
-START_TEST(a_handle_of_another_type_is_named) {
+TEST(a_handle_of_another_type_is_named) {
   expected = "ctx is no dfgnn_context";
   no_context((dfgnn_context *)graph);
   no_context((dfgnn_context *)plan);
@@ -145,9 +144,8 @@ START_TEST(a_handle_of_another_type_is_named) {
   dfgnn_args args = arguments();
   ck_ok(dfgnn_call(ctx, graph, &problem, &args, NULL));
 }
-END_TEST
 
-START_TEST(places_and_descriptors_that_are_null_are_named) {
+TEST(places_and_descriptors_that_are_null_are_named) {
   dfgnn_args args = arguments();
   int64_t rows[NODES];
   dfgnn_csr *made = NULL;
@@ -193,9 +191,8 @@ START_TEST(places_and_descriptors_that_are_null_are_named) {
   ck_assert_str_eq(dfgnn_status_string((dfgnn_status)77), "unknown status");
   ck_assert_uint_eq(dfgnn_dtype_size((dfgnn_dtype)-1), 0);
 }
-END_TEST
 
-START_TEST(a_name_is_parsed_into_a_place) {
+TEST(a_name_is_parsed_into_a_place) {
   static const struct {
     dfgnn_names of;
     const char *name;
@@ -231,9 +228,8 @@ START_TEST(a_name_is_parsed_into_a_place) {
   ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_NONE, 0));
   ck_assert_ptr_null(dfgnn_name(DFGNN_NAMES_COUNT, 0));
 }
-END_TEST
 
-START_TEST(a_thread_count_has_bounds) {
+TEST(a_thread_count_has_bounds) {
   static const int wrong[] = {-1, 4097, 1 << 30};
   for (int k = 0; k < 3; k++) {
     dfgnn_options options = DFGNN_OPTIONS_INIT;
@@ -246,7 +242,6 @@ START_TEST(a_thread_count_has_bounds) {
     ck_assert_ptr_null(c);
   }
 }
-END_TEST
 
 /* ---- orders of destruction ----------------------------------------------- */
 
@@ -270,7 +265,7 @@ static dfgnn_context *logging_context(void) {
   return c;
 }
 
-START_TEST(a_graph_destroyed_before_its_plans_is_reported) {
+TEST(a_graph_destroyed_before_its_plans_is_reported) {
   dfgnn_context *c = logging_context();
   dfgnn_csr named = csr;
   named.name = "ring";
@@ -296,9 +291,8 @@ START_TEST(a_graph_destroyed_before_its_plans_is_reported) {
   }
   dfgnn_context_destroy(c);
 }
-END_TEST
 
-START_TEST(plans_destroyed_first_are_not_reported) {
+TEST(plans_destroyed_first_are_not_reported) {
   dfgnn_context *c = logging_context();
   dfgnn_graph *g;
   dfgnn_plan *a, *b;
@@ -312,9 +306,8 @@ START_TEST(plans_destroyed_first_are_not_reported) {
   ck_assert_msg(!strstr(logged, "destroyed before"), "logged: %s", logged);
   dfgnn_context_destroy(c);
 }
-END_TEST
 
-START_TEST(plans_of_a_reordered_graph_are_left_as_well) {
+TEST(plans_of_a_reordered_graph_are_left_as_well) {
   dfgnn_context *c = logging_context();
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_args args = arguments();
@@ -331,9 +324,8 @@ START_TEST(plans_of_a_reordered_graph_are_left_as_well) {
   dfgnn_plan_destroy(p);
   dfgnn_context_destroy(c);
 }
-END_TEST
 
-START_TEST(a_context_lives_as_long_as_its_graphs) {
+TEST(a_context_lives_as_long_as_its_graphs) {
   dfgnn_context *c = logging_context();
   dfgnn_args args = arguments();
   dfgnn_graph *g;
@@ -349,11 +341,10 @@ START_TEST(a_context_lives_as_long_as_its_graphs) {
   dfgnn_plan_destroy(p);
   dfgnn_graph_destroy(g);
 }
-END_TEST
 
 /* ---- workspaces ---------------------------------------------------------- */
 
-START_TEST(a_workspace_that_is_not_aligned_is_refused) {
+TEST(a_workspace_that_is_not_aligned_is_refused) {
   dfgnn_args args = arguments();
   size_t count = dfgnn_variant_count(), checked = 0;
   char *memory = NULL;
@@ -381,9 +372,8 @@ START_TEST(a_workspace_that_is_not_aligned_is_refused) {
   free(memory);
   ck_assert_uint_gt(checked, 0);
 }
-END_TEST
 
-START_TEST(orders_that_are_none_are_named_as_they_were_given) {
+TEST(orders_that_are_none_are_named_as_they_were_given) {
   static const int64_t twice[NODES] = {0};
   dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_graph *g = NULL;
@@ -397,24 +387,5 @@ START_TEST(orders_that_are_none_are_named_as_they_were_given) {
            "how.columns[1] is 0, expected each of 0..39 once");
   ck_assert_ptr_null(g);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("handles");
-  TCase *tc = tcase_create("handles");
-  tcase_add_checked_fixture(tc, begin, end);
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, a_handle_that_is_null_is_named);
-  tcase_add_test(tc, a_handle_of_another_type_is_named);
-  tcase_add_test(tc, places_and_descriptors_that_are_null_are_named);
-  tcase_add_test(tc, a_name_is_parsed_into_a_place);
-  tcase_add_test(tc, a_thread_count_has_bounds);
-  tcase_add_test(tc, a_graph_destroyed_before_its_plans_is_reported);
-  tcase_add_test(tc, plans_destroyed_first_are_not_reported);
-  tcase_add_test(tc, plans_of_a_reordered_graph_are_left_as_well);
-  tcase_add_test(tc, a_context_lives_as_long_as_its_graphs);
-  tcase_add_test(tc, a_workspace_that_is_not_aligned_is_refused);
-  tcase_add_test(tc, orders_that_are_none_are_named_as_they_were_given);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("handles", .setup = begin, .teardown = end, .timeout = 60)

@@ -149,22 +149,20 @@ static dfgnn_status check(mistake m, double *error) {
   return status;
 }
 
-START_TEST(a_right_kernel_passes_with_its_error) {
+TEST(a_right_kernel_passes_with_its_error) {
   double error = -1;
   ck_ok(check(RIGHT, &error));
   ck_assert(error >= 0 && error < 1e-6);
 }
-END_TEST
 
-START_TEST(each_mistake_is_found_and_named) {
+TEST_LOOP(each_mistake_is_found_and_named, NOTHING_WRITTEN, MISTAKES) {
   double error = -1;
   ck_assert_int_eq(check((mistake)_i, &error), DFGNN_ERROR_WRONG);
   ck_assert_msg(strstr(dfgnn_last_error(), mistakes[_i].message) != NULL,
                 "%s: %s", mistakes[_i].label, dfgnn_last_error());
 }
-END_TEST
 
-START_TEST(an_error_of_more_than_the_bound_is_found) {
+TEST(an_error_of_more_than_the_bound_is_found) {
   double error = -1;
   ck_assert_int_eq(check(ONE_NUMBER_OFF, &error), DFGNN_ERROR_WRONG);
   ck_assert_double_gt(accuracy.of_bound, 1);
@@ -174,7 +172,6 @@ START_TEST(an_error_of_more_than_the_bound_is_found) {
   off = 0.6F * bound;
   ck_ok(check(ONE_NUMBER_OFF, &error));
 }
-END_TEST
 
 /* ---- samples --------------------------------------------------------------
  */
@@ -203,7 +200,7 @@ static dfgnn_csr hubs(void) {
   return csr;
 }
 
-START_TEST(a_sample_has_the_extremes_and_runs_of_neighbours) {
+TEST(a_sample_has_the_extremes_and_runs_of_neighbours) {
   const dfgnn_csr csr = hubs();
   const dfgnn_matrix matrix = {.destinations = NODES,
                                .sources = NODES,
@@ -244,7 +241,6 @@ START_TEST(a_sample_has_the_extremes_and_runs_of_neighbours) {
   free((void *)csr.offsets);
   free((void *)csr.indices);
 }
-END_TEST
 
 /* ---- gradients of parameters ----------------------------------------------
  */
@@ -308,7 +304,7 @@ static const dfgnn_family gradients[] = {
 
 /* Rows are sampled, so that the whole sum of a parameter's gradient is not
  * known, and its mistakes are found all the same. */
-START_TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
+TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   dfgnn_csr csr = hubs();
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_graph *graph;
@@ -341,19 +337,5 @@ START_TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   free((void *)csr.offsets);
   free((void *)csr.indices);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("harness");
-  TCase *tcase = tcase_create("cpu");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_test(tcase, a_right_kernel_passes_with_its_error);
-  tcase_add_loop_test(tcase, each_mistake_is_found_and_named, NOTHING_WRITTEN,
-                      MISTAKES);
-  tcase_add_test(tcase, an_error_of_more_than_the_bound_is_found);
-  tcase_add_test(tcase, a_sample_has_the_extremes_and_runs_of_neighbours);
-  tcase_add_test(tcase,
-                 gradients_of_parameters_are_compared_where_rows_are_sampled);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("cpu", .timeout = 60)

@@ -73,7 +73,6 @@ START_TEST(pattern_has_the_parameters_of_the_benchmark) {
        .05);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(cluster_has_the_parameters_of_the_benchmark) {
   dfgnn_csr *csr = generated("sbm-cluster:batch=600,seed=7");
@@ -83,7 +82,6 @@ START_TEST(cluster_has_the_parameters_of_the_benchmark) {
   near(mean_edges(csr), 2 * (6 * 217.8 * .55 + 380.25 * 15 * .25), .05);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 /* The nodes and edges of a graph are those of the data sets that the presets
  * imitate. */
@@ -107,7 +105,6 @@ START_TEST(presets_of_batches_have_the_stated_sizes) {
     dfgnn_csr_free(csr);
   }
 }
-END_TEST
 
 START_TEST(arxiv_has_its_super_node) {
   dfgnn_csr *csr = generated("preset=arxiv");
@@ -118,7 +115,6 @@ START_TEST(arxiv_has_its_super_node) {
   near((double)max_degree(csr), 13161, .05); /* less its duplicates */
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(scaled_presets_keep_the_mean_degree) {
   static const struct {
@@ -134,7 +130,6 @@ START_TEST(scaled_presets_keep_the_mean_degree) {
     dfgnn_csr_free(csr);
   }
 }
-END_TEST
 
 START_TEST(the_largest_degree_is_the_stated_one) {
   dfgnn_csr *csr = generated("powerlaw:nodes=5000,edges=60000,max-degree=800,"
@@ -157,7 +152,6 @@ START_TEST(the_largest_degree_is_the_stated_one) {
   ck_assert_int_eq(max_degree(csr), 600);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(uniform_graphs_have_exactly_the_edges) {
   dfgnn_csr *csr = generated("uniform:nodes=300,sources=700,edges=5000");
@@ -170,7 +164,6 @@ START_TEST(uniform_graphs_have_exactly_the_edges) {
   ck_assert_int_eq(csr->edges, 35);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(grids_have_four_or_eight_neighbours) {
   dfgnn_csr *csr = generated("grid:rows=2,columns=3");
@@ -181,7 +174,6 @@ START_TEST(grids_have_four_or_eight_neighbours) {
                    "1 3 4|0 2 3 4 5|1 4 5|0 1 4|0 1 2 3 5|1 2 4");
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 /* The sizes of the graphs of weather models that the presets make. */
 typedef struct sizes {
@@ -204,18 +196,15 @@ START_TEST(weather_presets_have_the_stated_sizes) {
   has_sizes(&(sizes){"preset=h_to_h", 40962, 40962, 327660, 36});
   has_sizes(&(sizes){"preset=o96_knn16", 40320, 40320, 16 * 40320, 16});
 }
-END_TEST
 
 START_TEST(weather_encoders_have_the_stated_sizes) {
   has_sizes(&(sizes){"preset=era_to_h", 40962, 542080, 852456, 30});
   has_sizes(&(sizes){"preset=dop_enc", 40962, 307200, 3 * 307200, 31});
 }
-END_TEST
 
 START_TEST(weather_decoders_have_the_stated_sizes) {
   has_sizes(&(sizes){"preset=h_to_era", 542080, 40962, 3 * 542080, 3});
 }
-END_TEST
 
 START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
   dfgnn_csr *csr = generated("icosphere:level=3");
@@ -229,7 +218,6 @@ START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
   ck_assert_int_eq(max_degree(csr), 6);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 /* Fewer than k points are nearer than the farthest of k neighbours. */
 START_TEST(neighbours_are_the_nearest) {
@@ -255,7 +243,6 @@ START_TEST(neighbours_are_the_nearest) {
   }
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 static int64_t cross(const dfgnn__point *a, const dfgnn__point *b,
                      const dfgnn__point *c) {
@@ -321,7 +308,6 @@ START_TEST(triangulations_are_planar_and_complete) {
     check_triangulation(points, n);
   }
 }
-END_TEST
 
 START_TEST(triangulations_survive_points_on_lines_and_circles) {
   dfgnn__point points[144];
@@ -335,7 +321,6 @@ START_TEST(triangulations_survive_points_on_lines_and_circles) {
   ck_assert_int_eq(edges.count, 99);
   dfgnn__edges_free(&edges);
 }
-END_TEST
 
 START_TEST(points_on_one_place_are_refused) {
   dfgnn__point points[3] = {{5, 5}, {1, 2}, {5, 5}};
@@ -344,7 +329,6 @@ START_TEST(points_on_one_place_are_refused) {
            "found points 0 and 2 in one place");
   dfgnn__edges_free(&edges);
 }
-END_TEST
 
 /* The hashes are fixed: graphs are the same on every machine and in every
  * release. */
@@ -376,7 +360,6 @@ START_TEST(the_same_specification_makes_the_same_graph) {
     dfgnn_csr_free(csr);
   }
 }
-END_TEST
 
 START_TEST(another_seed_makes_another_graph) {
   static const char *const kinds[] = {"sbm-pattern", "sbm-cluster", "sbm",
@@ -394,7 +377,6 @@ START_TEST(another_seed_makes_another_graph) {
     ck_assert_msg(seen[0] != seen[1], "%s ignores its seed", kinds[k]);
   }
 }
-END_TEST
 
 START_TEST(a_wrong_specification_lists_what_exists) {
   wrong("mesh", "found the kind 'mesh', expected preset=NAME or one of "
@@ -413,7 +395,6 @@ START_TEST(a_wrong_specification_lists_what_exists) {
   wrong("powerlaw:columns=near", "found columns=near, expected random|local");
   wrong("preset=arxiv,scale=2", "found scale=2, expected a number of 1e-06");
 }
-END_TEST
 
 START_TEST(settings_that_contradict_are_named) {
   wrong("knn:nodes=8,k=8", "knn: found k=8, expected fewer than nodes=8");
@@ -432,7 +413,6 @@ START_TEST(settings_that_contradict_are_named) {
   wrong("sphere:source-size=1,k=41", "found k=41, expected at most 40");
   wrong("preset=h_to_h,scale=.5", "icosphere: found scale=0.5, expected none");
 }
-END_TEST
 
 START_TEST(a_graph_argument_is_a_file_or_a_specification) {
   dfgnn_csr *csr = NULL;
@@ -450,7 +430,6 @@ START_TEST(a_graph_argument_is_a_file_or_a_specification) {
   ck_fails(dfgnn__csr_open(&csr, "cora.npz"), DFGNN_ERROR_IO,
            "cora.npz: cannot open");
 }
-END_TEST
 
 int main(void) {
   const TTest *const tests[] = {

@@ -18,7 +18,6 @@ START_TEST(what_has_no_end_is_not_read) {
     not_read(file_path(names[k]), "found a device, expected a graph file");
   }
 }
-END_TEST
 
 START_TEST(a_fifo_without_a_writer_is_not_waited_for) {
   static const char *const names[] = {"a.mtx", "a.txt.gz", "a.npz", "a.graph"};
@@ -27,7 +26,6 @@ START_TEST(a_fifo_without_a_writer_is_not_waited_for) {
     not_read(file_path(names[k]), "found a FIFO, expected a graph file");
   }
 }
-END_TEST
 
 START_TEST(a_socket_and_a_pipe_are_named) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -45,7 +43,6 @@ START_TEST(a_socket_and_a_pipe_are_named) {
   close(ends[0]);
   close(ends[1]);
 }
-END_TEST
 
 START_TEST(control_characters_of_a_name_are_escaped) {
   dfgnn_csr *csr = NULL;
@@ -61,7 +58,6 @@ START_TEST(control_characters_of_a_name_are_escaped) {
            "e.mtx: cannot open");
   refused(put_bytes("c.txt", "0 1\n\033[31m 2\n", 12), "the byte 0x1b");
 }
-END_TEST
 
 /* ---- gzip ---------------------------------------------------------------- */
 
@@ -81,7 +77,6 @@ START_TEST(junk_behind_a_gzip_stream_is_refused) {
   append(path, "x", 1);
   refused(path, "found bytes behind the gzip stream");
 }
-END_TEST
 
 START_TEST(padding_and_further_members_are_read) {
   const char *path = put_gzip("a.txt.gz", "0 1\n");
@@ -96,7 +91,6 @@ START_TEST(padding_and_further_members_are_read) {
   truncate(path, 40);
   refused(path, "found a damaged gzip stream");
 }
-END_TEST
 
 START_TEST(a_gzip_stream_cut_anywhere_is_refused) {
   char bytes[256];
@@ -107,7 +101,6 @@ START_TEST(a_gzip_stream_cut_anywhere_is_refused) {
     refused(put_bytes("b.txt.gz", bytes, n), "found a damaged gzip stream");
   ck_assert_uint_gt(size, 20);
 }
-END_TEST
 
 /* ---- METIS --------------------------------------------------------------- */
 
@@ -120,7 +113,6 @@ START_TEST(a_metis_file_must_be_symmetric) {
           "found an edge more often in the line of one of its ends");
   reads_as(put_text("d.graph", "3 2\n3 2\n1\n1\n"), 3, "1 2|0|0");
 }
-END_TEST
 
 /* ---- NumPy --------------------------------------------------------------- */
 
@@ -147,7 +139,6 @@ START_TEST(an_archive_short_by_a_byte_is_refused) {
   refused(put_bytes("b.npz", bytes, size - 1),
           "found the end of a zip archive cut off");
 }
-END_TEST
 
 START_TEST(data_short_by_a_byte_is_refused) {
   npz_array a[6];
@@ -159,7 +150,6 @@ START_TEST(data_short_by_a_byte_is_refused) {
   refused(put_npz("b.npz", a), "found 7 bytes behind its header, expected 2 "
                                "elements of 4 bytes");
 }
-END_TEST
 
 START_TEST(a_name_twice_in_an_archive_is_refused) {
   npz_array a[7];
@@ -168,7 +158,6 @@ START_TEST(a_name_twice_in_an_archive_is_refused) {
   a[6] = good[5];
   refused(put_npz("a.npz", a), "found the entry indices.npy twice");
 }
-END_TEST
 
 START_TEST(an_encrypted_entry_is_refused) {
   char bytes[4096];
@@ -183,7 +172,6 @@ START_TEST(an_encrypted_entry_is_refused) {
   refused(put_bytes("b.npz", bytes, size), "found the entry indptr.npy "
                                            "encrypted, expected plain arrays");
 }
-END_TEST
 
 /* ---- writing ------------------------------------------------------------- */
 
@@ -227,7 +215,6 @@ START_TEST(a_matrix_is_checked_before_it_is_written) {
            sizeof csr);
   not_written(&csr, text);
 }
-END_TEST
 
 int main(void) {
   const TTest *const tests[] = {what_has_no_end_is_not_read,

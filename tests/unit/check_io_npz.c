@@ -23,7 +23,6 @@ START_TEST(rows_keep_the_order_of_their_columns) {
   npz_array a[ARRAYS + 1] = GOOD;
   reads_as(put_npz("a.npz", a), 3, "2 0||1 1");
 }
-END_TEST
 
 START_TEST(wide_arrays_and_unicode_names_are_read) {
   static const int64_t offsets[] = {0, 2, 2, 4}, indices[] = {2, 0, 1, 1};
@@ -33,7 +32,6 @@ START_TEST(wide_arrays_and_unicode_names_are_read) {
   a[INDPTR] = (npz_array){"indptr", "'<i8'", "(4,)", offsets, sizeof offsets};
   reads_as(put_npz("a.npz", a), 3, "2 0||1 1");
 }
-END_TEST
 
 START_TEST(graph_ptr_makes_a_batch) {
   static const int32_t starts[] = {0, 1, 3};
@@ -46,7 +44,6 @@ START_TEST(graph_ptr_makes_a_batch) {
   ck_assert_int_eq(csr->graph_ptr[2], 3);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(a_graph_without_rows_is_read) {
   static const int64_t shape[] = {0, 5};
@@ -57,7 +54,6 @@ START_TEST(a_graph_without_rows_is_read) {
   a[INDPTR] = (npz_array){"indptr", "'<i4'", "(1,)", offsets3, 4};
   reads_as(put_npz("a.npz", a), 5, "");
 }
-END_TEST
 
 /* The last two bytes of an archive without a comment say how long it is. */
 START_TEST(a_file_that_is_cut_in_its_comment_is_refused) {
@@ -75,7 +71,6 @@ START_TEST(a_file_that_is_cut_in_its_comment_is_refused) {
   ck_assert_int_eq(fclose(file), 0);
   reads_as(path, 3, "2 0||1 1");
 }
-END_TEST
 
 START_TEST(a_pickled_array_is_never_loaded) {
   npz_array a[ARRAYS + 1] = GOOD;
@@ -86,7 +81,6 @@ START_TEST(a_pickled_array_is_never_loaded) {
   a[DATA].type = "'|O'";
   refused(put_npz("b.npz", a), "array 'data': found a pickled array");
 }
-END_TEST
 
 START_TEST(wrong_types_are_named) {
   static const char *const types[] = {"'<f8'", "'>i4'", "'<u4'", "'<i2'",
@@ -104,7 +98,6 @@ START_TEST(wrong_types_are_named) {
   a[INDICES].type = "[('a', '<i4')]";
   refused(put_npz("b.npz", a), "array 'indices': found a structured type");
 }
-END_TEST
 
 START_TEST(lying_sizes_are_refused) {
   npz_array a[ARRAYS + 1] = GOOD;
@@ -128,7 +121,6 @@ START_TEST(lying_sizes_are_refused) {
   a[INDPTR].size = 20;
   refused(put_npz("f.npz", a), "array 'indptr': found");
 }
-END_TEST
 
 START_TEST(shapes_and_offsets_must_agree) {
   static const int64_t shapes[][2] = {{4, 3}, {-1, 3}, {3, INT64_MAX}};
@@ -147,7 +139,6 @@ START_TEST(shapes_and_offsets_must_agree) {
   a[INDPTR].data = late;
   refused(put_npz("c.npz", a), "array 'indptr': found 1 at 0, expected 0");
 }
-END_TEST
 
 START_TEST(columns_out_of_range_are_named) {
   static const int32_t big[] = {2, 0, 3, 1}, negative[] = {2, -1, 0, 1};
@@ -158,7 +149,6 @@ START_TEST(columns_out_of_range_are_named) {
   a[INDICES].data = negative;
   refused(put_npz("b.npz", a), "found column -1 at 1");
 }
-END_TEST
 
 START_TEST(graph_ptr_must_cover_the_rows) {
   static const int32_t starts[] = {0, 1, 2};
@@ -173,7 +163,6 @@ START_TEST(graph_ptr_must_cover_the_rows) {
   a[EXTRA] = (npz_array){"graph_ptr", "'<i4'", "(0,)", "", 0};
   refused(put_npz("c.npz", a), "array 'graph_ptr': found");
 }
-END_TEST
 
 START_TEST(other_formats_and_archives_are_named) {
   npz_array a[ARRAYS + 1] = GOOD;
@@ -185,7 +174,6 @@ START_TEST(other_formats_and_archives_are_named) {
   refused(put_npz("b.npz", features),
           "found arrays x_indptr, y, expected 'indptr'");
 }
-END_TEST
 
 START_TEST(headers_that_are_no_dictionary_are_refused) {
   static const char *const shapes[] = {"(4", "4", "(4.0,)", "(1,2,3)", "()x"};
@@ -195,7 +183,6 @@ START_TEST(headers_that_are_no_dictionary_are_refused) {
     refused(put_npz("a.npz", a), "array 'indices': found");
   }
 }
-END_TEST
 
 START_TEST(a_truncated_archive_is_refused) {
   npz_array a[ARRAYS + 1] = GOOD;
@@ -205,7 +192,6 @@ START_TEST(a_truncated_archive_is_refused) {
   ck_assert_int_eq(truncate(path, about.st_size / 2), 0);
   refused(path, "found no zip directory");
 }
-END_TEST
 
 START_TEST(a_flipped_bit_is_found) {
   npz_array a[ARRAYS + 1] = GOOD;
@@ -219,7 +205,6 @@ START_TEST(a_flipped_bit_is_found) {
   bytes[at + 40] ^= 4; /* within the deflated header and data */
   refused(put_bytes("b.npz", bytes, size), "array 'indptr': found");
 }
-END_TEST
 
 /* 128 MiB of zeros as indptr pack into 130 KB; 64 MiB plus 256 times that are
  * less. */
@@ -234,7 +219,6 @@ START_TEST(a_zip_bomb_stops_at_the_limit) {
                                "expected at most");
   free(zeros);
 }
-END_TEST
 
 int main(void) {
   const TTest *const tests[] = {rows_keep_the_order_of_their_columns,

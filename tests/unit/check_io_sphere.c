@@ -36,7 +36,6 @@ START_TEST(points_are_on_the_sphere) {
     dfgnn__places_free(&p);
   }
 }
-END_TEST
 
 /* All pairs are compared, where rows search and where sources search. */
 START_TEST(neighbours_on_the_sphere_are_the_nearest) {
@@ -74,7 +73,6 @@ START_TEST(neighbours_on_the_sphere_are_the_nearest) {
     dfgnn_csr_free(csr);
   }
 }
-END_TEST
 
 START_TEST(neighbours_within_a_radius_are_all_there) {
   dfgnn_csr *csr = generated(
@@ -92,7 +90,6 @@ START_TEST(neighbours_within_a_radius_are_all_there) {
   dfgnn__places_free(&source);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 /* The same attributes are computed in floating point, from the axes of the
  * place itself. */
@@ -129,7 +126,6 @@ START_TEST(edges_of_the_sphere_have_length_and_direction) {
   ck_assert_ptr_null(dfgnn__csr_edge_attr(csr));
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 int main(void) {
   const TTest *const tests[] = {

@@ -22,7 +22,6 @@ START_TEST(what_is_written_reads_back) {
   for (size_t k = 0; k < sizeof sorted / sizeof *sorted; k++)
     same_after(&csr, sorted[k]);
 }
-END_TEST
 
 START_TEST(a_file_of_another_kind_is_not_replaced) {
   static const char *const names[] = {"a.npz",      "a.mtx",    "a.mtx.gz",
@@ -44,7 +43,6 @@ START_TEST(a_file_of_another_kind_is_not_replaced) {
     same_after(&csr, names[k]);
   }
 }
-END_TEST
 
 START_TEST(rectangular_graphs_read_back) {
   dfgnn_csr csr = csr32(4, 9, offsets, indices);
@@ -53,7 +51,6 @@ START_TEST(rectangular_graphs_read_back) {
   csr.indices = ascending;
   same_after(&csr, "a.mtx");
 }
-END_TEST
 
 START_TEST(undirected_graphs_read_back_from_metis) {
   const int32_t o[] = {0, 1, 3, 4, 4}, i[] = {1, 0, 2, 1};
@@ -61,7 +58,6 @@ START_TEST(undirected_graphs_read_back_from_metis) {
   same_after(&csr, "a.graph");
   same_after(&csr, "a.graph.gz");
 }
-END_TEST
 
 START_TEST(empty_graphs_read_back) {
   static const char *const names[] = {"a.npz", "a.mtx", "a.txt", "a.graph"};
@@ -72,7 +68,6 @@ START_TEST(empty_graphs_read_back) {
       same_after(&csr, names[k]);
     }
 }
-END_TEST
 
 START_TEST(wide_arrays_read_back) {
   const int64_t o[] = {0, 1, 2}, i[] = {1, 0};
@@ -85,7 +80,6 @@ START_TEST(wide_arrays_read_back) {
   for (size_t k = 0; k < 4; k++)
     same_after(&csr, names[k]);
 }
-END_TEST
 
 START_TEST(graph_ptr_reads_back_from_npz) {
   const int64_t starts[] = {0, 0, 4};
@@ -98,7 +92,6 @@ START_TEST(graph_ptr_reads_back_from_npz) {
   ck_assert_mem_eq(back->graph_ptr, starts, sizeof starts);
   dfgnn_csr_free(back);
 }
-END_TEST
 
 START_TEST(what_a_format_cannot_hold_is_refused) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
@@ -113,7 +106,6 @@ START_TEST(what_a_format_cannot_hold_is_refused) {
   ck_fails(dfgnn_csr_write(&csr, file_path("a.npz")), DFGNN_ERROR_INVALID,
            "csr.on_device is set, expected host arrays");
 }
-END_TEST
 
 static int count_files(void) {
   int count = 0;
@@ -133,7 +125,6 @@ START_TEST(a_failed_write_leaves_the_old_file) {
   ck_fails(dfgnn_csr_write(&csr, file_path("no/such/a.npz")), DFGNN_ERROR_IO,
            "cannot write: No such file or directory");
 }
-END_TEST
 
 START_TEST(a_write_replaces_the_old_file) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
@@ -142,7 +133,6 @@ START_TEST(a_write_replaces_the_old_file) {
   ck_assert_int_eq(count_files(), 1);
   reads_as(path, 4, "0 3||2|");
 }
-END_TEST
 
 START_TEST(the_same_graph_gives_the_same_bytes) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
@@ -158,7 +148,6 @@ START_TEST(the_same_graph_gives_the_same_bytes) {
   ck_assert_uint_eq(size[0], size[1]);
   ck_assert_mem_eq(bytes[0], bytes[1], size[0]);
 }
-END_TEST
 
 START_TEST(symmetry_counts_both_directions) {
   const int32_t o[] = {0, 2, 3, 4};
@@ -171,7 +160,6 @@ START_TEST(symmetry_counts_both_directions) {
   csr.indices = doubled;
   ck_assert_int_eq(dfgnn__csr_symmetric(&csr), 0);
 }
-END_TEST
 
 int main(void) {
   const TTest *const tests[] = {what_is_written_reads_back,

@@ -60,7 +60,7 @@ static void plant_stat(int user, int steal, int running) {
 
 static double tick(void) { return 1 / (double)sysconf(_SC_CLK_TCK); }
 
-START_TEST(a_host_that_says_nothing_is_not_known_and_quiet) {
+TEST(a_host_that_says_nothing_is_not_known_and_quiet) {
   char text[256];
   const dfgnn_load a = dfgnn__load_read(root), b = dfgnn__load_read(root);
   ck_assert_double_ge(a.cores, 1);
@@ -73,9 +73,8 @@ START_TEST(a_host_that_says_nothing_is_not_known_and_quiet) {
   dfgnn__crowd_text(text, sizeof text, &crowd, 1);
   ck_assert_str_eq(text, "");
 }
-END_TEST
 
-START_TEST(the_files_of_a_host_are_read) {
+TEST(the_files_of_a_host_are_read) {
   plant("proc/loadavg", "9.13 4.50 2.25 11/233 4711\n");
   plant("proc/pressure/cpu",
         "some avg10=98.78 avg60=9.60 avg300=7.17 total=2500000\n"
@@ -88,9 +87,8 @@ START_TEST(the_files_of_a_host_are_read) {
   ck_assert_double_eq_tol(load.stolen, load.cores * 30 * tick(), 1e-9);
   ck_assert_double_eq_tol(load.stalled, 2.5, 1e-12);
 }
-END_TEST
 
-START_TEST(limits_of_version_2_are_those_of_the_group_and_its_parents) {
+TEST(limits_of_version_2_are_those_of_the_group_and_its_parents) {
   plant("proc/self/cgroup", "0::/a/b\n");
   plant("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   plant("sys/fs/cgroup/a/b/cpu.stat", "usage_usec 7\nthrottled_usec 1500000\n");
@@ -99,9 +97,8 @@ START_TEST(limits_of_version_2_are_those_of_the_group_and_its_parents) {
   ck_assert_double_eq_tol(load.limit, 1.5, 1e-12);
   ck_assert_double_eq_tol(load.throttled, 1.5, 1e-12);
 }
-END_TEST
 
-START_TEST(limits_of_version_1_and_of_a_container_are_found) {
+TEST(limits_of_version_1_and_of_a_container_are_found) {
   plant("proc/self/cgroup",
         "5:memory:/x\n3:cpu,cpuacct:/docker/0123\n1:name=systemd:/\n");
   /* The path is the host's; inside the container its root is the group. */
@@ -116,9 +113,8 @@ START_TEST(limits_of_version_1_and_of_a_container_are_found) {
   load = dfgnn__load_read(root);
   ck_assert(isinf(load.limit));
 }
-END_TEST
 
-START_TEST(broken_files_are_not_known) {
+TEST(broken_files_are_not_known) {
   plant("proc/loadavg", "much\n");
   plant("proc/stat", "cpu\ncpu0 1 2\ncpuX 1 2 3 4 5 6 7\nprocs_running\n");
   plant("proc/pressure/cpu", "some avg10=x total=\n");
@@ -130,7 +126,6 @@ START_TEST(broken_files_are_not_known) {
             load.stalled < 0 && load.throttled < 0);
   ck_assert(isinf(load.limit));
 }
-END_TEST
 
 /* Two readings a second apart, of four cores, in which nothing happened. */
 static void readings(dfgnn_load *a, dfgnn_load *b) {
@@ -152,7 +147,7 @@ static void ck_loud(const dfgnn_load *a, const dfgnn_load *b, int threads,
   ck_assert_str_eq(text, words);
 }
 
-START_TEST(own_work_and_free_cores_are_quiet) {
+TEST(own_work_and_free_cores_are_quiet) {
   dfgnn_load a, b;
   readings(&a, &b);
   b.busy = 4;
@@ -166,9 +161,8 @@ START_TEST(own_work_and_free_cores_are_quiet) {
   ck_assert(dfgnn__crowd_is_quiet(&crowd, 1));
   ck_assert(!dfgnn__crowd_is_quiet(&crowd, 2));
 }
-END_TEST
 
-START_TEST(each_disturbance_is_said_in_words) {
+TEST(each_disturbance_is_said_in_words) {
   dfgnn_load a, b;
   readings(&a, &b);
   b.busy = 4;
@@ -186,9 +180,8 @@ START_TEST(each_disturbance_is_said_in_words) {
   b.hot = 3;
   ck_loud(&a, &b, 1, "processors are slowed by heat");
 }
-END_TEST
 
-START_TEST(the_disturbances_of_a_gpu_are_said_in_words) {
+TEST(the_disturbances_of_a_gpu_are_said_in_words) {
   dfgnn_load a = dfgnn__load_unknown(), b;
   a.cores = 1;
   b = a;
@@ -207,9 +200,8 @@ START_TEST(the_disturbances_of_a_gpu_are_said_in_words) {
   b.mhz = 0;
   ck_loud(&a, &b, 0, "heat or power slows the GPU");
 }
-END_TEST
 
-START_TEST(counters_that_go_back_are_no_growth) {
+TEST(counters_that_go_back_are_no_growth) {
   dfgnn_load a, b;
   readings(&a, &b);
   a.busy = 9;
@@ -218,7 +210,6 @@ START_TEST(counters_that_go_back_are_no_growth) {
   ck_assert_double_eq(crowd.others, 0);
   ck_assert_double_eq(crowd.stolen, 0);
 }
-END_TEST
 
 static pid_t spin(void) {
   const pid_t child = fork();
@@ -231,7 +222,7 @@ static pid_t spin(void) {
 /* Two processes spin on the first core that this one may use, and this one has
  * to share it: it waits, and the others are seen.  Whatever else runs makes
  * both figures larger, so that any load of the machine will do. */
-START_TEST(two_spinning_processes_are_seen) {
+TEST(two_spinning_processes_are_seen) {
   cpu_set_t before, one;
   struct timespec pause = {0, 300000000};
   ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
@@ -263,24 +254,5 @@ START_TEST(two_spinning_processes_are_seen) {
   if (waited >= 0)
     ck_assert_msg(more > 0.1, "waited for %g s", more);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("load");
-  TCase *tc = tcase_create("load");
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, set_up, tear_down);
-  tcase_add_test(tc, a_host_that_says_nothing_is_not_known_and_quiet);
-  tcase_add_test(tc, the_files_of_a_host_are_read);
-  tcase_add_test(tc,
-                 limits_of_version_2_are_those_of_the_group_and_its_parents);
-  tcase_add_test(tc, limits_of_version_1_and_of_a_container_are_found);
-  tcase_add_test(tc, broken_files_are_not_known);
-  tcase_add_test(tc, own_work_and_free_cores_are_quiet);
-  tcase_add_test(tc, each_disturbance_is_said_in_words);
-  tcase_add_test(tc, the_disturbances_of_a_gpu_are_said_in_words);
-  tcase_add_test(tc, counters_that_go_back_are_no_growth);
-  tcase_add_test(tc, two_spinning_processes_are_seen);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("load", .timeout = 60, .setup = set_up, .teardown = tear_down)

@@ -115,7 +115,7 @@ static struct dfgnn_nvml *opened(const char *missing) {
   return nvml;
 }
 
-START_TEST(clocks_and_throttling_are_read) {
+TEST(clocks_and_throttling_are_read) {
   int throttled = -1;
   struct dfgnn_nvml *nvml = opened(NULL);
   script.mhz = 1410;
@@ -130,9 +130,8 @@ START_TEST(clocks_and_throttling_are_read) {
   dfgnn__nvml_close(nvml);
   ck_assert_int_eq(script.open, 0);
 }
-END_TEST
 
-START_TEST(a_gpu_of_its_own_has_no_others) {
+TEST(a_gpu_of_its_own_has_no_others) {
   struct dfgnn_nvml *nvml = opened(NULL);
   script.use = 99; /* its own work */
   script.running = 1;
@@ -140,9 +139,8 @@ START_TEST(a_gpu_of_its_own_has_no_others) {
   ck_assert_double_eq(dfgnn__nvml_others(nvml, 1), 0);
   dfgnn__nvml_close(nvml);
 }
-END_TEST
 
-START_TEST(another_process_is_told_from_this_one) {
+TEST(another_process_is_told_from_this_one) {
   struct dfgnn_nvml *nvml = opened(NULL);
   script.running = 2;
   script.samples = 3;
@@ -157,9 +155,8 @@ START_TEST(another_process_is_told_from_this_one) {
   ck_assert_double_eq_tol(dfgnn__nvml_others(nvml, 1), 0.45, 1e-12);
   dfgnn__nvml_close(nvml);
 }
-END_TEST
 
-START_TEST(what_cannot_be_told_is_not_known) {
+TEST(what_cannot_be_told_is_not_known) {
   struct dfgnn_nvml *nvml = opened(NULL);
   script.running = 2;
   script.samples = 1; /* in a container numbers are other ones */
@@ -181,15 +178,5 @@ START_TEST(what_cannot_be_told_is_not_known) {
   ck_assert_ptr_null(dfgnn__nvml_open("0000:99:00.0"));
   ck_assert_int_eq(script.open, 0);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("nvml");
-  TCase *tc = tcase_create("nvml");
-  tcase_add_test(tc, clocks_and_throttling_are_read);
-  tcase_add_test(tc, a_gpu_of_its_own_has_no_others);
-  tcase_add_test(tc, another_process_is_told_from_this_one);
-  tcase_add_test(tc, what_cannot_be_told_is_not_known);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("nvml")

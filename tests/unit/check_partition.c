@@ -52,7 +52,7 @@ static void check_parts(const dfgnn_csr *csr, const int32_t *owner, int parts) {
     dfgnn_part_free(part[r]);
 }
 
-START_TEST(parts_hold_all_and_fit_together) {
+TEST(parts_hold_all_and_fit_together) {
   dfgnn_csr *csr = generated("powerlaw:nodes=500,edges=6000,max-degree=90");
   int32_t owner[500];
   for (int how = 0; how < DFGNN_PARTITION_COUNT; how++)
@@ -69,7 +69,6 @@ START_TEST(parts_hold_all_and_fit_together) {
   check_parts(csr, owner, 4);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 static uint64_t digest_of(const dfgnn_csr *csr, const int32_t *owner,
                           int parts) {
@@ -80,7 +79,7 @@ static uint64_t digest_of(const dfgnn_csr *csr, const int32_t *owner,
   return digest;
 }
 
-START_TEST(each_division_has_its_digest) {
+TEST(each_division_has_its_digest) {
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   dfgnn_csr *other = generated("uniform:nodes=60,edges=300,seed=2");
   int32_t owner[60] = {0};
@@ -93,7 +92,6 @@ START_TEST(each_division_has_its_digest) {
   dfgnn_csr_free(other);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 static double cut_share(const dfgnn_csr *csr, const int32_t *owner) {
   int64_t cut = 0;
@@ -105,7 +103,7 @@ static double cut_share(const dfgnn_csr *csr, const int32_t *owner) {
 }
 
 /* A mesh of 600 x 600 nodes: four squares cut 1/600 of its edges. */
-START_TEST(a_grouped_graph_is_cut_where_it_is_thin) {
+TEST(a_grouped_graph_is_cut_where_it_is_thin) {
   dfgnn_csr *csr = generated("grid:rows=600,columns=600");
   int32_t *owner = malloc((size_t)csr->destinations * sizeof *owner);
   int64_t work[4] = {0}, total = 0;
@@ -129,9 +127,8 @@ START_TEST(a_grouped_graph_is_cut_where_it_is_thin) {
   free(owner);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
-START_TEST(the_fingerprint_is_the_signature_s) {
+TEST(the_fingerprint_is_the_signature_s) {
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
@@ -147,9 +144,8 @@ START_TEST(the_fingerprint_is_the_signature_s) {
   dfgnn_context_destroy(ctx);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
-START_TEST(mistakes_are_named) {
+TEST(mistakes_are_named) {
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   dfgnn_csr *wide = generated("uniform:nodes=60,sources=80,edges=300");
   int32_t owner[80] = {0};
@@ -173,9 +169,8 @@ START_TEST(mistakes_are_named) {
   dfgnn_csr_free(wide);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
-START_TEST(a_part_that_cannot_be_is_not_written) {
+TEST(a_part_that_cannot_be_is_not_written) {
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   int32_t owner[60] = {0};
   dfgnn_part *part, wrong;
@@ -201,9 +196,8 @@ START_TEST(a_part_that_cannot_be_is_not_written) {
   dfgnn_part_free(part);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
-START_TEST(a_part_replaces_a_part_and_no_other_archive) {
+TEST(a_part_replaces_a_part_and_no_other_archive) {
   char path[] = "/tmp/dfgnn-part-XXXXXX.npz";
   int fd = mkstemps(path, 4);
   ck_assert_int_ge(fd, 0);
@@ -224,19 +218,5 @@ START_TEST(a_part_replaces_a_part_and_no_other_archive) {
   dfgnn_part_free(part);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("partition");
-  TCase *tests = tcase_create("partition");
-  tcase_set_timeout(tests, 60);
-  tcase_add_test(tests, parts_hold_all_and_fit_together);
-  tcase_add_test(tests, each_division_has_its_digest);
-  tcase_add_test(tests, a_grouped_graph_is_cut_where_it_is_thin);
-  tcase_add_test(tests, the_fingerprint_is_the_signature_s);
-  tcase_add_test(tests, mistakes_are_named);
-  tcase_add_test(tests, a_part_that_cannot_be_is_not_written);
-  tcase_add_test(tests, a_part_replaces_a_part_and_no_other_archive);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("partition", .timeout = 60)

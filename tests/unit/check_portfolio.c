@@ -97,7 +97,7 @@ static int check_members(const dfgnn_setting *setting) {
   return 1;
 }
 
-START_TEST(every_problem_that_a_variant_runs_has_members) {
+TEST(every_problem_that_a_variant_runs_has_members) {
   dfgnn_signature graph[GRAPHS];
   int checked = 0;
   graphs(graph);
@@ -126,9 +126,8 @@ START_TEST(every_problem_that_a_variant_runs_has_members) {
   ck_assert_int_ge(checked,
                    DEVICES * DFGNN_OP_COUNT * DFGNN_DTYPE_COUNT * GRAPHS);
 }
-END_TEST
 
-START_TEST(a_broken_default_is_replaced_by_another_member) {
+TEST(a_broken_default_is_replaced_by_another_member) {
   dfgnn_signature graph = graph_of(2708, 10556, 168, 1);
   const dfgnn_matrix matrix = matrix_of(&graph);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
@@ -147,11 +146,10 @@ START_TEST(a_broken_default_is_replaced_by_another_member) {
   }
   free(broken);
 }
-END_TEST
 
 /* ---- the text ------------------------------------------------------------ */
 
-START_TEST(the_portfolios_of_the_library_are_read_without_complaint) {
+TEST(the_portfolios_of_the_library_are_read_without_complaint) {
   dfgnn_portfolios all;
   size_t size;
   const char *text = dfgnn__portfolios_text(&size);
@@ -161,7 +159,6 @@ START_TEST(the_portfolios_of_the_library_are_read_without_complaint) {
   ck_assert_str_eq(all.digest, dfgnn__portfolio_digest());
   dfgnn__portfolios_free(&all);
 }
-END_TEST
 
 #define DEVICE "device cpu any units=1 cache=1000000\n"
 #define CELL DEVICE "cell c gt forward heads=1 dim=8 dtype=f32\n"
@@ -200,17 +197,17 @@ static const struct {
     {DEVICE "unused attention.fwd.nothing\n", "line 2: expected a family"},
 };
 
-START_TEST(what_is_wrong_in_a_text_is_named_with_its_line) {
+TEST_LOOP(what_is_wrong_in_a_text_is_named_with_its_line, 0,
+          (int)(sizeof wrong_texts / sizeof *wrong_texts)) {
   dfgnn_portfolios all = {0};
   ck_fails(dfgnn__portfolios_read(&all, "portfolios", wrong_texts[_i].text,
                                   strlen(wrong_texts[_i].text)),
            DFGNN_ERROR_FORMAT, wrong_texts[_i].message);
   ck_assert_uint_eq(all.cells, 0);
 }
-END_TEST
 
 /* Each text that a byte was cut from, or changed in, is read or refused. */
-START_TEST(damaged_texts_are_read_or_refused) {
+TEST(damaged_texts_are_read_or_refused) {
   size_t size;
   const char *text = dfgnn__portfolios_text(&size);
   char *copy = malloc(size);
@@ -231,7 +228,6 @@ START_TEST(damaged_texts_are_read_or_refused) {
   free(copy);
   ck_assert_int_gt(refused, 10);
 }
-END_TEST
 
 /* ---- members and conditions ---------------------------------------------- */
 
@@ -241,7 +237,7 @@ static dfgnn_portfolios read_text(const char *text) {
   return all;
 }
 
-START_TEST(lanes_follow_the_width_of_a_row) {
+TEST(lanes_follow_the_width_of_a_row) {
   if (!dfgnn__variant_find("cuda.attention.fwd.online/lanes=8,unroll=2,"
                            "warps=4,rows=1,span=once,order=natural,heads=grid,"
                            "norm=row"))
@@ -272,9 +268,8 @@ START_TEST(lanes_follow_the_width_of_a_row) {
   }
   dfgnn__portfolios_free(&all);
 }
-END_TEST
 
-START_TEST(quantities_are_products_and_quotients) {
+TEST(quantities_are_products_and_quotients) {
   dfgnn_signature graph = graph_of(1000, 6000, 60, 1);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   problem.heads = 2;
@@ -300,7 +295,6 @@ START_TEST(quantities_are_products_and_quotients) {
   ck_assert_int_eq(dfgnn__quantity_parse(&q, "edges//units"), 0);
   ck_assert_int_eq(dfgnn__quantity_parse(&q, ""), 0);
 }
-END_TEST
 
 /* ---- ranking ------------------------------------------------------------- */
 
@@ -337,7 +331,7 @@ static dfgnn_portfolios two_kinds_of_graphs(void) {
   return read_text(text);
 }
 
-START_TEST(members_are_ranked_by_their_times_on_graphs_like_this) {
+TEST(members_are_ranked_by_their_times_on_graphs_like_this) {
   dfgnn_portfolios all = two_kinds_of_graphs();
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   double of_short[DFGNN_CELL_MEMBERS], of_long[DFGNN_CELL_MEMBERS];
@@ -357,9 +351,8 @@ START_TEST(members_are_ranked_by_their_times_on_graphs_like_this) {
   ck_assert_double_eq_tol(of_long[2], .3, 1e-9);
   dfgnn__portfolios_free(&all);
 }
-END_TEST
 
-START_TEST(a_graph_that_is_left_out_has_no_part_in_its_prediction) {
+TEST(a_graph_that_is_left_out_has_no_part_in_its_prediction) {
   dfgnn_portfolios all = two_kinds_of_graphs();
   double with[DFGNN_CELL_MEMBERS], without[DFGNN_CELL_MEMBERS];
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
@@ -376,11 +369,10 @@ START_TEST(a_graph_that_is_left_out_has_no_part_in_its_prediction) {
   ck_assert_double_eq_tol(without[2], .3, 1e-9);
   dfgnn__portfolios_free(&all);
 }
-END_TEST
 
 /* Choices by trees that have not seen the graph, over all surveyed cells,
  * a quarter of the graphs. */
-START_TEST(ranking_unseen_graphs_is_good) {
+TEST(ranking_unseen_graphs_is_good) {
   const dfgnn_portfolios *all = dfgnn__portfolios();
   double sum = 0;
   int count = 0;
@@ -407,23 +399,5 @@ START_TEST(ranking_unseen_graphs_is_good) {
   ck_assert_int_ge(count, 20);
   ck_assert_double_lt(exp(sum / count), 1.10);
 }
-END_TEST
 
-int main(void) {
-  TCase *c = tcase_create("portfolio");
-  Suite *s = suite_create("portfolio");
-  tcase_set_timeout(c, 300);
-  tcase_add_test(c, every_problem_that_a_variant_runs_has_members);
-  tcase_add_test(c, a_broken_default_is_replaced_by_another_member);
-  tcase_add_test(c, the_portfolios_of_the_library_are_read_without_complaint);
-  tcase_add_loop_test(c, what_is_wrong_in_a_text_is_named_with_its_line, 0,
-                      (int)(sizeof wrong_texts / sizeof *wrong_texts));
-  tcase_add_test(c, damaged_texts_are_read_or_refused);
-  tcase_add_test(c, lanes_follow_the_width_of_a_row);
-  tcase_add_test(c, quantities_are_products_and_quotients);
-  tcase_add_test(c, members_are_ranked_by_their_times_on_graphs_like_this);
-  tcase_add_test(c, a_graph_that_is_left_out_has_no_part_in_its_prediction);
-  tcase_add_test(c, ranking_unseen_graphs_is_good);
-  suite_add_tcase(s, c);
-  return run_tests(s);
-}
+TEST_MAIN("portfolio", .timeout = 300)

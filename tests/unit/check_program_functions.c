@@ -47,7 +47,6 @@ START_TEST(functions_are_within_some_ulp) {
                   f->name, x, have, want);
   }
 }
-END_TEST
 
 START_TEST(ends_and_no_numbers_are_the_c_library_s) {
   static const double at[] = {0,      -0.0,   INFINITY, -INFINITY, 1e308,
@@ -66,7 +65,6 @@ START_TEST(ends_and_no_numbers_are_the_c_library_s) {
     ck_assert(isnan(f->have(NAN)));
   }
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("program_functions");

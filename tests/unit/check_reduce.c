@@ -104,7 +104,6 @@ START_TEST(the_lowest_edge_of_equals_is_named) {
   check_best(DFGNN_OP_REDUCE_MAX, x, LONG, 2, 700, 1);
   free(x);
 }
-END_TEST
 
 START_TEST(a_nan_is_before_all_numbers) {
   float *x = zeros();
@@ -117,7 +116,6 @@ START_TEST(a_nan_is_before_all_numbers) {
   }
   free(x);
 }
-END_TEST
 
 START_TEST(infinities_are_numbers) {
   const float low[] = {-INFINITY, -INFINITY}, high[] = {INFINITY, INFINITY};
@@ -126,7 +124,6 @@ START_TEST(infinities_are_numbers) {
     check_best(DFGNN_OP_REDUCE_MAX, low, 2, -INFINITY, 0, with_arg);
   }
 }
-END_TEST
 
 /* ---- moments ------------------------------------------------------------- */
 
@@ -176,7 +173,6 @@ START_TEST(an_offset_common_to_all_costs_no_digits) {
   check_moment(DFGNN_OP_REDUCE_STD, x, LONG, sqrt(var), 2e-5 * sqrt(var));
   free(x);
 }
-END_TEST
 
 START_TEST(a_first_element_far_away_costs_few_digits) {
   float *x = zeros();
@@ -188,7 +184,6 @@ START_TEST(a_first_element_far_away_costs_few_digits) {
   check_moment(DFGNN_OP_REDUCE_VAR, x, LONG, var, 2e-5 * var);
   free(x);
 }
-END_TEST
 
 START_TEST(constants_have_no_variance) {
   float *x = zeros();
@@ -198,7 +193,6 @@ START_TEST(constants_have_no_variance) {
   check_moment(DFGNN_OP_REDUCE_STD, x, LONG, 0, 0);
   free(x);
 }
-END_TEST
 
 /* PyG 2.6: out = var.clamp(min=1e-5).sqrt(), then 0 where out <= sqrt(1e-5). */
 static double pyg_std(double var) {
@@ -215,7 +209,6 @@ START_TEST(std_follows_pyg_about_its_threshold) {
   check_moment(DFGNN_OP_REDUCE_STD, above, 2, pyg_std(variance(above, 2)),
                1e-8);
 }
-END_TEST
 
 /* ---- PNA ----------------------------------------------------------------- */
 
@@ -279,7 +272,6 @@ START_TEST(pna_gives_mean_min_max_and_std) {
   check_together(x, &t);
   free(x);
 }
-END_TEST
 
 START_TEST(a_mean_with_an_infinity_is_infinite) {
   for (int at = 0; at < LONG; at += 1300) {
@@ -294,7 +286,6 @@ START_TEST(a_mean_with_an_infinity_is_infinite) {
     free(x);
   }
 }
-END_TEST
 
 /* ---- gradients ----------------------------------------------------------- */
 
@@ -371,7 +362,6 @@ START_TEST(gradients_of_the_reference_are_slopes_of_the_loss) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 static void first_gets_all(const void *data, const char *variant) {
   const float *grad = data;
@@ -395,7 +385,6 @@ START_TEST(of_equal_maxima_the_first_gets_the_gradient) {
   each_variant(s.ctx, s.graph, &problem, &args, first_gets_all, grad);
   star_free(&s);
 }
-END_TEST
 
 /* ---- super nodes --------------------------------------------------------- */
 
@@ -455,7 +444,6 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
   ring_free(&csr);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("reduce");

@@ -136,7 +136,6 @@ START_TEST(every_variant_that_applies_serves_the_edges_that_are_there) {
       compared += compare(dfgnn__variant(i)->name, op, pass);
   ck_assert_int_gt(compared, 0);
 }
-END_TEST
 
 START_TEST(what_learns_of_the_edges_does_not_apply) {
   const dfgnn_view_request items = {.kind = DFGNN_VIEW_WORK_ITEMS,
@@ -159,7 +158,6 @@ START_TEST(what_learns_of_the_edges_does_not_apply) {
            "refilled");
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
 START_TEST(a_plan_is_chosen_by_the_numbers_of_nodes_and_edges) {
   edges place = first;
@@ -178,7 +176,6 @@ START_TEST(a_plan_is_chosen_by_the_numbers_of_nodes_and_edges) {
            "a refilled graph");
   dfgnn_graph_destroy(graph);
 }
-END_TEST
 
 START_TEST(what_could_not_be_refilled_is_refused) {
   dfgnn_csr csr = csr_of(&first);
@@ -192,7 +189,6 @@ START_TEST(what_could_not_be_refilled_is_refused) {
   ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "csr.column_offsets");
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("refilled");

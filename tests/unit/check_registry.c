@@ -96,7 +96,6 @@ START_TEST(every_variant_is_found_by_its_name) {
   ck_assert_ptr_null(dfgnn__variant(count));
   ck_assert_ptr_null(dfgnn__variant_find("cpu.attention.fwd.abl"));
 }
-END_TEST
 
 START_TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
   int checked = 0;
@@ -133,14 +132,12 @@ START_TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
   ck_assert_str_eq(refusal_by("cpu.attention.fwd.edged", "cpu"),
                    "is for edge features alone");
 }
-END_TEST
 
 START_TEST(a_family_refuses_by_its_own_reasons_last) {
   problem.dim = 33;
   ck_assert_str_eq(refusal_by("cpu.attention.fwd.able", "cpu"),
                    "needs an even width");
 }
-END_TEST
 
 START_TEST(a_workspace_as_large_as_its_limit_is_allowed) {
   problem.max_workspace = BYTES;
@@ -151,7 +148,6 @@ START_TEST(a_workspace_as_large_as_its_limit_is_allowed) {
   problem.max_workspace = 0;
   ck_assert_ptr_nonnull(refusal_by("cpu.attention.fwd.able", "cpu"));
 }
-END_TEST
 
 START_TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
   const char *able = "cpu.attention.fwd.able";
@@ -161,7 +157,6 @@ START_TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
   ck_assert_int_eq(dfgnn__variant_use("cpu.gone", 1), DFGNN_USE_UNKNOWN);
   ck_assert_int_eq(dfgnn__variant_use("hip.other", 1), DFGNN_USE_FOREIGN);
 }
-END_TEST
 
 START_TEST(elements_beyond_all_memory_have_a_bound) {
   const int64_t most = (int64_t)1 << 40;
@@ -188,7 +183,6 @@ START_TEST(elements_beyond_all_memory_have_a_bound) {
   ck_assert_str_eq(dfgnn_status_string((dfgnn_status)INT_MIN),
                    "unknown status");
 }
-END_TEST
 
 int main(void) {
   dfgnn__registry_add(fakes);

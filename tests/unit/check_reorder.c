@@ -112,7 +112,6 @@ START_TEST(an_order_holds_every_node_once) {
   free(columns);
   shape_free(&s);
 }
-END_TEST
 
 START_TEST(the_same_graph_gives_the_same_order) {
   shape s = shape_make(_i / DFGNN_ORDER_COUNT, shape_seed());
@@ -130,7 +129,6 @@ START_TEST(the_same_graph_gives_the_same_order) {
   free(second);
   shape_free(&s);
 }
-END_TEST
 
 START_TEST(a_permuted_graph_is_the_same_graph) {
   shape s = shape_make(_i / DFGNN_ORDER_COUNT, shape_seed());
@@ -164,7 +162,6 @@ START_TEST(a_permuted_graph_is_the_same_graph) {
   free(edges);
   shape_free(&s);
 }
-END_TEST
 
 START_TEST(nodes_of_a_batch_stay_in_their_graph) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=6,seed=5"), *permuted = NULL;
@@ -187,7 +184,6 @@ START_TEST(nodes_of_a_batch_stay_in_their_graph) {
   free(rows);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(nodes_that_change_their_graph_end_the_batch) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=3,seed=5");
@@ -209,7 +205,6 @@ START_TEST(nodes_that_change_their_graph_end_the_batch) {
   free(moved);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 /* ---- what each method promises ------------------------------------------- */
 
@@ -230,7 +225,6 @@ START_TEST(degree_falls) {
   free(degree);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 static int64_t bandwidth(const dfgnn_csr *csr) {
   int64_t most = 0;
@@ -257,7 +251,6 @@ START_TEST(rcm_is_as_narrow_as_that_of_scipy) {
   dfgnn_csr_free(narrow);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(rcm_finds_the_band_of_a_shuffled_grid) {
   dfgnn_csr *grid = generated("grid:rows=200,columns=9");
@@ -269,7 +262,6 @@ START_TEST(rcm_finds_the_band_of_a_shuffled_grid) {
   dfgnn_csr_free(mixed);
   dfgnn_csr_free(grid);
 }
-END_TEST
 
 /* Modularity of the outermost communities. */
 static double modularity(const dfgnn_csr *csr, int64_t *communities) {
@@ -315,7 +307,6 @@ START_TEST(communities_are_nearly_those_of_louvain) {
   ck_assert_double_le(q, 1);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(shuffled_communities_are_found_again) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=16,seed=2");
@@ -334,7 +325,6 @@ START_TEST(shuffled_communities_are_found_again) {
   dfgnn_csr_free(mixed);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(a_graph_of_local_columns_gets_its_locality_back) {
   dfgnn_csr *csr = generated("powerlaw:nodes=20000,edges=200000,"
@@ -348,7 +338,6 @@ START_TEST(a_graph_of_local_columns_gets_its_locality_back) {
   dfgnn_csr_free(mixed);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(communities_of_a_million_edges_take_seconds) {
   dfgnn_csr *csr = generated("powerlaw:nodes=150000,edges=1600000,"
@@ -364,7 +353,6 @@ START_TEST(communities_of_a_million_edges_take_seconds) {
   dfgnn_csr_free(mixed);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 START_TEST(repeated_edges_weigh_more) {
   /* two pairs joined by a single edge: 0 = 1 - 2 = 3 */
@@ -382,7 +370,6 @@ START_TEST(repeated_edges_weigh_more) {
   ck_assert_int_ne(community[1], community[2]);
   dfgnn__adjacency_free(&graph);
 }
-END_TEST
 
 START_TEST(metis_is_unsupported_without_it) {
   dfgnn_csr *csr = data("cora");
@@ -395,7 +382,6 @@ START_TEST(metis_is_unsupported_without_it) {
   free(rows);
   dfgnn_csr_free(csr);
 }
-END_TEST
 
 /* ---- what is refused ----------------------------------------------------- */
 
@@ -415,7 +401,6 @@ START_TEST(names_are_parsed) {
   ck_fails(dfgnn_parse((int *)&order, DFGNN_NAMES_ORDER, NULL),
            DFGNN_ERROR_INVALID, "(null)");
 }
-END_TEST
 
 START_TEST(a_wrong_matrix_is_refused) {
   static const int32_t offsets[] = {0, 2, 1}, rising[] = {0, 1, 2};
@@ -461,7 +446,6 @@ START_TEST(a_wrong_matrix_is_refused) {
   ck_fails(dfgnn_csr_order(rows, columns, &csr, DFGNN_ORDER_RCM),
            DFGNN_ERROR_INVALID, "offsets end at 2, expected 3 edges");
 }
-END_TEST
 
 START_TEST(too_many_nodes_are_refused) {
   /* 1.2e9 columns beside as many rows, none of which is read */
@@ -472,7 +456,6 @@ START_TEST(too_many_nodes_are_refused) {
   ck_fails(dfgnn__adjacency_build(&graph, &csr), DFGNN_ERROR_UNSUPPORTED,
            "2400000001 rows and columns, expected at most 2147483647");
 }
-END_TEST
 
 START_TEST(a_list_that_is_no_order_is_refused) {
   static const int32_t offsets[] = {0, 1, 2}, indices[] = {1, 0};
@@ -488,7 +471,6 @@ START_TEST(a_list_that_is_no_order_is_refused) {
            "permuted is NULL");
   ck_assert_ptr_null(out);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("reorder");

@@ -147,7 +147,6 @@ START_TEST(ranks_with_the_same_rows_have_the_same_digest) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 START_TEST(two_tunes_with_noise_inside_the_margin_choose_alike) {
   /* n=2 and n=3 differ by 0.4 %, less than can be told apart */
@@ -181,7 +180,6 @@ START_TEST(two_tunes_with_noise_inside_the_margin_choose_alike) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 /* ---- threads ------------------------------------------------------------- */
 
@@ -257,7 +255,6 @@ START_TEST(sixteen_threads_run_while_the_store_changes) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 /* ---- hostile stores ------------------------------------------------------ */
 
@@ -329,7 +326,6 @@ START_TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 /* ---- places that cannot be written --------------------------------------- */
 
@@ -377,7 +373,6 @@ START_TEST(without_a_home_programs_run_and_tuning_says_what_it_lost) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("share");

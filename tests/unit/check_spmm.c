@@ -46,7 +46,6 @@ START_TEST(sums_count_duplicate_edges_twice_and_empty_rows_as_zero) {
   args.value = x;
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
-END_TEST
 
 START_TEST(means_divide_by_the_number_of_edges) {
   const double x[] = {1, 2, 10, 20, 100, 200};
@@ -55,7 +54,6 @@ START_TEST(means_divide_by_the_number_of_edges) {
   args.value = x;
   forward(DFGNN_OP_SPMM_MEAN, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
-END_TEST
 
 START_TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
   const double x[] = {1, 10, 100}, r[] = {2, 3, 5}, c[] = {7, 11, 13};
@@ -68,7 +66,6 @@ START_TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 1, DFGNN_LAYOUT_NHD, sum);
   forward(DFGNN_OP_SPMM_MEAN, &args, 1, 1, DFGNN_LAYOUT_NHD, mean);
 }
-END_TEST
 
 START_TEST(an_infinite_scale_of_an_empty_row_leaves_zero) {
   const double x[] = {1, 10, 100}, r[] = {1, INFINITY, NAN};
@@ -78,7 +75,6 @@ START_TEST(an_infinite_scale_of_an_empty_row_leaves_zero) {
   args.scale_dst = r;
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 1, DFGNN_LAYOUT_NHD, out);
 }
-END_TEST
 
 START_TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
   const double w[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -95,7 +91,6 @@ START_TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
   args.value = ndh;
   forward(DFGNN_OP_SPMM_WEIGHTED, &args, 2, 2, DFGNN_LAYOUT_NDH, out_ndh);
 }
-END_TEST
 
 START_TEST(nan_and_infinity_reach_their_own_rows_and_features_only) {
   const double x[] = {1, INFINITY, 10, NAN, 100, -INFINITY};
@@ -104,7 +99,6 @@ START_TEST(nan_and_infinity_reach_their_own_rows_and_features_only) {
   args.value = x;
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
-END_TEST
 
 /* ---- gradients ----------------------------------------------------------- */
 
@@ -184,7 +178,6 @@ START_TEST(gradients_of_the_reference_are_slopes_of_the_loss) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 typedef struct pair {
   const double *value, *weight;
@@ -227,7 +220,6 @@ START_TEST(each_gradient_may_be_asked_for_alone) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 /* ---- super nodes --------------------------------------------------------- */
 
@@ -274,7 +266,6 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
   ring_free(&csr);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 START_TEST(the_sum_of_a_super_node_keeps_its_digits) {
   enum { EDGES = 100000, DIM = 3 };
@@ -316,7 +307,6 @@ START_TEST(the_sum_of_a_super_node_keeps_its_digits) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("spmm");

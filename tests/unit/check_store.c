@@ -117,7 +117,6 @@ START_TEST(every_field_comes_back_bit_for_bit) {
   ck_assert_str_eq(dfgnn__store_path(store), path);
   dfgnn__store_close(store);
 }
-END_TEST
 
 START_TEST(a_measurement_is_kept_once) {
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
@@ -129,7 +128,6 @@ START_TEST(a_measurement_is_kept_once) {
   dfgnn__store_close(store);
   ck_assert_uint_eq(count_rows(NULL), 2);
 }
-END_TEST
 
 START_TEST(a_store_in_memory_works_alike) {
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
@@ -143,7 +141,6 @@ START_TEST(a_store_in_memory_works_alike) {
   dfgnn__store_close(store);
   dfgnn__store_close(NULL);
 }
-END_TEST
 
 START_TEST(free_text_is_cleaned_and_names_are_refused) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
@@ -204,7 +201,6 @@ START_TEST(free_text_is_cleaned_and_names_are_refused) {
   dfgnn__store_close(store);
   ck_assert_uint_eq(count_rows(NULL), 1);
 }
-END_TEST
 
 START_TEST(filters_restrict_what_is_visited) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
@@ -237,7 +233,6 @@ START_TEST(filters_restrict_what_is_visited) {
   }
   dfgnn__store_close(store);
 }
-END_TEST
 
 START_TEST(rows_of_several_stores_are_a_union) {
   dfgnn_store *store[2];
@@ -263,7 +258,6 @@ START_TEST(rows_of_several_stores_are_a_union) {
   dfgnn__rows_free(rows);
   dfgnn__rows_free(NULL);
 }
-END_TEST
 
 START_TEST(rows_are_copied_and_added_as_a_store_would_give_them) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
@@ -298,7 +292,6 @@ START_TEST(rows_are_copied_and_added_as_a_store_would_give_them) {
   dfgnn__rows_free(rows[1]);
   dfgnn__rows_free(rows[2]);
 }
-END_TEST
 
 START_TEST(a_stamp_changes_when_the_store_does) {
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
@@ -329,7 +322,6 @@ START_TEST(a_stamp_changes_when_the_store_does) {
   dfgnn__store_close(store);
   ck_assert_uint_eq(dfgnn__store_stamp(copy), full);
 }
-END_TEST
 
 /* Appends the hash of a row to a list, whose end is `data`. */
 static int add_hash(void *data, const unsigned char *hash,
@@ -391,7 +383,6 @@ START_TEST(merging_is_a_union_in_any_order_and_number) {
   for (int i = 0; i < 2; i++)
     dfgnn__store_close(out[i]);
 }
-END_TEST
 
 START_TEST(many_rows_are_recorded_all_or_none) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "x", 1.5), row_of(RUN_A, "y", 1.5),
@@ -406,7 +397,6 @@ START_TEST(many_rows_are_recorded_all_or_none) {
   dfgnn__store_close(store);
   ck_assert_uint_eq(count_rows(NULL), 2);
 }
-END_TEST
 
 START_TEST(pins_are_set_replaced_and_removed) {
   char text[1024] = "";
@@ -461,7 +451,6 @@ START_TEST(pins_are_set_replaced_and_removed) {
                    DFGNN_ERROR_STORE);
   dfgnn__store_close(store);
 }
-END_TEST
 
 START_TEST(the_hash_is_what_the_documentation_says) {
   /* The hashes are BLAKE2b-128 of the bytes that db/hash.c describes, by
@@ -480,7 +469,6 @@ START_TEST(the_hash_is_what_the_documentation_says) {
     ck_assert_str_eq(text, expected[i]);
   }
 }
-END_TEST
 
 START_TEST(fields_that_came_later_are_hashed_where_they_say_something) {
   /* The hashes are of the same bytes and, for each later field that is not 0,
@@ -501,7 +489,6 @@ START_TEST(fields_that_came_later_are_hashed_where_they_say_something) {
     ck_assert_str_eq(text, expected[i]);
   }
 }
-END_TEST
 
 START_TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
   char text[1024] = "";
@@ -528,7 +515,6 @@ START_TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
                          "gt forward f32 bias dropout 0 c;");
   dfgnn__store_close(store);
 }
-END_TEST
 
 static void add(TCase *cases) {
   tcase_add_test(cases, every_field_comes_back_bit_for_bit);

@@ -256,21 +256,19 @@ static void check_case(const dfgnn_csr *csr, int transposed) {
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(tiles_hold_each_edge_of_every_shape) {
+TEST_LOOP(tiles_hold_each_edge_of_every_shape, 0, TILED) {
   dfgnn_csr csr = tiled_make(_i);
   check_case(&csr, 0);
   tiled_free(&csr);
 }
-END_TEST
 
-START_TEST(tiles_of_the_transposed_matrix_hold_each_edge) {
+TEST_LOOP(tiles_of_the_transposed_matrix_hold_each_edge, 0, TILED) {
   dfgnn_csr csr = tiled_make(_i);
   check_case(&csr, 1);
   tiled_free(&csr);
 }
-END_TEST
 
-START_TEST(offsets_of_64_bits_give_the_same_tiles) {
+TEST_LOOP(offsets_of_64_bits_give_the_same_tiles, 0, SHAPES) {
   shape s = shape_make(_i, shape_seed());
   dfgnn_csr narrow = s.csr;
   checked c = expected(&narrow, 0);
@@ -295,10 +293,9 @@ START_TEST(offsets_of_64_bits_give_the_same_tiles) {
   shape_free(&s);
   tiled_free(&narrow);
 }
-END_TEST
 
 /* The shapes have the items that kernels treat apart. */
-START_TEST(the_shapes_have_duplicates_and_cuts) {
+TEST(the_shapes_have_duplicates_and_cuts) {
   int duplicates = 0, cuts = 0, shared = 0, many_chunks = 0;
   for (int i = 0; i < 2 * TILED; i++) {
     const int dense = i % 2;
@@ -332,9 +329,8 @@ START_TEST(the_shapes_have_duplicates_and_cuts) {
   ck_assert_int_gt(shared, 0);
   ck_assert_int_gt(many_chunks, 0);
 }
-END_TEST
 
-START_TEST(parameters_come_back_out_of_the_request) {
+TEST(parameters_come_back_out_of_the_request) {
   for (int k = 0; k < 32; k++) {
     int high = highs[k % 4],
         split = k / 4 % 4 == 3 ? 0xfffff : splits[k / 4 % 4];
@@ -344,9 +340,8 @@ START_TEST(parameters_come_back_out_of_the_request) {
     ck_assert_int_eq(dfgnn__tiles_dense(p), k / 16);
   }
 }
-END_TEST
 
-START_TEST(what_cannot_be_tiled_is_refused_with_its_number) {
+TEST(what_cannot_be_tiled_is_refused_with_its_number) {
   const int32_t offsets[] = {0, 1, 2}, indices[] = {0, 2};
   dfgnn_csr csr = csr32(2, 3, offsets, indices);
   dfgnn_context *ctx = cpu_context("");
@@ -370,18 +365,5 @@ START_TEST(what_cannot_be_tiled_is_refused_with_its_number) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("tiles");
-  TCase *tcase = tcase_create("tiles");
-  tcase_add_loop_test(tcase, tiles_hold_each_edge_of_every_shape, 0, TILED);
-  tcase_add_loop_test(tcase, tiles_of_the_transposed_matrix_hold_each_edge, 0,
-                      TILED);
-  tcase_add_loop_test(tcase, offsets_of_64_bits_give_the_same_tiles, 0, SHAPES);
-  tcase_add_test(tcase, the_shapes_have_duplicates_and_cuts);
-  tcase_add_test(tcase, parameters_come_back_out_of_the_request);
-  tcase_add_test(tcase, what_cannot_be_tiled_is_refused_with_its_number);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("tiles")

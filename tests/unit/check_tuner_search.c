@@ -160,26 +160,23 @@ static void assert_wins(void (*change)(fake *), int seeds, int wanted,
                 seeds, won, wanted, worst, worst_allowed);
 }
 
-START_TEST(the_fastest_wins_under_noise) {
+TEST(the_fastest_wins_under_noise) {
   assert_wins(NULL, 200, 198, 0.03, INFINITY);
 }
-END_TEST
 
 static void with_outliers(fake *f) { f->outliers = 0.1; }
-START_TEST(the_fastest_wins_among_outliers) {
+TEST(the_fastest_wins_among_outliers) {
   assert_wins(with_outliers, 200, 198, 0.08, INFINITY);
 }
-END_TEST
 
 /* The device is twice as slow after three seconds, and swings by a fifth. */
 static void with_drift(fake *f) {
   f->drift = 0.33;
   f->swing = 0.2;
 }
-START_TEST(the_fastest_wins_under_drift) {
+TEST(the_fastest_wins_under_drift) {
   assert_wins(with_drift, 200, 196, 0.05, INFINITY);
 }
-END_TEST
 
 static void with_all(fake *f) {
   with_drift(f);
@@ -187,16 +184,15 @@ static void with_all(fake *f) {
   f->taint_every = 7;
   f->rough = 1;
 }
-START_TEST(the_fastest_wins_under_all_at_once) {
+TEST(the_fastest_wins_under_all_at_once) {
   assert_wins(with_all, 200, 194, 0.08, INFINITY);
 }
-END_TEST
 
 static void with_quiet(fake *f) {
   f->noise = 0.002;
   f->check_s = 0.001;
 }
-START_TEST(a_quiet_device_needs_few_samples) {
+TEST(a_quiet_device_needs_few_samples) {
   assert_wins(with_quiet, 50, 50, 0.015, INFINITY);
   fake f;
   dfgnn_search s;
@@ -210,9 +206,8 @@ START_TEST(a_quiet_device_needs_few_samples) {
   ck_assert_int_ge(once, ARMS / 2);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(always_tainted_is_normal_and_still_tunes) {
+TEST(always_tainted_is_normal_and_still_tunes) {
   fake f;
   dfgnn_search s;
   plant(&f, 3);
@@ -223,9 +218,8 @@ START_TEST(always_tainted_is_normal_and_still_tunes) {
   ck_assert_double_le(regret(&s, &f), 0.02);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(wrong_and_failing_ones_are_out_and_the_rest_goes_on) {
+TEST(wrong_and_failing_ones_are_out_and_the_rest_goes_on) {
   for (uint64_t seed = 1; seed <= 30; seed++) {
     fake f;
     dfgnn_search s;
@@ -243,9 +237,8 @@ START_TEST(wrong_and_failing_ones_are_out_and_the_rest_goes_on) {
     dfgnn__search_free(&s);
   }
 }
-END_TEST
 
-START_TEST(an_over_long_one_gets_one_sample_and_keeps_its_figure) {
+TEST(an_over_long_one_gets_one_sample_and_keeps_its_figure) {
   fake f;
   dfgnn_search s;
   plant(&f, 4);
@@ -260,9 +253,8 @@ START_TEST(an_over_long_one_gets_one_sample_and_keeps_its_figure) {
   ck_assert_double_gt(s.arm[9].ratio.low, log(20));
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_the_search_and_keeps_what_is_finished) {
+TEST(a_lost_device_ends_the_search_and_keeps_what_is_finished) {
   fake f;
   dfgnn_search s;
   plant(&f, 8);
@@ -275,9 +267,8 @@ START_TEST(a_lost_device_ends_the_search_and_keeps_what_is_finished) {
   ck_assert_int_eq(s.arm[40].state, DFGNN_ARM_UNSEEN);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(the_budget_is_kept_and_spent_on_the_best_half) {
+TEST(the_budget_is_kept_and_spent_on_the_best_half) {
   static const double budgets[] = {0.3, 0.8, 1.2, 2};
   for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
     int near = 0;
@@ -300,9 +291,8 @@ START_TEST(the_budget_is_kept_and_spent_on_the_best_half) {
                     budgets[k], near);
   }
 }
-END_TEST
 
-START_TEST(stopping_keeps_what_is_finished_and_says_interrupted) {
+TEST(stopping_keeps_what_is_finished_and_says_interrupted) {
   fake f;
   dfgnn_search s;
   plant(&f, 6);
@@ -318,9 +308,8 @@ START_TEST(stopping_keeps_what_is_finished_and_says_interrupted) {
   ck_assert_int_ge(measured, ARMS - 8);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(stored_arms_are_not_sampled_and_may_win) {
+TEST(stored_arms_are_not_sampled_and_may_win) {
   fake f;
   dfgnn_search s;
   plant(&f, 12);
@@ -341,9 +330,8 @@ START_TEST(stored_arms_are_not_sampled_and_may_win) {
   ck_assert(s.separated);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(a_winner_is_told_apart_and_a_tie_is_not) {
+TEST(a_winner_is_told_apart_and_a_tie_is_not) {
   int apart = 0, tied = 0;
   for (uint64_t seed = 1; seed <= 40; seed++) {
     fake f;
@@ -365,9 +353,8 @@ START_TEST(a_winner_is_told_apart_and_a_tie_is_not) {
   ck_assert_msg(apart >= 38, "seeds 1..40: %d told apart", apart);
   ck_assert_msg(tied >= 36, "seeds 1..40: %d tied", tied);
 }
-END_TEST
 
-START_TEST(intervals_hold_the_true_ratio) {
+TEST(intervals_hold_the_true_ratio) {
   int held = 0, all = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
     fake f;
@@ -387,9 +374,8 @@ START_TEST(intervals_hold_the_true_ratio) {
   }
   ck_assert_msg(held >= all * 0.92, "seeds 1..60: %d of %d", held, all);
 }
-END_TEST
 
-START_TEST(exhaustive_gives_every_arm_all_its_samples) {
+TEST(exhaustive_gives_every_arm_all_its_samples) {
   fake f;
   dfgnn_search s;
   plant(&f, 2);
@@ -402,9 +388,8 @@ START_TEST(exhaustive_gives_every_arm_all_its_samples) {
   ck_assert_double_le(regret(&s, &f), 0.01);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(a_quarter_of_the_exhaustive_time_is_within_2_percent) {
+TEST(a_quarter_of_the_exhaustive_time_is_within_2_percent) {
   int near = 0;
   double total = 0, exhaustive = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -430,9 +415,8 @@ START_TEST(a_quarter_of_the_exhaustive_time_is_within_2_percent) {
   ck_assert_msg(near >= 57, "seeds 1..60: %d within 2 %%", near);
   ck_assert_double_le(total, exhaustive / 4);
 }
-END_TEST
 
-START_TEST(an_anchor_alone_wins) {
+TEST(an_anchor_alone_wins) {
   fake f;
   dfgnn_search s;
   plant(&f, 1);
@@ -445,9 +429,8 @@ START_TEST(an_anchor_alone_wins) {
   ck_assert_uint_ge(s.arm[0].count, 2);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(the_same_seed_takes_the_same_samples) {
+TEST(the_same_seed_takes_the_same_samples) {
   fake f, g;
   dfgnn_search s, t;
   plant(&f, 5);
@@ -461,12 +444,11 @@ START_TEST(the_same_seed_takes_the_same_samples) {
   dfgnn__search_free(&s);
   dfgnn__search_free(&t);
 }
-END_TEST
 
 /* Arms that share no rounds are compared by their intervals: the low end of
  * their difference comes of the low side of the one and the high side of the
  * other. */
-START_TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
+TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
   dfgnn_search s;
   ck_assert(dfgnn__search_init(&s, 3));
   s.arm[1].ratio = (dfgnn_interval){.center = 1, .low = 0.7, .high = 1.1};
@@ -480,7 +462,6 @@ START_TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
   ck_assert_double_eq_tol(back.high, -i.low, 1e-12);
   dfgnn__search_free(&s);
 }
-END_TEST
 
 /* ---- loads --------------------------------------------------------------- */
 
@@ -506,7 +487,7 @@ static const dfgnn_search_ops patient = {fake_admit, fake_sample, fake_finished,
                                          fake_now,   fake_stop,   fake_progress,
                                          fake_settle};
 
-START_TEST(a_search_waits_for_a_quiet_device) {
+TEST(a_search_waits_for_a_quiet_device) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
     fake f;
     dfgnn_search s;
@@ -523,9 +504,8 @@ START_TEST(a_search_waits_for_a_quiet_device) {
     dfgnn__search_free(&s);
   }
 }
-END_TEST
 
-START_TEST(what_is_measured_under_a_load_says_so) {
+TEST(what_is_measured_under_a_load_says_so) {
   fake f;
   dfgnn_search s;
   plant_loud(&f, 3, INFINITY);
@@ -542,11 +522,10 @@ START_TEST(what_is_measured_under_a_load_says_so) {
   ck_assert_uint_gt(s.arm[s.best].disturbed, s.arm[s.best].count / 2);
   dfgnn__search_free(&s);
 }
-END_TEST
 
 /* Nobody notices a load that makes the anchor slow at first: the arms that look
  * fast beside it are a surprise, and are measured again. */
-START_TEST(a_surprise_is_measured_again) {
+TEST(a_surprise_is_measured_again) {
   int looked_again = 0;
   for (uint64_t seed = 1; seed <= 40; seed++) {
     fake f;
@@ -564,9 +543,8 @@ START_TEST(a_surprise_is_measured_again) {
   }
   ck_assert_int_ge(looked_again, 20);
 }
-END_TEST
 
-START_TEST(a_surprise_without_time_to_look_again_is_doubted) {
+TEST(a_surprise_without_time_to_look_again_is_doubted) {
   fake f;
   dfgnn_search s;
   int doubted = 0;
@@ -583,9 +561,8 @@ START_TEST(a_surprise_without_time_to_look_again_is_doubted) {
   ck_assert_int_ge(doubted, 1);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-START_TEST(what_a_model_expects_is_no_surprise) {
+TEST(what_a_model_expects_is_no_surprise) {
   fake f;
   dfgnn_search s;
   double predicted[ARMS];
@@ -613,37 +590,5 @@ START_TEST(what_a_model_expects_is_no_surprise) {
   ck_assert_double_le(regret(&s, &f), 0.1);
   dfgnn__search_free(&s);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("tuner search");
-  TCase *all = tcase_create("all");
-  tcase_set_timeout(all, 30);
-  tcase_add_test(all, the_fastest_wins_under_noise);
-  tcase_add_test(all,
-                 arms_without_shared_rounds_are_compared_by_their_intervals);
-  tcase_add_test(all, the_fastest_wins_among_outliers);
-  tcase_add_test(all, the_fastest_wins_under_drift);
-  tcase_add_test(all, the_fastest_wins_under_all_at_once);
-  tcase_add_test(all, a_quiet_device_needs_few_samples);
-  tcase_add_test(all, always_tainted_is_normal_and_still_tunes);
-  tcase_add_test(all, wrong_and_failing_ones_are_out_and_the_rest_goes_on);
-  tcase_add_test(all, an_over_long_one_gets_one_sample_and_keeps_its_figure);
-  tcase_add_test(all, a_lost_device_ends_the_search_and_keeps_what_is_finished);
-  tcase_add_test(all, the_budget_is_kept_and_spent_on_the_best_half);
-  tcase_add_test(all, stopping_keeps_what_is_finished_and_says_interrupted);
-  tcase_add_test(all, stored_arms_are_not_sampled_and_may_win);
-  tcase_add_test(all, a_winner_is_told_apart_and_a_tie_is_not);
-  tcase_add_test(all, intervals_hold_the_true_ratio);
-  tcase_add_test(all, exhaustive_gives_every_arm_all_its_samples);
-  tcase_add_test(all, a_quarter_of_the_exhaustive_time_is_within_2_percent);
-  tcase_add_test(all, an_anchor_alone_wins);
-  tcase_add_test(all, the_same_seed_takes_the_same_samples);
-  tcase_add_test(all, a_search_waits_for_a_quiet_device);
-  tcase_add_test(all, what_is_measured_under_a_load_says_so);
-  tcase_add_test(all, a_surprise_is_measured_again);
-  tcase_add_test(all, a_surprise_without_time_to_look_again_is_doubted);
-  tcase_add_test(all, what_a_model_expects_is_no_surprise);
-  suite_add_tcase(suite, all);
-  return run_tests(suite);
-}
+TEST_MAIN("all", .timeout = 30)

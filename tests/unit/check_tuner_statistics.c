@@ -17,22 +17,20 @@ static double normal(void) {
   return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
 }
 
-START_TEST(median_of_even_and_odd_counts) {
+TEST(median_of_even_and_odd_counts) {
   double odd[] = {5, 1, 3}, even[] = {4, 1, 3, 2};
   ck_assert_double_eq(dfgnn__median(odd, 3), 3);
   ck_assert_double_eq(dfgnn__median(even, 4), 2.5);
   ck_assert(isnan(dfgnn__median(odd, 0)));
 }
-END_TEST
 
-START_TEST(median_interval_of_few_samples_is_their_range) {
+TEST(median_interval_of_few_samples_is_their_range) {
   double x[] = {3, 9, 1, 4};
   dfgnn_interval i = dfgnn__median_interval(x, 4);
   ck_assert_double_eq(i.low, 1);
   ck_assert_double_eq(i.center, 3.5);
   ck_assert_double_eq(i.high, 9);
 }
-END_TEST
 
 /* Share of 2000 draws whose interval holds the true location. */
 static double coverage(size_t count, int outliers, int of_median) {
@@ -51,7 +49,7 @@ static double coverage(size_t count, int outliers, int of_median) {
   return held / 2000.0;
 }
 
-START_TEST(intervals_hold_the_truth_95_times_in_100) {
+TEST(intervals_hold_the_truth_95_times_in_100) {
   static const size_t counts[] = {2, 4, 6, 8, 12, 20, 32};
   state = 11;
   for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
@@ -67,9 +65,8 @@ START_TEST(intervals_hold_the_truth_95_times_in_100) {
                   median);
   }
 }
-END_TEST
 
-START_TEST(the_location_bears_a_quarter_of_outliers) {
+TEST(the_location_bears_a_quarter_of_outliers) {
   double x[12], scratch[78];
   state = 5;
   for (int k = 0; k < 12; k++)
@@ -77,9 +74,8 @@ START_TEST(the_location_bears_a_quarter_of_outliers) {
   dfgnn_interval i = dfgnn__location(x, 12, 0.01, scratch);
   ck_assert_double_le(fabs(i.center), 0.02);
 }
-END_TEST
 
-START_TEST(the_interval_narrows_with_more_samples) {
+TEST(the_interval_narrows_with_more_samples) {
   double x[32], scratch[32 * 33 / 2];
   state = 3;
   for (int k = 0; k < 32; k++)
@@ -88,10 +84,9 @@ START_TEST(the_interval_narrows_with_more_samples) {
   dfgnn_interval many = dfgnn__location(x, 32, 1, scratch);
   ck_assert_double_lt(many.high - many.low, few.high - few.low);
 }
-END_TEST
 
 /* Fewer than six samples have no rank test: the noise of all arms serves. */
-START_TEST(few_samples_have_the_interval_of_their_noise) {
+TEST(few_samples_have_the_interval_of_their_noise) {
   double x[] = {2, 2, 2, 2}, scratch[10];
   dfgnn_interval one = dfgnn__location(x, 1, 0.01, scratch);
   dfgnn_interval four = dfgnn__location(x, 4, 0.01, scratch);
@@ -99,9 +94,8 @@ START_TEST(few_samples_have_the_interval_of_their_noise) {
   ck_assert_double_eq_tol(four.high - 2, 0.0125, 1e-12);
   ck_assert_double_eq_tol(2 - four.low, 0.0125, 1e-12);
 }
-END_TEST
 
-START_TEST(pooled_noise_moves_from_the_prior_to_the_data) {
+TEST(pooled_noise_moves_from_the_prior_to_the_data) {
   double residual[400];
   state = 17;
   for (int k = 0; k < 400; k++)
@@ -110,18 +104,5 @@ START_TEST(pooled_noise_moves_from_the_prior_to_the_data) {
   double noise = dfgnn__pooled_noise(residual, 400, 0.03, 8);
   ck_assert_msg(noise > 0.008 && noise < 0.014, "seed 17: %g", noise);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("tuner statistics");
-  TCase *all = tcase_create("all");
-  tcase_add_test(all, median_of_even_and_odd_counts);
-  tcase_add_test(all, median_interval_of_few_samples_is_their_range);
-  tcase_add_test(all, intervals_hold_the_truth_95_times_in_100);
-  tcase_add_test(all, the_location_bears_a_quarter_of_outliers);
-  tcase_add_test(all, the_interval_narrows_with_more_samples);
-  tcase_add_test(all, few_samples_have_the_interval_of_their_noise);
-  tcase_add_test(all, pooled_noise_moves_from_the_prior_to_the_data);
-  suite_add_tcase(suite, all);
-  return run_tests(suite);
-}
+TEST_MAIN("all")

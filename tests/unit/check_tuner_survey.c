@@ -36,8 +36,7 @@ static dfgnn_sampled fake_sample(void *data, size_t i, int brief, double *ms) {
   f->total++;
   *(brief ? &f->brief[i] : &f->full[i]) += 1;
   *ms = f->ms[i] * (1 + f->noise * (2 * uniform - 1)) *
-        (1 + f->drift * f->total / 1000) *
-        (f->taints && first ? 2 : 1) *
+        (1 + f->drift * f->total / 1000) * (f->taints && first ? 2 : 1) *
         (first && f->lucky && f->lucky == (int)i ? 0.25 : 1);
   if (f->sample[i] != DFGNN_SAMPLED_OK)
     return f->sample[i];
@@ -70,7 +69,7 @@ static void each_is_left_once(const fake *f) {
     ck_assert_int_eq(f->finished[i], f->admitted[i]);
 }
 
-START_TEST(every_variant_has_a_time_and_slow_ones_one_sample) {
+TEST(every_variant_has_a_time_and_slow_ones_one_sample) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -88,9 +87,8 @@ START_TEST(every_variant_has_a_time_and_slow_ones_one_sample) {
                    1 + DFGNN_SURVEY_ROUNDS + DFGNN_SURVEY_FINAL_ROUNDS);
   each_is_left_once(&f);
 }
-END_TEST
 
-START_TEST(ten_of_many_good_ones_are_confirmed) {
+TEST(ten_of_many_good_ones_are_confirmed) {
   fake f;
   dfgnn_surveyed result[ARMS];
   int confirmed = 0;
@@ -108,9 +106,8 @@ START_TEST(ten_of_many_good_ones_are_confirmed) {
   ck_assert_int_eq(confirmed, DFGNN_SURVEY_FINALISTS);
   each_is_left_once(&f);
 }
-END_TEST
 
-START_TEST(drift_changes_no_ratio) {
+TEST(drift_changes_no_ratio) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -120,9 +117,8 @@ START_TEST(drift_changes_no_ratio) {
   for (int i = 0; i < 7; i++)
     ck_assert_double_eq_tol(result[i].ms / result[0].ms, f.ms[i], 0.003);
 }
-END_TEST
 
-START_TEST(a_disturbed_first_sample_is_taken_again) {
+TEST(a_disturbed_first_sample_is_taken_again) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -131,9 +127,8 @@ START_TEST(a_disturbed_first_sample_is_taken_again) {
   for (int i = 0; i < ARMS; i++)
     ck_assert_double_eq_tol(result[i].ms, f.ms[i], 0.02 * f.ms[i]);
 }
-END_TEST
 
-START_TEST(what_left_because_of_a_lucky_sample_is_taken_back) {
+TEST(what_left_because_of_a_lucky_sample_is_taken_back) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -146,9 +141,8 @@ START_TEST(what_left_because_of_a_lucky_sample_is_taken_back) {
   }
   each_is_left_once(&f);
 }
-END_TEST
 
-START_TEST(what_fails_has_no_time_and_the_rest_goes_on) {
+TEST(what_fails_has_no_time_and_the_rest_goes_on) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -161,9 +155,8 @@ START_TEST(what_fails_has_no_time_and_the_rest_goes_on) {
     ck_assert_double_eq_tol(result[i].ms, f.ms[i], 0.02 * f.ms[i]);
   each_is_left_once(&f);
 }
-END_TEST
 
-START_TEST(a_stopped_survey_is_not_complete) {
+TEST(a_stopped_survey_is_not_complete) {
   fake f;
   dfgnn_surveyed result[ARMS];
   for (int after = 1; after < ARMS + 60; after += 9) {
@@ -175,9 +168,8 @@ START_TEST(a_stopped_survey_is_not_complete) {
     each_is_left_once(&f);
   }
 }
-END_TEST
 
-START_TEST(a_lost_device_ends_a_survey) {
+TEST(a_lost_device_ends_a_survey) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -186,9 +178,8 @@ START_TEST(a_lost_device_ends_a_survey) {
                    DFGNN_ERROR_DEVICE);
   each_is_left_once(&f);
 }
-END_TEST
 
-START_TEST(all_that_fail_are_a_complete_survey_without_times) {
+TEST(all_that_fail_are_a_complete_survey_without_times) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -198,9 +189,8 @@ START_TEST(all_that_fail_are_a_complete_survey_without_times) {
   for (int i = 0; i < ARMS; i++)
     ck_assert(isnan(result[i].ms));
 }
-END_TEST
 
-START_TEST(a_comparison_gives_each_variant_all_rounds) {
+TEST(a_comparison_gives_each_variant_all_rounds) {
   fake f;
   dfgnn_surveyed result[ARMS];
   plant(&f);
@@ -212,21 +202,5 @@ START_TEST(a_comparison_gives_each_variant_all_rounds) {
   }
   each_is_left_once(&f);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("tuner/survey");
-  TCase *all = tcase_create("all");
-  tcase_add_test(all, every_variant_has_a_time_and_slow_ones_one_sample);
-  tcase_add_test(all, ten_of_many_good_ones_are_confirmed);
-  tcase_add_test(all, drift_changes_no_ratio);
-  tcase_add_test(all, a_disturbed_first_sample_is_taken_again);
-  tcase_add_test(all, what_left_because_of_a_lucky_sample_is_taken_back);
-  tcase_add_test(all, what_fails_has_no_time_and_the_rest_goes_on);
-  tcase_add_test(all, a_stopped_survey_is_not_complete);
-  tcase_add_test(all, a_lost_device_ends_a_survey);
-  tcase_add_test(all, all_that_fail_are_a_complete_survey_without_times);
-  tcase_add_test(all, a_comparison_gives_each_variant_all_rounds);
-  suite_add_tcase(suite, all);
-  return run_tests(suite);
-}
+TEST_MAIN("all")

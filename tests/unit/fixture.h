@@ -109,4 +109,51 @@ static inline int run_tests(Suite *suite) {
   return run_all(srunner_create(suite));
 }
 
+/* TEST(name) { ... } and TEST_LOOP(name, first, end) { ... _i ... } are the
+ * tests of a program, in the order of the file; TEST_MAIN ends it, with the
+ * members of test_case that it needs. */
+#define TEST_LOOP(name, first, end)                                            \
+  static void name(int _i);                                                    \
+  static const TTest name##_test = {#name, name, __FILE__, __LINE__};          \
+  __attribute__((constructor)) static void name##_is_a_test(void) {            \
+    test_add(&name##_test, first, end);                                        \
+  }                                                                            \
+  static void name(int _i CK_ATTRIBUTE_UNUSED)
+#define TEST(name) TEST_LOOP(name, 0, 1)
+#define TEST_MAIN(of, ...)                                                     \
+  int main(void) { return run_case(&(test_case){.name = of, ##__VA_ARGS__}); }
+
+typedef struct test_case {
+  const char *name;
+  void (*setup)(void), (*teardown)(void);
+  double timeout; /* seconds; 0: Check's */
+} test_case;
+
+static struct {
+  const TTest *test;
+  int first, end;
+} test_list[200];
+static int test_count;
+
+static inline void test_add(const TTest *test, int first, int end) {
+  if (test_count == (int)(sizeof test_list / sizeof *test_list))
+    abort();
+  test_list[test_count].test = test;
+  test_list[test_count].first = first;
+  test_list[test_count++].end = end;
+}
+
+static inline int run_case(const test_case *of) {
+  Suite *suite = suite_create(of->name);
+  TCase *tests = tcase_create(of->name);
+  tcase_add_checked_fixture(tests, of->setup, of->teardown);
+  if (of->timeout > 0)
+    tcase_set_timeout(tests, of->timeout);
+  for (int i = 0; i < test_count; i++)
+    tcase_add_loop_test(tests, test_list[i].test, test_list[i].first,
+                        test_list[i].end);
+  suite_add_tcase(suite, tests);
+  return run_tests(suite);
+}
+
 #endif
