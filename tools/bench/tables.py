@@ -159,13 +159,6 @@ def examples():
                    size(pyg["peak_MiB"]), size(own["peak_MiB"])]
 
 
-@table("model", "PyG", "accelerated", "times as fast", "memory")
-def accelerate():
-    for r in rows("h100/python_accelerate"):
-        yield [r["model"], time(r["pyg_ms"]), time(r["dfgnn_ms"]), times(r["speedup"]),
-               over(r["pyg_bytes"], r["dfgnn_bytes"])]
-
-
 # ---- layers and messages ---------------------------------------------------------
 
 @table("layer", *CLASSES, "memory", "PyG out of memory on")
@@ -177,19 +170,6 @@ def layers():
                                     and r.get("speedup")])) for graphs in CLASSES.values()),
                times(mean([r["memory_ratio"] for r in own if r.get("memory_ratio")])),
                sum(not r.get("speedup") for r in own)]
-
-
-@table("layer", "forward: PyG", "dfgnn", "both: PyG", "dfgnn",
-       "memory of both: PyG", "dfgnn")
-def messages():
-    names = {"gine": "GINE", "gine given": "GINE, e given", "gated": "ResGated"}
-    for r in rows("h100/python_messages"):
-        if r["edges"] < 100000 or r["name"] not in names or r["dtype"] != "torch.float32":
-            continue
-        yield [names[r["name"]] + (f", F {r['fields']}" if r["name"] == "gine" else "")
-               + f", {r['dim']} features" * (r["dim"] > 128),
-               *(time(r[k]) for k in ("fwd_pyg", "fwd_dfgnn", "both_pyg", "both_dfgnn")),
-               size(r["both_pyg_mb"]), size(r["both_dfgnn_mb"])]
 
 
 def ways(name, *key):
