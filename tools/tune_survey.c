@@ -133,6 +133,7 @@ typedef struct surveyed_graph {
 typedef struct worker {
   const survey *s;
   dfgnn_context *ctx;
+  dfgnn_harness_pool *pool; /* NULL: results are checked */
   dfgnn_device_info info;
   char device[160]; /* as the file has it */
   int part, parts;
@@ -164,7 +165,17 @@ static dfgnn_status open_device(worker *w) {
              w->info.units, w->info.units == 1 ? "" : "s");
   w->loaded = 0;
   w->cell = SIZE_MAX;
+  if (!status && !(w->s->settings->given & HAS(CHECK)))
+    status = dfgnn__harness_pool_create(&w->pool, w->ctx);
   return status;
+}
+
+static void close_device(worker *w) {
+  dfgnn__harness_pool_destroy(w->pool);
+  if (w->ctx)
+    dfgnn_context_destroy(w->ctx);
+  w->pool = NULL;
+  w->ctx = NULL;
 }
 
 /* Makes a graph of the device for one item, so that views of many graphs do not
@@ -311,8 +322,7 @@ static dfgnn_status enter_cell(worker *w, size_t c) {
     return DFGNN_OK;
   const size_t count = dfgnn__programs_count(programs);
   if (w->loaded && w->loaded + count > MOST_LOADED) {
-    dfgnn_context_destroy(w->ctx);
-    w->ctx = NULL;
+    close_device(w);
     dfgnn_status status = open_device(w);
     if (status)
       return status;
@@ -354,8 +364,7 @@ static int measure(worker *w, size_t i) {
     status = make_graph(&graph, w, g);
   if (!status)
     status = dfgnn__survey(&found, w->ctx, graph, &s->cells.cell[c].problem,
-                           (s->settings->given & HAS(CHECK)) != 0,
-                           s->settings->seed, stopped, (void *)s);
+                           w->pool, s->settings->seed, stopped, (void *)s);
   if (!status) {
     kept = tool_survey_append(s->settings->output, s->cells.cell[c].name,
                               s->label[g], w->device, &found);
@@ -414,8 +423,7 @@ static int work(const survey *s) {
     dfgnn__programs_destroy(atomic_load(&w.programs[c]));
   for (size_t g = 0; g < graph_count(s); g++)
     dfgnn_csr_free(w.graph[g].csr);
-  if (w.ctx)
-    dfgnn_context_destroy(w.ctx);
+  close_device(&w);
   free(w.programs);
   free(w.graph);
   return status ? status : unread;

@@ -83,9 +83,70 @@ static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
   return wide ? 1 / sqrt(inputs) : 1;
 }
 
+/* ---- numbers that wait on the device --------------------------------------- */
+
+struct dfgnn_harness_pool {
+  dfgnn_context *ctx;
+  char *memory[DFGNN_DTYPE_COUNT]; /* PERIOD numbers of each type; NULL: none
+                                    * were asked for yet */
+};
+
+dfgnn_status dfgnn__harness_pool_create(dfgnn_harness_pool **pool,
+                                        dfgnn_context *ctx) {
+  *pool = calloc(1, sizeof **pool);
+  if (!*pool)
+    return dfgnn__harness_memory(sizeof **pool);
+  (*pool)->ctx = ctx;
+  return DFGNN_OK;
+}
+
+void dfgnn__harness_pool_destroy(dfgnn_harness_pool *pool) {
+  for (int t = 0; pool && t < DFGNN_DTYPE_COUNT; t++)
+    if (pool->memory[t])
+      pool->ctx->backend->release(pool->ctx->device, pool->memory[t]);
+  free(pool);
+}
+
+static dfgnn_status pool_numbers(char **memory, dfgnn_harness *h,
+                                 dfgnn_dtype dtype, size_t size) {
+  *memory = h->pool->memory[dtype];
+  if (*memory)
+    return DFGNN_OK;
+  char *host = malloc(PERIOD * size);
+  if (!host)
+    return dfgnn__harness_memory(PERIOD * size);
+  fill(host, dtype, (int64_t)PERIOD, 1, 0, 1);
+  dfgnn_status status = allocate(h, memory, PERIOD * size);
+  if (!status) {
+    h->pool->memory[dtype] = *memory;
+    status = dfgnn__harness_copy(h, *memory, host, PERIOD * size);
+  }
+  free(host);
+  return status;
+}
+
+/* Fills a tensor on the device from the pool, each from another number on. */
+static dfgnn_status copy_numbers(dfgnn_harness *h, char *memory,
+                                 const dfgnn_tensor *tensor, size_t bytes,
+                                 uint64_t number) {
+  const size_t size = dfgnn__tensor_element_size(tensor, &h->problem);
+  const size_t begin = (number * 1000003) % (PERIOD / 2) * size;
+  const size_t length = PERIOD * size - begin;
+  const size_t first = bytes < length ? bytes : length;
+  char *pool;
+  dfgnn_status status =
+      pool_numbers(&pool, h, dfgnn__harness_type(h, tensor), size);
+  if (!status)
+    status = dfgnn__harness_copy(h, memory, pool + begin, first);
+  for (size_t at = first; at < bytes && !status; at *= 2)
+    status = dfgnn__harness_copy(h, memory + at, memory,
+                                 bytes - at < at ? bytes - at : at);
+  return status;
+}
+
 /* Fills a tensor on the host and on the device.  The numbers repeat after
  * PERIOD, which has no factor in common with a width, so that rows differ. */
-static dfgnn_status randomize(dfgnn_harness *h, char *memory, char *host,
+static dfgnn_status fill_both(dfgnn_harness *h, char *memory, char *host,
                               const dfgnn_tensor *tensor, int64_t elements,
                               uint64_t seed, uint64_t number) {
   const size_t size = dfgnn__tensor_element_size(tensor, &h->problem);
@@ -100,6 +161,25 @@ static dfgnn_status randomize(dfgnn_harness *h, char *memory, char *host,
   for (size_t at = first; at < bytes && !status; at *= 2)
     status = dfgnn__harness_copy(h, memory + at, memory,
                                  bytes - at < at ? bytes - at : at);
+  return status;
+}
+
+/* host: NULL if the numbers are not kept there. */
+static dfgnn_status randomize(dfgnn_harness *h, char *memory, char *host,
+                              const dfgnn_tensor *tensor, int64_t elements,
+                              uint64_t seed, uint64_t number) {
+  const size_t bytes =
+      (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem);
+  if (host)
+    return fill_both(h, memory, host, tensor, elements, seed, number);
+  if (h->pool && scale_of(h, tensor) == 1 &&
+      dfgnn__harness_type(h, tensor) < DFGNN_DTYPE_COUNT)
+    return copy_numbers(h, memory, tensor, bytes, number);
+  if (!(host = malloc(bytes + 1)))
+    return dfgnn__harness_memory(bytes);
+  dfgnn_status status =
+      fill_both(h, memory, host, tensor, elements, seed, number);
+  free(host);
   return status;
 }
 
@@ -122,12 +202,13 @@ static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
   if (!status)
     status = fill_device(h, b->memory + DFGNN_GUARD + b->bytes,
                          DFGNN_GUARD_BYTE, DFGNN_GUARD);
-  if (!status && dfgnn__role_reads(tensor->role)) {
+  if (!status && dfgnn__role_reads(tensor->role) && !h->pool) {
     b->host = malloc(b->bytes + 1);
     if (!b->host)
       return dfgnn__harness_memory(b->bytes);
   }
-  if (!status && b->host && tensor->role != DFGNN_ROLE_SAVED) {
+  if (!status && dfgnn__role_reads(tensor->role) &&
+      tensor->role != DFGNN_ROLE_SAVED) {
     status = randomize(h, b->memory + DFGNN_GUARD, b->host, tensor, elements,
                        seed, (uint64_t)h->count);
   }
@@ -147,13 +228,8 @@ static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
   size_t bytes =
       (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem);
   dfgnn_status status = allocate(h, memory, bytes);
-  if (!status && tensor->role == DFGNN_ROLE_INPUT) {
-    char *host = malloc(bytes + 1);
-    if (!host)
-      return dfgnn__harness_memory(bytes);
-    status = randomize(h, *memory, host, tensor, elements, 1, 0);
-    free(host);
-  }
+  if (!status && tensor->role == DFGNN_ROLE_INPUT)
+    status = randomize(h, *memory, NULL, tensor, elements, 1, 0);
   *dfgnn__tensor_slot(tensor, args) = *memory;
   return status;
 }
@@ -193,7 +269,7 @@ static dfgnn_status save(dfgnn_harness *h) {
     status = h->ctx->backend->synchronize(h->ctx->device, NULL);
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
-    if (b->tensor->role == DFGNN_ROLE_SAVED)
+    if (b->tensor->role == DFGNN_ROLE_SAVED && b->host)
       status =
           dfgnn__harness_copy(h, b->host, b->memory + DFGNN_GUARD, b->bytes);
   }
@@ -225,9 +301,20 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
                                    const dfgnn_problem *problem,
                                    uint64_t seed) {
+  return dfgnn__harness_create_unchecked(harness, ctx, graph, problem, seed,
+                                         NULL);
+}
+
+dfgnn_status dfgnn__harness_create_unchecked(dfgnn_harness **harness,
+                                             dfgnn_context *ctx,
+                                             dfgnn_graph *graph,
+                                             const dfgnn_problem *problem,
+                                             uint64_t seed,
+                                             dfgnn_harness_pool *pool) {
   dfgnn_harness *h = calloc(1, sizeof *h);
   if (!h)
     return dfgnn__harness_memory(sizeof *h);
+  h->pool = pool;
   h->ctx = ctx;
   h->graph = graph;
   h->args = h->check = (dfgnn_args)DFGNN_ARGS_INIT;

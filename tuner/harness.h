@@ -20,6 +20,21 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                    const dfgnn_problem *problem, uint64_t seed);
 void dfgnn__harness_destroy(dfgnn_harness *harness);
 
+/* Random numbers on a context's device, from which the inputs of harnesses that
+ * check nothing are copied: to make and keep them on the host takes longer than
+ * to time a hundred variants. */
+typedef struct dfgnn_harness_pool dfgnn_harness_pool;
+dfgnn_status dfgnn__harness_pool_create(dfgnn_harness_pool **pool,
+                                        dfgnn_context *ctx);
+void dfgnn__harness_pool_destroy(dfgnn_harness_pool *pool);
+/* Does as dfgnn__harness_create, with a pool, for executions alone. */
+dfgnn_status dfgnn__harness_create_unchecked(dfgnn_harness **harness,
+                                             dfgnn_context *ctx,
+                                             dfgnn_graph *graph,
+                                             const dfgnn_problem *problem,
+                                             uint64_t seed,
+                                             dfgnn_harness_pool *pool);
+
 /* Sets the numbers first .. first + count - 1 of an input, in the order of the
  * problem's layout.  Call it before the first check. */
 dfgnn_status dfgnn__harness_set(dfgnn_harness *harness, const char *tensor,

@@ -335,7 +335,7 @@ size_t dfgnn__survey_variants(const dfgnn_variant **variant,
 
 /* Makes room for all variants, and inputs for the problem. */
 static dfgnn_status prepare(on_device *d, const dfgnn_problem *problem,
-                            uint64_t seed) {
+                            dfgnn_harness_pool *pool, uint64_t seed) {
   const size_t all = dfgnn__variant_count();
   *d->survey = (dfgnn_survey){0};
   dfgnn_status status = dfgnn__problem_complete(&d->subject.problem, problem);
@@ -346,8 +346,9 @@ static dfgnn_status prepare(on_device *d, const dfgnn_problem *problem,
   d->trial = calloc(all + 1, sizeof *d->trial);
   if (!d->survey->variant || !d->survey->result || !d->trial)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  return dfgnn__harness_create(&d->subject.harness, d->subject.ctx,
-                               d->subject.graph, &d->subject.problem, seed);
+  return dfgnn__harness_create_unchecked(
+      &d->subject.harness, d->subject.ctx, d->subject.graph,
+      &d->subject.problem, seed, pool);
 }
 
 static dfgnn_status release(on_device *d, dfgnn_status status) {
@@ -360,13 +361,15 @@ static dfgnn_status release(on_device *d, dfgnn_status status) {
 
 dfgnn_status dfgnn__survey(dfgnn_survey *survey, dfgnn_context *ctx,
                            dfgnn_graph *graph, const dfgnn_problem *problem,
-                           int checked, uint64_t seed, int (*stopped)(void *),
-                           void *data) {
-  on_device d = {.subject = {.ctx = ctx, .graph = graph, .unchecked = !checked},
+                           dfgnn_harness_pool *pool, uint64_t seed,
+                           int (*stopped)(void *), void *data) {
+  on_device d = {.subject = {.ctx = ctx,
+                             .graph = graph,
+                             .unchecked = pool != NULL},
                  .survey = survey,
                  .stop = stopped,
                  .data = data};
-  dfgnn_status status = prepare(&d, problem, seed);
+  dfgnn_status status = prepare(&d, problem, pool, seed);
   if (status)
     return release(&d, status);
   const dfgnn_setting setting = dfgnn__setting(graph, &d.subject.problem);
@@ -386,7 +389,7 @@ dfgnn_status dfgnn__survey_compare(dfgnn_survey *survey, dfgnn_context *ctx,
                                    size_t count, int rounds, uint64_t seed) {
   on_device d = {.subject = {.ctx = ctx, .graph = graph, .unchecked = 1},
                  .survey = survey};
-  dfgnn_status status = prepare(&d, problem, seed);
+  dfgnn_status status = prepare(&d, problem, NULL, seed);
   if (status)
     return release(&d, status);
   survey->count = count;

@@ -50,12 +50,12 @@ typedef struct dfgnn_survey {
   char lost[160]; /* the variant that took the device with it, or "" */
 } dfgnn_survey;
 
-/* checked: results are compared with the reference, and wrong ones count as
- * failed. */
+/* pool: of the context, for inputs of which results are not compared; NULL:
+ * they are, and wrong ones count as failed. */
 dfgnn_status dfgnn__survey(dfgnn_survey *survey, dfgnn_context *ctx,
                            dfgnn_graph *graph, const dfgnn_problem *problem,
-                           int checked, uint64_t seed, int (*stop)(void *data),
-                           void *data);
+                           dfgnn_harness_pool *pool, uint64_t seed,
+                           int (*stop)(void *data), void *data);
 /* Times variants of the caller's beside each other in interleaved rounds. */
 dfgnn_status dfgnn__survey_compare(dfgnn_survey *survey, dfgnn_context *ctx,
                                    dfgnn_graph *graph,

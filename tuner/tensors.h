@@ -45,6 +45,8 @@ struct dfgnn_harness {
   int count;
   char *workspace;
   size_t workspace_bytes;
+  struct dfgnn_harness_pool *pool; /* NULL: inputs are kept on the host, and
+                                    * results can be checked */
   double spare_s;    /* for which the reference may take; infinity: any */
   dfgnn_args masked; /* as check, with zeros as gradients of other rows */
   void *mask[DFGNN_MAX_TENSORS]; /* the memory of these */

@@ -18,7 +18,7 @@ import re
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/clients.md"]
+PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/selection.md", "docs/clients.md"]
 GRAPHS = ("cora citeseer pubmed pattern cluster mnist cifar10 voc coco arxiv ppa proteins "
           "reddit_comm reddit_rand").split()
 CLASSES = {"batches": GRAPHS[3:9], "small full graphs": GRAPHS[:3], "super nodes": GRAPHS[9:]}
@@ -238,19 +238,15 @@ def spmm():
                 "h100/python_spmm", op=op, dtype=dtype, dim=d)]) for d in (32, 64, 128, 256))]
 
 
-@table("device", "problems", "graphs", "tuned", "not tuned", "after a race", "rule",
-       "paper’s rule")
+@table("device", "cell", "graphs", "variants", "choice", "rule", "after 50 ms", "after 300 ms",
+       "raced")
 def regret():
-    for name, file in (("H200, GT 1 x 32 and 1 x 128", "h200/regret"),
-                       ("H200, sums and maxima of 128", "h200/regret_gather"),
-                       ("H200, graphs and shapes that nobody measured", "h200/regret_unseen"),
-                       ("CPU, 2 threads, GT 1 x 32 and 1 x 128", "cpu/regret"),
-                       ("CPU, 1 thread, attention 8 x 8, both passes", "cpu/regret_heads")):
-        measured = [r for r in rows(file) if r.get("dim")]
-        yield [name, len(measured), len({r["graph"] for r in measured}),
-               *("-" if (k, file) == ("exact", "h200/regret_unseen") else
-                 mean_and(max, [r.get(f"{k}_regret") for r in measured])
-                 for k in ("exact", "left_out", "race", "rule", "paper"))]
+    for device in ("h100", "h200", "cpu"):
+        for r in rows(f"{device}/regret"):
+            if "graphs" in r:
+                yield [device, r["cell"], r["graphs"], r["variants"], *(
+                    f"{r[way + '_mean']:.3f} ({r[way + '_worst']:.2f})"
+                    for way in ("choice", "rule", "tuned_50ms", "tuned_300ms", "raced"))]
 
 
 # ---- CPUs and packages --------------------------------------------------------------
