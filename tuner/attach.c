@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/context.h"
 
 static dfgnn_status read_budget(double *budget_s) {
@@ -11,7 +12,7 @@ static dfgnn_status read_budget(double *budget_s) {
   *budget_s = 2;
   if (!text || !*text)
     return DFGNN_OK;
-  *budget_s = strtod(text, &end);
+  *budget_s = dfgnn__number_of(text, &end);
   if (end == text || *end || !(*budget_s > 0))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "DFGNN_TUNE_BUDGET is '%s', expected seconds > 0", text);

@@ -8,6 +8,7 @@
 #include "graph/io/io.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/locale.h"
 
 #include <errno.h>
 #include <math.h>
@@ -285,7 +286,7 @@ static dfgnn_status set_value(double *value, const setting *s,
     return DFGNN_OK;
   }
   char *end;
-  double v = strtod(text, &end);
+  double v = dfgnn__number_of(text, &end);
   if (end == text || *end || !(v >= s->least && v <= s->most) ||
       (!s->real && v != floor(v)))
     return dfgnn__fail(DFGNN_ERROR_INVALID,

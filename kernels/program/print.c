@@ -3,12 +3,12 @@
  * A value that is used more than once, or deep inside others, gets a name; the
  * others stand where they are used. */
 #include <ctype.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/program/dag.h"
+#include "lib/base/locale.h"
 
 enum { DEEP = 12 }; /* values inside one another on a line */
 
@@ -353,13 +353,10 @@ char *dfgnn__dag_text(const dfgnn_dag *dag) {
                .depth = calloc(count, 1),
                .number = calloc(count, sizeof *p.number)};
   int ready = p.out && p.needed && p.named && p.depth && p.number;
-  locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  locale_t before = uselocale(plain);
+  const locale_t before = dfgnn__locale_begin();
   if (ready)
     print_all(&p);
-  uselocale(before);
-  if (plain)
-    freelocale(plain);
+  dfgnn__locale_end(before);
   if (p.out && fclose(p.out))
     ready = 0;
   free(p.needed);

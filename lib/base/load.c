@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/locale.h"
+
 enum { LONGEST = 1 << 16, MOST_PATH = 1024 };
 
 /* The beginning of a file; its length, or -1. */
@@ -211,7 +213,7 @@ static void allowed(cpu_set_t *set) {
       CPU_SET((unsigned)n, set);
 }
 
-dfgnn_load dfgnn__load_read(const char *root) {
+static dfgnn_load read_load(const char *root) {
   dfgnn_load load = dfgnn__load_unknown();
   char *text = malloc(LONGEST);
   cpu_set_t set;
@@ -236,6 +238,13 @@ dfgnn_load dfgnn__load_read(const char *root) {
   free(text);
   read_groups(&load, root);
   read_heat(&load, root, &set);
+  return load;
+}
+
+dfgnn_load dfgnn__load_read(const char *root) {
+  const locale_t before = dfgnn__locale_begin();
+  const dfgnn_load load = read_load(root);
+  dfgnn__locale_end(before);
   return load;
 }
 

@@ -5,12 +5,12 @@
 #endif
 #include "tools/report/report.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/base/output.h"
 #include "tools/report/write.h"
 
@@ -214,8 +214,7 @@ dfgnn_status dfgnn__report_page(dfgnn_page *page,
   report_data data;
   report_summary summary;
   /* Decimal points, not commas, whatever the program's locale. */
-  locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  locale_t before = plain ? uselocale(plain) : (locale_t)0;
+  const locale_t before = dfgnn__locale_begin();
   dfgnn_status status = dfgnn__report_data_make(&data, input, 0);
   if (!status) {
     status = dfgnn__report_summary_make(&summary, &data);
@@ -225,10 +224,7 @@ dfgnn_status dfgnn__report_page(dfgnn_page *page,
     }
     dfgnn__report_data_free(&data);
   }
-  if (plain) {
-    uselocale(before);
-    freelocale(plain);
-  }
+  dfgnn__locale_end(before);
   return status;
 }
 

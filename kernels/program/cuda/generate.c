@@ -4,6 +4,7 @@
 
 #include "kernels/program/cuda/code.h"
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 
 static void write_members(writer *w) {
   const walk_plan *p = w->p;
@@ -268,9 +269,9 @@ static dfgnn_status write_one_walk(writer *w, int number,
   return status;
 }
 
-dfgnn_status dfgnn__program_generate(dfgnn_generated **generated,
-                                     const dfgnn_program_job *job,
-                                     const dfgnn_program_tuning *tuning) {
+static dfgnn_status generate(dfgnn_generated **generated,
+                             const dfgnn_program_job *job,
+                             const dfgnn_program_tuning *tuning) {
   const dfgnn_lowered *l = job->lowered;
   const size_t nodes = (size_t)l->dag->count;
   dfgnn_generated *g = calloc(1, sizeof *g);
@@ -324,4 +325,13 @@ void dfgnn__generated_free(dfgnn_generated *g) {
   free(g->array_of);
   free(g->totals);
   free(g);
+}
+
+dfgnn_status dfgnn__program_generate(dfgnn_generated **generated,
+                                     const dfgnn_program_job *job,
+                                     const dfgnn_program_tuning *tuning) {
+  const locale_t before = dfgnn__locale_begin();
+  const dfgnn_status status = generate(generated, job, tuning);
+  dfgnn__locale_end(before);
+  return status;
 }
