@@ -38,12 +38,20 @@ static dfgnn_status wrap(dfgnn_edge_program **program, dfgnn_dag *dag) {
 
 dfgnn_status dfgnn_edge_program_create(dfgnn_edge_program **program,
                                        const char *text) {
-  dfgnn_dag *dag;
+  dfgnn_dag *dag, *written = NULL;
   if (!program || !text)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "%s is NULL",
                        program ? "text" : "program");
-  dfgnn_status status = dfgnn__dag_parse(&dag, text);
-  return status ? status : wrap(program, dag);
+  dfgnn_status status = dfgnn__dag_parse_as_written(&written, text);
+  if (!status)
+    status = dfgnn__dag_parse(&dag, text);
+  if (!status)
+    status = wrap(program, dag);
+  if (!status)
+    (*program)->written = written;
+  else
+    dfgnn__dag_free(written);
+  return status;
 }
 
 void dfgnn_edge_program_destroy(dfgnn_edge_program *program) {
@@ -61,6 +69,7 @@ void dfgnn_edge_program_destroy(dfgnn_edge_program *program) {
   dfgnn__program_codes_end(&program->codes);
   pthread_mutex_destroy(&program->lock);
   dfgnn__dag_free(program->dag);
+  dfgnn__dag_free(program->written);
   dfgnn__lowered_free(program->lowered);
   free(program->text);
   free(program);
@@ -158,6 +167,43 @@ dfgnn_status dfgnn_edge_program_output(dfgnn_edge_value *value,
                   program->is_operator ? program->match.output_count : 0);
 }
 
+/* Gives a gradient what the gradient of the program as it is written is, if
+ * that reads the same tensors. */
+static void write_gradient(dfgnn_edge_program *gradient,
+                           const dfgnn_edge_program *program,
+                           const uint8_t *cotangent, const uint8_t *wanted) {
+  const dfgnn_dag *dag = gradient->dag;
+  dfgnn_dag *forward =
+      program->written ? dfgnn__dag_compact(program->written) : NULL;
+  dfgnn_dag *written = NULL;
+  if (!forward)
+    return;
+  for (int i = 0; i < forward->output_count; i++)
+    forward->outputs[i].unread = 1;
+  for (int i = 0; i < dag->input_count; i++)
+    if (dag->inputs[i].role == DFGNN_PORT_OUTPUT)
+      forward->outputs[dag->inputs[i].of].unread = 0;
+  int same = !dfgnn__dag_gradient(&written, forward, cotangent, wanted) &&
+             written->output_count == dag->output_count;
+  for (int i = 0; same && i < dag->input_count; i++)
+    same = dag->inputs[i].role != DFGNN_PORT_OUTPUT ||
+           dfgnn__dag_find(written->inputs, written->input_count,
+                           dag->inputs[i].name) >= 0;
+  for (int32_t n = 0; same && n < written->count; n++) {
+    dfgnn_node *node = &written->nodes[n];
+    if (node->op != DFGNN_NODE_INPUT)
+      continue;
+    const char *name = written->inputs[node->index].name;
+    node->index = dfgnn__dag_find(dag->inputs, dag->input_count, name);
+    same = node->index >= 0;
+  }
+  if (same)
+    gradient->written = written;
+  else
+    dfgnn__dag_free(written);
+  dfgnn__dag_free(forward);
+}
+
 typedef dfgnn_status (*derive_function)(dfgnn_dag **, const dfgnn_dag *,
                                         const uint8_t *, const uint8_t *);
 
@@ -179,8 +225,11 @@ static dfgnn_status derive(dfgnn_edge_program **made,
                       inputs ? inputs : all);
   if (!status)
     status = wrap(made, dag);
-  if (!status && function == dfgnn__dag_gradient)
+  if (!status && function == dfgnn__dag_gradient) {
     dfgnn__edge_operator_derive(*made, program);
+    write_gradient(*made, program, outputs ? outputs : all,
+                   inputs ? inputs : all);
+  }
   return status;
 }
 

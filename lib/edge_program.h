@@ -14,6 +14,8 @@
 struct dfgnn_edge_program {
   uint32_t kind; /* lib/handle.h */
   dfgnn_dag *dag;
+  dfgnn_dag *written; /* the same with sums as the text has them, which results
+                       * are compared with; NULL: dag */
   dfgnn_lowered *lowered;
   char *text;
   int is_gradient;
@@ -90,6 +92,7 @@ typedef struct dfgnn_program_expected {
   int64_t counts[DFGNN_DAG_OUTPUTS];
 } dfgnn_program_expected;
 dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
+                                        const dfgnn_edge_program *program,
                                         const dfgnn_program_job *job);
 void dfgnn__edge_program_expected_free(dfgnn_program_expected *expected);
 

@@ -347,10 +347,11 @@ dfgnn_status dfgnn_edge_program_workspace(
 /* ---- checking ------------------------------------------------------------ */
 
 static dfgnn_status compare(double *worst, int *where,
+                            const dfgnn_edge_program *program,
                             dfgnn_edge_execution *x) {
   const dfgnn_dag *dag = x->job.lowered->dag;
   dfgnn_program_expected expected;
-  dfgnn_status status = dfgnn__edge_program_expect(&expected, &x->job);
+  dfgnn_status status = dfgnn__edge_program_expect(&expected, program, &x->job);
   *worst = 0;
   for (int i = 0; !status && i < dag->output_count; i++) {
     const dfgnn_program_errors errors =
@@ -384,7 +385,7 @@ dfgnn__edge_program_compare(double *worst, int *where,
   if (!status && !executed)
     status = dfgnn__program_cpu(&x.job);
   if (!status)
-    status = compare(worst, where, &x);
+    status = compare(worst, where, program, &x);
   free(x.extents);
   return status;
 }

@@ -17,6 +17,29 @@ static void set_ports(dfgnn_port *ports, int count, const int64_t *names) {
       set_size(&ports[i].shape[k], names);
 }
 
+/* Gives the sizes of values and ports their numbers. */
+static void set_sizes(dfgnn_dag *dag, const int64_t *names) {
+  for (int32_t n = 0; n < dag->count; n++) {
+    for (int k = 0; k < DFGNN_DAG_AXES; k++)
+      set_size(&dag->nodes[n].shape[k], names);
+    set_size(&dag->nodes[n].at, names);
+  }
+  set_ports(dag->inputs, dag->input_count, names);
+  set_ports(dag->outputs, dag->output_count, names);
+}
+
+/* Gives a program for some numbers what its text is, as it is written. */
+static void write_sized(dfgnn_edge_program *sized,
+                        const dfgnn_edge_program *program,
+                        const int64_t *names) {
+  dfgnn_dag *written =
+      program->written ? dfgnn__dag_compact(program->written) : NULL;
+  if (written)
+    set_sizes(written, names);
+  dfgnn__dag_free(sized->written);
+  sized->written = written;
+}
+
 /* Ports keep their meaning to the program that they are derived from. */
 static void take_roles(dfgnn_port *to, const dfgnn_port *from, int count) {
   for (int i = 0; i < count; i++) {
@@ -50,13 +73,7 @@ static dfgnn_status size_program(dfgnn_edge_program **sized,
   dfgnn_status status = copy ? copy->status : DFGNN_ERROR_MEMORY;
   char *text = NULL;
   if (!status) {
-    for (int32_t n = 0; n < copy->count; n++) {
-      for (int k = 0; k < DFGNN_DAG_AXES; k++)
-        set_size(&copy->nodes[n].shape[k], names);
-      set_size(&copy->nodes[n].at, names);
-    }
-    set_ports(copy->inputs, copy->input_count, names);
-    set_ports(copy->outputs, copy->output_count, names);
+    set_sizes(copy, names);
     text = dfgnn__dag_text(copy);
     status = text ? dfgnn_edge_program_create(&made, text) : DFGNN_ERROR_MEMORY;
   }
@@ -70,6 +87,7 @@ static dfgnn_status size_program(dfgnn_edge_program **sized,
     take_roles(made->lowered->dag->inputs, dag->inputs, dag->input_count);
     take_roles(made->lowered->dag->outputs, dag->outputs, dag->output_count);
     take_operator(made, program, names);
+    write_sized(made, program, names);
     made->is_gradient = program->is_gradient;
     dfgnn__edge_program_describe_jobs(made);
   }

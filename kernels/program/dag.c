@@ -77,6 +77,60 @@ uint64_t dfgnn__dag_hash(const dfgnn_dag *dag) {
   return hash;
 }
 
+/* ---- finite values -------------------------------------------------------- */
+
+#define LARGEST 3e38 /* of a number in f32 */
+#define LEAST 1e-15  /* whose square has an inverse in f32 */
+
+/* Is a value finite, and so far from 0 that its powers are? */
+static int is_positive(const dfgnn_dag *dag, int32_t n) {
+  const dfgnn_node *node = &dag->nodes[n];
+  switch (node->op) {
+  case DFGNN_NODE_SIZE:
+    return 1;
+  case DFGNN_NODE_NUMBER:
+    return node->number >= LEAST && node->number <= 1 / LEAST;
+  case DFGNN_NODE_MAX:
+    return node->finite && (is_positive(dag, dfgnn__dag_argument(dag, n, 0)) ||
+                            is_positive(dag, dfgnn__dag_argument(dag, n, 1)));
+  default:
+    return 0;
+  }
+}
+
+static int is_finite(const dfgnn_dag *dag, const dfgnn_node *node,
+                     const int32_t *arguments) {
+  int all = 1;
+  for (int32_t i = 0; i < node->count; i++)
+    all &= dag->nodes[arguments[i]].finite;
+  switch (node->op) {
+  case DFGNN_NODE_NUMBER:
+    return node->number >= -LARGEST && node->number <= LARGEST;
+  case DFGNN_NODE_SIZE:
+  case DFGNN_NODE_COUNT:
+  case DFGNN_NODE_DEGREE:
+  case DFGNN_NODE_KEEP:
+  case DFGNN_NODE_LT:
+  case DFGNN_NODE_LE:
+  case DFGNN_NODE_EQ:
+    return 1;
+  case DFGNN_NODE_POW:
+    return node->number >= -2 && node->number <= 2 &&
+           is_positive(dag, arguments[0]);
+  case DFGNN_NODE_WHERE: /* the condition alone may be anything */
+    return dag->nodes[arguments[1]].finite && dag->nodes[arguments[2]].finite;
+  case DFGNN_NODE_MAX:
+  case DFGNN_NODE_DETACH:
+  case DFGNN_NODE_EXPAND:
+  case DFGNN_NODE_RESHAPE:
+  case DFGNN_NODE_SWAP:
+  case DFGNN_NODE_SLICE:
+    return all;
+  default:
+    return 0;
+  }
+}
+
 /* ---- the table of nodes -------------------------------------------------- */
 
 static int grow_table(dfgnn_dag *dag) {
@@ -122,6 +176,13 @@ static int32_t add_node(dfgnn_dag *dag, const dfgnn_node *node,
                     DFGNN_DAG_NODES);
     return 0;
   }
+  if (dag->argument_count + node->count > DFGNN_DAG_ARGUMENTS) {
+    dfgnn__dag_fail(dag, DFGNN_ERROR_UNSUPPORTED,
+                    "the values of the program have more than %d factors and "
+                    "terms together; make part of it outside",
+                    DFGNN_DAG_ARGUMENTS);
+    return 0;
+  }
   if ((2 * dag->count >= dag->table_size && !grow_table(dag)) ||
       !reserve((void **)&dag->nodes, &dag->capacity, dag->count + 1,
                sizeof *dag->nodes) ||
@@ -135,6 +196,7 @@ static int32_t add_node(dfgnn_dag *dag, const dfgnn_node *node,
     at = (at + 1) & (uint64_t)(dag->table_size - 1);
   dag->table[at] = dag->count;
   dag->nodes[dag->count] = *node;
+  dag->nodes[dag->count].finite = is_finite(dag, node, arguments);
   dag->nodes[dag->count].first = dag->argument_count;
   if (node->count)
     memcpy(dag->arguments + dag->argument_count, arguments,
@@ -321,6 +383,7 @@ dfgnn_dag *dfgnn__dag_compact(const dfgnn_dag *dag) {
     memcpy(copy->names, dag->names, sizeof copy->names);
     copy->name_count = dag->name_count;
     copy->dropouts = dag->dropouts;
+    copy->as_written = dag->as_written;
     copy_nodes(copy, dag, needed, number);
     copy_ports(copy->inputs, &copy->input_count, dag->inputs, dag->input_count,
                number);

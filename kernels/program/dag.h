@@ -24,12 +24,14 @@
 enum {
   DFGNN_DAG_TEXT = 1 << 18,  /* bytes of text */
   DFGNN_DAG_NODES = 1 << 14, /* values */
+  DFGNN_DAG_ARGUMENTS = 1 << 18, /* of all of them together */
   DFGNN_DAG_INPUTS = 96,
   DFGNN_DAG_OUTPUTS = 96,
   DFGNN_DAG_NAME = 64,  /* bytes of a name, with its end */
   DFGNN_DAG_DEPTH = 64, /* brackets inside one another */
   DFGNN_DAG_CAT = 16,   /* arguments of cat */
-  DFGNN_DAG_AXES = 3
+  DFGNN_DAG_AXES = 3,
+  DFGNN_POW_SQUARED = 8 /* whole exponents up to it are products of squares */
 };
 
 typedef enum dfgnn_place {
@@ -105,6 +107,7 @@ typedef struct dfgnn_node {
   double number;
   dfgnn_size shape[DFGNN_DAG_AXES], at;
   uint64_t hash; /* of the value, whatever names and numbers of nodes are */
+  int finite;    /* 1: neither infinite nor NaN, whatever the inputs are */
 } dfgnn_node;
 
 /* The meaning of a gradient's port to the program that it is derived
@@ -127,6 +130,7 @@ typedef struct dfgnn_port {
   dfgnn_port_role role;
   int of;
   int kept; /* for the gradient, in the type that sums have */
+  int unread; /* of an output: the gradient computes its value again */
   dfgnn_size shape[DFGNN_DAG_AXES];
 } dfgnn_port;
 
@@ -143,6 +147,7 @@ typedef struct dfgnn_dag {
   char names[DFGNN_SIZE_NAMES][DFGNN_DAG_NAME]; /* of sizes */
   int name_count;
   int dropouts;    /* the next dropout's index */
+  int as_written;  /* sums keep what is in them, as the text has it */
   int32_t derived; /* nodes below are those of a program that is derived: its
                     * reductions stay as they are, so that they can be kept */
 } dfgnn_dag;
@@ -201,5 +206,7 @@ const char *dfgnn__shape_text(const dfgnn_dag *dag, const dfgnn_size *shape);
 char *dfgnn__dag_text(const dfgnn_dag *dag);
 /* parse.c: a program of a text.  Messages name line and column. */
 dfgnn_status dfgnn__dag_parse(dfgnn_dag **dag, const char *text);
+/* The same with its sums as they are written, for the reference. */
+dfgnn_status dfgnn__dag_parse_as_written(dfgnn_dag **dag, const char *text);
 
 #endif

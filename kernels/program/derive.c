@@ -11,7 +11,9 @@
  *   atan2(0, 0)                         0
  *   comparisons, dropout's mask         0
  *   a row without edges                 contributes nothing: sums, means and
- *                                       extremes of it are 0, logsumexp -inf */
+ *                                       extremes of it are 0, logsumexp -inf;
+ *                                       the gradient of what is used on edges
+ *                                       alone is 0 there, whatever its slope */
 #include <math.h>
 #include <stdlib.h>
 
@@ -283,6 +285,49 @@ static void spread_of(const dfgnn_dag *dag, step s, int *place,
   }
 }
 
+/* Is what a contribution multiplies its cotangent by finite, or nothing? */
+static int multiplies_by_finite(dfgnn_dag *dag, step s) {
+  const dfgnn_node n = dag->nodes[s.n];
+  int all = 1;
+  switch (n.op) {
+  case DFGNN_NODE_ADD:
+  case DFGNN_NODE_WHERE:
+  case DFGNN_NODE_SLICE:
+  case DFGNN_NODE_CAT:
+  case DFGNN_NODE_RESHAPE:
+  case DFGNN_NODE_EXPAND:
+  case DFGNN_NODE_SWAP:
+  case DFGNN_NODE_FSUM:
+  case DFGNN_NODE_SUM:
+  case DFGNN_NODE_SUM_ALL:
+    return 1;
+  case DFGNN_NODE_MUL:
+    for (int k = 0; k < n.count; k++)
+      all &=
+          k == s.i || dag->nodes[dfgnn__dag_argument(dag, s.n, k)].finite;
+    return all;
+  default: {
+    const int32_t f = slope(dag, s);
+    return f >= 0 && dag->nodes[f].finite;
+  }
+  }
+}
+
+/* Does what n contributes to a come from edges alone?  of_edges: of the nodes
+ * whose cotangents do. */
+static int comes_from_edges(const dfgnn_dag *dag, step s,
+                            const uint8_t *of_edges) {
+  const dfgnn_node *n = &dag->nodes[s.n], *a = &dag->nodes[s.a];
+  if (dfgnn__place_rank(a->place) != 2 || n->op == DFGNN_NODE_SUM_ALL)
+    return 0;
+  if (n->place != a->place || dfgnn__node_reduces(n->op))
+    return 1;
+  return of_edges[s.n] ||
+         (n->op == DFGNN_NODE_WHERE && s.i == 1 &&
+          dfgnn__dag_argument(dag, s.n, 2) == 0 &&
+          dfgnn__is_presence(dag, dfgnn__dag_argument(dag, s.n, 0)));
+}
+
 static int32_t bring_down(dfgnn_dag *dag, step s, int32_t t) {
   int place;
   dfgnn_size shape[AXES];
@@ -297,7 +342,10 @@ void dfgnn__dag_gradients(dfgnn_dag *dag, const int32_t *cotangents,
   const int32_t nodes = dag->count;
   int32_t *bar = calloc((size_t)nodes, sizeof *bar); /* 0 is the number 0 */
   uint8_t *leads = calloc((size_t)nodes, 1);         /* to a wanted node */
-  if (!bar || !leads) {
+  /* Cotangents that are 0 at nodes without edges, and stay so where they are
+   * multiplied by an infinite slope. */
+  uint8_t *of_edges = calloc((size_t)nodes, 1);
+  if (!bar || !leads || !of_edges) {
     dfgnn__dag_fail(dag, DFGNN_ERROR_MEMORY, "out of memory");
     goto out;
   }
@@ -314,6 +362,10 @@ void dfgnn__dag_gradients(dfgnn_dag *dag, const int32_t *cotangents,
     const dfgnn_node *n = &dag->nodes[port->node];
     int32_t g = sum_axes(dag, cotangents[i], port->shape, n->shape);
     g = sum_places(dag, g, port->place, dag->nodes[port->node].place);
+    of_edges[port->node] =
+        port->place == DFGNN_PLACE_EDGE &&
+        dfgnn__place_rank(dag->nodes[port->node].place) == 2 &&
+        (!bar[port->node] || of_edges[port->node]);
     bar[port->node] = dfgnn__make_add(dag, bar[port->node], g);
   }
   for (int32_t n = nodes - 1; n >= 0 && !dag->status; n--) {
@@ -324,8 +376,14 @@ void dfgnn__dag_gradients(dfgnn_dag *dag, const int32_t *cotangents,
       if (!leads[s.a])
         continue;
       int32_t t = partial(dag, s);
-      if (t)
-        bar[s.a] = dfgnn__make_add(dag, bar[s.a], bring_down(dag, s, t));
+      if (!t)
+        continue;
+      if (of_edges[n] && !multiplies_by_finite(dag, s))
+        t = dfgnn__make_present(dag, t, (dfgnn_place)dag->nodes[n].place,
+                                DFGNN_PLACE_EDGE);
+      of_edges[s.a] = comes_from_edges(dag, s, of_edges) &&
+                      (!bar[s.a] || of_edges[s.a]);
+      bar[s.a] = dfgnn__make_add(dag, bar[s.a], bring_down(dag, s, t));
     }
   }
   for (int i = 0; i < count; i++)
@@ -333,4 +391,5 @@ void dfgnn__dag_gradients(dfgnn_dag *dag, const int32_t *cotangents,
 out:
   free(bar);
   free(leads);
+  free(of_edges);
 }

@@ -277,10 +277,11 @@ MAKE(over_edges) {
                                                dfgnn__make_neg(dag, x), of));
   case OVER_LSE:
     return dfgnn__make_extreme(dag, DFGNN_NODE_LSE, x, of);
-  default: /* Equal scores need no logsumexp, which is infinite without edges.
-            */
+  default: /* Equal scores need no logsumexp, which is infinite without edges;
+            * 0 * x is NaN where they are not finite. */
     if (dfgnn__place_join(dag->nodes[x].place, of) == (int)of)
-      return by_degree(dag, number(dag, 1), of);
+      return dfgnn__make_add(dag, by_degree(dag, number(dag, 1), of),
+                             dfgnn__make_mul(dag, number(dag, 0), x));
     return apply(dag, DFGNN_NODE_EXP,
                  dfgnn__make_sub(
                      dag, x, dfgnn__make_extreme(dag, DFGNN_NODE_LSE, x, of)));

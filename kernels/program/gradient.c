@@ -73,7 +73,7 @@ static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
 static int can_read(const dfgnn_dag *dag, const dfgnn_port *output) {
   const dfgnn_node *node = &dag->nodes[held(dag, output)];
   int extreme = node->op == DFGNN_NODE_MAX_EDGES;
-  return worth_keeping(node) && holds_all(output, &dag->nodes[output->node]) &&
+  return !output->unread && worth_keeping(node) && holds_all(output, &dag->nodes[output->node]) &&
          (output->kept || !extreme);
 }
 
@@ -195,11 +195,12 @@ dfgnn_status dfgnn__dag_gradient(dfgnn_dag **gradient, const dfgnn_dag *forward,
   memcpy(to->names, w.dag->names, sizeof to->names);
   to->name_count = w.dag->name_count;
   to->dropouts = w.dag->dropouts;
+  to->as_written = w.dag->as_written;
   add_inputs(&w, to, number);
   copy_values(&w, to, number);
   add_outputs(&w, to, number);
   status = to->status;
-  if (!status && !(*gradient = dfgnn__dag_compact(to)))
+  if (!status && !(*gradient = dfgnn__dag_finish(to)))
     status = DFGNN_ERROR_MEMORY;
 out:
   dfgnn__dag_free(to);

@@ -154,11 +154,7 @@ static double factors(const dfgnn_dag *dag, int32_t n, const int32_t **list,
   return number;
 }
 
-/* The product of factors, none of which is a product or number. */
-static int32_t product(dfgnn_dag *dag, double number, int32_t *list,
-                       int count) {
-  if (number == 0 || dag->status)
-    return 0;
+static void sort_factors(const dfgnn_dag *dag, int32_t *list, int count) {
   for (int i = 1; i < count; i++) {
     int32_t x = list[i];
     int k = i;
@@ -166,6 +162,82 @@ static int32_t product(dfgnn_dag *dag, double number, int32_t *list,
       list[k] = list[k - 1];
     list[k] = x;
   }
+}
+
+/* A factor that occurs more than twice is a power. */
+enum { TWICE = 2, MOST_EQUAL = 1 << 20 };
+
+/* The value of which a factor is a power, and how often it is there. */
+static int32_t base_of(const dfgnn_dag *dag, int32_t factor, double *times) {
+  const dfgnn_node *node = at(dag, factor);
+  *times = 1;
+  if (node->op != DFGNN_NODE_POW || node->number <= TWICE ||
+      node->number != floor(node->number))
+    return factor;
+  *times = node->number;
+  return arg(dag, factor, 0);
+}
+
+/* Takes the factors that are powers of list[i] out of the rest of the list;
+ * returns how often it is there. */
+static double take_equal(const dfgnn_dag *dag, int32_t *list, int *count,
+                         int i) {
+  double all, times;
+  const int32_t base = base_of(dag, list[i], &all);
+  int kept = i + 1;
+  for (int k = kept; k < *count; k++)
+    if (base_of(dag, list[k], &times) == base)
+      all += times;
+    else
+      list[kept++] = list[k];
+  *count = kept;
+  return all;
+}
+
+/* x * x * x * x is pow(x, 4), so that a product has no more factors than there
+ * are values.  The list has room for the factors: no more than before. */
+static int gather_powers(dfgnn_dag *dag, int32_t *list, int count) {
+  for (int i = 0; i < count; i++) {
+    const int before = count;
+    double own;
+    const int32_t base = base_of(dag, list[i], &own);
+    const double times = take_equal(dag, list, &count, i);
+    if (times > MOST_EQUAL) {
+      dfgnn__dag_fail(dag, DFGNN_ERROR_UNSUPPORTED,
+                      "a value multiplied %g times by itself, expected %d at "
+                      "most",
+                      times, MOST_EQUAL);
+      return 0;
+    }
+    if (times > TWICE && before - count > 0)
+      list[i] = joined(
+          dag, (dfgnn_node){.op = DFGNN_NODE_POW, .number = times}, 1, &base);
+    else if (times == TWICE) {
+      memmove(&list[i + 2], &list[i + 1],
+              (size_t)(count - i - 1) * sizeof *list);
+      list[++i] = base;
+      count++;
+    }
+  }
+  sort_factors(dag, list, count);
+  return count;
+}
+
+static int all_finite(const dfgnn_dag *dag, const int32_t *list, int count) {
+  int all = 1;
+  for (int i = 0; i < count; i++)
+    all &= at(dag, list[i])->finite;
+  return all;
+}
+
+/* The product of factors, none of which is a product or number.  0 * x is NaN
+ * where x is not finite; what a gradient multiplies by 0 does not matter. */
+static int32_t product(dfgnn_dag *dag, double number, int32_t *list,
+                       int count) {
+  if (dag->status ||
+      (number == 0 && (dag->derived || all_finite(dag, list, count))))
+    return 0;
+  count = gather_powers(dag, list, count);
   int32_t first = dfgnn__make_number(dag, number);
   if (!count)
     return first;

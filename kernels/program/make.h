@@ -1,11 +1,15 @@
 /* make.h - the values of a program, in normal form
  *
- *   - equal values are one; numbers fold; x * 1, x + 0, x * 0, x - x vanish;
- *     products are flat and sorted, sums of two are sorted;
+ *   - equal values are one; numbers fold; x * 1 and x + 0 vanish; x - x is
+ *     0 * x, which is NaN where x is not finite;
+ *   - products are flat and sorted, with equal factors as a power; sums of two
+ *     are sorted;
  *   - a factor that is constant along a sum leaves it, over edges as over
  *     features: sum_in(a[dst] f) = a sum_in(f), and sum_in(w dot(a[dst], f)) =
  *     dot(a, sum_in(w f)).  The second finds by itself that
- *     sum_j P_ij <dO_i, v_j> is <dO_i, out_i>;
+ *     sum_j P_ij <dO_i, v_j> is <dO_i, out_i>.  A node without edges has the
+ *     sum 0 whatever a is: what left the sum is 0 there, unless it is finite
+ *     for all inputs (dfgnn__make_present);
  *   - reshapes that move axes of size 1 alone are done to what a value is made
  *     of, so that sums which drop their axis make the same program;
  *   - sums are not distributed over +, which would hide a sum that is there;
@@ -35,6 +39,17 @@ int32_t dfgnn__make_neg(dfgnn_dag *dag, int32_t a);
 int32_t dfgnn__make_sub(dfgnn_dag *dag, int32_t a, int32_t b);
 int32_t dfgnn__make_div(dfgnn_dag *dag, int32_t a, int32_t b);
 int32_t dfgnn__make_pow(dfgnn_dag *dag, int32_t a, double exponent);
+/* presence.c: does a node of a place have edges; at PARAM: is there any of the
+ * place `of`? */
+int32_t dfgnn__make_presence(dfgnn_dag *dag, dfgnn_place place, dfgnn_place of);
+/* a, or 0 where that is not so and a is not finite for all inputs. */
+int32_t dfgnn__make_present(dfgnn_dag *dag, int32_t a, dfgnn_place place,
+                            dfgnn_place of);
+/* Is a node 0 < degree()? */
+int dfgnn__is_presence(const dfgnn_dag *dag, int32_t n);
+/* A compact copy, without conditions on the presence of edges that nobody
+ * sees.  NULL: out of memory, or too many values. */
+dfgnn_dag *dfgnn__dag_finish(const dfgnn_dag *dag);
 /* EXP to DETACH; x: the slope of LEAKY, else 0. */
 int32_t dfgnn__make_unary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                           double x);

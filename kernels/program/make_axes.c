@@ -8,7 +8,8 @@ int32_t dfgnn__make_fold(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                          int axis) {
   if (thin(dag, a, axis))
     return a;
-  if (op == DFGNN_NODE_FSUM && is_op(dag, a, DFGNN_NODE_MUL)) {
+  if (op == DFGNN_NODE_FSUM && is_op(dag, a, DFGNN_NODE_MUL) &&
+      !dag->as_written) {
     int32_t outside, inside;
     if (dfgnn__make_split(dag, a, thin, axis, &outside, &inside))
       return dfgnn__make_mul(dag, outside,
@@ -327,6 +328,8 @@ static int32_t exchange(dfgnn_dag *dag, int32_t n, int to) {
       if (k != i)
         inside = dfgnn__make_mul(dag, inside, arg(dag, n, k));
     int32_t sum = dfgnn__make_sum(dag, inside, (dfgnn_place)to);
+    outside = dfgnn__make_present(dag, outside, (dfgnn_place)to,
+                                  DFGNN_PLACE_EDGE);
     return dfgnn__make_fold(dag, DFGNN_NODE_FSUM,
                             dfgnn__make_mul(dag, outside, sum), axis);
   }
@@ -343,14 +346,18 @@ static int32_t sum_of_rest(dfgnn_dag *dag, int32_t a, dfgnn_place to,
     return -1;
   int32_t sum = to == DFGNN_PLACE_PARAM ? dfgnn__make_sum_all(dag, inside, from)
                                         : dfgnn__make_sum(dag, inside, to);
-  return dfgnn__make_mul(dag, outside, sum);
+  return dfgnn__make_mul(dag, dfgnn__make_present(dag, outside, to, from), sum);
 }
 
 int32_t dfgnn__make_sum(dfgnn_dag *dag, int32_t a, dfgnn_place to) {
   if (dfgnn__is_number(dag, a, 0))
     return a;
+  if (dag->as_written)
+    return reduction(dag, DFGNN_NODE_SUM, a, to);
   if (stays(dag, a, to))
-    return dfgnn__make_mul(dag, a, dfgnn__make_degree(dag, to));
+    return dfgnn__make_mul(dag,
+                           dfgnn__make_present(dag, a, to, DFGNN_PLACE_EDGE),
+                           dfgnn__make_degree(dag, to));
   int32_t made = sum_of_rest(dag, a, to, DFGNN_PLACE_EDGE);
   if (made < 0)
     made = exchange(dag, a, to);
@@ -362,11 +369,17 @@ int32_t dfgnn__make_sum_all(dfgnn_dag *dag, int32_t a, dfgnn_place from) {
   if (dfgnn__is_number(dag, a, 0))
     return a;
   if (from == DFGNN_PLACE_EDGE && dfgnn__place_rank(place) == 2) {
-    a = dfgnn__make_mul(dag, a, dfgnn__make_degree(dag, place));
+    a = dfgnn__make_mul(dag,
+                        dfgnn__make_present(dag, a, place, DFGNN_PLACE_EDGE),
+                        dfgnn__make_degree(dag, place));
     from = place;
   }
   if (stays(dag, a, DFGNN_PLACE_PARAM))
-    return dfgnn__make_mul(dag, a, dfgnn__make_count(dag, from));
+    return dfgnn__make_mul(
+        dag, dfgnn__make_present(dag, a, DFGNN_PLACE_PARAM, from),
+        dfgnn__make_count(dag, from));
+  if (dag->as_written)
+    return reduction(dag, DFGNN_NODE_SUM_ALL, a, DFGNN_PLACE_PARAM);
   int32_t made = sum_of_rest(dag, a, DFGNN_PLACE_PARAM, from);
   return made >= 0 ? made
                    : reduction(dag, DFGNN_NODE_SUM_ALL, a, DFGNN_PLACE_PARAM);
@@ -374,14 +387,14 @@ int32_t dfgnn__make_sum_all(dfgnn_dag *dag, int32_t a, dfgnn_place from) {
 
 int32_t dfgnn__make_extreme(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
                             dfgnn_place to) {
-  if (!stays(dag, a, to))
+  if (!stays(dag, a, to) || dag->as_written)
     return reduction(dag, op, a, to);
-  int32_t degree = dfgnn__make_degree(dag, to);
   if (op == DFGNN_NODE_LSE)
-    return dfgnn__make_add(dag, a,
-                           dfgnn__make_unary(dag, DFGNN_NODE_LOG, degree, 0));
-  int32_t some = dfgnn__make_binary(dag, DFGNN_NODE_LT, 0, degree);
-  return dfgnn__make_where(dag, some, a, 0);
+    return dfgnn__make_add(dag,
+                           dfgnn__make_present(dag, a, to, DFGNN_PLACE_EDGE),
+                           dfgnn__make_unary(dag, DFGNN_NODE_LOG,
+                                             dfgnn__make_degree(dag, to), 0));
+  return dfgnn__make_where(dag, dfgnn__make_presence(dag, to, DFGNN_PLACE_EDGE), a, 0);
 }
 
 int32_t dfgnn__make_alike(dfgnn_dag *dag, const dfgnn_node *node,

@@ -1,5 +1,7 @@
 #include "kernels/program/match.h"
 
+#include "kernels/program/make.h"
+
 enum {
   MOST_PARTS = 32, /* terms of a sum, factors of a product */
   NOT_SEEN = -1,   /* an input of the pattern */
@@ -142,6 +144,9 @@ static int miss(matcher *m, int32_t p) {
       {"bias", DFGNN_MATCH_BIAS},        {"edge_bias", DFGNN_MATCH_EDGE_BIAS},
       {"edge_attr", DFGNN_MATCH_EDGES},  {"score_edge", DFGNN_MATCH_EDGES}};
   const dfgnn_node *node = at(m->pattern, p);
+  if (node->op == DFGNN_NODE_WHERE && /* what left a sum */
+      dfgnn__is_presence(m->pattern, argument(m->pattern, p, 0)))
+    node = at(m->pattern, argument(m->pattern, p, 1));
   if (node->op == DFGNN_NODE_KEEP)
     return (m->optional & DFGNN_MATCH_DROPOUT) != 0;
   if (node->op != DFGNN_NODE_INPUT || m->c.input[node->index] >= 0)
@@ -176,6 +181,7 @@ static int pair_up(matcher *m, const parts *p, const parts *n, int k,
 static int match_sum(matcher *m, int32_t p, int32_t n, axes x) {
   parts pattern = {0}, program = {0};
   return add_terms(&pattern, m->pattern, p) && add_terms(&program, m->dag, n) &&
+         program.count <= pattern.count &&
          pair_up(m, &pattern, &program, 0, 0, x);
 }
 
@@ -229,6 +235,7 @@ static int match_product(matcher *m, int32_t p, int32_t n, axes x) {
     break;
   }
   return pattern.number == program.number &&
+         program.count <= pattern.count &&
          pair_up(m, &pattern, &program, 0, 0, x);
 }
 

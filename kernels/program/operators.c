@@ -105,8 +105,8 @@ static const known messages[] = {
 static const struct {
   dfgnn_op op;
   const char *reduction;
-} reductions[] = {{DFGNN_OP_SPMM_SUM, "scale_dst * sum_in(scale_src * m)"},
-                  {DFGNN_OP_SPMM_MEAN, "scale_dst * mean_in(scale_src * m)"},
+} reductions[] = {{DFGNN_OP_SPMM_SUM, "sum_in(scale_dst * scale_src * m)"},
+                  {DFGNN_OP_SPMM_MEAN, "mean_in(scale_dst * scale_src * m)"},
                   {DFGNN_OP_REDUCE_MAX, "max_in(m)"},
                   {DFGNN_OP_REDUCE_MIN, "min_in(m)"}};
 
@@ -152,7 +152,7 @@ static int describe(known *about, char *text, size_t size, int i) {
     *about = weighted[i];
     about->optional = DFGNN_MATCH_SCALES;
     snprintf(text, size,
-             "%s%s\nout = scale_dst * sum_in(scale_src * edge_weight * value)",
+             "%s%s\nout = sum_in(scale_dst * scale_src * edge_weight * value)",
              scales, about->inputs);
     return 1;
   }

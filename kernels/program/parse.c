@@ -12,9 +12,9 @@
  * Newlines inside brackets, and after a comma of a list, count for nothing. */
 #include "kernels/program/parse.h"
 
-#include <locale.h>
-#include <pthread.h>
 #include <stdlib.h>
+
+#include "lib/base/locale.h"
 
 /* ---- statements ---------------------------------------------------------- */
 
@@ -136,13 +136,7 @@ static void finish(parser *p) {
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static locale_t c_locale;
-static void make_locale(void) {
-  c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-dfgnn_status dfgnn__dag_parse(dfgnn_dag **dag, const char *text) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
+static dfgnn_status parse(dfgnn_dag **dag, const char *text, int as_written) {
   if (strnlen(text, DFGNN_DAG_TEXT + 1) > DFGNN_DAG_TEXT)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "the text of a program has more than %d bytes",
@@ -150,8 +144,8 @@ dfgnn_status dfgnn__dag_parse(dfgnn_dag **dag, const char *text) {
   parser p = {.dag = dfgnn__dag_new(), .here = text, .line = 1, .column = 1};
   if (!p.dag)
     return DFGNN_ERROR_MEMORY;
-  pthread_once(&once, make_locale);
-  locale_t before = uselocale(c_locale);
+  p.dag->as_written = as_written;
+  const locale_t before = dfgnn__locale_begin();
   dfgnn__parse_advance(&p);
   while (!dfgnn__parse_failed(&p) && p.next.kind != END) {
     if (p.next.kind != LINE)
@@ -160,11 +154,19 @@ dfgnn_status dfgnn__dag_parse(dfgnn_dag **dag, const char *text) {
       dfgnn__parse_advance(&p);
   }
   finish(&p);
-  uselocale(before);
+  dfgnn__locale_end(before);
   dfgnn_status status = p.dag->status;
-  if (!status && !(*dag = dfgnn__dag_compact(p.dag)))
+  if (!status && !(*dag = dfgnn__dag_finish(p.dag)))
     status = DFGNN_ERROR_MEMORY;
   dfgnn__dag_free(p.dag);
   free(p.variables);
   return status;
+}
+
+dfgnn_status dfgnn__dag_parse(dfgnn_dag **dag, const char *text) {
+  return parse(dag, text, 0);
+}
+
+dfgnn_status dfgnn__dag_parse_as_written(dfgnn_dag **dag, const char *text) {
+  return parse(dag, text, 1);
 }

@@ -87,7 +87,7 @@ static const expected operators[] = {
     {.text = "src h[3,4]; out = sum_in(h)",
      .op = DFGNN_OP_SPMM_SUM,
      .arguments = "value"},
-    {.text = "dst r; src h[7], c; out = sum_in(h * c) * r",
+    {.text = "dst r; src h[7], c; out = sum_in(r * h * c)",
      .op = DFGNN_OP_SPMM_SUM,
      .arguments = "scale_dst,value,scale_src"},
     {.text = "src h[7]; out = mean_in(h)",
@@ -143,6 +143,8 @@ static const char *const near_misses[] = {
     "dst q[8]; src k[8], v[8]\n"
     "return o = sum_in(softmax_in(dot(q, k)) * v), x = sum_in(v)",
     "src v[8]; return o = sum_in(v) * 2",
+    /* a scale that reaches nodes without edges */
+    "dst r; src v[8]; out = r * sum_in(v)",
     /* out-edges */
     "dst v[8]; out = sum_out(v)",
     /* a softmax for each channel */

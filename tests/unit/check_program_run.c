@@ -224,6 +224,176 @@ START_TEST(random_programs_are_within_their_bound) {
 }
 END_TEST
 
+/* ---- nodes without edges -------------------------------------------------- */
+
+/* Sums of nothing: of what is constant at a node, and of what is not. */
+static const struct {
+  const char *place, *text;
+} of_nothing[] = {
+    {"dst", "sum_in(v / degree(dst))"},
+    {"dst", "sum_in(v * rsqrt(degree(dst)) * rsqrt(degree(src)))"},
+    {"dst", "sum_in(v / q)"},
+    {"dst", "sum_in(1 / q)"},
+    {"dst", "sum_in(q)"},
+    {"dst", "sum_in(q - q)"},
+    {"dst", "sum_in(0 * q)"},
+    {"dst", "sum_in(v * (q / q))"},
+    {"dst", "mean_in(v * log(q))"},
+    {"dst", "mean_in(exp(1 / q))"},
+    {"dst", "sum_in(e * dot(q, v))"},
+    {"dst", "sum_in(v * q / dot(q, q))"},
+    {"dst", "sum_in(p * q * v)"},
+    {"dst", "max_in(1 / q)"},
+    {"dst", "min_in(q * v)"},
+    {"dst", "sum_in(softmax_in(dot(q, v)) * v / q)"},
+    {"dst", "sum_in(tanh(linear(q, w)) * v)"},
+    {"src", "sum_out(q / degree(src))"},
+    {"src", "sum_out(q / v)"},
+    {"src", "mean_out(q * log(v) / v)"},
+    {"src", "sum_out(e * dot(q, v))"},
+    {"rel", "sum_rel(e / degree(rel))"},
+    {"rel", "sum_rel(e * q / r)"},
+    {"rel", "mean_rel(v * log(r))"}};
+enum { NOTHINGS = sizeof of_nothing / sizeof *of_nothing };
+
+/* Has a node of a place no edges? */
+static int is_alone(const fixture *f, dfgnn_edge_place place, int64_t node) {
+  const int32_t *offsets = f->csr.offsets, *indices = f->csr.indices;
+  int edges = 0;
+  if (place == DFGNN_EDGE_DST)
+    return offsets[node] == offsets[node + 1];
+  if (place == DFGNN_EDGE_REL)
+    return node == RELATIONS - 1;
+  for (int64_t e = 0; place == DFGNN_EDGE_SRC && e < f->shape.edges; e++)
+    edges += indices[e] == node;
+  return place == DFGNN_EDGE_SRC && !edges;
+}
+
+/* Sets tensors of nodes to x where these have no edges, and elsewhere to
+ * positive numbers; returns how many numbers are x. */
+static int set_alone(tensors *t, const fixture *f, double x) {
+  int count = 0;
+  for (int i = 0; i < t->count; i++) {
+    const int64_t rows[] = {1, 1, f->shape.destinations, f->shape.sources,
+                            f->shape.edges, f->shape.relations};
+    const int64_t width = t->elements[i] / rows[t->value[i].place];
+    for (int64_t k = 0; k < t->elements[i]; k++) {
+      const int alone = is_alone(f, t->value[i].place, k / width);
+      const double had = get_element(t->at[i].data, t->at[i].dtype, k);
+      set_element(t->at[i].data, t->at[i].dtype, k,
+                  alone ? x : fabs(had) + 0.5);
+      count += alone;
+    }
+  }
+  return count;
+}
+
+/* Are the numbers of an output 0 where nodes have no edges? */
+static void is_zero_alone(const tensors *t, int i, const fixture *f,
+                          const char *text, double x) {
+  const int64_t rows[] = {1, 1, f->shape.destinations, f->shape.sources,
+                          f->shape.edges, f->shape.relations};
+  const int64_t width = t->elements[i] / rows[t->value[i].place];
+  for (int64_t k = 0; k < t->elements[i]; k++) {
+    const double found = get_element(t->at[i].data, t->at[i].dtype, k);
+    ck_assert_msg(!is_alone(f, t->value[i].place, k / width) || found == 0,
+                  "%s: %s is %g at a node without edges, whose values are %g",
+                  text, t->value[i].name, found, x);
+  }
+}
+
+static void check_nothing(const char *text, const char *place, double x) {
+  char whole[512];
+  fixture f = graph_with(2, 60);
+  tensors in, out, grad_in, grad_out;
+  dfgnn_edge_program *gradient;
+  uint64_t state = 7;
+  snprintf(whole, sizeof whole,
+           "dst q[2]; src v[2]; rel r[2]; edge e[2]; param p, w[2,2]\n"
+           "return out = %s as %s[2]",
+           text, place);
+  dfgnn_edge_program *forward = made(whole);
+  inputs_of(&in, forward, NULL, NULL, &f.shape, DFGNN_F32, &state);
+  ck_assert_int_gt(set_alone(&in, &f, x), 0);
+  outputs_of(&out, forward, &f.shape, DFGNN_F32);
+  is_within_its_bound(forward, &f, &in, &out, 0);
+  is_zero_alone(&out, 0, &f, text, x);
+  ck_ok(dfgnn_edge_program_gradient(&gradient, forward, NULL, NULL));
+  inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F32, &state);
+  for (int i = 0; i < grad_in.count; i++)
+    if (grad_in.value[i].role == DFGNN_EDGE_COTANGENT) {
+      tensors cotangent = {1, {grad_in.at[i]}, {grad_in.value[i]},
+                           {grad_in.elements[i]}};
+      ck_assert_int_gt(set_alone(&cotangent, &f, NAN), 0);
+    }
+  outputs_of(&grad_out, gradient, &f.shape, DFGNN_F32);
+  is_within_its_bound(gradient, &f, &grad_in, &grad_out, 1);
+  for (int i = 0; i < grad_out.count; i++) {
+    is_zero_alone(&grad_out, i, &f, text, x);
+    for (int64_t k = 0; k < grad_out.elements[i]; k++)
+      ck_assert_msg(isfinite(get_element(grad_out.at[i].data, DFGNN_F32, k)),
+                    "%s: %s is not finite", text, grad_out.value[i].name);
+  }
+  free_tensors(&grad_out);
+  free_tensors(&grad_in);
+  free_tensors(&out);
+  free_tensors(&in);
+  dfgnn_edge_program_destroy(gradient);
+  dfgnn_edge_program_destroy(forward);
+  free_fixture(&f);
+}
+
+START_TEST(a_node_without_edges_has_0_whatever_is_there) {
+  static const double there[] = {0, 1, -INFINITY, INFINITY, NAN};
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+    check_nothing(of_nothing[_i].text, of_nothing[_i].place, there[i]);
+}
+END_TEST
+
+/* 0 * x, x - x and x / x are no numbers where x is none. */
+START_TEST(what_is_not_finite_does_not_vanish) {
+  static const char *const texts[] = {
+      "0 * q", "q - q", "q * 3 - 3 * q", "(q + q) / (q + q)", "exp(q) * 0",
+      "where(q < 0, 1, 2) + 0 * q", "sum_in(q - q)", "sum_in(0 * q)"};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char whole[128];
+    fixture f = graph_with(2, 60);
+    tensors in, out;
+    uint64_t state = 7;
+    snprintf(whole, sizeof whole, "dst q[2]; return out = %s as dst[2]",
+             texts[i]);
+    dfgnn_edge_program *program = made(whole);
+    inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
+    for (int64_t k = 0; k < in.elements[0]; k++)
+      set_element(in.at[0].data, DFGNN_F32, k, k % 3 ? k % 3 : INFINITY);
+    outputs_of(&out, program, &f.shape, DFGNN_F32);
+    is_within_its_bound(program, &f, &in, &out, 0);
+    for (int64_t k = 0; k < out.elements[0]; k++) {
+      const double x = get_element(out.at[0].data, DFGNN_F32, k);
+      const int sums = !strncmp(texts[i], "sum", 3);
+      const int alone = is_alone(&f, DFGNN_EDGE_DST, k / 2);
+      ck_assert_msg(!isnan(x) == (k % 3 != 0 || (sums && alone)),
+                    "%s is %g at %d", texts[i], x, (int)k);
+    }
+    free_tensors(&out);
+    free_tensors(&in);
+    dfgnn_edge_program_destroy(program);
+    free_fixture(&f);
+  }
+}
+END_TEST
+
+/* The reference has no sums but those of the text. */
+START_TEST(results_are_compared_with_the_text_as_it_is_written) {
+  dfgnn_edge_program *program = made("dst q; src v; out = sum_in(v / q)");
+  ck_assert_ptr_nonnull(strstr(dfgnn_edge_program_text(program), "where"));
+  char *text = dfgnn__dag_text(program->written);
+  ck_assert_str_eq(text, "dst q\nsrc v\nreturn out = sum_in(v / q)\n");
+  free(text);
+  dfgnn_edge_program_destroy(program);
+}
+END_TEST
+
 /* ---- gradients against differences --------------------------------------- */
 
 /* sum(<output, weights>) in double. */
@@ -534,6 +704,10 @@ int main(void) {
   tcase_add_loop_test(run, programs_and_two_gradients_are_within_their_bound, 0,
                       PROGRAMS);
   tcase_add_loop_test(run, a_graph_without_edges_has_values, 0, PROGRAMS);
+  tcase_add_loop_test(run, a_node_without_edges_has_0_whatever_is_there, 0,
+                      NOTHINGS);
+  tcase_add_test(run, what_is_not_finite_does_not_vanish);
+  tcase_add_test(run, results_are_compared_with_the_text_as_it_is_written);
   tcase_add_loop_test(run, a_giant_row_is_shared_by_threads, 0, PROGRAMS);
   tcase_add_test(run, a_value_is_written_as_far_as_the_caller_s_struct_goes);
   tcase_add_test(run, an_output_that_is_always_zero_is_told);

@@ -62,6 +62,15 @@ static inline REAL real_power(REAL n) {
   return real_of(bits_of(n + (REAL_MAGIC + REAL_BIAS)) << REAL_FRACTION);
 }
 
+/* x^n for n from 1 to DFGNN_POW_SQUARED, within n - 1 roundings. */
+static inline REAL real_small_power(REAL x, int n) {
+  REAL square = x * x, fourth = square * square;
+  REAL y = n & 4 ? fourth : 1;
+  y = n & 2 ? y * square : y;
+  y = n & 1 ? y * x : y;
+  return n & 8 ? fourth * fourth : y;
+}
+
 /* y 2^n, in two steps since 2^n may be beyond the range. */
 static inline REAL real_scale(REAL y, REAL n) {
   REAL half = real_round(n * R(0.5));

@@ -37,6 +37,7 @@ UNARY(inverse, 1 / x)
 UNARY(root, R_FN(sqrt)(x))
 UNARY(inverse_root, 1 / R_FN(sqrt)(x))
 UNARY(power, R_FN(pow)(x, c))
+UNARY(small_power, real_small_power(x, (int)c))
 UNARY(exp, real_exp(x))
 UNARY(expm1, real_expm1(x))
 UNARY(log, real_log(x))
@@ -83,7 +84,9 @@ static unary_loop unary_of(int op, REAL number) {
            : number == R(0.5)  ? loop_root
            : number == R(-0.5) ? loop_inverse_root
            : number == 2       ? loop_square
-                               : loop_power;
+           : number > 3 && number <= DFGNN_POW_SQUARED && number == (int)number
+               ? loop_small_power
+               : loop_power;
   case DFGNN_NODE_EXP:
     return loop_exp;
   case DFGNN_NODE_EXPM1:

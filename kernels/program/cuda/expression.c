@@ -179,8 +179,13 @@ static const char *power(writer *w, int exact, const char *a, double c) {
     return dfgnn__code_text(w, "f_sqrt(%s)", a);
   if (c == -0.5)
     return dfgnn__code_text(w, "f_rsqrt(%s)", a);
-  if (c == 3)
-    return times(w, exact, times(w, exact, a, a), a);
+  if (c == 1)
+    return a;
+  if (c > 1 && c <= DFGNN_POW_SQUARED && c == floor(c)) {
+    const char *half = power(w, exact, a, floor(c / 2));
+    const char *even = times(w, exact, half, half);
+    return fmod(c, 2) ? times(w, exact, even, a) : even;
+  }
   return dfgnn__code_text(w, "f_pow(%s, %s)", a, number(w, c));
 }
 
