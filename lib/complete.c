@@ -41,6 +41,13 @@ static dfgnn_status check_tensors(dfgnn_args *complete,
     if (t->strides)
       dense_strides((dfgnn_strides *)((char *)complete + t->strides), problem);
     if (!dfgnn__tensor_used(t, problem)) {
+      const char *flag = t->flag == DFGNN_FLAG_WEIGHTS ? "weights"
+                         : t->flag == DFGNN_FLAG_BIAS  ? "bias"
+                                                       : NULL;
+      if (flag && *pointer)
+        return dfgnn__fail(DFGNN_ERROR_INVALID,
+                           "args.%s is set, but problem.%s is not", t->name,
+                           flag);
       *pointer = NULL;
       continue;
     }
@@ -82,9 +89,11 @@ dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,
     return status;
   if (complete->scale == DFGNN_SCALE_DEFAULT)
     complete->scale = 1 / sqrt((double)problem->dim);
-  if (!problem->dropout)
-    complete->dropout = 0;
-  else if (!(complete->dropout >= 0 && complete->dropout < 1))
+  if (!problem->dropout && complete->dropout != 0)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "args.dropout is %g, but problem.dropout is not set",
+                       complete->dropout);
+  if (!(complete->dropout >= 0 && complete->dropout < 1))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "args.dropout is %g, expected 0 <= dropout < 1",
                        complete->dropout);
@@ -149,8 +158,16 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                      "problem." #field " is %d, expected "                     \
                      "0..%d",                                                  \
                      (int)problem->field, (int)(count)-1)
-  if (problem->op != DFGNN_OP_PROGRAM && problem->op != DFGNN_OP_MLP)
-    RANGE(op, DFGNN_OP_COUNT);
+  if (!dfgnn_name(DFGNN_NAMES_OP, problem->op))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "problem.op is %d, expected 0..%d (%s), %d (%s) or %d "
+                       "(%s)",
+                       (int)problem->op, (int)DFGNN_OP_COUNT - 1,
+                       dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_COUNT - 1),
+                       (int)DFGNN_OP_MLP,
+                       dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_MLP),
+                       (int)DFGNN_OP_PROGRAM,
+                       dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_PROGRAM));
   RANGE(pass, DFGNN_PASS_COUNT);
   RANGE(dtype, DFGNN_DTYPE_COUNT);
   RANGE(math, DFGNN_MATH_COUNT);

@@ -149,7 +149,9 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
   dfgnn__environment_warn_unknown(ctx);
   dfgnn__pack_trust_keys();
 
-  status = read_environment(ctx, options);
+  status = dfgnn__registry_open();
+  if (!status)
+    status = read_environment(ctx, options);
   if (!status)
     status = choose_device(ctx, &ordinal, options->device);
   if (!status)

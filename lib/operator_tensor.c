@@ -90,10 +90,16 @@ dfgnn_status dfgnn_operator_tensor(dfgnn_tensor_info *info, dfgnn_op op,
   dfgnn_status status = dfgnn__can_give(info, &kind);
   if (status)
     return status;
+  const char *name = dfgnn_name(DFGNN_NAMES_OP, op);
+  const char *pass_name = dfgnn_name(DFGNN_NAMES_PASS, pass);
+  if (!found && name && pass_name)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       name, pass_name);
   if (!found)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "there is no operator %d with a pass %d", (int)op,
-                       (int)pass);
+                       "found operator %d and pass %d, expected those of "
+                       "dfgnn_types.h",
+                       (int)op, (int)pass);
   if (i < 0)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "tensor %d of %s, expected a number from 0", i,

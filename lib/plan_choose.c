@@ -64,6 +64,22 @@ dfgnn_status dfgnn__choose_forced(dfgnn_choice *choice, dfgnn_graph *graph,
   return status ? status : choose_forced(choice, variant, &query);
 }
 
+/* A limit of the workspace may be all that is in the way. */
+static dfgnn_status none_applies(const char *text, const dfgnn_context *ctx,
+                                 const dfgnn_setting *setting) {
+  const int64_t limit = setting->problem->max_workspace;
+  const int64_t least = limit < 0 ? -1 : dfgnn__least_workspace(setting);
+  if (least > limit)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no variant applies to %s on %s with "
+                       "problem.max_workspace %lld: the least that one needs "
+                       "is %lld bytes",
+                       text, ctx->info.backend, (long long)limit,
+                       (long long)least);
+  return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no variant applies to %s on %s",
+                     text, ctx->info.backend);
+}
+
 /* Chooses by measurements and the model, else by the rule. */
 static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_query *query) {
@@ -94,9 +110,7 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
   }
   if (!choice->variant) {
     dfgnn__key_text(text, sizeof text, problem);
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "no variant applies to %s on %s", text,
-                       ctx->info.backend);
+    return none_applies(text, ctx, &query->setting);
   }
   return DFGNN_OK;
 }

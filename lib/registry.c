@@ -1,6 +1,7 @@
 #include "lib/registry.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static const dfgnn_family *const compiled_in[] = {
     NULL};
 
 static const dfgnn_family *extra[MAX_EXTRA + 1];
-static pthread_once_t expanded = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int expanded;
 static dfgnn_variant *variants;
 static size_t count, capacity;
 static size_t *by_name; /* open addressing: index + 1 */
@@ -39,10 +41,12 @@ static uint64_t hash_name(const char *name) {
 
 static dfgnn_variant *append(void) {
   if (count == capacity) {
-    capacity = capacity ? 2 * capacity : 256;
-    variants = realloc(variants, capacity * sizeof *variants);
-    if (!variants)
-      abort(); /* a few hundred bytes a variant, once a process */
+    size_t larger = capacity ? 2 * capacity : 256;
+    dfgnn_variant *grown = realloc(variants, larger * sizeof *variants);
+    if (!grown)
+      return NULL;
+    variants = grown;
+    capacity = larger;
   }
   return memset(&variants[count++], 0, sizeof *variants);
 }
@@ -65,9 +69,9 @@ static void name_variant(dfgnn_variant *v, const int *index) {
   }
 }
 
-/* Every combination of a family's parameter values, the last varying fastest.
- */
-static void expand_family(const dfgnn_family *f) {
+/* Adds every combination of a family's parameter values, the last varying
+ * fastest; 0 without memory. */
+static int expand_family(const dfgnn_family *f) {
   int index[DFGNN_MAX_PARAMETERS] = {0};
   int parameters = 0;
   while (parameters < DFGNN_MAX_PARAMETERS && f->parameters[parameters].name)
@@ -78,6 +82,8 @@ static void expand_family(const dfgnn_family *f) {
       value[p] = f->parameters[p].values[index[p]];
     if (!f->legal || f->legal(value)) {
       dfgnn_variant *v = append();
+      if (!v)
+        return 0;
       v->family = f;
       name_variant(v, index);
     }
@@ -85,17 +91,17 @@ static void expand_family(const dfgnn_family *f) {
     while (p >= 0 && ++index[p] == f->parameters[p].count)
       index[p--] = 0;
     if (p < 0)
-      return;
+      return 1;
   }
 }
 
-static void index_names(void) {
+static int index_names(void) {
   slots = 16;
   while (slots < 2 * count)
     slots *= 2;
   by_name = calloc(slots, sizeof *by_name);
   if (!by_name)
-    abort();
+    return 0;
   for (size_t i = 0; i < count; i++) {
     char *slash = strchr(variants[i].name, '/');
     variants[i].parameters = slash ? slash + 1 : "";
@@ -104,16 +110,41 @@ static void index_names(void) {
       s = (s + 1) & (slots - 1);
     by_name[s] = i + 1;
   }
+  return 1;
 }
 
-static void expand(void) {
-  for (const dfgnn_family *const *table = compiled_in; *table; table++)
+static int expand_tables(const dfgnn_family *const *table) {
+  for (; *table; table++)
     for (const dfgnn_family *f = *table; f->name; f++)
-      expand_family(f);
-  for (const dfgnn_family *const *table = extra; *table; table++)
-    for (const dfgnn_family *f = *table; f->name; f++)
-      expand_family(f);
-  index_names();
+      if (!expand_family(f))
+        return 0;
+  return 1;
+}
+
+static int expand(void) {
+  if (expand_tables(compiled_in) && expand_tables(extra) && index_names())
+    return 1;
+  free(variants);
+  variants = NULL;
+  count = capacity = 0;
+  return 0;
+}
+
+static int is_expanded(void) {
+  if (atomic_load_explicit(&expanded, memory_order_acquire))
+    return 1;
+  pthread_mutex_lock(&lock);
+  int done = atomic_load_explicit(&expanded, memory_order_relaxed);
+  if (!done && (done = expand()))
+    atomic_store_explicit(&expanded, 1, memory_order_release);
+  pthread_mutex_unlock(&lock);
+  return done;
+}
+
+dfgnn_status dfgnn__registry_open(void) {
+  return is_expanded() ? DFGNN_OK
+                       : dfgnn__fail(DFGNN_ERROR_MEMORY,
+                                     "out of memory for the list of variants");
 }
 
 void dfgnn__registry_add(const dfgnn_family *families) {
@@ -125,8 +156,7 @@ void dfgnn__registry_add(const dfgnn_family *families) {
 }
 
 size_t dfgnn__variant_count(void) {
-  pthread_once(&expanded, expand);
-  return count;
+  return is_expanded() ? count : 0;
 }
 
 const dfgnn_variant *dfgnn__variant(size_t i) {
@@ -134,7 +164,8 @@ const dfgnn_variant *dfgnn__variant(size_t i) {
 }
 
 const dfgnn_variant *dfgnn__variant_find(const char *name) {
-  pthread_once(&expanded, expand);
+  if (!is_expanded())
+    return NULL;
   for (size_t s = hash_name(name) & (slots - 1); by_name[s];
        s = (s + 1) & (slots - 1))
     if (!strcmp(variants[by_name[s] - 1].name, name))
@@ -223,6 +254,27 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
       f->workspace(&full) > (size_t)p->max_workspace)
     return "needs more workspace than max_workspace";
   return NULL;
+}
+
+int64_t dfgnn__least_workspace(const dfgnn_setting *setting) {
+  dfgnn_problem problem = *setting->problem;
+  dfgnn_setting full = *setting;
+  int64_t least = -1;
+  problem.max_workspace = -1;
+  full.problem = &problem;
+  full.program = dfgnn__edge_program_job(&problem);
+  full.mlp = dfgnn__edge_mlp_job(&problem);
+  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (!dfgnn__variant_offered(v) || dfgnn__variant_refusal(v, &full))
+      continue;
+    full.parameter = v->parameter;
+    const int64_t bytes =
+        v->family->workspace ? (int64_t)v->family->workspace(&full) : 0;
+    if (least < 0 || bytes < least)
+      least = bytes;
+  }
+  return least;
 }
 
 size_t dfgnn_variant_count(void) { return dfgnn__variant_count(); }

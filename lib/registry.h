@@ -12,6 +12,9 @@ typedef struct dfgnn_variant {
   int parameter[DFGNN_MAX_PARAMETERS];
 } dfgnn_variant;
 
+/* Expands the families; DFGNN_ERROR_MEMORY, until there is memory, else what
+ * follows knows no variant. */
+dfgnn_status dfgnn__registry_open(void);
 size_t dfgnn__variant_count(void);
 const dfgnn_variant *dfgnn__variant(size_t i);
 /* NULL if there is no variant of that name. */
@@ -29,6 +32,10 @@ size_t dfgnn__variant_index(const dfgnn_variant *variant);
  * parameter is ignored. */
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting);
+
+/* The least workspace of the variants that can run the setting but for
+ * max_workspace; -1: there is none.  setting's parameter is ignored. */
+int64_t dfgnn__least_workspace(const dfgnn_setting *setting);
 
 /* Whether this library can still use measurements of a variant. */
 typedef enum dfgnn_use {

@@ -344,7 +344,7 @@ dfgnn_status dfgnn__harness_create_unchecked(dfgnn_harness **harness,
       status = make_buffer(h, t, seed);
   if (!status)
     status = make_forward_inputs(h, seed);
-  h->args.dropout = h->check.dropout = DROPOUT;
+  h->args.dropout = h->check.dropout = h->problem.dropout ? DROPOUT : 0;
   h->args.seed_value = h->check.seed_value = seed;
   if (!status)
     status = save(h);

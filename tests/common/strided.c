@@ -182,7 +182,7 @@ static dfgnn_status prepare(strided *s, dfgnn_context *ctx, unsigned seed) {
   for (const dfgnn_tensor *t = op->tensors; t->name && !status; t++)
     if (t->role != DFGNN_ROLE_OPTIONAL && dfgnn__tensor_used(t, &s->problem))
       status = make_item(s, ctx, t, &seed);
-  s->host.dropout = s->device.dropout = 0.25;
+  s->host.dropout = s->device.dropout = s->problem.dropout ? 0.25 : 0;
   s->host.seed_value = s->device.seed_value = seed;
   if (!status)
     status = expect(s, &transpose, 1);

@@ -165,7 +165,7 @@ static void open_fixture(fixture *f, const dfgnn_problem *base, int flags) {
   ck_ok(dfgnn__view_build(&f->transpose, &f->matrix));
   allocate_all(f, &f->forward);
   allocate_all(f, &f->backward);
-  f->args.dropout = 0.4;
+  f->args.dropout = flags & DROPOUT ? 0.4 : 0;
   f->args.seed_value = 3;
   if (flags & MASK)
     mask(f);

@@ -661,15 +661,38 @@ START_TEST(bad_problems_and_arguments_are_named) {
   bad = problem;
   bad.op = 77;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
-           "problem.op is 77");
+           "problem.op is 77, expected 0..12 (reduce-pna), 30");
+  dfgnn_tensor_info info = DFGNN_TENSOR_INFO_INIT;
+  ck_fails(dfgnn_operator_tensor(&info, DFGNN_OP_REDUCE_VAR, 7, 0),
+           DFGNN_ERROR_UNSUPPORTED, "found operator 10 and pass 7, expected");
   bad = problem;
   bad.struct_size = 1;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
            "problem.struct_size");
+  bad = problem;
+  bad.pass = DFGNN_PASS_BACKWARD;
+  bad.max_workspace = 0;
+  ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_UNSUPPORTED,
+           "with problem.max_workspace 0: the least that one needs is");
+  bad.max_workspace = atoll(strstr(dfgnn_last_error(), "needs is") + 8);
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &bad));
+  dfgnn_plan_destroy(plan);
   plan = plan_of(ctx, graph);
   args.query = args.value = args.out = tensor;
   ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
            "args.key is NULL");
+  args.key = tensor;
+  args.dropout = 0.5;
+  ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
+           "args.dropout is 0.5, but problem.dropout is not set");
+  args.dropout = 0;
+  args.weights = tensor;
+  ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
+           "args.weights is set, but problem.weights is not");
+  args.weights = NULL;
+  args.bias = tensor;
+  ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
+           "args.bias is set, but problem.bias is not");
   dfgnn_plan_destroy(plan);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
