@@ -3,6 +3,7 @@
 #include "tools/common.h"
 #include "tools/suggest.h"
 #include <getopt.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -206,9 +207,21 @@ static int parse(tool_settings *settings, const tool_command *command, int argc,
   return TOOL_DONE;
 }
 
+/* What jansson makes is whole, or the program ends: a row that lacks a field
+ * would be another problem's. */
+static void *allocate_or_end(size_t size) {
+  void *memory = malloc(size);
+  if (memory || !size)
+    return memory;
+  tool_error("out of memory");
+  exit(TOOL_FAILED);
+}
+
 int tool_main(const tool_program *program, int argc, char **argv) {
   int subcommands = *program->commands[0]->name != 0;
   snprintf(name_buffer, sizeof name_buffer, "%s", program->name);
+  json_set_alloc_funcs(allocate_or_end, free);
+  signal(SIGXFSZ, SIG_IGN); /* writing beyond a limit fails, and is said */
   const tool_command *command = program->commands[0];
   if (argc > 1 && !strcmp(argv[1], "--manual")) {
     tool_manual(stdout, program);

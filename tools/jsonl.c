@@ -79,15 +79,17 @@ typedef struct writing {
 
 static int write_field(void *data, const dfgnn_field *field) {
   writing *w = data;
-  if (!dfgnn__field_is_left_out(field, w->row))
-    json_object_set_new(w->object, key_of(field), field_json(field, w->row));
-  return 0;
+  return !dfgnn__field_is_left_out(field, w->row) &&
+         json_object_set_new(w->object, key_of(field),
+                             field_json(field, w->row));
 }
 
 json_t *tool_measurement_json(const dfgnn_measurement *row) {
   writing w = {json_object(), row};
-  each_field(write_field, &w);
-  return w.object;
+  if (!each_field(write_field, &w))
+    return w.object;
+  json_decref(w.object);
+  return NULL;
 }
 
 static int parse_histogram(double *bin, const json_t *value) {

@@ -13,8 +13,21 @@ json_t *tool_number(double x) {
   return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* JSON has UTF-8 alone, and names of files may be anything. */
+json_t *tool_text(const char *text) {
+  json_t *made = json_string(text);
+  if (made)
+    return made;
+  char copy[4096];
+  snprintf(copy, sizeof copy, "%s", text);
+  for (char *c = copy; *c; c++)
+    if ((unsigned char)*c >= 0x80)
+      *c = '?';
+  return json_string(copy);
+}
+
 void tool_put(json_t *row, const char *key, const char *text) {
-  json_object_set_new(row, key, text ? json_string(text) : json_null());
+  json_object_set_new(row, key, text ? tool_text(text) : json_null());
 }
 void tool_put_number(json_t *row, const char *key, double x) {
   json_object_set_new(row, key, tool_number(x));

@@ -37,6 +37,7 @@ void tool_say_sources(const tool_settings *settings, const json_t *rows,
 
 /* A JSON number; null for NaN and infinities, which JSON does not have. */
 json_t *tool_number(double x);
+json_t *tool_text(const char *text);
 
 void tool_put(json_t *row, const char *key, const char *text);
 void tool_put_number(json_t *row, const char *key, double x);

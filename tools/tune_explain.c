@@ -20,7 +20,7 @@ typedef struct explain {
 } explain;
 
 static void add_path(void *stores, const char *path) {
-  json_array_append_new(stores, json_string(path));
+  json_array_append_new(stores, tool_text(path));
 }
 
 /* The stores that hold the pin or the rows behind the choice. */

@@ -210,6 +210,10 @@ static int tune(void *data, const tool_case *each) {
     tool_cover_measured(r->cover, each);
   if (!status || (status == DFGNN_ERROR_INTERRUPTED && *report.variant))
     put_report(r, each, before, &report);
+  if ((!status || *report.variant) && !report.kept) {
+    tool_error("%s: the measurements could not be stored", each->label);
+    return TOOL_STORE;
+  }
   if (status == DFGNN_ERROR_INTERRUPTED)
     return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_TIME_LIMIT;
   if (!status)

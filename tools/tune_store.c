@@ -199,7 +199,10 @@ static int export_command(tool_settings *settings, int count, char **operands) {
     if (settings->anonymous)
       row.graph = row.family = row.host = "";
     json_t *object = tool_measurement_json(&row);
-    if (json_dumpf(object, out,
+    if (!object)
+      status = tool_error("a row of %s on %s has a text that is not UTF-8",
+                          row.variant, row.graph);
+    else if (json_dumpf(object, out,
                    JSON_COMPACT | JSON_ENSURE_ASCII |
                        JSON_REAL_PRECISION(17)) ||
         fputc('\n', out) == EOF)

@@ -87,13 +87,13 @@ int dfgnn__record_end(dfgnn_recorder *r) {
   return known;
 }
 
-static void fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
+static dfgnn_status fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
   double *ms = malloc(arm->count * sizeof *ms);
-  dfgnn_interval median = {0, 0, 0};
-  if (ms) {
-    memcpy(ms, arm->ms, arm->count * sizeof *ms);
-    median = dfgnn__median_interval(ms, arm->count);
-  }
+  if (!ms)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for %zu samples",
+                       arm->count);
+  memcpy(ms, arm->ms, arm->count * sizeof *ms);
+  const dfgnn_interval median = dfgnn__median_interval(ms, arm->count);
   free(ms);
   m->median_ms = median.center;
   m->ci_low_ms = isnan(median.low) ? median.center : median.low;
@@ -106,6 +106,7 @@ static void fill_figures(dfgnn_measurement *m, const dfgnn_arm *arm) {
     m->ratio_high = fmax(m->ratio_high, m->ratio * DFGNN_LOUD_FACTOR);
   }
   m->samples = (int64_t)arm->count;
+  return DFGNN_OK;
 }
 
 /* Notes in a row how many samples of a trial were disturbed, and by what. */
@@ -123,10 +124,17 @@ static void fill_noise(dfgnn_measurement *m, dfgnn_trial *trial,
   m->noise = trial->noise;
 }
 
+static void lose(dfgnn_recorder *r) {
+  r->lost = 1;
+  dfgnn__log(r->ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
+             dfgnn_last_error());
+}
+
 void dfgnn__record_trial(dfgnn_recorder *r, dfgnn_trial *trial,
                          const dfgnn_arm *arm, const dfgnn_variant *anchor,
                          int partial) {
   dfgnn_measurement m = r->row;
+  dfgnn_status status = DFGNN_OK;
   m.variant = trial->variant->name;
   m.revision = trial->variant->family->revision;
   m.time = dfgnn__time_stamp();
@@ -141,17 +149,18 @@ void dfgnn__record_trial(dfgnn_recorder *r, dfgnn_trial *trial,
     m.reason = trial->reason;
   } else {
     m.status = "ok";
-    fill_figures(&m, arm);
+    status = fill_figures(&m, arm);
     fill_noise(&m, trial, arm, r->gate);
   }
   trial->recorded = 1;
-  if (dfgnn__history_add(r->history, &m))
+  if (status || dfgnn__history_add(r->history, &m)) {
+    lose(r);
     return;
+  }
   if (r->store && dfgnn__store_record(r->store, NULL, &m))
     give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
   else if (r->store)
     dfgnn__context_wrote(r->ctx, &m);
   if (!r->store && dfgnn__context_keep(r->ctx, &m))
-    dfgnn__log(r->ctx, DFGNN_LOG_WARN, "a measurement is lost: %s",
-               dfgnn_last_error());
+    lose(r);
 }

@@ -429,7 +429,7 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
     status = run_search(s, decision);
     dfgnn__gate_close(&s->gate, s->subject.ctx);
     dfgnn__compile_ahead_stop(ahead);
-    s->kept = s->recorder.store != NULL;
+    s->kept = s->recorder.store != NULL && !s->recorder.lost;
     const int known = dfgnn__record_end(&s->recorder);
     /* Rejections found before a failure count as well. */
     dfgnn_status learnt =
@@ -439,13 +439,15 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   }
   if (!status)
     status = conclude(r, s);
+  const char *where = s->kept ? "kept" : "not stored";
   if (!status && s->search.lost)
     status = dfgnn__fail(DFGNN_ERROR_DEVICE,
                          "the device stopped working during a candidate's "
-                         "run; the measurements are kept, run again to go on");
+                         "run; the measurements are %s, run again to go on",
+                         where);
   if (!status && s->search.interrupted)
     status = dfgnn__fail(DFGNN_ERROR_INTERRUPTED,
-                         "tuning was stopped; the measurements are kept");
+                         "tuning was stopped; the measurements are %s", where);
   return status;
 }
 
