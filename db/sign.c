@@ -26,7 +26,7 @@ typedef struct signature {
 struct dfgnn_keys {
   char *path;
   size_t count;
-  int exposed; /* others can write one of the files */
+  char exposed[512]; /* why others may have written a key; "": they cannot */
   unsigned char (*key)[crypto_sign_PUBLICKEYBYTES];
 };
 
@@ -53,16 +53,11 @@ static dfgnn_status write_line(const char *path, const char *kind,
   return status;
 }
 
-static dfgnn_status read_line(void *bytes, size_t size, const char *path,
-                              const char *kind) {
+/* Reads the line of an open file, which is closed. */
+static dfgnn_status take_line(void *bytes, size_t size, int fd,
+                              const char *path, const char *kind) {
   char line[LINE_BYTES] = "";
   size_t length = strlen(kind), found = 0;
-  int64_t bytes_there;
-  int fd;
-  dfgnn_status status =
-      dfgnn__file_or_pipe_open(&fd, &bytes_there, path, "a key or signature");
-  if (status)
-    return status;
   FILE *file = fdopen(fd, "r");
   if (!file) {
     close(fd);
@@ -81,6 +76,17 @@ static dfgnn_status read_line(void *bytes, size_t size, const char *path,
               : dfgnn__fail(DFGNN_ERROR_FORMAT,
                             "%s: expected one line \"%s BASE64\" of %zu bytes",
                             path, kind, size);
+}
+
+#define KEY_OR_SIGNATURE "a key or signature"
+
+static dfgnn_status read_line(void *bytes, size_t size, const char *path,
+                              const char *kind) {
+  int64_t bytes_there;
+  int fd;
+  dfgnn_status status =
+      dfgnn__file_or_pipe_open(&fd, &bytes_there, path, KEY_OR_SIGNATURE);
+  return status ? status : take_line(bytes, size, fd, path, kind);
 }
 
 static dfgnn_status suffixed(char name[PATH_MAX], const char *path,
@@ -249,38 +255,67 @@ out:
 
 /* ---- trust --------------------------------------------------------------- */
 
-static dfgnn_status add_key(dfgnn_keys *keys, const char *path) {
+/* Adds the key of an open file, which is closed; fd -1: errno says why not. */
+static dfgnn_status add_key(dfgnn_keys *keys, int fd, const char *path) {
+  if (fd < 0)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot open: %s", path,
+                       strerror(errno));
+  dfgnn_status status = dfgnn__file_or_pipe_check(fd, path, KEY_OR_SIGNATURE);
+  if (status)
+    return status;
   void *grown = realloc(keys->key, (keys->count + 1) * sizeof *keys->key);
-  if (!grown)
+  if (!grown) {
+    close(fd);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  }
   keys->key = grown;
-  dfgnn_status status = read_line(keys->key[keys->count], sizeof *keys->key,
-                                  path, "dfgnn-public-key");
-  struct stat info;
-  if (!status && (stat(path, &info) || info.st_mode & (S_IWGRP | S_IWOTH) ||
-                  (info.st_uid != 0 && info.st_uid != geteuid())))
-    keys->exposed = 1;
-  if (!status)
-    keys->count++;
+  status = take_line(keys->key[keys->count], sizeof *keys->key, fd, path,
+                     "dfgnn-public-key");
+  keys->count += !status;
   return status;
 }
 
+static dfgnn_status add_entry(dfgnn_keys *keys, int folder, const char *name) {
+  char path[PATH_MAX];
+  struct stat info;
+  size_t length = strlen(name);
+  if (length < 5 || strcmp(name + length - 4, ".pub") != 0)
+    return DFGNN_OK;
+  snprintf(path, sizeof path, "%.3800s/%s", keys->path, name);
+  int fd =
+      openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd >= 0 && (fstat(fd, &info) || !dfgnn__only_ours(&info)))
+    snprintf(keys->exposed, sizeof keys->exposed,
+             "%.300s must belong to root or to the user, and nobody else may "
+             "be able to write it",
+             name);
+  return add_key(keys, fd, path);
+}
+
 static dfgnn_status add_directory(dfgnn_keys *keys, const char *path) {
-  DIR *directory = opendir(path);
+  int fd;
+  if (!dfgnn__folder_open(&fd, keys->exposed, sizeof keys->exposed, path))
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *directory = fd < 0 ? NULL : fdopendir(fd);
   dfgnn_status status = DFGNN_OK;
-  if (!directory)
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read: %s", path,
-                       strerror(errno));
-  for (struct dirent *entry; !status && (entry = readdir(directory));) {
-    char name[PATH_MAX];
-    size_t length = strlen(entry->d_name);
-    if (length < 5 || strcmp(entry->d_name + length - 4, ".pub") != 0)
-      continue;
-    snprintf(name, sizeof name, "%.3800s/%s", path, entry->d_name);
-    status = add_key(keys, name);
+  if (!directory) {
+    status = dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be read: %s", path,
+                         strerror(errno));
+    if (fd >= 0)
+      close(fd);
+    return status;
   }
+  for (struct dirent *entry; !status && (entry = readdir(directory));)
+    status = add_entry(keys, dirfd(directory), entry->d_name);
   closedir(directory);
   return status;
+}
+
+static dfgnn_status add_file(dfgnn_keys *keys, const char *path) {
+  return add_key(keys,
+                 dfgnn__file_open_safely(keys->exposed, sizeof keys->exposed,
+                                         path),
+                 path);
 }
 
 dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {
@@ -295,7 +330,7 @@ dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {
   }
   status = !stat(path, &info) && S_ISDIR(info.st_mode)
                ? add_directory(keys, path)
-               : add_key(keys, path);
+               : add_file(keys, path);
   if (!status && !keys->count)
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: has no *.pub file", path);
   if (status)
@@ -306,20 +341,10 @@ dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {
 }
 
 dfgnn_status dfgnn__keys_check(const dfgnn_keys *keys) {
-  char at[PATH_MAX], why[PATH_MAX + 128];
-  struct stat info;
-  if (!realpath(keys->path, at) || stat(at, &info))
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", keys->path, strerror(errno));
-  if (S_ISDIR(info.st_mode) && strlen(at) + 2 < sizeof at)
-    strcat(at, "/.");
-  if (dfgnn__others_can_write(why, sizeof why, at))
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "%s: %s", keys->path, why);
-  return keys->exposed
+  return *keys->exposed
              ? dfgnn__fail(DFGNN_ERROR_INVALID,
-                           "%s: others can write a key: it has to belong to "
-                           "root or to the user, and nobody else may be able "
-                           "to write it",
-                           keys->path)
+                           "%s: a key decides what is trusted, and %s",
+                           keys->path, keys->exposed)
              : DFGNN_OK;
 }
 

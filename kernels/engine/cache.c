@@ -25,6 +25,8 @@ static sqlite3 *connection;
 static pid_t owner;
 static int tried, reads_only;
 static char path[PATH_MAX], problem[512];
+static int folder = -1; /* that path is in */
+static char place[PATH_MAX]; /* path by the descriptor of its folder */
 static _Atomic int64_t hits, misses, stored;
 
 static int64_t limit_bytes(void) {
@@ -56,12 +58,21 @@ static void find_path(void) {
     snprintf(path, sizeof path, "%s/.cache/dfgnn/kernels.db", home);
 }
 
-/* A home may be a link, as it is on many clusters, but SQLite shall follow
- * none. */
-static int resolve_folder(void) {
-  char folder[PATH_MAX], resolved[PATH_MAX];
-  dfgnn__directory_of(folder, path);
-  int error = dfgnn__make_folders(folder);
+/* The name of the cache's file in its folder. */
+static const char *file_name(void) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+/* Opens the cache's folder, whose links are followed, as a home is one on many
+ * clusters. */
+static int open_folder(void) {
+  char directory[PATH_MAX], resolved[PATH_MAX];
+  if (folder >= 0)
+    close(folder);
+  folder = -1;
+  dfgnn__directory_of(directory, path);
+  int error = dfgnn__make_folders(directory);
   if (!error)
     error = dfgnn__resolve_folder(resolved, path);
   if (error) {
@@ -70,6 +81,10 @@ static int resolve_folder(void) {
     return 0;
   }
   strcpy(path, resolved);
+  dfgnn__directory_of(directory, path);
+  if (!dfgnn__folder_open(&folder, problem, sizeof problem, directory))
+    return 0;
+  snprintf(place, sizeof place, "/proc/self/fd/%d/%s", folder, file_name());
   return 1;
 }
 
@@ -78,13 +93,19 @@ static int resolve_folder(void) {
 static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
 enum { SUFFIXES = sizeof suffixes / sizeof *suffixes };
 
-static int file_is_safe(const char *suffix) {
+/* Looks at the file with a suffix; 0 or an errno. */
+static int look_at(struct stat *info, const char *suffix) {
   char name[sizeof path + 16];
+  snprintf(name, sizeof name, "%s%s", file_name(), suffix);
+  return fstatat(folder, name, info, AT_SYMLINK_NOFOLLOW) ? errno : 0;
+}
+
+static int file_is_safe(const char *suffix) {
   struct stat info;
   const char *why = NULL;
-  snprintf(name, sizeof name, "%s%s", path, suffix);
-  if (lstat(name, &info))
-    return errno == ENOENT ? 1 : refuse(strerror(errno));
+  int error = look_at(&info, suffix);
+  if (error)
+    return error == ENOENT ? 1 : refuse(strerror(error));
   if (!S_ISREG(info.st_mode))
     why = "is not a regular file";
   else if (info.st_uid != geteuid() && info.st_uid != 0)
@@ -110,8 +131,7 @@ static int place_is_fit(void) {
              network);
     return 0;
   }
-  if (!resolve_folder() ||
-      dfgnn__others_can_write(problem, sizeof problem, path))
+  if (!open_folder())
     return 0;
   for (int i = 0; i < SUFFIXES; i++)
     if (!file_is_safe(suffixes[i]))
@@ -127,10 +147,37 @@ static int damaged(int rc) {
 }
 
 static int has_content(const char *suffix) {
-  char name[sizeof path + 16];
   struct stat info;
-  snprintf(name, sizeof name, "%s%s", path, suffix);
-  return !lstat(name, &info) && info.st_size > 0;
+  return !look_at(&info, suffix) && info.st_size > 0;
+}
+
+static int keep_name(sqlite3_vfs *vfs, const char *name, int size, char *whole) {
+  (void)vfs;
+  return snprintf(whole, (size_t)size, "%s", name) < size ? SQLITE_OK
+                                                          : SQLITE_CANTOPEN;
+}
+
+/* Opens a file by the descriptor of its folder.  SQLite's own opening would
+ * turn its name into one that begins at the root, whose folders others may have
+ * exchanged since they were looked at. */
+static int open_place(sqlite3 **db, const char *name, int flags) {
+  static sqlite3_vfs by_descriptor;
+  if (!by_descriptor.zName) {
+    const sqlite3_vfs *usual = sqlite3_vfs_find(NULL);
+    if (!usual)
+      return SQLITE_ERROR;
+    by_descriptor = *usual;
+    by_descriptor.zName = "dfgnn-folder";
+    by_descriptor.xFullPathname = keep_name;
+    int rc = sqlite3_vfs_register(&by_descriptor, 0);
+    if (rc) {
+      by_descriptor.zName = NULL;
+      return rc;
+    }
+  }
+  return sqlite3_open_v2(name, db,
+                         flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+                         by_descriptor.zName);
 }
 
 /* The application id of a database whose header is still in its log. */
@@ -138,10 +185,7 @@ static int id_in_log_is_ours(void) {
   sqlite3 *db = NULL;
   sqlite3_stmt *row = NULL;
   int ours = 0;
-  if (!sqlite3_open_v2(path, &db,
-                       SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX |
-                           SQLITE_OPEN_NOFOLLOW,
-                       NULL) &&
+  if (!open_place(&db, place, SQLITE_OPEN_READONLY) &&
       !sqlite3_prepare_v2(db, "PRAGMA application_id", -1, &row, NULL) &&
       sqlite3_step(row) == SQLITE_ROW)
     ours = sqlite3_column_int(row, 0) == DFGNN_KERNEL_FILE_ID;
@@ -155,7 +199,8 @@ static int id_in_log_is_ours(void) {
 static int is_ours_or_none(void) {
   static const char magic[16] = "SQLite format 3";
   unsigned char bytes[100] = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  int fd = openat(folder, file_name(),
+                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0)
     return errno == ENOENT ? 1 : refuse(strerror(errno));
   ssize_t count = read(fd, bytes, sizeof bytes);
@@ -183,8 +228,8 @@ static void remove_files(void) {
   if (!is_ours_or_none())
     return;
   for (int i = 0; i < SUFFIXES; i++) {
-    snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
-    (void)unlink(name);
+    snprintf(name, sizeof name, "%s%s", file_name(), suffixes[i]);
+    (void)unlinkat(folder, name, 0);
   }
 }
 
@@ -197,17 +242,14 @@ static int close_after(int rc, const char *why) {
 
 static int try_to_open(void) {
   /* So that the file, and what SQLite puts beside it, is the user's alone. */
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  int fd = openat(folder, file_name(),
+                  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd >= 0)
     close(fd);
   else if (errno == ENOENT || errno == ENOSPC)
     return close_after(SQLITE_ERROR, strerror(errno));
-  int rc = fd < 0
-               ? SQLITE_READONLY
-               : sqlite3_open_v2(path, &connection,
-                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX |
-                                     SQLITE_OPEN_NOFOLLOW,
-                                 NULL);
+  int rc = fd < 0 ? SQLITE_READONLY
+                  : open_place(&connection, place, SQLITE_OPEN_READWRITE);
   if (rc)
     return close_after(rc, connection ? sqlite3_errmsg(connection)
                                       : sqlite3_errstr(rc));
@@ -231,11 +273,9 @@ static int try_to_read(void) {
   snprintf(why, sizeof why, "%s", problem);
   for (int immutable = 0; immutable < (has_content("-wal") ? 1 : 2);
        immutable++) {
-    char *uri = dfgnn__sqlite_uri(path, immutable ? "immutable=1" : "");
-    int rc = uri ? sqlite3_open_v2(uri, &connection,
-                                   SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX |
-                                       SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_URI,
-                                   NULL)
+    char *uri = dfgnn__sqlite_uri(place, immutable ? "immutable=1" : "");
+    int rc = uri ? open_place(&connection, uri,
+                              SQLITE_OPEN_READONLY | SQLITE_OPEN_URI)
                  : SQLITE_NOMEM;
     free(uri);
     if (!rc && !dfgnn__kernel_file_start(connection, path, 0)) {

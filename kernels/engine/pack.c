@@ -43,12 +43,12 @@ void dfgnn__pack_trust(dfgnn_pack_judge *given) { atomic_store(&judge, given); }
 /* ---- reading --------------------------------------------------------------
  */
 
-static dfgnn_status read_all(unsigned char **bytes, size_t *size, int *safe,
-                             const char *path) {
+static dfgnn_status read_all(unsigned char **bytes, size_t *size, char *unsafe,
+                             size_t unsafe_size, const char *path) {
   struct stat info;
   size_t done = 0;
   dfgnn_status status = DFGNN_OK;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = dfgnn__file_open_safely(unsafe, unsafe_size, path);
   if (fd < 0)
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
   *bytes = NULL;
@@ -59,8 +59,6 @@ static dfgnn_status read_all(unsigned char **bytes, size_t *size, int *safe,
                          path, LEAST_BYTES, MOST_BYTES >> 20);
     goto out;
   }
-  *safe = (info.st_uid == 0 || info.st_uid == geteuid()) &&
-          !(info.st_mode & (S_IWGRP | S_IWOTH));
   *size = (size_t)info.st_size;
   *bytes = sqlite3_malloc64(*size);
   for (ssize_t n = 1; *bytes && n > 0 && done < *size; done += (size_t)n)
@@ -77,36 +75,30 @@ out:
   return status;
 }
 
-static dfgnn_status trust(const char *path, int safe,
+/* unsafe: why others might have written the file, or "". */
+static dfgnn_status trust(const char *path, const char *unsafe,
                           const unsigned char *bytes, size_t size) {
-  char resolved[PATH_MAX], why[PATH_MAX + 128];
   dfgnn_pack_judge *signed_by = atomic_load(&judge);
   dfgnn_status status = signed_by
                             ? signed_by(path, bytes, size)
                             : DFGNN_ERROR_UNSUPPORTED; /* no keys are set */
   if (status != DFGNN_ERROR_UNSUPPORTED)
     return status;
-  if (!realpath(path, resolved))
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
-  if (safe && !dfgnn__others_can_write(why, sizeof why, resolved))
+  if (!*unsafe)
     return DFGNN_OK;
-  if (safe)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "%s: a pack is code, and %s, or have it signed", path,
-                       why);
   return dfgnn__fail(DFGNN_ERROR_INVALID,
-                     "%s: a pack is code, so it must belong to root or to the "
-                     "user, and nobody else may be able to write it",
-                     path);
+                     "%s: a pack is code, and %s, or have it signed", path,
+                     unsafe);
 }
 
 static dfgnn_status open_pack(pack *p) {
   unsigned char *bytes = NULL;
   size_t size = 0;
-  int safe = 0;
-  dfgnn_status status = read_all(&bytes, &size, &safe, p->path);
+  char unsafe[PATH_MAX + 128];
+  dfgnn_status status =
+      read_all(&bytes, &size, unsafe, sizeof unsafe, p->path);
   if (!status)
-    status = trust(p->path, safe, bytes, size);
+    status = trust(p->path, unsafe, bytes, size);
   if (!status && dfgnn__xz_is(bytes, size))
     status = dfgnn__xz_unpack(&bytes, &size, MOST_BYTES, p->path);
   if (!status && size < 512) /* less than SQLite's smallest page */

@@ -27,18 +27,12 @@ static int is_pipe(int fd, mode_t mode) {
          (unsigned long)system.f_type == PIPE_FILE_SYSTEM;
 }
 
-static dfgnn_status open_kind(int *out, int64_t *size, const char *path,
-                              const char *expected, int pipes) {
+static dfgnn_status check_kind(int64_t *size, int fd, const char *path,
+                               const char *expected, int pipes) {
   struct stat about;
-  /* Without O_NONBLOCK a FIFO waits here for somebody to write to it. */
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  int error = errno;
-  if (fd < 0 && error == ENXIO)
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: found a socket, expected %s", path,
-                       expected);
-  if (fd < 0 || fstat(fd, &about)) {
-    if (fd >= 0)
-      close(fd);
+  if (fstat(fd, &about)) {
+    const int error = errno;
+    close(fd);
     return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot open: %s", path,
                        strerror(error));
   }
@@ -50,9 +44,30 @@ static dfgnn_status open_kind(int *out, int64_t *size, const char *path,
                        expected);
   }
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  *out = fd;
   *size = pipe ? -1 : (int64_t)about.st_size;
   return DFGNN_OK;
+}
+
+static dfgnn_status open_kind(int *out, int64_t *size, const char *path,
+                              const char *expected, int pipes) {
+  /* Without O_NONBLOCK a FIFO waits here for somebody to write to it. */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0 && errno == ENXIO)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: found a socket, expected %s", path,
+                       expected);
+  if (fd < 0)
+    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot open: %s", path,
+                       strerror(errno));
+  dfgnn_status status = check_kind(size, fd, path, expected, pipes);
+  if (!status)
+    *out = fd;
+  return status;
+}
+
+dfgnn_status dfgnn__file_or_pipe_check(int fd, const char *path,
+                                       const char *expected) {
+  int64_t size;
+  return check_kind(&size, fd, path, expected, 1);
 }
 
 dfgnn_status dfgnn__file_open(int *fd, int64_t *size, const char *path,

@@ -22,6 +22,11 @@ dfgnn_status dfgnn__file_open(int *fd, int64_t *size, const char *path,
 dfgnn_status dfgnn__file_or_pipe_open(int *fd, int64_t *size, const char *path,
                                       const char *expected);
 
+/* The same of a descriptor that was opened with O_NONBLOCK; closes it if that
+ * fails. */
+dfgnn_status dfgnn__file_or_pipe_check(int fd, const char *path,
+                                       const char *expected);
+
 /* Names a mode that is no regular file: "a directory", "a FIFO", "a
  * socket" or "a device". */
 const char *dfgnn__file_kind(mode_t mode);

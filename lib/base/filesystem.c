@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "lib/base/filesystem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 static const struct {
@@ -65,6 +67,37 @@ char *dfgnn__temporary_name(const char *path) {
   return name;
 }
 
+/* Is a name `base`.new-RANDOM, or such a file's journal? */
+static int is_temporary(const char *name, const char *base) {
+  static const char *const ends[] = {"", "-journal", "-wal", "-shm"};
+  const size_t length = strlen(base);
+  if (strncmp(name, base, length) || strncmp(name + length, ".new-", 5))
+    return 0;
+  name += length + 5;
+  if (strspn(name, "0123456789abcdef") != 16)
+    return 0;
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+    if (!strcmp(name + 16, ends[i]))
+      return 1;
+  return 0;
+}
+
+void dfgnn__remove_stale(const char *path) {
+  enum { DAY = 24 * 60 * 60 };
+  char directory[PATH_MAX];
+  struct stat info;
+  const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+  dfgnn__directory_of(directory, path);
+  DIR *list = opendir(directory);
+  for (const struct dirent *entry; list && (entry = readdir(list));)
+    if (is_temporary(entry->d_name, base) &&
+        !fstatat(dirfd(list), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) &&
+        S_ISREG(info.st_mode) && info.st_mtime < time(NULL) - DAY)
+      (void)unlinkat(dirfd(list), entry->d_name, 0);
+  if (list)
+    closedir(list);
+}
+
 void dfgnn__sync_directory(const char *path) {
   char directory[PATH_MAX];
   dfgnn__directory_of(directory, path);
@@ -104,29 +137,55 @@ int dfgnn__resolve_folder(char resolved[PATH_MAX], const char *path) {
              : ENAMETOOLONG;
 }
 
-int dfgnn__others_can_write(char *why, size_t size, const char *path) {
-  char folder[PATH_MAX], up[PATH_MAX];
+int dfgnn__only_ours(const struct stat *info) {
+  return (info->st_uid == 0 || info->st_uid == geteuid()) &&
+         !(info->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+int dfgnn__folder_open(int *fd, char *why, size_t size, const char *directory) {
   struct stat info;
-  dfgnn__directory_of(folder, path);
-  for (int above = 0;; above = 1) {
-    /* In a sticky folder others can add a name, but not exchange one. */
-    const mode_t open_to_others = above ? S_IWOTH : S_IWGRP | S_IWOTH;
-    int bad = stat(folder, &info) || (info.st_mode & open_to_others &&
-                                      !(above && info.st_mode & S_ISVTX));
-    if (bad) {
-      snprintf(why, size, "others can write the folder %s; chmod go-w %s",
-               folder, folder);
-      return 1;
-    }
-    if (!above && info.st_uid != 0 && info.st_uid != geteuid()) {
-      snprintf(why, size, "the folder %s belongs to another user", folder);
-      return 1;
-    }
-    dfgnn__directory_of(up, folder);
-    if (!strcmp(up, folder) || !strcmp(up, "."))
-      return 0;
-    strcpy(folder, up);
+  *fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (*fd < 0 || fstat(*fd, &info))
+    snprintf(why, size, "the folder %s cannot be opened: %s", directory,
+             strerror(errno));
+  else if (dfgnn__only_ours(&info))
+    return 1;
+  else if (info.st_uid != 0 && info.st_uid != geteuid())
+    snprintf(why, size, "the folder %s belongs to another user", directory);
+  else if (info.st_uid != geteuid() || info.st_mode & S_ISVTX)
+    snprintf(why, size, "others can write the folder %s; name one of your own",
+             directory);
+  else
+    snprintf(why, size, "others can write the folder %s; chmod go-w %s",
+             directory, directory);
+  if (*fd >= 0)
+    close(*fd);
+  *fd = -1;
+  return 0;
+}
+
+int dfgnn__file_open_safely(char *unsafe, size_t size, const char *path) {
+  char resolved[PATH_MAX], directory[PATH_MAX];
+  struct stat info;
+  int folder;
+  *unsafe = 0;
+  if (!realpath(path, resolved)) { /* a pipe has no name */
+    snprintf(unsafe, size, "its folder is not known");
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   }
+  dfgnn__directory_of(directory, resolved);
+  if (!dfgnn__folder_open(&folder, unsafe, size, directory))
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  int fd = openat(folder, strrchr(resolved, '/') + 1,
+                  O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
+  const int error = errno;
+  close(folder);
+  errno = error;
+  if (fd >= 0 && (fstat(fd, &info) || !dfgnn__only_ours(&info)))
+    snprintf(unsafe, size,
+             "it must belong to root or to the user, and nobody else may be "
+             "able to write it");
+  return fd;
 }
 
 char *dfgnn__sqlite_uri(const char *path, const char *options) {

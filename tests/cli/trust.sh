@@ -106,7 +106,7 @@ done
 chmod 755 "$work/keys"
 chmod 666 "$work/keys/site.pub"
 status 1 env DFGNN_TRUSTED_KEYS="$work/keys" $explain
-says DFGNN_TRUSTED_KEYS "write a key"
+says DFGNN_TRUSTED_KEYS "nobody else may be able to write"
 chmod 644 "$work/keys/site.pub"
 unset DFGNN_TRUSTED_KEYS
 status 0 dfgnn-tune pin --remove
