@@ -88,7 +88,7 @@ dfgnn_status dfgnn__read_edges(dfgnn__parts *parts, const char *path) {
     return status;
   status = read_lines(&s, &edges, &nodes, is_table(path));
   if (!status)
-    status = dfgnn__limit_rows(path, nodes, s.limit);
+    status = dfgnn__limit_sizes(path, nodes, nodes, s.limit);
   if (!status)
     status = dfgnn__edges_compress(parts, &edges, nodes, nodes);
   dfgnn__edges_free(&edges);

@@ -37,13 +37,16 @@ dfgnn_status dfgnn__limit(int64_t *limit, int64_t size) {
   return DFGNN_OK;
 }
 
-dfgnn_status dfgnn__limit_rows(const char *path, int64_t rows, int64_t limit) {
-  if (rows < limit / 8)
+dfgnn_status dfgnn__limit_sizes(const char *path, int64_t rows, int64_t columns,
+                                int64_t limit) {
+  if (rows < limit / 8 && columns < limit / 8)
     return DFGNN_OK;
   return dfgnn__fail(DFGNN_ERROR_FORMAT,
-                     "%s: found %lld rows, expected fewer than %lld in a file "
+                     "%s: found %lld %s, expected fewer than %lld in a file "
                      "of its size; DFGNN_MAX_FILE raises the limit",
-                     path, (long long)rows, (long long)(limit / 8));
+                     path, (long long)(rows < limit / 8 ? columns : rows),
+                     rows < limit / 8 ? "columns" : "rows",
+                     (long long)(limit / 8));
 }
 
 dfgnn_status dfgnn__scanner_open(dfgnn__scanner *s, const char *path) {
@@ -71,6 +74,21 @@ void dfgnn__scanner_close(dfgnn__scanner *s) {
   s->p = s->end = NULL;
 }
 
+/* Makes one newline of each end of a line, be it LF, CR LF or CR, as old Macs
+ * have it; returns the bytes left. */
+static size_t end_lines(dfgnn__scanner *s, size_t n) {
+  char *to = s->buffer;
+  if (!s->after_return && !memchr(s->buffer, '\r', n))
+    return n;
+  for (const char *from = s->buffer; from < s->buffer + n; from++) {
+    const int skipped = s->after_return && *from == '\n';
+    s->after_return = *from == '\r';
+    if (!skipped)
+      *to++ = s->after_return ? '\n' : *from;
+  }
+  return (size_t)(to - s->buffer);
+}
+
 int dfgnn__scanner_fill(dfgnn__scanner *s) {
   static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, by spreadsheets */
   size_t n = 0;
@@ -88,13 +106,15 @@ int dfgnn__scanner_fill(dfgnn__scanner *s) {
                             s->path, (long long)s->limit);
   if (s->status)
     n = 0;
+  const int any = n > 0;
+  n = end_lines(s, n);
   s->p = s->buffer;
   s->end = s->buffer + n;
   if (first && n >= sizeof mark - 1 && !memcmp(s->p, mark, sizeof mark - 1)) {
     s->p += sizeof mark - 1;
     return s->p < s->end || dfgnn__scanner_fill(s);
   }
-  return n > 0;
+  return n > 0 || (any && dfgnn__scanner_fill(s));
 }
 
 void dfgnn__skip_line(dfgnn__scanner *s) {
@@ -114,7 +134,7 @@ void dfgnn__get_line(dfgnn__scanner *s, char *text, size_t size) {
   int c;
   while ((c = dfgnn__peek(s)) >= 0 && c != '\n') {
     s->p++;
-    if (n + 1 < size && c != '\r')
+    if (n + 1 < size)
       text[n++] = (char)c;
   }
   text[n] = 0;
@@ -125,8 +145,7 @@ void dfgnn__get_line(dfgnn__scanner *s, char *text, size_t size) {
 }
 
 static int ends_token(int c) {
-  return c < 0 || c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' ||
-         c == ';';
+  return c < 0 || c == ' ' || c == '\t' || c == '\n' || c == ',' || c == ';';
 }
 
 /* The failure of a token whose first bytes are read already. */

@@ -13,8 +13,10 @@
 /* The limit for a file of size bytes, -1 where that is not known. */
 dfgnn_status dfgnn__limit(int64_t *limit, int64_t size);
 
-/* Fails unless rows + 1 offsets fit the limit. */
-dfgnn_status dfgnn__limit_rows(const char *path, int64_t rows, int64_t limit);
+/* Fails unless rows + 1 offsets fit the limit, and as many for columns, by
+ * which a graph is walked, too. */
+dfgnn_status dfgnn__limit_sizes(const char *path, int64_t rows, int64_t columns,
+                                int64_t limit);
 
 typedef struct dfgnn__scanner {
   const char *path;
@@ -22,7 +24,8 @@ typedef struct dfgnn__scanner {
   int64_t limit, total; /* bytes */
   int64_t line;         /* number of the line at p, from 1 */
   dfgnn_status status;  /* of reading; after a failure text seems to end */
-  char *buffer;
+  int after_return;     /* the last byte was a carriage return */
+  char *buffer;         /* every end of a line is a newline alone */
   const char *p, *end;
 } dfgnn__scanner;
 
@@ -37,10 +40,10 @@ static inline int dfgnn__peek(dfgnn__scanner *s) {
   return s->p < s->end || dfgnn__scanner_fill(s) ? (unsigned char)*s->p : -1;
 }
 
-/* Skips spaces, tabs and carriage returns, and returns the byte after. */
+/* Skips spaces and tabs, and returns the byte after. */
 static inline int dfgnn__skip_blanks(dfgnn__scanner *s) {
   int c;
-  while ((c = dfgnn__peek(s)) == ' ' || c == '\t' || c == '\r')
+  while ((c = dfgnn__peek(s)) == ' ' || c == '\t')
     s->p++;
   return c;
 }

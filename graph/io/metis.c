@@ -3,7 +3,8 @@
  * The first line is "n m [format [weights]]", then there is a line per node
  * with its neighbours, counted from 1; the digits of format tell whether there
  * are node sizes, node weights and edge weights.  Comments start with '%'; an
- * empty line is a node without edges. */
+ * empty line is a node without edges, and so is a line after the last, which
+ * editors cut: the number of edges tells whether anything is missing. */
 #include "graph/io/formats.h"
 #include "graph/io/input.h"
 #include "graph/io/io.h"
@@ -73,7 +74,7 @@ static dfgnn_status read_node(dfgnn__scanner *s, const header *h, int32_t node,
   dfgnn_status status = DFGNN_OK;
   skip_comments(s);
   if (dfgnn__peek(s) < 0)
-    return s->status
+    return s->status || !h->before
                ? s->status
                : dfgnn__fail(DFGNN_ERROR_FORMAT,
                              "%s: found the end of the file after %lld "
@@ -141,7 +142,7 @@ dfgnn_status dfgnn__read_metis(dfgnn__parts *parts, const char *path) {
   if (status)
     return status;
   if ((status = read_header(&s, &h)) ||
-      (status = dfgnn__limit_rows(path, h.nodes, s.limit)))
+      (status = dfgnn__limit_sizes(path, h.nodes, h.nodes, s.limit)))
     goto out;
   for (int64_t i = 0; i < h.nodes && !status; i++)
     status = read_node(&s, &h, (int32_t)i, &edges);

@@ -28,8 +28,10 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   static const struct {
     const char *name;
     int values;
-  } fields[] = {{"pattern", 0}, {"real", 1},    {"double", 1},
-                {"integer", 1}, {"complex", 2}, {NULL, 0}};
+  } fields[] = {{"pattern", 0}, {"real", 1},
+                {"double", 1},  {"integer", 1},
+                {"complex", 2}, {"unsigned-integer", 1}, /* of scipy */
+                {NULL, 0}};
   static const struct {
     const char *name;
     int mirrored, diagonal;
@@ -43,7 +45,8 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   dfgnn__get_line(s, line, sizeof line);
   sscanf(line, "%63s %63s %63s %63s %63s", banner, object, layout, field,
          symmetry);
-  if (strcasecmp(banner, "%%MatrixMarket"))
+  if (strcasecmp(banner, "%%MatrixMarket") &&
+      strcasecmp(banner, "%MatrixMarket"))
     return bad_header(s, line,
                       "'%%MatrixMarket matrix coordinate FIELD SYMMETRY'");
   if (strcasecmp(object, "matrix"))
@@ -54,7 +57,7 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   while (fields[f].name && strcasecmp(field, fields[f].name))
     f++;
   if (!fields[f].name)
-    return bad_header(s, field, "pattern, real, integer or complex");
+    return bad_header(s, field, "pattern, real, integer, unsigned-integer or complex");
   while (symmetries[y].name && strcasecmp(symmetry, symmetries[y].name))
     y++;
   if (!symmetries[y].name)
@@ -142,7 +145,7 @@ dfgnn_status dfgnn__read_mtx(dfgnn__parts *parts, const char *path) {
   if (status)
     return status;
   if ((status = read_header(&s, &h)) || (status = read_size(&s, size)) ||
-      (status = dfgnn__limit_rows(path, size[0], s.limit)))
+      (status = dfgnn__limit_sizes(path, size[0], size[1], s.limit)))
     goto out;
   if (h.mirrored && size[0] != size[1]) {
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,

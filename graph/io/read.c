@@ -36,7 +36,7 @@ dfgnn__format dfgnn__format_by_name(const char *path) {
 
 /* Finds the format by the first bytes, else by the name. */
 static dfgnn_status find_format(dfgnn__format *format, const char *path) {
-  static const char banner[] = "%%MatrixMarket";
+  static const char banner[] = "%MatrixMarket"; /* with one % or two */
   dfgnn__scanner s;
   dfgnn_status status = dfgnn__scanner_open(&s, path);
   if (status)
@@ -48,8 +48,10 @@ static dfgnn_status find_format(dfgnn__format *format, const char *path) {
     status = s.status;
   else if (n >= 4 && (!memcmp(s.p, "PK\3\4", 4) || !memcmp(s.p, "PK\5\6", 4)))
     *format = DFGNN__FORMAT_NPZ;
-  else if (n >= sizeof banner - 1 &&
-           !strncasecmp(s.p, banner, sizeof banner - 1))
+  else if ((n >= sizeof banner - 1 &&
+            !strncasecmp(s.p, banner, sizeof banner - 1)) ||
+           (n >= sizeof banner &&
+            !strncasecmp(s.p + 1, banner, sizeof banner - 1)))
     *format = DFGNN__FORMAT_MTX;
   else if (*format == DFGNN__FORMAT_NPZ)
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,

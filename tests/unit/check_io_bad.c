@@ -29,7 +29,9 @@ START_TEST(a_truncated_text_says_how_much_is_there) {
   refused(put_text("d.mtx", "%%MatrixMarket matrix coord"),
           "line 1: found 'coord', expected coordinate");
   refused(put_text("a.graph", "3 2\n2 3\n"),
-          "found the end of the file after 1 nodes, expected 3");
+          "found 2 neighbours, expected 4");
+  refused(put_text("d.graph", "3 1 10\n7 2\n7 1\n"),
+          "found the end of the file after 2 nodes, expected 3");
   refused(put_text("b.graph", "3 2\n2\n1\n\n"),
           "found 2 neighbours, expected 4");
   refused(put_text("a.txt", "0 1\n5\n"),
@@ -80,6 +82,8 @@ START_TEST(a_huge_header_allocates_nothing) {
                                "9223372036854775807 1\n"),
           "line 3: found row 9223372036854775807, expected 1 to 2");
   refused(put_text("a.graph", "2000000000 5\n\n"), "found 2000000000 rows");
+  refused(put_text("f.mtx", MM "pattern general\n1 2147483647 1\n1 7\n"),
+          "found 2147483647 columns, expected fewer than");
   refused(put_text("a.txt", "0 2147483646\n"), "found 2147483647 rows");
   refused(put_text("b.txt", "# Nodes: 1000000000000\n0 1\n"),
           "found 1000000000000 rows");

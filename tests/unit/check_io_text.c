@@ -15,6 +15,34 @@ START_TEST(matrix_market_values_are_skipped) {
   reads_as(put_text("b.mtx", MM "integer general\n2 2 1\n1 2 7\n"), 2, "1|");
   reads_as(put_text("c.mtx", MM "complex general\n2 2 1\n1 2 1 nan\n"), 2,
            "1|");
+  /* as scipy writes what has no sign */
+  reads_as(put_text("d.mtx", MM "unsigned-integer general\n2 2 1\n1 2 7\n"), 2,
+           "1|");
+}
+END_TEST
+
+START_TEST(one_percent_sign_will_do) {
+  static const char text[] = "%MatrixMarket matrix coordinate pattern general\n"
+                             "2 2 1\n1 2\n";
+  reads_as(put_text("a.mtx", text), 2, "1|");
+  reads_as(put_text("noname", text), 2, "1|");
+}
+END_TEST
+
+/* Old Macs end lines by CR, and DOS by CR LF. */
+START_TEST(every_end_of_a_line_is_one) {
+  reads_as(put_text("a.txt", "0 1\r1 2\r2 0\r"), 3, "2|0|1");
+  reads_as(put_text("b.txt", "0 1\r\n1 2\r\n2 0"), 3, "2|0|1");
+  reads_as(put_text("c.txt", "# Nodes: 4\r0 1 weight\r\n1 2\n2 0\r"), 4,
+           "2|0|1|");
+  reads_as(put_text("a.csv", "from,to\r0,1\r"), 2, "|0");
+  reads_as(put_text("a.mtx", MM "pattern general\r% words\r2 2 1\r1 2\r"), 2,
+           "1|");
+  reads_as(put_text("a.graph", "3 1\r\n2\r\n1\r\n\r\n"), 3, "1|0|");
+  reads_as(put_text("b.graph", "3 1\r2\r1\r\r"), 3, "1|0|");
+  dfgnn_csr *csr = NULL;
+  ck_fails(dfgnn_csr_read(&csr, put_text("d.txt", "0 1\r1 2\rx 0\r")),
+           DFGNN_ERROR_FORMAT, "line 3: found 'x'");
 }
 END_TEST
 
@@ -81,6 +109,8 @@ START_TEST(metis_lines_are_rows) {
   reads_as(put_text("a.graph", "% words\n3 2\n2 3\n1\n% more\n1\n"), 3,
            "1 2|0|0");
   reads_as(put_text("b.graph", "3 1\n2\n1\n\n"), 3, "1|0|");
+  /* editors cut empty lines off, and the end of the last */
+  reads_as(put_text("c.graph", "4 1\n2\n1"), 4, "1|0||");
 }
 END_TEST
 
@@ -146,11 +176,11 @@ START_TEST(columns_of_a_row_ascend) {
 END_TEST
 
 /* Text is read in pieces of 64 KiB: lines lie across their ends. */
-START_TEST(lines_across_buffers_are_whole) {
+static void reads_lines(const char *line) {
   size_t lines = 200000;
   char *text = malloc(lines * 16), *end = text;
   for (size_t e = 0; e < lines; e++)
-    end += sprintf(end, "%zu %zu\n", e % 1009, e % 1013);
+    end += sprintf(end, "%zu %zu%s", e % 1009, e % 1013, line);
   dfgnn_csr *csr = NULL;
   ck_ok(dfgnn_csr_read(&csr, put_text("a.txt", text)));
   ck_assert_int_eq(csr->edges, (int64_t)lines);
@@ -164,11 +194,19 @@ START_TEST(lines_across_buffers_are_whole) {
   dfgnn_csr_free(csr);
   free(text);
 }
+
+START_TEST(lines_across_buffers_are_whole) {
+  reads_lines("\n");
+  reads_lines("\r\n");
+  reads_lines("\r");
+}
 END_TEST
 
 int main(void) {
   const TTest *const tests[] = {matrix_market_rows_attend_to_columns,
                                 matrix_market_values_are_skipped,
+                                one_percent_sign_will_do,
+                                every_end_of_a_line_is_one,
                                 symmetric_entries_stand_for_both_directions,
                                 header_words_may_be_in_any_case,
                                 duplicate_edges_are_kept,
