@@ -44,6 +44,7 @@ dfgnn_status dfgnn__store_create(const char *path) {
   dfgnn_status status = make_directories(path);
   if (status)
     return status;
+  dfgnn__remove_stale(path);
   char *name = dfgnn__temporary_name(path);
   if (!name)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);

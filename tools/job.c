@@ -4,7 +4,6 @@
 #include "lib/base/file.h"
 #include "tools/suggest.h"
 #include <libgen.h>
-#include <limits.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ typedef struct job_key {
 } job_key;
 
 static const job_key keys[] = {
-    {"graphs", OPTION_COUNT, INT_MAX},
+    {"graphs", OPTION_COUNT, TOOL_MAX_LIST},
     {"operators", OPTION_OP, TOOL_MAX_LIST},
     {"passes", OPTION_PASS, TOOL_MAX_LIST},
     {"widths", OPTION_DIM, TOOL_MAX_LIST},
@@ -296,11 +295,45 @@ static int load(yaml_document_t *document, yaml_parser_t *parser,
   return 0;
 }
 
+/* Lists inside one another; a job file has one inside a mapping.  libyaml takes
+ * time that grows with the square of the depth. */
+enum { MOST_DEPTH = 8 };
+
+/* Refuses a text whose lists lie too deep before it is loaded; other faults are
+ * left to the loading. */
+static int check_depth(const job *j, const char *text, size_t size) {
+  yaml_parser_t parser;
+  int depth = 0, status = TOOL_DONE, end = 0;
+  if (!yaml_parser_initialize(&parser))
+    return tool_error("out of memory");
+  yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+  while (!status && !end) {
+    yaml_event_t event;
+    if (!yaml_parser_parse(&parser, &event))
+      break;
+    depth += event.type == YAML_SEQUENCE_START_EVENT ||
+             event.type == YAML_MAPPING_START_EVENT;
+    depth -= event.type == YAML_SEQUENCE_END_EVENT ||
+             event.type == YAML_MAPPING_END_EVENT;
+    end = event.type == YAML_STREAM_END_EVENT;
+    if (depth > MOST_DEPTH)
+      status = tool_error("%s:%zu: found lists %d deep, expected a mapping of "
+                          "values and lists",
+                          j->path, event.start_mark.line + 1, depth);
+    yaml_event_delete(&event);
+  }
+  yaml_parser_delete(&parser);
+  return status;
+}
+
 /* Takes the only document of a text. */
 static int take_text(job *j, const char *text, size_t size) {
   yaml_parser_t parser;
   yaml_document_t second;
-  int status = TOOL_FAILED;
+  int status = check_depth(j, text, size);
+  if (status)
+    return status;
+  status = TOOL_FAILED;
   if (!yaml_parser_initialize(&parser))
     return tool_error("out of memory");
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);

@@ -133,14 +133,11 @@ static dfgnn_status look_at(dfgnn_output *o, const dfgnn_output_kind *kind) {
   struct stat info;
   if (o->target >= 0)
     return DFGNN_OK;
-  if (stat(o->place, &info)) {
-    mode_t mask = umask(0);
-    umask(mask);
-    o->mode = 0666 & ~mask;
+  if (stat(o->place, &info))
     return errno == ENOENT ? DFGNN_OK : fail(o->path, errno);
-  }
   if (S_ISREG(info.st_mode)) {
     o->mode = info.st_mode & 0777;
+    o->replaces = 1;
     return check_kind(o->path, o->place, kind);
   }
   if (!S_ISCHR(info.st_mode) && !S_ISFIFO(info.st_mode))
@@ -167,6 +164,21 @@ static char *name_elsewhere(dfgnn_output *o) {
   return name;
 }
 
+/* Makes the file that is written.  A new one has the mode that the process
+ * gives to files, which only making one tells without changing it. */
+static int make(dfgnn_output *o) {
+  struct stat info;
+  const mode_t mode = o->replaces || o->target >= 0 ? 0600 : 0666;
+  int fd = open(o->made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  int failed = fd < 0 || fstat(fd, &info);
+  int error = failed ? errno : 0;
+  if (!failed && !o->replaces)
+    o->mode = info.st_mode & 0777;
+  if (fd >= 0)
+    close(fd);
+  return error;
+}
+
 dfgnn_status dfgnn__output_open(dfgnn_output *o, const char *path,
                                 const dfgnn_output_kind *kind) {
   char place[PATH_MAX];
@@ -180,14 +192,12 @@ dfgnn_status dfgnn__output_open(dfgnn_output *o, const char *path,
   if (!status)
     status = look_at(o, kind);
   if (!status) {
+    if (o->target < 0)
+      dfgnn__remove_stale(place);
     o->made = o->target < 0 ? dfgnn__temporary_name(place) : name_elsewhere(o);
-    int fd = o->made
-                 ? open(o->made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)
-                 : -1;
-    if (fd < 0)
-      status = fail(path, errno);
-    else
-      close(fd);
+    int error = o->made ? make(o) : errno;
+    if (error)
+      status = fail(path, error);
   }
   if (status)
     (void)dfgnn__output_close(o, 0);

@@ -33,6 +33,7 @@ typedef struct dfgnn_output {
   char *place;  /* that path with its links followed */
   char *folder; /* holds `made` where it cannot lie beside `place`, or NULL */
   char *made;   /* an empty file, to be written */
+  int replaces; /* a file is there */
   int target;   /* what the bytes are copied into in place of a rename, or -1 */
   mode_t mode;  /* of the file that is replaced or made */
 } dfgnn_output;

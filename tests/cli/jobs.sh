@@ -59,6 +59,9 @@ wrong 2 "found the key 'width', expected .*; did you mean widths" \
 wrong 3 "widths: found a second time" 'widths: [1]\nseed: 1\nwidths: [2]\n'
 wrong 1 "widths: found no entry" 'widths: []\n'
 wrong 2 "widths: found a list, expected a single value" 'widths: [1,\n  [2]]\n'
+wrong 1 "found lists 9 deep" "$(head -c 100000 /dev/zero | tr '\0' '[')"
+wrong 1 "graphs: found 257 entries, expected at most 256" \
+  "graphs: [$(seq -s, 1 257)]\n"
 wrong 2 "budget: empty, expected TIME" 'graphs: [a]\nbudget:\n'
 wrong 1 "found a list, expected a single value" '? [a]\n: b\n'
 wrong 2 "found character that cannot start any token" 'graphs: [a]\n\tseed: 3\n'

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -97,6 +98,52 @@ START_TEST(what_fails_leaves_the_old_file_and_no_other) {
   has_entries(1);
   ck_fails(write_text("/proc/none/at/all", "x"), DFGNN_ERROR_IO,
            "/proc/none/at/all: cannot write: No such file");
+}
+END_TEST
+
+/* Stands before the C library's: other threads make files meanwhile, which would
+ * get the mask. */
+static int masks_set;
+mode_t umask(mode_t mask) {
+  masks_set++;
+  return (mode_t)syscall(SYS_umask, mask);
+}
+
+START_TEST(the_mask_of_the_process_is_left_alone) {
+  struct stat info;
+  umask(027);
+  ck_assert_int_eq(masks_set, 1); /* the one above is called */
+  ck_ok(write_text(name, "one"));
+  ck_ok(write_text(name, "two"));
+  ck_assert_int_eq(masks_set, 1);
+  ck_assert(!stat(name, &info));
+  ck_assert_int_eq(info.st_mode & 0777, 0640);
+}
+END_TEST
+
+START_TEST(what_a_killed_process_left_is_removed_after_a_day) {
+  const struct timespec old[2] = {{time(NULL) - 90000, 0},
+                                  {time(NULL) - 90000, 0}};
+  static const char *const stale[] = {"name.new-0123456789abcdef",
+                                      "name.new-0123456789abcdef-journal"};
+  static const char *const kept[] = {
+      "name.new-0123456789abcde", "name.new-0123456789abcdeg",
+      "other.new-0123456789abcdef", "name.new-fedcba9876543210"};
+  char path[160];
+  for (int i = 0; i < 6; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder,
+             i < 2 ? stale[i] : kept[i - 2]);
+    put(path, "left");
+    if (i < 5)
+      ck_assert(!utimensat(AT_FDCWD, path, old, 0));
+  }
+  ck_ok(write_text(name, "new"));
+  for (int i = 0; i < 6; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder,
+             i < 2 ? stale[i] : kept[i - 2]);
+    ck_assert_msg(access(path, F_OK) == (i < 2 ? -1 : 0), "%s", path);
+  }
+  has_entries(5);
 }
 END_TEST
 
@@ -242,6 +289,8 @@ int main(void) {
   tcase_add_checked_fixture(tests, setup, teardown);
   tcase_add_test(tests, a_file_is_made_or_replaced_whole);
   tcase_add_test(tests, what_fails_leaves_the_old_file_and_no_other);
+  tcase_add_test(tests, the_mask_of_the_process_is_left_alone);
+  tcase_add_test(tests, what_a_killed_process_left_is_removed_after_a_day);
   tcase_add_test(tests, a_link_is_followed);
   tcase_add_test(tests, a_fifo_is_written_to);
   tcase_add_test(tests, a_device_is_written_to);
