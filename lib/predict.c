@@ -220,7 +220,7 @@ static const dfgnn_prediction *predict(dfgnn_model *m, const dfgnn_query *query,
   const uint64_t *active;
   const int32_t *score;
   dfgnn_ranker *ranker = ranker_of(m, query);
-  if (!ranker)
+  if (!ranker || !dfgnn__ranker_count(ranker)) /* no variant computes it */
     return NULL;
   const int kind = kind_of(problem->op);
   *p = (dfgnn_prediction){.forest = m->forest[kind][problem->pass],
