@@ -127,9 +127,8 @@ static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
   int calls = repeats > 0 ? repeats : 1;
   const int brief = repeats == DFGNN_BRIEFLY;
   /* A long call needs no other to warm up, where a rough time will do. */
-  dfgnn_status status =
-      brief ? timed_run(device, &one, 1, NULL, f, data, NULL)
-            : call_many(f, data, 1, device->timer);
+  dfgnn_status status = brief ? timed_run(device, &one, 1, NULL, f, data, NULL)
+                              : call_many(f, data, 1, device->timer);
   if (!status && !(brief && one >= GRAPH_BELOW_MS))
     status = timed_run(device, &one, 1, NULL, f, data, NULL);
   if (status)
@@ -139,11 +138,10 @@ static dfgnn_status time_warm(dfgnn_device *device, dfgnn_sample *sample,
     return DFGNN_OK;
   }
   if (one < GRAPH_BELOW_MS) {
-    int inside =
-        repeats > 0 ? repeats
-                    : at_least_one((brief ? BRIEF_MS : GRAPH_MS) /
-                                       (one > 0 ? one : 1e-3),
-                                   MAX_GRAPH_CALLS);
+    int inside = repeats > 0 ? repeats
+                             : at_least_one((brief ? BRIEF_MS : GRAPH_MS) /
+                                                (one > 0 ? one : 1e-3),
+                                            MAX_GRAPH_CALLS);
     graph = capture(device, f, data, inside);
     if (graph)
       status = timed_run(device, &one, 1, graph, NULL, NULL, NULL);

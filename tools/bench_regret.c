@@ -5,16 +5,19 @@
 #include <unistd.h>
 
 #include "dfgnn_tune.h"
+#include "lib/collect.h"
 #include "lib/plan_race.h"
+#include "select/portfolio.h"
 #include "tools/bench.h"
 #include "tools/cells.h"
+#include "tools/fleet.h"
 #include "tools/lookup.h"
 #include "tools/survey_file.h"
 
 enum {
-  BEST = 10,  /* variants of the survey that are timed beside the choices */
-  ROUNDS = 9, /* by default */
-  RACE_CALLS = 200 /* after which a race is decided, or never will be */
+  BEST = 10,      /* variants of the survey that are timed beside the choices */
+  ROUNDS = 9,     /* by default */
+  RACE_CALLS = 64 /* after which a race is decided, or never will be */
 };
 
 typedef enum way { CHOICE, RULE, TUNED_SHORT, TUNED, RACED, WAYS } way;
@@ -28,21 +31,32 @@ static const struct {
                 [TUNED] = {"tuned_300ms", "AFTER 300 MS", 0.3},
                 [RACED] = {"raced", "RACED", 0}};
 
-typedef struct regret_sum {
-  double log_sum[WAYS], worst[WAYS];
-  size_t count[WAYS], graphs, variants, exact;
-} regret_sum;
-
 typedef struct regrets {
   bench base;
   tool_cells cells;
+  tool_graphs *graphs;
   tool_survey_file file;
-  regret_sum *sum;           /* [cells + 1]; the last: of all */
-  dfgnn_context *ctx[WAYS];  /* with a store of its own, empty at first; NULL:
-                              * the case's */
-  char folder[64];
+  dfgnn_context *ctx[WAYS]; /* with a store of its own, empty at first; NULL:
+                             * the case's */
+  char folder[64], arch[32];
+  dfgnn_programs *programs; /* of all that will be timed */
   size_t unsurveyed;
 } regrets;
+
+/* The cell of a case, and its block of the survey; NULL: there is none, or
+ * another process has the graph. */
+static const tool_block *block_of(const tool_cell **cell, regrets *r,
+                                  const tool_case *each) {
+  const tool_settings *s = r->base.settings;
+  *cell = &r->cells.cell[each->index % r->cells.count];
+  if (s->parts &&
+      (int)(each->index / r->cells.count % (size_t)s->parts) != s->part)
+    return NULL;
+  const tool_block *block =
+      tool_survey_find(&r->file, (*cell)->name, each->label);
+  r->unsurveyed += !block;
+  return block;
+}
 
 /* ---- choices ------------------------------------------------------------- */
 
@@ -181,25 +195,11 @@ static double best_gone(size_t *gone, const dfgnn_survey *times,
   return isnan(scale) ? INFINITY : least * scale;
 }
 
-static void take(regret_sum *sum, const double ratio[WAYS], size_t variants,
-                 int exact) {
-  sum->graphs++;
-  sum->exact += (size_t)exact;
-  sum->variants = variants > sum->variants ? variants : sum->variants;
-  for (int w = 0; w < WAYS; w++)
-    if (isfinite(ratio[w])) {
-      sum->log_sum[w] += log(ratio[w]);
-      sum->worst[w] = fmax(sum->worst[w], ratio[w]);
-      sum->count[w]++;
-    }
-}
-
-static dfgnn_status judge(regrets *r, const tool_case *each, size_t cell,
-                          const tool_block *block) {
+static dfgnn_status judge(regrets *r, const tool_case *each,
+                          const tool_cell *cell, const tool_block *block) {
   const dfgnn_variant *arm[WAYS + BEST];
   const tool_settings *settings = r->base.settings;
   pick choice[WAYS] = {{NULL, DFGNN_SOURCE_RULE}};
-  double ratio[WAYS];
   size_t arms = 0, gone;
   dfgnn_survey times;
   for (int w = 0; w < WAYS; w++) {
@@ -219,7 +219,7 @@ static dfgnn_status judge(regrets *r, const tool_case *each, size_t cell,
   const double best_ms =
       fmin(times.result[best].ms, best_gone(&gone, &times, block));
   json_t *row = tool_row(each->label, each->problem, each->info);
-  tool_put(row, "cell", r->cells.cell[cell].name);
+  tool_put(row, "cell", cell->name);
   tool_put(row, "best", times.variant[best]->name);
   tool_put_number(row, "best_ms", best_ms);
   tool_put_count(row, "variants", (int64_t)block->count);
@@ -228,58 +228,134 @@ static dfgnn_status judge(regrets *r, const tool_case *each, size_t cell,
            dfgnn_name(DFGNN_NAMES_SOURCE, choice[CHOICE].source));
   for (int w = 0; w < WAYS; w++) {
     char key[32];
-    ratio[w] = time_of(&times, choice[w].variant) / best_ms;
     tool_put(row, ways[w].key,
              choice[w].variant ? choice[w].variant->name : NULL);
     snprintf(key, sizeof key, "%s_regret", ways[w].key);
-    tool_put_number(row, key, ratio[w]);
+    tool_put_number(row, key, time_of(&times, choice[w].variant) / best_ms);
   }
   bench_put_environment(row, each);
   json_array_append_new(r->base.rows, row);
-  const int exact = choice[CHOICE].source == DFGNN_SOURCE_EXACT;
-  take(&r->sum[cell], ratio, block->count, exact);
-  take(&r->sum[r->cells.count], ratio, block->count, exact);
   dfgnn__survey_free(&times);
   return DFGNN_OK;
 }
 
 static int one(void *data, const tool_case *each) {
   regrets *r = data;
-  const size_t cell = each->index % r->cells.count;
-  const tool_block *block =
-      tool_survey_find(&r->file, r->cells.cell[cell].name, each->label);
+  const tool_cell *cell;
+  const tool_block *block = block_of(&cell, r, each);
   if (tool_interrupted())
     return TOOL_INTERRUPTED;
   tool_progress(r->base.settings, (double)each->index / (double)each->total, -1,
-                "%s, %s", each->label, r->cells.cell[cell].name);
-  if (!block) {
-    r->unsurveyed++;
-    return TOOL_DONE;
-  }
-  dfgnn_status status = judge(r, each, cell, block);
+                "%s, %s", each->label, cell->name);
+  dfgnn_status status = block ? judge(r, each, cell, block) : DFGNN_OK;
   if (status)
     bench_fail(&r->base, each, status);
   return TOOL_DONE;
 }
 
+/* ---- programs ------------------------------------------------------------ */
+
+/* Lists the programs of what may be chosen and of the survey's best. */
+static int list_programs(void *data, const tool_case *each) {
+  regrets *r = data;
+  const tool_cell *cell;
+  const tool_block *block = block_of(&cell, r, each);
+  const dfgnn_variant *variant[DFGNN_PORTFOLIO_MOST + BEST];
+  dfgnn_problem problem;
+  if (!each->ctx->backend->engine)
+    return TOOL_DONE;
+  snprintf(r->arch, sizeof r->arch, "%s", each->info->arch);
+  if (!block || dfgnn__problem_complete(&problem, each->problem))
+    return TOOL_DONE;
+  const dfgnn_setting setting = dfgnn__setting(each->graph, &problem);
+  size_t count =
+      (size_t)dfgnn__portfolio(variant, DFGNN_PORTFOLIO_MOST, &setting, NULL);
+  for (size_t k = 0; k < block->count && k < BEST; k++)
+    count = add(variant, count, variant_of(&block->row[k]));
+  for (size_t i = 0; i < count; i++)
+    (void)dfgnn__collect_programs(r->programs, variant[i], &setting, NULL, 0);
+  return TOOL_DONE;
+}
+
+/* Compiles on all cores what would else be compiled while choices are made.
+ * Several processes begin at different programs, and find what the others have
+ * compiled in the cache. */
+static int compile_ahead(regrets *r) {
+  const tool_settings *s = r->base.settings;
+  dfgnn_engine *engine;
+  dfgnn_programs *mine;
+  if (dfgnn__programs_create(&r->programs) || dfgnn__programs_create(&mine))
+    return tool_error("out of memory");
+  int status = tool_each(s, r->graphs, list_programs, r);
+  r->unsurveyed = 0;
+  const size_t count = dfgnn__programs_count(r->programs);
+  const size_t begin =
+      s->parts ? count * (size_t)s->part / (size_t)s->parts : 0;
+  for (size_t i = 0; i < count; i++)
+    (void)dfgnn__programs_add(
+        mine, dfgnn__programs_get(r->programs, (begin + i) % count));
+  if (!status && count && !dfgnn__engine_offline(&engine, r->arch)) {
+    (void)dfgnn__engine_prepare(engine, mine, 0, NULL);
+    dfgnn__engine_close(engine);
+  }
+  dfgnn__programs_destroy(mine);
+  dfgnn__programs_destroy(r->programs);
+  return status;
+}
+
 /* ---- the table ----------------------------------------------------------- */
+
+typedef struct regret_sum {
+  double log_sum[WAYS], worst[WAYS];
+  size_t count[WAYS], graphs, exact;
+  int64_t variants;
+} regret_sum;
+
+static void take(regret_sum *sum, const json_t *row) {
+  const json_int_t variants =
+      json_integer_value(json_object_get(row, "variants"));
+  const char *source = json_string_value(json_object_get(row, "source"));
+  sum->graphs++;
+  sum->exact += source && !strcmp(source, dfgnn_name(DFGNN_NAMES_SOURCE,
+                                                     DFGNN_SOURCE_EXACT));
+  sum->variants = variants > sum->variants ? variants : sum->variants;
+  for (int w = 0; w < WAYS; w++) {
+    char key[32];
+    snprintf(key, sizeof key, "%s_regret", ways[w].key);
+    const double ratio = json_number_value(json_object_get(row, key));
+    if (ratio > 0) {
+      sum->log_sum[w] += log(ratio);
+      sum->worst[w] = fmax(sum->worst[w], ratio);
+      sum->count[w]++;
+    }
+  }
+}
+
+/* Sums up the rows of a cell; NULL: those of all. */
+static regret_sum sum_up(const json_t *rows, const char *cell) {
+  regret_sum sum = {.graphs = 0};
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    const char *name = json_string_value(json_object_get(row, "cell"));
+    if (!cell || (name && !strcmp(name, cell)))
+      take(&sum, row);
+  }
+  return sum;
+}
 
 /* The row of a cell, of which a table has the texts and JSON the numbers. */
 static void put_cell(json_t *rows, const char *name, const regret_sum *sum,
                      int texts) {
-  json_t *row = json_object();
-  if (!sum->graphs) {
-    json_decref(row);
+  if (!sum->graphs)
     return;
-  }
+  json_t *row = json_object();
   tool_put(row, "cell", name);
   tool_put_count(row, "graphs", (int64_t)sum->graphs);
-  tool_put_count(row, "variants", (int64_t)sum->variants);
+  tool_put_count(row, "variants", sum->variants);
   tool_put_count(row, "exact", (int64_t)sum->exact);
   for (int w = 0; w < WAYS; w++) {
-    const double mean = sum->count[w] ? exp(sum->log_sum[w] /
-                                            (double)sum->count[w])
-                                      : NAN;
+    const double mean =
+        sum->count[w] ? exp(sum->log_sum[w] / (double)sum->count[w]) : NAN;
     char text[48];
     snprintf(text, sizeof text, "%.3f (%.2f)", mean, sum->worst[w]);
     if (texts) {
@@ -294,18 +370,20 @@ static void put_cell(json_t *rows, const char *name, const regret_sum *sum,
   json_array_append_new(rows, row);
 }
 
-static int report(regrets *r) {
+static int report(const regrets *r, json_t *judged) {
   tool_column columns[WAYS + 5] = {{"cell", "CELL", TOOL_TEXT},
                                    {"graphs", "GRAPHS", TOOL_COUNT},
                                    {"variants", "VARIANTS", TOOL_COUNT},
                                    {"exact", "EXACT", TOOL_COUNT}};
   const int json = r->base.settings->json;
-  json_t *rows = json ? json_incref(r->base.rows) : json_array();
+  json_t *rows = json ? json_copy(judged) : json_array();
   for (int w = 0; w < WAYS; w++)
     columns[4 + w] = (tool_column){ways[w].key, ways[w].heading, TOOL_TEXT};
-  for (size_t c = 0; c <= r->cells.count; c++)
-    put_cell(rows, c < r->cells.count ? r->cells.cell[c].name : "all",
-             &r->sum[c], !json);
+  for (size_t c = 0; c <= r->cells.count; c++) {
+    const char *name = c < r->cells.count ? r->cells.cell[c].name : NULL;
+    const regret_sum sum = sum_up(judged, name);
+    put_cell(rows, name ? name : "all", &sum, !json);
+  }
   return tool_report(r->base.settings, rows, columns);
 }
 
@@ -359,9 +437,41 @@ static int ask_for_cells(regrets *r, tool_graphs *graphs) {
   return TOOL_DONE;
 }
 
+/* Judges on settings->device; adds a row for each graph and cell. */
+static int judge_all(void *data, json_t *rows) {
+  regrets *r = data;
+  r->base.rows = rows;
+  int status = compile_ahead(r);
+  if (!status)
+    status = open_contexts(r);
+  if (!status)
+    status = tool_each(r->base.settings, r->graphs, one, r);
+  close_contexts(r);
+  tool_progress_end(r->base.settings);
+  if (r->unsurveyed && !r->base.settings->quiet)
+    fprintf(stderr, "%s: %zu problems are not in %s, and are passed over\n",
+            tool_name, r->unsurveyed, r->base.settings->survey);
+  return status ? status : r->base.failed;
+}
+
+/* Several devices share the graphs, with a process each. */
+static int on_devices(regrets *r, tool_settings *settings, json_t *rows) {
+  tool_member member[TOOL_FLEET_MAX];
+  int count = 0;
+  if (strcmp(settings->device, "all") && !strchr(settings->device, ','))
+    return judge_all(r, rows);
+  int status = tool_fleet_find(member, &count, settings->device);
+  if (!status && count > 1)
+    return tool_fleet_run(rows, settings, member, count, judge_all, r);
+  if (!status)
+    settings->device = member[0].device;
+  return status ? status : judge_all(r, rows);
+}
+
 int bench_regret(tool_settings *settings, tool_graphs *graphs) {
-  regrets r = {.base = {.settings = settings, .rows = json_array()}};
+  regrets r = {.base = {.settings = settings}, .graphs = graphs};
   int status = TOOL_DONE;
+  json_t *rows = json_array();
   if (!settings->cells || !settings->survey)
     status = tool_usage("--regret: found no %s, expected --cells FILE and "
                         "--survey FILE",
@@ -371,28 +481,18 @@ int bench_regret(tool_settings *settings, tool_graphs *graphs) {
         tool_cells_read(&r.cells, settings, settings->cells, settings->only);
   if (!status)
     status = tool_survey_read(&r.file, settings->survey);
-  if (!status && !(r.sum = calloc(r.cells.count + 1, sizeof *r.sum)))
-    status = tool_error("out of memory");
   if (!status)
     status = ask_for_cells(&r, graphs);
   if (!status)
-    status = open_contexts(&r);
-  if (!status)
-    status = tool_each(settings, graphs, one, &r);
-  close_contexts(&r);
-  tool_progress_end(settings);
-  if (r.unsurveyed && !settings->quiet)
-    fprintf(stderr, "%s: %zu problems are not in %s, and are passed over\n",
-            tool_name, r.unsurveyed, settings->survey);
-  const size_t judged = r.sum ? r.sum[r.cells.count].graphs : 0;
-  const int printed = judged ? report(&r) : TOOL_FAILED;
-  if (!status && !judged && !r.base.failed)
+    status = on_devices(&r, settings, rows);
+  const size_t judged = json_array_size(rows);
+  const int printed = judged ? report(&r, rows) : TOOL_DONE;
+  if (!status && !judged)
     status = tool_error("%s has none of the problems, expected what "
                         "'dfgnn-tune survey' writes",
                         settings->survey);
-  json_decref(r.base.rows);
+  json_decref(rows);
   tool_survey_free(&r.file);
   tool_cells_free(&r.cells);
-  free(r.sum);
-  return status ? status : r.base.failed ? r.base.failed : printed;
+  return status ? status : printed;
 }

@@ -10,9 +10,9 @@ static const char spaces[] = " \t\r\n";
 /* The number of the problem option "--name"; OPTION_COUNT if there is none. */
 static int option_of(const char *word) {
   int i = 0;
-  while (i < OPTION_COUNT && !((HAS_PROBLEM & ~HAS(DEVICE)) >> i & 1 &&
-                               !strncmp(word, "--", 2) &&
-                               !strcmp(word + 2, tool_options[i].name)))
+  while (i < OPTION_COUNT &&
+         !((HAS_PROBLEM & ~HAS(DEVICE)) >> i & 1 && !strncmp(word, "--", 2) &&
+           !strcmp(word + 2, tool_options[i].name)))
     i++;
   return i;
 }

@@ -82,8 +82,8 @@ static int list_wanted(survey *s, const tool_survey_file *file) {
     return tool_error("out of memory");
   for (size_t i = 0; i < s->items; i++) {
     const size_t g = i % graph_count(s);
-    const int mine = !settings->shards || (int)(g % (size_t)settings->shards) ==
-                                              settings->shard - 1;
+    const int mine = !settings->shards ||
+                     (int)(g % (size_t)settings->shards) == settings->shard - 1;
     s->wanted[i] =
         mine && !tool_survey_find(file, s->cells.cell[i / graph_count(s)].name,
                                   s->label[g]);
@@ -93,12 +93,10 @@ static int list_wanted(survey *s, const tool_survey_file *file) {
 }
 
 static int report_status(const survey *s, const tool_survey_file *file) {
-  static const tool_column columns[] = {{"cell", "CELL", TOOL_TEXT},
-                                        {"complete", "COMPLETE", TOOL_COUNT},
-                                        {"missing", "MISSING", TOOL_COUNT},
-                                        {"variants", "VARIANTS", TOOL_COUNT},
-                                        {"device", "DEVICE", TOOL_TEXT},
-                                        {NULL, NULL, 0}};
+  static const tool_column columns[] = {
+      {"cell", "CELL", TOOL_TEXT},        {"complete", "COMPLETE", TOOL_COUNT},
+      {"missing", "MISSING", TOOL_COUNT}, {"variants", "VARIANTS", TOOL_COUNT},
+      {"device", "DEVICE", TOOL_TEXT},    {NULL, NULL, 0}};
   json_t *rows = json_array();
   for (size_t c = 0; c < s->cells.count; c++) {
     json_t *row = json_object();
@@ -206,12 +204,12 @@ static dfgnn_status read_graph(worker *w, size_t g) {
   if (status)
     return status;
   status = dfgnn_graph_signature(&graph->signature, made);
-  graph->matrix = (dfgnn_matrix){.destinations = graph->signature.destinations,
-                                 .sources = graph->signature.sources,
-                                 .edges = graph->signature.edges,
-                                 .max_degree = graph->signature.max_degree,
-                                 .offsets64 =
-                                     graph->signature.edges > INT32_MAX};
+  graph->matrix =
+      (dfgnn_matrix){.destinations = graph->signature.destinations,
+                     .sources = graph->signature.sources,
+                     .edges = graph->signature.edges,
+                     .max_degree = graph->signature.max_degree,
+                     .offsets64 = graph->signature.edges > INT32_MAX};
   dfgnn_graph_destroy(made);
   return status;
 }
@@ -272,7 +270,9 @@ static void compile_part(worker *w, dfgnn_engine *engine,
     if ((int)(i % (size_t)w->parts) == w->part)
       (void)dfgnn__programs_add(part, dfgnn__programs_get(list, i));
   (void)dfgnn__engine_prepare(engine, part,
-                              threads ? threads : cores > 1 ? cores : 1,
+                              threads     ? threads
+                              : cores > 1 ? cores
+                                          : 1,
                               &w->stop);
   dfgnn__programs_destroy(part);
 }
@@ -329,8 +329,8 @@ static dfgnn_status enter_cell(worker *w, size_t c) {
   }
   w->loaded += count;
   w->cell = c;
-  (void)dfgnn__engine_prepare(w->ctx->backend->engine(w->ctx->device),
-                              programs, LOADERS, &w->stop);
+  (void)dfgnn__engine_prepare(w->ctx->backend->engine(w->ctx->device), programs,
+                              LOADERS, &w->stop);
   return DFGNN_OK;
 }
 
@@ -339,8 +339,8 @@ static dfgnn_status enter_cell(worker *w, size_t c) {
 static void show_progress(const worker *w, size_t i, const dfgnn_survey *found,
                           double seconds) {
   const survey *s = w->s;
-  const double done = (double)(atomic_fetch_add(&s->shared->done, 1) + 1) /
-                      (double)s->count;
+  const double done =
+      (double)(atomic_fetch_add(&s->shared->done, 1) + 1) / (double)s->count;
   const double spent = tool_now() - s->began;
   tool_progress(s->settings, done,
                 fmin(spent * (1 - done) / done, s->deadline - tool_now()),
@@ -521,7 +521,7 @@ static int run(survey *s, tool_settings *settings) {
     return status;
   if (tool_interrupted())
     return TOOL_INTERRUPTED;
-  return done == s->count             ? TOOL_DONE
+  return done == s->count            ? TOOL_DONE
          : tool_now() >= s->deadline ? TOOL_TIME_LIMIT
                                      : TOOL_FAILED;
 }

@@ -83,7 +83,8 @@ static double scale_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
   return wide ? 1 / sqrt(inputs) : 1;
 }
 
-/* ---- numbers that wait on the device --------------------------------------- */
+/* ---- numbers that wait on the device ---------------------------------------
+ */
 
 struct dfgnn_harness_pool {
   dfgnn_context *ctx;
@@ -305,12 +306,9 @@ dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
                                          NULL);
 }
 
-dfgnn_status dfgnn__harness_create_unchecked(dfgnn_harness **harness,
-                                             dfgnn_context *ctx,
-                                             dfgnn_graph *graph,
-                                             const dfgnn_problem *problem,
-                                             uint64_t seed,
-                                             dfgnn_harness_pool *pool) {
+dfgnn_status dfgnn__harness_create_unchecked(
+    dfgnn_harness **harness, dfgnn_context *ctx, dfgnn_graph *graph,
+    const dfgnn_problem *problem, uint64_t seed, dfgnn_harness_pool *pool) {
   dfgnn_harness *h = calloc(1, sizeof *h);
   if (!h)
     return dfgnn__harness_memory(sizeof *h);

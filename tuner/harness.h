@@ -28,12 +28,9 @@ dfgnn_status dfgnn__harness_pool_create(dfgnn_harness_pool **pool,
                                         dfgnn_context *ctx);
 void dfgnn__harness_pool_destroy(dfgnn_harness_pool *pool);
 /* Does as dfgnn__harness_create, with a pool, for executions alone. */
-dfgnn_status dfgnn__harness_create_unchecked(dfgnn_harness **harness,
-                                             dfgnn_context *ctx,
-                                             dfgnn_graph *graph,
-                                             const dfgnn_problem *problem,
-                                             uint64_t seed,
-                                             dfgnn_harness_pool *pool);
+dfgnn_status dfgnn__harness_create_unchecked(
+    dfgnn_harness **harness, dfgnn_context *ctx, dfgnn_graph *graph,
+    const dfgnn_problem *problem, uint64_t seed, dfgnn_harness_pool *pool);
 
 /* Sets the numbers first .. first + count - 1 of an input, in the order of the
  * problem's layout.  Call it before the first check. */

@@ -247,10 +247,8 @@ static dfgnn_status end(survey *s, int ready) {
 dfgnn_status dfgnn__survey_run(dfgnn_surveyed *result, size_t arms,
                                const dfgnn_survey_ops *ops, void *data,
                                uint64_t seed) {
-  survey s = {.ops = ops,
-              .data = data,
-              .result = result,
-              .kept = DFGNN_SURVEY_KEPT};
+  survey s = {
+      .ops = ops, .data = data, .result = result, .kept = DFGNN_SURVEY_KEPT};
   int ready = begin(&s, arms, seed);
   if (ready && !over(&s)) {
     drop_slower(&s, s.kept * s.best_ms);
@@ -346,9 +344,9 @@ static dfgnn_status prepare(on_device *d, const dfgnn_problem *problem,
   d->trial = calloc(all + 1, sizeof *d->trial);
   if (!d->survey->variant || !d->survey->result || !d->trial)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  return dfgnn__harness_create_unchecked(
-      &d->subject.harness, d->subject.ctx, d->subject.graph,
-      &d->subject.problem, seed, pool);
+  return dfgnn__harness_create_unchecked(&d->subject.harness, d->subject.ctx,
+                                         d->subject.graph, &d->subject.problem,
+                                         seed, pool);
 }
 
 static dfgnn_status release(on_device *d, dfgnn_status status) {
@@ -363,12 +361,11 @@ dfgnn_status dfgnn__survey(dfgnn_survey *survey, dfgnn_context *ctx,
                            dfgnn_graph *graph, const dfgnn_problem *problem,
                            dfgnn_harness_pool *pool, uint64_t seed,
                            int (*stopped)(void *), void *data) {
-  on_device d = {.subject = {.ctx = ctx,
-                             .graph = graph,
-                             .unchecked = pool != NULL},
-                 .survey = survey,
-                 .stop = stopped,
-                 .data = data};
+  on_device d = {
+      .subject = {.ctx = ctx, .graph = graph, .unchecked = pool != NULL},
+      .survey = survey,
+      .stop = stopped,
+      .data = data};
   dfgnn_status status = prepare(&d, problem, pool, seed);
   if (status)
     return release(&d, status);
