@@ -67,18 +67,6 @@ here="--device cpu --dim 8"
   holds 'length > 3 and all(.status == "ok" and .bias and .dropout and
     .rel_error < 3e-5)'
 
-  promise "figures of bench become rows of the same problem"
-  status 0 dfgnn-bench "$small" $quick --op gat --dropout --rounds 3 --json \
-    --store "$store"
-  cp "$work/out" "$work/bench.json"
-  gzip -c "$work/part.jsonl" >"$work/part.jsonl.gz"
-  status 0 sh "$top/data/stores/from_bench.sh" "$work/part.jsonl.gz" 1795230000 \
-    "$work/bench.json"
-  cp "$work/out" "$work/rows.jsonl"
-  status 0 jq -s . "$work/rows.jsonl"
-  holds 'length >= 1 and all(.dropout == 1 and (has("bias") | not))'
-  status 0 dfgnn-tune import "$work/rows.jsonl" --store "$work/rows.db"
-
   promise "a pin may be for problems with dropout alone"
   pinned=$(dfgnn-tune show --store "$store" --all --dropout --pass forward \
     --json | jq -r '.[-1].variant')

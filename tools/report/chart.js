@@ -148,24 +148,6 @@ function tickText(x) { return String(+x.toPrecision(5)); }
 
 /* ---- charts -------------------------------------------------------------- */
 
-const COLOURS = 8;
-
-/* The colours of page.css, for a picture that is a file of its own. */
-const OWN_STYLE = (() => {
-  const light = ["1b6ca8", "d95f02", "2a9d4a", "a8327a", "8a6d00", "5b5bd6",
-                 "b03a3a", "5f6b73"];
-  const dark = ["63b3ed", "f6a04d", "68d391", "e58ac1", "d9b73a", "a3a3f5",
-                "f08a8a", "a6b1b9"];
-  const all = list => list.map((c, i) => ".c" + i + "{stroke:#" + c + "}.f" +
-      i + "{fill:#" + c + "}").join("");
-  return "<style>svg{background:#fff;font:13px system-ui,DejaVu Sans," +
-      "sans-serif}text{fill:#333}.g{stroke:#ddd}.a{stroke:#888}" +
-      ".v{stroke:#888;stroke-dasharray:4 3}path{fill:none}" +
-      ".l{stroke-width:2}.d{stroke-linecap:round}" + all(light) +
-      "@media(prefers-color-scheme:dark){svg{background:#14181c}" +
-      "text{fill:#ccd3d9}.g{stroke:#2c343b}" + all(dark) + "}</style>";
-})();
-
 function px(x) { return x.toFixed(1); }
 
 function label(x, y, anchor, text, turn) {
@@ -248,7 +230,7 @@ function frame(c) {
       px(c.y.to)}V${px(c.y.from)}H${px(c.x.to)}"/>${
       c.x.label ? label(middle, c.height - 6, "middle", c.x.label) : ""}${
       c.y.label ? label(14, (c.y.from + c.y.to) / 2, "middle", c.y.label, -90)
-      : ""}${c.alone ? label(c.width / 2, 20, "middle", c.title) : ""}`;
+      : ""}`;
 }
 
 /* A chart: {title, width, height, x, y, marks, legend}.
@@ -257,27 +239,19 @@ function frame(c) {
  *     text], ...] stand in place of round values.
  * marks: {kind, colour, ...} of MARKS, kind being the function's name.
  * legend: [[colour, text], ...].
- * left, right, top, bottom: margins; alone: a file, at `offset` of another. */
+ * left, right, top, bottom: margins. */
 function chart(c) {
-  c = Object.assign({left: 58, right: 16, top: c.alone ? 34 : 10, bottom: 42},
-                    c);
+  c = Object.assign({left: 58, right: 16, top: 10, bottom: 42}, c);
   c.x = Object.assign({}, c.x, {from: c.left, to: c.width - c.right});
   c.y = Object.assign({}, c.y, {from: c.height - c.bottom, to: c.top});
-  const size = c.alone ?
-      h`xmlns="http://www.w3.org/2000/svg" y="${c.offset || 0}"
-        height="${c.height}"` : h`class="chart"`;
   const legend = (c.legend || []).map(([colour, text], n) => {
     const x = c.right > 60 ? c.x.to + 12 : c.x.from + 12;
     const y = c.y.to + 12 + 18 * n;
     return h`<path class="l c${colour}" d="M${px(x)} ${px(y - 4)}h18"/>${
         label(x + 24, y, "start", text)}`;
   });
-  return h`<svg ${size} width="${c.width}" viewBox="0 0 ${c.width} ${
-      c.height}" role="img"><title>${c.title}</title>${
-      c.alone ? new Markup(OWN_STYLE) : ""}${frame(c)}${
+  return h`<svg class="chart" width="${c.width}" viewBox="0 0 ${c.width} ${
+      c.height}" role="img"><title>${c.title}</title>${frame(c)}${
       c.marks.map(mark => MARKS[mark.kind](c, mark))}${legend}</svg>
 `;
 }
-
-if (typeof module !== "undefined")
-  module.exports = {axisOver, chart, h, COLOURS, Markup, ticksOf};
