@@ -2,15 +2,12 @@
 #ifndef DFGNN_TOOLS_BENCH_H
 #define DFGNN_TOOLS_BENCH_H
 
-#include "tools/bench_report.h"
 #include "tools/inputs.h"
 #include "tools/report.h"
 
 typedef struct bench {
   const tool_settings *settings;
   json_t *rows;
-  bench_report *report; /* NULL unless a page is wanted */
-  double gbps;          /* the least copy bandwidth of the devices; 0: none */
   int failed, wrong;
 } bench;
 
@@ -19,9 +16,6 @@ extern const tool_column bench_time_columns[];
 
 int bench_dispatch(void *data, const tool_case *each);
 extern const tool_column bench_dispatch_columns[];
-
-/* Adds the time of building the graph on the device. */
-dfgnn_status bench_put_build(json_t *row, const tool_case *each, uint64_t seed);
 
 int bench_reorder(void *data, const tool_case *each);
 extern const tool_column bench_reorder_columns[];

@@ -371,73 +371,6 @@ static void put_floors(json_t *row, const session *s, const entry *e) {
   tool_put(row, "binds", gather_ms > floor_ms ? "gather" : "compulsory");
 }
 
-/* Notes the registers and local memory of the plan's kernel that takes most
- * registers. */
-static void note_registers(dfgnn_report_note *note, const session *s,
-                           const dfgnn_plan *plan) {
-  const dfgnn_context *ctx = s->each->ctx;
-  dfgnn_engine *engine =
-      ctx->backend->engine ? ctx->backend->engine(ctx->device) : NULL;
-  dfgnn_programs *programs = engine ? bench_programs(plan) : NULL;
-  if (!programs)
-    return;
-  for (size_t i = 0; i < dfgnn__programs_count(programs); i++) {
-    dfgnn_kernel_info info;
-    if (dfgnn__engine_kernel_info(&info, engine,
-                                  dfgnn__programs_get(programs, i)) &&
-        info.registers > note->registers) {
-      note->registers = info.registers;
-      note->local_bytes = info.local_bytes;
-    }
-  }
-  dfgnn__programs_destroy(programs);
-}
-
-/* Adds a row for the page, as the tuner would store it: its ratio is to the
- * rule's choice, with the interval that follows from those of both medians. */
-static void note_entry(session *s, const entry *e) {
-  const entry *rule = of_role(s, ROLE_RULE);
-  dfgnn_measurement m;
-  dfgnn_report_note note = {.prepare_ms = e->prepare_ms,
-                            .tuned = (e->role & ROLE_TUNED) != 0,
-                            .source = e->source,
-                            .registers = -1,
-                            .local_bytes = -1};
-  dfgnn__describe(&m, s->each->ctx, s->each->graph, &s->lookup.problem);
-  m.graph = s->each->label;
-  m.variant = e->variant->name;
-  m.revision = e->variant->family->revision;
-  m.tool = "dfgnn-bench";
-  m.run = "00000000000000000000000000000000";
-  m.status = e->status;
-  m.reason = e->reason;
-  m.rel_error = isfinite(e->rel_error) ? e->rel_error : 0;
-  m.workspace_bytes = e->plan ? (int64_t)dfgnn_plan_workspace(e->plan) : 0;
-  if (!strcmp(e->status, "ok") && isfinite(e->ms.center)) {
-    m.median_ms = e->ms.center;
-    m.ci_low_ms = e->ms.low;
-    m.ci_high_ms = e->ms.high;
-    m.samples = e->clean ? e->clean : s->rounds;
-    m.ratio = m.ratio_low = m.ratio_high = 1;
-    if (rule) {
-      m.anchor = rule->variant->name;
-      m.anchor_revision = rule->variant->family->revision;
-    }
-    if (rule && rule != e && isfinite(e->ratio)) {
-      m.ratio = e->ratio;
-      m.ratio_low =
-          e->ratio * e->ms.low / e->ms.center * rule->ms.center / rule->ms.high;
-      m.ratio_high =
-          e->ratio * e->ms.high / e->ms.center * rule->ms.center / rule->ms.low;
-    }
-  }
-  note_registers(&note, s, e->plan);
-  s->bench->failed |= bench_report_add(s->bench->report, &m, &note);
-  const double gbps = bench_bandwidth(s->each) / 1e9;
-  if (isfinite(gbps) && !(s->bench->gbps > 0 && s->bench->gbps <= gbps))
-    s->bench->gbps = gbps;
-}
-
 static void put_entry(session *s, const entry *e) {
   char names[64] = "";
   json_t *row = tool_row(s->each->label, s->each->problem, s->each->info);
@@ -477,8 +410,6 @@ static void put_entry(session *s, const entry *e) {
   tool_put_number(row, "copy_gbps", bench_bandwidth(s->each) / 1e9);
   json_array_append_new(s->bench->rows, row);
   s->bench->wrong |= !strcmp(e->status, "wrong");
-  if (s->bench->report)
-    note_entry(s, e);
 }
 
 static int by_time(const void *a, const void *b) {

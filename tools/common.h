@@ -88,7 +88,6 @@ typedef enum tool_exit {
   X(AGAINST)                                                                   \
   X(COPY_GBPS)                                                                 \
   X(RECORDED)                                                                  \
-  X(REPORT)                                                                    \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
   X(QUIET)                                                                     \
@@ -137,8 +136,9 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, kernels, best, json, quiet, status; /* best: variants kept; 0: all rows */
-  int cover; /* --plan cover:N: the graphs; 0: --plan search */
+      all, kernels, best, json, quiet,
+      status; /* best: variants kept; 0: all rows */
+  int cover;  /* --plan cover:N: the graphs; 0: --plan search */
   const char *from_arch, *arch, *absent, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
@@ -148,7 +148,7 @@ typedef struct tool_settings {
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
-  const char *against, *report, *recorded, *cells, *survey; /* files */
+  const char *against, *recorded, *cells, *survey; /* files */
   const char *only; /* names of cells; NULL: all */
   double copy_gbps; /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */

@@ -433,12 +433,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "dfgnn.record(model, *inputs).save(FILE) of Python wrote",
          .set = option_text,
          FIELD(recorded)},
-    [OPTION_REPORT] = {.name = "report",
-                       .argument = "FILE",
-                       .help =
-                           "also write a page of HTML about the run to FILE",
-                       .set = option_text,
-                       FIELD(report)},
     [OPTION_OUTPUT] = {.name = "output",
                        .letter = 'o',
                        .argument = "FILE",

@@ -8,11 +8,6 @@ static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   if (settings->dispatch + settings->regret + !!settings->orders > 1)
     return tool_usage("--dispatch, --regret and --reorder exclude each other");
-  if (settings->report &&
-      (settings->dispatch || settings->regret || settings->orders))
-    return tool_usage("--report shows times of variants; found it with "
-                      "--dispatch, --regret or --reorder, expected none of "
-                      "them");
   int status = tool_graphs_all(&graphs, count, operands);
   tool_catch_interrupts();
   if (!status && settings->regret) {
@@ -21,8 +16,6 @@ static int command(tool_settings *settings, int count, char **operands) {
     return status;
   }
   bench b = {.settings = settings, .rows = json_array()};
-  if (settings->report && !(b.report = bench_report_create()))
-    status = tool_error("out of memory");
   if (!status)
     status = tool_each(settings, &graphs,
                        settings->dispatch ? bench_dispatch
@@ -32,21 +25,15 @@ static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs_free(&graphs);
   if (status == TOOL_USAGE || (status && !json_array_size(b.rows))) {
     json_decref(b.rows);
-    bench_report_free(b.report);
     return status;
   }
-  int written = TOOL_DONE;
-  if (b.report)
-    written =
-        bench_report_write(b.report, settings->report, bench_commit(), b.gbps);
-  bench_report_free(b.report);
   tool_say_sources(settings, b.rows, "answer", "tuned choices");
   int printed = tool_report(settings, b.rows,
                             settings->dispatch ? bench_dispatch_columns
                             : settings->orders ? bench_reorder_columns
                                                : bench_time_columns);
-  if (status || written)
-    return status ? status : written;
+  if (status)
+    return status;
   return b.wrong ? TOOL_WRONG : b.failed ? b.failed : printed;
 }
 
@@ -68,8 +55,8 @@ static const tool_command bench_command = {
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
                HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) |
                HAS(ROUNDS) | HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) |
-               HAS(REGRET) | HAS(CELLS) | HAS(ONLY) |
-               HAS(SURVEY) | HAS(REORDER) | HAS(REPORT) | HAS_ALWAYS,
+               HAS(REGRET) | HAS(CELLS) | HAS(ONLY) | HAS(SURVEY) |
+               HAS(REORDER) | HAS_ALWAYS,
     .main = command};
 
 static const tool_section sections[] = {
@@ -92,10 +79,7 @@ static const tool_section sections[] = {
      "\n"
      "With --dispatch: cached_plan_ns, new_plan_ns, new_graph_ns, "
      "new_graph_ns_edge, execute_ns (host time of an execute call: on a GPU "
-     "of the graph itself, on a CPU of a graph with one row and no edge); "
-     "graph_create_ms (a graph of a matrix in device memory), coo_sorted_ms "
-     "and coo_unsorted_ms (of an edge list there, 64-bit, sorted by "
-     "destination and in random order), transpose_ms (its transposed view).\n"
+     "of the graph itself, on a CPU of a graph with one row and no edge).\n"
      "\n"
      "With --regret each cell of --cells is judged on each graph: what is "
      "chosen untuned, the rule's choice, what is chosen after 50 and 300 ms of "
@@ -105,7 +89,8 @@ static const tool_section sections[] = {
      "graphs that the stores know, which say nothing of others. Variants of "
      "the survey that are gone since count with the time that they would have "
      "today. An object of --json has cell, best, best_ms, variants (of the "
-     "survey), gone (of its ten best), source (of the choice), the names choice, "
+     "survey), gone (of its ten best), source (of the choice), the names "
+     "choice, "
      "rule, tuned_50ms, tuned_300ms and raced, and their times over the least "
      "as choice_regret and so on; one for each cell follows, with graphs, "
      "choice_mean, choice_worst and so on.\n"
@@ -129,10 +114,6 @@ static const tool_section sections[] = {
                  "\n"
                  "Every variant of one algorithm, as JSON:\n"
                  "    dfgnn-bench pubmed.npz --variants '*online*' --json\n"
-                 "\n"
-                 "The same as a page of HTML:\n"
-                 "    dfgnn-bench pubmed.npz --variants all --report "
-                 "report.html\n"
                  "\n"
                  "The cost of a call on the host:\n"
                  "    dfgnn-bench pubmed.npz --dispatch\n"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The page of `dfgnn-tune report` and of `dfgnn-bench --report`: the same bytes
+# The page of `dfgnn-tune report`: the same bytes
 # for the same rows, its main facts without JavaScript, and nothing of a store or
 # a command line is taken for markup, neither in the page nor in what its script
 # draws.
@@ -265,14 +265,6 @@ if [ -n "$package" ]; then
   grep -q 'NVIDIA H200' "$work/text" || fail "its device is not named"
   drawn 'of the time is the compulsory floor'
 fi
-
-promise "a benchmark has such a page"
-status 0 dfgnn-bench "$small" --device cpu --dim 8 --rounds 3 --variants all \
-  --store "$store" --report "$work/bench.html" --quiet
-look "$work/bench.html"
-drawn preparing 'a run of dfgnn-bench' 'of the time is the compulsory floor'
-status 2 dfgnn-bench "$small" --device cpu --dispatch --report "$work/b.html"
-says "report shows times of variants"
 
 promise "a browser draws it in light, dark and narrow"
 browser=

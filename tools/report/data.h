@@ -69,10 +69,9 @@ typedef struct report_problem {
   report_arm *arm; /* [decision->count] */
   double fastest;  /* least log_ratio: the winner's may be larger */
   double best_ms;  /* the winner's */
-  double over_rule, over_unfused; /* their times over the winner's, or NaN */
-  int noisy;                      /* 1: the winner rests on noisy rows */
-  double bytes, gather_bytes;     /* that have to be moved; NaN: not known */
-  dfgnn_source source; /* the winner's: EXACT, or as a benchmark notes */
+  double over_rule, over_unfused;  /* their times over the winner's, or NaN */
+  int noisy;                       /* 1: the winner rests on noisy rows */
+  double bytes, gather_bytes;      /* that have to be moved; NaN: not known */
   const char *chosen[REPORT_WAYS]; /* variants; NULL: none */
   double regret[REPORT_WAYS];      /* NaN: not measured */
   double distance;                 /* to the nearest other graph; -1: none */
@@ -152,12 +151,5 @@ double dfgnn__report_mean(size_t *count, double *error, const double *value,
 /* The problem of a graph and shape; NULL if it was not measured. */
 const report_problem *dfgnn__report_find(const report_data *data, size_t graph,
                                          size_t shape);
-
-/* The note of a row, NULL if there is none. */
-static inline const dfgnn_report_note *
-dfgnn__report_note_of(const report_data *data, const dfgnn_measurement *row) {
-  const dfgnn_report_input *input = data->input;
-  return input->note && row ? &input->note[row - input->row] : NULL;
-}
 
 #endif

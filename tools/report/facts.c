@@ -70,17 +70,13 @@ static double over_algorithm(const report_problem *p, const char *algorithm) {
   return isfinite(least) ? exp(least - p->decision->ranked[0].log_ratio) : NAN;
 }
 
-static void fill_arms(const report_data *d, report_problem *p) {
+static void fill_arms(report_problem *p) {
   p->fastest = INFINITY;
-  p->source = DFGNN_SOURCE_EXACT;
   for (size_t i = 0; i < p->decision->count; i++) {
     const dfgnn_ranked *r = &p->decision->ranked[i];
     p->arm[i] =
         (report_arm){.ranked = r, .row = evidence(p, r), .predicted = NAN};
     p->fastest = fmin(p->fastest, r->log_ratio);
-    const dfgnn_report_note *note = dfgnn__report_note_of(d, p->arm[i].row);
-    if (note && note->tuned)
-      p->source = note->source;
   }
   p->best_ms = p->decision->ranked[0].median_ms;
   p->noisy = dfgnn__ranked_doubtful(p->decision, 0);
@@ -183,7 +179,7 @@ void dfgnn__report_facts(report_data *d, report_problem *p, int brief) {
   const dfgnn_signature *graph = d->graph[p->graph].signature;
   p->bytes = p->gather_bytes = NAN;
   p->over_rule = p->over_unfused = NAN;
-  fill_arms(d, p);
+  fill_arms(p);
   if (brief)
     return;
   p->over_unfused = over_algorithm(p, "unfused");

@@ -31,11 +31,10 @@ function compare(a, b) { return a < b ? -1 : a > b ? 1 : 0; }
 
 function readArm(data, list) {
   const [name, ms, noise, log, error, tied, samples, workspace, predicted, time,
-         loud, prepare, registers, spills] = list;
+         loud] = list;
   return {name: data.names[name], ms, noise: samples > 1 ? noise : NaN, log, ratio: Math.exp(log), error,
           tied: tied === 1, samples, workspace, predicted, time,
-          loud: ["", "wide", "disturbed", "one sample"][loud] || "",
-          prepare, registers, spills};
+          loud: ["", "wide", "disturbed", "one sample"][loud] || ""};
 }
 
 /* Turns numbers of names, graphs and shapes into what they stand for, and

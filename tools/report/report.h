@@ -8,14 +8,6 @@
 #include "dfgnn_tune.h"
 #include "tools/report/page.h"
 
-/* Figures of a row that a benchmark has and stores do not keep. */
-typedef struct dfgnn_report_note {
-  double prepare_ms; /* time to make plan and views; NaN: not known */
-  int tuned;         /* 1: a context chose it, by `source` */
-  dfgnn_source source;
-  int registers, local_bytes; /* of the kernel with most registers; -1: none */
-} dfgnn_report_note;
-
 /* A graph at hand. */
 typedef struct dfgnn_report_graph {
   char name[256];
@@ -32,7 +24,6 @@ typedef struct dfgnn_report_input {
   const dfgnn_measurement *row;
   size_t count;
   uint64_t invalid;
-  const dfgnn_report_note *note; /* [count]; NULL: there are none */
   const dfgnn_report_graph *graph;
   size_t graphs;
   const char *other; /* the other store's name; NULL: nothing to compare */

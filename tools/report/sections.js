@@ -48,10 +48,7 @@ function armsTable(arms, prefix, p) {
                  "over best", "\u00b1 %"];
   const some = [["predicted", "predicted", a => times(a.predicted)],
                 ["samples", "samples", a => a.samples],
-                ["workspace", "workspace", a => bytesText(a.workspace)],
-                ["prepare", "preparing", a => timeText(a.prepare)],
-                ["registers", "registers, spills", a => a.registers < 0 ?
-                 DASH : a.registers + ", " + a.spills + " B"]]
+                ["workspace", "workspace", a => bytesText(a.workspace)]]
       .filter(([member]) => has(member));
   const percent = x => known(x) ? (100 * x).toFixed(1) : DASH;
   return table("rank", heads.concat(some.map(s => s[1])), arms.map((arm, i) => ({
@@ -81,10 +78,6 @@ function problemWords(p, left) {
     made.push(`Tuning took about ${secondsText(p.seconds)} by its time ` +
               "stamps and is earned back after " +
               `${payback(1e3 * p.seconds)} calls.`);
-  if (known(p.best.prepare))
-    made.push(`Preparing the winner takes ${timeText(p.best.prepare)}` +
-              (gain > 0 ? `, earned back after ${payback(p.best.prepare)} ` +
-               "calls." : "."));
   if (left > 0)
     made.push(`Slower variants left out: ${left}.`);
   return made.join(" ");

@@ -21,13 +21,11 @@ enum {
 
 /* [name, ms, its half interval over it, log of the time over the fastest's, its
  * standard error, tied, samples, workspace, predicted, seconds since the first
- * row, a dfgnn_noise], then of a benchmark [ms of preparing, registers, bytes
- * of spills] */
+ * row, a dfgnn_noise] */
 static void put_arm(report_writer *w, const report_problem *p,
                     const report_arm *arm, int64_t first) {
   const dfgnn_ranked *r = arm->ranked;
   const dfgnn_measurement *row = arm->row;
-  const dfgnn_report_note *note = dfgnn__report_note_of(w->data, row);
   const int certain = row && row->median_ms > 0 && row->samples > 1;
   const double figures[] = {
       (double)dfgnn__report_name(w, r->variant),
@@ -41,12 +39,8 @@ static void put_arm(report_writer *w, const report_problem *p,
       arm->predicted,
       row && row->time > 0 ? (double)(row->time - first) : -1,
       r->noise,
-      note ? note->prepare_ms : NAN,
-      note ? (double)note->registers : NAN,
-      note ? (double)note->local_bytes : NAN,
   };
-  const size_t count = sizeof figures / sizeof *figures;
-  dfgnn__json_list(w->page, NULL, figures, note ? count : count - 3);
+  dfgnn__json_list(w->page, NULL, figures, sizeof figures / sizeof *figures);
 }
 
 /* The rows of variants that were refused, failed or wrong, with reasons. */
@@ -111,7 +105,7 @@ static void put_problem(report_writer *w, report_problem *p, int64_t first) {
   dfgnn__json_number(w->page, "rule", p->over_rule);
   dfgnn__json_number(w->page, "unfused", p->over_unfused);
   dfgnn__json_string(w->page, "source",
-                     dfgnn_name(DFGNN_NAMES_SOURCE, p->source));
+                     dfgnn_name(DFGNN_NAMES_SOURCE, DFGNN_SOURCE_EXACT));
   dfgnn__json_number(w->page, "seconds", tuning_seconds(p));
   if (p->judged)
     put_choices(w, p);
