@@ -40,6 +40,8 @@ typedef struct regrets {
                              * the case's */
   char folder[64], arch[32];
   dfgnn_programs *programs; /* of all that will be timed */
+  dfgnn_harness_pool *pool; /* on the device */
+  double deadline;          /* infinity: none */
   size_t unsurveyed;
 } regrets;
 
@@ -79,12 +81,13 @@ static dfgnn_status chosen(pick *choice, dfgnn_context *ctx, dfgnn_graph *graph,
 
 /* Calls a racing plan until its race is decided. */
 static dfgnn_status race(dfgnn_context *ctx, dfgnn_graph *graph,
-                         const dfgnn_problem *problem, uint64_t seed) {
+                         const dfgnn_problem *problem, uint64_t seed,
+                         dfgnn_harness_pool *pool) {
   dfgnn_harness *harness = NULL;
   dfgnn_plan *plan = NULL;
   dfgnn_harness_call call;
-  dfgnn_status status =
-      dfgnn__harness_create(&harness, ctx, graph, problem, seed);
+  dfgnn_status status = dfgnn__harness_create_unchecked(&harness, ctx, graph,
+                                                        problem, seed, pool);
   if (!status)
     status = dfgnn_plan_create(&plan, ctx, graph, problem);
   if (!status)
@@ -122,7 +125,7 @@ static dfgnn_status after(pick *choice, const regrets *r, way which,
   if (which == RACED)
     problem.effort = DFGNN_EFFORT_RACE;
   status = which == RACED
-               ? race(ctx, graph, &problem, seed)
+               ? race(ctx, graph, &problem, seed, r->pool)
                : tune(ctx, graph, &problem, ways[which].budget_s, seed);
   if (!status)
     status = chosen(choice, ctx, graph, &problem);
@@ -212,7 +215,7 @@ static dfgnn_status judge(regrets *r, const tool_case *each,
     arms = add(arm, arms, variant_of(&block->row[k]));
   dfgnn_status status = dfgnn__survey_compare(
       &times, each->ctx, each->graph, each->problem, arm, arms,
-      settings->rounds ? settings->rounds : ROUNDS, settings->seed);
+      settings->rounds ? settings->rounds : ROUNDS, r->pool, settings->seed);
   if (status)
     return status;
   const size_t best = best_of(&times);
@@ -245,6 +248,8 @@ static int one(void *data, const tool_case *each) {
   const tool_block *block = block_of(&cell, r, each);
   if (tool_interrupted())
     return TOOL_INTERRUPTED;
+  if (tool_now() >= r->deadline)
+    return TOOL_TIME_LIMIT;
   tool_progress(r->base.settings, (double)each->index / (double)each->total, -1,
                 "%s, %s", each->label, cell->name);
   dfgnn_status status = block ? judge(r, each, cell, block) : DFGNN_OK;
@@ -405,12 +410,14 @@ static int open_contexts(regrets *r) {
     if (status)
       return tool_fail(status);
   }
-  return TOOL_DONE;
+  dfgnn_status status = dfgnn__harness_pool_create(&r->pool, r->ctx[RACED]);
+  return status ? tool_fail(status) : TOOL_DONE;
 }
 
 static void close_contexts(regrets *r) {
   static const char *const ends[] = {"", "-wal", "-shm"};
   char store[160];
+  dfgnn__harness_pool_destroy(r->pool);
   for (int w = TUNED_SHORT; w < WAYS; w++) {
     if (r->ctx[w])
       dfgnn_context_destroy(r->ctx[w]);
@@ -469,7 +476,8 @@ static int on_devices(regrets *r, tool_settings *settings, json_t *rows) {
 }
 
 int bench_regret(tool_settings *settings, tool_graphs *graphs) {
-  regrets r = {.base = {.settings = settings}, .graphs = graphs};
+  regrets r = {
+      .base = {.settings = settings}, .graphs = graphs, .deadline = INFINITY};
   int status = TOOL_DONE;
   json_t *rows = json_array();
   if (!settings->cells || !settings->survey)
@@ -483,8 +491,13 @@ int bench_regret(tool_settings *settings, tool_graphs *graphs) {
     status = tool_survey_read(&r.file, settings->survey);
   if (!status)
     status = ask_for_cells(&r, graphs);
+  if (settings->time_limit_s > 0)
+    r.deadline = tool_now() + settings->time_limit_s;
   if (!status)
     status = on_devices(&r, settings, rows);
+  if (status == TOOL_TIME_LIMIT)
+    fprintf(stderr, "%s: time limit reached; what was judged follows\n",
+            tool_name);
   const size_t judged = json_array_size(rows);
   const int printed = judged ? report(&r, rows) : TOOL_DONE;
   if (!status && !judged)

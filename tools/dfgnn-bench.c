@@ -6,6 +6,10 @@
 
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
+  if (!settings->regret && settings->given & (HAS(CELLS) | HAS(ONLY) |
+                                              HAS(SURVEY) | HAS(TIME_LIMIT)))
+    return tool_usage("--cells, --only, --survey and --time-limit are for "
+                      "--regret");
   if (settings->dispatch + settings->regret + !!settings->orders > 1)
     return tool_usage("--dispatch, --regret and --reorder exclude each other");
   int status = tool_graphs_all(&graphs, count, operands);
@@ -55,8 +59,8 @@ static const tool_command bench_command = {
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
                HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) |
                HAS(ROUNDS) | HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) |
-               HAS(REGRET) | HAS(CELLS) | HAS(ONLY) | HAS(SURVEY) |
-               HAS(REORDER) | HAS_ALWAYS,
+               HAS(REGRET) | HAS(TIME_LIMIT) | HAS(CELLS) | HAS(ONLY) |
+               HAS(SURVEY) | HAS(REORDER) | HAS_ALWAYS,
     .main = command};
 
 static const tool_section sections[] = {

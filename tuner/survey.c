@@ -383,10 +383,11 @@ dfgnn_status dfgnn__survey_compare(dfgnn_survey *survey, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
                                    const dfgnn_problem *problem,
                                    const dfgnn_variant *const *variant,
-                                   size_t count, int rounds, uint64_t seed) {
+                                   size_t count, int rounds,
+                                   dfgnn_harness_pool *pool, uint64_t seed) {
   on_device d = {.subject = {.ctx = ctx, .graph = graph, .unchecked = 1},
                  .survey = survey};
-  dfgnn_status status = prepare(&d, problem, NULL, seed);
+  dfgnn_status status = prepare(&d, problem, pool, seed);
   if (status)
     return release(&d, status);
   survey->count = count;

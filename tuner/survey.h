@@ -56,12 +56,14 @@ dfgnn_status dfgnn__survey(dfgnn_survey *survey, dfgnn_context *ctx,
                            dfgnn_graph *graph, const dfgnn_problem *problem,
                            dfgnn_harness_pool *pool, uint64_t seed,
                            int (*stop)(void *data), void *data);
-/* Times variants of the caller's beside each other in interleaved rounds. */
+/* Times variants of the caller's beside each other in interleaved rounds; pool:
+ * of the device. */
 dfgnn_status dfgnn__survey_compare(dfgnn_survey *survey, dfgnn_context *ctx,
                                    dfgnn_graph *graph,
                                    const dfgnn_problem *problem,
                                    const dfgnn_variant *const *variant,
-                                   size_t count, int rounds, uint64_t seed);
+                                   size_t count, int rounds,
+                                   dfgnn_harness_pool *pool, uint64_t seed);
 void dfgnn__survey_free(dfgnn_survey *survey);
 
 /* Lists the variants of a survey in variant[dfgnn__variant_count()]. */

@@ -141,4 +141,9 @@ promise "the judge needs a survey that has the problems"
 status 1 dfgnn-bench "$star" --regret --cells "$cells" --survey "$survey" --device cpu -q
 says "none of the problems" "dfgnn-tune survey"
 wrong_usage "survey" dfgnn-bench "$star" --regret --cells "$cells"
+wrong_usage "for --regret" dfgnn-bench "$star" --cells "$cells"
+
+promise "a judge that is out of time says what it has"
+status 3 $judge --time-limit 0.001s
+says "time limit"
 finish
