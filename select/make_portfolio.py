@@ -26,9 +26,10 @@ HERE = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = HERE / "data" / "portfolios"
 DEVICES = {  # of a file: backend, architecture, units and bytes of the last-level cache
     "sm_90": ("cuda", "sm_90", 132, 62914560),
-    "avx512_1": ("cpu", "x86_64-avx512", 1, 33554432),
-    "avx512_2": ("cpu", "x86_64-avx512", 2, 33554432),
+    "avx512_1": ("cpu", "x86_64-avx512", 1, 110100480),
+    "avx512_2": ("cpu", "x86_64-avx512", 2, 110100480),
 }
+GRAPHS = 20           # of a cell, at least; one with fewer is not surveyed yet
 MEMBERS, MORE_MEMBERS = 12, 16
 WORTH = 0.0005        # the least that a member lowers the mean log ratio by
 SLOW = np.log(8.0)    # the log ratio of a variant that does not run
@@ -252,7 +253,8 @@ def read(options):
     if unknown:
         raise SystemExit(f"no signature of {', '.join(sorted(unknown))}")
     return [Cell(name, problems[name], group)
-            for name, group in rows.groupby("cell", sort=False)], signatures
+            for name, group in rows.groupby("cell", sort=False)
+            if group["graph"].nunique() >= GRAPHS], signatures
 
 
 def fitted(cell, options):
