@@ -48,4 +48,17 @@ try CK_RUN_CASE=captured "$emulator" "$tests/check_gpu_mlp"
 # Inner values that are kept, in a launch of all edges; what says so.
 try CK_RUN_CASE=kept DFGNN_TEST_PART=0/45 "$emulator" "$tests/check_gpu_mlp"
 try CK_RUN_CASE=keep "$emulator" "$tests/check_gpu_mlp_keep"
+# Two GPUs share a survey, and what they compile for it.
+cells=$(mktemp) survey=$(mktemp -u)
+echo "max8b --op reduce-max --dim 8 --pass backward" >"$cells"
+try DFGNN_EMULATOR_DEVICES=2 "$emulator" "$top_builddir/tools/dfgnn-tune" survey \
+  "stars:nodes=90,centres=3" "grid:rows=9,columns=9" "uniform:nodes=60,edges=400" \
+  --cells "$cells" --device all -o "$survey"
+[ "$("$top_builddir/tools/dfgnn-tune" survey "stars:nodes=90,centres=3" \
+  "grid:rows=9,columns=9" "uniform:nodes=60,edges=400" --cells "$cells" -o "$survey" \
+  --status --json | tr -d ' \n' | sed 's/.*"complete":\([0-9]*\).*/\1/')" = 3 ] || {
+  echo "FAIL: the survey of two GPUs is not complete"
+  failed=1
+}
+rm -f "$cells" "$survey"
 exit $failed

@@ -338,4 +338,55 @@ TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   free((void *)csr.indices);
 }
 
+/* Sums of numbers and of their squares. */
+static void moments(double *mean, double *square, const float *x, int64_t n) {
+  *mean = *square = 0;
+  for (int64_t i = 0; i < n; i++) {
+    *mean += x[i] / (double)n;
+    *square += (double)x[i] * x[i] / (double)n;
+  }
+}
+
+TEST(inputs_of_a_pool_are_random_and_differ_and_are_not_checked) {
+  dfgnn_context *ctx = cpu_context("");
+  dfgnn_csr *csr = generated("uniform:nodes=3000,edges=9000");
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_graph *graph;
+  dfgnn_harness *harness;
+  dfgnn_harness_pool *pool;
+  dfgnn_plan *plan;
+  const int64_t numbers = 3000 * 16;
+  double mean, square, error;
+  problem.dim = 16;
+  problem.pass = DFGNN_PASS_BACKWARD;
+  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  ck_ok(dfgnn__harness_pool_create(&pool, ctx));
+  ck_ok(
+      dfgnn__harness_create_unchecked(&harness, ctx, graph, &problem, 1, pool));
+  const dfgnn_args *args = dfgnn__harness_args(harness);
+  const float *input[] = {args->query, args->key, args->value, args->grad_out};
+  for (int i = 0; i < 4; i++) {
+    moments(&mean, &square, input[i], numbers);
+    ck_assert_double_eq_tol(mean, 0, 0.03);
+    ck_assert_double_eq_tol(square, 1, 0.03);
+    for (int k = 0; k < i; k++)
+      ck_assert(memcmp(input[i], input[k], 64) != 0);
+    ck_assert(memcmp(input[i], input[i] + 16, 64) != 0);
+  }
+  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_harness_call call;
+  ck_ok(dfgnn__harness_call(&call, harness, plan));
+  ck_ok(dfgnn__harness_execute(&call, NULL));
+  moments(&mean, &square, args->grad_query, numbers);
+  ck_assert(square > 0 && isfinite(square));
+  ck_fails(dfgnn__harness_check(&error, harness, plan), DFGNN_ERROR_INVALID,
+           "no copy");
+  dfgnn_plan_destroy(plan);
+  dfgnn__harness_destroy(harness);
+  dfgnn__harness_pool_destroy(pool);
+  dfgnn_graph_destroy(graph);
+  dfgnn_context_destroy(ctx);
+  dfgnn_csr_free(csr);
+}
+
 TEST_MAIN("cpu", .timeout = 60)
