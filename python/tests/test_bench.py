@@ -66,7 +66,6 @@ def test_sums_beside_sparse_products(run, graph, tmp_path):
     rows = json.loads(out.read_text())
     assert [r["op"] for r in rows] == ["spmm-sum", "spmm-weighted"]
     assert all(r["us"] > 0 and r["difference"] < 1e-5 for r in rows)
-    assert "| spmm-sum | f32 | 8 | 1 |" in run("python_spmm", "--table", out)
 
 
 def test_overhead_as_text(run):
@@ -91,7 +90,6 @@ def test_layers(run, graph, tmp_path):
         "--dim", 8, "--seconds", 0, "--commit", "none", "-o", out, graph)
     rows = json.loads(out.read_text())
     assert [r["status"] for r in rows] == ["ok"] * 4, rows
-    assert "GCNConv" in run("python_layers", "--table", out)
 
 
 def test_programs(run, tmp_path):
@@ -102,7 +100,6 @@ def test_programs(run, tmp_path):
     rows = json.loads(out.read_text())
     assert len(rows) == 10 and all(r["repeats"] for r in rows), rows
     assert {r["way"] for r in rows} == {"program", "operator", "eager"}
-    assert "GATv2" in run("python_programs", "--table", out)
 
 
 def test_mlps_on_edges(run, tmp_path):
@@ -152,7 +149,6 @@ def test_steps_of_sampled_blocks(run, tmp_path):
     rows = json.loads(out.read_text())
     assert [r["given"] for r in rows] == ["edge_index", "trusted", "known",
                                           "captured"]
-    assert "SAGEConv" in run("python_minibatch", "--table", out)
 
 
 def test_relations(run, tmp_path):
@@ -161,7 +157,6 @@ def test_relations(run, tmp_path):
         "--rounds", 1, "--cases", "igbh,relbench,hgt,aifb,mag", "-o", out)
     rows = json.loads(out.read_text())
     assert len(rows) == 5 and all(r["difference"] < 1e-4 for r in rows), rows
-    assert "| aifb |" in run("python_relations", "--table", out)
 
 
 def test_relations_in_a_captured_step(run, tmp_path):
@@ -173,17 +168,17 @@ def test_relations_in_a_captured_step(run, tmp_path):
 
 def test_products_in_groups(run, tmp_path):
     out = tmp_path / "out.json"
-    text = run("python_grouped", "--types", "float32", "--scale", 0.01,
-               "--warmup", 0, "--rounds", 1, "-o", out)
+    run("python_grouped", "--types", "float32", "--scale", 0.01,
+        "--warmup", 0, "--rounds", 1, "-o", out)
     assert len(json.loads(out.read_text())) == 7
-    assert run("python_grouped", "--table", out).strip() == text.strip()
 
 
 def test_training_steps(run):
-    text = run("python_steps", "--device", "cpu", "--models",
-               "mnist_transformer", "--ways", "eager,captured", "--scale",
-               0.01, "--seconds", 0)
-    assert "| mnist_transformer |" in text
+    row, = json.loads(run("python_steps", "--device", "cpu", "--models",
+                          "mnist_transformer", "--ways", "eager,captured",
+                          "--scale", 0.01, "--seconds", 0))
+    assert row["model"] == "mnist_transformer" and row["difference"] < 1e-4
+    assert row["pyg_eager_ms"] > 0 and row["dfgnn_eager_ms"] > 0
 
 
 def test_forces(run):

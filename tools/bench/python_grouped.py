@@ -3,7 +3,6 @@ ways that dfgnn._grouped chooses from.
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 tools/bench/python_grouped.py [--device cuda] [-o OUT.json]
-    python3 tools/bench/python_grouped.py --table OUT.json
 
 Writes a flat JSON array: milliseconds of a product with its gradients (the
 median of rounds), by way: "loop", a product for each group; "tiles32" and
@@ -12,7 +11,6 @@ torch._grouped_mm; "chosen" names the one that is taken.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -22,6 +20,8 @@ import torch
 
 from dfgnn import _grouped
 from dfgnn._grouped import Groups
+
+from tables import write
 
 # groups, rows of all of them, features of a row and of its product
 CASES = {"HGT, 140 small relations": (140, 1920, 64, 64),
@@ -84,19 +84,11 @@ def measure(name, dtype, options, device):
     return row
 
 
-def table(rows):
-    print("| case | type | " + " | ".join(WAYS) + " | chosen |")
-    print("|---" * (3 + len(WAYS)) + "|")
-    for row in rows:
-        print(f"| {row['case']} | {row['dtype']} | " + " | ".join(
-            f"{row[way]:.3g}" for way in WAYS) + f" | {row['chosen']} |")
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("-o", "--output")
-    parser.add_argument("--table", help="print the table of a JSON file")
     parser.add_argument("--types", default="bfloat16,float16,float32")
     parser.add_argument("--scale", type=float, default=1.0,
                         help="of the numbers of rows")
@@ -104,19 +96,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.table:
-        with open(options.table) as file:
-            return table(json.load(file))
     device = torch.device(options.device)
     about = {"torch": torch.__version__, "device": "cpu" if device.type ==
              "cpu" else torch.cuda.get_device_name(device)}
     rows = [dict(measure(name, getattr(torch, kind), options, device), **about)
             for name in CASES for kind in options.types.split(",")]
-    if options.output:
-        with open(options.output, "w") as file:
-            file.write(json.dumps(rows, indent=1) + "\n")
-    table(rows)
-    return None
+    write(options.output, rows)
 
 
 if __name__ == "__main__":

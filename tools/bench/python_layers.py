@@ -2,7 +2,6 @@
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 tools/bench/python_layers.py -o OUT.json GRAPH.npz...
-    python3 tools/bench/python_layers.py --table OUT.json
 
 Forward and backward of one layer with the gradients of its input and of its
 parameters.  Writes a flat JSON array, a row per layer and library, after each
@@ -20,14 +19,12 @@ graph:
 With --edge-dims layers that can take edge features get so many of them, and
 their gradients are made as well: such rows are named TransformerConv+e11.
 
-A library that runs out of memory says so as its status.  --table prints both
-ratios by layer and graph as Markdown.
+A library that runs out of memory says so as its status.
 """
 
 import argparse
 import ctypes
 import gc
-import json
 import os
 import statistics
 import subprocess
@@ -36,6 +33,8 @@ import time
 
 import numpy
 import torch
+
+from tables import write
 
 # layers that take edge features
 EDGED = ("TransformerConv", "GATConv", "GATv2Conv")
@@ -309,16 +308,6 @@ def surroundings(options, device):
     return found
 
 
-def write(path, rows):
-    text = json.dumps(rows, indent=1) + "\n"
-    if path is None:
-        sys.stdout.write(text)
-        return
-    with open(path + ".new", "w") as file:
-        file.write(text)
-    os.replace(path + ".new", path)
-
-
 def say(row):
     def number(key, form):
         return format(row[key], form) if row.get(key) is not None else "-"
@@ -329,42 +318,6 @@ def say(row):
           + f" {number('speedup', '6.2f')}x {row['status']}"
           + (f": {row['reason']}" if row.get("reason") else ""),
           file=sys.stderr)
-
-
-# ---- the table --------------------------------------------------------------
-
-def cell(rows, key):
-    mine, theirs = (next((r for r in rows if r["library"] == name), None)
-                    for name in ("dfgnn", "pyg"))
-    if mine is None or mine["status"] != "ok":
-        return "-" if mine is None else mine["status"]
-    if mine.get(key) is not None:
-        return f"{mine[key]:.1f}x"
-    return "" if theirs is None or theirs["status"] == "ok" else \
-        "PyG: " + theirs["status"]
-
-
-def table(rows):
-    graphs = list(dict.fromkeys(r["graph"] for r in rows))
-    layers = list(dict.fromkeys(r["layer"] for r in rows))
-
-    def of(layer, graph):
-        return [r for r in rows
-                if (r["layer"], r["graph"]) == (layer, graph)]
-    for title, key in (("Time of PyG over ours", "speedup"),
-                       ("Peak memory of PyG over ours", "memory_ratio")):
-        ratios = [r[key] for r in rows
-                  if r["library"] == "dfgnn" and r.get(key)]
-        if not ratios:
-            continue
-        print(f"{title} (median {statistics.median(ratios):.1f}x, largest "
-              f"{max(ratios):.1f}x)\n")
-        print("| layer | " + " | ".join(graphs) + " |")
-        print("|---" * (len(graphs) + 1) + "|")
-        for layer in layers:
-            print(f"| {layer} | " + " | ".join(
-                cell(of(layer, graph), key) for graph in graphs) + " |")
-        print()
 
 
 # ---- the run ----------------------------------------------------------------
@@ -415,8 +368,6 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("graphs", nargs="*", metavar="GRAPH.npz")
-    parser.add_argument("--table", metavar="OUT.json",
-                        help="print the ratios of an earlier run")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     parser.add_argument("--device", default="cuda"
                         if torch.cuda.is_available() else "cpu")
@@ -446,10 +397,6 @@ def main():
     options.layers = [
         f"{name}+e{n}" if n else name for n in options.edge_dims
         for name in options.layers if not n or name in EDGED]
-    if options.table:
-        with open(options.table) as file:
-            table(json.load(file))
-        return 0
     if not options.graphs:
         parser.error("no graph is given")
     return int(run(options))

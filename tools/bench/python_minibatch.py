@@ -2,7 +2,6 @@
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 tools/bench/python_minibatch.py [--device cuda] [-o OUT.json]
-    python3 tools/bench/python_minibatch.py --table OUT.json
 
 A graph like ogbn-arxiv is made (169 343 nodes, in-degrees by a power law,
 1.17 M edges), and batches are sampled from it before anything is timed: 1024
@@ -23,14 +22,14 @@ backward of a new graph, and those of a known one.
 """
 
 import argparse
-import json
-import os
 import statistics
 import sys
 import time
 
 import numpy
 import torch
+
+from tables import write
 
 LAYERS = ("GATConv", "SAGEConv", "TransformerConv")
 GIVEN = ("edge_index", "trusted", "known", "captured")
@@ -289,24 +288,11 @@ def parts(found, options, device):
 
 # ---- reports ----------------------------------------------------------------
 
-def table(rows):
-    print("| layer | PyG | " + " | ".join(GIVEN) + " |")
-    print("|---" * (2 + len(GIVEN)) + "|")
-    for name in LAYERS:
-        mine = {r["given"]: r for r in rows if r.get("layer") == name}
-        if not mine:
-            continue
-        cells = [f"{mine[g]['dfgnn_ms']:.2f} ({mine[g]['speedup']:.2f}x)"
-                 if g in mine else "" for g in GIVEN]
-        theirs = next(iter(mine.values()))["pyg_ms"]
-        print(f"| {name} | {theirs:.2f} | " + " | ".join(cells) + " |")
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("-o", "--output")
-    parser.add_argument("--table", help="print the table of a JSON file")
     parser.add_argument("--layers", default=",".join(LAYERS))
     parser.add_argument("--given", default=",".join(GIVEN))
     parser.add_argument("--seeds", type=int, default=1024)
@@ -323,9 +309,6 @@ def main():
     parser.add_argument("--parts", action="store_true",
                         help="time the parts of a new graph instead")
     options = parser.parse_args()
-    if options.table:
-        with open(options.table) as file:
-            return table(json.load(file))
     options.given = options.given.split(",")
     device = torch.device(options.device)
     if device.type == "cpu":
@@ -354,14 +337,7 @@ def main():
                       f"{row['pyg_ms']:8.3f} ms, dfgnn "
                       f"{row['dfgnn_ms']:8.3f} ms, {row['speedup']:.2f}x",
                       file=sys.stderr)
-    text = json.dumps(rows, indent=1) + "\n"
-    if options.output:
-        with open(options.output + ".new", "w") as file:
-            file.write(text)
-        os.replace(options.output + ".new", options.output)
-    else:
-        print(text, end="")
-    return None
+    write(options.output, rows)
 
 
 if __name__ == "__main__":

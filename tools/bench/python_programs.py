@@ -2,7 +2,6 @@
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 tools/bench/python_programs.py --device cuda -o OUT.json GRAPH...
-    python3 tools/bench/python_programs.py --table OUT.json
 
 A layer is one message function of 4 heads of 32 features, f32, with edge rows
 [E, 4, 32]; forward, and forward with the gradients of all tensors.  A GRAPH is a
@@ -21,7 +20,6 @@ whether two runs have the same bits.  Writes a flat JSON array.
 
 import argparse
 import functools
-import json
 import os
 import time
 
@@ -29,6 +27,7 @@ import torch
 
 import dfgnn
 from python_layers import git_commit, load
+from tables import write
 
 HEADS, WIDTH = 4, 32
 
@@ -211,15 +210,6 @@ def graph_of(spec, device):
     return dfgnn.as_graph(ends.to(device), nodes)
 
 
-def table(rows):
-    print("| layer | graph | pass | way | ms | eager over it | MB | bits "
-          "repeat |\n|---|---|---|---|---|---|---|---|")
-    for r in rows:
-        size = "" if r["bytes"] is None else f"{r['bytes'] / 2 ** 20:.0f}"
-        print(f"| {r['layer']} | {r['graph']} | {r['pass']} | {r['way']} "
-              f"| {r['ms']:.3f} | {r['over_eager']:.2f} | {size} "
-              f"| {'yes' if r['repeats'] else 'no'} |")
-
 
 def main():
     parser = argparse.ArgumentParser(
@@ -231,15 +221,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=1,
                         help="time for each way of a layer and pass")
     parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument("--table", metavar="OUT.json")
     parser.add_argument("--commit",
                         help="the commit that the library was built from")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     options = parser.parse_args()
-    if options.table:
-        with open(options.table) as file:
-            table(json.load(file))
-        return
     device = torch.device(options.device)
     about = {"commit": options.commit or git_commit(),
              "torch": torch.__version__, "device": options.device}
@@ -250,12 +235,7 @@ def main():
         for layer in options.layers:
             rows += [dict(row, **about) for row in
                      measure(layer, name, graph, device, options)]
-    text = json.dumps(rows, indent=1) + "\n"
-    if not options.output:
-        print(text, end="")
-        return
-    with open(options.output, "w") as file:
-        file.write(text)
+    write(options.output, rows)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 tools/bench/python_relations.py [--device cuda] [-o OUT.json]
-    python3 tools/bench/python_relations.py --table OUT.json
 
   igbh      MLPerf's R-GAT: 3 layers of HeteroConv of GATConv, 512 = 4 heads x
             128, over blocks of 1024 papers, 15, 10 and 5 neighbours a relation
@@ -40,7 +39,6 @@ ways get the same.  Writes a flat JSON array, a row per case:
 import argparse
 import copy
 import json
-import os
 import statistics
 import sys
 import time
@@ -49,6 +47,8 @@ import numpy
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as G
+
+from tables import write
 
 
 # ---- graphs -----------------------------------------------------------------
@@ -519,27 +519,11 @@ def _edges_of(given):
 
 # ---- reports ----------------------------------------------------------------
 
-def table(rows):
-    print("| case | PyG | dfgnn | times as fast | backward | launches | "
-          "MB |")
-    print("|---" * 7 + "|")
-    for row in rows:
-        def pair(what, form):
-            found = [row.get(f"{way}_{what}") for way in ("pyg", "dfgnn")]
-            return " / ".join("" if n is None else form.format(n)
-                              for n in found)
-        times, back = pair("ms", "{:.3g}").split(" / ")
-        print(f"| {row['case']} | {times} | {back} | "
-              f"{row.get('speedup', 0):.2f} | "
-              f"{row.get('backward_speedup', 0):.2f} | "
-              f"{pair('launches', '{}')} | {pair('mb', '{:.0f}')} |")
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("-o", "--output")
-    parser.add_argument("--table", help="print the table of a JSON file")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--ways", default="pyg,dfgnn",
                         help="pyg, dfgnn, compiled and both (each of them by "
@@ -560,9 +544,6 @@ def main():
                         help="threads of the CPU")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.table:
-        with open(options.table) as file:
-            return table(json.load(file))
     device = torch.device(options.device)
     if device.type == "cpu":
         torch.set_num_threads(options.threads)
@@ -576,16 +557,12 @@ def main():
     for case in options.cases.split(","):
         rows.append(dict(measure(case, options, device), **about))
         print(json.dumps(rows[-1]), file=sys.stderr)
-        text = json.dumps(rows, indent=1) + "\n"
         if options.output:
-            with open(options.output + ".new", "w") as file:
-                file.write(text)
-            os.replace(options.output + ".new", options.output)
+            write(options.output, rows)
         if device.type == "cuda":
             torch.cuda.empty_cache()
     if not options.output:
-        print(text, end="")
-    return None
+        write(None, rows)
 
 
 if __name__ == "__main__":

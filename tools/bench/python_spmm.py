@@ -2,7 +2,6 @@
 """Times sums over neighbours, plain and weighted, beside cuSPARSE's SpMM.
 
     tools/bench/python_spmm.py [--device cuda] [--tune SECONDS] [-o FILE] GRAPH.npz|FOLDER...
-    tools/bench/python_spmm.py --table FILE
 
 On a GPU cuSPARSE is the best of its algorithms for CSR, with descriptors and
 buffers kept and preprocessing done before; both sides are CUDA graphs of the
@@ -18,7 +17,6 @@ model or its rule choose.
 import argparse
 import ctypes
 import glob
-import json
 import math
 import os
 import statistics
@@ -29,6 +27,8 @@ import numpy
 import torch
 
 import dfgnn
+
+from tables import write
 
 # Values of NVIDIA's cusparse.h and library_types.h.
 PLAIN, ORDER_ROW, I32 = 0, 2, 2  # of operations, orders and indices
@@ -210,20 +210,6 @@ def measure(name, matrix, width, dtype, weighted, options, library):
     return row
 
 
-def table(rows):
-    """Geometric means over graphs, and the least, as Markdown."""
-    keys = dict.fromkeys((r["op"], r["dtype"], r["dim"]) for r in rows)
-    print("| operator | type | width | graphs | geometric mean | least | most |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for op, dtype, dim in keys:
-        of = [r for r in rows
-              if (r["op"], r["dtype"], r["dim"]) == (op, dtype, dim)]
-        times = [r["times"] for r in of]
-        least = min(of, key=lambda r: r["times"])
-        print(f"| {op} | {dtype} | {dim} | {len(times)} | "
-              f"{statistics.geometric_mean(times):.2f} | "
-              f"{least['times']:.2f} ({least['graph']}) | {max(times):.2f} |")
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -236,11 +222,7 @@ def main():
     parser.add_argument("--time-limit", type=float, default=math.inf,
                         metavar="SECONDS", help="begin no graph after these")
     parser.add_argument("-o", "--output", metavar="FILE")
-    parser.add_argument("--table", metavar="FILE")
     options = parser.parse_args()
-    if options.table:
-        with open(options.table) as file:
-            return table(json.load(file))
     begin, rows = time.monotonic(), []
     library = Cusparse() if options.device == "cuda" else None
     for path in [file for given in options.graphs for file in (
@@ -256,10 +238,9 @@ def main():
                     rows.append(measure(name, load(path), width, dtype,
                                         weighted, options, library))
         if options.output:
-            with open(options.output, "w") as file:
-                json.dump(rows, file, indent=0)
+            write(options.output, rows)
     if not options.output:
-        json.dump(rows, sys.stdout, indent=0)
+        write(None, rows)
     return 0
 
 

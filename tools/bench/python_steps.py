@@ -3,7 +3,6 @@ the table of docs/performance.md, eager, compiled and captured.
 
     PYTHONPATH=python DFGNN_LIBRARY=.libs/libdfgnn.so \\
       python3 tools/bench/python_steps.py --device cuda -o OUT.json
-    python3 tools/bench/python_steps.py --table OUT.json
 
 Ways of a step, by library (PyG's layers, dfgnn.nn's, and PyG's after
 dfgnn.accelerate):
@@ -35,6 +34,8 @@ import time
 import torch
 from torch import nn
 import torch.nn.functional as F
+
+from tables import write
 
 LIBRARIES = ("pyg", "dfgnn", "accelerated")
 WAYS = ("eager", "compiled", "overhead", "captured")
@@ -247,22 +248,6 @@ def measure(name, pairs, options):
     return case.row
 
 
-def table(rows):
-    print("| model | PyG eager | compiled | captured | dfgnn eager | compiled "
-          "| captured | over PyG eager |\n|" + " --- |" * 8)
-
-    def cell(row, key):
-        found = row.get(key + "_ms")
-        return "-" if found is None else f"{found:.3g}"
-    for row in rows:
-        best = min(row[k] for k in row if k.endswith("_ms")
-                   and k.startswith(("dfgnn_", "accelerated_")))
-        ways = [f"{library}_{way}" for library in ("pyg", "dfgnn")
-                for way in ("eager", "compiled", "captured")]
-        over = row["pyg_eager_ms"] / best if "pyg_eager_ms" in row else None
-        print("|", " | ".join([row["model"], *(cell(row, w) for w in ways),
-                               "-" if over is None else f"{over:.1f}"]), "|")
-
 
 def main():
     parser = argparse.ArgumentParser(
@@ -282,21 +267,11 @@ def main():
                         help="seconds of samples of a way")
     parser.add_argument("--time-limit", type=float, default=1e9,
                         help="seconds after which no other model is begun")
-    parser.add_argument("--commit",
-                        help="the commit that the library was built from")
     parser.add_argument("-o", "--output", help="JSON, written after each row")
-    parser.add_argument("--table", metavar="FILE",
-                        help="print the table of a file and stop")
     options = parser.parse_args()
-    if options.table:
-        with open(options.table) as file:
-            table(json.load(file))
-        return
     rows, made = [], {"device": "cpu", "torch": torch.__version__}
     if options.device.startswith("cuda"):
         made["device"] = torch.cuda.get_device_name(options.device)
-    if options.commit:
-        made["commit"] = options.commit
     start = time.perf_counter()
     pairs = options.pairs.split(",") if options.pairs else [
         f"{library}:{way}" for library in options.libraries.split(",")
@@ -306,10 +281,9 @@ def main():
             break
         rows.append({**measure(name, pairs, options), **made})
         if options.output:
-            with open(options.output, "w") as file:
-                json.dump(rows, file, indent=1)
-                file.write("\n")
-    table(rows)
+            write(options.output, rows)
+    if not options.output:
+        write(None, rows)
 
 
 if __name__ == "__main__":

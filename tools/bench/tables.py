@@ -55,6 +55,16 @@ def table(*head):
     return register
 
 
+def write(path, rows):
+    """Writes rows of a benchmark as JSON to a file, whole or not at all, or prints them."""
+    text = json.dumps(rows, indent=1) + "\n"
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        pathlib.Path(f"{path}.new").write_text(text)
+        pathlib.Path(f"{path}.new").replace(path)
+
+
 # ---- cells --------------------------------------------------------------------
 
 def digits(x, n=3):
