@@ -189,8 +189,8 @@ class Report:
 
 def accelerate(model, *, undo=False, check=False):
     """Gives each layer of PyG in a model the class of the same name in
-    dfgnn.nn.pyg, and each of DGL a class over DGL's own with the kernels of
-    dfgnn.nn.dgl, in place: parameters, buffers, hooks and state_dict are
+    dfgnn.nn.pyg, and each of DGL, and each module of your own that sends
+    messages by DGL, a class over its own whose sums run by kernels, in place: parameters, buffers, hooks and state_dict are
     untouched.  undo=True gives them their own classes back.  The blocks of
     physicsnemo (MeshEdgeBlock, MeshNodeBlock, MeshGraphEncoder and
     MeshGraphDecoder) and of orb-models (AttentionInteractionNetwork) run by

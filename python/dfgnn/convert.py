@@ -62,6 +62,7 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
     if hasattr(edges, "edge_index"):
         return _from_data(edges, num_nodes, options, sorted)
     for attribute, make in (("adj_tensors", _from_dgl),
+                            ("adjacency_matrix_tensors", _from_dgl_index),
                             ("sparse_sizes", _from_torch_sparse),
                             ("tocsr", _from_scipy)):
         if hasattr(edges, attribute):
@@ -326,21 +327,34 @@ def _from_data(data, num_nodes, options, sorted):
 def _from_dgl(graph, num_nodes, options):
     # DGL replaces _graph whenever edges or nodes change, and shares it between
     # graphs that have the same ones
-    return _kept(getattr(graph, "_graph", None),
-                 getattr(graph, "batch_size", 1), options,
+    return _kept(graph._graph, graph.batch_size, options,
                  lambda: _make_from_dgl(graph, dict(options)))
 
 
 def _make_from_dgl(graph, options):
-    offsets, indices, order = graph.adj_tensors("csc")
-    if order.numel() == 0 and indices.numel():
-        order = None
-    if options["graph_ptr"] is None and getattr(graph, "batch_size", 1) > 1:
+    if options["graph_ptr"] is None and graph.batch_size > 1:
         counts = graph.batch_num_nodes().cpu()
         options["graph_ptr"] = torch.cat([counts.new_zeros(1),
                                           counts.cumsum(0)])
-    return Graph(offsets, indices, graph.num_src_nodes(), edge_order=order,
-                 _order_is_sound=True, **options)
+    return _of_dgl_index(graph._graph, options)
+
+
+def _from_dgl_index(index, num_nodes, options):
+    """The graph of DGL's own structure of one relation; the kept one of a
+    batch serves, too."""
+    kept = _graphs_of(index)
+    if kept:
+        return next(iter(kept.values()))
+    return _kept(index, 1, options, lambda: _of_dgl_index(index, options))
+
+
+def _of_dgl_index(index, options):
+    _, num_src, offsets, indices, order = index.adjacency_matrix_tensors(
+        0, True, "csr")
+    if order.numel() == 0 and indices.numel():
+        order = None  # the edges are in this order
+    return Graph(offsets, indices, num_src, edge_order=order,
+                 **dict(options, trusted=True))
 
 
 def _from_torch_sparse(matrix, num_nodes, options):

@@ -102,27 +102,10 @@ def test_an_edge_index_of_pyg(sort):
     same_edges(graph, edges)
 
 
-class DGLGraph:
-    """The part of a DGL graph that dfgnn looks at."""
-
-    batch_size = 1
-
-    def __init__(self, offsets, indices, order, num_src):
-        self.arrays = offsets, indices, order
-        self.num_src = num_src
-
-    def adj_tensors(self, form):
-        assert form == "csc"
-        return self.arrays
-
-    def num_src_nodes(self):
-        return self.num_src
-
-
 def test_a_dgl_graph_by_its_csc_tensors():
-    graph = dfgnn.as_graph(DGLGraph(
-        torch.tensor([0, 2, 3]), torch.tensor([1, 4, 0]),
-        torch.tensor([2, 0, 1]), 5))
+    dgl = pytest.importorskip("dgl", reason="no dgl")
+    block = dgl.create_block(([4, 0, 1], [0, 1, 0]), 5, 2)
+    graph = dfgnn.as_graph(block)
     assert graph.edge_index.tolist() == [[4, 0, 1], [0, 1, 0]]
     assert (graph.num_src, graph.num_dst) == (5, 2)
 

@@ -1,6 +1,6 @@
 """Layers with the names, arguments, parameters and results of PyG's.
 
-dfgnn.nn.dgl has those of DGL, dfgnn.nn.pyg PyG's own classes with the kernels
+dfgnn.nn.pyg and dfgnn.nn.dgl have PyG's and DGL's own classes with the kernels
 behind them.  Layers and modules are imported when they are first looked at.
 """
 

@@ -49,14 +49,13 @@ class Kind(NamedTuple):
 
 
 class Library(NamedTuple):
-    """What differs between PyG and DGL."""
+    """What a library brings to calls of its layers."""
     kinds: dict  # by class of layers their Kind
     base: Callable  # layer -> its class, a key of kinds, or None
     apart: Callable  # layer -> why its relation goes by itself, or None
     # (Call, class of its layer) -> Relation, or None if it goes by itself
     relation: Callable
     alone: Callable  # Call -> the layer's own result
-    trusted: bool = False  # edges are known to be in range
 
     def kind(self, layer):
         return self.kinds[self.base(layer)]
@@ -111,8 +110,7 @@ def _run_group(library, relations, summed):
                     x.dst[kind].size(0) if kind in x.dst else 0)
              for kind in dict.fromkeys(
                  end for r in relations for end in (r.key[0], r.key[2]))}
-    graph = hetero_graph({r.key: r.edges for r in relations}, sizes,
-                         trusted=library.trusted)
+    graph = hetero_graph({r.key: r.edges for r in relations}, sizes)
     if not graph.num_edges:
         raise Other("it has no edges")
     return library.kind(relations[0].layer).run(graph, x, relations, summed)

@@ -1,17 +1,22 @@
-"""Layers with the arguments, parameters and results of dgl.nn.
+"""DGL's layers with the kernels: ``from dfgnn.nn.dgl import GATConv`` in place of
+``from dgl.nn import GATConv``.
 
-Outputs of attention are [nodes, heads, features].  The graph is a DGL graph or
-block, a dfgnn.Graph, or CSR tensors by destination: DGL itself is not needed.
-Features are [nodes, features], or [nodes, ..., features] where DGL takes that.
+Each class is DGL's own, whose sums of messages run by the kernels, and whose
+attention does as a whole.  dfgnn.accelerate() gives them, and modules of your
+own that send messages, to the layers of a model.
 """
 
-from ._attention_convs import (
-    AGNNConv, DotGatConv, EdgeGATConv, GATConv, GATv2Conv)
-from ._base import DGLError
-from ._hetero_conv import HeteroGraphConv
-from ._relations import HGTConv, RelGraphConv
-from ._sums import GINConv, GraphConv, SAGEConv
+import importlib
 
-__all__ = ["AGNNConv", "DGLError", "DotGatConv", "EdgeGATConv", "GATConv",
-           "GATv2Conv", "GINConv", "GraphConv", "HGTConv", "HeteroGraphConv",
-           "RelGraphConv", "SAGEConv"]
+
+def __getattr__(name):
+    if name.startswith("_") or name == "accelerated":
+        raise AttributeError(name)  # a module, which is imported then
+    accelerated = importlib.import_module(__name__ + ".accelerated")
+    kind = getattr(importlib.import_module("dgl.nn"), name, None)
+    fast = accelerated.with_kernels(kind) if isinstance(kind, type) else None
+    if fast is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: "
+                             "dgl.nn has no layer of this name that sends "
+                             "messages")
+    return fast

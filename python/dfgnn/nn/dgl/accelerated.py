@@ -1,126 +1,127 @@
-"""Classes that are both a layer of dfgnn.nn.dgl and DGL's own of that name.
+"""Classes over DGL's own and over modules that send messages by DGL, which give
+these messages the kernels.
 
-They are made when dfgnn.accelerate() first meets a layer, since DGL need not
-be installed.  Parameters and everything beside forward() are DGL's; a call
-that the kernels cannot serve goes to DGL's forward().
+They are made when dfgnn.accelerate() first meets a class, since DGL need not
+be installed.  Parameters and everything beside forward() are the class's own.
 """
 
 import functools
 import importlib
-import logging
+import types
+
+from torch import nn
 
 from ... import _fallbacks
-from ...convert import as_graph
-from ...errors import UnsupportedError
-from ...graph import Graph
-from .. import dgl as ours
-from . import _hetero_conv
+from ...errors import InvalidError, UnsupportedError
+from .._guards import Other, surroundings
+from . import _messages
 
-log = logging.getLogger("dfgnn")
-_LAYERS = [name for name in ours.__all__ if name != "DGLError"]
-_UNITS = ("HeteroGraphConv",)
-_PACKAGE = "dgl.nn.pytorch.conv"
+# Methods of a graph, and the functions of dgl.ops, that reduce messages.
+_METHODS = {"update_all", "multi_update_all", "send_and_recv", "prop_nodes"}
 
 
-@functools.lru_cache(None)
-def _say(name, reason):
-    log.info("%s takes DGL's own path: %s", name, reason)
+def _rows():
+    """By name of a layer of dgl.nn what its forward tries first, in turn."""
+    from . import _attention as attention, _relations as relations
+    return {"GATConv": (attention.gat, attention.gat_by_steps),
+            "GATv2Conv": (attention.gatv2, attention.gatv2_by_steps),
+            "AGNNConv": (attention.agnn,), "DotGatConv": (attention.dot_gat,),
+            "RelGraphConv": (relations.rel_graph,),
+            "HGTConv": (relations.hgt,)}
 
 
-class Accelerated:
-    """The first base of a class that also inherits from a layer of
-    dfgnn.nn.dgl and from DGL's own."""
+class Accelerated(nn.Module):
+    """The first base of a class that also inherits from the module's own."""
 
-    _dfgnn_base = None  # DGL's class
+    _dfgnn_base = None  # the module's own class
+    _dfgnn_row = ()
 
-    def forward(self, graph, feat, *args, **kwargs):
+    def runs_in_steps(self):
+        """Whether this call cannot be one node of autograd, whatever its
+        arguments are."""
+        return surroundings() is not None
+
+    def forward(self, *args, **kwargs):
+        with _messages.kernels(self):
+            for attempt in self._dfgnn_row:
+                out = self._tried(attempt, args, kwargs)
+                if out is not NotImplemented:
+                    return out
+            return self._dfgnn_base.forward(self, *args, **kwargs)
+
+    def _tried(self, attempt, args, kwargs):
+        if self.runs_in_steps():
+            return NotImplemented
         try:
-            ready = _converted(graph)
-            return super().forward(ready, feat, *args, **kwargs)
-        except (TypeError, ValueError, UnsupportedError, _NoGraph) as error:
-            _say(type(self).__name__, str(error))
-            _fallbacks.note(self, str(error))
-        return self._dfgnn_base.forward(self, graph, feat, *args, **kwargs)
+            return attempt(self, *args, **kwargs)
+        except (Other, InvalidError, UnsupportedError) as error:
+            _fallbacks.note(self, str(error) or "the call is no usual one")
+            return NotImplemented
+
+    def __reduce_ex__(self, protocol):
+        """Copies and pickles name the module's own class."""
+        _, _, *rest = super().__reduce_ex__(protocol)
+        return (_new, (self._dfgnn_base,), *rest)
 
 
-class AcceleratedUnit(Accelerated):
-    """The same of a layer that takes the layers inside it together."""
-
-    def forward(self, g, inputs, mod_args=None, mod_kwargs=None):
-        found = _hetero_conv.together(self, g, inputs, mod_args, mod_kwargs)
-        if isinstance(found, dict):
-            return found
-        _hetero_conv.say(self, found)
-        return self._dfgnn_base.forward(self, g, inputs, mod_args, mod_kwargs)
+def _new(base):
+    kind = with_kernels(base)
+    return kind.__new__(kind)
 
 
-class _NoGraph(Exception):
-    """The graph cannot be converted for the kernels."""
-
-
-def _converted(graph):
-    if isinstance(graph, Graph):
-        return graph
-    if not hasattr(graph, "adj_tensors"):
-        raise _NoGraph(f"{type(graph).__name__} has no adj_tensors()")
-    try:
-        return as_graph(graph)
-    except Exception as error:  # such as a graph restricted to one format
-        raise _NoGraph(str(error)) from error
+def _code_of(function):
+    """The code of a function and of those that are written inside it."""
+    found = [getattr(function, "__code__", None)]
+    while found:
+        code = found.pop()
+        if code is not None:
+            yield code
+            found += [c for c in code.co_consts
+                      if isinstance(c, types.CodeType)]
 
 
 @functools.lru_cache(None)
-def _over(theirs):
-    names = {name: value for name, value in vars(theirs).items()
-             if name == "__init__" or not name.startswith("__")}
-    names.pop("forward")
-    names.update(__module__=__name__, __doc__=theirs.__doc__,
-                 _dfgnn_base=theirs)
-    first = AcceleratedUnit if theirs.__name__ in _UNITS else Accelerated
-    return type(theirs.__name__,
-                (first, getattr(ours, theirs.__name__), theirs), names)
+def _names():
+    return _METHODS | set(importlib.import_module("dgl.ops.spmm").__all__)
 
 
-def detail(module):
-    """What the report says of a module that takes the layers inside it
-    together; None of any other."""
-    if isinstance(module, AcceleratedUnit):
-        return _hetero_conv.described(dict(module.mods.items()))
-    return None
+def _sends(kind):
+    """Whether a method of the class, or of its bases, reduces messages."""
+    for base in kind.__mro__:
+        if base.__module__.startswith("torch."):
+            continue
+        for value in vars(base).values():
+            value = getattr(value, "__func__", value)
+            if any(not _names().isdisjoint(code.co_names)
+                   for code in _code_of(value)):
+                return True
+    return False
 
 
-def __getattr__(name):
-    """Pickles find the classes here."""
-    if name in _LAYERS:
-        return _over(getattr(importlib.import_module("dgl.nn"), name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
+@functools.lru_cache(None)
 def with_kernels(kind):
-    """The class with kernels for a class of DGL, or None."""
-    if kind.__name__ in _LAYERS and kind is getattr(
-            importlib.import_module("dgl.nn"), kind.__name__, None):
-        return _over(kind)
-    return None
+    """The class with kernels for a class, or None."""
+    if issubclass(kind, Accelerated) or kind.__module__.startswith(
+            ("torch.", "torch_geometric.")) or not _sends(kind):
+        return None
+    _messages.install()
+    row = ()
+    if kind.__module__.startswith("dgl.nn."):
+        row = _rows().get(kind.__name__, ())
+    return type(kind.__name__, (Accelerated, kind), {
+        "__module__": kind.__module__, "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__, "_dfgnn_base": kind,
+        "_dfgnn_row": row})
 
 
 def without_kernels(kind):
-    """DGL's class of a class with kernels, or None."""
+    """A module's own class of a class with kernels, or None."""
     return vars(kind).get("_dfgnn_base") if issubclass(kind, Accelerated) \
         else None
 
 
 def why_not(kind):
     """Why a class has no kernels; None if it has, or is no layer of DGL."""
-    if without_kernels(kind) is not None:
-        return None
-    if issubclass(kind, Accelerated):
+    if issubclass(kind, Accelerated) and without_kernels(kind) is None:
         return f"{kind.__name__} is a subclass of an accelerated layer already"
-    base = next((c for c in kind.__mro__ if c.__module__.startswith(_PACKAGE)),
-                None)
-    if base is None:
-        return None
-    if base.__name__ not in _LAYERS:
-        return f"dfgnn.nn.dgl has no {base.__name__}"
-    return (f"{kind.__name__} is a subclass of {base.__name__}; derive it "
-            f"from dfgnn.nn.dgl.{base.__name__} instead")
+    return None

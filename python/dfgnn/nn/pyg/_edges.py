@@ -77,24 +77,6 @@ def wide(edges):
     return edges
 
 
-def degrees(graph, dtype):
-    """[N] the in-edges of each destination."""
-    return graph._derive(("degrees", dtype),
-                         lambda: graph.offsets.diff().to(dtype))
-
-
-def by_edge(graph):
-    """The Graph with the same destinations whose sources are the edges
-    themselves: it reduces messages that were made edge by edge."""
-    def make():
-        order = graph.edge_order
-        if order is None:
-            order = torch.arange(graph.num_edges, device=graph.device,
-                                 dtype=graph.indices.dtype)
-        return Graph(graph.offsets, order, graph.num_edges)
-    return graph._derive("by edge", make)
-
-
 # ---- senders and receivers of a call ----------------------------------------
 
 class Ends(NamedTuple):

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch_geometric.nn import aggr
 
 from ... import _fused, _recipe
+from ..._edge_sums import degrees
 from ..._links import Linear as Product, add
 from ..._operators import sum_settings
 from .._guards import Other, linear, single
 from .._linear import hooked
 from .._node import fits, graph_of, node, recipe, run
-from ._edges import degrees
 from ._reduce import reductions
 
 ORDER = ("mean", "min", "max", "std")  # of the operator's results

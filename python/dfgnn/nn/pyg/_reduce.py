@@ -4,12 +4,11 @@ and of messages that PyG's layers make edge by edge."""
 import torch
 from torch_geometric.nn import MessagePassing, aggr
 
-from ... import ops
-from ..._autograd import Kind, Recorded
+from ... import _edge_sums, ops
+from ..._edge_sums import by_edge, degrees
 from ...aggregation import aggregate, gcn, spmm
 from ...graph import Graph
-from ._edges import (
-    Looped, by_edge, degrees, ends, graph_of, known, reverse, wide)
+from ._edges import Looped, ends, graph_of, known, reverse, wide
 from .._linear import hooked
 from ._mixin import fits, unfit
 
@@ -215,34 +214,13 @@ def edge_messages(layer, edge_index, size, **given):
                         found["dim_size"])
 
 
-class _EdgeSum(Kind):
-    """Sums or means of messages [E, ...] by destination; the gradient of a
-    message is that of its destination, so that no graph is transposed."""
-
-    def record(self, about, given, needed):
-        graph, name = about
-        return spmm(by_edge(graph), *given, reduce=name), (), None
-
-    def gradients(self, about, rest, kept, grads, needed, again):
-        (graph, name), (grad,) = about, grads
-        if name == "mean":
-            count = degrees(graph, grad.dtype).clamp(min=1)
-            grad = grad / count.view([-1] + [1] * (grad.dim() - 1))
-        return [grad.index_select(0, graph.edge_index[1])]
-
-
-_EDGE_SUM = _EdgeSum()
-
-
 def reduce_messages(graph, message, names):
     """Each reduction of messages [E, F] or [E, H, D], in the order of the
     caller's edges."""
     if len([n for n in names if n in _IN_ONE_PASS]) > 1:
         return reduce_neighbours(by_edge(graph), message, names,
                                  graph.num_dst)
-    return [Recorded.apply(_EDGE_SUM, (graph, name), message)
-            if name in ("sum", "mean")
-            else aggregate(by_edge(graph), message, name) for name in names]
+    return [_edge_sums.reduce_edges(graph, message, name) for name in names]
 
 
 def reduce_edges(layer, edge_index, message, num_src, num_dst):

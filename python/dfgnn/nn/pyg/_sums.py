@@ -6,13 +6,14 @@ import torch.nn.functional as F
 from torch_geometric.nn import Linear
 
 from ... import _abi, ops
+from ..._edge_sums import degrees
 from ...aggregation import spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._linear import hooked
 from .._networks import after_linear
 from ._edges import (
-    Looped, degrees, edges_as_given, ends, graph_of, known, remember,
+    Looped, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
 from ._mixin import fits, unfit, usual
 from ._reduce import (
