@@ -221,18 +221,18 @@ static void expect_wrong(session *s, mistake m, const char *family,
 
 /* ---- tests --------------------------------------------------------------- */
 
-START_TEST(every_operator_and_pass_has_variants) {
+TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cpu");
 }
 
-START_TEST(no_variant_is_called_wrong_on_a_hub) {
+TEST_LOOP(no_variant_is_called_wrong_on_a_hub, 0, VARIANT_TESTS) {
   variant_test test = variant_test_make(_i);
   if (variant_test_count("cpu", &test))
     check_hubs("cpu", &test);
 }
 
 /* A family without blocks may round as one loop over all edges does. */
-START_TEST(a_plain_loop_over_a_million_edges_is_right) {
+TEST(a_plain_loop_over_a_million_edges_is_right) {
   const variant_test test = {.op = DFGNN_OP_SPMM_SUM};
   int checked = 0;
   for (int i = 0; i < HUBS; i++) {
@@ -309,12 +309,12 @@ static void find_missing_edge(const visible *v, int64_t degree,
   close_session(&s);
 }
 
-START_TEST(a_missing_edge_is_found) {
+TEST_LOOP(a_missing_edge_is_found, 0, VISIBLE) {
   find_missing_edge(&edges[_i], edges[_i].blocked, "test.blocked");
   find_missing_edge(&edges[_i], edges[_i].plain, "test.planted");
 }
 
-START_TEST(swapped_heads_and_stale_features_are_found) {
+TEST_LOOP(swapped_heads_and_stale_features_are_found, 0, VARIANT_TESTS) {
   variant_test test = variant_test_make(_i);
   const hub *h = &hubs[test.pass == DFGNN_PASS_FORWARD ? 2 : 3];
   session s = open_session(h, &test);
@@ -326,7 +326,7 @@ START_TEST(swapped_heads_and_stale_features_are_found) {
 
 /* One rounding of the output counts 2^-24, and the others count 5 times the
  * root of the sum of their squares. */
-START_TEST(the_bound_is_what_the_header_says) {
+TEST(the_bound_is_what_the_header_says) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   const dfgnn_family blocked = {.block = 256};
   dfgnn_arithmetic a = dfgnn__arithmetic(&problem, NULL);
@@ -345,21 +345,4 @@ START_TEST(the_bound_is_what_the_header_says) {
   ck_assert_double_eq(dfgnn__bound(&a, DFGNN_DTYPE_COUNT, 7, 3, 1, 1000), 3);
 }
 
-int main(void) {
-  Suite *suite = suite_create("accuracy");
-  TCase *tcase = tcase_create("cpu");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_test(tcase, the_bound_is_what_the_header_says);
-  tcase_add_test(tcase, a_plain_loop_over_a_million_edges_is_right);
-  tcase_add_loop_test(tcase, a_missing_edge_is_found, 0, VISIBLE);
-  tcase_add_loop_test(tcase, swapped_heads_and_stale_features_are_found, 0,
-                      VARIANT_TESTS);
-  suite_add_tcase(suite, tcase);
-  tcase = tcase_create("hubs");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_test(tcase, every_operator_and_pass_has_variants);
-  tcase_add_loop_test(tcase, no_variant_is_called_wrong_on_a_hub, 0,
-                      VARIANT_TESTS);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("accuracy", .timeout = 120)

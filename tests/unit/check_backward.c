@@ -215,7 +215,8 @@ static int check_gradients(const dfgnn_problem *problem, int flags) {
   return gradients;
 }
 
-START_TEST(reference_gradients_are_those_of_finite_differences) {
+TEST_LOOP(reference_gradients_are_those_of_finite_differences, 0,
+          (int)DFGNN_OP_COUNT *CASES) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   problem.op = (dfgnn_op)(_i / CASES);
   int flags = _i % CASES, attention = DFGNN_OPS_ATTENTION >> problem.op & 1;
@@ -223,7 +224,6 @@ START_TEST(reference_gradients_are_those_of_finite_differences) {
     return;
   ck_assert_int_gt(check_gradients(&problem, flags), 0);
 }
-END_TEST
 
 /* ---- edge features ------------------------------------------------------- */
 
@@ -264,14 +264,14 @@ static dfgnn_problem problem_of(const edge_case *c) {
   return problem;
 }
 
-START_TEST(gradients_with_edge_features_are_those_of_finite_differences) {
+TEST_LOOP(gradients_with_edge_features_are_those_of_finite_differences, 0,
+          2 * EDGE_CASES) {
   const edge_case *c = &edge_cases[_i / 2];
   dfgnn_problem problem = problem_of(c);
   int all = _i % 2;
   ck_assert_int_eq(check_gradients(&problem, all ? BIAS | DROPOUT | MASK : 0),
                    c->gradients + all);
 }
-END_TEST
 
 /* Row d of W times the features of edge e, plus b. */
 static double projected(const fixture *f, int e, int head, int d) {
@@ -335,7 +335,8 @@ static void check_own_sources(fixture *f) {
     }
 }
 
-START_TEST(edge_features_are_as_if_each_edge_had_a_source_of_its_own) {
+TEST_LOOP(edge_features_are_as_if_each_edge_had_a_source_of_its_own, 0,
+          EDGE_CASES) {
   dfgnn_problem problem = problem_of(&edge_cases[_i]);
   fixture f;
   if (problem.op != DFGNN_OP_GT)
@@ -344,7 +345,6 @@ START_TEST(edge_features_are_as_if_each_edge_had_a_source_of_its_own) {
   check_own_sources(&f);
   close_fixture(&f);
 }
-END_TEST
 
 /* ---- variants ------------------------------------------------------------ */
 
@@ -428,7 +428,7 @@ static void check_alone(session *s, const char *variant,
   free(expected);
 }
 
-START_TEST(each_gradient_can_be_asked_for_alone) {
+TEST_LOOP(each_gradient_can_be_asked_for_alone, 0, DFGNN_OP_GATV2 + 1) {
   const dfgnn_operator *op = dfgnn__operator((dfgnn_op)_i, DFGNN_PASS_BACKWARD);
   session s;
   int checks = 0;
@@ -443,10 +443,10 @@ START_TEST(each_gradient_can_be_asked_for_alone) {
   ck_assert_int_gt(checks, 0);
   close_session(&s);
 }
-END_TEST
 
 /* Gradients of parameters are summed in an order that no thread changes. */
-START_TEST(parameters_have_the_same_gradient_for_any_number_of_threads) {
+TEST_LOOP(parameters_have_the_same_gradient_for_any_number_of_threads, 0,
+          DFGNN_OP_GATV2 + 1) {
   session one, three;
   int compared = 0;
   if (_i != DFGNN_OP_AGNN && _i != DFGNN_OP_GATV2)
@@ -472,11 +472,10 @@ START_TEST(parameters_have_the_same_gradient_for_any_number_of_threads) {
   close_session(&one);
   close_session(&three);
 }
-END_TEST
 
 /* ---- dropout ------------------------------------------------------------- */
 
-START_TEST(dropout_follows_its_seed_wherever_that_is) {
+TEST(dropout_follows_its_seed_wherever_that_is) {
   session s;
   uint64_t seed = 12345;
   open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
@@ -498,10 +497,9 @@ START_TEST(dropout_follows_its_seed_wherever_that_is) {
   free(by_value);
   close_session(&s);
 }
-END_TEST
 
 /* Where all values are 1, out is the sum of the kept weights, over 1 - p. */
-START_TEST(dropout_keeps_the_mean_of_out) {
+TEST(dropout_keeps_the_mean_of_out) {
   session s;
   double sum = 0;
   open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
@@ -516,28 +514,5 @@ START_TEST(dropout_keeps_the_mean_of_out) {
   ck_assert_msg(fabs(sum - 1) < 0.1, "the mean of out is %g", sum);
   close_session(&s);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("backward");
-  TCase *tcase = tcase_create("cpu");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_loop_test(tcase,
-                      reference_gradients_are_those_of_finite_differences, 0,
-                      (int)DFGNN_OP_COUNT * CASES);
-  tcase_add_loop_test(
-      tcase, gradients_with_edge_features_are_those_of_finite_differences, 0,
-      2 * EDGE_CASES);
-  tcase_add_loop_test(tcase,
-                      edge_features_are_as_if_each_edge_had_a_source_of_its_own,
-                      0, EDGE_CASES);
-  tcase_add_loop_test(tcase, each_gradient_can_be_asked_for_alone, 0,
-                      DFGNN_OP_GATV2 + 1);
-  tcase_add_loop_test(
-      tcase, parameters_have_the_same_gradient_for_any_number_of_threads, 0,
-      DFGNN_OP_GATV2 + 1);
-  tcase_add_test(tcase, dropout_follows_its_seed_wherever_that_is);
-  tcase_add_test(tcase, dropout_keeps_the_mean_of_out);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("cpu", .timeout = 60)

@@ -21,7 +21,7 @@
 
 /* ---- programs ------------------------------------------------------------ */
 
-START_TEST(a_program_reads_as_its_template_expression) {
+TEST(a_program_reads_as_its_template_expression) {
   char text[128];
   const dfgnn_program p = program_of(7),
                       plain = {SCRIPT_SOURCE, SCRIPT_NAME, 0, {0}};
@@ -36,7 +36,7 @@ typedef struct shape_constants {
   SHAPE_CONSTANTS(DFGNN_CONSTANT_MEMBER)
 } shape_constants;
 
-START_TEST(constants_with_names_are_members_of_one_type) {
+TEST(constants_with_names_are_members_of_one_type) {
   char text[256];
   const shape_constants shape = {.lanes = 32, .type = DFGNN_TYPE(DFGNN_F64)};
   const dfgnn_program p = DFGNN_PROGRAM_OF(SCRIPT_SOURCE, "dfgnn::something",
@@ -52,7 +52,7 @@ START_TEST(constants_with_names_are_members_of_one_type) {
                                      "};\n"));
 }
 
-START_TEST(a_list_holds_each_program_once_and_launches_nothing) {
+TEST(a_list_holds_each_program_once_and_launches_nothing) {
   dfgnn_programs *list = NULL;
   ck_ok(dfgnn__programs_create(&list));
   queue = (dfgnn_queue){.list = list};
@@ -67,7 +67,7 @@ START_TEST(a_list_holds_each_program_once_and_launches_nothing) {
 
 /* ---- launching ----------------------------------------------------------- */
 
-START_TEST(a_kernel_is_compiled_and_loaded_once) {
+TEST(a_kernel_is_compiled_and_loaded_once) {
   dfgnn_kernel_info info;
   const dfgnn_program p = program_of(1);
   open_engine();
@@ -89,7 +89,7 @@ START_TEST(a_kernel_is_compiled_and_loaded_once) {
   ck_assert_int_eq(gpu.unloaded, 2);
 }
 
-START_TEST(the_context_of_the_caller_is_put_back) {
+TEST(the_context_of_the_caller_is_put_back) {
   const cu_context other = (cu_context)(uintptr_t)77;
   gpu_current_context = other;
   open_engine();
@@ -104,7 +104,7 @@ START_TEST(the_context_of_the_caller_is_put_back) {
   ck_assert_int_eq(dfgnn__engine_enter(engine), 0);
 }
 
-START_TEST(many_kernels_are_all_found_again) {
+TEST(many_kernels_are_all_found_again) {
   open_engine();
   for (int round = 0; round < 2; round++)
     for (int i = 0; i < 700; i++)
@@ -112,7 +112,7 @@ START_TEST(many_kernels_are_all_found_again) {
   ck_assert_int_eq(nvrtc_script.compiled, 700);
 }
 
-START_TEST(large_shared_memory_is_asked_for_once) {
+TEST(large_shared_memory_is_asked_for_once) {
   const dfgnn_grid large = {.blocks = {1},
                             .threads = 32,
                             .shared = 100 << 10,
@@ -136,7 +136,7 @@ static void *launch_many(void *data) {
   return NULL;
 }
 
-START_TEST(threads_that_want_one_kernel_wait_for_one_compilation) {
+TEST(threads_that_want_one_kernel_wait_for_one_compilation) {
   pthread_t thread[8];
   int failed[8] = {0};
   open_engine();
@@ -163,7 +163,7 @@ static void *open_and_launch(void *data) {
   return NULL;
 }
 
-START_TEST(threads_open_and_close_engines_of_one_cache) {
+TEST(threads_open_and_close_engines_of_one_cache) {
   pthread_t thread[8];
   int failed[8] = {0};
   for (int round = 0; round < 3; round++) {
@@ -182,7 +182,7 @@ START_TEST(threads_open_and_close_engines_of_one_cache) {
   });
 }
 
-START_TEST(a_list_is_prepared_by_several_threads) {
+TEST(a_list_is_prepared_by_several_threads) {
   dfgnn_programs *list = NULL;
   ck_ok(dfgnn__programs_create(&list));
   open_engine();
@@ -204,7 +204,7 @@ START_TEST(a_list_is_prepared_by_several_threads) {
 
 /* ---- failures ------------------------------------------------------------ */
 
-START_TEST(what_does_not_compile_says_why) {
+TEST(what_does_not_compile_says_why) {
   open_engine();
   nvrtc_script.fails = 6;
   ck_fails(launch(1, one), DFGNN_ERROR_UNSUPPORTED,
@@ -214,7 +214,7 @@ START_TEST(what_does_not_compile_says_why) {
   ck_ok(launch(1, one)); /* and is tried again */
 }
 
-START_TEST(without_a_compiler_the_message_says_what_to_install) {
+TEST(without_a_compiler_the_message_says_what_to_install) {
   dfgnn__compiler_replace(NULL);
   open_engine();
   ck_fails(launch(1, one), DFGNN_ERROR_UNSUPPORTED,
@@ -222,13 +222,13 @@ START_TEST(without_a_compiler_the_message_says_what_to_install) {
   ck_assert_int_eq(gpu.launched, 0);
 }
 
-START_TEST(without_a_driver_opening_fails) {
+TEST(without_a_driver_opening_fails) {
   dfgnn__driver_replace(NULL);
   ck_fails(dfgnn__engine_open(&engine, 0), DFGNN_ERROR_DEVICE,
            "there is no CUDA driver");
 }
 
-START_TEST(errors_of_the_driver_become_statuses) {
+TEST(errors_of_the_driver_become_statuses) {
   open_engine();
   gpu.load_fails = CU_ERROR_MEMORY;
   ck_fails(launch(1, one), DFGNN_ERROR_MEMORY,
@@ -238,7 +238,7 @@ START_TEST(errors_of_the_driver_become_statuses) {
   ck_fails(launch(1, one), DFGNN_ERROR_DEVICE, "scripted error (error 700)");
 }
 
-START_TEST(a_newer_gpu_gets_ptx_of_the_newest_known) {
+TEST(a_newer_gpu_gets_ptx_of_the_newest_known) {
   gpu.major = 12;
   gpu.minor = 1;
   open_engine();
@@ -246,7 +246,7 @@ START_TEST(a_newer_gpu_gets_ptx_of_the_newest_known) {
   ck_assert_str_eq(nvrtc_script.target, "--gpu-architecture=compute_90");
 }
 
-START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
+TEST(an_architecture_that_is_none_or_too_old_is_refused) {
   ck_fails(dfgnn__engine_offline(&engine, "sm_52"), DFGNN_ERROR_INVALID,
            "does not compile for sm_52");
   ck_fails(dfgnn__engine_offline(&engine, "hopper"), DFGNN_ERROR_INVALID,
@@ -255,27 +255,5 @@ START_TEST(an_architecture_that_is_none_or_too_old_is_refused) {
            "'sm_90x' is no architecture");
 }
 
-int main(void) {
-  Suite *suite = suite_create("engine");
-  TCase *tests = tcase_create("all");
-  tcase_add_checked_fixture(tests, engine_setup, engine_teardown);
-  tcase_set_timeout(tests, 60);
-  tcase_add_test(tests, a_program_reads_as_its_template_expression);
-  tcase_add_test(tests, constants_with_names_are_members_of_one_type);
-  tcase_add_test(tests, a_list_holds_each_program_once_and_launches_nothing);
-  tcase_add_test(tests, a_kernel_is_compiled_and_loaded_once);
-  tcase_add_test(tests, the_context_of_the_caller_is_put_back);
-  tcase_add_test(tests, many_kernels_are_all_found_again);
-  tcase_add_test(tests, large_shared_memory_is_asked_for_once);
-  tcase_add_test(tests, threads_that_want_one_kernel_wait_for_one_compilation);
-  tcase_add_test(tests, threads_open_and_close_engines_of_one_cache);
-  tcase_add_test(tests, a_list_is_prepared_by_several_threads);
-  tcase_add_test(tests, what_does_not_compile_says_why);
-  tcase_add_test(tests, without_a_compiler_the_message_says_what_to_install);
-  tcase_add_test(tests, without_a_driver_opening_fails);
-  tcase_add_test(tests, errors_of_the_driver_become_statuses);
-  tcase_add_test(tests, a_newer_gpu_gets_ptx_of_the_newest_known);
-  tcase_add_test(tests, an_architecture_that_is_none_or_too_old_is_refused);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("all", .setup = engine_setup, .teardown = engine_teardown,
+          .timeout = 60)

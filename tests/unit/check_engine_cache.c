@@ -22,7 +22,7 @@
 
 /* ---- the user's cache ---------------------------------------------------- */
 
-START_TEST(a_new_process_finds_what_another_compiled) {
+TEST(a_new_process_finds_what_another_compiled) {
   open_engine();
   ck_ok(launch(1, one));
   IN_A_NEW_PROCESS({
@@ -37,9 +37,8 @@ START_TEST(a_new_process_finds_what_another_compiled) {
   ck_assert_str_eq(info.path, cache);
   ck_assert_int_eq(info.entries, 2);
 }
-END_TEST
 
-START_TEST(many_processes_that_ask_at_once_all_get_it) {
+TEST(many_processes_that_ask_at_once_all_get_it) {
   enum { PROCESSES = 64 };
   pid_t child[PROCESSES];
   for (int i = 0; i < PROCESSES; i++) {
@@ -60,9 +59,8 @@ START_TEST(many_processes_that_ask_at_once_all_get_it) {
   dfgnn__cache_describe(&info);
   ck_assert_int_eq(info.entries, 1);
 }
-END_TEST
 
-START_TEST(a_damaged_entry_is_compiled_again) {
+TEST(a_damaged_entry_is_compiled_again) {
   IN_A_NEW_PROCESS(fill_cache(3));
   EXPECT_COMPILED(0);
   in_sql("UPDATE kernel SET code = CAST(x'00' || substr(code, 2) AS BLOB) "
@@ -76,18 +74,16 @@ START_TEST(a_damaged_entry_is_compiled_again) {
   EXPECT_COMPILED(3);
   EXPECT_COMPILED(0);
 }
-END_TEST
 
-START_TEST(an_entry_under_a_wrong_key_is_a_miss) {
+TEST(an_entry_under_a_wrong_key_is_a_miss) {
   IN_A_NEW_PROCESS(fill_cache(3));
   in_sql("CREATE TEMP TABLE t AS SELECT key FROM kernel WHERE rowid = 2;"
          "DELETE FROM kernel WHERE rowid = 2;"
          "UPDATE kernel SET key = (SELECT key FROM t) WHERE rowid = 1");
   EXPECT_COMPILED(2);
 }
-END_TEST
 
-START_TEST(code_that_the_driver_refuses_is_compiled_again) {
+TEST(code_that_the_driver_refuses_is_compiled_again) {
   snprintf(nvrtc_script.code, sizeof nvrtc_script.code, "of another GPU");
   IN_A_NEW_PROCESS(fill_cache(3));
   snprintf(nvrtc_script.code, sizeof nvrtc_script.code, "good code");
@@ -95,12 +91,11 @@ START_TEST(code_that_the_driver_refuses_is_compiled_again) {
   EXPECT_COMPILED(3);
   EXPECT_COMPILED(0); /* the refused code was replaced */
 }
-END_TEST
 
 /* Moves all of the cache into its one file. */
 static void settle(void) { in_sql("PRAGMA wal_checkpoint(TRUNCATE)"); }
 
-START_TEST(a_file_that_is_damaged_is_made_anew) {
+TEST(a_file_that_is_damaged_is_made_anew) {
   IN_A_NEW_PROCESS(fill_cache(3));
   settle();
   overwrite(cache, "this is no database, whatever its name", -1);
@@ -114,9 +109,8 @@ START_TEST(a_file_that_is_damaged_is_made_anew) {
   overwrite(cache, "", 0);
   EXPECT_COMPILED(3);
 }
-END_TEST
 
-START_TEST(the_database_of_somebody_else_is_left_alone) {
+TEST(the_database_of_somebody_else_is_left_alone) {
   struct stat before, after;
   in_sql("PRAGMA application_id = 7; CREATE TABLE photos (x)");
   ck_assert(!stat(cache, &before));
@@ -126,9 +120,8 @@ START_TEST(the_database_of_somebody_else_is_left_alone) {
   ck_assert_int_eq(before.st_ino, after.st_ino);
   in_sql("INSERT INTO photos VALUES (1)"); /* it is still theirs */
 }
-END_TEST
 
-START_TEST(a_file_of_another_kind_is_left_alone) {
+TEST(a_file_of_another_kind_is_left_alone) {
   static const char thesis[] = "Chapter 1: on the fusion of kernels\n";
   char text[sizeof thesis + 1] = "";
   dfgnn_cache_info info;
@@ -142,7 +135,6 @@ START_TEST(a_file_of_another_kind_is_left_alone) {
   dfgnn__cache_describe(&info);
   ck_assert_ptr_nonnull(strstr(info.problem, "a file of another kind"));
 }
-END_TEST
 
 /* ---- what others could write ----------------------------------------------
  */
@@ -157,7 +149,7 @@ static void expect_refused(const char *reason) {
   });
 }
 
-START_TEST(a_log_of_another_user_is_not_read) {
+TEST(a_log_of_another_user_is_not_read) {
   static const char *const suffixes[] = {"-wal", "-shm", "-journal"};
   char name[128], reason[128];
   for (int i = 0; i < 3; i++) {
@@ -181,9 +173,8 @@ START_TEST(a_log_of_another_user_is_not_read) {
     ck_assert(!unlink(name));
   }
 }
-END_TEST
 
-START_TEST(a_folder_that_others_can_write_is_refused) {
+TEST(a_folder_that_others_can_write_is_refused) {
   static const mode_t modes[] = {0777, 01777, 0770, 0707};
   IN_A_NEW_PROCESS(fill_cache(3));
   write_pack(3, "sm_90");
@@ -201,7 +192,6 @@ START_TEST(a_folder_that_others_can_write_is_refused) {
   ck_assert(!chmod(folder, 0700));
   EXPECT_COMPILED(0);
 }
-END_TEST
 
 /* The moment before SQLite opens a file: another user, who can write a folder
  * above, exchanges it for one with a cache of foreign code. */
@@ -224,7 +214,7 @@ static void exchange_when_opened(void) {
   EXPECT(!sqlite3_vfs_register(&exchanging, 1));
 }
 
-START_TEST(a_folder_above_that_others_exchange_does_not_matter) {
+TEST(a_folder_above_that_others_exchange_does_not_matter) {
   char ours[160], theirs[160];
   struct stat info;
   snprintf(shared, sizeof shared, "%s/shared", folder);
@@ -249,9 +239,8 @@ START_TEST(a_folder_above_that_others_exchange_does_not_matter) {
   setenv("DFGNN_KERNEL_CACHE", theirs, 1);
   EXPECT_COMPILED(0);
 }
-END_TEST
 
-START_TEST(a_home_that_is_a_link_has_a_cache) {
+TEST(a_home_that_is_a_link_has_a_cache) {
   char home[128], link[128], made[128];
   struct stat info;
   snprintf(home, sizeof home, "%s/disk7", folder);
@@ -267,10 +256,9 @@ START_TEST(a_home_that_is_a_link_has_a_cache) {
   ck_assert(!stat(made, &info));
   ck_assert_int_eq(info.st_mode & 0777, 0700);
 }
-END_TEST
 
 /* Whoever has no right to write sees a disk that cannot be written. */
-START_TEST(a_cache_that_cannot_be_written_is_read) {
+TEST(a_cache_that_cannot_be_written_is_read) {
   char command[256];
   IN_A_NEW_PROCESS(fill_cache(3));
   settle();
@@ -287,9 +275,8 @@ START_TEST(a_cache_that_cannot_be_written_is_read) {
   });
   ck_assert(!chmod(folder, 0700));
 }
-END_TEST
 
-START_TEST(a_cache_that_others_can_write_is_not_used) {
+TEST(a_cache_that_others_can_write_is_not_used) {
   dfgnn_cache_info info;
   IN_A_NEW_PROCESS(fill_cache(3));
   ck_assert(!chmod(cache, 0666));
@@ -297,21 +284,19 @@ START_TEST(a_cache_that_others_can_write_is_not_used) {
   dfgnn__cache_describe(&info);
   ck_assert_str_eq(info.problem, "it can be written by others");
 }
-END_TEST
 
-START_TEST(a_folder_that_cannot_be_written_means_no_cache) {
+TEST(a_folder_that_cannot_be_written_means_no_cache) {
   setenv("DFGNN_KERNEL_CACHE", "/proc/none/kernels.db", 1);
   EXPECT_COMPILED(3);
   EXPECT_COMPILED(3);
 }
-END_TEST
 
 static const char *on_nfs(const char *path) {
   (void)path;
   return "NFS";
 }
 
-START_TEST(a_network_file_system_means_no_cache) {
+TEST(a_network_file_system_means_no_cache) {
   dfgnn_cache_info info;
   dfgnn__network_filesystem = on_nfs;
   EXPECT_COMPILED(3);
@@ -320,9 +305,8 @@ START_TEST(a_network_file_system_means_no_cache) {
   ck_assert_str_eq(info.problem, "it lies on a network file system (NFS)");
   ck_assert_int_ne(access(cache, F_OK), 0);
 }
-END_TEST
 
-START_TEST(the_cache_is_bounded_and_the_least_used_go_first) {
+TEST(the_cache_is_bounded_and_the_least_used_go_first) {
   dfgnn_cache_info info;
   setenv("DFGNN_KERNEL_CACHE_MB", "1", 1);
   IN_A_NEW_PROCESS(fill_cache(3));
@@ -342,9 +326,8 @@ START_TEST(the_cache_is_bounded_and_the_least_used_go_first) {
   dfgnn__cache_describe(&info);
   ck_assert_int_eq(info.entries, 0);
 }
-END_TEST
 
-START_TEST(a_process_killed_while_it_stores_harms_nobody) {
+TEST(a_process_killed_while_it_stores_harms_nobody) {
   for (int i = 0; i < 20; i++) {
     pid_t child = fork();
     if (child == 0) {
@@ -362,31 +345,6 @@ START_TEST(a_process_killed_while_it_stores_harms_nobody) {
     EXPECT(gpu.launched == 1);
   });
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("engine_cache");
-  TCase *tests = tcase_create("all");
-  tcase_add_checked_fixture(tests, engine_setup, engine_teardown);
-  tcase_set_timeout(tests, 60);
-  tcase_add_test(tests, a_new_process_finds_what_another_compiled);
-  tcase_add_test(tests, many_processes_that_ask_at_once_all_get_it);
-  tcase_add_test(tests, a_damaged_entry_is_compiled_again);
-  tcase_add_test(tests, an_entry_under_a_wrong_key_is_a_miss);
-  tcase_add_test(tests, code_that_the_driver_refuses_is_compiled_again);
-  tcase_add_test(tests, a_file_that_is_damaged_is_made_anew);
-  tcase_add_test(tests, the_database_of_somebody_else_is_left_alone);
-  tcase_add_test(tests, a_file_of_another_kind_is_left_alone);
-  tcase_add_test(tests, a_log_of_another_user_is_not_read);
-  tcase_add_test(tests, a_folder_that_others_can_write_is_refused);
-  tcase_add_test(tests, a_folder_above_that_others_exchange_does_not_matter);
-  tcase_add_test(tests, a_home_that_is_a_link_has_a_cache);
-  tcase_add_test(tests, a_cache_that_cannot_be_written_is_read);
-  tcase_add_test(tests, a_cache_that_others_can_write_is_not_used);
-  tcase_add_test(tests, a_folder_that_cannot_be_written_means_no_cache);
-  tcase_add_test(tests, a_network_file_system_means_no_cache);
-  tcase_add_test(tests, the_cache_is_bounded_and_the_least_used_go_first);
-  tcase_add_test(tests, a_process_killed_while_it_stores_harms_nobody);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("all", .setup = engine_setup, .teardown = engine_teardown,
+          .timeout = 60)

@@ -20,7 +20,7 @@
 
 /* ---- packs --------------------------------------------------------------- */
 
-START_TEST(a_pack_serves_a_machine_without_a_compiler) {
+TEST(a_pack_serves_a_machine_without_a_compiler) {
   write_pack(3, "sm_90");
   setenv("DFGNN_KERNEL_PACK", pack_path, 1);
   dfgnn__compiler_replace(NULL);
@@ -31,7 +31,7 @@ START_TEST(a_pack_serves_a_machine_without_a_compiler) {
   ck_fails(launch(3, one), DFGNN_ERROR_UNSUPPORTED, "no CUDA compiler");
 }
 
-START_TEST(a_pack_is_compressed_where_xz_is_there) {
+TEST(a_pack_is_compressed_where_xz_is_there) {
   char first[6] = "";
   struct stat info;
   write_pack(40, "sm_90");
@@ -45,7 +45,7 @@ START_TEST(a_pack_is_compressed_where_xz_is_there) {
     ck_assert_int_lt(info.st_size, 40 * 200);
 }
 
-START_TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
+TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
   unsigned char *bytes = sqlite3_malloc64(1 << 20);
   size_t size = 1 << 20;
   if (!dfgnn__xz_available()) {
@@ -68,7 +68,7 @@ START_TEST(a_pack_that_grows_beyond_all_bounds_is_refused) {
   sqlite3_free(bytes);
 }
 
-START_TEST(a_pack_for_another_architecture_is_of_no_use) {
+TEST(a_pack_for_another_architecture_is_of_no_use) {
   write_pack(3, "sm_80");
   setenv("DFGNN_KERNEL_PACK", pack_path, 1);
   dfgnn__compiler_replace(NULL);
@@ -76,7 +76,7 @@ START_TEST(a_pack_for_another_architecture_is_of_no_use) {
   ck_fails(launch(0, one), DFGNN_ERROR_UNSUPPORTED, "no CUDA compiler");
 }
 
-START_TEST(a_pack_that_others_can_write_is_refused) {
+TEST(a_pack_that_others_can_write_is_refused) {
   write_pack(1, "sm_90");
   ck_assert(!chmod(pack_path, 0666));
   setenv("DFGNN_KERNEL_PACK", pack_path, 1);
@@ -85,7 +85,7 @@ START_TEST(a_pack_that_others_can_write_is_refused) {
       strstr(problem_of_the_pack(), "nobody else may be able to write it"));
 }
 
-START_TEST(without_a_compiler_a_device_is_usable_if_a_pack_is) {
+TEST(without_a_compiler_a_device_is_usable_if_a_pack_is) {
   char why[1024];
   write_pack(1, "sm_90");
   dfgnn__compiler_replace(NULL);
@@ -104,7 +104,7 @@ START_TEST(without_a_compiler_a_device_is_usable_if_a_pack_is) {
   });
 }
 
-START_TEST(a_pack_that_is_none_is_refused) {
+TEST(a_pack_that_is_none_is_refused) {
   setenv("DFGNN_KERNEL_PACK", pack_path, 1);
   static const struct {
     const char *text;
@@ -136,7 +136,7 @@ static dfgnn_status distrust(const char *path, const unsigned char *bytes,
   return dfgnn__fail(DFGNN_ERROR_STORE, "%s: not signed by anybody", path);
 }
 
-START_TEST(where_keys_are_set_a_pack_must_be_signed) {
+TEST(where_keys_are_set_a_pack_must_be_signed) {
   write_pack(1, "sm_90");
   setenv("DFGNN_KERNEL_PACK", pack_path, 1);
   dfgnn__pack_trust(distrust);
@@ -144,7 +144,7 @@ START_TEST(where_keys_are_set_a_pack_must_be_signed) {
   ck_assert_ptr_nonnull(strstr(problem_of_the_pack(), "not signed by anybody"));
 }
 
-START_TEST(a_pack_that_is_given_up_leaves_no_file) {
+TEST(a_pack_that_is_given_up_leaves_no_file) {
   dfgnn_pack_writer *writer = NULL;
   char command[128];
   ck_ok(dfgnn__pack_create(&writer, pack_path));
@@ -153,20 +153,5 @@ START_TEST(a_pack_that_is_given_up_leaves_no_file) {
   ck_assert_int_eq(system(command), 0);
 }
 
-int main(void) {
-  Suite *suite = suite_create("engine_pack");
-  TCase *tests = tcase_create("all");
-  tcase_add_checked_fixture(tests, engine_setup, engine_teardown);
-  tcase_set_timeout(tests, 60);
-  tcase_add_test(tests, a_pack_serves_a_machine_without_a_compiler);
-  tcase_add_test(tests, a_pack_is_compressed_where_xz_is_there);
-  tcase_add_test(tests, a_pack_that_grows_beyond_all_bounds_is_refused);
-  tcase_add_test(tests, a_pack_for_another_architecture_is_of_no_use);
-  tcase_add_test(tests, a_pack_that_others_can_write_is_refused);
-  tcase_add_test(tests, without_a_compiler_a_device_is_usable_if_a_pack_is);
-  tcase_add_test(tests, a_pack_that_is_none_is_refused);
-  tcase_add_test(tests, where_keys_are_set_a_pack_must_be_signed);
-  tcase_add_test(tests, a_pack_that_is_given_up_leaves_no_file);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("all", .setup = engine_setup, .teardown = engine_teardown,
+          .timeout = 60)

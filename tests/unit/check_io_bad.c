@@ -2,7 +2,7 @@
 
 #define MM "%%MatrixMarket matrix coordinate "
 
-START_TEST(a_missing_file_and_a_directory_are_named) {
+TEST(a_missing_file_and_a_directory_are_named) {
   dfgnn_csr *csr = NULL;
   ck_fails(dfgnn_csr_read(&csr, file_path("none.mtx")), DFGNN_ERROR_IO,
            "none.mtx: cannot open: No such file");
@@ -11,15 +11,13 @@ START_TEST(a_missing_file_and_a_directory_are_named) {
   ck_fails(dfgnn_csr_read(&csr, NULL), DFGNN_ERROR_INVALID, "path is NULL");
   ck_fails(dfgnn_csr_read(NULL, "x"), DFGNN_ERROR_INVALID, "csr is NULL");
 }
-END_TEST
 
-START_TEST(an_unknown_name_lists_the_formats) {
+TEST(an_unknown_name_lists_the_formats) {
   refused(put_text("a.xyz", "0 1\n"), "expected .npz, or .mtx, .graph, .txt");
   refused(put_text("a.npz", "0 1\n"), "found no zip archive");
 }
-END_TEST
 
-START_TEST(a_truncated_text_says_how_much_is_there) {
+TEST(a_truncated_text_says_how_much_is_there) {
   refused(put_text("a.mtx", MM "pattern general\n3 3 3\n1 1\n2 2\n"),
           "found the end of the file after 2 entries, expected 3");
   refused(put_text("b.mtx", MM "real general\n3 3 1\n1 1"),
@@ -28,8 +26,7 @@ START_TEST(a_truncated_text_says_how_much_is_there) {
           "line 2: found the end of the file, expected the number of entries");
   refused(put_text("d.mtx", "%%MatrixMarket matrix coord"),
           "line 1: found 'coord', expected coordinate");
-  refused(put_text("a.graph", "3 2\n2 3\n"),
-          "found 2 neighbours, expected 4");
+  refused(put_text("a.graph", "3 2\n2 3\n"), "found 2 neighbours, expected 4");
   refused(put_text("d.graph", "3 1 10\n7 2\n7 1\n"),
           "found the end of the file after 2 nodes, expected 3");
   refused(put_text("b.graph", "3 2\n2\n1\n\n"),
@@ -41,9 +38,8 @@ START_TEST(a_truncated_text_says_how_much_is_there) {
   refused(put_text("c.graph", ""),
           "found the end of the file, expected the number of nodes");
 }
-END_TEST
 
-START_TEST(more_than_the_header_says_is_refused) {
+TEST(more_than_the_header_says_is_refused) {
   refused(put_text("a.mtx", MM "pattern general\n2 2 1\n1 1\n2 2\n"),
           "line 4: found '2', expected the end of the file");
   refused(put_text("b.mtx", MM "pattern general\n2 2 1\n1 1 1.5\n"),
@@ -51,9 +47,8 @@ START_TEST(more_than_the_header_says_is_refused) {
   refused(put_text("a.graph", "1 0\n\n7\n"),
           "line 3: found '7', expected the end of the file");
 }
-END_TEST
 
-START_TEST(binary_text_names_the_byte) {
+TEST(binary_text_names_the_byte) {
   refused(put_bytes("a.txt", "0 1\n\0\1\2", 7),
           "line 2: found the byte 0x00, expected the source");
   refused(put_bytes("b.txt",
@@ -65,9 +60,8 @@ START_TEST(binary_text_names_the_byte) {
   refused(put_bytes("a.graph", "2 1\n2\n\xc3\xa9", 8),
           "line 3: found the byte 0xc3, expected a neighbour");
 }
-END_TEST
 
-START_TEST(a_huge_header_allocates_nothing) {
+TEST(a_huge_header_allocates_nothing) {
   refused(put_text("a.mtx", MM "pattern general\n2000000000 2000000000 "
                                "1000000000000000\n1 1\n"),
           "found 2000000000 rows, expected fewer than");
@@ -88,9 +82,8 @@ START_TEST(a_huge_header_allocates_nothing) {
   refused(put_text("b.txt", "# Nodes: 1000000000000\n0 1\n"),
           "found 1000000000000 rows");
 }
-END_TEST
 
-START_TEST(negative_numbers_are_named) {
+TEST(negative_numbers_are_named) {
   refused(put_text("a.mtx", MM "pattern general\n2 2 1\n-1 1\n"),
           "line 3: found row -1, expected 1 to 2");
   refused(put_text("b.mtx", MM "pattern general\n-2 2 1\n1 1\n"),
@@ -101,9 +94,8 @@ START_TEST(negative_numbers_are_named) {
           "line 2: found neighbour -2, expected 1 to 2");
   refused(put_text("b.graph", "2 -1\n\n\n"), "found edges -1");
 }
-END_TEST
 
-START_TEST(numbers_out_of_range_are_named) {
+TEST(numbers_out_of_range_are_named) {
   refused(put_text("a.mtx", MM "pattern general\n2 3 1\n1 4\n"),
           "line 3: found column 4, expected 1 to 3");
   refused(put_text("b.mtx", MM "pattern general\n2 3 1\n0 1\n"),
@@ -112,9 +104,8 @@ START_TEST(numbers_out_of_range_are_named) {
           "line 2: found neighbour 3, expected 1 to 2");
   refused(put_text("a.txt", "0 2147483647\n"), "found destination 2147483647");
 }
-END_TEST
 
-START_TEST(text_that_is_no_number_is_named) {
+TEST(text_that_is_no_number_is_named) {
   refused(put_text("a.mtx", MM "pattern general\n2 2 1\none 1\n"),
           "line 3: found 'one', expected the row, a whole number from 1");
   refused(put_text("b.mtx", MM "real general\n2 2 1\n1 1 much\n"),
@@ -129,9 +120,8 @@ START_TEST(text_that_is_no_number_is_named) {
           "line 2: found 'from', expected the source");
   refused(put_text("a.graph", "two 1\n"), "found 'two', expected the number");
 }
-END_TEST
 
-START_TEST(matrix_market_headers_say_what_is_supported) {
+TEST(matrix_market_headers_say_what_is_supported) {
   refused(put_text("a.mtx", "1 1 1\n"), "expected '%%MatrixMarket matrix");
   refused(put_text("b.mtx", "%%MatrixMarket vector coordinate real general\n"),
           "found 'vector', expected matrix");
@@ -146,18 +136,16 @@ START_TEST(matrix_market_headers_say_what_is_supported) {
   refused(put_text("g.mtx", MM "real skew-symmetric\n2 2 1\n1 1 0\n"),
           "found the diagonal entry 1, expected none");
 }
-END_TEST
 
-START_TEST(metis_formats_say_what_is_supported) {
+TEST(metis_formats_say_what_is_supported) {
   refused(put_text("a.graph", "2 1 2\n2\n1\n"), "found the format 2");
   refused(put_text("b.graph", "2 1 11 9999\n2\n1\n"),
           "found node weights 9999");
   refused(put_text("c.graph", "2 1 1\n2\n1\n"),
           "found the end of the line, expected the weight of an edge");
 }
-END_TEST
 
-START_TEST(a_damaged_gzip_stream_is_refused) {
+TEST(a_damaged_gzip_stream_is_refused) {
   char text[20000];
   for (size_t k = 0; k + 4 < sizeof text; k += 4)
     memcpy(text + k, "0 1\n", 5);
@@ -169,10 +157,9 @@ START_TEST(a_damaged_gzip_stream_is_refused) {
   refused(put_bytes("b.txt.gz", "\x1f\x8b\x08\0\0\0\0\0\0\3garbage", 17),
           "found a damaged gzip stream");
 }
-END_TEST
 
 /* 80 MiB of comments pack into less than 100 KiB. */
-START_TEST(a_gzip_bomb_stops_at_the_limit) {
+TEST(a_gzip_bomb_stops_at_the_limit) {
   const char *path = file_path("bomb.txt.gz");
   gzFile file = gzopen(path, "wb9");
   char block[1 << 16];
@@ -191,11 +178,10 @@ START_TEST(a_gzip_bomb_stops_at_the_limit) {
   dfgnn_csr_free(csr);
   unsetenv("DFGNN_MAX_FILE");
 }
-END_TEST
 
 /* The limit is 64 MiB plus 256 times the size of the file.  About 1000 newlines
  * pack into a byte, so 96 MiB of them are beyond it. */
-START_TEST(the_default_limit_follows_the_size_of_the_file) {
+TEST(the_default_limit_follows_the_size_of_the_file) {
   const char *path = file_path("bomb.txt.gz");
   gzFile file = gzopen(path, "wb9");
   static char block[1 << 20];
@@ -212,9 +198,8 @@ START_TEST(the_default_limit_follows_the_size_of_the_file) {
            (long long)limit);
   refused(path, expected);
 }
-END_TEST
 
-START_TEST(a_wrong_limit_is_named) {
+TEST(a_wrong_limit_is_named) {
   const char *path = put_text("a.txt", "0 1\n");
   static const char *const wrong[] = {
       "0", "-1", "5X", "1GB", "many", "99999999999999999999", "9999999999T"};
@@ -228,24 +213,5 @@ START_TEST(a_wrong_limit_is_named) {
   reads_as(path, 2, "|0");
   unsetenv("DFGNN_MAX_FILE");
 }
-END_TEST
 
-int main(void) {
-  const TTest *const tests[] = {a_missing_file_and_a_directory_are_named,
-                                an_unknown_name_lists_the_formats,
-                                a_truncated_text_says_how_much_is_there,
-                                more_than_the_header_says_is_refused,
-                                binary_text_names_the_byte,
-                                a_huge_header_allocates_nothing,
-                                negative_numbers_are_named,
-                                numbers_out_of_range_are_named,
-                                text_that_is_no_number_is_named,
-                                matrix_market_headers_say_what_is_supported,
-                                metis_formats_say_what_is_supported,
-                                a_damaged_gzip_stream_is_refused,
-                                a_gzip_bomb_stops_at_the_limit,
-                                the_default_limit_follows_the_size_of_the_file,
-                                a_wrong_limit_is_named,
-                                NULL};
-  return run_suite("io_bad", tests);
-}
+TEST_MAIN("io_bad", FILE_TESTS)

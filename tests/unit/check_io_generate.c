@@ -63,7 +63,7 @@ static double mean_edges(const dfgnn_csr *csr) {
 
 /* Six groups of U{5..34}, mean 19.5, E[s^2] = 455.17: E[n] = 117; pairs
  * within E[s(s-1)] / 2 = 217.8 each, between 19.5^2 = 380.25. */
-START_TEST(pattern_has_the_parameters_of_the_benchmark) {
+TEST(pattern_has_the_parameters_of_the_benchmark) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=600,seed=7");
   well_formed(csr);
   ck_assert_int_eq(csr->graphs, 600);
@@ -74,7 +74,7 @@ START_TEST(pattern_has_the_parameters_of_the_benchmark) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(cluster_has_the_parameters_of_the_benchmark) {
+TEST(cluster_has_the_parameters_of_the_benchmark) {
   dfgnn_csr *csr = generated("sbm-cluster:batch=600,seed=7");
   well_formed(csr);
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
@@ -85,7 +85,7 @@ START_TEST(cluster_has_the_parameters_of_the_benchmark) {
 
 /* The nodes and edges of a graph are those of the data sets that the presets
  * imitate. */
-START_TEST(presets_of_batches_have_the_stated_sizes) {
+TEST(presets_of_batches_have_the_stated_sizes) {
   static const struct {
     const char *spec;
     double nodes, edges, share;
@@ -106,7 +106,7 @@ START_TEST(presets_of_batches_have_the_stated_sizes) {
   }
 }
 
-START_TEST(arxiv_has_its_super_node) {
+TEST(arxiv_has_its_super_node) {
   dfgnn_csr *csr = generated("preset=arxiv");
   well_formed(csr);
   ck_assert_str_eq(csr->name, "arxiv");
@@ -116,7 +116,7 @@ START_TEST(arxiv_has_its_super_node) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(scaled_presets_keep_the_mean_degree) {
+TEST(scaled_presets_keep_the_mean_degree) {
   static const struct {
     const char *spec;
     double mean;
@@ -131,7 +131,7 @@ START_TEST(scaled_presets_keep_the_mean_degree) {
   }
 }
 
-START_TEST(the_largest_degree_is_the_stated_one) {
+TEST(the_largest_degree_is_the_stated_one) {
   dfgnn_csr *csr = generated("powerlaw:nodes=5000,edges=60000,max-degree=800,"
                              "columns=local");
   well_formed(csr);
@@ -153,7 +153,7 @@ START_TEST(the_largest_degree_is_the_stated_one) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(uniform_graphs_have_exactly_the_edges) {
+TEST(uniform_graphs_have_exactly_the_edges) {
   dfgnn_csr *csr = generated("uniform:nodes=300,sources=700,edges=5000");
   well_formed(csr);
   ck_assert_int_eq(csr->edges, 5000);
@@ -165,7 +165,7 @@ START_TEST(uniform_graphs_have_exactly_the_edges) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(grids_have_four_or_eight_neighbours) {
+TEST(grids_have_four_or_eight_neighbours) {
   dfgnn_csr *csr = generated("grid:rows=2,columns=3");
   ck_assert_str_eq(csr_text(csr), "1 3|0 2 4|1 5|0 4|1 3 5|2 4");
   dfgnn_csr_free(csr);
@@ -191,22 +191,22 @@ static void has_sizes(const sizes *s) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(weather_presets_have_the_stated_sizes) {
+TEST(weather_presets_have_the_stated_sizes) {
   has_sizes(&(sizes){"preset=o96_proc", 10242, 10242, 81900, 30});
   has_sizes(&(sizes){"preset=h_to_h", 40962, 40962, 327660, 36});
   has_sizes(&(sizes){"preset=o96_knn16", 40320, 40320, 16 * 40320, 16});
 }
 
-START_TEST(weather_encoders_have_the_stated_sizes) {
+TEST(weather_encoders_have_the_stated_sizes) {
   has_sizes(&(sizes){"preset=era_to_h", 40962, 542080, 852456, 30});
   has_sizes(&(sizes){"preset=dop_enc", 40962, 307200, 3 * 307200, 31});
 }
 
-START_TEST(weather_decoders_have_the_stated_sizes) {
+TEST(weather_decoders_have_the_stated_sizes) {
   has_sizes(&(sizes){"preset=h_to_era", 542080, 40962, 3 * 542080, 3});
 }
 
-START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
+TEST(a_multi_mesh_has_the_edges_of_its_levels) {
   dfgnn_csr *csr = generated("icosphere:level=3");
   well_formed(csr);
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
@@ -220,7 +220,7 @@ START_TEST(a_multi_mesh_has_the_edges_of_its_levels) {
 }
 
 /* Fewer than k points are nearer than the farthest of k neighbours. */
-START_TEST(neighbours_are_the_nearest) {
+TEST(neighbours_are_the_nearest) {
   enum { N = 400, K = 5 };
   static dfgnn__point points[N];
   dfgnn__random random = dfgnn__random_stream(3, 0);
@@ -299,7 +299,7 @@ static void check_triangulation(dfgnn__point *points, int64_t n) {
   dfgnn__edges_free(&edges);
 }
 
-START_TEST(triangulations_are_planar_and_complete) {
+TEST(triangulations_are_planar_and_complete) {
   dfgnn__point points[150];
   for (uint64_t seed = 1; seed <= 20; seed++) {
     dfgnn__random random = dfgnn__random_stream(seed, 0);
@@ -309,7 +309,7 @@ START_TEST(triangulations_are_planar_and_complete) {
   }
 }
 
-START_TEST(triangulations_survive_points_on_lines_and_circles) {
+TEST(triangulations_survive_points_on_lines_and_circles) {
   dfgnn__point points[144];
   for (int k = 0; k < 144; k++) /* a lattice: every circle has four points */
     points[k] = (dfgnn__point){1000 * (k % 12), 1000 * (k / 12)};
@@ -322,7 +322,7 @@ START_TEST(triangulations_survive_points_on_lines_and_circles) {
   dfgnn__edges_free(&edges);
 }
 
-START_TEST(points_on_one_place_are_refused) {
+TEST(points_on_one_place_are_refused) {
   dfgnn__point points[3] = {{5, 5}, {1, 2}, {5, 5}};
   dfgnn__edges edges = {0};
   ck_fails(dfgnn__delaunay(&edges, points, 3), DFGNN_ERROR_INVALID,
@@ -332,7 +332,7 @@ START_TEST(points_on_one_place_are_refused) {
 
 /* The hashes are fixed: graphs are the same on every machine and in every
  * release. */
-START_TEST(the_same_specification_makes_the_same_graph) {
+TEST(the_same_specification_makes_the_same_graph) {
   static const struct {
     const char *spec;
     uint64_t hash;
@@ -361,7 +361,7 @@ START_TEST(the_same_specification_makes_the_same_graph) {
   }
 }
 
-START_TEST(another_seed_makes_another_graph) {
+TEST(another_seed_makes_another_graph) {
   static const char *const kinds[] = {"sbm-pattern", "sbm-cluster", "sbm",
                                       "knn",         "region",      "powerlaw",
                                       "uniform"};
@@ -378,7 +378,7 @@ START_TEST(another_seed_makes_another_graph) {
   }
 }
 
-START_TEST(a_wrong_specification_lists_what_exists) {
+TEST(a_wrong_specification_lists_what_exists) {
   wrong("mesh", "found the kind 'mesh', expected preset=NAME or one of "
                 "sbm-pattern, sbm-cluster, sbm, knn, region, powerlaw");
   wrong("", "found the kind ''");
@@ -396,7 +396,7 @@ START_TEST(a_wrong_specification_lists_what_exists) {
   wrong("preset=arxiv,scale=2", "found scale=2, expected a number of 1e-06");
 }
 
-START_TEST(settings_that_contradict_are_named) {
+TEST(settings_that_contradict_are_named) {
   wrong("knn:nodes=8,k=8", "knn: found k=8, expected fewer than nodes=8");
   wrong("powerlaw:max-degree=20000", "expected at most nodes=10000");
   wrong("powerlaw:edges=500", "found edges=500, expected max-degree=1000 to");
@@ -414,7 +414,7 @@ START_TEST(settings_that_contradict_are_named) {
   wrong("preset=h_to_h,scale=.5", "icosphere: found scale=0.5, expected none");
 }
 
-START_TEST(a_graph_argument_is_a_file_or_a_specification) {
+TEST(a_graph_argument_is_a_file_or_a_specification) {
   dfgnn_csr *csr = NULL;
   ck_ok(dfgnn__csr_open(&csr, put_text("a.txt", "0 1\n")));
   ck_assert_int_eq(csr->edges, 1);
@@ -431,29 +431,4 @@ START_TEST(a_graph_argument_is_a_file_or_a_specification) {
            "cora.npz: cannot open");
 }
 
-int main(void) {
-  const TTest *const tests[] = {
-      pattern_has_the_parameters_of_the_benchmark,
-      cluster_has_the_parameters_of_the_benchmark,
-      presets_of_batches_have_the_stated_sizes,
-      arxiv_has_its_super_node,
-      scaled_presets_keep_the_mean_degree,
-      the_largest_degree_is_the_stated_one,
-      uniform_graphs_have_exactly_the_edges,
-      grids_have_four_or_eight_neighbours,
-      weather_presets_have_the_stated_sizes,
-      weather_encoders_have_the_stated_sizes,
-      weather_decoders_have_the_stated_sizes,
-      a_multi_mesh_has_the_edges_of_its_levels,
-      neighbours_are_the_nearest,
-      triangulations_are_planar_and_complete,
-      triangulations_survive_points_on_lines_and_circles,
-      points_on_one_place_are_refused,
-      the_same_specification_makes_the_same_graph,
-      another_seed_makes_another_graph,
-      a_wrong_specification_lists_what_exists,
-      settings_that_contradict_are_named,
-      a_graph_argument_is_a_file_or_a_specification,
-      NULL};
-  return run_suite("io_generate", tests);
-}
+TEST_MAIN("io_generate", FILE_TESTS)

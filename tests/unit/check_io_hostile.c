@@ -10,7 +10,7 @@ static void not_read(const char *path, const char *text) {
   ck_assert_ptr_null(csr);
 }
 
-START_TEST(what_has_no_end_is_not_read) {
+TEST(what_has_no_end_is_not_read) {
   static const char *const names[] = {"zero.mtx", "zero.mtx.gz", "zero.txt",
                                       "zero.graph", "zero.npz"};
   for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
@@ -19,7 +19,7 @@ START_TEST(what_has_no_end_is_not_read) {
   }
 }
 
-START_TEST(a_fifo_without_a_writer_is_not_waited_for) {
+TEST(a_fifo_without_a_writer_is_not_waited_for) {
   static const char *const names[] = {"a.mtx", "a.txt.gz", "a.npz", "a.graph"};
   for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
     ck_assert_int_eq(mkfifo(file_path(names[k]), 0600), 0);
@@ -27,7 +27,7 @@ START_TEST(a_fifo_without_a_writer_is_not_waited_for) {
   }
 }
 
-START_TEST(a_socket_and_a_pipe_are_named) {
+TEST(a_socket_and_a_pipe_are_named) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", file_path("a.mtx"));
   int server = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -44,7 +44,7 @@ START_TEST(a_socket_and_a_pipe_are_named) {
   close(ends[1]);
 }
 
-START_TEST(control_characters_of_a_name_are_escaped) {
+TEST(control_characters_of_a_name_are_escaped) {
   dfgnn_csr *csr = NULL;
   ck_fails(dfgnn_csr_read(&csr, file_path("a\033[2J\n\177.mtx")),
            DFGNN_ERROR_IO, "a\\x1b[2J\\x0a\\x7f.mtx: cannot open");
@@ -68,7 +68,7 @@ static void append(const char *path, const void *bytes, size_t size) {
   ck_assert_int_eq(fclose(file), 0);
 }
 
-START_TEST(junk_behind_a_gzip_stream_is_refused) {
+TEST(junk_behind_a_gzip_stream_is_refused) {
   const char *path = put_gzip("a.txt.gz", "0 1\n1 2\n");
   reads_as(path, 3, "|0|1");
   append(path, "junk", 4);
@@ -78,7 +78,7 @@ START_TEST(junk_behind_a_gzip_stream_is_refused) {
   refused(path, "found bytes behind the gzip stream");
 }
 
-START_TEST(padding_and_further_members_are_read) {
+TEST(padding_and_further_members_are_read) {
   const char *path = put_gzip("a.txt.gz", "0 1\n");
   append(path, "\0\0\0\0", 4);
   reads_as(path, 2, "|0");
@@ -92,7 +92,7 @@ START_TEST(padding_and_further_members_are_read) {
   refused(path, "found a damaged gzip stream");
 }
 
-START_TEST(a_gzip_stream_cut_anywhere_is_refused) {
+TEST(a_gzip_stream_cut_anywhere_is_refused) {
   char bytes[256];
   FILE *file = fopen(put_gzip("a.txt.gz", "0 1\n1 2\n"), "rb");
   size_t size = fread(bytes, 1, sizeof bytes, file);
@@ -104,7 +104,7 @@ START_TEST(a_gzip_stream_cut_anywhere_is_refused) {
 
 /* ---- METIS --------------------------------------------------------------- */
 
-START_TEST(a_metis_file_must_be_symmetric) {
+TEST(a_metis_file_must_be_symmetric) {
   refused(put_text("a.graph", "3 1\n2 3\n\n\n"),
           "found node 2 among the neighbours of node 1, but not the other way");
   refused(put_text("b.graph", "3 2\n2 2\n1\n1\n"),
@@ -132,7 +132,7 @@ static size_t load(char *bytes, size_t size, const char *path) {
   return size;
 }
 
-START_TEST(an_archive_short_by_a_byte_is_refused) {
+TEST(an_archive_short_by_a_byte_is_refused) {
   char bytes[4096];
   size_t size = load(bytes, sizeof bytes, put_npz("a.npz", good));
   reads_as(file_path("a.npz"), 2, "1|0");
@@ -140,7 +140,7 @@ START_TEST(an_archive_short_by_a_byte_is_refused) {
           "found the end of a zip archive cut off");
 }
 
-START_TEST(data_short_by_a_byte_is_refused) {
+TEST(data_short_by_a_byte_is_refused) {
   npz_array a[6];
   memcpy(a, good, sizeof a);
   a[4].size = 1;
@@ -151,7 +151,7 @@ START_TEST(data_short_by_a_byte_is_refused) {
                                "elements of 4 bytes");
 }
 
-START_TEST(a_name_twice_in_an_archive_is_refused) {
+TEST(a_name_twice_in_an_archive_is_refused) {
   npz_array a[7];
   memcpy(a, good, sizeof good);
   a[5] = a[1];
@@ -159,7 +159,7 @@ START_TEST(a_name_twice_in_an_archive_is_refused) {
   refused(put_npz("a.npz", a), "found the entry indices.npy twice");
 }
 
-START_TEST(an_encrypted_entry_is_refused) {
+TEST(an_encrypted_entry_is_refused) {
   char bytes[4096];
   size_t size = load(bytes, sizeof bytes, put_npz("a.npz", good));
   int changed = 0;
@@ -184,7 +184,7 @@ static void not_written(const dfgnn_csr *csr, const char *text) {
   }
 }
 
-START_TEST(a_matrix_is_checked_before_it_is_written) {
+TEST(a_matrix_is_checked_before_it_is_written) {
   const int32_t falling[] = {0, 2, 1}, beyond[] = {0, 1, 900000},
                 outside[] = {1, 7};
   dfgnn_csr csr = csr32(2, 2, starts, columns);
@@ -216,20 +216,4 @@ START_TEST(a_matrix_is_checked_before_it_is_written) {
   not_written(&csr, text);
 }
 
-int main(void) {
-  const TTest *const tests[] = {what_has_no_end_is_not_read,
-                                a_fifo_without_a_writer_is_not_waited_for,
-                                a_socket_and_a_pipe_are_named,
-                                control_characters_of_a_name_are_escaped,
-                                junk_behind_a_gzip_stream_is_refused,
-                                padding_and_further_members_are_read,
-                                a_gzip_stream_cut_anywhere_is_refused,
-                                a_metis_file_must_be_symmetric,
-                                an_archive_short_by_a_byte_is_refused,
-                                data_short_by_a_byte_is_refused,
-                                a_name_twice_in_an_archive_is_refused,
-                                an_encrypted_entry_is_refused,
-                                a_matrix_is_checked_before_it_is_written,
-                                NULL};
-  return run_suite("io_hostile", tests);
-}
+TEST_MAIN("io_hostile", FILE_TESTS)

@@ -19,12 +19,12 @@ enum { FORMAT, SHAPE, DATA, INDICES, INDPTR, EXTRA, ARRAYS };
   }
 /* clang-format on */
 
-START_TEST(rows_keep_the_order_of_their_columns) {
+TEST(rows_keep_the_order_of_their_columns) {
   npz_array a[ARRAYS + 1] = GOOD;
   reads_as(put_npz("a.npz", a), 3, "2 0||1 1");
 }
 
-START_TEST(wide_arrays_and_unicode_names_are_read) {
+TEST(wide_arrays_and_unicode_names_are_read) {
   static const int64_t offsets[] = {0, 2, 2, 4}, indices[] = {2, 0, 1, 1};
   npz_array a[ARRAYS + 1] = GOOD;
   a[FORMAT] = (npz_array){"format", "'<U3'", "()", "c\0\0\0s\0\0\0r\0\0\0", 12};
@@ -33,7 +33,7 @@ START_TEST(wide_arrays_and_unicode_names_are_read) {
   reads_as(put_npz("a.npz", a), 3, "2 0||1 1");
 }
 
-START_TEST(graph_ptr_makes_a_batch) {
+TEST(graph_ptr_makes_a_batch) {
   static const int32_t starts[] = {0, 1, 3};
   npz_array a[ARRAYS + 1] = GOOD;
   dfgnn_csr *csr = NULL;
@@ -45,7 +45,7 @@ START_TEST(graph_ptr_makes_a_batch) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(a_graph_without_rows_is_read) {
+TEST(a_graph_without_rows_is_read) {
   static const int64_t shape[] = {0, 5};
   npz_array a[ARRAYS + 1] = GOOD;
   a[SHAPE].data = shape;
@@ -56,7 +56,7 @@ START_TEST(a_graph_without_rows_is_read) {
 }
 
 /* The last two bytes of an archive without a comment say how long it is. */
-START_TEST(a_file_that_is_cut_in_its_comment_is_refused) {
+TEST(a_file_that_is_cut_in_its_comment_is_refused) {
   npz_array a[ARRAYS + 1] = GOOD;
   const char *path = put_npz("a.npz", a);
   FILE *file = fopen(path, "r+b");
@@ -72,7 +72,7 @@ START_TEST(a_file_that_is_cut_in_its_comment_is_refused) {
   reads_as(path, 3, "2 0||1 1");
 }
 
-START_TEST(a_pickled_array_is_never_loaded) {
+TEST(a_pickled_array_is_never_loaded) {
   npz_array a[ARRAYS + 1] = GOOD;
   a[INDICES].type = "'|O'";
   refused(put_npz("a.npz", a),
@@ -82,7 +82,7 @@ START_TEST(a_pickled_array_is_never_loaded) {
   refused(put_npz("b.npz", a), "array 'data': found a pickled array");
 }
 
-START_TEST(wrong_types_are_named) {
+TEST(wrong_types_are_named) {
   static const char *const types[] = {"'<f8'", "'>i4'", "'<u4'", "'<i2'",
                                       "'|S4'"};
   for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
@@ -99,7 +99,7 @@ START_TEST(wrong_types_are_named) {
   refused(put_npz("b.npz", a), "array 'indices': found a structured type");
 }
 
-START_TEST(lying_sizes_are_refused) {
+TEST(lying_sizes_are_refused) {
   npz_array a[ARRAYS + 1] = GOOD;
   a[INDICES].size = 12;
   refused(put_npz("a.npz", a),
@@ -122,7 +122,7 @@ START_TEST(lying_sizes_are_refused) {
   refused(put_npz("f.npz", a), "array 'indptr': found");
 }
 
-START_TEST(shapes_and_offsets_must_agree) {
+TEST(shapes_and_offsets_must_agree) {
   static const int64_t shapes[][2] = {{4, 3}, {-1, 3}, {3, INT64_MAX}};
   static const char *const texts[] = {"expected one more than the 4 rows",
                                       "found -1 x 3", "expected rows >= 0"};
@@ -140,7 +140,7 @@ START_TEST(shapes_and_offsets_must_agree) {
   refused(put_npz("c.npz", a), "array 'indptr': found 1 at 0, expected 0");
 }
 
-START_TEST(columns_out_of_range_are_named) {
+TEST(columns_out_of_range_are_named) {
   static const int32_t big[] = {2, 0, 3, 1}, negative[] = {2, -1, 0, 1};
   npz_array a[ARRAYS + 1] = GOOD;
   a[INDICES].data = big;
@@ -150,7 +150,7 @@ START_TEST(columns_out_of_range_are_named) {
   refused(put_npz("b.npz", a), "found column -1 at 1");
 }
 
-START_TEST(graph_ptr_must_cover_the_rows) {
+TEST(graph_ptr_must_cover_the_rows) {
   static const int32_t starts[] = {0, 1, 2};
   static const int64_t wide[] = {3, 4};
   npz_array a[ARRAYS + 1] = GOOD;
@@ -164,7 +164,7 @@ START_TEST(graph_ptr_must_cover_the_rows) {
   refused(put_npz("c.npz", a), "array 'graph_ptr': found");
 }
 
-START_TEST(other_formats_and_archives_are_named) {
+TEST(other_formats_and_archives_are_named) {
   npz_array a[ARRAYS + 1] = GOOD;
   a[FORMAT].data = "csc";
   refused(put_npz("a.npz", a), "array 'format': found 'csc', expected 'csr'");
@@ -175,7 +175,7 @@ START_TEST(other_formats_and_archives_are_named) {
           "found arrays x_indptr, y, expected 'indptr'");
 }
 
-START_TEST(headers_that_are_no_dictionary_are_refused) {
+TEST(headers_that_are_no_dictionary_are_refused) {
   static const char *const shapes[] = {"(4", "4", "(4.0,)", "(1,2,3)", "()x"};
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
     npz_array a[ARRAYS + 1] = GOOD;
@@ -184,7 +184,7 @@ START_TEST(headers_that_are_no_dictionary_are_refused) {
   }
 }
 
-START_TEST(a_truncated_archive_is_refused) {
+TEST(a_truncated_archive_is_refused) {
   npz_array a[ARRAYS + 1] = GOOD;
   const char *path = put_npz("a.npz", a);
   struct stat about;
@@ -193,7 +193,7 @@ START_TEST(a_truncated_archive_is_refused) {
   refused(path, "found no zip directory");
 }
 
-START_TEST(a_flipped_bit_is_found) {
+TEST(a_flipped_bit_is_found) {
   npz_array a[ARRAYS + 1] = GOOD;
   const char *path = put_npz("a.npz", a);
   char bytes[4096];
@@ -208,7 +208,7 @@ START_TEST(a_flipped_bit_is_found) {
 
 /* 128 MiB of zeros as indptr pack into 130 KB; 64 MiB plus 256 times that are
  * less. */
-START_TEST(a_zip_bomb_stops_at_the_limit) {
+TEST(a_zip_bomb_stops_at_the_limit) {
   size_t size = (size_t)1 << 27;
   void *zeros = calloc(1, size);
   static const int64_t shape[] = {(1 << 25) - 1, 3};
@@ -220,23 +220,4 @@ START_TEST(a_zip_bomb_stops_at_the_limit) {
   free(zeros);
 }
 
-int main(void) {
-  const TTest *const tests[] = {rows_keep_the_order_of_their_columns,
-                                wide_arrays_and_unicode_names_are_read,
-                                graph_ptr_makes_a_batch,
-                                a_graph_without_rows_is_read,
-                                a_file_that_is_cut_in_its_comment_is_refused,
-                                a_pickled_array_is_never_loaded,
-                                wrong_types_are_named,
-                                lying_sizes_are_refused,
-                                shapes_and_offsets_must_agree,
-                                columns_out_of_range_are_named,
-                                graph_ptr_must_cover_the_rows,
-                                other_formats_and_archives_are_named,
-                                headers_that_are_no_dictionary_are_refused,
-                                a_truncated_archive_is_refused,
-                                a_flipped_bit_is_found,
-                                a_zip_bomb_stops_at_the_limit,
-                                NULL};
-  return run_suite("io_npz", tests);
-}
+TEST_MAIN("io_npz", FILE_TESTS)

@@ -12,7 +12,7 @@ static int64_t apart(dfgnn__place p, dfgnn__place q) {
   return x * x + y * y + z * z;
 }
 
-START_TEST(points_are_on_the_sphere) {
+TEST(points_are_on_the_sphere) {
   static const struct {
     dfgnn__sphere_grid grid;
     int64_t size, count;
@@ -38,7 +38,7 @@ START_TEST(points_are_on_the_sphere) {
 }
 
 /* All pairs are compared, where rows search and where sources search. */
-START_TEST(neighbours_on_the_sphere_are_the_nearest) {
+TEST(neighbours_on_the_sphere_are_the_nearest) {
   static const char *const search[] = {"rows", "sources"};
   for (int turned = 0; turned < 2; turned++) {
     char spec[128];
@@ -74,7 +74,7 @@ START_TEST(neighbours_on_the_sphere_are_the_nearest) {
   }
 }
 
-START_TEST(neighbours_within_a_radius_are_all_there) {
+TEST(neighbours_within_a_radius_are_all_there) {
   dfgnn_csr *csr = generated(
       "sphere:source-size=700,sources=latitude,row-size=6,k=0,radius=.2");
   dfgnn__places row, source;
@@ -93,7 +93,7 @@ START_TEST(neighbours_within_a_radius_are_all_there) {
 
 /* The same attributes are computed in floating point, from the axes of the
  * place itself. */
-START_TEST(edges_of_the_sphere_have_length_and_direction) {
+TEST(edges_of_the_sphere_have_length_and_direction) {
   dfgnn_csr *csr = generated("sphere:row-size=6,source-size=6,k=5");
   dfgnn__places p;
   const float *attribute = dfgnn__csr_edge_attr(csr);
@@ -127,10 +127,4 @@ START_TEST(edges_of_the_sphere_have_length_and_direction) {
   dfgnn_csr_free(csr);
 }
 
-int main(void) {
-  const TTest *const tests[] = {
-      points_are_on_the_sphere, neighbours_on_the_sphere_are_the_nearest,
-      neighbours_within_a_radius_are_all_there,
-      edges_of_the_sphere_have_length_and_direction, NULL};
-  return run_suite("io_sphere", tests);
-}
+TEST_MAIN("io_sphere", FILE_TESTS)

@@ -11,7 +11,7 @@ static void same_after(const dfgnn_csr *csr, const char *name) {
   reads_as(file_path(name), csr->sources, rows);
 }
 
-START_TEST(what_is_written_reads_back) {
+TEST(what_is_written_reads_back) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
   static const char *const sorted[] = {"a.mtx",    "a.mtx.gz", "a.txt",
                                        "a.txt.gz", "a.csv",    "a.csv.gz",
@@ -23,7 +23,7 @@ START_TEST(what_is_written_reads_back) {
     same_after(&csr, sorted[k]);
 }
 
-START_TEST(a_file_of_another_kind_is_not_replaced) {
+TEST(a_file_of_another_kind_is_not_replaced) {
   static const char *const names[] = {"a.npz",      "a.mtx",    "a.mtx.gz",
                                       "a.graph",    "a.txt",    "a.txt.gz",
                                       "a.graph.gz", "a.csv.gz", "a.tsv"};
@@ -44,7 +44,7 @@ START_TEST(a_file_of_another_kind_is_not_replaced) {
   }
 }
 
-START_TEST(rectangular_graphs_read_back) {
+TEST(rectangular_graphs_read_back) {
   dfgnn_csr csr = csr32(4, 9, offsets, indices);
   same_after(&csr, "a.npz");
   const int32_t ascending[] = {0, 3, 2};
@@ -52,14 +52,14 @@ START_TEST(rectangular_graphs_read_back) {
   same_after(&csr, "a.mtx");
 }
 
-START_TEST(undirected_graphs_read_back_from_metis) {
+TEST(undirected_graphs_read_back_from_metis) {
   const int32_t o[] = {0, 1, 3, 4, 4}, i[] = {1, 0, 2, 1};
   dfgnn_csr csr = csr32(4, 4, o, i);
   same_after(&csr, "a.graph");
   same_after(&csr, "a.graph.gz");
 }
 
-START_TEST(empty_graphs_read_back) {
+TEST(empty_graphs_read_back) {
   static const char *const names[] = {"a.npz", "a.mtx", "a.txt", "a.graph"};
   const int32_t zeros[4] = {0};
   for (size_t k = 0; k < 4; k++)
@@ -69,7 +69,7 @@ START_TEST(empty_graphs_read_back) {
     }
 }
 
-START_TEST(wide_arrays_read_back) {
+TEST(wide_arrays_read_back) {
   const int64_t o[] = {0, 1, 2}, i[] = {1, 0};
   static const char *const names[] = {"a.npz", "a.mtx", "a.txt", "a.graph"};
   dfgnn_csr csr = csr32(2, 2, offsets, indices);
@@ -81,7 +81,7 @@ START_TEST(wide_arrays_read_back) {
     same_after(&csr, names[k]);
 }
 
-START_TEST(graph_ptr_reads_back_from_npz) {
+TEST(graph_ptr_reads_back_from_npz) {
   const int64_t starts[] = {0, 0, 4};
   dfgnn_csr csr = csr32(4, 4, offsets, indices), *back = NULL;
   csr.graphs = 2;
@@ -93,7 +93,7 @@ START_TEST(graph_ptr_reads_back_from_npz) {
   dfgnn_csr_free(back);
 }
 
-START_TEST(what_a_format_cannot_hold_is_refused) {
+TEST(what_a_format_cannot_hold_is_refused) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
   ck_fails(dfgnn_csr_write(&csr, file_path("a.graph")), DFGNN_ERROR_INVALID,
            "not symmetric, expected an undirected one");
@@ -116,7 +116,7 @@ static int count_files(void) {
   return count;
 }
 
-START_TEST(a_failed_write_leaves_the_old_file) {
+TEST(a_failed_write_leaves_the_old_file) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
   const char *path = put_text("a.graph", "1 0\n\n");
   ck_fails(dfgnn_csr_write(&csr, path), DFGNN_ERROR_INVALID, "not symmetric");
@@ -126,7 +126,7 @@ START_TEST(a_failed_write_leaves_the_old_file) {
            "cannot write: No such file or directory");
 }
 
-START_TEST(a_write_replaces_the_old_file) {
+TEST(a_write_replaces_the_old_file) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
   const char *path = put_text("a.mtx", "%%MatrixMarket old");
   ck_ok(dfgnn_csr_write(&csr, path));
@@ -134,7 +134,7 @@ START_TEST(a_write_replaces_the_old_file) {
   reads_as(path, 4, "0 3||2|");
 }
 
-START_TEST(the_same_graph_gives_the_same_bytes) {
+TEST(the_same_graph_gives_the_same_bytes) {
   dfgnn_csr csr = csr32(4, 4, offsets, indices);
   char bytes[2][4096];
   size_t size[2];
@@ -149,7 +149,7 @@ START_TEST(the_same_graph_gives_the_same_bytes) {
   ck_assert_mem_eq(bytes[0], bytes[1], size[0]);
 }
 
-START_TEST(symmetry_counts_both_directions) {
+TEST(symmetry_counts_both_directions) {
   const int32_t o[] = {0, 2, 3, 4};
   const int32_t both[] = {2, 1, 0, 0}, one[] = {2, 1, 0, 1};
   const int32_t doubled[] = {1, 1, 0, 2};
@@ -161,19 +161,4 @@ START_TEST(symmetry_counts_both_directions) {
   ck_assert_int_eq(dfgnn__csr_symmetric(&csr), 0);
 }
 
-int main(void) {
-  const TTest *const tests[] = {what_is_written_reads_back,
-                                rectangular_graphs_read_back,
-                                a_file_of_another_kind_is_not_replaced,
-                                undirected_graphs_read_back_from_metis,
-                                empty_graphs_read_back,
-                                wide_arrays_read_back,
-                                graph_ptr_reads_back_from_npz,
-                                what_a_format_cannot_hold_is_refused,
-                                a_failed_write_leaves_the_old_file,
-                                a_write_replaces_the_old_file,
-                                the_same_graph_gives_the_same_bytes,
-                                symmetry_counts_both_directions,
-                                NULL};
-  return run_suite("io_write", tests);
-}
+TEST_MAIN("io_write", FILE_TESTS)

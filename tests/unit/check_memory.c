@@ -169,7 +169,6 @@ START_TEST(no_allocation_that_fails_ends_the_process) {
                   scenarios[_i].name, n, count, WTERMSIG(result));
   }
 }
-END_TEST
 
 /* Later calls find what the first did not get. */
 START_TEST(a_context_is_made_when_there_is_memory_again) {
@@ -190,7 +189,6 @@ START_TEST(a_context_is_made_when_there_is_memory_again) {
   }
   ck_assert_int_gt(failed, 0);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("memory");

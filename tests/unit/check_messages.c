@@ -17,19 +17,16 @@ START_TEST(every_variant_matches_the_reference_on_every_shape) {
   TEST(_i);
   check_every_variant("cpu", &test);
 }
-END_TEST
 
 START_TEST(any_strides_are_followed) {
   TEST(_i);
   check_strides("cpu", &test);
 }
-END_TEST
 
 START_TEST(every_call_gives_the_same_bits) {
   TEST(_i);
   check_repeats("cpu", &test);
 }
-END_TEST
 
 /* ---- by hand ------------------------------------------------------------- */
 
@@ -124,7 +121,6 @@ START_TEST(relu_is_that_of_the_formula) {
   same(r.weight, (double[]){-1 * 10 + 2 * 10, -1 * 20}, 2);
   same(r.bias, (double[]){20, 20}, 2);
 }
-END_TEST
 
 static double sigma(double z) { return 1 / (1 + exp(-z)); }
 
@@ -160,7 +156,6 @@ START_TEST(gates_are_those_of_the_formula) {
   same(r.bias, (double[]){slope[0][0] + slope[1][0], slope[0][1] + slope[1][1]},
        2);
 }
-END_TEST
 
 /* The message of edge 0 is (1.5, 3.5), that of edge 1 is (5.5, 0). */
 START_TEST(extremes_say_which_edge_they_came_from) {
@@ -180,7 +175,6 @@ START_TEST(extremes_say_which_edge_they_came_from) {
   run_op(&r, DFGNN_OP_REDUCE_MIN, DFGNN_PASS_BACKWARD, DFGNN_MESSAGE_RELU);
   same(r.x, (double[]){0, 0, 10, 0}, 4);
 }
-END_TEST
 
 /* The deviation of two messages is half their difference, and its slope is half
  * the sign of that. */
@@ -198,7 +192,6 @@ START_TEST(moments_are_those_of_the_formula) {
   same(r.x, (double[]){edge[1][0], edge[1][1], edge[0][0], edge[0][1]}, 4);
   same(r.bias, (double[]){edge[0][0] + edge[1][0], edge[0][1]}, 2);
 }
-END_TEST
 
 START_TEST(values_have_features_of_the_edge) {
   results r;
@@ -238,7 +231,6 @@ START_TEST(values_have_features_of_the_edge) {
                     3 * passed[e][1]},
          1);
 }
-END_TEST
 
 static const struct {
   dfgnn_op op;
@@ -269,7 +261,6 @@ START_TEST(what_has_no_formula_is_refused_by_name) {
   ck_assert_msg(strstr(dfgnn_last_error(), refused[_i].expected) != NULL, "%s",
                 dfgnn_last_error());
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("messages");

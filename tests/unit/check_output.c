@@ -81,7 +81,6 @@ START_TEST(a_file_is_made_or_replaced_whole) {
   ck_assert(before.st_ino != after.st_ino);
   has_entries(1);
 }
-END_TEST
 
 static dfgnn_status fails_half_way(const void *data, const char *path,
                                    const char *temporary) {
@@ -99,7 +98,6 @@ START_TEST(what_fails_leaves_the_old_file_and_no_other) {
   ck_fails(write_text("/proc/none/at/all", "x"), DFGNN_ERROR_IO,
            "/proc/none/at/all: cannot write: No such file");
 }
-END_TEST
 
 /* Stands before the C library's: other threads make files meanwhile, which would
  * get the mask. */
@@ -119,7 +117,6 @@ START_TEST(the_mask_of_the_process_is_left_alone) {
   ck_assert(!stat(name, &info));
   ck_assert_int_eq(info.st_mode & 0777, 0640);
 }
-END_TEST
 
 START_TEST(what_a_killed_process_left_is_removed_after_a_day) {
   const struct timespec old[2] = {{time(NULL) - 90000, 0},
@@ -145,7 +142,6 @@ START_TEST(what_a_killed_process_left_is_removed_after_a_day) {
   }
   has_entries(5);
 }
-END_TEST
 
 START_TEST(a_link_is_followed) {
   struct stat info;
@@ -161,7 +157,6 @@ START_TEST(a_link_is_followed) {
   ck_fails(write_text(name, "x"), DFGNN_ERROR_IO, "symbolic links");
   has_entries(2);
 }
-END_TEST
 
 START_TEST(a_fifo_is_written_to) {
   ck_assert(!mkfifo(name, 0600));
@@ -178,7 +173,6 @@ START_TEST(a_fifo_is_written_to) {
   ck_assert(!lstat(name, &info) && S_ISFIFO(info.st_mode));
   has_entries(1);
 }
-END_TEST
 
 START_TEST(a_device_is_written_to) {
   struct stat info;
@@ -194,7 +188,6 @@ START_TEST(a_device_is_written_to) {
   ck_assert(!lstat(other, &info) && S_ISCHR(info.st_mode));
   has_entries(2);
 }
-END_TEST
 
 START_TEST(an_open_file_is_written_where_it_stands) {
   char link[64];
@@ -211,7 +204,6 @@ START_TEST(an_open_file_is_written_where_it_stands) {
   ck_assert_int_eq(read(ends[0], text, sizeof text), 9);
   ck_assert_str_eq(text, "in a pipe");
 }
-END_TEST
 
 START_TEST(all_else_is_refused) {
   struct stat info;
@@ -225,7 +217,6 @@ START_TEST(all_else_is_refused) {
   ck_assert(!lstat(other, &info) && S_ISSOCK(info.st_mode));
   has_entries(2);
 }
-END_TEST
 
 START_TEST(a_file_of_another_kind_is_not_replaced) {
   const dfgnn_output_kind kind = {.name = "a tuning store",
@@ -248,7 +239,6 @@ START_TEST(a_file_of_another_kind_is_not_replaced) {
   }
   has_entries(1);
 }
-END_TEST
 
 /* Writes text packed by gzip or xz. */
 static void put_packed(int xz, const char *text) {
@@ -281,7 +271,6 @@ START_TEST(what_is_packed_is_known_by_what_it_holds) {
   ck_fails(dfgnn__write_bytes(name, &kind, "new", 3), DFGNN_ERROR_INVALID,
            "not a pack is there");
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("output");

@@ -68,7 +68,6 @@ START_TEST(what_is_printed_is_the_same_program) {
   dfgnn__dag_free(again);
   dfgnn__dag_free(dag);
 }
-END_TEST
 
 START_TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
   static const struct {
@@ -116,7 +115,6 @@ START_TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
     ck_assert_ptr_null(dag);
   }
 }
-END_TEST
 
 static char *repeated(const char *first, const char *text, int times,
                       const char *last) {
@@ -158,7 +156,6 @@ START_TEST(a_hostile_text_is_refused) {
     dfgnn__dag_free(dag);
   }
 }
-END_TEST
 
 /* Factors double from line to line: as a list, they would take hours. */
 START_TEST(squares_of_squares_are_powers) {
@@ -177,7 +174,6 @@ START_TEST(squares_of_squares_are_powers) {
   ck_fails(dfgnn__dag_parse(&dag, more), DFGNN_ERROR_UNSUPPORTED,
            "multiplied");
 }
-END_TEST
 
 /* Each line has a factor more than the one before. */
 START_TEST(products_of_ever_more_factors_are_refused) {
@@ -189,7 +185,6 @@ START_TEST(products_of_ever_more_factors_are_refused) {
            "factors and terms");
   free(text);
 }
-END_TEST
 
 START_TEST(a_program_of_too_many_values_is_refused) {
   char *text = calloc(1, 1 << 18), *end = stpcpy(text, "dst q; z0 = q\n");
@@ -199,7 +194,6 @@ START_TEST(a_program_of_too_many_values_is_refused) {
   ck_fails(dfgnn__dag_parse(&dag, text), DFGNN_ERROR_UNSUPPORTED, "more than");
   free(text);
 }
-END_TEST
 
 /* ---- normal form --------------------------------------------------------- */
 
@@ -230,7 +224,6 @@ START_TEST(programs_that_differ_in_writing_are_equal) {
     ck_assert_msg(hash_of(alike[i][0]) == hash_of(alike[i][1]), "%s and %s",
                   alike[i][0], alike[i][1]);
 }
-END_TEST
 
 START_TEST(programs_that_differ_have_different_hashes) {
   static const char *const different[] = {
@@ -255,7 +248,6 @@ START_TEST(programs_that_differ_have_different_hashes) {
                     different[k]);
   }
 }
-END_TEST
 
 START_TEST(the_normal_form_is_printed) {
   becomes("dst q; src k[3]; edge w\n"
@@ -266,7 +258,6 @@ START_TEST(the_normal_form_is_printed) {
           "return s = 6 * sum_in(k * w) * where((0 < degree(dst)), t1, 0),\n"
           "       t = sqrt(6 * t1) / q as dst[2]\n");
 }
-END_TEST
 
 START_TEST(axes_are_not_lost_where_values_vanish) {
   ck_assert(hash_of("dst x[5]; y = sum(x - x + 1)") !=
@@ -274,7 +265,6 @@ START_TEST(axes_are_not_lost_where_values_vanish) {
   becomes("dst x[5]; y = cat(x * 0, x)[3:7]",
           "dst x[5]\nreturn y = cat(0 * x, x)[3:7]\n");
 }
-END_TEST
 
 /* ---- gradients ----------------------------------------------------------- */
 
@@ -307,7 +297,6 @@ START_TEST(the_gradient_of_attention_reads_what_was_kept) {
   dfgnn__dag_free(kept);
   dfgnn__dag_free(forward);
 }
-END_TEST
 
 START_TEST(gradients_are_programs_that_have_gradients) {
   dfgnn_dag *dag = parsed(programs[_i]);
@@ -330,7 +319,6 @@ START_TEST(gradients_are_programs_that_have_gradients) {
   }
   dfgnn__dag_free(dag);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("program");

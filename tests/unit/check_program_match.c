@@ -214,7 +214,6 @@ START_TEST(an_operator_written_as_a_program_is_recognised) {
   ck_assert_str_eq(outputs, e->outputs ? e->outputs : "out");
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
 /* Each row of the table is found by itself: none is shadowed or wrong. */
 START_TEST(each_operator_of_the_table_is_itself) {
@@ -239,7 +238,6 @@ START_TEST(each_operator_of_the_table_is_itself) {
   }
   ck_assert_int_gt(i, 30);
 }
-END_TEST
 
 START_TEST(a_program_that_is_nearly_an_operator_is_none) {
   dfgnn_edge_program *program = made(near_misses[_i]);
@@ -249,7 +247,6 @@ START_TEST(a_program_that_is_nearly_an_operator_is_none) {
                 dfgnn_edge_program_text(program));
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
 START_TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
   dfgnn_edge_program *program =
@@ -262,7 +259,6 @@ START_TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
   ck_assert(found.scale == 0);
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
 /* ---- what they compute --------------------------------------------------- */
 
@@ -378,7 +374,6 @@ START_TEST(both_passes_are_those_of_the_operator) {
   dfgnn_context_destroy(f.ctx);
   ring_free(&f.csr);
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("program_match");

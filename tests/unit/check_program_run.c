@@ -92,7 +92,6 @@ START_TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
       strstr(dfgnn_last_error(), "use DFGNN_EDGE_OPERATOR_INIT"));
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
 START_TEST(an_output_that_is_always_zero_is_told) {
   const unsigned char yes[3] = {1, 1, 1};
@@ -114,7 +113,6 @@ START_TEST(an_output_that_is_always_zero_is_told) {
   dfgnn_edge_program_destroy(first);
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
 /* ---- evaluation and its bound -------------------------------------------- */
 
@@ -188,14 +186,12 @@ START_TEST(programs_and_two_gradients_are_within_their_bound) {
   check_orders(programs[_i], &f, DFGNN_F16, 1);
   free_fixture(&f);
 }
-END_TEST
 
 START_TEST(a_graph_without_edges_has_values) {
   fixture f = empty_graph();
   check_orders(programs[_i], &f, DFGNN_F32, 1);
   free_fixture(&f);
 }
-END_TEST
 
 /* A row that threads share: within its bound, and with the same bits. */
 START_TEST(a_giant_row_is_shared_by_threads) {
@@ -203,7 +199,6 @@ START_TEST(a_giant_row_is_shared_by_threads) {
   check_orders(programs[_i], &f, DFGNN_F32, 1);
   free_fixture(&f);
 }
-END_TEST
 
 /* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
 static int number_of(const char *variable, int otherwise) {
@@ -222,7 +217,6 @@ START_TEST(random_programs_are_within_their_bound) {
   }
   free_fixture(&f);
 }
-END_TEST
 
 /* ---- nodes without edges -------------------------------------------------- */
 
@@ -348,7 +342,6 @@ START_TEST(a_node_without_edges_has_0_whatever_is_there) {
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)
     check_nothing(of_nothing[_i].text, of_nothing[_i].place, there[i]);
 }
-END_TEST
 
 /* 0 * x, x - x and x / x are no numbers where x is none. */
 START_TEST(what_is_not_finite_does_not_vanish) {
@@ -381,7 +374,6 @@ START_TEST(what_is_not_finite_does_not_vanish) {
     free_fixture(&f);
   }
 }
-END_TEST
 
 /* The reference has no sums but those of the text. */
 START_TEST(results_are_compared_with_the_text_as_it_is_written) {
@@ -392,7 +384,6 @@ START_TEST(results_are_compared_with_the_text_as_it_is_written) {
   free(text);
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
 /* ---- gradients against differences --------------------------------------- */
 
@@ -462,7 +453,6 @@ START_TEST(gradients_are_what_differences_say) {
   dfgnn_edge_program_destroy(forward);
   free_fixture(&f);
 }
-END_TEST
 
 /* ---- promises ------------------------------------------------------------ */
 
@@ -487,7 +477,6 @@ START_TEST(bits_do_not_depend_on_the_number_of_threads) {
   free_tensors(&out[0]);
   free_tensors(&out[1]);
 }
-END_TEST
 
 /* Runs a program with a seed that is passed, or that lies in memory. */
 static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
@@ -519,7 +508,6 @@ START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
   dfgnn_edge_program_destroy(program);
   free_fixture(&f);
 }
-END_TEST
 
 /* Runs a program by a plan, as callers do who keep it; returns what ran. */
 static dfgnn_op run_planned(const dfgnn_edge_program *program, const fixture *f,
@@ -570,7 +558,6 @@ START_TEST(a_call_that_is_kept_gives_the_same) {
   ck_assert_int_gt(operators, 0);
   free_fixture(&f);
 }
-END_TEST
 
 START_TEST(attention_takes_one_walk_and_its_gradient_two) {
   static const struct {
@@ -597,7 +584,6 @@ START_TEST(attention_takes_one_walk_and_its_gradient_two) {
     dfgnn_edge_program_destroy(forward);
   }
 }
-END_TEST
 
 START_TEST(tensors_that_do_not_fit_are_named) {
   fixture f = graph_of(1);
@@ -634,7 +620,6 @@ START_TEST(tensors_that_do_not_fit_are_named) {
            DFGNN_ERROR_INVALID, "program is NULL");
   free_fixture(&f);
 }
-END_TEST
 
 START_TEST(relations_that_are_wrong_or_missing_are_named) {
   float data[64] = {0};
@@ -672,7 +657,6 @@ START_TEST(relations_that_are_wrong_or_missing_are_named) {
   ring_free(&csr);
   free_fixture(&f);
 }
-END_TEST
 
 START_TEST(a_linear_map_that_is_too_wide_is_refused) {
   fixture f = graph_of(1);
@@ -688,14 +672,12 @@ START_TEST(a_linear_map_that_is_too_wide_is_refused) {
   dfgnn_edge_program_destroy(program);
   free_fixture(&f);
 }
-END_TEST
 
 /* Each instruction set gives what the bound allows. */
 START_TEST(all_instruction_sets_are_there) {
   ck_assert_ptr_nonnull(dfgnn__program_evaluator(0, 0));
   ck_assert_ptr_nonnull(dfgnn__program_evaluator(0, 1));
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("program_run");

@@ -94,7 +94,7 @@ enum { LONG = 3000 };
 
 static float *zeros(void) { return calloc(LONG, sizeof(float)); }
 
-START_TEST(the_lowest_edge_of_equals_is_named) {
+TEST(the_lowest_edge_of_equals_is_named) {
   float *x = zeros();
   check_best(DFGNN_OP_REDUCE_MIN, x, LONG, 0, 0, 1);
   check_best(DFGNN_OP_REDUCE_MAX, x, LONG, 0, 0, 1);
@@ -105,7 +105,7 @@ START_TEST(the_lowest_edge_of_equals_is_named) {
   free(x);
 }
 
-START_TEST(a_nan_is_before_all_numbers) {
+TEST(a_nan_is_before_all_numbers) {
   float *x = zeros();
   x[5] = -INFINITY;
   x[6] = INFINITY;
@@ -117,7 +117,7 @@ START_TEST(a_nan_is_before_all_numbers) {
   free(x);
 }
 
-START_TEST(infinities_are_numbers) {
+TEST(infinities_are_numbers) {
   const float low[] = {-INFINITY, -INFINITY}, high[] = {INFINITY, INFINITY};
   for (int with_arg = 0; with_arg < 2; with_arg++) {
     check_best(DFGNN_OP_REDUCE_MIN, high, 2, INFINITY, 0, with_arg);
@@ -162,7 +162,7 @@ static double variance(const float *x, int count) {
   return sum;
 }
 
-START_TEST(an_offset_common_to_all_costs_no_digits) {
+TEST(an_offset_common_to_all_costs_no_digits) {
   float *x = zeros();
   uint64_t seed = 11;
   for (int i = 0; i < LONG; i++)
@@ -174,7 +174,7 @@ START_TEST(an_offset_common_to_all_costs_no_digits) {
   free(x);
 }
 
-START_TEST(a_first_element_far_away_costs_few_digits) {
+TEST(a_first_element_far_away_costs_few_digits) {
   float *x = zeros();
   uint64_t seed = 12;
   for (int i = 1; i < LONG; i++)
@@ -185,7 +185,7 @@ START_TEST(a_first_element_far_away_costs_few_digits) {
   free(x);
 }
 
-START_TEST(constants_have_no_variance) {
+TEST(constants_have_no_variance) {
   float *x = zeros();
   for (int i = 0; i < LONG; i++)
     x[i] = 123456.789f;
@@ -200,7 +200,7 @@ static double pyg_std(double var) {
   return out <= sqrt(1e-5) ? 0 : out;
 }
 
-START_TEST(std_follows_pyg_about_its_threshold) {
+TEST(std_follows_pyg_about_its_threshold) {
   const float below[] = {0, 6.32e-3f}, above[] = {0, 6.33e-3f};
   ck_assert_double_lt(variance(below, 2), 1e-5);
   ck_assert_double_gt(variance(above, 2), 1e-5);
@@ -250,7 +250,7 @@ static void check_together(const float *x, const together *expected) {
   star_free(&s);
 }
 
-START_TEST(pna_gives_mean_min_max_and_std) {
+TEST(pna_gives_mean_min_max_and_std) {
   float *x = zeros();
   uint64_t seed = 13;
   double mean = 0;
@@ -273,7 +273,7 @@ START_TEST(pna_gives_mean_min_max_and_std) {
   free(x);
 }
 
-START_TEST(a_mean_with_an_infinity_is_infinite) {
+TEST(a_mean_with_an_infinity_is_infinite) {
   for (int at = 0; at < LONG; at += 1300) {
     float *x = zeros();
     x[at] = INFINITY;
@@ -329,7 +329,8 @@ static double loss(dfgnn_context *ctx, dfgnn_graph *graph, dfgnn_op op,
   return sum;
 }
 
-START_TEST(gradients_of_the_reference_are_slopes_of_the_loss) {
+TEST_LOOP(gradients_of_the_reference_are_slopes_of_the_loss,
+          DFGNN_OP_REDUCE_MIN, DFGNN_OP_REDUCE_PNA + 1) {
   const double step = 1e-5;
   dfgnn_op op = (dfgnn_op)_i;
   dfgnn_context *ctx = cpu_context("");
@@ -370,7 +371,7 @@ static void first_gets_all(const void *data, const char *variant) {
                 grad[2]);
 }
 
-START_TEST(of_equal_maxima_the_first_gets_the_gradient) {
+TEST(of_equal_maxima_the_first_gets_the_gradient) {
   const float x[] = {4, 4, 4}, grad_out[] = {5, 6, 7};
   float grad[3];
   int32_t arg[] = {0, -1, 0};
@@ -392,7 +393,8 @@ enum { HUBS = 1500, WIDTH = 20, COUNT = HUBS * WIDTH };
 
 static int hub_degree(int64_t i) { return i == 2 ? 1400 : (int)(i % 3); }
 
-START_TEST(a_super_node_is_cut_the_same_way_each_time) {
+TEST_LOOP(a_super_node_is_cut_the_same_way_each_time, 2 * DFGNN_OP_REDUCE_MIN,
+          2 * DFGNN_OP_REDUCE_PNA + 2) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_csr csr = ring(HUBS, hub_degree);
@@ -445,24 +447,4 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
   dfgnn_context_destroy(ctx);
 }
 
-int main(void) {
-  Suite *suite = suite_create("reduce");
-  TCase *tcase = tcase_create("reduce");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_test(tcase, the_lowest_edge_of_equals_is_named);
-  tcase_add_test(tcase, a_nan_is_before_all_numbers);
-  tcase_add_test(tcase, infinities_are_numbers);
-  tcase_add_test(tcase, an_offset_common_to_all_costs_no_digits);
-  tcase_add_test(tcase, a_first_element_far_away_costs_few_digits);
-  tcase_add_test(tcase, constants_have_no_variance);
-  tcase_add_test(tcase, std_follows_pyg_about_its_threshold);
-  tcase_add_test(tcase, pna_gives_mean_min_max_and_std);
-  tcase_add_test(tcase, a_mean_with_an_infinity_is_infinite);
-  tcase_add_loop_test(tcase, gradients_of_the_reference_are_slopes_of_the_loss,
-                      DFGNN_OP_REDUCE_MIN, DFGNN_OP_REDUCE_PNA + 1);
-  tcase_add_test(tcase, of_equal_maxima_the_first_gets_the_gradient);
-  tcase_add_loop_test(tcase, a_super_node_is_cut_the_same_way_each_time,
-                      2 * DFGNN_OP_REDUCE_MIN, 2 * DFGNN_OP_REDUCE_PNA + 2);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("reduce", .timeout = 60)

@@ -127,7 +127,8 @@ static int compare(const char *variant, dfgnn_op op, dfgnn_pass pass) {
 static const dfgnn_op operators[] = {DFGNN_OP_GT, DFGNN_OP_SPMM_SUM,
                                      DFGNN_OP_SPMM_MEAN, DFGNN_OP_REDUCE_MAX};
 
-START_TEST(every_variant_that_applies_serves_the_edges_that_are_there) {
+TEST_LOOP(every_variant_that_applies_serves_the_edges_that_are_there, 0,
+          2 * (int)(sizeof operators / sizeof *operators)) {
   const dfgnn_op op = operators[_i / 2];
   const dfgnn_pass pass = (dfgnn_pass)(_i % 2);
   int compared = 0;
@@ -137,7 +138,7 @@ START_TEST(every_variant_that_applies_serves_the_edges_that_are_there) {
   ck_assert_int_gt(compared, 0);
 }
 
-START_TEST(what_learns_of_the_edges_does_not_apply) {
+TEST(what_learns_of_the_edges_does_not_apply) {
   const dfgnn_view_request items = {.kind = DFGNN_VIEW_WORK_ITEMS,
                                     .parameter = 2};
   int learns = 0;
@@ -159,7 +160,7 @@ START_TEST(what_learns_of_the_edges_does_not_apply) {
   dfgnn_graph_destroy(graph);
 }
 
-START_TEST(a_plan_is_chosen_by_the_numbers_of_nodes_and_edges) {
+TEST(a_plan_is_chosen_by_the_numbers_of_nodes_and_edges) {
   edges place = first;
   dfgnn_csr csr = csr_of(&place);
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
@@ -177,7 +178,7 @@ START_TEST(a_plan_is_chosen_by_the_numbers_of_nodes_and_edges) {
   dfgnn_graph_destroy(graph);
 }
 
-START_TEST(what_could_not_be_refilled_is_refused) {
+TEST(what_could_not_be_refilled_is_refused) {
   dfgnn_csr csr = csr_of(&first);
   dfgnn_graph *graph = NULL;
   csr.refilled = 1;
@@ -190,17 +191,5 @@ START_TEST(what_could_not_be_refilled_is_refused) {
            "csr.column_offsets");
 }
 
-int main(void) {
-  Suite *suite = suite_create("refilled");
-  TCase *tc = tcase_create("refilled");
-  tcase_add_checked_fixture(tc, open_context, close_context);
-  tcase_set_timeout(tc, 60);
-  tcase_add_loop_test(
-      tc, every_variant_that_applies_serves_the_edges_that_are_there, 0,
-      2 * (int)(sizeof operators / sizeof *operators));
-  tcase_add_test(tc, what_learns_of_the_edges_does_not_apply);
-  tcase_add_test(tc, a_plan_is_chosen_by_the_numbers_of_nodes_and_edges);
-  tcase_add_test(tc, what_could_not_be_refilled_is_refused);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("refilled", .setup = open_context, .teardown = close_context,
+          .timeout = 60)

@@ -11,7 +11,6 @@ START_TEST(a_missing_file_is_told_from_a_bad_one) {
            "no such file");
   ck_assert_int_ne(access(path, F_OK), 0);
 }
-END_TEST
 
 START_TEST(the_users_own_store_is_created_with_its_directories) {
   snprintf(path, sizeof path, "%s/a b/c?d#e%%20/dfgnn/tuning.db", directory);
@@ -20,7 +19,6 @@ START_TEST(the_users_own_store_is_created_with_its_directories) {
   ck_assert_int_eq(access(path, R_OK), 0);
   ck_assert_uint_eq(count_rows(NULL), 0);
 }
-END_TEST
 
 START_TEST(another_store_needs_the_directory_it_is_said_to_be_in) {
   snprintf(path, sizeof path, "%s/none/x.db", directory);
@@ -28,7 +26,6 @@ START_TEST(another_store_needs_the_directory_it_is_said_to_be_in) {
   *strrchr(path, '/') = 0;
   ck_assert_int_ne(access(path, F_OK), 0);
 }
-END_TEST
 
 START_TEST(a_directory_or_a_pipe_is_refused) {
   snprintf(path, sizeof path, "%s", directory);
@@ -37,7 +34,6 @@ START_TEST(a_directory_or_a_pipe_is_refused) {
   ck_assert_int_eq(mkfifo(path, 0600), 0);
   ck_both_refused("no regular file");
 }
-END_TEST
 
 START_TEST(a_pipe_or_a_link_beside_a_store_is_refused) {
   static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
@@ -55,7 +51,6 @@ START_TEST(a_pipe_or_a_link_beside_a_store_is_refused) {
   }
   ck_assert_uint_eq(count_rows(NULL), 1);
 }
-END_TEST
 
 static void expect_unreadable(void) { ck_both_refused("Permission denied"); }
 static void expect_read_only(void) {
@@ -76,7 +71,6 @@ START_TEST(files_without_permission_are_refused) {
   ck_assert_int_eq(chmod(directory, 0555), 0);
   unprivileged(expect_no_place);
 }
-END_TEST
 
 static void expect_three_rows(void) { ck_assert_uint_eq(count_rows(NULL), 3); }
 static void expect_pending(void) {
@@ -102,7 +96,6 @@ START_TEST(a_store_in_a_read_only_directory_is_readable) {
   ck_assert_int_eq(chmod(directory, 0555), 0);
   unprivileged(expect_pending);
 }
-END_TEST
 
 /* Opening must say why and leave the file as it was. */
 static void ck_untouched_refusal(const char *why) {
@@ -144,14 +137,12 @@ START_TEST(other_files_are_refused_and_left_alone) {
   execute_raw("DROP TABLE mail");
   ck_untouched_refusal("the table device is missing");
 }
-END_TEST
 
 START_TEST(a_file_above_the_limit_is_refused) {
   make_store(1);
   ck_assert_int_eq(truncate(path, (300ll << 20)), 0);
   ck_both_refused("300 MiB, expected at most 256");
 }
-END_TEST
 
 START_TEST(a_truncated_file_is_refused_and_left_alone) {
   size_t size;
@@ -169,7 +160,6 @@ START_TEST(a_truncated_file_is_refused_and_left_alone) {
   ck_assert_uint_eq(count_rows(NULL), 300);
   free(bytes);
 }
-END_TEST
 
 START_TEST(a_foreign_schema_is_refused) {
   static const char *const additions[] = {
@@ -197,7 +187,6 @@ START_TEST(a_foreign_schema_is_refused) {
   }
   free(bytes);
 }
-END_TEST
 
 START_TEST(a_store_of_another_schema_is_refused_and_left_alone) {
   static const struct {
@@ -216,7 +205,6 @@ START_TEST(a_store_of_another_schema_is_refused_and_left_alone) {
     ck_untouched_refusal(words);
   }
 }
-END_TEST
 
 /* ---- hostile rows -------------------------------------------------------- */
 
@@ -273,7 +261,6 @@ START_TEST(rows_outside_their_domain_are_skipped_and_counted) {
   ck_assert_uint_eq(count_rows(&invalid), 2);
   ck_assert_uint_eq(invalid, (uint64_t)bad);
 }
-END_TEST
 
 START_TEST(rows_of_wrong_types_or_with_wrong_hashes_are_skipped_and_counted) {
   static const char *const changes[] = {"median_ms = 'fast'",
@@ -330,7 +317,6 @@ START_TEST(rows_of_wrong_types_or_with_wrong_hashes_are_skipped_and_counted) {
   ck_assert_uint_eq(invalid, (uint64_t)count);
   ck_both_refused("not as this version defines it");
 }
-END_TEST
 
 START_TEST(damage_anywhere_gives_true_rows_or_an_error) {
   static dfgnn_measurement rows[60];
@@ -364,7 +350,6 @@ START_TEST(damage_anywhere_gives_true_rows_or_an_error) {
   free(bytes);
   free(changed);
 }
-END_TEST
 
 static void add(TCase *cases) {
   tcase_add_test(cases, a_missing_file_is_told_from_a_bad_one);

@@ -32,7 +32,6 @@ START_TEST(concurrent_writers_lose_nothing_even_at_creation) {
   snprintf(command, sizeof command, "ls '%s' | grep -q new-", directory);
   ck_assert_int_ne(system(command), 0);
 }
-END_TEST
 
 #define READERS 64
 
@@ -62,7 +61,6 @@ START_TEST(readers_are_not_disturbed_by_writers) {
   }
   ck_assert_uint_eq(count_rows(NULL), 10 + 5 * WRITERS);
 }
-END_TEST
 
 #define KILLS 40
 
@@ -110,7 +108,6 @@ START_TEST(a_killed_writer_leaves_every_row_it_reported) {
   printf("%lld rows reported\n", (long long)reported);
   ck_assert_int_gt(reported, 0);
 }
-END_TEST
 
 static const char *network(const char *where) {
   ck_assert_str_eq(where, path);
@@ -137,7 +134,6 @@ START_TEST(a_network_file_system_is_read_but_not_written) {
   ck_refused(DFGNN_STORE_WRITE, "network file system");
   ck_assert_int_ne(access(path, F_OK), 0);
 }
-END_TEST
 
 static const char *everywhere(const char *where) {
   (void)where;
@@ -167,7 +163,6 @@ START_TEST(a_network_file_system_takes_published_stores) {
   }
   dfgnn__store_close(source);
 }
-END_TEST
 
 START_TEST(a_change_under_a_reader_without_locks_is_noticed) {
   dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
@@ -186,7 +181,6 @@ START_TEST(a_change_under_a_reader_without_locks_is_noticed) {
            DFGNN_ERROR_STORE, "changed while it was read");
   dfgnn__store_close(reader);
 }
-END_TEST
 
 static void add(TCase *cases) {
   tcase_add_test(cases, concurrent_writers_lose_nothing_even_at_creation);

@@ -208,7 +208,6 @@ START_TEST(a_deed_that_is_killed_is_done_or_not_done) {
   printf("%s: %d kills, %d after it was reported, %d after it was done\n",
          d->name, kills(), done, effective);
 }
-END_TEST
 
 /* ---- disks --------------------------------------------------------------- */
 
@@ -255,7 +254,6 @@ START_TEST(a_disk_that_fails_leaves_a_whole_store) {
          refused, attempts);
   ck_assert_int_gt(attempts, 1);
 }
-END_TEST
 
 START_TEST(a_full_disk_keeps_every_row_that_was_reported) {
   make_store(BEFORE);
@@ -286,7 +284,6 @@ START_TEST(a_full_disk_keeps_every_row_that_was_reported) {
     ck_assert_uint_eq(invalid, 0);
   }
 }
-END_TEST
 
 START_TEST(a_store_on_a_full_disk_is_readable) {
   dfgnn_store *store = NULL;
@@ -311,7 +308,6 @@ START_TEST(a_store_on_a_full_disk_is_readable) {
   faulty_left = -1;
   ck_assert_uint_eq(count_rows(NULL), rows);
 }
-END_TEST
 
 START_TEST(a_store_that_cannot_be_created_leaves_no_file) {
   faulty_install();
@@ -332,7 +328,6 @@ START_TEST(a_store_that_cannot_be_created_leaves_no_file) {
     ck_assert_int_lt(n, 1000);
   }
 }
-END_TEST
 
 static void add(TCase *cases) {
   tcase_set_timeout(cases, 0);

@@ -14,7 +14,6 @@ START_TEST(every_variant_matches_the_reference_on_every_shape) {
   TEST(_i);
   check_every_variant("cpu", &test);
 }
-END_TEST
 
 START_TEST(every_variant_with_edge_features_matches_the_reference) {
   TEST(_i);
@@ -23,30 +22,25 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
       !getenv("DFGNN_TEST_FAMILY"))
     ck_assert_int_gt(checks, getenv("DFGNN_TEST_FEW") ? 0 : 8);
 }
-END_TEST
 
 START_TEST(nan_and_infinite_inputs_give_what_the_header_promises) {
   TEST(_i);
   check_special_values("cpu", &test);
 }
-END_TEST
 
 START_TEST(any_strides_are_followed) {
   TEST(_i);
   check_strides("cpu", &test);
 }
-END_TEST
 
 START_TEST(deterministic_variants_repeat_every_bit) {
   TEST(_i);
   check_repeats("cpu", &test);
 }
-END_TEST
 
 START_TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cpu");
 }
-END_TEST
 
 /* Without this test a mistake in a list of sources would pass for a success. */
 START_TEST(attention_has_variants_of_every_storage_type) {
@@ -56,7 +50,6 @@ START_TEST(attention_has_variants_of_every_storage_type) {
       ck_assert_int_gt(variant_test_count("cpu", &test), 1);
   }
 }
-END_TEST
 
 int main(void) {
   Suite *suite = suite_create("variants");

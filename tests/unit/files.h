@@ -127,16 +127,7 @@ static inline void refused(const char *path, const char *text) {
                 "'%s' does not name %s", dfgnn_last_error(), path);
 }
 
-/* Runs a list of tests that ends with NULL, and gives main's result. */
-static inline int run_suite(const char *name, const TTest *const *tests) {
-  Suite *suite = suite_create(name);
-  TCase *tc = tcase_create(name);
-  tcase_add_checked_fixture(tc, files_begin, files_end);
-  tcase_set_timeout(tc, 60);
-  for (; *tests; tests++)
-    tcase_add_test(tc, *tests);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+/* Of TEST_MAIN: a folder of its own for the files of each test. */
+#define FILE_TESTS .setup = files_begin, .teardown = files_end, .timeout = 60
 
 #endif
