@@ -43,14 +43,16 @@ db.commit()' "$1" "$2"
     pragma application_id = 305419896;"
   bad "$work/app.db" "app.db"
 
-  promise "a store of a newer version is read, and never written"
+  promise "a store of another version is refused, and left as it is"
   cp "$work/good.db" "$work/newer.db"
   sql "$work/newer.db" "pragma user_version = 9999;"
-  status 0 dfgnn-tune show --store "$work/newer.db" --json
-  holds 'length == 1'
+  cp "$work/newer.db" "$work/before"
+  status 5 dfgnn-tune show --store "$work/newer.db" --json
+  says "newer.db.*9999"
   # shellcheck disable=SC2086
   status 5 dfgnn-tune run "$small" $quick --dim 9 --store "$work/newer.db"
   says "newer.db.*9999"
+  cmp -s "$work/newer.db" "$work/before" || fail "the file is changed"
 fi
 
 promise "a run into a bad store exits with 5 and leaves it as it is"
