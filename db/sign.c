@@ -48,6 +48,8 @@ static dfgnn_status write_line(const char *path, const char *kind,
              : DFGNN_OK;
   if (fd >= 0)
     close(fd);
+  if (failed && fd >= 0 && flags & O_EXCL)
+    unlink(path); /* half of a key is none */
   sodium_memzero(line, sizeof line);
   sodium_memzero(code, sizeof code);
   return status;

@@ -253,6 +253,19 @@ static int write_pack(compile *c, int keep, json_t *rows) {
   return TOOL_DONE;
 }
 
+/* What is not packed has to be kept by the cache. */
+static int check_cache(const compile *c) {
+  dfgnn_cache_info info;
+  dfgnn__cache_describe(&info);
+  if (c->settings->pack || (!*info.problem && !info.lost))
+    return TOOL_DONE;
+  if (*info.problem)
+    return tool_error("%s: the kernels cannot be kept: %s", info.path,
+                      info.problem);
+  return tool_error("%s: %lld kernels could not be kept; is the disk full?",
+                    info.path, (long long)info.lost);
+}
+
 static int compile_all(compile *c) {
   static const tool_column columns[] = {
       {"arch", "ARCH", TOOL_TEXT},        {"pack", "PACK", TOOL_TEXT},
@@ -262,6 +275,10 @@ static int compile_all(compile *c) {
   json_t *rows = json_array();
   size_t failed = 0;
   int status = TOOL_DONE;
+  if (check_cache(c)) {
+    json_decref(rows);
+    return TOOL_FAILED;
+  }
   if (c->settings->pack && dfgnn__pack_create(&c->pack, c->settings->pack)) {
     json_decref(rows);
     return tool_fail(DFGNN_ERROR_IO);
@@ -279,6 +296,8 @@ static int compile_all(compile *c) {
     status = status ? status : written;
   }
   int printed = tool_report(c->settings, rows, columns);
+  if (!status)
+    status = check_cache(c);
   return tool_interrupted() ? TOOL_INTERRUPTED
          : status           ? status
          : failed           ? TOOL_FAILED

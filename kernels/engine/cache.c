@@ -27,7 +27,7 @@ static int tried, reads_only;
 static char path[PATH_MAX], problem[512];
 static int folder = -1; /* that path is in */
 static char place[PATH_MAX]; /* path by the descriptor of its folder */
-static _Atomic int64_t hits, misses, stored;
+static _Atomic int64_t hits, misses, stored, lost;
 
 static int64_t limit_bytes(void) {
   const char *given = getenv("DFGNN_KERNEL_CACHE_MB");
@@ -389,6 +389,8 @@ void dfgnn__cache_store(const dfgnn_keys_of *keys, const dfgnn_image *image,
     if (rc == SQLITE_DONE) {
       atomic_fetch_add(&stored, 1);
       make_room();
+    } else {
+      atomic_fetch_add(&lost, 1);
     }
     give_up_if_damaged(rc);
   }
@@ -424,6 +426,7 @@ void dfgnn__cache_describe(dfgnn_cache_info *info) {
   info->hits = atomic_load(&hits);
   info->misses = atomic_load(&misses);
   info->stored = atomic_load(&stored);
+  info->lost = atomic_load(&lost);
 }
 
 int dfgnn__cache_complaint(char *text, size_t size) {

@@ -62,6 +62,12 @@ says "absent/site.pack"
 status 0 dfgnn-tune stat --kernels --json
 holds '.[-1].kind == "kernels" and .[-1].entries == 0'
 
+promise "a cache that cannot keep the kernels is an error"
+# shellcheck disable=SC2086
+status 1 env DFGNN_KERNEL_CACHE=/proc/none/kernels.db dfgnn-tune compile $cora \
+  --arch sm_90
+says "/proc/none/kernels.db: the kernels cannot be kept"
+
 promise "compile compiles the choices and what graphs need, and counts them"
 # shellcheck disable=SC2086
 status 0 dfgnn-tune compile $cora --arch sm_90 --pack "$pack" --json
