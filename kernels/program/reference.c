@@ -2,8 +2,9 @@
  *
  * bound[i] is how far an evaluation in sums of unit roundoff u may be from
  * value[i]: what its operands may be off, times the derivative, and u for each
- * rounding (8 u for functions, n u for a sum of n).  A comparison that rounding
- * could turn has a bound of 1. */
+ * rounding (8 u for functions, n u for a sum of n) and what may become 0 because
+ * it is too small.  A comparison that rounding could turn has a bound of 1, a
+ * number that is too large none. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ typedef struct reference {
   number **values;
   int64_t *row; /* destination of each edge */
   double u;
+  double least, most; /* of the numbers of such sums; less may become 0 */
 } reference;
 
 static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
@@ -35,7 +37,9 @@ static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
 /* ---- functions of numbers ------------------------------------------------ */
 
 static number rounded(const reference *r, double x, double e, double times) {
-  return (number){x, e + times * r->u * (fabs(x) + e) + DBL_MIN};
+  return (number){x, fabs(x) + e > r->most
+                         ? INFINITY
+                         : e + times * r->u * (fabs(x) + e) + r->least};
 }
 
 /* The error of y = f(a) where the derivative is at most `slope` near a. */
@@ -397,7 +401,9 @@ dfgnn_status dfgnn__program_reference(const dfgnn_program_job *job,
                                       double **values, double **bounds) {
   reference r = {.job = job,
                  .dag = dag,
-                 .u = dtype == DFGNN_F64 ? DBL_EPSILON / 2 : FLT_EPSILON / 2};
+                 .u = dtype == DFGNN_F64 ? DBL_EPSILON / 2 : FLT_EPSILON / 2,
+                 .least = dtype == DFGNN_F64 ? DBL_MIN : FLT_MIN,
+                 .most = dtype == DFGNN_F64 ? DBL_MAX : FLT_MAX};
   dfgnn_status status = DFGNN_ERROR_MEMORY;
   r.extents = calloc((size_t)dag->count, sizeof *r.extents);
   r.values = calloc((size_t)dag->count, sizeof *r.values);
