@@ -630,22 +630,44 @@ static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
                 dfgnn_last_error());
 }
 
-void check_strides(const char *device, const variant_test *test) {
-  /* Features are adjacent with gaps between heads, or lie apart, or heads are
-   * innermost with a gap. */
-  static const dfgnn_strides strides[] = {
-      {2 * 23 + 5, 23, 1}, {2 * 60 + 3, 60, 3}, {20 * 3, 1, 3}};
-  session s = {.ctx = context(device, test->dtype)};
-  int checks = 0;
+/* Features are adjacent with gaps between heads, or lie apart, or heads are
+ * innermost with a gap.  Gaps that fill a vector of 4, 8 or 16 numbers are as
+ * wide as the padding that kernels have inside. */
+static const struct {
+  int dim, edge_dim;
+  dfgnn_strides strides;
+} strided_problems[] = {{20, 0, {2 * 23 + 5, 23, 1}},
+                        {20, 0, {2 * 60 + 3, 60, 3}},
+                        {20, 0, {20 * 3, 1, 3}},
+                        {3, DFGNN_EDGE_PROJECTED, {2 * 4, 4, 1}},
+                        {7, 11, {2 * 8 + 1, 8, 1}},
+                        {13, DFGNN_EDGE_PROJECTED, {2 * 16, 16, 1}},
+                        {20, 5, {2 * 20 + 3, 20, 1}},
+                        {5, 0, {2 * 8, 8, 1}}};
+enum { STRIDED = sizeof strided_problems / sizeof *strided_problems };
 
-  for (int k = 0; k < 3; k++) {
-    if (is_of_another(test, k, 3))
+/* Of sums, edge features are part of a message; GAT has projected ones. */
+static int has_edges(const variant_test *test, int edge_dim) {
+  return !edge_dim || (DFGNN_OPS_ATTENTION >> test->op & 1 &&
+                       test->op != DFGNN_OP_AGNN &&
+                       (test->op != DFGNN_OP_GAT || edge_dim < 0));
+}
+
+void check_strides(const char *device, const variant_test *test) {
+  session s = {.ctx = context(device, test->dtype)};
+  int checks = 0, given = 0;
+
+  for (int k = 0; k < STRIDED; k++) {
+    const int ndh = strided_problems[k].strides.head == 1;
+    if (!has_edges(test, strided_problems[k].edge_dim) ||
+        is_of_another(test, given++, 4))
       continue;
-    open_shape(&s, 3 + 2 * k, 0);
-    s.problem = problem_of(test, HEADS, DIM,
-                           k == 2 ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD, PLAIN);
-    strided *tensors =
-        strided_make(s.ctx, &s.shape, &s.problem, &strides[k], shape_seed());
+    open_shape(&s, (3 + 2 * k) % SHAPES, 0);
+    s.problem = problem_of(test, HEADS, strided_problems[k].dim,
+                           ndh ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD, PLAIN);
+    s.problem.edge_dim = strided_problems[k].edge_dim;
+    strided *tensors = strided_make(s.ctx, &s.shape, &s.problem,
+                                    &strided_problems[k].strides, shape_seed());
     ck_assert_msg(tensors != NULL, "%s", dfgnn_last_error());
     checks += each_variant(&s, strided_matches, tensors, k, NULL);
     strided_free(tensors, s.ctx);

@@ -12,13 +12,13 @@ static int in_quick(const variant_test *t) {
          (t->op == DFGNN_OP_REDUCE_PNA && t->dtype == DFGNN_BF16);
 }
 
-#define TEST(i)                                                                \
+#define TAKE(i)                                                                \
   variant_test test = variant_test_make(i);                                    \
   if (variant_test_count("cuda", &test) == 0 || (quick() && !in_quick(&test))) \
   return
 
 START_TEST(every_variant_matches_the_reference) {
-  TEST(_i);
+  TAKE(_i);
   int checks = check_every_variant("cuda", &test);
   printf("%s %s %s: %d checks\n", dfgnn_name(DFGNN_NAMES_OP, test.op),
          dfgnn_name(DFGNN_NAMES_PASS, test.pass),
@@ -26,7 +26,7 @@ START_TEST(every_variant_matches_the_reference) {
 }
 
 START_TEST(every_variant_with_edge_features_matches_the_reference) {
-  TEST(_i);
+  TAKE(_i);
   int checks = check_edge_features("cuda", &test);
   if (!getenv("DFGNN_TEST_FAMILY") &&
       (test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2 ||
@@ -39,23 +39,23 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
 }
 
 START_TEST(special_values_follow_ieee_arithmetic) {
-  TEST(_i);
+  TAKE(_i);
   check_special_values("cuda", &test);
 }
 
 START_TEST(slices_of_sources_match_the_reference) {
-  TEST(_i);
+  TAKE(_i);
   if (DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
     check_slices("cuda", &test);
 }
 
 START_TEST(strides_of_the_caller_are_followed) {
-  TEST(_i);
+  TAKE(_i);
   check_strides("cuda", &test);
 }
 
 START_TEST(rows_of_2048_features_are_served) {
-  TEST(_i);
+  TAKE(_i);
   if (dfgnn__operator(test.op, test.pass) &&
       DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
     check_wide_rows("cuda", &test);

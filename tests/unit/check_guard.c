@@ -258,7 +258,7 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass, int strides) {
   ck_assert_int_gt(runs, wanted || !has_variants ? -1 : 3);
 }
 
-#define TEST(i)                                                                \
+#define TAKE(i)                                                                \
   const dfgnn_op op = (dfgnn_op)((i) / (int)DFGNN_PASS_COUNT);                 \
   const dfgnn_pass pass = (dfgnn_pass)((i) % (int)DFGNN_PASS_COUNT);           \
   if (!dfgnn__operator(op, pass))                                              \
@@ -266,19 +266,19 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass, int strides) {
 enum { TESTS = (int)DFGNN_OP_COUNT * (int)DFGNN_PASS_COUNT };
 
 START_TEST(no_kernel_touches_what_follows_an_array) {
-  TEST(_i);
+  TAKE(_i);
   at_end = 1;
   run_variants(op, pass, 0);
 }
 
 START_TEST(no_kernel_touches_what_precedes_an_array) {
-  TEST(_i);
+  TAKE(_i);
   at_end = 0;
   run_variants(op, pass, 0);
 }
 
 START_TEST(no_kernel_touches_what_is_between_features) {
-  TEST(_i);
+  TAKE(_i);
   at_end = 1;
   run_variants(op, pass, 1);
 }

@@ -155,7 +155,7 @@ static long allocations_of(int scenario) {
   return count;
 }
 
-START_TEST(no_allocation_that_fails_ends_the_process) {
+TEST_LOOP(no_allocation_that_fails_ends_the_process, 0, SCENARIOS) {
   enum { MOST = 400 }; /* of a scenario with more, evenly spread */
   if (!REPLACED)
     return;
@@ -171,7 +171,7 @@ START_TEST(no_allocation_that_fails_ends_the_process) {
 }
 
 /* Later calls find what the first did not get. */
-START_TEST(a_context_is_made_when_there_is_memory_again) {
+TEST(a_context_is_made_when_there_is_memory_again) {
   int failed = 0;
   if (!REPLACED)
     return;
@@ -190,14 +190,4 @@ START_TEST(a_context_is_made_when_there_is_memory_again) {
   ck_assert_int_gt(failed, 0);
 }
 
-int main(void) {
-  Suite *suite = suite_create("memory");
-  TCase *tests = tcase_create("all");
-  tcase_set_timeout(tests, 120);
-  tcase_add_unchecked_fixture(tests, make_files, remove_files);
-  tcase_add_loop_test(tests, no_allocation_that_fails_ends_the_process, 0,
-                      SCENARIOS);
-  tcase_add_test(tests, a_context_is_made_when_there_is_memory_again);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("memory", .setup = make_files, .teardown = remove_files, .timeout = 120)

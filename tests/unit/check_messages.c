@@ -9,22 +9,22 @@
 #include "tests/common/messages.h"
 #include "tests/unit/fixture.h"
 
-#define TEST(i)                                                                \
+#define TAKE(i)                                                                \
   variant_test test = message_test_make(i);                                    \
   ck_assert_int_gt(variant_test_count("cpu", &test), 1)
 
 START_TEST(every_variant_matches_the_reference_on_every_shape) {
-  TEST(_i);
+  TAKE(_i);
   check_every_variant("cpu", &test);
 }
 
 START_TEST(any_strides_are_followed) {
-  TEST(_i);
+  TAKE(_i);
   check_strides("cpu", &test);
 }
 
 START_TEST(every_call_gives_the_same_bits) {
-  TEST(_i);
+  TAKE(_i);
   check_repeats("cpu", &test);
 }
 

@@ -5,18 +5,18 @@
 #include "tests/common/variants.h"
 #include "tests/unit/fixture.h"
 
-#define TEST(i)                                                                \
+#define TAKE(i)                                                                \
   variant_test test = variant_test_make(i);                                    \
   if (variant_test_count("cpu", &test) == 0)                                   \
   return
 
 START_TEST(every_variant_matches_the_reference_on_every_shape) {
-  TEST(_i);
+  TAKE(_i);
   check_every_variant("cpu", &test);
 }
 
 START_TEST(every_variant_with_edge_features_matches_the_reference) {
-  TEST(_i);
+  TAKE(_i);
   int checks = check_edge_features("cpu", &test);
   if ((test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2) &&
       !getenv("DFGNN_TEST_FAMILY"))
@@ -24,17 +24,17 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
 }
 
 START_TEST(nan_and_infinite_inputs_give_what_the_header_promises) {
-  TEST(_i);
+  TAKE(_i);
   check_special_values("cpu", &test);
 }
 
 START_TEST(any_strides_are_followed) {
-  TEST(_i);
+  TAKE(_i);
   check_strides("cpu", &test);
 }
 
 START_TEST(deterministic_variants_repeat_every_bit) {
-  TEST(_i);
+  TAKE(_i);
   check_repeats("cpu", &test);
 }
 
