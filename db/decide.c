@@ -11,8 +11,7 @@ typedef struct block {
   const item *begin, *end;
   int revision; /* the newest usable one; -1: none */
   int rejected;
-  int ok;    /* some row of that revision is "ok" */
-  int tried; /* or "wrong" or "failed" */
+  int ok; /* some row of that revision is "ok" */
 } block;
 
 /* One "ok" row of a candidate. */
@@ -89,7 +88,6 @@ static block make_block(const item *begin, const item *end) {
       ok = row->time;
     else if (!is(row, "ok") && row->time > failed)
       failed = row->time;
-    b.tried |= !is(row, "refused");
   }
   b.rejected |= failed >= 0 && failed >= ok;
   b.ok = ok >= 0;
@@ -317,13 +315,14 @@ out:
 static int decide_problem(owned_decisions *all, const item *begin,
                           const item *end, double margin, usable_cache *cache) {
   size_t count = (size_t)(end - begin), blocks = 0, n = 0, rejected = 0;
+  const char **names = calloc(count, sizeof *names);
   int done = 0;
   block *b = calloc(count, sizeof *b);
   evidence *found = calloc(count, sizeof *found);
   node *nodes = calloc(2 * count, sizeof *nodes);
   dfgnn_estimate *place = calloc(2 * count, sizeof *place);
   rank *ranks = calloc(2 * count, sizeof *ranks);
-  if (!b || !found || !nodes || !place || !ranks)
+  if (!names || !b || !found || !nodes || !place || !ranks)
     goto out;
   for (const item *i = begin, *next; i < end; i = next) {
     for (next = i;
@@ -331,7 +330,8 @@ static int decide_problem(owned_decisions *all, const item *begin,
          next++)
       ;
     b[blocks] = make_block(i, next);
-    rejected += b[blocks].rejected && b[blocks].tried;
+    if (b[blocks].rejected)
+      names[rejected++] = i->row->variant;
     blocks++;
   }
   for (size_t i = 0; i < blocks; i++)
@@ -346,8 +346,9 @@ static int decide_problem(owned_decisions *all, const item *begin,
     goto out;
   size_t ranked = dfgnn__rank_nodes(ranks, nodes, node_count, place, margin);
   if (ranked)
-    done = dfgnn__add_decision(all, begin, end, ranks, ranked, rejected);
+    done = dfgnn__add_decision(all, begin, end, ranks, ranked, names, rejected);
 out:
+  free(names);
   free(ranks);
   free(place);
   free(nodes);

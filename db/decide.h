@@ -46,10 +46,10 @@ int dfgnn__compare_nodes(const void *a, const void *b);
 size_t dfgnn__rank_nodes(rank *ranks, node *nodes, size_t count,
                          const dfgnn_estimate *place, double margin);
 
-/* Adds the decision of the rows from begin to end, with strings of its own; 0
- * without memory. */
+/* Adds the decision of the rows from begin to end, with strings of its own and
+ * the names of the rejected variants; 0 without memory. */
 int dfgnn__add_decision(owned_decisions *all, const item *begin,
                         const item *end, const rank *ranks, size_t count,
-                        size_t rejected);
+                        const char *const *rejected, size_t rejections);
 
 #endif

@@ -140,7 +140,7 @@ static int own_problem(dfgnn_strings *strings, dfgnn_measurement *problem,
 
 int dfgnn__add_decision(owned_decisions *all, const item *begin,
                         const item *end, const rank *ranks, size_t count,
-                        size_t rejected) {
+                        const char *const *rejected, size_t rejections) {
   size_t n = all->public.count;
   dfgnn_decision *decisions = (dfgnn_decision *)all->public.decision;
   if (n == all->room) {
@@ -158,11 +158,20 @@ int dfgnn__add_decision(owned_decisions *all, const item *begin,
          dfgnn__measurement_compare(i->row, newest) > 0))
       newest = i->row;
   dfgnn_ranked *ranked = calloc(count, sizeof *ranked);
-  if (!ranked)
+  const char **names = calloc(rejections + 1, sizeof *names);
+  if (!ranked || !names) {
+    free(ranked);
+    free(names);
     return 0;
-  decisions[n] =
-      (dfgnn_decision){.count = count, .ranked = ranked, .rejected = rejected};
+  }
+  decisions[n] = (dfgnn_decision){.count = count,
+                                  .ranked = ranked,
+                                  .rejections = rejections,
+                                  .rejected = names};
   all->public.count++;
+  for (size_t i = 0; i < rejections; i++)
+    if (!(names[i] = dfgnn__strings_add(all->strings, rejected[i])))
+      return 0;
   for (size_t i = 0; i < count; i++) {
     const node *v = ranks[i].variant;
     ranked[i] =
@@ -185,8 +194,10 @@ void dfgnn__decisions_free(dfgnn_decisions *decisions) {
   if (!decisions)
     return;
   owned_decisions *all = (owned_decisions *)decisions;
-  for (size_t i = 0; i < decisions->count; i++)
+  for (size_t i = 0; i < decisions->count; i++) {
     free((void *)decisions->decision[i].ranked);
+    free((void *)decisions->decision[i].rejected);
+  }
   free((void *)decisions->decision);
   dfgnn__strings_free(all->strings);
   free(all);

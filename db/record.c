@@ -259,3 +259,55 @@ dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
   sqlite3_finalize(query);
   return status;
 }
+
+/* ---- bans ---------------------------------------------------------------- */
+
+static int ban_valid(const char *name) {
+  const dfgnn_measurement row = {.variant = name};
+  return name && !dfgnn__field_refusal(
+                     &dfgnn__fields[DFGNN_GROUP_MEASUREMENT].field[0], &row);
+}
+
+dfgnn_status dfgnn__store_ban(dfgnn_store *store, const char *name, int ban) {
+  sqlite3_stmt *query = NULL;
+  if (!ban_valid(name))
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "%s: a ban needs a name of printable ASCII, found "
+                       "%.200s",
+                       store->path, name ? name : "none");
+  dfgnn__store_begin(store);
+  int rc = sqlite3_prepare_v2(
+      store->db,
+      ban ? "INSERT OR REPLACE INTO ban (variant) VALUES (?1)"
+          : "DELETE FROM ban WHERE variant = ?1",
+      -1, &query, NULL);
+  if (!rc) {
+    sqlite3_bind_text(query, 1, name, -1, SQLITE_STATIC);
+    rc = sqlite3_step(query);
+  }
+  dfgnn_status status =
+      rc == SQLITE_DONE ? DFGNN_OK
+                        : dfgnn__store_fail(store, rc, "a ban cannot be kept");
+  sqlite3_finalize(query);
+  return status;
+}
+
+dfgnn_status dfgnn__store_each_ban(dfgnn_store *store,
+                                   dfgnn_store_visit_ban visit, void *data) {
+  sqlite3_stmt *query = NULL;
+  int stop = 0;
+  dfgnn__store_begin(store);
+  int rc = sqlite3_prepare_v2(
+      store->db, "SELECT variant FROM ban ORDER BY variant", -1, &query, NULL);
+  while (!rc && !stop && (rc = sqlite3_step(query)) == SQLITE_ROW) {
+    const char *name = column_name(query, 0);
+    rc = SQLITE_OK;
+    if (ban_valid(name))
+      stop = visit(data, name);
+  }
+  dfgnn_status status = stop || rc == SQLITE_DONE
+                            ? DFGNN_OK
+                            : dfgnn__store_fail(store, rc, "cannot be read");
+  sqlite3_finalize(query);
+  return status;
+}

@@ -7,9 +7,9 @@
 
 /* SQLite's user_version.  It goes up with every change of a table; a library
  * reads and writes this version alone. */
-#define DFGNN_SCHEMA_VERSION 9
+#define DFGNN_SCHEMA_VERSION 10
 
-#define DFGNN_SCHEMA_TABLES 6
+#define DFGNN_SCHEMA_TABLES 7
 
 typedef struct dfgnn_schema_table {
   const char *name; /* ascending */

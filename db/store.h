@@ -243,6 +243,13 @@ typedef struct dfgnn_pin {
 /* Sets a pin, in place of one with the same other fields; variant NULL removes
  * that one. */
 dfgnn_status dfgnn__store_pin(dfgnn_store *store, const dfgnn_pin *pin);
+/* Bans a variant or a family by its name, or ends its ban.  Bans are local to a
+ * store file, as pins are. */
+dfgnn_status dfgnn__store_ban(dfgnn_store *store, const char *name, int ban);
+typedef int (*dfgnn_store_visit_ban)(void *data, const char *name);
+dfgnn_status dfgnn__store_each_ban(dfgnn_store *store,
+                                   dfgnn_store_visit_ban visit, void *data);
+
 typedef int (*dfgnn_store_visit_pin)(void *data, const dfgnn_pin *pin);
 dfgnn_status dfgnn__store_each_pin(dfgnn_store *store,
                                    dfgnn_store_visit_pin visit, void *data);
@@ -289,8 +296,8 @@ typedef struct dfgnn_decision {
   size_t count;               /* >= 1 */
   const dfgnn_ranked *ranked; /* [0] is the winner, of the tie set the member
                                * with least workspace; then by time */
-  size_t rejected;            /* variants left out for their status; those that
-                               * were only ever refused are not counted */
+  size_t rejections;
+  const char *const *rejected; /* variants left out for their status */
 } dfgnn_decision;
 
 typedef struct dfgnn_decisions {

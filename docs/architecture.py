@@ -19,12 +19,14 @@ FLOORS = [
     [("tools", 1, "dfgnn-tune, dfgnn-bench, dfgnn-graph"), ("bench", 2, "pictures of figures")],
     [("tools/report", 1, "the page about measurements")],
     [("tuner", 1, "measures variants")],
-    [("lib", 1, "graphs, plans: chooses, executes"), ("graph/partition", 3, "nodes divided among ranks")],
+    [("lib", 1, "and select/: plans, choices, calls"), ("graph/partition", 3, "nodes divided among ranks")],
     [("kernels", 0, "every variant, and the references"), ("db", 1, "the tuning store"),
-     ("select", 2, "ranks variants"), ("graph/reorder", 3, "orders of nodes")],
+     ("graph/reorder", 3, "orders of nodes")],
     [("kernels/engine", 0, "CUDA's driver and compiler"), ("graph/io", 3, "graph files and generators")],
     [("lib/base", 1.5, "errors, files, forks: for all of them")],
 ]
+# What chooses and what it chooses for know each other: one box.
+WITHIN = {"select": "lib"}
 FLOOR = {name: i for i, floor in enumerate(FLOORS) for name, _, _ in floor}
 BOX, HIGH, GAP, STEP, MARGIN = 210, 54, 16, 92, 16
 
@@ -49,11 +51,13 @@ def look():
     lines, includes = {}, {}
     for room in FLOOR:
         lines[room] = 0
-        for path in sources(room):
+        rooms = [room, *(inner for inner, outer in WITHIN.items() if outer == room)]
+        for path in (path for each in rooms for path in sources(each)):
             with open(path, encoding="utf-8") as file:
                 text = file.read()
             lines[room] += text.count("\n")
             for path_of in re.findall(r'^#include "([a-z/]+)/', text, re.M):
+                path_of = WITHIN.get(path_of, path_of)
                 other = next((p for p in (path_of, *parents(path_of)) if p in FLOOR), path_of)
                 if other != room:
                     includes.setdefault((room, other), os.path.relpath(path, TOP))

@@ -323,7 +323,7 @@ typedef struct dfgnn_problem {
   int dropout;         /* attention: 1: args.dropout is in effect */
   /* Bias and dropout are measured as problems of their own.  Until they are,
    * the fastest variant without them that can do both is chosen, as
-   * DFGNN_SOURCE_SIMILAR at best. */
+   * DFGNN_SOURCE_NEAR at best. */
   int64_t edge_dim;        /* F, features an edge: args.edge_attr is [E,F] and
                             * args.edge_weight W.  0: no edge features.
                             * DFGNN_EDGE_PROJECTED: args.edge_attr is W e + b,
@@ -507,8 +507,8 @@ inline dfgnn_args dfgnn_args_descriptor() {
  * cache. */
 typedef struct dfgnn_plan dfgnn_plan;
 
-/* Chooses a variant by the stores' exact, similar or nearest measurements, a
- * model or the rule, as the problem's effort allows.  DFGNN_ERROR_UNSUPPORTED
+/* Chooses a variant by the stores' measurements, the model or the rule, as the
+ * problem's effort allows (dfgnn_source).  DFGNN_ERROR_UNSUPPORTED
  * if no variant applies; DFGNN_ERROR_CAPTURING if it would tune during a
  * capture. */
 DFGNN_API dfgnn_status dfgnn_plan_create(dfgnn_plan **plan, dfgnn_context *ctx,

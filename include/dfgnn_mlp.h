@@ -213,7 +213,7 @@ DFGNN_API dfgnn_status dfgnn_edge_mlp_keep(int64_t *bytes,
 /* ---- MLPs as problems ----------------------------------------------------
  *
  * Executions choose among variants, as dfgnn_call does: by what was measured
- * for such a problem on such a graph, else by a model or a rule.  A problem is
+ * for such a problem on such a graph, else by the model or the rule.  A problem is
  * the widths, activations, norm, gate, residual and reductions, the types, and
  * which tensors there are; slope, epsilon and the order of edges are no part of
  * it.  dfgnn_tune measures it; dfgnn_plan_create and dfgnn_plan_explain take

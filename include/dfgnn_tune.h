@@ -42,15 +42,16 @@ typedef enum dfgnn_remeasure {
 
 typedef struct dfgnn_tune_options {
   size_t struct_size;
-  double budget_s;       /* wall time for the problem; 0: 10 */
+  double budget_s;       /* wall time, compilation included; 0: 10 */
   uint64_t seed;         /* of inputs and of the order of rounds */
   double margin;         /* variants whose times differ by less tie; 0: 0.015 */
-  int exhaustive;        /* 1: measure all to the end; N > 1: all, N times */
+  int exhaustive;        /* 1: all variants to the end; N > 1: all, N times */
   int remeasure;         /* a dfgnn_remeasure */
   const char *tool;      /* provenance: "dfgnn-tune 0.2.0"; NULL: library */
   const char *job_hash;  /* provenance; NULL: none */
   const char *const *variants; /* only these candidates, NULL-terminated; NULL:
-                                * all applicable ones */
+                                * the members of the problem's portfolio, or
+                                * all that apply if exhaustive */
   void (*progress)(void *data, double done, const char *message);
   int (*stop)(void *data); /* polled between samples; non-zero ends early with
                             * DFGNN_ERROR_INTERRUPTED; measurements are kept */
@@ -74,8 +75,11 @@ typedef struct dfgnn_tune_report {
 
 #define DFGNN_TUNE_REPORT_INIT DFGNN_INIT(dfgnn_tune_report)
 
-/* Measures the candidates for a problem on a graph, checking each against the
- * reference first, writes every finished measurement to the context's first
+/* Measures the candidates for a problem on a graph, on inputs and outputs of its
+ * own, checking each against the reference first: what would be chosen without
+ * it and the rule's choice whatever the budget is, so that no choice becomes
+ * worse, and the others in the order of the model as long as there is time.  It
+ * writes every finished measurement to the context's first
  * store, or keeps it for the life of the context where there is none to write,
  * and reloads the context's decisions.  report may be NULL. */
 DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
@@ -83,9 +87,27 @@ DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 
+/* Kernels that dfgnn_tune of a problem will measure, while they are being
+ * compiled in the background, on all cores.  Nothing is executed, and no call
+ * waits.  The graph, its context and a program of the problem must outlive
+ * it. */
+typedef struct dfgnn_tune_kernels dfgnn_tune_kernels;
+
+/* Begins to compile what dfgnn_tune of the same problem would compile, so that
+ * its budget goes to measuring: with .05 s it then sees a whole portfolio.
+ * There may be nothing to compile, as on a CPU. */
+DFGNN_API dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
+                                          dfgnn_context *ctx,
+                                          dfgnn_graph *graph,
+                                          const dfgnn_problem *problem);
+/* 1 once all are compiled, or have failed, and 1 for NULL. */
+DFGNN_API int dfgnn_tune_prepared(const dfgnn_tune_kernels *kernels);
+/* Frees it; what has not begun to be compiled never is. */
+DFGNN_API void dfgnn_tune_release(dfgnn_tune_kernels *kernels);
+
 /* ---- explanations -------------------------------------------------------- */
 
-/* A variant of a plan's operator and pass.  Candidates stand in an array of the
+/* A member of a problem's portfolio, or a variant that was measured for it.  Candidates stand in an array of the
  * library's, so that this struct never changes its size and has no struct_size:
  * what else may be known of them some day gets an array of its own. */
 typedef struct dfgnn_candidate {
@@ -99,12 +121,11 @@ typedef struct dfgnn_candidate {
 typedef struct dfgnn_explanation {
   const char *variant;
   dfgnn_source source;
-  double distance;      /* to the nearest measured problem; 0 exact; -1 none */
+  double distance;      /* to the measurements that chose; 0 exact; -1 none */
   const char *because;  /* one sentence */
   size_t count;
-  const dfgnn_candidate *candidates; /* all variants of operator and pass */
-  const char *model; /* the model that predicts, and the features that most set
-                      * its first choice apart; "": there is none */
+  const dfgnn_candidate *candidates; /* the chosen one first */
+  const char *portfolio; /* the one that serves: "gt128 of sm_90"; "": none */
 } dfgnn_explanation;
 
 /* Explains why the plan has its variant, and why not each of the others.  Free
@@ -117,12 +138,10 @@ DFGNN_API void dfgnn_explanation_free(dfgnn_explanation *explanation);
 
 typedef struct dfgnn_counters {
   size_t struct_size;
-  uint64_t exact, similar, nearest; /* plans by source */
-  uint64_t misses;                  /* plans that fell back to the rule */
-  uint64_t cached;                  /* plans found in the plan cache */
-  uint64_t invalid_rows;            /* rows of the stores that were skipped */
-  uint64_t loaded_rows;             /* rows of the stores in use */
-  uint64_t model;                   /* plans that a model chose */
+  uint64_t exact, near, model, rule; /* plans by source */
+  uint64_t cached;                   /* plans found in the plan cache */
+  uint64_t invalid_rows;             /* rows of the stores that were skipped */
+  uint64_t loaded_rows;              /* rows of the stores in use */
 } dfgnn_counters;
 
 #define DFGNN_COUNTERS_INIT DFGNN_INIT(dfgnn_counters)
@@ -130,8 +149,8 @@ typedef struct dfgnn_counters {
 DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
                                               const dfgnn_context *ctx);
 
-/* A digest of all that the context chooses by: its decisions, pins and models,
- * and the numbers of the device that enter a distance.  Ranks of a job whose
+/* A digest of all that the context chooses by: its decisions, pins, bans and
+ * portfolios, and the numbers of the device that enter a distance.  Ranks of a job whose
  * digests are equal make the same choices; compare it once after creating the
  * contexts, for example by broadcasting that of rank 0.  Written as 32
  * hexadecimal digits.

@@ -121,27 +121,27 @@ typedef enum dfgnn_index_type {
 typedef enum dfgnn_effort {
   DFGNN_EFFORT_DEFAULT = 0, /* the context's, or DFGNN_EFFORT, or ESTIMATE */
   DFGNN_EFFORT_STORED = 1,  /* stored measurements only; a miss is a status */
-  DFGNN_EFFORT_ESTIMATE = 2,/* stored, else near, predicted, else the rule */
+  DFGNN_EFFORT_ESTIMATE = 2,/* stored, else predicted, else the rule */
   DFGNN_EFFORT_MEASURE = 3, /* tune an unmeasured problem now and store it */
   DFGNN_EFFORT_PAPER = 4,   /* the rule of the DF-GNN paper alone */
   DFGNN_EFFORT_RACE = 5     /* as ESTIMATE; for an unmeasured problem the first
-                             * calls time the model's first four in turn, and
-                             * the best stays and is stored.  Not for ranks
-                             * that must choose alike */
+                             * calls time the portfolio's first six members in
+                             * turn, and the best stays and is stored.  Not for
+                             * ranks that must choose alike */
 } dfgnn_effort;
 
-/* The source of a plan's choice. */
+/* The source of a plan's choice: the first of these that has one. */
 typedef enum dfgnn_source {
-  DFGNN_SOURCE_EXACT = 0,   /* this graph and problem were measured */
-  DFGNN_SOURCE_SIMILAR = 1, /* a graph of the same quantised signature was, or
-                             * this one for a problem like it (say, without
-                             * dropout) */
-  DFGNN_SOURCE_NEAREST = 2, /* measured graphs within the trusted radius */
-  DFGNN_SOURCE_RULE = 3,    /* nothing near and no model: the refined rule */
-  DFGNN_SOURCE_PAPER = 4,   /* the paper's rule, by effort PAPER */
-  DFGNN_SOURCE_PINNED = 5,  /* a local pin */
-  DFGNN_SOURCE_FORCED = 6,  /* DFGNN_FORCE_VARIANT */
-  DFGNN_SOURCE_MODEL = 7    /* a model's prediction: dfgnn-tune model */
+  DFGNN_SOURCE_FORCED = 0, /* DFGNN_FORCE_VARIANT */
+  DFGNN_SOURCE_PINNED = 1, /* a local pin */
+  DFGNN_SOURCE_EXACT = 2,  /* this graph and problem were measured: every member
+                            * of the problem's portfolio was seen */
+  DFGNN_SOURCE_NEAR = 3,   /* a graph near to it was, or this one for a problem
+                            * like it (say, without dropout) or in part */
+  DFGNN_SOURCE_MODEL = 4,  /* the member of the portfolio that is predicted to be
+                            * fastest */
+  DFGNN_SOURCE_RULE = 5,   /* the portfolio's default */
+  DFGNN_SOURCE_PAPER = 6   /* the paper's rule, by effort PAPER */
 } dfgnn_source;
 
 typedef enum dfgnn_log_level {

@@ -107,16 +107,6 @@ static dfgnn_status choose_device(dfgnn_context *ctx, int *ordinal,
                      name ? name : "auto");
 }
 
-static void log_model(void *data, const char *message) {
-  dfgnn__log(data, DFGNN_LOG_WARN, "model skipped: %s", message);
-}
-
-/* A caller who wants no stores gets no model, which was learned from them,
- * unless DFGNN_MODEL names one. */
-static int wants_model(const dfgnn_options *options) {
-  return !options->store || *options->store || getenv("DFGNN_MODEL");
-}
-
 dfgnn_status dfgnn__context_open(dfgnn_context **out,
                                  const dfgnn_options *options) {
   static const dfgnn_descriptor_kind kind =
@@ -164,11 +154,11 @@ dfgnn_status dfgnn__context_open(dfgnn_context **out,
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
     goto fail;
   }
-  status = dfgnn__layers_find(ctx, options->store);
+  status = dfgnn__portfolios_open();
+  if (!status)
+    status = dfgnn__layers_find(ctx, options->store);
   if (!status)
     status = dfgnn__layers_load(&ctx->table, ctx);
-  if (!status && wants_model(options))
-    status = dfgnn__model_open(&ctx->model, log_model, ctx);
   if (status)
     goto fail;
   dfgnn__log(ctx, DFGNN_LOG_INFO, "device %s, %s, %s", ctx->info.backend,
@@ -182,7 +172,6 @@ fail:
 
 static void release(dfgnn_context *ctx) {
   dfgnn__table_destroy(ctx->table);
-  dfgnn__model_close(ctx->model);
   dfgnn__layers_free(ctx);
   if (ctx->workspace)
     ctx->backend->release(ctx->device, ctx->workspace);
@@ -257,7 +246,7 @@ dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
   if (!digest)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "digest is NULL");
   pthread_mutex_lock(&c->lock);
-  dfgnn__table_digest(digest, ctx->table, ctx->model);
+  dfgnn__table_digest(digest, ctx->table);
   pthread_mutex_unlock(&c->lock);
   return DFGNN_OK;
 }
@@ -273,10 +262,9 @@ dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
     return status;
   dfgnn_context *c = (dfgnn_context *)ctx; /* atomic_load takes no const */
   dfgnn_counters whole = {.exact = atomic_load(&c->exact),
-                          .similar = atomic_load(&c->similar),
-                          .nearest = atomic_load(&c->nearest),
-                          .model = atomic_load(&c->model_choices),
-                          .misses = atomic_load(&c->misses),
+                          .near = atomic_load(&c->near),
+                          .model = atomic_load(&c->model),
+                          .rule = atomic_load(&c->rule),
                           .cached = atomic_load(&c->cached)};
   pthread_mutex_lock(&c->lock);
   for (size_t i = 0; i < ctx->layer_count; i++) {

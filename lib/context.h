@@ -7,9 +7,8 @@
 
 #include "lib/backend.h"
 #include "lib/base/load.h"
-#include "lib/predict.h"
 #include "lib/registry.h"
-#include "lib/select.h"
+#include "select/select.h"
 
 /* Tunes a problem that effort MEASURE did not find; installed by tuner/. */
 typedef dfgnn_status (*dfgnn_miss_hook)(void *data, dfgnn_context *ctx,
@@ -20,6 +19,7 @@ typedef struct dfgnn_store_layer {
   char *path;
   int named;    /* by options or DFGNN_STORE: failing to open it is an error */
   int writable; /* tuning writes to this one */
+  int package;  /* its rows are the package's, not of this site */
   uint64_t rows, invalid; /* loaded for this device; skipped */
   uint64_t stamp;         /* of the file when `measured` got its rows */
 } dfgnn_store_layer;
@@ -47,12 +47,12 @@ struct dfgnn_context {
   dfgnn_rows *measured; /* the layers' rows, for tuning; NULL: not read yet */
   atomic_int told;      /* the log was told that they are kept no longer */
   atomic_int told_load; /* the log was told that the device is not quiet */
+  atomic_int told_device; /* and that nobody measured such a one */
 
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
                          * breaker */
   dfgnn_table *table;   /* never NULL, replaced whole by reload; tuning puts a
                          * problem's decision into it */
-  dfgnn_model *model;   /* NULL: no stores are in use; under the lock */
   void *workspace;      /* for dfgnn_call */
   size_t workspace_bytes;
   unsigned char *broken;         /* by variant index: a launch was refused */
@@ -63,7 +63,7 @@ struct dfgnn_context {
   dfgnn_miss_hook on_miss;
   void *on_miss_data;
 
-  atomic_uint_fast64_t exact, similar, nearest, model_choices, misses, cached;
+  atomic_uint_fast64_t exact, near, model, rule, cached;
 };
 
 /* dfgnn_context_create without the on-miss hook. */

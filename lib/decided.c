@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/key.h"
-#include "lib/table.h"
+#include "select/select.h"
 
 enum { SLOTS = 1024, PROBES = 4 };
 

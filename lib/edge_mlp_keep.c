@@ -94,7 +94,7 @@ static int look_up(const dfgnn_graph *graph, const asked *a) {
   pthread_mutex_lock(&ctx->lock);
   int found = verdict(graph, a, graph->signature.fingerprint);
   if (!found) {
-    dfgnn__table_select(&near, ctx->table, &query, 0);
+    dfgnn__select_measured(&near, ctx->table, &query, NULL);
     if (near.variant && near.fingerprint)
       found = verdict(graph, a, near.fingerprint);
   }

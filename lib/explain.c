@@ -9,6 +9,8 @@
 #include "lib/plan_race.h"
 
 #define REASON_LENGTH 96
+/* Candidates that are no members of the portfolio, at most. */
+enum { OTHERS = 64 };
 
 _Static_assert(sizeof(dfgnn_candidate) ==
                    2 * sizeof(char *) + 2 * sizeof(double),
@@ -16,7 +18,7 @@ _Static_assert(sizeof(dfgnn_candidate) ==
 
 typedef struct explanation {
   dfgnn_explanation public;
-  char because[sizeof((dfgnn_choice *)0)->because], model[320];
+  char because[sizeof((dfgnn_choice *)0)->because];
   char (*reasons)[REASON_LENGTH];
 } explanation;
 
@@ -29,21 +31,18 @@ static const dfgnn_ranked *find_ranked(const dfgnn_decision *d,
 }
 
 static void give_reason(char *reason, const dfgnn_variant *v,
-                        const dfgnn_plan *plan, const dfgnn_decision *d,
+                        const dfgnn_plan *plan, const dfgnn_ranked *ranked,
                         double predicted) {
   dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
   const char *refusal = dfgnn__variant_refusal(v, &setting);
-  const dfgnn_ranked *ranked = find_ranked(d, v->name);
   if (v == dfgnn__race_current(plan)->variant)
     snprintf(reason, REASON_LENGTH, "chosen");
   else if (refusal)
     snprintf(reason, REASON_LENGTH, "%s", refusal);
-  else if (v->family->reference)
-    snprintf(reason, REASON_LENGTH, "reference only");
-  else if (v->family->paper)
-    snprintf(reason, REASON_LENGTH, "a paper's, not offered");
   else if (plan->ctx->broken[dfgnn__variant_index(v)])
     snprintf(reason, REASON_LENGTH, "the device refused it");
+  else if (dfgnn__table_bans(plan->ctx->table, v))
+    snprintf(reason, REASON_LENGTH, "banned");
   else if (ranked && !ranked->sure && ranked->tied)
     snprintf(reason, REASON_LENGTH, "noisy (%s), so that it changes nothing",
              dfgnn__noise_name(ranked->noise));
@@ -59,8 +58,46 @@ static void give_reason(char *reason, const dfgnn_variant *v,
     snprintf(reason, REASON_LENGTH, "not measured on this graph");
 }
 
+/* ---- candidates ---------------------------------------------------------- */
+
+typedef struct candidates {
+  const dfgnn_variant *variant[DFGNN_PORTFOLIO_MOST + OTHERS];
+  double predicted[DFGNN_PORTFOLIO_MOST + OTHERS];
+  size_t count;
+} candidates;
+
+static void add(candidates *c, const dfgnn_variant *v) {
+  for (size_t i = 0; i < c->count; i++)
+    if (c->variant[i] == v)
+      return;
+  if (v && c->count < sizeof c->variant / sizeof *c->variant) {
+    c->variant[c->count] = v;
+    c->predicted[c->count++] = 0;
+  }
+}
+
+/* Lists the members of the portfolio, what was chosen and what was measured; the
+ * chosen one first. */
+static void list(candidates *c, const dfgnn_plan *plan, const dfgnn_query *q,
+                 const dfgnn_decision *d) {
+  const dfgnn_variant *const chosen = dfgnn__race_current(plan)->variant;
+  c->count = dfgnn__members(c->variant, c->predicted, plan->ctx->table, q);
+  add(c, chosen);
+  for (size_t i = 0; d && i < d->count; i++)
+    add(c, dfgnn__variant_find(d->ranked[i].variant));
+  for (size_t i = 1; i < c->count; i++)
+    if (c->variant[i] == chosen) {
+      const double predicted = c->predicted[i];
+      memmove(c->variant + 1, c->variant, i * sizeof *c->variant);
+      memmove(c->predicted + 1, c->predicted, i * sizeof *c->predicted);
+      c->variant[0] = chosen;
+      c->predicted[0] = predicted;
+    }
+}
+
 dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
                                 const dfgnn_plan *plan) {
+  candidates all;
   dfgnn_status status = dfgnn__check_plan(plan);
   if (status)
     return status;
@@ -69,50 +106,43 @@ dfgnn_status dfgnn_plan_explain(dfgnn_explanation **out,
   status = dfgnn__graph_know(plan->graph);
   if (status)
     return status;
-  size_t total = dfgnn__variant_count(), count = 0;
+  const size_t most = sizeof all.variant / sizeof *all.variant;
   explanation *e = calloc(1, sizeof *e);
-  dfgnn_candidate *candidates = calloc(total + 1, sizeof *candidates);
-  char(*reasons)[REASON_LENGTH] = calloc(total + 1, sizeof *reasons);
-  if (!e || !candidates || !reasons) {
+  dfgnn_candidate *given = calloc(most, sizeof *given);
+  char(*reasons)[REASON_LENGTH] = calloc(most, sizeof *reasons);
+  if (!e || !given || !reasons) {
     free(e);
-    free(candidates);
+    free(given);
     free(reasons);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  dfgnn_query query = {.setting = dfgnn__setting(plan->graph, &plan->problem),
-                       .family = plan->graph->family};
+  const dfgnn_query query = {.setting =
+                                 dfgnn__setting(plan->graph, &plan->problem),
+                             .family = plan->graph->family,
+                             .broken = plan->ctx->broken};
   pthread_mutex_lock(&plan->ctx->lock);
-  query.broken = plan->ctx->broken;
   const dfgnn_decision *d = dfgnn__table_exact(plan->ctx->table, &query);
-  if (plan->ctx->model)
-    dfgnn__prediction_text(e->model, sizeof e->model, plan->ctx->model, &query);
-  const dfgnn_prediction *prediction =
-      plan->ctx->model ? dfgnn__predict_all(plan->ctx->model, &query) : NULL;
-  for (size_t i = 0; i < total; i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    if (!(v->family->ops & DFGNN_BIT(plan->problem.op)) ||
-        !(v->family->passes & DFGNN_BIT(plan->problem.pass)))
-      continue;
+  list(&all, plan, &query, d);
+  for (size_t i = 0; i < all.count; i++) {
+    const dfgnn_variant *v = all.variant[i];
     const dfgnn_ranked *ranked = find_ranked(d, v->name);
-    const double predicted =
-        prediction ? dfgnn__predicted_ratio(prediction, v) : 0;
-    give_reason(reasons[count], v, plan, d, predicted);
-    candidates[count].variant = v->name;
-    candidates[count].measured = ranked ? exp(ranked->log_ratio) : 0;
-    candidates[count].predicted = predicted;
-    candidates[count].reason = reasons[count];
-    count++;
+    give_reason(reasons[i], v, plan, ranked, all.predicted[i]);
+    given[i].variant = v->name;
+    given[i].measured = ranked ? exp(ranked->log_ratio) : 0;
+    given[i].predicted = all.predicted[i];
+    given[i].reason = reasons[i];
   }
   pthread_mutex_unlock(&plan->ctx->lock);
   memcpy(e->because, plan->choice.because, sizeof e->because);
   e->reasons = reasons;
-  e->public = (dfgnn_explanation){.variant = dfgnn_plan_variant(plan),
-                                  .source = plan->choice.source,
-                                  .distance = plan->choice.distance,
-                                  .because = e->because,
-                                  .count = count,
-                                  .candidates = candidates,
-                                  .model = e->model};
+  e->public =
+      (dfgnn_explanation){.variant = dfgnn_plan_variant(plan),
+                          .source = plan->choice.source,
+                          .distance = plan->choice.distance,
+                          .because = e->because,
+                          .count = all.count,
+                          .candidates = given,
+                          .portfolio = dfgnn__portfolio_cell(&query.setting)};
   *out = &e->public;
   return DFGNN_OK;
 }

@@ -67,6 +67,8 @@ static dfgnn_status add_standard(dfgnn_context *ctx) {
       package && *package ? package : DFGNN_DATADIR "/dfgnn/tuning.db"};
   for (int i = 0; i < 2 && !status; i++)
     status = add_layer(ctx, shared[i], strlen(shared[i]), 0, 0);
+  if (!status)
+    ctx->layers[ctx->layer_count - 1].package = 1;
   return status;
 }
 
@@ -162,6 +164,22 @@ static int add_pin(void *data, const dfgnn_pin *pin) {
   return 0;
 }
 
+static int add_ban(void *data, const char *name) {
+  pin_target *target = data;
+  if (dfgnn__table_ban(target->table, name))
+    dfgnn__log(target->ctx, DFGNN_LOG_WARN, "ban ignored: %s",
+               dfgnn_last_error());
+  return 0;
+}
+
+/* Adds the pins and bans of a layer, which the package's has not. */
+static dfgnn_status add_marks(dfgnn_store *store, dfgnn_table *table,
+                              dfgnn_context *ctx) {
+  pin_target target = {table, ctx};
+  dfgnn_status status = dfgnn__store_each_pin(store, add_pin, &target);
+  return status ? status : dfgnn__store_each_ban(store, add_ban, &target);
+}
+
 typedef struct layer_counts {
   uint64_t rows, invalid;
 } layer_counts;
@@ -201,25 +219,31 @@ dfgnn_status dfgnn__layers_load(dfgnn_table **table, dfgnn_context *ctx) {
   dfgnn_keys *keys = NULL;
   layer_counts *counts = calloc(ctx->layer_count + 1, sizeof *counts);
   uint64_t unusable = 0;
-  size_t count = 0;
+  size_t count = 0, own = 0;
   dfgnn_status status = stores && counts
                             ? dfgnn__rows_create(&rows)
                             : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!status) /* wrong keys are an error even if no store is named */
     status = dfgnn__trusted_keys(&keys);
-  for (size_t i = 0; i < ctx->layer_count && !status; i++)
-    status = load_layer(&stores[i], rows, ctx, &ctx->layers[i], &counts[i]);
-  if (!status)
-    status = dfgnn__context_kept(rows, ctx, NULL);
+  /* The package's rows come last. */
+  for (int package = 0; package < 2; package++) {
+    for (size_t i = 0; i < ctx->layer_count && !status; i++)
+      if (ctx->layers[i].package == package)
+        status = load_layer(&stores[i], rows, ctx, &ctx->layers[i], &counts[i]);
+    if (!status && !package) {
+      status = dfgnn__context_kept(rows, ctx, NULL);
+      dfgnn__rows_get(rows, &own);
+    }
+  }
   const dfgnn_measurement *all = NULL;
   if (!status) {
     all = dfgnn__rows_get(rows, &count);
-    status = dfgnn__table_create(&loaded, &unusable, &ctx->info, all, count);
+    status =
+        dfgnn__table_create(&loaded, &unusable, &ctx->info, all, own, count);
   }
   for (size_t i = 0; i < ctx->layer_count && !status; i++)
-    if (stores[i])
-      status =
-          dfgnn__store_each_pin(stores[i], add_pin, &(pin_target){loaded, ctx});
+    if (stores[i] && !ctx->layers[i].package)
+      status = add_marks(stores[i], loaded, ctx);
   if (!status) {
     if (unusable)
       dfgnn__log(ctx, DFGNN_LOG_INFO,

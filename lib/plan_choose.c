@@ -30,13 +30,36 @@ static dfgnn_status choose_forced(dfgnn_choice *choice,
   return DFGNN_OK;
 }
 
-static void select_stored(dfgnn_choice *choice, dfgnn_context *ctx,
+static void select_locked(dfgnn_choice *choice, dfgnn_context *ctx,
                           const dfgnn_query *query) {
-  dfgnn_model *model =
-      query->setting.problem->effort == DFGNN_EFFORT_STORED ? NULL : ctx->model;
   pthread_mutex_lock(&ctx->lock);
-  dfgnn__select(choice, ctx->table, model, query, 0);
+  dfgnn__select(choice, ctx->table, query);
   pthread_mutex_unlock(&ctx->lock);
+}
+
+static int is_stored(const dfgnn_choice *choice) {
+  return choice->variant && (choice->source == DFGNN_SOURCE_PINNED ||
+                             choice->source == DFGNN_SOURCE_EXACT ||
+                             choice->source == DFGNN_SOURCE_NEAR);
+}
+
+/* Says once of a GPU that neither a portfolio nor a store knows how to measure
+ * it. */
+static void tell_of_device(dfgnn_context *ctx, const dfgnn_query *query) {
+  const char *cell = dfgnn__portfolio_cell(&query->setting);
+  const char *arch = strstr(cell, " of ");
+  uint64_t rows = 0;
+  for (size_t i = 0; i < ctx->layer_count; i++)
+    rows += ctx->layers[i].rows;
+  if (strcmp(ctx->info.backend, "cuda") || rows ||
+      (arch && !strcmp(arch + strlen(" of "), ctx->info.arch)) ||
+      atomic_exchange(&ctx->told_device, 1))
+    return;
+  dfgnn__log(ctx, DFGNN_LOG_WARN,
+             "nobody measured kernels on %s (%s), so that those of another GPU "
+             "are chosen; `dfgnn-tune run GRAPH --budget 1s` measures them "
+             "here, DFGNN_RECORD=FOLDER notes what to measure",
+             ctx->info.model, ctx->info.arch);
 }
 
 static dfgnn_status tune_miss(dfgnn_choice *choice, dfgnn_graph *graph,
@@ -52,7 +75,7 @@ static dfgnn_status tune_miss(dfgnn_choice *choice, dfgnn_graph *graph,
   dfgnn_status status =
       ctx->on_miss(ctx->on_miss_data, ctx, graph, query->setting.problem);
   if (!status)
-    select_stored(choice, ctx, query);
+    select_locked(choice, ctx, query);
   return status;
 }
 
@@ -80,7 +103,6 @@ static dfgnn_status none_applies(const char *text, const dfgnn_context *ctx,
                      text, ctx->info.backend);
 }
 
-/* Chooses by measurements and the model, else by the rule. */
 static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
                            const dfgnn_query *query) {
   dfgnn_context *ctx = graph->ctx;
@@ -90,7 +112,9 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
   if (problem->effort == DFGNN_EFFORT_PAPER) {
     dfgnn__paper_choice(choice, query, ctx->paper_capacity);
   } else {
-    select_stored(choice, ctx, query);
+    select_locked(choice, ctx, query);
+    if (!is_stored(choice))
+      tell_of_device(ctx, query);
     int exact = choice->variant && (choice->source == DFGNN_SOURCE_EXACT ||
                                     choice->source == DFGNN_SOURCE_PINNED);
     if (problem->effort == DFGNN_EFFORT_MEASURE && !exact &&
@@ -98,15 +122,13 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
       status = tune_miss(choice, graph, query);
     if (status)
       return status;
-    if (!choice->variant && problem->effort == DFGNN_EFFORT_STORED) {
+    if (problem->effort == DFGNN_EFFORT_STORED && !is_stored(choice)) {
       dfgnn__key_text(text, sizeof text, problem);
       return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
                          "nothing stored answers %s; tune it with dfgnn-tune "
                          "run",
                          text);
     }
-    if (!choice->variant)
-      dfgnn__rule_after(choice, query);
   }
   if (!choice->variant) {
     dfgnn__key_text(text, sizeof text, problem);

@@ -12,14 +12,14 @@
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 #include "lib/reorder.h"
+#include "lib/unmeasured.h"
 
 static void count_source(dfgnn_context *ctx, dfgnn_source source) {
   atomic_uint_fast64_t *const counters[] = {
       [DFGNN_SOURCE_EXACT] = &ctx->exact,
-      [DFGNN_SOURCE_SIMILAR] = &ctx->similar,
-      [DFGNN_SOURCE_NEAREST] = &ctx->nearest,
-      [DFGNN_SOURCE_RULE] = &ctx->misses,
-      [DFGNN_SOURCE_MODEL] = &ctx->model_choices};
+      [DFGNN_SOURCE_NEAR] = &ctx->near,
+      [DFGNN_SOURCE_MODEL] = &ctx->model,
+      [DFGNN_SOURCE_RULE] = &ctx->rule};
   if (source < sizeof counters / sizeof *counters && counters[source])
     atomic_fetch_add(counters[source], 1);
 }
@@ -121,42 +121,36 @@ static void add_to_reason(dfgnn_choice *choice, const char *refused) {
            "; not %s, which does not serve this graph", refused);
 }
 
-/* Lists the variants that race with a choice. */
-static size_t list_rivals(const dfgnn_variant **rival, dfgnn_graph *graph,
-                          const dfgnn_problem *problem,
+/* Lists the members of the portfolio, which race with a choice. */
+static size_t list_rivals(const dfgnn_variant *rival[DFGNN_PORTFOLIO_MOST],
+                          dfgnn_graph *graph, const dfgnn_problem *problem,
                           const unsigned char *avoided) {
+  double ratio[DFGNN_PORTFOLIO_MOST];
   dfgnn_context *ctx = graph->ctx;
   const dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
                              .family = graph->family,
                              .broken = avoided ? avoided : ctx->broken};
-  size_t count = 0;
-  dfgnn_choice rule;
-  if (!ctx->model)
-    return 0;
-  dfgnn__rule_choice(&rule, &query);
   pthread_mutex_lock(&ctx->lock);
-  const dfgnn_prediction *p = dfgnn__predict_all(ctx->model, &query);
-  if (p)
-    count =
-        dfgnn__predicted_entrants(rival, DFGNN_RACE_ENTRANTS, p, rule.variant);
+  const size_t count = dfgnn__members(rival, ratio, ctx->table, &query);
   pthread_mutex_unlock(&ctx->lock);
   return count;
 }
 
-/* Makes *plan a race unless a measurement of this very problem backs it: it
- * races with the rule's choice, the best that the model predicts of each family
- * and those it ranks first.  A rival that
- * cannot be built is left out. */
+/* Makes *plan a race unless measurements of this graph back it, be it those of
+ * an earlier race: it races with the first members of the portfolio.  A rival that cannot be built
+ * is left out. */
 static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const unsigned char *avoided) {
-  const dfgnn_variant *rival[DFGNN_RACE_ENTRANTS];
+  const dfgnn_variant *rival[DFGNN_PORTFOLIO_MOST];
   dfgnn_plan *entrant[DFGNN_RACE_ENTRANTS] = {*plan}, *race;
   dfgnn_choice choice = (*plan)->choice;
   size_t count = 1;
   if (choice.source == DFGNN_SOURCE_EXACT ||
       choice.source == DFGNN_SOURCE_PINNED ||
-      choice.source == DFGNN_SOURCE_FORCED)
+      choice.source == DFGNN_SOURCE_FORCED ||
+      (choice.source == DFGNN_SOURCE_NEAR && choice.distance == 0 &&
+       choice.fingerprint == graph->signature.fingerprint))
     return DFGNN_OK;
   const size_t rivals = list_rivals(rival, graph, problem, avoided);
   for (size_t k = 0; k < rivals && count < DFGNN_RACE_ENTRANTS; k++) {
@@ -217,8 +211,10 @@ static dfgnn_status choose_and_build(dfgnn_plan **plan, dfgnn_graph *graph,
   }
   if (!status && problem->effort == DFGNN_EFFORT_RACE)
     status = start_race(plan, graph, problem, avoided);
-  if (!status)
+  if (!status) {
     count_source(graph->ctx, choice.source);
+    dfgnn__note_unmeasured(graph, problem, &choice);
+  }
   free(avoided);
   return status;
 }

@@ -8,8 +8,6 @@
 #include "lib/base/error.h"
 #include "lib/describe.h"
 
-enum { CALLS = DFGNN_RACE_ENTRANTS * DFGNN_RACE_ROUNDS };
-
 /* An entrant this much slower than another in its first call gets no second. */
 #define SLOW 1.5
 
@@ -22,10 +20,10 @@ typedef enum call_state {
 struct dfgnn_plan_race {
   size_t count;
   dfgnn_plan *entrant[DFGNN_RACE_ENTRANTS];
-  void *watch[CALLS]; /* of the backend, one for each call */
-  atomic_int state[CALLS];
-  atomic_int made[CALLS];
-  _Atomic double ms[CALLS];
+  void *watch[DFGNN_RACE_CALLS]; /* of the backend, one for each call */
+  atomic_int state[DFGNN_RACE_CALLS];
+  atomic_int made[DFGNN_RACE_CALLS];
+  _Atomic double ms[DFGNN_RACE_CALLS];
   atomic_uint next;  /* call to be made */
   atomic_int winner; /* -1: there is none yet */
   atomic_int stored; /* its rows were written */
@@ -43,7 +41,7 @@ dfgnn_status dfgnn__race_begin(dfgnn_plan *plan, dfgnn_plan *const *entrant,
   for (size_t i = 0; i < count * DFGNN_RACE_ROUNDS && !status; i++)
     status = backend->watch_create(plan->ctx->device, &r->watch[i]);
   if (status) {
-    for (size_t i = 0; i < CALLS; i++)
+    for (size_t i = 0; i < DFGNN_RACE_CALLS; i++)
       if (r->watch[i])
         backend->watch_destroy(plan->ctx->device, r->watch[i]);
     free(r);
@@ -62,7 +60,7 @@ void dfgnn__race_free(dfgnn_plan *plan) {
   struct dfgnn_plan_race *r = plan->race;
   if (!r)
     return;
-  for (size_t i = 0; i < CALLS; i++)
+  for (size_t i = 0; i < DFGNN_RACE_CALLS; i++)
     if (r->watch[i])
       plan->ctx->backend->watch_destroy(plan->ctx->device, r->watch[i]);
   free(r);

@@ -8,7 +8,11 @@
 
 #include "lib/plan.h"
 
-enum { DFGNN_RACE_ENTRANTS = 6, DFGNN_RACE_ROUNDS = 3 };
+enum {
+  DFGNN_RACE_ENTRANTS = 6,
+  DFGNN_RACE_ROUNDS = 3,
+  DFGNN_RACE_CALLS = DFGNN_RACE_ENTRANTS * DFGNN_RACE_ROUNDS
+};
 
 /* Makes `plan` a race between the entrants, plans of which it takes the
  * references; the first is the choice without a race.  On failure the

@@ -36,7 +36,7 @@ def environment():
     """The environment of `make check`, without the user's DFGNN_ variables."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("DFGNN_")}
     home = str(BUILD / "tests/home")
-    env.update(DFGNN_MODEL="none", CK_TIMEOUT_MULTIPLIER="2",
+    env.update(CK_TIMEOUT_MULTIPLIER="2",
                top_srcdir=str(TOP), top_builddir=str(BUILD),
                XDG_DATA_HOME=home, XDG_CACHE_HOME=home)
     return env

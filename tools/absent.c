@@ -4,7 +4,6 @@
 #include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/operator.h"
-#include "lib/predict.h"
 #include "tools/inputs.h"
 #include "tools/records.h"
 #include <math.h>
@@ -15,7 +14,6 @@ struct tool_absent {
   tool_records records;
   dfgnn_device_info device;
   dfgnn_table *table;
-  dfgnn_model *model;
 };
 
 int tool_absent_create(tool_absent **absent, const tool_settings *settings) {
@@ -32,9 +30,8 @@ int tool_absent_create(tool_absent **absent, const tool_settings *settings) {
   }
   if (!status) {
     dfgnn_status made = dfgnn__table_create(&a->table, NULL, &a->device,
-                                            a->records.row, a->records.count);
-    if (!made)
-      made = dfgnn__model_open(&a->model, NULL, NULL);
+                                            a->records.row, a->records.count,
+                                            a->records.count);
     status = made ? tool_fail(made) : TOOL_DONE;
   }
   if (status)
@@ -47,7 +44,6 @@ int tool_absent_create(tool_absent **absent, const tool_settings *settings) {
 void tool_absent_free(tool_absent *a) {
   if (!a)
     return;
-  dfgnn__model_close(a->model);
   dfgnn__table_destroy(a->table);
   tool_records_free(&a->records);
   free(a);
@@ -67,32 +63,26 @@ static double measured_ratio(const dfgnn_decision *d, const char *name) {
 static json_t *candidates_of(const tool_absent *a, const dfgnn_query *query,
                              const dfgnn_variant *chosen) {
   const dfgnn_decision *exact = dfgnn__table_exact(a->table, query);
-  const dfgnn_prediction *p = dfgnn__predict_all(a->model, query);
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  double ratio[DFGNN_PORTFOLIO_MOST];
+  const size_t count = dfgnn__members(member, ratio, a->table, query);
   json_t *candidates = json_array();
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    const double predicted = p ? dfgnn__predicted_ratio(p, v) : 0;
-    const double measured = measured_ratio(exact, v->name);
+  for (size_t i = 0; i < count; i++) {
+    const double measured = measured_ratio(exact, member[i]->name);
     char reason[64] = "not chosen";
-    if (!dfgnn__variant_offered(v) ||
-        strcmp(v->family->backend, a->device.backend) ||
-        !(v->family->ops >> query->setting.problem->op & 1) ||
-        !(v->family->passes >> query->setting.problem->pass & 1))
-      continue;
-    const char *refused = dfgnn__variant_refusal(v, &query->setting);
-    if (v == chosen)
+    if (member[i] == chosen)
       snprintf(reason, sizeof reason, "chosen");
     else if (measured > 0)
       snprintf(reason, sizeof reason, "measured %.2fx the best", measured);
-    else if (predicted > 0)
-      snprintf(reason, sizeof reason, "predicted %.2fx the first", predicted);
+    else if (ratio[i] > 0)
+      snprintf(reason, sizeof reason, "predicted %.2fx the first", ratio[i]);
     json_t *candidate = json_object();
-    tool_put(candidate, "variant", v->name);
-    tool_put(candidate, "reason", refused && v != chosen ? refused : reason);
+    tool_put(candidate, "variant", member[i]->name);
+    tool_put(candidate, "reason", reason);
     if (measured > 0)
       tool_put_number(candidate, "measured", measured);
-    if (predicted > 0)
-      tool_put_number(candidate, "predicted", predicted);
+    if (ratio[i] > 0)
+      tool_put_number(candidate, "predicted", ratio[i]);
     json_array_append_new(candidates, candidate);
   }
   return candidates;
@@ -121,11 +111,7 @@ json_t *tool_absent_row(tool_absent *a, const tool_case *each) {
   if (problem.effort == DFGNN_EFFORT_PAPER)
     dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
   else
-    dfgnn__select(&choice, a->table,
-                  problem.effort == DFGNN_EFFORT_STORED ? NULL : a->model,
-                  &query, 0);
-  if (!choice.variant && problem.effort != DFGNN_EFFORT_STORED)
-    dfgnn__rule_after(&choice, &query);
+    dfgnn__select(&choice, a->table, &query);
   if (!choice.variant) {
     char text[192];
     dfgnn__key_text(text, sizeof text, &problem);

@@ -1,6 +1,7 @@
 /* bench_time.c - interleaved timing of variants */
 #include "lib/collect.h"
 #include "lib/describe.h"
+#include "lib/plan_race.h"
 #include "tools/bench.h"
 #include "tools/lookup.h"
 #include "tuner/harness.h"
@@ -88,13 +89,33 @@ static entry *add(session *s, const dfgnn_variant *variant, int role,
   return e;
 }
 
+/* Makes the calls of a plan that races, until its winner is known. */
+static dfgnn_status finish_race(session *s, const dfgnn_plan *plan) {
+  const dfgnn_context *ctx = s->each->ctx;
+  dfgnn_harness_call c;
+  dfgnn_status status = DFGNN_OK;
+  if (plan->race)
+    status = dfgnn__harness_call(&c, s->harness, plan);
+  for (int k = 0; plan->race && !status && k <= DFGNN_RACE_CALLS; k++) {
+    status = dfgnn__harness_execute(&c, NULL);
+    if (!status)
+      status = ctx->backend->synchronize(ctx->device, NULL);
+  }
+  return status;
+}
+
 static dfgnn_status add_tuned(session *s, int shown) {
   dfgnn_plan *plan;
   dfgnn_status status =
       dfgnn_plan_create(&plan, s->each->ctx, s->each->graph, s->each->problem);
   if (status)
     return status;
-  entry *e = add(s, plan->variant, ROLE_TUNED, shown);
+  status = finish_race(s, plan);
+  if (status) {
+    dfgnn_plan_destroy(plan);
+    return status;
+  }
+  entry *e = add(s, dfgnn__race_current(plan)->variant, ROLE_TUNED, shown);
   if (e) {
     e->source = dfgnn_plan_source(plan);
     e->distance = plan->choice.distance;
@@ -428,10 +449,10 @@ int bench_time(void *data, const tool_case *each) {
     return TOOL_INTERRUPTED;
   dfgnn_status status = tool_lookup_case(&s.lookup, each);
   if (!status)
-    status = choose(&s, &usage);
-  if (!status && !usage)
     status = dfgnn__harness_create(&s.harness, each->ctx, each->graph,
                                    each->problem, b->settings->seed);
+  if (!status)
+    status = choose(&s, &usage);
   if (status || usage)
     goto out;
   for (size_t i = 0; i < s.count; i++) {

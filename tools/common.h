@@ -55,7 +55,6 @@ typedef enum tool_exit {
   X(JOB)                                                                       \
   X(DRY_RUN)                                                                   \
   X(EXHAUSTIVE)                                                                \
-  X(PLAN)                                                                      \
   X(REMEASURE)                                                                 \
   X(AGAIN)                                                                     \
   X(ANONYMOUS)                                                                 \
@@ -88,6 +87,8 @@ typedef enum tool_exit {
   X(AGAINST)                                                                   \
   X(COPY_GBPS)                                                                 \
   X(RECORDED)                                                                  \
+  X(LOCK)                                                                      \
+  X(LOCKED)                                                                    \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
   X(QUIET)                                                                     \
@@ -138,7 +139,6 @@ typedef struct tool_settings {
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
       all, kernels, best, json, quiet,
       status; /* best: variants kept; 0: all rows */
-  int cover;  /* --plan cover:N: the graphs; 0: --plan search */
   const char *from_arch, *arch, *absent, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
@@ -150,6 +150,7 @@ typedef struct tool_settings {
   const char *edge_attr;
   const char *against, *recorded, *cells, *survey; /* files */
   const char *only; /* names of cells; NULL: all */
+  const char *lock, *locked; /* written, and compared with */
   double copy_gbps; /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   tool_option_set given; /* options of the command line, which a job file yields

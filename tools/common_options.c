@@ -143,10 +143,12 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_BUDGET] = {.name = "budget",
                        .argument = "TIME",
                        .help =
-                           "wall time of one problem, such as 10s, 500ms or "
-                           "2m (default 10s); a run has one for each operator, "
-                           "pass, width, head count and type of each graph: "
-                           "see --time-limit",
+                           "wall time of one problem with its compilation, "
+                           "such as 10s, 500ms or 2m (default 10s): what would "
+                           "be chosen without the run is measured whatever it "
+                           "takes; a run has one for each operator, pass, "
+                           "width, head count and type of each graph: see "
+                           "--time-limit",
                        .set = option_seconds,
                        FIELD(budget_s)},
     [OPTION_TIME_LIMIT] =
@@ -205,14 +207,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                            .set = option_flag,
                            FIELD(exhaustive),
                            .flag = 1},
-    [OPTION_PLAN] =
-        {.name = "plan",
-         .argument = "PLAN",
-         .help = "what is measured: search, for the fastest variant of each "
-                 "problem (default), or cover:N, a sample of every family for "
-                 "training a model, until each has N graphs in each cell",
-         .set = option_plan,
-         FIELD(cover)},
     [OPTION_AGAIN] =
         {.name = "again",
          .argument = "WHAT",
@@ -265,9 +259,7 @@ const tool_option tool_options[OPTION_COUNT] = {
                       .flag = 0},
     [OPTION_NO_CHECK] = {.name = "no-check",
                          .help =
-                             "do not compare the variants with the reference; "
-                             "of 'model train': do not judge the model, which "
-                             "takes eight times as long as to fit it",
+                             "do not compare the variants with the reference",
                          .set = option_flag,
                          FIELD(no_check),
                          .flag = 1},
@@ -428,11 +420,23 @@ const tool_option tool_options[OPTION_COUNT] = {
          FIELD(copy_gbps)},
     [OPTION_RECORDED] =
         {.name = "recorded",
-         .argument = "FILE",
-         .help = "measure the problems that a step of a model met: what "
-                 "dfgnn.record(model, *inputs).save(FILE) of Python wrote",
+         .argument = "FOLDER",
+         .help = "measure the problems that programs met: what "
+                 "dfgnn.record(model, *inputs).save(FOLDER) of Python or "
+                 "processes with DFGNN_RECORD=FOLDER wrote",
          .set = option_text,
          FIELD(recorded)},
+    [OPTION_LOCK] = {.name = "lock",
+                     .argument = "FILE",
+                     .help = "write the choices to FILE, and print their digest",
+                     .set = option_text,
+                     FIELD(lock)},
+    [OPTION_LOCKED] = {.name = "check",
+                       .argument = "FILE",
+                       .help = "compare the choices with those of a FILE that "
+                               "--lock wrote",
+                       .set = option_text,
+                       FIELD(locked)},
     [OPTION_OUTPUT] = {.name = "output",
                        .letter = 'o',
                        .argument = "FILE",

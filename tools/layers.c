@@ -43,8 +43,7 @@ void tool_layers_of(const tool_case *each, const dfgnn_choice *choice,
               .variant = choice->variant};
   int pinned = choice->source == DFGNN_SOURCE_PINNED;
   if (!pinned && choice->source != DFGNN_SOURCE_EXACT &&
-      choice->source != DFGNN_SOURCE_SIMILAR &&
-      choice->source != DFGNN_SOURCE_NEAREST)
+      choice->source != DFGNN_SOURCE_NEAR)
     return;
   filter.backend = each->info->backend;
   filter.arch = each->info->arch;

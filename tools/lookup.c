@@ -12,13 +12,14 @@ dfgnn_status tool_lookup_case(tool_lookup *lookup, const tool_case *each) {
       (dfgnn_query){.setting = dfgnn__setting(each->graph, &lookup->problem),
                     .family = each->graph->family,
                     .broken = each->ctx->broken};
+  lookup->table = each->ctx->table;
   lookup->decision = dfgnn__table_exact(each->ctx->table, &lookup->query);
   return DFGNN_OK;
 }
 
 const dfgnn_variant *tool_lookup_rule(const tool_lookup *lookup) {
   dfgnn_choice choice = {0};
-  dfgnn__rule_choice(&choice, &lookup->query);
+  dfgnn__rule_choice(&choice, lookup->table, &lookup->query);
   return choice.variant;
 }
 
@@ -68,11 +69,15 @@ double tool_lookup_smmf_pmf(const tool_lookup *lookup) {
               tool_lookup_ratio(lookup, tool_lookup_algorithm(lookup, "pmf")));
 }
 
-size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup) {
+size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup,
+                              int exhaustive) {
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  const size_t members =
+      dfgnn__members(member, NULL, lookup->table, &lookup->query);
   size_t count = 0;
   *measured = 0;
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *variant = dfgnn__variant(i);
+  for (size_t i = 0; i < (exhaustive ? dfgnn__variant_count() : members); i++) {
+    const dfgnn_variant *variant = exhaustive ? dfgnn__variant(i) : member[i];
     if (!dfgnn__variant_offered(variant) ||
         dfgnn__variant_refusal(variant, &lookup->query.setting))
       continue;

@@ -8,6 +8,7 @@
 typedef struct tool_lookup {
   dfgnn_problem problem; /* complete */
   dfgnn_query query;
+  const dfgnn_table *table; /* valid until the context reloads */
   const dfgnn_decision *decision; /* on exactly this graph and problem, or NULL;
                                    * valid until the context reloads */
 } tool_lookup;
@@ -33,7 +34,9 @@ double tool_lookup_ratio(const tool_lookup *lookup,
 /* The better of smmf and pmf; NaN if neither is measured. */
 double tool_lookup_smmf_pmf(const tool_lookup *lookup);
 
-/* How many variants apply, and how many of them are measured. */
-size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup);
+/* How many candidates a run has, members of the portfolio or, exhaustive, all
+ * variants that apply, and how many of them are measured. */
+size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup,
+                              int exhaustive);
 
 #endif

@@ -11,10 +11,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "dfgnn_tune.h"
 #include "graph/reorder/reorder.h"
+#include "dfgnn_tune.h"
 #include "lib/base/error.h"
 #include "lib/key.h"
-#include "lib/predict.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {
   return (char *)settings + option->field;
@@ -142,26 +143,6 @@ dfgnn_status option_shard(tool_settings *settings, const tool_option *option,
                        text);
   settings->shard = i ? i : n;
   settings->shards = n;
-  return DFGNN_OK;
-}
-
-dfgnn_status option_plan(tool_settings *settings, const tool_option *option,
-                         const char *text) {
-  (void)option;
-  int graphs, length = 0;
-  if (!strcmp(text, "search")) {
-    settings->cover = 0;
-  } else if (!strcmp(text, "cover")) {
-    settings->cover = DFGNN_COVERED_GRAPHS;
-  } else if (sscanf(text, "cover:%6d%n", &graphs, &length) == 1 &&
-             !text[length] && graphs >= 1) {
-    settings->cover = graphs;
-  } else {
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "found '%s', expected search, cover or cover:N with the "
-                       "number of graphs, such as cover:16",
-                       text);
-  }
   return DFGNN_OK;
 }
 

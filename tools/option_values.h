@@ -14,7 +14,6 @@ tool_set_function option_seed, option_effort, option_bandwidth;
 tool_set_function option_seconds; /* 500ms, 10s, 2m, 1h */
 tool_set_function option_since;   /* a date, or 12h or 30d ago */
 tool_set_function option_shard;   /* I/N */
-tool_set_function option_plan;    /* search, cover, cover:N */
 tool_set_function option_again;   /* noisy, all */
 tool_set_function option_device;  /* names of devices, with commas */
 tool_set_function option_orders;  /* names of orders, as bits */

@@ -1,4 +1,5 @@
-/* recorded.c - the problems that a step of a model met */
+/* recorded.c - the problems that a step of a model met, or that processes with
+ * DFGNN_RECORD found unmeasured */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -8,10 +9,12 @@
 #include "lib/operator.h"
 #include "tools/jsonl.h"
 #include "tools/mlps.h"
+#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FORMAT = 1, MOST_BYTES = 1 << 26 };
 
@@ -49,16 +52,20 @@ static int add_graph(const recording *r, size_t k, const json_t *graph) {
                                              : tool_error("out of memory");
 }
 
-static int add_problem(const recording *r, size_t k, const json_t *item) {
-  const json_t *number = json_object_get(item, "graph");
-  const json_int_t graph = json_integer_value(number);
-  const size_t graphs = r->graphs->count - r->first;
+static int is_listed(const tool_recorded *recorded,
+                     const dfgnn_problem *problem) {
+  for (size_t i = 0; i < recorded->count; i++)
+    if (!memcmp(&recorded->problem[i], problem, sizeof *problem))
+      return 1;
+  return 0;
+}
+
+/* Adds the problem of an item, the k-th of a file, to a graph that has not got
+ * it yet. */
+static int add_problem(const recording *r, size_t k, const json_t *item,
+                       size_t graph) {
   dfgnn_measurement row;
   dfgnn_problem named, problem;
-  if (!json_is_integer(number) || graph < 0 || (size_t)graph >= graphs)
-    return tool_error("%s: problem %zu: 'graph' must be a number from 0 to "
-                      "%zu",
-                      r->path, k, graphs - 1);
   dfgnn_status status =
       tool_problem_parse(&row, json_object_get(item, "problem"));
   if (!status)
@@ -71,7 +78,9 @@ static int add_problem(const recording *r, size_t k, const json_t *item) {
     status = dfgnn__problem_complete(&problem, &named);
   if (status)
     return tool_error("%s: problem %zu: %s", r->path, k, dfgnn_last_error());
-  tool_recorded *recorded = &r->graphs->recorded[r->first + (size_t)graph];
+  tool_recorded *recorded = &r->graphs->recorded[graph];
+  if (is_listed(recorded, &named))
+    return TOOL_DONE;
   dfgnn_problem *grown =
       realloc(recorded->problem, (recorded->count + 1) * sizeof *grown);
   if (!grown)
@@ -79,6 +88,19 @@ static int add_problem(const recording *r, size_t k, const json_t *item) {
   recorded->problem = grown;
   recorded->problem[recorded->count++] = named;
   return TOOL_DONE;
+}
+
+/* ---- recording.json ------------------------------------------------------ */
+
+static int add_numbered(const recording *r, size_t k, const json_t *item) {
+  const json_t *number = json_object_get(item, "graph");
+  const json_int_t graph = json_integer_value(number);
+  const size_t graphs = r->graphs->count - r->first;
+  if (!json_is_integer(number) || graph < 0 || (size_t)graph >= graphs)
+    return tool_error("%s: problem %zu: 'graph' must be a number from 0 to "
+                      "%zu",
+                      r->path, k, graphs - 1);
+  return add_problem(r, k, item, r->first + (size_t)graph);
 }
 
 static int read_all(const recording *r, const json_t *root) {
@@ -98,15 +120,92 @@ static int read_all(const recording *r, const json_t *root) {
   }
   json_array_foreach(problems, k, item) {
     if (!status)
-      status = add_problem(r, k, item);
+      status = add_numbered(r, k, item);
   }
+  return status;
+}
+
+/* Reads the recording that Python saved. */
+static int read_saved(const recording *r) {
+  struct stat info;
+  json_error_t error;
+  if (!stat(r->path, &info) && info.st_size > MOST_BYTES)
+    return tool_error("%s: found %lld bytes, expected at most %d", r->path,
+                      (long long)info.st_size, MOST_BYTES);
+  json_t *root = json_load_file(r->path, JSON_REJECT_DUPLICATES, &error);
+  int status = root ? read_all(r, root)
+                    : tool_error("%s: line %d: %s", r->path, error.line,
+                                 error.text);
+  json_decref(root);
+  return status;
+}
+
+/* ---- the lines of processes with DFGNN_RECORD ---------------------------- */
+
+/* The graph of a line's file; it is added if no line before had it. */
+static int find_graph(size_t *graph, const recording *r, size_t line,
+                      const json_t *item) {
+  const char *file = text_of(item, "file");
+  const size_t length = strlen(file);
+  for (*graph = r->first; *graph < r->graphs->count; ++*graph) {
+    const char *name = r->graphs->name[*graph];
+    const size_t whole = strlen(name);
+    if (whole == r->folder + length && !strcmp(name + r->folder, file))
+      return TOOL_DONE;
+  }
+  return add_graph(r, line, item);
+}
+
+/* A process that was killed may leave half a line at the end. */
+static int read_lines(const recording *r) {
+  FILE *file = fopen(r->path, "re");
+  char *text = NULL;
+  size_t room = 0, line = 0, graph = 0;
+  int status = TOOL_DONE;
+  if (!file)
+    return tool_error("%s: %m", r->path);
+  for (ssize_t n; !status && (n = getline(&text, &room, file)) > 0; line++) {
+    json_error_t error;
+    json_t *item = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error);
+    if (!item && text[n - 1] != '\n')
+      break;
+    status = item ? find_graph(&graph, r, line, item)
+                  : tool_error("%s: line %zu: %s", r->path, line + 1,
+                               error.text);
+    if (!status)
+      status = add_problem(r, line, item, graph);
+    json_decref(item);
+  }
+  free(text);
+  fclose(file);
+  return status;
+}
+
+/* Reads the files of all processes, in the order of their names. */
+static int read_folder(const recording *r, const char *folder) {
+  glob_t found = {0};
+  char *pattern;
+  int status = TOOL_DONE;
+  if (asprintf(&pattern, "%s/*.jsonl", folder) < 0)
+    return tool_error("out of memory");
+  if (glob(pattern, 0, NULL, &found) || !found.gl_pathc)
+    status = tool_error("%s: found neither recording.json, which dfgnn.record("
+                        "model, *inputs).save(folder) of Python makes, nor "
+                        "*.jsonl, which processes with DFGNN_RECORD make",
+                        folder);
+  for (size_t i = 0; !status && i < found.gl_pathc; i++) {
+    recording each = *r;
+    each.path = found.gl_pathv[i];
+    status = read_lines(&each);
+  }
+  globfree(&found);
+  free(pattern);
   return status;
 }
 
 int tool_recorded_read(tool_graphs *graphs, const tool_settings *settings,
                        const char *path) {
   struct stat info;
-  json_error_t error;
   char *file;
   const int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
   if (asprintf(&file, "%s%s", path, is_folder ? "/recording.json" : "") < 0)
@@ -117,16 +216,19 @@ int tool_recorded_read(tool_graphs *graphs, const tool_settings *settings,
                        .settings = settings,
                        .graphs = graphs,
                        .first = graphs->count};
-  int status;
-  if (!stat(file, &info) && info.st_size > MOST_BYTES)
-    status = tool_error("%s: found %lld bytes, expected at most %d", file,
-                        (long long)info.st_size, MOST_BYTES);
-  else {
-    json_t *root = json_load_file(file, JSON_REJECT_DUPLICATES, &error);
-    status = root ? read_all(&r, root)
-                  : tool_error("%s: line %d: %s", file, error.line, error.text);
-    json_decref(root);
-  }
+  int status = is_folder && access(file, F_OK) ? read_folder(&r, path)
+                                               : read_saved(&r);
   free(file);
   return status;
+}
+
+int tool_recorded_check(const tool_settings *settings, int count) {
+  const tool_option_set others =
+      (HAS_PROBLEM & ~(HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC))) |
+      HAS(JOB);
+  if (settings->recorded && (count || settings->given & others))
+    return tool_usage("--recorded brings graphs and problems: found %s beside "
+                      "it",
+                      count ? "a GRAPH" : "options of problems");
+  return TOOL_DONE;
 }

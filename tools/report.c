@@ -35,6 +35,12 @@ void tool_put_number(json_t *row, const char *key, double x) {
 void tool_put_count(json_t *row, const char *key, int64_t x) {
   json_object_set_new(row, key, json_integer(x));
 }
+void tool_put_fingerprint(json_t *row, uint64_t fingerprint) {
+  char hex[24];
+  snprintf(hex, sizeof hex, "%016llx", (unsigned long long)fingerprint);
+  tool_put(row, "fingerprint", hex);
+}
+
 void tool_put_flag(json_t *row, const char *key, int x) {
   json_object_set_new(row, key, json_boolean(x));
 }
@@ -100,7 +106,7 @@ void tool_say_sources(const tool_settings *settings, const json_t *rows,
     if (!source)
       continue;
     hits += !strcmp(source, "exact") || !strcmp(source, "pinned");
-    near += !strcmp(source, "similar") || !strcmp(source, "nearest");
+    near += !strcmp(source, "near");
     misses += !strcmp(source, "rule");
   }
   if (!settings->quiet && hits + near + misses)

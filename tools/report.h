@@ -31,7 +31,7 @@ int tool_report(const tool_settings *settings, json_t *rows,
                 const tool_column *columns);
 
 /* Says on standard error, unless quiet, how many of the sources that rows have
- * under `key` were hits (exact, pinned), near (similar, nearest) and misses. */
+ * under `key` were hits (exact, pinned), near and misses. */
 void tool_say_sources(const tool_settings *settings, const json_t *rows,
                       const char *key, const char *what);
 
@@ -43,6 +43,8 @@ void tool_put(json_t *row, const char *key, const char *text);
 void tool_put_number(json_t *row, const char *key, double x);
 void tool_put_count(json_t *row, const char *key, int64_t x);
 void tool_put_flag(json_t *row, const char *key, int x);
+/* Puts the key fingerprint as 16 hexadecimal digits. */
+void tool_put_fingerprint(json_t *row, uint64_t fingerprint);
 
 /* The columns of a problem's options, for tables of problems. */
 #define TOOL_FLAG_COLUMNS                                                      \

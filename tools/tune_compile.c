@@ -10,7 +10,7 @@
 #include "lib/collect.h"
 #include "lib/key.h"
 #include "lib/plan.h"
-#include "lib/predict.h"
+#include "select/select.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -32,7 +32,6 @@ typedef struct target {
 typedef struct compile {
   const tool_settings *settings;
   tool_records records;
-  dfgnn_model *model;
   target target[MOST_ARCHITECTURES];
   int targets;
   target *current; /* the target that is being compiled */
@@ -77,7 +76,7 @@ static int add_target(compile *c, const char *arch) {
     status = dfgnn__collect_graph_programs(t->programs);
   if (!status)
     status = dfgnn__table_create(&t->table, NULL, &t->device, c->records.row,
-                                 c->records.count);
+                                 c->records.count, c->records.count);
   c->targets++;
   return status ? tool_fail(status) : check_known(c, arch);
 }
@@ -120,11 +119,11 @@ static dfgnn_status add_variant(target *t, const dfgnn_variant *variant,
 }
 
 /* Adds the choice that a context on such a device would make and that of the
- * rule, or all variants. */
+ * rule; of a graph that is named the whole portfolio; or all variants. */
 static dfgnn_status add_problem(compile *c, target *t,
                                 const dfgnn_problem *problem,
                                 const dfgnn_matrix *matrix,
-                                const dfgnn_signature *signature) {
+                                const dfgnn_signature *signature, int named) {
   const dfgnn_query query = {.setting = {.problem = problem,
                                          .matrix = matrix,
                                          .signature = signature,
@@ -138,12 +137,17 @@ static dfgnn_status add_problem(compile *c, target *t,
         status = add_variant(t, dfgnn__variant(i), &query.setting);
     return status;
   }
-  dfgnn__select(&choice, t->table, c->model, &query, 0);
+  dfgnn__select(&choice, t->table, &query);
   if (choice.variant)
     status = add_variant(t, choice.variant, &query.setting);
-  dfgnn__rule_choice(&choice, &query);
+  dfgnn__rule_choice(&choice, t->table, &query);
   if (!status && choice.variant)
     status = add_variant(t, choice.variant, &query.setting);
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  const size_t members =
+      named ? dfgnn__members(member, NULL, t->table, &query) : 0;
+  for (size_t i = 0; i < members && !status; i++)
+    status = add_variant(t, member[i], &query.setting);
   return status;
 }
 
@@ -168,7 +172,7 @@ static int add_decisions(compile *c) {
       continue;
     for (int k = 0; k < c->targets; k++) {
       dfgnn_status status =
-          add_problem(c, &c->target[k], &problem, &matrix, &row->signature);
+          add_problem(c, &c->target[k], &problem, &matrix, &row->signature, 0);
       if (status)
         return tool_fail(status);
     }
@@ -185,7 +189,7 @@ static int add_case(void *data, const tool_case *each) {
     status = dfgnn__problem_complete(&problem, each->problem);
   const dfgnn_matrix matrix = matrix_of(&signature);
   for (int k = 0; !status && k < c->targets; k++)
-    status = add_problem(c, &c->target[k], &problem, &matrix, &signature);
+    status = add_problem(c, &c->target[k], &problem, &matrix, &signature, 1);
   return status ? tool_fail(status) : TOOL_DONE;
 }
 
@@ -323,7 +327,6 @@ static void release(compile *c) {
     dfgnn__programs_destroy(c->target[k].programs);
     dfgnn__engine_close(c->target[k].engine);
   }
-  dfgnn__model_close(c->model);
   tool_records_free(&c->records);
 }
 
@@ -334,8 +337,6 @@ static int command(tool_settings *settings, int count, char **operands) {
   on_cpu.device = "cpu"; /* only the signatures of graphs are needed */
   tool_catch_interrupts();
   int status = tool_records_load(&c.records, settings);
-  if (!status && dfgnn__model_open(&c.model, NULL, NULL))
-    status = tool_fail(DFGNN_ERROR_IO);
   if (!status)
     status = find_targets(&c);
   if (!status && count)
@@ -361,8 +362,8 @@ const tool_command tune_compile = {
     .text =
         "Compiles the kernels that calls on a GPU will launch, for any "
         "architecture, without a GPU: those that build graphs, and for each "
-        "graph and problem of the options the variant that a program would "
-        "choose and that of the rule, or every variant with --all. Without "
+        "graph and problem of the options the members of its portfolio and the "
+        "variant that a program would choose, or every variant with --all. Without "
         "graphs it does so for every problem that the stores have measured on "
         "a GPU, restricted by the problem options.\n"
         "\n"

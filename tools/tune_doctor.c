@@ -213,9 +213,11 @@ static void note_gates(char text[MISS_LENGTH], const dfgnn_measurement *wanted,
        is_cold(wanted) ? "cold" : "warm");
 }
 
+/* Says why no measurement answered: how the one that comes next differs. */
 static void explain_miss(doctor *d, const tool_case *each,
                          const dfgnn_problem *problem,
                          const dfgnn_choice *choice, const char *name) {
+  const char *source = dfgnn_name(DFGNN_NAMES_SOURCE, choice->source);
   const dfgnn_measurement *best = NULL;
   char text[MISS_LENGTH] = "";
   dfgnn_measurement wanted;
@@ -225,19 +227,19 @@ static void explain_miss(doctor *d, const tool_case *each,
     if (!best || strangeness(&wanted, m) < strangeness(&wanted, best))
       best = m;
   }
-  if (!best) {
-    say(d, "call", name, "miss", "nothing is measured");
-    return;
-  }
-  note_gates(text, &wanted, best);
-  if (*text)
-    say(d, "call", name, "miss", "the nearest measurement, %s %lldx%lld, is %s",
+  if (best)
+    note_gates(text, &wanted, best);
+  if (!best)
+    say(d, "call", name, source, "nothing is measured");
+  else if (*text)
+    say(d, "call", name, source,
+        "the nearest measurement, %s %lldx%lld, is %s",
         *best->graph ? best->graph : "a graph", (long long)best->heads,
         (long long)best->dim, text);
   else
-    say(d, "call", name, "miss",
-        "the nearest measured graph is %.3g away, trusted up to %.3g",
-        choice->distance, dfgnn__trusted_radius);
+    say(d, "call", name, source,
+        "no graph within %.3g was measured, or not all of its portfolio",
+        dfgnn__near);
 }
 
 static int examine_call(void *data, const tool_case *each) {
@@ -248,22 +250,20 @@ static int examine_call(void *data, const tool_case *each) {
   dfgnn_status status = tool_lookup_case(&lookup, each);
   if (status)
     return tool_fail(status);
-  dfgnn__select(&choice, each->ctx->table, each->ctx->model, &lookup.query, 0);
+  dfgnn__select(&choice, lookup.table, &lookup.query);
   tool_problem_text(problem, sizeof problem, each->problem);
   snprintf(name, sizeof name, "%s, %s, %s", each->label, problem,
            each->info->backend);
-  if (choice.variant) {
+  if (choice.variant && choice.source < DFGNN_SOURCE_MODEL)
     say(d, "call", name, dfgnn_name(DFGNN_NAMES_SOURCE, choice.source), "%s",
         choice.because);
-    d->exact += choice.source == DFGNN_SOURCE_EXACT;
-    d->pinned += choice.source == DFGNN_SOURCE_PINNED;
-    d->near += choice.source == DFGNN_SOURCE_SIMILAR ||
-               choice.source == DFGNN_SOURCE_NEAREST;
-    d->predicted += choice.source == DFGNN_SOURCE_MODEL;
-  } else {
+  else
     explain_miss(d, each, &lookup.problem, &choice, name);
-    d->misses++;
-  }
+  d->exact += choice.source == DFGNN_SOURCE_EXACT;
+  d->pinned += choice.source == DFGNN_SOURCE_PINNED;
+  d->near += choice.source == DFGNN_SOURCE_NEAR;
+  d->predicted += choice.source == DFGNN_SOURCE_MODEL;
+  d->misses += choice.source == DFGNN_SOURCE_RULE;
   return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_DONE;
 }
 

@@ -5,6 +5,8 @@
 #include "lib/plan_race.h"
 #include "tools/absent.h"
 #include "tools/layers.h"
+#include "tools/lock.h"
+#include "tools/recorded.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <math.h>
@@ -95,12 +97,15 @@ static int one(void *data, const tool_case *each) {
   }
   json_t *row = tool_row(each->label, each->problem, each->info);
   json_t *candidates = json_array();
+  tool_put_fingerprint(row, each->graph->signature.fingerprint);
   tool_put(row, "variant", why->variant);
+  tool_put_count(row, "revision",
+                 dfgnn__variant_find(why->variant)->family->revision);
   tool_put(row, "source", dfgnn_name(DFGNN_NAMES_SOURCE, why->source));
   tool_put_number(row, "distance", why->distance);
   tool_put(row, "because", why->because);
-  if (*why->model)
-    tool_put(row, "model", why->model);
+  if (*why->portfolio)
+    tool_put(row, "portfolio", why->portfolio);
   json_object_set_new(row, "stores", stores_of(each, plan));
   json_object_set_new(row, "kernels", kernels_of(each, plan));
   for (size_t i = 0; i < why->count; i++) {
@@ -123,60 +128,6 @@ static int one(void *data, const tool_case *each) {
 static const char *text_of(json_t *row, const char *key) {
   const char *text = json_string_value(json_object_get(row, key));
   return text ? text : "";
-}
-
-/* The length of the family in "cpu.attention.fwd.online/simd=avx2": up to the
- * slash. */
-static size_t family_length(const char *variant) {
-  return strcspn(variant, "/");
-}
-
-/* 0 for the chosen variant, then how many times slower one is, infinity if its
- * reason tells no factor. */
-static double rank(const char *reason) {
-  const char *x = strpbrk(reason, "0123456789");
-  if (!strcmp(reason, "chosen"))
-    return 0;
-  return x && strchr(x, 'x') ? strtod(x, NULL) : INFINITY;
-}
-
-/* Is a variant for another backend than that of the chosen one?  "cpu" is that
- * of "cpu.attention.fwd.online". */
-static int is_elsewhere(const char *variant, const char *chosen) {
-  return strncmp(variant, chosen, strcspn(chosen, ".") + 1) != 0;
-}
-
-/* The best candidate of each family of the chosen variant's backend, with the
- * number of its other ones; *elsewhere counts those of other backends. */
-static json_t *condense(json_t *candidates, const char *chosen,
-                        int64_t *elsewhere) {
-  json_t *short_list = json_array(), *candidate, *best = NULL;
-  size_t i, k;
-  *elsewhere = 0;
-  json_array_foreach(candidates, i, candidate) {
-    const char *name = text_of(candidate, "variant");
-    size_t n = family_length(name);
-    if (is_elsewhere(name, chosen)) {
-      ++*elsewhere;
-      continue;
-    }
-    json_array_foreach(short_list, k, best) {
-      const char *other = text_of(best, "variant");
-      if (family_length(other) == n && !strncmp(name, other, n))
-        break;
-    }
-    if (k == json_array_size(short_list)) {
-      json_array_append_new(short_list, json_copy(candidate));
-      continue;
-    }
-    int64_t others = json_integer_value(json_object_get(best, "others"));
-    if (rank(text_of(candidate, "reason")) < rank(text_of(best, "reason"))) {
-      json_array_set_new(short_list, k, json_copy(candidate));
-      best = json_array_get(short_list, k);
-    }
-    tool_put_count(best, "others", others + 1);
-  }
-  return short_list;
 }
 
 static void add_extra(char *text, size_t size, const char *format, ...)
@@ -216,7 +167,6 @@ static int print_one(const tool_settings *settings, json_t *row) {
                                         {"reason", "REASON", TOOL_TEXT},
                                         {"measured", "MEASURED", TOOL_TIMES},
                                         {"predicted", "PREDICTED", TOOL_TIMES},
-                                        {"others", "OTHERS", TOOL_COUNT},
                                         {NULL, NULL, 0}};
   double distance = json_number_value(json_object_get(row, "distance"));
   json_t *candidates = json_object_get(row, "candidates"), *store, *kernel;
@@ -239,8 +189,8 @@ static int print_one(const tool_settings *settings, json_t *row) {
     printf("  %-9s %s\n",
            strcmp(text_of(row, "op"), "edge_mlp") ? "program" : "mlp",
            text_of(row, "program_text"));
-  if (*text_of(row, "model"))
-    printf("  model     %s\n", text_of(row, "model"));
+  if (*text_of(row, "portfolio"))
+    printf("  portfolio %s\n", text_of(row, "portfolio"));
   json_array_foreach(json_object_get(row, "stores"), i, store) printf(
       "  %s %s\n", i ? "         " : "stored in", json_string_value(store));
   json_array_foreach(json_object_get(row, "kernels"), i, kernel)
@@ -252,15 +202,7 @@ static int print_one(const tool_settings *settings, json_t *row) {
              json_integer_value(json_object_get(kernel, "shared_bytes")),
              json_integer_value(json_object_get(kernel, "code_bytes")));
   putchar('\n');
-  if (settings->all)
-    return tool_report(settings, json_incref(candidates), columns);
-  int64_t elsewhere;
-  candidates = condense(candidates, text_of(row, "variant"), &elsewhere);
-  int status = tool_report(settings, candidates, columns);
-  if (elsewhere)
-    printf("%lld variants of other backends are left out: see --all\n",
-           (long long)elsewhere);
-  return status;
+  return tool_report(settings, json_incref(candidates), columns);
 }
 
 static int print(const tool_settings *settings, json_t *rows) {
@@ -279,7 +221,13 @@ static int print(const tool_settings *settings, json_t *rows) {
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   explain e = {.settings = settings, .rows = json_array()};
-  int status = tool_graphs_all(&graphs, count, operands);
+  int status = tool_recorded_check(settings, count);
+  if (!status)
+    status = tool_graphs_all(&graphs, count, operands);
+  if (!status && settings->recorded)
+    status = tool_recorded_read(&graphs, settings, settings->recorded);
+  if (!status && !graphs.count)
+    status = tool_usage("no graph, expected GRAPH operands or --recorded");
   if (!status && settings->absent) {
     settings->device = "cpu"; /* which looks at the graphs */
     status = tool_absent_create(&e.absent, settings);
@@ -292,6 +240,12 @@ static int command(tool_settings *settings, int count, char **operands) {
     json_decref(e.rows);
     return status;
   }
+  if (!status && !e.failed && (settings->lock || settings->locked)) {
+    status = settings->lock ? tool_lock_write(settings->lock, e.rows)
+                            : tool_lock_check(settings->locked, e.rows);
+    json_decref(e.rows);
+    return status;
+  }
   int printed = settings->json ? tool_report(settings, e.rows, NULL)
                                : print(settings, e.rows);
   return status ? status : e.failed ? e.failed : printed;
@@ -300,20 +254,21 @@ static int command(tool_settings *settings, int count, char **operands) {
 const tool_command tune_explain = {
     .name = "explain",
     .operands = "GRAPH...",
-    .least = 1,
+    .least = 0,
     .most = -1,
     .summary = "Say what a program will run, and why",
     .text =
         "Shows for each graph and problem the variant a plan would use, where "
-        "the choice comes from (exact, similar or nearest measurements, a "
-        "model, the rule, the paper's rule, a pin, DFGNN_FORCE_VARIANT), the "
-        "stores that hold the rows behind the choice, and of each family the "
-        "best variant and why it was not chosen; with --all every variant, "
-        "also "
-        "of other backends. --json has them all. With --for it says what a GPU "
-        "that is not here "
-        "would run, by the stores and models in use, on a machine without "
-        "one.",
+        "the choice comes from (DFGNN_FORCE_VARIANT, a pin, exact or near "
+        "measurements, the model, the rule, the paper's rule), the stores that "
+        "hold the rows behind the choice, and the members of the problem's "
+        "portfolio with the reason why each was not chosen. With --for it says "
+        "what a GPU that is not here would run, by the stores in use, on a "
+        "machine without one.\n"
+        "\n"
+        "--lock FILE writes the choices, of a model with --recorded, and prints "
+        "their digest; --check FILE says later, or elsewhere, which of them "
+        "are others now, with exit status 1 if any is.",
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
-               HAS(FOR) | HAS(ALL) | HAS_ALWAYS,
+               HAS(FOR) | HAS(RECORDED) | HAS(LOCK) | HAS(LOCKED) | HAS_ALWAYS,
     .main = command};

@@ -1,5 +1,4 @@
 /* tune_run.c - dfgnn-tune run: measures variants and stores the measurements */
-#include "tools/cover.h"
 #include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
@@ -11,10 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Samples of each variant that a plan of coverage takes: rows that train a
- * model need no narrow intervals. */
-enum { COVER_SAMPLES = 3 };
-
 typedef struct run {
   const tool_settings *settings;
   const char *job_hash;
@@ -23,7 +18,6 @@ typedef struct run {
   double estimate_s;
   const tool_case *current;
   const dfgnn_context *writable; /* the store of this context can be written */
-  tool_cover *cover; /* NULL: the fastest variants are searched for */
   int wrong, failed;
   int problems, noisy; /* measured, and those that rest on noisy rows */
 } run;
@@ -94,9 +88,8 @@ static const char *source_before(const tool_case *each) {
   dfgnn_choice choice = {0};
   if (tool_lookup_case(&lookup, each))
     return NULL;
-  dfgnn__select(&choice, each->ctx->table, each->ctx->model, &lookup.query, 0);
-  return dfgnn_name(DFGNN_NAMES_SOURCE,
-                    choice.variant ? choice.source : DFGNN_SOURCE_RULE);
+  dfgnn__select(&choice, lookup.table, &lookup.query);
+  return dfgnn_name(DFGNN_NAMES_SOURCE, choice.source);
 }
 
 static void put_report(run *r, const tool_case *each, const char *before,
@@ -184,16 +177,11 @@ static int tune(void *data, const tool_case *each) {
     return refused;
   if (is_left_alone(s, each))
     return TOOL_DONE;
-  if (r->cover) {
-    options.variants = tool_cover_variants(r->cover, each);
-    if (!options.variants)
-      return TOOL_DONE;
-  }
   snprintf(tool, sizeof tool, "dfgnn-tune %s", dfgnn_version());
   r->current = each;
   options.budget_s = s->budget_s;
   options.seed = s->seed;
-  options.exhaustive = r->cover ? COVER_SAMPLES : s->exhaustive;
+  options.exhaustive = s->exhaustive;
   options.remeasure = s->remeasure;
   options.tool = tool;
   options.job_hash = r->job_hash;
@@ -206,8 +194,6 @@ static int tune(void *data, const tool_case *each) {
       dfgnn_tune(&report, each->ctx, each->graph, each->problem, &options);
   tool_progress_end(s);
   r->wrong += report.wrong;
-  if (!status && r->cover)
-    tool_cover_measured(r->cover, each);
   if (!status || (status == DFGNN_ERROR_INTERRUPTED && *report.variant))
     put_report(r, each, before, &report);
   if ((!status || *report.variant) && !report.kept) {
@@ -237,7 +223,8 @@ static int estimate(void *data, const tool_case *each) {
     tool_fail(status);
     return TOOL_DONE;
   }
-  size_t measured, candidates = tool_lookup_candidates(&measured, &lookup);
+  size_t measured, candidates = tool_lookup_candidates(&measured, &lookup,
+                                                       r->settings->exhaustive);
   const int again = r->settings->remeasure;
   size_t left = again == DFGNN_REMEASURE_ALL ? candidates
                 : again == DFGNN_REMEASURE_NOISY
@@ -284,26 +271,6 @@ typedef struct work {
   double began;
 } work;
 
-/* Walks over the problems; with a plan of coverage again and again, each time
- * for more graphs a family. */
-static int walk(run *r, const tool_graphs *graphs) {
-  const tool_settings *s = r->settings;
-  if (!s->cover || s->dry_run)
-    return tool_each_wanted(s, graphs, wanted, s->dry_run ? estimate : tune, r);
-  int status = tool_cover_create(&r->cover, s);
-  for (int first = 1; !status && tool_cover_pass(r->cover); first = 0) {
-    status = tool_each_wanted(s, tool_cover_graphs(r->cover, graphs), wanted,
-                              tune, r);
-    if (first)
-      tool_cover_say(r->cover, "after the first pass");
-  }
-  if (r->cover)
-    tool_cover_say(r->cover, "at the end");
-  tool_cover_free(r->cover);
-  r->cover = NULL;
-  return status;
-}
-
 /* Measures on settings->device; its rows are added to `rows`. */
 static int measure(void *data, json_t *rows) {
   const work *w = data;
@@ -315,7 +282,8 @@ static int measure(void *data, json_t *rows) {
            .deadline = INFINITY};
   if (s->time_limit_s > 0)
     r.deadline = r.began + s->time_limit_s;
-  int status = walk(&r, w->graphs);
+  int status = tool_each_wanted(s, w->graphs, wanted,
+                                s->dry_run ? estimate : tune, &r);
   if (status == TOOL_USAGE)
     return status;
   if (s->dry_run && !s->quiet)
@@ -367,23 +335,11 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
   return status ? status : printed;
 }
 
-/* A recording brings graphs and problems of its own. */
-static int check_recorded(const tool_settings *settings, int count) {
-  const uint64_t others =
-      (HAS_PROBLEM & ~(HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC))) |
-      HAS(JOB);
-  if (settings->recorded && (count || settings->given & others))
-    return tool_usage("--recorded brings graphs and problems: found %s beside "
-                      "it",
-                      count ? "a GRAPH" : "options of problems");
-  return TOOL_DONE;
-}
-
 static int command(tool_settings *settings, int count, char **operands) {
   tool_graphs graphs = {0};
   char job_hash[33] = "";
   dfgnn__makes_stores = 1;
-  int status = check_recorded(settings, count);
+  int status = tool_recorded_check(settings, count);
   if (!status)
     status = tool_graphs_all(&graphs, count, operands);
   if (!status && settings->recorded)
@@ -393,10 +349,6 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!status && !graphs.count)
     status = tool_usage("no graph, expected GRAPH operands, a job file or "
                         "--recorded");
-  if (!status && settings->cover && tool_ranks_launched())
-    status = tool_usage("--plan cover walks over the problems again and again, "
-                        "which ranks of mpirun cannot share: give each its own "
-                        "--shard and --store");
   tool_catch_interrupts();
   if (settings->anonymous)
     setenv("DFGNN_HOST", "", 1);
@@ -413,9 +365,10 @@ const tool_command tune_run = {
     .most = -1,
     .summary = "Measure variants and store the figures",
     .text =
-        "Every applicable variant is checked against a float64 reference, "
-        "then timed in interleaved rounds beside the choice of the rule, its "
-        "anchor. Each finished measurement is stored at once: measurements "
+        "The members of a problem's portfolio, and variants of families that "
+        "no portfolio knows, are checked against a float64 reference, then "
+        "timed in interleaved rounds beside the choice of the rule, their "
+        "anchor; with --exhaustive all variants are. Each finished measurement is stored at once: measurements "
         "that are stored are not made again, an interrupted run loses "
         "nothing, and the same command resumes. With several devices, or "
         "--device all for all GPUs, each has a process; devices of one model "
@@ -423,19 +376,14 @@ const tool_command tune_run = {
         "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
         "takes the next problem that nobody has, and stores of different "
         "hosts are merged into each other at the end. --recorded measures "
-        "what a step of a PyTorch model needs.\n"
+        "what programs met that ran with DFGNN_RECORD, or what a step of a "
+        "PyTorch model needs.\n"
         "\n"
         "While other work keeps the device from being quiet, samples wait for "
         "up to a fifth of the budget; what is disturbed all the same is marked "
-        "and replaces no choice. --again noisy measures that again, later.\n"
-        "\n"
-        "With --plan cover:N it makes measurements for training a model: a few "
-        "settings of every family that runs, drawn by the seed and not by a "
-        "model, three samples each, until each family was measured on N graphs "
-        "in each cell of problems, first where it was measured on fewest. The "
-        "same command resumes.",
+        "and replaces no choice. --again noisy measures that again, later.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
-               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(PLAN) |
+               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
                HAS(REMEASURE) | HAS(AGAIN) | HAS(ANONYMOUS) | HAS_ALWAYS,
     .main = command};

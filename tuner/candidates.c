@@ -6,8 +6,6 @@
 
 #include "lib/base/error.h"
 #include "lib/key.h"
-#include "lib/predict.h"
-#include "lib/signature.h"
 
 static int named(const char *const *names, const char *name) {
   for (; *names; names++)
@@ -26,136 +24,112 @@ static dfgnn_status check_names(const char *const *names) {
   return DFGNN_OK;
 }
 
-typedef struct place {
-  size_t trial, turn;
-  uint64_t key;
-  const dfgnn_family *family;
-} place;
-
-static int by_family(const void *a, const void *b) {
-  const place *x = a, *y = b;
-  if (x->family != y->family)
-    return x->family < y->family ? -1 : 1;
-  return (x->key > y->key) - (x->key < y->key);
+/* Adds a variant that is none of the trials yet, with the logarithm of its
+ * predicted time; 0 without memory. */
+static int add(dfgnn_trials *t, const dfgnn_variant *v, double predicted) {
+  if (!v || dfgnn__trials_find(t, v->name) < t->count)
+    return 1;
+  dfgnn_trial *trial = realloc(t->trial, (t->count + 1) * sizeof *trial);
+  if (trial)
+    t->trial = trial;
+  size_t *order = realloc(t->order, (t->count + 1) * sizeof *order);
+  if (order)
+    t->order = order;
+  double *all = realloc(t->predicted, (t->count + 1) * sizeof *all);
+  if (all)
+    t->predicted = all;
+  if (!trial || !order || !all)
+    return 0;
+  trial[t->count] = (dfgnn_trial){.variant = v};
+  order[t->count] = t->count;
+  all[t->count++] = predicted;
+  return 1;
 }
 
-static int by_turn(const void *a, const void *b) {
-  const place *x = a, *y = b;
-  if (x->turn != y->turn)
-    return x->turn < y->turn ? -1 : 1;
-  return (x->key > y->key) - (x->key < y->key);
+/* Adds the members of the portfolio, as the model ranks them. */
+static int add_members(dfgnn_trials *t, const dfgnn_context *ctx,
+                       const dfgnn_query *query, const char *const *names) {
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  double ratio[DFGNN_PORTFOLIO_MOST];
+  const size_t count = dfgnn__members(member, ratio, ctx->table, query);
+  int memory = 1;
+  for (size_t i = 0; i < count && memory; i++)
+    if (!names || named(names, member[i]->name))
+      memory = add(t, member[i], ratio[i] > 0 ? log(ratio[i]) : INFINITY);
+  return memory;
 }
 
-static dfgnn_status order_trials(dfgnn_trials *t, uint64_t seed) {
-  place *places = calloc(t->count, sizeof *places);
-  t->order = calloc(t->count, sizeof *t->order);
-  if (!places || !t->order) {
-    free(places);
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+/* Adds every variant that applies, or of these the named ones. */
+static int add_all(dfgnn_trials *t, const dfgnn_context *ctx,
+                   const dfgnn_query *query, const char *const *names) {
+  int memory = 1;
+  for (size_t i = 0; i < dfgnn__variant_count() && memory; i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (!v->family->reference && !query->broken[i] &&
+        !dfgnn__table_bans(ctx->table, v) &&
+        !dfgnn__variant_refusal(v, &query->setting) &&
+        (names ? named(names, v->name) : !v->family->paper))
+      memory = add(t, v, INFINITY);
   }
-  for (size_t i = 0; i < t->count; i++)
-    places[i] =
-        (place){.trial = i,
-                .key = dfgnn__mix(seed * 0x9e3779b97f4a7c15u +
-                                  dfgnn__variant_index(t->trial[i].variant)),
-                .family = t->trial[i].variant->family};
-  qsort(places, t->count, sizeof *places, by_family);
-  for (size_t i = 1; i < t->count; i++)
-    if (places[i].family == places[i - 1].family)
-      places[i].turn = places[i - 1].turn + 1;
-  qsort(places, t->count, sizeof *places, by_turn);
-  for (size_t i = 0; i < t->count; i++)
-    t->order[i] = places[i].trial;
-  free(places);
-  return DFGNN_OK;
+  return memory;
 }
 
-typedef struct foretold {
-  size_t trial;
-  double predicted;
-} foretold;
-
-static int by_prediction(const void *a, const void *b) {
-  const foretold *x = a, *y = b;
-  if (x->predicted != y->predicted)
-    return x->predicted < y->predicted ? -1 : 1;
-  return (x->trial > y->trial) - (x->trial < y->trial);
-}
-
-/* Puts the trials in the order of their predicted times, if there is a model;
- * trials that it does not know come last, in the order that they had. */
-static dfgnn_status order_by_model(dfgnn_trials *t, dfgnn_context *ctx,
-                                   const dfgnn_query *query) {
-  if (!ctx->model)
-    return DFGNN_OK;
-  foretold *list = calloc(t->count, sizeof *list);
-  double *predicted = calloc(t->count, sizeof *predicted);
-  if (!list || !predicted) {
-    free(list);
-    free(predicted);
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+/* Adds what was measured of this problem before, so that ratios go on having an
+ * anchor in common; stored rows are not measured again. */
+static int add_stored(dfgnn_trials *t, const dfgnn_context *ctx,
+                      const dfgnn_query *query) {
+  const dfgnn_decision *d = dfgnn__table_exact(ctx->table, query);
+  int memory = 1;
+  for (size_t i = 0; d && i < d->count && memory; i++) {
+    const dfgnn_variant *v = dfgnn__variant_find(d->ranked[i].variant);
+    if (v && !query->broken[dfgnn__variant_index(v)] &&
+        !dfgnn__table_bans(ctx->table, v) &&
+        !dfgnn__variant_refusal(v, &query->setting))
+      memory = add(t, v, INFINITY);
   }
+  return memory;
+}
+
+static dfgnn_status list(dfgnn_trials *t, dfgnn_graph *graph,
+                         const dfgnn_query *query, const char *const *names,
+                         int exhaustive) {
+  dfgnn_context *ctx = graph->ctx;
+  dfgnn_choice rule, choice;
   pthread_mutex_lock(&ctx->lock);
-  const dfgnn_prediction *p = dfgnn__predict_all(ctx->model, query);
-  for (size_t k = 0; k < t->count; k++) {
-    const size_t i = t->order[k];
-    const double ratio = p ? dfgnn__predicted_ratio(p, t->trial[i].variant) : 0;
-    predicted[i] = ratio > 0 ? log(ratio) : INFINITY;
-    list[k] = (foretold){k, predicted[i]};
-  }
+  dfgnn__rule_choice(&rule, ctx->table, query);
+  dfgnn__select(&choice, ctx->table, query);
+  int memory = add_members(t, ctx, query, names);
+  if (memory && (names || exhaustive))
+    memory = add_all(t, ctx, query, names);
+  if (memory)
+    memory = add_stored(t, ctx, query);
+  if (memory)
+    memory = add(t, choice.variant, INFINITY) &&
+             add(t, rule.variant, INFINITY);
   pthread_mutex_unlock(&ctx->lock);
-  if (p) {
-    qsort(list, t->count, sizeof *list, by_prediction);
-    for (size_t k = 0; k < t->count; k++)
-      list[k].trial = t->order[list[k].trial];
-    for (size_t k = 0; k < t->count; k++)
-      t->order[k] = list[k].trial;
-    t->predicted = predicted;
-    predicted = NULL;
+  if (!memory)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  if (!t->count) {
+    char text[192];
+    dfgnn__key_text(text, sizeof text, query->setting.problem);
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no variant applies to %s on %s",
+                       text, ctx->info.backend);
   }
-  free(predicted);
-  free(list);
+  t->anchor = dfgnn__trials_find(t, rule.variant->name);
+  t->chosen = dfgnn__trials_find(t, choice.variant->name);
   return DFGNN_OK;
 }
 
 dfgnn_status dfgnn__trials_create(dfgnn_trials *t, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
-                                  const char *const *names, uint64_t seed) {
-  dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
-                       .family = graph->family,
-                       .broken = graph->ctx->broken};
-  dfgnn_choice rule;
+                                  const char *const *names, int exhaustive) {
+  const dfgnn_query query = {.setting = dfgnn__setting(graph, problem),
+                             .family = graph->family,
+                             .broken = graph->ctx->broken};
   *t = (dfgnn_trials){0};
   dfgnn_status status = check_names(names);
-  if (status)
-    return status;
-  dfgnn__rule_choice(&rule, &query);
-  size_t all = dfgnn__variant_count();
-  t->trial = calloc(all + 1, sizeof *t->trial);
-  if (!t->trial)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  for (size_t i = 0; i < all; i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    if (v->family->reference || query.broken[i] ||
-        dfgnn__variant_refusal(v, &query.setting) ||
-        (v != rule.variant &&
-         (names ? !named(names, v->name) : v->family->paper)))
-      continue;
-    if (v == rule.variant)
-      t->anchor = t->count;
-    t->trial[t->count++].variant = v;
-  }
-  if (t->count) {
-    status = order_trials(t, seed);
-    if (!status)
-      status = order_by_model(t, graph->ctx, &query);
-  } else {
-    char text[192];
-    dfgnn__key_text(text, sizeof text, problem);
-    status =
-        dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no variant applies to %s on %s",
-                    text, graph->ctx->info.backend);
-  }
+  if (!status)
+    status = list(t, graph, &query, names, exhaustive);
   if (status)
     dfgnn__trials_free(t);
   return status;

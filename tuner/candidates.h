@@ -20,19 +20,21 @@ typedef struct dfgnn_trial {
 
 typedef struct dfgnn_trials {
   dfgnn_trial *trial;
-  size_t *order;     /* trials in the order of their first looks: by the model's
-                      * predictions; without a model families take turns, so
-                      * that a short budget sees something of each */
-  double *predicted; /* [count], as in dfgnn_search; NULL: no model */
-  size_t count, anchor;
+  size_t *order;     /* of their first looks: as the model ranks them */
+  double *predicted; /* [count], as in dfgnn_search */
+  size_t count;
+  size_t anchor; /* the rule's choice */
+  size_t chosen; /* what would be chosen without this tuning */
 } dfgnn_trials;
 
-/* Lists all variants that apply, except references.  names (NULL-terminated;
- * NULL: all) restricts them to the named ones and the anchor; an unknown name
- * is DFGNN_ERROR_INVALID. */
+/* Lists the members of the problem's portfolio, what was measured of it before
+ * and what would be chosen without tuning; exhaustive: all variants that apply, except references and papers'.
+ * names (NULL-terminated; NULL: all) restricts them to the named ones, whether
+ * they are members or not, the anchor and the choice; an unknown name is
+ * DFGNN_ERROR_INVALID. */
 dfgnn_status dfgnn__trials_create(dfgnn_trials *trials, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
-                                  const char *const *names, uint64_t seed);
+                                  const char *const *names, int exhaustive);
 void dfgnn__trials_free(dfgnn_trials *trials);
 
 /* The trial of a variant's name; count if there is none. */

@@ -5,10 +5,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "lib/base/error.h"
 #include "lib/collect.h"
+#include "lib/handle.h"
+#include "lib/reorder.h"
 
 /* The anchor and what would be chosen are measured whatever they cost. */
-#define OWED 2
+#define OWED 3
 /* A program takes the compiler half a second to two. */
 #define PROGRAM_S 1.0
 
@@ -16,7 +19,7 @@ struct dfgnn_compile_ahead {
   dfgnn_engine *engine;
   dfgnn_programs *programs;
   pthread_t thread;
-  atomic_int stop;
+  atomic_int stop, done;
 };
 
 static void *compile_all(void *data) {
@@ -24,6 +27,7 @@ static void *compile_all(void *data) {
   /* A program that does not compile fails again, and is recorded, when its
    * candidate is looked at. */
   (void)dfgnn__engine_prepare(c->engine, c->programs, 0, &c->stop);
+  atomic_store(&c->done, 1);
   return NULL;
 }
 
@@ -87,4 +91,50 @@ void dfgnn__compile_ahead_stop(dfgnn_compile_ahead *ahead) {
   pthread_join(ahead->thread, NULL);
   dfgnn__programs_destroy(ahead->programs);
   free(ahead);
+}
+
+/* ---- for callers --------------------------------------------------------- */
+
+struct dfgnn_tune_kernels {
+  dfgnn_problem problem;
+  dfgnn_trials trials;
+  dfgnn_compile_ahead *ahead; /* NULL: there is nothing to compile */
+};
+
+dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
+                                dfgnn_context *ctx, dfgnn_graph *graph,
+                                const dfgnn_problem *problem) {
+  if (!kernels)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "kernels is NULL");
+  dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
+  if (status)
+    return status;
+  dfgnn_tune_kernels *k = calloc(1, sizeof *k);
+  if (!k)
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  status = dfgnn__tuned_problem(&k->problem, &graph, problem);
+  if (!status)
+    status = dfgnn__graph_know(graph);
+  if (!status)
+    status = dfgnn__trials_create(&k->trials, graph, &k->problem, NULL, 0);
+  if (status) {
+    free(k);
+    return status;
+  }
+  dfgnn__compile_ahead_start(&k->ahead, &k->trials, graph, &k->problem,
+                             INFINITY);
+  *kernels = k;
+  return DFGNN_OK;
+}
+
+int dfgnn_tune_prepared(const dfgnn_tune_kernels *kernels) {
+  return !kernels || !kernels->ahead || atomic_load(&kernels->ahead->done);
+}
+
+void dfgnn_tune_release(dfgnn_tune_kernels *kernels) {
+  if (!kernels)
+    return;
+  dfgnn__compile_ahead_stop(kernels->ahead);
+  dfgnn__trials_free(&kernels->trials);
+  free(kernels);
 }

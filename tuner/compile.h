@@ -4,6 +4,11 @@
 
 #include "tuner/candidates.h"
 
+/* The problem that dfgnn_tune measures for a given one, complete, and the graph
+ * that it is measured on. */
+dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete, dfgnn_graph **graph,
+                                  const dfgnn_problem *problem);
+
 typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;
 
 /* How many candidates are worth compiling within a budget: others would not be

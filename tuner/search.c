@@ -261,17 +261,19 @@ static int admit(dfgnn_race *r, size_t i) {
   return 1;
 }
 
-/* Measures the first arm of the order, so that a decision can rest on it. */
-static void owed_look(dfgnn_race *r) {
+/* Measures the first arms of the order, so that a decision can rest on them. */
+static void owed_looks(dfgnn_race *r) {
   dfgnn_search *s = r->s;
-  size_t i = s->order ? s->order[0] : 0;
-  if (!s->first_owed || i == s->anchor || s->arm[i].state != DFGNN_ARM_UNSEEN)
-    return;
   r->owed = 1;
-  if (!dfgnn__race_over(r) && admit(r, i))
+  for (size_t first = 0; first < s->owed && first < s->arms; first++) {
+    size_t i = s->order ? s->order[first] : first;
+    if (i == s->anchor || s->arm[i].state != DFGNN_ARM_UNSEEN ||
+        dfgnn__race_over(r) || !admit(r, i))
+      continue;
     for (int k = 0; k < OWED_SAMPLES; k++)
       if (s->arm[i].state == DFGNN_ARM_ACTIVE)
         dfgnn__race_round(r, &i, 1);
+  }
   r->owed = 0;
 }
 
@@ -285,12 +287,8 @@ static void first_looks(dfgnn_race *r) {
   for (size_t k = 0; k < s->arms && !dfgnn__race_over(r); k++) {
     size_t i = s->order ? s->order[k] : k;
     int last = k == s->arms - 1;
-    if (i != s->anchor && s->arm[i].state == DFGNN_ARM_UNSEEN) {
-      if (!dfgnn__search_may_win(s, i))
-        last = 1; /* nor may any after it */
-      else if (admit(r, i))
-        block[count++] = i;
-    }
+    if (i != s->anchor && s->arm[i].state == DFGNN_ARM_UNSEEN && admit(r, i))
+      block[count++] = i;
     int late = s->ops->now(s->data) >= limit;
     if (count > 0 && (count == DFGNN_RACE_BLOCK || last || late)) {
       if (dfgnn__race_anchor(r))
@@ -459,7 +457,7 @@ int dfgnn__search_run(dfgnn_search *search) {
     s->arm[s->anchor].state = DFGNN_ARM_ACTIVE;
     s->arm[s->anchor].ratio = (dfgnn_interval){0, 0, 0};
     if (dfgnn__race_anchor(&r) && dfgnn__race_anchor(&r)) {
-      owed_look(&r);
+      owed_looks(&r);
       first_looks(&r);
     }
     if (!dfgnn__race_over(&r))

@@ -74,14 +74,13 @@ typedef struct dfgnn_search {
   size_t anchor;       /* an arm that is admitted already */
   const size_t *order; /* in which arms are first looked at; NULL: by number */
   /* NULL, or for each arm the logarithm of the time that a model predicts, up
-   * to a constant; infinity where it predicts none.  Arms that are not expected
-   * to win are not looked at (tuner/foretell.c); order must be sorted by it. */
+   * to a constant; infinity where it predicts none. */
   const double *predicted;
   double deadline; /* on the clock of now(); infinity: none */
-  /* The first arm of the order is measured beside the anchor whatever the
-   * deadline: it is what would be chosen without this search, and an anchor
-   * alone would take its place unseen. */
-  int first_owed;
+  /* So many first arms of the order are measured beside the anchor whatever the
+   * deadline: they are what would be chosen without this search, and an anchor
+   * alone would take their place unseen. */
+  size_t owed;
   double margin;  /* a ratio told to this precision is resolved */
   int exhaustive; /* all arms get max_samples */
   size_t max_samples;
@@ -102,10 +101,6 @@ typedef struct dfgnn_search {
 #define DFGNN_SEARCH_FINAL_SAMPLES 96
 #define DFGNN_SEARCH_SLOW 20.0
 #define DFGNN_SEARCH_SURPRISE 3.0
-
-/* May an arm that was not looked at win, by its prediction and by how far the
- * predictions of the others were off?  1 without predictions. */
-int dfgnn__search_may_win(const dfgnn_search *search, size_t arm);
 
 /* Allocates arm[arms] and sets the defaults, which the caller may change then,
  * as it may mark arms STORED.  0 if there is no memory. */

@@ -170,9 +170,8 @@ static void prefer(dfgnn_trials *t, size_t trial) {
 }
 
 /* Ratios are comparable only through a common anchor, so an anchor of the
- * stored rows goes on being the anchor, and the rule's choice is the first that
- * it is compared with, however short the budget is: the rows may be older than
- * the variants that the rule has learnt to choose. */
+ * stored rows goes on being the anchor, and the rule's choice is compared with
+ * it however short the budget is: the rows may be older than the portfolio. */
 static void keep_anchor(session *s, const dfgnn_decision *decision) {
   dfgnn_trials *t = &s->trials;
   if (!decision || !isnan(rank_of(decision, t->trial[t->anchor].variant->name)))
@@ -182,31 +181,27 @@ static void keep_anchor(session *s, const dfgnn_decision *decision) {
     if (i < t->count) {
       prefer(t, t->anchor);
       t->anchor = i;
-      s->search.first_owed = 1;
+      s->search.owed++;
       return;
     }
   }
 }
 
-/* The variant that a context would choose without this run goes first, and is
- * measured beside the anchor however short the budget is: a stored row of the
- * rule's choice alone would otherwise take its place. */
-static void prefer_choice(session *s) {
-  dfgnn_context *ctx = s->subject.ctx;
-  const dfgnn_query query = {
-      .setting = dfgnn__setting(s->subject.graph, &s->subject.problem),
-      .family = s->subject.graph->family,
-      .broken = ctx->broken};
-  dfgnn_choice choice = {0};
-  pthread_mutex_lock(&ctx->lock);
-  dfgnn__select(&choice, ctx->table, ctx->model, &query, 0);
-  pthread_mutex_unlock(&ctx->lock);
-  const size_t i = choice.variant
-                       ? dfgnn__trials_find(&s->trials, choice.variant->name)
-                       : s->trials.count;
-  s->search.first_owed = i < s->trials.count && i != s->trials.anchor;
-  if (s->search.first_owed)
-    prefer(&s->trials, i);
+/* The variant that a context would choose without this run goes first, then the
+ * one that it would choose without any measurement; both are measured beside
+ * the anchor however short the budget is, so that no choice becomes worse. */
+static void prefer_choices(session *s) {
+  dfgnn_trials *t = &s->trials;
+  const size_t predicted = t->order[0];
+  const size_t first[] = {predicted, t->chosen};
+  for (size_t k = 0; k < 2; k++)
+    if (first[k] != t->anchor && t->order[0] != first[k])
+      prefer(t, first[k]);
+  s->search.owed = 0;
+  while (s->search.owed < t->count && s->search.owed < 2 &&
+         (t->order[s->search.owed] == predicted ||
+          t->order[s->search.owed] == t->chosen))
+    s->search.owed++;
 }
 
 /* 1 if the row is to be measured again, as the options ask. */
@@ -284,11 +279,13 @@ static dfgnn_status admit_anchor(session *s) {
 
 /* ---- the run ------------------------------------------------------------ */
 
-/* 1 if the anchor was measured, and the variant that would be chosen without
- * it was not. */
+/* 1 if the anchor was measured, and a variant that would be chosen without it
+ * was not. */
 static int is_alone(const session *s) {
-  return s->search.first_owed &&
-         s->search.arm[s->trials.order[0]].state == DFGNN_ARM_UNSEEN;
+  for (size_t k = 0; k < s->search.owed; k++)
+    if (s->search.arm[s->trials.order[k]].state == DFGNN_ARM_UNSEEN)
+      return 1;
+  return 0;
 }
 
 static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
@@ -331,13 +328,9 @@ static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   return DFGNN_OK;
 }
 
-static int unmeasured(session *s) {
-  s->search.anchor = s->trials.anchor;
-  s->search.predicted = s->trials.predicted;
-  s->search.exhaustive = s->options.exhaustive;
+static int unmeasured(const session *s) {
   for (size_t i = 0; i < s->search.arms; i++)
-    if (s->search.arm[i].state == DFGNN_ARM_UNSEEN &&
-        dfgnn__search_may_win(&s->search, i))
+    if (s->search.arm[i].state == DFGNN_ARM_UNSEEN)
       return 1;
   return 0;
 }
@@ -403,7 +396,7 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   if (!status)
     status =
         dfgnn__trials_create(&s->trials, s->subject.graph, &s->subject.problem,
-                             s->options.variants, s->options.seed);
+                             s->options.variants, s->options.exhaustive);
   if (!status && !dfgnn__search_init(&s->search, s->trials.count))
     status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!status)
@@ -411,8 +404,7 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
                                    s->options.margin);
   if (status)
     return status;
-  if (!decision)
-    prefer_choice(s);
+  prefer_choices(s);
   if (s->options.remeasure != DFGNN_REMEASURE_ALL) {
     keep_anchor(s, decision);
     s->resumed = resume(s, decision);
@@ -451,6 +443,27 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   return status;
 }
 
+dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete, dfgnn_graph **graph,
+                                  const dfgnn_problem *problem) {
+  const dfgnn_context *ctx = (*graph)->ctx;
+  if ((*graph)->matrix.refilled)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "a refilled graph has no edges of its own to measure: "
+                       "tune a graph of the same size");
+  dfgnn_status status = dfgnn__problem_complete(complete, problem);
+  if (status)
+    return status;
+  if (!complete->program && !complete->mlp) /* these run on the graph as it is */
+    *graph = dfgnn__graph_inner(*graph);
+  if (ctx->force_deterministic >= 0)
+    complete->deterministic = !!ctx->force_deterministic;
+  if (!dfgnn__operator(complete->op, complete->pass))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       dfgnn_name(DFGNN_NAMES_OP, complete->op),
+                       dfgnn_name(DFGNN_NAMES_PASS, complete->pass));
+  return DFGNN_OK;
+}
+
 dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
                         dfgnn_graph *graph, const dfgnn_problem *problem,
                         const dfgnn_tune_options *options) {
@@ -464,24 +477,11 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
       DFGNN_DESCRIPTOR("report", dfgnn_tune_report, "DFGNN_TUNE_REPORT_INIT");
   if (report && (status = dfgnn__can_give(report, &kind)))
     return status;
-  if (graph->matrix.refilled)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "a refilled graph has no edges of its own to measure: "
-                       "tune a graph of the same size");
   status = complete_options(&s.options, options);
   if (!status)
-    status = dfgnn__problem_complete(&s.subject.problem, problem);
+    status = dfgnn__tuned_problem(&s.subject.problem, &s.subject.graph, problem);
   if (status)
     return status;
-  if (!s.subject.problem.program && /* these run on the graph as it is */
-      !s.subject.problem.mlp)
-    s.subject.graph = dfgnn__graph_inner(graph);
-  if (ctx->force_deterministic >= 0)
-    s.subject.problem.deterministic = !!ctx->force_deterministic;
-  if (!dfgnn__operator(s.subject.problem.op, s.subject.problem.pass))
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                       dfgnn_name(DFGNN_NAMES_OP, s.subject.problem.op),
-                       dfgnn_name(DFGNN_NAMES_PASS, s.subject.problem.pass));
   if (ctx->backend->capturing(ctx->device, NULL))
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");

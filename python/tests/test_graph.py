@@ -207,7 +207,7 @@ def test_explain_names_the_variant_and_every_other():
     found = dfgnn.explain(graph, "gat", 16, heads=4)
     assert found["variant"] in found["candidates"]
     assert found["candidates"][found["variant"]] == "chosen"
-    assert found["source"] in ("rule", "model", "nearest", "similar")
+    assert found["source"] in ("rule", "model", "near")
 
 
 def test_tune_measures_and_later_plans_choose_by_it(tmp_path):

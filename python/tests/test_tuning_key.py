@@ -19,16 +19,16 @@ def tune(**extras):
 
 tune()
 assert source()[0] == "exact"
-similar, because = source(dropout=True)
-assert similar == "similar" and "without dropout" in because, because
+near, because = source(dropout=True)
+assert near == "near" and "without dropout" in because, because
 tune(dropout=True)
 assert source(dropout=True)[0] == "exact"
 both, because = source(dropout=True, bias=True)
-assert both == "similar" and "without bias" in because, because
+assert both == "near" and "without bias" in because, because
 assert "without dropout" not in because, because
 tune(dropout=True, bias=True, backward=True)
 assert source(dropout=True, bias=True, backward=True)[0] == "exact"
-assert source(dropout=True, bias=True)[0] == "similar"
+assert source(dropout=True, bias=True)[0] == "near"
 
 # calls keep their plan until something is measured
 import torch

@@ -3,7 +3,6 @@
 # shown; `make check-docs` runs those of all pages.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || { echo "python3 is missing: skipped"; exit 77; }
-unset DFGNN_MODEL # the pages show what a user sees
 
 promise "pages in samples do what they show"
 for page in selection api stores; do

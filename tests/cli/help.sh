@@ -55,7 +55,7 @@ done <<'END'
 tune run gt, agnn, gat, gatv2, spmm-sum
 tune run f32, f16, bf16, f64
 tune run --budget=TIME wall time of one problem.*see --time-limit
-tune explain --all every variant
+tune explain --lock=FILE write the choices
 tune variants copy, relu, gate, gate-value
 graph generate sbm-pattern
 graph reorder degree, rcm, metis

@@ -7,13 +7,13 @@ here="--device cpu --dim 8"
 
 # shellcheck disable=SC2086
 {
-  promise "what was measured without answers as similar, and says so"
+  promise "what was measured without answers as near, and says so"
   status 0 dfgnn-tune run "$small" $quick --op gat --store "$store"
   status 0 dfgnn-tune explain "$small" $here --op gat --store "$store" --json
   holds '.[0] | .source == "exact" and .bias == false and .dropout == false'
   status 0 dfgnn-tune explain "$small" $here --op gat --dropout --bias \
     --store "$store" --json
-  holds '.[0] | .source == "similar" and .bias and .dropout and
+  holds '.[0] | .source == "near" and .bias and .dropout and
     (.because | test("measured without bias, without dropout")) and
     (.stores | length) == 1'
   status 0 dfgnn-tune explain "$small" $here --op gat --dropout --store "$store"
@@ -23,10 +23,10 @@ here="--device cpu --dim 8"
   status 0 dfgnn-tune run "$small" $quick --op gat --pass forward,backward \
     --dropout --store "$store" --json
   holds 'length == 2 and all(.dropout and (.bias | not) and .source == "exact")'
-  holds '.[0].before == "similar" and .[1].before == "rule"'
+  holds '.[0].before == "near" and .[1].before == "rule"'
   status 0 dfgnn-tune run "$small" $quick --op gat --bias --dropout \
     --store "$store" --json
-  holds '.[0].before == "similar" and .[0].source == "exact"'
+  holds '.[0].before == "near" and .[0].source == "exact"'
   status 0 dfgnn-tune run "$small" $quick --op gat --dropout --dry-run \
     --store "$store" --json
   holds '.[0] | .dropout and .measured > 0'

@@ -9,9 +9,6 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/dfgnn-cli.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
 XDG_DATA_HOME=$work/home
 export XDG_DATA_HOME
-# The rule chooses where nothing is tuned, unless a test is about models.
-DFGNN_MODEL=none
-export DFGNN_MODEL
 top=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 OMP_NUM_THREADS=2
 export OMP_NUM_THREADS

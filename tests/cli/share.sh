@@ -228,7 +228,7 @@ holds '[.[] | select(.kind == "store")] | length == 2 and
 status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --json
 holds ".[0].source == \"exact\" and .[0].stores == [\"$work/lower.db\"]"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 9 --json
-holds ".[0].source == \"nearest\" and .[0].stores == [\"$work/lower.db\"]"
+holds ".[0].source == \"near\" and .[0].stores == [\"$work/lower.db\"]"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 9 --dtype f64 --json
 holds '.[0].source == "rule" and .[0].stores == []'
 status 0 dfgnn-tune info --device cpu --json

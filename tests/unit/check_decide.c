@@ -102,7 +102,7 @@ static void ck_same(const dfgnn_decisions *a, const dfgnn_decisions *b) {
   for (size_t i = 0; i < a->count; i++) {
     const dfgnn_decision *x = &a->decision[i], *y = &b->decision[i];
     ck_assert_uint_eq(x->count, y->count);
-    ck_assert_uint_eq(x->rejected, y->rejected);
+    ck_assert_uint_eq(x->rejections, y->rejections);
     ck_assert_str_eq(x->problem.run, y->problem.run);
     ck_assert_str_eq(x->problem.arch, y->problem.arch);
     ck_assert_uint_eq(x->problem.signature.fingerprint,
@@ -336,12 +336,12 @@ START_TEST(a_wrong_variant_never_wins_again_in_its_revision) {
   dfgnn_decisions *d = decide(rows, 3);
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
   ck_assert_uint_eq(d->decision[0].count, 1);
-  ck_assert_uint_eq(d->decision[0].rejected, 1);
+  ck_assert_uint_eq(d->decision[0].rejections, 1);
   dfgnn__decisions_free(d);
   rows[1].revision = 2; /* repaired */
   d = decide(rows, 3);
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "x");
-  ck_assert_uint_eq(d->decision[0].rejected, 0);
+  ck_assert_uint_eq(d->decision[0].rejections, 0);
   dfgnn__decisions_free(d);
 }
 END_TEST
@@ -363,7 +363,7 @@ START_TEST(a_failure_counts_until_a_newer_success) {
     dfgnn_decisions *d = decide(rows, 3);
     ck_assert_str_eq(d->decision[0].ranked[0].variant,
                      cases[i].wins ? "x" : "base");
-    ck_assert_uint_eq(d->decision[0].rejected, !cases[i].wins);
+    ck_assert_uint_eq(d->decision[0].rejections, !cases[i].wins);
     dfgnn__decisions_free(d);
   }
 }

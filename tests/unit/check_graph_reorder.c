@@ -251,7 +251,7 @@ START_TEST(plans_of_an_inside_graph_are_cached) {
   ck_ok(dfgnn_plan_create(&second, ctx, graph, &p));
   ck_assert_ptr_eq(first, second);
   ck_ok(dfgnn_context_counters(&after, ctx));
-  ck_assert_uint_eq(after.misses, before.misses + 1);
+  ck_assert_uint_eq(after.rule, before.rule + 1);
   ck_assert_uint_eq(after.cached, before.cached + 1);
   ck_ok(dfgnn_plan_explain(&why, first));
   ck_assert_str_eq(why->variant, dfgnn_plan_variant(first));
@@ -288,13 +288,13 @@ START_TEST(an_inside_graph_is_tuned_as_what_runs) {
   options.budget_s = 0.3;
   options.variants = variants;
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &p));
-  ck_assert_int_ne(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  ck_assert_int_gt(dfgnn_plan_source(plan), DFGNN_SOURCE_NEAR);
   dfgnn_plan_destroy(plan);
   ck_ok(dfgnn_tune(&report, ctx, graph, &p, &options));
   ck_assert_int_eq(report.wrong, 0);
   ck_assert_int_ge(report.measured, 1);
   ck_ok(dfgnn_plan_create(&plan, ctx, graph, &p));
-  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
+  ck_assert_int_le(dfgnn_plan_source(plan), DFGNN_SOURCE_NEAR);
   ck_assert_str_eq(dfgnn_plan_variant(plan), report.variant);
   dfgnn_plan_destroy(plan);
   dfgnn_graph_destroy(graph);

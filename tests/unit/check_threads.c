@@ -267,7 +267,7 @@ static int is_stored(const dfgnn_problem *problem) {
   dfgnn_plan_destroy(plan);
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
-  return source == DFGNN_SOURCE_EXACT;
+  return source == DFGNN_SOURCE_EXACT || source == DFGNN_SOURCE_NEAR;
 }
 
 static void close_to(const results *r, int p) {
@@ -275,7 +275,7 @@ static void close_to(const results *r, int p) {
     ck_assert_float_eq_tol(r->out[i], alone[p].out[i], 1e-4F);
 }
 
-static atomic_int raced, predicted;
+static atomic_int raced;
 
 /* Every thread asks for the racing plan, runs it and lets it go. */
 static void race(int number) {
@@ -291,7 +291,6 @@ static void race(int number) {
     ck_assert_ptr_nonnull(dfgnn_plan_variant(plan));
     dfgnn_explanation *explanation;
     ck_ok(dfgnn_plan_explain(&explanation, plan));
-    predicted += *explanation->model != 0;
     raced += strstr(explanation->because, "the first calls race") != NULL;
     dfgnn_explanation_free(explanation);
     dfgnn_plan_destroy(plan);
@@ -300,13 +299,12 @@ static void race(int number) {
 
 START_TEST(threads_run_one_race) {
   dfgnn_problem problem = problem_of(0);
-  unsetenv("DFGNN_MODEL"); /* the library's own tells who races */
   find_results();
   share(store);
   together(race);
   share_no_more();
-  ck_assert_int_eq(raced > 0, predicted > 0); /* a machine may have no model */
-  ck_assert_int_eq(is_stored(&problem), raced > 0);
+  ck_assert_int_gt(raced, 0);
+  ck_assert(is_stored(&problem));
 }
 END_TEST
 

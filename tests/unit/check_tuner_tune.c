@@ -115,6 +115,9 @@ static dfgnn_family picky[] = {FAKE("fake-picky", RIGHT, 2, 20, 30),
 #define PICKY_20 NAME("fake-picky", "20")
 #define PICKY_30 NAME("fake-picky", "30")
 
+/* The members of the portfolio: the first is the rule's choice. */
+static const dfgnn_test_member members[] = {{FAKE_400, NAN}, {NULL, 0}};
+
 static char path[64];
 static dfgnn_csr csr;
 static dfgnn_context *ctx;
@@ -181,6 +184,7 @@ static void close_context(void) {
 }
 
 static void set_up(void) {
+  dfgnn__members_for_tests(members);
   loud = 0;
   load_ends = INFINITY;
   snprintf(path, sizeof path, "/tmp/dfgnn-check-tune-%d.db", (int)getpid());
@@ -571,17 +575,24 @@ static void ck_exact(const char *variant) {
   dfgnn_plan_destroy(plan);
 }
 
-/* However short the budget is, the tuner measures the variant that a near
- * graph's rows choose beside the rule's, so that a lone row of the rule's does
- * not take the place of a better choice. */
+/* The time of a call by the script of a quiet device. */
+static double quiet_us(const char *variant) {
+  const char *us = strstr(variant, "us=");
+  ck_assert_ptr_nonnull(us);
+  return atof(us + 3);
+}
+
 /* Nobody waits for programs that cannot be ready in time. */
 START_TEST(a_short_budget_compiles_no_more_than_what_is_owed) {
-  ck_assert_uint_eq(dfgnn__compile_ahead_most(0.3, 16), 2);
-  ck_assert_uint_eq(dfgnn__compile_ahead_most(2.5, 16), 2 + 2 * 16);
+  ck_assert_uint_eq(dfgnn__compile_ahead_most(0.3, 16), 3);
+  ck_assert_uint_eq(dfgnn__compile_ahead_most(2.5, 16), 3 + 2 * 16);
   ck_assert_uint_eq(dfgnn__compile_ahead_most(INFINITY, 16), SIZE_MAX);
 }
 END_TEST
 
+/* However short the budget is, the tuner measures the variant that a near
+ * graph's rows choose beside the rule's, so that a lone row of the rule's does
+ * not take the place of a better choice. */
 START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
   dfgnn_graph *first = graph;
   dfgnn_csr near = ring(21, degree);
@@ -605,11 +616,63 @@ START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
 }
 END_TEST
 
+/* The model's choice is measured beside the rule's, and the rest once there is
+ * time: until then the graph is not exact. */
+START_TEST(a_run_that_saw_few_members_is_gone_on_with) {
+  static const dfgnn_test_member ranked[] = {{FAKE_400, 0.4},
+                                             {FAKE_500, 0.5},
+                                             {FAKE_250, 0.3},
+                                             {FAKE_300, 0.2},
+                                             {NULL, 0}};
+  dfgnn__members_for_tests(ranked);
+  ck_assert_int_eq(source_now(), DFGNN_SOURCE_MODEL);
+  options.budget_s = 1e-9;
+  ck_ok(tune(NULL));
+  ck_assert_int_eq(report.candidates, 4);
+  ck_assert_int_eq(report.measured, 2);
+  ck_assert_str_eq(report.anchor, FAKE_400);
+  ck_assert_str_eq(report.variant, FAKE_300);
+  ck_assert_int_eq(source_now(), DFGNN_SOURCE_NEAR);
+  options.budget_s = 5;
+  ck_ok(tune(NULL));
+  ck_assert_int_eq(report.resumed, 2);
+  ck_exact(FAKE_250);
+}
+END_TEST
+
+/* HACKING promises it to whoever adds a kernel. */
+START_TEST(a_family_that_no_portfolio_knows_is_found) {
+  dfgnn__members_for_tests(NULL);
+  ck_ok(tune(NULL)); /* all but the fakes are broken */
+  ck_assert_int_ge(report.candidates, 8);
+  ck_assert_int_ge(report.wrong, 1);
+  ck_assert_double_le(quiet_us(report.variant), 250);
+  ck_exact(report.variant);
+}
+END_TEST
+
+/* There are no kernels to compile on a CPU. */
+START_TEST(what_is_prepared_costs_a_tuning_nothing) {
+  dfgnn_tune_kernels *kernels = NULL;
+  ck_ok(dfgnn_tune_prepare(&kernels, ctx, graph, &problem));
+  ck_assert_int_eq(dfgnn_tune_prepared(kernels), 1);
+  dfgnn_tune_release(kernels);
+  ck_assert_int_eq(launches[RIGHT], 0);
+  problem.heads = 0;
+  ck_fails(dfgnn_tune_prepare(&kernels, ctx, graph, &problem),
+           DFGNN_ERROR_INVALID, "heads");
+  ck_fails(dfgnn_tune_prepare(NULL, ctx, graph, &problem), DFGNN_ERROR_INVALID,
+           "kernels");
+  ck_assert_int_eq(dfgnn_tune_prepared(NULL), 1);
+  dfgnn_tune_release(NULL);
+}
+END_TEST
+
 START_TEST(what_the_rule_has_learnt_is_measured_beside_older_rows) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_500)));
   age(FAKE_400);
   ck_ok(dfgnn_context_reload(ctx));
-  ck_exact(FAKE_500);
+  ck_assert_int_eq(source_now(), DFGNN_SOURCE_RULE);
   options.budget_s = 1e-9;
   ck_ok(tune(NULL));
   ck_assert_str_eq(report.anchor, FAKE_500);
@@ -682,13 +745,6 @@ START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
 END_TEST
 
 /* ---- loads --------------------------------------------------------------- */
-
-/* The time of a call by the script of a quiet device. */
-static double quiet_us(const char *variant) {
-  const char *us = strstr(variant, "us=");
-  ck_assert_ptr_nonnull(us);
-  return atof(us + 3);
-}
 
 START_TEST(a_load_is_warned_of_once_and_marked) {
   loud = 1;
@@ -771,7 +827,10 @@ START_TEST(progress_rises_to_one) {
 END_TEST
 
 START_TEST(effort_measure_tunes_a_miss_once) {
+  static const dfgnn_test_member both[] = {
+      {FAKE_400, NAN}, {FAKE_250, NAN}, {NULL, 0}};
   dfgnn_plan *plan;
+  dfgnn__members_for_tests(both);
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     if (strcmp(dfgnn__variant(i)->name, FAKE_400) &&
         strcmp(dfgnn__variant(i)->name, FAKE_250))
@@ -810,6 +869,7 @@ END_TEST
 
 START_TEST(real_variants_are_tuned_by_the_clock) {
   dfgnn_plan *plan;
+  dfgnn__members_for_tests(NULL);
   close_context();
   ctx = cpu_context(path);
   ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
@@ -834,6 +894,7 @@ static int none(int64_t i) {
 
 START_TEST(a_graph_without_edges_is_tuned) {
   dfgnn_csr empty = ring(5, none);
+  dfgnn__members_for_tests(NULL);
   close_context();
   ctx = cpu_context(path);
   ck_ok(dfgnn_graph_create_csr(&graph, ctx, &empty, NULL));
@@ -887,6 +948,9 @@ int main(void) {
   tcase_add_test(all, the_budget_is_kept);
   tcase_add_test(all, a_short_budget_compiles_no_more_than_what_is_owed);
   tcase_add_test(all, a_budget_that_is_too_short_makes_no_choice_worse);
+  tcase_add_test(all, a_run_that_saw_few_members_is_gone_on_with);
+  tcase_add_test(all, a_family_that_no_portfolio_knows_is_found);
+  tcase_add_test(all, what_is_prepared_costs_a_tuning_nothing);
   tcase_add_test(all, what_the_rule_has_learnt_is_measured_beside_older_rows);
   tcase_add_test(all,
                  a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule);

@@ -7,7 +7,6 @@
 
 #include "lib/base/error.h"
 #include "lib/key.h"
-#include "tuner/train_rows.h"
 
 /* Rows of a backend that this library does not have are shown, too. */
 static int usable(void *unused, const char *variant, int revision) {
@@ -203,9 +202,21 @@ static int by_place(const void *a, const void *b) {
 /* Choices are told for so many devices; a store has one or a few. */
 enum { MOST_DEVICES = 16 };
 
+static dfgnn_device_info device_of_row(const dfgnn_measurement *row) {
+  dfgnn_device_info d = DFGNN_DEVICE_INFO_INIT;
+  snprintf(d.backend, sizeof d.backend, "%s", row->backend);
+  snprintf(d.arch, sizeof d.arch, "%s", row->arch);
+  snprintf(d.model, sizeof d.model, "%s", row->model);
+  d.units = row->units;
+  d.cache_bytes = row->cache_bytes;
+  d.memory_bytes = row->memory_bytes;
+  d.shared_bytes = row->shared_bytes;
+  return d;
+}
+
 static void open_device(report_data *d, report_device *v) {
   double best = 0;
-  v->info = dfgnn__train_device(v->row);
+  v->info = device_of_row(v->row);
   v->bandwidth = dfgnn__report_bandwidth(&v->measured, v->row->model);
   if (d->input->copy_gbps > 0) {
     v->bandwidth = 1e9 * d->input->copy_gbps;
@@ -222,7 +233,7 @@ static void open_device(report_data *d, report_device *v) {
     v->measured = "the largest that a run measured";
   }
   if (dfgnn__table_create(&v->table, NULL, &v->info, d->input->row,
-                          d->input->count))
+                          d->input->count, d->input->count))
     v->table = NULL;
 }
 
@@ -292,15 +303,12 @@ dfgnn_status dfgnn__report_data_make(report_data *d,
   qsort(d->problem, d->problems, sizeof *d->problem, by_place);
   for (size_t i = 0; i < d->devices && i < MOST_DEVICES && !brief; i++)
     open_device(d, &d->device[i]);
-  if (!brief && dfgnn__model_open(&d->model, NULL, NULL))
-    d->model = NULL; /* a report without predictions is a report */
   for (size_t i = 0; i < d->problems; i++)
     dfgnn__report_facts(d, &d->problem[i], brief);
   return DFGNN_OK;
 }
 
 void dfgnn__report_data_free(report_data *d) {
-  dfgnn__model_close(d->model);
   for (size_t i = 0; i < d->devices; i++)
     if (d->device[i].table)
       dfgnn__table_destroy(d->device[i].table);

@@ -5,7 +5,7 @@
 #ifndef DFGNN_REPORT_DATA_H
 #define DFGNN_REPORT_DATA_H
 
-#include "lib/predict.h"
+#include "select/select.h"
 #include "tools/report/report.h"
 
 /* Variants tie within this margin, as in the tuner and contexts. */
@@ -39,9 +39,9 @@ typedef struct report_shape {
 
 /* A way to choose without having measured the graph. */
 typedef enum report_way {
-  REPORT_WAY_LEFT_OUT, /* near graphs, else the rule, with its rows hidden */
-  REPORT_WAY_MODEL,    /* the model, which may have been fitted to the graph */
-  REPORT_WAY_FIRST,    /* the best of the model's first four */
+  REPORT_WAY_LEFT_OUT, /* near graphs, the model, the rule: its rows hidden */
+  REPORT_WAY_MODEL,    /* the model, which may know the graph */
+  REPORT_WAY_PORTFOLIO, /* the best member of the portfolio */
   REPORT_WAY_RULE,
   REPORT_WAY_PAPER,
   REPORT_WAYS
@@ -90,7 +90,6 @@ typedef struct report_data {
   size_t devices, graphs, shapes, problems;
   size_t *place, places; /* a hash table of shapes, then of graphs */
   uint64_t stale[4];     /* rows by dfgnn_use: older, newer, unknown, foreign */
-  dfgnn_model *model;    /* NULL: there is none */
 } report_data;
 
 /* A geometric mean and the standard error of its logarithm. */

@@ -108,30 +108,31 @@ static int complete(dfgnn_problem *problem, dfgnn_matrix *matrix,
   return 1;
 }
 
-enum { FIRST_RANKED = 6 }; /* of the model, of which the page shows the best */
+static double predicted_of(const dfgnn_variant *const *member,
+                           const double *ratio, size_t count,
+                           const char *variant) {
+  for (size_t i = 0; i < count; i++)
+    if (ratio[i] > 0 && !strcmp(member[i]->name, variant))
+      return ratio[i];
+  return NAN;
+}
 
 static void fill_predictions(const report_data *d, report_problem *p,
                              const dfgnn_query *query) {
-  const dfgnn_variant *first[FIRST_RANKED];
-  const dfgnn_prediction *all =
-      d->model ? dfgnn__predict_all(d->model, query) : NULL;
-  if (!all)
-    return;
-  for (size_t i = 0; i < p->decision->count; i++) {
-    const dfgnn_variant *v = dfgnn__variant_find(p->arm[i].ranked->variant);
-    const double ratio = v ? dfgnn__predicted_ratio(all, v) : 0;
-    p->arm[i].predicted = ratio > 0 ? ratio : NAN;
-  }
-  p->chosen[REPORT_WAY_MODEL] = all->variant[all->best]->name;
-  const size_t count = dfgnn__predicted_first(first, FIRST_RANKED, all);
-  double least = INFINITY;
-  if (count) /* the choice if none of them was measured */
-    p->chosen[REPORT_WAY_FIRST] = first[0]->name;
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  double ratio[DFGNN_PORTFOLIO_MOST], least = INFINITY;
+  const size_t count =
+      dfgnn__members(member, ratio, d->device[p->device].table, query);
+  for (size_t i = 0; i < p->decision->count; i++)
+    p->arm[i].predicted =
+        predicted_of(member, ratio, count, p->arm[i].ranked->variant);
+  if (count && ratio[0] > 0)
+    p->chosen[REPORT_WAY_MODEL] = member[0]->name;
   for (size_t i = 0; i < count; i++) {
-    const double loss = loss_of(p, first[i]->name);
+    const double loss = loss_of(p, member[i]->name);
     if (loss < least) {
       least = loss;
-      p->chosen[REPORT_WAY_FIRST] = first[i]->name;
+      p->chosen[REPORT_WAY_PORTFOLIO] = member[i]->name;
     }
   }
 }
@@ -139,17 +140,16 @@ static void fill_predictions(const report_data *d, report_problem *p,
 static void fill_left_out(const report_data *d, report_problem *p,
                           const dfgnn_query *query) {
   const report_device *v = &d->device[p->device];
-  dfgnn_choice left_out = {0}, rule, paper;
+  dfgnn_query hidden = *query;
+  dfgnn_choice left_out, rule, paper;
   if (!v->table)
     return;
-  dfgnn__rule_choice(&rule, query);
+  hidden.exclude = query->setting.signature->fingerprint;
+  dfgnn__rule_choice(&rule, v->table, query);
   dfgnn__paper_choice(&paper, query, DFGNN_PAPER_CAPACITY);
-  dfgnn__select(&left_out, v->table, NULL, query,
-                query->setting.signature->fingerprint);
-  p->distance = left_out.variant ? left_out.distance : -1;
-  p->left_out = left_out.variant ? left_out.source : DFGNN_SOURCE_RULE;
-  if (!left_out.variant)
-    left_out = rule;
+  dfgnn__select(&left_out, v->table, &hidden);
+  p->distance = left_out.distance;
+  p->left_out = left_out.source;
   const struct {
     report_way way;
     const dfgnn_variant *variant;
@@ -166,9 +166,10 @@ static void fill_left_out(const report_data *d, report_problem *p,
 enum { MOST_GAINS = 5000 };
 
 /* The time of the rule's choice over the winner's. */
-static void fill_gains(report_problem *p, const dfgnn_query *query) {
+static void fill_gains(const report_data *d, report_problem *p,
+                       const dfgnn_query *query) {
   dfgnn_choice rule = {.source = DFGNN_SOURCE_RULE};
-  dfgnn__rule_choice(&rule, query);
+  dfgnn__rule_choice(&rule, d->device[p->device].table, query);
   const double winner = exp(p->decision->ranked[0].log_ratio - p->fastest);
   if (rule.variant)
     p->over_rule = loss_of(p, rule.variant->name) / winner;
@@ -193,7 +194,7 @@ void dfgnn__report_facts(report_data *d, report_problem *p, int brief) {
   p->gather_bytes = dfgnn__gather_bytes(&p->problem, graph->edges);
   if ((size_t)(p - d->problem) % (d->problems / MOST_GAINS + 1) == 0) {
     const dfgnn_query query = query_of(d, p);
-    fill_gains(p, &query);
+    fill_gains(d, p, &query);
   }
 }
 
@@ -203,7 +204,7 @@ void dfgnn__report_judge(const report_data *d, report_problem *p) {
   p->left_out = DFGNN_SOURCE_RULE;
   if (p->known) {
     const dfgnn_query query = query_of(d, p);
-    fill_gains(p, &query);
+    fill_gains(d, p, &query);
     fill_predictions(d, p, &query);
     fill_left_out(d, p, &query);
   }
@@ -243,7 +244,5 @@ void dfgnn__report_foretell(dfgnn_choice *choice, const report_data *d,
                                          .signature = graph->signature,
                                          .device = &v->info},
                              .family = graph->row->family};
-  dfgnn__select(choice, v->table, d->model, &query, 0);
-  if (!choice->variant)
-    dfgnn__rule_choice(choice, &query);
+  dfgnn__select(choice, v->table, &query);
 }

@@ -3,8 +3,8 @@
 
 /* Ways to choose without having measured, in the order of a problem's "chosen"
  * and "regret". */
-const WAYS = ["near graphs, else the rule", "the model",
-              "best of the model's first four", "the rule", "the paper's rule"];
+const WAYS = ["near graphs, else the model or the rule", "the model",
+              "best of the portfolio", "the rule", "the paper's rule"];
 const LEFT_OUT = 0, MODEL = 1, RULE = 3;
 
 /* The geometric mean of what is finite and above zero, and the standard error

@@ -159,7 +159,7 @@ function head(data) {
     rows.push(["Made by", h`<code>${data.command}</code>`]);
   const digests = data.devices.filter(v => v.digest).map(v => [v.arch,
       h`<code>${v.digest}</code> of the data that choices depend on`]);
-  digests.push(["Model", data.model ? code(data.model) : "none"]);
+  digests.push(["Portfolios", code(data.portfolios)]);
   const left = data.totals.problems - data.problems.length;
   return h`${data.totals.problems ? tiles(data) : ""}${left ?
       h`<p class="empty">The page shows the ${
@@ -189,7 +189,7 @@ const SHOWS = {
 const SOURCES = {
   x: {text: "measured", of: ["exact", "pinned", "forced"]},
   n: {text: "near: a measured graph like it, or this one for a problem like it",
-      of: ["similar", "nearest"]},
+      of: ["near"]},
   m: {text: "the model's prediction", of: ["model"]},
   r: {text: "the rule", of: ["rule", "paper"]},
 };

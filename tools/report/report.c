@@ -105,8 +105,7 @@ static void put_command(dfgnn_page *page, const report_graph *graph,
 
 static const char *answering(dfgnn_source source) {
   switch (source) {
-  case DFGNN_SOURCE_SIMILAR:
-  case DFGNN_SOURCE_NEAREST:
+  case DFGNN_SOURCE_NEAR:
     return "near graphs answer";
   case DFGNN_SOURCE_MODEL:
     return "the model answers";

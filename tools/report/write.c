@@ -352,7 +352,7 @@ static void put_device(report_writer *w, const report_device *v) {
   const dfgnn_measurement *row = v->row;
   char digest[DFGNN_DIGEST_SIZE] = "";
   if (v->table)
-    dfgnn__table_digest(digest, v->table, w->data->model);
+    dfgnn__table_digest(digest, v->table);
   dfgnn__json_open(w->page, NULL, '{');
   dfgnn__json_string(w->page, "model", *row->model ? row->model : row->backend);
   dfgnn__json_string(w->page, "backend", row->backend);
@@ -372,7 +372,6 @@ static void put_device(report_writer *w, const report_device *v) {
 static void put_sources(report_writer *w) {
   const report_data *d = w->data;
   const dfgnn_report_input *in = d->input;
-  char digest[DFGNN_DIGEST_SIZE] = "";
   dfgnn__json_open(w->page, "stores", '[');
   for (size_t i = 0; i < in->stores; i++)
     dfgnn__json_string(w->page, NULL, in->store[i]);
@@ -383,12 +382,10 @@ static void put_sources(report_writer *w) {
   dfgnn__json_string(w->page, "commit", in->commit);
   dfgnn__json_string(w->page, "version", dfgnn_version());
   dfgnn__json_count(w->page, "variants", (int64_t)dfgnn__variant_count());
-  dfgnn__json_number(w->page, "trusted", dfgnn__trusted_radius);
+  dfgnn__json_number(w->page, "trusted", dfgnn__near);
   dfgnn__json_number(w->page, "margin", DFGNN_REPORT_MARGIN);
   dfgnn__json_count(w->page, "all", in->all);
-  if (d->model)
-    dfgnn__model_digest(digest, sizeof digest, d->model);
-  dfgnn__json_string(w->page, "model", digest);
+  dfgnn__json_string(w->page, "portfolios", dfgnn__portfolio_digest());
   dfgnn__json_open(w->page, "devices", '[');
   for (size_t i = 0; i < d->devices && dfgnn__report_room(w); i++)
     put_device(w, &d->device[i]);

@@ -12,7 +12,7 @@
 /* A row (of gradients: or a column) has more than 4096 edges and eight times a
  * multiprocessor's share.  One block would walk its whole window: on
  * bipartite:nodes=20000,sources=3000,edges=150000,heavy=4,share=0.5 that took
- * 450 times as long as cutting columns (data/models/h200_campaign.jsonl.xz). */
+ * 450 times as long as cutting columns. */
 static int has_hub(const dfgnn_setting *s) {
   int64_t most = s->matrix->max_degree;
   if (s->problem->pass == DFGNN_PASS_BACKWARD &&
@@ -25,7 +25,7 @@ static int has_hub(const dfgnn_setting *s) {
 /* A row has more edges than there are sources, so some of them twice, and one
  * block walks the rows of its window edge by edge: on
  * rmat:scale=10,edges=30000 (1955 edges of 1024 sources) all tiles took 100
- * times as long as cut rows (data/models/h200_campaign.jsonl.xz). */
+ * times as long as cut rows. */
 static int has_doubled_hub(const dfgnn_setting *s) {
   const int64_t most = s->matrix->max_degree;
   return most > 512 && most > s->matrix->sources &&
@@ -35,9 +35,7 @@ static int has_doubled_hub(const dfgnn_setting *s) {
 /* Tensor cores do nothing for the score of GATv2, and AGNN's norms are read for
  * each pair of a window: where its columns lie far apart, no window was within
  * 1.8 times the fastest variant on 112 problems of an H200, and one took 50
- * times as long on stars:nodes=5000,centres=200
- * (data/models/h200_cover.jsonl.xz).
- */
+ * times as long on stars:nodes=5000,centres=200. */
 static int is_scattered(const dfgnn_setting *s) {
   const dfgnn_op op = s->problem->op;
   return (op == DFGNN_OP_GATV2 || op == DFGNN_OP_AGNN) &&

@@ -275,7 +275,7 @@ OF_GROUPS(split)
 #define fours_workspace block_workspace
 
 /* Gradients of balanced won one of 42 problems where they were measured, and
- * are not offered (data/models/h200_campaign.jsonl.xz). */
+ * are not offered. */
 DFGNN_FAMILIES(sums_cuda_families) = {
     {FORWARD(balanced, "spmm"), .ops = DFGNN_OPS_SPMM, .dtypes = SINGLE,
      .revision = 3, .legal = balanced_legal, .applicable = balanced_applicable,

@@ -1,15 +1,14 @@
 /* table.h - the index over decisions, shared by its making and its use */
-#ifndef DFGNN_LIB_TABLE_H
-#define DFGNN_LIB_TABLE_H
+#ifndef DFGNN_SELECT_TABLE_H
+#define DFGNN_SELECT_TABLE_H
 
-#include "lib/select.h"
+#include "select/select.h"
 
 typedef struct dfgnn_entry {
   const dfgnn_decision *decision;
-  uint64_t gate;    /* the fields that have to match, lib/key.h */
-  uint64_t exact;   /* gate, heads, dim, units, fingerprint */
-  uint64_t similar; /* gate, heads, dim, units, quantised signature */
-  uint64_t family;  /* gate, heads, dim, units, family; 0 without one */
+  uint64_t gate;  /* the fields that have to match, lib/key.h */
+  uint64_t exact; /* gate, heads, dim, units, fingerprint */
+  int own;        /* some of its rows are the user's or the site's */
   int same_model;
   double feature[DFGNN_FEATURES];
   double units_distance; /* from the device's units to those of the row */
@@ -36,9 +35,12 @@ struct dfgnn_table {
   uint64_t *graphs, *shapes; /* [count] of the entries' graphs; each sorted */
   dfgnn_table_pin *pins;
   size_t pin_count;
+  unsigned char *banned; /* by variant index; NULL: none */
 };
 
-/* Folds features, rounded to quarters, into the hash h. */
-uint64_t dfgnn__quantised(uint64_t h, const double feature[DFGNN_FEATURES]);
+/* The entry of exactly this problem and graph, by its key, or NULL; and the
+ * first entry of a gate, whose entries follow each other. */
+const dfgnn_entry *dfgnn__table_find(const dfgnn_table *table, uint64_t exact);
+size_t dfgnn__table_gate(const dfgnn_table *table, uint64_t gate);
 
 #endif

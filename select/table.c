@@ -1,5 +1,5 @@
 /* table.c - stored decisions of one device, indexed for selection */
-#include "lib/table.h"
+#include "select/table.h"
 
 #include <math.h>
 #include <sodium.h>
@@ -8,15 +8,8 @@
 
 #include "lib/base/error.h"
 #include "lib/key.h"
-#include "lib/predict.h"
 
 #define MARGIN 0.015 /* variants whose times differ by less tie */
-
-uint64_t dfgnn__quantised(uint64_t h, const double f[DFGNN_FEATURES]) {
-  for (int k = 0; k < DFGNN_FEATURES; k++)
-    h = dfgnn__fold(h, (uint64_t)(int64_t)floor(f[k] * 4 + 0.5));
-  return h;
-}
 
 static int usable_row(void *data, const char *name, int revision) {
   (void)data;
@@ -37,18 +30,17 @@ static int compare_entries(const void *a, const void *b) {
 }
 
 static void fill_entry(dfgnn_entry *e, const dfgnn_decision *d,
-                       const dfgnn_device_info *device) {
+                       const dfgnn_device_info *device, int own) {
   const dfgnn_measurement *p = &d->problem;
   dfgnn_dtype dtype = DFGNN_F32;
   dfgnn_parse((int *)&dtype, DFGNN_NAMES_DTYPE, p->dtype);
   e->decision = d;
+  e->own = own;
   e->gate = dfgnn__key_gate(p);
   uint64_t size = dfgnn__key_sized(p);
   dfgnn__features(e->feature, &p->signature, p->heads, p->dim,
                   dfgnn_dtype_size(dtype), device);
   e->exact = dfgnn__fold(size, p->signature.fingerprint);
-  e->similar = dfgnn__quantised(size, e->feature);
-  e->family = p->family && *p->family ? dfgnn__fold_text(size, p->family) : 0;
   e->units_distance = dfgnn__units_distance(p->units, device->units);
   e->same_model = !strcmp(p->model, device->model) && p->units == device->units;
 }
@@ -70,6 +62,46 @@ static dfgnn_status index_entries(dfgnn_table *t) {
     t->by_exact[s] = (uint32_t)i + 1;
   }
   return DFGNN_OK;
+}
+
+const dfgnn_entry *dfgnn__table_find(const dfgnn_table *t, uint64_t exact) {
+  for (size_t s = exact & (t->slots - 1); t->by_exact[s];
+       s = (s + 1) & (t->slots - 1))
+    if (t->entries[t->by_exact[s] - 1].exact == exact)
+      return &t->entries[t->by_exact[s] - 1];
+  return NULL;
+}
+
+size_t dfgnn__table_gate(const dfgnn_table *t, uint64_t gate) {
+  size_t low = 0, high = t->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (t->entries[middle].gate < gate)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Marks the entries of rows. */
+static void mark_own(dfgnn_table *t, const dfgnn_measurement *rows,
+                     size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_measurement *row = &rows[i];
+    if (i && dfgnn__same_problem(row, &rows[i - 1]))
+      continue;
+    const uint64_t exact = dfgnn__fold(dfgnn__key_sized(row),
+                                       row->signature.fingerprint);
+    const size_t begin = dfgnn__table_gate(t, dfgnn__key_gate(row));
+    for (size_t k = begin; k < t->count; k++) {
+      dfgnn_entry *e = &t->entries[k];
+      if (e->gate != t->entries[begin].gate)
+        break;
+      if (e->exact == exact && dfgnn__same_problem(row, &e->decision->problem))
+        e->own = 1;
+    }
+  }
 }
 
 /* ---- which graphs are measured ------------------------------------------- */
@@ -134,7 +166,8 @@ static int is_of_device(const dfgnn_measurement *row,
 
 dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
                                  const dfgnn_device_info *device,
-                                 const dfgnn_measurement *rows, size_t count) {
+                                 const dfgnn_measurement *rows, size_t own,
+                                 size_t count) {
   dfgnn_table *t = calloc(1, sizeof *t);
   if (!t)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
@@ -151,10 +184,12 @@ dfgnn_status dfgnn__table_create(dfgnn_table **table, uint64_t *invalid,
   for (size_t i = 0; i < t->decisions->count; i++) {
     const dfgnn_decision *d = &t->decisions->decision[i];
     if (d->count && is_of_device(&d->problem, device))
-      fill_entry(&t->entries[t->count++], d, device);
+      fill_entry(&t->entries[t->count++], d, device, 0);
   }
   qsort(t->entries, t->count, sizeof *t->entries, compare_entries);
   status = index_entries(t);
+  if (!status)
+    mark_own(t, rows, own);
   if (!status)
     status = index_graphs(t);
   if (status)
@@ -182,7 +217,7 @@ static void remove_entry(dfgnn_table *t, const dfgnn_measurement *problem) {
 static void insert_entry(dfgnn_table *t, const dfgnn_decision *d) {
   dfgnn_entry entry;
   size_t low = 0, high = t->count;
-  fill_entry(&entry, d, &t->device);
+  fill_entry(&entry, d, &t->device, 1);
   while (low < high) {
     const size_t middle = (low + high) / 2;
     if (compare_entries(&t->entries[middle], &entry) < 0)
@@ -234,6 +269,7 @@ void dfgnn__table_destroy(dfgnn_table *table) {
   free(table->graphs);
   free(table->shapes);
   free(table->pins);
+  free(table->banned);
   free(table);
 }
 
@@ -267,6 +303,30 @@ dfgnn_status dfgnn__table_pin(dfgnn_table *table, const dfgnn_pin *given) {
   return DFGNN_OK;
 }
 
+dfgnn_status dfgnn__table_ban(dfgnn_table *table, const char *name) {
+  const size_t count = dfgnn__variant_count();
+  int found = 0;
+  if (!table->banned && !(table->banned = calloc(count + 1, 1)))
+    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+  for (size_t i = 0; i < count; i++) {
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (!strcmp(v->name, name) || !strcmp(v->family->name, name)) {
+      table->banned[i] = 1;
+      found = 1;
+    }
+  }
+  return found ? DFGNN_OK
+               : dfgnn__fail(DFGNN_ERROR_STORE,
+                             "it names '%s', which is no variant or family of "
+                             "this library",
+                             name);
+}
+
+int dfgnn__table_bans(const dfgnn_table *table, const dfgnn_variant *variant) {
+  return table && table->banned &&
+         table->banned[dfgnn__variant_index(variant)];
+}
+
 /* ---- digest ------------------------------------------------------------- */
 
 static void digest_text(crypto_generichash_state *state, const char *text) {
@@ -291,8 +351,8 @@ static void digest_entry(crypto_generichash_state *state,
                          const dfgnn_entry *e) {
   const dfgnn_decision *d = e->decision;
   const uint64_t keys[] = {
-      e->gate, e->exact, e->similar, e->family, (uint64_t)e->same_model,
-      d->count};
+      e->gate, e->exact, (uint64_t)e->own, (uint64_t)e->same_model,
+      d->count, d->rejections};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     digest_number(state, keys[i]);
   for (int k = 0; k < DFGNN_FEATURES; k++)
@@ -302,11 +362,12 @@ static void digest_entry(crypto_generichash_state *state,
     digest_number(state, (uint64_t)d->ranked[i].revision);
     digest_real(state, d->ranked[i].log_ratio);
   }
+  for (size_t i = 0; i < d->rejections; i++)
+    digest_text(state, d->rejected[i]);
 }
 
 void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
-                         const dfgnn_table *table, const dfgnn_model *model) {
-  char forests[16 * DFGNN_DIGEST_SIZE + 16];
+                         const dfgnn_table *table) {
   unsigned char hash[(DFGNN_DIGEST_SIZE - 1) / 2];
   crypto_generichash_state state;
   const dfgnn_device_info *device = &table->device;
@@ -328,8 +389,10 @@ void dfgnn__table_digest(char digest[DFGNN_DIGEST_SIZE],
     digest_number(&state, n->fingerprint);
     digest_text(&state, n->variant->name);
   }
-  dfgnn__model_digest(forests, sizeof forests, model);
-  digest_text(&state, forests);
+  for (size_t i = 0; table->banned && i < dfgnn__variant_count(); i++)
+    if (table->banned[i])
+      digest_text(&state, dfgnn__variant(i)->name);
+  digest_text(&state, dfgnn__portfolio_digest());
   crypto_generichash_final(&state, hash, sizeof hash);
   sodium_bin2hex(digest, DFGNN_DIGEST_SIZE, hash, sizeof hash);
 }

@@ -1,4 +1,4 @@
-/* check_choose.c - the choice among stored decisions: distances, votes, pins
+/* check_select.c - the sources of a choice, in their order
  *
  * A table is made of rows that the tests write, for a device that is not there.
  * Queries are signatures without a graph. */
@@ -8,14 +8,14 @@
 #include <stdio.h>
 
 #include "lib/key.h"
-#include "lib/table.h"
+#include "select/table.h"
 
 static dfgnn_status no_launch(const dfgnn_launch *launch) {
   (void)launch;
   return DFGNN_ERROR_UNSUPPORTED;
 }
 
-enum { FAKES = 3, MOST_ROWS = 64 };
+enum { FAKES = 4, MOST_ROWS = 64 };
 static const dfgnn_family fakes[] = {
     {.name = "cpu.attention.fwd.fake",
      .algorithm = "fake",
@@ -26,12 +26,25 @@ static const dfgnn_family fakes[] = {
      .revision = 1,
      .deterministic = 1,
      .bias = 1,
-     .parameters = {{"n", FAKES, {1, 2, 3}, {0}}},
+     .parameters = {{"n", FAKES, {1, 2, 3, 4}, {0}}},
      .launch = no_launch},
     DFGNN_FAMILIES_END};
 static const char *const names[FAKES] = {"cpu.attention.fwd.fake/n=1",
                                          "cpu.attention.fwd.fake/n=2",
-                                         "cpu.attention.fwd.fake/n=3"};
+                                         "cpu.attention.fwd.fake/n=3",
+                                         "cpu.attention.fwd.fake/n=4"};
+/* The portfolio: the default, and two others; the model knows nothing of it. */
+static const dfgnn_test_member members[] = {
+    {"cpu.attention.fwd.fake/n=1", NAN},
+    {"cpu.attention.fwd.fake/n=2", NAN},
+    {"cpu.attention.fwd.fake/n=3", NAN},
+    {NULL, 0}};
+/* The same, and it thinks the second fastest. */
+static const dfgnn_test_member ranked[] = {
+    {"cpu.attention.fwd.fake/n=1", 0.3},
+    {"cpu.attention.fwd.fake/n=2", 0.1},
+    {"cpu.attention.fwd.fake/n=3", 0.2},
+    {NULL, 0}};
 
 static const dfgnn_device_info device = {.backend = "cpu",
                                          .arch = "x86-64",
@@ -42,7 +55,8 @@ static const dfgnn_device_info device = {.backend = "cpu",
 
 static dfgnn_problem problem;
 static dfgnn_measurement rows[MOST_ROWS];
-static size_t count;
+static size_t count, own; /* the first rows are the user's */
+static const char *family;
 
 static dfgnn_signature graph_of(uint64_t fingerprint, int64_t edges) {
   return (dfgnn_signature){.struct_size = sizeof(dfgnn_signature),
@@ -67,14 +81,16 @@ static void set_up(void) {
   problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
   problem.dtype = DFGNN_F64;
   problem.dim = 32;
-  count = 0;
+  count = own = 0;
+  family = "";
+  dfgnn__members_for_tests(members);
 }
 
-/* Adds the rows of a graph on a model of device: variant `best` is the fastest,
- * and the others take twice its time. */
-static void measured(const dfgnn_signature *graph, int best,
-                     const char *model) {
-  for (int v = 0; v < FAKES; v++) {
+/* Adds rows of the first variants on a graph and a model of device: `best` is
+ * the fastest, and the others take twice its time. */
+static void measured_first(const dfgnn_signature *graph, int best,
+                           const char *model, int variants) {
+  for (int v = 0; v < variants; v++) {
     dfgnn_measurement *row = &rows[count++];
     ck_assert_uint_le(count, MOST_ROWS);
     *row = (dfgnn_measurement){.backend = "cpu",
@@ -84,8 +100,9 @@ static void measured(const dfgnn_signature *graph, int best,
                                .cache_bytes = device.cache_bytes,
                                .shared_bytes = device.shared_bytes};
     row->driver = row->runtime = row->library = row->host = row->job = "";
-    row->graph = row->family = row->reason = "";
-    row->tool = "check_choose";
+    row->graph = row->reason = "";
+    row->family = family;
+    row->tool = "check_select";
     row->run = "0123456789abcdef0123456789abcdef";
     dfgnn__key_fill(row, &problem, 0);
     row->signature = *graph;
@@ -100,10 +117,15 @@ static void measured(const dfgnn_signature *graph, int best,
   }
 }
 
+static void measured(const dfgnn_signature *graph, int best,
+                     const char *model) {
+  measured_first(graph, best, model, FAKES);
+}
+
 static dfgnn_table *table(void) {
   dfgnn_table *made = NULL;
   uint64_t invalid = 0;
-  ck_ok(dfgnn__table_create(&made, &invalid, &device, rows, count));
+  ck_ok(dfgnn__table_create(&made, &invalid, &device, rows, own, count));
   ck_assert_uint_eq(invalid, 0);
   return made;
 }
@@ -119,10 +141,11 @@ static dfgnn_choice choice_of(const dfgnn_table *from,
                                          .matrix = &matrix,
                                          .signature = graph,
                                          .device = &device},
-                             .family = "",
-                             .broken = broken};
+                             .family = family,
+                             .broken = broken,
+                             .exclude = exclude};
   dfgnn_choice choice;
-  dfgnn__table_select(&choice, from, &query, exclude);
+  dfgnn__select(&choice, from, &query);
   return choice;
 }
 
@@ -146,7 +169,7 @@ static double between(const dfgnn_signature *a, int64_t heads_a, int64_t dim_a,
   return found;
 }
 
-START_TEST(whatever_differs_is_a_distance) {
+TEST(whatever_differs_is_a_distance) {
   const dfgnn_signature a = graph_of(1, 5000);
   int checked = 0;
   ck_assert_double_eq(between(&a, 1, 32, &a, 1, 32), 0);
@@ -176,7 +199,7 @@ START_TEST(whatever_differs_is_a_distance) {
 
 /* The gathered features grow with both, and whether they fit the cache is a
  * distance, too. */
-START_TEST(heads_and_width_are_distances_of_their_own) {
+TEST(heads_and_width_are_distances_of_their_own) {
   dfgnn_signature tiny = graph_of(1, 5000);
   tiny.sources = 10; /* so that all fits the cache */
   ck_assert_double_eq_tol(between(&tiny, 1, 32, &tiny, 2, 32), 0.5, 1e-12);
@@ -184,7 +207,7 @@ START_TEST(heads_and_width_are_distances_of_their_own) {
 }
 
 /* On one axis, the distance by way of a point between is the direct one. */
-START_TEST(distances_along_an_axis_add_up) {
+TEST(distances_along_an_axis_add_up) {
   dfgnn_signature tiny = graph_of(1, 5000);
   tiny.sources = 10;
   ck_assert_double_eq_tol(between(&tiny, 1, 8, &tiny, 4, 8) +
@@ -192,76 +215,218 @@ START_TEST(distances_along_an_axis_add_up) {
                           between(&tiny, 1, 8, &tiny, 8, 8), 1e-12);
 }
 
-START_TEST(a_batch_of_four_times_the_graphs_is_near) {
+TEST(a_batch_of_four_times_the_graphs_is_near) {
   dfgnn_signature a = graph_of(1, 5000), b = a;
   a.graphs = 256;
   b.graphs = 1024;
   b.destinations = b.sources = 4000;
   b.edges = 20000;
-  ck_assert_double_lt(between(&a, 1, 32, &b, 1, 32), dfgnn__trusted_radius / 2);
+  ck_assert_double_lt(between(&a, 1, 32, &b, 1, 32), 1);
 }
 
-/* ---- votes --------------------------------------------------------------- */
+/* ---- near ---------------------------------------------------------------- */
 
-START_TEST(nearer_graphs_have_more_say) {
+/* The distance from graph_of(9, 5000), whose mean degree alone differs. */
+static dfgnn_signature at_distance(uint64_t fingerprint, double distance) {
+  dfgnn_signature graph = graph_of(fingerprint, 5000);
+  graph.mean_degree = 5 * exp2(distance / 0.6);
+  graph.p99_degree = (int64_t)(12 * graph.mean_degree / 5);
+  return graph;
+}
+
+TEST(the_nearest_graph_answers) {
   const dfgnn_signature asked = graph_of(9, 5000);
-  const dfgnn_signature near = graph_of(1, 7000);
-  const dfgnn_signature far[] = {graph_of(2, 100000), graph_of(3, 110000)};
+  const dfgnn_signature near = at_distance(1, 0.1), far = at_distance(2, 0.2);
+  for (int order = 0; order < 2; order++) {
+    count = 0;
+    measured(order ? &near : &far, order ? 1 : 2, "ours");
+    measured(order ? &far : &near, order ? 2 : 1, "ours");
+    dfgnn_table *t = table();
+    const dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
+    expect(&choice, 1, DFGNN_SOURCE_NEAR);
+    ck_assert_double_eq_tol(choice.distance, 0.1, 0.05);
+    dfgnn__table_destroy(t);
+  }
+}
+
+TEST(what_is_too_far_away_does_not_answer) {
+  const dfgnn_signature asked = graph_of(9, 5000);
+  const dfgnn_signature near = at_distance(1, 0.4), far = at_distance(1, 0.6);
   measured(&near, 1, "ours");
-  measured(&far[0], 2, "ours");
-  measured(&far[1], 2, "ours");
   dfgnn_table *t = table();
   dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
-  expect(&choice, 1, DFGNN_SOURCE_NEAREST);
-  double x[DFGNN_FEATURES], y[DFGNN_FEATURES];
-  dfgnn__features(x, &asked, 1, 32, 8, &device);
-  dfgnn__features(y, &near, 1, 32, 8, &device);
-  ck_assert_double_eq(choice.distance, dfgnn__distance(x, y));
+  expect(&choice, 1, DFGNN_SOURCE_NEAR);
+  dfgnn__table_destroy(t);
+  count = 0;
+  measured(&far, 1, "ours");
+  t = table();
+  choice = choice_of(t, &asked, NULL, 0);
+  expect(&choice, 0, DFGNN_SOURCE_RULE);
   dfgnn__table_destroy(t);
 }
 
-START_TEST(the_nearest_four_vote) {
+TEST(at_one_distance_the_users_rows_come_first) {
   const dfgnn_signature asked = graph_of(9, 5000);
-  dfgnn_signature near[4], far[8];
-  for (int k = 0; k < 4; k++) {
-    near[k] = graph_of(10 + k, 7000 + 10 * k);
-    measured(&near[k], 1, "ours");
-  }
-  for (int k = 0; k < 8; k++) {
-    far[k] = graph_of(20 + k, 9000 + 10 * k);
-    measured(&far[k], 2, "ours");
-  }
+  const dfgnn_signature here = at_distance(2, 0.1), there = at_distance(1, 0.1);
+  measured(&here, 2, "ours");
+  own = count;
+  measured(&there, 1, "ours");
   dfgnn_table *t = table();
-  dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
-  expect(&choice, 1, DFGNN_SOURCE_NEAREST);
-  ck_assert_ptr_nonnull(strstr(choice.because, "over 4 near graphs"));
+  const dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
+  expect(&choice, 2, DFGNN_SOURCE_NEAR);
   dfgnn__table_destroy(t);
 }
 
-START_TEST(what_is_too_far_away_does_not_answer) {
-  const dfgnn_signature asked = graph_of(9, 5000);
-  dfgnn_signature far = graph_of(1, 5000);
-  far.mean_degree = 5 * 16;
+/* Neither a model nor its silence hides what the user measured. */
+TEST(measurements_go_before_the_model) {
+  const dfgnn_signature asked = graph_of(9, 5000), near = at_distance(1, 0.4);
+  dfgnn__members_for_tests(ranked);
+  dfgnn_choice choice = choice_of(NULL, &asked, NULL, 0);
+  expect(&choice, 1, DFGNN_SOURCE_MODEL);
+  measured(&near, 2, "ours");
+  own = count;
+  dfgnn_table *t = table();
+  choice = choice_of(t, &asked, NULL, 0);
+  expect(&choice, 2, DFGNN_SOURCE_NEAR);
+  dfgnn__table_destroy(t);
+}
+
+TEST(a_near_graph_that_saw_few_members_does_not_answer) {
+  const dfgnn_signature asked = graph_of(9, 5000), near = at_distance(1, 0.1);
+  measured_first(&near, 1, "ours", 2);
+  dfgnn_table *t = table();
+  const dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
+  expect(&choice, 0, DFGNN_SOURCE_RULE);
+  dfgnn__table_destroy(t);
+}
+
+TEST(graphs_of_one_family_are_near) {
+  const dfgnn_signature asked = graph_of(9, 5000), far = at_distance(1, 3);
+  family = "sampler";
   measured(&far, 1, "ours");
   dfgnn_table *t = table();
   dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
-  ck_assert_ptr_null(choice.variant);
-  ck_assert_double_gt(choice.distance, dfgnn__trusted_radius);
+  expect(&choice, 1, DFGNN_SOURCE_NEAR);
+  family = "another";
+  choice = choice_of(t, &asked, NULL, 0);
+  expect(&choice, 0, DFGNN_SOURCE_RULE);
   dfgnn__table_destroy(t);
 }
 
-START_TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
+TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
   const dfgnn_signature graph = graph_of(7, 5000);
   measured(&graph, 1, "ours");
   dfgnn_table *t = table();
   dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_EXACT);
   choice = choice_of(t, &graph, NULL, graph.fingerprint);
-  ck_assert_ptr_null(choice.variant);
+  expect(&choice, 0, DFGNN_SOURCE_RULE);
   dfgnn__table_destroy(t);
 }
 
-START_TEST(what_a_device_refused_is_passed_over) {
+/* ---- exact --------------------------------------------------------------- */
+
+/* Rows that saw some of the members alone are near, and answer only where what
+ * would be chosen without them is among them. */
+TEST(a_graph_is_exact_once_all_members_were_seen) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  measured_first(&graph, 1, "ours", 2);
+  dfgnn_table *t = table();
+  dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 1, DFGNN_SOURCE_NEAR);
+  ck_assert_double_eq(choice.distance, 0);
+  ck_assert_ptr_nonnull(strstr(choice.because, "not yet of all"));
+  static const dfgnn_test_member other[] = {
+      {"cpu.attention.fwd.fake/n=3", NAN},
+      {"cpu.attention.fwd.fake/n=1", NAN},
+      {NULL, 0}};
+  dfgnn__members_for_tests(other); /* whose default was not measured */
+  choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 2, DFGNN_SOURCE_RULE);
+  dfgnn__table_destroy(t);
+  dfgnn__members_for_tests(members);
+  measured_first(&graph, 1, "ours", 3);
+  t = table();
+  choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 1, DFGNN_SOURCE_EXACT);
+  dfgnn__table_destroy(t);
+}
+
+TEST(a_member_that_was_found_wrong_was_seen) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  measured_first(&graph, 1, "ours", 3);
+  rows[2].status = "wrong";
+  dfgnn_table *t = table();
+  const dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 1, DFGNN_SOURCE_EXACT);
+  dfgnn__table_destroy(t);
+}
+
+TEST(a_variant_that_is_no_member_may_be_the_fastest) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  measured(&graph, 3, "ours");
+  dfgnn_table *t = table();
+  const dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 3, DFGNN_SOURCE_EXACT);
+  dfgnn__table_destroy(t);
+}
+
+TEST(rows_of_an_older_revision_count_for_nothing) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  uint64_t invalid = 0;
+  dfgnn_table *t = NULL;
+  measured(&graph, 1, "ours");
+  for (size_t i = 0; i < count; i++)
+    rows[i].revision = rows[i].anchor_revision = 0;
+  ck_ok(dfgnn__table_create(&t, &invalid, &device, rows, own, count));
+  ck_assert_uint_eq(invalid, FAKES);
+  const dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 0, DFGNN_SOURCE_RULE);
+  dfgnn__table_destroy(t);
+}
+
+/* ---- bans ---------------------------------------------------------------- */
+
+TEST(a_banned_variant_is_chosen_by_no_source_but_a_pin) {
+  const dfgnn_signature graph = graph_of(7, 5000), other = graph_of(8, 90000);
+  measured(&graph, 1, "ours");
+  dfgnn_table *t = table();
+  ck_ok(dfgnn__table_ban(t, names[1]));
+  dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  ck_assert_str_ne(choice.variant->name, names[1]);
+  ck_assert_int_eq(choice.source, DFGNN_SOURCE_EXACT);
+  dfgnn__members_for_tests(ranked);
+  choice = choice_of(t, &other, NULL, 0);
+  expect(&choice, 2, DFGNN_SOURCE_MODEL);
+  dfgnn__members_for_tests(members);
+  ck_ok(dfgnn__table_ban(t, names[0]));
+  choice = choice_of(t, &other, NULL, 0);
+  expect(&choice, 2, DFGNN_SOURCE_RULE);
+  const dfgnn_pin pin = {
+      .op = "gt", .pass = "forward", .dtype = "f64", .variant = names[1]};
+  ck_ok(dfgnn__table_pin(t, &pin));
+  choice = choice_of(t, &graph, NULL, 0);
+  expect(&choice, 1, DFGNN_SOURCE_PINNED);
+  ck_fails(dfgnn__table_ban(t, "cpu.attention.fwd.gone"), DFGNN_ERROR_STORE,
+           "gone");
+  dfgnn__table_destroy(t);
+}
+
+TEST(a_ban_is_part_of_the_digest) {
+  const dfgnn_signature graph = graph_of(7, 5000);
+  char before[DFGNN_DIGEST_SIZE], after[DFGNN_DIGEST_SIZE];
+  measured(&graph, 1, "ours");
+  dfgnn_table *t = table();
+  dfgnn__table_digest(before, t);
+  ck_ok(dfgnn__table_ban(t, "cpu.attention.fwd.fake")); /* a whole family */
+  dfgnn__table_digest(after, t);
+  ck_assert_str_ne(before, after);
+  for (int v = 0; v < FAKES; v++)
+    ck_assert(dfgnn__table_bans(t, dfgnn__variant_find(names[v])));
+  dfgnn__table_destroy(t);
+}
+
+TEST(what_a_device_refused_is_passed_over) {
   const dfgnn_signature graph = graph_of(7, 5000);
   unsigned char *broken = calloc(dfgnn__variant_count(), 1);
   measured(&graph, 1, "ours");
@@ -273,7 +438,7 @@ START_TEST(what_a_device_refused_is_passed_over) {
   free(broken);
 }
 
-START_TEST(this_model_answers_before_others_of_its_architecture) {
+TEST(this_model_answers_before_others_of_its_architecture) {
   const dfgnn_signature graph = graph_of(7, 5000);
   const char *const others[] = {"another", "zoo"}; /* before and after "ours" */
   for (int k = 0; k < 2; k++) {
@@ -288,10 +453,12 @@ START_TEST(this_model_answers_before_others_of_its_architecture) {
 }
 
 /* What one thread was fastest with says little of four; of two it is near. */
-START_TEST(measurements_with_other_units_are_near_at_best) {
+TEST(measurements_with_other_units_are_near_at_best) {
   const dfgnn_signature graph = graph_of(7, 5000);
   static const int units[] = {1, 2, 8, 64, 4};
-  static const double distance[] = {1, .5, .5, 2, 0};
+  static const dfgnn_source source[] = {DFGNN_SOURCE_RULE, DFGNN_SOURCE_NEAR,
+                                        DFGNN_SOURCE_NEAR, DFGNN_SOURCE_RULE,
+                                        DFGNN_SOURCE_EXACT};
   for (int k = 0; k < 5; k++) {
     count = 0;
     measured(&graph, 1, "ours");
@@ -299,15 +466,16 @@ START_TEST(measurements_with_other_units_are_near_at_best) {
       rows[i].units = units[k];
     dfgnn_table *t = table();
     dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
-    const int same = units[k] == device.units;
-    expect(&choice, 1, same ? DFGNN_SOURCE_EXACT : DFGNN_SOURCE_NEAREST);
-    ck_assert_double_eq_tol(choice.distance, distance[k], 1e-12);
-    ck_assert_int_eq(strstr(choice.because, "units, not 4") == NULL, same);
+    expect(&choice, source[k] != DFGNN_SOURCE_RULE, source[k]);
+    if (source[k] == DFGNN_SOURCE_NEAR) {
+      ck_assert_double_eq_tol(choice.distance, .5, 1e-12);
+      ck_assert_ptr_nonnull(strstr(choice.because, "units, not 4"));
+    }
     dfgnn__table_destroy(t);
   }
 }
 
-START_TEST(rows_of_these_units_answer_before_others) {
+TEST(rows_of_these_units_answer_before_others) {
   const dfgnn_signature graph = graph_of(7, 5000);
   measured(&graph, 2, "ours");
   for (size_t i = 0; i < count; i++)
@@ -323,14 +491,14 @@ START_TEST(rows_of_these_units_answer_before_others) {
 
 static void same_digest(const dfgnn_table *a, const dfgnn_table *b) {
   char of_a[DFGNN_DIGEST_SIZE], of_b[DFGNN_DIGEST_SIZE];
-  dfgnn__table_digest(of_a, a, NULL);
-  dfgnn__table_digest(of_b, b, NULL);
+  dfgnn__table_digest(of_a, a);
+  dfgnn__table_digest(of_b, b);
   ck_assert_str_eq(of_a, of_b);
 }
 
 /* Rows of a problem come into a table, in any order of the problems, again, and
  * beside rows of another model, as if it were made anew. */
-START_TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
+TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
   const char *const models[] = {"ours", "another", "ours", "zoo", "ours"};
   const uint64_t graphs[] = {9, 7, 7, 7, 3};
   for (size_t first = 0; first < 5; first++) {
@@ -341,6 +509,7 @@ START_TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
       const dfgnn_signature graph = graph_of(graphs[i], 5000);
       measured(&graph, (int)(i % FAKES), models[i]);
       ck_ok(dfgnn__table_put(t, &rows[begin], count - begin));
+      own = count;
       dfgnn_table *fresh = table();
       same_digest(t, fresh);
       ck_assert(dfgnn__table_has_graph(t, graph.fingerprint));
@@ -368,7 +537,7 @@ static dfgnn_pin pin_of(int variant, uint64_t fingerprint, int bias) {
                      .variant = names[variant]};
 }
 
-START_TEST(a_pin_of_this_graph_goes_before_one_of_any) {
+TEST(a_pin_of_this_graph_goes_before_one_of_any) {
   const dfgnn_signature graph = graph_of(7, 5000), other = graph_of(8, 5000);
   const dfgnn_pin pins[] = {pin_of(1, 7, 0), pin_of(2, 0, 0)};
   for (int first = 0; first < 2; first++) {
@@ -383,39 +552,46 @@ START_TEST(a_pin_of_this_graph_goes_before_one_of_any) {
   }
 }
 
-START_TEST(a_pin_for_bias_answers_where_there_is_bias) {
+TEST(a_pin_for_bias_answers_where_there_is_bias) {
   const dfgnn_signature graph = graph_of(7, 5000);
   const dfgnn_pin pin = pin_of(1, 0, 1);
   dfgnn_table *t = table();
   ck_ok(dfgnn__table_pin(t, &pin));
   dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
-  ck_assert_ptr_null(choice.variant);
+  expect(&choice, 0, DFGNN_SOURCE_RULE);
   problem.bias = 1;
   choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_PINNED);
   dfgnn__table_destroy(t);
 }
 
+/* ---- the paper ----------------------------------------------------------- */
+
+/* The DF-GNN paper's rule: PMF from a row of capacity / size edges on, which
+ * then fills the shared memory of a block, and SMMF below. */
+TEST(the_papers_rule_asks_for_a_super_node) {
+  dfgnn_signature graph = graph_of(7, 5000);
+  const dfgnn_matrix matrix = {.destinations = 1000, .sources = 1000,
+                               .edges = 5000, .max_degree = 20};
+  dfgnn_device_info cpu = device;
+  dfgnn_query query = {.setting = {.problem = &problem,
+                                   .matrix = &matrix,
+                                   .signature = &graph,
+                                   .device = &cpu},
+                       .family = ""};
+  dfgnn_choice choice;
+  problem.dtype = DFGNN_F32;
+  for (int super = 0; super < 2; super++) {
+    graph.max_degree = DFGNN_PAPER_CAPACITY / 4 - !super;
+    dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
+    ck_assert_ptr_nonnull(choice.variant);
+    ck_assert_int_eq(choice.source, DFGNN_SOURCE_PAPER);
+    ck_assert_str_eq(choice.variant->family->algorithm,
+                     super ? "pmf" : "smmf");
+  }
+}
+
 int main(void) {
   dfgnn__registry_add(fakes);
-  Suite *suite = suite_create("choose");
-  TCase *tests = tcase_create("choose");
-  tcase_add_checked_fixture(tests, set_up, NULL);
-  tcase_add_test(tests, whatever_differs_is_a_distance);
-  tcase_add_test(tests, heads_and_width_are_distances_of_their_own);
-  tcase_add_test(tests, distances_along_an_axis_add_up);
-  tcase_add_test(tests, a_batch_of_four_times_the_graphs_is_near);
-  tcase_add_test(tests, nearer_graphs_have_more_say);
-  tcase_add_test(tests, the_nearest_four_vote);
-  tcase_add_test(tests, what_is_too_far_away_does_not_answer);
-  tcase_add_test(tests, a_graph_that_is_left_out_is_no_neighbour_of_its_own);
-  tcase_add_test(tests, what_a_device_refused_is_passed_over);
-  tcase_add_test(tests, this_model_answers_before_others_of_its_architecture);
-  tcase_add_test(tests, measurements_with_other_units_are_near_at_best);
-  tcase_add_test(tests, rows_of_these_units_answer_before_others);
-  tcase_add_test(tests, a_problem_that_is_put_is_as_if_it_had_been_there);
-  tcase_add_test(tests, a_pin_of_this_graph_goes_before_one_of_any);
-  tcase_add_test(tests, a_pin_for_bias_answers_where_there_is_bias);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
+  return run_case(&(test_case){.name = "select", .setup = set_up});
 }

@@ -5,17 +5,8 @@
  * graph-out regret over real graphs (dfgnn-bench --regret). */
 #include <math.h>
 
-#include "lib/select.h"
-
-/* Beyond this distance the nearest graphs choose no better than the rule: both
- * cost 1.29 times the best, over 41 problems of
- * data/results/h200.jsonl.xz, model_train. */
-const double dfgnn__trusted_radius = 2.0;
-
-/* Up to this distance the choice of near graphs costs 1.02 times the best, the
- * model's 1.05 times (42 problems of the same file); from here to a distance of
- * 1 they cost 1.11 and 1.05 times the best (839 problems). */
-const double dfgnn__near_distance = 0.3;
+#include "lib/key.h"
+#include "select/select.h"
 
 enum {
   DESTINATIONS,     /* log2 */
@@ -95,7 +86,8 @@ void dfgnn__features(double f[DFGNN_FEATURES], const dfgnn_signature *s,
           : 0;
 }
 
-/* An octave is beyond dfgnn__near_distance: one thread says little of two. */
+/* An octave is as far as the user's own graphs answer: one thread says little
+ * of two. */
 #define UNITS_WEIGHT 0.5
 
 double dfgnn__units_distance(int units, int other) {
@@ -111,4 +103,10 @@ double dfgnn__distance(const double a[DFGNN_FEATURES],
     sum += d * d;
   }
   return sqrt(sum);
+}
+
+uint64_t dfgnn__quantised(uint64_t h, const double f[DFGNN_FEATURES]) {
+  for (int k = 0; k < DFGNN_FEATURES; k++)
+    h = dfgnn__fold(h, (uint64_t)(int64_t)floor(f[k] * 4 + 0.5));
+  return h;
 }
