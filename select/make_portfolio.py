@@ -43,6 +43,14 @@ QUANTITIES = """destinations/units sources/units edges/units mean_degree max_deg
  destinations/graphs density max_source_degree max_source_degree*units/edges
  p50_source_degree p99_source_degree source_cv isolated_sources edges/sources
  sources/destinations sources*row_bytes/cache edges*row_bytes/units""".split()
+# Members for graphs larger than any surveyed: long rows that gather from tables far beyond
+# the L2, slice by slice of them (GT 1 x 128 on Reddit's 115 M edges: 13.8 ms for 21.5).
+BEYOND = "sources*row_bytes/cache > 1.5 and mean_degree > 127 and locality <= 0.25"
+BEYOND_MEMBERS = {  # by backend, operator and pass
+    ("cuda", "gt", "forward"): "attention.fwd.online order=slices lanes=16 unroll=2 warps=4"
+                               " rows=1 span=once norm=row heads=warp",
+    ("cuda", "gt", "backward"): "attention.bwd.twopass order=slices lanes=16 unroll=1 rows=1"
+                                " span=once heads=warp"}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 SUMS = ("spmm", "reduce")
 
@@ -257,6 +265,22 @@ def read(options):
             if group["graph"].nunique() >= GRAPHS], signatures
 
 
+def beyond(cell, device):
+    """The member for graphs larger than any surveyed, or None."""
+    p = cell.problem
+    return None if p["edge-dim"] else BEYOND_MEMBERS.get(
+        (DEVICES[device][0], p["op"].replace("agnn", "gt"), p["pass"]))
+
+
+def unranked(cell, signatures, options):
+    """Whether the trees are no better than the defaults on graphs left out."""
+    rows = np.arange(len(cell.graphs))
+    fold = np.random.RandomState(0).permutation(len(rows)) % 4
+    found = [judged(cell, rows[fold != k], rows[fold == k], signatures, options)
+             for k in range(4)]
+    return sum(sum(f["ranked"]) - sum(f["default"]) for f in found) >= 0
+
+
 def fitted(cell, options):
     """The rows of a cell's graphs that choices are fitted to."""
     use = dict(l.split("\t")[:2] for l in open(options.split) if not l.startswith("#"))
@@ -283,7 +307,8 @@ def make(options):
     compared = quantities(options.device)
     lines += ["compare " + " ".join(compared[i:i + 4]) for i in range(0, len(compared), 4)]
     for cell in cells:
-        members = members_of(cell.ratio)
+        large = beyond(cell, options.device)
+        members = members_of(cell.ratio)[:MORE_MEMBERS - bool(large)]
         ratio = cell.ratio[:, members]
         values = features(cell.graphs, signatures, cell.problem, options.device)
         p = cell.problem
@@ -293,12 +318,16 @@ def make(options):
                   + (f" message={p['message']}" if p["message"] != "copy" else "")
                   + f" # {len(cell.variants)} variants"]
         lines += ["  member " + relative(cell.variants[m], p, backend) for m in members]
+        if large:
+            lines += ["  member " + large, f"  default {len(members) + 1} if {BEYOND}"]
         lines += Default(values, ratio).lines(compared)
         order = sorted(range(len(cell.graphs)), key=lambda i: names.index(cell.graphs[i]))
         lines.append("  graphs " + " ".join(cell.graphs[i] for i in order))
         lines += [f"  times {k + 1} " + " ".join(
             f"{round(100 * cell.ratio[i, m])}" if cell.runs[i, m] else "-" for i in order)
             for k, m in enumerate(members)]
+        if unranked(cell, signatures, options):
+            lines.append("  unranked")
     lines += [""] + [f"unused {f}" for f in unused_families(cells, backend)]
     (options.output / f"{options.device}.txt").write_text("\n".join(lines) + "\n")
 

@@ -390,6 +390,11 @@ static dfgnn_status read_times(reader *r) {
   return DFGNN_OK;
 }
 
+static dfgnn_status read_unranked(reader *r) {
+  r->cell->unranked = 1;
+  return DFGNN_OK;
+}
+
 static dfgnn_status read_unused(reader *r) {
   dfgnn_portfolios *all = r->all;
   const char *backend = r->device->info.backend;
@@ -421,7 +426,8 @@ static const struct {
     {"device", NOTHING, read_device},       {"compare", A_DEVICE, read_compare},
     {"cell", A_DEVICE, read_cell},          {"member", A_CELL, read_member},
     {"default", A_CELL, read_default},      {"graphs", A_CELL, read_graphs},
-    {"times", A_CELL, read_times},          {"unused", A_DEVICE, read_unused}};
+    {"times", A_CELL, read_times},          {"unranked", A_CELL, read_unranked},
+    {"unused", A_DEVICE, read_unused}};
 
 static dfgnn_status read_line(reader *r, char *line) {
   char *rest = NULL;

@@ -81,7 +81,8 @@ typedef struct dfgnn_cell {
   int members, defaults;
   dfgnn_member member[DFGNN_CELL_MEMBERS];
   dfgnn_default by[DFGNN_CELL_DEFAULTS];
-  int graphs;                /* 0: written by hand, nothing was measured */
+  int unranked; /* trees did no better than the defaults on graphs left out */
+  int graphs;   /* 0: written by hand, nothing was measured */
   const int16_t *graph;      /* [graphs] which of the table's */
   struct dfgnn_grove *grove; /* portfolio_rank.c; NULL: not grown yet */
 } dfgnn_cell;
