@@ -395,16 +395,16 @@ static dfgnn_status read_unranked(reader *r) {
   return DFGNN_OK;
 }
 
+/* A family that has left the library since it was surveyed is no mistake. */
 static dfgnn_status read_unused(reader *r) {
   dfgnn_portfolios *all = r->all;
-  const char *backend = r->device->info.backend;
   size_t first;
+  if (r->words != 2)
+    return wrong(r, "expected 'unused FAMILY'");
   const dfgnn_family *f =
-      r->words == 2 ? find_family(&first, backend, r->word[1]) : NULL;
+      find_family(&first, r->device->info.backend, r->word[1]);
   if (!f)
-    return r->words == 2 && !has_backend(backend)
-               ? DFGNN_OK
-               : wrong(r, "expected a family that the library has");
+    return DFGNN_OK;
   void *grown =
       one_more(all->unused_family, all->unused, sizeof *all->unused_family);
   if (!grown)

@@ -194,7 +194,7 @@ static const struct {
     {MEMBER "default 1\ntimes 1 5\n", "line 5: expected 'times MEMBER'"},
     {"signature edges\n", "found 1 columns, expected 20"},
     {SIGNATURE "graph cora 1 2\n", "line 2: found 2 numbers of a graph"},
-    {DEVICE "unused attention.fwd.nothing\n", "line 2: expected a family"},
+    {DEVICE "unused\n", "line 2: expected 'unused FAMILY'"},
 };
 
 TEST_LOOP(what_is_wrong_in_a_text_is_named_with_its_line, 0,
