@@ -101,7 +101,7 @@ static void measure(dfgnn_graph *graph, double without, double with) {
       row_of(graph, DFGNN_PASS_BACKWARD, 1, with / 2)};
   dfgnn_table *table = NULL;
   uint64_t invalid = 0;
-  ck_ok(dfgnn__table_create(&table, &invalid, &graph->ctx->info, rows, 4));
+  ck_ok(dfgnn__table_create(&table, &invalid, &graph->ctx->info, rows, 4, 4));
   ck_assert_uint_eq(invalid, 0);
   dfgnn__table_destroy(graph->ctx->table);
   graph->ctx->table = table;
