@@ -51,10 +51,12 @@ void dfgnn__gate_close(const dfgnn_gate *g, dfgnn_context *ctx) {
   pthread_mutex_unlock(&ctx->lock);
 }
 
-/* Returns the load since the last reading, and makes this one the last. */
+/* Returns the load since the last reading, and makes this one the last; what a
+ * look lacks of its least time is waited for as long as the budget allows. */
 static dfgnn_crowd look(dfgnn_gate *g) {
   dfgnn_load load = read_load(g);
-  const double missing = LEAST_LOOK_S - (load.at - g->last.at);
+  const double missing = fmin(LEAST_LOOK_S - (load.at - g->last.at),
+                              g->most_s - g->waited_s);
   if (missing > 0) {
     g->pause(g->data, missing);
     g->waited_s += missing;

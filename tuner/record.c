@@ -49,7 +49,7 @@ static void give_up_store(dfgnn_recorder *r, dfgnn_log_level level,
 }
 
 /* A shorter budget is left to the variants. */
-#define BANDWIDTH_LEAST_S 5
+#define BANDWIDTH_LEAST_S 10
 
 /* The bandwidth of a large copy, measured once in a context; 0 if it is not
  * known.  On a GPU it would take memory that the program may need. */

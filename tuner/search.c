@@ -10,7 +10,7 @@
 
 #define RANK_SAMPLES 6   /* from this count on intervals are rank tests */
 #define NOISE_PRIOR 0.03 /* deviation of one sample, before any is known */
-#define FIRST_LOOK 0.7   /* share of the time that first looks may take */
+#define FIRST_LOOK 0.9   /* share of the time that first looks may take */
 #define QUIET 0.12       /* anchor steps below it are no disturbance */
 #define OWED_SAMPLES 3   /* of the first arm, however late it is */
 #define LONG_MS 100      /* longer than any disturbance */

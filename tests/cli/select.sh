@@ -19,8 +19,12 @@ status 0 dfgnn-tune run "$small" --device cpu --op gat --heads 4 --dim 7 \
 holds '.[0].measured == 0'
 
 promise "a graph near to one that was tuned here gets its variant"
-status 0 dfgnn-tune run "$top/data/cora.npz" --device cpu --op gat --heads 4 \
-  --dim 7 --budget 5s --store "$store" --json -q
+for again in 1 2 3 4; do # a busy machine needs more than one
+  status 0 dfgnn-tune run "$top/data/cora.npz" --device cpu --op gat --heads 4 \
+    --dim 7 --budget 4s --store "$store" --json -q
+  grep -q '"exact"' "$work/out" && break
+done
+[ "$again" -lt 4 ] || holds '.[0].source == "exact"'
 chosen=$(jq -r '.[0].variant' "$work/out")
 status 0 dfgnn-tune explain "$top/data/citeseer.npz" --device cpu --op gat \
   --heads 4 --dim 7 --store "$store" --json

@@ -5,7 +5,7 @@
     campaign.py status OUT               a line for each file of the list
     campaign.py put OUT NAME             OUT's rows into data/results/NAME.jsonl.xz
 
-A line of a list (campaign.tsv; people.tsv and cover.tsv fill a store) has, between tabs:
+A line of a list (campaign.tsv; people.tsv fills a store) has, between tabs:
 
     FILE      of the rows, or - for measurements that only the store keeps
     SECONDS   that its parts take together on an H200, about

@@ -366,8 +366,7 @@ function calibrationChart(data, judged) {
       the line gives geometric means of eighths, the grey one is a perfect
       model. Of ${countText(pairs)} pairs that differ by more than ${
       shareText(2 * data.margin)} the model puts ${shareText(right / pairs)} in
-      the measured order. It may have been fitted to these rows;
-      <code>dfgnn-tune model train</code> judges it on graphs left out.`);
+      the measured order. It may know these graphs.`);
 }
 
 function unseenSection(data) {
