@@ -215,8 +215,7 @@ TEST(a_zip_bomb_stops_at_the_limit) {
   npz_array a[ARRAYS + 1] = GOOD;
   a[SHAPE].data = shape;
   a[INDPTR] = (npz_array){"indptr", "'<i4'", "(33554432,)", zeros, size};
-  refused(put_npz("a.npz", a), "array 'indptr': found 33554432 elements, "
-                               "expected at most");
+  refused(put_npz("a.npz", a), "found 33554431 rows, expected fewer than");
   free(zeros);
 }
 
