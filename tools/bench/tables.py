@@ -251,12 +251,15 @@ def spmm():
 @table("device", "cell", "graphs", "variants", "choice", "rule", "after 50 ms", "after 300 ms",
        "raced")
 def regret():
-    for device in ("h100", "h200", "cpu"):
-        for r in rows(f"{device}/regret"):
-            if "graphs" in r:
-                yield [device, r["cell"], r["graphs"], r["variants"], *(
-                    f"{r[way + '_mean']:.3f} ({r[way + '_worst']:.2f})"
-                    for way in ("choice", "rule", "tuned_50ms", "tuned_300ms", "raced"))]
+    for name, file in (("H200", "h200/regret"), ("CPU, 1 thread", "cpu/regret_1"),
+                       ("CPU, 2 threads", "cpu/regret_2")):
+        judged = [r for r in rows(file) if "choice_regret" in r]
+        for cell in [*dict.fromkeys(r["cell"] for r in judged), "all"] if judged else []:
+            of_cell = [r for r in judged if cell in (r["cell"], "all")]
+            ratios_of = lambda way: [r[f"{way}_regret"] for r in of_cell if r[f"{way}_regret"]]
+            yield [name, cell, len(of_cell), max(r["variants"] for r in of_cell), *(
+                f"{mean(ratios_of(way)):.3f} ({max(ratios_of(way)):.2f})" if ratios_of(way) else "-"
+                for way in ("choice", "rule", "tuned_50ms", "tuned_300ms", "raced"))]
 
 
 # ---- CPUs and packages --------------------------------------------------------------
