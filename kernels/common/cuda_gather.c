@@ -136,10 +136,6 @@ int64_t dfgnn__gather_item_slots(const dfgnn_matrix *matrix,
   return matrix->edges / item_edges * 2;
 }
 
-int64_t dfgnn__gather_shares(const dfgnn_matrix *matrix, int64_t share) {
-  return dfgnn__ceil_div(matrix->edges + matrix->destinations, share);
-}
-
 /* ---- launch -------------------------------------------------------------- */
 
 static unsigned tiles(const gather_params *p, const gather_shape *shape) {
@@ -178,22 +174,6 @@ dfgnn_status dfgnn__gather_run(gather_params *p, const dfgnn_program *program,
                            .threads = (unsigned)warps * 32,
                            .carveout = s->heavy ? DFGNN_CARVEOUT_DEFAULT
                                                 : DFGNN_CARVEOUT_L1,
-                           .overlaps = 1};
-  return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
-}
-
-dfgnn_status dfgnn__gather_run_shares(gather_params *p,
-                                      const dfgnn_program *program,
-                                      const gather_shape *shape,
-                                      const dfgnn_launch *launch, int warps) {
-  if (p->schedule.units == 0)
-    return DFGNN_OK;
-  set_exact(p, shape);
-  const int64_t blocks =
-      dfgnn__ceil_div(p->schedule.units, warps * 32 / shape->lanes);
-  const dfgnn_grid grid = {.blocks = {(unsigned)blocks, tiles(p, shape)},
-                           .threads = (unsigned)warps * 32,
-                           .carveout = DFGNN_CARVEOUT_L1,
                            .overlaps = 1};
   return dfgnn__launch_struct(launch->setting.queue, program, grid, p);
 }

@@ -29,7 +29,7 @@ typedef struct feature_tensor {
   int64_t head, feature; /* elements */
 } feature_tensor;
 
-/* Units of work are rows, items of split rows, or shares of rows and edges.
+/* Units of work are rows, or items of split rows.
  * Where there are heavy rows, each has a block of its own, before the blocks of
  * the others; the rows of more than hub_edges edges have several, before those.
  */
@@ -49,8 +49,6 @@ typedef struct gather_schedule {
   int heavy_rows;
   const int *hubs; /* the rows that are cut into items of hub_edges edges */
   int hub_rows, hub_edges, hub_blocks; /* hub_blocks: of each such row */
-  int share;      /* steps of a balanced unit; an edge or a row's end is one */
-  int *share_row; /* [units]: the row of earlier shares that ends here or -1 */
   int span;       /* units of a block */
   int group;      /* lanes of a row */
   int group_bits; /* log2(group) */

@@ -66,21 +66,12 @@ dfgnn_status dfgnn__gather_run(gather_params *p, const dfgnn_program *program,
                                const gather_shape *shape,
                                const dfgnn_launch *launch, int warps, int rows,
                                gather_span span);
-/* Runs over the balanced shares: shape->lanes lanes take one. */
-dfgnn_status dfgnn__gather_run_shares(gather_params *p,
-                                      const dfgnn_program *program,
-                                      const gather_shape *shape,
-                                      const dfgnn_launch *launch, int warps);
-
 /* Makes the units of the schedule the items of a WORK_ITEMS view. */
 void dfgnn__gather_items(gather_params *p, const dfgnn_view *items,
                          const dfgnn_matrix *matrix);
 /* The most partial results that a schedule of items has. */
 int64_t dfgnn__gather_item_slots(const dfgnn_matrix *matrix,
                                  int64_t item_edges);
-/* The number of shares of `share` steps. */
-int64_t dfgnn__gather_shares(const dfgnn_matrix *matrix, int64_t share);
-
 static inline size_t dfgnn__gather_bytes(int64_t count, size_t size) {
   return dfgnn__align256((size_t)count * size);
 }
@@ -102,7 +93,7 @@ static inline size_t dfgnn__gather_bytes(int64_t count, size_t size) {
 #define DFGNN_GATHER_SPLIT                                                     \
   {DFGNN_GATHER_SHAPE,                                                         \
    {.name = "rows", .count = 3, .values = {1, 2, 4}},                          \
-   {.name = "edges", .count = 3, .values = {64, 256, 1024}}}
+   {.name = "edges", .count = 2, .values = {64, 256}}}
 /* clang-format on */
 
 #endif

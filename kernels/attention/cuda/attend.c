@@ -7,7 +7,7 @@
 /* ---- memory -------------------------------------------------------------- */
 
 typedef struct places {
-  char *norms, *lse, *state, *partial;
+  char *lse, *state, *partial;
   size_t bytes;
 } places;
 
@@ -17,9 +17,6 @@ static places place(const dfgnn_setting *s, const row_plan *plan,
   const size_t size = dfgnn__scalar_size(problem->dtype);
   const int64_t heads = problem->heads;
   places at = {0};
-  if (plan->norms_table)
-    at.norms =
-        dfgnn__part(&at.bytes, workspace, s->matrix->sources * heads, size);
   if (problem->weights) /* finish_weights() reads lse; args may have none */
     at.lse = dfgnn__part(&at.bytes, workspace, s->matrix->destinations * heads,
                          size);
@@ -107,7 +104,6 @@ static dfgnn_status attend(attend_params *p, const dfgnn_launch *launch,
   /* A large L1 costs items 6 % on arxiv (H200, GT 1 x 128). */
   if (plan.item_edges)
     grid.carveout = DFGNN_CARVEOUT_DEFAULT;
-  grid.overlaps = p->inverse_norms != NULL;
   if (shape.tiles > DFGNN_GRID_Y_MAX)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "%d tiles of heads, a launch has at most 65535",
@@ -185,12 +181,8 @@ dfgnn_status dfgnn__attend_launch(const dfgnn_launch *launch,
   const places at = place(setting, plan, launch->workspace);
   attend_params p;
   dfgnn_status status = fill(&p, launch);
-  if (!status && plan->norms_table)
-    status = dfgnn__inverse_norms(at.norms, &p.value, setting->matrix->sources,
-                                  launch);
   if (status)
     return status;
-  p.inverse_norms = plan->norms_table ? at.norms : NULL;
   p.partial_state = at.state;
   p.partial = at.partial;
   if (problem->weights && !p.lse)

@@ -192,9 +192,9 @@ template <class K> struct attend_row : lane_map<K> {
     if constexpr (EDGE != 0)
       edge = x.at - p.schedule.indices + (from - lane_id());
     if constexpr (Score::KEY)
-      sum_scores<WHOLE>(s, z.q, z.key, j, left);
+      sum_scores(s, z.q, z.key);
     else if constexpr (Score::SUM)
-      sum_scores<WHOLE>(s, z.q, z.value, j, left);
+      sum_scores(s, z.q, z.value);
     else
       source_scores<WHOLE>(s, z.row_score, j, left);
     if constexpr (BIAS || WEIGHTS)
@@ -214,10 +214,10 @@ template <class K> struct attend_row : lane_map<K> {
     });
   }
 
-  template <bool WHOLE, int XU, int XC>
+  template <int XU, int XC>
   __device__ __forceinline__ void
-  sum_scores(A (&s)[U * S], const A (&q)[QC][VEC], const pack (&x)[XU][XC],
-             const int (&j)[U], int left) const {
+  sum_scores(A (&s)[U * S], const A (&q)[QC][VEC],
+             const pack (&x)[XU][XC]) const {
     unroll<U * S>([&](int i) { s[i] = A(0); });
     unroll<U, C, VEC>([&](int u, int c, int i) {
       Score::add(s[u * S + map::state(c)], q[c][i], widen(x[u][c].item[i]),
@@ -226,10 +226,7 @@ template <class K> struct attend_row : lane_map<K> {
     this->reduce(s);
     if constexpr (Score::NORM) {
       A inverse[U * S];
-      if (p.inverse_norms)
-        read_scalars<WHOLE>(inverse, p.inverse_norms, j, left);
-      else
-        row_norms(inverse, x);
+      row_norms(inverse, x);
       unroll<U * S>([&](int i) { s[i] *= inverse[i]; });
     }
   }

@@ -13,7 +13,6 @@ typedef struct attend_params {
   block_share share;
   tensor_view query, key, value, out;
   const void *score_dst, *score_src, *att, *beta;
-  const void *inverse_norms;     /* AGNN, [M,H]; NULL: from the gathered row */
   const void *bias;              /* EDGE_BIAS: [E,H] */
   void *weights;                 /* EDGE_WEIGHTS: [E,H], in log2 units */
   dropout_params dropout;        /* EDGE_DROPOUT */

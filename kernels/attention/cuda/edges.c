@@ -363,7 +363,7 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      .edge_ops = PRODUCTS_OPS,
      .parameters = {LANES_PARAMETER,
                     {.name = "unroll", .count = 2, .values = {1, 2}},
-                    {.name = "columns", .count = 3, .values = {1, 2, 4}},
+                    {.name = "columns", .count = 2, .values = {1, 4}},
                     {.name = "rows", .count = 2, .values = {8, 16}},
                     BLOCKS_PARAMETER(3),
                     DFGNN_EDGES_ITEMS},

@@ -12,10 +12,8 @@ enum {
   SPAN,
   ORDER,
   EDGES = ORDER, /* of split */
-  HEADS,
-  NORM
+  HEADS
 };
-enum { FROM_ROW, FROM_TABLE };
 
 static int lanes_legal(const int *x) {
   if (x[HEADS] == HEADS_ROW && (x[LANES] != 32 || x[UNROLL] > 2))
@@ -54,7 +52,6 @@ static row_plan plan_of(const int *x) {
 static row_plan online_plan(const int *x) {
   row_plan plan = plan_of(x);
   plan.order = (row_order)x[ORDER];
-  plan.norms_table = x[NORM] == FROM_TABLE;
   return plan;
 }
 
@@ -91,23 +88,20 @@ DFGNN_FAMILIES(attention_cuda_forward) = {
                                         {"span", 1, {SPAN_ONCE}, {"once"}},
                                         {"edges", 3, {32, 64, 128}, {0}},
                                         DFGNN_HEADS(3)}},
-    {ROWS_FAMILY(online),
+    {ROWS_FAMILY(online), .parameters = {DFGNN_LANES,
+                                         {"unroll", 4, {1, 2, 4, 8}, {0}},
+                                         {"warps", 3, {4, 8, 16}, {0}},
+                                         {"rows", 3, {1, 2, 4}, {0}},
+                                         DFGNN_SPAN_PIECE,
+                                         DFGNN_ORDER,
+                                         DFGNN_HEADS(4),
+                                         {"norm", 1, {0}, {"row"}}}},
+    {ROWS_FAMILY(split),
      .parameters = {DFGNN_LANES,
                     {"unroll", 4, {1, 2, 4, 8}, {0}},
-                    {"warps", 3, {4, 8, 16}, {0}},
-                    {"rows", 3, {1, 2, 4}, {0}},
-                    DFGNN_SPAN_PIECE,
-                    DFGNN_ORDER,
-                    DFGNN_HEADS(4),
-                    {"norm", 2, {FROM_ROW, FROM_TABLE}, {"row", "table"}}}},
-    {ROWS_FAMILY(split), .parameters = {DFGNN_LANES,
-                                        {"unroll", 4, {1, 2, 4, 8}, {0}},
-                                        {"warps", 2, {4, 16}, {0}},
-                                        {"rows", 2, {1, 2}, {0}},
-                                        {"span",
-                                         3,
-                                         {SPAN_ONCE, SPAN_DEALT, SPAN_SORTED},
-                                         {"once", "dealt", "sorted"}},
-                                        {"edges", 4, {32, 128, 256, 1024}, {0}},
-                                        DFGNN_HEADS(3)}},
+                    {"warps", 2, {4, 16}, {0}},
+                    {"rows", 2, {1, 2}, {0}},
+                    {"span", 2, {SPAN_ONCE, SPAN_SORTED}, {"once", "sorted"}},
+                    {"edges", 3, {32, 128, 256}, {0}},
+                    DFGNN_HEADS(3)}},
     DFGNN_FAMILIES_END};

@@ -197,8 +197,6 @@ const char *dfgnn__row_limits(const dfgnn_setting *s, const row_plan *plan) {
     return "a block's shared memory has no room for the parts of a row";
   if (plan->heads && problem->heads == 1)
     return "the problem has one head";
-  if (plan->norms_table && !DFGNN_HAS_NORMS(problem->op))
-    return "AGNN alone has a table of norms";
   if (!backward && problem->dim > DFGNN_ROW_FEATURES / 2)
     return "more than 1024 features";
   if (problem->dim > DFGNN_ROW_FEATURES)

@@ -36,7 +36,6 @@ typedef struct row_plan {
   int item_edges;  /* rows are cut into items of at most these; 0: whole */
   int padded;      /* the items may be padded */
   int by_blocks;   /* forward: blocks take longer rows, which are not cut */
-  int norms_table; /* forward: AGNN's norms come from a table */
   int spill;       /* backward: columns first; they spill dS for rows */
 } row_plan;
 

@@ -47,30 +47,22 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
 #define BACKWARD(label)                                                        \
   TILE_FAMILY(#label, label##_grad, "bwd"),                                    \
       .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD)
-#define STAGES_PARAMETER                                                       \
-  {                                                                            \
-    "stages", 2, {1, 2}, { 0 }                                                 \
-  }
 #define COLUMNS_PARAMETER                                                      \
   {                                                                            \
     "columns", 2, {OF_WINDOW, OF_BLOCKS}, { "window", "blocks" }               \
   }
-#define ROWS_PARAMETER                                                         \
-  {                                                                            \
-    "rows", 4, {16, 32, 64, 128}, { 0 }                                        \
-  }
 
 DFGNN_FAMILIES(attention_cuda_tile_families) = {
     {FORWARD(dense), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
-     .parameters = {ROWS_PARAMETER, STAGES_PARAMETER}},
+     .parameters = {{"rows", 2, {32, 64}, {0}}, {"stages", 1, {1}, {0}}}},
     {BACKWARD(dense), .ops = GT_GAT | DFGNN_BIT(DFGNN_OP_AGNN), .revision = 1,
-     .parameters = {{"rows", 3, {32, 64, 128}, {0}}}},
+     .parameters = {{"rows", 2, {32, 64}, {0}}}},
     {FORWARD(direct), .ops = GT_GAT, .revision = 2,
-     .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
+     .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
     {BACKWARD(direct), .ops = GT_GAT, .revision = 2,
-     .parameters = {ROWS_PARAMETER, COLUMNS_PARAMETER}},
+     .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
     {FORWARD(window), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
-     .parameters = {ROWS_PARAMETER,
-                    STAGES_PARAMETER,
-                    {"chunks", 3, {0, 32, 128}, {"any", "32", "128"}}}},
+     .parameters = {{"rows", 3, {16, 32, 64}, {0}},
+                    {"stages", 2, {1, 2}, {0}},
+                    {"chunks", 2, {0, 32}, {"any", "32"}}}},
     DFGNN_FAMILIES_END};

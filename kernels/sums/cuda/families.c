@@ -9,20 +9,12 @@
  *             other rows as in `row`.  Several blocks take a row of more than
  *             2048 edges, which a second kernel merges
  *   fours     a warp takes four rows, whose edges tensor cores multiply and add
- *             up; long rows as in `block`.  bfloat16 only
- *   balanced  every group of lanes takes as many edges and ends of rows as any
- *             other (merge-based CSR: Merrill and Garland 2016); rows that span
- *             several groups are summed by a second kernel, always in the same
- *             order.  It is for a few rows of thousands of edges among short
- *             ones: on an H100 it takes .74 to .92 of split's time in five of
- *             six problems of arxiv and .87 on nell, whose rows have 7 and 4
- *             edges in the mean, and 1.16 to 1.5 on github, whose have 15 */
+ *             up; long rows as in `block`.  bfloat16 only */
 #include "kernels/sums/cuda/sums.h"
 
 enum { LANES, VECTORS, UNROLL, ROWS, SPAN, ORDER };
 enum { NATURAL, BY_DEGREE, BY_PLACE };
 enum { EDGES = SPAN }; /* of split and block */
-enum { STEPS = ROWS }; /* of balanced */
 
 static int64_t longer_side(const dfgnn_matrix *m) {
   return m->destinations > m->sources ? m->destinations : m->sources;
@@ -48,7 +40,7 @@ static const char *row_applicable(const dfgnn_setting *s) {
 }
 
 static size_t row_workspace(const dfgnn_setting *s) {
-  return dfgnn__sums_layout(s, 0, 0).bytes;
+  return dfgnn__sums_layout(s, 0).bytes;
 }
 
 /* The view of an order of rows. */
@@ -98,7 +90,7 @@ static const char *split_applicable(const dfgnn_setting *s) {
 }
 
 static size_t split_workspace(const dfgnn_setting *s) {
-  return dfgnn__sums_layout(s, s->parameter[EDGES], 0).bytes;
+  return dfgnn__sums_layout(s, s->parameter[EDGES]).bytes;
 }
 
 static int split_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -129,8 +121,7 @@ static const char *block_applicable(const dfgnn_setting *s) {
 }
 
 static size_t block_workspace(const dfgnn_setting *s) {
-  return dfgnn__sums_layout(s, dfgnn__sums_hub(s) ? SUMS_HUB_EDGES : 0, 0)
-      .bytes;
+  return dfgnn__sums_layout(s, dfgnn__sums_hub(s) ? SUMS_HUB_EDGES : 0).bytes;
 }
 
 static int block_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -176,37 +167,6 @@ static dfgnn_status fours_launch(const dfgnn_launch *launch) {
                     .rows = 4};
   return dfgnn__sums_launch(&call, x, fours_view(&launch->setting),
                             x[FOURS_EDGES]);
-}
-
-/* ---- balanced ------------------------------------------------------------ */
-
-static int balanced_legal(const int *x) {
-  return dfgnn__sums_share_listed(x[LANES], x[VECTORS], x[UNROLL]);
-}
-
-static const char *balanced_applicable(const dfgnn_setting *s) {
-  if ((longer_side(s->matrix) + s->matrix->edges) / s->parameter[STEPS] >
-      (1 << 30) - 1)
-    return "more than 2^30 shares";
-  return refusal(s, SUMS_OVER_SHARES);
-}
-
-static size_t balanced_workspace(const dfgnn_setting *s) {
-  return dfgnn__sums_layout(s, 0, s->parameter[STEPS]).bytes;
-}
-
-static int balanced_views(const dfgnn_setting *s,
-                          dfgnn_view_request *requests) {
-  return dfgnn__sums_views(s, requests, SUMS_OVER_SHARES, DFGNN_VIEW_NONE, 0);
-}
-
-static dfgnn_status balanced_launch(const dfgnn_launch *launch) {
-  const int *x = launch->setting.parameter;
-  sums_call call = {.launch = launch,
-                    .walk = SUMS_OVER_SHARES,
-                    .warps = GATHER_ONCE_WARPS,
-                    .share = x[STEPS]};
-  return dfgnn__sums_launch(&call, x, DFGNN_VIEW_NONE, 0);
 }
 
 /* ---- families ------------------------------------------------------------ */
@@ -267,22 +227,14 @@ OF_GROUPS(split)
   .ops = DFGNN_OPS_SPMM, .revision = 1, .dtypes = DFGNN_BIT(DFGNN_BF16),       \
   .applicable = fours_applicable,                                              \
   .parameters = {{.name = "loads", .count = 2, .values = {4, 8}},              \
-                 {.name = "edges", .count = 3, .values = {64, 128, 256}},      \
+                 {.name = "edges", .count = 2, .values = {64, 128}},           \
                  {.name = "order",                                             \
                   .count = 2,                                                  \
                   .values = {NATURAL, BY_PLACE},                               \
                   .labels = {"natural", "place"}}}
 #define fours_workspace block_workspace
 
-/* Gradients of balanced won one of 42 problems where they were measured, and
- * are not offered. */
 DFGNN_FAMILIES(sums_cuda_families) = {
-    {FORWARD(balanced, "spmm"), .ops = DFGNN_OPS_SPMM, .dtypes = SINGLE,
-     .revision = 3, .legal = balanced_legal, .applicable = balanced_applicable,
-     .parameters = {{"lanes", 4, {4, 8, 16, 32}, {0}},
-                    {"vectors", 2, {1, 2}, {0}},
-                    {"unroll", 2, {4, 8}, {0}},
-                    {"steps", 3, {128, 256, 512}, {0}}}},
     {FORWARD(block, "spmm"), BLOCK},
     {BACKWARD(block, "spmm"), BLOCK},
     {FORWARD(fours, "spmm"), FOURS},

@@ -64,26 +64,6 @@ __global__ void merge_sums(const __grid_constant__ gather_params p,
   });
 }
 
-/* A block takes a share that completes a row begun in earlier shares. */
-template <typename T, int VEC>
-__global__ void merge_shares(const __grid_constant__ gather_params p,
-                             int columns) {
-  const gather_schedule &s = p.schedule;
-  ptx::wait_for_previous();
-  ptx::let_next_begin();
-  const int unit = blockIdx.x, row = s.share_row[unit];
-  if (row < 0)
-    return;
-  const int first = static_cast<int>((s.offsets[row] + row) / s.share);
-  const int64_t own = s.offsets[int64_t(row) + 1] + row -
-                      int64_t(unit) * s.share; /* of the row, in this share */
-  merge_row<T, 1, VEC>(p, p.out, 0, columns, row, unit - first + (own > 0),
-                       [&](int k) -> int64_t {
-                         return k < unit - first ? 2 * int64_t(first + k) + 1
-                                                 : 2 * int64_t(unit);
-                       });
-}
-
 /* ---- extremes and moments ------------------------------------------------ */
 
 /* The result of several items; moments merge as in Chan, Golub and LeVeque

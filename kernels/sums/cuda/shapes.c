@@ -40,9 +40,6 @@ static const gather_choice sum_shapes[] = {
     {32, 1, 4}, {32, 1, 8}, {32, 2, 2}, {16, 1, 4}, {16, 1, 8}, {16, 2, 1},
     {16, 2, 2}, {8, 1, 4}, {8, 2, 2}, {4, 1, 4}, {4, 2, 2},
     {32, 2, 4}, {16, 2, 4}, {8, 2, 4}, {8, 4, 1}, {8, 4, 2}, {4, 2, 4}, {0}};
-static const gather_choice share_shapes[] = {
-    {32, 1, 4}, {16, 1, 4}, {8, 1, 4}, {4, 1, 4},
-    {32, 1, 8}, {32, 2, 4}, {16, 2, 4}, {0}};
 static const gather_choice extreme_shapes[] = {
     {32, 1, 4}, {32, 1, 8}, {32, 2, 4}, {16, 1, 4}, {16, 2, 1}, {16, 2, 2},
     {16, 2, 4}, {8, 1, 4}, {8, 2, 4}, {8, 4, 1}, {8, 4, 2}, {4, 1, 4},
@@ -60,7 +57,7 @@ static const gather_choice message_shapes[] = {
     {32, 1, 2}, {32, 1, 4}, {32, 2, 2}, {16, 1, 2}, {16, 1, 4}, {16, 2, 2},
     {8, 1, 2}, {8, 1, 4}, {8, 2, 2}, {4, 1, 4}, {4, 2, 2}, {0}};
 /* clang-format on */
-enum { LIGHT_SUMS = 11, LIGHT_SHARES = 4 };
+enum { LIGHT_SUMS = 11 };
 
 int dfgnn__sums_listed(sums_group group, int narrow, int lanes, int vectors,
                        int unroll) {
@@ -78,10 +75,6 @@ int dfgnn__sums_listed(sums_group group, int narrow, int lanes, int vectors,
           dfgnn__gather_listed(sum_shapes, lanes, vectors, unroll)) ||
          dfgnn__gather_listed(dfgnn__gather_narrow_shapes, lanes, vectors,
                               unroll);
-}
-
-int dfgnn__sums_share_listed(int lanes, int vectors, int unroll) {
-  return dfgnn__gather_listed(share_shapes, lanes, vectors, unroll);
 }
 
 /* ---- edges in flight; 0: a kernel has no such shape ---------------------- */
@@ -153,12 +146,6 @@ int dfgnn__sums_program(dfgnn_program *program, dfgnn_dtype dtype,
     *program = (dfgnn_program)DFGNN_PROGRAM(FILE_OF("sum"), "dfgnn::spmm_rows",
                                             type, vector, lanes, vectors,
                                             unroll, k->factor, width);
-    break;
-  case SUMS_SHARE:
-    unroll = sum_unroll(share_shapes, LIGHT_SHARES, dtype, shape);
-    *program = (dfgnn_program)DFGNN_PROGRAM(
-        FILE_OF("sum"), "dfgnn::spmm_shares", type, vector, lanes, vectors,
-        unroll, k->factor, width);
     break;
   case SUMS_BLOCK:
     unroll = sum_unroll(sum_shapes, LIGHT_SUMS, dtype, shape);
@@ -247,10 +234,9 @@ sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
   if (!dfgnn__sums_copies(problem))
     return message_kernel(problem, pass, p ? p->attr : NULL);
   if (!found)
-    return (sums_kernel){.kind = walk == SUMS_OVER_SHARES   ? SUMS_SHARE
-                                 : walk == SUMS_OVER_BLOCKS ? SUMS_BLOCK
-                                 : walk == SUMS_OVER_FOURS  ? SUMS_FOUR
-                                                            : SUMS_ADD,
+    return (sums_kernel){.kind = walk == SUMS_OVER_BLOCKS  ? SUMS_BLOCK
+                                 : walk == SUMS_OVER_FOURS ? SUMS_FOUR
+                                                           : SUMS_ADD,
                          .factor = !factors            ? FACTOR_NONE
                                    : per_head(problem) ? FACTOR_HEADS
                                                        : FACTOR_EDGE};

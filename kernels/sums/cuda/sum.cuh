@@ -2,7 +2,7 @@
 #ifndef DFGNN_SUMS_CUDA_SUM_CUH
 #define DFGNN_SUMS_CUDA_SUM_CUH
 
-#include "kernels/common/cuda_gather_shares.cuh"
+#include "kernels/common/cuda_gather.cuh"
 #include "kernels/common/ptx_widen.cuh"
 #include "kernels/sums/cuda/params.h"
 
@@ -189,7 +189,7 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
   static constexpr int kHeld = (APART ? 1 : 3) * C * VEC * sizeof(A) / 4 +
                                (FACTOR == FACTOR_HEADS ? 8 : 0);
   static constexpr bool kNotes = FACTOR != FACTOR_NONE;
-  /* All lanes of a warp take part in a product; those of shares do not. */
+  /* All lanes of a warp take part in a product. */
   static constexpr bool kProducts =
       APART && adds_by_products<T, VEC, C, FACTOR>();
 
@@ -358,12 +358,6 @@ __global__ void __launch_bounds__(
     (gather_blocks<spmm_row_op<T, VEC, L, C, U, FACTOR, W>, C, U>()))
     spmm_rows(const __grid_constant__ gather_params p) {
   gather_rows<spmm_row_op<T, VEC, L, C, U, FACTOR, W>, L, C, U>(p);
-}
-
-template <typename T, int VEC, int L, int C, int U, int FACTOR, int W>
-__global__ void __launch_bounds__(512, 1)
-    spmm_shares(const __grid_constant__ gather_params p) {
-  gather_shares_of<spmm_op<T, VEC, L, C, FACTOR, false, W>, L, C, U>(p);
 }
 
 } // namespace dfgnn

@@ -19,14 +19,6 @@ static int parts_of(const dfgnn_problem *problem) {
   return found ? parts : 1;
 }
 
-/* The number of shares of the matrix that the pass walks. */
-static int64_t count_shares(const dfgnn_setting *setting, int share) {
-  dfgnn_matrix matrix = *setting->matrix;
-  if (dfgnn__sums_backward(setting->problem))
-    matrix.destinations = matrix.sources;
-  return dfgnn__gather_shares(&matrix, share);
-}
-
 int64_t dfgnn__sums_longest(const dfgnn_setting *setting) {
   return dfgnn__sums_backward(setting->problem)
              ? setting->signature->max_source_degree
@@ -38,8 +30,7 @@ int64_t dfgnn__sums_hub(const dfgnn_setting *setting) {
   return longest > SUMS_HUB_EDGES ? longest : 0;
 }
 
-sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
-                               int share) {
+sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges) {
   const dfgnn_problem *p = setting->problem;
   const dfgnn_matrix *m = setting->matrix;
   const size_t scalar = dfgnn__scalar_size(p->dtype);
@@ -49,10 +40,8 @@ sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
   const int64_t matrix = fields * width * dfgnn__message_parts(p->message);
   const int64_t table =
       dfgnn__sums_found(p) & REDUCE_MOMENTS ? rows * width : 0;
-  const int64_t shares = share ? count_shares(setting, share) : 0;
-  const int64_t slots = share        ? 2 * shares
-                        : item_edges ? dfgnn__gather_item_slots(m, item_edges)
-                                     : 0;
+  const int64_t slots =
+      item_edges ? dfgnn__gather_item_slots(m, item_edges) : 0;
   sums_layout l = {.blocks = fields ? dfgnn__sums_blocks(setting) : 0};
   l.scales = dfgnn__place(&l.bytes, dfgnn__sums_averages(p) ? rows : 0, scalar);
   l.matrix = dfgnn__place(&l.bytes, matrix, scalar);
@@ -60,7 +49,6 @@ sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
       &l.bytes, dfgnn__sums_backward(p) ? l.blocks * matrix : 0, scalar);
   l.coefficient = dfgnn__place(&l.bytes, table, scalar);
   l.offset = dfgnn__place(&l.bytes, table, scalar);
-  l.share_row = dfgnn__place(&l.bytes, shares, sizeof(int));
   l.partial = dfgnn__place(&l.bytes, slots * parts_of(p) * width, scalar);
   return l;
 }
@@ -167,12 +155,10 @@ static dfgnn_status launch_merge(const dfgnn_program *program, gather_params *p,
   int columns = needed < least           ? least
                 : needed > MERGE_THREADS ? MERGE_THREADS
                                          : needed;
-  void *of_items[] = {p, &heavy, &columns}, *of_shares[] = {p, &columns};
+  void *arguments[] = {p, &heavy, &columns};
   const dfgnn_grid grid = {
       .blocks = {(unsigned)blocks}, .threads = MERGE_THREADS, .overlaps = 1};
-  return blocks
-             ? dfgnn__launch(queue, program, grid, heavy ? of_items : of_shares)
-             : DFGNN_OK;
+  return blocks ? dfgnn__launch(queue, program, grid, arguments) : DFGNN_OK;
 }
 
 static dfgnn_status merge_items(gather_params *p, const sums_kernel *kernel,
@@ -194,29 +180,7 @@ static dfgnn_status merge_items(gather_params *p, const sums_kernel *kernel,
                       items->array[3], launch->setting.queue);
 }
 
-static dfgnn_status merge_shares(gather_params *p, const gather_shape *shape,
-                                 const dfgnn_launch *launch) {
-  const int vector = merge_vector(shape);
-  const dfgnn_program program =
-      DFGNN_PROGRAM(MERGE_SOURCE, "dfgnn::merge_shares",
-                    DFGNN_TYPE(launch->setting.problem->dtype), vector);
-  return launch_merge(&program, p, vector, p->schedule.units, NULL,
-                      launch->setting.queue);
-}
-
 /* ---- passes -------------------------------------------------------------- */
-
-static dfgnn_status run_shares(gather_params *p, const dfgnn_program *program,
-                               const gather_shape *shape,
-                               const sums_call *call) {
-  p->schedule.units = (int)count_shares(&call->launch->setting, call->share);
-  p->schedule.share = call->share;
-  p->schedule.share_row = at(call, call->layout.share_row);
-  p->partial = at(call, call->layout.partial);
-  dfgnn_status status =
-      dfgnn__gather_run_shares(p, program, shape, call->launch, call->warps);
-  return status ? status : merge_shares(p, shape, call->launch);
-}
 
 static dfgnn_status run_blocks(gather_params *p, const dfgnn_program *program,
                                const gather_shape *shape,
@@ -268,8 +232,6 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   status = find_program(&program, &shape, &kernel, &p, pass, aligned, problem);
   if (status)
     return status;
-  if (walk == SUMS_OVER_SHARES)
-    return run_shares(&p, &program, &shape, call);
   if (call->order && first)
     p.schedule.order = call->order->array[0];
   if (dfgnn__sums_by_blocks(walk))
@@ -415,7 +377,7 @@ dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
   const int items = blocks ? dfgnn__sums_hub(setting) ? SUMS_HUB_EDGES : 0
                     : kind == DFGNN_VIEW_WORK_ITEMS ? (int)parameter
                                                     : 0;
-  call->layout = dfgnn__sums_layout(setting, items, call->share);
+  call->layout = dfgnn__sums_layout(setting, items);
   take_views(call, kind, parameter);
   return run(call);
 }

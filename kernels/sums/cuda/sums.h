@@ -40,7 +40,6 @@ enum { SUMS_MOMENTS = SUMS_ROWS + 1 };
 typedef struct sums_kernel {
   enum {
     SUMS_ADD,          /* spmm_rows: sums of copies */
-    SUMS_SHARE,        /* spmm_shares: the same, over balanced shares */
     SUMS_BLOCK,        /* spmm_blocks: the same, long rows by whole blocks */
     SUMS_FOUR,         /* spmm_fours: the same, on tensor cores */
     SUMS_FIND,         /* reduce_rows: extremes and moments of copies */
@@ -58,7 +57,6 @@ typedef struct sums_kernel {
 /* What the units of a pass are. */
 typedef enum sums_walk {
   SUMS_OVER_ROWS,   /* or items */
-  SUMS_OVER_SHARES, /* of edges and ends of rows */
   SUMS_OVER_BLOCKS, /* rows, of which blocks take the long ones */
   SUMS_OVER_FOURS   /* four rows a warp, likewise */
 } sums_walk;
@@ -88,7 +86,6 @@ typedef enum sums_group {
  * count too. */
 int dfgnn__sums_listed(sums_group group, int narrow, int lanes, int vectors,
                        int unroll);
-int dfgnn__sums_share_listed(int lanes, int vectors, int unroll);
 
 /* Returns NULL and the shape that serves the setting, or why none does. */
 const char *dfgnn__sums_refusal(gather_shape *shape,
@@ -109,7 +106,6 @@ typedef struct sums_layout {
   size_t sums;                /* each block's gradients of matrix and offset */
   int blocks;                 /* the number of these blocks of edges */
   size_t coefficient, offset; /* by destination, for gradients of moments */
-  size_t share_row;           /* gather_schedule.share_row */
   size_t partial; /* results of units that are not whole rows; room for the
                    * largest pass */
   size_t bytes;   /* of all */
@@ -124,9 +120,8 @@ int64_t dfgnn__sums_longest(const dfgnn_setting *setting);
 /* The same if SUMS_HUB_EDGES are fewer; else 0. */
 int64_t dfgnn__sums_hub(const dfgnn_setting *setting);
 
-/* item_edges and share are 0 where rows are no items or shares. */
-sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges,
-                               int share);
+/* item_edges is 0 where rows are no items. */
+sums_layout dfgnn__sums_layout(const dfgnn_setting *setting, int item_edges);
 /* The number of blocks of edges of a projection's gradients. */
 int dfgnn__sums_blocks(const dfgnn_setting *setting);
 
@@ -149,7 +144,6 @@ typedef struct sums_call {
   sums_walk walk;
   int warps, rows;
   gather_span span;
-  int share;                   /* steps of a balanced share; 0: none */
   const dfgnn_view *transpose; /* backward */
   const dfgnn_view *order;     /* of rows, for FORWARD or COLUMNS */
   const dfgnn_view *items;     /* WORK_ITEMS for the same, or, over blocks, the
