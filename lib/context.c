@@ -9,6 +9,7 @@
 #include "lib/base/fork.h"
 #include "lib/decided.h"
 #include "lib/handle.h"
+#include "select/portfolio.h"
 
 static dfgnn_status read_number(int64_t *value, const char *name,
                                 int64_t lowest) {
@@ -46,6 +47,8 @@ static dfgnn_status read_environment(dfgnn_context *ctx,
   if (!status)
     status = read_number(&deterministic, "DFGNN_DETERMINISTIC", 0);
   ctx->force_deterministic = (int)deterministic;
+  if (!status)
+    status = dfgnn__portfolios_open();
   if (!status && forced && *forced) {
     ctx->forced_variant = dfgnn__variant_find(forced);
     if (!ctx->forced_variant)

@@ -206,6 +206,24 @@ TEST_LOOP(what_is_wrong_in_a_text_is_named_with_its_line, 0,
   ck_assert_uint_eq(all.cells, 0);
 }
 
+/* The package's own are not read then, and each test has its process. */
+TEST(a_named_file_serves_in_their_place_or_no_context_is_made) {
+  char path[] = "portfolios-XXXXXX";
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx = NULL;
+  const int fd = mkstemp(path);
+  options.device = "cpu";
+  options.store = "";
+  ck_assert_int_eq(write(fd, "nonsense\n", 9), 9);
+  close(fd);
+  setenv("DFGNN_PORTFOLIOS", path, 1);
+  ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_FORMAT,
+           "DFGNN_PORTFOLIOS: ");
+  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "line 1: 'nonsense'"));
+  ck_assert_ptr_null(ctx);
+  unlink(path);
+}
+
 /* Each text that a byte was cut from, or changed in, is read or refused. */
 TEST(damaged_texts_are_read_or_refused) {
   size_t size;
