@@ -185,27 +185,34 @@ typedef struct neighbour {
   double distance;
 } neighbour;
 
+int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
+                     const dfgnn_device_info *device) {
+  const dfgnn_signature *s = &row->signature;
+  dfgnn_problem named;
+  if (dfgnn__key_problem(&named, row) ||
+      dfgnn__problem_complete(&asked->problem, &named))
+    return 0;
+  asked->matrix = (dfgnn_matrix){.destinations = s->destinations,
+                                 .sources = s->sources,
+                                 .edges = s->edges,
+                                 .max_degree = s->max_degree,
+                                 .offsets64 = !strcmp(row->index, "i64")};
+  asked->query = (dfgnn_query){.setting = {.problem = &asked->problem,
+                                           .matrix = &asked->matrix,
+                                           .signature = s,
+                                           .device = device},
+                               .family = row->family ? row->family : ""};
+  return 1;
+}
+
 /* Was the decision complete for its own problem on its own graph? */
 static int was_complete(const dfgnn_entry *e, const dfgnn_table *t,
                         const dfgnn_query *q) {
-  const dfgnn_measurement *row = &e->decision->problem;
-  const dfgnn_signature *s = &row->signature;
-  dfgnn_problem named, problem;
-  if (dfgnn__key_problem(&named, row) ||
-      dfgnn__problem_complete(&problem, &named))
+  dfgnn_row_query there;
+  if (!dfgnn__row_query(&there, &e->decision->problem, &t->device))
     return 0;
-  const dfgnn_matrix matrix = {.destinations = s->destinations,
-                               .sources = s->sources,
-                               .edges = s->edges,
-                               .max_degree = s->max_degree,
-                               .offsets64 = q->setting.matrix->offsets64};
-  const dfgnn_query there = {.setting = {.problem = &problem,
-                                         .matrix = &matrix,
-                                         .signature = s,
-                                         .device = &t->device},
-                             .family = q->family,
-                             .broken = q->broken};
-  return dfgnn__is_complete(e->decision, t, &there);
+  there.query.broken = q->broken;
+  return dfgnn__is_complete(e->decision, t, &there.query);
 }
 
 /* Graphs of one family answer for each other, whatever their distance. */

@@ -76,6 +76,16 @@ const dfgnn_decision *dfgnn__table_exact(const dfgnn_table *table,
 
 /* ---- measured.c: what was measured --------------------------------------- */
 
+/* The query that a row answered; row and device outlive it. */
+typedef struct dfgnn_row_query {
+  dfgnn_problem problem;
+  dfgnn_matrix matrix;
+  dfgnn_query query;
+} dfgnn_row_query;
+/* 0: the row's problem is none of this library's. */
+int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
+                     const dfgnn_device_info *device);
+
 /* Were all members of the query's portfolio measured in the decision, or found
  * unfit there? */
 int dfgnn__is_complete(const dfgnn_decision *decision,

@@ -215,9 +215,7 @@ static void note_gates(char text[MISS_LENGTH], const dfgnn_measurement *wanted,
 
 /* Says why no measurement answered: how the one that comes next differs. */
 static void explain_miss(doctor *d, const tool_case *each,
-                         const dfgnn_problem *problem,
-                         const dfgnn_choice *choice, const char *name) {
-  const char *source = dfgnn_name(DFGNN_NAMES_SOURCE, choice->source);
+                         const dfgnn_problem *problem, const char *name) {
   const dfgnn_measurement *best = NULL;
   char text[MISS_LENGTH] = "";
   dfgnn_measurement wanted;
@@ -230,14 +228,14 @@ static void explain_miss(doctor *d, const tool_case *each,
   if (best)
     note_gates(text, &wanted, best);
   if (!best)
-    say(d, "call", name, source, "nothing is measured");
+    say(d, "call", name, "miss", "nothing is measured");
   else if (*text)
-    say(d, "call", name, source,
+    say(d, "call", name, "miss",
         "the nearest measurement, %s %lldx%lld, is %s",
         *best->graph ? best->graph : "a graph", (long long)best->heads,
         (long long)best->dim, text);
   else
-    say(d, "call", name, source,
+    say(d, "call", name, "miss",
         "no graph within %.3g was measured, or not all of its portfolio",
         dfgnn__near);
 }
@@ -258,7 +256,7 @@ static int examine_call(void *data, const tool_case *each) {
     say(d, "call", name, dfgnn_name(DFGNN_NAMES_SOURCE, choice.source), "%s",
         choice.because);
   else
-    explain_miss(d, each, &lookup.problem, &choice, name);
+    explain_miss(d, each, &lookup.problem, name);
   d->exact += choice.source == DFGNN_SOURCE_EXACT;
   d->pinned += choice.source == DFGNN_SOURCE_PINNED;
   d->near += choice.source == DFGNN_SOURCE_NEAR;

@@ -1,6 +1,9 @@
 /* winners.c - the rows that decide: those of the fastest variants of each
- * problem and of the anchors they were compared with */
+ * problem, of its portfolio's members, without which it is not exact, and of the
+ * anchors they were compared with */
+#include "select/select.h"
 #include "tools/records.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +50,26 @@ static void sort(tool_winners *w) {
     qsort(w->list, w->count, sizeof *w->list, compare);
 }
 
+static int add_members(tool_winners *w, const dfgnn_decision *d) {
+  const dfgnn_measurement *row = &d->problem;
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  dfgnn_device_info device = DFGNN_DEVICE_INFO_INIT;
+  dfgnn_row_query asked;
+  int done = 1;
+  snprintf(device.backend, sizeof device.backend, "%s", row->backend);
+  snprintf(device.arch, sizeof device.arch, "%s", row->arch);
+  device.units = row->units;
+  device.cache_bytes = row->cache_bytes;
+  device.shared_bytes = row->shared_bytes;
+  const size_t count =
+      dfgnn__row_query(&asked, row, &device)
+          ? dfgnn__members(member, NULL, NULL, &asked.query)
+          : 0;
+  for (size_t i = 0; i < count && done; i++)
+    done = add(w, (kept){row, member[i]->name, ""});
+  return done;
+}
+
 static int fill(tool_winners *w, const tool_records *records, size_t best) {
   tool_winners anchors = {0};
   int done = 1;
@@ -54,6 +77,7 @@ static int fill(tool_winners *w, const tool_records *records, size_t best) {
     const dfgnn_decision *d = &records->decisions->decision[i];
     for (size_t k = 0; k < d->count && k < best && done; k++)
       done = add(w, (kept){&d->problem, d->ranked[k].variant, ""});
+    done = done && add_members(w, d);
   }
   sort(w);
   for (size_t i = 0; i < records->count && done; i++) {
@@ -80,8 +104,8 @@ int tool_records_best(tool_records *records, int best) {
 }
 
 int tool_row_wins(const tool_records *records, const dfgnn_measurement *row) {
-  return !strcmp(row->status, "ok") && (has(records->winners, row, "") ||
-                                        has(records->winners, row, row->run));
+  return has(records->winners, row, "") ||
+         (!strcmp(row->status, "ok") && has(records->winners, row, row->run));
 }
 
 void tool_winners_free(tool_winners *winners) {

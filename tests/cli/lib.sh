@@ -93,6 +93,6 @@ holds() {
 
 # A graph with three kinds of rows, which is tuned in a moment.
 small="powerlaw:nodes=300,edges=2400,max-degree=90,seed=7"
-quick="--device cpu --dim 8 --budget 300ms --quiet"
+quick="--device cpu --dim 8 --budget 1s --quiet"
 
 finish() { exit $((failures > 0)); }

@@ -8,17 +8,24 @@ export_of() { dfgnn-tune export --store "$1"; }
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run "$small" $quick --store "$work/run.db"
 export_of "$work/run.db" >"$work/run.jsonl"
-names=$(dfgnn-tune variants --json | jq -c '[.[] | select(.backend == "cpu" and
-  .algorithm == "online")] | unique_by(.variant)[:5] | map({variant, revision})')
+dfgnn-tune variants --json >"$work/variants.json"
+names=$(dfgnn-tune explain "$small" --device cpu --dim 8 --store "$work/none.db" \
+  --json | jq -c --slurpfile all "$work/variants.json" '.[0].candidates |
+  [.[].variant] as $members | [$members[] as $v | first($all[0][] |
+    select(.variant == $v))] + ([$all[0][] | select(.backend == "cpu" and
+    .algorithm == "online" and (.variant | IN($members[]) | not))] |
+    unique_by(.variant)[:3]) | map({variant, revision})')
+members=$(echo "$names" | jq length) # and three others, the fastest
 jq -c --argjson names "$names" 'select(.status == "ok" and .variant == .anchor)
-  | . as $row | $names | to_entries[] | (1 - .key / 8) as $ratio
+  | . as $row | $names | to_entries[] | (1 - .key / 64) as $ratio
   | $row + .value + {anchor: $names[0].variant,
     anchor_revision: $names[0].revision, ratio: $ratio,
     ratio_low: ($ratio * 0.999), ratio_high: ($ratio * 1.001)}' \
   "$work/run.jsonl" >"$work/made.jsonl"
 status 0 dfgnn-tune import "$work/made.jsonl" --store "$work/base.db" -q
 export_of "$work/base.db" >"$work/base.jsonl"
-[ "$(wc -l <"$work/base.jsonl")" = 5 ] || fail "no row to begin with"
+[ "$(wc -l <"$work/base.jsonl")" = "$members" ] && [ "$members" -gt 4 ] ||
+  fail "no row to begin with"
 
 # Three stores that overlap: measurements of other runs, devices and days.
 make_store() { # NAME JQ
@@ -147,12 +154,13 @@ db.execute("update measurement set ratio = ratio_low where hash = "
            "(select min(hash) from measurement)")
 db.commit()' "$work/forged.db"
   status 5 dfgnn-tune verify "$work/forged.db" --json
-  holds '.[0].state == "has invalid rows" and .[0].invalid == 1 and
-    .[0].rows == 4'
+  rest=$((members - 1))
+  holds ".[0].state == \"has invalid rows\" and .[0].invalid == 1 and
+    .[0].rows == $rest"
   status 0 dfgnn-tune merge "$work/clean.db" "$work/forged.db" --json
-  holds '.[0].added == 4 and .[0].why == "1 invalid"'
+  holds ".[0].added == $rest and .[0].why == \"1 invalid\""
   status 0 dfgnn-tune prune --store "$work/forged.db" --json
-  holds '.[0].invalid == 1 and .[0].kept == 4'
+  holds ".[0].invalid == 1 and .[0].kept == $rest"
   status 0 dfgnn-tune verify "$work/forged.db"
 fi
 
@@ -222,9 +230,9 @@ cp "$work/a.db" "$work/lower.db"
 DFGNN_STORE=$work/upper.db:$work/lower.db
 export DFGNN_STORE
 status 0 dfgnn-tune info --device cpu --json
-holds '[.[] | select(.kind == "store")] | length == 2 and
-  .[0].writable and (.[0].exists | not) and .[1].rows == 5 and
-  (.[1].writable | not)'
+holds "[.[] | select(.kind == \"store\")] | length == 2 and
+  .[0].writable and (.[0].exists | not) and .[1].rows == $members and
+  (.[1].writable | not)"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 8 --json
 holds ".[0].source == \"exact\" and .[0].stores == [\"$work/lower.db\"]"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 9 --json
@@ -237,7 +245,7 @@ holds '[.[] | select(.kind == "store") | [.answers, .problems]] ==
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run "$small" --device cpu --dim 5 --budget 100ms --quiet
 status 0 dfgnn-tune info --device cpu --json
-holds '[.[] | select(.kind == "store")] | .[0].rows > 0 and .[1].rows == 5 and
+holds '[.[] | select(.kind == "store")] | .[0].rows > 0 and .[1].rows > 5 and
   .[0].answers == 1 and .[1].answers == 1 and .[0].problems == 2'
 export_of "$work/lower.db" | cmp -s - "$work/base.jsonl" ||
   fail "the second layer was written"
