@@ -65,6 +65,31 @@ printf '{}' >"$work/none.lock"
 status 1 dfgnn-tune explain "$@" --check "$work/none.lock"
 says none.lock "no lock"
 
+promise "a banned variant is chosen no more, until its ban ends"
+set -- "$small" --device cpu --op gt --dim 16 --store "$work/b.db"
+status 0 dfgnn-tune explain "$@" --json
+first=$(jq -r '.[0].variant' "$work/out")
+status 0 dfgnn-tune ban "$first" --store "$work/b.db"
+status 0 dfgnn-tune ban --store "$work/b.db" --json
+holds "length == 1 and .[0].variant == \"$first\" and .[0].variants == 1"
+status 0 dfgnn-tune explain "$@" --json
+holds ".[0].variant != \"$first\" and all(.[0].candidates[]; .variant != \"$first\")"
+status 0 dfgnn-tune ban "$first" --remove --store "$work/b.db"
+status 0 dfgnn-tune explain "$@" --json
+holds ".[0].variant == \"$first\""
+status 2 dfgnn-tune ban no.such --store "$work/b.db"
+says no.such
+
+promise "a race is over before its plan is timed"
+status 0 dfgnn-bench "$small" --device cpu --op gt --dim 16 --effort race \
+  --variants tuned --rounds 3 --store "$work/race.db" --json -q
+raced=$(jq -r '.[0].variant' "$work/out")
+dfgnn-tune show --store "$work/race.db" --all --json >"$work/out"
+holds 'length >= 3'
+status 0 dfgnn-tune explain "$small" --device cpu --op gt --dim 16 \
+  --store "$work/race.db" --json
+holds ".[0].source == \"near\" and .[0].distance == 0 and .[0].variant == \"$raced\""
+
 promise "a process notes what no measurement answered, once"
 DFGNN_RECORD=$work/met
 export DFGNN_RECORD
