@@ -2,7 +2,7 @@
 """Makes the portfolios of a device from surveys, and judges them on graphs left out.
 
     dfgnn-graph info --json GRAPH... > signatures.json
-    dfgnn-tune survey ... > survey.csv          (cell,graph,variant,ms,...)
+    dfgnn-tune survey ... -o survey.csv          (cell,graph,variant,ms,...)
     make_portfolio.py make   --device sm_90 --signatures signatures.json survey.csv...
     make_portfolio.py judge  (the same)  the regret by cell, of graphs that took no part
     make_portfolio.py unused (the same)  families and values of parameters without a member
@@ -254,6 +254,9 @@ def relative(variant, problem, backend):
 def read(options):
     """The cells of the surveys, and the signatures of their graphs."""
     rows = pd.concat(pd.read_csv(f) for f in options.survey)
+    if options.variants:
+        with open(options.variants) as file:
+            rows = rows[rows["variant"].isin({v["variant"] for v in json.load(file)})]
     with open(options.signatures) as file:
         signatures = {s["graph"]: {c: s[c] for c in COLUMNS} for s in json.load(file)}
     problems = read_cells(options.cells)
@@ -426,6 +429,8 @@ def main():
     parser.add_argument("survey", nargs="+", help="CSV files of one device, .gz too")
     parser.add_argument("--device", default="sm_90", choices=DEVICES)
     parser.add_argument("--signatures", required=True)
+    parser.add_argument("--variants", help="what `dfgnn-tune variants --json` prints: rows of"
+                        " variants that have left the library since leave the survey, too")
     parser.add_argument("--cells", default=HERE / "data" / "cells.txt")
     parser.add_argument("--split", default=HERE / "data" / "split.tsv")
     parser.add_argument("--use", default="all", choices=("all", "fit"),
