@@ -16,6 +16,7 @@ typedef struct session {
   dfgnn_subject subject;
   dfgnn_tune_options options; /* defaults filled in */
   double start;               /* by dfgnn__seconds() */
+  double began;               /* the same, once the store is open */
   dfgnn_recorder recorder;
   dfgnn_trials trials;
   dfgnn_search search;
@@ -310,7 +311,7 @@ static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   search->anchor = s->trials.anchor;
   search->order = s->trials.order;
   search->predicted = s->trials.predicted;
-  search->deadline = s->start + s->options.budget_s;
+  search->deadline = s->began + s->options.budget_s;
   search->margin = s->options.margin;
   search->exhaustive = s->options.exhaustive;
   search->seed = s->options.seed;
@@ -416,6 +417,7 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
     s->subject.gate = &s->gate;
     s->recorder.gate = &s->gate;
     dfgnn__record_begin(&s->recorder);
+    s->began = dfgnn__seconds();
     dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
                                &s->subject.problem, s->options.budget_s);
     status = run_search(s, decision);
