@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from . import _step_times
+from ._checks import counted
 
 __all__ = ["accelerate", "Report"]
 
@@ -69,8 +70,31 @@ def _next_step(module):
         source = inspect.getsource(message)
     except (OSError, TypeError):
         return None
-    return next(("see " + text for pattern, text in _ADVICE
+    return next((text for pattern, text in _ADVICE
                  if re.search(pattern, source, re.S)), None)
+
+
+_NOTHING = """\
+  looked for: layers of torch_geometric and dgl, classes that derive from
+  MessagePassing or send messages by DGL, and blocks of physicsnemo, orb-models
+  and anemoi-models, of the packages that are imported
+  next: messages that are summed by torch itself (index_add, scatter of
+  x[src]) are dfgnn.aggregate(graph, x, reduce), weighted ones dfgnn.spmm, a
+  softmax of them dfgnn.score_attention, any others dfgnn.edge_program"""
+
+
+def _of_each_reason(layers, what):
+    """A line for all layers of one kind that have one reason, and one for what
+    would serve them."""
+    found = {}
+    for layer in layers:
+        found.setdefault(layer[1:4], []).append(layer.name or "(model)")
+    lines = []
+    for (kind, reason, following), names in found.items():
+        lines.append(f"  {', '.join(names)}: {kind} {what}: {reason}")
+        if following:
+            lines.append(f"    next: {following}")
+    return lines
 
 
 class Report:
@@ -116,14 +140,21 @@ class Report:
         swapped = [] if self.verb == "restored" else self.swapped
         return self.already + swapped + self.traced
 
+    def _inside(self):
+        """The beginnings of the names of layers that a unit takes together:
+        its line says what becomes of them, and a hook that times one of them
+        would send it its own way."""
+        return tuple(layer.name + "." if layer.name else ""
+                     for layer in (*self.swapped, *self.joined)
+                     if layer.detail)
+
     def __repr__(self):
         met = len(self.swapped) + len(self.already) + len(self._traced) + \
             len(self._kept)
-        # the line of a unit says what becomes of the layers inside it
-        inside = tuple(layer.name + "." if layer.name else ""
-                       for layer in (*self.swapped, *self.joined)
-                       if layer.detail)
-        lines = [f"{self.verb} {len(self.swapped)} of {met} layers"]
+        inside = self._inside()
+        lines = [f"{self.verb} {len(self.swapped)} of {counted(met, 'layer')}"]
+        if not met and self.verb == "accelerated":
+            lines.append(_NOTHING)
         if self.already:
             lines[0] += f"; {len(self.already)} were accelerated already"
         for layer in (*self.swapped, *self.joined):
@@ -140,13 +171,8 @@ class Report:
             elif not state.reason:
                 lines.append(f"  {layer.name or '(model)'}: {layer.kind} is "
                              "traced by its first call")
-        for layer in self.kept:
-            lines.append(f"  {layer.name or '(model)'}: {layer.kind} stays as "
-                         f"it is: {layer.reason}" + (
-                             f"; {layer.next}" if layer.next else ""))
-        for layer in self.others:
-            lines.append(f"  {layer.name or '(model)'}: {layer.kind} is no "
-                         f"layer of edges: {layer.reason}")
+        lines += _of_each_reason(self.kept, "stays as it is")
+        lines += _of_each_reason(self.others, "is no layer of edges")
         return "\n".join(lines)
 
     def after(self, step, rounds=5):
@@ -170,7 +196,9 @@ class Report:
             raise ValueError(f"rounds must be at least 1, got {rounds}")
         modules = dict(self.model.named_modules())
         layers = [(layer.name, modules[layer.name])
-                  for layer in (*self.served, *self.kept)]
+                  for layer in (*self.served, *self.kept)
+                  if layer.detail or
+                  not layer.name.startswith(self._inside())]
         return _step_times.measure(self.model, step, layers, self._plainly,
                                    rounds)
 

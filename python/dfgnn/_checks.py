@@ -76,3 +76,8 @@ def check_columns(columns, indices, num_src):
                 f"{name} of columns must have {size} elements on "
                 f"{indices.device}, got " + describe(tensor))
     return columns
+
+
+def counted(count, noun):
+    """"1 layer", "2 layers"."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")

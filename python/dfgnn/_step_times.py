@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from . import _fallbacks
+from ._checks import counted
 
 
 class Spread(NamedTuple):
@@ -89,8 +90,8 @@ class Times:
                 "; SLOWER: dfgnn.tune(model, *inputs) measures its kernels, "
                 "dfgnn.accelerate(layer, undo=True) takes them back"
                 if layer.slower else ""))
-        lines += [f"  {name or '(model)'}: {calls} calls a step take their "
-                  f"own library's path: {reason}"
+        lines += [f"  {name or '(model)'}: {counted(calls, 'call')} a step by "
+                  f"the own library's path: {reason}"
                   for name, reason, calls in self.fallbacks]
         lines += [f"  {one.name or '(model)'}: {one.kind} has no kernel here "
                   f"and takes {100 * one.after.ms / self.after.ms:.0f} % of "

@@ -10,6 +10,7 @@ import time
 import torch
 
 from . import _abi, _calls, _execute, _handle, _mlp, _tuned
+from ._checks import counted
 from ._files import read
 from ._program import named
 from ._step_times import tensors_in
@@ -109,8 +110,8 @@ class Met:
             f"{csr.destinations} nodes, {csr.edges} edges"
 
     def __repr__(self):
-        return (f"{self.text} on {self.name}: {self.calls} call"
-                f"{'s' if self.calls > 1 else ''}, {self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %")
+        return (f"{self.text} on {self.name}: {counted(self.calls, 'call')}, "
+                f"{self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %")
 
 
 def _header(folder):
@@ -147,7 +148,8 @@ class Recording:
 
     def __repr__(self):
         graphs = len({id(met.handle) for met in self.problems})
-        lines = [f"{len(self.problems)} problems on {graphs} graphs, "
+        lines = [f"{counted(len(self.problems), 'problem')} on "
+                 f"{counted(graphs, 'graph')}, "
                  f"{self.ms:.3g} ms of kernels a step"]
         return "\n".join(lines + ["  " + repr(met) for met in self.problems])
 

@@ -416,3 +416,21 @@ def test_ddp_over_two_processes():
         assert process.exitcode == 0
     found = dict(results.get() for _ in processes)
     assert set(found) == {0, 1} and max(found.values()) < 1e-12
+
+
+def test_a_model_without_layers_of_edges_gets_a_next_step():
+    text = str(dfgnn.accelerate(torch.nn.Linear(2, 2)))
+    assert text.startswith("accelerated 0 of 0 layers\n")
+    assert "looked for" in text and "dfgnn.aggregate" in text
+
+
+def test_one_reason_is_said_once():
+    class Sent(G.MessagePassing):
+        def propagate(self, edge_index, x):
+            return x
+
+    model = torch.nn.ModuleList([Sent(), Sent(), G.GCNConv(2, 2)])
+    lines = str(dfgnn.accelerate(model)).split("\n")
+    assert lines[0] == "accelerated 1 of 3 layers"
+    assert len([line for line in lines if "stays as it is" in line]) == 1
+    assert any(line.startswith("  0, 1: Sent") for line in lines)
