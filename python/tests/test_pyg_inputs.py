@@ -251,3 +251,13 @@ def test_a_switch_finds_writes_that_torch_does_not_count():
     said = subprocess.run([sys.executable, "-c", CHECKED], env=env, check=True,
                           timeout=PATIENCE, capture_output=True, text=True)
     assert "DFGNN_CHECK=edges" in said.stdout
+
+
+def test_a_layer_exports_whose_edges_depend_on_values():
+    """remove_self_loops() leaves a number of edges that no size tells."""
+    layer = G.FeaStConv(4, 4, heads=2)
+    x, edges = torch.randn(5, 4), torch.tensor([[0, 1, 2, 3], [1, 2, 2, 0]])
+    expected = layer(x, edges)
+    dfgnn.accelerate(layer)
+    program = torch.export.export(layer, (x, edges))
+    close(program.module()(x, edges), expected, 1e-5)

@@ -12,6 +12,7 @@ import weakref
 
 import torch
 from torch import Tensor
+from torch.fx.experimental import symbolic_shapes
 from torch_geometric.nn import MessagePassing
 
 from ... import _recorded
@@ -106,6 +107,11 @@ def _static(shape):
     return tuple([operator.index(n) for n in shape])
 
 
+# sizes that torch.export knows from values alone, such as that of edges after
+# remove_self_loops(), are equal to no others
+_surely = getattr(symbolic_shapes, "guard_or_false", bool)
+
+
 class _Rows:
     """Tells which rows are as many, by comparing them: a guard each."""
 
@@ -114,7 +120,7 @@ class _Rows:
 
     def number(self, count):
         for k, size in enumerate(self.sizes):
-            if size == count:
+            if _surely(size == count):
                 return k
         self.sizes.append(count)
         return len(self.sizes) - 1
