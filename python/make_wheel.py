@@ -37,10 +37,10 @@ Classifier: Programming Language :: C
 Classifier: Programming Language :: Python :: 3
 Classifier: Environment :: GPU :: NVIDIA CUDA
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
-Requires-Python: >=3.8
-Requires-Dist: torch>=1.13
+Requires-Python: >=3.10
+Requires-Dist: torch>=2.4
 Provides-Extra: pyg
-Requires-Dist: torch_geometric>=2.4; extra == "pyg"
+Requires-Dist: torch_geometric>=2.5; extra == "pyg"
 Description-Content-Type: text/markdown
 {links}
 {description}"""

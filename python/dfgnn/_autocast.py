@@ -2,22 +2,13 @@
 
 import torch
 
-if hasattr(torch, "get_autocast_dtype"):
-    def _autocast_dtype(device_type):
-        if torch.is_autocast_enabled(device_type):
-            return torch.get_autocast_dtype(device_type)
-        return None
-else:
-    def _autocast_dtype(device_type):
-        if device_type == "cuda":
-            return (torch.get_autocast_gpu_dtype()
-                    if torch.is_autocast_enabled() else None)
-        return (torch.get_autocast_cpu_dtype()
-                if torch.is_autocast_cpu_enabled() else None)
+def _autocast_dtype(device_type):
+    if torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return None
 
 
-# one question instead of three where torch can answer it
-_any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+_any_autocast = torch._C._is_any_autocast_enabled
 
 
 def autocasting():

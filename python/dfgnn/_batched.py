@@ -6,15 +6,9 @@ import contextlib
 
 import torch
 
-_functorch = getattr(torch._C, "_functorch", None)
-
-
-def _asks(name):
-    return getattr(_functorch, name, lambda tensor: False)
-
-
-_of_autograd = _asks("is_legacy_batchedtensor")  # by autograd's own vmap
-_of_functorch = _asks("is_batchedtensor")
+_functorch = torch._C._functorch
+_of_autograd = _functorch.is_legacy_batchedtensor  # by autograd's own vmap
+_of_functorch = _functorch.is_batchedtensor
 
 
 def is_batched(tensor):

@@ -11,7 +11,7 @@ import json
 import torch
 
 from . import _mlp
-from ._torch_operator import AVAILABLE, Family  # noqa: F401
+from ._torch_operator import Family
 
 
 def text(settings, tensors, keep=False):

@@ -9,12 +9,10 @@ from contextlib import ExitStack
 import torch
 
 # whether torch.compile traces: it cannot trace is_inference_mode_enabled()
-compiling = getattr(getattr(torch, "compiler", None), "is_compiling",
-                    lambda: False)
+compiling = torch.compiler.is_compiling
 
 # the innermost transform of torch.func, None outside of all of them
-_transform = getattr(getattr(torch._C, "_functorch", None),
-                     "peek_interpreter_stack", lambda: None)
+_transform = torch._C._functorch.peek_interpreter_stack
 
 _forward_ad = torch.autograd.forward_ad
 _jit_tracing = torch._C._get_tracing_state
@@ -142,8 +140,7 @@ def untraced(function):
                 set_eval_frame(prior)
         _skip_code(outside.__code__)
     except (ImportError, AttributeError, TypeError):
-        disable = getattr(getattr(torch, "compiler", None), "disable", None)
-        return function if disable is None else disable(function)
+        return torch.compiler.disable(function)
     outside._torchdynamo_disable = True
     return outside
 

@@ -9,7 +9,6 @@ import importlib.machinery
 import importlib.util
 import os
 import struct
-import sys
 
 from ._library import find, library
 
@@ -18,7 +17,7 @@ _NAME = "dfgnn_call"
 
 def _load():
     """The extension, or None."""
-    if sys.version_info < (3, 10) or os.environ.get("DFGNN_EXTENSION") == "0":
+    if os.environ.get("DFGNN_EXTENSION") == "0":
         return None
     path = os.path.join(os.path.dirname(find()), _NAME + ".abi3.so")
     if not os.path.exists(path):

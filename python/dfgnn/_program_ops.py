@@ -8,7 +8,7 @@ operator of the program that is derived.
 
 from . import _programs
 from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
-from ._torch_operator import AVAILABLE, Family  # noqa: F401
+from ._torch_operator import Family
 
 _KINDS = list(_programs.TYPES)  # types are told by their numbers
 _SEEDED = "seed "  # the text of a call whose first tensor is its seed

@@ -17,7 +17,7 @@ from . import _recording
 from ._execute import generation
 from ._kernel_links import Sum
 from .hetero import hetero_graph
-from ._torch_operator import AVAILABLE, Family  # noqa: F401
+from ._torch_operator import Family
 
 
 @functools.lru_cache(maxsize=64)

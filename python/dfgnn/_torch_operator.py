@@ -4,8 +4,7 @@ torch.compile does not break its graph at an operator that has a fake kernel
 and a derivative.  All calls are one operator, with one of its gradient: pure
 functions of their tensors, whose text says everything else, and first of what
 family it is.  A Graph is named by its number, or given as an edge_index
-tensor; tensors by edge are in the caller's order.  Versions of torch without
-register_fake() have none.
+tensor; tensors by edge are in the caller's order.
 """
 
 import functools
@@ -15,12 +14,9 @@ from typing import NamedTuple, Optional
 import torch
 
 from ._autograd import Kind, Recorded, wants_gradient
-from ._modes import compiling, refuse_in_cuda_graphs, untraced
+from ._modes import refuse_in_cuda_graphs, untraced
 from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, by_id
-
-AVAILABLE = hasattr(torch, "library") and hasattr(
-    torch.library, "register_fake")
 
 # torch.compile cannot trace them: they depend on the values of the edges
 untraced_graph = untraced(as_graph)
@@ -33,9 +29,8 @@ _GRADIENT = f"str wanted, str present, Tensor[] saved, Tensor[] grads, {_CALL}"
 # An operator that is given an edge_index may have to make its graph, which
 # waits for the device: torch's own CUDA graphs are to leave it out.
 _OF_EDGES = "_of_edges"
-_UNSAFE = [tag for tag in (getattr(getattr(torch, "Tag", None),
-                                   "cudagraph_unsafe", None),)
-           if tag is not None]
+_UNSAFE = [torch.Tag.cudagraph_unsafe] if hasattr(
+    torch.Tag, "cudagraph_unsafe") else []
 
 
 class Call(NamedTuple):
@@ -234,5 +229,4 @@ def _define():
             torch.library.register_fake(full)(fake)
 
 
-if AVAILABLE:
-    _define()
+_define()

@@ -2,8 +2,7 @@
 
 import torch
 
-_COMPRESSED = {getattr(torch, name) for name in ("sparse_csr", "sparse_csc")
-               if hasattr(torch, name)}
+_COMPRESSED = {torch.sparse_csr, torch.sparse_csc}
 
 
 def is_adjacency(edges):

@@ -12,8 +12,7 @@ from ._stamp import is_stamped, stamp
 from .graph import Graph, _host_ptr, _sizes
 
 _cache = {}
-_SPARSE = {getattr(torch, name) for name in
-           ("sparse_coo", "sparse_csr", "sparse_csc") if hasattr(torch, name)}
+_SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}
 
 
 def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,

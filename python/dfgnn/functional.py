@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import torch
 
-from . import _derived, ops
+from . import _derived
 from ._attention_call import attend
 from ._autocast import autocast
 from ._checks import describe
-from ._modes import untraced
 from ._operators import OPERATORS, Settings
 from ._values import refuse_values
 from .graph import Graph
@@ -54,10 +53,6 @@ def _call(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
     return run(name, graph, inputs, bias, dropout, scale=scale, slope=slope,
                return_weights=return_weights, self_loops=self_loops,
                edge_use=edge_use, return_lse=return_lse)
-
-
-if not ops.AVAILABLE:
-    _call = untraced(_call)
 
 
 def _pick(result, return_weights, return_lse=False):

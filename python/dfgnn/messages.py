@@ -168,7 +168,7 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
         given = _projected(given)
     if not isinstance(graph, Graph):
         refuse_values(graph, "messages of edges")
-    if ops.compiling() and ops.AVAILABLE:
+    if ops.compiling():
         def run(name):
             return _traced(graph, name, given, num_dst)
     else:

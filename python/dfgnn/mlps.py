@@ -13,11 +13,11 @@ import torch
 from . import _abi, _execute, _gates, _mlp, _mlp_ops
 from ._attention_call import tf32_allowed
 from ._autocast import autocast_dtype
-from ._modes import constant, needs_composite, untraced
+from ._modes import compiling, constant, needs_composite, untraced
 from ._operators import DTYPES as TYPES, check_tensor
 from .convert import as_graph
 from .graph import Graph
-from ._torch_operator import compiling, place
+from ._torch_operator import place
 
 __all__ = ["edge_mlp"]
 
@@ -264,7 +264,7 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
     made = None
     if keep not in (None, True, False):
         raise ValueError(f"keep must be None, True or False, got {keep!r}")
-    if compiling() and _mlp_ops.AVAILABLE and not gates.asked():
+    if compiling() and not gates.asked():
         made = _compiled(graph, weights, biases, given, keep)
     if made is None:
         made = _called(graph, weights, biases, given, gates, keep)

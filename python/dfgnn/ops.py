@@ -9,7 +9,7 @@ from . import _composite, _execute, _fused, _recipe, _recording
 from ._modes import compiling  # noqa: F401: used as this module's
 from ._operators import OPERATORS, Operator, Settings, sum_settings
 from ._torch_operator import (  # noqa: F401: the graphs, as this module's
-    AVAILABLE, Family, bits, place, untraced_graph, untraced_looped_graph)
+    Family, bits, place, untraced_graph, untraced_looped_graph)
 from .errors import UnsupportedError
 
 

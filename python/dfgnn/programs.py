@@ -277,8 +277,6 @@ class EdgeProgram(MessageFunction):
     def _compiled(self, graph, given, others):
         """The call as an operator of torch.library; None if it cannot be one,
         as where the function finds a tensor outside of itself."""
-        if not _program_ops.AVAILABLE:
-            return None
         num_src, num_dst = _sizes_of(given)
         if isinstance(graph, Graph):
             if graph.exchange is not None:

@@ -9,7 +9,6 @@ import socket
 import pytest
 import torch
 
-import dfgnn
 from dfgnn import nn
 
 from conftest import close, random_edges
@@ -95,9 +94,8 @@ def test_checkpoints_and_exports(name):
     found, = torch.autograd.grad(
         checkpoint(layer, x, edges, use_reentrant=False).sin().sum(), x)
     close(found, wanted, 1e-6)
-    if dfgnn.ops.AVAILABLE and hasattr(torch, "export"):
-        program = torch.export.export(layer, (x.detach(), edges))
-        close(program.module()(x, edges), layer(x, edges), 1e-5)
+    program = torch.export.export(layer, (x.detach(), edges))
+    close(program.module()(x, edges), layer(x, edges), 1e-5)
 
 
 def _train(rank, port, path):

@@ -125,8 +125,6 @@ COMPILED = [dict(residual=True, edges=True), dict(reduce="max", norm="layer"),
             dict(reduce="mean", reduce_src="min", edges=True)]
 
 
-@pytest.mark.skipif(not _mlp_ops.AVAILABLE,
-                    reason="this torch has no operators")
 @pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("options", COMPILED)
 def test_torch_compile_does_not_break_its_graph(options, listed):
@@ -144,8 +142,6 @@ def test_torch_compile_does_not_break_its_graph(options, listed):
     agree(compiled(x, edge), block(x, edge), [x, edge, *weights, *biases])
 
 
-@pytest.mark.skipif(not _mlp_ops.AVAILABLE,
-                    reason="this torch has no operators")
 def test_results_begin_where_torch_compile_expects():
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
@@ -173,8 +169,6 @@ def test_results_begin_where_torch_compile_expects():
     assert len(begins) > 4 and not any(begins)
 
 
-@pytest.mark.skipif(not _mlp_ops.AVAILABLE,
-                    reason="this torch has no operators")
 def test_the_operator_is_what_torch_expects():
     graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
     settings = _mlp.Settings(1, "relu", None, 0.01, reduce_dst="max",

@@ -6,14 +6,11 @@ import torch
 import torch.nn.functional as F
 
 import dfgnn
-from dfgnn import ops
 from dfgnn.programs import TraceError, edge_program
 
 from conftest import random_edges, to
 
 N, M, E = 7, 9, 30
-compiles = pytest.mark.skipif(
-    not ops.AVAILABLE, reason="torch.library has no register_fake")
 
 
 @edge_program
@@ -64,7 +61,6 @@ def same(have, want):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-@compiles
 @pytest.mark.parametrize("kind", ["graph", "edge_index"])
 def test_torch_compile_does_not_break_its_graph(call, kind):
     edges, given = call
@@ -84,7 +80,6 @@ def test_torch_compile_does_not_break_its_graph(call, kind):
                  want if isinstance(want, tuple) else [want])
 
 
-@compiles
 def test_compiled_code_serves_other_sizes(place):
     @edge_program(reduce="max")
     def difference(i, j):
@@ -99,7 +94,6 @@ def test_compiled_code_serves_other_sizes(place):
              [difference(edges, i={"x": x}, j={"x": x})])
 
 
-@compiles
 def test_compiled_dropout_is_the_same_in_both_passes():
     graph = dfgnn.as_graph(random_edges(M, N, E), (M, N))
     compiled = torch.compile(lambda v: dropped(graph, j={"v": v}),
@@ -110,7 +104,6 @@ def test_compiled_dropout_is_the_same_in_both_passes():
     assert not torch.equal(compiled(v), out)
 
 
-@compiles
 def test_what_cannot_be_compiled_runs_outside():
     """A tensor that the function finds has its gradient all the same, and an
     error is the one that is raised without torch.compile."""
@@ -128,7 +121,6 @@ def test_what_cannot_be_compiled_runs_outside():
                       backend="aot_eager")(v)
 
 
-@compiles
 def test_the_operator_keeps_torchs_rules():
     """Fake shapes, gradients and aliases are what torch.library asks for."""
     graph = dfgnn.as_graph(random_edges(M, N, E), (M, N))

@@ -87,10 +87,10 @@ def without_nothing(modules):
 def norm_of(module):
     """The Norm that a module is; None if it is no LayerNorm or RMSNorm of
     rows."""
-    forward, rms = type(module).forward, getattr(torch.nn, "RMSNorm", None)
+    forward = type(module).forward
     if forward is torch.nn.LayerNorm.forward:
         name, eps = "layer", module.eps
-    elif rms is not None and forward is rms.forward:
+    elif forward is torch.nn.RMSNorm.forward:
         name, eps = "rms", module.eps
     else:
         return None

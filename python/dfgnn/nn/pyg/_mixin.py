@@ -32,7 +32,7 @@ REDUCTIONS.update({aggr.SumAggregation: "spmm-sum",
                    aggr.MinAggregation: "reduce-min"})
 
 
-@getattr(getattr(torch, "compiler", None), "disable", lambda f: f)
+@torch.compiler.disable
 def _say(name, reason):
     if (name, reason) not in _said:
         _said.add((name, reason))
