@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -180,12 +181,21 @@ static int open_place(sqlite3 **db, const char *name, int flags) {
                          by_descriptor.zName);
 }
 
-/* The application id of a database whose header is still in its log. */
-static int id_in_log_is_ours(void) {
+/* Is a database's header still in its log, or being written by the process that
+ * makes it?  Then SQLite tells the application id, once nobody writes. */
+static int is_being_made(void) {
+  enum { SECONDS = 10 };
+  struct stat info;
+  return has_content("-wal") || has_content("-journal") ||
+         (!look_at(&info, "") && info.st_mtime > time(NULL) - SECONDS);
+}
+
+static int id_is_ours(void) {
   sqlite3 *db = NULL;
   sqlite3_stmt *row = NULL;
   int ours = 0;
   if (!open_place(&db, place, SQLITE_OPEN_READONLY) &&
+      !sqlite3_busy_timeout(db, WAIT_MS) &&
       !sqlite3_prepare_v2(db, "PRAGMA application_id", -1, &row, NULL) &&
       sqlite3_step(row) == SQLITE_ROW)
     ours = sqlite3_column_int(row, 0) == DFGNN_KERNEL_FILE_ID;
@@ -214,7 +224,7 @@ static int is_ours_or_none(void) {
   if (memcmp(bytes, magic, sizeof magic))
     return refuse("it is no file of kernels but a file of another kind, which "
                   "is left as it is; name another file, or remove it");
-  if (id == 0 && has_content("-wal") && id_in_log_is_ours())
+  if (id == 0 && is_being_made() && id_is_ours())
     return 1;
   snprintf(problem, sizeof problem,
            "it is a database of another application (application_id 0x%08x, "
