@@ -145,7 +145,7 @@ typedef struct dfgnn_options {
 /* Opens the device and loads its decisions from the stores.  options may be
  * NULL.  A store that cannot be used is logged and skipped, except one that
  * options or DFGNN_STORE name, which is an error; the first of those may be
- * missing, since tuning makes it: a warning if its folder has other stores. */
+ * missing, but not the folder that options name for it; tuning makes it. */
 DFGNN_API dfgnn_status dfgnn_context_create(dfgnn_context **ctx,
                                             const dfgnn_options *options);
 

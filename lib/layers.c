@@ -115,12 +115,33 @@ static void tell_of_missing(const dfgnn_context *ctx) {
              beside ? other : "");
 }
 
+/* Is a store's folder missing, so that nothing can make the store?  That of the
+ * user's own store is made with it. */
+static int has_no_folder(char *folder, size_t size, const char *path) {
+  static const char own[] = "/dfgnn/tuning.db";
+  const char *slash = strrchr(path, '/');
+  const size_t length = strlen(path);
+  if (!slash || slash == path ||
+      (length >= sizeof own && !strcmp(path + length - (sizeof own - 1), own)))
+    return 0;
+  snprintf(folder, size, "%.*s", (int)(slash - path), path);
+  return absent(folder);
+}
+
 dfgnn_status dfgnn__layers_find(dfgnn_context *ctx, const char *store) {
   const char *list = store ? store : getenv("DFGNN_STORE");
+  char folder[4096];
   dfgnn_status status = list ? add_named(ctx, list) : add_standard(ctx);
-  if (!status)
-    tell_of_missing(ctx);
-  return status;
+  if (status)
+    return status;
+  if (store && ctx->layer_count &&
+      has_no_folder(folder, sizeof folder, ctx->layers[0].path))
+    return dfgnn__fail(DFGNN_ERROR_STORE,
+                       "%s: there is no folder %s; make it, or name another "
+                       "store",
+                       ctx->layers[0].path, folder);
+  tell_of_missing(ctx);
+  return DFGNN_OK;
 }
 
 void dfgnn__layers_free(dfgnn_context *ctx) {

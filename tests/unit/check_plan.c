@@ -657,6 +657,20 @@ START_TEST(reload_sees_new_rows_and_leaves_plans_alone) {
 }
 END_TEST
 
+START_TEST(a_store_that_nothing_can_make_is_an_error) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_context *ctx = NULL;
+  options.device = "cpu";
+  options.store = "/tmp/dfgnn-no-such-folder/tuning.db";
+  ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_STORE,
+           "there is no folder /tmp/dfgnn-no-such-folder");
+  ck_assert_ptr_null(ctx);
+  options.store = "/tmp/dfgnn-no-such-store.db"; /* tuning can make it */
+  ck_ok(dfgnn_context_create(&ctx, &options));
+  dfgnn_context_destroy(ctx);
+}
+END_TEST
+
 START_TEST(bad_problems_and_arguments_are_named) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
@@ -788,6 +802,7 @@ int main(void) {
   tcase_add_test(tc, explain_gives_every_candidate_a_reason);
   tcase_add_test(tc, a_refused_launch_is_avoided_by_the_next_plan);
   tcase_add_test(tc, reload_sees_new_rows_and_leaves_plans_alone);
+  tcase_add_test(tc, a_store_that_nothing_can_make_is_an_error);
   tcase_add_test(tc, bad_problems_and_arguments_are_named);
   tcase_add_test(tc, sixteen_threads_share_a_graph);
   tcase_add_test(tc, a_named_device_or_store_that_is_absent_is_an_error);
