@@ -126,7 +126,7 @@ drawn() {
 
 store=$work/s.db
 # shellcheck disable=SC2086
-status 0 dfgnn-tune run "$small" --op gt,gat $quick --store "$store" --budget 5s
+status 0 dfgnn-tune run "$small" --op gt,gat $quick --store "$store" --budget 10s
 page=$work/page.html
 
 promise "the page is whole, and says what it is of"
