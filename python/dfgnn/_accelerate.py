@@ -215,7 +215,7 @@ class Report:
                 _swap(module, kind)
 
 
-def accelerate(model, *, undo=False, check=False):
+def accelerate(model, *, undo=False, check=True):
     """Gives each layer of PyG in a model the class of the same name in
     dfgnn.nn.pyg, and each of DGL, and each module of your own that sends
     messages by DGL, a class over its own whose sums run by kernels, in place: parameters, buffers, hooks and state_dict are

@@ -1,4 +1,4 @@
-"""What is known of the calls that _watch noted: whose rows they give, and which
+"""What is known of the calls that _nodes noted: whose rows they give, and which
 are gathers, reductions over edges or operations by row."""
 
 from typing import NamedTuple, Optional
@@ -6,10 +6,10 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from . import _trace, _watch
+from . import _trace, _nodes
 from ._operations import canonical
 from ._trace import DST, EDGE, PARAM, SRC, TraceError
-from ._watch import Node, mapped
+from ._nodes import Node, mapped
 
 _MADE = {"zeros": 0.0, "ones": 1.0, "new_zeros": 0.0, "new_ones": 1.0,
          "zeros_like": 0.0, "ones_like": 1.0}
@@ -84,7 +84,7 @@ class Facts:
 
     def _fact(self, node):
         if node.end is not None:
-            return Fact(EDGE, _watch.EDGES, True, "index", node.end)
+            return Fact(EDGE, _nodes.EDGES, True, "index", node.end)
         if node.function is None and node.name != "part":
             return Fact(node.place, rows_of(node.shape), True, "given")
         name = canonical(node.name)
@@ -119,13 +119,13 @@ class Facts:
         if found.role != "index" or not along:
             return None
         source = self.of(x)
-        if found.about not in ("i", "j") or source.rows == _watch.EDGES:
+        if found.about not in ("i", "j") or source.rows == _nodes.EDGES:
             refuse(node, "edges are taken by an index of nodes")
         if source.rows is None:
             refuse(node, f"a tensor {list(x.shape)} is taken by nodes, of "
                    "which there may be more or fewer")
         place = DST if found.about == "i" else SRC
-        return Fact(place, _watch.EDGES, source.pure, "lift",
+        return Fact(place, _nodes.EDGES, source.pure, "lift",
                     (x, found.about))
 
     def _reduced(self, node, name):
@@ -148,9 +148,9 @@ class Facts:
                 not whole or given.get("alpha", 1) != 1:
             refuse(node, f"{node.name} into a tensor that is not of zeros, or "
                    "by what is no sum, mean, maximum or minimum")
-        if rows_of(src.shape) != _watch.EDGES or found.about not in ("i", "j"):
+        if rows_of(src.shape) != _nodes.EDGES or found.about not in ("i", "j"):
             refuse(node, f"{node.name} of {list(src.shape)}")
-        return Fact(DST if found.about == "i" else SRC, _watch.DESTINATIONS,
+        return Fact(DST if found.about == "i" else SRC, _nodes.DESTINATIONS,
                     False, "reduce", (how, src, found.about))
 
     def _row(self, node, name):
@@ -168,7 +168,7 @@ class Facts:
         if len(rows) > 1:
             refuse(node, f"{node.name} of edges and of nodes")
         rows = rows.pop()
-        if rows != _watch.EDGES and len(places) > 1:
+        if rows != _nodes.EDGES and len(places) > 1:
             refuse(node, f"{node.name} of destinations and of sources")
         place = PARAM
         for p in places:
@@ -178,15 +178,17 @@ class Facts:
             if given_edges:  # such as edge_weight.max()
                 return Fact(PARAM, None, True, "torch")
             refuse(node, f"{node.name} of all rows")
-        if any(n in _watch.ROWS for n in node.shape[1:]) or (
+        if any(n in _nodes.ROWS for n in node.shape[1:]) or (
                 rows_of(node.shape) != rows):
-            shape = ", ".join(_watch.ROWS.get(n, str(n)) for n in node.shape)
+            shape = ", ".join(_nodes.ROWS.get(n, str(n)) for n in node.shape)
             refuse(node, f"{node.name} gives [{shape}], expected rows of "
-                   f"{_watch.ROWS.get(rows, 'edges or nodes')} first, and of "
+                   f"{_nodes.ROWS.get(rows, 'edges or nodes')} first, and of "
                    "nothing else")
         pure = pure and len(places) == 1
-        if name in NOT_BY_ROW and place != EDGE and rows == _watch.EDGES:
-            place, pure = EDGE, False  # each node counts as often as its edges
+        if (name in NOT_BY_ROW or name == "dropout") and place != EDGE and \
+                rows == _nodes.EDGES:
+            # each node counts, and is drawn, as often as its edges
+            place, pure = EDGE, False
         return Fact(place, rows, pure, "row")
 
     # ---- linear maps of what several places make
@@ -268,6 +270,6 @@ class Facts:
 
 def rows_of(shape):
     """Which rows a tensor of this shape has, or None."""
-    if not shape or shape[0] not in _watch.ROWS:
+    if not shape or shape[0] not in _nodes.ROWS:
         return None
-    return _watch.EDGES if shape[0] == _watch.EDGES else _watch.DESTINATIONS
+    return _nodes.EDGES if shape[0] == _nodes.EDGES else _nodes.DESTINATIONS

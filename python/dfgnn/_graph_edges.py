@@ -30,6 +30,19 @@ class Edges:
             found = self._derived[key] = _kept(make)
         return found
 
+    def met(self, receives):
+        """([N] whether an edge begins, or ends, at a node; [1] such a node), or
+        None where all are known to have an edge."""
+        def make():
+            nodes, count = (self.dst, self.num_dst) if receives else (
+                self.src, self.num_src)
+            there = nodes.new_zeros(count, dtype=torch.bool).index_fill_(
+                0, nodes, True)
+            if there.device.type == "cpu" and bool(there.all()):
+                return ()
+            return there, nodes[:1]
+        return self._derive(("met", receives), make) or None
+
     @property
     def src(self):
         """[E] source of each edge, in the graph's own order."""

@@ -1,6 +1,6 @@
 """Torch's operations on rows, written as operations of edge programs.
 
-Each function takes a node of _watch, its arguments (values of _trace where the
+Each function takes a node of _nodes, its arguments (values of _trace where the
 node has nodes) and gives a value whose axes are the node's, without the rows.
 """
 
@@ -376,12 +376,16 @@ def _mean_like(name):
     return apply
 
 
-def _dropout(node, x, p=0.5, training=True, inplace=False):
+def _dropout(node, x, p=0.5, training=True, inplace=False, at=None):
+    if not isinstance(p, (int, float)):
+        refuse("dropout's p is no number")
     if not training or p == 0:
         return x
     if p >= 1:
         return x * 0.0
-    return x._make("dropout", [x], None, float(p))
+    made = x._make("dropout", [x], None, float(p), at)
+    made.place = x.place if at is None else at
+    return made
 
 
 def _layer_norm(node, x, shape, weight=None, bias=None, eps=1e-5):

@@ -5,7 +5,7 @@ import torch
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
-from . import _mlp_ops, _program_ops, _programs, _watch
+from . import _mlp_ops, _program_ops, _programs, _nodes
 from ._context import make_seed
 from ._steps import Steps
 from ._torch_operator import operator
@@ -40,6 +40,12 @@ class _Ends:
     def dst(self):
         return self._end(1)
 
+    def met(self, receives):
+        nodes, count = (self.dst, self.num_dst) if receives else (
+            self.src, self.num_src)
+        return nodes.new_zeros((count,), dtype=torch.bool).index_fill(
+            0, nodes, True), nodes[:1]
+
     def to_caller_order(self, tensor):
         return tensor
 
@@ -57,6 +63,8 @@ class _Recorder(Steps):
         return Proxy(self.fx.placeholder(name), self.tracer)
 
     def _apply(self, function, args, kwargs):
+        if getattr(function, "__name__", "") == "batch_norm":
+            args, kwargs = _without_statistics(args, kwargs)
         return self.tracer.create_proxy("call_function", function,
                                         tuple(args), kwargs)
 
@@ -68,6 +76,9 @@ class _Recorder(Steps):
         shape = tuple(run.number(n) for n in node.shape)
         return self._apply(torch.full, (shape, fact.about), dict(
             dtype=node.meta.dtype, device=run.graph.device)), "graph"
+
+    def _placed(self, tensor, device):
+        return tensor
 
     def _shaped(self, tensor, shape):
         return tensor.reshape(shape)
@@ -94,6 +105,20 @@ class _Recorder(Steps):
         return [made[k] for k in range(len(settings.outputs))]
 
 
+def _without_statistics(args, kwargs):
+    """The arguments of a batch_norm that keeps no statistics: the layer's own
+    call keeps them."""
+    names = ("input", "running_mean", "running_var", "weight", "bias",
+             "training")
+    given = dict(zip(names, args), **kwargs)
+    if not given.get("training", False):
+        return args, kwargs
+    given["running_mean"] = given["running_var"] = None
+    more = tuple(args[len(names):])
+    return tuple(given.pop(name, None) for name in names) + more, {
+        k: v for k, v in given.items()}
+
+
 _NAMES = "edges", "num_src", "num_dst", "num_edges"
 
 
@@ -114,6 +139,6 @@ def record(steps, device, training, listed=True):
                 keys.append(key)
             return tensors[key]
         made = recorder.run(_Ends(device, listed, *given), fetch)
-        recorder.fx.output(_watch.mapped(made, lambda x: x.node if isinstance(
+        recorder.fx.output(_nodes.mapped(made, lambda x: x.node if isinstance(
             x, Proxy) else x))
     return GraphModule({}, recorder.fx), keys

@@ -68,6 +68,7 @@ class Text(Recorder):
     def __init__(self):
         super().__init__()
         self.declared, self.lines, self.count = [], [], 0
+        self.drops = 0
         self.widest = 0  # most products of a linear map of an edge
 
     def leaf(self, name, tensor, place, shape):
@@ -88,6 +89,8 @@ class Text(Recorder):
         elif name == "slice":
             after = ", :" * (-1 - numbers[2])
             text = f"{a[0]}[{numbers[0]}:{numbers[1]}{after}]"
+        elif name == "dropout":
+            text = self._dropped(a[0], values[0], *numbers)
         elif name in ("reshape", "expand"):
             text = f"{name}({a[0]}, [{','.join(map(str, shape or (1,)))}])"
         else:
@@ -97,6 +100,15 @@ class Text(Recorder):
         handle = f"v_{self.count}"
         self.lines.append(f"{handle} = {text}")
         return Value(self, handle, place, shape)
+
+    def _dropped(self, handle, x, p, at=None):
+        """at: the place where it is drawn, if that is not the value's."""
+        number, self.drops = self.drops, self.drops + 1
+        if at is None or at == x.place:
+            return f"dropout({handle}, {_text_number(p)})"
+        axes = f"[{','.join(map(str, x.shape))}]" if x.shape else ""
+        return (f"{handle} * keep({number}, {_text_number(p)}, "
+                f"{PLACES[at]}{axes})")
 
     def text(self, outputs):
         result = ", ".join(

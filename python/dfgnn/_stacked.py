@@ -1,4 +1,4 @@
-"""MLPs on edges among the calls that _watch noted: linear maps with
+"""MLPs on edges among the calls that _nodes noted: linear maps with
 activations between them, of what both ends and the edge make, with a norm, a
 residual and the reductions that read it, become one call of _mlp."""
 
@@ -6,11 +6,11 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _mlp, _watch
+from . import _mlp, _nodes
 from ._facts import Fact
 from ._operations import canonical
 from ._trace import DST, EDGE, PARAM, SRC
-from ._watch import Node
+from ._nodes import Node
 
 # products of an edge from which an MLP is worth a call; fewer are made inline
 LEAST = 128
@@ -81,7 +81,7 @@ class _Match:
 
     def by_edge(self, node):
         fact = self.fact(node)
-        return _is_matrix(node) and fact.rows == _watch.EDGES and \
+        return _is_matrix(node) and fact.rows == _nodes.EDGES and \
             fact.role in ("row", "lift", "given")
 
     # ---- from e' to the last layer
@@ -273,10 +273,10 @@ def is_nothing(node):
         first = node.args[0]
         return isinstance(first, Node) and node.function is not None and \
             first.meta.dtype == node.meta.dtype and not node.kwargs
-    return name == "dropout" and not _drops(node)
+    return name == "dropout" and not drops(node)
 
 
-def _drops(node):
+def drops(node):
     training = node.kwargs.get("training", node.args[2] if len(node.args) > 2
                                else True)
     p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
@@ -308,7 +308,7 @@ def find(facts, nodes, outputs):
     inside = set()
     for node in reversed(nodes):
         fact = facts.of(node)
-        if node in inside or fact.rows != _watch.EDGES or fact.pure or \
+        if node in inside or fact.rows != _nodes.EDGES or fact.pure or \
                 fact.role != "row" or not readers.get(node) or \
                 not _is_matrix(node) or node.function is None:
             continue

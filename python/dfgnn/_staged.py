@@ -11,13 +11,13 @@ import math
 import torch
 
 from . import (_operations, _programs, _recorders, _stacked, _summed, _trace,
-               _watch)
+               _nodes)
 from ._facts import NOT_BY_ROW, refuse, rows_of
 from ._operations import canonical, fit
 from ._operators import DTYPES
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
 from ._trace_errors import at_line
-from ._watch import Node, mapped
+from ._nodes import Node, mapped
 from .errors import InvalidError, UnsupportedError
 
 # products of a linear map that a program computes for each edge; more are a
@@ -70,7 +70,7 @@ class Stages:
             if wanted.get(level):
                 self.programs[level] = Stage(self, wanted, level)
         self.steps = list(self._ordered(effects))
-        self.random = any(canonical(n.name) == "dropout" and _drops(n)
+        self.random = any(canonical(n.name) == "dropout" and _stacked.drops(n)
                           for n in self._needed(self.outputs))
 
     def fact(self, node):
@@ -108,7 +108,7 @@ class Stages:
         positions of both ends, instead of making all that depends on them for
         each end."""
         widest = max((math.prod(n.shape[1:]) for n in needed if self.fact(
-            n).rows == _watch.EDGES and self.fact(n).role == "row" and
+            n).rows == _nodes.EDGES and self.fact(n).role == "row" and
             isinstance(n.meta, torch.Tensor)), default=0)
         if widest <= 4 * NARROW:
             return
@@ -183,12 +183,12 @@ class Stages:
                 self._call(node)
             elif not known:
                 refuse(node, f"edge programs have no {node.name}")
-        elif name in NOT_BY_ROW and fact.rows == _watch.EDGES:
+        elif name in NOT_BY_ROW and fact.rows == _nodes.EDGES:
             if fact.pure and fact.place == EDGE:
                 self._call(node)
             else:
                 self.called[node] = "wide"
-        elif wide or (name in _LINEAR and fact.rows != _watch.EDGES):
+        elif wide or (name in _LINEAR and fact.rows != _nodes.EDGES):
             self.called[node] = "wide"
         elif not known:
             refuse(node, f"edge programs have no {node.name}")
@@ -198,7 +198,7 @@ class Stages:
         has made or that are given: there is nothing to fuse it with."""
         rows = [self.facts.now(n) for n in node.operands()
                 if self.fact(n).rows]
-        return fact.rows == _watch.EDGES and fact.place == EDGE and any(
+        return fact.rows == _nodes.EDGES and fact.place == EDGE and any(
             self.called.get(n) == "wide" and self.fact(n).role != "stored"
             for n in rows) and all(
                 n in self.called or self.fact(n).role == "given"
@@ -209,7 +209,7 @@ class Stages:
         """A function that torch has in vectors and programs have not, whose
         result is written by edge in any case."""
         return (name == "gelu" and not fact.pure
-                and fact.rows == _watch.EDGES and all(
+                and fact.rows == _nodes.EDGES and all(
                     canonical(n.name) in _LINEAR and _products(n) > INLINE
                     for n in self._readers.get(node, [None])
                     if n is not None) and node in self._readers)
@@ -240,7 +240,8 @@ class Stages:
 
     def _level(self, node):
         fact = self.fact(node)
-        below = [self.facts.now(n) for n in node.operands()]
+        below = [n for n in map(self.facts.now, node.operands())
+                 if self.fact(n).role != "index"]
         if self.ready(node):
             return max([self.level(n) + (not self.ready(n)) for n in below],
                        default=0)
@@ -260,6 +261,14 @@ class Stages:
             source = self.facts.now(fact.about[0])
             return self.ready(source)
         return False
+
+    def home(self, node):
+        """The place of a node's tensor: what is of an end, and was computed by
+        edge, is by edge."""
+        fact = self.fact(node)
+        by_edge = fact.rows == _nodes.EDGES and fact.role not in (
+            "lift", "given") and self.called.get(node) != "pure"
+        return EDGE if by_edge else fact.place
 
     def kept(self, node):
         """Whether a later level reads what the program of the node's wrote;
@@ -303,13 +312,6 @@ class Stages:
                 yield "program", self.programs[level]
 
 
-def _drops(node):
-    training = node.kwargs.get("training", node.args[2] if len(node.args) > 2
-                               else True)
-    p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
-    return bool(training) and p > 0
-
-
 class Stage:
     """One program: .inputs and .outputs are nodes, in its order."""
 
@@ -326,7 +328,7 @@ class Stage:
             self.program = _programs.parse(self.source)
         except (InvalidError, UnsupportedError) as error:
             raise TraceError(f"its edge program is refused: {error}") from None
-        self.random = "dropout(" in self.source
+        self.random = self.text.drops > 0
 
     def _check_types(self):
         """Programs read real numbers, and whole ones as such, and write real
@@ -342,7 +344,7 @@ class Stage:
     def _output(self, node):
         value = fit(self.emit(node), node.shape[1:])
         fact = self.stages.fact(node)
-        if fact.rows == _watch.EDGES:
+        if fact.rows == _nodes.EDGES:
             value.place = EDGE
         elif value.place == PARAM:
             value.place = fact.place if fact.place != PARAM else DST
@@ -365,12 +367,10 @@ class Stage:
             refuse(node, "the index of nodes is used as numbers")
         if fact.role == "number":
             return self.text.value(fact.about)
-        if stages.ready(node):
+        if stages.ready(node) or stages.level(node) < self.level and \
+                stages.kept(node):
             stages._want(self.wanted, node)
-            return self._input(node, fact.place)
-        if stages.level(node) < self.level and stages.kept(node):
-            stages._want(self.wanted, node)
-            return self._input(node, fact.place)
+            return self._input(node, stages.home(node))
         if fact.role == "lift":
             source = stages.facts.now(fact.about[0])
             if stages.fact(source).place != fact.place:
@@ -404,8 +404,8 @@ class Stage:
             return _operations.part(node, self.emit(node.args[0].operands()[
                 0]))
         name = canonical(node.name)
-        if name == "dropout" and not self.stages.with_dropout:
-            return self.emit(node.args[0])
+        if name == "dropout":
+            return self._dropout(node)
 
         def argument(x):
             if isinstance(x, Node):
@@ -417,6 +417,14 @@ class Stage:
             return x
         return _operations.TABLE[name](node, *mapped(node.args, argument),
                                        **mapped(node.kwargs, argument))
+
+    def _dropout(self, node):
+        value = self.emit(node.args[0])
+        if not self.stages.with_dropout:
+            return value
+        return _operations.TABLE["dropout"](
+            node, value, *node.args[1:], at=self.stages.fact(node).place,
+            **node.kwargs)
 
     def _softmax(self, node):
         """exp(x - max) / sum(exp(x - max)) over edges, as PyG writes it."""

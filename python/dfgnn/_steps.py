@@ -4,12 +4,12 @@ import functools
 
 import torch
 
-from . import _mlp, _programs, _stacked, _watch
+from . import _mlp, _programs, _stacked, _nodes
 from ._context import make_seed
 from ._facts import Facts, refuse
 from ._staged import Stages
 from ._trace import DST, EDGE, PARAM, SRC
-from ._watch import Node, mapped
+from ._nodes import Node, mapped
 from .convert import as_graph
 
 
@@ -25,10 +25,10 @@ class Run:
         self.found = {}
 
     def number(self, x):
-        if isinstance(x, int) and not isinstance(x, bool) and x in _watch.ROWS:
-            return {_watch.EDGES: self.graph.num_edges,
-                    _watch.SOURCES: self.graph.num_src,
-                    _watch.TOP_SOURCE: self.graph.num_src}.get(
+        if isinstance(x, int) and not isinstance(x, bool) and x in _nodes.ROWS:
+            return {_nodes.EDGES: self.graph.num_edges,
+                    _nodes.SOURCES: self.graph.num_src,
+                    _nodes.TOP_SOURCE: self.graph.num_src}.get(
                         int(x), self.graph.num_dst)
         return x
 
@@ -37,7 +37,7 @@ def _size_of(run, place, edge_rows):
     """What a Count means to a call: rows of edges that hold for a node alone
     are those of nodes."""
     def number(x):
-        if edge_rows and isinstance(x, int) and x == _watch.EDGES:
+        if edge_rows and isinstance(x, int) and x == _nodes.EDGES:
             return run.graph.num_dst if place == DST else run.graph.num_src
         return run.number(x)
     return number
@@ -128,12 +128,32 @@ class Steps:
         node = self.facts.now(node)
         fact = self.facts.of(node)
         tensor = self._graphs(run, node)
-        if fact.rows != _watch.EDGES or run.found.get(
+        if fact.rows != _nodes.EDGES or run.found.get(
                 node, (None, None))[1] == "graph" or fact.place not in (
                     DST, SRC):
             return tensor
         return tensor.index_select(
             0, run.graph.dst if fact.place == DST else run.graph.src)
+
+    def _met(self, run, node):
+        """The tensor by node of what edges take of it.  Nodes without an edge
+        have the values of another: nothing is computed for them that is not
+        for an edge, and what they hold, such as NaN, reaches no gradient."""
+        node = self.facts.now(node)
+        tensor, fact = self._native(run, node)[0], self.facts.of(node)
+        if fact.role != "lift":
+            return tensor
+        key = node, "met"
+        if key not in run.found:
+            met = run.graph.met(fact.place == DST)
+            if met is not None:
+                there, node = met
+                tensor = self._apply(torch.where, (
+                    there.view(-1, *(1,) * (len(key[0].shape) - 1)), tensor,
+                    self._apply(torch.index_select, (tensor, 0, node), {})),
+                    {})
+            run.found[key] = tensor
+        return run.found[key]
 
     # ---- steps
 
@@ -141,16 +161,16 @@ class Steps:
         fact = self.facts.of(node)
         wide = self.called[node] == "wide"
         order = None
-        if fact.rows == _watch.EDGES and (wide or fact.place == EDGE):
+        if fact.rows == _nodes.EDGES and (wide or fact.place == EDGE):
             order = "graph" if wide else "caller"
-        by_node = fact.rows == _watch.EDGES and not wide and \
+        by_node = fact.rows == _nodes.EDGES and not wide and \
             fact.place in (DST, SRC)
         number = _size_of(run, fact.place, by_node)
 
         def argument(x):
             if isinstance(x, Node):
                 return self._by_edge(run, x) if wide else \
-                    self._native(run, x)[0]
+                    self._met(run, x) if by_node else self._native(run, x)[0]
             return number(x) if isinstance(x, int) else x
         if node.flat:  # as almost all are
             args = [argument(x) for x in node.args]
@@ -177,7 +197,7 @@ class Steps:
             # an autocast region has types of its own
             tensor = run.found[made][0][i].to(node.meta.dtype)
             run.found[node] = tensor, "caller" if self.facts.of(
-                node).rows == _watch.EDGES else None
+                node).rows == _nodes.EDGES else None
             return
 
         def by_edge(x):
@@ -199,12 +219,21 @@ class Steps:
             tensor = self._graphs(run, node)
             if not self.facts.now(node).meta.is_floating_point():
                 tensor = tensor.to(torch.get_default_dtype())
+            elif node.key is not None and not node.shape:
+                tensor = self._placed(tensor, run.graph.device)
             tensors.append(self._shaped(
                 tensor, port.rows(run.graph) + port.shape))
         made = self._execute(run.graph, stage, tensors)
         for node, tensor in zip(stage.outputs, made):
             run.found[node] = tensor, "graph" if self.facts.of(
-                node).rows == _watch.EDGES else None
+                node).rows == _nodes.EDGES else None
+
+    def _placed(self, tensor, device):
+        """A number of Python's, which is on the CPU, or the tensor itself."""
+        if tensor.device == device:
+            return tensor
+        return torch.full((), float(tensor), dtype=tensor.dtype,
+                          device=device)
 
     def _shaped(self, tensor, shape):
         """tensor.reshape(shape), which is a node of autograd's, too."""
@@ -219,27 +248,20 @@ class Steps:
         node = self.facts.now(node)
         fact = self.facts.of(node)
         tensor, order = self._native(run, node)
-        if fact.rows != _watch.EDGES or order == "caller":
+        if fact.rows != _nodes.EDGES or order == "caller":
             return tensor
         return run.graph.to_caller_order(self._by_edge(run, node))
 
 
-def staged(watch, made, with_dropout=True, whole=True):
-    """The Steps of what a watched function returned: tensors, or tuples of
-    them.  whole: whether linear maps of 16-bit types round as one."""
+def staged(nodes, tree, effects=(), with_dropout=True, whole=True):
+    """The Steps that make the nodes of a tree of tuples, and do the effects.
+    whole: whether linear maps of 16-bit types round as one."""
     outputs = []
-
-    def output(x):
-        if not isinstance(x, torch.Tensor):
-            return x
-        node = x.node if isinstance(x, _watch.Watched) else watch._leaf(x)
-        outputs.append(node)
-        return node
-    tree = mapped(made, output)
-    facts = Facts(watch.nodes, whole)
+    mapped(tree, lambda x: outputs.append(x) if isinstance(x, Node) else None)
+    facts = Facts(nodes, whole)
     for node in outputs:
-        if _watch.TOP_DESTINATION in node.shape or \
-                _watch.TOP_SOURCE in node.shape:
+        if _nodes.TOP_DESTINATION in node.shape or \
+                _nodes.TOP_SOURCE in node.shape:
             refuse(node, "how many rows it has depends on the index: give "
                    "scatter a dim_size")
-    return Steps(Stages(facts, outputs, watch.effects, with_dropout), tree)
+    return Steps(Stages(facts, outputs, effects, with_dropout), tree)

@@ -4,11 +4,11 @@ each node then, and not for each edge, and nothing of its width is by edge."""
 import torch
 import torch.nn.functional as F
 
-from . import _stacked, _watch
+from . import _stacked, _nodes
 from ._facts import Fact
 from ._operations import canonical
 from ._trace import EDGE
-from ._watch import Node
+from ._nodes import Node
 
 # A row of sums may be as many times as wide as the map's result, which would be
 # summed otherwise.
@@ -41,7 +41,7 @@ def _linear(facts, readers, reader, node):
     x, weight, bias = given["input"], given["weight"], given.get("bias")
     x = facts.now(x)
     fact = facts.of(x)
-    fits = (fact.rows == _watch.EDGES and fact.place == EDGE
+    fits = (fact.rows == _nodes.EDGES and fact.place == EDGE
             and len(x.shape) == len(weight.shape) == 2
             and weight.shape[0] * weight.shape[1] > _stacked.LEAST
             and weight.shape[1] <= WIDER * weight.shape[0]

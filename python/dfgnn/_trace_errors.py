@@ -12,7 +12,9 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 # what PyG's layers call to reduce and to scatter
 _BELOW = os.sep + os.path.join("torch_geometric", "")
 _BELOW = tuple(_BELOW + name for name in ("utils", "inspector", "nn" + os.sep
-                                          + "aggr", "experimental"))
+                                          + "aggr", "nn" + os.sep + "conv"
+                                          + os.sep + "message_passing",
+                                          "experimental"))
 
 
 class TraceError(TypeError):
@@ -20,6 +22,13 @@ class TraceError(TypeError):
 
 
 _thread = threading.local()  # .line: of the call that is translated
+
+
+def is_users(path):
+    """Whether a file is none of torch's, ours, or those of PyG in which no
+    layer is."""
+    return not path.startswith((_HERE, _TORCH, "<")) and not any(
+        part in path for part in _BELOW)
 
 
 def place_of_line():
@@ -30,8 +39,7 @@ def place_of_line():
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((_HERE, _TORCH)) and not any(
-                part in path for part in _BELOW):
+        if is_users(path):
             return f"{path}, line {frame.f_lineno}"
         frame = frame.f_back
     return ""

@@ -415,7 +415,6 @@ class EdgeProgram(MessageFunction):
         try:
             return _wide.steps_of(
                 lambda rows: self._trace(rows, None, given, others),
-                recorder.tensors[0].device,
                 writes=recorder.widest > _wide.PROGRAM)
         except TraceError as error:
             return str(error), None

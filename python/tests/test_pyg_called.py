@@ -1,5 +1,6 @@
-"""What a traced layer's calls ask before they take the plan of the one before."""
+"""Calls of a traced layer that follow others, after changes of the layer."""
 
+import copy
 import gc
 import weakref
 
@@ -10,7 +11,6 @@ pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
 from dfgnn.nn.pyg import _traced  # noqa: E402
-from dfgnn.nn.pyg._called import Seen  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.nn.models.schnet import CFConv  # noqa: E402
 
@@ -24,11 +24,13 @@ def _layer():
 
 
 def _hook(layer):
-    layer.nn[0].register_forward_hook(lambda *_: None)
+    layer.nn[0].register_forward_hook(
+        lambda module, inputs, out: 2 * out)
 
 
 def _class(layer):
-    layer.nn[0].__class__ = type("Mine", (torch.nn.Linear,), {})
+    layer.nn[0].__class__ = type("Mine", (torch.nn.Linear,), {
+        "forward": lambda self, x: 3 * x[:, :1].expand(-1, 4)})
 
 
 def _replaced(layer):
@@ -45,32 +47,52 @@ CHANGES = {
     "item of a list": lambda layer: layer.numbers.append(3),
     "number for an object": lambda layer: setattr(layer, "numbers", 3),
     "training": lambda layer: layer.nn.eval(),
-    "type": lambda layer: layer.half(),
+    "type": lambda layer: layer.double(),
     "hook": _hook, "class": _class, "module": _replaced,
     "parameter": _parameter,
-    "more modules": lambda layer: layer.nn.append(torch.nn.ReLU()),
+    "more modules": lambda layer: layer.nn.append(torch.nn.Tanh()),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_layer_is_seen(change):
-    layer = _layer()
-    seen = Seen(layer)
-    assert seen.same()
-    CHANGES[change](layer)
-    assert not seen.same()
+    own = _layer()
+    own.nn[2].p = 0.0
+    ours = copy.deepcopy(own)
+    dfgnn.accelerate(ours)
+    edges, weights = torch.randint(0, 9, (2, 40)), torch.rand(40)
+    x, e = torch.randn(9, 6), torch.randn(40, 3)
+    for layer in (own, ours):
+        layer(x, edges, weights, e)
+    torch.manual_seed(1)
+    CHANGES[change](own)
+    torch.manual_seed(1)
+    CHANGES[change](ours)
+    if change == "type":
+        x, e, weights = x.double(), e.double(), weights.double()
+    torch.testing.assert_close(ours(x, edges, weights, e),
+                               own(x, edges, weights, e))
 
 
-def test_what_steps_of_training_change_is_the_same():
+def test_what_steps_of_training_change_needs_no_other_graph():
     layer = _layer()
-    seen = Seen(layer)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.grad = torch.ones_like(parameter)
-            parameter.add_(1)
-    layer.load_state_dict(layer.state_dict())
-    layer.zero_grad()
-    assert seen.same()
+    dfgnn.accelerate(layer)
+    edges, weights = torch.randint(0, 9, (2, 40)), torch.rand(40)
+    given = torch.randn(9, 6), edges, weights, torch.randn(40, 3)
+    layer(*given)
+    function = _traced._function(CFConv, "propagate")
+    function.make = None  # no other graph can be made
+    try:
+        for _ in range(2):
+            with torch.no_grad():
+                for parameter in layer.parameters():
+                    parameter.add_(1)
+            layer.load_state_dict(layer.state_dict())
+            layer(*given).sum().backward()
+            layer.zero_grad()
+    finally:
+        _traced._function.cache_clear()
+    assert _traced.state(layer).served == 3
 
 
 def test_a_layer_that_was_called_is_freed():

@@ -98,7 +98,7 @@ def test_what_is_given_may_be_written_to_where_no_gradient_reads_it():
 @by_kind
 def test_check_finds_no_difference(kind):
     layer, e, given = case(kind)
-    fast, report = accelerated(layer, check=True)
+    fast, report = accelerated(layer)
     fast(e, **given)
     assert report.traced and not report.kept, report
 
@@ -119,9 +119,12 @@ def test_check_keeps_a_layer_whose_numbers_differ(monkeypatch):
     from dfgnn import _operations
     monkeypatch.setitem(_operations.TABLE, "sigmoid",
                         lambda node, x: x._make("sigmoid", [x]) * 1.001)
-    layer, e, given = case(Scattered)
-    fast, report = accelerated(layer, check=True)
-    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    kind = type("Wrong", (Scattered,), {})  # of which no graph was made yet
+    _, e, given = case(Scattered)
+    layer = kind().double()
+    fast, report = accelerated(layer)
+    with pytest.warns(UserWarning, match="differ from its own"):
+        same(flat(fast(e, **given)), flat(layer(e, **given)))
     assert "differ from its own" in report.kept[0].reason
 
 
@@ -189,14 +192,6 @@ class Branches(Own):
         return x_j
 
 
-class Counts(Own):
-    calls = 0
-
-    def message(self, x_j):
-        self.calls += 1
-        return x_j
-
-
 class Divides(Own):
     def message(self, x_j):
         return x_j / x_j.size(0)
@@ -215,14 +210,6 @@ class Remembers(Own):
     def message(self, x_j):
         self.seen.append(x_j.sum().item())
         return x_j
-
-
-class Elsewhere(Own):
-    def message(self, x_j):
-        return x_j * OUTSIDE
-
-
-OUTSIDE = torch.ones((), dtype=torch.double)
 
 
 class Recurrent(Own):
@@ -255,13 +242,11 @@ class Outer(Own):
 @pytest.mark.parametrize("kind, reason", [
     (Stops, "gradients are turned off or on; edge programs have detach()"),
     (Branches, "bool() asks what a tensor holds"),
-    (Counts, "message sets self.calls"),
     (Divides, "the number of edges is used as a number"),
     (Sorts, "edge programs have no sort"),
     (Remembers, "item() asks what a tensor holds"),
-    (Elsewhere, "neither an argument nor a parameter"),
-    (Recurrent, "bincount"),
-    (Outer, "gives [edges, 6], expected rows of destinations first"),
+    (Recurrent, "a size depends on what a tensor holds"),
+    (Outer, "values of nodes have several numbers of rows"),
     (Draws, "draws random numbers")])
 def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
     layer, e, given = case(kind)
@@ -269,10 +254,8 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
     assert torch.equal(fast(e, **given), layer(e, **given))
     assert len(report.kept) == 1 and not report.traced
     assert reason in report.kept[0].reason
-    if kind not in (Counts, Recurrent):
+    if kind is not Recurrent:
         assert f"{__file__}, line " in report.kept[0].reason
-    if kind is Counts:
-        assert fast.calls == layer.calls == 1
 
 
 def test_numbers_that_are_not_real_take_the_layers_own_path():
@@ -317,7 +300,7 @@ def test_hooks_explanations_and_sparse_matrices_take_the_layers_own_path():
     inner, again = accelerated(layer)
     inner.nn[0].register_forward_hook(lambda *_: seen.append(1))
     same(flat(inner(e, **given)), flat(layer(e, **given)))
-    assert seen[1:] == [1] and "a hook looks at its Linear" in str(again)
+    assert seen[1:] == [1], again
     layer, e, given = case(NoSize)
     fast.explain, fast._edge_mask = True, torch.zeros(e.size(1))
     fast._apply_sigmoid = True

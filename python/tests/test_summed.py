@@ -95,7 +95,7 @@ def _both(layer, x, edges, features):
         found.append([out, *torch.autograd.grad(
             out.square().sum(), [x, features, *one.parameters()],
             allow_unused=True)])
-    steps, = _traced.state(fast).steps.values()
+    steps = _traced.state(fast).steps
     return found, [node.name if kind == "call" else "program"
                    for kind, node in steps.steps]
 

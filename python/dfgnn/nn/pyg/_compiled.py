@@ -1,44 +1,46 @@
-"""Traced layers while torch.compile traces: the steps of a call, as a module of
-torch's calls and of programs that are operators, stands in its graph.
+"""Traced layers while torch.compile traces: what is made of a layer's graph, as
+a module of torch's calls and of programs that are operators, stands in its graph.
 
-torch.compile follows propagate() with tensors of its own.  What the steps
-depend on, shapes and attributes of the layer, it takes as constants, on which
-its guards then are; the steps themselves are made outside of what it follows.
+torch.compile follows the layer's own propagate, too: its guards are then on all
+that this looks at, what it writes is written, and its result, which nothing
+reads, leaves the graph.
 """
 
 import functools
 import operator
+import re
 import weakref
 
 import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
-from torch_geometric.nn import MessagePassing
 
-from ... import _recorded
+from ... import _dynamo, _recorded
 from ..._autocast import autocast_dtype
 from ..._fallbacks import say_once
+from ..._steps import staged
 from ..._trace import TraceError
 from ...errors import Error
 from ...graph import Graph
-from . import _called
-from ._called import _OWN, Call, trace
+from ._programs import Programs, own_function
 
 _MODULES = {}
 _RECORDED = weakref.WeakKeyDictionary()
 # rows of tensors that stand for those of a call: as many are equal
 _ROWS = (11, 7, 5, 3, 13, 17, 19, 23, 29, 31, 37, 41, 43)
-_BY_EDGE = ("index", "edge_index")
 _GUARDED = (int, float, bool, str, type(None))
 
 
+def _watched(layer):
+    return [(path, name, value) for path, module in layer.named_modules()
+            for name, value in vars(module).items()
+            if type(value) in _GUARDED and name != "_dfgnn_weights"]
+
+
 def attributes(layer):
-    """"module:name" of each attribute that Python may look at."""
-    return "|".join(
-        f"{path}:{name}" for path, module in layer.named_modules()
-        for name, value in vars(module).items()
-        if type(value) in _GUARDED and (
-            name == "training" or name not in _OWN))
+    """"module:name" of each number and text among a layer's attributes, which
+    torch.compile may take for symbols."""
+    return "|".join(f"{path}:{name}" for path, name, _ in _watched(layer))
 
 
 def attribute(layer, path, name):
@@ -47,59 +49,93 @@ def attribute(layer, path, name):
 
 def recorded(layer, *about):
     """_record(), the same again: torch.compile may begin anew."""
-    found = _RECORDED.setdefault(layer, {})
-    try:
-        key = about, _called.attributes(layer)
-    except TraceError:
-        return _record(layer, *about)  # which says why
-    if key not in found:
-        found[key] = _record(layer, *about)
-    return found[key]
+    key = about, tuple(_watched(layer))
+    found = _RECORDED.get(layer)
+    if found is None or found[0] != key:
+        found = _RECORDED[layer] = key, _record(layer, *about)
+    return found[1]
 
 
 def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
-    """Of a call: the number of its module, which rows are its sources'
-    and destinations', and the keys of its tensors; "" if there is none."""
+    """Of a call: the number of its module, which rows are its sources' and
+    destinations', whether the first row of its edges receives, and what its
+    tensors are; "" if there is none."""
     device = torch.device(device)
     if autocast != autocast_dtype(device.type) or rows > len(_ROWS):
         return ""
+
+    def make(module):
+        programs = Programs(module, ())
+        for source in programs.numbers:
+            if not source.startswith(("L['layer']", "L['kwargs']")):
+                raise TraceError(f"the number {source} may change")
+        return programs
     try:
-        call = _stand_in(layer, edge_dtype, device, size, given)
-        steps = trace(layer, ("message", "aggregate"), call)
+        args = _stand_in(edge_dtype, device, size, given)
+        programs = _dynamo.look(own_function(
+            type(layer)._dfgnn_base, "propagate"), make, layer, *args)
+        # the layer's own propagate does the effects
+        notes = programs.notes
+        steps = staged(notes.nodes, notes.tree)
         steps.probe_device(device)
         module, keys = _recorded.record(steps, device, training,
                                         edge_dtype is not None)
+        tensors = [_named(programs.sources[key[1]]) if key[0] == "given"
+                   else _refuse() for key in keys]
+        ends = [str(_ROWS.index(programs.hint(size))) for size in (
+            notes.rows.sources, notes.rows.destinations)]
     except (TraceError, Error, ValueError) as reason:
         say_once(f"{type(layer).__name__} takes PyG's own path under "
                  f"torch.compile: {reason}")
         return ""
     number = str(len(_MODULES))
     _MODULES[number] = module
-    return "|".join((
-        number, str(_ROWS.index(call.num_src)),
-        str(_ROWS.index(call.num_dst)),
-        *(":".join((*key, *("",) * (3 - len(key)))) for key in keys)))
+    return "|".join((number, *ends, "1" if notes.rows.flipped else "",
+                     *tensors))
 
 
-def _stand_in(layer, edge_dtype, device, size, given):
-    """A Call of tensors that hold nothing, as many rows of which are equal."""
+def _refuse():
+    raise TraceError("an index of nodes is used as numbers")
+
+
+_ARGUMENT = re.compile(r"L\['kwargs'\]\['(\w+)'\](?:\[(\d)\])?$")
+_PART = re.compile(r"\._modules\['([^']+)'\]")
+_OWN = re.compile(r"(?:\._(?:parameters|buffers)\['(\w+)'\]|\.(\w+))$")
+
+
+def _named(source):
+    """"argument:name:number" or "module:path:name" of what Dynamo calls a
+    tensor."""
+    found = _ARGUMENT.match(source)
+    if found:
+        return f"argument:{found[1]}:{found[2] or ''}"
+    own = _OWN.search(source)
+    beginning = source[:own.start()] if own else ""
+    parts = _PART.findall(beginning)
+    if own and beginning == "L['layer']" + "".join(
+            f"._modules['{part}']" for part in parts):
+        return f"module:{'.'.join(parts)}:{own[1] or own[2]}"
+    raise TraceError(f"{source} is no tensor of the layer or the call")
+
+
+def _stand_in(edge_dtype, device, size, given):
+    """Arguments that hold nothing, as many rows of which are equal."""
     def tensor(about):
         if about is None:
             return None
-        rows, shape, dtype = about
+        rows, shape, dtype, differentiable = about
         shape = shape if rows is None else (_ROWS[rows], *shape)
-        return torch.empty(shape, dtype=dtype, device=device)
+        return torch.zeros(shape, dtype=dtype, device=device,
+                           requires_grad=differentiable)
     kwargs = {}
     for name, kind, about in given:
         kwargs[name] = (tensor(about) if kind == "tensor" else
                         tuple(map(tensor, about)) if kind == "pair" else about)
-    names = layer.inspector.get_flat_param_names(
-        ["message", "aggregate"], exclude=layer.special_args)
     edges = torch.zeros(2, _ROWS[0], dtype=edge_dtype or torch.int64,
                         device=device)
     if size is not None:
         size = tuple(n if n is None else _ROWS[n] for n in size)
-    return Call(layer, list(names), edges, size, kwargs)
+    return edges, size, kwargs
 
 
 def _static(shape):
@@ -128,9 +164,10 @@ class _Rows:
     def tensor(self, x):
         if x is None:
             return None
+        about = x.dtype, x.requires_grad
         if x.dim() == 0:
-            return None, (), x.dtype
-        return self.number(x.size(0)), _static(x.shape[1:]), x.dtype
+            return None, (), *about
+        return self.number(x.size(0)), _static(x.shape[1:]), *about
 
 
 def _described(kwargs, rows):
@@ -155,49 +192,11 @@ def _module(layer, path):
         else layer
 
 
-def _tensor(layer, key, kwargs, reverse):
-    """The tensor of a key, as Call.fetch() finds it."""
+def _tensor(layer, key, kwargs):
     kind, first, second = key.split(":")
     if kind == "module":
         return getattr(_module(layer, first), second)
-    if kind == "raw":
-        return kwargs[first]
-    data = kwargs[first[:-2]]
-    if isinstance(data, (tuple, list)):
-        sends = first.endswith("_j")
-        return data[0 if sends != reverse else 1]
-    return data
-
-
-def update_names(layer):
-    """The arguments of update(); "" if it is MessagePassing's own."""
-    if type(layer).update is MessagePassing.update:
-        return ""
-    return "|".join(("inputs", *layer.inspector.get_param_names("update")))
-
-
-def _updated(layer, names, made, edge_index, src, dst, kwargs, reverse):
-    """What update() makes of the reduced messages; names: see
-    update_names()."""
-    i, j = (0, 1) if reverse else (1, 0)
-    special = {"size_i": dst, "dim_size": dst, "size_j": src,
-               "size": [dst, src] if reverse else [src, dst],
-               "ptr": None, "adj_t": None}
-    if edge_index is not None:
-        special.update(index=edge_index[i], edge_index_i=edge_index[i],
-                       edge_index_j=edge_index[j], edge_index=edge_index)
-    given = {}
-    for name in names.split("|")[1:]:
-        if name in special:
-            given[name] = special[name]
-        elif name[-2:] in ("_i", "_j") and name[:-2] in kwargs:
-            end = i if name.endswith("_i") else j
-            data = kwargs[name[:-2]]
-            data = data[end] if isinstance(data, (tuple, list)) else data
-            given[name] = data.index_select(0, edge_index[end])
-        elif name in kwargs:
-            given[name] = kwargs[name]
-    return layer.update(made, **given)
+    return kwargs[first][int(second)] if second else kwargs[first]
 
 
 def propagate(layer, edge_index, size, kwargs):
@@ -206,16 +205,13 @@ def propagate(layer, edge_index, size, kwargs):
         edge_index.exchange is None else None
     if graph is None and not isinstance(edge_index, Tensor):
         return NotImplemented
-    names = layer._dfgnn_constant("update_names")
-    if graph is not None and any([n in _BY_EDGE or n[-2:] in ("_i", "_j")
-                                  for n in names.split("|")]):
-        return NotImplemented  # update() wants an edge_index
     rows = _Rows(edge_index.size(1) if graph is None else graph.num_edges)
     given = _described(kwargs, rows)
     if given is None:
         return NotImplemented
+    about = size
     if size is not None:
-        size = tuple([None if n is None else rows.number(n) for n in size])
+        about = tuple([None if n is None else rows.number(n) for n in size])
     for name in layer._dfgnn_constant("attributes").split("|"):
         path, attribute = name.split(":")
         # a guard each, of a float too that stands for any with dynamic sizes
@@ -223,25 +219,25 @@ def propagate(layer, edge_index, size, kwargs):
                 "attribute", path, attribute):
             return NotImplemented
     device = edge_index.device
-    about = layer._dfgnn_constant(
+    found = layer._dfgnn_constant(
         "recorded", None if graph is not None else edge_index.dtype,
-        str(device), len(rows.sizes), size, given,
+        str(device), len(rows.sizes), about, given,
         torch.is_grad_enabled(), autocast_dtype(device.type))
-    if not about:
+    if not found:
         return NotImplemented
-    number, src, dst, *keys = about.split("|")
-    reverse = layer.flow == "target_to_source"
+    number, src, dst, flipped, *keys = found.split("|")
     src, dst = rows.sizes[int(src)], rows.sizes[int(dst)]
     if graph is None:
-        edges = edge_index.flip(0) if reverse else edge_index
+        edges = edge_index.flip(0) if flipped else edge_index
     elif (graph.num_src, graph.num_dst) == (src, dst):
-        edges, edge_index = graph.id, None
+        edges = graph.id
+        edge_index = torch.stack([graph.src, graph.dst])
+        edge_index = edge_index.flip(0) if flipped else edge_index
     else:
         return NotImplemented
-    made, kept = _MODULES[number](
-        edges, src, dst, rows.sizes[0],
-        *[_tensor(layer, key, kwargs, reverse) for key in keys])
-    for name, tensor in kept.items():
-        setattr(layer, name, tensor)
-    return _updated(layer, names, made, edge_index, src, dst, kwargs,
-                    reverse) if names else made
+    own = layer._dfgnn_base.propagate(layer, edge_index, size=size, **kwargs)
+    made = _MODULES[number](edges, src, dst, rows.sizes[0],
+                            *[_tensor(layer, key, kwargs) for key in keys])
+    if isinstance(own, Tensor):
+        return made[0]
+    return tuple(made[:len(own)])

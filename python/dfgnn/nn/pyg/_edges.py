@@ -30,6 +30,10 @@ def flowed(layer, edge_index):
     """The edges with the nodes that send in their first row."""
     if not reverse(layer) or isinstance(edge_index, Graph):
         return edge_index
+    return _flipped(edge_index)
+
+
+def _flipped(edge_index):
     if ops.compiling():
         return edge_index.flip(0)
     return remember(edge_index, "flipped", lambda: edge_index.flip(0))
@@ -42,6 +46,13 @@ def graph_of(layer, edge_index, num_src, num_dst):
     edges = flowed(layer, edge_index)
     if ops.compiling() or isinstance(edges, Graph):
         return edges
+    return graph_made_of(edges, False, num_src, num_dst)
+
+
+def graph_made_of(edges, reversed, num_src, num_dst):
+    """The Graph of an edge_index; reversed: whether the nodes of its first row
+    receive."""
+    edges = _flipped(edges) if reversed else edges
     made = _made_by_us(edges)
     if made is not None and (made.num_src, made.num_dst) == (num_src, num_dst):
         return made

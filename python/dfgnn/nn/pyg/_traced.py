@@ -1,37 +1,40 @@
-"""Layers of PyG's kind whose messages are traced: their message, edge_update
-and aggregate run once with tensors that hold nothing, and what they do becomes
-edge programs.  A layer that cannot be traced runs as it is."""
+"""Layers of PyG's kind whose propagate() and edge_updater() run by what is made
+of their graphs, which torch.compile finds: edge programs, with torch's calls
+between them.  A graph of which none can be made runs as it is, and a layer of
+which there is no graph by PyG's own path."""
 
 import functools
+import threading
 import weakref
 
 import torch
 from torch_geometric.nn import MessagePassing
 
-from ... import _recording, ops
-from ..._steps import Steps
+from ... import _dynamo, ops
 from ..._trace import TraceError
 from ...errors import UnsupportedError
 from ...graph import Graph
-from ._called import Call, Latest, Seen, about, trace
 from . import _compiled
-from ._checked import checked
+from ._checked import difference
 from ._edges import edges_as_given, known
 from ._mixin import Fused, Row, fuse, unfit, usual
+from ._programs import Programs, numbers_of, own_function
+
+_thread = threading.local()  # .state: of the layer that runs
+# calls of one class of which no graph was made, until it is not looked for
+MOST_REFUSED = 16
+
 
 class State:
-    """What is known of a layer: its steps, or why there are none, for each kind
-    of call."""
+    """What is known of a layer."""
 
-    def __init__(self):
-        self.steps = {}
-        # by methods, (signature, Seen, steps) of their last call
-        self.last = {}
-        self.latest = {}  # by methods, the Latest of their calls
-        self.names = {}  # by methods, the names of their arguments
-        self.checked = False  # whether first calls are compared
-        self.reason = None  # why its latest call was not traced
+    def __init__(self, name):
+        self.name = name
+        self.checked = True  # whether first calls are compared
+        self.reason = None  # why its latest call was not served
         self.served = 0  # calls by programs
+        self.refused = {}  # by the kind of call, why there is no graph
+        self.steps = None  # the Steps that served its latest call
 
 
 _states = weakref.WeakKeyDictionary()
@@ -40,68 +43,101 @@ _states = weakref.WeakKeyDictionary()
 def state(layer):
     found = _states.get(layer)
     if found is None:
-        found = _states.setdefault(layer, State())
+        found = _states.setdefault(
+            layer, State(type(layer).__name__))
     return found
 
 
+# ---- what runs in the place of a graph --------------------------------------
+
+class _Served:
+    """What Dynamo calls in the place of a graph."""
+
+    def __init__(self, programs):
+        self.programs, self.reason, self.first = programs, None, True
+
+    def __call__(self, *args):
+        state = _thread.state
+        if self.first:
+            self._try(state, args)
+        if self.reason is not None:
+            state.reason, state.steps = self.reason, None
+            return self.programs.module(*args)
+        made = self.programs.run(args)
+        state.served, state.reason = state.served + 1, None
+        state.steps = self.programs.steps
+        return made
+
+    def _try(self, state, args):
+        self.first = False
+        try:
+            self.programs.probe(args)
+        except (TraceError, UnsupportedError) as error:
+            self.reason = str(error)
+            return
+        if state.checked:
+            self.reason = difference(self.programs, args, state.name)
+
+
+class _Kept:
+    """A graph as it is, and why."""
+
+    def __init__(self, module, reason):
+        self.run, self.reason = module.forward, reason
+
+    def __call__(self, *args):
+        state = _thread.state
+        state.reason, state.steps = self.reason, None
+        return self.run(*args)
+
+
+class _Maker:
+    """Makes what runs of the graphs of a class.  The numbers of Python's that
+    they read are constants at first, and parameters once they have changed."""
+
+    def __init__(self):
+        self.values = {}  # by source, the number of the first graph
+        self.changed = set()  # the sources of numbers that were others
+
+    def __call__(self, module):
+        for source, value in numbers_of(module).items():
+            if self.values.setdefault(source, value) != value:
+                self.changed.add(source)
+        reason = None
+        for numbers in dict.fromkeys((frozenset(self.changed), frozenset())):
+            try:
+                return _Served(Programs(module, numbers))
+            except TraceError as error:
+                reason = reason or str(error)
+            except Exception as error:  # a graph that nobody thought of
+                reason = reason or f"{type(error).__name__}: {error}"
+        return _Kept(module, reason)
+
+
 # ---- running ----------------------------------------------------------------
+
+@functools.lru_cache(None)
+def _function(kind, name):
+    return _dynamo.Function(own_function(kind, name), _Maker())
+
 
 def _obstacle(layer, edge_index):
     if not known(edge_index):
         return "its edges are no edge_index, but a " + \
             type(edge_index).__name__
-    if ops.compiling():
-        return "torch.compile traces"
+    if not _dynamo.AVAILABLE:
+        return "torch is too old for its messages to be looked at"
     return None
 
 
-def _steps(layer, found, methods, call):
-    """The steps of a call, which most often is that of the one before; found:
-    the layer's State."""
-    signature, last = call.signature(), found.last.get(methods)
-    if last is None or last[0] != signature or not last[1].same():
-        seen = Seen(layer)
-        steps = _steps_of(layer, found, (methods, signature, seen.found), call)
-        last = found.last[methods] = signature, seen, steps
-    return last[2]
+def _kind_of_call(layer, name, kwargs):
+    """What tells calls from others of which there may be a graph."""
+    return (name, layer.training, *[
+        (k, type(v), v.dtype, v.dim()) if isinstance(v, torch.Tensor)
+        else (k, type(v)) for k, v in kwargs.items()])
 
 
-def _steps_of(layer, found, key, call):
-    steps = found.steps.get(key)
-    if steps is None:
-        if _captured(call):
-            raise TraceError("a CUDA graph is captured by its first call")
-        if len(found.steps) > 64:  # such as an attribute that counts calls
-            raise TraceError("its attributes change with every call")
-        methods = key[0]
-        try:
-            steps = trace(layer, methods, call)
-            steps.probe(call.graph())
-        except (TraceError, UnsupportedError) as error:
-            steps = TraceError(str(error))
-        found.steps[key] = steps
-        if found.checked and isinstance(steps, Steps):
-            steps = found.steps[key] = checked(layer, methods, call, steps)
-    if isinstance(steps, TraceError):
-        raise steps
-    return steps
-
-
-def _names(layer, found, methods):
-    """The arguments of the methods of a layer."""
-    names = found.names.get(methods)
-    if names is None:
-        names = found.names[methods] = layer.inspector.get_flat_param_names(
-            list(methods), exclude=layer.special_args)
-    return names
-
-
-def _captured(call):
-    return call.edge_index.is_cuda and \
-        torch.cuda.is_current_stream_capturing()
-
-
-def _run(layer, methods, edge_index, size, kwargs):
+def _run(layer, name, edge_index, size, kwargs):
     reason = _obstacle(layer, edge_index)
     if reason is None and isinstance(edge_index, Graph):
         edge_index = edges_as_given(layer, edge_index)
@@ -110,77 +146,34 @@ def _run(layer, methods, edge_index, size, kwargs):
     if reason is not None:
         return unfit(layer, reason)
     found = state(layer)
-    told = None if _recording.current is not None else about(
-        edge_index, size, kwargs)
-    latest = found.latest.get(methods)
-    if told is not None and latest is not None and latest.fits(told):
-        call, steps = latest.call(layer, edge_index, kwargs), latest.steps
-        graph = latest.graph(call)
-    else:
-        try:
-            try:
-                call = Call(layer, _names(layer, found, methods), edge_index,
-                            size, kwargs)
-            except ValueError as error:  # PyG raises it again
-                raise TraceError(str(error)) from None
-            steps = _steps(layer, found, methods, call)
-        except TraceError as error:
-            found.reason = str(error)
-            return unfit(layer, str(error))
-        graph = call.graph()
-        if told is not None:
-            found.latest[methods] = Latest(
-                told, call, found.last[methods][1], steps, graph)
-    made, kept = steps.run(graph, call.fetch)
-    for name, tensor in kept.items():
-        setattr(layer, name, tensor)
-    found.served, found.reason = found.served + 1, None
-    return made, call
+    kind = None
+    if found.refused:
+        kind = _kind_of_call(layer, name, kwargs)
+        reason = found.refused.get(kind)
+        if reason is not None or len(found.refused) > MOST_REFUSED:
+            return unfit(layer, reason or found.reason)
+    before, _thread.state = getattr(_thread, "state", None), found
+    try:
+        return _function(type(layer)._dfgnn_base, name)(
+            layer, layer, edge_index, size, kwargs)
+    except TraceError as error:
+        found.reason = str(error)
+        found.refused[kind or _kind_of_call(layer, name, kwargs)] = \
+            found.reason
+        return unfit(layer, found.reason)
+    finally:
+        _thread.state = before
 
 
 def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
     if ops.compiling():
         return _compiled.propagate(layer, edge_index, size, kwargs)
-    found = _run(layer, ("message", "aggregate"), edge_index, size, kwargs)
-    if found is NotImplemented:
-        return found
-    made, call = found
-    if type(layer).update is MessagePassing.update:
-        return made
-    return layer.update(made, **_update_arguments(layer, call))
-
-
-def _update_arguments(layer, call):
-    """The arguments of update(), gathered where it wants them by edge."""
-    given, special = {}, dict(
-        index=call.i, edge_index_i=call.i, edge_index_j=call.j)
-    for name in layer.inspector.get_param_names("update"):
-        if name in special:
-            given[name] = call.edge_index[special[name]]
-        elif name in ("size_i", "dim_size"):
-            given[name] = call.num_dst
-        elif name == "size_j":
-            given[name] = call.num_src
-        elif name == "edge_index":
-            given[name] = call.edge_index
-        elif name == "size":
-            given[name] = list(call.sizes)
-        elif name in ("ptr", "adj_t"):
-            given[name] = None
-        elif name[-2:] in ("_i", "_j") and name[:-2] in call.kwargs:
-            data, dim = call.kwargs[name[:-2]], (
-                call.i if name.endswith("_i") else call.j)
-            data = data[dim] if isinstance(data, (tuple, list)) else data
-            given[name] = data.index_select(0, call.edge_index[dim])
-        elif name in call.kwargs:
-            given[name] = call.kwargs[name]
-    return given
+    return _run(layer, "propagate", edge_index, size, kwargs)
 
 
 def edge_updater(layer, edge_index, size=None, **kwargs):
-    found = _run(layer, ("edge_update",), edge_index, None, kwargs)
-    return found if found is NotImplemented else found[0]
+    return _run(layer, "edge_updater", edge_index, size, kwargs)
 
 
 # ---- classes ----------------------------------------------------------------

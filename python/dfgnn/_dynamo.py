@@ -1,0 +1,345 @@
+"""Functions that run by what is made of their graphs, which torch.compile's
+Dynamo finds and whose guards say when one holds.
+
+Dynamo takes what classes have for constants, so that classes are looked at here.
+"""
+
+import dis
+import functools
+import logging
+import threading
+import types
+import warnings
+from operator import is_
+
+import torch
+
+from ._fx import line_of
+from ._trace import TraceError
+
+try:
+    import torch._dynamo
+    from torch._dynamo import config
+    from torch._dynamo.exc import (
+        BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException)
+    from torch.fx.experimental import _config as shapes
+    AVAILABLE = hasattr(config, "recompile_limit")
+except ImportError:
+    AVAILABLE = False
+
+# graphs of one function: kinds of layers of a class, types, modes
+MOST_GRAPHS = 64
+_OPTIONS = {"recompile_limit": MOST_GRAPHS, "fail_on_recompile_limit_hit": True,
+            "capture_scalar_outputs": True, "specialize_float": False,
+            "automatic_dynamic_shapes": True, "assume_static_by_default": True,
+            "use_numpy_random_stream": True,
+            "skip_nnmodule_hook_guards": False, "suppress_errors": False, "error_on_recompile": False}
+_thread = threading.local()  # .making: what is made of the next graph
+
+
+def _is_wanted(record):
+    return not getattr(_thread, "quiet", False)
+
+
+for _name in ("convert_frame", "utils", "eval_frame"):
+    # what it says of our graphs is told as reasons
+    logging.getLogger("torch._dynamo." + _name).addFilter(_is_wanted)
+
+
+class _Later(Exception):
+    """A graph is wanted in a call that does not make one."""
+
+
+class _Taken(Exception):
+    """A graph was looked at, and is not to run."""
+
+    def __init__(self, made):
+        super().__init__("a graph was looked at")
+        self.made = made
+
+
+def _backend(module, inputs):
+    making = getattr(_thread, "making", None)
+    if making is None:
+        raise _Later
+    _check_code()
+    return making(module)
+
+
+def _check_code():
+    """Raises TraceError for code whose effects Dynamo does wrongly: it deletes
+    an attribute that was set before once more."""
+    context = torch._guards.TracingContext.try_get()
+    for code in getattr(context, "previously_inlined_functions", ()):
+        deleted = _deleted(code)
+        if deleted:
+            raise TraceError(f"{code.co_filename}, in {code.co_name}: "
+                             f"{deleted} is deleted")
+
+
+@functools.lru_cache(4096)
+def _deleted(code):
+    """The name of an attribute that code deletes, or None."""
+    return next((step.argval for step in dis.get_instructions(code)
+                 if step.opname == "DELETE_ATTR"), None)
+
+
+class Function:
+    """A function of which graphs are made; make(module): what runs in the place
+    of a graph."""
+
+    def __init__(self, function, make):
+        self.function, self.make = function, make
+        self.classes, self.run = [], None
+        self.there = False  # whether there may be graphs
+
+    def __call__(self, about, *args):
+        """The result; TraceError if no graph can be made.  about: what has the
+        classes whose attributes the function reads."""
+        if self.run is None or not all(
+                len(now) == len(values) and all(map(is_, now.values(), values))
+                for now, values in self.classes):
+            self._renew()
+        else:
+            found = self._known(args)
+            if found is not None:
+                return found(*args)
+        if self.there:
+            _thread.quiet = True
+            try:
+                return self.run(*args)
+            except BackendCompilerFailed as error:
+                if type(error.inner_exception) is not _Later:
+                    raise
+            except (TorchDynamoException, FailOnRecompileLimitHit):
+                pass  # it is raised again
+            finally:
+                _thread.quiet = False
+        if any(t.is_cuda for t in _tensors(args)) and \
+                torch.cuda.is_current_stream_capturing():
+            raise TraceError("a CUDA graph is captured by its first call")
+        self.classes += [one for one in map(_looked_at, _classes(about)) if
+                         all(one[0] != other[0] for other in self.classes)]
+        made = _compiled(self.run, self.make, args,
+                         specialize_float=not self.there)
+        self.there = True
+        self.known = _entries(self.fresh)
+        return made
+
+    def _known(self, args):
+        """The code that Dynamo has made for such a call, with what it calls:
+        its own way to it costs as much as a small layer."""
+        if not self.known:
+            return None
+        given = dict(zip(self.names, args), **self.cells)
+        for guards, run in self.known:
+            if guards.check(given):
+                return run
+        return None
+
+    def _renew(self):
+        self.fresh = _copy(self.function)
+        code = self.fresh.__code__
+        self.names = code.co_varnames[:code.co_argcount]
+        self.cells = {name: cell.cell_contents for name, cell in zip(
+            code.co_freevars, self.fresh.__closure__ or ())}
+        self.classes, self.known, self.there = [], [], False
+        self.run = torch.compile(self.fresh, backend=_backend, dynamic=True,
+                                 fullgraph=True)
+
+
+def _copy(function):
+    """The function with code of its own, by which Dynamo keeps graphs."""
+    return types.FunctionType(
+        function.__code__.replace(), function.__globals__, function.__name__,
+        function.__defaults__, function.__closure__)
+
+
+class _Utils:
+    """What Dynamo's code calls of torch._dynamo.utils, without what keeps it
+    from tracing that: nothing is traced."""
+
+    @staticmethod
+    def call_size(x, i):
+        return x.size(i)
+
+    @staticmethod
+    def record_pregraph_bytecode_enter():
+        return None
+
+    @staticmethod
+    def record_pregraph_bytecode_exit(_):
+        return None
+
+    def __getattr__(self, name):
+        return getattr(torch._dynamo.utils, name)
+
+
+def _entries(function):
+    """[(guards, code as a function)] that Dynamo has of a function; none if it
+    does not tell them."""
+    try:
+        from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+        found = []
+        for entry in _debug_get_cache_entry_list(function.__code__):
+            names = {}
+            for name in entry.code.co_names:
+                if name.startswith("__compiled_fn"):
+                    names[name] = function.__globals__[
+                        name]._torchdynamo_orig_callable
+                elif name == "__import_torch_dot__dynamo_dot_utils":
+                    names[name] = _Utils()
+            entry.guard_manager.check  # noqa: B018
+            found.append((entry.guard_manager, types.FunctionType(
+                entry.code, {**function.__globals__, **names},
+                function.__name__, None, function.__closure__)))
+        return found
+    except (ImportError, AttributeError, KeyError, TypeError):
+        return []
+
+
+def look(function, make, *args):
+    """What make(module) gives for the graph of a call, which does not run."""
+    def taken(module):
+        raise _Taken(make(module))
+    run = torch.compile(_copy(function), backend=_backend, dynamic=True,
+                        fullgraph=True)
+    try:
+        _compiled(run, taken, args)
+    except BackendCompilerFailed as error:
+        found = error.inner_exception
+        if isinstance(found, _Taken):
+            return found.made
+        raise TraceError(str(found)) from None
+    raise TraceError("torch.compile is turned off")
+
+
+def _compiled(run, make, args, **options):
+    """A call that makes a graph; it may run another that is there."""
+    before, _thread.making = getattr(_thread, "making", None), make
+    _thread.quiet = True
+    try:
+        with warnings.catch_warnings(), config.patch({k: v for k, v in
+                           {**_OPTIONS, **options}.items()
+                           if hasattr(config, k)}), \
+                shapes.patch(use_duck_shape=False):
+            warnings.filterwarnings("ignore", module=r"torch\._dynamo")
+            return run(*args)
+    except BackendCompilerFailed as error:
+        if isinstance(error.inner_exception, TraceError):
+            raise TraceError(str(error.inner_exception)) from None
+        raise
+    except (TorchDynamoException, FailOnRecompileLimitHit) as error:
+        raise TraceError(_told(error)) from None
+    finally:
+        _thread.quiet = False
+        _thread.making = before
+
+
+_PLAIN = {
+    "Data-dependent branching": "bool() asks what a tensor holds, on which "
+    "Python then depends",
+    "Could not extract specialized integer": "a size depends on what a tensor "
+    "holds",
+    "Could not guard on data-dependent": "a size depends on what a tensor "
+    "holds",
+    "Hard failure due to fullgraph": "its attributes change with every call",
+}
+
+
+def _told(error):
+    """The line of the user's and the reason of an error of Dynamo's."""
+    stack = getattr(error, "real_stack", None)
+    line = line_of("\n".join(f'File "{f.filename}", line {f.lineno}'
+                             for f in stack or ()))
+    text = str(error).strip()
+    told = [x.strip() for x in text.splitlines() if x.strip()]
+    more = next((x for x in told if x.startswith("Developer debug context:")),
+                "").partition(": ")[2]
+    reason = told[0] if told else type(error).__name__
+    for beginning, plain in _PLAIN.items():
+        if reason.startswith(beginning):
+            reason = plain
+            break
+    else:
+        reason += f" ({more})" if more else ""
+    return f"{line}: {reason}" if line else reason
+
+
+def _tensors(args):
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            yield x
+        elif isinstance(x, dict):
+            yield from _tensors(x.values())
+
+
+# ---- classes ----------------------------------------------------------------
+
+def _looked_at(kind):
+    return vars(kind), tuple(vars(kind).values())
+
+
+_LIBRARIES = "torch", "numpy", "builtins", "dfgnn", "torch_geometric"
+
+
+def _is_own(kind):
+    """Whether a class is the user's."""
+    return (kind.__module__ or "").partition(".")[0] not in _LIBRARIES
+
+
+def _classes(about):
+    """The classes that functions of a module, or of modules inside of it, may
+    look at: their own, those of their attributes, those they name."""
+    found, functions = {}, {}
+    for module in about.modules() if isinstance(
+            about, torch.nn.Module) else ():
+        _add(type(module), found, functions, module is about)
+        for value in vars(module).values():
+            for one in value if isinstance(value, (list, tuple)) else (
+                    value.values() if type(value) is dict else (value,)):
+                _add(type(one), found, functions)
+    waiting = list(functions.values())
+    while waiting:
+        function = waiting.pop()
+        for one in _named(function):
+            new = {}
+            if isinstance(one, type):
+                _add(one, found, new)
+            elif isinstance(one, types.FunctionType) and _is_own(one):
+                new = {id(one): one}
+            elif not isinstance(one, types.ModuleType):
+                _add(type(one), found, new)
+            waiting += [f for k, f in new.items() if k not in functions]
+            functions.update(new)
+    return list(found)
+
+
+def _add(kind, found, functions, whole=False):
+    for one in kind.__mro__:
+        if one in found or one in (torch.nn.Module, object) or \
+                one.__name__ == "MessagePassing" or not (
+                    whole or _is_own(one)):
+            continue
+        found[one] = None
+        for value in vars(one).values():
+            value = getattr(value, "__func__", getattr(value, "fget", value))
+            if isinstance(value, types.FunctionType):
+                functions[id(value)] = value
+
+
+def _named(function):
+    """What a function finds by name outside of itself."""
+    codes, names = [function.__code__], []
+    while codes:
+        code = codes.pop()
+        names += code.co_names
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    there = function.__globals__
+    found = [there[name] for name in names if name in there]
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # it is empty yet
+            pass
+    return found

@@ -1,0 +1,512 @@
+"""A graph that torch.compile made of a function of edges, as Nodes.
+
+torch.compile's guards say when the graph holds; sizes are symbols in it.  Those
+of edges and nodes are rows; any other is the number that it is now, on which a
+guard then is.
+"""
+
+import operator
+import re
+
+import torch
+from torch import SymBool, SymFloat, SymInt, Tensor
+
+from ._nodes import (
+    DESTINATIONS, EDGES, Node, ROWS, SOURCES, TOP_DESTINATION, TOP_SOURCE,
+    VIEWS, end_of, mapped)
+from ._operations import canonical
+from ._trace import DST, EDGE, PARAM, SRC, TraceError
+from ._trace_errors import is_users
+
+MOST_NODES = 4096
+# what takes the sizes of a tensor
+_SHAPES = {"view", "reshape", "expand", "new_zeros", "zeros", "ones",
+           "new_ones", "new_empty", "empty", "unflatten", "broadcast_to",
+           "full", "new_full"}
+# what takes a tensor for a number
+_NUMERIC = {"__mul__", "__add__", "__sub__", "__truediv__", "__rmul__",
+            "__radd__", "__rsub__", "__rtruediv__", "__imul__", "__iadd__",
+            "__isub__", "__itruediv__", "mul", "add", "sub", "div", "__lt__",
+            "__le__", "__gt__", "__ge__", "lt", "le", "gt", "ge"}
+_RANDOM = {"rand", "randn", "randint", "rand_like", "randn_like", "randperm",
+           "bernoulli", "multinomial", "normal", "uniform_", "randint_like",
+           "gumbel_softmax", "poisson", "rrelu", "feature_dropout",
+           "alpha_dropout", "exponential_", "normal_", "bernoulli_",
+           "feature_alpha_dropout"}
+_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
+_NUMBERS = (SymInt, SymFloat, SymBool)
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def line_of(told):
+    """The user's line, "file, line n", of a stack that torch tells."""
+    found = [f"{path}, line {line}" for path, line in _PLACE.findall(
+        told or "") if is_users(path)]
+    return found[-1] if found else ""
+
+
+def _lines(nodes):
+    """(node, the user's line); that of the next where one has none."""
+    found, line = [], ""
+    for node in reversed(nodes):
+        line = line_of(node.meta.get("stack_trace")) or line
+        found.append((node, line))
+    return reversed(found)
+
+
+class Rows:
+    """Which sizes are numbers of edges and of nodes.
+
+    .flipped: whether the first row of the edge_index receives.  .sources,
+    .destinations: their sizes.
+    """
+
+    def __init__(self, graph, edges):
+        self.edges, self.flipped = edges, False
+        self.counted = {}  # by size, which rows
+        ends, sizes = {edges: "ij"}, {"0": [], "1": []}
+        reduced = set()
+        for node in graph.nodes:
+            if node.op not in ("call_method", "call_function"):
+                continue
+            name, args = _name(node), node.args
+            end = _row_of(name, node, ends)
+            if end:
+                ends[node] = end
+            elif name == "index_select" and ends.get(
+                    _given(node, 2, "index"), "ij") != "ij":
+                sizes[ends[_given(node, 2, "index")]].append(node)
+            elif name == "getitem" and not isinstance(args[1], (
+                    tuple, slice)) and ends.get(args[1], "ij") != "ij":
+                sizes[ends[args[1]]].append(node)
+            elif canonical(name) in ("scatter_add", "scatter_reduce",
+                                     "index_add") and ends.get(
+                    _given(node, 2, "index"), "ij") != "ij":
+                end = ends[_given(node, 2, "index")]
+                reduced.add(end)
+                sizes[end].append(node)
+        self.flipped = reduced == {"0"}
+        self.ends = ("i", "j") if self.flipped else ("j", "i")
+        tops = self._tops(graph, ends)
+        found = []
+        for row in ("0", "1"):
+            sizes[row] = [n for n in sizes[row] if isinstance(
+                _meta(n.args[0]), Tensor) and _meta(n.args[0]).dim()
+                and _key(_meta(n.args[0]).shape[0]) not in tops]
+            known = {_key(x.shape[0]): x.shape[0] for x in (
+                _meta(n.args[0]) for n in sizes[row])}
+            if len(known) > 1 and not _all_equal(list(known.values())):
+                line = dict(_lines(graph.nodes))[next(
+                    n for n in sizes[row] if _key(_meta(n.args[0]).shape[0])
+                    != next(iter(known)))]
+                raise TraceError((line + ": " if line else "") +
+                                 "values of nodes have several numbers of "
+                                 "rows")
+            found.append(next(iter(known.values()), None))
+        if found == [None, None]:
+            raise TraceError("nothing says how many nodes there are")
+        first, second = (found[0] if found[0] is not None else found[1],
+                         found[1] if found[1] is not None else found[0])
+        self.sources, self.destinations = (
+            (second, first) if self.flipped else (first, second))
+        self.count = _meta(edges).shape[1]
+        if any(isinstance(n, int) and n < 2 for n in (
+                self.count, self.sources, self.destinations)):
+            raise TraceError("there is one edge or node alone")
+        self._count(self.sources, SOURCES)
+        self._count(self.destinations, DESTINATIONS)
+        self._count(self.count, EDGES)
+        self.counted.update(tops)
+        keys = list(map(_key, (self.count, self.sources, self.destinations)))
+        if keys[0] in keys[1:]:
+            raise TraceError("nodes have as many rows as there are edges")
+
+    def _count(self, size, rows):
+        self.counted[_key(size)] = rows
+
+    def _tops(self, graph, ends):
+        """index.max() + 1 as a size."""
+        found = {}
+        for node in graph.nodes:
+            made = _meta(node)
+            if _name(node) != "item" or not isinstance(made, SymInt):
+                continue
+            row = ends.get(node.args[0])
+            if row in ("0", "1"):
+                end = self.ends[int(row)]
+                found[_key(made + 1)] = TOP_DESTINATION if end == "i" else \
+                    TOP_SOURCE
+        return found
+
+    def size(self, n):
+        """A number of rows as its sign, any other as a number."""
+        found = self.counted.get(_key(n))
+        if found is not None:
+            return found
+        if isinstance(n, SymInt):
+            try:
+                n = int(n)
+            except Exception:
+                raise TraceError("a size depends on what a tensor "
+                                 "holds") from None
+        if n in ROWS:
+            raise TraceError(f"a size is {n}")
+        return n
+
+
+def _all_equal(sizes):
+    """Whether sizes are the same now, on which a guard then is."""
+    try:
+        return all(bool(n == sizes[0]) for n in sizes[1:])
+    except Exception:  # one depends on what a tensor holds
+        return False
+
+
+def _key(n):
+    """What tells a size from others."""
+    return n.node.expr if isinstance(n, SymInt) else n
+
+
+def _meta(node):
+    return node.meta.get("example_value") if isinstance(
+        node, torch.fx.Node) else None
+
+
+def _given(node, place, name):
+    return node.args[place] if len(node.args) > place else \
+        node.kwargs.get(name)
+
+
+def _row_of(name, node, ends):
+    """Which row of the edge_index a call gives: "0", "1", "ij" of both."""
+    first = node.args[0] if node.args else None
+    row = ends.get(first) if isinstance(first, torch.fx.Node) else None
+    if row is None or not isinstance(_meta(node), Tensor):
+        if row == "ij" and name == "unbind":
+            return "parts"
+        return None
+    if row == "parts" or row == "ij" and name == "getitem":
+        return str(node.args[1]) if node.args[1] in (0, 1) else None
+    if row == "ij" and name == "select":
+        return str(node.args[2]) if node.args[1] == 0 else None
+    if row != "ij" and name in (
+            "view", "unsqueeze", "expand", "expand_as", "reshape", "long",
+            "contiguous", "max", "view_as", "to", "repeat", "squeeze",
+            "clone", "detach"):
+        return None if name == "max" and len(node.args) > 1 else row
+    return None
+
+
+def _name(node):
+    return node.target if isinstance(node.target, str) else getattr(
+        node.target, "__name__", str(node.target))
+
+
+def _dunder(node):
+    """The name of a call, an operator's as Tensor's method."""
+    name = _name(node)
+    if getattr(operator, name, None) is node.target:
+        return f"__{name.strip('_')}__"
+    return name
+
+
+class Notes:
+    """The Nodes of a graph.
+
+    numbers: which placeholders of Python's numbers stay parameters; others are
+        constants, with a guard each.
+    .nodes, .effects: Nodes; .tree: the outputs; .rows: the Rows.
+    """
+
+    def __init__(self, module, edges, numbers=()):
+        self.numbers, self.nodes, self.effects = numbers, [], []
+        self.values, self.shared = {}, {}
+        self.lifted, self.tree, self.line = {}, None, ""
+        self.places = {}  # by the number of a placeholder, its place
+        placeholders = [n for n in module.graph.nodes
+                        if n.op == "placeholder"]
+        try:
+            self.rows = Rows(module.graph, edges)
+            for k, node in enumerate(placeholders):
+                self._placeholder(k, node, node is edges)
+            for node, self.line in _lines(module.graph.nodes):
+                self._node(node, module)
+        except TraceError as error:
+            told = str(error)
+            if self.line and not told.startswith(self.line):
+                told = f"{self.line}: {told}"
+            raise TraceError(told) from None
+
+    # ---- what is given
+
+    def _placeholder(self, k, node, is_edges):
+        made = _meta(node)
+        if not isinstance(made, Tensor):
+            self.values[node] = made
+            return
+        if getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False):
+            self.values[node] = _Number(k, source_of(node))
+            return
+        if made.layout != torch.strided or type(made) not in (
+                torch._subclasses.FakeTensor, torch.nn.Parameter):
+            raise TraceError(f"{source_of(node)} is no plain tensor")
+        place = EDGE if is_edges else self._place(made, source_of(node))
+        self.places[k] = place
+        given = Node(None, source_of(node), (), {}, self._empty(
+            made, place), "", place, ("given", k))
+        if is_edges:
+            given.end = "ij"
+            given.key = ("edge_index", *self.rows.ends)
+        self._add(node, given)
+
+    def _place(self, made, source):
+        if not made.dim():
+            return PARAM
+        size = made.shape[0]
+        rows = self.rows.counted.get(_key(size))
+        if rows is None or not isinstance(size, SymInt) and \
+                not source.startswith("L['kwargs']"):
+            return PARAM
+        if rows == SOURCES or rows == DESTINATIONS:
+            return DST if rows == DESTINATIONS else SRC
+        return EDGE
+
+    def _empty(self, made, place=None):
+        """A tensor of its shape and type that holds nothing."""
+        shape = [self.rows.size(n) for n in made.shape]
+        if place == PARAM:  # no size of it is one of rows
+            shape = [int(n) for n in made.shape]
+        return torch.empty(shape, dtype=made.dtype, device="meta")
+
+    def _add(self, node, made, group=None):
+        self.nodes.append(made)
+        if len(self.nodes) > MOST_NODES:
+            raise TraceError(f"more than {MOST_NODES} operations")
+        self.values[node] = made
+        self.shared[node] = group = [] if group is None else group
+        group.append(node)
+
+    # ---- calls
+
+    def _node(self, node, module):
+        if node.op == "placeholder":
+            return
+        if node.op == "output":
+            self.tree = tuple(self._output(x) for x in node.args[0])
+            return
+        if node.op == "get_attr":
+            found = module
+            for part in node.target.split("."):
+                found = getattr(found, part)
+            raise TraceError(_refused(found))
+        name = _dunder(node)
+        made = _meta(node)
+        if name in ("item", "wrapped_item", "__int__", "__float__") and \
+                isinstance(made, _NUMBERS):
+            self._item(node, made)
+        elif isinstance(made, Tensor) or isinstance(
+                made, (tuple, list)) and made and all(
+                    isinstance(x, Tensor) for x in made):
+            self._call(node, name, made)
+        elif name == "Size" or isinstance(made, (tuple, list)):
+            self.values[node] = mapped(node.args[0], self._value)
+        elif isinstance(made, SymFloat) and all(
+                x is None or not isinstance(self._value(x), _Number)
+                for x in node.args):
+            raise TraceError("a number of rows is used as a number")
+        elif isinstance(made, SymInt):
+            self.values[node] = made
+        elif isinstance(made, (SymBool, bool)):
+            self.values[node] = made
+        elif name.startswith(("_check", "_assert")):
+            return
+        else:
+            raise TraceError(_refused(node.target))
+
+    def _output(self, x):
+        made = self._value(x)
+        if isinstance(made, _NUMBERS) or isinstance(made, _Number):
+            raise TraceError("a number is a result")
+        return made
+
+    def _item(self, node, made):
+        found = self._value(node.args[0])
+        if isinstance(found, _Number):
+            if found.source in self.numbers:
+                given = Node(None, found.source, (), {}, torch.empty(
+                    (), dtype=torch.float64, device="meta"), "", PARAM,
+                    ("given", found.k))
+                self._add(node, given)
+            else:
+                self.values[node] = float(made)  # a guard is on it then
+        elif isinstance(found, Node) and found.end in ("i", "j") and \
+                found.name == "max" and isinstance(made, SymInt):
+            self.values[node] = made
+        else:
+            raise TraceError("item() asks what a tensor holds, on which "
+                             "Python then depends")
+
+    def _value(self, x):
+        return self.values[x] if isinstance(x, torch.fx.Node) else x
+
+    def _argument(self, x, sizes):
+        x = self._value(x)
+        if isinstance(x, (SymFloat, SymBool, _Number)):
+            raise TraceError("a number of rows is used as a number")
+        if isinstance(x, SymInt):
+            if not sizes:
+                raise TraceError(
+                    f"the number of {ROWS.get(self.rows.size(x), 'rows')} is "
+                    "used as a number")
+            return self.rows.size(x)
+        if isinstance(x, int) and not isinstance(x, bool) and x in ROWS:
+            raise TraceError(f"{x} is used as a number")
+        if isinstance(x, tuple) or isinstance(x, list):
+            return type(x)(self._argument(y, sizes) for y in x)
+        return x
+
+    def _call(self, node, name, made):
+        if name in _RANDOM:
+            raise TraceError(f"{name} draws random numbers; dropout is what "
+                             "edge programs have of those")
+        sizes = name in _SHAPES
+        args = mapped(node.args, lambda x: self._argument(x, sizes))
+        kwargs = dict(mapped(node.kwargs, lambda x: self._argument(x, sizes)))
+        if name in ("full", "new_full") and any(
+                x in ROWS for x in (args[-1], kwargs.get("fill_value"))
+                if isinstance(x, (int, float))):
+            raise TraceError("the number of rows is used as a number")
+        if kwargs.get("out") is not None:
+            raise TraceError(f"{name} with out")
+        inplace = bool(kwargs.pop("inplace", False))
+        if node.op == "call_function" and not inplace:
+            args, inplace = _plain(node.target, args)
+        if name == "__getitem__" and isinstance(args[0], Node) and \
+                args[0].function is not None and isinstance(
+                    args[0].meta, (tuple, list)):
+            self._part(node, args[0], args[1], made)
+            return
+        writes = inplace or name in _IN_PLACE or (
+            name.endswith("_") and not name.endswith("__"))
+        function = node.target if node.op == "call_function" else getattr(
+            Tensor, name)
+        meta = self._empty(made) if isinstance(made, Tensor) else type(made)(
+            self._empty(x) for x in made) if type(made) in (
+                tuple, list) else tuple(map(self._empty, made))
+        one = self._promoted(name, made, args, kwargs)
+        lift = self._lift(name, one)
+        if lift is not None and lift in self.lifted:
+            self.values[node] = self.lifted[lift]
+            self.shared[node] = [node]
+            return
+        found = Node(function, name, one, kwargs, meta, self.line)
+        found.end = end_of(found)
+        found.clones = writes and not inplace
+        if lift is not None:
+            self.lifted[lift] = found
+        if writes:
+            self._write(node, name, found)
+            return
+        views = name in VIEWS or canonical(name) in ("view", "expand")
+        source = next((x for x in node.args if isinstance(x, torch.fx.Node)
+                       and x in self.shared), None)
+        self._add(node, found, self.shared[source] if views
+                  and source is not None else None)
+
+    @staticmethod
+    def _lift(name, args):
+        """What tells a gather from others."""
+        if name == "index_select" and len(args) == 3 and isinstance(
+                args[2], Node) and args[2].end in ("i", "j"):
+            return args[0], args[1] % len(args[0].shape), args[2].end
+        return None
+
+    def _promoted(self, name, made, args, kwargs):
+        """The arguments in the type to which torch raises them, where a
+        program would not."""
+        if name in ("cat", "concat", "stack") and isinstance(
+                args[0], (tuple, list)):
+            kind = made.dtype
+            return (type(args[0])(self._cast(x, kind) for x in args[0]),
+                    *args[1:])
+        numbers = [x for x in args if isinstance(x, Node) and x.name in
+                   self.numbers]
+        if numbers and (name not in _NUMERIC or any(
+                isinstance(x, Node) and not x.meta.is_floating_point()
+                for x in args)):
+            raise TraceError(f"a number that changes in {name}")
+        return args
+
+    def _cast(self, x, kind):
+        if not isinstance(x, Node) or x.meta.dtype == kind:
+            return x
+        made = Node(Tensor.to, "to", (x, kind), {}, x.meta.to(kind),
+                    self.line)
+        self.nodes.append(made)
+        return made
+
+    def _write(self, node, name, found):
+        target = node.args[0] if node.args else None
+        if not isinstance(target, torch.fx.Node) or \
+                target not in self.shared:
+            raise TraceError(f"{name} writes into what is no tensor")
+        given = self._value(target)
+        if len(self.shared[target]) > 1:
+            raise TraceError(f"{name} writes into a tensor that has another "
+                             "view")
+        if given.function is None:
+            if given.place != PARAM or given.key is None:
+                raise TraceError(f"{name} writes into an argument")
+            self.effects.append(found)  # a buffer is written to
+        self.nodes.append(found)
+        self.values[target] = self.values[node] = found
+        self.shared[node] = self.shared[target]
+        self.lifted = {k: v for k, v in self.lifted.items()
+                       if k[0] is not given and v is not given}
+
+    def _part(self, node, parent, k, made):
+        if not isinstance(k, int):
+            raise TraceError("a slice of several tensors")
+        found = Node(None, "part", (parent, k), {}, self._empty(made),
+                     self.line)
+        first = next(iter(parent.operands()), None)
+        if first is not None and first.end == "ij":
+            found.end = first.key[k + 1]
+        self._add(node, found, [node, node])
+
+
+class _Number:
+    """A number of Python's that is given as a tensor."""
+
+    def __init__(self, k, source):
+        self.k, self.source = k, source
+
+
+def source_of(node):
+    """What Dynamo calls a placeholder, such as L['kwargs']['x']."""
+    given = node.meta.get("grapharg")
+    name = getattr(getattr(given, "source", None), "name", "")
+    return name() if callable(name) else name
+
+
+def _plain(function, args):
+    """(the arguments, whether it is in place) of a function of
+    torch.nn.functional whose inplace is one of its args."""
+    code = getattr(function, "__code__", None)
+    names = code.co_varnames[:code.co_argcount] if code else ()
+    if "inplace" in names:
+        at = names.index("inplace")
+        if len(args) > at:
+            return (*args[:at], False, *args[at + 1:]), bool(args[at])
+    return args, False
+
+
+def _refused(target):
+    name = getattr(target, "__name__", str(target))
+    if "grad_enabled" in name:
+        return "gradients are turned off or on; edge programs have detach()"
+    if "autocast" in name:
+        return "an autocast region begins or ends"
+    if "autograd_function" in name:
+        return "a torch.autograd.Function has a gradient of its own"
+    return f"edge programs have no {name}"

@@ -1,0 +1,131 @@
+"""What is made of the graph of a layer's propagate() or edge_updater(): programs,
+and torch's calls between them."""
+
+import torch
+
+from ..._fx import Notes, source_of
+from ..._nodes import EDGES
+from ..._steps import staged
+from ..._trace import TraceError
+from ._edges import graph_made_of
+
+
+def own_function(kind, name):
+    """A class's own propagate() or edge_updater()."""
+    if name == "propagate":
+        def function(layer, edge_index, size, kwargs):
+            return kind.propagate(layer, edge_index, size=size, **kwargs)
+    else:
+        def function(layer, edge_index, size, kwargs):
+            return kind.edge_updater(layer, edge_index, size=size, **kwargs)
+    return function
+
+
+def notes_of(module, numbers=()):
+    """(the Notes of a graph, the number of its edge_index)."""
+    given = [n for n in module.graph.nodes if n.op == "placeholder"]
+    for k, node in enumerate(given):
+        if source_of(node) == "L['edge_index']":
+            return Notes(module, node, numbers), k
+    raise TraceError("its result does not depend on the edges")
+
+
+class Sizes:
+    """Where the numbers of nodes and edges of a call are found."""
+
+    def __init__(self, module, rows):
+        given = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.sources = self._found(given, rows.sources)
+        self.destinations = self._found(given, rows.destinations)
+        self.flipped = rows.flipped
+        # numbers of rows among what is given
+        self.edges, self.nodes = [], []
+        for k, node in enumerate(given):
+            made = node.meta["example_value"]
+            if isinstance(made, torch.SymInt):
+                rows_of = rows.counted.get(made.node.expr)
+                if rows_of is not None:
+                    (self.edges if rows_of == EDGES else self.nodes).append(k)
+
+    @staticmethod
+    def _found(given, size):
+        if isinstance(size, int):
+            return None, size
+        for k, node in enumerate(given):
+            made = node.meta["example_value"]
+            if isinstance(made, torch.SymInt):
+                if made.node.expr == size.node.expr:
+                    return k, None
+            elif isinstance(made, torch.Tensor):
+                for dim, n in enumerate(made.shape):
+                    if isinstance(n, torch.SymInt) and \
+                            n.node.expr == size.node.expr:
+                        return k, dim
+        raise TraceError("nothing says how many nodes there are")
+
+    def number(self, where, args):
+        k, dim = where
+        if k is None:
+            return dim
+        return int(args[k]) if dim is None else args[k].size(dim)
+
+    def graph(self, args, edges):
+        return graph_made_of(edges, self.flipped, self.number(
+            self.sources, args), self.number(self.destinations, args))
+
+
+class Programs:
+    """Steps in the place of a graph, called with what it would be."""
+
+    def __init__(self, module, numbers):
+        notes, self.edges = notes_of(module, numbers)
+        self.sizes = Sizes(module, notes.rows)
+        self.places = notes.places
+        # what may have a gradient: arguments and parameters
+        self.derived = {k for k, node in enumerate(
+            n for n in module.graph.nodes if n.op == "placeholder")
+            if source_of(node).startswith("L['kwargs']") or getattr(
+                node.meta["example_value"], "requires_grad", False)}
+        self.numbers = numbers_of(module)
+        self.sources = [source_of(n) for n in module.graph.nodes
+                        if n.op == "placeholder"]
+        self.steps = self._staged(notes)
+        self.notes = notes
+        self.module = module
+
+    @staticmethod
+    def hint(size):
+        """A size as it was when the graph was made."""
+        return size if isinstance(size, int) else size.node.hint
+
+    @staticmethod
+    def _staged(notes, with_dropout=True):
+        return staged(notes.nodes, notes.tree, notes.effects, with_dropout)
+
+    def without_dropout(self):
+        return self._staged(self.notes, False) if self.steps.random \
+            else self.steps
+
+    def run(self, args, steps=None):
+        graph = self.sizes.graph(args, args[self.edges])
+
+        def fetch(key):
+            if key[0] == "given":
+                return args[key[1]]
+            raise TraceError("an index is used as numbers")
+        return (steps or self.steps).run(graph, fetch)
+
+    def probe(self, args):
+        self.steps.probe(self.sizes.graph(args, args[self.edges]))
+
+
+def numbers_of(module):
+    """By source, the numbers that a graph is given as tensors."""
+    found = {}
+    for node in module.graph.nodes:
+        made = node.meta.get("example_value")
+        if isinstance(made, torch.SymFloat) and node.args and isinstance(
+                node.args[0], torch.fx.Node) and \
+                node.args[0].op == "placeholder":
+            found[source_of(node.args[0])] = made.node.hint
+    return found
