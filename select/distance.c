@@ -91,8 +91,8 @@ void dfgnn__features(double f[DFGNN_FEATURES], const dfgnn_signature *s,
 #define UNITS_WEIGHT 0.5
 
 double dfgnn__units_distance(int units, int other) {
-  return UNITS_WEIGHT * fabs(log2((double)(units > 0 ? units : 1) /
-                                  (other > 0 ? other : 1)));
+  return UNITS_WEIGHT *
+         fabs(log2((double)(units > 0 ? units : 1) / (other > 0 ? other : 1)));
 }
 
 double dfgnn__distance(const double a[DFGNN_FEATURES],

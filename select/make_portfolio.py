@@ -9,7 +9,7 @@
 
 `make` writes data/portfolios/DEVICE.txt and adds graphs to data/portfolios/graphs.txt;
 data/portfolios/README.md describes the text.  `judge` fits to the graphs that
-data/split.tsv names for fitting, and judges on those that it names for judging.  A ratio is the time of a variant over that
+data/portfolios/split.tsv names for fitting, and judges on those that it names for judging.  A ratio is the time of a variant over that
 of the best one on the same graph; a regret is the geometric mean of ratios.
 """
 import argparse
@@ -431,8 +431,8 @@ def main():
     parser.add_argument("--signatures", required=True)
     parser.add_argument("--variants", help="what `dfgnn-tune variants --json` prints: rows of"
                         " variants that have left the library since leave the survey, too")
-    parser.add_argument("--cells", default=HERE / "data" / "cells.txt")
-    parser.add_argument("--split", default=HERE / "data" / "split.tsv")
+    parser.add_argument("--cells", default=HERE / "data" / "portfolios" / "cells.txt")
+    parser.add_argument("--split", default=HERE / "data" / "portfolios" / "split.tsv")
     parser.add_argument("--use", default="all", choices=("all", "fit"),
                         help="make: of which graphs of the split")
     parser.add_argument("--output", type=pathlib.Path, default=FOLDER)

@@ -7,9 +7,9 @@
 #include "lib/operator.h"
 #include "select/table.h"
 
-/* Every variant of five cells was timed on 61 graphs of an H200: what is fastest
- * on the nearest other graph takes 1.04 times the best (worst 1.33) up to this
- * distance, 1.06 (1.47) from here to .7, and 1.11 (2.93) beyond. */
+/* Every variant of five cells was timed on 61 graphs of an H200: what is
+ * fastest on the nearest other graph takes 1.04 times the best (worst 1.33) up
+ * to this distance, 1.06 (1.47) from here to .7, and 1.11 (2.93) beyond. */
 const double dfgnn__near = 0.5;
 
 /* Giving up an extra (dropout, a bias, weights) adds this to a distance. */
@@ -29,8 +29,8 @@ static lookup lookup_of(const dfgnn_query *q, const dfgnn_problem *problem) {
   dfgnn__key_fill(&l.key, problem, q->setting.matrix->offsets64);
   l.key.units = q->setting.device->units;
   l.gate = dfgnn__key_gate(&l.key);
-  l.exact = dfgnn__fold(dfgnn__key_sized(&l.key),
-                        q->setting.signature->fingerprint);
+  l.exact =
+      dfgnn__fold(dfgnn__key_sized(&l.key), q->setting.signature->fingerprint);
   return l;
 }
 
@@ -48,8 +48,7 @@ static int runs(const dfgnn_variant *v, const dfgnn_query *q) {
 
 /* The fastest variant of a decision that runs here. */
 static const dfgnn_variant *winner(const dfgnn_decision *d,
-                                   const dfgnn_table *t,
-                                   const dfgnn_query *q) {
+                                   const dfgnn_table *t, const dfgnn_query *q) {
   for (size_t i = 0; i < d->count; i++) {
     const dfgnn_variant *v = dfgnn__variant_find(d->ranked[i].variant);
     if (runs(v, q) && !dfgnn__table_bans(t, v))
@@ -245,8 +244,7 @@ static void look_near(neighbour *near, const dfgnn_table *t,
   for (size_t i = dfgnn__table_gate(t, l->gate);
        i < t->count && t->entries[i].gate == l->gate; i++) {
     const dfgnn_entry *e = &t->entries[i];
-    if (q->exclude &&
-        e->decision->problem.signature.fingerprint == q->exclude)
+    if (q->exclude && e->decision->problem.signature.fingerprint == q->exclude)
       continue;
     const double distance =
         dfgnn__distance(feature, e->feature) + e->units_distance + l->given_up;

@@ -88,8 +88,8 @@ int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
 
 /* Were all members of the query's portfolio measured in the decision, or found
  * unfit there? */
-int dfgnn__is_complete(const dfgnn_decision *decision,
-                       const dfgnn_table *table, const dfgnn_query *query);
+int dfgnn__is_complete(const dfgnn_decision *decision, const dfgnn_table *table,
+                       const dfgnn_query *query);
 
 /* The sources pinned, exact and near; choice->variant is NULL if none of them
  * answers.  otherwise: the variant that would be chosen without measurements;
@@ -109,6 +109,11 @@ extern const double dfgnn__near;
 void dfgnn__select(dfgnn_choice *choice, const dfgnn_table *table,
                    const dfgnn_query *query);
 
+/* May the variant run: is it neither broken nor banned, and does it apply?
+ * table NULL: nothing is banned. */
+int dfgnn__may_run(const dfgnn_variant *v, const dfgnn_table *table,
+                   const dfgnn_query *query);
+
 /* The rule alone, and the rule of the DF-GNN paper with its capacity in bytes.
  */
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_table *table,
@@ -125,8 +130,8 @@ size_t dfgnn__members(const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST],
                       double ratio[DFGNN_PORTFOLIO_MOST],
                       const dfgnn_table *table, const dfgnn_query *query);
 
-/* For tests: these members, as far as they apply, in place of every portfolio's;
- * the list ends with a name NULL.  NULL: the portfolios' again. */
+/* For tests: these members, as far as they apply, in place of every
+ * portfolio's; the list ends with a name NULL.  NULL: the portfolios' again. */
 typedef struct dfgnn_test_member {
   const char *name;
   double log_ratio; /* predicted; the model knows nothing if the first's is NaN

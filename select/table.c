@@ -91,8 +91,8 @@ static void mark_own(dfgnn_table *t, const dfgnn_measurement *rows,
     const dfgnn_measurement *row = &rows[i];
     if (i && dfgnn__same_problem(row, &rows[i - 1]))
       continue;
-    const uint64_t exact = dfgnn__fold(dfgnn__key_sized(row),
-                                       row->signature.fingerprint);
+    const uint64_t exact =
+        dfgnn__fold(dfgnn__key_sized(row), row->signature.fingerprint);
     const size_t begin = dfgnn__table_gate(t, dfgnn__key_gate(row));
     for (size_t k = begin; k < t->count; k++) {
       dfgnn_entry *e = &t->entries[k];
@@ -323,8 +323,7 @@ dfgnn_status dfgnn__table_ban(dfgnn_table *table, const char *name) {
 }
 
 int dfgnn__table_bans(const dfgnn_table *table, const dfgnn_variant *variant) {
-  return table && table->banned &&
-         table->banned[dfgnn__variant_index(variant)];
+  return table && table->banned && table->banned[dfgnn__variant_index(variant)];
 }
 
 /* ---- digest ------------------------------------------------------------- */
@@ -350,9 +349,9 @@ static void digest_real(crypto_generichash_state *state, double x) {
 static void digest_entry(crypto_generichash_state *state,
                          const dfgnn_entry *e) {
   const dfgnn_decision *d = e->decision;
-  const uint64_t keys[] = {
-      e->gate, e->exact, (uint64_t)e->own, (uint64_t)e->same_model,
-      d->count, d->rejections};
+  const uint64_t keys[] = {e->gate,          e->exact,
+                           (uint64_t)e->own, (uint64_t)e->same_model,
+                           d->count,         d->rejections};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     digest_number(state, keys[i]);
   for (int k = 0; k < DFGNN_FEATURES; k++)

@@ -77,7 +77,8 @@ uint64_t dfgnn__dag_hash(const dfgnn_dag *dag) {
   return hash;
 }
 
-/* ---- finite values -------------------------------------------------------- */
+/* ---- finite values --------------------------------------------------------
+ */
 
 #define LARGEST 3e38 /* of a number in f32 */
 #define LEAST 1e-15  /* whose square has an inverse in f32 */

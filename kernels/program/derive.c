@@ -303,8 +303,7 @@ static int multiplies_by_finite(dfgnn_dag *dag, step s) {
     return 1;
   case DFGNN_NODE_MUL:
     for (int k = 0; k < n.count; k++)
-      all &=
-          k == s.i || dag->nodes[dfgnn__dag_argument(dag, s.n, k)].finite;
+      all &= k == s.i || dag->nodes[dfgnn__dag_argument(dag, s.n, k)].finite;
     return all;
   default: {
     const int32_t f = slope(dag, s);
@@ -381,8 +380,8 @@ void dfgnn__dag_gradients(dfgnn_dag *dag, const int32_t *cotangents,
       if (of_edges[n] && !multiplies_by_finite(dag, s))
         t = dfgnn__make_present(dag, t, (dfgnn_place)dag->nodes[n].place,
                                 DFGNN_PLACE_EDGE);
-      of_edges[s.a] = comes_from_edges(dag, s, of_edges) &&
-                      (!bar[s.a] || of_edges[s.a]);
+      of_edges[s.a] =
+          comes_from_edges(dag, s, of_edges) && (!bar[s.a] || of_edges[s.a]);
       bar[s.a] = dfgnn__make_add(dag, bar[s.a], bring_down(dag, s, t));
     }
   }

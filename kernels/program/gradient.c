@@ -73,7 +73,8 @@ static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
 static int can_read(const dfgnn_dag *dag, const dfgnn_port *output) {
   const dfgnn_node *node = &dag->nodes[held(dag, output)];
   int extreme = node->op == DFGNN_NODE_MAX_EDGES;
-  return !output->unread && worth_keeping(node) && holds_all(output, &dag->nodes[output->node]) &&
+  return !output->unread && worth_keeping(node) &&
+         holds_all(output, &dag->nodes[output->node]) &&
          (output->kept || !extreme);
 }
 

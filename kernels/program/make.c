@@ -210,8 +210,8 @@ static int gather_powers(dfgnn_dag *dag, int32_t *list, int count) {
       return 0;
     }
     if (times > TWICE && before - count > 0)
-      list[i] = joined(
-          dag, (dfgnn_node){.op = DFGNN_NODE_POW, .number = times}, 1, &base);
+      list[i] = joined(dag, (dfgnn_node){.op = DFGNN_NODE_POW, .number = times},
+                       1, &base);
     else if (times == TWICE) {
       memmove(&list[i + 2], &list[i + 1],
               (size_t)(count - i - 1) * sizeof *list);

@@ -47,8 +47,8 @@ int32_t dfgnn__make_present(dfgnn_dag *dag, int32_t a, dfgnn_place place,
                             dfgnn_place of);
 /* Is a node 0 < degree()? */
 int dfgnn__is_presence(const dfgnn_dag *dag, int32_t n);
-/* A compact copy, without conditions on the presence of edges that nobody
- * sees.  NULL: out of memory, or too many values. */
+/* finish.c: a compact copy, without conditions on the presence of edges that
+ * nobody sees.  NULL: out of memory, or too many values. */
 dfgnn_dag *dfgnn__dag_finish(const dfgnn_dag *dag);
 /* EXP to DETACH; x: the slope of LEAKY, else 0. */
 int32_t dfgnn__make_unary(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,

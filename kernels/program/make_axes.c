@@ -328,8 +328,8 @@ static int32_t exchange(dfgnn_dag *dag, int32_t n, int to) {
       if (k != i)
         inside = dfgnn__make_mul(dag, inside, arg(dag, n, k));
     int32_t sum = dfgnn__make_sum(dag, inside, (dfgnn_place)to);
-    outside = dfgnn__make_present(dag, outside, (dfgnn_place)to,
-                                  DFGNN_PLACE_EDGE);
+    outside =
+        dfgnn__make_present(dag, outside, (dfgnn_place)to, DFGNN_PLACE_EDGE);
     return dfgnn__make_fold(dag, DFGNN_NODE_FSUM,
                             dfgnn__make_mul(dag, outside, sum), axis);
   }
@@ -375,9 +375,9 @@ int32_t dfgnn__make_sum_all(dfgnn_dag *dag, int32_t a, dfgnn_place from) {
     from = place;
   }
   if (stays(dag, a, DFGNN_PLACE_PARAM))
-    return dfgnn__make_mul(
-        dag, dfgnn__make_present(dag, a, DFGNN_PLACE_PARAM, from),
-        dfgnn__make_count(dag, from));
+    return dfgnn__make_mul(dag,
+                           dfgnn__make_present(dag, a, DFGNN_PLACE_PARAM, from),
+                           dfgnn__make_count(dag, from));
   if (dag->as_written)
     return reduction(dag, DFGNN_NODE_SUM_ALL, a, DFGNN_PLACE_PARAM);
   int32_t made = sum_of_rest(dag, a, DFGNN_PLACE_PARAM, from);
@@ -390,11 +390,11 @@ int32_t dfgnn__make_extreme(dfgnn_dag *dag, dfgnn_node_op op, int32_t a,
   if (!stays(dag, a, to) || dag->as_written)
     return reduction(dag, op, a, to);
   if (op == DFGNN_NODE_LSE)
-    return dfgnn__make_add(dag,
-                           dfgnn__make_present(dag, a, to, DFGNN_PLACE_EDGE),
-                           dfgnn__make_unary(dag, DFGNN_NODE_LOG,
-                                             dfgnn__make_degree(dag, to), 0));
-  return dfgnn__make_where(dag, dfgnn__make_presence(dag, to, DFGNN_PLACE_EDGE), a, 0);
+    return dfgnn__make_add(
+        dag, dfgnn__make_present(dag, a, to, DFGNN_PLACE_EDGE),
+        dfgnn__make_unary(dag, DFGNN_NODE_LOG, dfgnn__make_degree(dag, to), 0));
+  return dfgnn__make_where(dag, dfgnn__make_presence(dag, to, DFGNN_PLACE_EDGE),
+                           a, 0);
 }
 
 int32_t dfgnn__make_alike(dfgnn_dag *dag, const dfgnn_node *node,

@@ -234,8 +234,7 @@ static int match_product(matcher *m, int32_t p, int32_t n, axes x) {
       return 0;
     break;
   }
-  return pattern.number == program.number &&
-         program.count <= pattern.count &&
+  return pattern.number == program.number && program.count <= pattern.count &&
          pair_up(m, &pattern, &program, 0, 0, x);
 }
 

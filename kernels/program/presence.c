@@ -3,8 +3,6 @@
  * sum_in(a f) is 0 at a node without edges, and a sum_in(f) is NaN there if a
  * is infinite.  So what leaves a sum becomes where(0 < degree(dst), a, 0),
  * which is a again where nobody sees the value of a node without edges. */
-#include <stdlib.h>
-
 #include "kernels/program/make_inside.h"
 
 int32_t dfgnn__make_presence(dfgnn_dag *dag, dfgnn_place place,
@@ -38,96 +36,4 @@ int32_t dfgnn__make_present(dfgnn_dag *dag, int32_t a, dfgnn_place place,
   int32_t present = dfgnn__make_presence(dag, place, of);
   return dfgnn__make_mul(dag, finite,
                          dfgnn__make_where(dag, present, other, 0));
-}
-
-/* ---- what nobody sees ---------------------------------------------------- */
-
-/* Is a node where(0 < degree(dst), x, 0)? */
-static int is_guarded(const dfgnn_dag *dag, int32_t n) {
-  return is_op(dag, n, DFGNN_NODE_WHERE) && arg(dag, n, 2) == 0 &&
-         dfgnn__is_presence(dag, arg(dag, n, 0));
-}
-
-/* Flags the values that are seen at nodes without edges: by an output, or by a
- * value of nodes or parameters that is seen. */
-static void find_seen(uint8_t *seen, const dfgnn_dag *dag) {
-  for (int i = 0; i < dag->output_count; i++)
-    seen[dag->outputs[i].node] |=
-        dag->outputs[i].place != DFGNN_PLACE_EDGE;
-  for (int32_t n = dag->count - 1; n >= 0; n--) {
-    const dfgnn_node *node = at(dag, n);
-    const int of_edges = node->place == DFGNN_PLACE_EDGE ||
-                         (dfgnn__node_reduces(node->op) &&
-                          node->op != DFGNN_NODE_SUM_ALL);
-    for (int i = 0; i < node->count && !of_edges && seen[n]; i++)
-      seen[arg(dag, n, i)] = 1;
-  }
-}
-
-static int32_t again(dfgnn_dag *to, const dfgnn_dag *from, int32_t n,
-                     const int32_t *number) {
-  const dfgnn_node *node = at(from, n);
-  int32_t *arguments = malloc(((size_t)node->count + 1) * sizeof *arguments);
-  if (!arguments) {
-    dfgnn__dag_fail(to, DFGNN_ERROR_MEMORY, "out of memory");
-    return 0;
-  }
-  for (int i = 0; i < node->count; i++)
-    arguments[i] = number[arg(from, n, i)];
-  int32_t made = node->op == DFGNN_NODE_INPUT
-                     ? dfgnn__dag_intern(to, node, NULL)
-                     : dfgnn__make_expand(
-                           to, dfgnn__make_again(to, node, arguments),
-                           node->shape);
-  free(arguments);
-  return made;
-}
-
-static dfgnn_dag *without(const dfgnn_dag *dag, const uint8_t *seen,
-                          int32_t *number) {
-  dfgnn_dag *to = dfgnn__dag_new();
-  if (!to)
-    return NULL;
-  memcpy(to->names, dag->names, sizeof to->names);
-  to->name_count = dag->name_count;
-  to->dropouts = dag->dropouts;
-  for (int32_t n = 0; n < dag->count && !to->status; n++)
-    number[n] = is_guarded(dag, n) && !seen[n] ? number[arg(dag, n, 1)]
-                                               : again(to, dag, n, number);
-  to->input_count = dag->input_count;
-  to->output_count = dag->output_count;
-  for (int i = 0; i < dag->input_count; i++) {
-    to->inputs[i] = dag->inputs[i];
-    to->inputs[i].node = number[dag->inputs[i].node];
-  }
-  for (int i = 0; i < dag->output_count; i++) {
-    to->outputs[i] = dag->outputs[i];
-    to->outputs[i].node = number[dag->outputs[i].node];
-  }
-  return to;
-}
-
-dfgnn_dag *dfgnn__dag_finish(const dfgnn_dag *dag) {
-  dfgnn_dag *compact = dfgnn__dag_compact(dag), *to = NULL, *made = NULL;
-  if (!compact || dag->as_written)
-    return compact;
-  uint8_t *seen = calloc((size_t)compact->count, 1);
-  int32_t *number = calloc((size_t)compact->count, sizeof *number);
-  int unseen = 0;
-  if (seen && number) {
-    find_seen(seen, compact);
-    for (int32_t n = 0; n < compact->count; n++)
-      unseen |= is_guarded(compact, n) && !seen[n];
-    to = unseen ? without(compact, seen, number) : NULL;
-  }
-  if (to && !to->status)
-    made = dfgnn__dag_compact(to);
-  free(seen);
-  free(number);
-  if (!seen || !number || unseen) { /* without memory, there is none */
-    dfgnn__dag_free(to);
-    dfgnn__dag_free(compact);
-    return made;
-  }
-  return compact;
 }

@@ -2,9 +2,9 @@
  *
  * bound[i] is how far an evaluation in sums of unit roundoff u may be from
  * value[i]: what its operands may be off, times the derivative, and u for each
- * rounding (8 u for functions, n u for a sum of n) and what may become 0 because
- * it is too small.  A comparison that rounding could turn has a bound of 1, a
- * number that is too large none. */
+ * rounding (8 u for functions, n u for a sum of n) and what may become 0
+ * because it is too small.  A comparison that rounding could turn has a bound
+ * of 1, a number that is too large none. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

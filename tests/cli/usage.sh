@@ -23,7 +23,7 @@ wrong_usage "expected auto, cpu, cuda" dfgnn-tune run x --device tpu
 wrong_usage "expected auto, cpu, cuda" dfgnn-tune run x --device cuda:x
 wrong_usage "expected a time above zero" dfgnn-tune run x --budget 10x
 wrong_usage "expected a time above zero" dfgnn-tune run x --time-limit -1
-wrong_usage "no operand, expected GRAPH" dfgnn-tune explain
+wrong_usage "no graph, expected GRAPH operands or --recorded" dfgnn-tune explain
 wrong_usage "unexpected operand" dfgnn-tune variants x
 wrong_usage "too few operands" dfgnn-tune merge a.db
 wrong_usage "no graph" dfgnn-tune run

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Surveys the cells of data/cells.txt on the graphs of data/split.tsv: on all GPUs of this
+# Surveys the cells of data/portfolios/cells.txt on the graphs of data/portfolios/split.tsv: on all GPUs of this
 # machine, and on cores of its own meanwhile.
 #
 #   tools/bench/survey.sh OUT MINUTES
@@ -32,7 +32,7 @@ for name in gpu cpu1 cpu2; do
   [ -e "$out/$name.csv" ] || [ ! -e "$out/$name.csv.gz" ] || gzip -dk "$out/$name.csv.gz"
 done
 # shellcheck disable=SC2086 # folders are separated by blanks
-"$top/data/graphs.sh" "${USES:-fit,judge}" "$out/graphs" ${GRAPHS:-"$top/data"} >"$out/list"
+"$top/data/portfolios/graphs.sh" "${USES:-fit,judge}" "$out/graphs" ${GRAPHS:-"$top/data"} >"$out/list"
 say "$(wc -l <"$out/list") graphs after $(($(date +%s) - began)) s"
 
 # Each process of the CPU survey has physical cores of its own, the last ones.
@@ -56,7 +56,7 @@ fi
 survey() { # NAME CORES OPTION...
   name=$1 on=$2
   shift 2
-  taskset -c "$on" dfgnn-tune survey --cells "${CELLS:-$top/data/cells.txt}" -o "$out/$name.csv" \
+  taskset -c "$on" dfgnn-tune survey --cells "${CELLS:-$top/data/portfolios/cells.txt}" -o "$out/$name.csv" \
     --time-limit "$(left)s" "$@" 2>>"$out/$name.log" || true
 }
 
@@ -83,5 +83,5 @@ for name in gpu cpu1 cpu2; do
   graphs=$out/list
   [ $name = gpu ] || graphs=$out/small
   say "$name: $(grep 'measured in' "$out/$name.log" | tail -n 1)"
-  dfgnn-tune survey $(cat "$graphs") --cells "${CELLS:-$top/data/cells.txt}" -o "$out/$name.csv" --status
+  dfgnn-tune survey $(cat "$graphs") --cells "${CELLS:-$top/data/portfolios/cells.txt}" -o "$out/$name.csv" --status
 done
