@@ -352,9 +352,9 @@ def test_dropout_is_drawn_by_edge(message):
     into = ours(x, torch.stack([many, torch.zeros_like(many)]))[0]
     if "linear" not in str(report):
         assert 0 < abs(float(into.detach().sum()))
-    ours.eval()
-    assert torch.equal(ours(x, EDGES), ours(x, EDGES)) or \
-        "drop" in message.__code__.co_names
+    if "training" in message.__code__.co_names:
+        ours.eval()
+        assert torch.equal(ours(x, EDGES), ours(x, EDGES))
 
 
 # ---- what it writes ---------------------------------------------------------
@@ -411,6 +411,10 @@ def test_what_is_written_stays(name):
             assert (a is None) == (b is None)
             if a is not None:
                 torch.testing.assert_close(a, b)
+    for layer in own, ours:  # torch copies no results of calls
+        layer.kept = None
+        layer.log.clear()
+        del layer.items[1:]
     again = copy.deepcopy(ours)
     dfgnn.accelerate(ours, undo=True)
     _same(own, ours)
