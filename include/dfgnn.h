@@ -349,16 +349,12 @@ typedef struct dfgnn_problem {
                   * numbers.  Pass, heads and dim are then the program's: the
                   * gradient of a program is BACKWARD, heads and dim are those
                   * of its widest row.  Plans hold it.  Else NULL. */
-  const struct dfgnn_mlp_shape *mlp; /* OP_MLP: what dfgnn_edge_mlp_problem or
-                  * dfgnn_edge_mlp_parse gave; it is never freed.  Pass, dtype,
-                  * math, heads (1) and dim (the widest layer) are then its own.
-                  * Else NULL. */
 } dfgnn_problem;
 
 #define DFGNN_PROBLEM_INIT                                                     \
   { sizeof(dfgnn_problem), DFGNN_OP_GT, DFGNN_PASS_FORWARD, DFGNN_F32,         \
     DFGNN_MATH_F32, DFGNN_LAYOUT_NHD, DFGNN_EFFORT_DEFAULT, 1, 64, 1, 0, 0,  \
-    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0, 0, NULL, NULL }
+    -1, 0, 0, 0, DFGNN_EDGE_BOTH, DFGNN_MESSAGE_COPY, 0, 0, NULL }
 
 /* args.scale of DFGNN_ARGS_INIT: minus infinity. */
 #define DFGNN_SCALE_DEFAULT (-__builtin_inf())
@@ -480,10 +476,6 @@ typedef struct dfgnn_args {
    * its dropout; nothing else is read. */
   const struct dfgnn_edge_tensor *program_inputs, *program_outputs;
   int program_input_count, program_output_count;
-
-  /* OP_MLP: what is computed, and its tensors; nothing else is read. */
-  const struct dfgnn_edge_mlp *mlp;
-  const struct dfgnn_edge_mlp_args *mlp_args;
 } dfgnn_args;
 
 #ifdef __cplusplus

@@ -48,22 +48,18 @@ typedef struct dfgnn_tensor_info {
   /* A letter for each dimension: N destinations, M sources, E edges, H heads,
    * D features, F features of an edge (H x D where they are projected).  With a
    * PROJECTION and the message GATE_VALUE there are two such tensors, one after
-   * the other.  "" is one number.  Of an MLP: A width of the first layer, C of
-   * e', O and I what the tensor's own layer gives and reads, K numbers of it
-   * that are kept. */
+   * the other.  "" is one number. */
   char shape[8];
   dfgnn_role role;
   dfgnn_element element;
   dfgnn_flag flag;
   int strided;   /* 1: dfgnn_args has strides for it */
-  int layer;     /* of an MLP, from 0, whose tensor it is */
   size_t offset; /* of its pointer in the struct that `name` is a member of */
 } dfgnn_tensor_info;
 #define DFGNN_TENSOR_INFO_INIT DFGNN_INIT(dfgnn_tensor_info)
 
 /* Tensor i, from 0, of a pass; names have the library's lifetime.
- * ERROR_UNSUPPORTED: there is no such pass.  Those of OP_MLP are members of
- * dfgnn_edge_mlp_args, "weight[0]"; an edge program's are those of
+ * ERROR_UNSUPPORTED: there is no such pass.  An edge program's are those of
  * dfgnn_program.h. */
 DFGNN_API dfgnn_status dfgnn_operator_tensor(dfgnn_tensor_info *info,
                                              dfgnn_op op, dfgnn_pass pass,

@@ -55,7 +55,6 @@ typedef enum dfgnn_op {
   DFGNN_OP_REDUCE_STD = 11,
   DFGNN_OP_REDUCE_PNA = 12,
   DFGNN_OP_COUNT,
-  DFGNN_OP_MLP = 30,    /* what problem.mlp says: dfgnn_mlp.h */
   DFGNN_OP_PROGRAM = 31 /* what problem.program says: dfgnn_program.h */
 } dfgnn_op;
 

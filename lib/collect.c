@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/operator.h"
 
@@ -63,7 +62,6 @@ dfgnn_status dfgnn__collect_programs(dfgnn_programs *list,
   listing.parameter = variant->parameter;
   listing.queue = &queue;
   listing.program = dfgnn__edge_program_job(setting->problem);
-  listing.mlp = dfgnn__edge_mlp_job(setting->problem);
   int count = family->views ? family->views(&listing, requests) : 0;
   for (int k = 0; k < count; k++) {
     view[k].request = requests[k];

@@ -4,7 +4,6 @@
 
 #include "lib/base/descriptor.h"
 #include "lib/base/error.h"
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/operator.h"
 
@@ -159,15 +158,11 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
                      "0..%d",                                                  \
                      (int)problem->field, (int)(count)-1)
   if (!dfgnn_name(DFGNN_NAMES_OP, problem->op))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.op is %d, expected 0..%d (%s), %d (%s) or %d "
-                       "(%s)",
-                       (int)problem->op, (int)DFGNN_OP_COUNT - 1,
-                       dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_COUNT - 1),
-                       (int)DFGNN_OP_MLP,
-                       dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_MLP),
-                       (int)DFGNN_OP_PROGRAM,
-                       dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_PROGRAM));
+    return dfgnn__fail(
+        DFGNN_ERROR_INVALID, "problem.op is %d, expected 0..%d (%s) or %d (%s)",
+        (int)problem->op, (int)DFGNN_OP_COUNT - 1,
+        dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_COUNT - 1), (int)DFGNN_OP_PROGRAM,
+        dfgnn_name(DFGNN_NAMES_OP, DFGNN_OP_PROGRAM));
   RANGE(pass, DFGNN_PASS_COUNT);
   RANGE(dtype, DFGNN_DTYPE_COUNT);
   RANGE(math, DFGNN_MATH_COUNT);
@@ -220,16 +215,6 @@ dfgnn_status dfgnn__problem_complete(dfgnn_problem *complete,
   } else if (problem->program) {
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "problem.program is set, which is for operator program; "
-                       "found operator %s",
-                       dfgnn_name(DFGNN_NAMES_OP, problem->op));
-  }
-  if (problem->op == DFGNN_OP_MLP) {
-    status = dfgnn__edge_mlp_complete(complete, problem);
-    if (status)
-      return status;
-  } else if (problem->mlp) {
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "problem.mlp is set, which is for operator edge_mlp; "
                        "found operator %s",
                        dfgnn_name(DFGNN_NAMES_OP, problem->op));
   }

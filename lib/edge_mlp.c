@@ -1,46 +1,176 @@
-/* edge_mlp.c - runs MLPs on edges, as plans */
-#include "lib/edge_mlp.h"
-
+/* edge_mlp.c - checks and runs MLPs on edges */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/mlp/cuda/plan.h"
+#include "lib/base/descriptor.h"
 #include "lib/base/error.h"
+#include "lib/graph.h"
+#include "lib/handle.h"
 
-static int on_cpu(const dfgnn_graph *graph) {
-  return !strcmp(graph->ctx->backend->name, "cpu");
+/* ---- checking ------------------------------------------------------------ */
+
+static dfgnn_status check_range(const char *name, int64_t value, int64_t least,
+                                int64_t most) {
+  if (value >= least && value <= most)
+    return DFGNN_OK;
+  return dfgnn__fail(DFGNN_ERROR_INVALID,
+                     "mlp.%s is %lld, expected %lld to %lld", name,
+                     (long long)value, (long long)least, (long long)most);
 }
 
-const char *dfgnn__edge_mlp_missing(const dfgnn_mlp_job *job,
-                                    const dfgnn_graph *graph) {
-  return on_cpu(graph) ? dfgnn__mlp_cpu_missing(job)
-                       : dfgnn__mlp_cuda_missing(job, &graph->ctx->info);
+static dfgnn_status check_mlp(const dfgnn_edge_mlp *mlp) {
+  const struct {
+    const char *name;
+    int64_t value, least, most;
+  } ranges[] = {
+      {"dtype", mlp->dtype, 0, DFGNN_DTYPE_COUNT - 1},
+      {"layers", mlp->layers, 2, DFGNN_MLP_LAYERS},
+      {"activation", mlp->activation, 0, DFGNN_ACTIVATION_COUNT - 1},
+      {"norm", mlp->norm, 0, DFGNN_NORM_COUNT - 1},
+      {"residual", mlp->residual, 0, 1},
+      {"reduce_dst", mlp->reduce_dst, 0, DFGNN_REDUCE_COUNT - 1},
+      {"edge_list", mlp->edge_list, 0, 1},
+      {"edge_dim", mlp->edge_dim, 1, DFGNN_MLP_WIDTH},
+      {"width[0]", mlp->width[0], 1, DFGNN_MLP_WIDTH},
+      {"width[1]", mlp->width[1], 1, DFGNN_MLP_WIDTH},
+      {"width[2]", mlp->width[2], mlp->layers > 2, DFGNN_MLP_WIDTH},
+      {"width[3]", mlp->width[3], mlp->layers > 3, DFGNN_MLP_WIDTH},
+  };
+  dfgnn_status status = DFGNN_OK;
+  for (size_t i = 0; !status && i < sizeof ranges / sizeof *ranges; i++)
+    status = check_range(ranges[i].name, ranges[i].value, ranges[i].least,
+                         ranges[i].most);
+  if (!status && mlp->residual && mlp->edge_dim != dfgnn__mlp_out_width(mlp))
+    status = dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "mlp.edge_dim is %lld, expected %d, the width of e', "
+                         "to which mlp.residual adds e",
+                         (long long)mlp->edge_dim, dfgnn__mlp_out_width(mlp));
+  if (!status && !(isfinite(mlp->epsilon) && mlp->epsilon >= 0))
+    status = dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "mlp.epsilon is %g, expected a finite number of at "
+                         "least 0",
+                         mlp->epsilon);
+  return status;
 }
 
-static dfgnn_status check_device(const dfgnn_mlp_job *job,
-                                 const dfgnn_graph *graph) {
-  const char *missing = dfgnn__edge_mlp_missing(job, graph);
+static dfgnn_status needs(const char *tensor, const char *why) {
+  return dfgnn__fail(DFGNN_ERROR_INVALID, "args.%s is NULL, but %s", tensor,
+                     why);
+}
+static dfgnn_status refuses(const char *tensor, const char *why) {
+  return dfgnn__fail(DFGNN_ERROR_INVALID, "args.%s is given, but %s", tensor,
+                     why);
+}
+
+static dfgnn_status check_layers(const dfgnn_mlp_job *job) {
+  static const char *const weights[] = {"weight[0]", "weight[1]", "weight[2]",
+                                        "weight[3]"};
+  static const char *const kept[] = {"kept[0]", "kept[1]", "kept[2]",
+                                     "kept[3]"};
+  const dfgnn_edge_mlp_args *a = &job->args;
+  const int keeps = a->kept[0] || job->pass == DFGNN_PASS_BACKWARD;
+  for (int l = 0; l < DFGNN_MLP_LAYERS; l++) {
+    const int is_layer = l < job->mlp.layers;
+    const int wide = dfgnn__mlp_kept_width(&job->mlp, l) > 0;
+    if (is_layer && !a->weight[l])
+      return needs(weights[l], "mlp.layers has this layer");
+    if (!is_layer &&
+        (a->weight[l] || a->bias[l] || a->grad_weight[l] || a->grad_bias[l]))
+      return refuses(weights[l], "mlp.layers ends before it");
+    if (a->kept[l] && !wide)
+      return refuses(kept[l], "dfgnn_edge_mlp_kept_width says 0 of it");
+    if (!a->kept[l] && wide && keeps)
+      return needs(kept[l], "kept[0] is given, or the pass is backward");
+  }
+  return DFGNN_OK;
+}
+
+static dfgnn_status check_args(const dfgnn_mlp_job *job) {
+  const dfgnn_edge_mlp_args *a = &job->args;
+  const int backward = job->pass == DFGNN_PASS_BACKWARD;
+  const dfgnn_norm norm = job->mlp.norm;
+  if (!a->edge)
+    return needs("edge", "mlp.edge_dim is its width");
+  if (a->grad_dst_part && !a->dst_part)
+    return needs("dst_part", "its gradient is asked for");
+  if (a->grad_src_part && !a->src_part)
+    return needs("src_part", "its gradient is asked for");
+  if (norm == DFGNN_NORM_NONE && (a->norm_weight || a->grad_norm_weight))
+    return refuses("norm_weight", "mlp.norm is DFGNN_NORM_NONE");
+  if (norm != DFGNN_NORM_LAYER && (a->norm_bias || a->grad_norm_bias))
+    return refuses("norm_bias", "mlp.norm is not DFGNN_NORM_LAYER");
+  if (!job->mlp.reduce_dst != !(a->out_dst || a->grad_out_dst) && !backward)
+    return job->mlp.reduce_dst
+               ? needs("out_dst", "mlp.reduce_dst is not DFGNN_REDUCE_NONE")
+               : refuses("out_dst", "mlp.reduce_dst is DFGNN_REDUCE_NONE");
+  if (backward && a->grad_out_dst && !job->mlp.reduce_dst)
+    return refuses("grad_out_dst", "mlp.reduce_dst is DFGNN_REDUCE_NONE");
+  if (!backward && !a->edge_out && !a->out_dst)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "args has no output: edge_out and out_dst are NULL");
+  return check_layers(job);
+}
+
+/* Every pointer behind struct_size is of a tensor. */
+static dfgnn_status check_alignment(const dfgnn_edge_mlp_args *args) {
+  uintptr_t tensor[sizeof *args / sizeof(uintptr_t)];
+  memcpy(tensor, args, sizeof *args);
+  for (size_t i = 1; i < sizeof tensor / sizeof *tensor; i++)
+    if (tensor[i] % MLP_CHUNK)
+      return dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "args has a tensor at %p, expected multiples of %d "
+                         "bytes",
+                         (void *)tensor[i], MLP_CHUNK);
+  return DFGNN_OK;
+}
+_Static_assert(sizeof(dfgnn_edge_mlp_args) % sizeof(uintptr_t) == 0 &&
+                   sizeof(size_t) == sizeof(uintptr_t),
+               "arguments are pointers behind their size");
+
+static dfgnn_status take_mlp(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
+                             dfgnn_graph *graph) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("mlp", dfgnn_edge_mlp, "DFGNN_EDGE_MLP_INIT");
+  memset(job, 0, sizeof *job);
+  dfgnn_status status = dfgnn__take(&job->mlp, mlp, &kind);
+  if (!status)
+    status = check_mlp(&job->mlp);
+  if (!status)
+    status = dfgnn__check_graph(graph);
+  if (!status)
+    status = dfgnn__graph_know(graph);
+  if (status)
+    return status;
+  job->rows = graph->exact;
+  if (!job->mlp.edge_list)
+    job->rows.edge_order = NULL;
+  const char *missing = dfgnn__mlp_missing(job, &graph->ctx->info);
   return missing ? dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", missing)
                  : DFGNN_OK;
 }
 
-dfgnn_status dfgnn__edge_mlp_problem_of(dfgnn_problem *problem,
-                                        const dfgnn_mlp_job *job) {
-  dfgnn_mlp_form form;
-  dfgnn__mlp_form_of(&form, job);
-  *problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
-  problem->op = DFGNN_OP_MLP;
-  return dfgnn__edge_mlp_known(&problem->mlp, &form);
+static dfgnn_status prepare(dfgnn_mlp_job *job, const dfgnn_edge_mlp *mlp,
+                            dfgnn_graph *graph, const dfgnn_edge_mlp_args *args,
+                            dfgnn_pass pass) {
+  static const dfgnn_descriptor_kind kind =
+      DFGNN_DESCRIPTOR("args", dfgnn_edge_mlp_args, "DFGNN_EDGE_MLP_ARGS_INIT");
+  dfgnn_status status = take_mlp(job, mlp, graph);
+  if (!status)
+    status = dfgnn__take(&job->args, args, &kind);
+  if (!status && pass != DFGNN_PASS_FORWARD && pass != DFGNN_PASS_BACKWARD)
+    status = dfgnn__fail(DFGNN_ERROR_INVALID,
+                         "pass is %d, expected DFGNN_PASS_FORWARD or "
+                         "DFGNN_PASS_BACKWARD",
+                         (int)pass);
+  if (status)
+    return status;
+  job->pass = pass;
+  status = check_args(job);
+  return status ? status : check_alignment(&job->args);
 }
 
-/* Checks a call, and says which problem it is. */
-static dfgnn_status begin(dfgnn_problem *problem, dfgnn_mlp_job *job,
-                          const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
-                          const dfgnn_edge_mlp_args *args, dfgnn_pass pass) {
-  dfgnn_status status = dfgnn__edge_mlp_prepare(job, mlp, graph, args, pass);
-  if (!status)
-    status = check_device(job, graph);
-  return status ? status : dfgnn__edge_mlp_problem_of(problem, job);
-}
+/* ---- running ------------------------------------------------------------- */
 
 int64_t dfgnn_edge_mlp_kept_width(const dfgnn_edge_mlp *mlp, int layer) {
   return mlp && layer >= 0 && layer < DFGNN_MLP_LAYERS
@@ -49,12 +179,9 @@ int64_t dfgnn_edge_mlp_kept_width(const dfgnn_edge_mlp *mlp, int layer) {
 }
 
 dfgnn_status dfgnn_edge_mlp_serves(const dfgnn_edge_mlp *mlp,
-                                   dfgnn_graph *graph,
-                                   const dfgnn_edge_mlp_args *args,
-                                   dfgnn_pass pass) {
+                                   dfgnn_graph *graph) {
   dfgnn_mlp_job job;
-  dfgnn_status status = dfgnn__edge_mlp_prepare(&job, mlp, graph, args, pass);
-  return status ? status : check_device(&job, graph);
+  return take_mlp(&job, mlp, graph);
 }
 
 dfgnn_status dfgnn_edge_mlp_workspace(size_t *bytes, const dfgnn_edge_mlp *mlp,
@@ -62,80 +189,55 @@ dfgnn_status dfgnn_edge_mlp_workspace(size_t *bytes, const dfgnn_edge_mlp *mlp,
                                       const dfgnn_edge_mlp_args *args,
                                       dfgnn_pass pass) {
   dfgnn_mlp_job job;
-  dfgnn_problem problem;
-  dfgnn_plan *plan;
   if (!bytes)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "bytes is NULL");
-  *bytes = 0;
-  dfgnn_status status = begin(&problem, &job, mlp, graph, args, pass);
+  dfgnn_status status = prepare(&job, mlp, graph, args, pass);
   if (!status)
-    status = dfgnn_plan_create(&plan, graph->ctx, graph, &problem);
-  if (status)
-    return status;
-  *bytes = dfgnn_plan_workspace(plan);
-  dfgnn_plan_destroy(plan);
-  return DFGNN_OK;
+    *bytes = dfgnn__mlp_plan(&job, &graph->ctx->info).bytes;
+  return status;
 }
 
-dfgnn_status dfgnn_edge_mlp_execute_in(const dfgnn_edge_mlp *mlp,
-                                       dfgnn_graph *graph,
-                                       const dfgnn_edge_mlp_args *args,
-                                       dfgnn_pass pass, void *workspace,
-                                       void *stream) {
-  dfgnn_args call = DFGNN_ARGS_INIT;
-  dfgnn_mlp_job job;
-  dfgnn_problem problem;
-  dfgnn_plan *plan;
-  dfgnn_status status = begin(&problem, &job, mlp, graph, args, pass);
+static dfgnn_status run(const dfgnn_mlp_job *job, const dfgnn_mlp_plan *plan,
+                        dfgnn_graph *graph, void *workspace, void *stream) {
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const dfgnn_view *views[DFGNN_MAX_VIEWS] = {NULL};
+  const dfgnn_queue queue = {.engine = dfgnn__context_engine(graph->ctx),
+                             .stream = stream};
+  const int count = dfgnn__mlp_views(job, requests);
+  dfgnn_status status = DFGNN_OK;
+  for (int i = 0; i < count && !status; i++)
+    status = dfgnn__graph_view(&views[i], graph, &requests[i]);
   if (status)
     return status;
-  call.mlp = mlp;
-  call.mlp_args = args;
-  if (!workspace)
-    return dfgnn_call(graph->ctx, graph, &problem, &call, stream);
-  status = dfgnn_plan_create(&plan, graph->ctx, graph, &problem);
-  if (status)
-    return status;
-  status = dfgnn_execute(plan, &call, workspace, stream);
-  dfgnn_plan_destroy(plan);
+  dfgnn__graph_used(graph, stream);
+  int previous = dfgnn__context_enter(graph->ctx);
+  status = dfgnn__graph_follow(graph, stream);
+  if (!status)
+    status = dfgnn__mlp_run(job, plan, views, &queue, workspace);
+  dfgnn__context_leave(graph->ctx, previous);
   return status;
 }
 
 dfgnn_status dfgnn_edge_mlp_execute(const dfgnn_edge_mlp *mlp,
                                     dfgnn_graph *graph,
                                     const dfgnn_edge_mlp_args *args,
-                                    dfgnn_pass pass, void *stream) {
-  return dfgnn_edge_mlp_execute_in(mlp, graph, args, pass, NULL, stream);
-}
-
-dfgnn_status dfgnn__edge_mlp_compare(double *worst, const char **where,
-                                     const dfgnn_edge_mlp *mlp,
-                                     dfgnn_graph *graph,
-                                     const dfgnn_edge_mlp_args *args,
-                                     dfgnn_pass pass, int exact) {
+                                    dfgnn_pass pass, void *workspace,
+                                    void *stream) {
   dfgnn_mlp_job job;
-  dfgnn_status status = dfgnn__edge_mlp_prepare(&job, mlp, graph, args, pass);
-  if (!worst)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "worst is NULL");
-  if (!status && !on_cpu(graph))
-    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                         "MLPs are checked on the CPU, and the graph is on %s",
-                         graph->ctx->backend->name);
-  dfgnn_mlp_errors errors;
-  job.exact = exact;
-  if (!status)
-    status = dfgnn__mlp_compare(&errors, &job);
+  dfgnn_status status = prepare(&job, mlp, graph, args, pass);
   if (status)
     return status;
-  *worst = errors.of_bound;
-  if (where)
-    *where = errors.where;
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn_edge_mlp_check(double *worst, const char **where,
-                                  const dfgnn_edge_mlp *mlp, dfgnn_graph *graph,
-                                  const dfgnn_edge_mlp_args *args,
-                                  dfgnn_pass pass) {
-  return dfgnn__edge_mlp_compare(worst, where, mlp, graph, args, pass, 0);
+  const dfgnn_mlp_plan plan = dfgnn__mlp_plan(&job, &graph->ctx->info);
+  if ((uintptr_t)workspace % 256)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "workspace is %p, expected an address aligned to 256",
+                       workspace);
+  if (workspace)
+    return run(&job, &plan, graph, workspace, stream);
+  pthread_mutex_lock(&graph->ctx->lock);
+  status = dfgnn__context_reserve(&workspace, graph->ctx, plan.bytes, stream);
+  if (!status)
+    status = run(&job, &plan, graph, workspace, stream);
+  pthread_mutex_unlock(&graph->ctx->lock);
+  return status;
 }

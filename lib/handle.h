@@ -14,8 +14,7 @@ typedef enum dfgnn_handle {
   DFGNN_HANDLE_CONTEXT = 0x78746364,
   DFGNN_HANDLE_GRAPH = 0x72676664,
   DFGNN_HANDLE_PLAN = 0x6c706664,
-  DFGNN_HANDLE_EDGE_PROGRAM = 0x67706664,
-  DFGNN_HANDLE_MLP_SHAPE = 0x736d6664
+  DFGNN_HANDLE_EDGE_PROGRAM = 0x67706664
 } dfgnn_handle;
 
 /* Every opaque struct's first member is its kind. */

@@ -7,7 +7,6 @@
 
 #include "db/field.h"
 #include "lib/base/error.h"
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 
 /* Members of a problem that are enumerations are read and written as int. */
@@ -45,10 +44,6 @@ void dfgnn__key_fill(dfgnn_measurement *row, const dfgnn_problem *problem,
     row->program = problem->program->name;
     row->program_text = problem->program->line;
   }
-  if (problem->mlp) {
-    row->program = problem->mlp->name;
-    row->program_text = problem->mlp->text;
-  }
   row->index = offsets64 ? "i64" : "i32";
   row->protocol = problem->cold ? "cold" : "warm";
 }
@@ -79,9 +74,6 @@ dfgnn_status dfgnn__key_problem(dfgnn_problem *problem,
   if (!status && found.op == DFGNN_OP_PROGRAM)
     status = dfgnn__edge_program_known(&found.program, row->program,
                                        row->program_text, found.pass);
-  if (!status && found.op == DFGNN_OP_MLP)
-    status = dfgnn__edge_mlp_stored(&found.mlp, row->program, row->program_text,
-                                    &found);
   if (!status)
     *problem = found;
   return status;
@@ -210,9 +202,6 @@ void dfgnn__key_text(char *text, size_t size, const dfgnn_problem *problem) {
   if (problem->program)
     snprintf(extras + strlen(extras), sizeof extras - strlen(extras),
              " with hash %s", problem->program->name);
-  if (problem->mlp)
-    snprintf(extras + strlen(extras), sizeof extras - strlen(extras),
-             " with hash %s", problem->mlp->name);
   snprintf(text, size, "%s %s, %lld heads of %lld, %s%s%s",
            dfgnn_name(DFGNN_NAMES_OP, problem->op),
            dfgnn_name(DFGNN_NAMES_PASS, problem->pass),

@@ -379,19 +379,6 @@ static const dfgnn_operator operators[] = {
      .tensors = {END},
      .paper = {"walks", "walks"}},
 
-    /* Tensors are those of kernels/mlp/tensors.h. */
-    {.op = DFGNN_OP_MLP,
-     .pass = DFGNN_PASS_FORWARD,
-     .name = "edge_mlp",
-     .kind = "mlp.fwd",
-     .tensors = {END},
-     .paper = {"resident", "resident"}},
-    {.op = DFGNN_OP_MLP,
-     .pass = DFGNN_PASS_BACKWARD,
-     .name = "edge_mlp",
-     .kind = "mlp.bwd",
-     .tensors = {END},
-     .paper = {"resident", "resident"}},
 };
 #undef N
 #undef M
@@ -487,8 +474,6 @@ double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
   double bytes = 4.0 * (double)(destinations + 1) + 4.0 * (double)edges;
   if (problem->program)
     bytes += dfgnn__edge_program_bytes(problem, destinations, sources, edges);
-  if (problem->mlp)
-    bytes += dfgnn__edge_mlp_bytes(problem, destinations, sources, edges);
   for (const dfgnn_tensor *t = op->tensors; t->name; t++)
     if (touched(t, problem))
       bytes += (double)dfgnn__tensor_elements(t, problem, destinations, sources,
@@ -499,9 +484,8 @@ double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
 
 double dfgnn__gather_bytes(const dfgnn_problem *problem, int64_t edges) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
-  double bytes = problem->program ? dfgnn__edge_program_bytes(problem, 0, 1, 0)
-                 : problem->mlp   ? dfgnn__edge_mlp_gathered(problem)
-                                  : 0;
+  double bytes =
+      problem->program ? dfgnn__edge_program_bytes(problem, 0, 1, 0) : 0;
   for (const dfgnn_tensor *t = op->tensors; t->name; t++)
     if (t->gathered && touched(t, problem))
       bytes += (double)dfgnn__tensor_elements(t, problem, 0, 1, 0) *

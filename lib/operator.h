@@ -111,12 +111,6 @@ double dfgnn__edge_program_bytes(const dfgnn_problem *problem,
                                  int64_t destinations, int64_t sources,
                                  int64_t edges);
 
-/* Bytes of the tensors of problem.mlp, and of rows of nodes that an edge
- * gathers. */
-double dfgnn__edge_mlp_bytes(const dfgnn_problem *problem, int64_t destinations,
-                             int64_t sources, int64_t edges);
-double dfgnn__edge_mlp_gathered(const dfgnn_problem *problem);
-
 /* Checks the arguments (the error names the one that is missing or wrong) and
  * fills strides, scale and defaults. */
 dfgnn_status dfgnn__args_complete(dfgnn_args *complete, const dfgnn_args *args,

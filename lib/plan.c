@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/base/error.h"
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
@@ -18,8 +17,7 @@ dfgnn_setting dfgnn__setting(const dfgnn_graph *graph,
                          .matrix = dfgnn__graph_matrix(graph),
                          .signature = known ? &graph->signature : &graph->guess,
                          .device = &graph->ctx->info,
-                         .program = dfgnn__edge_program_job(problem),
-                         .mlp = dfgnn__edge_mlp_job(problem)};
+                         .program = dfgnn__edge_program_job(problem)};
 }
 
 _Static_assert(sizeof(dfgnn_problem) % sizeof(uint64_t) == 0,

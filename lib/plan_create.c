@@ -7,7 +7,6 @@
 #include "lib/base/error.h"
 #include "lib/decided.h"
 #include "lib/describe.h"
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
@@ -71,8 +70,7 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                            .signature = plan->signature,
                            .device = &graph->ctx->info,
                            .parameter = plan->variant->parameter,
-                           .program = dfgnn__edge_program_job(&plan->problem),
-                           .mlp = dfgnn__edge_mlp_job(&plan->problem)};
+                           .program = dfgnn__edge_program_job(&plan->problem)};
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(graph->ctx)};
   setting.queue = &queue;
   if (family->workspace)
@@ -234,10 +232,9 @@ static void break_circuit(dfgnn_plan *plan) {
   dfgnn__record_refusal(plan);
 }
 
-/* Programs and MLPs run on the graph as it was given. */
+/* Programs run on the graph as it was given. */
 static int has_inner(dfgnn_graph *graph, const dfgnn_problem *problem) {
-  return dfgnn__graph_inner(graph) != graph && !problem->program &&
-         !problem->mlp;
+  return dfgnn__graph_inner(graph) != graph && !problem->program;
 }
 
 /* Makes a plan of a graph that is reordered inside, around a plan of its inner

@@ -1,7 +1,6 @@
 /* plan_execute.c - executes plans: launches a variant, an entrant of a race or
  * the plan of an inner graph */
 #include "lib/base/error.h"
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
@@ -66,8 +65,7 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
                   .matrix = plan->matrix,
                   .signature = plan->signature,
                   .device = &plan->ctx->info,
-                  .program = dfgnn__edge_program_job(&plan->problem),
-                  .mlp = dfgnn__edge_mlp_job(&plan->problem)},
+                  .program = dfgnn__edge_program_job(&plan->problem)},
       .args = &full,
       .views = plan->views,
       .workspace = workspace,
@@ -83,7 +81,6 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   if (!status)
     status = plan->inner ? execute_inner(plan, &full, workspace, stream)
              : plan->problem.program ? dfgnn__edge_program_launch(plan, &launch)
-             : plan->problem.mlp     ? dfgnn__edge_mlp_launch(plan, &launch)
                                      : plan->variant->family->launch(&launch);
   dfgnn__context_leave(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
@@ -98,7 +95,7 @@ dfgnn_status dfgnn_call(dfgnn_context *ctx, dfgnn_graph *graph,
   dfgnn_status status = dfgnn_plan_create(&plan, ctx, graph, problem);
   if (status)
     return status;
-  if ((plan->problem.program || plan->problem.mlp) && !plan->workspace) {
+  if (plan->problem.program && !plan->workspace) {
     status = dfgnn_execute(plan, args, NULL, stream);
     dfgnn_plan_destroy(plan);
     return status;

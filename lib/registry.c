@@ -8,7 +8,6 @@
 
 #include "lib/base/descriptor.h"
 #include "lib/base/error.h"
-#include "lib/edge_mlp.h"
 #include "lib/edge_program.h"
 
 #define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
@@ -243,8 +242,6 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
   full.parameter = variant->parameter;
   if (!full.program)
     full.program = dfgnn__edge_program_job(p);
-  if (!full.mlp)
-    full.mlp = dfgnn__edge_mlp_job(p);
   const char *reason = f->applicable ? f->applicable(&full) : NULL;
   if (reason)
     return reason;
@@ -263,7 +260,6 @@ int64_t dfgnn__least_workspace(const dfgnn_setting *setting) {
   problem.max_workspace = -1;
   full.problem = &problem;
   full.program = dfgnn__edge_program_job(&problem);
-  full.mlp = dfgnn__edge_mlp_job(&problem);
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     if (!dfgnn__variant_offered(v) || dfgnn__variant_refusal(v, &full))

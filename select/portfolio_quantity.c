@@ -2,7 +2,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kernels/mlp/cuda/plan.h"
 #include "select/portfolio_table.h"
 
 static double units(const dfgnn_setting *s) {
@@ -22,9 +21,6 @@ static double heads(const dfgnn_setting *s) {
 }
 static double edge_dim(const dfgnn_setting *s) {
   return (double)s->problem->edge_dim;
-}
-static double wide_layers(const dfgnn_setting *s) {
-  return s->mlp && dfgnn__mlp_is_wide(&s->mlp->mlp);
 }
 
 /* Members of the signature come first, in the order of its columns in the text.
@@ -66,8 +62,7 @@ static const number numbers[] = {OF(WHOLE, destinations),
                                  BY(head_bytes),
                                  BY(row_bytes),
                                  BY(heads),
-                                 BY(edge_dim),
-                                 BY(wide_layers)};
+                                 BY(edge_dim)};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 size_t dfgnn__signature_columns(void) {

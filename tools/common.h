@@ -40,7 +40,6 @@ typedef enum tool_exit {
   X(EDGE_DIM)                                                                  \
   X(EDGE_USE)                                                                  \
   X(MESSAGE)                                                                   \
-  X(MLP)                                                                       \
   X(PROGRAM)                                                                   \
   X(EFFORT)                                                                    \
   X(THREADS)                                                                   \
@@ -111,7 +110,7 @@ _Static_assert(OPTION_COUNT <= 128, "sets of options are 128 bits wide");
   (HAS(OP) | HAS(PASS) | HAS(DIM) | HAS(HEADS) | HAS(DTYPE) | HAS(MATH) |      \
    HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
    HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
-   HAS(MESSAGE) | HAS(MLP) | HAS(PROGRAM))
+   HAS(MESSAGE) | HAS(PROGRAM))
 #define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
 
 #define TOOL_MAX_LIST 256
@@ -131,7 +130,6 @@ typedef struct tool_settings {
   int deterministic, weights, bias, dropout, cold, threads;
   dfgnn_effort effort;
   const char *device, *store, *variants, *job, *output;
-  const char *mlp;     /* texts of MLPs, or files of such */
   const char *program; /* files of edge programs, with commas between */
   double budget_s, time_limit_s;
   uint64_t seed;

@@ -99,15 +99,6 @@ const tool_option tool_options[OPTION_COUNT] = {
          .argument = "LIST",
          .help = "what an edge carries in spmm and reduce: % (default copy)",
          ENUMERATION_OF(message, MESSAGE)},
-    [OPTION_MLP] =
-        {.name = "mlp",
-         .argument = "TEXT",
-         .help = "MLPs on edges in place of --op, such as "
-                 "edge=128,width=128x128,activation=silu,norm=layer, "
-                 "dfgnn-mlp(5), or files of such texts on lines, with commas "
-                 "between them",
-         .set = option_text,
-         FIELD(mlp)},
     [OPTION_PROGRAM] =
         {.name = "program",
          .argument = "FILE",

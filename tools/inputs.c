@@ -5,7 +5,6 @@
 #include "lib/base/error.h"
 #include "lib/key.h"
 #include "lib/operator.h"
-#include "tools/mlps.h"
 #include "tools/programs.h"
 #include <dirent.h>
 #include <glob.h>
@@ -194,12 +193,6 @@ static int known_problem(const dfgnn_problem *problem) {
 }
 
 dfgnn_problem *tool_problems(size_t *count, const tool_settings *s) {
-  if (s->mlp && s->program) {
-    (void)tool_usage("--mlp and --program: expected one of them");
-    return NULL;
-  }
-  if (s->mlp)
-    return tool_mlp_problems(count, s);
   if (s->program)
     return tool_program_problems(count, s);
   if (known_operators(s))
@@ -253,8 +246,6 @@ void tool_problem_text(char *text, size_t size, const dfgnn_problem *p) {
   if (p->program)
     snprintf(extras, sizeof extras, " %016llx",
              (unsigned long long)dfgnn_edge_program_hash(p->program));
-  if (p->mlp)
-    snprintf(extras, sizeof extras, " %.150s", dfgnn_edge_mlp_text(p));
   snprintf(
       text, size, "%s %s %s%s %lldx%lld%s%s", dfgnn_name(DFGNN_NAMES_OP, p->op),
       dfgnn_name(DFGNN_NAMES_PASS, p->pass),

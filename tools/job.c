@@ -33,7 +33,6 @@ static const job_key keys[] = {
     {"edge-dims", OPTION_EDGE_DIM, TOOL_MAX_LIST},
     {"edge-uses", OPTION_EDGE_USE, TOOL_MAX_LIST},
     {"messages", OPTION_MESSAGE, TOOL_MAX_LIST},
-    {"mlps", OPTION_MLP, TOOL_MAX_LIST},
     {"programs", OPTION_PROGRAM, TOOL_MAX_LIST},
     {"budget", OPTION_BUDGET, 0},
     {"time-limit", OPTION_TIME_LIMIT, 0},

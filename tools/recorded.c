@@ -8,7 +8,6 @@
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "tools/jsonl.h"
-#include "tools/mlps.h"
 #include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -68,8 +67,6 @@ static int add_problem(const recording *r, size_t k, const json_t *item,
   dfgnn_problem named, problem;
   dfgnn_status status =
       tool_problem_parse(&row, json_object_get(item, "problem"));
-  if (!status)
-    status = tool_mlp_name(&row);
   if (!status)
     status = dfgnn__key_problem(&named, &row);
   named.cold = r->settings->cold;

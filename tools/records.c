@@ -2,7 +2,6 @@
 #include "tools/records.h"
 #include "lib/base/error.h"
 #include "lib/registry.h"
-#include "tools/mlps.h"
 #include "tools/programs.h"
 #include <errno.h>
 #include <stdio.h>
@@ -116,8 +115,7 @@ int tool_row_wanted(const tool_settings *s, const dfgnn_measurement *row) {
          wanted_pass(s, row) && wanted_dtype(s, row) && wanted_math(s, row) &&
          wanted_layout(s, row) && wanted_dim(s, row) && wanted_heads(s, row) &&
          wanted_edge_dim(s, row) && wanted_edge_use(s, row) &&
-         wanted_message(s, row) && tool_program_wanted(s, row) &&
-         tool_mlp_wanted(s, row);
+         wanted_message(s, row) && tool_program_wanted(s, row);
 }
 
 static int in_list(const char *list, const char *name) {

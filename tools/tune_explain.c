@@ -34,8 +34,7 @@ static json_t *stores_of(const tool_case *each, const dfgnn_plan *plan) {
 
 /* Registers, memory and code size of a plan's compiled GPU programs. */
 static json_t *kernels_of(const tool_case *each, const dfgnn_plan *given) {
-  const dfgnn_plan *plan =
-      dfgnn__race_current(given->inner ? given->inner : given);
+  const dfgnn_plan *plan = dfgnn__race_current(given);
   const dfgnn_context *ctx = each->ctx;
   json_t *kernels = json_array();
   dfgnn_programs *programs = NULL;
@@ -186,9 +185,7 @@ static int print_one(const tool_settings *settings, json_t *row) {
     printf(", distance %.3g", distance);
   printf("\n  because   %s\n", text_of(row, "because"));
   if (*text_of(row, "program_text"))
-    printf("  %-9s %s\n",
-           strcmp(text_of(row, "op"), "edge_mlp") ? "program" : "mlp",
-           text_of(row, "program_text"));
+    printf("  program   %s\n", text_of(row, "program_text"));
   if (*text_of(row, "portfolio"))
     printf("  portfolio %s\n", text_of(row, "portfolio"));
   json_array_foreach(json_object_get(row, "stores"), i, store) printf(

@@ -8,7 +8,6 @@
 #include "lib/base/error.h"
 #include "lib/plan.h"
 #include "lib/views.h"
-#include "tuner/mlp.h"
 #include "tuner/program.h"
 
 #define POISONED_WORKSPACE ((size_t)64 << 20)
@@ -229,16 +228,13 @@ static dfgnn_status run(dfgnn_harness *h, const dfgnn_plan *plan,
                               "beyond");
 }
 
-/* Of a program, or of an MLP. */
 static dfgnn_status check_program(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
   void *workspace;
   dfgnn_status status = dfgnn__harness_workspace(&workspace, h, plan);
   if (!status)
     status =
-        h->mlp ? dfgnn__mlp_harness_check(&h->accuracy, h->mlp, plan, workspace)
-               : dfgnn__program_harness_check(&h->accuracy, h->program, plan,
-                                              workspace);
+        dfgnn__program_harness_check(&h->accuracy, h->program, plan, workspace);
   if (!status || status == DFGNN_ERROR_WRONG)
     *rel_error = h->accuracy.rel_error;
   return status;
@@ -248,7 +244,7 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
   dfgnn_matrix matrix;
   void *workspace;
-  if (h->program || h->mlp)
+  if (h->program)
     return check_program(rel_error, h, plan);
   if (h->pool)
     return dfgnn__fail(DFGNN_ERROR_INVALID,

@@ -1,5 +1,5 @@
 /* guarded.h - tensors with guards around them, and parts of graphs: what the
- * harnesses of edge programs and of MLPs are made of */
+ * harness of edge programs is made of */
 #ifndef DFGNN_TUNER_GUARDED_H
 #define DFGNN_TUNER_GUARDED_H
 

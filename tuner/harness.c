@@ -7,7 +7,6 @@
 #include "kernels/common/half.h"
 #include "lib/base/error.h"
 #include "lib/signature.h"
-#include "tuner/mlp.h"
 #include "tuner/program.h"
 
 #define PERIOD ((size_t)16777213) /* a prime */
@@ -332,11 +331,6 @@ dfgnn_status dfgnn__harness_create_unchecked(
                                            &h->problem, seed);
     goto out;
   }
-  if (h->problem.mlp) {
-    status =
-        dfgnn__mlp_harness_create(&h->mlp, &h->args, graph, &h->problem, seed);
-    goto out;
-  }
   for (const dfgnn_tensor *t = h->op->tensors; t->name && !status; t++)
     if (dfgnn__tensor_used(t, &h->problem))
       status = make_buffer(h, t, seed);
@@ -365,7 +359,6 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
     return;
   settle(h);
   dfgnn__program_harness_free(h->program);
-  dfgnn__mlp_harness_free(h->mlp);
   for (int i = 0; i < h->count; i++) {
     h->ctx->backend->release(h->ctx->device, h->buffers[i].memory);
     free(h->buffers[i].host);

@@ -32,7 +32,6 @@ typedef struct dfgnn_checked {
 } dfgnn_checked;
 
 struct dfgnn_program_harness;
-struct dfgnn_mlp_harness;
 
 struct dfgnn_harness {
   dfgnn_context *ctx;
@@ -60,7 +59,6 @@ struct dfgnn_harness {
   dfgnn_accuracy accuracy;               /* found by the last check */
   struct dfgnn_program_harness *program; /* tuner/program.h; NULL: an operator's
                                           * tensors are here */
-  struct dfgnn_mlp_harness *mlp;         /* likewise: tuner/mlp.h */
 };
 
 /* guarded.c: fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */

@@ -455,7 +455,7 @@ dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete, dfgnn_graph **graph,
   dfgnn_status status = dfgnn__problem_complete(complete, problem);
   if (status)
     return status;
-  if (!complete->program && !complete->mlp) /* these run on the graph as it is */
+  if (!complete->program) /* these run on the graph as it is */
     *graph = dfgnn__graph_inner(*graph);
   if (ctx->force_deterministic >= 0)
     complete->deterministic = !!ctx->force_deterministic;

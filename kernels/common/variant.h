@@ -163,7 +163,6 @@ typedef struct dfgnn_setting {
       *program;                    /* of OP_PROGRAM: kernels/program/
                                     * job.h, without a graph; its tensors
                                     * have memory in a launch alone */
-  const struct dfgnn_mlp_job *mlp; /* of OP_MLP, likewise: kernels/mlp/job.h */
 } dfgnn_setting;
 
 typedef struct dfgnn_launch {

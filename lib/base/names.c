@@ -45,7 +45,7 @@ static const struct {
 static const struct {
   dfgnn_op op;
   const char *name;
-} beyond[] = {{DFGNN_OP_PROGRAM, "program"}, {DFGNN_OP_MLP, "edge_mlp"}};
+} beyond[] = {{DFGNN_OP_PROGRAM, "program"}};
 enum { BEYOND = sizeof beyond / sizeof *beyond };
 
 static int known(dfgnn_names of) {

@@ -133,9 +133,8 @@ FUNCTIONS = {name: (_type(result), _arguments(arguments))
                  r"DFGNN_API ([\w\s*]*?)(dfgnn_\w+)\(([^;]*)\);", _text)}
 
 OPS = numbers("dfgnn_op", "DFGNN_OP_", "-")
-OP_MLP, OP_PROGRAM = (
-    int(re.search(rf"DFGNN_OP_{name} = (\d+)", _ENUMS["dfgnn_op"])[1])
-    for name in ("MLP", "PROGRAM"))
+OP_PROGRAM = int(re.search(r"DFGNN_OP_PROGRAM = (\d+)",
+                           _ENUMS["dfgnn_op"])[1])
 PASSES = numbers("dfgnn_pass", "DFGNN_PASS_")
 DTYPES = numbers("dfgnn_dtype", "DFGNN_")
 MATH_F32, MATH_TF32 = numbers("dfgnn_math", "DFGNN_MATH_").values()

@@ -1,5 +1,5 @@
-"""Running plans: tensors in, tensors out.  Calls of operators, of MLPs on edges
-and of edge programs are one: a recipe on the graph has a Call for each of its
+"""Running plans: tensors in, tensors out.  Calls of operators and of edge programs
+are one: a recipe on the graph has a Call for each of its
 passes, which is a plan of the library and the form of its arguments."""
 
 import ctypes
@@ -13,8 +13,6 @@ import torch
 from . import _abi, _calls, _native, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
-from ._operators import sum_settings
-from ._table import MLP
 
 _generation = 0
 
@@ -110,8 +108,8 @@ def _plan(handle, device, wanted, settings):
 
 
 class Field(NamedTuple):
-    """A tensor that each call tells: the member of dfgnn_args, or of the
-    dfgnn_edge_mlp_args behind it, that points to it, the type that it has to
+    """A tensor that each call tells: the member of dfgnn_args that points to
+    it, the type that it has to
     have, and how many bytes into its memory the member points.  Without a type
     it may have strides, if there is a member for them."""
     name: str
@@ -121,8 +119,6 @@ class Field(NamedTuple):
     @property
     def offset(self):
         """Of the member."""
-        if self.name in MLP:
-            return _MlpArgs.mlp.offset + MLP[self.name].offset
         return getattr(_abi.Args, self.name).offset
 
     @property
@@ -150,12 +146,6 @@ class Bound(NamedTuple):
 _STRIDES = {name for name, _ in _abi.Args._fields_
             if name.endswith("_strides")}
 _BEHIND = ctypes.sizeof(_abi.Args)  # where that begins which args point to
-
-
-class _MlpArgs(ctypes.Structure):
-    """The arguments of a call of an MLP, whose mlp_args points to the second
-    part."""
-    _fields_ = [("args", _abi.Args), ("mlp", _abi.EdgeMlpArgs)]
 
 
 @functools.lru_cache(maxsize=256)
@@ -199,14 +189,6 @@ def _form(numbers, fields):
 def operator_form(settings, fields):
     """The Form of calls of an operator."""
     return _form(settings[:3], tuple(fields))
-
-
-def mlp_form(mlp, names):
-    """The Form of calls of an _abi.EdgeMlp, which has to live as long."""
-    template = _MlpArgs(arguments(sum_settings()), _abi.EdgeMlpArgs())
-    template.args.mlp = ctypes.addressof(mlp)
-    return Form(template, list(map(Field, names)),
-                [(_abi.Args.mlp_args.offset, _BEHIND)])
 
 
 def program_form(args, inputs, outputs, fields):

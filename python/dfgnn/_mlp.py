@@ -7,13 +7,10 @@ nodes are made here and become dst_part and src_part.
 
 import itertools
 
-import torch
-
 from . import _execute
-from ._autograd import Kind, Recorded, by_operations
+from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._mlp_formula import (  # noqa: F401: used as this module's
-    Settings, composite as _formula, kept_width, problem_of_text, text_of,
-    width_of)
+    Settings, composite as _formula, kept_widths, width_of)
 from ._mlp_layout import (  # noqa: F401: used as this module's
     Layout, fields_by_torch, of_ends)
 from ._mlp_recipe import PARAMETERS, Recipe
@@ -37,23 +34,22 @@ def recipe(graph, settings, tensors):
 # ---- autograd ---------------------------------------------------------------
 
 class _EdgeMlps(Kind):
-    """The outputs of a call; about: (graph, made, keep), the tensors are the
+    """The outputs of a call; about: (graph, made), the tensors are the
     ends and those of the fields.  Gradients of gradients are made of torch's
     operations."""
 
     def record(self, about, given, needed):
-        graph, made, keep = about
+        graph, made = about
         dst, src, *tensors = given
         cast = made.cast(tensors)
         parts = made.parts(dst, src, cast)
         placed = made.place(graph, cast, parts)
-        kept = made.new_kept(graph) if keep else None
-        outs, picked = made.forward(graph, placed, kept)
-        return tuple(outs), (*given, *parts, *placed[PARAMETERS:], kept,
-                             *picked), None
+        kept = made.new_kept(graph)
+        outs = made.forward(graph, placed, kept)
+        return tuple(outs), (*given, *parts, *placed[PARAMETERS:], kept), None
 
     def gradients(self, about, rest, saved, grads, needed, again):
-        graph, made, _ = about
+        graph, made = about
         count = len(made.fields)
         given = iter(saved)
         ends, tensors, parts, parameters = (
@@ -66,8 +62,8 @@ class _EdgeMlps(Kind):
             return differentiate(graph, made.settings, tensors, grads, wanted,
                                  True, made.layout, made.dtype, ends)
         found = made.backward(
-            graph, made.place(graph, tensors, parts, parameters), given,
-            grads, made.inner(wanted), kept)
+            graph, made.place(graph, tensors, parts, parameters), grads,
+            made.inner(wanted), kept)
         return of_ends(made.layout, ends, tensors, found, wanted,
                        made.dtype)
 
@@ -85,25 +81,17 @@ def differentiate(graph, settings, tensors, grads, wanted, again=True,
         (*ends, *tensors), grads, wanted, again)
 
 
-def call(graph, made, ends, tensors, keep=None):
+def call(graph, made, ends, tensors):
     """The outputs of a Recipe's call.  Rows are in the caller's order of edges
-    and of the recipe's type; keep: as keeps_for() has it."""
-    wanted = (False,)
-    if torch.is_grad_enabled():
-        wanted = [t is not None and t.requires_grad
-                  for t in (*ends, *tensors)]
-    train = any(wanted)
-    if made.refused(graph, tensors, made.inner(wanted) if train else wanted) \
-            or made.left_to_torch(graph, train, keep):
+    and of the recipe's type."""
+    if made.mlp is None:
         return composite(graph, made.settings, tensors, made.layout,
                          made.dtype, ends)
-    if train:
-        keep = made.keeps_for(graph, tensors, made.inner(wanted), keep)
-        return Recorded.apply(_EDGE_MLPS, (graph, made, keep), *ends,
-                              *tensors)
+    if wants_gradient((*ends, *tensors)):
+        return Recorded.apply(_EDGE_MLPS, (graph, made), *ends, *tensors)
     tensors = made.cast(tensors)
     parts = made.parts(*ends, tensors)
-    return tuple(made.forward(graph, made.place(graph, tensors, parts))[0])
+    return tuple(made.forward(graph, made.place(graph, tensors, parts)))
 
 
 def run(graph, settings, tensors):

@@ -1,20 +1,20 @@
-"""The formula of an MLP on edges, its text, and its outputs by torch
-operations."""
+"""The formula of an MLP on edges, and its outputs by torch operations."""
 
-import ctypes
 from typing import NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
 
-from . import _abi
-from ._library import check, library
 from ._recorders import reduced
-from ._table import MLP
+
+ACTIVATIONS = (None, "relu", "silu", "gelu", "gelu_tanh", "elu", "leaky_relu",
+               "tanh", "sigmoid", "softplus")
+NORMS = None, "layer", "rms"
+REDUCTIONS = None, "sum", "mean", "max", "min"
 
 
 class Settings(NamedTuple):
-    """A call's formula, in the words of dfgnn_edge_mlp."""
+    """A call's formula."""
     layers: int
     activation: Optional[str] = None
     last: Optional[str] = None
@@ -26,7 +26,6 @@ class Settings(NamedTuple):
     reduce_dst: Optional[str] = None
     reduce_src: Optional[str] = None
     edges: bool = False  # whether e' is asked for
-    tf32: bool = False
 
     @property
     def outputs(self):
@@ -35,16 +34,11 @@ class Settings(NamedTuple):
             ("edge_out", self.edges), ("out_dst", self.reduce_dst),
             ("out_src", self.reduce_src)) if wanted]
 
-    @property
-    def picked(self):
-        """The ends whose maxima or minima remember their edge."""
-        return [side for side in ("dst", "src") if getattr(
-            self, "reduce_" + side) in ("max", "min")]
-
 
 # The tensors of a call before its weights and biases, as fields of the args.
 NAMES = ("edge", "dst_part", "src_part", "dst_factor", "src_factor",
          "norm_weight", "norm_bias")
+BY_EDGE = "edge", "dst_factor", "src_factor"
 
 
 def fields_of(settings):
@@ -56,8 +50,7 @@ def fields_of(settings):
 def ordered(graph, tensors):
     """The tensors with rows of edges in the graph's order."""
     return [graph.to_graph_order(t) if t is not None and i < len(NAMES)
-            and MLP[NAMES[i]].dims[0] == "E" else t
-            for i, t in enumerate(tensors)]
+            and NAMES[i] in BY_EDGE else t for i, t in enumerate(tensors)]
 
 
 def width_of(settings, tensors):
@@ -68,32 +61,11 @@ def width_of(settings, tensors):
     return width // 2 if settings.gate else width
 
 
-def kept_width(settings, tensors):
-    """Numbers of an edge that a call keeps between its passes: the sum of
-    dfgnn_edge_mlp_kept_width of its layers, also where sizes are traced."""
-    weights = tensors[len(NAMES):len(NAMES) + settings.layers]
-    widths = [next(t for t in tensors[1:3] if t is not None).size(1)
-              if w is None else w.size(0) for w in weights]
-    if not (settings.gate or settings.last or settings.norm):
-        widths.pop()
-    some = next(t for t in tensors if t is not None)
-    group = 64 // some.element_size()
-    return sum(-(-width // group) * group for width in widths)
-
-
-def problem_of_text(text, dtype, tf32, number):
-    """The _abi.Problem of an MLP's text; dtype: a number of _abi.DTYPES."""
-    problem = _abi.Problem()
-    check(library().dfgnn_edge_mlp_parse(
-        ctypes.byref(problem), text.encode(), dtype,
-        _abi.MATH_TF32 if tf32 else _abi.MATH_F32, number))
-    return problem
-
-
-def text_of(problem):
-    """The text of a problem; None if it is of no MLP."""
-    text = library().dfgnn_edge_mlp_text(ctypes.byref(problem))
-    return None if text is None else text.decode()
+def kept_widths(settings, tensors):
+    """Numbers of an edge that each layer of a call keeps between its passes, as
+    dfgnn_edge_mlp_kept_width says, also where sizes are traced."""
+    widths = [w.size(0) for w in tensors[len(NAMES):][:settings.layers]]
+    return widths if settings.norm else widths[:-1]
 
 
 # ---- by torch operations ----------------------------------------------------

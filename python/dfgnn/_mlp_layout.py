@@ -62,16 +62,6 @@ def inner(layout, wanted):
     return tuple(fields)
 
 
-def there(layout, tensors):
-    """Which of the fields there are, with those that ends make."""
-    found = [t is not None for t in tensors]
-    if layout is not None:
-        found[1] |= layout.dst is not None
-        found[2] |= layout.src is not None
-        found[FIRST] &= layout.edge is not None
-    return found
-
-
 def of_ends(layout, ends, tensors, found, wanted, dtype):
     """The gradients of the ends and the tensors, from those of the fields;
     dtype: of the products."""

@@ -1,8 +1,8 @@
 """MLPs on edges while torch.compile traces, as a family of
 _torch_operator.py.
 
-A call's text has its settings, whether inner values are kept, and which of its
-tensors are there.
+A call's text has its settings, whether inner values are kept for a gradient,
+and which of its tensors are there.
 """
 
 import functools
@@ -14,12 +14,20 @@ from . import _mlp
 from ._torch_operator import Family
 
 
-def text(settings, tensors, keep=False):
+def keeps(settings, tensors, device, training):
+    """Whether a call keeps inner values: where kernels may run it, which read
+    them on the way back."""
+    return bool(training and device.type == "cuda" and tensors[0] is not None
+                and tensors[0].dtype in (torch.float16, torch.bfloat16)
+                and settings.layers > 1)
+
+
+def text(settings, tensors, keep):
     """The text of a call; tensors: those of its fields, or None."""
     return text_of(settings, tuple([t is not None for t in tensors]), keep)
 
 
-def text_of(settings, there, keep=False):
+def text_of(settings, there, keep):
     return json.dumps((settings, there, keep))
 
 
@@ -46,31 +54,22 @@ class _Read:
 
     def empty_kept(self):
         """Memory for inner values, as a list of one tensor or none."""
-        return [self.like.new_empty(
-            self.rows["edge_out"] * _mlp.kept_width(self.settings,
-                                                    self.tensors))
+        return [self.like.new_empty(self.rows["edge_out"] * sum(
+            _mlp.kept_widths(self.settings, self.tensors)))
         ] if self.keep else []
-
-    def empty_picked(self):
-        """Memory for the edges of extremes."""
-        width = _mlp.width_of(self.settings, self.tensors)
-        return [self.like.new_empty(self.rows["out_" + side], width,
-                                    dtype=torch.int32)
-                for side in self.settings.picked]
 
     def recipe(self, graph):
         """The library's recipe; None if torch's operations run it."""
         made = _mlp.recipe(graph, self.settings, self.tensors)
-        wanted = tuple(t is not None for t in self.tensors)
-        return None if made.refused(graph, self.tensors, wanted) else made
+        return None if made.mlp is None else made
 
     def placed(self, graph, made):
         return made.place(graph, self.tensors, self.tensors[1:3])
 
 
 class _Mlps(Family):
-    """The outputs are those that are asked for, then what their gradient
-    reads: inner values that are kept, the edges of extremes."""
+    """The outputs are those that are asked for, then inner values that their
+    gradient reads."""
 
     name = "mlp"
 
@@ -79,24 +78,22 @@ class _Mlps(Family):
         graph = call.graph(read.by_edge)
         made, kept = read.recipe(graph), read.empty_kept()
         if made is not None:
-            outs, picked = made.forward(graph, read.placed(graph, made), *kept)
-            return [*outs, *kept, *picked]
-        return [*_mlp.composite(graph, read.settings, read.tensors), *kept,
-                *read.empty_picked()]
+            return [*made.forward(graph, read.placed(graph, made), *kept),
+                    *kept]
+        return [*_mlp.composite(graph, read.settings, read.tensors), *kept]
 
     def fake(self, call):
         read = _Read(call)
         width = _mlp.width_of(read.settings, read.tensors)
         return [*[read.like.new_empty(read.rows[name], width)
                   for name in read.settings.outputs],
-                *read.empty_kept(), *read.empty_picked()]
+                *read.empty_kept()]
 
     def saved(self, call, outs):
         return outs[len(_told(call.text)[0].outputs):]
 
     def gradient(self, call, saved, grads, wanted):
         read, flags = _Read(call), iter(wanted)
-        kept, picked = saved[:read.keep], saved[read.keep:]
         grads = grads[:len(read.settings.outputs)]
         wanted = tuple(here and next(flags) for here in read.there)
         graph = call.graph(read.by_edge)
@@ -106,8 +103,11 @@ class _Mlps(Family):
                                        grads, (False, False, *wanted),
                                        False)[2:]
         else:
-            found = made.backward(graph, read.placed(graph, made), picked,
-                                  grads, wanted, *kept)
+            placed, kept = read.placed(graph, made), [*saved]
+            if not kept:
+                kept = [made.new_kept(graph)]
+                made.forward(graph, placed, *kept)
+            found = made.backward(graph, placed, grads, wanted, *kept)
         return [g for g, here in zip(found, read.there) if here]
 
 

@@ -2,104 +2,96 @@
 settings, shapes and types share."""
 
 import ctypes
-import operator
-import struct
 
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from . import _abi, _mlp_layout
-from ._execute import Recipe as _Recipe, mlp_form
-from ._fallbacks import say_once
+from ._context import current_raw_stream, with_room
 from ._library import check, library
-from ._mlp_formula import fields_of
+from ._mlp_formula import BY_EDGE, fields_of, kept_widths
 from ._mlp_layout import FIRST, parts_of
-from ._operators import sum_settings
 from ._programs import TYPES
-from ._table import MLP
-from .errors import UnsupportedError
+from .errors import Error
 
 _FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]
 PARAMETERS = 5  # the place of the first
-_NOWHERE = 256  # an empty tensor has no memory, but is there
-_KEPT = [f"kept[{layer}]" for layer in range(4)]
-
-# Products an edge up to which a CPU's kernels are as fast as torch in both
-# passes; a forward pass alone has room for twice as many.  Measured by layers of
-# 64 to 1024 on one core with AVX-512 and AMX: with 131 k products in f32 the
-# passes take 1.1 times as long as torch's, with 262 k 1.5 and with 1.6 M twice;
-# in bf16 262 k take as long, 524 k 1.2 times.
-_MOST_PRODUCTS = {torch.float32: 3 << 16, torch.bfloat16: 3 << 17}
+_ROWS = {"edge": "E", "dst_part": "N", "src_part": "M", "edge_out": "E",
+         "out_dst": "N"}
 
 
-def _args(pointers):
-    """The _abi.EdgeMlpArgs with addresses by field."""
-    args = _abi.EdgeMlpArgs()
-    for field, address in pointers.items():
-        struct.pack_into("P", args, MLP[field].offset, address)
-    return args
+def _slot(field):
+    """(the member of dfgnn_edge_mlp_args, the layer or None) of a field."""
+    name, _, layer = field.partition("[")
+    return name, int(layer[:-1]) if layer else None
 
 
-class Recipe(_Recipe):
+def _mlp_of(settings, dtype, tensors, listed):
+    """The _abi.EdgeMlp of a call; None if the library has no such formula."""
+    weights = tensors[FIRST:FIRST + settings.layers]
+    if None in (tensors[0], weights[0]) or settings.last or settings.gate or \
+            settings.reduce_src or tensors[3] is not None or \
+            settings.layers < 2 or dtype not in (torch.float16,
+                                                 torch.bfloat16) or \
+            settings.activation not in _abi.ACTIVATIONS or \
+            settings.reduce_dst not in _abi.REDUCTIONS:
+        return None
+    return _abi.EdgeMlp(
+        dtype=TYPES[dtype], layers=settings.layers,
+        edge_dim=tensors[0].size(1),
+        width=(ctypes.c_int64 * 4)(*[w.size(0) for w in weights]),
+        activation=_abi.ACTIVATIONS[settings.activation],
+        norm=_abi.NORMS[settings.norm], epsilon=settings.epsilon,
+        residual=int(settings.residual),
+        reduce_dst=_abi.REDUCTIONS[settings.reduce_dst],
+        edge_list=int(listed))
+
+
+class Recipe:
     """What calls of an MLP share.  The methods take the graph.
 
     fields: of the tensors of a call, in their order.
-    outs, picks: (field, shape) of what forward writes: what a call returns,
-        and the edges of extremes.
-    kept: (field, width) of inner values between the passes.
+    outs: (field, shape) of what a call returns.
+    mlp: the _abi.EdgeMlp; None if torch's operations run the calls.
     """
 
-    __slots__ = ("settings", "layout", "dtype", "exact", "listed", "kinds",
-                 "by_edge", "products", "fields", "outs", "picks", "mlp",
-                 "forms", "hollow", "reasons", "kept", "keeps")
+    __slots__ = ("settings", "layout", "dtype", "listed", "kinds", "by_edge",
+                 "fields", "outs", "mlp", "kept", "rooms")
 
     def __init__(self, graph, settings, tensors, layout, dtype):
         self.settings, self.layout, self.dtype = settings, layout, dtype
-        self.exact = torch.float64 if dtype == torch.float64 else torch.float32
         # the library knows the order of a list that it read itself
         self.listed = graph.handle.listed and graph.loops is None
         self.fields = fields_of(settings)
-        self.by_edge = [self._turns(field) for field in self.fields]
+        self.by_edge = [field in BY_EDGE and not self.listed
+                        for field in self.fields]
         self.kinds = [None if t is None else t.dtype for t in tensors]
-        self._sizes(graph, tensors)
-        self.forms, self.calls = [None, None], {}
-        self.reasons, self.keeps = {}, {}
+        self.rooms = {}
+        self.mlp = None
+        if graph.device.type == "cuda" and graph.num_edges:
+            self.mlp = _mlp_of(settings, dtype, self._narrowed(tensors),
+                               self.listed)
+        if self.mlp is not None:
+            try:
+                check(library().dfgnn_edge_mlp_serves(
+                    ctypes.byref(self.mlp), graph.handle.pointer))
+            except Error:
+                self.mlp = None
+        if self.mlp is not None:
+            sizes = {"E": graph.num_edges, "N": graph.num_dst}
+            width = self.mlp.width[settings.layers - 1]
+            self.outs = [(field, [sizes[_ROWS[field]], width])
+                         for field in settings.outputs]
+            self.kept = kept_widths(settings, tensors)
 
-    def _turns(self, field):
-        """Whether a tensor is by edge, in the graph's order."""
-        return MLP[field].dims[0] == "E" and not self.listed
-
-    def _sizes(self, graph, tensors):
-        s, first, edge = self.settings, tensors[FIRST], tensors[0]
-        weights = tensors[FIRST:FIRST + s.layers]
-        widths = [next(t for t in tensors[1:3] if t is not None).size(1)
-                  if first is None else first.size(0)]
-        widths += [w.size(0) for w in weights[1:]]
-        edge_dim = 0 if edge is None else edge.size(1)
-        self.products = sum(map(operator.mul, [edge_dim, *widths], widths))
-        self.mlp = _abi.EdgeMlp(
-            dtype=TYPES[self.dtype],
-            math=_abi.MATH_TF32 if s.tf32 else _abi.MATH_F32,
-            layers=s.layers, edge_dim=edge_dim,
-            width=(ctypes.c_int64 * 4)(*widths),
-            activation=_abi.ACTIVATIONS[s.activation],
-            last=_abi.ACTIVATIONS[s.last], slope=s.slope, gate=int(s.gate),
-            norm=_abi.NORMS[s.norm], epsilon=s.epsilon,
-            residual=int(s.residual),
-            reduce_dst=_abi.REDUCTIONS[s.reduce_dst],
-            reduce_src=_abi.REDUCTIONS[s.reduce_src],
-            edge_list=int(self.listed))
-        sizes = {"N": graph.num_dst, "M": graph.num_src, "E": graph.num_edges,
-                 "C": widths[-1] // 2 if s.gate else widths[-1]}
-        self.hollow = not all(sizes.values())
-
-        def shaped(fields):
-            return [(field, [sizes[d] for d in MLP[field].dims])
-                    for field in fields]
-        self.outs = shaped(s.outputs)
-        self.picks = shaped(["arg_" + side for side in s.picked])
-        self.kept = [(field, library().dfgnn_edge_mlp_kept_width(
-            ctypes.byref(self.mlp), i)) for i, field in enumerate(_KEPT)]
+    def _narrowed(self, tensors):
+        """The tensors, whose first weight has the columns of edges alone."""
+        if self.layout is None:
+            return tensors
+        edge, tensors = self.layout.edge, list(tensors)
+        tensors[FIRST] = None if edge is None else \
+            tensors[FIRST].narrow(1, *edge)
+        return tensors
 
     # ---- tensors as the library reads them
 
@@ -108,7 +100,9 @@ class Recipe(_Recipe):
             tensor = tensor.to(self.dtype)
         if turns:
             tensor = graph.to_graph_order(tensor)
-        return tensor if tensor.is_contiguous() else tensor.contiguous()
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+        return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
     def cast(self, tensors):
         """The tensors, whose parameters have the call's type: two launches
@@ -117,10 +111,8 @@ class Recipe(_Recipe):
                   if tensors[n] is not None and
                   tensors[n].dtype is not self.dtype]
         given = [tensors[n] for n in others]
-        sizes = [tensor.numel() for tensor in given]
-        if len(given) < 2 or not all(sizes) or \
-                any(size % 8 for size in sizes) or \
-                len({tensor.dtype for tensor in given}) > 1:
+        if len(given) < 2 or any(t.numel() % 8 for t in given) or \
+                len({t.dtype for t in given}) > 1:
             return tensors  # each alone, by place(): they would not be aligned
         tensors = list(tensors)
         flat = _flatten_dense_tensors(given).to(self.dtype)
@@ -138,216 +130,93 @@ class Recipe(_Recipe):
         tensors = [tensors[0], *parts, *tensors[3:]]
         if parameters is not None:
             tensors[PARAMETERS:] = parameters
-        elif self.layout is not None:
-            edge = self.layout.edge
-            tensors[FIRST] = None if edge is None else \
-                tensors[FIRST].narrow(1, *edge)
+        else:
+            tensors = self._narrowed(tensors)
         return [None if t is None else self._placed(graph, t, turns)
                 for t, turns in zip(tensors, self.by_edge)]
 
     def new_kept(self, graph):
         """Memory for inner values between the passes."""
-        return torch.empty(
-            graph.num_edges * sum(width for _, width in self.kept),
-            dtype=self.dtype, device=graph.device)
-
-    def _addresses(self, graph, kept):
-        """Where the inner values of each layer are in such memory."""
-        if kept is None:
-            return [None] * len(self.kept)
-        found, address = [], kept.data_ptr() or _NOWHERE
-        for _, width in self.kept:
-            found.append(address if width else None)
-            address += graph.num_edges * width * kept.element_size()
-        return found
+        return torch.empty(graph.num_edges * sum(self.kept), dtype=self.dtype,
+                           device=graph.device)
 
     # ---- passes
 
     def forward(self, graph, placed, kept=None):
-        """(outputs in the caller's order, the args of extremes); kept: of
-        new_kept()."""
-        device = graph.device
-        outs = [torch.empty(shape, dtype=self.dtype, device=device)
+        """Outputs in the caller's order; kept: of new_kept()."""
+        outs = [torch.empty(shape, dtype=self.dtype, device=graph.device)
                 for _, shape in self.outs]
-        picked = [torch.empty(shape, dtype=torch.int32, device=device)
-                  for _, shape in self.picks]
-        self._run(graph, _FORWARD, kept is not None, [
-            *placed, *self._addresses(graph, kept), *outs, *picked])
-        return [graph.to_caller_order(out) if self._turns(field) else out
-                for out, (field, _) in zip(outs, self.outs)], picked
+        self._run(graph, _FORWARD, placed, kept, {
+            field: out for out, (field, _) in zip(outs, self.outs)})
+        return [graph.to_caller_order(out)
+                if field == "edge_out" and not self.listed else out
+                for out, (field, _) in zip(outs, self.outs)]
 
-    def backward(self, graph, placed, picked, grads, wanted, kept=None):
+    def backward(self, graph, placed, grads, wanted, kept):
         """The gradients that are wanted of the fields; wanted: a tuple."""
-        given = [None if grad is None else
-                 self._placed(graph, grad, self._turns(field))
-                 for grad, (field, _) in zip(grads, self.outs)]
-        found, addresses, flat = self._new_gradients(graph, placed, wanted, {
-            field for grad, (field, _) in zip(given, self.outs)
-            if grad is not None})
-        there = kept is not None, *[g is not None for g in given], *wanted
-        self._run(graph, _BACKWARD, there, [
-            *placed, *self._addresses(graph, kept), *picked, *given,
-            *addresses])
-        casts = {self.exact: flat}
-        for n, (grad, tensor) in enumerate(zip(found, placed)):
-            if isinstance(grad, int):
+        members = {"grad_" + field: self._placed(
+            graph, grad, field == "edge_out" and not self.listed)
+            for grad, (field, _) in zip(grads, self.outs) if grad is not None}
+        sizes = [-(-t.numel() // 64) * 64 if want and n >= PARAMETERS else 0
+                 for n, (t, want) in enumerate(zip(placed, wanted))]
+        flat = torch.empty(sum(sizes), dtype=torch.float32,
+                           device=graph.device)
+        found, begin = [], 0
+        for field, tensor, want, size in zip(self.fields, placed, wanted,
+                                             sizes):
+            grad = None
+            if size:
+                grad = flat.as_strided(tensor.shape, tensor.stride(), begin)
+                begin += size
+            elif want:
+                grad = torch.empty_like(tensor)
+            if want:
+                members["grad_" + field] = grad
+            found.append(grad)
+        self._run(graph, _BACKWARD, placed, kept, members)
+        casts = {torch.float32: flat}
+        for n, grad in enumerate(found):
+            if grad is None:
+                continue
+            if n >= PARAMETERS:
                 kind = self.kinds[n]
                 if kind not in casts:
                     casts[kind] = flat.to(kind)
                 found[n] = casts[kind].as_strided(
-                    tensor.shape, tensor.stride(), grad)
-            elif grad is not None and self.by_edge[n]:
+                    grad.shape, grad.stride(), grad.storage_offset())
+            elif self.by_edge[n]:
                 found[n] = graph.to_caller_order(grad)
         return found
 
-    def _new_gradients(self, graph, placed, wanted, of):
-        """(tensors of the gradients, but of parameters where theirs begin in
-        the last result; what the library is given of each; memory of those of
-        parameters, for which one cast is enough).  of: the outputs that have a
-        gradient, without which a factor has none."""
-        found, begin = [], 0
-        for n, (tensor, want) in enumerate(zip(placed, wanted)):
-            if want and n >= PARAMETERS:
-                found.append(begin)
-                begin += -(-tensor.numel() // 64) * 64  # aligned
+    def _run(self, graph, number, placed, kept, members):
+        """members: tensors by their fields, besides those of self.fields."""
+        args = _abi.EdgeMlpArgs()
+        for field, tensor in (*zip(self.fields, placed), *members.items()):
+            if tensor is None:
+                continue
+            name, layer = _slot(field)
+            if layer is None:
+                setattr(args, name, tensor.data_ptr())
             else:
-                found.append(torch.empty_like(tensor) if want else None)
-        flat = torch.empty(begin, dtype=self.exact, device=graph.device)
-        address, size = flat.data_ptr() or _NOWHERE, flat.element_size()
-        given = [address + grad * size if isinstance(grad, int) else grad
-                 for grad in found]
-        for n, side in ((3, "dst"), (4, "src")):
-            if found[n] is not None and "out_" + side not in of:
-                found[n].zero_()
-                given[n] = None
-        return found, given, flat
-
-    def _names(self, number):
-        """The fields of a pass, in the order in which it is given tensors."""
-        outs = [field for field, _ in self.outs]
-        picks = [field for field, _ in self.picks]
-        return [*self.fields, *_KEPT, *(
-            outs + picks if number == _FORWARD else
-            picks + ["grad_" + field for field in outs + self.fields])]
-
-    def _run(self, graph, number, key, tensors):
-        if self.hollow:
-            tensors = [_NOWHERE if isinstance(t, torch.Tensor)
-                       and not t.numel() else t for t in tensors]
-        self.call(graph, (number, key), tensors).run(graph.device, tensors)
-
-    def describe(self, graph, key, tensors):
-        number, _ = key
-        names = self._names(number)
-        if self.forms[number] is None:
-            self.forms[number] = mlp_form(self.mlp, names)
-        return self._problem([name for name, t in zip(names, tensors)
-                              if t is not None], number), sum_settings(), \
-            self.forms[number]
-
-    # ---- what a call is
-
-    def _problem(self, names, number):
-        problem = _abi.Problem()
-        check(library().dfgnn_edge_mlp_problem(
-            ctypes.byref(problem), ctypes.byref(self.mlp),
-            ctypes.byref(_args(dict.fromkeys(names, _NOWHERE))), number))
-        return problem
-
-    def _supposed(self, there, number, wanted, keep=False):
-        """The fields of a pass; there: which of its fields there are; wanted:
-        those with a gradient."""
-        names = [field for field, here in zip(self.fields, there) if here]
-        names += [field for field, width in self.kept if keep and width]
-        names += [field for field, _ in self.picks]
-        if number == _FORWARD:
-            return names + [field for field, _ in self.outs]
-        return names + ["grad_" + field for field, _ in self.outs] + [
-            "grad_" + field for field, want in zip(self.fields, wanted)
-            if want]
-
-    def problem(self, there, number, wanted, keep=False):
-        """The _abi.Problem of a pass."""
-        return self._problem(self._supposed(there, number, wanted, keep),
-                             number)
-
-    def problem_of(self, ends, tensors, backward, keep=False):
-        """That of a call, or of its gradient by the tensors that require one
-        (by all, if none does)."""
-        there = self.fields_there(tensors)
-        wanted = self.inner([t is not None and t.requires_grad
-                             for t in (*ends, *tensors)])
-        return self.problem(there, int(backward),
-                            wanted if any(wanted) else there, keep)
-
-    def fields_there(self, tensors):
-        return _mlp_layout.there(self.layout, tensors)
+                getattr(args, name)[layer] = tensor.data_ptr()
+        if kept is not None:
+            address = kept.data_ptr()
+            for layer, width in enumerate(self.kept):
+                args.kept[layer] = address
+                address += graph.num_edges * width * kept.element_size()
+        given = ctypes.byref(self.mlp), graph.handle.pointer, \
+            ctypes.byref(args), number
+        key = number, *members
+        if key not in self.rooms:
+            size = ctypes.c_size_t()
+            check(library().dfgnn_edge_mlp_workspace(ctypes.byref(size),
+                                                     *given))
+            self.rooms[key] = size.value
+        room = torch.empty(self.rooms[key], dtype=torch.uint8,
+                           device=graph.device)
+        check(with_room(graph.device, library().dfgnn_edge_mlp_execute, *given,
+                        room.data_ptr(),
+                        current_raw_stream(graph.device.index)))
 
     def inner(self, wanted):
         return _mlp_layout.inner(self.layout, wanted)
-
-    def _nowhere(self, there, number, wanted):
-        return ctypes.byref(_args(dict.fromkeys(
-            self._supposed(there, number, wanted), _NOWHERE)))
-
-    # ---- how a call runs
-
-    def keeps_for(self, graph, tensors, wanted, keep):
-        """Whether inner values are kept between the passes; keep: what the
-        caller says, None leaves it to the library."""
-        if keep is not None or graph.device.type == "cpu":
-            return bool(keep) and graph.device.type != "cpu"
-        if wanted not in self.keeps:
-            there, size = self.fields_there(tensors), ctypes.c_int64()
-            check(library().dfgnn_edge_mlp_keep(
-                ctypes.byref(size), ctypes.byref(self.mlp),
-                graph.handle.pointer, self._nowhere(there, _FORWARD, wanted),
-                self._nowhere(there, _BACKWARD, wanted)))
-            self.keeps[wanted] = size.value > 0
-        return self.keeps[wanted]
-
-    def refusal(self, graph, there, wanted):
-        """Why the device runs no pass of it; None if it does."""
-        for number in (_FORWARD, _BACKWARD) if any(wanted) else (_FORWARD,):
-            try:
-                check(library().dfgnn_edge_mlp_serves(
-                    ctypes.byref(self.mlp), graph.handle.pointer,
-                    self._nowhere(there, number, wanted), number))
-            except UnsupportedError as error:
-                return str(error)
-        return None
-
-    def refused(self, graph, tensors, wanted):
-        """Whether the device runs no pass of it, which is said once."""
-        if graph.device.type == "cpu":
-            return False
-        if wanted not in self.reasons:
-            there = self.fields_there(tensors)
-            self.reasons[wanted] = self.refusal(graph, there, wanted)
-        reason = self.reasons[wanted]
-        if reason is not None:
-            say_once(f"{reason}; it runs by torch operations instead, with "
-                     "values of every edge in memory")
-        return reason is not None
-
-    def left_to_torch(self, graph, train, keep):
-        """Whether torch's products are faster on a CPU: from some number of
-        products an edge on, since the weights of its kernels leave the caches
-        and they compute inner values again.  keep=False is never left: torch
-        holds values of every edge."""
-        most = _MOST_PRODUCTS.get(self.dtype)
-        return graph.device.type == "cpu" and keep is not False and \
-            most is not None and self.products > (1 if train else 2) * most
-
-    def worst(self, graph, placed, outs):
-        """The largest error of a forward pass on a CPU, as a multiple of its
-        bound."""
-        given = dict(zip(self.fields, placed))
-        given.update((field, out) for (field, _), out in zip(self.outs, outs))
-        worst = ctypes.c_double()
-        check(library().dfgnn_edge_mlp_check(
-            ctypes.byref(worst), None, ctypes.byref(self.mlp),
-            graph.handle.pointer, ctypes.byref(_args({
-                field: tensor.data_ptr() for field, tensor in given.items()
-                if tensor is not None})), _FORWARD))
-        return worst.value

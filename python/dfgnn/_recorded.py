@@ -100,7 +100,9 @@ class _Recorder(Steps):
 
     def _execute_mlp(self, graph, settings, tensors):
         made = self._operator(graph, _mlp_ops.run,
-                              _mlp_ops.text(settings, tensors),
+                              _mlp_ops.text(settings, tensors, _mlp_ops.keeps(
+                                  settings, tensors, graph.device,
+                                  self.training)),
                               [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 

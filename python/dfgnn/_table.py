@@ -1,5 +1,5 @@
-"""The operators and MLPs on edges, from the library's table of the tensors of
-each.  Nothing here needs torch."""
+"""The operators, from the library's table of the tensors of each.  Nothing here
+needs torch."""
 
 import ctypes
 from collections import namedtuple
@@ -7,14 +7,12 @@ from collections import namedtuple
 from . import _abi
 from ._library import check, library
 
-# A tensor of a pass: field is its member of dfgnn_args (of dfgnn_edge_mlp_args,
-# where it lies at offset, if it is an MLP's), name what users call it.  dims: a
-# letter for each dimension: N destinations, M sources, H heads, D features of a
-# head, E edges, F features of an edge, P = H * D; of an MLP those of
-# dfgnn_operator.h.  scalar: the library reads float32, or float64 beside
-# features of float64.
+# A tensor of a pass: field is its member of dfgnn_args, name what users call it.
+# dims: a letter for each dimension: N destinations, M sources, H heads, D
+# features of a head, E edges, F features of an edge, P = H * D.  scalar: the
+# library reads float32, or float64 beside features of float64.
 Tensor = namedtuple("Tensor", "name field dims scalar index strided flag "
-                    "optional role layer offset")
+                    "optional role")
 
 _ROLES = {number: name for name, number in
           _abi.numbers("dfgnn_role", "DFGNN_ROLE_").items()}
@@ -41,8 +39,7 @@ def _tensor(op, info):
         info.element == _ELEMENTS["scalar"],
         info.element == _ELEMENTS["index"],
         attention and field + "_strides" in _STRIDES, flag,
-        role == "modifier" or flag != "none" or field == "beta", role,
-        info.layer, info.offset)
+        role == "modifier" or flag != "none" or field == "beta", role)
 
 
 def _tensors(op, number, pass_):
@@ -103,7 +100,3 @@ class Operator:
 
 # read at once: torch.compile cannot trace what reads it later
 OPERATORS = {name: Operator(name) for name in _abi.OPS}
-
-# those of both passes of an MLP, by their fields
-MLP = {t.field: t for pass_ in ("backward", "forward")
-       for t in _tensors("an-mlp", _abi.OP_MLP, pass_)}

@@ -5,13 +5,12 @@ of _mlp."""
 import torch
 import torch.nn.functional as F
 
-from . import _mlp, _nodes, _recorders, _trace
+from . import _nodes, _recorders, _trace
 from ._nodes import Node
 from ._programs import REL
-from ._steps import Steps, staged
+from ._steps import staged
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value, refuse
 from ._trace_errors import place_of_line
-from .errors import InvalidError
 
 # products of a linear map of an edge from which an MLP is looked for
 WIDE = 128
@@ -265,33 +264,3 @@ def run(steps, graph, tensors):
     """The outputs; tensors by edge are in the caller's order."""
     with torch.autocast(graph.device.type, enabled=False):
         return steps.run(graph, lambda key: tensors[key[1]])
-
-
-class _Asked(Steps):
-    """Says which problem its MLP is, and runs none."""
-
-    def __init__(self, steps, backward):
-        vars(self).update(vars(steps))
-        self.backward, self.problem = backward, None
-
-    def _execute_mlp(self, graph, settings, tensors):
-        self.problem = _mlp.recipe(graph, settings, tensors).problem_of(
-            (None, None), tensors, self.backward)
-        raise StopIteration
-
-
-def problem(steps, graph, tensors, backward):
-    """The _abi.Problem of steps that are one MLP."""
-    count = sum(node.name == "mlp" for node in steps.called)
-    if count != 1 or steps.programs:
-        raise InvalidError(
-            f"the program runs as {count} MLPs on edges and "
-            f"{len(steps.programs)} programs beside them, expected one; "
-            "dfgnn.tune(step, ...) of a function that does a step measures "
-            "them all")
-    asked = _Asked(steps, backward)
-    try:
-        run(asked, graph, tensors)
-    except StopIteration:
-        pass
-    return asked.problem

@@ -5,13 +5,11 @@
                             residual=True, edges=True)
 """
 
-import inspect
 from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _execute, _gates, _mlp, _mlp_ops
-from ._attention_call import tf32_allowed
+from . import _execute, _gates, _mlp, _mlp_formula, _mlp_ops
 from ._autocast import autocast_dtype
 from ._modes import compiling, constant, needs_composite, untraced
 from ._operators import DTYPES as TYPES, check_tensor
@@ -60,6 +58,25 @@ def _check_layers(weights, biases, device):
         if bias is not None:
             check_tensor(f"biases[{i}]", bias, "O", sizes, device, None)
         sizes = {"I": sizes["O"]}
+
+
+def _check_outcome(weights, given, edge):
+    """Raises if what follows the layers does not fit them."""
+    if weights[-1] is not None:
+        width = weights[-1].size(0)
+        if given["gate"] and width % 2:
+            raise ValueError("gate takes half of the last layer's width, "
+                             f"expected an even number, got {width}")
+        width //= 2 if given["gate"] else 1
+        if given["residual"] and (edge is None or edge.size(1) != width):
+            raise ValueError(
+                f"residual adds edge, expected [edges, {width}], got "
+                + ("none" if edge is None else f"[edges, {edge.size(1)}]"))
+    for end, reduce in (("dst", given["reduce"]), ("src", given["reduce_src"])):
+        if given[end + "_factor"] is not None and reduce not in ("sum",
+                                                                 "mean"):
+            raise ValueError(f"{end}_factor is a factor in a sum or mean, "
+                             f"which is not asked for: found {reduce!r}")
 
 
 def _layout(weight, given, columns):
@@ -131,11 +148,11 @@ class _About(NamedTuple):
 
 def _checked(sizes, weights, biases, given, ends, tensors):
     """The _About of a call."""
-    _check_name("activation", given["activation"], _abi.ACTIVATIONS)
-    _check_name("last", given["last"], _abi.ACTIVATIONS)
-    _check_name("norm", given["norm"], _abi.NORMS)
-    _check_name("reduce", given["reduce"], _abi.REDUCTIONS)
-    _check_name("reduce_src", given["reduce_src"], _abi.REDUCTIONS)
+    _check_name("activation", given["activation"], _mlp_formula.ACTIVATIONS)
+    _check_name("last", given["last"], _mlp_formula.ACTIVATIONS)
+    _check_name("norm", given["norm"], _mlp_formula.NORMS)
+    _check_name("reduce", given["reduce"], _mlp_formula.REDUCTIONS)
+    _check_name("reduce_src", given["reduce_src"], _mlp_formula.REDUCTIONS)
     _check_tensors(given, sizes)
     _check_layers(weights, biases, sizes.device)
     layout = _layout(weights[0], {**given, "edge": tensors[0]},
@@ -148,13 +165,13 @@ def _checked(sizes, weights, biases, given, ends, tensors):
     if not (given["reduce"] or given["reduce_src"] or given["edges"]):
         raise ValueError("edge_mlp is asked for nothing: reduce and "
                          "reduce_src are None, and edges is False")
+    _check_outcome(weights, given, edge)
     return _About(
         _mlp.Settings(
             len(weights), given["activation"], given["last"],
             float(given["slope"]), bool(given["gate"]), given["norm"],
             float(given["eps"]), bool(given["residual"]), given["reduce"],
-            given["reduce_src"], bool(given["edges"]),
-            sizes.device.type != "cpu" and tf32_allowed()),
+            given["reduce_src"], bool(given["edges"])),
         layout, _common_type((*ends, *tensors), sizes.device))
 
 
@@ -207,19 +224,18 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
              norm_bias=None, eps=1e-5, residual=False, reduce="sum",
              reduce_src=None, dst_factor=None, src_factor=None, dst_gate=None,
              src_gate=None, gate_by="sigmoid", gate_weight=None, edges=False,
-             columns=("dst", "src", "edge"), keep=None):
+             columns=("dst", "src", "edge")):
     """An MLP of each edge's destination, source and features, and its sums at
-    nodes, without an inner value of every edge in memory.
+    nodes.
 
     Each edge from j to i computes
     ``z = W[0] cat(dst[i], src[j], edge) + dst_part[i] + src_part[j] + b[0]``,
     then ``z = W[l] activation(z) + b[l]`` for each further layer, and
     ``e = norm(last(z)) (+ edge)``.  The parts of the first layer that depend
-    on nodes alone are products over nodes; the rest is one call of the
-    library in each direction, whose backward pass computes inner values again,
-    or reads those that were kept (keep).
-    On a GPU where no kernel serves a call, torch's operations run it, which is
-    said once.
+    on nodes alone are products over nodes.  On GPUs, in float16 and bfloat16,
+    the rest is one call of the library in each direction, where it has kernels
+    (dfgnn_mlp.h); elsewhere it is torch's products and activations, which
+    torch.compile fuses.
 
     graph: a Graph, or what :func:`dfgnn.as_graph` takes.
     weights, biases: of 1 to 4 layers, as torch.nn.Linear has them; a bias may
@@ -246,10 +262,6 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
         the softmaxes; a node whose weights are 0 has gates 0.
     edges: whether e itself is returned.
     columns: the order in which dst, src and edge stand in weights[0].
-    keep: whether the values between the layers of each edge are kept in memory
-        for the backward pass, on a GPU: faster, but [edges, width] of each
-        layer.  None: as measured by dfgnn.tune with and without, else where
-        they take at most a 64th of the device's memory.
     Returns e, the values of destinations and those of sources, as far as they
     are asked for: a tensor if it is one, else a tuple.
     """
@@ -262,12 +274,10 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
         columns=tuple(columns))
     gates = _Gates(dst_gate, src_gate, gate_by, gate_weight)
     made = None
-    if keep not in (None, True, False):
-        raise ValueError(f"keep must be None, True or False, got {keep!r}")
     if compiling() and not gates.asked():
-        made = _compiled(graph, weights, biases, given, keep)
+        made = _compiled(graph, weights, biases, given)
     if made is None:
-        made = _called(graph, weights, biases, given, gates, keep)
+        made = _called(graph, weights, biases, given, gates)
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -292,7 +302,7 @@ def _key(graph, given, ends, tensors):
     """What the checks of a call look at; None if something is no tensor."""
     try:
         return ("edge_mlp", _execute.generation(),
-                autocast_dtype(graph.device.type), tf32_allowed(),
+                autocast_dtype(graph.device.type),
                 ends[0] is ends[1], graph.loops is None,
                 *[given[name] for name in _OPTIONS],
                 *[None if t is None else (t.shape, t.dtype, t.device)
@@ -325,40 +335,15 @@ def _ready(graph, weights, biases, given, gates):
 
 
 @untraced
-def _called(graph, weights, biases, given, gates, keep):
+def _called(graph, weights, biases, given, gates):
     graph, made, ends, tensors = _ready(graph, weights, biases, given, gates)
     if needs_composite():
         return _mlp.composite(graph, made.settings, tensors, made.layout,
                               made.dtype, ends)
-    return _mlp.call(graph, made, ends, tensors, keep)
-
-
-def problem(graph, weights, biases=None, *, backward=False, **given):
-    """The _abi.Problem of a call of edge_mlp with these arguments, or of its
-    gradient by the tensors that require one (by all, if none does)."""
-    defaults = {name: one.default for name, one in
-                inspect.signature(edge_mlp).parameters.items()
-                if one.kind is one.KEYWORD_ONLY}
-    unknown = sorted(set(given) - set(defaults))
-    if unknown:
-        raise TypeError(f"found the keyword {unknown[0]!r}, expected one of "
-                        + ", ".join(sorted(defaults)))
-    given = {**defaults, **given}
-    keep = bool(given.pop("keep"))
-    gates = _Gates(*[given.pop(name) for name in (
-        "dst_gate", "src_gate", "gate_by", "gate_weight")])
-    _, made, *tensors = _ready(graph, weights, biases, given, gates)
-    return made.problem_of(*tensors, backward, keep)
+    return _mlp.call(graph, made, ends, tensors)
 
 
 # ---- torch.compile ----------------------------------------------------------
-
-@constant
-def _memory(device):
-    """Bytes of a GPU's memory, 0 of other devices."""
-    return torch.cuda.get_device_properties(device).total_memory \
-        if device.type == "cuda" else 0
-
 
 @constant
 def _named(about):
@@ -366,7 +351,7 @@ def _named(about):
     return _mlp_ops.text_of(*about)
 
 
-def _compiled(graph, weights, biases, given, keep):
+def _compiled(graph, weights, biases, given):
     """The outputs of the operator of torch.library; None if the call cannot be
     one."""
     if isinstance(graph, Graph):
@@ -387,11 +372,9 @@ def _compiled(graph, weights, biases, given, keep):
                      weights, biases, given, ends, tensors)
     ends, tensors = _rows_cast(about, ends, tensors)
     tensors = _mlp.fields_by_torch(tensors, about.layout, about.dtype, ends)
-    keep = keep is not False and some.device.type != "cpu" and \
-        torch.is_grad_enabled() and any([
-            t is not None and t.requires_grad for t in tensors]) and (
-        keep or num_edges * _mlp.kept_width(about.settings, tensors)
-        * about.dtype.itemsize <= _memory(some.device) // 64)
+    keep = _mlp_ops.keeps(
+        about.settings, tensors, some.device, torch.is_grad_enabled() and any([
+            t is not None and t.requires_grad for t in tensors]))
     text = _named((tuple(about.settings),
                    tuple([t is not None for t in tensors]), keep))
     return _mlp_ops.run(text, place(graph, num_src, num_dst), [

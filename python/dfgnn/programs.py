@@ -28,7 +28,7 @@ from ._surroundings import plain, surroundings
 from ._torch_operator import place
 from ._trace import TraceError
 from .convert import as_graph
-from .errors import Error, UnsupportedError
+from .errors import Error, InvalidError, UnsupportedError
 from .graph import Graph
 from .hetero import HeteroGraph
 
@@ -203,9 +203,12 @@ class EdgeProgram(MessageFunction):
             graph = graph.with_relations()
         program = _programs.parse(recorder.text(
             self._trace(recorder, graph, given, others)[0]))
-        wide, rows = self._wide(recorder, given, others)
+        wide, _ = self._wide(recorder, given, others)
         if isinstance(wide, Steps):
-            return _wide.problem(wide, as_graph(graph), rows, backward)
+            raise InvalidError(
+                "the program runs as MLPs on edges, whose kernels are not "
+                "tuned; dfgnn.tune(step, ...) of a function that does a step "
+                "measures the programs beside them")
         wanted = [t.requires_grad for t in recorder.tensors]
         training = backward or any(wanted)
         wanted = wanted if any(wanted) else [True] * len(wanted)

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from . import _abi, _calls, _execute, _handle, _mlp, _tuned
+from . import _abi, _calls, _execute, _handle, _tuned
 from ._checks import counted
 from ._files import read
 from ._program import named
@@ -19,8 +19,8 @@ from .errors import InvalidError
 __all__ = ["Recording", "Tuned", "record"]
 
 _FORMAT = 1
-_MLP, _PROGRAM = "edge_mlp", "program"  # operators whose shape is a text
-_OPS = {**_abi.OPS, _MLP: _abi.OP_MLP, _PROGRAM: _abi.OP_PROGRAM}
+_PROGRAM = "program"  # the operator whose shape is a text
+_OPS = {**_abi.OPS, _PROGRAM: _abi.OP_PROGRAM}
 # the fields of a problem in a file, and the names of those that have names
 _NAMED = {"op": _OPS, "pass": _abi.PASSES, "dtype": _abi.DTYPES,
           "math": {"f32": _abi.MATH_F32, "tf32": _abi.MATH_TF32},
@@ -37,8 +37,6 @@ def _as_json(problem):
     found = {field: _name_of(
         names, getattr(problem, "pass_" if field == "pass" else field))
         for field, names in _NAMED.items()}
-    if found["op"] == _MLP:
-        found["program_text"] = _mlp.text_of(problem)
     if found["op"] == _PROGRAM:
         found["program"] = f"{problem.owner.hash:016x}"
         found["program_text"] = problem.owner.text
@@ -50,10 +48,6 @@ def _as_problem(found, program):
     """program: the name of an edge program."""
     found = dict(found)
     found.pop("index", None)
-    if found["op"] == _MLP:
-        return _mlp.problem_of_text(
-            found["program_text"], _abi.DTYPES[found["dtype"]],
-            found["math"] == "tf32", _abi.PASSES[found["pass"]])
     wanted = {"pass_" if field == "pass" else field: _NAMED[field][value]
               if field in _NAMED else value for field, value in found.items()}
     if found["op"] != _PROGRAM:

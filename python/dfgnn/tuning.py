@@ -6,7 +6,7 @@ import inspect
 
 import torch
 
-from . import _abi, _execute, _handle, _mlp, _operators, _tuned, mlps
+from . import _abi, _execute, _handle, _operators, _tuned
 from . import recordings
 from ._files import generate, read  # noqa: F401: part of this module
 from .convert import as_graph
@@ -26,34 +26,14 @@ def _number(name, value):
     return _CHOICES[name][value]
 
 
-def _mlp_problem(text, dtype, backward, others):
-    """The _abi.Problem of an MLP's text; others: {name: value} of arguments
-    that only other operators have."""
-    if not isinstance(text, str):
-        raise TypeError("op 'edge_mlp' needs mlp, the text of one, such as "
-                        f"'edge=8,width=16x16', got {text!r}")
-    defaults = inspect.signature(_problem).parameters
-    for name, value in others.items():
-        if value != defaults[name].default:
-            raise TypeError(f"{name}={value!r} is nothing of an MLP, which "
-                            "its text, dtype and backward say whole")
-    return _mlp.problem_of_text(text, dtype, False, int(backward))
-
-
 def _problem(op="gt", dim=None, *, heads=1, dtype="f32", backward=False,
              dropout=False, bias=False, weights=False, edge_dim=0,
-             edge_use="both", message="copy", mlp=None):
+             edge_use="both", message="copy"):
     """The _abi.Problem of the arguments that tune() and explain() share."""
-    others = {name: value for name, value in locals().items()
-              if name not in ("op", "dtype", "backward", "mlp")}
     dtype = _DTYPES.get(dtype, dtype)
     if dtype not in _operators.DTYPES:
         raise TypeError(f"dtype must be one of {sorted(_DTYPES)}, got "
                         f"{dtype!r}")
-    if op == "edge_mlp":
-        return _mlp_problem(mlp, _operators.DTYPES[dtype], backward, others)
-    if mlp is not None:
-        raise TypeError(f"mlp is of op 'edge_mlp', got op={op!r}")
     if edge_dim == "projected":
         edge_dim = _abi.EDGE_PROJECTED
     wanted = _abi.Problem(
@@ -140,18 +120,11 @@ def tune(subject, *arguments, **options):
     ``tune(graph, program, i=..., j=..., e=...)`` measures what a call of a
     :func:`dfgnn.edge_program` with these tensors runs, or its gradient if
     ``backward``.
-
-    ``tune(graph, dfgnn.edge_mlp, weights, biases, dst=..., edge=...)`` measures
-    what such a call of :func:`dfgnn.edge_mlp` runs, or its gradient if
-    ``backward``; ``tune(graph, "edge_mlp", mlp=text, dtype=...)`` an MLP of a
-    text, dfgnn-mlp(5), and ``tune(block, x, edge_index, edge_attr)`` both
-    passes of a :class:`dfgnn.nn.EdgeBlock` and of other modules.
     """
     if callable(subject):  # graphs of no library are
         _check_keywords(recordings.tune_step, options, recordings.record)
         return recordings.tune_step(subject, *arguments, **options)
-    if arguments and (isinstance(arguments[0], EdgeProgram)
-                      or arguments[0] is mlps.edge_mlp):
+    if arguments and isinstance(arguments[0], EdgeProgram):
         return _tune_call(subject, *arguments, **options)
     _check_keywords(_tune_graph, options, _problem)
     return _tune_graph(subject, *arguments, **options)
@@ -163,16 +136,9 @@ def _tune_graph(graph, op="gt", dim=None, *, budget=10.0, progress=None,
                     name)
 
 
-def _call_problem(graph, function, *arguments, **options):
-    """The _abi.Problem of a call of an edge program or of edge_mlp."""
-    if isinstance(function, EdgeProgram):
-        return function.problem(as_graph(graph), *arguments, **options)
-    return mlps.problem(graph, *arguments, **options)
-
-
 def _tune_call(graph, function, *arguments, budget=10.0, progress=None,
                name=None, **options):
-    wanted = _call_problem(graph, function, *arguments, **options)
+    wanted = function.problem(as_graph(graph), *arguments, **options)
     return _measure(graph, wanted, budget, progress, name)
 
 
@@ -189,8 +155,8 @@ def explain(graph, op="gt", *arguments, **problem):
     """The choice of a kernel and its reasons, as a dict: variant, source,
     because, distance, and candidates, which says by name why each variant was
     or was not chosen.  The problem is named as in tune()."""
-    if isinstance(op, EdgeProgram) or op is mlps.edge_mlp:
-        wanted = _call_problem(graph, op, *arguments, **problem)
+    if isinstance(op, EdgeProgram):
+        wanted = op.problem(as_graph(graph), *arguments, **problem)
     else:
         _check_keywords(_problem, problem)
         wanted = _problem(op, *arguments, **problem)

@@ -1,11 +1,7 @@
 """MLPs on edges as torch's operations write them, for the tests of both."""
 
-import inspect
-
 import torch
 import torch.nn.functional as F
-
-import dfgnn
 
 ACTIVATIONS = {
     None: lambda x: x, "relu": F.relu, "silu": F.silu, "gelu": F.gelu,
@@ -20,10 +16,6 @@ def graph_of(num_src=23, num_dst=19, edges=150, seed=0):
     torch.manual_seed(seed)
     return torch.stack([torch.randint(0, num_src - 2, (edges,)),
                         torch.randint(0, num_dst - 2, (edges,))])
-
-
-DEFAULTS = {name: one.default for name, one in inspect.signature(
-    dfgnn.edge_mlp).parameters.items() if one.kind is one.KEYWORD_ONLY}
 
 
 def layers_of(widths, dtype=torch.float64):

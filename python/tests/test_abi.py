@@ -127,10 +127,6 @@ def test_functions_have_the_types_of_the_header():
             ("plan_create", (number, void, void, void,
                              ctypes.POINTER(_abi.Problem))),
             ("edge_program_hash", (ctypes.c_uint64, void)),
-            ("edge_mlp_check", (
-                number, void, ctypes.POINTER(text),
-                ctypes.POINTER(_abi.EdgeMlp), void,
-                ctypes.POINTER(_abi.EdgeMlpArgs), number)),
             ("context_digest", (number, text, void))):
         result, arguments = _abi.FUNCTIONS["dfgnn_" + name]
         assert (result, *arguments) == types, name

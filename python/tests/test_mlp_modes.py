@@ -6,7 +6,7 @@ import torch
 import dfgnn
 import dfgnn.nn
 from dfgnn import _mlp, _mlp_ops
-from mlp_cases import agree, DEFAULTS, graph_of, layers_of, reduced, tensor
+from mlp_cases import agree, graph_of, layers_of, reduced, tensor
 
 
 def test_a_call_inside_a_checkpoint():
@@ -94,33 +94,6 @@ def test_a_transform_of_torch_func_runs_torch_operations():
     torch.testing.assert_close(torch.func.grad(loss)(x), want)
 
 
-@pytest.mark.parametrize("options", [
-    dict(), dict(last="tanh"), dict(norm="rms"), dict(gate=True)])
-def test_what_is_kept_where_it_is(options):
-    """The widths that are traced are the library's."""
-    graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
-    weights, biases = layers_of([24, 40, 8], torch.float16)
-    given = dict(edge=tensor(80, 24, dtype=torch.float16), **options)
-    made, ends, tensors = dfgnn.mlps._ready(
-        graph, weights, biases, {**DEFAULTS, **given},
-        dfgnn.mlps._Gates(None, None, "sigmoid", None))[1:]
-    widths = [width for _, width in made.kept]
-    assert widths == [64, 32 if options else 0, 0, 0]
-    assert _mlp.kept_width(made.settings, tensors) == sum(widths)
-    with pytest.raises(ValueError, match="keep must be"):
-        dfgnn.edge_mlp(graph, weights, biases, keep="always", **given)
-
-
-def test_a_problem_says_whether_inner_values_are_kept():
-    graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
-    weights, biases = layers_of([24, 8, 8], torch.float32)
-    texts = [_mlp.text_of(dfgnn.mlps.problem(
-        graph, weights, biases, edge=tensor(80, 24, dtype=torch.float32),
-        backward=backward, keep=keep)) for backward in (False, True)
-        for keep in (None, True)]
-    assert ["kept=1" in text for text in texts] == [False, True] * 2
-
-
 COMPILED = [dict(residual=True, edges=True), dict(reduce="max", norm="layer"),
             dict(reduce="mean", reduce_src="min", edges=True)]
 
@@ -177,7 +150,7 @@ def test_the_operator_is_what_torch_expects():
     tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
     torch.library.opcheck(
         torch.ops.dfgnn.call.default,
-        (_mlp_ops.run.named(_mlp_ops.text_of(settings, there)), [], tensors, None, graph.id, 20,
+        (_mlp_ops.run.named(_mlp_ops.text_of(settings, there, False)), [], tensors, None, graph.id, 20,
          20, 80))
 
 

@@ -151,9 +151,6 @@ class Told:
             self.args = _abi.Args.from_buffer_copy(
                 ctypes.string_at(args, ctypes.sizeof(_abi.Args)))
             self.others = plan, workspace, stream
-            if self.args.mlp_args:
-                self.mlp = _abi.EdgeMlpArgs.from_buffer_copy(ctypes.string_at(
-                    self.args.mlp_args, ctypes.sizeof(_abi.EdgeMlpArgs)))
             for name in ("inputs", "outputs"):
                 address = getattr(self.args, "program_" + name)
                 setattr(self, name, ctypes.cast(address, ctypes.POINTER(
@@ -201,22 +198,6 @@ def test_what_is_told():
 
 
 @needs_extension
-def test_what_is_told_of_an_mlp():
-    told, x, behind = Told(), torch.randn(5, 8), bytes(_abi.EdgeMlpArgs())
-    form = told.form((BLOCK + _abi.EdgeMlpArgs.edge.offset, -1, 0),
-                     (BLOCK + _abi.EdgeMlpArgs.out_dst.offset, -1, 0),
-                     links=[(offset("mlp_args"), BLOCK)], behind=behind)
-    assert _native.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
-    assert (told.mlp.edge, told.mlp.out_dst) == (x.data_ptr(), 4096)
-    assert told.mlp.struct_size == ctypes.sizeof(_abi.EdgeMlpArgs)
-    for wrong in ((offset("mlp_args"), 8), (BLOCK, BLOCK),
-                  (offset("mlp_args"), BLOCK + len(behind))):
-        with pytest.raises(ValueError):
-            _native.call(told.form(links=[wrong], behind=behind), 77, (), None,
-                         None, [])
-
-
-@needs_extension
 def test_what_is_told_of_a_program():
     told, x, size = Told(), torch.randn(5, 8), ctypes.sizeof(_abi.EdgeTensor)
     data = BLOCK + _abi.EdgeTensor.data.offset
@@ -225,6 +206,11 @@ def test_what_is_told_of_a_program():
         (offset("program_outputs"), BLOCK + size)], behind=bytes(2 * size))
     assert _native.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
     assert (told.inputs, told.outputs) == (x.data_ptr(), 4096)
+    inputs = offset("program_inputs")
+    for wrong in ((inputs, 8), (BLOCK, BLOCK), (inputs, BLOCK + 2 * size)):
+        with pytest.raises(ValueError):
+            _native.call(told.form(links=[wrong], behind=bytes(2 * size)), 77,
+                         (), None, None, [])
 
 
 @needs_extension

@@ -12,7 +12,6 @@ import torch_geometric.nn as G
 
 import dfgnn
 from conftest import random_edges
-from dfgnn import _mlp, mlps
 
 EDGES = random_edges(40, 40, 160)
 
@@ -194,82 +193,6 @@ def test_a_function_does_its_own_step():
     assert next(m.parameters()).grad is not None
 
 
-def mlp_step(seed=0):
-    """A function that does a step of an MLP on EDGES, and its arguments."""
-    torch.manual_seed(seed)
-    x, e = torch.randn(40, 8), torch.randn(EDGES.size(1), 4)
-    weights = [torch.randn(16, 20, requires_grad=True),
-               torch.randn(8, 16, requires_grad=True)]
-    biases = [torch.zeros(16, requires_grad=True), None]
-    given = {"dst": x, "src": x, "edge": e, "activation": "silu"}
-
-    def step():
-        out = dfgnn.edge_mlp(dfgnn.as_graph(EDGES, 40), weights, biases,
-                             **given)
-        out.square().sum().backward()
-    return step, (weights, biases), given
-
-
-MLP_TEXT = "edge=4,width=16x8,activation=silu,out=0"
-
-
-def test_mlps_are_recorded_by_their_texts(tmp_path):
-    step, _, _ = mlp_step()
-    recording = dfgnn.record(step)
-    assert texts(recording) == [
-        f"edge_mlp backward {MLP_TEXT},grads=parts+parameters f32",
-        f"edge_mlp forward {MLP_TEXT} f32"]
-    recording.save(tmp_path / "step")
-    again = dfgnn.Recording.load(tmp_path / "step")
-    assert texts(again) == texts(recording)
-    assert [bytes(met.problem) for met in again.problems] == \
-        [bytes(met.problem) for met in recording.problems]
-
-
-TUNE_MLP = """
-from test_recordings import MLP_TEXT, mlp_step
-step, layers, given = mlp_step()
-graph = dfgnn.as_graph(EDGES, 40)
-
-
-def source(**options):
-    return dfgnn.explain(graph, dfgnn.edge_mlp, *layers, **given,
-                         **options)["source"]
-
-
-assert source() == "rule" and source(backward=True) == "rule"
-found = dfgnn.tune(graph, dfgnn.edge_mlp, *layers, budget=2, **given)
-assert found["variant"].startswith("cpu.mlp."), found
-assert source() == "exact" and source(backward=True) == "rule"
-by_text = dfgnn.explain(graph, "edge_mlp", mlp=MLP_TEXT)
-assert by_text["source"] == "exact", by_text
-assert dfgnn.explain(graph, "edge_mlp", mlp=MLP_TEXT,
-                     dtype="f64")["source"] == "rule"
-tuned = dfgnn.tune(step, budget=2)
-assert len(tuned.reports) == 2, tuned
-assert source(backward=True) == "exact"
-print(tuned)
-"""
-
-
-def test_calls_steps_and_texts_of_mlps_are_tuned(tmp_path):
-    text = apart(TUNE_MLP, tmp_path / "store.db")
-    assert text.startswith("tuned 2 of 2 problems in ")
-    assert f"edge_mlp forward {MLP_TEXT} f32 on " in text
-
-
-def test_a_pass_of_an_mlp_is_of_the_gradients_that_are_wanted():
-    _, layers, given = mlp_step()
-    graph = dfgnn.as_graph(EDGES, 40)
-
-    def text(**changed):
-        return _mlp.text_of(mlps.problem(graph, *layers, backward=True,
-                                         **{**given, **changed}))
-    assert text().endswith("grads=parts+parameters")
-    edge = given["edge"].clone().requires_grad_()
-    assert "grads" not in text(edge=edge)
-
-
 @pytest.mark.parametrize("call,message", [
     (lambda g: dfgnn.tune(g, "gat"), "dim, the features of a head"),
     (lambda g: dfgnn.tune(g, "gat", 8, num_heads=2), "expected 'heads'"),
@@ -278,12 +201,6 @@ def test_a_pass_of_an_mlp_is_of_the_gradients_that_are_wanted():
     (lambda g: dfgnn.explain(g, "gat", 8, head=2), "expected 'heads'"),
     (lambda g: dfgnn.explain(g, "gat"), "dim, the features of a head"),
     (lambda g: dfgnn.tune(model(), g, bugdet=1), "expected 'budget'"),
-    (lambda g: dfgnn.tune(g, "edge_mlp"), "needs mlp, the text of one"),
-    (lambda g: dfgnn.tune(g, "gat", 8, mlp=MLP_TEXT), "mlp is of op 'edge_mlp"),
-    (lambda g: dfgnn.explain(g, "edge_mlp", mlp=MLP_TEXT, heads=2),
-     "heads=2 is nothing of an MLP"),
-    (lambda g: dfgnn.explain(g, dfgnn.edge_mlp, [torch.ones(4, 8)], edg=1),
-     "'edg', expected one of .*edge"),
 ])
 def test_a_wrong_keyword_names_the_right_one(call, message):
     graph = dfgnn.as_graph(EDGES, 40)

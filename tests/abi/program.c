@@ -264,29 +264,19 @@ static void use_program(dfgnn_context *ctx) {
 static void use_mlp(dfgnn_context *ctx) {
   STRUCT(dfgnn_csr, csr);
   STRUCT(dfgnn_edge_mlp, mlp);
-  STRUCT(dfgnn_edge_mlp_args, args);
   STRUCT(dfgnn_tensor_info, info);
-  static const float edge[E] = {1, 2, 3, 4}, weight[1] = {3};
-  float sums[N] = {-1, -1, -1};
   dfgnn_graph *graph = NULL;
   csr.it.destinations = csr.it.sources = N;
   csr.it.edges = E;
   csr.it.offsets = offsets;
   csr.it.indices = indices;
   OK(dfgnn_graph_create_csr(&graph, ctx, &csr.it, NULL));
-  mlp.it.layers = 1;
-  mlp.it.edge_dim = mlp.it.width[0] = 1;
-  mlp.it.reduce_dst = DFGNN_REDUCE_SUM;
-  args.it.edge = edge;
-  args.it.weight[0] = weight;
-  args.it.out_dst = sums;
-  REFUSED(mlp, dfgnn_edge_mlp_execute(&mlp.it, graph, &args.it,
-                                      DFGNN_PASS_FORWARD, NULL));
-  REFUSED(args, dfgnn_edge_mlp_execute(&mlp.it, graph, &args.it,
-                                       DFGNN_PASS_FORWARD, NULL));
-  OK(dfgnn_edge_mlp_execute(&mlp.it, graph, &args.it, DFGNN_PASS_FORWARD,
-                            NULL));
-  CHECK(sums[0] == 9 && sums[1] == 0 && sums[2] == 21);
+  mlp.it.dtype = DFGNN_BF16;
+  mlp.it.layers = 2;
+  mlp.it.edge_dim = mlp.it.width[0] = mlp.it.width[1] = 128;
+  REFUSED(mlp, dfgnn_edge_mlp_serves(&mlp.it, graph));
+  CHECK(dfgnn_edge_mlp_serves(&mlp.it, graph) == DFGNN_ERROR_UNSUPPORTED);
+  CHECK(strstr(dfgnn_last_error(), "sm_80") != NULL);
   OK(dfgnn_operator_tensor(&info.it, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 0));
   FENCED(info);
   dfgnn_graph_destroy(graph);

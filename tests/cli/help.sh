@@ -83,7 +83,7 @@ promise "the manual has no mistakes of troff"
 if command -v man >/dev/null; then
   for page in "$work/dfgnn-tune.1" "$work/dfgnn-bench.1" "$work/dfgnn-graph.1" \
     "$top/docs/man/dfgnn.7" "$top/docs/man/dfgnn-job.5" \
-    "$top/docs/man/dfgnn-mlp.5" "$top/docs/man/dfgnn-program.5"; do
+    "$top/docs/man/dfgnn-program.5"; do
     LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings -l "$page" >/dev/null 2>"$work/err"
     [ ! -s "$work/err" ] || fail "$page: $(head -n 1 "$work/err")"
   done

@@ -49,22 +49,6 @@ status 0 dfgnn-tune run --recorded "$step/recording.json" \
   --store "$work/s.db" --device cpu --dry-run --json -q
 holds 'length == 3 and all(.measured > 0)'
 
-promise "an MLP is its text"
-recording '(.problems[2].problem) |= (.op = "edge_mlp" | .pass = "backward" |
-  .dim = 8 | .program_text = "edge=4,width=8x8,activation=relu,residual=0")'
-status 0 dfgnn-tune run --recorded "$step" --store "$work/mlp.db" --device cpu \
-  --budget 100ms --json -q
-holds '[.[] | select(.op == "edge_mlp")] | length == 1 and
-  .[0].pass == "backward"'
-recording '(.problems[2].problem) |= (.op = "edge_mlp" |
-  .program_text = "edge=4,width=8,activation=none,norm=max")'
-status 1 dfgnn-tune run --recorded "$step" --store "$work/mlp.db"
-says "problem 2: MLP: norm is 'max', expected one of none, layer, rms"
-recording '(.problems[2].problem) |= (.op = "edge_mlp")'
-status 1 dfgnn-tune run --recorded "$step" --store "$work/mlp.db"
-says "problem 2: an edge_mlp without 'program_text'"
-recording
-
 promise "graphs and problems beside it are refused"
 status 2 dfgnn-tune run "$small" --recorded "$step"
 says "found a GRAPH beside it"

@@ -4,39 +4,33 @@
 
 #include <stdint.h>
 
-#include "kernels/mlp/cuda/run.h"
+#include "kernels/mlp/cuda/plan.h"
 #include "tests/common/edge_mlps.h"
 
 /* Both passes with every tensor that there can be; they are at addresses that
  * nobody looks into. */
 static dfgnn_mlp_job edge_mlp_job(const dfgnn_edge_mlp *mlp, dfgnn_pass pass,
-                                  const dfgnn_matrix *matrix, int kept) {
+                                  const dfgnn_matrix *matrix) {
   static _Alignas(64) float here[4];
-  const int sums = mlp->reduce_dst != DFGNN_REDUCE_NONE;
-  const int source_sums = mlp->reduce_src != DFGNN_REDUCE_NONE;
   dfgnn_mlp_job job = {.mlp = *mlp,
                        .args = DFGNN_EDGE_MLP_ARGS_INIT,
                        .pass = pass,
                        .rows = *matrix};
   dfgnn_edge_mlp_args *a = &job.args;
-  a->dst_part = a->src_part = here;
-  a->edge = mlp->edge_dim ? here : NULL;
-  for (int l = 0; kept && l < mlp->layers; l++)
+  a->edge = a->dst_part = a->src_part = here;
+  for (int l = 0; l < mlp->layers; l++)
     a->kept[l] = dfgnn_edge_mlp_kept_width(mlp, l) ? here : NULL;
   if (pass == DFGNN_PASS_FORWARD) {
     a->edge_out = here;
-    a->out_dst = sums ? here : NULL;
-    a->out_src = source_sums ? here : NULL;
-  } else {
-    a->grad_edge_out = here;
-    a->grad_out_dst = sums ? here : NULL;
-    a->grad_out_src = source_sums ? here : NULL;
-    a->grad_edge = mlp->edge_dim ? here : NULL;
-    a->grad_dst_part = a->grad_src_part = here;
-    a->grad_norm_weight = mlp->norm ? here : NULL;
-    for (int l = 0; l < mlp->layers; l++)
-      a->grad_bias[l] = here;
+    a->out_dst = mlp->reduce_dst ? here : NULL;
+    return job;
   }
+  a->grad_edge_out = here;
+  a->grad_out_dst = mlp->reduce_dst ? here : NULL;
+  a->grad_edge = a->grad_dst_part = a->grad_src_part = here;
+  a->grad_norm_weight = mlp->norm ? here : NULL;
+  for (int l = 0; l < mlp->layers; l++)
+    a->grad_bias[l] = here;
   return job;
 }
 
@@ -44,34 +38,22 @@ static int collect_edge_mlps(dfgnn_programs *list, const char *family,
                              const dfgnn_matrix *matrix,
                              const dfgnn_device_info *device) {
   const dfgnn_queue queue = {.list = list};
-  static const dfgnn_mlp_tuning tunings[] = {
-      {0}, /* the rule's */
-      {.way = DFGNN_MLP_STREAMED, .product = DFGNN_MLP_LIBRARY},
-      {.way = DFGNN_MLP_STREAMED, .columns = 256},
-      {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA},
-      {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .columns = 256}};
   static const dfgnn_view nothing;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
-  int served = 0;
   for (int i = 0; i < DFGNN_MAX_VIEWS; i++)
     views[i] = &nothing;
   if (!strstr("cuda.mlp", family))
     return 0;
-  for (int i = 0; i < 4 * EDGE_MLPS; i++) {
+  for (int i = 0; i < 2 * EDGE_MLPS; i++) {
     const dfgnn_mlp_job job =
-        edge_mlp_job(&edge_mlps[i / 4], (dfgnn_pass)(i % 2), matrix, i / 2 % 2);
-    for (size_t t = 0; t < sizeof tunings / sizeof *tunings; t++) {
-      if (t && dfgnn__mlp_cuda_refuses(&job, device, &tunings[t]))
-        continue;
-      if (dfgnn__mlp_cuda_tuned(&job, views, &queue, device, &tunings[t],
-                                NULL)) {
-        fprintf(stderr, "FAILED MLP %d: %s\n", i / 4, dfgnn_last_error());
-        exit(EXIT_FAILURE);
-      }
-      served++;
+        edge_mlp_job(&edge_mlps[i / 2], (dfgnn_pass)(i % 2), matrix);
+    const dfgnn_mlp_plan plan = dfgnn__mlp_plan(&job, device);
+    if (dfgnn__mlp_run(&job, &plan, views, &queue, NULL)) {
+      fprintf(stderr, "FAILED MLP %d: %s\n", i / 2, dfgnn_last_error());
+      exit(EXIT_FAILURE);
     }
   }
-  return served;
+  return 2 * EDGE_MLPS;
 }
 
 #endif

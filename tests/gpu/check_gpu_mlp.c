@@ -1,523 +1,560 @@
-/* MLPs on edges on a GPU: both passes against the evaluation in double, and the
+/* MLPs on edges on a GPU: both passes against an evaluation in double, and the
  * same bits in every run. */
 #include "tests/gpu/gpu.h"
 
 #include "kernels/common/cublaslt.h"
-#include "kernels/mlp/cuda/run.h"
+#include "kernels/mlp/cuda/plan.h"
 #include "tests/common/edge_mlps.h"
-#include "tests/common/mlps.h"
+#include "tests/common/programs.h"
+
+/* ---- graphs -------------------------------------------------------------- */
+
+enum { MOST_EDGES = 8000, SOURCES = 29 };
 
 typedef struct fixture {
-  dfgnn_context *cpu, *gpu;
-  dfgnn_graph *host, *device;
-  int64_t destinations, sources, edges;
+  dfgnn_context *gpu;
+  dfgnn_graph *graph;
+  int rows, edges;
+  int32_t dst[MOST_EDGES], src[MOST_EDGES]; /* of the list */
+  int32_t
+      listed[MOST_EDGES]; /* of edge e of the graph: its place in the list */
 } fixture;
 
-enum { MOST_EDGES = 8000 };
-
-static dfgnn_graph *graph_on(dfgnn_context *ctx, const fixture *f,
-                             const int32_t *dst, const int32_t *src) {
-  dfgnn_graph *graph = NULL;
-  dfgnn_coo coo = DFGNN_COO_INIT;
-  coo.destinations = f->destinations;
-  coo.sources = f->sources;
-  coo.edges = f->edges;
-  coo.destination = dst;
-  coo.source = src;
-  coo.index_type = DFGNN_INDEX_I32;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
-  return graph;
-}
-
-/* An edge list in no order: `rows` destinations, of which row 7 has `hub` edges
- * and every fifth none; 29 sources, of which source 3 has a quarter of the
- * edges and the last few none.  hub < 0: no edges. */
-static fixture graph_with(int rows, int hub) {
-  fixture f = {.cpu = context_on("cpu", "", 2),
-               .gpu = gpu_context(),
-               .destinations = rows,
-               .sources = 29};
-  static int32_t dst[MOST_EDGES], src[MOST_EDGES];
+/* An edge list in no order: row 7 has `hub` edges and every fifth row none;
+ * source 3 has a quarter of the edges and the last few none. */
+static fixture *graph_with(int rows, int hub) {
+  fixture *f = calloc(1, sizeof *f);
   uint64_t state = 11;
-  for (int i = 0; i < rows && hub >= 0; i++)
+  f->gpu = gpu_context();
+  f->rows = rows;
+  for (int i = 0; i < rows; i++)
     for (int k = 0; k < (i == 7 ? hub : i % 5 ? i % 9 : 0); k++) {
-      const int source = (int)((uniform(&state) + 1) * 13);
-      ck_assert_int_lt(f.edges, MOST_EDGES);
-      dst[f.edges] = i;
-      src[f.edges++] = k % 4 ? source : 3;
+      ck_assert_int_lt(f->edges, MOST_EDGES);
+      f->dst[f->edges] = i;
+      f->src[f->edges++] = k % 4 ? (int)((uniform(&state) + 1) * 13) : 3;
     }
-  for (int e = (int)f.edges - 1; e > 0; e--) {
+  for (int e = f->edges - 1; e > 0; e--) {
     const int other = (int)((uniform(&state) + 1) / 2 * e);
-    const int32_t d = dst[e], s = src[e];
-    dst[e] = dst[other], src[e] = src[other];
-    dst[other] = d, src[other] = s;
+    const int32_t d = f->dst[e], s = f->src[e];
+    f->dst[e] = f->dst[other], f->src[e] = f->src[other];
+    f->dst[other] = d, f->src[other] = s;
   }
-  f.host = graph_on(f.cpu, &f, dst, src);
-  f.device = graph_on(f.gpu, &f, dst, src);
+  for (int i = 0, at = 0; i < rows; i++) /* edges of a row keep their order */
+    for (int e = 0; e < f->edges; e++)
+      if (f->dst[e] == i)
+        f->listed[at++] = e;
+  dfgnn_coo coo = DFGNN_COO_INIT;
+  coo.destinations = rows;
+  coo.sources = SOURCES;
+  coo.edges = f->edges;
+  coo.destination = f->dst;
+  coo.source = f->src;
+  ck_ok(dfgnn_graph_create_coo(&f->graph, f->gpu, &coo, NULL));
   return f;
 }
 
 static void free_fixture(fixture *f) {
-  dfgnn_graph_destroy(f->host);
-  dfgnn_graph_destroy(f->device);
-  dfgnn_context_destroy(f->cpu);
+  dfgnn_graph_destroy(f->graph);
   dfgnn_context_destroy(f->gpu);
+  free(f);
 }
 
-/* ---- tensors on the device ----------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------- */
 
-/* How far the copy of a block begins behind an aligned address: an element, if
- * `odd`. */
-static size_t shift_of(const mlp_case *c, int block, int odd) {
-  return odd ? c->block[block].element : 0;
+/* By member of dfgnn_edge_mlp_args: its memory on the device, a copy on the
+ * host, and what it should be. */
+typedef struct tensor {
+  const char *name;
+  size_t offset;
+  int rows, width, is_gradient_of_parameter;
+  double scale; /* 0: an output */
+  char *device, *host;
+  double *want;
+} tensor;
+
+enum { TENSORS = 40 };
+
+typedef struct mlp_case {
+  const dfgnn_edge_mlp *mlp;
+  const fixture *f;
+  int count;
+  tensor at[TENSORS];
+} mlp_case;
+
+static size_t bytes_of_tensor(const mlp_case *c, const tensor *t) {
+  return (size_t)t->rows * (size_t)t->width *
+         (t->is_gradient_of_parameter ? sizeof(float)
+                                      : dfgnn_dtype_size(c->mlp->dtype));
 }
 
-/* Arguments whose tensors are copies on the device. */
-static dfgnn_edge_mlp_args on_device(const dfgnn_edge_mlp_args *args,
-                                     const mlp_case *c, void **copies,
-                                     int odd) {
-  dfgnn_edge_mlp_args to = *args;
-  char *members = (char *)&to;
-  for (size_t at = sizeof(size_t); at < sizeof to; at += sizeof(void *)) {
-    void *p;
-    memcpy(&p, members + at, sizeof p);
-    for (int i = 0; i < c->count && p; i++)
-      if (p == c->block[i].data) {
-        p = (char *)copies[i] + shift_of(c, i, odd);
-        memcpy(members + at, &p, sizeof p);
-        break;
-      }
+static dfgnn_dtype type_of(const mlp_case *c, const tensor *t) {
+  return t->is_gradient_of_parameter ? DFGNN_F32 : c->mlp->dtype;
+}
+
+static void add(mlp_case *c, const char *name, size_t offset, int64_t rows,
+                int64_t width, double scale, int real) {
+  ck_assert_int_lt(c->count, TENSORS);
+  if (rows && width)
+    c->at[c->count++] = (tensor){.name = name,
+                                 .offset = offset,
+                                 .rows = (int)rows,
+                                 .width = (int)width,
+                                 .scale = scale,
+                                 .is_gradient_of_parameter = real};
+}
+#define ADD(member, rows, width, scale, real)                                  \
+  add(c, #member, offsetof(dfgnn_edge_mlp_args, member), rows, width, scale,   \
+      real)
+
+static void make_case(mlp_case *c, const dfgnn_edge_mlp *mlp,
+                      const fixture *f) {
+  const int64_t n = f->rows, m = SOURCES, e = f->edges, first = mlp->width[0];
+  const int64_t out = mlp->width[mlp->layers - 1];
+  const int norm = mlp->norm != DFGNN_NORM_NONE;
+  const int shift = mlp->norm == DFGNN_NORM_LAYER;
+  uint64_t state = 17;
+  *c = (mlp_case){.mlp = mlp, .f = f};
+  ADD(edge, e, mlp->edge_dim, 1, 0);
+  ADD(dst_part, n, first, 1, 0);
+  ADD(src_part, m, first, 1, 0);
+  for (int l = 0; l < mlp->layers; l++) {
+    const int64_t in = dfgnn__mlp_width(mlp, l - 1);
+    ADD(weight[l], mlp->width[l], in, 1.7 / sqrt((double)in), 0);
+    ADD(bias[l], 1, mlp->width[l], .5, 0);
+    ADD(grad_weight[l], mlp->width[l], in, 0, 1);
+    ADD(grad_bias[l], 1, mlp->width[l], 0, 1);
+    ADD(kept[l], e, dfgnn_edge_mlp_kept_width(mlp, l), 0, 0);
   }
-  return to;
-}
-
-static void copy_blocks(void **copies, const mlp_case *c, int odd) {
+  ADD(norm_weight, norm, out, 1, 0);
+  ADD(norm_bias, shift, out, 1, 0);
+  ADD(edge_out, e, out, 0, 0);
+  ADD(out_dst, mlp->reduce_dst ? n : 0, out, 0, 0);
+  ADD(grad_edge_out, e, out, 1, 0);
+  ADD(grad_out_dst, mlp->reduce_dst ? n : 0, out, 1, 0);
+  ADD(grad_edge, e, mlp->edge_dim, 0, 0);
+  ADD(grad_dst_part, n, first, 0, 0);
+  ADD(grad_src_part, m, first, 0, 0);
+  ADD(grad_norm_weight, norm, out, 0, 1);
+  ADD(grad_norm_bias, shift, out, 0, 1);
   for (int i = 0; i < c->count; i++) {
-    const size_t shift = shift_of(c, i, odd);
-    copies[i] = device_memory(c->block[i].bytes + shift);
-    copy_memory((char *)copies[i] + shift, c->block[i].data, c->block[i].bytes);
+    tensor *t = &c->at[i];
+    const size_t bytes = bytes_of_tensor(c, t);
+    t->host = malloc(bytes);
+    memset(t->host, 0xa5, bytes);
+    for (int k = 0; t->scale != 0 && k < t->rows * t->width; k++)
+      set_element(t->host, type_of(c, t), k, t->scale * uniform(&state));
+    t->want = calloc((size_t)(t->rows * t->width), sizeof *t->want);
+    for (int k = 0; t->scale != 0 && k < t->rows * t->width; k++)
+      t->want[k] = get_element(t->host, type_of(c, t), k);
+    t->device = device_memory(bytes);
   }
 }
 
-/* Takes the blocks back; if `again`, they have to have the bits of the host's.
- */
-static void take_blocks(mlp_case *c, void **copies, int odd, int again) {
+static void free_case(mlp_case *c) {
   for (int i = 0; i < c->count; i++) {
-    void *before = malloc(c->block[i].bytes + 1);
-    memcpy(before, c->block[i].data, c->block[i].bytes);
-    copy_memory(c->block[i].data, (char *)copies[i] + shift_of(c, i, odd),
-                c->block[i].bytes);
-    ck_assert_msg(!again ||
-                      !memcmp(before, c->block[i].data, c->block[i].bytes),
-                  "block %d has other bits in the second run", i);
-    free(before);
-    free_device(copies[i]);
+    free_device(c->at[i].device);
+    free(c->at[i].host);
+    free(c->at[i].want);
   }
 }
 
-static void execute(const fixture *f, const dfgnn_edge_mlp *mlp,
-                    const dfgnn_edge_mlp_args *args, dfgnn_pass pass,
-                    const dfgnn_mlp_tuning *tuning) {
-  const dfgnn_queue queue = {.engine = dfgnn__context_engine(f->gpu)};
-  dfgnn_mlp_job job = {.mlp = *mlp, .args = *args, .pass = pass};
-  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {0};
-  const dfgnn_view *views[DFGNN_MAX_VIEWS] = {0};
-  if (!tuning) {
-    ck_ok(dfgnn_edge_mlp_execute(mlp, f->device, args, pass, NULL));
-    return;
+/* Those of one layer have the same name. */
+static tensor *find(mlp_case *c, size_t offset) {
+  for (int i = 0; i < c->count; i++)
+    if (c->at[i].offset == offset)
+      return &c->at[i];
+  return NULL;
+}
+static double *want_at(mlp_case *c, size_t offset, int64_t row) {
+  tensor *t = find(c, offset);
+  return t ? t->want + row * t->width : NULL;
+}
+#define WANT(member, row) want_at(c, offsetof(dfgnn_edge_mlp_args, member), row)
+
+static dfgnn_edge_mlp_args args_of(const mlp_case *c, dfgnn_pass pass) {
+  dfgnn_edge_mlp_args args = DFGNN_EDGE_MLP_ARGS_INIT;
+  for (int i = 0; i < c->count; i++) {
+    const tensor *t = &c->at[i];
+    if (!strncmp(t->name, "grad_", 5) && pass == DFGNN_PASS_FORWARD)
+      continue;
+    if (pass == DFGNN_PASS_BACKWARD &&
+        (!strcmp(t->name, "edge_out") || !strcmp(t->name, "out_dst")))
+      continue;
+    memcpy((char *)&args + t->offset, &t->device, sizeof t->device);
   }
-  ck_ok(dfgnn__graph_know(f->device));
-  job.rows = f->device->exact;
-  if (!mlp->edge_list)
-    job.rows.edge_order = NULL;
-  const int count = dfgnn__mlp_cuda_views(&job, requests);
-  for (int i = 0; i < count; i++)
-    ck_ok(dfgnn__graph_view(&views[i], f->device, &requests[i]));
-  void *workspace =
-      device_memory(dfgnn__mlp_plan(&job, &f->gpu->info, tuning).bytes);
-  ck_ok(dfgnn__mlp_cuda_tuned(&job, views, &queue, &f->gpu->info, tuning,
-                              workspace));
-  ck_cu(CtxSynchronize);
-  free_device(workspace);
+  return args;
 }
 
-static void is_right(const fixture *f, const mlp_case *c, const char *what) {
-  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
-    const char *where = "";
-    double worst = -1;
-    ck_ok(dfgnn_edge_mlp_check(&worst, &where, &c->mlp, f->host,
-                               pass ? &c->backward : &c->forward,
-                               (dfgnn_pass)pass));
-    ck_assert_msg(worst <= 1, "%s, pass %d: %s is %g times its bound off", what,
-                  pass, where, worst);
+/* ---- the evaluation in double -------------------------------------------- */
+
+static double activate(dfgnn_activation a, double x, double *slope) {
+  const double s = 1 / (1 + exp(-x)), normal = .5 * erfc(-x / sqrt(2));
+  const double u = 1.5957691216057308, v = .044715;
+  const double g = 1 / (1 + exp(-u * (x + v * x * x * x)));
+  switch (a) {
+  case DFGNN_ACTIVATION_RELU:
+    *slope = x > 0;
+    return x > 0 ? x : 0;
+  case DFGNN_ACTIVATION_SILU:
+    *slope = s * (1 + x * (1 - s));
+    return x * s;
+  case DFGNN_ACTIVATION_GELU:
+    *slope = normal + x * .3989422804014327 * exp(-.5 * x * x);
+    return x * normal;
+  case DFGNN_ACTIVATION_GELU_TANH:
+    *slope = g + x * g * (1 - g) * u * (1 + 3 * v * x * x);
+    return x * g;
+  default:
+    *slope = 1;
+    return x;
   }
 }
 
-/* Of a check: tensors begin behind an element; edges have factors; inner values
- * are kept between the passes. */
-enum { ODD = 1, FACTORS = 2, KEPT = 4 };
+enum { WIDEST = 512 };
 
-static void check(const fixture *f, const dfgnn_edge_mlp *mlp,
-                  const dfgnn_mlp_tuning *tuning, int flags, const char *what) {
-  const int odd = (flags & ODD) != 0;
-  mlp_case c;
-  void *copies[MLP_BLOCKS];
-  mlp_make(&c, mlp, f->destinations, f->sources, f->edges,
-           (flags & FACTORS) != 0, 17);
-  if (flags & KEPT)
-    mlp_keep(&c);
-  for (int again = 0; again < 2; again++) {
-    copy_blocks(copies, &c, odd);
-    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
-      const dfgnn_edge_mlp_args args =
-          on_device(pass ? &c.backward : &c.forward, &c, copies, odd);
-      execute(f, mlp, &args, (dfgnn_pass)pass, tuning);
+/* What an edge's values are on the way: z, what layers read, slopes. */
+typedef struct edge_values {
+  double z[DFGNN_MLP_LAYERS][WIDEST], x[DFGNN_MLP_LAYERS + 1][WIDEST],
+      slope[DFGNN_MLP_LAYERS][WIDEST];
+  double normed[WIDEST], scale;
+} edge_values;
+
+/* Divides sums at destinations by this. */
+static double divisor(const mlp_case *c, int row) {
+  int degree = 0;
+  for (int e = 0; e < c->f->edges; e++)
+    degree += c->f->dst[e] == row;
+  return c->mlp->reduce_dst == DFGNN_REDUCE_MEAN ? degree : 1;
+}
+
+/* e: an edge of the list; row: its row in tensors by edge. */
+static void edge_forward(edge_values *v, mlp_case *c, int e, int row) {
+  const dfgnn_edge_mlp *mlp = c->mlp;
+  const int last = mlp->layers - 1, out = (int)mlp->width[last];
+  double mean = 0, squares = 0;
+  memcpy(v->x[0], WANT(edge, row), sizeof(double) * (size_t)mlp->edge_dim);
+  for (int l = 0; l <= last; l++)
+    for (int o = 0; o < mlp->width[l]; o++) {
+      double z = WANT(bias[l], 0)[o];
+      const double *w = WANT(weight[l], o);
+      for (int i = 0; i < dfgnn__mlp_width(mlp, l - 1); i++)
+        z += w[i] * v->x[l][i];
+      if (!l)
+        z += WANT(dst_part, c->f->dst[e])[o] + WANT(src_part, c->f->src[e])[o];
+      v->z[l][o] = z;
+      v->x[l + 1][o] = activate(mlp->activation, z, &v->slope[l][o]);
     }
-    ck_cu(CtxSynchronize);
-    take_blocks(&c, copies, odd, again);
+  for (int o = 0; o < out; o++)
+    mean += mlp->norm == DFGNN_NORM_LAYER ? v->z[last][o] / out : 0;
+  for (int o = 0; o < out; o++)
+    squares += (v->z[last][o] - mean) * (v->z[last][o] - mean) / out;
+  v->scale = 1 / sqrt(squares + mlp->epsilon);
+  for (int o = 0; o < out; o++)
+    v->normed[o] = (v->z[last][o] - mean) * v->scale;
+}
+
+static void finish_forward(const edge_values *v, mlp_case *c, int e, int row) {
+  const int last = c->mlp->layers - 1;
+  for (int o = 0; o < c->mlp->width[last]; o++) {
+    double y = v->z[last][o];
+    if (c->mlp->norm) {
+      y = v->normed[o] * WANT(norm_weight, 0)[o];
+      if (c->mlp->norm == DFGNN_NORM_LAYER)
+        y += WANT(norm_bias, 0)[o];
+    }
+    if (c->mlp->residual)
+      y += WANT(edge, row)[o];
+    WANT(edge_out, row)[o] = y;
+    if (c->mlp->reduce_dst)
+      WANT(out_dst, c->f->dst[e])[o] += y / divisor(c, c->f->dst[e]);
   }
-  is_right(f, &c, what);
-  mlp_free(&c);
+}
+
+static void edge_backward(const edge_values *v, mlp_case *c, int e, int row) {
+  const dfgnn_edge_mlp *mlp = c->mlp;
+  const int last = mlp->layers - 1, out = (int)mlp->width[last];
+  double g[WIDEST], before[WIDEST], mean = 0, along = 0;
+  for (int o = 0; o < out; o++) {
+    g[o] = WANT(grad_edge_out, row)[o];
+    if (mlp->reduce_dst)
+      g[o] += WANT(grad_out_dst, c->f->dst[e])[o] / divisor(c, c->f->dst[e]);
+    if (mlp->residual)
+      WANT(grad_edge, row)[o] += g[o];
+    if (!mlp->norm)
+      continue;
+    WANT(grad_norm_weight, 0)[o] += g[o] * v->normed[o];
+    if (mlp->norm == DFGNN_NORM_LAYER)
+      WANT(grad_norm_bias, 0)[o] += g[o];
+    g[o] *= WANT(norm_weight, 0)[o];
+    mean += mlp->norm == DFGNN_NORM_LAYER ? g[o] / out : 0;
+    along += g[o] * v->normed[o] / out;
+  }
+  for (int o = 0; mlp->norm && o < out; o++)
+    g[o] = v->scale * (g[o] - mean - v->normed[o] * along);
+  for (int l = last; l >= 0; l--) {
+    const int in = dfgnn__mlp_width(mlp, l - 1);
+    memset(before, 0, sizeof before);
+    for (int o = 0; o < mlp->width[l]; o++) {
+      double *w = WANT(weight[l], o), *grad = WANT(grad_weight[l], o);
+      WANT(grad_bias[l], 0)[o] += g[o];
+      for (int i = 0; i < in; i++) {
+        grad[i] += g[o] * v->x[l][i];
+        before[i] += g[o] * w[i];
+      }
+    }
+    for (int o = 0; !l && o < mlp->width[0]; o++) {
+      WANT(grad_dst_part, c->f->dst[e])[o] += g[o];
+      WANT(grad_src_part, c->f->src[e])[o] += g[o];
+    }
+    for (int i = 0; i < in; i++) {
+      if (l)
+        g[i] = before[i] * v->slope[l - 1][i];
+      else
+        WANT(grad_edge, row)[i] += before[i];
+    }
+  }
+}
+
+static void evaluate(mlp_case *c) {
+  edge_values *v = malloc(sizeof *v);
+  for (int k = 0; k < c->f->edges; k++) {
+    const int e = c->f->listed[k], row = c->mlp->edge_list ? e : k;
+    edge_forward(v, c, e, row);
+    finish_forward(v, c, e, row);
+    edge_backward(v, c, e, row);
+    for (int l = 0; l < c->mlp->layers; l++)
+      if (dfgnn_edge_mlp_kept_width(c->mlp, l))
+        memcpy(WANT(kept[l], k), v->z[l],
+               sizeof(double) * (size_t)c->mlp->width[l]);
+  }
+  free(v);
+}
+
+/* ---- comparing ----------------------------------------------------------- */
+
+/* The numbers of a row are off by at most a part of the row's norm, and of what
+ * its terms were: operands of products are rounded to the type once a layer. */
+static double tolerance(const mlp_case *c) {
+  return c->mlp->layers * (c->mlp->dtype == DFGNN_BF16 ? 0.01 : 0.0014);
+}
+
+static void compare(const mlp_case *c, const tensor *t) {
+  double all = 0;
+  for (int k = 0; k < t->rows * t->width; k++)
+    all += t->want[k] * t->want[k] / t->rows;
+  for (int r = 0; r < t->rows; r++) {
+    double error = 0, norm = 0;
+    for (int i = r * t->width; i < (r + 1) * t->width; i++) {
+      const double d = get_element(t->host, type_of(c, t), i) - t->want[i];
+      error += d * d;
+      norm += t->want[i] * t->want[i];
+    }
+    error = sqrt(error) / (sqrt(norm) + .3 * sqrt(all));
+    ck_assert_msg(error <= tolerance(c), "%s, row %d: %g of its norm off",
+                  t->name, r, error);
+  }
+}
+
+static void copy_in(const mlp_case *c) {
+  for (int i = 0; i < c->count; i++)
+    copy_memory(c->at[i].device, c->at[i].host, bytes_of_tensor(c, &c->at[i]));
+}
+
+/* If `again`, tensors have to have the bits of the host's. */
+static void copy_out(const mlp_case *c, int again) {
+  for (int i = 0; i < c->count; i++) {
+    const tensor *t = &c->at[i];
+    const size_t bytes = bytes_of_tensor(c, t);
+    char *before = malloc(bytes);
+    memcpy(before, t->host, bytes);
+    copy_memory(t->host, t->device, bytes);
+    ck_assert_msg(!again || !memcmp(before, t->host, bytes),
+                  "%s has other bits in the second run", t->name);
+    free(before);
+  }
 }
 
 /* ---- tests --------------------------------------------------------------- */
 
+static int skips_library(const mlp_case *c) {
+  const dfgnn_mlp_job job = {.mlp = *c->mlp, .rows = c->f->graph->exact};
+  return !dfgnn__mlp_plan(&job, &c->f->gpu->info).resident &&
+         !dfgnn__has_cublaslt();
+}
+
 START_TEST(every_shape_is_right_in_both_passes) {
-  char what[32];
   if (!in_part(_i))
     return;
-  fixture f = graph_with(quick() ? 31 : 200, quick() ? 90 : 3000);
-  snprintf(what, sizeof what, "MLP %d", _i);
-  check(&f, &edge_mlps[_i], NULL, 0, what);
-  free_fixture(&f);
-}
-END_TEST
-
-START_TEST(a_graph_without_edges_gives_zeros) {
-  fixture f = graph_with(9, -1);
-  check(&f, &edge_mlps[_i], NULL, 0, "no edges");
-  free_fixture(&f);
-}
-END_TEST
-
-/* Rows that are cut by spans, which are cut by launches; blocks of a warp; both
- * ways, and every size of a streamed product. */
-static const dfgnn_mlp_tuning tunings[] = {
-    {.warps = 1, .span = 1, .launch_bytes = 1},
-    {.warps = 4, .span = 3, .launch_bytes = 100000},
-    {.warps = 2, .span = 100},
-    {.warps = 4, .span = 2, .lockstep = DFGNN_MLP_LOCKSTEP},
-    {.way = DFGNN_MLP_STREAMED, .launch_bytes = 1, .stages = 2},
-    {.way = DFGNN_MLP_STREAMED, .columns = 256, .stages = 4},
-    {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .stages = 2},
-    {.way = DFGNN_MLP_STREAMED, .wgmma = DFGNN_MLP_WGMMA, .columns = 256},
-    {.wgmma = DFGNN_MLP_WGMMA, .launch_bytes = 100000},
-};
-enum { TUNINGS = sizeof tunings / sizeof *tunings };
-
-START_TEST(every_way_to_divide_is_right) {
-  static const int some[] = {0, 1, 8, 9};
-  const dfgnn_edge_mlp *mlp = &edge_mlps[some[_i % 4]];
-  char what[32];
-  if (!in_part(_i))
-    return;
-  if (tunings[_i / 4].wgmma == DFGNN_MLP_WGMMA && mlp->dtype == DFGNN_F32)
-    return;
-  fixture f = graph_with(31, 300);
-  snprintf(what, sizeof what, "MLP %d, tuning %d", some[_i % 4], _i / 4);
-  check(&f, mlp, &tunings[_i / 4], 0, what);
-  free_fixture(&f);
-}
-END_TEST
-
-START_TEST(tensors_that_are_not_aligned_are_right) {
-  fixture f = graph_with(31, 40);
-  check(&f, &edge_mlps[0], _i ? &tunings[4] : NULL, ODD,
-        "shifted by an element");
-  free_fixture(&f);
-}
-END_TEST
-
-START_TEST(factors_of_edges_are_right_in_both_passes) {
-  static const int some[] = {0, 1, 2, 3, 9, 11};
-  fixture f = graph_with(31, 90);
-  check(&f, &edge_mlps[some[_i]], NULL, FACTORS, "factors of edges");
-  free_fixture(&f);
-}
-END_TEST
-
-/* By the rule, in launches of a span, and layer by layer; of one layer, too. */
-static const dfgnn_mlp_tuning kept_by[] = {
-    {0},
-    {.warps = 4, .span = 3, .launch_bytes = 1},
-    {.way = DFGNN_MLP_STREAMED, .launch_bytes = 1},
-};
-enum { KEPT_BY = sizeof kept_by / sizeof *kept_by };
-
-START_TEST(inner_values_that_are_kept_are_right_in_both_passes) {
-  const dfgnn_edge_mlp *mlp = &edge_mlps[_i / KEPT_BY];
-  const int factors = mlp->norm != DFGNN_NORM_NONE ? FACTORS : 0;
-  char what[48];
-  if (!in_part(_i))
-    return;
-  fixture f = graph_with(31, _i % 2 ? 300 : 60);
-  snprintf(what, sizeof what, "kept, MLP %d, tuning %d", _i / KEPT_BY,
-           _i % KEPT_BY);
-  check(&f, mlp, &kept_by[_i % KEPT_BY], KEPT | factors | _i % 2, what);
-  free_fixture(&f);
-}
-END_TEST
-
-/* MLPs whose rows are whole multiples of 64 bytes. */
-static const dfgnn_edge_mlp by_library[] = {
-    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 3, .edge_dim = 64,
-     .width = {96, 160, 64}, .activation = DFGNN_ACTIVATION_SILU,
-     .norm = DFGNN_NORM_LAYER, .epsilon = 1e-5, .residual = 1,
-     .reduce_dst = DFGNN_REDUCE_SUM, .edge_list = 1},
-    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_F32, .math = DFGNN_MATH_TF32,
-     .layers = 2, .edge_dim = 48, .width = {144, 48},
-     .activation = DFGNN_ACTIVATION_GELU, .last = DFGNN_ACTIVATION_TANH,
-     .norm = DFGNN_NORM_RMS, .epsilon = 1e-5, .reduce_dst = DFGNN_REDUCE_MEAN,
-     .reduce_src = DFGNN_REDUCE_SUM},
-    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_F16, .layers = 2, .edge_dim = 32,
-     .width = {64, 64}, .activation = DFGNN_ACTIVATION_RELU,
-     .last = DFGNN_ACTIVATION_SOFTPLUS, .gate = 1, .norm = DFGNN_NORM_LAYER,
-     .epsilon = 1e-5, .residual = 1, .reduce_src = DFGNN_REDUCE_MEAN},
-    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 2,
-     .width = {64, 96}, .activation = DFGNN_ACTIVATION_RELU,
-     .reduce_dst = DFGNN_REDUCE_MAX},
-    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 1, .edge_dim = 32,
-     .width = {64}, .last = DFGNN_ACTIVATION_TANH, .gate = 1,
-     .reduce_dst = DFGNN_REDUCE_MIN, .reduce_src = DFGNN_REDUCE_MAX,
-     .edge_list = 1},
-    {sizeof(dfgnn_edge_mlp), .dtype = DFGNN_BF16, .layers = 1, .width = {32}},
-};
-enum { BY_LIBRARY = sizeof by_library / sizeof *by_library };
-
-/* One launch; a launch for each 128 edges; no edges; tensors that a library
- * cannot read, for which our kernels stand in. */
-START_TEST(products_of_a_library_are_right) {
-  const dfgnn_mlp_tuning tuning = {.way = DFGNN_MLP_STREAMED,
-                                   .product = DFGNN_MLP_LIBRARY,
-                                   .launch_bytes = _i % 4 == 1 ? 1 : 0};
-  const dfgnn_edge_mlp *mlp = &by_library[_i / 4];
-  char what[48];
-  if (!in_part(_i))
-    return;
-  fixture f = graph_with(31, _i % 4 == 2 ? -1 : 300);
-  const dfgnn_mlp_job job = {.mlp = *mlp, .pass = DFGNN_PASS_BACKWARD};
-  const char *why = dfgnn__mlp_cuda_refuses(&job, &f.gpu->info, &tuning);
-  if (dfgnn__has_cublaslt()) {
-    ck_assert_msg(!why, "%s", why);
-    snprintf(what, sizeof what, "MLP %d by a library, way %d", _i / 4, _i % 4);
-    check(&f, mlp, &tuning, _i % 4 == 3 ? ODD : 0, what);
-    check(&f, mlp, &tuning, KEPT | (_i % 4 == 3 ? ODD : 0), what);
-  } else {
-    ck_assert_ptr_nonnull(strstr(why, "DFGNN_CUBLASLT"));
+  fixture *f = graph_with(quick() ? 31 : 200, quick() ? 90 : 3000);
+  mlp_case c;
+  make_case(&c, &edge_mlps[_i], f);
+  for (int again = 0; again < 2 && !skips_library(&c); again++) {
+    copy_in(&c);
+    for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
+      const dfgnn_edge_mlp_args args = args_of(&c, (dfgnn_pass)pass);
+      ck_ok(dfgnn_edge_mlp_execute(c.mlp, f->graph, &args, (dfgnn_pass)pass,
+                                   NULL, NULL));
+    }
+    ck_cu(CtxSynchronize);
+    copy_out(&c, again);
   }
-  free_fixture(&f);
+  evaluate(&c);
+  for (int i = 0; i < c.count && !skips_library(&c); i++)
+    compare(&c, &c.at[i]);
+  free_case(&c);
+  free_fixture(f);
 }
 END_TEST
 
-/* Puts both passes on a stream, whose plans and workspaces were made before. */
-static void execute_both(const fixture *f, const mlp_case *c, void **copies,
-                         void *const *workspaces, cu_stream stream) {
-  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
-    const dfgnn_edge_mlp_args args =
-        on_device(pass ? &c->backward : &c->forward, c, copies, 0);
-    ck_ok(dfgnn_edge_mlp_execute_in(&c->mlp, f->device, &args, (dfgnn_pass)pass,
-                                    workspaces[pass], stream));
+/* Spans that cut rows, and launches that cut spans. */
+START_TEST(launches_of_few_edges_are_right) {
+  if (!in_part(_i))
+    return;
+  fixture *f = graph_with(31, 300);
+  mlp_case c;
+  make_case(&c, &edge_mlps[_i], f);
+  ck_ok(dfgnn__graph_know(f->graph));
+  const dfgnn_queue queue = {.engine = dfgnn__context_engine(f->gpu)};
+  copy_in(&c);
+  for (int pass = 0; pass < DFGNN_PASS_COUNT && !skips_library(&c); pass++) {
+    dfgnn_mlp_job job = {.mlp = *c.mlp,
+                         .args = args_of(&c, (dfgnn_pass)pass),
+                         .pass = (dfgnn_pass)pass,
+                         .rows = f->graph->exact};
+    dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+    const dfgnn_view *views[DFGNN_MAX_VIEWS] = {NULL};
+    if (!c.mlp->edge_list)
+      job.rows.edge_order = NULL;
+    const dfgnn_mlp_plan plan = dfgnn__mlp_plan_within(&job, &f->gpu->info, 1);
+    const int count = dfgnn__mlp_views(&job, requests);
+    for (int i = 0; i < count; i++)
+      ck_ok(dfgnn__graph_view(&views[i], f->graph, &requests[i]));
+    void *workspace = device_memory(plan.bytes);
+    ck_ok(dfgnn__mlp_run(&job, &plan, views, &queue, workspace));
+    ck_cu(CtxSynchronize);
+    free_device(workspace);
   }
+  copy_out(&c, 0);
+  evaluate(&c);
+  for (int i = 0; i < c.count && !skips_library(&c); i++)
+    compare(&c, &c.at[i]);
+  free_case(&c);
+  free_fixture(f);
 }
+END_TEST
 
-static cu_graph_exec capture_both(const fixture *f, const mlp_case *c,
-                                  void **copies, void *const *workspaces,
-                                  cu_stream stream) {
+/* Both passes recorded into a CUDA graph, in memory of the caller's. */
+START_TEST(captured_calls_replay_to_the_same_bits) {
+  fixture *f = graph_with(9, 40);
+  void *workspace[DFGNN_PASS_COUNT] = {NULL};
+  cu_stream stream = make_stream();
   cu_graph graph = NULL;
   cu_graph_exec exec = NULL;
-  ck_cu(StreamBeginCapture, stream, CU_CAPTURE_GLOBAL);
-  execute_both(f, c, copies, workspaces, stream);
-  ck_cu(StreamEndCapture, stream, &graph);
-  ck_cu(GraphInstantiate, &exec, graph, 0);
-  ck_cu(GraphDestroy, graph);
-  return exec;
-}
-
-static void make_workspaces(void **workspaces, const fixture *f,
-                            const mlp_case *c, void **copies) {
-  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
-    size_t bytes = 0;
-    const dfgnn_edge_mlp_args args =
-        on_device(pass ? &c->backward : &c->forward, c, copies, 0);
-    ck_ok(dfgnn_edge_mlp_workspace(&bytes, &c->mlp, f->device, &args,
-                                   (dfgnn_pass)pass));
-    workspaces[pass] = device_memory(bytes);
-  }
-}
-
-/* Layers are wide, so that the rule leaves products to the library. */
-START_TEST(captured_products_of_a_library_replay_to_the_same_bits) {
-  dfgnn_edge_mlp mlp = by_library[0];
-  mlp.edge_dim = mlp.width[0] = mlp.width[1] = mlp.width[2] = 256;
-  fixture f = graph_with(9, 40);
-  void *copies[MLP_BLOCKS], *workspaces[DFGNN_PASS_COUNT];
-  cu_stream stream = make_stream();
-  cu_graph_exec exec = NULL;
   mlp_case c;
-  mlp_make(&c, &mlp, f.destinations, f.sources, f.edges, 0, 17);
-  if (_i)
-    mlp_keep(&c);
-  for (int run = 0; run < 3; run++) { /* directly, and as two replays */
-    copy_blocks(copies, &c, 0);
-    if (!run) {
-      make_workspaces(workspaces, &f, &c, copies);
-      execute_both(&f, &c, copies, workspaces, stream);
-    } else {
-      exec = capture_both(&f, &c, copies, workspaces, stream);
+  make_case(&c, &edge_mlps[_i], f);
+  for (int run = 0; run < 3 && !skips_library(&c); run++) {
+    copy_in(&c);
+    if (run == 1)
+      ck_cu(StreamBeginCapture, stream, CU_CAPTURE_GLOBAL);
+    for (int pass = 0; pass < DFGNN_PASS_COUNT && run < 2; pass++) {
+      const dfgnn_edge_mlp_args args = args_of(&c, (dfgnn_pass)pass);
+      size_t bytes = 0;
+      ck_ok(dfgnn_edge_mlp_workspace(&bytes, c.mlp, f->graph, &args,
+                                     (dfgnn_pass)pass));
+      if (!workspace[pass])
+        workspace[pass] = device_memory(bytes);
+      ck_ok(dfgnn_edge_mlp_execute(c.mlp, f->graph, &args, (dfgnn_pass)pass,
+                                   workspace[pass], stream));
+    }
+    if (run == 1) {
+      ck_cu(StreamEndCapture, stream, &graph);
+      ck_cu(GraphInstantiate, &exec, graph, 0);
+      ck_cu(GraphDestroy, graph);
+    }
+    if (run)
       ck_cu(GraphLaunch, exec, stream);
-    }
     ck_cu(StreamSynchronize, stream);
-    if (exec)
-      ck_cu(GraphExecDestroy, exec);
-    take_blocks(&c, copies, 0, run);
+    copy_out(&c, run);
   }
-  is_right(&f, &c, "captured");
+  if (exec)
+    ck_cu(GraphExecDestroy, exec);
   for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
-    free_device(workspaces[pass]);
-  mlp_free(&c);
+    free_device(workspace[pass]);
+  free_case(&c);
   ck_cu(StreamDestroy, stream);
-  free_fixture(&f);
-}
-END_TEST
-
-START_TEST(a_library_multiplies_wide_layers_by_rule) {
-  fixture f = graph_with(9, 3);
-  dfgnn_mlp_job job = {.mlp = by_library[0], .pass = DFGNN_PASS_BACKWARD};
-  const int64_t there =
-      dfgnn__has_cublaslt() ? DFGNN_MLP_LIBRARY : DFGNN_MLP_OWN;
-  job.mlp.edge_dim = job.mlp.width[0] = job.mlp.width[2] = 512;
-  ck_assert_int_eq(dfgnn__mlp_rule(&job, &f.gpu->info, NULL).product, there);
-  job.args.weight[1] = (const char *)&job + 2;
-  ck_assert_int_eq(dfgnn__mlp_rule(&job, &f.gpu->info, NULL).product,
-                   DFGNN_MLP_OWN);
-  free_fixture(&f);
-}
-END_TEST
-
-static dfgnn_mlp_job job_of(const dfgnn_edge_mlp *mlp) {
-  return (dfgnn_mlp_job){.mlp = *mlp, .pass = DFGNN_PASS_BACKWARD};
-}
-
-static const char *refusal(const fixture *f, const dfgnn_edge_mlp *mlp,
-                           const dfgnn_mlp_tuning *tuning) {
-  const dfgnn_mlp_job job = job_of(mlp);
-  return dfgnn__mlp_cuda_refuses(&job, &f->gpu->info, tuning);
-}
-
-START_TEST(every_value_of_a_knob_is_right_or_refused) {
-  const dfgnn_mlp_knob *knob = &dfgnn__mlp_knobs[_i];
-  fixture f = graph_with(31, 60);
-  int ran = 0;
-  ck_assert_int_gt(knob->count, 1);
-  for (int way = DFGNN_MLP_RESIDENT; way <= DFGNN_MLP_STREAMED; way++)
-    for (int k = 0; k < knob->count && knob->ways >> way & 1; k++) {
-      dfgnn_mlp_tuning tuning = {.way = way};
-      char what[64];
-      memcpy((char *)&tuning + knob->offset, &knob->value[k],
-             sizeof knob->value[k]);
-      snprintf(what, sizeof what, "%s %lld", knob->name,
-               (long long)knob->value[k]);
-      if (refusal(&f, &edge_mlps[0], &tuning))
-        continue;
-      check(&f, &edge_mlps[0], &tuning, 0, what);
-      ran++;
-    }
-  ck_assert_msg(ran > 1, "%s ran %d times", knob->name, ran);
-  free_fixture(&f);
-}
-END_TEST
-
-START_TEST(a_tuning_that_cannot_run_is_refused) {
-  static const struct {
-    dfgnn_mlp_tuning tuning;
-    const char *says;
-  } bad[] = {{{.way = 3}, "way"},
-             {{.warps = 33}, "warps"},
-             {{.span = -1}, "span"},
-             {{.lockstep = 3}, "lockstep"},
-             {{.columns = 64}, "columns"},
-             {{.stages = 5}, "stages"},
-             {{.wgmma = 3}, "wgmma"},
-             {{.launch_bytes = -1}, "launch_bytes"},
-             {{.product = 3}, "product"},
-             {{.way = 2, .product = 2, .stages = 2}, "own products"}};
-  fixture f = graph_with(9, 3);
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    const char *why = refusal(&f, &edge_mlps[0], &bad[i].tuning);
-    ck_assert_ptr_nonnull(why);
-    ck_assert_msg(strstr(why, bad[i].says) != NULL, "%s", why);
-  }
-  for (int i = 9; i < EDGE_MLPS; i++) {
-    const dfgnn_mlp_tuning resident = {.way = DFGNN_MLP_RESIDENT};
-    const dfgnn_mlp_job job = job_of(&edge_mlps[i]);
-    const int64_t way = dfgnn__mlp_rule(&job, &f.gpu->info, NULL).way;
-    ck_assert_int_eq(way, i < EDGE_MLPS - 1 ? DFGNN_MLP_STREAMED : way);
-    ck_assert_int_eq(refusal(&f, &edge_mlps[i], &resident) != NULL,
-                     way == DFGNN_MLP_STREAMED);
-  }
-  free_fixture(&f);
+  free_fixture(f);
 }
 END_TEST
 
 START_TEST(what_is_not_served_is_said) {
-  fixture f = graph_with(9, 3);
+  static const struct {
+    dfgnn_dtype dtype;
+    int64_t edge, first, last;
+    dfgnn_status status;
+    const char *says;
+  } calls[] = {{DFGNN_BF16, 128, 128, 128, DFGNN_OK, ""},
+               {DFGNN_F32, 128, 128, 128, DFGNN_ERROR_UNSUPPORTED, "f16"},
+               {DFGNN_F16, 17, 128, 128, DFGNN_ERROR_UNSUPPORTED, "of 32"},
+               {DFGNN_F16, 64, 160, 64, DFGNN_ERROR_UNSUPPORTED, "up to 128"},
+               {DFGNN_F16, 64, 5000, 64, DFGNN_ERROR_INVALID, "width[0]"}};
+  fixture *f = graph_with(9, 3);
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
+    mlp.layers = 2;
+    mlp.dtype = calls[i].dtype;
+    mlp.edge_dim = calls[i].edge;
+    mlp.width[0] = calls[i].first;
+    mlp.width[1] = calls[i].last;
+    ck_assert_int_eq(dfgnn_edge_mlp_serves(&mlp, f->graph), calls[i].status);
+    ck_assert_msg(!calls[i].status ||
+                      strstr(dfgnn_last_error(), calls[i].says) != NULL,
+                  "%s", dfgnn_last_error());
+  }
+  free_fixture(f);
+}
+END_TEST
+
+START_TEST(wrong_tensors_are_named) {
+  fixture *f = graph_with(9, 3);
   dfgnn_edge_mlp mlp = edge_mlps[0];
   dfgnn_edge_mlp_args args = DFGNN_EDGE_MLP_ARGS_INIT;
-  args.edge = args.weight[0] = args.weight[1] = args.weight[2] = &mlp;
-  args.edge_out = args.out_dst = &mlp;
-  ck_ok(dfgnn_edge_mlp_serves(&mlp, f.device, &args, DFGNN_PASS_FORWARD));
-  mlp.dtype = DFGNN_F64;
-  ck_assert_int_eq(
-      dfgnn_edge_mlp_serves(&mlp, f.device, &args, DFGNN_PASS_FORWARD),
-      DFGNN_ERROR_UNSUPPORTED);
-  ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "f64"));
-  free_fixture(&f);
+  static _Alignas(16) char here[32];
+  size_t bytes;
+  const struct {
+    const void **member, *value;
+    const char *says;
+  } steps[] = {{NULL, NULL, "args.edge is NULL"},
+               {&args.edge, here, "args.out_dst is NULL"},
+               {(const void **)&args.out_dst, here, "args.weight[0] is NULL"},
+               {&args.weight[0], here, "args.weight[1] is NULL"},
+               {&args.weight[1], here, "args.weight[2] is NULL"},
+               {&args.weight[2], here + 2, "multiples of 16"},
+               {&args.weight[3], here, "mlp.layers ends before it"}};
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    if (steps[i].member)
+      *steps[i].member = steps[i].value;
+    ck_assert_int_eq(dfgnn_edge_mlp_workspace(&bytes, &mlp, f->graph, &args,
+                                              DFGNN_PASS_FORWARD),
+                     DFGNN_ERROR_INVALID);
+    ck_assert_msg(strstr(dfgnn_last_error(), steps[i].says) != NULL,
+                  "%s, expected %s", dfgnn_last_error(), steps[i].says);
+  }
+  free_fixture(f);
 }
 END_TEST
 
 int main(void) {
   Suite *suite = suite_create("gpu_mlp");
-  TCase *run_case = tcase_create("mlps");
-  tcase_set_timeout(run_case, 0);
-  tcase_add_loop_test(run_case, every_shape_is_right_in_both_passes, 0,
-                      EDGE_MLPS);
-  suite_add_tcase(suite, run_case);
+  TCase *mlps = tcase_create("mlps");
+  tcase_set_timeout(mlps, 0);
+  tcase_add_loop_test(mlps, every_shape_is_right_in_both_passes, 0, EDGE_MLPS);
+  suite_add_tcase(suite, mlps);
   TCase *others = tcase_create("others");
   tcase_set_timeout(others, 0);
-  tcase_add_loop_test(others, a_graph_without_edges_gives_zeros, 1, EDGE_MLPS);
-  tcase_add_loop_test(others, every_way_to_divide_is_right, 0, 4 * TUNINGS);
-  tcase_add_loop_test(others, tensors_that_are_not_aligned_are_right, 0, 2);
-  tcase_add_loop_test(others, factors_of_edges_are_right_in_both_passes, 0, 6);
-  tcase_add_loop_test(others, every_value_of_a_knob_is_right_or_refused, 0,
-                      DFGNN_MLP_KNOBS);
-  tcase_add_test(others, a_tuning_that_cannot_run_is_refused);
+  tcase_add_loop_test(others, launches_of_few_edges_are_right, 0, EDGE_MLPS);
+  tcase_add_loop_test(others, captured_calls_replay_to_the_same_bits, 0, 2);
   tcase_add_test(others, what_is_not_served_is_said);
+  tcase_add_test(others, wrong_tensors_are_named);
   suite_add_tcase(suite, others);
-  TCase *kept = tcase_create("kept");
-  tcase_set_timeout(kept, 0);
-  tcase_add_loop_test(kept, inner_values_that_are_kept_are_right_in_both_passes,
-                      0, KEPT_BY * EDGE_MLPS);
-  suite_add_tcase(suite, kept);
-  TCase *library = tcase_create("library");
-  tcase_set_timeout(library, 0);
-  tcase_add_loop_test(library, products_of_a_library_are_right, 0,
-                      4 * BY_LIBRARY);
-  tcase_add_test(library, a_library_multiplies_wide_layers_by_rule);
-  suite_add_tcase(suite, library);
-  TCase *captured = tcase_create("captured");
-  tcase_set_timeout(captured, 0);
-  tcase_add_loop_test(
-      captured, captured_products_of_a_library_replay_to_the_same_bits, 0, 2);
-  suite_add_tcase(suite, captured);
   return run_on_gpu(suite);
 }

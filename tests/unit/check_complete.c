@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "dfgnn_mlp.h"
 #include "dfgnn_operator.h"
 #include "dfgnn_tune.h"
 #include "lib/base/descriptor.h"
@@ -137,40 +136,6 @@ START_TEST(each_pass_tells_its_tensors) {
 }
 END_TEST
 
-START_TEST(an_mlp_tells_its_tensors) {
-  dfgnn_tensor_info info = DFGNN_TENSOR_INFO_INIT;
-  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++) {
-    int layers[DFGNN_MLP_LAYERS] = {0}, roles[DFGNN_ROLE_COUNT] = {0};
-    for (int i = 0;; i++) {
-      ck_ok(dfgnn_operator_tensor(&info, DFGNN_OP_MLP, (dfgnn_pass)pass, i));
-      if (!info.name)
-        break;
-      roles[info.role]++;
-      layers[info.layer]++;
-      if (!strcmp(info.name, "weight[2]")) {
-        ck_assert_str_eq(info.shape, "OI");
-        ck_assert_int_eq(info.layer, 2);
-        ck_assert_uint_eq(info.offset,
-                          offsetof(dfgnn_edge_mlp_args, weight[2]));
-      } else if (!strcmp(info.name, "arg_src")) {
-        ck_assert_str_eq(info.shape, "MC");
-        ck_assert_int_eq(info.element, DFGNN_ELEMENT_INDEX);
-      } else if (!strcmp(info.name, "dst_factor")) {
-        ck_assert_str_eq(info.shape, "E");
-      }
-    }
-    ck_assert_int_eq(roles[DFGNN_ROLE_INPUT], DFGNN_MLP_LAYERS);
-    ck_assert_int_eq(roles[DFGNN_ROLE_OPTIONAL],
-                     pass == DFGNN_PASS_FORWARD ? 9 : 0);
-    ck_assert_int_eq(roles[DFGNN_ROLE_SAVED],
-                     pass == DFGNN_PASS_FORWARD ? 0 : 6);
-    ck_assert_int_eq(roles[DFGNN_ROLE_GRADIENT],
-                     pass == DFGNN_PASS_FORWARD ? 0 : 15);
-    ck_assert_int_eq(layers[3], pass == DFGNN_PASS_FORWARD ? 3 : 5);
-  }
-}
-END_TEST
-
 START_TEST(a_struct_that_ends_earlier_leaves_defaults) {
   const dfgnn_descriptor_kind kind = {.name = "options",
                                       .macro = "DFGNN_OPTIONS_INIT",
@@ -199,7 +164,6 @@ int main(void) {
   tcase_add_test(tests, the_default_scale_is_one_over_the_root_of_the_width);
   tcase_add_test(tests, each_pass_tells_its_tensors);
   tcase_add_test(tests, a_struct_that_ends_earlier_leaves_defaults);
-  tcase_add_test(tests, an_mlp_tells_its_tensors);
   suite_add_tcase(suite, tests);
   return run_tests(suite);
 }

@@ -28,10 +28,9 @@ static const dfgnn_problem usual = {sizeof usual,
                                     0,  /* edge_dim */
                                     DFGNN_EDGE_BOTH,
                                     DFGNN_MESSAGE_COPY,
-                                    0,    /* accumulate */
-                                    0,    /* edge_list */
-                                    NULL, /* program */
-                                    NULL /* mlp */};
+                                    0, /* accumulate */
+                                    0, /* edge_list */
+                                    NULL /* program */};
 #pragma GCC diagnostic pop
 
 static dfgnn_measurement row_of(const dfgnn_problem *problem) {

@@ -10,8 +10,6 @@ join a node to one of 2000 neighbours of its number, as a mesh in a good order
 does.  The ways are
 
     dfgnn      dfgnn.edge_mlp
-    kept       the same with keep=True, inner values kept between the passes
-    again      with keep=False: the backward pass computes them again
     cat        torch, with the tensors of an edge side by side
     sum        torch, with the first layer split by node
     compiled   torch.compile of `sum`
@@ -21,7 +19,7 @@ maximum at each destination; there `dfgnn` is PyG's layer after
 dfgnn.accelerate, and `cat` PyG's own.  The ways take turns, for --seconds a way
 and pass.  On a GPU the median of a way's times counts; on a CPU the least, since
 other work only adds to them.  Beside milliseconds a row has the bytes that a step takes from torch beyond its inputs
-and gradients, and those that the library keeps (on a GPU), and how far its
+and gradients (on a GPU), and how far its
 gradients are from those of `sum`.  Writes a flat JSON array.
 
     python3 tools/bench/python_mlp.py --device cuda --models -o OUT.json
@@ -112,18 +110,12 @@ class Block:
         self.tensors = [self.x, self.e, self.scale, self.shift,
                         *self.weights, *self.biases]
 
-    def dfgnn(self, keep=None):
+    def dfgnn(self):
         return dfgnn.edge_mlp(
             self.graph, self.weights, self.biases, dst=self.x, src=self.x,
             edge=self.e, activation="silu", norm="layer",
             norm_weight=self.scale, norm_bias=self.shift, residual=True,
-            edges=True, keep=keep)
-
-    def kept(self):
-        return self.dfgnn(True)
-
-    def again(self):
-        return self.dfgnn(False)
+            edges=True)
 
     def finish(self, z):
         for weight, bias in zip(self.weights[1:], self.biases[1:]):

@@ -81,23 +81,16 @@ static int is_harmless(const char *text) {
 static void put_command(dfgnn_page *page, const report_graph *graph,
                         const dfgnn_measurement *row) {
   const int plain = is_harmless(graph->name);
-  const int is_mlp = !strcmp(row->op, "edge_mlp");
   dfgnn__page_raw(page, "<code>dfgnn-tune run ");
   dfgnn__page_text(page, plain ? graph->name : "GRAPH");
-  dfgnn__page_raw(page, is_mlp          ? " --mlp "
-                        : *row->program ? " --program "
-                                        : " --op ");
-  dfgnn__page_text(page, !*row->program ? row->op
-                         : is_mlp && is_harmless(row->program_text)
-                             ? row->program_text
-                             : "FILE");
+  dfgnn__page_raw(page, *row->program ? " --program " : " --op ");
+  dfgnn__page_text(page, *row->program ? "FILE" : row->op);
   if (strcmp(row->pass, "forward")) {
     dfgnn__page_raw(page, " --pass ");
     dfgnn__page_text(page, row->pass);
   }
-  if (!is_mlp)
-    dfgnn__page_f(page, " --heads %lld --dim %lld", (long long)row->heads,
-                  (long long)row->dim);
+  dfgnn__page_f(page, " --heads %lld --dim %lld", (long long)row->heads,
+                (long long)row->dim);
   dfgnn__page_raw(page, " --dtype ");
   dfgnn__page_text(page, row->dtype);
   dfgnn__page_raw(page, "</code>");

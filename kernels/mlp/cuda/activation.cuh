@@ -18,12 +18,6 @@ template <typename T> __device__ __forceinline__ float sigmoid(float x) {
 template <> __device__ __forceinline__ float sigmoid<bfloat_t>(float x) {
   return 0.5f + 0.5f * ptx::tanh_approximate(0.5f * x);
 }
-template <typename T> __device__ __forceinline__ float hyperbolic(float x) {
-  return tanhf(x);
-}
-template <> __device__ __forceinline__ float hyperbolic<bfloat_t>(float x) {
-  return ptx::tanh_approximate(x);
-}
 /* The distribution of a normal variable, and its density. */
 __device__ __forceinline__ float normal(float x) {
   return 0.5f * erfcf(x * -0.70710678118654752f);
@@ -36,7 +30,7 @@ constexpr float kGelu = 1.5957691216057308f; /* 2 sqrt(2 / pi) */
 constexpr float kGeluCube = 0.044715f;
 
 template <int A, typename T>
-__device__ __forceinline__ float activate(float x, float slope) {
+__device__ __forceinline__ float activate(float x) {
   if constexpr (A == MLP_RELU)
     return x < 0.0f ? 0.0f : x; /* keeps NaN */
   else if constexpr (A == MLP_SILU)
@@ -45,23 +39,13 @@ __device__ __forceinline__ float activate(float x, float slope) {
     return x * normal(x);
   else if constexpr (A == MLP_GELU_TANH)
     return x * sigmoid<T>(kGelu * (x + kGeluCube * x * x * x));
-  else if constexpr (A == MLP_ELU)
-    return x > 0.0f ? x : slope * expm1f(x);
-  else if constexpr (A == MLP_LEAKY_RELU)
-    return x > 0.0f ? x : slope * x;
-  else if constexpr (A == MLP_TANH)
-    return hyperbolic<T>(x);
-  else if constexpr (A == MLP_SIGMOID)
-    return sigmoid<T>(x);
-  else if constexpr (A == MLP_SOFTPLUS)
-    return fmaxf(x, 0.0f) + log1pf(exponential(-fabsf(x)));
   else
     return x;
 }
 
 /* With respect to x. */
 template <int A, typename T>
-__device__ __forceinline__ float derivative(float x, float slope) {
+__device__ __forceinline__ float derivative(float x) {
   if constexpr (A == MLP_RELU) {
     return x > 0.0f ? 1.0f : 0.0f;
   } else if constexpr (A == MLP_SILU) {
@@ -72,18 +56,6 @@ __device__ __forceinline__ float derivative(float x, float slope) {
   } else if constexpr (A == MLP_GELU_TANH) {
     const float s = sigmoid<T>(kGelu * (x + kGeluCube * x * x * x));
     return s + x * s * (1.0f - s) * kGelu * (1.0f + 3.0f * kGeluCube * x * x);
-  } else if constexpr (A == MLP_ELU) {
-    return x > 0.0f ? 1.0f : slope * exponential(x);
-  } else if constexpr (A == MLP_LEAKY_RELU) {
-    return x > 0.0f ? 1.0f : slope;
-  } else if constexpr (A == MLP_TANH) {
-    const float y = hyperbolic<T>(x);
-    return 1.0f - y * y;
-  } else if constexpr (A == MLP_SIGMOID) {
-    const float s = sigmoid<T>(x);
-    return s * (1.0f - s);
-  } else if constexpr (A == MLP_SOFTPLUS) {
-    return sigmoid<T>(x);
   } else {
     return 1.0f;
   }

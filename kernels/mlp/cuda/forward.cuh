@@ -12,8 +12,8 @@
 namespace dfgnn {
 namespace mlp {
 
-/* z of layer LAYER - 1 becomes that of the last; each is kept on the way if it
- * is asked for. */
+/* z of layer LAYER - 1 becomes that of the last; each is kept on the way if the
+ * way back reads it. */
 template <class S, int LAYER>
 __device__ __forceinline__ void
 further_layers(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
@@ -22,7 +22,7 @@ further_layers(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
     if (p.kept[LAYER - 1])
       write_sums<S, LAYER - 1>(p.kept[LAYER - 1], edge, z, e);
   if constexpr (LAYER < S::LAYERS) {
-    activate_layer<S, LAYER - 1>(x, z, p.slope);
+    activate_layer<S, LAYER - 1>(x, z);
     start_layer<S, LAYER>(z, packed);
     multiply<S, LAYER>(z, x, packed);
     further_layers<S, LAYER + 1>(z, x, p, e, edge, packed);
@@ -34,19 +34,12 @@ template <class S>
 __device__ __forceinline__ void
 finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
             const char *packed, char *staged,
-            span_sums<S, S::LAYERS - 1, S::EXTREME> &sums_at, int64_t span,
-            int64_t edge) {
+            span_sums<S, S::LAYERS - 1> &sums_at, int64_t span) {
   using T = typename S::T;
   constexpr int LAST = S::LAYERS - 1;
   constexpr int V = S::L::V;
   const float *norm_numbers =
       reinterpret_cast<const float *>(packed + S::NORM_AT);
-  if constexpr (S::LAST != MLP_NONE)
-#pragma unroll
-    for (int n = 0; n < S::groups(LAST) * S::L::TILES; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        z.x[n][i] = activate<S::LAST, typename S::T>(z.x[n][i], p.slope);
   rows<S> own; /* all is loaded before lanes wait for each other */
   if constexpr (S::RESIDUAL)
 #pragma unroll
@@ -55,16 +48,12 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
       for (int half = 0; half < 2; ++half)
         own.x[q][half] = row_chunk<S, S::C>(p.edge, e.place[half], q);
   const norm_of_rows norm = measure<S>(z, p.epsilon);
-  const float at_dst[2] = {edge_factor<T>(p.dst_factor, e.place[0]),
-                           edge_factor<T>(p.dst_factor, e.place[1])};
-  const float at_src[2] = {edge_factor<T>(p.src_factor, e.place[0]),
-                           edge_factor<T>(p.src_factor, e.place[1])};
 #pragma unroll
   for (int q = 0; q < S::groups(LAST); ++q) {
     float scale[V], shift[V];
     if constexpr (S::NORM != MLP_NORM_NONE) {
-      load_floats<T>(scale, norm_numbers, q);
-      load_floats<T>(shift, norm_numbers + S::padded(LAST), q);
+      load_floats(scale, norm_numbers, q);
+      load_floats(shift, norm_numbers + S::C, q);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -82,23 +71,10 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
         y[i] = e.live[half] ? y[i] : 0.0f;
       }
       if (p.edge_out && e.live[half])
-        store_chunk<T, S::C, S::VECTOR>(
-            static_cast<T *>(p.edge_out) + e.place[half] * S::C,
-            q * S::L::GROUP + chunk_of_lane() * V, pack<T>(y));
-      float weighted[V];
-#pragma unroll
-      for (int i = 0; i < V; ++i)
-        weighted[i] = y[i] * at_dst[half];
+        store_chunk<T>(static_cast<T *>(p.edge_out) + e.place[half] * S::C,
+                       q * S::L::GROUP + chunk_of_lane() * V, pack<T>(y));
       if (p.sums.out)
-        sums_at.stage(staged, q, half, weighted);
-#pragma unroll
-      for (int i = 0; i < V; ++i)
-        weighted[i] = y[i] * at_src[half];
-      if (p.edge_rows && e.live[half])
-        store_chunk<T, S::padded(LAST), true>(
-            static_cast<T *>(p.edge_rows) +
-                (edge + row_of_lane() + 8 * half) * S::padded(LAST),
-            q * S::L::GROUP + chunk_of_lane() * V, pack<T>(weighted));
+        sums_at.stage(staged, half, y);
     }
     if (p.sums.out)
       sums_at.take(staged, q, e, p.sums, span);
@@ -108,11 +84,11 @@ finish_tile(sums<S> &z, const mlp_forward_params &p, const tile_edges &e,
 } // namespace mlp
 
 template <typename T, int FLAGS, int WARPS, int LAYERS, int CE, int W0, int W1,
-          int W2, int W3, int ACTIVATION, int LAST, int NORM>
+          int W2, int W3, int ACTIVATION, int NORM>
 __global__ void __launch_bounds__(WARPS * 32, 1)
     mlp_forward(const mlp_forward_params p) {
-  using S = mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3, ACTIVATION,
-                       LAST, NORM>;
+  using S =
+      mlp::shape<T, FLAGS, WARPS, LAYERS, CE, W0, W1, W2, W3, ACTIVATION, NORM>;
   extern __shared__ uint4 shared[];
   char *packed = reinterpret_cast<char *>(shared);
   const int warp = int(threadIdx.x) / 32;
@@ -122,17 +98,14 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
   for (int64_t k0 = blockIdx.x; k0 < p.spans;
        k0 += int64_t(gridDim.x) * WARPS) {
     const int64_t k = k0 + int64_t(warp) * gridDim.x;
-    if (k >= p.spans) {
-      mlp::wait_for_tiles<S>(p.span);
-      continue;
-    }
+    if (k >= p.spans)
+      break;
     const int64_t span = p.first_span + k;
     const int64_t first = span * edges_of_span;
     const int64_t end = min(first + edges_of_span, p.graph.edges);
-    mlp::span_sums<S, LAYERS - 1, S::EXTREME> sums_at;
-    sums_at.begin(p.graph, p.sums, first);
+    mlp::span_sums<S, LAYERS - 1> sums_at;
+    sums_at.begin(p.graph, first);
     for (int64_t edge = first; edge < end; edge += MLP_TILE) {
-      mlp::wait_for_tiles<S>(1);
       if (edge + 2 * MLP_TILE <= end)
         mlp::fetch_edges(p.graph, edge + MLP_TILE, p.edge, CE * int(sizeof(T)));
       const mlp::tile_edges e = mlp::edges_of_tile(p.graph, p.sums, edge);
@@ -140,10 +113,9 @@ __global__ void __launch_bounds__(WARPS * 32, 1)
       mlp::rows<S> x;
       mlp::first_layer<S>(z, x, p, e, packed);
       mlp::further_layers<S, 1>(z, x, p, e, edge, packed);
-      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span, edge);
+      mlp::finish_tile<S>(z, p, e, packed, staged, sums_at, span);
       sums_at.end_tile(e);
     }
-    mlp::wait_for_tiles<S>(p.span - mlp::tiles_of(end - first));
     if (p.sums.out)
       sums_at.end(p.graph, p.sums, span, end);
   }

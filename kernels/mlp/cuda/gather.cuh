@@ -1,5 +1,4 @@
-/* gather.cuh - rows of edges are summed at their source, or their largest
- * numbers taken
+/* gather.cuh - rows of edges are summed at their source or destination
  *
  * A group of lanes has a row's chunks; the groups of a warp (of a block, for a
  * column of many edges) take every n-th edge and are added in order. */
@@ -22,18 +21,18 @@ __device__ __forceinline__ int64_t row_of(const mlp_gather_params &p,
 /* Adds edges begin, begin + step ... of a column: chunk c of each. */
 template <typename T>
 __device__ __forceinline__ void
-gather(float (&sum)[lanes<T>::V], const mlp_gather_params &p, int c,
-       int64_t begin, int64_t end, int64_t step) {
-  constexpr int V = lanes<T>::V;
+gather(float (&sum)[lanes::V], const mlp_gather_params &p, int c, int64_t begin,
+       int64_t end, int64_t step) {
+  constexpr int V = lanes::V;
   for (int64_t k = begin; k < end; k += kGatherFlight * step) {
     chunk x[kGatherFlight];
 #pragma unroll
     for (int u = 0; u < kGatherFlight; ++u) {
       x[u] = chunk{};
       if (k + u * step < end)
-        x[u] = load_chunk<T, lanes<T>::GROUP, true>(
-            static_cast<const T *>(p.from) + row_of(p, k + u * step) * p.stride,
-            c * V);
+        x[u] = load_chunk<T>(static_cast<const T *>(p.from) +
+                                 row_of(p, k + u * step) * p.width,
+                             c * V);
     }
 #pragma unroll
     for (int u = 0; u < kGatherFlight; ++u) {
@@ -49,14 +48,9 @@ gather(float (&sum)[lanes<T>::V], const mlp_gather_params &p, int c,
 template <typename T>
 __device__ __forceinline__ void write_sum(const mlp_gather_params &p,
                                           int64_t column, int c,
-                                          const float (&sum)[lanes<T>::V]) {
-  constexpr int V = lanes<T>::V;
-  const float factor = p.mean ? mean_factor(p.offsets, p.wide, column) : 1.0f;
-  T *to = static_cast<T *>(p.to) + column * p.width;
-#pragma unroll
-  for (int i = 0; i < V; ++i)
-    if (c * V + i < p.width)
-      to[c * V + i] = narrow<T>(sum[i] * factor);
+                                          const float (&sum)[lanes::V]) {
+  store_chunk<T>(static_cast<T *>(p.to) + column * p.width, c * lanes::V,
+                 pack<T>(sum));
 }
 
 } // namespace mlp
@@ -65,7 +59,7 @@ __device__ __forceinline__ void write_sum(const mlp_gather_params &p,
  * A column of more than long_column edges is left to mlp_gather_long. */
 template <typename T, int LANES>
 __global__ void mlp_gather(const mlp_gather_params p) {
-  constexpr int V = mlp::lanes<T>::V;
+  constexpr int V = mlp::lanes::V;
   const int lane = ptx::lane_id();
   const int64_t column =
       int64_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
@@ -75,7 +69,7 @@ __global__ void mlp_gather(const mlp_gather_params p) {
   const int64_t end = mlp::entry(p.offsets, p.wide, column + 1);
   if (end - begin > p.long_column)
     return;
-  const int chunks = int(p.stride) / V;
+  const int chunks = p.width / V;
   for (int first = 0; first < chunks; first += LANES) {
     const int c = first + lane % LANES;
     float sum[V] = {};
@@ -94,10 +88,10 @@ __global__ void mlp_gather(const mlp_gather_params p) {
 /* A block of 256 threads for each column of many edges. */
 template <typename T, int LANES>
 __global__ void mlp_gather_long(const mlp_gather_params p) {
-  constexpr int V = mlp::lanes<T>::V, GROUPS = 256 / LANES;
+  constexpr int V = mlp::lanes::V, GROUPS = 256 / LANES;
   __shared__ float sums[256][V];
   const int thread = int(threadIdx.x);
-  const int chunks = int(p.stride) / V;
+  const int chunks = p.width / V;
   for (int64_t column = blockIdx.x; column < p.columns; column += gridDim.x) {
     const int64_t begin = mlp::entry(p.offsets, p.wide, column);
     const int64_t end = mlp::entry(p.offsets, p.wide, column + 1);
@@ -124,89 +118,12 @@ __global__ void mlp_gather_long(const mlp_gather_params p) {
   }
 }
 
-/* ---- extremes ------------------------------------------------------------ */
-
-namespace mlp {
-
-/* A number, and which edge of its column it is of; -1: none. */
-struct extreme {
-  float x;
-  int arg;
-
-  __device__ __forceinline__ void take(float y, int at) {
-    if (at >= 0 && (arg < 0 || y > x || y != y)) {
-      x = y;
-      arg = at;
-    }
-  }
-};
-
-} // namespace mlp
-
-/* Maxima (SIGN 1) or minima (-1): WARPS warps for each column, 1 or 8, which
- * take parts of its edges, in order.  With 1, columns of more than long_column
- * edges are left out; with 8, the others. */
-template <typename T, int SIGN, int WARPS>
-__global__ void __launch_bounds__(256)
-    mlp_gather_extremes(const mlp_gather_params p) {
-  __shared__ mlp::extreme parts[8][32];
-  const int lane = ptx::lane_id(), warp = int(threadIdx.x) / 32;
-  const int part = warp % WARPS;
-  for (int64_t column = int64_t(blockIdx.x) * (8 / WARPS) + warp / WARPS;
-       column < p.columns; column += int64_t(gridDim.x) * (8 / WARPS)) {
-    const int64_t begin = mlp::entry(p.offsets, p.wide, column);
-    const int64_t count = mlp::entry(p.offsets, p.wide, column + 1) - begin;
-    if ((count > p.long_column) != (WARPS > 1))
-      continue;
-    const int64_t first = count * part / WARPS;
-    const int64_t end = count * (part + 1) / WARPS;
-    for (int c = lane; c < (p.width + 31) / 32 * 32; c += 32) {
-      mlp::extreme best = {0.0f, -1};
-      for (int64_t k = first; c < p.width && k < end; ++k)
-        best.take(widen(static_cast<const T *>(
-                      p.from)[mlp::row_of(p, begin + k) * p.stride + c]) *
-                      float(SIGN),
-                  int(k));
-      if constexpr (WARPS > 1) {
-        parts[warp][lane] = best;
-        __syncthreads();
-        for (int k = 1; part == 0 && k < WARPS; ++k)
-          best.take(parts[warp + k][lane].x, parts[warp + k][lane].arg);
-        __syncthreads();
-      }
-      if (part > 0 || c >= p.width)
-        continue;
-      const int64_t at = column * p.width + c;
-      static_cast<T *>(p.to)[at] =
-          narrow<T>(best.arg < 0 ? 0.0f : best.x * float(SIGN));
-      if (p.arg)
-        p.arg[at] = best.arg;
-    }
-  }
-}
-
-/* Which edge of its column each edge is: a warp for each column. */
-__global__ void mlp_positions(const void *offsets, const void *edges, int wide,
-                              int64_t columns, int32_t *position) {
-  const int64_t warps = int64_t(gridDim.x) * (blockDim.x / 32);
-  for (int64_t column =
-           int64_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-       column < columns; column += warps) {
-    const int64_t begin = mlp::entry(offsets, wide, column);
-    const int64_t end = mlp::entry(offsets, wide, column + 1);
-    for (int64_t k = begin + ptx::lane_id(); k < end; k += 32)
-      position[mlp::entry(edges, wide, k)] = int32_t(k - begin);
-  }
-}
-
 /* ---- gradients of the norm and of biases --------------------------------- */
 
-/* Adds the parts, rows of `stride`, of two sums of `width` numbers, of which
- * the second begins at number `second` of a part; NULL: it is not asked for.  A
- * block adds 32 columns, its warps every eighth part. */
+/* Adds the parts, rows of `stride`, of two sums of `width` numbers; NULL: it is
+ * not asked for.  A block adds 32 columns, its warps every eighth part. */
 __global__ void mlp_finish_sums(const float *partial, int parts, int stride,
-                                int second, int width, float *to,
-                                float *to_second) {
+                                int width, float *to, float *to_second) {
   __shared__ float sums[8][32];
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int i = int(blockIdx.x) * 32 + lane;
@@ -214,8 +131,7 @@ __global__ void mlp_finish_sums(const float *partial, int parts, int stride,
   float sum = 0.0f;
   if (i < 2 * width && out)
     for (int k = warp; k < parts; k += 8)
-      sum +=
-          partial[int64_t(k) * stride + (i < width ? i : second + i - width)];
+      sum += partial[int64_t(k) * stride + i];
   sums[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || i >= 2 * width || !out)

@@ -10,12 +10,6 @@ namespace mlp {
 /* A sum over the four lanes of a row. */
 __device__ __forceinline__ float row_sum(float x) { return lanes_sum<4>(x); }
 
-/* Is number i of the lane's chunk of group q one of the row? */
-template <class S> __device__ __forceinline__ bool inside(int q, int i) {
-  return S::C % S::L::GROUP == 0 ||
-         q * S::L::GROUP + chunk_of_lane() * S::L::V + i < S::C;
-}
-
 /* (x - mean) scale, for the two rows of a lane. */
 struct norm_of_rows {
   float mean[2], scale[2];
@@ -34,7 +28,7 @@ __device__ __forceinline__ norm_of_rows measure(sums<S> &u, float epsilon) {
         for (int q = 0; q < S::groups(LAST); ++q)
 #pragma unroll
           for (int i = 0; i < S::L::V; ++i)
-            sum += inside<S>(q, i) ? at(u, q, half, i) : 0.0f;
+            sum += at(u, q, half, i);
         norm.mean[half] = row_sum(sum) * (1.0f / S::C);
       }
       float squares = 0.0f;
@@ -43,7 +37,7 @@ __device__ __forceinline__ norm_of_rows measure(sums<S> &u, float epsilon) {
 #pragma unroll
         for (int i = 0; i < S::L::V; ++i) {
           const float d = at(u, q, half, i) - norm.mean[half];
-          squares += inside<S>(q, i) ? d * d : 0.0f;
+          squares += d * d;
         }
       norm.scale[half] =
           1.0f / sqrtf(row_sum(squares) * (1.0f / S::C) + epsilon);

@@ -1,4 +1,4 @@
-/* stored.cuh - rows of a tile in memory: edge after edge, padded */
+/* stored.cuh - rows of a tile in memory: edge after edge */
 #ifndef DFGNN_MLP_CUDA_STORED_CUH
 #define DFGNN_MLP_CUDA_STORED_CUH
 
@@ -8,7 +8,7 @@
 namespace dfgnn {
 namespace mlp {
 
-/* Writes rows from `edge` on, padded; chunk_of(q, half): a lane's chunk. */
+/* Writes rows from `edge` on; chunk_of(q, half): a lane's chunk. */
 template <class S, int LAYER, class Chunk>
 __device__ __forceinline__ void write_chunks(void *to, int64_t edge,
                                              const tile_edges &e,
@@ -18,12 +18,11 @@ __device__ __forceinline__ void write_chunks(void *to, int64_t edge,
   for (int half = 0; half < 2; ++half)
     if (e.live[half]) {
       T *row = static_cast<T *>(to) +
-               (edge + row_of_lane() + 8 * half) * S::padded(LAYER);
+               (edge + row_of_lane() + 8 * half) * S::width(LAYER);
 #pragma unroll
       for (int q = 0; q < S::groups(LAYER); ++q)
-        store_chunk<T, S::padded(LAYER), true>(
-            row, q * S::L::GROUP + chunk_of_lane() * S::L::V,
-            chunk_of(q, half));
+        store_chunk<T>(row, q * S::L::GROUP + chunk_of_lane() * S::L::V,
+                       chunk_of(q, half));
     }
 }
 template <class S, int LAYER>
@@ -49,13 +48,13 @@ __device__ __forceinline__ void read_rows(rows<S> &x, const void *from,
   for (int half = 0; half < 2; ++half) {
     const T *row = static_cast<const T *>(from) +
                    (edge + (e.live[half] ? row_of_lane() + 8 * half : 0)) *
-                       S::padded(LAYER);
+                       S::width(LAYER);
 #pragma unroll
     for (int q = 0; q < S::groups(LAYER); ++q)
-      x.x[q][half] = e.live[half]
-                         ? load_chunk<T, S::padded(LAYER), true>(
-                               row, q * S::L::GROUP + chunk_of_lane() * S::L::V)
-                         : chunk{};
+      x.x[q][half] =
+          e.live[half]
+              ? load_chunk<T>(row, q * S::L::GROUP + chunk_of_lane() * S::L::V)
+              : chunk{};
   }
 }
 
@@ -81,7 +80,7 @@ __device__ __forceinline__ void fetch_rows(const void *table, int64_t first,
 }
 template <class S, int LAYER>
 __device__ __forceinline__ void fetch_layer(const void *table, int64_t first) {
-  fetch_rows(table, first, S::padded(LAYER) * int(sizeof(typename S::T)));
+  fetch_rows(table, first, S::width(LAYER) * int(sizeof(typename S::T)));
 }
 /* Which nodes the tile's edges join, and rows by edge where they are in the
  * order of the graph. */

@@ -32,10 +32,11 @@ struct chunk {
   unsigned w[4];
 };
 
-template <typename T> struct lanes {
-  static constexpr int V = MLP_CHUNK / int(sizeof(T)); /* of a chunk */
-  static constexpr int GROUP = 4 * V;                  /* columns */
-  static constexpr int TILES = V / 2;                  /* of a group */
+/* Of types of 16 bits. */
+struct lanes {
+  static constexpr int V = MLP_CHUNK / 2; /* numbers of a chunk */
+  static constexpr int GROUP = MLP_GROUP; /* columns */
+  static constexpr int TILES = GROUP / 8; /* of a group */
 };
 
 __device__ __forceinline__ int row_of_lane() { return ptx::lane_id() >> 2; }
@@ -46,7 +47,7 @@ __device__ __forceinline__ int chunk_of_lane() { return ptx::lane_id() & 3; }
 template <typename T_, int LAYERS_, int CE, int W0, int W1, int W2, int W3>
 struct widths {
   using T = T_;
-  using L = lanes<T>;
+  using L = lanes;
   static constexpr int LAYERS = LAYERS_;
 
   /* The width that layer l makes; that of layer -1 is the edges' own. */
@@ -54,10 +55,7 @@ struct widths {
     return l < 0 ? CE : l == 0 ? W0 : l == 1 ? W1 : l == 2 ? W2 : W3;
   }
   __host__ __device__ static constexpr int groups(int l) {
-    return (width(l) + L::GROUP - 1) / L::GROUP;
-  }
-  __host__ __device__ static constexpr int padded(int l) {
-    return groups(l) * L::GROUP;
+    return width(l) / L::GROUP;
   }
   __host__ __device__ static constexpr int most_groups(int l = -1) {
     return l == LAYERS                      ? 1
@@ -68,37 +66,29 @@ struct widths {
   /* Bytes of a row of the weights of layer l, and where the weights begin; then
    * follow biases and the norm's numbers, as floats. */
   __host__ __device__ static constexpr int row_bytes(int l) {
-    return groups(l - 1) ? padded(l - 1) * int(sizeof(T)) + MLP_PAD : 0;
+    return width(l - 1) * int(sizeof(T)) + MLP_PAD;
   }
   __host__ __device__ static constexpr int weight_at(int l) {
-    return l ? weight_at(l - 1) + padded(l - 1) * row_bytes(l - 1) : 0;
+    return l ? weight_at(l - 1) + width(l - 1) * row_bytes(l - 1) : 0;
   }
   __host__ __device__ static constexpr int bias_at(int l) {
-    return l ? bias_at(l - 1) + padded(l - 1) * 4 : weight_at(LAYERS);
+    return l ? bias_at(l - 1) + width(l - 1) * 4 : weight_at(LAYERS);
   }
 };
 
 template <typename T, int FLAGS, int WARPS_, int LAYERS, int CE, int W0, int W1,
-          int W2, int W3, int ACTIVATION_, int LAST_, int NORM_>
+          int W2, int W3, int ACTIVATION_, int NORM_>
 struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   using W = widths<T, LAYERS, CE, W0, W1, W2, W3>;
-  using L = lanes<T>;
+  using L = lanes;
   static constexpr int WARPS = WARPS_;
   static constexpr int ACTIVATION = ACTIVATION_;
-  static constexpr int LAST = LAST_;
   static constexpr int NORM = NORM_;
-  static constexpr bool VECTOR = (FLAGS & MLP_VECTOR) != 0;
   static constexpr bool RESIDUAL = (FLAGS & MLP_RESIDUAL) != 0;
-  static constexpr bool EXACT = (FLAGS & MLP_EXACT) != 0;
   static constexpr bool WEIGHTS = (FLAGS & MLP_WEIGHTS) != 0;
   static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
   static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
-  static constexpr bool GRAD_SRC = (FLAGS & MLP_GRAD_SRC) != 0;
-  static constexpr bool GRAD_FACTORS = (FLAGS & MLP_GRAD_FACTORS) != 0;
   static constexpr bool KEPT = (FLAGS & MLP_KEPT) != 0;
-  static constexpr bool LOCKSTEP = (FLAGS & MLP_LOCKSTEP) != 0;
-  static constexpr bool EXTREME = (FLAGS & (MLP_MAX | MLP_MIN)) != 0;
-  static constexpr float SIGN = (FLAGS & MLP_MIN) != 0 ? -1.0f : 1.0f;
   /* Are rows read before the product whose result they meet?  More warps hide
    * the wait, and have no registers for it. */
   static constexpr bool EARLY = WARPS <= 8;
@@ -106,7 +96,7 @@ struct shape : widths<T, LAYERS, CE, W0, W1, W2, W3> {
   static constexpr int GROUPS = W::most_groups();
   static constexpr int TILES = GROUPS * L::TILES;
   static constexpr int NORM_AT = W::bias_at(LAYERS);
-  static constexpr int PACKED = NORM_AT + 2 * W::padded(LAYERS - 1) * 4;
+  static constexpr int PACKED = NORM_AT + 2 * W::width(LAYERS - 1) * 4;
 };
 
 /* The numbers of a tile of 16 edges before they are rounded. */
@@ -117,71 +107,37 @@ template <class S> struct rows { chunk x[S::GROUPS][2]; };
 /* ---- chunks -------------------------------------------------------------- */
 
 template <typename T>
-__device__ __forceinline__ void unpack(float (&to)[lanes<T>::V],
-                                       const chunk &x) {
+__device__ __forceinline__ void unpack(float (&to)[lanes::V], const chunk &x) {
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
-    if constexpr (sizeof(T) == 4) {
-      to[s] = __uint_as_float(x.w[s]);
-    } else {
-      T low, high;
-      low.bits = static_cast<unsigned short>(x.w[s]);
-      high.bits = static_cast<unsigned short>(x.w[s] >> 16);
-      to[2 * s] = widen(low);
-      to[2 * s + 1] = widen(high);
-    }
+    T low, high;
+    low.bits = static_cast<unsigned short>(x.w[s]);
+    high.bits = static_cast<unsigned short>(x.w[s] >> 16);
+    to[2 * s] = widen(low);
+    to[2 * s + 1] = widen(high);
   }
 }
 
 template <typename T>
-__device__ __forceinline__ chunk pack(const float (&x)[lanes<T>::V]) {
+__device__ __forceinline__ chunk pack(const float (&x)[lanes::V]) {
   chunk to;
 #pragma unroll
-  for (int s = 0; s < 4; ++s) {
-    if constexpr (sizeof(T) == 4)
-      to.w[s] = __float_as_uint(x[s]);
-    else
-      to.w[s] = pack_pair<T>(x[2 * s], x[2 * s + 1]);
-  }
+  for (int s = 0; s < 4; ++s)
+    to.w[s] = pack_pair<T>(x[2 * s], x[2 * s + 1]);
   return to;
 }
 
-/* Reads a row of WIDTH numbers from a column on; numbers behind it are 0. */
-template <typename T, int WIDTH, bool VECTOR>
+template <typename T>
 __device__ __forceinline__ chunk load_chunk(const T *row, int column) {
-  constexpr int V = lanes<T>::V;
-  chunk x{};
-  if constexpr (VECTOR && WIDTH % V == 0) {
-    if (WIDTH % lanes<T>::GROUP == 0 || column < WIDTH) {
-      const uint4 bits = __ldg(reinterpret_cast<const uint4 *>(row + column));
-      x = {{bits.x, bits.y, bits.z, bits.w}};
-    }
-  } else {
-    float numbers[V];
-#pragma unroll
-    for (int i = 0; i < V; ++i)
-      numbers[i] = column + i < WIDTH ? widen(row[column + i]) : 0.0f;
-    x = pack<T>(numbers);
-  }
-  return x;
+  const uint4 bits = __ldg(reinterpret_cast<const uint4 *>(row + column));
+  return {{bits.x, bits.y, bits.z, bits.w}};
 }
 
-template <typename T, int WIDTH, bool VECTOR>
+template <typename T>
 __device__ __forceinline__ void store_chunk(T *row, int column,
                                             const chunk &x) {
-  constexpr int V = lanes<T>::V;
-  if constexpr (VECTOR && WIDTH % V == 0) {
-    if (WIDTH % lanes<T>::GROUP == 0 || column < WIDTH)
-      *reinterpret_cast<uint4 *>(row + column) =
-          uint4{x.w[0], x.w[1], x.w[2], x.w[3]};
-  } else {
-    float numbers[V];
-    unpack<T>(numbers, x);
-#pragma unroll
-    for (int i = 0; i < V; ++i)
-      if (column + i < WIDTH)
-        row[column + i] = narrow<T>(numbers[i]);
-  }
+  *reinterpret_cast<uint4 *>(row + column) =
+      uint4{x.w[0], x.w[1], x.w[2], x.w[3]};
 }
 
 /* The numbers of a lane's chunk of group q in row g (half 0) or g + 8. */
@@ -201,12 +157,11 @@ __device__ __forceinline__ void add_chunk(sums<S> &z, int q, int half,
 }
 
 /* Floats of all rows: a bias, or the norm's. */
-template <typename T>
-__device__ __forceinline__ void load_floats(float (&x)[lanes<T>::V],
+__device__ __forceinline__ void load_floats(float (&x)[lanes::V],
                                             const float *from, int q) {
-  constexpr int V = lanes<T>::V;
-  const float4 *p = reinterpret_cast<const float4 *>(
-      from + q * lanes<T>::GROUP + chunk_of_lane() * V);
+  constexpr int V = lanes::V;
+  const float4 *p = reinterpret_cast<const float4 *>(from + q * lanes::GROUP +
+                                                     chunk_of_lane() * V);
 #pragma unroll
   for (int i = 0; i < V / 4; ++i) {
     const float4 y = p[i];
@@ -219,48 +174,14 @@ __device__ __forceinline__ void load_floats(float (&x)[lanes<T>::V],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* d += a b of 16-bit numbers, or of floats.  EXACT: three products of TF32
- * numbers for each; ROUNDED: b has TF32 numbers already. */
-template <typename T, bool EXACT, bool ROUNDED>
-__device__ __forceinline__ void
-multiply_add(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  if constexpr (sizeof(T) == 2) {
-    mma_pairs<T>(d, a, b0, b1);
-  } else if constexpr (!EXACT) {
-    unsigned x[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      x[i] = __float_as_uint(tf32_nearest(__uint_as_float(a[i])));
-    if constexpr (!ROUNDED) {
-      b0 = __float_as_uint(tf32_nearest(__uint_as_float(b0)));
-      b1 = __float_as_uint(tf32_nearest(__uint_as_float(b1)));
-    }
-    mma_tf32(d, x, b0, b1);
-  } else {
-    const tf32_parts y0 = tf32_split(__uint_as_float(b0));
-    const tf32_parts y1 = tf32_split(__uint_as_float(b1));
-    unsigned high[4], low[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const tf32_parts x = tf32_split(__uint_as_float(a[i]));
-      high[i] = x.high;
-      low[i] = x.low;
-    }
-    mma_tf32(d, low, y0.high, y1.high);
-    mma_tf32(d, high, y0.low, y1.low);
-    mma_tf32(d, high, y0.high, y1.high);
-  }
-}
-
-/* The part of k that words 2 s and 2 s + 1 of a group are; pack.cuh has rounded
- * the weights. */
+/* The part of k that words 2 s and 2 s + 1 of a group are. */
 template <class S>
 __device__ __forceinline__ void multiply_words(float (&d)[4],
                                                const chunk (&a)[2], int s,
                                                unsigned b0, unsigned b1) {
   const unsigned words[4] = {a[0].w[2 * s], a[1].w[2 * s], a[0].w[2 * s + 1],
                              a[1].w[2 * s + 1]};
-  multiply_add<typename S::T, S::EXACT, true>(d, words, b0, b1);
+  mma_pairs<typename S::T>(d, words, b0, b1);
 }
 
 /* z += x W^T, with the weights of layer l. */
@@ -290,18 +211,8 @@ __device__ __forceinline__ void
 load_column(unsigned (&b)[4], const char *packed, int q, int to, int n) {
   const int lane = ptx::lane_id();
   const char *weights = packed + S::weight_at(LAYER) + to * 4 * MLP_CHUNK;
-  if constexpr (sizeof(typename S::T) == 2) {
-    load_transposed(b, weights + (q * 32 + lane) * S::row_bytes(LAYER) +
-                           n * MLP_CHUNK);
-  } else {
-    const int g = lane >> 2, t = lane & 3;
-#pragma unroll
-    for (int s = 0; s < 4; ++s)
-      b[s] = *reinterpret_cast<const unsigned *>(
-          weights +
-          (q * 16 + (s / 2) * 8 + 2 * t + s % 2) * S::row_bytes(LAYER) +
-          (2 * n + (g & 1)) * MLP_CHUNK + (g >> 1) * 4);
-  }
+  load_transposed(b, weights + (q * 32 + lane) * S::row_bytes(LAYER) +
+                         n * MLP_CHUNK);
 }
 
 /* z = x W, with the weights of layer l: gradients go back. */
@@ -337,20 +248,6 @@ __device__ __forceinline__ void copy_packed(char *to, const void *from) {
   copy_commit();
   copy_wait<0>();
   __syncthreads();
-}
-
-/* ---- lockstep ------------------------------------------------------------ */
-
-__device__ __forceinline__ int tiles_of(int64_t edges) {
-  return edges > 0 ? int((edges + MLP_TILE - 1) / MLP_TILE) : 0;
-}
-
-/* A warp waits for its block's others, once for each of a span's tiles, those
- * included that are not there. */
-template <class S> __device__ __forceinline__ void wait_for_tiles(int tiles) {
-  if constexpr (S::LOCKSTEP)
-    for (int i = 0; i < tiles; ++i)
-      __syncthreads();
 }
 
 /* ---- edges --------------------------------------------------------------- */
@@ -411,13 +308,6 @@ __device__ __forceinline__ tile_edges edges_of_tile(const mlp_graph &graph,
   return e;
 }
 
-/* Sums multiply an edge's row by this. */
-template <typename T>
-__device__ __forceinline__ float edge_factor(const void *factors,
-                                             int64_t place) {
-  return factors ? widen(static_cast<const T *>(factors)[place]) : 1.0f;
-}
-
 /* ---- layers -------------------------------------------------------------- */
 
 template <class S, int LAYER>
@@ -427,7 +317,7 @@ __device__ __forceinline__ void start_layer(sums<S> &z, const char *packed) {
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q) {
     float b[S::L::V];
-    load_floats<typename S::T>(b, bias, q);
+    load_floats(b, bias, q);
 #pragma unroll
     for (int i = 0; i < S::L::V; ++i)
       at(z, q, 0, i) = at(z, q, 1, i) = b[i];
@@ -439,9 +329,8 @@ template <class S, int WIDTH>
 __device__ __forceinline__ chunk row_chunk(const void *table, int64_t row,
                                            int q) {
   using T = typename S::T;
-  return load_chunk<T, WIDTH, S::VECTOR>(
-      static_cast<const T *>(table) + row * WIDTH,
-      q * S::L::GROUP + chunk_of_lane() * S::L::V);
+  return load_chunk<T>(static_cast<const T *>(table) + row * WIDTH,
+                       q * S::L::GROUP + chunk_of_lane() * S::L::V);
 }
 
 template <class S>
@@ -468,8 +357,7 @@ first_layer(sums<S> &z, rows<S> &x, const mlp_forward_params &p,
   start_layer<S, 0>(z, packed);
   add_part(z, p.dst_part, e.row);
   add_part(z, p.src_part, e.source);
-  if constexpr (S::groups(-1) > 0)
-    multiply<S, 0>(z, x, packed);
+  multiply<S, 0>(z, x, packed);
 }
 
 /* f of the numbers of a lane's chunk, rounded. */
@@ -489,14 +377,13 @@ __device__ __forceinline__ chunk rounded(sums<S> &z, int q, int half) {
 
 /* x = activation(z) of layer l. */
 template <class S, int LAYER>
-__device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z,
-                                               float slope) {
+__device__ __forceinline__ void activate_layer(rows<S> &x, sums<S> &z) {
 #pragma unroll
   for (int q = 0; q < S::groups(LAYER); ++q)
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       x.x[q][half] = rounded(z, q, half, [&](float y) {
-        return activate<S::ACTIVATION, typename S::T>(y, slope);
+        return activate<S::ACTIVATION, typename S::T>(y);
       });
 }
 

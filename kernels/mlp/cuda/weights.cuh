@@ -14,15 +14,13 @@ namespace mlp {
 template <typename T> struct weight_block {
   static constexpr int THREADS = 256;
   static constexpr int STAGES = 3;
-  static constexpr int EDGES = sizeof(T) == 2 ? 64 : 32; /* of a stage */
-  static constexpr int V = MLP_CHUNK / int(sizeof(T));
-  /* 16 bytes keep the rows of 8 x 8 matrices apart, 32 the floats of four rows
-   * of edges. */
-  static constexpr int ROW =
-      MLP_SIDE * int(sizeof(T)) + (sizeof(T) == 2 ? 16 : 32);
+  static constexpr int EDGES = 64; /* of a stage */
+  static constexpr int V = lanes::V;
+  /* 16 bytes keep the rows of 8 x 8 matrices apart. */
+  static constexpr int ROW = MLP_SIDE * int(sizeof(T)) + 16;
   static constexpr int SIDE_BYTES = EDGES * ROW;
   static constexpr int STAGE_BYTES = 2 * SIDE_BYTES;
-  static constexpr int K = sizeof(T) == 2 ? 16 : 8; /* edges of a product */
+  static constexpr int K = 16; /* edges of a product */
 
   /* Where chunk `chunk` of the columns of an edge stands. */
   __device__ __forceinline__ static int place(int edge, int chunk) {
@@ -117,10 +115,10 @@ template <typename T, class B> struct weight_split {
     begin = stages * split / p.splits;
     end = stages * (split + 1) / p.splits;
     part = p.partial + (int64_t(split) * p.tiles + tile) * MLP_WEIGHT_TILE;
-    rows.begin(product->grad_z, product->grad_stride, nullptr, 0, 0,
-               begin * B::EDGES, to, product->out);
-    columns.begin(product->input, product->input_stride, product->edge_order,
-                  p.wide, p.first_edge, begin * B::EDGES, from, product->in);
+    rows.begin(product->grad_z, product->out, nullptr, 0, 0, begin * B::EDGES,
+               to, product->out);
+    columns.begin(product->input, product->in, product->edge_order, p.wide,
+                  p.first_edge, begin * B::EDGES, from, product->in);
   }
 
   /* Begins to copy stage k, if there is one; k rises from begin. */
@@ -148,9 +146,6 @@ template <> __device__ __forceinline__ unsigned ones<half_t>() {
 template <> __device__ __forceinline__ unsigned ones<bfloat_t>() {
   return 0x3f803f80u;
 }
-template <> __device__ __forceinline__ unsigned ones<float>() {
-  return 0x3f800000u;
-}
 
 /* Fragments of edges k .. k + K of a stage: rows of grad_z's columns from m on,
  * and two tiles of input's columns from n on. */
@@ -159,35 +154,19 @@ __device__ __forceinline__ void load_a(unsigned (&a)[4], const char *side,
                                        int k, int m) {
   using B = weight_block<T>;
   const int lane = ptx::lane_id();
-  if constexpr (sizeof(T) == 2) {
-    load_transposed(a, side + (k + (lane >> 4) * 8 + (lane & 7)) * B::ROW +
-                           (m + (lane >> 3 & 1) * 8) * 2);
-  } else {
-    const int g = lane >> 2, t = lane & 3;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      a[i] = *reinterpret_cast<const unsigned *>(
-          side + (k + t + (i / 2) * 4) * B::ROW + (m + g + (i % 2) * 8) * 4);
-  }
+  load_transposed(a, side + (k + (lane >> 4) * 8 + (lane & 7)) * B::ROW +
+                         (m + (lane >> 3 & 1) * 8) * 2);
 }
 template <typename T>
 __device__ __forceinline__ void load_b(unsigned (&b)[4], const char *side,
                                        int k, int n) {
   using B = weight_block<T>;
   const int lane = ptx::lane_id();
-  if constexpr (sizeof(T) == 2) {
-    load_transposed(b, side + (k + (lane >> 3 & 1) * 8 + (lane & 7)) * B::ROW +
-                           (n + (lane >> 4) * 8) * 2);
-  } else {
-    const int g = lane >> 2, t = lane & 3;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      b[i] = *reinterpret_cast<const unsigned *>(
-          side + (k + t + (i % 2) * 4) * B::ROW + (n + g + (i / 2) * 8) * 4);
-  }
+  load_transposed(b, side + (k + (lane >> 3 & 1) * 8 + (lane & 7)) * B::ROW +
+                         (n + (lane >> 4) * 8) * 2);
 }
 
-template <typename T, bool EXACT>
+template <typename T>
 __device__ __forceinline__ void
 multiply_stage(weight_sums &z, const char *stage, int m, int n, bool sums) {
   using B = weight_block<T>;
@@ -204,12 +183,12 @@ multiply_stage(weight_sums &z, const char *stage, int m, int n, bool sums) {
     for (int i = 0; i < 4; ++i)
 #pragma unroll
       for (int j = 0; j < 4; ++j)
-        multiply_add<T, EXACT, false>(z.x[i][j], a[i], b[j / 2][j % 2 * 2],
-                                      b[j / 2][j % 2 * 2 + 1]);
+        mma_pairs<T>(z.x[i][j], a[i], b[j / 2][j % 2 * 2],
+                     b[j / 2][j % 2 * 2 + 1]);
     if (sums)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        multiply_add<T, EXACT, false>(z.row[i], a[i], ones<T>(), ones<T>());
+        mma_pairs<T>(z.row[i], a[i], ones<T>(), ones<T>());
   }
 }
 
@@ -235,7 +214,7 @@ __device__ __forceinline__ void each_weight(weight_sums &z, int m, int n,
 
 } // namespace mlp
 
-template <typename T, int EXACT>
+template <typename T>
 __global__ void __launch_bounds__(256, 2)
     mlp_weights(const mlp_weights_params p) {
   using B = mlp::weight_block<T>;
@@ -261,7 +240,7 @@ __global__ void __launch_bounds__(256, 2)
     copy_wait<B::STAGES - 2>();
     __syncthreads();
     own.copy(p, stages, k + B::STAGES - 1);
-    mlp::multiply_stage<T, EXACT != 0>(
+    mlp::multiply_stage<T>(
         z, stages + int(k - own.begin) % B::STAGES * B::STAGE_BYTES, m, n,
         sums);
   }

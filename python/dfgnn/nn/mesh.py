@@ -52,7 +52,7 @@ def _rows(count, device):
 
 class EdgeBlock(nn.Module):
     """e' = mlp(cat(edge_attr, x_src, x_dst)) (+ edge_attr), and the sum of e'
-    at each destination; no inner value of every edge is in memory.
+    at each destination.
 
     The mlp is that of NVIDIA's physicsnemo: ``hidden_layers`` + 1 linear
     layers (1 to 3 hidden ones), an activation between them and a LayerNorm at
@@ -63,12 +63,11 @@ class EdgeBlock(nn.Module):
     edge_dim: width of edge_attr; 0: there is none.
     residual: edge_attr is added, if out_dim is edge_dim; by default then.
     reduce: "sum", "mean", "max", "min" or None at destinations.
-    keep: as in :func:`dfgnn.edge_mlp`.
     """
 
     def __init__(self, node_dim, edge_dim, out_dim, *, hidden_dim=None,
                  hidden_layers=2, activation="silu", norm=True, residual=None,
-                 reduce="sum", keep=None):
+                 reduce="sum"):
         super().__init__()
         if not 1 <= hidden_layers <= 3:
             raise ValueError("hidden_layers must be 1 to 3, got "
@@ -80,7 +79,7 @@ class EdgeBlock(nn.Module):
                              f" and {edge_dim}")
         self.sizes = edge_dim, src, dst
         self.residual = edge_dim == out_dim if residual is None else residual
-        self.activation, self.reduce, self.keep = activation, reduce, keep
+        self.activation, self.reduce = activation, reduce
         hidden = [hidden_dim or out_dim] * hidden_layers
         self.mlp = _network([sum(self.sizes), *hidden, out_dim], activation,
                             norm)
@@ -94,8 +93,7 @@ class EdgeBlock(nn.Module):
         src, dst = x if isinstance(x, (tuple, list)) else (x, x)
         made = _call(self.mlp, self.activation, edge_index, dst=dst, src=src,
                      edge=edge_attr, columns=("edge", "src", "dst"),
-                     residual=self.residual, reduce=self.reduce, edges=True,
-                     keep=self.keep)
+                     residual=self.residual, reduce=self.reduce, edges=True)
         return made if isinstance(made, tuple) else (made, None)
 
 
@@ -105,15 +103,13 @@ class MeshBlock(nn.Module):
     x' = x + mlp(cat(sum of e', x)).
 
     width: of nodes, edges and everything between.
-    keep: as in :func:`dfgnn.edge_mlp`.
     """
 
     def __init__(self, width, *, hidden_layers=2, activation="silu",
-                 norm=True, keep=None):
+                 norm=True):
         super().__init__()
         self.edge = EdgeBlock(width, width, width, activation=activation,
-                              hidden_layers=hidden_layers, norm=norm,
-                              keep=keep)
+                              hidden_layers=hidden_layers, norm=norm)
         self.node = _network([2 * width, *[width] * hidden_layers, width],
                              activation, norm)
 
@@ -123,9 +119,9 @@ class MeshBlock(nn.Module):
         return x + self._update(x, total), edge_attr
 
     def _update(self, x, total):
-        if compiling():
+        low = total.dtype in (torch.float16, torch.bfloat16)
+        if compiling() or not (x.is_cuda and low):
             return self.node(torch.cat([total, x], 1))
         return _call(self.node, self.edge.activation,
                      _rows(x.size(0), x.device), edge=total, dst=x,
-                     columns=("edge", "dst", "src"), reduce=None, edges=True,
-                     keep=self.edge.keep)
+                     columns=("edge", "dst", "src"), reduce=None, edges=True)

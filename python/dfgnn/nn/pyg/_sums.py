@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import Linear
 
-from ... import _abi, ops
+from ... import ops
 from ..._edge_sums import degrees
+from ..._mlp_formula import REDUCTIONS as MLP_REDUCTIONS
 from ...aggregation import spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
@@ -192,7 +193,7 @@ def edge_network(layer, edge_index, size, x):
             or met.src.dim() != 2 or ops.compiling()):
         return edge_messages(layer, edge_index, size, x=x)
     network = after_linear(rest) if rest and len(names) == 1 and \
-        names[0] in _abi.REDUCTIONS else None
+        names[0] in MLP_REDUCTIONS else None
     narrow = met.src.dtype in (torch.float16, torch.bfloat16) or \
         torch.is_autocast_enabled(met.src.device.type)
     if narrow and network is None:
