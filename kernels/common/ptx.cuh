@@ -170,20 +170,6 @@ load_relaxed(const unsigned long long *from) {
   return x;
 }
 
-#if __CUDA_ARCH__ >= 900
-/* Adds to 2 or 4 floats, aligned to their size, in one operation. */
-__device__ __forceinline__ void add(float *to, const float (&x)[2]) {
-  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(x[0]),
-               "f"(x[1])
-               : "memory");
-}
-__device__ __forceinline__ void add(float *to, const float (&x)[4]) {
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
-               "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
-               : "memory");
-}
-#endif
-
 /* ---- copies from global to shared memory --------------------------------- */
 
 /* Copies `bytes` bytes and fills up to 16 with zero; both addresses are aligned

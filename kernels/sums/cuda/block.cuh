@@ -88,8 +88,8 @@ struct heavy_block {
 /* Keeps the sums of a part of a row in shared memory; a slot is the number of
  * the part. */
 template <typename T, int VEC_, int L, int C, int FACTOR, int W>
-struct spmm_part_op : spmm_op<T, VEC_, L, C, FACTOR, true, W> {
-  using op = spmm_op<T, VEC_, L, C, FACTOR, true, W>;
+struct spmm_part_op : spmm_op<T, VEC_, L, C, FACTOR, W> {
+  using op = spmm_op<T, VEC_, L, C, FACTOR, W>;
   using typename op::A;
   using typename op::total;
   static constexpr int VEC = VEC_, TILE = L * C * VEC;

@@ -27,9 +27,9 @@ template <typename X, int VEC> struct words {
 };
 
 template <typename T, int VEC_, int L, int WHAT, int W>
-struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1, true> {
+struct gradient_op : row_sums<accumulator_t<T>, VEC_, 1, 1> {
   using A = accumulator_t<T>;
-  using sums = row_sums<A, VEC_, 1, 1, true>;
+  using sums = row_sums<A, VEC_, 1, 1>;
   using total = typename sums::total;
   static constexpr int VEC = VEC_;
   static constexpr int kSize = sizeof(T), kHeld = 64;

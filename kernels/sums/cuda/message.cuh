@@ -24,8 +24,7 @@ constexpr int message_sums(int what) {
 /* FIELDS: the features of an edge that a matrix projects, or MESSAGE_EDGES_...;
  * WHAT: the bits of params.h. */
 template <typename T, int VEC_, int L, int C, int WHAT, int FIELDS, int W>
-struct message_op
-    : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT), true> {
+struct message_op : row_sums<accumulator_t<T>, VEC_, C, message_sums(WHAT)> {
   using A = accumulator_t<T>;
   static constexpr int VEC = VEC_;
   static constexpr int PASS = WHAT & MESSAGE_PASS;
@@ -39,7 +38,7 @@ struct message_op
   static constexpr bool PROJECTED = FIELDS > 0;
   static constexpr int TOGETHER = WHAT / MESSAGE_TOGETHER;
   static constexpr int SUMS = message_sums(WHAT);
-  using sums = row_sums<A, VEC_, C, SUMS, true>;
+  using sums = row_sums<A, VEC_, C, SUMS>;
   using total = typename sums::total;
   static constexpr int G = GATED ? C : 1, E = GIVEN ? C : 1;
   static constexpr int S = COLUMNS ? 1 : C, O = COLUMNS ? C : 1;

@@ -23,12 +23,12 @@ template <typename A> struct alignas(2 * sizeof(A)) exact_sum {
   }
 };
 
-/* Moves the sums so far to `older`.  APART: a lane keeps `older`, which it
- * seldom needs, in local memory, to spare registers. */
-template <bool APART, typename A, int C, int VEC>
+/* Moves the sums so far to `older`, which a lane seldom needs and keeps in
+ * local memory, to spare registers. */
+template <typename A, int C, int VEC>
 __device__ __forceinline__ void
 fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
-  exact_sum<A> *at = APART ? in_memory(older) : older;
+  exact_sum<A> *at = in_memory(older);
   exact_sum<A> old[C * VEC] = {};
   if (folded) {
     unroll<C * VEC>([&](int k) { old[k] = at[k]; });
@@ -41,11 +41,11 @@ fold_sums(A (&now)[C][VEC], exact_sum<A> (&older)[C * VEC], bool &folded) {
   folded = true;
 }
 
-template <bool APART, typename A, int C, int VEC>
+template <typename A, int C, int VEC>
 __device__ __forceinline__ void
 close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
            exact_sum<A> (&older)[C * VEC], bool folded) {
-  const exact_sum<A> *at = APART ? in_memory(older) : older;
+  const exact_sum<A> *at = in_memory(older);
   unroll<C * VEC>([&](int k) {
     const A x = now[k / VEC][k % VEC];
     t[k / VEC][k % VEC] = folded ? at[k].value(x) : x;
@@ -54,8 +54,7 @@ close_sums(A (&t)[C][VEC], const A (&now)[C][VEC],
 
 /* The state that an Op of SUMS sums a feature keeps of a row: long sums are
  * folded, so that they stay exact. */
-template <typename A, int VEC, int C, int SUMS, bool APART>
-struct row_sums : plain_op {
+template <typename A, int VEC, int C, int SUMS> struct row_sums : plain_op {
   struct state {
     A now[SUMS][C][VEC];
     bool folded;
@@ -76,14 +75,14 @@ struct row_sums : plain_op {
     const bool folded = z.folded;
     unroll<SUMS>([&](int s) {
       z.folded = folded;
-      fold_sums<APART>(z.now[s], old.sums[s], z.folded);
+      fold_sums(z.now[s], old.sums[s], z.folded);
     });
   }
   __device__ __forceinline__ void close(total (&t)[C][VEC], const state &z,
                                         older &old, bool) const {
     unroll<SUMS>([&](int s) {
       A sums[C][VEC];
-      close_sums<APART>(sums, z.now[s], old.sums[s], z.folded);
+      close_sums(sums, z.now[s], old.sums[s], z.folded);
       unroll<C, VEC>([&](int c, int i) { t[c][i].sum[s] = sums[c][i]; });
     });
   }
@@ -112,7 +111,7 @@ struct row_sums : plain_op {
       const feature_tensor &to = s ? p.out_gate : p.out;
       A y[VEC];
       unroll<VEC>([&](int i) { y[i] = t[i].sum[s] * factor; });
-      if ((SUMS == 1 && !APART) || to.data) /* messages' may be unwanted */
+      if (to.data) /* messages' may be unwanted */
         store_row<T, VEC>(p, to, const_cast<void *>(to.data), row, f, y);
     });
   }
@@ -177,21 +176,20 @@ __device__ __forceinline__ A spmm_factor(const gather_params &p, int row,
   return factor;
 }
 
-template <typename T, int VEC_, int L, int C, int FACTOR, bool APART, int W>
-struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
+template <typename T, int VEC_, int L, int C, int FACTOR, int W>
+struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1> {
   using A = accumulator_t<T>;
-  using sums = row_sums<A, VEC_, C, 1, APART>;
+  using sums = row_sums<A, VEC_, C, 1>;
   using state = typename sums::state;
   using total = typename sums::total;
   static constexpr int VEC = VEC_;
   static constexpr int F = FACTOR == FACTOR_HEADS ? C : 1;
   static constexpr int kSize = sizeof(T);
-  static constexpr int kHeld = (APART ? 1 : 3) * C * VEC * sizeof(A) / 4 +
-                               (FACTOR == FACTOR_HEADS ? 8 : 0);
+  static constexpr int kHeld =
+      C * VEC * sizeof(A) / 4 + (FACTOR == FACTOR_HEADS ? 8 : 0);
   static constexpr bool kNotes = FACTOR != FACTOR_NONE;
   /* All lanes of a warp take part in a product. */
-  static constexpr bool kProducts =
-      APART && adds_by_products<T, VEC, C, FACTOR>();
+  static constexpr bool kProducts = adds_by_products<T, VEC, C, FACTOR>();
 
   struct edge {
     packed<T, VEC> x[C];
@@ -350,14 +348,11 @@ struct spmm_op : row_sums<accumulator_t<T>, VEC_, C, 1, APART> {
  */
 
 template <typename T, int VEC, int L, int C, int U, int FACTOR, int W>
-using spmm_row_op = spmm_op<T, VEC, L, C, FACTOR, true, W>;
-
-template <typename T, int VEC, int L, int C, int U, int FACTOR, int W>
-__global__ void __launch_bounds__(
-    GATHER_PIECE_WARPS * 32,
-    (gather_blocks<spmm_row_op<T, VEC, L, C, U, FACTOR, W>, C, U>()))
+__global__ void
+__launch_bounds__(GATHER_PIECE_WARPS * 32,
+                  (gather_blocks<spmm_op<T, VEC, L, C, FACTOR, W>, C, U>()))
     spmm_rows(const __grid_constant__ gather_params p) {
-  gather_rows<spmm_row_op<T, VEC, L, C, U, FACTOR, W>, L, C, U>(p);
+  gather_rows<spmm_op<T, VEC, L, C, FACTOR, W>, L, C, U>(p);
 }
 
 } // namespace dfgnn
