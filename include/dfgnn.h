@@ -296,7 +296,7 @@ DFGNN_API void dfgnn_graph_destroy(dfgnn_graph *graph);
 
 /* The same, in the order of a stream: work that was put on it may still use the
  * graph, work on other streams must be over.  The host does not wait, unless
- * the graph is reordered or the device has no memory pools. */
+ * the device has no memory pools. */
 DFGNN_API void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream);
 
 /* Bytes of device memory that the graph holds for itself: copies and the views

@@ -126,45 +126,6 @@ DFGNN_API dfgnn_status dfgnn_csr_permute(dfgnn_csr **permuted, int64_t *edges,
                                          const int64_t *rows,
                                          const int64_t *columns);
 
-typedef struct dfgnn_reordering {
-  size_t struct_size;
-  dfgnn_order order;    /* how to order, if rows is NULL */
-  const int64_t *rows;  /* [N] host: this order, as dfgnn_csr_order gives it */
-  const int64_t *columns; /* [M] host; NULL: a square matrix's rows */
-  int keep_columns; /* 1: rows alone are ordered, columns keep their numbers */
-  int inside;       /* 1: execute takes and gives tensors in csr's order */
-} dfgnn_reordering;
-
-#define DFGNN_REORDERING_INIT DFGNN_INIT(dfgnn_reordering)
-
-/* dfgnn_graph_create_csr of the matrix in another order, with arrays of its
- * own; csr's, in host or device memory, are read and not kept.  Edges of a row
- * keep their order.
- *
- * Without how->inside the caller permutes features: row p of a tensor belongs
- * to node rows[p], or columns[p], of csr (dfgnn_graph_order), edge e of [E,H]
- * to edge dfgnn_graph_edge_order[e].  Do that once, where features are loaded.
- *
- * With how->inside, dfgnn_execute does it in each call: tensors are in csr's
- * order, copied to the plan's workspace (by one kernel a tensor) and back.
- * Tensors that are indexed by columns, which are all that forward passes
- * gather, are copied only without how->keep_columns.  With how->keep_columns,
- * too, rows that share sources run near in time, which is most of the gain;
- * passes along the columns (backward) gain only without it.  Dropout draws by
- * the edges of the new order.
- *
- * A reordered graph is tuned as a graph of its own, named "NAME+community". */
-DFGNN_API dfgnn_status dfgnn_graph_create_reordered(dfgnn_graph **graph,
-                                                    dfgnn_context *ctx,
-                                                    const dfgnn_csr *csr,
-                                                    const dfgnn_reordering *how,
-                                                    void *stream);
-
-/* The order of a graph's rows and columns, as dfgnn_csr_order gives it; either
- * may be NULL.  0, 1, 2, ... where they were not reordered. */
-DFGNN_API dfgnn_status dfgnn_graph_order(int64_t *rows, int64_t *columns,
-                                         const dfgnn_graph *graph);
-
 /* ---- partitions ---------------------------------------------------------- */
 
 /* Ways to divide the nodes of a square matrix among the ranks of a job, so that

@@ -7,7 +7,6 @@
 #define DFGNN_LIB_BACKEND_H
 
 #include "dfgnn.h"
-#include "kernels/common/move.h"
 #include "kernels/common/variant.h"
 #include "lib/base/load.h"
 
@@ -113,10 +112,6 @@ typedef struct dfgnn_backend {
   /* Narrows 64-bit device indices; out of range is an error naming the edge. */
   dfgnn_status (*narrow)(dfgnn_device *device, int32_t *to, const int64_t *from,
                          int64_t count);
-  /* Moves rows of a tensor that the device can read, in the order of `stream`;
-   * allocates nothing. */
-  dfgnn_status (*move)(dfgnn_device *device, const dfgnn_move *move,
-                       void *stream);
   /* Builds a view, in the order of the backend's own stream; its arrays come
    * from allocate, array[0] owning none of the others: release each non-NULL
    * one. */
@@ -148,8 +143,9 @@ typedef struct dfgnn_backend {
 
   /* Measures the milliseconds of one call.  Calls f so often that launch and
    * timer cost are negligible (CUDA: replays a captured graph of short calls);
-   * `repeats` > 0 fixes how often; DFGNN_BRIEFLY: as rarely as gives a time.  cold: the last-level cache is flushed
-   * before each timed call, outside the timing. */
+   * `repeats` > 0 fixes how often; DFGNN_BRIEFLY: as rarely as gives a time.
+   * cold: the last-level cache is flushed before each timed call, outside the
+   * timing. */
   dfgnn_status (*time)(dfgnn_device *device, dfgnn_sample *sample,
                        dfgnn_timed_function f, void *data, int repeats,
                        int cold);

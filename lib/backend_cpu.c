@@ -11,13 +11,12 @@
 #include "lib/backend.h"
 #include "lib/base/error.h"
 #include "lib/coo.h"
-#include "lib/move.h"
 #include "lib/signature.h"
 #include "lib/views.h"
 
 #define MAX_CALLS 1000 /* calls of one sample */
-#define BRIEF_CALLS 3 /* of a brief one, the first of which warms up */
-#define BRIEF_MS 20.0 /* after which a brief one ends all the same */
+#define BRIEF_CALLS 3  /* of a brief one, the first of which warms up */
+#define BRIEF_MS 20.0  /* after which a brief one ends all the same */
 
 struct dfgnn_device {
   int threads;
@@ -166,13 +165,6 @@ static dfgnn_status narrow(dfgnn_device *device, int32_t *to,
   return DFGNN_OK;
 }
 
-static dfgnn_status move(dfgnn_device *device, const dfgnn_move *move,
-                         void *stream) {
-  (void)stream;
-  dfgnn__move_host(move, device->threads);
-  return DFGNN_OK;
-}
-
 static dfgnn_status build_view(dfgnn_device *device, dfgnn_view *view,
                                const dfgnn_matrix *matrix,
                                const dfgnn_signature *signature) {
@@ -248,10 +240,9 @@ static dfgnn_status time_calls(dfgnn_device *device, dfgnn_sample *sample,
       return status;
     ms[calls] = now_ms() - begin;
     total += ms[calls++];
-  } while (repeats > 0 ? calls < repeats && calls < MAX_CALLS
-           : repeats == DFGNN_BRIEFLY
-               ? calls < BRIEF_CALLS && total < BRIEF_MS
-               : !enough(calls, total));
+  } while (repeats > 0                ? calls < repeats && calls < MAX_CALLS
+           : repeats == DFGNN_BRIEFLY ? calls < BRIEF_CALLS && total < BRIEF_MS
+                                      : !enough(calls, total));
   const long lost = preemptions() - before;
   sample->waited = waited_share(waited, dfgnn__load_waited(), now_ms() - start,
                                 device->threads);
@@ -376,7 +367,6 @@ const dfgnn_backend dfgnn__backend_cpu = {
     .build_view = build_view,
     .max_degree = max_degree,
     .sort_edges = sort_edges,
-    .move = move,
     .time = time_calls,
     .load = read_load,
     .copy_bandwidth = copy_bandwidth,

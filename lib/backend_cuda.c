@@ -191,15 +191,6 @@ static dfgnn_status follow(dfgnn_device *device, void *stream) {
   return status;
 }
 
-static dfgnn_status move(dfgnn_device *device, const dfgnn_move *move,
-                         void *stream) {
-  const dfgnn_queue queue = {.engine = device->engine, .stream = stream};
-  int entered = dfgnn__cuda_enter(device);
-  dfgnn_status status = dfgnn__cuda_move(&queue, move);
-  dfgnn__cuda_leave(entered);
-  return status;
-}
-
 const dfgnn_backend dfgnn__backend_cuda = {
     .name = "cuda",
     .device_count = device_count,
@@ -229,7 +220,6 @@ const dfgnn_backend dfgnn__backend_cuda = {
     .await = dfgnn__cuda_await,
     .await_mark = dfgnn__cuda_await_mark,
     .unmark = dfgnn__cuda_unmark,
-    .move = move,
     .time = dfgnn__cuda_time,
     .load = dfgnn__cuda_load,
     .watch_create = dfgnn__cuda_watch_create,

@@ -76,16 +76,6 @@ static dfgnn_status structures(const dfgnn_queue *queue,
   return tiles(queue, m);
 }
 
-static dfgnn_status moves(const dfgnn_queue *queue) {
-  for (size_t element = 2; element <= 16; element *= 2)
-    for (int wide = 0; wide < 2; wide++) {
-      const dfgnn_move move = {
-          .wide = wide, .rows = 1, .heads = 1, .dim = 1, .element = element};
-      GO(dfgnn__cuda_move(queue, &move));
-    }
-  return DFGNN_OK;
-}
-
 dfgnn_status dfgnn__collect_graph_programs(dfgnn_programs *list) {
   const dfgnn_queue queue = {.list = list};
   for (int wide = 0; wide < 2; wide++)
@@ -99,6 +89,5 @@ dfgnn_status dfgnn__collect_graph_programs(dfgnn_programs *list) {
     }
   GO(dfgnn__cuda_narrow(&queue, NULL, NULL, 1, NULL));
   GO(sorts(&queue));
-  GO(edge_lists(&queue));
-  return moves(&queue);
+  return edge_lists(&queue);
 }

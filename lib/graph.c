@@ -9,7 +9,6 @@
 #include "lib/base/error.h"
 #include "lib/handle.h"
 #include "lib/plan.h"
-#include "lib/reorder.h"
 
 static dfgnn_status check_csr(const dfgnn_csr *csr) {
   const int64_t extents[] = {csr->destinations, csr->sources, csr->edges};
@@ -195,7 +194,7 @@ static void forget_analysis(dfgnn_graph *graph) {
 
 static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   dfgnn_context *ctx = graph->ctx;
-  leave l = {ctx, ordered && !graph->reordered, stream};
+  leave l = {ctx, ordered, stream};
   void *used_on = NULL;
   const int several = !dfgnn__graph_stream(graph, &used_on);
   if (l.ordered && stream == DFGNN_STREAM_USED) {
@@ -210,9 +209,6 @@ static void destroy(dfgnn_graph *graph, int ordered, void *stream) {
   if (left)
     dfgnn__log(ctx, DFGNN_LOG_DEBUG,
                "graph %s destroyed before %d of its plans", graph->name, left);
-  dfgnn_graph *inner = graph->reordered ? graph->reordered->inner : NULL;
-  dfgnn__reordered_free(ctx, graph->reordered);
-  dfgnn_graph_destroy(inner);
   forget_analysis(graph);
   (void)dfgnn__graph_follow(graph, l.stream);
   dfgnn__graph_free_views(graph, give_back, &l);
@@ -244,11 +240,5 @@ void dfgnn_graph_destroy_on(dfgnn_graph *graph, void *stream) {
 }
 
 size_t dfgnn_graph_bytes(const dfgnn_graph *graph) {
-  if (!dfgnn__is_graph(graph))
-    return 0;
-  size_t bytes = graph->owned_bytes + graph->view_bytes;
-  if (graph->reordered)
-    bytes +=
-        graph->reordered->bytes + dfgnn_graph_bytes(graph->reordered->inner);
-  return bytes;
+  return dfgnn__is_graph(graph) ? graph->owned_bytes + graph->view_bytes : 0;
 }

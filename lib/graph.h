@@ -49,8 +49,6 @@ struct dfgnn_graph {
   dfgnn_plan **plans; /* open addressing, capacity a power of two */
   size_t plan_count, plan_capacity;
   dfgnn_plan *alive; /* all plans of the graph, cached or not */
-
-  struct dfgnn_reordered *reordered; /* lib/reorder.h; NULL: not reordered */
 };
 
 /* dfgnn_graph_create_csr with a csr that was checked.  sorted, if not NULL: csr

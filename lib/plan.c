@@ -78,7 +78,6 @@ static void release_plan(dfgnn_plan *plan) {
   leave_graph(plan);
   if (plan->state && plan->variant->family->release)
     plan->variant->family->release(plan->state);
-  dfgnn_plan_destroy(plan->inner);
   for (size_t k = 0; plan->race && dfgnn__race_entrant(plan, k); k++)
     dfgnn_plan_destroy(dfgnn__race_entrant(plan, k));
   dfgnn__race_free(plan);

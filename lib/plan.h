@@ -22,7 +22,6 @@ struct dfgnn_plan {
   size_t workspace;
   const dfgnn_view *views[DFGNN_MAX_VIEWS];
   void *state;
-  dfgnn_plan *inner; /* the plan that runs if the graph is reordered inside */
   struct dfgnn_plan_race *race; /* lib/plan_race.h; NULL: the plan is no race */
   uint64_t hash;                /* of problem, for the cache */
   atomic_int references;

@@ -10,7 +10,6 @@
 #include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
-#include "lib/reorder.h"
 #include "lib/unmeasured.h"
 
 static void count_source(dfgnn_context *ctx, dfgnn_source source) {
@@ -232,29 +231,6 @@ static void break_circuit(dfgnn_plan *plan) {
   dfgnn__record_refusal(plan);
 }
 
-/* Programs run on the graph as it was given. */
-static int has_inner(dfgnn_graph *graph, const dfgnn_problem *problem) {
-  return dfgnn__graph_inner(graph) != graph && !problem->program;
-}
-
-/* Makes a plan of a graph that is reordered inside, around a plan of its inner
- * graph with the variant `name` (NULL: the best). */
-static dfgnn_status wrap_inner(dfgnn_plan **out, dfgnn_graph *graph,
-                               const dfgnn_problem *problem, const char *name) {
-  dfgnn_graph *inner_graph = dfgnn__graph_inner(graph);
-  dfgnn_plan *inner;
-  dfgnn_status status =
-      name ? dfgnn_plan_create_forced(&inner, graph->ctx, inner_graph, problem,
-                                      name)
-           : dfgnn_plan_create(&inner, graph->ctx, inner_graph, problem);
-  if (status)
-    return status;
-  status = dfgnn__reordered_plan(out, graph, inner);
-  if (status)
-    dfgnn_plan_destroy(inner);
-  return status;
-}
-
 dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
                                dfgnn_graph *graph,
                                const dfgnn_problem *problem) {
@@ -280,10 +256,7 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
     dfgnn__plan_give_up(plan);
     dfgnn_plan_destroy(plan);
   }
-  if (has_inner(graph, &full))
-    status = wrap_inner(&plan, graph, &full, NULL);
-  else
-    status = choose_and_build(&plan, graph, &full);
+  status = choose_and_build(&plan, graph, &full);
   if (status)
     return status;
   status = dfgnn__plan_keep(&plan);
@@ -311,8 +284,6 @@ dfgnn_status dfgnn_plan_create_forced(dfgnn_plan **out, dfgnn_context *ctx,
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "unknown variant '%s'; `dfgnn-tune variants` lists them",
                        name);
-  if (has_inner(graph, &full))
-    return wrap_inner(out, graph, &full, name);
   status = dfgnn__choose_forced(&choice, graph, &full, variant);
   return status ? status : build_plan(out, graph, &full, &choice);
 }

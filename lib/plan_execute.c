@@ -1,10 +1,9 @@
-/* plan_execute.c - executes plans: launches a variant, an entrant of a race or
- * the plan of an inner graph */
+/* plan_execute.c - executes plans: launches a variant or an entrant of a race
+ */
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
-#include "lib/reorder.h"
 
 /* If the device refuses a launch, the entrant has failed, not the caller: the
  * best entrant runs in its place. */
@@ -22,19 +21,6 @@ static dfgnn_status execute_race(const dfgnn_plan *plan, const dfgnn_args *args,
   if (status != DFGNN_ERROR_DEVICE || taken.entrant == taken.best)
     return status;
   return dfgnn_execute(taken.best, args, workspace, stream);
-}
-
-static dfgnn_status execute_inner(const dfgnn_plan *plan,
-                                  const dfgnn_args *args, void *workspace,
-                                  void *stream) {
-  dfgnn_args inner;
-  dfgnn_status status =
-      dfgnn__reordered_gather(&inner, plan, args, workspace, stream);
-  if (!status)
-    status = dfgnn_execute(plan->inner, &inner, workspace, stream);
-  if (!status)
-    status = dfgnn__reordered_scatter(&inner, plan, args, workspace, stream);
-  return status;
 }
 
 dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
@@ -79,9 +65,8 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   int previous = dfgnn__context_enter(plan->ctx);
   status = dfgnn__graph_follow(plan->graph, stream);
   if (!status)
-    status = plan->inner ? execute_inner(plan, &full, workspace, stream)
-             : plan->problem.program ? dfgnn__edge_program_launch(plan, &launch)
-                                     : plan->variant->family->launch(&launch);
+    status = plan->problem.program ? dfgnn__edge_program_launch(plan, &launch)
+                                   : plan->variant->family->launch(&launch);
   dfgnn__context_leave(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
     atomic_store(&((dfgnn_plan *)plan)->refused, 1);

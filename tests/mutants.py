@@ -181,11 +181,6 @@ CHOICE = [
           "int64_t limit = capacity / (int64_t)dfgnn_dtype_size(p->dtype);",
           "int64_t limit = capacity / (int64_t)dfgnn_dtype_size(p->dtype) + 1;",
           ("check_plan", "check_select")),
-    Fault("lib/plan_execute.c", "a copy in the inner order is not moved back",
-          """  if (!status)
-    status = dfgnn__reordered_scatter(&inner, plan, args, workspace, stream);
-""", "",
-          ("check_reorder", "check_graph_reorder")),
     Fault("lib/graph_views.c", "a transposed view is not found again",
           "node->view.request.transposed != request->transposed",
           "node->view.request.transposed == request->transposed",

@@ -1,7 +1,7 @@
 /* bench_reorder.c - the gain of an order of the nodes, and when it pays back
  *
- * Each variant is timed on the graph as it is, reordered, and reordered with
- * features moved inside each call, in turns, so that drift hits all alike. */
+ * Each variant is timed on the graph as it is and reordered, in turns, so that
+ * drift hits both alike. */
 #include "dfgnn_graph.h"
 #include "lib/base/error.h"
 #include "tools/bench.h"
@@ -18,12 +18,11 @@
 #define MAX_ROUNDS 1000
 #define WARP 32
 
-/* The graph as it is, reordered, and with features moved inside each call. */
-enum { BEFORE, AFTER, INSIDE, SIDES };
+enum { BEFORE, AFTER, SIDES };
 
 typedef struct side {
   dfgnn_graph *graph;
-  dfgnn_harness *harness; /* INSIDE uses the harness of BEFORE */
+  dfgnn_harness *harness;
   dfgnn_signature signature;
 } side;
 
@@ -72,7 +71,7 @@ static dfgnn_status add(session *s, const dfgnn_variant *variant) {
   entry *e = &s->entries[s->count++];
   *e = (entry){.variant = variant, .status = "ok", .rel_error = NAN};
   for (int r = 0; r < MAX_ROUNDS; r++)
-    e->log_ms[BEFORE][r] = e->log_ms[AFTER][r] = e->log_ms[INSIDE][r] = NAN;
+    e->log_ms[BEFORE][r] = e->log_ms[AFTER][r] = NAN;
   return DFGNN_OK;
 }
 
@@ -158,17 +157,6 @@ static dfgnn_status choose(session *s, int *usage) {
 
 /* ---- running ------------------------------------------------------------ */
 
-static dfgnn_status open_inside(session *s, const int64_t *rows,
-                                const int64_t *columns) {
-  dfgnn_reordering how = DFGNN_REORDERING_INIT;
-  how.rows = rows;
-  how.columns = columns;
-  how.inside = 1;
-  how.keep_columns = s->each->problem->pass == DFGNN_PASS_FORWARD;
-  return dfgnn_graph_create_reordered(&s->side[INSIDE].graph, s->each->ctx,
-                                      s->each->csr, &how, NULL);
-}
-
 static dfgnn_status open_side(session *s, side *side) {
   side->signature = (dfgnn_signature)DFGNN_SIGNATURE_INIT;
   dfgnn_status status = dfgnn_graph_signature(&side->signature, side->graph);
@@ -193,15 +181,12 @@ static dfgnn_status reorder(session *s) {
   if (!status)
     status = dfgnn_graph_create_csr(&s->side[AFTER].graph, s->each->ctx, s->csr,
                                     NULL);
-  if (!status)
-    status = open_inside(s, rows, columns);
   free(rows);
   s->side[BEFORE].graph = s->each->graph;
   if (!status)
     status = open_side(s, &s->side[BEFORE]);
   if (!status)
     status = open_side(s, &s->side[AFTER]);
-  s->side[INSIDE].harness = s->side[BEFORE].harness;
   return status;
 }
 
@@ -282,23 +267,23 @@ static dfgnn_interval middle(const double *log_ms, int rounds) {
   return (dfgnn_interval){exp(x.center), exp(x.low), exp(x.high)};
 }
 
-/* The ratio of the time of side k to the time before. */
-static dfgnn_interval ratio_of(const session *s, const entry *e, int k) {
+/* The ratio of the time after to the time before. */
+static dfgnn_interval ratio_of(const session *s, const entry *e) {
   double log_ratio[MAX_ROUNDS];
   for (int r = 0; r < s->rounds; r++)
-    log_ratio[r] = e->log_ms[k][r] - e->log_ms[BEFORE][r];
+    log_ratio[r] = e->log_ms[AFTER][r] - e->log_ms[BEFORE][r];
   return middle(log_ratio, s->rounds);
 }
 
 /* Puts the number of calls that earn the reordering back, null if its gain is
  * not told apart from none. */
-static void put_payback(json_t *row, const char *key, const session *s,
-                        double base_ms, dfgnn_interval ratio) {
+static void put_payback(json_t *row, const session *s, double base_ms,
+                        dfgnn_interval ratio) {
   double saved = base_ms * (1 - ratio.center);
   if (ratio.high < 1)
-    tool_put_count(row, key, (int64_t)ceil(s->reorder_ms / saved));
+    tool_put_count(row, "payback_calls", (int64_t)ceil(s->reorder_ms / saved));
   else
-    tool_put_number(row, key, NAN);
+    tool_put_number(row, "payback_calls", NAN);
 }
 
 static void put_variants(json_t *row, const entry *e) {
@@ -322,8 +307,7 @@ static void put_entry(session *s, const entry *e) {
   json_t *row = tool_row(each->label, each->problem, each->info);
   dfgnn_interval base = middle(e->log_ms[BEFORE], s->rounds);
   dfgnn_interval ms = middle(e->log_ms[AFTER], s->rounds);
-  dfgnn_interval ratio = ratio_of(s, e, AFTER);
-  dfgnn_interval inside = ratio_of(s, e, INSIDE);
+  dfgnn_interval ratio = ratio_of(s, e);
   tool_put(row, "reorder", dfgnn_name(DFGNN_NAMES_ORDER, s->order));
   tool_put_number(row, "reorder_ms", s->reorder_ms);
   tool_put(row, "role", e->variant ? "" : "tuned");
@@ -336,11 +320,7 @@ static void put_entry(session *s, const entry *e) {
   tool_put_number(row, "ratio", ratio.center);
   tool_put_number(row, "ratio_low", ratio.low);
   tool_put_number(row, "ratio_high", ratio.high);
-  put_payback(row, "payback_calls", s, base.center, ratio);
-  tool_put_number(row, "inside_ms",
-                  middle(e->log_ms[INSIDE], s->rounds).center);
-  tool_put_number(row, "inside_ratio", inside.center);
-  put_payback(row, "inside_payback_calls", s, base.center, inside);
+  put_payback(row, s, base.center, ratio);
   tool_put_number(row, "rel_error", e->rel_error);
   tool_put(row, "status", e->status);
   tool_put(row, "reason", e->reason);
@@ -366,7 +346,6 @@ static void close_session(session *s) {
     if (s->side[k].harness)
       dfgnn__harness_destroy(s->side[k].harness);
   dfgnn_graph_destroy(s->side[AFTER].graph);
-  dfgnn_graph_destroy(s->side[INSIDE].graph);
   dfgnn_csr_free(s->csr);
 }
 
@@ -416,8 +395,6 @@ const tool_column bench_reorder_columns[] = {
     {"median_ms", "AFTER", TOOL_MS},
     {"ratio", "RATIO", TOOL_FIGURE},
     {"payback_calls", "PAYBACK", TOOL_COUNT},
-    {"inside_ms", "INSIDE", TOOL_MS},
-    {"inside_payback_calls", "PAYBACK", TOOL_COUNT},
     {"rel_error", "ERROR", TOOL_FIGURE},
     {"status", "STATUS", TOOL_TEXT},
     {"reason", "REASON", TOOL_TEXT},

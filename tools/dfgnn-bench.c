@@ -109,10 +109,8 @@ static const tool_section sections[] = {
      "features of one), base_ms, median_ms (reordered), ratio with ratio_low "
      "and ratio_high (reordered over before; below 1 is faster), "
      "payback_calls (until the reordering is earned back; null: its gain is "
-     "not told apart from none), the same where each call moves its features "
-     "into the order and back (forward: those that the rows own) as "
-     "inside_ms, inside_ratio and inside_payback_calls, and reuse and "
-     "locality of the graph, also reuse_before and locality_before.\n"},
+     "not told apart from none), and reuse and locality of the graph, also "
+     "reuse_before and locality_before.\n"},
     {"EXAMPLES", "The tuned choice against the baselines:\n"
                  "    dfgnn-bench pubmed.npz --op gt --dim 128\n"
                  "\n"

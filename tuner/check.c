@@ -249,8 +249,8 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
   if (h->pool)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "the host has no copy of these inputs to compare with");
-  dfgnn_arithmetic arithmetic = dfgnn__arithmetic(
-      &h->problem, (plan->inner ? plan->inner : plan)->variant->family);
+  dfgnn_arithmetic arithmetic =
+      dfgnn__arithmetic(&h->problem, plan->variant->family);
   dfgnn_status status = dfgnn__harness_matrix(h, &matrix);
   h->accuracy = (dfgnn_accuracy){0, 0};
   if (!status && !h->prepared) {

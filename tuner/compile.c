@@ -8,7 +8,6 @@
 #include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/handle.h"
-#include "lib/reorder.h"
 
 /* The anchor and what would be chosen are measured whatever they cost. */
 #define OWED 3
@@ -112,7 +111,7 @@ dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
   dfgnn_tune_kernels *k = calloc(1, sizeof *k);
   if (!k)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  status = dfgnn__tuned_problem(&k->problem, &graph, problem);
+  status = dfgnn__tuned_problem(&k->problem, graph, problem);
   if (!status)
     status = dfgnn__graph_know(graph);
   if (!status)

@@ -4,9 +4,9 @@
 
 #include "tuner/candidates.h"
 
-/* The problem that dfgnn_tune measures for a given one, complete, and the graph
- * that it is measured on. */
-dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete, dfgnn_graph **graph,
+/* The problem that dfgnn_tune measures on a graph for a given one, complete. */
+dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
+                                  const dfgnn_graph *graph,
                                   const dfgnn_problem *problem);
 
 typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;

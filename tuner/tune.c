@@ -8,7 +8,6 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/error.h"
 #include "lib/handle.h"
-#include "lib/reorder.h"
 #include "tuner/compile.h"
 #include "tuner/record.h"
 
@@ -445,18 +444,17 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   return status;
 }
 
-dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete, dfgnn_graph **graph,
+dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
+                                  const dfgnn_graph *graph,
                                   const dfgnn_problem *problem) {
-  const dfgnn_context *ctx = (*graph)->ctx;
-  if ((*graph)->matrix.refilled)
+  const dfgnn_context *ctx = graph->ctx;
+  if (graph->matrix.refilled)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "a refilled graph has no edges of its own to measure: "
                        "tune a graph of the same size");
   dfgnn_status status = dfgnn__problem_complete(complete, problem);
   if (status)
     return status;
-  if (!complete->program) /* these run on the graph as it is */
-    *graph = dfgnn__graph_inner(*graph);
   if (ctx->force_deterministic >= 0)
     complete->deterministic = !!ctx->force_deterministic;
   if (!dfgnn__operator(complete->op, complete->pass))
@@ -481,15 +479,13 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
     return status;
   status = complete_options(&s.options, options);
   if (!status)
-    status = dfgnn__tuned_problem(&s.subject.problem, &s.subject.graph, problem);
+    status = dfgnn__tuned_problem(&s.subject.problem, graph, problem);
   if (status)
     return status;
   if (ctx->backend->capturing(ctx->device, NULL))
     return dfgnn__fail(DFGNN_ERROR_CAPTURING,
                        "tuning is not allowed while a stream is capturing");
   status = run_session(&r, &s);
-  if (s.subject.graph != graph)
-    dfgnn__graph_forget_plans(graph);
   /* An interrupted run has a report as well. */
   if (report && (!status || status == DFGNN_ERROR_INTERRUPTED))
     dfgnn__give(report, &r, &kind);

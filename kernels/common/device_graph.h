@@ -7,7 +7,6 @@
 #define DFGNN_KERNELS_DEVICE_GRAPH_H
 
 #include "kernels/common/graph_params.h"
-#include "kernels/common/move.h"
 #include "kernels/common/variant.h"
 #include "kernels/engine/engine.h"
 
@@ -120,8 +119,6 @@ int dfgnn__cuda_is_short(int64_t edges, int64_t destinations, int64_t sources,
                          int64_t shared_bytes);
 dfgnn_status dfgnn__cuda_short_list(const dfgnn_queue *queue,
                                     dfgnn_short_list list, int wide);
-
-dfgnn_status dfgnn__cuda_move(const dfgnn_queue *queue, const dfgnn_move *move);
 
 /* Sorts keys by their lowest `bits` bits, stably: order, int32 or int64 if
  * wide, becomes the position that each key had.  sorted may not be NULL: passes

@@ -173,7 +173,6 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
 
   STRUCT(dfgnn_coo, coo);
   STRUCT(dfgnn_csr, shown);
-  STRUCT(dfgnn_reordering, how);
   static const int32_t dst[E] = {2, 0, 2, 0}, src[E] = {1, 0, 1, 2};
   int64_t rows[N] = {0};
   coo.it.destinations = coo.it.sources = N;
@@ -185,13 +184,6 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
   FENCED(shown);
   CHECK(shown.it.edges == E &&
         !memcmp(shown.it.indices, indices, sizeof indices));
-  use_plan(ctx, graph);
-  dfgnn_graph_destroy(graph);
-  how.it.order = DFGNN_ORDER_DEGREE;
-  how.it.inside = 1;
-  REFUSED(how,
-          dfgnn_graph_create_reordered(&graph, ctx, &csr.it, &how.it, NULL));
-  OK(dfgnn_graph_create_reordered(&graph, ctx, &csr.it, &how.it, NULL));
   use_plan(ctx, graph);
   dfgnn_graph_destroy(graph);
   OK(dfgnn_csr_order(rows, NULL, &csr.it, DFGNN_ORDER_DEGREE));

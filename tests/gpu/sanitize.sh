@@ -54,7 +54,7 @@ families() {
 # Lines "tool program family"; - is all of a program that is not about families.
 plan() {
   for tool in ${TOOLS:-racecheck memcheck initcheck}; do
-    for program in backend sort backward symmetric tiles execute reorder; do
+    for program in backend sort backward symmetric tiles execute; do
       echo "$tool check_gpu_$program -"
     done
     while read -r family; do

@@ -29,7 +29,6 @@ int main(void) {
   dfgnn_csr csr = DFGNN_CSR_INIT;
   dfgnn_coo coo = DFGNN_COO_INIT;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
   dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
@@ -44,7 +43,7 @@ int main(void) {
          counters.struct_size != sizeof counters ||
          csr.struct_size != sizeof csr || coo.struct_size != sizeof coo ||
          signature.struct_size != sizeof signature ||
-         how.struct_size != sizeof how || args.struct_size != sizeof args ||
+         args.struct_size != sizeof args ||
          args.slope != 0.2 || value.struct_size != sizeof value ||
          mlp.struct_size != sizeof mlp || found.struct_size != sizeof found ||
          mlp_args.struct_size != sizeof mlp_args ||

@@ -53,7 +53,6 @@ static void invalid(dfgnn_status status) {
 static void no_context(dfgnn_context *c) {
   dfgnn_device_info info = DFGNN_DEVICE_INFO_INIT;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  dfgnn_reordering how = DFGNN_REORDERING_INIT;
   dfgnn_coo coo = DFGNN_COO_INIT;
   dfgnn_args args = arguments();
   char digest[DFGNN_DIGEST_SIZE];
@@ -65,7 +64,6 @@ static void no_context(dfgnn_context *c) {
   invalid(dfgnn_context_digest(digest, c));
   invalid(dfgnn_graph_create_csr(&g, c, &csr, NULL));
   invalid(dfgnn_graph_create_coo(&g, c, &coo, NULL));
-  invalid(dfgnn_graph_create_reordered(&g, c, &csr, &how, NULL));
   invalid(dfgnn_plan_create(&p, c, graph, &problem));
   invalid(dfgnn_plan_create_forced(&p, c, graph, &problem,
                                    dfgnn_plan_variant(plan)));
@@ -80,11 +78,9 @@ static void no_graph(dfgnn_graph *g) {
   dfgnn_index_type type = DFGNN_INDEX_I64;
   dfgnn_csr copy = DFGNN_CSR_INIT;
   dfgnn_args args = arguments();
-  int64_t rows[NODES];
   dfgnn_plan *p = NULL;
   invalid(dfgnn_graph_csr(&copy, g));
   invalid(dfgnn_graph_signature(&signature, g));
-  invalid(dfgnn_graph_order(rows, NULL, g));
   invalid(dfgnn_plan_create(&p, ctx, g, &problem));
   invalid(
       dfgnn_plan_create_forced(&p, ctx, g, &problem, dfgnn_plan_variant(plan)));
@@ -162,9 +158,6 @@ TEST(places_and_descriptors_that_are_null_are_named) {
   invalid(dfgnn_graph_create_coo(&g, ctx, NULL, NULL));
   invalid(dfgnn_graph_csr(NULL, graph));
   invalid(dfgnn_graph_signature(NULL, graph));
-  invalid(dfgnn_graph_create_reordered(NULL, ctx, &csr, NULL, NULL));
-  invalid(dfgnn_graph_create_reordered(&g, ctx, &csr, NULL, NULL));
-  ck_ok(dfgnn_graph_order(NULL, NULL, graph));
   invalid(dfgnn_csr_read(NULL, NULL));
   invalid(dfgnn_csr_read(&made, NULL));
   invalid(dfgnn_csr_write(NULL, NULL));
@@ -307,24 +300,6 @@ TEST(plans_destroyed_first_are_not_reported) {
   dfgnn_context_destroy(c);
 }
 
-TEST(plans_of_a_reordered_graph_are_left_as_well) {
-  dfgnn_context *c = logging_context();
-  dfgnn_reordering how = DFGNN_REORDERING_INIT;
-  dfgnn_args args = arguments();
-  dfgnn_graph *g;
-  dfgnn_plan *p;
-  how.inside = 1;
-  how.order = DFGNN_ORDER_DEGREE;
-  ck_ok(dfgnn_graph_create_reordered(&g, c, &csr, &how, NULL));
-  ck_ok(dfgnn_call(c, g, &problem, &args, NULL));
-  ck_ok(dfgnn_plan_create(&p, c, g, &problem));
-  dfgnn_graph_destroy(g);
-  expected = "the plan's graph was destroyed before it";
-  invalid(dfgnn_execute(p, &args, NULL, NULL));
-  dfgnn_plan_destroy(p);
-  dfgnn_context_destroy(c);
-}
-
 TEST(a_context_lives_as_long_as_its_graphs) {
   dfgnn_context *c = logging_context();
   dfgnn_args args = arguments();
@@ -371,21 +346,6 @@ TEST(a_workspace_that_is_not_aligned_is_refused) {
   }
   free(memory);
   ck_assert_uint_gt(checked, 0);
-}
-
-TEST(orders_that_are_none_are_named_as_they_were_given) {
-  static const int64_t twice[NODES] = {0};
-  dfgnn_reordering how = DFGNN_REORDERING_INIT;
-  dfgnn_graph *g = NULL;
-  how.rows = twice;
-  ck_fails(dfgnn_graph_create_reordered(&g, ctx, &csr, &how, NULL),
-           DFGNN_ERROR_INVALID,
-           "how.rows[1] is 0, expected each of 0..39 once");
-  how.columns = twice;
-  ck_fails(dfgnn_graph_create_reordered(&g, ctx, &csr, &how, NULL),
-           DFGNN_ERROR_INVALID,
-           "how.columns[1] is 0, expected each of 0..39 once");
-  ck_assert_ptr_null(g);
 }
 
 TEST_MAIN("handles", .setup = begin, .teardown = end, .timeout = 60)
