@@ -17,17 +17,6 @@ const char *dfgnn__cpu_applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_simd_missing(setting->parameter[DFGNN_CPU_P_SIMD]);
 }
 
-/* The degrees of columns are not known before the view is made: a column may
- * have all edges. */
-const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting) {
-  int64_t most = setting->problem->pass == DFGNN_PASS_FORWARD
-                     ? setting->matrix->max_degree
-                     : setting->matrix->edges;
-  if (most <= setting->parameter[DFGNN_CPU_P_SIZE])
-    return "no row has more edges than an item: nothing to split";
-  return dfgnn__cpu_applicable(setting);
-}
-
 int dfgnn__cpu_views(const dfgnn_setting *setting,
                      dfgnn_view_request *requests) {
   if (setting->problem->pass == DFGNN_PASS_FORWARD)
@@ -36,23 +25,11 @@ int dfgnn__cpu_views(const dfgnn_setting *setting,
   return 1;
 }
 
-int dfgnn__cpu_split_views(const dfgnn_setting *setting,
-                           dfgnn_view_request *requests) {
-  int count = dfgnn__cpu_views(setting, requests);
-  requests[count] = (dfgnn_view_request){
-      .kind = DFGNN_VIEW_WORK_ITEMS,
-      .parameter = setting->parameter[DFGNN_CPU_P_SIZE],
-      .transposed = setting->problem->pass == DFGNN_PASS_BACKWARD};
-  return count + 1;
-}
-
 size_t dfgnn__cpu_walk_memory(const dfgnn_setting *setting,
                               dfgnn_cpu_algorithm algorithm,
                               size_t state_bytes) {
   int size = setting->parameter[DFGNN_CPU_P_SIZE];
-  int64_t states = algorithm == DFGNN_CPU_SPLIT
-                       ? dfgnn__cpu_split_states(setting, size)
-                   : algorithm == DFGNN_CPU_BALANCED
+  int64_t states = algorithm == DFGNN_CPU_BALANCED
                        ? dfgnn__cpu_balanced_states(setting, size)
                        : setting->device->units;
   return (size_t)states * state_bytes;
@@ -60,13 +37,9 @@ size_t dfgnn__cpu_walk_memory(const dfgnn_setting *setting,
 
 void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
                          const dfgnn_cpu_aggregate *aggregate,
-                         dfgnn_cpu_algorithm algorithm, const int *parameter,
-                         const dfgnn_view *items) {
+                         dfgnn_cpu_algorithm algorithm, const int *parameter) {
   int size = parameter[DFGNN_CPU_P_SIZE];
   switch (algorithm) {
-  case DFGNN_CPU_SPLIT:
-    dfgnn__cpu_walk_split(walk, aggregate, items);
-    break;
   case DFGNN_CPU_BALANCED:
     dfgnn__cpu_walk_balanced(walk, aggregate, size);
     break;

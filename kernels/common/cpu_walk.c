@@ -86,10 +86,6 @@ static char *partial(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
   return walk->memory + (size_t)(walk->threads + slot) * a->state_bytes;
 }
 
-int64_t dfgnn__cpu_split_states(const dfgnn_setting *setting, int64_t edges) {
-  return setting->device->units + 2 * (setting->matrix->edges / edges);
-}
-
 static int64_t part_count(int threads, int parts, int64_t edges) {
   int64_t count = (int64_t)threads * parts;
   if (count > edges / 64)
@@ -174,68 +170,6 @@ void dfgnn__cpu_walk_rows(const dfgnn_cpu_walk *walk,
     int64_t begin = task * rows;
     int64_t end = walk->rows - begin < rows ? walk->rows : begin + rows;
     whole_rows(walk, a, own_state(walk, a), begin, end);
-  }
-}
-
-/* ---- split --------------------------------------------------------------- */
-
-enum { ITEMS = 16 }; /* items of a task */
-
-/* A row of k > 1 items needs k partial states, and k <= 2 (k - 1).  So the
- * states of row i begin at twice the number of items before it beyond one for
- * each row, and all rows together need 2 edges / length states. */
-static int64_t first_partial(const dfgnn_view *items, int64_t row) {
-  return 2 * (((const int32_t *)items->array[2])[row] - row);
-}
-
-static void fold_item(const dfgnn_cpu_walk *walk, const dfgnn_cpu_aggregate *a,
-                      const dfgnn_view *items, int64_t item) {
-  const int32_t *first_item = items->array[2];
-  int64_t row = ((const int32_t *)items->array[0])[item];
-  int64_t begin = ((const int64_t *)items->array[1])[item];
-  int64_t end = edge_at(walk, row + 1), length = items->request.parameter;
-  int whole = first_item[row + 1] - first_item[row] == 1;
-  char *state =
-      whole ? own_state(walk, a)
-            : partial(walk, a,
-                      first_partial(items, row) + item - first_item[row]);
-  if (end - begin > length)
-    end = begin + length;
-  for (int64_t piece = 0; piece < a->pieces; piece++)
-    a->fold(a->job, row, piece, begin, end, state, whole);
-}
-
-static void merge_items(const dfgnn_cpu_walk *walk,
-                        const dfgnn_cpu_aggregate *a, const dfgnn_view *items,
-                        int64_t row) {
-  const int32_t *first_item = items->array[2];
-  int64_t slot = first_partial(items, row), length = items->request.parameter;
-  int64_t count = first_item[row + 1] - first_item[row];
-  int64_t degree = edge_at(walk, row + 1) - edge_at(walk, row);
-  char *to = partial(walk, a, slot);
-  for (int64_t piece = 0; piece < a->pieces; piece++) {
-    for (int64_t k = 1; k < count; k++)
-      a->merge(a->job, piece, to, partial(walk, a, slot + k), k * length,
-               k + 1 < count ? length : degree - k * length);
-    a->finish(a->job, row, piece, to);
-  }
-}
-
-void dfgnn__cpu_walk_split(const dfgnn_cpu_walk *walk,
-                           const dfgnn_cpu_aggregate *a,
-                           const dfgnn_view *items) {
-  const int32_t *heavy = items->array[3];
-  int64_t tasks = (items->count + ITEMS - 1) / ITEMS;
-#pragma omp parallel num_threads(walk->threads)
-  {
-#pragma omp for schedule(dynamic)
-    for (int64_t task = 0; task < tasks; task++)
-      for (int64_t i = task * ITEMS; i < items->count && i < (task + 1) * ITEMS;
-           i++)
-        fold_item(walk, a, items, i);
-#pragma omp for schedule(dynamic)
-    for (int64_t k = 0; k < items->extra; k++)
-      merge_items(walk, a, items, heavy[k]);
   }
 }
 

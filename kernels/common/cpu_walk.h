@@ -3,7 +3,6 @@
  * SpMM and reductions, forward and backward, differ in what they do with the
  * edges of a row (an aggregate) and not in how rows become tasks (a walk):
  *   row       a task is some rows
- *   split     rows are cut into items of at most `edges` edges
  *   balanced  parts have equally many edges, wherever that cuts a row
  * The states of a row that was cut are merged in the order of its edges. */
 #ifndef DFGNN_KERNELS_CPU_WALK_H
@@ -101,17 +100,13 @@ static inline int64_t dfgnn__cpu_edge(int offsets64, const void *offsets,
 dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,
                                char *memory);
 
-/* The number of states that a walk needs: one for each thread, and the partial
- * states of items of `edges` edges, or of `parts` parts a thread. */
-int64_t dfgnn__cpu_split_states(const dfgnn_setting *setting, int64_t edges);
+/* The number of states that a balanced walk needs: one for each thread, and the
+ * partial states of `parts` parts a thread. */
 int64_t dfgnn__cpu_balanced_states(const dfgnn_setting *setting, int parts);
 
 void dfgnn__cpu_walk_rows(const dfgnn_cpu_walk *walk,
                           const dfgnn_cpu_aggregate *aggregate,
                           dfgnn_cpu_tasks tasks, int64_t rows);
-void dfgnn__cpu_walk_split(const dfgnn_cpu_walk *walk,
-                           const dfgnn_cpu_aggregate *aggregate,
-                           const dfgnn_view *items);
 void dfgnn__cpu_walk_balanced(const dfgnn_cpu_walk *walk,
                               const dfgnn_cpu_aggregate *aggregate, int parts);
 
@@ -119,7 +114,6 @@ void dfgnn__cpu_walk_balanced(const dfgnn_cpu_walk *walk,
 
 typedef enum dfgnn_cpu_algorithm {
   DFGNN_CPU_ROW,
-  DFGNN_CPU_SPLIT,
   DFGNN_CPU_BALANCED,
   DFGNN_CPU_PLAIN /* rows, without parameters: for a part of a family's work */
 } dfgnn_cpu_algorithm;
@@ -128,8 +122,7 @@ typedef enum dfgnn_cpu_algorithm {
 enum {
   DFGNN_CPU_P_SIMD,
   DFGNN_CPU_P_PREFETCH,
-  DFGNN_CPU_P_SIZE, /* rows of a task (row), edges of an item (split), parts of
-                     * a thread (balanced) */
+  DFGNN_CPU_P_SIZE, /* rows of a task (row), parts of a thread (balanced) */
   DFGNN_CPU_P_TASKS /* dfgnn_cpu_tasks (row) */
 };
 
@@ -154,24 +147,19 @@ enum {
 int dfgnn__cpu_legal(const int *parameter);
 int dfgnn__cpu_row_legal(const int *parameter);
 const char *dfgnn__cpu_applicable(const dfgnn_setting *setting);
-const char *dfgnn__cpu_split_applicable(const dfgnn_setting *setting);
 
-/* The views of a walk: first the transpose if the pass is backward; last the
- * items if the algorithm is split. */
+/* The view of a walk: the transpose if the pass is backward. */
 int dfgnn__cpu_views(const dfgnn_setting *setting,
                      dfgnn_view_request *requests);
-int dfgnn__cpu_split_views(const dfgnn_setting *setting,
-                           dfgnn_view_request *requests);
 
 /* Workspace bytes of a walk whose states have state_bytes bytes. */
 size_t dfgnn__cpu_walk_memory(const dfgnn_setting *setting,
                               dfgnn_cpu_algorithm algorithm,
                               size_t state_bytes);
-/* Walks all rows; only split reads `items`. */
+/* Walks all rows. */
 void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
                          const dfgnn_cpu_aggregate *aggregate,
-                         dfgnn_cpu_algorithm algorithm, const int *parameter,
-                         const dfgnn_view *items);
+                         dfgnn_cpu_algorithm algorithm, const int *parameter);
 
 /* The number of the calling OpenMP thread. */
 int dfgnn__cpu_thread(void);
@@ -194,26 +182,19 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
   }
 #define DFGNN_CPU_WALK_ALGORITHMS(bytes, start)                                \
   DFGNN_CPU_WALK_ALGORITHM(row, DFGNN_CPU_ROW, bytes, start)                   \
-  DFGNN_CPU_WALK_ALGORITHM(split, DFGNN_CPU_SPLIT, bytes, start)               \
   DFGNN_CPU_WALK_ALGORITHM(balanced, DFGNN_CPU_BALANCED, bytes, start)
 
-/* The three families of one pass.  all_ops: the operators' bits; op_name: their
- * common name; chunk: dfgnn_family.block; items: the function that requests the
- * views of split. */
+/* The two families of one pass.  all_ops: the operators' bits; op_name: their
+ * common name; chunk: dfgnn_family.block. */
 #define DFGNN_CPU_WALK_FAMILY(label, op_name, all_ops, pass_name, pass, chunk) \
   .name = "cpu." op_name "." pass_name "." #label, .algorithm = #label,        \
   .backend = "cpu", .ops = all_ops, .passes = DFGNN_BIT(pass),                 \
   .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,               \
   .workspace = label##_workspace, .launch = label##_launch, .block = chunk
-#define DFGNN_CPU_WALK_FAMILIES(op_name, all_ops, pass_name, pass, chunk,      \
-                                items)                                         \
+#define DFGNN_CPU_WALK_FAMILIES(op_name, all_ops, pass_name, pass, chunk)      \
   {DFGNN_CPU_WALK_FAMILY(row, op_name, all_ops, pass_name, pass, chunk),       \
    .parameters = DFGNN_CPU_ROW_PARAMETERS, .legal = dfgnn__cpu_row_legal,      \
    .applicable = dfgnn__cpu_applicable, .views = dfgnn__cpu_views},            \
-      {DFGNN_CPU_WALK_FAMILY(split, op_name, all_ops, pass_name, pass, chunk), \
-       .parameters = DFGNN_CPU_SIZED_PARAMETERS("edges", 2, {128, 1024}),      \
-       .legal = dfgnn__cpu_legal, .applicable = dfgnn__cpu_split_applicable,   \
-       .views = items},                                                        \
   {                                                                            \
     DFGNN_CPU_WALK_FAMILY(balanced, op_name, all_ops, pass_name, pass, chunk), \
         .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),         \

@@ -255,7 +255,7 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
       run_variant(ctx, graph, &problem, &args, v->name);
       ck_assert_msg(!memcmp(first, again, bytes), "%s differs", v->name);
     }
-    cut += !strcmp(v->family->algorithm, "split");
+    cut += !strcmp(v->family->algorithm, "balanced");
   }
   ck_assert_int_gt(cut, 0);
   free(x);

@@ -93,8 +93,8 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   c.job.to = dfgnn__cpu_table(problem, launch->args->grad_value,
                               &launch->args->grad_value_strides);
   if (has_moments(problem)) {
-    dfgnn__cpu_sums_record(&c, NULL);
-    dfgnn__cpu_sums_columns(&c, 1, NULL);
+    dfgnn__cpu_sums_record(&c);
+    dfgnn__cpu_sums_columns(&c, 1);
   }
   scattering s = {.call = &c,
                   .sums = c.job.to,

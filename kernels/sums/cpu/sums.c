@@ -49,12 +49,6 @@ static int found_by(const dfgnn_problem *problem) {
   }
 }
 
-/* Does a backward pass walk rows, beside columns? */
-static int walks_rows(const dfgnn_problem *problem) {
-  return backward(problem) &&
-         (gated(problem) || found_by(problem) == DFGNN_CPU_MOMENTS);
-}
-
 /* Do gradients read records of the rows? */
 static int has_records(const dfgnn_problem *problem) {
   return backward(problem) && copies(problem) &&
@@ -277,8 +271,7 @@ static dfgnn_cpu_fold *fold_of(const dfgnn_cpu_sums_call *c,
 /* Walks the rows of matrix.  rest: PNA's gradients without those of min and
  * max. */
 static void walk(const dfgnn_cpu_sums_call *c, const dfgnn_cpu_sums *job,
-                 const dfgnn_matrix *matrix, dfgnn_cpu_pass pass, int rest,
-                 const dfgnn_view *items) {
+                 const dfgnn_matrix *matrix, dfgnn_cpu_pass pass, int rest) {
   const dfgnn_setting *setting = &c->launch->setting;
   const int *p = setting->parameter;
   const int found = job->found && pass == DFGNN_CPU_FORWARD;
@@ -294,11 +287,10 @@ static void walk(const dfgnn_cpu_sums_call *c, const dfgnn_cpu_sums *job,
   dfgnn__cpu_project_forget(c);
   if (found || job->to.base || job->to_gate.base || job->grad_attr.base ||
       job->grad_weight)
-    dfgnn__cpu_walk_run(&rows, &aggregate, c->algorithm, p, items);
+    dfgnn__cpu_walk_run(&rows, &aggregate, c->algorithm, p);
 }
 
-static void walk_forward(const dfgnn_cpu_sums_call *c,
-                         const dfgnn_view *items) {
+static void walk_forward(const dfgnn_cpu_sums_call *c) {
   dfgnn_cpu_sums job = c->job;
   job.own.gate = c->gate_dst;
   job.far = (dfgnn_cpu_ends){c->value, c->gate_src};
@@ -306,7 +298,7 @@ static void walk_forward(const dfgnn_cpu_sums_call *c,
   job.scale = c->scale_src;
   job.after = c->scale_dst;
   job.mean = averages(c->launch->setting.problem);
-  walk(c, &job, c->launch->setting.matrix, DFGNN_CPU_FORWARD, 0, items);
+  walk(c, &job, c->launch->setting.matrix, DFGNN_CPU_FORWARD, 0);
 }
 
 /* ---- backward ------------------------------------------------------------ */
@@ -331,7 +323,7 @@ static void record_rows(void *data, int64_t begin, int64_t end) {
   c->kernels->record(&c->job, begin, end);
 }
 
-void dfgnn__cpu_sums_record(dfgnn_cpu_sums_call *c, const dfgnn_view *items) {
+void dfgnn__cpu_sums_record(dfgnn_cpu_sums_call *c) {
   const dfgnn_setting *setting = &c->launch->setting;
   if (!c->job.record_bytes)
     return;
@@ -340,7 +332,7 @@ void dfgnn__cpu_sums_record(dfgnn_cpu_sums_call *c, const dfgnn_view *items) {
     dfgnn__cpu_for(dfgnn__cpu_threads(setting), c->job.rows, 256, record_rows,
                    c);
   else
-    walk_forward(c, items);
+    walk_forward(c);
 }
 
 /* Finds the places in the list of the edges of columns. */
@@ -359,8 +351,7 @@ static void list_columns(void *data, int64_t begin, int64_t end) {
   }
 }
 
-void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *c, int rest,
-                             const dfgnn_view *items) {
+void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *c, int rest) {
   const dfgnn_problem *p = c->launch->setting.problem;
   const dfgnn_args *args = c->launch->args;
   const dfgnn_view *transpose = c->launch->views[0];
@@ -387,7 +378,7 @@ void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *c, int rest,
     job.grad_weight = args->grad_edge_weight;
   job.scale = c->scale_dst;
   job.after = c->scale_src;
-  walk(c, &job, &columns, DFGNN_CPU_COLUMNS, rest, items);
+  walk(c, &job, &columns, DFGNN_CPU_COLUMNS, rest);
 }
 
 /* The job of gradients by destination and by edge. */
@@ -400,8 +391,7 @@ static dfgnn_cpu_sums by_row(const dfgnn_cpu_sums_call *c) {
   return job;
 }
 
-static void grade_messages(const dfgnn_cpu_sums_call *c,
-                           const dfgnn_view *items) {
+static void grade_messages(const dfgnn_cpu_sums_call *c) {
   const dfgnn_problem *p = c->launch->setting.problem;
   const dfgnn_args *args = c->launch->args;
   dfgnn_cpu_sums job = by_row(c);
@@ -410,7 +400,7 @@ static void grade_messages(const dfgnn_cpu_sums_call *c,
     return;
   job.to =
       dfgnn__cpu_table(p, args->grad_gate_dst, &args->grad_gate_dst_strides);
-  walk(c, &job, c->launch->setting.matrix, DFGNN_CPU_ROWS, 0, items);
+  walk(c, &job, c->launch->setting.matrix, DFGNN_CPU_ROWS, 0);
 }
 
 /* ---- launches ------------------------------------------------------------ */
@@ -418,12 +408,10 @@ static void grade_messages(const dfgnn_cpu_sums_call *c,
 static dfgnn_status launch(const dfgnn_launch *launch,
                            dfgnn_cpu_algorithm algorithm) {
   const dfgnn_setting *setting = &launch->setting;
-  const dfgnn_view *const *items =
-      algorithm == DFGNN_CPU_SPLIT ? launch->views : NULL;
   dfgnn_cpu_sums_call c;
   dfgnn__cpu_sums_begin(&c, launch, algorithm);
   if (!backward(setting->problem)) {
-    walk_forward(&c, items ? items[0] : NULL);
+    walk_forward(&c);
     return DFGNN_OK;
   }
   if (averages(setting->problem)) {
@@ -431,25 +419,11 @@ static dfgnn_status launch(const dfgnn_launch *launch,
                    4096, divide, &c);
     c.scale_dst = c.memory + c.layout.scales;
   }
-  const dfgnn_view *row_items =
-      items && walks_rows(setting->problem) ? items[2] : NULL;
-  dfgnn__cpu_sums_record(&c, row_items);
-  dfgnn__cpu_sums_columns(&c, 0, items ? items[1] : NULL);
+  dfgnn__cpu_sums_record(&c);
+  dfgnn__cpu_sums_columns(&c, 0);
   if (!copies(setting->problem))
-    grade_messages(&c, row_items);
+    grade_messages(&c);
   return DFGNN_OK;
-}
-
-/* Backward asks for work items of the columns, and for those of the rows if it
- * walks rows, too. */
-static int split_views(const dfgnn_setting *setting,
-                       dfgnn_view_request *requests) {
-  int count = dfgnn__cpu_split_views(setting, requests);
-  if (walks_rows(setting->problem)) {
-    requests[count] = requests[count - 1];
-    requests[count++].transposed = 0;
-  }
-  return count;
 }
 
 /* ---- families ------------------------------------------------------------ */
@@ -474,11 +448,6 @@ static const char *message_applicable(const dfgnn_setting *setting) {
   return reason ? reason : dfgnn__cpu_applicable(setting);
 }
 
-static const char *message_split_applicable(const dfgnn_setting *setting) {
-  const char *reason = no_message(setting);
-  return reason ? reason : dfgnn__cpu_split_applicable(setting);
-}
-
 #define MESSAGES(label, pass_name, pass)                                       \
   DFGNN_CPU_WALK_FAMILY(label, "message", DFGNN_OPS_MESSAGE, pass_name, pass,  \
                         DFGNN_CPU_CHUNK),                                      \
@@ -488,10 +457,6 @@ static const char *message_split_applicable(const dfgnn_setting *setting) {
   {MESSAGES(row, pass_name, pass), .parameters = DFGNN_CPU_ROW_PARAMETERS,     \
    .legal = dfgnn__cpu_row_legal, .applicable = message_applicable,            \
    .views = dfgnn__cpu_views},                                                 \
-      {MESSAGES(split, pass_name, pass),                                       \
-       .parameters = DFGNN_CPU_SIZED_PARAMETERS("edges", 2, {128, 1024}),      \
-       .legal = dfgnn__cpu_legal, .applicable = message_split_applicable,      \
-       .views = split_views},                                                  \
   {                                                                            \
     MESSAGES(balanced, pass_name, pass),                                       \
         .parameters = DFGNN_CPU_SIZED_PARAMETERS("parts", 2, {4, 16}),         \
@@ -500,9 +465,9 @@ static const char *message_split_applicable(const dfgnn_setting *setting) {
   }
 #define FAMILIES(name, ops)                                                    \
   DFGNN_CPU_WALK_FAMILIES(name, ops, "fwd", DFGNN_PASS_FORWARD,                \
-                          DFGNN_CPU_ADD_CHUNK, split_views),                   \
+                          DFGNN_CPU_ADD_CHUNK),                                \
       DFGNN_CPU_WALK_FAMILIES(name, ops, "bwd", DFGNN_PASS_BACKWARD,           \
-                              DFGNN_CPU_ADD_CHUNK, split_views)
+                              DFGNN_CPU_ADD_CHUNK)
 
 DFGNN_FAMILIES(sums_cpu_sums) = {
     MESSAGE_FAMILIES("fwd", DFGNN_PASS_FORWARD),

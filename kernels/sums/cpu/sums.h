@@ -234,10 +234,9 @@ void dfgnn__cpu_sums_begin(dfgnn_cpu_sums_call *call,
                            const dfgnn_launch *launch,
                            dfgnn_cpu_algorithm algorithm);
 /* Writes the records of the rows, if gradients read them. */
-void dfgnn__cpu_sums_record(dfgnn_cpu_sums_call *call, const dfgnn_view *items);
+void dfgnn__cpu_sums_record(dfgnn_cpu_sums_call *call);
 /* Computes the gradients of the columns.  rest: without min and max. */
-void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *call, int rest,
-                             const dfgnn_view *items);
+void dfgnn__cpu_sums_columns(const dfgnn_cpu_sums_call *call, int rest);
 
 /* Workspace of a projection, from `next` on. */
 void dfgnn__cpu_project_place(dfgnn_cpu_sums_layout *layout, size_t *next,
