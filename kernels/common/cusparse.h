@@ -14,9 +14,7 @@ enum {
   CUSPARSE_I32 = 2,        /* CUSPARSE_INDEX_32I */
   CUSPARSE_ROW_MAJOR = 2,  /* CUSPARSE_ORDER_ROW */
   CUSPARSE_F32 = 0,        /* CUDA_R_32F */
-  CUSPARSE_SPMM_ALG1 = 4,  /* CUSPARSE_SPMM_CSR_ALG1 */
-  CUSPARSE_SPMM_ALG2 = 6,
-  CUSPARSE_SPMM_ALG3 = 12,
+  CUSPARSE_SPMM_ALG3 = 12, /* deterministic, and the fastest of three */
   CUSPARSE_SDDMM_ALG = 0
 };
 

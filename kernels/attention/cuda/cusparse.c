@@ -22,7 +22,6 @@ typedef struct slot {
 
 struct dfgnn_cusparse_state {
   const dfgnn_cusparse *api;
-  int algorithm;
   int64_t rows[DENSE], dim;
   slot slots[SLOTS];
 };
@@ -130,15 +129,13 @@ out:
 }
 
 static dfgnn_status open_state(dfgnn_cusparse_state **state,
-                               const dfgnn_setting *setting, int algorithm,
-                               int slots) {
+                               const dfgnn_setting *setting, int slots) {
   const dfgnn_matrix *m = setting->matrix;
   dfgnn_cusparse_state *s = calloc(1, sizeof *s);
   dfgnn_status status = DFGNN_OK;
   if (!s)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   s->api = dfgnn__cusparse();
-  s->algorithm = algorithm;
   s->dim = setting->problem->dim;
   s->rows[QUERY] = s->rows[OUT] = m->destinations;
   s->rows[KEY] = s->rows[VALUE] = m->sources;
@@ -152,16 +149,16 @@ static dfgnn_status open_state(dfgnn_cusparse_state **state,
 }
 
 dfgnn_status dfgnn__cusparse_open(dfgnn_cusparse_state **state,
-                                  const dfgnn_setting *setting, int algorithm) {
-  return open_state(state, setting, algorithm, SLOTS);
+                                  const dfgnn_setting *setting) {
+  return open_state(state, setting, SLOTS);
 }
 
-size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting, int algorithm) {
+size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting) {
   const float one = 1, zero = 0;
   dfgnn_cusparse_state *state = NULL;
   dfgnn_status status = DFGNN_OK;
   size_t product = 0, sampled = 0;
-  if (open_state(&state, setting, algorithm, 1))
+  if (open_state(&state, setting, 1))
     return 0;
   const dfgnn_cusparse *api = state->api;
   slot *s = &state->slots[0];
@@ -170,7 +167,7 @@ size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting, int algorithm) {
                            CUSPARSE_F32, CUSPARSE_SDDMM_ALG, &sampled));
   GO(api, api->spmm_bytes(s->handle, CUSPARSE_PLAIN, CUSPARSE_PLAIN, &one,
                           s->scores, s->dense[VALUE], &zero, s->dense[OUT],
-                          CUSPARSE_F32, algorithm, &product));
+                          CUSPARSE_F32, CUSPARSE_SPMM_ALG3, &product));
 out:
   (void)status;
   dfgnn__cusparse_close(state);
@@ -240,7 +237,7 @@ dfgnn_status dfgnn__cusparse_gather(dfgnn_cusparse_state *state,
     GO(api, api->set_values(s->scores, plane(p, h)));
     GO(api, api->spmm(s->handle, CUSPARSE_PLAIN, CUSPARSE_PLAIN, &one,
                       s->scores, s->dense[VALUE], &zero, s->dense[OUT],
-                      CUSPARSE_F32, state->algorithm, buffer));
+                      CUSPARSE_F32, CUSPARSE_SPMM_ALG3, buffer));
   }
 out:
   give(s);

@@ -12,11 +12,11 @@ const char *dfgnn__cusparse_refusal(const dfgnn_setting *setting);
 
 /* Handles and descriptors for calls that run side by side. */
 dfgnn_status dfgnn__cusparse_open(dfgnn_cusparse_state **state,
-                                  const dfgnn_setting *setting, int algorithm);
+                                  const dfgnn_setting *setting);
 void dfgnn__cusparse_close(dfgnn_cusparse_state *state);
 /* Bytes of the buffer behind the scores in the workspace.  It is a call's own,
  * as it may still be in use when the next call comes. */
-size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting, int algorithm);
+size_t dfgnn__cusparse_buffer(const dfgnn_setting *setting);
 
 /* Can cuSPARSE follow the strides of this call? */
 int dfgnn__cusparse_serves_scores(const dfgnn_passes *passes);

@@ -31,8 +31,7 @@ static int widest(const dfgnn_passes *p, const dfgnn_problem *problem) {
   return p->dim % vector == 0 ? vector : 1;
 }
 
-int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
-                       int scalar) {
+int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
   const dfgnn_matrix *matrix = launch->setting.matrix;
   const dfgnn_args *args = launch->args;
@@ -61,16 +60,16 @@ int dfgnn__passes_fill(dfgnn_passes *passes, const dfgnn_launch *launch,
       .scores = launch->workspace,
       .scale = args->scale,
       .slope = args->slope};
-  return scalar ? 1 : widest(passes, problem);
+  return widest(passes, problem);
 }
 
 /* ---- scores -------------------------------------------------------------- */
 
-int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector, int by_row) {
+int dfgnn__passes_lanes(const dfgnn_problem *problem, int vector) {
   const int64_t vectors = problem->dim / vector;
   const int held = PASS_HELD_VECTORS(vector);
   if (DFGNN_HAS_SCALARS(problem->op)) /* its scores read no features */
-    return by_row ? 32 : 1;
+    return 1;
   const int fewest = pass_lanes(vectors < 4 ? vectors : 4);
   const int wanted = pass_lanes(dfgnn__ceil_div(vectors, held));
   return wanted > fewest ? wanted : fewest;
@@ -85,19 +84,15 @@ static int chunk_for(int64_t scores, int lanes) {
 }
 
 dfgnn_status dfgnn__passes_scores(const dfgnn_passes *passes,
-                                  const dfgnn_setting *setting, int vector,
-                                  int by_row) {
+                                  const dfgnn_setting *setting, int vector) {
   const dfgnn_problem *problem = setting->problem;
   const int gat = DFGNN_HAS_SCALARS(problem->op);
-  int lanes = dfgnn__passes_lanes(problem, vector, by_row);
+  int lanes = dfgnn__passes_lanes(problem, vector);
   int chunk = gat ? 1 : chunk_for(passes->edges * passes->heads, lanes);
   const int64_t shares = dfgnn__ceil_div(passes->edges, chunk) * passes->heads;
-  const int64_t blocks = by_row
-                             ? dfgnn__ceil_div(passes->rows, PASS_THREADS / 32)
-                             : dfgnn__ceil_div(shares, PASS_THREADS / lanes);
+  const int64_t blocks = dfgnn__ceil_div(shares, PASS_THREADS / lanes);
   const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/scores.cuh",
-      by_row ? "dfgnn::row_scores" : "dfgnn::edge_scores",
+      "kernels/attention/cuda/scores.cuh", "dfgnn::edge_scores",
       DFGNN_TYPE(problem->dtype), (int)problem->op, gat ? 1 : vector);
   void *arguments[] = {(void *)passes, &lanes, &chunk};
   if (passes->edges == 0)

@@ -222,17 +222,11 @@ template <typename A> struct team {
   }
 };
 
-template <typename A> struct row_sums {
-  /* The maximum, or 0 for -inf; 1 / sum, or 0 for a sum of 0. */
-  A maximum, inverse;
-};
-
 template <typename A>
 __device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
                                              int64_t k, int64_t first, int head,
-                                             A w, bool store) {
-  if (store)
-    s[k] = w;
+                                             A w) {
+  s[k] = w;
   if (p.weights)
     static_cast<A *>(p.weights)[(first + k) * p.heads + head] = w;
 }
@@ -240,9 +234,9 @@ __device__ __forceinline__ void store_weight(const dfgnn_passes &p, A *s,
 /* Computes the softmax of one head of a row, whose scores are the first
  * `degree` numbers of s; a warp holds them in registers if they fit. */
 template <typename A>
-__device__ __forceinline__ row_sums<A>
+__device__ __forceinline__ void
 softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
-            int64_t first, int64_t degree, int head, bool store) {
+            int64_t first, int64_t degree, int head) {
   const bool held = !t.scratch && degree <= 32 * kHeldScores;
   A x[kHeldScores];
   A most = minus_infinity<A>(), total = 0;
@@ -258,38 +252,34 @@ softmax_row(const dfgnn_passes &p, const team<A> &t, A *s, int64_t row,
       most = max_of(most, s[k]);
   }
   most = t.max(most);
-  row_sums<A> sums;
-  sums.maximum = most == minus_infinity<A>() ? A(0) : most;
+  const A maximum = most == minus_infinity<A>() ? A(0) : most;
   if (held) {
     unroll<kHeldScores>([&](int i) {
-      x[i] = exp2_fast(x[i] - sums.maximum);
+      x[i] = exp2_fast(x[i] - maximum);
       total += x[i];
     });
   } else {
 #pragma unroll 4
     for (int64_t k = t.rank; k < degree; k += t.size)
-      total += exp2_fast(s[k] - sums.maximum);
+      total += exp2_fast(s[k] - maximum);
   }
   total = t.sum(total);
-  sums.inverse = total == A(0) ? A(0) : A(1) / total;
+  const A inverse = total == A(0) ? A(0) : A(1) / total;
   if (held) {
     unroll<kHeldScores>([&](int i) {
       if (t.rank + 32 * i < degree)
-        store_weight(p, s, t.rank + 32 * i, first, head, x[i] * sums.inverse,
-                     store);
+        store_weight(p, s, t.rank + 32 * i, first, head, x[i] * inverse);
     });
   } else {
 #pragma unroll 4
     for (int64_t k = t.rank; k < degree; k += t.size)
-      store_weight(p, s, k, first, head,
-                   exp2_fast(s[k] - sums.maximum) * sums.inverse, store);
+      store_weight(p, s, k, first, head, exp2_fast(s[k] - maximum) * inverse);
   }
   if (p.lse && t.rank == 0)
     static_cast<A *>(p.lse)[row * p.heads + head] =
         total == A(0) ? minus_infinity<A>()
-                      : (sums.maximum + log2_of(total)) * ln2<A>();
+                      : (maximum + log2_of(total)) * ln2<A>();
   t.sync();
-  return sums;
 }
 
 /* The first column index of a row that a thread of the team hands out. */
@@ -302,14 +292,13 @@ __device__ __forceinline__ int first_columns_of(const dfgnn_passes &p,
 
 /* Writes out in heads head .. head + heads - 1 of a row: the sum of gathered
  * rows by weights w[h * plane + k].  part: shared, 32 * VEC sums for each warp
- * of a block.  redundant: w are scores, of which each lane makes the softmax of
- * its head. */
+ * of a block.  */
 template <typename T, int VEC>
 __device__ __forceinline__ void
 gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
            const accumulator_t<T> *w, int64_t plane, int64_t row, int64_t first,
-           int64_t degree, int head, int heads, bool redundant,
-           int first_columns, accumulator_t<T> (*part)[32 * VEC]) {
+           int64_t degree, int head, int heads, int first_columns,
+           accumulator_t<T> (*part)[32 * VEC]) {
   using A = accumulator_t<T>;
   const int vectors = heads * (p.dim / VEC), lanes = pass_lanes(vectors);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -319,16 +308,6 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
     const bool ok = v < vectors;
     const int h = ok ? v / (p.dim / VEC) : 0, d = ok ? v % (p.dim / VEC) : 0;
     const A *mine = w + h * plane;
-    row_sums<A> sums = {A(0), A(1)};
-    if (redundant) {
-      A most = minus_infinity<A>(), total = 0;
-      for (int64_t k = 0; k < degree; k++)
-        most = max_of(most, mine[k]);
-      sums.maximum = most == minus_infinity<A>() ? A(0) : most;
-      for (int64_t k = 0; k < degree; k++)
-        total += exp2_fast(mine[k] - sums.maximum);
-      sums.inverse = total == A(0) ? A(0) : A(1) / total;
-    }
     const int64_t stride = p.value.node;
     const T *from = static_cast<const T *>(p.value.data) +
                     (head + h) * p.value.head +
@@ -357,8 +336,6 @@ gather_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t,
         unroll<kGatherEdges>([&](int u) {
           A y[VEC];
           widen(y, x[u]);
-          if (redundant && (j + u) * groups + group < left)
-            weight[u] = exp2_fast(weight[u] - sums.maximum) * sums.inverse;
           unroll<VEC>([&](int i) { sum[i] += weight[u] * y[i]; });
         });
       }

@@ -23,7 +23,7 @@ typedef struct dfgnn_passes {
   int offsets64;
   const void *offsets;
   const int32_t *indices;
-  const int32_t *row_of_edge; /* NULL where it is not needed */
+  const int32_t *row_of_edge; /* smmf: NULL */
   dfgnn_operand query, key, value, out;
   const void *score_dst, *score_src, *att, *beta;
   void *lse, *weights, *scores;
@@ -31,18 +31,11 @@ typedef struct dfgnn_passes {
 } dfgnn_passes;
 
 enum {
-  DFGNN_ROWS_SOFTMAX = 1,  /* weights over scores, lse, args.weights */
-  DFGNN_ROWS_GATHER = 2,   /* out from the weights */
-  DFGNN_ROWS_REDUNDANT = 4 /* every lane makes its weights from the scores */
+  DFGNN_ROWS_SOFTMAX = 1, /* weights over scores, lse, args.weights */
+  DFGNN_ROWS_GATHER = 2   /* out from the weights */
 };
 
-typedef struct dfgnn_smmf {
-  int rows;        /* rows of a block */
-  int by_row;      /* scores: a warp takes a row, not a share of the edges */
-  int redundant;   /* the same as DFGNN_ROWS_REDUNDANT */
-  uint64_t shared; /* bytes for scores; a block that needs more uses
-                    * passes.scores */
-} dfgnn_smmf;
+enum { SMMF_ROWS = 8 }; /* rows of a block of smmf */
 
 /* The parameters of the kernel most_edges(). */
 typedef struct most_edges_params {

@@ -13,16 +13,13 @@ one_row(const dfgnn_passes &p, const team<accumulator_t<T>> &t, int64_t row,
         accumulator_t<T> (*part)[32 * VEC]) {
   using A = accumulator_t<T>;
   A *w = static_cast<A *>(const_cast<void *>(p.scores)) + first;
-  const bool redundant = what & DFGNN_ROWS_REDUNDANT;
   const int columns = GATHER ? first_columns_of(p, t, first, degree) : 0;
   if (what & DFGNN_ROWS_SOFTMAX)
     for (int head = 0; head < p.heads; head++)
-      if (!redundant || p.lse || p.weights)
-        softmax_row<A>(p, t, w + head * p.edges, row, first, degree, head,
-                       !redundant);
+      softmax_row<A>(p, t, w + head * p.edges, row, first, degree, head);
   if (GATHER)
     gather_row<T, VEC>(p, t, w, p.edges, row, first, degree, 0, p.heads,
-                       redundant, columns, part);
+                       columns, part);
 }
 
 /* Softmax alone needs few registers. */

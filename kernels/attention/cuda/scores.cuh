@@ -22,28 +22,6 @@ __global__ void __launch_bounds__(kPassThreads, sizeof(T) * VEC == 16 ? 3 : 1)
       [&](int64_t e, A s) { plane[e] = s; });
 }
 
-/* A warp takes a row, its groups of lanes equal parts of the edges. */
-template <typename T, int OP, int VEC>
-__global__ void __launch_bounds__(kPassThreads)
-    row_scores(const __grid_constant__ dfgnn_passes p, int lanes, int) {
-  using A = accumulator_t<T>;
-  int64_t row = int64_t(blockIdx.x) * kPassWarps + threadIdx.x / 32;
-  if (row >= p.rows)
-    return;
-  offsets_t offsets = {p.offsets, p.offsets64};
-  int64_t begin = offsets[row], degree = offsets[row + 1] - begin;
-  const int groups = 32 / lanes, group = threadIdx.x % 32 / lanes;
-  int64_t share = (degree + groups - 1) / groups;
-  int64_t first = begin + group * share;
-  int64_t end = min(first + share, begin + degree);
-  for (int head = 0; head < p.heads; head++) {
-    A *plane = static_cast<A *>(const_cast<void *>(p.scores)) + head * p.edges;
-    score_edges<T, OP, VEC>(
-        p, head, first, end, share, lanes, [&](int64_t) { return row; },
-        [&](int64_t e, A s) { plane[e] = s; });
-  }
-}
-
 } // namespace dfgnn
 
 #endif

@@ -9,18 +9,11 @@
 #include "kernels/attention/cuda/passes_launch.h"
 #include "lib/base/error.h"
 
-enum { ROWS, BALANCE, VEC, SOFTMAX };
 enum { BLOCKS_RESIDENT = 4 }; /* blocks that a multiprocessor should hold */
 
 typedef struct smmf_state {
   size_t shared;
 } smmf_state;
-
-/* The paper's ablations, at the first number of rows. */
-static int legal(const int *parameter) {
-  int out = parameter[BALANCE] + parameter[VEC] + parameter[SOFTMAX];
-  return out == 0 || (parameter[ROWS] == 8 && out != 2);
-}
 
 static size_t limit(const dfgnn_setting *setting) {
   int64_t most = setting->device->shared_bytes;
@@ -33,7 +26,7 @@ static size_t block_bytes(const dfgnn_setting *setting, int64_t edges) {
 }
 
 static size_t workspace(const dfgnn_setting *setting) {
-  const int64_t most = setting->matrix->max_degree * setting->parameter[ROWS];
+  const int64_t most = setting->matrix->max_degree * SMMF_ROWS;
   return block_bytes(setting, most) <= limit(setting)
              ? 0
              : dfgnn__passes_score_bytes(setting);
@@ -44,15 +37,14 @@ static dfgnn_status most_edges(int64_t *most, const dfgnn_setting *setting) {
   enum { MOST_BLOCKS = 512 };
   const dfgnn_queue *queue = setting->queue;
   const dfgnn_matrix *matrix = setting->matrix;
-  const int rows = setting->parameter[ROWS];
   const int64_t blocks =
-      matrix->destinations / ((int64_t)rows * PASS_THREADS) + 1;
+      matrix->destinations / ((int64_t)SMMF_ROWS * PASS_THREADS) + 1;
   const dfgnn_program program = {.source =
                                      "kernels/attention/cuda/most_edges.cuh",
                                  .name = "dfgnn::most_edges"};
   most_edges_params p = {.offsets = matrix->offsets,
                          .offsets64 = matrix->offsets64,
-                         .block = rows,
+                         .block = SMMF_ROWS,
                          .rows = matrix->destinations};
   void *memory = NULL;
   dfgnn_status status = dfgnn__borrow(queue, &memory, sizeof *most);
@@ -95,56 +87,37 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
 static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   const dfgnn_problem *problem = setting->problem;
-  const int *parameter = setting->parameter;
   const smmf_state *state = launch->state;
-  dfgnn_smmf smmf = {.rows = parameter[ROWS],
-                     .by_row = parameter[BALANCE],
-                     .redundant = parameter[SOFTMAX],
-                     .shared = state->shared};
+  uint64_t room = state->shared;
   dfgnn_passes passes;
-  const int vector = dfgnn__passes_fill(&passes, launch, parameter[VEC]);
-  int lanes = dfgnn__passes_lanes(problem, vector, smmf.by_row);
+  const int vector = dfgnn__passes_fill(&passes, launch);
+  int lanes = dfgnn__passes_lanes(problem, vector);
   const dfgnn_program program =
       DFGNN_PROGRAM("kernels/attention/cuda/smmf.cuh", "dfgnn::smmf",
                     DFGNN_TYPE(problem->dtype), (int)problem->op, vector);
-  void *arguments[] = {&passes, &smmf, &lanes};
+  void *arguments[] = {&passes, &room, &lanes};
   if (passes.rows == 0)
     return DFGNN_OK;
   return dfgnn__launch(setting->queue, &program,
                        (dfgnn_grid){.blocks = {(unsigned)dfgnn__ceil_div(
-                                        passes.rows, smmf.rows)},
+                                        passes.rows, SMMF_ROWS)},
                                     .threads = PASS_THREADS,
                                     .shared = (unsigned)state->shared},
                        arguments);
 }
 
-DFGNN_FAMILIES(attention_cuda_smmf) = {
-    {.name = "cuda.attention.fwd.smmf",
-     .algorithm = "smmf",
-     .backend = "cuda",
-     .ops = DFGNN_OPS_ATTENTION,
-     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
-     .dtypes = DFGNN_DTYPES_ALL,
-     .revision = 1,
-     .paper = 1,
-     .deterministic = 1,
-     .weights = 1,
-     .parameters = {{.name = "rows", .count = 3, .values = {8, 16, 32}},
-                    {.name = "balance",
-                     .count = 2,
-                     .values = {0, 1},
-                     .labels = {"edge", "row"}},
-                    {.name = "vec",
-                     .count = 2,
-                     .values = {0, 1},
-                     .labels = {"wide", "1"}},
-                    {.name = "softmax",
-                     .count = 2,
-                     .values = {0, 1},
-                     .labels = {"once", "redundant"}}},
-     .legal = legal,
-     .workspace = workspace,
-     .prepare = prepare,
-     .release = free,
-     .launch = launch},
-    DFGNN_FAMILIES_END};
+DFGNN_FAMILIES(attention_cuda_smmf) = {{.name = "cuda.attention.fwd.smmf",
+                                        .algorithm = "smmf",
+                                        .backend = "cuda",
+                                        .ops = DFGNN_OPS_ATTENTION,
+                                        .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+                                        .dtypes = DFGNN_DTYPES_ALL,
+                                        .revision = 2,
+                                        .paper = 1,
+                                        .deterministic = 1,
+                                        .weights = 1,
+                                        .workspace = workspace,
+                                        .prepare = prepare,
+                                        .release = free,
+                                        .launch = launch},
+                                       DFGNN_FAMILIES_END};

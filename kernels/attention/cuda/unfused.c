@@ -1,18 +1,16 @@
 /* unfused.c - the baseline: sampled product, edge softmax, sparse product,
  * each a pass over the edges; products by cuSPARSE or by our own kernels */
 #include "kernels/attention/cuda/cusparse.h"
-#include "kernels/common/cusparse.h"
 
-/* CUSPARSE_SPMM_CSR_ALG1 is slower than both. */
-static const int algorithms[] = {0, CUSPARSE_SPMM_ALG2, CUSPARSE_SPMM_ALG3};
+enum { LIBRARY };
 
-static int algorithm(const dfgnn_setting *setting) {
-  return algorithms[setting->parameter[0]];
+static int by_library(const dfgnn_setting *setting) {
+  return setting->parameter[LIBRARY];
 }
 
 /* cuSPARSE scores dot products only. */
 static int library_scores(const dfgnn_setting *setting) {
-  return algorithm(setting) && setting->problem->op == DFGNN_OP_GT;
+  return by_library(setting) && setting->problem->op == DFGNN_OP_GT;
 }
 
 static int empty(const dfgnn_matrix *matrix) {
@@ -20,12 +18,11 @@ static int empty(const dfgnn_matrix *matrix) {
 }
 
 static const char *applicable(const dfgnn_setting *setting) {
-  return algorithm(setting) ? dfgnn__cusparse_refusal(setting) : NULL;
+  return by_library(setting) ? dfgnn__cusparse_refusal(setting) : NULL;
 }
 
 static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
-  if (library_scores(setting))
-    return 0;
+  (void)setting;
   requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_ROW_OF_EDGE};
   return 1;
 }
@@ -36,8 +33,8 @@ static size_t score_bytes(const dfgnn_setting *setting) {
 
 static size_t workspace(const dfgnn_setting *setting) {
   size_t bytes = score_bytes(setting);
-  if (algorithm(setting) && !empty(setting->matrix))
-    bytes += dfgnn__cusparse_buffer(setting, algorithm(setting));
+  if (by_library(setting) && !empty(setting->matrix))
+    bytes += dfgnn__cusparse_buffer(setting);
   return bytes;
 }
 
@@ -47,10 +44,9 @@ static dfgnn_status prepare(void **state, const dfgnn_setting *setting,
   *state = NULL;
   /* A queue that only lists programs has no device for cuSPARSE; it lists our
    * kernels, which serve the strides that cuSPARSE does not follow. */
-  if (!algorithm(setting) || empty(setting->matrix) || setting->queue->list)
+  if (!by_library(setting) || empty(setting->matrix) || setting->queue->list)
     return DFGNN_OK;
-  return dfgnn__cusparse_open((dfgnn_cusparse_state **)state, setting,
-                              algorithm(setting));
+  return dfgnn__cusparse_open((dfgnn_cusparse_state **)state, setting);
 }
 
 static void release(void *state) { dfgnn__cusparse_close(state); }
@@ -59,7 +55,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   dfgnn_cusparse_state *library = launch->state;
   dfgnn_passes passes;
-  const int vector = dfgnn__passes_fill(&passes, launch, 0);
+  const int vector = dfgnn__passes_fill(&passes, launch);
   void *buffer = (char *)launch->workspace + score_bytes(setting);
   void *stream = setting->queue->stream;
   /* Our kernels serve the strides that the library does not follow. */
@@ -70,7 +66,7 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   dfgnn_status status =
       score_by_library
           ? dfgnn__cusparse_scores(library, &passes, buffer, stream)
-          : dfgnn__passes_scores(&passes, setting, vector, !passes.row_of_edge);
+          : dfgnn__passes_scores(&passes, setting, vector);
   if (!status)
     status = dfgnn__passes_rows(&passes, setting, vector, DFGNN_ROWS_SOFTMAX);
   if (status)
@@ -80,24 +76,25 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
              : dfgnn__passes_rows(&passes, setting, vector, DFGNN_ROWS_GATHER);
 }
 
-#define UNFUSED                                                                \
-  .name = "cuda.attention.fwd.unfused", .algorithm = "unfused",                \
-  .backend = "cuda", .ops = DFGNN_OPS_ATTENTION,                               \
-  .passes = DFGNN_BIT(DFGNN_PASS_FORWARD), .dtypes = DFGNN_DTYPES_ALL,         \
-  .revision = 1, .paper = 1, .weights = 1, .applicable = applicable,           \
-  .workspace = workspace, .views = views, .prepare = prepare,                  \
-  .release = release, .launch = launch
-
-/* alg2 adds in an order that differs from run to run. */
 DFGNN_FAMILIES(attention_cuda_unfused) = {
-    {UNFUSED, .deterministic = 1,
+    {.name = "cuda.attention.fwd.unfused",
+     .algorithm = "unfused",
+     .backend = "cuda",
+     .ops = DFGNN_OPS_ATTENTION,
+     .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
+     .dtypes = DFGNN_DTYPES_ALL,
+     .revision = 2,
+     .paper = 1,
+     .deterministic = 1,
+     .weights = 1,
      .parameters = {{.name = "lib",
                      .count = 2,
-                     .values = {0, 2},
-                     .labels = {"own", "cusparse-alg3"}}}},
-    {UNFUSED, .deterministic = 0,
-     .parameters = {{.name = "lib",
-                     .count = 1,
-                     .values = {1},
-                     .labels = {"cusparse-alg2"}}}},
+                     .values = {0, 1},
+                     .labels = {"own", "cusparse"}}},
+     .applicable = applicable,
+     .workspace = workspace,
+     .views = views,
+     .prepare = prepare,
+     .release = release,
+     .launch = launch},
     DFGNN_FAMILIES_END};
