@@ -8,15 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/error.h"
 #include "db/internal.h"
+#include "lib/base/error.h"
 
 const dfgnn_schema_table dfgnn__schema[DFGNN_SCHEMA_TABLES] = {
-    {"ban",
-     "CREATE TABLE ban (\n"
-     "  variant TEXT NOT NULL PRIMARY KEY\n"
-     "    CHECK (length(variant) BETWEEN 1 AND 255)\n"
-     ") STRICT, WITHOUT ROWID"},
+    {"ban", "CREATE TABLE ban (\n"
+            "  variant TEXT NOT NULL PRIMARY KEY\n"
+            "    CHECK (length(variant) BETWEEN 1 AND 255)\n"
+            ") STRICT, WITHOUT ROWID"},
     {"device",
      "CREATE TABLE device (\n"
      "  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 16),\n"

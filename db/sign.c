@@ -284,8 +284,7 @@ static dfgnn_status add_entry(dfgnn_keys *keys, int folder, const char *name) {
   if (length < 5 || strcmp(name + length - 4, ".pub") != 0)
     return DFGNN_OK;
   snprintf(path, sizeof path, "%.3800s/%s", keys->path, name);
-  int fd =
-      openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd >= 0 && (fstat(fd, &info) || !dfgnn__only_ours(&info)))
     snprintf(keys->exposed, sizeof keys->exposed,
              "%.300s must belong to root or to the user, and nobody else may "
@@ -314,10 +313,9 @@ static dfgnn_status add_directory(dfgnn_keys *keys, const char *path) {
 }
 
 static dfgnn_status add_file(dfgnn_keys *keys, const char *path) {
-  return add_key(keys,
-                 dfgnn__file_open_safely(keys->exposed, sizeof keys->exposed,
-                                         path),
-                 path);
+  return add_key(
+      keys, dfgnn__file_open_safely(keys->exposed, sizeof keys->exposed, path),
+      path);
 }
 
 dfgnn_status dfgnn__keys_load(dfgnn_keys **out, const char *path) {

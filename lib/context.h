@@ -43,10 +43,10 @@ struct dfgnn_context {
   dfgnn_store_layer *layers;
   size_t layer_count;
   pthread_mutex_t memory_lock; /* guards memory, measured and stamps */
-  dfgnn_store *memory;  /* rows that no layer took, while the context lives */
-  dfgnn_rows *measured; /* the layers' rows, for tuning; NULL: not read yet */
-  atomic_int told;      /* the log was told that they are kept no longer */
-  atomic_int told_load; /* the log was told that the device is not quiet */
+  dfgnn_store *memory;    /* rows that no layer took, while the context lives */
+  dfgnn_rows *measured;   /* the layers' rows, for tuning; NULL: not read yet */
+  atomic_int told;        /* the log was told that they are kept no longer */
+  atomic_int told_load;   /* the log was told that the device is not quiet */
   atomic_int told_device; /* and that nobody measured such a one */
 
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit

@@ -89,9 +89,9 @@ dfgnn_status dfgnn__edge_program_expect(dfgnn_program_expected *expected,
       status = dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
   if (!status)
-    status = dfgnn__program_reference(
-        job, program->written ? program->written : dag, sums, expected->values,
-        expected->bounds);
+    status =
+        dfgnn__program_reference(job, program->written ? program->written : dag,
+                                 sums, expected->values, expected->bounds);
   if (status)
     dfgnn__edge_program_expected_free(expected);
   return status;

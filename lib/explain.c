@@ -76,8 +76,8 @@ static void add(candidates *c, const dfgnn_variant *v) {
   }
 }
 
-/* Lists the members of the portfolio, what was chosen and what was measured; the
- * chosen one first. */
+/* Lists the members of the portfolio, what was chosen and what was measured;
+ * the chosen one first. */
 static void list(candidates *c, const dfgnn_plan *plan, const dfgnn_query *q,
                  const dfgnn_decision *d) {
   const dfgnn_variant *const chosen = dfgnn__race_current(plan)->variant;

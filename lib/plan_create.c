@@ -13,11 +13,10 @@
 #include "lib/unmeasured.h"
 
 static void count_source(dfgnn_context *ctx, dfgnn_source source) {
-  atomic_uint_fast64_t *const counters[] = {
-      [DFGNN_SOURCE_EXACT] = &ctx->exact,
-      [DFGNN_SOURCE_NEAR] = &ctx->near,
-      [DFGNN_SOURCE_MODEL] = &ctx->model,
-      [DFGNN_SOURCE_RULE] = &ctx->rule};
+  atomic_uint_fast64_t *const counters[] = {[DFGNN_SOURCE_EXACT] = &ctx->exact,
+                                            [DFGNN_SOURCE_NEAR] = &ctx->near,
+                                            [DFGNN_SOURCE_MODEL] = &ctx->model,
+                                            [DFGNN_SOURCE_RULE] = &ctx->rule};
   if (source < sizeof counters / sizeof *counters && counters[source])
     atomic_fetch_add(counters[source], 1);
 }
@@ -134,8 +133,8 @@ static size_t list_rivals(const dfgnn_variant *rival[DFGNN_PORTFOLIO_MOST],
 }
 
 /* Makes *plan a race unless measurements of this graph back it, be it those of
- * an earlier race: it races with the first members of the portfolio.  A rival that cannot be built
- * is left out. */
+ * an earlier race: it races with the first members of the portfolio.  A rival
+ * that cannot be built is left out. */
 static dfgnn_status start_race(dfgnn_plan **plan, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const unsigned char *avoided) {

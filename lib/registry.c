@@ -154,9 +154,7 @@ void dfgnn__registry_add(const dfgnn_family *families) {
     }
 }
 
-size_t dfgnn__variant_count(void) {
-  return is_expanded() ? count : 0;
-}
+size_t dfgnn__variant_count(void) { return is_expanded() ? count : 0; }
 
 const dfgnn_variant *dfgnn__variant(size_t i) {
   return i < dfgnn__variant_count() ? &variants[i] : NULL;

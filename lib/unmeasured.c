@@ -99,8 +99,7 @@ static dfgnn_status write_line(const char *folder,
 static dfgnn_status copy_arrays(dfgnn_csr *csr, dfgnn_graph *graph) {
   const dfgnn_matrix *m = dfgnn__graph_matrix(graph);
   const dfgnn_context *ctx = graph->ctx;
-  const size_t offsets =
-      (size_t)(m->destinations + 1) * (m->offsets64 ? 8 : 4);
+  const size_t offsets = (size_t)(m->destinations + 1) * (m->offsets64 ? 8 : 4);
   const size_t indices = (size_t)m->edges * sizeof(int32_t);
   csr->destinations = m->destinations;
   csr->sources = m->sources;
@@ -113,10 +112,10 @@ static dfgnn_status copy_arrays(dfgnn_csr *csr, dfgnn_graph *graph) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   dfgnn_status status = ctx->backend->copy(ctx->device, (void *)csr->offsets,
                                            m->offsets, offsets);
-  return status || !indices ? status
-                            : ctx->backend->copy(ctx->device,
-                                                 (void *)csr->indices,
-                                                 m->indices, indices);
+  return status || !indices
+             ? status
+             : ctx->backend->copy(ctx->device, (void *)csr->indices, m->indices,
+                                  indices);
 }
 
 /* Another process may write the same file at the same time: each takes its name

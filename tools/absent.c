@@ -29,9 +29,9 @@ int tool_absent_create(tool_absent **absent, const tool_settings *settings) {
       status = tool_usage("--for: %s", dfgnn_last_error());
   }
   if (!status) {
-    dfgnn_status made = dfgnn__table_create(&a->table, NULL, &a->device,
-                                            a->records.row, a->records.count,
-                                            a->records.count);
+    dfgnn_status made =
+        dfgnn__table_create(&a->table, NULL, &a->device, a->records.row,
+                            a->records.count, a->records.count);
     status = made ? tool_fail(made) : TOOL_DONE;
   }
   if (status)

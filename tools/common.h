@@ -147,9 +147,9 @@ typedef struct tool_settings {
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
   const char *against, *recorded, *cells, *survey; /* files */
-  const char *only; /* names of cells; NULL: all */
+  const char *only;          /* names of cells; NULL: all */
   const char *lock, *locked; /* written, and compared with */
-  double copy_gbps; /* 0: that known of the device's model */
+  double copy_gbps;          /* 0: that known of the device's model */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   tool_option_set given; /* options of the command line, which a job file yields
                           * to */

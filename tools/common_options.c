@@ -419,7 +419,8 @@ const tool_option tool_options[OPTION_COUNT] = {
          FIELD(recorded)},
     [OPTION_LOCK] = {.name = "lock",
                      .argument = "FILE",
-                     .help = "write the choices to FILE, and print their digest",
+                     .help =
+                         "write the choices to FILE, and print their digest",
                      .set = option_text,
                      FIELD(lock)},
     [OPTION_LOCKED] = {.name = "check",

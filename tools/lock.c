@@ -45,11 +45,10 @@ int tool_lock_write(const char *path, const json_t *rows) {
   char digest[2 * DIGEST + 1];
   json_t *choices = choices_of(rows);
   digest_of(digest, choices);
-  json_t *file = json_pack("{s:i, s:s, s:s, s:o}", "dfgnn_lock", FORMAT,
-                           "version", dfgnn_version(), "digest", digest,
-                           "choices", choices);
-  const int failed =
-      !file || json_dump_file(file, path, JSON_INDENT(1)) != 0;
+  json_t *file =
+      json_pack("{s:i, s:s, s:s, s:o}", "dfgnn_lock", FORMAT, "version",
+                dfgnn_version(), "digest", digest, "choices", choices);
+  const int failed = !file || json_dump_file(file, path, JSON_INDENT(1)) != 0;
   const size_t count = json_array_size(choices);
   json_decref(file);
   if (failed)

@@ -8,7 +8,7 @@
 typedef struct tool_lookup {
   dfgnn_problem problem; /* complete */
   dfgnn_query query;
-  const dfgnn_table *table; /* valid until the context reloads */
+  const dfgnn_table *table;       /* valid until the context reloads */
   const dfgnn_decision *decision; /* on exactly this graph and problem, or NULL;
                                    * valid until the context reloads */
 } tool_lookup;

@@ -13,7 +13,6 @@
 
 #include "dfgnn_tune.h"
 #include "graph/reorder/reorder.h"
-#include "dfgnn_tune.h"
 #include "lib/base/error.h"
 #include "lib/key.h"
 

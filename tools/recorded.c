@@ -130,9 +130,9 @@ static int read_saved(const recording *r) {
     return tool_error("%s: found %lld bytes, expected at most %d", r->path,
                       (long long)info.st_size, MOST_BYTES);
   json_t *root = json_load_file(r->path, JSON_REJECT_DUPLICATES, &error);
-  int status = root ? read_all(r, root)
-                    : tool_error("%s: line %d: %s", r->path, error.line,
-                                 error.text);
+  int status =
+      root ? read_all(r, root)
+           : tool_error("%s: line %d: %s", r->path, error.line, error.text);
   json_decref(root);
   return status;
 }
@@ -166,9 +166,9 @@ static int read_lines(const recording *r) {
     json_t *item = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error);
     if (!item && text[n - 1] != '\n')
       break;
-    status = item ? find_graph(&graph, r, line, item)
-                  : tool_error("%s: line %zu: %s", r->path, line + 1,
-                               error.text);
+    status =
+        item ? find_graph(&graph, r, line, item)
+             : tool_error("%s: line %zu: %s", r->path, line + 1, error.text);
     if (!status)
       status = add_problem(r, line, item, graph);
     json_decref(item);
@@ -213,8 +213,8 @@ int tool_recorded_read(tool_graphs *graphs, const tool_settings *settings,
                        .settings = settings,
                        .graphs = graphs,
                        .first = graphs->count};
-  int status = is_folder && access(file, F_OK) ? read_folder(&r, path)
-                                               : read_saved(&r);
+  int status =
+      is_folder && access(file, F_OK) ? read_folder(&r, path) : read_saved(&r);
   free(file);
   return status;
 }

@@ -1,4 +1,5 @@
-/* tune_ban.c - dfgnn-tune ban: variants that no source chooses, local to a store
+/* tune_ban.c - dfgnn-tune ban: variants that no source chooses, local to a
+ * store
  */
 #include "lib/base/error.h"
 #include "lib/registry.h"

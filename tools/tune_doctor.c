@@ -230,8 +230,7 @@ static void explain_miss(doctor *d, const tool_case *each,
   if (!best)
     say(d, "call", name, "miss", "nothing is measured");
   else if (*text)
-    say(d, "call", name, "miss",
-        "the nearest measurement, %s %lldx%lld, is %s",
+    say(d, "call", name, "miss", "the nearest measurement, %s %lldx%lld, is %s",
         *best->graph ? best->graph : "a graph", (long long)best->heads,
         (long long)best->dim, text);
   else

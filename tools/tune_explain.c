@@ -263,7 +263,8 @@ const tool_command tune_explain = {
         "what a GPU that is not here would run, by the stores in use, on a "
         "machine without one.\n"
         "\n"
-        "--lock FILE writes the choices, of a model with --recorded, and prints "
+        "--lock FILE writes the choices, of a model with --recorded, and "
+        "prints "
         "their digest; --check FILE says later, or elsewhere, which of them "
         "are others now, with exit status 1 if any is.",
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |

@@ -282,8 +282,8 @@ static int measure(void *data, json_t *rows) {
            .deadline = INFINITY};
   if (s->time_limit_s > 0)
     r.deadline = r.began + s->time_limit_s;
-  int status = tool_each_wanted(s, w->graphs, wanted,
-                                s->dry_run ? estimate : tune, &r);
+  int status =
+      tool_each_wanted(s, w->graphs, wanted, s->dry_run ? estimate : tune, &r);
   if (status == TOOL_USAGE)
     return status;
   if (s->dry_run && !s->quiet)
@@ -368,7 +368,8 @@ const tool_command tune_run = {
         "The members of a problem's portfolio, and variants of families that "
         "no portfolio knows, are checked against a float64 reference, then "
         "timed in interleaved rounds beside the choice of the rule, their "
-        "anchor; with --exhaustive all variants are. Each finished measurement is stored at once: measurements "
+        "anchor; with --exhaustive all variants are. Each finished measurement "
+        "is stored at once: measurements "
         "that are stored are not made again, an interrupted run loses "
         "nothing, and the same command resumes. With several devices, or "
         "--device all for all GPUs, each has a process; devices of one model "
@@ -384,6 +385,6 @@ const tool_command tune_run = {
         "and replaces no choice. --again noisy measures that again, later.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
-               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) |
-               HAS(REMEASURE) | HAS(AGAIN) | HAS(ANONYMOUS) | HAS_ALWAYS,
+               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
+               HAS(AGAIN) | HAS(ANONYMOUS) | HAS_ALWAYS,
     .main = command};

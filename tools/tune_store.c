@@ -203,9 +203,9 @@ static int export_command(tool_settings *settings, int count, char **operands) {
       status = tool_error("a row of %s on %s has a text that is not UTF-8",
                           row.variant, row.graph);
     else if (json_dumpf(object, out,
-                   JSON_COMPACT | JSON_ENSURE_ASCII |
-                       JSON_REAL_PRECISION(17)) ||
-        fputc('\n', out) == EOF)
+                        JSON_COMPACT | JSON_ENSURE_ASCII |
+                            JSON_REAL_PRECISION(17)) ||
+             fputc('\n', out) == EOF)
       status = tool_error("cannot write: %s", strerror(errno));
     json_decref(object);
   }

@@ -1,6 +1,6 @@
 /* winners.c - the rows that decide: those of the fastest variants of each
- * problem, of its portfolio's members, without which it is not exact, and of the
- * anchors they were compared with */
+ * problem, of its portfolio's members, without which it is not exact, and of
+ * the anchors they were compared with */
 #include "select/select.h"
 #include "tools/records.h"
 #include <stdio.h>
@@ -61,10 +61,9 @@ static int add_members(tool_winners *w, const dfgnn_decision *d) {
   device.units = row->units;
   device.cache_bytes = row->cache_bytes;
   device.shared_bytes = row->shared_bytes;
-  const size_t count =
-      dfgnn__row_query(&asked, row, &device)
-          ? dfgnn__members(member, NULL, NULL, &asked.query)
-          : 0;
+  const size_t count = dfgnn__row_query(&asked, row, &device)
+                           ? dfgnn__members(member, NULL, NULL, &asked.query)
+                           : 0;
   for (size_t i = 0; i < count && done; i++)
     done = add(w, (kept){row, member[i]->name, ""});
   return done;

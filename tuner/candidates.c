@@ -104,16 +104,16 @@ static dfgnn_status list(dfgnn_trials *t, dfgnn_graph *graph,
   if (memory)
     memory = add_stored(t, ctx, query);
   if (memory)
-    memory = add(t, choice.variant, INFINITY) &&
-             add(t, rule.variant, INFINITY);
+    memory = add(t, choice.variant, INFINITY) && add(t, rule.variant, INFINITY);
   pthread_mutex_unlock(&ctx->lock);
   if (!memory)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   if (!t->count) {
     char text[192];
     dfgnn__key_text(text, sizeof text, query->setting.problem);
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "no variant applies to %s on %s",
-                       text, ctx->info.backend);
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "no variant applies to %s on %s", text,
+                       ctx->info.backend);
   }
   t->anchor = dfgnn__trials_find(t, rule.variant->name);
   t->chosen = dfgnn__trials_find(t, choice.variant->name);

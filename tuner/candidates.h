@@ -28,10 +28,10 @@ typedef struct dfgnn_trials {
 } dfgnn_trials;
 
 /* Lists the members of the problem's portfolio, what was measured of it before
- * and what would be chosen without tuning; exhaustive: all variants that apply, except references and papers'.
- * names (NULL-terminated; NULL: all) restricts them to the named ones, whether
- * they are members or not, the anchor and the choice; an unknown name is
- * DFGNN_ERROR_INVALID. */
+ * and what would be chosen without tuning; exhaustive: all variants that apply,
+ * except references and papers'. names (NULL-terminated; NULL: all) restricts
+ * them to the named ones, whether they are members or not, the anchor and the
+ * choice; an unknown name is DFGNN_ERROR_INVALID. */
 dfgnn_status dfgnn__trials_create(dfgnn_trials *trials, dfgnn_graph *graph,
                                   const dfgnn_problem *problem,
                                   const char *const *names, int exhaustive);

@@ -100,6 +100,26 @@ struct dfgnn_tune_kernels {
   dfgnn_compile_ahead *ahead; /* NULL: there is nothing to compile */
 };
 
+dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
+                                  const dfgnn_graph *graph,
+                                  const dfgnn_problem *problem) {
+  const dfgnn_context *ctx = graph->ctx;
+  if (graph->matrix.refilled)
+    return dfgnn__fail(DFGNN_ERROR_INVALID,
+                       "a refilled graph has no edges of its own to measure: "
+                       "tune a graph of the same size");
+  dfgnn_status status = dfgnn__problem_complete(complete, problem);
+  if (status)
+    return status;
+  if (ctx->force_deterministic >= 0)
+    complete->deterministic = !!ctx->force_deterministic;
+  if (!dfgnn__operator(complete->op, complete->pass))
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       dfgnn_name(DFGNN_NAMES_OP, complete->op),
+                       dfgnn_name(DFGNN_NAMES_PASS, complete->pass));
+  return DFGNN_OK;
+}
+
 dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
                                 dfgnn_context *ctx, dfgnn_graph *graph,
                                 const dfgnn_problem *problem) {

@@ -55,8 +55,8 @@ void dfgnn__gate_close(const dfgnn_gate *g, dfgnn_context *ctx) {
  * look lacks of its least time is waited for as long as the budget allows. */
 static dfgnn_crowd look(dfgnn_gate *g) {
   dfgnn_load load = read_load(g);
-  const double missing = fmin(LEAST_LOOK_S - (load.at - g->last.at),
-                              g->most_s - g->waited_s);
+  const double missing =
+      fmin(LEAST_LOOK_S - (load.at - g->last.at), g->most_s - g->waited_s);
   if (missing > 0) {
     g->pause(g->data, missing);
     g->waited_s += missing;

@@ -73,10 +73,9 @@ dfgnn_sampled dfgnn__trial_sample(const dfgnn_subject *s, dfgnn_trial *trial,
   dfgnn_sample sample = {.waited = DFGNN_UNKNOWN};
   dfgnn_status status = dfgnn__harness_call(&c, s->harness, trial->plan);
   if (!status)
-    status =
-        s->ctx->backend->time(s->ctx->device, &sample, dfgnn__harness_execute,
-                              &c, s->brief ? DFGNN_BRIEFLY : 0,
-                              s->problem.cold);
+    status = s->ctx->backend->time(
+        s->ctx->device, &sample, dfgnn__harness_execute, &c,
+        s->brief ? DFGNN_BRIEFLY : 0, s->problem.cold);
   if (status)
     return reject(s, trial, status);
   *ms = sample.ms > 1e-6 ? sample.ms : 1e-6; /* the clock's own step */

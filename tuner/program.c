@@ -215,8 +215,9 @@ static dfgnn_status expect(dfgnn_program_harness *h) {
   }
   if (!status)
     status = host_job(h, &job, &binding, arrays, m);
-  return status ? status : dfgnn__edge_program_expect(
-                               &h->expected, h->problem.program, &job);
+  return status ? status
+                : dfgnn__edge_program_expect(&h->expected, h->problem.program,
+                                             &job);
 }
 
 static dfgnn_status compare(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,

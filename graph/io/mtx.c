@@ -57,7 +57,8 @@ static dfgnn_status read_header(dfgnn__scanner *s, header *h) {
   while (fields[f].name && strcasecmp(field, fields[f].name))
     f++;
   if (!fields[f].name)
-    return bad_header(s, field, "pattern, real, integer, unsigned-integer or complex");
+    return bad_header(s, field,
+                      "pattern, real, integer, unsigned-integer or complex");
   while (symmetries[y].name && strcasecmp(symmetry, symmetries[y].name))
     y++;
   if (!symmetries[y].name)

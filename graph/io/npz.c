@@ -486,8 +486,8 @@ dfgnn_status dfgnn__read_npz(dfgnn__parts *parts, const char *path) {
   if (!status)
     status = read_shape(&a, parts);
   if (!status)
-    status = dfgnn__limit_sizes(path, parts->destinations, parts->sources,
-                                a.left);
+    status =
+        dfgnn__limit_sizes(path, parts->destinations, parts->sources, a.left);
   if (!status)
     status = read_offsets(&a, parts);
   if (!status)

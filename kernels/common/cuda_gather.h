@@ -49,9 +49,9 @@ typedef struct gather_schedule {
   int heavy_rows;
   const int *hubs; /* the rows that are cut into items of hub_edges edges */
   int hub_rows, hub_edges, hub_blocks; /* hub_blocks: of each such row */
-  int span;       /* units of a block */
-  int group;      /* lanes of a row */
-  int group_bits; /* log2(group) */
+  int span;                            /* units of a block */
+  int group;                           /* lanes of a row */
+  int group_bits;                      /* log2(group) */
 } gather_schedule;
 
 typedef struct gather_params {

@@ -160,9 +160,9 @@ typedef struct dfgnn_setting {
   const int *parameter;     /* values in the order of the family's parameters */
   const dfgnn_queue *queue; /* for prepare and launch on a GPU, else NULL */
   const struct dfgnn_program_job
-      *program;                    /* of OP_PROGRAM: kernels/program/
-                                    * job.h, without a graph; its tensors
-                                    * have memory in a launch alone */
+      *program; /* of OP_PROGRAM: kernels/program/
+                 * job.h, without a graph; its tensors
+                 * have memory in a launch alone */
 } dfgnn_setting;
 
 typedef struct dfgnn_launch {

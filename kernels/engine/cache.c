@@ -26,7 +26,7 @@ static sqlite3 *connection;
 static pid_t owner;
 static int tried, reads_only;
 static char path[PATH_MAX], problem[512];
-static int folder = -1; /* that path is in */
+static int folder = -1;      /* that path is in */
 static char place[PATH_MAX]; /* path by the descriptor of its folder */
 static _Atomic int64_t hits, misses, stored, lost;
 
@@ -152,7 +152,8 @@ static int has_content(const char *suffix) {
   return !look_at(&info, suffix) && info.st_size > 0;
 }
 
-static int keep_name(sqlite3_vfs *vfs, const char *name, int size, char *whole) {
+static int keep_name(sqlite3_vfs *vfs, const char *name, int size,
+                     char *whole) {
   (void)vfs;
   return snprintf(whole, (size_t)size, "%s", name) < size ? SQLITE_OK
                                                           : SQLITE_CANTOPEN;

@@ -36,7 +36,7 @@ typedef struct dfgnn_cache_info {
   int64_t entries, bytes, limit_bytes;
   int64_t uses; /* times that entries were found, by any process */
   int64_t hits, misses, stored; /* of this process */
-  int64_t lost;    /* kernels that it could not store */
+  int64_t lost;                 /* kernels that it could not store */
 } dfgnn_cache_info;
 void dfgnn__cache_describe(dfgnn_cache_info *info);
 /* 1 and the reason, once a process, if the cache cannot be used although nobody

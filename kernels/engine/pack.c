@@ -95,8 +95,7 @@ static dfgnn_status open_pack(pack *p) {
   unsigned char *bytes = NULL;
   size_t size = 0;
   char unsafe[PATH_MAX + 128];
-  dfgnn_status status =
-      read_all(&bytes, &size, unsafe, sizeof unsafe, p->path);
+  dfgnn_status status = read_all(&bytes, &size, unsafe, sizeof unsafe, p->path);
   if (!status)
     status = trust(p->path, unsafe, bytes, size);
   if (!status && dfgnn__xz_is(bytes, size))

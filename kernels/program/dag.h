@@ -22,8 +22,8 @@
 
 /* The limits of a program; more is refused. */
 enum {
-  DFGNN_DAG_TEXT = 1 << 18,  /* bytes of text */
-  DFGNN_DAG_NODES = 1 << 14, /* values */
+  DFGNN_DAG_TEXT = 1 << 18,      /* bytes of text */
+  DFGNN_DAG_NODES = 1 << 14,     /* values */
   DFGNN_DAG_ARGUMENTS = 1 << 18, /* of all of them together */
   DFGNN_DAG_INPUTS = 96,
   DFGNN_DAG_OUTPUTS = 96,
@@ -129,7 +129,7 @@ typedef struct dfgnn_port {
   dfgnn_place place; /* never CONST */
   dfgnn_port_role role;
   int of;
-  int kept; /* for the gradient, in the type that sums have */
+  int kept;   /* for the gradient, in the type that sums have */
   int unread; /* of an output: the gradient computes its value again */
   dfgnn_size shape[DFGNN_DAG_AXES];
 } dfgnn_port;

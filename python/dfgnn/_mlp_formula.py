@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from ._recorders import reduced
+from ._recorders import gathered, reduced
 
 ACTIVATIONS = (None, "relu", "silu", "gelu", "gelu_tanh", "elu", "leaky_relu",
                "tanh", "sigmoid", "softplus")
@@ -105,7 +105,7 @@ def composite(graph, settings, tensors):
     weights = tensors[len(NAMES):len(NAMES) + settings.layers]
     biases = tensors[len(NAMES) + settings.layers:]
     terms = [] if edge is None else [F.linear(edge, weights[0])]
-    terms += [part.index_select(0, index) for part, index in (
+    terms += [gathered(part, index) for part, index in (
         (dst_part, graph.dst), (src_part, graph.src)) if part is not None]
     x = sum(terms[1:], terms[0])
     if biases[0] is not None:

@@ -121,10 +121,23 @@ class Text(Recorder):
 
 # ---- by torch's operations --------------------------------------------------
 
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def gathered(x, index):
+    """x[index]; gradients of types of 16 bits are added in float32."""
+    if x.dtype in HALVES and x.requires_grad:
+        return x.float().index_select(0, index).to(x.dtype)
+    return x.index_select(0, index)
+
+
 def reduced(what, x, index, size):
     """x [E, ...] over the edges of each of size nodes, or in the softmax of each
     edge's node; index [E]: the node.  A node without edges has 0, of logsumexp
-    -inf, and so has one whose edges have -inf alone."""
+    -inf, and so has one whose edges have -inf alone.  Types of 16 bits are
+    added in float32, where a hub's sum does not stop growing."""
+    if x.dtype in HALVES:
+        return reduced(what, x.float(), index, size).to(x.dtype)
     zero = x.new_zeros((size,) + tuple(x.shape[1:]))
     ones = (1,) * (x.dim() - 1)
     if what in ("sum", "mean"):
@@ -218,7 +231,7 @@ class Torch(Recorder):
         x = v.handle
         if isinstance(x, float) or v.place == place or v.place == PARAM:
             return x
-        return x.index_select(0, self._node(v.place))
+        return gathered(x, self._node(v.place))
 
     def _node(self, place):
         """The node of each edge."""

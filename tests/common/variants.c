@@ -636,21 +636,18 @@ static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
 static const struct {
   int dim, edge_dim;
   dfgnn_strides strides;
-} strided_problems[] = {{20, 0, {2 * 23 + 5, 23, 1}},
-                        {20, 0, {2 * 60 + 3, 60, 3}},
-                        {20, 0, {20 * 3, 1, 3}},
-                        {3, DFGNN_EDGE_PROJECTED, {2 * 4, 4, 1}},
-                        {7, 11, {2 * 8 + 1, 8, 1}},
-                        {13, DFGNN_EDGE_PROJECTED, {2 * 16, 16, 1}},
-                        {20, 5, {2 * 20 + 3, 20, 1}},
-                        {5, 0, {2 * 8, 8, 1}}};
+} strided_problems[] = {
+    {20, 0, {2 * 23 + 5, 23, 1}}, {20, 0, {2 * 60 + 3, 60, 3}},
+    {20, 0, {20 * 3, 1, 3}},      {3, DFGNN_EDGE_PROJECTED, {2 * 4, 4, 1}},
+    {7, 11, {2 * 8 + 1, 8, 1}},   {13, DFGNN_EDGE_PROJECTED, {2 * 16, 16, 1}},
+    {20, 5, {2 * 20 + 3, 20, 1}}, {5, 0, {2 * 8, 8, 1}}};
 enum { STRIDED = sizeof strided_problems / sizeof *strided_problems };
 
 /* Of sums, edge features are part of a message; GAT has projected ones. */
 static int has_edges(const variant_test *test, int edge_dim) {
-  return !edge_dim || (DFGNN_OPS_ATTENTION >> test->op & 1 &&
-                       test->op != DFGNN_OP_AGNN &&
-                       (test->op != DFGNN_OP_GAT || edge_dim < 0));
+  return !edge_dim ||
+         (DFGNN_OPS_ATTENTION >> test->op & 1 && test->op != DFGNN_OP_AGNN &&
+          (test->op != DFGNN_OP_GAT || edge_dim < 0));
 }
 
 void check_strides(const char *device, const variant_test *test) {

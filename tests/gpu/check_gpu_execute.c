@@ -1,6 +1,5 @@
 /* check_gpu_execute.c - promises of dfgnn_execute on a GPU: any stream, capture
  * and replay, the same bits every time, little host time */
-#include "kernels/common/cusparse.h"
 #include "tests/gpu/gpu.h"
 
 static const char *const graph_spec =
@@ -103,41 +102,6 @@ static void repeats_its_bits(call *c, const char *variant) {
 
 START_TEST(a_deterministic_variant_repeats_its_bits) {
   for_each_variant(repeats_its_bits, 1);
-}
-
-/* The loops of check_gpu_variants ask for deterministic variants.  The other
- * variants are of cuSPARSE, which the machine may lack. */
-START_TEST(the_other_variants_match_the_reference) {
-  dfgnn_context *gpu = gpu_context();
-  dfgnn_graph *graph = graph_of(gpu, graph_spec);
-  int checked = 0;
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    for (int op = 0; op < DFGNN_OP_COUNT; op++) {
-      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-      double error = 0;
-      call c;
-      problem.op = (dfgnn_op)op;
-      problem.dim = 100;
-      problem.heads = 3;
-      problem.deterministic = 0;
-      problem.weights = DFGNN_OPS_ATTENTION >> op & 1;
-      if (strcmp(v->family->backend, "cuda") || v->family->deterministic ||
-          !open_call(&c, gpu, graph, &problem, v->name))
-        continue;
-      ck_ok(dfgnn__harness_check(&error, c.harness, c.plan));
-      printf("%s %s: %.2g\n", v->name, dfgnn_name(DFGNN_NAMES_OP, problem.op),
-             error);
-      close_call(&c);
-      checked++;
-    }
-  }
-  if (dfgnn__cusparse())
-    ck_assert_int_gt(checked, 0);
-  else
-    printf("nothing was checked: there is no cuSPARSE\n");
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
 static void runs_on_a_stream(call *c, const char *variant) {
@@ -360,7 +324,6 @@ int main(void) {
   TCase *tests = tcase_create("execute");
   tcase_set_timeout(tests, 0);
   tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
-  tcase_add_test(tests, the_other_variants_match_the_reference);
   if (!quick()) {
     tcase_add_test(tests, execute_runs_on_the_callers_stream);
     tcase_add_test(tests, a_graph_is_destroyed_behind_its_work);

@@ -190,4 +190,5 @@ TEST(a_context_is_made_when_there_is_memory_again) {
   ck_assert_int_gt(failed, 0);
 }
 
-TEST_MAIN("memory", .setup = make_files, .teardown = remove_files, .timeout = 120)
+TEST_MAIN("memory", .setup = make_files, .teardown = remove_files,
+          .timeout = 120)

@@ -99,8 +99,8 @@ START_TEST(what_fails_leaves_the_old_file_and_no_other) {
            "/proc/none/at/all: cannot write: No such file");
 }
 
-/* Stands before the C library's: other threads make files meanwhile, which would
- * get the mask. */
+/* Stands before the C library's: other threads make files meanwhile, which
+ * would get the mask. */
 static int masks_set;
 mode_t umask(mode_t mask) {
   masks_set++;

@@ -171,8 +171,7 @@ START_TEST(squares_of_squares_are_powers) {
   for (int i = 0; i < 40; i++)
     end += sprintf(end, "a%d = a%d * a%d\n", i + 1, i, i);
   dfgnn_dag *dag = NULL;
-  ck_fails(dfgnn__dag_parse(&dag, more), DFGNN_ERROR_UNSUPPORTED,
-           "multiplied");
+  ck_fails(dfgnn__dag_parse(&dag, more), DFGNN_ERROR_UNSUPPORTED, "multiplied");
 }
 
 /* Each line has a factor more than the one before. */

@@ -218,7 +218,8 @@ START_TEST(random_programs_are_within_their_bound) {
   free_fixture(&f);
 }
 
-/* ---- nodes without edges -------------------------------------------------- */
+/* ---- nodes without edges --------------------------------------------------
+ */
 
 /* Sums of nothing: of what is constant at a node, and of what is not. */
 static const struct {
@@ -268,8 +269,12 @@ static int is_alone(const fixture *f, dfgnn_edge_place place, int64_t node) {
 static int set_alone(tensors *t, const fixture *f, double x) {
   int count = 0;
   for (int i = 0; i < t->count; i++) {
-    const int64_t rows[] = {1, 1, f->shape.destinations, f->shape.sources,
-                            f->shape.edges, f->shape.relations};
+    const int64_t rows[] = {1,
+                            1,
+                            f->shape.destinations,
+                            f->shape.sources,
+                            f->shape.edges,
+                            f->shape.relations};
     const int64_t width = t->elements[i] / rows[t->value[i].place];
     for (int64_t k = 0; k < t->elements[i]; k++) {
       const int alone = is_alone(f, t->value[i].place, k / width);
@@ -285,8 +290,12 @@ static int set_alone(tensors *t, const fixture *f, double x) {
 /* Are the numbers of an output 0 where nodes have no edges? */
 static void is_zero_alone(const tensors *t, int i, const fixture *f,
                           const char *text, double x) {
-  const int64_t rows[] = {1, 1, f->shape.destinations, f->shape.sources,
-                          f->shape.edges, f->shape.relations};
+  const int64_t rows[] = {1,
+                          1,
+                          f->shape.destinations,
+                          f->shape.sources,
+                          f->shape.edges,
+                          f->shape.relations};
   const int64_t width = t->elements[i] / rows[t->value[i].place];
   for (int64_t k = 0; k < t->elements[i]; k++) {
     const double found = get_element(t->at[i].data, t->at[i].dtype, k);
@@ -316,8 +325,8 @@ static void check_nothing(const char *text, const char *place, double x) {
   inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F32, &state);
   for (int i = 0; i < grad_in.count; i++)
     if (grad_in.value[i].role == DFGNN_EDGE_COTANGENT) {
-      tensors cotangent = {1, {grad_in.at[i]}, {grad_in.value[i]},
-                           {grad_in.elements[i]}};
+      tensors cotangent = {
+          1, {grad_in.at[i]}, {grad_in.value[i]}, {grad_in.elements[i]}};
       ck_assert_int_gt(set_alone(&cotangent, &f, NAN), 0);
     }
   outputs_of(&grad_out, gradient, &f.shape, DFGNN_F32);
@@ -346,8 +355,10 @@ START_TEST(a_node_without_edges_has_0_whatever_is_there) {
 /* 0 * x, x - x and x / x are no numbers where x is none. */
 START_TEST(what_is_not_finite_does_not_vanish) {
   static const char *const texts[] = {
-      "0 * q", "q - q", "q * 3 - 3 * q", "(q + q) / (q + q)", "exp(q) * 0",
-      "where(q < 0, 1, 2) + 0 * q", "sum_in(q - q)", "sum_in(0 * q)"};
+      "0 * q",         "q - q",
+      "q * 3 - 3 * q", "(q + q) / (q + q)",
+      "exp(q) * 0",    "where(q < 0, 1, 2) + 0 * q",
+      "sum_in(q - q)", "sum_in(0 * q)"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     char whole[128];
     fixture f = graph_with(2, 60);

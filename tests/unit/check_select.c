@@ -29,22 +29,19 @@ static const dfgnn_family fakes[] = {
      .parameters = {{"n", FAKES, {1, 2, 3, 4}, {0}}},
      .launch = no_launch},
     DFGNN_FAMILIES_END};
-static const char *const names[FAKES] = {"cpu.attention.fwd.fake/n=1",
-                                         "cpu.attention.fwd.fake/n=2",
-                                         "cpu.attention.fwd.fake/n=3",
-                                         "cpu.attention.fwd.fake/n=4"};
+static const char *const names[FAKES] = {
+    "cpu.attention.fwd.fake/n=1", "cpu.attention.fwd.fake/n=2",
+    "cpu.attention.fwd.fake/n=3", "cpu.attention.fwd.fake/n=4"};
 /* The portfolio: the default, and two others; the model knows nothing of it. */
-static const dfgnn_test_member members[] = {
-    {"cpu.attention.fwd.fake/n=1", NAN},
-    {"cpu.attention.fwd.fake/n=2", NAN},
-    {"cpu.attention.fwd.fake/n=3", NAN},
-    {NULL, 0}};
+static const dfgnn_test_member members[] = {{"cpu.attention.fwd.fake/n=1", NAN},
+                                            {"cpu.attention.fwd.fake/n=2", NAN},
+                                            {"cpu.attention.fwd.fake/n=3", NAN},
+                                            {NULL, 0}};
 /* The same, and it thinks the second fastest. */
-static const dfgnn_test_member ranked[] = {
-    {"cpu.attention.fwd.fake/n=1", 0.3},
-    {"cpu.attention.fwd.fake/n=2", 0.1},
-    {"cpu.attention.fwd.fake/n=3", 0.2},
-    {NULL, 0}};
+static const dfgnn_test_member ranked[] = {{"cpu.attention.fwd.fake/n=1", 0.3},
+                                           {"cpu.attention.fwd.fake/n=2", 0.1},
+                                           {"cpu.attention.fwd.fake/n=3", 0.2},
+                                           {NULL, 0}};
 
 static const dfgnn_device_info device = {.backend = "cpu",
                                          .arch = "x86-64",
@@ -336,10 +333,9 @@ TEST(a_graph_is_exact_once_all_members_were_seen) {
   expect(&choice, 1, DFGNN_SOURCE_NEAR);
   ck_assert_double_eq(choice.distance, 0);
   ck_assert_ptr_nonnull(strstr(choice.because, "not yet of all"));
-  static const dfgnn_test_member other[] = {
-      {"cpu.attention.fwd.fake/n=3", NAN},
-      {"cpu.attention.fwd.fake/n=1", NAN},
-      {NULL, 0}};
+  static const dfgnn_test_member other[] = {{"cpu.attention.fwd.fake/n=3", NAN},
+                                            {"cpu.attention.fwd.fake/n=1", NAN},
+                                            {NULL, 0}};
   dfgnn__members_for_tests(other); /* whose default was not measured */
   choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 2, DFGNN_SOURCE_RULE);
@@ -571,8 +567,8 @@ TEST(a_pin_for_bias_answers_where_there_is_bias) {
  * then fills the shared memory of a block, and SMMF below. */
 TEST(the_papers_rule_asks_for_a_super_node) {
   dfgnn_signature graph = graph_of(7, 5000);
-  const dfgnn_matrix matrix = {.destinations = 1000, .sources = 1000,
-                               .edges = 5000, .max_degree = 20};
+  const dfgnn_matrix matrix = {
+      .destinations = 1000, .sources = 1000, .edges = 5000, .max_degree = 20};
   dfgnn_device_info cpu = device;
   dfgnn_query query = {.setting = {.problem = &problem,
                                    .matrix = &matrix,
@@ -586,8 +582,7 @@ TEST(the_papers_rule_asks_for_a_super_node) {
     dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
     ck_assert_ptr_nonnull(choice.variant);
     ck_assert_int_eq(choice.source, DFGNN_SOURCE_PAPER);
-    ck_assert_str_eq(choice.variant->family->algorithm,
-                     super ? "pmf" : "smmf");
+    ck_assert_str_eq(choice.variant->family->algorithm, super ? "pmf" : "smmf");
   }
 }
 

@@ -39,8 +39,8 @@ typedef struct report_shape {
 
 /* A way to choose without having measured the graph. */
 typedef enum report_way {
-  REPORT_WAY_LEFT_OUT, /* near graphs, the model, the rule: its rows hidden */
-  REPORT_WAY_MODEL,    /* the model, which may know the graph */
+  REPORT_WAY_LEFT_OUT,  /* near graphs, the model, the rule: its rows hidden */
+  REPORT_WAY_MODEL,     /* the model, which may know the graph */
   REPORT_WAY_PORTFOLIO, /* the best member of the portfolio */
   REPORT_WAY_RULE,
   REPORT_WAY_PAPER,

@@ -430,9 +430,8 @@ CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
         .sum = m->sum,
         .careful = parts && job->drops && job->term->careful,
         .parts = parts && w->term->values ? parts : NULL,
-        .out = all && writes_rows(job)
-                   ? (storage *)features(&job->out, row, 0)
-                   : NULL};
+        .out = all && writes_rows(job) ? (storage *)features(&job->out, row, 0)
+                                       : NULL};
     accumulate_across(&g);
     for (int64_t h = 0; e + count == end && !g.out && h < x->heads; h++)
       if (after[h] != 0)

@@ -215,9 +215,9 @@ template <class K> struct attend_row : lane_map<K> {
   }
 
   template <int XU, int XC>
-  __device__ __forceinline__ void
-  sum_scores(A (&s)[U * S], const A (&q)[QC][VEC],
-             const pack (&x)[XU][XC]) const {
+  __device__ __forceinline__ void sum_scores(A (&s)[U * S],
+                                             const A (&q)[QC][VEC],
+                                             const pack (&x)[XU][XC]) const {
     unroll<U * S>([&](int i) { s[i] = A(0); });
     unroll<U, C, VEC>([&](int u, int c, int i) {
       Score::add(s[u * S + map::state(c)], q[c][i], widen(x[u][c].item[i]),

@@ -95,7 +95,7 @@ dfgnn_status dfgnn__edges_weight(const edges_params *p, const edges_plan *sums,
 /* A parameter of families: the edges of an item; all: rows are whole. */
 #define DFGNN_EDGES_ITEMS                                                      \
   {                                                                            \
-    .name = "edges", .count = 2, .values = {0, 128}, .labels = { "all" } \
+    .name = "edges", .count = 2, .values = {0, 128}, .labels = { "all" }       \
   }
 
 /* NULL if rows may be cut into items of so many edges, or stay whole (0), else
