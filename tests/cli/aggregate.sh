@@ -18,7 +18,7 @@ done
 promise "each is tuned, shown and explained"
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run "$small" $quick --op "$ops" --pass "$passes" --json \
-  --store "$work/t.db" --budget 60ms
+  --store "$work/t.db" --budget 2s
 holds 'length == 18'
 holds '[.[] | .op + .pass] | unique | length == 18'
 holds 'all(.[] | .variant; type == "string")'
@@ -53,7 +53,7 @@ operators: [spmm-sum, reduce-pna]
 passes: [forward, backward]
 widths: [8]
 devices: [cpu]
-budget: 60ms
+budget: 2s
 JOB
 # shellcheck disable=SC2086
 status 0 dfgnn-tune run --job "$work/job.yaml" --quiet --json \

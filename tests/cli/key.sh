@@ -115,7 +115,7 @@ widths: [8]
 bias: true
 dropout: yes
 END
-status 0 dfgnn-tune run --job "$work/job.yaml" --device cpu --budget 300ms \
+status 0 dfgnn-tune run --job "$work/job.yaml" --device cpu --budget 3s \
   --quiet --store "$work/job.db"
 status 0 dfgnn-tune show --store "$work/job.db" --json
 holds 'length == 1 and .[0].bias and .[0].dropout'

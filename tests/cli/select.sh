@@ -7,7 +7,7 @@ store=$work/own.db
 
 promise "what was tuned is exact, and only its portfolio was measured"
 status 0 dfgnn-tune run "$small" --device cpu --op gat --heads 4 --dim 7 \
-  --budget 2s --store "$store" --json -q
+  --budget 20s --store "$store" --json -q
 holds '.[0] | .source == "exact" and .candidates <= 32 and
   .measured + .failed == .candidates'
 status 0 dfgnn-tune explain "$small" --device cpu --op gat --heads 4 --dim 7 \
@@ -15,13 +15,13 @@ status 0 dfgnn-tune explain "$small" --device cpu --op gat --heads 4 --dim 7 \
 holds '.[0] | .source == "exact" and (.candidates | length <= 32) and
   .candidates[0].variant == .variant and .candidates[0].reason == "chosen"'
 status 0 dfgnn-tune run "$small" --device cpu --op gat --heads 4 --dim 7 \
-  --budget 2s --store "$store" --json -q
+  --budget 20s --store "$store" --json -q
 holds '.[0].measured == 0'
 
 promise "a graph near to one that was tuned here gets its variant"
 for again in 1 2 3 4; do # a busy machine needs more than one
   status 0 dfgnn-tune run "$top/data/cora.npz" --device cpu --op gat --heads 4 \
-    --dim 7 --budget 4s --store "$store" --json -q
+    --dim 7 --budget 20s --store "$store" --json -q
   grep -q '"exact"' "$work/out" && break
 done
 [ "$again" -lt 4 ] || holds '.[0].source == "exact"'
@@ -105,7 +105,7 @@ unset DFGNN_RECORD
 printf '{"file": "half' >>"$(find "$work/met" -name '*.jsonl' | head -n 1)"
 
 promise "run --recorded merges and measures it, and then it is exact"
-status 0 dfgnn-tune run --recorded "$work/met" --device cpu --budget 2s \
+status 0 dfgnn-tune run --recorded "$work/met" --device cpu --budget 10s \
   --store "$work/r.db" --json -q
 holds 'length == 2 and ([.[].op] | sort) == ["gat", "gt"] and
   all(.source == "exact")'
