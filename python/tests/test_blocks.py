@@ -404,5 +404,6 @@ def test_dynamic_edge_conv(monkeypatch):
     fast, _ = accelerated(layer)
     made = counted(monkeypatch)
     agree(layer, fast, (tensor(N, C),))
-    (settings,) = made
+    settings, checked = made  # the first call is checked by another
+    assert settings == checked
     assert settings.reduce_dst == "max" and settings.layers == 2

@@ -74,7 +74,7 @@ def test_four_ranks_equal_a_single_process():
 
 def test_the_example_trains_and_goes_on_with_another_number_of_ranks(tmp_path):
     """One rank goes on from where two ended."""
-    example = os.path.join(os.path.dirname(WORKER), "..", "..", "examples",
+    example = os.path.join(os.path.dirname(WORKER), "..", "..", "docs", "examples",
                            "distributed.py")
     losses = []
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import PATIENCE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-EXAMPLES = os.path.join(HERE, "..", "..", "examples")
+EXAMPLES = os.path.join(HERE, "..", "..", "docs", "examples")
 
 
 def train(name, *options, library="dfgnn"):

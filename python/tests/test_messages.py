@@ -117,7 +117,8 @@ def test_layers_are_those_of_pyg(name, flow, kernels):
     for a, b in zip(results(mine, x, edges(), attr),
                     results(theirs, x, edges(), attr)):
         torch.testing.assert_close(a, b)
-    assert kernels.calls == 1
+    # the first call of a layer that is traced is checked by another
+    assert kernels.calls == (2 if name.startswith("gen") else 1)
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
