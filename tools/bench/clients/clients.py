@@ -66,9 +66,28 @@ def kept_reasons(report):
     return {f"{k.name or '(model)'} ({k.kind})": k.reason for k in report.kept}
 
 
+def megabytes(call, device):
+    """The most that torch has allocated at once beyond what was there."""
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        return (torch.cuda.max_memory_allocated() - before) / 2 ** 20
+    with torch.profiler.profile(activities=[
+            torch.profiler.ProfilerActivity.CPU],
+            profile_memory=True) as profile:
+        call()
+    held = most = 0
+    for event in sorted(profile.profiler.kineto_results.events(),
+                        key=lambda e: e.start_ns()):
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    return most / 2 ** 20
+
+
 def tried(name, args):
     import dfgnn
-    from python_second import megabytes
     package, module, build = CASES[name]
     row = {"case": name, "package": package, "device": args.device,
            "scale": args.scale, "autocast": args.autocast,

@@ -16,7 +16,7 @@ from ...errors import UnsupportedError
 from ...graph import Graph
 from . import _compiled
 from ._checked import difference
-from ._edges import edges_as_given, known
+from ._edges import edges_as_given, known, wide
 from ._mixin import Fused, Row, fuse, unfit, usual
 from ._programs import Programs, numbers_of, own_function
 
@@ -141,6 +141,7 @@ def _run(layer, name, edge_index, size, kwargs):
     reason = _obstacle(layer, edge_index)
     if reason is None and isinstance(edge_index, Graph):
         edge_index = edges_as_given(layer, edge_index)
+    edge_index = wide(edge_index)
     if reason is None and not edge_index.size(1):
         reason = "there are no edges"
     if reason is not None:
