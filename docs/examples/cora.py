@@ -19,7 +19,10 @@ from torch.nn import functional as F
 
 import training
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+# beside the examples where they are installed, at the top of a checkout
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = next(filter(os.path.isdir, (os.path.join(HERE, "..", "data"),
+                                   os.path.join(HERE, "..", "..", "data"))))
 
 
 def load(device):
