@@ -333,11 +333,9 @@ static void evaluate(mlp_case *c) {
 /* ---- comparing ----------------------------------------------------------- */
 
 /* The numbers of a row are off by at most a part of the row's norm, and of what
- * its terms were.  Operands of two products a layer are rounded by half a unit
- * of the type; terms of a row cancel, at most to a fifth here. */
+ * its terms were: operands of products are rounded to the type once a layer. */
 static double tolerance(const mlp_case *c) {
-  const double half_unit = c->mlp->dtype == DFGNN_BF16 ? 1. / 512 : 1. / 4096;
-  return 5 * 2 * c->mlp->layers * half_unit;
+  return c->mlp->layers * (c->mlp->dtype == DFGNN_BF16 ? 0.01 : 0.0014);
 }
 
 static void compare(const mlp_case *c, const tensor *t) {
