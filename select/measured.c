@@ -204,14 +204,20 @@ int dfgnn__row_query(dfgnn_row_query *asked, const dfgnn_measurement *row,
   return 1;
 }
 
-/* Was the decision complete for its own problem on its own graph? */
-static int was_complete(const dfgnn_entry *e, const dfgnn_table *t,
-                        const dfgnn_query *q) {
+/* Was the decision complete for its own problem on its own graph?  The answer
+ * is kept, since each choice asks it of many entries. */
+static int was_complete(dfgnn_entry *e, const dfgnn_table *t) {
+  enum { UNKNOWN, INCOMPLETE, COMPLETE };
   dfgnn_row_query there;
-  if (!dfgnn__row_query(&there, &e->decision->problem, &t->device))
-    return 0;
-  there.query.broken = q->broken;
-  return dfgnn__is_complete(e->decision, t, &there.query);
+  int known = __atomic_load_n(&e->complete, __ATOMIC_RELAXED);
+  if (known == UNKNOWN) {
+    known = dfgnn__row_query(&there, &e->decision->problem, &t->device) &&
+                    dfgnn__is_complete(e->decision, t, &there.query)
+                ? COMPLETE
+                : INCOMPLETE;
+    __atomic_store_n(&e->complete, known, __ATOMIC_RELAXED);
+  }
+  return known == COMPLETE;
 }
 
 /* Graphs of one family answer for each other, whatever their distance. */
@@ -243,15 +249,16 @@ static void look_near(neighbour *near, const dfgnn_table *t,
                   dfgnn_dtype_size(s->problem->dtype), &t->device);
   for (size_t i = dfgnn__table_gate(t, l->gate);
        i < t->count && t->entries[i].gate == l->gate; i++) {
-    const dfgnn_entry *e = &t->entries[i];
+    dfgnn_entry *e = &t->entries[i];
     if (q->exclude && e->decision->problem.signature.fingerprint == q->exclude)
       continue;
     const double distance =
         dfgnn__distance(feature, e->feature) + e->units_distance + l->given_up;
     if (distance > reach_of(e, q) || !is_nearer(distance, e->own, near))
       continue;
-    const dfgnn_variant *v = winner(e->decision, t, q);
-    if (v && was_complete(e, t, q))
+    const dfgnn_variant *v =
+        was_complete(e, t) ? winner(e->decision, t, q) : NULL;
+    if (v)
       *near = (neighbour){e, v, *l, distance};
   }
 }

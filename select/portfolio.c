@@ -2,6 +2,7 @@
 #include "select/portfolio.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +141,7 @@ const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
     wanted[k] = number_of(&member->wanted[k], setting->problem);
   const dfgnn_variant *v = dfgnn__variant(member->first);
   const dfgnn_variant *end = dfgnn__variant(0) + dfgnn__variant_count();
-  for (; v < end && v->family == member->family; v++) {
+  for (; v < end && v->family == member->family && least > 0; v++) {
     const double unlike = unlike_variant(member, wanted, v, least);
     if (unlike < least && runs(v, setting, broken)) {
       best = v;
@@ -301,25 +302,42 @@ static int is_known(const dfgnn_family *family) {
 }
 
 /* A family that was surveyed and has no member anywhere would have left the
- * library, so one that no portfolio knows is new: a few of its settings, spread
- * over all, come along. */
+ * library, so one that no portfolio knows is new. */
+enum { NEW_FAMILIES = 64 };
+static struct {
+  size_t first, end; /* of its variants */
+} new_family[NEW_FAMILIES];
+static int new_families;
+
+static void find_new_families(void) {
+  const size_t count = dfgnn__variant_count();
+  for (size_t i = 0, end; i < count && new_families < NEW_FAMILIES; i = end) {
+    const dfgnn_family *f = dfgnn__variant(i)->family;
+    for (end = i; end < count && dfgnn__variant(end)->family == f;)
+      end++;
+    if (dfgnn__variant_offered(dfgnn__variant(i)) && !is_known(f)) {
+      new_family[new_families].first = i;
+      new_family[new_families++].end = end;
+    }
+  }
+}
+
+/* A few settings of each new family, spread over all, come along. */
 static int add_new_families(const dfgnn_variant **member, int count,
                             int capacity, const dfgnn_setting *setting,
                             const unsigned char *broken) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   enum { SETTINGS = 4 };
-  for (size_t i = 0; i < dfgnn__variant_count();) {
-    const dfgnn_family *f = dfgnn__variant(i)->family;
-    size_t last = i;
-    while (last < dfgnn__variant_count() && dfgnn__variant(last)->family == f)
-      last++;
-    const size_t step = (last - i + SETTINGS - 1) / SETTINGS;
-    const int is_new = dfgnn__variant_offered(dfgnn__variant(i)) &&
-                       !strcmp(f->backend, setting->device->backend) &&
-                       f->ops >> setting->problem->op & 1 && !is_known(f);
-    for (; is_new && i < last; i += step)
-      if (runs(dfgnn__variant(i), setting, broken))
-        count = add(member, count, capacity, dfgnn__variant(i));
-    i = last;
+  pthread_once(&once, find_new_families);
+  for (int n = 0; n < new_families; n++) {
+    const size_t first = new_family[n].first, end = new_family[n].end;
+    const dfgnn_family *f = dfgnn__variant(first)->family;
+    const size_t step = (end - first + SETTINGS - 1) / SETTINGS;
+    if (!strcmp(f->backend, setting->device->backend) &&
+        f->ops >> setting->problem->op & 1)
+      for (size_t i = first; i < end; i += step)
+        if (runs(dfgnn__variant(i), setting, broken))
+          count = add(member, count, capacity, dfgnn__variant(i));
   }
   return count;
 }
@@ -330,8 +348,9 @@ int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
   double unlike;
   const char *because;
   const dfgnn_cell *c = cell_of(&unlike, setting);
-  int count = add(member, 0, capacity,
-                  dfgnn__portfolio_default(setting, broken, &because));
+  const dfgnn_variant *v = c ? default_of(c, setting, broken, &because) : NULL;
+  int count =
+      add(member, 0, capacity, v ? v : first_that_runs(setting, broken));
   for (int m = 0; c && m < c->members; m++)
     count = add(member, count, capacity,
                 dfgnn__member_variant(&c->member[m], setting, broken));

@@ -10,6 +10,7 @@ typedef struct dfgnn_entry {
   uint64_t exact; /* gate, heads, dim, units, fingerprint */
   int own;        /* some of its rows are the user's or the site's */
   int same_model;
+  int complete; /* of what selection asked about it already: measured.c */
   double feature[DFGNN_FEATURES];
   double units_distance; /* from the device's units to those of the row */
 } dfgnn_entry;
