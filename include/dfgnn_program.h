@@ -200,58 +200,18 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream);
 
-/* How dfgnn_edge_program_run executes a program. */
-typedef struct dfgnn_edge_run {
-  size_t struct_size;
-  uint64_t seed_value;  /* of dropout */
-  const uint64_t *seed; /* [1], memory of the graph's device, read when the work
-                         * runs, so that each replay of a CUDA graph may draw
-                         * anew; NULL: seed_value */
-  void *workspace; /* of the graph's device, 256-byte aligned, of as many bytes
-                    * as dfgnn_edge_program_workspace says for these tensors,
-                    * and in use until the stream is done.  A CUDA graph that
-                    * records the call keeps the address.  NULL: the context's
-                    * memory */
-  void *stream;
-} dfgnn_edge_run;
-
-#define DFGNN_EDGE_RUN_INIT DFGNN_INIT(dfgnn_edge_run)
-
-/* dfgnn_edge_program_execute as *how says. */
-DFGNN_API dfgnn_status dfgnn_edge_program_run(const dfgnn_edge_program *program,
-                                              dfgnn_graph *graph,
-                                              const dfgnn_edge_tensor *inputs,
-                                              int input_count,
-                                              const dfgnn_edge_tensor *outputs,
-                                              int output_count,
-                                              const dfgnn_edge_run *how);
-
 /* The problem and the arguments of which dfgnn_plan_create and dfgnn_execute
- * make the same call, for callers who make it often: they keep the plan, and
- * give each call its tensors.  The problem is that of the operator which the
- * program is, with the tensors at the members of args that
- * dfgnn_edge_value.argument names, if it would run as that; else, and if
- * as_program is 1, DFGNN_OP_PROGRAM, whose args point to `inputs` and
- * `outputs`. Of *how the seed is read.  An operator for which dfgnn_plan_create
- * finds no variant still runs as_program.  The caller sets struct_size of both.
- */
+ * make the same call, for callers who keep the plan, or bring a workspace or a
+ * seed in memory.  args->seed and args->seed_value are read: dropout's.  The
+ * problem is that of the operator which the program is, with the tensors at the
+ * members of args that dfgnn_edge_value.argument names, if it would run as
+ * that; else, and if as_program is 1, DFGNN_OP_PROGRAM, whose args point to
+ * `inputs` and `outputs`.  An operator for which dfgnn_plan_create finds no
+ * variant still runs as_program.  The caller sets struct_size of both. */
 DFGNN_API dfgnn_status dfgnn_edge_program_call(
     dfgnn_problem *problem, dfgnn_args *args, const dfgnn_edge_program *program,
     dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count,
-    const dfgnn_edge_run *how, int as_program);
-
-/* dfgnn_edge_program_run with a seed and a workspace. */
-DFGNN_API dfgnn_status dfgnn_edge_program_execute_in(
-    const dfgnn_edge_program *program, dfgnn_graph *graph,
-    const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
-    void *workspace, void *stream);
-/* May be 0. */
-DFGNN_API dfgnn_status dfgnn_edge_program_workspace(
-    size_t *bytes, const dfgnn_edge_program *program, dfgnn_graph *graph,
-    const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count);
+    const dfgnn_edge_tensor *outputs, int output_count, int as_program);
 
 /* Executes as a program, and compares with an evaluation in double whose error
  * bound is computed beside it: *worst is the largest ratio of an error to its

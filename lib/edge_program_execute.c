@@ -64,8 +64,9 @@ typedef struct dfgnn_edge_call {
   dfgnn_graph *graph;
   const dfgnn_binding *binding;
   const dfgnn_program_array *inputs, *outputs;
-  const dfgnn_edge_tensor *given_inputs, *given_outputs;
-  dfgnn_edge_run how;
+  const dfgnn_edge_tensor *bound_inputs, *bound_outputs;
+  const uint64_t *seed;
+  uint64_t seed_value;
 } dfgnn_edge_call;
 
 /* ---- programs that are operators ------------------------------------------
@@ -118,7 +119,7 @@ static int operator_of(dfgnn_problem *problem, dfgnn_args *args,
   const char *how = getenv("DFGNN_PROGRAMS");
   if (!program->is_operator || (how && !strcmp(how, "own")))
     return 0;
-  if (call->how.seed && m->dropout && m->dropout_index)
+  if (call->seed && m->dropout && m->dropout_index)
     return 0; /* an operator adds nothing to a seed in memory */
   *problem = dfgnn__edge_operator_problem(program, call->binding->names);
   problem->dtype = type_of(call);
@@ -128,43 +129,13 @@ static int operator_of(dfgnn_problem *problem, dfgnn_args *args,
   args->scale = scale_of(m, call->binding);
   args->slope = m->slope;
   args->dropout = m->dropout;
-  args->seed = call->how.seed;
-  args->seed_value = call->how.seed_value +
-                     (uint64_t)(problem->dropout ? m->dropout_index : 0);
+  args->seed = call->seed;
+  args->seed_value =
+      call->seed_value + (uint64_t)(problem->dropout ? m->dropout_index : 0);
   return 1;
 }
 
 /* ---- execution ----------------------------------------------------------- */
-
-/* Runs the variant that is chosen for a problem. */
-static dfgnn_status run(const dfgnn_edge_call *call,
-                        const dfgnn_problem *problem, const dfgnn_args *args) {
-  dfgnn_plan *plan;
-  if (!call->how.workspace)
-    return dfgnn_call(call->graph->ctx, call->graph, problem, args,
-                      call->how.stream);
-  dfgnn_status status =
-      dfgnn_plan_create(&plan, call->graph->ctx, call->graph, problem);
-  if (status)
-    return status;
-  status = dfgnn_execute(plan, args, call->how.workspace, call->how.stream);
-  dfgnn_plan_destroy(plan);
-  return status;
-}
-
-/* The workspace that running it takes; 0 if nothing serves the problem. */
-static dfgnn_status room_of(size_t *bytes, const dfgnn_edge_call *call,
-                            const dfgnn_problem *problem) {
-  dfgnn_plan *plan;
-  dfgnn_status status =
-      dfgnn_plan_create(&plan, call->graph->ctx, call->graph, problem);
-  *bytes = 0;
-  if (status)
-    return status == DFGNN_ERROR_UNSUPPORTED ? DFGNN_OK : status;
-  *bytes = dfgnn_plan_workspace(plan);
-  dfgnn_plan_destroy(plan);
-  return DFGNN_OK;
-}
 
 /* The problem that the program itself is. */
 static dfgnn_status program_problem(dfgnn_problem *problem,
@@ -202,14 +173,8 @@ dfgnn_status dfgnn__edge_program_execute_tuned(
 /* Binds tensors for a call. */
 static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
                           const dfgnn_edge_tensor *inputs, int input_count,
-                          const dfgnn_edge_tensor *outputs, int output_count,
-                          const dfgnn_edge_run *how) {
-  static const dfgnn_descriptor_kind kind =
-      DFGNN_DESCRIPTOR("how", dfgnn_edge_run, "DFGNN_EDGE_RUN_INIT");
-  call->how = (dfgnn_edge_run)DFGNN_EDGE_RUN_INIT;
-  dfgnn_status status = dfgnn__take(&call->how, how, &kind);
-  if (!status)
-    status = dfgnn__check_edge_program(call->program);
+                          const dfgnn_edge_tensor *outputs, int output_count) {
+  dfgnn_status status = dfgnn__check_edge_program(call->program);
   if (!status)
     status = dfgnn__check_graph(call->graph);
   if (!status)
@@ -221,8 +186,8 @@ static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
   call->binding = &x->binding;
   call->inputs = x->inputs;
   call->outputs = x->outputs;
-  call->given_inputs = inputs;
-  call->given_outputs = outputs;
+  call->bound_inputs = inputs;
+  call->bound_outputs = outputs;
   return status;
 }
 
@@ -234,78 +199,13 @@ static dfgnn_status settle(dfgnn_problem *problem, dfgnn_args *args,
   if (!as_program && operator_of(problem, args, call))
     return DFGNN_OK;
   *args = (dfgnn_args)DFGNN_ARGS_INIT;
-  args->program_inputs = call->given_inputs;
-  args->program_outputs = call->given_outputs;
+  args->program_inputs = call->bound_inputs;
+  args->program_outputs = call->bound_outputs;
   args->program_input_count = call->program->lowered->dag->input_count;
   args->program_output_count = call->program->lowered->dag->output_count;
-  args->seed = call->how.seed;
-  args->seed_value = call->how.seed_value;
+  args->seed = call->seed;
+  args->seed_value = call->seed_value;
   return program_problem(problem, call);
-}
-
-dfgnn_status
-dfgnn_edge_program_run(const dfgnn_edge_program *program, dfgnn_graph *graph,
-                       const dfgnn_edge_tensor *inputs, int input_count,
-                       const dfgnn_edge_tensor *outputs, int output_count,
-                       const dfgnn_edge_run *how) {
-  dfgnn_edge_execution x = {0};
-  dfgnn_edge_call call = {.program = program, .graph = graph};
-  dfgnn_args args;
-  dfgnn_problem problem;
-  dfgnn_status status =
-      begin(&call, &x, inputs, input_count, outputs, output_count, how);
-  if (status)
-    return status;
-  status = settle(&problem, &args, &call, 0);
-  if (!status)
-    status = run(&call, &problem, &args);
-  if (status != DFGNN_ERROR_UNSUPPORTED || problem.op == DFGNN_OP_PROGRAM)
-    return status;
-  status = settle(&problem, &args, &call, 1);
-  return status ? status : run(&call, &problem, &args);
-}
-
-dfgnn_status
-dfgnn_edge_program_call(dfgnn_problem *problem, dfgnn_args *args,
-                        const dfgnn_edge_program *program, dfgnn_graph *graph,
-                        const dfgnn_edge_tensor *inputs, int input_count,
-                        const dfgnn_edge_tensor *outputs, int output_count,
-                        const dfgnn_edge_run *how, int as_program) {
-  static const dfgnn_descriptor_kind problem_kind =
-      DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
-  static const dfgnn_descriptor_kind args_kind =
-      DFGNN_DESCRIPTOR("args", dfgnn_args, "DFGNN_ARGS_INIT");
-  dfgnn_edge_execution x = {0};
-  dfgnn_edge_call call = {.program = program, .graph = graph};
-  dfgnn_args whole;
-  dfgnn_problem found;
-  dfgnn_status status = dfgnn__can_give(problem, &problem_kind);
-  if (!status)
-    status = dfgnn__can_give(args, &args_kind);
-  if (!status)
-    status = begin(&call, &x, inputs, input_count, outputs, output_count, how);
-  if (!status)
-    status = settle(&found, &whole, &call, as_program);
-  if (status)
-    return status;
-  dfgnn__give(problem, &found, &problem_kind);
-  dfgnn__give(args, &whole, &args_kind);
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn_edge_program_execute_in(const dfgnn_edge_program *program,
-                                           dfgnn_graph *graph,
-                                           const dfgnn_edge_tensor *inputs,
-                                           int input_count,
-                                           const dfgnn_edge_tensor *outputs,
-                                           int output_count, uint64_t seed,
-                                           void *workspace, void *stream) {
-  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
-  how.seed_value = seed;
-  how.workspace = workspace;
-  how.stream = stream;
-  return dfgnn_edge_program_run(program, graph, inputs, input_count, outputs,
-                                output_count, &how);
 }
 
 dfgnn_status
@@ -313,35 +213,51 @@ dfgnn_edge_program_execute(const dfgnn_edge_program *program,
                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
                            int input_count, const dfgnn_edge_tensor *outputs,
                            int output_count, uint64_t seed, void *stream) {
-  return dfgnn_edge_program_execute_in(program, graph, inputs, input_count,
-                                       outputs, output_count, seed, NULL,
-                                       stream);
+  dfgnn_edge_execution x = {0};
+  dfgnn_edge_call call = {
+      .program = program, .graph = graph, .seed_value = seed};
+  dfgnn_args args;
+  dfgnn_problem problem;
+  dfgnn_status status =
+      begin(&call, &x, inputs, input_count, outputs, output_count);
+  for (int as_program = 0; !status; as_program = 1) {
+    status = settle(&problem, &args, &call, as_program);
+    if (!status)
+      status = dfgnn_call(graph->ctx, graph, &problem, &args, stream);
+    if (status != DFGNN_ERROR_UNSUPPORTED || problem.op == DFGNN_OP_PROGRAM)
+      return status;
+    status = DFGNN_OK; /* no variant of the operator serves the call */
+  }
+  return status;
 }
 
-/* The larger of what the operator and the program itself take, since the
- * operator may refuse when it runs. */
-dfgnn_status dfgnn_edge_program_workspace(
-    size_t *bytes, const dfgnn_edge_program *program, dfgnn_graph *graph,
-    const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count) {
-  const dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+dfgnn_status dfgnn_edge_program_call(
+    dfgnn_problem *problem, dfgnn_args *args, const dfgnn_edge_program *program,
+    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
+    const dfgnn_edge_tensor *outputs, int output_count, int as_program) {
+  static const dfgnn_descriptor_kind problem_kind =
+      DFGNN_DESCRIPTOR("problem", dfgnn_problem, "DFGNN_PROBLEM_INIT");
+  static const dfgnn_descriptor_kind args_kind =
+      DFGNN_DESCRIPTOR("args", dfgnn_args, "DFGNN_ARGS_INIT");
   dfgnn_edge_execution x = {0};
   dfgnn_edge_call call = {.program = program, .graph = graph};
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_problem problem;
-  size_t operators = 0, own = 0;
-  if (!bytes)
-    return dfgnn__fail(DFGNN_ERROR_INVALID, "bytes is NULL");
-  dfgnn_status status =
-      begin(&call, &x, inputs, input_count, outputs, output_count, &how);
-  if (!status && operator_of(&problem, &args, &call))
-    status = room_of(&operators, &call, &problem);
+  dfgnn_args whole = DFGNN_ARGS_INIT;
+  dfgnn_problem ours;
+  dfgnn_status status = dfgnn__can_give(problem, &problem_kind);
   if (!status)
-    status = program_problem(&problem, &call);
+    status = dfgnn__take(&whole, args, &args_kind);
+  if (status)
+    return status;
+  call.seed = whole.seed;
+  call.seed_value = whole.seed_value;
+  status = begin(&call, &x, inputs, input_count, outputs, output_count);
   if (!status)
-    status = room_of(&own, &call, &problem);
-  *bytes = operators > own ? operators : own;
-  return status;
+    status = settle(&ours, &whole, &call, as_program);
+  if (status)
+    return status;
+  dfgnn__give(problem, &ours, &problem_kind);
+  dfgnn__give(args, &whole, &args_kind);
+  return DFGNN_OK;
 }
 
 /* ---- checking ------------------------------------------------------------ */

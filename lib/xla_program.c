@@ -214,7 +214,8 @@ typedef struct execution {
   const dfgnn_edge_program *program;
   dfgnn_graph *graph;
   tensors inputs, outputs;
-  const uint64_t *seed; /* in memory of the device */
+  dfgnn_args args; /* whose seed is in memory of the device */
+  dfgnn_plan *plan;
 } execution;
 
 /* The third argument is two words of 32 bits, as JAX's keys are. */
@@ -233,32 +234,38 @@ static dfgnn_status take_seed(const uint64_t **seed, const dfgnn_xla *c) {
 static dfgnn_status execute(const void *subject, void *workspace,
                             void *stream) {
   const execution *x = subject;
-  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
-  how.seed = x->seed;
-  how.workspace = workspace;
-  how.stream = stream;
-  return dfgnn_edge_program_run(x->program, x->graph, x->inputs.list,
-                                x->inputs.count, x->outputs.list,
-                                x->outputs.count, &how);
+  return dfgnn_execute(x->plan, &x->args, workspace, stream);
+}
+
+static dfgnn_status plan_and_execute(execution *x, const dfgnn_xla *c,
+                                     int as_program) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_status status = dfgnn_edge_program_call(
+      &problem, &x->args, x->program, x->graph, x->inputs.list, x->inputs.count,
+      x->outputs.list, x->outputs.count, as_program);
+  if (!status)
+    status = dfgnn_plan_create(&x->plan, c->ctx, x->graph, &problem);
+  if (!status)
+    status = dfgnn__xla_in_room(c, dfgnn_plan_workspace(x->plan), execute, x);
+  dfgnn_plan_destroy(x->plan);
+  x->plan = NULL;
+  return status == DFGNN_ERROR_UNSUPPORTED && problem.op != DFGNN_OP_PROGRAM
+             ? plan_and_execute(x, c, 1)
+             : status;
 }
 
 static dfgnn_status run(execution *x, const dfgnn_xla *c) {
-  size_t bytes = 0;
   dfgnn_status status = dfgnn__xla_each(c, "arguments", &c->frame->arguments, 3,
                                         take_tensor, &x->inputs);
   if (!status)
     status = dfgnn__xla_each(c, "results", &c->frame->results, 0, take_tensor,
                              &x->outputs);
   if (!status)
-    status = take_seed(&x->seed, c);
+    status = take_seed(&x->args.seed, c);
   if (!status)
     status = dfgnn_graph_create_csr(&x->graph, c->ctx, &c->csr, c->stream);
-  if (!status && c->on_gpu)
-    status = dfgnn_edge_program_workspace(&bytes, x->program, x->graph,
-                                          x->inputs.list, x->inputs.count,
-                                          x->outputs.list, x->outputs.count);
   if (!status)
-    status = dfgnn__xla_in_room(c, bytes, execute, x);
+    status = plan_and_execute(x, c, 0);
   dfgnn_graph_destroy_on(x->graph, c->stream);
   return status;
 }
@@ -274,6 +281,7 @@ dfgnn_status dfgnn__xla_run_program(dfgnn_xla *c) {
     return status;
   const dfgnn_dag *dag = program->lowered->dag;
   execution x = {.program = program,
+                 .args = DFGNN_ARGS_INIT,
                  .inputs = {.csr = &c->csr,
                             .ports = dag->inputs,
                             .expected = dag->input_count},

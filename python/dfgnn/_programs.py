@@ -69,12 +69,11 @@ class _Recipe(_execute.Recipe):
         inputs = _bound(self.program.bound[0], tensors[:first])
         outputs = _bound(self.program.bound[1], tensors[first:count])
         seeds = tensors[count:]
-        wanted, args = _abi.Problem(), _abi.Args()
+        wanted = _abi.Problem()
+        args = _abi.Args(seed=seeds[0].data_ptr() if seeds else None)
         check(library().dfgnn_edge_program_call(
             ctypes.byref(wanted), ctypes.byref(args), self.program.pointer,
             graph.handle.pointer, inputs, first, outputs, count - first,
-            ctypes.byref(_abi.EdgeRun(
-                seed=seeds[0].data_ptr() if seeds else None)),
             int(as_program)))
         wanted.owner = self.program  # whose memory it names
         settings = sum_settings()._replace(deterministic=True)
@@ -134,9 +133,22 @@ def probe(program, graph, kind):
             for tensor in array:  # nothing reads the memory
                 tensor.data, tensor.dtype = 1 << 12, number
             bound += [array, len(array)]
-        size = ctypes.c_size_t()
-        check(library().dfgnn_edge_program_workspace(
-            ctypes.byref(size), one.pointer, graph.handle.pointer, *bound))
+        try:
+            _plan(one, graph, bound, 0)
+        except UnsupportedError:
+            _plan(one, graph, bound, 1)
+
+
+def _plan(program, graph, bound, as_program):
+    """Raises UnsupportedError if nothing runs it."""
+    problem, args, plan = _abi.Problem(), _abi.Args(), ctypes.c_void_p()
+    check(library().dfgnn_edge_program_call(
+        ctypes.byref(problem), ctypes.byref(args), program.pointer,
+        graph.handle.pointer, *bound, as_program))
+    check(library().dfgnn_plan_create(
+        ctypes.byref(plan), graph.handle.context.handle,
+        graph.handle.pointer, ctypes.byref(problem)))
+    library().dfgnn_plan_destroy(plan)
 
 
 def types_of(program, tensors, own):

@@ -196,15 +196,17 @@ START_TEST(every_way_to_spread_a_row_is_right) {
 /* Runs a program whose seed lies in the device's memory. */
 static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
                        const tensors *in, const tensors *out, uint64_t seed) {
-  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_args args = DFGNN_ARGS_INIT;
   dfgnn_edge_tensor inputs[MOST], outputs[MOST];
   uint64_t *memory = device_memory(sizeof seed);
   copy_memory(memory, &seed, sizeof seed);
-  how.seed = memory;
+  args.seed = memory;
   copy_to_device(inputs, in);
   copy_to_device(outputs, out);
-  ck_ok(dfgnn_edge_program_run(program, f->device, inputs, in->count, outputs,
-                               out->count, &how));
+  ck_ok(dfgnn_edge_program_call(&problem, &args, program, f->device, inputs,
+                                in->count, outputs, out->count, 0));
+  ck_ok(dfgnn_call(f->gpu, f->device, &problem, &args, NULL));
   take_from_device(out, outputs);
   free_copies(outputs, out->count);
   free_copies(inputs, in->count);

@@ -489,15 +489,19 @@ START_TEST(bits_do_not_depend_on_the_number_of_threads) {
   free_tensors(&out[1]);
 }
 
-/* Runs a program with a seed that is passed, or that lies in memory. */
-static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
-                       const tensors *in, tensors *out, uint64_t seed,
-                       int in_memory) {
-  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
-  *(in_memory ? (uint64_t *)(how.seed = &seed) : &how.seed_value) = seed;
+/* Runs a program by a plan, with a seed that is passed, or that lies in memory;
+ * returns what ran. */
+static dfgnn_op run_seeded(const dfgnn_edge_program *program, const fixture *f,
+                           const tensors *in, tensors *out, uint64_t seed,
+                           int in_memory, int as_program) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  *(in_memory ? (uint64_t *)(args.seed = &seed) : &args.seed_value) = seed;
   outputs_of(out, program, &f->shape, DFGNN_F32);
-  ck_ok(dfgnn_edge_program_run(program, f->graph, in->at, in->count, out->at,
-                               out->count, &how));
+  ck_ok(dfgnn_edge_program_call(&problem, &args, program, f->graph, in->at,
+                                in->count, out->at, out->count, as_program));
+  ck_ok(dfgnn_call(f->ctx, f->graph, &problem, &args, NULL));
+  return problem.op;
 }
 
 START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
@@ -508,7 +512,7 @@ START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
   double worst = -1;
   inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
   for (int k = 0; k < 3; k++) {
-    run_seeded(program, &f, &in, &out[k], k < 2 ? 7 : 8, k > 0);
+    run_seeded(program, &f, &in, &out[k], k < 2 ? 7 : 8, k > 0, 0);
     ck_ok(dfgnn__edge_program_compare(&worst, NULL, program, f.graph, in.at,
                                       in.count, out[k].at, 1, 7, 1));
     ck_assert_int_eq(worst <= 1, k < 2);
@@ -520,27 +524,6 @@ START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
   free_fixture(&f);
 }
 
-/* Runs a program by a plan, as callers do who keep it; returns what ran. */
-static dfgnn_op run_planned(const dfgnn_edge_program *program, const fixture *f,
-                            const tensors *in, tensors *out, uint64_t seed,
-                            int as_program) {
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_edge_run how = DFGNN_EDGE_RUN_INIT;
-  dfgnn_plan *plan;
-  how.seed = &seed;
-  outputs_of(out, program, &f->shape, DFGNN_F32);
-  ck_ok(dfgnn_edge_program_call(&problem, &args, program, f->graph, in->at,
-                                in->count, out->at, out->count, &how,
-                                as_program));
-  ck_ok(dfgnn_plan_create(&plan, f->ctx, f->graph, &problem));
-  void *room = aligned_alloc(256, dfgnn_plan_workspace(plan) / 256 * 256 + 256);
-  ck_ok(dfgnn_execute(plan, &args, room, NULL));
-  free(room);
-  dfgnn_plan_destroy(plan);
-  return problem.op;
-}
-
 START_TEST(a_call_that_is_kept_gives_the_same) {
   fixture f = graph_with(1, 90);
   uint64_t state = 5;
@@ -549,9 +532,11 @@ START_TEST(a_call_that_is_kept_gives_the_same) {
     dfgnn_edge_program *program = made(dropouts[i]);
     tensors in, out[3];
     inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
-    run_seeded(program, &f, &in, &out[0], 7, 1);
-    operators += run_planned(program, &f, &in, &out[1], 7, 0) == DFGNN_OP_GT;
-    ck_assert_int_eq(run_planned(program, &f, &in, &out[2], 7, 1),
+    outputs_of(&out[0], program, &f.shape, DFGNN_F32);
+    ck_ok(dfgnn_edge_program_execute(program, f.graph, in.at, in.count,
+                                     out[0].at, out[0].count, 7, NULL));
+    operators += run_seeded(program, &f, &in, &out[1], 7, 0, 0) == DFGNN_OP_GT;
+    ck_assert_int_eq(run_seeded(program, &f, &in, &out[2], 7, 1, 1),
                      DFGNN_OP_PROGRAM);
     ck_assert_int_eq(memcmp(out[0].at[0].data, out[1].at[0].data,
                             (size_t)out[0].elements[0] * sizeof(float)),
