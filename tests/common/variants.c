@@ -662,7 +662,8 @@ void check_strides(const char *device, const variant_test *test) {
     open_shape(&s, (3 + 2 * k) % SHAPES, 0);
     s.problem = problem_of(test, HEADS, strided_problems[k].dim,
                            ndh ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD, PLAIN);
-    s.problem.edge_dim = strided_problems[k].edge_dim;
+    if (strided_problems[k].edge_dim) /* else that of a message */
+      s.problem.edge_dim = strided_problems[k].edge_dim;
     strided *tensors = strided_make(s.ctx, &s.shape, &s.problem,
                                     &strided_problems[k].strides, shape_seed());
     ck_assert_msg(tensors != NULL, "%s", dfgnn_last_error());

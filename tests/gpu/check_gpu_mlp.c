@@ -227,13 +227,23 @@ static double divisor(const mlp_case *c, int row) {
   return c->mlp->reduce_dst == DFGNN_REDUCE_MEAN ? degree : 1;
 }
 
+static void norm_of_last(edge_values *v, const dfgnn_edge_mlp *mlp) {
+  const int last = mlp->layers - 1, out = (int)mlp->width[last];
+  double mean = 0, squares = 0;
+  for (int o = 0; o < out; o++)
+    mean += mlp->norm == DFGNN_NORM_LAYER ? v->z[last][o] / out : 0;
+  for (int o = 0; o < out; o++)
+    squares += (v->z[last][o] - mean) * (v->z[last][o] - mean) / out;
+  v->scale = 1 / sqrt(squares + mlp->epsilon);
+  for (int o = 0; o < out; o++)
+    v->normed[o] = (v->z[last][o] - mean) * v->scale;
+}
+
 /* e: an edge of the list; row: its row in tensors by edge. */
 static void edge_forward(edge_values *v, mlp_case *c, int e, int row) {
   const dfgnn_edge_mlp *mlp = c->mlp;
-  const int last = mlp->layers - 1, out = (int)mlp->width[last];
-  double mean = 0, squares = 0;
   memcpy(v->x[0], WANT(edge, row), sizeof(double) * (size_t)mlp->edge_dim);
-  for (int l = 0; l <= last; l++)
+  for (int l = 0; l < mlp->layers; l++)
     for (int o = 0; o < mlp->width[l]; o++) {
       double z = WANT(bias[l], 0)[o];
       const double *w = WANT(weight[l], o);
@@ -244,13 +254,22 @@ static void edge_forward(edge_values *v, mlp_case *c, int e, int row) {
       v->z[l][o] = z;
       v->x[l + 1][o] = activate(mlp->activation, z, &v->slope[l][o]);
     }
-  for (int o = 0; o < out; o++)
-    mean += mlp->norm == DFGNN_NORM_LAYER ? v->z[last][o] / out : 0;
-  for (int o = 0; o < out; o++)
-    squares += (v->z[last][o] - mean) * (v->z[last][o] - mean) / out;
-  v->scale = 1 / sqrt(squares + mlp->epsilon);
-  for (int o = 0; o < out; o++)
-    v->normed[o] = (v->z[last][o] - mean) * v->scale;
+  norm_of_last(v, mlp);
+}
+
+/* Gradients are those at the values that the forward pass kept: a value that
+ * was rounded over the bend of a ReLU has the slope of the other side. */
+static void take_kept(edge_values *v, mlp_case *c, int k) {
+  const dfgnn_edge_mlp *mlp = c->mlp;
+  for (int l = 0; l < mlp->layers; l++) {
+    const tensor *kept = find(c, offsetof(dfgnn_edge_mlp_args, kept[l]));
+    for (int o = 0; kept && o < mlp->width[l]; o++) {
+      v->z[l][o] =
+          get_element(kept->host, mlp->dtype, (int64_t)k * kept->width + o);
+      v->x[l + 1][o] = activate(mlp->activation, v->z[l][o], &v->slope[l][o]);
+    }
+  }
+  norm_of_last(v, mlp);
 }
 
 static void finish_forward(const edge_values *v, mlp_case *c, int e, int row) {
@@ -321,11 +340,12 @@ static void evaluate(mlp_case *c) {
     const int e = c->f->listed[k], row = c->mlp->edge_list ? e : k;
     edge_forward(v, c, e, row);
     finish_forward(v, c, e, row);
-    edge_backward(v, c, e, row);
     for (int l = 0; l < c->mlp->layers; l++)
       if (dfgnn_edge_mlp_kept_width(c->mlp, l))
         memcpy(WANT(kept[l], k), v->z[l],
                sizeof(double) * (size_t)c->mlp->width[l]);
+    take_kept(v, c, k);
+    edge_backward(v, c, e, row);
   }
   free(v);
 }
