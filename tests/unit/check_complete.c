@@ -85,10 +85,9 @@ static void gives_means(const char *variant) {
     }
 }
 
-START_TEST(a_scale_of_0_gives_the_mean_of_the_neighbours) {
+TEST(a_scale_of_0_gives_the_mean_of_the_neighbours) {
   ck_assert_int_ge(for_each_variant(gives_means), 5);
 }
-END_TEST
 
 static void has_a_default(const char *variant) {
   float expected[SIZE], found[SIZE];
@@ -97,14 +96,13 @@ static void has_a_default(const char *variant) {
   ck_assert_msg(!memcmp(expected, found, sizeof found), "%s", variant);
 }
 
-START_TEST(the_default_scale_is_one_over_the_root_of_the_width) {
+TEST(the_default_scale_is_one_over_the_root_of_the_width) {
   const dfgnn_args args = DFGNN_ARGS_INIT;
   ck_assert(args.scale == DFGNN_SCALE_DEFAULT);
   ck_assert_int_ge(for_each_variant(has_a_default), 5);
 }
-END_TEST
 
-START_TEST(each_pass_tells_its_tensors) {
+TEST(each_pass_tells_its_tensors) {
   dfgnn_tensor_info info = DFGNN_TENSOR_INFO_INIT;
   int passes = 0;
   for (int op = 0; op < DFGNN_OP_COUNT; op++)
@@ -134,9 +132,8 @@ START_TEST(each_pass_tells_its_tensors) {
       dfgnn_operator_tensor(&info, DFGNN_OP_GT, DFGNN_PASS_FORWARD, -1),
       DFGNN_ERROR_INVALID);
 }
-END_TEST
 
-START_TEST(a_struct_that_ends_earlier_leaves_defaults) {
+TEST(a_struct_that_ends_earlier_leaves_defaults) {
   const dfgnn_descriptor_kind kind = {.name = "options",
                                       .macro = "DFGNN_OPTIONS_INIT",
                                       .size = sizeof(dfgnn_options),
@@ -154,16 +151,5 @@ START_TEST(a_struct_that_ends_earlier_leaves_defaults) {
   ck_fails(dfgnn__take(&whole, &given, &kind), DFGNN_ERROR_INVALID,
            "options.struct_size is");
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("complete");
-  TCase *tests = tcase_create("arguments");
-  tcase_add_checked_fixture(tests, set_up, tear_down);
-  tcase_add_test(tests, a_scale_of_0_gives_the_mean_of_the_neighbours);
-  tcase_add_test(tests, the_default_scale_is_one_over_the_root_of_the_width);
-  tcase_add_test(tests, each_pass_tells_its_tensors);
-  tcase_add_test(tests, a_struct_that_ends_earlier_leaves_defaults);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("complete", .setup = set_up, .teardown = tear_down)

@@ -25,15 +25,14 @@ static const dfgnn_ranked *find(const dfgnn_decision *d, const char *variant) {
 
 #define ck_near(x, y) ck_assert_double_eq_tol(x, y, 1e-9)
 
-START_TEST(no_rows_give_no_decisions) {
+TEST(no_rows_give_no_decisions) {
   dfgnn_decisions *d = decide(NULL, 0);
   ck_assert_uint_eq(d->count, 0);
   dfgnn__decisions_free(d);
   dfgnn__decisions_free(NULL);
 }
-END_TEST
 
-START_TEST(the_fastest_variant_wins_and_the_rest_follow_by_time) {
+TEST(the_fastest_variant_wins_and_the_rest_follow_by_time) {
   dfgnn_measurement rows[] = {
       row_of(RUN_A, "base", 1), row_of(RUN_A, "slow", 3),
       row_of(RUN_A, "fast", .5), row_of(RUN_A, "middle", .8)};
@@ -60,9 +59,8 @@ START_TEST(the_fastest_variant_wins_and_the_rest_follow_by_time) {
   ck_assert_double_eq(p->median_ms, 0);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(decisions_outlive_the_rows_they_came_from) {
+TEST(decisions_outlive_the_rows_they_came_from) {
   char variant[] = "fast", arch[] = "sm_90";
   dfgnn_measurement row = row_of(RUN_A, variant, .5);
   row.arch = arch;
@@ -73,9 +71,8 @@ START_TEST(decisions_outlive_the_rows_they_came_from) {
   ck_assert_str_eq(d->decision[0].problem.arch, "sm_90");
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(an_anchor_without_a_row_of_its_own_takes_part) {
+TEST(an_anchor_without_a_row_of_its_own_takes_part) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "slow", 2)};
   rows[0].anchor_revision = 4;
   dfgnn_decisions *d = decide(rows, 1);
@@ -86,7 +83,6 @@ START_TEST(an_anchor_without_a_row_of_its_own_takes_part) {
   ck_near(d->decision[0].ranked[1].log_ratio, log(2));
   dfgnn__decisions_free(d);
 }
-END_TEST
 
 static void shuffle(dfgnn_measurement *rows, size_t count, uint64_t *seed) {
   for (size_t i = count; i-- > 1;) {
@@ -121,7 +117,7 @@ static void ck_same(const dfgnn_decisions *a, const dfgnn_decisions *b) {
 
 #define RANDOM_ROWS 400
 
-START_TEST(any_order_and_any_repetition_give_the_same_to_the_bit) {
+TEST(any_order_and_any_repetition_give_the_same_to_the_bit) {
   static const char *const variants[] = {"a", "b", "c", "d", "e", "f"};
   static const char *const runs[] = {RUN_A, RUN_B, RUN_C};
   static const char *const anchors[] = {"a", "c", "f"};
@@ -157,9 +153,8 @@ START_TEST(any_order_and_any_repetition_give_the_same_to_the_bit) {
   }
   dfgnn__decisions_free(first);
 }
-END_TEST
 
-START_TEST(within_the_margin_the_first_by_name_wins) {
+TEST(within_the_margin_the_first_by_name_wins) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "zebra", .5),
                               row_of(RUN_A, "antelope", .507),
                               row_of(RUN_A, "lion", .53)};
@@ -176,9 +171,8 @@ START_TEST(within_the_margin_the_first_by_name_wins) {
   ck_assert_int_eq(x->ranked[2].tied, 0);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(of_a_tie_the_least_workspace_wins) {
+TEST(of_a_tie_the_least_workspace_wins) {
   dfgnn_measurement rows[] = {
       row_of(RUN_A, "anchor", 1), row_of(RUN_A, "big", .5),
       row_of(RUN_A, "small", .505), row_of(RUN_A, "tiny", .6)};
@@ -191,9 +185,8 @@ START_TEST(of_a_tie_the_least_workspace_wins) {
   ck_assert_str_eq(x->ranked[2].variant, "tiny"); /* not tied */
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
+TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
   dfgnn_measurement rows[] = {
       row_of(RUN_A, "fast", .5), row_of(RUN_A, "close", .515),
       row_of(RUN_A, "apart", .516), row_of(RUN_A, "noisy", .54)};
@@ -213,9 +206,8 @@ START_TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
   ck_assert_str_eq(x->ranked[0].variant, "close");
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(rows_of_a_variant_are_weighted_by_their_precision) {
+TEST(rows_of_a_variant_are_weighted_by_their_precision) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
                               row_of(RUN_B, "x", .52),
                               row_of(RUN_B, "base", 1)};
@@ -227,14 +219,13 @@ START_TEST(rows_of_a_variant_are_weighted_by_their_precision) {
   ck_assert_int_eq(find(&d->decision[0], "x")->samples, 100);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
 static int is_revision_one(void *data, const char *variant, int revision) {
   (void)data;
   return strcmp(variant, "gone") != 0 && revision <= 1;
 }
 
-START_TEST(only_the_newest_revision_of_a_variant_counts) {
+TEST(only_the_newest_revision_of_a_variant_counts) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
                               row_of(RUN_A, "x", 2)};
   rows[2].revision = 2;
@@ -245,9 +236,8 @@ START_TEST(only_the_newest_revision_of_a_variant_counts) {
   ck_near(find(&d->decision[0], "x")->log_ratio, log(2));
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(revisions_and_variants_that_cannot_be_used_are_left_out) {
+TEST(revisions_and_variants_that_cannot_be_used_are_left_out) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
                               row_of(RUN_A, "x", .1),
                               row_of(RUN_A, "gone", .2)};
@@ -261,9 +251,8 @@ START_TEST(revisions_and_variants_that_cannot_be_used_are_left_out) {
   ck_assert_int_eq(d->decision[0].ranked[0].revision, 1);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
+TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "x", .5), row_of(RUN_A, "y", .25)};
   dfgnn_decisions *d = NULL;
   rows[0].anchor = rows[1].anchor = "gone";
@@ -274,9 +263,8 @@ START_TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
   ck_near(d->decision[0].ranked[1].log_ratio, log(2));
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
+TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
   /* Each run has another anchor and shares a variant with the run before.  The
    * machine was twice as slow in the second run, which no ratio shows. */
   dfgnn_measurement rows[] = {row_of(RUN_A, "a", 1),  row_of(RUN_A, "b", .8),
@@ -298,9 +286,8 @@ START_TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
   ck_near(find(x, "c")->log_ratio, log(.6 / .225));
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(what_no_run_joins_is_left_out) {
+TEST(what_no_run_joins_is_left_out) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "a", 1), row_of(RUN_A, "b", .8),
                               row_of(RUN_B, "z", .1)};
   rows[0].anchor = rows[1].anchor = "a";
@@ -311,9 +298,8 @@ START_TEST(what_no_run_joins_is_left_out) {
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "b");
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(an_older_revision_of_an_anchor_is_another_anchor) {
+TEST(an_older_revision_of_an_anchor_is_another_anchor) {
   /* base was made twice as fast, and x was not measured again. */
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .8),
                               row_of(RUN_A, "y", .9), row_of(RUN_B, "base", 1),
@@ -327,9 +313,8 @@ START_TEST(an_older_revision_of_an_anchor_is_another_anchor) {
   ck_near(find(x, "x")->log_ratio, log(1.6));
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(a_wrong_variant_never_wins_again_in_its_revision) {
+TEST(a_wrong_variant_never_wins_again_in_its_revision) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
                               rejected_of(RUN_B, "x", "wrong")};
   rows[2].time -= 1000;
@@ -344,9 +329,8 @@ START_TEST(a_wrong_variant_never_wins_again_in_its_revision) {
   ck_assert_uint_eq(d->decision[0].rejections, 0);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(a_failure_counts_until_a_newer_success) {
+TEST(a_failure_counts_until_a_newer_success) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
                               rejected_of(RUN_B, "x", "failed")};
   static const struct {
@@ -367,16 +351,14 @@ START_TEST(a_failure_counts_until_a_newer_success) {
     dfgnn__decisions_free(d);
   }
 }
-END_TEST
 
-START_TEST(a_problem_where_nothing_worked_has_no_decision) {
+TEST(a_problem_where_nothing_worked_has_no_decision) {
   dfgnn_measurement rows[] = {rejected_of(RUN_A, "x", "wrong"),
                               rejected_of(RUN_A, "y", "refused")};
   dfgnn_decisions *d = decide(rows, 2);
   ck_assert_uint_eq(d->count, 0);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
 /* clang-format off */
 #define EACH_KEY(X)                                                            \
@@ -393,7 +375,7 @@ END_TEST
   X(seed = 9) X(protocol = "warm,launch") X(workspace_bytes = 8) X(time = 9)
 /* clang-format on */
 
-START_TEST(every_part_of_the_key_keeps_decisions_apart) {
+TEST(every_part_of_the_key_keeps_decisions_apart) {
   dfgnn_measurement rows[2];
   dfgnn_decisions *d;
 #define APART(assignment)                                                      \
@@ -405,9 +387,8 @@ START_TEST(every_part_of_the_key_keeps_decisions_apart) {
   dfgnn__decisions_free(d);
   EACH_KEY(APART)
 }
-END_TEST
 
-START_TEST(provenance_does_not_keep_decisions_apart) {
+TEST(provenance_does_not_keep_decisions_apart) {
   dfgnn_measurement rows[2];
   dfgnn_decisions *d;
 #define TOGETHER(assignment)                                                   \
@@ -420,9 +401,8 @@ START_TEST(provenance_does_not_keep_decisions_apart) {
   dfgnn__decisions_free(d);
   EACH_PROVENANCE(TOGETHER)
 }
-END_TEST
 
-START_TEST(rows_that_say_nothing_are_passed_over) {
+TEST(rows_that_say_nothing_are_passed_over) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1), row_of(RUN_A, "x", .5),
                               row_of(RUN_A, "y", .5), row_of(RUN_A, "z", .5)};
   rows[1].ratio = rows[1].ratio_low = rows[1].ratio_high = 0;
@@ -433,7 +413,6 @@ START_TEST(rows_that_say_nothing_are_passed_over) {
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
   dfgnn__decisions_free(d);
 }
-END_TEST
 
 /* Whether one tune, another one, and both merged choose alpha and do not tie
  * beta.  Three variants are within 0.5 % of each other, and beta is 10 %
@@ -463,7 +442,7 @@ static double random_unit(uint64_t *seed) {
   return (double)(random_next(seed) >> 11) / 9007199254740992.;
 }
 
-START_TEST(tunes_whose_noise_is_within_the_margin_end_in_the_same_choice) {
+TEST(tunes_whose_noise_is_within_the_margin_end_in_the_same_choice) {
   /* The promise holds for certain while the 0.5 % of alpha and the noise of
    * alpha and of the fastest are within the margin of 1.5 %. */
   const double most = (log1p(MARGIN) - log(.5025 / .5)) / 2 * .999;
@@ -479,9 +458,8 @@ START_TEST(tunes_whose_noise_is_within_the_margin_end_in_the_same_choice) {
     ck_assert_msg(noisy_tunes_agree(noise), "round %d", round);
   }
 }
-END_TEST
 
-START_TEST(tunes_of_usual_noise_disagree_once_in_a_thousand_at_most) {
+TEST(tunes_of_usual_noise_disagree_once_in_a_thousand_at_most) {
   /* Errors of 0.2 % reach the margin beyond 3.5 standard deviations of a
    * difference.  The seed is fixed, since a count of rare events is compared.
    */
@@ -498,9 +476,8 @@ START_TEST(tunes_of_usual_noise_disagree_once_in_a_thousand_at_most) {
   }
   ck_assert_int_le(disagree, 20);
 }
-END_TEST
 
-START_TEST(disagreement_widens_a_combined_interval) {
+TEST(disagreement_widens_a_combined_interval) {
   dfgnn_estimate parts[] = {{0, 1e-4, 1}, {.02, 1e-4, 1}, {9, 9, 0}};
   dfgnn_estimate sum = dfgnn__combine(parts, 3);
   ck_near(sum.mean, .01);
@@ -509,7 +486,6 @@ START_TEST(disagreement_widens_a_combined_interval) {
   ck_near(dfgnn__combine(parts, 3).variance, .5e-4);
   ck_assert_uint_eq(dfgnn__combine(parts + 2, 1).count, 0);
 }
-END_TEST
 
 /* ---- what changes nothing ------------------------------------------------ */
 
@@ -538,7 +514,7 @@ static const char *winner_of(const dfgnn_measurement *rows, size_t count) {
   return name;
 }
 
-START_TEST(one_sample_never_wins_beside_more) {
+TEST(one_sample_never_wins_beside_more) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1),
                               row_of(RUN_A, "lucky", .021)};
   rows[1].samples = 1;
@@ -555,9 +531,8 @@ START_TEST(one_sample_never_wins_beside_more) {
   ck_assert(!dfgnn__ranked_doubtful(x, 0));
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(an_interval_wider_than_the_difference_changes_nothing) {
+TEST(an_interval_wider_than_the_difference_changes_nothing) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1),
                               wide(RUN_A, "maybe", .8, 1.3)};
   ck_assert_str_eq(winner_of(rows, 2), "base");
@@ -569,9 +544,8 @@ START_TEST(an_interval_wider_than_the_difference_changes_nothing) {
                                row_of(RUN_A, "surely", .95)};
   ck_assert_str_eq(winner_of(three, 3), "surely");
 }
-END_TEST
 
-START_TEST(a_disturbed_row_never_wins_beside_a_sure_one) {
+TEST(a_disturbed_row_never_wins_beside_a_sure_one) {
   dfgnn_measurement rows[] = {disturbed(RUN_A, "base", 1),
                               disturbed(RUN_A, "x", .05)};
   ck_assert_str_eq(winner_of(rows, 2), "base"); /* what all compare with */
@@ -582,9 +556,8 @@ START_TEST(a_disturbed_row_never_wins_beside_a_sure_one) {
   rows[1].disturbed = rows[1].samples;
   ck_assert_str_eq(winner_of(rows, 2), "x"); /* nothing is sure */
 }
-END_TEST
 
-START_TEST(a_measurement_that_is_repeated_outweighs_the_noisy_one) {
+TEST(a_measurement_that_is_repeated_outweighs_the_noisy_one) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "base", 1),
                               disturbed(RUN_A, "x", .02),
                               row_of(RUN_B, "base", 1), row_of(RUN_B, "x", 1.2),
@@ -598,9 +571,8 @@ START_TEST(a_measurement_that_is_repeated_outweighs_the_noisy_one) {
   ck_assert_int_eq(find(x, "x")->tied, 0);
   dfgnn__decisions_free(d);
 }
-END_TEST
 
-START_TEST(where_nothing_is_sure_the_fastest_of_two_samples_wins) {
+TEST(where_nothing_is_sure_the_fastest_of_two_samples_wins) {
   dfgnn_measurement rows[] = {wide(RUN_A, "a", .9, 1.5),
                               wide(RUN_A, "b", .5, 1.5),
                               wide(RUN_A, "c", .1, 1.5)};
@@ -613,9 +585,8 @@ START_TEST(where_nothing_is_sure_the_fastest_of_two_samples_wins) {
   rows[0].samples = rows[1].samples = 1;
   ck_assert_str_eq(winner_of(rows, 3), "c");
 }
-END_TEST
 
-START_TEST(the_noise_of_a_row_is_named) {
+TEST(the_noise_of_a_row_is_named) {
   dfgnn_measurement row = row_of(RUN_A, "x", .5);
   ck_assert_int_eq(dfgnn__row_noise(&row), DFGNN_NOISE_NONE);
   row = wide(RUN_A, "x", .5, 1.2);
@@ -629,48 +600,5 @@ START_TEST(the_noise_of_a_row_is_named) {
   row.status = "failed";
   ck_assert_str_eq(dfgnn__noise_name(dfgnn__row_noise(&row)), "calm");
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("decide");
-  TCase *cases = tcase_create("decide");
-  tcase_set_timeout(cases, 60);
-  tcase_add_test(cases, no_rows_give_no_decisions);
-  tcase_add_test(cases, the_fastest_variant_wins_and_the_rest_follow_by_time);
-  tcase_add_test(cases, decisions_outlive_the_rows_they_came_from);
-  tcase_add_test(cases, an_anchor_without_a_row_of_its_own_takes_part);
-  tcase_add_test(cases, any_order_and_any_repetition_give_the_same_to_the_bit);
-  tcase_add_test(cases, within_the_margin_the_first_by_name_wins);
-  tcase_add_test(cases,
-                 what_noise_cannot_tell_apart_is_tied_up_to_three_margins);
-  tcase_add_test(cases, of_a_tie_the_least_workspace_wins);
-  tcase_add_test(cases, rows_of_a_variant_are_weighted_by_their_precision);
-  tcase_add_test(cases, only_the_newest_revision_of_a_variant_counts);
-  tcase_add_test(cases,
-                 revisions_and_variants_that_cannot_be_used_are_left_out);
-  tcase_add_test(cases,
-                 an_anchor_that_cannot_be_used_still_joins_what_it_measured);
-  tcase_add_test(cases,
-                 runs_with_other_anchors_are_joined_by_what_both_measured);
-  tcase_add_test(cases, what_no_run_joins_is_left_out);
-  tcase_add_test(cases, an_older_revision_of_an_anchor_is_another_anchor);
-  tcase_add_test(cases, a_wrong_variant_never_wins_again_in_its_revision);
-  tcase_add_test(cases, a_failure_counts_until_a_newer_success);
-  tcase_add_test(cases, a_problem_where_nothing_worked_has_no_decision);
-  tcase_add_test(cases, every_part_of_the_key_keeps_decisions_apart);
-  tcase_add_test(cases, provenance_does_not_keep_decisions_apart);
-  tcase_add_test(cases, rows_that_say_nothing_are_passed_over);
-  tcase_add_test(cases,
-                 tunes_whose_noise_is_within_the_margin_end_in_the_same_choice);
-  tcase_add_test(cases,
-                 tunes_of_usual_noise_disagree_once_in_a_thousand_at_most);
-  tcase_add_test(cases, disagreement_widens_a_combined_interval);
-  tcase_add_test(cases, one_sample_never_wins_beside_more);
-  tcase_add_test(cases, an_interval_wider_than_the_difference_changes_nothing);
-  tcase_add_test(cases, a_disturbed_row_never_wins_beside_a_sure_one);
-  tcase_add_test(cases, a_measurement_that_is_repeated_outweighs_the_noisy_one);
-  tcase_add_test(cases, where_nothing_is_sure_the_fastest_of_two_samples_wins);
-  tcase_add_test(cases, the_noise_of_a_row_is_named);
-  suite_add_tcase(suite, cases);
-  return run_tests(suite);
-}
+TEST_MAIN("decide", .timeout = 60)

@@ -39,7 +39,7 @@ static dfgnn_measurement row_of(const dfgnn_problem *problem) {
   return row;
 }
 
-START_TEST(a_program_is_in_the_key_and_comes_back_from_a_row) {
+TEST(a_program_is_in_the_key_and_comes_back_from_a_row) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT, other, back;
   dfgnn_edge_program *one, *two, *named;
   ck_ok(dfgnn_edge_program_create(
@@ -73,9 +73,8 @@ START_TEST(a_program_is_in_the_key_and_comes_back_from_a_row) {
   dfgnn_edge_program_destroy(two);
   dfgnn_edge_program_destroy(named);
 }
-END_TEST
 
-START_TEST(every_member_of_a_problem_is_in_its_key) {
+TEST(every_member_of_a_problem_is_in_its_key) {
   const dfgnn_measurement row = row_of(&usual);
   int checked = 0;
 #define DIFFERS(member, value)                                                 \
@@ -110,9 +109,8 @@ START_TEST(every_member_of_a_problem_is_in_its_key) {
   ck_assert_int_eq(checked, 16); /* not effort, max_workspace, accumulate,
                                   * edge_list; program has its own test */
 }
-END_TEST
 
-START_TEST(offsets_and_edge_features_are_in_the_gate) {
+TEST(offsets_and_edge_features_are_in_the_gate) {
   const dfgnn_measurement row = row_of(&usual);
   dfgnn_measurement other = row;
   dfgnn__key_fill(&other, &usual, 1);
@@ -122,18 +120,16 @@ START_TEST(offsets_and_edge_features_are_in_the_gate) {
   ck_assert_uint_ne(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
   ck_assert(!dfgnn__same_problem(&other, &row));
 }
-END_TEST
 
-START_TEST(sizes_are_no_part_of_the_gate) {
+TEST(sizes_are_no_part_of_the_gate) {
   dfgnn_problem wide = usual;
   wide.heads = 8;
   wide.dim = 16;
   const dfgnn_measurement row = row_of(&usual), other = row_of(&wide);
   ck_assert_uint_eq(dfgnn__key_gate(&other), dfgnn__key_gate(&row));
 }
-END_TEST
 
-START_TEST(names_that_the_library_has_not_are_refused) {
+TEST(names_that_the_library_has_not_are_refused) {
   dfgnn_measurement row = row_of(&usual);
   dfgnn_problem back;
   row.dtype = "f8";
@@ -141,9 +137,8 @@ START_TEST(names_that_the_library_has_not_are_refused) {
   ck_assert_msg(strstr(dfgnn_last_error(), "f8") != NULL, "%s",
                 dfgnn_last_error());
 }
-END_TEST
 
-START_TEST(a_difference_is_told_in_words_of_the_measurement) {
+TEST(a_difference_is_told_in_words_of_the_measurement) {
   dfgnn_problem measured = usual, wanted = usual;
   char text[256];
   dfgnn_measurement a = row_of(&measured), b = row_of(&wanted);
@@ -168,9 +163,8 @@ START_TEST(a_difference_is_told_in_words_of_the_measurement) {
   dfgnn__key_difference(text, 12, &a, &b); /* no room: cut, not written over */
   ck_assert_str_eq(text, "with 16 edg");
 }
-END_TEST
 
-START_TEST(a_problem_is_told_with_its_extras) {
+TEST(a_problem_is_told_with_its_extras) {
   dfgnn_problem p = usual;
   char text[192];
   dfgnn__key_text(text, sizeof text, &p);
@@ -195,9 +189,8 @@ START_TEST(a_problem_is_told_with_its_extras) {
   ck_assert_str_eq(text, "reduce-max forward, 1 heads of 64, f32, with "
                          "projected edge features and message relu");
 }
-END_TEST
 
-START_TEST(only_optional_fields_at_zero_are_left_out) {
+TEST(only_optional_fields_at_zero_are_left_out) {
   const dfgnn_measurement row = row_of(&usual);
   const dfgnn_fields *fields = &dfgnn__fields[DFGNN_GROUP_PROBLEM];
   int left_out = 0;
@@ -210,19 +203,5 @@ START_TEST(only_optional_fields_at_zero_are_left_out) {
   ck_assert_int_eq(left_out, 7); /* bias, dropout, edge_dim, edge_use, message,
                                   * program, program_text */
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("key");
-  TCase *tc = tcase_create("key");
-  tcase_add_test(tc, every_member_of_a_problem_is_in_its_key);
-  tcase_add_test(tc, a_program_is_in_the_key_and_comes_back_from_a_row);
-  tcase_add_test(tc, offsets_and_edge_features_are_in_the_gate);
-  tcase_add_test(tc, sizes_are_no_part_of_the_gate);
-  tcase_add_test(tc, names_that_the_library_has_not_are_refused);
-  tcase_add_test(tc, a_difference_is_told_in_words_of_the_measurement);
-  tcase_add_test(tc, a_problem_is_told_with_its_extras);
-  tcase_add_test(tc, only_optional_fields_at_zero_are_left_out);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
-}
+TEST_MAIN("key")

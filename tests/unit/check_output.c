@@ -66,7 +66,7 @@ static dfgnn_status write_text(const char *path, const char *text) {
   return dfgnn__write_bytes(path, &any, text, strlen(text));
 }
 
-START_TEST(a_file_is_made_or_replaced_whole) {
+TEST(a_file_is_made_or_replaced_whole) {
   struct stat before, after;
   umask(027);
   ck_ok(write_text(name, "one"));
@@ -89,7 +89,7 @@ static dfgnn_status fails_half_way(const void *data, const char *path,
   return DFGNN_ERROR_MEMORY;
 }
 
-START_TEST(what_fails_leaves_the_old_file_and_no_other) {
+TEST(what_fails_leaves_the_old_file_and_no_other) {
   put(name, "old");
   ck_assert_int_eq(dfgnn__write_whole(name, &any, fails_half_way, NULL),
                    DFGNN_ERROR_MEMORY);
@@ -107,7 +107,7 @@ mode_t umask(mode_t mask) {
   return (mode_t)syscall(SYS_umask, mask);
 }
 
-START_TEST(the_mask_of_the_process_is_left_alone) {
+TEST(the_mask_of_the_process_is_left_alone) {
   struct stat info;
   umask(027);
   ck_assert_int_eq(masks_set, 1); /* the one above is called */
@@ -118,7 +118,7 @@ START_TEST(the_mask_of_the_process_is_left_alone) {
   ck_assert_int_eq(info.st_mode & 0777, 0640);
 }
 
-START_TEST(what_a_killed_process_left_is_removed_after_a_day) {
+TEST(what_a_killed_process_left_is_removed_after_a_day) {
   const struct timespec old[2] = {{time(NULL) - 90000, 0},
                                   {time(NULL) - 90000, 0}};
   static const char *const stale[] = {"name.new-0123456789abcdef",
@@ -143,7 +143,7 @@ START_TEST(what_a_killed_process_left_is_removed_after_a_day) {
   has_entries(5);
 }
 
-START_TEST(a_link_is_followed) {
+TEST(a_link_is_followed) {
   struct stat info;
   put(other, "old");
   ck_assert(!symlink("other", name)); /* relative */
@@ -158,7 +158,7 @@ START_TEST(a_link_is_followed) {
   has_entries(2);
 }
 
-START_TEST(a_fifo_is_written_to) {
+TEST(a_fifo_is_written_to) {
   ck_assert(!mkfifo(name, 0600));
   pid_t child = fork();
   if (child == 0) {
@@ -174,7 +174,7 @@ START_TEST(a_fifo_is_written_to) {
   has_entries(1);
 }
 
-START_TEST(a_device_is_written_to) {
+TEST(a_device_is_written_to) {
   struct stat info;
   if (mknod(name, S_IFCHR | 0600, makedev(1, 3)) ||  /* /dev/null */
       mknod(other, S_IFCHR | 0600, makedev(1, 7)) || /* /dev/full */
@@ -189,7 +189,7 @@ START_TEST(a_device_is_written_to) {
   has_entries(2);
 }
 
-START_TEST(an_open_file_is_written_where_it_stands) {
+TEST(an_open_file_is_written_where_it_stands) {
   char link[64];
   put(name, "kept, ");
   int fd = open(name, O_WRONLY | O_APPEND);
@@ -205,7 +205,7 @@ START_TEST(an_open_file_is_written_where_it_stands) {
   ck_assert_str_eq(text, "in a pipe");
 }
 
-START_TEST(all_else_is_refused) {
+TEST(all_else_is_refused) {
   struct stat info;
   ck_assert(!mkdir(name, 0700));
   ck_fails(write_text(name, "x"), DFGNN_ERROR_IO, "found a directory");
@@ -218,7 +218,7 @@ START_TEST(all_else_is_refused) {
   has_entries(2);
 }
 
-START_TEST(a_file_of_another_kind_is_not_replaced) {
+TEST(a_file_of_another_kind_is_not_replaced) {
   const dfgnn_output_kind kind = {.name = "a tuning store",
                                   .mark = {{4, "dfgn"}, {0, "store"}}};
   static const char *const others[] = {"my\nthesis", "0000dfg", "xdfgn"};
@@ -253,7 +253,7 @@ static void put_packed(int xz, const char *text) {
   ck_assert_int_eq(gzclose(file), Z_OK);
 }
 
-START_TEST(what_is_packed_is_known_by_what_it_holds) {
+TEST(what_is_packed_is_known_by_what_it_holds) {
   const dfgnn_output_kind kind = {.name = "a pack", .mark = {{2, "dfnk"}}};
   for (int xz = 0; xz < 1 + dfgnn__xz_available(); xz++) {
     put_packed(xz, "00dfnk and more");
@@ -272,25 +272,4 @@ START_TEST(what_is_packed_is_known_by_what_it_holds) {
            "not a pack is there");
 }
 
-int main(void) {
-  Suite *suite = suite_create("output");
-  TCase *tests = tcase_create("all");
-  tcase_add_checked_fixture(tests, setup, teardown);
-  tcase_add_test(tests, a_file_is_made_or_replaced_whole);
-  tcase_add_test(tests, what_fails_leaves_the_old_file_and_no_other);
-  tcase_add_test(tests, the_mask_of_the_process_is_left_alone);
-  tcase_add_test(tests, what_a_killed_process_left_is_removed_after_a_day);
-  tcase_add_test(tests, a_link_is_followed);
-  tcase_add_test(tests, a_fifo_is_written_to);
-  tcase_add_test(tests, a_device_is_written_to);
-  tcase_add_test(tests, an_open_file_is_written_where_it_stands);
-  tcase_add_test(tests, all_else_is_refused);
-  tcase_add_test(tests, a_file_of_another_kind_is_not_replaced);
-  tcase_add_test(tests, what_is_packed_is_known_by_what_it_holds);
-  suite_add_tcase(suite, tests);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_ENV);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
+TEST_MAIN("output", .setup = setup, .teardown = teardown)

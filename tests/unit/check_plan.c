@@ -141,27 +141,24 @@ static void expect(const char *variant, dfgnn_source source) {
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(a_measured_problem_is_dispatched_from_the_store) {
+TEST(a_measured_problem_is_dispatched_from_the_store) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
   expect(FAKE_2, DFGNN_SOURCE_EXACT);
 }
-END_TEST
 
-START_TEST(another_architecture_is_never_used) {
+TEST(another_architecture_is_never_used) {
   store_row(FAKE_2, 3, "sm_90", 0.5);
   expect(NULL, DFGNN_SOURCE_RULE);
 }
-END_TEST
 
-START_TEST(an_older_revision_and_an_unknown_variant_are_misses) {
+TEST(an_older_revision_and_an_unknown_variant_are_misses) {
   store_row(FAKE_2, 2, NULL, 0.5);
   store_row("cpu.attention.fwd.gone/n=1", 3, NULL, 0.1);
   expect(NULL, DFGNN_SOURCE_RULE);
 }
-END_TEST
 
-START_TEST(a_near_graph_answers_for_an_unmeasured_one) {
+TEST(a_near_graph_answers_for_an_unmeasured_one) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_3, 3, NULL, 0.5);
   dfgnn_csr measured = csr;
@@ -181,9 +178,8 @@ START_TEST(a_near_graph_answers_for_an_unmeasured_one) {
   dfgnn_context_destroy(ctx);
   ring_free(&measured);
 }
-END_TEST
 
-START_TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
+TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
   store_row(PICKY_4, 3, NULL, 0.1);
@@ -220,9 +216,8 @@ START_TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
   dfgnn_context_destroy(ctx);
   ring_free(&measured);
 }
-END_TEST
 
-START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
+TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
   store_row(FAKE_3, 3, NULL, 0.5);
   problem.deterministic = 0;
   expect(FAKE_3, DFGNN_SOURCE_NEAR);
@@ -233,7 +228,6 @@ START_TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
   problem.weights = 0;
   expect(FAKE_3, DFGNN_SOURCE_NEAR);
 }
-END_TEST
 
 /* Asserts what a program gets, and the reason that explain gives. */
 static void expect_because(const char *variant, dfgnn_source source,
@@ -253,7 +247,7 @@ static void expect_because(const char *variant, dfgnn_source source,
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
+TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
   store_row(FAKE_2, 3, NULL, 0.5);
   store_row(PLAIN, 3, NULL, 0.1); /* faster, and cannot do it */
   expect(PLAIN, DFGNN_SOURCE_EXACT);
@@ -269,9 +263,8 @@ START_TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
   problem.dropout = 0;
   expect(PLAIN, DFGNN_SOURCE_EXACT);
 }
-END_TEST
 
-START_TEST(measurements_with_an_extra_answer_for_none_without_it) {
+TEST(measurements_with_an_extra_answer_for_none_without_it) {
   problem.dropout = 1;
   store_row(FAKE_3, 3, NULL, 0.1);
   problem.dropout = 0;
@@ -289,9 +282,8 @@ START_TEST(measurements_with_an_extra_answer_for_none_without_it) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(this_graph_without_an_extra_answers_before_another_with_it) {
+TEST(this_graph_without_an_extra_answers_before_another_with_it) {
   dfgnn_csr here = csr;
   store_row(FAKE_2, 3, NULL, 0.5);
   csr = ring(400, three); /* near, not the same */
@@ -307,9 +299,8 @@ START_TEST(this_graph_without_an_extra_answers_before_another_with_it) {
   csr = here;
   expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "measured on this graph");
 }
-END_TEST
 
-START_TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
+TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
   dfgnn_store *store;
   dfgnn_pin pin = {.op = "gt",
                    .pass = "forward",
@@ -331,9 +322,8 @@ START_TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
   problem.dropout = 0;
   expect(FAKE_3, DFGNN_SOURCE_PINNED);
 }
-END_TEST
 
-START_TEST(a_like_operator_answers_for_one_that_is_not_measured) {
+TEST(a_like_operator_answers_for_one_that_is_not_measured) {
   problem.op = DFGNN_OP_REDUCE_MAX;
   store_row(FAKE_3, 3, NULL, 0.5);
   problem.op = DFGNN_OP_REDUCE_MIN;
@@ -341,9 +331,8 @@ START_TEST(a_like_operator_answers_for_one_that_is_not_measured) {
   store_row(FAKE_2, 3, NULL, 0.4);
   expect(FAKE_2, DFGNN_SOURCE_EXACT);
 }
-END_TEST
 
-START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
+TEST(a_family_name_answers_for_graphs_of_any_shape) {
   csr.family = "neighbour-sampler";
   store_row(FAKE_3, 3, NULL, 0.5);
   dfgnn_csr measured = csr;
@@ -352,7 +341,6 @@ START_TEST(a_family_name_answers_for_graphs_of_any_shape) {
   expect(FAKE_3, DFGNN_SOURCE_NEAR);
   ring_free(&measured);
 }
-END_TEST
 
 /* ---- graphs of a shape that was chosen for ------------------------------- */
 
@@ -391,7 +379,7 @@ static int choose_for(dfgnn_context *ctx, int rows, int each,
   return known;
 }
 
-START_TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
+TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
   char first[96], second[96];
   dfgnn_context *ctx = cpu_context("");
   ck_assert(choose_for(ctx, 1000, 3, NULL, first));
@@ -405,9 +393,8 @@ START_TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
   ck_assert(choose_for(ctx, 1000, 3, NULL, second));
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(graphs_of_a_family_need_not_be_of_one_size) {
+TEST(graphs_of_a_family_need_not_be_of_one_size) {
   char variant[96];
   dfgnn_context *ctx = cpu_context("");
   ck_assert(choose_for(ctx, 1000, 3, "sampler", variant));
@@ -415,7 +402,6 @@ START_TEST(graphs_of_a_family_need_not_be_of_one_size) {
   ck_assert(choose_for(ctx, 1300, 3, "another", variant));
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 /* Stores rows of a list of 1000 rows by which `fastest` takes half of the time
  * of FAKE_1. */
@@ -432,7 +418,7 @@ static void store_rows_of_list(const char *fastest) {
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(a_measured_graph_follows_no_other) {
+TEST(a_measured_graph_follows_no_other) {
   char variant[96];
   store_rows_of_list(FAKE_3);
   dfgnn_context *stored = cpu_context(path);
@@ -448,9 +434,8 @@ START_TEST(a_measured_graph_follows_no_other) {
   dfgnn_graph_destroy(same);
   dfgnn_context_destroy(stored);
 }
-END_TEST
 
-START_TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
+TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
   char variant[96];
   store_rows_of_list(PICKY_4);
   dfgnn_context *stored = cpu_context(path);
@@ -463,9 +448,8 @@ START_TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
   ck_assert_str_eq(variant, FAKE_1);
   dfgnn_context_destroy(stored);
 }
-END_TEST
 
-START_TEST(a_pin_overrides_measurements) {
+TEST(a_pin_overrides_measurements) {
   dfgnn_store *store;
   store_row(FAKE_2, 3, NULL, 0.5);
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
@@ -477,9 +461,8 @@ START_TEST(a_pin_overrides_measurements) {
   dfgnn__store_close(store);
   expect(FAKE_3, DFGNN_SOURCE_PINNED);
 }
-END_TEST
 
-START_TEST(effort_stored_reports_a_miss) {
+TEST(effort_stored_reports_a_miss) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
@@ -491,9 +474,8 @@ START_TEST(effort_stored_reports_a_miss) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(the_paper_rule_reads_its_capacity) {
+TEST(the_paper_rule_reads_its_capacity) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx;
   dfgnn_graph *graph;
@@ -520,9 +502,8 @@ START_TEST(the_paper_rule_reads_its_capacity) {
     dfgnn_context_destroy(ctx);
   }
 }
-END_TEST
 
-START_TEST(the_same_problem_gives_the_same_plan) {
+TEST(the_same_problem_gives_the_same_plan) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
@@ -541,9 +522,8 @@ START_TEST(the_same_problem_gives_the_same_plan) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
+TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
@@ -563,7 +543,6 @@ START_TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 static const char *reason_of(const dfgnn_explanation *e, const char *variant) {
   for (size_t i = 0; i < e->count; i++)
@@ -572,7 +551,7 @@ static const char *reason_of(const dfgnn_explanation *e, const char *variant) {
   return "absent";
 }
 
-START_TEST(explain_gives_every_candidate_a_reason) {
+TEST(explain_gives_every_candidate_a_reason) {
   static const dfgnn_test_member two[] = {
       {FAKE_1, 0.2}, {FAKE_3, 0.3}, {NULL, 0}};
   dfgnn_explanation *e;
@@ -597,7 +576,6 @@ START_TEST(explain_gives_every_candidate_a_reason) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 static int warnings;
 static void count_warnings(void *data, dfgnn_log_level level,
@@ -606,7 +584,7 @@ static void count_warnings(void *data, dfgnn_log_level level,
   warnings += level == DFGNN_LOG_WARN;
 }
 
-START_TEST(a_refused_launch_is_avoided_by_the_next_plan) {
+TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_options options = DFGNN_OPTIONS_INIT;
@@ -635,9 +613,8 @@ START_TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(reload_sees_new_rows_and_leaves_plans_alone) {
+TEST(reload_sees_new_rows_and_leaves_plans_alone) {
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph, *again;
@@ -655,9 +632,8 @@ START_TEST(reload_sees_new_rows_and_leaves_plans_alone) {
   dfgnn_graph_destroy(again);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(a_store_that_nothing_can_make_is_an_error) {
+TEST(a_store_that_nothing_can_make_is_an_error) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
   options.device = "cpu";
@@ -669,9 +645,8 @@ START_TEST(a_store_that_nothing_can_make_is_an_error) {
   ck_ok(dfgnn_context_create(&ctx, &options));
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(bad_problems_and_arguments_are_named) {
+TEST(bad_problems_and_arguments_are_named) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
@@ -721,7 +696,6 @@ START_TEST(bad_problems_and_arguments_are_named) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
 static void *make_plans(void *data) {
   dfgnn_graph *graph = data;
@@ -735,7 +709,7 @@ static void *make_plans(void *data) {
   return NULL;
 }
 
-START_TEST(sixteen_threads_share_a_graph) {
+TEST(sixteen_threads_share_a_graph) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   pthread_t threads[16];
@@ -750,9 +724,8 @@ START_TEST(sixteen_threads_share_a_graph) {
   dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
-END_TEST
 
-START_TEST(a_named_device_or_store_that_is_absent_is_an_error) {
+TEST(a_named_device_or_store_that_is_absent_is_an_error) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
   options.store = "";
@@ -767,45 +740,9 @@ START_TEST(a_named_device_or_store_that_is_absent_is_an_error) {
   ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_STORE, "/tmp");
   ck_assert_ptr_null(ctx);
 }
-END_TEST
 
 int main(void) {
-  Suite *suite = suite_create("plan");
-  TCase *tc = tcase_create("plan");
   dfgnn__registry_add(fakes);
-  tcase_add_checked_fixture(tc, set_up, tear_down);
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, a_measured_problem_is_dispatched_from_the_store);
-  tcase_add_test(tc, another_architecture_is_never_used);
-  tcase_add_test(tc, an_older_revision_and_an_unknown_variant_are_misses);
-  tcase_add_test(tc, a_near_graph_answers_for_an_unmeasured_one);
-  tcase_add_test(tc, a_family_that_a_graph_is_not_for_is_passed_over);
-  tcase_add_test(tc, a_plainer_problem_answers_for_one_that_is_not_measured);
-  tcase_add_test(tc, a_like_operator_answers_for_one_that_is_not_measured);
-  tcase_add_test(tc,
-                 what_was_measured_without_dropout_is_never_exact_for_dropout);
-  tcase_add_test(tc, measurements_with_an_extra_answer_for_none_without_it);
-  tcase_add_test(tc,
-                 this_graph_without_an_extra_answers_before_another_with_it);
-  tcase_add_test(tc, a_pin_for_dropout_leaves_problems_without_it_alone);
-  tcase_add_test(tc, a_family_name_answers_for_graphs_of_any_shape);
-  tcase_add_test(tc,
-                 a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search);
-  tcase_add_test(tc, graphs_of_a_family_need_not_be_of_one_size);
-  tcase_add_test(tc, a_measured_graph_follows_no_other);
-  tcase_add_test(tc, a_choice_that_a_graph_is_not_for_is_not_followed);
-  tcase_add_test(tc, a_pin_overrides_measurements);
-  tcase_add_test(tc, effort_stored_reports_a_miss);
-  tcase_add_test(tc, the_paper_rule_reads_its_capacity);
-  tcase_add_test(tc, the_same_problem_gives_the_same_plan);
-  tcase_add_test(tc, a_named_variant_is_forced_or_refused_with_its_reason);
-  tcase_add_test(tc, explain_gives_every_candidate_a_reason);
-  tcase_add_test(tc, a_refused_launch_is_avoided_by_the_next_plan);
-  tcase_add_test(tc, reload_sees_new_rows_and_leaves_plans_alone);
-  tcase_add_test(tc, a_store_that_nothing_can_make_is_an_error);
-  tcase_add_test(tc, bad_problems_and_arguments_are_named);
-  tcase_add_test(tc, sixteen_threads_share_a_graph);
-  tcase_add_test(tc, a_named_device_or_store_that_is_absent_is_an_error);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
+  return run_case(&(test_case){
+      .name = "plan", .setup = set_up, .teardown = tear_down, .timeout = 60});
 }

@@ -58,7 +58,7 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* ---- text ---------------------------------------------------------------- */
 
-START_TEST(what_is_printed_is_the_same_program) {
+TEST_LOOP(what_is_printed_is_the_same_program, 0, PROGRAMS) {
   dfgnn_dag *dag = parsed(programs[_i]);
   char *text = dfgnn__dag_text(dag);
   dfgnn_dag *again = parsed(text);
@@ -69,7 +69,7 @@ START_TEST(what_is_printed_is_the_same_program) {
   dfgnn__dag_free(dag);
 }
 
-START_TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
+TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
   static const struct {
     const char *text, *message;
   } wrong[] = {
@@ -127,7 +127,7 @@ static char *repeated(const char *first, const char *text, int times,
   return all;
 }
 
-START_TEST(a_hostile_text_is_refused) {
+TEST(a_hostile_text_is_refused) {
   static const struct {
     const char *first, *text;
     int times;
@@ -158,7 +158,7 @@ START_TEST(a_hostile_text_is_refused) {
 }
 
 /* Factors double from line to line: as a list, they would take hours. */
-START_TEST(squares_of_squares_are_powers) {
+TEST(squares_of_squares_are_powers) {
   char text[512] = "dst q[4]; src k[4]\na0 = q * k\n", *end = strchr(text, 0);
   for (int i = 0; i < 9; i++)
     end += sprintf(end, "a%d = a%d * a%d\n", i + 1, i, i);
@@ -175,7 +175,7 @@ START_TEST(squares_of_squares_are_powers) {
 }
 
 /* Each line has a factor more than the one before. */
-START_TEST(products_of_ever_more_factors_are_refused) {
+TEST(products_of_ever_more_factors_are_refused) {
   char *text = calloc(1, 1 << 18), *end = stpcpy(text, "dst q; z0 = q\n");
   for (int i = 1; i < 2000; i++)
     end += sprintf(end, "z%d = z%d * exp(%d * q)\n", i, i - 1, i);
@@ -185,7 +185,7 @@ START_TEST(products_of_ever_more_factors_are_refused) {
   free(text);
 }
 
-START_TEST(a_program_of_too_many_values_is_refused) {
+TEST(a_program_of_too_many_values_is_refused) {
   char *text = calloc(1, 1 << 18), *end = stpcpy(text, "dst q; z0 = q\n");
   for (int i = 1; end - text < DFGNN_DAG_TEXT - 64; i++)
     end += sprintf(end, "z%d=exp(exp(exp(z%d)))\n", i, i - 1);
@@ -196,7 +196,7 @@ START_TEST(a_program_of_too_many_values_is_refused) {
 
 /* ---- normal form --------------------------------------------------------- */
 
-START_TEST(programs_that_differ_in_writing_are_equal) {
+TEST(programs_that_differ_in_writing_are_equal) {
   static const char *const alike[][2] = {
       {"dst q; src k; a = exp(q * k); b = a + a",
        "dst x\nsrc y\nreturn z = 2 * exp(y * x)"},
@@ -224,7 +224,7 @@ START_TEST(programs_that_differ_in_writing_are_equal) {
                   alike[i][0], alike[i][1]);
 }
 
-START_TEST(programs_that_differ_have_different_hashes) {
+TEST(programs_that_differ_have_different_hashes) {
   static const char *const different[] = {
       "dst q; z = exp(q)",        "dst q[D]; z = exp(q)",
       "src q; z = exp(q)",        "dst q; z = tanh(q)",
@@ -248,7 +248,7 @@ START_TEST(programs_that_differ_have_different_hashes) {
   }
 }
 
-START_TEST(the_normal_form_is_printed) {
+TEST(the_normal_form_is_printed) {
   becomes("dst q; src k[3]; edge w\n"
           "a = (q + 1) * 2 * 3; s = sum_in(a * k * w)\n"
           "return s, t = sqrt(a) / q as dst[2]\n",
@@ -258,7 +258,7 @@ START_TEST(the_normal_form_is_printed) {
           "       t = sqrt(6 * t1) / q as dst[2]\n");
 }
 
-START_TEST(axes_are_not_lost_where_values_vanish) {
+TEST(axes_are_not_lost_where_values_vanish) {
   ck_assert(hash_of("dst x[5]; y = sum(x - x + 1)") !=
             hash_of("dst x[5]; y = 1"));
   becomes("dst x[5]; y = cat(x * 0, x)[3:7]",
@@ -269,7 +269,7 @@ START_TEST(axes_are_not_lost_where_values_vanish) {
 
 static const uint8_t all[DFGNN_DAG_INPUTS] = {[0 ... DFGNN_DAG_INPUTS - 1] = 1};
 
-START_TEST(the_gradient_of_attention_reads_what_was_kept) {
+TEST(the_gradient_of_attention_reads_what_was_kept) {
   dfgnn_dag *forward = parsed(attention), *kept, *gradient;
   ck_ok(dfgnn__dag_kept(&kept, forward, all, all));
   ck_assert_int_eq(kept->output_count, 2);
@@ -297,7 +297,7 @@ START_TEST(the_gradient_of_attention_reads_what_was_kept) {
   dfgnn__dag_free(forward);
 }
 
-START_TEST(gradients_are_programs_that_have_gradients) {
+TEST_LOOP(gradients_are_programs_that_have_gradients, 0, PROGRAMS) {
   dfgnn_dag *dag = parsed(programs[_i]);
   for (int order = 1; order <= 3; order++) {
     dfgnn_dag *kept, *gradient;
@@ -319,29 +319,4 @@ START_TEST(gradients_are_programs_that_have_gradients) {
   dfgnn__dag_free(dag);
 }
 
-int main(void) {
-  Suite *suite = suite_create("program");
-  TCase *text = tcase_create("text");
-  tcase_add_loop_test(text, what_is_printed_is_the_same_program, 0, PROGRAMS);
-  tcase_add_test(
-      text, a_wrong_text_names_line_and_column_what_was_found_and_expected);
-  tcase_add_test(text, a_hostile_text_is_refused);
-  tcase_add_test(text, squares_of_squares_are_powers);
-  tcase_add_test(text, products_of_ever_more_factors_are_refused);
-  tcase_add_test(text, a_program_of_too_many_values_is_refused);
-  tcase_add_test(text, programs_that_differ_in_writing_are_equal);
-  tcase_add_test(text, programs_that_differ_have_different_hashes);
-  tcase_add_test(text, the_normal_form_is_printed);
-  tcase_add_test(text, axes_are_not_lost_where_values_vanish);
-  suite_add_tcase(suite, text);
-  TCase *gradients = tcase_create("gradients");
-  tcase_add_test(gradients, the_gradient_of_attention_reads_what_was_kept);
-  tcase_add_loop_test(gradients, gradients_are_programs_that_have_gradients, 0,
-                      PROGRAMS);
-  suite_add_tcase(suite, gradients);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
+TEST_MAIN("program")

@@ -35,7 +35,7 @@ static const function functions[] = {
     {"cos", real_cos, cos, -4096, 4096}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-START_TEST(functions_are_within_some_ulp) {
+TEST_LOOP(functions_are_within_some_ulp, 0, FUNCTIONS) {
   const function *f = &functions[_i];
   for (int k = 0; k <= 20000; k++) {
     double x = f->low + (f->high - f->low) * k / 20000;
@@ -48,7 +48,7 @@ START_TEST(functions_are_within_some_ulp) {
   }
 }
 
-START_TEST(ends_and_no_numbers_are_the_c_library_s) {
+TEST(ends_and_no_numbers_are_the_c_library_s) {
   static const double at[] = {0,      -0.0,   INFINITY, -INFINITY, 1e308,
                               -1e308, 1e-320, 710,      -746};
   for (int i = 0; i < FUNCTIONS; i++) {
@@ -66,16 +66,4 @@ START_TEST(ends_and_no_numbers_are_the_c_library_s) {
   }
 }
 
-int main(void) {
-  Suite *suite = suite_create("program_functions");
-  TCase *functions_case = tcase_create("functions");
-  tcase_add_loop_test(functions_case, functions_are_within_some_ulp, 0,
-                      FUNCTIONS);
-  tcase_add_test(functions_case, ends_and_no_numbers_are_the_c_library_s);
-  suite_add_tcase(suite, functions_case);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
+TEST_MAIN("program_functions")

@@ -192,7 +192,7 @@ static void list_arguments(char *text, size_t size,
   }
 }
 
-START_TEST(an_operator_written_as_a_program_is_recognised) {
+TEST_LOOP(an_operator_written_as_a_program_is_recognised, 0, OPERATORS) {
   const expected *e = &operators[_i];
   dfgnn_edge_program *program = made(e->text);
   dfgnn_edge_operator found = operator_of(program);
@@ -216,7 +216,7 @@ START_TEST(an_operator_written_as_a_program_is_recognised) {
 }
 
 /* Each row of the table is found by itself: none is shadowed or wrong. */
-START_TEST(each_operator_of_the_table_is_itself) {
+TEST(each_operator_of_the_table_is_itself) {
   char text[DFGNN_OPERATOR_TEXT];
   dfgnn_op op;
   int i = 0;
@@ -239,7 +239,7 @@ START_TEST(each_operator_of_the_table_is_itself) {
   ck_assert_int_gt(i, 30);
 }
 
-START_TEST(a_program_that_is_nearly_an_operator_is_none) {
+TEST_LOOP(a_program_that_is_nearly_an_operator_is_none, 0, NEAR_MISSES) {
   dfgnn_edge_program *program = made(near_misses[_i]);
   dfgnn_edge_operator found = operator_of(program);
   ck_assert_msg(!found.found, "taken for %s:\n%s",
@@ -248,7 +248,7 @@ START_TEST(a_program_that_is_nearly_an_operator_is_none) {
   dfgnn_edge_program_destroy(program);
 }
 
-START_TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
+TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
   dfgnn_edge_program *program =
       made("dst q[H,D]; src k[H,D], v[H,D]\n"
            "out = sum_in(softmax_in(sum(q * k) / sqrt(size([D]))) * v)");
@@ -335,7 +335,7 @@ static void inputs_of(tensors *t, const dfgnn_edge_program *program,
   }
 }
 
-START_TEST(both_passes_are_those_of_the_operator) {
+TEST_LOOP(both_passes_are_those_of_the_operator, 0, OPERATORS) {
   const expected *e = &operators[_i];
   fixture f = a_graph();
   dfgnn_edge_program *forward = made(e->text), *kept, *gradient;
@@ -375,22 +375,4 @@ START_TEST(both_passes_are_those_of_the_operator) {
   ring_free(&f.csr);
 }
 
-int main(void) {
-  Suite *suite = suite_create("program_match");
-  TCase *match = tcase_create("match");
-  tcase_set_timeout(match, 60);
-  tcase_add_loop_test(match, an_operator_written_as_a_program_is_recognised, 0,
-                      OPERATORS);
-  tcase_add_loop_test(match, a_program_that_is_nearly_an_operator_is_none, 0,
-                      NEAR_MISSES);
-  tcase_add_test(match, each_operator_of_the_table_is_itself);
-  tcase_add_test(match, sizes_with_names_and_a_scale_of_them_are_the_tensors);
-  tcase_add_loop_test(match, both_passes_are_those_of_the_operator, 0,
-                      OPERATORS);
-  suite_add_tcase(suite, match);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
+TEST_MAIN("program_match", .timeout = 60)

@@ -57,7 +57,7 @@ static dfgnn_edge_program *made(const char *text) {
   return program;
 }
 
-START_TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
+TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
   dfgnn_edge_program *program = made("src x[D]; out = sum_in(x)");
   struct {
     dfgnn_edge_value known;
@@ -93,7 +93,7 @@ START_TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
   dfgnn_edge_program_destroy(program);
 }
 
-START_TEST(an_output_that_is_always_zero_is_told) {
+TEST(an_output_that_is_always_zero_is_told) {
   const unsigned char yes[3] = {1, 1, 1};
   dfgnn_edge_program *program = made("src x[D]; out = sum_in(relu(x))");
   dfgnn_edge_program *first, *second;
@@ -178,7 +178,7 @@ static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
   dfgnn_edge_program_destroy(forward);
 }
 
-START_TEST(programs_and_two_gradients_are_within_their_bound) {
+TEST_LOOP(programs_and_two_gradients_are_within_their_bound, 0, PROGRAMS) {
   fixture f = graph_of(2);
   check_orders(programs[_i], &f, DFGNN_F32, 2);
   check_orders(programs[_i], &f, DFGNN_F64, 2);
@@ -187,14 +187,14 @@ START_TEST(programs_and_two_gradients_are_within_their_bound) {
   free_fixture(&f);
 }
 
-START_TEST(a_graph_without_edges_has_values) {
+TEST_LOOP(a_graph_without_edges_has_values, 0, PROGRAMS) {
   fixture f = empty_graph();
   check_orders(programs[_i], &f, DFGNN_F32, 1);
   free_fixture(&f);
 }
 
 /* A row that threads share: within its bound, and with the same bits. */
-START_TEST(a_giant_row_is_shared_by_threads) {
+TEST_LOOP(a_giant_row_is_shared_by_threads, 0, PROGRAMS) {
   fixture f = graph_with(3, 9000);
   check_orders(programs[_i], &f, DFGNN_F32, 1);
   free_fixture(&f);
@@ -206,7 +206,7 @@ static int number_of(const char *variable, int otherwise) {
   return value && *value ? atoi(value) : otherwise;
 }
 
-START_TEST(random_programs_are_within_their_bound) {
+TEST(random_programs_are_within_their_bound) {
   const int first = number_of("DFGNN_TEST_SEED", 1);
   fixture f = graph_with(2, 60);
   for (int i = 0; i < number_of("DFGNN_TEST_PROGRAMS", 20); i++) {
@@ -346,14 +346,14 @@ static void check_nothing(const char *text, const char *place, double x) {
   free_fixture(&f);
 }
 
-START_TEST(a_node_without_edges_has_0_whatever_is_there) {
+TEST_LOOP(a_node_without_edges_has_0_whatever_is_there, 0, NOTHINGS) {
   static const double there[] = {0, 1, -INFINITY, INFINITY, NAN};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++)
     check_nothing(of_nothing[_i].text, of_nothing[_i].place, there[i]);
 }
 
 /* 0 * x, x - x and x / x are no numbers where x is none. */
-START_TEST(what_is_not_finite_does_not_vanish) {
+TEST(what_is_not_finite_does_not_vanish) {
   static const char *const texts[] = {
       "0 * q",         "q - q",
       "q * 3 - 3 * q", "(q + q) / (q + q)",
@@ -387,7 +387,7 @@ START_TEST(what_is_not_finite_does_not_vanish) {
 }
 
 /* The reference has no sums but those of the text. */
-START_TEST(results_are_compared_with_the_text_as_it_is_written) {
+TEST(results_are_compared_with_the_text_as_it_is_written) {
   dfgnn_edge_program *program = made("dst q; src v; out = sum_in(v / q)");
   ck_assert_ptr_nonnull(strstr(dfgnn_edge_program_text(program), "where"));
   char *text = dfgnn__dag_text(program->written);
@@ -427,7 +427,7 @@ static void tensors_like(tensors *t, const tensors *like,
   }
 }
 
-START_TEST(gradients_are_what_differences_say) {
+TEST_LOOP(gradients_are_what_differences_say, 0, PROGRAMS) {
   fixture f = graph_of(2);
   dfgnn_edge_program *forward = made(programs[_i]), *gradient;
   uint64_t state = 3;
@@ -467,7 +467,7 @@ START_TEST(gradients_are_what_differences_say) {
 
 /* ---- promises ------------------------------------------------------------ */
 
-START_TEST(bits_do_not_depend_on_the_number_of_threads) {
+TEST_LOOP(bits_do_not_depend_on_the_number_of_threads, 0, PROGRAMS) {
   tensors in, out[2];
   for (int k = 0; k < 2; k++) {
     fixture f = graph_with(1 + 3 * k, 9000);
@@ -504,7 +504,7 @@ static dfgnn_op run_seeded(const dfgnn_edge_program *program, const fixture *f,
   return problem.op;
 }
 
-START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
+TEST_LOOP(a_seed_in_memory_drops_as_one_that_is_passed, 0, DROPOUTS) {
   fixture f = graph_with(1, 90);
   dfgnn_edge_program *program = made(dropouts[_i]);
   tensors in, out[3];
@@ -524,7 +524,7 @@ START_TEST(a_seed_in_memory_drops_as_one_that_is_passed) {
   free_fixture(&f);
 }
 
-START_TEST(a_call_that_is_kept_gives_the_same) {
+TEST(a_call_that_is_kept_gives_the_same) {
   fixture f = graph_with(1, 90);
   uint64_t state = 5;
   int operators = 0;
@@ -555,7 +555,7 @@ START_TEST(a_call_that_is_kept_gives_the_same) {
   free_fixture(&f);
 }
 
-START_TEST(attention_takes_one_walk_and_its_gradient_two) {
+TEST(attention_takes_one_walk_and_its_gradient_two) {
   static const struct {
     int program, rows, columns, gradient_rows, gradient_columns;
   } known[] = {
@@ -581,7 +581,7 @@ START_TEST(attention_takes_one_walk_and_its_gradient_two) {
   }
 }
 
-START_TEST(tensors_that_do_not_fit_are_named) {
+TEST(tensors_that_do_not_fit_are_named) {
   fixture f = graph_of(1);
   float data[4096] = {0};
   dfgnn_edge_program *program =
@@ -617,7 +617,7 @@ START_TEST(tensors_that_do_not_fit_are_named) {
   free_fixture(&f);
 }
 
-START_TEST(relations_that_are_wrong_or_missing_are_named) {
+TEST(relations_that_are_wrong_or_missing_are_named) {
   float data[64] = {0};
   int32_t of_edge[4096] = {0};
   dfgnn_context *ctx = context_on("cpu", "", 1);
@@ -654,7 +654,7 @@ START_TEST(relations_that_are_wrong_or_missing_are_named) {
   free_fixture(&f);
 }
 
-START_TEST(a_linear_map_that_is_too_wide_is_refused) {
+TEST(a_linear_map_that_is_too_wide_is_refused) {
   fixture f = graph_of(1);
   float data[1 << 15] = {0};
   dfgnn_edge_program *program =
@@ -670,41 +670,9 @@ START_TEST(a_linear_map_that_is_too_wide_is_refused) {
 }
 
 /* Each instruction set gives what the bound allows. */
-START_TEST(all_instruction_sets_are_there) {
+TEST(all_instruction_sets_are_there) {
   ck_assert_ptr_nonnull(dfgnn__program_evaluator(0, 0));
   ck_assert_ptr_nonnull(dfgnn__program_evaluator(0, 1));
 }
 
-int main(void) {
-  Suite *suite = suite_create("program_run");
-  TCase *run = tcase_create("run");
-  tcase_set_timeout(run, 60);
-  tcase_add_loop_test(run, programs_and_two_gradients_are_within_their_bound, 0,
-                      PROGRAMS);
-  tcase_add_loop_test(run, a_graph_without_edges_has_values, 0, PROGRAMS);
-  tcase_add_loop_test(run, a_node_without_edges_has_0_whatever_is_there, 0,
-                      NOTHINGS);
-  tcase_add_test(run, what_is_not_finite_does_not_vanish);
-  tcase_add_test(run, results_are_compared_with_the_text_as_it_is_written);
-  tcase_add_loop_test(run, a_giant_row_is_shared_by_threads, 0, PROGRAMS);
-  tcase_add_test(run, a_value_is_written_as_far_as_the_caller_s_struct_goes);
-  tcase_add_test(run, an_output_that_is_always_zero_is_told);
-  tcase_add_loop_test(run, gradients_are_what_differences_say, 0, PROGRAMS);
-  tcase_add_loop_test(run, bits_do_not_depend_on_the_number_of_threads, 0,
-                      PROGRAMS);
-  tcase_add_loop_test(run, a_seed_in_memory_drops_as_one_that_is_passed, 0,
-                      DROPOUTS);
-  tcase_add_test(run, a_call_that_is_kept_gives_the_same);
-  tcase_add_test(run, attention_takes_one_walk_and_its_gradient_two);
-  tcase_add_test(run, tensors_that_do_not_fit_are_named);
-  tcase_add_test(run, relations_that_are_wrong_or_missing_are_named);
-  tcase_add_test(run, a_linear_map_that_is_too_wide_is_refused);
-  tcase_add_test(run, random_programs_are_within_their_bound);
-  tcase_add_test(run, all_instruction_sets_are_there);
-  suite_add_tcase(suite, run);
-  SRunner *runner = srunner_create(suite);
-  srunner_run_all(runner, CK_NORMAL);
-  int failed = srunner_ntests_failed(runner);
-  srunner_free(runner);
-  return failed != 0;
-}
+TEST_MAIN("program_run", .timeout = 60)

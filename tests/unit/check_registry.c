@@ -85,7 +85,7 @@ static void set_up(void) {
   problem.dim = 32;
 }
 
-START_TEST(every_variant_is_found_by_its_name) {
+TEST(every_variant_is_found_by_its_name) {
   size_t count = dfgnn__variant_count();
   ck_assert_uint_gt(count, 100);
   for (size_t i = 0; i < count; i++) {
@@ -97,7 +97,7 @@ START_TEST(every_variant_is_found_by_its_name) {
   ck_assert_ptr_null(dfgnn__variant_find("cpu.attention.fwd.abl"));
 }
 
-START_TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
+TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
   int checked = 0;
   problem.deterministic = 0;
   ck_assert_ptr_null(refusal_by("cpu.attention.fwd.bare", "cpu"));
@@ -133,13 +133,13 @@ START_TEST(what_a_family_cannot_do_is_refused_with_the_reason) {
                    "is for edge features alone");
 }
 
-START_TEST(a_family_refuses_by_its_own_reasons_last) {
+TEST(a_family_refuses_by_its_own_reasons_last) {
   problem.dim = 33;
   ck_assert_str_eq(refusal_by("cpu.attention.fwd.able", "cpu"),
                    "needs an even width");
 }
 
-START_TEST(a_workspace_as_large_as_its_limit_is_allowed) {
+TEST(a_workspace_as_large_as_its_limit_is_allowed) {
   problem.max_workspace = BYTES;
   ck_assert_ptr_null(refusal_by("cpu.attention.fwd.able", "cpu"));
   problem.max_workspace = BYTES - 1;
@@ -149,7 +149,7 @@ START_TEST(a_workspace_as_large_as_its_limit_is_allowed) {
   ck_assert_ptr_nonnull(refusal_by("cpu.attention.fwd.able", "cpu"));
 }
 
-START_TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
+TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
   const char *able = "cpu.attention.fwd.able";
   ck_assert_int_eq(dfgnn__variant_use(able, 4), DFGNN_USE_CURRENT);
   ck_assert_int_eq(dfgnn__variant_use(able, 3), DFGNN_USE_OLDER);
@@ -158,7 +158,7 @@ START_TEST(what_was_measured_of_a_revision_is_of_use_or_not) {
   ck_assert_int_eq(dfgnn__variant_use("hip.other", 1), DFGNN_USE_FOREIGN);
 }
 
-START_TEST(elements_beyond_all_memory_have_a_bound) {
+TEST(elements_beyond_all_memory_have_a_bound) {
   const int64_t most = (int64_t)1 << 40;
   int seen = 0;
   for (int op = 0; op < DFGNN_OP_COUNT; op++)
@@ -186,15 +186,5 @@ START_TEST(elements_beyond_all_memory_have_a_bound) {
 
 int main(void) {
   dfgnn__registry_add(fakes);
-  Suite *suite = suite_create("registry");
-  TCase *tests = tcase_create("registry");
-  tcase_add_checked_fixture(tests, set_up, NULL);
-  tcase_add_test(tests, every_variant_is_found_by_its_name);
-  tcase_add_test(tests, what_a_family_cannot_do_is_refused_with_the_reason);
-  tcase_add_test(tests, a_family_refuses_by_its_own_reasons_last);
-  tcase_add_test(tests, a_workspace_as_large_as_its_limit_is_allowed);
-  tcase_add_test(tests, what_was_measured_of_a_revision_is_of_use_or_not);
-  tcase_add_test(tests, elements_beyond_all_memory_have_a_bound);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
+  return run_case(&(test_case){.name = "registry", .setup = set_up});
 }

@@ -96,7 +96,7 @@ static dfgnn_signature signature_of(const dfgnn_csr *csr) {
 
 /* ---- every method on every shape ----------------------------------------- */
 
-START_TEST(an_order_holds_every_node_once) {
+TEST_LOOP(an_order_holds_every_node_once, 0, SHAPES *DFGNN_ORDER_COUNT) {
   shape s = shape_make(_i / DFGNN_ORDER_COUNT, shape_seed());
   dfgnn_order order = (dfgnn_order)(_i % DFGNN_ORDER_COUNT);
   int64_t n = s.csr.destinations, m = s.csr.sources;
@@ -113,7 +113,7 @@ START_TEST(an_order_holds_every_node_once) {
   shape_free(&s);
 }
 
-START_TEST(the_same_graph_gives_the_same_order) {
+TEST_LOOP(the_same_graph_gives_the_same_order, 0, SHAPES *DFGNN_ORDER_COUNT) {
   shape s = shape_make(_i / DFGNN_ORDER_COUNT, shape_seed());
   dfgnn_order order = (dfgnn_order)(_i % DFGNN_ORDER_COUNT);
   int64_t n = s.csr.destinations, m = s.csr.sources;
@@ -130,7 +130,7 @@ START_TEST(the_same_graph_gives_the_same_order) {
   shape_free(&s);
 }
 
-START_TEST(a_permuted_graph_is_the_same_graph) {
+TEST_LOOP(a_permuted_graph_is_the_same_graph, 0, SHAPES *DFGNN_ORDER_COUNT) {
   shape s = shape_make(_i / DFGNN_ORDER_COUNT, shape_seed());
   dfgnn_order order = (dfgnn_order)(_i % DFGNN_ORDER_COUNT);
   int64_t n = s.csr.destinations, m = s.csr.sources;
@@ -163,7 +163,7 @@ START_TEST(a_permuted_graph_is_the_same_graph) {
   shape_free(&s);
 }
 
-START_TEST(nodes_of_a_batch_stay_in_their_graph) {
+TEST_LOOP(nodes_of_a_batch_stay_in_their_graph, 0, DFGNN_ORDER_COUNT) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=6,seed=5"), *permuted = NULL;
   int64_t *rows = numbers(csr->destinations);
   dfgnn_order order = (dfgnn_order)_i;
@@ -185,7 +185,7 @@ START_TEST(nodes_of_a_batch_stay_in_their_graph) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(nodes_that_change_their_graph_end_the_batch) {
+TEST(nodes_that_change_their_graph_end_the_batch) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=3,seed=5");
   const int64_t n = csr->destinations, first = csr->graph_ptr[1];
   int64_t *kept = numbers(n), *moved = numbers(n);
@@ -208,7 +208,7 @@ START_TEST(nodes_that_change_their_graph_end_the_batch) {
 
 /* ---- what each method promises ------------------------------------------- */
 
-START_TEST(degree_falls) {
+TEST(degree_falls) {
   dfgnn_csr *csr = data("wiki_vote"); /* directed */
   int64_t n = csr->destinations, *rows = numbers(n), *degree = numbers(n);
   memset(degree, 0, (size_t)n * sizeof *degree);
@@ -244,7 +244,8 @@ static const struct {
              {"pubmed", 8439},   {"minesweeper", 199}, {"email_eu_core", 708},
              {"wiki_vote", 4808}};
 
-START_TEST(rcm_is_as_narrow_as_that_of_scipy) {
+TEST_LOOP(rcm_is_as_narrow_as_that_of_scipy, 0,
+          (int)(sizeof scipy / sizeof *scipy)) {
   dfgnn_csr *csr = data(scipy[_i].name);
   dfgnn_csr *narrow = reordered(csr, DFGNN_ORDER_RCM);
   ck_assert_int_le(bandwidth(narrow), scipy[_i].bandwidth);
@@ -252,7 +253,7 @@ START_TEST(rcm_is_as_narrow_as_that_of_scipy) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(rcm_finds_the_band_of_a_shuffled_grid) {
+TEST(rcm_finds_the_band_of_a_shuffled_grid) {
   dfgnn_csr *grid = generated("grid:rows=200,columns=9");
   dfgnn_csr *mixed = shuffled(grid, 3);
   dfgnn_csr *narrow = reordered(mixed, DFGNN_ORDER_RCM);
@@ -299,7 +300,8 @@ static const struct {
 } louvain[] = {{"cora", .8158},  {"citeseer", .8898},    {"pubmed", .7638},
                {"power", .9352}, {"minesweeper", .8888}, {"nell", .8266}};
 
-START_TEST(communities_are_nearly_those_of_louvain) {
+TEST_LOOP(communities_are_nearly_those_of_louvain, 0,
+          (int)(sizeof louvain / sizeof *louvain)) {
   dfgnn_csr *csr = data(louvain[_i].name);
   int64_t communities;
   double q = modularity(csr, &communities);
@@ -308,7 +310,7 @@ START_TEST(communities_are_nearly_those_of_louvain) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(shuffled_communities_are_found_again) {
+TEST(shuffled_communities_are_found_again) {
   dfgnn_csr *csr = generated("sbm-pattern:batch=16,seed=2");
   dfgnn_csr *mixed = shuffled(csr, 9);
   dfgnn_csr *found = reordered(mixed, DFGNN_ORDER_COMMUNITY);
@@ -326,7 +328,8 @@ START_TEST(shuffled_communities_are_found_again) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(a_graph_of_local_columns_gets_its_locality_back) {
+TEST_LOOP(a_graph_of_local_columns_gets_its_locality_back,
+          DFGNN_ORDER_COMMUNITY, DFGNN_ORDER_COMMUNITY + 1) {
   dfgnn_csr *csr = generated("powerlaw:nodes=20000,edges=200000,"
                              "max-degree=900,columns=local");
   dfgnn_csr *mixed = shuffled(csr, 4);
@@ -339,7 +342,7 @@ START_TEST(a_graph_of_local_columns_gets_its_locality_back) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(communities_of_a_million_edges_take_seconds) {
+TEST(communities_of_a_million_edges_take_seconds) {
   dfgnn_csr *csr = generated("powerlaw:nodes=150000,edges=1600000,"
                              "max-degree=9000,columns=local");
   dfgnn_csr *mixed = shuffled(csr, 4);
@@ -354,7 +357,7 @@ START_TEST(communities_of_a_million_edges_take_seconds) {
   dfgnn_csr_free(csr);
 }
 
-START_TEST(repeated_edges_weigh_more) {
+TEST(repeated_edges_weigh_more) {
   /* two pairs joined by a single edge: 0 = 1 - 2 = 3 */
   static const int32_t offsets[] = {0, 3, 3, 4, 8};
   static const int32_t indices[] = {1, 1, 1, 1, 2, 2, 2, 3};
@@ -371,7 +374,7 @@ START_TEST(repeated_edges_weigh_more) {
   dfgnn__adjacency_free(&graph);
 }
 
-START_TEST(metis_is_unsupported_without_it) {
+TEST(metis_is_unsupported_without_it) {
   dfgnn_csr *csr = data("cora");
   int64_t *rows = numbers(csr->destinations);
   if (built(DFGNN_ORDER_METIS))
@@ -385,7 +388,7 @@ START_TEST(metis_is_unsupported_without_it) {
 
 /* ---- what is refused ----------------------------------------------------- */
 
-START_TEST(names_are_parsed) {
+TEST(names_are_parsed) {
   dfgnn_order order;
   for (int i = 0; i < DFGNN_ORDER_COUNT; i++) {
     ck_ok(dfgnn_parse((int *)&order, DFGNN_NAMES_ORDER,
@@ -402,7 +405,7 @@ START_TEST(names_are_parsed) {
            DFGNN_ERROR_INVALID, "(null)");
 }
 
-START_TEST(a_wrong_matrix_is_refused) {
+TEST(a_wrong_matrix_is_refused) {
   static const int32_t offsets[] = {0, 2, 1}, rising[] = {0, 1, 2};
   static const int32_t late[] = {1, 1, 2}, beyond[] = {1, 3}, fine[] = {1, 0};
   static const int64_t cut[] = {0, 1, 2}, loose[] = {0, 1};
@@ -447,7 +450,7 @@ START_TEST(a_wrong_matrix_is_refused) {
            DFGNN_ERROR_INVALID, "offsets end at 2, expected 3 edges");
 }
 
-START_TEST(too_many_nodes_are_refused) {
+TEST(too_many_nodes_are_refused) {
   /* 1.2e9 columns beside as many rows, none of which is read */
   dfgnn__adjacency graph;
   dfgnn_csr csr = DFGNN_CSR_INIT;
@@ -457,7 +460,7 @@ START_TEST(too_many_nodes_are_refused) {
            "2400000001 rows and columns, expected at most 2147483647");
 }
 
-START_TEST(a_list_that_is_no_order_is_refused) {
+TEST(a_list_that_is_no_order_is_refused) {
   static const int32_t offsets[] = {0, 1, 2}, indices[] = {1, 0};
   static const int64_t twice[] = {1, 1}, beyond[] = {0, 2}, below[] = {-1, 0};
   dfgnn_csr csr = csr32(2, 2, offsets, indices), *out = NULL;
@@ -473,33 +476,6 @@ START_TEST(a_list_that_is_no_order_is_refused) {
 }
 
 int main(void) {
-  Suite *suite = suite_create("reorder");
-  TCase *tc = tcase_create("reorder");
-  int all = SHAPES * DFGNN_ORDER_COUNT;
   shape_seed();
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, an_order_holds_every_node_once, 0, all);
-  tcase_add_loop_test(tc, the_same_graph_gives_the_same_order, 0, all);
-  tcase_add_loop_test(tc, a_permuted_graph_is_the_same_graph, 0, all);
-  tcase_add_loop_test(tc, nodes_of_a_batch_stay_in_their_graph, 0,
-                      DFGNN_ORDER_COUNT);
-  tcase_add_test(tc, nodes_that_change_their_graph_end_the_batch);
-  tcase_add_test(tc, degree_falls);
-  tcase_add_loop_test(tc, rcm_is_as_narrow_as_that_of_scipy, 0,
-                      (int)(sizeof scipy / sizeof *scipy));
-  tcase_add_test(tc, rcm_finds_the_band_of_a_shuffled_grid);
-  tcase_add_loop_test(tc, communities_are_nearly_those_of_louvain, 0,
-                      (int)(sizeof louvain / sizeof *louvain));
-  tcase_add_test(tc, shuffled_communities_are_found_again);
-  tcase_add_loop_test(tc, a_graph_of_local_columns_gets_its_locality_back,
-                      DFGNN_ORDER_COMMUNITY, DFGNN_ORDER_COMMUNITY + 1);
-  tcase_add_test(tc, communities_of_a_million_edges_take_seconds);
-  tcase_add_test(tc, repeated_edges_weigh_more);
-  tcase_add_test(tc, metis_is_unsupported_without_it);
-  tcase_add_test(tc, names_are_parsed);
-  tcase_add_test(tc, a_wrong_matrix_is_refused);
-  tcase_add_test(tc, too_many_nodes_are_refused);
-  tcase_add_test(tc, a_list_that_is_no_order_is_refused);
-  suite_add_tcase(suite, tc);
-  return run_tests(suite);
+  return run_case(&(test_case){.name = "reorder", .timeout = 120});
 }

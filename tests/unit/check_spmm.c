@@ -39,7 +39,7 @@ static void forward(dfgnn_op op, dfgnn_args *args, int heads, int dim,
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(sums_count_duplicate_edges_twice_and_empty_rows_as_zero) {
+TEST(sums_count_duplicate_edges_twice_and_empty_rows_as_zero) {
   const double x[] = {1, 2, 10, 20, 100, 200};
   const double out[] = {110, 220, 0, 0, 102, 204};
   dfgnn_args args = DFGNN_ARGS_INIT;
@@ -47,7 +47,7 @@ START_TEST(sums_count_duplicate_edges_twice_and_empty_rows_as_zero) {
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
 
-START_TEST(means_divide_by_the_number_of_edges) {
+TEST(means_divide_by_the_number_of_edges) {
   const double x[] = {1, 2, 10, 20, 100, 200};
   const double out[] = {55, 110, 0, 0, 34, 68};
   dfgnn_args args = DFGNN_ARGS_INIT;
@@ -55,7 +55,7 @@ START_TEST(means_divide_by_the_number_of_edges) {
   forward(DFGNN_OP_SPMM_MEAN, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
 }
 
-START_TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
+TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
   const double x[] = {1, 10, 100}, r[] = {2, 3, 5}, c[] = {7, 11, 13};
   const double sum[] = {2 * (110. + 1300), 0, 5 * (7. + 7 + 1300)};
   const double mean[] = {sum[0] / 2, 0, sum[2] / 3};
@@ -67,7 +67,7 @@ START_TEST(scales_of_rows_and_columns_normalise_without_an_edge_array) {
   forward(DFGNN_OP_SPMM_MEAN, &args, 1, 1, DFGNN_LAYOUT_NHD, mean);
 }
 
-START_TEST(an_infinite_scale_of_an_empty_row_leaves_zero) {
+TEST(an_infinite_scale_of_an_empty_row_leaves_zero) {
   const double x[] = {1, 10, 100}, r[] = {1, INFINITY, NAN};
   const double out[] = {110, 0, NAN};
   dfgnn_args args = DFGNN_ARGS_INIT;
@@ -76,7 +76,7 @@ START_TEST(an_infinite_scale_of_an_empty_row_leaves_zero) {
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 1, DFGNN_LAYOUT_NHD, out);
 }
 
-START_TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
+TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
   const double w[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   const double nhd[] = {1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400};
   const double out[] = {310, 620, 1260, 1680, 0,    0,
@@ -92,7 +92,7 @@ START_TEST(weights_belong_to_an_edge_and_a_head_in_both_layouts) {
   forward(DFGNN_OP_SPMM_WEIGHTED, &args, 2, 2, DFGNN_LAYOUT_NDH, out_ndh);
 }
 
-START_TEST(nan_and_infinity_reach_their_own_rows_and_features_only) {
+TEST(nan_and_infinity_reach_their_own_rows_and_features_only) {
   const double x[] = {1, INFINITY, 10, NAN, 100, -INFINITY};
   const double out[] = {110, NAN, 0, 0, 102, NAN};
   dfgnn_args args = DFGNN_ARGS_INIT;
@@ -154,7 +154,8 @@ static double slope(dfgnn_context *ctx, dfgnn_graph *graph, dfgnn_op op,
   return (above - below) / (2 * step);
 }
 
-START_TEST(gradients_of_the_reference_are_slopes_of_the_loss) {
+TEST_LOOP(gradients_of_the_reference_are_slopes_of_the_loss, DFGNN_OP_SPMM_SUM,
+          DFGNN_OP_SPMM_WEIGHTED + 1) {
   dfgnn_op op = (dfgnn_op)_i;
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
@@ -198,7 +199,7 @@ static void nothing(const void *data, const char *variant) {
   (void)data, (void)variant;
 }
 
-START_TEST(each_gradient_may_be_asked_for_alone) {
+TEST(each_gradient_may_be_asked_for_alone) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
@@ -225,7 +226,7 @@ START_TEST(each_gradient_may_be_asked_for_alone) {
 
 static int hub_degree(int64_t i) { return i == 2 ? 5000 : (int)(i % 3); }
 
-START_TEST(a_super_node_is_cut_the_same_way_each_time) {
+TEST_LOOP(a_super_node_is_cut_the_same_way_each_time, 0, 2) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
   dfgnn_csr csr = ring(6000, hub_degree);
@@ -266,7 +267,7 @@ START_TEST(a_super_node_is_cut_the_same_way_each_time) {
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(the_sum_of_a_super_node_keeps_its_digits) {
+TEST(the_sum_of_a_super_node_keeps_its_digits) {
   enum { EDGES = 100000, DIM = 3 };
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph;
@@ -307,24 +308,4 @@ START_TEST(the_sum_of_a_super_node_keeps_its_digits) {
   dfgnn_context_destroy(ctx);
 }
 
-int main(void) {
-  Suite *suite = suite_create("spmm");
-  TCase *tcase = tcase_create("spmm");
-  tcase_set_timeout(tcase, 60);
-  tcase_add_test(tcase,
-                 sums_count_duplicate_edges_twice_and_empty_rows_as_zero);
-  tcase_add_test(tcase, means_divide_by_the_number_of_edges);
-  tcase_add_test(tcase,
-                 scales_of_rows_and_columns_normalise_without_an_edge_array);
-  tcase_add_test(tcase, an_infinite_scale_of_an_empty_row_leaves_zero);
-  tcase_add_test(tcase, weights_belong_to_an_edge_and_a_head_in_both_layouts);
-  tcase_add_test(tcase,
-                 nan_and_infinity_reach_their_own_rows_and_features_only);
-  tcase_add_loop_test(tcase, gradients_of_the_reference_are_slopes_of_the_loss,
-                      DFGNN_OP_SPMM_SUM, DFGNN_OP_SPMM_WEIGHTED + 1);
-  tcase_add_test(tcase, each_gradient_may_be_asked_for_alone);
-  tcase_add_loop_test(tcase, a_super_node_is_cut_the_same_way_each_time, 0, 2);
-  tcase_add_test(tcase, the_sum_of_a_super_node_keeps_its_digits);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("spmm", .timeout = 60)

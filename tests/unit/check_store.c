@@ -95,7 +95,7 @@ static dfgnn_measurement random_row(uint64_t *seed, char (*buffer)[256]) {
   return row;
 }
 
-START_TEST(every_field_comes_back_bit_for_bit) {
+TEST(every_field_comes_back_bit_for_bit) {
   static char buffers[30][40][256];
   dfgnn_measurement rows[30];
   uint64_t invalid = 0, seed = (uint64_t)time(NULL);
@@ -118,7 +118,7 @@ START_TEST(every_field_comes_back_bit_for_bit) {
   dfgnn__store_close(store);
 }
 
-START_TEST(a_measurement_is_kept_once) {
+TEST(a_measurement_is_kept_once) {
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   ck_assert_int_eq(record(store, &row), 1);
@@ -129,7 +129,7 @@ START_TEST(a_measurement_is_kept_once) {
   ck_assert_uint_eq(count_rows(NULL), 2);
 }
 
-START_TEST(a_store_in_memory_works_alike) {
+TEST(a_store_in_memory_works_alike) {
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
   dfgnn_store *store = NULL;
   ck_ok(dfgnn__store_open(&store, ":memory:", DFGNN_STORE_WRITE));
@@ -142,7 +142,7 @@ START_TEST(a_store_in_memory_works_alike) {
   dfgnn__store_close(NULL);
 }
 
-START_TEST(free_text_is_cleaned_and_names_are_refused) {
+TEST(free_text_is_cleaned_and_names_are_refused) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   dfgnn_measurement row = rejected_of(RUN_A, "x", "wrong");
   char longest[4000];
@@ -202,7 +202,7 @@ START_TEST(free_text_is_cleaned_and_names_are_refused) {
   ck_assert_uint_eq(count_rows(NULL), 1);
 }
 
-START_TEST(filters_restrict_what_is_visited) {
+TEST(filters_restrict_what_is_visited) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
   const uint64_t fingerprint = 7;
@@ -234,7 +234,7 @@ START_TEST(filters_restrict_what_is_visited) {
   dfgnn__store_close(store);
 }
 
-START_TEST(rows_of_several_stores_are_a_union) {
+TEST(rows_of_several_stores_are_a_union) {
   dfgnn_store *store[2];
   dfgnn_rows *rows = NULL;
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
@@ -259,7 +259,7 @@ START_TEST(rows_of_several_stores_are_a_union) {
   dfgnn__rows_free(NULL);
 }
 
-START_TEST(rows_are_copied_and_added_as_a_store_would_give_them) {
+TEST(rows_are_copied_and_added_as_a_store_would_give_them) {
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   dfgnn_rows *rows[3];
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
@@ -293,7 +293,7 @@ START_TEST(rows_are_copied_and_added_as_a_store_would_give_them) {
   dfgnn__rows_free(rows[2]);
 }
 
-START_TEST(a_stamp_changes_when_the_store_does) {
+TEST(a_stamp_changes_when_the_store_does) {
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
   ck_assert_uint_eq(dfgnn__store_stamp("/there/is/no/such.db"), 0);
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
@@ -341,7 +341,7 @@ static size_t hashes_of(dfgnn_store *store, unsigned char *hashes) {
   return (size_t)(end - hashes);
 }
 
-START_TEST(merging_is_a_union_in_any_order_and_number) {
+TEST(merging_is_a_union_in_any_order_and_number) {
   static unsigned char hashes[2][200 * DFGNN_HASH_BYTES];
   static const int orders[2][6] = {{0, 1, 2, 2, 0, 1}, {2, 1, 1, 0, 0, 2}};
   dfgnn_store *in[3], *out[2];
@@ -384,7 +384,7 @@ START_TEST(merging_is_a_union_in_any_order_and_number) {
     dfgnn__store_close(out[i]);
 }
 
-START_TEST(many_rows_are_recorded_all_or_none) {
+TEST(many_rows_are_recorded_all_or_none) {
   dfgnn_measurement rows[] = {row_of(RUN_A, "x", 1.5), row_of(RUN_A, "y", 1.5),
                               row_of(RUN_A, "a b", 1.5)};
   uint64_t added = 0;
@@ -398,7 +398,7 @@ START_TEST(many_rows_are_recorded_all_or_none) {
   ck_assert_uint_eq(count_rows(NULL), 2);
 }
 
-START_TEST(pins_are_set_replaced_and_removed) {
+TEST(pins_are_set_replaced_and_removed) {
   char text[1024] = "";
   dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
   const uint64_t high = 0xffffffffffffffffu;
@@ -452,7 +452,7 @@ START_TEST(pins_are_set_replaced_and_removed) {
   dfgnn__store_close(store);
 }
 
-START_TEST(the_hash_is_what_the_documentation_says) {
+TEST(the_hash_is_what_the_documentation_says) {
   /* The hashes are BLAKE2b-128 of the bytes that db/hash.c describes, by
    * Python's hashlib. */
   dfgnn_measurement row = row_of(RUN_A, "x", 1.5);
@@ -470,7 +470,7 @@ START_TEST(the_hash_is_what_the_documentation_says) {
   }
 }
 
-START_TEST(fields_that_came_later_are_hashed_where_they_say_something) {
+TEST(fields_that_came_later_are_hashed_where_they_say_something) {
   /* The hashes are of the same bytes and, for each later field that is not 0,
    * its name, a byte 0 and 8 bytes. */
   static const char *const expected[] = {
@@ -490,7 +490,7 @@ START_TEST(fields_that_came_later_are_hashed_where_they_say_something) {
   }
 }
 
-START_TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
+TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
   char text[1024] = "";
   dfgnn_pin pin = {
       .op = "gt", .pass = "forward", .dtype = "f32", .variant = "a"};
@@ -516,22 +516,4 @@ START_TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
   dfgnn__store_close(store);
 }
 
-static void add(TCase *cases) {
-  tcase_add_test(cases, every_field_comes_back_bit_for_bit);
-  tcase_add_test(cases, a_measurement_is_kept_once);
-  tcase_add_test(cases, a_store_in_memory_works_alike);
-  tcase_add_test(cases, free_text_is_cleaned_and_names_are_refused);
-  tcase_add_test(cases, filters_restrict_what_is_visited);
-  tcase_add_test(cases, rows_of_several_stores_are_a_union);
-  tcase_add_test(cases, rows_are_copied_and_added_as_a_store_would_give_them);
-  tcase_add_test(cases, a_stamp_changes_when_the_store_does);
-  tcase_add_test(cases, merging_is_a_union_in_any_order_and_number);
-  tcase_add_test(cases, many_rows_are_recorded_all_or_none);
-  tcase_add_test(cases, pins_are_set_replaced_and_removed);
-  tcase_add_test(cases, the_hash_is_what_the_documentation_says);
-  tcase_add_test(cases,
-                 fields_that_came_later_are_hashed_where_they_say_something);
-  tcase_add_test(cases, a_pin_may_be_for_problems_with_bias_or_dropout_alone);
-}
-
-int main(void) { return run_cases("store", add); }
+TEST_MAIN("store", .setup = set_up, .teardown = tear_down, .timeout = 120)

@@ -9,7 +9,7 @@
 #define WRITERS 8
 #define ROWS_A_WRITER 50
 
-START_TEST(concurrent_writers_lose_nothing_even_at_creation) {
+TEST(concurrent_writers_lose_nothing_even_at_creation) {
   for (int writer = 0; writer < WRITERS; writer++)
     if (check_fork() == 0) {
       dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
@@ -35,7 +35,7 @@ START_TEST(concurrent_writers_lose_nothing_even_at_creation) {
 
 #define READERS 64
 
-START_TEST(readers_are_not_disturbed_by_writers) {
+TEST(readers_are_not_disturbed_by_writers) {
   make_store(10);
   for (int process = 0; process < READERS + WRITERS; process++)
     if (check_fork() == 0) {
@@ -64,7 +64,7 @@ START_TEST(readers_are_not_disturbed_by_writers) {
 
 #define KILLS 40
 
-START_TEST(a_killed_writer_leaves_every_row_it_reported) {
+TEST(a_killed_writer_leaves_every_row_it_reported) {
   uint64_t seed = (uint64_t)time(NULL);
   int64_t reported = 0;
   printf("seed %llu\n", (unsigned long long)seed);
@@ -121,7 +121,7 @@ static const char *local(const char *where) {
 
 /* ---- network file systems ------------------------------------------------ */
 
-START_TEST(a_network_file_system_is_read_but_not_written) {
+TEST(a_network_file_system_is_read_but_not_written) {
   make_store(4);
   char name[600];
   snprintf(name, sizeof name, "%s-shm", path);
@@ -140,7 +140,7 @@ static const char *everywhere(const char *where) {
   return "Lustre";
 }
 
-START_TEST(a_network_file_system_takes_published_stores) {
+TEST(a_network_file_system_takes_published_stores) {
   char shared[600], side[640];
   dfgnn_store *store = NULL;
   seen s = {NULL, 0, 0, 0};
@@ -164,7 +164,7 @@ START_TEST(a_network_file_system_takes_published_stores) {
   dfgnn__store_close(source);
 }
 
-START_TEST(a_change_under_a_reader_without_locks_is_noticed) {
+TEST(a_change_under_a_reader_without_locks_is_noticed) {
   dfgnn_measurement row = row_of(RUN_B, "x", 1.5);
   seen s = {NULL, 0, 0, 0};
   make_store(4);
@@ -182,13 +182,5 @@ START_TEST(a_change_under_a_reader_without_locks_is_noticed) {
   dfgnn__store_close(reader);
 }
 
-static void add(TCase *cases) {
-  tcase_add_test(cases, concurrent_writers_lose_nothing_even_at_creation);
-  tcase_add_test(cases, readers_are_not_disturbed_by_writers);
-  tcase_add_test(cases, a_killed_writer_leaves_every_row_it_reported);
-  tcase_add_test(cases, a_network_file_system_is_read_but_not_written);
-  tcase_add_test(cases, a_network_file_system_takes_published_stores);
-  tcase_add_test(cases, a_change_under_a_reader_without_locks_is_noticed);
-}
-
-int main(void) { return run_cases("store_processes", add); }
+TEST_MAIN("store_processes", .setup = set_up, .teardown = tear_down,
+          .timeout = 120)

@@ -181,13 +181,12 @@ static void work_alone(int number) {
   dfgnn_context_destroy(ctx);
 }
 
-START_TEST(threads_with_contexts_of_their_own) {
+TEST(threads_with_contexts_of_their_own) {
   together(make_a_context); /* the first ones of the process */
   find_results();
   for (int i = 0; i < 3; i++)
     together(work_alone);
 }
-END_TEST
 
 static void make_plans(int number) {
   results r;
@@ -198,7 +197,7 @@ static void make_plans(int number) {
   }
 }
 
-START_TEST(threads_that_share_a_graph_make_its_views_once) {
+TEST(threads_that_share_a_graph_make_its_views_once) {
   find_results();
   for (int i = 0; i < 4; i++) { /* each time the views are not there yet */
     share("");
@@ -207,7 +206,6 @@ START_TEST(threads_that_share_a_graph_make_its_views_once) {
     share_no_more();
   }
 }
-END_TEST
 
 static void execute_plan(int number) {
   results r;
@@ -218,7 +216,7 @@ static void execute_plan(int number) {
   }
 }
 
-START_TEST(threads_execute_one_plan) {
+TEST(threads_execute_one_plan) {
   dfgnn_problem problem = problem_of(0);
   find_results();
   share("");
@@ -227,7 +225,6 @@ START_TEST(threads_execute_one_plan) {
   dfgnn_plan_destroy(shared_plan);
   share_no_more();
 }
-END_TEST
 
 static void call(int number) {
   dfgnn_graph *graph;
@@ -246,13 +243,12 @@ static void call(int number) {
   }
 }
 
-START_TEST(threads_call_in_one_context) {
+TEST(threads_call_in_one_context) {
   find_results();
   share("");
   together(call);
   share_no_more();
 }
-END_TEST
 
 /* ---- stores -------------------------------------------------------------- */
 
@@ -297,7 +293,7 @@ static void race(int number) {
   }
 }
 
-START_TEST(threads_run_one_race) {
+TEST(threads_run_one_race) {
   dfgnn_problem problem = problem_of(0);
   find_results();
   share(store);
@@ -306,7 +302,6 @@ START_TEST(threads_run_one_race) {
   ck_assert_int_gt(raced, 0);
   ck_assert(is_stored(&problem));
 }
-END_TEST
 
 /* Tunes the problem of its number: every second thread in the shared context,
  * the others in one of their own, all into one file. */
@@ -332,7 +327,7 @@ static void tune(int number) {
   }
 }
 
-START_TEST(threads_tune_into_one_store) {
+TEST(threads_tune_into_one_store) {
   share(store);
   together(tune);
   share_no_more();
@@ -342,7 +337,6 @@ START_TEST(threads_tune_into_one_store) {
     ck_assert_msg(is_stored(&problem), "dim %d", 1 + number);
   }
 }
-END_TEST
 
 /* Opens the store, which all make at once, and pins a variant for a graph. */
 static void pin(int number) {
@@ -366,7 +360,7 @@ static int count_pin(void *data, const dfgnn_pin *found) {
   return 0;
 }
 
-START_TEST(threads_write_one_store) {
+TEST(threads_write_one_store) {
   dfgnn_store *s;
   int pins = 0;
   together(pin);
@@ -375,7 +369,6 @@ START_TEST(threads_write_one_store) {
   dfgnn__store_close(s);
   ck_assert_int_eq(pins, 8 * THREADS);
 }
-END_TEST
 
 /* ---- edge programs ------------------------------------------------------- */
 
@@ -430,7 +423,7 @@ static void program_again(int number) {
   }
 }
 
-START_TEST(threads_share_an_edge_program) {
+TEST(threads_share_an_edge_program) {
   ck_ok(dfgnn_edge_program_create(&program, program_text));
   share("");
   run_program(program_out, program_gradient);
@@ -440,21 +433,5 @@ START_TEST(threads_share_an_edge_program) {
   share_no_more();
   dfgnn_edge_program_destroy(program);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("threads");
-  TCase *tests = tcase_create("threads");
-  tcase_add_checked_fixture(tests, set_up, tear_down);
-  tcase_set_timeout(tests, SECONDS);
-  tcase_add_test(tests, threads_with_contexts_of_their_own);
-  tcase_add_test(tests, threads_that_share_a_graph_make_its_views_once);
-  tcase_add_test(tests, threads_execute_one_plan);
-  tcase_add_test(tests, threads_call_in_one_context);
-  tcase_add_test(tests, threads_run_one_race);
-  tcase_add_test(tests, threads_tune_into_one_store);
-  tcase_add_test(tests, threads_write_one_store);
-  tcase_add_test(tests, threads_share_an_edge_program);
-  suite_add_tcase(suite, tests);
-  return run_tests(suite);
-}
+TEST_MAIN("threads", .setup = set_up, .teardown = tear_down, .timeout = SECONDS)

@@ -180,7 +180,7 @@ static int attempt(const deed *d, int64_t us) {
   return done != 0;
 }
 
-START_TEST(a_deed_that_is_killed_is_done_or_not_done) {
+TEST_LOOP(a_deed_that_is_killed_is_done_or_not_done, 0, DEEDS) {
   const deed *d = &deeds[_i];
   uint64_t seed = (uint64_t)time(NULL);
   int done = 0, effective = 0;
@@ -222,7 +222,7 @@ static const struct {
 };
 #define FAULTS ((int)(sizeof faults / sizeof *faults))
 
-START_TEST(a_disk_that_fails_leaves_a_whole_store) {
+TEST_LOOP(a_disk_that_fails_leaves_a_whole_store, 0, DEEDS *FAULTS) {
   const deed *d = &deeds[_i / FAULTS];
   int fault = _i % FAULTS, refused = 0, attempts = 0;
   make_originals(d);
@@ -255,7 +255,7 @@ START_TEST(a_disk_that_fails_leaves_a_whole_store) {
   ck_assert_int_gt(attempts, 1);
 }
 
-START_TEST(a_full_disk_keeps_every_row_that_was_reported) {
+TEST(a_full_disk_keeps_every_row_that_was_reported) {
   make_store(BEFORE);
   faulty_install();
   faulty_code = SQLITE_FULL;
@@ -285,7 +285,7 @@ START_TEST(a_full_disk_keeps_every_row_that_was_reported) {
   }
 }
 
-START_TEST(a_store_on_a_full_disk_is_readable) {
+TEST(a_store_on_a_full_disk_is_readable) {
   dfgnn_store *store = NULL;
   char log[600];
   make_store(BEFORE);
@@ -309,7 +309,7 @@ START_TEST(a_store_on_a_full_disk_is_readable) {
   ck_assert_uint_eq(count_rows(NULL), rows);
 }
 
-START_TEST(a_store_that_cannot_be_created_leaves_no_file) {
+TEST(a_store_that_cannot_be_created_leaves_no_file) {
   faulty_install();
   faulty_code = SQLITE_FULL;
   faulty_stays = 1;
@@ -329,15 +329,4 @@ START_TEST(a_store_that_cannot_be_created_leaves_no_file) {
   }
 }
 
-static void add(TCase *cases) {
-  tcase_set_timeout(cases, 0);
-  tcase_add_loop_test(cases, a_deed_that_is_killed_is_done_or_not_done, 0,
-                      DEEDS);
-  tcase_add_loop_test(cases, a_disk_that_fails_leaves_a_whole_store, 0,
-                      DEEDS * FAULTS);
-  tcase_add_test(cases, a_full_disk_keeps_every_row_that_was_reported);
-  tcase_add_test(cases, a_store_on_a_full_disk_is_readable);
-  tcase_add_test(cases, a_store_that_cannot_be_created_leaves_no_file);
-}
-
-int main(void) { return run_cases("trust", add); }
+TEST_MAIN("trust", .setup = set_up, .teardown = tear_down, .timeout = 900)

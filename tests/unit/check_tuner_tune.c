@@ -260,7 +260,7 @@ static found stored(const char *variant) {
 
 /* ---- promises ------------------------------------------------------------ */
 
-START_TEST(the_fastest_is_kept_and_dispatched) {
+TEST(the_fastest_is_kept_and_dispatched) {
   options.tool = "check 1";
   options.job_hash = "abc";
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500)));
@@ -294,7 +294,6 @@ START_TEST(the_fastest_is_kept_and_dispatched) {
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   dfgnn_plan_destroy(plan);
 }
-END_TEST
 
 static int count_extras(void *data, const dfgnn_measurement *row) {
   int *count = data;
@@ -310,7 +309,7 @@ static dfgnn_source source_now(void) {
   return source;
 }
 
-START_TEST(bias_and_dropout_are_measured_as_problems_of_their_own) {
+TEST(bias_and_dropout_are_measured_as_problems_of_their_own) {
   dfgnn_store *store;
   int count[4] = {0};
   for (int k = 3; k >= 0; k--) { /* with both, dropout, bias, none */
@@ -328,9 +327,8 @@ START_TEST(bias_and_dropout_are_measured_as_problems_of_their_own) {
   for (int k = 0; k < 4; k++)
     ck_assert_int_ge(count[k], 2);
 }
-END_TEST
 
-START_TEST(a_variant_that_leaves_bias_or_dropout_out_is_found_wrong) {
+TEST(a_variant_that_leaves_bias_or_dropout_out_is_found_wrong) {
   for (int k = 0; k < 3; k++) {
     problem.bias = k & 1;
     problem.dropout = k >> 1;
@@ -339,9 +337,8 @@ START_TEST(a_variant_that_leaves_bias_or_dropout_out_is_found_wrong) {
     ck_assert_str_eq(report.variant, k > 0 ? FAKE_400 : FAKE_DEAF);
   }
 }
-END_TEST
 
-START_TEST(wrong_failing_and_overwriting_ones_are_recorded_and_lose) {
+TEST(wrong_failing_and_overwriting_ones_are_recorded_and_lose) {
   ck_ok(tune(
       NAMES(FAKE_300, FAKE_250, FAKE_WRONG, FAKE_FAILS, FAKE_LATE, FAKE_OVER)));
   ck_assert_str_eq(report.variant, FAKE_250);
@@ -356,18 +353,16 @@ START_TEST(wrong_failing_and_overwriting_ones_are_recorded_and_lose) {
   ck_assert_int_eq(launches[WRONG], 1);
   ck_assert_int_eq(launches[FAILS], 1);
 }
-END_TEST
 
-START_TEST(those_that_a_graph_is_not_for_are_recorded_and_passed_over) {
+TEST(those_that_a_graph_is_not_for_are_recorded_and_passed_over) {
   ck_ok(tune(NAMES(FAKE_300, FAKE_250, PICKY_20, PICKY_30)));
   ck_assert_str_eq(report.variant, FAKE_250);
   ck_assert_str_eq(stored(PICKY_20).status, "refused");
   ck_assert_str_eq(stored(PICKY_30).status, "refused");
   ck_assert_str_eq(stored(PICKY_30).reason, "the graph is odd");
 }
-END_TEST
 
-START_TEST(a_rule_that_is_wrong_is_replaced_as_anchor) {
+TEST(a_rule_that_is_wrong_is_replaced_as_anchor) {
   static const char fake[] = "cpu.attention.fwd.fake/";
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     if (!strncmp(dfgnn__variant(i)->name, fake, sizeof fake - 1))
@@ -377,18 +372,16 @@ START_TEST(a_rule_that_is_wrong_is_replaced_as_anchor) {
   ck_assert_str_eq(report.anchor, TIE_200);
   ck_assert_str_eq(stored(FAKE_WRONG).anchor, FAKE_WRONG);
 }
-END_TEST
 
-START_TEST(an_over_long_one_runs_but_a_few_times) {
+TEST(an_over_long_one_runs_but_a_few_times) {
   ck_ok(tune(NAMES(FAKE_250, FAKE_SLOW)));
   ck_assert_str_eq(report.variant, FAKE_250);
   ck_assert_str_eq(stored(FAKE_SLOW).status, "ok");
   ck_assert_int_eq(stored(FAKE_SLOW).samples, 1);
   ck_assert_double_gt(stored(FAKE_SLOW).ratio, 20);
 }
-END_TEST
 
-START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
+TEST(a_second_run_measures_nothing_and_decides_the_same) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_WRONG)));
   char anchor[160];
   snprintf(anchor, sizeof anchor, "%s", report.anchor);
@@ -406,11 +399,10 @@ START_TEST(a_second_run_measures_nothing_and_decides_the_same) {
   ck_assert_int_eq(report.wrong, 1);
   ck_assert_int_eq(report.measured, 0);
 }
-END_TEST
 
 /* Tuning knows the rows of its store, also those that others write meanwhile.
  */
-START_TEST(rows_of_another_process_are_taken_over) {
+TEST(rows_of_another_process_are_taken_over) {
   char digest[DFGNN_DIGEST_SIZE], fresh[DFGNN_DIGEST_SIZE];
   dfgnn_context *mine = ctx;
   dfgnn_graph *known = graph;
@@ -434,9 +426,8 @@ START_TEST(rows_of_another_process_are_taken_over) {
   ck_ok(dfgnn_context_digest(fresh, ctx));
   ck_assert_str_eq(digest, fresh);
 }
-END_TEST
 
-START_TEST(a_new_candidate_is_measured_beside_the_stored_ones) {
+TEST(a_new_candidate_is_measured_beside_the_stored_ones) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_300)));
   ck_assert_str_eq(report.variant, FAKE_300);
   int before = stored(FAKE_300).rows;
@@ -445,7 +436,6 @@ START_TEST(a_new_candidate_is_measured_beside_the_stored_ones) {
   ck_assert_int_eq(report.resumed, 2);
   ck_assert_int_eq(stored(FAKE_300).rows, before);
 }
-END_TEST
 
 /* Writes the store anew as a library had it whose revision of one variant was
  * lower. */
@@ -471,7 +461,7 @@ static void age(const char *variant) {
   dfgnn__rows_free(rows);
 }
 
-START_TEST(a_raised_revision_expires_the_rows_of_that_variant_alone) {
+TEST(a_raised_revision_expires_the_rows_of_that_variant_alone) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
   const char *raised = strcmp(report.anchor, FAKE_300) ? FAKE_300 : FAKE_400;
   const char *other = strcmp(report.anchor, FAKE_250) ? FAKE_250 : FAKE_400;
@@ -484,9 +474,8 @@ START_TEST(a_raised_revision_expires_the_rows_of_that_variant_alone) {
   ck_assert_int_eq(stored(raised).rows, 2);
   ck_assert_int_eq(stored(other).rows, 1);
 }
-END_TEST
 
-START_TEST(remeasuring_adds_rows) {
+TEST(remeasuring_adds_rows) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
   options.remeasure = 1;
   ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
@@ -494,9 +483,8 @@ START_TEST(remeasuring_adds_rows) {
   ck_assert_int_eq(stored(FAKE_250).rows, 2);
   ck_assert_str_eq(report.variant, FAKE_250);
 }
-END_TEST
 
-START_TEST(a_tie_gives_the_canonical_member_from_any_seed) {
+TEST(a_tie_gives_the_canonical_member_from_any_seed) {
   for (uint64_t seed = 1; seed <= 6; seed++) {
     options.seed = seed;
     options.remeasure = 1;
@@ -506,7 +494,6 @@ START_TEST(a_tie_gives_the_canonical_member_from_any_seed) {
     ck_assert_int_eq(report.separated, 0);
   }
 }
-END_TEST
 
 static int stop_after;
 static int stop(void *data) {
@@ -514,7 +501,7 @@ static int stop(void *data) {
   return --stop_after < 0;
 }
 
-START_TEST(stopping_keeps_what_is_measured_and_resuming_goes_on) {
+TEST(stopping_keeps_what_is_measured_and_resuming_goes_on) {
   options.stop = stop;
   stop_after = 7;
   ck_fails(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500)),
@@ -531,16 +518,14 @@ START_TEST(stopping_keeps_what_is_measured_and_resuming_goes_on) {
   ck_assert_int_eq(report.resumed, 4);
   ck_assert_int_eq(report.measured, 0);
 }
-END_TEST
 
-START_TEST(exhaustive_runs_measure_every_candidate_to_the_end) {
+TEST(exhaustive_runs_measure_every_candidate_to_the_end) {
   options.budget_s = 0; /* none */
   options.exhaustive = 1;
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300, FAKE_500, TIE_200, TIE_201)));
   ck_assert_int_eq(stored(FAKE_300).samples, 32);
   ck_assert_int_eq(stored(FAKE_500).samples, 32);
 }
-END_TEST
 
 static double seconds_of_tuning(void) {
   double begin = seconds_now();
@@ -549,7 +534,7 @@ static double seconds_of_tuning(void) {
 }
 
 /* Without a disk to wait for; a busy machine may still be late now and then. */
-START_TEST(the_budget_is_kept) {
+TEST(the_budget_is_kept) {
   close_context();
   open_context("");
   options.exhaustive = options.remeasure = 1;
@@ -565,7 +550,6 @@ START_TEST(the_budget_is_kept) {
                   whole);
   }
 }
-END_TEST
 
 static void ck_exact(const char *variant) {
   dfgnn_plan *plan;
@@ -583,17 +567,16 @@ static double quiet_us(const char *variant) {
 }
 
 /* Nobody waits for programs that cannot be ready in time. */
-START_TEST(a_short_budget_compiles_no_more_than_what_is_owed) {
+TEST(a_short_budget_compiles_no_more_than_what_is_owed) {
   ck_assert_uint_eq(dfgnn__compile_ahead_most(0.3, 16), 3);
   ck_assert_uint_eq(dfgnn__compile_ahead_most(2.5, 16), 3 + 2 * 16);
   ck_assert_uint_eq(dfgnn__compile_ahead_most(INFINITY, 16), SIZE_MAX);
 }
-END_TEST
 
 /* However short the budget is, the tuner measures the variant that a near
  * graph's rows choose beside the rule's, so that a lone row of the rule's does
  * not take the place of a better choice. */
-START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
+TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
   dfgnn_graph *first = graph;
   dfgnn_csr near = ring(21, degree);
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
@@ -614,11 +597,10 @@ START_TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
   ring_free(&near);
   graph = first;
 }
-END_TEST
 
 /* The model's choice is measured beside the rule's, and the rest once there is
  * time: until then the graph is not exact. */
-START_TEST(a_run_that_saw_few_members_is_gone_on_with) {
+TEST(a_run_that_saw_few_members_is_gone_on_with) {
   static const dfgnn_test_member ranked[] = {{FAKE_400, 0.4},
                                              {FAKE_500, 0.5},
                                              {FAKE_250, 0.3},
@@ -638,10 +620,9 @@ START_TEST(a_run_that_saw_few_members_is_gone_on_with) {
   ck_assert_int_eq(report.resumed, 2);
   ck_exact(FAKE_250);
 }
-END_TEST
 
 /* HACKING promises it to whoever adds a kernel. */
-START_TEST(a_family_that_no_portfolio_knows_is_found) {
+TEST(a_family_that_no_portfolio_knows_is_found) {
   dfgnn__members_for_tests(NULL);
   ck_ok(tune(NULL)); /* all but the fakes are broken */
   ck_assert_int_ge(report.candidates, 8);
@@ -649,10 +630,9 @@ START_TEST(a_family_that_no_portfolio_knows_is_found) {
   ck_assert_double_le(quiet_us(report.variant), 250);
   ck_exact(report.variant);
 }
-END_TEST
 
 /* There are no kernels to compile on a CPU. */
-START_TEST(what_is_prepared_costs_a_tuning_nothing) {
+TEST(what_is_prepared_costs_a_tuning_nothing) {
   dfgnn_tune_kernels *kernels = NULL;
   ck_ok(dfgnn_tune_prepare(&kernels, ctx, graph, &problem));
   ck_assert_int_eq(dfgnn_tune_prepared(kernels), 1);
@@ -666,9 +646,8 @@ START_TEST(what_is_prepared_costs_a_tuning_nothing) {
   ck_assert_int_eq(dfgnn_tune_prepared(NULL), 1);
   dfgnn_tune_release(NULL);
 }
-END_TEST
 
-START_TEST(what_the_rule_has_learnt_is_measured_beside_older_rows) {
+TEST(what_the_rule_has_learnt_is_measured_beside_older_rows) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_500)));
   age(FAKE_400);
   ck_ok(dfgnn_context_reload(ctx));
@@ -679,14 +658,13 @@ START_TEST(what_the_rule_has_learnt_is_measured_beside_older_rows) {
   ck_assert_int_eq(report.measured, 2);
   ck_exact(FAKE_400);
 }
-END_TEST
 
 static int stop_at_once(void *data) {
   int *calls = data;
   return ++*calls > 1; /* after the rule's choice was admitted */
 }
 
-START_TEST(a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule) {
+TEST(a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule) {
   int calls = 0;
   dfgnn_graph *first = graph;
   dfgnn_csr near = ring(21, degree);
@@ -704,7 +682,6 @@ START_TEST(a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule) {
   ring_free(&near);
   graph = first;
 }
-END_TEST
 
 static int warnings;
 static char warning[512];
@@ -717,7 +694,7 @@ static void count_warning(void *data, dfgnn_log_level level,
   }
 }
 
-START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
+TEST(without_a_store_to_write_measurements_answer_in_their_context) {
   static const char *const stores[] = {"", "/dev/null/tuning.db"};
   for (int i = 0; i < 2; i++) {
     close_context();
@@ -742,11 +719,10 @@ START_TEST(without_a_store_to_write_measurements_answer_in_their_context) {
   }
   ck_assert_ptr_nonnull(strstr(warning, "cannot be kept: /dev/null/tuning.db"));
 }
-END_TEST
 
 /* ---- loads --------------------------------------------------------------- */
 
-START_TEST(a_load_is_warned_of_once_and_marked) {
+TEST(a_load_is_warned_of_once_and_marked) {
   loud = 1;
   warnings = 0;
   ctx->log = count_warning;
@@ -764,11 +740,10 @@ START_TEST(a_load_is_warned_of_once_and_marked) {
   ck_assert_str_eq(f.noise, "threads waited for a processor 45 % of the time");
   ck_assert_double_ge(f.ratio_high / f.ratio_low, 1);
 }
-END_TEST
 
 /* The rule's choice has two threads, which the load slows; one thread looks ten
  * times as fast beside it, and is slower in truth. */
-START_TEST(a_load_never_makes_a_choice_worse_than_the_rules) {
+TEST(a_load_never_makes_a_choice_worse_than_the_rules) {
   loud = 1;
   options.budget_s = 1;
   options.seed = 7;
@@ -792,9 +767,8 @@ START_TEST(a_load_never_makes_a_choice_worse_than_the_rules) {
   ck_assert_int_eq(report.measured, 0);
   ck_assert_int_eq(stored(FAKE_SERIAL).rows, 2);
 }
-END_TEST
 
-START_TEST(a_short_load_is_waited_for) {
+TEST(a_short_load_is_waited_for) {
   loud = 1;
   options.budget_s = 5;
   load_ends = load_clock + 0.8;
@@ -804,7 +778,6 @@ START_TEST(a_short_load_is_waited_for) {
   ck_assert_int_eq(stored(FAKE_500).disturbed, 0);
   ck_assert_int_eq(stored(FAKE_250).disturbed, 0);
 }
-END_TEST
 
 static int calls;
 static double last;
@@ -817,16 +790,15 @@ static void progress(void *data, double done, const char *message) {
   calls++;
 }
 
-START_TEST(progress_rises_to_one) {
+TEST(progress_rises_to_one) {
   options.progress = progress;
   options.data = &calls;
   ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
   ck_assert_int_ge(calls, 3);
   ck_assert_double_eq(last, 1);
 }
-END_TEST
 
-START_TEST(effort_measure_tunes_a_miss_once) {
+TEST(effort_measure_tunes_a_miss_once) {
   static const dfgnn_test_member both[] = {
       {FAKE_400, NAN}, {FAKE_250, NAN}, {NULL, 0}};
   dfgnn_plan *plan;
@@ -853,21 +825,19 @@ START_TEST(effort_measure_tunes_a_miss_once) {
   ck_assert_int_gt(launches[RIGHT], before);
   dfgnn_plan_destroy(plan);
 }
-END_TEST
 
 static int capturing(dfgnn_device *device, void *stream) {
   (void)device, (void)stream;
   return 1;
 }
 
-START_TEST(tuning_during_a_capture_is_refused) {
+TEST(tuning_during_a_capture_is_refused) {
   scripted.capturing = capturing;
   ck_fails(tune(NULL), DFGNN_ERROR_CAPTURING, "capturing");
   ck_assert_int_eq(launches[RIGHT], 0);
 }
-END_TEST
 
-START_TEST(real_variants_are_tuned_by_the_clock) {
+TEST(real_variants_are_tuned_by_the_clock) {
   dfgnn_plan *plan;
   dfgnn__members_for_tests(NULL);
   close_context();
@@ -885,14 +855,13 @@ START_TEST(real_variants_are_tuned_by_the_clock) {
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
   dfgnn_plan_destroy(plan);
 }
-END_TEST
 
 static int none(int64_t i) {
   (void)i;
   return 0;
 }
 
-START_TEST(a_graph_without_edges_is_tuned) {
+TEST(a_graph_without_edges_is_tuned) {
   dfgnn_csr empty = ring(5, none);
   dfgnn__members_for_tests(NULL);
   close_context();
@@ -907,9 +876,8 @@ START_TEST(a_graph_without_edges_is_tuned) {
   ck_assert_double_gt(report.median_ms, 0);
   ring_free(&empty);
 }
-END_TEST
 
-START_TEST(what_is_wrong_in_the_options_is_named) {
+TEST(what_is_wrong_in_the_options_is_named) {
   ck_fails(tune(NAMES("nonsense")), DFGNN_ERROR_INVALID, "nonsense");
   options.budget_s = -1;
   ck_fails(tune(NULL), DFGNN_ERROR_INVALID, "budget_s");
@@ -919,52 +887,13 @@ START_TEST(what_is_wrong_in_the_options_is_named) {
   ck_fails(dfgnn_tune(NULL, ctx, NULL, &problem, NULL), DFGNN_ERROR_INVALID,
            "graph");
 }
-END_TEST
 
 int main(void) {
   dfgnn__registry_add(fakes);
   picky[0].prepare = refuse;
   dfgnn__registry_add(picky);
-  Suite *suite = suite_create("tuner tune");
-  TCase *all = tcase_create("all");
-  tcase_set_timeout(all, 30);
-  tcase_add_checked_fixture(all, set_up, tear_down);
-  tcase_add_test(all, the_fastest_is_kept_and_dispatched);
-  tcase_add_test(all, wrong_failing_and_overwriting_ones_are_recorded_and_lose);
-  tcase_add_test(all, bias_and_dropout_are_measured_as_problems_of_their_own);
-  tcase_add_test(all, a_variant_that_leaves_bias_or_dropout_out_is_found_wrong);
-  tcase_add_test(all,
-                 those_that_a_graph_is_not_for_are_recorded_and_passed_over);
-  tcase_add_test(all, a_rule_that_is_wrong_is_replaced_as_anchor);
-  tcase_add_test(all, an_over_long_one_runs_but_a_few_times);
-  tcase_add_test(all, a_second_run_measures_nothing_and_decides_the_same);
-  tcase_add_test(all, rows_of_another_process_are_taken_over);
-  tcase_add_test(all, a_new_candidate_is_measured_beside_the_stored_ones);
-  tcase_add_test(all, a_raised_revision_expires_the_rows_of_that_variant_alone);
-  tcase_add_test(all, remeasuring_adds_rows);
-  tcase_add_test(all, a_tie_gives_the_canonical_member_from_any_seed);
-  tcase_add_test(all, stopping_keeps_what_is_measured_and_resuming_goes_on);
-  tcase_add_test(all, exhaustive_runs_measure_every_candidate_to_the_end);
-  tcase_add_test(all, the_budget_is_kept);
-  tcase_add_test(all, a_short_budget_compiles_no_more_than_what_is_owed);
-  tcase_add_test(all, a_budget_that_is_too_short_makes_no_choice_worse);
-  tcase_add_test(all, a_run_that_saw_few_members_is_gone_on_with);
-  tcase_add_test(all, a_family_that_no_portfolio_knows_is_found);
-  tcase_add_test(all, what_is_prepared_costs_a_tuning_nothing);
-  tcase_add_test(all, what_the_rule_has_learnt_is_measured_beside_older_rows);
-  tcase_add_test(all,
-                 a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule);
-  tcase_add_test(all,
-                 without_a_store_to_write_measurements_answer_in_their_context);
-  tcase_add_test(all, a_load_is_warned_of_once_and_marked);
-  tcase_add_test(all, a_load_never_makes_a_choice_worse_than_the_rules);
-  tcase_add_test(all, a_short_load_is_waited_for);
-  tcase_add_test(all, progress_rises_to_one);
-  tcase_add_test(all, effort_measure_tunes_a_miss_once);
-  tcase_add_test(all, tuning_during_a_capture_is_refused);
-  tcase_add_test(all, real_variants_are_tuned_by_the_clock);
-  tcase_add_test(all, a_graph_without_edges_is_tuned);
-  tcase_add_test(all, what_is_wrong_in_the_options_is_named);
-  suite_add_tcase(suite, all);
-  return run_tests(suite);
+  return run_case(&(test_case){.name = "tuner tune",
+                               .setup = set_up,
+                               .teardown = tear_down,
+                               .timeout = 30});
 }

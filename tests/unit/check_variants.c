@@ -10,12 +10,14 @@
   if (variant_test_count("cpu", &test) == 0)                                   \
   return
 
-START_TEST(every_variant_matches_the_reference_on_every_shape) {
+TEST_LOOP(every_variant_matches_the_reference_on_every_shape, 0,
+          VARIANT_TESTS) {
   TAKE(_i);
   check_every_variant("cpu", &test);
 }
 
-START_TEST(every_variant_with_edge_features_matches_the_reference) {
+TEST_LOOP(every_variant_with_edge_features_matches_the_reference, 0,
+          VARIANT_TESTS) {
   TAKE(_i);
   int checks = check_edge_features("cpu", &test);
   if ((test.op == DFGNN_OP_GT || test.op == DFGNN_OP_GATV2) &&
@@ -23,27 +25,28 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
     ck_assert_int_gt(checks, getenv("DFGNN_TEST_FEW") ? 0 : 8);
 }
 
-START_TEST(nan_and_infinite_inputs_give_what_the_header_promises) {
+TEST_LOOP(nan_and_infinite_inputs_give_what_the_header_promises, 0,
+          VARIANT_TESTS) {
   TAKE(_i);
   check_special_values("cpu", &test);
 }
 
-START_TEST(any_strides_are_followed) {
+TEST_LOOP(any_strides_are_followed, 0, VARIANT_TESTS) {
   TAKE(_i);
   check_strides("cpu", &test);
 }
 
-START_TEST(deterministic_variants_repeat_every_bit) {
+TEST_LOOP(deterministic_variants_repeat_every_bit, 0, VARIANT_TESTS) {
   TAKE(_i);
   check_repeats("cpu", &test);
 }
 
-START_TEST(every_operator_and_pass_has_variants) {
+TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cpu");
 }
 
 /* Without this test a mistake in a list of sources would pass for a success. */
-START_TEST(attention_has_variants_of_every_storage_type) {
+TEST(attention_has_variants_of_every_storage_type) {
   for (int i = 0; i < VARIANT_TESTS; i++) {
     variant_test test = variant_test_make(i);
     if (test.op <= DFGNN_OP_GATV2)
@@ -51,23 +54,4 @@ START_TEST(attention_has_variants_of_every_storage_type) {
   }
 }
 
-int main(void) {
-  Suite *suite = suite_create("variants");
-  TCase *tcase = tcase_create("cpu");
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, every_variant_matches_the_reference_on_every_shape,
-                      0, VARIANT_TESTS);
-  tcase_add_loop_test(tcase,
-                      nan_and_infinite_inputs_give_what_the_header_promises, 0,
-                      VARIANT_TESTS);
-  tcase_add_loop_test(tcase,
-                      every_variant_with_edge_features_matches_the_reference, 0,
-                      VARIANT_TESTS);
-  tcase_add_loop_test(tcase, any_strides_are_followed, 0, VARIANT_TESTS);
-  tcase_add_loop_test(tcase, deterministic_variants_repeat_every_bit, 0,
-                      VARIANT_TESTS);
-  tcase_add_test(tcase, every_operator_and_pass_has_variants);
-  tcase_add_test(tcase, attention_has_variants_of_every_storage_type);
-  suite_add_tcase(suite, tcase);
-  return run_tests(suite);
-}
+TEST_MAIN("variants", .timeout = 120)

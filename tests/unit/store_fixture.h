@@ -166,14 +166,4 @@ static inline int join_pins(void *data, const dfgnn_pin *pin) {
   return 0;
 }
 
-static inline int run_cases(const char *name, void (*add)(TCase *)) {
-  Suite *suite = suite_create(name);
-  TCase *cases = tcase_create(name);
-  tcase_set_timeout(cases, 120);
-  tcase_add_checked_fixture(cases, set_up, tear_down);
-  add(cases);
-  suite_add_tcase(suite, cases);
-  return run_tests(suite);
-}
-
 #endif
