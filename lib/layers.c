@@ -11,13 +11,11 @@
 
 #include "db/store.h"
 #include "lib/base/error.h"
+#include "lib/base/filesystem.h"
 #include "lib/context.h"
 
 #ifndef DFGNN_SYSCONFDIR
 #define DFGNN_SYSCONFDIR "/etc"
-#endif
-#ifndef DFGNN_DATADIR
-#define DFGNN_DATADIR "/usr/local/share"
 #endif
 
 static dfgnn_status add_layer(dfgnn_context *ctx, const char *path,
@@ -62,9 +60,11 @@ static dfgnn_status add_standard(dfgnn_context *ctx) {
   if (path[0])
     status = add_layer(ctx, path, strlen(path), 0, 1);
   const char *package = getenv("DFGNN_PACKAGE_STORE");
-  const char *const shared[] = {
-      DFGNN_SYSCONFDIR "/dfgnn/tuning.db",
-      package && *package ? package : DFGNN_DATADIR "/dfgnn/tuning.db"};
+  if (!package || !*package) {
+    snprintf(path, sizeof path, "%s/tuning.db", dfgnn__package_folder());
+    package = path;
+  }
+  const char *const shared[] = {DFGNN_SYSCONFDIR "/dfgnn/tuning.db", package};
   for (int i = 0; i < 2 && !status; i++)
     status = add_layer(ctx, shared[i], strlen(shared[i]), 0, 0);
   if (!status)

@@ -43,6 +43,17 @@ def _configured(settings):
     return build
 
 
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Writes the metadata without a build, which takes minutes."""
+    from make_wheel import metadata
+    name = f"dfgnn-{_version()}.dist-info"
+    folder = os.path.join(metadata_directory, name)
+    os.makedirs(folder)
+    with open(os.path.join(folder, "METADATA"), "w", encoding="utf-8") as file:
+        file.write(metadata(_version()))
+    return name
+
+
 def build_wheel(wheel_directory, config_settings=None,
                 metadata_directory=None):
     build = _configured(config_settings)
@@ -53,6 +64,11 @@ def build_wheel(wheel_directory, config_settings=None,
         os.replace(os.path.join(made, name),
                    os.path.join(wheel_directory, name))
     return name
+
+
+def _version():
+    with open(os.path.join(TOP, "VERSION"), encoding="utf-8") as file:
+        return file.read().strip()
 
 
 def _sources():
@@ -71,8 +87,7 @@ def _sources():
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    with open(os.path.join(TOP, "VERSION")) as file:
-        stem = "dfgnn-" + file.read().strip()
+    stem = f"dfgnn-{_version()}"
     name = stem + ".tar.gz"
     with tarfile.open(os.path.join(sdist_directory, name), "w:gz",
                       format=tarfile.PAX_FORMAT) as archive:
@@ -82,6 +97,6 @@ def build_sdist(sdist_directory, config_settings=None):
             from make_wheel import metadata
             info = os.path.join(folder, "PKG-INFO")
             with open(info, "w", encoding="utf-8") as file:
-                file.write(metadata(stem.partition("-")[2]))
+                file.write(metadata(_version()))
             archive.add(info, f"{stem}/PKG-INFO")
     return name

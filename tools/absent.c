@@ -21,7 +21,7 @@ int tool_absent_create(tool_absent **absent, const tool_settings *settings) {
   *absent = NULL;
   if (!a)
     return tool_error("out of memory");
-  int status = tool_records_load(&a->records, settings);
+  int status = tool_records_load(&a->records, settings, 0, NULL);
   if (!status) {
     dfgnn_status found = dfgnn__absent_named(&a->device, settings->absent,
                                              a->records.row, a->records.count);

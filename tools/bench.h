@@ -17,9 +17,6 @@ extern const tool_column bench_time_columns[];
 int bench_dispatch(void *data, const tool_case *each);
 extern const tool_column bench_dispatch_columns[];
 
-int bench_reorder(void *data, const tool_case *each);
-extern const tool_column bench_reorder_columns[];
-
 /* Cuts the next item off a list of --variants, whose names hold commas, too,
  * and returns it; NULL at the end. */
 char *bench_next_variant(char **rest);

@@ -430,20 +430,6 @@ static void close_contexts(regrets *r) {
   (void)rmdir(r->folder);
 }
 
-/* Gives each graph the problems of the cells. */
-static int ask_for_cells(regrets *r, tool_graphs *graphs) {
-  for (size_t g = 0; g < graphs->count; g++) {
-    tool_recorded *asked = &graphs->recorded[g];
-    asked->problem = calloc(r->cells.count, sizeof *asked->problem);
-    if (!asked->problem)
-      return tool_error("out of memory");
-    asked->count = r->cells.count;
-    for (size_t c = 0; c < r->cells.count; c++)
-      asked->problem[c] = r->cells.cell[c].problem;
-  }
-  return TOOL_DONE;
-}
-
 /* Judges on settings->device; adds a row for each graph and cell. */
 static int judge_all(void *data, json_t *rows) {
   regrets *r = data;
@@ -454,10 +440,11 @@ static int judge_all(void *data, json_t *rows) {
   if (!status)
     status = tool_each(r->base.settings, r->graphs, one, r);
   close_contexts(r);
-  tool_progress_end(r->base.settings);
-  if (r->unsurveyed && !r->base.settings->quiet)
-    fprintf(stderr, "%s: %zu problems are not in %s, and are passed over\n",
-            tool_name, r->unsurveyed, r->base.settings->survey);
+  tool_progress_end();
+  if (r->unsurveyed)
+    tool_note(r->base.settings,
+              "%zu problems are not in %s, and are passed over", r->unsurveyed,
+              r->base.settings->survey);
   return status ? status : r->base.failed;
 }
 
@@ -490,14 +477,13 @@ int bench_regret(tool_settings *settings, tool_graphs *graphs) {
   if (!status)
     status = tool_survey_read(&r.file, settings->survey);
   if (!status)
-    status = ask_for_cells(&r, graphs);
+    status = tool_cells_ask(graphs, &r.cells);
   if (settings->time_limit_s > 0)
     r.deadline = tool_now() + settings->time_limit_s;
   if (!status)
     status = on_devices(&r, settings, rows);
   if (status == TOOL_TIME_LIMIT)
-    fprintf(stderr, "%s: time limit reached; what was judged follows\n",
-            tool_name);
+    (void)tool_error("time limit reached; what was judged follows");
   const size_t judged = json_array_size(rows);
   const int printed = judged ? report(&r, rows) : TOOL_DONE;
   if (!status && !judged)

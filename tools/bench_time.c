@@ -250,7 +250,7 @@ static uint64_t next_random(uint64_t *state) {
 
 static void run_rounds(session *s) {
   const tool_settings *settings = s->bench->settings;
-  double budget = settings->budget_s > 0 ? settings->budget_s : 10;
+  double budget = settings->budget_s;
   double began = tool_now();
   int most = settings->rounds ? settings->rounds : DEFAULT_ROUNDS;
   most = most < MAX_ROUNDS ? most : MAX_ROUNDS;
@@ -473,7 +473,7 @@ int bench_time(void *data, const tool_case *each) {
   for (size_t i = 0; i < s.count; i++)
     prepare(&s, &s.entries[i]);
   run_rounds(&s);
-  tool_progress_end(b->settings);
+  tool_progress_end();
   evaluate(&s);
   qsort(s.entries, s.count, sizeof *s.entries, by_time);
   for (size_t i = 0; i < s.count; i++)
@@ -501,17 +501,17 @@ const tool_column bench_time_columns[] = {
     {"dim", "DIM", TOOL_COUNT},
     TOOL_FLAG_COLUMNS,
     {"role", "ROLE", TOOL_TEXT},
-    {"variant", "VARIANT", TOOL_TEXT},
+    {"variant", "VARIANT", TOOL_VARIANT},
     {"source", "SOURCE", TOOL_TEXT},
     {"median_ms", "TIME", TOOL_MS},
     {"ratio", "/RULE", TOOL_FIGURE},
     {"speedup_unfused", "UNFUSED", TOOL_TIMES},
-    {"bytes", "BYTES", TOOL_BYTES},
+    {"bytes", "BYTES", TOOL_BYTES | TOOL_WIDE},
     {"floor_ms", "FLOOR", TOOL_MS},
     {"floor_share", "SHARE", TOOL_SHARE},
-    {"gather_share", "GATHER", TOOL_SHARE},
-    {"workspace_bytes", "WORKSPACE", TOOL_BYTES},
-    {"rel_error", "ERROR", TOOL_FIGURE},
+    {"gather_share", "GATHER", TOOL_SHARE | TOOL_WIDE},
+    {"workspace_bytes", "WORKSPACE", TOOL_BYTES | TOOL_WIDE},
+    {"rel_error", "ERROR", TOOL_FIGURE | TOOL_WIDE},
     {"status", "STATUS", TOOL_TEXT},
     {"reason", "REASON", TOOL_TEXT},
     {NULL, NULL, 0}};

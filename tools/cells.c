@@ -95,6 +95,19 @@ int tool_cells_read(tool_cells *cells, const tool_settings *settings,
   return status;
 }
 
+int tool_cells_ask(tool_graphs *graphs, const tool_cells *cells) {
+  for (size_t g = 0; g < graphs->count; g++) {
+    tool_recorded *asked = &graphs->recorded[g];
+    asked->problem = calloc(cells->count, sizeof *asked->problem);
+    if (!asked->problem)
+      return tool_error("out of memory");
+    asked->count = cells->count;
+    for (size_t c = 0; c < cells->count; c++)
+      asked->problem[c] = cells->cell[c].problem;
+  }
+  return TOOL_DONE;
+}
+
 void tool_cells_free(tool_cells *cells) {
   free(cells->cell);
   *cells = (tool_cells){0};

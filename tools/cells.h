@@ -19,6 +19,8 @@ typedef struct tool_cells {
  * of all; NULL: all.  What an option leaves open comes from settings. */
 int tool_cells_read(tool_cells *cells, const tool_settings *settings,
                     const char *path, const char *only);
+/* Gives each graph the problems of the cells in place of the options'. */
+int tool_cells_ask(tool_graphs *graphs, const tool_cells *cells);
 void tool_cells_free(tool_cells *cells);
 
 #endif

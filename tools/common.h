@@ -82,7 +82,6 @@ typedef enum tool_exit {
   X(EDGE_ATTR)                                                                 \
   X(MAP)                                                                       \
   X(BY)                                                                        \
-  X(REORDER)                                                                   \
   X(AGAINST)                                                                   \
   X(COPY_GBPS)                                                                 \
   X(RECORDED)                                                                  \
@@ -90,6 +89,8 @@ typedef enum tool_exit {
   X(LOCKED)                                                                    \
   X(OUTPUT)                                                                    \
   X(JSON)                                                                      \
+  X(WIDE)                                                                      \
+  X(COLUMNS)                                                                   \
   X(QUIET)                                                                     \
   X(HELP)                                                                      \
   X(VERSION)
@@ -111,7 +112,9 @@ _Static_assert(OPTION_COUNT <= 128, "sets of options are 128 bits wide");
    HAS(LAYOUT) | HAS(DEVICE) | HAS(COLD) | HAS(NO_DETERMINISTIC) |             \
    HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
    HAS(MESSAGE) | HAS(PROGRAM))
-#define HAS_ALWAYS (HAS(JSON) | HAS(QUIET) | HAS(HELP) | HAS(VERSION))
+#define HAS_ALWAYS (HAS(QUIET) | HAS(HELP) | HAS(VERSION))
+/* Of a command that prints a table. */
+#define HAS_TABLE (HAS_ALWAYS | HAS(JSON) | HAS(WIDE) | HAS(COLUMNS))
 
 #define TOOL_MAX_LIST 256
 
@@ -135,18 +138,19 @@ typedef struct tool_settings {
   uint64_t seed;
   int repeats, rounds;
   int dry_run, exhaustive, remeasure, anonymous, no_check, dispatch, regret,
-      all, kernels, best, json, quiet,
+      all, kernels, best, json, wide, quiet,
       status; /* best: variants kept; 0: all rows */
   const char *from_arch, *arch, *absent, *pack, *key, *generate_key;
   int64_t since;     /* seconds since 1970 */
   int shard, shards; /* 1 .. shards; 0: all */
   int part, parts;   /* a fleet's process takes part 0 .. parts - 1; 0: all */
   int skip_invalid, remove;
-  unsigned orders; /* --method, --reorder: a bit for each dfgnn_order */
+  unsigned orders; /* --method: a bit for each dfgnn_order */
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
   const char *against, *recorded, *cells, *survey; /* files */
+  const char *columns;       /* shown; NULL: those that fit */
   const char *only;          /* names of cells; NULL: all */
   const char *lock, *locked; /* written, and compared with */
   double copy_gbps;          /* 0: that known of the device's model */
@@ -167,8 +171,9 @@ struct tool_option {
   const char *name;     /* "dim" */
   int letter;           /* 'q' or 0 */
   const char *argument; /* "LIST"; NULL: none */
-  const char *help;  /* a '%' in it stands for the names of the enumeration */
-  dfgnn_names names; /* the enumeration, or DFGNN_NAMES_NONE */
+  const char *help;   /* a '%' in it stands for the names of the enumeration */
+  dfgnn_names names;  /* the enumeration, or DFGNN_NAMES_NONE */
+  const char *preset; /* what is set before the arguments; NULL: nothing */
   tool_set_function *set;   /* tools/option_values.h; NULL: it sets nothing */
   size_t field;             /* where in tool_settings */
   int flag;                 /* what an option without argument sets */
@@ -196,6 +201,7 @@ typedef struct tool_command {
   const char *summary;  /* one line */
   const char *text;     /* paragraphs */
   tool_option_set options;
+  int selects; /* problem options choose among rows; none: all rows */
   int (*main)(tool_settings *settings, int count, char **operands);
 } tool_command;
 
@@ -222,6 +228,10 @@ void tool_manual(FILE *out, const tool_program *program);
 void tool_help(FILE *out, const tool_program *program,
                const tool_command *command);
 
+/* Prints what completes the program's arguments in "bash" or "zsh"; returns an
+ * exit status. */
+int tool_complete(FILE *out, const tool_program *program, const char *shell);
+
 /* ---- running ------------------------------------------------------------ */
 
 /* The name that messages begin with, such as "dfgnn-tune run". */
@@ -231,6 +241,13 @@ extern const char *tool_name;
 int tool_fail(dfgnn_status status);
 /* Prints a message of the tool's own; returns TOOL_FAILED. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints a message that --quiet leaves out. */
+void tool_note(const tool_settings *settings, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The dfgnn_options.log of contexts, and a line of a fleet's process: nothing
+ * sticks to the progress line. */
+void tool_log(void *data, dfgnn_log_level level, const char *text);
+void tool_relay(const char *device, const char *line, int length);
 /* Prints a message that points to --help; returns TOOL_USAGE. */
 int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -246,7 +263,6 @@ double tool_now(void); /* seconds, monotonic */
 void tool_progress(const tool_settings *settings, double done, double eta_s,
                    const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void tool_progress_end(const tool_settings *settings);
-int tool_colour(FILE *out); /* a terminal, and NO_COLOR not set */
+void tool_progress_end(void);
 
 #endif

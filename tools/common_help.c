@@ -53,28 +53,38 @@ static void wrap(FILE *out, const char *text, int indent, int column) {
     fputc('\n', out);
 }
 
-/* The help of an option, with the names of its enumeration. */
-static void fill_help(char *text, size_t size, const tool_option *option) {
+/* The help of an option, with the names of its enumeration and the preset. */
+static void fill_help(char *text, size_t size, const tool_option *option,
+                      const tool_command *command) {
   const char *mark =
       option->names != DFGNN_NAMES_NONE ? strchr(option->help, '%') : NULL;
+  const int selects =
+      command && command->selects && HAS_PROBLEM >> (option - tool_options) & 1;
   size_t n = 0;
-  if (!mark) {
-    snprintf(text, size, "%s", option->help);
+  if (selects && !option->argument) {
+    snprintf(text, size, "only those for --%s", option->name);
     return;
   }
-  n = (size_t)snprintf(text, size, "%.*s", (int)(mark - option->help),
-                       option->help);
-  for (int i = 0; n < size; i++) {
+  if (!mark)
+    n = (size_t)snprintf(text, size, "%s", option->help);
+  else
+    n = (size_t)snprintf(text, size, "%.*s", (int)(mark - option->help),
+                         option->help);
+  for (int i = 0; mark && n < size; i++) {
     const char *name = dfgnn_name(option->names, i);
     if (!name)
       break;
     n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", name);
   }
-  if (n < size)
-    snprintf(text + n, size - n, "%s", mark + 1);
+  if (mark && n < size)
+    n += (size_t)snprintf(text + n, size - n, "%s", mark + 1);
+  if (option->preset && n < size)
+    snprintf(text + n, size - n, " (default%s%s)", selects ? ": all" : " ",
+             selects ? "" : option->preset);
 }
 
-static void option_help(FILE *out, const tool_option *option) {
+static void option_help(FILE *out, const tool_option *option,
+                        const tool_command *command) {
   char text[512];
   int n = option->letter ? fprintf(out, "  -%c, ", option->letter)
                          : fprintf(out, "      ");
@@ -85,7 +95,7 @@ static void option_help(FILE *out, const tool_option *option) {
     n = 0;
   }
   fprintf(out, "%*s", INDENT - n, "");
-  fill_help(text, sizeof text, option);
+  fill_help(text, sizeof text, option, command);
   wrap(out, text, INDENT, INDENT);
 }
 
@@ -127,7 +137,7 @@ void tool_help(FILE *out, const tool_program *program,
   fprintf(out, "\nOptions:\n");
   for (int i = 0; i < OPTION_COUNT; i++)
     if (command->options >> i & 1)
-      option_help(out, &tool_options[i]);
+      option_help(out, &tool_options[i], command);
 }
 
 /* Writes text with roff's escapes of backslashes, leading dots and quotes, and
@@ -178,7 +188,7 @@ static void roff_options(FILE *out, tool_option_set options) {
     if (option->argument)
       fprintf(out, "\\fR=\\fI%s", option->argument);
     fputs("\\fR\n", out);
-    fill_help(text, sizeof text, option);
+    fill_help(text, sizeof text, option, NULL);
     roff(out, text, strlen(text));
     fputs(".\n", out);
   }
@@ -208,7 +218,7 @@ void tool_manual(FILE *out, const tool_program *program) {
     if (*c->name) {
       fputs(".PP\nOptions:", out);
       for (int o = 0; o < OPTION_COUNT; o++)
-        if ((c->options & ~HAS_ALWAYS) >> o & 1) {
+        if ((c->options & ~HAS_TABLE) >> o & 1) {
           fputs(" \\fB\\-\\-", out);
           roff(out, tool_options[o].name, strlen(tool_options[o].name));
           fputs("\\fR", out);
@@ -219,7 +229,14 @@ void tool_manual(FILE *out, const tool_program *program) {
   fputs(".SH OPTIONS\n", out);
   roff_options(out, all_options(program));
   fputs(".PP\nThe values of a list are separated by commas; lists together "
-        "stand for every combination of their values.\n",
+        "stand for every combination of their values. Commands that select "
+        "among stored rows take all that an option of a problem does not "
+        "restrict.\n"
+        ".PP\nA terminal gets tables that fit it: what all rows share stands "
+        "above them, a variant is named without its backend, operator and "
+        "pass, and \\fB\\-\\-wide\\fR shows the rest. A pipe gets each column "
+        "that has a value, with whole names; \\fB\\-\\-json\\fR has all "
+        "fields.\n",
         out);
   for (const tool_section *s = program->sections; s && s->title; s++) {
     fprintf(out, ".SH %s\n", s->title);

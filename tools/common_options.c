@@ -6,6 +6,8 @@
 
 enum {
   MOST_THREADS = 4096, /* as dfgnn_options says */
+  MOST_HEADS = 65535,  /* as dfgnn_problem says */
+  MOST_DIM = 65536,
   MOST_COUNT = 1 << 30
 };
 
@@ -20,38 +22,47 @@ enum {
 const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_OP] = {.name = "op",
                    .argument = "LIST",
-                   .help = "operators: % (default gt)",
+                   .preset = "gt",
+                   .help = "operators: %",
                    ENUMERATION_OF(op, OP)},
     [OPTION_PASS] = {.name = "pass",
                      .argument = "LIST",
-                     .help = "passes: % (default forward)",
+                     .preset = "forward",
+                     .help = "passes: %",
                      ENUMERATION_OF(pass, PASS)},
     [OPTION_DIM] = {.name = "dim",
                     .argument = "LIST",
-                    .help = "features per head (default 64)",
-                    LIST_OF(dim, size)},
+                    .preset = "64",
+                    .help = "features per head",
+                    LIST_OF(dim, size),
+                    .most = MOST_DIM},
     [OPTION_HEADS] = {.name = "heads",
                       .argument = "LIST",
-                      .help = "attention heads (default 1)",
-                      LIST_OF(heads, size)},
+                      .preset = "1",
+                      .help = "attention heads",
+                      LIST_OF(heads, size),
+                      .most = MOST_HEADS},
     [OPTION_DTYPE] = {.name = "dtype",
                       .argument = "LIST",
-                      .help = "storage of the features: % (default f32)",
+                      .preset = "f32",
+                      .help = "storage of the features: %",
                       ENUMERATION_OF(dtype, DTYPE)},
     [OPTION_MATH] = {.name = "math",
                      .argument = "LIST",
-                     .help = "exactness of f32 products: % (default f32)",
+                     .preset = "f32",
+                     .help = "exactness of f32 products: %",
                      ENUMERATION_OF(math, MATH)},
     [OPTION_LAYOUT] = {.name = "layout",
                        .argument = "LIST",
+                       .preset = "nhd",
                        .help = "order of dimensions: % for [nodes, heads, dim] "
-                               "and [nodes, dim, heads] (default nhd)",
+                               "and [nodes, dim, heads]",
                        ENUMERATION_OF(layout, LAYOUT)},
     [OPTION_DEVICE] =
         {.name = "device",
          .argument = "LIST",
-         .help = "auto, cpu, cuda, cuda:N or all (default auto: a GPU "
-                 "if there is one)",
+         .preset = "auto",
+         .help = "auto (a GPU if there is one), cpu, cuda, cuda:N or all",
          .set = option_device,
          FIELD(device)},
     [OPTION_COLD] = {.name = "cold",
@@ -85,20 +96,21 @@ const tool_option tool_options[OPTION_COUNT] = {
                         .flag = 1},
     [OPTION_EDGE_DIM] = {.name = "edge-dim",
                          .argument = "LIST",
+                         .preset = "0",
                          .help =
                              "features per edge; projected: they are [E,H,D] "
-                             "already, of gat a scalar [E,H] (default 0: none)",
+                             "already, of gat a scalar [E,H]; 0: none",
                          LIST_OF(edge_dim, edge_dim)},
     [OPTION_EDGE_USE] = {.name = "edge-use",
                          .argument = "LIST",
-                         .help =
-                             "what gt adds edge features to: % (default both)",
+                         .preset = "both",
+                         .help = "what gt adds edge features to: %",
                          ENUMERATION_OF(edge_use, EDGE_USE)},
-    [OPTION_MESSAGE] =
-        {.name = "message",
-         .argument = "LIST",
-         .help = "what an edge carries in spmm and reduce: % (default copy)",
-         ENUMERATION_OF(message, MESSAGE)},
+    [OPTION_MESSAGE] = {.name = "message",
+                        .argument = "LIST",
+                        .preset = "copy",
+                        .help = "what an edge carries in spmm and reduce: %",
+                        ENUMERATION_OF(message, MESSAGE)},
     [OPTION_PROGRAM] =
         {.name = "program",
          .argument = "FILE",
@@ -133,9 +145,10 @@ const tool_option tool_options[OPTION_COUNT] = {
          FIELD(store)},
     [OPTION_BUDGET] = {.name = "budget",
                        .argument = "TIME",
+                       .preset = "10s",
                        .help =
                            "wall time of one problem with its compilation, "
-                           "such as 10s, 500ms or 2m (default 10s): what would "
+                           "such as 10s, 500ms or 2m: what would "
                            "be chosen without the run is measured whatever it "
                            "takes; a run has one for each operator, pass, "
                            "width, head count and type of each graph: see "
@@ -175,8 +188,9 @@ const tool_option tool_options[OPTION_COUNT] = {
                        .flag = 1},
     [OPTION_SEED] = {.name = "seed",
                      .argument = "N",
+                     .preset = "1",
                      .help = "seed of the input values and of the order of "
-                             "measurements (default 1)",
+                             "measurements",
                      .set = option_seed,
                      FIELD(seed)},
     [OPTION_JOB] = {.name = "job",
@@ -185,14 +199,14 @@ const tool_option tool_options[OPTION_COUNT] = {
                             "override it",
                     .set = option_text,
                     FIELD(job)},
-    [OPTION_DRY_RUN] = {.name = "dry-run",
-                        .letter = 'n',
-                        .help =
-                            "list the problems that would be measured, with an "
-                            "estimate of the time",
-                        .set = option_flag,
-                        FIELD(dry_run),
-                        .flag = 1},
+    [OPTION_DRY_RUN] =
+        {.name = "dry-run",
+         .letter = 'n',
+         .help = "change nothing, and show what would be measured, with an "
+                 "estimate of the time, or removed",
+         .set = option_flag,
+         FIELD(dry_run),
+         .flag = 1},
     [OPTION_EXHAUSTIVE] = {.name = "exhaustive",
                            .help = "measure every candidate to the end",
                            .set = option_flag,
@@ -235,13 +249,15 @@ const tool_option tool_options[OPTION_COUNT] = {
          FIELD(repeats),
          .least = 1,
          .most = MOST_COUNT},
-    [OPTION_ROUNDS] = {.name = "rounds",
-                       .argument = "N",
-                       .help = "interleaved rounds of samples (default 15)",
-                       .set = option_int,
-                       FIELD(rounds),
-                       .least = 2,
-                       .most = MOST_COUNT},
+    [OPTION_ROUNDS] =
+        {.name = "rounds",
+         .argument = "N",
+         .help = "interleaved rounds of samples (default: at most 15, "
+                 "as the budget allows; with --regret 9)",
+         .set = option_int,
+         FIELD(rounds),
+         .least = 2,
+         .most = MOST_COUNT},
     [OPTION_CHECK] = {.name = "check",
                       .help = "compare each variant with the float64 "
                               "reference first (the default)",
@@ -362,8 +378,8 @@ const tool_option tool_options[OPTION_COUNT] = {
                        .flag = 1},
     [OPTION_METHOD] = {.name = "method",
                        .argument = "LIST",
-                       .help = "degree, rcm, metis, community or all (default "
-                               "community)",
+                       .preset = "community",
+                       .help = "degree, rcm, metis, community or all",
                        .set = option_orders,
                        FIELD(orders)},
     [OPTION_MAP] = {.name = "map",
@@ -388,13 +404,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "number per line, as gpmetis writes it (default metis)",
          .set = option_text,
          FIELD(by)},
-    [OPTION_REORDER] =
-        {.name = "reorder",
-         .argument = "LIST",
-         .help = "measure instead how much these orders of the nodes "
-                 "gain: degree, rcm, metis, community or all",
-         .set = option_orders,
-         FIELD(orders)},
     [OPTION_AGAINST] = {.name = "against",
                         .argument = "FILE",
                         .help =
@@ -432,7 +441,7 @@ const tool_option tool_options[OPTION_COUNT] = {
     [OPTION_OUTPUT] = {.name = "output",
                        .letter = 'o',
                        .argument = "FILE",
-                       .help = "write to FILE instead of standard output",
+                       .help = "write to FILE",
                        .set = option_text,
                        FIELD(output)},
     [OPTION_JSON] = {.name = "json",
@@ -440,6 +449,18 @@ const tool_option tool_options[OPTION_COUNT] = {
                      .set = option_flag,
                      FIELD(json),
                      .flag = 1},
+    [OPTION_WIDE] = {.name = "wide",
+                     .help = "on a terminal: every column with whole names, "
+                             "however wide, as a pipe gets them",
+                     .set = option_flag,
+                     FIELD(wide),
+                     .flag = 1},
+    [OPTION_COLUMNS] = {.name = "columns",
+                        .argument = "LIST",
+                        .help =
+                            "these columns of the table, by their JSON names",
+                        .set = option_text,
+                        FIELD(columns)},
     [OPTION_QUIET] = {.name = "quiet",
                       .letter = 'q',
                       .help = "show no progress",

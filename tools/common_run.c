@@ -14,9 +14,19 @@
 static char name_buffer[64];
 const char *tool_name = name_buffer;
 
+static int progress_open;
+
+/* Clears the line that tool_progress left on a terminal. */
+static void end_progress(void) {
+  if (progress_open)
+    fputs("\r\033[K", stderr);
+  progress_open = 0;
+}
+
 static int message(const char *format, va_list arguments) {
   char text[2048], escaped[2048];
   vsnprintf(text, sizeof text, format, arguments);
+  end_progress();
   fprintf(stderr, "%s: %s\n", tool_name,
           dfgnn__escape(escaped, sizeof escaped, text));
   return TOOL_FAILED;
@@ -28,6 +38,26 @@ int tool_error(const char *format, ...) {
   message(format, arguments);
   va_end(arguments);
   return TOOL_FAILED;
+}
+
+void tool_note(const tool_settings *settings, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  if (!settings->quiet)
+    message(format, arguments);
+  va_end(arguments);
+}
+
+void tool_relay(const char *device, const char *line, int length) {
+  end_progress();
+  fprintf(stderr, "%s: %.*s\n", device, length, line);
+}
+
+void tool_log(void *data, dfgnn_log_level level, const char *text) {
+  static const char *const names[] = {"", "error", "warn", "info", "debug"};
+  (void)data;
+  end_progress();
+  fprintf(stderr, "dfgnn: %s: %s\n", names[level], text);
 }
 
 int tool_usage(const char *format, ...) {
@@ -82,13 +112,6 @@ double tool_now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int tool_colour(FILE *out) {
-  const char *no = getenv("NO_COLOR");
-  return isatty(fileno(out)) && !(no && *no);
-}
-
-static int progress_open;
-
 void tool_progress(const tool_settings *settings, double done, double eta_s,
                    const char *format, ...) {
   static double last;
@@ -117,11 +140,7 @@ void tool_progress(const tool_settings *settings, double done, double eta_s,
   progress_open = terminal;
 }
 
-void tool_progress_end(const tool_settings *settings) {
-  if (progress_open && !settings->quiet)
-    fputs("\r\033[K", stderr);
-  progress_open = 0;
-}
+void tool_progress_end(void) { end_progress(); }
 
 static const tool_command *find_command(const tool_program *program,
                                         const char *name) {
@@ -150,6 +169,14 @@ static int unknown_option(const tool_command *command, const char *given) {
   snprintf(word, sizeof word, "%.*s", (int)strcspn(given + 2, "="), given + 2);
   return tool_usage("unknown or ambiguous option %s%s", given,
                     tool_suggest(hint, sizeof hint, word, "--", names));
+}
+
+/* Sets what the options of a command, and those of a problem that its files
+ * may leave open, are without arguments. */
+static void preset(tool_settings *settings, const tool_command *command) {
+  for (int i = 0; i < OPTION_COUNT; i++)
+    if (tool_options[i].preset && (command->options | HAS_PROBLEM) >> i & 1)
+      (void)tool_set(settings, i, tool_options[i].preset);
 }
 
 static int parse(tool_settings *settings, const tool_command *command, int argc,
@@ -227,6 +254,8 @@ int tool_main(const tool_program *program, int argc, char **argv) {
     tool_manual(stdout, program);
     return TOOL_DONE;
   }
+  if (argc > 2 && !strcmp(argv[1], "--completion"))
+    return tool_complete(stdout, program, argv[2]);
   if (subcommands) {
     if (argc < 2)
       return tool_usage("no command");
@@ -246,22 +275,9 @@ int tool_main(const tool_program *program, int argc, char **argv) {
     argc--;
     argv++;
   }
-  tool_settings settings = {.op_count = 1,
-                            .pass_count = 1,
-                            .dim_count = 1,
-                            .heads_count = 1,
-                            .dtype_count = 1,
-                            .math_count = 1,
-                            .layout_count = 1,
-                            .edge_dim_count = 1,
-                            .edge_use_count = 1,
-                            .message_count = 1,
-                            .dim = {64},
-                            .heads = {1},
-                            .deterministic = 1,
-                            .device = "auto",
-                            .seed = 1};
+  tool_settings settings = {.deterministic = 1};
   int done = 0;
+  preset(&settings, command);
   int status = parse(&settings, command, argc, argv, &done, program);
   if (!status && !done)
     status = command->main(&settings, argc - optind, argv + optind);

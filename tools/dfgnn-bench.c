@@ -10,8 +10,8 @@ static int command(tool_settings *settings, int count, char **operands) {
                                               HAS(SURVEY) | HAS(TIME_LIMIT)))
     return tool_usage("--cells, --only, --survey and --time-limit are for "
                       "--regret");
-  if (settings->dispatch + settings->regret + !!settings->orders > 1)
-    return tool_usage("--dispatch, --regret and --reorder exclude each other");
+  if (settings->dispatch && settings->regret)
+    return tool_usage("--dispatch and --regret exclude each other");
   int status = tool_graphs_all(&graphs, count, operands);
   tool_catch_interrupts();
   if (!status && settings->regret) {
@@ -22,10 +22,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   bench b = {.settings = settings, .rows = json_array()};
   if (!status)
     status = tool_each(settings, &graphs,
-                       settings->dispatch ? bench_dispatch
-                       : settings->orders ? bench_reorder
-                                          : bench_time,
-                       &b);
+                       settings->dispatch ? bench_dispatch : bench_time, &b);
   tool_graphs_free(&graphs);
   if (status == TOOL_USAGE || (status && !json_array_size(b.rows))) {
     json_decref(b.rows);
@@ -34,7 +31,6 @@ static int command(tool_settings *settings, int count, char **operands) {
   tool_say_sources(settings, b.rows, "answer", "tuned choices");
   int printed = tool_report(settings, b.rows,
                             settings->dispatch ? bench_dispatch_columns
-                            : settings->orders ? bench_reorder_columns
                                                : bench_time_columns);
   if (status)
     return status;
@@ -60,7 +56,7 @@ static const tool_command bench_command = {
                HAS(BUDGET) | HAS(SEED) | HAS(VARIANTS) | HAS(REPEATS) |
                HAS(ROUNDS) | HAS(CHECK) | HAS(NO_CHECK) | HAS(DISPATCH) |
                HAS(REGRET) | HAS(TIME_LIMIT) | HAS(CELLS) | HAS(ONLY) |
-               HAS(SURVEY) | HAS(REORDER) | HAS_ALWAYS,
+               HAS(SURVEY) | HAS_TABLE,
     .main = command};
 
 static const tool_section sections[] = {
@@ -97,20 +93,7 @@ static const tool_section sections[] = {
      "choice, "
      "rule, tuned_50ms, tuned_300ms and raced, and their times over the least "
      "as choice_regret and so on; one for each cell follows, with graphs, "
-     "choice_mean, choice_worst and so on.\n"
-     "\n"
-     "With --reorder there is a row per order and variant, which is timed in "
-     "turns on the graph as it is and on the reordered graph with reordered "
-     "features. By default the variants are the choice for each of the graphs "
-     "(role tuned), and one of each algorithm and mapping. Keys: reorder (the "
-     "order), reorder_ms (finding it and permuting the graph), variant, "
-     "base_variant (before), mapping (gather-per-edge: several edges side by "
-     "side; feature-parallel: a warp, or the vectors of a core, along the "
-     "features of one), base_ms, median_ms (reordered), ratio with ratio_low "
-     "and ratio_high (reordered over before; below 1 is faster), "
-     "payback_calls (until the reordering is earned back; null: its gain is "
-     "not told apart from none), and reuse and locality of the graph, also "
-     "reuse_before and locality_before.\n"},
+     "choice_mean, choice_worst and so on.\n"},
     {"EXAMPLES", "The tuned choice against the baselines:\n"
                  "    dfgnn-bench pubmed.npz --op gt --dim 128\n"
                  "\n"
@@ -118,10 +101,7 @@ static const tool_section sections[] = {
                  "    dfgnn-bench pubmed.npz --variants '*online*' --json\n"
                  "\n"
                  "The cost of a call on the host:\n"
-                 "    dfgnn-bench pubmed.npz --dispatch\n"
-                 "\n"
-                 "The number of calls after which reordering pays back:\n"
-                 "    dfgnn-bench pubmed.npz --reorder all --dim 128\n"},
+                 "    dfgnn-bench pubmed.npz --dispatch\n"},
     {NULL, NULL}};
 
 static const tool_command *const commands[] = {&bench_command, NULL};

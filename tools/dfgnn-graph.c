@@ -102,7 +102,7 @@ static const tool_command info_command = {
     .text = "One graph is shown whole, with a histogram of its degrees in "
             "powers of two; of several graphs each is a row. The signature "
             "holds the statistics that the choice of a kernel looks at.",
-    .options = HAS_ALWAYS,
+    .options = HAS_TABLE,
     .main = graph_info};
 
 static const tool_command convert_command = {
@@ -114,7 +114,7 @@ static const tool_command convert_command = {
     .text = "IN is read as any GRAPH is. OUT is replaced whole or not at all. "
             "Values of a matrix are not kept. Where the first node of each "
             "graph of a batch is known, only .npz keeps it.",
-    .options = HAS(QUIET) | HAS(HELP) | HAS(VERSION),
+    .options = HAS_ALWAYS,
     .main = convert};
 
 static tool_command generate_command = {
@@ -124,8 +124,7 @@ static tool_command generate_command = {
     .most = -1,
     .summary = "Make a graph and write it to --output",
     .text = NULL, /* set by main() from the tables of io */
-    .options =
-        HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS(QUIET) | HAS(HELP) | HAS(VERSION),
+    .options = HAS(OUTPUT) | HAS(EDGE_ATTR) | HAS_ALWAYS,
     .main = generate};
 
 static const tool_command reorder_command = {
@@ -159,7 +158,7 @@ static const tool_command reorder_command = {
         "one order for rows and columns; of a rectangular one both are "
         "ordered, by its bipartite graph. Nodes of a batch stay within their "
         "graphs. The same graph gives the same order.",
-    .options = HAS(METHOD) | HAS(MAP) | HAS_ALWAYS,
+    .options = HAS(METHOD) | HAS(MAP) | HAS_TABLE,
     .main = graph_reorder};
 
 static const tool_command partition_command = {
@@ -182,7 +181,7 @@ static const tool_command partition_command = {
         "of its matrices with their transposes and of one f32 tensor of 128 "
         "features, halo included. The same graph gives the same parts. A "
         "graph of more than 2^20 edges is grouped before METIS sees it.",
-    .options = HAS(BY) | HAS_ALWAYS,
+    .options = HAS(BY) | HAS_TABLE,
     .main = graph_partition};
 
 static const tool_section sections[] = {

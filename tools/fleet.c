@@ -126,7 +126,7 @@ static int start(member *m, const member *all, int count,
 
 static void say(member *m) {
   if (m->length)
-    fprintf(stderr, "%s: %.*s\n", m->of->device, (int)m->length, m->line);
+    tool_relay(m->of->device, m->line, (int)m->length);
   m->length = 0;
 }
 

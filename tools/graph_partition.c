@@ -128,10 +128,10 @@ static void say_peak(const tool_settings *settings, const dfgnn_csr *csr) {
   double graph =
       8.0 * (double)(csr->destinations + 1) +
       (csr->index_type == DFGNN_INDEX_I32 ? 4.0 : 8.0) * (double)csr->edges;
-  if (settings->quiet || getrusage(RUSAGE_SELF, &usage))
+  if (getrusage(RUSAGE_SELF, &usage))
     return;
-  fprintf(stderr, "%s: the graph takes %.3g MB, the process took %.3g MB\n",
-          tool_name, graph / 1e6, (double)usage.ru_maxrss * 1024 / 1e6);
+  tool_note(settings, "the graph takes %.3g MB, the process took %.3g MB",
+            graph / 1e6, (double)usage.ru_maxrss * 1024 / 1e6);
 }
 
 int graph_partition(tool_settings *settings, int count, char **operands) {

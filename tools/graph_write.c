@@ -22,10 +22,10 @@ int graph_write(const tool_settings *settings, const dfgnn_csr *csr,
   dfgnn_status status = dfgnn_csr_write(csr, path);
   if (status)
     return graph_fail(status);
-  if (csr->graph_ptr && !has_suffix(path, ".npz") && !settings->quiet)
-    fprintf(stderr,
-            "%s: note: %s does not say where the %lld graphs of the batch "
-            "begin; .npz does\n",
-            tool_name, path, (long long)csr->graphs);
+  if (csr->graph_ptr && !has_suffix(path, ".npz"))
+    tool_note(settings,
+              "note: %s does not say where the %lld graphs of the batch "
+              "begin; .npz does",
+              path, (long long)csr->graphs);
   return TOOL_DONE;
 }

@@ -126,6 +126,7 @@ static dfgnn_status open_one(tool_contexts *contexts, const char *device,
   options.store = settings->store;
   options.effort = settings->effort;
   options.threads = settings->threads;
+  options.log = tool_log;
   if (contexts->count == TOOL_MAX_DEVICES)
     return dfgnn__fail(DFGNN_ERROR_INVALID, "more than %d devices",
                        TOOL_MAX_DEVICES);

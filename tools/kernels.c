@@ -87,8 +87,7 @@ void tool_kernels_stat(const tool_settings *settings) {
   char text[600];
   dfgnn__cache_describe(&c);
   cache_text(text, sizeof text, &c);
-  if (!settings->quiet)
-    fprintf(stderr, "%s: compiled kernels: %s (%s)\n", tool_name, text,
+  tool_note(settings, "compiled kernels: %s (%s)", text,
             *c.path ? c.path : "no cache");
 }
 
@@ -115,9 +114,10 @@ int tool_kernels_prune(const tool_settings *settings) {
   if (*c.problem)
     return tool_error("%s: %s", *c.path ? c.path : "no cache of kernels",
                       c.problem);
-  dfgnn_status status = dfgnn__cache_clear(&removed);
-  if (status)
-    return tool_fail(status);
+  if (settings->dry_run)
+    removed = c.entries;
+  else if (dfgnn__cache_clear(&removed))
+    return tool_fail(DFGNN_ERROR_IO);
   json_t *rows = json_array(), *row = json_object();
   tool_put(row, "file", c.path);
   tool_put_count(row, "removed", removed);

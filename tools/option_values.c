@@ -239,8 +239,7 @@ dfgnn_status option_enumeration(const tool_option *option, void *slot,
 
 dfgnn_status option_size(const tool_option *option, void *slot,
                          const char *text) {
-  (void)option;
-  return whole(slot, text, 1, 1 << 20);
+  return whole(slot, text, 1, option->most);
 }
 
 dfgnn_status option_edge_dim(const tool_option *option, void *slot,

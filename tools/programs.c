@@ -23,7 +23,9 @@ typedef struct list {
   size_t count;
 } list;
 
-dfgnn_status tool_program_read(dfgnn_edge_program **program, const char *path) {
+/* Reads a program's file; messages begin with its name. */
+static dfgnn_status read_program(dfgnn_edge_program **program,
+                                 const char *path) {
   static char text[DFGNN_DAG_TEXT + 2];
   FILE *file = fopen(path, "rb");
   if (!file)
@@ -61,7 +63,7 @@ static dfgnn_status find(family **found, const char *path) {
     free(f);
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
   }
-  dfgnn_status status = tool_program_read(&f->plain, path);
+  dfgnn_status status = read_program(&f->plain, path);
   if (!status)
     status = derive(f);
   if (status) {
@@ -164,11 +166,11 @@ dfgnn_problem *tool_program_problems(size_t *count, const tool_settings *s) {
     (void)tool_fail(status);
     return NULL;
   }
-  for (size_t i = 0; i < l.count && !s->quiet; i++)
+  for (size_t i = 0; i < l.count; i++)
     if (!l.problems[i].program)
-      fprintf(stderr, "%s: the program is operator %s, %s: that is meant\n",
-              tool_name, dfgnn_name(DFGNN_NAMES_OP, l.problems[i].op),
-              dfgnn_name(DFGNN_NAMES_PASS, l.problems[i].pass));
+      tool_note(s, "the program is operator %s, %s: that is meant",
+                dfgnn_name(DFGNN_NAMES_OP, l.problems[i].op),
+                dfgnn_name(DFGNN_NAMES_PASS, l.problems[i].pass));
   *count = l.count;
   return l.problems;
 }

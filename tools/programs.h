@@ -5,9 +5,6 @@
 #include "dfgnn_program.h"
 #include "tools/common.h"
 
-/* Reads a program's file; messages begin with its name. */
-dfgnn_status tool_program_read(dfgnn_edge_program **program, const char *path);
-
 /* The problems of settings->program: for each file, pass, type, number of heads
  * (the size H) and width (the other sizes).  BACKWARD: the program with what
  * its gradient keeps, if that is another, and its gradient.  Programs that are

@@ -56,12 +56,18 @@ static int add_place(tool_records *records, const dfgnn_store_layer *place) {
   return place->named || !getenv("DFGNN_TRUSTED_KEYS") ? status : TOOL_DONE;
 }
 
-int tool_records_load(tool_records *records, const tool_settings *settings) {
+int tool_records_load(tool_records *records, const tool_settings *settings,
+                      int count, char **stores) {
   int status = TOOL_DONE;
+  if (settings->store && count)
+    return tool_usage("found --store and '%s', expected one of the two",
+                      *stores);
   if (settings->store)
-    return (status = tool_records_add(records, settings->store))
-               ? status
-               : tool_records_decide(records);
+    status = tool_records_add(records, settings->store);
+  for (int i = 0; i < count && !status; i++)
+    status = tool_records_add(records, stores[i]);
+  if (settings->store || count)
+    return status ? status : tool_records_decide(records);
   dfgnn_context places = {0};
   dfgnn_keys *keys = NULL;
   dfgnn_status failed = dfgnn__trusted_keys(&keys);

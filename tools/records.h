@@ -17,9 +17,10 @@ typedef struct tool_records {
   tool_winners *winners;
 } tool_records;
 
-/* Loads --store, else every store that a context would read, and decides.
- * Returns an exit status. */
-int tool_records_load(tool_records *records, const tool_settings *settings);
+/* Loads the stores of the operands or --store, else every store that a context
+ * would read, and decides.  Returns an exit status. */
+int tool_records_load(tool_records *records, const tool_settings *settings,
+                      int count, char **stores);
 /* Adds the rows of a store file; call tool_records_decide after the last. */
 int tool_records_add(tool_records *records, const char *path);
 int tool_records_decide(tool_records *records);

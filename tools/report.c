@@ -2,12 +2,9 @@
 #include "tools/report.h"
 #include "db/field.h"
 #include "lib/key.h"
-#include <libsmartcols.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 json_t *tool_number(double x) {
   return isfinite(x) ? json_real(x) : json_null();
@@ -98,73 +95,25 @@ json_t *tool_row(const char *graph, const dfgnn_problem *problem,
 
 void tool_say_sources(const tool_settings *settings, const json_t *rows,
                       const char *key, const char *what) {
-  int hits = 0, near = 0, misses = 0;
+  char text[256] = "";
   size_t i;
   json_t *row;
-  json_array_foreach(rows, i, row) {
-    const char *source = json_string_value(json_object_get(row, key));
-    if (!source)
-      continue;
-    hits += !strcmp(source, "exact") || !strcmp(source, "pinned");
-    near += !strcmp(source, "near");
-    misses += !strcmp(source, "rule");
-  }
-  if (!settings->quiet && hits + near + misses)
-    fprintf(stderr, "%s: %s: %d hits, %d near, %d misses\n", tool_name, what,
-            hits, near, misses);
-}
-
-static void with_unit(char *text, size_t size, double x, double step,
-                      const char *const *units) {
-  while (fabs(x) >= step && units[1]) {
-    x /= step;
-    units++;
-  }
-  snprintf(text, size, "%.3g %s", x, *units);
-}
-
-/* The cell's text; "" for a missing or null value. */
-static void cell(char *text, size_t size, json_t *value, tool_format format) {
-  static const char *const times[] = {"ns", "us", "ms", "s", NULL};
-  static const char *const bytes[] = {"B", "kB", "MB", "GB", NULL};
-  double x = json_number_value(value);
-  *text = 0;
-  if (json_is_string(value)) {
-    snprintf(text, size, "%s", json_string_value(value));
-  } else if (json_is_boolean(value) && format == TOOL_FLAG) {
-    snprintf(text, size, "%s", json_is_true(value) ? "yes" : "");
-  } else if (json_is_boolean(value)) {
-    snprintf(text, size, "%s", json_is_true(value) ? "yes" : "no");
-  } else if (json_is_number(value)) {
-    switch (format) {
-    case TOOL_TEXT:
-    case TOOL_COUNT:
-    case TOOL_FLAG:
-      snprintf(text, size, "%.0f", x);
+  for (int source = 0;; source++) {
+    const char *name = dfgnn_name(DFGNN_NAMES_SOURCE, source);
+    const size_t n = strlen(text);
+    int count = 0;
+    if (!name)
       break;
-    case TOOL_FIGURE:
-      snprintf(text, size, "%.3g", x);
-      break;
-    case TOOL_MS:
-      with_unit(text, size, x * 1e6, 1000, times);
-      break;
-    case TOOL_SECONDS:
-      with_unit(text, size, x * 1e9, 1000, times);
-      break;
-    case TOOL_NS:
-      with_unit(text, size, x, 1000, times);
-      break;
-    case TOOL_BYTES:
-      with_unit(text, size, x, 1000, bytes);
-      break;
-    case TOOL_SHARE:
-      snprintf(text, size, "%.3g %%", 100 * x);
-      break;
-    case TOOL_TIMES:
-      snprintf(text, size, "%.3gx", x);
-      break;
+    json_array_foreach(rows, i, row) {
+      const char *found = json_string_value(json_object_get(row, key));
+      count += found && !strcmp(found, name);
     }
+    if (count)
+      snprintf(text + n, sizeof text - n, "%s%d %s", n ? ", " : "", count,
+               name);
   }
+  if (*text)
+    tool_note(settings, "%s: %s", what, text);
 }
 
 static int print_json(json_t *rows) {
@@ -175,52 +124,10 @@ static int print_json(json_t *rows) {
   return bad ? tool_error("cannot write JSON") : TOOL_DONE;
 }
 
-static int print_table(json_t *rows, const tool_column *columns) {
-  char text[512];
-  size_t i;
-  json_t *row;
-  struct libscols_table *table = scols_new_table();
-  const tool_column *shown[64];
-  size_t count = 0;
-  int status = TOOL_FAILED;
-  if (!table)
-    return tool_error("out of memory");
-  for (const tool_column *c = columns; c->heading && count < 64; c++) {
-    int filled = 0, right = c->format != TOOL_TEXT && c->format != TOOL_FLAG;
-    json_array_foreach(rows, i, row) {
-      cell(text, sizeof text, json_object_get(row, c->key), c->format);
-      filled |= *text != 0;
-    }
-    if (!filled)
-      continue;
-    if (!scols_table_new_column(table, c->heading, 0,
-                                right ? SCOLS_FL_RIGHT : 0))
-      goto out;
-    shown[count++] = c;
-  }
-  json_array_foreach(rows, i, row) {
-    struct libscols_line *line = scols_table_new_line(table, NULL);
-    for (size_t c = 0; line && c < count; c++) {
-      cell(text, sizeof text, json_object_get(row, shown[c]->key),
-           shown[c]->format);
-      if (scols_line_set_data(line, c, text))
-        goto out;
-    }
-  }
-  /* a terminal that is narrower than the table wraps it, as cat would */
-  scols_table_enable_nowrap(table, 0);
-  scols_table_set_termforce(table, SCOLS_TERMFORCE_NEVER);
-  if (tool_colour(stdout))
-    scols_table_enable_colors(table, 1);
-  status = count && scols_print_table(table) ? TOOL_FAILED : TOOL_DONE;
-out:
-  scols_unref_table(table);
-  return status;
-}
-
 int tool_report(const tool_settings *settings, json_t *rows,
                 const tool_column *columns) {
-  int status = settings->json ? print_json(rows) : print_table(rows, columns);
+  int status =
+      settings->json ? print_json(rows) : tool_table(settings, rows, columns);
   json_decref(rows);
   return status;
 }

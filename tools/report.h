@@ -13,25 +13,33 @@ typedef enum tool_format {
   TOOL_MS,     /* milliseconds as a time: 8.2 us */
   TOOL_SECONDS,
   TOOL_NS,
-  TOOL_BYTES, /* 1.2 MB */
-  TOOL_SHARE, /* 0.163 as 16.3 %; never clipped */
-  TOOL_TIMES, /* 1.31x */
-  TOOL_FLAG   /* yes or nothing */
+  TOOL_BYTES,    /* 1.2 MB */
+  TOOL_SHARE,    /* 0.163 as 16.3 %; never clipped */
+  TOOL_TIMES,    /* 1.31x */
+  TOOL_FLAG,     /* yes or nothing */
+  TOOL_VARIANT,  /* a variant's name, which a terminal gets as its alias */
+  TOOL_WIDE = 64 /* a bit: no terminal gets the column without --wide */
 } tool_format;
 
 typedef struct tool_column {
   const char *key;     /* in the row's object */
   const char *heading; /* NULL ends the list */
-  tool_format format;
+  int format;          /* a tool_format, and TOOL_WIDE */
 } tool_column;
 
-/* Prints an array of objects and frees it: with --json the whole, else a table
- * of the columns that are not empty in every row.  Returns an exit status. */
+/* Prints an array of objects and frees it: with --json the whole, else a table.
+ * Returns an exit status. */
 int tool_report(const tool_settings *settings, json_t *rows,
                 const tool_column *columns);
 
-/* Says on standard error, unless quiet, how many of the sources that rows have
- * under `key` were hits (exact, pinned), near and misses. */
+/* Prints the columns that are not empty in every row.  A pipe gets all of them
+ * with whole names.  A terminal gets what fits: those that say the same of all
+ * rows are a heading, wide ones are left out, variants have their aliases. */
+int tool_table(const tool_settings *settings, json_t *rows,
+               const tool_column *columns);
+
+/* Says on standard error, unless quiet, how often rows have each source under
+ * `key`. */
 void tool_say_sources(const tool_settings *settings, const json_t *rows,
                       const char *key, const char *what);
 

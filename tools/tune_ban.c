@@ -76,5 +76,5 @@ const tool_command tune_ban = {
             "ban is local to the store file, as a pin is; those of the site's "
             "store hold for all its users. Without VARIANT the bans are "
             "listed; --remove removes them.",
-    .options = HAS(STORE) | HAS(REMOVE) | HAS_ALWAYS,
+    .options = HAS(STORE) | HAS(REMOVE) | HAS_TABLE,
     .main = command};

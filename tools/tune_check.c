@@ -79,12 +79,18 @@ static dfgnn_status verify(json_t *rows, int *bad, const char *path,
 
 static int verify_command(tool_settings *settings, int count, char **operands) {
   static const tool_column columns[] = {
-      {"file", "FILE", TOOL_TEXT},        {"state", "STATE", TOOL_TEXT},
-      {"rows", "ROWS", TOOL_COUNT},       {"invalid", "INVALID", TOOL_COUNT},
-      {"current", "CURRENT", TOOL_COUNT}, {"older", "OLDER", TOOL_COUNT},
-      {"newer", "NEWER", TOOL_COUNT},     {"unknown", "UNKNOWN", TOOL_COUNT},
-      {"foreign", "FOREIGN", TOOL_COUNT}, {"oldest", "SINCE", TOOL_TEXT},
-      {"newest", "UNTIL", TOOL_TEXT},     {NULL, NULL, 0}};
+      {"file", "FILE", TOOL_TEXT},
+      {"state", "STATE", TOOL_TEXT},
+      {"rows", "ROWS", TOOL_COUNT},
+      {"invalid", "INVALID", TOOL_COUNT},
+      {"current", "CURRENT", TOOL_COUNT},
+      {"older", "OLDER", TOOL_COUNT},
+      {"newer", "NEWER", TOOL_COUNT | TOOL_WIDE},
+      {"unknown", "UNKNOWN", TOOL_COUNT},
+      {"foreign", "FOREIGN", TOOL_COUNT | TOOL_WIDE},
+      {"oldest", "SINCE", TOOL_TEXT},
+      {"newest", "UNTIL", TOOL_TEXT},
+      {NULL, NULL, 0}};
   dfgnn_keys *keys = NULL;
   int bad = 0;
   dfgnn_status failed =
@@ -109,42 +115,66 @@ static int keep(void *data, const dfgnn_measurement *row) {
   return use != DFGNN_USE_OLDER && use != DFGNN_USE_UNKNOWN;
 }
 
-static int prune_command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {
-      {"file", "FILE", TOOL_TEXT},        {"kept", "KEPT", TOOL_COUNT},
-      {"invalid", "INVALID", TOOL_COUNT}, {"older", "OLDER", TOOL_COUNT},
-      {"unknown", "UNKNOWN", TOOL_COUNT}, {NULL, NULL, 0}};
-  dfgnn_prune_counts counts = {0, 0, 0};
+static dfgnn_status prune(const char *path, dfgnn_prune_counts *counts, uses *u,
+                          int dry) {
   dfgnn_store *store = NULL;
-  uses u = {0};
-  char path[4096];
-  (void)count;
-  (void)operands;
-  if (settings->kernels)
-    return tool_kernels_prune(settings);
-  int status = tool_target_path(path, sizeof path, settings);
-  if (status)
-    return status;
-  /* it is opened for reading first: opening for writing would create the file
-   */
-  dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  /* opening for writing would create the file */
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  if (!status && dry)
+    status = dfgnn__store_each(store, &counts->invalid, NULL, note, u);
   dfgnn__store_close(store);
   store = NULL;
-  if (!failed)
-    failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
-  if (!failed)
-    failed = dfgnn__store_prune(store, &counts, keep, &u);
+  if (status || dry) {
+    counts->kept = (uint64_t)(u->rows - u->use[DFGNN_USE_OLDER] -
+                              u->use[DFGNN_USE_UNKNOWN]);
+    return status;
+  }
+  status = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (!status)
+    status = dfgnn__store_prune(store, counts, keep, u);
   dfgnn__store_close(store);
-  if (failed)
-    return tool_fail(failed);
-  json_t *row = json_object(), *rows = json_array();
+  return status;
+}
+
+static int prune_store(json_t *rows, const char *path, int dry) {
+  dfgnn_prune_counts counts = {0, 0, 0};
+  uses u = {0};
+  if (prune(path, &counts, &u, dry))
+    return tool_fail(DFGNN_ERROR_STORE);
+  json_t *row = json_object();
   tool_put(row, "file", path);
   tool_put_count(row, "kept", (int64_t)counts.kept);
   tool_put_count(row, "invalid", (int64_t)counts.invalid);
   tool_put_count(row, "older", u.use[DFGNN_USE_OLDER]);
   tool_put_count(row, "unknown", u.use[DFGNN_USE_UNKNOWN]);
   json_array_append_new(rows, row);
-  return tool_report(settings, rows, columns);
+  return TOOL_DONE;
+}
+
+static int prune_command(tool_settings *settings, int count, char **operands) {
+  static const tool_column columns[] = {
+      {"file", "FILE", TOOL_TEXT},        {"kept", "KEPT", TOOL_COUNT},
+      {"invalid", "INVALID", TOOL_COUNT}, {"older", "OLDER", TOOL_COUNT},
+      {"unknown", "UNKNOWN", TOOL_COUNT}, {NULL, NULL, 0}};
+  char path[4096], *paths[] = {path};
+  int status = TOOL_DONE;
+  if (settings->kernels)
+    return tool_kernels_prune(settings);
+  if (settings->store && count)
+    return tool_usage("found --store and '%s', expected one of the two",
+                      *operands);
+  if (!count) {
+    status = tool_target_path(path, sizeof path, settings);
+    operands = paths;
+    count = 1;
+  }
+  json_t *rows = json_array();
+  for (int i = 0; i < count && !status; i++)
+    status = prune_store(rows, operands[i], settings->dry_run);
+  if (!status)
+    return tool_report(settings, rows, columns);
+  json_decref(rows);
+  return status;
 }
 
 const tool_command tune_verify = {
@@ -161,20 +191,21 @@ const tool_command tune_verify = {
         "backend it does not have. With --key the file must be signed with "
         "this key, or with one of the directory's. Exits with 5 if a file is "
         "unusable or has invalid rows.",
-    .options = HAS(KEY) | HAS_ALWAYS,
+    .options = HAS(KEY) | HAS_TABLE,
     .main = verify_command};
 
 const tool_command tune_prune = {
     .name = "prune",
-    .operands = "",
+    .operands = "[STORE...]",
     .least = 0,
-    .most = 0,
+    .most = -1,
     .summary = "Remove rows that no library can use any more",
     .text =
         "Removes, in one transaction, the rows of variants that are gone, of "
-        "revisions older than this library's, and invalid ones, from the store "
-        "that is written. Rows of newer revisions, and of backends that this "
+        "revisions older than this library's, and invalid ones, from each "
+        "STORE, or from the store that is written; --dry-run counts them. Rows "
+        "of newer revisions, and of backends that this "
         "library does not have, stay. With --kernels the user's cache of "
         "compiled GPU kernels is emptied instead.",
-    .options = HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
+    .options = HAS(STORE) | HAS(KERNELS) | HAS(DRY_RUN) | HAS_TABLE,
     .main = prune_command};

@@ -11,6 +11,7 @@
 #include "lib/key.h"
 #include "lib/plan.h"
 #include "select/select.h"
+#include "tools/cells.h"
 #include "tools/records.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -225,7 +226,7 @@ static void compile_target(compile *c, target *t, json_t *rows) {
   dfgnn__engine_keep_images(t->engine, keep_image, c);
   dfgnn_status status = dfgnn__engine_prepare(t->engine, t->programs,
                                               c->settings->threads, &c->stop);
-  tool_progress_end(c->settings);
+  tool_progress_end();
   if (status)
     (void)tool_fail(status);
   for (size_t i = 0; i < count; i++) {
@@ -330,20 +331,36 @@ static void release(compile *c) {
   tool_records_free(&c->records);
 }
 
+/* What graphs ask for, and with --cells, or without graphs, the stores' rows.
+ */
+static int add_problems(compile *c, tool_graphs *graphs) {
+  tool_settings on_cpu = *c->settings;
+  tool_cells cells = {0};
+  int status = TOOL_DONE;
+  on_cpu.device = "cpu"; /* only the signatures of graphs are needed */
+  if (on_cpu.cells)
+    status = tool_cells_read(&cells, &on_cpu, on_cpu.cells, on_cpu.only);
+  if (!status && on_cpu.cells)
+    status = tool_cells_ask(graphs, &cells);
+  if (!status && graphs->count)
+    status = tool_each(&on_cpu, graphs, add_case, c);
+  if (!status && (on_cpu.cells || !graphs->count))
+    status = add_decisions(c);
+  tool_cells_free(&cells);
+  return status;
+}
+
 static int command(tool_settings *settings, int count, char **operands) {
   compile c = {.settings = settings};
   tool_graphs graphs = {0};
-  tool_settings on_cpu = *settings;
-  on_cpu.device = "cpu"; /* only the signatures of graphs are needed */
   tool_catch_interrupts();
-  int status = tool_records_load(&c.records, settings);
+  int status = tool_records_load(&c.records, settings, 0, NULL);
   if (!status)
     status = find_targets(&c);
   if (!status && count)
     status = tool_graphs_all(&graphs, count, operands);
   if (!status)
-    status =
-        count ? tool_each(&on_cpu, &graphs, add_case, &c) : add_decisions(&c);
+    status = add_problems(&c, &graphs);
   if (!status)
     status = check_choices(&c, count);
   if (!status)
@@ -364,9 +381,9 @@ const tool_command tune_compile = {
         "architecture, without a GPU: those that build graphs, and for each "
         "graph and problem of the options the members of its portfolio and the "
         "variant that a program would choose, or every variant with --all. "
-        "Without "
-        "graphs it does so for every problem that the stores have measured on "
-        "a GPU, restricted by the problem options.\n"
+        "With --cells the problems of graphs are those of a table. Without "
+        "graphs, and with --cells, it does so for every problem that the "
+        "stores have measured on a GPU, restricted by the problem options.\n"
         "\n"
         "Compiled kernels go to the user's cache; --threads says how many are "
         "compiled at once (default: as many as there are cores). --pack "
@@ -375,5 +392,5 @@ const tool_command tune_compile = {
         "package's store is. Without --arch it compiles for the GPU of this "
         "machine, else for the architectures that the stores have rows of.",
     .options = HAS_PROBLEM | HAS(ARCH) | HAS(PACK) | HAS(ALL) | HAS(THREADS) |
-               HAS(STORE) | HAS_ALWAYS,
+               HAS(STORE) | HAS(CELLS) | HAS(ONLY) | HAS_TABLE,
     .main = command};

@@ -44,9 +44,9 @@ static int wanted(const tool_settings *settings, const dfgnn_decision *d) {
 
 static int command(tool_settings *settings, int count, char **operands) {
   static const tool_column columns[] = {
-      TOOL_PROBLEM_COLUMNS,  {"device", "DEVICE", TOOL_TEXT},
-      {"a", "A", TOOL_TEXT}, {"a_loss_in_b", "IN B", TOOL_TIMES},
-      {"b", "B", TOOL_TEXT}, {"b_loss_in_a", "IN A", TOOL_TIMES},
+      TOOL_PROBLEM_COLUMNS,     {"device", "DEVICE", TOOL_TEXT},
+      {"a", "A", TOOL_VARIANT}, {"a_loss_in_b", "IN B", TOOL_TIMES},
+      {"b", "B", TOOL_VARIANT}, {"b_loss_in_a", "IN A", TOOL_TIMES},
       {NULL, NULL, 0}};
   tool_records a = {0}, b = {0};
   size_t same = 0;
@@ -80,10 +80,11 @@ static int command(tool_settings *settings, int count, char **operands) {
     json_decref(rows);
     return status;
   }
-  if (!settings->quiet)
-    fprintf(stderr, "%s: %zu problems differ, %zu are decided alike\n",
-            tool_name, json_array_size(rows), same);
-  return tool_report(settings, rows, columns);
+  const size_t differ = json_array_size(rows);
+  tool_note(settings, "%zu problems differ, %zu are decided alike", differ,
+            same);
+  status = tool_report(settings, rows, columns);
+  return status ? status : differ ? TOOL_FAILED : TOOL_DONE;
 }
 
 const tool_command tune_diff = {
@@ -95,6 +96,9 @@ const tool_command tune_diff = {
     .text =
         "Prints a line for each problem that only one store decides, or that "
         "both decide differently: the choice of each, and its time over that "
-        "of the other store's choice as the other store measured it.",
-    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS_ALWAYS,
+        "of the other store's choice as the other store measured it. Exits "
+        "with "
+        "1 if there is any.",
+    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS_TABLE,
+    .selects = 1,
     .main = command};

@@ -424,5 +424,5 @@ const tool_command tune_doctor = {
         "noisy rows: of one sample, of samples while others used the device, "
         "or with wide intervals. Exits with 5 if a store that "
         "was named cannot be used.",
-    .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_ALWAYS,
+    .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS_TABLE,
     .main = command};

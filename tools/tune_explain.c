@@ -161,8 +161,25 @@ static void extras_of(char *text, size_t size, json_t *row) {
     add_extra(text, size, "hash %s", text_of(row, "program"));
 }
 
+/* Adds a line about the choice, unless the text is empty. */
+static void put_fact(json_t *facts, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put_fact(json_t *facts, const char *name, const char *format, ...) {
+  char text[1000];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (!*text)
+    return;
+  json_t *fact = json_object();
+  tool_put(fact, "name", name);
+  tool_put(fact, "value", text);
+  json_array_append_new(facts, fact);
+}
+
 static int print_one(const tool_settings *settings, json_t *row) {
-  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
+  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_VARIANT},
                                         {"reason", "REASON", TOOL_TEXT},
                                         {"measured", "MEASURED", TOOL_TIMES},
                                         {"predicted", "PREDICTED", TOOL_TIMES},
@@ -170,34 +187,42 @@ static int print_one(const tool_settings *settings, json_t *row) {
   double distance = json_number_value(json_object_get(row, "distance"));
   json_t *candidates = json_object_get(row, "candidates"), *store, *kernel;
   size_t i;
-  const char *bold = tool_colour(stdout) ? "\033[1m" : "";
+  static const tool_column fact_columns[] = {
+      {"name", "", TOOL_TEXT}, {"value", "", TOOL_TEXT}, {NULL, NULL, 0}};
   char extras[160];
   extras_of(extras, sizeof extras, row);
   int64_t heads = json_integer_value(json_object_get(row, "heads"));
-  printf("%s, %s %s %s, %lld head%s x %lld%s, %s\n", text_of(row, "graph"),
-         text_of(row, "op"), text_of(row, "pass"), text_of(row, "dtype"),
-         (long long)heads, heads == 1 ? "" : "s",
-         json_integer_value(json_object_get(row, "dim")), extras,
-         text_of(row, "device"));
-  printf("  variant   %s%s%s\n  source    %s", bold, text_of(row, "variant"),
-         *bold ? "\033[0m" : "", text_of(row, "source"));
+  json_t *facts = json_array();
+  put_fact(facts, "graph", "%s", text_of(row, "graph"));
+  put_fact(facts, "problem", "%s %s %s, %lld head%s x %lld%s",
+           text_of(row, "op"), text_of(row, "pass"), text_of(row, "dtype"),
+           (long long)heads, heads == 1 ? "" : "s",
+           json_integer_value(json_object_get(row, "dim")), extras);
+  put_fact(facts, "device", "%s", text_of(row, "device"));
+  put_fact(facts, "variant", "%s", text_of(row, "variant"));
   if (distance > 0)
-    printf(", distance %.3g", distance);
-  printf("\n  because   %s\n", text_of(row, "because"));
-  if (*text_of(row, "program_text"))
-    printf("  program   %s\n", text_of(row, "program_text"));
-  if (*text_of(row, "portfolio"))
-    printf("  portfolio %s\n", text_of(row, "portfolio"));
-  json_array_foreach(json_object_get(row, "stores"), i, store) printf(
-      "  %s %s\n", i ? "         " : "stored in", json_string_value(store));
-  json_array_foreach(json_object_get(row, "kernels"), i, kernel)
-      printf("  %s %s: %lld registers, %lld bytes of local and %lld of shared "
-             "memory, %lld of code\n",
-             i ? "         " : "kernels  ", text_of(kernel, "kernel"),
-             json_integer_value(json_object_get(kernel, "registers")),
-             json_integer_value(json_object_get(kernel, "local_bytes")),
-             json_integer_value(json_object_get(kernel, "shared_bytes")),
-             json_integer_value(json_object_get(kernel, "code_bytes")));
+    put_fact(facts, "source", "%s, distance %.3g", text_of(row, "source"),
+             distance);
+  else
+    put_fact(facts, "source", "%s", text_of(row, "source"));
+  put_fact(facts, "because", "%s", text_of(row, "because"));
+  put_fact(facts, "program", "%s", text_of(row, "program_text"));
+  put_fact(facts, "portfolio", "%s", text_of(row, "portfolio"));
+  json_array_foreach(json_object_get(row, "stores"), i, store)
+      put_fact(facts, "stored in", "%s", json_string_value(store));
+  json_array_foreach(json_object_get(row, "kernels"), i, kernel) put_fact(
+      facts, "kernel",
+      "%s: %lld registers, %lld bytes of local and %lld of shared memory, %lld "
+      "of code",
+      text_of(kernel, "kernel"),
+      json_integer_value(json_object_get(kernel, "registers")),
+      json_integer_value(json_object_get(kernel, "local_bytes")),
+      json_integer_value(json_object_get(kernel, "shared_bytes")),
+      json_integer_value(json_object_get(kernel, "code_bytes")));
+  const int status = tool_table(settings, facts, fact_columns);
+  json_decref(facts);
+  if (status)
+    return status;
   putchar('\n');
   return tool_report(settings, json_incref(candidates), columns);
 }
@@ -268,5 +293,5 @@ const tool_command tune_explain = {
         "their digest; --check FILE says later, or elsewhere, which of them "
         "are others now, with exit status 1 if any is.",
     .options = HAS_PROBLEM | HAS(EFFORT) | HAS(THREADS) | HAS(STORE) |
-               HAS(FOR) | HAS(RECORDED) | HAS(LOCK) | HAS(LOCKED) | HAS_ALWAYS,
+               HAS(FOR) | HAS(RECORDED) | HAS(LOCK) | HAS(LOCKED) | HAS_TABLE,
     .main = command};

@@ -293,7 +293,8 @@ const tool_command tune_merge = {
         "sources are added or none is. Printed are the numbers of rows added, "
         "known before and skipped, and why rows were skipped.",
     .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-               HAS(BEST) | HAS_ALWAYS,
+               HAS(BEST) | HAS_TABLE,
+    .selects = 1,
     .main = merge_command};
 
 const tool_command tune_import = {
@@ -309,5 +310,6 @@ const tool_command tune_import = {
         "--skip-invalid it is skipped and counted. A row of a problem that "
         "only older versions had is skipped and counted, too.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
-               HAS(SKIP_INVALID) | HAS_ALWAYS,
+               HAS(SKIP_INVALID) | HAS_TABLE,
+    .selects = 1,
     .main = import_command};

@@ -26,11 +26,14 @@ static int put_pin(void *data, const dfgnn_pin *pin) {
 }
 
 static int list(const tool_settings *settings, const char *path) {
-  static const tool_column columns[] = {
-      {"op", "OP", TOOL_TEXT},           {"pass", "PASS", TOOL_TEXT},
-      {"dtype", "DTYPE", TOOL_TEXT},     {"bias", "BIAS", TOOL_FLAG},
-      {"dropout", "DROPOUT", TOOL_FLAG}, {"fingerprint", "GRAPH", TOOL_TEXT},
-      {"variant", "VARIANT", TOOL_TEXT}, {NULL, NULL, 0}};
+  static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
+                                        {"pass", "PASS", TOOL_TEXT},
+                                        {"dtype", "DTYPE", TOOL_TEXT},
+                                        {"bias", "BIAS", TOOL_FLAG},
+                                        {"dropout", "DROPOUT", TOOL_FLAG},
+                                        {"fingerprint", "GRAPH", TOOL_TEXT},
+                                        {"variant", "VARIANT", TOOL_VARIANT},
+                                        {NULL, NULL, 0}};
   dfgnn_store *store = NULL;
   json_t *rows = json_array();
   dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
@@ -131,5 +134,5 @@ const tool_command tune_pin = {
             "exported nor published. Without VARIANT the pins are listed; "
             "--remove removes them.",
     .options = HAS(OP) | HAS(PASS) | HAS(DTYPE) | HAS(BIAS) | HAS(DROPOUT) |
-               HAS(STORE) | HAS(REMOVE) | HAS_ALWAYS,
+               HAS(STORE) | HAS(REMOVE) | HAS_TABLE,
     .main = command};

@@ -55,7 +55,7 @@ static int publish_command(tool_settings *settings, int count,
   int status = TOOL_DONE;
   (void)count;
   if (settings->best)
-    status = tool_records_load(&p.records, settings);
+    status = tool_records_load(&p.records, settings, 0, NULL);
   if (settings->best && !status)
     status = tool_records_best(&p.records, settings->best);
   if (status)
@@ -69,10 +69,9 @@ static int publish_command(tool_settings *settings, int count,
   tool_records_free(&p.records);
   if (failed)
     return tool_fail(failed);
-  if (!settings->quiet)
-    fprintf(stderr, "%s: %s: %llu rows, %llu left out, %llu invalid\n",
-            tool_name, operands[0], (unsigned long long)counts.added,
-            (unsigned long long)p.left_out, (unsigned long long)counts.skipped);
+  tool_note(settings, "%s: %llu rows, %llu left out, %llu invalid", operands[0],
+            (unsigned long long)counts.added, (unsigned long long)p.left_out,
+            (unsigned long long)counts.skipped);
   return TOOL_DONE;
 }
 
@@ -105,6 +104,7 @@ const tool_command tune_publish = {
         "same bytes.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
                HAS(ONLY_WINNERS) | HAS(BEST) | HAS_ALWAYS,
+    .selects = 1,
     .main = publish_command};
 
 const tool_command tune_sign = {

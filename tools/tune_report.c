@@ -85,9 +85,9 @@ static int write_page(const tool_settings *settings, const tool_graphs *graphs,
   int status = made               ? tool_fail(made)
                : settings->output ? TOOL_DONE
                                   : print(&page);
-  if (!status && settings->output && !settings->quiet)
-    fprintf(stderr, "%s: %s has %.2f MB\n", tool_name, settings->output,
-            1e-6 * (double)page.size);
+  if (!status && settings->output)
+    tool_note(settings, "%s has %.2f MB", settings->output,
+              1e-6 * (double)page.size);
   dfgnn__page_free(&page);
   free(names);
   return status;
@@ -124,5 +124,5 @@ const tool_command tune_report = {
         "winners changed. The same rows give the same bytes; the page is "
         "written whole or not at all.",
     .options = HAS(STORE) | HAS(AGAINST) | HAS(COPY_GBPS) | HAS(ALL) |
-               HAS(OUTPUT) | (HAS_ALWAYS & ~HAS(JSON)),
+               HAS(OUTPUT) | HAS_ALWAYS,
     .main = command};

@@ -2,7 +2,6 @@
 #include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
-#include "tools/ranks.h"
 #include "tools/recorded.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -32,7 +31,6 @@ static int count_doubtful(const dfgnn_decision *decision) {
 
 static int stop(void *data) {
   const run *r = data;
-  tool_ranks_attend();
   return tool_interrupted() || tool_now() >= r->deadline;
 }
 
@@ -149,7 +147,7 @@ static int in_shard(const tool_settings *s, size_t index) {
 
 static int wanted(void *data, size_t index) {
   const run *r = data;
-  return in_shard(r->settings, index) && tool_ranks_take(index);
+  return in_shard(r->settings, index);
 }
 
 /* --again noisy leaves problems alone that have no noisy rows. */
@@ -192,7 +190,7 @@ static int tune(void *data, const tool_case *each) {
   const char *before = source_before(each);
   dfgnn_status status =
       dfgnn_tune(&report, each->ctx, each->graph, each->problem, &options);
-  tool_progress_end(s);
+  tool_progress_end();
   r->wrong += report.wrong;
   if (!status || (status == DFGNN_ERROR_INTERRUPTED && *report.variant))
     put_report(r, each, before, &report);
@@ -206,8 +204,7 @@ static int tune(void *data, const tool_case *each) {
     return TOOL_DONE;
   char text[128];
   tool_problem_text(text, sizeof text, each->problem);
-  fprintf(stderr, "%s: %s: %s: %s\n", tool_name, each->label, text,
-          dfgnn_last_error());
+  (void)tool_error("%s: %s: %s", each->label, text, dfgnn_last_error());
   r->failed++;
   return status == DFGNN_ERROR_STORE ? TOOL_STORE : TOOL_DONE;
 }
@@ -230,8 +227,9 @@ static int estimate(void *data, const tool_case *each) {
                 : again == DFGNN_REMEASURE_NOISY
                     ? (size_t)count_doubtful(lookup.decision)
                     : candidates - measured;
-  double budget = r->settings->budget_s > 0 ? r->settings->budget_s : 10;
-  double seconds = candidates ? budget * (double)left / (double)candidates : 0;
+  double seconds =
+      candidates ? r->settings->budget_s * (double)left / (double)candidates
+                 : 0;
   json_t *row = tool_row(each->label, each->problem, each->info);
   tool_put_count(row, "candidates", (int64_t)candidates);
   tool_put_count(row, "measured", (int64_t)measured);
@@ -244,16 +242,16 @@ static int estimate(void *data, const tool_case *each) {
 static const tool_column columns[] = {
     TOOL_PROBLEM_COLUMNS,
     {"before", "BEFORE", TOOL_TEXT},
-    {"variant", "VARIANT", TOOL_TEXT},
+    {"variant", "VARIANT", TOOL_VARIANT},
     {"median_ms", "TIME", TOOL_MS},
     {"ratio", "/RULE", TOOL_FIGURE},
-    {"speedup_paper", "OVER PAPER", TOOL_TIMES},
-    {"speedup_smmf_pmf", "SMMF/PMF", TOOL_TIMES},
+    {"speedup_paper", "OVER PAPER", TOOL_TIMES | TOOL_WIDE},
+    {"speedup_smmf_pmf", "SMMF/PMF", TOOL_TIMES | TOOL_WIDE},
     {"speedup_unfused", "UNFUSED", TOOL_TIMES},
     {"measured", "MEASURED", TOOL_COUNT},
-    {"resumed", "STORED", TOOL_COUNT},
+    {"resumed", "STORED", TOOL_COUNT | TOOL_WIDE},
     {"seconds", "TUNING", TOOL_SECONDS},
-    {"payback_calls", "PAID BACK AFTER", TOOL_FIGURE},
+    {"payback_calls", "PAID BACK AFTER", TOOL_FIGURE | TOOL_WIDE},
     {NULL, NULL, 0}};
 
 static const tool_column dry_columns[] = {
@@ -286,17 +284,15 @@ static int measure(void *data, json_t *rows) {
       tool_each_wanted(s, w->graphs, wanted, s->dry_run ? estimate : tune, &r);
   if (status == TOOL_USAGE)
     return status;
-  if (s->dry_run && !s->quiet)
-    fprintf(stderr, "%s: at most %.0f s\n", tool_name,
-            fmin(r.estimate_s, r.deadline - r.began));
-  if (r.noisy && !s->quiet)
-    fprintf(stderr,
-            "%s: %d of %d problems rest on noisy measurements; the same "
-            "command with --again noisy makes those again\n",
-            tool_name, r.noisy, r.problems);
-  if (status == TOOL_TIME_LIMIT && tool_ranks_speak())
-    fprintf(stderr, "%s: time limit reached; the same command resumes\n",
-            tool_name);
+  if (s->dry_run)
+    tool_note(s, "at most %.0f s", fmin(r.estimate_s, r.deadline - r.began));
+  if (r.noisy)
+    tool_note(s,
+              "%d of %d problems rest on noisy measurements; the same "
+              "command with --again noisy makes those again",
+              r.noisy, r.problems);
+  if (status == TOOL_TIME_LIMIT)
+    (void)tool_error("time limit reached; the same command resumes");
   if (status)
     return status;
   return r.wrong ? TOOL_WRONG : r.failed ? TOOL_FAILED : TOOL_DONE;
@@ -308,28 +304,22 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
                const char *job_hash) {
   work w = {settings, graphs, job_hash, tool_now()};
   tool_member member[TOOL_FLEET_MAX];
-  int count = 0, status = TOOL_DONE, ranks = tool_ranks_launched();
-  const char *device = settings->device;
-  if (ranks && !strcmp(device, "auto"))
-    device = "all";
-  if (ranks || !strcmp(device, "all") || strchr(device, ','))
-    status = tool_fleet_find(member, &count, device);
+  int count = 0, status = TOOL_DONE;
+  if (!strcmp(settings->device, "all") || strchr(settings->device, ','))
+    status = tool_fleet_find(member, &count, settings->device);
   if (status)
     return status;
   json_t *rows = json_array();
   if (count == 1)
     settings->device = member[0].device;
-  if (ranks)
-    status = tool_ranks_run(rows, settings, member, count, measure, &w);
-  else if (count > 1)
-    status = tool_fleet_run(rows, settings, member, count, measure, &w);
-  else
-    status = measure(&w, rows);
-  if (status == TOOL_USAGE || !tool_ranks_speak()) {
+  status = count > 1
+               ? tool_fleet_run(rows, settings, member, count, measure, &w)
+               : measure(&w, rows);
+  if (status == TOOL_USAGE) {
     json_decref(rows);
     return status;
   }
-  tool_say_sources(settings, rows, "before", "before this run");
+  tool_say_sources(settings, rows, "before", "choices before this run");
   int printed =
       tool_report(settings, rows, settings->dry_run ? dry_columns : columns);
   return status ? status : printed;
@@ -373,10 +363,8 @@ const tool_command tune_run = {
         "that are stored are not made again, an interrupted run loses "
         "nothing, and the same command resumes. With several devices, or "
         "--device all for all GPUs, each has a process; devices of one model "
-        "share the problems. Where dfgnn is built --with-mpi, so do the "
-        "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
-        "takes the next problem that nobody has, and stores of different "
-        "hosts are merged into each other at the end. --recorded measures "
+        "share the problems. --shard divides them among "
+        "hosts. --recorded measures "
         "what programs met that ran with DFGNN_RECORD, or what a step of a "
         "PyTorch model needs.\n"
         "\n"
@@ -386,5 +374,5 @@ const tool_command tune_run = {
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
                HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
-               HAS(AGAIN) | HAS(ANONYMOUS) | HAS_ALWAYS,
+               HAS(AGAIN) | HAS(ANONYMOUS) | HAS_TABLE,
     .main = command};

@@ -166,12 +166,12 @@ static void put_decision(json_t *rows, const tool_settings *settings,
 static const tool_column columns[] = {
     TOOL_PROBLEM_COLUMNS,
     {"arch", "DEVICE", TOOL_TEXT},
-    {"variant", "VARIANT", TOOL_TEXT},
+    {"variant", "VARIANT", TOOL_VARIANT},
     {"median_ms", "TIME", TOOL_MS},
     {"ratio", "/RULE", TOOL_FIGURE},
     {"speedup_unfused", "UNFUSED", TOOL_TIMES},
     {"slower", "/BEST", TOOL_FIGURE},
-    {"measured", "MEASURED", TOOL_COUNT},
+    {"measured", "MEASURED", TOOL_COUNT | TOOL_WIDE},
     {"status", "STATUS", TOOL_TEXT},
     {"reason", "REASON", TOOL_TEXT},
     {NULL, NULL, 0}};
@@ -184,7 +184,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   for (int i = 0; i < count && !status; i++)
     status = fingerprint_of(&fingerprints[i], operands[i]);
   if (!status)
-    status = tool_records_load(&records, settings);
+    status = tool_records_load(&records, settings, 0, NULL);
   if (!status) {
     json_t *rows = json_array();
     for (size_t i = 0; i < records.decisions->count; i++) {
@@ -192,13 +192,18 @@ static int command(tool_settings *settings, int count, char **operands) {
       if (tool_row_wanted(settings, &d->problem) && selected(&s, &d->problem))
         put_decision(rows, settings, &records, d);
     }
-    if (!json_array_size(rows) && !settings->json && !settings->quiet)
-      fprintf(stderr, "%s: nothing measured; 'dfgnn-tune run GRAPH' measures\n",
-              tool_name);
-    if (records.invalid && !settings->quiet)
-      fprintf(stderr, "%s: %llu invalid rows skipped\n", tool_name,
-              (unsigned long long)records.invalid);
+    const int none = !json_array_size(rows);
+    if (records.invalid)
+      tool_note(settings, "%llu invalid rows skipped",
+                (unsigned long long)records.invalid);
     status = tool_report(settings, rows, columns);
+    if (none && count)
+      status = tool_error("nothing is measured of %s%s; 'dfgnn-tune run GRAPH' "
+                          "measures, and --store names a store",
+                          operands[0], count > 1 ? " and the others" : "");
+    else if (none)
+      tool_note(settings,
+                "nothing is measured; 'dfgnn-tune run GRAPH' measures");
   }
   tool_records_free(&records);
   return status;
@@ -214,5 +219,6 @@ const tool_command tune_show = {
             "measured variant, rejected ones included. A GRAPH is a file, or "
             "a name as it is stored, in which * matches any text. Problem "
             "options that are given restrict what is shown.",
-    .options = HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_ALWAYS,
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_TABLE,
+    .selects = 1,
     .main = command};

@@ -142,9 +142,7 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
     return tool_kernels_report(settings);
   coverage *all = NULL;
   size_t groups = 0;
-  (void)count;
-  (void)operands;
-  int status = tool_records_load(&records, settings);
+  int status = tool_records_load(&records, settings, count, operands);
   if (!status && !count_rows(&all, &groups, settings, &records))
     status = tool_error("out of memory");
   if (!status) {
@@ -154,12 +152,12 @@ static int stat_command(tool_settings *settings, int count, char **operands) {
     if (!settings->json)
       tool_kernels_stat(settings);
     status = tool_report(settings, rows, columns);
-    if (!settings->quiet && (records.invalid || records.unusable))
-      fprintf(stderr,
-              "%s: %llu invalid rows; %llu rows of variants or revisions "
-              "that this library does not have\n",
-              tool_name, (unsigned long long)records.invalid,
-              (unsigned long long)records.unusable);
+    if (records.invalid || records.unusable)
+      tool_note(settings,
+                "%llu invalid rows; %llu rows of variants or revisions "
+                "that this library does not have",
+                (unsigned long long)records.invalid,
+                (unsigned long long)records.unusable);
   }
   for (size_t i = 0; i < groups; i++)
     free(all[i].fingerprint);
@@ -184,9 +182,7 @@ static int export_command(tool_settings *settings, int count, char **operands) {
   tool_records records = {0};
   dfgnn_output output = {.target = -1};
   FILE *out = stdout;
-  (void)count;
-  (void)operands;
-  int status = tool_records_load(&records, settings);
+  int status = tool_records_load(&records, settings, count, operands);
   if (!status && settings->best)
     status = tool_records_best(&records, settings->best);
   if (!status && settings->output)
@@ -219,28 +215,32 @@ static int export_command(tool_settings *settings, int count, char **operands) {
 
 const tool_command tune_stat = {
     .name = "stat",
-    .operands = "",
+    .operands = "[STORE...]",
     .least = 0,
-    .most = 0,
+    .most = -1,
     .summary = "Count what the stores hold",
     .text =
-        "Counts rows, graphs, widths and problems by device, operator, pass, "
+        "Counts, in each STORE or in those of the layers, rows, graphs, widths "
+        "and problems by device, operator, pass, "
         "dtype, and whether with attention weights, bias or dropout; and tells "
         "how many compiled kernels the user's cache holds, how large they are "
         "and how often they were used: --kernels shows that alone.",
-    .options = HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_ALWAYS,
+    .options = HAS_PROBLEM | HAS(STORE) | HAS(KERNELS) | HAS_TABLE,
+    .selects = 1,
     .main = stat_command};
 
 const tool_command tune_export = {
     .name = "export",
-    .operands = "",
+    .operands = "[STORE...]",
     .least = 0,
-    .most = 0,
+    .most = -1,
     .summary = "Write measurements as JSON Lines",
-    .text = "Writes one object per line, with every field of a measurement. "
+    .text = "Writes one object per line, with every field of a measurement, of "
+            "each STORE or of the layers, to standard output or --output. "
             "Numbers keep all their digits, so that importing gives the same "
             "rows.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
                HAS(ONLY_WINNERS) | HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) |
                HAS_ALWAYS,
+    .selects = 1,
     .main = export_command};

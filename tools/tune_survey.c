@@ -512,11 +512,9 @@ static int run(survey *s, tool_settings *settings) {
   }
   json_decref(rows);
   const size_t done = atomic_load(&s->shared->done);
-  tool_progress_end(settings);
-  if (!settings->quiet)
-    fprintf(stderr, "%s: %zu of %zu measured in %.0f s, %zu failed\n",
-            tool_name, done, s->count, tool_now() - s->began,
-            atomic_load(&s->shared->failed));
+  tool_progress_end();
+  tool_note(settings, "%zu of %zu measured in %.0f s, %zu failed", done,
+            s->count, tool_now() - s->began, atomic_load(&s->shared->failed));
   if (status)
     return status;
   if (tool_interrupted())
@@ -589,5 +587,5 @@ const tool_command tune_survey = {
         "all, each has a process, and they share the work.",
     .options = HAS(CELLS) | HAS(ONLY) | HAS(OUTPUT) | HAS(STATUS) |
                HAS(DEVICE) | HAS(THREADS) | HAS(TIME_LIMIT) | HAS(SEED) |
-               HAS(SHARD) | HAS(CHECK) | HAS_ALWAYS,
+               HAS(SHARD) | HAS(CHECK) | HAS_TABLE,
     .main = command};

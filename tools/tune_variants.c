@@ -65,7 +65,7 @@ static void add(json_t *rows, const tool_settings *s,
 }
 
 static int command(tool_settings *settings, int count, char **operands) {
-  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_TEXT},
+  static const tool_column columns[] = {{"variant", "VARIANT", TOOL_VARIANT},
                                         {"op", "OP", TOOL_TEXT},
                                         {"pass", "PASS", TOOL_TEXT},
                                         {"bias", "BIAS", TOOL_FLAG},
@@ -97,5 +97,6 @@ const tool_command tune_variants = {
         "it computes. --bias, --dropout, --edge-dim and --message leave only "
         "variants that can do it.",
     .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) |
-               HAS(MESSAGE) | HAS_ALWAYS,
+               HAS(MESSAGE) | HAS_TABLE,
+    .selects = 1,
     .main = command};

@@ -1,14 +1,16 @@
 #!/bin/sh
-# Compiles what the package's store decides, and what the rule chooses for its
-# problems, for each of the architectures below that the compiler knows.
+# Compiles what the package's store decides, what the rule chooses for its
+# problems, and the members of portfolios, for each of the architectures below
+# that the compiler knows.
 #
-#   make_pack.sh DFGNN-TUNE PACK STORE
+#   make_pack.sh DFGNN-TUNE PACK STORE CELLS GRAPH...
 set -eu
 
-tune=$1 pack=$2 store=$3
+tune=$1 pack=$2 store=$3 cells=$4
+shift 4
 known=$("$tune" info --device cpu | sed -n 's/.*compiles for//p')
 archs=
-for arch in sm_80 sm_86 sm_89 sm_90 sm_100 sm_120; do
+for arch in ${ARCHS:-sm_80 sm_86 sm_89 sm_90 sm_100 sm_120}; do
   case " $known " in *" $arch "*) archs=$archs${archs:+,}$arch ;; esac
 done
 [ -n "$archs" ] || {
@@ -16,4 +18,5 @@ done
     "'$tune doctor' says what to install" >&2
   exit 1
 }
-exec "$tune" compile --store "$store" --arch "$archs" --pack "$pack"
+exec "$tune" compile "$@" --store "$store" --cells "$cells" --arch "$archs" \
+  --pack "$pack"

@@ -19,10 +19,6 @@
 #include "lib/base/output.h"
 #include "lib/base/xz.h"
 
-#ifndef DFGNN_DATADIR
-#define DFGNN_DATADIR "/usr/local/share"
-#endif
-
 enum { MOST_PACKS = 16, LEAST_BYTES = 64, MOST_BYTES = 512 << 20 };
 
 typedef struct pack {
@@ -152,7 +148,9 @@ static void find_packs(void) {
     }
     return;
   }
-  if (!glob(DFGNN_DATADIR "/dfgnn/*.pack", 0, NULL, &found)) {
+  char pattern[PATH_MAX + 8];
+  snprintf(pattern, sizeof pattern, "%s/*.pack", dfgnn__package_folder());
+  if (!glob(pattern, 0, NULL, &found)) {
     for (size_t i = 0; i < found.gl_pathc; i++)
       add(found.gl_pathv[i], strlen(found.gl_pathv[i]));
     globfree(&found);

@@ -1,11 +1,13 @@
 /* filesystem.c - file systems, folders, and files that get their names whole */
-#define _GNU_SOURCE /* renameat2 */
+#define _GNU_SOURCE /* renameat2, dladdr */
 #include "lib/base/filesystem.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sodium.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +17,36 @@
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef DFGNN_DATADIR
+#define DFGNN_DATADIR "/usr/local/share"
+#endif
+
+static char package_folder[PATH_MAX] = DFGNN_DATADIR "/dfgnn";
+
+static void find_package_folder(void) {
+  static const char *const up[] = {"..", "../.."}; /* bin, lib, lib/TRIPLET */
+  char own[PATH_MAX], directory[PATH_MAX], path[PATH_MAX];
+  Dl_info info;
+  if (!dladdr(package_folder, &info) ||
+      !realpath(strchr(info.dli_fname, '/') ? info.dli_fname : "/proc/self/exe",
+                own))
+    return;
+  dfgnn__directory_of(directory, own);
+  for (size_t i = 0; i < sizeof up / sizeof *up; i++)
+    if (snprintf(path, sizeof path, "%s/%s/share/dfgnn", directory, up[i]) <
+            (int)sizeof path &&
+        realpath(path, own)) {
+      memcpy(package_folder, own, sizeof own);
+      return;
+    }
+}
+
+const char *dfgnn__package_folder(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, find_package_folder);
+  return package_folder;
+}
 
 static const struct {
   uint32_t magic; /* statfs(2), Linux's magic.h */

@@ -11,6 +11,10 @@
 extern const char *(*dfgnn__network_filesystem)(const char *path);
 /* The directory part of a path, "." if it has none. */
 void dfgnn__directory_of(char directory[PATH_MAX], const char *path);
+/* The folder of the package's store and packs: share/dfgnn of the tree that the
+ * library or program lies in, wherever that was moved to, else that of
+ * configure. */
+const char *dfgnn__package_folder(void);
 /* Makes a folder and those above it, which nobody else may read: 0 or an errno.
  */
 int dfgnn__make_folders(const char *path);

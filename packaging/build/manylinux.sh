@@ -109,15 +109,11 @@ if [ -e "$folder/build.failed" ]; then
   exit 1
 fi
 # A shared library links with symbols missing.  Those of other libraries have a
-# version; OpenMP's have none, and must be of the first releases of GCC 7, whose
-# runtime is the oldest that a torch since 2.0 brings.
-openmp='GOMP_parallel|GOMP_loop_(nonmonotonic_)?(dynamic|guided)_(start|next)'
-openmp="$openmp|GOMP_loop_end(_nowait)?|GOMP_(critical|atomic)_(name_)?(start|end)"
-openmp="$openmp|GOMP_loop_ordered_static_(start|next)|GOMP_ordered_(start|end)"
-openmp="$openmp|GOMP_barrier|omp_[gs]et_[a-z_]*"
+# version; OpenMP's have none.
 missing=$(readelf --dyn-syms -W .libs/$shared |
   awk '$7 == "UND" && $8 != "" && $5 != "WEAK" { print $8 }' |
-  grep -v '@' | grep -Evx "$openmp" || :)
+  grep -v '@' | grep -Ev '^(GOMP|omp)_' || :
+  "$source/packaging/build/openmp-symbols.sh" .libs/$shared)
 [ -z "$missing" ] || {
   echo "$missing" >&2
   say 'libdfgnn lacks these symbols'

@@ -9,7 +9,7 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 
 from ._derived import (
     EXTREMES, REDUCED, ByTorch, Formula, attention_formula, exact_of, message)
-from ._dropout import keep_factors  # noqa: F401: used as this module's
+from ._dropout import keep_factors  # noqa: F401 - used as this module's
 from ._operators import OPERATORS
 from ._recorders import Picked
 

@@ -16,7 +16,7 @@ from .aggregation import spmm
 from .hetero import gatherer
 
 # Rows of a tile.  On a GPU more tiles cost more copies of weights than the room
-# that small groups leave empty (tools/bench/python_grouped.py).
+# that small groups leave empty.
 TILE = {"cpu": 32, "cuda": 128}
 # Rows of a tile where torch multiplies all groups by one kernel, which wants 16
 # bytes of bfloat16.

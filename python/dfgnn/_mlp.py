@@ -9,9 +9,9 @@ import itertools
 
 from . import _execute
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
-from ._mlp_formula import (  # noqa: F401: used as this module's
+from ._mlp_formula import (  # noqa: F401 - used as this module's
     Settings, composite as _formula, kept_widths, width_of)
-from ._mlp_layout import (  # noqa: F401: used as this module's
+from ._mlp_layout import (  # noqa: F401 - used as this module's
     Layout, fields_by_torch, of_ends)
 from ._mlp_recipe import PARAMETERS, Recipe
 

@@ -5,11 +5,7 @@ How many edges and nodes there are is not known meanwhile: numbers that no layer
 has as a number of features stand for them in shapes.
 """
 
-import math
-
 import torch
-
-from ._trace import PARAM
 
 # Primes that no layer has as a number of features, so that the rows of edges
 # and nodes are known in a shape.

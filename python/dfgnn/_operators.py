@@ -7,7 +7,7 @@ import torch
 
 from . import _abi
 from ._checks import describe
-from ._table import OPERATORS, Operator  # noqa: F401: used as this module's
+from ._table import OPERATORS, Operator  # noqa: F401 - used as this module's
 
 DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
           torch.bfloat16: _abi.DTYPES["bf16"],

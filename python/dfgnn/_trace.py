@@ -10,7 +10,7 @@ over a row of it.
 import math
 
 from ._program import DST, EDGE, PARAM, PLACES, REL, SRC
-from ._trace_errors import (  # noqa: F401: used as this module's
+from ._trace_errors import (  # noqa: F401 - used as this module's
     TraceError, refuse)
 
 ENDS = {"in": DST, "out": SRC, "rel": REL}

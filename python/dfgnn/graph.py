@@ -13,7 +13,7 @@ from ._graph_edges import Edges
 from ._library import library
 from ._modes import compiling, constant, lasting, unwrapped
 from ._stamp import stamp
-from ._values import adjacency_values  # noqa: F401: part of this module
+from ._values import adjacency_values  # noqa: F401 - part of this module
 
 _ids = itertools.count(1)
 _registry = weakref.WeakValueDictionary()

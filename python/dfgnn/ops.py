@@ -6,9 +6,9 @@ import functools
 import torch
 
 from . import _composite, _execute, _fused, _recipe, _recording
-from ._modes import compiling  # noqa: F401: used as this module's
-from ._operators import OPERATORS, Operator, Settings, sum_settings
-from ._torch_operator import (  # noqa: F401: the graphs, as this module's
+from ._modes import compiling  # noqa: F401 - used as this module's
+from ._operators import OPERATORS, Settings, sum_settings
+from ._torch_operator import (  # noqa: F401 - the graphs, as this module's
     Family, bits, place, untraced_graph, untraced_looped_graph)
 from .errors import UnsupportedError
 

@@ -8,7 +8,7 @@ import torch
 
 from . import _abi, _execute, _handle, _operators, _tuned
 from . import recordings
-from ._files import generate, read  # noqa: F401: part of this module
+from ._files import generate, read  # noqa: F401 - part of this module
 from .convert import as_graph
 from .programs import EdgeProgram
 

@@ -134,23 +134,6 @@ def test_models_of_mlps_have_the_same_losses(run, tmp_path):
     assert text.strip() == run("python_mlp", "--table", out).strip()
 
 
-def test_messages(run):
-    text = run("python_messages",
-               CASES=[("gine", (6, 12, 3), 8, 4), ("gated", (6, 12, 0), 8,
-                                                   None)])
-    assert text.count("both_dfgnn") == 2, text
-
-
-def test_steps_of_sampled_blocks(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("python_minibatch", "--layers", "SAGEConv", "--seeds", 4,
-        "--features", 8, "--hidden", 8, "--heads", 2, "--batches", 1,
-        "--warmup", 1, "--rounds", 1, "--turns", 1, "-o", out)
-    rows = json.loads(out.read_text())
-    assert [r["given"] for r in rows] == ["edge_index", "trusted", "known",
-                                          "captured"]
-
-
 def test_relations(run, tmp_path):
     out = tmp_path / "out.json"
     run("python_relations", "--scale", 0.005, "--narrow", "--warmup", 0,
@@ -166,26 +149,12 @@ def test_relations_in_a_captured_step(run, tmp_path):
     assert json.loads(out.read_text())[0]["captured_ms"] > 0
 
 
-def test_products_in_groups(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("python_grouped", "--types", "float32", "--scale", 0.01,
-        "--warmup", 0, "--rounds", 1, "-o", out)
-    assert len(json.loads(out.read_text())) == 7
-
-
 def test_training_steps(run):
     row, = json.loads(run("python_steps", "--device", "cpu", "--models",
                           "mnist_transformer", "--ways", "eager,captured",
                           "--scale", 0.01, "--seconds", 0))
     assert row["model"] == "mnist_transformer" and row["difference"] < 1e-4
     assert row["pyg_eager_ms"] > 0 and row["dfgnn_eager_ms"] > 0
-
-
-def test_forces(run):
-    row = json.loads(run("python_forces", "--atoms", 40, "--neighbours", 4,
-                         "--width", 8, "--gaussians", 4, "--rounds", 1))
-    assert row["traced"] == 3 and row["times_as_fast"] > 0
-    assert row["dfgnn"]["error"] < 1e-3 and row["pyg"]["error"] < 1e-3
 
 
 def test_ranks(tmp_path):

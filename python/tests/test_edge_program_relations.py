@@ -10,7 +10,7 @@ import torch
 import dfgnn
 from dfgnn import programs
 from dfgnn.programs import edge_program
-from test_edge_program import E, M, N, graph, rows  # noqa: F401: a fixture
+from test_edge_program import E, M, N, graph, rows  # noqa: F401 - a fixture
 
 
 @edge_program(reduce=None)

@@ -8,7 +8,6 @@ import torch
 import torch_geometric.nn as pyg
 from torch.nn.utils import parametrize, prune
 
-import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import close
 from dfgnn import _execute

@@ -217,6 +217,19 @@ def test_after_names_what_got_slower_and_what_fell_back(edges):
     assert times.gain < 1
 
 
+def test_after_blames_no_call_on_its_own_hooks():
+    conv = G.HeteroConv({("a", "to", "b"): G.SAGEConv(WIDTH, WIDTH),
+                         ("b", "back", "a"): G.SAGEConv(WIDTH, WIDTH)})
+    report = dfgnn.accelerate(conv)
+    x = {kind: torch.randn(N, WIDTH) for kind in "ab"}
+    edges = {kind: torch.randint(N, (2, 4 * N)) for kind in conv.convs}
+    edges = {tuple(kind): index for kind, index in edges.items()}
+    times = report.after(
+        lambda: sum(y.sum() for y in conv(x, edges).values()).backward(),
+        rounds=2)
+    assert times.fallbacks == []
+
+
 def test_a_slower_layer_is_named():
     from dfgnn._step_times import Spread, Times, Timed
     slow = Timed("gcn", "GCNConv", Spread(1.0, 0.98, 1.1),

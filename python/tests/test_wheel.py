@@ -5,7 +5,6 @@ import csv
 import hashlib
 import io
 import os
-import shutil
 import subprocess
 import sys
 import tarfile

@@ -42,35 +42,4 @@ holds '.[0] | (.cached_plan_ns, .new_plan_ns, .new_graph_ns, .new_graph_ns_edge,
        .execute_ns | type == "number" and . > 0)'
 holds '.[0] | .cached_plan_ns < .new_plan_ns'
 
-promise "orders of the nodes are timed against none"
-local_="powerlaw:nodes=3000,edges=30000,max-degree=90,columns=local,seed=7"
-# shellcheck disable=SC2086
-status 0 dfgnn-bench "$local_" $quick --reorder degree,community --rounds 6 \
-  --json --store "$work/t.db"
-holds '[.[].reorder] | unique == ["community", "degree"]'
-holds 'all(.[] | .variant, .base_variant, .mapping, .status; type == "string")'
-holds 'all(.[] | .reorder_ms, .base_ms, .median_ms, .ci_low_ms, .ci_high_ms,
-           .ratio, .ratio_low, .ratio_high, .reuse, .locality, .rel_error;
-           type == "number")'
-holds 'all(.status == "ok" and .rel_error < 1e-5 and .edges > 20000)'
-holds 'all(.ratio_low <= .ratio and .ratio <= .ratio_high)'
-holds 'all(if .ratio_high < 1 then .payback_calls > 0 else
-           .payback_calls == null end)'
-holds '[.[] | select(.role == "tuned")] | length == 2'
-holds '[.[].mapping] | unique == ["feature-parallel", "gather-per-edge"]'
-# shellcheck disable=SC2086
-status 0 dfgnn-bench "$local_" $quick --reorder rcm --rounds 5 --no-check \
-  --json --variants "tuned,$name"
-holds 'length == 2 and .[1].variant == "'"$name"'" and
-       .[1].base_variant == .[1].variant and all(.rel_error == null)'
-# shellcheck disable=SC2086
-status 2 dfgnn-bench "$small" $quick --reorder rcm --variants none
-says "'none' is no variant that applies"
-# shellcheck disable=SC2086
-status 2 dfgnn-bench "$small" $quick --reorder rabbit
-says "'rabbit'" degree rcm
-# shellcheck disable=SC2086
-status 2 dfgnn-bench "$small" $quick --reorder all --dispatch
-says "exclude each other"
-
 finish

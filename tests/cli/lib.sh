@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # lib.sh - functions of the command line tests; it is sourced, not run
 #
 # A test makes its files in $work, which is removed at the end, and says what it

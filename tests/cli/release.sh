@@ -106,7 +106,7 @@ if command -v shellcheck >/dev/null; then
     packaging/build/manylinux.sh packaging/build/static-libs.sh \
     >"$work/shellcheck" || fail "shellcheck: $(cat "$work/shellcheck")"
 fi
-for file in .github/workflows/check.yml .github/workflows/release.yml; do
+for file in .github/workflows/*.yml; do
   # what they run is there
   for script in $(grep -o 'tools/[a-z]*\.sh' "$file" | sort -u); do
     [ -x "$script" ] || fail "$file runs $script, which is not there"

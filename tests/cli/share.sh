@@ -117,7 +117,7 @@ jq -c --arg w "$winner" 'if .variant == $w and .status == "ok" then
   | .run = "0123456789abcdef0123456789abcdef"' \
   "$work/base.jsonl" >"$work/slow.jsonl"
 status 0 dfgnn-tune import "$work/slow.jsonl" --store "$work/slow.db" --quiet
-status 0 dfgnn-tune diff "$work/a.db" "$work/slow.db" --json
+status 1 dfgnn-tune diff "$work/a.db" "$work/slow.db" --json
 holds "length == 1 and .[0].a == \"$winner\" and .[0].b != .[0].a"
 holds '.[0].a_loss_in_b > 1 and .[0].b_loss_in_a >= 1'
 
@@ -132,7 +132,10 @@ status 0 dfgnn-tune import "$work/gone.jsonl" "$work/older.jsonl" \
   --store "$work/prune.db"
 status 0 dfgnn-tune verify "$work/prune.db" --json
 holds ".[0].state == \"valid\" and .[0].unknown == $n and .[0].older == $n"
+status 0 dfgnn-tune prune "$work/prune.db" --dry-run --json
+cp "$work/out" "$work/foretold"
 status 0 dfgnn-tune prune --store "$work/prune.db" --json
+diff "$work/out" "$work/foretold" >&2 || fail "--dry-run counts others"
 holds ".[0].unknown == $n and .[0].older == $n and .[0].invalid == 0"
 [ "$(export_of "$work/prune.db" | cksum)" = "$usable" ] ||
   fail "other rows than those are gone"

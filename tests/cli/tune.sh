@@ -37,7 +37,7 @@ status 0 dfgnn-tune run "$small" --device cpu --dim 8 --budget 2s \
   --store "$store" --json
 holds 'length == 1 and .[0].source == "exact" and .[0].resumed == 0'
 holds '.[0].before == "rule" and (.[0].payback_calls | . == null or . > 0)'
-says "before this run: 0 hits, 0 near, 1 misses"
+says "choices before this run: 1 rule"
 holds '.[0] | .measured >= 1 and .median_ms > 0 and .ratio > 0 and .kept'
 winner=$(jq -r '.[0].variant' "$work/out")
 
@@ -56,7 +56,8 @@ holds '.[0] | .status == "ok" and has("floor_ms") and has("floor_share") and
        has("speedup_unfused") and has("saved_bytes") and has("graph_bytes")'
 status 0 dfgnn-tune show --store "$store" --dim 9 --json
 holds 'length == 0'
-status 0 dfgnn-tune show 'no-such-*' --store "$store" --json
+status 1 dfgnn-tune show 'no-such-*' --store "$store" --json
+says "nothing is measured of no-such"
 holds 'length == 0'
 status 0 dfgnn-tune show 'powerlaw*' --store "$store" --json
 holds 'length == 1'

@@ -50,7 +50,7 @@ if [ "$shards" -gt 0 ]; then
     END {for (c in core) if (!(core[c] in taken)) print c}' | sort -n | paste -sd, -)
   small=$(dfgnn-graph info $(cat "$out/list") |
     awk -v most="${CPU_EDGES:-250000}" 'NR > 1 && $4 <= most {print $1}')
-  for name in $small; do grep "/$name[.]npz$" "$out/list"; done >"$out/small"
+  for name in $small; do grep "/${name}[.]npz\$" "$out/list"; done >"$out/small"
 fi
 
 survey() { # NAME CORES OPTION...

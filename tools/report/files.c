@@ -90,7 +90,8 @@ dfgnn_status dfgnn__report_graph_read(dfgnn_report_graph *graph,
   dfgnn_csr *csr = NULL;
   options.device = "cpu";
   options.store = "";
-  *graph = (dfgnn_report_graph){.signature = DFGNN_SIGNATURE_INIT};
+  *graph =
+      (dfgnn_report_graph){.operand = name, .signature = DFGNN_SIGNATURE_INIT};
   dfgnn_status status = dfgnn__csr_open(&csr, name);
   if (status)
     return status;
@@ -167,6 +168,7 @@ dfgnn_status dfgnn__report_files(dfgnn_page *page,
                                     o->title ? o->title : "dfgnn: measurements",
                                 .command = o->command,
                                 .commit = o->commit,
+                                .named = o->store,
                                 .store = here.name,
                                 .stores = here.count,
                                 .invalid = here.invalid,

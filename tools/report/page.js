@@ -36,6 +36,13 @@ function noise(share, samples) {
   return parts.length ? h` <small>${parts.join(" ")}</small>` : "";
 }
 
+/* A text without its middle: labels that begin alike differ at the end. */
+function middleCut(text, most) {
+  const half = Math.floor((most - 1) / 2);
+  return text.length <= most ? text :
+      text.slice(0, half) + "\u2026" + text.slice(-half);
+}
+
 function times(x) {
   return known(x) ? (x < 9.995 ? x.toFixed(2) : x.toFixed(1)) : DASH;
 }
@@ -258,9 +265,9 @@ function mapTable(data, show) {
       shapes.length;
   return h`<div class="frame"><div class="wide" tabindex="0"><table class="map">
       <thead><tr><th>graph</th>${shapes.map(s => h`<th class="up" title="${s.text}"><span>${
-      s.text}${data.devices.length > 1 ? " " + s.on.arch : ""}</span></th>`)
+      middleCut(s.text, 38)}${data.devices.length > 1 ? " " + s.on.arch : ""}</span></th>`)
       }</tr></thead><tbody>${graphs.map(g => h`<tr><th scope="row"><a href="#g${
-      g.number}" title="${g.name}">${g.name}</a></th>${
+      g.number}" title="${g.name}">${middleCut(g.name, WIDTH > 600 ? 30 : 16)}</a></th>${
       shapes.map(s => cell(g, s))}</tr>
 `)}</tbody></table></div></div>${left ? h`<p>The map has the ${
       graphs.length} graphs and ${shapes.length} problems of most

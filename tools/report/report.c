@@ -76,13 +76,47 @@ static int is_harmless(const char *text) {
   return !text[strspn(text, harmless)];
 }
 
-/* The command that measures a cell; a name that a shell might act on is left
- * out, and so is what the shape has beyond operator, pass, size and type. */
-static void put_command(dfgnn_page *page, const report_graph *graph,
+/* Puts a text that a shell does not act on, else `noun`. */
+static void put_word(dfgnn_page *page, const char *text, const char *noun) {
+  dfgnn__page_text(page, is_harmless(text) ? text : noun);
+}
+
+static void put_flags(dfgnn_page *page, const dfgnn_measurement *row) {
+  const struct {
+    const char *name;
+    int64_t on;
+  } flags[] = {{" --weights", row->weights},
+               {" --bias", row->bias},
+               {" --dropout", row->dropout}};
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    if (flags[i].on)
+      dfgnn__page_raw(page, flags[i].name);
+  if (row->edge_dim == DFGNN_EDGE_PROJECTED)
+    dfgnn__page_raw(page, " --edge-dim projected");
+  else if (row->edge_dim)
+    dfgnn__page_f(page, " --edge-dim %lld", (long long)row->edge_dim);
+  if (row->message && !*row->program)
+    dfgnn__page_f(page, " --message %s",
+                  dfgnn_name(DFGNN_NAMES_MESSAGE, (dfgnn_message)row->message));
+}
+
+/* The command that measures a cell.  Of a graph that is known by its label
+ * alone the file is left to the reader. */
+static void put_command(dfgnn_page *page, const report_data *d,
+                        const report_graph *graph,
                         const dfgnn_measurement *row) {
-  const int plain = is_harmless(graph->name);
   dfgnn__page_raw(page, "<code>dfgnn-tune run ");
-  dfgnn__page_text(page, plain ? graph->name : "GRAPH");
+  put_word(page,
+           graph->given               ? graph->given->operand
+           : strchr(graph->name, ':') ? graph->name
+                                      : "GRAPH.npz",
+           "GRAPH.npz");
+  if (d->input->named && *d->input->named) {
+    dfgnn__page_raw(page, " --store ");
+    put_word(page, d->input->named, "STORE");
+  }
+  if (!strcmp(row->backend, "cpu"))
+    dfgnn__page_raw(page, " --device cpu");
   dfgnn__page_raw(page, *row->program ? " --program " : " --op ");
   dfgnn__page_text(page, *row->program ? "FILE" : row->op);
   if (strcmp(row->pass, "forward")) {
@@ -93,6 +127,7 @@ static void put_command(dfgnn_page *page, const report_graph *graph,
                 (long long)row->dim);
   dfgnn__page_raw(page, " --dtype ");
   dfgnn__page_text(page, row->dtype);
+  put_flags(page, row);
   dfgnn__page_raw(page, "</code>");
 }
 
@@ -120,7 +155,7 @@ static void put_next(dfgnn_page *page, const report_data *d,
     dfgnn__page_raw(page, "</b> is worth most, which ");
     dfgnn__page_raw(page, answering(s->next->source));
     dfgnn__page_raw(page, " so far: ");
-    put_command(page, graph, shape->row);
+    put_command(page, d, graph, shape->row);
     dfgnn__page_raw(page, ".");
   } else if (stale) {
     dfgnn__page_f(page,

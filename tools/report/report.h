@@ -11,6 +11,7 @@
 /* A graph at hand. */
 typedef struct dfgnn_report_graph {
   char name[256];
+  const char *operand; /* the file or specification */
   dfgnn_signature signature;
   double sources[DFGNN_HISTOGRAM_BINS]; /* the histogram of the sources */
 } dfgnn_report_graph;
@@ -19,6 +20,7 @@ typedef struct dfgnn_report_input {
   const char *title;
   const char *command;      /* the command line that made the page, or NULL */
   const char *commit;       /* of the library's source; NULL or "": not known */
+  const char *named;        /* the stores that were asked for; NULL: layers */
   const char *const *store; /* names of the stores that rows are from */
   size_t stores;
   const dfgnn_measurement *row;

@@ -13,6 +13,15 @@ function prefixLength(arms) {
   return same.lastIndexOf(".") + 1;
 }
 
+/* The names of variants without what they all have in common. */
+function differences(arms, prefix, most) {
+  const parts = arms.map(arm => arm.name.slice(prefix).split(/[/,]/));
+  const common = parts[0].slice(1).filter(
+      part => parts.every(other => other.includes(part)));
+  return parts.map(([first, ...rest]) => middleCut([first, ...rest.filter(
+      part => !common.includes(part))].join(" "), most));
+}
+
 /* Times over the fastest's with their intervals, and both floors, a row for
  * each variant by its rank. */
 function intervalsChart(p, arms, prefix) {
@@ -25,8 +34,8 @@ function intervalsChart(p, arms, prefix) {
       .filter(([, x]) => known(x) && x > 0.5 && x < 8);
   const values = spans.flatMap(span => span.slice(0, 3))
       .concat(floors.map(f => f[1]), [1]).map(x => Math.min(x, 8));
-  const name = (arm, i) => (i + 1) + (wide ? " " +
-      arm.name.slice(prefix, prefix + 34) : "");
+  const names = differences(arms, prefix, 34);
+  const name = (arm, i) => (i + 1) + (wide ? " " + names[i] : "");
   return plot({
     width: 720, height: ROW * arms.length + 56, left: wide ? 270 : 30,
     title: "Times over the fastest's with 95 % intervals",

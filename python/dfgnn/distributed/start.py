@@ -6,7 +6,6 @@ import ctypes
 import torch
 import torch.distributed as dist
 
-from .. import _abi
 from .._context import context
 from .._library import check, library
 from .errors import DistributedError
