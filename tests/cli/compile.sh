@@ -105,9 +105,16 @@ promise "of a store that is named stat counts that alone"
 status 0 dfgnn-tune stat --store "$work/gpu.db" --json
 holds 'length > 0 and all(.kind == null and .rows > 0)'
 
+promise "cells are the problems of the graphs, beside those of the stores"
+printf 'a --op spmm-sum --dim 8\nb --op gt --dim 8\n' >"$work/cells.txt"
+status 0 dfgnn-tune compile uniform:nodes=20,edges=90 --cells "$work/cells.txt" \
+  --only a --store "$work/gpu.db" --op reduce-max --arch sm_90 --json
+holds '.[0].choices > 1 and .[0].failed == 0'
+
 promise "the pack of the package's store wants a compiler"
 status 1 env DFGNN_NVRTC=/nonexistent sh "$top/data/stores/make_pack.sh" \
-  dfgnn-tune "$work/no.pack" "$work/gpu.db"
+  dfgnn-tune "$work/no.pack" "$work/gpu.db" "$top/data/portfolios/cells.txt" \
+  "$top/data/cora.npz"
 says "no NVRTC"
 [ ! -e "$work/no.pack" ] || fail "a pack was written"
 

@@ -121,7 +121,8 @@ for file in .github/workflows/*.yml; do
 jobs = yaml.safe_load(open(sys.argv[1]))["jobs"]
 for job in jobs.values():
     assert job["runs-on"] and all("run" in s or "uses" in s for s in job["steps"])
-    assert set(job.get("needs", [])) <= set(jobs)' "$file" ||
+    needs = job.get("needs", [])
+    assert set([needs] if isinstance(needs, str) else needs) <= set(jobs)' "$file" ||
       fail "$file is no workflow"
   fi
 done
