@@ -3,6 +3,10 @@
 . "$(dirname "$0")/lib.sh"
 store=$work/t.db
 
+# More problems than a test waits for.
+many="--device cpu --dim 8,9,10,11,12,13,14,15,16,17,18,19 --op gt,gat,gatv2,agnn
+  --heads 1,2,4,8 --budget 1s"
+
 rows() { dfgnn-tune export --store "$store" 2>/dev/null | wc -l; }
 
 # A program that nohup started ignores HUP, and so does what it starts.
@@ -11,9 +15,8 @@ sh -c 'kill -HUP $$; exit 0' 2>/dev/null && signals="INT TERM"
 for signal in $signals; do
   promise "a run ended by $signal exits with 130 and keeps its rows"
   rm -f "$store"*
-  dfgnn-tune run "$small" --device cpu --dim 8 --op gt,gat,gatv2,agnn \
-    --heads 1,2,4 --budget 60s --exhaustive --store "$store" \
-    >"$work/out" 2>"$work/err" &
+  # shellcheck disable=SC2086
+  dfgnn-tune run "$small" $many --store "$store" >"$work/out" 2>"$work/err" &
   pid=$!
   tries=0
   while [ "$(rows)" -lt 1 ] && [ $tries -lt 100 ]; do
@@ -30,8 +33,8 @@ for signal in $signals; do
 done
 
 promise "the time limit exits with 3 and keeps its rows"
-status 3 dfgnn-tune run "$small" --device cpu --dim 8,9,10,11,12,13 \
-  --budget 60s --exhaustive --time-limit 4s --store "$store" --quiet
+# shellcheck disable=SC2086
+status 3 dfgnn-tune run "$small" $many --time-limit 2s --store "$store" --quiet
 says "time limit"
 [ "$(rows)" -gt "$kept" ] || fail "no row is added"
 

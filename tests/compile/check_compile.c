@@ -212,12 +212,11 @@ static int same_template(const dfgnn_program *a, const dfgnn_program *b) {
   return !strcmp(a->source, b->source) && !strcmp(a->name, b->name);
 }
 
-/* The number of programs of a template in the sample: 1 of 4, 2 of 16, 22 of
- * 7383.  A program takes 0.3 s of a core, so that `make check` compiles for
- * less than a minute on two cores. */
+/* The number of programs of a template in the sample: 1 of 36, 2 of 144, 15 of
+ * 7383.  A program takes 0.3 s of a core. */
 static size_t sample_size(size_t count) {
   size_t size = 1;
-  while (16 * size * size < count)
+  while (36 * size * size < count)
     size++;
   return size;
 }

@@ -314,8 +314,11 @@ TEST_LOOP(a_missing_edge_is_found, 0, VISIBLE) {
   find_missing_edge(&edges[_i], edges[_i].plain, "test.planted");
 }
 
+/* Types of 32 and of 16 bits, by whose roundings the bound differs most. */
 TEST_LOOP(swapped_heads_and_stale_features_are_found, 0, VARIANT_TESTS) {
   variant_test test = variant_test_make(_i);
+  if (test.dtype != DFGNN_F32 && test.dtype != DFGNN_BF16)
+    return;
   const hub *h = &hubs[test.pass == DFGNN_PASS_FORWARD ? 2 : 3];
   session s = open_session(h, &test);
   expect_wrong(&s, RIGHT, "test.planted", h->name);

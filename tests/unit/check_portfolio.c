@@ -413,14 +413,14 @@ TEST(tables_beyond_the_cache_are_taken_by_slices) {
 }
 
 /* Choices by trees that have not seen the graph, over all surveyed cells,
- * one graph in sixteen. */
+ * one graph in 32. */
 TEST(ranking_unseen_graphs_is_good) {
   const dfgnn_portfolios *all = dfgnn__portfolios();
   double sum = 0;
   int count = 0;
   for (size_t i = 0; i < all->cells; i++) {
     dfgnn_cell *c = all->cell[i];
-    for (int g = (int)(i % 16); g < c->graphs; g += 16) {
+    for (int g = (int)(i % 32); g < c->graphs; g += 32) {
       double predicted[DFGNN_CELL_MEMBERS];
       const dfgnn_setting setting = {.problem = &c->problem,
                                      .signature =
