@@ -23,6 +23,7 @@
 typedef struct archive {
   const char *path;
   unzFile zip;
+  int fd;       /* before minizip has it, else -1 */
   int64_t left; /* bytes that may still be unpacked */
 } archive;
 
@@ -57,26 +58,40 @@ static dfgnn_status check_end(int fd, int64_t size, const char *path) {
   return DFGNN_OK;
 }
 
+/* Has minizip read the file that was looked at, whatever its name means now. */
+static void *open_given(void *given, const void *path, int mode) {
+  int *fd = given;
+  FILE *file = fdopen(*fd, "rb");
+  (void)path;
+  (void)mode;
+  if (file)
+    *fd = -1;
+  return file;
+}
+
 static dfgnn_status open_archive(archive *a, const char *path) {
   int64_t size;
-  int fd;
   *a = (archive){.path = path};
-  dfgnn_status status = dfgnn__file_open(&fd, &size, path, "a graph file");
+  dfgnn_status status = dfgnn__file_open(&a->fd, &size, path, "a graph file");
   if (status)
     return status;
   status = dfgnn__limit(&a->left, size);
   if (!status)
-    status = check_end(fd, size, path);
-  close(fd);
-  if (status)
-    return status;
-  a->zip = unzOpen64(path);
-  if (!a->zip)
-    return dfgnn__fail(DFGNN_ERROR_FORMAT,
-                       "%s: found no zip directory, expected an .npz archive; "
-                       "is the file truncated?",
-                       path);
-  return DFGNN_OK;
+    status = check_end(a->fd, size, path);
+  zlib_filefunc64_def functions;
+  fill_fopen64_filefunc(&functions);
+  functions.zopen64_file = open_given;
+  functions.opaque = &a->fd;
+  if (!status)
+    a->zip = unzOpen2_64(path, &functions);
+  if (a->fd >= 0)
+    close(a->fd);
+  if (!status && !a->zip)
+    status = dfgnn__fail(DFGNN_ERROR_FORMAT,
+                         "%s: found no zip directory, expected an .npz "
+                         "archive; is the file truncated?",
+                         path);
+  return status;
 }
 
 /* Refuses two entries of the same name, as readers differ in which they take,
