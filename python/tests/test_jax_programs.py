@@ -311,11 +311,43 @@ assert close(jax.vmap(jax.grad(f))(xs), jnp.stack([jax.grad(f)(x)
                         os.pathsep.join(path for path in sys.path if path)})
 
 
+@jax.custom_jvp
+def reversed_gradient(x):
+    return x * 1.0
+
+
+reversed_gradient.defjvp(lambda x, t: (x[0] * 1.0, -t[0]))
+
+
+@pytest.mark.parametrize("function", [
+    jax.nn.relu, jax.nn.relu6, jnp.abs, jax.nn.softplus,
+    jax.nn.hard_swish, lambda x: jnp.clip(x, -1, 1), lambda x: jnp.logaddexp(
+        x, x), lambda x: jnp.max(x, -1, keepdims=True) * x])
+def test_derivatives_at_corners_are_those_of_jax(function):
+    src, dst = edges()
+    graph = dj.from_edges(src, dst, N, M)
+    layer = dj.edge_program(lambda j: function(j.h))
+    h = jnp.resize(jnp.array([0., 1, -1, 6, 3, -3, .5, 0]), (M, H, D))
+    close(jax.grad(lambda h: layer(graph, j={"h": h}).sum())(h), jax.grad(
+        lambda h: function(h[src]).sum())(h), 1e-6)
+
+
+def test_large_integers_are_refused():
+    src, dst = edges()
+    layer = dj.edge_program(lambda j: j.t * 1.0)
+    with pytest.raises(ValueError, match="j.t has integers above"):
+        layer(dj.from_edges(src, dst, N, M), j={
+            "t": jnp.full((M,), 1_700_000_000)})
+
+
 @pytest.mark.parametrize("function, what", [
     (lambda i, j: jnp.cumsum(j.h, -1), "cumsum"),
     (lambda i, j: jnp.swapaxes(j.h, 0, 1), "exchanged"),
     (lambda i, j: j.h[:, ::2], "step|gather"),
     (lambda i, j: jnp.argmax(j.h, -1), "argmax"),
+    (lambda i, j: j.h ** i.h, "exponent"),
+    (lambda i, j: reversed_gradient(j.h), "derivative of its own"),
+    (lambda i, j: jax.lax.reduce_precision(j.h, 5, 2), "fewer bits"),
 ])
 def test_what_programs_do_not_have_is_refused_with_its_line(function, what):
     src, dst = edges()

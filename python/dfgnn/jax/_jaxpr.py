@@ -23,15 +23,16 @@ _ELEMENTWISE = {
     "min": "min({0}, {1})", "neg": "neg({0})", "exp": "exp({0})",
     "log": "log({0})", "log1p": "log1p({0})", "expm1": "expm1({0})",
     "tanh": "tanh({0})", "sin": "sin({0})", "cos": "cos({0})",
-    "tan": "sin({0}) / cos({0})", "abs": "abs({0})", "sign": "sign({0})",
+    "tan": "sin({0}) / cos({0})", "sign": "sign({0})",
+    # whose derivative at 0 is 1
+    "abs": "where({0} < 0, neg({0}), {0})",
     "sqrt": "sqrt({0})", "rsqrt": "rsqrt({0})", "square": "square({0})",
     "logistic": "sigmoid({0})", "erf": "erf({0})", "erfc": "1 - erf({0})",
     "exp2": f"exp({{0}} * {math.log(2)!r})", "stop_gradient": "detach({0})",
     "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{1} < {0}",
     "ge": "{1} <= {0}", "eq": "{0} == {1}", "ne": "1 - ({0} == {1})",
-    "and": "{0} * {1}", "or": "max({0}, {1})", "not": "1 - {0}",
 }
-_SAME = {"copy", "copy_p", "optimization_barrier", "reduce_precision"}
+_SAME = {"copy", "copy_p", "optimization_barrier"}
 _REDUCE = {"reduce_sum": "sum", "reduce_max": "amax", "reduce_min": "amin"}
 _CALLS = {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call",
           "remat", "checkpoint", "remat2"}
@@ -46,7 +47,8 @@ def _pow(w, eqn, x, y):
     exponent = eqn.invars[1]
     if isinstance(exponent, core.Literal):
         return w.apply(f"pow({{0}}, {float(exponent.val)})", x)
-    return w.apply("exp({1} * log({0}))", x, y)
+    raise Refused("a power whose exponent is no number; jnp.exp(y * "
+                  "jnp.log(x)) has one for x above 0")
 
 
 def _select(w, eqn, which, *cases):
@@ -235,6 +237,22 @@ def _product(w, values, labels, gone, out, shape):
     return w.reshape(made, shape)
 
 
+def _logical(form):
+    def operation(w, eqn, *values):
+        if eqn.outvars[0].aval.dtype != bool:
+            raise Refused(f"{eqn.primitive.name} of the bits of integers")
+        return w.apply(form, *values)
+    return operation
+
+
+def _reduce_precision(w, eqn, x):
+    kind = jnp.finfo(eqn.outvars[0].aval.dtype)
+    if (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) < (
+            kind.nexp, kind.nmant):
+        raise Refused("reduce_precision to fewer bits")
+    return x
+
+
 def _clamp(w, eqn, low, x, high):
     return w.apply("min(max({1}, {0}), {2})", low, x, high)
 
@@ -255,7 +273,9 @@ _OPERATIONS = {
     "reshape": _reshape, "squeeze": _squeeze, "transpose": _transpose,
     "slice": _slice, "split": _split, "concatenate": _concatenate,
     "stack": _stack, "dot_general": _dot_general, "clamp": _clamp,
-    "dfgnn_dropout": _drop,
+    "dfgnn_dropout": _drop, "reduce_precision": _reduce_precision,
+    "and": _logical("{0} * {1}"), "or": _logical("max({0}, {1})"),
+    "not": _logical("1 - {0}"),
     **{name: _reduce for name in _REDUCE},
 }
 
@@ -282,9 +302,9 @@ def _inner(eqn):
 
 
 _NAMED = {  # of JAX: the function, its second argument, and the text
-    "relu": (jax.nn.relu, (), "relu({0})"),
     "silu": (jax.nn.silu, (), "silu({0})"),
     "elu": (jax.nn.elu, (), "elu({0}, 1.0)"),
+    # the operator of GATv2 has it, whose derivative at 0 is that below
     "leaky_relu": (jax.nn.leaky_relu, (0.2,), "leaky_relu({0}, {1})"),
     "logaddexp": (jnp.logaddexp, (0.0,), "softplus({0})"),
 }
@@ -305,6 +325,49 @@ def _named(eqn):
     if _form(_inner(known.eqns[0])) != _form(_inner(eqn)):
         return None
     return text.format("{0}", *(float(v.val) for v in further))
+
+
+# by the number of arguments, functions of JAX that have a derivative of their own
+_DERIVED = {
+    1: ((jax.nn.relu, "relu({0})"),
+        (jax.nn.relu6, "where(6 <= {0}, 6, where({0} <= 0, 0, {0}))")),
+    2: ((jnp.logaddexp, "where({0} - {1} == {0} - {1}, max({0}, {1}) + "
+         "log1p(exp(neg(abs({0} - {1})))), {0} + {1})"),),
+}
+
+
+def _custom(w, eqn, inner, values):
+    """A function that has a derivative of its own, or None if it is that of
+    what the function does, as the derivatives of JAX's functions are."""
+    variables = inner.invars
+    outer = inner.replace(eqns=[eqn.replace(invars=variables)],
+                          outvars=eqn.outvars)
+    if not all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in variables):
+        raise Refused("a derivative of its own by numbers that are not real")
+    for function, text in _DERIVED.get(len(variables), ()):
+        known = jax.make_jaxpr(function)(*(v.aval for v in variables)).jaxpr
+        if _form(inner) == _form(_inner(known.eqns[0])) and \
+                _same_derivatives(outer, known, variables):
+            return w.apply(text, *values)
+    if not _same_derivatives(outer, inner, variables):
+        raise Refused("a function with a derivative of its own "
+                      "(jax.custom_jvp)")
+    return None
+
+
+def _same_derivatives(first, second, variables):
+    """Whether they are the same at points where derivatives have corners."""
+    points = np.array([0, 1, -1, 6, .3, -.7, 3, -3, -6])
+    for k in range(len(points)):
+        given = [jnp.asarray(np.resize(np.roll(points, k), v.aval.shape),
+                             v.aval.dtype) for v in variables]
+        along = [jnp.cos(x + n) for n, x in enumerate(given)]
+        a, b = (jax.jvp(lambda *x, one=one: jax.core.eval_jaxpr(
+            one, (), *x), given, along)[1] for one in (first, second))
+        if not all(np.allclose(x, y, 1e-3, 1e-5, equal_nan=True)
+                   for x, y in zip(a, b)):
+            return False
+    return True
 
 
 # ---- the walk over a jaxpr ---------------------------------------------------
@@ -338,6 +401,11 @@ def _translate(w, eqn, values):
         known = _named(eqn)
         if known:
             return w.apply(known, values[0])
+        if name == "custom_jvp_call":
+            with jax.ensure_compile_time_eval():
+                made = _custom(w, eqn, inner, values)
+            if made is not None:
+                return made
         consts = getattr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")),
                          "consts", ())
         return walk(w, inner, consts, values)

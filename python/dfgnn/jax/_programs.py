@@ -139,6 +139,10 @@ def _real(name, array):
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise TypeError(f"{name} is {array.dtype}, expected one of "
                         f"{sorted(DTYPES)}")
+    if not isinstance(array, jax.core.Tracer) and array.size and \
+            array.dtype != bool and abs(array).max() > 1 << 24:
+        raise ValueError(f"{name} has integers above 2**24, which programs "
+                         "would round")
     return array.astype(jnp.float32)
 
 
