@@ -140,9 +140,25 @@ drawn 'measured problems' 'Graphs and problems' 'Parameters' \
 
 promise "a browser without JavaScript has the main facts"
 for word in 'This browser runs no JavaScript' 'map of graphs and problems' \
-  '2 problems are measured on 1 graphs' 'times</b> as fast as'; do
+  '2 problems are measured on 1 graph' 'times</b> as fast as'; do
   grep -q -F "$word" "$page" || fail "the page lacks '$word'"
 done
+
+promise "the command of the first sentence runs as it stands"
+dfgnn-graph generate uniform:nodes=40,edges=200 -o "$work/pat.npz" -q
+for one in "$work/pat.npz --op gt" "$small --op gat --bias"; do
+  # shellcheck disable=SC2086
+  status 0 dfgnn-tune run $one $quick --store "$work/two.db"
+done
+status 0 dfgnn-tune report --store "$work/two.db" "$work/pat.npz" "$small" \
+  -o "$work/two.html"
+next=$(sed -n 's/.*<code>\(dfgnn-tune run [^<]*\)<\/code>.*/\1/p' "$work/two.html" |
+  head -n 1)
+before=$(dfgnn-tune show --store "$work/two.db" --json | jq length)
+# shellcheck disable=SC2086
+status 0 $next --budget 1s -q
+[ "$(dfgnn-tune show --store "$work/two.db" --json | jq length)" -gt "$before" ] ||
+  fail "'$next' measures nothing new"
 
 promise "the same rows give the same bytes"
 status 0 dfgnn-tune report --store "$store" "$small" -o "$work/again.html" -q

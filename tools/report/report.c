@@ -195,9 +195,10 @@ static void put_noscript(dfgnn_page *page, const report_data *d,
       "variants of each problem with their intervals, the effect of each "
       "parameter, the graphs and those near them, the time of tuning, and "
       "what choices without measurements cost. <code>dfgnn-tune show</code> "
-      "prints the rows.</p><p>%zu problems are measured on %zu graphs; %zu "
+      "prints the rows.</p><p>%zu problem%s measured on %zu graph%s; %zu "
       "winners cannot be told from another variant.</p><ul>",
-      d->problems, d->graphs, s->tied);
+      d->problems, d->problems == 1 ? " is" : "s are", d->graphs,
+      d->graphs == 1 ? "" : "s", s->tied);
   for (size_t i = 0; i < d->devices && i < 8; i++) {
     const dfgnn_measurement *row = d->device[i].row;
     dfgnn__page_raw(page, "<li>");
