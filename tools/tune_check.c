@@ -81,6 +81,7 @@ static int verify_command(tool_settings *settings, int count, char **operands) {
   static const tool_column columns[] = {
       {"file", "FILE", TOOL_TEXT},
       {"state", "STATE", TOOL_TEXT},
+      {"signed", "SIGNED", TOOL_FLAG},
       {"rows", "ROWS", TOOL_COUNT},
       {"invalid", "INVALID", TOOL_COUNT},
       {"current", "CURRENT", TOOL_COUNT},

@@ -49,6 +49,17 @@ static int fingerprint_of(uint64_t *fingerprint, const char *name) {
   return status ? tool_fail(status) : TOOL_DONE;
 }
 
+static int is_store(const char *path) {
+  static const char mark[] = "SQLite format 3"; /* its NUL is part of it */
+  char bytes[sizeof mark] = "";
+  FILE *file = fopen(path, "rb");
+  if (!file)
+    return 0;
+  const size_t n = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  return n == sizeof mark && !memcmp(bytes, mark, sizeof mark);
+}
+
 static int selected(const selection *s, const dfgnn_measurement *row) {
   int found = !s->count;
   for (int i = 0; i < s->count && !found; i++)
@@ -179,12 +190,18 @@ static const tool_column columns[] = {
 static int command(tool_settings *settings, int count, char **operands) {
   tool_records records = {0};
   uint64_t fingerprints[count + 1];
-  selection s = {count, operands, fingerprints};
-  int status = TOOL_DONE;
+  char *patterns[count + 1], *stores[count + 1];
+  selection s = {0, patterns, fingerprints};
+  int status = TOOL_DONE, store_count = 0;
   for (int i = 0; i < count && !status; i++)
-    status = fingerprint_of(&fingerprints[i], operands[i]);
+    if (is_store(operands[i])) {
+      stores[store_count++] = operands[i];
+    } else {
+      status = fingerprint_of(&fingerprints[s.count], operands[i]);
+      patterns[s.count++] = operands[i];
+    }
   if (!status)
-    status = tool_records_load(&records, settings, 0, NULL);
+    status = tool_records_load(&records, settings, store_count, stores);
   if (!status) {
     json_t *rows = json_array();
     for (size_t i = 0; i < records.decisions->count; i++) {
@@ -197,10 +214,10 @@ static int command(tool_settings *settings, int count, char **operands) {
       tool_note(settings, "%llu invalid rows skipped",
                 (unsigned long long)records.invalid);
     status = tool_report(settings, rows, columns);
-    if (none && count)
+    if (none && s.count)
       status = tool_error("nothing is measured of %s%s; 'dfgnn-tune run GRAPH' "
-                          "measures, and --store names a store",
-                          operands[0], count > 1 ? " and the others" : "");
+                          "measures",
+                          patterns[0], s.count > 1 ? " and the others" : "");
     else if (none)
       tool_note(settings,
                 "nothing is measured; 'dfgnn-tune run GRAPH' measures");
@@ -211,14 +228,16 @@ static int command(tool_settings *settings, int count, char **operands) {
 
 const tool_command tune_show = {
     .name = "show",
-    .operands = "[GRAPH...]",
+    .operands = "[STORE...] [GRAPH...]",
     .least = 0,
     .most = -1,
     .summary = "Show the winners in the stores",
-    .text = "Lists the winner of every measured problem, or with --all every "
-            "measured variant, rejected ones included. A GRAPH is a file, or "
-            "a name as it is stored, in which * matches any text. Problem "
-            "options that are given restrict what is shown.",
+    .text =
+        "Lists the winner of every measured problem, or with --all every "
+        "measured variant, rejected ones included. A GRAPH is a file, or "
+        "a name as it is stored, in which * matches any text; the stores are "
+        "each STORE, or those of the layers. Problem "
+        "options that are given restrict what is shown.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(ALL) | HAS_TABLE,
     .selects = 1,
     .main = command};

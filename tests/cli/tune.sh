@@ -56,7 +56,9 @@ holds '.[0] | .status == "ok" and has("floor_ms") and has("floor_share") and
        has("speedup_unfused") and has("saved_bytes") and has("graph_bytes")'
 status 0 dfgnn-tune show --store "$store" --dim 9 --json
 holds 'length == 0'
-status 1 dfgnn-tune show 'no-such-*' --store "$store" --json
+status 0 dfgnn-tune show "$store" --json
+holds 'length > 0'
+status 1 dfgnn-tune show 'no-such-*' "$store" --json
 says "nothing is measured of no-such"
 holds 'length == 0'
 status 0 dfgnn-tune show 'powerlaw*' --store "$store" --json
