@@ -23,7 +23,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 folder=$(cd "${1:-$here}" && pwd)
 table=${TABLE:-sanitize.tsv}
 limit=${LIMIT:-90} budget=${BUDGET:-540} jobs=${JOBS:-4}
-export DFGNN_CUSPARSE=/nonexistent # racecheck warns of cuSPARSE's own kernels
 export DFGNN_TEST_FEW="${FEW:-60}"
 
 tune=${TUNE:-$(command -v dfgnn-tune || echo "$folder/../../tools/dfgnn-tune")}
