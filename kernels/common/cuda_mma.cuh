@@ -80,7 +80,6 @@ using ptx::load_transposed;
 /* Copies from global to shared memory. */
 using ptx::copy_async;
 using ptx::copy_commit;
-using ptx::copy_few_async;
 using ptx::copy_wait;
 
 } // namespace dfgnn

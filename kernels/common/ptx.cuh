@@ -181,14 +181,6 @@ __device__ __forceinline__ void copy_async(void *to, const void *from,
       "l"(from), "r"(bytes)
       : "memory"));
 }
-/* Copies 4 or 8 bytes between addresses that are aligned to as many. */
-template <int BYTES>
-__device__ __forceinline__ void copy_few_async(void *to, const void *from) {
-  DFGNN_SM80(asm volatile(
-      "cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)),
-      "l"(from), "n"(BYTES)
-      : "memory"));
-}
 /* Ends a group of copies (of the thread). */
 __device__ __forceinline__ void copy_commit() {
   DFGNN_SM80(asm volatile("cp.async.commit_group;" ::: "memory"));

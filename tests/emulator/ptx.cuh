@@ -114,11 +114,6 @@ inline void copy_bytes(void *to, const void *from, int size, int bytes,
 inline void copy_async(void *to, const void *from, int bytes, EMULATED_HERE) {
   copy_bytes(to, from, 16, bytes, EMULATED_PLACE);
 }
-template <int BYTES>
-inline void copy_few_async(void *to, const void *from, EMULATED_HERE) {
-  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "");
-  copy_bytes(to, from, BYTES, BYTES, EMULATED_PLACE);
-}
 inline void copy_commit() { emulated_run->commit(); }
 template <int PENDING> inline void copy_wait() { emulated_run->wait(PENDING); }
 

@@ -260,8 +260,7 @@ START_TEST(a_call_of_one_launch_costs_the_host_little) {
     dfgnn_problem problem = DFGNN_PROBLEM_INIT;
     call c;
     if (strcmp(v->family->backend, "cuda") ||
-        (i && v->family == dfgnn__variant(i - 1)->family &&
-         strcmp(v->family->algorithm, "unfused")) ||
+        (i && v->family == dfgnn__variant(i - 1)->family) ||
         !open_call(&c, gpu, graph, &problem, v->name))
       continue;
     prints_its_host_time(&c, v->name);

@@ -1,9 +1,8 @@
 /* direct_backward.cuh - the kernel of `direct`'s gradients: tiles whose
  * operands go from memory into registers
  *
- * The walk is that of tile_backward.h; each warp has 16 rows in one head and
- * walks the columns, 16 a step, by itself.  tile_backward.cuh says what the
- * bits of masks mean and why results that are not finite are computed again. */
+ * The walk is that of tile_backward.h; each warp walks the columns, 16 a step,
+ * by itself. */
 #ifndef DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 #define DFGNN_ATTENTION_CUDA_DIRECT_BACKWARD_CUH
 
@@ -17,8 +16,8 @@ template <int OP, typename T, int DIM, int EXACT, bool COLUMNS, int EDGES>
 struct direct_gradient {
   using math = fragments<T, EXACT, DIM>;
   using Score = score_of<OP>;
-  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
-  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int OWN = GRAD_TILE_TENSORS(OP), YO = OWN - 1;
+  static constexpr int FAR = OWN, YF = YO;
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
   static constexpr int STATS = GRAD_STATS(OP);
   static constexpr int GROUPS = GRAD_TILE_STEP / 8;

@@ -15,22 +15,22 @@ __device__ __forceinline__ bool is_finite(float x) {
 }
 
 /* Bits of a mask of results, beside bit t for sum t.  GRAD_TILE_INNER: the sum
- * of dS times the score's inner derivative, which gives GAT's grad_score and
- * AGNN's grad_beta.  GRAD_TILE_EDGES: the numbers written for edges. */
+ * of dS times the score's inner derivative, which gives GAT's grad_score.
+ * GRAD_TILE_EDGES: the numbers written for edges. */
 constexpr unsigned GRAD_TILE_INNER = 4, GRAD_TILE_EDGES = 8;
 
 template <int OP, typename T, int DIM, bool COLUMNS, int EDGES>
 struct grad_tile_row {
   using Score = score_of<OP>;
-  static constexpr int OWN = GRAD_TILE_OWN(OP, COLUMNS), YO = OWN - 1;
-  static constexpr int FAR = GRAD_TILE_FAR(OP, COLUMNS), YF = FAR - 1;
+  static constexpr int OWN = GRAD_TILE_TENSORS(OP), YO = OWN - 1;
+  static constexpr int FAR = OWN, YF = YO;
   static constexpr int TO = GRAD_SUMS(OP, COLUMNS), YT = TO > 0 ? TO - 1 : 0;
   static constexpr int STATS = GRAD_STATS(OP), K = 16 / sizeof(T);
 
   const grad_tile_params &p;
   int row, head;
   float own[OWN][K], sum[YT + 1][K];
-  float lse, delta, extra, beta, inner;
+  float lse, delta, extra, inner;
   uint64_t key;
 
   __device__ static float scalar(const void *array, int64_t at) {
@@ -59,7 +59,7 @@ struct grad_tile_row {
   __device__ grad_tile_row(const grad_tile_params &params, int node,
                            int at_head)
       : p(params), row(node), head(at_head), lse(0), delta(0), extra(0),
-        beta(1), inner(0), key(edge_key<EDGES>(params.walk)) {
+        inner(0), key(edge_key<EDGES>(params.walk)) {
     unroll<OWN>([&](int t) { load(own[t], p.walk.own[t], row); });
 #pragma unroll
     for (int t = 0; t <= YT; ++t)
@@ -74,8 +74,6 @@ struct grad_tile_row {
     } else if (!Score::KEY) {
       extra = scalar(p.walk.own_scalar, pair(row));
     }
-    if (Score::NORM && p.walk.beta)
-      beta = scalar(p.walk.beta, 0);
   }
 
   /* number: of the edge in the CSR matrix.  emits: write its gradients. */
@@ -101,17 +99,14 @@ struct grad_tile_row {
       product *= float(p.walk.scale * kLog2e);
     const edge_terms<float> t =
         terms_of<OP, float>(float(p.walk.slope), product, dp, lse, delta, extra,
-                            far, beta, bias_of<EDGES>(p.walk, number, head),
+                            far, 1.0f, bias_of<EDGES>(p.walk, number, head),
                             edge_kept<EDGES>(p.walk, key, number, head));
     if (emits && (threadIdx.x & 31) == 0)
       emit_edge<COLUMNS, EDGES>(p.walk, number, head, t.score);
-    float score = t.score;
-    inner += score * t.inner;
-    if (Score::NORM)
-      score *= COLUMNS ? far * extra * beta : far;
+    inner += t.score * t.inner;
     if constexpr (TO > 0)
-      if (t.weight != 0 || score != 0) /* 0 times infinity would be NaN */
-        add(x, t.weight, score);
+      if (t.weight != 0 || t.score != 0) /* 0 times infinity would be NaN */
+        add(x, t.weight, t.score);
   }
 
   __device__ void add(const float (&x)[FAR][K], float weight, float score) {
@@ -131,35 +126,16 @@ struct grad_tile_row {
            wanted & GRAD_TILE_EDGES);
   }
 
-  /* AGNN: does the gradient multiply the rounding of dS by 1e12? */
-  __device__ bool raised() const {
-    return Score::NORM && !(extra < inverse_norm(0.0f));
-  }
-
-  /* Ends the row as finish() of backward.cuh does. */
   __device__ void finish() {
-    if (Score::NORM) {
-      const float along =
-          raised() ? 0.0f : inner * extra * (COLUMNS ? extra * beta : 1.0f);
-      unroll<K>([&](int k) {
-        if (along != 0)
-          sum[0][k] -= along * own[0][k];
-        if (!COLUMNS)
-          sum[0][k] *= extra * beta;
-      });
-    }
     if (Score::KEY) {
       unroll<K>([&](int k) { sum[0][k] *= float(p.walk.scale); });
     }
   }
 
   __device__ void store(unsigned wanted) const {
-    if ((threadIdx.x & 31) == 0 && wanted & GRAD_TILE_INNER) {
+    if ((threadIdx.x & 31) == 0 && wanted & GRAD_TILE_INNER)
       if (!Score::SUM && p.walk.to_scalar)
         static_cast<float *>(p.walk.to_scalar)[pair(row)] = inner;
-      if (Score::NORM && !COLUMNS && p.row_totals)
-        static_cast<float *>(p.row_totals)[pair(row)] = inner;
-    }
     unroll<TO>([&](int t) {
       if (p.walk.to[t].data && wanted >> t & 1 && has())
         store_packed<K>(reinterpret_cast<T *>(

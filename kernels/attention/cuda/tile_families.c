@@ -1,9 +1,9 @@
 /* tile_families.c - the families that work on tiles with tensor cores
  *
- *   dense   the graphs of a batch, as masked dense attention
- *   window  windows of rows with the columns that they touch
+ *   dense   the graphs of a batch, as masked dense attention; forward
+ *   window  windows of rows with the columns that they touch; forward
  *   direct  either, of narrow heads, whose operands go from memory into
- *           registers without a stop in shared memory
+ *           registers without a stop in shared memory; both passes
  */
 #include "kernels/attention/cuda/layout.h"
 #include "kernels/attention/cuda/tile_plans.h"
@@ -13,9 +13,6 @@ enum { OF_WINDOW, OF_BLOCKS };
 
 static tile_plan dense_plan(const int *x) {
   return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .dense = 1};
-}
-static tile_plan dense_grad_plan(const int *x) {
-  return (tile_plan){.rows = x[ROWS], .dense = 1};
 }
 static tile_plan window_plan(const int *x) {
   return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .split = x[CHUNKS]};
@@ -28,8 +25,6 @@ static tile_plan direct_plan(const int *x) {
 }
 
 DFGNN_PLAN_FUNCTIONS(dense, tile_plan, dense_plan, dfgnn__tile, dfgnn__tile)
-DFGNN_PLAN_FUNCTIONS(dense_grad, tile_plan, dense_grad_plan, dfgnn__grad_tile,
-                     dfgnn__grad_tile)
 DFGNN_PLAN_FUNCTIONS(window, tile_plan, window_plan, dfgnn__tile, dfgnn__tile)
 DFGNN_PLAN_FUNCTIONS(direct, tile_plan, direct_plan, dfgnn__tile, dfgnn__tile)
 DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
@@ -44,9 +39,6 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
   DFGNN_PLAN_MEMBERS(label)
 #define FORWARD(label)                                                         \
   TILE_FAMILY(#label, label, "fwd"), .passes = DFGNN_BIT(DFGNN_PASS_FORWARD)
-#define BACKWARD(label)                                                        \
-  TILE_FAMILY(#label, label##_grad, "bwd"),                                    \
-      .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD)
 #define COLUMNS_PARAMETER                                                      \
   {                                                                            \
     "columns", 2, {OF_WINDOW, OF_BLOCKS}, { "window", "blocks" }               \
@@ -55,11 +47,10 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
 DFGNN_FAMILIES(attention_cuda_tile_families) = {
     {FORWARD(dense), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {{"rows", 2, {32, 64}, {0}}, {"stages", 1, {1}, {0}}}},
-    {BACKWARD(dense), .ops = GT_GAT | DFGNN_BIT(DFGNN_OP_AGNN), .revision = 1,
-     .parameters = {{"rows", 2, {32, 64}, {0}}}},
     {FORWARD(direct), .ops = GT_GAT, .revision = 2,
      .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
-    {BACKWARD(direct), .ops = GT_GAT, .revision = 2,
+    {TILE_FAMILY("direct", direct_grad, "bwd"),
+     .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .ops = GT_GAT, .revision = 2,
      .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
     {FORWARD(window), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {{"rows", 3, {16, 32, 64}, {0}},
