@@ -7,9 +7,7 @@
  *   block     a block takes a row with many edges and adds up the sums of its
  *             lanes in shared memory, so that nothing is left to merge; the
  *             other rows as in `row`.  Several blocks take a row of more than
- *             2048 edges, which a second kernel merges
- *   fours     a warp takes four rows, whose edges tensor cores multiply and add
- *             up; long rows as in `block`.  bfloat16 only */
+ *             2048 edges, which a second kernel merges */
 #include "kernels/sums/cuda/sums.h"
 
 enum { LANES, VECTORS, UNROLL, ROWS, SPAN, ORDER };
@@ -43,17 +41,12 @@ static size_t row_workspace(const dfgnn_setting *s) {
   return dfgnn__sums_layout(s, 0).bytes;
 }
 
-/* The view of an order of rows. */
-static dfgnn_view_kind view_of_order(int order) {
+/* The view of the order of rows, of `row` and `block`. */
+static dfgnn_view_kind order_view(const dfgnn_setting *s) {
   static const dfgnn_view_kind views[] = {[NATURAL] = DFGNN_VIEW_NONE,
                                           [BY_DEGREE] = DFGNN_VIEW_DEGREE_ORDER,
                                           [BY_PLACE] = DFGNN_VIEW_PLACE_ORDER};
-  return views[order];
-}
-
-/* That of `row` and `block`. */
-static dfgnn_view_kind order_view(const dfgnn_setting *s) {
-  return view_of_order(s->parameter[ORDER]);
+  return views[s->parameter[ORDER]];
 }
 
 static int row_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
@@ -138,37 +131,6 @@ static dfgnn_status block_launch(const dfgnn_launch *launch) {
   return dfgnn__sums_launch(&call, x, order_view(&launch->setting), x[EDGES]);
 }
 
-/* ---- fours --------------------------------------------------------------- */
-
-enum { FOURS_LOADS, FOURS_EDGES, FOURS_ORDER };
-
-static const char *fours_applicable(const dfgnn_setting *s) {
-  const dfgnn_matrix *m = s->matrix;
-  gather_shape shape;
-  if (m->max_degree > INT32_MAX - 65536 || longer_side(m) > INT32_MAX - 65536)
-    return "a row or the number of rows exceeds 2^31";
-  return dfgnn__sums_fours_refusal(&shape, s, s->parameter[FOURS_LOADS]);
-}
-
-static dfgnn_view_kind fours_view(const dfgnn_setting *s) {
-  return view_of_order(s->parameter[FOURS_ORDER]);
-}
-
-static int fours_views(const dfgnn_setting *s, dfgnn_view_request *requests) {
-  return dfgnn__sums_views(s, requests, SUMS_OVER_FOURS, fours_view(s),
-                           s->parameter[FOURS_EDGES]);
-}
-
-static dfgnn_status fours_launch(const dfgnn_launch *launch) {
-  const int *x = launch->setting.parameter;
-  sums_call call = {.launch = launch,
-                    .walk = SUMS_OVER_FOURS,
-                    .warps = GATHER_PIECE_WARPS,
-                    .rows = 4};
-  return dfgnn__sums_launch(&call, x, fours_view(&launch->setting),
-                            x[FOURS_EDGES]);
-}
-
 /* ---- families ------------------------------------------------------------ */
 
 /* The functions that depend on the group of operators. */
@@ -223,22 +185,9 @@ OF_GROUPS(split)
                   .values = {NATURAL, BY_PLACE},                               \
                   .labels = {"natural", "place"}}}
 
-#define FOURS                                                                  \
-  .ops = DFGNN_OPS_SPMM, .revision = 1, .dtypes = DFGNN_BIT(DFGNN_BF16),       \
-  .applicable = fours_applicable,                                              \
-  .parameters = {{.name = "loads", .count = 2, .values = {4, 8}},              \
-                 {.name = "edges", .count = 2, .values = {64, 128}},           \
-                 {.name = "order",                                             \
-                  .count = 2,                                                  \
-                  .values = {NATURAL, BY_PLACE},                               \
-                  .labels = {"natural", "place"}}}
-#define fours_workspace block_workspace
-
 DFGNN_FAMILIES(sums_cuda_families) = {
     {FORWARD(block, "spmm"), BLOCK},
     {BACKWARD(block, "spmm"), BLOCK},
-    {FORWARD(fours, "spmm"), FOURS},
-    {BACKWARD(fours, "spmm"), FOURS},
     {FORWARD(row, "message"), MESSAGE(row), ROW},
     {BACKWARD(row, "message"), MESSAGE(row), ROW},
     {FORWARD(row, "reduce"), REDUCE(row), ROW},

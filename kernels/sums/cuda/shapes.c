@@ -153,12 +153,6 @@ int dfgnn__sums_program(dfgnn_program *program, dfgnn_dtype dtype,
         FILE_OF("block"), "dfgnn::spmm_blocks", type, vector, lanes, vectors,
         unroll, k->factor, width);
     break;
-  case SUMS_FOUR:
-    unroll = shape->unroll;
-    *program = (dfgnn_program)DFGNN_PROGRAM(
-        FILE_OF("fours"), "dfgnn::spmm_fours", vector * lanes * vectors, unroll,
-        k->factor);
-    break;
   case SUMS_FIND:
     unroll = found_unroll(k->found, shape);
     *program = (dfgnn_program)DFGNN_PROGRAM(
@@ -234,9 +228,8 @@ sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
   if (!dfgnn__sums_copies(problem))
     return message_kernel(problem, pass, p ? p->attr : NULL);
   if (!found)
-    return (sums_kernel){.kind = walk == SUMS_OVER_BLOCKS  ? SUMS_BLOCK
-                                 : walk == SUMS_OVER_FOURS ? SUMS_FOUR
-                                                           : SUMS_ADD,
+    return (sums_kernel){.kind =
+                             walk == SUMS_OVER_BLOCKS ? SUMS_BLOCK : SUMS_ADD,
                          .factor = !factors            ? FACTOR_NONE
                                    : per_head(problem) ? FACTOR_HEADS
                                                        : FACTOR_EDGE};
@@ -276,25 +269,4 @@ const char *dfgnn__sums_refusal(gather_shape *shape,
     return "a row or the number of rows exceeds 2^31";
   return dfgnn__gather_refusal(shape, setting, dfgnn__sums_program, &kernel,
                                element_wise(problem), lanes, vectors, unroll);
-}
-
-const char *dfgnn__sums_fours_refusal(gather_shape *shape,
-                                      const dfgnn_setting *setting,
-                                      int unroll) {
-  const dfgnn_problem *problem = setting->problem;
-  const int width = dfgnn__gather_width(problem);
-  *shape = width == 32        ? (gather_shape){4, 8, 1, unroll}
-           : width % 128 == 0 ? (gather_shape){8, 8, 2, unroll}
-                              : (gather_shape){8, 8, 1, unroll};
-  if (per_head(problem))
-    return "several heads have weights of their own";
-  if (width == 0 || (width != 32 && width % 64 != 0))
-    return "rows are not 32 features or a multiple of 64";
-  if (width != 32 && unroll > 4)
-    return "this shape takes too many registers";
-  if (width / 64 > DFGNN_GRID_Y_MAX)
-    return "more tiles of features than a launch has";
-  if (dfgnn__compute_capability(setting->device) < 80)
-    return "needs tensor cores of sm_80 or later";
-  return NULL;
 }

@@ -72,11 +72,11 @@ int dfgnn__sums_views(const dfgnn_setting *setting,
         .kind = kind,
         .parameter = kind == DFGNN_VIEW_WORK_ITEMS ? parameter : 0,
         .transposed = backward};
-  if (dfgnn__sums_by_blocks(walk))
+  if (walk == SUMS_OVER_BLOCKS)
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
                                              .parameter = parameter,
                                              .transposed = backward};
-  if (dfgnn__sums_by_blocks(walk) && dfgnn__sums_hub(setting))
+  if (walk == SUMS_OVER_BLOCKS && dfgnn__sums_hub(setting))
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
                                              .parameter = SUMS_HUB_EDGES,
                                              .transposed = backward};
@@ -108,7 +108,7 @@ static void take_views(sums_call *call, dfgnn_view_kind kind,
       call->row_of_edge = view;
       break;
     default:
-      if (dfgnn__sums_by_blocks(call->walk) && call->items)
+      if (call->walk == SUMS_OVER_BLOCKS && call->items)
         call->hubs = view;
       else if (call->items)
         call->row_items = view;
@@ -225,26 +225,22 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   dfgnn_status status = dfgnn__sums_fill(&p, &aligned, call, pass, &matrix);
   if (status)
     return status;
-  /* Tensor cores take vectors only. */
-  const sums_walk walk =
-      call->walk == SUMS_OVER_FOURS && !aligned ? SUMS_OVER_ROWS : call->walk;
-  const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, walk, &p);
+  const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, call->walk, &p);
   status = find_program(&program, &shape, &kernel, &p, pass, aligned, problem);
   if (status)
     return status;
   if (call->order && first)
     p.schedule.order = call->order->array[0];
-  if (dfgnn__sums_by_blocks(walk))
+  if (call->walk == SUMS_OVER_BLOCKS)
     return run_blocks(&p, &program, &shape, &kernel, call, &matrix);
-  if (items && !dfgnn__sums_by_blocks(call->walk)) {
+  if (items) {
     dfgnn__gather_items(&p, items, &matrix);
     p.partial = at(call, call->layout.partial);
   }
   status = dfgnn__gather_run(&p, &program, &shape, launch, call->warps,
                              call->rows, call->span);
-  return status || !items || dfgnn__sums_by_blocks(call->walk)
-             ? status
-             : merge_items(&p, &kernel, &shape, items, launch);
+  return status || !items ? status
+                          : merge_items(&p, &kernel, &shape, items, launch);
 }
 
 /* ---- tables by destination, for backward passes -------------------------- */
@@ -366,15 +362,12 @@ static dfgnn_status run(sums_call *call) {
 dfgnn_status dfgnn__sums_launch(sums_call *call, const int *shape,
                                 dfgnn_view_kind kind, int64_t parameter) {
   const dfgnn_setting *setting = &call->launch->setting;
-  const char *reason =
-      call->walk == SUMS_OVER_FOURS
-          ? dfgnn__sums_fours_refusal(&call->shape, setting, shape[0])
-          : dfgnn__sums_refusal(&call->shape, setting, call->walk, shape[0],
-                                shape[1], shape[2]);
+  const char *reason = dfgnn__sums_refusal(&call->shape, setting, call->walk,
+                                           shape[0], shape[1], shape[2]);
   if (reason)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "%s", reason);
-  const int blocks = dfgnn__sums_by_blocks(call->walk);
-  const int items = blocks ? dfgnn__sums_hub(setting) ? SUMS_HUB_EDGES : 0
+  const int items = call->walk == SUMS_OVER_BLOCKS
+                        ? dfgnn__sums_hub(setting) ? SUMS_HUB_EDGES : 0
                     : kind == DFGNN_VIEW_WORK_ITEMS ? (int)parameter
                                                     : 0;
   call->layout = dfgnn__sums_layout(setting, items);

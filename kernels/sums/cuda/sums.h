@@ -41,7 +41,6 @@ typedef struct sums_kernel {
   enum {
     SUMS_ADD,          /* spmm_rows: sums of copies */
     SUMS_BLOCK,        /* spmm_blocks: the same, long rows by whole blocks */
-    SUMS_FOUR,         /* spmm_fours: the same, on tensor cores */
     SUMS_FIND,         /* reduce_rows: extremes and moments of copies */
     SUMS_GRADE,        /* reduce_gradients: their gradients */
     SUMS_ADD_MESSAGES, /* message_rows: sums of messages, and all gradients */
@@ -56,14 +55,9 @@ typedef struct sums_kernel {
 
 /* What the units of a pass are. */
 typedef enum sums_walk {
-  SUMS_OVER_ROWS,   /* or items */
-  SUMS_OVER_BLOCKS, /* rows, of which blocks take the long ones */
-  SUMS_OVER_FOURS   /* four rows a warp, likewise */
+  SUMS_OVER_ROWS,  /* or items */
+  SUMS_OVER_BLOCKS /* rows, of which blocks take the long ones */
 } sums_walk;
-
-static inline int dfgnn__sums_by_blocks(sums_walk walk) {
-  return walk == SUMS_OVER_BLOCKS || walk == SUMS_OVER_FOURS;
-}
 
 /* The kernel of a pass; p: its arguments, NULL as long as there are none. */
 sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
@@ -91,11 +85,6 @@ int dfgnn__sums_listed(sums_group group, int narrow, int lanes, int vectors,
 const char *dfgnn__sums_refusal(gather_shape *shape,
                                 const dfgnn_setting *setting, sums_walk walk,
                                 int lanes, int vectors, int unroll);
-
-/* The same for SUMS_OVER_FOURS, whose shape depends on the width alone but for
- * the loads in flight. */
-const char *dfgnn__sums_fours_refusal(gather_shape *shape,
-                                      const dfgnn_setting *setting, int unroll);
 
 /* ---- the workspace ------------------------------------------------------- */
 
