@@ -152,6 +152,10 @@ dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
                                     const dfgnn_matrix *matrix,
                                     const dfgnn_signature *signature);
 
+/* Adds device memory to a view. */
+dfgnn_status dfgnn__cuda_add_array(dfgnn_device *device, dfgnn_view *view,
+                                   int slot, size_t bytes);
+
 /* lib/backend_cuda_tiles.c; view's arrays are the caller's to release */
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
                                      const dfgnn_matrix *matrix);

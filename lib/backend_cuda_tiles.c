@@ -8,40 +8,26 @@ typedef struct tiled {
   int64_t parameter;
 } tiled;
 
-static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
-                              size_t bytes) {
-  void *memory = NULL;
-  dfgnn_status status = dfgnn__cuda_allocate(device, &memory, bytes);
-  if (!status) {
-    view->array[slot] = memory;
-    view->bytes += bytes;
-  }
-  return status;
-}
-
 static dfgnn_status add_arrays(dfgnn_device *device, dfgnn_view *view,
                                const dfgnn_tile_counts *counts, int rows) {
-  const size_t sizes[] = {counts->items * sizeof(dfgnn_tile),
+  const size_t sizes[] = {counts->windows * sizeof(dfgnn_tile),
                           counts->chunks * 32 * sizeof(int32_t),
-                          counts->chunks * (size_t)rows * sizeof(uint32_t),
-                          counts->cuts * sizeof(dfgnn_tile_cut)};
+                          counts->chunks * (size_t)rows * sizeof(uint32_t)};
   dfgnn_status status = DFGNN_OK;
-  for (int k = 0; k < 4 && !status; k++)
-    status = add_array(device, view, k, sizes[k]);
+  for (int k = 0; k < 3 && !status; k++)
+    status = dfgnn__cuda_add_array(device, view, k, sizes[k]);
   return status;
 }
 
-/* Lists the programs of both steps, but for those that only windows which are
- * cut need. */
+/* Lists the programs of both steps. */
 static dfgnn_status both_steps(const dfgnn_queue *queue, const void *data) {
   const dfgnn_matrix *m = ((const tiled *)data)->matrix;
   const int64_t parameter = ((const tiled *)data)->parameter;
-  const dfgnn_tile_counts counts = {
-      .windows = 1, .chunks = 1, .most = 1, .items = 1};
+  const dfgnn_tile_counts counts = {.windows = 1, .chunks = 1, .most = 1};
   dfgnn_status status = dfgnn__cuda_count_tiles(queue, m, parameter, NULL);
   return status ? status
-                : dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, NULL, &counts,
-                                         m, parameter, NULL, NULL);
+                : dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, &counts, m,
+                                         parameter, NULL, NULL);
 }
 
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
@@ -60,23 +46,21 @@ dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,
         both_steps, &(tiled){.matrix = matrix, .parameter = parameter});
   if (status)
     return status;
-  DFGNN_GO(dfgnn__cuda_allocate(
-      device, &counted, dfgnn__cuda_count_tiles_bytes(matrix, parameter)));
+  DFGNN_GO(dfgnn__cuda_take(device, &counted,
+                            dfgnn__cuda_count_tiles_bytes(matrix, parameter)));
   DFGNN_GO(dfgnn__cuda_count_tiles(queue, matrix, parameter, counted));
   DFGNN_GO(dfgnn__read(queue, &counts, counted, sizeof counts));
   DFGNN_GO(dfgnn__tiles_check_chunks((int64_t)counts.chunks, rows));
   DFGNN_GO(add_arrays(device, view, &counts, rows));
-  DFGNN_GO(dfgnn__cuda_allocate(device, &workspace,
-                                dfgnn__cuda_fill_tiles_bytes(&counts)));
-  DFGNN_GO(dfgnn__cuda_fill_tiles(
-      queue, (dfgnn_tile *)view->array[0], (int32_t *)view->array[1],
-      (uint32_t *)view->array[2], (dfgnn_tile_cut *)view->array[3], &counts,
-      matrix, parameter, counted, workspace));
-  status = dfgnn__read(queue, &counts, counted, sizeof counts);
-  view->count = (int64_t)counts.items;
-  view->extra = (int64_t)counts.cuts;
+  DFGNN_GO(dfgnn__cuda_take(device, &workspace,
+                            dfgnn__cuda_fill_tiles_bytes(&counts)));
+  DFGNN_GO(dfgnn__cuda_fill_tiles(queue, (dfgnn_tile *)view->array[0],
+                                  (int32_t *)view->array[1],
+                                  (uint32_t *)view->array[2], &counts, matrix,
+                                  parameter, counted, workspace));
+  view->count = (int64_t)counts.windows;
 out:
-  dfgnn__cuda_release(device, workspace);
-  dfgnn__cuda_release(device, counted);
+  dfgnn__cuda_drop(device, workspace);
+  dfgnn__cuda_drop(device, counted);
   return status;
 }

@@ -7,8 +7,8 @@
 #include "lib/backend_cuda.h"
 #include "lib/base/error.h"
 
-static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
-                              size_t bytes) {
+dfgnn_status dfgnn__cuda_add_array(dfgnn_device *device, dfgnn_view *view,
+                                   int slot, size_t bytes) {
   void *memory = NULL;
   dfgnn_status status = dfgnn__cuda_take(device, &memory, bytes);
   if (!status) {
@@ -20,8 +20,8 @@ static dfgnn_status add_array(dfgnn_device *device, dfgnn_view *view, int slot,
 
 static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
                                 const dfgnn_matrix *m) {
-  dfgnn_status status =
-      add_array(device, view, 0, (size_t)m->edges * sizeof(int32_t));
+  dfgnn_status status = dfgnn__cuda_add_array(
+      device, view, 0, (size_t)m->edges * sizeof(int32_t));
   if (status)
     return status;
   view->count = m->edges;
@@ -42,8 +42,8 @@ static dfgnn_status order(dfgnn_device *device, dfgnn_view *view,
   dfgnn_status status =
       dfgnn__cuda_prepare(device, DFGNN_PREPARED_ORDER, order_rows, m);
   if (!status)
-    status =
-        add_array(device, view, 0, (size_t)m->destinations * sizeof(int32_t));
+    status = dfgnn__cuda_add_array(device, view, 0,
+                                   (size_t)m->destinations * sizeof(int32_t));
   if (!status)
     status = dfgnn__cuda_take(device, &workspace,
                               dfgnn__cuda_order_bytes(m, by_place));
@@ -68,8 +68,8 @@ static dfgnn_status slices(dfgnn_device *device, dfgnn_view *view,
   dfgnn_status status =
       dfgnn__cuda_prepare(device, DFGNN_PREPARED_SLICES, cut_rows, m);
   if (!status)
-    status = add_array(device, view, 0,
-                       (size_t)(m->destinations * (count + 1)) * width);
+    status = dfgnn__cuda_add_array(
+        device, view, 0, (size_t)(m->destinations * (count + 1)) * width);
   if (status)
     return status;
   view->count = m->destinations * count;
@@ -149,7 +149,8 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
                        (long long)size);
   status = dfgnn__cuda_prepare(device, DFGNN_PREPARED_ITEMS, make_items, m);
   if (!status)
-    status = add_array(device, view, 2, (size_t)(n + 1) * sizeof(int32_t));
+    status = dfgnn__cuda_add_array(device, view, 2,
+                                   (size_t)(n + 1) * sizeof(int32_t));
   if (!status)
     status = dfgnn__cuda_take(device, &workspace,
                               part + dfgnn__cuda_count_items_bytes(m));
@@ -165,11 +166,14 @@ static dfgnn_status work_items(dfgnn_device *device, dfgnn_view *view,
   DFGNN_GO(dfgnn__read(&device->queue, &items, first_item + n, sizeof items));
   view->count = items;
   view->extra = heavy;
-  status = add_array(device, view, 0, (size_t)items * sizeof(int32_t));
+  status =
+      dfgnn__cuda_add_array(device, view, 0, (size_t)items * sizeof(int32_t));
   if (!status)
-    status = add_array(device, view, 1, ((size_t)items + 1) * sizeof(int64_t));
+    status = dfgnn__cuda_add_array(device, view, 1,
+                                   ((size_t)items + 1) * sizeof(int64_t));
   if (!status)
-    status = add_array(device, view, 3, (size_t)heavy * sizeof(int32_t));
+    status =
+        dfgnn__cuda_add_array(device, view, 3, (size_t)heavy * sizeof(int32_t));
   if (status)
     goto out;
   DFGNN_GO(dfgnn__copy(&device->queue, (void *)view->array[3], list,
@@ -253,11 +257,13 @@ static dfgnn_status transpose(dfgnn_device *device, dfgnn_view *view,
   dfgnn_status status = dfgnn__cuda_prepare(device, DFGNN_PREPARED_TRANSPOSE,
                                             transpose_either_way, m);
   if (!status)
-    status = add_array(device, view, 0, ((size_t)m->sources + 1) * width);
+    status = dfgnn__cuda_add_array(device, view, 0,
+                                   ((size_t)m->sources + 1) * width);
   if (!status)
-    status = add_array(device, view, 1, (size_t)m->edges * sizeof(int32_t));
+    status = dfgnn__cuda_add_array(device, view, 1,
+                                   (size_t)m->edges * sizeof(int32_t));
   if (!status)
-    status = add_array(device, view, 2, (size_t)m->edges * width);
+    status = dfgnn__cuda_add_array(device, view, 2, (size_t)m->edges * width);
   if (!status)
     status = dfgnn__cuda_take(device, &flag, sizeof(uint64_t));
   if (!status)

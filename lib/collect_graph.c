@@ -49,13 +49,12 @@ static dfgnn_status edge_lists(const dfgnn_queue *queue) {
 }
 
 static dfgnn_status tiles(const dfgnn_queue *queue, const dfgnn_matrix *m) {
-  const dfgnn_tile_counts counts = {
-      .windows = 2, .chunks = 4, .most = 3, .items = 3, .cuts = 1};
+  const dfgnn_tile_counts counts = {.windows = 2, .chunks = 4, .most = 3};
   for (int dense = 0; dense < 2; dense++) {
-    const int64_t parameter = dfgnn__tiles_parameter(64, 1, dense);
+    const int64_t parameter = dfgnn__tiles_parameter(64, dense);
     GO(dfgnn__cuda_count_tiles(queue, m, parameter, NULL));
-    GO(dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, NULL, &counts, m,
-                              parameter, NULL, NULL));
+    GO(dfgnn__cuda_fill_tiles(queue, NULL, NULL, NULL, &counts, m, parameter,
+                              NULL, NULL));
   }
   return DFGNN_OK;
 }

@@ -22,7 +22,6 @@ dfgnn_status dfgnn__cuda_count_tiles(const dfgnn_queue *queue,
 size_t dfgnn__cuda_fill_tiles_bytes(const dfgnn_tile_counts *counts);
 dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
                                     int32_t *columns, uint32_t *masks,
-                                    dfgnn_tile_cut *cuts,
                                     const dfgnn_tile_counts *counts,
                                     const dfgnn_matrix *matrix,
                                     int64_t parameter, void *counted,

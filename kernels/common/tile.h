@@ -11,10 +11,9 @@ enum {
   DFGNN_TILE_MOST_ROWS = 128 /* R is 16, 32, 64 or 128 */
 };
 
-/* Flags of an item, never both.  DUPLICATES: a row of the window has an edge
- * twice, so that it has fewer bits than edges; such windows are not cut.
- * PARTIAL: the window has several items. */
-enum { DFGNN_TILE_DUPLICATES = 1, DFGNN_TILE_PARTIAL = 2 };
+/* The flag of an item: a row of the window has an edge twice, so that it has
+ * fewer bits than edges. */
+enum { DFGNN_TILE_DUPLICATES = 1 };
 
 /* 32 bytes, so that a kernel may read two int4. */
 typedef struct dfgnn_tile {
@@ -22,15 +21,8 @@ typedef struct dfgnn_tile {
   int32_t chunk, chunks; /* the item's first chunk and number of chunks */
   int32_t columns;       /* 32 * chunks less the padding at the end */
   int32_t flags;
-  int32_t slot;   /* of a PARTIAL item's result, else -1 */
-  int32_t column; /* the first; in dense mode the others follow it; 0: none */
+  int32_t padding; /* 0 */
+  int32_t column;  /* the first; in dense mode the others follow it; 0: none */
 } dfgnn_tile;
-
-/* A window that was cut: its items' slots follow each other in the order of
- * the chunks. */
-typedef struct dfgnn_tile_cut {
-  int32_t row, rows;
-  int32_t slot, slots;
-} dfgnn_tile_cut;
 
 #endif

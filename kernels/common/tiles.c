@@ -15,9 +15,9 @@ typedef struct window {
 
 typedef struct builder {
   const dfgnn_matrix *m;
-  int rows, split, dense;
+  int rows, dense;
   window *windows;
-  int64_t count, chunks, items, cuts, slots;
+  int64_t count, chunks;
   int32_t *place;    /* [sources]: a column's place in the window, -1: none */
   int32_t *distinct; /* [sources]: the columns of a window */
 } builder;
@@ -185,13 +185,6 @@ static int fill_windows(builder *b, dfgnn_view *view) {
 
 /* ---- items --------------------------------------------------------------- */
 
-static int32_t parts_of(const builder *b, const window *w) {
-  const int32_t chunks = (int32_t)(((int64_t)w->columns + 31) / 32);
-  return b->split > 0 && chunks > b->split && !w->flags
-             ? (chunks + b->split - 1) / b->split
-             : 1;
-}
-
 /* Orders tiles by falling rank, and tiles of one rank as they were. */
 static int before(const void *a, const void *b) {
   const dfgnn_tile *x = a, *y = b;
@@ -199,50 +192,26 @@ static int before(const void *a, const void *b) {
   const int32_t other = dfgnn__tile_rank(y->chunks);
   if (rank != other)
     return rank > other ? -1 : 1;
-  if (x->row != y->row)
-    return x->row < y->row ? -1 : 1;
-  return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;
+  return x->row < y->row ? -1 : x->row > y->row;
 }
 
 static int list_items(builder *b, dfgnn_view *view) {
-  for (window *w = b->windows; w < b->windows + b->count; w++) {
-    b->items += parts_of(b, w);
-    b->cuts += parts_of(b, w) > 1;
-  }
   dfgnn_tile *item =
-      dfgnn__view_array(view, 0, (size_t)b->items * sizeof *item);
-  dfgnn_tile_cut *cut =
-      dfgnn__view_array(view, 3, (size_t)b->cuts * sizeof *cut);
+      dfgnn__view_array(view, 0, (size_t)b->count * sizeof *item);
   const int32_t *column = view->array[1];
-  if (!item || !cut)
+  if (!item)
     return 0;
-  view->count = b->items;
-  view->extra = b->cuts;
-  int32_t slot = 0;
-  for (const window *w = b->windows; w < b->windows + b->count; w++) {
-    const int64_t chunks = ((int64_t)w->columns + 31) / 32;
-    const int32_t parts = parts_of(b, w);
-    for (int32_t k = 0; k < parts; k++) {
-      int32_t begin = (int32_t)(chunks * k / parts);
-      int32_t end = (int32_t)(chunks * (k + 1) / parts);
-      int32_t chunk = w->chunk + begin;
-      int64_t last = k == parts - 1 ? w->columns : (int64_t)end * 32;
-      *item++ =
-          (dfgnn_tile){.row = w->row,
-                       .rows = w->rows,
-                       .chunk = chunk,
-                       .chunks = end - begin,
-                       .columns = (int32_t)(last - (int64_t)begin * 32),
-                       .flags = parts > 1 ? DFGNN_TILE_PARTIAL : w->flags,
-                       .slot = parts > 1 ? slot + k : -1,
-                       .column = begin < end ? column[(size_t)chunk * 32] : 0};
-    }
-    if (parts > 1) {
-      *cut++ = (dfgnn_tile_cut){w->row, w->rows, slot, parts};
-      slot += parts;
-    }
-  }
-  qsort((void *)view->array[0], (size_t)b->items, sizeof *item, before);
+  view->count = b->count;
+  for (const window *w = b->windows; w < b->windows + b->count; w++)
+    *item++ =
+        (dfgnn_tile){.row = w->row,
+                     .rows = w->rows,
+                     .chunk = w->chunk,
+                     .chunks = (int32_t)(((int64_t)w->columns + 31) / 32),
+                     .columns = w->columns,
+                     .flags = w->flags,
+                     .column = w->columns ? column[(size_t)w->chunk * 32] : 0};
+  qsort((void *)view->array[0], (size_t)b->count, sizeof *item, before);
   return 1;
 }
 
@@ -252,17 +221,12 @@ dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
                                 const dfgnn_matrix *matrix) {
   const int64_t p = request->parameter;
   const int rows = dfgnn__tiles_rows(p);
-  if (p < 0 || p >= (int64_t)1 << 31 ||
+  if (p < 0 || p >= (int64_t)1 << 11 ||
       (rows != 16 && rows != 32 && rows != 64 && rows != 128))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "tiles of %d rows (parameter %lld), expected 16, 32, 64 "
                        "or 128",
                        rows, (long long)p);
-  if (dfgnn__tiles_dense(p) && dfgnn__tiles_split(p))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "dense tiles in items of %d chunks, expected whole "
-                       "windows",
-                       dfgnn__tiles_split(p));
   if (dfgnn__tiles_dense(p) && matrix->destinations != matrix->sources)
     return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
                        "dense tiles need a square matrix, found %lld x %lld",
@@ -285,7 +249,6 @@ dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix) {
   const int64_t p = view->request.parameter;
   builder b = {.m = matrix,
                .rows = dfgnn__tiles_rows(p),
-               .split = dfgnn__tiles_split(p),
                .dense = dfgnn__tiles_dense(p)};
   dfgnn_status status = dfgnn__tiles_check(&view->request, matrix);
   if (status)

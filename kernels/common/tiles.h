@@ -12,8 +12,8 @@
  *           if their first nodes divided by R / 2 give the same integer: it has
  *           below R rows.  The columns of a window are all nodes of its blocks:
  *           consecutive.
- * A window without edges has no columns.  The kernels walk items: a window, or
- * in mode `window` a part of one that has more than S chunks. */
+ * A window without edges has no columns.  The kernels walk items, one a
+ * window. */
 #ifndef DFGNN_KERNELS_TILES_H
 #define DFGNN_KERNELS_TILES_H
 
@@ -25,36 +25,15 @@
 extern "C" {
 #endif
 
-/* request.parameter.  split: the most chunks of an item, below 2^20; 0: windows
- * are not cut. */
-static inline int64_t dfgnn__tiles_parameter(int rows, int split, int dense) {
-  return rows + ((int64_t)split << 10) + ((int64_t)(dense != 0) << 30);
+/* request.parameter */
+static inline int64_t dfgnn__tiles_parameter(int rows, int dense) {
+  return rows + ((int64_t)(dense != 0) << 10);
 }
 static inline int dfgnn__tiles_rows(int64_t parameter) {
   return (int)(parameter & 0x3ff);
 }
-static inline int dfgnn__tiles_split(int64_t parameter) {
-  return (int)(parameter >> 10 & 0xfffff);
-}
 static inline int dfgnn__tiles_dense(int64_t parameter) {
-  return (int)(parameter >> 30 & 1);
-}
-
-/* A bound of the number of slots, as the workspace is sized before the view is
- * made.  A window of c > 32 S columns has ceil(c / 32 S) < 2 c / 32 S slots; c
- * is at most the number of its edges. */
-static inline int64_t dfgnn__tiles_slots(const dfgnn_setting *setting,
-                                         const dfgnn_view_request *request) {
-  const dfgnn_matrix *m = setting->matrix;
-  const int64_t rows = dfgnn__tiles_rows(request->parameter);
-  const int64_t most = 32 * (int64_t)dfgnn__tiles_split(request->parameter);
-  const int64_t n = request->transposed ? m->sources : m->destinations;
-  const int64_t columns = request->transposed ? m->destinations : m->sources;
-  if (most == 0 || columns <= most || m->edges == 0)
-    return 0;
-  const int64_t by_edges = 2 * m->edges / most + 1;
-  const int64_t by_rows = (n + rows - 1) / rows * ((columns + most - 1) / most);
-  return by_edges < by_rows ? by_edges : by_rows;
+  return (int)(parameter >> 10 & 1);
 }
 
 /* Builds view->request in host memory; its arrays are the caller's to free()
@@ -62,7 +41,7 @@ static inline int64_t dfgnn__tiles_slots(const dfgnn_setting *setting,
 dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix);
 
 /* Refuses, for both builders, a parameter out of range, and in dense mode a
- * rectangular matrix and items that are parts of windows. */
+ * rectangular matrix. */
 dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
                                 const dfgnn_matrix *matrix);
 /* Refuses so many chunks that positions in columns and masks exceed 32 bits. */

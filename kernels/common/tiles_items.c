@@ -49,12 +49,12 @@ size_t dfgnn__cuda_count_tiles_bytes(const dfgnn_matrix *m, int64_t parameter) {
 }
 
 static dfgnn_status count_items(const dfgnn_queue *queue, counted_layout *c,
-                                int dense, int split) {
+                                int dense) {
   enum { MOST_BLOCKS = 512 };
   static const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::count_items", DFGNN_TILES_THREADS);
   dfgnn_grid grid = grid_of(c->capacity);
-  void *arguments[] = {&c->counts, &c->chunk_end, &c->capacity, &dense, &split};
+  void *arguments[] = {&c->counts, &c->chunk_end, &c->capacity, &dense};
   if (grid.blocks[0] > MOST_BLOCKS)
     grid.blocks[0] = MOST_BLOCKS;
   return dfgnn__launch(queue, &program, grid, arguments);
@@ -75,7 +75,7 @@ dfgnn_status dfgnn__cuda_count_tiles(const dfgnn_queue *queue,
                  : dfgnn__cuda_count_columns(queue, c.windows, c.chunk_end,
                                              c.capacity, m, high);
   if (!status)
-    status = count_items(queue, &c, dense, dfgnn__tiles_split(parameter));
+    status = count_items(queue, &c, dense);
   return status ? status
                 : dfgnn__cuda_scan_sum(queue, c.chunk_end, c.chunk_end,
                                        c.capacity, c.scan);
@@ -84,62 +84,37 @@ dfgnn_status dfgnn__cuda_count_tiles(const dfgnn_queue *queue,
 /* ---- items --------------------------------------------------------------- */
 
 typedef struct filling_layout {
-  int32_t *more, *cut, *order;
+  int32_t *order;
   dfgnn_tile *item;
   uint32_t *key, *sorted;
-  void *scan, *sort;
+  void *sort;
   size_t bytes;
 } filling_layout;
 
-/* The bits of sort keys: the key of an item is at most counts->most; where
- * there is no item all bits are set, which is more. */
+/* The bits of sort keys, which are at most counts->most. */
 static int bits_of_ranks(const dfgnn_tile_counts *counts) {
   int bits = 1;
-  while (bits < 32 && (counts->most + 1) >> bits)
+  while (bits < 32 && counts->most >> bits)
     bits++;
   return bits;
 }
 
 static filling_layout lay_filling_out(const dfgnn_tile_counts *counts,
                                       void *base) {
-  const size_t items = (size_t)counts->items;
-  const size_t windows = counts->cuts > 0 ? (size_t)counts->windows : 0;
+  const size_t items = (size_t)counts->windows;
   filling_layout f = {0};
-  f.more = carve(base, &f.bytes, windows * sizeof *f.more);
-  f.cut = carve(base, &f.bytes, windows * sizeof *f.cut);
   f.item = carve(base, &f.bytes, items * sizeof *f.item);
   f.key = carve(base, &f.bytes, items * sizeof *f.key);
   f.sorted = carve(base, &f.bytes, items * sizeof *f.sorted);
   f.order = carve(base, &f.bytes, items * sizeof *f.order);
-  f.scan = carve(base, &f.bytes, dfgnn__cuda_scan_bytes((int64_t)windows));
-  f.sort = carve(
-      base, &f.bytes,
-      dfgnn__cuda_sort_bytes((int64_t)counts->items, bits_of_ranks(counts), 0));
+  f.sort =
+      carve(base, &f.bytes,
+            dfgnn__cuda_sort_bytes((int64_t)items, bits_of_ranks(counts), 0));
   return f;
 }
 
 size_t dfgnn__cuda_fill_tiles_bytes(const dfgnn_tile_counts *counts) {
   return lay_filling_out(counts, NULL).bytes;
-}
-
-/* Sums up the items of windows.  Where a window turned out to stay whole, some
- * places get no item: these keep the highest key, which is set here. */
-static dfgnn_status mark_parts(const dfgnn_queue *queue,
-                               const dfgnn_list_items *list, int64_t items,
-                               void *scan) {
-  static const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::mark_parts", DFGNN_TILES_THREADS);
-  dfgnn_status status =
-      dfgnn__launch_struct(queue, &program, grid_of(list->count), list);
-  if (!status)
-    status =
-        dfgnn__cuda_scan_sum(queue, list->more, list->more, list->count, scan);
-  if (!status)
-    status =
-        dfgnn__cuda_scan_sum(queue, list->cut, list->cut, list->count, scan);
-  return status ? status
-                : dfgnn__fill(queue, list->key, 0xff,
-                              (size_t)items * sizeof *list->key);
 }
 
 static dfgnn_status list_items(const dfgnn_queue *queue,
@@ -150,22 +125,16 @@ static dfgnn_status list_items(const dfgnn_queue *queue,
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::list_items", DFGNN_TILES_THREADS);
   static const dfgnn_program ordering =
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::order_items", DFGNN_TILES_THREADS);
-  const int64_t items = (int64_t)counts->items;
-  dfgnn_status status = DFGNN_OK;
-  if (list->may_cut)
-    status = mark_parts(queue, list, items, f->scan);
+  const dfgnn_grid grid = grid_of(list->count);
+  dfgnn_status status = dfgnn__launch_struct(queue, &listing, grid, list);
   if (!status)
-    status = dfgnn__launch_struct(queue, &listing, grid_of(list->count), list);
-  if (!status)
-    status = dfgnn__cuda_sort(queue, f->key, f->sorted, f->order, items,
+    status = dfgnn__cuda_sort(queue, f->key, f->sorted, f->order, list->count,
                               bits_of_ranks(counts), 0, f->sort);
-  return status ? status
-                : dfgnn__launch_struct(queue, &ordering, grid_of(items), list);
+  return status ? status : dfgnn__launch_struct(queue, &ordering, grid, list);
 }
 
 dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
                                     int32_t *columns, uint32_t *masks,
-                                    dfgnn_tile_cut *cuts,
                                     const dfgnn_tile_counts *counts,
                                     const dfgnn_matrix *m, int64_t parameter,
                                     void *counted, void *workspace) {
@@ -183,20 +152,13 @@ dfgnn_status dfgnn__cuda_fill_tiles(const dfgnn_queue *queue, dfgnn_tile *items,
         queue, columns, masks, c.windows, c.chunk_end, windows, m, high);
   if (status)
     return status;
-  const dfgnn_list_items list = {.more = f.more,
-                                 .cut = f.cut,
-                                 .item = f.item,
+  const dfgnn_list_items list = {.item = f.item,
                                  .key = f.key,
                                  .order = f.order,
-                                 .cuts = cuts,
-                                 .counts = c.counts,
                                  .windows = c.windows,
                                  .chunk_end = c.chunk_end,
-                                 .columns = columns,
                                  .count = windows,
                                  .most = (int64_t)counts->most,
-                                 .split = dfgnn__tiles_split(parameter),
-                                 .may_cut = counts->cuts > 0,
                                  .items = items};
   return list_items(queue, &list, &f, counts);
 }

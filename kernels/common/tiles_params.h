@@ -21,12 +21,9 @@ typedef struct dfgnn_window {
   int32_t columns, flags;
 } dfgnn_window;
 
-/* Duplicates are found in the second step and keep windows whole: items and
- * cuts are upper bounds after the first step, exact after the second. */
 typedef struct dfgnn_tile_counts {
   uint64_t windows, chunks;
   uint64_t most; /* chunks of a window */
-  uint64_t items, cuts;
 } dfgnn_tile_counts;
 
 static inline int32_t dfgnn__chunks_of(int32_t columns) {
@@ -87,20 +84,14 @@ typedef struct dfgnn_dense_windows {
   int64_t capacity;
 } dfgnn_dense_windows;
 
-/* The items that the second step lists.  more[w]: items of the windows up to w
- * beyond one for each; cut[w]: the number of these windows that are cut.  Both
- * are missing if no window can be cut. */
+/* The items that the second step lists. */
 typedef struct dfgnn_list_items {
-  int32_t *more, *cut;
   dfgnn_tile *item; /* window by window */
-  uint32_t *key;    /* most - rank of the item; all bits set: no item */
+  uint32_t *key;    /* most - rank of the item */
   int32_t *order;
-  dfgnn_tile_cut *cuts;
-  dfgnn_tile_counts *counts;
   const dfgnn_window *windows;
-  const int32_t *chunk_end, *columns;
+  const int32_t *chunk_end;
   int64_t count, most;
-  int32_t split, may_cut;
   dfgnn_tile *items; /* in their order */
 } dfgnn_list_items;
 

@@ -87,16 +87,13 @@ typedef struct dfgnn_matrix {
  *                 array[0], and the last heavy row in array[3], is -1
  *   TILES         rows in windows of at most R, columns in chunks of 32, edges
  *                 as bits: see kernels/common/tiles.h for the windows.
- *                 parameter: dfgnn__tiles_parameter(R, S, dense)
+ *                 parameter: dfgnn__tiles_parameter(R, dense)
  *                 array[0]: dfgnn_tile [count], items by falling rank of their
- *                           chunks, ties by first row, then by first chunk
+ *                           chunks, ties by first row
  *                 array[1]: int32 [chunks * 32] columns, window by window; the
  *                           last of a window is repeated to fill its chunks
  *                 array[2]: uint32 [chunks * R] masks; 0 for rows and columns
- *                           beyond the window's
- *                 array[3]: dfgnn_tile_cut [extra], windows of several items, by
- *                           first row; slots are numbered in this order
- *                 extra: number of windows that were cut */
+ *                           beyond the window's */
 /* clang-format on */
 typedef enum dfgnn_view_kind {
   DFGNN_VIEW_NONE = 0,

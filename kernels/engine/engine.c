@@ -444,14 +444,6 @@ out:
   return status;
 }
 
-dfgnn_status dfgnn__wait(const dfgnn_queue *queue) {
-  dfgnn_status status = DFGNN_OK;
-  if (!queue->list)
-    DFGNN_CU_GO(StreamSynchronize, queue->stream);
-out:
-  return status;
-}
-
 dfgnn_status dfgnn__read(const dfgnn_queue *queue, void *to, const void *from,
                          size_t bytes) {
   dfgnn_status status = DFGNN_OK;

@@ -91,8 +91,6 @@ dfgnn_status dfgnn__fill(const dfgnn_queue *queue, void *to, unsigned char byte,
 dfgnn_status dfgnn__copy(const dfgnn_queue *queue, void *to, const void *from,
                          size_t bytes);
 
-/* Waits for the work on the stream. */
-dfgnn_status dfgnn__wait(const dfgnn_queue *queue);
 /* Copies device memory to the host and waits for it.  A queue that lists
  * programs gives zeros. */
 dfgnn_status dfgnn__read(const dfgnn_queue *queue, void *to, const void *from,

@@ -11,11 +11,10 @@ typedef struct checked {
   unsigned char *edge; /* [rows][columns] how often it is there */
   int *cut;            /* [rows + 1] may a block begin here? */
   const dfgnn_view *view;
-  int high, split, dense; /* R and S of kernels/common/tiles.h, and form */
+  int high, dense; /* R of kernels/common/tiles.h, and the mode */
   const dfgnn_tile *item;
   const int32_t *column;
   const uint32_t *mask;
-  const dfgnn_tile_cut *cuts;
   int *seen, *begins; /* [rows] */
 } checked;
 
@@ -93,9 +92,8 @@ static void check_dense_window(const checked *c, const dfgnn_tile *w) {
   }
 }
 
-/* Checks a window, given by its first item and its chunks and columns. */
-static void check_window(const checked *c, const dfgnn_tile *w, int64_t chunks,
-                         int64_t columns) {
+static void check_window(const checked *c, const dfgnn_tile *w) {
+  const int64_t chunks = w->chunks, columns = w->columns;
   const int most = most_times(c, w);
   const int32_t *column = c->column + (int64_t)w->chunk * 32;
   const uint32_t *mask = c->mask + (int64_t)w->chunk * c->high;
@@ -129,67 +127,24 @@ static void check_window(const checked *c, const dfgnn_tile *w, int64_t chunks,
        k < ((int64_t)w->row + w->rows) * c->columns; k++)
     pairs += c->edge[k] > 0;
   ck_assert_int_eq(bits, pairs);
-  ck_assert_int_eq(w->flags & DFGNN_TILE_DUPLICATES,
-                   most > 1 ? DFGNN_TILE_DUPLICATES : 0);
+  ck_assert_int_eq(w->flags, most > 1 ? DFGNN_TILE_DUPLICATES : 0);
   if (c->dense) {
-    dfgnn_tile whole = *w;
-    whole.columns = (int32_t)columns;
-    check_dense_window(c, &whole);
+    check_dense_window(c, w);
   } else {
     ck_assert_int_eq(w->row % c->high, 0);
     ck_assert(w->rows == c->high || w->row + w->rows == c->rows);
   }
 }
 
-static const dfgnn_tile *item_of_slot(const checked *c, int32_t slot) {
-  const dfgnn_tile *found = NULL;
-  int times = 0;
-  for (int64_t k = 0; k < c->view->count; k++)
-    if (c->item[k].slot == slot) {
-      found = &c->item[k];
-      times++;
-    }
-  ck_assert_int_eq(times, 1);
-  return found;
-}
-
-/* Checks the items of a window that was cut; returns how many slots it has. */
-static int32_t check_cut(const checked *c, const dfgnn_tile_cut *cut,
-                         int32_t slot) {
-  const dfgnn_tile *first = item_of_slot(c, slot);
-  int64_t chunks = 0, columns = 0;
-  ck_assert_int_eq(cut->slot, slot);
-  ck_assert_int_ge(cut->slots, 2);
-  for (int32_t k = 0; k < cut->slots; k++) {
-    const dfgnn_tile *w = item_of_slot(c, slot + k);
-    ck_assert_int_eq(w->row, cut->row);
-    ck_assert_int_eq(w->rows, cut->rows);
-    ck_assert_int_eq(w->flags, DFGNN_TILE_PARTIAL);
-    ck_assert_int_eq(w->chunk, first->chunk + chunks);
-    ck_assert_int_eq(w->column, c->column[(int64_t)w->chunk * 32]);
-    ck_assert_int_ge(w->chunks, 1);
-    ck_assert_int_le(w->chunks, c->split);
-    if (k + 1 < cut->slots)
-      ck_assert_int_eq(w->columns, w->chunks * 32);
-    chunks += w->chunks;
-    columns += w->columns;
-  }
-  ck_assert_int_eq(cut->slots, (chunks + c->split - 1) / c->split);
-  check_window(c, first, chunks, columns);
-  return cut->slots;
-}
-
-static void check_view(checked *c, const dfgnn_view *view, int high, int split,
+static void check_view(checked *c, const dfgnn_view *view, int high,
                        int dense) {
-  int32_t slots = 0, partial = 0, unordered = 0, wrong = 0;
+  int32_t unordered = 0, wrong = 0;
   c->view = view;
   c->high = high;
-  c->split = split;
   c->dense = dense;
   c->item = view->array[0];
   c->column = view->array[1];
   c->mask = view->array[2];
-  c->cuts = view->array[3];
   memset(c->seen, 0, (size_t)(c->rows + 1) * sizeof *c->seen);
   memset(c->begins, 0, (size_t)(c->rows + 1) * sizeof *c->begins);
   for (int64_t k = 0; k < view->count; k++)
@@ -199,57 +154,32 @@ static void check_view(checked *c, const dfgnn_view *view, int high, int split,
     const int32_t rank = dfgnn__tile_rank(w->chunks);
     const int32_t after =
         k + 1 < view->count ? dfgnn__tile_rank(next->chunks) : rank;
-    unordered +=
-        k + 1 < view->count &&
-        (rank < after ||
-         (rank == after && (w->row > next->row ||
-                            (w->row == next->row && w->chunk >= next->chunk))));
-    if (w->flags & DFGNN_TILE_PARTIAL) {
-      partial++;
-      continue;
-    }
-    ck_assert_int_eq(w->slot, -1);
-    ck_assert(split == 0 || w->chunks <= split ||
-              w->flags == DFGNN_TILE_DUPLICATES);
-    check_window(c, w, w->chunks, w->columns);
-  }
-  for (int64_t k = 0; k < view->extra; k++) {
-    ck_assert(k == 0 || c->cuts[k - 1].row < c->cuts[k].row);
-    slots += check_cut(c, &c->cuts[k], slots);
+    unordered += k + 1 < view->count &&
+                 (rank < after || (rank == after && w->row >= next->row));
+    check_window(c, w);
   }
   ck_assert_int_eq(unordered, 0);
-  ck_assert_int_eq(slots, partial);
   for (int64_t r = 0; r < c->rows; r++)
     wrong += c->seen[r] != 1;
   ck_assert_int_eq(wrong, 0);
 }
 
-static int32_t slots_of(const dfgnn_view *view) {
-  const dfgnn_tile_cut *cut = view->array[3];
-  return view->extra ? cut[view->extra - 1].slot + cut[view->extra - 1].slots
-                     : 0;
-}
-
-static const int highs[] = {16, 32, 64, 128}, splits[] = {0, 1, 2, 5};
+static const int highs[] = {16, 32, 64, 128};
 
 static void check_case(const dfgnn_csr *csr, int transposed) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_graph *graph = NULL;
   ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
-  const dfgnn_setting setting = {.matrix = &graph->matrix,
-                                 .signature = &graph->signature};
   checked c = expected(csr, transposed);
-  for (int k = 0; k < 20; k++) { /* dense windows are whole */
-    const int high = highs[k % 4], split = splits[k / 4 % 4], dense = k / 16;
+  for (int k = 0; k < 8; k++) {
+    const int high = highs[k % 4], dense = k / 4;
     const dfgnn_view_request request = {
-        DFGNN_VIEW_TILES, dfgnn__tiles_parameter(high, split, dense),
-        transposed};
+        DFGNN_VIEW_TILES, dfgnn__tiles_parameter(high, dense), transposed};
     const dfgnn_view *view = NULL;
     if (dense && c.rows != c.columns)
       continue;
     ck_ok(dfgnn__graph_view(&view, graph, &request));
-    check_view(&c, view, high, split, dense);
-    ck_assert_int_le(slots_of(view), dfgnn__tiles_slots(&setting, &request));
+    check_view(&c, view, high, dense);
   }
   forget(&c);
   dfgnn_graph_destroy(graph);
@@ -284,10 +214,10 @@ TEST_LOOP(offsets_of_64_bits_give_the_same_tiles, 0, SHAPES) {
                          .offsets = s.csr.offsets,
                          .indices = narrow.indices};
   dfgnn_view view = {
-      .request = {DFGNN_VIEW_TILES, dfgnn__tiles_parameter(32, 2, 0), 0}};
+      .request = {DFGNN_VIEW_TILES, dfgnn__tiles_parameter(32, 0), 0}};
   ck_ok(dfgnn__tiles_build(&view, &matrix));
-  check_view(&c, &view, 32, 2, 0);
-  for (int k = 0; k < 4; k++)
+  check_view(&c, &view, 32, 0);
+  for (int k = 0; k < 3; k++)
     free((void *)view.array[k]);
   forget(&c);
   shape_free(&s);
@@ -295,8 +225,8 @@ TEST_LOOP(offsets_of_64_bits_give_the_same_tiles, 0, SHAPES) {
 }
 
 /* The shapes have the items that kernels treat apart. */
-TEST(the_shapes_have_duplicates_and_cuts) {
-  int duplicates = 0, cuts = 0, shared = 0, many_chunks = 0;
+TEST(the_shapes_have_duplicates_and_many_chunks) {
+  int duplicates = 0, shared = 0, many_chunks = 0;
   for (int i = 0; i < 2 * TILED; i++) {
     const int dense = i % 2;
     dfgnn_csr csr = tiled_make(i / 2);
@@ -309,9 +239,8 @@ TEST(the_shapes_have_duplicates_and_cuts) {
                            .edges = csr.edges,
                            .offsets = csr.offsets,
                            .indices = csr.indices};
-    dfgnn_view view = {.request = {DFGNN_VIEW_TILES,
-                                   dfgnn__tiles_parameter(32, !dense, dense),
-                                   0}};
+    dfgnn_view view = {
+        .request = {DFGNN_VIEW_TILES, dfgnn__tiles_parameter(32, dense), 0}};
     ck_ok(dfgnn__tiles_build(&view, &matrix));
     const dfgnn_tile *item = view.array[0];
     for (int64_t j = 0; j < view.count; j++) {
@@ -319,25 +248,20 @@ TEST(the_shapes_have_duplicates_and_cuts) {
       shared += item[j].rows > 16 && item[j].columns <= item[j].rows;
       many_chunks += item[j].columns > 64;
     }
-    cuts += (int)view.extra;
-    for (int j = 0; j < 4; j++)
+    for (int j = 0; j < 3; j++)
       free((void *)view.array[j]);
     tiled_free(&csr);
   }
   ck_assert_int_gt(duplicates, 0);
-  ck_assert_int_gt(cuts, 0);
   ck_assert_int_gt(shared, 0);
   ck_assert_int_gt(many_chunks, 0);
 }
 
 TEST(parameters_come_back_out_of_the_request) {
-  for (int k = 0; k < 32; k++) {
-    int high = highs[k % 4],
-        split = k / 4 % 4 == 3 ? 0xfffff : splits[k / 4 % 4];
-    int64_t p = dfgnn__tiles_parameter(high, split, k / 16);
-    ck_assert_int_eq(dfgnn__tiles_rows(p), high);
-    ck_assert_int_eq(dfgnn__tiles_split(p), split);
-    ck_assert_int_eq(dfgnn__tiles_dense(p), k / 16);
+  for (int k = 0; k < 8; k++) {
+    int64_t p = dfgnn__tiles_parameter(highs[k % 4], k / 4);
+    ck_assert_int_eq(dfgnn__tiles_rows(p), highs[k % 4]);
+    ck_assert_int_eq(dfgnn__tiles_dense(p), k / 4);
   }
 }
 
@@ -351,12 +275,9 @@ TEST(what_cannot_be_tiled_is_refused_with_its_number) {
   ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
            "tiles of 17 rows");
-  request.parameter = dfgnn__tiles_parameter(16, 0, 1);
+  request.parameter = dfgnn__tiles_parameter(16, 1);
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_UNSUPPORTED,
            "found 2 x 3");
-  request.parameter = dfgnn__tiles_parameter(16, 2, 1);
-  ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
-           "items of 2 chunks");
   ck_ok(dfgnn__tiles_check_chunks(16777215, 128));
   ck_fails(dfgnn__tiles_check_chunks(16777216, 128), DFGNN_ERROR_UNSUPPORTED,
            "16777216 chunks");

@@ -31,22 +31,6 @@ tile_mask(const Params &p, int rows, const dfgnn_tile &item, int i, int row) {
   return __ldg(p.masks + int64_t(item.chunk + i) * rows + row);
 }
 
-/* The first edge of a row whose column is not below `column`. */
-template <class Params>
-__device__ __forceinline__ int64_t edge_from(const Params &p, int row,
-                                             int column) {
-  const offsets_t offsets{p.offsets, p.offsets64};
-  int64_t low = offsets[row], high = offsets[int64_t(row) + 1];
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (__ldg(p.indices + middle) < column)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
 /* The bias of an edge and head in log2 units; 0 without. */
 template <int EDGES, class Params>
 __device__ __forceinline__ float bias_of(const Params &p, int64_t edge,

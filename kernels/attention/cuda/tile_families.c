@@ -8,14 +8,14 @@
 #include "kernels/attention/cuda/layout.h"
 #include "kernels/attention/cuda/tile_plans.h"
 
-enum { ROWS, STAGES, CHUNKS, COLUMNS = STAGES };
+enum { ROWS, STAGES, COLUMNS = STAGES };
 enum { OF_WINDOW, OF_BLOCKS };
 
 static tile_plan dense_plan(const int *x) {
   return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .dense = 1};
 }
 static tile_plan window_plan(const int *x) {
-  return (tile_plan){.rows = x[ROWS], .stages = x[STAGES], .split = x[CHUNKS]};
+  return (tile_plan){.rows = x[ROWS], .stages = x[STAGES]};
 }
 static tile_plan direct_plan(const int *x) {
   return (tile_plan){.rows = x[ROWS],
@@ -54,6 +54,5 @@ DFGNN_FAMILIES(attention_cuda_tile_families) = {
      .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
     {FORWARD(window), .ops = DFGNN_OPS_BY_HAND, .revision = 2,
      .parameters = {{"rows", 3, {16, 32, 64}, {0}},
-                    {"stages", 2, {1, 2}, {0}},
-                    {"chunks", 2, {0, 32}, {"any", "32"}}}},
+                    {"stages", 2, {1, 2}, {0}}}},
     DFGNN_FAMILIES_END};

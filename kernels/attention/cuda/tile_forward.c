@@ -34,33 +34,9 @@ static size_t shared_bytes(const dfgnn_problem *problem,
   return rows * row + scalars * sizeof(float);
 }
 
-static int64_t partial_rows(const dfgnn_setting *s, const tile_plan *plan) {
-  const dfgnn_view_request request = dfgnn__tile_request(plan, 0);
-  return dfgnn__tiles_slots(s, &request) * s->problem->heads * plan->rows;
-}
-
-typedef struct tile_memory {
-  float *partial_state, *partial;
-  size_t bytes;
-} tile_memory;
-
-static tile_memory memory_of(const dfgnn_setting *s, const tile_plan *plan,
-                             void *workspace) {
-  tile_memory m = {0};
-  if (!plan->split)
-    return m;
-  const size_t rows = (size_t)partial_rows(s, plan);
-  const size_t state = dfgnn__align256(2 * rows * sizeof(float));
-  m.bytes = state + dfgnn__align256(rows * (size_t)width_of(s->problem) *
-                                    sizeof(float));
-  m.partial_state = workspace;
-  if (workspace)
-    m.partial = (float *)((char *)workspace + state);
-  return m;
-}
-
 size_t dfgnn__tile_workspace(const dfgnn_setting *s, const tile_plan *plan) {
-  return memory_of(s, plan, NULL).bytes;
+  (void)s, (void)plan;
+  return 0;
 }
 
 int dfgnn__tile_views(const dfgnn_setting *s, const tile_plan *plan,
@@ -70,23 +46,8 @@ int dfgnn__tile_views(const dfgnn_setting *s, const tile_plan *plan,
   return 1;
 }
 
-/* The most columns that a window can touch. */
-static int64_t most_columns(const dfgnn_setting *s, const tile_plan *plan) {
-  const dfgnn_matrix *matrix = s->matrix;
-  int64_t most = matrix->sources;
-  if (matrix->max_degree < most / plan->rows)
-    most = matrix->max_degree * plan->rows;
-  /* A window meets at most two blocks of a batch in part, and whole ones
-   * between them. */
-  const int64_t blocks = 2 * s->signature->largest_graph + plan->rows;
-  return matrix->destinations == matrix->sources && blocks < most ? blocks
-                                                                  : most;
-}
-
 const char *dfgnn__tile_refusal(const dfgnn_setting *s, const tile_plan *plan) {
   const dfgnn_problem *problem = s->problem;
-  const size_t out = (size_t)s->matrix->destinations *
-                     (size_t)(problem->heads * problem->dim) * sizeof(float);
   const char *reason = dfgnn__tile_limits(s, plan);
   if (!reason && plan->direct)
     reason = dfgnn__direct_limits(problem);
@@ -94,12 +55,6 @@ const char *dfgnn__tile_refusal(const dfgnn_setting *s, const tile_plan *plan) {
     return reason;
   if (shared_bytes(problem, plan) > (size_t)s->device->shared_bytes)
     return "a tile is larger than the shared memory of a block";
-  if (plan->split &&
-      (partial_rows(s, plan) == 0 ||
-       most_columns(s, plan) <= plan->split * DFGNN_TILE_COLUMNS))
-    return "no window is longer than an item";
-  if (plan->split && memory_of(s, plan, NULL).bytes > 4 * out)
-    return "partial results might take four times the memory of the output";
   return NULL;
 }
 
@@ -120,12 +75,6 @@ static dfgnn_program direct_program(const dfgnn_problem *problem, int edges) {
       problem->math != DFGNN_MATH_TF32, (int)problem->dim, edges);
 }
 
-static dfgnn_program merge_program(const dfgnn_problem *problem, int edges) {
-  return (dfgnn_program)DFGNN_PROGRAM(
-      "kernels/attention/cuda/tile_merge.cuh", "dfgnn::tile_merge",
-      (int)problem->op, DFGNN_TYPE(problem->dtype), (int)problem->dim, edges);
-}
-
 /* ---- launch -------------------------------------------------------------- */
 
 /* Can all tensors be read and written by 16 bytes? */
@@ -142,8 +91,6 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
   const dfgnn_args *a = launch->args;
   const dfgnn_view *view = launch->views[0];
   const int gat = DFGNN_HAS_SCALARS(problem->op);
-  const tile_memory memory =
-      memory_of(&launch->setting, plan, launch->workspace);
   attention_tensors t;
   const dfgnn_status status = dfgnn__tensors(&t, launch);
   *p = (tile_params){.query = t.query,
@@ -153,8 +100,6 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
                      .items = view->array[0],
                      .columns = view->array[1],
                      .masks = view->array[2],
-                     .cuts = view->array[3],
-                     .cut_count = (int)view->extra,
                      .rows = plan->rows,
                      .stages = plan->stages,
                      .dense = plan->dense,
@@ -163,8 +108,6 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
                      .column_scalar = gat ? a->score_src : NULL,
                      .att = a->att,
                      .beta = a->beta,
-                     .partial = memory.partial,
-                     .partial_state = memory.partial_state,
                      .lse = a->lse,
                      .scale = (float)a->scale,
                      .slope = (float)a->slope,
@@ -174,24 +117,6 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
                      .bias = a->bias,
                      .dropout = dfgnn__dropout_params(problem, a)};
   return status;
-}
-
-static dfgnn_status merge(const tile_params *p, const dfgnn_launch *launch,
-                          int edges) {
-  enum { WARPS = 4 };
-  const int64_t cuts = launch->views[0]->extra;
-  const int64_t blocks = dfgnn__ceil_div(cuts * p->rows, WARPS);
-  const dfgnn_program program = merge_program(launch->setting.problem, edges);
-  if (blocks > INT32_MAX)
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%lld windows to merge need more than 2^31 - 1 blocks",
-                       (long long)cuts);
-  return dfgnn__launch_struct(
-      launch->setting.queue, &program,
-      (dfgnn_grid){.blocks = {(unsigned)blocks, (unsigned)p->heads},
-                   .threads = WARPS * 32,
-                   .overlaps = 1},
-      p);
 }
 
 dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
@@ -220,8 +145,5 @@ dfgnn_status dfgnn__tile_launch(const dfgnn_launch *launch,
       .threads = (unsigned)(plan->rows * 2 * together),
       .shared = direct ? 0 : (unsigned)shared_bytes(problem, plan),
       .carveout = direct ? DFGNN_CARVEOUT_L1 : DFGNN_CARVEOUT_SHARED};
-  status = dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
-  if (status || view->extra == 0 || !plan->split)
-    return status;
-  return merge(&p, launch, edges);
+  return dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
 }

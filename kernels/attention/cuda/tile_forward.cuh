@@ -8,8 +8,7 @@
  *
  * A bit of the mask says that a pair is an edge; other pairs have weight 0. But
  * 0 times an infinite value is NaN: rows that do not come out finite are
- * computed again, edge by edge.  tile_merge.cuh has what follows for windows
- * that are cut. */
+ * computed again, edge by edge. */
 #ifndef DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 #define DFGNN_ATTENTION_CUDA_TILE_FORWARD_CUH
 
@@ -194,21 +193,13 @@ struct tile_forward {
     return 16 * warp + tile_order(lane / 4) + 8 * r;
   }
 
-  __device__ __forceinline__ int first_column(const dfgnn_tile &item) const {
-    return p.dense
-               ? item.column
-               : __ldg(p.columns + int64_t(item.chunk) * DFGNN_TILE_COLUMNS);
-  }
   /* The edges of a row are in the order of their columns, as bits are:
    * dfgnn__tile_prepare() checks it. */
   __device__ __forceinline__ void number_rows(state &z,
                                               const dfgnn_tile &item) const {
     unroll<2>([&](int r) {
       const int row = item.row + min(row_of(r), item.rows - 1);
-      if (item.flags & DFGNN_TILE_PARTIAL)
-        z.softmax.number[r] = edge_from(p, row, first_column(item));
-      else
-        z.softmax.number[r] = offsets_t{p.offsets, p.offsets64}[row];
+      z.softmax.number[r] = offsets_t{p.offsets, p.offsets64}[row];
     });
   }
 
@@ -300,35 +291,11 @@ struct tile_forward {
     }
   }
 
-  __device__ __forceinline__ void store_partial(const state &z,
-                                                const dfgnn_tile &item,
-                                                const float (&l)[2]) const {
-    const int t = lane % 4;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int64_t at =
-          (int64_t(item.slot) * p.heads + head) * p.rows + row_of(r);
-      if (row_of(r) >= item.rows)
-        continue;
-      unroll<W / 8, 2>([&](int n, int e) {
-        p.partial[at * W + Math::feature(n, e, t)] = z.sums[n][2 * r + e];
-      });
-      if (t == 0) {
-        p.partial_state[2 * at] = z.softmax.m[r];
-        p.partial_state[2 * at + 1] = l[r];
-      }
-    }
-  }
-
   __device__ __forceinline__ void finish(const state &z,
                                          const dfgnn_tile &item) {
     float l[2];
     unsigned bad[2];
     unroll<2>([&](int r) { l[r] = lanes_sum<4>(z.softmax.l[r]); });
-    if (item.flags & DFGNN_TILE_PARTIAL) {
-      store_partial(z, item, l);
-      return;
-    }
     store(z, item, l, bad);
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)

@@ -13,8 +13,6 @@ typedef struct tile_params {
   const dfgnn_tile *items;
   const int32_t *columns;
   const uint32_t *masks;
-  const dfgnn_tile_cut *cuts; /* windows to merge */
-  int32_t cut_count;
   int32_t rows;   /* R of the view: 16 a warp */
   int32_t stages; /* 1 or 2 chunks in shared memory */
   int32_t dense;  /* the columns of an item follow each other */
@@ -23,7 +21,6 @@ typedef struct tile_params {
   const float *row_scalar, *column_scalar; /* GAT */
   const void *att;
   const float *beta;
-  float *partial, *partial_state; /* [slot][head][R] of W sums, of (m, l) */
   float *lse;
   float scale, slope;
   /* The matrix, for rows along their edges and for numbers of edges. */

@@ -64,7 +64,7 @@ const char *dfgnn__tile_limits(const dfgnn_setting *s, const tile_plan *plan) {
     return "the blocks of the batch are too sparse";
   if (!plan->dense && is_scattered(s))
     return "the columns of a window lie too far apart";
-  if (!plan->split && !plan->dense && has_hub(s))
+  if (!plan->dense && has_hub(s))
     return "one block would walk the window of a hub";
   if (has_doubled_hub(s))
     return "one block would walk a hub that has edges twice";
@@ -87,7 +87,7 @@ int dfgnn__direct_heads(int heads, int rows) {
 dfgnn_view_request dfgnn__tile_request(const tile_plan *plan, int transposed) {
   return (dfgnn_view_request){
       .kind = DFGNN_VIEW_TILES,
-      .parameter = dfgnn__tiles_parameter(plan->rows, plan->split, plan->dense),
+      .parameter = dfgnn__tiles_parameter(plan->rows, plan->dense),
       .transposed = transposed};
 }
 

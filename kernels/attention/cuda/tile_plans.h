@@ -10,7 +10,6 @@
 typedef struct tile_plan {
   int rows;   /* rows of a window */
   int stages; /* forward: chunks in shared memory */
-  int split;  /* the most chunks of an item; 0: windows are whole */
   int dense;  /* 1: the columns of an item follow each other */
   int direct; /* 1: by fragments.cuh, if the arguments are aligned */
 } tile_plan;
