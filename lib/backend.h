@@ -10,10 +10,6 @@
 #include "kernels/common/variant.h"
 #include "lib/base/load.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct dfgnn_device dfgnn_device;
 
 typedef dfgnn_status (*dfgnn_timed_function)(void *data, void *stream);
@@ -167,7 +163,4 @@ typedef struct dfgnn_backend {
 extern const dfgnn_backend dfgnn__backend_cpu;
 extern const dfgnn_backend dfgnn__backend_cuda;
 
-#ifdef __cplusplus
-}
-#endif
 #endif

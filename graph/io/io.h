@@ -6,10 +6,6 @@
 #include "dfgnn.h"
 #include "lib/base/descriptor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef enum dfgnn__format {
   DFGNN__FORMAT_AUTO = 0, /* from name and content */
   DFGNN__FORMAT_MTX,
@@ -85,7 +81,4 @@ int dfgnn__generator_setting(const char *name);
 const dfgnn__generator_info *dfgnn__generator_kind(size_t i);
 const dfgnn__generator_info *dfgnn__generator_preset(size_t i);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

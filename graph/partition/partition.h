@@ -9,10 +9,6 @@
 #include "graph/io/io.h"
 #include "graph/reorder/reorder.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* In the balance of parts a row counts as its number of edges plus this
  * constant, for the work that a layer does once per node. */
 #define DFGNN_PARTITION_NODE 4
@@ -47,7 +43,4 @@ dfgnn_status dfgnn__refine(int32_t *owner, const dfgnn_csr *csr, int parts);
 dfgnn_status dfgnn__metis_parts(int32_t *part, const dfgnn__adjacency *graph,
                                 const int64_t *work, int parts);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -9,10 +9,6 @@
 #include "dfgnn.h"
 #include "dfgnn_graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* An undirected graph without self loops, the neighbours of a node ascending
  * and distinct; the weight of {i, j} is how many edges lead from i to j and
  * from j to i. */
@@ -59,7 +55,4 @@ dfgnn_status dfgnn__order_by_key(int32_t *order, const int64_t *key,
 /* 1 if the library was built with the method. */
 int dfgnn__order_built(dfgnn_order order);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

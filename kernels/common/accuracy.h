@@ -32,10 +32,6 @@
 
 #include "kernels/common/variant.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define DFGNN_BOUND 5
 
 /* The arithmetic of a plan, as far as bounds depend on it. */
@@ -60,7 +56,4 @@ double dfgnn__bound(const dfgnn_arithmetic *arithmetic, dfgnn_dtype dtype,
  * have the type of sums. */
 double dfgnn__term_roundoff(const dfgnn_problem *problem);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -21,10 +21,6 @@
 #include "kernels/common/tiles_params.h"
 #include "kernels/common/variant.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* request.parameter */
 static inline int64_t dfgnn__tiles_parameter(int rows, int dense) {
   return rows + ((int64_t)(dense != 0) << 10);
@@ -47,7 +43,4 @@ dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
 /* Refuses so many chunks that positions in columns and masks exceed 32 bits. */
 dfgnn_status dfgnn__tiles_check_chunks(int64_t chunks, int rows);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

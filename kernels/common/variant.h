@@ -13,10 +13,6 @@
 #include "kernels/attention/operators.h"
 #include "kernels/engine/engine.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define DFGNN_MAX_PARAMETERS 8
 #define DFGNN_MAX_VALUES 16
 #define DFGNN_MAX_LABELS 4
@@ -254,20 +250,10 @@ static inline int dfgnn__message_parts(dfgnn_message message) {
   (DFGNN_BIT(DFGNN_F32) | DFGNN_BIT(DFGNN_F16) | DFGNN_BIT(DFGNN_BF16) |       \
    DFGNN_BIT(DFGNN_F64))
 
-/* A C++ const object has internal linkage, so it is declared extern first. */
-#ifdef __cplusplus
-#define DFGNN_FAMILIES(stem)                                                   \
-  extern "C" const dfgnn_family dfgnn__families_##stem[];                      \
-  const dfgnn_family dfgnn__families_##stem[]
-#else
 #define DFGNN_FAMILIES(stem)                                                   \
   extern const dfgnn_family dfgnn__families_##stem[];                          \
   const dfgnn_family dfgnn__families_##stem[]
-#endif
 #define DFGNN_FAMILIES_END                                                     \
   { 0 }
 
-#ifdef __cplusplus
-}
-#endif
 #endif

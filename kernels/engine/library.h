@@ -5,10 +5,6 @@
 
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* 1 if the library at the path was taken, which ends the search. */
 typedef int dfgnn_take_library(const char *path, void *context);
 
@@ -45,7 +41,4 @@ typedef struct dfgnn_library {
  * library with all of them was found. */
 int dfgnn__library_open(const dfgnn_library *library, void *table);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 #include "kernels/attention/operators.h"
 #include "kernels/reference/number.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Computes out, lse and weights. */
 dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                         const dfgnn_matrix *matrix,
@@ -107,7 +103,4 @@ double dfgnn__ref_subnormal(const dfgnn_problem *problem);
 double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
                        const dfgnn_ref_place *at);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

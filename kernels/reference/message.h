@@ -5,10 +5,6 @@
 
 #include "kernels/reference/number.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Numbers by head and feature, and the variances of their errors in units of
  * the squared unit roundoff. */
 typedef struct dfgnn_ref_numbers {
@@ -60,7 +56,4 @@ void dfgnn__ref_message_source(dfgnn_ref_message *m, int64_t column);
 /* Reads the edge and computes the message and its derivatives. */
 void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t edge);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 
 #include "kernels/common/variant.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Which results to compute. */
 typedef struct dfgnn_expected {
   /* Destinations, for results by destination or edge; NULL: 0 .. count - 1. */
@@ -175,7 +171,4 @@ typedef struct dfgnn_ref_product {
 dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
                                      int64_t count);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -5,10 +5,6 @@
 
 #include "kernels/reference/message.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 dfgnn_status dfgnn__sums_reference(const dfgnn_problem *problem,
                                    const dfgnn_matrix *matrix,
                                    const dfgnn_args *args,
@@ -70,7 +66,4 @@ dfgnn_status dfgnn__ref_moments(dfgnn_ref_call *call);
 /* Fills call->known. */
 dfgnn_status dfgnn__ref_know_moments(dfgnn_ref_call *call);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

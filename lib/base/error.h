@@ -4,10 +4,6 @@
 
 #include "dfgnn.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Stores the thread's message and returns status, so that a caller can write
  * `return dfgnn__fail(DFGNN_ERROR_INVALID, "dim is %d, expected >= 1", d);` */
 dfgnn_status dfgnn__fail(dfgnn_status status, const char *format, ...)
@@ -22,7 +18,4 @@ dfgnn_status dfgnn__fail_prefix(dfgnn_status status, const char *format, ...)
  * in them.  Messages of the two functions above are escaped so. */
 char *dfgnn__escape(char *to, size_t size, const char *text);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 
 #include "dfgnn.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Opens a regular file for reading and tells its size; whatever else has that
  * name is refused with DFGNN_ERROR_IO, "PATH: found a FIFO, expected a job
  * file".  It never waits: a FIFO may have no writer, a device may have no end.
@@ -31,7 +27,4 @@ dfgnn_status dfgnn__file_or_pipe_check(int fd, const char *path,
  * socket" or "a device". */
 const char *dfgnn__file_kind(mode_t mode);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
