@@ -117,9 +117,8 @@ __device__ __forceinline__ A whole_score(A sum, A own, A far, A beta, A slope,
  *
  * On tensor cores the sum of a score is a product of two rows.  score() makes
  * the score of it and a number of each row: own_number() and far_number() make
- * them of the row's x, <x, x> of a NORM, <att, x> of a HEAD.  GT's own number
- * is scale * log2(e), GAT has its scalars.  With leaky(t) = slope t + (1 -
- * slope) max(t, 0), an additive score's sum is that of att max(q + v, 0). */
+ * them of <x, x>, x the row of a NORM.  GT's own number is scale * log2(e), GAT
+ * has its scalars. */
 template <int OP> struct tile_score {
   static __device__ __forceinline__ float score(float sum, float own, float,
                                                 float) {
@@ -127,11 +126,10 @@ template <int OP> struct tile_score {
   }
 };
 template <> struct tile_score<DFGNN_OP_AGNN> {
-  static __device__ __forceinline__ float own_number(float x, float beta,
-                                                     float) {
+  static __device__ __forceinline__ float own_number(float x, float beta) {
     return inverse_norm(x) * beta * float(kLog2e);
   }
-  static __device__ __forceinline__ float far_number(float x, float) {
+  static __device__ __forceinline__ float far_number(float x) {
     return inverse_norm(x);
   }
   static __device__ __forceinline__ float score(float sum, float own, float far,
@@ -143,19 +141,6 @@ template <> struct tile_score<DFGNN_OP_GAT> {
   static __device__ __forceinline__ float score(float, float own, float far,
                                                 float slope) {
     return leaky(own + far, slope) * float(kLog2e);
-  }
-};
-template <> struct tile_score<DFGNN_OP_GATV2> {
-  static __device__ __forceinline__ float own_number(float x, float,
-                                                     float slope) {
-    return x * slope;
-  }
-  static __device__ __forceinline__ float far_number(float x, float slope) {
-    return x * slope;
-  }
-  static __device__ __forceinline__ float score(float sum, float own, float far,
-                                                float slope) {
-    return (own + far + (1.0f - slope) * sum) * float(kLog2e);
   }
 };
 

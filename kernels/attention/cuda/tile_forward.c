@@ -20,17 +20,14 @@ static size_t shared_bytes(const dfgnn_problem *problem,
   const size_t row = width * size + TILE_PAD_BYTES;
   const int gt = DFGNN_HAS_KEY(problem->op);
   const int agnn = DFGNN_HAS_NORMS(problem->op);
-  const int gatv2 = DFGNN_HAS_ATT(problem->op);
   size_t rows = (size_t)(plan->stages * DFGNN_TILE_COLUMNS);
   size_t scalars = 0;
   if (gt)
     rows *= 2;
-  if (gatv2 || (size == 4 && (gt || agnn)))
+  if (size == 4 && (gt || agnn))
     rows += (size_t)plan->rows;
-  if (agnn || gatv2)
+  if (agnn)
     scalars += DFGNN_TILE_COLUMNS;
-  if (gatv2)
-    scalars += width;
   return rows * row + scalars * sizeof(float);
 }
 
@@ -106,7 +103,6 @@ static dfgnn_status fill(tile_params *p, const dfgnn_launch *launch,
                      .heads = (int)problem->heads,
                      .row_scalar = gat ? a->score_dst : NULL,
                      .column_scalar = gat ? a->score_src : NULL,
-                     .att = a->att,
                      .beta = a->beta,
                      .lse = a->lse,
                      .scale = (float)a->scale,

@@ -23,12 +23,10 @@ struct tile_forward {
   using T = typename Math::T;
   using Score = score_of<OP>;
   using Tile = tile_score<OP>;
-  static constexpr bool kKey = Score::KEY, kHead = Score::HEAD;
-  static constexpr bool kDot = Score::SUM && !kHead;
+  static constexpr bool kKey = Score::KEY, kDot = Score::SUM;
   /* Has each column a number that is computed from its staged row? */
-  static constexpr bool kReduced = Score::NORM || kHead;
-  /* Additive scores read the query a feature at a time. */
-  static constexpr bool kOwn = kDot ? Math::kQueryShared : kHead;
+  static constexpr bool kReduced = Score::NORM;
+  static constexpr bool kOwn = kDot && Math::kQueryShared;
   static constexpr int W = TILE_WIDTH(DIM);
   static constexpr int kVector = 16 / sizeof(T), kVectors = W / kVector;
   /* The lanes of a staged row, a power of two; with 96 features some rest. */
@@ -42,7 +40,6 @@ struct tile_forward {
   static constexpr int kStageBytes = kKey ? 2 * kTableBytes : kTableBytes;
   static constexpr int kScalarBytes =
       kReduced ? DFGNN_TILE_COLUMNS * int(sizeof(float)) : 0;
-  static constexpr int kAttBytes = kHead ? W * int(sizeof(float)) : 0;
 
   const tile_params &p;
   char *shared;
@@ -58,11 +55,8 @@ struct tile_forward {
   __device__ __forceinline__ float *scalars() const {
     return reinterpret_cast<float *>(shared + p.stages * kStageBytes);
   }
-  __device__ __forceinline__ float *att() const {
-    return scalars() + kScalarBytes / sizeof(float);
-  }
   __device__ __forceinline__ T *own() const { /* the warp's rows */
-    return reinterpret_cast<T *>(att() + kAttBytes / sizeof(float)) +
+    return reinterpret_cast<T *>(scalars() + kScalarBytes / sizeof(float)) +
            warp * 16 * kStride;
   }
 
@@ -133,16 +127,14 @@ struct tile_forward {
       const float x = lanes_sum<kLanes>(
           has ? reduced(value_at(stage) + row * kStride, column) : 0.0f);
       if (column == 0)
-        scalars()[row] = Tile::far_number(x, p.slope);
+        scalars()[row] = Tile::far_number(x);
     }
   }
   /* The part of kVector features from `first` on. */
   __device__ __forceinline__ float reduced(const T *row, int first) const {
-    float x[kVector], y[kVector], sum = 0.0f;
+    float x[kVector], sum = 0.0f;
     load_staged(x, row + first);
-    if constexpr (kHead)
-      load_staged(y, att() + first);
-    unroll<kVector>([&](int i) { sum += x[i] * (kHead ? y[i] : x[i]); });
+    unroll<kVector>([&](int i) { sum += x[i] * x[i]; });
     return sum;
   }
   __device__ __forceinline__ void reduce_rows(state &z) const {
@@ -157,8 +149,7 @@ struct tile_forward {
           x += Math::square(z.query, c, r);
       });
       x = lanes_sum<4>(x);
-      z.row[r] = Tile::own_number(
-          x, Score::NORM && p.beta ? __ldg(p.beta) : 1.0f, p.slope);
+      z.row[r] = Tile::own_number(x, p.beta ? __ldg(p.beta) : 1.0f);
     });
   }
 
@@ -167,8 +158,6 @@ struct tile_forward {
     if constexpr (kDot)
       Math::template scores<W>(s, z.query, own(),
                                kKey ? key_at(stage) : value_at(stage), lane);
-    if constexpr (kHead)
-      additive_scores<T, W>(s, own(), value_at(stage), att(), lane);
   }
 
   /* Completes the scores with the numbers of rows and columns; they end in log2
@@ -219,11 +208,6 @@ struct tile_forward {
       copy(own(), p.query, node, 0, 16, 1);
     else if constexpr (kDot)
       load_query(z.query, item);
-    if constexpr (kHead)
-      for (int f = threadIdx.x; f < W; f += blockDim.x)
-        att()[f] = f < DIM
-                       ? widen(static_cast<const T *>(p.att)[head * DIM + f])
-                       : 0.0f;
   }
 
   __device__ __forceinline__ void

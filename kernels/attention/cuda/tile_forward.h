@@ -19,7 +19,6 @@ typedef struct tile_params {
   int32_t heads;
   tensor_view query, key, value, out;
   const float *row_scalar, *column_scalar; /* GAT */
-  const void *att;
   const float *beta;
   float *lse;
   float scale, slope;

@@ -283,35 +283,6 @@ template <typename S> struct tile_math_16 {
   }
 };
 
-/* ---- GATv2's scores: no product ------------------------------------------
- *
- * leaky(x) = slope x + (1 - slope) max(x, 0).  The sum of att x is the sum of a
- * number of the row and one of the column; this function adds up the rest,
- * att max(q + y, 0). */
-template <typename T, int W>
-__device__ __forceinline__ void additive_scores(tile_scores &s, const T *own,
-                                                const T *far, const float *att,
-                                                int lane) {
-  constexpr int VEC = 16 / sizeof(T), STEP = kTileStride<T, W>;
-  const T *own_lane = own + tile_order(lane / 4) * STEP;
-  const T *far_lane = far + lane % 4 * STEP;
-  clear(s);
-#pragma unroll 1
-  for (int f = 0; f < W; f += VEC) {
-    float q[2][VEC], a[VEC];
-    load_staged(a, att + f);
-    load_staged(q[0], own_lane + f);
-    load_staged(q[1], own_lane + 8 * STEP + f);
-    unroll<4, 2>([&](int j, int e) {
-      float y[VEC];
-      load_staged(y, far_lane + (8 * j + 4 * e) * STEP + f);
-      unroll<VEC, 2>([&](int i, int r) {
-        s[j][2 * r + e] += a[i] * fmaxf(q[r][i] + y[i], 0.0f);
-      });
-    });
-  }
-}
-
 /* EXACT: products as exact as f32's. */
 template <typename T, int EXACT> struct tile_math {
   using type = tile_math_16<T>;

@@ -42,7 +42,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   static constexpr int N = TILE_WIDTH(DIM) / 32;
   const tile_params &p;
   int row, head, lane;
-  float own[N], att[N], own_scalar;
+  float own[N], own_scalar;
 
   __device__ __forceinline__ void load(float (&x)[N], const tensor_view &t,
                                        int node) const {
@@ -56,12 +56,9 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
   }
 
   __device__ __forceinline__ void begin() {
-    unroll<N>([&](int i) { own[i] = att[i] = 0.0f; });
+    unroll<N>([&](int i) { own[i] = 0.0f; });
     if constexpr (Score::QUERY)
       load(own, p.query, row);
-    if constexpr (Score::HEAD)
-      load(att, {p.att, 0, unsigned(DIM * sizeof(T)), unsigned(sizeof(T))},
-           0); /* [H,D] */
     own_scalar = scalar_of(own, p.row_scalar, row);
   }
 
@@ -87,7 +84,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
     if constexpr (Score::SUM) {
       load(x, Score::KEY ? p.key : p.value, column);
       unroll<N>(
-          [&](int i) { sum += Score::term(own[i], x[i], att[i], p.slope); });
+          [&](int i) { sum += Score::term(own[i], x[i], 0.0f, p.slope); });
       sum = lanes_sum<32>(sum);
     }
     return whole_score<OP>(sum, own_scalar,
@@ -128,7 +125,7 @@ template <int OP, typename T, int DIM, int EDGES> struct tile_row {
 template <int OP, typename T, int DIM, int EDGES>
 __device__ __forceinline__ void tile_slow_row(const tile_params &p, int row,
                                               int head, int lane) {
-  tile_row<OP, T, DIM, EDGES> work{p, row, head, lane, {}, {}, 0.0f};
+  tile_row<OP, T, DIM, EDGES> work{p, row, head, lane, {}, 0.0f};
   work.run();
 }
 

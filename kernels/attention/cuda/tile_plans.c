@@ -32,14 +32,11 @@ static int has_doubled_hub(const dfgnn_setting *s) {
          (double)most * s->device->units > (double)s->matrix->edges;
 }
 
-/* Tensor cores do nothing for the score of GATv2, and AGNN's norms are read for
- * each pair of a window: where its columns lie far apart, no window was within
- * 1.8 times the fastest variant on 112 problems of an H200, and one took 50
- * times as long on stars:nodes=5000,centres=200. */
+/* AGNN's norms are read for each pair of a window: where its columns lie far
+ * apart, no window was within 1.8 times the fastest variant on an H200, and one
+ * took 50 times as long on stars:nodes=5000,centres=200. */
 static int is_scattered(const dfgnn_setting *s) {
-  const dfgnn_op op = s->problem->op;
-  return (op == DFGNN_OP_GATV2 || op == DFGNN_OP_AGNN) &&
-         s->signature->locality < 0.5;
+  return s->problem->op == DFGNN_OP_AGNN && s->signature->locality < 0.5;
 }
 
 #define LEAST_DENSITY (1.0 / 24)
