@@ -31,7 +31,6 @@ static const char *const variables[][2] = {
      "largest size of that file in MiB (256); 0: none"},
     {"DFGNN_KERNEL_PACK", "colon-separated packs of compiled kernels"},
     {"DFGNN_KERNEL_LOG", "1: print the compiler's log where it fails"},
-    {"DFGNN_CUBLASLT", "path of libcublasLt.so"},
     {"DFGNN_PACKAGE_STORE", "path of the store that the package brings"},
     {"DFGNN_LIBRARY", "path of libdfgnn.so, for the Python package"},
     {"DFGNN_EXTENSION", "0: the Python package calls by ctypes alone"},

@@ -1,4 +1,4 @@
-/* gather.cuh - rows of edges are summed at their source or destination
+/* gather.cuh - rows of edges are summed at their source
  *
  * A group of lanes has a row's chunks; the groups of a warp (of a block, for a
  * column of many edges) take every n-th edge and are added in order. */
@@ -11,12 +11,6 @@ namespace dfgnn {
 namespace mlp {
 
 constexpr int kGatherFlight = 4; /* edges in flight of a group of lanes */
-
-/* The row of `from` of edge k of the columns. */
-__device__ __forceinline__ int64_t row_of(const mlp_gather_params &p,
-                                          int64_t k) {
-  return p.edges ? entry(p.edges, p.wide, k) : k;
-}
 
 /* Adds edges begin, begin + step ... of a column: chunk c of each. */
 template <typename T>
@@ -31,7 +25,7 @@ gather(float (&sum)[lanes::V], const mlp_gather_params &p, int c, int64_t begin,
       x[u] = chunk{};
       if (k + u * step < end)
         x[u] = load_chunk<T>(static_cast<const T *>(p.from) +
-                                 row_of(p, k + u * step) * p.width,
+                                 entry(p.edges, p.wide, k + u * step) * p.width,
                              c * V);
     }
 #pragma unroll
@@ -118,20 +112,21 @@ __global__ void mlp_gather_long(const mlp_gather_params p) {
   }
 }
 
-/* ---- gradients of the norm and of biases --------------------------------- */
+/* ---- gradients of the norm ----------------------------------------------- */
 
-/* Adds the parts, rows of `stride`, of two sums of `width` numbers; NULL: it is
- * not asked for.  A block adds 32 columns, its warps every eighth part. */
-__global__ void mlp_finish_sums(const float *partial, int parts, int stride,
-                                int width, float *to, float *to_second) {
+/* Adds the parts of the gradients of the norm's weight and bias, rows of both,
+ * of `width` numbers each; NULL: it is not asked for.  A block adds 32 columns,
+ * its warps every eighth part. */
+__global__ void mlp_finish_norm(const float *partial, int parts, int width,
+                                float *weight, float *bias) {
   __shared__ float sums[8][32];
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int i = int(blockIdx.x) * 32 + lane;
-  float *out = i < width ? to : to_second;
+  float *out = i < width ? weight : bias;
   float sum = 0.0f;
   if (i < 2 * width && out)
     for (int k = warp; k < parts; k += 8)
-      sum += partial[int64_t(k) * stride + i];
+      sum += partial[int64_t(k) * 2 * width + i];
   sums[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || i >= 2 * width || !out)

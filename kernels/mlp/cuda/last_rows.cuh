@@ -1,17 +1,135 @@
-/* last_rows.cuh - the way back from e' to the last layer's z, through the norm;
- * finish_rows.cuh has the way on
+/* last_rows.cuh - the way back from e' to the last layer's z, through the norm
  *
- * Rows of the next edges are copied to shared memory while a warp works on
- * others. */
+ * Lanes of a warp, 16 or 8, take one row after the other.  They read a row once
+ * and keep it in registers, a few columns in each lane, through the norm's
+ * reductions; rows of the next edges are copied to shared memory meanwhile. */
 #ifndef DFGNN_MLP_CUDA_LAST_ROWS_CUH
 #define DFGNN_MLP_CUDA_LAST_ROWS_CUH
 
-#include "kernels/mlp/cuda/lane_rows.cuh"
+#include "kernels/mlp/cuda/tile.cuh"
 
 namespace dfgnn {
 namespace mlp {
 
-/* A lane reads these values of an edge, from rows in memory or from copies. */
+/* What a block of edges knows of each. */
+struct block_edges {
+  int64_t place[MLP_ROWS]; /* in the caller's list */
+  int row[MLP_ROWS], source[MLP_ROWS];
+
+  /* first: of the graph.  Threads from 0 to MLP_ROWS - 1 call it. */
+  __device__ __forceinline__ void read(const mlp_graph &graph, int64_t first,
+                                       int count) {
+    const int i = int(threadIdx.x);
+    if (i >= count)
+      return;
+    row[i] = __ldg(graph.row_of_edge + first + i);
+    source[i] = __ldg(graph.indices + first + i);
+    place[i] = graph.edge_order ? entry(graph.edge_order, graph.wide, first + i)
+                                : first + i;
+  }
+};
+
+/* WIDTH: of e', 128 at most. */
+template <typename T_, int FLAGS, int NORM_, int WIDTH_> struct last_shape {
+  using T = T_;
+  static constexpr int VEC = 8; /* columns of a chunk */
+  static constexpr int WIDTH = WIDTH_;
+  static constexpr int LANES = WIDTH > 8 * VEC ? 16 : 8; /* of a row */
+  static constexpr bool GRAD_EDGES = (FLAGS & MLP_GRAD_EDGES) != 0;
+  static constexpr bool GRAD_DST = (FLAGS & MLP_GRAD_DST) != 0;
+  static constexpr int NORM = NORM_;
+  static constexpr int CHUNKS = (WIDTH + LANES * VEC - 1) / (LANES * VEC);
+  /* Rows that are copied to shared memory while others are worked on: z where
+   * there is a norm, and gradients. */
+  static constexpr int COPIES = (NORM != MLP_NORM_NONE) + GRAD_EDGES + GRAD_DST;
+  static constexpr int COPY_BYTES = /* of a warp's rows */
+      32 / LANES * COPIES * WIDTH * int(sizeof(T));
+};
+
+/* A lane's numbers of a row: chunk LANES k + lane of the row is number k. */
+template <class S> struct lane_row { float x[S::CHUNKS][S::VEC]; };
+/* A sum over the lanes of a row; which of them a lane is. */
+template <class S> __device__ __forceinline__ float sum_of_row(float x) {
+  return lanes_sum<S::LANES>(x);
+}
+template <class S> __device__ __forceinline__ int lane_of_row() {
+  return ptx::lane_id() % S::LANES;
+}
+
+/* Calls f(k, the chunk's first column) for each chunk of the lane. */
+template <class S, typename F> __device__ __forceinline__ void each_chunk(F f) {
+  constexpr int STEP = S::LANES * S::VEC;
+  const int column = lane_of_row<S>() * S::VEC;
+#pragma unroll
+  for (int k = 0; k < S::CHUNKS; ++k)
+    if ((k + 1) * STEP <= S::WIDTH || k * STEP + column < S::WIDTH)
+      f(k, k * STEP + column);
+}
+
+/* Reads a row that was copied to shared memory.  Nothing waits for a number
+ * before all of the row are on their way. */
+template <class S>
+__device__ __forceinline__ void read_row(lane_row<S> &x,
+                                         const typename S::T *row) {
+  each_chunk<S>([&](int k, int column) {
+    packed<typename S::T, S::VEC> y;
+    y.bits = *reinterpret_cast<const decltype(y.bits) *>(row + column);
+    widen(x.x[k], y);
+  });
+}
+
+/* z of the last layer, of an edge of the launch. */
+template <class S>
+__device__ __forceinline__ const typename S::T *
+last_row(const mlp_rows_params &p, int64_t edge) {
+  return static_cast<const typename S::T *>(p.last) + edge * S::WIDTH;
+}
+
+/* Norms the row without the norm's weight and bias; returns its scale. */
+template <class S>
+__device__ __forceinline__ float norm_row(lane_row<S> &u, float epsilon) {
+  if constexpr (S::NORM == MLP_NORM_NONE)
+    return 1.0f;
+  float mean = 0.0f, squares = 0.0f;
+  if constexpr (S::NORM == MLP_NORM_LAYER) {
+    each_chunk<S>([&](int k, int) {
+#pragma unroll
+      for (int i = 0; i < S::VEC; ++i)
+        mean += u.x[k][i];
+    });
+    mean = sum_of_row<S>(mean) / float(S::WIDTH);
+  }
+  each_chunk<S>([&](int k, int) {
+#pragma unroll
+    for (int i = 0; i < S::VEC; ++i) {
+      u.x[k][i] -= mean;
+      squares += u.x[k][i] * u.x[k][i];
+    }
+  });
+  const float scale =
+      1.0f / sqrtf(sum_of_row<S>(squares) / float(S::WIDTH) + epsilon);
+  each_chunk<S>([&](int k, int) {
+#pragma unroll
+    for (int i = 0; i < S::VEC; ++i)
+      u.x[k][i] *= scale;
+  });
+  return scale;
+}
+
+/* Numbers of the norm, `absent` if it has none. */
+template <class S>
+__device__ __forceinline__ void read_norm(lane_row<S> &x, const void *from,
+                                          float absent) {
+  using T = typename S::T;
+  each_chunk<S>([&](int k, int column) {
+#pragma unroll
+    for (int i = 0; i < S::VEC; ++i)
+      x.x[k][i] =
+          from ? widen(static_cast<const T *>(from)[column + i]) : absent;
+  });
+}
+
+/* A lane reads these rows of an edge, or their copies. */
 template <class S> struct edge_inputs {
   using T = typename S::T;
   const T *z, *own, *destination;
@@ -51,13 +169,11 @@ template <class S> struct edge_inputs {
   }
   /* Begins to copy the rows. */
   __device__ __forceinline__ void send(char *copies) {
-    if constexpr (S::AHEAD)
-      each_row([&](const T *&row, int n) { copy(copies, n, row); });
+    each_row([&](const T *&row, int n) { copy(copies, n, row); });
   }
   /* Reads the copies from now on. */
   __device__ __forceinline__ void take(char *copies) {
-    if constexpr (S::AHEAD)
-      each_row([&](const T *&row, int n) { row = copy_of(copies, n); });
+    each_row([&](const T *&row, int n) { row = copy_of(copies, n); });
   }
 };
 
@@ -84,10 +200,9 @@ template <class S> struct rows_back {
   using T = typename S::T;
   lane_row<S> norm_weight;
   lane_row<S> affine[2]; /* sums of the gradients of the norm's weight, bias */
-  lane_row<S> last[1];   /* of that of the last layer's bias */
 
   __device__ __forceinline__ void begin(const mlp_rows_params &p) {
-    affine[0] = affine[1] = last[0] = {};
+    affine[0] = affine[1] = {};
     if constexpr (S::NORM != MLP_NORM_NONE)
       read_norm<S>(norm_weight, p.norm_weight, 1.0f);
   }
@@ -138,21 +253,16 @@ template <class S> struct rows_back {
     each_chunk<S>([&](int k, int column) {
       if (live)
         store_packed<S::VEC>(to + column, y.x[k]);
-      if constexpr (S::BIAS)
-#pragma unroll
-        for (int j = 0; j < S::VEC; ++j)
-          last[0].x[k][j] += y.x[k][j];
     });
   }
 
-  /* Adds sums of the block's warps in order, those of a warp's rows first.
-   * shared: [N, WIDTH]; to: the same of the block. */
-  template <int N>
-  __device__ __forceinline__ static void end(lane_row<S> (&x)[N], float *shared,
-                                             float *to, bool add) {
+  /* Adds the block's warps' sums of the norm's gradients in order, those of a
+   * warp's rows first.  shared: [2, WIDTH]; to: the same of the block. */
+  __device__ __forceinline__ void end(float *shared, float *to, bool add) {
+    lane_row<S>(&x)[2] = affine;
 #pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll S::UNROLLED
+    for (int n = 0; n < 2; ++n)
+#pragma unroll
       for (int k = 0; k < S::CHUNKS; ++k)
 #pragma unroll
         for (int j = 0; j < S::VEC; ++j)
@@ -165,14 +275,14 @@ template <class S> struct rows_back {
 #pragma unroll
           for (int j = 0; j < S::VEC; ++j)
 #pragma unroll
-            for (int n = 0; n < N; ++n) {
+            for (int n = 0; n < 2; ++n) {
               float *at = shared + n * S::WIDTH + column + j;
               *at = x[n].x[k][j] + (w ? *at : 0.0f);
             }
         });
       __syncthreads();
     }
-    for (int c = int(threadIdx.x); c < N * S::WIDTH; c += int(blockDim.x))
+    for (int c = int(threadIdx.x); c < 2 * S::WIDTH; c += int(blockDim.x))
       to[c] = shared[c] + (add ? to[c] : 0.0f);
     __syncthreads();
   }
@@ -217,9 +327,9 @@ walk_back_rows(rows_back<S> &work, const mlp_rows_params &p,
 template <typename T, int FLAGS, int NORM, int WIDTH>
 __global__ void __launch_bounds__(MLP_ROW_WARPS * 32)
     mlp_last_rows(const mlp_rows_params p, void *grad_z) {
-  using S = mlp::last_shape<T, FLAGS, NORM, WIDTH, 8>;
+  using S = mlp::last_shape<T, FLAGS, NORM, WIDTH>;
   __shared__ mlp::block_edges edges;
-  __shared__ float sums[NORM != MLP_NORM_NONE || S::BIAS ? 2 * WIDTH : 1];
+  __shared__ float sums[NORM != MLP_NORM_NONE ? 2 * WIDTH : 1];
   extern __shared__ uint4 memory[];
   mlp::rows_back<S> work;
   work.begin(p);
@@ -234,10 +344,7 @@ __global__ void __launch_bounds__(MLP_ROW_WARPS * 32)
     __syncthreads();
   }
   if (NORM != MLP_NORM_NONE && p.pass.norm_partial)
-    work.end(work.affine, sums,
-             p.pass.norm_partial + int64_t(blockIdx.x) * 2 * WIDTH, p.pass.add);
-  if constexpr (S::BIAS)
-    work.end(work.last, sums, p.last_bias + int64_t(blockIdx.x) * WIDTH,
+    work.end(sums, p.pass.norm_partial + int64_t(blockIdx.x) * 2 * WIDTH,
              p.pass.add);
 }
 

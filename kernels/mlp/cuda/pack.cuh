@@ -65,19 +65,6 @@ __global__ void mlp_pack_weights(const mlp_pack p) {
                       thread, threads);
 }
 
-/* Rows of e of a launch, in the order of the graph. */
-__global__ void mlp_copy_rows(const mlp_copy_params p) {
-  constexpr int V = mlp::lanes::V;
-  const int chunks = p.width / V;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-       i < p.edges * chunks; i += int64_t(gridDim.x) * blockDim.x) {
-    const int64_t place =
-        mlp::entry(p.edge_order, p.wide, p.first + i / chunks);
-    static_cast<uint4 *>(p.to)[i] =
-        static_cast<const uint4 *>(p.from)[place * chunks + i % chunks];
-  }
-}
-
 } // namespace dfgnn
 
 #endif

@@ -31,9 +31,7 @@ enum {
   MLP_WEIGHTS = 4,  /* backward: the gradients of weights are asked for */
   /* backward: gradients with respect to which outputs there are */
   MLP_GRAD_EDGES = 8,
-  MLP_GRAD_DST = 16,
-  MLP_LAST_BIAS = 32 /* backward: mlp_last_rows adds up the gradient of the last
-                      * layer's bias */
+  MLP_GRAD_DST = 16
 };
 
 /* The weights and other numbers of all layers in the order of fragments
@@ -122,67 +120,31 @@ typedef struct mlp_finish_layers {
   mlp_finish_params layer[MLP_LAYERS];
 } mlp_finish_layers;
 
-/* Sums of rows of `from` at sources, over the columns of the graph, or at
- * destinations, over its rows. */
+/* Sums of rows of `from` at sources, over the columns of the graph. */
 typedef struct mlp_gather_params {
   const void *from; /* [E, width] */
   int64_t columns;
   const void *offsets;
-  const void *edges; /* of columns; NULL: they follow each other */
+  const void *edges; /* of columns */
   void *to;          /* [columns, width] */
   int width, wide, long_column;
 } mlp_gather_params;
 
-/* ---- products by a library ----------------------------------------------- */
+/* ---- rows of the last layer, backward ------------------------------------ */
 
 enum {
   MLP_ROWS = 128,     /* edges of a block */
-  MLP_COLUMNS = 128,  /* columns of a block */
-  MLP_ROW_SPAN = 32,  /* edges whose rows a warp sums together; divides MLP_ROWS
-                       */
   MLP_ROW_BLOCKS = 4, /* of mlp_last_rows on a multiprocessor */
-  MLP_ROW_WARPS = 8,  /* of such a block, and */
-  MLP_COPY_BYTES = 96 * 1024 /* its copies of rows, at most */
-};
-
-/* What a product's sums become. */
-enum {
-  MLP_TO_HIDDEN = 0,   /* z and the activated rows of a layer */
-  MLP_TO_GRADIENT = 1, /* with respect to z of the layer before */
-  MLP_TO_EDGE = 2      /* with respect to e */
+  MLP_ROW_WARPS = 8   /* of such a block */
 };
 
 /* A launch's edges. */
 typedef struct mlp_rows_params {
-  mlp_backward_params pass;   /* spans are counted from the first launch's */
-  int64_t first, edges;       /* of the launch, which has rows from 0 on */
-  int first_width, out_width; /* width[0], C */
-  const void *norm_weight, *norm_bias;
+  mlp_backward_params pass; /* spans are counted from the first launch's */
+  int64_t first, edges;     /* of the launch, which has rows from 0 on */
+  int out_width;            /* C */
+  const void *norm_weight;
   const void *last; /* z of the last layer, [edges, C] */
-  float *last_bias; /* with MLP_LAST_BIAS: [blocks, C] */
-  int residual;
 } mlp_rows_params;
-
-typedef struct mlp_layer_params {
-  mlp_rows_params of;
-  int columns, column_blocks; /* that the layer has */
-  const void *bias;           /* [columns], or NULL */
-  int parts;                  /* 1: those of nodes are added */
-  const void *sums;           /* [edges, columns] */
-  const void *z; /* MLP_TO_GRADIENT: of the layer before, [edges, columns] */
-  void *z_out, *out;   /* rows of `columns` numbers; z_out: or NULL */
-  void *activated;     /* MLP_TO_GRADIENT: rows of what the layer that is gone
-                        * back through has read, made of z again; or NULL */
-  float *bias_partial; /* MLP_TO_GRADIENT: sums of `out` over a block's edges,
-                        * [blocks of edges, columns]; or NULL */
-} mlp_layer_params;
-
-/* Rows of e in the order of the graph. */
-typedef struct mlp_copy_params {
-  const void *from, *edge_order;
-  void *to;
-  int64_t first, edges;
-  int wide, width;
-} mlp_copy_params;
 
 #endif

@@ -17,20 +17,15 @@ typedef struct dfgnn_mlp_job {
 } dfgnn_mlp_job;
 
 typedef struct dfgnn_mlp_plan {
-  int resident; /* 1: all weights are in a block's shared memory, inner values
-                 * in registers; 0: cuBLASLt makes a product for each layer of a
-                 * launch's edges */
   int flags, units;
-  int warps;                    /* resident: of a block */
-  int64_t span;                 /* resident: tiles whose rows are summed */
+  int warps;                    /* of a block */
+  int64_t span;                 /* tiles whose rows are summed */
   int64_t edges_of_span, spans; /* of the sums at destinations */
   int64_t edges_of_launch;
-  int weight_tiles, splits; /* resident: of the gradients of weights */
+  int weight_tiles, splits; /* of the gradients of weights */
   size_t shared_bytes;
   /* Places in the workspace. */
-  size_t packed, partial, grad_first, norm_partial, weight_partial, last;
-  size_t sums, gemm; /* of a product, and what cuBLASLt works in */
-  size_t bias_partial[DFGNN_MLP_LAYERS]; /* of [parts, width] */
+  size_t packed, partial, grad_first, norm_partial, weight_partial;
   size_t input[DFGNN_MLP_LAYERS], grad_z[DFGNN_MLP_LAYERS];
   size_t bytes;
 } dfgnn_mlp_plan;
@@ -62,12 +57,6 @@ dfgnn_mlp_plan dfgnn__mlp_plan_within(const dfgnn_mlp_job *job,
                                       const dfgnn_device_info *device,
                                       int64_t launch_bytes);
 
-/* Are rows of e copied, since a library cannot read them in another order? */
-int dfgnn__mlp_copies_edges(const dfgnn_mlp_plan *plan,
-                            const dfgnn_mlp_job *job);
-/* Parts of the gradient of the bias of layer l. */
-int dfgnn__mlp_bias_parts(const dfgnn_mlp_plan *plan, const dfgnn_mlp_job *job,
-                          int l);
 int dfgnn__mlp_tiles_along(int width);
 
 /* Fills at most DFGNN_MAX_VIEWS requests, all 0 before; returns their number.
