@@ -13,9 +13,9 @@
  *
  * There are kernels where they are faster than these products by a library and
  * what follows them by a compiler: GPUs with tensor cores (sm_80), types f16
- * and bf16, widths that are multiples of 32 and at most 128, or layers of 256
- * and more.  dfgnn_edge_mlp_serves tells; other calls are the caller's to make
- * of products.
+ * and bf16, widths that are multiples of 32 and at most 128.
+ * dfgnn_edge_mlp_serves tells; other calls are the caller's to make of
+ * products.
  *
  *   dfgnn_edge_mlp mlp = DFGNN_EDGE_MLP_INIT;
  *   mlp.dtype = DFGNN_BF16;

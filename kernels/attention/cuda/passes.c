@@ -4,8 +4,8 @@
  *   pmf      Parallelism Maximization Fusion of the DF-GNN paper: scores of all
  *            edges to memory, edges shared evenly; then softmax and sum row by
  *            row
- *   smmf     Shared Memory Maximization Fusion of the paper: one kernel,
- *            smmf.cuh.  Shared memory has the size that the heaviest block of
+ *   smmf     Shared Memory Maximization Fusion of the paper: one kernel.
+ *            Shared memory has the size that the heaviest block of
  *            the graph needs, up to a share of the device's; blocks that need
  *            more keep their scores in the workspace. */
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static dfgnn_status launch_scores(const dfgnn_passes *passes,
   const int64_t shares = dfgnn__ceil_div(passes->edges, chunk) * passes->heads;
   const int64_t blocks = dfgnn__ceil_div(shares, PASS_THREADS / lanes);
   const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/scores.cuh", "dfgnn::edge_scores",
+      "kernels/attention/cuda/passes.cuh", "dfgnn::edge_scores",
       DFGNN_TYPE(problem->dtype), (int)problem->op, gat ? 1 : vector);
   void *arguments[] = {(void *)passes, &lanes, &chunk};
   if (passes->edges == 0)
@@ -134,7 +134,7 @@ static dfgnn_status launch_rows(const dfgnn_passes *passes,
   /* Where rows are many, a warp takes several: neighbours share the L1. */
   int each = PASS_THREADS / 32 * (passes->rows > 65536 ? 4 : 1);
   const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/attention/cuda/rows.cuh", "dfgnn::pass_rows",
+      "kernels/attention/cuda/passes.cuh", "dfgnn::pass_rows",
       DFGNN_TYPE(setting->problem->dtype), gather ? vector : 1, gather);
   void *arguments[] = {(void *)passes, &steps, &each};
   if (passes->rows == 0)
@@ -206,9 +206,8 @@ static dfgnn_status most_edges(int64_t *most, const dfgnn_setting *setting) {
   const dfgnn_matrix *matrix = setting->matrix;
   const int64_t blocks =
       matrix->destinations / ((int64_t)SMMF_ROWS * PASS_THREADS) + 1;
-  const dfgnn_program program = {.source =
-                                     "kernels/attention/cuda/most_edges.cuh",
-                                 .name = "dfgnn::most_edges"};
+  static const dfgnn_program program = DFGNN_PROGRAM(
+      "kernels/attention/cuda/passes.cuh", "dfgnn::most_edges", PASS_THREADS);
   most_edges_params p = {.offsets = matrix->offsets,
                          .offsets64 = matrix->offsets64,
                          .block = SMMF_ROWS,
@@ -260,7 +259,7 @@ static dfgnn_status smmf_launch(const dfgnn_launch *launch) {
   const int vector = fill(&passes, launch);
   int lanes = lanes_for(problem, vector);
   const dfgnn_program program =
-      DFGNN_PROGRAM("kernels/attention/cuda/smmf.cuh", "dfgnn::smmf",
+      DFGNN_PROGRAM("kernels/attention/cuda/passes.cuh", "dfgnn::smmf",
                     DFGNN_TYPE(problem->dtype), (int)problem->op, vector);
   void *arguments[] = {&passes, &room, &lanes};
   if (passes.rows == 0)
