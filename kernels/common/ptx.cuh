@@ -247,6 +247,29 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], const unsigned (&a)[4],
           : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)));
 }
 
+/* Products of half the depth, which add up 16-bit numbers: d += a b, 16 x 8
+ * by 8 x 8.  Fragments are those of cuda_mma.cuh, without the upper half of k.
+ */
+__device__ __forceinline__ void mma_flat_f16(float *d, unsigned a0, unsigned a1,
+                                             unsigned b) {
+  DFGNN_SM80(asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b)));
+}
+__device__ __forceinline__ void mma_flat_bf16(float *d, unsigned a0,
+                                              unsigned a1, unsigned b) {
+  DFGNN_SM80(asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b)));
+}
+
+/* Brings the line of p to the cache that all multiprocessors share. */
+__device__ __forceinline__ void fetch_line(const void *p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 } // namespace ptx
 } // namespace dfgnn
 

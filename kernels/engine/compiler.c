@@ -161,14 +161,6 @@ dfgnn_status dfgnn__compiler_target(char *target, size_t size,
                      c->major, c->minor, architecture);
 }
 
-/* Has the program instructions of its architecture alone?  Its source says so
- * by a name such as layers_sm90a.cuh. */
-static int is_specific(const dfgnn_program *program) {
-  static const char end[] = "_sm90a.cuh";
-  const size_t length = strlen(program->source), tail = sizeof end - 1;
-  return length > tail && !strcmp(program->source + length - tail, end);
-}
-
 static const char *const common_options[] = {"-std=c++17", "-default-device",
                                              "-DDFGNN_API="};
 enum { OPTION_COUNT = sizeof common_options / sizeof *common_options };
@@ -274,13 +266,7 @@ dfgnn_status dfgnn__compile(dfgnn_image *image, const dfgnn_program *program,
   dfgnn__program_text(text, sizeof text, program);
   dfgnn__program_expression(expression, sizeof expression, program);
   dfgnn__program_source(main_text, sizeof main_text, program);
-  if (!strncmp(target, "compute_", 8) && is_specific(program))
-    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                       "%s has instructions of one architecture, and NVRTC "
-                       "compiles only to PTX of %s",
-                       program->source, target);
-  snprintf(option, sizeof option, "--gpu-architecture=%s%s", target,
-           is_specific(program) ? "a" : "");
+  snprintf(option, sizeof option, "--gpu-architecture=%s", target);
   const char *options[1 + OPTION_COUNT] = {option};
   memcpy(options + 1, common_options, sizeof common_options);
   int error = nvrtc.CreateProgram(&handle, main_text, "program.cu", count,

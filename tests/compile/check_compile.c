@@ -266,12 +266,6 @@ static void sample_templates(dfgnn_programs *some, const dfgnn_programs *all) {
   free(template_of);
 }
 
-/* Some sources have instructions of one architecture alone. */
-static void add_if_fit(dfgnn_programs *some, const dfgnn_program *p, int k) {
-  if (!strstr(p->source, "_sm90a.") || !strcmp(targets.name[k], "sm_90"))
-    (void)dfgnn__programs_add(some, p);
-}
-
 /* The programs of the k-th architecture: all, one in N, or its share of the
  * sample. */
 static void choose(dfgnn_programs *some, const dfgnn_programs *list, int k) {
@@ -282,7 +276,7 @@ static void choose(dfgnn_programs *some, const dfgnn_programs *list, int k) {
   if (shared)
     step = (size_t)targets.count;
   for (size_t i = first; i < dfgnn__programs_count(list); i += step)
-    add_if_fit(some, dfgnn__programs_get(list, i), k);
+    (void)dfgnn__programs_add(some, dfgnn__programs_get(list, i));
 }
 
 static void find_targets(void) {

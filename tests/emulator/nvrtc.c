@@ -163,17 +163,10 @@ static void write_text(FILE *to, const char *text) {
   regfree(&regex);
 }
 
-static const char *const instructions[] = {"ptx.cuh", "ptx_fetch.cuh",
-                                           "ptx_sm90a.cuh", "ptx_widen.cuh"};
-enum { INSTRUCTIONS = sizeof instructions / sizeof *instructions };
-
 /* Headers of C come from the C library, and instructions from the emulator. */
 static int is_replaced(const char *name) {
-  for (int i = 0; i < INSTRUCTIONS; i++)
-    if (!strncmp(name, "kernels/common/", 15) &&
-        !strcmp(name + 15, instructions[i]))
-      return 1;
-  return !strcmp(name, "stdint.h") || !strcmp(name, "stddef.h");
+  return !strcmp(name, "kernels/common/ptx.cuh") || !strcmp(name, "stdint.h") ||
+         !strcmp(name, "stddef.h");
 }
 
 static int write_sources(const program *p, const char *folder) {
@@ -187,15 +180,11 @@ static int write_sources(const program *p, const char *folder) {
     write_text(to, p->header_texts[i]);
     fclose(to);
   }
-  for (int i = 0; i < INSTRUCTIONS; i++) {
-    char name[64];
-    snprintf(name, sizeof name, "kernels/common/%s", instructions[i]);
-    to = create(folder, name);
-    if (!to)
-      return 0;
-    fprintf(to, "#include \"%s/%s\"\n", EMULATOR_DIR, instructions[i]);
-    fclose(to);
-  }
+  to = create(folder, "kernels/common/ptx.cuh");
+  if (!to)
+    return 0;
+  fputs("#include \"" EMULATOR_DIR "/ptx.cuh\"\n", to);
+  fclose(to);
   to = create(folder, "program.cc");
   if (!to)
     return 0;

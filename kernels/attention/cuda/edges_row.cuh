@@ -4,7 +4,7 @@
 #define DFGNN_ATTENTION_CUDA_EDGES_ROW_CUH
 
 #include "kernels/attention/cuda/edges_term.cuh"
-#include "kernels/common/ptx_fetch.cuh"
+#include "kernels/common/ptx.cuh"
 
 namespace dfgnn {
 

@@ -92,9 +92,6 @@ template <typename S, int EXACT, int DIM> struct fragments {
   load_weighed(weighed &b, const Row &row, int j, int lane) {
     load_far(b, row, j, lane);
   }
-  static __device__ __forceinline__ const weighed &as_weighed(const far &b) {
-    return b;
-  }
 
   /* s[j] = the products of the own rows and the rows of group j. */
   template <int GROUPS>

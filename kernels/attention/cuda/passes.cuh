@@ -15,7 +15,6 @@ constexpr int kScoreEdges = 2; /* in flight in a group */
 constexpr int kGatherEdges = 4;
 constexpr int kHeldScores = 4; /* in the registers of a lane */
 
-template <typename A> __device__ __forceinline__ A log2e() { return A(kLog2e); }
 template <typename A> __device__ __forceinline__ A ln2() { return A(kLn2); }
 template <typename A> __device__ __forceinline__ A minus_infinity() {
   return A(-INFINITY);

@@ -2,7 +2,7 @@
 #ifndef DFGNN_MLP_CUDA_STORED_CUH
 #define DFGNN_MLP_CUDA_STORED_CUH
 
-#include "kernels/common/ptx_fetch.cuh"
+#include "kernels/common/ptx.cuh"
 #include "kernels/mlp/cuda/tile.cuh"
 
 namespace dfgnn {

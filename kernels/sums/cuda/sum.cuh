@@ -3,7 +3,6 @@
 #define DFGNN_SUMS_CUDA_SUM_CUH
 
 #include "kernels/common/cuda_gather.cuh"
-#include "kernels/common/ptx_widen.cuh"
 #include "kernels/sums/cuda/params.h"
 
 namespace dfgnn {
