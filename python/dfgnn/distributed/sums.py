@@ -1,5 +1,5 @@
-"""Sums and reductions of a rank's rows, in the order of its attention: the
-interior while the halo travels, then the outer matrix."""
+"""Sums of a rank's rows, in the order of its attention: the interior while the
+halo travels, then the outer matrix.  Other reductions take the whole table."""
 
 import torch
 
@@ -10,14 +10,6 @@ from .._modes import untraced
 from .._operators import OPERATORS, sum_settings
 
 _SUMS = {"spmm-sum", "spmm-mean", "reduce-mean", "spmm-weighted"}
-_EXTREMES = {"reduce-min", "reduce-max"}
-
-
-def _rows(scales, split):
-    """The scales of the outer matrix, from those of all own nodes and of the
-    halo."""
-    dst, far = scales
-    return (split.at_boundary(dst), far)
 
 
 class _Pass:
@@ -36,14 +28,13 @@ class _Pass:
     def forward(self, value, *weight):
         return self.made.forward(self.graph, (value, *weight, *self.scales))
 
-    def backward(self, grad, *inputs, saved=(), wants_weight=False):
+    def backward(self, grad, *inputs, wants_weight=False):
         """(gradient of the value, that of the weight or None); inputs: the
-        value and the weight, where the gradient reads them; saved: the
-        positions of extremes."""
+        value and the weight, where the gradient reads them."""
         made = self.made
         inputs = (*(inputs or (None,)), *self.scales)
         found = made.backward(
-            self.graph, made.keep(None, inputs, (None, *saved)), (grad,),
+            self.graph, made.keep(None, inputs, (None,)), (grad,),
             (True, wants_weight, *made.ungiven)[:len(inputs)])
         return found[0], found[1] if wants_weight else None
 
@@ -101,85 +92,7 @@ class _Sum(torch.autograd.Function):
             near_weight, far_weight, graph.num_edges)
 
 
-class _Extreme(torch.autograd.Function):
-    """Minima or maxima; of equal values, the first edge of the row gets the
-    gradient, as in one matrix."""
-
-    @staticmethod
-    def forward(ctx, graph, op, value):
-        split = graph.split
-        pending = graph.exchange.start([value])
-        near_pass = _Pass(split.interior, op, value)
-        out, arg = near_pass.forward(value)
-        halo = pending.wait()[0].contiguous()
-        far_pass = _Pass(split.outer, op, halo)
-        more, far = far_pass.forward(halo)
-        pending.done()
-        rows = split.boundary
-        near = out if rows is None else out.index_select(0, rows)
-        own = arg if rows is None else arg.index_select(0, rows)
-        takes = _wins(op, near, _places(split.interior, split.near_edges, own,
-                                        rows),
-                      more, _places(split.outer, split.far_edges, far, None))
-        takes &= (far >= 0)
-        takes |= (own < 0) & (far >= 0)
-        none = arg.new_full((), -1)
-        mixed, own = torch.where(takes, more, near), torch.where(takes, none,
-                                                                 own)
-        far = torch.where(takes, far, none)
-        if rows is None:
-            out, arg = mixed, own
-        else:
-            out.index_copy_(0, rows, mixed)
-            arg.index_copy_(0, rows, own)
-        ctx.call = graph, near_pass, far_pass
-        ctx.save_for_backward(arg, far)
-        return out
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad):
-        graph, near_pass, far_pass = ctx.call
-        split, exchange = graph.split, graph.exchange
-        arg, far = ctx.saved_tensors
-        grad = grad.contiguous()
-        layout, buffer, (view,) = exchange.begin_back([grad])
-        view.copy_(far_pass.backward(split.at_boundary(grad),
-                                     saved=(far,))[0])
-        back = exchange.start_back(layout, buffer)
-        found, _ = near_pass.backward(grad, saved=(arg,))
-        returned = back.wait()
-        exchange.add_returned([found], returned)
-        back.done()
-        return None, None, found
-
-
-def _places(graph, edges, arg, rows):
-    """The number among the rank's edges of the edge that gave each extreme."""
-    if not edges.numel():
-        return arg.long()
-    first = graph.offsets[:-1].long()
-    if rows is not None:
-        first = first.index_select(0, rows)
-    at = first.view(-1, 1, 1) + arg.clamp(min=0)
-    return edges[at.clamp(max=edges.numel() - 1)]
-
-
-def _wins(op, near, near_place, far, far_place):
-    """Whether each far value is the extreme; a NaN comes before all
-    numbers."""
-    better = far > near if op == "reduce-max" else far < near
-    near_nan, far_nan = near.isnan(), far.isnan()
-    same = (far == near) | (near_nan & far_nan)
-    return ((better | far_nan) & ~near_nan & ~same) | (
-        same & (far_place < near_place))
-
-
 # ---- the call that aggregation._call() makes --------------------------------
-
-def _degrees(graph, dtype):
-    return graph.degrees.to(dtype)
-
 
 def _scales(graph, op, dtype, symmetric):
     """(scales of the interior, scales of the outer matrix), None without
@@ -204,7 +117,7 @@ def _scales(graph, op, dtype, symmetric):
         n, m = graph.num_dst, graph.num_src - graph.num_dst
         near = dst.new_ones(n) if near is None else near
         far = dst.new_ones(m) if far is None else far
-        return (dst, near), _rows((dst, far), split)
+        return (dst, near), (split.at_boundary(dst), far)
     return None, None
 
 
@@ -231,8 +144,6 @@ def call(graph, op, value, weight, self_loops, symmetric):
     if op in _SUMS and (weight is None) == (op != "spmm-weighted"):
         near, far = _scales(graph, op, value.dtype, symmetric)
         return (_Sum.apply(graph, near, far, value, weight),)
-    if op in _EXTREMES and weight is None:
-        return (_Extreme.apply(graph, op, value),)
     table = graph.extend(value)
     # a rank without edges sends gradients back, too, since others wait for it
     none = table[:0].sum()
