@@ -4,8 +4,6 @@ A chain is made once for calls of one graph with the same shapes, types and
 settings, whose caller has checked them.
 """
 
-import torch
-
 from ._autograd import (
     Apart, Kind, Recorded, by_operations, wants_gradient)
 from ._fallbacks import say_once
@@ -20,15 +18,13 @@ class Chain(Kind):
         self.names, self.links = names, links
         self.out = links[-1].out
         saved = {name for link in links for name in link.saves}
-        self.read = saved
         made = dict.fromkeys(name for link in links for name in link.makes)
         self.saved = [name for name in dict.fromkeys((*names, *made))
                       if name in saved]
         self._made = [name for name in made if name in saved]
         self.others = [n for n, name in enumerate(names)
                        if name not in saved]
-        self.unread, self._wanted = self._unread(), {}
-        self.direct = all(getattr(link, "direct", False) for link in links)
+        self._wanted = {}
 
     def __call__(self, graph, tensors):
         """The result for tensors in the order of names, each dense or None."""
@@ -43,26 +39,11 @@ class Chain(Kind):
         return values
 
     def plain(self, graph, tensors):
-        """The result, whose values may be missing: it is there for its
-        gradients."""
+        """The result by operations that autograd records."""
         values = dict(zip(self.names, tensors))
         for link in self.links:
-            if link in self.unread:
-                link.plain(graph, values, read=False)
-            else:
-                link.plain(graph, values)
+            link.plain(graph, values)
         return values[self.out]
-
-    def _unread(self):
-        """The kernels' links whose results no gradient reads."""
-        unread = {self.out}
-        for link in reversed(self.links[:-1]):
-            if all(link.out in getattr(reader, "unread", ())
-                   and reader.out in unread for reader in self.links
-                   if link.out in reader.reads):
-                unread.add(link.out)
-        return {link for link in self.links
-                if link.out in unread and getattr(link, "lazy", False)}
 
     def wanted(self, needed):
         """The names of the tensors whose gradients lead to those of the given
@@ -85,32 +66,6 @@ class Chain(Kind):
                 del grads[link.out]  # its memory may serve the next link
         return [grads.get(name) if n else None
                 for name, n in zip(self.names, needed)]
-
-    def derive(self, graph, tensors, grad, needed):
-        """backward() by what the links derive, recorded for gradients of
-        gradients."""
-        values, wanted = dict(zip(self.names, tensors)), self.wanted(needed)
-        grads = {self.out: grad}
-        with torch.enable_grad():
-            for link in self.links:
-                if link.out in self.read:
-                    link.plain(graph, values)
-            for link in reversed(self.links):
-                if link.out in wanted:
-                    link.derive(graph, values, grads, wanted)
-                    del grads[link.out]
-        return [grads.get(name) if n else None
-                for name, n in zip(self.names, needed)]
-
-    def differentiate(self, graph, tensors, grad, needed, create_graph):
-        """backward() by operations that autograd records."""
-        if create_graph and self.direct:
-            try:
-                return self.derive(graph, tensors, grad, needed)
-            except UnsupportedError:
-                pass
-        return by_operations(lambda given: [self.plain(graph, given)],
-                             tensors, [grad], needed, create_graph)
 
     # ---- in autograd
 
@@ -151,4 +106,5 @@ class Chain(Kind):
         if by_kernels and written:
             values = self.forward(graph, tensors, True)
             return self.backward(graph, values, grad, needed)
-        return self.differentiate(graph, tensors, grad, needed, again)
+        return by_operations(lambda given: [self.plain(graph, given)],
+                             tensors, [grad], needed, again)

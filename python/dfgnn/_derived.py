@@ -46,13 +46,12 @@ class _Text(Formula):
         super().__init__(_recorders.Text(), exact)
         self.graph = graph
 
-    def run(self, outputs, seed=None, read=True):
-        """The values, with gradients of any order; read: whether their numbers
-        are, and not their gradients alone."""
+    def run(self, outputs, seed=None):
+        """The values, with gradients of any order."""
         return _programs.run(
             _programs.parse(self.recorder.text(outputs)), self.graph,
-            (self.exact,) * len(outputs), seed, *self.recorder.tensors,
-            read=read)[:len(outputs)]
+            (self.exact,) * len(outputs), seed,
+            *self.recorder.tensors)[:len(outputs)]
 
 
 class ByTorch(Formula):
@@ -163,7 +162,7 @@ def scores(graph, op, inputs, settings):
     """scores_by_torch() by a program, for their gradients."""
     t = _Text(graph, exact_of(inputs[OPERATORS[op].value]))
     score, *_ = _ATTENTION[op](t, inputs, settings)
-    return t.run([score], read=False)[0].squeeze(-1)
+    return t.run([score])[0].squeeze(-1)
 
 
 def attention_formula(t, op, inputs, bias, settings, run, lse=False):
@@ -274,29 +273,4 @@ def messages(graph, reduce, given):
     gradients; given: as message() takes them."""
     t = _Text(graph, given["value"].dtype)
     m = message(t, given)
-    return t.run([way(m) for way in REDUCED[reduce] if way not in EXTREMES],
-                 read=False)
-
-
-@functools.lru_cache(maxsize=256)
-def _of_relu_gradient(reduce, axes, names):
-    axes = f"[{','.join(map(str, axes))}]"
-    given = "".join(f"{place} {name}{axes}\n" for place, name in (
-        ("src", "value"), ("edge", "edge_attr"), *names))
-    way = " + ".join(name for _, name in names)
-    return _programs.parse(
-        f"{given}m = where(value + edge_attr > 0, {way}, 0)\n"
-        f"return grad = {reduce}_in(m) as dst{axes}\n")
-
-
-def of_relu_gradient(graph, reduce, value, edge_attr, of_value, of_edges):
-    """The gradient by the gradient [N, H, D] of a sum or mean of relu(value_j +
-    edge_attr), from those by what relu_gradient() gives, either of which may be
-    None; all else that it read has none."""
-    given = [(name, tensor) for name, tensor in (
-        (("src", "of_value"), of_value), (("edge", "of_edges"), of_edges))
-        if tensor is not None]
-    program = _of_relu_gradient(reduce, tuple(value.shape[1:]),
-                                tuple(name for name, _ in given))
-    return _programs.run(program, graph, (value.dtype,), None, value,
-                         edge_attr, *[tensor for _, tensor in given])[0]
+    return t.run([way(m) for way in REDUCED[reduce] if way not in EXTREMES])

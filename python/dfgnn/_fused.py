@@ -13,7 +13,6 @@ from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._fallbacks import say_once, say_unfused
 from ._modes import needs_composite
 from ._operators import OPERATORS, input_of, sum_settings
-from ._programs import zeros
 from ._through_weights import through_weights
 from .errors import UnsupportedError
 
@@ -188,15 +187,11 @@ def gradients(graph, made, kept, grads, needed):
 
 
 class _Operators(Kind):
-    """The results of made.shown; about: (graph, made, seed, read)."""
+    """The results of made.shown; about: (graph, made, seed)."""
 
     def record(self, about, inputs, needed):
-        graph, made, seed, read = about
-        if read or made.keeps_outs:
-            outs = made.forward(graph, inputs, seed)
-        else:
-            outs = [zeros(inputs[source], shape, dtype)
-                    for _, shape, dtype, (source, _) in made.outs]
+        graph, made, seed = about
+        outs = made.forward(graph, inputs, seed)
         kept = made.keep(seed, inputs, outs) if made.kept else ()
         shown = len(made.shown)
         return outs[0] if shown == 1 else tuple(outs[:shown]), kept, None
@@ -215,13 +210,11 @@ _OPERATORS = _Operators()
 
 # ---- calls ------------------------------------------------------------------
 
-def call(graph, made, inputs, seed=None, read=True):
-    """The results of made.shown, with gradients; read: whether their values
-    are, and not their gradients alone."""
+def call(graph, made, inputs, seed=None):
+    """The results of made.shown, with gradients."""
     try:
         if wants_gradient(inputs):
-            found = Recorded.apply(_OPERATORS, (graph, made, seed, read),
-                                   *inputs)
+            found = Recorded.apply(_OPERATORS, (graph, made, seed), *inputs)
             return (found,) if len(made.shown) == 1 else found
         return made.forward(graph, inputs, seed, False)
     except UnsupportedError as error:
@@ -256,10 +249,10 @@ def normalization(graph, dtype):
     return scale, scale
 
 
-def sums(graph, op, given, listed=False, read=True):
+def sums(graph, op, given, listed=False):
     """The results of a sum or reduction; given: its inputs by field.  Tensors
     by edge are in the graph's order; if they are listed, edge features are in
-    the caller's.  read: see call()."""
+    the caller's."""
     spec = OPERATORS.get(op)
     inputs = None if spec is None or needs_composite() else spec.given(given)
     if inputs is None:
@@ -270,7 +263,7 @@ def sums(graph, op, given, listed=False, read=True):
     if listed and not made.listed:
         place = spec.fields["edge_attr"]
         inputs[place] = graph.to_graph_order(inputs[place])
-    return call(graph, made, inputs, read=read)
+    return call(graph, made, inputs)
 
 
 def of_neighbours(graph, op, value, weight=None, symmetric=False):

@@ -9,12 +9,10 @@ import torch
 from . import _abi, _execute, _fused, _recipe
 from ._attention_call import attend
 from ._context import raw_stream
-from ._links import add, plus
+from ._links import add
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
-from ._relu_gradient import relu_gradient
 from ._stamp import stamp
-from .errors import UnsupportedError
 
 
 # ---- tensors by edge --------------------------------------------------------
@@ -62,10 +60,6 @@ class ByEdge:
     def __init__(self, given, out, listed=False):
         self.given, self.out, self.listed = given, out, listed
         self.reads, self.saves, self.makes = (given,), (), (out,)
-        self.direct = True
-
-    def derive(self, graph, values, grads, wanted):
-        plus(grads, self.given, grads[self.out])  # as plain() has it
 
     def forward(self, graph, values, keep):
         given = values[self.given]
@@ -159,14 +153,12 @@ class Attention(_Kernel):
 
     inputs: a Slot, or None, for each input of the operator.
     listed: features of edges are in the caller's order.
-    unfelt: the name of a bias that all keys have, which moves the scores of a
-        row alike and leaves the softmax as it is, or None.
     """
 
     def __init__(self, op, inputs, out, heads, dim, dtype, settings,
-                 edge_dim=0, listed=False, unfelt=None):
+                 edge_dim=0, listed=False):
         super().__init__(settings)
-        self.listed, self.unfelt = listed, unfelt
+        self.listed = listed
         self.op, self.inputs, self.out = op, inputs, out
         self.heads, self.dim, self.dtype = heads, dim, dtype
         self.edge_dim = edge_dim
@@ -240,9 +232,6 @@ class Attention(_Kernel):
                 made.append((name, grad))
             tensors.append(given.of(grad))
         call.run(graph.device, tensors)
-        if self.unfelt in wanted:
-            grads[self.unfelt] = grads[self.out].new_zeros(
-                self.heads * self.dim)
         for name, grad in made:
             dtype = values[name].dtype
             add(grads, name, grad if grad.dtype is dtype else grad.to(dtype))
@@ -274,8 +263,6 @@ class Sum(_Kernel):
     scales: a function (graph, dtype) that gives what rows of destinations and
         those of sources are multiplied by, or None.
     """
-
-    lazy = True
 
     def __init__(self, op, x, out, dim, dtype, scales=None):
         super().__init__(sum_settings())
@@ -309,12 +296,12 @@ class Sum(_Kernel):
     def backward(self, graph, values, grads, wanted):
         add(grads, self.x, self._run(graph, True, grads[self.out]))
 
-    def plain(self, graph, values, read=True):
+    def plain(self, graph, values):
         given = {"value": values[self.x]}
         if self.scales is not None:
             given["scale_dst"], given["scale_src"] = self.scales(
                 graph, self.dtype)
-        values[self.out], = _fused.sums(graph, self.op, given, read=read)
+        values[self.out], = _fused.sums(graph, self.op, given)
 
 
 class Reduced(_Kernel):
@@ -326,8 +313,6 @@ class Reduced(_Kernel):
         edge_attr [E, F].
     listed: edge_attr is in the caller's order.
     """
-
-    lazy = True
 
     def __init__(self, op, out, listed=False, **given):
         super().__init__(sum_settings())
@@ -344,24 +329,7 @@ class Reduced(_Kernel):
         self.saves = (*self.args, *(name for field, name in self.given.items()
                                     if field in again))
         self.makes = (out, *self.args)
-        self.reduce = op.partition("-")[2]
-        self.direct = self.reduce in ("sum", "mean") and set(  # relu messages
-            self.given) == {"value", "edge_attr"}
         self.recipe = None  # what calls on all graphs share
-
-    def derive(self, graph, values, grads, wanted):
-        if graph.exchange is not None:
-            raise UnsupportedError(f"{self.op} has no program")
-        value, edges = self.given["value"], self.given["edge_attr"]
-        attr, listed = values[edges], self.recipe.listed  # since forward
-        found = relu_gradient(
-            self, graph, values[value],
-            attr if listed else _fused.reordered(graph, attr),
-            grads[self.out], wanted)
-        for name, grad in zip((value, edges), found):
-            if grad is not None:
-                plus(grads, name, grad if listed or name != edges else
-                     _fused.reordered(graph, grad, True))
 
     def _shaped(self, field, tensor):
         """A tensor with a dimension of heads."""
@@ -398,9 +366,8 @@ class Reduced(_Kernel):
         values[self.out], *args = found
         values.update(zip(self.args, args))
 
-    def gradients(self, graph, values, grad, wanted):
-        """By name those that are wanted."""
-        made, found, outs = self.recipe, {}, []
+    def backward(self, graph, values, grads, wanted):
+        made, grad, found, outs = self.recipe, grads[self.out], {}, []
         for (field, _), (_, shape, dtype, _, _) in zip(made.places,
                                                        made.grads):
             name = self.given.get(field)
@@ -413,19 +380,15 @@ class Reduced(_Kernel):
             outs.append(found.get(name))
         self._call(graph, True).run(graph.device, [
             *[values[self.names[field]] for field in made.kept], grad, *outs])
-        return found
-
-    def backward(self, graph, values, grads, wanted):
-        found = self.gradients(graph, values, grads[self.out], wanted)
         for name, grad in found.items():
-            add(grads, name, grad if grad.dtype is self.recipe.dtype
-                else grad.to(self.recipe.dtype))
+            add(grads, name, grad if grad.dtype is made.dtype
+                else grad.to(made.dtype))
 
-    def plain(self, graph, values, read=True):
+    def plain(self, graph, values):
         given = {field: self._shaped(field, values[name])
                  for field, name in self.given.items()}
         for field in given:
             if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
                 given[field] = _fused.reordered(graph, given[field])
-        out, = _fused.sums(graph, self.op, given, read=read)
+        out, = _fused.sums(graph, self.op, given)
         values[self.out] = out.squeeze(1)

@@ -11,11 +11,6 @@ computes three ways:
   backward  quickly, the gradients of what it read
   plain     the same as forward by operations that autograd records, for
             gradients of gradients and passes without a kernel
-
-``unread`` are the names of ``reads`` whose values the gradients by plain do not
-read; plain of a link that is ``lazy`` may be told that nothing reads the values
-of its result (read=False), so that it need not compute them.  A link that is
-``direct`` has its backward in operations that autograd records, too: derive.
 """
 
 from typing import NamedTuple, Optional
@@ -65,12 +60,6 @@ class Plane(NamedTuple):
         return values[self.name][self.plane]
 
 
-def plus(grads, name, grad):
-    """add() where autograd records, and nothing may be overwritten."""
-    before = grads.get(name)
-    grads[name] = grad if before is None else before + grad
-
-
 def add(grads, name, grad):
     """Adds a new tensor to a gradient."""
     before = grads.get(name)
@@ -82,23 +71,6 @@ def add(grads, name, grad):
 # product of several layers may hold memory that not all of them need.
 SMALL = 1 << 20
 
-# From so many elements on a pass over a matrix costs more than the calls of
-# torch that avoid it.
-LARGE = 1 << 23
-
-
-def column_sums(x, *weights):
-    """x.sum(0), and for each of the weights of rows [N] the sum of x times
-    them.  A product reads a large matrix of 16 bits once, and on a GPU faster
-    than sum(); it would round others to TF32."""
-    if x.element_size() > 2 or x.numel() < LARGE and not weights:
-        return (x.sum(0), *[x.t().mv(weight) for weight in weights])
-    # a second row makes it a product of matrices
-    rows = x.new_ones(max(2, 1 + len(weights)), x.size(0))
-    for row, weight in zip(rows[1:], weights):
-        row.copy_(weight)
-    return rows.mm(x)[:1 + len(weights)].unbind()
-
 
 # ---- products ---------------------------------------------------------------
 
@@ -108,14 +80,11 @@ class Linear:
 
     weights, biases: names; biases is empty or has as many as weights.
     rows: of each weight.
-    summed: the biases whose gradients are sums over the rows of that of out,
-        all by default; other links know those of the others.
     """
 
-    def __init__(self, x, weights, biases, rows, out, plus=None, summed=None):
+    def __init__(self, x, weights, biases, rows, out, plus=None):
         self.x, self.weights, self.biases = x, weights, biases
         self.rows, self.out, self.plus = rows, out, plus
-        self.summed = biases if summed is None else summed
         self.reads = (x, *weights, *biases, *(() if plus is None else (plus,)))
         self.weight = weights[0] if len(weights) == 1 else out + " weight"
         self.makes = (out, self.weight)
@@ -145,23 +114,14 @@ class Linear:
         grad, x = grads[self.out], values[self.x]
         if not wanted.isdisjoint(self.weights):
             self._split(grads, self.weights, grad.t().mm(x))
-        if not wanted.isdisjoint(self.summed):
-            self._sum(grads, grad)
+        if not wanted.isdisjoint(self.biases):
+            self._split(grads, self.biases, grad.sum(0))
         if self.x in wanted:
             weight, before = values[self.weight], grads.get(self.x)
             grads[self.x] = grad.mm(weight) if before is None else \
                 before.addmm_(grad, weight)
         if self.plus is not None:
             grads[self.plus] = grad
-
-    def _sum(self, grads, grad):
-        """The gradients of the biases, from that of out."""
-        if len(self.summed) == len(self.biases):
-            self._split(grads, self.biases, column_sums(grad)[0])
-            return
-        for name, part in zip(self.biases, grad.split(self.rows, 1)):
-            if name in self.summed:
-                add(grads, name, column_sums(part)[0])
 
     def _split(self, grads, names, grad):
         parts = (grad,) if len(names) == 1 else \
@@ -291,18 +251,9 @@ class Own:
     def __init__(self, x, own, eps, out):
         self.x, self.own, self.eps, self.out = x, own, eps, out
         self.reads, self.saves, self.makes = (x, own, eps), (own, eps), (out,)
-        self.unread, self.direct = (x,), True
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
-
-    def derive(self, graph, values, grads, wanted):
-        grad = grads[self.x] = grads[self.out]
-        if self.eps in wanted:
-            grads[self.eps] = (grad * values[self.own]).sum().view(
-                values[self.eps].shape)
-        if self.own in wanted:
-            plus(grads, self.own, grad * (1 + values[self.eps]))
 
     def backward(self, graph, values, grads, wanted):
         grad, own = grads[self.out], values[self.own]
@@ -403,25 +354,15 @@ class Gate:
 
 class Finish:
     """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
-    the columns of another tensor, and a bias.
+    the columns of another tensor, and a bias."""
 
-    whole: the names of the biases that were added before, to the values that
-        x has the attention of and to plus, or None: weights of a row add up to
-        1, so that the first reaches each row that has an edge as a whole, which
-        saves a pass over the gradient of the values.
-    """
-
-    def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None,
-                 whole=(None, None)):
+    def __init__(self, x, out, heads=1, mean=False, plus=None, bias=None):
         self.x, self.out, self.heads = x, out, heads
         self.mean = mean and heads > 1  # the mean of one head is that head
-        self.plus, self.bias, self.whole = plus, bias, whole
-        self.lse = x + " lse"
-        self.unread = (x, *(() if plus is None else (plus.name,)),
-                       *(() if bias is None else (bias,)))
-        self.reads = (*self.unread, *[b for b in whole if b is not None])
-        self.saves = () if whole[0] is None else (self.lse,)
-        self.makes = (out,)
+        self.plus, self.bias = plus, bias
+        self.reads = (x, *(() if plus is None else (plus.name,)),
+                      *(() if bias is None else (bias,)))
+        self.saves, self.makes = (), (out,)
 
     def forward(self, graph, values, keep):
         self.plain(graph, values)
@@ -429,26 +370,12 @@ class Finish:
     def backward(self, graph, values, grads, wanted):
         grad = grads[self.out]
         if self.bias in wanted:
-            grads[self.bias], = column_sums(grad)
-        if not wanted.isdisjoint(self.whole):
-            self._sum(values, grads, grad)
+            grads[self.bias] = grad.sum(0)
         if self.plus is not None and self.plus.name in wanted:
             self.plus.give(values, grads, grad)
         if self.mean:
             grad = (grad / self.heads).repeat(1, self.heads)
         grads[self.x] = grad
-
-    def _sum(self, values, grads, grad):
-        """The gradients of the biases of whole: sums over the rows that have
-        an edge, and over all."""
-        of_values, of_plus = self.whole
-        there = values[self.lse][:, 0] != float("-inf")
-        total, attended = column_sums(grad, there.to(grad.dtype))
-        if self.mean:
-            attended = (attended / self.heads).repeat(self.heads)
-        grads[of_values] = attended
-        if of_plus is not None:
-            grads[of_plus] = total
 
     def plain(self, graph, values):
         out = values[self.x]

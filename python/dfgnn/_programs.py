@@ -215,22 +215,18 @@ def nothing(wanted, made, inputs):
 class _Runs(Kind):
     """A program's outputs, then those that its gradient reads.  The gradient
     is a program that is run in the same way, so that derivatives of any order
-    are programs.  about: (program, graph, types, seed, read).
+    are programs.  about: (program, graph, types, seed).
 
     The caller may write to what the program returns, as to what torch's own
     operations return: what the gradient does not read is not kept, and outputs
     that it reads are computed again then, and for gradients of gradients."""
 
     def record(self, about, tensors, needed):
-        program, graph, types, seed, read = about
+        program, graph, types, seed = about
         training = _training(program, needed)
         kept = training.kept
         types = types_of(kept, tensors, (*types, *training.more))
-        if read or True in training.outputs:
-            made = execute(kept, graph, tensors, types, seed)
-        else:
-            made = [zeros(tensors[0], port.rows(graph) + port.shape, dtype)
-                    for port, dtype in zip(kept.outputs, types)]
+        made = execute(kept, graph, tensors, types, seed)
         outs = list(made)
         apart = [Apart(made[n]) for n in training.shown]
         for n, one in zip(training.shown, apart):
@@ -241,7 +237,7 @@ class _Runs(Kind):
             (t.shape, t.dtype) for t in tensors])
 
     def gradients(self, about, rest, saved, grads, needed, again):
-        program, graph, _, seed, _ = about
+        program, graph, _, seed = about
         kept, types, apart, asked, like = rest
         derived, made, of_all = _gradient(
             program, asked, tuple([g is not None for g in grads]), needed)
@@ -267,15 +263,11 @@ class _Runs(Kind):
 _RUNS = _Runs()
 
 
-def run(program, graph, types, seed, *tensors, read=True):
+def run(program, graph, types, seed, *tensors):
     """The program's outputs in these types, at least, with gradients where they
     are recorded: a backward pass that is not (create_graph=False) then runs no
-    more than the gradient, which may be an operator's.
-
-    read: whether anything reads the outputs; else they are there for their
-        gradient, and the program runs only if that reads one."""
+    more than the gradient, which may be an operator's."""
     if wants_gradient(tensors):
-        return Recorded.apply(_RUNS, (program, graph, types, seed, read),
-                              *tensors)
+        return Recorded.apply(_RUNS, (program, graph, types, seed), *tensors)
     return execute(program, graph, tensors, types_of(program, tensors, types),
                    seed)

@@ -41,7 +41,6 @@ class Recipe(_execute.Recipe):
         from, see source_of().
     kept: the names of the tensors that the gradient reads, "seed", fields of
         inputs and of outputs; and weights that a call returns.
-    keeps_outs: whether outputs are among them.
     back, cotangents: (field, dtype) of the tensors of kept, and of the
         gradients, that the gradient is given.
     grads: (field, shape, dtype, type of the input, source) of the gradient of
@@ -54,7 +53,7 @@ class Recipe(_execute.Recipe):
 
     __slots__ = ("op", "spec", "settings", "dtype", "exact", "device", "heads",
                  "dim", "flat", "message", "edge_dim", "listed", "biased",
-                 "empty", "places", "outs", "shown", "kept", "keeps_outs",
+                 "empty", "places", "outs", "shown", "kept",
                  "pick", "back", "cotangents", "grads", "casts", "plain",
                  "ungiven")
 
@@ -116,7 +115,6 @@ class Recipe(_execute.Recipe):
         if shown[-1][0] == "weights":
             self.kept += ("weights",)
             shown.pop()
-        self.keeps_outs = any(out[0] in self.kept for out in self.outs)
         self.pick = self._picker()
         self.cotangents = tuple(
             ("grad_" + field, None if self.spec.attention and field == "out"

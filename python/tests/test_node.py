@@ -238,58 +238,8 @@ def test_large_products_stay_apart(monkeypatch):
 @pytest.mark.parametrize("name", ["GAT", "GAT mean", "GAT no loops"])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_scores_of_many_nodes_are_products(name, dtype, monkeypatch):
-    monkeypatch.setattr(_attention_nodes, "SMALL", 0)
+    monkeypatch.setattr(_links, "SMALL", 0)
     agree(*call_of(LAYERS[name](), dtype), TOLERANCE[dtype])
-
-
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", [name for name in LAYERS
-                                  if name.startswith("Transformer")])
-def test_biases_of_large_layers(name, dtype, apart, monkeypatch):
-    monkeypatch.setattr(_attention_nodes, "LARGE", 0)
-    if apart:
-        monkeypatch.setattr(_attention_nodes, "SMALL_ON_CPU", 0)
-    layer, (x, edges, *more) = call_of(LAYERS[name](), dtype)
-    edges[1] %= NODES - 3  # three rows have no edge
-    agree(layer, [x, edges, *more], TOLERANCE[dtype])
-
-
-def test_biases_of_large_layers_alone(monkeypatch):
-    monkeypatch.setattr(_attention_nodes, "LARGE", 0)
-    layer, (x, edges) = call_of(LAYERS["Transformer"]())
-    for parameter in layer.parameters():
-        parameter.requires_grad_(False)
-    for name, parameter in layer.named_parameters():
-        if name.endswith("bias"):
-            parameter.requires_grad_()
-            agree(layer, [x.detach(), edges])
-            parameter.requires_grad_(False)
-
-
-def test_a_bias_of_keys_of_a_large_layer_has_no_gradient(monkeypatch):
-    monkeypatch.setattr(_attention_nodes, "LARGE", 0)
-    layer, given = call_of(LAYERS["Transformer edges"](), torch.float32)
-    grads = dict(zip([n for n, _ in layer.named_parameters()],
-                     results(layer, given)[1][2:]))
-    assert not grads["lin_key.bias"].any()
-    assert grads["lin_value.bias"].all() and grads["lin_query.bias"].any()
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_column_sums_of_large_matrices(dtype, monkeypatch):
-    x = torch.randn(300, 24).to(dtype)
-    weight = (torch.arange(300) % 3 > 0).to(dtype)
-    usual = _links.column_sums(x), _links.column_sums(x, weight)
-    monkeypatch.setattr(_links, "LARGE", 0)
-    for part in (x, x[:, 8:16]):
-        total, some = _links.column_sums(part, weight)
-        close(total, part.float().sum(0).to(dtype), 1e-2)
-        close(some, part[weight > 0].float().sum(0).to(dtype), 1e-2)
-    for before, after in zip(usual, (_links.column_sums(x),
-                                     _links.column_sums(x, weight))):
-        assert len(before) == len(after)
-        all_close(before, after, 1e-2)
 
 
 # ---- layers that share features of edges ------------------------------------

@@ -5,7 +5,7 @@ import torch
 from .. import _abi
 from .._kernel_links import Attention, ByEdge, ByLoopedEdge
 from .._links import (
-    LARGE, SMALL, EdgeScores, Finish, Gate, Linear as Product, Plane, Scores,
+    SMALL, EdgeScores, Finish, Gate, Linear as Product, Plane, Scores,
     Slot)
 from ..graph import Graph
 from ._guards import (
@@ -23,13 +23,12 @@ def _fits_out(bias, heads, dim, concat):
     return bias is None or bias.shape == (heads * dim if concat else dim,)
 
 
-def _products(tensors, sides, width, known=()):
+def _products(tensors, sides, width):
     """(links, slots by name) of linear layers "w_name" and "b_name", those of
     one input in one product; (None, None) where shapes contradict each other.
 
     sides: (input, name) of each layer; width: what each gives, but for
         "skip".
-    known: the biases whose gradients other links make.
     """
     links, slots = [], {}
     for x in dict.fromkeys(source for source, _ in sides):
@@ -50,8 +49,7 @@ def _products(tensors, sides, width, known=()):
             start += count
         b = tuple("b_" + name for name in names if biases[0] is not None)
         links.append(Product(
-            x, tuple("w_" + name for name in names), b, rows, out,
-            summed=tuple(name for name in b if name not in known)))
+            x, tuple("w_" + name for name in names), b, rows, out))
     return links, slots
 
 
@@ -207,8 +205,7 @@ def transformer(state, x, edge_index, edge_attr=None,
     size = sizes[0] * state["heads"] * state["out_channels"]
     together = size <= (SMALL if src.is_cuda else SMALL_ON_CPU)
     return run(graph_of(edge_index, sizes), _transformer,
-               (state["heads"], state["concat"], together, size >= LARGE),
-               src, dst,
+               (state["heads"], state["concat"], together), src, dst,
                *linear(state, "lin_query"), *linear(state, "lin_key"),
                *linear(state, "lin_value"), *(
                    linear(state, "lin_skip") if state["root_weight"]
@@ -221,7 +218,7 @@ def transformer(state, x, edge_index, edge_attr=None,
 @recipe("x x_dst w_query b_query w_key b_key w_value b_value w_skip b_skip "
         "edge_attr w_edge w_beta")
 def _transformer(graph, settings, static, *given):
-    heads, concat, together, large = static
+    heads, concat, together = static
     tensors = dict(zip(_transformer.names, given))
     x, edge_attr = tensors["x"], tensors["edge_attr"]
     width = tensors["w_value"].size(0)
@@ -232,13 +229,10 @@ def _transformer(graph, settings, static, *given):
         skip = [(dst, "skip")]
         if tensors["w_skip"].size(0) != (width if concat else dim):
             return None
-    unfelt, whole = _known_biases(tensors, settings) if large else (
-        None, (None, None))
-    known = unfelt, *whole
     links, slots = _products(tensors, sides + skip if together else sides,
-                             width, known)
+                             width)
     if links is not None and skip and not together:
-        more, apart = _products(tensors, skip, width, known)
+        more, apart = _products(tensors, skip, width)
         links, slots = more and links + more, more and {**slots, **apart}
     w_beta, root = tensors["w_beta"], slots and slots.get("skip")
     if not links or width != heads * dim or not _edges_fit(
@@ -246,27 +240,15 @@ def _transformer(graph, settings, static, *given):
             w_beta is not None and w_beta.shape != (
                 1, 3 * tensors["w_skip"].size(0)):
         return None
-    last = [Finish("sums", "out", heads, not concat, root, whole=whole)]
+    last = [Finish("sums", "out", heads, not concat, root)]
     if w_beta is not None:
-        last = [Finish("sums", "attended", heads, not concat, whole=whole),
+        last = [Finish("sums", "attended", heads, not concat),
                 Gate("attended", root, "w_beta", "out")]
     return [*links, *_edge_links(graph, edge_attr), Attention(
         "gt", (slots["query"], slots["key"], slots["value"],
                *_edge_slots(edge_attr)),
         "sums", heads, dim, x.dtype, settings, _edge_dim(edge_attr),
-        graph.handle.listed, unfelt), *last]
-
-
-def _known_biases(tensors, settings):
-    """(the bias of keys, (that of values, that of the skip)) whose gradients
-    take no pass over those of keys and values, each its name or None."""
-    if tensors["b_value"] is None:
-        return None, (None, None)
-    if settings.dropout:  # the weights of a row do not add up to 1
-        return "b_key", (None, None)
-    gated = tensors["w_beta"] is not None
-    return "b_key", ("b_value", None if gated or tensors["b_skip"] is None
-                     else "b_skip")
+        graph.handle.listed), *last]
 
 
 def _edges_fit(graph, edge_attr, weight, width, fill=None):
