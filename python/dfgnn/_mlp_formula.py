@@ -68,6 +68,38 @@ def kept_widths(settings, tensors):
     return widths if settings.norm else widths[:-1]
 
 
+# ---- the first layer --------------------------------------------------------
+
+FIRST = len(NAMES)  # the place of the first weight
+
+
+class Layout(NamedTuple):
+    """The columns of the first weight, (the first of them, their number); None
+    for what is not there.  Those of the ends are products over nodes, dst_part
+    and src_part, and not one over edges."""
+    dst: Optional[tuple]
+    src: Optional[tuple]
+    edge: Optional[tuple]
+
+
+def fields(tensors, layout, ends, dtype):
+    """The tensors of the fields, rows of the type, from those of a call whose
+    first weight has columns of the ends (dst, src), too."""
+    tensors = [t if t is None or n >= 5 or t.dtype is dtype else t.to(dtype)
+               for n, t in enumerate(tensors)]
+    if layout is None:
+        return tensors
+    whole = tensors[FIRST]
+    weight = whole.to(dtype)
+    for n, x, columns in zip((1, 2), ends, layout):
+        if columns is not None:
+            part = F.linear(x.to(dtype), weight.narrow(1, *columns))
+            tensors[n] = part if tensors[n] is None else part + tensors[n]
+    tensors[FIRST] = None if layout.edge is None else \
+        whole.narrow(1, *layout.edge)
+    return tensors
+
+
 # ---- by torch operations ----------------------------------------------------
 
 def _activate(name, x, slope):
@@ -97,9 +129,11 @@ def _sent(reduce, x, factor):
         x * factor.view(-1, 1)
 
 
-def composite(graph, settings, tensors):
+def composite(graph, settings, tensors, dtype=None):
     """The outputs by torch operations, which are differentiable; rows of edges
-    in the caller's order."""
+    in the caller's order.  dtype: the type that all are computed in."""
+    if dtype is not None:
+        tensors = [None if t is None else t.to(dtype) for t in tensors]
     edge, dst_part, src_part, dst_factor, src_factor, scale, shift = \
         ordered(graph, tensors)[:len(NAMES)]
     weights = tensors[len(NAMES):len(NAMES) + settings.layers]

@@ -5,7 +5,7 @@ import torch
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
-from . import _mlp_ops, _program_ops, _programs, _nodes
+from . import _mlp_operator, _program_ops, _programs, _nodes
 from ._context import make_seed
 from ._steps import Steps
 from ._torch_operator import operator
@@ -99,10 +99,11 @@ class _Recorder(Steps):
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
-        made = self._operator(graph, _mlp_ops.run,
-                              _mlp_ops.text(settings, tensors, _mlp_ops.keeps(
-                                  settings, tensors, graph.device,
-                                  self.training)),
+        made = self._operator(graph, _mlp_operator.run,
+                              _mlp_operator.text(
+                                  settings, tensors, _mlp_operator.keeps(
+                                      settings, tensors, graph.device,
+                                      self.training)),
                               [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 

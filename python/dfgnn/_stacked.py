@@ -1,12 +1,12 @@
 """MLPs on edges among the calls that _nodes noted: linear maps with
 activations between them, of what both ends and the edge make, with a norm, a
-residual and the reductions that read it, become one call of _mlp."""
+residual and the reductions that read it, become one call of _mlp_kernels."""
 
 from typing import NamedTuple, Optional
 
 import torch
 
-from . import _mlp, _nodes
+from . import _mlp_formula, _nodes
 from ._facts import Fact
 from ._operations import canonical
 from ._trace import DST, EDGE, PARAM, SRC
@@ -25,8 +25,8 @@ class Term(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """An MLP: what _mlp.run takes, as nodes."""
-    settings: _mlp.Settings
+    """An MLP: what _mlp_kernels.run takes, as nodes."""
+    settings: _mlp_formula.Settings
     terms: tuple
     scale: Optional[Node]
     shift: Optional[Node]
@@ -129,7 +129,7 @@ class _Match:
         slopes = {slope for _, slope in [*inner, last] if slope}
         if len(names) > 1 or len(slopes) > 1 or len(rest) > 3:
             raise _No
-        settings = _mlp.Settings(
+        settings = _mlp_formula.Settings(
             1 + len(rest), names.pop() if names else None, last[0],
             slopes.pop() if slopes else 0.0, gate, norm, eps,
             residual is not None)
@@ -371,7 +371,7 @@ def _replace(facts, node, stack, readers):
 
 def run(graph, stack, by_node, by_edge, execute):
     """The outputs of an MLP.  by_node: a node's tensor by node, or of no
-    rows; by_edge: in the caller's order of edges; execute: _mlp.run, or what
+    rows; by_edge: in the caller's order of edges; execute: _mlp_kernels.run, or what
     stands for it."""
     parts, edges, weights = {}, [], []
     for term in stack.terms:

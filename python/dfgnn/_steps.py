@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from . import _mlp, _programs, _stacked, _nodes
+from . import _mlp_kernels, _nodes, _programs, _stacked
 from ._context import make_seed
 from ._facts import Facts, refuse
 from ._staged import Stages
@@ -211,7 +211,7 @@ class Steps:
             self._execute_mlp), None
 
     def _execute_mlp(self, graph, settings, tensors):
-        return _mlp.run(graph, settings, tensors)
+        return _mlp_kernels.run(graph, settings, tensors)
 
     def _program(self, run, stage):
         tensors = []

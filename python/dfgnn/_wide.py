@@ -1,6 +1,6 @@
 """Edge programs with wide linear maps: their function is noted as torch's calls
 on rows, as messages of layers are, and the MLPs on edges among these are calls
-of _mlp."""
+of _mlp_kernels."""
 
 import torch
 import torch.nn.functional as F

@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _execute, _gates, _mlp, _mlp_formula, _mlp_ops
+from . import _execute, _gates, _mlp_formula, _mlp_kernels, _mlp_operator
 from ._autocast import autocast_dtype
 from ._modes import compiling, constant, needs_composite, untraced
 from ._operators import DTYPES as TYPES, check_tensor
@@ -80,7 +80,7 @@ def _check_outcome(weights, given, edge):
 
 
 def _layout(weight, given, columns):
-    """The _mlp.Layout of the first weight; given: the tensors by "dst", "src"
+    """The _mlp_formula.Layout of the first weight; given: the tensors by "dst", "src"
     and "edge" that its columns are of."""
     if sorted(columns) != ["dst", "edge", "src"]:
         raise ValueError('columns must have "dst", "src" and "edge", got '
@@ -100,7 +100,7 @@ def _layout(weight, given, columns):
         begin += size
     if given["dst"] is None and given["src"] is None:
         return None
-    return _mlp.Layout(**found, one=given["src"] is given["dst"])
+    return _mlp_formula.Layout(**found)
 
 
 def _common_type(tensors, device):
@@ -141,8 +141,8 @@ def _sizes_of(graph, given):
 
 class _About(NamedTuple):
     """What is known of a call when it was checked."""
-    settings: _mlp.Settings
-    layout: Optional[_mlp.Layout]
+    settings: _mlp_formula.Settings
+    layout: Optional[_mlp_formula.Layout]
     dtype: torch.dtype
 
 
@@ -167,7 +167,7 @@ def _checked(sizes, weights, biases, given, ends, tensors):
                          "reduce_src are None, and edges is False")
     _check_outcome(weights, given, edge)
     return _About(
-        _mlp.Settings(
+        _mlp_formula.Settings(
             len(weights), given["activation"], given["last"],
             float(given["slope"]), bool(given["gate"]), given["norm"],
             float(given["eps"]), bool(given["residual"]), given["reduce"],
@@ -192,18 +192,6 @@ def _tensors(weights, biases, given):
         edge, given["dst_part"], given["src_part"], given["dst_factor"],
         given["src_factor"], given["norm_weight"], given["norm_bias"],
         *weights, *biases]
-
-
-def _rows_cast(about, ends, tensors):
-    """(the ends, the tensors) with rows of the call's type; src is None where
-    it is dst."""
-    dtype = about.dtype
-    ends = [x if x is None or x.dtype is dtype else x.to(dtype) for x in (
-        ends[0], None if about.layout and about.layout.one else ends[1])]
-    for n, tensor in enumerate(tensors[:5]):
-        if tensor is not None and tensor.dtype is not dtype:
-            tensors[n] = tensor.to(dtype)
-    return ends, tensors
 
 
 class _Gates(NamedTuple):
@@ -311,8 +299,8 @@ def _key(graph, given, ends, tensors):
         return None
 
 
-def _ready(graph, weights, biases, given, gates):
-    """(graph, the _mlp.Recipe, ends, tensors) of a call."""
+@untraced
+def _called(graph, weights, biases, given, gates):
     if _is_list(graph):
         graph = as_graph(graph, _sizes_of(graph, given))
     graph = as_graph(graph)
@@ -325,22 +313,13 @@ def _ready(graph, weights, biases, given, gates):
     weights, biases, ends, tensors = _tensors(weights, biases, given)
 
     def make():
-        about = _checked(_Sizes(graph.num_dst, graph.num_src, graph.num_edges,
-                                graph.device),
-                         weights, biases, given, ends, tensors)
-        return _mlp.Recipe(graph, about.settings, tensors, about.layout,
-                           about.dtype)
-    made = _execute.kept(graph, _key(graph, given, ends, tensors), make)
-    return graph, made, *_rows_cast(made, ends, tensors)
-
-
-@untraced
-def _called(graph, weights, biases, given, gates):
-    graph, made, ends, tensors = _ready(graph, weights, biases, given, gates)
-    if needs_composite():
-        return _mlp.composite(graph, made.settings, tensors, made.layout,
-                              made.dtype, ends)
-    return _mlp.call(graph, made, ends, tensors)
+        return _checked(_Sizes(graph.num_dst, graph.num_src, graph.num_edges,
+                               graph.device),
+                        weights, biases, given, ends, tensors)
+    about = _execute.kept(graph, _key(graph, given, ends, tensors), make)
+    tensors = _mlp_formula.fields(tensors, about.layout, ends, about.dtype)
+    run = _mlp_formula.composite if needs_composite() else _mlp_kernels.run
+    return run(graph, about.settings, tensors, about.dtype)
 
 
 # ---- torch.compile ----------------------------------------------------------
@@ -348,7 +327,7 @@ def _called(graph, weights, biases, given, gates):
 @constant
 def _named(about):
     """The name of a call, as torch.compile takes it for a constant."""
-    return _mlp_ops.text_of(*about)
+    return _mlp_operator.text_of(*about)
 
 
 def _compiled(graph, weights, biases, given):
@@ -370,12 +349,13 @@ def _compiled(graph, weights, biases, given):
     some = next(t for t in (*ends, *tensors) if t is not None)
     about = _checked(_Sizes(num_dst, num_src, num_edges, some.device),
                      weights, biases, given, ends, tensors)
-    ends, tensors = _rows_cast(about, ends, tensors)
-    tensors = _mlp.fields_by_torch(tensors, about.layout, about.dtype, ends)
-    keep = _mlp_ops.keeps(
+    tensors = [None if t is None else t.to(about.dtype)
+               for t in _mlp_formula.fields(tensors, about.layout, ends,
+                                            about.dtype)]
+    keep = _mlp_operator.keeps(
         about.settings, tensors, some.device, torch.is_grad_enabled() and any([
             t is not None and t.requires_grad for t in tensors]))
     text = _named((tuple(about.settings),
                    tuple([t is not None for t in tensors]), keep))
-    return _mlp_ops.run(text, place(graph, num_src, num_dst), [
+    return _mlp_operator.run(text, place(graph, num_src, num_dst), [
         t for t in tensors if t is not None])[:len(about.settings.outputs)]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import dfgnn
-from dfgnn import _mlp, _mlp_formula
+from dfgnn import _mlp_formula, _mlp_kernels
 from mlp_cases import ACTIVATIONS, agree, graph_of, layers_of, reduced, tensor
 
 
@@ -319,8 +319,8 @@ def test_devices_agree(dtype, width, by_kernels, device, monkeypatch):
     leaves = [t.detach().to(dtype) for t in (x, y, e, scale, shift, *weights,
                                              *biases)]
     want = run(*[t.double().requires_grad_() for t in leaves])
-    ran, own = [], _mlp.Recipe.forward
-    monkeypatch.setattr(_mlp.Recipe, "forward", lambda *given: ran.append(
+    ran, own = [], _mlp_kernels.Recipe.forward
+    monkeypatch.setattr(_mlp_kernels.Recipe, "forward", lambda *given: ran.append(
         1) or own(*given))
     have = run(*[t.to(device).requires_grad_() for t in leaves])
     assert bool(ran) == (by_kernels and device.type == "cuda")

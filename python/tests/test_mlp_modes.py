@@ -5,7 +5,7 @@ import torch
 
 import dfgnn
 import dfgnn.nn
-from dfgnn import _mlp, _mlp_ops
+from dfgnn import _mlp_formula, _mlp_operator
 from mlp_cases import agree, graph_of, layers_of, reduced, tensor
 
 
@@ -144,13 +144,13 @@ def test_results_begin_where_torch_compile_expects():
 
 def test_the_operator_is_what_torch_expects():
     graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
-    settings = _mlp.Settings(1, "relu", None, 0.01, reduce_dst="max",
+    settings = _mlp_formula.Settings(1, "relu", None, 0.01, reduce_dst="max",
                              edges=True)
     there = [True, False, True] + [False] * 4 + [True, False]
     tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
     torch.library.opcheck(
         torch.ops.dfgnn.call.default,
-        (_mlp_ops.run.named(_mlp_ops.text_of(settings, there, False)), [], tensors, None, graph.id, 20,
+        (_mlp_operator.run.named(_mlp_operator.text_of(settings, there, False)), [], tensors, None, graph.id, 20,
          20, 80))
 
 

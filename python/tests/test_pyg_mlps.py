@@ -284,7 +284,7 @@ def test_dropout_that_drops_parts_two_layers():
 @pytest.mark.parametrize("aggr", ["max", "mean"])
 def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
     """Points far from 0, whose differences are what counts."""
-    from dfgnn import _mlp
+    from dfgnn import _mlp_kernels
     torch.manual_seed(7)
     layer = pyg.EdgeConv(torch.nn.Sequential(
         torch.nn.Linear(2 * C, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8)),
@@ -297,9 +297,9 @@ def test_edgeconv_in_16_bits_is_as_exact_as_pyg_s(kind, aggr, monkeypatch):
         layer, x = layer.to(dtype), x.to(dtype)
     fast = copy.deepcopy(layer)
     dfgnn.accelerate(fast)
-    ran, call = [], _mlp.call
-    monkeypatch.setattr(_mlp, "call", lambda *given: ran.append(given[1])
-                        or call(*given))
+    ran, call = [], _mlp_kernels.call
+    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
+        given[1]) or call(*given))
 
     def run(one):
         given = x.clone().requires_grad_()
@@ -333,16 +333,16 @@ class Largest(GraphConv):
 @pytest.mark.parametrize("layer_class", [GraphConv, Largest])
 def test_autocast_lowers_a_message_s_products(layer_class, monkeypatch):
     """But for a maximum, in which many of 16 bits would be the largest."""
-    from dfgnn import _mlp
+    from dfgnn import _mlp_kernels
     layer, arguments, _ = case("GraphConv")
     layer.__class__ = layer_class
     layer.float()
     arguments = [t.float() if t.is_floating_point() else t for t in arguments]
     fast = copy.deepcopy(layer)
     dfgnn.accelerate(fast, check=False)
-    ran, call = [], _mlp.call
-    monkeypatch.setattr(_mlp, "call", lambda *given: ran.append(given[1])
-                        or call(*given))
+    ran, call = [], _mlp_kernels.call
+    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
+        given[1]) or call(*given))
     with torch.autocast("cpu", torch.bfloat16):
         have, want = fast(*arguments), layer(*arguments)
     for a, b in zip(have, want):
@@ -354,7 +354,7 @@ def test_autocast_lowers_a_message_s_products(layer_class, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["max", "mean", "kinks", "hook", "norm"])
 def test_edgeconv_keeps_no_message(kind, monkeypatch):
-    from dfgnn import _mlp
+    from dfgnn import _mlp_kernels
     torch.manual_seed(4)
     rest = {"kinks": [torch.nn.LeakyReLU(0.1), torch.nn.Linear(C, C),
                       torch.nn.LeakyReLU(0.1)],
@@ -368,9 +368,9 @@ def test_edgeconv_keeps_no_message(kind, monkeypatch):
     fast = copy.deepcopy(layer)
     dfgnn.accelerate(fast)
     ran = []
-    call = _mlp.call
-    monkeypatch.setattr(_mlp, "call", lambda *given: ran.append(given[1])
-                        or call(*given))
+    call = _mlp_kernels.call
+    monkeypatch.setattr(_mlp_kernels, "call", lambda *given: ran.append(
+        given[1]) or call(*given))
     x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
     edges = random_edges(N, N, 50)
     for a, b in zip(results(fast, [x, edges], [x]),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import dfgnn
-from dfgnn import _mlp
+from dfgnn import _mlp_kernels
 from dfgnn.programs import TraceError, edge_program
 
 N, M, E, C, H = 40, 50, 300, 64, 96
@@ -23,12 +23,12 @@ def edges():
 @pytest.fixture
 def calls(monkeypatch):
     """The settings of the MLPs that run."""
-    seen, run = [], _mlp.run
+    seen, run = [], _mlp_kernels.run
 
     def noted(graph, settings, tensors):
         seen.append(settings)
         return run(graph, settings, tensors)
-    monkeypatch.setattr(_mlp, "run", noted)
+    monkeypatch.setattr(_mlp_kernels, "run", noted)
     return seen
 
 

@@ -1,0 +1,262 @@
+"""MLPs on edges by the library's kernels, with gradients."""
+
+import ctypes
+
+import torch
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from . import _abi, _execute
+from ._autograd import Kind, Recorded, by_operations, wants_gradient
+from ._context import current_raw_stream, with_room
+from ._library import check, library
+from ._mlp_formula import BY_EDGE, FIRST, composite, fields_of, kept_widths
+from ._programs import TYPES
+from .errors import Error
+
+_FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]
+PARAMETERS = 5  # the place of the first
+_ROWS = {"edge": "E", "dst_part": "N", "src_part": "M", "edge_out": "E",
+         "out_dst": "N"}
+
+
+def _slot(field):
+    """(the member of dfgnn_edge_mlp_args, the layer or None) of a field."""
+    name, _, layer = field.partition("[")
+    return name, int(layer[:-1]) if layer else None
+
+
+def _mlp_of(settings, dtype, tensors, listed):
+    """The _abi.EdgeMlp of a call; None if the library has no such formula."""
+    weights = tensors[FIRST:FIRST + settings.layers]
+    if None in (tensors[0], weights[0]) or settings.last or settings.gate or \
+            settings.reduce_src or tensors[3] is not None or \
+            settings.layers < 2 or dtype not in (torch.float16,
+                                                 torch.bfloat16) or \
+            settings.activation not in _abi.ACTIVATIONS or \
+            settings.reduce_dst not in _abi.REDUCTIONS:
+        return None
+    return _abi.EdgeMlp(
+        dtype=TYPES[dtype], layers=settings.layers,
+        edge_dim=tensors[0].size(1),
+        width=(ctypes.c_int64 * 4)(*[w.size(0) for w in weights]),
+        activation=_abi.ACTIVATIONS[settings.activation],
+        norm=_abi.NORMS[settings.norm], epsilon=settings.epsilon,
+        residual=int(settings.residual),
+        reduce_dst=_abi.REDUCTIONS[settings.reduce_dst],
+        edge_list=int(listed))
+
+
+class Recipe:
+    """What calls of an MLP of the same settings, shapes and types share.  The
+    methods take the graph.
+
+    fields: of the tensors of a call, in their order.
+    outs: (field, shape) of what a call returns.
+    mlp: the _abi.EdgeMlp; None if torch's operations run the calls.
+    """
+
+    __slots__ = ("settings", "dtype", "listed", "kinds", "by_edge", "fields",
+                 "outs", "mlp", "kept", "rooms")
+
+    def __init__(self, graph, settings, tensors, dtype):
+        self.settings, self.dtype = settings, dtype
+        # the library knows the order of a list that it read itself
+        self.listed = graph.handle.listed and graph.loops is None
+        self.fields = fields_of(settings)
+        self.by_edge = [field in BY_EDGE and not self.listed
+                        for field in self.fields]
+        self.kinds = [None if t is None else t.dtype for t in tensors]
+        self.rooms = {}
+        self.mlp = None
+        if graph.device.type == "cuda" and graph.num_edges:
+            self.mlp = _mlp_of(settings, dtype, tensors, self.listed)
+        if self.mlp is not None:
+            try:
+                check(library().dfgnn_edge_mlp_serves(
+                    ctypes.byref(self.mlp), graph.handle.pointer))
+            except Error:
+                self.mlp = None
+        if self.mlp is not None:
+            sizes = {"E": graph.num_edges, "N": graph.num_dst}
+            width = self.mlp.width[settings.layers - 1]
+            self.outs = [(field, [sizes[_ROWS[field]], width])
+                         for field in settings.outputs]
+            self.kept = kept_widths(settings, tensors)
+
+    # ---- tensors as the library reads them
+
+    def _placed(self, graph, tensor, turns):
+        if tensor.dtype is not self.dtype:
+            tensor = tensor.to(self.dtype)
+        if turns:
+            tensor = graph.to_graph_order(tensor)
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+        return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+    def cast(self, tensors):
+        """The tensors, whose parameters have the call's type: two launches
+        cast all that have another."""
+        others = [n for n in range(PARAMETERS, len(tensors))
+                  if tensors[n] is not None and
+                  tensors[n].dtype is not self.dtype]
+        given = [tensors[n] for n in others]
+        if len(given) < 2 or any(t.numel() % 8 for t in given) or \
+                len({t.dtype for t in given}) > 1:
+            return tensors  # each alone, by place(): they would not be aligned
+        tensors = list(tensors)
+        flat = _flatten_dense_tensors(given).to(self.dtype)
+        for n, made in zip(others, _unflatten_dense_tensors(flat, given)):
+            tensors[n] = made
+        return tensors
+
+    def place(self, graph, tensors):
+        """The tensors as kernels read them."""
+        return [None if t is None else self._placed(graph, t, turns)
+                for t, turns in zip(tensors, self.by_edge)]
+
+    def new_kept(self, graph):
+        """Memory for inner values between the passes."""
+        return torch.empty(graph.num_edges * sum(self.kept), dtype=self.dtype,
+                           device=graph.device)
+
+    # ---- passes
+
+    def forward(self, graph, placed, kept=None):
+        """Outputs in the caller's order; kept: of new_kept()."""
+        outs = [torch.empty(shape, dtype=self.dtype, device=graph.device)
+                for _, shape in self.outs]
+        self._run(graph, _FORWARD, placed, kept, {
+            field: out for out, (field, _) in zip(outs, self.outs)})
+        return [graph.to_caller_order(out)
+                if field == "edge_out" and not self.listed else out
+                for out, (field, _) in zip(outs, self.outs)]
+
+    def backward(self, graph, placed, grads, wanted, kept):
+        """The gradients that are wanted of the fields; wanted: a tuple."""
+        members = {"grad_" + field: self._placed(
+            graph, grad, field == "edge_out" and not self.listed)
+            for grad, (field, _) in zip(grads, self.outs) if grad is not None}
+        sizes = [-(-t.numel() // 64) * 64 if want and n >= PARAMETERS else 0
+                 for n, (t, want) in enumerate(zip(placed, wanted))]
+        flat = torch.empty(sum(sizes), dtype=torch.float32,
+                           device=graph.device)
+        found, begin = [], 0
+        for field, tensor, want, size in zip(self.fields, placed, wanted,
+                                             sizes):
+            grad = None
+            if size:
+                grad = flat.as_strided(tensor.shape, tensor.stride(), begin)
+                begin += size
+            elif want:
+                grad = torch.empty_like(tensor)
+            if want:
+                members["grad_" + field] = grad
+            found.append(grad)
+        self._run(graph, _BACKWARD, placed, kept, members)
+        casts = {torch.float32: flat}
+        for n, grad in enumerate(found):
+            if grad is None:
+                continue
+            if n >= PARAMETERS:
+                kind = self.kinds[n]
+                if kind not in casts:
+                    casts[kind] = flat.to(kind)
+                found[n] = casts[kind].as_strided(
+                    grad.shape, grad.stride(), grad.storage_offset())
+            elif self.by_edge[n]:
+                found[n] = graph.to_caller_order(grad)
+        return found
+
+    def _run(self, graph, number, placed, kept, members):
+        """members: tensors by their fields, besides those of self.fields."""
+        args = _abi.EdgeMlpArgs()
+        for field, tensor in (*zip(self.fields, placed), *members.items()):
+            if tensor is None:
+                continue
+            name, layer = _slot(field)
+            if layer is None:
+                setattr(args, name, tensor.data_ptr())
+            else:
+                getattr(args, name)[layer] = tensor.data_ptr()
+        if kept is not None:
+            address = kept.data_ptr()
+            for layer, width in enumerate(self.kept):
+                args.kept[layer] = address
+                address += graph.num_edges * width * kept.element_size()
+        given = ctypes.byref(self.mlp), graph.handle.pointer, \
+            ctypes.byref(args), number
+        key = number, *members
+        if key not in self.rooms:
+            size = ctypes.c_size_t()
+            check(library().dfgnn_edge_mlp_workspace(ctypes.byref(size),
+                                                     *given))
+            self.rooms[key] = size.value
+        room = torch.empty(self.rooms[key], dtype=torch.uint8,
+                           device=graph.device)
+        check(with_room(graph.device, library().dfgnn_edge_mlp_execute, *given,
+                        room.data_ptr(),
+                        current_raw_stream(graph.device.index)))
+
+
+def recipe(graph, settings, tensors, dtype):
+    """The Recipe of a call; dtype: the type that it is computed in."""
+    key = ("mlp", settings, _execute.generation(), graph.loops is None, dtype,
+           *[None if t is None else (t.shape, t.dtype) for t in tensors])
+    return _execute.kept(graph, key, lambda: Recipe(
+        graph, settings, tensors, dtype))
+
+
+# ---- calls ------------------------------------------------------------------
+
+class _EdgeMlps(Kind):
+    """The outputs of a call; about: (graph, made).  Gradients of gradients are
+    made of torch's operations."""
+
+    def record(self, about, tensors, needed):
+        graph, made = about
+        placed, kept = made.place(graph, made.cast(tensors)), \
+            made.new_kept(graph)
+        outs = made.forward(graph, placed, kept)
+        return tuple(outs), (*tensors, *placed[PARAMETERS:], kept), None
+
+    def gradients(self, about, rest, saved, grads, needed, again):
+        graph, made = about
+        count = len(made.fields)
+        tensors, parameters, kept = list(saved[:count]), saved[count:-1], \
+            saved[-1]
+        wanted = tuple(n and t is not None for n, t in zip(needed, tensors))
+        if again:
+            return differentiate(graph, made.settings, tensors, grads, wanted,
+                                 True, made.dtype)
+        return made.backward(
+            graph, made.place(graph, [*tensors[:PARAMETERS], *parameters]),
+            grads, wanted, kept)
+
+
+_EDGE_MLPS = _EdgeMlps()
+
+
+def differentiate(graph, settings, tensors, grads, wanted, again, dtype=None):
+    """Gradients of the tensors by torch operations, differentiable themselves
+    if `again`."""
+    return by_operations(
+        lambda given: composite(graph, settings, given, dtype), tensors,
+        grads, wanted, again)
+
+
+def run(graph, settings, tensors, dtype=None):
+    """The outputs of tensors in the caller's order of edges; dtype: the type
+    that they are computed in, which rows have."""
+    if dtype is None:
+        dtype = next(t for t in tensors if t is not None).dtype
+    return call(graph, recipe(graph, settings, tensors, dtype), tensors)
+
+
+def call(graph, made, tensors):
+    """The outputs of a Recipe's call."""
+    if made.mlp is None:
+        return composite(graph, made.settings, tensors, made.dtype)
+    if wants_gradient(tensors):
+        return Recorded.apply(_EDGE_MLPS, (graph, made), *tensors)
+    return tuple(made.forward(graph, made.place(graph, made.cast(tensors))))

@@ -1,0 +1,116 @@
+"""MLPs on edges while torch.compile traces, as a family of
+_torch_operator.py.
+
+A call's text has its settings, whether inner values are kept for a gradient,
+and which of its tensors are there.
+"""
+
+import functools
+import json
+
+import torch
+
+from . import _mlp_kernels as kernels
+from ._mlp_formula import Settings, composite, kept_widths, width_of
+from ._torch_operator import Family
+
+
+def keeps(settings, tensors, device, training):
+    """Whether a call keeps inner values: where kernels may run it, which read
+    them on the way back."""
+    return bool(training and device.type == "cuda" and tensors[0] is not None
+                and tensors[0].dtype in (torch.float16, torch.bfloat16)
+                and settings.layers > 1)
+
+
+def text(settings, tensors, keep):
+    """The text of a call; tensors: those of its fields, or None."""
+    return text_of(settings, tuple([t is not None for t in tensors]), keep)
+
+
+def text_of(settings, there, keep):
+    return json.dumps((settings, there, keep))
+
+
+@functools.lru_cache(maxsize=1024)
+def _told(text):
+    """(settings, which tensors are there, whether inner values are kept)."""
+    settings, there, keep = json.loads(text)
+    return Settings(*settings), there, keep
+
+
+class _Read:
+    """A call as its text says it."""
+
+    def __init__(self, call):
+        self.settings, self.there, self.keep = _told(call.text)
+        given = iter(call.tensors)
+        self.tensors = [next(given) if here else None for here in self.there]
+        self.like = call.tensors[0]
+        self.rows = {"edge_out": call.num_edges, "out_dst": call.num_dst,
+                     "out_src": call.num_src}
+        edge, _, _, *factors = self.tensors[:5]
+        self.by_edge = next((t for t in (edge, *factors) if t is not None),
+                            None)
+
+    def empty_kept(self):
+        """Memory for inner values, as a list of one tensor or none."""
+        return [self.like.new_empty(self.rows["edge_out"] * sum(
+            kept_widths(self.settings, self.tensors)))
+        ] if self.keep else []
+
+    def recipe(self, graph):
+        """The library's recipe; None if torch's operations run it."""
+        made = kernels.recipe(graph, self.settings, self.tensors,
+                              self.like.dtype)
+        return None if made.mlp is None else made
+
+    def placed(self, graph, made):
+        return made.place(graph, self.tensors)
+
+
+class _Mlps(Family):
+    """The outputs are those that are asked for, then inner values that their
+    gradient reads."""
+
+    name = "mlp"
+
+    def run(self, call):
+        read = _Read(call)
+        graph = call.graph(read.by_edge)
+        made, kept = read.recipe(graph), read.empty_kept()
+        if made is not None:
+            return [*made.forward(graph, read.placed(graph, made), *kept),
+                    *kept]
+        return [*composite(graph, read.settings, read.tensors), *kept]
+
+    def fake(self, call):
+        read = _Read(call)
+        width = width_of(read.settings, read.tensors)
+        return [*[read.like.new_empty(read.rows[name], width)
+                  for name in read.settings.outputs],
+                *read.empty_kept()]
+
+    def saved(self, call, outs):
+        return outs[len(_told(call.text)[0].outputs):]
+
+    def gradient(self, call, saved, grads, wanted):
+        read, flags = _Read(call), iter(wanted)
+        grads = grads[:len(read.settings.outputs)]
+        wanted = tuple(here and next(flags) for here in read.there)
+        graph = call.graph(read.by_edge)
+        made = read.recipe(graph)
+        if made is None:
+            found = kernels.differentiate(graph, read.settings, read.tensors,
+                                          grads, wanted, False)
+        else:
+            placed, kept = read.placed(graph, made), [*saved]
+            if not kept:
+                kept = [made.new_kept(graph)]
+                made.forward(graph, placed, *kept)
+            found = made.backward(graph, placed, grads, wanted, *kept)
+        return [g for g, here in zip(found, read.there) if here]
+
+
+run = _Mlps()
+"""The outputs of (text, place, tensors)."""
