@@ -12,35 +12,21 @@ from .programs import (edge_program, max_in, max_out, softmax_in, softmax_out,
 NAMES = ("sigmoid", "softmax")
 
 
-@edge_program(reduce=None)
-def _softmax_dst(e):
-    return softmax_in(e.score)
+def _softmax_of(softmax, largest, total):
+    """The program of a softmax whose exponentials may have weights; it is 0
+    where all weights of a node are."""
+    @edge_program(reduce=None)
+    def shares(e):
+        if not hasattr(e, "weight"):
+            return softmax(e.score)
+        part = torch.exp(e.score - largest(e.score)) * e.weight
+        whole = total(part)
+        return part / torch.where(whole > 0, whole, 1.0)
+    return shares
 
 
-@edge_program(reduce=None)
-def _softmax_src(e):
-    return softmax_out(e.score)
-
-
-def _share(part, total):
-    """part / total, 0 where all weights of a node are."""
-    return part / torch.where(total > 0, total, 1.0)
-
-
-@edge_program(reduce=None)
-def _weighted_dst(e):
-    part = torch.exp(e.score - max_in(e.score)) * e.weight
-    return _share(part, sum_in(part))
-
-
-@edge_program(reduce=None)
-def _weighted_src(e):
-    part = torch.exp(e.score - max_out(e.score)) * e.weight
-    return _share(part, sum_out(part))
-
-
-_SOFTMAX = {("dst", False): _softmax_dst, ("dst", True): _weighted_dst,
-            ("src", False): _softmax_src, ("src", True): _weighted_src}
+_SOFTMAX = {"dst": _softmax_of(softmax_in, max_in, sum_in),
+            "src": _softmax_of(softmax_out, max_out, sum_out)}
 
 
 def _check(name, layer, width):
@@ -101,8 +87,7 @@ def factors(graph, edge, layers, by, weight, given):
             tensors = {"score": score}
             if weight is not None:
                 tensors["weight"] = weight.view(-1, 1)
-            gate = _SOFTMAX[end, weight is not None](
-                as_graph(graph), e=tensors)
+            gate = _SOFTMAX[end](as_graph(graph), e=tensors)
         gate = gate.squeeze(1)
         made[end] = gate if given[end] is None else gate * given[end]
     return made

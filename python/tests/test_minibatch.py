@@ -204,16 +204,3 @@ def test_a_hook_of_a_linear_layer_is_called():
     handle.remove()
     layer(x, edges)
     assert len(seen) == 1
-
-
-def test_scores_in_one_pass_have_derivatives_of_derivatives():
-    from dfgnn.nn._scores import scores
-    torch.manual_seed(1)
-    inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-              for shape in ((5, 3, 2), (1, 3, 2), (1, 3, 2))]
-    h, att_src, att_dst = inputs
-    src, dst = scores(*inputs)
-    torch.testing.assert_close(src, (h * att_src).sum(-1))
-    torch.testing.assert_close(dst, (h * att_dst).sum(-1))
-    assert torch.autograd.gradcheck(scores, inputs)
-    assert torch.autograd.gradgradcheck(scores, inputs)

@@ -3,11 +3,9 @@
 import torch
 from torch import nn
 
-from .._loops import all_loop_features
 from .._modes import untraced
 from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
-from .._autocast import autocast_dtype
 from ..graph import Graph
 from ._guards import surroundings
 from ._linear import reset
@@ -113,20 +111,6 @@ class Conv(nn.Module):
                 "which takes no static graphs [batch, nodes, features]; got "
                 f"{list(x.shape)}")
 
-    def with_loop_features(self, graph, size, edge_attr, fill_value):
-        """[E + loops] edge_attr, and then the features of the new loops that
-        graph.with_self_loops() has."""
-        if isinstance(graph, Graph):
-            edge_index = graph.edge_index
-        elif isinstance(graph, torch.Tensor) and not is_adjacency(graph):
-            edge_index = graph
-        else:
-            edge_index = as_graph(graph, size).edge_index
-        # PyG reduces over row 1 of edge_index whatever the flow is
-        flipped = self.flow == _FLOWS[1] and not isinstance(graph, Graph)
-        return all_loop_features(edge_attr, edge_index, min(size), fill_value,
-                                 0 if flipped else 1)
-
     def result(self, out, edges, graph, alpha, size=None, loops=False):
         """PyG's (out, (edge_index, alpha)); loops: whether self loops were
         added."""
@@ -143,6 +127,35 @@ class Conv(nn.Module):
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
                 f"{self.out_channels}, heads={self.heads})")
+
+
+class Additive(Conv):
+    """A layer whose scores add terms of sources, destinations and edges."""
+
+    def __init__(self, in_channels, out_channels, heads, concat,
+                 negative_slope, dropout, add_self_loops, edge_dim, fill_value,
+                 residual, **kwargs):
+        super().__init__(**kwargs)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.add_self_loops = add_self_loops
+        self.edge_dim = edge_dim
+        self.fill_value = fill_value
+        self.residual = residual
+
+    def edges_and_features(self, edges, edge_attr):
+        """(the edges, their features, the row by which loops are filled)."""
+        values = None
+        if edge_attr is None and self.lin_edge is not None:
+            edge_attr = values = edge_features(edges)
+        graph = self.edges(edges, values)
+        # PyG reduces over row 1 of edge_index whatever the flow is
+        flipped = self.flow == _FLOWS[1] and not isinstance(graph, Graph)
+        return graph, edge_attr, 0 if flipped else 1
 
 
 class OwnFeatures:
@@ -226,22 +239,3 @@ def destinations(edges, size, x_src, flow=_FLOWS[0]):
 
 def pair_of(channels):
     return (channels, channels) if isinstance(channels, int) else channels
-
-
-def pair(x):
-    return (x, x) if isinstance(x, torch.Tensor) else tuple(x)
-
-
-def like_pyg(out, value, weight):
-    """out in the type of the product of PyG's messages and weights: under
-    autocast it is that of a float32 parameter, though features are cast."""
-    return out.to(torch.promote_types(value.dtype, weight.dtype))
-
-
-def like_product_scores(out, value):
-    """out in the type of PyG's sums of products of value, whose factors were
-    both cast: under the autocast of CUDA torch sums in float32."""
-    if value.is_cuda and value.dtype != torch.float64 and \
-            autocast_dtype("cuda") is not None:
-        return out.to(torch.float32)
-    return out.to(value.dtype)

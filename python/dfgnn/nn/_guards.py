@@ -7,6 +7,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules import module as _module
 
 from .._autocast import autocasting
+from .._modes import compiling
 from ..functional import MOST_EDGE_FEATURES
 from ..graph import Graph
 from ._linear import LINEARS, hooked
@@ -51,12 +52,20 @@ def surroundings():
     return None
 
 
+def plain(tensor):
+    """Whether kernels can read a tensor: it is of no subclass that hides its
+    memory; that of torch.export stands for a plain one."""
+    kind = type(tensor)
+    return kind in PLAIN_TENSORS or kind.__name__ == "FakeTensor" and \
+        compiling()
+
+
 def known(edge_index):
     """Whether the kernels' graph can be made of these edges: they are a Graph
     or an edge_index, and no matrix."""
     if isinstance(edge_index, Graph):
         return True
-    return (type(edge_index) is Tensor and edge_index.dtype in _INDEX
+    return (plain(edge_index) and edge_index.dtype in _INDEX
             and edge_index.layout is torch.strided
             and edge_index.dim() == 2 and edge_index.size(0) == 2
             and edge_index.device.type in ("cpu", "cuda"))

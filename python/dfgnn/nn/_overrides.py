@@ -7,6 +7,8 @@ object that has the attributes of the layer and the methods of both classes.
 
 import functools
 
+from ..graph import Graph
+
 METHODS = ("message", "aggregate", "update", "edge_update",
            "message_and_aggregate", "propagate", "edge_updater")
 
@@ -70,10 +72,9 @@ def new_inspector(layer):
     return other.inspector
 
 
-def by_pyg(layer, x, edges, *args, **kwargs):
+def by_pyg(layer, x, edge_index, *args, **kwargs):
     """The result of forward() of PyG's class."""
-    from ..graph import Graph
     base, twin = _twin(layer)
-    if isinstance(edges, Graph):
-        edges = edges.edge_index
-    return base.forward(twin, x, edges, *args, **kwargs)
+    if isinstance(edge_index, Graph):
+        edge_index = edge_index.edge_index
+    return base.forward(twin, x, edge_index, *args, **kwargs)

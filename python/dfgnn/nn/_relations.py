@@ -22,7 +22,7 @@ from ._relation_rows import (  # noqa: F401
     Features, Own, Rows, by_group, finished, in_product_type, own_terms,
     put, sent, sent_twice, total, with_bias)
 from ._relation_sums import Reduction, joined, operator  # noqa: F401
-from ._scores import edge_feature_scores
+from ._attention_steps import edge_feature_scores
 
 
 # Sums of more types of destinations than these are batched products.
@@ -57,25 +57,18 @@ def gat(graph, x, summed, like, weights, scores, edges, own, biases,
     leading = Leading(graph)
     edges = edges or ([0] * graph.num_relations,) * 3
     x, sources, targets, *given = leading.enter(x, *weights, *scores, *edges)
-    scores, edge_score = given[:2], edge_scores(like, *given[2:])
-    return leading.leave(_gat(
-        graph, x, summed, like, (sources, targets), scores, edge_score, own,
-        biases, post), summed)
-
-
-def _gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
-         post):
-    sources, targets = weights
-    of_src, of_dst = _scoring(like, sources, targets, *scores)
+    edge_score = edge_scores(like, *given[2:])
+    of_src, of_dst = _scoring(like, sources, targets, *given[:2])
     summed_rows = summed and post is None
+    own_term = with_bias(own_terms(x.dst, own), biases)
     if summed_rows and graph.has_few_pairs() and _relation_features.worth(
             graph, x.src, like, sources):
         rows = Rows(graph, True, graph.by_node("src"))
         out = _relation_features.gat(
             graph, x.src, like, sources,
             *_relation_features.scores(graph, x, of_src, of_dst), edge_score)
-        return rows.results(like.joined(out), summed,
-                            with_bias(own_terms(x.dst, own), biases), post)
+        return leading.leave(rows.results(like.joined(out), summed, own_term,
+                                          post), summed)
     cast = in_product_type(x)
     value, score_src = sent_twice(graph, cast.src, sources, of_src)
     value = value.view(like.shape)
@@ -84,8 +77,8 @@ def _gat(graph, x, summed, like, weights, scores, edge_score, own, biases,
         gat_attention, rows.matrix, value, rows.project(cast.dst, of_dst),
         score_src, negative_slope=like.slope, edge_score=edge_score,
         dropout=like.dropout, result=result_type(score_src, value))
-    return rows.results(like.joined(out), summed,
-                        with_bias(own_terms(x.dst, own), biases), post)
+    return leading.leave(rows.results(like.joined(out), summed, own_term,
+                                      post), summed)
 
 
 def _scoring(like, sources, targets, att_src, att_dst):
@@ -133,12 +126,7 @@ def transformer(graph, x, summed, like, query, key, value, edges, own,
     edges = edges or ([0] * graph.num_relations,) * 2
     x, *given = leading.enter(x, *query, *key, *value, *edges)
     query, key, value, edges = zip(given[::2], given[1::2])
-    return leading.leave(_transformer(
-        graph, x, summed, like, query, key, value, edge_table(like, *edges),
-        own, post), summed)
-
-
-def _transformer(graph, x, summed, like, query, key, value, edges, own, post):
+    edges = edge_table(like, *edges)
     rows, cast = Rows(graph, summed and post is None), in_product_type(x)
     query, key, value = (t.view(like.shape) for t in (
         rows.project(cast.dst, *query), sent(graph, cast.src, *key),
@@ -148,31 +136,19 @@ def _transformer(graph, x, summed, like, query, key, value, edges, own, post):
         scale=like.channels ** -0.5, dropout=like.dropout,
         edge_attr=None if edges is None else edges.to(key.dtype),
         result=result_type((query[:0] * key[:0]).sum(-1), value))
-    return rows.results(like.joined(out), summed, own_terms(x.dst, own), post)
+    return leading.leave(rows.results(like.joined(out), summed, own_terms(
+        x.dst, own), post), summed)
 
 
 @edge_program
-def _dynamic(i, j, slope):
-    score = (F.leaky_relu(i.x + j.x, slope) * i.att).sum(-1)
-    return softmax(score) * j.x
-
-
-@edge_program
-def _dynamic_of_edges(i, j, e, slope):
-    score = (F.leaky_relu(i.x + j.x + e.x, slope) * i.att).sum(-1)
-    return softmax(score) * j.x
-
-
-@edge_program
-def _dynamic_kept(i, j, e, slope):
-    score = (F.leaky_relu(i.x + j.x, slope) * i.att).sum(-1)
-    return softmax(score) * e.keep * j.x
-
-
-@edge_program
-def _dynamic_of_edges_kept(i, j, e, slope):
-    score = (F.leaky_relu(i.x + j.x + e.x, slope) * i.att).sum(-1)
-    return softmax(score) * e.keep * j.x
+def _dynamic(i, j, e, slope):
+    x = i.x + j.x
+    if hasattr(e, "x"):
+        x = x + e.x
+    weight = softmax((F.leaky_relu(x, slope) * i.att).sum(-1))
+    if hasattr(e, "keep"):
+        weight = weight * e.keep
+    return weight * j.x
 
 
 def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
@@ -182,11 +158,8 @@ def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
     if dropout:
         e["keep"] = F.dropout(value.new_ones(
             rows.num_edges, value.size(1), 1), dropout)
-    run = {(): _dynamic, ("x",): _dynamic_of_edges,
-           ("keep",): _dynamic_kept,
-           ("x", "keep"): _dynamic_of_edges_kept}[tuple(e)]
-    return run(rows, i={"x": query, "att": att}, j={"x": value},
-               e=e or None, slope=slope)
+    return _dynamic(rows, i={"x": query, "att": att}, j={"x": value},
+                    e=e or None, slope=slope)
 
 
 def gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
@@ -198,13 +171,7 @@ def gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
     edges = edges or ([0] * graph.num_relations,) * 2
     x, att, *given = leading.enter(x, att, *query, *value, *edges)
     query, value, edges = zip(given[::2], given[1::2])
-    return leading.leave(_gatv2(
-        graph, x, summed, like, query, value, att, edge_table(like, *edges),
-        own, biases, post), summed)
-
-
-def _gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
-           post):
+    edges = edge_table(like, *edges)
     rows, cast = Rows(graph, summed and post is None), in_product_type(x)
     query = rows.project(cast.dst, *query).view(like.shape)
     value = sent(graph, cast.src, *value).view(like.shape)
@@ -214,8 +181,9 @@ def _gatv2(graph, x, summed, like, query, value, att, edges, own, biases,
         rows.spread(att).to(value.dtype),
         None if edges is None else edges.to(value.dtype), like.slope,
         like.dropout, result=found)
-    return rows.results(like.joined(out), summed,
-                        with_bias(own_terms(x.dst, own), biases), post)
+    return leading.leave(rows.results(
+        like.joined(out), summed, with_bias(own_terms(x.dst, own), biases),
+        post), summed)
 
 
 # ---- sums, means and extremes -----------------------------------------------

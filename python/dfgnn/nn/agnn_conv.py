@@ -3,11 +3,9 @@
 import torch
 from torch import nn
 
-from ..functional import agnn_attention
-from . import _attention_nodes
-from ._conv import Conv, like_pyg
+from . import _attention_nodes, _attention_steps as steps
+from ._conv import Conv
 from ._node import first
-from ._overrides import by_pyg
 
 
 class AGNNConv(Conv):
@@ -35,12 +33,8 @@ class AGNNConv(Conv):
     def forward(self, x, edge_index):
         """x [N, F]; edge_index [2, E], a Graph or what dfgnn.as_graph
         takes."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index)
         self.check_features(x)
-        out = agnn_attention(self.edges(edge_index), x.unsqueeze(1), self.beta,
-                             self_loops=self.add_self_loops)
-        return like_pyg(out.squeeze(1), x, self.beta)
+        return steps.agnn(self, self.edges(edge_index), x)
 
     def __repr__(self):
         return "AGNNConv()"

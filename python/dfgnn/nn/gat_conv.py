@@ -3,14 +3,11 @@
 import torch
 from torch import nn
 
-from ..functional import gat_attention
-from . import _attention_nodes
-from ._additive import Additive, edge_score, finished, projected
-from ._conv import destinations, like_pyg, pair, pair_of
+from . import _attention_nodes, _attention_steps as steps
+from ._attention_steps import pair
+from ._conv import Additive, destinations, pair_of
 from ._linear import Linear, glorot_, parameter
 from ._node import first
-from ._overrides import by_pyg
-from ._scores import scores
 
 
 class GATConv(Additive):
@@ -61,34 +58,14 @@ class GATConv(Additive):
         Graph or what dfgnn.as_graph takes; edge_attr [E, edge_dim]; size
         (sources, destinations).  With return_attention_weights true, also
         (edge_index with loops, alpha [E, H] after dropout)."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, edge_attr, size,
-                          return_attention_weights)
         for part in pair(x):
             if part is not None:
                 self.check_features(part)
-        x_dst, residual = pair(x)[1], None
-        if x_dst is not None and self.res is not None:
-            residual = self.res(x_dst)
-        h_src, h_dst = projected(self, x)
-        if h_dst is h_src:
-            score_src, score_dst = scores(h_src, self.att_src, self.att_dst)
-        else:
-            score_src = (h_src * self.att_src).sum(-1)
-            if h_dst is None:
-                num_dst = destinations(edge_index, size, score_src, self.flow)
-                score_dst = score_src.new_zeros(num_dst, self.heads)
-            else:
-                score_dst = (h_dst * self.att_dst).sum(-1)
-        sizes = (h_src.size(0), score_dst.size(0))
-        graph, edge_attr = self.edges_and_features(edge_index, edge_attr,
-                                                   sizes)
-        out, alpha = self.with_options(
-            gat_attention, graph, h_src, score_dst, score_src,
-            weights=return_attention_weights,
-            edge_score=edge_score(self, edge_attr))
-        out = finished(self, like_pyg(out, h_src, score_src), residual)
-        if alpha is None:
-            return out
-        return self.result(out, edge_index, graph, alpha.to(score_src.dtype),
-                           sizes, self.add_self_loops)
+        sizes = (pair(x)[0].size(0), destinations(
+            edge_index, size, pair(x)[0], self.flow)
+            if pair(x)[1] is None else pair(x)[1].size(0))
+        graph, edge_attr, row = self.edges_and_features(edge_index, edge_attr)
+        out, alpha = steps.gat(self, graph, x, sizes[1], edge_attr,
+                               return_attention_weights, row)
+        return out if alpha is None else self.result(
+            out, edge_index, graph, alpha, sizes, self.add_self_loops)

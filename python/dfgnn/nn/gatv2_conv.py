@@ -3,13 +3,11 @@
 import torch
 from torch import nn
 
-from ..functional import gatv2_attention
-from . import _attention_nodes
-from ._additive import Additive, finished
-from ._conv import like_pyg, pair, pair_of
-from ._linear import Linear, glorot_, of_edges, parameter
+from . import _attention_nodes, _attention_steps as steps
+from ._attention_steps import pair
+from ._conv import Additive, pair_of
+from ._linear import Linear, glorot_, parameter
 from ._node import first
-from ._overrides import by_pyg
 
 
 class GATv2Conv(Additive):
@@ -56,35 +54,15 @@ class GATv2Conv(Additive):
         what dfgnn.as_graph takes; edge_attr [E, edge_dim].  With
         return_attention_weights true, also (edge_index with loops, alpha
         [E, H] after dropout)."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, edge_attr,
-                          return_attention_weights)
-        shape = (-1, self.heads, self.out_channels)
-        x_src, x_dst = pair(x)
-        for part in (x_src, x_dst):
+        x = pair(x)
+        for part in x:
             self.check_features(part)
-        residual = None if self.res is None else self.res(x_dst)
-        h_src = self.lin_l(x_src).view(shape)
-        if self.share_weights and x_dst is x_src:
-            h_dst = h_src
-        else:
-            h_dst = self.lin_r(x_dst).view(shape)
-        sizes = (h_src.size(0), h_dst.size(0))
-        graph, edge_attr = self.edges_and_features(edge_index, edge_attr,
-                                                   sizes)
-        weight = bias = None
-        if edge_attr is not None:
-            if self.lin_edge is None:
-                raise ValueError("edge_attr is given, but the layer has no "
-                                 "edge_dim")
-            edge_attr, weight, bias = of_edges(self, edge_attr)
-        out, alpha = self.with_options(
-            gatv2_attention, graph, h_dst, h_src, self.att[0],
-            weights=return_attention_weights, edge_attr=edge_attr,
-            edge_weight=weight, edge_bias=bias)
-        out = finished(self, like_pyg(out, h_src, self.att), residual)
-        if alpha is None:
-            return out
-        return self.result(out, edge_index, graph,
-                           like_pyg(alpha, h_src, self.att), sizes,
-                           self.add_self_loops)
+        graph, edge_attr, row = self.edges_and_features(edge_index, edge_attr)
+        if edge_attr is not None and self.lin_edge is None:
+            raise ValueError("edge_attr is given, but the layer has no "
+                             "edge_dim")
+        out, alpha = steps.gatv2(self, graph, x, edge_attr,
+                                 return_attention_weights, row)
+        return out if alpha is None else self.result(
+            out, edge_index, graph, alpha, (x[0].size(0), x[1].size(0)),
+            self.add_self_loops)

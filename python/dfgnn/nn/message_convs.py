@@ -10,11 +10,10 @@ from ..aggregation import aggregate
 from ..graph import Graph
 from ..messages import gated_messages, relu_messages
 from . import _sum_nodes
-from ._conv import (
-    Conv, OwnFeatures, destinations, edge_features, pair, pair_of)
+from ._attention_steps import pair
+from ._conv import Conv, OwnFeatures, destinations, edge_features, pair_of
 from ._linear import Linear, added, parameter
 from ._node import first
-from ._overrides import by_pyg
 
 
 _NAMES = ("add", "sum", "mean", "min", "max", "std", "var")
@@ -93,8 +92,6 @@ class GINEConv(OwnFeatures, _MessageConv):
         """x [N, F], or (sources, destinations or None); edge_index [2, E], a
         Graph or what dfgnn.as_graph takes; edge_attr [E, F], or [E, edge_dim]
         where the layer has one."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, edge_attr, size)
         src, dst, count = self._take(x, edge_index, size)
         if edge_attr is None:
             edge_attr = edge_features(edge_index)
@@ -149,12 +146,11 @@ class ResGatedGraphConv(_MessageConv):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @first()
     def forward(self, x, edge_index, edge_attr=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
         what dfgnn.as_graph takes; edge_attr [E, edge_dim], for layers that
         have one."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, edge_attr)
         src, dst, count = self._take(x, edge_index, None)
         if dst is None:
             self.check_features(None)

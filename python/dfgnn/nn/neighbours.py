@@ -13,10 +13,10 @@ from ..functional import extended
 from ..graph import Graph
 from . import _sum_nodes
 from ._aggr import Reduction
-from ._conv import Conv, OwnFeatures, destinations, pair, pair_of
+from ._attention_steps import pair
+from ._conv import Conv, OwnFeatures, destinations, pair_of
 from ._linear import Linear, added, parameter
 from ._node import first
-from ._overrides import by_pyg
 
 
 class _Static(Conv):
@@ -194,8 +194,6 @@ class GCNConv(_Static):
             raise ValueError("'GCNConv' received a tuple of node features as "
                              "input while this layer does not support "
                              "bipartite message passing")
-        if self.overridden:
-            return by_pyg(self, x, edge_index, edge_weight)
         edges = self.weighted_edges(edge_index, edge_weight)
         if edge_weight is None and not is_adjacency(edges) and \
                 not isinstance(edges, Graph):
@@ -268,8 +266,6 @@ class GraphConv(_Pair):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes; edge_weight [E], by default the values of
         an adjacency."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, edge_weight, size)
         x = pair(x)
         out = self.lin_rel(self.gather(x, edge_index, size, edge_weight,
                                        weighted=True))
@@ -319,8 +315,6 @@ class SAGEConv(_Pair):
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, size)
         x = pair(x)
         if self.project:
             x = (self.lin(x[0]).relu(), x[1])
@@ -349,7 +343,5 @@ class GINConv(OwnFeatures, _Pair):
     def forward(self, x, edge_index, size=None):
         """x [N, F], [B, N, F] or a pair of them; edge_index [2, E], a Graph or
         what dfgnn.as_graph takes."""
-        if self.overridden:
-            return by_pyg(self, x, edge_index, size)
         x = pair(x)
         return self.with_own(self.gather(x, edge_index, size), x[1])

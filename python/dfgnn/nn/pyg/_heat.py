@@ -16,32 +16,15 @@ from ...programs import edge_program, softmax
 from .._linear import hooked
 from ._attention_convs import attends
 from ._edges import graph_of
-from ._mixin import attempt, unfit, usual
+from ._mixin import unfit
 
 
 @edge_program
 def _messages(i, j, e, slope):
     weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
+    if hasattr(e, "keep"):
+        weight = weight * e.keep
     return weight * j.value, weight * e.value
-
-
-@edge_program
-def _messages_kept(i, j, e, slope):
-    weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
-    weight = weight * e.keep
-    return weight * j.value, weight * e.value
-
-
-def heat(pyg_forward):
-    def forward(self, x, edge_index, node_type, edge_type, edge_attr=None):
-        if usual(self):
-            out = attempt(_heat, self, x, edge_index, node_type, edge_type,
-                          edge_attr)
-            if out is not NotImplemented:
-                return out
-        return pyg_forward(self, x, edge_index, node_type, edge_type,
-                           edge_attr)
-    return forward
 
 
 def _refusal(layer, x, edge_index, node_type, edge_type, edge_attr):
@@ -81,7 +64,7 @@ def _gatherer(types, count):
     return gatherer(types, count)
 
 
-def _heat(layer, x, edge_index, node_type, edge_type, edge_attr):
+def heat(layer, x, edge_index, node_type, edge_type, edge_attr=None):
     reason = _refusal(layer, x, edge_index, node_type, edge_type, edge_attr)
     relations = edge_index if isinstance(edge_index, HeteroGraph) else None
     if reason is not None and relations is not None:
@@ -116,12 +99,10 @@ def _heat(layer, x, edge_index, node_type, edge_type, edge_attr):
            "value": F.linear(sent, w_node, layer.lin.bias).unsqueeze(1)},
         e={"score": (of_kind + F.linear(edge, att[3])).unsqueeze(-1),
            "value": edge.unsqueeze(1)})
-    run = _messages
     if layer.training and layer.dropout > 0:
-        run = _messages_kept
         given["e"]["keep"] = F.dropout(
             h.new_ones(edge.size(0), layer.heads, 1), layer.dropout)
-    of_nodes, of_edges = run(graph, slope=slope, **given)
+    of_nodes, of_edges = _messages(graph, slope=slope, **given)
     return _finish(layer, of_nodes + F.linear(of_edges, w_edge), h)
 
 

@@ -6,11 +6,12 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import gcn_conv
 
+from ..._loops import loop_features
 from ...aggregation import spmm
 from .. import _relations as passes
 from .._guards import Other, linear, own
 from .._together import Kind
-from ._attention_convs import _can_fill, _with_loops
+from ._attention_convs import can_fill
 from ._edges import (
     NORM_TENSORS, Ends, edge_tensor, graph_of)
 from ._reduce import NAMES, combine, is_sum, reduce_neighbours, reductions
@@ -61,15 +62,17 @@ def with_loops(layer, edges, edge_attr, num_src, num_dst):
         return edges, edge_attr
     if edge_attr is None or layer.lin_edge is None:
         graph = graph_of(layer, edges, num_src, num_dst).with_self_loops()
-    elif not _can_fill(layer, edge_attr, Ends(None, None, num_src, num_dst)):
+    elif not can_fill(layer, edge_attr, Ends(None, None, num_src, num_dst)):
         raise Other
     else:
         if edge_attr.dim() == 1:
             edge_attr = edge_attr.view(-1, 1)
         if edge_attr.size(0) != edges.size(1):
             raise Other("edge_attr has no row for each edge")
-        graph, edge_attr = _with_loops(layer, edges, num_src, num_dst,
-                                       edge_attr)
+        graph = graph_of(layer, edges, num_src, num_dst).with_self_loops()
+        # these layers' messages flow to the second row
+        edge_attr = loop_features(edge_attr, graph.kept, graph.edge_index,
+                                  min(num_src, num_dst), layer.fill_value)
     return edge_tensor(graph), edge_attr
 
 

@@ -19,7 +19,7 @@ from .._leading import Leading
 from .._linear import hooked
 from .._relations import Features, in_product_type
 from .._exact import outside_autocast, result_type
-from ._attention_convs import _certain_dropout
+from ._attention_convs import certain_dropout
 from ._edges import known, reverse
 from ._mixin import attempt, fits, unfit, usual
 from ._reduce import is_sum
@@ -83,7 +83,7 @@ def _refusal(layer, x_dict, edge_index_dict):
         return "features are not [nodes, features] of one floating type"
     if not is_sum(layer) or reverse(layer):
         return "its messages are not summed, or flow to sources"
-    if _certain_dropout(layer):
+    if certain_dropout(layer):
         return "dropout leaves nothing"
     return None
 

@@ -13,7 +13,7 @@ from ..._modes import constant
 from ..._operators import DTYPES, ShapeError
 from ...errors import InvalidError
 from ...graph import Graph
-from .._guards import PLAIN_TENSORS, REDUCTIONS, surroundings
+from .._guards import REDUCTIONS, plain, surroundings
 from .._linear import LINEARS
 from .._node import first
 from ._edges import Looped, edges_as_given, wide
@@ -104,7 +104,7 @@ def fits(*tensors):
     for tensor in tensors:
         if tensor is None:
             continue
-        if (type(tensor) not in PLAIN_TENSORS or tensor.dtype not in DTYPES
+        if (not plain(tensor) or tensor.dtype not in DTYPES
                 or tensor.layout is not torch.strided
                 or tensor.device.type not in ("cpu", "cuda")):
             return False
@@ -121,6 +121,21 @@ def attempt(function, layer, *args, **kwargs):
         return function(layer, *args, **kwargs)
     except (InvalidError, ShapeError) as error:
         return unfit(layer, str(error))
+
+
+def tried(run):
+    """A maker of forwards that try run(layer, x, edge_index, ...)."""
+    def make(pyg_forward):
+        def forward(self, x, edge_index, *args, **kwargs):
+            if usual(self):
+                out = attempt(run, self, x, edge_index, *args, **kwargs)
+                if out is not NotImplemented:
+                    return out
+            if isinstance(edge_index, Graph):
+                edge_index = edges_as_given(self, edge_index)
+            return pyg_forward(self, x, edge_index, *args, **kwargs)
+        return forward
+    return make
 
 
 def with_wide_edges(function):

@@ -18,20 +18,8 @@ from ...aggregation import spmm
 from ...graph import Graph
 from ...hetero import gatherer, typed_graph
 from ._edges import edges_as_given, flowed, known, reverse
-from ._mixin import attempt, fits, unfit, usual
+from ._mixin import fits, unfit
 from ._reduce import combine, is_sum, reduce_neighbours, reductions
-
-def rgcn(pyg_forward):
-    """The forward of RGCNConv and of FastRGCNConv."""
-    def forward(self, x, edge_index, edge_type=None):
-        if isinstance(edge_index, Graph):
-            edge_index = edges_as_given(self, edge_index)
-        if usual(self):
-            out = attempt(_rgcn, self, x, edge_index, edge_type)
-            if out is not NotImplemented:
-                return out
-        return pyg_forward(self, x, edge_index, edge_type)
-    return forward
 
 
 def _is_fast(layer):
@@ -61,7 +49,10 @@ def _refusal(layer, x_l, x_r, edge_index, edge_type):
     return None
 
 
-def _rgcn(layer, x, edge_index, edge_type):
+def rgcn(layer, x, edge_index, edge_type=None):
+    """RGCNConv and FastRGCNConv."""
+    if isinstance(edge_index, Graph):
+        edge_index = edges_as_given(layer, edge_index)
     x_l, x_r = x if isinstance(x, tuple) else (x, x)
     index = x_l
     if x_l is None:

@@ -12,7 +12,7 @@ from .. import _attention_nodes as attention_nodes
 from .. import _sum_nodes as sum_nodes
 from ._heat import heat
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
-from ._mixin import Row
+from ._mixin import Row, tried
 from ._principal import pna
 from ._rgcn import rgcn
 
@@ -30,8 +30,8 @@ TABLE = [
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", sums.local_extrema),
-    Row("RGCNConv", forward=rgcn),
-    Row("FastRGCNConv", forward=rgcn),
+    Row("RGCNConv", forward=tried(rgcn)),
+    Row("FastRGCNConv", forward=tried(rgcn)),
     # sums scaled by degrees
     Row("GCNConv", sums.own_edges, normalized_or_kept, node=sum_nodes.gcn),
     Row("APPNP", sums.own_edges, normalized_or_kept),
@@ -48,17 +48,18 @@ TABLE = [
         methods={"__norm__": sums.laplacian}),
     Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
     # attention
-    Row("GATConv", forward=attention.gat, node=attention_nodes.gat),
-    Row("GATv2Conv", forward=attention.gatv2, node=attention_nodes.gatv2),
+    Row("GATConv", forward=tried(attention.gat), node=attention_nodes.gat),
+    Row("GATv2Conv", forward=tried(attention.gatv2),
+        node=attention_nodes.gatv2),
     Row("TransformerConv", attention.dot_products, attention.transformer,
         node=attention_nodes.transformer),
-    Row("AGNNConv", forward=attention.agnn, node=attention_nodes.agnn),
+    Row("AGNNConv", forward=tried(attention.agnn), node=attention_nodes.agnn),
     Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS)),
     Row("HANConv", forward=heterogeneous.han),
     Row("HGTConv", forward=heterogeneous.hgt),
     Row("RGATConv", relations.relational,
         relations.tells_weights(sums.renamed({}))),
-    Row("HEATConv", forward=heat),
+    Row("HEATConv", forward=tried(heat)),
     Row("GeneralConv", traced.propagate),
     # messages of a network, if it is linear or reads one node alone
     Row("PNAConv", sums.principal, node=pna),
