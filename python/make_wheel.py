@@ -105,8 +105,10 @@ def dependencies(library):
 
 def contents(options):
     """(name in the wheel, bytes) of every file."""
-    for path in sorted(glob.glob(os.path.join(HERE, "dfgnn", "**", "*.py"),
-                                 recursive=True)):
+    package = os.path.join(HERE, "dfgnn")
+    for path in sorted([*glob.glob(os.path.join(package, "**", "*.py"),
+                                   recursive=True),
+                        os.path.join(package, "py.typed")]):
         yield os.path.relpath(path, HERE), read(path)
     for path in sorted(glob.glob(os.path.join(HERE, "..", "include", "*.h"))):
         yield f"dfgnn/include/{os.path.basename(path)}", read(path)

@@ -68,18 +68,21 @@ count_suite() {
 venv=${VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/venv}
 python_packages="${TORCH:-torch==2.11.0 torch_geometric==2.8.1} numpy scipy pytest pytest-xdist"
 # The last DGL that runs beside any torch; it has wheels up to Python 3.11.
-add_dgl() {
+add_optional() {
   [ -d "$venv"/lib/python3*/site-packages/dgl ] ||
     timeout 300 "$venv/bin/pip" install -q --no-cache-dir --no-deps dgl==1.1.3 ||
     echo "no dgl 1.1.3 for this Python: the tests of DGL skip"
+  [ -x "$venv/bin/mypy" ] ||
+    timeout 60 "$venv/bin/pip" install -q --no-cache-dir mypy ||
+    echo "no mypy: the annotations of public names are not checked"
 }
 make_venv() {
-  [ "$(cat "$venv/packages" 2>/dev/null)" = "$python_packages" ] && add_dgl && return
+  [ "$(cat "$venv/packages" 2>/dev/null)" = "$python_packages" ] && add_optional && return
   rm -rf "$venv"
   python3 -m venv "$venv" || return
   # shellcheck disable=SC2086
   timeout 900 "$venv/bin/pip" install -q --no-cache-dir $python_packages &&
-    echo "$python_packages" >"$venv/packages" && add_dgl && return
+    echo "$python_packages" >"$venv/packages" && add_optional && return
   echo "torch could not be installed in 15 minutes"
   rm -rf "$venv"
   return 1

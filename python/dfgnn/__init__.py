@@ -6,6 +6,8 @@
 or swap an import: ``from dfgnn.nn import GATConv``.
 """
 
+import sys
+
 from ._lazy import lazy
 
 __version__ = "0.3.0"
@@ -32,9 +34,13 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "mlps": ["edge_mlp"],
     "programs": ["edge_program", "softmax"],
     "recordings": ["Recording", "record"],
-    "tuning": ["explain", "generate", "read", "tune"],
+    "tuning": ["explain", "generate", "read", "tune", "tune_call", "tune_model",
+               "tune_problem"],
     "distributed": [],
     "jax": [],
     "nn": [],
     "ops": [],
 })
+
+if "torch" in sys.modules:  # programs that torch.export saved name the operator
+    from . import _torch_operator  # noqa: F401

@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import re
 import sys
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import torch
 
@@ -21,9 +21,9 @@ class Layer(NamedTuple):
     module that takes the layers inside it together, how."""
     name: str
     kind: str
-    reason: str = None
-    next: str = None
-    detail: str = None
+    reason: Optional[str] = None
+    next: Optional[str] = None
+    detail: Optional[str] = None
 
 
 # what a message function of one's own looks like, and which function of dfgnn
@@ -215,7 +215,8 @@ class Report:
                 _swap(module, kind)
 
 
-def accelerate(model, *, undo=False, check=True):
+def accelerate(model: torch.nn.Module, *, undo: bool = False,
+               check: bool = True) -> Report:
     """Gives each layer of PyG in a model the class of the same name in
     dfgnn.nn.pyg, and each of DGL, and each module of your own that sends
     messages by DGL, a class over its own whose sums run by kernels, in place: parameters, buffers, hooks and state_dict are

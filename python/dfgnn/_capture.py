@@ -3,6 +3,7 @@
 import gc
 import logging
 import warnings
+from typing import Callable, Optional
 
 import torch
 from torch.utils import _pytree as pytree
@@ -22,8 +23,9 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, torch.dtype,
               torch.device)
 
 
-def capture(step, *examples, warmup=3, limit=16, copy=True, capacity=None,
-            device=None):
+def capture(step: Callable, *examples, warmup: int = 3, limit: int = 16,
+            copy: bool = True, capacity: Optional[dict] = None,
+            device=None) -> "Captured":
     """A callable that does what step does, in one launch of the device.
 
         def step(x, labels):

@@ -4,6 +4,7 @@ import base64
 import ctypes
 import os
 import tempfile
+from typing import Optional
 
 from . import _abi
 from ._library import check, library
@@ -70,8 +71,8 @@ def _bytes(path):
     return None if path is None else os.fsencode(path)
 
 
-def report(*graphs, store=None, against=None, title=None, copy_gbps=0.0,
-           all=False):
+def report(*graphs, store=None, against=None, title: Optional[str] = None,
+           copy_gbps: float = 0.0, all: bool = False) -> Report:
     """The measurements of a store as a Report.
 
     graphs: files, or specifications of generated graphs, whose degrees are to

@@ -1,6 +1,9 @@
 """Sums and reductions of neighbours: SpMM, min, max, mean, var, std."""
 
+from typing import Optional, Union
+
 import torch
+from torch import Tensor
 
 from . import _fused, ops
 from ._checks import describe
@@ -72,8 +75,9 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
     return [out.squeeze(1) if x.dim() == 2 else out for out in outs]
 
 
-def spmm(graph, x, weight=None, reduce="sum", *, num_dst=None,
-         self_loops=False):
+def spmm(graph, x: Tensor, weight: Optional[Tensor] = None,
+         reduce: str = "sum", *, num_dst: Optional[int] = None,
+         self_loops: bool = False) -> Tensor:
     """out_i = the sum (or "mean") over in-edges of w_ij x_j.
 
     x [M, F] or [M, H, D]; weight [E] or [E, H], in the caller's edge order:
@@ -112,7 +116,9 @@ def gcn(graph, x, self_loops):
 REDUCTIONS = ("min", "max", "mean", "var", "std", "pna", "mul", "median")
 
 
-def aggregate(graph, x, reduce, weight=None, *, num_dst=None):
+def aggregate(graph, x: Tensor, reduce: str, weight: Optional[Tensor] = None,
+              *, num_dst: Optional[int] = None
+              ) -> Union[Tensor, tuple[Tensor, ...]]:
     """Neighbours reduced feature by feature: "sum", "mean", "min", "max",
     "var", "std", "mul", "median", or "pna": mean, min, max and std in one
     pass.  A destination without edges gives 0, or 1 for "mul".

@@ -1,6 +1,7 @@
 """Graphs from whatever describes one: edge lists, matrices, PyG and DGL."""
 
 import weakref
+from typing import Any, Optional
 
 import torch
 
@@ -11,12 +12,14 @@ from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
 from ._stamp import is_stamped, stamp
 from .graph import Graph, _host_ptr, _sizes
 
-_cache = {}
+_cache: dict[int, Any] = {}
 _SPARSE = {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}
 
 
-def as_graph(edges, num_nodes=None, *, graph_ptr=None, family=None, name=None,
-             sorted=False, trusted=False, columns=None):
+def as_graph(edges, num_nodes=None, *, graph_ptr=None,
+             family: Optional[str] = None, name: Optional[str] = None,
+             sorted: bool = False, trusted: bool = False,
+             columns=None) -> Graph:
     """The :class:`Graph` of
 
     - a Graph: itself;
@@ -82,15 +85,6 @@ def known_graph(edges, num_nodes, loops=False):
     if _recording.current is not None:
         _recording.current.source(edges)
     return entry[2].get((num_nodes, None, None, loops))
-
-
-def is_kept(graph, edges, num_nodes):
-    """Whether as_graph(edges, num_nodes) is this graph for as long as edges are
-    not written to."""
-    entry = _cache.get(id(edges))
-    return entry is not None and entry[0]() is edges and \
-        type(entry[2]) is dict and \
-        entry[2].get(key_of(num_nodes)) is graph
 
 
 def looped_graph(edges, num_nodes=None, loops=True):

@@ -5,9 +5,10 @@ caller's edge order: that of the edge_index the graph was made from.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Union
 
 import torch
+from torch import Tensor
 
 from . import _derived
 from ._attention_call import attend
@@ -127,11 +128,23 @@ def _normalized(name, x, kind, weight, eps):
     return found.to(x.dtype)  # autocast may make it float32
 
 
-def gt_attention(graph, query, key, value, *, scale=None, bias=None,
-                 dropout=0.0, training=True, edge_attr=None, edge_weight=None,
-                 edge_bias=None, edge_use="both", qk_norm=None,
-                 query_norm=None, key_norm=None, norm_eps=1e-5,
-                 return_weights=False, return_lse=False):
+# return_weights: False, True, or "after"
+Wanted = Union[bool, str]
+# the output, or a tuple of it and what else was asked for
+Result = Union[Tensor, tuple[Tensor, ...]]
+
+
+def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
+                 scale: Optional[float] = None, bias: Optional[Tensor] = None,
+                 dropout: float = 0.0, training: bool = True,
+                 edge_attr: Optional[Tensor] = None,
+                 edge_weight: Optional[Tensor] = None,
+                 edge_bias: Optional[Tensor] = None, edge_use: str = "both",
+                 qk_norm: Optional[str] = None,
+                 query_norm: Optional[Tensor] = None,
+                 key_norm: Optional[Tensor] = None, norm_eps: float = 1e-5,
+                 return_weights: Wanted = False,
+                 return_lse: bool = False) -> Result:
     """Dot-product attention of a graph transformer.
 
     out_i = sum_j alpha_ij v_j, alpha the softmax over the in-edges of i of
@@ -179,9 +192,12 @@ def gt_attention(graph, query, key, value, *, scale=None, bias=None,
                  return_weights, return_lse)
 
 
-def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
-                   training=True, return_weights=False, self_loops=False,
-                   return_lse=False):
+def agnn_attention(graph, h: Tensor, beta: Optional[Tensor] = None, *,
+                   h_dst: Optional[Tensor] = None,
+                   bias: Optional[Tensor] = None, dropout: float = 0.0,
+                   training: bool = True, return_weights: Wanted = False,
+                   self_loops: bool = False,
+                   return_lse: bool = False) -> Result:
     """Attention by cosine: scores are beta cos(h_i, h_j), values h_j.
 
     h [M, H, D]: of sources; h_dst [N, H, D]: of destinations, h by default.
@@ -195,9 +211,13 @@ def agnn_attention(graph, h, beta=None, *, h_dst=None, bias=None, dropout=0.0,
                  return_weights, return_lse)
 
 
-def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
-                  edge_score=None, bias=None, dropout=0.0, training=True,
-                  return_weights=False, self_loops=False, return_lse=False):
+def gat_attention(graph, h: Tensor, score_dst: Tensor, score_src: Tensor, *,
+                  negative_slope: float = 0.2,
+                  edge_score: Optional[Tensor] = None,
+                  bias: Optional[Tensor] = None, dropout: float = 0.0,
+                  training: bool = True, return_weights: Wanted = False,
+                  self_loops: bool = False,
+                  return_lse: bool = False) -> Result:
     """Additive attention: scores are leaky_relu(a_i + b_j), values h_j.
 
     h [M, H, D], score_dst a [N, H], score_src b [M, H].
@@ -209,7 +229,7 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
         rows of edges that are self loops are not read.
     """
     dropout = _probability(dropout, training)
-    inputs = (h, score_dst, score_src)
+    inputs: tuple = (h, score_dst, score_src)
     if edge_score is not None:
         inputs += (edge_score,)
     return _pick(_call("gat", graph, inputs, bias, slope=negative_slope,
@@ -218,11 +238,15 @@ def gat_attention(graph, h, score_dst, score_src, *, negative_slope=0.2,
                  return_weights, return_lse)
 
 
-def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
-                    edge_attr=None, edge_weight=None, edge_bias=None,
-                    bias=None, dropout=0.0, training=True,
-                    return_weights=False, self_loops=False,
-                    return_lse=False):
+def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
+                    negative_slope: float = 0.2,
+                    edge_attr: Optional[Tensor] = None,
+                    edge_weight: Optional[Tensor] = None,
+                    edge_bias: Optional[Tensor] = None,
+                    bias: Optional[Tensor] = None, dropout: float = 0.0,
+                    training: bool = True, return_weights: Wanted = False,
+                    self_loops: bool = False,
+                    return_lse: bool = False) -> Result:
     """Dynamic attention: scores are <att, leaky_relu(x_i + y_j)>, values y_j.
 
     x_dst x [N, H, D], x_src y [M, H, D], att [H, D].
@@ -242,9 +266,11 @@ def gatv2_attention(graph, x_dst, x_src, att, *, negative_slope=0.2,
                  return_weights, return_lse)
 
 
-def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
-                    training=True, return_weights=False, self_loops=False,
-                    return_lse=False):
+def score_attention(graph, scores: Tensor, value: Tensor,
+                    num_dst: Optional[int] = None, *, dropout: float = 0.0,
+                    training: bool = True, return_weights: Wanted = False,
+                    self_loops: bool = False,
+                    return_lse: bool = False) -> Result:
     """Softmax of given scores [E, H] over in-edges, and the weighted sum of
     value [M, H, D]: attention of any other kind.
 
@@ -268,7 +294,9 @@ def score_attention(graph, scores, value, num_dst=None, *, dropout=0.0,
                  return_weights, return_lse)
 
 
-def edge_scores(op, edges, *inputs, scale=None, negative_slope=0.2):
+def edge_scores(op: str, edges, *inputs,
+                scale: Optional[float] = None,
+                negative_slope: float = 0.2) -> Tensor:
     """[E, H] the raw scores, before softmax, of any edges: those of a graph or
     others, such as the sampled non-edges of SuperGAT.
 

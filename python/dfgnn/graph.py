@@ -16,7 +16,7 @@ from ._stamp import stamp
 from ._values import adjacency_values  # noqa: F401 - part of this module
 
 _ids = itertools.count(1)
-_registry = weakref.WeakValueDictionary()
+_registry: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 _handle_lock = threading.RLock()
 
 

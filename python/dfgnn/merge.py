@@ -61,7 +61,7 @@ class _Merge(torch.autograd.Function):
         return (None, *by_out, *by_lse)
 
 
-def merge_attention(parts):
+def merge_attention(parts) -> tuple[torch.Tensor, torch.Tensor]:
     """(out, lse) of attention over the edges of all parts, from the (out, lse)
     of each: lse = log sum exp(lse_p), out = sum exp(lse_p - lse) out_p.
 

@@ -1,9 +1,10 @@
 """Sums, means, extremes and deviations of messages that have features of the
 edge in them: those of GINE and GEN, and of gated graph networks."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Sequence, Union
 
 import torch
+from torch import Tensor
 
 from . import _fused, ops
 from ._checks import describe
@@ -222,8 +223,15 @@ def _traced(graph, reduce, given, num_dst):
 
 # ---- the functions ----------------------------------------------------------
 
-def relu_messages(graph, x, edge_attr, edge_weight=None, edge_bias=None,
-                  reduce="sum", *, num_dst=None):
+Reductions = Union[str, Sequence[str]]
+Reduced = Union[Tensor, tuple[Tensor, ...], list[Tensor]]
+
+
+def relu_messages(graph, x: Tensor, edge_attr: Tensor,
+                  edge_weight: Optional[Tensor] = None,
+                  edge_bias: Optional[Tensor] = None,
+                  reduce: Reductions = "sum", *,
+                  num_dst: Optional[int] = None) -> Reduced:
     """out_i = the sum over in-edges of relu(x_j + e_ij), as GINEConv and
     GENConv have it, or another reduction.
 
@@ -247,9 +255,14 @@ def relu_messages(graph, x, edge_attr, edge_weight=None, edge_bias=None,
                  num_dst)
 
 
-def gated_messages(graph, x, gate_dst, gate_src, edge_attr=None,
-                   edge_weight=None, edge_bias=None, reduce="sum", *,
-                   value_weight=None, value_bias=None, num_dst=None):
+def gated_messages(graph, x: Tensor, gate_dst: Tensor, gate_src: Tensor,
+                   edge_attr: Optional[Tensor] = None,
+                   edge_weight: Optional[Tensor] = None,
+                   edge_bias: Optional[Tensor] = None,
+                   reduce: Reductions = "sum", *,
+                   value_weight: Optional[Tensor] = None,
+                   value_bias: Optional[Tensor] = None,
+                   num_dst: Optional[int] = None) -> Reduced:
     """out_i = the sum over in-edges of sigmoid(a_i + b_j [+ e_ij]) x_j,
     feature by feature, as GatedGCN has it, or another reduction.
 

@@ -3,6 +3,7 @@ generators."""
 
 import difflib
 import inspect
+from typing import Callable, Optional
 
 import torch
 
@@ -78,67 +79,76 @@ def _check_keywords(function, given, *shared):
 
 def tune(subject, *arguments, **options):
     """Measures kernels and keeps the result in the user's store, from which
-    later plans are chosen.
-
-    ``tune(model, *inputs)`` tunes what a step of a model needs: it runs the
-    step, records every problem that it meets on every graph, forward and
-    backward, and measures those that cost most within a budget.
-
-        model: a torch.nn.Module, or a function that does a whole step.
-        budget: seconds of all problems together (default 60).
-        progress: called with the share done and a message.
-        name, loss, kwargs, steps: as in :func:`dfgnn.record`.
-
-        Returns a :class:`dfgnn.recordings.Tuned`, whose text says what it
-        gained.  The model keeps its parameters, buffers and gradients.
-
-    ``tune(graph, op, dim)`` measures one problem on a graph.
-
-        op: one of the library's operators: gt (attention by dot products, of
-            graph transformers), agnn, gat, gatv2, spmm-sum, spmm-mean,
-            spmm-weighted, reduce-min, reduce-max, reduce-mean, reduce-var,
-            reduce-std, reduce-pna.
-        dim: features of a head.
-        budget: seconds (default 10).
-        progress: called with the share done and a message.
-        name: a name for the graph, which measurements and reports show.
-        The rest of the problem, by keyword; each combination is measured, and
-        answered, apart:
-        heads: attention heads (default 1).
-        dtype: "f32", "f16", "bf16", "f64", or torch's.
-        backward: whether the gradients are measured in place of the output.
-        dropout, bias, weights: whether attention has dropout (of any
-            probability) and a bias by edge, and returns its weights.
-        edge_dim: features of an edge (default 0: none), or "projected" for
-            features [E, H, D] and for the scalar of gat.
-        edge_use: what gt adds them to: "both", "keys" or "values".
-        message: what sums and reductions take of an edge: "copy", "relu",
-            "gate" or "gate-value".
-
-        Returns the fields of the library's dfgnn_tune_report as a dict.
-
-    ``tune(graph, program, i=..., j=..., e=...)`` measures what a call of a
-    :func:`dfgnn.edge_program` with these tensors runs, or its gradient if
-    ``backward``.
-    """
+    later plans are chosen: of ``tune(model, *inputs)`` as tune_model() does, of
+    ``tune(graph, op, dim)`` as tune_problem(), and of
+    ``tune(graph, program, i=..., j=..., e=...)`` as tune_call()."""
     if callable(subject):  # graphs of no library are
-        _check_keywords(recordings.tune_step, options, recordings.record)
-        return recordings.tune_step(subject, *arguments, **options)
+        return tune_model(subject, *arguments, **options)
     if arguments and isinstance(arguments[0], EdgeProgram):
-        return _tune_call(subject, *arguments, **options)
-    _check_keywords(_tune_graph, options, _problem)
-    return _tune_graph(subject, *arguments, **options)
+        return tune_call(subject, *arguments, **options)
+    _check_keywords(tune_problem, options, _problem)
+    return tune_problem(subject, *arguments, **options)
 
 
-def _tune_graph(graph, op="gt", dim=None, *, budget=10.0, progress=None,
-                name=None, **problem):
+def tune_model(model: Callable, *inputs, **options) -> recordings.Tuned:
+    """Tunes what a step of a model needs: runs the step, records every problem
+    that it meets on every graph, forward and backward, and measures those that
+    cost most within a budget.
+
+    model: a torch.nn.Module, or a function that does a whole step.
+    budget: seconds of all problems together (default 60).
+    progress: called with the share done and a message.
+    name, loss, kwargs, steps: as in :func:`dfgnn.record`.
+
+    Returns a :class:`dfgnn.recordings.Tuned`, whose text says what it gained.
+    The model keeps its parameters, buffers and gradients.
+    """
+    _check_keywords(recordings.tune_step, options, recordings.record)
+    return recordings.tune_step(model, *inputs, **options)
+
+
+Progress = Optional[Callable[[float, str], None]]
+
+
+def tune_problem(graph, op: str = "gt", dim: Optional[int] = None, *,
+                 budget: float = 10.0, progress: Progress = None,
+                 name: Optional[str] = None, **problem) -> dict:
+    """Measures one problem on a graph.
+
+    op: one of the library's operators: gt (attention by dot products, of graph
+        transformers), agnn, gat, gatv2, spmm-sum, spmm-mean, spmm-weighted,
+        reduce-min, reduce-max, reduce-mean, reduce-var, reduce-std,
+        reduce-pna.
+    dim: features of a head.
+    budget: seconds.
+    progress: called with the share done and a message.
+    name: a name for the graph, which measurements and reports show.
+
+    The rest of the problem, by keyword; each combination is measured, and
+    answered, apart:
+    heads: attention heads (default 1).
+    dtype: "f32", "f16", "bf16", "f64", or torch's.
+    backward: whether the gradients are measured in place of the output.
+    dropout, bias, weights: whether attention has dropout (of any probability)
+        and a bias by edge, and returns its weights.
+    edge_dim: features of an edge (default 0: none), or "projected" for features
+        [E, H, D] and for the scalar of gat.
+    edge_use: what gt adds them to: "both", "keys" or "values".
+    message: what sums and reductions take of an edge: "copy", "relu", "gate" or
+        "gate-value".
+
+    Returns the fields of the library's dfgnn_tune_report as a dict.
+    """
     return _measure(graph, _problem(op, dim, **problem), budget, progress,
                     name)
 
 
-def _tune_call(graph, function, *arguments, budget=10.0, progress=None,
-               name=None, **options):
-    wanted = function.problem(as_graph(graph), *arguments, **options)
+def tune_call(graph, program: EdgeProgram, *arguments, budget: float = 10.0,
+              progress: Progress = None, name: Optional[str] = None,
+              **options) -> dict:
+    """Measures what a call of a :func:`dfgnn.edge_program` with these tensors
+    runs on a graph, or its gradient if ``backward``; as tune_problem()."""
+    wanted = program.problem(as_graph(graph), *arguments, **options)
     return _measure(graph, wanted, budget, progress, name)
 
 
@@ -151,7 +161,7 @@ def _measure(graph, wanted, budget, progress, name):
     return found
 
 
-def explain(graph, op="gt", *arguments, **problem):
+def explain(graph, op="gt", *arguments, **problem) -> dict:
     """The choice of a kernel and its reasons, as a dict: variant, source,
     because, distance, and candidates, which says by name why each variant was
     or was not chosen.  The problem is named as in tune()."""

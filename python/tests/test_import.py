@@ -1,6 +1,7 @@
 """The modules that `import dfgnn` loads, and those that it leaves for later."""
 
 import ast
+import os
 import pathlib
 import re
 
@@ -72,12 +73,25 @@ torch.save(layer(x, edges).detach(), {str(tmp_path)!r} + "/out.pt")
 """)
     assert torch.load(tmp_path / "out.pt").shape == (4, 2)
     run_python(f"""
-import torch, dfgnn.ops
+import torch, dfgnn
 program = torch.export.load({str(tmp_path)!r} + "/layer.pt2")
 x, edges = torch.ones(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])
 wanted = torch.load({str(tmp_path)!r} + "/out.pt")
 torch.testing.assert_close(program.module()(x, edges), wanted)
 """)
+
+
+def test_annotations_of_public_names_agree():
+    api = pytest.importorskip("mypy.api", reason="mypy is not installed")
+    top = pathlib.Path(__file__).parents[1]
+    names = set(re.findall(r'^    "(\w+)": \["', (
+        top / "dfgnn" / "__init__.py").read_text(), re.M))
+    files = [str(top / "dfgnn" / f"{name}.py") for name in names]
+    assert len(files) > 10
+    found, errors, _ = api.run([
+        "--config-file", str(top.parent / "pyproject.toml"),
+        "--cache-dir", os.devnull, *files])
+    assert found.startswith("Success"), found + errors
 
 
 def imported(path, module, modules):
