@@ -80,8 +80,8 @@ def _check_outcome(weights, given, edge):
 
 
 def _layout(weight, given, columns):
-    """The _mlp_formula.Layout of the first weight; given: the tensors by "dst", "src"
-    and "edge" that its columns are of."""
+    """The Layout of the first weight; given: the tensors by "dst", "src" and
+    "edge" that its columns are of."""
     if sorted(columns) != ["dst", "edge", "src"]:
         raise ValueError('columns must have "dst", "src" and "edge", got '
                          f"{columns!r}")

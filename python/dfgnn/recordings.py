@@ -60,8 +60,8 @@ def _as_problem(found, program):
     return made
 
 
-class Met:
-    """A problem on a graph as a step met it.
+class TimedProblem:
+    """A problem on a graph as a step had it.
 
     text: the problem in words; name: the graph's, or its size.
     calls: a step's; ms: the milliseconds of all of them, the median of the
@@ -128,31 +128,31 @@ def _header(folder):
 
 
 class Recording:
-    """The problems that a step met, those that cost most first: ``problems``,
-    a list of :class:`Met`."""
+    """The problems of a step, those that cost most first: ``problems``,
+    a list of :class:`TimedProblem`."""
 
     def __init__(self, problems, name=None):
-        self.problems = sorted(problems, key=lambda met: -met.ms)
+        self.problems = sorted(problems, key=lambda timed: -timed.ms)
         self.name = name
 
     @property
     def ms(self):
         """The milliseconds of a step that kernels took."""
-        return sum(met.ms for met in self.problems)
+        return sum(timed.ms for timed in self.problems)
 
     def __repr__(self):
-        graphs = len({id(met.handle) for met in self.problems})
+        graphs = len({id(timed.handle) for timed in self.problems})
         lines = [f"{counted(len(self.problems), 'problem')} on "
                  f"{counted(graphs, 'graph')}, "
                  f"{self.ms:.3g} ms of kernels a step"]
-        return "\n".join(lines + ["  " + repr(met) for met in self.problems])
+        return "\n".join(lines + [f"  {timed!r}" for timed in self.problems])
 
     def _graphs(self):
         """[(handle, device, name)] of the graphs, in the order of their
         problems."""
         found = {}
-        for met in self.problems:
-            found.setdefault(id(met.handle), (met.handle, met.device))
+        for timed in self.problems:
+            found.setdefault(id(timed.handle), (timed.handle, timed.device))
         number = [""] + [f" {k}" for k in range(2, len(found) + 1)]
         return [(handle, device, self.name + number[k] if self.name else
                  (_handle.csr_of(handle).name or b"").decode())
@@ -174,10 +174,10 @@ class Recording:
                                       or b"").decode()})
             _handle.write(handle, device,
                           os.path.join(folder, graphs[-1]["file"]))
-        problems = [{"graph": place[id(met.handle)], "calls": met.calls,
-                     "ms": met.ms, "problem": _as_json(met.problem),
-                     "program": getattr(met.problem, "owner", None)
-                     and met.problem.owner.name} for met in self.problems]
+        problems = [{"graph": place[id(timed.handle)], "calls": timed.calls,
+                     "ms": timed.ms, "problem": _as_json(timed.problem),
+                     "program": getattr(timed.problem, "owner", None)
+                     and timed.problem.owner.name} for timed in self.problems]
         path = os.path.join(folder, "recording.json")
         with open(path + ".new", "w", encoding="utf-8") as file:
             json.dump({"dfgnn_recording": _FORMAT, "graphs": graphs,
@@ -199,10 +199,10 @@ class Recording:
                 one["name"] or None))
         problems = []
         for one in found["problems"]:
-            met = Met(graphs[one["graph"]], _as_problem(
+            timed = TimedProblem(graphs[one["graph"]], _as_problem(
                 one["problem"], one.get("program")), device, [[one["ms"]]])
-            met.calls = one["calls"]
-            problems.append(met)
+            timed.calls = one["calls"]
+            problems.append(timed)
         return cls(problems)
 
     def tune(self, budget=60.0, progress=None):
@@ -212,27 +212,27 @@ class Recording:
         names = {id(handle): (handle, name)
                  for handle, _, name in self._graphs()}
         began, made = time.monotonic(), {}
-        for k, met in enumerate(self.problems):
+        for k, timed in enumerate(self.problems):
             left = budget - (time.monotonic() - began)
             if k and left < 0.2:
                 break
             costs = sum(m.ms for m in self.problems[k:]) or 1.0
-            share = left * met.ms / costs
-            handle, name = names[id(met.handle)]
+            share = left * timed.ms / costs
+            handle, name = names[id(timed.handle)]
             if self.name:
                 handle = _handle.named(handle, name)
-            made[k] = measure(handle, met.problem,
+            made[k] = measure(handle, timed.problem,
                               min(left, max(share, 0.5)), _told(
-                                  progress, met, k, len(self.problems)))
+                                  progress, timed, k, len(self.problems)))
         _execute.forget_plans()
         return made
 
 
-def _told(progress, met, k, count):
+def _told(progress, timed, k, count):
     if progress is None:
         return None
     return lambda done, message: progress(
-        (k + done) / count, f"{met.text} on {met.name}: {message}")
+        (k + done) / count, f"{timed.text} on {timed.name}: {message}")
 
 
 def measure(handle, problem, budget, progress=None):
@@ -314,14 +314,15 @@ def record(model, *inputs, kwargs=None, loss=None, steps=5, name=None):
     problems = {}
     for calls, _ in watched:
         problems.update(calls.problems)
-    met = [Met(*problems[key], [times[key] for _, times in watched
-                                if key in times]) for key in problems]
-    if not met:
+    timed = [TimedProblem(*problems[key], [
+        times[key] for _, times in watched if key in times])
+        for key in problems]
+    if not timed:
         raise InvalidError(
             "the step gave dfgnn no problem: dfgnn.accelerate(model) gives "
             "the layers of PyG and DGL its kernels, and its report says which "
             "layers keep their own and why")
-    return Recording(met, name)
+    return Recording(timed, name)
 
 
 class Tuned:
@@ -338,11 +339,11 @@ class Tuned:
         """How many times as fast the kernels of a step are."""
         return self.recording.ms / self.after.ms if self.after.ms else 1.0
 
-    def _after(self, met):
+    def _after(self, timed):
         """The same problem on the same graph after tuning."""
         return next((m for m in self.after.problems
-                     if m.handle is met.handle
-                     and bytes(m.problem) == bytes(met.problem)), None)
+                     if m.handle is timed.handle
+                     and bytes(m.problem) == bytes(timed.problem)), None)
 
     def __repr__(self):
         before = self.recording
@@ -350,9 +351,9 @@ class Tuned:
                  f"problems in {self.seconds:.0f} s: the kernels of a step "
                  f"take {self.after.ms:.3g} ms, before {before.ms:.3g} ms "
                  f"({self.gain:.2f} times as fast)"]
-        for k, met in enumerate(before.problems):
-            now = self._after(met)
-            text = f"  {met!r}"
+        for k, timed in enumerate(before.problems):
+            now = self._after(timed)
+            text = f"  {timed!r}"
             if now is not None:
                 text += f", now {now.ms:.3g} ms \u00b1{100 * now.noise:.0f} %"
             if k in self.reports:

@@ -1,6 +1,9 @@
 """Calls of layers, one for each relation: those that do the same go through
 the kernels together, see _relations.py, each of the others by itself."""
 
+import itertools
+import operator
+import weakref
 from typing import Callable, NamedTuple
 
 import torch
@@ -11,7 +14,6 @@ from ..errors import InvalidError
 from ..hetero import hetero_graph
 from ._guards import _GLOBAL_HOOKS, Other, surroundings
 from ._relations import Features
-from ._standing import standings
 
 
 class Call(NamedTuple):
@@ -60,7 +62,7 @@ class Library(NamedTuple):
     def kind(self, layer):
         return self.kinds[self.base(layer)]
 
-    def standing(self, layer):
+    def group_key(self, layer):
         """(class, settings) of a layer that can go together with others, or
         None."""
         if self.apart(layer) is not None:
@@ -78,7 +80,7 @@ def described(library, layers):
         if reason is not None:
             reasons.setdefault(reason, []).append(key)
         else:
-            together.setdefault(library.standing(layer), []).append(key)
+            together.setdefault(library.group_key(layer), []).append(key)
     parts = []
     for (base, _), keys in together.items():
         if len(keys) > 1:
@@ -94,6 +96,69 @@ def described(library, layers):
 def _named(key):
     return key if isinstance(key, str) else " ".join(map(str, key))
 
+
+# ---- layers that stay as they were ------------------------------------------
+
+_HOOKS = "_hooks"  # attributes that end so are dicts, empty where nobody looks
+
+
+class _Watch:
+    """Tells whether layers are as they were.
+
+    Asking twenty layers for their options, hooks and parameters takes longer
+    than some training steps' products: what can change the answers is compared
+    instead, attributes of the layers and of their modules, which of these
+    there are, hooks, and which tensors are parameters.
+    """
+
+    def __init__(self, layers):
+        modules = self._modules = [module for layer in layers
+                                   for module in layer.modules()]
+        self._types = [type(module) for module in modules]
+        self._states = [vars(module) for module in modules]
+        self._before = [state.copy() for state in self._states]
+        self._children = [state["_modules"] for state in self._states]
+        self._children_before = [of.copy() for of in self._children]
+        self._hooks = [value for state in self._states
+                       for name, value in state.items()
+                       if name.endswith(_HOOKS) and isinstance(value, dict)]
+        self._held = [state["_parameters"] for state in self._states]
+        self._parameters = self._now()
+
+    def _now(self):
+        return list(itertools.chain.from_iterable(
+            map(dict.values, self._held)))
+
+    def holds(self):
+        if any(self._hooks):
+            return False
+        now = self._now()
+        try:
+            # attributes are compared by identity first, as dicts do
+            return len(now) == len(self._parameters) and \
+                all(map(operator.is_, now, self._parameters)) and \
+                [type(module) for module in self._modules] == self._types \
+                and self._children == self._children_before \
+                and self._states == self._before
+        except (RuntimeError, ValueError, TypeError):
+            return False  # another tensor or array, which has no truth
+
+
+_kept_keys = weakref.WeakKeyDictionary()  # by owner: (layers, _Watch, keys)
+
+
+def _group_keys(owner, layers, key_of):
+    """[key_of(layer)], kept with owner while the layers are the same and as
+    they were."""
+    before, watch, keys = _kept_keys.get(owner, ((), None, None))
+    if watch is None or len(before) != len(layers) or \
+            not all(map(operator.is_, before, layers)) or not watch.holds():
+        keys = [key_of(layer) for layer in layers]
+        _kept_keys[owner] = list(layers), _Watch(layers), keys
+    return keys
+
+
+# ---- a call -----------------------------------------------------------------
 
 def _one(features, kind, x):
     """Keeps the features of a type, which relations share."""
@@ -119,16 +184,15 @@ def _run_group(library, relations, summed):
 def _grouped(library, owner, calls):
     """(groups of Relations of two and more, Calls that go by themselves)."""
     together, alone = {}, []
-    found_of = standings(owner, [call.layer for call in calls],
-                         library.standing)
-    for call, standing in zip(calls, found_of):
-        found = None if standing is None else library.relation(
-            call, standing[0])
+    for call, group_key in zip(calls, _group_keys(
+            owner, [call.layer for call in calls], library.group_key)):
+        found = None if group_key is None else library.relation(
+            call, group_key[0])
         if found is None:
             alone.append(call)
             continue
-        key = (*standing, found.src.dtype, found.src.device, found.src.size(1),
-               found.dst.size(1), found.edges.dtype)
+        key = (*group_key, found.src.dtype, found.src.device,
+               found.src.size(1), found.dst.size(1), found.edges.dtype)
         together.setdefault(key, []).append((call, found))
     groups = []
     for group in together.values():
@@ -140,9 +204,9 @@ def _grouped(library, owner, calls):
 
 
 def run_calls(library, owner, calls, summed, by_type, by_relation):
-    """Runs Calls of the layers of a module: what goes together is added to by_type if summed, else, like
-    what goes by itself, put into by_relation.  Returns the reason why nothing
-    goes together, or None."""
+    """Runs Calls of the layers of a module: what goes together is added to
+    by_type if summed, else, like what goes by itself, put into by_relation.
+    Returns the reason why nothing goes together, or None."""
     try:
         groups, alone = _grouped(library, owner, calls)
         if not groups:

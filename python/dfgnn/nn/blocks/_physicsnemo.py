@@ -1,6 +1,7 @@
 """The blocks of MeshGraphNet and GraphCast in NVIDIA's physicsnemo."""
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ..._composite import degrees_of
 from ...convert import as_graph
@@ -60,16 +61,24 @@ def edge_block(block, efeat, nfeat, graph):
         return made + efeat, nfeat
     made, total = _called(block.edge_mlp, efeat, nfeat, edges, edges=True,
                           residual=True)
-    made._dfgnn_sum = edges, made._version, total
+    _sums[made] = edges, _version(made), total
     return made, nfeat
+
+
+# by tensor of edges: (the edge_index, the tensor's version, its sum)
+_sums = WeakIdKeyDictionary()
+
+
+def _version(tensor):
+    return None if tensor.is_inference() else tensor._version
 
 
 def _sum_of(efeat, edges, count):
     """The sum of edges at destinations that their block made, which is taken
     once."""
-    found = efeat.__dict__.pop("_dfgnn_sum", None)
+    found = _sums.pop(efeat, None)
     if found is None or found[0] is not edges or \
-            found[1] != efeat._version or found[2].size(0) != count:
+            found[1] != _version(efeat) or found[2].size(0) != count:
         raise Other("its edges were not made by the call of a MeshEdgeBlock")
     return found[2]
 

@@ -24,7 +24,7 @@ def plan(module):
     """"operator|linear layer of sums|of own features" if all layers do the
     same and can go together; else ""."""
     layers = list(module.convs.values())
-    found = set(map(LIBRARY.standing, layers))
+    found = set(map(LIBRARY.group_key, layers))
     if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
         return ""
     (base, _), = found
