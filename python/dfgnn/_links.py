@@ -72,9 +72,16 @@ def add(grads, name, grad):
 SMALL = 1 << 20
 
 
+class Link:
+    """A link whose quick way is the plain one, unless it has another."""
+
+    def forward(self, graph, values, keep):
+        self.plain(graph, values)
+
+
 # ---- products ---------------------------------------------------------------
 
-class Linear:
+class Linear(Link):
     """out = x [W_1; W_2; ...]^T + [b_1; b_2; ...], by one product; plus another
     tensor of its shape, which is overwritten.
 
@@ -135,7 +142,7 @@ class Linear:
             out + values[self.plus]
 
 
-class Scores:
+class Scores(Link):
     """out[k, n, h] = <h[n, h, :], a_k[h, :]> of several a_k [1, H, D], in the
     type that kernels read scores in; h [N, H * D]."""
 
@@ -203,7 +210,7 @@ class Scores:
         values[self.out] = (h * atts).sum(-1)
 
 
-class EdgeScores:
+class EdgeScores(Link):
     """out [E, H] = <a_h, W_h e> of edge features e [E, F], for att [1, H, D]
     and weight [H * D, F], in the type that kernels read scores in."""
 
@@ -245,15 +252,12 @@ class EdgeScores:
 
 # ---- rows of nodes ----------------------------------------------------------
 
-class Own:
+class Own(Link):
     """out = x plus (1 + eps) times a node's own row."""
 
     def __init__(self, x, own, eps, out):
         self.x, self.own, self.eps, self.out = x, own, eps, out
         self.reads, self.saves, self.makes = (x, own, eps), (own, eps), (out,)
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         grad, own = grads[self.out], values[self.own]
@@ -269,15 +273,12 @@ class Own:
                                          1 + values[self.eps])
 
 
-class Relu:
+class Relu(Link):
     """out: x where it is above 0."""
 
     def __init__(self, x, out):
         self.x, self.out = x, out
         self.reads, self.saves, self.makes = (x,), (out,), (out,)
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         out = values[self.out]
@@ -288,7 +289,7 @@ class Relu:
         values[self.out] = values[self.x].relu()
 
 
-class Normalized:
+class Normalized(Link):
     """out: the rows of x, each over its length."""
 
     least = 1e-12  # the length of a row of zeros, as F.normalize has it
@@ -296,9 +297,6 @@ class Normalized:
     def __init__(self, x, out):
         self.x, self.out = x, out
         self.reads, self.saves, self.makes = (x,), (x,), (out,)
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         x, grad = values[self.x], grads[self.out]
@@ -312,7 +310,7 @@ class Normalized:
         values[self.out] = F.normalize(values[self.x], dim=-1)
 
 
-class Gate:
+class Gate(Link):
     """out = b r + (1 - b) x, where b [N, 1] is the sigmoid of the product of
     [x, r, x - r] with weight [1, 3 C]; r is a Slot."""
 
@@ -327,9 +325,6 @@ class Gate:
         """Those of x and those of r, each [1, C]."""
         x, r, both = values[self.weight].chunk(3, 1)
         return x + both, r - both
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         x, r, gate = values[self.x], self.r.of(values), values[self.gate]
@@ -352,7 +347,7 @@ class Gate:
         values[self.out] = gate * r + (1 - gate) * x
 
 
-class Finish:
+class Finish(Link):
     """out [N, C], from x [N, H * D]: all heads side by side, or their mean; plus
     the columns of another tensor, and a bias."""
 
@@ -363,9 +358,6 @@ class Finish:
         self.reads = (x, *(() if plus is None else (plus.name,)),
                       *(() if bias is None else (bias,)))
         self.saves, self.makes = (), (out,)
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         grad = grads[self.out]

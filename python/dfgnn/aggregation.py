@@ -142,3 +142,19 @@ def aggregate(graph, x: Tensor, reduce: str, weight: Optional[Tensor] = None,
     op = "spmm-sum" if reduce in ("sum", "add") else "reduce-" + reduce
     outs = _call(graph, op, x, weight, num_dst)
     return tuple(outs) if reduce == "pna" else outs[0]
+
+
+PNA = ("mean", "min", "max", "std")
+
+
+def each_reduction(graph, x, names, num_dst=None):
+    """[each reduction] of neighbours; two or more of PNA's in one pass."""
+    found = {}
+    if len(set(names) & set(PNA)) > 1:
+        found = dict(zip(PNA, aggregate(graph, x, "pna", num_dst=num_dst)))
+    for name in names:
+        if name in ("sum", "mean") and name not in found:
+            found[name] = spmm(graph, x, reduce=name, num_dst=num_dst)
+        elif name not in found:
+            found[name] = aggregate(graph, x, name, num_dst=num_dst)
+    return [found[name] for name in names]

@@ -12,6 +12,7 @@ from ._modes import jit_tracing
 from ._operators import DTYPES, OPERATORS, check_call
 from ._values import refuse_values
 from ._autocast import autocast_dtype
+from .aggregation import PNA
 from .graph import Graph
 
 __all__ = ["relu_messages", "gated_messages"]
@@ -28,7 +29,6 @@ REDUCTIONS = ("sum", "mean", "min", "max", "std", "var", "pna")
 # The operator whose kernels make each reduction.
 OPS = {"sum": "spmm-sum", "mean": "spmm-mean", "min": "reduce-min",
        "max": "reduce-max", "pna": "reduce-pna"}
-PNA = ("mean", "min", "max", "std")
 
 
 class Tensors(NamedTuple):

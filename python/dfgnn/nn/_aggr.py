@@ -4,11 +4,10 @@ names, or a module, such as torch_geometric.nn.aggr has them."""
 import torch
 from torch import nn
 
-from ..aggregation import REDUCTIONS, aggregate
+from ..aggregation import REDUCTIONS, aggregate, each_reduction
 from ..ops import untraced_graph
 
 _NAMES = {"add", "sum"} | set(REDUCTIONS) - {"pna"}
-_PNA = ("mean", "min", "max", "std")
 
 
 class _Median(nn.Module):
@@ -64,13 +63,11 @@ class Reduction:
         if len(self.names) == 1:
             return aggregate(edges, x, self.names[0], edge_weight,
                              num_dst=num_dst)
-        fused = {}
-        if edge_weight is None and len(set(self.names) & set(_PNA)) > 1:
-            fused = dict(zip(_PNA, aggregate(edges, x, "pna",
-                                             num_dst=num_dst)))
-        outs = [fused[name] if name in fused else
-                aggregate(edges, x, name, edge_weight, num_dst=num_dst)
-                for name in self.names]
+        if edge_weight is None:
+            outs = each_reduction(edges, x, self.names, num_dst)
+        else:
+            outs = [aggregate(edges, x, name, edge_weight, num_dst=num_dst)
+                    for name in self.names]
         return torch.cat(outs, -1)
 
     def _by_module(self, edges, x, edge_weight, num_dst):

@@ -7,14 +7,14 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import gcn_conv
 
 from ..._loops import loop_features
-from ...aggregation import spmm
+from ...aggregation import each_reduction, spmm
 from .. import _relations as passes
 from .._guards import Other, linear, own
 from .._together import Kind
 from ._attention_convs import can_fill
 from ._edges import (
     NORM_TENSORS, Ends, edge_tensor, graph_of)
-from ._reduce import NAMES, combine, is_sum, reduce_neighbours, reductions
+from ._reduce import NAMES, combine, is_sum, reductions
 
 
 def _linears(relations, name):
@@ -196,7 +196,7 @@ def _reduce(relations):
     def run(rows, table, weight):
         if weight is not None:
             return spmm(rows, table, weight, names[0])
-        return combine(module, reduce_neighbours(
+        return combine(module, each_reduction(
             rows, table, names, rows.num_dst), rows)
     op = passes.operator(names, weight) if type(module) in NAMES else None
     return passes.Reduction(run, op, weight)

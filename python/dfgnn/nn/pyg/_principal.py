@@ -14,7 +14,7 @@ from torch_geometric.nn import aggr
 
 from ... import _fused, _recipe
 from ..._edge_sums import degrees
-from ..._links import Linear as Product, add
+from ..._links import Linear as Product, Link, add
 from ..._operators import sum_settings
 from .._guards import Other, linear, single
 from .._linear import hooked
@@ -36,7 +36,7 @@ SCALERS = {
 
 # ---- links ------------------------------------------------------------------
 
-class Ends:
+class Ends(Link):
     """own and sent [N, H * F], the products of x [N, F] with the left and the
     right halves of weights [F, 2 F], one for each of H towers; biases are
     those of own."""
@@ -52,9 +52,6 @@ class Ends:
         both = [values[name] for name in self.weights]
         both = both[0] if len(both) == 1 else torch.cat(both)
         return both.chunk(2, 1)
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         x, own, sent = values[self.x], grads.pop(self.own), grads[self.sent]
@@ -130,7 +127,7 @@ class Reductions:
         self._joined(graph, values, dict(zip(ORDER, found)))
 
 
-class Scaled:
+class Scaled(Link):
     """out [N, H * G]: for each of H towers the product of a weight
     [G, F + S * K] with the features x [N, F] and S multiples of reduced
     [H, N, K]; the averages are those of _factors()."""
@@ -166,9 +163,6 @@ class Scaled:
         for name, exponent in zip(self.averages, exponents):
             factors = factors * values[name].pow(exponent)
         return factors
-
-    def forward(self, graph, values, keep):
-        self.plain(graph, values)
 
     def backward(self, graph, values, grads, wanted):
         x, reduced = values[self.x], values[self.reduced]

@@ -6,7 +6,8 @@ from torch_geometric.nn import MessagePassing, aggr
 
 from ... import _edge_sums, ops
 from ..._edge_sums import by_edge, degrees
-from ...aggregation import aggregate, gcn, spmm
+from ..._composite import degrees_of
+from ...aggregation import PNA, each_reduction, gcn, spmm
 from ...graph import Graph
 from ._edges import Looped, ends, graph_of, known, reverse, wide
 from .._linear import hooked
@@ -15,7 +16,6 @@ from ._mixin import fits, unfit
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
          aggr.MinAggregation: "min", aggr.MaxAggregation: "max",
          aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
-_IN_ONE_PASS = ("mean", "min", "max", "std")
 
 
 def _name(module):
@@ -47,25 +47,6 @@ def reductions(module):
 def is_sum(layer):
     return type(layer.aggr_module) is aggr.SumAggregation \
         and not hooked(layer.aggr_module)
-
-
-def reduce_neighbours(graph, value, names, num_dst):
-    """Each reduction of value [M, F] or [M, H, D]; two or more of mean, min,
-    max and std are made in one pass."""
-    found = {}
-    together = [name for name in dict.fromkeys(names)
-                if name in _IN_ONE_PASS]
-    if len(together) > 1:
-        found = dict(zip(_IN_ONE_PASS, aggregate(graph, value, "pna",
-                                                 num_dst=num_dst)))
-    for name in names:
-        if name in found:
-            continue
-        if name in ("sum", "mean"):
-            found[name] = spmm(graph, value, reduce=name, num_dst=num_dst)
-        else:
-            found[name] = aggregate(graph, value, name, num_dst=num_dst)
-    return [found[name] for name in names]
 
 
 def combine(module, outs, graph):
@@ -125,12 +106,6 @@ class Shape:
         return out.movedim(0, self.axis).contiguous()
 
 
-def _degree_of(graph, out):
-    """[N, 1] or [N, 1, 1] in-edges of each destination, at least 1."""
-    count = degrees(graph, out.dtype).clamp(min=1)
-    return count.view([-1] + [1] * (out.dim() - 1))
-
-
 def neighbours(layer, edge_index, size, x, edge_weight=None):
     """PyG's propagate of x_j, or of edge_weight * x_j."""
     if isinstance(edge_index, Looped):
@@ -151,8 +126,8 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
         return unfit(layer, "nodes are on another axis")
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     if edge_weight is None:
-        outs = reduce_neighbours(graph, shape.enter(met.src), names,
-                                 met.num_dst)
+        outs = each_reduction(graph, shape.enter(met.src), names,
+                              met.num_dst)
         return combine(layer.aggr_module, [shape.leave(o) for o in outs],
                        graph)
     if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
@@ -165,7 +140,7 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     out = spmm(graph, value.to(kind), edge_weight.view(-1),
                num_dst=met.num_dst)
     if names == ("mean",):
-        out = out / _degree_of(graph, out)
+        out = out / degrees_of(graph, out)
     return shape.leave(out)
 
 
@@ -217,9 +192,8 @@ def edge_messages(layer, edge_index, size, **given):
 def reduce_messages(graph, message, names):
     """Each reduction of messages [E, F] or [E, H, D], in the order of the
     caller's edges."""
-    if len([n for n in names if n in _IN_ONE_PASS]) > 1:
-        return reduce_neighbours(by_edge(graph), message, names,
-                                 graph.num_dst)
+    if len(set(names) & set(PNA)) > 1:
+        return each_reduction(by_edge(graph), message, names, graph.num_dst)
     return [_edge_sums.reduce_edges(graph, message, name) for name in names]
 
 

@@ -14,12 +14,12 @@ from torch_geometric import typing
 
 from ... import _relational, ops
 from ..._grouped import take
-from ...aggregation import spmm
+from ...aggregation import each_reduction, spmm
 from ...graph import Graph
 from ...hetero import gatherer, typed_graph
 from ._edges import edges_as_given, flowed, known, reverse
 from ._mixin import fits, unfit
-from ._reduce import combine, is_sum, reduce_neighbours, reductions
+from ._reduce import combine, is_sum, reductions
 
 
 def _is_fast(layer):
@@ -152,7 +152,7 @@ def _of_embeddings(layer, graph, index):
 
 
 def _reduced(layer, graph, table):
-    return combine(layer.aggr_module, reduce_neighbours(
+    return combine(layer.aggr_module, each_reduction(
         graph, table, reductions(layer.aggr_module), graph.num_dst), graph)
 
 

@@ -8,7 +8,7 @@ from torch_geometric.nn import Linear
 from ... import ops
 from ..._edge_sums import degrees
 from ..._mlp_formula import REDUCTIONS as MLP_REDUCTIONS
-from ...aggregation import spmm
+from ...aggregation import each_reduction, spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._linear import hooked
@@ -19,7 +19,7 @@ from ._edges import (
 from ._mixin import fits, unfit, usual
 from ._reduce import (
     combine, edge_messages, is_sum, neighbours, reduce_messages,
-    reduce_neighbours, reductions)
+    reductions)
 
 
 # ---- forwards ---------------------------------------------------------------
@@ -172,7 +172,7 @@ def principal(layer, edge_index, size, x, edge_attr=None):
                             linear.bias))
         sent.append(F.linear(x[:, tower], linear.weight[:, width:]))
     own, sent = torch.stack(own, 1), torch.stack(sent, 1)
-    outs = _shifted(names, reduce_neighbours(graph, sent, names, num_nodes),
+    outs = _shifted(names, each_reduction(graph, sent, names, num_nodes),
                     own, graph)
     return combine(layer.aggr_module, outs, graph)
 
@@ -226,7 +226,7 @@ def edge_network(layer, edge_index, size, x):
         return combine(layer.aggr_module, reduce_messages(
             graph, message, names), graph)
     return combine(layer.aggr_module, _shifted(
-        names, reduce_neighbours(graph, sent, names, met.num_dst), own,
+        names, each_reduction(graph, sent, names, met.num_dst), own,
         graph), graph)
 
 
