@@ -147,8 +147,8 @@ class Family(Kind):
 
 # where each family is, which a program that torch exported may be the first to
 # ask for
-_MODULES = {"operator": "ops", "program": "_program_ops", "mlp": "_mlp_operator",
-            "relations": "_relation_ops"}
+_MODULES = {"operator": "ops", "program": "_program_operator",
+            "mlp": "_mlp_operator", "relations": "_relation_operator"}
 
 
 def operator(listed, suffix=""):

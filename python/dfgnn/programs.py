@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import torch
 
-from . import (_abi, _by_type, _program_ops, _programs, _recorders, _trace,
-               _wide)
+from . import (_abi, _by_type, _program_operator, _programs, _recorders, _trace,
+               _program_mlps)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
@@ -311,7 +311,7 @@ class EdgeProgram(MessageFunction):
                    t.to(torch.get_default_dtype()) for t in tensors]
         if random == "1":
             tensors = [make_seed(tensors[0].device), *tensors]
-        made = _program_ops.run(text, place(graph, num_src, num_dst),
+        made = _program_operator.run(text, place(graph, num_src, num_dst),
                                 tensors)[:int(count)]
         return made[0] if single == "1" else tuple(made)
 
@@ -344,7 +344,7 @@ class EdgeProgram(MessageFunction):
         found = _programs.types_of(program, recorder.tensors,
                                    [kind] * len(program.outputs))
         return "|".join((str(int(single)), str(int(random)), str(out),
-                         _program_ops.text(program.name, found, random)))
+                         _program_operator.text(program.name, found, random)))
 
     def _tell(self, graph, reason):
         if not self._told:
@@ -388,7 +388,7 @@ class EdgeProgram(MessageFunction):
                 self._found[key] = traced
             tensors = recorder.tensors
         if _wide_serves(traced, graph):
-            made = _wide.run(traced.wide, graph, rows)
+            made = _program_mlps.run(traced.wide, graph, rows)
         else:
             made = self._run_program(graph, traced, tensors)
         return made, traced.outputs, traced.single
@@ -410,15 +410,15 @@ class EdgeProgram(MessageFunction):
     # ---- wide linear maps
 
     def _wide(self, recorder, given, others):
-        """What _wide makes of a function that a recorder found wide linear
+        """What _program_mlps makes of a function that a recorder found wide linear
         maps in: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
-        if recorder.widest <= _wide.WIDE:
+        if recorder.widest <= _program_mlps.WIDE:
             return None, None
         try:
-            return _wide.steps_of(
+            return _program_mlps.steps_of(
                 lambda rows: self._trace(rows, None, given, others),
-                writes=recorder.widest > _wide.PROGRAM)
+                writes=recorder.widest > _program_mlps.PROGRAM)
         except TraceError as error:
             return str(error), None
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
-from ... import _dynamo, _recorded
+from ... import _compiled_steps, _dynamo
 from ..._autocast import autocast_dtype
 from ..._fallbacks import say_once
 from ..._steps import staged
@@ -78,8 +78,8 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         notes = programs.notes
         steps = staged(notes.nodes, notes.tree)
         steps.probe_device(device)
-        module, keys = _recorded.record(steps, device, training,
-                                        edge_dtype is not None)
+        module, keys = _compiled_steps.record(
+            steps, device, training, edge_dtype is not None)
         tensors = [_named(programs.sources[key[1]]) if key[0] == "given"
                    else _refuse() for key in keys]
         ends = [str(_ROWS.index(programs.hint(size))) for size in (

@@ -5,7 +5,7 @@ import torch_geometric.nn as pyg
 from . import _attention_convs as attention
 from . import _heterogeneous as heterogeneous
 from . import _messages as messages
-from . import _relations as relations
+from . import _rgat as rgat
 from . import _sums as sums
 from . import _traced as traced
 from .. import _attention_nodes as attention_nodes
@@ -57,8 +57,7 @@ TABLE = [
     Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS)),
     Row("HANConv", forward=heterogeneous.han),
     Row("HGTConv", forward=heterogeneous.hgt),
-    Row("RGATConv", relations.relational,
-        relations.tells_weights(sums.renamed({}))),
+    Row("RGATConv", rgat.relational, rgat.tells_weights(sums.renamed({}))),
     Row("HEATConv", forward=tried(heat)),
     Row("GeneralConv", traced.propagate),
     # messages of a network, if it is linear or reads one node alone

@@ -5,7 +5,7 @@ import torch
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
-from . import _mlp_operator, _program_ops, _programs, _nodes
+from . import _mlp_operator, _program_operator, _programs, _nodes
 from ._context import make_seed
 from ._steps import Steps
 from ._torch_operator import operator
@@ -93,17 +93,16 @@ class _Recorder(Steps):
                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
         if stage.random:
             tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
-        made = self._operator(graph, _program_ops.run, _program_ops.text(
+        text = _program_operator.text(
             program.name, _programs.types_of(program, given, own),
-            stage.random), tensors)
+            stage.random)
+        made = self._operator(graph, _program_operator.run, text, tensors)
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
-        made = self._operator(graph, _mlp_operator.run,
-                              _mlp_operator.text(
-                                  settings, tensors, _mlp_operator.keeps(
-                                      settings, tensors, graph.device,
-                                      self.training)),
+        text = _mlp_operator.text(settings, tensors, _mlp_operator.keeps(
+            settings, tensors, graph.device, self.training))
+        made = self._operator(graph, _mlp_operator.run, text,
                               [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 
