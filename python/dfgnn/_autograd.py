@@ -76,7 +76,7 @@ def wants_gradient(tensors):
 _nothing = {}  # by type and device, a tensor without elements
 
 
-class Apart:
+class ResultAlias:
     """A result that its own gradient reads, without a tie to the tensor that
     the caller gets and may write to (relu_, +=), which PyTorch would refuse;
     alias is what to keep for the gradient."""

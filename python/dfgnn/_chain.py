@@ -5,7 +5,7 @@ settings, whose caller has checked them.
 """
 
 from ._autograd import (
-    Apart, Kind, Recorded, by_operations, wants_gradient)
+    ResultAlias, Kind, Recorded, by_operations, wants_gradient)
 from ._fallbacks import say_once
 from ._modes import in_transform
 from .errors import UnsupportedError
@@ -77,7 +77,7 @@ class Chain(Kind):
         for name in self._made:
             made = values.get(name)
             if made is not None and made.data_ptr() == out.data_ptr():
-                apart = apart or Apart(out)
+                apart = apart or ResultAlias(out)
                 values[name] = apart.alias
         return out, [values.get(name) for name in self.saved], (apart, [
             (tensors[n], None if tensors[n] is None else tensors[n]._version)

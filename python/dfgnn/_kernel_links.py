@@ -128,7 +128,7 @@ class _Kernel:
         return found
 
 
-class _Given(NamedTuple):
+class _Input(NamedTuple):
     """An input of an operator, with its fields of the forward and of the
     backward pass; exact: its gradient is in the type of scores."""
     slot: object
@@ -170,7 +170,7 @@ class Attention(_Kernel):
             if slot is not None:
                 kind = self.exact if spec.scalar else dtype
                 begin = slot.start * (torch.finfo(kind).bits // 8)
-                self.given.append(_Given(
+                self.given.append(_Input(
                     slot, slot.name, _execute.Field(spec.field, kind, begin),
                     _execute.Field("grad_" + spec.field, None, begin),
                     spec.scalar or spec.dims[0] not in "NME"))

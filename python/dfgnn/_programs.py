@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from . import _abi, _execute
-from ._autograd import Apart, Kind, Recorded, wants_gradient
+from ._autograd import ResultAlias, Kind, Recorded, wants_gradient
 from ._library import check, library
 from ._operators import DTYPES as TYPES, sum_settings
 from ._program import (  # noqa: F401 - used as this module's
@@ -228,7 +228,7 @@ class _Runs(Kind):
         types = types_of(kept, tensors, (*types, *training.more))
         made = execute(kept, graph, tensors, types, seed)
         outs = list(made)
-        apart = [Apart(made[n]) for n in training.shown]
+        apart = [ResultAlias(made[n]) for n in training.shown]
         for n, one in zip(training.shown, apart):
             made[n] = one.alias
         saved = [t if reads else None for reads, t in zip(

@@ -139,7 +139,7 @@ def _sizes_of(graph, given):
             _rows(given["dst"], given["dst_part"]))
 
 
-class _About(NamedTuple):
+class _CheckedCall(NamedTuple):
     """What is known of a call when it was checked."""
     settings: _mlp_formula.Settings
     layout: Optional[_mlp_formula.Layout]
@@ -147,7 +147,7 @@ class _About(NamedTuple):
 
 
 def _checked(sizes, weights, biases, given, ends, tensors):
-    """The _About of a call."""
+    """The _CheckedCall of a call."""
     _check_name("activation", given["activation"], _mlp_formula.ACTIVATIONS)
     _check_name("last", given["last"], _mlp_formula.ACTIVATIONS)
     _check_name("norm", given["norm"], _mlp_formula.NORMS)
@@ -166,7 +166,7 @@ def _checked(sizes, weights, biases, given, ends, tensors):
         raise ValueError("edge_mlp is asked for nothing: reduce and "
                          "reduce_src are None, and edges is False")
     _check_outcome(weights, given, edge)
-    return _About(
+    return _CheckedCall(
         _mlp_formula.Settings(
             len(weights), given["activation"], given["last"],
             float(given["slope"]), bool(given["gate"]), given["norm"],

@@ -13,7 +13,7 @@ from ._torch_operator import (  # noqa: F401 - the graphs, as this module's
 from .errors import UnsupportedError
 
 
-class _Told:
+class _CallText:
     """What the text and the numbers of a call say.
 
     fields: of dfgnn_args, that its tensors are.
@@ -48,7 +48,7 @@ def _text(spec, fields, settings, loops, symmetric):
 def _told(text, *numbers):
     name, fields, edge_use, flags = text.split("|")
     loops, symmetric, lse, *flags = [flag == "1" for flag in flags]
-    return _Told(OPERATORS[name], Settings(*numbers, *flags, edge_use, lse),
+    return _CallText(OPERATORS[name], Settings(*numbers, *flags, edge_use, lse),
                  tuple(fields.split(",")), loops, symmetric)
 
 
