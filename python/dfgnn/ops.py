@@ -48,8 +48,9 @@ def _text(spec, fields, settings, loops, symmetric):
 def _told(text, *numbers):
     name, fields, edge_use, flags = text.split("|")
     loops, symmetric, lse, *flags = [flag == "1" for flag in flags]
-    return _CallText(OPERATORS[name], Settings(*numbers, *flags, edge_use, lse),
-                 tuple(fields.split(",")), loops, symmetric)
+    settings = Settings(*numbers, *flags, edge_use, lse)
+    return _CallText(OPERATORS[name], settings, tuple(fields.split(",")),
+                     loops, symmetric)
 
 
 def _ready_directly(told, call):

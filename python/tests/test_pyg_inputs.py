@@ -261,3 +261,23 @@ def test_a_layer_exports_whose_edges_depend_on_values():
     dfgnn.accelerate(layer)
     program = torch.export.export(layer, (x, edges))
     close(program.module()(x, edges), expected, 1e-5)
+
+
+EXPORTED = {
+    "GCN": lambda: G.GCNConv(4, 4), "GAT": lambda: G.GATConv(4, 4, 2),
+    "GAT edges": lambda: G.GATConv(4, 4, 2, edge_dim=3),
+    "GATv2": lambda: G.GATv2Conv(4, 4, 2), "SAGE": lambda: G.SAGEConv(4, 4),
+    "GIN": lambda: G.GINConv(torch.nn.Linear(4, 4)),
+    "Transformer": lambda: G.TransformerConv(4, 4, 2)}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_export_in_its_default_mode_keeps_the_kernels(name):
+    layer, edges = EXPORTED[name](), torch.randint(0, 6, (2, 20))
+    given = torch.randn(6, 4), edges, *(
+        [torch.randn(20, 3)] if name == "GAT edges" else [])
+    expected = layer(*given)
+    dfgnn.accelerate(layer)
+    program = torch.export.export(layer, given)
+    assert any("dfgnn" in str(node.target) for node in program.graph.nodes)
+    close(program.module()(*given), expected, 1e-5)
