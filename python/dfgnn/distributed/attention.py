@@ -16,18 +16,13 @@ Call = namedtuple("Call", "graph name settings seed sources trains")
 
 def lerp_rows(out, rows, far, share):
     """out[rows] = (1 - share) out[rows] + share far; rows None: all."""
-    share = share.unsqueeze(-1)
     near = out if rows is None else out.index_select(0, rows)
-    if near.dtype in (torch.float32, torch.float64):
-        mixed = near.lerp_(far, share) if rows is not None else \
-            out.lerp_(far, share)
-    else:  # 16-bit features are mixed as exactly as kernels mix them
-        mixed = near.float().lerp_(far.float(), share).to(out.dtype)
-    if rows is None:
-        if mixed is not out:
-            out.copy_(mixed)
-    else:
-        out.index_copy_(0, rows, mixed)
+    kind = share.dtype  # 16-bit features are mixed as exactly as kernels do
+    mixed = near.to(kind).lerp_(far.to(kind), share.unsqueeze(-1))
+    if rows is not None:
+        out.index_copy_(0, rows, mixed.to(out.dtype))
+    elif mixed is not out:
+        out.copy_(mixed)
 
 
 def merge_into(out, lse, rows, far_out, far_lse):
@@ -176,14 +171,21 @@ def attend_over_ranks(name, graph, inputs, bias, dropout, scale, slope,
                       return_weights, self_loops, return_lse, **edges):
     """_attention_call.attend() of a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
-    if return_weights:
-        return _by_table(name, graph, inputs, bias, dropout, scale, slope,
-                         return_weights, self_loops, return_lse, edges)
     if self_loops:
         graph = graph.with_self_loops()
         inputs = by_edge(spec, inputs, graph.to_looped_edges)
         if bias is not None:
             bias = graph.to_looped_edges(bias)
+    if return_weights:
+        # over graph.table, after the whole halo has come: fused passes over
+        # two matrices return no weights
+        inputs = tuple(graph.extend(t) if s.dims[0] == "M" and t is not None
+                       else t for s, t in zip(spec.inputs, inputs))
+        return _attention_call.attend(
+            name, graph.table, inputs, bias, dropout,
+            draw=graph.exchange.seed, return_lse=return_lse, scale=scale,
+            slope=slope, return_weights=return_weights, self_loops=False,
+            **edges)
     n = graph.num_dst
     check_inputs(spec, spec.with_bias(inputs, bias),
                  {"N": n, "M": n, "E": graph.num_edges}, graph.device)
@@ -203,20 +205,3 @@ def attend_over_ranks(name, graph, inputs, bias, dropout, scale, slope,
     if dropout == 1:
         out = out * 0
     return (out, None, None, lse) if return_lse else out
-
-
-def _by_table(name, graph, inputs, bias, dropout, scale, slope, weights,
-              self_loops, return_lse, edges):
-    """attend() over graph.table, after the whole halo has come: fused passes
-    over two matrices return no weights."""
-    if self_loops:
-        graph = graph.with_self_loops()
-        inputs = by_edge(OPERATORS[name], inputs, graph.to_looped_edges)
-        if bias is not None:
-            bias = graph.to_looped_edges(bias)
-    inputs = tuple(graph.extend(t) if s.dims[0] == "M" and t is not None else t
-                   for s, t in zip(OPERATORS[name].inputs, inputs))
-    return _attention_call.attend(
-        name, graph.table, inputs, bias, dropout, draw=graph.exchange.seed,
-        return_lse=return_lse, scale=scale, slope=slope,
-        return_weights=weights, self_loops=False, **edges)
