@@ -15,28 +15,61 @@ from typing import NamedTuple
 
 import torch
 
-from . import (_abi, _by_type, _program_operator, _programs, _recorders, _trace,
-               _program_mlps)
+from . import (_abi, _by_type, _program_mlps, _program_operator, _programs,
+               _recorders, _trace)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
 from ._operators import check_tensor
-from ._over_edges import OVER, logsumexp, softmax
 from ._programs import EDGE, PARAM, SRC
 from ._steps import Steps
 from ._surroundings import plain, surroundings
 from ._torch_operator import place
-from ._trace import TraceError
+from ._trace import OVER_EDGES, TraceError, Value, method
 from .convert import as_graph
 from .errors import Error, InvalidError, UnsupportedError
 from .graph import Graph
 from .hetero import HeteroGraph
 
 __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
-           "logsumexp", *OVER]
+           "logsumexp", *OVER_EDGES]
 
 
-globals().update(OVER)
+# ---- softmax and reductions over edges --------------------------------------
+
+def _over(name):
+    def over(x):
+        if not isinstance(x, Value):
+            raise TypeError(f"{name} is called in the function of an "
+                            f"edge_program, with a value; got "
+                            f"{type(x).__name__}")
+        return method(name)(x)
+    what, way = name.rsplit("_", 1)
+    edges = {"in": "in-edges of each destination",
+             "out": "out-edges of each source",
+             "rel": "edges of each relation"}[way]
+    over.__name__ = over.__qualname__ = name
+    over.__doc__ = f"The {what} over the {edges}, in an edge program."
+    return over
+
+
+_OVER = {name: _over(name) for name in OVER_EDGES}
+globals().update(_OVER)
+
+
+def softmax(x):
+    """The softmax over the in-edges of each destination, in an edge
+    program; each axis has its own."""
+    return _OVER["softmax_in"](x)
+
+
+def logsumexp(x):
+    """log(sum(exp(x))) over the in-edges of each destination, in an edge
+    program."""
+    return _OVER["logsumexp_in"](x)
+
+
+# ---- calls ------------------------------------------------------------------
 
 
 def _given(i, j, e, others):
@@ -410,8 +443,8 @@ class EdgeProgram(MessageFunction):
     # ---- wide linear maps
 
     def _wide(self, recorder, given, others):
-        """What _program_mlps makes of a function that a recorder found wide linear
-        maps in: (its Steps, tensors), or (why there are none, None); (None,
+        """What _program_mlps makes of a function in which a recorder found wide
+        linear maps: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
         if recorder.widest <= _program_mlps.WIDE:
             return None, None

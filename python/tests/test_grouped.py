@@ -8,7 +8,7 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn import _grouped, _relational
+from dfgnn import _grouped
 from dfgnn._grouped import Groups
 from dfgnn.nn import _relations
 from relation_cases import compare, many_types, schema, spread
@@ -130,7 +130,7 @@ def in_one_kernel(monkeypatch):
     monkeypatch.setattr(Groups, "_in_one_kernel", lambda *given: (
         ran.append(1), inner(*given))[1])
     monkeypatch.setattr(_relations, "MOST_TYPES", 0)
-    monkeypatch.setattr(_relational, "MOST_ROWS", 0)
+    monkeypatch.setattr(_grouped, "MOST_ROWS", 0)
     return ran
 
 

@@ -26,9 +26,9 @@ WEIGHTS = {"full": {}, "bases": dict(num_bases=3), "blocks": dict(
 @pytest.mark.parametrize("kind", [G.RGCNConv, G.FastRGCNConv])
 def test_rgcn(kind, weights, most_rows, nodes, relations, count, doubles,
               monkeypatch, said):
-    from dfgnn import _relational
+    from dfgnn import _grouped
     from dfgnn.nn.pyg import _rgcn
-    monkeypatch.setattr(_relational, "MOST_ROWS", most_rows)
+    monkeypatch.setattr(_grouped, "MOST_ROWS", most_rows)
     monkeypatch.setattr(_rgcn, "_by_bases", lambda layer, graph:
                         most_rows == 0 and layer.num_bases and
                         _rgcn._adds(layer))
@@ -57,11 +57,11 @@ def test_rgcn(kind, weights, most_rows, nodes, relations, count, doubles,
 
 
 def test_rgcn_of_many_small_relations_by_tiles(doubles, monkeypatch, said):
-    from dfgnn import _relational
-    monkeypatch.setattr(_relational, "MOST_ROWS", 0)
+    from dfgnn import _grouped
+    monkeypatch.setattr(_grouped, "MOST_ROWS", 0)
     tiled = []
-    product = _relational.Groups.product
-    monkeypatch.setattr(_relational.Groups, "product", lambda self, *rest: (
+    product = _grouped.Groups.product
+    monkeypatch.setattr(_grouped.Groups, "product", lambda self, *rest: (
         tiled.append(self.align), product(self, *rest))[1])
     edges, kinds = typed(30, 40, 200)
     x = torch.randn(30, WIDTH, requires_grad=True)

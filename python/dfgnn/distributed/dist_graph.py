@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from ..graph import Graph
 from . import start
-from .exchange import Exchange
+from .exchange import Exchange, extend
 from .partition import Part, part_path
 
 _HALO = ("keep", "fetch")
@@ -200,7 +200,6 @@ class DistGraph(Graph):
         """[own + halo, ...] from a tensor of own nodes; its gradient adds
         those of other ranks' copies.  Calls that cannot overlap with the
         exchange use it."""
-        from .extend import extend
         return extend(self, x)
 
     # ---- between the whole and a rank's share

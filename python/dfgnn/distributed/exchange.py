@@ -179,3 +179,39 @@ class Exchange:
         """[1] a random number, the same in all ranks."""
         return torch.randint((1 << 63) - 1, (1,), generator=self.seeds,
                              dtype=torch.int64).to(device)
+
+
+# ---- calls that cannot overlap with the exchange ----------------------------
+
+class _Extend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, exchange, x):
+        ctx.exchange = exchange
+        pending = exchange.start([x])
+        halo, = pending.wait()
+        table = torch.cat([x, halo])
+        pending.done()
+        return table
+
+    @staticmethod
+    def backward(ctx, grad):
+        exchange = ctx.exchange
+        own = grad.size(0) - exchange.num_halo
+        mine = grad[:own].clone()
+        layout, buffer, (there,) = exchange.begin_back([mine])
+        there.copy_(grad[own:])
+        pending = exchange.start_back(layout, buffer)
+        returned = pending.wait()
+        exchange.add_returned([mine], returned)
+        pending.done()
+        return None, mine
+
+
+def extend(graph, x):
+    """A table of own nodes and the halo."""
+    if x.size(0) != graph.num_dst:
+        raise ValueError(f"the rank has {graph.num_dst} nodes, got a tensor "
+                         f"of {x.size(0)} rows")
+    if graph.exchange.silent and not graph.exchange.num_halo:
+        return x
+    return _Extend.apply(graph.exchange, x)

@@ -4,7 +4,7 @@ relations, and no message is made."""
 import torch
 from dgl.nn.pytorch import TypedLinear
 
-from ... import _relational
+from ... import _grouped
 from ..._grouped import alignment, take, typed
 from ...aggregation import spmm
 from ...functional import gt_attention
@@ -48,10 +48,10 @@ def rel_graph(layer, graph, feat, etypes, norm=None, *, presorted=False):
         if norm.numel() != graph.num_edges:
             raise Other
         norm = norm.view(-1)
-    if _relational.fits_by_node(relations, src):
-        h = _relational.by_node(relations, src, weight, norm)
+    if _grouped.fits_by_node(relations, src):
+        h = _grouped.by_node(relations, src, weight, norm)
     else:
-        h = _relational.by_pair(relations, weight, lambda within: spmm(
+        h = _grouped.by_pair(relations, weight, lambda within: spmm(
             within, src, norm))
     if layer.layer_norm:
         h = layer.layer_norm_weight(h)
@@ -98,6 +98,6 @@ def _of_pairs(layer, relations, rows):
     align = alignment(relations.number_of_pairs("src"),
                       relations.num_relations, relations.device)
     pairs = relations.senders_of(relations.by_node("dst"), align)
-    groups = _relational.groups_of(relations, pairs, align)
+    groups = _grouped.groups_of(relations, pairs, align)
     return pairs.graph, *groups.product(take(rows, pairs.rows),
                                         weight).chunk(2, 1)

@@ -12,7 +12,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric import typing
 
-from ... import _relational, ops
+from ... import _grouped, ops
 from ..._grouped import take
 from ...aggregation import each_reduction, spmm
 from ...graph import Graph
@@ -164,8 +164,8 @@ def _of_features(layer, graph, x):
         return _sum_over_bases(layer, graph, (x @ weight).view(
             -1, layer.num_bases, layer.out_channels))
     weight = _of_relations(layer)
-    if _adds(layer) and _relational.fits_by_node(graph, x):
-        return _relational.by_node(graph, x, weight,
+    if _adds(layer) and _grouped.fits_by_node(graph, x):
+        return _grouped.by_node(graph, x, weight,
                                    _edge_weight(layer, graph))
-    return _relational.by_pair(graph, weight, lambda within: _reduced(
+    return _grouped.by_pair(graph, weight, lambda within: _reduced(
         layer, within, x))
