@@ -55,7 +55,8 @@ def _sums_of(lists, num_src, device):
 _tiles = functools.lru_cache(16)(_Tiles)
 
 
-def _padded(x, align):
+def padded(x, align):
+    """[rows, F] features of types, each from a multiple of align on."""
     zeros = x[0].new_zeros(align, x[0].size(1))
     return torch.cat([t for part in x for t in (
         part, zeros[:-part.size(0) % align])])
@@ -88,7 +89,7 @@ def sums(graph, x, reduce, align, weights, biases, own_weights, own_biases):
             a + b for a, b in zip(*bias)])
     if own_weights is not None:
         own = tiles.types.linear(
-            _padded([x.dst[kind] for kind in tiles.kinds], align),
+            padded([x.dst[kind] for kind in tiles.kinds], align),
             of_types(tiles, own_weights), bias)
         out = out + own
     elif bias is not None:

@@ -165,33 +165,30 @@ def _norm(make_tensors, original):
     them."""
     def gcn_norm(edge_index, edge_weight=None, num_nodes=None, improved=False,
                  add_self_loops=True, flow="source_to_target", dtype=None):
+        def theirs():
+            return original(edge_index, edge_weight, num_nodes, improved,
+                            add_self_loops, flow, dtype)
         fit = (known(edge_index) and num_nodes is not None
                and (edge_weight is None or edge_weight.dim() == 1
                     and edge_weight.is_floating_point()))
         symmetric = edge_weight is None  # PyG ignores improved then, too
         if not fit or ops.compiling() and (make_tensors or not symmetric):
-            return original(edge_index, edge_weight, num_nodes, improved,
-                            add_self_loops, flow, dtype)
+            return theirs()
         flipped = flow == "target_to_source"
         if ops.compiling():
             edges = edge_index.flip(0) if flipped else edge_index
             return Looped(edges, num_nodes, add_self_loops, None, flipped,
                           dtype or torch.get_default_dtype()), None
-        edges = edge_index
-        if flipped:
-            edges = remember(edge_index, "flipped",
-                             lambda: edge_index.flip(0))
+        edges = _flipped(edge_index) if flipped else edge_index
         try:
             graph = as_graph(edges, num_nodes)
         except InvalidError:  # PyG has an error of its own
-            return original(edge_index, edge_weight, num_nodes, improved,
-                            add_self_loops, flow, dtype)
+            return theirs()
         if symmetric:
             looped = Looped(graph, num_nodes, add_self_loops, None, flipped,
                             dtype or torch.get_default_dtype())
         elif edge_weight.numel() != graph.num_edges:  # which PyG says
-            return original(edge_index, edge_weight, num_nodes, improved,
-                            add_self_loops, flow, dtype)
+            return theirs()
         else:
             kind = edge_weight.dtype
             if kind in (torch.float16, torch.bfloat16):

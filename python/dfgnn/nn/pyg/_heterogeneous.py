@@ -17,6 +17,7 @@ from ...hetero import HeteroGraph, gatherer, hetero_graph
 from .._guards import Other
 from .._leading import Leading
 from .._linear import hooked
+from .._relation_tiles import padded
 from .._relations import Features, in_product_type
 from .._exact import outside_autocast, result_type
 from ._attention_convs import certain_dropout
@@ -299,19 +300,12 @@ def _tiles_of(graph, align):
     return graph._derive(("tiles", align), make)
 
 
-def _padded(x, align):
-    """[rows, F] features of types, each from a multiple of align on."""
-    longest = x[0].new_zeros(align, x[0].size(1))
-    return torch.cat([t for part in x for t in (
-        part, longest[:-part.size(0) % align])])
-
-
 def _by_tiles(layer, graph, x, align):
     heads, width = layer.heads, layer.out_channels
     types, relations, of_source, of_type = _tiles_of(graph, align)
     kinds = graph.node_types
     weight, bias = _stack(layer.kqv_lin.lins, kinds)
-    x = _padded(x, align)
+    x = padded(x, align)
     query = types.linear(x, weight[:, width:2 * width], None
                          if bias is None else bias[:, width:2 * width])
     sent = take(types.tiled(x), of_source).flatten(0, 1)

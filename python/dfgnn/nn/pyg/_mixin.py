@@ -42,7 +42,7 @@ def _say(name, reason):
 def unfit(layer, reason):
     """Says once why the layer takes PyG's own path; gives the result with which
     a fused path then returns."""
-    if not ops.compiling():
+    if not torch.compiler.is_dynamo_compiling():  # torch.export says it, too
         _say(type(layer).__name__, reason)
         _fallbacks.note(layer, reason)
     return NotImplemented
