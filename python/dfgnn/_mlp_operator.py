@@ -33,7 +33,7 @@ def text_of(settings, there, keep):
 
 
 @functools.lru_cache(maxsize=1024)
-def _told(text):
+def _parse(text):
     """(settings, which tensors are there, whether inner values are kept)."""
     settings, there, keep = json.loads(text)
     return Settings(*settings), there, keep
@@ -43,7 +43,7 @@ class _Read:
     """A call as its text says it."""
 
     def __init__(self, call):
-        self.settings, self.there, self.keep = _told(call.text)
+        self.settings, self.there, self.keep = _parse(call.text)
         given = iter(call.tensors)
         self.tensors = [next(given) if here else None for here in self.there]
         self.like = call.tensors[0]
@@ -92,7 +92,7 @@ class _Mlps(Family):
                 *read.empty_kept()]
 
     def saved(self, call, outs):
-        return outs[len(_told(call.text)[0].outputs):]
+        return outs[len(_parse(call.text)[0].outputs):]
 
     def gradient(self, call, saved, grads, wanted):
         read, flags = _Read(call), iter(wanted)

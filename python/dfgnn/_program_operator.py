@@ -20,7 +20,7 @@ def text(name, types, seeded=False):
         [str(_KINDS.index(kind)) for kind in types]) + "|" + name
 
 
-def _told(call):
+def _parse(call):
     """(program, types of its outputs, seed or None, tensors) of a call."""
     types, name = call.text.split("|", 1)
     seed, tensors = None, call.tensors
@@ -39,7 +39,7 @@ class _Programs(Family):
     name = "program"
 
     def run(self, call):
-        program, types, seed, tensors = _told(call)
+        program, types, seed, tensors = _parse(call)
         graph = call.graph(next(
             (t for port, t in zip(program.inputs, tensors)
              if port.place == EDGE), None))
@@ -49,7 +49,7 @@ class _Programs(Family):
         return _in_order(graph.to_caller_order, program.outputs, made)
 
     def fake(self, call):
-        program, types, _, tensors = _told(call)
+        program, types, _, tensors = _parse(call)
         rows = {PARAM: (), DST: (call.num_dst,), SRC: (call.num_src,),
                 EDGE: (call.num_edges,)}
         rows.update({REL: (t.shape[0],) for port, t in zip(
@@ -59,7 +59,7 @@ class _Programs(Family):
                 for port, kind in zip(program.outputs, types)]
 
     def derive(self, call, outs, grads, wanted):
-        program, _, seed, tensors = _told(call)
+        program, _, seed, tensors = _parse(call)
         first = [] if seed is None else [None]
         wanted = wanted[len(first):]
         gradient, made = _programs.gradient(

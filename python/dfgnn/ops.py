@@ -45,7 +45,7 @@ def _text(spec, fields, settings, loops, symmetric):
 
 
 @functools.lru_cache(maxsize=1024)
-def _told(text, *numbers):
+def _parse(text, *numbers):
     name, fields, edge_use, flags = text.split("|")
     loops, symmetric, lse, *flags = [flag == "1" for flag in flags]
     settings = Settings(*numbers, *flags, edge_use, lse)
@@ -53,45 +53,45 @@ def _told(text, *numbers):
                      loops, symmetric)
 
 
-def _ready_directly(told, call):
+def _ready_directly(parsed, call):
     """_ready() of a call whose inputs are its tensors."""
-    graph, tensors = call.graph(None, told.loops), call.tensors
-    inputs = [None if n is None else tensors[n] for n in told.order]
+    graph, tensors = call.graph(None, parsed.loops), call.tensors
+    inputs = [None if n is None else tensors[n] for n in parsed.order]
     recipes = graph.handle.recipes
-    key = told, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
+    key = parsed, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
     made = recipes.get(key)
     if made is None:
-        made = recipes[key] = _recipe.recipe(graph, told.spec.name, inputs,
-                                             told.settings)
+        made = recipes[key] = _recipe.recipe(graph, parsed.spec.name, inputs,
+                                             parsed.settings)
     elif _recording.current is not None:
         _recording.current.graph(graph)
-    return told, graph, made, inputs, \
-        None if told.seed is None else tensors[told.seed]
+    return parsed, graph, made, inputs, \
+        None if parsed.seed is None else tensors[parsed.seed]
 
 
 def _ready(call):
-    """(what is told, graph, recipe, inputs in the order of the operator,
+    """(the parsed text, graph, recipe, inputs in the order of the operator,
     seed); tensors by edge are those of the graph's edges, its loops included,
     in its order."""
-    told = _told(call.text, *call.numbers)
-    if told.direct:
-        return _ready_directly(told, call)
-    spec, given = told.spec, dict(zip(told.fields, call.tensors))
+    parsed = _parse(call.text, *call.numbers)
+    if parsed.direct:
+        return _ready_directly(parsed, call)
+    spec, given = parsed.spec, dict(zip(parsed.fields, call.tensors))
     seed = given.pop("seed", None)
-    graph = call.graph(given[told.of_edges[0]] if told.of_edges else None,
-                       told.loops)
-    for name in told.of_edges:
+    graph = call.graph(given[parsed.of_edges[0]] if parsed.of_edges else None,
+                       parsed.loops)
+    for name in parsed.of_edges:
         given[name] = graph.to_looped_edges(given[name])
-    if told.symmetric:
+    if parsed.symmetric:
         given["scale_dst"], given["scale_src"] = _fused.normalization(
             graph, given["value"].dtype)
     inputs = spec.given(given)
-    made = _recipe.recipe(graph, spec.name, inputs, told.settings)
-    if told.of_edges:
-        for name in told.of_edges:
+    made = _recipe.recipe(graph, spec.name, inputs, parsed.settings)
+    if parsed.of_edges:
+        for name in parsed.of_edges:
             given[name] = graph.to_graph_order(given[name])
         inputs = spec.given(given)
-    return told, graph, made, inputs, seed
+    return parsed, graph, made, inputs, seed
 
 
 class _Operators(Family):
@@ -101,8 +101,8 @@ class _Operators(Family):
     name = "operator"
 
     def run(self, call):
-        told, graph, made, inputs, seed = _ready(call)
-        if told.direct and not made.empty:
+        parsed, graph, made, inputs, seed = _ready(call)
+        if parsed.direct and not made.empty:
             try:
                 return made.forward(graph, inputs, seed)
             except UnsupportedError:
@@ -122,14 +122,14 @@ class _Operators(Family):
         return outs
 
     def fake(self, call):
-        told = _told(call.text, *call.numbers)
-        value = call.tensors[told.fields.index("value")]
-        settings = told.settings
+        parsed = _parse(call.text, *call.numbers)
+        value = call.tensors[parsed.fields.index("value")]
+        settings = parsed.settings
         exact = torch.float64 if value.dtype == torch.float64 else \
             torch.float32
         sizes = dict(N=call.num_dst, M=call.num_src, E=call.num_edges,
                      H=value.size(1), D=value.size(2))
-        first, rest = told.spec.results(settings)
+        first, rest = parsed.spec.results(settings)
         factors = first[-1:] if settings.weights and settings.dropout else []
         return [value.new_empty([sizes[d] for d in t.dims], dtype=torch.int32
                                 if t.index else exact if t.scalar
@@ -137,19 +137,19 @@ class _Operators(Family):
                 for t in (*first, *rest, *factors)]
 
     def gradient(self, call, saved, grads, wanted):
-        told, graph, made, inputs, seed = _ready(call)
+        parsed, graph, made, inputs, seed = _ready(call)
         outs = [out if out.shape == shape else None
                 for (_, shape, _, _), out in zip(made.outs, saved)]
         grads = grads[:len(made.shown)]
         needed = [False] * len(inputs)
-        for number, want in zip(told.places, wanted):
+        for number, want in zip(parsed.places, wanted):
             if number is not None:
                 needed[number] = want
-        if told.direct and grads[0] is not None and made.plain:
+        if parsed.direct and grads[0] is not None and made.plain:
             found = _fused.gradients(
                 graph, made, made.keep(seed, inputs, outs), grads, needed)
             return [None if number is None else found[number]
-                    for number in told.places]
+                    for number in parsed.places]
         if "weights" in made.shown:
             number = made.shown.index("weights")
             outs[number] = graph.to_graph_order(outs[number])
@@ -158,10 +158,10 @@ class _Operators(Family):
         found = _fused.gradients(
             graph, made, made.keep(seed, inputs, outs), grads, needed)
         found = [None if number is None else found[number]
-                 for number in told.places]
-        if told.of_edges:
-            for number, field in enumerate(told.fields):
-                if field in told.of_edges and found[number] is not None:
+                 for number in parsed.places]
+        if parsed.of_edges:
+            for number, field in enumerate(parsed.fields):
+                if field in parsed.of_edges and found[number] is not None:
                     found[number] = graph.from_looped_edges(
                         graph.to_caller_order(found[number]),
                         call.tensors[number].size(0))
