@@ -37,7 +37,7 @@
 
 #include "dfgnn_types.h"
 
-/* A descriptor that is zero but for its size. */
+/* A descriptor that is zero except for its size. */
 #ifdef __cplusplus
 template <class Descriptor> inline Descriptor dfgnn_descriptor() {
   Descriptor d = Descriptor();

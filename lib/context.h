@@ -75,8 +75,8 @@ void dfgnn__context_drop(dfgnn_context *ctx);
 void dfgnn__context_set_on_miss(dfgnn_context *ctx, dfgnn_miss_hook hook,
                                 void *data);
 
-/* The context's workspace, of at least so many bytes; its lock is held, and as
- * long as it is, until the work is on the stream. */
+/* The context's workspace, of `bytes` bytes at least.  The caller holds its
+ * lock until the work is on the stream. */
 dfgnn_status dfgnn__context_reserve(void **workspace, dfgnn_context *ctx,
                                     size_t bytes, void *stream);
 

@@ -106,7 +106,7 @@ double dfgnn__compulsory_bytes(const dfgnn_problem *problem,
                                int64_t edges);
 double dfgnn__gather_bytes(const dfgnn_problem *problem, int64_t edges);
 
-/* Bytes of the tensors of problem.program, for so many rows of each place. */
+/* Bytes of the tensors of problem.program, for these rows of each place. */
 double dfgnn__edge_program_bytes(const dfgnn_problem *problem,
                                  int64_t destinations, int64_t sources,
                                  int64_t edges);

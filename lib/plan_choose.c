@@ -165,7 +165,7 @@ static int applies(const dfgnn_choice *choice, const dfgnn_query *query) {
 }
 
 /* Does the variant ask how many edges there are?  Attention finds edges by the
- * offsets of rows, but for weights and the views that list all edges. */
+ * offsets of rows, except for weights and views that list all edges. */
 static int counts_edges(const dfgnn_choice *choice, const dfgnn_query *query) {
   const dfgnn_family *family = choice->variant->family;
   const dfgnn_problem *problem = query->setting.problem;

@@ -33,8 +33,8 @@ size_t dfgnn__variant_index(const dfgnn_variant *variant);
 const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
                                    const dfgnn_setting *setting);
 
-/* The least workspace of the variants that can run the setting but for
- * max_workspace; -1: there is none.  setting's parameter is ignored. */
+/* The least workspace of the variants that run the setting if max_workspace
+ * allows; -1: there is none.  setting's parameter is ignored. */
 int64_t dfgnn__least_workspace(const dfgnn_setting *setting);
 
 /* Whether this library can still use measurements of a variant. */

@@ -33,8 +33,9 @@
 
 /* All of them: a score is made of numbers or rows of both ends. */
 #define DFGNN_OPS_ATTENTION (DFGNN_OPS_SCALARS | DFGNN_OPS_QUERY)
-/* Those that are written once more in algorithms of their own: tiles, and all
- * heads of a row at once on a CPU.  A new one joins when it is. */
+/* Operators whose scores the CPU's dense blocks and loops over all heads of a
+ * row compute by code of their own, besides score.cuh and attention.h.  A new
+ * operator joins when they have it. */
 #define DFGNN_OPS_BY_HAND                                                      \
   (DFGNN_OP_BIT(GT) | DFGNN_OP_BIT(AGNN) | DFGNN_OP_BIT(GAT) |                 \
    DFGNN_OP_BIT(GATV2))

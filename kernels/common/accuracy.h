@@ -8,9 +8,9 @@
  *
  *     |x - r| <= DFGNN_BOUND u sqrt(sum of g_k^2) + rounding of the output
  *
- * but for one output in 10^5 if each delta were +-u (Hoeffding's inequality);
- * they are nearer to uniform, of which 5 u is 8.7 standard deviations.  The
- * float64 reference computes the sum of squares in two parts:
+ * except for one output in 10^5 if each delta were +-u (Hoeffding's
+ * inequality); they are nearer to uniform, of which 5 u is 8.7 standard
+ * deviations.  The float64 reference computes the sum of squares in two parts:
  *
  *   fixed^2   the part that does not depend on the order of summation: the
  *             errors of the terms (of a score of D products, its exponential,

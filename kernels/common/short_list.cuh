@@ -86,8 +86,8 @@ __device__ void sort_by_digit(uint32_t *to, const uint32_t *from, int count,
   __syncthreads();
 }
 
-/* Sorts items by their nodes, of so many bits, with the help of another array;
- * returns the one of both that has them. */
+/* Sorts items by their nodes, numbers of `bits` bits, with another array's
+ * help; returns the one of both that has them. */
 __device__ uint32_t *sort_items(uint32_t *item, uint32_t *other, int count,
                                 int bits, ShortMemory *m) {
   for (int done = 0; done < bits; done += kShortDigit) {

@@ -40,7 +40,7 @@ dfgnn_status dfgnn__tiles_build(dfgnn_view *view, const dfgnn_matrix *matrix);
  * rectangular matrix. */
 dfgnn_status dfgnn__tiles_check(const dfgnn_view_request *request,
                                 const dfgnn_matrix *matrix);
-/* Refuses so many chunks that positions in columns and masks exceed 32 bits. */
+/* Refuses chunks whose positions in columns and masks exceed 32 bits. */
 dfgnn_status dfgnn__tiles_check_chunks(int64_t chunks, int rows);
 
 #endif

@@ -77,10 +77,11 @@ typedef struct dfgnn_matrix {
  *                           edges has one empty item
  *                 array[3]: int32 [heavy] rows that have more than one item
  *                 extra: number of such heavy rows
- *                 A request with the negative of `parameter` takes padded items,
- *                 too, whose numbers nobody waits for: the view then keeps it,
- *                 count and extra are bounds, and what follows the last item in
- *                 array[0], and the last heavy row in array[3], is -1
+ *                 A request with the negative of `parameter` takes padded
+ *                 items, too, whose numbers nobody waits for: the view then
+ *                 keeps it, count and extra are bounds, and what follows the
+ *                 last item in array[0], and the last heavy row in array[3],
+ *                 is -1
  *   TILES         rows in windows of at most R, columns in chunks of 32, edges
  *                 as bits: see kernels/common/tiles.h for the windows.
  *                 parameter: dfgnn__tiles_parameter(R, dense)
@@ -211,7 +212,7 @@ typedef struct dfgnn_family {
    * contents. */
   dfgnn_status (*launch)(const dfgnn_launch *launch);
   /* How long sums are added up, which sets their bound (accuracy.h): in blocks
-   * of at most this many edges and (but for the last) at least a quarter of it.
+   * of at most this many edges and, except the last, at least a quarter of it.
    * The edges of a block are added one after the other, then the blocks.  0:
    * all edges are added one after the other. */
   int block;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offers files that match, but for NVRTC's second build, *.alt.so.*. */
+/* Offers files that match, except NVRTC's second build, *.alt.so.*. */
 static int take_matching(const char *pattern, dfgnn_take_library *take,
                          void *context) {
   glob_t found;

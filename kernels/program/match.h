@@ -2,7 +2,7 @@
  *
  * Each operator is written as a program itself, whose inputs and outputs have
  * the names of dfgnn_args.  A program is that operator if the two are the same
- * but for names, for the order of terms and factors, and for axes of size 1:
+ * except for names, the order of terms and factors, and axes of size 1:
  * whoever writes GT as a program then gets GT's kernels. */
 #ifndef DFGNN_PROGRAM_MATCH_H
 #define DFGNN_PROGRAM_MATCH_H

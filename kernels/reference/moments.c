@@ -13,7 +13,7 @@ typedef struct statistics {
   double *min_unsure, *max_unsure;     /* 1: rounding may choose another edge */
   double *variance;                    /* of the messages */
   double *farthest; /* the largest difference from the mean, squared */
-  double *drift;    /* the mean difference: 0 but for rounding */
+  double *drift;    /* the mean difference: 0, or its rounding */
   double *error;    /* the largest variance of a message's error */
   double *terms, *variances;
   double repeats;

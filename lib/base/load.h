@@ -62,7 +62,7 @@ dfgnn_crowd dfgnn__load_between(const dfgnn_load *before,
 #define DFGNN_QUIET_CORES 0.3
 #define DFGNN_QUIET_SHARE 0.05
 
-/* Is there a processor for each of so many threads, all of the time? */
+/* Is there a processor for each of the threads, all of the time? */
 int dfgnn__crowd_is_quiet(const dfgnn_crowd *crowd, int threads);
 
 /* Says in words what is not quiet, "others keep 1.9 of 2 cores busy, 7 % of the

@@ -19,9 +19,8 @@ static const struct {
     {DFGNN_MESSAGE_GATE_VALUE, 5},
 };
 
-/* Three operators share out the problems of one kind, pass and type: every
- * second one of the list, which are a sum or mean of SpMM and two kinds of
- * reductions. */
+/* The problems of a kind of message, pass and type have three operators: every
+ * second one of the list, from the first or from the second on. */
 enum { MESSAGE_TURNS = 3 };
 static const dfgnn_op message_ops[] = {
     DFGNN_OP_SPMM_SUM,    DFGNN_OP_SPMM_MEAN,  DFGNN_OP_REDUCE_MIN,

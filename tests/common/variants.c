@@ -562,7 +562,7 @@ void check_special_values(const char *device, const variant_test *test) {
 /* ---- slices -------------------------------------------------------------- */
 
 void check_slices(const char *device, const variant_test *test) {
-  enum { SHARE = 16 }; /* of the variants in a problem: one in so many */
+  enum { SHARE = 16 }; /* a problem has 1 in SHARE of the variants */
   static const int flags[] = {PLAIN, WEIGHTS | BIAS | DROPOUT, ACCUMULATE};
   session s = {.ctx = context(device, test->dtype)};
   int checks = 0, number = 0;

@@ -112,7 +112,7 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return 0;
 }
 
-/* The attributes are an H200's, but for fewer units, as 132 would only make
+/* The attributes are an H200's, except for fewer units, as 132 would only make
  * larger grids, and a smaller L2 cache. */
 cu_result cuDeviceGetAttribute(int *value, int attribute, int device) {
   const char *units = getenv("DFGNN_EMULATOR_UNITS");

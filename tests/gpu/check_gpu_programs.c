@@ -123,7 +123,7 @@ static void inputs_of(tensors *t, const dfgnn_edge_program *program,
   }
 }
 
-/* A program and its gradients of so many orders are within their bounds. */
+/* A program and its gradients of all orders are within their bounds. */
 static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
                          int orders, const dfgnn_program_tuning *tuning) {
   dfgnn_edge_program *forward = made(text);

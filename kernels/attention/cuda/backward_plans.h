@@ -38,7 +38,7 @@ dfgnn_status dfgnn__grad_fill(grad_params *p, const dfgnn_launch *launch,
 /* Fills the tensors alone. */
 dfgnn_status dfgnn__grad_tensors(grad_params *p, const dfgnn_launch *launch,
                                  int columns);
-/* Can vectors of so many elements be loaded from all tensors? */
+/* Can vectors of `vector` elements be loaded from all tensors? */
 int dfgnn__grad_aligned(const grad_params *p, const dfgnn_problem *problem,
                         int vector);
 /* Are all tensors packed, as dfgnn__view_packed() has it? */
@@ -47,7 +47,7 @@ int dfgnn__grad_packed(const grad_params *p, const dfgnn_problem *problem);
 /* ---- around the walks: backward_sums.c ----------------------------------- */
 
 /* Computes the stats that a walk over rows with parameters p would leave.
- * delta is summed in the order of a walk with so many lanes and elements a
+ * delta is summed in the order of a walk with these lanes and elements of a
  * vector, so that dP - delta is 0 where an edge has the whole weight of its
  * row. */
 dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,

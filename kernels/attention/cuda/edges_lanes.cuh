@@ -146,7 +146,7 @@ struct edge_lanes
     give(t, row, c, sum);
   }
 
-  /* Stores vector c of an item's partial result: tensor t of so many a slot. */
+  /* Stores vector c of tensor t of an item's partial result. */
   __device__ __forceinline__ void give_partial(void *partial, int64_t slot,
                                                int tensors, int t, int c,
                                                const A (&x)[VEC]) const {

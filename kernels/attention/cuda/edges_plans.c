@@ -120,7 +120,7 @@ static int share_of(int features, int lanes) {
   return share <= 1 ? 1 : (share + 1) / 2 * 2;
 }
 
-/* Finds the layout with so many lanes a head and the fewest tiles that
+/* Finds the layout with head_lanes lanes a head and the fewest tiles that
  * registers allow; returns 0 if there is none.  width: the features of an edge
  * that a block stages. */
 static int lay_out(edges_shape *shape, const dfgnn_problem *problem,

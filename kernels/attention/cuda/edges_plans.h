@@ -55,7 +55,7 @@ edges_plan dfgnn__edges_plain(const edges_plan *plan);
  * if ones is 1; 0: edges have none. */
 int dfgnn__edges_width(const dfgnn_problem *problem, int ones);
 
-/* Lays lanes over the heads, with vectors of so many elements.  0 if registers
+/* Lays lanes over the heads, with vectors of `vector` elements.  0 if registers
  * or shared memory do not suffice. */
 int dfgnn__edges_shape(edges_shape *shape, const dfgnn_setting *setting,
                        const edges_plan *plan, int ones, int vector,
@@ -98,14 +98,14 @@ dfgnn_status dfgnn__edges_weight(const edges_params *p, const edges_plan *sums,
     .name = "edges", .count = 2, .values = {0, 128}, .labels = { "all" }       \
   }
 
-/* NULL if rows may be cut into items of so many edges, or stay whole (0), else
- * the reason. */
+/* NULL if rows may be cut into items of item_edges edges, or stay whole (0),
+ * else the reason. */
 const char *dfgnn__edges_items_refusal(const dfgnn_setting *setting,
                                        int item_edges);
 /* The most units that a walk over rows can have. */
 int64_t dfgnn__edges_units(const dfgnn_setting *setting, int item_edges);
-/* The number of elements of `partial` with so many tensors, and of
- * `partial_state`. */
+/* The numbers of elements of `partial`, which has parts of `tensors` tensors,
+ * and of `partial_state`. */
 int64_t dfgnn__edges_partial(const dfgnn_setting *setting, int item_edges,
                              int tensors);
 int64_t dfgnn__edges_partial_state(const dfgnn_setting *setting,
@@ -127,8 +127,8 @@ dfgnn_status dfgnn__edges_forward_finish(const edges_params *p,
 
 /* ---- around a backward walk: edges_items.c ------------------------------- */
 
-/* Adds up the results of items of a backward walk over rows or columns: so many
- * tensors, and scalars of nodes unless to_scalar is NULL. */
+/* Adds up the results of items of a backward walk over rows or columns: those
+ * of `tensors` tensors, and scalars of nodes unless to_scalar is NULL. */
 dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p, int columns,
                                           const tensor_view *to, int tensors,
                                           void *to_scalar,
@@ -139,7 +139,7 @@ dfgnn_status dfgnn__edges_merge_gradients(const edges_params *p, int columns,
 
 /* Fills the parameters of walks over rows from the arguments and the matrix. */
 dfgnn_status dfgnn__edges_fill(edges_params *p, const dfgnn_launch *launch);
-/* Can vectors of so many elements be loaded from all tensors, and do heads and
+/* Can vectors of `vector` elements be loaded from all tensors, and do heads and
  * features lie side by side? */
 int dfgnn__edges_vectors(const edges_params *p, const dfgnn_problem *problem,
                          int vector);

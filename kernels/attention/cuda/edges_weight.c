@@ -8,7 +8,7 @@ enum {
   WEIGHT_ROWS = 8,
   WEIGHT_BLOCKS = 3,
   TILE_FEATURES = 16,
-  STATIC_SHARED = 64 /* at most so many bytes tell which rows have edges */
+  STATIC_SHARED = 64 /* bytes, at most, that tell which rows have edges */
 };
 
 /* The constants of edge_outer<> (edges_weight.cuh). */

@@ -19,7 +19,7 @@ typedef struct lane_shape {
   int lanes;      /* lanes of an edge, a power of two */
   int vectors;    /* vectors of a row in a lane */
   int tile_heads; /* heads that the lanes of an edge work on */
-  int tiles;      /* tiles of so many heads: blockIdx.y */
+  int tiles;      /* tiles of tile_heads heads: blockIdx.y */
 } lane_shape;
 
 /* The constants of the kernels that walk rows: the operator, the type of

@@ -32,7 +32,7 @@ typedef struct attention_tensors {
 dfgnn_status dfgnn__tensors(attention_tensors *tensors,
                             const dfgnn_launch *launch);
 
-/* Can vectors of so many elements be loaded from all of so many views? */
+/* Can vectors of `vector` elements be loaded from all of the views? */
 int dfgnn__views_aligned(const tensor_view *const *views, int count,
                          const dfgnn_problem *problem, int vector);
 /* Are all of them packed? */

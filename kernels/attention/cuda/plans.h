@@ -12,7 +12,7 @@
 typedef enum row_span {
   SPAN_ONCE = 0,  /* one round of units */
   SPAN_PIECE = 1, /* at most 32 warps a multiprocessor, a piece a block */
-  SPAN_DEALT = 2, /* so many warps; blocks take the rounds in turn */
+  SPAN_DEALT = 2, /* as SPAN_PIECE, but blocks take rounds in turn */
   SPAN_SORTED = 3 /* the same, of items by falling size */
 } row_span;
 
@@ -83,14 +83,14 @@ int dfgnn__lane_shape(lane_shape *shape, const dfgnn_problem *problem,
 /* The most features of a head; a forward walk has half of them. */
 enum { DFGNN_ROW_FEATURES = 2048 };
 
-/* The lanes of a walk of the problem's pass, with so many edges in flight; 0 if
- * a lane would hold more than registers can. */
+/* The lanes of a walk of the problem's pass, with `unroll` edges in flight; 0
+ * if a lane would hold more than registers can. */
 int dfgnn__row_shape(lane_shape *shape, const dfgnn_problem *problem,
                      const row_plan *plan, int unroll);
-/* Can the lanes be those of the plan, with vectors of so many elements? */
+/* Can the lanes be those of the plan, with vectors of `vector` elements? */
 int dfgnn__row_as_planned(const row_plan *plan, const dfgnn_problem *problem,
                           int vector);
-/* The lanes of a walk that loads vectors of so many elements: those of the
+/* The lanes of a walk that loads vectors of `vector` elements: those of the
  * plan, if they can be, else one head a warp, which the plan becomes.  With
  * vectors of one, features lie at any stride. */
 void dfgnn__row_lanes(lane_shape *shape, row_plan *plan,
@@ -100,13 +100,13 @@ void dfgnn__row_lanes(lane_shape *shape, row_plan *plan,
 
 /* The plan of gradients that serves every problem. */
 row_plan dfgnn__plain_plan(void);
-/* NULL if ints number the rows, and items of so many edges (0: none), else the
- * reason. */
+/* NULL if ints number the rows, and items of item_edges edges (0: none), else
+ * the reason. */
 const char *dfgnn__units_refusal(const dfgnn_setting *setting, int item_edges);
 /* The shared memory of a block that takes a long row by parts. */
 int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
                                const row_plan *plan);
-/* The slices of the far nodes, so many that a cache keeps most of the rows that
+/* The number of slices of the far nodes.  A cache keeps most of the rows that
  * the edges of a slice gather; 1: it keeps them all, or rows lie in no slices.
  * columns: of the walk over columns. */
 int dfgnn__row_slices(const dfgnn_setting *setting, const row_plan *plan,
@@ -130,12 +130,12 @@ row_schedule dfgnn__schedule_rows(const dfgnn_matrix *matrix);
  */
 void dfgnn__schedule_as(row_schedule *schedule, const row_plan *plan,
                         const dfgnn_launch *launch, int columns);
-/* The number of partial results of items of so many edges (0: rows are whole),
- * two a cut: see row_parts. */
+/* The number of partial results of items of item_edges edges (0: rows are
+ * whole), two a cut: see row_parts. */
 int64_t dfgnn__slots(const dfgnn_matrix *matrix, int item_edges);
 /* The same of a plan, of the walk that has more of them. */
 int64_t dfgnn__row_slots(const dfgnn_setting *setting, const row_plan *plan);
-/* The number of blocks of so many warps that make 32 warps a multiprocessor. */
+/* The number of blocks of `warps` warps that make 32 warps a multiprocessor. */
 int64_t dfgnn__resident(const dfgnn_setting *setting, int warps);
 
 /* ---- launch -------------------------------------------------------------- */
@@ -147,7 +147,7 @@ typedef struct row_constants {
 row_constants dfgnn__row_constants(const dfgnn_problem *problem,
                                    const lane_shape *shape, int unroll,
                                    int packed);
-/* Shares so many units out to blocks. */
+/* Shares units out to blocks. */
 dfgnn_grid dfgnn__row_grid(block_share *share, const dfgnn_setting *setting,
                            const row_plan *plan, const lane_shape *shape,
                            int64_t units);

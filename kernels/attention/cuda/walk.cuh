@@ -23,7 +23,7 @@ __device__ __forceinline__ bool find_row(row_work &w,
 }
 
 /* The units of a block: those of a block_share.  Warps take tickets, `rows`
- * units each: so many rounds of `at_once` units, round_step apart. */
+ * units each: rounds of `at_once` units, round_step apart. */
 struct block_units {
   const block_share &p;
   int rows, at_once, first, last;

@@ -85,7 +85,7 @@ static size_t state_bytes(const dfgnn_generated_walk *w,
   return (size_t)w->state * (size_t)w->lanes * number_bytes(g);
 }
 
-/* How many pieces of so many edges there are. */
+/* The number of pieces of `edges` edges. */
 static int64_t pieces_of(const dfgnn_matrix *m, int64_t edges) {
   return (m->edges + edges - 1) / edges;
 }

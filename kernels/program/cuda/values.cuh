@@ -77,7 +77,7 @@ template <typename A> __device__ __forceinline__ bool f_infinite(A x) {
   return f_abs(x) == A(INFINITY);
 }
 
-/* The factor of a dropout for element i of an item of so many elements. */
+/* The factor of a dropout for element i of an item. */
 template <typename A>
 __device__ __forceinline__ A keep(uint64_t key, int64_t item, int64_t elements,
                                   int64_t i, uint32_t threshold, A kept) {

@@ -125,7 +125,7 @@ template <typename A, int L> struct join_block {
 
 /* ---- a row --------------------------------------------------------------- */
 
-/* The part of so many edges that a side takes: from `first` on, `step` apart.
+/* The part of some edges that a side takes: from `first` on, `step` apart.
  * It is one of `sides` in its warp that take edges of the row side by side. */
 struct share {
   int side, sides;

@@ -4,7 +4,7 @@
  * and the block adds up the groups' sums in shared memory, in the order of the
  * edges.  Hubs, which are longer than that, are cut into items: the first
  * blocks of a launch take them, and merge.cuh adds up their partial results.
- * The last blocks give each group of lanes a row, but for the heavy ones. */
+ * The last blocks give each group of lanes a row, except the heavy ones. */
 #ifndef DFGNN_SUMS_CUDA_BLOCK_CUH
 #define DFGNN_SUMS_CUDA_BLOCK_CUH
 

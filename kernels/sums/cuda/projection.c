@@ -5,8 +5,8 @@
 
 #define SOURCE "kernels/sums/cuda/projection.cuh"
 
-/* Waves of blocks, each block with sums of its own and with at least so many
- * tiles of edges. */
+/* Waves of blocks, each of which has sums of its own, and the least tiles of
+ * edges of a block. */
 enum { BLOCK_WAVES = 2, LEAST_TILES = 4 };
 
 static int64_t feature_tiles(const dfgnn_problem *problem) {

@@ -36,7 +36,7 @@ int dfgnn__sums_walks_rows(const dfgnn_problem *problem);
 /* The passes of a call: one more than the kernels' own. */
 enum { SUMS_MOMENTS = SUMS_ROWS + 1 };
 
-/* A kernel but for its shape: the constants of its program. */
+/* A kernel without its shape: the constants of its program. */
 typedef struct sums_kernel {
   enum {
     SUMS_ADD,          /* spmm_rows: sums of copies */
