@@ -3,10 +3,16 @@ import os
 
 # inductor's cache may hold code for an operator that has changed since
 os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
+# and compiles a program to see which vectors there are, and headers for later
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 os.environ.setdefault("DGLBACKEND", "pytorch")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
+import torch._inductor.config  # noqa: E402
+
+if hasattr(torch._inductor.config, "cpp_cache_precompile_headers"):
+    torch._inductor.config.cpp_cache_precompile_headers = False
 
 # Seconds that a test waits for another process.  They end one that hangs; on a
 # machine with other work, Python and torch alone may take minutes to start.

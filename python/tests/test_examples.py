@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 
@@ -27,11 +28,11 @@ def train(name, *options, library="dfgnn"):
 
 def test_gat_learns_cora():
     seeds = 10 if os.environ.get("TEST_LONG") else 1  # 10 take minutes
-    row = train("cora.py", "--seeds", seeds, "--epochs",
-                100 if seeds == 1 else 200)
+    epochs = 40 if seeds == 1 else 200
+    row = train("cora.py", "--seeds", seeds, "--epochs", epochs)
     low, high = (78, 86) if seeds == 1 else (81, 84)
     assert low <= row["accuracy"] <= high, row
-    assert len(row["curve"]) == (100 if seeds == 1 else 200)
+    assert len(row["curve"]) == epochs and row["preprocess_ms"] > 0
 
 
 def test_a_graph_transformer_learns_cora():
@@ -44,27 +45,18 @@ PATTERN = ("--batch", 16, "--batches", 4, "--tests", 3, "--width", 32,
 
 
 def test_a_graph_transformer_finds_patterns_that_it_did_not_see():
-    row = train("pattern.py", "--epochs", 6, *PATTERN)
+    row = train("pattern.py", "--epochs", 6, "--capture", *PATTERN)
     assert row["accuracy"] > 75 and row["curve"][0][1] < 65, row
-    assert row["seconds_to_80"] > 0 and row["preprocess_ms"] > 0
+    assert row["seconds_to_80"] > 0
+    assert row["captured"] is False  # steps on a CPU are plain ones
 
 
-def test_captured_steps_of_patterns_are_plain_ones_on_the_cpu():
-    row = train("pattern.py", "--epochs", 3, "--capture", *PATTERN)
-    assert row["accuracy"] > 65 and row["captured"] is False, row
-
-
-@pytest.mark.parametrize("library", ["dfgnn", "pyg"])
-def test_sampled_neighbours_tell_what_features_do_not(library):
+def test_sampled_neighbours_tell_what_features_do_not():
     rows = train("minibatch.py", "--nodes", 3000, "--seeds", 2400, "--tests",
                  400, "--batch", 128, "--width", 32, "--classes", 4,
                  "--neighbours", "10,5", "--epochs", 3, "--rate", 1e-2,
-                 "--models",
-                 "gat,sage,gt" if library == "dfgnn" else "sage",
-                 library=library)
-    rows = rows if isinstance(rows, list) else [rows]
-    assert [r["model"] for r in rows] == (
-        ["gat", "sage", "gt"] if library == "dfgnn" else ["sage"])
+                 "--models", "gat,sage,gt")
+    assert [r["model"] for r in rows] == ["gat", "sage", "gt"]
     for row in rows:
         assert row["accuracy"] > row["alone"] + 6, row
         assert row["step_ms"] > 0 and row["sample_ms"] > 0
@@ -108,7 +100,9 @@ def test_waves_are_learnt_as_by_torch_operations():
 
 @pytest.mark.parametrize("name", ["cora.py", "mesh.py", "minibatch.py",
                                   "pattern.py", "relations.py", "weather.py"])
-def test_help_says_what_is_trained(name):
-    done = subprocess.run([sys.executable, os.path.join(EXAMPLES, name),
-                           "--help"], text=True, capture_output=True)
-    assert done.returncode == 0 and "--library" in done.stdout
+def test_help_says_what_is_trained(name, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(os.path.join(EXAMPLES, name), run_name="__main__")
+    assert not ended.value.code and "--library" in capsys.readouterr().out

@@ -442,10 +442,10 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-@pytest.mark.parametrize("name", ENDS)
-def test_nodes_without_an_edge_reach_nothing(name, flow):
-    own, ours, _ = _both(ENDS[name], flow)
+@pytest.mark.parametrize("number, name", enumerate(ENDS))
+def test_nodes_without_an_edge_reach_nothing(number, name):
+    own, ours, _ = _both(ENDS[name], (
+        "source_to_target", "target_to_source")[number % 2])
     for value in 0.0, float("nan"), float("inf"):
         x = X.clone()
         x[-1] = value

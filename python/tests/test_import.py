@@ -10,7 +10,7 @@ import pytest
 from test_graph import run_python
 
 
-def test_importing_brings_the_layers_when_they_are_looked_at():
+def test_layers_come_when_they_are_looked_at_and_no_module_hides_a_function():
     run_python("""
 import sys, dfgnn
 assert "dfgnn.nn" not in sys.modules
@@ -25,26 +25,7 @@ except AttributeError as error:
     assert "neither" in str(error)
 else:
     raise SystemExit("no error")
-""")
-
-
-def test_importing_costs_little_and_no_torch_geometric():
-    code = """
-import time, torch, sys
-start = time.process_time()
-import dfgnn
-import dfgnn.nn
-print("seconds", time.process_time() - start)
-assert "torch_geometric" not in sys.modules
-"""
-    best = min(float(re.search(r"seconds (\S+)", run_python(code))[1])
-               for _ in range(3))
-    assert best < 0.1, f"import dfgnn takes {best:.3f} s more than torch"
-
-
-def test_every_name_is_found_and_no_module_hides_a_function():
-    run_python("""
-import importlib, pkgutil, types, dfgnn, dfgnn.nn
+import importlib, pkgutil, types, dfgnn.nn
 for package in dfgnn, dfgnn.nn:
     found = {name: getattr(package, name) for name in package.__all__}
     assert len(found) > 7
@@ -59,6 +40,22 @@ for package in dfgnn, dfgnn.nn:
 exec("from dfgnn import *")
 assert gt_attention is dfgnn.gt_attention
 """)
+
+
+def test_importing_costs_little_and_no_torch_geometric():
+    code = """
+import time, torch, sys
+start = time.process_time()
+import dfgnn
+import dfgnn.nn
+print("seconds", time.process_time() - start)
+assert "torch_geometric" not in sys.modules
+"""
+    for _ in range(3):  # the first may read files that no cache has
+        took = float(re.search(r"seconds (\S+)", run_python(code))[1])
+        if took < 0.1:
+            return
+    pytest.fail(f"import dfgnn takes {took:.3f} s more than torch")
 
 
 def test_an_exported_program_needs_the_operators_alone(tmp_path):

@@ -2,9 +2,6 @@
 
 `python test_pyg_served.py` prints the list."""
 
-import copy
-import functools
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -194,50 +191,41 @@ def step(layer, args):
     return outs, grads
 
 
-@functools.lru_cache(None)
 def served(name):
-    """("kernels", "traced" or "kept", reason)."""
+    """("kernels", "traced" or "kept", reason, layer and its arguments)."""
     found = made(name)
     if found is None:
-        return "kept", "it needs a package that is not there"
+        return "kept", "it needs a package that is not there", None
     layer, args = found
     report = dfgnn.accelerate(layer, check=True)
     try:
         layer(*args)
     except ImportError as error:
-        return "kept", str(error)
+        return "kept", str(error), None
     if report.kept:
-        return "kept", report.kept[0].reason
+        return "kept", report.kept[0].reason, found
     if report.traced:
-        return "traced", ""
-    return ("kernels", "") if report.swapped else (
-        "kept", "it has no messages of its own")
+        return "traced", "", found
+    return ("kernels", "", found) if report.swapped else (
+        "kept", "it has no messages of its own", found)
 
 
 def test_all_convolutions_are_here():
     """No layer of the installed version lacks a row; older ones have fewer."""
     assert set(conv.__all__) - {"MessagePassing"} <= set(LAYERS)
+    assert len(LAYERS) - len(KEPT) >= 50
 
 
 @pytest.mark.parametrize("name", [n for n in LAYERS if hasattr(conv, n)])
-def test_a_convolution_is_served_or_says_why_not(name):
-    how, reason = served(name)
+def test_a_convolution_is_served_with_its_own_numbers_or_says_why_not(name):
+    how, reason, found = served(name)
     if name in KEPT:
         assert how == "kept" and reason
-    else:
-        assert how in ("kernels", "traced"), reason
-
-
-@pytest.mark.parametrize("name", [n for n in LAYERS if hasattr(conv, n)
-                                  and n not in KEPT])
-def test_a_convolution_gives_its_own_numbers(name):
-    found = made(name)
-    if found is None:
-        pytest.skip("a package is not there")
+        return
+    assert how in ("kernels", "traced"), reason
     layer, args = found
-    plain = copy.deepcopy(layer)
-    dfgnn.accelerate(layer)
-    for have, want in zip(step(layer, args), step(plain, args)):
+    plain, again = made(name)
+    for have, want in zip(step(layer, args), step(plain, again)):
         assert len(have) == len(want)
         # gradients that cancel to nothing are rounding errors
         least = 1e-2 * max([float(b.detach().abs().max()) for b in want
@@ -252,16 +240,10 @@ def test_a_convolution_gives_its_own_numbers(name):
             assert float((a - b).detach().abs().max()) <= 1e-4 * scale
 
 
-def test_at_least_fifty_are_served():
-    names = [n for n in LAYERS if hasattr(conv, n)]
-    count = sum(served(n)[0] != "kept" for n in names)
-    assert count >= 50 * len(names) // 66, count
-
-
 if __name__ == "__main__":
     typing.WITH_KNN = True
     torch.ops.pyg.knn = knn
     for one in conv.__all__:
         if one != "MessagePassing" and issubclass(getattr(conv, one),
                                                   torch.nn.Module):
-            print(f"{one:22s} {' '.join(served(one))}")
+            print(f"{one:22s} {' '.join(served(one)[:2])}")

@@ -2,6 +2,7 @@
 gradients."""
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -19,35 +20,35 @@ WEIGHTS = {"full": {}, "bases": dict(num_bases=3), "blocks": dict(
     num_blocks=2)}
 
 
-@pytest.mark.parametrize("nodes, relations, count", [
-    (9, 3, 40), (9, 20, 60), (4, 5, 0), (1, 2, 3), (30, 90, 300)])
+SIZES = [(9, 3, 40), (9, 20, 60), (4, 5, 0), (1, 2, 3), (30, 90, 300)]
+
+
 @pytest.mark.parametrize("most_rows", [0, 1000])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("kind", [G.RGCNConv, G.FastRGCNConv])
-def test_rgcn(kind, weights, most_rows, nodes, relations, count, doubles,
-              monkeypatch, said):
+def test_rgcn(kind, weights, most_rows, doubles, monkeypatch, said):
+    """Each size, reduction and kind of features with some of the others."""
     from dfgnn import _grouped
     from dfgnn.nn.pyg import _rgcn
     monkeypatch.setattr(_grouped, "MOST_ROWS", most_rows)
     monkeypatch.setattr(_rgcn, "_by_bases", lambda layer, graph:
                         most_rows == 0 and layer.num_bases and
                         _rgcn._adds(layer))
-    edges, kinds = typed(nodes, relations, count)
-    for aggr in ("mean", "add", "max"):
-        if aggr == "max" and kind is G.FastRGCNConv:
+    for number, (aggr, name) in enumerate(itertools.product(
+            ("mean", "add", "max"), ("x", "pair", "numbers", None))):
+        if aggr == "max" and kind is G.FastRGCNConv or \
+                weights == "blocks" and name in ("numbers", None):
             continue
-        for given in ("x", "pair", "numbers", None):
-            if weights == "blocks" and given in ("numbers", None):
-                continue
-            width = WIDTH if given in ("x", "pair") else nodes
-            plain = spread(kind(width, 4, relations, aggr=aggr,
-                                **WEIGHTS[weights]))
-            fast = copy.deepcopy(plain)
-            dfgnn.accelerate(fast)
+        for nodes, relations, count in (SIZES[number % 5], SIZES[4]):
+            edges, kinds = typed(nodes, relations, count)
             x = torch.randn(nodes, WIDTH, requires_grad=True)
             own = torch.randn(nodes + 2, WIDTH, requires_grad=True)
             given = {"x": x, "pair": (x, own), None: None,
-                     "numbers": torch.randperm(nodes)}[given]
+                     "numbers": torch.randperm(nodes)}[name]
+            plain = spread(kind(WIDTH if name in ("x", "pair") else nodes, 4,
+                                relations, aggr=aggr, **WEIGHTS[weights]))
+            fast = copy.deepcopy(plain)
+            dfgnn.accelerate(fast)
             leaves = [t for t in (given if isinstance(given, tuple)
                                   else (given,))
                       if t is not None and t.requires_grad]

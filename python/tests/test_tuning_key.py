@@ -14,7 +14,7 @@ def source(**extras):
     found = dfgnn.explain(graph, "gat", 8, heads=2, **extras)
     return found["source"], found["because"]
 def tune(**extras):
-    report = dfgnn.tune(graph, "gat", 8, heads=2, budget=1, **extras)
+    report = dfgnn.tune(graph, "gat", 8, heads=2, budget=20, **extras)
     assert report["kept"] and report["measured"] > 0, report
 
 tune()
@@ -49,7 +49,7 @@ graph = dfgnn.generate("uniform:nodes=60,edges=400,seed=1")
 for op in ("gt", "agnn", "gat", "gatv2", "spmm-sum", "spmm-mean",
            "spmm-weighted", "reduce-min", "reduce-max", "reduce-mean",
            "reduce-var", "reduce-std", "reduce-pna"):
-    report = dfgnn.tune(graph, op, 8, budget=0.6)
+    report = dfgnn.tune(graph, op, 8, budget=20)
     assert report["kept"] and report["measured"] > 0, (op, report)
     found = dfgnn.explain(graph, op, 8)
     assert found["source"] == "exact", (op, found)
@@ -60,7 +60,7 @@ for op, problem in (
         ("spmm-sum", dict(edge_dim="projected", message="relu")),
         ("reduce-max", dict(edge_dim=4, message="gate", backward=True))):
     assert dfgnn.explain(graph, op, 8, **problem)["source"] != "exact"
-    report = dfgnn.tune(graph, op, 8, budget=0.6, **problem)
+    report = dfgnn.tune(graph, op, 8, budget=20, **problem)
     assert report["measured"] > 0, (op, problem, report)
     found = dfgnn.explain(graph, op, 8, **problem)
     assert found["source"] == "exact", (op, problem, found)
