@@ -135,20 +135,30 @@ const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
   const dfgnn_variant *best = NULL;
   double least = HUGE_VAL;
   int wanted[DFGNN_MAX_PARAMETERS];
+  dfgnn_matrix matrix = setting->matrix ? *setting->matrix : (dfgnn_matrix){0};
+  dfgnn_setting there = *setting;
   if (!member->family)
     return NULL;
+  if (member->measured) {
+    const dfgnn_signature *s = there.signature = member->measured;
+    matrix.destinations = s->destinations;
+    matrix.sources = s->sources;
+    matrix.edges = s->edges;
+    matrix.max_degree = s->max_degree;
+    there.matrix = &matrix;
+  }
   for (int k = 0; k < member->count; k++)
     wanted[k] = number_of(&member->wanted[k], setting->problem);
   const dfgnn_variant *v = dfgnn__variant(member->first);
   const dfgnn_variant *end = dfgnn__variant(0) + dfgnn__variant_count();
   for (; v < end && v->family == member->family && least > 0; v++) {
     const double unlike = unlike_variant(member, wanted, v, least);
-    if (unlike < least && runs(v, setting, broken)) {
+    if (unlike < least && runs(v, &there, broken)) {
       best = v;
       least = unlike;
     }
   }
-  return best;
+  return best && runs(best, setting, broken) ? best : NULL;
 }
 
 /* ---- the cell that serves ------------------------------------------------ */

@@ -452,6 +452,14 @@ static dfgnn_status read_line(reader *r, char *line) {
   return wrong(r, "'%.40s' is no statement", r->word[0]);
 }
 
+/* Finds the first graph that each member ran on. */
+static void find_measured(dfgnn_cell *c, const dfgnn_portfolios *all) {
+  for (int m = 0; m < c->members; m++)
+    for (int g = c->graphs; g-- > 0;)
+      if (c->member[m].time[g] != DFGNN_TIME_NONE)
+        c->member[m].measured = &all->graph[c->graph[g]].signature;
+}
+
 static dfgnn_status read_lines(reader *r, char *text) {
   dfgnn_status status = DFGNN_OK;
   while (text && *text && !status) {
@@ -463,7 +471,8 @@ static dfgnn_status read_lines(reader *r, char *text) {
     text = end ? end + 1 : NULL;
   }
   for (size_t i = 0; i < r->all->cells && !status; i++) {
-    const dfgnn_cell *c = r->all->cell[i];
+    dfgnn_cell *c = r->all->cell[i];
+    find_measured(c, r->all);
     if (!c->defaults || c->by[c->defaults - 1].conditions)
       status =
           wrong(r, "cell '%s' has no default without a condition", c->name);

@@ -57,6 +57,8 @@ typedef struct dfgnn_member {
   dfgnn_wanted wanted[DFGNN_MAX_PARAMETERS]; /* the most important first */
   const int16_t *time; /* [graphs] 100 times the logarithm of the time over the
                         * best variant's; DFGNN_TIME_NONE: it does not run */
+  const dfgnn_signature *measured; /* of the first graph that it ran on; NULL:
+                                    * it was measured on none */
 } dfgnn_member;
 #define DFGNN_TIME_NONE INT16_MAX
 
@@ -126,8 +128,9 @@ const dfgnn_portfolios *dfgnn__portfolios(void);
 dfgnn_cell *dfgnn__portfolios_cell(double *unlike, const dfgnn_portfolios *all,
                                    const dfgnn_setting *setting);
 
-/* The variant that comes nearest to a member and runs here; NULL: none of its
- * family does. */
+/* The variant that comes nearest to a member for the problem, on a graph that
+ * the member was measured on; NULL: it does not run on this one, and the times
+ * of the member say nothing of others. */
 const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
                                            const dfgnn_setting *setting,
                                            const unsigned char *broken);

@@ -287,6 +287,41 @@ TEST(lanes_follow_the_width_of_a_row) {
   dfgnn__portfolios_free(&all);
 }
 
+/* It was measured where rows are longer than its items; where none is, other
+ * items would run, and take many times as long as its times say. */
+TEST(a_member_that_does_not_run_has_no_substitute) {
+  dfgnn_portfolios all =
+      read_text(SIGNATURE "graph hub 3000 3000 90000 1500 30 20 40 90 1 0 1 0 "
+                          "1 3000 .01 1500 20 90 "
+                          "1 0\n"
+                          "device cpu any units=1 cache=1\n"
+                          "compare max_degree\n"
+                          "cell c gt forward heads=1 dim=64 dtype=f32\n"
+                          "member attention.fwd.split edges=1024\n"
+                          "member attention.fwd.unfused\n"
+                          "default 2\n"
+                          "graphs hub\n"
+                          "times 1 0\n"
+                          "times 2 40\n");
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.dim = 64;
+  for (int hub = 0; hub < 2; hub++) {
+    dfgnn_signature graph = graph_of(3000, 90000, hub ? 2000 : 900, 1);
+    const dfgnn_matrix matrix = matrix_of(&graph);
+    const dfgnn_setting setting = {.problem = &problem,
+                                   .matrix = &matrix,
+                                   .signature = &graph,
+                                   .device = &devices[0]};
+    const dfgnn_variant *v =
+        dfgnn__member_variant(&all.cell[0]->member[0], &setting, NULL);
+    ck_assert_int_eq(v != NULL, hub);
+    ck_assert(!v || strstr(v->name, "edges=1024"));
+    ck_assert_ptr_nonnull(
+        dfgnn__member_variant(&all.cell[0]->member[1], &setting, NULL));
+  }
+  dfgnn__portfolios_free(&all);
+}
+
 TEST(quantities_are_products_and_quotients) {
   dfgnn_signature graph = graph_of(1000, 6000, 60, 1);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
