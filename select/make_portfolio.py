@@ -356,7 +356,7 @@ def judged(cell, train, test, signatures, options):
         if not runs[i].any():
             raise SystemExit(f"{cell.name}: no member runs on {cell.graphs[i]}")
         same = leaves[train] == leaves[i]
-        weight = (same / same.sum(axis=0)).sum(axis=1)[:, None] * known
+        weight = (same / same.sum(axis=0)).sum(axis=1)[:, None] ** 2 * known
         total = weight.sum(axis=0)
         predicted = np.where(total > 0, (weight * ratio[train]).sum(axis=0)
                              / np.maximum(total, 1e-9), SLOW)

@@ -4,7 +4,9 @@
  * the graphs that were measured by one quantity after the other, each time by
  * the best of one random threshold a quantity, until the members' times are
  * alike or a graph stands alone.  Graphs that share the leaf of a new one say
- * what its times are; the mean over all trees is the prediction.  The trees of
+ * what its times are, each as often as it does, squared: those that seldom do
+ * say little (select/make_portfolio.py's cells, each family of graphs left out:
+ * 1.085 times the best for 1.092).  The trees of
  * a cell grow when it is first asked, from its times alone, in some 10 ms, and
  * are the same in every process. */
 #include <math.h>
@@ -251,27 +253,34 @@ fail:
   return NULL;
 }
 
-/* A member that ran on none of the graphs is as slow as any. */
-static void ask(double *log_ratio, const dfgnn_grove *grove,
-                const dfgnn_setting *setting) {
+/* A member that ran on none of the graphs is as slow as any.  0: no memory. */
+static int ask(double *log_ratio, const dfgnn_grove *grove,
+               const dfgnn_setting *setting) {
   double value[DFGNN_QUANTITIES];
   double sum[DFGNN_CELL_MEMBERS] = {0}, weight[DFGNN_CELL_MEMBERS] = {0};
+  double *alike = calloc((size_t)grove->graphs, sizeof *alike);
+  if (!alike)
+    return 0;
   for (int q = 0; q < grove->quantities; q++)
     value[q] = rough_log(dfgnn__quantity(&grove->quantity[q], setting));
   for (int t = 0; t < TREES; t++) {
     const node *first = grove->tree[t].node, *n = first;
     while (n->quantity != LEAF)
       n = value[n->quantity] <= n->threshold ? n + 1 : first + n->right;
-    const double share = 1.0 / (n->end - n->begin);
     for (int i = n->begin; i < n->end; i++)
-      for (int m = 0; m < grove->members; m++) {
-        const int at = grove->tree[t].order[i] * grove->members + m;
-        sum[m] += grove->known[at] ? share * grove->time[at] : 0;
-        weight[m] += grove->known[at] ? share : 0;
-      }
+      alike[grove->tree[t].order[i]] += 1.0 / (n->end - n->begin);
   }
+  for (int g = 0; g < grove->graphs; g++)
+    for (int m = 0; m < grove->members; m++) {
+      const int at = g * grove->members + m;
+      const double share = grove->known[at] ? alike[g] * alike[g] : 0;
+      sum[m] += share * grove->time[at];
+      weight[m] += share;
+    }
+  free(alike);
   for (int m = 0; m < grove->members; m++)
     log_ratio[m] = (weight[m] > 0 ? sum[m] / weight[m] : SLOWEST) / 100;
+  return 1;
 }
 
 int dfgnn__cell_predict(double *log_ratio, dfgnn_cell *cell,
@@ -288,9 +297,8 @@ int dfgnn__cell_predict(double *log_ratio, dfgnn_cell *cell,
     grove = cell->grove;
     pthread_mutex_unlock(&lock);
   }
-  if (grove)
-    ask(log_ratio, grove, setting);
+  const int answers = grove && ask(log_ratio, grove, setting);
   if (leave_out >= 0)
     dfgnn__grove_free(grove);
-  return grove != NULL;
+  return answers;
 }
