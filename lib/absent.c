@@ -7,31 +7,49 @@
 
 #include "lib/base/error.h"
 
+/* Of an architecture the most usual comes last. */
 static const struct {
-  const char *arch;
+  const char *arch, *model;
   int units;
   int shared_kib; /* the most of a block */
   int cache_mib;
 } devices[] = {
-    {.arch = "sm_75", .units = 40, .shared_kib = 64, .cache_mib = 4},
-    {.arch = "sm_80", .units = 108, .shared_kib = 163, .cache_mib = 40},
-    {.arch = "sm_86", .units = 84, .shared_kib = 99, .cache_mib = 6},
-    {.arch = "sm_89", .units = 142, .shared_kib = 99, .cache_mib = 72},
-    {.arch = "sm_90", .units = 132, .shared_kib = 227, .cache_mib = 50},
-    {.arch = "sm_100", .units = 148, .shared_kib = 227, .cache_mib = 126},
-    {.arch = "sm_120", .units = 170, .shared_kib = 99, .cache_mib = 96}};
+    {"sm_75", "T4", 40, 64, 4},         {"sm_80", "A30", 56, 163, 24},
+    {"sm_80", "A100", 108, 163, 40},    {"sm_86", "A10", 72, 99, 6},
+    {"sm_86", "RTX 3090", 82, 99, 6},   {"sm_86", "A40", 84, 99, 6},
+    {"sm_89", "L4", 58, 99, 48},        {"sm_89", "RTX 4090", 128, 99, 72},
+    {"sm_89", "L40S", 142, 99, 96},     {"sm_90", "H200", 132, 227, 60},
+    {"sm_90", "H100", 132, 227, 50},    {"sm_100", "B200", 148, 227, 126},
+    {"sm_120", "RTX 5090", 170, 99, 96}};
+enum { DEVICES = sizeof devices / sizeof *devices };
 
-void dfgnn__absent_device(dfgnn_device_info *device, const char *arch) {
-  size_t best = 0, count = sizeof devices / sizeof *devices;
-  for (size_t i = 0; i < count; i++)
-    if (atoi(devices[i].arch + 3) <= atoi(arch + 3))
-      best = i;
+static void describe(dfgnn_device_info *device, const char *arch, size_t i) {
   *device = (dfgnn_device_info)DFGNN_DEVICE_INFO_INIT;
   snprintf(device->backend, sizeof device->backend, "cuda");
   snprintf(device->arch, sizeof device->arch, "%s", arch);
-  device->units = devices[best].units;
-  device->shared_bytes = (int64_t)devices[best].shared_kib << 10;
-  device->cache_bytes = (int64_t)devices[best].cache_mib << 20;
+  device->units = devices[i].units;
+  device->shared_bytes = (int64_t)devices[i].shared_kib << 10;
+  device->cache_bytes = (int64_t)devices[i].cache_mib << 20;
+}
+
+void dfgnn__absent_device(dfgnn_device_info *device, const char *arch) {
+  size_t best = 0;
+  for (size_t i = 0; i < DEVICES; i++)
+    if (atoi(devices[i].arch + 3) <= atoi(arch + 3))
+      best = i;
+  describe(device, arch, best);
+}
+
+/* Describes a model of an architecture; 0: it is not in the table. */
+static int find_model(dfgnn_device_info *device, const char *arch,
+                      const char *model) {
+  for (size_t i = 0; i < DEVICES; i++)
+    if (!strcmp(devices[i].arch, arch) && !strcmp(devices[i].model, model)) {
+      describe(device, arch, i);
+      snprintf(device->model, sizeof device->model, "NVIDIA %s", model);
+      return 1;
+    }
+  return 0;
 }
 
 static int is_architecture(const char *text) {
@@ -65,11 +83,15 @@ dfgnn_status dfgnn__absent_named(dfgnn_device_info *device, const char *text,
     device->shared_bytes = r->shared_bytes;
     return DFGNN_OK;
   }
+  if (*model && find_model(device, arch, model))
+    return DFGNN_OK;
   if (*model)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "no row of the stores is of %s with a model like '%s'; "
-                       "`dfgnn-tune stat` lists those there are",
-                       arch, model);
+    return dfgnn__fail(
+        DFGNN_ERROR_INVALID,
+        "found the model '%s' of %s in no row of the stores, "
+        "which `dfgnn-tune stat` lists, and in no table of GPUs; "
+        "expected %s alone, or such as sm_90,H200",
+        model, arch, arch);
   dfgnn__absent_device(device, arch);
   return DFGNN_OK;
 }

@@ -10,9 +10,11 @@
 void dfgnn__absent_device(dfgnn_device_info *device, const char *arch);
 
 /* Describes the device "ARCH[,MODEL]": with a model, as the rows have it whose
- * architecture is ARCH and whose model's name contains MODEL.  Without one, by
- * any row of the architecture, else by dfgnn__absent_device.
- * DFGNN_ERROR_INVALID: the text is no architecture, or no row has the model. */
+ * architecture is ARCH and whose model's name contains MODEL, else by the
+ * tables. Without one, by any row of the architecture, else by
+ * dfgnn__absent_device. DFGNN_ERROR_INVALID: the text is no architecture, or
+ * nobody knows the model.
+ */
 dfgnn_status dfgnn__absent_named(dfgnn_device_info *device, const char *text,
                                  const dfgnn_measurement *rows, size_t count);
 
