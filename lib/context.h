@@ -48,6 +48,7 @@ struct dfgnn_context {
   atomic_int told;        /* the log was told that they are kept no longer */
   atomic_int told_load;   /* the log was told that the device is not quiet */
   atomic_int told_device; /* and that nobody measured such a one */
+  atomic_int taken;       /* how often dfgnn_context_take_choices was called */
 
   pthread_mutex_t lock; /* guards table, workspace, decided and the circuit
                          * breaker */

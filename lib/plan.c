@@ -41,6 +41,7 @@ dfgnn_plan *dfgnn__plan_make(dfgnn_graph *graph, const dfgnn_problem *problem) {
   plan->kind = DFGNN_HANDLE_PLAN;
   plan->ctx = graph->ctx;
   plan->graph = graph;
+  plan->taken = atomic_load(&plan->ctx->taken);
   plan->problem = *problem;
   if (problem->program)
     dfgnn__edge_program_hold(problem->program);

@@ -24,6 +24,7 @@ struct dfgnn_plan {
   void *state;
   struct dfgnn_plan_race *race; /* lib/plan_race.h; NULL: the plan is no race */
   uint64_t hash;                /* of problem, for the cache */
+  int taken;                    /* ctx->taken when it was chosen */
   atomic_int references;
   atomic_int refused;          /* a launch failed: the next plan avoids it */
   dfgnn_plan *next, *previous; /* in the list graph->alive */

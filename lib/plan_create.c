@@ -243,15 +243,18 @@ dfgnn_status dfgnn_plan_create(dfgnn_plan **out, dfgnn_context *ctx,
   if (status)
     return status;
   plan = dfgnn__plan_kept(graph, &full);
-  if (plan && !atomic_load_explicit(&plan->refused, memory_order_relaxed)) {
+  const int refused =
+      plan && atomic_load_explicit(&plan->refused, memory_order_relaxed);
+  if (plan && !refused && plan->taken == atomic_load(&ctx->taken)) {
     atomic_fetch_add_explicit(&ctx->cached, 1, memory_order_relaxed);
     if (plan->race)
       dfgnn__race_store(plan);
     *out = plan;
     return DFGNN_OK;
   }
-  if (plan) {
+  if (refused)
     break_circuit(plan);
+  if (plan) {
     dfgnn__plan_give_up(plan);
     dfgnn_plan_destroy(plan);
   }

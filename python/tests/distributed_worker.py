@@ -322,13 +322,34 @@ def case_mismatch():
 
 
 def case_stores():
-    from dfgnn.distributed import DistributedError
-    try:
-        Bench()
-    except DistributedError as error:
-        assert "rank 1" in str(error) and "store" in str(error), str(error)
-    else:
-        raise AssertionError("a rank with another store was accepted")
+    """Rank 0's store pins what rank 1 would not choose."""
+    from dfgnn.distributed import agree, start
+    graph = dfgnn.as_graph(whole_graph(1), 90)
+
+    def everywhere(value):
+        found = [None, None]
+        dist.all_gather_object(found, value)
+        return found
+
+    def chosen():
+        choice = dfgnn.explain(graph, "gt", 8)
+        return everywhere((choice["source"], choice["variant"]))
+
+    first, other = chosen()
+    assert first[0] == "pinned" and first[1] != other[1], (first, other)
+    torch.manual_seed(5)  # of all ranks
+    query = torch.randn(90, 1, 8)
+    before = dfgnn.gt_attention(graph, query, query, query)
+    dfgnn.measure()
+    Bench()  # makes them agree, as load() does
+    assert not dfgnn.measure(False), "ranks that wait for each other measure"
+    assert chosen() == [first, first]
+    assert len(set(everywhere(start.decisions(torch.device("cpu"))))) == 1
+    after = dfgnn.gt_attention(graph, query, query, query)
+    close(after, before, 1e-5, "attention by another kernel")
+    assert len(set(everywhere(after.numpy().tobytes()))) == 1
+    agree()
+    assert chosen() == [first, first]
 
 
 def case_death():

@@ -14,10 +14,11 @@ See docs/distributed.md.
 from .dist_graph import DistGraph, load
 from .errors import DistributedError
 from .partition import Part, Partition, partition
+from .start import agree
 from .relations import (
     DistHeteroGraph, HeteroPart, HeteroPartition, load_relations,
     partition_relations)
 
 __all__ = ["DistGraph", "DistHeteroGraph", "DistributedError", "HeteroPart",
-           "HeteroPartition", "Part", "Partition", "load", "load_relations",
-           "partition", "partition_relations"]
+           "HeteroPartition", "Part", "Partition", "agree", "load",
+           "load_relations", "partition", "partition_relations"]

@@ -105,6 +105,7 @@ class DistGraph(Graph):
         device = torch.device(device)
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
+        start.choose_alike(group, device)
         start.check_part(part, group, device)
         super().__init__(
             torch.from_numpy(part.offset).to(device),
@@ -119,7 +120,7 @@ class DistGraph(Graph):
         self.halo = torch.from_numpy(part.halo).to(device)
         self.first_edge = torch.from_numpy(part.first_edge).to(device)
         self.exchange = Exchange(part, group, device)
-        start.agree(self.exchange, group)
+        start.settle(self.exchange, group)
         self._split = None
         self.unlooped = None
         self.edge_number = self.edges

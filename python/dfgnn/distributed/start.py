@@ -1,13 +1,19 @@
 """Checks before the first exchange: ranks must hold parts of one partition, and
 choose the same kernels."""
 
+import atexit
 import ctypes
+import os
+import shutil
+import tempfile
 
 import torch
 import torch.distributed as dist
 
+from .. import _execute, _measure
 from .._context import context
 from .._library import check, library
+from ..errors import Error
 from .errors import DistributedError
 
 
@@ -27,15 +33,14 @@ def _gather(value, group):
     return found
 
 
-def all_or_none(problem, group):
+def all_or_none(problem, group, what="cannot load its part"):
     """Raises in all ranks what went wrong in one, so that none waits."""
     for rank, found in enumerate(_gather(
             None if problem is None else str(problem), group)):
         if found is not None:
             if problem is not None:
                 raise problem
-            raise DistributedError(
-                f"rank {rank} cannot load its part: {found}")
+            raise DistributedError(f"rank {rank} {what}: {found}")
 
 
 def decisions(device):
@@ -45,6 +50,78 @@ def decisions(device):
     text = ctypes.create_string_buffer(33)
     check(library().dfgnn_context_digest(text, ctx.handle))
     return text.value.decode()
+
+
+_folder = None  # of the stores that contexts choose by since agree()
+
+
+def _path(kind):
+    global _folder
+    if _folder is None:
+        _folder = tempfile.mkdtemp(prefix="dfgnn-")
+        atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+    number = len(os.listdir(_folder))
+    return os.path.join(_folder, f"{number}-{kind}.db")
+
+
+def _choices(device):
+    """What a device's context chooses by, as the bytes of a store."""
+    path = _path(device.type)
+    check(library().dfgnn_context_save_choices(
+        context(device).handle, os.fsencode(path)))
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _take(device, choices):
+    path = _path(device.type)
+    with open(path, "wb") as file:
+        file.write(choices)
+    check(library().dfgnn_context_take_choices(
+        context(device).handle, os.fsencode(path)))
+
+
+def agree(group=None):
+    """Makes all ranks choose kernels as rank 0 would now: its measurements,
+    pins and bans are broadcast, and take the place of the ranks' own.
+
+    From then on ranks measure nothing by themselves, until they call
+    dfgnn.measure().  After the first steps of a job with DistributedDataParallel
+
+        dfgnn.distributed.agree()
+
+    lets all ranks keep what rank 0 has measured in them.  dfgnn.distributed.load()
+    calls it where ranks would choose differently.  All ranks of the group must
+    call it, and no other thread may use dfgnn meanwhile.
+    """
+    rank, world = ranks(group)
+    devices = [torch.device("cpu")]
+    if torch.cuda.is_available():
+        devices.append(torch.device("cuda", torch.cuda.current_device()))
+    problem, told = None, [None]
+    try:
+        if rank == 0 and world > 1:
+            told = [{d.type: _choices(d) for d in devices}]
+    except (Error, OSError) as error:
+        problem = error
+    all_or_none(problem, group, "cannot save what it chooses by")
+    if world > 1:
+        dist.broadcast_object_list(
+            told, dist.get_global_rank(group, 0) if group else 0, group)
+        for device in devices:
+            if device.type in told[0]:
+                _take(device, told[0][device.type])
+    _execute.forget_plans()
+    _measure.measure(False)
+
+
+def choose_alike(group, device):
+    """Calls agree() if ranks would choose differently.  Ranks that wait for
+    each other in each step measure each other, so that none measures."""
+    if ranks(group)[1] > 1:
+        _measure.measure(False)
+        if len(set(_gather(decisions(device), group))) > 1:
+            agree(group)
 
 
 def check_part(part, group, device):
@@ -76,14 +153,13 @@ def _text(value):
 
 def _advice(name):
     if name.startswith("decisions"):
-        return ("; give all ranks the same DFGNN_STORE, or none, and the same "
-                "kind of device")
+        return "; give all ranks the same kind of device"
     if name in ("partition", "graph"):
         return "; load parts that were made together"
     return ""
 
 
-def agree(exchange, group):
+def settle(exchange, group):
     """Sets in exchange whether any rank sends anything, and the generator of
     dropout's seeds, which gives all ranks the same."""
     base = int(torch.randint((1 << 62), (1,)))
