@@ -87,10 +87,22 @@ DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
                                   const dfgnn_problem *problem,
                                   const dfgnn_tune_options *options);
 
+/* Measures the members of the problem's portfolio with the tensors of a call,
+ * whose inputs are read and whose outputs are overwritten, before that call is
+ * made: it takes the time of some 40 calls, or .05 s.  Results are not compared
+ * with the reference.  It waits for all work on the device, and keeps and stores
+ * measurements as dfgnn_tune does, in whose other respects it is alike.
+ * DFGNN_ERROR_NOT_TUNED if it would take longer than most_s: a race takes no
+ * time of its own (DFGNN_EFFORT_RACE).  DFGNN_ERROR_UNSUPPORTED with
+ * problem.accumulate, since each run would add to the outputs. */
+DFGNN_API dfgnn_status dfgnn_tune_call(dfgnn_tune_report *report,
+                                       dfgnn_context *ctx, dfgnn_graph *graph,
+                                       const dfgnn_problem *problem,
+                                       const dfgnn_args *args, double most_s);
+
 /* Kernels that dfgnn_tune of a problem will measure, while they are being
  * compiled in the background, on all cores.  Nothing is executed, and no call
- * waits.  The graph, its context and a program of the problem must outlive
- * it. */
+ * waits.  The context must outlive it. */
 typedef struct dfgnn_tune_kernels dfgnn_tune_kernels;
 
 /* Begins to compile what dfgnn_tune of the same problem would compile, so that
@@ -162,6 +174,17 @@ DFGNN_API dfgnn_status dfgnn_context_counters(dfgnn_counters *counters,
 #define DFGNN_DIGEST_SIZE 33
 DFGNN_API dfgnn_status dfgnn_context_digest(char digest[DFGNN_DIGEST_SIZE],
                                             const dfgnn_context *ctx);
+
+/* Writes what the context chooses by, except the package's store, as a store
+ * file: a new one, or one that gets it added. */
+DFGNN_API dfgnn_status dfgnn_context_save_choices(dfgnn_context *ctx,
+                                                  const char *path);
+/* Makes the context choose by such a file and the package's store alone, as
+ * that of another rank does, and keep what it measures to itself.  The file must
+ * stay as long as the context.  Existing plans keep their choice.  No other
+ * thread may use the context meanwhile. */
+DFGNN_API dfgnn_status dfgnn_context_take_choices(dfgnn_context *ctx,
+                                                  const char *path);
 
 /* ---- reports ------------------------------------------------------------- */
 

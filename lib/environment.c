@@ -33,6 +33,7 @@ static const char *const variables[][2] = {
     {"DFGNN_KERNEL_LOG", "1: print the compiler's log where it fails"},
     {"DFGNN_PACKAGE_STORE", "path of the store that the package brings"},
     {"DFGNN_LIBRARY", "path of libdfgnn.so, for the Python package"},
+    {"DFGNN_MEASURE", "0: the Python package measures no kernels by itself"},
     {"DFGNN_EXTENSION", "0: the Python package calls by ctypes alone"},
     {"DFGNN_TEST_QUICK", "1: a small part of the GPU tests"},
 };

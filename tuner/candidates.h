@@ -13,6 +13,7 @@ typedef struct dfgnn_trial {
   char reason[256];   /* why it was rejected */
   char noise[160];    /* what was seen while its samples were disturbed */
   double rel_error;
+  int no_memory; /* it was rejected for want of memory */
   size_t workspace;
   int stored; /* its figures are those of a stored row */
   int recorded;

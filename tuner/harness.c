@@ -354,6 +354,22 @@ static void settle(const dfgnn_harness *h) {
     h->ctx->backend->settle(h->ctx->device);
 }
 
+dfgnn_status dfgnn__harness_lend(dfgnn_harness **harness, dfgnn_context *ctx,
+                                 dfgnn_graph *graph,
+                                 const dfgnn_problem *problem,
+                                 const dfgnn_args *args) {
+  dfgnn_harness *h = calloc(1, sizeof *h);
+  if (!h)
+    return dfgnn__harness_memory(sizeof *h);
+  h->ctx = ctx;
+  h->graph = graph;
+  h->problem = *problem;
+  h->lent = args;
+  settle(h);
+  *harness = h;
+  return DFGNN_OK;
+}
+
 void dfgnn__harness_destroy(dfgnn_harness *h) {
   if (!h)
     return;
@@ -428,7 +444,7 @@ void dfgnn__harness_spare(dfgnn_harness *h, double seconds) {
 }
 
 const dfgnn_args *dfgnn__harness_args(const dfgnn_harness *h) {
-  return &h->args;
+  return h->lent ? h->lent : &h->args;
 }
 
 dfgnn_status dfgnn__harness_workspace(void **workspace, dfgnn_harness *h,

@@ -32,6 +32,13 @@ dfgnn_status dfgnn__harness_create_unchecked(
     dfgnn_harness **harness, dfgnn_context *ctx, dfgnn_graph *graph,
     const dfgnn_problem *problem, uint64_t seed, dfgnn_harness_pool *pool);
 
+/* Does likewise with the tensors of a call, which outlive the harness and whose
+ * outputs executions overwrite; work that fills them is waited for. */
+dfgnn_status dfgnn__harness_lend(dfgnn_harness **harness, dfgnn_context *ctx,
+                                 dfgnn_graph *graph,
+                                 const dfgnn_problem *problem,
+                                 const dfgnn_args *args);
+
 /* Sets the numbers first .. first + count - 1 of an input, in the order of the
  * problem's layout.  Call it before the first check. */
 dfgnn_status dfgnn__harness_set(dfgnn_harness *harness, const char *tensor,

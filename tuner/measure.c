@@ -1,4 +1,5 @@
 /* measure.c - checks a trial on the device, then samples it */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +17,7 @@ static const char *status_name(dfgnn_status status) {
 static dfgnn_sampled reject(const dfgnn_subject *s, dfgnn_trial *trial,
                             dfgnn_status status) {
   trial->status = status_name(status);
+  trial->no_memory = status == DFGNN_ERROR_MEMORY;
   snprintf(trial->reason, sizeof trial->reason, "%s", dfgnn_last_error());
   dfgnn__log(
       s->ctx,
@@ -56,6 +58,7 @@ dfgnn_sampled dfgnn__trial_admit(const dfgnn_subject *s, dfgnn_trial *trial,
   if (!status) {
     trial->workspace = dfgnn_plan_workspace(trial->plan);
     begin = dfgnn__seconds();
+    trial->rel_error = INFINITY; /* nobody compared the results */
     if (!s->unchecked)
       status = dfgnn__harness_check(&trial->rel_error, s->harness, trial->plan);
   }
@@ -73,9 +76,9 @@ dfgnn_sampled dfgnn__trial_sample(const dfgnn_subject *s, dfgnn_trial *trial,
   dfgnn_sample sample = {.waited = DFGNN_UNKNOWN};
   dfgnn_status status = dfgnn__harness_call(&c, s->harness, trial->plan);
   if (!status)
-    status = s->ctx->backend->time(
-        s->ctx->device, &sample, dfgnn__harness_execute, &c,
-        s->brief ? DFGNN_BRIEFLY : 0, s->problem.cold);
+    status =
+        s->ctx->backend->time(s->ctx->device, &sample, dfgnn__harness_execute,
+                              &c, s->repeats, s->problem.cold);
   if (status)
     return reject(s, trial, status);
   *ms = sample.ms > 1e-6 ? sample.ms : 1e-6; /* the clock's own step */

@@ -15,7 +15,7 @@ typedef struct dfgnn_subject {
   dfgnn_harness *harness;
   dfgnn_gate *gate; /* judges samples; NULL: only the backend does */
   int unchecked;    /* results are not compared with the reference */
-  int brief;        /* samples are as short as gives a time */
+  int repeats;      /* of a sample, as backend->time() takes them */
 } dfgnn_subject;
 
 /* Seconds of a clock that never goes back. */

@@ -74,7 +74,8 @@ void dfgnn__record_begin(dfgnn_recorder *r) {
     give_up_store(r, DFGNN_LOG_INFO, "the context has no store");
   else if (dfgnn__context_open_store(&r->store, &r->version, r->ctx)) {
     r->store = NULL;
-    give_up_store(r, DFGNN_LOG_WARN, dfgnn_last_error());
+    give_up_store(r, r->unasked ? DFGNN_LOG_INFO : DFGNN_LOG_WARN,
+                  dfgnn_last_error());
   } else if (!(r->budget_s > 0 && r->budget_s < BANDWIDTH_LEAST_S)) {
     r->row.copy_gbps = copy_gbps(r->ctx);
   }

@@ -14,6 +14,7 @@ typedef struct dfgnn_recorder {
   dfgnn_history *history; /* gets each row, too */
   dfgnn_store *store;     /* NULL: the context keeps the rows */
   int64_t version;        /* of the store, as the context knows it */
+  int unasked;            /* nobody asked for the run: the log is told little */
   int lost;               /* a row is nowhere, for want of memory */
 } dfgnn_recorder;
 

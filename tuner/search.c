@@ -347,7 +347,8 @@ static int unresolved(const dfgnn_race *r) {
   /* A winner without rivals needs samples for a rank test, and no more. */
   if (others == 0 && !s->exhaustive)
     return s->best != s->anchor && s->arm[s->best].state == DFGNN_ARM_ACTIVE &&
-           s->arm[s->best].count < RANK_SAMPLES;
+           s->arm[s->best].count < RANK_SAMPLES &&
+           s->arm[s->best].count < allowance(s);
   return open > 0;
 }
 

@@ -300,7 +300,7 @@ static dfgnn_sampled device_admit(void *data, size_t arm) {
 static dfgnn_sampled device_sample(void *data, size_t arm, int brief,
                                    double *ms) {
   on_device *d = data;
-  d->subject.brief = brief;
+  d->subject.repeats = brief ? DFGNN_BRIEFLY : 0;
   return note(d, arm, dfgnn__trial_sample(&d->subject, &d->trial[arm], ms));
 }
 

@@ -38,6 +38,7 @@ struct dfgnn_harness {
   dfgnn_graph *graph;
   const dfgnn_operator *op;
   dfgnn_problem problem;
+  const dfgnn_args *lent; /* a call's, in place of args; NULL: none are */
   dfgnn_args args;  /* for execute, without outputs that may be left out */
   dfgnn_args check; /* the same tensors with every output */
   dfgnn_buffer buffers[DFGNN_MAX_TENSORS];

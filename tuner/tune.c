@@ -11,8 +11,16 @@
 #include "tuner/compile.h"
 #include "tuner/record.h"
 
+/* A call that is measured with its own tensors. */
+#define CALL_TIMES 40  /* kernel times, about, that a portfolio takes */
+#define CALL_SAMPLES 6 /* of a member, at most */
+#define SHORT_MS 0.2   /* samples of shorter calls are cheap */
+#define SHORT_SAMPLES 12
+
 typedef struct session {
   dfgnn_subject subject;
+  const dfgnn_args *args;     /* of a call that is measured; NULL: own inputs */
+  double most_s;              /* that measuring such a call may take */
   dfgnn_tune_options options; /* defaults filled in */
   double start;               /* by dfgnn__seconds() */
   double began;               /* the same, once the store is open */
@@ -32,9 +40,11 @@ static void record(session *s, size_t i, int partial) {
 
 /* ---- the search's view of the device ------------------------------------ */
 
+/* A want of memory says nothing of the variant, which is measured next time. */
 static dfgnn_sampled record_failure(session *s, size_t i,
                                     dfgnn_sampled sampled) {
-  if (sampled == DFGNN_SAMPLED_FAILED || sampled == DFGNN_SAMPLED_LOST)
+  if (sampled == DFGNN_SAMPLED_LOST ||
+      (sampled == DFGNN_SAMPLED_FAILED && !s->trials.trial[i].no_memory))
     record(s, i, 0);
   return sampled;
 }
@@ -102,7 +112,7 @@ static void progress(void *data, double done, double eta) {
 
 static void settle(void *data) {
   session *s = data;
-  if (!stop(s))
+  if (s->subject.gate && !stop(s))
     dfgnn__gate_wait(&s->gate);
 }
 
@@ -288,21 +298,57 @@ static int is_alone(const session *s) {
   return 0;
 }
 
+static dfgnn_status make_inputs(session *s) {
+  dfgnn_subject *subject = &s->subject;
+  const double begin = dfgnn__seconds();
+  dfgnn_status status =
+      s->args ? dfgnn__harness_lend(&subject->harness, subject->ctx,
+                                    subject->graph, &subject->problem, s->args)
+              : dfgnn__harness_create(&subject->harness, subject->ctx,
+                                      subject->graph, &subject->problem,
+                                      s->options.seed);
+  s->input_s = dfgnn__seconds() - begin;
+  if (!status && !s->args)
+    dfgnn__harness_spare(subject->harness, s->options.budget_s);
+  return status;
+}
+
+/* Limits what measuring a call takes, by one time of its anchor: by samples,
+ * since on a busy machine wall time would leave members unseen. */
+static dfgnn_status budget_call(session *s) {
+  dfgnn_trial *anchor = &s->trials.trial[s->trials.anchor];
+  double ms;
+  if (dfgnn__trial_sample(&s->subject, anchor, &ms) == DFGNN_SAMPLED_FAILED)
+    return dfgnn__fail(DFGNN_ERROR_NOT_TUNED, "%s: %s", anchor->variant->name,
+                       anchor->reason);
+  const double wanted_s = 1e-3 * CALL_TIMES * ms;
+  if (wanted_s > s->most_s)
+    return dfgnn__fail(DFGNN_ERROR_NOT_TUNED,
+                       "%s takes %.3g ms: to measure its portfolio would take "
+                       "about %.2g s, at most %.2g are allowed",
+                       anchor->variant->name, ms, wanted_s, s->most_s);
+  s->options.budget_s = s->most_s;
+  s->search.max_samples = s->search.final_samples =
+      ms < SHORT_MS ? SHORT_SAMPLES : CALL_SAMPLES;
+  if (ms > 1) /* a longer call needs no other to warm up */
+    s->subject.repeats = 1;
+  s->began = dfgnn__seconds();
+  return DFGNN_OK;
+}
+
 static dfgnn_status run_search(session *s, const dfgnn_decision *decision) {
   dfgnn_search *search = &s->search;
-  const double begin = dfgnn__seconds();
-  dfgnn_status status = dfgnn__harness_create(
-      &s->subject.harness, s->subject.ctx, s->subject.graph,
-      &s->subject.problem, s->options.seed);
-  s->input_s = dfgnn__seconds() - begin;
+  dfgnn_status status = make_inputs(s);
   if (status)
     return status;
   size_t anchor = s->trials.anchor;
-  dfgnn__harness_spare(s->subject.harness, s->options.budget_s);
   status = admit_anchor(s);
+  if (!status && s->args && !search->interrupted && !search->lost)
+    status = budget_call(s);
   if (status || search->interrupted || search->lost)
     return status;
-  dfgnn__gate_warn(&s->gate, s->subject.ctx);
+  if (s->subject.gate)
+    dfgnn__gate_warn(&s->gate, s->subject.ctx);
   if (anchor != s->trials.anchor && s->options.remeasure != DFGNN_REMEASURE_ALL)
     s->resumed = resume(s, decision);
   search->ops = &device_ops;
@@ -412,15 +458,18 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   s->kept = 1;
   if (unmeasured(s)) {
     dfgnn_compile_ahead *ahead;
-    dfgnn__gate_open(&s->gate, s->subject.ctx, s->options.budget_s);
-    s->subject.gate = &s->gate;
-    s->recorder.gate = &s->gate;
+    if (!s->args) {
+      dfgnn__gate_open(&s->gate, s->subject.ctx, s->options.budget_s);
+      s->subject.gate = &s->gate;
+      s->recorder.gate = &s->gate;
+    }
     dfgnn__record_begin(&s->recorder);
     s->began = dfgnn__seconds();
     dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
                                &s->subject.problem, s->options.budget_s);
     status = run_search(s, decision);
-    dfgnn__gate_close(&s->gate, s->subject.ctx);
+    if (s->subject.gate)
+      dfgnn__gate_close(&s->gate, s->subject.ctx);
     dfgnn__compile_ahead_stop(ahead);
     s->kept = s->recorder.store != NULL && !s->recorder.lost;
     const int known = dfgnn__record_end(&s->recorder);
@@ -444,10 +493,18 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
   return status;
 }
 
-dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
-                        dfgnn_graph *graph, const dfgnn_problem *problem,
-                        const dfgnn_tune_options *options) {
-  session s = {.subject = {.ctx = ctx, .graph = graph},
+/* args: NULL, or a call's, which may be measured for most_s. */
+static dfgnn_status tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                         dfgnn_graph *graph, const dfgnn_problem *problem,
+                         const dfgnn_tune_options *options,
+                         const dfgnn_args *args, double most_s) {
+  session s = {.subject = {.ctx = ctx,
+                           .graph = graph,
+                           .unchecked = args != NULL,
+                           .repeats = args ? DFGNN_BRIEFLY : 0},
+               .recorder = {.unasked = args != NULL},
+               .args = args,
+               .most_s = most_s,
                .start = dfgnn__seconds()};
   dfgnn_tune_report r = DFGNN_TUNE_REPORT_INIT;
   dfgnn_status status = dfgnn__check_graph_of(graph, ctx);
@@ -474,4 +531,28 @@ dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
   dfgnn__harness_destroy(s.subject.harness);
   dfgnn__history_free(s.recorder.history);
   return status;
+}
+
+dfgnn_status dfgnn_tune(dfgnn_tune_report *report, dfgnn_context *ctx,
+                        dfgnn_graph *graph, const dfgnn_problem *problem,
+                        const dfgnn_tune_options *options) {
+  return tune(report, ctx, graph, problem, options, NULL, INFINITY);
+}
+
+dfgnn_status dfgnn_tune_call(dfgnn_tune_report *report, dfgnn_context *ctx,
+                             dfgnn_graph *graph, const dfgnn_problem *problem,
+                             const dfgnn_args *args, double most_s) {
+  dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
+  options.budget_s = most_s;
+  options.tool = "libdfgnn call";
+  if (!args)
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "args is NULL");
+  if (!(most_s > 0))
+    return dfgnn__fail(DFGNN_ERROR_INVALID, "most_s is %g, expected > 0",
+                       most_s);
+  if (problem && problem->accumulate)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
+                       "problem.accumulate is set: each run would add to the "
+                       "call's outputs");
+  return tune(report, ctx, graph, problem, &options, args, most_s);
 }

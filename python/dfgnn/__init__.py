@@ -19,6 +19,7 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "_capacity": ["Capacity", "HeteroCapacity", "Room"],
     "_capture": ["capture"],
     "_library": ["version"],
+    "_measure": ["measure"],
     "_report": ["Report", "report"],
     "aggregation": ["aggregate", "spmm"],
     "convert": ["as_graph"],

@@ -156,5 +156,6 @@ _STATUS = numbers("dfgnn_status", "DFGNN_")
 OK = _STATUS["ok"]
 ERROR_INVALID = _STATUS["error_invalid"]
 ERROR_MEMORY = _STATUS["error_memory"]
+ERROR_NOT_TUNED = _STATUS["error_not_tuned"]
 ERROR_UNSUPPORTED = _STATUS["error_unsupported"]
 ERROR_INTERRUPTED = _STATUS["error_interrupted"]

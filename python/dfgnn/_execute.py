@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _calls, _native, _recording
+from . import _abi, _calls, _measure, _native, _recording
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 
@@ -63,6 +63,14 @@ class Plan:
 
     def arguments(self):
         return arguments(self.settings)
+
+    def again(self, device, effort=0):
+        """A plan of the same problem, as it is chosen now."""
+        wanted = _abi.Problem.from_buffer_copy(self.wanted)
+        wanted.effort = effort
+        made = Plan(self.handle(), device, wanted, self.settings)
+        made.wanted = self.wanted
+        return made
 
     @property
     def execute(self):
@@ -203,17 +211,22 @@ def program_form(args, inputs, outputs, fields):
 
 
 class Call:
-    """A plan, and the form of its calls."""
+    """A plan, and the form of its calls.  again: what measures it if its graph
+    comes again (_measure.py), or None."""
 
-    __slots__ = ("plan", "form")
+    __slots__ = ("plan", "form", "again")
 
     def __init__(self, plan, form):
         self.plan, self.form = plan, form
+        self.again = _measure.Again() if _measure.enabled else None
 
     def run(self, device, tensors):
         """Runs the plan; tensors: a list of tensors, of addresses, and of None
         for NULL.  The extension takes tensors that lie as they should, ctypes
         any."""
+        again = self.again
+        if again is not None:
+            self.again = again.before(self, device, tensors)
         plan, form = self.plan, self.form
         native = _native.call if form.packed is not None else None
         if native is not None and _calls.watching is None:

@@ -6,6 +6,8 @@ os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 # and compiles a program to see which vectors there are, and headers for later
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 os.environ.setdefault("DGLBACKEND", "pytorch")
+# tests time nothing by themselves: test_measure.py does
+os.environ.setdefault("DFGNN_MEASURE", "0")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

@@ -631,6 +631,46 @@ TEST(a_family_that_no_portfolio_knows_is_found) {
   ck_exact(report.variant);
 }
 
+static dfgnn_status tune_call(float *out, double most_s) {
+  static float in[20 * 4];
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  for (int i = 0; i < 20 * 4; i++)
+    in[i] = (float)(i % 7);
+  args.query = args.key = args.value = in;
+  args.out = out;
+  return dfgnn_tune_call(&report, ctx, graph, &problem, &args, most_s);
+}
+
+TEST(a_call_is_measured_with_its_own_tensors) {
+  static const dfgnn_test_member ranked[] = {
+      {FAKE_400, 0.2}, {FAKE_500, 0}, {FAKE_250, 0}, {FAKE_300, 0}, {NULL, 0}};
+  float out[20 * 4 + 1];
+  dfgnn__members_for_tests(ranked);
+  out[20 * 4] = 42;
+  ck_ok(tune_call(out, 10));
+  ck_assert_int_eq(report.measured, 4);
+  ck_assert_double_eq(out[20 * 4], 42);
+  ck_assert(isfinite(out[3]));
+  ck_exact(FAKE_250);
+  ck_assert_str_eq(stored(FAKE_250).tool, "libdfgnn call");
+  launches[RIGHT] = 0; /* the next finds it */
+  ck_ok(tune_call(out, 10));
+  ck_assert_int_eq(launches[RIGHT], 0);
+}
+
+TEST(a_call_that_would_take_long_is_left_to_a_race) {
+  float out[20 * 4];
+  ck_fails(tune_call(out, .4e-3 * 30), DFGNN_ERROR_NOT_TUNED, "at most");
+  ck_assert_int_eq(source_now(), DFGNN_SOURCE_RULE);
+  problem.pass = DFGNN_PASS_BACKWARD;
+  problem.accumulate = 1;
+  ck_fails(tune_call(out, 1), DFGNN_ERROR_UNSUPPORTED, "accumulate");
+  problem.accumulate = 0;
+  ck_fails(dfgnn_tune_call(NULL, ctx, graph, &problem, NULL, 1),
+           DFGNN_ERROR_INVALID, "args");
+  ck_fails(tune_call(out, 0), DFGNN_ERROR_INVALID, "most_s");
+}
+
 /* There are no kernels to compile on a CPU. */
 TEST(what_is_prepared_costs_a_tuning_nothing) {
   dfgnn_tune_kernels *kernels = NULL;

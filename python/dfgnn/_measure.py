@@ -1,0 +1,173 @@
+"""Measuring the kernels of calls whose graph comes again, once a problem and
+machine, from which later plans are chosen."""
+
+import ctypes
+import os
+import threading
+import time
+
+import torch
+
+from . import _abi, _calls, _context
+from ._context import with_room
+from ._library import library
+
+CALLS = 3  # the call of a graph that measures
+MOST_S = .5
+"""What measuring one problem may take; longer kernels race in their calls."""
+YOUNG_S = 1.
+"""Batches of a loader are gone by then.  The first of them is measured, and its
+measurements are near enough for the others."""
+RACE_CALLS = 24
+"""After these the times of a race are stored: it takes 18."""
+
+_SETTLED = ("forced", "pinned", "exact", "paper")
+
+enabled = os.environ.get("DFGNN_MEASURE", "") != "0"
+_lock = threading.Lock()
+_measured = set()  # (device, problem) of this process
+
+
+def measure(on=True):
+    """Says whether kernels are measured where a graph comes again; returns
+    whether they were before.
+
+    The third call of an operator on a graph that no measurement answers times
+    the few kernels of its portfolio with its own tensors, which takes about as
+    long as 40 calls, or 50 ms, and stores the times, so that neither this
+    process nor a later one measures that problem again.  Results may differ in
+    their last bits before and after that call, and not from then on.  Where it
+    would take more than half a second, the next 18 calls run six kernels in
+    turn.  Nothing is measured under torch.use_deterministic_algorithms,
+    DFGNN_DETERMINISTIC=1 or a DFGNN_EFFORT, in workers of a DataLoader, and
+    while a CUDA graph is captured.  DFGNN_MEASURE=0 is measure(False) from the
+    beginning.
+    """
+    global enabled
+    before, enabled = enabled, bool(on)
+    return before
+
+
+def _forget():
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _forbidden():
+    """Does this process ask for choices that nothing changes?"""
+    return (not enabled or os.environ.get("DFGNN_EFFORT")
+            or os.environ.get("DFGNN_DETERMINISTIC", "0") != "0"
+            or torch.are_deterministic_algorithms_enabled()
+            or torch.utils.data.get_worker_info() is not None)
+
+
+def _busy(device):
+    """Is this call one that must not do anything else?"""
+    return _calls.watching is not None or torch.compiler.is_compiling() or (
+        device.type == "cuda" and torch.cuda.is_current_stream_capturing())
+
+
+def _source(plan):
+    return _abi.SOURCES[library().dfgnn_plan_source(plan.address)]
+
+
+class Kernels:
+    """The kernels of a portfolio, while they are compiled in the background."""
+
+    def __init__(self, handle, wanted):
+        self.pointer, self.process = ctypes.c_void_p(), _context.process
+        if library().dfgnn_tune_prepare(
+                ctypes.byref(self.pointer), handle.context.handle,
+                handle.pointer, ctypes.byref(wanted)):
+            self.pointer = None  # the tuner will say why
+
+    def ready(self):
+        return library().dfgnn_tune_prepared(self.pointer)
+
+    def __del__(self, library=library):
+        # a fork has no thread that could end
+        if self.pointer and self.process == _context.process:
+            library().dfgnn_tune_release(self.pointer)
+
+
+class Again:
+    """Counts the calls of a plan until its kernels are measured."""
+
+    __slots__ = ("calls", "since", "kernels", "races")
+
+    def __init__(self):
+        self.calls, self.kernels, self.races = 0, None, False
+
+    def before(self, call, device, tensors):
+        """Is told of each call before it is made; returns what takes its place,
+        None once there is nothing more to do."""
+        self.calls += 1
+        if self.calls == 1:
+            self.since = time.monotonic()
+        if self.calls < CALLS - 1:
+            return self
+        if _forbidden():
+            return None
+        if _busy(device) or not _lock.acquire(blocking=False):
+            self.calls -= 1
+            return self
+        try:
+            return self._at_work(call, device, tensors)
+        finally:
+            _lock.release()
+
+    def _at_work(self, call, device, tensors):
+        plan, handle = call.plan, call.plan.handle()
+        if handle is None:
+            return None
+        if self.races:
+            if self.calls < RACE_CALLS:
+                return self
+            call.plan = plan.again(device, _abi.EFFORTS["race"])  # stores its times
+            return None
+        if _source(plan) in _SETTLED:
+            return None
+        if self.kernels is None:
+            self.kernels = Kernels(handle, plan.wanted)
+        if self.calls < CALLS or not self.kernels.ready() or (
+                self._is_known(plan, device)
+                and time.monotonic() - self.since < YOUNG_S):
+            return self
+        self.kernels = None
+        return self._measure(call, device, tensors)
+
+    def _is_known(self, plan, device):
+        return (device, bytes(plan.wanted)) in _measured
+
+    def _measure(self, call, device, tensors):
+        plan = call.plan.again(device)  # another call may have measured it
+        if _source(plan) not in _SETTLED:
+            status = _tune(plan, device, call.form, tensors)
+            if status == _abi.ERROR_NOT_TUNED:
+                call.plan = plan.again(device, _abi.EFFORTS["race"])
+                self.races = True
+                return self
+            if status:  # this problem keeps its plan
+                return None
+            _measured.add((device, bytes(plan.wanted)))
+            plan = plan.again(device)
+        call.plan = plan
+        return None
+
+
+def _tune(plan, device, form, tensors):
+    """The status of measuring a plan's problem with the tensors of a call."""
+    memory = [t if isinstance(t, int) else t.data_ptr() for t in tensors
+              if t is not None]
+    memory = [address for address in memory if address]
+    if len(memory) > len(set(memory)):  # perhaps an output over an input
+        return _abi.ERROR_UNSUPPORTED
+    args, alive = form.arguments(tensors)  # noqa: F841
+    handle = plan.handle()
+    return with_room(device, library().dfgnn_tune_call, None,
+                     handle.context.handle, handle.pointer,
+                     ctypes.byref(plan.wanted), ctypes.byref(args), MOST_S)

@@ -1,0 +1,238 @@
+"""Kernels are measured where a graph comes again (dfgnn._measure)."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+import dfgnn
+from conftest import PATIENCE, close, random_edges
+from dfgnn import _abi, _context, _measure
+from dfgnn._library import library
+
+N, D = 300, 8
+
+
+@pytest.fixture(autouse=True)
+def measuring(tmp_path, monkeypatch):
+    """Contexts of the test's own, with a store of its own."""
+    monkeypatch.setenv("DFGNN_STORE", str(tmp_path / "own.db"))
+    monkeypatch.setattr(_context, "_contexts", {})
+    monkeypatch.setattr(_measure, "_measured", set())
+    monkeypatch.setattr(_measure, "enabled", True)
+    monkeypatch.setattr(_measure, "MOST_S", 60.)  # the machine may be busy
+
+
+def graph_of(seed=1, edges=3000):
+    torch.manual_seed(seed)
+    return dfgnn.as_graph(random_edges(N, N, edges), N)
+
+
+def inputs():
+    return [torch.randn(N, D, requires_grad=True) for _ in range(3)]
+
+
+def sources(graph):
+    """The source of each plan that calls on the graph run by."""
+    return [_abi.SOURCES[library().dfgnn_plan_source(call.plan.address)]
+            for recipe in graph.handle.recipes.values()
+            for call in getattr(recipe, "calls", {}).values()]
+
+
+def attend(graph, tensors):
+    return dfgnn.gt_attention(graph, *[t.unsqueeze(1) for t in tensors])[:, 0]
+
+
+def step(graph, tensors):
+    out = attend(graph, tensors)
+    return out, torch.autograd.grad(out.square().sum(), tensors)
+
+
+def expected(graph, tensors):
+    q, k, v = (t.double() for t in tensors)
+    src, dst = graph.indices.long(), graph.dst.long()
+    score = (q[dst] * k[src]).sum(1) / D ** .5
+    weight = (score - score.max()).exp()
+    total = torch.zeros(N, dtype=torch.float64).index_add(0, dst, weight)
+    weight = (weight / total[dst]).unsqueeze(1)
+    return torch.zeros(N, D, dtype=torch.float64).index_add(
+        0, dst, weight * v[src])
+
+
+def test_the_third_call_measures_and_results_stay():
+    graph, tensors = graph_of(), inputs()
+    first = [step(graph, tensors) for _ in range(2)]
+    assert not {"exact"} & set(sources(graph))
+    kept = [t.detach().clone() for t in tensors]
+    after = [step(graph, tensors) for _ in range(4)]
+    assert sources(graph) == ["exact", "exact"]
+    for out, grads in after:
+        assert torch.equal(out, after[0][0])
+        assert all(map(torch.equal, grads, after[0][1]))
+    assert all(map(torch.equal, tensors, kept))
+    wanted = expected(graph, tensors)
+    for out, grads in first + after:
+        close(out, wanted.float(), 1e-5)
+        for grad, other in zip(grads, torch.autograd.grad(
+                expected(graph, tensors).square().sum(), tensors)):
+            close(grad, other, 1e-4)
+
+
+def test_a_graph_that_is_made_again_is_not_measured_again():
+    tensors = inputs()
+    for _ in range(3):
+        step(graph_of(2), tensors)
+    graph = graph_of(2)
+    for _ in range(3):
+        step(graph, tensors)
+    assert set(sources(graph)) == {"exact"}
+    again = graph_of(2)
+    step(again, tensors)
+    assert set(sources(again)) == {"exact"}
+
+
+def test_graphs_that_do_not_return_are_not_measured():
+    tensors = inputs()
+    for seed in range(3, 9):
+        graph = graph_of(seed, 2000)
+        for _ in range(2):
+            step(graph, tensors)
+        assert "exact" not in sources(graph)
+    assert not _measure._measured
+
+
+def test_the_batches_of_a_loader_are_measured_once():
+    """Each has many layers, so that its calls come again within a step."""
+    tensors, measured = inputs(), 0
+    for seed in range(10, 15):
+        graph = graph_of(seed, 2500)
+        for _ in range(8):
+            attend(graph, tensors)
+        measured += "exact" in sources(graph)
+    assert measured == 1
+
+
+@pytest.mark.parametrize("way", ["function", "deterministic", "effort",
+                                 "DFGNN_DETERMINISTIC", "compile"])
+def test_switches(way, monkeypatch):
+    graph, tensors = graph_of(20), inputs()
+    if way == "function":
+        dfgnn.measure(False)
+    elif way == "deterministic":
+        torch.use_deterministic_algorithms(True)
+    elif way == "effort":
+        monkeypatch.setenv("DFGNN_EFFORT", "estimate")
+    elif way == "compile":
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    else:
+        monkeypatch.setenv("DFGNN_DETERMINISTIC", "1")
+    try:
+        for _ in range(5):
+            step(graph, tensors)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert "exact" not in sources(graph)
+
+
+def test_long_kernels_race(monkeypatch):
+    monkeypatch.setattr(_measure, "MOST_S", 1e-9)
+    graph, tensors = graph_of(21), inputs()
+    wanted = expected(graph, tensors).float()
+    for _ in range(_measure.RACE_CALLS + 1):
+        close(attend(graph, tensors), wanted, 1e-5)
+    recipe, = graph.handle.recipes.values()
+    assert [call.again for call in recipe.calls.values()] == [None]
+    monkeypatch.setattr(_context, "_contexts", {})  # as of the next process
+    assert dfgnn.explain(graph_of(21), "gt", D)["source"] == "near"
+
+
+def test_threads_measure_once_and_get_right_results():
+    graph, tensors = graph_of(22), [t.detach() for t in inputs()]
+    wanted, found = expected(graph, tensors).float(), []
+
+    def run():
+        found.extend(attend(graph, tensors) for _ in range(10))
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 40
+    for out in found:
+        close(out, wanted, 1e-5)
+    assert sources(graph) == ["exact"]
+
+
+def test_programs_are_measured():
+    @dfgnn.edge_program
+    def weigh(i, j):
+        return dfgnn.softmax(torch.tanh(i.q + j.k)) * j.v
+    graph = graph_of(23)
+    q, k, v = (t.detach() for t in inputs())
+    found = [weigh(graph, i={"q": q}, j={"k": k, "v": v}) for _ in range(4)]
+    assert sources(graph) == ["exact"]
+    assert torch.equal(found[2], found[3])
+    close(found[3], found[0], 1e-5)
+
+
+def test_sums_are_measured():
+    graph, x = graph_of(23), torch.randn(N, D)
+    for _ in range(4):
+        out = dfgnn.spmm(graph, x)
+    wanted = torch.zeros(N, D).index_add(0, graph.dst.long(),
+                                         x[graph.indices.long()])
+    close(out, wanted, 1e-5)
+    assert sources(graph) == ["exact"]
+
+
+def test_outputs_over_inputs_are_left_alone():
+    graph, x = graph_of(24), torch.randn(N, D)
+    for _ in range(2):
+        dfgnn.spmm(graph, x)
+    recipe, = graph.handle.recipes.values()
+    call, = recipe.calls.values()
+    tensors = [x, x.view(N, D)]
+    assert _measure._tune(call.plan, x.device, call.form, tensors) == \
+        _abi.ERROR_UNSUPPORTED
+
+
+TEN_STEPS = """
+import os, signal, torch, dfgnn, test_measure
+graph, tensors = test_measure.graph_of(30), test_measure.inputs()
+print(dfgnn.explain(graph, "gt", test_measure.D)["source"], flush=True)
+for _ in range(10):
+    test_measure.step(graph, tensors)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def rows_of(store):
+    with contextlib.closing(sqlite3.connect(store)) as opened:
+        return sorted(map(repr, opened.execute("SELECT * FROM measurement")))
+
+
+def test_a_killed_process_has_measured_for_the_next(tmp_path):
+    """Two at once, which share the store, and then this one."""
+    store = str(tmp_path / "own.db")
+    env = {**os.environ, "DFGNN_MEASURE": "", "DFGNN_STORE": store,
+           "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__),
+                                          *sys.path])}
+    both = [subprocess.Popen([sys.executable, "-c", TEN_STEPS], env=env,
+                             text=True, stdout=subprocess.PIPE)
+            for _ in range(2)]
+    for process in both:
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == -signal.SIGKILL
+        assert output.split()[0] != "exact"
+    known = rows_of(store)
+    graph, tensors = graph_of(30), inputs()
+    for _ in range(5):
+        step(graph, tensors)
+    assert set(sources(graph)) == {"exact"}
+    assert known and rows_of(store) == known
