@@ -46,11 +46,11 @@ promise "the choices for a GPU that is not here need no GPU"
 status 0 dfgnn-tune explain "$small" --for sm_90 --store "$package" --json
 holds '.[0] | .arch == "sm_90" and .backend == "cuda" and (.variant | startswith("cuda."))'
 holds '.[0].candidates | map(select(.variant | startswith("cpu."))) | length == 0'
-status 0 dfgnn-tune explain "$small" --for sm_90,H200 --store "$work/none.db" --json
+DFGNN_STORE= status 0 dfgnn-tune explain "$small" --for sm_90,H200 --json
 holds '.[0] | .source == "model" and (.variant | startswith("cuda."))'
-status 0 dfgnn-tune explain "$small" --for sm_80,A100 --store "$work/none.db" --json
+DFGNN_STORE= status 0 dfgnn-tune explain "$small" --for sm_80,A100 --json
 holds '.[0].variant | startswith("cuda.")'
-status 2 dfgnn-tune explain "$small" --for sm_90,H300 --store "$work/none.db"
+DFGNN_STORE= status 2 dfgnn-tune explain "$small" --for sm_90,H300
 says "H300" "in no table"
 status 2 dfgnn-tune explain "$small" --for H200
 says "found 'H200', expected an architecture"
