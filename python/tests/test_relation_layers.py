@@ -121,9 +121,9 @@ def test_rgat(weights, mechanism, nodes, relations, count, said):
 @pytest.mark.parametrize("mode", ["additive", "multiplicative"])
 @pytest.mark.parametrize("mechanism", ["across-relation", "within-relation"])
 def test_rgat_in_all_its_modes(mechanism, mode, mod, said, monkeypatch):
-    from dfgnn.nn.pyg import _relations
-    ran, run = [], _relations._attended
-    monkeypatch.setattr(_relations, "_attended", lambda *a: (
+    from dfgnn.nn.pyg import _rgat
+    ran, run = [], _rgat._attended
+    monkeypatch.setattr(_rgat, "_attended", lambda *a: (
         ran.append(1), run(*a))[1])
     for nodes, relations, count in ((9, 3, 40), (30, 40, 300)):
         edges, kinds = typed(nodes, relations, count)
