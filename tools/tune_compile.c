@@ -331,8 +331,7 @@ static void release(compile *c) {
   tool_records_free(&c->records);
 }
 
-/* What graphs ask for, and with --cells, or without graphs, the stores' rows.
- */
+/* What graphs ask for, or without graphs the stores' rows. */
 static int add_problems(compile *c, tool_graphs *graphs) {
   tool_settings on_cpu = *c->settings;
   tool_cells cells = {0};
@@ -344,7 +343,7 @@ static int add_problems(compile *c, tool_graphs *graphs) {
     status = tool_cells_ask(graphs, &cells);
   if (!status && graphs->count)
     status = tool_each(&on_cpu, graphs, add_case, c);
-  if (!status && (on_cpu.cells || !graphs->count))
+  if (!status && !graphs->count)
     status = add_decisions(c);
   tool_cells_free(&cells);
   return status;
@@ -382,8 +381,8 @@ const tool_command tune_compile = {
         "graph and problem of the options the members of its portfolio and the "
         "variant that a program would choose, or every variant with --all. "
         "With --cells the problems of graphs are those of a table. Without "
-        "graphs, and with --cells, it does so for every problem that the "
-        "stores have measured on a GPU, restricted by the problem options.\n"
+        "graphs it does so for every problem that the stores have measured on "
+        "a GPU, restricted by the problem options.\n"
         "\n"
         "Compiled kernels go to the user's cache; --threads says how many are "
         "compiled at once (default: as many as there are cores). --pack "

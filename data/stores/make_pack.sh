@@ -1,9 +1,10 @@
 #!/bin/sh
-# Compiles what the package's store decides, what the rule chooses for its
-# problems, and the members of portfolios, for each of the architectures below
-# that the compiler knows.
+# Compiles what choices for a table of problems may be, the members of portfolios,
+# for each of the architectures below that the compiler knows.
 #
 #   make_pack.sh DFGNN-TUNE PACK STORE CELLS GRAPH...
+#
+#   ARCHS="sm_80 ..."   these architectures; all six are too much for a wheel
 set -eu
 
 tune=$1 pack=$2 store=$3 cells=$4

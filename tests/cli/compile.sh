@@ -105,7 +105,7 @@ promise "of a store that is named stat counts that alone"
 status 0 dfgnn-tune stat --store "$work/gpu.db" --json
 holds 'length > 0 and all(.kind == null and .rows > 0)'
 
-promise "cells are the problems of the graphs, beside those of the stores"
+promise "cells are the problems of the graphs"
 printf 'a --op spmm-sum --dim 8\nb --op gt --dim 8\n' >"$work/cells.txt"
 status 0 dfgnn-tune compile uniform:nodes=20,edges=90 --cells "$work/cells.txt" \
   --only a --store "$work/gpu.db" --op reduce-max --arch sm_90 --json
