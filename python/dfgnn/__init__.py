@@ -44,4 +44,8 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
 })
 
 if "torch" in sys.modules:  # programs that torch.export saved name the operator
-    from . import _torch_operator  # noqa: F401
+    from .errors import LibraryError
+    try:
+        from . import _torch_operator  # noqa: F401
+    except LibraryError:
+        pass  # which the first call says
