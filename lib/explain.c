@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 
@@ -35,6 +36,7 @@ static void give_reason(char *reason, const dfgnn_variant *v,
                         double predicted) {
   dfgnn_setting setting = dfgnn__setting(plan->graph, &plan->problem);
   const char *refusal = dfgnn__variant_refusal(v, &setting);
+  const locale_t before = dfgnn__locale_begin();
   if (v == dfgnn__race_current(plan)->variant)
     snprintf(reason, REASON_LENGTH, "chosen");
   else if (refusal)
@@ -56,6 +58,7 @@ static void give_reason(char *reason, const dfgnn_variant *v,
              "not measured on this graph; predicted %.2fx", predicted);
   else
     snprintf(reason, REASON_LENGTH, "not measured on this graph");
+  dfgnn__locale_end(before);
 }
 
 /* ---- candidates ---------------------------------------------------------- */

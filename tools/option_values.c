@@ -14,6 +14,7 @@
 #include "dfgnn_tune.h"
 #include "graph/reorder/reorder.h"
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/key.h"
 
 static void *field_of(tool_settings *settings, const tool_option *option) {
@@ -80,7 +81,7 @@ dfgnn_status option_seconds(tool_settings *settings, const tool_option *option,
     double seconds;
   } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
   char *end;
-  double x = strtod(text, &end);
+  double x = dfgnn__number_of(text, &end);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++)
     if (end != text && !strcmp(end, units[i].suffix) && x > 0 &&
         x * units[i].seconds <= MOST_SECONDS) {
@@ -96,7 +97,7 @@ dfgnn_status option_seconds(tool_settings *settings, const tool_option *option,
 dfgnn_status option_bandwidth(tool_settings *settings,
                               const tool_option *option, const char *text) {
   char *end;
-  const double x = strtod(text, &end);
+  const double x = dfgnn__number_of(text, &end);
   if (end == text || *end || !(x > 0) || !(x <= 1e6))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "found '%s', expected GB/s above zero, such as 4236",
@@ -116,7 +117,7 @@ dfgnn_status option_since(tool_settings *settings, const tool_option *option,
     *(int64_t *)field_of(settings, option) = (int64_t)timegm(&day);
     return DFGNN_OK;
   }
-  double x = strtod(text, &end);
+  double x = dfgnn__number_of(text, &end);
   const char *const units = "smhd";
   static const double seconds[] = {1, 60, 3600, 86400};
   const char *unit = end != text && *end && !end[1] ? strchr(units, *end) : 0;

@@ -1,5 +1,6 @@
 /* survey_file.c - reads and appends to the CSV of a survey */
 #include "tools/survey_file.h"
+#include "lib/base/locale.h"
 #include "tools/common.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static int add_row(tool_block *block, char *field[FIELDS], size_t of) {
     return 0;
   tool_surveyed *row = &block->row[block->count++];
   snprintf(row->variant, sizeof row->variant, "%s", field[2]);
-  row->ms = strtod(field[3], NULL);
+  row->ms = dfgnn__number_of(field[3], NULL);
   row->rounds = atoi(field[4]);
   row->revision = atoi(field[6]);
   return 1;
