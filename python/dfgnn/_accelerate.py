@@ -11,6 +11,7 @@ import torch
 
 from . import _step_times
 from ._checks import counted
+from ._guard import MOST_STEPS, Compilation, Guard, Guards, swap
 
 __all__ = ["accelerate", "Report"]
 
@@ -47,9 +48,8 @@ _ADVICE = [
 # modules of other libraries that may take most of a step
 _HEAVY = [
     (("MultiheadAttention",), "every node attends to every node of its graph: "
-     "its time and memory grow with the square of the largest graph, and "
-     "kernels have it for small graphs of a GPSConv on a CPU alone; "
-     "GPSConv(attn_type='performer') or attn=None is linear"),
+     "its time grows with the square of the largest graph; kernels have it "
+     "in a GPSConv, and as dfgnn.dense_attention(batch, q, k, v, bias)"),
     (("PerformerAttention", "PolynormerAttention", "SGFormerAttention",
       "QFormer"), "attention of all nodes, by matrix products of PyTorch"),
     (("LSTM", "GRU", "LSTMAggregation", "GRUAggregation"),
@@ -76,11 +76,13 @@ def _next_step(module):
 
 _NOTHING = """\
   looked for: layers of torch_geometric and dgl, classes that derive from
-  MessagePassing or send messages by DGL, and blocks of physicsnemo, orb-models
-  and anemoi-models, of the packages that are imported
+  MessagePassing or send messages by DGL, modules that call scatter, softmax or
+  a pooling of torch_geometric, and blocks of physicsnemo, orb-models and
+  anemoi-models, of the packages that are imported
   next: messages that are summed by torch itself (index_add, scatter of
   x[src]) are dfgnn.aggregate(graph, x, reduce), weighted ones dfgnn.spmm, a
-  softmax of them dfgnn.score_attention, any others dfgnn.edge_program"""
+  softmax of them dfgnn.score_attention, any others dfgnn.edge_program; code of
+  torch_scatter runs after dfgnn.install_as_torch_scatter()"""
 
 
 def _of_each_reason(layers, what):
@@ -106,6 +108,8 @@ class Report:
     kept: have no kernel, why not, and in ``next`` what would serve them.
     others: modules that are no layers of graphs and may take most of a step.
     joined: layers that to_hetero called for each relation, and now once.
+    calling: modules whose calls of scatter, softmax and poolings of PyG's
+        know the groups of an index, and reduce by kernels where they win.
     """
 
     def __init__(self, verb, model=None):
@@ -114,7 +118,10 @@ class Report:
         self._traced, self._kept = [], []
         self.others = []
         self.joined = []
+        self.calling = []
         self._classes = []  # [(module, its own class, that with kernels)]
+        self._guards = {}  # by name of a layer
+        self.compilation = None
         self._whole = ()  # beginnings of the names of layers that no call meets
 
     @property
@@ -124,12 +131,26 @@ class Report:
 
     @property
     def kept(self):
-        """A traced layer is kept if no call of it was served."""
-        return self._kept + [
+        """A traced layer is kept if no call of it was served, and any whose
+        own path was faster."""
+        slow = [layer._replace(reason=self._slow(layer)) for layer in (
+            *self.swapped, *self.already, *self.traced) if self._slow(layer)]
+        return self._kept + slow + [
             layer._replace(reason=state.reason,
                            next=_next_step(self._module(layer)))
             for layer, state in self._traced
             if state.reason and not state.served]
+
+    def _slow(self, layer):
+        """Why a layer with kernels keeps its own path, or None."""
+        guard = self._guards.get(layer.name)
+        return None if guard is None else guard.kept
+
+    @property
+    def times(self):
+        """By name of a layer what its first steps took by either path."""
+        return {name: guard.reason for name, guard in self._guards.items()
+                if guard.reason}
 
     def _module(self, layer):
         return self.model.get_submodule(layer.name)
@@ -138,7 +159,8 @@ class Report:
     def served(self):
         """The layers that run by kernels."""
         swapped = [] if self.verb == "restored" else self.swapped
-        return self.already + swapped + self.traced
+        return [layer for layer in (*self.already, *swapped, *self.traced)
+                if not self._slow(layer)]
 
     def _inside(self):
         """The beginnings of the names of layers that a unit takes together:
@@ -153,24 +175,31 @@ class Report:
             len(self._kept)
         inside = self._inside()
         lines = [f"{self.verb} {len(self.swapped)} of {counted(met, 'layer')}"]
-        if not met and self.verb == "accelerated":
+        if not met and not self.calling and self.verb == "accelerated":
             lines.append(_NOTHING)
         if self.already:
             lines[0] += f"; {len(self.already)} were accelerated already"
         for layer in (*self.swapped, *self.joined):
-            if not layer.detail and layer.name.startswith(inside):
+            if self._slow(layer) or \
+                    not layer.detail and layer.name.startswith(inside):
                 continue
             lines.append(f"  {layer.name or '(model)'}: {layer.kind}" + (
                 f": {layer.detail}" if layer.detail else ""))
         if self.traced:
             lines[0] += f"; traced {len(self.traced)}"
         for layer, state in self._traced:
+            if self._slow(layer):
+                continue
             if state.served:
                 lines.append(f"  {layer.name or '(model)'}: {layer.kind} runs "
                              "by an edge program made of its messages")
             elif not state.reason:
                 lines.append(f"  {layer.name or '(model)'}: {layer.kind} is "
                              "traced by its first call")
+        lines += [f"  {layer.name or '(model)'}: {layer.kind}'s own calls of "
+                  f"{layer.detail}" for layer in self.calling]
+        if self.compilation is not None and self.compilation.reason:
+            lines.append(f"  (model): {self.compilation.reason}")
         lines += _of_each_reason(self.kept, "stays as it is")
         lines += _of_each_reason(self.others, "is no layer of edges")
         return "\n".join(lines)
@@ -180,8 +209,9 @@ class Report:
         train_one_batch())``.
 
         step: a function without arguments that runs the model, forward and
-            backward; it is run 4 * rounds + 2 times, half of them with the
-            layers' own classes.
+            backward; it is run until each layer's path is chosen, and
+            then 4 * rounds + 2 times, half of them with the layers' own
+            classes.
         Returns a :class:`dfgnn._step_times.Times`: the step and each layer
         before and after with their noise, the layers that got slower, the
         calls that took their library's own path and why, and other modules
@@ -194,6 +224,10 @@ class Report:
                             f"{type(step).__name__}")
         if rounds < 1:
             raise ValueError(f"rounds must be at least 1, got {rounds}")
+        for _ in range(MOST_STEPS):
+            step()
+            if not any(guard.undecided for guard in self._guards.values()):
+                break
         modules = dict(self.model.named_modules())
         layers = [(layer.name, modules[layer.name])
                   for layer in (*self.served, *self.kept)
@@ -207,16 +241,17 @@ class Report:
         """The layers have their own classes."""
         with_kernels = [type(module) for module, _, _ in self._classes]
         for module, own, _ in self._classes:
-            _swap(module, own)
+            swap(module, own)
         try:
             yield
         finally:
             for (module, _, _), kind in zip(self._classes, with_kernels):
-                _swap(module, kind)
+                swap(module, kind)
 
 
 def accelerate(model: torch.nn.Module, *, undo: bool = False,
-               check: bool = True) -> Report:
+               check: bool = True, guard: bool = True,
+               compile: bool = False) -> Report:
     """Gives each layer of PyG in a model the class of the same name in
     dfgnn.nn.pyg, and each of DGL, and each module of your own that sends
     messages by DGL, a class over its own whose sums run by kernels, in place: parameters, buffers, hooks and state_dict are
@@ -233,6 +268,17 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     check=True compares the numbers and gradients of each first call with those
     of the layer's own methods, and keeps these where they differ.
 
+    guard=True times the kernels and the library's own path of each layer in
+    turns in its first steps, about ten to twenty with gradients and as many
+    without, and gives a layer its own class back if that is faster by more than
+    2 %.  Each step is a real one by one path; they differ by rounding, and in
+    the random numbers that dropout of attention draws.  Deterministic
+    algorithms, checkpoints, dfgnn.capture and torch.compile have no such steps:
+    kernels run.
+
+    compile=True then times the model as torch.compile makes it, too, and keeps
+    that where it is faster; report.compilation says what was found.
+
     Returns a :class:`Report` of what was swapped, of which layers were not and
     why, and of other modules that may take the time; its after(step) times a
     step before and after.
@@ -245,6 +291,8 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     for name, module in model.named_modules():
         for library in libraries:
             _meet(report, library, name, module, undo, check)
+            _reach(report, library, name, module, undo)
+        module.__dict__.pop("_dfgnn_guard", None)
         heavy = next((text for kinds, text in _HEAVY
                       if type(module).__name__ in kinds), None)
         if heavy and not undo:
@@ -255,7 +303,21 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     for name, module in model.named_modules():
         for library in libraries:
             _rewrite(report, library, name, module, undo)
+    if guard and not undo:
+        _guard(report)
+    if isinstance(model._compiled_call_impl, Compilation):
+        model._compiled_call_impl = None
+    if compile and not undo:
+        report.compilation = model._compiled_call_impl = Compilation(
+            model, list(report._guards.values()))
     return report
+
+
+def _guard(report):
+    group = Guards()
+    for layer in (*report.swapped, *report.already, *report.traced):
+        guard = report._guards[layer.name] = Guard(group)
+        report.model.get_submodule(layer.name)._dfgnn_guard = guard
 
 
 def _rewrite(report, library, name, module, undo):
@@ -284,14 +346,14 @@ def _meet(report, library, name, module, undo, check):
     traced = None if undo or fast or own else _traced_class(library, kind)
     other = own if undo else fast
     if traced is not None:
-        _swap(module, traced)
+        swap(module, traced)
         state = library.state(module)
         state.checked = check
         if not name.startswith(report._whole):
             report._traced.append((Layer(name, kind.__name__), state))
         report._classes.append((module, kind, traced))
     elif other is not None:
-        _swap(module, other)
+        swap(module, other)
         report.swapped.append(Layer(name, kind.__name__))
         if not undo:
             report._classes.append((module, kind, fast))
@@ -305,6 +367,29 @@ def _meet(report, library, name, module, undo, check):
         if reason is not None:
             report._kept.append(Layer(name, kind.__name__, reason,
                                      _next_step(module)))
+
+
+def _reach(report, library, name, module, undo):
+    """Gives a module that is no layer a class whose methods call functions of
+    dfgnn."""
+    kind = type(module)
+    if undo:
+        own = getattr(library, "without_functions", lambda kind: None)(kind)
+        if own is not None:
+            swap(module, own)
+        return
+    if any(name.startswith(f"{layer.name}." if layer.name else "")
+           for layer in (*report.swapped, *report.already)) or any(
+               name.startswith(f"{layer.name}." if layer.name else "")
+               for layer, _ in report._traced):
+        return  # a layer looks at the modules inside it
+    made, names = getattr(library, "with_functions",
+                          lambda kind: (None, ()))(kind)
+    if made is not None:
+        swap(module, made)
+        report._classes.append((module, kind, made))
+        report.calling.append(Layer(name, kind.__name__,
+                                    detail=", ".join(names)))
 
 
 def _traced_class(library, kind):
@@ -326,13 +411,3 @@ def _libraries():
         from .nn.blocks import accelerated
         found.append(accelerated)
     return found
-
-
-def _swap(module, kind):
-    state = module.__dict__
-    if "propagate" in state and not state.get("_explain") \
-            and state.get("_decomposed_layers", 1) == 1:
-        # PyG leaves its own propagate in the module after an explanation
-        del state["propagate"]
-    state.pop("_dfgnn_weights", None)
-    module.__class__ = kind

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from ._capacity import (
     EdgeBuffer, EdgeRoom, refill, rooms_of, side_by_side)
 from ._checks import describe
+from ._counts import Counts, Reading
 from ._recording import Recording, recording
 from ._refusal import refusal
 from ._stamp import is_stamped, stamp
@@ -66,6 +67,12 @@ def capture(step: Callable, *examples, warmup: int = 3, limit: int = 16,
         :class:`dfgnn.InvalidError` before anything runs.
     device: the GPU of the step, where arguments are on the CPU, as a loader
         gives them; by default that of the arguments.
+
+    A number of graphs that the step reads, int(batch.max()) + 1, is that of its
+    first steps; each replay checks on the device that it is, and the next call
+    raises :class:`dfgnn.InvalidError` if it was not.  Batches of other sizes
+    have room: batch=most.nodes.filled(64) puts spare nodes into a graph of
+    their own after 64 graphs.
 
     A dfgnn.Graph is part of the recording, and so is an edge_index that graphs
     are made of: each is recorded on its own.  What step reads from elsewhere
@@ -230,6 +237,7 @@ class _Step:
         self.gpu = owner.gpu(device) if device is not None else None
         self.left = owner.warmup if device is not None else float("inf")
         self.graph = self.results = None
+        self.counts = Counts(device) if device is not None else None
         self.watched = []  # (tensor that graphs were made of, its version)
         self.rooms = {number: room.buffer(
             leaves[number], device or torch.device("cpu"))
@@ -264,6 +272,8 @@ class _Step:
         return _copies(self.results) if self.owner.copy else self.results
 
     def write(self, leaves):
+        if self.counts is not None:
+            self.counts.tell()
         for number, buffer in self.rooms.items():
             buffer.check(number, leaves[number])
         with torch.no_grad():
@@ -273,11 +283,21 @@ class _Step:
                 tensor.copy_(leaves[number], non_blocking=True)
 
     def run(self):
-        self.read = Recording()  # keeps alive what the CUDA graph reads
+        counts = self.counts
+        # keeps alive what the CUDA graph reads
+        self.read = Recording(counts)
         args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
         refill(self.edges)
         with recording(self.read):
-            return self.owner.step(*args, **kwargs)
+            if counts is None:
+                return self.owner.step(*args, **kwargs)
+            counts.begin(not self.left, {id(t) for t in self.inputs.values()})
+            if counts.known and not counts.seen:
+                return self.owner.step(*args, **kwargs)
+            with Reading(counts):
+                results = self.owner.step(*args, **kwargs)
+            counts.end()
+            return results
 
     def warm(self):
         """Runs one step on a side stream, as torch wants it before a capture;

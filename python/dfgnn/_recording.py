@@ -11,9 +11,11 @@ current = None
 
 class Recording:
     """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
-    stamp) of the tensors that kept objects were made of."""
+    stamp) of the tensors that kept objects were made of.  counts: a Counts of
+    the step, or None."""
 
-    def __init__(self):
+    def __init__(self, counts=None):
+        self.counts = counts
         self.graphs = {}
         self.sources = {}
 

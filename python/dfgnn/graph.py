@@ -15,6 +15,7 @@ from ._modes import compiling, constant, lasting, unwrapped
 from ._stamp import stamp
 from ._values import adjacency_values  # noqa: F401 - part of this module
 
+made = 0  # how many graphs there have been
 _ids = itertools.count(1)
 _registry: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 _handle_lock = threading.RLock()
@@ -121,6 +122,8 @@ class Graph(Edges):
 
     def _fill(self, sizes, device, graph_ptr=None, family=None, name=None,
               numbered=True):
+        global made
+        made += 1
         self.num_dst, self.num_src, self._edges = sizes
         self.device = device
         if graph_ptr is not None:

@@ -165,6 +165,54 @@ def test_edges_of_the_surroundings_that_change_are_recorded_anew(fake, name):
         edges.copy_(random_edges(N, N, 60))
 
 
+def graph_sums(x, batch):
+    """As PyG's global_add_pool."""
+    return x.new_zeros(int(batch.max()) + 1).index_add(0, batch, x)
+
+
+def own_sums(x, batch):
+    return dfgnn.scatter(x, batch)
+
+
+@pytest.mark.parametrize("step", [graph_sums, own_sums])
+@pytest.mark.parametrize("other", [[0, 1, 1], [0, 1, 5]])
+def test_a_number_of_graphs_is_kept_and_checked(fake, step, other):
+    captured = dfgnn.capture(step, warmup=3)
+    x = torch.tensor([1., 2, 4])
+    for last in ([0, 1, 2], [0, 2, 2], [2, 1, 0], [1, 2, 2], [0, 0, 2]):
+        batch = torch.tensor(last)
+        assert torch.equal(captured(x, batch), step(x, batch))
+    assert captured.recorded == 1
+    captured(x, torch.tensor(other))  # writes nowhere beyond three graphs
+    with pytest.raises(dfgnn.InvalidError, match="largest number is another "
+                       "than in its first steps, 2:.*filled"):
+        captured(x, torch.tensor([0, 1, 2]))
+    batch = torch.tensor([2, 0, 0])
+    assert torch.equal(captured(x, batch), step(x, batch))
+    assert captured.recorded == 1
+
+
+def test_batches_of_any_number_of_graphs_have_room(fake):
+    most = dfgnn.Capacity(nodes=20, edges=40)
+    captured = dfgnn.capture(graph_sums, capacity=dict(
+        x=most.nodes, batch=most.nodes.filled(4)))
+    for sizes in ([3, 2], [1], [4, 4, 4, 4], [2, 2], [5, 1, 1]):
+        batch = torch.repeat_interleave(torch.arange(len(sizes)),
+                                        torch.tensor(sizes))
+        x = torch.randn(batch.numel())
+        out = captured(x, batch)
+        assert out.shape == (5,)
+        close(out[:len(sizes)], graph_sums(x, batch), 1e-6)
+    assert captured.recorded == 1
+
+
+def test_a_number_of_another_kind_is_still_refused(fake):
+    def step(x):
+        return x * wait(x).float().max().item()
+    with pytest.raises(dfgnn.CaptureError):
+        dfgnn.capture(step, torch.ones(2))
+
+
 def test_beyond_the_limit_steps_run_plainly_and_the_log_says_so(fake, caplog):
     captured = dfgnn.capture(lambda x: x.sum(), warmup=2, limit=2)
     with caplog.at_level(logging.WARNING, "dfgnn"):

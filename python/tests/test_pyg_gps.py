@@ -1,5 +1,4 @@
-"""GPSConv of dfgnn.nn.pyg, whose attention of all nodes runs by kernels on a
-CPU: the same numbers as PyG's, and PyG's own path where kernels do not serve."""
+"""GPSConv of dfgnn.nn.pyg, whose attention of all nodes runs by kernels: the same numbers as PyG's, and PyG's own path where kernels do not serve."""
 
 import copy
 
@@ -8,6 +7,7 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
+from dfgnn import _pairs
 from conftest import random_edges
 from dfgnn.nn.pyg import _gps
 from fuzz_pyg import near
@@ -108,8 +108,8 @@ def test_pairs_are_kept_with_the_batch_and_made_anew_when_it_changes():
     x, edges = torch.randn(10, WIDTH).double(), random_edges(10, 10, 20)
     plain = layer()
     made = []
-    pairs = _gps._pairs
-    _gps._pairs = lambda b: made.append(1) or pairs(b)
+    pairs = _pairs._pairs
+    _pairs._pairs = lambda b: made.append(1) or pairs(b)
     try:
         model(x, edges, batch), model(x, edges, batch)
         assert len(made) == 1
@@ -117,7 +117,7 @@ def test_pairs_are_kept_with_the_batch_and_made_anew_when_it_changes():
         near(model(x, edges, batch), plain(x, edges, batch), 1e-9, "changed")
         assert len(made) == 2
     finally:
-        _gps._pairs = pairs
+        _pairs._pairs = pairs
 
 
 def test_a_batch_that_does_not_rise_is_refused_as_by_pyg(counted):
@@ -137,7 +137,7 @@ def test_other_calls_take_pygs_own_path(case, counted, monkeypatch):
     if case == "no batch":
         batch = None
     if case == "large":
-        monkeypatch.setattr(_gps, "_MOST_PAIRS", 4)
+        monkeypatch.setattr(_pairs, "MOST_PAIRS", 4)
     if case == "hook":
         seen = []
         fast.attn.register_forward_hook(lambda *_: seen.append(1))

@@ -3,6 +3,7 @@
 import functools
 import inspect
 
+from ..._guard import guarded
 from . import _anemoi, _orb, _physicsnemo
 from ._block import served
 
@@ -40,6 +41,7 @@ def with_kernels(kind):
         return None
     methods = {name: functools.wraps(getattr(kind, name))(
         served(kind, name, run)) for name, (run, _) in row.methods.items()}
+    methods["forward"] = guarded(methods.get("forward", kind.forward))
     return type(kind.__name__, (Block, kind), {
         "__module__": kind.__module__, "__doc__": kind.__doc__,
         "__qualname__": kind.__qualname__, "_dfgnn_base": kind, **methods})

@@ -12,6 +12,7 @@ import types
 from torch import nn
 
 from ... import _fallbacks
+from ..._guard import guarded
 from ...errors import InvalidError, UnsupportedError
 from .._guards import Other, surroundings
 from . import _messages
@@ -41,6 +42,7 @@ class Accelerated(nn.Module):
         arguments are."""
         return surroundings() is not None
 
+    @guarded
     def forward(self, *args, **kwargs):
         with _messages.kernels(self):
             for attempt in self._dfgnn_row:

@@ -5,6 +5,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import hetero_conv as theirs
 
 from ... import _fallbacks, ops
+from ..._guard import guarded
 from ..._modes import constant
 from ...hetero import HeteroGraph
 from .. import _together
@@ -122,6 +123,7 @@ class HeteroConv(pyg.HeteroConv):
         """What torch.compile takes as a constant."""
         return _hetero_compiled.plan(self)
 
+    @guarded
     def forward(self, *args_dict, **kwargs_dict):
         if len(args_dict) > 1 and isinstance(args_dict[1], HeteroGraph):
             return _on_graph(self, kwargs_dict, *args_dict)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear, MessagePassing, aggr
 
 from ... import _fallbacks, ops
+from ..._guard import guarded
 from ..._modes import constant
 from ..._operators import DTYPES, ShapeError
 from ...errors import InvalidError
@@ -272,4 +273,5 @@ def fuse(base, row, module):
                 with_wide_edges(theirs)))
     if row.node is not None:
         names["forward"] = first(row.node)(names.get("forward", base.forward))
+    names["forward"] = guarded(names.get("forward", base.forward))
     return type(base.__name__, (Fused, base), names)

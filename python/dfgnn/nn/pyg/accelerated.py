@@ -3,7 +3,8 @@
 from torch_geometric.nn import MessagePassing
 
 from . import (
-    CLASSES, UNITS, Fused, HeteroConv, _hetero_library, _to_hetero, _traced)
+    CLASSES, UNITS, Fused, HeteroConv, _functions, _hetero_library, _to_hetero,
+    _traced)
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
@@ -42,6 +43,19 @@ def traced(kind):
 
 def is_traced(kind):
     return _traced.is_traced(kind)
+
+
+def with_functions(kind):
+    """(a class whose methods call functions of dfgnn, their names); (None, ())
+    of a class that calls none."""
+    if kind in CLASSES or kind in UNITS or issubclass(kind, (
+            MessagePassing, *_THEIRS)):
+        return None, ()
+    return _functions.calling(kind)
+
+
+def without_functions(kind):
+    return _functions.own(kind)
 
 
 def state(layer):

@@ -1,0 +1,420 @@
+"""Which is faster for an accelerated layer: the kernels, or its library's path.
+
+The first steps of a layer take both in turns, each of them a real step, and are
+timed from the layer's input to its output and from the gradient of its output to
+those of its inputs and parameters.  Nothing is run twice, so that buffers, random
+numbers, hooks and gradients are those of one step.  A layer whose own path is
+faster gets its own class back.
+
+On a GPU the clock is that of its stream, which waits where the host is the
+slower one, and no call waits for the device.
+"""
+
+import functools
+import threading
+import time
+
+import torch
+
+from . import _recording, graph
+from ._modes import compiling, torchs_cuda_graphs
+from .hetero import HeteroGraph
+
+WARM = 3  # steps by kernels that make graphs, compile and choose variants
+LEAST, MOST = 3, 9  # timed steps of each path
+MOST_STEPS = 2 * (WARM + 2 * MOST)  # until a path is chosen
+MOST_CALLS = 64  # of a layer in a step
+CLEAR = 1.25  # a ratio that the least of LEAST steps decides
+MARGIN = 1.02  # the kernels stay unless they take longer by more than this
+KERNELS, OWN = "kernels", "own path"
+
+_thread = threading.local()  # .path: that of a timed layer around this call
+
+
+def guarded(forward):
+    """Decorates the forward of a class with kernels."""
+    @functools.wraps(forward)
+    def called(self, *args, **kwargs):
+        if not compiling():
+            guard = self.__dict__.get("_dfgnn_guard")
+            if guard is not None:
+                return guard.call(forward, self, args, kwargs)
+        return forward(self, *args, **kwargs)
+    return called
+
+
+def swap(module, kind):
+    """Gives a module a class of the same parameters."""
+    state = module.__dict__
+    if "propagate" in state and not state.get("_explain") \
+            and state.get("_decomposed_layers", 1) == 1:
+        # PyG leaves its own propagate in the module after an explanation
+        del state["propagate"]
+    state.pop("_dfgnn_weights", None)
+    module.__class__ = kind
+
+
+def _by_own_path(layer, args, kwargs):
+    kind = layer.__class__
+    # it has none if another thread is here already
+    layer.__class__ = getattr(kind, "_dfgnn_base", kind)
+    try:
+        return layer.forward(*args, **kwargs)
+    finally:
+        layer.__class__ = kind
+
+
+# ---- which calls are timed --------------------------------------------------
+
+def _leaves(value):
+    if isinstance(value, (tuple, list, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(one)
+    else:
+        yield value
+
+
+def _tensors_in(value):
+    return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _untimed(leaves, given):
+    """Whether a call is left alone: two runs of a program must agree, something
+    records or transforms it, a checkpoint calls it again in the backward pass
+    and needs what it did before, or its library knows no such graph."""
+    if not given or any(isinstance(leaf, (graph.Graph, HeteroGraph))
+                        for leaf in leaves) or torch.are_deterministic_algorithms_enabled() or \
+            _recording.current is not None or torchs_cuda_graphs() or \
+            any(type(t) not in (torch.Tensor, torch.nn.Parameter)
+                for t in given) or \
+            torch._C._get_tracing_state() is not None or \
+            torch._C._functorch.peek_interpreter_stack() is not None or \
+            torch._C._len_torch_dispatch_stack() or \
+            torch._C._current_graph_task_id() != -1:
+        return True
+    if not torch.is_grad_enabled() and not torch.is_inference_mode_enabled() \
+            and any(t.requires_grad for t in given):
+        return True
+    return _saved_elsewhere() or given[0].is_cuda and \
+        torch.cuda.is_current_stream_capturing()
+
+
+def _saved_elsewhere():
+    """Whether hooks take the tensors that autograd saves, as those of a
+    checkpoint do; unknown in an old torch, where they might."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top is None or top(True) is not None
+
+
+# ---- clocks -----------------------------------------------------------------
+
+class _Clock:
+    """Marks of the host."""
+
+    @staticmethod
+    def mark():
+        return time.perf_counter()
+
+    @staticmethod
+    def between(begin, end):
+        return 1e3 * (end - begin)
+
+
+class _Stream:
+    """Marks of a GPU's current stream."""
+
+    @staticmethod
+    def mark():
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    @staticmethod
+    def between(begin, end):
+        """Milliseconds, or None if the device has not come so far."""
+        return begin.elapsed_time(end) if end.query() else None
+
+
+class _Sample:
+    """One step's calls of a layer by one path."""
+
+    def __init__(self, path, given, timed):
+        self.path, self.timed = path, timed
+        self.clock = _Stream if given[0].is_cuda else _Clock
+        # a mini-batch of more rows takes longer
+        self.rows = sum(max(t.shape, default=1) for t in given)
+        self.calls, self.forward, self.handles = 0, [], []
+        self.began = self.ended = None  # of the backward pass
+        self.over = False  # no backward pass is to come
+        self.graphs = graph.made
+
+    def run(self, run, layer, given):
+        begin = self.clock.mark()
+        out = run()
+        self.forward.append((begin, self.clock.mark()))
+        self.calls += 1
+        if not (torch.is_grad_enabled() and self.timed):
+            self.over = True
+        else:
+            self._follow(layer, given, out)
+        return out
+
+    def _follow(self, layer, given, out):
+        ends = [t.grad_fn for t in given if t.grad_fn is not None]
+        ends += [_accumulator(t) for t in (*layer.parameters(), *given)
+                 if t.requires_grad and t.is_leaf]
+        begins = [t.grad_fn for t in _tensors_in(out)
+                  if t.grad_fn is not None and t.grad_fn not in ends]
+        self.over = not begins or not ends
+        if not self.over:
+            self.handles += [node.register_prehook(self._begin)
+                             for node in begins]
+            self.handles += [node.register_prehook(self._end)
+                             for node in ends]
+
+    def _begin(self, _):
+        if self.began is None:
+            self.began = self.clock.mark()
+
+    def _end(self, _):
+        if self.began is not None:
+            self.ended = self.clock.mark()
+
+    def close(self):
+        self.graphs = graph.made - self.graphs
+        for handle in self.handles:
+            handle.remove()
+
+    def times(self):
+        """(forward, backward or None) of a row in ms; None if the device is
+        not through."""
+        found = [self.clock.between(*pair) for pair in self.forward]
+        back = None
+        # the backward of a layer that is called again has others inside
+        if self.ended is not None and self.calls == 1:
+            back = self.clock.between(self.began, self.ended)
+            found.append(back)
+        if None in found:
+            return None
+        forward = (sum(found) - (back or 0.0)) / self.calls
+        return forward / self.rows, None if back is None else back / self.rows
+
+
+def _accumulator(leaf):
+    """The node that adds to a leaf's gradient."""
+    with torch.enable_grad():
+        return leaf.view_as(leaf).grad_fn.next_functions[0][0]
+
+
+# ---- races ------------------------------------------------------------------
+
+class Race:
+    """The steps of one layer, with gradients or without."""
+
+    def __init__(self, words):
+        self.words = words  # of a time by the own path, and by kernels
+        self.steps = 0
+        self.open = None  # the sample of the step that runs
+        self.waiting = []  # samples whose times are not known yet
+        self.samples = {KERNELS: [], OWN: []}
+        self.rows = 0
+        self.builds = 0  # samples of the kernels that made graphs
+        self.winner = self.reason = None
+        self.ready = False  # waits for the layers that share its graph
+
+    def sample(self, given):
+        """That of a call, which begins a new step where one has ended."""
+        last = self.open
+        if last is not None and not last.over and last.ended is None and \
+                last.calls < MOST_CALLS:
+            return last  # no gradient has come since
+        if last is not None:
+            self._close(last)
+        path, timed = KERNELS, self.steps > WARM
+        if self.steps >= WARM and (self.steps - WARM) % 2 == 0:
+            path = OWN
+        self.steps += 1
+        self.open = _Sample(path, given, timed)
+        return self.open
+
+    def _close(self, sample):
+        self.open = None
+        sample.close()
+        if sample.timed:
+            self.waiting.append(sample)
+        left = []
+        for one in self.waiting:
+            times = one.times()
+            if times is None:
+                left.append(one)
+                continue
+            self.samples[one.path].append(times)
+            self.rows = one.rows
+            self.builds += one.path == KERNELS and one.graphs > 0
+        self.waiting = left
+
+    def milliseconds(self, path):
+        """The least time of a step of the latest size."""
+        with_backward = all(any(b is not None for _, b in found)
+                            for found in self.samples.values())
+        return self.rows * min(
+            f + (b or 0.0) if with_backward else f
+            for f, b in self.samples[path] if b is not None or
+            not with_backward)
+
+    @property
+    def decided(self):
+        return self.winner is not None or self.ready
+
+    def decide(self):
+        """Ends the race if what is known is enough."""
+        count = min(map(len, self.samples.values()))
+        if count < LEAST:
+            return
+        own, kernels = map(self.milliseconds, (OWN, KERNELS))
+        if count < MOST and max(own, kernels) < CLEAR * min(own, kernels):
+            return
+        if kernels <= MARGIN * own:
+            self.end(KERNELS)
+        elif 2 * self.builds > len(self.samples[KERNELS]):
+            self.ready = True  # it makes the graph that others read, too
+        else:
+            self.end(OWN)
+
+    def end(self, winner, why=""):
+        own, kernels = map(self.milliseconds, (OWN, KERNELS))
+        self.winner, self.ready = winner, False
+        self.reason = f"a call takes {own:.3g} ms {self.words[0]}, " \
+            f"{kernels:.3g} ms {self.words[1]}{why}"
+
+
+class Guards:
+    """The guards of one model."""
+
+    def __init__(self):
+        self.guards = []
+
+    def settle(self, recorded):
+        """Decides together for the layers that make graphs in each step, whose
+        time others save."""
+        races = [g.races[recorded] for g in self.guards
+                 if recorded in g.races]
+        if not all(race.decided for race in races):
+            return
+        ready = [race for race in races if race.ready]
+        if not ready:
+            return
+        both = [race for race in races if race.ready or
+                race.winner == KERNELS]
+        own, kernels = (sum(race.milliseconds(path) for race in both)
+                        for path in (OWN, KERNELS))
+        winner = KERNELS if kernels <= MARGIN * own else OWN
+        for race in both if winner == OWN else ready:
+            race.end(winner, f", and {own:.3g} and {kernels:.3g} ms those that "
+                     "read its graph" if len(both) > 1 else "")
+
+
+class Guard:
+    """Watches the first steps of one layer."""
+
+    words = "by its library's own path", "by kernels"
+
+    def __init__(self, group=None):
+        self.group = Guards() if group is None else group
+        self.group.guards.append(self)
+        self.races = {}  # by whether autograd records
+
+    def __reduce__(self):
+        return Guard, ()  # a copy begins anew
+
+    def call(self, forward, layer, args, kwargs):
+        recorded = torch.is_grad_enabled()
+        race = self.races.get(recorded)
+        if race is not None and race.winner is not None:
+            return self._decided(race, forward, layer, args, kwargs)
+        around = getattr(_thread, "path", None)
+        if around is not None:  # the layer around this one is timed
+            return self.other(layer, args, kwargs) if around == OWN \
+                else forward(layer, *args, **kwargs)
+        leaves = list(_leaves((args, kwargs)))
+        given = _tensors_in(leaves)
+        if _untimed(leaves, given):
+            return forward(layer, *args, **kwargs)
+        if race is None:
+            race = self.races[recorded] = Race(self.words)
+        sample = race.sample(given)
+        if race.steps > WARM and not race.ready:
+            race.decide()
+            self.group.settle(recorded)
+        if race.winner is not None:
+            return self._decided(race, forward, layer, args, kwargs)
+        path = KERNELS if race.ready else sample.path
+        _thread.path = path
+        try:
+            return sample.run(
+                lambda: self.other(layer, args, kwargs) if path == OWN
+                else forward(layer, *args, **kwargs), layer, given)
+        finally:
+            _thread.path = None
+
+    def _decided(self, race, forward, layer, args, kwargs):
+        """Calls the layer by the winner.  One that trains by its own path has
+        its own class from then on, and no guard."""
+        if race.winner == KERNELS:
+            return forward(layer, *args, **kwargs)
+        if race is not self.races.get(True):
+            return self.other(layer, args, kwargs)
+        layer.__dict__.pop("_dfgnn_guard", None)
+        swap(layer, type(layer)._dfgnn_base)
+        return layer.forward(*args, **kwargs)
+
+    def other(self, layer, args, kwargs):
+        return _by_own_path(layer, args, kwargs)
+
+    @property
+    def kept(self):
+        """Why the layer keeps its own path, of training if it trains; None if
+        it does not."""
+        race = self.races.get(True) or self.races.get(False)
+        return race.reason if race is not None and race.winner == OWN else None
+
+    @property
+    def reason(self):
+        """What the times are, of training if it trains; None before they are
+        known."""
+        race = self.races.get(True) or self.races.get(False)
+        return None if race is None else race.reason
+
+    @property
+    def undecided(self):
+        return any(race.winner is None for race in self.races.values())
+
+
+class Compilation(Guard):
+    """What a model's call runs: the model as it is, or as torch.compile makes
+    it, once its layers have their paths."""
+
+    words = "as torch.compile makes it", "as it is"
+
+    def __init__(self, model, layers):
+        super().__init__()
+        self.model, self.layers, self.calls = model, layers, 0
+        self.eager = model._call_impl
+        self.compiled = torch.compile(self.eager)
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        if compiling() or self.calls < 3 or any(
+                guard.undecided for guard in self.layers):
+            return self.eager(*args, **kwargs)
+        return self.call(lambda _, *a, **k: self.eager(*a, **k), self.model,
+                         args, kwargs)
+
+    def other(self, layer, args, kwargs):
+        return self.compiled(*args, **kwargs)
+
+    def _decided(self, race, forward, layer, args, kwargs):
+        if race is self.races.get(True) and race.winner == KERNELS:
+            layer._compiled_call_impl = None
+        return self.compiled(*args, **kwargs) if race.winner == OWN \
+            else self.eager(*args, **kwargs)

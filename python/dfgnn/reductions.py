@@ -1,0 +1,413 @@
+"""Reductions by an index or by segments, with the signatures of
+torch_geometric.utils (scatter, segment, softmax) and of torch_scatter (the
+others), and torch_scatter itself, for code that imports it.
+
+The groups of an index are known once, for as long as the tensor lives and is not
+written to: their number, for which nothing waits again, and their graph, where
+kernels reduce them.
+"""
+
+import functools
+import math
+import sys
+import types
+
+import torch
+
+from . import _over_edges, _recording
+from ._modes import compiling, needs_composite
+from ._operators import DTYPES
+from ._remember import remember
+from .aggregation import aggregate, spmm
+from .graph import Graph
+
+__all__ = ["scatter", "segment", "gather_csr", "softmax", "scatter_softmax",
+           "scatter_log_softmax", "scatter_logsumexp", "scatter_std",
+           "install_as_torch_scatter"]
+
+_NAMES = {"add": "sum", "amin": "min", "amax": "max"}
+_REDUCTIONS = "sum", "mean", "mul", "min", "max", "any"
+_TORCHS = {"min": "amin", "max": "amax", "mul": "prod"}
+_WIDEST = 65536  # features of a row that kernels take
+# On a CPU fewer features or numbers do not pay for the graph of a new index: 960
+# rows of 16 took 1.2 times as long as torch, of 64 .6 (one thread).
+_LEAST_WIDTH, _LEAST = 8, 1 << 15
+# by device type the reductions that kernels make: torch's index_add is as fast on
+# a CPU, and adds in no order on a GPU
+_BY_KERNELS = {"cpu": ("min", "max"), "cuda": ("sum", "mean", "min", "max")}
+
+
+def group_count(index):
+    """The largest number of an index plus one; nothing waits for a device
+    where it is known."""
+    if not index.numel():
+        return 0
+    current = _recording.current
+    if current is not None and current.counts is not None:
+        return current.counts.largest(index) + 1
+    if compiling() or index.is_inference():
+        return int(index.max()) + 1
+    return remember(index, "groups", lambda: int(index.max()) + 1)
+
+
+# ---- rows -------------------------------------------------------------------
+
+def _graph(index, count):
+    """The Graph from rows to their groups."""
+    def make():
+        rows = torch.arange(index.numel(), dtype=index.dtype,
+                            device=index.device)
+        return Graph.from_edge_index(torch.stack([rows, index]),
+                                     (index.numel(), count))
+    return remember(index, ("graph", count), make)
+
+
+def fit(x, index, count, reduce):
+    """Whether kernels reduce rows by an index [R]."""
+    width = x.numel() // max(1, index.numel())
+    if not x.is_cuda and (width < _LEAST_WIDTH or x.numel() < _LEAST):
+        return False
+    return (reduce in _BY_KERNELS.get(x.device.type, ())
+            and x.dtype in DTYPES and type(x) in (torch.Tensor,
+                                                  torch.nn.Parameter)
+            and index.dtype in (torch.int32, torch.int64) and count > 0
+            and 0 < width <= _WIDEST and not compiling()
+            and not needs_composite()
+            and not torch._C._len_torch_dispatch_stack()
+            # the values of a captured step's index change with each call
+            and _recording.current is None)
+
+
+def _rows(x, index, count, reduce):
+    """x [R, F] reduced by index [R] to [count, F]; an empty group is 0, or 1 of
+    a product."""
+    if fit(x, index, count, reduce):
+        graph = _graph(index, count)
+        return spmm(graph, x, reduce=reduce) if reduce in ("sum", "mean") \
+            else aggregate(graph, x, reduce)
+    if reduce in ("sum", "mean"):
+        out = x.new_zeros(count, x.size(1)).index_add(0, index, x)
+        if reduce == "sum":
+            return out
+        degree = x.new_zeros(count).index_add(0, index, x.new_ones(x.size(0)))
+        degree = degree.clamp(min=1).unsqueeze(1)
+        return out / degree if out.is_floating_point() else \
+            out.div(degree, rounding_mode="floor")
+    if reduce == "any":
+        return x.new_zeros(count, x.size(1)).index_copy(0, index, x)
+    empty = x.new_ones if reduce == "mul" else x.new_zeros
+    return empty(count, x.size(1)).scatter_reduce(
+        0, index.long().unsqueeze(1).expand_as(x), x, _TORCHS[reduce],
+        include_self=reduce == "mul")
+
+
+class _Groups:
+    """Turns a tensor and an index along one of its axes, of any shape that
+    spreads over the tensor's, into rows and their groups, and back."""
+
+    def __init__(self, x, index, dim, count):
+        self.dim = dim = dim + x.dim() if dim < 0 else dim
+        if not 0 <= dim < x.dim():
+            raise ValueError(f"dim must be between {-x.dim()} and "
+                             f"{x.dim() - 1}, got {dim}")
+        self.count = group_count(index) if count is None else count
+        self.length = x.size(dim)
+        # axes with groups of their own, and those that share them
+        axes = [] if index.dim() == 1 else [
+            d for d in range(max(index.dim(), dim + 1)) if d != dim]
+        rest = [d for d in range(x.dim()) if d != dim and d not in axes]
+        self.order = [*axes, dim, *rest]
+        self.lead = [x.size(d) for d in axes]
+        self.rest = [x.size(d) for d in rest]
+        self.parts = math.prod(self.lead)
+        self.index = self._flat(x, index, axes) if axes else index
+
+    def _flat(self, x, index, axes):
+        """The numbers of all groups, those of each part after another."""
+        shape = x.shape[:len(axes) + 1]
+        index = index.view(*index.shape, *[1] * (
+            len(shape) - index.dim())).expand(shape)
+        index = index.permute(*axes, self.dim).reshape(self.parts,
+                                                       self.length)
+        parts = torch.arange(self.parts, device=index.device)
+        return (index + (parts * self.count).unsqueeze(1)).reshape(-1)
+
+    def enter(self, x):
+        x = x.permute(self.order)
+        return x.reshape(self.parts * x.size(len(self.lead)),
+                         math.prod(self.rest))
+
+    def leave(self, rows, size):
+        """Rows back, with so many numbers along the axis."""
+        x = rows.view(*self.lead, size, *self.rest)
+        return x.permute([self.order.index(d)
+                          for d in range(len(self.order))])
+
+    def reduce(self, x, reduce):
+        return self.leave(_rows(self.enter(x), self.index,
+                                self.parts * self.count, reduce), self.count)
+
+    def spread(self, out):
+        """To each element that of its group."""
+        return self.leave(self.enter(out).index_select(0, self.index),
+                          self.length)
+
+    def first(self, x, out):
+        """[..] the place along the axis of the first element that is its
+        group's; the axis' length of a group that has none."""
+        rows, best = self.enter(x.detach()), self.enter(out.detach())
+        length = self.length
+        place = torch.arange(rows.size(0), device=x.device) % max(1, length)
+        place = torch.where(rows == best.index_select(0, self.index),
+                            place.unsqueeze(1), length)
+        found = torch.full(best.shape, length, dtype=torch.int64,
+                           device=x.device)
+        found = found.scatter_reduce(
+            0, self.index.long().unsqueeze(1).expand_as(rows), place, "amin")
+        return self.leave(found, self.count)
+
+
+def _reduction(reduce):
+    name = _NAMES.get(reduce, reduce)
+    if name not in _REDUCTIONS:
+        raise ValueError(f"reduce must be one of {', '.join(_REDUCTIONS)}, got "
+                         f"{reduce!r}")
+    return name
+
+
+# ---- those of torch_geometric.utils -----------------------------------------
+
+def scatter(src, index, dim=0, dim_size=None, reduce="sum"):
+    """Elements of src reduced along an axis by the groups that index has for
+    them: "sum" ("add"), "mean", "min", "max", "mul" or "any".
+
+    index: int64 or int32, of one axis, or of a shape that spreads over src's.
+    dim_size: the number of groups; by default the largest plus one.
+
+    An empty group is 0, or 1 of "mul".  The gradient of an extreme goes to the
+    first of equal elements where kernels find it, and to all of them in equal
+    parts elsewhere.
+    """
+    return _Groups(src, index, dim, dim_size).reduce(src, _reduction(reduce))
+
+
+def _known_index(ptr, size):
+    """The segment of each of so many elements: 0 before the first one, 1 in
+    it, and so on."""
+    def make():
+        rows = ptr.reshape(-1, ptr.size(-1)).contiguous()
+        places = torch.arange(size, dtype=ptr.dtype, device=ptr.device)
+        return torch.searchsorted(
+            rows, places.expand(rows.size(0), -1).contiguous(),
+            right=True).view(*ptr.shape[:-1], size)
+    return make() if compiling() else remember(ptr, ("segments", size), make)
+
+
+def _segments(src, ptr):
+    """The _Groups of segments; the first and the last are of elements outside
+    of all."""
+    dim = ptr.dim() - 1
+    if dim:
+        ptr = ptr.expand(*src.shape[:dim], -1)
+    return _Groups(src, _known_index(ptr, src.size(dim)), dim, ptr.size(-1)
+                   + 1)
+
+
+def _of_segments(src, ptr, reduce):
+    if not ptr.numel():
+        return src.clone(), None
+    groups = _segments(src, ptr)
+    found = groups.reduce(src, reduce)
+    return found.narrow(groups.dim, 1, ptr.size(-1) - 1), (groups, found)
+
+
+def segment(src, ptr, reduce="sum"):
+    """Elements of src reduced in the ranges ptr[k] to ptr[k + 1] - 1 along the
+    last axis of ptr; reductions are those of scatter()."""
+    return _of_segments(src, ptr, _reduction(reduce))[0]
+
+
+def gather_csr(src, ptr):
+    """Element k of src as often as the range ptr[k] to ptr[k + 1] - 1 is
+    long, along the last axis of ptr: what segment() adds up."""
+    if not ptr.numel():
+        return src.clone()
+    dim = ptr.dim() - 1
+    size = int(ptr.max()) if compiling() else remember(
+        ptr, "elements", lambda: int(ptr.max()))
+    index = _known_index(ptr, size) - 1
+    index = index.clamp(0, max(0, src.size(dim) - 1))
+    return _gather_coo(src, index)
+
+
+def _gather_coo(src, index):
+    dim = index.dim() - 1
+    if not dim:
+        return src.index_select(0, index)
+    index = index.view(*index.shape, *[1] * (src.dim() - index.dim()))
+    return src.gather(dim, index.expand(
+        *src.shape[:dim], index.size(dim), *src.shape[dim + 1:]))
+
+
+def softmax(src, index=None, ptr=None, num_nodes=None, dim=0):
+    """The softmax of src along an axis in the groups of index, or in the
+    segments of ptr.  In the function of an edge_program, softmax(x) is that
+    over the in-edges of each destination."""
+    if not isinstance(src, torch.Tensor) or index is None and ptr is None:
+        return _over_edges.softmax(src)
+    if index is None:
+        dim = dim + src.dim() if dim < 0 else dim
+        index, num_nodes = _known_index(ptr, src.size(dim)), ptr.numel() + 1
+    groups = _Groups(src, index, dim, num_nodes)
+    most = groups.reduce(src.detach(), "max")
+    out = (src - groups.spread(most)).exp()
+    return out / (groups.spread(groups.reduce(out, "sum")) + 1e-16)
+
+
+# ---- those of torch_scatter -------------------------------------------------
+
+def _of_floats(src, name):
+    if not src.is_floating_point():
+        raise ValueError(f"{name} is of floating point numbers, got "
+                         f"{src.dtype}")
+
+
+def scatter_softmax(src, index, dim=-1, dim_size=None):
+    """The softmax of src along an axis in the groups of index."""
+    _of_floats(src, "scatter_softmax")
+    groups = _Groups(src, index, dim, dim_size)
+    out = (src - groups.spread(groups.reduce(src.detach(), "max"))).exp()
+    return out / groups.spread(groups.reduce(out, "sum"))
+
+
+def scatter_log_softmax(src, index, dim=-1, eps=1e-12, dim_size=None):
+    """The logarithm of scatter_softmax()."""
+    _of_floats(src, "scatter_log_softmax")
+    groups = _Groups(src, index, dim, dim_size)
+    out = src - groups.spread(groups.reduce(src.detach(), "max"))
+    total = groups.reduce(out.exp(), "sum")
+    return out - groups.spread((total + eps).log())
+
+
+def scatter_logsumexp(src, index, dim=-1, out=None, dim_size=None, eps=1e-12):
+    """log(sum(exp(src))) along an axis in the groups of index, 0 of an empty
+    one; out: numbers that are summed with them, in place."""
+    _of_floats(src, "scatter_logsumexp")
+    if out is not None:
+        dim_size = out.size(dim)
+    groups = _Groups(src, index, dim, dim_size)
+    # -inf is a maximum, and 0 that of an empty group
+    most = groups.reduce(src.detach(), "max")
+    above = src - groups.spread(most)
+    total = groups.reduce(above.masked_fill(above.isnan(), -float("inf"))
+                          .exp(), "sum")
+    filled = groups.reduce(torch.ones_like(src), "any") > 0
+    if out is not None:
+        total = total + torch.where(filled, (out - most).exp(), 0)
+    found = torch.where(filled, (total + eps).log() + most, 0)
+    if out is None:
+        return found
+    return out.copy_(torch.where(filled & found.isfinite(), found, out))
+
+
+def scatter_std(src, index, dim=-1, out=None, dim_size=None, unbiased=True):
+    """The standard deviation of src along an axis in the groups of index."""
+    if out is not None:
+        dim_size = out.size(dim)
+    groups = _Groups(src, index, dim, dim_size)
+    count = groups.reduce(torch.ones_like(src), "sum").clamp(min=1)
+    mean = groups.reduce(src, "sum") / count
+    total = groups.reduce((src - groups.spread(mean)).square(), "sum")
+    if unbiased:
+        count = (count - 1).clamp(min=1)
+    spread = total > 0  # a root of 0 has no gradient
+    total = torch.where(spread, total, 1) / (count + 1e-6)
+    found = torch.where(spread, total.sqrt(), 0)
+    return found if out is None else out.copy_(found)
+
+
+# ---- torch_scatter ----------------------------------------------------------
+
+def _scatter(reduce, src, index, dim=-1, out=None, dim_size=None):
+    groups = _Groups(src, index, dim, dim_size if out is None else
+                     out.size(dim))
+    if out is None:
+        found = groups.reduce(src, reduce)
+    elif reduce in ("sum", "mean"):
+        found = out.add_(groups.reduce(src, "sum"))
+        if reduce == "mean":
+            count = groups.reduce(torch.ones_like(src), "sum").clamp(min=1)
+            found = out.div_(count) if out.is_floating_point() else \
+                out.div_(count, rounding_mode="floor")
+    elif reduce == "mul":
+        found = out.mul_(groups.reduce(src, reduce))
+    else:
+        found = groups.reduce(src, reduce)
+        better = torch.minimum if reduce == "min" else torch.maximum
+        there = groups.first(src, found) < groups.length
+        found = out.copy_(torch.where(there, better(out, found), out))
+    return (found, groups.first(src, found)) if reduce in ("min", "max") \
+        else found
+
+
+def _segment_csr(reduce, src, indptr, out=None):
+    found, groups = _of_segments(src, indptr, reduce)
+    place = torch.zeros_like(found, dtype=torch.int64)
+    if groups is not None:
+        place = groups[0].first(src, groups[1]).narrow(
+            groups[0].dim, 1, indptr.size(-1) - 1)
+    found = found if out is None else out.copy_(found)
+    return (found, place) if reduce in ("min", "max") else found
+
+
+def _segment_coo(reduce, src, index, out=None, dim_size=None):
+    return _scatter(reduce, src, index, index.dim() - 1, out, dim_size)
+
+
+def _value(function, reduce, *args):
+    name = _NAMES.get(reduce, reduce)
+    if name not in ("sum", "mean", "min", "max", "mul"):
+        raise ValueError("reduce must be sum, mul, mean, min or max, got "
+                         f"{reduce!r}")
+    found = function(name, *args)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _module():
+    module = types.ModuleType("torch_scatter", "torch_scatter by dfgnn.")
+    module.__version__ = "2.1.2"
+    for name in ("sum", "add", "mul", "mean", "min", "max"):
+        for function, kind in ((_scatter, "scatter_{}"),
+                               (_segment_csr, "segment_{}_csr"),
+                               (_segment_coo, "segment_{}_coo")):
+            setattr(module, kind.format(name), functools.partial(
+                function, _NAMES.get(name, name)))
+
+    def scatter(src, index, dim=-1, out=None, dim_size=None, reduce="sum"):
+        return _value(_scatter, reduce, src, index, dim, out, dim_size)
+
+    def segment_csr(src, indptr, out=None, reduce="sum"):
+        return _value(_segment_csr, reduce, src, indptr, out)
+
+    def segment_coo(src, index, out=None, dim_size=None, reduce="sum"):
+        return _value(_segment_coo, reduce, src, index, out, dim_size)
+
+    def gather_into(function):
+        def gather(src, index, out=None):
+            found = function(src, index)
+            return found if out is None else out.copy_(found)
+        return gather
+    module.gather_csr = gather_into(gather_csr)
+    module.gather_coo = gather_into(_gather_coo)
+    for function in (scatter, segment_csr, segment_coo, scatter_softmax,
+                     scatter_log_softmax, scatter_logsumexp, scatter_std):
+        setattr(module, function.__name__, function)
+    return module
+
+
+def install_as_torch_scatter():
+    """Makes `import torch_scatter` give functions of torch_scatter's names and
+    arguments that run by dfgnn and torch, for packages that import it where
+    there is no wheel; torch.jit.script does not take them.  One that is
+    imported already stays.  Returns the module."""
+    return sys.modules.setdefault("torch_scatter", _module())

@@ -1,0 +1,309 @@
+"""accelerate() keeps the faster of the kernels and a layer's own path: what is
+timed, what decides, and that nothing else is seen of it."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch_geometric.nn as G
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import dfgnn
+from conftest import random_edges
+from dfgnn import _guard, _recording, graph
+from dfgnn._guard import KERNELS, OWN, Guard, Guards, guarded
+
+STEPS = _guard.MOST_STEPS
+
+
+class Clock:
+    now = 0.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the layers below move."""
+    found = Clock()
+    monkeypatch.setattr(_guard._Clock, "mark", lambda: found.now)
+    return found
+
+
+class Takes(torch.autograd.Function):
+    """x itself, whose gradient takes some time."""
+
+    @staticmethod
+    def forward(ctx, x, clock, seconds):
+        ctx.clock, ctx.seconds = clock, seconds
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.clock.now += ctx.seconds
+        return grad, None, None
+
+
+class Own(nn.Module):
+    """A layer whose passes take (forward, backward) seconds by its own path and
+    by kernels."""
+
+    def __init__(self, clock, own, kernels, builds=False):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.clock, self.times = clock, {OWN: own, KERNELS: kernels}
+        self.builds, self.paths = builds, []
+
+    def take(self, x, path):
+        self.paths.append(path)
+        forward, backward = self.times[path]
+        self.clock.now += forward
+        return Takes.apply(x * self.weight, self.clock, backward)
+
+    def forward(self, x):
+        return self.take(x, OWN)
+
+
+class Fast(Own):
+    _dfgnn_base = Own
+
+    @guarded
+    def forward(self, x):
+        graph.made += self.builds
+        return self.take(x, KERNELS)
+
+
+def layer(clock, own, kernels, group=None, **options):
+    found = Fast(clock, own, kernels, **options)
+    found._dfgnn_guard = Guard(group)
+    return found
+
+
+def train(model, steps=STEPS):
+    for _ in range(steps):
+        model(torch.ones(2, 3)).sum().backward()
+
+
+@pytest.mark.parametrize("own, kernels, stays", [
+    ((1, 1), (2, 1), OWN), ((2, 1), (1, 1), KERNELS), ((1, 1), (.5, 3), OWN),
+    ((1, 3), (2, 1), KERNELS), ((1, 1), (1.01, 1.01), KERNELS),
+    ((1, 1), (1.05, 1.05), OWN)], ids=str)
+def test_the_faster_of_forward_and_backward_stays(clock, own, kernels, stays):
+    one = layer(clock, own, kernels)
+    guard = one._dfgnn_guard
+    train(one)
+    assert type(one) is (Own if stays == OWN else Fast)
+    assert (guard.kept is None) == (stays == KERNELS)
+    assert f"{2e3 * sum(own) / 2:.3g} ms by its library's own path" in \
+        guard.reason
+    before = len(one.paths)
+    train(one, 5)
+    assert one.paths[before:] == [stays] * 5
+
+
+def test_a_clear_case_takes_few_steps(clock):
+    one = layer(clock, (1, 1), (5, 5))
+    train(one, 1 + _guard.WARM + 2 * _guard.LEAST + 1)
+    assert type(one) is Own
+
+
+def test_each_step_has_one_path(clock):
+    one = layer(clock, (1, 1), (1.01, 1.01))
+    for _ in range(STEPS // 2):
+        before = len(one.paths)
+        (one(torch.ones(2, 3)) + one(torch.ones(2, 3))).sum().backward()
+        assert len(set(one.paths[before:])) <= 1 or len(one.paths) <= 10
+
+
+def test_without_gradients_a_layer_has_a_choice_of_its_own(clock):
+    one = layer(clock, (1, 5), (2, 1))
+    train(one)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            one(torch.ones(2, 3))
+    assert type(one) is Fast and one.paths[-1] == OWN
+    train(one, 1)
+    assert one.paths[-1] == KERNELS
+
+
+def test_layers_that_share_a_new_graph_are_decided_together(clock):
+    for gain, stays in ((3, Fast), (.5, Own)):
+        group = Guards()
+        # the first one makes the graph, which takes 2 s
+        layers = [layer(clock, (1, 1), (3, 1), group, builds=True),
+                  layer(clock, (1 + gain, 1), (1, 1), group)]
+        train(nn.Sequential(*layers))
+        train(nn.Sequential(*layers), 2)
+        assert [type(one) for one in layers] == [stays] * 2
+
+
+@pytest.mark.parametrize("around", ["deterministic", "recorded", "traced"])
+def test_where_steps_must_agree_kernels_run(clock, around, monkeypatch):
+    one = layer(clock, (1, 1), (5, 5))
+    if around == "deterministic":
+        monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled",
+                            lambda: True)
+    elif around == "recorded":
+        monkeypatch.setattr(_recording, "current", _recording.Recording())
+    else:
+        torch.jit.trace(one, torch.ones(2, 3), check_trace=False)
+        assert set(one.paths) == {KERNELS}
+        return
+    train(one)
+    assert set(one.paths) == {KERNELS}
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_runs_what_it_ran_before(clock, reentrant):
+    one = layer(clock, (1, 1), (5, 5))
+    for _ in range(STEPS):
+        x = torch.ones(2, 3, requires_grad=True)
+        checkpoint(one, x, use_reentrant=reentrant).sum().backward()
+    assert set(one.paths) == {KERNELS}
+
+
+def test_a_dfgnn_graph_goes_to_kernels(clock):
+    edges = random_edges(9, 9, 30)
+    conv = G.SAGEConv(4, 4)
+    report = dfgnn.accelerate(conv)
+    for _ in range(STEPS):
+        conv(torch.randn(9, 4), dfgnn.as_graph(edges, 9)).sum().backward()
+    assert not report.times and not report.kept
+
+
+def test_copies_and_pickles_begin_anew(clock):
+    model = nn.ModuleList([G.SAGEConv(4, 4)])
+    dfgnn.accelerate(model)
+    edges = random_edges(9, 9, 30)
+    for _ in range(6):
+        model[0](torch.randn(9, 4), edges).sum().backward()
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(other[0]) is type(model[0])
+        assert other[0]._dfgnn_guard.races == {}
+        other[0](torch.randn(9, 4), edges).sum().backward()
+
+
+class Net(nn.Module):
+    """Layers with buffers and random numbers outside of their messages."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = G.GINConv(nn.Sequential(
+            nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(.5),
+            nn.Linear(8, 8)))
+        self.second = G.SAGEConv(8, 8, aggr="max")
+        self.third = G.ResGatedGraphConv(8, 8)
+
+    def forward(self, x, edges):
+        x = self.first(x, edges).relu()
+        return self.third(self.second(x, edges).relu(), edges)
+
+
+def test_buffers_random_numbers_hooks_and_gradients_are_those_of_one_step():
+    torch.manual_seed(3)
+    plain = Net().double()
+    fast = copy.deepcopy(plain)
+    report = dfgnn.accelerate(fast)
+    called = {"plain": 0, "fast": 0}
+    edges, x = random_edges(30, 30, 90), torch.randn(30, 8).double()
+    for name, net in (("plain", plain), ("fast", fast)):
+        def count(*_, name=name):
+            called[name] += 1
+        net.first.register_forward_hook(count)
+        net.second.lin_l.weight.register_hook(lambda g, c=count: c())
+    for number in range(STEPS):
+        states = []
+        for net in (plain, fast):
+            torch.manual_seed(number)
+            net.zero_grad()
+            out = net(x, edges)
+            out.square().sum().backward()
+            states.append([out, *[p.grad for p in net.parameters()],
+                           *net.buffers(), torch.get_rng_state()])
+        for a, b in zip(*states):
+            torch.testing.assert_close(a, b)
+    assert called["plain"] == called["fast"] == 2 * STEPS
+    assert set(report.times) == {"first", "second", "third"}
+    assert all("by kernels" in text for text in report.times.values())
+    # nothing is left on a parameter
+    assert all(p._backward_hooks is None or len(p._backward_hooks) <= 1
+               for p in fast.parameters())
+
+
+def test_the_report_says_which_layers_keep_their_own_path(monkeypatch):
+    monkeypatch.setattr(_guard.Race, "milliseconds", lambda self, path:
+                        {OWN: 1.0, KERNELS: 2.0}[path])
+    model = Net()
+    report = dfgnn.accelerate(model)
+    edges, x = random_edges(30, 30, 90), torch.randn(30, 8)
+    times = report.after(lambda: model(x, edges).sum().backward(), rounds=1)
+    assert not report.served and not times.fallbacks
+    assert [layer.name for layer in report.kept] == ["first", "second",
+                                                     "third"]
+    assert "second: SAGEConv stays as it is: a call takes 1 ms by its " \
+        "library's own path, 2 ms by kernels" in repr(report)
+    assert type(model.second) is G.SAGEConv
+
+
+def test_without_a_guard_nothing_is_timed():
+    model = Net()
+    report = dfgnn.accelerate(model, guard=False)
+    edges, x = random_edges(30, 30, 90), torch.randn(30, 8)
+    for _ in range(STEPS):
+        model(x, edges).sum().backward()
+    assert not report.times and type(model.second).__module__ == \
+        "dfgnn.nn.pyg"
+
+
+def test_undo_ends_the_race():
+    model = Net()
+    dfgnn.accelerate(model)
+    dfgnn.accelerate(model, undo=True)
+    assert type(model.second) is G.SAGEConv
+    assert "_dfgnn_guard" not in vars(model.second)
+
+
+def test_another_devices_clock_is_that_of_its_stream(device):
+    if device.type == "cpu":
+        pytest.skip("a CPU's calls end before they return")
+    model = Net().to(device)
+    report = dfgnn.accelerate(model)
+    edges, x = random_edges(300, 300, 900, device), torch.randn(
+        300, 8, device=device)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            model(x, edges).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for _ in range(STEPS):
+        model(x, edges).sum().backward()
+    assert set(report.times) == {"first", "second", "third"}
+
+
+# ---- compile=True -----------------------------------------------------------
+
+def test_a_model_is_compiled_where_that_is_faster(clock, monkeypatch):
+    for eager, compiled in ((1, 3), (3, 1)):
+        torch.manual_seed(0)
+        model, times = Net(), {"eager": eager, "compiled": compiled}
+        real = model._call_impl
+
+        def timed(name, real=real, times=times):
+            def call(*args, **kwargs):
+                clock.now += times[name]
+                return real(*args, **kwargs)
+            return call
+        monkeypatch.setattr(torch, "compile", lambda _: timed("compiled"))
+        report = dfgnn.accelerate(model, guard=False, compile=True)
+        report.compilation.eager = timed("eager")
+        edges, x = random_edges(30, 30, 90), torch.randn(30, 8)
+        for _ in range(STEPS + 3):
+            model(x, edges).sum().backward()
+        before = clock.now
+        model(x, edges)
+        # the model alone, without a clock, where nothing is left to decide
+        assert clock.now - before == (1 if compiled == 1 else 0)
+        assert "as torch.compile makes it" in repr(report)
+        dfgnn.accelerate(model, undo=True)
+        assert model._compiled_call_impl is None
