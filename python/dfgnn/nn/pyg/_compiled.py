@@ -47,6 +47,13 @@ def attribute(layer, path, name):
     return getattr(_module(layer, path), name)
 
 
+def changed(layer, name):
+    """Says that a call wrote to what its operator would be made of."""
+    say_once(f"{type(layer).__name__} takes PyG's own path under "
+             f"torch.compile: the call has written to its attribute {name}")
+    return name
+
+
 def recorded(layer, *about):
     """_record(), the same again: torch.compile may begin anew."""
     key = about, tuple(_watched(layer))
@@ -217,6 +224,7 @@ def propagate(layer, edge_index, size, kwargs):
         # a guard each, of a float too that stands for any with dynamic sizes
         if getattr(_module(layer, path), attribute) != layer._dfgnn_constant(
                 "attribute", path, attribute):
+            layer._dfgnn_constant("changed", attribute)
             return NotImplemented
     device = edge_index.device
     found = layer._dfgnn_constant(

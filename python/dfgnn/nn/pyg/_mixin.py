@@ -164,6 +164,7 @@ class Fused:
 
     _dfgnn_base = None  # PyG's class
     _dfgnn_fused = None  # propagate by kernels, or None
+    _dfgnn_compiled = None  # the same while torch.compile traces, or None
     _dfgnn_overridden = None  # the name of a method that a subclass overrides
 
     def __init_subclass__(cls, **kwargs):
@@ -202,6 +203,11 @@ class Fused:
         fused = type(self)._dfgnn_fused
         if fused is not None and usual(self):
             out = attempt(fused, self, edge_index, size, **kwargs)
+            if out is not NotImplemented:
+                return out
+        in_graph = type(self)._dfgnn_compiled
+        if in_graph is not None and ops.compiling() and usual(self):
+            out = in_graph(self, edge_index, size, kwargs)
             if out is not NotImplemented:
                 return out
         if isinstance(edge_index, Looped):
@@ -254,12 +260,15 @@ class Row(NamedTuple):
     methods: dict = {}
     # what forward tries first: the layer as one node of autograd
     node: Optional[Callable] = None
+    # propagate where fused does not serve and torch.compile traces
+    compiled: Optional[Callable] = None
 
 
 def fuse(base, row, module):
     """The class with kernels for a class of PyG."""
     names = {"__module__": module, "__doc__": base.__doc__,
              "_dfgnn_base": base, "_dfgnn_fused": row.fused,
+             "_dfgnn_compiled": row.compiled,
              "propagate": Fused.propagate,
              "_jinja_propagate": Fused.propagate,
              "_orig_propagate": MessagePassing.propagate}

@@ -3,6 +3,7 @@
 import torch_geometric.nn as pyg
 
 from . import _attention_convs as attention
+from . import _compiled as compiled
 from . import _heterogeneous as heterogeneous
 from . import _messages as messages
 from . import _rgat as rgat
@@ -73,4 +74,6 @@ TABLE = [
 
 def rows():
     """The rows whose class this version of PyG has."""
-    return [row for row in TABLE if hasattr(pyg, row.name)]
+    return [row if row.fused is traced.propagate else
+            row._replace(compiled=compiled.propagate)
+            for row in TABLE if hasattr(pyg, row.name)]
