@@ -224,7 +224,7 @@ class Report:
                             f"{type(step).__name__}")
         if rounds < 1:
             raise ValueError(f"rounds must be at least 1, got {rounds}")
-        for _ in range(MOST_STEPS):
+        for _ in range(MOST_STEPS if self._guards else 0):
             step()
             if not any(guard.undecided for guard in self._guards.values()):
                 break
@@ -304,7 +304,7 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
         for library in libraries:
             _rewrite(report, library, name, module, undo)
     if guard and not undo:
-        _guard(report)
+        _watch(report)
     if isinstance(model._compiled_call_impl, Compilation):
         model._compiled_call_impl = None
     if compile and not undo:
@@ -313,7 +313,7 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     return report
 
 
-def _guard(report):
+def _watch(report):
     group = Guards()
     for layer in (*report.swapped, *report.already, *report.traced):
         guard = report._guards[layer.name] = Guard(group)
