@@ -16,7 +16,7 @@ import time
 
 import torch
 
-from . import _recording, graph
+from . import _calls, _recording, graph
 from ._modes import compiling, torchs_cuda_graphs
 from .hetero import HeteroGraph
 
@@ -84,7 +84,8 @@ def _untimed(leaves, given):
     and needs what it did before, or its library knows no such graph."""
     if not given or any(isinstance(leaf, (graph.Graph, HeteroGraph))
                         for leaf in leaves) or torch.are_deterministic_algorithms_enabled() or \
-            _recording.current is not None or torchs_cuda_graphs() or \
+            _recording.current is not None or _calls.watching is not None or \
+            torchs_cuda_graphs() or \
             any(type(t) not in (torch.Tensor, torch.nn.Parameter)
                 for t in given) or \
             torch._C._get_tracing_state() is not None or \

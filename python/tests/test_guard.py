@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dfgnn
 from conftest import random_edges
-from dfgnn import _guard, _recording, graph
+from dfgnn import _calls, _guard, _recording, graph
 from dfgnn._guard import KERNELS, OWN, Guard, Guards, guarded
 
 STEPS = _guard.MOST_STEPS
@@ -137,13 +137,16 @@ def test_layers_that_share_a_new_graph_are_decided_together(clock):
         assert [type(one) for one in layers] == [stays] * 2
 
 
-@pytest.mark.parametrize("around", ["deterministic", "recorded", "traced"])
+@pytest.mark.parametrize("around", ["deterministic", "captured", "recorded",
+                                    "traced"])
 def test_where_steps_must_agree_kernels_run(clock, around, monkeypatch):
     one = layer(clock, (1, 1), (5, 5))
     if around == "deterministic":
         monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled",
                             lambda: True)
     elif around == "recorded":
+        monkeypatch.setattr(_calls, "watching", _calls.Calls())
+    elif around == "captured":
         monkeypatch.setattr(_recording, "current", _recording.Recording())
     else:
         torch.jit.trace(one, torch.ones(2, 3), check_trace=False)

@@ -2,6 +2,7 @@
 
 import torch_geometric.nn as pyg
 
+from ... import ops
 from . import _attention_convs as attention
 from . import _compiled as compiled
 from . import _heterogeneous as heterogeneous
@@ -16,6 +17,16 @@ from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row, tried
 from ._principal import pna
 from ._rgcn import rgcn
+
+
+def _written(fused):
+    """fused for a forward that writes to its result, which an operator keeps
+    for its gradient where torch.compile traces."""
+    def propagate(*args, **kwargs):
+        out = fused(*args, **kwargs)
+        return out.clone() if ops.compiling() and out is not NotImplemented \
+            else out
+    return propagate
 
 
 _marked = dict(gcn_norm=NORM)
@@ -36,7 +47,7 @@ TABLE = [
     # sums scaled by degrees
     Row("GCNConv", sums.own_edges, normalized_or_kept, node=sum_nodes.gcn),
     Row("APPNP", sums.own_edges, normalized_or_kept),
-    Row("GCN2Conv", sums.own_edges, normalized_or_kept),
+    Row("GCN2Conv", _written(sums.own_edges), normalized_or_kept),
     Row("SGConv", sums.own_edges, normalized),
     Row("SSGConv", sums.own_edges, normalized),
     Row("TAGConv", sums.own_edges, normalized),
