@@ -1,6 +1,9 @@
 """Attention of all nodes of a graph to each other, for each graph of a batch."""
 
+from typing import Optional
+
 import torch
+from torch import Tensor
 
 from ._checks import describe
 from .convert import kept_with
@@ -71,8 +74,10 @@ def _of_pairs(batch, graph, bias):
     return rows.index_select(0, _places(batch, graph, bias.size(2)))
 
 
-def dense_attention(batch, query, key, value, bias=None, *, scale=None,
-                    dropout=0.0, training=True):
+def dense_attention(batch: Tensor, query: Tensor, key: Tensor, value: Tensor,
+                    bias: Optional[Tensor] = None, *,
+                    scale: Optional[float] = None, dropout: float = 0.0,
+                    training: bool = True) -> Tensor:
     """Dot-product attention of each node to all nodes of its graph.
 
     batch [N]: the number of each node's graph, which never falls.

@@ -11,10 +11,12 @@ import functools
 import math
 import sys
 import types
+from typing import Optional
 
 import torch
+from torch import Tensor
 
-from . import _over_edges, _recording
+from . import _recording, programs
 from ._modes import compiling, needs_composite
 from ._operators import DTYPES
 from ._remember import remember
@@ -177,7 +179,8 @@ def _reduction(reduce):
 
 # ---- those of torch_geometric.utils -----------------------------------------
 
-def scatter(src, index, dim=0, dim_size=None, reduce="sum"):
+def scatter(src: Tensor, index: Tensor, dim: int = 0,
+            dim_size: Optional[int] = None, reduce: str = "sum") -> Tensor:
     """Elements of src reduced along an axis by the groups that index has for
     them: "sum" ("add"), "mean", "min", "max", "mul" or "any".
 
@@ -221,13 +224,13 @@ def _of_segments(src, ptr, reduce):
     return found.narrow(groups.dim, 1, ptr.size(-1) - 1), (groups, found)
 
 
-def segment(src, ptr, reduce="sum"):
+def segment(src: Tensor, ptr: Tensor, reduce: str = "sum") -> Tensor:
     """Elements of src reduced in the ranges ptr[k] to ptr[k + 1] - 1 along the
     last axis of ptr; reductions are those of scatter()."""
     return _of_segments(src, ptr, _reduction(reduce))[0]
 
 
-def gather_csr(src, ptr):
+def gather_csr(src: Tensor, ptr: Tensor) -> Tensor:
     """Element k of src as often as the range ptr[k] to ptr[k + 1] - 1 is
     long, along the last axis of ptr: what segment() adds up."""
     if not ptr.numel():
@@ -249,13 +252,15 @@ def _gather_coo(src, index):
         *src.shape[:dim], index.size(dim), *src.shape[dim + 1:]))
 
 
-def softmax(src, index=None, ptr=None, num_nodes=None, dim=0):
+def softmax(src, index: Optional[Tensor] = None,
+            ptr: Optional[Tensor] = None, num_nodes: Optional[int] = None,
+            dim: int = 0):
     """The softmax of src along an axis in the groups of index, or in the
     segments of ptr.  In the function of an edge_program, softmax(x) is that
     over the in-edges of each destination."""
     if not isinstance(src, torch.Tensor) or index is None and ptr is None:
-        return _over_edges.softmax(src)
-    if index is None:
+        return programs.softmax(src)
+    if index is None and ptr is not None:
         dim = dim + src.dim() if dim < 0 else dim
         index, num_nodes = _known_index(ptr, src.size(dim)), ptr.numel() + 1
     groups = _Groups(src, index, dim, num_nodes)
@@ -272,7 +277,8 @@ def _of_floats(src, name):
                          f"{src.dtype}")
 
 
-def scatter_softmax(src, index, dim=-1, dim_size=None):
+def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1,
+                    dim_size: Optional[int] = None) -> Tensor:
     """The softmax of src along an axis in the groups of index."""
     _of_floats(src, "scatter_softmax")
     groups = _Groups(src, index, dim, dim_size)
@@ -280,7 +286,9 @@ def scatter_softmax(src, index, dim=-1, dim_size=None):
     return out / groups.spread(groups.reduce(out, "sum"))
 
 
-def scatter_log_softmax(src, index, dim=-1, eps=1e-12, dim_size=None):
+def scatter_log_softmax(src: Tensor, index: Tensor, dim: int = -1,
+                        eps: float = 1e-12,
+                        dim_size: Optional[int] = None) -> Tensor:
     """The logarithm of scatter_softmax()."""
     _of_floats(src, "scatter_log_softmax")
     groups = _Groups(src, index, dim, dim_size)
@@ -289,7 +297,10 @@ def scatter_log_softmax(src, index, dim=-1, eps=1e-12, dim_size=None):
     return out - groups.spread((total + eps).log())
 
 
-def scatter_logsumexp(src, index, dim=-1, out=None, dim_size=None, eps=1e-12):
+def scatter_logsumexp(src: Tensor, index: Tensor, dim: int = -1,
+                      out: Optional[Tensor] = None,
+                      dim_size: Optional[int] = None,
+                      eps: float = 1e-12) -> Tensor:
     """log(sum(exp(src))) along an axis in the groups of index, 0 of an empty
     one; out: numbers that are summed with them, in place."""
     _of_floats(src, "scatter_logsumexp")
@@ -310,7 +321,9 @@ def scatter_logsumexp(src, index, dim=-1, out=None, dim_size=None, eps=1e-12):
     return out.copy_(torch.where(filled & found.isfinite(), found, out))
 
 
-def scatter_std(src, index, dim=-1, out=None, dim_size=None, unbiased=True):
+def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
+                out: Optional[Tensor] = None, dim_size: Optional[int] = None,
+                unbiased: bool = True) -> Tensor:
     """The standard deviation of src along an axis in the groups of index."""
     if out is not None:
         dim_size = out.size(dim)
@@ -352,12 +365,14 @@ def _scatter(reduce, src, index, dim=-1, out=None, dim_size=None):
 
 def _segment_csr(reduce, src, indptr, out=None):
     found, groups = _of_segments(src, indptr, reduce)
-    place = torch.zeros_like(found, dtype=torch.int64)
-    if groups is not None:
-        place = groups[0].first(src, groups[1]).narrow(
-            groups[0].dim, 1, indptr.size(-1) - 1)
-    found = found if out is None else out.copy_(found)
-    return (found, place) if reduce in ("min", "max") else found
+    out = found if out is None else out.copy_(found)
+    if reduce not in ("min", "max"):
+        return out
+    if groups is None:
+        return out, torch.zeros_like(found, dtype=torch.int64)
+    groups, found = groups
+    return out, groups.first(src, found).narrow(groups.dim, 1,
+                                                indptr.size(-1) - 1)
 
 
 def _segment_coo(reduce, src, index, out=None, dim_size=None):
@@ -405,7 +420,7 @@ def _module():
     return module
 
 
-def install_as_torch_scatter():
+def install_as_torch_scatter() -> types.ModuleType:
     """Makes `import torch_scatter` give functions of torch_scatter's names and
     arguments that run by dfgnn and torch, for packages that import it where
     there is no wheel; torch.jit.script does not take them.  One that is
