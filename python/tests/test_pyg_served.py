@@ -9,6 +9,7 @@ import torch.nn.functional as F
 pyg = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
+from dfgnn import _fallbacks  # noqa: E402
 from torch_geometric import typing  # noqa: E402
 from torch_geometric.nn import conv  # noqa: E402
 
@@ -225,7 +226,12 @@ def test_a_convolution_is_served_with_its_own_numbers_or_says_why_not(name):
     assert how in ("kernels", "traced"), reason
     layer, args = found
     plain, again = made(name)
-    for have, want in zip(step(layer, args), step(plain, again)):
+    same(step(layer, args), step(plain, again))
+
+
+def same(found, true):
+    """Both are those of step()."""
+    for have, want in zip(found, true):
         assert len(have) == len(want)
         # gradients that cancel to nothing are rounding errors
         least = 1e-2 * max([float(b.detach().abs().max()) for b in want
@@ -238,6 +244,45 @@ def test_a_convolution_is_served_with_its_own_numbers_or_says_why_not(name):
             assert a.shape == b.shape
             scale = max(least, float(b.detach().abs().max()))
             assert float((a - b).detach().abs().max()) <= 1e-4 * scale
+
+
+# what torch.compile has no operator of in its graph, and why
+UNCOMPILED = {
+    "HGTConv": "a number of rows is used as a number",
+    "FastRGCNConv": "the call has written to its attribute fuse",
+}
+
+
+def compiled(layer, found):
+    """A layer as torch.compile makes it; names of dfgnn's operators in its
+    graphs are added to found."""
+    def look(module, _):
+        for part in module.modules():
+            for node in getattr(getattr(part, "graph", None), "nodes", ()):
+                name = str(node.target)
+                if node.op == "call_function" and name.startswith("dfgnn."):
+                    found.append(name)
+        return module
+    torch._dynamo.reset()
+    return torch.compile(layer, backend=look)
+
+
+@pytest.mark.parametrize("name", [n for n in LAYERS if hasattr(conv, n)
+                                  and n not in KEPT])
+def test_torch_compile_keeps_the_kernels_of_a_convolution(name, caplog):
+    found = made(name)
+    if found is None:
+        pytest.skip("a package is not there")
+    layer, args = found
+    plain, again = made(name)
+    calls = []
+    dfgnn.accelerate(layer)
+    _fallbacks._said.clear()
+    same(step(compiled(layer, calls), args), step(plain, again))
+    if name in UNCOMPILED:
+        assert not calls and UNCOMPILED[name] in caplog.text
+    else:
+        assert calls, caplog.text
 
 
 if __name__ == "__main__":
