@@ -89,7 +89,7 @@ DFGNN_API dfgnn_status dfgnn_tune(dfgnn_tune_report *report,
 
 /* Measures the members of the problem's portfolio with the tensors of a call,
  * whose inputs are read and whose outputs are overwritten, before that call is
- * made: it takes the time of some 40 calls, or .05 s.  Results are not compared
+ * made: it takes the time of some 40 to 60 calls.  Results are not compared
  * with the reference.  It waits for all work on the device, and keeps and stores
  * measurements as dfgnn_tune does, in whose other respects it is alike.
  * DFGNN_ERROR_NOT_TUNED if it would take longer than most_s: a race takes no

@@ -6,8 +6,6 @@
 #include "lib/signature.h"
 #include "tuner/race.h"
 
-#define ATTEMPTS 4 /* at an undisturbed sample, at most */
-
 static uint64_t draw(dfgnn_race *r) { return dfgnn__mix(r->random++); }
 
 static void shuffle(dfgnn_race *r, size_t *set, size_t count) {
@@ -62,10 +60,10 @@ void dfgnn__race_keep(dfgnn_arm *arm, double ms, double log_ratio, int round,
  * attempts were. */
 static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms, int *disturbed) {
   dfgnn_search *s = r->s;
-  dfgnn_sampled status;
+  dfgnn_sampled status = DFGNN_SAMPLED_FAILED;
   double before = s->ops->now(s->data), attempt_ms;
   *ms = INFINITY;
-  for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+  for (int attempt = 0; attempt < s->attempts; attempt++) {
     status = s->ops->sample(s->data, i, &attempt_ms);
     if (status == DFGNN_SAMPLED_FAILED || status == DFGNN_SAMPLED_LOST)
       break;
@@ -76,7 +74,7 @@ static dfgnn_sampled take(dfgnn_race *r, size_t i, double *ms, int *disturbed) {
     if (status == DFGNN_SAMPLED_OK ||
         (r->taken >= 16 && 10 * r->tainted > 9 * r->taken))
       break;
-    if (s->ops->settle && attempt + 1 < ATTEMPTS)
+    if (s->ops->settle && attempt + 1 < s->attempts)
       s->ops->settle(s->data);
   }
   *disturbed = status == DFGNN_SAMPLED_TAINTED;

@@ -424,6 +424,7 @@ int dfgnn__search_init(dfgnn_search *search, size_t arms) {
   *search = (dfgnn_search){.arms = arms,
                            .deadline = INFINITY,
                            .margin = 0.015,
+                           .attempts = DFGNN_SEARCH_ATTEMPTS,
                            .max_samples = DFGNN_SEARCH_SAMPLES,
                            .final_samples = DFGNN_SEARCH_FINAL_SAMPLES,
                            .slow = DFGNN_SEARCH_SLOW,

@@ -83,6 +83,7 @@ typedef struct dfgnn_search {
   size_t owed;
   double margin;  /* a ratio told to this precision is resolved */
   int exhaustive; /* all arms get max_samples */
+  int attempts;   /* at an undisturbed sample, at most */
   size_t max_samples;
   size_t final_samples; /* the limit of the last few, while unresolved */
   double slow;          /* the watchdog's factor */
@@ -97,6 +98,7 @@ typedef struct dfgnn_search {
   double noise; /* standard deviation of one log ratio */
 } dfgnn_search;
 
+#define DFGNN_SEARCH_ATTEMPTS 4
 #define DFGNN_SEARCH_SAMPLES 32
 #define DFGNN_SEARCH_FINAL_SAMPLES 96
 #define DFGNN_SEARCH_SLOW 20.0

@@ -14,7 +14,7 @@
 /* A call that is measured with its own tensors. */
 #define CALL_TIMES 40  /* kernel times, about, that a portfolio takes */
 #define CALL_SAMPLES 6 /* of a member, at most */
-#define SHORT_MS 0.2   /* samples of shorter calls are cheap */
+#define SHORT_MS 0.05  /* samples of shorter calls are cheap */
 #define SHORT_SAMPLES 12
 
 typedef struct session {
@@ -330,7 +330,8 @@ static dfgnn_status budget_call(session *s) {
   s->options.budget_s = s->most_s;
   s->search.max_samples = s->search.final_samples =
       ms < SHORT_MS ? SHORT_SAMPLES : CALL_SAMPLES;
-  if (ms > 1) /* a longer call needs no other to warm up */
+  s->search.attempts = 1;
+  if (ms > SHORT_MS) /* a longer call needs no other to warm up */
     s->subject.repeats = 1;
   s->began = dfgnn__seconds();
   return DFGNN_OK;

@@ -28,13 +28,13 @@ _lock = threading.Lock()
 _measured = set()  # (device, problem) of this process
 
 
-def measure(on=True):
+def measure(on: bool = True) -> bool:
     """Says whether kernels are measured where a graph comes again; returns
     whether they were before.
 
     The third call of an operator on a graph that no measurement answers times
     the few kernels of its portfolio with its own tensors, which takes about as
-    long as 40 calls, or 50 ms, and stores the times, so that neither this
+    long as 40 to 60 calls, and stores the times, so that neither this
     process nor a later one measures that problem again.  Results may differ in
     their last bits before and after that call, and not from then on.  Where it
     would take more than half a second, the next 18 calls run six kernels in
