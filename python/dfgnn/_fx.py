@@ -5,6 +5,7 @@ of edges and nodes are rows; any other is the number that it is now, on which a
 guard then is.
 """
 
+import functools
 import operator
 import re
 
@@ -28,11 +29,9 @@ _NUMERIC = {"__mul__", "__add__", "__sub__", "__truediv__", "__rmul__",
             "__radd__", "__rsub__", "__rtruediv__", "__imul__", "__iadd__",
             "__isub__", "__itruediv__", "mul", "add", "sub", "div", "__lt__",
             "__le__", "__gt__", "__ge__", "lt", "le", "gt", "ge"}
-_RANDOM = {"rand", "randn", "randint", "rand_like", "randn_like", "randperm",
-           "bernoulli", "multinomial", "normal", "uniform_", "randint_like",
-           "gumbel_softmax", "poisson", "rrelu", "feature_dropout",
-           "alpha_dropout", "exponential_", "normal_", "bernoulli_",
-           "feature_alpha_dropout"}
+_RANDOM = {"gumbel_softmax", "dropout1d", "dropout2d", "dropout3d",
+           "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
+_KEEPS = {"batch_norm", "instance_norm"}
 _IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}
 _NUMBERS = (SymInt, SymFloat, SymBool)
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -215,12 +214,16 @@ class Notes:
 
     numbers: which placeholders of Python's numbers stay parameters; others are
         constants, with a guard each.
-    .nodes, .effects: Nodes; .tree: the outputs; .rows: the Rows.
+    .nodes: Nodes; .effects: by the Node of a buffer, that of what is written
+    to it; .statistics: buffers that calls of torch write to; .tree: the
+    outputs; .rows: the Rows.
     """
 
     def __init__(self, module, edges, numbers=()):
-        self.numbers, self.nodes, self.effects = numbers, [], []
+        self.numbers, self.nodes, self.effects = numbers, [], {}
+        self.statistics = []
         self.values, self.shared = {}, {}
+        self.same, self.base = {}, {}  # by a written tensor: it, its buffer
         self.lifted, self.tree, self.line = {}, None, ""
         self.places = {}  # by the number of a placeholder, its place
         placeholders = [n for n in module.graph.nodes
@@ -236,6 +239,10 @@ class Notes:
             if self.line and not told.startswith(self.line):
                 told = f"{self.line}: {told}"
             raise TraceError(told) from None
+
+    @property
+    def written(self):
+        return [*self.effects, *self.statistics]
 
     # ---- what is given
 
@@ -347,7 +354,8 @@ class Notes:
                              "Python then depends")
 
     def _value(self, x):
-        return self.values[x] if isinstance(x, torch.fx.Node) else x
+        return self.values[self.same.get(x, x)] if isinstance(
+            x, torch.fx.Node) else x
 
     def _argument(self, x, sizes):
         x = self._value(x)
@@ -366,7 +374,7 @@ class Notes:
         return x
 
     def _call(self, node, name, made):
-        if name in _RANDOM:
+        if _draws(name):
             raise TraceError(f"{name} draws random numbers; dropout is what "
                              "edge programs have of those")
         sizes = name in _SHAPES
@@ -378,6 +386,8 @@ class Notes:
             raise TraceError("the number of rows is used as a number")
         if kwargs.get("out") is not None:
             raise TraceError(f"{name} with out")
+        if name in _KEEPS:
+            self._keep(node, name)
         inplace = bool(kwargs.pop("inplace", False))
         if node.op == "call_function" and not inplace:
             args, inplace = _plain(node.target, args)
@@ -408,8 +418,8 @@ class Notes:
             self._write(node, name, found)
             return
         views = name in VIEWS or canonical(name) in ("view", "expand")
-        source = next((x for x in node.args if isinstance(x, torch.fx.Node)
-                       and x in self.shared), None)
+        source = next((self.same.get(x, x) for x in node.args if isinstance(
+            x, torch.fx.Node) and self.same.get(x, x) in self.shared), None)
         self._add(node, found, self.shared[source] if views
                   and source is not None else None)
 
@@ -445,8 +455,25 @@ class Notes:
         self.nodes.append(made)
         return made
 
+    def _keep(self, node, name):
+        """Notes the statistics that a call writes to."""
+        if not (_given(node, 5, "training") or _given(
+                node, 5, "use_input_stats")):
+            return
+        for k, keyword in enumerate(("running_mean", "running_var"), 1):
+            buffer = _given(node, k, keyword)
+            if buffer is None:
+                continue
+            if len(buffer.users) > 1 or self._value(buffer).key is None:
+                raise TraceError(f"the statistics of {name} are read or "
+                                 "written elsewhere")
+            self.statistics.append(self._value(buffer))
+
     def _write(self, node, name, found):
+        """What is written is another tensor from here on; a buffer gets it
+        when all has run, since steps do not run in this order."""
         target = node.args[0] if node.args else None
+        target = self.same.get(target, target)
         if not isinstance(target, torch.fx.Node) or \
                 target not in self.shared:
             raise TraceError(f"{name} writes into what is no tensor")
@@ -457,10 +484,11 @@ class Notes:
         if given.function is None:
             if given.place != PARAM or given.key is None:
                 raise TraceError(f"{name} writes into an argument")
-            self.effects.append(found)  # a buffer is written to
+            self.base[target] = given
+        if target in self.base:
+            self.effects[self.base[target]] = found
         self.nodes.append(found)
-        self.values[target] = self.values[node] = found
-        self.shared[node] = self.shared[target]
+        self.values[target], self.same[node] = found, target
         self.lifted = {k: v for k, v in self.lifted.items()
                        if k[0] is not given and v is not given}
 
@@ -499,6 +527,15 @@ def _plain(function, args):
         if len(args) > at:
             return (*args[:at], False, *args[at + 1:]), bool(args[at])
     return args, False
+
+
+@functools.lru_cache(None)
+def _draws(name):
+    """Whether torch's function of a name draws random numbers."""
+    packet = getattr(torch.ops.aten, name, None)
+    return name in _RANDOM or name != "dropout" and any(
+        torch.Tag.nondeterministic_seeded in getattr(packet, one).tags
+        for one in getattr(packet, "overloads", list)())
 
 
 def _refused(target):

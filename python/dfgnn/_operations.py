@@ -111,22 +111,9 @@ def _narrow(node, value, dim, start, length):
                   start + length)
 
 
-def _along_axis(node, k, value):
-    """The values of max(dim) or min(dim).  Equal ones share their gradient,
-    where torch picks one."""
-    if k:
-        refuse(f"which element of an axis has its {node.name}")
-    given = dict(zip(("x", "dim"), node.args), **node.kwargs)
-    axis = _axis(node.args[0].shape, given["dim"])
-    return _trace.method("a" + node.name)(
-        value, axis - len(node.args[0].shape) + 1)
-
-
 def part(node, value):
-    """One of the results of chunk, split, unbind, max or min."""
+    """One of the results of chunk, split or unbind."""
     parent, k = node.args
-    if canonical(parent.name) in ("max", "min"):
-        return _along_axis(parent, k, value)
     dim = parent.kwargs.get("dim", parent.args[-1] if canonical(parent.name)
                             != "unbind" and len(parent.args) > 2 else 0)
     if canonical(parent.name) == "unbind" and len(parent.args) > 1:
@@ -312,6 +299,12 @@ def _clamp(node, x, *args, **options):
     return _trace.method("clamp")(x, **given) if given else x
 
 
+def _between(x, low, high):
+    """clamp() whose gradient is 0 at the ends, too."""
+    where = _trace.method("where")
+    return where(x >= high, high, where(x <= low, low, x))
+
+
 def _to(node, x, *args, **options):
     if not node.meta.is_floating_point() and node.meta.dtype != torch.bool:
         refuse("a conversion to integers")
@@ -424,9 +417,9 @@ TABLE.update({
     "logical_or": lambda node, x, other: _trace.method("maximum")(
         x != 0, other != 0),
     "logical_not": lambda node, x: x == 0,
-    "relu6": lambda node, x, inplace=False: x.clamp(min=0, max=6),
+    "relu6": lambda node, x, inplace=False: _between(x, 0, 6),
     "hardtanh": lambda node, x, min_val=-1.0, max_val=1.0, inplace=False:
-        x.clamp(min=min_val, max=max_val),
+        _between(x, min_val, max_val),
     "logsigmoid": lambda node, x: -_trace.method("softplus")(-x),
     "mish": lambda node, x, inplace=False: x * x._make(
         "softplus", [x]).tanh(),

@@ -40,6 +40,24 @@ def _products(node):
     return out * node.operands()[0].shape[-1]
 
 
+def _is_whole(node, name):
+    """Whether a node computes with integers: it makes some, or compares
+    several tensors of them."""
+    if not isinstance(node.meta, torch.Tensor) or name in (
+            "view", "expand", "transpose", "permute", "movedim",
+            "__getitem__", "select", "narrow", "cat", "stack", "where",
+            "masked_fill", "part", "detach", "repeat"):
+        return False
+    kinds = [n.meta.dtype for n in node.operands()
+             if isinstance(n.meta, torch.Tensor)]
+    if node.meta.dtype.is_floating_point or node.meta.dtype.is_complex:
+        return False
+    if node.meta.dtype == torch.bool:
+        return kinds.count(torch.int64) + kinds.count(torch.int32) > 1 or \
+            name in ("__add__", "__radd__", "sum")
+    return True
+
+
 class Stages:
     """Which programs and calls compute the outputs, in which order.
 
@@ -169,7 +187,18 @@ class Stages:
         known = name in _operations.TABLE or node.name == "part" or name in (
             "chunk", "split", "unbind")
         wide = name in _LINEAR and _products(node) > INLINE
-        if self._settled(node, fact) or self._only_for_wide(node, fact, name):
+        parent = self.facts.now(node.args[0]) if node.name == "part" else None
+        if parent in self.called:
+            self.called[node] = self.called[parent]
+        elif _is_whole(node, name) or name in ("max", "min") and isinstance(
+                node.meta, (tuple, list)):
+            # torch's gradient of max(dim) goes to one of equal numbers; and
+            # programs compute with real numbers, of which not all are whole
+            if fact.pure:
+                self._call(node)
+            else:
+                self.called[node] = "wide"
+        elif self._settled(node, fact) or self._only_for_wide(node, fact, name):
             self.called[node] = "wide"
         elif fact.pure and name not in NOT_BY_ROW:
             if name in _LINEAR and (
@@ -323,6 +352,11 @@ class Stage:
         values = [self._output(node) for node in self.outputs]
         self._check_types()
         self.dtypes = [n.meta.dtype for n in self.outputs]
+        # the type that integers are read in
+        self.whole = torch.float64 if any(
+            stages.facts.now(n).meta.dtype == torch.float64
+            for n in (*self.inputs, *self.outputs)) else \
+            torch.get_default_dtype()
         self.source = self.text.text(values)
         try:
             self.program = _programs.parse(self.source)

@@ -8,7 +8,7 @@ from . import _mlp_kernels, _nodes, _programs, _stacked
 from ._context import make_seed
 from ._facts import Facts, refuse
 from ._staged import Stages
-from ._trace import DST, EDGE, PARAM, SRC
+from ._trace import DST, EDGE, SRC
 from ._nodes import Node, mapped
 from .convert import as_graph
 
@@ -52,10 +52,10 @@ class Steps:
     """The steps of a traced function, each a program or a call of torch.  (A
     Plan of _execute is what the library makes of one kernel's call.)"""
 
-    def __init__(self, stages, tree):
+    def __init__(self, stages, tree, effects):
         self.facts, self.steps = stages.facts, stages.steps
         self.called, self.random = stages.called, stages.random
-        self.stages, self.tree = stages, tree
+        self.stages, self.tree, self.effects = stages, tree, effects
 
     @property
     def programs(self):
@@ -76,7 +76,7 @@ class Steps:
 
     def run(self, graph, fetch):
         """The outputs, in the shape of .tree; tensors by edge are in the
-        caller's order."""
+        caller's order.  What is given and written to is written to last."""
         run = Run(graph, fetch)
         for kind, step in self.steps:
             if kind == "call" and self.called[step] == "mlp":
@@ -85,8 +85,12 @@ class Steps:
                 self._call(run, step)
             else:
                 self._program(run, step)
-        return mapped(self.tree, lambda x: self._result(run, x)
-                      if isinstance(x, Node) else x)
+        written = {}
+        for given, made in self.effects.items():
+            to = written[given] = written[made] = run.given(given.key)
+            to.copy_(self._native(run, made)[0])
+        return mapped(self.tree, lambda x: x if not isinstance(x, Node) else
+                      written[x] if x in written else self._result(run, x))
 
     # ---- tensors of nodes
 
@@ -101,9 +105,11 @@ class Steps:
                 return self._native(run, fact.about[0])[0], None
             if fact.role == "number":
                 return self._number(run, node, fact)
-            found = run.given(node.key), (
+            tensor = run.given(node.key)
+            if node in self.effects:  # a gradient may read what it was
+                tensor = tensor.clone()
+            found = run.found[node] = tensor, (
                 "caller" if fact.place == EDGE and fact.rows else None)
-            run.found[node] = found
         return found
 
     def _number(self, run, node, fact):
@@ -182,10 +188,7 @@ class Steps:
             run.found[node] = args[0][args[1]], order
             return
         if node.clones:
-            first = self.facts.now(node.operands()[0])
-            if first.function is not None or first.place != PARAM or \
-                    first.key is None:
-                args = (args[0].clone(), *args[1:])
+            args = (args[0].clone(), *args[1:])
         run.found[node] = self._apply(node.function, args, kwargs), order
 
     def _apply(self, function, args, kwargs):
@@ -218,7 +221,7 @@ class Steps:
         for node, port in zip(stage.inputs, stage.program.inputs):
             tensor = self._graphs(run, node)
             if not self.facts.now(node).meta.is_floating_point():
-                tensor = tensor.to(torch.get_default_dtype())
+                tensor = tensor.to(stage.whole)
             elif node.key is not None and not node.shape:
                 tensor = self._placed(tensor, run.graph.device)
             tensors.append(self._shaped(
@@ -253,9 +256,10 @@ class Steps:
         return run.graph.to_caller_order(self._by_edge(run, node))
 
 
-def staged(nodes, tree, effects=(), with_dropout=True, whole=True):
-    """The Steps that make the nodes of a tree of tuples, and do the effects.
-    whole: whether linear maps of 16-bit types round as one."""
+def staged(nodes, tree, effects={}, with_dropout=True, whole=True):
+    """The Steps that make the nodes of a tree of tuples.  effects: what is
+    written, by the given Node that gets it; whole: whether linear maps of
+    16-bit types round as one."""
     outputs = []
     mapped(tree, lambda x: outputs.append(x) if isinstance(x, Node) else None)
     facts = Facts(nodes, whole)
@@ -264,4 +268,5 @@ def staged(nodes, tree, effects=(), with_dropout=True, whole=True):
                 _nodes.TOP_SOURCE in node.shape:
             refuse(node, "how many rows it has depends on the index: give "
                    "scatter a dim_size")
-    return Steps(Stages(facts, outputs, effects, with_dropout), tree)
+    return Steps(Stages(facts, outputs, [*effects.values()], with_dropout),
+                 tree, effects)

@@ -366,8 +366,8 @@ def _dropout(x, p=0.5, training=True, inplace=False):
 
 
 def _softplus(x, beta=1, threshold=20):
-    if beta != 1:
-        refuse("softplus with beta")
+    if beta != 1 or threshold < 20:  # beyond which it is x to the last digit
+        refuse("softplus with beta or a threshold")
     return x._make("softplus", [x])
 
 

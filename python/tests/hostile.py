@@ -14,7 +14,8 @@ from torch_geometric.utils import degree, softmax
 import dfgnn
 
 N, M, E, W = 9, 7, 24, 4  # receiving and sending nodes, edges, features
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 6e-2}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2,
+             torch.bfloat16: 6e-2}
 
 
 class Reverse(torch.autograd.Function):
@@ -45,6 +46,7 @@ class Hostile(MessagePassing):
         self.wide = torch.nn.Linear(2 * W, W)
         self.weight = torch.nn.Parameter(torch.randn(W))
         self.register_buffer("scale", torch.rand(W) + 0.5)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
         self.tau, self.count = 1.25, 3
         self.np = np.float64(0.5)
         self.options = {"g": 0.75}
@@ -65,7 +67,12 @@ _ONE = ["torch.relu({0})", "torch.tanh({0})", "{0}.sigmoid()", "-{0}",
         "{0}.mean(-1, keepdim=True) * {0}", "F.normalize({0}, dim=-1)",
         "softmax({0}, index, ptr, size_i)", "F.dropout({0}, 0.0)",
         "{0}.clamp(-1, 1)", "Reverse.apply({0})", "{0}.detach() * {0}",
-        "F.layer_norm({0}, (W,))", "torch.where({0} > 0, {0}, 0.1 * {0})"]
+        "F.layer_norm({0}, (W,))", "torch.where({0} > 0, {0}, 0.1 * {0})",
+        "{0} * ((t_i - t_j) % 3)", "{0} * (t_i == t_j)", "F.relu6({0})",
+        "{0} * (t_j & 1)", "{0}.max(-1, keepdim=True)[0] * {0}",
+        "{0}.clone().mul_(self.tau)", "{0} * (({0} > 0) + ({0} > 1))",
+        "F.softplus({0}, 1, 2)", "{0} - self.scale.mul_(0.5)",
+        "{0} * ({0} * 3).long()", "{0} * self.seen.add_(1)"]
 _TWO = ["({0} + {1})", "{0} * {1}", "({0} - {1})", "torch.maximum({0}, {1})",
         "{0} / ({1}.abs() + 0.5)", "{0} / {1}",
         "self.wide(torch.cat([{0}, {1}], -1))",
@@ -94,7 +101,8 @@ def source(seed):
             return "(" + rng.choice(_ONE).format(value(depth - 1)) + ")"
         return rng.choice(_TWO).format(value(depth - 1),
                                        value(rng.randrange(depth)))
-    lines = ["def message(self, x_i, x_j, e, index, ptr, size_i, gain):",
+    lines = ["def message(self, x_i, x_j, e, t_i, t_j, index, ptr, size_i, "
+             "gain):",
              f"    out = {value(rng.choice((1, 2, 2, 3)))}"]
     if rng.random() < 0.3:
         lines.append(f"    {rng.choice(_EFFECTS)}")
@@ -127,7 +135,7 @@ def change(layer, names, k):
 
 
 def arguments(seed, dtype, k, pair):
-    """(an edge_index, tensors, which nodes have no edge)."""
+    """(an edge_index, tensors, moments of nodes)."""
     generator = torch.Generator().manual_seed(seed * 7 + k)
     senders = M if pair else N
 
@@ -143,10 +151,12 @@ def arguments(seed, dtype, k, pair):
         # values of nodes without an edge reach nothing
         rows[-1] = (0.0, float("nan"), float("inf"))[k % 3]
         rows[-2] = 0.0
-    return edges, x, some(count, W)
+    t = tuple(1_700_000_000 + torch.arange(len(rows)).view(-1, 1) % 5
+              for rows in (x if pair else (x,)))
+    return edges, x, some(count, W), t if pair else t[0]
 
 
-def run(layer, edges, x, e, gain):
+def run(layer, edges, x, e, t, gain):
     """(outputs, gradients) of a call."""
     x = tuple(t.clone().requires_grad_() for t in x) if isinstance(
         x, tuple) else x.clone().requires_grad_()
@@ -154,7 +164,8 @@ def run(layer, edges, x, e, gain):
     if layer.flow == "target_to_source":
         edges = edges.flip(0)
         x = x[::-1] if isinstance(x, tuple) else x
-    out = layer(edges, x=x, e=e, gain=gain)
+        t = t[::-1] if isinstance(t, tuple) else t
+    out = layer(edges, x=x, e=e, t=t, gain=gain)
     leaves = [*(x if isinstance(x, tuple) else (x,)), e, *layer.parameters()]
     if not out.requires_grad:
         return [out], [None] * len(leaves)
@@ -172,26 +183,34 @@ def kept(layer):
         one if isinstance(one, tuple) else (one,))]
 
 
-def different(have, want, dtype):
-    """In words how two lists differ, or None."""
+def different(have, want, dtype, true=None):
+    """In words how two lists differ, or None.  true: want in a wider type, from
+    which it is away by its own roundings."""
     if len(have) != len(want):
         return f"{len(have)} and {len(want)} values"
     most = max([float(b.detach().abs().nan_to_num(0, 0, 0).max())
                 for b in want if isinstance(b, torch.Tensor) and b.numel()],
                default=0.0)
-    for a, b in zip(have, want):
+    for k, (a, b) in enumerate(zip(have, want)):
         if not isinstance(b, torch.Tensor) or a is None:
             if a is not b and a != b:
                 return f"{a} and {b}"
             continue
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{a.shape} {a.dtype} and {b.shape} {b.dtype}"
+        own = 0.0
+        if true is not None and isinstance(true[k], torch.Tensor):
+            # what overflows in 16 bits need not do so in ours
+            there = b.isfinite() & true[k].isfinite()
+            a, b, c = (torch.where(there, x.detach().double(), 0)
+                       for x in (a, b, true[k]))
+            own = float((b - c).abs().max()) if b.numel() else 0.0
         if not torch.equal(a.isfinite(), b.isfinite()):
             return f"{a} and {b}: not finite where the other is"
         there = b.isfinite()
         if bool(there.any()):
             far = float((a - b).detach()[there].abs().max())
-            if far > TOLERANCE[dtype] * max(most, 1e-3):
+            if far > TOLERANCE[dtype] * max(most, 1e-3) + 2 * own:
                 return f"{far} apart, of {most}"
     return None
 
@@ -200,27 +219,32 @@ def compare(seed):
     """(in words how a layer differs from itself accelerated, or None; whether
     programs served it; how many calls were compared)."""
     rng = random.Random(seed)
-    dtype = rng.choice([torch.float32, torch.float64, torch.float64])
+    dtype = rng.choice([torch.float32, torch.float64, torch.float64,
+                        torch.bfloat16, torch.float16])
     pair = rng.random() < 0.25
     own, names = layer_of(seed)
     own = own.to(dtype)
     ours = copy.deepcopy(own)
+    true = copy.deepcopy(own).float() if dtype.itemsize < 4 else None
     report = dfgnn.accelerate(ours)
     for k in range(4):
-        edges, x, e = arguments(seed, dtype, k, pair)
+        edges, x, e, t = arguments(seed, dtype, k, pair)
         gain = 1.0 + k if rng.random() < 0.5 else np.float64(0.5 * k + 1)
         found = []
-        for layer in (own, ours):
+        for layer in (own, ours, *([true] if true else [])):
+            if layer is true:
+                x = tuple(t.float() for t in x) if pair else x.float()
+                e = e.float()
             try:
-                outs, grads = run(layer, edges, x, e, gain)
+                outs, grads = run(layer, edges, x, e, t, gain)
                 found.append(([*outs, *grads], kept(layer)))
             except Exception as error:  # the layer's own error is compared
                 found.append(([type(error).__name__], []))
-        for want, have in zip(*found):
-            told = different(have, want, dtype)
+        for want, have, *exact in zip(*found):
+            told = different(have, want, dtype, *exact)
             if told:
                 return f"call {k}: {told}", bool(report.traced), k
-        for layer in (own, ours):
+        for layer in (own, ours, *([true] if true else [])):
             change(layer, names, k)
             names["GAIN"] = names["Settings"].gain = 0.5 + k
         kind = next(c for c in type(ours).__mro__ if "message" in vars(c))

@@ -389,28 +389,61 @@ def _in_place(self, x_j):
     return x_j - self.mean
 
 
+def _read_and_written(self, x_j):
+    before = x_j - self.mean
+    self.mean.add_(1)
+    after = x_j + self.mean
+    self.kept = self.mean.mul_(2)
+    return before - after.tanh() + self.mean
+
+
 def _of_argument(self, x_j):
     return x_j.mul_(2)
 
 
+def _deletes(self, x_j):
+    self.kept = x_j.tanh()
+    out = self.kept * 2
+    del self.kept
+    return out
+
+
+def _asks_and_deletes(self, x_j):
+    if hasattr(self, "kept"):
+        del self.kept
+    self.kept = x_j.tanh()
+    return self.kept
+
+
+def _pops(self, x_j):
+    self.log["w"] = x_j.tanh()
+    self.items.append(x_j)
+    return self.log.pop("w") * self.items.pop()
+
+
 WRITES = {"dict": _stores, "attribute": _sets, "counter": _counts,
           "list": _appends, "buffer": _running, "buffer in place": _in_place,
-          "argument": _of_argument}
+          "buffer read and written": _read_and_written,
+          "argument": _of_argument, "deletes": _deletes,
+          "asks and deletes": _asks_and_deletes, "pops": _pops}
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_what_is_written_stays(name):
-    own, ours, _ = _both(WRITES[name])
+    own, ours, report = _both(WRITES[name])
     for _ in range(4):
         _same(own, ours)
         assert own.calls == ours.calls
-        for a, b in zip([own.kept, *own.log.values(), *own.items[1:],
-                         *own.state_dict().values()],
-                        [ours.kept, *ours.log.values(), *ours.items[1:],
-                         *ours.state_dict().values()]):
+        assert vars(own).keys() == vars(ours).keys() - {"_dfgnn_weights"}
+        for a, b in zip([getattr(own, "kept", None), *own.log.values(),
+                         *own.items[1:], *own.state_dict().values()],
+                        [getattr(ours, "kept", None), *ours.log.values(),
+                         *ours.items[1:], *ours.state_dict().values()]):
             assert (a is None) == (b is None)
             if a is not None:
                 torch.testing.assert_close(a, b)
+    if name.startswith(("buffer ", "deletes")):
+        assert report.traced and not report.kept, report
     for layer in own, ours:  # torch copies no results of calls
         layer.kept = None
         layer.log.clear()
@@ -419,6 +452,65 @@ def test_what_is_written_stays(name):
     dfgnn.accelerate(ours, undo=True)
     _same(own, ours)
     assert list(again.state_dict()) == list(own.state_dict())
+
+
+@pytest.mark.parametrize("name", [n for n in WRITES if "buffer" in n])
+def test_torch_compile_reads_a_buffer_before_it_is_written(name):
+    own, ours, _ = _both(WRITES[name])
+    torch._dynamo.reset()
+    fast = torch.compile(ours, backend="aot_eager")
+    for _ in range(3):
+        torch.testing.assert_close(fast(X, EDGES), own(X, EDGES))
+        torch.testing.assert_close(ours.mean, own.mean)
+
+
+# ---- numbers that are no real ones -------------------------------------------
+
+TIME = 1_700_000_001
+WHOLE = {
+    "difference": lambda self, x_i, x_j, t_i, t_j: x_j * (t_i - t_j),
+    "equal": lambda self, x_i, x_j, t_i, t_j: x_j * (t_i == t_j),
+    "bits": lambda self, x_j, t_j: x_j * (t_j & 3),
+    "inverted": lambda self, x_j, t_j: x_j * ~(t_j - TIME),
+    "bytes": lambda self, x_j, t_j: x_j * (t_j % 7).byte().sub(5),
+    "sum of truths": lambda self, x_j: x_j * (
+        (x_j > 0) + (x_j > 1)).to(x_j.dtype),
+    "truncated": lambda self, x_j: x_j * (x_j * 1.5).long(),
+    "divided": lambda self, x_j, t_j: x_j * (t_j // 2 - TIME // 2),
+    "as a real number": lambda self, x_j, t_j: x_j * t_j - x_j * TIME,
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_integers_are_whole(name):
+    own, ours, _ = _both(WHOLE[name])
+    for k in range(3):  # what the first call has tells little
+        t = torch.zeros(5, 1, dtype=torch.long) if k == 0 else \
+            torch.arange(5).view(-1, 1) + TIME
+        _same(own, ours, **({} if name in (
+            "sum of truths", "truncated") else {"t": t}), x=X * (k + 1) / 2)
+
+
+CORNERS = {
+    "relu6": lambda self, x_j: F.relu6(x_j),
+    "hardtanh": lambda self, x_j: F.hardtanh(x_j),
+    "clamp": lambda self, x_j: x_j.clamp(-1, 1),
+    "threshold": lambda self, x_j: F.softplus(x_j, 1, 1),
+    "max": lambda self, x_j, x_i: x_j.max(-1, keepdim=True)[0] * x_i,
+    "min": lambda self, x_j: x_j.min(-1, keepdim=True).values * x_j,
+    "amax": lambda self, x_j, x_i: x_j.amax(-1, keepdim=True) * x_i,
+    "maximum": lambda self, x_j, x_i: torch.maximum(x_j, x_i),
+    "abs": lambda self, x_j: x_j.abs(),
+}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_gradients_at_corners_are_the_layers_own(name):
+    own, ours, _ = _both(CORNERS[name])
+    _same(own, ours)
+    corners = torch.tensor([[0., 0], [1, 1], [-1, -1], [6, 6], [0, 1]],
+                           dtype=torch.double)
+    _same(own, ours, x=corners)
 
 
 # ---- nodes without an edge --------------------------------------------------

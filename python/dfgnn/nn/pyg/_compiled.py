@@ -243,9 +243,10 @@ def propagate(layer, edge_index, size, kwargs):
         edge_index = edge_index.flip(0) if flipped else edge_index
     else:
         return NotImplemented
-    own = layer._dfgnn_base.propagate(layer, edge_index, size=size, **kwargs)
     made = _MODULES[number](edges, src, dst, rows.sizes[0],
                             *[_tensor(layer, key, kwargs) for key in keys])
+    # which writes to what the module has read
+    own = layer._dfgnn_base.propagate(layer, edge_index, size=size, **kwargs)
     if isinstance(own, Tensor):
         return made[0]
     return tuple(made[:len(own)])

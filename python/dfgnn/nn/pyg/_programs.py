@@ -90,6 +90,7 @@ class Programs:
         self.sources = [source_of(n) for n in module.graph.nodes
                         if n.op == "placeholder"]
         self.steps = self._staged(notes)
+        self.written = [node.key[1] for node in notes.written]
         self.notes = notes
         self.module = module
 
