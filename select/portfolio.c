@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/key.h"
 #include "lib/loads.h"
 #include "select/portfolio_table.h"
 
@@ -129,36 +130,78 @@ static double unlike_variant(const dfgnn_member *m, const int *wanted,
   return sum;
 }
 
-const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
-                                           const dfgnn_setting *setting,
-                                           const unsigned char *broken) {
+static const dfgnn_variant *find_variant(const dfgnn_member *member,
+                                         const dfgnn_setting *setting,
+                                         const unsigned char *broken) {
   const dfgnn_variant *best = NULL;
   double least = HUGE_VAL;
   int wanted[DFGNN_MAX_PARAMETERS];
-  dfgnn_matrix matrix = setting->matrix ? *setting->matrix : (dfgnn_matrix){0};
-  dfgnn_setting there = *setting;
-  if (!member->family)
-    return NULL;
-  if (member->measured) {
-    const dfgnn_signature *s = there.signature = member->measured;
-    matrix.destinations = s->destinations;
-    matrix.sources = s->sources;
-    matrix.edges = s->edges;
-    matrix.max_degree = s->max_degree;
-    there.matrix = &matrix;
-  }
   for (int k = 0; k < member->count; k++)
     wanted[k] = number_of(&member->wanted[k], setting->problem);
   const dfgnn_variant *v = dfgnn__variant(member->first);
   const dfgnn_variant *end = dfgnn__variant(0) + dfgnn__variant_count();
   for (; v < end && v->family == member->family && least > 0; v++) {
     const double unlike = unlike_variant(member, wanted, v, least);
-    if (unlike < least && runs(v, &there, broken)) {
+    if (unlike < least && runs(v, setting, broken)) {
       best = v;
       least = unlike;
     }
   }
-  return best && runs(best, setting, broken) ? best : NULL;
+  return best;
+}
+
+static uint64_t fold_bytes(uint64_t hash, const void *data, size_t size) {
+  const unsigned char *at = data;
+  uint64_t word = 0;
+  for (; size >= sizeof word; size -= sizeof word, at += sizeof word) {
+    memcpy(&word, at, sizeof word);
+    hash = dfgnn__fold(hash, word);
+  }
+  word = 0;
+  memcpy(&word, at, size);
+  return dfgnn__fold(hash, word);
+}
+
+/* A member that was measured has one variant for a problem, whatever the graph:
+ * it is kept, since to find it takes longer than all else of a choice. */
+static const dfgnn_variant *kept_variant(const dfgnn_member *member,
+                                         const dfgnn_setting *setting) {
+  enum { KEPT = 256 };
+  static _Thread_local struct {
+    uint64_t key;
+    const dfgnn_variant *variant;
+  } kept[KEPT];
+  uint64_t key = fold_bytes(1, setting->problem, sizeof *setting->problem);
+  key = fold_bytes(key, setting->device, sizeof *setting->device);
+  key = fold_bytes(key, setting->matrix, sizeof *setting->matrix);
+  key = fold_bytes(key, member, sizeof *member);
+  if (kept[key % KEPT].key != key) {
+    kept[key % KEPT].variant = find_variant(member, setting, NULL);
+    kept[key % KEPT].key = key;
+  }
+  return kept[key % KEPT].variant;
+}
+
+const dfgnn_variant *dfgnn__member_variant(const dfgnn_member *member,
+                                           const dfgnn_setting *setting,
+                                           const unsigned char *broken) {
+  if (!member->family)
+    return NULL;
+  if (!member->measured)
+    return find_variant(member, setting, broken);
+  const dfgnn_signature *s = member->measured;
+  dfgnn_setting there = *setting;
+  dfgnn_matrix matrix = setting->matrix ? *setting->matrix : (dfgnn_matrix){0};
+  there.signature = s;
+  matrix.destinations = s->destinations;
+  matrix.sources = s->sources;
+  matrix.edges = s->edges;
+  matrix.max_degree = s->max_degree;
+  there.matrix = &matrix;
+  const dfgnn_variant *v = broken || setting->program
+                               ? find_variant(member, &there, broken)
+                               : kept_variant(member, &there);
+  return v && runs(v, setting, broken) ? v : NULL;
 }
 
 /* ---- the cell that serves ------------------------------------------------ */
