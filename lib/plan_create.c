@@ -8,6 +8,7 @@
 #include "lib/decided.h"
 #include "lib/describe.h"
 #include "lib/edge_program.h"
+#include "lib/halves.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 #include "lib/unmeasured.h"
@@ -71,10 +72,9 @@ static dfgnn_status build_plan(dfgnn_plan **out, dfgnn_graph *graph,
                            .program = dfgnn__edge_program_job(&plan->problem)};
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(graph->ctx)};
   setting.queue = &queue;
-  if (family->workspace)
-    plan->workspace =
-        (family->workspace(&setting) + DFGNN_WORKSPACE_ALIGNMENT - 1) /
-        DFGNN_WORKSPACE_ALIGNMENT * DFGNN_WORKSPACE_ALIGNMENT;
+  plan->workspace = (dfgnn__family_workspace(family, &setting) +
+                     DFGNN_WORKSPACE_ALIGNMENT - 1) /
+                    DFGNN_WORKSPACE_ALIGNMENT * DFGNN_WORKSPACE_ALIGNMENT;
   int views = family->views ? family->views(&setting, requests) : 0;
   for (int k = 0; k < views && !status; k++)
     status = dfgnn__graph_view(&plan->views[k], graph, &requests[k]);

@@ -2,6 +2,7 @@
  */
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
+#include "lib/halves.h"
 #include "lib/handle.h"
 #include "lib/plan_race.h"
 
@@ -65,8 +66,9 @@ dfgnn_status dfgnn_execute(const dfgnn_plan *plan, const dfgnn_args *args,
   int previous = dfgnn__context_enter(plan->ctx);
   status = dfgnn__graph_follow(plan->graph, stream);
   if (!status)
-    status = plan->problem.program ? dfgnn__edge_program_launch(plan, &launch)
-                                   : plan->variant->family->launch(&launch);
+    status = plan->problem.program
+                 ? dfgnn__edge_program_launch(plan, &launch)
+                 : dfgnn__family_launch(plan->variant->family, &launch);
   dfgnn__context_leave(plan->ctx, previous);
   if (status == DFGNN_ERROR_DEVICE)
     atomic_store(&((dfgnn_plan *)plan)->refused, 1);

@@ -9,6 +9,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
+#include "lib/halves.h"
 
 #define DFGNN_KERNEL(stem) extern const dfgnn_family dfgnn__families_##stem[];
 #include "dfgnn_tune.h"
@@ -245,8 +246,8 @@ const char *dfgnn__variant_refusal(const dfgnn_variant *variant,
     return reason;
   if (full.matrix->refilled && keeps_contents(f, &full))
     return "keeps what it learns of the edges, which are refilled";
-  if (p->max_workspace >= 0 && f->workspace &&
-      f->workspace(&full) > (size_t)p->max_workspace)
+  if (p->max_workspace >= 0 &&
+      dfgnn__family_workspace(f, &full) > (size_t)p->max_workspace)
     return "needs more workspace than max_workspace";
   return NULL;
 }
@@ -263,8 +264,7 @@ int64_t dfgnn__least_workspace(const dfgnn_setting *setting) {
     if (!dfgnn__variant_offered(v) || dfgnn__variant_refusal(v, &full))
       continue;
     full.parameter = v->parameter;
-    const int64_t bytes =
-        v->family->workspace ? (int64_t)v->family->workspace(&full) : 0;
+    const int64_t bytes = (int64_t)dfgnn__family_workspace(v->family, &full);
     if (least < 0 || bytes < least)
       least = bytes;
   }

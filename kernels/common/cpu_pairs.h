@@ -5,7 +5,8 @@
  *            vector, then those of the second, ...
  *   v_turn   lane i is that of i + step, round the end
  *   lanes    what v_pick takes; v_lanes(shift, first): lane i is that of
- *            first + (i >> shift) */
+ *            first + (i >> shift); v_lanes_at(at): that of at[i], if ANY_LANES
+ */
 #ifndef DFGNN_KERNELS_CPU_PAIRS_H
 #define DFGNN_KERNELS_CPU_PAIRS_H
 
@@ -23,44 +24,6 @@
 
 typedef __m512i lanes;
 
-#if CPU_DTYPE == CPU_F64
-#define MERGE(mask, swapped)                                                   \
-  __m512d x = _mm512_mask_blend_pd(mask, b, a);                                \
-  return _mm512_add_pd(_mm512_mask_blend_pd(mask, a, b), swapped)
-CPU_ALWAYS vec merge_1(vec a, vec b) {
-  MERGE(0xaa, _mm512_permute_pd(x, 0x55));
-}
-CPU_ALWAYS vec merge_2(vec a, vec b) {
-  MERGE(0xcc, _mm512_permutex_pd(x, 0x4e));
-}
-CPU_ALWAYS vec merge_4(vec a, vec b) {
-  MERGE(0xf0, _mm512_shuffle_f64x2(x, x, 0x4e));
-}
-CPU_ALWAYS vec v_fold(vec *a, const int group) {
-  FOLD(a, group, 1, merge_1)
-  FOLD(a, group, 2, merge_2)
-  FOLD(a, group, 4, merge_4)
-  if (group == 2)
-    return _mm512_permutexvar_pd(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
-                                 a[0]);
-  if (group == 4)
-    return _mm512_permutexvar_pd(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7),
-                                 a[0]);
-  return a[0];
-}
-CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
-  int64_t x[VECTOR];
-  for (int i = 0; i < VECTOR; i++)
-    x[i] = first + (i >> shift);
-  return _mm512_loadu_si512(x);
-}
-CPU_ALWAYS vec v_pick(vec x, lanes l) { return _mm512_permutexvar_pd(l, x); }
-CPU_ALWAYS vec v_turn(vec x, int64_t step) {
-  static const int64_t round[2 * VECTOR] = {0, 1, 2, 3, 4, 5, 6, 7,
-                                            0, 1, 2, 3, 4, 5, 6, 7};
-  return _mm512_permutexvar_pd(_mm512_loadu_si512(round + step), x);
-}
-#else
 #define MERGE(mask, swapped)                                                   \
   __m512 x = _mm512_mask_blend_ps(mask, b, a);                                 \
   return _mm512_add_ps(_mm512_mask_blend_ps(mask, a, b), swapped)
@@ -95,11 +58,9 @@ CPU_ALWAYS vec v_fold(vec *a, const int group) {
         a[0]);
   return a[0];
 }
-CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
-  int32_t x[VECTOR];
-  for (int i = 0; i < VECTOR; i++)
-    x[i] = (int32_t)(first + (i >> shift));
-  return _mm512_loadu_si512(x);
+#define ANY_LANES 1
+CPU_ALWAYS lanes v_lanes_at(const int32_t *at) {
+  return _mm512_loadu_si512(at);
 }
 CPU_ALWAYS vec v_pick(vec x, lanes l) { return _mm512_permutexvar_ps(l, x); }
 CPU_ALWAYS vec v_turn(vec x, int64_t step) {
@@ -108,11 +69,11 @@ CPU_ALWAYS vec v_turn(vec x, int64_t step) {
       0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return _mm512_permutexvar_ps(_mm512_loadu_si512(round + step), x);
 }
-#endif
 #undef MERGE
 
 #elif CPU_ISA == CPU_AVX2
 
+#define ANY_LANES 1
 typedef __m256i lanes;
 
 #if CPU_DTYPE == CPU_F64
@@ -128,10 +89,10 @@ CPU_ALWAYS vec v_fold(vec *a, const int group) {
   FOLD(a, group, 2, merge_2)
   return group == 2 ? _mm256_permute4x64_pd(a[0], 0xd8) : a[0];
 }
-CPU_ALWAYS lanes v_lanes(int shift, int64_t first) { /* halves of a double */
+CPU_ALWAYS lanes v_lanes_at(const int32_t *at) { /* halves of a double */
   int32_t x[2 * VECTOR];
   for (int i = 0; i < 2 * VECTOR; i++)
-    x[i] = (int32_t)((first + (i >> (shift + 1))) * 2 + i % 2);
+    x[i] = at[i / 2] * 2 + i % 2;
   return _mm256_loadu_si256((const __m256i *)x);
 }
 CPU_ALWAYS vec permuted(vec x, __m256i halves) {
@@ -165,11 +126,8 @@ CPU_ALWAYS vec v_fold(vec *a, const int group) {
     return permuted(a[0], _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   return a[0];
 }
-CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
-  int32_t x[VECTOR];
-  for (int i = 0; i < VECTOR; i++)
-    x[i] = (int32_t)(first + (i >> shift));
-  return _mm256_loadu_si256((const __m256i *)x);
+CPU_ALWAYS lanes v_lanes_at(const int32_t *at) {
+  return _mm256_loadu_si256((const __m256i *)at);
 }
 #define HALVES 1
 #endif
@@ -185,6 +143,7 @@ CPU_ALWAYS vec v_turn(vec x, int64_t step) {
 
 #else /* CPU_PORTABLE */
 
+#define ANY_LANES 0
 typedef struct lanes {
   int64_t shift, first;
 } lanes;
@@ -225,5 +184,14 @@ CPU_CALLED vec v_turn(vec x, int64_t step) {
 
 #endif
 #undef FOLD
+
+#if ANY_LANES
+CPU_ALWAYS lanes v_lanes(int shift, int64_t first) {
+  int32_t at[VECTOR];
+  for (int i = 0; i < VECTOR; i++)
+    at[i] = (int32_t)(first + (i >> shift));
+  return v_lanes_at(at);
+}
+#endif
 
 #endif

@@ -6,9 +6,9 @@
 #include "kernels/common/cpu_vector.h"
 #include "kernels/common/cpu_walk.h"
 
-CPU_INLINE const storage *row_at(const char *base, int64_t index,
-                                 int64_t stride) {
-  return (const storage *)(base + index * stride);
+CPU_INLINE const scalar *row_at(const char *base, int64_t index,
+                                int64_t stride) {
+  return (const scalar *)(base + index * stride);
 }
 
 CPU_INLINE void prefetch_row(const char *base, int64_t index, int64_t stride,
@@ -19,26 +19,15 @@ CPU_INLINE void prefetch_row(const char *base, int64_t index, int64_t stride,
 }
 
 /* The last vector of a row is cut: only its lanes of t are touched. */
-CPU_INLINE vec load_cut(const storage *p, tail t, const int cut) {
+CPU_INLINE vec v_load_cut(const scalar *p, tail t, const int cut) {
   return cut ? v_load_tail(p, t) : v_load(p);
 }
 
-CPU_INLINE void store_cut(storage *p, vec x, tail t, const int cut) {
+CPU_INLINE void v_store_cut(scalar *p, vec x, tail t, const int cut) {
   if (cut)
     v_store_tail(p, x, t);
   else
     v_store(p, x);
-}
-
-CPU_INLINE vec s_load_cut(const scalar *p, tail t, const int cut) {
-  return cut ? s_load_tail(p, t) : s_load(p);
-}
-
-CPU_INLINE void s_store_cut(scalar *p, vec x, tail t, const int cut) {
-  if (cut)
-    s_store_tail(p, x, t);
-  else
-    s_store(p, x);
 }
 
 /* Calls f(d, width, cut) for panels that cover the features: of `widest` (1, 2
@@ -60,20 +49,20 @@ CPU_INLINE void s_store_cut(scalar *p, vec x, tail t, const int cut) {
 CPU_INLINE void add_to(scalar *to, const scalar *from, int64_t count) {
   int64_t d = 0;
   for (; d + VECTOR <= count; d += VECTOR)
-    s_store(to + d, v_add(s_load(to + d), s_load(from + d)));
+    v_store(to + d, v_add(v_load(to + d), v_load(from + d)));
   for (; d < count; d++)
     to[d] += from[d];
 }
 
-CPU_INLINE void store_times(storage *to, const scalar *from, int64_t count,
+CPU_INLINE void store_times(scalar *to, const scalar *from, int64_t count,
                             scalar factor) {
   vec f = v_set(factor);
   int64_t d = 0;
   for (; d + VECTOR <= count; d += VECTOR)
-    v_store(to + d, v_mul(s_load(from + d), f));
+    v_store(to + d, v_mul(v_load(from + d), f));
   if (d < count) {
     tail t = v_tail(count - d);
-    v_store_tail(to + d, v_mul(s_load_tail(from + d, t), f), t);
+    v_store_tail(to + d, v_mul(v_load_tail(from + d, t), f), t);
   }
 }
 

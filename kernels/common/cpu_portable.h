@@ -1,9 +1,5 @@
 /* cpu_portable.h - vectors of 16 bytes in the vector extension of GCC and
  * Clang, for any architecture; see cpu_vector.h */
-#ifdef __aarch64__
-#include <arm_neon.h>
-#endif
-
 #define CPU_TARGET
 #define CPU_ALWAYS static inline __attribute__((always_inline))
 /* On x86-64 these loops serve machines without AVX2, which are few and old:
@@ -19,7 +15,7 @@
 #else
 #define CPU_INLINE CPU_ALWAYS
 #endif
-/* Functions that are not inline: tails and conversions would fill the loops. */
+/* Functions that are not inline: tails would fill the loops. */
 #define CPU_CALLED static __attribute__((noinline, unused))
 
 #if CPU_DTYPE == CPU_F64
@@ -43,19 +39,19 @@ typedef int64_t tail; /* lanes kept */
 CPU_ALWAYS tail v_tail(int64_t n) { return n; }
 
 /* Scalars: the type of scores and sums. */
-CPU_ALWAYS vec s_load(const scalar *p) {
+CPU_ALWAYS vec v_load(const scalar *p) {
   vec x = {0};
   memcpy(&x, p, sizeof x);
   return x;
 }
-CPU_CALLED vec s_load_tail(const scalar *p, tail t) {
+CPU_CALLED vec v_load_tail(const scalar *p, tail t) {
   vec x = {0};
   for (int64_t i = 0; i < t; i++)
     x[i] = p[i];
   return x;
 }
-CPU_ALWAYS void s_store(scalar *p, vec x) { memcpy(p, &x, sizeof x); }
-CPU_CALLED void s_store_tail(scalar *p, vec x, tail t) {
+CPU_ALWAYS void v_store(scalar *p, vec x) { memcpy(p, &x, sizeof x); }
+CPU_CALLED void v_store_tail(scalar *p, vec x, tail t) {
   for (int64_t i = 0; i < t; i++)
     p[i] = x[i];
 }
@@ -116,82 +112,3 @@ CPU_ALWAYS scalar v_top(vec x) {
 
 #define SUMS 1
 CPU_ALWAYS void v_sums(scalar *to, const vec *a) { to[0] = v_sum(a[0]); }
-
-/* Storage. */
-#if CPU_DTYPE == CPU_F32 || CPU_DTYPE == CPU_F64
-CPU_ALWAYS vec v_load(const storage *p) { return s_load(p); }
-CPU_CALLED vec v_load_tail(const storage *p, tail t) {
-  return s_load_tail(p, t);
-}
-CPU_ALWAYS void v_store(storage *p, vec x) { s_store(p, x); }
-CPU_CALLED void v_store_tail(storage *p, vec x, tail t) {
-  s_store_tail(p, x, t);
-}
-#else
-typedef uint16_t halves __attribute__((vector_size(8)));
-typedef int32_t integers __attribute__((vector_size(16)));
-
-#if CPU_DTYPE == CPU_F16 && defined __aarch64__
-CPU_ALWAYS vec widen(halves x) { return (vec)vcvt_f32_f16((float16x4_t)x); }
-CPU_ALWAYS halves narrow(vec x) { return (halves)vcvt_f16_f32((float32x4_t)x); }
-#elif CPU_DTYPE == CPU_F16
-/* The conversions of half.h, for all lanes at once. */
-CPU_CALLED vec widen(halves x) {
-  const uint32_t bias = 112 << 23; /* between the exponents of the two types */
-  bits all = __builtin_convertvector(x, bits);
-  bits magnitude = (all & 0x7fff) << 13, sign = (all & 0x8000) << 16;
-  bits normal = magnitude + bias;
-  bits infinite = (bits)((integers)magnitude >= 0x1f << 23);
-  /* A subnormal number is the fraction that follows 2^-14. */
-  vec small = (vec)(magnitude + bias + (1 << 23)) - 0x1p-14f;
-  normal += infinite & bias;
-  vec y = v_choose((bits)((integers)magnitude < 1 << 23), small, (vec)normal);
-  return (vec)((bits)y | sign);
-}
-CPU_CALLED halves narrow(vec x) {
-  bits sign = ((bits)x >> 16) & 0x8000, magnitude = (bits)x & 0x7fffffff;
-  bits nan = 0x7e00 | ((magnitude >> 13) & 0x3ff);
-  bits small = (bits)((vec)magnitude + 0.5f) - 0x3f000000;
-  bits rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  bits y = (rounded - 0x38000000) >> 13;
-  bits below = (bits)((integers)magnitude < 0x38800000);
-  bits beyond = (bits)((integers)magnitude >= 0x477ff000);
-  y = (small & below) | (y & ~below);
-  y = (0x7c00 & beyond) | (y & ~beyond);
-  beyond = (bits)((integers)magnitude > 0x7f800000);
-  y = (nan & beyond) | (y & ~beyond);
-  return __builtin_convertvector(y | sign, halves);
-}
-#else
-CPU_ALWAYS vec widen(halves x) {
-  return (vec)(__builtin_convertvector(x, bits) << 16);
-}
-CPU_CALLED halves narrow(vec x) {
-  bits all = (bits)x, nan = (bits)(x != x);
-  bits rounded = (all + 0x7fff + ((all >> 16) & 1)) >> 16;
-  bits quiet = (all >> 16) | 0x40;
-  return __builtin_convertvector((quiet & nan) | (rounded & ~nan), halves);
-}
-#endif
-CPU_ALWAYS vec v_load(const storage *p) {
-  halves x;
-  memcpy(&x, p, sizeof x);
-  return widen(x);
-}
-CPU_CALLED vec v_load_tail(const storage *p, tail t) {
-  storage lanes[VECTOR] = {0};
-  for (int64_t i = 0; i < t; i++)
-    lanes[i] = p[i];
-  return v_load(lanes);
-}
-CPU_ALWAYS void v_store(storage *p, vec x) {
-  halves y = narrow(x);
-  memcpy(p, &y, sizeof y);
-}
-CPU_CALLED void v_store_tail(storage *p, vec x, tail t) {
-  storage lanes[VECTOR];
-  v_store(lanes, x);
-  for (int64_t i = 0; i < t; i++)
-    p[i] = lanes[i];
-}
-#endif

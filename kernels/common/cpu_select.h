@@ -22,30 +22,6 @@ CPU_ALWAYS vec v_sub(vec a, vec b) { return a - b; }
 
 #if CPU_ISA == CPU_AVX512
 
-#if CPU_DTYPE == CPU_F64
-#define V_BITS(x) _mm512_castpd_si512(x)
-CPU_ALWAYS vec v_index(int64_t k) {
-  return _mm512_castsi512_pd(_mm512_set1_epi64(k));
-}
-CPU_ALWAYS vec v_index_load(const int32_t *p) {
-  __m256i x = _mm256_loadu_si256((const __m256i *)p);
-  return _mm512_castsi512_pd(_mm512_cvtepi32_epi64(x));
-}
-CPU_ALWAYS vec v_index_load_tail(const int32_t *p, tail t) {
-  __m256i x = _mm256_maskz_loadu_epi32(t, p);
-  return _mm512_castsi512_pd(_mm512_cvtepi32_epi64(x));
-}
-CPU_ALWAYS void v_index_store(int32_t *p, vec x) {
-  _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi64_epi32(V_BITS(x)));
-}
-CPU_ALWAYS void v_index_store_tail(int32_t *p, vec x, tail t) {
-  _mm256_mask_storeu_epi32(p, t, _mm512_cvtepi64_epi32(V_BITS(x)));
-}
-CPU_ALWAYS tail v_equal(vec a, vec b) {
-  return _mm512_cmpeq_epi64_mask(V_BITS(a), V_BITS(b));
-}
-#define V_COMPARE_IN _mm512_mask_cmp_pd_mask
-#else
 #define V_BITS(x) _mm512_castps_si512(x)
 CPU_ALWAYS vec v_index(int64_t k) {
   return _mm512_castsi512_ps(_mm512_set1_epi32((int)k));
@@ -66,7 +42,6 @@ CPU_ALWAYS tail v_equal(vec a, vec b) {
   return _mm512_cmpeq_epi32_mask(V_BITS(a), V_BITS(b));
 }
 #define V_COMPARE_IN _mm512_mask_cmp_ps_mask
-#endif
 
 CPU_ALWAYS void v_take(vec *best, vec *arg, vec x, vec k, const int sign,
                        const int args) {

@@ -1,12 +1,10 @@
-/* cpu_vector.h - one vector type for a storage type and an instruction set
+/* cpu_vector.h - one vector type for a type of numbers and an instruction set
  *
  * kernels/cpu.am compiles a source file for each, and defines CPU_ISA
- * (CPU_PORTABLE, CPU_AVX2, CPU_AVX512), CPU_DTYPE (CPU_F32, ...) and CPU_TABLE
- * (avx2_f32, ...).  The file includes this once, and gets
- *   storage   the element of feature tensors
- *   scalar    the type of products and sums: double for F64, float otherwise
- *   vec       VECTOR scalars; v_ functions act on it, v_load and v_store
- *             convert from and to storage, s_load and s_store move scalars
+ * (CPU_PORTABLE, CPU_AVX2, CPU_AVX512), CPU_DTYPE (CPU_F32, CPU_F64) and
+ * CPU_TABLE (avx2_f32, ...).  The file includes this once, and gets
+ *   scalar    float or double; 16-bit tensors come as copies (lib/halves.h)
+ *   vec       VECTOR scalars; v_ functions act on it
  *   tail      the first n < VECTOR lanes: nothing beyond them is touched, and
  *             loads give zero there
  *   v_step    its second argument where x > 0, else its third
@@ -23,8 +21,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/common/half.h"
-
 #define CPU_PORTABLE 0
 #define CPU_AVX2 1
 #define CPU_AVX512 2
@@ -35,16 +31,11 @@
 #define CPU_PASTE(prefix, table) prefix##_##table
 
 #define CPU_F32 0
-#define CPU_F16 1
-#define CPU_BF16 2
-#define CPU_F64 3
+#define CPU_F64 1
 
 #if CPU_DTYPE == CPU_F64
-typedef double storage, scalar;
-#elif CPU_DTYPE == CPU_F32
-typedef float storage, scalar;
+typedef double scalar;
 #else
-typedef uint16_t storage;
 typedef float scalar;
 #endif
 
@@ -110,10 +101,10 @@ CPU_INLINE vec v_exp(vec x) {
 CPU_INLINE vec v_log(vec x) {
 #if CPU_DTYPE == CPU_F64
   scalar y[VECTOR];
-  s_store(y, x);
+  v_store(y, x);
   for (int i = 0; i < VECTOR; i++)
     y[i] = log(y[i]);
-  return s_load(y);
+  return v_load(y);
 #else
   typedef int32_t whole __attribute__((vector_size(sizeof(vec))));
   typedef float number __attribute__((vector_size(sizeof(vec))));

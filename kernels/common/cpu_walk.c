@@ -2,9 +2,6 @@
 #include "kernels/common/cpu_walk.h"
 
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 /* ---- tensors ------------------------------------------------------------- */
 
@@ -67,14 +64,6 @@ dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,
                           .memory = memory};
 }
 
-int dfgnn__cpu_thread(void) {
-#ifdef _OPENMP
-  return omp_get_thread_num();
-#else
-  return 0;
-#endif
-}
-
 /* The memory of a walk: a state of each thread, then the partial states. */
 static char *own_state(const dfgnn_cpu_walk *walk,
                        const dfgnn_cpu_aggregate *a) {
@@ -96,21 +85,6 @@ static int64_t part_count(int threads, int parts, int64_t edges) {
 int64_t dfgnn__cpu_balanced_states(const dfgnn_setting *setting, int parts) {
   int threads = setting->device->units;
   return threads + 2 * part_count(threads, parts, setting->matrix->edges);
-}
-
-void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
-                    dfgnn_cpu_body_of body, void *data) {
-  if (threads == 1 || count <= step) {
-    if (count > 0)
-      body(data, 0, count);
-    return;
-  }
-  int64_t tasks = (count + step - 1) / step;
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-  for (int64_t task = 0; task < tasks; task++) {
-    int64_t begin = task * step;
-    body(data, begin, count - begin < step ? count : begin + step);
-  }
 }
 
 /* ---- row ----------------------------------------------------------------- */
@@ -138,39 +112,37 @@ static int64_t row_after(const dfgnn_cpu_walk *walk, int64_t work) {
   return low;
 }
 
-static void even_rows(const dfgnn_cpu_walk *walk,
-                      const dfgnn_cpu_aggregate *a) {
-  int64_t work = walk->edges + 2 * walk->rows;
-  int64_t parts = part_count(walk->threads, 8, work);
-#pragma omp parallel for num_threads(walk->threads) schedule(dynamic)
-  for (int64_t part = 0; part < parts; part++) {
-    int64_t begin = row_after(walk, work / parts * part);
-    int64_t end = part + 1 == parts
-                      ? walk->rows
-                      : row_after(walk, work / parts * (part + 1));
-    whole_rows(walk, a, own_state(walk, a), begin, end);
-  }
+/* The rows of a walk as tasks: ranges of rows, or parts of equal work. */
+typedef struct row_tasks {
+  const dfgnn_cpu_walk *walk;
+  const dfgnn_cpu_aggregate *aggregate;
+  int64_t parts;
+} row_tasks;
+
+static void fold_rows(void *data, int64_t begin, int64_t end) {
+  const row_tasks *t = data;
+  whole_rows(t->walk, t->aggregate, own_state(t->walk, t->aggregate), begin,
+             end);
+}
+
+static void fold_parts(void *data, int64_t begin, int64_t end) {
+  const row_tasks *t = data;
+  const int64_t work = t->walk->edges + 2 * t->walk->rows;
+  const int64_t last = end == t->parts
+                           ? t->walk->rows
+                           : row_after(t->walk, work / t->parts * end);
+  fold_rows(data, row_after(t->walk, work / t->parts * begin), last);
 }
 
 void dfgnn__cpu_walk_rows(const dfgnn_cpu_walk *walk,
                           const dfgnn_cpu_aggregate *a, dfgnn_cpu_tasks tasks,
                           int64_t rows) {
-  if (tasks == DFGNN_CPU_TASKS_SERIAL || walk->threads == 1 ||
-      walk->rows <= rows) {
-    whole_rows(walk, a, walk->memory, 0, walk->rows);
-    return;
-  }
-  if (tasks == DFGNN_CPU_TASKS_EVEN) {
-    even_rows(walk, a);
-    return;
-  }
-  int64_t count = (walk->rows + rows - 1) / rows;
-#pragma omp parallel for num_threads(walk->threads) schedule(dynamic)
-  for (int64_t task = 0; task < count; task++) {
-    int64_t begin = task * rows;
-    int64_t end = walk->rows - begin < rows ? walk->rows : begin + rows;
-    whole_rows(walk, a, own_state(walk, a), begin, end);
-  }
+  const int threads = tasks == DFGNN_CPU_TASKS_SERIAL ? 1 : walk->threads;
+  row_tasks t = {walk, a, part_count(threads, 8, walk->edges + 2 * walk->rows)};
+  if (tasks == DFGNN_CPU_TASKS_EVEN)
+    dfgnn__cpu_for(threads, t.parts, 1, fold_parts, &t);
+  else
+    dfgnn__cpu_for(threads, walk->rows, rows, fold_rows, &t);
 }
 
 /* ---- balanced ------------------------------------------------------------ */
@@ -252,18 +224,17 @@ static void merge_part(const parts *p, int64_t part) {
   }
 }
 
+static void fold_some(void *data, int64_t begin, int64_t end) {
+  for (int64_t part = begin; part < end; part++)
+    fold_part(data, part);
+}
+
 void dfgnn__cpu_walk_balanced(const dfgnn_cpu_walk *walk,
                               const dfgnn_cpu_aggregate *aggregate,
                               int parts_a_thread) {
   parts p = {walk, aggregate,
              part_count(walk->threads, parts_a_thread, walk->edges)};
-#pragma omp parallel num_threads(walk->threads)
-  {
-#pragma omp for schedule(dynamic)
-    for (int64_t part = 0; part < p.count; part++)
-      fold_part(&p, part);
-#pragma omp for schedule(dynamic)
-    for (int64_t part = 0; part < p.count; part++)
-      merge_part(&p, part);
-  }
+  dfgnn__cpu_for(walk->threads, p.count, 1, fold_some, &p);
+  for (int64_t part = 0; part < p.count; part++)
+    merge_part(&p, part);
 }

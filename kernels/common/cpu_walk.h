@@ -9,6 +9,7 @@
 #define DFGNN_KERNELS_CPU_WALK_H
 
 #include "kernels/common/cpu_simd.h"
+#include "kernels/common/cpu_team.h"
 #include "kernels/common/variant.h"
 
 /* ---- tensors ------------------------------------------------------------- */
@@ -161,14 +162,6 @@ void dfgnn__cpu_walk_run(const dfgnn_cpu_walk *walk,
                          const dfgnn_cpu_aggregate *aggregate,
                          dfgnn_cpu_algorithm algorithm, const int *parameter);
 
-/* The number of the calling OpenMP thread. */
-int dfgnn__cpu_thread(void);
-
-/* Calls body on ranges of `step` that cover 0 .. count - 1 once. */
-typedef void (*dfgnn_cpu_body_of)(void *data, int64_t begin, int64_t end);
-void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
-                    dfgnn_cpu_body_of body, void *data);
-
 /* ---- families of a walk -------------------------------------------------- */
 
 /* Defines <algorithm>_workspace and <algorithm>_launch, which call `bytes` with
@@ -189,7 +182,7 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
 #define DFGNN_CPU_WALK_FAMILY(label, op_name, all_ops, pass_name, pass, chunk) \
   .name = "cpu." op_name "." pass_name "." #label, .algorithm = #label,        \
   .backend = "cpu", .ops = all_ops, .passes = DFGNN_BIT(pass),                 \
-  .dtypes = DFGNN_DTYPES_ALL, .revision = 1, .deterministic = 1,               \
+  .dtypes = DFGNN_DTYPES_ALL, .widened = 1, .revision = 1, .deterministic = 1, \
   .workspace = label##_workspace, .launch = label##_launch, .block = chunk
 #define DFGNN_CPU_WALK_FAMILIES(op_name, all_ops, pass_name, pass, chunk)      \
   {DFGNN_CPU_WALK_FAMILY(row, op_name, all_ops, pass_name, pass, chunk),       \

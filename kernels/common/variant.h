@@ -180,6 +180,7 @@ typedef struct dfgnn_family {
   int dropout;       /* can take problem.dropout */
   int accumulate;    /* can take problem.accumulate */
   uint32_t edge_ops; /* operators with which it can take problem.edge_dim */
+  int widened;       /* F16 and BF16 come as copies in F32 (lib/halves.h) */
   int edges_only;    /* takes no problem without edge features */
   int edge_list;     /* can take problem.edge_list */
   uint32_t messages; /* bit mask of messages beside DFGNN_MESSAGE_COPY */

@@ -224,7 +224,7 @@ static void add_extras(dfgnn_problem *p, int k) {
 static void run_variants(dfgnn_op op, dfgnn_pass pass, int strides) {
   static const struct {
     int64_t heads, dim;
-  } widths[] = {{1, 1},  {3, 3},  {1, 17},  {2, 20}, {1, 64},
+  } widths[] = {{1, 1},  {3, 3},  {1, 17},  {2, 20}, {1, 64}, {8, 7},
                 {5, 13}, {2, 33}, {1, 100}, {8, 8},  {1, 7}};
   enum { WIDTHS = sizeof widths / sizeof *widths };
   dfgnn_context *ctx = cpu_context("");

@@ -162,7 +162,7 @@ TEST(the_portfolios_of_the_library_are_read_without_complaint) {
 
 #define DEVICE "device cpu any units=1 cache=1000000\n"
 #define CELL DEVICE "cell c gt forward heads=1 dim=8 dtype=f32\n"
-#define MEMBER CELL "member attention.fwd.smmf rows=64\n"
+#define MEMBER CELL "member attention.fwd.split edges=128\n"
 #define SIGNATURE                                                              \
   "signature destinations sources edges max_degree mean_degree p50_degree "    \
   "p90_degree p99_degree degree_cv isolated reuse locality graphs "            \
@@ -182,8 +182,8 @@ static const struct {
     {DEVICE "cell c gt forward dim=0\n", "found 'dim=0'"},
     {CELL "member attention.fwd.nothing\n",
      "line 3: the library has no family 'cpu.attention.fwd.nothing'"},
-    {CELL "member attention.fwd.smmf rows=many\n", "'rows=many'"},
-    {CELL "member attention.fwd.smmf rows=row/0\n", "'rows=row/0'"},
+    {CELL "member attention.fwd.split edges=many\n", "'edges=many'"},
+    {CELL "member attention.fwd.split edges=row/0\n", "'edges=row/0'"},
     {CELL "default 1\n", "one of 0 members"},
     {MEMBER "default 2\n", "line 4: expected the number of one of 1 members"},
     {MEMBER "default 1 if edges\n", "line 4: expected 'default MEMBER if"},
@@ -376,9 +376,9 @@ static dfgnn_portfolios two_kinds_of_graphs(void) {
   snprintf(text + used, sizeof text - used,
            DEVICE "compare mean_degree degree_cv\n"
                   "cell c gt forward heads=1 dim=64 dtype=f32\n"
-                  "member attention.fwd.smmf rows=64\n"
-                  "member attention.fwd.smmf rows=512\n"
-                  "member attention.fwd.smmf rows=16\n"
+                  "member attention.fwd.split edges=128\n"
+                  "member attention.fwd.split edges=1024\n"
+                  "member attention.fwd.online prefetch=24\n"
                   "default 1\n%s\n%s\n%s\n%s\n",
            names, times[0], times[1], times[2]);
   return read_text(text);

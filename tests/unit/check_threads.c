@@ -9,6 +9,7 @@
 
 #include "db/store.h"
 #include "dfgnn_program.h"
+#include "kernels/common/cpu_team.h"
 #include "lib/graph.h"
 
 enum { THREADS = 6, NODES = 60, DIM = 8, SIZE = NODES * DIM };
@@ -433,5 +434,36 @@ TEST(threads_share_an_edge_program) {
   share_no_more();
   dfgnn_edge_program_destroy(program);
 }
+
+/* ---- tasks of a CPU kernel ----------------------------------------------- */
+
+enum { TASK_THREADS = 3, COUNT = 1000 };
+
+typedef struct tasks {
+  _Atomic int times[COUNT];
+  _Atomic int beyond; /* calls with a number or thread that is not */
+} tasks;
+
+static void count_tasks(void *data, int64_t begin, int64_t end) {
+  tasks *t = data;
+  const int thread = dfgnn__cpu_thread();
+  t->beyond += begin < 0 || end > COUNT || thread < 0 || thread >= TASK_THREADS;
+  for (int64_t i = begin; i < end; i++)
+    t->times[i]++;
+}
+
+static void run_tasks(int number) {
+  for (int k = 0; k < 40; k++) {
+    const int64_t count = COUNT - 7 * k, step = 1 + (number * 31 + k * 17) % 90;
+    tasks t = {{0}, 0};
+    dfgnn__cpu_for(k % TASK_THREADS + 1, count, step, count_tasks, &t);
+    ck_assert_int_eq(t.beyond, 0);
+    ck_assert_int_eq(dfgnn__cpu_thread(), 0);
+    for (int64_t i = 0; i < COUNT; i++)
+      ck_assert_int_eq(t.times[i], i < count);
+  }
+}
+
+TEST(each_task_runs_once_whoever_takes_it) { together(run_tasks); }
 
 TEST_MAIN("threads", .setup = set_up, .teardown = tear_down, .timeout = SECONDS)

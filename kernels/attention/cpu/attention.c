@@ -4,12 +4,10 @@
 #include "kernels/attention/cpu/edges.h"
 #include "kernels/attention/operators.h"
 #include "kernels/common/cpu_tables.h"
+#include "kernels/common/cpu_team.h"
 
 #include <math.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 /* ---- instruction sets ---------------------------------------------------- */
 
@@ -23,23 +21,65 @@ size_t dfgnn__cpu_scalar_size(const dfgnn_problem *problem) {
   return problem->dtype == DFGNN_F64 ? sizeof(double) : sizeof(float);
 }
 
+dfgnn_problem dfgnn__cpu_padded(const dfgnn_problem *problem, int simd) {
+  const int64_t vector = dfgnn__cpu_kernels(simd, problem->dtype)->vector;
+  dfgnn_problem padded = *problem;
+  int64_t dim = 1;
+  if (problem->dim > vector / 2) {
+    dim = (problem->dim + vector - 1) / vector * vector;
+  } else {
+    while (dim < problem->dim || (dim * problem->heads) % vector)
+      dim *= 2;
+  }
+  padded.dim = dim;
+  return padded;
+}
+
+dfgnn_problem dfgnn__cpu_fitted(const dfgnn_problem *problem, int simd,
+                                int pads) {
+  const dfgnn_problem padded = dfgnn__cpu_padded(problem, simd);
+  return pads && problem->heads > 1 &&
+                 problem->heads <= DFGNN_CPU_NARROW_HEADS &&
+                 padded.dim <= DFGNN_CPU_PADDED_DIM
+             ? padded
+             : *problem;
+}
+
+size_t dfgnn__cpu_heads_bytes(const dfgnn_problem *padded, int64_t inner) {
+  return dfgnn__cpu_aligned((size_t)(padded->heads * padded->dim * inner) *
+                                dfgnn_dtype_size(padded->dtype) +
+                            DFGNN_CPU_PADDING);
+}
+
+const void *dfgnn__cpu_pad_heads(const dfgnn_problem *problem,
+                                 const dfgnn_problem *padded, const void *array,
+                                 int64_t inner, char *memory) {
+  const size_t size = dfgnn_dtype_size(problem->dtype) * (size_t)inner;
+  memset(memory, 0, dfgnn__cpu_heads_bytes(padded, inner));
+  for (int64_t h = 0; h < problem->heads; h++)
+    memcpy(memory + (size_t)(h * padded->dim) * size,
+           (const char *)array + (size_t)(h * problem->dim) * size,
+           (size_t)problem->dim * size);
+  return memory;
+}
+
 /* With heads innermost, the features of a head are not adjacent; with edge
  * features, strides may leave gaps. */
-int dfgnn__cpu_packs(const dfgnn_problem *problem) {
+int dfgnn__cpu_packs(const dfgnn_problem *problem, int64_t dim) {
   return (problem->layout == DFGNN_LAYOUT_NDH && problem->heads > 1 &&
           problem->dim > 1) ||
-         (problem->edge_dim && !DFGNN_HAS_SCALARS(problem->op));
+         (problem->edge_dim && !DFGNN_HAS_SCALARS(problem->op)) ||
+         dim != problem->dim;
 }
 
 int dfgnn__cpu_adjacent(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *t) {
   const int64_t size = (int64_t)job->element_size;
-  return t->feature == size &&
-         (!job->term || (job->out_dim == job->dim &&
-                         (job->heads == 1 || t->head == job->dim * size)));
+  return t->feature == size && job->out_dim == job->dim &&
+         (!job->term || job->heads == 1 || t->head == job->dim * size);
 }
 
 size_t dfgnn__cpu_sum_bytes(const dfgnn_setting *setting) {
-  return dfgnn__cpu_aligned((size_t)setting->problem->dim *
+  return dfgnn__cpu_aligned((size_t)dfgnn__cpu_most_dim(setting->problem) *
                                 dfgnn__cpu_scalar_size(setting->problem) +
                             DFGNN_CPU_PADDING);
 }
@@ -65,16 +105,18 @@ static size_t norm_bytes(const dfgnn_setting *setting) {
 
 size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
                             const dfgnn_cpu_choice *choice) {
-  const dfgnn_problem *problem = setting->problem;
+  const dfgnn_problem padded =
+      dfgnn__cpu_fitted(setting->problem, choice->simd, choice->pads);
   const dfgnn_matrix *matrix = setting->matrix;
   size_t bytes =
       norm_bytes(setting) + dfgnn__cpu_aligned(choice->shared_bytes) +
       (size_t)setting->device->units * dfgnn__cpu_aligned(choice->thread_bytes);
-  if (dfgnn__cpu_packs(problem)) {
-    bytes += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
-             (size_t)(1 + DFGNN_HAS_KEY(problem->op));
-    if (DFGNN_HAS_QUERY(problem->op))
-      bytes += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
+  if (dfgnn__cpu_packs(&padded, setting->problem->dim)) {
+    bytes += dfgnn__cpu_att_bytes(&padded) +
+             dfgnn__cpu_packed_bytes(&padded, matrix->sources) *
+                 (size_t)(1 + DFGNN_HAS_KEY(padded.op));
+    if (DFGNN_HAS_QUERY(padded.op))
+      bytes += dfgnn__cpu_packed_bytes(&padded, matrix->destinations);
   }
   return bytes;
 }
@@ -143,7 +185,7 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .edges = matrix->edges,
       .heads = problem->heads,
       .dim = problem->dim,
-      .out_dim = choice->term ? choice->term->dim : problem->dim,
+      .out_dim = choice->dim ? choice->dim : problem->dim,
       .term = choice->term,
       .element_size = (size_t)size,
       .scalar_size = dfgnn__cpu_scalar_size(problem),
@@ -157,7 +199,7 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
       .out = dfgnn__cpu_tensor_of(problem, args->out, &args->out_strides),
       .score_dst = args->score_dst,
       .score_src = args->score_src,
-      .att = choice->term ? choice->term->att : args->att,
+      .att = choice->att ? choice->att : args->att,
       .score_edge = DFGNN_HAS_SCALARS(problem->op) && problem->edge_dim
                         ? args->score_edge
                         : NULL,
@@ -182,48 +224,69 @@ void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
   }
 }
 
-void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *launch,
-                       const dfgnn_cpu_choice *choice) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_matrix *matrix = launch->setting.matrix;
-  int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
-  char *memory = launch->workspace;
+static int same_rows(const dfgnn_cpu_tensor *a, const dfgnn_cpu_tensor *b) {
+  return a->base == b->base && a->node == b->node && a->head == b->head &&
+         a->feature == b->feature;
+}
 
-  dfgnn__cpu_describe(job, launch, choice);
+/* Copies the inputs to memory, unless they are adjacent. */
+static void pack_inputs(dfgnn_cpu_job *job, const dfgnn_problem *padded,
+                        int schedule, char *memory) {
+  const int one =
+      same_rows(&job->query, &job->value) && job->destinations <= job->sources;
+  memory =
+      dfgnn__cpu_pack(job, padded, &job->value, job->sources, schedule, memory);
+  if (one)
+    job->query = job->value;
+  else if (DFGNN_HAS_QUERY(job->op))
+    memory = dfgnn__cpu_pack(job, padded, &job->query, job->destinations,
+                             schedule, memory);
+  if (DFGNN_HAS_KEY(job->op))
+    dfgnn__cpu_pack(job, padded, &job->key, job->sources, schedule, memory);
+}
+
+void *dfgnn__cpu_begin(dfgnn_cpu_job *job, const dfgnn_launch *given,
+                       const dfgnn_cpu_choice *chosen) {
+  const dfgnn_problem *problem = given->setting.problem;
+  const dfgnn_problem padded =
+      dfgnn__cpu_fitted(problem, chosen->simd, chosen->pads);
+  const dfgnn_matrix *matrix = given->setting.matrix;
+  const int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
+  const int packs = dfgnn__cpu_packs(&padded, problem->dim);
+  char *memory = given->workspace;
+  dfgnn_launch launch = *given;
+  dfgnn_cpu_choice choice = *chosen;
+
+  launch.setting.problem = &padded;
+  if (padded.dim != problem->dim) {
+    choice.dim = problem->dim;
+    choice.att = dfgnn__cpu_pad_att(problem, &padded, given->args->att, memory);
+  }
+  dfgnn__cpu_describe(job, &launch, &choice);
   job->out_packed = job->out.feature == size;
-  int adjacent =
+  const int adjacent =
       dfgnn__cpu_adjacent(job, &job->value) &&
       (!DFGNN_HAS_QUERY(problem->op) ||
        dfgnn__cpu_adjacent(job, &job->query)) &&
       (!DFGNN_HAS_KEY(problem->op) || dfgnn__cpu_adjacent(job, &job->key));
-  job->packed = adjacent || dfgnn__cpu_packs(problem);
-  if (dfgnn__cpu_packs(problem)) {
-    if (!adjacent) {
-      char *to = memory;
-      to = dfgnn__cpu_pack(job, problem, &job->value, matrix->sources,
-                           choice->schedule, to);
-      if (DFGNN_HAS_QUERY(problem->op))
-        to = dfgnn__cpu_pack(job, problem, &job->query, matrix->destinations,
-                             choice->schedule, to);
-      if (DFGNN_HAS_KEY(problem->op))
-        dfgnn__cpu_pack(job, problem, &job->key, matrix->sources,
-                        choice->schedule, to);
-    }
-    memory += dfgnn__cpu_packed_bytes(problem, matrix->sources) *
+  job->packed = adjacent || packs;
+  if (packs) {
+    memory += dfgnn__cpu_att_bytes(&padded);
+    if (!adjacent)
+      pack_inputs(job, &padded, choice.schedule, memory);
+    memory += dfgnn__cpu_packed_bytes(&padded, matrix->sources) *
               (size_t)(1 + DFGNN_HAS_KEY(problem->op));
     if (DFGNN_HAS_QUERY(problem->op))
-      memory += dfgnn__cpu_packed_bytes(problem, matrix->destinations);
+      memory += dfgnn__cpu_packed_bytes(&padded, matrix->destinations);
   }
   if (!DFGNN_HAS_KEY(problem->op))
     job->key = job->value;
   if (DFGNN_HAS_NORMS(problem->op)) {
     job->inverse = memory;
-    const dfgnn_cpu_tensor *q = &job->query, *k = &job->key;
-    if (q->base == k->base && q->node == k->node && q->head == k->head &&
-        q->feature == k->feature && job->destinations <= job->sources)
+    if (same_rows(&job->query, &job->key) && job->destinations <= job->sources)
       job->own_inverse = memory; /* one array is both */
-    dfgnn__cpu_find_norms(job, choice->schedule);
-    memory += norm_bytes(&launch->setting);
+    dfgnn__cpu_find_norms(job, choice.schedule);
+    memory += norm_bytes(&launch.setting);
   }
   job->all_heads = job->kernels->spans_heads(job);
   job->thread_memory = memory;
@@ -263,28 +326,32 @@ int64_t dfgnn__cpu_row_of(const dfgnn_cpu_job *job, int64_t e) {
   return low;
 }
 
-static char *slice(const dfgnn_cpu_job *job) {
-#ifdef _OPENMP
-  return job->thread_memory + (size_t)omp_get_thread_num() * job->thread_bytes;
-#else
-  return job->thread_memory;
-#endif
+typedef struct tasks {
+  const dfgnn_cpu_job *job;
+  dfgnn_cpu_body body;
+  void *data;
+  int64_t parts; /* of rows; 0: tasks are ranges */
+} tasks;
+
+static void run_tasks(void *data, int64_t begin, int64_t end) {
+  const tasks *t = data;
+  const dfgnn_cpu_job *job = t->job;
+  if (t->parts) {
+    begin = dfgnn__cpu_part(job, begin, t->parts);
+    end = dfgnn__cpu_part(job, end, t->parts);
+  }
+  if (begin < end)
+    t->body(job, t->data,
+            job->thread_memory +
+                (size_t)dfgnn__cpu_thread() * job->thread_bytes,
+            begin, end);
 }
 
 void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
                       int64_t step, dfgnn_cpu_body body, void *data) {
-  if (schedule == DFGNN_CPU_SERIAL || job->threads == 1 || count <= step) {
-    if (count > 0)
-      body(job, data, job->thread_memory, 0, count);
-    return;
-  }
-  int64_t tasks = (count + step - 1) / step;
-#pragma omp parallel for num_threads(job->threads) schedule(dynamic)
-  for (int64_t task = 0; task < tasks; task++) {
-    int64_t begin = task * step;
-    int64_t end = count - begin < step ? count : begin + step;
-    body(job, data, slice(job), begin, end);
-  }
+  tasks t = {job, body, data, 0};
+  dfgnn__cpu_for(schedule == DFGNN_CPU_SERIAL ? 1 : job->threads, count, step,
+                 run_tasks, &t);
 }
 
 void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
@@ -294,17 +361,11 @@ void dfgnn__cpu_rows(const dfgnn_cpu_job *job, int schedule, int64_t rows,
   int64_t parts = work / 64 < 8 * (int64_t)job->threads
                       ? work / 64
                       : 8 * (int64_t)job->threads;
-  if (schedule != DFGNN_CPU_BALANCED || job->threads == 1 || parts < 2) {
+  tasks t = {job, body, data, parts};
+  if (schedule != DFGNN_CPU_BALANCED || parts < 2)
     dfgnn__cpu_range(job, schedule, job->destinations, rows, body, data);
-    return;
-  }
-#pragma omp parallel for num_threads(job->threads) schedule(dynamic)
-  for (int64_t part = 0; part < parts; part++) {
-    int64_t begin = dfgnn__cpu_part(job, part, parts);
-    int64_t end = dfgnn__cpu_part(job, part + 1, parts);
-    if (begin < end)
-      body(job, data, slice(job), begin, end);
-  }
+  else
+    dfgnn__cpu_for(job->threads, parts, 1, run_tasks, &t);
 }
 
 /* ---- after a row --------------------------------------------------------- */

@@ -2,8 +2,7 @@
  * attention
  *
  * An algorithm is plain C over a table of inner loops, one table for each
- * instruction set and storage type; all algorithms share them.  Scores and sums
- * are "scalars": double for F64, float otherwise. */
+ * instruction set and type; all algorithms share them. */
 #ifndef DFGNN_ATTENTION_CPU_ATTENTION_H
 #define DFGNN_ATTENTION_CPU_ATTENTION_H
 
@@ -29,7 +28,7 @@ typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
   dfgnn_op op;
   int64_t destinations, sources, edges, heads, dim;
-  int64_t out_dim; /* dim, without the padding that edge features ask for */
+  int64_t out_dim; /* dim, without the padding of heads */
   size_t element_size, scalar_size;
   int threads;
   int offsets64;
@@ -85,11 +84,10 @@ typedef struct dfgnn_cpu_parameters {
 
 struct dfgnn_cpu_kernels {
   int vector; /* scalars of a vector */
-  /* Computes the scores of the edges begin .. end - 1 of a row; indexed by
-   * edges in flight (4, 8) and operator. */
-  void (*score[2][DFGNN_OP_COUNT])(const dfgnn_cpu_job *job, int64_t row,
-                                   int64_t head, int64_t begin, int64_t end,
-                                   void *scores);
+  /* Computes the scores of the edges begin .. end - 1 of a row. */
+  void (*score[DFGNN_OP_COUNT])(const dfgnn_cpu_job *job, int64_t row,
+                                int64_t head, int64_t begin, int64_t end,
+                                void *scores);
   /* Replaces scores by e^(score - shift), updates state, and returns the
    * factor by which earlier sums have to be multiplied. */
   double (*weigh)(void *scores, int64_t count, dfgnn_cpu_softmax *state);
@@ -122,9 +120,6 @@ struct dfgnn_cpu_kernels {
    * zeros from out_dim on. */
   void (*pack)(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *to,
                const dfgnn_cpu_tensor *from, int64_t begin, int64_t end);
-
-  /* Converts `count` numbers from storage. */
-  void (*widen)(void *to, const void *from, int64_t count);
 
   /* ---- all heads at once ---- */
 
@@ -221,6 +216,12 @@ struct dfgnn_cpu_kernels {
 #define DFGNN_CPU_MOST_HEADS 256
 #define DFGNN_CPU_ACROSS 1024
 
+/* More heads, and wider ones, are walked one after the other; wider ones are
+ * not padded. */
+#define DFGNN_CPU_NARROW_HEADS 64
+#define DFGNN_CPU_NARROW_DIM 64
+#define DFGNN_CPU_PADDED_DIM 32
+
 /* Edges whose features are projected at a time. */
 #define DFGNN_CPU_WINDOW 64
 
@@ -243,7 +244,39 @@ typedef struct dfgnn_cpu_choice {
   size_t thread_bytes; /* of each thread's slice */
   size_t shared_bytes; /* of the family's own memory */
   const struct dfgnn_cpu_edges *term;
+  int pads;    /* are narrow heads padded, so that they fill vectors? */
+  int64_t dim; /* of heads without the padding that the problem has; 0: it has
+                * none */
+  const void *att; /* padded; NULL: args.att */
 } dfgnn_cpu_choice;
+
+/* The problem whose heads fill vectors, or fill one together.  The problem of
+ * a family that pads: the same if its heads are several and narrow. */
+dfgnn_problem dfgnn__cpu_padded(const dfgnn_problem *problem, int simd);
+dfgnn_problem dfgnn__cpu_fitted(const dfgnn_problem *problem, int simd,
+                                int pads);
+
+/* The most features of a padded head. */
+static inline int64_t dfgnn__cpu_most_dim(const dfgnn_problem *problem) {
+  return (problem->dim + 15) / 16 * 16;
+}
+
+/* Bytes of an array [heads, dim, inner] with padded heads; copies it to memory,
+ * with zeros.  att: that of GATv2, inner is 1. */
+size_t dfgnn__cpu_heads_bytes(const dfgnn_problem *padded, int64_t inner);
+const void *dfgnn__cpu_pad_heads(const dfgnn_problem *problem,
+                                 const dfgnn_problem *padded, const void *array,
+                                 int64_t inner, char *memory);
+static inline size_t dfgnn__cpu_att_bytes(const dfgnn_problem *padded) {
+  return DFGNN_HAS_ATT(padded->op) ? dfgnn__cpu_heads_bytes(padded, 1) : 0;
+}
+static inline const void *dfgnn__cpu_pad_att(const dfgnn_problem *problem,
+                                             const dfgnn_problem *padded,
+                                             const void *att, char *memory) {
+  return DFGNN_HAS_ATT(padded->op)
+             ? dfgnn__cpu_pad_heads(problem, padded, att, 1, memory)
+             : att;
+}
 
 /* Bytes of the workspace: norms and packed copies, and the bytes of choice. */
 size_t dfgnn__cpu_workspace(const dfgnn_setting *setting,
@@ -262,10 +295,11 @@ dfgnn_cpu_tensor dfgnn__cpu_tensor_of(const dfgnn_problem *problem,
 void dfgnn__cpu_describe(dfgnn_cpu_job *job, const dfgnn_launch *launch,
                          const dfgnn_cpu_choice *choice);
 /* May tensors have to be copied, so that their features are adjacent (with edge
- * features: all of a node's)?  Is that so of a tensor already?  The bytes of a
- * copy.  Copies t to memory, sets t to the copy, and returns its end. */
+ * features: all of a node's) and heads of `dim` features are padded?  Is that
+ * so of a tensor already?  The bytes of a copy.  Copies t to memory, sets t to
+ * the copy, and returns its end. */
 int dfgnn__cpu_adjacent(const dfgnn_cpu_job *job, const dfgnn_cpu_tensor *t);
-int dfgnn__cpu_packs(const dfgnn_problem *problem);
+int dfgnn__cpu_packs(const dfgnn_problem *problem, int64_t dim);
 size_t dfgnn__cpu_packed_bytes(const dfgnn_problem *problem, int64_t nodes);
 char *dfgnn__cpu_pack(const dfgnn_cpu_job *job, const dfgnn_problem *problem,
                       dfgnn_cpu_tensor *t, int64_t nodes, int schedule,
@@ -370,7 +404,7 @@ int dfgnn__cpu_all_zero(const dfgnn_cpu_job *job, const void *scalars,
 /* Bytes for attend(): a chunk, three numbers a head, the sum of a row. */
 static inline size_t dfgnn__cpu_across_bytes(const dfgnn_problem *problem) {
   return (size_t)(DFGNN_CPU_ACROSS + 4 * DFGNN_CPU_MOST_HEADS +
-                  problem->heads * problem->dim) *
+                  problem->heads * dfgnn__cpu_most_dim(problem)) *
              sizeof(double) +
          5 * DFGNN_CPU_PADDING;
 }

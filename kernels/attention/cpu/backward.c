@@ -8,8 +8,9 @@
 
 /* The offsets of the parts of the workspace. */
 typedef struct layout {
-  size_t query, key, value, grad_out; /* packed copies */
-  size_t inverse[2];                  /* of destinations, of sources */
+  size_t query, key, value, grad_out, out; /* packed copies */
+  size_t att;
+  size_t inverse[2]; /* of destinations, of sources */
   size_t ends;
   size_t weights, gradients;
   size_t partials[2]; /* of rows, of columns */
@@ -64,12 +65,19 @@ static int64_t count_parts(const dfgnn_setting *setting, size_t bytes) {
                                         : m->destinations / ROWS + 1;
 }
 
-static layout lay_out(const dfgnn_setting *setting,
-                      const dfgnn_cpu_plan *plan) {
+/* The features of a head without padding. */
+static int64_t plain_dim(const dfgnn_problem *problem,
+                         const dfgnn_cpu_plan *plan) {
+  return plan->dim ? plan->dim : problem->dim;
+}
+
+/* Lays out for the padded problem of a setting. */
+static layout lay_out(const dfgnn_setting *setting, const dfgnn_cpu_plan *plan,
+                      int64_t dim) {
   const dfgnn_problem *p = setting->problem;
   const dfgnn_matrix *m = setting->matrix;
   size_t scalar = dfgnn__cpu_scalar_size(p);
-  int packs = dfgnn__cpu_packs(p), agnn = DFGNN_HAS_NORMS(p->op);
+  int packs = dfgnn__cpu_packs(p, dim), agnn = DFGNN_HAS_NORMS(p->op);
   size_t to = packs ? dfgnn__cpu_packed_bytes(p, m->destinations) : 0;
   size_t from = packs ? dfgnn__cpu_packed_bytes(p, m->sources) : 0;
   layout l = {.end = 0};
@@ -78,6 +86,8 @@ static layout lay_out(const dfgnn_setting *setting,
   l.key = place(&l, DFGNN_HAS_KEY(p->op) ? from : 0);
   l.value = place(&l, from);
   l.grad_out = place(&l, to);
+  l.out = place(&l, to);
+  l.att = place(&l, packs ? dfgnn__cpu_att_bytes(p) : 0);
   l.inverse[0] =
       place(&l, agnn ? (size_t)(m->destinations * p->heads) * scalar : 0);
   l.inverse[1] = place(&l, agnn ? (size_t)(m->sources * p->heads) * scalar : 0);
@@ -99,7 +109,11 @@ static layout lay_out(const dfgnn_setting *setting,
 
 size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,
                                      const dfgnn_cpu_plan *plan) {
-  return lay_out(setting, plan).end;
+  const dfgnn_problem padded =
+      dfgnn__cpu_fitted(setting->problem, plan->simd, plan->pads);
+  dfgnn_setting of_padded = *setting;
+  of_padded.problem = &padded;
+  return lay_out(&of_padded, plan, plain_dim(setting->problem, plan)).end;
 }
 
 int dfgnn__cpu_backward_views(const dfgnn_cpu_plan *plan,
@@ -211,7 +225,6 @@ static void make_ends(const dfgnn_cpu_job *base, void *lse,
   dfgnn_cpu_job job = plain_product(base, grad_out, &base->out);
   int64_t size = (int64_t)job.element_size;
   job.lse = lse;
-  job.dim = job.out_dim;
   job.packed = grad_out->feature == size && base->out.feature == size;
   dfgnn__cpu_range(&job, schedule, job.destinations, 256, find_ends, ends);
 }
@@ -229,6 +242,7 @@ static void pack_all(dfgnn_cpu_job *job, const dfgnn_launch *launch,
     dfgnn__cpu_pack(job, p, &job->key, m, schedule, to + l->key);
   dfgnn__cpu_pack(job, p, &job->value, m, schedule, to + l->value);
   dfgnn__cpu_pack(job, p, grad_out, n, schedule, to + l->grad_out);
+  dfgnn__cpu_pack(job, p, &job->out, n, schedule, to + l->out);
 }
 
 static int adjacent(const dfgnn_cpu_job *job, const dfgnn_problem *p,
@@ -246,18 +260,28 @@ static void set_items(dfgnn_cpu_side *s, const dfgnn_view *items,
   s->partial_bytes = dfgnn__cpu_backward_partial(problem);
 }
 
-void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
-                               const dfgnn_launch *launch,
+void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b, const dfgnn_launch *given,
                                const dfgnn_cpu_plan *plan) {
-  const dfgnn_problem *p = launch->setting.problem;
-  const dfgnn_args *args = launch->args;
+  const dfgnn_problem padded =
+      dfgnn__cpu_fitted(given->setting.problem, plan->simd, plan->pads);
+  const dfgnn_problem *p = &padded;
+  const dfgnn_args *args = given->args;
+  const int64_t dim = plain_dim(given->setting.problem, plan);
+  dfgnn_launch padded_launch = *given;
+  const dfgnn_launch *launch = &padded_launch;
+  padded_launch.setting.problem = p;
   dfgnn_cpu_choice choice = {.simd = plan->simd,
                              .prefetch = plan->prefetch,
                              .term = plan->term,
+                             .dim = dim,
+                             .att = plan->term ? plan->term->att : NULL,
                              .thread_bytes =
                                  dfgnn__cpu_backward_thread(&launch->setting)};
-  layout l = lay_out(&launch->setting, plan);
+  layout l = lay_out(&launch->setting, plan, dim);
   char *memory = launch->workspace;
+  if (!plan->term && dim != p->dim)
+    choice.att = dfgnn__cpu_pad_att(given->setting.problem, p, args->att,
+                                    memory + l.att);
   dfgnn_cpu_job base;
   dfgnn_cpu_tensor grad_out =
       dfgnn__cpu_tensor_of(p, args->grad_out, &args->grad_out_strides);
@@ -267,9 +291,9 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
   base.thread_memory = memory + l.threads;
   base.lse = NULL;
   base.ends = memory + l.ends;
-  if (dfgnn__cpu_packs(p) && !adjacent(&base, p, &grad_out))
+  if (dfgnn__cpu_packs(p, dim) && !adjacent(&base, p, &grad_out))
     pack_all(&base, launch, &grad_out, &l, plan->schedule);
-  base.packed = base.term || adjacent(&base, p, &grad_out);
+  base.packed = base.term || dim != p->dim || adjacent(&base, p, &grad_out);
   if (!DFGNN_HAS_KEY(p->op))
     base.key = base.value;
   make_rows(&b->rows, &base, launch, &grad_out);

@@ -59,6 +59,9 @@ typedef struct dfgnn_cpu_plan {
   int spill;     /* terms in memory: 0: none, 1: gradients, 2: weights, too */
   int64_t split; /* edges of an item; 0: whole rows */
   const struct dfgnn_cpu_edges *term;
+  int pads;    /* are narrow heads padded? */
+  int64_t dim; /* of heads without the padding that the problem has; 0: it has
+                * none */
 } dfgnn_cpu_plan;
 
 size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,

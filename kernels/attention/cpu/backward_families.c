@@ -40,8 +40,10 @@ static dfgnn_status walk_both(const dfgnn_launch *launch,
 enum { PREFETCH = 1, SCHEDULE };
 
 static dfgnn_cpu_plan twopass_plan(const int *p) {
-  return (dfgnn_cpu_plan){
-      .simd = p[SIMD], .schedule = p[SCHEDULE], .prefetch = p[PREFETCH]};
+  return (dfgnn_cpu_plan){.simd = p[SIMD],
+                          .schedule = p[SCHEDULE],
+                          .prefetch = p[PREFETCH],
+                          .pads = 1};
 }
 
 static int twopass_legal(const int *p) {
@@ -63,7 +65,8 @@ static dfgnn_cpu_plan split_plan(const int *p) {
   return (dfgnn_cpu_plan){.simd = p[SIMD],
                           .schedule = DFGNN_CPU_DYNAMIC,
                           .prefetch = p[SPLIT_PREFETCH],
-                          .split = p[SPLIT_EDGES]};
+                          .split = p[SPLIT_EDGES],
+                          .pads = 1};
 }
 
 static int split_legal(const int *p) {
@@ -98,7 +101,8 @@ static dfgnn_cpu_plan spill_plan(const int *p) {
   return (dfgnn_cpu_plan){.simd = p[SIMD],
                           .schedule = p[SPILL_SCHEDULE],
                           .prefetch = p[SPILL_PREFETCH],
-                          .spill = p[SPILL_FIRST] == ROWS ? 2 : 1};
+                          .spill = p[SPILL_FIRST] == ROWS ? 2 : 1,
+                          .pads = 1};
 }
 
 static int spill_legal(const int *p) {
@@ -134,16 +138,19 @@ WORKSPACE_AND_VIEWS(spill)
 /* ---- families ------------------------------------------------------------ */
 
 DFGNN_FAMILIES(attention_cpu_backward_families) = {
-    {DFGNN_CPU_BACKWARD(spill), .revision = 2, .applicable = dfgnn__cpu_runs,
+    {DFGNN_CPU_BACKWARD(spill), .legal = spill_legal, .revision = 3,
+     .applicable = dfgnn__cpu_runs,
      .parameters = {DFGNN_CPU_SIMD,
                     {"first", 2, {ROWS, COLUMNS}, {"rows", "columns"}},
                     DFGNN_CPU_PREFETCH_PARAMETER,
                     DFGNN_CPU_SCHEDULE}},
-    {DFGNN_CPU_BACKWARD(split), .revision = 4, .applicable = split_applicable,
+    {DFGNN_CPU_BACKWARD(split), .legal = split_legal, .revision = 5,
+     .applicable = split_applicable,
      .parameters = {DFGNN_CPU_SIMD,
                     {"edges", 2, {128, 1024}, {0}},
                     DFGNN_CPU_PREFETCH_PARAMETER}},
-    {DFGNN_CPU_BACKWARD(twopass), .revision = 4, .applicable = dfgnn__cpu_runs,
+    {DFGNN_CPU_BACKWARD(twopass), .legal = twopass_legal, .revision = 5,
+     .applicable = dfgnn__cpu_runs,
      .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_PREFETCH_PARAMETER,
                     DFGNN_CPU_SCHEDULE}},
     DFGNN_FAMILIES_END};

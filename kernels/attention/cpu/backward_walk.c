@@ -3,9 +3,8 @@
 #include "kernels/attention/cpu/edges.h"
 #include "kernels/attention/operators.h"
 
-/* Edges of a chunk; the index of scores with 8 edges in flight; rows, items and
- * cut rows of a task. */
-enum { CHUNK = 64, FLIGHT_8 = 1, ROWS = 64, ITEMS = 16, HEAVY = 4 };
+/* Edges of a chunk; rows, items and cut rows of a task. */
+enum { CHUNK = 64, ROWS = 64, ITEMS = 16, HEAVY = 4 };
 
 /* ---- the memory of a thread ---------------------------------------------- */
 
@@ -60,11 +59,10 @@ static void compute(const dfgnn_cpu_side *s, int64_t row, int64_t head,
   int64_t count = c->end - c->begin;
   c->weights = weights;
   c->gradients = gradients;
-  kernels->score[FLIGHT_8][s->job.op](&s->job, row, head, c->begin, c->end,
-                                      weights);
+  kernels->score[s->job.op](&s->job, row, head, c->begin, c->end, weights);
   if (s->wants_gradients)
-    kernels->score[FLIGHT_8][DFGNN_OP_GT](&s->product, row, head, c->begin,
-                                          c->end, gradients);
+    kernels->score[DFGNN_OP_GT](&s->product, row, head, c->begin, c->end,
+                                gradients);
   c->zero = kernels->terms(&s->job, row, head, c->begin, count, weights,
                            s->wants_gradients ? gradients : NULL);
 }

@@ -10,7 +10,6 @@
 #include <limits.h>
 
 enum { SIMD, ROWS, FILL, SCHEDULE };
-enum { DOT = 3 }; /* the value of SIMD for the dot products of AVX512-BF16 */
 /* Rows that are scored, weighed and summed together; the most columns of a
  * block; the multiple to which columns are rounded up to count cells. */
 enum { STRIP = 8 * DFGNN_CPU_DENSE_ROWS, WIDEST = 1024, LANES = 16 };
@@ -80,12 +79,6 @@ typedef struct block {
   int64_t first, columns; /* the range of nodes to which they have edges */
 } block;
 
-static void score(const dfgnn_cpu_job *job, const plan *p, int64_t row,
-                  int64_t head, int64_t begin, int64_t end, void *scores) {
-  int flight_8 = p->parameter[SIMD] >= 2;
-  job->kernels->score[flight_8][job->op](job, row, head, begin, end, scores);
-}
-
 /* Attends to a row edge by edge; the sum is kept in the memory of queries. */
 static void attend_row(const dfgnn_cpu_job *job, const plan *p, char *memory,
                        int64_t row, int64_t head) {
@@ -93,7 +86,7 @@ static void attend_row(const dfgnn_cpu_job *job, const plan *p, char *memory,
   int64_t begin = dfgnn__cpu_offset(job, row);
   int64_t end = dfgnn__cpu_offset(job, row + 1);
   void *weights = memory + p->at.weights;
-  score(job, p, row, head, begin, end, weights);
+  job->kernels->score[job->op](job, row, head, begin, end, weights);
   job->kernels->weigh(weights, end - begin, &state);
   dfgnn__cpu_attend(job, row, head, begin, end, weights, memory + p->at.queries,
                     &state);
@@ -113,7 +106,7 @@ static void weigh_edges(const dfgnn_cpu_job *job, const plan *p, char *memory,
   if (has_products(job->op))
     kernels->take(job, row, head, begin, end - begin, cells, b->first, weights);
   else
-    score(job, p, row, head, begin, end, weights);
+    kernels->score[job->op](job, row, head, begin, end, weights);
   kernels->weigh(weights, end - begin, &state);
   double after = dfgnn__cpu_finish(job, row, head, &state);
   if (job->weights) {
@@ -123,7 +116,7 @@ static void weigh_edges(const dfgnn_cpu_job *job, const plan *p, char *memory,
   }
   dfgnn__cpu_drop(job, head, begin, end - begin, weights);
   kernels->scatter(job, begin, end - begin, weights, after, b->first,
-                   round_up(b->columns, p->dense->elements), cells);
+                   b->columns, cells);
 }
 
 /* The same where a score is a scaled product; returns the factor of the sum. */
@@ -155,9 +148,8 @@ static void attend_strip(const dfgnn_cpu_job *job, const plan *p, char *memory,
     dense->queries(job, head, s->row, s->rows, memory + at->queries,
                    at->query_stride);
     dense->product(memory + at->queries, at->query_stride, s->rows,
-                   memory + at->keys + (size_t)head * at->head_keys,
-                   dfgnn__cpu_words(dense, job->dim), scores, at->score_stride,
-                   b->columns);
+                   memory + at->keys + (size_t)head * at->head_keys, job->dim,
+                   scores, at->score_stride, b->columns);
   }
   for (int64_t i = 0; i < s->rows; i++) {
     void *cells = dfgnn__cpu_scalar(job, scores, i * at->score_stride);
@@ -167,13 +159,10 @@ static void attend_strip(const dfgnn_cpu_job *job, const plan *p, char *memory,
                              s->row + i, head, cells);
     else
       weigh_edges(job, p, memory, b, s->row + i, head, cells);
-    if (dense->round)
-      dense->round(cells, round_up(b->columns, dense->elements));
   }
   dense->product(scores, at->score_stride, s->rows,
                  memory + at->values + (size_t)head * at->head_values,
-                 dfgnn__cpu_words(dense, b->columns), sums, at->sum_stride,
-                 job->dim);
+                 b->columns, sums, at->sum_stride, job->dim);
   for (int64_t i = 0; i < s->rows; i++) {
     const void *sum = dfgnn__cpu_scalar(job, sums, i * at->sum_stride);
     if (job->kernels->finite(sum, job->dim))
@@ -271,7 +260,7 @@ static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
 static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
   return (dfgnn_cpu_choice){
-      .simd = p[SIMD] == DOT ? 2 : p[SIMD],
+      .simd = p[SIMD],
       .schedule = p[SCHEDULE],
       .thread_bytes = lay_out(setting).bytes,
   };
@@ -286,15 +275,7 @@ static const char *applicable(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
   if (200 * setting->signature->density < p[FILL])
     return "too few of a graph's pairs of nodes are edges";
-  if (p[SIMD] != DOT)
-    return dfgnn__cpu_simd_missing(p[SIMD]);
-  if (setting->problem->dtype != DFGNN_BF16)
-    return "avx512bf16 multiplies bfloat16 only";
-#ifdef __x86_64__
-  if (!__builtin_cpu_supports("avx512bf16"))
-    return "the processor has no AVX512-BF16";
-#endif
-  return dfgnn__cpu_simd_missing(2);
+  return dfgnn__cpu_simd_missing(p[SIMD]);
 }
 
 /* ROWS, the rows of a task, matters only to the schedule dynamic. */
@@ -311,10 +292,6 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
   dfgnn_cpu_job job;
   dfgnn__cpu_begin(&job, launch, &c);
   plan p = {parameter, job.kernels->dense, lay_out(setting)};
-#ifdef __x86_64__
-  if (parameter[SIMD] == DOT)
-    p.dense = &dfgnn__cpu_dense_dot;
-#endif
   dfgnn__cpu_rows(&job, c.schedule, parameter[ROWS], attend_rows, &p);
   return DFGNN_OK;
 }
@@ -327,15 +304,13 @@ DFGNN_FAMILIES(attention_cpu_dense) = {
         .ops = DFGNN_OPS_BY_HAND,
         .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
         .dtypes = DFGNN_DTYPES_ALL,
+        .widened = 1,
         .revision = 1,
         .deterministic = 1,
         .weights = 1,
         .bias = 1,
         .dropout = 1,
-        .parameters = {{"simd",
-                        4,
-                        {0, 1, 2, DOT},
-                        {"portable", "avx2", "avx512", "avx512bf16"}},
+        .parameters = {DFGNN_CPU_SIMD,
                        {"rows", 2, {64, 256}, {0}},
                        {"fill", 2, {10, 30}, {0}},
                        DFGNN_CPU_SCHEDULE},

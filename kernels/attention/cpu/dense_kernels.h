@@ -1,10 +1,106 @@
 /* dense_kernels.h - the inner loops of dense blocks; a part of kernels.c */
 #include "kernels/attention/cpu/dense.h"
 
-typedef scalar word;
-#define TILE_SET(p) v_set(*(p))
-#define TILE_STEP(sum, a, b) v_fma(a, b, sum)
-#include "kernels/attention/cpu/dense_tile.h"
+/* ---- products of matrices, in tiles of registers ------------------------- */
+
+/* Vectors of a panel: the registers have room for six rows of them. */
+#if CPU_ISA == CPU_AVX512
+#define TILE 4
+#else
+#define TILE 2
+#endif
+#define DENSE_PANEL (TILE * VECTOR)
+
+/* Transposes scalars [VECTOR][VECTOR]: writes the first `count` columns,
+ * `stride` scalars apart. */
+CPU_INLINE void transpose(const scalar *rows, scalar *to, int64_t stride,
+                          int64_t count) {
+#if CPU_ISA == CPU_AVX512
+  vec r[16], t[16];
+  CPU_EACH(i, 16) { r[i] = _mm512_loadu_ps((const float *)rows + 16 * i); }
+  CPU_EACH(i, 8) {
+    t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  }
+  CPU_EACH(i, 8) {
+    __m512d a = _mm512_castps_pd(t[i / 2 * 4 + i % 2]);
+    __m512d b = _mm512_castps_pd(t[i / 2 * 4 + i % 2 + 2]);
+    r[2 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    r[2 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+  }
+  CPU_EACH(k, 4) {
+    vec a = _mm512_shuffle_f32x4(r[k], r[4 + k], 0x88);
+    vec b = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0x88);
+    vec c = _mm512_shuffle_f32x4(r[k], r[4 + k], 0xdd);
+    vec d = _mm512_shuffle_f32x4(r[8 + k], r[12 + k], 0xdd);
+    t[k] = _mm512_shuffle_f32x4(a, b, 0x88);
+    t[4 + k] = _mm512_shuffle_f32x4(c, d, 0x88);
+    t[8 + k] = _mm512_shuffle_f32x4(a, b, 0xdd);
+    t[12 + k] = _mm512_shuffle_f32x4(c, d, 0xdd);
+  }
+  CPU_EACH(i, 16) {
+    if (i < count)
+      _mm512_storeu_ps((float *)to + i * stride, t[i]);
+  }
+#else
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t u = 0; u < VECTOR; u++)
+      to[i * stride + u] = rows[u * VECTOR + i];
+#endif
+}
+
+/* Computes a tile of c; rows from `rows` on repeat the last one. */
+CPU_INLINE void tile(const scalar *a, int64_t a_stride, int64_t rows,
+                     const scalar *b, int64_t depth, scalar *c,
+                     int64_t c_stride, const int width) {
+  const scalar *from[DFGNN_CPU_DENSE_ROWS];
+  vec sum[DFGNN_CPU_DENSE_ROWS * TILE];
+
+  CPU_EACH(r, DFGNN_CPU_DENSE_ROWS) {
+    from[r] = a + (r < rows ? r : rows - 1) * a_stride;
+    CPU_EACH(w, width) { sum[r * TILE + w] = v_zero(); }
+  }
+  for (int64_t k = 0; k < depth; k++) {
+    vec y[TILE];
+    CPU_EACH(w, width) { y[w] = v_load(b + k * DENSE_PANEL + w * VECTOR); }
+    CPU_EACH(r, DFGNN_CPU_DENSE_ROWS) {
+      vec x = v_set(from[r][k]);
+      CPU_EACH(w, width) {
+        sum[r * TILE + w] = v_fma(x, y[w], sum[r * TILE + w]);
+      }
+    }
+  }
+  CPU_EACH(r, DFGNN_CPU_DENSE_ROWS) {
+    scalar *to = c + (r < rows ? r : rows - 1) * c_stride;
+    CPU_EACH(w, width) { v_store(to + w * VECTOR, sum[r * TILE + w]); }
+  }
+}
+
+static CPU_TARGET void product(const void *a, int64_t a_stride, int64_t rows,
+                               const void *b, int64_t depth, void *c,
+                               int64_t c_stride, int64_t columns) {
+  for (int64_t p = 0; p < columns; p += DENSE_PANEL) {
+    const scalar *panel = (const scalar *)b + p * depth;
+    int64_t vectors = (columns - p + VECTOR - 1) / VECTOR;
+    for (int64_t r = 0; r < rows; r += DFGNN_CPU_DENSE_ROWS) {
+      const scalar *from = (const scalar *)a + r * a_stride;
+      scalar *to = (scalar *)c + r * c_stride + p;
+      switch (vectors < TILE ? vectors : TILE) {
+#define CASE(width)                                                            \
+  case width:                                                                  \
+    tile(from, a_stride, rows - r, panel, depth, to, c_stride, width);         \
+    break
+        CASE(1);
+        CASE(2);
+#if TILE == 4
+        CASE(3);
+        CASE(4);
+#endif
+#undef CASE
+      }
+    }
+  }
+}
 
 /* Loads the features d .. d + count - 1 of a node as scalars, and zeros up to a
  * whole vector. */
@@ -12,13 +108,13 @@ CPU_INLINE void load_features(const dfgnn_cpu_job *job,
                               const dfgnn_cpu_tensor *tensor, int64_t node,
                               int64_t head, int64_t d, int64_t count,
                               scalar *to) {
-  const storage *x = features(tensor, node, head);
+  const scalar *x = features(tensor, node, head);
   int64_t i = 0;
   if (job->packed) {
     for (; i + VECTOR <= count; i += VECTOR)
-      s_store(to + i, v_load(x + d + i));
+      v_store(to + i, v_load(x + d + i));
     if (i < count)
-      s_store(to + i, v_load_tail(x + d + i, v_tail(count - i)));
+      v_store(to + i, v_load_tail(x + d + i, v_tail(count - i)));
     return;
   }
   for (; i < count; i++)
@@ -37,7 +133,7 @@ static CPU_TARGET void dense_keys(const dfgnn_cpu_job *job, int64_t head,
     memset(rows, 0, sizeof rows);
     for (int64_t u = j + VECTOR; u < count && u < j + 2 * VECTOR; u++)
       prefetch_row((const char *)features(&job->key, first + u, head), 0, 0,
-                   job->packed ? job->dim * (int64_t)sizeof(storage) : 0);
+                   job->packed ? job->dim * (int64_t)sizeof(scalar) : 0);
     for (int64_t d = 0; d < job->dim; d += VECTOR) {
       int64_t m = job->dim - d < VECTOR ? job->dim - d : VECTOR;
       for (int64_t u = 0; u < n; u++)
@@ -70,7 +166,6 @@ static CPU_TARGET void dense_queries(const dfgnn_cpu_job *job, int64_t head,
 }
 
 static const dfgnn_cpu_dense dense = {
-    .elements = 1,
     .keys = dense_keys,
     .values = dense_values,
     .queries = dense_queries,
@@ -79,10 +174,7 @@ static const dfgnn_cpu_dense dense = {
 
 /* The lanes of x whose mark is 255, and those of fill whose mark is 0. */
 CPU_INLINE vec v_marked(vec x, const uint8_t *marks, vec fill) {
-#if CPU_ISA == CPU_AVX512 && CPU_DTYPE == CPU_F64
-  __m128i m = _mm_loadl_epi64((const __m128i *)marks);
-  return _mm512_mask_mov_pd(fill, (__mmask8)_mm_movepi8_mask(m), x);
-#elif CPU_ISA == CPU_AVX512
+#if CPU_ISA == CPU_AVX512
   __m128i m = _mm_loadu_si128((const __m128i *)marks);
   return _mm512_mask_mov_ps(fill, _mm_movepi8_mask(m), x);
 #elif CPU_ISA == CPU_AVX2 && CPU_DTYPE == CPU_F64
@@ -99,7 +191,7 @@ CPU_INLINE vec v_marked(vec x, const uint8_t *marks, vec fill) {
 }
 
 /* Marks are 255 for a column to which the row has an edge, else 0, up to whole
- * vectors and words. */
+ * vectors and scalars. */
 static CPU_TARGET int mark(const int32_t *index, int64_t count, int64_t first,
                            int64_t columns, uint8_t *marks) {
   int64_t whole = (columns + 15) / 16 * 16, ones = 0;
@@ -122,16 +214,16 @@ static CPU_TARGET void weigh_marked(void *cells, const uint8_t *marks,
   vec factor = v_set((scalar)scale);
 
   for (int64_t i = 0; i < columns; i += VECTOR) {
-    vec x = v_marked(v_mul(factor, s_load(s + i)), marks + i, none);
+    vec x = v_marked(v_mul(factor, v_load(s + i)), marks + i, none);
     top = v_max(x, top);
-    s_store(s + i, x);
+    v_store(s + i, x);
   }
   double highest = v_top(top);
   vec shift = v_set(highest == -INFINITY ? 0 : (scalar)-highest);
   for (int64_t i = 0; i < columns; i += VECTOR) {
-    vec p = v_marked(v_exp(v_add(s_load(s + i), shift)), marks + i, v_zero());
+    vec p = v_marked(v_exp(v_add(v_load(s + i), shift)), marks + i, v_zero());
     sum = v_add(sum, p);
-    s_store(s + i, p);
+    v_store(s + i, p);
   }
   state->shift = highest;
   state->sum = v_sum(sum);
@@ -181,6 +273,6 @@ static CPU_TARGET int all_finite(const void *x, int64_t count) {
   const scalar *p = x;
   vec sum = v_zero(), zero = v_zero();
   for (int64_t i = 0; i < count; i += VECTOR)
-    sum = v_fma(s_load(p + i), zero, sum);
+    sum = v_fma(v_load(p + i), zero, sum);
   return v_sum(sum) == 0;
 }

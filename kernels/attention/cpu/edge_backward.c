@@ -11,7 +11,10 @@ enum { SIMD, SCHEDULE };
 
 static dfgnn_cpu_plan plan_of(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
-  return (dfgnn_cpu_plan){.simd = p[SIMD], .schedule = p[SCHEDULE], .spill = 2};
+  return (dfgnn_cpu_plan){.simd = p[SIMD],
+                          .schedule = p[SCHEDULE],
+                          .spill = 2,
+                          .dim = setting->problem->dim};
 }
 
 static size_t workspace(const dfgnn_setting *given) {
@@ -65,6 +68,7 @@ DFGNN_FAMILIES(attention_cpu_edge_backward) = {
         .ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
         .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
         .dtypes = DFGNN_DTYPES_ALL,
+        .widened = 1,
         .revision = 3,
         .deterministic = 1,
         .bias = 1,

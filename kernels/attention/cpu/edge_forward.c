@@ -43,6 +43,8 @@ static dfgnn_status attend_all(const dfgnn_launch *given) {
   launch.workspace = (char *)given->workspace + dfgnn__cpu_edges_bytes(&padded);
   dfgnn_cpu_choice c = choice(&launch.setting, &padded);
   c.term = &edges;
+  c.dim = edges.dim;
+  c.att = edges.att;
   dfgnn__cpu_begin(&job, &launch, &c);
   dfgnn__cpu_rows(&job, c.schedule, TASK_ROWS, rows, NULL);
   return DFGNN_OK;
@@ -56,6 +58,7 @@ DFGNN_FAMILIES(attention_cpu_edge_forward) = {
         .ops = DFGNN_BIT(DFGNN_OP_GT) | DFGNN_BIT(DFGNN_OP_GATV2),
         .passes = DFGNN_BIT(DFGNN_PASS_FORWARD),
         .dtypes = DFGNN_DTYPES_ALL,
+        .widened = 1,
         .revision = 3,
         .deterministic = 1,
         .weights = 1,

@@ -16,7 +16,7 @@ typedef struct dfgnn_cpu_edges {
   int64_t dim;       /* of a head, without padding */
   int64_t features;  /* of an edge: F; 0: they are projected */
   int64_t width;     /* numbers of an edge: F, or heads x dim */
-  const char *attr;  /* [edges, width] storage */
+  const char *attr;  /* [edges, width] scalar */
   char *grad_attr;   /* NULL: not wanted */
   const void *order; /* the row of each edge in both, as wide as offsets; NULL:
                       * its number */
@@ -27,11 +27,8 @@ typedef struct dfgnn_cpu_edges {
   const void *weight;     /* [heads, dim, F] scalars; NULL: projected */
   const void *transposed; /* [F, heads, dim] scalars */
   const void *bias;       /* [heads, dim] scalars, or NULL */
-  const void *att;        /* [heads, dim] storage; GATv2 */
+  const void *att;        /* [heads, dim] scalar; GATv2 */
 } dfgnn_cpu_edges;
-
-/* The problem whose heads are padded. */
-dfgnn_problem dfgnn__cpu_padded(const dfgnn_problem *problem, int simd);
 
 /* Bytes of W, its transpose, b and att; dfgnn__cpu_edges_begin() fills them. */
 size_t dfgnn__cpu_edges_bytes(const dfgnn_problem *padded);

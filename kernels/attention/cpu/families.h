@@ -22,8 +22,8 @@ static inline int dfgnn__cpu_fetches(int simd, int prefetch) {
 /* The members of family <label>, which has <label>_legal and so on. */
 #define DFGNN_CPU_FAMILY(label)                                                \
   .algorithm = #label, .backend = "cpu", .ops = DFGNN_OPS_ATTENTION,           \
-  .dtypes = DFGNN_DTYPES_ALL, .deterministic = 1, .bias = 1, .dropout = 1,     \
-  .edge_ops = DFGNN_BIT(DFGNN_OP_GAT), .legal = label##_legal,                 \
+  .dtypes = DFGNN_DTYPES_ALL, .widened = 1, .deterministic = 1, .bias = 1,     \
+  .dropout = 1, .edge_ops = DFGNN_BIT(DFGNN_OP_GAT),                           \
   .workspace = label##_workspace, .launch = label##_launch,                    \
   .block = DFGNN_CPU_BLOCK
 #define DFGNN_CPU_FORWARD(label)                                               \

@@ -43,8 +43,8 @@ static CPU_TARGET void ends(const dfgnn_cpu_job *job, int64_t begin,
   }
   for (int64_t j = begin; j < end; j++)
     for (int64_t h = 0; h < job->heads; h++) {
-      const storage *x = features(&job->query, j, h);
-      const storage *y = features(&job->key, j, h);
+      const scalar *x = features(&job->query, j, h);
+      const scalar *y = features(&job->key, j, h);
       if (job->packed)
         products(job, x, NULL, &y, &delta, 1, DFGNN_OP_GT);
       else
@@ -74,7 +74,7 @@ CPU_INLINE vec kept_of(const dfgnn_cpu_job *job, int64_t head, int64_t k,
                              job->heads, head, job->drop_threshold)
                   ? 0
                   : (scalar)job->drop_scale;
-  return s_load(kept);
+  return v_load(kept);
 }
 
 static CPU_TARGET int terms(const dfgnn_cpu_job *job, int64_t row, int64_t head,
@@ -92,16 +92,16 @@ static CPU_TARGET int terms(const dfgnn_cpu_job *job, int64_t row, int64_t head,
     tail t = v_tail(n);
     if (job->by_source) {
       gather_ends(job, head, begin + e, n, shift, minus);
-      s = s_load(shift);
-      m = s_load(minus);
+      s = v_load(shift);
+      m = v_load(minus);
     }
     if (job->drops)
       r = kept_of(job, head, begin + e, n);
-    vec p = v_exp(v_add(s_load_tail(w + e, t), s));
+    vec p = v_exp(v_add(v_load_tail(w + e, t), s));
     top = v_max(v_keep(v_mul(p, none), t, none), top);
-    s_store_tail(w + e, v_mul(p, r), t);
+    v_store_tail(w + e, v_mul(p, r), t);
     if (g)
-      s_store_tail(g + e, v_mul(p, v_fma(r, s_load_tail(g + e, t), m)), t);
+      v_store_tail(g + e, v_mul(p, v_fma(r, v_load_tail(g + e, t), m)), t);
   }
   return v_top(top) == 0;
 }
@@ -205,7 +205,7 @@ CPU_INLINE double strided_cosine(const dfgnn_cpu_job *job, const char *x,
 
 static CPU_TARGET double cosine(const dfgnn_cpu_job *job, int64_t row,
                                 int64_t head, void *sum) {
-  const storage *x = features(&job->query, row, head);
+  const scalar *x = features(&job->query, row, head);
   int64_t whole = job->dim / VECTOR * VECTOR;
   tail t = v_tail(job->dim - whole);
   scalar *s = sum;
@@ -215,21 +215,21 @@ static CPU_TARGET double cosine(const dfgnn_cpu_job *job, int64_t row,
   for (int64_t d = 0; d < whole; d += VECTOR) {
     vec y = v_load(x + d);
     square = v_fma(y, y, square);
-    product = v_fma(y, s_load(s + d), product);
+    product = v_fma(y, v_load(s + d), product);
   }
   if (whole < job->dim) {
     vec y = v_load_tail(x + whole, t);
     square = v_fma(y, y, square);
-    product = v_fma(y, s_load_tail(s + whole, t), product);
+    product = v_fma(y, v_load_tail(s + whole, t), product);
   }
   projection p = project(job, v_sum(square), v_sum(product));
   vec factor = v_set(p.factor), minus = v_set(-p.along);
   for (int64_t d = 0; d < whole; d += VECTOR)
-    s_store(s + d, v_mul(factor, v_fma(minus, v_load(x + d), s_load(s + d))));
+    v_store(s + d, v_mul(factor, v_fma(minus, v_load(x + d), v_load(s + d))));
   if (whole < job->dim)
-    s_store_tail(s + whole,
+    v_store_tail(s + whole,
                  v_mul(factor, v_fma(minus, v_load_tail(x + whole, t),
-                                     s_load_tail(s + whole, t))),
+                                     v_load_tail(s + whole, t))),
                  t);
   return p.total;
 }
@@ -253,12 +253,12 @@ static CPU_TARGET double additive_slopes(const dfgnn_cpu_job *job, int64_t row,
       from[i] = source[index[e + i] * job->heads];
     for (int i = 0; job->score_edge && i < n; i++)
       from[i] += among[dfgnn__cpu_number(job, e + i) * job->heads];
-    vec d = s_load_tail(g, v_tail(n));
-    vec sloped = v_step(v_add(own, s_load(from)), d, v_mul(d, slope));
+    vec d = v_load_tail(g, v_tail(n));
+    vec sloped = v_step(v_add(own, v_load(from)), d, v_mul(d, slope));
     sum = v_add(sum, sloped);
     if (!edges)
       continue;
-    s_store(from, sloped);
+    v_store(from, sloped);
     for (int i = 0; i < n; i++)
       ((scalar *)edges)[(e + i) * job->heads + head] = from[i];
   }
@@ -266,8 +266,8 @@ static CPU_TARGET double additive_slopes(const dfgnn_cpu_job *job, int64_t row,
 }
 
 /* slopes() for `width` vectors of features from d on; the last is cut to t. */
-CPU_INLINE void slope_panel(const dfgnn_cpu_job *job, const storage *q,
-                            const char *base, const storage *att,
+CPU_INLINE void slope_panel(const dfgnn_cpu_job *job, const scalar *q,
+                            const char *base, const scalar *att,
                             const int32_t *index, int64_t count,
                             const scalar *g, scalar *sum, scalar before,
                             scalar *att_sum, int64_t d, tail t,
@@ -279,7 +279,7 @@ CPU_INLINE void slope_panel(const dfgnn_cpu_job *job, const storage *q,
     along[i] = across[i] = v_zero();
   }
   for (int64_t e = 0; e < count; e++) {
-    const storage *k = row_at(base, index[e], job->key.node) + d;
+    const scalar *k = row_at(base, index[e], job->key.node) + d;
     vec above = v_set(g[e]), below = v_mul(above, slope);
     CPU_EACH(i, width) {
       vec y = i == width - 1 ? v_load_tail(k + i * VECTOR, t)
@@ -295,18 +295,18 @@ CPU_INLINE void slope_panel(const dfgnn_cpu_job *job, const storage *q,
     int64_t at = d + i * VECTOR;
     int cut = i == width - 1;
     vec a = cut ? v_load_tail(att + at, t) : v_load(att + at);
-    vec old = before >= 0 ? v_mul(v_set(before), s_load(sum + at)) : v_zero();
-    s_store(sum + at, v_fma(a, along[i], old));
+    vec old = before >= 0 ? v_mul(v_set(before), v_load(sum + at)) : v_zero();
+    v_store(sum + at, v_fma(a, along[i], old));
     if (att_sum && cut)
-      s_store_tail(att_sum + at, v_add(s_load_tail(att_sum + at, t), across[i]),
+      v_store_tail(att_sum + at, v_add(v_load_tail(att_sum + at, t), across[i]),
                    t);
     else if (att_sum)
-      s_store(att_sum + at, v_add(s_load(att_sum + at), across[i]));
+      v_store(att_sum + at, v_add(v_load(att_sum + at), across[i]));
   }
 }
 
 CPU_INLINE void strided_slopes(const dfgnn_cpu_job *job, const char *q,
-                               const char *base, const storage *att,
+                               const char *base, const scalar *att,
                                const int32_t *index, int64_t count,
                                const scalar *g, scalar *sum, scalar before,
                                scalar *att_sum) {
@@ -330,9 +330,9 @@ static CPU_TARGET void slopes(const dfgnn_cpu_job *job, int64_t row,
                               int64_t head, int64_t begin, int64_t end,
                               const void *gradients, void *sum, double before,
                               void *att_sum) {
-  const storage *q = features(&job->query, row, head);
-  const storage *att =
-      job->att ? (const storage *)job->att + head * job->dim : NULL;
+  const scalar *q = features(&job->query, row, head);
+  const scalar *att =
+      job->att ? (const scalar *)job->att + head * job->dim : NULL;
   const char *base = job->key.base + head * job->key.head;
   const int32_t *index = job->indices + begin;
   int64_t count = end - begin;

@@ -10,14 +10,76 @@
  * places that no head has are 0 before exponentials, and 1 after them. */
 
 enum { ACROSS_EDGES = 64 }; /* of a chunk, or fewer if heads are many */
-enum { ACROSS_DIM = 32 };   /* wider heads are walked one after the other */
-enum { NARROW_HEADS = 64 }; /* so are more heads */
 
 #if CPU_DTYPE == CPU_F64
 #define LOWEST -DBL_MAX
 #else
 #define LOWEST -FLT_MAX
 #endif
+
+/* ---- padding --------------------------------------------------------------
+ */
+
+/* Heads narrower than a vector, and the padding after each.  A vector has `own`
+ * numbers without it. */
+typedef struct padding {
+  int64_t own;
+  tail rest;           /* the first `own` lanes */
+  lanes spread, close; /* the places of lanes with padding, and without */
+} padding;
+
+/* Can whole vectors of heads be padded, from or to such a tensor? */
+CPU_INLINE int pads_vectors(const dfgnn_cpu_job *job,
+                            const dfgnn_cpu_tensor *t) {
+  return ANY_LANES && job->out_dim < job->dim && job->dim < VECTOR &&
+         (job->heads * job->dim) % VECTOR == 0 &&
+         t->feature == (int64_t)sizeof(scalar) &&
+         t->head == job->out_dim * (int64_t)sizeof(scalar);
+}
+
+#if ANY_LANES
+CPU_INLINE padding padding_of(const dfgnn_cpu_job *job) {
+  const int dim = (int)job->dim, own = (int)job->out_dim;
+  const int all = VECTOR / dim * own;
+  int32_t spread[VECTOR], close[VECTOR];
+  for (int i = 0; i < VECTOR; i++) {
+    /* The last lane is beyond the numbers, and zero. */
+    spread[i] = i % dim < own ? i / dim * own + i % dim : VECTOR - 1;
+    close[i] = i < all ? i / own * dim + i % own : 0;
+  }
+  return (padding){all, v_tail(all), v_lanes_at(spread), v_lanes_at(close)};
+}
+
+CPU_INLINE void pad_row(const padding *p, scalar *to, const scalar *from,
+                        int64_t row) {
+  for (int64_t d = 0; d < row; d += VECTOR, from += p->own)
+    v_store(to + d, v_pick(v_load_tail(from, p->rest), p->spread));
+}
+
+/* Writes factor times a row, without its padding. */
+CPU_INLINE void close_row(const padding *p, scalar *to, const scalar *from,
+                          int64_t row, vec factor) {
+  for (int64_t d = 0; d < row; d += VECTOR, to += p->own)
+    v_store_tail(to, v_pick(v_mul(factor, v_load(from + d)), p->close),
+                 p->rest);
+}
+#else
+CPU_INLINE padding padding_of(const dfgnn_cpu_job *job) {
+  (void)job;
+  return (padding){.own = 0};
+}
+CPU_INLINE void pad_row(const padding *p, scalar *to, const scalar *from,
+                        int64_t row) {
+  (void)p, (void)to, (void)from, (void)row;
+}
+CPU_INLINE void close_row(const padding *p, scalar *to, const scalar *from,
+                          int64_t row, vec factor) {
+  (void)p, (void)to, (void)from, (void)row, (void)factor;
+}
+#endif
+
+/* ---- rows -----------------------------------------------------------------
+ */
 
 typedef struct across {
   int64_t heads, dim, row; /* row: heads x dim */
@@ -32,6 +94,7 @@ typedef struct across {
   /* Of heads narrower than a vector: the heads of the vectors of features that
    * a vector of heads belongs to. */
   lanes owners[VECTOR / 2];
+  padding padding;
 } across;
 
 /* The memory of a row, DFGNN_CPU_ACROSS_BYTES at most. */
@@ -61,7 +124,14 @@ CPU_INLINE across across_of(const dfgnn_cpu_job *job) {
     for (int64_t i = 0; i < x.dim; i++)
       x.owners[i] =
           v_lanes(__builtin_ctzll((uint64_t)x.dim), i * (VECTOR / x.dim));
+  if (job->out_dim < job->dim && job->dim < VECTOR)
+    x.padding = padding_of(job);
   return x;
+}
+
+/* Are rows of the output closed? */
+CPU_INLINE int closes_rows(const dfgnn_cpu_job *job) {
+  return !job->out_adds && pads_vectors(job, &job->out);
 }
 
 CPU_INLINE across_memory memory_of(const across *x, void *memory) {
@@ -75,7 +145,7 @@ CPU_INLINE across_memory memory_of(const across *x, void *memory) {
 
 CPU_INLINE int adjacent_heads(const dfgnn_cpu_job *job,
                               const dfgnn_cpu_tensor *t) {
-  return t->head == job->dim * (int64_t)sizeof(storage);
+  return t->head == job->dim * (int64_t)sizeof(scalar);
 }
 
 /* Can rows be written whole?  Inside, dim is padded; in the output, the numbers
@@ -88,8 +158,8 @@ CPU_INLINE int writes_rows(const dfgnn_cpu_job *job) {
 /* Are heads so many and narrow, and do they fill vectors? */
 CPU_INLINE int narrow_heads(const dfgnn_cpu_job *job) {
   int64_t dim = job->dim, row = job->heads * dim;
-  return job->heads > 1 && job->heads <= NARROW_HEADS && dim <= ACROSS_DIM &&
-         job->packed &&
+  return job->heads > 1 && job->heads <= DFGNN_CPU_NARROW_HEADS &&
+         dim <= DFGNN_CPU_NARROW_DIM && job->packed &&
          (dim % VECTOR == 0 || (VECTOR % dim == 0 && row % VECTOR == 0));
 }
 
@@ -117,8 +187,8 @@ CPU_INLINE vec v_unless_zero(vec x, vec y) {
 
 /* The numbers [heads] from h on, and zeros beyond the last. */
 CPU_INLINE vec load_heads(const across *x, const scalar *numbers, int64_t h) {
-  return h + VECTOR <= x->heads ? s_load(numbers + h)
-                                : s_load_tail(numbers + h, x->rest);
+  return h + VECTOR <= x->heads ? v_load(numbers + h)
+                                : v_load_tail(numbers + h, x->rest);
 }
 
 /* Adds the lanes of the same head, where a vector has several edges. */
@@ -143,7 +213,7 @@ CPU_INLINE void fill_last(scalar *numbers, int64_t count, scalar x) {
   const int64_t rest = count % VECTOR;
   if (rest) { /* by whole vectors, which the next loads get without waiting */
     scalar *last = numbers + count - rest;
-    s_store(last, v_keep(s_load(last), v_tail(rest), v_set(x)));
+    v_store(last, v_keep(v_load(last), v_tail(rest), v_set(x)));
   }
 }
 
@@ -164,10 +234,10 @@ CPU_INLINE void edges_of(const across *x, const dfgnn_cpu_job *job,
 CPU_INLINE void store_heads(const across *x, scalar *to, const scalar *from) {
   int64_t h = 0;
   for (; h + VECTOR <= x->heads; h += VECTOR)
-    s_store(to + h, s_load(from + h));
+    v_store(to + h, v_load(from + h));
 #if CPU_ISA == CPU_AVX512
   if (h < x->heads)
-    s_store_tail(to + h, s_load(from + h), x->rest);
+    v_store_tail(to + h, v_load(from + h), x->rest);
 #else /* masked stores are slow on some processors */
   for (; h < x->heads; h++)
     to[h] = from[h];
@@ -200,14 +270,14 @@ CPU_INLINE void store_heads(const across *x, scalar *to, const scalar *from) {
 
 /* A vector of products of rows, or the sum of the vectors of a head; with: k
  * and an edge's part are added. */
-CPU_INLINE vec product_of(const storage *q, const storage *att,
-                          const storage *k, const scalar *part, vec slope,
-                          int64_t depth, const int op, const int with) {
+CPU_INLINE vec product_of(const scalar *q, const scalar *att, const scalar *k,
+                          const scalar *part, vec slope, int64_t depth,
+                          const int op, const int with) {
   vec sum = v_zero();
   for (int64_t d = 0; d < depth * VECTOR; d += VECTOR) {
     vec w = v_load(q + d), y = v_load(k + d);
     if (with)
-      y = v_add(y, s_load(part + d));
+      y = v_add(y, v_load(part + d));
     if (op == DFGNN_OP_GATV2) {
       y = v_leaky(v_add(w, y), slope);
       w = v_load(att + d);
@@ -219,7 +289,7 @@ CPU_INLINE vec product_of(const storage *q, const storage *att,
 
 /* The operands of the products of an own row with the rows of edges. */
 typedef struct pairing {
-  const storage *own, *att;
+  const scalar *own, *att;
   const char *base;
   const int32_t *index;
   int64_t stride, count, ahead, prefetch;
@@ -232,14 +302,15 @@ CPU_INLINE void fetch_pairs(const across *x, const pairing *p, int64_t e,
                             int64_t edges) {
   for (int64_t u = e; u < e + edges && u < p->ahead; u++)
     prefetch_row(p->base, p->index[u + p->prefetch], p->stride,
-                 x->row * (int64_t)sizeof(storage));
+                 x->row * (int64_t)sizeof(scalar));
 }
 
-/* The same as pair_rows() where a vector has the heads of `edges` edges, and no
- * other places: a loop without branches, whose own row stays in registers. */
+/* The same as pair_rows() where a vector has the heads of `edges` edges.  full:
+ * and no other places, so that the loop has no branches, and the own row stays
+ * in registers. */
 CPU_INLINE void pair_edges(const across *x, const pairing *p, scalar *to,
                            const int group, const int edges, const int given,
-                           const int op, const int with) {
+                           const int op, const int with, const int full) {
   const int64_t depth = given ? given : x->depth, step = depth * VECTOR;
   const int share = group / edges;
   const vec slope = p->slope;
@@ -249,15 +320,17 @@ CPU_INLINE void pair_edges(const across *x, const pairing *p, scalar *to,
     fetch_pairs(x, p, e, edges);
     CPU_EACH(u, edges) {
       const int64_t at = e + (u < last ? u : last);
-      const storage *k = row_at(p->base, p->index[at], p->stride);
+      const scalar *k = row_at(p->base, p->index[at], p->stride);
       const scalar *part = with ? p->parts + at * x->row : NULL;
       CPU_EACH(i, share) {
         a[u * share + i] =
-            product_of(p->own + i * step, p->att + i * step, k + i * step,
-                       part + i * step, slope, depth, op, with);
+            full || i < x->real
+                ? product_of(p->own + i * step, p->att + i * step, k + i * step,
+                             part + i * step, slope, depth, op, with)
+                : v_zero();
       }
     }
-    s_store(to, v_fold(a, group));
+    v_store(to, v_fold(a, group));
   }
 }
 
@@ -266,27 +339,27 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
                           const int with) {
   const int64_t depth = given ? given : x->depth, step = depth * VECTOR;
   const int64_t whole = x->edges == 1 ? x->real / group : 0;
-  const storage *own = p->own, *att = p->att;
+  const scalar *own = p->own, *att = p->att;
   const int shift = __builtin_ctzll((uint64_t)x->share);
   const vec slope = p->slope;
   vec a[VECTOR];
-  if (group >= VECTOR / 2 && x->share == x->real) {
-    if (VECTOR > 2 && x->edges == 2) {
-      pair_edges(x, p, to, group, 2, given, op, with);
-      return;
-    }
-    if (VECTOR > 4 && x->edges == 4) {
-      pair_edges(x, p, to, group, 4, given, op, with);
-      return;
-    }
-    if (VECTOR > 8 && x->edges == 8) {
-      pair_edges(x, p, to, group, 8, given, op, with);
-      return;
-    }
+#define PAIR_EDGES(several)                                                    \
+  if (VECTOR >= 2 * (several) && x->edges == (several)) {                      \
+    if (x->share == x->real)                                                   \
+      pair_edges(x, p, to, group, several, given, op, with, 1);                \
+    else                                                                       \
+      pair_edges(x, p, to, group, several, 0, op, with, 0);                    \
+    return;                                                                    \
   }
+  if (group >= VECTOR / 2 && x->share >= x->real) {
+    PAIR_EDGES(2)
+    PAIR_EDGES(4)
+    PAIR_EDGES(8)
+  }
+#undef PAIR_EDGES
   for (int64_t e = 0; e < p->count; e += x->edges) {
     fetch_pairs(x, p, e, x->edges);
-    const storage *k = row_at(p->base, p->index[e], p->stride);
+    const scalar *k = row_at(p->base, p->index[e], p->stride);
     const scalar *part = with ? p->parts + e * x->row : NULL;
     scalar *sums = to + e * x->places;
     int64_t at = 0;
@@ -296,7 +369,7 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
                           k + at + j * step, part + at + j * step, slope, depth,
                           op, with);
       }
-      s_store(sums, v_fold(a, group));
+      v_store(sums, v_fold(a, group));
     }
     if (whole * group == x->real)
       continue;
@@ -311,7 +384,7 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
         a[j] = product_of(own + i * step, att + i * step, k + i * step,
                           part + i * step, slope, depth, op, with);
       }
-      s_store(sums, v_fold(a, group));
+      v_store(sums, v_fold(a, group));
       continue;
     }
     /* The rest of the heads, or those of several edges. */
@@ -325,7 +398,7 @@ CPU_INLINE void pair_rows(const across *x, const pairing *p, scalar *to,
             own + at + i * step, att + at + i * step, k + at + i * step,
             part + at + i * step, slope, depth, op, with);
     }
-    s_store(sums, v_fold(a, group));
+    v_store(sums, v_fold(a, group));
   }
 }
 
@@ -375,7 +448,7 @@ CPU_INLINE void products_across(const across *x, const dfgnn_cpu_job *job,
 }
 
 /* Computes the products of two rows, of which the second is scalars. */
-CPU_INLINE void fold_rows(const across *x, const storage *a, const scalar *b,
+CPU_INLINE void fold_rows(const across *x, const scalar *a, const scalar *b,
                           scalar *to, const int group) {
   const int64_t step = x->depth * VECTOR;
   vec y[VECTOR];
@@ -384,21 +457,21 @@ CPU_INLINE void fold_rows(const across *x, const storage *a, const scalar *b,
       const int64_t i = first + j;
       y[j] = v_zero();
       for (int64_t d = i * step; i < x->real && d < (i + 1) * step; d += VECTOR)
-        y[j] = v_fma(v_load(a + d), s_load(b + d), y[j]);
+        y[j] = v_fma(v_load(a + d), v_load(b + d), y[j]);
     }
-    s_store(to, v_fold(y, group));
+    v_store(to, v_fold(y, group));
   }
 }
 
 #define FOLD_ROWS(group, depth) fold_rows(x, a, b, to, group)
-static CPU_TARGET void sum_products(const across *x, const storage *a,
+static CPU_TARGET void sum_products(const across *x, const scalar *a,
                                     const scalar *b, scalar *to) {
   FOLDED(x, FOLD_ROWS, 0);
 }
 
-/* The same of two rows of storage, and zeros in the rest of a vector. */
-CPU_INLINE void own_products(const across *x, const storage *a,
-                             const storage *b, scalar *to) {
+/* The same of two rows of scalar, and zeros in the rest of a vector. */
+CPU_INLINE void own_products(const across *x, const scalar *a, const scalar *b,
+                             scalar *to) {
   static const int32_t itself[1] = {0};
   const pairing p = {
       .own = a, .base = (const char *)b, .index = itself, .count = 1};
@@ -410,7 +483,7 @@ CPU_INLINE void own_products(const across *x, const storage *a,
 CPU_INLINE void invert_norms(const across *x, scalar *numbers) {
   const vec one = v_set(1), least = v_set((scalar)1e-12);
   for (int64_t h = 0; h < x->places; h += VECTOR)
-    s_store(numbers + h, v_div(one, v_max(v_root(s_load(numbers + h)), least)));
+    v_store(numbers + h, v_div(one, v_max(v_root(v_load(numbers + h)), least)));
 }
 
 CPU_INLINE void norms_across(const dfgnn_cpu_job *job, int64_t begin,
@@ -418,7 +491,7 @@ CPU_INLINE void norms_across(const dfgnn_cpu_job *job, int64_t begin,
   const across x = across_of(job);
   scalar numbers[DFGNN_CPU_MOST_HEADS + VECTOR];
   for (int64_t j = begin; j < end; j++) {
-    const storage *row = features(&job->key, j, 0);
+    const scalar *row = features(&job->key, j, 0);
     own_products(&x, row, row, numbers);
     invert_norms(&x, numbers);
     store_heads(&x, (scalar *)job->inverse + j * x.heads, numbers);

@@ -56,15 +56,15 @@ CPU_INLINE int grade_terms(const across *x, const dfgnn_cpu_job *job,
         shift = together(x, load_heads(x, own, h));
         minus = together(x, load_heads(x, own + x->heads, h));
       }
-      vec kept = drops ? s_load(m->kept + i) : one;
-      vec p = v_exp(v_add(s_load(m->weights + i), shift));
-      vec g = s_load(m->gradients + i);
+      vec kept = drops ? v_load(m->kept + i) : one;
+      vec p = v_exp(v_add(v_load(m->weights + i), shift));
+      vec g = v_load(m->gradients + i);
       if (drops && careful)
         g = v_unless_zero(kept, g);
       g = drops ? v_fma(kept, g, minus) : v_add(g, minus);
       top = v_max(v_mul(p, none), top);
-      s_store(m->gradients + i, v_mul(p, careful ? v_unless_zero(p, g) : g));
-      s_store(m->weights + i, drops ? v_mul(p, kept) : p);
+      v_store(m->gradients + i, v_mul(p, careful ? v_unless_zero(p, g) : g));
+      v_store(m->weights + i, drops ? v_mul(p, kept) : p);
     }
   }
   return v_top(top) == 0;
@@ -82,21 +82,21 @@ CPU_INLINE vec read_numbers(const across *x, const dfgnn_cpu_job *job,
     int64_t i = 0;
     from += begin * x->heads;
     for (; i + VECTOR <= numbers; i += VECTOR)
-      s_store(to + i, s_load(from + i));
+      v_store(to + i, v_load(from + i));
     if (i < numbers)
-      s_store(to + i, s_load_tail(from + i, v_tail(numbers - i)));
+      v_store(to + i, v_load_tail(from + i, v_tail(numbers - i)));
   } else {
     int64_t at[VECTOR];
     for (int64_t e = 0; e < count; e += x->edges) {
       edges_of(x, job, begin + e, count - e, at);
       for (int64_t h = 0; h < x->places; h += VECTOR)
-        s_store(to + e * x->places + h,
+        v_store(to + e * x->places + h,
                 gather_heads(x, from, at, count - e, h));
     }
   }
   fill_last(to, numbers, 1);
   for (int64_t i = 0; i < numbers; i += VECTOR) {
-    const vec y = s_load(to + i);
+    const vec y = v_load(to + i);
     top = v_max(v_mul(v_max(y, v_mul(y, minus)), minus), top);
   }
   return top;
@@ -152,7 +152,7 @@ static CPU_TARGET int terms_across(const across *x, const dfgnn_cpu_side *s,
     scale_by(g, numbers, (scalar)product->scale);
   if (job->drops) {
     for (int64_t i = 0; i < numbers; i += VECTOR)
-      s_store(m->kept + i, v_set(1));
+      v_store(m->kept + i, v_set(1));
     drop_across(x, job, begin, count, m->kept);
   }
   fill_last(w, numbers, 0); /* what lies beyond counts as no zero */
@@ -173,10 +173,10 @@ CPU_INLINE void additive_across(const across *x, const dfgnn_cpu_job *job,
   fill_last(m->gradients, numbers, 0);
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec sum = v_zero();
-    ALONG(q, x->period, numbers, vec d = s_load(m->gradients + i);
-          vec sloped = v_step(s_load(z + i), d, v_mul(d, slope));
-          sum = v_add(sum, sloped); if (edges) s_store(z + i, sloped))
-    s_store(sums, together(x, sum));
+    ALONG(q, x->period, numbers, vec d = v_load(m->gradients + i);
+          vec sloped = v_step(v_load(z + i), d, v_mul(d, slope));
+          sum = v_add(sum, sloped); if (edges) v_store(z + i, sloped))
+    v_store(sums, together(x, sum));
     for (int64_t i = 0; i < VECTOR && q + i < x->heads; i++)
       scalars[q + i] += (double)sums[i];
   }
@@ -202,10 +202,10 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
   const dfgnn_cpu_job *job = s->job;
   const scalar *ds = s->gradients;
   scalar *part = s->parts ? s->parts + d : NULL;
-  const storage *q = features(&job->query, s->row, 0) + d;
-  const storage *att = (const storage *)job->att + d;
+  const scalar *q = features(&job->query, s->row, 0) + d;
+  const scalar *att = (const scalar *)job->att + d;
   const int32_t *index = job->indices + s->begin;
-  const char *base = job->key.base + d * (int64_t)sizeof(storage);
+  const char *base = job->key.base + d * (int64_t)sizeof(scalar);
   const int64_t stride = job->key.node, places = x->places;
   const vec slope = v_set((scalar)job->slope);
   const int careful = s->careful;
@@ -216,12 +216,12 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
     along[i] = across_sum[i] = v_zero();
   }
   for (int64_t e = 0; e < s->count; e++, ds += places) {
-    const storage *k = row_at(base, index[e], stride);
+    const scalar *k = row_at(base, index[e], stride);
     CPU_EACH(i, width) {
       vec y = v_add(own[i], v_load(k + i * VECTOR));
       vec above = of_edge(x, ds, e, &o, i, vectors, &held);
       if (part)
-        y = v_add(y, s_load(part + i * VECTOR));
+        y = v_add(y, v_load(part + i * VECTOR));
       if (careful)
         y = v_unless_zero(above, y);
       vec step = v_step(y, above, v_mul(above, slope));
@@ -229,17 +229,17 @@ CPU_INLINE void slopes_panel(const across *x, const sloping *s, int64_t d,
       if (s->att_sum)
         across_sum[i] = v_fma(step, y, across_sum[i]);
       if (s->kept)
-        s_store(part + i * VECTOR, v_mul(step, v_load(att + i * VECTOR)));
+        v_store(part + i * VECTOR, v_mul(step, v_load(att + i * VECTOR)));
     }
     if (part)
       part += x->row;
   }
   CPU_EACH(i, width) {
     scalar *to = s->sum + d + i * VECTOR, *a = s->att_sum + d + i * VECTOR;
-    vec old = s->fresh ? v_zero() : s_load(to);
-    s_store(to, v_fma(v_load(att + i * VECTOR), along[i], old));
+    vec old = s->fresh ? v_zero() : v_load(to);
+    v_store(to, v_fma(v_load(att + i * VECTOR), along[i], old));
     if (s->att_sum)
-      s_store(a, v_add(s_load(a), across_sum[i]));
+      v_store(a, v_add(v_load(a), across_sum[i]));
   }
 }
 
@@ -263,8 +263,8 @@ static CPU_TARGET void slopes_across(const across *x, const sloping *s) {
 static CPU_TARGET void grade_parts(const across *x, const dfgnn_cpu_side *s,
                                    int64_t row, int64_t count,
                                    const grade_memory *m, scalar *parts) {
-  const storage *query = features(&s->job.query, row, 0);
-  const storage *grad_out = features(&s->product.query, row, 0);
+  const scalar *query = features(&s->job.query, row, 0);
+  const scalar *grad_out = features(&s->product.query, row, 0);
   const int keys = s->job.term->keys, values = s->job.term->values;
   const vec scale = v_set((scalar)s->job.scale);
   const int vectors = x->dim < VECTOR ? NARROW : ANY;
@@ -280,7 +280,7 @@ static CPU_TARGET void grade_parts(const across *x, const dfgnn_cpu_side *s,
       if (values)
         sum = v_fma(of_edge(x, m->weights + at, e, &o, 0, vectors, &held[1]), g,
                     sum);
-      s_store(parts + e * x->row + d, sum);
+      v_store(parts + e * x->row + d, sum);
     }
   }
 }
@@ -308,7 +308,7 @@ CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
       .sum = sum,
       .careful = careful,
       .parts = parts,
-      .out = written ? (storage *)features(&to->out, row, 0) : NULL};
+      .out = written ? (scalar *)features(&to->out, row, 0) : NULL};
   accumulate_across(&g);
 }
 
@@ -316,10 +316,15 @@ CPU_INLINE void add_across(const across *x, const dfgnn_cpu_job *to,
 CPU_INLINE void store_row(const across *x, const dfgnn_cpu_job *to, int64_t row,
                           const scalar *sum, double factor) {
   if (writes_rows(to)) {
-    storage *out = (storage *)features(&to->out, row, 0);
+    scalar *out = (scalar *)features(&to->out, row, 0);
     const vec f = v_set((scalar)factor);
     for (int64_t d = 0; d < x->row; d += VECTOR)
-      v_store(out + d, v_mul(f, s_load(sum + d)));
+      v_store(out + d, v_mul(f, v_load(sum + d)));
+    return;
+  }
+  if (closes_rows(to)) {
+    close_row(&x->padding, (scalar *)features(&to->out, row, 0), sum, x->row,
+              v_set((scalar)factor));
     return;
   }
   for (int64_t h = 0; h < x->heads; h++)
@@ -330,7 +335,7 @@ CPU_INLINE void store_row(const across *x, const dfgnn_cpu_job *to, int64_t row,
  * row, see cosine(); returns the sum of dS cos. */
 CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
                                 int64_t row, scalar *sum) {
-  const storage *own = features(&job->query, row, 0);
+  const scalar *own = features(&job->query, row, 0);
   const scalar *inverses = (const scalar *)job->own_inverse + row * x->heads;
   const vec scale = v_set((scalar)job->scale), minus = v_set(-1);
   const vec most = v_div(v_set(1), v_set((scalar)1e-12));
@@ -340,20 +345,20 @@ CPU_INLINE double cosine_across(const across *x, const dfgnn_cpu_job *job,
   sum_products(x, own, sum, along);
   for (int64_t h = 0; h < x->heads; h += VECTOR) {
     vec inverse = load_heads(x, inverses, h);
-    vec total = v_mul(s_load(along + h), inverse);
+    vec total = v_mul(v_load(along + h), inverse);
     /* A norm that was raised to 1e-12 is a constant. */
     vec kept =
         v_step(v_fma(inverse, minus, most), v_mul(total, minus), v_zero());
-    s_store(along + h, v_mul(kept, inverse));
-    s_store(factor + h, v_mul(scale, inverse));
-    s_store(totals + h, total);
+    v_store(along + h, v_mul(kept, inverse));
+    v_store(factor + h, v_mul(scale, inverse));
+    v_store(totals + h, total);
   }
   const int vectors = x->dim < VECTOR ? NARROW : ANY;
   for (int64_t d = 0; d < x->row; d += VECTOR) {
     const owners o = owners_of(x, d, 1, vectors);
     vec f = of_heads(factor, &o, 0, vectors);
     vec a = of_heads(along, &o, 0, vectors);
-    s_store(sum + d, v_mul(f, v_fma(a, v_load(own + d), s_load(sum + d))));
+    v_store(sum + d, v_mul(f, v_fma(a, v_load(own + d), v_load(sum + d))));
   }
   double all = 0;
   for (int64_t h = 0; h < x->heads; h++)
@@ -384,8 +389,8 @@ CPU_INLINE void finish_row(const across *x, const dfgnn_cpu_side *s,
     if (beta)
       *beta += total;
     for (int64_t d = 0; job->by_source && d < x->row; d += VECTOR)
-      s_store(m->values + d,
-              v_add(s_load(m->values + d), s_load(m->scores + d)));
+      v_store(m->values + d,
+              v_add(v_load(m->values + d), v_load(m->scores + d)));
   }
   if (job->by_source)
     store_row(x, &s->values, row, m->values, 1);
@@ -406,10 +411,10 @@ CPU_INLINE void divide_across(const across *x, const dfgnn_cpu_side *s,
       rows_of(x, job->indices + begin + e, count - e, x->heads, at);
     for (int64_t h = 0; h < x->places; h += VECTOR) {
       const int64_t i = e * x->places + h;
-      const vec f = found ? s_load(m->more + i)
+      const vec f = found ? v_load(m->more + i)
                           : gather_heads(x, job->inverse, at, count - e, h);
-      const vec y = s_load(m->gradients + i);
-      s_store(m->more + i, v_unless_zero(y, v_mul(y, f)));
+      const vec y = v_load(m->gradients + i);
+      v_store(m->more + i, v_unless_zero(y, v_mul(y, f)));
     }
   }
 }
@@ -495,7 +500,7 @@ CPU_INLINE int grade_row(const across *x, const dfgnn_cpu_side *s, int64_t row,
   }
   finish_row(x, s, row, m, scalars, p->beta, begin == end);
   for (int64_t d = 0; att && d < x->row; d += VECTOR)
-    s_store(att + d, v_add(s_load(att + d), s_load(m->att + d)));
+    v_store(att + d, v_add(v_load(att + d), v_load(m->att + d)));
   return 1;
 }
 

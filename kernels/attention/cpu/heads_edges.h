@@ -5,28 +5,8 @@
  * several rows, if these are short.  Backward, their gradients take their
  * place, and those of e, W and b follow when the window is closed. */
 
-CPU_INLINE void widen_to(scalar *to, const storage *from, int64_t count) {
-  int64_t i = 0;
-  for (; i + VECTOR <= count; i += VECTOR)
-    s_store(to + i, v_load(from + i));
-  if (i < count) {
-    tail t = v_tail(count - i);
-    s_store_tail(to + i, v_load_tail(from + i, t), t);
-  }
-}
-
-static CPU_TARGET void widen_row(void *to, const void *from, int64_t count) {
-  widen_to(to, from, count);
-}
-
-CPU_INLINE void narrow_to(storage *to, const scalar *from, int64_t count) {
-  int64_t i = 0;
-  for (; i + VECTOR <= count; i += VECTOR)
-    v_store(to + i, s_load(from + i));
-  if (i < count) {
-    tail t = v_tail(count - i);
-    v_store_tail(to + i, s_load_tail(from + i, t), t);
-  }
+CPU_INLINE void copy_numbers(scalar *to, const scalar *from, int64_t count) {
+  memcpy(to, from, (size_t)count * sizeof *to);
 }
 
 /* ---- products of matrices ------------------------------------------------ */
@@ -49,7 +29,7 @@ CPU_INLINE void multiply_block(const matrices *m, int64_t r, int64_t c, tail t,
   CPU_EACH(i, rows * width) { sum[i] = v_zero(); }
   for (int64_t k = 0; k < m->inner; k++, a += m->a_inner, b += m->b_row) {
     CPU_EACH(i, width) {
-      y[i] = cut ? s_load_tail(b + i * VECTOR, t) : s_load(b + i * VECTOR);
+      y[i] = cut ? v_load_tail(b + i * VECTOR, t) : v_load(b + i * VECTOR);
     }
     CPU_EACH(u, rows) {
       vec x = v_set(a[u * m->a_row]);
@@ -63,11 +43,11 @@ CPU_INLINE void multiply_block(const matrices *m, int64_t r, int64_t c, tail t,
       scalar *at = to + u * m->to_row + i * VECTOR;
       vec x = sum[u * width + i];
       if (m->add)
-        x = v_add(x, cut ? s_load_tail(at, t) : s_load(at));
+        x = v_add(x, cut ? v_load_tail(at, t) : v_load(at));
       if (cut)
-        s_store_tail(at, x, t);
+        v_store_tail(at, x, t);
       else
-        s_store(at, x);
+        v_store(at, x);
     }
   }
 }
@@ -164,7 +144,7 @@ static CPU_TARGET void open_window(window *w, const across *x,
                                    const dfgnn_cpu_job *job, int64_t row,
                                    int64_t e) {
   const dfgnn_cpu_edges *term = w->term;
-  const storage *attr = (const storage *)term->attr;
+  const scalar *attr = (const scalar *)term->attr;
   const int64_t given = job->out_dim;
   w->begin = e;
   w->end = end_of_window(w, job, row, e);
@@ -174,18 +154,16 @@ static CPU_TARGET void open_window(window *w, const across *x,
       memset(w->parts, 0, (size_t)(count * x->row) * sizeof *w->parts);
     for (int64_t i = 0; i < count; i++)
       for (int64_t h = 0; h < x->heads; h++)
-        widen_to(w->parts + i * x->row + h * x->dim,
-                 attr + attr_of(w, job, e + i) + h * given, given);
+        copy_numbers(w->parts + i * x->row + h * x->dim,
+                     attr + attr_of(w, job, e + i) + h * given, given);
     return;
   }
   w->attr_at = w->attr;
-#if CPU_DTYPE == CPU_F32 || CPU_DTYPE == CPU_F64
   if (!term->order && !job->numbers)
     w->attr_at = attr + e * term->width;
-#endif
   for (int64_t i = 0; w->attr_at == w->attr && i < count; i++)
-    widen_to(w->attr + i * term->width, attr + attr_of(w, job, e + i),
-             term->width);
+    copy_numbers(w->attr + i * term->width, attr + attr_of(w, job, e + i),
+                 term->width);
   project_window(w, x);
 }
 
@@ -208,7 +186,7 @@ CPU_INLINE scalar *parts_at(const window *w, const across *x, int64_t e) {
 CPU_INLINE void write_attr(const window *w, const across *x,
                            const dfgnn_cpu_job *job) {
   const dfgnn_cpu_edges *term = w->term;
-  storage *grad = (storage *)term->grad_attr;
+  scalar *grad = (scalar *)term->grad_attr;
   const int64_t count = w->end - w->begin, given = job->out_dim;
   if (term->weight) {
     const matrices m = {.to = w->grad_attr,
@@ -224,11 +202,11 @@ CPU_INLINE void write_attr(const window *w, const across *x,
     multiply_matrices(&m);
   }
   for (int64_t i = 0; i < count; i++) {
-    storage *to = grad + attr_of(w, job, w->begin + i);
+    scalar *to = grad + attr_of(w, job, w->begin + i);
     if (term->weight)
-      narrow_to(to, w->grad_attr + i * term->width, term->width);
+      copy_numbers(to, w->grad_attr + i * term->width, term->width);
     for (int64_t h = 0; !term->weight && h < x->heads; h++)
-      narrow_to(to + h * given, w->parts + i * x->row + h * x->dim, given);
+      copy_numbers(to + h * given, w->parts + i * x->row + h * x->dim, given);
   }
 }
 
@@ -261,9 +239,9 @@ static CPU_TARGET void close_window(const window *w, const across *x,
     multiply_matrices(&m);
   }
   for (int64_t d = 0; bias && d < x->row; d += VECTOR) {
-    vec sum = s_load(bias + d);
+    vec sum = v_load(bias + d);
     for (int64_t i = 0; i < count; i++)
-      sum = v_add(sum, s_load(w->parts + i * x->row + d));
-    s_store(bias + d, sum);
+      sum = v_add(sum, v_load(w->parts + i * x->row + d));
+    v_store(bias + d, sum);
   }
 }

@@ -15,21 +15,21 @@ CPU_INLINE void cosines_across(const across *x, const dfgnn_cpu_job *job,
   if (inverse) {
     inverse += row * x->heads;
   } else {
-    const storage *own = features(&job->query, row, 0);
+    const scalar *own = features(&job->query, row, 0);
     own_products(x, own, own, factor);
     invert_norms(x, factor);
     inverse = factor;
   }
   for (int64_t h = 0; h < x->places; h += VECTOR)
-    s_store(factor + h, v_mul(scale, together(x, load_heads(x, inverse, h))));
+    v_store(factor + h, v_mul(scale, together(x, load_heads(x, inverse, h))));
   for (int64_t e = 0; e < count; e += x->edges) {
     rows_of(x, job->indices + begin + e, count - e, x->heads, at);
     for (int64_t h = 0; h < x->places; h += VECTOR) {
       const int64_t i = e * x->places + h;
       const vec f = gather_heads(x, job->inverse, at, count - e, h);
       if (z != s)
-        s_store(z + i, f);
-      s_store(s + i, v_mul(s_load(s + i), v_mul(f, s_load(factor + h))));
+        v_store(z + i, f);
+      v_store(s + i, v_mul(v_load(s + i), v_mul(f, v_load(factor + h))));
     }
   }
 }
@@ -49,7 +49,7 @@ CPU_INLINE void arguments_across(const across *x, const dfgnn_cpu_job *job,
                       gather_heads(x, job->score_src, at, count - e, h));
       if (job->score_edge)
         sum = v_add(sum, gather_heads(x, job->score_edge, among, count - e, h));
-      s_store(s + e * x->places + h, sum);
+      v_store(s + e * x->places + h, sum);
     }
   }
 }
@@ -61,8 +61,8 @@ CPU_INLINE void bias_across(const across *x, const dfgnn_cpu_job *job,
     edges_of(x, job, begin + e, count - e, at);
     for (int64_t h = 0; h < x->places; h += VECTOR) {
       scalar *to = s + e * x->places + h;
-      s_store(to,
-              v_add(s_load(to), gather_heads(x, job->bias, at, count - e, h)));
+      v_store(to,
+              v_add(v_load(to), gather_heads(x, job->bias, at, count - e, h)));
     }
   }
 }
@@ -79,7 +79,7 @@ static CPU_TARGET void scores_across(const across *x, const dfgnn_cpu_job *job,
   if (job->op == DFGNN_OP_GAT) {
     arguments_across(x, job, row, begin, count, z);
     for (int64_t i = 0; i < numbers; i += VECTOR)
-      s_store(s + i, v_leaky(s_load(z + i), slope));
+      v_store(s + i, v_leaky(v_load(z + i), slope));
   } else {
     products_across(x, job, row, begin, count, s, job->op, parts);
   }
@@ -106,10 +106,10 @@ CPU_INLINE void find_tops(const across *x, const across_memory *m,
   fill_last(s, numbers, -INFINITY);
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec top = v_set(-INFINITY);
-    ALONG(q, x->period, numbers, top = v_max(s_load(s + i), top))
+    ALONG(q, x->period, numbers, top = v_max(v_load(s + i), top))
     for (int64_t step = x->places; step < VECTOR; step *= 2)
       top = v_max(top, v_turn(top, step));
-    s_store(m->top + q, top);
+    v_store(m->top + q, top);
   }
 }
 
@@ -120,10 +120,10 @@ CPU_INLINE void exponentials(const across *x, const across_memory *m,
   scalar *s = m->scores;
   for (int64_t q = 0; q < x->period; q += VECTOR) {
     vec sum = v_zero();
-    vec shift = v_mul(v_max(s_load(m->top + q), least), minus);
-    ALONG(q, x->period, numbers, vec p = v_exp(v_add(s_load(s + i), shift));
-          sum = v_add(sum, p); s_store(s + i, p))
-    s_store(m->total + q, together(x, sum));
+    vec shift = v_mul(v_max(v_load(m->top + q), least), minus);
+    ALONG(q, x->period, numbers, vec p = v_exp(v_add(v_load(s + i), shift));
+          sum = v_add(sum, p); v_store(s + i, p))
+    v_store(m->total + q, together(x, sum));
   }
 }
 
@@ -190,7 +190,7 @@ typedef struct gather_across {
   const scalar *after;   /* [heads], if out is not NULL; NULL: factor */
   scalar factor;
   scalar *sum;
-  storage *out; /* NULL: to sum */
+  scalar *out; /* NULL: to sum */
   int careful; /* is a row whose weight is 0 left out, since 0 times an infinity
                 * is NaN? */
   const scalar *parts; /* of edges, added to rows, or NULL */
@@ -227,7 +227,7 @@ CPU_INLINE owners owners_of(const across *x, int64_t d, const int width,
 CPU_INLINE vec of_heads(const scalar *numbers, const owners *o, int i,
                         const int vectors) {
   if (vectors == NARROW)
-    return v_pick(s_load(numbers + o->at[i]), o->lanes[i]);
+    return v_pick(v_load(numbers + o->at[i]), o->lanes[i]);
   return v_set(numbers[vectors == ANY ? o->at[i] : o->at[0] + i / vectors]);
 }
 
@@ -239,7 +239,7 @@ CPU_INLINE vec of_edge(const across *x, const scalar *numbers, int64_t e,
   if (vectors != NARROW || x->places >= VECTOR)
     return of_heads(numbers, o, i, vectors);
   if (i == 0)
-    *held = e & (x->edges - 1) ? v_turn(*held, x->places) : s_load(numbers);
+    *held = e & (x->edges - 1) ? v_turn(*held, x->places) : v_load(numbers);
   return v_pick(*held, o->lanes[i]);
 }
 
@@ -249,22 +249,22 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, const int width,
   const scalar *part = g->parts ? g->parts + d : NULL;
   const int64_t stride = g->from->node, places = x->places, count = g->count;
   const int64_t ahead = d == 0 ? g->ahead : 0;
-  const char *base = g->from->base + d * (int64_t)sizeof(storage);
+  const char *base = g->from->base + d * (int64_t)sizeof(scalar);
   const int32_t *index = g->index;
   const scalar *w = g->weights;
   const owners o = owners_of(x, d, width, vectors);
   vec a[8], held = v_zero();
   CPU_EACH(i, width) { a[i] = v_zero(); }
   for (int64_t e = 0; e < count; e++, w += places) {
-    const storage *v = row_at(base, index[e], stride);
+    const scalar *v = row_at(base, index[e], stride);
     if (e < ahead)
       prefetch_row(g->from->base, index[e + g->prefetch], stride,
-                   x->row * (int64_t)sizeof(storage));
+                   x->row * (int64_t)sizeof(scalar));
     CPU_EACH(i, width) {
       vec weight = of_edge(x, w, e, &o, i, vectors, &held);
       vec y = v_load(v + i * VECTOR);
       if (edges && part)
-        y = v_add(y, s_load(part + i * VECTOR));
+        y = v_add(y, v_load(part + i * VECTOR));
       if (edges && g->careful)
         y = v_unless_zero(weight, y);
       a[i] = v_fma(weight, y, a[i]);
@@ -276,15 +276,15 @@ CPU_INLINE void panel_across(const gather_across *g, int64_t d, const int width,
     int64_t at = d + i * VECTOR;
     if (g->carries && g->before)
       a[i] =
-          v_fma(of_heads(g->before, &o, i, vectors), s_load(g->sum + at), a[i]);
+          v_fma(of_heads(g->before, &o, i, vectors), v_load(g->sum + at), a[i]);
     else if (g->carries)
-      a[i] = v_add(s_load(g->sum + at), a[i]);
+      a[i] = v_add(v_load(g->sum + at), a[i]);
     if (g->out)
       v_store(g->out + at,
               v_mul(a[i], g->after ? of_heads(g->after, &o, i, vectors)
                                    : v_set(g->factor)));
     else
-      s_store(g->sum + at, a[i]);
+      v_store(g->sum + at, a[i]);
   }
 }
 
@@ -320,7 +320,7 @@ CPU_INLINE void rest_across(const gather_across *g, int64_t d,
       f(1);                                                                    \
     else if ((x)->depth == 2)                                                  \
       f(2);                                                                    \
-    else if (VECTOR < ACROSS_DIM / 2 && (x)->depth == 4)                       \
+    else if (VECTOR < DFGNN_CPU_NARROW_DIM / 2 && (x)->depth == 4)             \
       f(4);                                                                    \
     else                                                                       \
       f(ANY);                                                                  \
@@ -363,13 +363,13 @@ CPU_INLINE int finish_whole(const across *x, const dfgnn_cpu_job *job,
   vec least = v_set(-INFINITY);
   scalar *lse = job->lse;
   for (int64_t q = 0; q < x->period; q += VECTOR)
-    least = v_max(v_mul(s_load(m->total + q), minus), least);
+    least = v_max(v_mul(v_load(m->total + q), minus), least);
   if (!(v_top(least) < 0))
     return 0;
   for (int64_t q = 0; q < x->period; q += VECTOR) {
-    const vec total = s_load(m->total + q);
-    s_store(m->total + q, v_add(s_load(m->top + q), v_log(total)));
-    s_store(after + q, v_div(one, total));
+    const vec total = v_load(m->total + q);
+    v_store(m->total + q, v_add(v_load(m->top + q), v_log(total)));
+    v_store(after + q, v_div(one, total));
   }
   if (lse)
     store_heads(x, lse + row * x->heads, m->total);
@@ -430,9 +430,14 @@ CPU_INLINE void attend_row(const across *x, const dfgnn_cpu_job *job,
         .sum = m->sum,
         .careful = parts && job->drops && job->term->careful,
         .parts = parts && w->term->values ? parts : NULL,
-        .out = all && writes_rows(job) ? (storage *)features(&job->out, row, 0)
-                                       : NULL};
+        .out = !all               ? NULL
+               : writes_rows(job) ? (scalar *)features(&job->out, row, 0)
+               : closes_rows(job) ? m->sum
+                                  : NULL};
     accumulate_across(&g);
+    if (e + count == end && g.out == m->sum)
+      close_row(&x->padding, (scalar *)features(&job->out, row, 0), m->sum,
+                x->row, v_set(1));
     for (int64_t h = 0; e + count == end && !g.out && h < x->heads; h++)
       if (after[h] != 0)
         store(job, row, h, m->sum + h * x->dim, (double)after[h]);

@@ -1,5 +1,5 @@
 /* kernels.c - the inner loops of CPU attention for one instruction set and
- * storage type */
+ * type */
 #include <float.h>
 #include <math.h>
 
@@ -11,15 +11,15 @@
 /* Weights that are added up in vectors before they join a double. */
 #define WEIGHED (64 * VECTOR)
 
-CPU_INLINE const storage *row_at(const char *base, int64_t index,
-                                 int64_t stride) {
-  return (const storage *)(base + index * stride);
+CPU_INLINE const scalar *row_at(const char *base, int64_t index,
+                                int64_t stride) {
+  return (const scalar *)(base + index * stride);
 }
 
-CPU_INLINE const storage *features(const dfgnn_cpu_tensor *tensor, int64_t node,
-                                   int64_t head) {
-  return (const storage *)(tensor->base + node * tensor->node +
-                           head * tensor->head);
+CPU_INLINE const scalar *features(const dfgnn_cpu_tensor *tensor, int64_t node,
+                                  int64_t head) {
+  return (const scalar *)(tensor->base + node * tensor->node +
+                          head * tensor->head);
 }
 
 CPU_INLINE void prefetch_row(const char *base, int64_t index, int64_t stride,
@@ -31,28 +31,10 @@ CPU_INLINE void prefetch_row(const char *base, int64_t index, int64_t stride,
 
 /* ---- one feature at a time: for features that are not adjacent ----------- */
 
-CPU_INLINE scalar element(const char *p) {
-#if CPU_DTYPE == CPU_F16
-  return dfgnn__f16_to_float(*(const storage *)p);
-#elif CPU_DTYPE == CPU_BF16
-  return dfgnn__bf16_to_float(*(const storage *)p);
-#else
-  return *(const storage *)p;
-#endif
-}
-
-CPU_INLINE storage element_of(scalar x) {
-#if CPU_DTYPE == CPU_F16
-  return dfgnn__f16_from_float(x);
-#elif CPU_DTYPE == CPU_BF16
-  return dfgnn__bf16_from_float(x);
-#else
-  return x;
-#endif
-}
+CPU_INLINE scalar element(const char *p) { return *(const scalar *)p; }
 
 CPU_INLINE scalar strided_score(const dfgnn_cpu_job *job, const char *q,
-                                const char *k, const storage *att,
+                                const char *k, const scalar *att,
                                 const int op) {
   scalar sum = 0;
   for (int64_t d = 0; d < job->dim; d++) {
@@ -83,9 +65,9 @@ CPU_INLINE void strided_accumulate(const dfgnn_cpu_job *job, const char *value,
 /* ---- scores -------------------------------------------------------------- */
 
 /* The products of one destination row with `flight` gathered rows. */
-CPU_INLINE void products(const dfgnn_cpu_job *job, const storage *q,
-                         const storage *att, const storage *const *k,
-                         scalar *to, const int flight, const int op) {
+CPU_INLINE void products(const dfgnn_cpu_job *job, const scalar *q,
+                         const scalar *att, const scalar *const *k, scalar *to,
+                         const int flight, const int op) {
   int64_t dim = job->dim, d = 0;
   vec slope = v_set((scalar)job->slope), a[8];
 
@@ -120,13 +102,13 @@ CPU_INLINE void products(const dfgnn_cpu_job *job, const storage *q,
     to[u] = v_sum(a[u]);
 }
 
-CPU_INLINE void gather_products(const dfgnn_cpu_job *job, const storage *q,
-                                const storage *att, const char *base,
+CPU_INLINE void gather_products(const dfgnn_cpu_job *job, const scalar *q,
+                                const scalar *att, const char *base,
                                 const int32_t *index, int64_t count,
                                 int64_t ahead, scalar *to, const int flight,
                                 const int op) {
-  int64_t stride = job->key.node, bytes = job->dim * (int64_t)sizeof(storage);
-  const storage *k[8];
+  int64_t stride = job->key.node, bytes = job->dim * (int64_t)sizeof(scalar);
+  const scalar *k[8];
   int64_t e = 0;
 
   for (; e + flight <= count; e += flight) {
@@ -141,7 +123,7 @@ CPU_INLINE void gather_products(const dfgnn_cpu_job *job, const storage *q,
     prefetch_row(base, index[f + job->prefetch], stride, bytes);
   for (int u = 0; u < flight && e + u < count; u++)
     k[u] = row_at(base, index[e + u], stride);
-  const storage *const *rest = k;
+  const scalar *const *rest = k;
   if (flight > 4 && e + 4 <= count) {
     products(job, q, att, rest, to + e, 4, op);
     e += 4;
@@ -160,7 +142,7 @@ CPU_INLINE void scale_by(scalar *x, int64_t count, scalar factor) {
   vec f = v_set(factor);
   int64_t i = 0;
   for (; i + VECTOR <= count; i += VECTOR)
-    s_store(x + i, v_mul(f, s_load(x + i)));
+    v_store(x + i, v_mul(f, v_load(x + i)));
   for (; i < count; i++)
     x[i] *= factor;
 }
@@ -178,15 +160,14 @@ CPU_INLINE void additive(const dfgnn_cpu_job *job, int64_t row, int64_t head,
   for (e = 0; job->score_edge && e < count; e++)
     s[e] += edges[dfgnn__cpu_number(job, begin + e) * job->heads];
   for (e = 0; e + VECTOR <= count; e += VECTOR)
-    s_store(s + e, v_leaky(v_add(shift, s_load(s + e)), slope));
+    v_store(s + e, v_leaky(v_add(shift, v_load(s + e)), slope));
   for (; e < count; e++)
     s[e] = s[e] + a > 0 ? s[e] + a : (scalar)job->slope * (s[e] + a);
 }
 
 /* AGNN: turns products into scores, which are scaled cosines. */
-CPU_INLINE void cosines(const dfgnn_cpu_job *job, const storage *q,
-                        int64_t head, const int32_t *index, int64_t count,
-                        scalar *s) {
+CPU_INLINE void cosines(const dfgnn_cpu_job *job, const scalar *q, int64_t head,
+                        const int32_t *index, int64_t count, scalar *s) {
   const scalar *inverse = (const scalar *)job->inverse + head;
   int64_t dim = job->dim;
   scalar square = 0;
@@ -230,9 +211,9 @@ CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
     add_bias(job, head, begin, count, s);
     return;
   }
-  const storage *q = features(&job->query, row, head);
-  const storage *att =
-      job->att ? (const storage *)job->att + head * job->dim : NULL;
+  const scalar *q = features(&job->query, row, head);
+  const scalar *att =
+      job->att ? (const scalar *)job->att + head * job->dim : NULL;
   const char *base = job->key.base + head * job->key.head;
   if (job->packed) {
     int64_t ahead = job->prefetch ? job->edges - job->prefetch - begin : 0;
@@ -249,19 +230,19 @@ CPU_INLINE void score(const dfgnn_cpu_job *job, int64_t row, int64_t head,
   add_bias(job, head, begin, count, s);
 }
 
-#define SCORE(name, flight, op)                                                \
+/* Edges in flight, for which there are registers. */
+enum { FLIGHT = CPU_ISA == CPU_AVX512 ? 8 : 4 };
+
+#define SCORE(name, op)                                                        \
   static CPU_TARGET void name(const dfgnn_cpu_job *job, int64_t row,           \
                               int64_t head, int64_t begin, int64_t end,        \
                               void *scores) {                                  \
-    score(job, row, head, begin, end, scores, flight, op);                     \
+    score(job, row, head, begin, end, scores, FLIGHT, op);                     \
   }
-SCORE(score_gt_4, 4, DFGNN_OP_GT)
-SCORE(score_gt_8, 8, DFGNN_OP_GT)
-SCORE(score_agnn_4, 4, DFGNN_OP_AGNN)
-SCORE(score_agnn_8, 8, DFGNN_OP_AGNN)
-SCORE(score_gat, 4, DFGNN_OP_GAT)
-SCORE(score_gatv2_4, 4, DFGNN_OP_GATV2)
-SCORE(score_gatv2_8, 8, DFGNN_OP_GATV2)
+SCORE(score_gt, DFGNN_OP_GT)
+SCORE(score_agnn, DFGNN_OP_AGNN)
+SCORE(score_gat, DFGNN_OP_GAT)
+SCORE(score_gatv2, DFGNN_OP_GATV2)
 
 /* ---- softmax ------------------------------------------------------------- */
 
@@ -273,9 +254,9 @@ static CPU_TARGET double weigh(void *scores, int64_t count,
   vec none = v_set(-INFINITY), top = none, sum = v_zero();
 
   for (int64_t i = 0; i < whole; i += VECTOR)
-    top = v_max(s_load(s + i), top);
+    top = v_max(v_load(s + i), top);
   if (whole < count)
-    top = v_max(v_keep(s_load_tail(s + whole, t), t, none), top);
+    top = v_max(v_keep(v_load_tail(s + whole, t), t, none), top);
   double highest = v_top(top);
   double old = state->shift, new = highest > old ? highest : old;
   /* Scores that are all -inf, or NaN, are left as they are. */
@@ -285,16 +266,16 @@ static CPU_TARGET double weigh(void *scores, int64_t count,
   for (int64_t i = 0; i < whole;) {
     int64_t stop = whole - i < WEIGHED ? whole : i + WEIGHED;
     for (sum = v_zero(); i < stop; i += VECTOR) {
-      vec p = v_exp(v_add(s_load(s + i), shift));
+      vec p = v_exp(v_add(v_load(s + i), shift));
       sum = v_add(sum, p);
-      s_store(s + i, p);
+      v_store(s + i, p);
     }
     total += v_sum(sum);
   }
   if (whole < count) {
-    vec p = v_exp(v_add(s_load_tail(s + whole, t), shift));
+    vec p = v_exp(v_add(v_load_tail(s + whole, t), shift));
     total += v_sum(v_keep(p, t, v_zero()));
-    s_store_tail(s + whole, p, t);
+    v_store_tail(s + whole, p, t);
   }
   double factor = old == new ? 1 : exp(old - new);
   state->shift = new;
@@ -318,7 +299,7 @@ static CPU_TARGET void normalize(void *weights, int64_t count, int64_t stride,
     int n = count - e < VECTOR ? (int)(count - e) : VECTOR;
     for (int i = 0; i < VECTOR; i++)
       lanes[i] = i < n ? w[(e + i) * stride] : 0;
-    s_store(lanes, v_mul(f, v_exp(v_add(s_load(lanes), minus))));
+    v_store(lanes, v_mul(f, v_exp(v_add(v_load(lanes), minus))));
     for (int i = 0; i < n; i++)
       w[(e + i) * stride] = lanes[i];
   }
@@ -352,12 +333,12 @@ typedef struct gather {
 
 /* Sums `width` vectors of the features from d on, `flight` edges at a time;
  * the last vector is cut to t if cut. */
-CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
+CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, scalar *out,
                       tail t, const int width, const int flight,
                       const int cut) {
   int64_t stride = g->job->value.node, e = 0;
-  const char *base = g->base + d * (int64_t)sizeof(storage);
-  int64_t bytes = g->job->dim * (int64_t)sizeof(storage);
+  const char *base = g->base + d * (int64_t)sizeof(scalar);
+  int64_t bytes = g->job->dim * (int64_t)sizeof(scalar);
   int64_t ahead = d == 0 ? g->ahead : 0;
   vec a[8];
 
@@ -365,7 +346,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
   for (; e + flight <= g->count; e += flight)
     CPU_EACH(u, flight) {
       vec w = v_set(g->weights[e + u]);
-      const storage *v = row_at(base, g->index[e + u], stride);
+      const scalar *v = row_at(base, g->index[e + u], stride);
       if (e + u < ahead)
         prefetch_row(g->base, g->index[e + u + g->job->prefetch], stride,
                      bytes);
@@ -377,7 +358,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
     }
   for (; flight > 1 && e < g->count; e++) {
     vec w = v_set(g->weights[e]);
-    const storage *v = row_at(base, g->index[e], stride);
+    const scalar *v = row_at(base, g->index[e], stride);
     if (e < ahead)
       prefetch_row(g->base, g->index[e + g->job->prefetch], stride, bytes);
     CPU_EACH(i, width) {
@@ -391,9 +372,9 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
     CPU_EACH(i, width) { a[i] = v_add(a[i], a[u * width + i]); }
   CPU_EACH(i, width) {
     if (g->before >= 0) /* to sum by blocks keeps the digits of a long sum */
-      a[i] = v_fma(v_set(g->before), s_load(sum + d + i * VECTOR), a[i]);
+      a[i] = v_fma(v_set(g->before), v_load(sum + d + i * VECTOR), a[i]);
     if (!out)
-      s_store(sum + d + i * VECTOR, a[i]);
+      v_store(sum + d + i * VECTOR, a[i]);
     else if (cut && i == width - 1)
       v_store_tail(out + d + i * VECTOR, v_mul(a[i], v_set(g->after)), t);
     else
@@ -401,7 +382,7 @@ CPU_INLINE void panel(const gather *g, int64_t d, scalar *sum, storage *out,
   }
 }
 
-CPU_INLINE void panels(const gather *g, scalar *sum, storage *out) {
+CPU_INLINE void panels(const gather *g, scalar *sum, scalar *out) {
   const int64_t dim = g->job->dim;
   const tail t = v_tail(dim % VECTOR);
   int64_t d = 0;
@@ -424,17 +405,22 @@ static CPU_TARGET void store(const dfgnn_cpu_job *job, int64_t row,
   int64_t d = 0;
   if (job->out_adds) {
     for (; d < job->out_dim; d++) {
-      storage *at = (storage *)(to + d * job->out.feature);
-      *at = element_of(element((const char *)at) + from[d] * (scalar)after);
+      scalar *at = (scalar *)(to + d * job->out.feature);
+      *at += from[d] * (scalar)after;
     }
     return;
   }
-  if (job->out_packed)
-    for (vec f = v_set((scalar)after); d + VECTOR <= job->out_dim; d += VECTOR)
-      v_store((storage *)to + d, v_mul(f, s_load(from + d)));
+  if (job->out_packed) {
+    const vec f = v_set((scalar)after);
+    const tail t = v_tail(job->out_dim % VECTOR);
+    for (; d + VECTOR <= job->out_dim; d += VECTOR)
+      v_store((scalar *)to + d, v_mul(f, v_load(from + d)));
+    if (d < job->out_dim)
+      v_store_tail((scalar *)to + d, v_mul(f, v_load(from + d)), t);
+    return;
+  }
   for (; d < job->out_dim; d++)
-    *(storage *)(to + d * job->out.feature) =
-        element_of(from[d] * (scalar)after);
+    *(scalar *)(to + d * job->out.feature) = from[d] * (scalar)after;
 }
 
 static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
@@ -457,7 +443,7 @@ static CPU_TARGET void accumulate(const dfgnn_cpu_job *job, int64_t head,
     if (job->packed)
       panels(&g, sum,
              direct && g.count == left
-                 ? (storage *)features(&job->out, row, head)
+                 ? (scalar *)features(&job->out, row, head)
                  : NULL);
     else
       strided_accumulate(job, g.base, g.index, g.count, g.weights, sum,
@@ -482,7 +468,7 @@ static CPU_TARGET void combine(void *to, double a, const void *from, double b,
   vec f = v_set((scalar)a), g = v_set((scalar)b);
   int64_t d = 0;
   for (; a != 0 && b != 0 && d + VECTOR <= count; d += VECTOR)
-    s_store(x + d, v_fma(f, s_load(x + d), v_mul(g, s_load(y + d))));
+    v_store(x + d, v_fma(f, v_load(x + d), v_mul(g, v_load(y + d))));
   for (; d < count; d++)
     x[d] = (a != 0 ? (scalar)a * x[d] : 0) + (b != 0 ? (scalar)b * y[d] : 0);
 }
@@ -502,10 +488,10 @@ static CPU_TARGET void norms(const dfgnn_cpu_job *job, int64_t begin,
   }
   for (int64_t j = begin; j < end; j++)
     for (int64_t h = 0; h < job->heads; h++) {
-      const storage *x = features(&job->key, j, h);
+      const scalar *x = features(&job->key, j, h);
       scalar square = 0;
       if (job->packed) {
-        const storage *rows[1] = {x};
+        const scalar *rows[1] = {x};
         products(job, x, NULL, rows, &square, 1, DFGNN_OP_AGNN);
       } else {
         for (int64_t d = 0; d < job->dim; d++) {
@@ -518,16 +504,46 @@ static CPU_TARGET void norms(const dfgnn_cpu_job *job, int64_t begin,
     }
 }
 
+/* Copies the `own` features of a head, and zeros up to `dim`. */
+CPU_INLINE void pack_head(scalar *to, const scalar *from, int64_t dim,
+                          int64_t own, tail dim_rest, tail own_rest) {
+  for (int64_t d = 0; d < dim; d += VECTOR) {
+    vec x = v_zero();
+    if (d + VECTOR <= own)
+      x = v_load(from + d);
+    else if (d < own)
+      x = v_load_tail(from + d, own_rest);
+    if (d + VECTOR <= dim)
+      v_store(to + d, x);
+    else
+      v_store_tail(to + d, x, dim_rest);
+  }
+}
+
 static CPU_TARGET void pack(const dfgnn_cpu_job *job,
                             const dfgnn_cpu_tensor *to,
                             const dfgnn_cpu_tensor *from, int64_t begin,
                             int64_t end) {
+  const int adjacent = from->feature == (int64_t)sizeof(scalar);
+  const tail all = v_tail(job->dim % VECTOR),
+             own = v_tail(job->out_dim % VECTOR);
+  if (pads_vectors(job, from)) {
+    const padding p = padding_of(job);
+    for (int64_t j = begin; j < end; j++)
+      pad_row(&p, (scalar *)features(to, j, 0), features(from, j, 0),
+              job->heads * job->dim);
+    return;
+  }
   for (int64_t j = begin; j < end; j++)
     for (int64_t h = 0; h < job->heads; h++) {
       const char *x = from->base + j * from->node + h * from->head;
-      storage *y = (storage *)(to->base + j * to->node + h * to->head);
+      scalar *y = (scalar *)(to->base + j * to->node + h * to->head);
+      if (adjacent) {
+        pack_head(y, (const scalar *)x, job->dim, job->out_dim, all, own);
+        continue;
+      }
       for (int64_t d = 0; d < job->dim; d++)
-        y[d] = d < job->out_dim ? *(const storage *)(x + d * from->feature) : 0;
+        y[d] = d < job->out_dim ? *(const scalar *)(x + d * from->feature) : 0;
     }
 }
 
@@ -537,9 +553,7 @@ static CPU_TARGET void pack(const dfgnn_cpu_job *job,
 
 const dfgnn_cpu_kernels CPU_TABLE_OF(dfgnn__cpu) = {
     .vector = VECTOR,
-    .widen = widen_row,
-    .score = {{score_gt_4, score_agnn_4, score_gat, score_gatv2_4},
-              {score_gt_8, score_agnn_8, score_gat, score_gatv2_8}},
+    .score = {score_gt, score_agnn, score_gat, score_gatv2},
     .weigh = weigh,
     .spans_heads = attends_heads,
     .attend = attend,

@@ -1,9 +1,14 @@
-/* online.c - one pass over the edges: chunks of a row are scored, folded
- * into a running softmax and summed while their rows are still in the L1 */
+/* online.c - one pass over the rows: the edges of a block of rows are scored,
+ * then each row is weighed and summed; a row too long for a block is scored,
+ * folded into a running softmax and summed in chunks
+ *
+ * A block's scores stay in the L1.  Weights that were scored just before would
+ * be loaded while their stores are under way. */
 #include "kernels/attention/cpu/online.h"
 #include "kernels/attention/cpu/families.h"
 
-enum { SIMD, CHUNK, FLIGHT, PREFETCH, SCHEDULE, ROWS };
+enum { SIMD, PREFETCH, SCHEDULE };
+enum { ROWS = 64, SCORES = 2048, CHUNK = 64 }; /* of a block, of a long row */
 
 static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
   const int *p = setting->parameter;
@@ -11,56 +16,57 @@ static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
       .simd = p[SIMD],
       .schedule = p[SCHEDULE],
       .prefetch = p[PREFETCH],
-      .thread_bytes = dfgnn__cpu_online_bytes(setting, p[CHUNK]),
+      .pads = 1,
+      .thread_bytes = dfgnn__cpu_online_bytes(setting, SCORES),
   };
 }
 
 DFGNN_CPU_WORKSPACE(online, choice)
 
-/* The product of all values would be hundreds of variants.  ROWS, the rows of a
- * task, matters only to the schedule dynamic; narrower instruction sets have
- * registers for four edges in flight. */
 static int online_legal(const int *p) {
-  if (p[ROWS] != 64 && (p[SCHEDULE] != DFGNN_CPU_DYNAMIC || p[CHUNK] != 64 ||
-                        p[FLIGHT] != 8 || p[SIMD] == 0))
-    return 0;
-  if (p[SIMD] == 0)
-    return p[CHUNK] == 64 && p[FLIGHT] == 4 && p[PREFETCH] == 0;
-  return p[SIMD] == 2 || (p[CHUNK] == 64 && p[FLIGHT] == 4);
+  return dfgnn__cpu_fetches(p[SIMD], p[PREFETCH]);
 }
 
 static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
                         int64_t begin, int64_t end) {
-  const int *p = data;
+  (void)data;
   if (job->all_heads) {
     job->kernels->attend(job, begin, end, memory);
     return;
   }
-  for (int64_t i = begin; i < end; i++)
-    for (int64_t h = 0; h < job->heads; h++) {
-      dfgnn_cpu_softmax state = DFGNN_CPU_SOFTMAX_INIT;
-      int64_t first = dfgnn__cpu_offset(job, i);
-      int64_t last = dfgnn__cpu_offset(job, i + 1);
-      dfgnn__cpu_online(job, i, h, first, last, p[CHUNK], p[FLIGHT], memory,
-                        &state, 1);
+  while (begin < end) {
+    const int64_t first = dfgnn__cpu_offset(job, begin);
+    int64_t next = begin;
+    while (next < end && next - begin < ROWS &&
+           (dfgnn__cpu_offset(job, next + 1) - first) * job->heads <= SCORES)
+      next++;
+    if (next > begin) {
+      dfgnn__cpu_attend_block(job, memory,
+                              dfgnn__cpu_online_sum(job, SCORES, memory), 0,
+                              job->heads, begin, next);
+    } else {
+      next = begin + 1;
+      for (int64_t h = 0; h < job->heads; h++) {
+        dfgnn_cpu_softmax state = DFGNN_CPU_SOFTMAX_INIT;
+        dfgnn__cpu_online(job, begin, h, first, dfgnn__cpu_offset(job, next),
+                          CHUNK, memory, &state, 1);
+      }
     }
+    begin = next;
+  }
 }
 
 static dfgnn_status online_launch(const dfgnn_launch *launch) {
   dfgnn_cpu_choice c = choice(&launch->setting);
-  const int *p = launch->setting.parameter;
   dfgnn_cpu_job job;
   dfgnn__cpu_begin(&job, launch, &c);
-  dfgnn__cpu_rows(&job, p[SCHEDULE], p[ROWS], attend_rows, (void *)p);
+  dfgnn__cpu_rows(&job, c.schedule, ROWS, attend_rows, NULL);
   return DFGNN_OK;
 }
 
 DFGNN_FAMILIES(attention_cpu_online) = {
-    {DFGNN_CPU_FORWARD(online), .revision = 4, .applicable = dfgnn__cpu_runs,
-     .parameters = {DFGNN_CPU_SIMD,
-                    {"chunk", 2, {64, 512}, {0}},
-                    {"flight", 2, {4, 8}, {0}},
-                    DFGNN_CPU_PREFETCH_PARAMETER,
-                    DFGNN_CPU_SCHEDULE,
-                    {"rows", 2, {16, 64}, {0}}}},
+    {DFGNN_CPU_FORWARD(online), .revision = 5, .legal = online_legal,
+     .applicable = dfgnn__cpu_runs,
+     .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_PREFETCH_PARAMETER,
+                    DFGNN_CPU_SCHEDULE}},
     DFGNN_FAMILIES_END};

@@ -5,12 +5,13 @@
 #include "kernels/attention/cpu/online.h"
 
 enum { SIMD, EDGES, PREFETCH };
-/* Edges of a chunk and in flight; items and cut rows of a task. */
-enum { CHUNK = 64, FLIGHT = 8, ITEMS = 16, HEAVY = 4 };
+/* Edges of a chunk; items and cut rows of a task. */
+enum { CHUNK = 64, ITEMS = 16, HEAVY = 4 };
 
-/* Bytes of a partial result: its softmax, then dim scalars. */
+/* Bytes of a partial result: its softmax, then a head's sum. */
 static size_t partial_bytes(const dfgnn_problem *problem) {
-  return sizeof(dfgnn_cpu_softmax) + (size_t)problem->dim * sizeof(double);
+  return sizeof(dfgnn_cpu_softmax) +
+         (size_t)dfgnn__cpu_most_dim(problem) * sizeof(double);
 }
 
 /* The first partial result of a row, for a head.  A row of k > 1 items has
@@ -29,6 +30,7 @@ static dfgnn_cpu_choice choice(const dfgnn_setting *setting) {
       .simd = p[SIMD],
       .schedule = DFGNN_CPU_DYNAMIC,
       .prefetch = p[PREFETCH],
+      .pads = 1,
       .thread_bytes = dfgnn__cpu_online_bytes(setting, CHUNK),
       .shared_bytes = (size_t)partials * partial_bytes(problem),
   };
@@ -76,8 +78,7 @@ static void attend_item(const dfgnn_cpu_job *job, const plan *p, char *memory,
 
   if (end - begin > length)
     end = begin + length;
-  dfgnn__cpu_online(job, row, head, begin, end, CHUNK, FLIGHT, memory, &state,
-                    whole);
+  dfgnn__cpu_online(job, row, head, begin, end, CHUNK, memory, &state, whole);
   if (whole)
     return;
   char *to = partial(
@@ -158,8 +159,8 @@ static dfgnn_status split_launch(const dfgnn_launch *launch) {
 }
 
 DFGNN_FAMILIES(attention_cpu_split) = {
-    {DFGNN_CPU_FORWARD(split), .revision = 4, .applicable = applicable,
-     .views = views,
+    {DFGNN_CPU_FORWARD(split), .revision = 5, .legal = split_legal,
+     .applicable = applicable, .views = views,
      .parameters = {DFGNN_CPU_SIMD,
                     {"edges", 2, {128, 1024}, {0}},
                     DFGNN_CPU_PREFETCH_PARAMETER}},

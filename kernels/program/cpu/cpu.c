@@ -6,7 +6,7 @@ dfgnn_program_evaluator dfgnn__program_evaluator(int simd, int is_double) {
       {dfgnn__program_portable_f32, dfgnn__program_portable_f64},
 #ifdef __x86_64__
       {dfgnn__program_avx2_f32, dfgnn__program_avx2_f64},
-      {dfgnn__program_avx512_f32, dfgnn__program_avx512_f64}
+      {dfgnn__program_avx512_f32, dfgnn__program_avx2_f64}
 #endif
   };
   return dfgnn__cpu_simd_missing(simd) ? NULL : table[simd][is_double];

@@ -278,24 +278,29 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   return DFGNN_OK;
 }
 
+static void run_chunks(void *data, int64_t begin, int64_t end) {
+  block *blocks = data;
+  for (int64_t chunk = begin; chunk < end; chunk++)
+    run_chunk(&blocks[dfgnn__cpu_thread()], (int)chunk);
+}
+
 static dfgnn_status run_walk(engine *e, const dfgnn_walk *walk) {
   dfgnn_status status = prepare_walk(e, walk);
-  int failed = 0, threads = e->job->threads;
+  int made = 0, threads = e->job->threads;
   if (status)
     return status;
   if (e->matrix->edges + e->matrix->destinations < FEW)
     threads = 1; /* waking the others takes longer */
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-  {
-    block b;
-    failed = !make_block(&b, e);
-#pragma omp for schedule(dynamic)
-    for (int chunk = 0; chunk < e->chunks; chunk++)
-      if (!failed)
-        run_chunk(&b, chunk);
-    free_block(&b);
-  }
-  if (failed || !run_giants(e))
+  block *blocks = calloc((size_t)threads, sizeof *blocks);
+  int enough = blocks != NULL;
+  for (; enough && made < threads; made++)
+    enough = make_block(&blocks[made], e);
+  if (enough)
+    dfgnn__cpu_for(threads, e->chunks, 1, run_chunks, blocks);
+  for (int t = 0; t < made; t++)
+    free_block(&blocks[t]);
+  free(blocks);
+  if (!enough || !run_giants(e))
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory for a block");
   end_sums(e);
   return DFGNN_OK;

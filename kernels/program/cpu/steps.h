@@ -348,6 +348,22 @@ static void join_parts(block *parts, int count, int32_t n) {
   }
 }
 
+/* A stage of a row whose edges are shared out to parts. */
+typedef struct long_row {
+  block *parts;
+  int count, stage;
+  int64_t begin, degree;
+} long_row;
+
+static void run_parts(void *data, int64_t begin, int64_t end) {
+  const long_row *r = data;
+  for (int64_t part = begin; part < end; part++) {
+    own_values(&r->parts[part], r->stage, part == 0);
+    add_edges(&r->parts[part], r->stage, r->begin + r->degree * part / r->count,
+              r->begin + r->degree * (part + 1) / r->count);
+  }
+}
+
 /* The row of parts[0], stage by stage, its edges in `count` parts side by
  * side. */
 static void run_long_row(block *parts, int count, int threads) {
@@ -363,12 +379,8 @@ static void run_long_row(block *parts, int count, int threads) {
     begin_row_values(&parts[part]);
   }
   for (int stage = 0; stage < walk->stages; stage++) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic) if (count > 1)
-    for (int part = 0; part < count; part++) {
-      own_values(&parts[part], stage, part == 0);
-      add_edges(&parts[part], stage, begin + degree * part / count,
-                begin + degree * (part + 1) / count);
-    }
+    long_row row = {parts, count, stage, begin, degree};
+    dfgnn__cpu_for(threads, count, 1, run_parts, &row);
     for (int i = 0; i < walk->count; i++) {
       const dfgnn_step *step = &walk->steps[i];
       if (step->stage != stage)

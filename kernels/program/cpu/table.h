@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/common/cpu_team.h"
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
 #include "kernels/program/job.h"
@@ -21,7 +22,6 @@ dfgnn_status dfgnn__program_portable_f64(const dfgnn_program_job *job);
 dfgnn_status dfgnn__program_avx2_f32(const dfgnn_program_job *job);
 dfgnn_status dfgnn__program_avx2_f64(const dfgnn_program_job *job);
 dfgnn_status dfgnn__program_avx512_f32(const dfgnn_program_job *job);
-dfgnn_status dfgnn__program_avx512_f64(const dfgnn_program_job *job);
 #endif
 
 /* NULL: the machine has not the instruction set: 0 portable, 1 AVX2, 2 AVX-512.

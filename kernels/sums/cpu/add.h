@@ -14,7 +14,7 @@ typedef struct adding {
   int64_t count, ahead;
   const scalar *factors; /* of the edges */
   int fresh;             /* the first chunk: sum holds nothing yet */
-  storage *out;          /* NULL: the result goes to sum */
+  scalar *out;           /* NULL: the result goes to sum */
   scalar *sum;
   scalar after;
 } adding;
@@ -24,8 +24,8 @@ typedef struct adding {
 CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
                           const int flight, const int cut) {
   int64_t stride = g->job->far.first.node, e = 0;
-  const char *base = g->base + d * (int64_t)sizeof(storage);
-  int64_t bytes = g->job->pieces.dim * (int64_t)sizeof(storage);
+  const char *base = g->base + d * (int64_t)sizeof(scalar);
+  int64_t bytes = g->job->pieces.dim * (int64_t)sizeof(scalar);
   int64_t ahead = d == 0 ? g->ahead : 0;
   vec a[8];
 
@@ -33,12 +33,12 @@ CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
 #define EDGE(u)                                                                \
   do {                                                                         \
     vec w = v_set(g->factors[e + u]);                                          \
-    const storage *v = row_at(base, g->index[e + u], stride);                  \
+    const scalar *v = row_at(base, g->index[e + u], stride);                   \
     if (e + u < ahead)                                                         \
       prefetch_row(g->base, g->index[e + u + g->job->prefetch], stride,        \
                    bytes);                                                     \
     CPU_EACH(i, width) {                                                       \
-      vec x = load_cut(v + i * VECTOR, t, cut && i == width - 1);              \
+      vec x = v_load_cut(v + i * VECTOR, t, cut && i == width - 1);            \
       a[u * width + i] = v_fma(w, x, a[u * width + i]);                        \
     }                                                                          \
   } while (0)
@@ -53,11 +53,12 @@ CPU_INLINE void add_panel(const adding *g, int64_t d, tail t, const int width,
   CPU_EACH(i, width) {
     int last = cut && i == width - 1;
     if (!g->fresh)
-      a[i] = v_add(s_load_cut(g->sum + d + i * VECTOR, t, last), a[i]);
+      a[i] = v_add(v_load_cut(g->sum + d + i * VECTOR, t, last), a[i]);
     if (g->out)
-      store_cut(g->out + d + i * VECTOR, v_mul(a[i], v_set(g->after)), t, last);
+      v_store_cut(g->out + d + i * VECTOR, v_mul(a[i], v_set(g->after)), t,
+                  last);
     else
-      s_store_cut(g->sum + d + i * VECTOR, a[i], t, last);
+      v_store_cut(g->sum + d + i * VECTOR, a[i], t, last);
   }
 }
 
@@ -107,9 +108,8 @@ CPU_INLINE void find_factors(scalar *to, const sums_job *job, int64_t head,
 /* ---- gradients of weights ------------------------------------------------ */
 
 /* The dot products of a row's own features with `flight` gathered rows. */
-CPU_INLINE void products(scalar *to, const storage *own,
-                         const storage *const *x, int64_t dim,
-                         const int flight) {
+CPU_INLINE void products(scalar *to, const scalar *own, const scalar *const *x,
+                         int64_t dim, const int flight) {
   vec a[DOT_FLIGHT];
   int64_t d = 0;
   CPU_EACH(u, flight) { a[u] = v_zero(); }
@@ -133,8 +133,8 @@ CPU_INLINE void strided_products(scalar *to, const sums_job *job,
     const char *x = base + index[e] * job->far.first.node;
     scalar sum = 0;
     for (int64_t d = 0; d < job->dim; d++)
-      sum += element((const storage *)(own + d * job->own.first.feature)) *
-             element((const storage *)(x + d * job->far.first.feature));
+      sum += *(const scalar *)(own + d * job->own.first.feature) *
+             *(const scalar *)(x + d * job->far.first.feature);
     to[e] = sum;
   }
 }
@@ -154,15 +154,15 @@ static CPU_TARGET void weigh(const sums_job *job, int64_t row, int64_t piece,
     strided_products(dots, job, own, base, index, count);
   else
     for (int64_t e = 0; e < count; e += DOT_FLIGHT) {
-      const storage *x[DOT_FLIGHT];
+      const scalar *x[DOT_FLIGHT];
       for (int u = 0; u < DOT_FLIGHT; u++)
         x[u] =
             row_at(base, index[e + u < count ? e + u : e], job->far.first.node);
       if (e + DOT_FLIGHT <= count)
-        products(dots + e, (const storage *)own, x, job->dim, DOT_FLIGHT);
+        products(dots + e, (const scalar *)own, x, job->dim, DOT_FLIGHT);
       else
         for (int u = 0; e + u < count; u++)
-          products(dots + e + u, (const storage *)own, x + u, job->dim, 1);
+          products(dots + e + u, (const scalar *)own, x + u, job->dim, 1);
     }
   scalar factor = after ? after[row] : 1;
   for (int64_t e = 0; e < count; e++)
@@ -183,7 +183,7 @@ static CPU_TARGET void add(const void *data, int64_t row, int64_t piece,
               .fresh = 1,
               .sum = (scalar *)state + piece * job->pieces.dim,
               .after = whole ? after_of(job, row) : 1};
-  storage *out = (storage *)place(job, &job->to, row, piece);
+  scalar *out = (scalar *)place(job, &job->to, row, piece);
   do {
     g.index = job->indices + e;
     g.count = end - e < ADD_CHUNK ? end - e : ADD_CHUNK;

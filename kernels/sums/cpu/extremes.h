@@ -36,7 +36,7 @@ CPU_INLINE known load_known(const scalar *p, int64_t width, tail t,
   known k;
   k.origin = k.mean = k.square = v_zero();
   k.low = k.high = k.arg_low = k.arg_high = v_zero();
-#define LOAD(component) component = s_load_cut(p, t, cut), p += width
+#define LOAD(component) component = v_load_cut(p, t, cut), p += width
   EACH_KNOWN(&k, what, LOAD);
 #undef LOAD
   return k;
@@ -44,7 +44,7 @@ CPU_INLINE known load_known(const scalar *p, int64_t width, tail t,
 
 CPU_INLINE void store_known(scalar *p, const known *k, int64_t width, tail t,
                             const int cut, const int what) {
-#define STORE(component) s_store_cut(p, component, t, cut), p += width
+#define STORE(component) v_store_cut(p, component, t, cut), p += width
   EACH_KNOWN(k, what, STORE);
 #undef STORE
 }
@@ -87,11 +87,11 @@ CPU_INLINE void join(known *a, const known *b, int64_t before, int64_t count,
 /* x / y, or 0 where y is 0. */
 CPU_INLINE vec v_quotient(vec x, vec y) {
   scalar a[VECTOR], b[VECTOR];
-  s_store(a, x);
-  s_store(b, y);
+  v_store(a, x);
+  v_store(b, y);
   for (int i = 0; i < VECTOR; i++)
     a[i] = b[i] == 0 ? 0 : a[i] / b[i];
-  return s_load(a);
+  return v_load(a);
 }
 
 CPU_INLINE scalar *record_of(const sums_job *job, int64_t row, int64_t piece) {
@@ -102,16 +102,16 @@ CPU_INLINE scalar *record_of(const sums_job *job, int64_t row, int64_t piece) {
 CPU_INLINE void put_record(const sums_job *job, int64_t row, int64_t piece,
                            int64_t d, vec mean, vec variance, double degree,
                            tail t, const int cut) {
-  const storage *p = row_of(job, &job->reduced.out, row, piece);
-  vec grad = load_cut(p + d, t, cut);
+  const scalar *p = row_of(job, &job->reduced.out, row, piece);
+  vec grad = v_load_cut(p + d, t, cut);
   scalar *to = record_of(job, row, piece) + d;
   if (job->op == DFGNN_OP_REDUCE_VAR)
     grad = v_mul(grad, v_set((scalar)(2 / degree)));
   else
     grad = v_quotient(v_mul(grad, v_set((scalar)(1 / degree))),
                       v_deviation(variance));
-  s_store_cut(to, grad, t, cut);
-  s_store_cut(to + job->width, mean, t, cut);
+  v_store_cut(to, grad, t, cut);
+  v_store_cut(to + job->width, mean, t, cut);
 }
 
 CPU_INLINE void put_moments(const sums_job *job, int64_t row, int64_t piece,
@@ -211,21 +211,21 @@ CPU_INLINE void prefetch_ahead(const finding *g, int64_t d, int64_t e) {
   if (d == 0 && e < g->ahead)
     prefetch_row(g->base, g->index[e + g->job->prefetch],
                  g->job->far.first.node,
-                 g->job->pieces.dim * (int64_t)sizeof(storage));
+                 g->job->pieces.dim * (int64_t)sizeof(scalar));
 }
 
 CPU_ALWAYS void find_panel(finding *g, int64_t d, tail t, const int width,
                            const int cut, const int what) {
   const sums_job *job = g->job;
-  const char *base = g->base + d * (int64_t)sizeof(storage);
+  const char *base = g->base + d * (int64_t)sizeof(scalar);
   vec sum[WIDEST], square[WIDEST];
   known k[WIDEST];
-  const storage *v = row_at(base, g->index[0], job->far.first.node);
+  const scalar *v = row_at(base, g->index[0], job->far.first.node);
   vec number = v_index(g->number);
 
   prefetch_ahead(g, d, 0);
   CPU_EACH(i, width) {
-    vec first = load_cut(v + i * VECTOR, t, cut);
+    vec first = v_load_cut(v + i * VECTOR, t, cut);
     k[i].origin = what & MOMENTS ? origin_of(first) : v_zero();
     sum[i] = v_sub(first, k[i].origin);
     square[i] = v_mul(sum[i], sum[i]);
@@ -238,7 +238,7 @@ CPU_ALWAYS void find_panel(finding *g, int64_t d, tail t, const int width,
       number = v_index(g->number + e);
     prefetch_ahead(g, d, e);
     CPU_EACH(i, width) {
-      vec x = load_cut(v + i * VECTOR, t, cut);
+      vec x = v_load_cut(v + i * VECTOR, t, cut);
       if (what & MOMENTS) {
         vec y = v_sub(x, k[i].origin);
         sum[i] = v_add(sum[i], y);

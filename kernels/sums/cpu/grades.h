@@ -16,9 +16,9 @@ typedef struct back {
   int64_t grad_node, arg_node;
   const int32_t *index, *number;
   int64_t count, ahead;
-  const storage *own;
+  const scalar *own;
   scalar *sum;
-  storage *out; /* NULL: the result goes to sum */
+  scalar *out; /* NULL: the result goes to sum */
   int fresh;
 } back;
 
@@ -29,7 +29,7 @@ CPU_INLINE void prefetch_back(const back *b, int64_t d, int64_t e,
   int64_t i = b->index[e + b->job->prefetch], dim = b->job->pieces.dim;
   const int pairs = what & SELECT_BOTH ? 2 : what & SELECT ? 1 : 0;
   CPU_EACH(p, pairs) {
-    prefetch_row(b->grad[p], i, b->grad_node, dim * (int64_t)sizeof(storage));
+    prefetch_row(b->grad[p], i, b->grad_node, dim * (int64_t)sizeof(scalar));
     prefetch_row(b->arg[p], i, b->arg_node, dim * (int64_t)sizeof(int32_t));
   }
   if (what & THROUGH) {
@@ -44,7 +44,7 @@ CPU_INLINE vec selected(const back *b, int pair, int64_t i, int64_t at,
                         vec number, vec sum, tail t, const int cut) {
   const int32_t *arg = (const int32_t *)(b->arg[pair] + i * b->arg_node) + at;
   vec found = cut ? v_index_load_tail(arg, t) : v_index_load(arg);
-  vec grad = load_cut(row_at(b->grad[pair], i, b->grad_node) + at, t, cut);
+  vec grad = v_load_cut(row_at(b->grad[pair], i, b->grad_node) + at, t, cut);
   return v_add(sum, v_where_equal(found, number, grad));
 }
 
@@ -55,7 +55,7 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
   CPU_EACH(i, width) {
     int64_t at = d + i * VECTOR;
     sum[i] = v_zero();
-    own[i] = what & THROUGH ? load_cut(b->own + at, t, cut) : v_zero();
+    own[i] = what & THROUGH ? v_load_cut(b->own + at, t, cut) : v_zero();
   }
   for (int64_t e = 0; e < b->count; e++) {
     int64_t row = b->index[e];
@@ -73,10 +73,10 @@ CPU_INLINE void back_panel(const back *b, int64_t d, tail t, const int width,
         sum[i] = selected(b, 1, row, at, number, sum[i], t, cut);
       if (what & THROUGH) {
         const scalar *r = record + i * VECTOR;
-        vec x = v_sub(own[i], s_load_cut(r + job->width, t, cut));
-        sum[i] = v_fma(s_load_cut(r, t, cut), x, sum[i]);
+        vec x = v_sub(own[i], v_load_cut(r + job->width, t, cut));
+        sum[i] = v_fma(v_load_cut(r, t, cut), x, sum[i]);
         if (what & SHARE)
-          sum[i] = v_add(s_load_cut(r + 2 * job->width, t, cut), sum[i]);
+          sum[i] = v_add(v_load_cut(r + 2 * job->width, t, cut), sum[i]);
       }
     }
   }
@@ -105,7 +105,7 @@ CPU_INLINE void fold_back(const sums_job *job, int64_t row, int64_t piece,
             .number = numbers,
             .sum = (scalar *)state + piece * dim,
             .fresh = 1};
-  storage *out = (storage *)place(job, &job->to, row, piece);
+  scalar *out = (scalar *)place(job, &job->to, row, piece);
   if (what & SELECT) {
     int max = job->op == DFGNN_OP_REDUCE_MAX;
     const dfgnn_cpu_table *grad =
@@ -160,14 +160,14 @@ CPU_INLINE void record_row(const sums_job *job, int64_t row, int64_t piece,
   tail t = v_tail(dim % VECTOR);
   scalar *to = record_of(job, row, piece);
 #define LOAD(table, at, cut)                                                   \
-  load_cut(row_of(job, &job->reduced.table, row, piece) + (at), t, cut)
+  v_load_cut(row_of(job, &job->reduced.table, row, piece) + (at), t, cut)
 #define RECORD(d, vectors, cut)                                                \
   CPU_EACH(i, vectors) {                                                       \
     int64_t at = d + i * VECTOR;                                               \
     vec grad = v_mul(LOAD(std, at, cut), share);                               \
-    s_store_cut(to + at, v_quotient(grad, LOAD(deviation, at, cut)), t, cut);  \
-    s_store_cut(to + job->width + at, LOAD(mean, at, cut), t, cut);            \
-    s_store_cut(to + 2 * job->width + at, v_mul(LOAD(out, at, cut), share), t, \
+    v_store_cut(to + at, v_quotient(grad, LOAD(deviation, at, cut)), t, cut);  \
+    v_store_cut(to + job->width + at, LOAD(mean, at, cut), t, cut);            \
+    v_store_cut(to + 2 * job->width + at, v_mul(LOAD(out, at, cut), share), t, \
                 cut);                                                          \
   }
   EACH_PANEL(WIDEST, dim, RECORD);
@@ -194,20 +194,9 @@ static CPU_TARGET void scatter(const sums_job *job, const dfgnn_cpu_table *to,
     const int32_t *column =
         job->row_indices + dfgnn__cpu_edge(job->offsets64, job->row_offsets, i);
     const int32_t *number = (const int32_t *)place(job, arg, i, piece);
-    const storage *from = row_of(job, grad, i, piece);
+    const scalar *from = row_of(job, grad, i, piece);
     for (int64_t d = begin; d < end; d++)
       if (number[d] >= 0)
-        ((scalar *)(sums + column[number[d]] * to->node))[d] +=
-            element(from + d);
+        ((scalar *)(sums + column[number[d]] * to->node))[d] += from[d];
   }
-}
-
-static CPU_TARGET void narrow_columns(const sums_job *job,
-                                      const dfgnn_cpu_table *from,
-                                      int64_t begin, int64_t end) {
-  for (int64_t j = begin; j < end; j++)
-    for (int64_t piece = 0; piece < job->pieces.count; piece++)
-      store_times((storage *)place(job, &job->to, j, piece),
-                  (const scalar *)place(job, from, j, piece), job->pieces.dim,
-                  1);
 }

@@ -1,5 +1,5 @@
 /* kernels.c - the inner loops of sums, reductions and messages on a CPU for one
- * instruction set and storage type */
+ * instruction set and type */
 #include "kernels/common/cpu_panel.h"
 #include "kernels/common/cpu_select.h"
 #include "kernels/sums/cpu/sums.h"
@@ -32,14 +32,14 @@ CPU_INLINE char *place(const sums_job *job, const dfgnn_cpu_table *t,
   return t->base ? t->base + row * t->node + at : NULL;
 }
 
-CPU_INLINE const storage *row_of(const sums_job *job, const dfgnn_cpu_table *t,
-                                 int64_t row, int64_t piece) {
-  return (const storage *)place(job, t, row, piece);
+CPU_INLINE const scalar *row_of(const sums_job *job, const dfgnn_cpu_table *t,
+                                int64_t row, int64_t piece) {
+  return (const scalar *)place(job, t, row, piece);
 }
 
 CPU_INLINE void put(const sums_job *job, const dfgnn_cpu_table *to, int64_t row,
                     int64_t piece, int64_t d, vec x, tail t, const int cut) {
-  store_cut((storage *)place(job, to, row, piece) + d, x, t, cut);
+  v_store_cut((scalar *)place(job, to, row, piece) + d, x, t, cut);
 }
 
 CPU_INLINE void put_index(const sums_job *job, const dfgnn_cpu_table *to,
@@ -50,16 +50,6 @@ CPU_INLINE void put_index(const sums_job *job, const dfgnn_cpu_table *to,
     v_index_store_tail(p + d, x, t);
   else if (p)
     v_index_store(p + d, x);
-}
-
-CPU_INLINE scalar element(const storage *p) {
-#if CPU_DTYPE == CPU_F16
-  return dfgnn__f16_to_float(*p);
-#elif CPU_DTYPE == CPU_BF16
-  return dfgnn__bf16_to_float(*p);
-#else
-  return *p;
-#endif
 }
 
 CPU_INLINE int64_t degree_of(const sums_job *job, const void *offsets,
@@ -96,14 +86,14 @@ CPU_INLINE scalar after_of(const sums_job *job, int64_t row) {
 
 /* Adds a chunk's sum to those before it (fresh: there are none), which keeps
  * the digits of a long sum; `out` gets the sum of a row that ends here. */
-CPU_INLINE void end_sum(storage *out, scalar *sum, int fresh, vec x, vec after,
+CPU_INLINE void end_sum(scalar *out, scalar *sum, int fresh, vec x, vec after,
                         tail t, const int cut) {
   if (!fresh)
-    x = v_add(s_load_cut(sum, t, cut), x);
+    x = v_add(v_load_cut(sum, t, cut), x);
   if (out)
-    store_cut(out, v_mul(x, after), t, cut);
+    v_store_cut(out, v_mul(x, after), t, cut);
   else
-    s_store_cut(sum, x, t, cut);
+    v_store_cut(sum, x, t, cut);
 }
 
 static CPU_TARGET void merge_sums(const void *data, int64_t piece, void *to,
@@ -124,12 +114,12 @@ static CPU_TARGET void finish_sums(const void *data, int64_t row, int64_t piece,
   const sums_job *job = data;
   int64_t first = piece * job->pieces.dim;
   if (job->to.base)
-    store_times((storage *)place(job, &job->to, row, piece),
+    store_times((scalar *)place(job, &job->to, row, piece),
                 (const scalar *)state + first, job->pieces.dim,
                 after_of(job, row));
   first += job->width;
   if (job->to_gate.base)
-    store_times((storage *)place(job, &job->to_gate, row, piece),
+    store_times((scalar *)place(job, &job->to_gate, row, piece),
                 (const scalar *)state + first, job->pieces.dim,
                 after_of(job, row));
 }
@@ -167,5 +157,4 @@ const dfgnn_cpu_sums_kernels CPU_TABLE_OF(dfgnn__cpu_sums) = {
     .finish_found = finish_found,
     .record = record,
     .scatter = scatter,
-    .narrow = narrow_columns,
     .edges = edges};

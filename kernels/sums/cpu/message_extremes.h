@@ -9,7 +9,7 @@
 
 /* The operands of an edge's message, from the piece's first feature on. */
 typedef struct sender {
-  const storage *x, *gate_dst, *gate_src, *attr;
+  const scalar *x, *gate_dst, *gate_src, *attr;
   const scalar *part, *part_value; /* projected */
 } sender;
 
@@ -31,16 +31,16 @@ CPU_INLINE void set_nodes(sender *s, const sums_job *job,
 
 CPU_INLINE inputs inputs_at(const sender *s, int64_t d, tail t, const int cut,
                             int edges, int value, const int kind) {
-  inputs in = {load_cut(s->x + d, t, cut), v_zero(), v_zero()};
+  inputs in = {v_load_cut(s->x + d, t, cut), v_zero(), v_zero()};
   if (kind != RELU)
-    in.gates = v_add(load_cut(s->gate_dst + d, t, cut),
-                     load_cut(s->gate_src + d, t, cut));
+    in.gates = v_add(v_load_cut(s->gate_dst + d, t, cut),
+                     v_load_cut(s->gate_src + d, t, cut));
   if (edges == GIVEN)
-    in.part = load_cut(s->attr + d, t, cut);
+    in.part = v_load_cut(s->attr + d, t, cut);
   else if (edges == PROJECTED)
-    in.part = s_load_cut(s->part + d, t, cut);
+    in.part = v_load_cut(s->part + d, t, cut);
   if (kind != RELU && value)
-    in.x = v_add(in.x, s_load_cut(s->part_value + d, t, cut));
+    in.x = v_add(in.x, v_load_cut(s->part_value + d, t, cut));
   return in;
 }
 
@@ -72,7 +72,7 @@ CPU_INLINE void lay_chunk(chunk *c, const sums_job *job, int64_t row,
       set_nodes(s, job, &job->far, j, &job->own, row, piece, kind);
     if (edges == GIVEN)
       s->attr =
-          (const storage *)place(job, &job->attr, edge_id(job, e + k), piece);
+          (const scalar *)place(job, &job->attr, edge_id(job, e + k), piece);
     if (edges == PROJECTED)
       s->part = parts + k * job->projection.row;
     if (kind != RELU && value)
@@ -163,7 +163,7 @@ CPU_INLINE void reduce_forward(const sums_job *job, int64_t row, int64_t piece,
 /* A row's tensors from which the gradients of its messages are computed, from
  * the piece's first feature on. */
 typedef struct receiver {
-  const storage *out, *least, *most, *std, *mean, *deviation;
+  const scalar *out, *least, *most, *std, *mean, *deviation;
   const int32_t *arg_min, *arg_max;
   scalar share; /* 1 / degree */
 } receiver;
@@ -185,10 +185,10 @@ CPU_INLINE receiver receiver_of(const sums_job *job, int64_t row,
 #undef AT
 }
 
-CPU_INLINE vec picked(const storage *grad, const int32_t *arg, int64_t d,
-                      tail t, const int cut, vec number) {
+CPU_INLINE vec picked(const scalar *grad, const int32_t *arg, int64_t d, tail t,
+                      const int cut, vec number) {
   vec found = cut ? v_index_load_tail(arg + d, t) : v_index_load(arg + d);
-  return v_where_equal(found, number, load_cut(grad + d, t, cut));
+  return v_where_equal(found, number, v_load_cut(grad + d, t, cut));
 }
 
 /* The gradient of the message of edge `number` of a row. */
@@ -201,12 +201,12 @@ CPU_INLINE vec gradient_at(const receiver *r, int64_t d, tail t, const int cut,
   if (!(found & LOW))
     return picked(r->out, r->arg_max, d, t, cut, n);
   vec share = v_set(r->share);
-  vec deviation = load_cut(r->deviation + d, t, cut);
-  vec slope = v_over(v_mul(load_cut(r->std + d, t, cut), share), deviation);
-  vec above = v_sub(message_of(in, kind), load_cut(r->mean + d, t, cut));
+  vec deviation = v_load_cut(r->deviation + d, t, cut);
+  vec slope = v_over(v_mul(v_load_cut(r->std + d, t, cut), share), deviation);
+  vec above = v_sub(message_of(in, kind), v_load_cut(r->mean + d, t, cut));
   vec grad = v_add(picked(r->least, r->arg_min, d, t, cut, n),
                    picked(r->most, r->arg_max, d, t, cut, n));
-  grad = v_fma(load_cut(r->out + d, t, cut), share, grad);
+  grad = v_fma(v_load_cut(r->out + d, t, cut), share, grad);
   return v_fma(v_step(deviation, slope, v_zero()), above, grad);
 }
 
@@ -221,8 +221,8 @@ CPU_INLINE void reduce_backward(const sums_job *job, int64_t row, int64_t piece,
   scalar *sums = job->to.base ? (scalar *)state + piece * dim : NULL;
   scalar *gate_sums =
       job->to_gate.base ? (scalar *)state + job->width + piece * dim : NULL;
-  storage *out = (storage *)place(job, &job->to, row, piece);
-  storage *out_gate = (storage *)place(job, &job->to_gate, row, piece);
+  scalar *out = (scalar *)place(job, &job->to, row, piece);
+  scalar *out_gate = (scalar *)place(job, &job->to_gate, row, piece);
   vec one = v_set(1);
   chunk c;
   receiver receivers[CHUNK];

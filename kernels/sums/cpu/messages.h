@@ -79,7 +79,7 @@ CPU_INLINE int widest(const int kind) {
 /* The edges of a chunk of a row, for one piece. */
 typedef struct gather {
   const sums_job *job;
-  const storage *own, *own_gate;
+  const scalar *own, *own_gate;
   const char *far, *far_gate;
   const int32_t *index;
   int64_t count, ahead, position; /* ahead: the edges that prefetch another;
@@ -88,10 +88,10 @@ typedef struct gather {
   const scalar *factors;   /* NULL: 1 */
   const scalar *projected; /* the piece of the first edge's projected part */
   const char *attr;
-  char *grad_attr;         /* NULL: not wanted */
-  int fresh;               /* the first chunk: sums hold nothing yet */
-  storage *out, *out_gate; /* NULL: results go to the sums */
-  scalar *sum, *sum_gate;  /* NULL: not wanted */
+  char *grad_attr;        /* NULL: not wanted */
+  int fresh;              /* the first chunk: sums hold nothing yet */
+  scalar *out, *out_gate; /* NULL: results go to the sums */
+  scalar *sum, *sum_gate; /* NULL: not wanted */
   scalar after;
 } gather;
 
@@ -114,24 +114,24 @@ CPU_INLINE void message_panel(const gather *g, int64_t d, tail t,
   const sums_job *job = g->job;
   const int gated = kind != RELU;
   const int both = pass == COLUMNS && gated;
-  const int64_t bytes = job->pieces.dim * (int64_t)sizeof(storage);
+  const int64_t bytes = job->pieces.dim * (int64_t)sizeof(scalar);
   vec sum[WIDEST], sum_gate[WIDEST], own[WIDEST], own_gate[WIDEST];
   vec after = v_set(g->after);
   CPU_EACH(i, width) {
     int last = cut && i == width - 1;
     sum[i] = sum_gate[i] = own[i] = own_gate[i] = v_zero();
     if (pass != FORWARD)
-      own[i] = load_cut(g->own + d + i * VECTOR, t, last);
+      own[i] = v_load_cut(g->own + d + i * VECTOR, t, last);
     if (gated)
-      own_gate[i] = load_cut(g->own_gate + d + i * VECTOR, t, last);
+      own_gate[i] = v_load_cut(g->own_gate + d + i * VECTOR, t, last);
   }
   for (int64_t e = 0; e < g->count; e++) {
     int64_t j = g->index[e];
-    const storage *far = row_at(g->far, j, job->far.first.node) + d;
-    const storage *far_gate =
+    const scalar *far = row_at(g->far, j, job->far.first.node) + d;
+    const scalar *far_gate =
         gated ? row_at(g->far_gate, j, job->far.gate.node) + d : far;
     int64_t id = edges == GIVEN ? edge_id(job, g->position + e) : 0;
-    const storage *attr = row_at(g->attr, id, job->attr.node) + d;
+    const scalar *attr = row_at(g->attr, id, job->attr.node) + d;
     vec factor = v_set(g->factors ? g->factors[e] : 1);
     if (d == 0 && e < g->ahead)
       prefetch_row(g->far, g->index[e + job->prefetch], job->far.first.node,
@@ -140,18 +140,18 @@ CPU_INLINE void message_panel(const gather *g, int64_t d, tail t,
       prefetch_edge(g, e + LISTED_AHEAD, bytes);
     CPU_EACH(i, width) {
       int last = cut && i == width - 1;
-      vec read = load_cut(far + i * VECTOR, t, last);
+      vec read = v_load_cut(far + i * VECTOR, t, last);
       const scalar *projected = g->projected;
       if (edges == PROJECTED)
         projected += e * job->projection.row + d + i * VECTOR;
-      vec part = edges == GIVEN       ? load_cut(attr + i * VECTOR, t, last)
-                 : edges == PROJECTED ? s_load(projected)
+      vec part = edges == GIVEN       ? v_load_cut(attr + i * VECTOR, t, last)
+                 : edges == PROJECTED ? v_load(projected)
                                       : v_zero();
       vec x = pass == COLUMNS ? own[i] : read;
       if (kind == GATE_VALUE)
-        x = v_add(x, s_load(projected + job->projection.padded_width));
+        x = v_add(x, v_load(projected + job->projection.padded_width));
       vec gates =
-          gated ? v_add(own_gate[i], load_cut(far_gate + i * VECTOR, t, last))
+          gated ? v_add(own_gate[i], v_load_cut(far_gate + i * VECTOR, t, last))
                 : v_zero();
       vec grad = pass == COLUMNS ? v_mul(factor, read)
                  : pass == ROWS  ? v_mul(factor, own[i])
@@ -162,9 +162,9 @@ CPU_INLINE void message_panel(const gather *g, int64_t d, tail t,
       if (both)
         sum_gate[i] = v_add(y.edge, sum_gate[i]);
       if (edges == GIVEN && pass == COLUMNS && g->grad_attr)
-        store_cut((storage *)(g->grad_attr + id * job->grad_attr.node) + d +
-                      i * VECTOR,
-                  v_mul(y.edge, after), t, last);
+        v_store_cut((scalar *)(g->grad_attr + id * job->grad_attr.node) + d +
+                        i * VECTOR,
+                    v_mul(y.edge, after), t, last);
     }
   }
   CPU_EACH(i, width) {
@@ -200,8 +200,8 @@ CPU_INLINE void add_messages(const sums_job *job, int64_t row, int64_t piece,
                               ? (scalar *)state + job->width + piece * dim
                               : NULL,
               .after = after_of(job, row)};
-  storage *out = (storage *)place(job, &job->to, row, piece);
-  storage *out_gate = (storage *)place(job, &job->to_gate, row, piece);
+  scalar *out = (scalar *)place(job, &job->to, row, piece);
+  scalar *out_gate = (scalar *)place(job, &job->to_gate, row, piece);
   do {
     g.position = e;
     g.index = job->indices + e;
@@ -263,12 +263,12 @@ CPU_INLINE void grade_piece(const sender *s, const receiver *r, int64_t dim,
     int cut = dim - d < VECTOR;
     tail t = v_tail(dim % VECTOR);
     inputs in = inputs_at(s, d, t, cut, PROJECTED, kind == GATE_VALUE, kind);
-    vec grad = sums ? v_mul(v_set(factor), load_cut(r->out + d, t, cut))
+    vec grad = sums ? v_mul(v_set(factor), v_load_cut(r->out + d, t, cut))
                     : gradient_at(r, d, t, cut, number, &in, found, kind);
     term y = term_of(in.x, in.gates, in.part, grad, COLUMNS, kind);
-    s_store_cut((scalar *)s->part + d, y.edge, t, cut);
+    v_store_cut((scalar *)s->part + d, y.edge, t, cut);
     if (kind == GATE_VALUE)
-      s_store_cut((scalar *)s->part_value + d, y.sum, t, cut);
+      v_store_cut((scalar *)s->part_value + d, y.sum, t, cut);
   }
 }
 

@@ -29,7 +29,7 @@ CPU_INLINE void multiply_block(scalar *to, int64_t to_row, const scalar *a,
   CPU_EACH(i, rows * columns) { sum[i] = v_zero(); }
   for (int64_t k = 0; k < terms; k++) {
     vec y[COLUMNS_BLOCK];
-    CPU_EACH(c, columns) { y[c] = s_load(b + k * b_term + c * VECTOR); }
+    CPU_EACH(c, columns) { y[c] = v_load(b + k * b_term + c * VECTOR); }
     CPU_EACH(r, rows) {
       vec x = v_set(a[r * a_row + k * a_term]);
       CPU_EACH(c, columns) {
@@ -41,7 +41,7 @@ CPU_INLINE void multiply_block(scalar *to, int64_t to_row, const scalar *a,
     CPU_EACH(c, columns) {
       scalar *at = to + r * to_row + c * VECTOR;
       vec x = sum[r * columns + c];
-      s_store(at, add ? v_add(s_load(at), x) : x);
+      v_store(at, add ? v_add(v_load(at), x) : x);
     }
   }
 }
@@ -80,10 +80,10 @@ static CPU_TARGET void project(const sums_job *job, int64_t begin,
   const scalar *matrix = (const scalar *)p->matrix;
   scalar *fields = window_fields(job, scratch);
   for (int64_t k = 0; k < count; k++) {
-    const storage *from =
-        (const storage *)p->attr + edge_id(job, begin + k) * p->fields;
+    const scalar *from =
+        (const scalar *)p->attr + edge_id(job, begin + k) * p->fields;
     for (int64_t f = 0; f < p->fields; f++)
-      fields[k * p->padded_fields + f] = element(from + f);
+      fields[k * p->padded_fields + f] = from[f];
     fields[k * p->padded_fields + p->fields] = 1; /* for the offset */
   }
   multiply(window_parts(scratch), p->row, fields, p->padded_fields, 1, matrix,
@@ -122,7 +122,7 @@ CPU_INLINE void grade_fields(const sums_job *job, int64_t begin, int64_t count,
            (const scalar *)p->by_feature, p->padded_fields,
            p->row - p->padded_width + job->width, count, p->padded_fields, 0);
   for (int64_t k = 0; k < count; k++)
-    store_times((storage *)p->grad_attr + (begin + k) * p->fields,
+    store_times((scalar *)p->grad_attr + (begin + k) * p->fields,
                 to + k * p->padded_fields, p->fields, 1);
 }
 

@@ -10,29 +10,8 @@ static int has_moments(const dfgnn_problem *problem) {
   return problem->op == DFGNN_OP_REDUCE_PNA;
 }
 
-static int narrow_storage(const dfgnn_problem *problem) {
-  return problem->dtype == DFGNN_F16 || problem->dtype == DFGNN_BF16;
-}
-
-/* Bytes of scalar sums by column, where storage is narrower. */
-static size_t sums_bytes(const dfgnn_setting *setting) {
-  const dfgnn_problem *p = setting->problem;
-  return narrow_storage(p)
-             ? dfgnn__cpu_aligned(
-                   (size_t)(setting->matrix->sources * p->heads * p->dim) *
-                   dfgnn__cpu_scalar_bytes(p))
-             : 0;
-}
-
 static size_t workspace(const dfgnn_setting *setting) {
-  return dfgnn__cpu_sums_workspace(setting, DFGNN_CPU_ROW) +
-         sums_bytes(setting);
-}
-
-static const char *applicable(const dfgnn_setting *setting) {
-  if (has_moments(setting->problem) && narrow_storage(setting->problem))
-    return "sums in 16-bit gradients would be rounded at every edge";
-  return dfgnn__cpu_applicable(setting);
+  return dfgnn__cpu_sums_workspace(setting, DFGNN_CPU_ROW);
 }
 
 static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
@@ -77,19 +56,12 @@ static void scatter_slices(void *data, int64_t begin, int64_t end) {
   }
 }
 
-static void narrow_columns(void *data, int64_t begin, int64_t end) {
-  const scattering *s = data;
-  s->call->kernels->narrow(&s->call->job, &s->sums, begin, end);
-}
-
 static dfgnn_status launch(const dfgnn_launch *launch) {
   const dfgnn_setting *setting = &launch->setting;
   const dfgnn_problem *problem = setting->problem;
   int threads = dfgnn__cpu_threads(setting);
   dfgnn_cpu_sums_call c;
   dfgnn__cpu_sums_begin(&c, launch, DFGNN_CPU_PLAIN);
-  char *sums = c.memory + c.layout.walk;
-  c.layout.walk += sums_bytes(setting);
   c.job.to = dfgnn__cpu_table(problem, launch->args->grad_value,
                               &launch->args->grad_value_strides);
   if (has_moments(problem)) {
@@ -100,12 +72,8 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
                   .sums = c.job.to,
                   .slice = setting->parameter[FEATURES],
                   .fresh = !has_moments(problem)};
-  if (narrow_storage(problem))
-    s.sums = dfgnn__cpu_dense(problem, sums, sizeof(float));
   s.slices = (c.job.pieces.dim + s.slice - 1) / s.slice;
   dfgnn__cpu_for(threads, c.job.pieces.count * s.slices, 1, scatter_slices, &s);
-  if (narrow_storage(problem))
-    dfgnn__cpu_for(threads, c.job.columns, 1024, narrow_columns, &s);
   return DFGNN_OK;
 }
 
@@ -117,11 +85,12 @@ DFGNN_FAMILIES(sums_cpu_scatter) = {
             DFGNN_BIT(DFGNN_OP_REDUCE_PNA),
      .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD),
      .dtypes = DFGNN_DTYPES_ALL,
+     .widened = 1,
      .revision = 1,
      .deterministic = 1,
      .parameters = DFGNN_CPU_SIZED_PARAMETERS("features", 2, {16, 64}),
      .legal = dfgnn__cpu_legal,
-     .applicable = applicable,
+     .applicable = dfgnn__cpu_applicable,
      .workspace = workspace,
      .views = views,
      .launch = launch},

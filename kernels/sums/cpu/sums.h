@@ -110,7 +110,7 @@ typedef struct dfgnn_cpu_projection {
   int64_t padded_fields;  /* fields + 1, for the offset, padded */
   int64_t padded_width;   /* the width of a part, padded */
   int64_t row;            /* the width of all parts */
-  const char *attr;       /* [E][fields] storage */
+  const char *attr;       /* [E][fields] scalar */
   char *grad_attr;        /* its gradient; NULL: not wanted */
   const char *matrix;     /* [fields + 1][row] scalars, each row in the order of
                            * pieces; the last row is the offset */
@@ -187,9 +187,6 @@ typedef struct dfgnn_cpu_sums_kernels {
   void (*scatter)(const dfgnn_cpu_sums *job, const dfgnn_cpu_table *to,
                   const dfgnn_cpu_table *grad, const dfgnn_cpu_table *arg,
                   int64_t piece, int64_t begin, int64_t end);
-  /* Converts the scalars of the columns begin .. end - 1 to job->to. */
-  void (*narrow)(const dfgnn_cpu_sums *job, const dfgnn_cpu_table *from,
-                 int64_t begin, int64_t end);
   /* For the graph's edges begin .. end - 1, writes grad_attr of the projection,
    * if it is wanted, and adds the gradients of matrix and offset to sums,
    * [fields + 1][row], unless it is NULL.  The job is one of the pass ROWS. */
