@@ -86,6 +86,9 @@ void dfgnn__cuda_close_memory(dfgnn_device *device);
  * in the order of that stream. */
 dfgnn_status dfgnn__cuda_take(dfgnn_device *device, void **memory,
                               size_t bytes);
+/* Adds device memory to a view. */
+dfgnn_status dfgnn__cuda_add_array(dfgnn_device *device, dfgnn_view *view,
+                                   int slot, size_t bytes);
 void dfgnn__cuda_drop(dfgnn_device *device, void *memory);
 /* Takes memory for work on another stream; retire gives it back. */
 dfgnn_status dfgnn__cuda_take_on(dfgnn_device *device, void **memory,
@@ -151,10 +154,6 @@ dfgnn_status dfgnn__cuda_conclude(dfgnn_matrix *matrix,
 dfgnn_status dfgnn__cuda_build_view(dfgnn_device *device, dfgnn_view *view,
                                     const dfgnn_matrix *matrix,
                                     const dfgnn_signature *signature);
-
-/* Adds device memory to a view. */
-dfgnn_status dfgnn__cuda_add_array(dfgnn_device *device, dfgnn_view *view,
-                                   int slot, size_t bytes);
 
 /* lib/backend_cuda_tiles.c; view's arrays are the caller's to release */
 dfgnn_status dfgnn__cuda_build_tiles(dfgnn_device *device, dfgnn_view *view,

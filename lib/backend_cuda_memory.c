@@ -168,3 +168,14 @@ out:
   pthread_mutex_unlock(&device->answer_lock);
   return status;
 }
+
+dfgnn_status dfgnn__cuda_add_array(dfgnn_device *device, dfgnn_view *view,
+                                   int slot, size_t bytes) {
+  void *memory = NULL;
+  dfgnn_status status = dfgnn__cuda_take(device, &memory, bytes);
+  if (!status) {
+    view->array[slot] = memory;
+    view->bytes += bytes;
+  }
+  return status;
+}

@@ -7,17 +7,6 @@
 #include "lib/backend_cuda.h"
 #include "lib/base/error.h"
 
-dfgnn_status dfgnn__cuda_add_array(dfgnn_device *device, dfgnn_view *view,
-                                   int slot, size_t bytes) {
-  void *memory = NULL;
-  dfgnn_status status = dfgnn__cuda_take(device, &memory, bytes);
-  if (!status) {
-    view->array[slot] = memory;
-    view->bytes += bytes;
-  }
-  return status;
-}
-
 static dfgnn_status row_of_edge(dfgnn_device *device, dfgnn_view *view,
                                 const dfgnn_matrix *m) {
   dfgnn_status status = dfgnn__cuda_add_array(
