@@ -2,6 +2,7 @@
 #include "lib/registry.h"
 #include "tools/kernels.h"
 #include "tools/layers.h"
+#include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <stdlib.h>
@@ -94,6 +95,7 @@ static void put_environment(json_t *rows) {
 static void put_versions(json_t *rows) {
   fact(rows, "version", "dfgnn", dfgnn_version());
   fact(rows, "version", "jansson", JANSSON_VERSION);
+  fact(rows, "version", "mpi", tool_ranks_library());
   fact(rows, "version", "backends", "cpu cuda");
   number(rows, "version", "variants", (double)dfgnn_variant_count(), "");
 }
