@@ -7,7 +7,7 @@
 
 #include "lib/base/error.h"
 
-/* Of an architecture the most usual comes last. */
+/* The most usual device of an architecture comes last. */
 static const struct {
   const char *arch, *model;
   int units;

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,7 +164,8 @@ static uint64_t fold_bytes(uint64_t hash, const void *data, size_t size) {
 }
 
 /* A member that was measured has one variant for a problem, whatever the graph:
- * it is kept, since to find it takes longer than all else of a choice. */
+ * it is kept, since to find it takes longer than all else of a choice.  Where a
+ * graph's arrays lie is no part of the key. */
 static const dfgnn_variant *kept_variant(const dfgnn_member *member,
                                          const dfgnn_setting *setting) {
   enum { KEPT = 256 };
@@ -171,10 +173,15 @@ static const dfgnn_variant *kept_variant(const dfgnn_member *member,
     uint64_t key;
     const dfgnn_variant *variant;
   } kept[KEPT];
+  const dfgnn_matrix *m = setting->matrix;
   uint64_t key = fold_bytes(1, setting->problem, sizeof *setting->problem);
   key = fold_bytes(key, setting->device, sizeof *setting->device);
-  key = fold_bytes(key, setting->matrix, sizeof *setting->matrix);
   key = fold_bytes(key, member, sizeof *member);
+  key = fold_bytes(key, m, offsetof(dfgnn_matrix, offsets64)); /* sizes */
+  key = dfgnn__fold(key, (uint64_t)m->relations);
+  key = dfgnn__fold(key, m->offsets64 != 0);
+  key = dfgnn__fold(key, m->refilled != 0);
+  key = dfgnn__fold(key, m->edge_order != NULL);
   if (kept[key % KEPT].key != key) {
     kept[key % KEPT].variant = find_variant(member, setting, NULL);
     kept[key % KEPT].key = key;

@@ -113,7 +113,7 @@ _Static_assert(OPTION_COUNT <= 128, "sets of options are 128 bits wide");
    HAS(WEIGHTS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) | HAS(EDGE_USE) |   \
    HAS(MESSAGE) | HAS(PROGRAM))
 #define HAS_ALWAYS (HAS(QUIET) | HAS(HELP) | HAS(VERSION))
-/* Of a command that prints a table. */
+/* A command that prints a table takes these. */
 #define HAS_TABLE (HAS_ALWAYS | HAS(JSON) | HAS(WIDE) | HAS(COLUMNS))
 
 #define TOOL_MAX_LIST 256

@@ -331,7 +331,7 @@ static void release(compile *c) {
   tool_records_free(&c->records);
 }
 
-/* What graphs ask for, or without graphs the stores' rows. */
+/* Adds the problems of graphs, or without graphs those of the stores' rows. */
 static int add_problems(compile *c, tool_graphs *graphs) {
   tool_settings on_cpu = *c->settings;
   tool_cells cells = {0};

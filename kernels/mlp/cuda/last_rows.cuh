@@ -11,7 +11,7 @@
 namespace dfgnn {
 namespace mlp {
 
-/* What a block of edges knows of each. */
+/* A block of edges keeps the place and the ends of each. */
 struct block_edges {
   int64_t place[MLP_ROWS]; /* in the caller's list */
   int row[MLP_ROWS], source[MLP_ROWS];
