@@ -51,6 +51,7 @@ static int add_graph(const recording *r, size_t k, const json_t *graph) {
                                              : tool_error("out of memory");
 }
 
+/* The padding of complete problems is zero, so their bytes can be compared. */
 static int is_listed(const tool_recorded *recorded,
                      const dfgnn_problem *problem) {
   for (size_t i = 0; i < recorded->count; i++)
@@ -76,14 +77,14 @@ static int add_problem(const recording *r, size_t k, const json_t *item,
   if (status)
     return tool_error("%s: problem %zu: %s", r->path, k, dfgnn_last_error());
   tool_recorded *recorded = &r->graphs->recorded[graph];
-  if (is_listed(recorded, &named))
+  if (is_listed(recorded, &problem))
     return TOOL_DONE;
   dfgnn_problem *grown =
       realloc(recorded->problem, (recorded->count + 1) * sizeof *grown);
   if (!grown)
     return tool_error("out of memory");
   recorded->problem = grown;
-  recorded->problem[recorded->count++] = named;
+  recorded->problem[recorded->count++] = problem;
   return TOOL_DONE;
 }
 
