@@ -9,21 +9,29 @@ from ..convert import as_graph, looped_graph
 from ..graph import Graph
 from ._guards import surroundings
 from ._linear import reset
-from ._overrides import new_inspector, overrides, start_messages
 
 _FLOWS = ("source_to_target", "target_to_source")
+# methods of PyG's MessagePassing, which the layers here do not have
+_MESSAGES = ("message", "aggregate", "update", "edge_update", "propagate",
+             "message_and_aggregate", "edge_updater")
 
 
 class Conv(nn.Module):
     """A layer that takes the arguments of PyG's MessagePassing that apply to
-    it.
-
-    A subclass that overrides message(), aggregate(), update(), edge_update()
-    or message_and_aggregate() runs by PyG's own forward(), which calls them.
-    """
+    it."""
 
     node_dims = (0, -2)
     default_node_dim = 0
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = next((name for name in _MESSAGES if hasattr(cls, name)), None)
+        if own is not None:
+            kind = next(c.__name__ for c in cls.__mro__
+                        if c.__module__.startswith(__package__))
+            raise TypeError(
+                f"nothing calls {own}() of a dfgnn.nn.{kind}; derive "
+                f"{cls.__name__} from dfgnn.nn.pyg.{kind}, which calls it")
 
     def __init__(self, aggr="add", flow="source_to_target", node_dim=None,
                  **kwargs):
@@ -35,31 +43,16 @@ class Conv(nn.Module):
         if node_dim not in self.node_dims:
             raise ValueError(f"node_dim must be one of {self.node_dims}, got "
                              f"{node_dim!r}")
-        self.overridden = overrides(type(self))
-        if self.overridden:
-            start_messages(self, aggr, flow, node_dim, kwargs)
-        else:
-            aggr = self.take_aggr(aggr, kwargs)
-            self.aggr, self.flow, self.node_dim = aggr, flow, node_dim
-            if kwargs:
-                raise TypeError(f"{type(self).__name__} takes no "
-                                + ", ".join(sorted(kwargs)))
+        self.aggr = self.take_aggr(aggr, kwargs)
+        self.flow, self.node_dim = flow, node_dim
+        if kwargs:
+            raise TypeError(f"{type(self).__name__} takes no "
+                            + ", ".join(sorted(kwargs)))
 
     def runs_in_steps(self):
         """Whether this call cannot be one node of autograd, whatever its
         arguments are."""
-        return self.overridden or surroundings() is not None
-
-    def __getstate__(self):
-        state = self.__dict__.copy()
-        if self.overridden:
-            del state["inspector"]
-        return state
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if self.overridden:
-            self.inspector = new_inspector(self)
+        return surroundings() is not None
 
     def take_aggr(self, aggr, kwargs):
         """The layer's aggr, checked; its options are taken out of kwargs."""

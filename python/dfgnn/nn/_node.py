@@ -19,7 +19,6 @@ from ..convert import batch_graph, known_graph
 from ..errors import InvalidError, UnsupportedError
 from ..graph import Graph
 from ._guards import PLAIN_TENSORS, Other, known, watched
-from ._overrides import by_pyg
 
 
 # ---- calls ------------------------------------------------------------------
@@ -42,19 +41,14 @@ def node(call):
     return attempt
 
 
-def first(node=None):
-    """Decorates a layer's forward, which runs where node() does not, and where
-    the layer is no subclass whose messages PyG has to call."""
+def first(node):
+    """Decorates a layer's forward, which runs where node() does not."""
     def decorate(forward):
         @functools.wraps(forward)
         def tried(self, *args, **kwargs):
-            out = NotImplemented if node is None else \
-                node(self, *args, **kwargs)
-            if out is not NotImplemented:
-                return out
-            if getattr(self, "overridden", False):
-                return by_pyg(self, *args, **kwargs)
-            return forward(self, *args, **kwargs)
+            out = node(self, *args, **kwargs)
+            return forward(self, *args, **kwargs) if out is NotImplemented \
+                else out
         return tried
     return decorate
 

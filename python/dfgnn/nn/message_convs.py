@@ -146,7 +146,6 @@ class ResGatedGraphConv(_MessageConv):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    @first()
     def forward(self, x, edge_index, edge_attr=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
         what dfgnn.as_graph takes; edge_attr [E, edge_dim], for layers that

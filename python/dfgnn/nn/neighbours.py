@@ -296,16 +296,11 @@ class SAGEConv(_Pair):
                 raise ValueError("'SAGEConv' does not support lazy "
                                  "initialization with `project=True`")
             self.lin = Linear(ins[0], ins[0], True)
-        self.lin_l = Linear(self._reduced_channels(ins[0]), out_channels, bias)
+        self.lin_l = Linear(self.reduction.out_channels(ins[0]), out_channels,
+                            bias)
         if root_weight:
             self.lin_r = Linear(ins[1], out_channels, False)
         self.reset_parameters()
-
-    def _reduced_channels(self, channels):
-        if not self.overridden:
-            return self.reduction.out_channels(channels)
-        count = getattr(self.aggr_module, "get_out_channels", None)
-        return channels if count is None else count(channels)
 
     def reset_parameters(self):
         for child in self.children():
