@@ -1,8 +1,12 @@
 """Models and graphs of many relations for tests, and what compares them with
 PyG's in float64."""
 
+import copy
+
 import torch
 import torch_geometric.nn as G
+
+import dfgnn
 
 WIDTH = 6
 NODES = {"a": 7, "b": 5, "c": 1, "d": 3}
@@ -54,6 +58,49 @@ def compare(plain, fast, leaves, call, tolerance=1e-10):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
+def accelerated(plain):
+    fast = copy.deepcopy(plain)
+    dfgnn.accelerate(fast)
+    return fast
+
+
+def agree(plain, leaves, call, tolerance=1e-10):
+    """compare() of a model, whose parameters are spread, with an accelerated
+    copy; returns the copy."""
+    fast = accelerated(spread(plain))
+    compare(plain, fast, leaves, call, tolerance)
+    return fast
+
+
+def gradients_alike(plain, fast, leaves, call):
+    """Gradients of a scalar are none in the same places, and else agree."""
+    found = []
+    for model in (plain, fast):
+        out = call(model)
+        for _ in range(2):  # a pass leaves nothing behind for the next
+            grads = torch.autograd.grad(out, [*leaves, *model.parameters()],
+                                        retain_graph=True, allow_unused=True)
+        found.append(grads)
+    assert any(g is None for g in found[0])
+    for want, have in zip(*found):
+        assert (want is None) == (have is None)
+        if want is not None:
+            torch.testing.assert_close(have, want)
+
+
+def second_derivatives(model, leaves, call):
+    """Gradients of the squares of the gradients of call(model)."""
+    leaves = [*leaves, *model.parameters()]
+    first = torch.autograd.grad(
+        sum(t.tanh().square().sum() for t in flat(call(model))), leaves,
+        create_graph=True, allow_unused=True)
+    again = torch.autograd.grad(
+        sum(g.square().sum() for g in first if g is not None), leaves,
+        allow_unused=True)
+    return [torch.zeros_like(t) if g is None else g
+            for t, g in zip(leaves, again)]
+
+
 # ---- layers of a HeteroConv -------------------------------------------------
 
 def own_loops(key):
@@ -71,7 +118,8 @@ LAYERS = {
         (WIDTH, WIDTH), 4, heads=2, bias=False, root_weight=False,
         concat=False),
     "SAGE": lambda key: G.SAGEConv(WIDTH, 8),
-    "SAGE of the largest": lambda key: G.SAGEConv((-1, -1), 8, aggr="max"),
+    "SAGE of the largest": lambda key: G.SAGEConv((WIDTH, WIDTH), 8,
+                                                  aggr="max"),
     "SAGE without own": lambda key: G.SAGEConv(
         (WIDTH, WIDTH), 8, aggr="sum", root_weight=False, bias=False),
     "Graph": lambda key: G.GraphConv((WIDTH, WIDTH), 8),
@@ -87,6 +135,11 @@ LAYERS = {
     "SAGE normalized": lambda key: G.SAGEConv((WIDTH, WIDTH), 8,
                                               normalize=True),
 }
+
+
+def hetero_conv(make, kinds=KINDS, aggr="sum"):
+    """A HeteroConv of make(relation), in float64."""
+    return G.HeteroConv({key: make(key) for key in kinds}, aggr).double()
 
 
 # ---- schemas ----------------------------------------------------------------

@@ -1,17 +1,14 @@
 """Products of rows in groups, each way, against a product for each group in
 float64."""
 
-import copy
-
 import pytest
 import torch
 import torch_geometric.nn as G
 
-import dfgnn
 from dfgnn import _grouped
 from dfgnn._grouped import Groups
-from dfgnn.nn import _relations
-from relation_cases import compare, many_types, schema, spread
+from dfgnn.nn.pyg.relations import sums as relation_sums
+from relation_cases import agree, many_types, schema
 
 SIZES = (5, 0, 33, 1, 0, 150, 8, 2, 17, 40)
 # relative to the largest number of a result: sums of so many terms, rounded
@@ -129,58 +126,49 @@ def in_one_kernel(monkeypatch):
                         widths: not any(width % 8 for width in widths))
     monkeypatch.setattr(Groups, "_in_one_kernel", lambda *given: (
         ran.append(1), inner(*given))[1])
-    monkeypatch.setattr(_relations, "MOST_TYPES", 0)
+    monkeypatch.setattr(relation_sums, "MOST_TYPES", 0)
     monkeypatch.setattr(_grouped, "MOST_ROWS", 0)
     return ran
 
 
-def typed(draw_of, width):
-    x = torch.randn(30, width, requires_grad=True)
-    return x, torch.randint(30, (2, 200)), torch.randint(draw_of, (200,))
+def over_types(width):
+    """(nodes, kinds, features of many small types, edges)."""
+    nodes, kinds, counts = many_types(12, 25)
+    _, edges = schema(counts, nodes, kinds)
+    return nodes, kinds, {kind: torch.randn(n, width, requires_grad=True)
+                          for kind, n in nodes.items()}, edges
+
+
+def typed(relations):
+    x = torch.randn(30, 8, requires_grad=True)
+    return x, torch.randint(30, (2, 200)), torch.randint(relations, (200,))
 
 
 def test_hgt_in_one_kernel(in_one_kernel):
-    nodes, kinds, counts = many_types(12, 25)
-    x, edges = schema(counts, nodes, kinds)
-    x = {kind: torch.randn(t.size(0), 16, requires_grad=True)
-         for kind, t in x.items()}
-    plain = spread(G.HGTConv(16, 8, (list(nodes), kinds), heads=2))
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    compare(plain, fast, list(x.values()), lambda m: m(x, edges), 2e-4)
+    nodes, kinds, x, edges = over_types(16)
+    agree(G.HGTConv(16, 8, (list(nodes), kinds), heads=2), list(x.values()),
+          lambda m: m(x, edges), 2e-4)
     assert len(in_one_kernel) == 4  # queries, keys, values, results
 
 
 def test_sums_of_many_types_in_one_kernel(in_one_kernel):
-    nodes, kinds, counts = many_types(12, 25)
-    x, edges = schema(counts, nodes, kinds)
-    x = {kind: torch.randn(t.size(0), 8, requires_grad=True)
-         for kind, t in x.items()}
-    plain = spread(G.HeteroConv({key: G.SAGEConv((8, 8), 16)
-                                 for key in kinds}))
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    compare(plain, fast, list(x.values()), lambda m: m(x, edges), 2e-4)
+    _, kinds, x, edges = over_types(8)
+    agree(G.HeteroConv({key: G.SAGEConv((8, 8), 16) for key in kinds}),
+          list(x.values()), lambda m: m(x, edges), 2e-4)
     assert len(in_one_kernel) == 2  # of sums, of the nodes themselves
 
 
-def test_rgcn_in_one_kernel(in_one_kernel):
-    x, edges, kinds = typed(40, 8)
-    for weights, ran in (({}, 1), (dict(num_blocks=2), 0)):
-        in_one_kernel.clear()
-        plain = spread(G.RGCNConv(8, 16, 40, **weights))
-        fast = copy.deepcopy(plain)
-        dfgnn.accelerate(fast)
-        compare(plain, fast, [x], lambda layer: layer(x, edges, kinds), 2e-4)
-        assert len(in_one_kernel) == ran, weights
+@pytest.mark.parametrize("weights, ran", [({}, 1), (dict(num_blocks=2), 0)])
+def test_rgcn_in_one_kernel(weights, ran, in_one_kernel):
+    x, edges, kinds = typed(40)
+    agree(G.RGCNConv(8, 16, 40, **weights), [x],
+          lambda layer: layer(x, edges, kinds), 2e-4)
+    assert len(in_one_kernel) == ran
 
 
 def test_heat_in_one_kernel(in_one_kernel):
-    x, edges, kinds = typed(3, 8)
+    x, edges, kinds = typed(3)
     node_type, attr = torch.randint(10, (30,)), torch.randn(200, 5)
-    plain = spread(G.HEATConv(8, 8, 10, 3, 4, 5, 6, heads=2))
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    compare(plain, fast, [x], lambda m: m(x, edges, node_type, kinds, attr),
-            2e-4)
+    agree(G.HEATConv(8, 8, 10, 3, 4, 5, 6, heads=2), [x],
+          lambda m: m(x, edges, node_type, kinds, attr), 2e-4)
     assert len(in_one_kernel) == 1

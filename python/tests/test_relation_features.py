@@ -1,15 +1,14 @@
 """Attention over features as they came, against PyG in float64."""
 
-import copy
-
 import pytest
 import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn.nn import _relation_features
-from dfgnn.nn._relation_rows import Features
-from relation_cases import compare, spread
+from dfgnn.nn.pyg.relations import features
+from dfgnn.nn.pyg.relations.rows import Features
+from relation_cases import (
+    accelerated, agree, hetero_conv, second_derivatives, spread)
 
 NODES = {"a": 60, "b": 70, "c": 40, "d": 1}
 KINDS = [("a", "x", "b"), ("b", "x", "a"), ("a", "z", "a"), ("c", "x", "a"),
@@ -20,10 +19,10 @@ WIDTH = 7
 
 @pytest.fixture
 def ran(monkeypatch):
-    found, gat = [], _relation_features.gat
-    monkeypatch.setattr(_relation_features, "LEAST_SAVED", 0)
-    monkeypatch.setattr(_relation_features, "FEWER", {"cpu": 2})
-    monkeypatch.setattr(_relation_features, "gat", lambda *a: (
+    found, gat = [], features.gat
+    monkeypatch.setattr(features, "LEAST_SAVED", 0)
+    monkeypatch.setattr(features, "FEWER", {"cpu": 2})
+    monkeypatch.setattr(features, "gat", lambda *a: (
         found.append(1), gat(*a))[1])
     return found
 
@@ -38,14 +37,10 @@ def given(wanted=False):
         for key, n in zip(KINDS, COUNTS)}
 
 
-def both(aggr="sum", edge_dim=None, **options):
-    plain = spread(G.HeteroConv({key: G.GATConv(
+def conv(aggr="sum", **options):
+    return hetero_conv(lambda key: G.GATConv(
         (WIDTH, WIDTH) if key[0] != key[2] else WIDTH, 4, heads=2,
-        add_self_loops=False, edge_dim=edge_dim, **options)
-        for key in KINDS}, aggr).double())
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    return plain, fast
+        add_self_loops=False, **options), KINDS, aggr)
 
 
 @pytest.mark.parametrize("aggr", ["sum", "mean"])
@@ -53,8 +48,8 @@ def both(aggr="sum", edge_dim=None, **options):
     {}, dict(concat=False), dict(residual=True), dict(bias=False)])
 def test_features_without_gradients_are_summed_first(aggr, options, ran):
     x, edges = given()
-    plain, fast = both(aggr, **options)
-    compare(plain, fast, [], lambda model: model(x, edges))
+    plain = conv(aggr, **options)
+    fast = agree(plain, [], lambda model: model(x, edges))
     with torch.no_grad():
         for kind, out in fast(x, edges).items():
             torch.testing.assert_close(out, plain(x, edges)[kind])
@@ -67,19 +62,16 @@ def test_scores_of_both_sides_are_one_product_or_two():
     of_src, of_dst = ([torch.randn(2, WIDTH, dtype=torch.float64)
                        for _ in KINDS] for _ in range(2))
     copies = {kind: t.clone() for kind, t in x.items()}
-    found = [_relation_features.scores(graph, features, of_src, of_dst)
-             for features in (Features(x, x), Features(x, copies))]
-    of_pairs, by_type = found[0]
-    torch.testing.assert_close(found[1][0], of_pairs)
     pairs = graph.pairs(graph.by_node("src"))
     begins = graph.by_node("dst").begin
     want = [x[KINDS[r][2]][node - begins[r]] @ of_dst[r].t() for r, node in
             zip(pairs.relation.tolist(), pairs.node.tolist())]
-    torch.testing.assert_close(of_pairs, torch.stack(want))
-    for kind, block in graph.blocks("src").items():
-        torch.testing.assert_close(by_type[kind], torch.stack(
-            [x[kind] @ of_src[r].t() for r in block.relations], 1))
-        torch.testing.assert_close(found[1][1][kind], by_type[kind])
+    for both in (Features(x, x), Features(x, copies)):
+        of_pairs, by_type = features.scores(graph, both, of_src, of_dst)
+        torch.testing.assert_close(of_pairs, torch.stack(want))
+        for kind, block in graph.blocks("src").items():
+            torch.testing.assert_close(by_type[kind], torch.stack(
+                [x[kind] @ of_src[r].t() for r in block.relations], 1))
 
 
 def test_features_of_edges(ran):
@@ -87,42 +79,30 @@ def test_features_of_edges(ran):
     attr = {key: torch.randn(part.size(1), 3, dtype=torch.float64,
                              requires_grad=True)
             for key, part in edges.items()}
-    plain, fast = both(edge_dim=3)
-    compare(plain, fast, list(attr.values()),
-            lambda model: model(x, edges, edge_attr_dict=attr))
+    agree(conv(edge_dim=3), list(attr.values()),
+          lambda model: model(x, edges, edge_attr_dict=attr))
     assert len(ran) == 1
 
 
 def test_features_with_gradients_are_projected_first(ran):
     x, edges = given(wanted=True)
-    plain, fast = both()
-    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    agree(conv(), list(x.values()), lambda model: model(x, edges))
     assert not ran
 
 
 def test_gradients_of_gradients(ran):
     x, edges = given()
-    found = []
-    for model in both():
-        leaves = list(model.parameters())
-        first = torch.autograd.grad(
-            sum(t.tanh().sum() for t in model(x, edges).values()), leaves,
-            create_graph=True, allow_unused=True)
-        again = torch.autograd.grad(
-            sum(g.square().sum() for g in first if g is not None), leaves,
-            allow_unused=True)
-        found.append([torch.zeros_like(t) if g is None else g
-                      for t, g in zip(leaves, again)])
-    for a, b in zip(*found):
+    plain = spread(conv())
+    for a, b in zip(*[second_derivatives(model, [], lambda m: m(x, edges))
+                      for model in (plain, accelerated(plain))]):
         torch.testing.assert_close(b, a)
     assert len(ran) == 1
 
 
 def test_dropout_and_autocast_project_first(ran):
     x, edges = given()
-    _, fast = both(dropout=.5)
-    fast.train()(x, edges)
-    _, fast = both()
+    accelerated(conv(dropout=.5)).train()(x, edges)
     with torch.autocast("cpu", torch.bfloat16):
-        fast.float()({kind: t.float() for kind, t in x.items()}, edges)
+        accelerated(conv()).float()({kind: t.float() for kind, t in
+                                     x.items()}, edges)
     assert not ran

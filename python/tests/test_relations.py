@@ -8,9 +8,13 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
+from dfgnn import _grouped
+from dfgnn.nn.pyg.relations import layers as kinds_of_layers, sums, tiles
 from relation_cases import (
-    KINDS, LAYERS, NODES, WIDTH, compare, many_types,
-    own_loops, random_schema, schema, spread)
+    KINDS, LAYERS, NODES, WIDTH, accelerated, agree, compare, gradients_alike,
+    hetero_conv, many_types, own_loops, schema, spread)
+
+FEW = [(3, 1, 2, 0, 1, 1, 1), (30, 1, 2, 0, 40, 1, 1)]
 
 
 # ---- HeteroConv -------------------------------------------------------------
@@ -19,57 +23,40 @@ from relation_cases import (
 @pytest.mark.parametrize("name", LAYERS)
 def test_hetero_conv_in_one_pass(name, aggr, said):
     x, edges = schema()
-    plain = G.HeteroConv({key: LAYERS[name](key) for key in KINDS},
-                         aggr).double()
-    plain(x, edges)
-    fast = copy.deepcopy(spread(plain))
-    report = dfgnn.accelerate(fast)
+    plain = hetero_conv(LAYERS[name], aggr=aggr)
+    fast = agree(plain, list(x.values()), lambda model: model(x, edges))
+    text = str(dfgnn.accelerate(copy.deepcopy(plain)))
     assert f"{len(KINDS)} {type(LAYERS[name](KINDS[0])).__name__} in one " \
-        "pass" in str(report)
-    assert len(str(report).splitlines()) == 2
-    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+        "pass" in text and len(text.splitlines()) == 2
     assert list(fast(x, edges)) == list(plain(x, edges))
     assert not said.text
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("counts", [(3, 1, 2, 0, 1, 1, 1),
-                                    (30, 1, 2, 0, 40, 1, 1)])
+@pytest.mark.parametrize("counts", FEW)
 def test_relations_with_fewer_edges_than_nodes(name, counts, said):
     x, edges = schema(counts)
     for aggr in ("sum", "mean", "cat"):
-        plain = G.HeteroConv({key: LAYERS[name](key) for key in KINDS},
-                             aggr).double()
-        plain(x, edges)
-        fast = copy.deepcopy(spread(plain))
-        dfgnn.accelerate(fast)
-        compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+        agree(hetero_conv(LAYERS[name], aggr=aggr), list(x.values()),
+              lambda model: model(x, edges))
     assert not said.text
 
 
 @pytest.mark.parametrize("name", ["SAGE", "SAGE of the largest",
                                   "SAGE without own", "Graph", "some biases"])
 def test_many_small_relations_are_batched_products(name, said, monkeypatch):
-    from dfgnn import _grouped
-    from dfgnn.nn import _relation_tiles, _relations
     monkeypatch.setattr(_grouped, "FEW", 0)
-    monkeypatch.setattr(_relations, "MOST_TYPES", 0)
-    sums, ran = _relation_tiles.sums, []
-    monkeypatch.setattr(_relation_tiles, "sums", lambda *a: (
-        ran.append(1), sums(*a))[1])
+    monkeypatch.setattr(sums, "MOST_TYPES", 0)
+    run, ran = tiles.sums, []
+    monkeypatch.setattr(tiles, "sums", lambda *a: (ran.append(1), run(*a))[1])
     make = LAYERS.get(name, lambda key: G.SAGEConv(
         WIDTH, 8, bias=key[0] == "a", root_weight=key[2] != "b"))
     for aggr in ("sum", "mean"):
         for nodes, kinds, counts in (
                 (NODES, KINDS, (12, 9, 8, 0, 4, 6, 3)), many_types(12, 25)):
             x, edges = schema(counts, nodes, kinds)
-            plain = G.HeteroConv({key: make(key) for key in kinds},
-                                 aggr).double()
-            plain(x, edges)
-            fast = copy.deepcopy(spread(plain))
-            dfgnn.accelerate(fast)
-            compare(plain, fast, list(x.values()),
-                    lambda model: model(x, edges))
+            agree(hetero_conv(make, kinds, aggr), list(x.values()),
+                  lambda model: model(x, edges))
     assert not said.text and len(ran) == (2 if name == "some biases" else 4)
 
 
@@ -84,13 +71,11 @@ def mixed(key):
 @pytest.mark.parametrize("aggr", ["sum", "mean", "cat"])
 def test_a_mixture_goes_in_as_many_passes_as_it_has_kinds(aggr, said):
     x, edges = schema()
-    plain = spread(G.HeteroConv({key: mixed(key) for key in KINDS},
-                                aggr).double())
-    fast = copy.deepcopy(plain)
-    text = str(dfgnn.accelerate(fast))
+    plain = hetero_conv(mixed, aggr=aggr)
+    agree(plain, list(x.values()), lambda model: model(x, edges))
     assert "4 SAGEConv in one pass; 2 GATConv in one pass; c x a one by one " \
-        "(ResGatedGraphConv is none of the layers that go together (" in text
-    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+        "(ResGatedGraphConv is none of the layers that go together (" in \
+        str(dfgnn.accelerate(plain))
     assert not said.text
 
 
@@ -109,37 +94,37 @@ OF_EDGES = {
 }
 
 
+def of_edges(edges, *shape, some=lambda number: True):
+    """Random tensors by relation, [E, *shape] each."""
+    return {key: torch.rand(part.size(1), *shape, dtype=torch.float64,
+                            requires_grad=True)
+            for number, (key, part) in enumerate(edges.items())
+            if some(number)}
+
+
 @pytest.mark.parametrize("positional", [False, True])
-@pytest.mark.parametrize("counts", [(12, 9, 8, 0, 4, 6, 3),
-                                    (3, 1, 2, 0, 1, 1, 1)])
+@pytest.mark.parametrize("counts", [(12, 9, 8, 0, 4, 6, 3), FEW[0]])
 @pytest.mark.parametrize("name", OF_EDGES)
 def test_hetero_conv_with_features_of_edges(name, counts, positional, said):
     x, edges = schema(counts)
-    plain = spread(G.HeteroConv({key: OF_EDGES[name](
-        key, 3 if i % 2 or positional else None)
-        for i, key in enumerate(KINDS)}).double())
-    attr = {key: torch.randn(part.size(1), 3, dtype=torch.float64,
-                             requires_grad=True)
-            for i, (key, part) in enumerate(edges.items())
-            if i % 2 or positional}
-    fast = copy.deepcopy(plain)
-    assert "7 " in str(dfgnn.accelerate(fast))
-    compare(plain, fast, [*x.values(), *attr.values()],
-            lambda model: model(x, edges, attr) if positional
-            else model(x, edges, edge_attr_dict=attr))
+    attr = of_edges(edges, 3, some=lambda number: number % 2 or positional)
+    plain = hetero_conv(lambda key: OF_EDGES[name](
+        key, 3 if key in attr else None))
+    agree(plain, [*x.values(), *attr.values()],
+          lambda model: model(x, edges, attr) if positional
+          else model(x, edges, edge_attr_dict=attr))
     assert not said.text
 
 
+OWN = [("a", n, "a") for n in "xyz"]
 WEIGHTED = {
-    "Graph": (lambda: G.GraphConv((WIDTH, WIDTH), 8), KINDS),
-    "Graph of means": (lambda: G.GraphConv((WIDTH, WIDTH), 8, aggr="mean"),
+    "Graph": (lambda key: G.GraphConv((WIDTH, WIDTH), 8), KINDS),
+    "Graph of means": (lambda key: G.GraphConv((WIDTH, WIDTH), 8, aggr="mean"),
                        KINDS),
-    "GCN": (lambda: G.GCNConv(WIDTH, 8), [("a", n, "a") for n in "xyz"]),
-    "GCN improved, without loops of its own": (
-        lambda: G.GCNConv(WIDTH, 8, improved=True, add_self_loops=False),
-        [("a", n, "a") for n in "xyz"]),
-    "GCN as it is": (lambda: G.GCNConv(WIDTH, 8, normalize=False),
-                     [("a", n, "a") for n in "xyz"]),
+    "GCN": (lambda key: G.GCNConv(WIDTH, 8), OWN),
+    "GCN improved, without loops of its own": (lambda key: G.GCNConv(
+        WIDTH, 8, improved=True, add_self_loops=False), OWN),
+    "GCN as it is": (lambda key: G.GCNConv(WIDTH, 8, normalize=False), OWN),
 }
 
 
@@ -148,30 +133,21 @@ WEIGHTED = {
 def test_hetero_conv_with_weights_of_edges(name, some, said):
     make, kinds = WEIGHTED[name]
     x, edges = schema((12, 9, 8, 0, 4, 6, 3)[:len(kinds)], NODES, kinds)
-    weight = {key: torch.rand(part.size(1), dtype=torch.float64,
-                              requires_grad=True)
-              for i, (key, part) in enumerate(edges.items())
-              if some == "all" or some == "some" and i % 2}
+    weight = of_edges(edges, some=lambda number: some == "all" or
+                      some == "some" and number % 2)
     for aggr in ("sum", "mean", "max"):
-        plain = spread(G.HeteroConv({key: make() for key in kinds},
-                                    aggr).double())
-        fast = copy.deepcopy(plain)
-        assert f"{len(kinds)} " in str(dfgnn.accelerate(fast))
-        compare(plain, fast, [*x.values(), *weight.values()],
-                lambda model: model(x, edges, edge_weight_dict=weight))
+        agree(hetero_conv(make, kinds, aggr),
+              [*x.values(), *weight.values()],
+              lambda model: model(x, edges, edge_weight_dict=weight))
     assert not said.text
 
 
 def test_maxima_with_weights_go_one_by_one():
     x, edges = schema()
-    plain = spread(G.HeteroConv({key: G.GraphConv(
-        (WIDTH, WIDTH), 8, aggr="max") for key in KINDS}).double())
-    weight = {key: torch.rand(part.size(1), dtype=torch.float64)
-              for key, part in edges.items()}
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    compare(plain, fast, list(x.values()),
-            lambda model: model(x, edges, edge_weight_dict=weight))
+    weight = of_edges(edges)
+    agree(hetero_conv(lambda key: G.GraphConv((WIDTH, WIDTH), 8, aggr="max")),
+          list(x.values()),
+          lambda model: model(x, edges, edge_weight_dict=weight))
 
 
 @pytest.mark.parametrize("name", ["GAT", "GATv2", "Transformer"])
@@ -179,27 +155,24 @@ def test_dropout_of_attention_in_one_pass(name):
     """Weights that are kept are 1 / (1 - p) of what they were: the mean of
     many draws is the result without dropout."""
     x, edges = schema()
-    model = spread(G.HeteroConv({key: LAYERS[name](key) for key in KINDS}
-                                ).double())
+    model = spread(hetero_conv(LAYERS[name]))
     for layer in model.convs.values():
         layer.dropout = 0.3
     dfgnn.accelerate(model)
-    want = model.eval()(x, edges)["a"]
-    model.train()
-    draws = torch.stack([model(x, edges)["a"] for _ in range(400)])
-    assert float(draws.detach().var(0).max()) > 1e-3
+    with torch.no_grad():
+        want = model.eval()(x, edges)["a"]
+        model.train()
+        draws = torch.stack([model(x, edges)["a"] for _ in range(400)])
+    assert float(draws.var(0).max()) > 1e-3
     error = draws.std(0) / 20 + 1e-9
     assert float(((draws.mean(0) - want).abs() / error).max()) < 6
 
 
 def test_relations_that_are_not_there_are_left_out(said):
     x, edges = schema()
-    plain = spread(G.HeteroConv({key: G.SAGEConv(WIDTH, 8) for key in KINDS},
-                                "mean").double())
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
     del edges[KINDS[0]], edges[KINDS[6]]
-    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    fast = agree(hetero_conv(LAYERS["SAGE"], aggr="mean"), list(x.values()),
+                 lambda model: model(x, edges))
     assert "d" not in fast(x, edges) and not said.text
 
 
@@ -207,44 +180,52 @@ def test_relations_that_are_not_there_are_left_out(said):
 def test_gradients_have_memory_of_their_own(name):
     """Whoever writes to one, as clip_grad_norm_ does, writes to one."""
     x, edges = schema()
-    model = G.HeteroConv({key: LAYERS[name](key) for key in KINDS}).double()
-    model(x, edges)
-    dfgnn.accelerate(model)
+    model = accelerated(hetero_conv(LAYERS[name]))
     sum(t.sum() for t in model(x, edges).values()).backward()
     found = [p.grad for p in model.parameters() if p.grad is not None]
-    marks = [torch.zeros_like(t) for t in found]
     for number, grad in enumerate(found):
         grad.fill_(number)
-        marks[number] += number
     assert len(found) > 6
-    for grad, mark in zip(found, marks):
-        assert torch.equal(grad, mark)
+    for number, grad in enumerate(found):
+        assert torch.equal(grad, torch.full_like(grad, number))
 
 
 def test_hooks_see_each_layer(said):
     x, edges = schema()
-    model = G.HeteroConv({key: G.SAGEConv(WIDTH, 8) for key in KINDS}).double()
-    dfgnn.accelerate(model)
-    seen = []
+    model, seen = accelerated(hetero_conv(LAYERS["SAGE"])), []
+    model(x, edges)
     for layer in model.convs.values():
         layer.register_forward_hook(lambda *_: seen.append(1))
     model(x, edges)
     assert len(seen) == len(KINDS)
 
 
+def test_options_that_change_between_calls_are_seen():
+    x, edges = schema()
+    plain = spread(hetero_conv(LAYERS["SAGE"]))
+    fast = accelerated(plain)
+    for change in (lambda layer: setattr(layer, "normalize", True),
+                   lambda layer: setattr(layer, "lin_r", torch.nn.Linear(
+                       WIDTH, 8, dtype=torch.float64)),
+                   lambda layer: setattr(layer, "aggr_module",
+                                         G.MaxAggregation())):
+        fast(x, edges)
+        change(fast.convs[KINDS[2]])
+        plain = copy.deepcopy(fast)
+        dfgnn.accelerate(plain, undo=True)
+        compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+
+
 def test_wrong_edges_get_the_error_of_pyg():
     x, edges = schema()
     edges[KINDS[1]] = edges[KINDS[1]] + 100
-    model = G.HeteroConv({key: G.SAGEConv(WIDTH, 8) for key in KINDS}).double()
-    dfgnn.accelerate(model)
-    with pytest.raises(Exception) as error:
-        model(x, edges)
-    assert error.type in (IndexError, RuntimeError, ValueError)
+    with pytest.raises((IndexError, RuntimeError, ValueError)):
+        accelerated(hetero_conv(LAYERS["SAGE"]))(x, edges)
 
 
 def test_undo_pickles_and_state(tmp_path):
     x, edges = schema()
-    model = G.HeteroConv({key: G.SAGEConv(WIDTH, 8) for key in KINDS}).double()
+    model = hetero_conv(LAYERS["SAGE"])
     names = list(model.state_dict())
     want = model(x, edges)["a"]
     dfgnn.accelerate(model)
@@ -257,39 +238,16 @@ def test_undo_pickles_and_state(tmp_path):
     assert type(model) is G.HeteroConv
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("name", ["GAT", "GATv2", "SAGE", "Transformer"])
-def test_types_of_results(name, kind):
-    dtype = getattr(torch, kind)
-    x, edges = schema()
-    x = {key: value.detach().to(dtype) for key, value in x.items()}
-    plain = spread(G.HeteroConv({key: LAYERS[name](key) for key in KINDS}
-                                ).to(dtype))
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    near = 1e-5 if kind == "float32" else 4e-2
-    for key, want in plain(x, edges).items():
-        torch.testing.assert_close(fast(x, edges)[key], want, rtol=near,
-                                   atol=near)
-
-
 @pytest.mark.parametrize("channels,together", [(4, True), (512, False)])
 def test_gatv2_in_one_pass_on_a_cpu_where_that_is_faster(channels, together,
                                                          said, monkeypatch):
-    from dfgnn.nn import _relations
-    passes, own = [], _relations.gatv2
-
-    def gatv2(*args, **more):
-        passes.append(len(args))
-        return own(*args, **more)
-    monkeypatch.setattr(_relations, "gatv2", gatv2)
+    passes, own = [], kinds_of_layers._dynamic_attention
+    monkeypatch.setattr(kinds_of_layers, "_dynamic_attention", lambda *args: (
+        passes.append(1), own(*args))[1])
     x, edges = schema()
-    plain = spread(G.HeteroConv({key: G.GATv2Conv(
-        (WIDTH, WIDTH), channels, heads=2, add_self_loops=False)
-        for key in KINDS}).double())
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    agree(hetero_conv(lambda key: G.GATv2Conv(
+        (WIDTH, WIDTH), channels, heads=2, add_self_loops=False)),
+        list(x.values()), lambda model: model(x, edges))
     assert bool(passes) == together
     assert together or "each relation are faster" in said.text
 
@@ -326,17 +284,14 @@ def test_models_of_to_hetero(layers, aggr, said):
     fast = copy.deepcopy(spread(plain))
     names, code = list(fast.state_dict()), fast.code
     report = dfgnn.accelerate(fast)
-    joined = [layer.name for layer in report.joined]
-    assert joined == (
+    assert [layer.name for layer in report.joined] == (
         ["conv2"] if layers[0]().__class__ is G.ResGatedGraphConv
         else ["conv1", "conv2"])
     assert "conv2: layer of to_hetero: 5 GATConv in one pass" in str(report)
     assert list(fast.state_dict()) == names
-    compare(plain, fast, list(x.values()), lambda model: model(x, edges))
-    assert not said.text
-    again = copy.deepcopy(fast)
-    compare(plain, again, list(x.values()), lambda model: model(x, edges))
-    assert not dfgnn.accelerate(fast).joined
+    for model in (fast, copy.deepcopy(fast)):
+        compare(plain, model, list(x.values()), lambda m: m(x, edges))
+    assert not said.text and not dfgnn.accelerate(fast).joined
     dfgnn.accelerate(fast, undo=True)
     assert fast.code == code
     compare(plain, fast, list(x.values()), lambda model: model(x, edges))
@@ -362,36 +317,12 @@ def test_models_of_to_hetero_with_features_of_edges(by_name, said):
     nodes, kinds = {"a": 7, "b": 5}, [("a", "x", "a"), ("b", "x", "a"),
                                       ("a", "y", "b")]
     x, edges = schema((9, 8, 7), nodes, kinds)
-    weight, attr = [{key: torch.rand(
-        part.size(1), *shape, dtype=torch.float64, requires_grad=True)
-        for key, part in edges.items()} for shape in ((), (3,))]
+    weight, attr = of_edges(edges), of_edges(edges, 3)
     plain = G.to_hetero(OfEdges(by_name), (list(nodes), kinds)).double()
     plain(x, edges, weight, attr)
-    fast = copy.deepcopy(spread(plain))
-    assert [layer.name for layer in dfgnn.accelerate(fast).joined] == [
-        "conv1", "conv2"]
-    compare(plain, fast, [*x.values(), *weight.values(), *attr.values()],
-            lambda model: model(x, edges, weight, attr))
-    assert not said.text
-
-
-# ---- any schema -------------------------------------------------------------
-
-@pytest.mark.parametrize("number", range(12))
-def test_hetero_conv_of_any_schema(number):
-    nodes, kinds, counts = random_schema(number)
-    x, edges = schema(counts, nodes, kinds)
-    for turn, name in enumerate(LAYERS):
-        if (turn + number) % 3:
-            continue
-        aggr = ("sum", "mean", "max", "cat")[(turn + number) % 4]
-        plain = G.HeteroConv({key: LAYERS[name](key) for key in kinds},
-                             aggr).double()
-        with torch.no_grad():
-            plain(x, edges)
-        fast = copy.deepcopy(spread(plain))
-        dfgnn.accelerate(fast)
-        compare(plain, fast, list(x.values()), lambda model: model(x, edges))
+    fast = agree(plain, [*x.values(), *weight.values(), *attr.values()],
+                 lambda model: model(x, edges, weight, attr))
+    assert "together" in fast.code and not said.text
 
 
 # ---- what does not lead to the loss -----------------------------------------
@@ -399,58 +330,27 @@ def test_hetero_conv_of_any_schema(number):
 class TwoLayers(torch.nn.Module):
     def __init__(self, layer):
         super().__init__()
-        self.convs = torch.nn.ModuleList(G.HeteroConv(
-            {key: layer(key) for key in KINDS}) for _ in range(2))
-        self.project = torch.nn.ModuleList(
-            torch.nn.ModuleDict({kind: torch.nn.LazyLinear(WIDTH)
-                                 for kind in NODES}) for _ in range(2))
+        self.convs = torch.nn.ModuleList(hetero_conv(layer) for _ in range(2))
 
     def forward(self, x, edges):
-        for conv, lins in zip(self.convs, self.project):
-            x = {kind: lins[kind](t).tanh()
+        for conv in self.convs:
+            x = {kind: torch.cat([t, t], 1)[:, :WIDTH].tanh()
                  for kind, t in conv(x, edges).items()}
         return x
 
 
-@pytest.mark.parametrize("kind", ["a", "d"])
-@pytest.mark.parametrize("name", LAYERS)
-def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind):
-    x, edges = schema()
-    plain = TwoLayers(LAYERS[name]).double()
-    plain(x, edges)
-    fast = copy.deepcopy(spread(plain))
-    dfgnn.accelerate(fast)
-    found = []
-    for model in (plain, fast):
-        out = model(x, edges)[kind]
-        leaves = [*x.values(), *model.parameters()]
-        for _ in range(2):  # a pass leaves nothing behind for the next
-            grads = torch.autograd.grad(out.square().sum(), leaves,
-                                        retain_graph=True, allow_unused=True)
-        found.append(grads)
-    assert any(g is None for g in found[0])
-    for want, have in zip(*found):
-        assert (want is None) == (have is None)
-        if want is not None:
-            torch.testing.assert_close(have, want)
+OVER_TYPES = {"HGT": G.HGTConv, "HAN": G.HANConv}
 
 
-@pytest.mark.parametrize("kind", ["a", "d"])
-@pytest.mark.parametrize("name", ["HGT", "HAN"])
-def test_layers_over_types_have_no_gradient_of_what_no_loss_reads(name, kind):
+@pytest.mark.parametrize("kind, least", [
+    ("a", 0), ("b", 0), ("d", 0), ("a", sums.LEAST_LEFT_OUT["cpu"])])
+@pytest.mark.parametrize("name", [*LAYERS, *OVER_TYPES])
+def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind, least,
+                                                        monkeypatch):
+    monkeypatch.setitem(sums.LEAST_LEFT_OUT, "cpu", least)
     x, edges = schema()
-    about = list(NODES), list(edges)
-    plain = spread((G.HGTConv(WIDTH, 8, about, heads=2) if name == "HGT" else
-                    G.HANConv(WIDTH, 8, about, heads=2)).double())
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    found = []
-    for model in (plain, fast):
-        leaves = [*x.values(), *model.parameters()]
-        found.append(torch.autograd.grad(
-            model(x, edges)[kind].square().sum(), leaves, allow_unused=True))
-    for (key, _), want, have in zip(
-            [*x.items(), *plain.named_parameters()], *found):
-        assert (want is None) == (have is None), key
-        if want is not None:
-            torch.testing.assert_close(have, want)
+    plain = spread((OVER_TYPES[name](WIDTH, 8, (list(NODES), KINDS), heads=2)
+                    if name in OVER_TYPES else TwoLayers(LAYERS[name])
+                    ).double())
+    gradients_alike(plain, accelerated(plain), list(x.values()), lambda model:
+                    model(x, edges)[kind].square().sum())

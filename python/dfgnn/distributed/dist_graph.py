@@ -122,7 +122,6 @@ class DistGraph(Graph):
         self.exchange = Exchange(part, group, device)
         start.settle(self.exchange, group)
         self._split = None
-        self.unlooped = None
         self.edge_number = self.edges
 
     @classmethod
@@ -137,7 +136,6 @@ class DistGraph(Graph):
             setattr(graph, name, getattr(other, name))
         graph._split = None
         graph.edge_number = numbers
-        graph.unlooped = other
         return graph
 
     # ---- properties and methods that layers use

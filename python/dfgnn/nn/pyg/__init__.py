@@ -11,9 +11,9 @@ reason.  ``dfgnn.accelerate(model)`` gives a model's layers these classes.
 import torch_geometric.nn as _pyg
 
 from ._gps import GPSConv
-from ._hetero_conv import HeteroConv
 from ._mixin import Fused, fuse as _fuse
 from ._table import rows as _rows
+from .relations.hetero_conv import HeteroConv
 
 __all__ = ["Fused", "CLASSES", "GPSConv", "HeteroConv", "UNITS"]
 

@@ -5,18 +5,17 @@ import torch_geometric.nn as pyg
 from ... import ops
 from . import _attention_convs as attention
 from . import _compiled as compiled
-from . import _heterogeneous as heterogeneous
 from . import _messages as messages
-from . import _rgat as rgat
 from . import _sums as sums
 from . import _traced as traced
 from .. import _attention_nodes as attention_nodes
 from .. import _sum_nodes as sum_nodes
-from ._heat import heat
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row, tried
 from ._principal import pna
-from ._rgcn import rgcn
+from .relations import over_types, rgat
+from .relations.heat import heat
+from .relations.rgcn import rgcn
 
 
 def _written(fused):
@@ -67,8 +66,8 @@ TABLE = [
         node=attention_nodes.transformer),
     Row("AGNNConv", forward=tried(attention.agnn), node=attention_nodes.agnn),
     Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS)),
-    Row("HANConv", forward=heterogeneous.han),
-    Row("HGTConv", forward=heterogeneous.hgt),
+    Row("HANConv", forward=over_types.han),
+    Row("HGTConv", forward=over_types.hgt),
     Row("RGATConv", rgat.relational, rgat.tells_weights(sums.renamed({}))),
     Row("HEATConv", forward=tried(heat)),
     Row("GeneralConv", traced.propagate),

@@ -2,9 +2,8 @@
 
 from torch_geometric.nn import MessagePassing
 
-from . import (
-    CLASSES, UNITS, Fused, HeteroConv, _functions, _hetero_library, _to_hetero,
-    _traced)
+from . import CLASSES, UNITS, Fused, HeteroConv, _functions, _traced
+from .relations import calls, to_hetero
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
@@ -19,18 +18,18 @@ def detail(module):
     """What the report says of a module that takes the layers inside it
     together; None of any other."""
     if type(module) is HeteroConv:
-        return _hetero_library.described(dict(module.convs.items()))
+        return calls.described(dict(module.convs.items()))
     return None
 
 
 def rewrite(module):
     """[(name, how)] of the layers inside a module that made one call of several
-    of them, see _to_hetero.py."""
-    return _to_hetero.rewrite(module)
+    of them, see relations/to_hetero.py."""
+    return to_hetero.rewrite(module)
 
 
 def restore(module):
-    _to_hetero.restore(module)
+    to_hetero.restore(module)
 
 
 def traced(kind):

@@ -12,14 +12,14 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric import typing
 
-from ... import _grouped, ops
-from ..._grouped import take
-from ...aggregation import each_reduction, spmm
-from ...graph import Graph
-from ...hetero import gatherer, typed_graph
-from ._edges import edges_as_given, flowed, known, reverse
-from ._mixin import fits, unfit
-from ._reduce import combine, is_sum, reductions
+from .... import _grouped, ops
+from ...._grouped import take
+from ....aggregation import each_reduction, spmm
+from ....graph import Graph
+from ....hetero import gatherer, typed_graph
+from .._edges import edges_as_given, flowed, known, reverse
+from .._mixin import fits, unfit
+from .._reduce import combine, is_sum, reductions
 
 
 def _is_fast(layer):

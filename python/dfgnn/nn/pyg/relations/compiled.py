@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 
-from ... import _relation_operator
-from ..._autocast import autocast_dtype
-from ..._operators import DTYPES
-from ._hetero_library import LIBRARY
-from ._reduce import reductions
+from .... import _relation_operator
+from ...._autocast import autocast_dtype
+from ...._operators import DTYPES
+from .._reduce import reductions
+from .calls import group_key
 
 # by class of layers the linear layers of the sums and of a node's own features
 _LINEARS = {pyg.SAGEConv: ("lin_l", "lin_r"),
@@ -24,7 +24,7 @@ def plan(module):
     """"operator|linear layer of sums|of own features" if all layers do the
     same and can go together; else ""."""
     layers = list(module.convs.values())
-    found = set(map(LIBRARY.group_key, layers))
+    found = set(map(group_key, layers))
     if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
         return ""
     (base, _), = found

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import torch
 
-from .._autocast import autocasting
-from .._autograd import Kind, Recorded, by_operations
-from .._grouped import take
-from .._tables import tables
-from ..functional import gat_attention
-from ..graph import Graph
-from ..hetero import Layout, gatherer
-from ._relation_sums import joined
+from ...._autocast import autocasting
+from ...._autograd import Kind, Recorded, by_operations
+from ...._grouped import take
+from ...._tables import tables
+from ....functional import gat_attention
+from ....graph import Graph
+from ....hetero import Layout, gatherer
+from .rows import joined
 
 # as many features as the kernels of a GPU attend over
 MOST_FEATURES = 1024
@@ -117,7 +117,7 @@ def _sides(x, kinds):
 
 
 def gat(graph, x, like, weights, score_dst, score_src, edge_score):
-    """[pairs, H, C] of graph.pairs(), as _relations.gat() has them.
+    """[pairs, H, C] of graph.pairs(), as gat() of layers.py has them.
 
     x: by type of sources; weights: by relation [H * C, F]; score_dst
     [pairs, H]; score_src: by type of sources [nodes, relations, H];
@@ -144,7 +144,7 @@ def gat(graph, x, like, weights, score_dst, score_src, edge_score):
 class _Sums(NamedTuple):
     """The attention of a relation over features x [nodes, F]."""
     graph: Graph
-    like: NamedTuple  # _relations.Heads
+    like: NamedTuple  # Heads of layers.py
     x: torch.Tensor
 
     def __call__(self, score_dst, by_edge):

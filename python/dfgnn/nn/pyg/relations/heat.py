@@ -8,15 +8,15 @@ from torch.nn import Embedding
 from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 
-from ... import ops
-from ..._grouped import take, typed
-from ..._remember import remember
-from ...hetero import HeteroGraph, gatherer
-from ...programs import edge_program, softmax
-from .._linear import hooked
-from ._attention_convs import attends
-from ._edges import graph_of
-from ._mixin import unfit
+from .... import ops
+from ...._grouped import take, typed
+from ...._remember import remember
+from ....hetero import HeteroGraph, gatherer
+from ....programs import edge_program, softmax
+from ..._linear import hooked
+from .._attention_convs import attends
+from .._edges import graph_of
+from .._mixin import unfit
 
 
 @edge_program

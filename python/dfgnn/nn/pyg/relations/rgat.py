@@ -5,16 +5,16 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ... import ops
-from ..._edge_sums import degrees
-from ..._grouped import take
-from ...aggregation import spmm
-from ...functional import gat_attention, score_attention
-from ...hetero import HeteroGraph, Layout, gatherer, typed_graph
-from .._exact import outside_autocast, result_type, softmax_type
-from ._attention_convs import attends
-from ._edges import flowed, reverse
-from ._mixin import unfit
+from .... import ops
+from ...._edge_sums import degrees
+from ...._grouped import take
+from ....aggregation import spmm
+from ....functional import gat_attention, score_attention
+from ....hetero import HeteroGraph, Layout, gatherer, typed_graph
+from ..._exact import outside_autocast, result_type, softmax_type
+from .._attention_convs import attends
+from .._edges import flowed, reverse
+from .._mixin import unfit
 
 
 def tells_weights(make):

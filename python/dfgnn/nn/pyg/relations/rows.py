@@ -6,12 +6,11 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from .._autocast import autocast_dtype
-from .._grouped import take
-from .._tables import tables
-from ..aggregation import spmm
-from ..hetero import gatherer
-from ._relation_sums import joined
+from ...._autocast import autocast_dtype, autocasting
+from ...._grouped import take
+from ...._tables import tables
+from ....aggregation import spmm
+from ....hetero import gatherer
 
 
 class Features(NamedTuple):
@@ -22,11 +21,19 @@ class Features(NamedTuple):
 
 class Own(NamedTuple):
     """What a relation adds of the destinations' own features: by relation a
-    weight [O, F] or None and a bias [O] or None; the numbers of the relations
-    that add the features themselves."""
+    weight [O, F] or None and a bias [O] or None."""
     weights: list
     biases: list
-    itself: tuple = ()
+
+
+def joined(parts, dim=0):
+    if len(parts) == 1:
+        return parts[0]
+    if not autocasting():
+        return torch.cat(parts, dim)
+    # a region of bfloat16 has no cat of float16
+    with torch.autocast(parts[0].device.type, enabled=False):
+        return torch.cat(parts, dim)
 
 
 def in_product_type(x):
@@ -208,18 +215,11 @@ def put(found, graph, kind, numbers, rows, summed):
 
 
 def own_terms(x, own):
-    """An own_term of an Own; of None, nothing."""
+    """The own_term of an Own."""
     def term(kind, numbers):
-        if own is None:
-            return None
         weight = total([own.weights[n] for n in numbers])
         bias = total([own.biases[n] for n in numbers])
-        found = bias if weight is None else F.linear(x[kind], weight, bias)
-        count = sum(n in own.itself for n in numbers)
-        if not count:
-            return found
-        itself = x[kind] if count == 1 else count * x[kind]
-        return itself if found is None else found + itself
+        return bias if weight is None else F.linear(x[kind], weight, bias)
     return term
 
 

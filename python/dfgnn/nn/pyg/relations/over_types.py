@@ -10,20 +10,20 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import (
     HeteroDictLinear, HeteroLinear, Linear)
 
-from ... import ops
-from ..._grouped import Groups, alignment, product_type, take
-from ...functional import gat_attention, gt_attention
-from ...hetero import HeteroGraph, gatherer, hetero_graph
-from .._guards import Other
-from .._leading import Leading
-from .._linear import hooked
-from .._relation_tiles import padded
-from .._relations import Features, in_product_type
-from .._exact import outside_autocast, result_type
-from ._attention_convs import certain_dropout
-from ._edges import known, reverse
-from ._mixin import attempt, fits, unfit, usual
-from ._reduce import is_sum
+from .... import ops
+from ...._grouped import Groups, alignment, product_type, take
+from ....functional import gat_attention, gt_attention
+from ....hetero import HeteroGraph, gatherer, hetero_graph
+from ..._guards import Other
+from .leading import Leading
+from ..._linear import hooked
+from .tiles import padded
+from .rows import Features, in_product_type
+from ..._exact import outside_autocast, result_type
+from .._attention_convs import certain_dropout
+from .._edges import known, reverse
+from .._mixin import attempt, fits, unfit, usual
+from .._reduce import is_sum
 
 
 def together(function, reason_of):

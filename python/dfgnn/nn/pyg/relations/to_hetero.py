@@ -7,9 +7,9 @@ import operator
 import torch
 from torch import fx
 
-from .._together import Call, run_calls, watched
-from ._hetero_library import LIBRARY, described
-from ._mixin import Fused, unfit
+from ..._guards import Other
+from .._mixin import Fused, unfit
+from .calls import Call, described, run_calls
 
 
 def rewrite(model):
@@ -117,16 +117,13 @@ def together(layers, names, arguments, summed):
         src, dst = x if isinstance(x, tuple) else (x, x)
         calls.append(Call(tuple(name.split("__")), layers[name], src, dst,
                           edges, tuple(more), given))
-    reason = watched()
-    by_type, by_relation = {}, {}
-    if reason is None:
-        reason = run_calls(LIBRARY, layers, calls, summed, by_type,
-                           by_relation)
-    if reason is not None:
-        unfit(calls[0].layer, reason)
-        by_type.clear()
-        by_relation = {call.key: call.layer(*args, **given)
-                       for call, (args, given) in zip(calls, arguments)}
+    try:
+        by_type, by_relation = run_calls(layers, calls, summed)
+    except Other as reason:
+        unfit(calls[0].layer, str(reason))
+        by_type, by_relation = {}, {
+            call.key: call.layer(*args, **given)
+            for call, (args, given) in zip(calls, arguments)}
     if not summed:
         return tuple(by_relation[call.key] for call in calls)
     for key, part in by_relation.items():

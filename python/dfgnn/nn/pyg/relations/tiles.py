@@ -7,9 +7,9 @@ import itertools
 
 import torch
 
-from .._grouped import Groups, alignment, product_type, take
-from ..aggregation import spmm
-from ..graph import Graph
+from ...._grouped import Groups, alignment, product_type, take
+from ....aggregation import spmm
+from ....graph import Graph
 
 
 def tile(graph, x, weights):

@@ -8,9 +8,9 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from ..._loops import check_rows
-from ...aggregation import spmm
-from ...convert import as_graph
+from ...._loops import check_rows
+from ....aggregation import spmm
+from ....convert import as_graph
 
 
 class Normalized(NamedTuple):

@@ -1,0 +1,1 @@
+"""Layers of many relations, in one pass of the kernels."""

@@ -1,0 +1,437 @@
+"""The layers of PyG whose relations go in one pass of the kernels.
+
+Layers keep their parameters, which come here as lists by relation, in the order
+of the relations of a HeteroGraph.  What relations project of a type is one
+product, whose weights stand one below the other; what differs by relation
+reaches the kernels as tables and scores.
+"""
+
+from typing import Callable, NamedTuple
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch_geometric.nn.conv import gcn_conv
+
+from ...._loops import loop_features
+from ....aggregation import each_reduction, spmm
+from ....functional import gat_attention, gt_attention
+from ....programs import edge_program, softmax
+from ..._attention_steps import edge_feature_scores
+from ..._exact import outside_autocast, result_type
+from ..._guards import Other, linear, own
+from .._attention_convs import can_fill
+from .._edges import NORM_TENSORS, Ends, edge_tensor, graph_of
+from .._reduce import NAMES, combine, is_sum, reductions
+from . import features
+from .leading import Leading
+from .rows import (
+    Own, Rows, by_group, in_product_type, joined, own_terms, put, sent,
+    sent_twice, with_bias)
+from .sums import Reduction, linear_of_sums, neighbours, operator
+
+
+class Kind(NamedTuple):
+    """How the layers of a class go together."""
+    reason: Callable  # layer -> why it goes by itself, or None
+    settings: Callable  # layer -> what a group has in common
+    # (graph, Features, relations, summed) -> by type of destination the sum
+    # over the relations if summed, else by relation its result
+    run: Callable
+    takes: tuple = ()  # arguments beside edges, the first of them by place, too
+
+
+# ---- parameters -------------------------------------------------------------
+
+def _linears(relations, name):
+    """(weights, biases) of the linear layers of this name."""
+    return tuple(zip(*[linear(vars(r.layer), name) for r in relations]))
+
+
+def _own(relations, name):
+    """The Own of the linear layers of this name; of none where it is None."""
+    return Own(*_linears(relations, name))
+
+
+def _parameters(relations, name):
+    return [own(vars(r.layer), name) for r in relations]
+
+
+def _has_bias(layer, *names):
+    found = map(vars(layer)["_modules"].get, names)
+    return tuple(getattr(module, "bias", None) is None for module in found)
+
+
+def _aggregation(layer):
+    return vars(layer)["_modules"].get("aggr_module")
+
+
+# ---- attention --------------------------------------------------------------
+
+class Heads(NamedTuple):
+    """What attention layers of a group have in common."""
+    heads: int
+    channels: int
+    concat: bool  # heads stand side by side, or their mean is taken
+    dropout: float  # 0 unless the layers train
+    slope: float
+
+    @property
+    def shape(self):
+        return (-1, self.heads, self.channels)
+
+    def joined(self, out):
+        return out.flatten(1) if self.concat else out.mean(1)
+
+
+def _heads(layer):
+    return Heads(layer.heads, layer.out_channels, layer.concat,
+                 layer.dropout if layer.training else 0.0,
+                 getattr(layer, "negative_slope", 0.2))
+
+
+def _attention_reason(layer):
+    if not is_sum(layer):
+        return "its messages are not summed"
+    if layer.training and layer.dropout >= 1:
+        return "dropout leaves nothing"
+    return None
+
+
+def with_loops(layer, edges, edge_attr, num_src, num_dst):
+    """(edges, their features) with the self loops that the layer adds."""
+    if not layer.add_self_loops:
+        return edges, edge_attr
+    graph = graph_of(layer, edges, num_src, num_dst)
+    if edge_attr is None or layer.lin_edge is None:
+        return edge_tensor(graph.with_self_loops()), edge_attr
+    if not can_fill(layer, edge_attr, Ends(None, None, num_src, num_dst)) or \
+            edge_attr.size(0) != edges.size(1):
+        raise Other
+    if edge_attr.dim() == 1:
+        edge_attr = edge_attr.view(-1, 1)
+    graph = graph.with_self_loops()
+    # these layers' messages flow to the second row
+    return edge_tensor(graph), loop_features(
+        edge_attr, graph.kept, graph.edge_index, min(num_src, num_dst),
+        layer.fill_value)
+
+
+def _edge_parts(relations):
+    """(features [E, F] of edges by relation, or how many have none; weights of
+    their projections)."""
+    parts, weights = [], []
+    for relation in relations:
+        weight, bias = linear(vars(relation.layer), "lin_edge")
+        attr = relation.edge_attr
+        if attr is None or weight is None:
+            attr = relation.edges.size(1)
+        elif bias is not None or attr.size(0) != relation.edges.size(1):
+            raise Other
+        elif attr.dim() == 1:
+            attr = attr.view(-1, 1)
+        parts.append(attr)
+        weights.append(weight)
+    return parts, weights
+
+
+def _of_edges(parts, project):
+    """A tensor by the edges of all relations: project(number, features) of each
+    relation's, zeros of one without; None if no relation has features."""
+    made = {number: project(number, part) for number, part in
+            enumerate(parts) if not isinstance(part, int)}
+    if not made:
+        return None
+    like = next(iter(made.values()))
+    return joined([made[number] if number in made else
+                   like.new_zeros(part, like.size(1))
+                   for number, part in enumerate(parts)])
+
+
+def _edge_table(like, parts, weights):
+    """[E, H, C] the projected features of edges, or None."""
+    made = _of_edges(parts, lambda number, part: F.linear(
+        part, weights[number]))
+    return None if made is None else made.view(like.shape)
+
+
+def _gat_weights(layer):
+    """(weight of sources, weight of destinations)."""
+    state = vars(layer)
+    names = ("lin", "lin") if state["_modules"].get("lin") is not None \
+        else ("lin_src", "lin_dst")
+    found = [linear(state, name) for name in names]
+    if any(weight is None or bias is not None for weight, bias in found):
+        raise Other
+    return [weight for weight, _ in found]
+
+
+def _scoring(like, sources, targets, att_src, att_dst):
+    """By relation the weights [H, F] of both ends' scores: <a, W x> is
+    <Wt a, x>."""
+    def of(weights, *attention):
+        att = torch.stack([torch.cat(list(a)) for a in attention], 2)
+        stacked = torch.stack(list(weights)).view(
+            len(weights), like.heads, like.channels, -1)
+        return [rows.unbind(0) for rows in (att @ stacked).unbind(2)]
+    if all(a is b for a, b in zip(sources, targets)):
+        return of(sources, att_src, att_dst)
+    return of(sources, att_src)[0], of(targets, att_dst)[0]
+
+
+def _gat(graph, x, relations, summed):
+    """Scores are sums of what a relation makes of both ends."""
+    like, leading = _heads(relations[0].layer), Leading(graph)
+    parts, edge_weights = _edge_parts(relations)
+    x, sources, targets, att_src, att_dst, parts, edge_weights, vectors = \
+        leading.enter(
+            x, *zip(*[_gat_weights(r.layer) for r in relations]),
+            _parameters(relations, "att_src"),
+            _parameters(relations, "att_dst"), parts, edge_weights,
+            [None if weight is None else r.layer.att_edge[0]
+             for r, weight in zip(relations, edge_weights)])
+    edge_score = _of_edges(parts, lambda n, part: edge_feature_scores(
+        part, vectors[n],
+        edge_weights[n].view(like.heads, like.channels, -1)))
+    of_src, of_dst = _scoring(like, sources, targets, att_src, att_dst)
+    own_term = with_bias(
+        own_terms(x.dst, _own(relations, "res")),
+        _parameters(relations, "bias"))
+    if summed and graph.has_few_pairs() and features.worth(
+            graph, x.src, like, sources):
+        rows = Rows(graph, True, graph.by_node("src"))
+        out = features.gat(
+            graph, x.src, like, sources,
+            *features.scores(graph, x, of_src, of_dst), edge_score)
+    else:
+        rows, cast = Rows(graph, summed), in_product_type(x)
+        value, score_src = sent_twice(graph, cast.src, sources, of_src)
+        value = value.view(like.shape)
+        out = outside_autocast(
+            gat_attention, rows.matrix, value, rows.project(cast.dst, of_dst),
+            score_src, negative_slope=like.slope, edge_score=edge_score,
+            dropout=like.dropout, result=result_type(score_src, value))
+    return leading.leave(rows.results(like.joined(out), summed, own_term),
+                         summed)
+
+
+@edge_program
+def _dynamic(i, j, e, slope):
+    x = i.x + j.x
+    if hasattr(e, "x"):
+        x = x + e.x
+    weight = softmax((F.leaky_relu(x, slope) * i.att).sum(-1))
+    if hasattr(e, "keep"):
+        weight = weight * e.keep
+    return weight * j.x
+
+
+def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
+    """[rows, H, C] of scores <att, leaky_relu(query + value + edges)>, att by
+    row."""
+    e = {} if edges is None else {"x": edges}
+    if dropout:
+        e["keep"] = F.dropout(value.new_ones(
+            rows.num_edges, value.size(1), 1), dropout)
+    return _dynamic(rows, i={"x": query, "att": att}, j={"x": value},
+                    e=e or None, slope=slope)
+
+
+def _gatv2_reason(layer):
+    if layer.share_weights and layer.lin_l is not layer.lin_r:
+        return "its projections are not PyG's"
+    return _attention_reason(layer)
+
+
+def _gatv2_settings(layer):
+    return _heads(layer), _has_bias(layer, "lin_l", "lin_r")
+
+
+# Edges times features up to which one pass of GATv2 layers, an edge program with a
+# vector `att` of each row, is as fast on a CPU as an operator of each relation:
+# 14 relations of 15 to 75 edges and 64 features take as long, of 150 to 700 edges
+# and 16 to 128 features twice as long.
+_MOST_ON_A_CPU = 1 << 15
+
+
+def _gatv2(graph, x, relations, summed):
+    """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation."""
+    like, leading = _heads(relations[0].layer), Leading(graph)
+    if any(r.edge_attr is not None and r.layer.lin_edge is None
+           for r in relations):
+        raise Other
+    if not relations[0].src.is_cuda and \
+            graph.num_edges * like.heads * like.channels > _MOST_ON_A_CPU:
+        raise Other("on a CPU the kernels of each relation are faster than "
+                    "one pass")
+    x, att, *given = leading.enter(
+        x, [a[0] for a in _parameters(relations, "att")],
+        *_linears(relations, "lin_r"), *_linears(relations, "lin_l"),
+        *_edge_parts(relations))
+    edges = _edge_table(like, *given[4:])
+    rows, cast = Rows(graph, summed), in_product_type(x)
+    query = rows.project(cast.dst, *given[:2]).view(like.shape)
+    value = sent(graph, cast.src, *given[2:4]).view(like.shape)
+    out = outside_autocast(
+        _dynamic_attention, rows.matrix, query, value,
+        rows.spread(att).to(value.dtype),
+        None if edges is None else edges.to(value.dtype), like.slope,
+        like.dropout,
+        result=result_type((value[:0] * att[0]).sum(-1), value))
+    return leading.leave(rows.results(like.joined(out), summed, with_bias(
+        own_terms(x.dst, _own(relations, "res")),
+        _parameters(relations, "bias"))), summed)
+
+
+def _transformer_settings(layer):
+    return (_heads(layer), layer.root_weight, layer.lin_beta is None,
+            _has_bias(layer, "lin_query", "lin_key", "lin_value"))
+
+
+def _transformer(graph, x, relations, summed):
+    """Scores are <query, key>; features of edges are added to keys and
+    values."""
+    first, leading = relations[0].layer, Leading(graph)
+    like, skip = _heads(first), _own(relations, None)
+    if any((r.edge_attr is None) != (r.layer.lin_edge is None)
+           for r in relations):
+        raise Other
+    post = None if first.lin_beta is None else lambda number, out, kind: \
+        _gated(relations[number].layer, out, x.dst[kind])
+    if first.root_weight and post is None:
+        skip = _own(relations, "lin_skip")
+    x, *given = leading.enter(
+        x, *_linears(relations, "lin_query"), *_linears(relations, "lin_key"),
+        *_linears(relations, "lin_value"), *_edge_parts(relations))
+    edges = _edge_table(like, *given[6:])
+    rows, cast = Rows(graph, summed and post is None), in_product_type(x)
+    query, key, value = (t.view(like.shape) for t in (
+        rows.project(cast.dst, *given[:2]), sent(graph, cast.src, *given[2:4]),
+        sent(graph, cast.src, *given[4:6])))
+    out = outside_autocast(
+        gt_attention, rows.matrix, query, key, value,
+        scale=like.channels ** -0.5, dropout=like.dropout,
+        edge_attr=None if edges is None else edges.to(key.dtype),
+        result=result_type((query[:0] * key[:0]).sum(-1), value))
+    return leading.leave(rows.results(like.joined(out), summed, own_terms(
+        x.dst, skip), post), summed)
+
+
+def _gated(layer, out, x):
+    """TransformerConv's sum with its own features, weighed by beta."""
+    own_part = layer.lin_skip(x)
+    beta = layer.lin_beta(torch.cat([out, own_part, out - own_part], -1))
+    return torch.lerp(out, own_part, beta.sigmoid())
+
+
+# ---- sums, means and extremes -----------------------------------------------
+
+def _reduce(relations):
+    """The Reduction of neighbours that the layers do, with the weights of
+    edges."""
+    module = _aggregation(relations[0].layer)
+    names, weight = reductions(module), None
+    if any(r.edge_weight is not None for r in relations):
+        weight = joined([
+            r.src.new_ones(r.edges.size(1)) if r.edge_weight is None
+            else r.edge_weight for r in relations])
+
+    def run(rows, table, weight):
+        if weight is not None:
+            return spmm(rows, table, weight, names[0])
+        return combine(module, each_reduction(
+            rows, table, names, rows.num_dst), rows)
+    return Reduction(run, operator(names, weight)
+                     if type(module) in NAMES else None, weight)
+
+
+def _reduce_reason(layer):
+    module = _aggregation(layer)
+    if type(module) not in NAMES or reductions(module) is None:
+        return f"no kernel reduces by {type(module).__name__}"
+    return None
+
+
+def takes_weights(layer):
+    """Whether neighbours are reduced with the weights of edges."""
+    return reductions(_aggregation(layer)) in (("sum",), ("mean",))
+
+
+def _reduction(layer):
+    module = _aggregation(layer)
+    return type(module), reductions(module)
+
+
+def _sage_settings(layer):
+    return (*_reduction(layer), layer.project, layer.normalize,
+            _has_bias(layer, "lin"))
+
+
+def _sage(graph, x, relations, summed):
+    first = relations[0].layer
+    return linear_of_sums(
+        graph, x, summed, _reduce(relations), *_linears(relations, "lin_l"),
+        _own(relations, "lin_r"),
+        project=_linears(relations, "lin") if first.project else None,
+        post=(lambda number, out, kind: F.normalize(out, p=2.0, dim=-1))
+        if first.normalize else None)
+
+
+def _graph_conv(graph, x, relations, summed):
+    return linear_of_sums(
+        graph, x, summed, _reduce(relations), *_linears(relations, "lin_rel"),
+        _own(relations, "lin_root"))
+
+
+_norm = NORM_TENSORS(gcn_conv.gcn_norm)
+
+
+def normalized(layer, edges, edge_weight, num_nodes, dtype):
+    """(edges, their weights) as GCNConv sums over them."""
+    if not layer.normalize:
+        return edges, edge_weight
+    return _norm(edges, edge_weight, num_nodes, layer.improved,
+                 layer.add_self_loops, layer.flow, dtype)
+
+
+def _gcn_reason(layer):
+    if layer.cached:
+        return "it keeps its edges"
+    if reductions(_aggregation(layer)) != ("sum",):
+        return "its messages are not summed"
+    return None
+
+
+def _gcn(graph, x, relations, summed):
+    weights, biases = _linears(relations, "lin")
+    if any(bias is not None for bias in biases):
+        raise Other
+    return linear_of_sums(graph, x, summed, _reduce(relations), weights,
+                          _parameters(relations, "bias"),
+                          _own(relations, None))
+
+
+def _gin(graph, x, relations, summed):
+    """Each relation's network of its sum and (1 + eps) of the node."""
+    leading, found = Leading(graph), {}
+    x, = leading.enter(x)
+    parts = graph.split_blocks("dst", neighbours(graph, x, _reduce(relations)))
+    for kind, (number,), rows in by_group(graph, parts, False, None):
+        layer = relations[number].layer
+        put(found, graph, kind, (number,), layer.nn(
+            rows + (1 + layer.eps) * x.dst[kind]), summed)
+    return leading.leave(found, summed)
+
+
+KINDS = {
+    pyg.GATConv: Kind(_attention_reason, _heads, _gat, ("edge_attr",)),
+    pyg.GATv2Conv: Kind(_gatv2_reason, _gatv2_settings, _gatv2,
+                        ("edge_attr",)),
+    pyg.TransformerConv: Kind(_attention_reason, _transformer_settings,
+                              _transformer, ("edge_attr",)),
+    pyg.SAGEConv: Kind(_reduce_reason, _sage_settings, _sage),
+    pyg.GraphConv: Kind(_reduce_reason, _reduction, _graph_conv,
+                        ("edge_weight",)),
+    pyg.GCNConv: Kind(_gcn_reason, _reduction, _gcn, ("edge_weight",)),
+    pyg.GINConv: Kind(_reduce_reason, _reduction, _gin),
+}
