@@ -70,8 +70,7 @@ def gat(state, x, edge_index, edge_attr=None, size=None,
         raise Other
     return run(graph, _gat, (state["heads"], state["concat"], fill), src, dst,
                weight, w_dst, own(state, "att_src"), own(state, "att_dst"),
-               own(state, "bias"), _residual(state),
-               *edge_features(state, edge_attr, src),
+               *_ending(state), *edge_features(state, edge_attr, src),
                None if edge_attr is None else own(state, "att_edge"),
                dropout=dropout_of(state), slope=state["negative_slope"])
 
@@ -88,10 +87,13 @@ def _loops(state, edge_attr):
     return loops, fill
 
 
-def _residual(state):
-    """The weight of what is added to a result, or None."""
-    return None if state["_modules"].get("res") is None else \
-        product(state, "res")
+def _ending(state):
+    """The bias and the weight of the residual of a result; None for each that
+    there is not."""
+    bias, (weight, of_residual) = own(state, "bias"), linear(state, "res")
+    if bias is not None and of_residual is not None:
+        raise Other
+    return of_residual if bias is None else bias, weight
 
 
 def _residual_links(x, x_dst, w_res, width):
@@ -162,7 +164,7 @@ def gatv2(state, x, edge_index, edge_attr=None,
                (state["heads"], state["concat"], fill), src, dst,
                *linear(state, "lin_l"), *(
                    (None, None) if shared else linear(state, "lin_r")),
-               own(state, "att"), own(state, "bias"), _residual(state),
+               own(state, "att"), *_ending(state),
                *edge_features(state, edge_attr, src),
                dropout=dropout_of(state), slope=state["negative_slope"])
 

@@ -25,19 +25,24 @@ from ._guards import PLAIN_TENSORS, Other, known, watched
 
 def node(call):
     """What a layer's forward tries first: call(state, ...) with the layer's
-    __dict__; NotImplemented where the other path is to be taken."""
-    @functools.wraps(call)
-    def attempt(layer, *args, **kwargs):
-        if ops.compiling() or watched() or layer.runs_in_steps():
-            return NotImplemented
-        state = layer.__dict__  # DGL's layers have no flow
-        if state.get("flow", "source_to_target") != "source_to_target" or \
-                state.get("node_dim", 0) not in (-2, 0):
+    __dict__; NotImplemented where the other path is to be taken.  Its of_state
+    takes what stands for a __dict__."""
+    def of_state(state, *args, **kwargs):
+        # DGL's layers have no flow
+        if ops.compiling() or watched() or \
+                state.get("flow", "source_to_target") != "source_to_target" \
+                or state.get("node_dim", 0) not in (-2, 0):
             return NotImplemented
         try:
             return call(state, *args, **kwargs)
         except (Other, InvalidError, UnsupportedError):
             return NotImplemented
+
+    @functools.wraps(call)
+    def attempt(layer, *args, **kwargs):
+        return NotImplemented if layer.runs_in_steps() else \
+            of_state(layer.__dict__, *args, **kwargs)
+    attempt.of_state = of_state
     return attempt
 
 

@@ -22,20 +22,18 @@ _METHODS = {"update_all", "multi_update_all", "send_and_recv", "prop_nodes"}
 
 
 def _rows():
-    """By name of a layer of dgl.nn what its forward tries first, in turn."""
+    """By name of a layer of dgl.nn what its forward tries first."""
     from . import _attention as attention, _relations as relations
-    return {"GATConv": (attention.gat, attention.gat_by_steps),
-            "GATv2Conv": (attention.gatv2, attention.gatv2_by_steps),
-            "AGNNConv": (attention.agnn,), "DotGatConv": (attention.dot_gat,),
-            "RelGraphConv": (relations.rel_graph,),
-            "HGTConv": (relations.hgt,)}
+    return {"GATConv": attention.gat, "GATv2Conv": attention.gatv2,
+            "AGNNConv": attention.agnn, "DotGatConv": attention.dot_gat,
+            "RelGraphConv": relations.rel_graph, "HGTConv": relations.hgt}
 
 
 class Accelerated(nn.Module):
     """The first base of a class that also inherits from the module's own."""
 
     _dfgnn_base = None  # the module's own class
-    _dfgnn_row = ()
+    _dfgnn_row = None
 
     def runs_in_steps(self):
         """Whether this call cannot be one node of autograd, whatever its
@@ -45,14 +43,14 @@ class Accelerated(nn.Module):
     @guarded
     def forward(self, *args, **kwargs):
         with _messages.kernels(self):
-            for attempt in self._dfgnn_row:
-                out = self._tried(attempt, args, kwargs)
-                if out is not NotImplemented:
-                    return out
-            return self._dfgnn_base.forward(self, *args, **kwargs)
+            out = self._tried(args, kwargs)
+            if out is NotImplemented:
+                out = self._dfgnn_base.forward(self, *args, **kwargs)
+            return out
 
-    def _tried(self, attempt, args, kwargs):
-        if self.runs_in_steps():
+    def _tried(self, args, kwargs):
+        attempt = type(self)._dfgnn_row
+        if attempt is None or self.runs_in_steps():
             return NotImplemented
         try:
             return attempt(self, *args, **kwargs)
@@ -107,9 +105,9 @@ def with_kernels(kind):
             ("torch.", "torch_geometric.")) or not _sends(kind):
         return None
     _messages.install()
-    row = ()
+    row = None
     if kind.__module__.startswith("dgl.nn."):
-        row = _rows().get(kind.__name__, ())
+        row = _rows().get(kind.__name__)
     return type(kind.__name__, (Accelerated, kind), {
         "__module__": kind.__module__, "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__, "_dfgnn_base": kind,
