@@ -10,7 +10,8 @@ import torch
 
 from . import _trace
 from ._operators import DTYPES
-from ._trace import PARAM, Value, refuse
+from ._trace import (
+    PARAM, Value, fit, joined, narrow, ordered, refuse, sum_of_products)
 
 NAMES = {"add": "__add__", "subtract": "sub", "multiply": "mul",
          "divide": "div", "true_divide": "div", "concat": "cat",
@@ -41,27 +42,6 @@ def canonical(name):
     elif name.endswith("_") and not name.endswith("__"):
         name = name[:-1]
     return NAMES.get(name, name)
-
-
-def fit(value, axes):
-    """The value with these axes: those of size 1 come and go, and spread."""
-    axes = tuple(axes)
-    if value.shape == axes:
-        return value
-    if len(axes) > 3:
-        refuse(f"{len(axes)} axes beside the rows, expected at most 3")
-    if math.prod(value.shape) == math.prod(axes):
-        return value._make("reshape", [value], axes)
-    return value._make("expand", [value], axes)
-
-
-def narrow(value, axis, begin, end):
-    """A part of an axis, counted from the first."""
-    axes = value.shape
-    if (begin, end) == (0, axes[axis]):
-        return value
-    return value._make("slice", [value], axes[:axis] + (end - begin,)
-                       + axes[axis + 1:], begin, end, axis - len(axes))
 
 
 def _axis(node_shape, dim):
@@ -125,25 +105,10 @@ def part(node, value):
     return narrow(value, axis, begin, begin + parent.meta[k].shape[axis + 1])
 
 
-def _joined(values, at):
-    """The values one after the other along an axis, counted from the first."""
-    front = math.prod(values[0].shape[:at])
-    axes = list(values[0].shape)
-    axes[at] = sum(v.shape[at] for v in values)
-    if at == len(axes) - 1:
-        return values[0]._make("cat", values, axes)
-    if front == 1:  # whole rows of the axes behind it
-        flat = [fit(v, (math.prod(v.shape),)) for v in values]
-        return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
-    exchange, at = _trace.method("transpose"), at - len(axes)
-    return exchange(_joined([exchange(v, at, -1) for v in values],
-                            len(axes) - 1), at, -1)
-
-
 def _cat(node, values, dim=0, axis=None):
     values = [v if isinstance(v, Value) else refuse("cat of a number")
               for v in values]
-    return _joined([fit(v, m[1:]) for v, m in zip(values, _shapes(node))],
+    return joined([fit(v, m[1:]) for v, m in zip(values, _shapes(node))],
                    _axis(node.shape, dim if axis is None else axis))
 
 
@@ -156,15 +121,7 @@ def _shapes(node):
 def _stack(node, values, dim=0):
     at = _axis(node.shape, dim)
     axes = node.shape[1:at + 1] + (1,) + node.shape[at + 2:]
-    return _joined([fit(v, axes) for v in values], at)
-
-
-def _ordered(value, order):
-    """The value with its axes in this order, each counted from the first."""
-    kept = [axis for axis in order if value.shape[axis] != 1]
-    if kept == sorted(kept):  # nothing moves but axes of size 1
-        return fit(value, [value.shape[axis] for axis in order])
-    return _trace.method("permute")(value, 0, *(1 + axis for axis in order))
+    return joined([fit(v, axes) for v in values], at)
 
 
 def _permute(node, value, *dims, **options):
@@ -174,7 +131,7 @@ def _permute(node, value, *dims, **options):
     dims = [d % rank for d in dims]
     if dims[0] != 0:
         refuse("the rows are exchanged with another axis")
-    return _ordered(value, [d - 1 for d in dims[1:]])
+    return ordered(value, [d - 1 for d in dims[1:]])
 
 
 def _transpose(node, value, first=None, second=None, **options):
@@ -195,24 +152,6 @@ def _movedim(node, value, source, destination):
     return _permute(node, value, dims)
 
 
-def _sum_of_products(a, b, labels_a, labels_b, out):
-    """The einsum of values whose axes have these letters."""
-    gone = [c for c in dict.fromkeys(labels_a + labels_b) if c not in out]
-    order = list(out) + gone
-    if len(order) > 3:
-        refuse("a product of more than three axes")
-
-    def placed(value, labels):
-        found = [labels.index(c) for c in order if c in labels]
-        value, labels = _ordered(value, found), [labels[k] for k in found]
-        return fit(value, [value.shape[labels.index(c)] if c in labels else 1
-                           for c in order])
-    made = placed(a, labels_a) * placed(b, labels_b)
-    for k in range(len(gone)):
-        made = _trace.method("sum")(made, -1 - k)
-    return fit(made, made.shape[:len(out)])
-
-
 def _einsum(node, equation, *values):
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = tuple(values[0])
@@ -229,7 +168,7 @@ def _einsum(node, equation, *values):
                 refuse("an einsum whose rows are not first")
             term = term[1:]
         labels.append(term)
-    return _sum_of_products(*values, *labels, sides[1][1:])
+    return sum_of_products(*values, *labels, sides[1][1:])
 
 
 def _matmul(node, x, y):

@@ -4,8 +4,9 @@ of _mlp_kernels."""
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from . import _nodes, _recorders, _trace
+from . import _nodes, _recorders
 from ._nodes import Node
 from ._programs import REL
 from ._steps import staged
@@ -20,25 +21,15 @@ PROGRAM = 1 << 14
 _REDUCED = {"mean": "mean", "max": "amax", "min": "amin"}
 
 
-# torch's functions of operations that _trace names otherwise
-_SIGNS = {"+": (torch.add, "add"), "-": (torch.sub, "sub"),
-          "*": (torch.mul, "mul"), "/": (torch.div, "div"),
-          "max": (torch.maximum, "maximum"),
-          "min": (torch.minimum, "minimum"),
-          "matmul": (torch.matmul, "matmul"), "neg": (torch.neg, "neg")}
-_COMPARED = {"<": (torch.lt, "lt"), "<=": (torch.le, "le"),
-             "==": (torch.eq, "eq")}
-
-
-class Rows(_recorders.Recorder):
+class Rows(_recorders.Torch):
     """Notes torch's calls: a value is a Node with the rows of its place and
     the value's axes."""
 
     def __init__(self):
-        super().__init__()
-        self.nodes, self._linear, self._lifted = [], {}, {}
-        self._rows = {DST: _nodes.DESTINATIONS, SRC: _nodes.SOURCES,
-                      EDGE: _nodes.EDGES}
+        super().__init__(None)
+        self.nodes, self._linear = [], {}
+        self._sizes = {DST: _nodes.DESTINATIONS, SRC: _nodes.SOURCES,
+                       EDGE: _nodes.EDGES}
         self._index = {
             place: self._given(("index", end), (_nodes.EDGES,), torch.int64,
                                EDGE, end)
@@ -50,10 +41,10 @@ class Rows(_recorders.Recorder):
         self.nodes.append(made)
         return made
 
-    def _call(self, function, name, *args, **kwargs):
+    def call(self, function, *args, **kwargs):
         metas = _nodes.mapped((args, kwargs), lambda x: x.meta if isinstance(
             x, Node) else x)
-        made = Node(function, name, args, kwargs,
+        made = Node(function, function.__name__, args, kwargs,
                     function(*metas[0], **metas[1]), place_of_line())
         made.end = _nodes.end_of(made)
         self.nodes.append(made)
@@ -62,79 +53,41 @@ class Rows(_recorders.Recorder):
     def leaf(self, name, tensor, place, shape):
         if place == REL:
             refuse("an MLP on edges has no tensors of relations")
-        rows = () if place == PARAM else (self._rows[place],)
+        rows = () if place == PARAM else (self._sizes[place],)
         key = "given", len(self.tensors) - 1
         return self._given(key, rows + shape, tensor.dtype, place)
 
-    def number(self, x):
-        return x
-
     def whole(self, name, values, *numbers):
         values = [None if v is None else self.value(v) for v in values]
-        x = values[0]
-        a = [None if v is None else v.handle for v in values]
+        x, *more = [None if v is None else v.handle for v in values]
         if name == "gelu_tanh":
-            made = self._call(F.gelu, "gelu", a[0], approximate="tanh")
-        elif name == "layer_norm":
-            made = self._call(F.layer_norm, name, a[0], x.shape[-1:], a[1],
-                              a[2], *numbers)
+            made = self.call(F.gelu, x, approximate="tanh")
         else:
-            made = self._call(F.rms_norm, name, a[0], x.shape[-1:], a[1],
-                              *numbers)
-        return Value(self, made, x.place, x.shape)
+            made = self.call(getattr(F, name), x, x.shape[-1:], *more,
+                             *numbers)
+        return Value(self, made, values[0].place, values[0].shape)
 
-    def make(self, name, values, numbers, place, shape):
-        return Value(self, self._made(name, values, numbers, place, shape),
-                     place, shape)
+    def _gathered(self, x, place):
+        return self.call(torch.index_select, x, 0, self._index[place])
 
-    def _made(self, name, values, numbers, place, shape):
-        if name in _trace.OVER_EDGES:
-            return self._over(name, values[0])
-        if name == "linear":
-            return self._map(values, place)
-        if name == "+" and self._bias(values):
-            x, weight = self._linear[id(values[0].handle)]
-            return self._call(F.linear, "linear", x, weight,
-                              values[1].handle)
-        return self._compute(name, [self._at(v, place, len(shape))
-                                    for v in values], numbers, place, shape)
-
-    def _at(self, v, place, rank):
-        """The tensor at a place, with axes of size 1 before its own."""
-        x = v.handle
-        if isinstance(x, float) or v.place == PARAM:
-            return x
-        if v.place != place:
-            key = id(x)
-            if key not in self._lifted:
-                self._lifted[key] = x, self._call(
-                    torch.index_select, "index_select", x, 0,
-                    self._index[v.place])
-            x = self._lifted[key][1]
-        missing = rank - len(v.shape)
-        return self._viewed(x, x.shape[:1] + (1,) * missing + v.shape) \
-            if missing > 0 else x
-
-    def _viewed(self, x, shape):
-        return self._call(torch.Tensor.view, "view", x, tuple(shape))
-
-    def _map(self, values, place):
-        x, weight = values
+    def _product(self, name, x, weight, place, shape):
         if weight.place != PARAM or x.place == PARAM or \
                 len(weight.shape) != 2:
             refuse("a linear map that is no parameter's")
-        x = self._at(x, place, 0)
-        made = self._call(F.linear, "linear", x, weight.handle)
-        self._linear[id(made)] = x, weight.handle
-        self._kept_alive.append(made)  # so that no other gets its id
+        if name != "linear":
+            return super()._product(name, x, weight, place, shape)
+        x = self._at(x, place)
+        made = self.call(F.linear, x, weight.handle)
+        self._linear[made] = x, weight.handle
         return made
 
-    def _bias(self, values):
-        """Whether a sum is that of a map and its bias."""
-        x, bias = values
-        return id(x.handle) in self._linear and bias.place == PARAM and \
-            not isinstance(bias.handle, float) and \
-            bias.shape == x.shape[-1:]
+    def _made(self, name, values, numbers, place, shape):
+        known = self._linear.get(values[0].handle) if name == "+" else None
+        bias = values[-1]
+        if known and bias.place == PARAM and bias.shape == shape[-1:] and \
+                not isinstance(bias.handle, float):
+            return self.call(F.linear, *known, bias.handle)
+        return super()._made(name, values, numbers, place, shape)
 
     def _over(self, name, v):
         what, end = name.rsplit("_", 1)
@@ -143,75 +96,35 @@ class Rows(_recorders.Recorder):
             refuse(f"an MLP on edges beside {name}")
         if isinstance(v.handle, float) or v.place == PARAM:
             refuse(f"{name} of what is the same for all edges")
-        return self._reduced(what, self._at(v, EDGE, 0), self._index[place],
-                             self._rows[place])
+        return self._reduced(what, self._at(v, EDGE), self._index[place],
+                             self._sizes[place])
 
     def _reduced(self, what, x, index, size):
         """As Facts know it, which have no values to look at."""
-        call = self._call
-        zero = call(torch.Tensor.new_zeros, "new_zeros", x,
-                    (size, *x.shape[1:]))
+        call = self.call
+        zero = call(Tensor.new_zeros, x, (size, *x.shape[1:]))
 
         def add(x):
-            return call(torch.index_add, "index_add", zero, 0, index, x)
+            return call(torch.index_add, zero, 0, index, x)
 
         def reduce(x, how):
-            full = self._viewed(index, (-1,) + (1,) * (len(x.shape) - 1))
-            full = call(torch.Tensor.expand_as, "expand_as", full, x)
-            return call(torch.scatter_reduce, "scatter_reduce", zero, 0, full,
-                        x, how, include_self=False)
+            full = call(Tensor.view, index, (-1,) + (1,) * (len(x.shape) - 1))
+            full = call(Tensor.expand_as, full, x)
+            return call(torch.scatter_reduce, zero, 0, full, x, how,
+                        include_self=False)
 
         def lift(x):
-            return call(torch.index_select, "index_select", x, 0, index)
+            return call(torch.index_select, x, 0, index)
         if what == "sum":
             return add(x)
         if what in _REDUCED:
             return reduce(x, _REDUCED[what])
-        top = reduce(call(torch.detach, "detach", x), "amax")
-        e = call(torch.exp, "exp", call(torch.sub, "sub", x, lift(top)))
+        top = reduce(call(torch.detach, x), "amax")
+        e = call(torch.exp, call(torch.sub, x, lift(top)))
         total = add(e)
         if what == "softmax":
-            return call(torch.div, "div", e, lift(total))
-        return call(torch.add, "add", top, call(torch.log, "log", total))
-
-    def _compute(self, name, a, numbers, place, shape):
-        if name == "reshape":
-            rows = () if place == PARAM else a[0].shape[:1]
-            return self._viewed(a[0], rows + shape)
-        if name == "cat":
-            return self._call(torch.cat, "cat", a, -1)
-        if name == "where":
-            there = self._call(torch.ne, "ne", a[0], 0)
-            return self._call(torch.where, "where", there, *a[1:])
-        if name in _COMPARED:
-            x = next(x for x in a if isinstance(x, Node))
-            function, name = _COMPARED[name]
-            made = self._call(function, name, *self._tensors(a, x))
-            return self._call(torch.Tensor.to, "to", made, x.meta.dtype)
-        if name in _SIGNS:
-            function, name = _SIGNS[name]
-            if name in ("maximum", "minimum"):
-                a = self._tensors(a, next(x for x in a if isinstance(
-                    x, Node)))
-            elif not isinstance(a[0], Node) and name in ("sub", "div"):
-                a = self._tensors(a, a[1])
-            elif not isinstance(a[0], Node):
-                a = a[::-1]
-            return self._call(function, name, *a)
-        if name in ("sum", "mean", "amax", "amin", "logsumexp"):
-            return self._call(getattr(torch, name), name, a[0], numbers[0],
-                              keepdim=True)
-        if name == "slice":
-            return self._call(torch.narrow, "narrow", a[0], numbers[2],
-                              numbers[0], numbers[1] - numbers[0])
-        function = getattr(F, name, None) or getattr(torch, name)
-        return self._call(function, name, *a, *numbers)
-
-    def _tensors(self, a, like):
-        """Numbers as tensors of no axes."""
-        return [x if isinstance(x, Node) else self._call(
-            torch.Tensor.new_full, "new_full", like, (), float(x))
-            for x in a]
+            return call(torch.div, e, lift(total))
+        return call(torch.add, top, call(torch.log, total))
 
 
 def _check(steps, writes):

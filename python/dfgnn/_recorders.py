@@ -5,10 +5,12 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ._dropout import keep_factors
+from ._text import Writer
 from ._trace import (
-    DST, EDGE, ENDS, OVER_EDGES, PARAM, PLACES, REL, SRC, Value, refuse)
+    DST, EDGE, ENDS, OVER_EDGES, PARAM, REL, SRC, Value, refuse)
 
 
 class Recorder:
@@ -32,11 +34,6 @@ class Recorder:
         self.places.append(place)
         return Value(self, self.leaf(name, tensor, place, shape), place, shape)
 
-    def whole(self, name, values, *numbers):
-        """The value of a function that is otherwise written out as several;
-        None if it is."""
-        return None
-
     def value(self, x):
         """x as a value; a tensor that is not an argument is a parameter."""
         if isinstance(x, Value):
@@ -54,69 +51,8 @@ class Recorder:
         return found
 
 
-def _text_number(x):
-    if math.isinf(x):
-        return "inf" if x > 0 else "-inf"
-    return repr(x)
-
-
-class Text(Recorder):
-    """Writes a program."""
-
-    BETWEEN = {"+", "-", "*", "/", "<", "<=", "=="}
-
-    def __init__(self):
-        super().__init__()
-        self.declared, self.lines, self.count = [], [], 0
-        self.drops = 0
-        self.widest = 0  # most products of a linear map of an edge
-
-    def leaf(self, name, tensor, place, shape):
-        axes = f"[{','.join(map(str, shape))}]" if shape else ""
-        self.declared.append(f"{PLACES[place]} {name}{axes}")
-        return name
-
-    def number(self, x):
-        return f"({_text_number(x)})"
-
-    def make(self, name, values, numbers, place, shape):
-        a = [v.handle for v in values]
-        if name in ("linear", "matmul") and place == EDGE:
-            self.widest = max(self.widest, math.prod(shape)
-                              * values[0].shape[-1])
-        if name in self.BETWEEN:
-            text = f"{a[0]} {name} {a[1]}"
-        elif name == "slice":
-            after = ", :" * (-1 - numbers[2])
-            text = f"{a[0]}[{numbers[0]}:{numbers[1]}{after}]"
-        elif name == "dropout":
-            text = self._dropped(a[0], values[0], *numbers)
-        elif name in ("reshape", "expand"):
-            text = f"{name}({a[0]}, [{','.join(map(str, shape or (1,)))}])"
-        else:
-            a += map(_text_number, numbers)
-            text = f"{name}({', '.join(a)})"
-        self.count += 1
-        handle = f"v_{self.count}"
-        self.lines.append(f"{handle} = {text}")
-        return Value(self, handle, place, shape)
-
-    def _dropped(self, handle, x, p, at=None):
-        """at: the place where it is drawn, if that is not the value's."""
-        number, self.drops = self.drops, self.drops + 1
-        if at is None or at == x.place:
-            return f"dropout({handle}, {_text_number(p)})"
-        axes = f"[{','.join(map(str, x.shape))}]" if x.shape else ""
-        return (f"{handle} * keep({number}, {_text_number(p)}, "
-                f"{PLACES[at]}{axes})")
-
-    def text(self, outputs):
-        result = ", ".join(
-            f"out_{k} = {v.handle} as {PLACES[v.place]}"
-            + (f"[{','.join(map(str, v.shape))}]" if v.shape else "")
-            for k, v in enumerate(outputs))
-        return "\n".join(self.declared + self.lines
-                         + [f"return {result}"]) + "\n"
+class Text(Writer, Recorder):
+    """Writes a program of tensors."""
 
 
 # ---- by torch's operations --------------------------------------------------
@@ -166,72 +102,57 @@ def reduced(what, x, index, size):
     return torch.where(none, -math.inf, top + total.log())
 
 
-def _extreme(function):
-    """max and min, of which one operand may be a number."""
-    def apply(a, b):
-        if not torch.is_tensor(a):
-            a, b = b, a
-        if not torch.is_tensor(b):
-            b = torch.full_like(a, b)
-        return function(a, b)
-    return apply
-
-
-_SIGNS = {"+": lambda a, b: a + b, "-": lambda a, b: a - b,
-          "*": lambda a, b: a * b, "/": lambda a, b: a / b,
-          "<": lambda a, b: (a < b) * 1.0, "<=": lambda a, b: (a <= b) * 1.0,
-          "==": lambda a, b: (a == b) * 1.0,
-          "max": _extreme(torch.maximum), "min": _extreme(torch.minimum),
-          "neg": lambda a: -a,
-          "linear": lambda a, b: a @ b.transpose(-1, -2),
-          "matmul": lambda a, b: a @ b}
-
-
-def computed(name, a, numbers):
-    """The operation of this name on tensors."""
-    if name in _SIGNS:
-        return _SIGNS[name](*a)
-    if name in ("sum", "mean", "amax", "amin", "logsumexp"):
-        return getattr(torch, name)(a[0], numbers[0], keepdim=True)
-    if name == "softmax":
-        return a[0].softmax(numbers[0])
-    if name == "slice":
-        return a[0].narrow(numbers[2], numbers[0], numbers[1] - numbers[0])
-    function = getattr(F, name, None) or getattr(torch, name)
-    return function(*a, *numbers)
+_OPERATORS = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div,
+              "max": torch.maximum, "min": torch.minimum,
+              "<": torch.lt, "<=": torch.le, "==": torch.eq}
+_ALONG = {"sum", "mean", "amax", "amin", "logsumexp"}
 
 
 class Torch(Recorder):
-    """Computes with torch's operations, a tensor for each value; seed: of
-    dropout, as the library draws it, or None for torch's."""
+    """Computes with torch's operations: a value is a tensor [rows, its axes], of
+    a parameter one without rows, or a number.  seed: of dropout, as the library
+    draws it, or None for torch's."""
 
     def __init__(self, graph, seed=None):
         super().__init__()
         self.graph, self.seed, self.drops = graph, seed, 0
+        self._lifted = {}  # by a tensor of nodes: it, and that of edges
 
-    @staticmethod
-    def _padded(x, rank):
-        """Three axes after the rows."""
-        return x.reshape(x.shape[:1] + (1,) * (3 - rank) + x.shape[1:])
+    def call(self, function, *args, **kwargs):
+        """What all operations are made by."""
+        return function(*args, **kwargs)
+
+    def whole(self, name, values, *numbers):
+        return None
 
     def leaf(self, name, tensor, place, shape):
-        rows = tensor.unsqueeze(0) if place == PARAM else tensor
-        return self._padded(rows, len(shape))
+        return tensor
 
     def number(self, x):
         return x
 
-    def _tensor(self, x):
-        """A number as a tensor."""
-        return x if torch.is_tensor(x) else torch.full(
-            (1, 1, 1, 1), x, dtype=self.tensors[0].dtype,
-            device=self.tensors[0].device)
+    def _tensors(self, a):
+        """Numbers as tensors of no axes."""
+        like = next(x for x in a if not isinstance(x, float))
+        return [self.call(Tensor.new_full, like, (), x) if isinstance(
+            x, float) else x for x in a]
 
-    def _at(self, v, place):
+    def _at(self, v, place, rank=0):
+        """What a place has of a value, with axes of size 1 before its own."""
         x = v.handle
-        if isinstance(x, float) or v.place == place or v.place == PARAM:
+        if isinstance(x, float) or v.place == PARAM:
             return x
-        return gathered(x, self._node(v.place))
+        if v.place != place:
+            key = id(x), v.place
+            if key not in self._lifted:
+                self._lifted[key] = x, self._gathered(x, v.place)
+            x = self._lifted[key][1]
+        missing = rank - len(v.shape)
+        return x if missing <= 0 else self.call(
+            Tensor.view, x, (*x.shape[:1], *(1,) * missing, *x.shape[1:]))
+
+    def _gathered(self, x, place):
+        return gathered(x, self._node(place))
 
     def _node(self, place):
         """The node of each edge."""
@@ -240,15 +161,15 @@ class Torch(Recorder):
 
     def _rows(self, place):
         """How many rows the values of a place have."""
-        return 1 if place == PARAM else getattr(self.graph, {
+        return getattr(self.graph, {
             DST: "num_dst", SRC: "num_src", EDGE: "num_edges",
             REL: "num_relations"}[place])
 
     def by_edge(self, v):
         """The value of each edge."""
-        x = self._tensor(self._at(v, EDGE))
+        x = self._at(v, EDGE)
         if v.place == PARAM:
-            x = x.expand(self.graph.num_edges, *x.shape[1:])
+            x = self._parameter(v).expand(self.graph.num_edges, *v.shape)
         return Value(self, x, EDGE, v.shape)
 
     def _over(self, name, v):
@@ -257,45 +178,80 @@ class Torch(Recorder):
         return reduced(what, self.by_edge(v).handle, self._node(place),
                        self._rows(place))
 
-    def _dropped(self, x, p, place, shape):
+    def _dropped(self, x, p, place):
         if self.seed is None:
-            return F.dropout(x, p)
+            return self.call(F.dropout, x, p)
         number = self.graph.edge_number if place == EDGE else None
-        factors = keep_factors(self.seed + self.drops, x.size(0),
-                               math.prod(shape), p, number)
+        rows = 1 if place == PARAM else x.size(0)
+        factors = keep_factors(self.seed + self.drops, rows,
+                               math.prod(x.shape) // max(rows, 1), p, number)
         self.drops += 1
         return x * factors.view(x.shape).to(x.dtype)
 
+    def _product(self, name, x, weight, place, shape):
+        rank = 0 if weight.place == PARAM else max(len(shape),
+                                                   len(weight.shape))
+        a, b = self._at(x, place, rank), self._at(weight, place, rank)
+        if name == "linear":
+            b = self.call(torch.transpose, b, -1, -2)
+        made = self.call(torch.matmul, a, b)
+        return made if weight.place == PARAM else self.call(
+            Tensor.reshape, made, (*made.shape[:1], *shape))
+
+    def _joined(self, values, shape):
+        rows = next((x.shape[:1] for x, v in values if v.place != PARAM), ())
+        return self.call(torch.cat, [
+            x if (*x.shape,) == whole else self.call(Tensor.expand, x, whole)
+            for x, v in values for whole in [
+                (*rows, *shape[:-1], *(v.shape or (1,))[-1:])]], -1)
+
     def make(self, name, values, numbers, place, shape):
+        return Value(self, self._made(name, values, numbers, place, shape),
+                     place, shape)
+
+    def _made(self, name, values, numbers, place, shape):
         if name in OVER_EDGES:
-            return Value(self, self._over(name, values[0]), place, shape)
-        a = [self._at(v, place) for v in values]
+            return self._over(name, values[0])
+        if name in ("linear", "matmul"):
+            return self._product(name, *values, place, shape)
+        a = [self._at(v, place, len(shape)) for v in values]
         if name == "dropout":
-            made = self._dropped(a[0], numbers[0], place, shape)
-        elif name == "reshape":
-            made = self._padded(a[0].reshape(a[0].shape[:1] + tuple(shape)),
-                                len(shape))
-        elif name == "cat":
-            rows = max(x.shape[0] for x in a)
-            front = (1,) * (4 - len(shape)) + shape[:-1]
-            made = torch.cat([x.expand(rows, *front[-2:], x.shape[-1])
-                              for x in a], -1)
-        elif name == "where":
-            made = torch.where(a[0] != 0, *map(self._tensor, a[1:]))
-        else:
-            if name == "atan2":
-                a = list(map(self._tensor, a))
-            made = computed(name, a, numbers)
-        return Value(self, made, place, shape)
+            return self._dropped(a[0], numbers[0], place)
+        if name in ("reshape", "expand"):
+            rows = () if place == PARAM else a[0].shape[:1]
+            return self.call(getattr(Tensor, name), a[0], (*rows, *shape))
+        if name == "cat":
+            return self._joined(list(zip(self._tensors(a), values)), shape)
+        if name == "where":
+            a = self._tensors(a)
+            return self.call(torch.where, self.call(torch.ne, a[0], 0), *a[1:])
+        if name in _ALONG:
+            return self.call(getattr(torch, name), a[0], *numbers,
+                             keepdim=True)
+        if name == "slice":
+            begin, end, axis = numbers
+            return self.call(torch.narrow, a[0], axis, begin, end - begin)
+        if isinstance(a[0], float) or name in ("max", "min", "atan2"):
+            a = self._tensors(a)
+        function = _OPERATORS.get(name) or getattr(F, name, None) or getattr(
+            torch, name)
+        made = self.call(function, *a, *numbers)
+        return self.call(Tensor.type_as, made, a[0]) if name in (
+            "<", "<=", "==") else made
+
+    def _parameter(self, v):
+        """The tensor of a value that has no rows."""
+        if not isinstance(v.handle, float):
+            return v.handle
+        return self.tensors[0].new_full(v.shape, v.handle)
 
     def result(self, v, count=None):
         """The tensor of a value; count: of its rows, if the graph does not
         say it."""
-        x = self._tensor(v.handle)
         if v.place == PARAM:
-            return x.reshape(v.shape)
+            return self._parameter(v)
         count = self._rows(v.place) if count is None else count
-        return x.expand(count, *x.shape[1:]).reshape((count,) + v.shape)
+        return v.handle.expand(count, *v.shape)
 
 
 class Picked(Torch):
@@ -306,13 +262,11 @@ class Picked(Torch):
         super().__init__(graph)
         self.picked = {EDGE: edges, SRC: sources}
 
-    def leaf(self, name, tensor, place, shape):
-        rows = super().leaf(name, tensor, place, shape)
+    def input(self, name, tensor, place):
+        value = super().input(name, tensor, place)
         picked = self.picked.get(place)
         if picked is None:
-            return rows
-        picked = self._padded(picked, picked.dim() - 1)
-        return rows.expand(-1, *picked.shape[1:]).gather(0, picked)
-
-    def _at(self, v, place):
-        return v.handle
+            return value
+        x = self._at(value, place, picked.dim() - 1)
+        x = x.expand(-1, *picked.shape[1:]).gather(0, picked)
+        return Value(self, x, DST, x.shape[1:])

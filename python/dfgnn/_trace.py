@@ -7,6 +7,7 @@ Sums along an axis leave it with size 1, so that the number of a head spreads
 over a row of it.
 """
 
+import itertools
 import math
 
 from ._program import DST, EDGE, PARAM, PLACES, REL, SRC
@@ -262,14 +263,87 @@ def _clamp(x, min=None, max=None):
 def _cat(values, dim=0, axis=None):
     some = next(v for v in values if isinstance(v, Value))
     values = [some.recorder.value(v) for v in values]
-    rank = max(len(v.shape) for v in values)
-    if (dim if dim < 0 else dim - 1 - rank) != -1:
-        refuse("cat along a dimension that is not the last")
-    size = sum(v.shape[-1] if v.shape else 1 for v in values)
-    front = ()
-    for v in values:
-        front = _spread(front, v.shape[:-1], "cat")
-    return some._make("cat", values, front + (size,))
+    rank = max(1, *(len(v.shape) for v in values))
+    dim = dim if axis is None else axis
+    at = dim if dim < 0 else dim - 1 - rank
+    if not -rank <= at < 0:
+        refuse(f"cat along dimension {dim} of values with {rank} axes beside "
+               "the rows")
+    shapes = [(1,) * (rank - len(v.shape)) + v.shape for v in values]
+    axes = ()
+    for shape in shapes:
+        axes = _spread(axes, shape[:at] + (1,) + shape[rank + at + 1:], "cat")
+    if at == -1:
+        return some._make("cat", values, axes[:-1] + (
+            sum(shape[-1] for shape in shapes),))
+    return joined([fit(v, axes[:at] + shape[at:rank + at + 1]
+                       + axes[rank + at + 1:])
+                   for v, shape in zip(values, shapes)], rank + at)
+
+
+def fit(value, axes):
+    """The value with these axes: those of size 1 come and go, and spread."""
+    axes = tuple(axes)
+    if value.shape == axes:
+        return value
+    if len(axes) > 3:
+        refuse(f"{len(axes)} axes beside the rows, expected at most 3")
+    if math.prod(value.shape) == math.prod(axes):
+        return value._make("reshape", [value], axes)
+    return value._make("expand", [value], axes)
+
+
+def narrow(value, axis, begin, end):
+    """A part of an axis, counted from the first."""
+    axes = value.shape
+    if (begin, end) == (0, axes[axis]):
+        return value
+    return value._make("slice", [value], axes[:axis] + (end - begin,)
+                       + axes[axis + 1:], begin, end, axis - len(axes))
+
+
+def joined(values, at):
+    """The values one after the other along an axis, counted from the first."""
+    front = math.prod(values[0].shape[:at])
+    axes = list(values[0].shape)
+    axes[at] = sum(v.shape[at] for v in values)
+    if at == len(axes) - 1:
+        return values[0]._make("cat", values, axes)
+    if front == 1:  # whole rows of the axes behind it
+        flat = [fit(v, (math.prod(v.shape),)) for v in values]
+        return fit(flat[0]._make("cat", flat, (math.prod(axes),)), axes)
+    at -= len(axes)
+    return _transpose(joined([_transpose(v, at, -1) for v in values],
+                             len(axes) - 1), at, -1)
+
+
+def ordered(value, order):
+    """The value with its axes in this order, each counted from the first."""
+    kept = [axis for axis in order if value.shape[axis] != 1]
+    if kept == sorted(kept):  # nothing moves but axes of size 1
+        return fit(value, [value.shape[axis] for axis in order])
+    return _permute(value, 0, *(1 + axis for axis in order))
+
+
+def sum_of_products(a, b, labels_a, labels_b, out):
+    """The einsum of values whose axes have these letters."""
+    gone = [c for c in dict.fromkeys([*labels_a, *labels_b]) if c not in out]
+    if len(out) + len(gone) > 3:
+        refuse("a product of more than three axes")
+    # an order that both have, if there is one, exchanges nothing
+    order = next((o for o in itertools.permutations([*out, *gone]) if all(
+        sorted(labels, key=o.index) == list(labels)
+        for labels in (labels_a, labels_b, out))), [*out, *gone])
+
+    def placed(value, labels):
+        found = [labels.index(c) for c in order if c in labels]
+        value = ordered(value, found)
+        sizes = dict(zip([labels[k] for k in found], value.shape))
+        return fit(value, [sizes.get(c, 1) for c in order])
+    made = placed(a, labels_a) * placed(b, labels_b)
+    for c in gone:
+        made = _METHODS["sum"](made, order.index(c) - len(order))
+    return fit(made, [made.shape[order.index(c)] for c in out])
 
 
 def _transpose(x, first, second):

@@ -9,12 +9,13 @@ Each operator is one custom call of XLA (jax.ffi) into libdfgnn, under jit, grad
 and vmap, on the CPU and on NVIDIA GPUs.  Nothing here needs torch.
 """
 
+from .._trace_errors import TraceError
 from ._graph import Graph, csr, from_edges
 from ._operators import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention, spmm)
+from ._primitives import OVER_EDGES, dropout, over, softmax
 from ._programs import EdgeProgram, edge_program
 from ._tuning import explain, tune
-from ._writer import OVER_EDGES, TraceError, dropout, over, softmax
 
 globals().update({name: over(name) for name in OVER_EDGES})
 

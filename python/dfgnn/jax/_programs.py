@@ -20,9 +20,9 @@ from jax.custom_derivatives import SymbolicZero
 from .. import _abi, _program
 from .._names import LETTERS, MessageFunction, Names
 from .._program import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
+from .._trace import Value, method
 from . import _jaxpr
 from ._graph import DTYPES, TARGET, described, ffi, register
-from ._writer import Writer
 
 
 # ---- the call ---------------------------------------------------------------
@@ -222,23 +222,25 @@ class EdgeProgram(MessageFunction):
         closed = jax.make_jaxpr(flat)(*(
             jax.ShapeDtypeStruct(t.shape[place != PARAM:], t.dtype)
             for t, place in zip(tensors, places)))
-        writer = Writer()
+        writer = _jaxpr.Program()
         values = [writer.input(name, place, t.shape[place != PARAM:])
                   for name, place, t in zip(names, places, tensors)]
-        values = [_jaxpr.as_value(writer, v) for v in _jaxpr.walk(
-            writer, closed.jaxpr, closed.consts, values)]
+        values = list(map(writer.value, _jaxpr.walk(
+            writer, closed.jaxpr, closed.consts, values)))
         if self.reduce:
-            values = [writer.over(self.reduce + "_in", v)
-                      if v.place in (SRC, EDGE) else v for v in values]
-        text = writer.text(values, [v.aval.shape
-                                    for v in closed.jaxpr.outvars])
+            over = method(self.reduce + "_in")
+            values = [over(v) if v.place in (SRC, EDGE) else v
+                      for v in values]
+        text = writer.text([  # each spreads to its shape
+            Value(writer, v.handle, v.place, var.aval.shape)
+            for v, var in zip(values, closed.jaxpr.outvars)])
         dtypes = tuple(v.aval.dtype.name if v.aval.dtype.name in DTYPES
                        else "float32" for v in closed.jaxpr.outvars)
         captured = [_real("an array outside of the function", t)
                     for t in writer.tensors]
         return _Call(_program.parse(text), names, places,
                      tensors + captured, [v.place for v in values], dtypes,
-                     single[-1], writer.random)
+                     single[-1], writer.drops > 0)
 
     def __call__(self, graph, i=None, j=None, e=None, *, key=None, **others):
         """graph: of :func:`dfgnn.jax.csr` or :func:`dfgnn.jax.from_edges`.
