@@ -4,8 +4,6 @@ Each function takes a node of _nodes, its arguments (values of _trace where the
 node has nodes) and gives a value whose axes are the node's, without the rows.
 """
 
-import math
-
 import torch
 
 from . import _trace
