@@ -307,7 +307,7 @@ PACKAGE = [
           "version:",
           "if entry is not None and entry[0]() is owner:",
           ("test_graph.py", "test_adjacency.py")),
-    Fault("python/dfgnn/distributed/sums.py", "a mean counts an edge more",
+    Fault("python/dfgnn/distributed/calls.py", "a mean counts an edge more",
           "1 / degrees.clamp(min=1)", "1 / (degrees + 1)",
           ("test_distributed.py",)),
 ]

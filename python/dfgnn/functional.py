@@ -50,7 +50,7 @@ def _call(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
         refuse_values(graph, f"attention of {name}")
     run = attend
     if isinstance(graph, Graph) and graph.exchange is not None:
-        from .distributed.attention import attend_over_ranks as run
+        from .distributed.calls import attend as run
     return run(name, graph, inputs, bias, dropout, scale=scale, slope=slope,
                return_weights=return_weights, self_loops=self_loops,
                edge_use=edge_use, return_lse=return_lse)

@@ -78,64 +78,71 @@ def owners(kind, world):
     return {name: torch.arange(n) % many for name, n in NODES.items()}
 
 
+def agrees(graph, what, model, run, x):
+    """run(model, x by type, the graph or None) gives results by type: those of
+    own nodes, and gradients of features and parameters, are those of one
+    process."""
+    torch.manual_seed(11)
+    model = model.double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    mine = copy.deepcopy(model)
+    dfgnn.accelerate(mine)
+    whole = {k: t.clone().requires_grad_() for k, t in x.items()}
+    want = run(model, whole, None)
+    weight = {k: torch.randn_like(t) for k, t in want.items()}
+    sum((want[k] * w).sum() for k, w in weight.items()).backward()
+    own = {k: t.requires_grad_() for k, t in graph.local_nodes(x).items()}
+    have = run(mine, own, graph)
+    share = graph.local_nodes(weight)
+    sum((have[k] * w).sum() for k, w in share.items()).backward()
+
+    def near(a, b, name=""):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9,
+                                   msg=lambda m: f"{what}: {name} {m}")
+    for kind, part in graph.local_nodes(
+            {k: t.detach() for k, t in want.items()}).items():
+        near(have[kind].detach(), part)
+    for kind, part in graph.local_nodes(
+            {k: t.grad for k, t in whole.items()
+             if t.grad is not None}).items():
+        near(own[kind].grad, part)
+    for (name, a), b in zip(model.named_parameters(), mine.parameters()):
+        total = torch.zeros_like(a) if b.grad is None else b.grad
+        dist.all_reduce(total)
+        near(total, torch.zeros_like(a) if a.grad is None else a.grad, name)
+
+
 class Bench:
     def __init__(self, kind):
-        self.world, self.rank = dist.get_world_size(), dist.get_rank()
         torch.manual_seed(5)
+        world, self.rank = dist.get_world_size(), dist.get_rank()
         self.edges = {(s, r, d): torch.stack([
             torch.randint(NODES[s], (n,)), torch.randint(NODES[d], (n,))])
             for (s, r, d), n in zip(KINDS, COUNTS)}
         whole = dfgnn.HeteroGraph(self.edges, NODES)
         self.parts = partition_relations(
-            whole, self.world, kind if kind in ("metis", "range")
-            else owners(kind, self.world))
+            whole, world, kind if kind in ("metis", "range")
+            else owners(kind, world))
         self.mine = DistHeteroGraph(self.parts.part(self.rank))
         self.x = {name: torch.randn(n, WIDTH, dtype=torch.float64)
                   for name, n in NODES.items()}
 
-    def check(self, what, model, run, x=None):
-        """run(model, x by type, the graph or None) -> results by type: of own
-        nodes, and gradients of features and parameters, as in one process."""
-        torch.manual_seed(11)
-        x = x or self.x
-        model = model.double()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.2 * torch.randn_like(parameter))
-        mine = copy.deepcopy(model)
-        dfgnn.accelerate(mine)
-        whole = {k: t.clone().requires_grad_() for k, t in x.items()}
-        want = run(model, whole, None)
-        weight = {k: torch.randn_like(t) for k, t in want.items()}
-        sum((want[k] * w).sum() for k, w in weight.items()).backward()
-        own = {k: t.requires_grad_() for k, t in
-               self.mine.local_nodes(x).items()}
-        have = run(mine, own, self.mine)
-        share = self.mine.local_nodes(weight)
-        sum((have[k] * w).sum() for k, w in share.items()).backward()
-        for kind, part in self.mine.local_nodes(
-                {k: t.detach() for k, t in want.items()}).items():
-            torch.testing.assert_close(have[kind].detach(), part, rtol=1e-9,
-                                       atol=1e-9, msg=lambda m: what + m)
-        for kind, part in self.mine.local_nodes(
-                {k: t.grad for k, t in whole.items()
-                 if t.grad is not None}).items():
-            torch.testing.assert_close(own[kind].grad, part, rtol=1e-9,
-                                       atol=1e-9, msg=lambda m: what + m)
-        for (name, a), b in zip(model.named_parameters(), mine.parameters()):
-            mine_grad = torch.zeros_like(a) if b.grad is None else b.grad
-            dist.all_reduce(mine_grad)
-            torch.testing.assert_close(
-                mine_grad, torch.zeros_like(a) if a.grad is None else a.grad,
-                rtol=1e-9, atol=1e-9, msg=lambda m: f"{what} {name} {m}")
+    def check(self, what, model, x=None, **by_relation):
+        """Tensors by relation are further arguments."""
+        def run(model, x, graph):
+            return model(x, graph or self.edges, **{
+                name: t if graph is None else graph.local_edges(t)
+                for name, t in by_relation.items()})
+        agrees(self.mine, what, model, run, x or self.x)
 
 
 def case_layers():
     for kind in ("bad", "empty", "metis", "range"):
         bench = Bench(kind)
         for name, model in models():
-            bench.check(f"{kind} {name}: ", model,
-                        lambda m, x, graph: m(x, graph or bench.edges))
+            bench.check(f"{kind} {name}", model)
 
 
 def case_widths():
@@ -146,96 +153,59 @@ def case_widths():
          for kind, n in NODES.items()}
     attr = {key: torch.randn(part.size(1), 3, dtype=torch.float64)
             for key, part in bench.edges.items()}
-
-    def run(model, x, graph):
-        return model(x, graph or bench.edges, edge_attr_dict=attr
-                     if graph is None else graph.local_edges(attr))
-    bench.check("widths: ", G.HeteroConv({key: G.GATConv(
+    bench.check("widths", G.HeteroConv({key: G.GATConv(
         (widths[key[0]], widths[key[2]]), 4, heads=2, add_self_loops=False,
-        edge_dim=3) for key in KINDS}), run, x)
-
-
-def case_typed():
-    """RGCN over edges of one list: pairs of what extend() gives."""
-    torch.manual_seed(7)
-    world, nodes = dist.get_world_size(), 40
-    edges, kinds = torch.randint(nodes, (2, 200)), torch.randint(5, (200,))
-    whole = dfgnn.HeteroGraph.from_edge_types(edges, kinds, nodes, 6)
-    graph = DistHeteroGraph(partition_relations(whole, world).part(
-        dist.get_rank()))
-    assert torch.equal(graph.local_edges(kinds), graph.edge_type)
-    torch.set_default_dtype(torch.float64)
-    x = torch.randn(nodes, WIDTH, requires_grad=True)
-    plain = G.RGCNConv(WIDTH, 4, 6)
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    want = plain(x, edges, kinds)
-    want.square().sum().backward()
-    own = graph.local_nodes({"": x.detach()})
-    own[""].requires_grad_()
-    have = fast((graph.extend(own)[""], own[""]), graph.edge_index,
-                graph.edge_type)
-    have.square().sum().backward()
-    near = dict(rtol=1e-9, atol=1e-9)
-    for mine, all_of_it in ((have.detach(), want.detach()),
-                            (own[""].grad, x.grad)):
-        torch.testing.assert_close(
-            mine, graph.local_nodes({"": all_of_it})[""], **near)
-    for mode in ({}, {"attention_mechanism": "within-relation"},
-                 {"attention_mode": "multiplicative-self-attention"}):
-        check_on_list(graph, G.RGATConv(WIDTH, 4, 6, heads=2, edge_dim=3,
-                                        **mode), lambda conv, x, on, attr:
-                      conv(x, edges, kinds, attr) if on is None else
-                      conv(x, on, edge_attr=attr), nodes, len(kinds))
-    of_node = torch.arange(nodes) % 3
-
-    def heat(conv, x, on, attr):
-        if on is None:
-            return conv(x, edges, of_node, kinds, attr)
-        return conv(x, on, on.local_nodes({"": of_node})[""], on.edge_type,
-                    attr)
-    check_on_list(graph, G.HEATConv(WIDTH, 4, 3, 6, 2, 3, 2, heads=2), heat,
-                  nodes, len(kinds))
-    torch.set_default_dtype(torch.float32)
-
-
-def check_on_list(graph, plain, run, nodes, count):
-    """A layer over edges of one list gives own nodes what it gives all, with
-    the same gradients."""
-    x, attr = torch.randn(nodes, WIDTH), torch.randn(count, 3)
-    fast = copy.deepcopy(plain)
-    dfgnn.accelerate(fast)
-    x.requires_grad_()
-    want = run(plain, x, None, attr)
-    want.square().sum().backward()
-    own = graph.local_nodes({"": x.detach()})[""].requires_grad_()
-    have = run(fast, own, graph, graph.local_edges(attr))
-    have.square().sum().backward()
-    near = dict(rtol=1e-9, atol=1e-9)
-    for mine, of_all in ((have.detach(), want.detach()), (own.grad, x.grad)):
-        torch.testing.assert_close(
-            mine, graph.local_nodes({"": of_all})[""], **near)
-    for (name, a), b in zip(plain.named_parameters(), fast.parameters()):
-        mine = torch.zeros_like(a) if b.grad is None else b.grad
-        dist.all_reduce(mine)
-        torch.testing.assert_close(
-            mine, torch.zeros_like(a) if a.grad is None else a.grad, **near,
-            msg=lambda m: f"{type(plain).__name__} {name} {m}")
+        edge_dim=3) for key in KINDS}), x, edge_attr_dict=attr)
 
 
 def case_weights():
     """Weights of edges of GCNConvs."""
     bench = Bench("bad")
-    keys = [key for key in KINDS if loops(key)]
-    weights = {key: torch.rand(bench.edges[key].size(1), dtype=torch.float64)
-               + 0.1 for key in keys}
+    weights = {key: torch.rand(part.size(1), dtype=torch.float64) + 0.1
+               for key, part in bench.edges.items() if loops(key)}
+    bench.check("weights", G.HeteroConv({
+        key: G.GCNConv(WIDTH, WIDTH) if key in weights else
+        G.SAGEConv((WIDTH, WIDTH), WIDTH) for key in KINDS}),
+        edge_weight_dict=weights)
 
-    def run(model, x, graph):
-        return model(x, graph or bench.edges, edge_weight_dict=weights
-                     if graph is None else graph.local_edges(weights))
-    bench.check("weights: ", G.HeteroConv({
-        key: G.GCNConv(WIDTH, WIDTH) if key in keys else
-        G.SAGEConv((WIDTH, WIDTH), WIDTH) for key in KINDS}), run)
+
+def case_typed():
+    """Layers over edges of one list; RGCN takes pairs of what extend()
+    gives."""
+    torch.manual_seed(7)
+    nodes, count = 40, 200
+    edges, kinds = torch.randint(nodes, (2, count)), torch.randint(5, (count,))
+    whole = dfgnn.HeteroGraph.from_edge_types(edges, kinds, nodes, 6)
+    graph = DistHeteroGraph(partition_relations(
+        whole, dist.get_world_size()).part(dist.get_rank()))
+    assert torch.equal(graph.local_edges(kinds), graph.edge_type)
+    attr = torch.randn(count, 3, dtype=torch.float64)
+    of_node = torch.arange(nodes) % 3
+
+    def rgcn(conv, x, on):
+        return conv(x[""], edges, kinds) if on is None else conv(
+            (on.extend(x)[""], x[""]), on.edge_index, on.edge_type)
+
+    def rgat(conv, x, on):
+        return conv(x[""], edges, kinds, attr) if on is None else conv(
+            x[""], on, edge_attr=on.local_edges(attr))
+
+    def heat(conv, x, on):
+        return conv(x[""], edges, of_node, kinds, attr) if on is None else \
+            conv(x[""], on, on.local_nodes({"": of_node})[""], on.edge_type,
+                 on.local_edges(attr))
+    torch.set_default_dtype(torch.float64)
+    for layer, run in (
+            (G.RGCNConv(WIDTH, 4, 6), rgcn),
+            *[(G.RGATConv(WIDTH, 4, 6, heads=2, edge_dim=3, **mode), rgat)
+              for mode in ({}, {"attention_mechanism": "within-relation"},
+                           {"attention_mode":
+                            "multiplicative-self-attention"})],
+            (G.HEATConv(WIDTH, 4, 3, 6, 2, 3, 2, heads=2), heat)):
+        agrees(graph, type(layer).__name__, layer,
+               lambda conv, x, on: {"": run(conv, x, on)},
+               {"": torch.randn(nodes, WIDTH)})
+    torch.set_default_dtype(torch.float32)
 
 
 def case_files():

@@ -155,14 +155,10 @@ def case_layers():
 
 def case_edges():
     bench = Bench()
-    compare(bench, lambda: layers.TransformerConv(WIDTH, 4, HEADS, edge_dim=5),
-            edge_dim=5)
-    compare(bench, lambda: layers.GATConv(WIDTH, 4, HEADS, edge_dim=5),
-            edge_dim=5)
-    compare(bench, lambda: layers.GATv2Conv(WIDTH, 4, HEADS, edge_dim=5),
-            edge_dim=5)
-    compare(bench, lambda: layers.GCNConv(WIDTH, 7), edge_weight=True)
-    compare(bench, lambda: layers.GraphConv(WIDTH, 7), edge_weight=True)
+    for kind in (layers.TransformerConv, layers.GATConv, layers.GATv2Conv):
+        compare(bench, lambda: kind(WIDTH, 4, HEADS, edge_dim=5), edge_dim=5)
+    for kind in (layers.GCNConv, layers.GraphConv):
+        compare(bench, lambda: kind(WIDTH, 7), edge_weight=True)
     # of equal extremes the first edge gets the gradient, wherever it is
     for name in ("max", "min"):
         compare(bench, LAYERS[name], ties=True)
@@ -205,12 +201,9 @@ def case_dropout():
     seed = torch.tensor([12345], device=DEVICE)
     _attention_call.make_seed = _node.make_seed = lambda device: seed
     bench.mine.exchange.seed = lambda device: seed
-    for name in ("gt", "gat", "gatv2"):
-        compare(bench, {
-            "gt": lambda: layers.TransformerConv(WIDTH, 4, HEADS, dropout=.5),
-            "gat": lambda: layers.GATConv(WIDTH, 4, HEADS, dropout=.5),
-            "gatv2": lambda: layers.GATv2Conv(WIDTH, 4, HEADS, dropout=.5,
-                                              add_self_loops=False)}[name])
+    for kind, options in ((layers.TransformerConv, {}), (layers.GATConv, {}),
+                          (layers.GATv2Conv, {"add_self_loops": False})):
+        compare(bench, lambda: kind(WIDTH, 4, HEADS, dropout=.5, **options))
 
 
 class Model(torch.nn.Module):

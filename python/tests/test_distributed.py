@@ -182,49 +182,49 @@ def test_metis_balances_work_and_cuts_less_than_chance():
     assert max(len(p.index) for p in found) < 1.1 * 1000
 
 
-def test_a_saved_part_is_what_is_loaded_and_damage_is_refused(tmp_path):
+def test_a_saved_part_is_what_is_loaded(tmp_path):
     parts = partition(edges_of(), 2, num_nodes=60)
     parts.save(tmp_path)
-    path = tmp_path / "part-1-of-2.npz"
-    again = Part.load(path)
-    for a, b in zip(again, parts.part(1)):
+    for a, b in zip(Part.load(tmp_path / "part-1-of-2.npz"), parts.part(1)):
         assert numpy.array_equal(a, b)
-    whole = dict(numpy.load(path))
-    for name, change in (("index", whole["index"] + 10 ** 6),
-                         ("offset", whole["offset"][::-1].copy()),
-                         ("send_row", whole["send_row"] - 100),
-                         ("receive", whole["receive"] + 1)):
-        numpy.savez(tmp_path / "bad.npz", **dict(whole, **{name: change}))
-        with pytest.raises(ValueError, match="damaged"):
-            Part.load(tmp_path / "bad.npz")
 
 
-def test_a_part_of_impossible_counts_and_types_is_refused(tmp_path):
+def head(place, value):
+    """A change of the numbers of a part."""
+    return "part", lambda part: numpy.concatenate(
+        [part[:place], [value], part[place + 1:]])
+
+
+@pytest.mark.parametrize("name, change, reason", [
+    (*head(1, -2), "parts is -2, expected 1 to 4096"),
+    (*head(1, 2 ** 62), "parts is 4611686018427387904"),
+    (*head(2, 2), "rank is 2, expected 0 to 1"),
+    (*head(3, 2), "total_nodes is 2, expected"),
+    (*head(4, -1), "total_edges is -1, expected"),
+    ("part", lambda t: t.astype(float), "part is float64"),
+    ("part", lambda t: t[None], r"part is int64 \[1, 8\]|part is"),
+    ("node", lambda t: t + 1000, "node goes from 10"),
+    ("halo", lambda t: t - 1000, "halo goes from -"),
+    ("first_edge", lambda t: t + 10 ** 9, "first_edge goes"),
+    ("index", lambda t: t.astype(float), "index is float64"),
+    ("index", lambda t: t + 10 ** 6, "index names a column"),
+    ("offset", lambda t: t.astype("U8"), "offset is <U8"),
+    ("offset", lambda t: t[::-1], "offset does not rise"),
+    ("send", lambda t: t.astype(bool), "send is bool"),
+    ("send_row", lambda t: t - 100, "send_row names a row"),
+    ("receive", lambda t: t + 1, "receive does not add up")])
+def test_a_damaged_part_is_refused(tmp_path, name, change, reason):
     partition(edges_of(), 2, num_nodes=60).save(tmp_path)
     whole = dict(numpy.load(tmp_path / "part-1-of-2.npz"))
+    numpy.savez(tmp_path / "bad.npz", **dict(whole, **{
+        name: change(whole[name])}))
+    with pytest.raises(ValueError, match="bad.npz is damaged: " + reason):
+        Part.load(tmp_path / "bad.npz")
 
-    def head(place, value):
-        changed = whole["part"].copy()
-        changed[place] = value
-        return changed
-    for name, change, reason in (
-            ("part", head(1, -2), "parts is -2, expected 1 to 4096"),
-            ("part", head(1, 2 ** 62), "parts is 4611686018427387904"),
-            ("part", head(2, 2), "rank is 2, expected 0 to 1"),
-            ("part", head(3, 2), "total_nodes is 2, expected"),
-            ("part", head(4, -1), "total_edges is -1, expected"),
-            ("part", whole["part"].astype(float), "part is float64"),
-            ("part", whole["part"][None], r"part is int64 \[1, 8\]|part is"),
-            ("node", whole["node"] + 1000, "node goes from 10"),
-            ("halo", whole["halo"] - 1000, "halo goes from -"),
-            ("first_edge", whole["first_edge"] + 10 ** 9, "first_edge goes"),
-            ("index", whole["index"].astype(float), "index is float64"),
-            ("offset", whole["offset"].astype("U8"), "offset is <U8"),
-            ("send", whole["send"].astype(bool), "send is bool")):
-        numpy.savez(tmp_path / "bad.npz", **dict(whole, **{name: change}))
-        with pytest.raises(ValueError, match="bad.npz is damaged: " + reason):
-            Part.load(tmp_path / "bad.npz")
-    numpy.save(tmp_path / "one.npy", whole["node"])
+
+def test_what_is_no_part_is_refused(tmp_path):
+    partition(edges_of(), 2, num_nodes=60).save(tmp_path)
+    numpy.save(tmp_path / "one.npy", numpy.arange(3))
     for content in (b"", b"PK\3\4", b"no part at all",
                     (tmp_path / "one.npy").read_bytes(),
                     (tmp_path / "part-1-of-2.npz").read_bytes()[:-40]):

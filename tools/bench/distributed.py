@@ -211,8 +211,8 @@ def exchange_alone(op, graph, tensors):
     pending = exchange.start(shipped)
     pending.wait()
     pending.done()
-    layout, buffer, _ = exchange.begin_back(shipped)
-    pending = exchange.start_back(layout, buffer)
+    buffer, _ = exchange.begin_back(pending.layout)
+    pending = exchange.start_back(pending.layout, buffer)
     pending.wait()
     pending.done()
 

@@ -1,7 +1,6 @@
 """DistGraph: a rank's share of a graph, used in place of a Graph."""
 
 import torch
-import torch.distributed as dist
 
 from ..graph import Graph
 from . import start
@@ -24,20 +23,17 @@ class Split:
         far = columns >= num_dst
         self.near_edges = (~far).nonzero().view(-1)
         self.far_edges = far.nonzero().view(-1)
-        self.interior = self._matrix(
-            rows[self.near_edges], columns[self.near_edges], num_dst, num_dst)
         far_rows = rows[self.far_edges]
         met = torch.zeros(num_dst, dtype=torch.bool, device=rows.device)
         met[far_rows] = True
-        self.boundary = None
-        count = num_dst
-        if int(met.sum()) < self.ALL_ROWS * num_dst:
+        self.boundary, count = None, int(met.sum())
+        if count < self.ALL_ROWS * num_dst:
             self.boundary = met.nonzero().view(-1)
-            count = self.boundary.numel()
-            place = torch.zeros(num_dst, dtype=torch.int64,
-                                device=rows.device)
-            place[self.boundary] = torch.arange(count, device=rows.device)
-            far_rows = place[far_rows]
+            far_rows = met.cumsum(0)[far_rows] - 1
+        else:
+            count = num_dst
+        self.interior = self._matrix(
+            rows[self.near_edges], columns[self.near_edges], num_dst, num_dst)
         self.outer = self._matrix(
             far_rows, columns[self.far_edges] - num_dst, count,
             table.num_src - num_dst)
@@ -47,10 +43,8 @@ class Split:
 
     @staticmethod
     def _matrix(rows, columns, num_dst, num_src):
-        counts = torch.bincount(rows, minlength=num_dst)
-        offsets = torch.zeros(num_dst + 1, dtype=torch.int64,
-                              device=rows.device)
-        torch.cumsum(counts, 0, out=offsets[1:])
+        offsets = torch.bincount(rows, minlength=num_dst).cumsum(0)
+        offsets = torch.cat([offsets.new_zeros(1), offsets])
         if columns.numel() < 1 << 31:
             offsets = offsets.int()
         return Graph(offsets, columns.int(), num_src)
@@ -60,18 +54,9 @@ class Split:
         return tensor if self.boundary is None or tensor is None else \
             tensor.index_select(0, self.boundary)
 
-    def parts_of(self, edges):
-        """A tensor by edges as (by the interior's edges, by the outer
-        matrix's)."""
-        if edges is None:
-            return None, None
-        return (edges.index_select(0, self.near_edges),
-                edges.index_select(0, self.far_edges))
-
     def whole_of(self, near, far, num_edges):
-        """The tensor by all edges, from those that parts_of() gives."""
-        if near is None:
-            return None
+        """The tensor by all edges, from those by the interior's edges and by
+        the outer matrix's."""
         out = near.new_empty((num_edges,) + tuple(near.shape[1:]))
         out.index_copy_(0, self.near_edges, near)
         return out.index_copy_(0, self.far_edges, far)
@@ -181,8 +166,7 @@ class DistGraph(Graph):
         """The lists of all ranks as one, sorted."""
         if self.world == 1:
             return mine.sort()[0]
-        lists = [None] * self.world
-        dist.all_gather_object(lists, mine.tolist(), group=self.group)
+        lists = start.gather(mine.tolist(), self.group)
         return torch.tensor(sorted(sum(lists, [])), dtype=torch.int64,
                             device=self.device)
 
@@ -219,12 +203,7 @@ class DistGraph(Graph):
         `to`, None elsewhere; on all ranks by default.  If it is saved, any
         number of ranks can load it."""
         x = x.detach().cpu()
-        found = [None] * self.world
-        if self.world == 1:
-            found = [(self.nodes.cpu(), x)]
-        else:
-            dist.all_gather_object(found, (self.nodes.cpu(), x),
-                                   group=self.group)
+        found = start.gather((self.nodes.cpu(), x), self.group)
         if to is not None and to != self.rank:
             return None
         whole = x.new_zeros((self.total_nodes,) + tuple(x.shape[1:]))

@@ -6,6 +6,9 @@ whatever their types, lie side by side in rows of bytes.  Buffers are used
 again.
 """
 
+import itertools
+import math
+
 import torch
 import torch.distributed as dist
 
@@ -17,32 +20,18 @@ _ALIGN = 16  # bytes: kernels read vectors of 16
 class Layout:
     """The places of several tensors in a row of bytes."""
 
-    __slots__ = ("tails", "dtypes", "begins", "bytes")
-
     def __init__(self, tensors):
-        self.tails = [tuple(t.shape[1:]) for t in tensors]
-        self.dtypes = [t.dtype for t in tensors]
-        self.begins = []
-        end = 0
+        self.parts, self.bytes = [], 0  # (shape of a row, type, begin, end)
         for tensor in tensors:
-            self.begins.append(end)
-            count = 1
-            for size in tensor.shape[1:]:
-                count *= size
-            size = count * tensor.element_size()
-            end += (size + _ALIGN - 1) // _ALIGN * _ALIGN
-        self.bytes = end
+            tail = tuple(tensor.shape[1:])
+            end = self.bytes + math.prod(tail) * tensor.element_size()
+            self.parts.append((tail, tensor.dtype, self.bytes, end))
+            self.bytes = -(-end // _ALIGN) * _ALIGN
 
     def views(self, buffer):
         """The tensors in a buffer [rows, bytes]."""
-        found = []
-        for tail, dtype, begin in zip(self.tails, self.dtypes, self.begins):
-            count = 1
-            for size in tail:
-                count *= size
-            wide = buffer[:, begin:begin + count * dtype.itemsize].view(dtype)
-            found.append(wide.unflatten(1, tail) if tail else wide[:, 0])
-        return found
+        return [buffer[:, begin:end].view(dtype).view(buffer.size(0), *tail)
+                for tail, dtype, begin, end in self.parts]
 
 
 class _Pending:
@@ -85,12 +74,9 @@ class Exchange:
         # everything else
         self.enabled = True
         self._free = {}
-        self._peers = []
-        begin = 0
-        for count in self.send_counts:
-            if count:
-                self._peers.append((begin, begin + count))
-            begin += count
+        ends = list(itertools.accumulate(self.send_counts))
+        self._peers = [(end - count, end) for end, count in zip(
+            ends, self.send_counts) if count]
         self.seeds = None
         self.silent = self.world == 1
 
@@ -128,12 +114,11 @@ class Exchange:
         return self._run(layout, got, sent, self.receive_counts,
                          self.send_counts)
 
-    def begin_back(self, like):
-        """(layout, buffer, views): the gradients of the halo are written to
-        views before start_back(layout, buffer); like: tensors of own nodes."""
-        layout = Layout(like)
+    def begin_back(self, layout):
+        """(buffer, views): the gradients of the halo are written to views
+        before start_back(layout, buffer)."""
         buffer = self.take(self.num_halo, layout.bytes)
-        return layout, buffer, layout.views(buffer)
+        return buffer, layout.views(buffer)
 
     def start_back(self, layout, buffer):
         """Sends gradients of the halo to the owners."""
@@ -167,13 +152,11 @@ class Exchange:
     def add_returned(self, grads, returned):
         """Adds the returned gradients to grads [n, ...], rank by rank, so that
         the order of the sums is always the same."""
-        if self.num_sends:
-            for begin, end in self._peers:
-                rows = self.send_row[begin:end]
-                for grad, more in zip(grads, returned):
-                    if grad is not None and more is not None:
-                        grad.index_add_(0, rows, more[begin:end].to(
-                            grad.dtype))
+        for begin, end in self._peers:
+            rows = self.send_row[begin:end]
+            for grad, more in zip(grads, returned):
+                if grad is not None:
+                    grad.index_add_(0, rows, more[begin:end].to(grad.dtype))
 
     def seed(self, device):
         """[1] a random number, the same in all ranks."""
@@ -186,10 +169,9 @@ class Exchange:
 class _Extend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, exchange, x):
-        ctx.exchange = exchange
         pending = exchange.start([x])
-        halo, = pending.wait()
-        table = torch.cat([x, halo])
+        ctx.exchange, ctx.layout = exchange, pending.layout
+        table = torch.cat([x, *pending.wait()])
         pending.done()
         return table
 
@@ -198,9 +180,9 @@ class _Extend(torch.autograd.Function):
         exchange = ctx.exchange
         own = grad.size(0) - exchange.num_halo
         mine = grad[:own].clone()
-        layout, buffer, (there,) = exchange.begin_back([mine])
+        buffer, (there,) = exchange.begin_back(ctx.layout)
         there.copy_(grad[own:])
-        pending = exchange.start_back(layout, buffer)
+        pending = exchange.start_back(ctx.layout, buffer)
         returned = pending.wait()
         exchange.add_returned([mine], returned)
         pending.done()

@@ -24,7 +24,8 @@ def ranks(group):
     return dist.get_rank(group), dist.get_world_size(group)
 
 
-def _gather(value, group):
+def gather(value, group):
+    """The values of all ranks."""
     world = ranks(group)[1]
     found = [value]
     if world > 1:
@@ -35,7 +36,7 @@ def _gather(value, group):
 
 def all_or_none(problem, group, what="cannot load its part"):
     """Raises in all ranks what went wrong in one, so that none waits."""
-    for rank, found in enumerate(_gather(
+    for rank, found in enumerate(gather(
             None if problem is None else str(problem), group)):
         if found is not None:
             if problem is not None:
@@ -120,8 +121,15 @@ def choose_alike(group, device):
     each other in each step measure each other, so that none measures."""
     if ranks(group)[1] > 1:
         _measure.measure(False)
-        if len(set(_gather(decisions(device), group))) > 1:
+        if len(set(gather(decisions(device), group))) > 1:
             agree(group)
+
+
+_ADVICE = {
+    "decisions of the tuning store":
+        "; give all ranks the same kind of device",
+    **dict.fromkeys(("partition", "graph"),
+                    "; load parts that were made together")}
 
 
 def check_part(part, group, device):
@@ -133,7 +141,7 @@ def check_part(part, group, device):
         "decisions of the tuning store": decisions(device),
         "version of dfgnn": library().dfgnn_version().decode(),
         "device": device.type}
-    everyone = _gather((part.rank, mine), group)
+    everyone = gather((part.rank, mine), group)
     for other, (number, theirs) in enumerate(everyone):
         if theirs["parts"] != world or number != other:
             raise DistributedError(
@@ -141,28 +149,17 @@ def check_part(part, group, device):
                 f"expected part {other} of {world}: one part a rank")
         for name, value in everyone[0][1].items():
             if theirs[name] != value:
+                found, wanted = (f"{v:016x}" if isinstance(v, int) else v
+                                 for v in (theirs[name], value))
                 raise DistributedError(
                     f"rank {other} differs from rank 0 in its {name}: "
-                    f"{_text(theirs[name])}, expected {_text(value)}"
-                    + _advice(name))
-
-
-def _text(value):
-    return f"{value:016x}" if isinstance(value, int) else str(value)
-
-
-def _advice(name):
-    if name.startswith("decisions"):
-        return "; give all ranks the same kind of device"
-    if name in ("partition", "graph"):
-        return "; load parts that were made together"
-    return ""
+                    f"{found}, expected {wanted}" + _ADVICE.get(name, ""))
 
 
 def settle(exchange, group):
     """Sets in exchange whether any rank sends anything, and the generator of
     dropout's seeds, which gives all ranks the same."""
     base = int(torch.randint((1 << 62), (1,)))
-    found = _gather((exchange.num_halo, base), group)
+    found = gather((exchange.num_halo, base), group)
     exchange.silent = not any(count for count, _ in found)
     exchange.seeds = torch.Generator().manual_seed(found[0][1])
