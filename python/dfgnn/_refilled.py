@@ -86,7 +86,7 @@ class _Between(Refilled):
 
 
 # The keys of what Schema and layers derive from numbers of nodes alone.
-_OF_SIZES = {"node", "begins", "relation", "blocks", "turn", "tiles"}
+_OF_SIZES = {"by_node", "type_begins", "by_relation", "blocks", "in_turn"}
 
 
 class RefilledRelations(HeteroGraph):

@@ -148,7 +148,7 @@ class Family(Kind):
 # where each family is, which a program that torch exported may be the first to
 # ask for
 _MODULES = {"operator": "ops", "program": "_program_operator",
-            "mlp": "_mlp_operator", "relations": "_relation_operator"}
+            "mlp": "_mlp_operator", "relations": "_relations.operator"}
 
 
 def operator(listed, suffix=""):

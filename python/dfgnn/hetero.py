@@ -19,13 +19,13 @@ import functools
 
 import torch
 
-from . import _hetero_pairs
 from ._checks import check_count, check_index, describe
 from ._handle import INDEX_TYPES
-from ._hetero_pairs import gatherer, moved
 from ._modes import lasting, unwrapped
+from ._relations import pairs as _pairs
+from ._relations.layouts import Layout, Schema, derived
+from ._relations.pairs import gatherer, moved
 from ._remember import remember
-from ._schema import Layout, Schema
 from .convert import rooms_of
 from .errors import InvalidError
 from .graph import Graph
@@ -127,41 +127,21 @@ class HeteroGraph(Schema):
         """Raises where a node or a relation is out of its range."""
         if not self.num_edges:
             return
-        if self._edge_type is not None:
+        if self.counts is None:
             _check_range("edge_type", self._edge_type, self.num_relations)
-        counts, ends = self._ends()
-        sizes = self._by_end(lambda side: [
-            self._side(side)[1][kind] for kind in self._side(side)[0]])
-        below = moved(ends.neg(), counts, (1,) * len(counts),
-                      [n - 1 for n in sizes])
-        # neither is negative where 0 <= end < size
-        if int(below.bitwise_or_(ends).min()) < 0:
-            self._refuse(counts, sizes, ends)
-
-    def _refuse(self, counts, sizes, ends):
-        for at, (part, size) in enumerate(zip(ends.split(counts), sizes)):
-            edge = ((part < 0) | (part >= size)).nonzero().view(-1)
-            if not edge.numel():
-                continue
-            edge, row = int(edge[0]), at * 2 // len(counts)
-            relation = at % len(self.relations) if self.counts is not None \
-                else int(self._edge_type[edge])
-            raise InvalidError(
-                f"edge_index[{row}, {edge}] of {self.relations[relation]} is "
-                f"{int(part[edge])}, but there are {size} "
-                f"{'destination' if row else 'source'}s: expected 0 to "
-                f"{size - 1}")
-
-    def _ends(self):
-        """(lengths, tensor [2 E]): the sources of each relation, or of the one
-        list, then the destinations of each."""
-        counts = [self.num_edges] if self.counts is None else self.counts
-        return (*counts, *counts), self.edge_index.reshape(-1)
-
-    def _by_end(self, numbers):
-        """numbers(side) by relation for the parts of _ends()."""
-        count = 1 if self.counts is None else self.num_relations
-        return [n for side in ("src", "dst") for n in numbers(side)[:count]]
+        ends = [self._side(side) for side in ("src", "dst")]
+        sizes = self._by_edge([[nodes[kind] for kind in kinds]
+                               for kinds, nodes in ends])
+        wrong = (self.edge_index < 0) | (self.edge_index >= sizes)
+        if not bool(wrong.any()):
+            return
+        row, edge = wrong.nonzero()[0].tolist()
+        relation, size = int(self.edge_type[edge]), int(sizes[row, edge])
+        first = 0 if self.counts is None else sum(self.counts[:relation])
+        raise InvalidError(
+            f"edge_index[{row}, {edge - first}] of {self.relations[relation]} "
+            f"is {int(self.edge_index[row, edge])}, but there are {size} "
+            f"{'destination' if row else 'source'}s: expected 0 to {size - 1}")
 
     @property
     def edge_type(self):
@@ -183,135 +163,106 @@ class HeteroGraph(Schema):
 
     def positions(self, side, layout):
         """[E] the row of each edge's end in a layout."""
-        ends = self.edge_index[0 if side == "src" else 1]
-        if set(layout.begin) == {0} and set(layout.step) <= {1}:
-            return ends
-        if self.counts is None:
-            if set(layout.step) <= {1}:
-                return ends + self._by_edge([layout.begin])[0]
-            begin, step = self._by_edge([layout.begin, layout.step])
-            return ends * step + begin
-        made = moved(ends.clone(), self.counts, layout.step, layout.begin)
-        return self._numbered_edges(made, layout) if 0 in layout.step else made
-
-    def _numbered_edges(self, rows, layout):
-        """Adds to the rows of relations that have one for each edge which of
-        its edges it is."""
-        parts = rows.split(self.counts)
-        each = [n for n, step in enumerate(layout.step)
-                if not step and self.counts[n]]
-        numbers = torch.arange(max((self.counts[n] for n in each), default=0),
-                               dtype=rows.dtype, device=self.device)
-        if each:
-            torch._foreach_add_([parts[n] for n in each], [
-                numbers[:self.counts[n]] for n in each])
-        return rows
-
-    def graph(self, rows, columns):
-        """The :class:`Graph` whose destinations are laid out as rows says and
-        whose sources as columns says; it is made once."""
-        return self._derive((rows, columns), lambda: self._graph_between(
-            self.placed(rows, columns), rows.size, columns.size))
+        at = 0 if side == "src" else 1
+        return self._in_layouts(self.edge_index[at:at + 1], layout)[0]
 
     def placed(self, rows, columns):
         """[2, E] the column of each edge's source and the row of its
         destination."""
+        return self._in_layouts(self.edge_index, columns, rows)
+
+    def _in_layouts(self, ends, *layouts):
+        """The rows of ends [sides, E], which have a layout each."""
+        begins = [layout.begin for layout in layouts]
+        steps = [layout.step for layout in layouts]
+        if not any(map(any, begins)) and all(set(step) == {1}
+                                             for step in steps):
+            return ends
         if self.counts is None:
-            return torch.stack([self.positions("src", columns),
-                                self.positions("dst", rows)])
-        steps, begins = columns.step + rows.step, columns.begin + rows.begin
-        if set(steps) == {1} and set(begins) == {0}:
-            return self.edge_index
-        placed = self.edge_index.clone(memory_format=torch.contiguous_format)
-        moved(placed.view(-1), self.counts * 2, steps, begins)
-        for ends, layout in zip(placed, (columns, rows)):
-            if 0 in layout.step:
-                self._numbered_edges(ends, layout)
+            begin, step = self._by_edge(begins + steps).chunk(2)
+            return ends * step + begin
+        placed = ends.clone(memory_format=torch.contiguous_format)
+        moved(placed.view(-1), self.counts * len(layouts), sum(steps, ()),
+              sum(begins, ()))
+        for end, layout in zip(placed, layouts):
+            self._number_edges(end.split(self.counts), layout)
         return placed
 
+    def _number_edges(self, parts, layout):
+        """Adds to the rows of relations that have one for each edge which of
+        its edges it is."""
+        each = [n for n, step in enumerate(layout.step)
+                if not step and self.counts[n]]
+        if each:
+            numbers = torch.arange(max(self.counts[n] for n in each),
+                                   dtype=parts[0].dtype, device=self.device)
+            torch._foreach_add_([parts[n] for n in each], [
+                numbers[:self.counts[n]] for n in each])
+
+    @derived
+    def graph(self, rows, columns):
+        """The :class:`Graph` whose destinations are laid out as rows says and
+        whose sources as columns says; it is made once."""
+        return self.graph_between(self.placed(rows, columns), rows.size,
+                                  columns.size)
+
+    @derived
     def with_relations(self):
         """The Graph of all nodes by_node() whose edges have their relations,
         as edge programs take it."""
-        def make():
-            graph = self.graph(self.by_node("dst"), self.by_node("src"))
-            graph.set_relations(self.edge_type, self.num_relations)
-            return graph
-        return self._derive("with relations", make)
+        graph = self.graph(self.by_node("dst"), self.by_node("src"))
+        graph.set_relations(self.edge_type, self.num_relations)
+        return graph
 
-    def graph_of(self, dst, src, num_dst, num_src):
-        """The Graph of edges src -> dst, which are in range."""
-        return self._graph_between(torch.stack([src, dst]), num_dst, num_src)
-
-    def _graph_between(self, ends, num_dst, num_src):
+    def graph_between(self, ends, num_dst, num_src):
+        """The Graph of edges [2, E], sources first, which are in range."""
         for what, number in (("rows", num_dst), ("columns", num_src)):
             check_count(f"the number of {what}", number)
         return Graph.from_edge_index(ends, (num_src, num_dst), trusted=True,
                                      family=self.family)
 
-    # ---- pairs
+    # ---- (node, relation) pairs that have an edge
 
-    def numbered(self, side):
-        """The (node of a side, relation) pairs that have an edge, as
-        _hetero_pairs.Numbered."""
-        return self._derive(("numbered", side),
-                            lambda: _hetero_pairs.numbered(self, side))
+    numbered = derived(_pairs.numbered)
+    pairs_in = derived(_pairs.pairs_in)
+    pairs = derived(_pairs.pairs)
+    senders = derived(_pairs.senders)
 
     def number_of_pairs(self, side="dst"):
         """How many (node of a side, relation) pairs have an edge."""
         return self.numbered(side).rows.numel()
 
-    def pairs(self, columns, align=1):
-        """The pairs of destinations, as _hetero_pairs.Pairs, over sources laid
-        out as columns says; those of a relation begin at a multiple of
-        align."""
-        return self._derive(("pairs", columns, align), lambda:
-                            _hetero_pairs.pairs(self, columns, align))
-
-    def senders_of(self, rows, align=1):
-        """The pairs of sources, as _hetero_pairs.Senders, to destinations laid
-        out as rows says; those of a relation begin at a multiple of align."""
-        return self._derive(("senders of", rows, align), lambda:
-                            _hetero_pairs.senders(self, rows, align))
-
-    def pairs_among(self, layout):
-        """[pairs] the row of each of the pairs() in a layout of
-        destinations."""
-        return self._derive(("pairs among", layout), lambda:
-                            _hetero_pairs.rows_in(self, "dst", layout))
-
     def has_few_pairs(self):
         """Whether most of the rows by relation surely have no edge."""
         return 2 * self.by_relation("dst").size > 3 * self.num_edges
 
-    def senders(self, side, layout):
+    @derived
+    def gathering(self, side, layout):
         """The Graph that gives each edge its row of a table in a layout: row e
         has one edge, from where edge e begins (side "src") or ends ("dst").
         Sums over it are a gather whose gradient is added in one order."""
-        return self._derive(("senders", side, layout), lambda: gatherer(
-            self.positions(side, layout), layout.size))
+        return gatherer(self.positions(side, layout), layout.size)
 
+    @derived
     def degrees(self):
         """[E] for each edge how many edges of its relation its destination
         has."""
-        def make():
-            rows = self.by_relation("dst")
-            if rows.size <= 4 * self.num_edges:
-                number = self.positions("dst", rows)
-            else:
-                number = self.numbered("dst").of_edge
-            counts = number.new_zeros(min(rows.size, max(
-                4 * self.num_edges, 1)))
-            return counts.index_add(0, number, torch.ones_like(number)) \
-                .index_select(0, number)
-        return self._derive("degrees", make)
+        rows = self.by_relation("dst")
+        if rows.size <= 4 * self.num_edges:
+            number = self.positions("dst", rows)
+        else:
+            number = self.numbered("dst").of_edge
+        counts = number.new_zeros(min(rows.size, max(4 * self.num_edges, 1)))
+        return counts.index_add(0, number, torch.ones_like(number)) \
+            .index_select(0, number)
 
     # ---- features
 
+    @derived
     def edges_by_relation(self):
         """By relation its edge_index."""
-        return self._derive("by relation", lambda: {
-            key: part.t() for key, part in
-            self.split(self.edge_index.t()).items()})
+        return {key: part.t() for key, part in
+                self.split(self.edge_index.t()).items()}
 
     def extend(self, x):
         """Features by type of the sources, from those of the destinations: the
@@ -322,12 +273,10 @@ class HeteroGraph(Schema):
         """The mean of rows, those of the destinations of a type."""
         return rows.mean(0)
 
-    def concatenate(self, by_relation, default=None):
+    def concatenate(self, by_relation):
         """[E, ...] of a dict of tensors by relation, each in its edges'
         order."""
-        return torch.cat([by_relation[r] if default is None
-                          else by_relation.get(r, default)
-                          for r in self.relations])
+        return torch.cat([by_relation[r] for r in self.relations])
 
     def split(self, edges):
         """A dict by relation of a tensor by edge."""

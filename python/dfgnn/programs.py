@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 import torch
 
-from . import (_abi, _by_type, _program_mlps, _program_operator, _programs,
-               _recorders, _trace)
+from . import (
+    _abi, _program_mlps, _program_operator, _programs, _recorders, _trace)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
 from ._operators import check_tensor
 from ._programs import EDGE, PARAM, SRC
+from ._relations import by_type
 from ._steps import Steps
 from ._surroundings import plain, surroundings
 from ._torch_operator import place
@@ -203,12 +204,12 @@ class EdgeProgram(MessageFunction):
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
         recorder = _recorders.Text()
-        given = _by_type.any_order(_given(i, j, e, others))
+        given = by_type.any_order(_given(i, j, e, others))
         return recorder.text(self._trace(recorder, None, given, others)[0])
 
     def explain(self, i=None, j=None, e=None, **others):
         """What a call with these tensors runs."""
-        given = _by_type.any_order(_given(i, j, e, others))
+        given = by_type.any_order(_given(i, j, e, others))
         recorder = _recorders.Text()
         program = _programs.parse(
             recorder.text(self._trace(recorder, None, given, others)[0]))
@@ -232,7 +233,7 @@ class EdgeProgram(MessageFunction):
         recorder = _recorders.Text()
         given = _given(i, j, e, others)
         if isinstance(graph, HeteroGraph):
-            given = _by_type.joined(graph, given)
+            given = by_type.joined(graph, given)
             graph = graph.with_relations()
         program = _programs.parse(recorder.text(
             self._trace(recorder, graph, given, others)[0]))
@@ -290,7 +291,7 @@ class EdgeProgram(MessageFunction):
             graph = _graph_of(graph, given)
         else:
             graph = types.with_relations()
-            given = _by_type.joined(types, given)
+            given = by_type.joined(types, given)
         self._check(graph, given)
         on_gpu = graph.device.type != "cpu"
         if composite or needs_composite():
@@ -304,7 +305,7 @@ class EdgeProgram(MessageFunction):
                 self._tell(graph, reason)
                 made, places, single = self._run_torch(graph, given, others)
         if types is not None:
-            made = [_by_type.split(types, x, place)
+            made = [by_type.split(types, x, place)
                     for x, place in zip(made, places)]
         return made[0] if single else tuple(made)
 

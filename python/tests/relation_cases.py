@@ -12,11 +12,12 @@ WIDTH = 6
 NODES = {"a": 7, "b": 5, "c": 1, "d": 3}
 KINDS = [("a", "x", "a"), ("b", "x", "a"), ("a", "y", "b"), ("a", "z", "b"),
          ("c", "x", "a"), ("b", "w", "c"), ("a", "x", "d")]
+COUNTS = (12, 9, 8, 0, 4, 6, 3)
 
 
 # ---- comparing --------------------------------------------------------------
 
-def schema(counts=(12, 9, 8, 0, 4, 6, 3), nodes=NODES, kinds=KINDS):
+def schema(counts=COUNTS, nodes=NODES, kinds=KINDS):
     x = {kind: torch.randn(n, WIDTH, dtype=torch.float64, requires_grad=True)
          for kind, n in nodes.items()}
     edges = {(s, r, d): torch.stack([torch.randint(max(nodes[end], 1), (n,))

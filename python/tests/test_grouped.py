@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch_geometric.nn as G
 
-from dfgnn import _grouped
-from dfgnn._grouped import Groups
+from dfgnn._relations import groups as _grouped
+from dfgnn._relations.groups import Groups
 from dfgnn.nn.pyg.relations import sums as relation_sums
 from relation_cases import agree, many_types, schema
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _hetero_pairs, _remember
+from dfgnn import _remember
+from dfgnn._relations import pairs as of_pairs
 from dfgnn.hetero import hetero_graph, typed_graph
 
 NODES = {"a": 5, "b": 3, "c": 0, "d": (2, 4)}
@@ -66,7 +67,7 @@ def test_rows_by_relation_are_those_of_a_node_one_after_the_other():
 @pytest.mark.parametrize("align", [1, 4])
 def test_sums_over_pairs_and_then_over_relations_are_those_of_all(
         align, most, kind, monkeypatch):
-    monkeypatch.setattr(_hetero_pairs, "_MOST_MARKS", most)
+    monkeypatch.setattr(of_pairs, "_MOST_MARKS", most)
     edges = {key: part.to(kind) for key, part in edges_of().items()}
     graph = dfgnn.HeteroGraph(edges, NODES)
     pairs = graph.pairs(graph.by_node("src"), align)

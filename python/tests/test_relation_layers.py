@@ -8,10 +8,10 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn import _grouped
+from dfgnn._relations import groups as _grouped
 from dfgnn.nn.pyg.relations import over_types, rgat, rgcn
 from relation_cases import (
-    KINDS, NODES, WIDTH, agree, many_types, schema, typed)
+    COUNTS, KINDS, NODES, WIDTH, agree, many_types, schema, typed)
 
 
 # ---- RGCN -------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_hgt(width, tiles, said, monkeypatch):
     monkeypatch.setattr(over_types, "_by_tiles", lambda *a: (
         ran.append(1), by_tiles(*a))[1])
     for nodes, kinds, counts in (
-            (NODES, KINDS, (12, 9, 8, 0, 4, 6, 3)), many_types(12, 25)):
+            (NODES, KINDS, COUNTS), many_types(12, 25)):
         x, edges = schema(counts, nodes, kinds)
         for in_width in (WIDTH, width):
             x = {key: torch.randn(t.size(0), in_width, dtype=torch.float64,

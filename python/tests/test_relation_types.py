@@ -8,23 +8,26 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
+import relation_cases
 from relation_cases import (
-    KINDS, LAYERS, NODES, flat, many_types, schema, spread, typed)
+    COUNTS, KINDS, LAYERS, NODES, flat, hetero_conv, many_types, schema, spread,
+    typed)
 
 WIDTH, NUMBER = 8, 40
 # of a rounding of the type, sums of products of terms that cancel lose some
 NEAR = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 3e-2,
         torch.bfloat16: 2e-1}
-HETERO = ("GAT", "GATv2", "Transformer", "SAGE", "SAGE of the largest",
-          "Graph", "GIN")
 
 
-def of_types(make):
-    """A layer over dictionaries: (layer, its features, further arguments)."""
+def over_types(make, width=WIDTH, about=(NODES, KINDS, COUNTS)):
+    """make(nodes, kinds) is a layer over dictionaries: (the layer, its
+    features, its arguments of features)."""
     def case():
-        x, edges = schema()
-        x = [torch.randn(n, WIDTH) for n in NODES.values()]
-        return make(), x, lambda x: (dict(zip(NODES, x)), edges)
+        nodes, kinds, counts = about
+        _, edges = schema(counts, nodes, kinds)
+        return make(nodes, kinds), [torch.randn(n, width) for n in
+                                    nodes.values()], lambda x: (
+            dict(zip(nodes, x)), edges)
     return case
 
 
@@ -38,31 +41,20 @@ def of_one_list(make, *more):
     return case
 
 
-def convs(name, aggr):
-    def make():
-        conv = G.HeteroConv({key: LAYERS[name](key) for key in KINDS}, aggr)
-        x, edges = schema()
-        conv.double()(x, edges)  # lazy layers
-        return conv
-    return make
+def conv(name, aggr):
+    return over_types(lambda nodes, kinds: hetero_conv(
+        LAYERS[name], kinds, aggr), relation_cases.WIDTH)
 
 
-def small(make):
-    """Many small types."""
-    def case():
-        nodes, kinds, counts = many_types(12, 25)
-        x, edges = schema(counts, nodes, kinds)
-        return make(nodes, kinds), [torch.randn(n, WIDTH) for n in
-                                    nodes.values()], lambda x: (
-            dict(zip(nodes, x)), edges)
-    return case
+def hgt(nodes, kinds):
+    return G.HGTConv(WIDTH, WIDTH, (list(nodes), kinds), 2)
 
 
 CASES = {
-    "HGT": of_types(lambda: G.HGTConv(WIDTH, WIDTH, (list(NODES), KINDS), 2)),
-    "HGT of many types": small(lambda nodes, kinds: G.HGTConv(
+    "HGT": over_types(hgt),
+    "HGT of many types": over_types(hgt, about=many_types(12, 25)),
+    "HAN": over_types(lambda nodes, kinds: G.HANConv(
         WIDTH, WIDTH, (list(nodes), kinds), 2)),
-    "HAN": of_types(lambda: G.HANConv(WIDTH, WIDTH, (list(NODES), KINDS), 2)),
     "RGCN": of_one_list(lambda: G.RGCNConv(WIDTH, WIDTH, 7), "kinds"),
     "RGCN by bases": of_one_list(lambda: G.RGCNConv(
         WIDTH, WIDTH, 7, num_bases=2, aggr="sum"), "kinds"),
@@ -76,17 +68,10 @@ CASES = {
         attention_mode="multiplicative-self-attention"), "kinds"),
     "HEAT": of_one_list(lambda: G.HEATConv(
         WIDTH, WIDTH, 3, 7, 4, 5, 6, heads=2), "types", "kinds", "attr"),
+    **{f"{name}, {aggr}": conv(name, aggr) for name in (
+        "GAT", "GATv2", "Transformer", "SAGE", "SAGE of the largest", "Graph",
+        "GIN") for aggr in ("sum", "max")},
 }
-
-
-def case_of(name):
-    if name in CASES:
-        return CASES[name]()
-    layer, aggr = name.split(", ")
-    conv = convs(layer, aggr)()
-    x, edges = schema()
-    return conv, [t.detach() for t in x.values()], lambda x: (
-        dict(zip(NODES, x)), edges)
 
 
 def run(layer, x, given):
@@ -100,10 +85,6 @@ def run(layer, x, given):
         allow_unused=True)
     return outs, [torch.zeros_like(t) if g is None else g
                   for t, g in zip(leaves, found)]
-
-
-NAMES = [*CASES, *[f"{layer}, {aggr}" for layer in HETERO
-                   for aggr in ("sum", "max")]]
 
 
 def distances(name, have, want, dtype):
@@ -141,9 +122,9 @@ def to_all(value, place, dtype):
 
 # float64 is compared in test_relations.py and test_relation_layers.py
 @pytest.mark.parametrize("dtype", [t for t in NEAR if t != torch.float64])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_all_types_in_both_passes(name, dtype, said, place):
-    layer, x, given = case_of(name)
+    layer, x, given = CASES[name]()
     plain = spread(layer.double()).to(place)
     fast = copy.deepcopy(plain).to(dtype)
     dfgnn.accelerate(fast)
@@ -163,11 +144,11 @@ def test_all_types_in_both_passes(name, dtype, said, place):
 
 
 @pytest.mark.parametrize("name, features", [
-    *[(name, torch.float32) for name in NAMES],
-    *[(name, torch.float16) for name in NAMES[::3]]])
+    *[(name, torch.float32) for name in CASES],
+    *[(name, torch.float16) for name in list(CASES)[::3]]])
 def test_autocast_regions(name, features, said, place):
     """Features may be of another type than the region's, as those of IGBH."""
-    layer, x, given = case_of(name)
+    layer, x, given = CASES[name]()
     plain = spread(layer.float()).to(place)
     fast = copy.deepcopy(plain)
     dfgnn.accelerate(fast)
@@ -184,9 +165,9 @@ def test_autocast_regions(name, features, said, place):
     assert not said.text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_bits_repeat(name, place):
-    layer, x, given = case_of(name)
+    layer, x, given = CASES[name]()
     fast = spread(layer.float()).to(place)
     dfgnn.accelerate(fast)
     x = [t.to(place, torch.float32) for t in x]

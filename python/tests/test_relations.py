@@ -8,11 +8,11 @@ import torch
 import torch_geometric.nn as G
 
 import dfgnn
-from dfgnn import _grouped
+from dfgnn._relations import groups as _grouped
 from dfgnn.nn.pyg.relations import layers as kinds_of_layers, sums, tiles
 from relation_cases import (
-    KINDS, LAYERS, NODES, WIDTH, accelerated, agree, compare, gradients_alike,
-    hetero_conv, many_types, own_loops, schema, spread)
+    COUNTS, KINDS, LAYERS, NODES, WIDTH, accelerated, agree, compare,
+    gradients_alike, hetero_conv, many_types, own_loops, schema, spread)
 
 FEW = [(3, 1, 2, 0, 1, 1, 1), (30, 1, 2, 0, 40, 1, 1)]
 
@@ -53,7 +53,7 @@ def test_many_small_relations_are_batched_products(name, said, monkeypatch):
         WIDTH, 8, bias=key[0] == "a", root_weight=key[2] != "b"))
     for aggr in ("sum", "mean"):
         for nodes, kinds, counts in (
-                (NODES, KINDS, (12, 9, 8, 0, 4, 6, 3)), many_types(12, 25)):
+                (NODES, KINDS, COUNTS), many_types(12, 25)):
             x, edges = schema(counts, nodes, kinds)
             agree(hetero_conv(make, kinds, aggr), list(x.values()),
                   lambda model: model(x, edges))
@@ -103,7 +103,7 @@ def of_edges(edges, *shape, some=lambda number: True):
 
 
 @pytest.mark.parametrize("positional", [False, True])
-@pytest.mark.parametrize("counts", [(12, 9, 8, 0, 4, 6, 3), FEW[0]])
+@pytest.mark.parametrize("counts", [COUNTS, FEW[0]])
 @pytest.mark.parametrize("name", OF_EDGES)
 def test_hetero_conv_with_features_of_edges(name, counts, positional, said):
     x, edges = schema(counts)
@@ -132,7 +132,7 @@ WEIGHTED = {
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_hetero_conv_with_weights_of_edges(name, some, said):
     make, kinds = WEIGHTED[name]
-    x, edges = schema((12, 9, 8, 0, 4, 6, 3)[:len(kinds)], NODES, kinds)
+    x, edges = schema(COUNTS[:len(kinds)], NODES, kinds)
     weight = of_edges(edges, some=lambda number: some == "all" or
                       some == "some" and number % 2)
     for aggr in ("sum", "mean", "max"):

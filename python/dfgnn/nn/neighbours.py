@@ -25,6 +25,15 @@ class _Static(Conv):
 
     default_node_dim = -2
 
+    def with_values(self, edges, edge_weight, x, size):
+        """(edges, edge_weight): where no weights are given, the values that
+        come with the edges, which are a Graph of this size then."""
+        if edge_weight is None and not isinstance(edges, Graph):
+            edge_weight = values_like(edges, x)
+            if edge_weight is not None:
+                edges = ops.untraced_graph(edges, size)
+        return edges, edge_weight
+
     def heads_of(self, x):
         """x as [N, F] or [N, B, F]: the kernels take each graph of a batch for
         a head."""
@@ -175,10 +184,9 @@ class GCNConv(_Static):
             edges, edge_weight = self._normalized(edges, x.size(0),
                                                   edge_weight, x.dtype)
             loops = self.add_self_loops
-        elif edge_weight is None and not isinstance(edges, Graph):
-            edge_weight = values_like(edges, x)
-            if edge_weight is not None:
-                edges = ops.untraced_graph(edges, x.size(0))
+        else:
+            edges, edge_weight = self.with_values(edges, edge_weight, x,
+                                                  x.size(0))
         h = self.lin(x)
         out = spmm(edges, h, edge_weight, self_loops=loops)
         if edge_weight is None:
@@ -195,11 +203,9 @@ class GCNConv(_Static):
                              "input while this layer does not support "
                              "bipartite message passing")
         edges = self.weighted_edges(edge_index, edge_weight)
-        if edge_weight is None and not is_adjacency(edges) and \
-                not isinstance(edges, Graph):
-            edge_weight = values_like(edges, x)
-            if edge_weight is not None:
-                edges = ops.untraced_graph(edges, x.size(self.node_dim))
+        if not is_adjacency(edges):
+            edges, edge_weight = self.with_values(edges, edge_weight, x,
+                                                  x.size(self.node_dim))
         heads = self.heads_of(x)
         if self.normalize and edge_weight is None and self._cached is None \
                 and not is_adjacency(edges):
@@ -227,12 +233,9 @@ class _Pair(_Static):
         if not weighted:
             edges = self.edges(edges)
         else:
-            edges = self.weighted_edges(edges, edge_weight)
-            if edge_weight is None and not isinstance(edges, Graph):
-                edge_weight = values_like(edges, x[0])
-                if edge_weight is not None:
-                    edges = ops.untraced_graph(
-                        edges, (self.heads_of(x[0]).size(0), num_dst))
+            edges, edge_weight = self.with_values(
+                self.weighted_edges(edges, edge_weight), edge_weight, x[0],
+                (self.heads_of(x[0]).size(0), num_dst))
         out = self.reduction(edges, self.heads_of(x[0]), edge_weight, num_dst)
         if edge_weight is not None:
             out = out.to(torch.promote_types(x[0].dtype, edge_weight.dtype))

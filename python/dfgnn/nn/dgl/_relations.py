@@ -4,8 +4,8 @@ relations, and no message is made."""
 import torch
 from dgl.nn.pytorch import TypedLinear
 
-from ... import _grouped
-from ..._grouped import alignment, take, typed
+from ..._relations import groups
+from ..._relations.groups import alignment, take, typed
 from ...aggregation import spmm
 from ...functional import gt_attention
 from ...hetero import typed_graph
@@ -48,10 +48,10 @@ def rel_graph(layer, graph, feat, etypes, norm=None, *, presorted=False):
         if norm.numel() != graph.num_edges:
             raise Other
         norm = norm.view(-1)
-    if _grouped.fits_by_node(relations, src):
-        h = _grouped.by_node(relations, src, weight, norm)
+    if groups.fits_by_node(relations, src):
+        h = groups.by_node(relations, src, weight, norm)
     else:
-        h = _grouped.by_pair(relations, weight, lambda within: spmm(
+        h = groups.by_pair(relations, weight, lambda within: spmm(
             within, src, norm))
     if layer.layer_norm:
         h = layer.layer_norm_weight(h)
@@ -97,7 +97,7 @@ def _of_pairs(layer, relations, rows):
     weight = torch.cat([keys * scale[..., None, None], values], 1)
     align = alignment(relations.number_of_pairs("src"),
                       relations.num_relations, relations.device)
-    pairs = relations.senders_of(relations.by_node("dst"), align)
-    groups = _grouped.groups_of(relations, pairs, align)
-    return pairs.graph, *groups.product(take(rows, pairs.rows),
-                                        weight).chunk(2, 1)
+    pairs = relations.senders(relations.by_node("dst"), align)
+    products = groups.groups_of(relations, pairs, align).product(
+        take(rows, pairs.rows), weight)
+    return pairs.graph, *products.chunk(2, 1)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 
-from .... import _relation_operator
+from ...._relations import operator
 from ...._autocast import autocast_dtype
 from ...._operators import DTYPES
 from .._reduce import reductions
@@ -71,7 +71,7 @@ def _of_type(module, x_dict, edges, kind, keys, op, of_sums, of_own):
     kinds = list(dict.fromkeys(end for key in keys
                                for end in (key[0], key[2])))
     number = {kind: n for n, kind in enumerate(kinds)}
-    sums = _relation_operator.sums(
+    sums = operator.sums(
         [x_dict[kind] for kind in kinds], [edges[key] for key in keys],
         [number[end] for key in keys for end in (key[0], key[2])], op)
     layers = [module.convs[key] for key in keys]

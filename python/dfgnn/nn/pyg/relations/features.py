@@ -15,7 +15,7 @@ import torch
 
 from ...._autocast import autocasting
 from ...._autograd import Kind, Recorded, by_operations
-from ...._grouped import take
+from ...._relations.groups import take
 from ...._tables import tables
 from ....functional import gat_attention
 from ....graph import Graph
@@ -95,7 +95,7 @@ def scores(graph, x, of_src, of_dst):
     heads = of_src[0].size(0)
     made = tables([rows for rows, *_ in parts],
                   [weight for _, weight, _ in parts]).view(-1, heads)
-    of_pairs = made.index_select(0, graph.pairs_among(
+    of_pairs = made.index_select(0, graph.pairs_in(
         Layout(tuple(begin), tuple(step), first)))
     made = [part.view(-1, count, heads) for part, (_, _, count) in zip(
         made.split([rows.size(0) * count for rows, _, count in parts]), parts)]

@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 
 from .... import ops
-from ...._grouped import take, typed
+from ...._relations.groups import take, typed
 from ...._remember import remember
 from ....hetero import HeteroGraph, gatherer
 from ....programs import edge_program, softmax

@@ -26,8 +26,7 @@ from .._reduce import NAMES, combine, is_sum, reductions
 from . import features
 from .leading import Leading
 from .rows import (
-    Own, Rows, by_group, in_product_type, joined, own_terms, put, sent,
-    sent_twice, with_bias)
+    Own, Rows, by_group, in_product_type, joined, own_terms, put, sent)
 from .sums import Reduction, linear_of_sums, neighbours, operator
 
 
@@ -194,9 +193,8 @@ def _gat(graph, x, relations, summed):
         part, vectors[n],
         edge_weights[n].view(like.heads, like.channels, -1)))
     of_src, of_dst = _scoring(like, sources, targets, att_src, att_dst)
-    own_term = with_bias(
-        own_terms(x.dst, _own(relations, "res")),
-        _parameters(relations, "bias"))
+    own_term = own_terms(x.dst, _own(relations, "res"),
+                         _parameters(relations, "bias"))
     if summed and graph.has_few_pairs() and features.worth(
             graph, x.src, like, sources):
         rows = Rows(graph, True, graph.by_node("src"))
@@ -205,7 +203,8 @@ def _gat(graph, x, relations, summed):
             *features.scores(graph, x, of_src, of_dst), edge_score)
     else:
         rows, cast = Rows(graph, summed), in_product_type(x)
-        value, score_src = sent_twice(graph, cast.src, sources, of_src)
+        value, score_src = sent(graph, cast.src, (sources, None),
+                                (of_src, None))
         value = value.view(like.shape)
         out = outside_autocast(
             gat_attention, rows.matrix, value, rows.project(cast.dst, of_dst),
@@ -271,16 +270,16 @@ def _gatv2(graph, x, relations, summed):
     edges = _edge_table(like, *given[4:])
     rows, cast = Rows(graph, summed), in_product_type(x)
     query = rows.project(cast.dst, *given[:2]).view(like.shape)
-    value = sent(graph, cast.src, *given[2:4]).view(like.shape)
+    value = sent(graph, cast.src, given[2:4])[0].view(like.shape)
     out = outside_autocast(
         _dynamic_attention, rows.matrix, query, value,
         rows.spread(att).to(value.dtype),
         None if edges is None else edges.to(value.dtype), like.slope,
         like.dropout,
         result=result_type((value[:0] * att[0]).sum(-1), value))
-    return leading.leave(rows.results(like.joined(out), summed, with_bias(
-        own_terms(x.dst, _own(relations, "res")),
-        _parameters(relations, "bias"))), summed)
+    return leading.leave(rows.results(like.joined(out), summed, own_terms(
+        x.dst, _own(relations, "res"), _parameters(relations, "bias"))),
+        summed)
 
 
 def _transformer_settings(layer):
@@ -306,8 +305,8 @@ def _transformer(graph, x, relations, summed):
     edges = _edge_table(like, *given[6:])
     rows, cast = Rows(graph, summed and post is None), in_product_type(x)
     query, key, value = (t.view(like.shape) for t in (
-        rows.project(cast.dst, *given[:2]), sent(graph, cast.src, *given[2:4]),
-        sent(graph, cast.src, *given[4:6])))
+        rows.project(cast.dst, *given[:2]),
+        *sent(graph, cast.src, given[2:4], given[4:6])))
     out = outside_autocast(
         gt_attention, rows.matrix, query, key, value,
         scale=like.channels ** -0.5, dropout=like.dropout,

@@ -11,19 +11,20 @@ from torch_geometric.nn.dense.linear import (
     HeteroDictLinear, HeteroLinear, Linear)
 
 from .... import ops
-from ...._grouped import Groups, alignment, product_type, take
+from ...._relations.groups import alignment, product_type, take
+from ...._tables import tables
 from ....functional import gat_attention, gt_attention
 from ....hetero import HeteroGraph, gatherer, hetero_graph
 from ..._guards import Other
-from .leading import Leading
-from ..._linear import hooked
-from .tiles import padded
-from .rows import Features, in_product_type
 from ..._exact import outside_autocast, result_type
+from ..._linear import hooked
 from .._attention_convs import certain_dropout
 from .._edges import known, reverse
 from .._mixin import attempt, fits, unfit, usual
 from .._reduce import is_sum
+from .leading import Leading
+from .rows import Features, in_product_type, project
+from .tiles import padded, tiles_of
 
 
 def together(function, reason_of):
@@ -106,7 +107,7 @@ def _han(layer, graph, x, return_semantic_attention_weights=False):
         for parameters in (layer.lin_src, layer.lin_dst)])
     columns = graph.by_relation("src")
     score_src = take(_scores(of_src, graph, "src", h.src),
-                     graph.senders("src", columns))
+                     graph.gathering("src", columns))
     score_dst = _scores(of_dst, graph, "dst", h.dst)
     value = torch.cat([h.src[kind] for kind in graph.node_types])
     rows = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
@@ -180,13 +181,6 @@ def _hgt_reason(layer):
     return None
 
 
-def _stack(lins, kinds):
-    """(weights [types, O, F], biases [types, O] or None)."""
-    weights = torch.stack([lins[kind].weight for kind in kinds])
-    biases = [lins[kind].bias for kind in kinds]
-    return weights, None if biases[0] is None else torch.stack(biases)
-
-
 def _relations_of(layer, graph):
     """(k_rel, v_rel [R, H, D, D], the keys times prior and scale)."""
     heads = layer.heads
@@ -214,11 +208,8 @@ def _hgt(layer, graph, features):
         align = alignment(
             sum(part.size(0) for part in x), len(x), x[0].device,
             product_type(x[0]), (x[0].size(1), layer.out_channels))
-    if align > 1:
-        parts = _tiles_of(graph, align)[0].packed(
-            _by_tiles(layer, graph, x, align))
-    else:
-        parts = _by_type(layer, graph, features.src, x)
+    parts = _by_tiles(layer, graph, x, align) if align > 1 else \
+        _by_type(layer, graph, features.src, x)
     parts = dict(zip(graph.node_types, parts))
     return {kind: parts[kind] for kind in kinds
             if kind in layer.dst_node_types}
@@ -237,38 +228,23 @@ def _dot_products(layer, graph, rows, columns, query, key, value):
 # ---- few types, or large ones: a product for each type
 
 def _by_type(layer, graph, sent, x):
-    """By type its result.  sent: features of the nodes that send, by type; x:
+    """Each type's result.  sent: features of the nodes that send, by type; x:
     of those that receive, in the order of types."""
-    heads, width = layer.heads, layer.out_channels
-    keys, values = _relations_of(layer, graph)
-    lins = layer.kqv_lin.lins
-    queries, of_src = [], {}
-    cast = in_product_type(Features(sent, dict(zip(graph.node_types, x))))
-    for kind, part in cast.dst.items():
-        weight, bias = lins[kind].weight, lins[kind].bias
-        # PyG splits keys, queries, values
-        queries.append(F.linear(part, weight[width:2 * width], None
-                                if bias is None else bias[width:2 * width]))
-        of_src[kind] = cast.src[kind], weight, bias
-    tables = [[], []]
-    for kind, block in graph.blocks("src").items():
-        part, weight, bias = of_src[kind]
-        for table, relation, first in zip(tables, (keys, values),
-                                          (0, 2 * width)):
-            # a list as an index would wait for the device
-            relation = torch.stack([relation[r] for r in block.relations])
-            own = weight[first:first + width].view(heads, -1, weight.size(1))
-            made = torch.einsum("hdi,rhde->rhei", own, relation)
-            more = None if bias is None else torch.einsum(
-                "hd,rhde->rhe", bias[first:first + width].view(heads, -1),
-                relation).flatten()
-            table.append(F.linear(part, made.flatten(0, 2), more)
-                         .view(-1, width))
+    width, kinds = layer.out_channels, graph.node_types
+    lins = [layer.kqv_lin.lins[kind] for kind in kinds]
+    cast = in_product_type(Features(sent, dict(zip(kinds, x))))
+    # PyG splits keys, queries, values
+    query = tables([cast.dst[kind] for kind in kinds],
+                   [lin.weight[width:2 * width] for lin in lins],
+                   [lin.bias[width:2 * width] for lin in lins
+                    if lin.bias is not None])
+    key, value = (project(graph, "src", cast.src, *_composed(
+        layer, graph, relation, first)) for relation, first in zip(
+            _relations_of(layer, graph), (0, 2 * width)))
     out = _dot_products(layer, graph, graph.by_node("dst"),
-                        graph.by_relation("src"),
-                        *(torch.cat(t) for t in (queries, *tables)))
+                        graph.by_relation("src"), query, key, value)
     outs = []
-    for kind, part, own in zip(graph.node_types, out.split(
+    for kind, part, own in zip(kinds, out.split(
             [t.size(0) for t in x]), x):
         part = layer.out_lin.lins[kind](F.gelu(part))
         if part.size(-1) == own.size(-1):
@@ -278,59 +254,66 @@ def _by_type(layer, graph, sent, x):
     return outs
 
 
+def _composed(layer, graph, relation, first):
+    """By relation the weights and biases of W_r W_type, whose W_type is that
+    of the rows of a type's layer from first on."""
+    weights, biases = {}, {}
+    for kind, block in graph.blocks("src").items():
+        # a list as an index would wait for the device
+        of_block = torch.stack([relation[r] for r in block.relations])
+        weight, bias = (None if t is None else t[
+            first:first + layer.out_channels].unflatten(0, (layer.heads, -1))
+            for t in (layer.kqv_lin.lins[kind].weight,
+                      layer.kqv_lin.lins[kind].bias))
+        made = torch.einsum("hdi,rhde->rhei", weight, of_block).flatten(1, 2)
+        weights.update(zip(block.relations, made))
+        if bias is not None:
+            made = torch.einsum("hd,rhde->rhe", bias, of_block).flatten(1)
+            biases.update(zip(block.relations, made))
+    return weights, biases or None
+
+
 # ---- many small types: one batched product for all
 
-def _tiles_of(graph, align):
-    """(Groups of nodes by type, Groups of sources by relation, what takes each
-    relation's tiles from those of its type, what takes its type)."""
-    def make():
-        sizes = graph.num_src
-        types = Groups.of_sizes(sizes.values(), graph.device, align)
-        relations = Groups.of_sizes(
-            [sizes[source] for source, _, _ in graph.relations], graph.device,
-            align)
-        number = {kind: n for n, kind in enumerate(graph.node_types)}
-        of_type = [number[source] for source, _, _ in graph.relations]
-        tiles = [t for n in of_type for t in range(
-            types.starts[n] // align, types.starts[n + 1] // align)]
-        return (types, relations,
-                gatherer(torch.tensor(tiles, dtype=torch.int64).to(
-                    graph.device), types.starts[-1] // align),
-                gatherer(torch.tensor(of_type).to(graph.device), len(number)))
-    return graph._derive(("tiles", align), make)
-
-
 def _by_tiles(layer, graph, x, align):
-    heads, width = layer.heads, layer.out_channels
-    types, relations, of_source, of_type = _tiles_of(graph, align)
-    kinds = graph.node_types
-    weight, bias = _stack(layer.kqv_lin.lins, kinds)
-    x = padded(x, align)
+    heads, width, kinds = layer.heads, layer.out_channels, graph.node_types
+    tiles = tiles_of(
+        tuple(graph.num_src.values()), tuple(
+            kinds.index(source) for source, _, _ in graph.relations),
+        graph.device, align, gatherer)
+    types, x = tiles.types, padded(x, align)
+
+    def stacked(lins):
+        biases = [lins[kind].bias for kind in kinds]
+        return torch.stack([lins[kind].weight for kind in kinds]), \
+            None if biases[0] is None else torch.stack(biases)
+    weight, bias = stacked(layer.kqv_lin.lins)
     query = types.linear(x, weight[:, width:2 * width], None
                          if bias is None else bias[:, width:2 * width])
-    sent = take(types.tiled(x), of_source).flatten(0, 1)
-    tables = []
+    sent = take(types.tiled(x), tiles.of_tile).flatten(0, 1)
+    keys_and_values = []
     for relation, first in zip(_relations_of(layer, graph), (0, 2 * width)):
-        own = take(weight[:, first:first + width], of_type)
+        own = take(weight[:, first:first + width], tiles.of_relation)
         # [R, H, D, F], the same of W_r W_type
         made = relation.transpose(2, 3) @ own.view(
             -1, heads, width // heads, own.size(2))
         more = None
         if bias is not None:
-            more = take(bias[:, first:first + width], of_type).view(
+            more = take(bias[:, first:first + width], tiles.of_relation).view(
                 -1, heads, 1, width // heads) @ relation
             more = more.flatten(1)
-        tables.append(relations.linear(sent, made.flatten(1, 2), more))
+        keys_and_values.append(tiles.relations.linear(
+            sent, made.flatten(1, 2), more))
     out = _dot_products(layer, graph, graph.by_node("dst", align),
-                        graph.in_turn("src", align), query, *tables)
-    weight, bias = _stack(layer.out_lin.lins, kinds)
-    out = types.linear(F.gelu(out), weight, bias)
-    if out.size(1) != x.size(1):
-        return out
-    alpha = types.by_tile(torch.stack(
-        [layer.skip[kind] for kind in kinds]).sigmoid()).unsqueeze(-1)
-    return (alpha * types.tiled(out) + (1 - alpha) * types.tiled(x)).flatten(
-        0, 1)
+                        graph.in_turn("src", align), query,
+                        *keys_and_values)
+    out = types.linear(F.gelu(out), *stacked(layer.out_lin.lins))
+    if out.size(1) == x.size(1):
+        alpha = types.by_tile(torch.stack(
+            [layer.skip[kind] for kind in kinds]).sigmoid()).unsqueeze(-1)
+        out = (alpha * types.tiled(out) + (1 - alpha) * types.tiled(x)
+               ).flatten(0, 1)
+    return types.packed(out)
 
 
 hgt = together(_hgt, _hgt_reason)

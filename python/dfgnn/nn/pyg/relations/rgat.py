@@ -7,10 +7,10 @@ from torch import Tensor
 
 from .... import ops
 from ...._edge_sums import degrees
-from ...._grouped import take
+from ...._relations.groups import take
 from ....aggregation import spmm
 from ....functional import gat_attention, score_attention
-from ....hetero import HeteroGraph, Layout, gatherer, typed_graph
+from ....hetero import HeteroGraph, typed_graph
 from ..._exact import outside_autocast, result_type, softmax_type
 from .._attention_convs import attends
 from .._edges import flowed, reverse
@@ -37,65 +37,53 @@ def tells_weights(make):
 class _Call(NamedTuple):
     """A call's graph, and tables by relation and then by node."""
     graph: HeteroGraph
-    columns: Layout
     value: Tensor  # [R * N, H * dim, C], of the nodes that send
     query: Tensor  # [R * N, H * dim], of those that receive
     key: Tensor
     own: Optional[Tensor]  # [E, H * dim] what features of edges bring
-    num_nodes: int  # that receive
 
     @property
     def matrix(self):
         """The Graph of all in-edges of a node."""
-        return self.graph.graph(self.graph.by_node("dst"), self.columns)
+        return self.graph.graph(self.graph.by_node("dst"),
+                                self.graph.in_turn("src"))
+
+    def of_edges(self, side):
+        """[E, H * dim] the queries or keys of each edge's end."""
+        return take(self.key if side == "src" else self.query,
+                    self.graph.gathering(side, self.graph.in_turn(side)))
 
 
 def _attended(layer, call, weights, dropout):
     """[N, H * dim, C] the attention, and, if weights, alpha [E, H * dim]
     before dropout."""
+    graph, own, rows = call.graph, call.own, call.matrix
     within = layer.attention_mechanism == "within-relation"
-    pairs = call.graph.pairs(call.columns) if within else None
-    rows = pairs.within if within else call.matrix
+    if within:
+        pairs = graph.pairs(graph.in_turn("src"))
+        rows = pairs.within
     options = dict(dropout=dropout, return_weights=weights,
                    result=result_type(call.key, call.value))
-    if layer.attention_mode == "additive-self-attention":
-        found = _of_sums(layer, call, rows, pairs, options)
+    if layer.attention_mode != "additive-self-attention":
+        scores = call.of_edges("dst") * call.of_edges("src")
+        found = outside_autocast(
+            score_attention, rows, scores if own is None else scores * own,
+            call.value, **options)
     else:
-        found = outside_autocast(score_attention, rows, _products(call),
-                                 call.value, **options)
+        # no tensor is by edge but scores
+        if within:
+            query = call.query.index_select(
+                0, graph.pairs_in(graph.in_turn("dst")))
+        else:
+            query = call.query.new_zeros(1, 1).expand(rows.num_dst,
+                                                      layer.heads)
+            scores = call.of_edges("dst")
+            own = scores if own is None else scores + own
+        found = outside_autocast(
+            gat_attention, rows, call.value, query, call.key, edge_score=own,
+            negative_slope=layer.negative_slope, **options)
     out, alpha = found if weights else (found, None)
     return spmm(pairs.across, out) if within else out, alpha
-
-
-def _queries(call):
-    """[E, H * dim] of each edge's end."""
-    return take(call.query, call.graph.senders(
-        "dst", call.graph.in_turn("dst")))
-
-
-def _of_sums(layer, call, rows, pairs, options):
-    """Scores are sums of what a relation makes of both ends: no tensor is by
-    edge but scores."""
-    options = dict(options, negative_slope=layer.negative_slope)
-    if pairs is not None:
-        query = take(call.query, call.graph._derive("queries", lambda: gatherer(
-            pairs.relation * call.num_nodes + pairs.node,
-            call.query.size(0))))
-        return outside_autocast(gat_attention, rows, call.value, query,
-                                call.key, edge_score=call.own, **options)
-    scores = _queries(call)
-    none = call.query.new_zeros(1, 1).expand(call.num_nodes, layer.heads)
-    return outside_autocast(
-        gat_attention, rows, call.value, none, call.key,
-        edge_score=scores if call.own is None else scores + call.own,
-        **options)
-
-
-def _products(call):
-    """[E, H * dim] scores that are products of both ends and the edge."""
-    scores = _queries(call) * take(call.key, call.graph.senders(
-        "src", call.columns))
-    return scores if call.own is None else scores * call.own
 
 
 def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
@@ -148,9 +136,8 @@ def _run(layer, graph, x, edge_attr):
     value = h.view(-1, layer.heads, layer.out_channels)
     if layer.dim > 1:
         value = value.unsqueeze(2).expand(-1, -1, layer.dim, -1).flatten(1, 2)
-    out = _modulated(layer, _Call(
-        graph, graph.in_turn("src"), value, torch.matmul(receive, layer.q),
-        torch.matmul(h, layer.k), own, nodes))
+    out = _modulated(layer, _Call(graph, value, torch.matmul(
+        receive, layer.q), torch.matmul(h, layer.k), own))
     if layer.attention_mode != "additive-self-attention":
         out = out.view(-1, layer.heads, layer.dim, layer.out_channels)
     return layer.update(out)

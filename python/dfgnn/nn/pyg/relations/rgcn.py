@@ -12,8 +12,9 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric import typing
 
-from .... import _grouped, ops
-from ...._grouped import take
+from .... import ops
+from ...._relations import groups
+from ...._relations.groups import take
 from ....aggregation import each_reduction, spmm
 from ....graph import Graph
 from ....hetero import gatherer, typed_graph
@@ -164,8 +165,7 @@ def _of_features(layer, graph, x):
         return _sum_over_bases(layer, graph, (x @ weight).view(
             -1, layer.num_bases, layer.out_channels))
     weight = _of_relations(layer)
-    if _adds(layer) and _grouped.fits_by_node(graph, x):
-        return _grouped.by_node(graph, x, weight,
-                                   _edge_weight(layer, graph))
-    return _grouped.by_pair(graph, weight, lambda within: _reduced(
+    if _adds(layer) and groups.fits_by_node(graph, x):
+        return groups.by_node(graph, x, weight, _edge_weight(layer, graph))
+    return groups.by_pair(graph, weight, lambda within: _reduced(
         layer, within, x))

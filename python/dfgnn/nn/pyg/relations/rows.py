@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from ...._autocast import autocast_dtype, autocasting
-from ...._grouped import take
+from ...._relations.groups import take
 from ...._tables import tables
 from ....aggregation import spmm
 from ....hetero import gatherer
@@ -91,15 +91,15 @@ def project(graph, side, x, weights, biases=None):
     return tables(rows, wide, more).view(-1, weights[0].size(0))
 
 
-def sent(graph, x, weights, biases=None):
-    """The same of sources, laid out as graph.as_sent()."""
-    layout = graph.as_sent()
-    if 0 not in layout.step:
-        return project(graph, "src", x, weights, biases)
-    if biases is not None and biases[0] is None:
-        biases = None
-    return tables(_rows_sent(graph, x), weights, biases).view(
-        -1, weights[0].size(0))
+def sent(graph, x, *linears):
+    """For each (weights, biases) the same of sources, laid out as
+    graph.as_sent(); rows that are gathered are gathered once."""
+    if 0 not in graph.as_sent().step:
+        return [project(graph, "src", x, *linear) for linear in linears]
+    rows = _rows_sent(graph, x)
+    return [tables(rows, weights, None if biases is None or biases[0] is None
+                   else biases).view(-1, weights[0].size(0))
+            for weights, biases in linears]
 
 
 def _rows_sent(graph, x):
@@ -124,15 +124,6 @@ def _rows_sent(graph, x):
     return found
 
 
-def sent_twice(graph, x, weights, others):
-    """sent() by weights and by others; rows that are gathered are gathered
-    once."""
-    if 0 not in graph.as_sent().step:
-        return [project(graph, "src", x, w) for w in (weights, others)]
-    rows = _rows_sent(graph, x)
-    return [tables(rows, w).view(-1, w[0].size(0)) for w in (weights, others)]
-
-
 # ---- rows by relation -------------------------------------------------------
 
 class Rows:
@@ -151,7 +142,7 @@ class Rows:
         made = project(self.graph, "dst", x, weights, biases)
         if not self.few:
             return made
-        return made.index_select(0, self.graph.pairs_among(
+        return made.index_select(0, self.graph.pairs_in(
             self.graph.by_relation("dst")))
 
     def spread(self, parameters):
@@ -214,17 +205,11 @@ def put(found, graph, kind, numbers, rows, summed):
         found[kind] = found[kind] + rows if kind in found else rows
 
 
-def own_terms(x, own):
-    """The own_term of an Own."""
+def own_terms(x, own, biases=None):
+    """The own_term of an Own, and of further biases by relation."""
     def term(kind, numbers):
         weight = total([own.weights[n] for n in numbers])
-        bias = total([own.biases[n] for n in numbers])
+        bias = total([given[n] for given in (own.biases, biases)
+                      if given is not None for n in numbers])
         return bias if weight is None else F.linear(x[kind], weight, bias)
     return term
-
-
-def with_bias(term, biases):
-    def both(kind, numbers):
-        more, bias = term(kind, numbers), total([biases[n] for n in numbers])
-        return more if bias is None else bias if more is None else more + bias
-    return both

@@ -65,7 +65,7 @@ def neighbours(graph, x, reduce, project=None):
     """
     if project is not None:
         return reduce(graph.graph(graph.by_relation("dst"), graph.as_sent()),
-                      sent(graph, x.src, *project).relu())
+                      sent(graph, x.src, project)[0].relu())
     return reduce(graph.graph(graph.by_relation("dst"), graph.by_node("src")),
                   joined([x.src[kind] for kind in _sources(graph)]))
 

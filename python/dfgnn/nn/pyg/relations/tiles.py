@@ -1,14 +1,13 @@
-"""Sums over many small relations as a few batched products: a tile is so many
-nodes of a type, and the tiles of its relations lie one relation after the
-other."""
+"""Products of many small types and relations as a few batched ones: a tile is
+so many nodes of a type, and the tiles of its relations lie one relation after
+the other."""
 
 import functools
-import itertools
 
 import torch
 
-from ...._grouped import Groups, alignment, product_type, take
-from ....aggregation import spmm
+from ...._relations.groups import Groups, alignment, product_type, take
+from ...._modes import lasting
 from ....graph import Graph
 
 
@@ -21,38 +20,39 @@ def tile(graph, x, weights):
         {width for weight in weights for width in weight.shape})
 
 
-class _Tiles:
-    """What does not depend on edges.  ends: the type that each relation ends
-    at; sizes: by type its number of nodes."""
+class Tiles:
+    """The rows of types and of relations, in tiles.
 
-    def __init__(self, ends, sizes, device, align):
-        self.kinds, sizes = list(dict.fromkeys(ends)), dict(sizes)
-        counts = [sizes[kind] for kind in self.kinds]
-        self.types = Groups.of_sizes(counts, device, align)
-        self.relations = Groups.of_sizes([sizes[kind] for kind in ends],
-                                         device, align)
-        mine = [[r for r, end in enumerate(ends) if end == kind]
-                for kind in self.kinds]
-        # the tiles of a type, and those of its relations that are added
-        self.added = _sums_of([
-            [self.relations.starts[r] // align + n for r in relations]
-            for relations, size in zip(mine, counts)
-            for n in range(-(-size // align))],
-            self.relations.starts[-1] // align, device)
-        self.of_type = _sums_of(mine, len(ends), device)
+    sizes: the number of nodes of each type.
+    ends: the number of the type at one end of each relation.
+    link: (index, count) -> the Graph between relations and the count types that
+        index names: gatherer(), or adder().
+    """
+
+    def __init__(self, sizes, ends, device, align, link):
+        self.types = Groups.of_sizes(sizes, device, align)
+        self.relations = Groups.of_sizes([sizes[n] for n in ends], device,
+                                         align)
+        first = [start // align for start in self.types.starts]
+        self.of_tile = link(torch.tensor(
+            [n for end in ends for n in range(first[end], first[end + 1])],
+            dtype=torch.int64).to(device), first[-1])
+        self.of_relation = link(torch.tensor(ends).to(device), len(sizes))
 
 
-def _sums_of(lists, num_src, device):
-    """The Graph whose rows have the sources of these lists."""
-    offsets = list(itertools.accumulate(map(len, lists), initial=0))
-    columns = [column for columns in lists for column in columns]
-    return Graph(torch.tensor(offsets).to(device),
-                 torch.tensor(columns, dtype=torch.int64).to(device), num_src,
+@functools.lru_cache(16)
+def tiles_of(*about):
+    """The Tiles of these arguments: a whole graph has the same numbers of nodes
+    in each step."""
+    return lasting(lambda: Tiles(*about))
+
+
+def adder(index, num_dst):
+    """The Graph that adds row n to row index[n]."""
+    counts = torch.bincount(index, minlength=num_dst)
+    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return Graph(offsets, index.argsort(stable=True), index.numel(),
                  trusted=True)
-
-
-# a whole graph has the same numbers of nodes in each step
-_tiles = functools.lru_cache(16)(_Tiles)
 
 
 def padded(x, align):
@@ -62,12 +62,6 @@ def padded(x, align):
         part, zeros[:-part.size(0) % align])])
 
 
-def of_types(tiles, parameters):
-    """[types, ...] the sums of parameters over the relations of a type."""
-    stacked = torch.stack(parameters)
-    return take(stacked, tiles.of_type)
-
-
 def sums(graph, x, reduce, align, weights, biases, own_weights, own_biases):
     """By type of destination the sum over its relations of the reduced
     neighbours times weights [O, F], with biases and the linear layers of the
@@ -75,24 +69,28 @@ def sums(graph, x, reduce, align, weights, biases, own_weights, own_biases):
 
     reduce: (graph, table) -> the reduced neighbours.
     """
-    tiles = _tiles(tuple(end for _, _, end in graph.relations),
-                   tuple(graph.num_dst.items()), graph.device, align)
-    kinds = [kind for kind, count in graph.num_src.items() if count]
-    table = torch.cat([x.src[kind] for kind in kinds])
+    ends = [end for _, _, end in graph.relations]
+    kinds = list(dict.fromkeys(ends))
+    tiles = tiles_of(tuple(graph.num_dst[kind] for kind in kinds),
+                     tuple(map(kinds.index, ends)), graph.device, align,
+                     adder)
+
+    def of_types(parameters):
+        return take(torch.stack(parameters), tiles.of_relation)
+    table = torch.cat([x.src[kind] for kind, count in graph.num_src.items()
+                       if count])
     reduced = reduce(graph.graph(graph.in_turn("dst", align),
                                  graph.by_node("src")), table)
     made = tiles.relations.linear(reduced, torch.stack(weights))
-    out = spmm(tiles.added, tiles.relations.tiled(made)).flatten(0, 1)
+    out = take(tiles.relations.tiled(made), tiles.of_tile).flatten(0, 1)
     bias = [b for b in (biases, own_biases) if b is not None]
     bias = None if not bias else of_types(
-        tiles, bias[0] if len(bias) == 1 else [
-            a + b for a, b in zip(*bias)])
+        [sum(both[1:], both[0]) for both in zip(*bias)])
     if own_weights is not None:
-        own = tiles.types.linear(
-            padded([x.dst[kind] for kind in tiles.kinds], align),
-            of_types(tiles, own_weights), bias)
-        out = out + own
+        out = out + tiles.types.linear(
+            padded([x.dst[kind] for kind in kinds], align),
+            of_types(own_weights), bias)
     elif bias is not None:
         out = (tiles.types.tiled(out)
                + tiles.types.by_tile(bias).unsqueeze(1)).flatten(0, 1)
-    return dict(zip(tiles.kinds, tiles.types.packed(out)))
+    return dict(zip(kinds, tiles.types.packed(out)))

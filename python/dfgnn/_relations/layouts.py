@@ -1,11 +1,12 @@
 """Schema: relations between types of nodes, and where their nodes stand in
 spaces of rows and columns."""
 
+import functools
 from typing import NamedTuple
 
-from ._checks import check_count, describe
-from ._hetero_pairs import total
-from ._modes import lasting
+from .._checks import check_count, describe
+from .pairs import total
+from .._modes import lasting
 
 
 class Layout(NamedTuple):
@@ -23,6 +24,15 @@ class Block(NamedTuple):
     first: int
     nodes: int
     relations: tuple  # their numbers, in order of the rows of a node
+
+
+def derived(method):
+    """A method whose result for the same arguments is made once."""
+    @functools.wraps(method)
+    def kept(self, *args):
+        return self._derive((method.__name__, *args),
+                            lambda: method(self, *args))
+    return kept
 
 
 class Schema:
@@ -75,51 +85,47 @@ class Schema:
         return ([relation[at] for relation in self.relations],
                 self.num_dst if at else self.num_src)
 
+    @derived
     def by_node(self, side, align=1):
         """The layout with a row for each node of side "src" or "dst", types
         one after the other; each begins at a multiple of align."""
-        def make():
-            kinds, _ = self._side(side)
-            begin = self.type_begins(side, align)
-            return Layout(tuple(begin[kind] for kind in kinds),
-                          (1,) * len(kinds), begin[None])
-        return self._derive(("node", side, align), make)
+        kinds, _ = self._side(side)
+        begin = self.type_begins(side, align)
+        return Layout(tuple(begin[kind] for kind in kinds), (1,) * len(kinds),
+                      begin[None])
 
+    @derived
     def type_begins(self, side, align=1):
         """The first row of each type in by_node(); under None, the number of
         rows."""
-        def make():
-            _, sizes = self._side(side)
-            starts = total(-(-n // align) * align for n in sizes.values())
-            return dict(zip((*sizes, None), starts))
-        return self._derive(("begins", side, align), make)
+        _, sizes = self._side(side)
+        return dict(zip((*sizes, None), total(
+            -(-n // align) * align for n in sizes.values())))
 
+    @derived
     def by_relation(self, side):
         """The layout with a row for each node of side "src" or "dst" and each
         relation of its type, those of a node one after the other."""
-        def make():
-            begin, step = [0] * self.num_relations, [1] * self.num_relations
-            blocks = self.blocks(side)
-            for block in blocks.values():
-                for slot, relation in enumerate(block.relations):
-                    begin[relation] = block.first + slot
-                    step[relation] = len(block.relations)
-            return Layout(tuple(begin), tuple(step), sum(
-                b.nodes * len(b.relations) for b in blocks.values()))
-        return self._derive(("relation", side), make)
+        begin, step = [0] * self.num_relations, [1] * self.num_relations
+        blocks = self.blocks(side).values()
+        for block in blocks:
+            for slot, relation in enumerate(block.relations):
+                begin[relation] = block.first + slot
+                step[relation] = len(block.relations)
+        return Layout(tuple(begin), tuple(step), sum(
+            b.nodes * len(b.relations) for b in blocks))
 
+    @derived
     def blocks(self, side):
         """By type that has relations on this side, its Block of
         by_relation()."""
-        def make():
-            kinds, sizes = self._side(side)
-            found, first = {}, 0
-            for kind in dict.fromkeys(kinds):
-                relations = tuple(r for r, k in enumerate(kinds) if k == kind)
-                found[kind] = Block(first, sizes[kind], relations)
-                first += sizes[kind] * len(relations)
-            return found
-        return self._derive(("blocks", side), make)
+        kinds, sizes = self._side(side)
+        found, first = {}, 0
+        for kind in dict.fromkeys(kinds):
+            relations = tuple(r for r, k in enumerate(kinds) if k == kind)
+            found[kind] = Block(first, sizes[kind], relations)
+            first += sizes[kind] * len(relations)
+        return found
 
     def split_blocks(self, side, rows):
         """By type the [nodes, relations, ...] of a tensor by the rows of
@@ -137,32 +143,27 @@ class Schema:
         sizes = self._side(side)[1].values()
         return dict(zip(self.node_types, rows.split(list(sizes))))
 
+    @derived
     def in_turn(self, side, align=1):
         """The layout with the nodes of the first relation, then those of the
         second and so on; each begins at a multiple of align."""
-        def make():
-            kinds, sizes = self._side(side)
-            starts = total(-(-sizes[kind] // align) * align
-                            for kind in kinds)
-            return Layout(tuple(starts[:-1]), (1,) * len(kinds), starts[-1])
-        return self._derive(("turn", side, align), make)
+        kinds, sizes = self._side(side)
+        starts = total(-(-sizes[kind] // align) * align for kind in kinds)
+        return Layout(tuple(starts[:-1]), (1,) * len(kinds), starts[-1])
 
+    @derived
     def as_sent(self):
         """The layout of sources in which each relation has the fewer rows: one
         for each node, or, where it has fewer edges, one for each edge."""
-        def make():
-            if self.counts is None:
-                return self.by_relation("src")
-            rows = [(self.num_src[source], 1) for source, _, _ in
-                    self.relations]
-            rows = [(count, 0) if 3 * count < 2 * n else (n, step) for
-                    (n, step), count in zip(rows, self.counts)]
-            if all(step for _, step in rows):
-                return self.by_relation("src")
-            starts = total(n for n, _ in rows)
-            return Layout(tuple(starts[:-1]), tuple(s for _, s in rows),
-                          starts[-1])
-        return self._derive("sent", make)
+        nodes = [self.num_src[source] for source, _, _ in self.relations]
+        if self.counts is None or all(
+                3 * count >= 2 * n for n, count in zip(nodes, self.counts)):
+            return self.by_relation("src")
+        rows = [(count, 0) if 3 * count < 2 * n else (n, 1)
+                for n, count in zip(nodes, self.counts)]
+        starts = total(n for n, _ in rows)
+        return Layout(tuple(starts[:-1]), tuple(s for _, s in rows),
+                      starts[-1])
 
 
 def _checked_relation(key):

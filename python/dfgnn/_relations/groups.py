@@ -10,10 +10,10 @@ import itertools
 
 import torch
 
-from ._autocast import autocast_dtype
-from ._remember import remember
-from .aggregation import spmm
-from .hetero import gatherer
+from .._autocast import autocast_dtype
+from .._remember import remember
+from ..aggregation import spmm
+from .pairs import gatherer
 
 # Rows of a tile.  On a GPU more tiles cost more copies of weights than the room
 # that small groups leave empty.

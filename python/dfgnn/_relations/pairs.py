@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from .graph import Graph
+from ..graph import Graph
 
 # So many rows for an edge are marked one by one; more are sorted.
 _MOST_MARKS = 4
@@ -64,7 +64,7 @@ def numbered(graph, side):
         b - a for a, b in zip(starts, starts[1:])))
 
 
-def rows_in(graph, side, layout):
+def pairs_in(graph, layout, side="dst"):
     """[pairs] int64 the rows of a side's pairs in a layout that has one for
     each node of each relation, or of each type."""
     found, turn = graph.numbered(side), graph.in_turn(side)
@@ -99,29 +99,32 @@ def _placed(graph, side, align):
     return place, of_edge, tuple(starts)
 
 
-def pairs(graph, columns, align):
+def pairs(graph, columns, align=1):
     """The :class:`Pairs` over sources laid out as columns says; those of a
     relation begin at a multiple of align."""
     place, of_edge, starts = _placed(graph, "dst", align)
-    within = graph.graph_of(of_edge, graph.positions("src", columns),
-                            starts[-1], columns.size)
+    within = graph.graph_between(
+        torch.stack([graph.positions("src", columns), of_edge]), starts[-1],
+        columns.size)
     nodes = graph.by_node("dst")
-    node = rows_in(graph, "dst", nodes)
-    return Pairs(within, graph.graph_of(node, place, nodes.size, starts[-1]),
-                 starts, graph.numbered("dst").counts, node)
+    node = graph.pairs_in(nodes)
+    return Pairs(within, graph.graph_between(
+        torch.stack([place, node]), nodes.size, starts[-1]), starts,
+        graph.numbered("dst").counts, node)
 
 
-def senders(graph, rows, align):
+def senders(graph, rows, align=1):
     """The :class:`Senders` whose destinations are laid out as rows says; those
     of a relation begin at a multiple of align."""
     place, of_edge, starts = _placed(graph, "src", align)
     nodes = graph.by_node("src")
-    node = rows_in(graph, "src", nodes)
+    node = graph.pairs_in(nodes, "src")
     # places that no pair has stay without an edge
-    taken = gatherer(node, nodes.size) if align == 1 else \
-        graph.graph_of(place, node, starts[-1], nodes.size)
-    return Senders(graph.graph_of(graph.positions("dst", rows), of_edge,
-                                  rows.size, starts[-1]), taken, starts)
+    taken = gatherer(node, nodes.size) if align == 1 else graph.graph_between(
+        torch.stack([node, place]), starts[-1], nodes.size)
+    return Senders(graph.graph_between(
+        torch.stack([of_edge, graph.positions("dst", rows)]), rows.size,
+        starts[-1]), taken, starts)
 
 
 def gatherer(index, num_src):

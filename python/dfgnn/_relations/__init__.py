@@ -1,0 +1,1 @@
+"""Relations between types of nodes: layouts, pairs, groups of rows."""

@@ -1,0 +1,108 @@
+"""Sums of neighbours over all relations while torch.compile traces, as a
+family of _torch_operator.py.
+
+A call's text has what is made (sums, or the gradients of features), the
+operator and, for each relation, the numbers of the types that it begins and
+ends at.  Its tensors are the gradient of the sums, where those of features are
+made, the features of each type, and the edge_index of each relation but the
+first, which stands in the place of the call's own.
+"""
+
+import functools
+
+import torch
+
+from .. import _recording
+from .._execute import generation
+from .._kernel_links import Sum
+from ..hetero import hetero_graph
+from .._torch_operator import Family
+
+
+@functools.lru_cache(maxsize=64)
+def _link(op, width, dtype, generation):
+    return Sum(op, "x", "sums", width, dtype)
+
+
+class _Read:
+    """A call as its text says it."""
+
+    def __init__(self, call):
+        what, self.op, ends = call.text.split("|")
+        ends = list(map(int, ends.split(",")))
+        self.begins, self.finals = ends[::2], ends[1::2]
+        tensors = list(call.tensors)
+        self.grad = tensors.pop(0) if what == "gradients" else None
+        count = len(tensors) - len(self.begins) + 1
+        self.x, self.edges = tensors[:count], [call.edge_index,
+                                               *tensors[count:]]
+        # by type how many rows are sent
+        self.sent = [part.size(0) if kind in self.begins else 0
+                     for kind, part in enumerate(self.x)]
+
+    def graph(self):
+        relations = zip(self.begins, self.finals, self.edges)
+        return hetero_graph(
+            {(begin, number, final): part for number, (begin, final, part) in
+             enumerate(relations)},
+            {kind: (sent, self.x[kind].size(0) if kind in self.finals else 0)
+             for kind, sent in enumerate(self.sent)})
+
+    def empty(self):
+        """The result before it is written."""
+        rows = sum(self.x[final].size(0) for final in self.finals) \
+            if self.grad is None else sum(self.sent)
+        return self.x[0].new_empty(rows, self.x[0].size(1))
+
+
+class _Relations(Family):
+    name = "relations"
+
+    def run(self, call):
+        """One tensor: the sums, or the gradients of the types that send, one
+        below the other."""
+        read = _Read(call)
+        graph, first = read.graph(), read.x[0]
+        matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
+        if _recording.current is not None:
+            _recording.current.graph(matrix)
+        if not graph.num_edges:
+            return [read.empty().zero_()]
+        link = _link(read.op, first.size(1), first.dtype, generation())
+        if read.grad is not None:
+            grads = {"sums": read.grad.contiguous()}
+            link.backward(matrix, {}, grads, {"x"})
+            return [grads["x"]]
+        values = {"x": torch.cat([
+            part for part, rows in zip(read.x, read.sent) if rows])}
+        link.forward(matrix, values, False)
+        return [values["sums"]]
+
+    def fake(self, call):
+        return [_Read(call).empty()]
+
+    def derive(self, call, outs, grads, wanted):
+        read = _Read(call)
+        found, = self(call.text.replace("sums", "gradients", 1), call[3:],
+                      [*grads, *call.tensors])
+        return [part if want and kind in read.begins else None
+                for kind, (part, want) in enumerate(zip(
+                    found.split(read.sent), wanted))] + [None] * (
+            len(read.edges) - 1)
+
+
+run = _Relations()
+"""The outputs of (text, place, tensors)."""
+
+
+def sums(x, edges, ends, op):
+    """[rows, F] the sums or means of the neighbours of each relation, in the
+    rows of HeteroGraph.by_relation("dst").
+
+    x: features of each type.
+    edges: the edge_index of each relation; ends: for each the numbers of the
+        types that it begins and ends at.
+    op: spmm-sum or spmm-mean.
+    """
+    return run("|".join(("sums", op, ",".join([str(end) for end in ends]))),
+               (edges[0], 0, 0, 0, 0), [*x, *edges[1:]])[0]
