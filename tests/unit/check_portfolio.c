@@ -162,7 +162,7 @@ TEST(the_portfolios_of_the_library_are_read_without_complaint) {
 
 #define DEVICE "device cpu any units=1 cache=1000000\n"
 #define CELL DEVICE "cell c gt forward heads=1 dim=8 dtype=f32\n"
-#define MEMBER CELL "member attention.fwd.split edges=128\n"
+#define MEMBER CELL "member attention.fwd.online prefetch=24\n"
 #define SIGNATURE                                                              \
   "signature destinations sources edges max_degree mean_degree p50_degree "    \
   "p90_degree p99_degree degree_cv isolated reuse locality graphs "            \
@@ -182,8 +182,8 @@ static const struct {
     {DEVICE "cell c gt forward dim=0\n", "found 'dim=0'"},
     {CELL "member attention.fwd.nothing\n",
      "line 3: the library has no family 'cpu.attention.fwd.nothing'"},
-    {CELL "member attention.fwd.split edges=many\n", "'edges=many'"},
-    {CELL "member attention.fwd.split edges=row/0\n", "'edges=row/0'"},
+    {CELL "member attention.fwd.online prefetch=many\n", "'prefetch=many'"},
+    {CELL "member attention.fwd.online prefetch=row/0\n", "'prefetch=row/0'"},
     {CELL "default 1\n", "one of 0 members"},
     {MEMBER "default 2\n", "line 4: expected the number of one of 1 members"},
     {MEMBER "default 1 if edges\n", "line 4: expected 'default MEMBER if"},
@@ -294,10 +294,10 @@ TEST(a_member_that_does_not_run_has_no_substitute) {
       read_text(SIGNATURE "graph hub 3000 3000 90000 1500 30 20 40 90 1 0 1 0 "
                           "1 3000 .01 1500 20 90 "
                           "1 0\n"
-                          "device cpu any units=1 cache=1\n"
+                          "device cuda sm_90 units=132 cache=1\n"
                           "compare max_degree\n"
                           "cell c gt forward heads=1 dim=64 dtype=f32\n"
-                          "member attention.fwd.split edges=1024\n"
+                          "member attention.fwd.split edges=256\n"
                           "member attention.fwd.unfused\n"
                           "default 2\n"
                           "graphs hub\n"
@@ -306,16 +306,16 @@ TEST(a_member_that_does_not_run_has_no_substitute) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   problem.dim = 64;
   for (int hub = 0; hub < 2; hub++) {
-    dfgnn_signature graph = graph_of(3000, 90000, hub ? 2000 : 900, 1);
+    dfgnn_signature graph = graph_of(3000, 90000, hub ? 2000 : 200, 1);
     const dfgnn_matrix matrix = matrix_of(&graph);
     const dfgnn_setting setting = {.problem = &problem,
                                    .matrix = &matrix,
                                    .signature = &graph,
-                                   .device = &devices[0]};
+                                   .device = &devices[1]};
     const dfgnn_variant *v =
         dfgnn__member_variant(&all.cell[0]->member[0], &setting, NULL);
     ck_assert_int_eq(v != NULL, hub);
-    ck_assert(!v || strstr(v->name, "edges=1024"));
+    ck_assert(!v || strstr(v->name, "edges=256"));
     ck_assert_ptr_nonnull(
         dfgnn__member_variant(&all.cell[0]->member[1], &setting, NULL));
   }
@@ -376,8 +376,8 @@ static dfgnn_portfolios two_kinds_of_graphs(void) {
   snprintf(text + used, sizeof text - used,
            DEVICE "compare mean_degree degree_cv\n"
                   "cell c gt forward heads=1 dim=64 dtype=f32\n"
-                  "member attention.fwd.split edges=128\n"
-                  "member attention.fwd.split edges=1024\n"
+                  "member attention.fwd.unfused\n"
+                  "member attention.fwd.smmf\n"
                   "member attention.fwd.online prefetch=24\n"
                   "default 1\n%s\n%s\n%s\n%s\n",
            names, times[0], times[1], times[2]);

@@ -20,9 +20,8 @@ typedef struct dfgnn_cpu_tensor {
 } dfgnn_cpu_tensor;
 
 typedef struct dfgnn_cpu_kernels dfgnn_cpu_kernels;
-typedef struct dfgnn_cpu_dense dfgnn_cpu_dense; /* dense.h */
-struct dfgnn_cpu_side;                          /* backward.h */
-struct dfgnn_cpu_edges;                         /* edges.h */
+struct dfgnn_cpu_side;  /* backward.h */
+struct dfgnn_cpu_edges; /* edges.h */
 
 typedef struct dfgnn_cpu_job {
   const dfgnn_cpu_kernels *kernels;
@@ -138,32 +137,8 @@ struct dfgnn_cpu_kernels {
                    int64_t end, void *memory,
                    const dfgnn_cpu_parameters *parameters);
 
-  /* ---- dense blocks ---- */
-
-  const dfgnn_cpu_dense *dense;
-  /* Computes the scores of a row's `count` edges, from begin on, from the row's
-   * products with the nodes from `first` on. */
-  void (*take)(const dfgnn_cpu_job *job, int64_t row, int64_t head,
-               int64_t begin, int64_t count, const void *products,
-               int64_t first, void *scores);
-  /* Writes the weights of such edges, times factor, to a row of `columns`
-   * nodes, from `first` on, with zeros where there is no edge. */
-  void (*scatter)(const dfgnn_cpu_job *job, int64_t begin, int64_t count,
-                  const void *weights, double factor, int64_t first,
-                  int64_t columns, void *to);
   /* Is every number finite?  x is read in whole vectors. */
   int (*finite)(const void *x, int64_t count);
-  /* Finds the smallest and the largest index; INT32_MAX and -1 of none. */
-  void (*span)(const int32_t *index, int64_t count, int32_t *first,
-               int32_t *last);
-  /* Marks the columns, counted from first, of a row's edges; returns 0 if an
-   * edge is there twice. */
-  int (*mark)(const int32_t *index, int64_t count, int64_t first,
-              int64_t columns, uint8_t *marks);
-  /* Replaces a row of products by e^(scale * product - shift) where it is
-   * marked, else by zero; sets state. */
-  void (*weigh_marked)(void *cells, const uint8_t *marks, int64_t columns,
-                       double scale, dfgnn_cpu_softmax *state);
 
   /* ---- backward ---- */
 

@@ -41,16 +41,6 @@ static size_t parameter_bytes(const dfgnn_problem *problem) {
              : 0;
 }
 
-/* Bytes of partial results: a row or column of k > 1 items has k - 1 items more
- * than one, and k <= 2 (k - 1), as in split.c. */
-static size_t partial_bytes(const dfgnn_setting *setting, int64_t split) {
-  const dfgnn_problem *problem = setting->problem;
-  return split
-             ? (size_t)(2 * (setting->matrix->edges / split) * problem->heads) *
-                   dfgnn__cpu_backward_partial(problem)
-             : 0;
-}
-
 #define PARTS_BYTES ((size_t)16 << 20) /* of the sums of all parts */
 
 static int64_t count_parts(const dfgnn_setting *setting, size_t bytes) {
@@ -94,14 +84,10 @@ static layout lay_out(const dfgnn_setting *setting, const dfgnn_cpu_plan *plan,
   l.ends = place(&l, (size_t)(m->destinations * p->heads) * 2 * scalar);
   l.weights = place(&l, plan->spill > 1 ? dfgnn__cpu_score_bytes(setting) : 0);
   l.gradients = place(&l, plan->spill ? dfgnn__cpu_score_bytes(setting) : 0);
-  l.partials[0] = place(&l, partial_bytes(setting, plan->split));
-  l.partials[1] = place(&l, partial_bytes(setting, plan->split));
   l.parameter_bytes = parameter_bytes(p);
   if (l.parameter_bytes)
     l.parts = count_parts(setting, l.parameter_bytes);
-  /* Merged rows have sums of their own. */
-  l.parameters = place(&l, (size_t)(plan->split ? 2 * l.parts : l.parts) *
-                               l.parameter_bytes);
+  l.parameters = place(&l, (size_t)l.parts * l.parameter_bytes);
   l.threads = place(&l, (size_t)setting->device->units *
                             dfgnn__cpu_backward_thread(setting));
   return l;
@@ -116,14 +102,11 @@ size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,
   return lay_out(&of_padded, plan, plain_dim(setting->problem, plan)).end;
 }
 
-int dfgnn__cpu_backward_views(const dfgnn_cpu_plan *plan,
+int dfgnn__cpu_backward_views(const dfgnn_setting *setting,
                               dfgnn_view_request *requests) {
+  (void)setting;
   requests[0] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
-  for (int k = 0; k < 2 && plan->split; k++)
-    requests[1 + k] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
-                                           .parameter = plan->split,
-                                           .transposed = k};
-  return plan->split ? 3 : 1;
+  return 1;
 }
 
 /* ---- the sides ----------------------------------------------------------- */
@@ -253,13 +236,6 @@ static int adjacent(const dfgnn_cpu_job *job, const dfgnn_problem *p,
          (!DFGNN_HAS_KEY(p->op) || dfgnn__cpu_adjacent(job, &job->key));
 }
 
-static void set_items(dfgnn_cpu_side *s, const dfgnn_view *items,
-                      char *partials, const dfgnn_problem *problem) {
-  s->items = items;
-  s->partials = partials;
-  s->partial_bytes = dfgnn__cpu_backward_partial(problem);
-}
-
 void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b, const dfgnn_launch *given,
                                const dfgnn_cpu_plan *plan) {
   const dfgnn_problem padded =
@@ -316,8 +292,4 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b, const dfgnn_launch *given,
                       : 0;
   b->rows.parameters = memory + l.parameters;
   b->rows.parameter_bytes = l.parameter_bytes;
-  if (plan->split) {
-    set_items(&b->rows, launch->views[1], memory + l.partials[0], p);
-    set_items(&b->columns, launch->views[2], memory + l.partials[1], p);
-  }
 }

@@ -29,10 +29,7 @@ typedef struct dfgnn_cpu_side {
   void *grad_scalar; /* GAT: the gradient of score_dst or score_src */
   int adds;          /* grad_scalar and the output of scores are added to */
   void *grad_bias;
-  void *grad_score_edge;   /* GAT */
-  const dfgnn_view *items; /* of rows that are cut; NULL: rows are whole */
-  char *partials;          /* results of items of cut rows */
-  size_t partial_bytes;
+  void *grad_score_edge; /* GAT */
   /* The gradients of parameters, those of beta, att, W and b, are summed by
    * parts of the rows, which are the same for any number of threads; 0: no
    * sums. */
@@ -56,8 +53,7 @@ typedef struct dfgnn_cpu_backward {
 /* The options of a family. */
 typedef struct dfgnn_cpu_plan {
   int simd, schedule, prefetch;
-  int spill;     /* terms in memory: 0: none, 1: gradients, 2: weights, too */
-  int64_t split; /* edges of an item; 0: whole rows */
+  int spill; /* terms in memory: 0: none, 1: gradients, 2: weights, too */
   const struct dfgnn_cpu_edges *term;
   int pads;    /* are narrow heads padded? */
   int64_t dim; /* of heads without the padding that the problem has; 0: it has
@@ -66,8 +62,8 @@ typedef struct dfgnn_cpu_plan {
 
 size_t dfgnn__cpu_backward_workspace(const dfgnn_setting *setting,
                                      const dfgnn_cpu_plan *plan);
-/* Requests the transposed matrix and, to split rows, items of both sides. */
-int dfgnn__cpu_backward_views(const dfgnn_cpu_plan *plan,
+/* Requests the transposed matrix. */
+int dfgnn__cpu_backward_views(const dfgnn_setting *setting,
                               dfgnn_view_request *requests);
 /* Fills b, and computes packed copies, norms and ends before the walks. */
 void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
@@ -75,8 +71,7 @@ void dfgnn__cpu_backward_begin(dfgnn_cpu_backward *b,
                                const dfgnn_cpu_plan *plan);
 void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *side, int schedule);
 
-/* Bytes of a thread for a walk, and of a partial result. */
+/* Bytes of a thread for a walk. */
 size_t dfgnn__cpu_backward_thread(const dfgnn_setting *setting);
-size_t dfgnn__cpu_backward_partial(const dfgnn_problem *problem);
 
 #endif

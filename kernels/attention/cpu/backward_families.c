@@ -2,9 +2,6 @@
  * destinations and edges, and one over columns for sources
  *
  *   twopass  the walks share no memory: both compute scores and products
- *   split    the same over rows and columns cut into items of at most `edges`
- *            edges; the sums of the items of a long row or column are added in
- *            the order of the items
  *   spill    the first walk leaves the terms of all edges in memory, and the
  *            second only sums rows by them.  The memory holds dS of each edge
  *            and head if columns are walked first, and P as well if rows are */
@@ -13,15 +10,10 @@
 
 enum { SIMD };
 
-#define WORKSPACE_AND_VIEWS(label)                                             \
+#define WORKSPACE(label)                                                       \
   static size_t label##_workspace(const dfgnn_setting *setting) {              \
     const dfgnn_cpu_plan plan = label##_plan(setting->parameter);              \
     return dfgnn__cpu_backward_workspace(setting, &plan);                      \
-  }                                                                            \
-  static int label##_views(const dfgnn_setting *setting,                       \
-                           dfgnn_view_request *requests) {                     \
-    const dfgnn_cpu_plan plan = label##_plan(setting->parameter);              \
-    return dfgnn__cpu_backward_views(&plan, requests);                         \
   }
 
 static dfgnn_status walk_both(const dfgnn_launch *launch,
@@ -55,42 +47,7 @@ static dfgnn_status twopass_launch(const dfgnn_launch *launch) {
   return walk_both(launch, &plan);
 }
 
-WORKSPACE_AND_VIEWS(twopass)
-
-/* ---- split --------------------------------------------------------------- */
-
-enum { SPLIT_EDGES = 1, SPLIT_PREFETCH };
-
-static dfgnn_cpu_plan split_plan(const int *p) {
-  return (dfgnn_cpu_plan){.simd = p[SIMD],
-                          .schedule = DFGNN_CPU_DYNAMIC,
-                          .prefetch = p[SPLIT_PREFETCH],
-                          .split = p[SPLIT_EDGES],
-                          .pads = 1};
-}
-
-static int split_legal(const int *p) {
-  return dfgnn__cpu_fetches(p[SIMD], p[SPLIT_PREFETCH]);
-}
-
-/* The largest degree of a column is not known here.  In an undirected graph it
- * is that of a row; and if the mean degree of columns is above the limit, so is
- * some column's. */
-static const char *split_applicable(const dfgnn_setting *setting) {
-  const int *p = setting->parameter;
-  const dfgnn_matrix *m = setting->matrix;
-  if (m->max_degree <= p[SPLIT_EDGES] &&
-      m->edges <= p[SPLIT_EDGES] * m->sources)
-    return "no row has more edges than an item: nothing to split";
-  return dfgnn__cpu_runs(setting);
-}
-
-static dfgnn_status split_launch(const dfgnn_launch *launch) {
-  const dfgnn_cpu_plan plan = split_plan(launch->setting.parameter);
-  return walk_both(launch, &plan);
-}
-
-WORKSPACE_AND_VIEWS(split)
+WORKSPACE(twopass)
 
 /* ---- spill --------------------------------------------------------------- */
 
@@ -133,7 +90,7 @@ static dfgnn_status spill_launch(const dfgnn_launch *launch) {
   return DFGNN_OK;
 }
 
-WORKSPACE_AND_VIEWS(spill)
+WORKSPACE(spill)
 
 /* ---- families ------------------------------------------------------------ */
 
@@ -144,11 +101,6 @@ DFGNN_FAMILIES(attention_cpu_backward_families) = {
                     {"first", 2, {ROWS, COLUMNS}, {"rows", "columns"}},
                     DFGNN_CPU_PREFETCH_PARAMETER,
                     DFGNN_CPU_SCHEDULE}},
-    {DFGNN_CPU_BACKWARD(split), .legal = split_legal, .revision = 5,
-     .applicable = split_applicable,
-     .parameters = {DFGNN_CPU_SIMD,
-                    {"edges", 2, {128, 1024}, {0}},
-                    DFGNN_CPU_PREFETCH_PARAMETER}},
     {DFGNN_CPU_BACKWARD(twopass), .legal = twopass_legal, .revision = 5,
      .applicable = dfgnn__cpu_runs,
      .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_PREFETCH_PARAMETER,

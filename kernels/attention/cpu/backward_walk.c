@@ -3,8 +3,8 @@
 #include "kernels/attention/cpu/edges.h"
 #include "kernels/attention/operators.h"
 
-/* Edges of a chunk; rows, items and cut rows of a task. */
-enum { CHUNK = 64, ROWS = 64, ITEMS = 16, HEAVY = 4 };
+/* Edges of a chunk; rows of a task. */
+enum { CHUNK = 64, ROWS = 64 };
 
 /* ---- the memory of a thread ---------------------------------------------- */
 
@@ -152,17 +152,17 @@ static void add(const dfgnn_cpu_side *s, const scratch *m, const gathering *g,
   }
 }
 
-/* ---- a row, or a piece of one -------------------------------------------- */
+/* ---- a row --------------------------------------------------------------- */
 
 typedef dfgnn_cpu_parameters parameters;
 
-/* Walks the edges begin .. end - 1; whole: they are all of the row.  Returns
- * the gradient of GAT's score of the row. */
-static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
-                        int64_t head, int64_t begin, int64_t end, int whole,
-                        const parameters *p) {
+/* Walks the edges of a row; returns the gradient of GAT's score of the row. */
+static double sum_row(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
+                      int64_t head, const parameters *p) {
   const dfgnn_cpu_job *job = &s->job;
   void *att = p->att ? dfgnn__cpu_scalar(job, p->att, head * job->dim) : NULL;
+  const int64_t begin = dfgnn__cpu_offset(job, row);
+  const int64_t end = dfgnn__cpu_offset(job, row + 1);
   double scalar = 0;
   for (int64_t e = begin;;) {
     int64_t next = end - e < CHUNK ? end : e + CHUNK;
@@ -181,8 +181,8 @@ static double sum_piece(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
                                        s->grad_score_edge);
     if (c.zero)
       leave_out_zeros(s, m, &g, &c);
-    add(s, m, &g, &c, row, head, e == begin ? -1 : 1,
-        whole && next == end ? row : -1, att);
+    add(s, m, &g, &c, row, head, e == begin ? -1 : 1, next == end ? row : -1,
+        att);
     if (next == end)
       return scalar;
     e = next;
@@ -203,10 +203,10 @@ static double scalar_at(const dfgnn_cpu_job *job, const void *array,
                                             : ((const float *)array)[i];
 }
 
-/* Writes the gradients that follow from the sums of a row.  direct: add() has
- * written those of GT and GAT. */
+/* Writes the gradients that follow from the sums of a row; add() has written
+ * those of GT and GAT. */
 static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
-                   int64_t row, int64_t head, double scalar, int direct,
+                   int64_t row, int64_t head, double scalar,
                    const parameters *p) {
   const dfgnn_cpu_job *job = &s->job;
   const dfgnn_cpu_kernels *kernels = job->kernels;
@@ -215,13 +215,8 @@ static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
     double before = s->adds ? scalar_at(job, s->grad_scalar, at) : 0;
     set_scalar(job, s->grad_scalar, at, before + scalar);
   }
-  if (!DFGNN_HAS_PARAMETERS(job->op)) {
-    if (!direct && s->wants_values)
-      kernels->store(&s->values, row, head, values, 1);
-    if (!direct && s->wants_scores)
-      kernels->store(&s->scores, row, head, scores, job->scale);
+  if (!DFGNN_HAS_PARAMETERS(job->op))
     return;
-  }
   if (DFGNN_HAS_NORMS(job->op) && s->wants_scores) {
     double total = kernels->cosine(job, row, head, scores);
     if (p->beta)
@@ -235,53 +230,6 @@ static void finish(const dfgnn_cpu_side *s, char *values, char *scores,
     kernels->store(&s->scores, row, head, scores, 1);
 }
 
-/* ---- partial results of rows that are cut -------------------------------- */
-
-size_t dfgnn__cpu_backward_partial(const dfgnn_problem *problem) {
-  return (size_t)(1 + 2 * problem->dim) * sizeof(double);
-}
-
-static char *partial(const dfgnn_cpu_side *s, int64_t item, int64_t row,
-                     int64_t head) {
-  int64_t before = ((const int32_t *)s->items->array[2])[row];
-  int64_t slot = 2 * (before - row) + item - before;
-  return s->partials + (size_t)(slot * s->job.heads + head) * s->partial_bytes;
-}
-
-static char *values_in(char *partial) { return partial + sizeof(double); }
-static char *scores_in(const dfgnn_cpu_side *s, char *partial) {
-  return values_in(partial) + (size_t)s->job.dim * s->job.scalar_size;
-}
-
-static void save_partial(const dfgnn_cpu_side *s, const scratch *m, char *to,
-                         double scalar) {
-  size_t bytes = (size_t)s->job.dim * s->job.scalar_size;
-  memcpy(to, &scalar, sizeof scalar);
-  if (s->wants_values)
-    memcpy(values_in(to), m->values, bytes);
-  if (s->wants_scores)
-    memcpy(scores_in(s, to), m->scores, bytes);
-}
-
-static void merge_row(const dfgnn_cpu_side *s, int64_t row, int64_t head,
-                      const parameters *p) {
-  const int32_t *first = s->items->array[2];
-  char *to = partial(s, first[row], row, head);
-  double scalar, more;
-  memcpy(&scalar, to, sizeof scalar);
-  for (int64_t item = first[row] + 1; item < first[row + 1]; item++) {
-    char *from = partial(s, item, row, head);
-    memcpy(&more, from, sizeof more);
-    scalar += more;
-    if (s->wants_values)
-      s->job.kernels->combine(values_in(to), 1, values_in(from), 1, s->job.dim);
-    if (s->wants_scores)
-      s->job.kernels->combine(scores_in(s, to), 1, scores_in(s, from), 1,
-                              s->job.dim);
-  }
-  finish(s, values_in(to), scores_in(s, to), row, head, scalar, 0, p);
-}
-
 /* ---- tasks --------------------------------------------------------------- */
 
 /* Walks rows for all heads at once, to the first that is left to others. */
@@ -292,40 +240,15 @@ static int64_t walk_heads(const dfgnn_cpu_side *s, const scratch *m,
 
 static void walk_row(const dfgnn_cpu_side *s, const scratch *m, int64_t row,
                      const parameters *p) {
-  int64_t begin = dfgnn__cpu_offset(&s->job, row);
-  int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
   for (int64_t h = 0; h < s->job.heads; h++) {
-    double scalar = sum_piece(s, m, row, h, begin, end, 1, p);
-    finish(s, m->values, m->scores, row, h, scalar, 1, p);
+    double scalar = sum_row(s, m, row, h, p);
+    finish(s, m->values, m->scores, row, h, scalar, p);
   }
 }
 
-static void walk_item(const dfgnn_cpu_side *s, const scratch *m, int64_t item,
-                      const parameters *p) {
-  const int32_t *first = s->items->array[2];
-  int64_t row = ((const int32_t *)s->items->array[0])[item];
-  int64_t begin = ((const int64_t *)s->items->array[1])[item];
-  int64_t end = dfgnn__cpu_offset(&s->job, row + 1);
-  if (first[row + 1] - first[row] == 1) {
-    if (walk_heads(s, m, row, row + 1, p) == row)
-      walk_row(s, m, row, p);
-    return;
-  }
-  if (end - begin > s->items->request.parameter)
-    end = begin + s->items->request.parameter;
-  for (int64_t h = 0; h < s->job.heads; h++) {
-    double scalar = sum_piece(s, m, row, h, begin, end, 0, p);
-    save_partial(s, m, partial(s, item, row, h), scalar);
-  }
-}
-
-static void walk_units(const dfgnn_cpu_side *s, char *memory, int64_t begin,
-                       int64_t end, const parameters *p) {
+static void walk_rows(const dfgnn_cpu_side *s, char *memory, int64_t begin,
+                      int64_t end, const parameters *p) {
   scratch m = scratch_in(s, memory);
-  for (int64_t unit = begin; s->items && unit < end; unit++)
-    walk_item(s, &m, unit, p);
-  if (s->items)
-    return;
   for (int64_t row = walk_heads(s, &m, begin, end, p); row < end;
        row = walk_heads(s, &m, row + 1, end, p))
     walk_row(s, &m, row, p);
@@ -335,22 +258,7 @@ static void walk_body(const dfgnn_cpu_job *job, void *data, char *memory,
                       int64_t begin, int64_t end) {
   const parameters none = {NULL, NULL, NULL, NULL};
   (void)job;
-  walk_units(data, memory, begin, end, &none);
-}
-
-static void merge_units(const dfgnn_cpu_side *s, int64_t begin, int64_t end,
-                        const parameters *p) {
-  const int32_t *heavy = s->items->array[3];
-  for (int64_t k = begin; k < end; k++)
-    for (int64_t h = 0; h < s->job.heads; h++)
-      merge_row(s, heavy[k], h, p);
-}
-
-static void merge_body(const dfgnn_cpu_job *job, void *data, char *memory,
-                       int64_t begin, int64_t end) {
-  const parameters none = {NULL, NULL, NULL, NULL};
-  (void)job, (void)memory;
-  merge_units(data, begin, end, &none);
+  walk_rows(data, memory, begin, end, &none);
 }
 
 /* ---- parameters ---------------------------------------------------------- */
@@ -383,24 +291,8 @@ static void walk_parts(const dfgnn_cpu_job *job, void *data, char *memory,
   const dfgnn_cpu_side *s = data;
   for (int64_t part = begin; part < end; part++) {
     parameters p = part_of(s, part);
-    int64_t items = s->items ? s->items->count : 0;
-    if (items)
-      walk_units(s, memory, items * part / s->parts,
-                 items * (part + 1) / s->parts, &p);
-    else
-      walk_units(s, memory, dfgnn__cpu_part(job, part, s->parts),
-                 dfgnn__cpu_part(job, part + 1, s->parts), &p);
-  }
-}
-
-static void merge_parts(const dfgnn_cpu_job *job, void *data, char *memory,
-                        int64_t begin, int64_t end) {
-  const dfgnn_cpu_side *s = data;
-  (void)job, (void)memory;
-  for (int64_t part = begin; part < end; part++) {
-    parameters p = part_of(s, s->parts + part);
-    merge_units(s, s->items->extra * part / s->parts,
-                s->items->extra * (part + 1) / s->parts, &p);
+    walk_rows(s, memory, dfgnn__cpu_part(job, part, s->parts),
+              dfgnn__cpu_part(job, part + 1, s->parts), &p);
   }
 }
 
@@ -417,7 +309,7 @@ static void write_parameter(const dfgnn_cpu_job *job, char *to, char *from,
 static void add_parts(const dfgnn_cpu_side *s) {
   const dfgnn_cpu_job *job = &s->job;
   const parameters p = places_in(s, s->parameters);
-  int64_t parts = s->items ? 2 * s->parts : s->parts;
+  const int64_t parts = s->parts;
   int64_t count =
       (int64_t)((s->parameter_bytes - sizeof(double)) / job->scalar_size);
   for (int64_t step = 1; step < parts; step *= 2)
@@ -444,13 +336,7 @@ void dfgnn__cpu_backward_walk(const dfgnn_cpu_side *given, int schedule) {
     return;
   if (side->parts) {
     dfgnn__cpu_range(job, schedule, side->parts, 1, walk_parts, data);
-    if (side->items)
-      dfgnn__cpu_range(job, schedule, side->parts, 1, merge_parts, data);
     add_parts(side);
-  } else if (side->items) {
-    dfgnn__cpu_range(job, schedule, side->items->count, ITEMS, walk_body, data);
-    dfgnn__cpu_range(job, schedule, side->items->extra, HEAVY, merge_body,
-                     data);
   } else {
     dfgnn__cpu_rows(job, schedule, ROWS, walk_body, data);
   }

@@ -27,11 +27,6 @@ static size_t workspace(const dfgnn_setting *given) {
          dfgnn__cpu_backward_workspace(&setting, &plan);
 }
 
-static int views(const dfgnn_setting *setting, dfgnn_view_request *requests) {
-  dfgnn_cpu_plan plan = plan_of(setting);
-  return dfgnn__cpu_backward_views(&plan, requests);
-}
-
 static const char *applicable(const dfgnn_setting *setting) {
   return dfgnn__cpu_edges_refusal(setting, setting->parameter[SIMD]);
 }
@@ -80,7 +75,7 @@ DFGNN_FAMILIES(attention_cpu_edge_backward) = {
         .parameters = {DFGNN_CPU_SIMD, DFGNN_CPU_SCHEDULE},
         .applicable = applicable,
         .workspace = workspace,
-        .views = views,
+        .views = dfgnn__cpu_backward_views,
         .launch = gradients,
         .block = DFGNN_CPU_BLOCK,
     },

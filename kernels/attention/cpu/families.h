@@ -31,7 +31,8 @@ static inline int dfgnn__cpu_fetches(int simd, int prefetch) {
                            .passes = DFGNN_BIT(DFGNN_PASS_FORWARD)
 #define DFGNN_CPU_BACKWARD(label)                                              \
   DFGNN_CPU_FAMILY(label), .name = "cpu.attention.bwd." #label,                \
-                           .accumulate = 1, .views = label##_views,            \
+                           .accumulate = 1,                                    \
+                           .views = dfgnn__cpu_backward_views,                 \
                            .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD)
 
 /* <label>_workspace of a forward family. */

@@ -46,11 +46,8 @@ static void attend_rows(const dfgnn_cpu_job *job, void *data, char *memory,
                               job->heads, begin, next);
     } else {
       next = begin + 1;
-      for (int64_t h = 0; h < job->heads; h++) {
-        dfgnn_cpu_softmax state = DFGNN_CPU_SOFTMAX_INIT;
-        dfgnn__cpu_online(job, begin, h, first, dfgnn__cpu_offset(job, next),
-                          CHUNK, memory, &state, 1);
-      }
+      for (int64_t h = 0; h < job->heads; h++)
+        dfgnn__cpu_online(job, begin, h, CHUNK, memory);
     }
     begin = next;
   }

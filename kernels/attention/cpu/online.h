@@ -1,5 +1,5 @@
-/* online.h - the chunked online softmax of one row or part of it, and the
- * softmax of a block of rows, for families that take one head at a time */
+/* online.h - the chunked online softmax of one row, and the softmax of a block
+ * of rows, for families that take one head at a time */
 #ifndef DFGNN_ATTENTION_CPU_ONLINE_H
 #define DFGNN_ATTENTION_CPU_ONLINE_H
 
@@ -21,14 +21,14 @@ static inline void *dfgnn__cpu_online_sum(const dfgnn_cpu_job *job,
   return memory + (size_t)chunk * job->scalar_size + DFGNN_CPU_PADDING;
 }
 
-/* Attends to the edges begin .. end - 1 of a row.  whole: they are all of it,
- * and the row is finished; else state and the sum in memory are left for a
- * merge, and args.weights holds scores. */
+/* Attends to a row by chunks of its edges. */
 static inline void dfgnn__cpu_online(const dfgnn_cpu_job *job, int64_t row,
-                                     int64_t head, int64_t begin, int64_t end,
-                                     int64_t chunk, char *memory,
-                                     dfgnn_cpu_softmax *state, int whole) {
+                                     int64_t head, int64_t chunk,
+                                     char *memory) {
   const dfgnn_cpu_kernels *kernels = job->kernels;
+  const int64_t begin = dfgnn__cpu_offset(job, row);
+  const int64_t end = dfgnn__cpu_offset(job, row + 1);
+  dfgnn_cpu_softmax state = DFGNN_CPU_SOFTMAX_INIT;
   void *scores = memory, *sum = dfgnn__cpu_online_sum(job, chunk, memory);
   double after = 0;
 
@@ -36,19 +36,19 @@ static inline void dfgnn__cpu_online(const dfgnn_cpu_job *job, int64_t row,
     int64_t next = end - e < chunk ? end : e + chunk;
     kernels->score[job->op](job, row, head, e, next, scores);
     dfgnn__cpu_keep(job, head, e, next - e, scores);
-    double before = kernels->weigh(scores, next - e, state);
+    double before = kernels->weigh(scores, next - e, &state);
     dfgnn__cpu_drop(job, head, e, next - e, scores);
-    int last = whole && next == end;
+    int last = next == end;
     if (last)
-      after = dfgnn__cpu_finish(job, row, head, state);
+      after = dfgnn__cpu_finish(job, row, head, &state);
     if (!last || after != 0)
       kernels->accumulate(job, head, e, next, scores, sum,
                           e == begin ? -1 : before, last ? row : -1, after);
   }
-  if (begin == end && whole)
-    dfgnn__cpu_finish(job, row, head, state);
-  if (job->weights && whole)
-    dfgnn__cpu_normalize(job, head, begin, end, state);
+  if (begin == end)
+    dfgnn__cpu_finish(job, row, head, &state);
+  if (job->weights)
+    dfgnn__cpu_normalize(job, head, begin, end, &state);
 }
 
 /* Attends to `heads` heads, from `head` on, of the rows begin .. end - 1, for
