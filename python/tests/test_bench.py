@@ -73,88 +73,51 @@ def test_overhead_as_text(run):
     assert "dfgnn.gt_attention" in text and "| GINConv |" in text
 
 
-def test_models(run, tmp_path):
+def test_models(run, tmp_path, capsys):
     out = tmp_path / "out.json"
-    run("python_accelerate", "--device", "cpu", "--models", "GCN", "GAT 8x8", "GINE 64, 128",
-        "GPS", "forces", "--seconds", 0, "--scale", 0.03, "-o", out)
+    cases = ("gcn,gat,gine_64,gps_4,forces,mnist_transformer,meshgraphnet,block_128,"
+             "edge_conv_128,relbench,hgt,aifb,mag,pyg_sage,torchmd_graph_network")
+    run("python_models", "--cases", cases, "--scale", .002, "--rounds", 1, "-o", out)
     rows = json.loads(out.read_text())
-    assert len(rows) == 5
+    assert [r["case"] for r in rows] == cases.split(",")
     for row in rows:
-        assert row["swapped"] > 0 and row["difference"] < 1e-3, row
-        assert row["steps"] >= 3 and row["pyg_bytes"] > 0
+        if row["case"] == "torchmd_graph_network" and "missing" in row:
+            continue
+        assert row["difference"] < 1e-4 and not row.get("kept"), row
+        assert row["pyg_ms"] > 0 and row["dfgnn_ms"] > 0 and row["dfgnn_mb"] > 0
+        assert "pyg_error" not in row and "dfgnn_error" not in row
+    table = run("python_models", "--table", out)
+    assert "| pyg_sage | torch_geometric " in table and "| 3 of 3 |" in table
+    with pytest.raises(SystemExit):
+        run("python_models", "--cases", "no_such_case")
+    assert "found case 'no_such_case'" in capsys.readouterr().err
+
+
+def test_captured_and_forward(run, tmp_path):
+    out = tmp_path / "out.json"
+    run("python_models", "--cases", "relbench", "--ways", "dfgnn,dfgnn_captured",
+        "--scale", .002, "--rounds", 1, "--forward", "-o", out)
+    row, = json.loads(out.read_text())
+    assert row["dfgnn_captured_ms"] > 0 and row["dfgnn_forward_ms"] > 0
 
 
 def test_layers(run, graph, tmp_path):
     out = tmp_path / "out.json"
-    run("python_layers", "--device", "cpu", "--layers", "GCNConv,PNA",
-        "--dim", 8, "--seconds", 0, "--commit", "none", "-o", out, graph)
+    run("python_models", "--layers", "GCNConv,PNA", "--width", 8, "--rounds", 1,
+        "-o", out, graph)
     rows = json.loads(out.read_text())
-    assert [r["status"] for r in rows] == ["ok"] * 4, rows
+    assert [r["case"] for r in rows] == ["GCNConv on tiny", "PNA on tiny"]
+    assert all(r["difference"] < 1e-4 and r["pyg_ms"] > 0 for r in rows), rows
 
 
 def test_programs(run, tmp_path):
     out = tmp_path / "out.json"
     run("python_programs", "--layers", "GATv2", "maximum of k - q",
-        "--no-compile", "--seconds", 0, "--commit", "none", "-o", out,
+        "--no-compile", "--seconds", 0, "-o", out,
         "uniform:nodes=20,edges=90")
     rows = json.loads(out.read_text())
     assert len(rows) == 10 and all(r["repeats"] for r in rows), rows
     assert {r["way"] for r in rows} == {"program", "operator", "eager"}
-
-
-def test_mlps_on_edges(run, tmp_path):
-    out = tmp_path / "out.json"
-    text = run("python_mlp", "--blocks", "MeshGraphNet 128", "--types",
-               "float32", "--ways", "dfgnn", "cat", "sum", "--scale", 2e-4,
-               "--seconds", 0, "--commit", "none", "-o", out)
-    rows = json.loads(out.read_text())
-    assert [r["way"] for r in rows] == ["dfgnn", "cat", "sum"]
-    assert all(r["both_ms"] > 0 and r["difference"] < 1e-4 for r in rows), rows
-    assert text.strip() == run("python_mlp", "--table", out).strip()
-
-
-def test_edge_conv_by_mlps(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("python_mlp", "--blocks", "EdgeConv 64", "--types", "float32",
-        "--ways", "dfgnn", "cat", "sum", "--scale", 1e-2, "--seconds", 0,
-        "--commit", "none", "-o", out)
-    rows = json.loads(out.read_text())
-    assert len(rows) == 3
-    assert all(r["both_ms"] > 0 and r["difference"] < 1e-4 for r in rows), rows
-
-
-def test_models_of_mlps_have_the_same_losses(run, tmp_path):
-    out = tmp_path / "models.json"
-    text = run("python_mlp", "--models", "--blocks", "MeshGraphNet 15 x 128",
-               "--types", "float32", "--ways", "dfgnn", "torch", "--scale",
-               1e-4, "--seconds", 0, "--commit", "none", "-o", out)
-    fused, own = json.loads(out.read_text())
-    assert fused["losses"] == pytest.approx(own["losses"], rel=1e-3)
-    assert fused["losses"][-1] < fused["losses"][0]
-    assert text.strip() == run("python_mlp", "--table", out).strip()
-
-
-def test_relations(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("python_relations", "--scale", 0.005, "--narrow", "--warmup", 0,
-        "--rounds", 1, "--cases", "igbh,relbench,hgt,aifb,mag", "-o", out)
-    rows = json.loads(out.read_text())
-    assert len(rows) == 5 and all(r["difference"] < 1e-4 for r in rows), rows
-
-
-def test_relations_in_a_captured_step(run, tmp_path):
-    out = tmp_path / "out.json"
-    run("python_relations", "--scale", 0.005, "--narrow", "--warmup", 0,
-        "--rounds", 1, "--cases", "relbench", "--ways", "captured", "-o", out)
-    assert json.loads(out.read_text())[0]["captured_ms"] > 0
-
-
-def test_training_steps(run):
-    row, = json.loads(run("python_steps", "--device", "cpu", "--models",
-                          "mnist_transformer", "--ways", "eager,captured",
-                          "--scale", 0.01, "--seconds", 0))
-    assert row["model"] == "mnist_transformer" and row["difference"] < 1e-4
-    assert row["pyg_eager_ms"] > 0 and row["dfgnn_eager_ms"] > 0
 
 
 def test_ranks(tmp_path):
@@ -173,30 +136,6 @@ def test_ranks(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["ranks_ms"] > 0
 
 
-def test_clients(run, monkeypatch, capsys, tmp_path):
-    monkeypatch.syspath_prepend(os.path.join(BENCH, "clients"))
-    file = tmp_path / "rows.json"
-    run("clients", "pyg_sage", "pyg_gps", "torchmd_graph_network", "--scale",
-        .005, "--steps", 3, "-o", file)
-    sage, gps, torchmd = json.loads(file.read_text())
-    # a GPSConv is served beside the layer within it
-    assert (sage["served"], gps["served"]) == (3, 6)
-    for row in sage, gps:
-        assert not row["kept"]
-        assert row["loss_difference"] < 1e-4
-        assert row["mb"] > 0 and row["accelerated_mb"] > 0
-    if "missing" in torchmd:
-        assert "torchmdnet" in torchmd["missing"]
-    table = run("clients", "--table", file)
-    assert "| pyg_sage | torch_geometric " in table and "| 3 of 3 |" in table
-    with pytest.raises(SystemExit):
-        run("clients", "no_such_case")
-    assert "found case 'no_such_case'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run("clients", "--steps", 2)
-    assert "found 2 steps, expected 3 or more" in capsys.readouterr().err
-
-
 def test_campaign(monkeypatch, capsys, tmp_path):
     """What is missing or stale is measured, and nothing else."""
     if not shutil.which("dfgnn-bench"):
@@ -208,8 +147,8 @@ def test_campaign(monkeypatch, capsys, tmp_path):
     words.write_text("\n".join((
         "SHAPES = knn:nodes=30,k=3,seed=1",
         f"one\t9\t{code}\tSHAPES\tbench --op gt --dim 8 -- --variants rule",
-        f"two\t200\t{code}\t-\tpython_accelerate.py --device cpu --models GCN --seconds 0"
-        " --scale 0.02 -o @FILE", "")))
+        f"two\t200\t{code}\t-\tpython_models.py --cases gcn --rounds 1 --scale 0.02"
+        " -o @FILE", "")))
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["campaign.py", *map(str, arguments), "--device",

@@ -26,7 +26,7 @@ import time
 import torch
 
 import dfgnn
-from python_layers import git_commit, load
+from cases.case import load
 from tables import write
 
 HEADS, WIDTH = 4, 32
@@ -206,7 +206,7 @@ def graph_of(spec, device):
         generator = torch.Generator().manual_seed(1)
         ends = torch.randint(nodes, (2, edges), generator=generator)
     else:
-        nodes, ends, _ = load(spec, device, None)
+        nodes, ends, _ = load(spec)
     return dfgnn.as_graph(ends.to(device), nodes)
 
 
@@ -221,13 +221,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=1,
                         help="time for each way of a layer and pass")
     parser.add_argument("--no-compile", action="store_true")
-    parser.add_argument("--commit",
-                        help="the commit that the library was built from")
     parser.add_argument("-o", "--output", metavar="OUT.json")
     options = parser.parse_args()
     device = torch.device(options.device)
-    about = {"commit": options.commit or git_commit(),
-             "torch": torch.__version__, "device": options.device}
+    about = {"torch": torch.__version__, "device": options.device}
     rows = []
     for spec in options.graphs:
         graph = graph_of(spec, device)

@@ -22,7 +22,6 @@ PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/selection.md", 
 GRAPHS = ("cora citeseer pubmed pattern cluster mnist cifar10 voc coco arxiv ppa proteins "
           "reddit_comm reddit_rand").split()
 CLASSES = {"batches": GRAPHS[3:9], "small full graphs": GRAPHS[:3], "super nodes": GRAPHS[9:]}
-TYPES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 TABLES = {}
 
 
@@ -143,12 +142,11 @@ STEPS = {"cora_gat": "cora, GAT 8x8 + 1x7, dropout .6",
        "captured over the best of PyG", "memory of PyG compiled", "of dfgnn")
 def steps():
     for r in rows("h100/python_steps"):
-        way = {f"{lib}_{w}": r.get(f"{lib}_{w}_ms") for lib in ("pyg", "dfgnn")
-               for w in ("eager", "compiled", "captured")}
+        way = {f"{lib}{w}": r.get(f"{lib}{w}_ms") for lib in ("pyg", "dfgnn")
+               for w in ("", "_compiled", "_captured")}
         best = least(r.get("pyg_overhead_ms"), *(v for k, v in way.items() if "pyg" in k))
-        memory = (r.get("pyg_compiled_bytes"), r.get("dfgnn_eager_bytes"))
-        yield [STEPS[r["model"]], *map(time, way.values()), over(best, way["dfgnn_captured"]),
-               *(size(b and b / 1e6) for b in memory)]
+        yield [STEPS[r["case"]], *map(time, way.values()), over(best, way["dfgnn_captured"]),
+               size(r.get("pyg_compiled_mb")), size(r.get("dfgnn_mb"))]
 
 
 @table("example", "GPU", "PyG", "dfgnn", "faster by", "accuracy or skill of PyG", "of dfgnn",
@@ -173,34 +171,27 @@ def examples():
 
 @table("layer", *CLASSES, "memory", "PyG out of memory on")
 def layers():
-    measured = [r for r in rows("h200/python_layers", library="dfgnn", status="ok")]
-    for layer in dict.fromkeys(r["layer"] for r in measured):
-        own = [r for r in measured if r["layer"] == layer]
-        yield [layer, *(times(mean([r["speedup"] for r in own if r["graph"] in graphs
-                                    and r.get("speedup")])) for graphs in CLASSES.values()),
-               times(mean([r["memory_ratio"] for r in own if r.get("memory_ratio")])),
-               sum(not r.get("speedup") for r in own)]
+    measured = {}
+    for r in rows("h200/python_layers"):
+        layer, _, graph = r["case"].partition(" on ")
+        measured.setdefault(layer, {})[graph] = r
+    for layer, own in measured.items():
+        fits = {g: r for g, r in own.items() if r.get("pyg_ms")}
+        yield [layer, *(times(mean([r["pyg_ms"] / r["dfgnn_ms"] for g, r in fits.items()
+                                    if g in graphs])) for graphs in CLASSES.values()),
+               times(mean([r["pyg_mb"] / r["dfgnn_mb"] for r in fits.values()])),
+               sum("dfgnn_ms" in r for r in own.values()) - len(fits)]
 
 
-def ways(name, *key):
-    """The rows of a file by key, each as a dict of ways."""
-    found = {}
-    for r in rows(name):
-        found.setdefault(tuple(r[k] for k in key), {})[r["way"]] = r
-    return found
-
-
-@table("block", "edges", "type", "forward", "compiled over it", "both passes",
+@table("block", "type", "forward", "compiled over it", "both passes",
        "compiled over it", "memory", "compiled")
 def mlp():
-    for (block, dtype), way in ways("h200/python_mlp", "block", "dtype").items():
-        if TYPES[dtype] == "f32" or "128" not in block:  # torch runs these
+    for r in rows("h200/python_mlp"):
+        if not r["autocast"] or "128" not in r["case"]:  # torch runs these
             continue
-        own, peer = way["dfgnn"], way["compiled"]
-        yield [block, own["edges"], TYPES[dtype], time(own["forward_ms"]),
-               over(peer["forward_ms"], own["forward_ms"]), time(own["both_ms"]),
-               over(peer["both_ms"], own["both_ms"]), size(own["step_mb"]),
-               size(peer["step_mb"])]
+        yield [r["case"], r["autocast"], *(cell for kind in ("forward_ms", "ms") for cell in (
+            time(r[f"dfgnn_{kind}"]), over(r[f"pyg_compiled_{kind}"], r[f"dfgnn_{kind}"]))),
+            size(r["dfgnn_mb"]), size(r["pyg_compiled_mb"])]
 
 
 # ---- operators --------------------------------------------------------------------
@@ -266,12 +257,20 @@ def regret():
 
 # ---- CPUs and packages --------------------------------------------------------------
 
+CPU = {"gcn": "GCN 16, Cora's size", "sage_64": "SAGE 64, Cora's size",
+       "gat": "GAT 8x8, Cora's size", "gatv2": "GATv2 8x8, Cora's size",
+       "transformer_edges": "TransformerConv 8x8 with edge features, 128 molecules",
+       "gatv2_edges": "GATv2 8x8 with edge features, 128 molecules",
+       "gine_64": "GINE 64, 128 molecules", "gin_64": "GIN 64, 128 molecules",
+       "gps_4": "GPS 64, 32 molecules", "forces": "forces by GINE 64, 32 molecules"}
+
+
 @table("model", "PyG, 1 thread", "dfgnn", "faster by", "PyG, 2 threads", "dfgnn", "faster by",
        "memory of PyG", "of dfgnn")
 def cpu_models():
     for one in rows("cpu/models", threads=1):
-        two, = rows("cpu/models", threads=2, model=one["model"])
-        yield [one["model"], *(cell for r in (one, two) for cell in (
+        two, = rows("cpu/models", threads=2, case=one["case"])
+        yield [CPU[one["case"]], *(cell for r in (one, two) for cell in (
             time(r["pyg_ms"]), time(r["dfgnn_ms"]), over(r["pyg_ms"], r["dfgnn_ms"]))),
             size(one["pyg_mb"]), size(one["dfgnn_mb"])]
 
@@ -279,7 +278,7 @@ def cpu_models():
 @table("model", "layers", "CPU: before", "times as fast", "memory", "H200: before",
        "times as fast", "memory")
 def clients():
-    sides = [{(r["case"], r.get("autocast", "")): r for r in rows(name)}
+    sides = [{(r["case"], r.get("autocast") or ""): r for r in rows(name)}
              for name in ("cpu/clients", "h200/clients")]
     for case, cast in sides[1]:
         found = [side.get((case, cast)) for side in sides]
@@ -287,8 +286,8 @@ def clients():
             continue
         yield [case + f", {cast}" * bool(cast), found[1]["served"],
                *(cell for r in found for cell in ((
-                   time(r["ms"]), over(r["ms"], r["accelerated_ms"]),
-                   over(r["mb"], r["accelerated_mb"])) if r else ["-"] * 3))]
+                   time(r["pyg_ms"]), over(r["pyg_ms"], r["dfgnn_ms"]),
+                   over(r["pyg_mb"], r["dfgnn_mb"])) if r else ["-"] * 3))]
 
 
 # ---- documents ------------------------------------------------------------------------

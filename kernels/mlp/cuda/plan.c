@@ -15,7 +15,7 @@ enum {
   MOST_RESIDENT = 128, /* sums of a tile stay in registers */
   /* Registers of a thread for 12 warps hold a tile in the forward pass alone; 8
    * were faster backward on an H200 (1.80 against 1.98 ms of both passes of
-   * tools/bench/python_mlp.py's first block). */
+   * block_128 of tools/bench/cases/edge_mlps.py). */
   WARPS = 8,
   WARPS_FORWARD = 12,
   /* What the kernels of a launch leave for each other.  Backward .93 of the

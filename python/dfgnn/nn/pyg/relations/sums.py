@@ -27,7 +27,7 @@ from .rows import (
 # So many features of edges that no gradient comes through are worth a graph
 # without them, which takes longer to make on a CPU than few of them to walk.
 # On a GPU no gain was measured: the whole graph has a transpose to make and long
-# columns (relbench of tools/bench/python_relations.py).
+# columns (relbench of tools/bench/cases/relations.py).
 LEAST_LEFT_OUT = {"cpu": 1 << 18, "cuda": 0}
 # Sums of more types of destinations than these are batched products.
 MOST_TYPES = 16

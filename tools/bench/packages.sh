@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs real packages, each into an environment of its own, and trains their models
-# as they are and after dfgnn.accelerate (clients.py).
+# as they are and after dfgnn.accelerate (python_models.py).
 #
-#   tools/bench/clients/clients.sh FOLDER [PACKAGE...]
+#   tools/bench/packages.sh FOLDER [PACKAGE...]
 #
 # FOLDER gets the environments, which are kept, and PACKAGE.json.  PACKAGEs are
 # torch_geometric graphgym anemoi-models relbench nvidia-physicsnemo orb-models
@@ -10,7 +10,7 @@
 # some are named.  The environments see the packages of PYTHON (python3), which has torch
 # and torch_geometric.
 #
-#   DEVICE=cpu   SCALE=.05   STEPS=6   DFGNN_LIBRARY=FILE (default: that of BUILD)
+#   DEVICE=cpu   SCALE=.05   DFGNN_LIBRARY=FILE (default: that of BUILD)
 set -eu
 say() { echo "$(date -u +%H:%M:%S) $*" >&2; }
 
@@ -21,7 +21,7 @@ say() { echo "$(date -u +%H:%M:%S) $*" >&2; }
 folder=$1
 shift
 here=$(cd "$(dirname "$0")" && pwd)
-top=$here/../../..
+top=$here/../..
 python=${PYTHON:-python3}
 [ -n "${DFGNN_LIBRARY-}" ] || DFGNN_LIBRARY=${BUILD-$top/build}/.libs/libdfgnn.so
 export DFGNN_LIBRARY PYTHONPATH="$top/python"
@@ -46,7 +46,7 @@ cases_of() {
   torch-geometric-signed-directed) echo signed_sdgnn directed_dgcn ;;
   pygod) echo pygod_dominant pygod_done ;;
   *)
-    echo "clients.sh: found package '$1', expected torch_geometric, graphgym," \
+    echo "packages.sh: found package '$1', expected torch_geometric, graphgym," \
       "anemoi-models, relbench, nvidia-physicsnemo, orb-models, torchmd-net," \
       "torch-geometric-temporal, torch-geometric-signed-directed or pygod" >&2
     exit 2
@@ -104,8 +104,8 @@ for package; do
   fi
   say "$package"
   # shellcheck disable=SC2086
-  "$run" -W ignore "$here/clients.py" $cases --device "${DEVICE:-cpu}" \
-    --scale "${SCALE:-.05}" --steps "${STEPS:-6}" -o "$folder/$package.new" &&
+  "$run" -W ignore "$here/python_models.py" --cases "$(echo $cases | tr ' ' ,)" \
+    --device "${DEVICE:-cpu}" --scale "${SCALE:-.05}" -o "$folder/$package.new" &&
     mv "$folder/$package.new" "$folder/$package.json"
 done
-"$python" "$here/clients.py" --table "$folder"/*.json
+"$python" "$here/python_models.py" --table "$folder"/*.json

@@ -1,5 +1,5 @@
-"""Models of packages over torch_geometric, or beside it, for clients.py, at the sizes
-that their configurations have."""
+"""Models of packages over torch_geometric, or beside it, at the sizes that
+their configurations have."""
 
 import torch
 from torch.nn.functional import mse_loss
