@@ -230,12 +230,6 @@ class DistGraph(Graph):
 def load(folder, group=None, device="cpu", **options):
     """The DistGraph of this rank, from a folder that Partition.save() or
     dfgnn-graph partition wrote; options are DistGraph's."""
-    rank, world = start.ranks(group)
-    part = None
-    problem = None
-    try:
-        part = Part.load(part_path(folder, rank, world))
-    except (OSError, ValueError) as error:
-        problem = error
-    start.all_or_none(problem, group)
-    return DistGraph(part, group, device, **options)
+    return DistGraph(start.load(
+        lambda *rank: Part.load(part_path(folder, *rank)), group), group,
+        device, **options)

@@ -10,12 +10,13 @@ import torch
 
 from .. import _abi
 from .._checks import describe
+from .._handle import csr_of
 from .._library import check, library
 from ..convert import as_graph
 
 FORMAT = 1
 PARTS_MAX = 4096  # DFGNN_PARTS_MAX
-_NAME = "part-{rank}-of-{parts}.npz"
+PART_NAME = "part-{rank}-of-{parts}.npz"
 _HEAD = ("parts", "rank", "total_nodes", "total_edges", "fingerprint",
          "digest")
 _ARRAYS = ("node", "halo", "receive", "send", "send_row", "first_edge",
@@ -109,40 +110,38 @@ def _check(path, part):
                 f"{array.max()}, expected 0 to {most - 1}")
     nodes, width = len(part.node), len(part.node) + len(part.halo)
     offset, index = part.offset, part.index
-    for sound, fault in (
-            (0 <= part.rank < part.parts, "its rank is none of its parts"),
-            (len(part.send) == len(part.receive) == part.parts,
-             "send or receive is not as long as there are parts"),
-            (len(offset) == nodes + 1 and len(part.first_edge) == nodes,
-             "offset or first_edge is not as long as node"),
-            (int(part.receive.sum()) == len(part.halo)
-             and (part.receive >= 0).all(), "receive does not add up to halo"),
-            (int(part.send.sum()) == len(part.send_row)
-             and (part.send >= 0).all(), "send does not add up to send_row"),
-            (not len(part.send_row) or (0 <= part.send_row.min()
-                                        and part.send_row.max() < nodes),
-             "send_row names a row that is not there"),
-            (offset[0] == 0 and (offset[1:] >= offset[:-1]).all()
-             and offset[-1] == len(index),
-             "offset does not rise to its edges"),
-            (not len(index) or (0 <= index.min() and index.max() < width),
-             "index names a column that is not there")):
+    refuse_unless(
+        path,
+        (len(part.send) == len(part.receive) == part.parts,
+         "send or receive is not as long as there are parts"),
+        (len(offset) == nodes + 1 and len(part.first_edge) == nodes,
+         "offset or first_edge is not as long as node"),
+        (int(part.receive.sum()) == len(part.halo)
+         and (part.receive >= 0).all(), "receive does not add up to halo"),
+        (int(part.send.sum()) == len(part.send_row)
+         and (part.send >= 0).all(), "send does not add up to send_row"),
+        (not len(part.send_row) or (0 <= part.send_row.min()
+                                    and part.send_row.max() < nodes),
+         "send_row names a row that is not there"),
+        (offset[0] == 0 and (offset[1:] >= offset[:-1]).all()
+         and offset[-1] == len(index), "offset does not rise to its edges"),
+        (not len(index) or (0 <= index.min() and index.max() < width),
+         "index names a column that is not there"))
+
+
+def refuse_unless(path, *reasons):
+    """Raises if one of these (whether it is sound, else the fault) is not."""
+    for sound, fault in reasons:
         if not sound:
             raise ValueError(f"{path} is damaged: {fault}")
 
 
 # ---- through the library ----------------------------------------------------
 
-def _host_csr(graph, keep):
-    offsets = graph.offsets.cpu().contiguous()
-    indices = graph.indices.cpu().contiguous()
-    keep += [offsets, indices]
-    kind = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
-    return _abi.Csr(
-        destinations=graph.num_dst, sources=graph.num_src,
-        edges=graph.num_edges, offsets=offsets.data_ptr(),
-        indices=indices.data_ptr(), offset_type=kind[offsets.dtype],
-        index_type=kind[indices.dtype])
+def _host_csr(graph):
+    csr = csr_of(graph.handle)
+    csr.on_device = 0
+    return csr
 
 
 def _array(pointer, count, dtype):
@@ -160,17 +159,16 @@ def _signed(number):
 class Partition:
     """A graph and the rank that owns each node: owner [N] int32."""
 
-    def __init__(self, csr, keep, owner, parts):
-        self._csr, self._keep = csr, keep
-        self.owner = owner
-        self.parts = parts
+    def __init__(self, graph, owner, parts):
+        self._graph = graph  # on the CPU
+        self.owner, self.parts = owner, parts
 
     def part(self, rank):
         """The :class:`Part` of a rank."""
         found = ctypes.POINTER(_abi.Part)()
         lib = library()
         check(lib.dfgnn_part_create(
-            ctypes.byref(found), ctypes.byref(self._csr),
+            ctypes.byref(found), ctypes.byref(_host_csr(self._graph)),
             self.owner.ctypes.data, self.parts, rank))
         try:
             p = found.contents
@@ -194,7 +192,7 @@ class Partition:
         os.makedirs(folder, exist_ok=True)
         for rank in range(self.parts):
             self.part(rank).save(os.path.join(
-                folder, _NAME.format(rank=rank, parts=self.parts)))
+                folder, PART_NAME.format(rank=rank, parts=self.parts)))
 
     def __repr__(self):
         return f"Partition(parts={self.parts}, nodes={len(self.owner)})"
@@ -202,7 +200,7 @@ class Partition:
 
 def part_path(folder, rank, parts):
     """The path of a rank's part; raises if there is no such file."""
-    path = os.path.join(folder, _NAME.format(rank=rank, parts=parts))
+    path = os.path.join(folder, PART_NAME.format(rank=rank, parts=parts))
     if not os.path.exists(path):
         there = sorted(n for n in os.listdir(folder)
                        if n.startswith("part-")) if os.path.isdir(folder) \
@@ -230,19 +228,18 @@ def partition(graph, parts, method="metis", *, num_nodes=None):
         raise ValueError(
             f"graph has {graph.num_src} sources and {graph.num_dst} "
             "destinations, expected a square one, whose nodes are both")
-    keep = []
-    csr = _host_csr(graph, keep)
+    graph = graph.cpu()
     if not isinstance(method, str):
         owner = _given(method, graph.num_dst, parts)
     elif method in _abi.PARTITIONINGS:
         owner = numpy.empty(graph.num_dst, numpy.int32)
         check(library().dfgnn_csr_partition(
-            owner.ctypes.data, ctypes.byref(csr), parts,
+            owner.ctypes.data, ctypes.byref(_host_csr(graph)), parts,
             _abi.PARTITIONINGS[method]))
     else:
         raise ValueError("method must be 'metis', 'range' or the rank of each "
                          f"node, got {method!r}")
-    return Partition(csr, keep, owner, parts)
+    return Partition(graph, owner, parts)
 
 
 def _given(method, nodes, parts):

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 
 from .._checks import describe
@@ -15,7 +14,8 @@ from .._modes import lasting
 from ..hetero import HeteroGraph
 from . import start
 from .dist_graph import DistGraph
-from .partition import Part, part_path, partition
+from .partition import (
+    PART_NAME, Part, part_path, partition, refuse_unless)
 
 _NAME = "relations-{rank}-of-{parts}.npz"
 
@@ -41,8 +41,7 @@ class HeteroPart(NamedTuple):
         """Writes folder/part-R-of-P.npz and folder/relations-R-of-P.npz."""
         os.makedirs(folder, exist_ok=True)
         names = dict(rank=self.part.rank, parts=self.part.parts)
-        self.part.save(os.path.join(
-            folder, "part-{rank}-of-{parts}.npz".format(**names)))
+        self.part.save(os.path.join(folder, PART_NAME.format(**names)))
         about = json.dumps({"types": list(self.sizes.items()),
                             "relations": self.relations})
         path = os.path.join(folder, _NAME.format(**names))
@@ -74,16 +73,15 @@ class HeteroPart(NamedTuple):
         count = self.relations if isinstance(self.relations, int) else len(
             self.relations)
         edges = len(self.part.index)
-        for sound, fault in (
-                (sum(self.sizes.values()) == self.part.total_nodes,
-                 "its types do not add up to the nodes of the part"),
-                (len(self.edge_type) == len(self.edge_number) == edges,
-                 "it has not a relation for each edge of the part"),
-                (not edges or 0 <= self.edge_type.min()
-                 and self.edge_type.max() < count,
-                 "an edge has a relation that is not there")):
-            if not sound:
-                raise ValueError(f"{path} is damaged: {fault}")
+        refuse_unless(
+            path,
+            (sum(self.sizes.values()) == self.part.total_nodes,
+             "its types do not add up to the nodes of the part"),
+            (len(self.edge_type) == len(self.edge_number) == edges,
+             "it has not a relation for each edge of the part"),
+            (not edges or 0 <= self.edge_type.min()
+             and self.edge_type.max() < count,
+             "an edge has a relation that is not there"))
 
 
 class HeteroPartition:
@@ -152,21 +150,6 @@ def partition_relations(graph, parts, method="metis"):
     return HeteroPartition(graph, int(parts), method)
 
 
-class _Total(torch.autograd.Function):
-    """The sum over ranks."""
-
-    @staticmethod
-    def forward(ctx, group, x):
-        ctx.group = group
-        x = x.clone()
-        dist.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(ctx, grad):
-        return None, _Total.apply(ctx.group, grad)
-
-
 class DistHeteroGraph(HeteroGraph):
     """A rank's share of a HeteroGraph: its destinations are the rank's own
     nodes, its sources these and then the halo.  Accelerated HeteroConv, HGTConv
@@ -185,18 +168,18 @@ class DistHeteroGraph(HeteroGraph):
                  family=None):
         """part: a :class:`HeteroPart`; the rest as of DistGraph."""
         self.ranks = DistGraph(part.part, group, device, halo=halo)
-        device = self.ranks.device
         self.total_nodes = dict(part.sizes)
-        self._place_nodes(part.sizes)
+        place = self._place_nodes(part.sizes)
         one_list = isinstance(part.relations, int)
         self._set_schema([("", r, "") for r in range(part.relations)]
                          if one_list else part.relations, {
             kind: (count, len(self.nodes[kind]))
             for kind, count in zip(self.nodes, self._counts)})
-        kind = torch.from_numpy(part.edge_type).to(device)
-        number = torch.from_numpy(part.edge_number).to(device)
-        edges = torch.stack([self._source[self.ranks.indices.long()],
-                             self._row[self.ranks.dst.long()]])
+        kind, number = (torch.from_numpy(t).to(self.ranks.device)
+                        for t in (part.edge_type, part.edge_number))
+        # own nodes stand before the halo, in the part and in each type
+        edges = torch.stack([place[self.ranks.indices.long()],
+                             place[self.ranks.dst.long()]])
         if one_list:
             self._edge_type, self.edges = lasting(kind.clone), number
         else:
@@ -209,30 +192,26 @@ class DistHeteroGraph(HeteroGraph):
         self._set_edges(lasting(edges.clone), family, True)
 
     def _place_nodes(self, sizes):
-        """Where nodes of the part stand among those of their type, and in
-        what order extend() has them."""
-        ends = torch.tensor(list(sizes.values())).cumsum(0).to(
-            self.ranks.device)
+        """The place of each node of the part among those of its type."""
         everyone = torch.cat([self.ranks.nodes, self.ranks.halo])
+        ends = torch.tensor(list(sizes.values())).cumsum(0).to(everyone.device)
         kind = torch.searchsorted(ends, everyone, right=True)
-        own = self.ranks.nodes.numel()
-        if bool((kind[:own].diff() < 0).any()):
+        own_kind = kind[:self.ranks.nodes.numel()]
+        if bool((own_kind.diff() < 0).any()):
             raise ValueError("nodes of the part are not in order of types")
-        # those of a type lie together: its own nodes, then its halo
+        # extend() has those of a type together: its own nodes, then its halo
         self._order = kind.argsort(stable=True)
-        place = torch.arange(everyone.numel(), device=everyone.device)
-        counts = torch.bincount(kind, minlength=len(sizes))
-        firsts = counts.cumsum(0) - counts
-        self._source = torch.empty_like(place)
-        self._source[self._order] = place - firsts[kind[self._order]]
-        self._row = self._source[:own]
-        self._counts = counts.tolist()
-        first = ends - torch.tensor(list(sizes.values())).to(ends.device)
-        within = everyone - first[kind]
-        self.nodes = {name: within[:own][kind[:own] == n]
-                      for n, name in enumerate(sizes)}
-        self.halo = {name: within[own:][kind[own:] == n]
-                     for n, name in enumerate(sizes)}
+        counts, own = (torch.bincount(t, minlength=len(sizes)).tolist()
+                       for t in (kind, own_kind))
+        self._counts, self.nodes, self.halo = counts, {}, {}
+        place, first = torch.empty_like(everyone), 0
+        for (name, size), nodes, n in zip(
+                sizes.items(), self._order.split(counts), own):
+            numbers = everyone[nodes] - first
+            self.nodes[name], self.halo[name] = numbers[:n], numbers[n:]
+            place[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+            first += size
+        return place
 
     # ---- exchange
 
@@ -259,7 +238,8 @@ class DistHeteroGraph(HeteroGraph):
         """The mean over all nodes of a type, of all ranks."""
         total = rows.sum(0)
         if self.ranks.world > 1:
-            total = _Total.apply(self.ranks.group, total)
+            from torch.distributed.nn.functional import all_reduce
+            total = all_reduce(total, group=self.ranks.group)
         return total / max(1, self.total_nodes[kind])
 
     # ---- between the whole and a rank's share
@@ -298,11 +278,6 @@ class DistHeteroGraph(HeteroGraph):
 def load_relations(folder, group=None, device="cpu", **options):
     """The DistHeteroGraph of this rank, from a folder that
     HeteroPartition.save() wrote; options are DistHeteroGraph's."""
-    rank, world = start.ranks(group)
-    part = problem = None
-    try:
-        part = HeteroPart.load(folder, rank, world)
-    except (OSError, ValueError) as error:
-        problem = error
-    start.all_or_none(problem, group)
-    return DistHeteroGraph(part, group, device, **options)
+    return DistHeteroGraph(start.load(
+        lambda *rank: HeteroPart.load(folder, *rank), group), group, device,
+        **options)

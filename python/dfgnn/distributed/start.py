@@ -34,7 +34,7 @@ def gather(value, group):
     return found
 
 
-def all_or_none(problem, group, what="cannot load its part"):
+def all_or_none(problem, group, what):
     """Raises in all ranks what went wrong in one, so that none waits."""
     for rank, found in enumerate(gather(
             None if problem is None else str(problem), group)):
@@ -42,6 +42,17 @@ def all_or_none(problem, group, what="cannot load its part"):
             if problem is not None:
                 raise problem
             raise DistributedError(f"rank {rank} {what}: {found}")
+
+
+def load(make, group):
+    """make(rank, number of ranks); raises in all ranks where one cannot."""
+    part = problem = None
+    try:
+        part = make(*ranks(group))
+    except (OSError, ValueError) as error:
+        problem = error
+    all_or_none(problem, group, "cannot load its part")
+    return part
 
 
 def decisions(device):

@@ -8,7 +8,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from ...._loops import check_rows
+from ...._loops import check_rows, loop_plan
 from ....aggregation import spmm
 from ....convert import as_graph
 
@@ -18,14 +18,6 @@ class Normalized(NamedTuple):
     GCNConv sums over them."""
     edges: Tensor
     weight: Optional[Tensor]
-
-
-class _Loops(NamedTuple):
-    """Edges with a self loop for each of the own nodes."""
-    edges: Tensor
-    kept: Tensor  # the given edges that are no loops
-    loops: Tensor  # those that are
-    node: Tensor  # and where they are
 
 
 def normalized(graph, calls):
@@ -85,19 +77,15 @@ def _looped(graph, call, weight):
     nodes = call.dst.size(0)
 
     def make():
-        edges = call.edges
-        is_loop = edges[0] == edges[1]
-        kept, loops = (~is_loop).nonzero().view(-1), is_loop.nonzero().view(-1)
-        added = torch.arange(nodes, dtype=edges.dtype, device=edges.device)
-        return _Loops(torch.cat([edges[:, kept], added.expand(2, -1)], 1),
-                      kept, loops, edges[0, loops].long())
-    made = graph._derive(("gcn loops", call.key), make)
+        loops = (call.edges[0] == call.edges[1]).nonzero().view(-1)
+        return (*loop_plan(call.edges, nodes), loops)
+    kept, edges, loops = graph._derive(("gcn loops", call.key), make)
     if weight is None:  # improved makes no difference then, as in PyG
-        return made.edges, None
+        return edges, None
     check_rows("edge_weight", weight, call.edges.size(1))
     of_loops = weight.new_full((nodes,), 2.0 if call.layer.improved else 1.0)
-    return made.edges, torch.cat([weight[made.kept], of_loops.index_put(
-        (made.node,), weight[made.loops])])
+    return edges, torch.cat([weight[kept], of_loops.index_put(
+        (call.edges[0, loops].long(),), weight[loops])])
 
 
 def alone(call):
