@@ -175,6 +175,15 @@ def normalize(graph, weight):
     return scale[src] * weight * scale[dst]
 
 
+def last_loops(rows, count):
+    """[count] the last of the edges that have this row, -1 of a row without
+    edges; rows may be count, too.  An assignment by index would take any of
+    them on a GPU."""
+    places = torch.arange(rows.numel(), device=rows.device)
+    return places.new_full((count + 1,), -1).scatter_reduce(
+        0, rows, places, "amax")[:count]
+
+
 def with_remaining_loops(graph, weight, fill, shared=False):
     """(graph with a loop for each node, weights): the last loop that a node
     had keeps its weight, the others have weight fill.  shared: all loops that a
@@ -186,12 +195,7 @@ def with_remaining_loops(graph, weight, fill, shared=False):
         src, dst = graph.edge_index
         return src.masked_fill(src != dst, count)
 
-    def last():
-        edges = rows()
-        places = torch.arange(edges.numel(), device=edges.device)
-        return places.new_full((count + 1,), -1).scatter_reduce(
-            0, edges, places, "amax")[:count]
-    place = graph._derive("loops", last)
+    place = graph._derive("loops", lambda: last_loops(rows(), count))
     shared = shared and weight.requires_grad
     value = weight.detach() if shared else weight
     filled = value.new_full((count,), fill)

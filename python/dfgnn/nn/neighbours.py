@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from .._modes import in_transform, untraced
 from .._values import adjacency_values, is_adjacency, values_like
+from .._loops import last_loops
 from ..aggregation import gcn, spmm
 from .. import ops
 from ..convert import as_graph
@@ -67,13 +68,10 @@ def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
     filled = torch.cat([filled, filled.new_zeros(1)])
     if there == "add":
         return filled.index_add(0, rows, weight)[:num_nodes]
-    # if a node has several loops, the last counts, as PyG has it on a CPU; on a
-    # GPU an assignment by index would take any of them
-    place = torch.arange(rows.size(0), device=rows.device)
-    last = place.new_full((num_nodes + 1,), -1).scatter_reduce(
-        0, rows, place, "amax")[:num_nodes]
     if rows.size(0) == 0:
         return filled[:num_nodes]
+    # if a node has several loops, the last counts, as PyG has it on a CPU
+    last = last_loops(rows, num_nodes)
     return torch.where(last >= 0, weight.index_select(0, last.clamp(min=0)),
                        filled[:num_nodes])
 

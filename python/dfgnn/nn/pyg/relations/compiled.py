@@ -12,12 +12,9 @@ from ...._relations import operator
 from ...._autocast import autocast_dtype
 from ...._operators import DTYPES
 from .._reduce import reductions
+from . import sums
 from .calls import group_key
-
-# by class of layers the linear layers of the sums and of a node's own features
-_LINEARS = {pyg.SAGEConv: ("lin_l", "lin_r"),
-            pyg.GraphConv: ("lin_rel", "lin_root")}
-_REDUCTIONS = {("sum",): "spmm-sum", ("mean",): "spmm-mean"}
+from .layers import KINDS
 
 
 def plan(module):
@@ -28,15 +25,15 @@ def plan(module):
     if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
         return ""
     (base, _), = found
-    op = _REDUCTIONS.get(reductions(layers[0].aggr_module))
-    if base not in _LINEARS or op is None or base is pyg.SAGEConv and (
-            layers[0].project or layers[0].normalize):
+    linears, first = KINDS[base].linears, layers[0]
+    op = sums.operator(reductions(first.aggr_module), None)
+    if not linears or op not in ("spmm-sum", "spmm-mean") or \
+            base is pyg.SAGEConv and (first.project or first.normalize):
         return ""
     if any(type(layer._modules.get(name)) is not pyg.Linear
-           for layer in layers for name in _LINEARS[base]
-           if name in layer._modules):
+           for layer in layers for name in linears if name in layer._modules):
         return ""
-    return "|".join((op, *_LINEARS[base]))
+    return "|".join((op, *linears))
 
 
 def _fits(x_dict, edges, keys):
@@ -71,12 +68,12 @@ def _of_type(module, x_dict, edges, kind, keys, op, of_sums, of_own):
     kinds = list(dict.fromkeys(end for key in keys
                                for end in (key[0], key[2])))
     number = {kind: n for n, kind in enumerate(kinds)}
-    sums = operator.sums(
+    made = operator.sums(
         [x_dict[kind] for kind in kinds], [edges[key] for key in keys],
         [number[end] for key in keys for end in (key[0], key[2])], op)
     layers = [module.convs[key] for key in keys]
-    out = _added(layers, of_sums, sums.view(
-        x_dict[kind].size(0), len(layers) * sums.size(1)), 1)
+    out = _added(layers, of_sums, made.view(
+        x_dict[kind].size(0), len(layers) * made.size(1)), 1)
     own = [layer for layer in layers if hasattr(layer, of_own)]
     if own:
         out = out + _added(own, of_own, x_dict[kind], None)

@@ -9,12 +9,11 @@ backward pass makes them again.
 """
 
 import itertools
-from typing import NamedTuple
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from ...._autocast import autocasting
-from ...._autograd import Kind, Recorded, by_operations
 from ...._relations.groups import take
 from ...._tables import tables
 from ....functional import gat_attention
@@ -35,8 +34,8 @@ LEAST_SAVED = 1 << 30
 def worth(graph, x, like, weights):
     """Whether fewer products are made so.  x: by type of sources."""
     first = next(iter(x.values()))
-    if like.dropout or first.dtype not in (torch.float32, torch.float64) or autocasting() \
-            or first.size(1) > MOST_FEATURES:
+    if like.dropout or autocasting() or first.size(1) > MOST_FEATURES or \
+            first.dtype not in (torch.float32, torch.float64):
         return False
     if first.is_cuda and torch.backends.cuda.matmul.allow_tf32:
         return False  # products cost less than the sums of wide features
@@ -141,60 +140,21 @@ def gat(graph, x, like, weights, score_dst, score_src, edge_score):
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
-class _Sums(NamedTuple):
-    """The attention of a relation over features x [nodes, F]."""
-    graph: Graph
-    like: NamedTuple  # Heads of layers.py
-    x: torch.Tensor
-
-    def __call__(self, score_dst, by_edge):
-        """[rows, H, F] of scores [rows, H] and [E, H]."""
-        heads = self.like.heads
-        return gat_attention(
-            self.graph, self.x.unsqueeze(1).expand(-1, heads, -1), score_dst,
-            score_dst.new_zeros(1, 1).expand(self.graph.num_src, heads),
-            edge_score=by_edge, negative_slope=self.like.slope)
-
-
-def _projected(sums, weight):
-    """[rows, H, C] of sums [rows, H, F] and weight [H, C, F]."""
-    return torch.bmm(sums.transpose(0, 1), weight.transpose(1, 2)).transpose(
-        0, 1)
-
-
-class _Projected(Kind):
-    """_projected() of a relation's sums, which are not kept."""
-
-    def record(self, sums, given, needed):
-        weight, score_dst, by_edge = given
-        return _projected(sums(score_dst, by_edge), weight), (
-            *given, sums.x), None
-
-    def gradients(self, sums, rest, kept, grads, needed, again):
-        (grad,), (weight, *scores, _) = grads, kept
-        if again:
-            return by_operations(
-                lambda given: [_projected(sums(*given[1:]), given[0])],
-                kept[:3], grads, needed, True)
-        with torch.enable_grad():
-            scores = [t.detach().requires_grad_() for t in scores]
-            made = sums(*scores)
-        grad = grad.transpose(0, 1)  # [H, rows, C]
-        of_weight = torch.bmm(grad.transpose(1, 2),
-                              made.detach().transpose(0, 1))
-        of_sums = torch.empty_like(made)
-        torch.bmm(grad, weight, out=of_sums.transpose(0, 1))
-        return [of_weight, *torch.autograd.grad(made, scores, of_sums)]
-
-
-_PROJECTED = _Projected()
-
-
 def _one(graph, like, source, x, weight, score_dst, score_src, edge_score):
-    """[rows, H, C] of a relation."""
+    """[rows, H, C] of a relation; its sums are not kept for the backward
+    pass."""
+    heads = like.heads
     by_edge = take(score_src.contiguous(), graph._derive(
         "senders", lambda: gatherer(source, graph.num_src)))
     if edge_score is not None:
         by_edge = by_edge + edge_score
-    return Recorded.apply(_PROJECTED, _Sums(graph, like, x), weight.view(
-        like.heads, like.channels, -1), score_dst, by_edge)
+
+    def projected(weight, score_dst, by_edge):
+        sums = gat_attention(  # [rows, H, F]
+            graph, x.unsqueeze(1).expand(-1, heads, -1), score_dst,
+            score_dst.new_zeros(1, 1).expand(graph.num_src, heads),
+            edge_score=by_edge, negative_slope=like.slope)
+        return torch.bmm(sums.transpose(0, 1), weight.view(
+            heads, like.channels, -1).transpose(1, 2)).transpose(0, 1)
+    return checkpoint(projected, weight, score_dst, by_edge,
+                      use_reentrant=False, preserve_rng_state=False)

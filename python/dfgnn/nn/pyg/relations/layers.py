@@ -38,6 +38,9 @@ class Kind(NamedTuple):
     # over the relations if summed, else by relation its result
     run: Callable
     takes: tuple = ()  # arguments beside edges, the first of them by place, too
+    # the linear layers of reduced neighbours and of a node's own features,
+    # where there is nothing else
+    linears: tuple = ()
 
 
 # ---- parameters -------------------------------------------------------------
@@ -428,9 +431,10 @@ KINDS = {
                         ("edge_attr",)),
     pyg.TransformerConv: Kind(_attention_reason, _transformer_settings,
                               _transformer, ("edge_attr",)),
-    pyg.SAGEConv: Kind(_reduce_reason, _sage_settings, _sage),
+    pyg.SAGEConv: Kind(_reduce_reason, _sage_settings, _sage,
+                       linears=("lin_l", "lin_r")),
     pyg.GraphConv: Kind(_reduce_reason, _reduction, _graph_conv,
-                        ("edge_weight",)),
+                        ("edge_weight",), ("lin_rel", "lin_root")),
     pyg.GCNConv: Kind(_gcn_reason, _reduction, _gcn, ("edge_weight",)),
     pyg.GINConv: Kind(_reduce_reason, _reduction, _gin),
 }
