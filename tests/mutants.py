@@ -196,7 +196,7 @@ TUNER = [
     Fault("tuner/statistics.c", "more samples make an interval no narrower",
           "double half = 2.5 * noise / sqrt(n);",
           "double half = 2.5 * noise;",
-          ("check_tuner_statistics", "check_tuner_search")),
+          ("check_tuner_search",)),
     Fault("tuner/rounds.c",
           "the anchor before a sample counts, not those around",
           "log(p->ms) - level, p->round", "log(p->ms) - r->anchor[1], p->round",

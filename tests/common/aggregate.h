@@ -26,15 +26,7 @@ static inline dfgnn_problem aggregate_problem(dfgnn_op op, dfgnn_pass pass,
 static inline void run_variant(dfgnn_context *ctx, dfgnn_graph *graph,
                                const dfgnn_problem *problem,
                                const dfgnn_args *args, const char *variant) {
-  dfgnn_plan *plan;
-  void *workspace;
-  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, problem, variant));
-  ck_assert_int_eq(
-      posix_memalign(&workspace, 256, dfgnn_plan_workspace(plan) + 256), 0);
-  memset(workspace, 0xff, dfgnn_plan_workspace(plan));
-  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
-  free(workspace);
-  dfgnn_plan_destroy(plan);
+  execute_plan(forced_on(ctx, graph, problem, variant), args);
 }
 
 /* Calls check(data, variant) after each variant that applies ran. */

@@ -213,7 +213,6 @@ int check_bare_calls(const char *device, const variant_test *test) {
     count += each_plan(&b);
     dfgnn__harness_destroy(b.harness);
     dfgnn_graph_destroy(b.graph);
-    shape_free(&s);
   }
   dfgnn_context_destroy(b.ctx);
   return count;

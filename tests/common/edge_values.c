@@ -213,7 +213,6 @@ int check_edge_values(const char *device, const edge_test *test) {
       dfgnn__harness_destroy(s.harness);
     }
   dfgnn_graph_destroy(s.graph);
-  shape_free(&graph);
   dfgnn_context_destroy(s.ctx);
   return checks;
 }

@@ -24,11 +24,10 @@ typedef struct shape_of_graph {
 /* Gives the edges of graphs 3 relations, and leaves a fourth without any. */
 enum { RELATIONS = 4 };
 static inline void relate(dfgnn_graph *graph, int64_t edges) {
-  int32_t *of_edge = calloc((size_t)edges + 1, sizeof *of_edge);
+  int32_t *of_edge = zeros_of(edges, sizeof *of_edge);
   for (int64_t e = 0; e < edges; e++)
     of_edge[e] = (int32_t)(e * e % 11 % 3);
   ck_ok(dfgnn_graph_set_relations(graph, RELATIONS, of_edge, 0, NULL));
-  free(of_edge);
 }
 
 static inline double uniform(uint64_t *state) {
@@ -83,7 +82,7 @@ static inline void add_tensor(tensors *t, const dfgnn_edge_value *value,
     elements *= value->axes[k];
   }
   t->elements[i] = elements;
-  t->at[i].data = calloc((size_t)elements + 1, bytes_of(dtype));
+  t->at[i].data = zeros_of(elements, bytes_of(dtype));
 }
 
 /* Uniform in -1 to 1. */
@@ -103,10 +102,73 @@ static inline void outputs_of(tensors *t, const dfgnn_edge_program *program,
   }
 }
 
-static inline void free_tensors(tensors *t) {
-  for (int i = 0; i < t->count; i++)
-    free(t->at[i].data);
-  t->count = 0;
+/* Random inputs; those that are outputs of `forward` are taken from it. */
+static inline void inputs_of(tensors *t, const dfgnn_edge_program *program,
+                             const tensors *forward_in,
+                             const tensors *forward_out,
+                             const shape_of_graph *shape, dfgnn_dtype dtype,
+                             uint64_t *state) {
+  *t = (tensors){0};
+  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
+    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
+    ck_ok(dfgnn_edge_program_input(&value, program, i));
+    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
+                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
+                                                            : NULL;
+    add_tensor(t, &value, shape, from ? from->at[value.of].dtype : dtype);
+    if (from)
+      memcpy(t->at[i].data, from->at[value.of].data,
+             (size_t)t->elements[i] * bytes_of(t->at[i].dtype));
+    else
+      fill_tensor(t, i, state);
+  }
+}
+
+/* ---- programs of the test ------------------------------------------------ */
+
+OWNED(program, dfgnn_edge_program, dfgnn_edge_program_destroy)
+
+static inline dfgnn_edge_program *made(const char *text) {
+  dfgnn_edge_program *program = NULL;
+  ck_ok(dfgnn_edge_program_create(&program, text));
+  return own_program(program);
+}
+
+static inline dfgnn_edge_program *kept_of(const dfgnn_edge_program *program) {
+  dfgnn_edge_program *kept = NULL;
+  ck_ok(dfgnn_edge_program_keep(&kept, program, NULL, NULL));
+  return own_program(kept);
+}
+
+static inline dfgnn_edge_program *
+gradient_of(const dfgnn_edge_program *program) {
+  dfgnn_edge_program *gradient = NULL;
+  ck_ok(dfgnn_edge_program_gradient(&gradient, program, NULL, NULL));
+  return own_program(gradient);
+}
+
+/* A graph of `rows` destinations, of which row 7 has `hub` edges and every
+ * fifth none, or none has any if hub is negative; 23 sources, the last without
+ * edges. */
+static inline dfgnn_csr program_csr(int rows, int hub) {
+  int32_t *offsets = zeros_of(rows + 1, sizeof *offsets);
+  for (int i = 0; i < rows; i++)
+    offsets[i + 1] = offsets[i] + (hub < 0  ? 0
+                                   : i == 7 ? hub
+                                   : i % 5  ? i % 9
+                                            : 0);
+  int32_t *indices = zeros_of(offsets[rows], sizeof *indices);
+  uint64_t state = 5;
+  for (int e = 0; e < offsets[rows]; e++)
+    indices[e] = (int32_t)((uniform(&state) + 1) * 11);
+  return csr32(rows, 23, offsets, indices);
+}
+
+/* The number of an environment variable: DFGNN_TEST_PROGRAMS=N takes N random
+ * programs, from DFGNN_TEST_SEED on. */
+static inline int number_of(const char *variable, int otherwise) {
+  const char *value = getenv(variable);
+  return value && *value ? atoi(value) : otherwise;
 }
 
 #endif

@@ -1,8 +1,6 @@
 #include "tests/common/shapes.h"
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/unit/fixture.h"
 
 static unsigned state;
 
@@ -76,23 +74,20 @@ static const kind kinds[SHAPES + 2] = {
     {"long rows, columns often in order", 70, 90, long_or_none, often_rising},
 };
 
+enum { MOST_EDGES = 8192 };
 static const int64_t batch[] = {0, 10, 20, 30, 40, 50, 60};
 
 shape shape_make(int i, unsigned seed) {
   const kind *k = &kinds[i];
   shape s = {k->name, DFGNN_CSR_INIT};
-  int32_t *offsets = calloc((size_t)k->rows + 1, sizeof *offsets);
-  int32_t *indices = NULL;
-  size_t capacity = 16;
+  int32_t *offsets = zeros_of(k->rows + 1, sizeof *offsets);
+  int32_t *indices = zeros_of(MOST_EDGES, sizeof *indices);
 
   state = seed + (unsigned)i;
-  indices = malloc(capacity * sizeof *indices);
   for (int32_t row = 0; row < k->rows; row++) {
     int32_t degree = k->degree(row);
     offsets[row + 1] = offsets[row] + degree;
-    while ((size_t)offsets[row + 1] > capacity)
-      capacity *= 2;
-    indices = realloc(indices, capacity * sizeof *indices);
+    ck_assert_int_le(offsets[row + 1], MOST_EDGES);
     for (int32_t e = 0; e < degree; e++)
       indices[offsets[row] + e] = k->column(row, e, k->columns);
   }
@@ -108,11 +103,10 @@ shape shape_make(int i, unsigned seed) {
   return s;
 }
 
-static int64_t *widen(const void *narrow, int64_t count) {
-  int64_t *wide = malloc((size_t)(count + 1) * sizeof *wide);
+static int64_t *widen(const int32_t *narrow, int64_t count) {
+  int64_t *wide = zeros_of(count, sizeof *wide);
   for (int64_t i = 0; i < count; i++)
-    wide[i] = ((const int32_t *)narrow)[i];
-  free((void *)narrow);
+    wide[i] = narrow[i];
   return wide;
 }
 
@@ -120,11 +114,6 @@ void shape_widen(shape *s) {
   s->csr.offsets = widen(s->csr.offsets, s->csr.destinations + 1);
   s->csr.indices = widen(s->csr.indices, s->csr.edges);
   s->csr.offset_type = s->csr.index_type = DFGNN_INDEX_I64;
-}
-
-void shape_free(shape *s) {
-  free((void *)s->csr.offsets);
-  free((void *)s->csr.indices);
 }
 
 unsigned shape_seed(void) {

@@ -16,11 +16,10 @@ typedef struct shape {
 /* And of long rows, of which some have their edges in that order. */
 #define SHAPE_OF_LONG_ROWS (SHAPES + 1)
 
-/* The i-th shape; the same for a seed. */
+/* The i-th shape, of memory of the test; the same for a seed. */
 shape shape_make(int i, unsigned seed);
 /* Gives the shape 64-bit offsets and indices. */
 void shape_widen(shape *s);
-void shape_free(shape *s);
 
 /* The seed of DFGNN_TEST_SEED, else a fixed one; it is printed once. */
 unsigned shape_seed(void);

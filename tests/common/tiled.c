@@ -27,8 +27,8 @@ static int32_t block_sizes(int kind, int32_t k) {
  * order, and with `twice` some appear twice. */
 static dfgnn_csr blocks(int kind, int twice) {
   enum { N = 700 };
-  int32_t *offsets = calloc(N + 1, sizeof *offsets);
-  int32_t *indices = malloc((size_t)N * 24 * sizeof *indices);
+  int32_t *offsets = zeros_of(N + 1, sizeof *offsets);
+  int32_t *indices = zeros_of(N * 24, sizeof *indices);
   int32_t edges = 0;
   for (int32_t begin = 0, k = 0; begin < N; k++) {
     int32_t size = block_sizes(kind, k);
@@ -54,8 +54,8 @@ static dfgnn_csr blocks(int kind, int twice) {
 /* Short rows whose columns lie far apart, in falling order, and one row of many
  * columns that lie close together. */
 static dfgnn_csr wide(int32_t rows, int32_t columns, int32_t many, int step) {
-  int32_t *offsets = calloc((size_t)rows + 1, sizeof *offsets);
-  int32_t *indices = malloc((size_t)(rows * 40 + many) * sizeof *indices);
+  int32_t *offsets = zeros_of(rows + 1, sizeof *offsets);
+  int32_t *indices = zeros_of(rows * 40 + many, sizeof *indices);
   int32_t edges = 0;
   for (int32_t i = 0; i < rows; i++) {
     const int hub = i == rows / 3;
@@ -77,16 +77,11 @@ dfgnn_csr tiled_make(int i) {
   i -= SHAPES;
   state = shape_seed() + (unsigned)i;
   if (i < 2) /* one node, without a loop and with one */
-    return csr32(1, 1, memcpy(malloc(8), i ? loop : alone, 8), calloc(1, 4));
+    return csr32(1, 1, i ? loop : alone, zeros_of(1, 4));
   if (i < 8)
     return blocks((i - 2) % 4, i >= 6);
   if (i == 8)
     return wide(50, 5000, 1900, 3);
   /* more columns than a block marks at once: few edges, and many */
   return i == 9 ? wide(100, 700000, 3000, 200) : wide(30, 900000, 9000, 90);
-}
-
-void tiled_free(dfgnn_csr *csr) {
-  free((void *)csr->offsets);
-  free((void *)csr->indices);
 }

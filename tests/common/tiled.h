@@ -13,6 +13,5 @@ enum {
 
 /* 32-bit offsets and indices; the same for a seed (shape_seed). */
 dfgnn_csr tiled_make(int i);
-void tiled_free(dfgnn_csr *csr);
 
 #endif

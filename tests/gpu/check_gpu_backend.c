@@ -52,34 +52,30 @@ static void compare_signatures(dfgnn_context *gpu, dfgnn_context *cpu,
                                const dfgnn_csr *csr, const char *label) {
   dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
-  ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, csr, NULL));
-  ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
+  on_gpu = graph_on(gpu, csr);
+  on_cpu = graph_on(cpu, csr);
   ck_ok(dfgnn_graph_signature(&found, on_gpu));
   ck_ok(dfgnn_graph_signature(&expected, on_cpu));
   same_signature(&found, &expected, label);
-  dfgnn_graph_destroy(on_gpu);
-  dfgnn_graph_destroy(on_cpu);
 }
 
-START_TEST(the_signature_is_the_same_on_both_devices) {
+IN_CASE("signature")
+
+TEST(the_signature_is_the_same_on_both_devices) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    dfgnn_csr *csr = NULL;
-    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    dfgnn_csr *csr = generated(specs[i]);
     compare_signatures(gpu, cpu, csr, specs[i]);
     csr->graphs = 0; /* the blocks are found, not given */
     const int64_t *kept = csr->graph_ptr;
     csr->graph_ptr = NULL;
     compare_signatures(gpu, cpu, csr, specs[i]);
     csr->graph_ptr = kept;
-    dfgnn_csr_free(csr);
   }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
 /* Random blocks on the diagonal with isolated rows between and inside. */
-START_TEST(diagonal_blocks_are_found_as_on_the_cpu) {
+TEST(diagonal_blocks_are_found_as_on_the_cpu) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   uint64_t seed = 20261121;
   printf("seed %llu\n", (unsigned long long)seed);
@@ -103,11 +99,9 @@ START_TEST(diagonal_blocks_are_found_as_on_the_cpu) {
     dfgnn_csr csr = csr32(N, N, offsets, indices);
     compare_signatures(gpu, cpu, &csr, "random blocks");
   }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
-START_TEST(small_graphs_have_signatures) {
+TEST(small_graphs_have_signatures) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   const int32_t none[] = {0, 0, 0, 0}, loop[] = {0, 1}, first[] = {0};
   dfgnn_csr csr = csr32(0, 0, none, first);
@@ -118,8 +112,6 @@ START_TEST(small_graphs_have_signatures) {
   compare_signatures(gpu, cpu, &csr, "one loop");
   csr = csr32(1, 7, loop, first);
   compare_signatures(gpu, cpu, &csr, "one row");
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
 /* ---- views --------------------------------------------------------------- */
@@ -155,7 +147,9 @@ static void compare_views(dfgnn_graph *on_gpu, dfgnn_graph *on_cpu,
                label, k);
 }
 
-START_TEST(views_are_the_same_on_both_devices) {
+IN_CASE("views")
+
+TEST(views_are_the_same_on_both_devices) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   static const dfgnn_view_request requests[] = {
       {DFGNN_VIEW_ROW_OF_EDGE, 0, 0},  {DFGNN_VIEW_DEGREE_ORDER, 0, 0},
@@ -167,29 +161,25 @@ START_TEST(views_are_the_same_on_both_devices) {
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
     dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
     dfgnn_csr *csr = NULL; /* borrowed by the CPU */
-    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
-    ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, csr, NULL));
-    ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
+    csr = generated(specs[i]);
+    on_gpu = graph_on(gpu, csr);
+    on_cpu = graph_on(cpu, csr);
     for (size_t k = 0; k < sizeof requests / sizeof *requests; k++)
       compare_views(on_gpu, on_cpu, requests[k], specs[i]);
-    dfgnn_graph_destroy(on_gpu);
-    dfgnn_graph_destroy(on_cpu);
-    dfgnn_csr_free(csr);
   }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
 /* ---- arrays in device memory --------------------------------------------- */
 
-START_TEST(device_arrays_of_64_bits_are_read) {
+IN_CASE("arrays")
+
+TEST(device_arrays_of_64_bits_are_read) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   dfgnn_signature found = DFGNN_SIGNATURE_INIT, expected = found;
-  dfgnn_graph *graph = NULL;
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, specs[3]));
+  dfgnn_csr *csr = generated(specs[3]);
   size_t n = (size_t)csr->destinations + 1, m = (size_t)csr->edges;
-  int64_t *offsets = malloc(n * 8), *indices = malloc(m * 8);
+  int64_t *offsets = zeros_of((int64_t)n, 8);
+  int64_t *indices = zeros_of((int64_t)m, 8);
   for (size_t i = 0; i < n; i++)
     offsets[i] = csr->offset_type == DFGNN_INDEX_I64
                      ? ((const int64_t *)csr->offsets)[i]
@@ -202,13 +192,13 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   wide.offset_type = wide.index_type = DFGNN_INDEX_I64;
   wide.offsets = offsets;
   wide.indices = indices;
-  ck_ok(dfgnn_graph_create_csr(&graph, cpu, &wide, NULL));
+  dfgnn_graph *graph = graph_on(cpu, &wide);
   ck_ok(dfgnn_graph_signature(&expected, graph));
   dfgnn_graph_destroy(graph);
   wide.offsets = to_device(offsets, n * 8);
   wide.indices = to_device(indices, m * 8);
   wide.on_device = 1;
-  ck_ok(dfgnn_graph_create_csr(&graph, gpu, &wide, NULL));
+  graph = graph_on(gpu, &wide);
   ck_ok(dfgnn_graph_signature(&found, graph));
   same_signature(&found, &expected, "64-bit arrays");
   dfgnn_graph_destroy(graph);
@@ -217,23 +207,15 @@ START_TEST(device_arrays_of_64_bits_are_read) {
   copy_memory((int64_t *)wide.indices + 5, &beyond, 8);
   ck_fails(dfgnn_graph_create_csr(&graph, gpu, &wide, NULL),
            DFGNN_ERROR_INVALID, "indices[5] = 2147483648 is out of range");
-  free_device(wide.offsets);
-  free_device(wide.indices);
-  free(offsets);
-  free(indices);
-  dfgnn_csr_free(csr);
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
-START_TEST(columns_in_device_memory_are_taken) {
+TEST(columns_in_device_memory_are_taken) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
   dfgnn_graph *on_cpu = NULL, *on_gpu = NULL;
   const dfgnn_view *expected = NULL, *found = NULL;
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, specs[5]));
-  ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
+  dfgnn_csr *csr = generated(specs[5]);
+  on_cpu = graph_on(cpu, csr);
   ck_ok(dfgnn__graph_view(&expected, on_cpu, &request));
   const size_t edges = (size_t)csr->edges;
   dfgnn_csr there = *csr;
@@ -244,23 +226,13 @@ START_TEST(columns_in_device_memory_are_taken) {
       to_device(expected->array[0], ((size_t)csr->sources + 1) * 4);
   there.column_rows = to_device(expected->array[1], edges * 4);
   there.column_edges = to_device(expected->array[2], edges * 4);
-  ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, &there, NULL));
+  on_gpu = graph_on(gpu, &there);
   ck_ok(dfgnn__graph_view(&found, on_gpu, &request));
   ck_assert_ptr_eq(found->array[1], there.column_rows);
   compare_views(on_gpu, on_cpu, request, "columns");
   compare_views(on_gpu, on_cpu,
                 (dfgnn_view_request){DFGNN_VIEW_DEGREE_ORDER, 0, 1},
                 "an order of columns");
-  dfgnn_graph_destroy(on_gpu);
-  dfgnn_graph_destroy(on_cpu);
-  free_device(there.offsets);
-  free_device(there.indices);
-  free_device(there.column_offsets);
-  free_device(there.column_rows);
-  free_device(there.column_edges);
-  dfgnn_csr_free(csr);
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
 static void refused(dfgnn_context *gpu, const int32_t *offsets,
@@ -292,11 +264,9 @@ static void refused(dfgnn_context *gpu, const int32_t *offsets,
                   dfgnn_last_error());
   }
   ck_assert_ptr_null(plan);
-  free_device(csr.offsets);
-  free_device(csr.indices);
 }
 
-START_TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
+TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
   dfgnn_context *gpu = gpu_context();
   const int32_t offsets[] = {0, 2, 4, 5, 6}, indices[] = {0, 1, 0, 1, 2, 3};
   const int32_t begins[] = {1, 2, 4, 5, 6}, falls[] = {0, 2, 1, 5, 6};
@@ -311,15 +281,16 @@ START_TEST(a_wrong_device_matrix_names_its_first_wrong_row) {
   refused(gpu, offsets, columns, 6, 0, NULL, "indices[3] = 4 in row 1");
   refused(gpu, offsets, negative, 6, 0, NULL, "indices[4] = -7 in row 2");
   refused(gpu, offsets, indices, 6, 2, graphs, "row 0 leaves graph 0");
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
+IN_CASE("time")
+
+TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
-  dfgnn_csr *csr = NULL;
   double best = 1e9;
-  ck_ok(dfgnn_csr_generate(
-      &csr, "powerlaw:nodes=170000,edges=1000000,max-degree=13000,seed=3"));
+  dfgnn_csr *csr =
+      generated("powerlaw:nodes=170000,edges=1000000,max-degree=13000,seed=3");
   dfgnn_csr there = *csr;
   size_t wide = csr->offset_type == DFGNN_INDEX_I64 ? 8 : 4;
   size_t index = csr->index_type == DFGNN_INDEX_I64 ? 8 : 4;
@@ -328,19 +299,13 @@ START_TEST(a_million_edges_on_the_device_are_analyzed_in_milliseconds) {
   there.indices = to_device(csr->indices, (size_t)csr->edges * index);
   there.on_device = 1;
   for (int i = 0; i < 5; i++) {
-    dfgnn_graph *graph = NULL;
     double begin = seconds_now();
-    ck_ok(dfgnn_graph_create_csr(&graph, gpu, &there, NULL));
+    graph_on(gpu, &there);
     double ms = 1e3 * (seconds_now() - begin);
     best = ms < best ? ms : best;
-    dfgnn_graph_destroy(graph);
   }
   printf("graph of a million edges: %.3f ms\n", best);
   ck_assert_double_lt(best, 3);
-  free_device(there.offsets);
-  free_device(there.indices);
-  dfgnn_csr_free(csr);
-  dfgnn_context_destroy(gpu);
 }
 
 /* ---- time and device ----------------------------------------------------- */
@@ -360,7 +325,8 @@ static dfgnn_status fill(void *data, void *stream) {
              : DFGNN_OK;
 }
 
-START_TEST(time_follows_the_work) {
+TEST(time_follows_the_work) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   const dfgnn_backend *backend = gpu->backend;
   double bandwidth = 0, ms[2];
@@ -381,20 +347,21 @@ START_TEST(time_follows_the_work) {
         ck_assert_double_lt(1e3 * (double)f.bytes / ms[1], 3 * bandwidth);
       }
     }
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(a_failing_call_fails_its_timing) {
+TEST(a_failing_call_fails_its_timing) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   dfgnn_sample sample;
   fill_call f = {.memory = (void *)8, .bytes = 64};
   ck_assert_int_ne(gpu->backend->time(gpu->device, &sample, fill, &f, 0, 0),
                    DFGNN_OK);
   ck_assert_int_eq(f.calls, 1);
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(the_device_is_described) {
+IN_CASE("device")
+
+TEST(the_device_is_described) {
   dfgnn_context *gpu = gpu_context();
   dfgnn_device_info info = DFGNN_DEVICE_INFO_INIT;
   ck_ok(dfgnn_context_device(&info, gpu));
@@ -409,10 +376,12 @@ START_TEST(the_device_is_described) {
   ck_assert_int_gt(info.memory_bytes, 0);
   ck_assert_int_ge(info.shared_bytes, 48 << 10);
   ck_assert(strchr(info.driver, '.') && strchr(info.runtime, '.'));
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(too_large_an_allocation_is_an_error_that_passes) {
+IN_CASE("time")
+
+TEST(too_large_an_allocation_is_an_error_that_passes) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   void *memory = NULL;
   ck_fails(gpu->backend->allocate(gpu->device, &memory, (size_t)1 << 50),
@@ -421,36 +390,6 @@ START_TEST(too_large_an_allocation_is_an_error_that_passes) {
   ck_ok(gpu->backend->allocate(gpu->device, &memory, 1024));
   ck_assert_int_eq((int)((uintptr_t)memory % 256), 0);
   gpu->backend->release(gpu->device, memory);
-  dfgnn_context_destroy(gpu);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_backend");
-  const struct {
-    const char *name;
-    const TTest *tests[6]; /* NULL after the last */
-  } cases[] = {
-      {"device", {the_device_is_described}},
-      {"signature",
-       {the_signature_is_the_same_on_both_devices,
-        diagonal_blocks_are_found_as_on_the_cpu, small_graphs_have_signatures}},
-      {"views", {views_are_the_same_on_both_devices}},
-      {"arrays",
-       {device_arrays_of_64_bits_are_read,
-        a_wrong_device_matrix_names_its_first_wrong_row,
-        columns_in_device_memory_are_taken}},
-      /* the last case is left out of DFGNN_TEST_QUICK: compute-sanitizer
-         reports refused calls and slows timing */
-      {"time",
-       {time_follows_the_work, a_failing_call_fails_its_timing,
-        too_large_an_allocation_is_an_error_that_passes,
-        a_million_edges_on_the_device_are_analyzed_in_milliseconds}}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases - (quick() != 0); i++) {
-    TCase *tests = tcase_create(cases[i].name);
-    tcase_set_timeout(tests, 0);
-    for (int k = 0; cases[i].tests[k]; k++)
-      tcase_add_test(tests, cases[i].tests[k]);
-    suite_add_tcase(suite, tests);
-  }
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_backend")

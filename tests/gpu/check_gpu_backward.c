@@ -139,25 +139,9 @@ static void for_each_variant(promise check) {
   }
   printf("%d variants and operators\n", checked);
   ck_assert_int_gt(checked, 0);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
-static void repeats_its_bits(call *c, const char *variant) {
-  poison(c);
-  ck_ok(dfgnn_execute(c->plan, &c->args, c->workspace, NULL));
-  fetch(c, 0);
-  for (int i = 0; i < (quick() ? 1 : 3); i++) {
-    poison(c);
-    ck_ok(dfgnn_execute(c->plan, &c->args, c->workspace, NULL));
-    fetch(c, 1);
-    ck_assert_msg(same_bits(c), "%s: a second run gives other bits", variant);
-  }
-}
-
-START_TEST(a_deterministic_variant_repeats_its_bits) {
-  for_each_variant(repeats_its_bits);
-}
+IN_CASE("backward")
 
 /* The largest difference between two runs over the root mean square of the
  * first. */
@@ -205,9 +189,7 @@ static void gives_one_alone(call *c, const char *variant) {
   }
 }
 
-START_TEST(a_gradient_may_be_wanted_alone) {
-  for_each_variant(gives_one_alone);
-}
+TEST(a_gradient_may_be_wanted_alone) { for_each_variant(gives_one_alone); }
 
 /* Sets the seed in device memory that forward and backward read. */
 static void set_seed(uint64_t *seed, uint64_t value) {
@@ -240,14 +222,13 @@ static void replay(call *c, cu_graph_exec exec, cu_stream stream, int again) {
 
 static void check_seeds(dfgnn_context *gpu, dfgnn_graph *graph, int op) {
   dfgnn_problem problem = problem_of(op, 2);
-  dfgnn_plan *forward = NULL;
   void *workspace = NULL;
   uint64_t *seed = NULL;
   cu_stream stream = NULL;
   call c;
   ck_assert(open_call(&c, gpu, graph, &problem, NULL));
   problem.pass = DFGNN_PASS_FORWARD;
-  ck_ok(dfgnn_plan_create(&forward, gpu, graph, &problem));
+  dfgnn_plan *forward = plan_on(gpu, graph, &problem);
   workspace = device_memory(dfgnn_plan_workspace(forward) + 256);
   seed = device_memory(sizeof *seed);
   stream = make_stream();
@@ -275,25 +256,22 @@ static void check_seeds(dfgnn_context *gpu, dfgnn_graph *graph, int op) {
 
   ck_cu(GraphExecDestroy, exec);
   ck_cu(StreamDestroy, stream);
-  free_device(seed);
-  free_device(workspace);
-  dfgnn_plan_destroy(forward);
   close_call(&c);
 }
 
-START_TEST(a_replay_drops_by_the_seed_of_its_time) {
+TEST(a_replay_drops_by_the_seed_of_its_time) {
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = graph_of(gpu, graph_spec);
   for (int op = 0; op < DFGNN_OP_COUNT; op++)
     if (DFGNN_OPS_ATTENTION >> op & 1)
       check_seeds(gpu, graph, op);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
+
+IN_CASE("slopes")
 
 /* The lanes' vectors and those of any stride follow slopes in different ways
  * (backward.cuh). */
-START_TEST(gatv2_follows_any_slope) {
+TEST(gatv2_follows_any_slope) {
   static const char *const variants[] = {
       "cuda.attention.bwd.twopass/"
       "lanes=8,unroll=1,rows=1,span=once,order=natural,heads=grid",
@@ -312,20 +290,6 @@ START_TEST(gatv2_follows_any_slope) {
                   dfgnn_last_error());
     close_call(&c);
   }
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_backward");
-  TCase *tests = tcase_create("backward"), *slopes = tcase_create("slopes");
-  tcase_set_timeout(tests, 0);
-  tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
-  tcase_add_test(tests, a_gradient_may_be_wanted_alone);
-  tcase_add_test(tests, a_replay_drops_by_the_seed_of_its_time);
-  tcase_set_timeout(slopes, 0);
-  tcase_add_test(slopes, gatv2_follows_any_slope);
-  suite_add_tcase(suite, tests);
-  suite_add_tcase(suite, slopes);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_backward")

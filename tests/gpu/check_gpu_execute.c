@@ -82,8 +82,6 @@ static void for_each_variant(promise check, int deterministic_only) {
   }
   printf("%d variants and operators\n", checked);
   ck_assert_int_gt(checked, 0);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
 static void same_bits(const call *c, const char *variant, const char *what) {
@@ -100,7 +98,9 @@ static void repeats_its_bits(call *c, const char *variant) {
   }
 }
 
-START_TEST(a_deterministic_variant_repeats_its_bits) {
+IN_CASE("execute")
+
+TEST(a_deterministic_variant_repeats_its_bits) {
   for_each_variant(repeats_its_bits, 1);
 }
 
@@ -116,7 +116,8 @@ static void runs_on_a_stream(call *c, const char *variant) {
   same_bits(c, variant, "another stream gives other bits");
 }
 
-START_TEST(execute_runs_on_the_callers_stream) {
+TEST(execute_runs_on_the_callers_stream) {
+  NOT_QUICK;
   for_each_variant(runs_on_a_stream, 1);
 }
 
@@ -145,11 +146,13 @@ static void replays(call *c, const char *variant) {
   ck_cu(StreamDestroy, stream);
 }
 
-START_TEST(a_captured_execute_replays_to_the_same_bits) {
+TEST(a_captured_execute_replays_to_the_same_bits) {
+  NOT_QUICK;
   for_each_variant(replays, 1);
 }
 
-START_TEST(tuning_during_a_capture_is_refused) {
+TEST(tuning_during_a_capture_is_refused) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = graph_of(gpu, graph_spec);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
@@ -167,8 +170,6 @@ START_TEST(tuning_during_a_capture_is_refused) {
   if (captured)
     ck_cu(GraphDestroy, captured);
   ck_cu(StreamDestroy, stream);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
 /* If the memory of a graph were given back at once, the graphs that are made
@@ -182,7 +183,7 @@ static void destroys_behind_its_work(dfgnn_context *gpu, cu_stream stream,
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   call c = {NULL};
   problem.deterministic = 1;
-  ck_ok(dfgnn_plan_create(&c.plan, gpu, graph, &problem));
+  c.plan = plan_on(gpu, graph, &problem);
   ck_ok(dfgnn__harness_create(&c.harness, gpu, graph, &problem, 7));
   ck_ok(dfgnn__harness_workspace(&c.workspace, c.harness, c.plan));
   c.bytes =
@@ -193,28 +194,29 @@ static void destroys_behind_its_work(dfgnn_context *gpu, cu_stream stream,
   fetch(&c, c.first);
   for (int i = 0; i < 50; i++)
     execute(&c, stream);
-  dfgnn_plan_destroy(c.plan);
+  done(c.plan);
   c.plan = NULL;
+  disown(graph);
   if (ordered)
     dfgnn_graph_destroy_on(graph, stream);
   else
     dfgnn_graph_destroy(graph);
   for (int k = 0; k < 4; k++)
-    dfgnn_graph_destroy(graph_of(gpu, spec));
+    done(graph_of(gpu, spec));
   fetch(&c, c.again);
   same_bits(&c, ordered ? "destroy_on" : "destroy",
             "a graph was given back while it was read");
   close_call(&c);
 }
 
-START_TEST(a_graph_is_destroyed_behind_its_work) {
+TEST(a_graph_is_destroyed_behind_its_work) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   cu_stream stream = NULL;
   stream = make_stream();
   for (int ordered = 0; ordered < 2; ordered++)
     destroys_behind_its_work(gpu, stream, ordered);
   ck_cu(StreamDestroy, stream);
-  dfgnn_context_destroy(gpu);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -251,7 +253,8 @@ static void prints_its_host_time(call *c, const char *variant) {
     ck_assert_msg(us < 6, "%s: %.2f us of host time a call", variant, us);
 }
 
-START_TEST(a_call_of_one_launch_costs_the_host_little) {
+TEST(a_call_of_one_launch_costs_the_host_little) {
+  NOT_QUICK;
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = graph_of(gpu, "uniform:nodes=64,edges=256,seed=1");
   int checked = 0;
@@ -268,8 +271,6 @@ START_TEST(a_call_of_one_launch_costs_the_host_little) {
     checked++;
   }
   ck_assert_int_gt(checked, 0);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
 static int takes_places(const dfgnn_plan *plan) {
@@ -279,9 +280,11 @@ static int takes_places(const dfgnn_plan *plan) {
   return 0;
 }
 
+IN_CASE("places")
+
 /* Forward walks over whole rows take them by their first neighbour where tables
  * are larger than the cache, which here every table is. */
-START_TEST(rows_by_their_first_neighbour_are_right) {
+TEST(rows_by_their_first_neighbour_are_right) {
   static const struct {
     dfgnn_op op;
     int64_t edge_dim;
@@ -313,26 +316,6 @@ START_TEST(rows_by_their_first_neighbour_are_right) {
                   "%s: %s", cases[k].variant, dfgnn_last_error());
     close_call(&c);
   }
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_execute");
-  TCase *places = tcase_create("places");
-  TCase *tests = tcase_create("execute");
-  tcase_set_timeout(tests, 0);
-  tcase_add_test(tests, a_deterministic_variant_repeats_its_bits);
-  if (!quick()) {
-    tcase_add_test(tests, execute_runs_on_the_callers_stream);
-    tcase_add_test(tests, a_graph_is_destroyed_behind_its_work);
-    tcase_add_test(tests, a_captured_execute_replays_to_the_same_bits);
-    tcase_add_test(tests, tuning_during_a_capture_is_refused);
-    tcase_add_test(tests, a_call_of_one_launch_costs_the_host_little);
-  }
-  suite_add_tcase(suite, tests);
-  tcase_set_timeout(places, 0);
-  tcase_add_test(places, rows_by_their_first_neighbour_are_right);
-  suite_add_tcase(suite, places);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_execute")

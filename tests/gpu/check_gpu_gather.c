@@ -12,24 +12,17 @@ static int meant(const variant_test *t) {
          (t->op == DFGNN_OP_REDUCE_PNA && t->dtype == DFGNN_BF16);
 }
 
-START_TEST(what_is_left_out_changes_nothing_else) {
+IN_CASE("gather")
+
+TEST_LOOP(what_is_left_out_changes_nothing_else, 0, VARIANT_TESTS) {
   variant_test test = variant_test_make(_i);
   if (!meant(&test) || variant_test_count("cuda", &test) == 0)
     return;
   ck_assert_int_gt(check_bare_calls("cuda", &test), 0);
 }
 
-START_TEST(every_operator_and_pass_has_variants) {
+TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cuda");
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_gather");
-  TCase *tests = tcase_create("gather");
-  tcase_set_timeout(tests, 0);
-  tcase_add_test(tests, every_operator_and_pass_has_variants);
-  tcase_add_loop_test(tests, what_is_left_out_changes_nothing_else, 0,
-                      VARIANT_TESTS);
-  suite_add_tcase(suite, tests);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_gather")

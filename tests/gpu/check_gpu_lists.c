@@ -24,7 +24,7 @@ static dfgnn_coo list_of(const dfgnn_csr *csr, int shuffled, int wide) {
   const int32_t *offsets = csr->offsets, *indices = csr->indices;
   const size_t bytes = (size_t)csr->edges * (wide ? 8 : 4) + 1;
   dfgnn_coo coo = DFGNN_COO_INIT;
-  void *dst = malloc(bytes), *src = malloc(bytes);
+  void *dst = zeros_of((int64_t)bytes, 1), *src = zeros_of((int64_t)bytes, 1);
   coo.destinations = csr->destinations;
   coo.sources = csr->sources;
   coo.edges = csr->edges;
@@ -56,16 +56,6 @@ static dfgnn_coo on_device(const dfgnn_coo *coo) {
   there.source = to_device(coo->source, bytes);
   there.on_device = 1;
   return there;
-}
-
-static void free_list(const dfgnn_coo *coo) {
-  if (coo->on_device) {
-    free_device(coo->destination);
-    free_device(coo->source);
-    return;
-  }
-  free((void *)coo->destination);
-  free((void *)coo->source);
 }
 
 static dfgnn_status (*const create[])(dfgnn_graph **, dfgnn_context *,
@@ -109,25 +99,24 @@ static void compare_lists(dfgnn_context *gpu, dfgnn_context *cpu,
                           const char *label) {
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
   const dfgnn_coo there = on_device(coo);
-  ck_ok(dfgnn_graph_create_coo(&on_cpu, cpu, coo, NULL));
+  on_cpu = listed_on(cpu, coo);
   for (int device = 0; device < 2; device++) {
     ck_ok(create[deferred](&on_gpu, gpu, device ? &there : coo, NULL));
     compare(on_gpu, on_cpu, coo, deferred, label);
     ck_assert_uint_gt(dfgnn_graph_bytes(on_gpu), 0);
     dfgnn_graph_destroy(on_gpu);
   }
-  dfgnn_graph_destroy(on_cpu);
-  free_list(&there);
 }
 
 enum { SORTED = 1, TRUSTED = 2, LOOPS = 4, DEFERRED = 8, WIDE = 16, HOWS = 32 };
 
-START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
+IN_CASE("lists")
+
+TEST(edge_lists_are_sorted_as_on_the_cpu) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   int checked = 0, number = 0;
   for (size_t i = 0; i < sizeof specs / sizeof *specs - (few() > 1); i++) {
-    dfgnn_csr *csr = NULL;
-    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    dfgnn_csr *csr = generated(specs[i]);
     ck_assert_int_eq(csr->offset_type, DFGNN_INDEX_I32);
     for (int how = 0; how < HOWS; how++)
       for (int shuffled = 0; shuffled < 2; shuffled++) {
@@ -139,13 +128,9 @@ START_TEST(edge_lists_are_sorted_as_on_the_cpu) {
         coo.trusted = !!(how & TRUSTED);
         coo.self_loops = !!(how & LOOPS);
         compare_lists(gpu, cpu, &coo, !!(how & DEFERRED), specs[i]);
-        free_list(&coo);
       }
-    dfgnn_csr_free(csr);
   }
   ck_assert_int_gt(checked, 0);
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
 /* ---- faults -------------------------------------------------------------- */
@@ -164,14 +149,15 @@ static const char *const with_faults[] = {
     "uniform:nodes=1000,sources=3000,edges=5000,seed=6",
     "uniform:nodes=60,sources=20000,edges=40000,seed=10"};
 
-START_TEST(an_edge_out_of_range_is_named) {
+IN_CASE("faults")
+
+TEST(an_edge_out_of_range_is_named) {
   dfgnn_context *gpu = gpu_context();
   dfgnn_graph *graph = NULL;
   char text[96];
   for (int how = 0; how < 16; how++) {
     const int source = how & 1, wide = how >> 1 & 1, deferred = how >> 2 & 1;
-    dfgnn_csr *csr = NULL;
-    ck_ok(dfgnn_csr_generate(&csr, with_faults[how >> 3]));
+    dfgnn_csr *csr = generated(with_faults[how >> 3]);
     dfgnn_coo list = list_of(csr, 1, wide), there = on_device(&list);
     const int64_t nodes = source ? there.sources : there.destinations;
     const int64_t node = how & 2 ? -1 : nodes;
@@ -195,7 +181,7 @@ START_TEST(an_edge_out_of_range_is_named) {
         ck_cu(CtxSynchronize);
         ck_fails(dfgnn_graph_create_coo(&other, gpu, &list, NULL),
                  DFGNN_ERROR_DEVICE, text);
-        ck_ok(dfgnn_graph_create_coo(&other, gpu, &list, NULL));
+        other = listed_on(gpu, &list);
         dfgnn_graph_destroy(other);
       }
       /* what reads the matrix stays in its arrays: all edges are in range */
@@ -204,29 +190,21 @@ START_TEST(an_edge_out_of_range_is_named) {
       ck_assert_int_eq(signature.edges, there.edges);
       dfgnn_graph_destroy(graph);
     }
-    free_list(&there);
-    free_list(&list);
-    dfgnn_csr_free(csr);
   }
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
+IN_CASE("order")
+
+TEST(a_list_that_is_not_sorted_as_was_said_is_refused_late) {
   dfgnn_context *gpu = gpu_context();
-  dfgnn_csr *csr = NULL;
-  dfgnn_graph *graph = NULL;
   dfgnn_plan *plan = NULL;
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  ck_ok(dfgnn_csr_generate(&csr, specs[2]));
+  dfgnn_csr *csr = generated(specs[2]);
   dfgnn_coo coo = list_of(csr, 1, 0);
   coo.sorted = 1;
-  ck_ok(dfgnn_graph_create_coo(&graph, gpu, &coo, NULL));
+  dfgnn_graph *graph = listed_on(gpu, &coo);
   ck_fails(dfgnn_plan_create(&plan, gpu, graph, &problem), DFGNN_ERROR_INVALID,
            "but the list was said to be sorted");
-  dfgnn_graph_destroy(graph);
-  free_list(&coo);
-  dfgnn_csr_free(csr);
-  dfgnn_context_destroy(gpu);
 }
 
 /* ---- plans --------------------------------------------------------------- */
@@ -240,12 +218,10 @@ typedef struct pass_tensors {
 } pass_tensors;
 
 static float *numbers(size_t count) {
-  float *host = malloc(count * sizeof *host), *device;
+  float *host = zeros_of((int64_t)count, sizeof *host);
   for (size_t i = 0; i < count; i++)
     host[i] = (float)((i * 2654435761u >> 7) % 1001) / 500 - 1;
-  device = to_device(host, count * sizeof *host);
-  free(host);
-  return device;
+  return to_device(host, count * sizeof *host);
 }
 
 static pass_tensors tensors_of(const dfgnn_coo *coo) {
@@ -262,18 +238,10 @@ static pass_tensors tensors_of(const dfgnn_coo *coo) {
   return t;
 }
 
-static void free_tensors(pass_tensors *t) {
-  float *all[] = {t->query,    t->key,     t->value,   t->out,    t->lse,
-                  t->grad_out, t->grad[0], t->grad[1], t->grad[2]};
-  for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-    free_device(all[k]);
-}
-
 /* Runs both passes; returns whether a view of the second has padded items. */
 static int run_both(dfgnn_context *gpu, dfgnn_graph *graph, pass_tensors *t) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
   dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_plan *plan = NULL;
   int padded = 0;
   problem.heads = HEADS;
   problem.dim = DIM;
@@ -289,14 +257,15 @@ static int run_both(dfgnn_context *gpu, dfgnn_graph *graph, pass_tensors *t) {
   args.grad_key = t->grad[1];
   args.grad_value = t->grad[2];
   ck_ok(dfgnn_call(gpu, graph, &problem, &args, NULL));
-  ck_ok(dfgnn_plan_create(&plan, gpu, graph, &problem));
+  dfgnn_plan *plan = plan_on(gpu, graph, &problem);
   for (int k = 0; k < DFGNN_MAX_VIEWS; k++)
     padded |= plan->views[k] && dfgnn__is_padded(&plan->views[k]->request);
-  dfgnn_plan_destroy(plan);
   return padded;
 }
 
-START_TEST(plans_of_batches_wait_for_nothing_and_give_the_same) {
+IN_CASE("plans")
+
+TEST(plans_of_batches_wait_for_nothing_and_give_the_same) {
   /* rows, then columns, are uneven: both are cut */
   static const char *const uneven[] = {
       "powerlaw:nodes=500,edges=3400,max-degree=400,seed=4",
@@ -304,9 +273,8 @@ START_TEST(plans_of_batches_wait_for_nothing_and_give_the_same) {
   dfgnn_context *gpu = gpu_context();
   for (size_t way = 0; way < 2 * (sizeof uneven / sizeof *uneven); way++) {
     const size_t i = way / 2;
-    dfgnn_csr *csr = NULL;
     dfgnn_graph *graph = NULL;
-    ck_ok(dfgnn_csr_generate(&csr, uneven[i]));
+    dfgnn_csr *csr = generated(uneven[i]);
     dfgnn_coo list = list_of(csr, 1, 1);
     list.self_loops = way % 2;
     dfgnn_coo there = on_device(&list);
@@ -323,26 +291,21 @@ START_TEST(plans_of_batches_wait_for_nothing_and_give_the_same) {
       for (int k = 0; k < 3; k++) {
         const size_t bytes = (k ? t.of_src : t.of_dst) * sizeof *right[k];
         if (turn == 0)
-          copy_memory(right[k] = malloc(bytes), t.grad[k], bytes);
+          copy_memory(right[k] = zeros_of((int64_t)bytes, 1), t.grad[k], bytes);
         else
           same_array(gpu, t.grad[k], right[k], bytes, uneven[i], k);
         fill_device(t.grad[k], 0xff, bytes);
       }
       dfgnn_graph_destroy(graph);
     }
-    for (int k = 0; k < 3; k++)
-      free(right[k]);
-    free_tensors(&t);
-    free_list(&there);
-    free_list(&list);
-    dfgnn_csr_free(csr);
   }
-  dfgnn_context_destroy(gpu);
 }
+
+IN_CASE("streams")
 
 /* ---- streams ------------------------------------------------------------- */
 
-START_TEST(a_graph_is_given_back_in_the_order_of_the_stream_that_used_it) {
+TEST(a_graph_is_given_back_in_the_order_of_the_stream_that_used_it) {
   dfgnn_context *gpu = gpu_context();
   const cu_stream streams[] = {make_stream(), make_stream(), NULL};
   dfgnn_graph *graph = graph_of(gpu, specs[4]);
@@ -357,34 +320,17 @@ START_TEST(a_graph_is_given_back_in_the_order_of_the_stream_that_used_it) {
       if (!several) {
         dfgnn__graph_used(graph, streams[k]);
         ck_assert_int_eq(dfgnn__graph_stream(graph, &used), 1);
+        disown(graph);
         dfgnn_graph_destroy_on(graph, DFGNN_STREAM_USED);
         graph = graph_of(gpu, specs[4]);
       }
     }
   }
+  disown(graph);
   dfgnn_graph_destroy_on(graph, DFGNN_STREAM_USED);
   ck_cu(CtxSynchronize);
   ck_cu(StreamDestroy, streams[0]);
   ck_cu(StreamDestroy, streams[1]);
-  dfgnn_context_destroy(gpu);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_lists");
-  const struct {
-    const char *name;
-    const TTest *test;
-  } cases[] = {{"lists", edge_lists_are_sorted_as_on_the_cpu},
-               {"faults", an_edge_out_of_range_is_named},
-               {"order", a_list_that_is_not_sorted_as_was_said_is_refused_late},
-               {"plans", plans_of_batches_wait_for_nothing_and_give_the_same},
-               {"streams",
-                a_graph_is_given_back_in_the_order_of_the_stream_that_used_it}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    TCase *tests = tcase_create(cases[i].name);
-    tcase_set_timeout(tests, 0);
-    tcase_add_test(tests, cases[i].test);
-    suite_add_tcase(suite, tests);
-  }
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_lists")

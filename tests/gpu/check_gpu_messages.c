@@ -5,12 +5,17 @@
 #include "tests/common/bare.h"
 #include "tests/common/messages.h"
 
-/* Whether DFGNN_TEST_QUICK checks test i: each kind of message, pass and
- * storage type is in some of these tests. */
-static int in_quick(int i) { return i % 5 == 0; }
+/* DFGNN_TEST_QUICK takes one test in five: each kind of message, pass and
+ * storage type is in some of these. */
+#define TAKE(i)                                                                \
+  variant_test test = message_test_make(i);                                    \
+  if (quick() ? (i) % 5 || !in_part((i) / 5) : !in_part(i))                    \
+  return
 
-START_TEST(every_variant_matches_the_reference) {
-  variant_test test = message_test_make(_i);
+IN_CASE("messages")
+
+TEST_LOOP(every_variant_matches_the_reference, 0, MESSAGE_TESTS) {
+  TAKE(_i);
   int checks = check_every_variant("cuda", &test);
   printf("%s %s %s of %s, edge_dim %d: %d checks\n",
          dfgnn_name(DFGNN_NAMES_OP, test.op),
@@ -20,37 +25,21 @@ START_TEST(every_variant_matches_the_reference) {
          checks);
 }
 
-START_TEST(strides_of_the_caller_are_followed) {
-  variant_test test = message_test_make(_i);
+TEST_LOOP(strides_of_the_caller_are_followed, 0, MESSAGE_TESTS) {
+  TAKE(_i);
   check_strides("cuda", &test);
 }
 
-START_TEST(every_call_gives_the_same_bits) {
-  variant_test test = message_test_make(_i);
+TEST_LOOP(every_call_gives_the_same_bits, 0, MESSAGE_TESTS) {
+  TAKE(_i);
   check_repeats("cuda", &test);
 }
 
-START_TEST(what_is_left_out_changes_nothing_else) {
-  variant_test test = message_test_make(_i);
+IN_CASE("bare")
+
+TEST_LOOP(what_is_left_out_changes_nothing_else, 0, MESSAGE_TESTS) {
+  TAKE(_i);
   ck_assert_int_gt(check_bare_calls("cuda", &test), 0);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_messages");
-  TCase *tests = tcase_create("messages");
-  int number = 0;
-  TCase *bare = tcase_create("bare");
-  tcase_set_timeout(tests, 0);
-  tcase_set_timeout(bare, 0);
-  for (int i = 0; i < MESSAGE_TESTS; i++) {
-    if ((quick() && !in_quick(i)) || !in_part(number++))
-      continue;
-    tcase_add_loop_test(tests, every_variant_matches_the_reference, i, i + 1);
-    tcase_add_loop_test(tests, strides_of_the_caller_are_followed, i, i + 1);
-    tcase_add_loop_test(tests, every_call_gives_the_same_bits, i, i + 1);
-    tcase_add_loop_test(bare, what_is_left_out_changes_nothing_else, i, i + 1);
-  }
-  suite_add_tcase(suite, tests);
-  suite_add_tcase(suite, bare);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_messages")

@@ -22,7 +22,7 @@ typedef struct fixture {
 /* An edge list in no order: row 7 has `hub` edges and every fifth row none;
  * source 3 has a quarter of the edges and the last few none. */
 static fixture *graph_with(int rows, int hub) {
-  fixture *f = calloc(1, sizeof *f);
+  fixture *f = zeros_of(1, sizeof *f);
   uint64_t state = 11;
   f->gpu = gpu_context();
   f->rows = rows;
@@ -48,14 +48,8 @@ static fixture *graph_with(int rows, int hub) {
   coo.edges = f->edges;
   coo.destination = f->dst;
   coo.source = f->src;
-  ck_ok(dfgnn_graph_create_coo(&f->graph, f->gpu, &coo, NULL));
+  f->graph = listed_on(f->gpu, &coo);
   return f;
-}
-
-static void free_fixture(fixture *f) {
-  dfgnn_graph_destroy(f->graph);
-  dfgnn_context_destroy(f->gpu);
-  free(f);
 }
 
 /* ---- tensors ------------------------------------------------------------- */
@@ -138,22 +132,14 @@ static void make_case(mlp_case *c, const dfgnn_edge_mlp *mlp,
   for (int i = 0; i < c->count; i++) {
     tensor *t = &c->at[i];
     const size_t bytes = bytes_of_tensor(c, t);
-    t->host = malloc(bytes);
+    t->host = zeros_of((int64_t)bytes, 1);
     memset(t->host, 0xa5, bytes);
     for (int k = 0; t->scale != 0 && k < t->rows * t->width; k++)
       set_element(t->host, type_of(c, t), k, t->scale * uniform(&state));
-    t->want = calloc((size_t)(t->rows * t->width), sizeof *t->want);
+    t->want = zeros_of(t->rows * t->width, sizeof *t->want);
     for (int k = 0; t->scale != 0 && k < t->rows * t->width; k++)
       t->want[k] = get_element(t->host, type_of(c, t), k);
     t->device = device_memory(bytes);
-  }
-}
-
-static void free_case(mlp_case *c) {
-  for (int i = 0; i < c->count; i++) {
-    free_device(c->at[i].device);
-    free(c->at[i].host);
-    free(c->at[i].want);
   }
 }
 
@@ -393,9 +379,11 @@ static void copy_out(const mlp_case *c, int again) {
   }
 }
 
+IN_CASE("mlps")
+
 /* ---- tests --------------------------------------------------------------- */
 
-START_TEST(every_shape_is_right_in_both_passes) {
+TEST_LOOP(every_shape_is_right_in_both_passes, 0, EDGE_MLPS) {
   if (!in_part(_i))
     return;
   fixture *f = graph_with(quick() ? 31 : 200, quick() ? 90 : 3000);
@@ -414,13 +402,12 @@ START_TEST(every_shape_is_right_in_both_passes) {
   evaluate(&c);
   for (int i = 0; i < c.count; i++)
     compare(&c, &c.at[i]);
-  free_case(&c);
-  free_fixture(f);
 }
-END_TEST
+
+IN_CASE("others")
 
 /* Spans that cut rows, and launches that cut spans. */
-START_TEST(launches_of_few_edges_are_right) {
+TEST_LOOP(launches_of_few_edges_are_right, 0, EDGE_MLPS) {
   if (!in_part(_i))
     return;
   fixture *f = graph_with(31, 300);
@@ -445,19 +432,15 @@ START_TEST(launches_of_few_edges_are_right) {
     void *workspace = device_memory(plan.bytes);
     ck_ok(dfgnn__mlp_run(&job, &plan, views, &queue, workspace));
     ck_cu(CtxSynchronize);
-    free_device(workspace);
   }
   copy_out(&c, 0);
   evaluate(&c);
   for (int i = 0; i < c.count; i++)
     compare(&c, &c.at[i]);
-  free_case(&c);
-  free_fixture(f);
 }
-END_TEST
 
 /* Both passes recorded into a CUDA graph, in memory of the caller's. */
-START_TEST(captured_calls_replay_to_the_same_bits) {
+TEST_LOOP(captured_calls_replay_to_the_same_bits, 0, 2) {
   fixture *f = graph_with(9, 40);
   void *workspace[DFGNN_PASS_COUNT] = {NULL};
   cu_stream stream = make_stream();
@@ -492,14 +475,10 @@ START_TEST(captured_calls_replay_to_the_same_bits) {
   if (exec)
     ck_cu(GraphExecDestroy, exec);
   for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
-    free_device(workspace[pass]);
-  free_case(&c);
-  ck_cu(StreamDestroy, stream);
-  free_fixture(f);
+    ck_cu(StreamDestroy, stream);
 }
-END_TEST
 
-START_TEST(what_is_not_served_is_said) {
+TEST(what_is_not_served_is_said) {
   static const struct {
     dfgnn_dtype dtype;
     int64_t edge, first, last;
@@ -523,11 +502,9 @@ START_TEST(what_is_not_served_is_said) {
                       strstr(dfgnn_last_error(), calls[i].says) != NULL,
                   "%s", dfgnn_last_error());
   }
-  free_fixture(f);
 }
-END_TEST
 
-START_TEST(wrong_tensors_are_named) {
+TEST(wrong_tensors_are_named) {
   fixture *f = graph_with(9, 3);
   dfgnn_edge_mlp mlp = edge_mlps[0];
   dfgnn_edge_mlp_args args = DFGNN_EDGE_MLP_ARGS_INIT;
@@ -552,22 +529,6 @@ START_TEST(wrong_tensors_are_named) {
     ck_assert_msg(strstr(dfgnn_last_error(), steps[i].says) != NULL,
                   "%s, expected %s", dfgnn_last_error(), steps[i].says);
   }
-  free_fixture(f);
 }
-END_TEST
 
-int main(void) {
-  Suite *suite = suite_create("gpu_mlp");
-  TCase *mlps = tcase_create("mlps");
-  tcase_set_timeout(mlps, 0);
-  tcase_add_loop_test(mlps, every_shape_is_right_in_both_passes, 0, EDGE_MLPS);
-  suite_add_tcase(suite, mlps);
-  TCase *others = tcase_create("others");
-  tcase_set_timeout(others, 0);
-  tcase_add_loop_test(others, launches_of_few_edges_are_right, 0, EDGE_MLPS);
-  tcase_add_loop_test(others, captured_calls_replay_to_the_same_bits, 0, 2);
-  tcase_add_test(others, what_is_not_served_is_said);
-  tcase_add_test(others, wrong_tensors_are_named);
-  suite_add_tcase(suite, others);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_mlp")

@@ -14,42 +14,15 @@ typedef struct fixture {
   shape_of_graph shape;
 } fixture;
 
-/* `rows` destinations, of which row 7 has `hub` edges and every fifth none; 23
- * sources, the last without edges. */
 static fixture graph_with(int rows, int hub) {
   fixture f = {.cpu = context_on("cpu", "", 1), .gpu = gpu_context()};
-  int32_t *offsets = calloc((size_t)rows + 1, sizeof *offsets);
-  for (int i = 0; i < rows; i++)
-    offsets[i + 1] = offsets[i] + (hub < 0  ? 0
-                                   : i == 7 ? hub
-                                   : i % 5  ? i % 9
-                                            : 0);
-  const int edges = offsets[rows];
-  int32_t *indices = calloc((size_t)edges + 1, sizeof *indices);
-  uint64_t state = 5;
-  for (int e = 0; e < edges; e++)
-    indices[e] = (int32_t)((uniform(&state) + 1) * 11);
-  f.csr = csr32(rows, 23, offsets, indices);
-  f.shape = (shape_of_graph){rows, 23, edges, RELATIONS};
-  ck_ok(dfgnn_graph_create_csr(&f.host, f.cpu, &f.csr, NULL));
-  ck_ok(dfgnn_graph_create_csr(&f.device, f.gpu, &f.csr, NULL));
-  relate(f.host, edges);
-  relate(f.device, edges);
+  f.csr = program_csr(rows, hub);
+  f.shape = (shape_of_graph){rows, 23, f.csr.edges, RELATIONS};
+  f.host = graph_on(f.cpu, &f.csr);
+  f.device = graph_on(f.gpu, &f.csr);
+  relate(f.host, f.csr.edges);
+  relate(f.device, f.csr.edges);
   return f;
-}
-
-static void free_fixture(fixture *f) {
-  dfgnn_graph_destroy(f->host);
-  dfgnn_graph_destroy(f->device);
-  dfgnn_context_destroy(f->cpu);
-  dfgnn_context_destroy(f->gpu);
-  ring_free(&f->csr);
-}
-
-static dfgnn_edge_program *made(const char *text) {
-  dfgnn_edge_program *program = NULL;
-  ck_ok(dfgnn_edge_program_create(&program, text));
-  return program;
 }
 
 /* Tensors of host memory, with copies on the device. */
@@ -69,11 +42,6 @@ static void take_from_device(const tensors *to, dfgnn_edge_tensor *from) {
   }
 }
 
-static void free_copies(dfgnn_edge_tensor *t, int count) {
-  for (int i = 0; i < count; i++)
-    free_device(t[i].data);
-}
-
 /* Runs a program on the device twice, into `out`: the bits are the same. */
 static void run(const dfgnn_edge_program *program, const fixture *f,
                 const tensors *in, const tensors *out,
@@ -87,39 +55,15 @@ static void run(const dfgnn_edge_program *program, const fixture *f,
                                             in->count, outputs, out->count, 42,
                                             tuning, NULL));
     take_from_device(out, outputs);
-    free_copies(outputs, out->count);
     for (int i = 0; i < out->count; i++) {
       size_t bytes = (size_t)out->elements[i] * bytes_of(out->at[i].dtype);
       if (!again) {
-        first[i] = malloc(bytes + 1);
+        first[i] = zeros_of((int64_t)bytes, 1);
         memcpy(first[i], out->at[i].data, bytes);
       } else {
         ck_assert_int_eq(memcmp(first[i], out->at[i].data, bytes), 0);
       }
     }
-  }
-  for (int i = 0; i < out->count; i++)
-    free(first[i]);
-  free_copies(inputs, in->count);
-}
-
-static void inputs_of(tensors *t, const dfgnn_edge_program *program,
-                      const tensors *forward_in, const tensors *forward_out,
-                      const shape_of_graph *shape, dfgnn_dtype dtype,
-                      uint64_t *state) {
-  *t = (tensors){0};
-  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
-    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
-    ck_ok(dfgnn_edge_program_input(&value, program, i));
-    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
-                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
-                                                            : NULL;
-    add_tensor(t, &value, shape, from ? from->at[value.of].dtype : dtype);
-    if (from)
-      memcpy(t->at[i].data, from->at[value.of].data,
-             (size_t)t->elements[i] * bytes_of(t->at[i].dtype));
-    else
-      fill_tensor(t, i, state);
   }
 }
 
@@ -131,10 +75,10 @@ static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
   uint64_t state = 17;
   inputs_of(&in, forward, NULL, NULL, &f->shape, dtype, &state);
   for (int order = 0; order <= orders; order++) {
-    dfgnn_edge_program *kept, *gradient;
+    dfgnn_edge_program *kept;
     double worst = -1;
     int where = -1;
-    ck_ok(dfgnn_edge_program_keep(&kept, forward, NULL, NULL));
+    kept = kept_of(forward);
     outputs_of(&out, kept, &f->shape, dtype);
     run(kept, f, &in, &out, tuning);
     ck_ok(dfgnn__edge_program_compare(&worst, &where, kept, f->host, in.at,
@@ -142,20 +86,15 @@ static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
     ck_assert_msg(worst <= 1, "order %d, output %s is %g bounds off:\n%s",
                   order, out.value[where].name, worst,
                   dfgnn_edge_program_text(kept));
-    ck_ok(dfgnn_edge_program_gradient(&gradient, kept, NULL, NULL));
-    inputs_of(&next, gradient, &in, &out, &f->shape, dtype, &state);
-    free_tensors(&in);
-    free_tensors(&out);
-    dfgnn_edge_program_destroy(kept);
-    dfgnn_edge_program_destroy(forward);
-    forward = gradient;
+    forward = gradient_of(kept);
+    inputs_of(&next, forward, &in, &out, &f->shape, dtype, &state);
     in = next;
   }
-  free_tensors(&in);
-  dfgnn_edge_program_destroy(forward);
 }
 
-START_TEST(programs_and_their_gradients_are_within_their_bound) {
+IN_CASE("programs")
+
+TEST_LOOP(programs_and_their_gradients_are_within_their_bound, 0, PROGRAMS) {
   const dfgnn_program_tuning by_rule = {.long_row = 100};
   if (!in_part(_i))
     return;
@@ -166,19 +105,19 @@ START_TEST(programs_and_their_gradients_are_within_their_bound) {
     check_orders(programs[_i], &f, DFGNN_BF16, 1, &by_rule);
     check_orders(programs[_i], &f, DFGNN_F16, 0, &by_rule);
   }
-  free_fixture(&f);
 }
 
-START_TEST(a_graph_without_edges_has_values) {
+TEST_LOOP(a_graph_without_edges_has_values, 0, PROGRAMS) {
   const dfgnn_program_tuning by_rule = {0};
   if (!in_part(_i))
     return;
   fixture f = graph_with(3, -1);
   check_orders(programs[_i], &f, DFGNN_F32, 1, &by_rule);
-  free_fixture(&f);
 }
 
-START_TEST(every_way_to_spread_a_row_is_right) {
+IN_CASE("spread")
+
+TEST_LOOP(every_way_to_spread_a_row_is_right, 0, 20) {
   static const dfgnn_program_tuning tunings[] = {
       {.lanes = 1, .group = 1, .unroll = 1, .long_row = 50},
       {.lanes = 1, .group = 32, .unroll = 4},
@@ -190,7 +129,6 @@ START_TEST(every_way_to_spread_a_row_is_right) {
     return;
   fixture f = graph_with(31, 90);
   check_orders(programs[some[_i % 4]], &f, DFGNN_F32, 1, &tunings[_i / 4]);
-  free_fixture(&f);
 }
 
 /* Runs a program whose seed lies in the device's memory. */
@@ -208,20 +146,17 @@ static void run_seeded(const dfgnn_edge_program *program, const fixture *f,
                                 in->count, outputs, out->count, 0));
   ck_ok(dfgnn_call(f->gpu, f->device, &problem, &args, NULL));
   take_from_device(out, outputs);
-  free_copies(outputs, out->count);
-  free_copies(inputs, in->count);
-  free_device(memory);
 }
 
-START_TEST(a_seed_in_memory_drops_the_same_in_both_passes) {
+TEST_LOOP(a_seed_in_memory_drops_the_same_in_both_passes, 0, DROPOUTS) {
   if (!in_part(_i))
     return;
   fixture f = graph_with(31, 90);
   dfgnn_edge_program *forward = made(dropouts[_i]), *both[2];
   tensors in[2], out[2];
   uint64_t state = 4;
-  ck_ok(dfgnn_edge_program_keep(&both[0], forward, NULL, NULL));
-  ck_ok(dfgnn_edge_program_gradient(&both[1], both[0], NULL, NULL));
+  both[0] = kept_of(forward);
+  both[1] = gradient_of(both[0]);
   for (int pass = 0; pass < 2; pass++) {
     double worst = -1;
     inputs_of(&in[pass], both[pass], &in[0], &out[0], &f.shape, DFGNN_F32,
@@ -234,21 +169,12 @@ START_TEST(a_seed_in_memory_drops_the_same_in_both_passes) {
     ck_assert_msg(worst <= 1, "pass %d is %g bounds off", pass, worst);
   }
   for (int pass = 0; pass < 2; pass++) {
-    free_tensors(&in[pass]);
-    free_tensors(&out[pass]);
-    dfgnn_edge_program_destroy(both[pass]);
   }
-  dfgnn_edge_program_destroy(forward);
-  free_fixture(&f);
 }
 
-/* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
-static int number_of(const char *variable, int otherwise) {
-  const char *value = getenv(variable);
-  return value && *value ? atoi(value) : otherwise;
-}
+IN_CASE("random")
 
-START_TEST(random_programs_are_within_their_bound) {
+TEST(random_programs_are_within_their_bound) {
   const dfgnn_program_tuning by_rule = {.long_row = 40};
   const int first = number_of("DFGNN_TEST_SEED", 1);
   fixture f = graph_with(19, 60);
@@ -258,27 +184,6 @@ START_TEST(random_programs_are_within_their_bound) {
     fprintf(stderr, "random program %d\n", first + i);
     check_orders(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1, &by_rule);
   }
-  free_fixture(&f);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_programs");
-  TCase *run_case = tcase_create("programs");
-  tcase_set_timeout(run_case, 0);
-  tcase_add_loop_test(run_case,
-                      programs_and_their_gradients_are_within_their_bound, 0,
-                      PROGRAMS);
-  tcase_add_loop_test(run_case, a_graph_without_edges_has_values, 0, PROGRAMS);
-  tcase_add_loop_test(run_case, a_seed_in_memory_drops_the_same_in_both_passes,
-                      0, DROPOUTS);
-  suite_add_tcase(suite, run_case);
-  TCase *spread = tcase_create("spread");
-  tcase_set_timeout(spread, 0);
-  tcase_add_loop_test(spread, every_way_to_spread_a_row_is_right, 0, 20);
-  suite_add_tcase(suite, spread);
-  TCase *random = tcase_create("random");
-  tcase_set_timeout(random, 0);
-  tcase_add_test(random, random_programs_are_within_their_bound);
-  suite_add_tcase(suite, random);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_programs")

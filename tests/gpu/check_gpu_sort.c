@@ -59,10 +59,10 @@ static void check_sort(const dfgnn_queue *queue, int64_t count, int bits,
                     (long long)found, (long long)expected[i]);
     }
   }
-  free_device(workspace);
-  free_device(number);
-  free_device(to);
-  free_device(from);
+  done(workspace);
+  done(number);
+  done(to);
+  done(from);
   free(order);
   free(expected);
   free(sorted);
@@ -87,8 +87,8 @@ static void check_scan(const dfgnn_queue *queue, int64_t count, int max) {
                   "scan of %lld: place %lld has %d, expected %d",
                   (long long)count, (long long)i, found[i], sum);
   }
-  free_device(workspace);
-  free_device(array);
+  done(workspace);
+  done(array);
   free(found);
   free(x);
 }
@@ -96,7 +96,9 @@ static void check_scan(const dfgnn_queue *queue, int64_t count, int max) {
 static const int64_t sizes[] = {
     1, 31, DFGNN_SORT_SMALL, DFGNN_SORT_SMALL + 1, 50000, 1600000};
 
-START_TEST(keys_are_sorted_stably) {
+IN_CASE("sort")
+
+TEST(keys_are_sorted_stably) {
   static const int bits[] = {1, 7, 8, 9, 16, 17, 20, 25};
   dfgnn_context *gpu = gpu_context();
   const dfgnn_queue queue = {.engine = gpu->backend->engine(gpu->device)};
@@ -104,10 +106,11 @@ START_TEST(keys_are_sorted_stably) {
     for (size_t b = 0; b < sizeof bits / sizeof *bits; b++)
       for (int wide = 0; wide < 2; wide++)
         check_sort(&queue, sizes[s], bits[b], wide);
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(arrays_are_scanned) {
+IN_CASE("scan")
+
+TEST(arrays_are_scanned) {
   dfgnn_context *gpu = gpu_context();
   const dfgnn_queue queue = {.engine = gpu->backend->engine(gpu->device)};
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -115,18 +118,6 @@ START_TEST(arrays_are_scanned) {
       check_scan(&queue, sizes[s], max);
       check_scan(&queue, DFGNN_SCAN_TILE + (int64_t)s, max);
     }
-  dfgnn_context_destroy(gpu);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_sort");
-  TCase *tests = tcase_create("sort");
-  tcase_set_timeout(tests, 0);
-  tcase_add_test(tests, keys_are_sorted_stably);
-  suite_add_tcase(suite, tests);
-  tests = tcase_create("scan"); /* CK_RUN_CASE runs one of them alone */
-  tcase_set_timeout(tests, 0);
-  tcase_add_test(tests, arrays_are_scanned);
-  suite_add_tcase(suite, tests);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_sort")

@@ -31,8 +31,8 @@ static void compare_all(dfgnn_context *gpu, dfgnn_context *cpu,
                         const dfgnn_csr *csr, int fewer, const char *label) {
   static const int highs[] = {16, 32, 64, 128};
   dfgnn_graph *on_gpu = NULL, *on_cpu = NULL;
-  ck_ok(dfgnn_graph_create_csr(&on_gpu, gpu, csr, NULL));
-  ck_ok(dfgnn_graph_create_csr(&on_cpu, cpu, csr, NULL));
+  on_gpu = graph_on(gpu, csr);
+  on_cpu = graph_on(cpu, csr);
   for (int k = 0; k < 16; k++) {
     const int dense = k / 4 % 2;
     const dfgnn_view_request request = {
@@ -41,44 +41,37 @@ static void compare_all(dfgnn_context *gpu, dfgnn_context *cpu,
         (!fewer || k % 5 == fewer % 5))
       compare(on_gpu, on_cpu, request, label);
   }
-  dfgnn_graph_destroy(on_gpu);
-  dfgnn_graph_destroy(on_cpu);
 }
 
-START_TEST(the_tiles_of_every_shape_are_those_of_the_host) {
+IN_CASE("tiles")
+
+TEST(the_tiles_of_every_shape_are_those_of_the_host) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   for (int i = 0; i < TILED_WIDE; i++) {
     dfgnn_csr csr = tiled_make(i);
     char label[32];
     snprintf(label, sizeof label, "tiled_make(%d)", i);
     compare_all(gpu, cpu, &csr, quick() ? i + 1 : 0, label);
-    tiled_free(&csr);
   }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
-START_TEST(offsets_of_64_bits_give_the_same_tiles) {
+TEST(offsets_of_64_bits_give_the_same_tiles) {
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   for (int i = 0; i < TILED_WIDE; i++) {
     dfgnn_csr csr = tiled_make(i);
     char label[48];
     snprintf(label, sizeof label, "tiled_make(%d) of 64 bits", i);
-    int64_t *wide = malloc((size_t)(csr.destinations + 1) * sizeof *wide);
+    int64_t *wide = zeros_of(csr.destinations + 1, sizeof *wide);
     for (int64_t k = 0; k <= csr.destinations; k++)
       wide[k] = ((const int32_t *)csr.offsets)[k];
     dfgnn_csr same = csr;
     same.offsets = wide;
     same.offset_type = DFGNN_INDEX_I64;
     compare_all(gpu, cpu, &same, i + 1, label);
-    free(wide);
-    tiled_free(&csr);
   }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
-START_TEST(the_tiles_of_generated_graphs_are_those_of_the_host) {
+TEST(the_tiles_of_generated_graphs_are_those_of_the_host) {
   static const char *const specs[] = {
       "sbm-pattern:batch=40,seed=1",
       "knn:batch=60,seed=2",
@@ -87,30 +80,23 @@ START_TEST(the_tiles_of_generated_graphs_are_those_of_the_host) {
   };
   dfgnn_context *gpu = gpu_context(), *cpu = cpu_context("");
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
-    dfgnn_csr *csr = NULL;
-    ck_ok(dfgnn_csr_generate(&csr, specs[i]));
+    dfgnn_csr *csr = generated(specs[i]);
     compare_all(gpu, cpu, csr, (int)i + 1, specs[i]);
-    dfgnn_csr_free(csr);
   }
-  dfgnn_context_destroy(gpu);
-  dfgnn_context_destroy(cpu);
 }
 
-START_TEST(what_cannot_be_tiled_is_refused) {
+TEST(what_cannot_be_tiled_is_refused) {
   const int32_t offsets[] = {0, 1, 2}, indices[] = {0, 2};
   dfgnn_csr csr = csr32(2, 3, offsets, indices);
   dfgnn_context *gpu = gpu_context();
-  dfgnn_graph *graph = NULL;
   const dfgnn_view *view = NULL;
   dfgnn_view_request request = {DFGNN_VIEW_TILES, 17, 0};
-  ck_ok(dfgnn_graph_create_csr(&graph, gpu, &csr, NULL));
+  dfgnn_graph *graph = graph_on(gpu, &csr);
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
            "tiles of 17 rows");
   request.parameter = dfgnn__tiles_parameter(16, 1);
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_UNSUPPORTED,
            "found 2 x 3");
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(gpu);
 }
 
 /* ---- time ---------------------------------------------------------------- */
@@ -123,14 +109,12 @@ static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
   double best = 1e9;
   for (int i = 0; i < 5; i++) {
     const dfgnn_view *view = NULL;
-    dfgnn_graph *graph = NULL;
-    ck_ok(dfgnn_graph_create_csr(&graph, gpu, csr, NULL));
+    dfgnn_graph *graph = graph_on(gpu, csr);
     ck_cu(CtxSynchronize);
     double begin = seconds_now();
     ck_ok(dfgnn__graph_view(&view, graph, &request));
     double ms = 1e3 * (seconds_now() - begin);
     best = ms < best ? ms : best;
-    dfgnn_graph_destroy(graph);
   }
   return best;
 }
@@ -140,42 +124,27 @@ static double build_ms(dfgnn_context *gpu, const dfgnn_csr *csr, int rows,
  * the batches, and 3 and 22 ms for the large graphs. */
 static void timed(const char *spec, int dense, double most) {
   dfgnn_context *gpu = gpu_context();
-  dfgnn_csr *csr = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
+  dfgnn_csr *csr = generated(spec);
   for (int rows = 16; rows <= 128; rows *= 2) {
     double ms = build_ms(gpu, csr, rows, dense);
     printf("%s: %s of %d rows in %.3f ms\n", spec, dense ? "dense" : "windows",
            rows, ms);
     ck_assert_double_lt(ms, most);
   }
-  dfgnn_csr_free(csr);
-  dfgnn_context_destroy(gpu);
 }
 
-START_TEST(a_mini_batch_is_tiled_in_a_few_milliseconds) {
+IN_CASE("time")
+
+TEST(a_mini_batch_is_tiled_in_a_few_milliseconds) {
+  NOT_QUICK;
   timed("sbm-pattern:batch=1024,seed=1", 0, 12);
   timed("sbm-pattern:batch=1024,seed=1", 1, 12);
 }
 
-START_TEST(twenty_million_edges_are_tiled_in_milliseconds) {
+TEST(twenty_million_edges_are_tiled_in_milliseconds) {
+  NOT_QUICK;
   timed("uniform:nodes=200000,edges=20000000,seed=3", 0, 20);
   timed("uniform:nodes=2000000,edges=20000000,seed=3", 0, 40);
 }
 
-int main(void) {
-  Suite *suite = suite_create("gpu_tiles");
-  TCase *tiles = tcase_create("tiles"), *time = tcase_create("time");
-  tcase_set_timeout(tiles, 0);
-  tcase_set_timeout(time, 0);
-  tcase_add_test(tiles, the_tiles_of_every_shape_are_those_of_the_host);
-  tcase_add_test(tiles, offsets_of_64_bits_give_the_same_tiles);
-  tcase_add_test(tiles, the_tiles_of_generated_graphs_are_those_of_the_host);
-  tcase_add_test(tiles, what_cannot_be_tiled_is_refused);
-  suite_add_tcase(suite, tiles);
-  if (!quick()) { /* compute-sanitizer slows timing */
-    tcase_add_test(time, a_mini_batch_is_tiled_in_a_few_milliseconds);
-    tcase_add_test(time, twenty_million_edges_are_tiled_in_milliseconds);
-  }
-  suite_add_tcase(suite, time);
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_tiles")

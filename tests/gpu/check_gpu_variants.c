@@ -14,10 +14,13 @@ static int in_quick(const variant_test *t) {
 
 #define TAKE(i)                                                                \
   variant_test test = variant_test_make(i);                                    \
-  if (variant_test_count("cuda", &test) == 0 || (quick() && !in_quick(&test))) \
+  if (!in_part(i) || variant_test_count("cuda", &test) == 0 ||                 \
+      (quick() && !in_quick(&test)))                                           \
   return
 
-START_TEST(every_variant_matches_the_reference) {
+IN_CASE("variants")
+
+TEST_LOOP(every_variant_matches_the_reference, 0, VARIANT_TESTS) {
   TAKE(_i);
   int checks = check_every_variant("cuda", &test);
   printf("%s %s %s: %d checks\n", dfgnn_name(DFGNN_NAMES_OP, test.op),
@@ -25,7 +28,10 @@ START_TEST(every_variant_matches_the_reference) {
          dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype), checks);
 }
 
-START_TEST(every_variant_with_edge_features_matches_the_reference) {
+IN_CASE("edge_features")
+
+TEST_LOOP(every_variant_with_edge_features_matches_the_reference, 0,
+          VARIANT_TESTS) {
   TAKE(_i);
   int checks = check_edge_features("cuda", &test);
   if (!getenv("DFGNN_TEST_FAMILY") &&
@@ -38,56 +44,48 @@ START_TEST(every_variant_with_edge_features_matches_the_reference) {
          dfgnn_name(DFGNN_NAMES_DTYPE, test.dtype), checks);
 }
 
-START_TEST(special_values_follow_ieee_arithmetic) {
+IN_CASE("special_values")
+
+TEST_LOOP(special_values_follow_ieee_arithmetic, 0, VARIANT_TESTS) {
   TAKE(_i);
   check_special_values("cuda", &test);
 }
 
-START_TEST(slices_of_sources_match_the_reference) {
+IN_CASE("slices")
+
+TEST_LOOP(slices_of_sources_match_the_reference, 0, VARIANT_TESTS) {
   TAKE(_i);
   if (DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
     check_slices("cuda", &test);
 }
 
-START_TEST(strides_of_the_caller_are_followed) {
+IN_CASE("strides")
+
+TEST_LOOP(strides_of_the_caller_are_followed, 0, VARIANT_TESTS) {
   TAKE(_i);
   check_strides("cuda", &test);
 }
 
-START_TEST(rows_of_2048_features_are_served) {
+IN_CASE("repeats")
+
+TEST_LOOP(deterministic_variants_repeat_every_bit, 0, VARIANT_TESTS) {
+  TAKE(_i);
+  check_repeats("cuda", &test);
+}
+
+IN_CASE("wide_rows")
+
+TEST_LOOP(rows_of_2048_features_are_served, 0, VARIANT_TESTS) {
   TAKE(_i);
   if (dfgnn__operator(test.op, test.pass) &&
       DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
     check_wide_rows("cuda", &test);
 }
 
-START_TEST(every_operator_and_pass_has_variants) {
+IN_CASE("registry")
+
+TEST(every_operator_and_pass_has_variants) {
   check_backend_has_variants("cuda");
 }
 
-int main(void) {
-  /* Check's CK_RUN_CASE runs one of these alone. */
-  const struct {
-    const char *name;
-    const TTest *test;
-  } cases[] = {
-      {"variants", every_variant_matches_the_reference},
-      {"edge_features", every_variant_with_edge_features_matches_the_reference},
-      {"special_values", special_values_follow_ieee_arithmetic},
-      {"slices", slices_of_sources_match_the_reference},
-      {"strides", strides_of_the_caller_are_followed},
-      {"wide_rows", rows_of_2048_features_are_served}};
-  Suite *suite = suite_create("gpu_variants");
-  TCase *registry = tcase_create("registry");
-  tcase_add_test(registry, every_operator_and_pass_has_variants);
-  suite_add_tcase(suite, registry);
-  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-    TCase *tests = tcase_create(cases[k].name);
-    tcase_set_timeout(tests, 0);
-    for (int i = 0; i < VARIANT_TESTS; i++)
-      if (in_part(i))
-        tcase_add_loop_test(tests, cases[k].test, i, i + 1);
-    suite_add_tcase(suite, tests);
-  }
-  return run_on_gpu(suite);
-}
+GPU_MAIN("gpu_variants")

@@ -31,15 +31,15 @@ enum { SKIPPED = 77 };
                   ck_text ? ck_text : "failed", ck_error);                     \
   } while (0)
 
+static inline void give_back(void *memory) {
+  ck_cu(MemFree, cu_address(memory));
+}
+
+/* Memory of the device, which the test owns. */
 static inline void *device_memory(size_t bytes) {
   cu_pointer memory = 0;
   ck_cu(MemAlloc, &memory, bytes ? bytes : 1);
-  return (void *)(uintptr_t)memory;
-}
-
-static inline void free_device(const void *memory) {
-  if (memory)
-    ck_cu(MemFree, cu_address(memory));
+  return test_own((void *)(uintptr_t)memory, give_back);
 }
 
 /* Copies from and to host or device memory, and waits for the copy. */
@@ -74,6 +74,12 @@ static inline int quick(void) {
   return value && *value && strcmp(value, "0");
 }
 
+/* Leaves a test out of a quick run: compute-sanitizer slows what is timed, and
+ * reports calls that are refused. */
+#define NOT_QUICK                                                              \
+  if (quick())                                                                 \
+  return
+
 /* N of DFGNN_TEST_FEW=N, else 1: tests take one variant of N, and small graphs
  * if N is above 1, for the emulator. */
 static inline int few(void) {
@@ -84,6 +90,7 @@ static inline int few(void) {
 
 /* DFGNN_TEST_PART=i/n takes every n-th test from the i-th, for several
  * processes side by side. */
+static int parts_taken;
 static inline int in_part(int number) {
   const char *value = getenv("DFGNN_TEST_PART");
   int part = 0, parts = 1;
@@ -91,7 +98,9 @@ static inline int in_part(int number) {
     fprintf(stderr, "DFGNN_TEST_PART is %s, expected i/n\n", value);
     exit(EXIT_FAILURE);
   }
-  return number % parts == part % parts;
+  const int taken = number % parts == part % parts;
+  parts_taken += taken;
+  return taken;
 }
 
 static inline dfgnn_context *gpu_context(void) {
@@ -99,12 +108,7 @@ static inline dfgnn_context *gpu_context(void) {
 }
 
 static inline dfgnn_graph *graph_of(dfgnn_context *ctx, const char *spec) {
-  dfgnn_csr *csr = NULL;
-  dfgnn_graph *graph = NULL;
-  ck_ok(dfgnn_csr_generate(&csr, spec));
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
-  dfgnn_csr_free(csr);
-  return graph;
+  return graph_on(ctx, generated(spec));
 }
 
 static inline void same_array(dfgnn_context *gpu, const void *found,
@@ -130,23 +134,32 @@ static inline int use_first_device(void) {
 }
 
 /* CUDA does not survive a fork, so all tests run in this process. */
-static inline int run_on_gpu(Suite *suite) {
-  SRunner *runner = srunner_create(suite);
-  int result = SKIPPED;
+static inline int run_on_gpu(const char *name) {
   char why[512];
   if (dfgnn__backend_cuda.device_count() == 0) {
     fprintf(stderr, "skipped: no CUDA device\n");
-  } else if (!dfgnn__engine_usable(why, sizeof why)) {
-    fprintf(stderr, "skipped: %s\n", why);
-  } else if (!use_first_device()) {
-    fprintf(stderr, "the first device gives no context\n");
-    result = EXIT_FAILURE;
-  } else {
-    srunner_set_fork_status(runner, CK_NOFORK);
-    return run_all(runner);
+    return SKIPPED;
   }
-  srunner_free(runner);
+  if (!dfgnn__engine_usable(why, sizeof why)) {
+    fprintf(stderr, "skipped: %s\n", why);
+    return SKIPPED;
+  }
+  if (!use_first_device()) {
+    fprintf(stderr, "the first device gives no context\n");
+    return EXIT_FAILURE;
+  }
+  SRunner *runner = srunner_create(suite_of(&(test_case){.name = name}));
+  srunner_set_fork_status(runner, CK_NOFORK);
+  int result = run_all(runner);
+  if (getenv("DFGNN_TEST_PART") && !parts_taken) {
+    fprintf(stderr, "DFGNN_TEST_PART=%s has no test\n",
+            getenv("DFGNN_TEST_PART"));
+    return EXIT_FAILURE;
+  }
   return result;
 }
+
+#define GPU_MAIN(name)                                                         \
+  int main(void) { return run_on_gpu(name); }
 
 #endif

@@ -12,6 +12,7 @@
 #include "lib/plan.h"
 #include "lib/registry.h"
 #include "lib/views.h"
+#include "tests/common/messages.h"
 #include "tests/common/shapes.h"
 #include "tests/unit/fixture.h"
 #include "tuner/harness.h"
@@ -225,6 +226,17 @@ TEST_LOOP(reference_gradients_are_those_of_finite_differences, 0,
   ck_assert_int_gt(check_gradients(&problem, flags), 0);
 }
 
+enum { KINDS = MESSAGE_COUNT(message_kinds) };
+
+TEST_LOOP(gradients_of_messages_are_those_of_finite_differences, 0,
+          KINDS *MESSAGE_COUNT(message_ops)) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  problem.op = message_ops[_i / KINDS];
+  problem.message = message_kinds[_i % KINDS].message;
+  problem.edge_dim = message_kinds[_i % KINDS].edge_dim;
+  ck_assert_int_gt(check_gradients(&problem, 0), 1);
+}
+
 /* ---- edge features ------------------------------------------------------- */
 
 typedef struct edge_case {
@@ -363,21 +375,16 @@ static void open_session(session *s, dfgnn_op op, dfgnn_pass pass, int which,
   problem.pass = pass;
   problem.heads = HEADS;
   problem.dim = 20;
-  problem.dropout = 1;
+  problem.dropout = DFGNN_OPS_ATTENTION >> op & 1;
   s->shape = shape_make(which, shape_seed());
   s->ctx = context_on("cpu", "", threads);
-  ck_ok(dfgnn_graph_create_csr(&s->graph, s->ctx, &s->shape.csr, NULL));
+  s->graph = graph_on(s->ctx, &s->shape.csr);
   ck_ok(dfgnn__problem_complete(&s->problem, &problem));
   ck_ok(dfgnn__harness_create(&s->harness, s->ctx, s->graph, &s->problem,
                               shape_seed()));
 }
 
-static void close_session(session *s) {
-  dfgnn__harness_destroy(s->harness);
-  dfgnn_graph_destroy(s->graph);
-  dfgnn_context_destroy(s->ctx);
-  shape_free(&s->shape);
-}
+static void close_session(session *s) { dfgnn__harness_destroy(s->harness); }
 
 static size_t bytes_of(const session *s, const dfgnn_tensor *t) {
   const dfgnn_matrix *m = &s->graph->matrix;
@@ -387,13 +394,10 @@ static size_t bytes_of(const session *s, const dfgnn_tensor *t) {
 }
 
 static void execute(session *s, const char *variant, const dfgnn_args *args) {
-  dfgnn_plan *plan;
   void *workspace;
-  ck_ok(
-      dfgnn_plan_create_forced(&plan, s->ctx, s->graph, &s->problem, variant));
+  dfgnn_plan *plan = forced_on(s->ctx, s->graph, &s->problem, variant);
   ck_ok(dfgnn__harness_workspace(&workspace, s->harness, plan));
   ck_ok(dfgnn_execute(plan, args, workspace, NULL));
-  dfgnn_plan_destroy(plan);
 }
 
 static int applies(const session *s, const dfgnn_variant *v) {
@@ -407,7 +411,8 @@ static void check_alone(session *s, const char *variant,
   const dfgnn_operator *op = dfgnn__operator(s->problem.op, s->problem.pass);
   dfgnn_args all = *dfgnn__harness_args(s->harness), one = all;
   size_t bytes = bytes_of(s, wanted);
-  float *expected = malloc(bytes + 1), *found = malloc(bytes + 1);
+  float *expected = zeros_of((int64_t)bytes, 1);
+  float *found = zeros_of((int64_t)bytes, 1);
   double rms = 0;
   execute(s, variant, &all);
   memcpy(expected, *dfgnn__tensor_slot(wanted, &all), bytes);
@@ -424,11 +429,9 @@ static void check_alone(session *s, const char *variant,
                       1e-5 * (fabs((double)expected[i]) + sqrt(rms)),
                   "%s: %s[%zu] is %g alone, %g among all", variant,
                   wanted->name, i, (double)found[i], (double)expected[i]);
-  free(found);
-  free(expected);
 }
 
-TEST_LOOP(each_gradient_can_be_asked_for_alone, 0, DFGNN_OP_GATV2 + 1) {
+TEST_LOOP(each_gradient_can_be_asked_for_alone, 0, DFGNN_OP_COUNT) {
   const dfgnn_operator *op = dfgnn__operator((dfgnn_op)_i, DFGNN_PASS_BACKWARD);
   session s;
   int checks = 0;
@@ -481,7 +484,7 @@ TEST(dropout_follows_its_seed_wherever_that_is) {
   open_session(&s, DFGNN_OP_GT, DFGNN_PASS_FORWARD, 6, 1);
   dfgnn_args args = *dfgnn__harness_args(s.harness);
   size_t bytes = bytes_of(&s, tensor(&s.problem, "out"));
-  char *by_value = malloc(bytes);
+  char *by_value = zeros_of((int64_t)bytes, 1);
   const char *variant = "cpu.attention.fwd.reference";
 
   args.seed_value = seed;
@@ -494,7 +497,6 @@ TEST(dropout_follows_its_seed_wherever_that_is) {
   seed++;
   execute(&s, variant, &args);
   ck_assert(memcmp(by_value, args.out, bytes) != 0);
-  free(by_value);
   close_session(&s);
 }
 

@@ -35,7 +35,6 @@ static void tuned_at(time_t now, int64_t stamp) {
   dfgnn_tune_options options = DFGNN_TUNE_OPTIONS_INIT;
   dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
   dfgnn_csr csr = ring(50, degree);
-  dfgnn_graph *graph;
   dfgnn_store *store;
   int fd = mkstemps(path, 3);
   ck_assert_int_ge(fd, 0);
@@ -44,22 +43,21 @@ static void tuned_at(time_t now, int64_t stamp) {
   told = now;
   ck_assert_int_eq(time(NULL), now);
   dfgnn_context *ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   problem.dim = 4;
   options.budget_s = 0.2;
   ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &options));
   ck_assert_int_eq(report.kept, 1);
   ck_assert_int_gt(report.measured, 0);
   ck_assert_double_lt(report.seconds, 60);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
+  done(graph);
+  done(ctx);
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_READ));
   dfgnn_store_filter filter = DFGNN_STORE_FILTER_INIT;
   ck_ok(dfgnn__store_each(store, NULL, &filter, count, seen));
   dfgnn__store_close(store);
   ck_assert_int_ge(seen[0], report.measured);
   ck_assert_int_eq(seen[1], stamp);
-  ring_free(&csr);
   remove_store(path);
 }
 

@@ -20,7 +20,7 @@ static dfgnn_problem problem;
 static void set_up(void) {
   csr = generated("powerlaw:nodes=40,edges=300,max-degree=30,seed=3");
   ctx = cpu_context("");
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  graph = graph_on(ctx, csr);
   for (int i = 0; i < SIZE; i++)
     feature[i] = (float)((i * 37 + 11) % 101) / 50 - 1;
   problem = (dfgnn_problem)DFGNN_PROBLEM_INIT;
@@ -28,26 +28,12 @@ static void set_up(void) {
   problem.dim = DIM;
 }
 
-static void tear_down(void) {
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  dfgnn_csr_free(csr);
-}
-
 static void run(float out[SIZE], const char *variant, double scale) {
   dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_plan *plan;
-  void *workspace = NULL;
   args.query = args.key = args.value = feature;
   args.out = out;
   args.scale = scale;
-  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, variant));
-  size_t bytes = (dfgnn_plan_workspace(plan) + 63) & ~(size_t)63;
-  if (bytes)
-    workspace = aligned_alloc(64, bytes);
-  ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
-  free(workspace);
-  dfgnn_plan_destroy(plan);
+  execute_plan(forced_on(ctx, graph, &problem, variant), &args);
 }
 
 /* Calls `each` with the variants that can do the problem; how many there are.
@@ -152,4 +138,4 @@ TEST(a_struct_that_ends_earlier_leaves_defaults) {
            "options.struct_size is");
 }
 
-TEST_MAIN("complete", .setup = set_up, .teardown = tear_down)
+TEST_MAIN("complete", .setup = set_up)

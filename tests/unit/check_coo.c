@@ -8,7 +8,6 @@
 static dfgnn_context *ctx;
 
 static void open_context(void) { ctx = cpu_context(""); }
-static void close_context(void) { dfgnn_context_destroy(ctx); }
 
 static dfgnn_coo list32(int64_t destinations, int64_t sources, int64_t edges,
                         const int32_t *dst, const int32_t *src) {
@@ -30,8 +29,7 @@ TEST(edges_in_any_order_become_rows_that_keep_it) {
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   dfgnn_csr csr = DFGNN_CSR_INIT;
   dfgnn_index_type type;
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   ck_ok(dfgnn_graph_csr(&csr, graph));
   ck_assert_int_eq(csr.destinations, 4);
   ck_assert_int_eq(csr.sources, 5);
@@ -43,30 +41,25 @@ TEST(edges_in_any_order_become_rows_that_keep_it) {
   /* beside the columns, which the next test looks at */
   ck_assert_uint_eq(dfgnn_graph_bytes(graph) - graph->view_bytes,
                     sizeof offsets + sizeof indices + sizeof order);
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(sorted_edges_need_no_order) {
   static const int64_t sorted[] = {0, 0, 1, 3}, from[] = {2, 1, 0, 4};
   dfgnn_coo coo = list32(4, 5, 4, NULL, NULL);
-  dfgnn_graph *graph;
   coo.destination = sorted;
   coo.source = from;
   coo.index_type = DFGNN_INDEX_I64;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   ck_assert_ptr_null(dfgnn_graph_edge_order(graph, NULL));
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(a_list_without_edges_is_a_graph) {
   dfgnn_coo coo = list32(3, 2, 0, NULL, NULL);
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   ck_ok(dfgnn_graph_signature(&signature, graph));
   ck_assert_int_eq(signature.destinations, 3);
   ck_assert(signature.isolated == 1);
-  dfgnn_graph_destroy(graph);
 }
 
 static void refuse(const dfgnn_coo *coo, const char *text) {
@@ -109,10 +102,10 @@ TEST(a_trusted_list_is_the_same_graph) {
     dfgnn_coo coo = list32(4, 5, 6, sorted ? rising : dst, src);
     dfgnn_csr found = DFGNN_CSR_INIT, expected = DFGNN_CSR_INIT;
     dfgnn_graph *checked, *trusted;
-    ck_ok(dfgnn_graph_create_coo(&checked, ctx, &coo, NULL));
+    checked = listed_on(ctx, &coo);
     coo.sorted = sorted;
     coo.trusted = 1;
-    ck_ok(dfgnn_graph_create_coo(&trusted, ctx, &coo, NULL));
+    trusted = listed_on(ctx, &coo);
     ck_ok(dfgnn_graph_csr(&expected, checked));
     ck_ok(dfgnn_graph_csr(&found, trusted));
     ck_assert_int_eq(found.edges, 6);
@@ -123,8 +116,6 @@ TEST(a_trusted_list_is_the_same_graph) {
     if (order)
       ck_assert_mem_eq(order, dfgnn_graph_edge_order(checked, NULL),
                        6 * sizeof(int32_t));
-    dfgnn_graph_destroy(trusted);
-    dfgnn_graph_destroy(checked);
   }
 }
 
@@ -138,16 +129,14 @@ TEST(self_loops_are_replaced_by_one_a_node) {
   for (int trusted = 0; trusted < 2; trusted++) {
     dfgnn_coo coo = list32(5, 3, 6, to, from);
     dfgnn_csr csr = DFGNN_CSR_INIT;
-    dfgnn_graph *graph;
     coo.self_loops = 1;
     coo.trusted = trusted;
-    ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+    dfgnn_graph *graph = listed_on(ctx, &coo);
     ck_ok(dfgnn_graph_csr(&csr, graph));
     ck_assert_int_eq(csr.edges, 7);
     ck_assert_mem_eq(csr.offsets, offsets, sizeof offsets);
     ck_assert_mem_eq(csr.indices, indices, sizeof indices);
     ck_assert_mem_eq(dfgnn_graph_edge_order(graph, NULL), order, sizeof order);
-    dfgnn_graph_destroy(graph);
   }
 }
 
@@ -177,16 +166,14 @@ TEST(loops_get_the_features_of_their_rows) {
       const void *given = wide ? (const void *)given64 : given32;
       const void *grad = wide ? (const void *)grad64 : grad32;
       dfgnn_coo coo = list32(5, 3, 6, to, from);
-      dfgnn_graph *graph;
       coo.self_loops = 1;
-      ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+      dfgnn_graph *graph = listed_on(ctx, &coo);
       ck_ok(dfgnn_graph_fill_loops(graph, type, 2, mean, given, found));
       for (int k = 0; k < 14; k++)
         ck_assert_double_eq(value_of(type, found, k), filled[k]);
       ck_ok(dfgnn_graph_fill_loops_backward(graph, type, 2, mean, grad, found));
       for (int k = 0; k < 12; k++)
         ck_assert_double_eq(value_of(type, found, k), spread[k]);
-      dfgnn_graph_destroy(graph);
     }
 }
 
@@ -199,9 +186,8 @@ TEST(loops_get_the_mean_or_the_sum) {
   uint16_t found[6];
   for (int mean = 0; mean < 2; mean++) {
     dfgnn_coo coo = list32(3, 3, 4, to, from);
-    dfgnn_graph *graph;
     coo.self_loops = 1;
-    ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+    dfgnn_graph *graph = listed_on(ctx, &coo);
     ck_ok(dfgnn_graph_fill_loops(graph, DFGNN_BF16, 1, mean, bf16, found));
     ck_assert_double_eq(value_of(DFGNN_BF16, found, 0), 0); /* no edges */
     ck_assert_double_eq(value_of(DFGNN_BF16, found, 3), 6);
@@ -211,20 +197,18 @@ TEST(loops_get_the_mean_or_the_sum) {
     ck_assert_double_eq_tol(value_of(DFGNN_BF16, found, 0),
                             mean ? 1 + 1.0 / 3 : 2, 0.005);
     ck_assert_double_eq(value_of(DFGNN_BF16, found, 2), 0); /* left out */
-    dfgnn_graph_destroy(graph);
   }
 }
 
 TEST(loops_that_are_not_there_are_not_filled) {
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   float numbers[24] = {0};
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   ck_fails(dfgnn_graph_fill_loops(graph, DFGNN_F32, 2, 1, numbers, numbers),
            DFGNN_ERROR_INVALID, "was not made of a list with coo.self_loops");
-  dfgnn_graph_destroy(graph);
+  done(graph);
   coo.self_loops = 1;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  graph = listed_on(ctx, &coo);
   ck_fails(dfgnn_graph_fill_loops(graph, DFGNN_F32, 0, 1, numbers, numbers),
            DFGNN_ERROR_INVALID, "width is 0, expected > 0");
   ck_fails(dfgnn_graph_fill_loops(graph, DFGNN_F32, 2, 1, NULL, numbers),
@@ -234,7 +218,6 @@ TEST(loops_that_are_not_there_are_not_filled) {
       DFGNN_ERROR_INVALID, "grad_given is NULL");
   ck_fails(dfgnn_graph_fill_loops(graph, (dfgnn_dtype)9, 2, 1, NULL, numbers),
            DFGNN_ERROR_INVALID, "dtype is 9, expected 0..3");
-  dfgnn_graph_destroy(graph);
 }
 
 /* ---- signatures on demand ------------------------------------------------ */
@@ -244,19 +227,17 @@ TEST(the_signature_of_a_list_is_made_when_it_is_asked_for) {
   dfgnn_signature late = DFGNN_SIGNATURE_INIT, at_once = DFGNN_SIGNATURE_INIT;
   dfgnn_csr csr = DFGNN_CSR_INIT;
   dfgnn_graph *graph, *same;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  graph = listed_on(ctx, &coo);
   ck_assert(!dfgnn__graph_known(graph));
   ck_ok(dfgnn_graph_csr(&csr, graph));
   ck_assert(!dfgnn__graph_known(graph));
-  ck_ok(dfgnn_graph_create_csr(&same, ctx, &csr, NULL));
+  same = graph_on(ctx, &csr);
   ck_assert(dfgnn__graph_known(same));
   ck_ok(dfgnn_graph_signature(&late, graph));
   ck_assert(dfgnn__graph_known(graph));
   ck_ok(dfgnn_graph_signature(&at_once, same));
   ck_assert_mem_eq(&late, &at_once, sizeof late);
   ck_assert_int_eq(late.max_degree, 3);
-  dfgnn_graph_destroy(same);
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(a_trusted_matrix_is_not_looked_at) {
@@ -273,7 +254,7 @@ TEST(a_trusted_matrix_is_not_looked_at) {
   ck_fails(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL), DFGNN_ERROR_INVALID,
            "indices[5] = 99 in row 3 is out of range");
   csr.trusted = 1;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  graph = graph_on(ctx, &csr);
   ck_assert_int_eq(graph->matrix.max_degree, 3);
   /* asking for the signature checks the matrix after all, each time */
   for (int again = 0; again < 2; again++)
@@ -308,9 +289,8 @@ TEST(columns_that_are_given_are_not_made) {
   for (int trusted = 0; trusted < 2; trusted++) {
     dfgnn_csr csr = both_ways();
     const dfgnn_view *view;
-    dfgnn_graph *graph;
     csr.trusted = trusted;
-    ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+    dfgnn_graph *graph = graph_on(ctx, &csr);
     ck_ok(dfgnn__graph_view(&view, graph, &request));
     ck_assert_ptr_eq(view->array[0], column_offsets);
     ck_assert_ptr_eq(view->array[1], column_rows);
@@ -318,7 +298,6 @@ TEST(columns_that_are_given_are_not_made) {
     ck_assert_int_eq(view->count, 5);
     ck_assert_int_eq(view->extra, 2);
     ck_assert_uint_eq(dfgnn_graph_bytes(graph), 0);
-    dfgnn_graph_destroy(graph);
   }
 }
 
@@ -350,9 +329,8 @@ TEST(columns_list_their_edges_in_order) {
   const dfgnn_view_request request = {.kind = DFGNN_VIEW_TRANSPOSE};
   dfgnn_csr csr = both_ways();
   const dfgnn_view *view, *again;
-  dfgnn_graph *graph;
   csr.column_offsets = csr.column_rows = csr.column_edges = NULL;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   size_t before = dfgnn_graph_bytes(graph);
   ck_ok(dfgnn__graph_view(&view, graph, &request));
   ck_assert_int_eq(view->count, 5);
@@ -363,7 +341,6 @@ TEST(columns_list_their_edges_in_order) {
   ck_assert_uint_gt(dfgnn_graph_bytes(graph), before);
   ck_ok(dfgnn__graph_view(&again, graph, &request));
   ck_assert_ptr_eq(view, again);
-  dfgnn_graph_destroy(graph);
 }
 
 /* Compares the columns of a list with those that a view builds of its matrix;
@@ -373,12 +350,12 @@ static int64_t compare_columns(const dfgnn_coo *coo) {
   const dfgnn_view *found, *expected;
   dfgnn_csr csr = DFGNN_CSR_INIT;
   dfgnn_graph *graph, *same;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, coo, NULL));
+  graph = listed_on(ctx, coo);
   const size_t bytes = dfgnn_graph_bytes(graph);
   ck_ok(dfgnn__graph_view(&found, graph, &request));
   ck_assert_uint_eq(dfgnn_graph_bytes(graph), bytes); /* it was there */
   ck_ok(dfgnn_graph_csr(&csr, graph));
-  ck_ok(dfgnn_graph_create_csr(&same, ctx, &csr, NULL));
+  same = graph_on(ctx, &csr);
   ck_ok(dfgnn__graph_view(&expected, same, &request));
   const size_t edges = (size_t)csr.edges * sizeof(int32_t);
   ck_assert_int_eq(found->count, expected->count);
@@ -388,8 +365,6 @@ static int64_t compare_columns(const dfgnn_coo *coo) {
   ck_assert_mem_eq(found->array[1], expected->array[1], edges);
   ck_assert_mem_eq(found->array[2], expected->array[2], edges);
   ck_assert_int_eq(graph->matrix.max_degree, same->matrix.max_degree);
-  dfgnn_graph_destroy(same);
-  dfgnn_graph_destroy(graph);
   return csr.edges;
 }
 
@@ -428,8 +403,7 @@ TEST(views_of_columns_are_those_of_the_transposed_matrix) {
   static const int32_t item_rows[] = {0, 1, 1, 2, 3, 4, 4};
   dfgnn_coo coo = list32(4, 5, 6, dst, src);
   const dfgnn_view *view;
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   ck_ok(dfgnn__graph_view(
       &view, graph,
       &(dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER, .transposed = 1}));
@@ -442,7 +416,6 @@ TEST(views_of_columns_are_those_of_the_transposed_matrix) {
   ck_assert_int_eq(view->count, 7);
   ck_assert_int_eq(view->extra, 2);
   ck_assert_mem_eq(view->array[0], item_rows, sizeof item_rows);
-  dfgnn_graph_destroy(graph);
 }
 
-TEST_MAIN("coo", .setup = open_context, .teardown = close_context)
+TEST_MAIN("coo", .setup = open_context)

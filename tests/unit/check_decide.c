@@ -10,10 +10,12 @@
 
 #define MARGIN .015
 
+OWNED(decisions, dfgnn_decisions, dfgnn__decisions_free)
+
 static dfgnn_decisions *decide(const dfgnn_measurement *rows, size_t count) {
   dfgnn_decisions *decisions = NULL;
   ck_ok(dfgnn__decide(&decisions, NULL, rows, count, MARGIN, NULL, NULL));
-  return decisions;
+  return own_decisions(decisions);
 }
 
 static const dfgnn_ranked *find(const dfgnn_decision *d, const char *variant) {
@@ -28,7 +30,6 @@ static const dfgnn_ranked *find(const dfgnn_decision *d, const char *variant) {
 TEST(no_rows_give_no_decisions) {
   dfgnn_decisions *d = decide(NULL, 0);
   ck_assert_uint_eq(d->count, 0);
-  dfgnn__decisions_free(d);
   dfgnn__decisions_free(NULL);
 }
 
@@ -57,7 +58,6 @@ TEST(the_fastest_variant_wins_and_the_rest_follow_by_time) {
   ck_assert_int_eq(p->signature.edges, 10556);
   ck_assert_str_eq(p->variant, "");
   ck_assert_double_eq(p->median_ms, 0);
-  dfgnn__decisions_free(d);
 }
 
 TEST(decisions_outlive_the_rows_they_came_from) {
@@ -69,7 +69,6 @@ TEST(decisions_outlive_the_rows_they_came_from) {
   memset(arch, 'x', sizeof arch - 1);
   ck_assert_ptr_nonnull(find(&d->decision[0], "fast"));
   ck_assert_str_eq(d->decision[0].problem.arch, "sm_90");
-  dfgnn__decisions_free(d);
 }
 
 TEST(an_anchor_without_a_row_of_its_own_takes_part) {
@@ -81,7 +80,6 @@ TEST(an_anchor_without_a_row_of_its_own_takes_part) {
   ck_assert_int_eq(d->decision[0].ranked[0].revision, 4);
   ck_near(d->decision[0].ranked[0].median_ms, .01);
   ck_near(d->decision[0].ranked[1].log_ratio, log(2));
-  dfgnn__decisions_free(d);
 }
 
 static void shuffle(dfgnn_measurement *rows, size_t count, uint64_t *seed) {
@@ -149,9 +147,7 @@ TEST(any_order_and_any_repetition_give_the_same_to_the_bit) {
     }
     dfgnn_decisions *again = decide(rows, count);
     ck_same(first, again);
-    dfgnn__decisions_free(again);
   }
-  dfgnn__decisions_free(first);
 }
 
 TEST(within_the_margin_the_first_by_name_wins) {
@@ -169,7 +165,6 @@ TEST(within_the_margin_the_first_by_name_wins) {
   ck_assert_int_eq(x->ranked[1].tied, 1);
   ck_assert_str_eq(x->ranked[2].variant, "lion");
   ck_assert_int_eq(x->ranked[2].tied, 0);
-  dfgnn__decisions_free(d);
 }
 
 TEST(of_a_tie_the_least_workspace_wins) {
@@ -183,7 +178,6 @@ TEST(of_a_tie_the_least_workspace_wins) {
   ck_assert_str_eq(x->ranked[0].variant, "small");
   ck_assert_str_eq(x->ranked[1].variant, "big");
   ck_assert_str_eq(x->ranked[2].variant, "tiny"); /* not tied */
-  dfgnn__decisions_free(d);
 }
 
 TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
@@ -204,7 +198,6 @@ TEST(what_noise_cannot_tell_apart_is_tied_up_to_three_margins) {
   ck_assert_int_eq(find(x, "apart")->tied, 0); /* its interval is narrow */
   ck_assert_int_eq(find(x, "noisy")->tied, 0); /* 8 % slower, however wide */
   ck_assert_str_eq(x->ranked[0].variant, "close");
-  dfgnn__decisions_free(d);
 }
 
 TEST(rows_of_a_variant_are_weighted_by_their_precision) {
@@ -217,7 +210,6 @@ TEST(rows_of_a_variant_are_weighted_by_their_precision) {
   double x = (4 * log(.5) + log(.52)) / 5; /* errors of 1 % and 2 % */
   ck_near(find(&d->decision[0], "base")->log_ratio, -x);
   ck_assert_int_eq(find(&d->decision[0], "x")->samples, 100);
-  dfgnn__decisions_free(d);
 }
 
 static int is_revision_one(void *data, const char *variant, int revision) {
@@ -234,7 +226,6 @@ TEST(only_the_newest_revision_of_a_variant_counts) {
   ck_assert_uint_eq(d->decision[0].count, 2);
   ck_assert_int_eq(find(&d->decision[0], "x")->revision, 2);
   ck_near(find(&d->decision[0], "x")->log_ratio, log(2));
-  dfgnn__decisions_free(d);
 }
 
 TEST(revisions_and_variants_that_cannot_be_used_are_left_out) {
@@ -245,11 +236,11 @@ TEST(revisions_and_variants_that_cannot_be_used_are_left_out) {
   uint64_t unusable = 5;
   rows[2].revision = 2;
   ck_ok(dfgnn__decide(&d, &unusable, rows, 4, MARGIN, is_revision_one, NULL));
+  own_decisions(d);
   ck_assert_uint_eq(unusable, 7);
   ck_assert_uint_eq(d->decision[0].count, 2);
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "x");
   ck_assert_int_eq(d->decision[0].ranked[0].revision, 1);
-  dfgnn__decisions_free(d);
 }
 
 TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
@@ -258,10 +249,10 @@ TEST(an_anchor_that_cannot_be_used_still_joins_what_it_measured) {
   rows[0].anchor = rows[1].anchor = "gone";
   rows[0].anchor_revision = rows[1].anchor_revision = 1;
   ck_ok(dfgnn__decide(&d, NULL, rows, 2, MARGIN, is_revision_one, NULL));
+  own_decisions(d);
   ck_assert_uint_eq(d->decision[0].count, 2);
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "y");
   ck_near(d->decision[0].ranked[1].log_ratio, log(2));
-  dfgnn__decisions_free(d);
 }
 
 TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
@@ -284,7 +275,6 @@ TEST(runs_with_other_anchors_are_joined_by_what_both_measured) {
   ck_near(find(x, "e")->log_ratio, log(.45 / .225));
   ck_near(find(x, "a")->log_ratio, log(1 / .225));
   ck_near(find(x, "c")->log_ratio, log(.6 / .225));
-  dfgnn__decisions_free(d);
 }
 
 TEST(what_no_run_joins_is_left_out) {
@@ -296,7 +286,6 @@ TEST(what_no_run_joins_is_left_out) {
   ck_assert_uint_eq(d->decision[0].count, 2);
   ck_assert_ptr_null(find(&d->decision[0], "z"));
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "b");
-  dfgnn__decisions_free(d);
 }
 
 TEST(an_older_revision_of_an_anchor_is_another_anchor) {
@@ -311,7 +300,6 @@ TEST(an_older_revision_of_an_anchor_is_another_anchor) {
   ck_assert_int_eq(x->ranked[0].revision, 2);
   ck_near(find(x, "y")->log_ratio, log(1.8));
   ck_near(find(x, "x")->log_ratio, log(1.6));
-  dfgnn__decisions_free(d);
 }
 
 TEST(a_wrong_variant_never_wins_again_in_its_revision) {
@@ -322,12 +310,10 @@ TEST(a_wrong_variant_never_wins_again_in_its_revision) {
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
   ck_assert_uint_eq(d->decision[0].count, 1);
   ck_assert_uint_eq(d->decision[0].rejections, 1);
-  dfgnn__decisions_free(d);
   rows[1].revision = 2; /* repaired */
   d = decide(rows, 3);
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "x");
   ck_assert_uint_eq(d->decision[0].rejections, 0);
-  dfgnn__decisions_free(d);
 }
 
 TEST(a_failure_counts_until_a_newer_success) {
@@ -348,7 +334,6 @@ TEST(a_failure_counts_until_a_newer_success) {
     ck_assert_str_eq(d->decision[0].ranked[0].variant,
                      cases[i].wins ? "x" : "base");
     ck_assert_uint_eq(d->decision[0].rejections, !cases[i].wins);
-    dfgnn__decisions_free(d);
   }
 }
 
@@ -357,7 +342,6 @@ TEST(a_problem_where_nothing_worked_has_no_decision) {
                               rejected_of(RUN_A, "y", "refused")};
   dfgnn_decisions *d = decide(rows, 2);
   ck_assert_uint_eq(d->count, 0);
-  dfgnn__decisions_free(d);
 }
 
 /* clang-format off */
@@ -383,8 +367,7 @@ TEST(every_part_of_the_key_keeps_decisions_apart) {
   rows[1] = row_of(RUN_A, "y", .25);                                           \
   rows[1].assignment;                                                          \
   d = decide(rows, 2);                                                         \
-  ck_assert_msg(d->count == 2, #assignment);                                   \
-  dfgnn__decisions_free(d);
+  ck_assert_msg(d->count == 2, #assignment);
   EACH_KEY(APART)
 }
 
@@ -397,8 +380,7 @@ TEST(provenance_does_not_keep_decisions_apart) {
   rows[1].assignment;                                                          \
   d = decide(rows, 2);                                                         \
   ck_assert_msg(d->count == 1 && d->decision[0].count == 2, #assignment);      \
-  ck_assert_str_eq(d->decision[0].ranked[0].variant, "y");                     \
-  dfgnn__decisions_free(d);
+  ck_assert_str_eq(d->decision[0].ranked[0].variant, "y");
   EACH_PROVENANCE(TOGETHER)
 }
 
@@ -411,7 +393,6 @@ TEST(rows_that_say_nothing_are_passed_over) {
   dfgnn_decisions *d = decide(rows, 4);
   ck_assert_uint_eq(d->decision[0].count, 1);
   ck_assert_str_eq(d->decision[0].ranked[0].variant, "base");
-  dfgnn__decisions_free(d);
 }
 
 /* Whether one tune, another one, and both merged choose alpha and do not tie
@@ -433,7 +414,7 @@ static int noisy_tunes_agree(const double noise[8]) {
     dfgnn_decisions *d = decide(rows + from[i], count[i]);
     agree &= strcmp(d->decision[0].ranked[0].variant, "alpha") == 0 &&
              !find(&d->decision[0], "beta")->tied;
-    dfgnn__decisions_free(d);
+    done(d);
   }
   return agree;
 }
@@ -510,7 +491,6 @@ static const char *winner_of(const dfgnn_measurement *rows, size_t count) {
   static char name[64];
   dfgnn_decisions *d = decide(rows, count);
   snprintf(name, sizeof name, "%s", d->decision[0].ranked[0].variant);
-  dfgnn__decisions_free(d);
   return name;
 }
 
@@ -529,7 +509,6 @@ TEST(one_sample_never_wins_beside_more) {
   ck_assert_int_eq(find(x, "base")->sure, 1);
   ck_assert(dfgnn__ranked_doubtful(x, 1));
   ck_assert(!dfgnn__ranked_doubtful(x, 0));
-  dfgnn__decisions_free(d);
 }
 
 TEST(an_interval_wider_than_the_difference_changes_nothing) {
@@ -569,7 +548,6 @@ TEST(a_measurement_that_is_repeated_outweighs_the_noisy_one) {
   ck_near(find(x, "x")->log_ratio, log(1.2));
   ck_assert_int_eq(find(x, "x")->noise, DFGNN_NOISE_NONE);
   ck_assert_int_eq(find(x, "x")->tied, 0);
-  dfgnn__decisions_free(d);
 }
 
 TEST(where_nothing_is_sure_the_fastest_of_two_samples_wins) {

@@ -14,12 +14,11 @@ static void open_context(void) {
   ctx = cpu_context("");
   state = 7;
 }
-static void close_context(void) { dfgnn_context_destroy(ctx); }
 
 static uint32_t draw(void) { return (state = state * 1664525u + 1013904223u); }
 
 static double *drawn(int64_t count) {
-  double *x = malloc((size_t)count * sizeof *x);
+  double *x = zeros_of(count, sizeof *x);
   for (int64_t i = 0; i < count; i++)
     x[i] = (double)(draw() >> 8) / (1 << 24) - 0.5;
   return x;
@@ -28,7 +27,7 @@ static double *drawn(int64_t count) {
 /* The rows of x in another order: row order[e] becomes row e, or back. */
 static double *ordered(const double *x, const int32_t *order, int64_t width,
                        int back) {
-  double *y = malloc((size_t)(EDGES * width) * sizeof *y);
+  double *y = zeros_of(EDGES * width, sizeof *y);
   for (int64_t e = 0; e < EDGES; e++)
     memcpy(y + (back ? order[e] : e) * width, x + (back ? e : order[e]) * width,
            (size_t)width * sizeof *x);
@@ -38,7 +37,6 @@ static double *ordered(const double *x, const int32_t *order, int64_t width,
 static dfgnn_graph *listed_graph(void) {
   static int32_t dst[EDGES], src[EDGES];
   dfgnn_coo coo = DFGNN_COO_INIT;
-  dfgnn_graph *graph;
   for (int e = 0; e < EDGES; e++) {
     dst[e] = (int32_t)(draw() >> 8) % NODES;
     src[e] = (int32_t)(draw() >> 8) % NODES;
@@ -47,19 +45,8 @@ static dfgnn_graph *listed_graph(void) {
   coo.edges = EDGES;
   coo.destination = dst;
   coo.source = src;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   return graph;
-}
-
-static void execute(dfgnn_graph *graph, const dfgnn_problem *problem,
-                    const dfgnn_args *args, const char *variant) {
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, problem, variant));
-  size_t bytes = (dfgnn_plan_workspace(plan) + 63) / 64 * 64;
-  void *workspace = aligned_alloc(64, bytes ? bytes : 64);
-  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
-  free(workspace);
-  dfgnn_plan_destroy(plan);
 }
 
 typedef struct outputs {
@@ -86,7 +73,7 @@ static void compare(dfgnn_graph *graph, dfgnn_problem problem, dfgnn_args args,
     } else {
       args.out = found[k].out;
     }
-    execute(graph, &problem, &args, variant);
+    execute_plan(forced_on(ctx, graph, &problem, variant), &args);
   }
   if (backward) {
     double *back = ordered(found[0].edge, order, width, 1);
@@ -94,18 +81,10 @@ static void compare(dfgnn_graph *graph, dfgnn_problem problem, dfgnn_args args,
                   "%s: gradients of features differ", variant);
     ck_assert_msg(!memcmp(found[0].value, found[1].value, NODES * ROW * 8),
                   "%s: gradients of values differ", variant);
-    free(back);
   } else {
     ck_assert_msg(!memcmp(found[0].out, found[1].out, NODES * ROW * 8),
                   "%s: results differ", variant);
   }
-  for (int k = 0; k < 2; k++) {
-    free(found[k].out);
-    free(found[k].edge);
-    free(found[k].value);
-  }
-  free(attr);
-  free(sorted);
 }
 
 /* Compares all variants that serve a problem; returns how many. */
@@ -146,8 +125,6 @@ static int compare_all(dfgnn_graph *graph, dfgnn_problem problem) {
       compared++;
     }
   }
-  for (size_t k = 0; k < sizeof given / sizeof *given; k++)
-    free(given[k]);
   return compared;
 }
 
@@ -162,7 +139,6 @@ TEST(messages_read_features_where_the_list_has_them) {
     problem.message = messages[k];
     ck_assert_int_gt(compare_all(graph, problem), 10);
   }
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(attention_reads_features_where_the_list_has_them) {
@@ -175,7 +151,6 @@ TEST(attention_reads_features_where_the_list_has_them) {
     problem.edge_dim = dims[k % 2];
     ck_assert_int_gt(compare_all(graph, problem), 4);
   }
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(what_cannot_read_a_list_says_so) {
@@ -188,8 +163,6 @@ TEST(what_cannot_read_a_list_says_so) {
   problem.edge_list = 1;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_UNSUPPORTED, "no variant applies");
-  dfgnn_graph_destroy(graph);
 }
 
-TEST_MAIN("edge_list", .setup = open_context, .teardown = close_context,
-          .timeout = 120)
+TEST_MAIN("edge_list", .setup = open_context, .timeout = 120)

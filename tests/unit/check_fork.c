@@ -34,15 +34,9 @@ static void begin(void) {
   for (int i = 0; i < NODES * DIM; i++)
     feature[i] = (float)(i % 11) / 11;
   ctx = cpu_context("");
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  graph = graph_on(ctx, &csr);
   ck_ok(call(ctx, graph)); /* the pool has threads now */
   memcpy(before, out, sizeof out);
-}
-
-static void end(void) {
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  ring_free(&csr);
 }
 
 /* Runs the body in a child; returns its exit status, or minus its signal. */
@@ -150,4 +144,4 @@ TEST(a_device_that_does_not_survive_is_refused) {
   ctx->backend = real;
 }
 
-TEST_MAIN("fork", .setup = begin, .teardown = end, .timeout = 120)
+TEST_MAIN("fork", .setup = begin, .timeout = 120)

@@ -6,7 +6,6 @@
 static dfgnn_context *ctx;
 
 static void open_context(void) { ctx = cpu_context(""); }
-static void close_context(void) { dfgnn_context_destroy(ctx); }
 
 static void refuse(const dfgnn_csr *csr, const char *text) {
   dfgnn_graph *graph = NULL;
@@ -81,10 +80,8 @@ TEST(an_edge_that_leaves_its_graph_is_named) {
 
 static dfgnn_signature signature_of(const dfgnn_csr *csr) {
   dfgnn_signature s = DFGNN_SIGNATURE_INIT;
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, csr);
   ck_ok(dfgnn_graph_signature(&s, graph));
-  dfgnn_graph_destroy(graph);
   return s;
 }
 
@@ -119,7 +116,6 @@ TEST(degrees_are_counted_exactly) {
   double mean = 13997.0 / 6000, squares = 1500 * 14 - 9 + 5000.0 * 5000;
   ck_assert_double_eq_tol(s.degree_cv,
                           sqrt(squares / 6000 - mean * mean) / mean, 1e-12);
-  ring_free(&csr);
 }
 
 static int one_two_five(int64_t i) { return (int[]){5, 1, 2}[i]; }
@@ -132,7 +128,6 @@ TEST(percentiles_are_those_of_a_rank) {
   ck_assert_int_eq(s.p90_degree, 2);
   ck_assert_int_eq(s.p99_degree, 2);
   ck_assert_int_eq(s.max_degree, 5);
-  ring_free(&csr);
 }
 
 TEST(width_of_arrays_does_not_change_the_fingerprint) {
@@ -191,4 +186,4 @@ TEST(reuse_counts_distinct_columns_of_a_window) {
   ck_assert_double_eq_tol(signature_of(&csr).reuse, 4. / 32, 1e-12);
 }
 
-TEST_MAIN("graph", .setup = open_context, .teardown = close_context)
+TEST_MAIN("graph", .setup = open_context)

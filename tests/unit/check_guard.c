@@ -53,14 +53,13 @@ static dfgnn_graph *make_graph(dfgnn_context *ctx) {
   static const int degree[ROWS] = {1, 0, 3, 11, 2, 0, 4};
   int32_t *offsets = guarded((ROWS + 1) * sizeof *offsets, sizeof *offsets);
   int32_t *indices = guarded(EDGES * sizeof *indices, sizeof *indices);
-  dfgnn_graph *graph = NULL;
   offsets[0] = 0;
   for (int i = 0; i < ROWS; i++)
     offsets[i + 1] = offsets[i] + degree[i];
   for (int e = 0; e < EDGES; e++)
     indices[e] = (e * 3 + 4) % COLUMNS;
   const dfgnn_csr csr = csr32(ROWS, COLUMNS, offsets, indices);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   return graph;
 }
 
@@ -252,8 +251,7 @@ static void run_variants(dfgnn_op op, dfgnn_pass pass, int strides) {
       runs += run(ctx, graph, &p, info.name, strides ? (int)turn : -1);
     }
   }
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
+  done(ctx);
   forget(0);
   ck_assert_int_gt(runs, wanted || !has_variants ? -1 : 3);
 }

@@ -126,26 +126,20 @@ enum { ISOLATED = 3 };
 
 static dfgnn_status check(mistake m, double *error) {
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_graph *graph;
   dfgnn_harness *harness;
-  dfgnn_plan *plan;
   char name[100];
 
   dfgnn__registry_add(families);
   problem.dim = 5;
   shape s = shape_make(ISOLATED, shape_seed());
   dfgnn_context *ctx = context_on("cpu", "", 0);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &s.csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &s.csr);
   ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
   snprintf(name, sizeof name, "test.harness/mistake=%d", (int)m);
-  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, name));
+  dfgnn_plan *plan = forced_on(ctx, graph, &problem, name);
   dfgnn_status status = dfgnn__harness_check(error, harness, plan);
   accuracy = dfgnn__harness_accuracy(harness);
-  dfgnn_plan_destroy(plan);
   dfgnn__harness_destroy(harness);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  shape_free(&s);
   return status;
 }
 
@@ -307,19 +301,17 @@ static const dfgnn_family gradients[] = {
 TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   dfgnn_csr csr = hubs();
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_graph *graph;
   dfgnn_harness *harness;
-  dfgnn_plan *plan;
   double error = -1;
   dfgnn__registry_add(gradients);
   problem.op = DFGNN_OP_GATV2;
   problem.pass = DFGNN_PASS_BACKWARD;
   problem.dim = 64;
   dfgnn_context *ctx = context_on("cpu", "", 0);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
   dfgnn__harness_spare(harness, 0.01); /* 4 of 8 million */
-  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, "test.gradient"));
+  dfgnn_plan *plan = forced_on(ctx, graph, &problem, "test.gradient");
   ck_ok(dfgnn__harness_check(&error, harness, plan));
   total_off = 0.01F;
   ck_assert_int_eq(dfgnn__harness_check(&error, harness, plan),
@@ -330,10 +322,7 @@ TEST(gradients_of_parameters_are_compared_where_rows_are_sampled) {
   ck_assert_int_eq(dfgnn__harness_check(&error, harness, plan),
                    DFGNN_ERROR_WRONG);
   ck_assert_ptr_nonnull(strstr(dfgnn_last_error(), "grad_att"));
-  dfgnn_plan_destroy(plan);
   dfgnn__harness_destroy(harness);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
   free((void *)csr.offsets);
   free((void *)csr.indices);
 }
@@ -351,15 +340,13 @@ TEST(inputs_of_a_pool_are_random_and_differ_and_are_not_checked) {
   dfgnn_context *ctx = cpu_context("");
   dfgnn_csr *csr = generated("uniform:nodes=3000,edges=9000");
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  dfgnn_graph *graph;
   dfgnn_harness *harness;
   dfgnn_harness_pool *pool;
-  dfgnn_plan *plan;
   const int64_t numbers = 3000 * 16;
   double mean, square, error;
   problem.dim = 16;
   problem.pass = DFGNN_PASS_BACKWARD;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, csr);
   ck_ok(dfgnn__harness_pool_create(&pool, ctx));
   ck_ok(
       dfgnn__harness_create_unchecked(&harness, ctx, graph, &problem, 1, pool));
@@ -373,7 +360,7 @@ TEST(inputs_of_a_pool_are_random_and_differ_and_are_not_checked) {
       ck_assert(memcmp(input[i], input[k], 64) != 0);
     ck_assert(memcmp(input[i], input[i] + 16, 64) != 0);
   }
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   dfgnn_harness_call call;
   ck_ok(dfgnn__harness_call(&call, harness, plan));
   ck_ok(dfgnn__harness_execute(&call, NULL));
@@ -381,12 +368,8 @@ TEST(inputs_of_a_pool_are_random_and_differ_and_are_not_checked) {
   ck_assert(square > 0 && isfinite(square));
   ck_fails(dfgnn__harness_check(&error, harness, plan), DFGNN_ERROR_INVALID,
            "no copy");
-  dfgnn_plan_destroy(plan);
   dfgnn__harness_destroy(harness);
   dfgnn__harness_pool_destroy(pool);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  dfgnn_csr_free(csr);
 }
 
 TEST_MAIN("cpu", .timeout = 60)

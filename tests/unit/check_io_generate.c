@@ -74,7 +74,6 @@ TEST(pattern_has_the_parameters_of_the_benchmark) {
   near(mean_nodes(csr), 117, .02);
   near(mean_edges(csr), 2 * (6 * 217.8 * .5 + 380.25 * (10 * .35 + 5 * .5)),
        .05);
-  dfgnn_csr_free(csr);
 }
 
 TEST(cluster_has_the_parameters_of_the_benchmark) {
@@ -83,7 +82,6 @@ TEST(cluster_has_the_parameters_of_the_benchmark) {
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
   near(mean_nodes(csr), 117, .02);
   near(mean_edges(csr), 2 * (6 * 217.8 * .55 + 380.25 * 15 * .25), .05);
-  dfgnn_csr_free(csr);
 }
 
 /* The nodes and edges of a graph are those of the data sets that the presets
@@ -105,7 +103,6 @@ TEST(presets_of_batches_have_the_stated_sizes) {
     near(mean_nodes(csr), rows[k].nodes, .02);
     near(mean_edges(csr), rows[k].edges, rows[k].share);
     ck_assert_int_eq(dfgnn__csr_symmetric(csr), rows[k].symmetric);
-    dfgnn_csr_free(csr);
   }
 }
 
@@ -116,7 +113,6 @@ TEST(arxiv_has_its_super_node) {
   ck_assert_int_eq(csr->destinations, 169343);
   near((double)csr->edges, 1166243, .005);
   near((double)max_degree(csr), 13161, .05); /* less its duplicates */
-  dfgnn_csr_free(csr);
 }
 
 TEST(scaled_presets_keep_the_mean_degree) {
@@ -130,7 +126,6 @@ TEST(scaled_presets_keep_the_mean_degree) {
     dfgnn_csr *csr = generated(rows[k].spec);
     well_formed(csr);
     near((double)csr->edges / (double)csr->destinations, rows[k].mean, .1);
-    dfgnn_csr_free(csr);
   }
 }
 
@@ -148,12 +143,11 @@ TEST(the_largest_degree_is_the_stated_one) {
       local += d >= -1024 && d <= 1024;
     }
   ck_assert_double_gt((double)local, .88 * (double)csr->edges);
-  dfgnn_csr_free(csr);
+  done(csr);
   csr = generated(
       "powerlaw:nodes=600,edges=60000,max-degree=600"); /* dense rows */
   well_formed(csr);
   ck_assert_int_eq(max_degree(csr), 600);
-  dfgnn_csr_free(csr);
 }
 
 TEST(uniform_graphs_have_exactly_the_edges) {
@@ -161,21 +155,19 @@ TEST(uniform_graphs_have_exactly_the_edges) {
   well_formed(csr);
   ck_assert_int_eq(csr->edges, 5000);
   ck_assert_int_eq(csr->sources, 700);
-  dfgnn_csr_free(csr);
+  done(csr);
   csr = generated("uniform:nodes=7,sources=5,edges=35"); /* full */
   well_formed(csr);
   ck_assert_int_eq(csr->edges, 35);
-  dfgnn_csr_free(csr);
 }
 
 TEST(grids_have_four_or_eight_neighbours) {
   dfgnn_csr *csr = generated("grid:rows=2,columns=3");
   ck_assert_str_eq(csr_text(csr), "1 3|0 2 4|1 5|0 4|1 3 5|2 4");
-  dfgnn_csr_free(csr);
+  done(csr);
   csr = generated("grid:rows=2,columns=3,neighbours=8");
   ck_assert_str_eq(csr_text(csr),
                    "1 3 4|0 2 3 4 5|1 4 5|0 1 4|0 1 2 3 5|1 2 4");
-  dfgnn_csr_free(csr);
 }
 
 /* The sizes of the graphs of weather models that the presets make. */
@@ -191,7 +183,6 @@ static void has_sizes(const sizes *s) {
   ck_assert_int_eq(csr->sources, s->sources);
   ck_assert_int_eq(csr->edges, s->edges);
   ck_assert_int_eq(max_degree(csr), s->most);
-  dfgnn_csr_free(csr);
 }
 
 TEST(weather_presets_have_the_stated_sizes) {
@@ -215,11 +206,10 @@ TEST(a_multi_mesh_has_the_edges_of_its_levels) {
   ck_assert_int_eq(dfgnn__csr_symmetric(csr), 1);
   ck_assert_int_eq(csr->destinations, 642);
   ck_assert_int_eq(csr->edges, 60 * (1 + 4 + 16 + 64));
-  dfgnn_csr_free(csr);
+  done(csr);
   csr = generated("icosphere:level=3,coarsest=3");
   ck_assert_int_eq(csr->edges, 60 * 64);
   ck_assert_int_eq(max_degree(csr), 6);
-  dfgnn_csr_free(csr);
 }
 
 /* Fewer than k points are nearer than the farthest of k neighbours. */
@@ -244,7 +234,6 @@ TEST(neighbours_are_the_nearest) {
     ck_assert_int_eq(degree(csr, i), K);
     ck_assert_int_lt(nearer, K);
   }
-  dfgnn_csr_free(csr);
 }
 
 static int64_t cross(const dfgnn__point *a, const dfgnn__point *b,
@@ -362,7 +351,6 @@ TEST(the_same_specification_makes_the_same_graph) {
     dfgnn_csr *csr = generated(rows[k].spec);
     ck_assert_msg(hash(csr) == rows[k].hash, "%s: 0x%016llx", rows[k].spec,
                   (unsigned long long)hash(csr));
-    dfgnn_csr_free(csr);
   }
 }
 
@@ -377,7 +365,6 @@ TEST(another_seed_makes_another_graph) {
       snprintf(spec, sizeof spec, "%s:seed=%d", kinds[k], seed);
       dfgnn_csr *csr = generated(spec);
       seen[seed] = hash(csr);
-      dfgnn_csr_free(csr);
     }
     ck_assert_msg(seen[0] != seen[1], "%s ignores its seed", kinds[k]);
   }

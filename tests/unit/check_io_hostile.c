@@ -10,23 +10,6 @@ static void not_read(const char *path, const char *text) {
   ck_assert_ptr_null(csr);
 }
 
-TEST(what_has_no_end_is_not_read) {
-  static const char *const names[] = {"zero.mtx", "zero.mtx.gz", "zero.txt",
-                                      "zero.graph", "zero.npz"};
-  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-    ck_assert_int_eq(symlink("/dev/zero", file_path(names[k])), 0);
-    not_read(file_path(names[k]), "found a device, expected a graph file");
-  }
-}
-
-TEST(a_fifo_without_a_writer_is_not_waited_for) {
-  static const char *const names[] = {"a.mtx", "a.txt.gz", "a.npz", "a.graph"};
-  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-    ck_assert_int_eq(mkfifo(file_path(names[k]), 0600), 0);
-    not_read(file_path(names[k]), "found a FIFO, expected a graph file");
-  }
-}
-
 TEST(a_socket_and_a_pipe_are_named) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", file_path("a.mtx"));
@@ -42,21 +25,6 @@ TEST(a_socket_and_a_pipe_are_named) {
   not_read(name, "found a pipe, expected a graph file");
   close(ends[0]);
   close(ends[1]);
-}
-
-TEST(control_characters_of_a_name_are_escaped) {
-  dfgnn_csr *csr = NULL;
-  ck_fails(dfgnn_csr_read(&csr, file_path("a\033[2J\n\177.mtx")),
-           DFGNN_ERROR_IO, "a\\x1b[2J\\x0a\\x7f.mtx: cannot open");
-  ck_fails(dfgnn_csr_read(&csr, file_path("b\xc2\x9b"
-                                          "31m.mtx")),
-           DFGNN_ERROR_IO, "b\\xc2\\x9b31m.mtx: cannot open");
-  ck_fails(dfgnn_csr_read(&csr, file_path("gr\xc3\xbc\xc3\x9f"
-                                          "e.mtx")),
-           DFGNN_ERROR_IO,
-           "gr\xc3\xbc\xc3\x9f"
-           "e.mtx: cannot open");
-  refused(put_bytes("c.txt", "0 1\n\033[31m 2\n", 12), "the byte 0x1b");
 }
 
 /* ---- gzip ---------------------------------------------------------------- */

@@ -70,7 +70,6 @@ TEST(neighbours_on_the_sphere_are_the_nearest) {
     free(furthest);
     dfgnn__places_free(&row);
     dfgnn__places_free(&source);
-    dfgnn_csr_free(csr);
   }
 }
 
@@ -88,7 +87,6 @@ TEST(neighbours_within_a_radius_are_all_there) {
   ck_assert_int_eq(csr->edges, expected);
   dfgnn__places_free(&row);
   dfgnn__places_free(&source);
-  dfgnn_csr_free(csr);
 }
 
 /* The same attributes are computed in floating point, from the axes of the
@@ -121,10 +119,9 @@ TEST(edges_of_the_sphere_have_length_and_direction) {
   }
   ck_assert_int_eq(loops, csr->destinations);
   dfgnn__places_free(&p);
-  dfgnn_csr_free(csr);
+  done(csr);
   csr = generated("grid:rows=2,columns=2");
   ck_assert_ptr_null(dfgnn__csr_edge_attr(csr));
-  dfgnn_csr_free(csr);
 }
 
 TEST_MAIN("io_sphere", FILE_TESTS)

@@ -1,7 +1,5 @@
 #include "tests/unit/files.h"
 
-#include <dirent.h>
-
 static const int32_t offsets[] = {0, 2, 2, 3, 3}, indices[] = {3, 0, 2};
 
 static void same_after(const dfgnn_csr *csr, const char *name) {
@@ -105,48 +103,6 @@ TEST(what_a_format_cannot_hold_is_refused) {
   csr.on_device = 1;
   ck_fails(dfgnn_csr_write(&csr, file_path("a.npz")), DFGNN_ERROR_INVALID,
            "csr.on_device is set, expected host arrays");
-}
-
-static int count_files(void) {
-  int count = 0;
-  DIR *directory = opendir(files_directory);
-  for (struct dirent *entry; (entry = readdir(directory));)
-    count += entry->d_name[0] != '.';
-  closedir(directory);
-  return count;
-}
-
-TEST(a_failed_write_leaves_the_old_file) {
-  dfgnn_csr csr = csr32(4, 4, offsets, indices);
-  const char *path = put_text("a.graph", "1 0\n\n");
-  ck_fails(dfgnn_csr_write(&csr, path), DFGNN_ERROR_INVALID, "not symmetric");
-  reads_as(path, 1, "");
-  ck_assert_int_eq(count_files(), 1);
-  ck_fails(dfgnn_csr_write(&csr, file_path("no/such/a.npz")), DFGNN_ERROR_IO,
-           "cannot write: No such file or directory");
-}
-
-TEST(a_write_replaces_the_old_file) {
-  dfgnn_csr csr = csr32(4, 4, offsets, indices);
-  const char *path = put_text("a.mtx", "%%MatrixMarket old");
-  ck_ok(dfgnn_csr_write(&csr, path));
-  ck_assert_int_eq(count_files(), 1);
-  reads_as(path, 4, "0 3||2|");
-}
-
-TEST(the_same_graph_gives_the_same_bytes) {
-  dfgnn_csr csr = csr32(4, 4, offsets, indices);
-  char bytes[2][4096];
-  size_t size[2];
-  for (int k = 0; k < 2; k++) {
-    const char *path = file_path(k ? "b.npz" : "a.npz");
-    ck_ok(dfgnn_csr_write(&csr, path));
-    FILE *file = fopen(path, "rb");
-    size[k] = fread(bytes[k], 1, sizeof bytes[k], file);
-    fclose(file);
-  }
-  ck_assert_uint_eq(size[0], size[1]);
-  ck_assert_mem_eq(bytes[0], bytes[1], size[0]);
 }
 
 TEST(symmetry_counts_both_directions) {

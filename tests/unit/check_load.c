@@ -19,16 +19,7 @@
 
 static char root[64];
 
-static void set_up(void) {
-  snprintf(root, sizeof root, "/tmp/dfgnn-load-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(root));
-}
-
-static void tear_down(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", root);
-  ck_assert_int_eq(system(command), 0);
-}
+static void set_up(void) { test_folder(root); }
 
 static void plant(const char *name, const char *text) {
   char path[256];
@@ -255,4 +246,4 @@ TEST(two_spinning_processes_are_seen) {
     ck_assert_msg(more > 0.1, "waited for %g s", more);
 }
 
-TEST_MAIN("load", .timeout = 60, .setup = set_up, .teardown = tear_down)
+TEST_MAIN("load", .timeout = 60, .setup = set_up)

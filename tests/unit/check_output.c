@@ -23,17 +23,10 @@
 static char folder[64], name[128], other[128];
 
 static void setup(void) {
-  strcpy(folder, "/tmp/dfgnn-output-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(folder));
+  test_folder(folder);
   snprintf(name, sizeof name, "%s/name", folder);
   snprintf(other, sizeof other, "%s/other", folder);
   setenv("TMPDIR", folder, 1);
-}
-
-static void teardown(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf %s", folder);
-  ck_assert_int_eq(system(command), 0);
 }
 
 static void put(const char *path, const char *text) {
@@ -272,4 +265,4 @@ TEST(what_is_packed_is_known_by_what_it_holds) {
            "not a pack is there");
 }
 
-TEST_MAIN("output", .setup = setup, .teardown = teardown)
+TEST_MAIN("output", .setup = setup)

@@ -67,7 +67,6 @@ TEST(parts_hold_all_and_fit_together) {
   for (int i = 0; i < 500; i++) /* parts 0 and 2 have no node */
     owner[i] = i % 2 ? 1 : 3;
   check_parts(csr, owner, 4);
-  dfgnn_csr_free(csr);
 }
 
 static uint64_t digest_of(const dfgnn_csr *csr, const int32_t *owner,
@@ -89,8 +88,6 @@ TEST(each_division_has_its_digest) {
   ck_assert_uint_ne(digest_of(other, owner, 2), digest);
   owner[59] = 1;
   ck_assert_uint_ne(digest_of(csr, owner, 2), digest);
-  dfgnn_csr_free(other);
-  dfgnn_csr_free(csr);
 }
 
 static double cut_share(const dfgnn_csr *csr, const int32_t *owner) {
@@ -109,7 +106,6 @@ TEST(a_grouped_graph_is_cut_where_it_is_thin) {
   int64_t work[4] = {0}, total = 0;
   if (!dfgnn__order_built(DFGNN_ORDER_METIS)) {
     free(owner);
-    dfgnn_csr_free(csr);
     return;
   }
   ck_assert_int_gt(csr->edges, 1 << 20); /* else it is not grouped */
@@ -125,24 +121,19 @@ TEST(a_grouped_graph_is_cut_where_it_is_thin) {
   ck_assert_msg(cut_share(csr, owner) < 0.02, "cut %.4f",
                 cut_share(csr, owner));
   free(owner);
-  dfgnn_csr_free(csr);
 }
 
 TEST(the_fingerprint_is_the_signature_s) {
   dfgnn_csr *csr = generated("uniform:nodes=60,edges=300");
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   int32_t owner[60] = {0};
   dfgnn_part *part;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, csr);
   ck_ok(dfgnn_graph_signature(&signature, graph));
   ck_ok(dfgnn_part_create(&part, csr, owner, 1, 0));
   ck_assert(part->fingerprint == signature.fingerprint);
   dfgnn_part_free(part);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  dfgnn_csr_free(csr);
 }
 
 TEST(mistakes_are_named) {
@@ -166,8 +157,6 @@ TEST(mistakes_are_named) {
   dfgnn_partitioning how;
   ck_assert_int_eq(dfgnn_parse((int *)&how, DFGNN_NAMES_PARTITIONING, "random"),
                    DFGNN_ERROR_INVALID);
-  dfgnn_csr_free(wide);
-  dfgnn_csr_free(csr);
 }
 
 TEST(a_part_that_cannot_be_is_not_written) {
@@ -194,7 +183,6 @@ TEST(a_part_that_cannot_be_is_not_written) {
   ck_fails(dfgnn_part_write(part, NULL), DFGNN_ERROR_INVALID, "path is NULL");
   ck_fails(dfgnn_part_write(NULL, "x"), DFGNN_ERROR_INVALID, "part is NULL");
   dfgnn_part_free(part);
-  dfgnn_csr_free(csr);
 }
 
 TEST(a_part_replaces_a_part_and_no_other_archive) {
@@ -216,7 +204,6 @@ TEST(a_part_replaces_a_part_and_no_other_archive) {
            "not a part of a graph is there");
   unlink(path);
   dfgnn_part_free(part);
-  dfgnn_csr_free(csr);
 }
 
 TEST_MAIN("partition", .timeout = 60)

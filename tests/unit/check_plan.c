@@ -96,18 +96,14 @@ static void set_up(void) {
   dfgnn__members_for_tests(members);
 }
 
-static void tear_down(void) {
-  remove_store(path);
-  ring_free(&csr);
-}
+static void tear_down(void) { remove_store(path); }
 
 /* Stores a measurement of `variant`: it took `ratio` of the anchor's time. */
 static void store_row(const char *variant, int revision, const char *arch,
                       double ratio) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   dfgnn_store *store;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_measurement m =
       measurement_of(ctx, graph, &problem, variant, FAKE_1, ratio);
   if (arch)
@@ -117,28 +113,20 @@ static void store_row(const char *variant, int revision, const char *arch,
   ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
   ck_ok(dfgnn__store_record(store, NULL, &m));
   dfgnn__store_close(store);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 static dfgnn_plan *plan_of(dfgnn_context *ctx, dfgnn_graph *graph) {
-  dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
-  return plan;
+  return plan_on(ctx, graph, &problem);
 }
 
 /* Asserts which variant a program gets from the store, and its source. */
 static void expect(const char *variant, dfgnn_source source) {
   dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_int_eq(dfgnn_plan_source(plan), source);
   if (variant)
     ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(a_measured_problem_is_dispatched_from_the_store) {
@@ -161,11 +149,9 @@ TEST(an_older_revision_and_an_unknown_variant_are_misses) {
 TEST(a_near_graph_answers_for_an_unmeasured_one) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_3, 3, NULL, 0.5);
-  dfgnn_csr measured = csr;
   csr = ring(103, three); /* not the graph that was measured, but like it */
   dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_3);
   ck_assert(dfgnn_plan_source(plan) == DFGNN_SOURCE_NEAR);
@@ -173,10 +159,6 @@ TEST(a_near_graph_answers_for_an_unmeasured_one) {
   ck_ok(dfgnn_context_counters(&counters, ctx));
   ck_assert_uint_eq(counters.near, 1);
   ck_assert_uint_eq(counters.loaded_rows, 2);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  ring_free(&measured);
 }
 
 TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
@@ -186,15 +168,13 @@ TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
   store_row(PICKY_5, 3, NULL, 0.2);
   expect(PICKY_4, DFGNN_SOURCE_EXACT);
   ck_assert_int_eq(prepared, 1);
-  dfgnn_csr measured = csr;
   csr = ring(103, three);
   graphs_are_odd = 1;
   prepared = 0;
   dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph;
   dfgnn_explanation *e;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_2);
   ck_assert_int_eq(prepared, 1); /* once, not once a variant */
@@ -210,11 +190,6 @@ TEST(a_family_that_a_graph_is_not_for_is_passed_over) {
   dfgnn_plan *forced = NULL;
   ck_fails(dfgnn_plan_create_forced(&forced, ctx, graph, &problem, PICKY_5),
            DFGNN_ERROR_UNSUPPORTED, "the graph is odd");
-  dfgnn_plan_destroy(plan);
-  dfgnn_plan_destroy(again);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-  ring_free(&measured);
 }
 
 TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
@@ -233,18 +208,14 @@ TEST(a_plainer_problem_answers_for_one_that_is_not_measured) {
 static void expect_because(const char *variant, dfgnn_source source,
                            const char *because) {
   dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph;
   dfgnn_explanation *e;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_str_eq(e->variant, variant);
   ck_assert_int_eq(e->source, source);
   ck_assert_msg(strstr(e->because, because) != NULL, "%s", e->because);
   dfgnn_explanation_free(e);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
@@ -271,16 +242,13 @@ TEST(measurements_with_an_extra_answer_for_none_without_it) {
   expect(NULL, DFGNN_SOURCE_RULE);
   problem.effort = DFGNN_EFFORT_STORED;
   dfgnn_context *ctx = cpu_context(path);
-  dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_NOT_TUNED, "1 heads of 8, f64; tune");
   problem.bias = 1;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_NOT_TUNED, "f64, with bias; tune");
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(this_graph_without_an_extra_answers_before_another_with_it) {
@@ -289,13 +257,10 @@ TEST(this_graph_without_an_extra_answers_before_another_with_it) {
   csr = ring(400, three); /* near, not the same */
   problem.dropout = 1;
   store_row(FAKE_3, 3, NULL, 0.5);
-  ring_free(&csr);
   csr = ring(410, three); /* not measured, and nearer to the graph with it */
   expect(FAKE_3, DFGNN_SOURCE_NEAR);
-  ring_free(&csr);
   csr = ring(97, three); /* nearer to the graph without it */
   expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "without dropout");
-  ring_free(&csr);
   csr = here;
   expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "measured on this graph");
 }
@@ -335,11 +300,9 @@ TEST(a_like_operator_answers_for_one_that_is_not_measured) {
 TEST(a_family_name_answers_for_graphs_of_any_shape) {
   csr.family = "neighbour-sampler";
   store_row(FAKE_3, 3, NULL, 0.5);
-  dfgnn_csr measured = csr;
   csr = ring(3000, three);
   csr.family = "neighbour-sampler";
   expect(FAKE_3, DFGNN_SOURCE_NEAR);
-  ring_free(&measured);
 }
 
 /* ---- graphs of a shape that was chosen for ------------------------------- */
@@ -350,7 +313,6 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
   dfgnn_coo coo = DFGNN_COO_INIT;
   int32_t *dst = malloc((size_t)(rows * each) * sizeof *dst);
   int32_t *src = malloc((size_t)(rows * each) * sizeof *src);
-  dfgnn_graph *graph = NULL;
   for (int e = 0; e < rows * each; e++) {
     dst[e] = e / each;
     src[e] = (e * 7 + e / each) % rows;
@@ -360,7 +322,7 @@ static dfgnn_graph *graph_of_list(dfgnn_context *ctx, int rows, int each,
   coo.destination = dst;
   coo.source = src;
   coo.family = family;
-  ck_ok(dfgnn_graph_create_coo(&graph, ctx, &coo, NULL));
+  dfgnn_graph *graph = listed_on(ctx, &coo);
   free(dst);
   free(src);
   return graph;
@@ -374,8 +336,6 @@ static int choose_for(dfgnn_context *ctx, int rows, int each,
   dfgnn_plan *plan = plan_of(ctx, graph);
   int known = dfgnn__graph_known(graph);
   snprintf(variant, 96, "%s", dfgnn_plan_variant(plan));
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
   return known;
 }
 
@@ -391,7 +351,6 @@ TEST(a_graph_of_a_shape_seen_before_is_chosen_for_without_a_search) {
   ck_assert(choose_for(ctx, 1000, 3, NULL, second));
   ck_ok(dfgnn_context_reload(ctx)); /* forgets */
   ck_assert(choose_for(ctx, 1000, 3, NULL, second));
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(graphs_of_a_family_need_not_be_of_one_size) {
@@ -400,7 +359,6 @@ TEST(graphs_of_a_family_need_not_be_of_one_size) {
   ck_assert(choose_for(ctx, 1000, 3, "sampler", variant));
   ck_assert(!choose_for(ctx, 1300, 3, "sampler", variant));
   ck_assert(choose_for(ctx, 1300, 3, "another", variant));
-  dfgnn_context_destroy(ctx);
 }
 
 /* Stores rows of a list of 1000 rows by which `fastest` takes half of the time
@@ -414,8 +372,6 @@ static void store_rows_of_list(const char *fastest) {
   store_row(FAKE_1, 3, NULL, 1);
   store_row(fastest, 3, NULL, 0.5);
   csr = own;
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(a_measured_graph_follows_no_other) {
@@ -430,9 +386,6 @@ TEST(a_measured_graph_follows_no_other) {
   dfgnn_graph *same = graph_of_list(stored, 1000, 3, NULL);
   plan = plan_of(stored, same);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(same);
-  dfgnn_context_destroy(stored);
 }
 
 TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
@@ -446,7 +399,6 @@ TEST(a_choice_that_a_graph_is_not_for_is_not_followed) {
   graphs_are_odd = 1;
   ck_assert(choose_for(stored, 1001, 3, NULL, variant));
   ck_assert_str_eq(variant, FAKE_1);
-  dfgnn_context_destroy(stored);
 }
 
 TEST(a_pin_overrides_measurements) {
@@ -464,15 +416,12 @@ TEST(a_pin_overrides_measurements) {
 
 TEST(effort_stored_reports_a_miss) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   problem.effort = DFGNN_EFFORT_STORED;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &problem),
            DFGNN_ERROR_NOT_TUNED, "dfgnn-tune run");
   ck_assert_ptr_null(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(the_paper_rule_reads_its_capacity) {
@@ -487,7 +436,7 @@ TEST(the_paper_rule_reads_its_capacity) {
     dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
     options.paper_capacity = super ? 3 * 4 : 3 * 4 + 4; /* max degree is 3 */
     ck_ok(dfgnn_context_create(&ctx, &options));
-    ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+    graph = graph_on(ctx, &csr);
     problem.dtype = DFGNN_F32;
     problem.effort = DFGNN_EFFORT_PAPER;
     plan = plan_of(ctx, graph);
@@ -497,17 +446,14 @@ TEST(the_paper_rule_reads_its_capacity) {
       ck_ok(dfgnn_variant_get(&info, i++));
     while (strcmp(info.name, dfgnn_plan_variant(plan)));
     ck_assert_str_eq(info.algorithm, super ? "pmf" : "smmf");
-    dfgnn_plan_destroy(plan);
-    dfgnn_graph_destroy(graph);
     dfgnn_context_destroy(ctx);
   }
 }
 
 TEST(the_same_problem_gives_the_same_plan) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *a = plan_of(ctx, graph), *b = plan_of(ctx, graph);
   problem.dim = 9;
   dfgnn_plan *c = plan_of(ctx, graph);
@@ -516,19 +462,12 @@ TEST(the_same_problem_gives_the_same_plan) {
   ck_ok(dfgnn_context_counters(&counters, ctx));
   ck_assert_uint_eq(counters.cached, 1);
   ck_assert_uint_eq(counters.rule, 2);
-  dfgnn_plan_destroy(a);
-  dfgnn_plan_destroy(b);
-  dfgnn_plan_destroy(c);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  ck_ok(dfgnn_plan_create_forced(&plan, ctx, graph, &problem, FAKE_2));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
+  dfgnn_plan *plan = forced_on(ctx, graph, &problem, FAKE_2);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_FORCED);
   dfgnn_plan_destroy(plan);
   ck_fails(dfgnn_plan_create_forced(&plan, ctx, graph, &problem,
@@ -540,8 +479,6 @@ TEST(a_named_variant_is_forced_or_refused_with_its_reason) {
   ck_fails(dfgnn_plan_create_forced(&plan, ctx, graph, &problem,
                                     "cpu.attention.fwd.fake-hungry"),
            DFGNN_ERROR_UNSUPPORTED, "max_workspace");
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 static const char *reason_of(const dfgnn_explanation *e, const char *variant) {
@@ -556,11 +493,10 @@ TEST(explain_gives_every_candidate_a_reason) {
       {FAKE_1, 0.2}, {FAKE_3, 0.3}, {NULL, 0}};
   dfgnn_explanation *e;
   dfgnn__members_for_tests(two);
-  dfgnn_graph *graph;
   store_row(FAKE_1, 3, NULL, 1);
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_context *ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   ck_ok(dfgnn_plan_explain(&e, plan));
   ck_assert_str_eq(e->variant, FAKE_2);
@@ -572,9 +508,6 @@ TEST(explain_gives_every_candidate_a_reason) {
   ck_assert_uint_eq(e->count, 3);
   ck_assert_str_eq(e->candidates[0].variant, FAKE_2);
   dfgnn_explanation_free(e);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 static int warnings;
@@ -589,7 +522,6 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx;
-  dfgnn_graph *graph;
   static double tensor[100 * 8];
   dfgnn_args args = DFGNN_ARGS_INIT;
   args.query = args.key = args.value = tensor;
@@ -598,7 +530,7 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   options.store = path;
   options.log = count_warnings;
   ck_ok(dfgnn_context_create(&ctx, &options));
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   warnings = 0;
   launches_fail = 1;
@@ -608,9 +540,6 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   ck_assert_str_eq(dfgnn_plan_variant(next), FAKE_1);
   ck_assert_int_eq(warnings, 1);
   ck_ok(dfgnn_execute(next, &args, NULL, NULL));
-  dfgnn_plan_destroy(plan);
-  dfgnn_plan_destroy(next);
-  dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
 
@@ -618,19 +547,14 @@ TEST(reload_sees_new_rows_and_leaves_plans_alone) {
   store_row(FAKE_2, 3, NULL, 0.5);
   dfgnn_context *ctx = cpu_context(path);
   dfgnn_graph *graph, *again;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  graph = graph_on(ctx, &csr);
   dfgnn_plan *before = plan_of(ctx, graph);
   store_row(FAKE_3, 3, NULL, 0.1);
   ck_ok(dfgnn_context_reload(ctx));
   ck_assert_str_eq(dfgnn_plan_variant(before), FAKE_2);
-  ck_ok(dfgnn_graph_create_csr(&again, ctx, &csr, NULL));
+  again = graph_on(ctx, &csr);
   dfgnn_plan *after = plan_of(ctx, again);
   ck_assert_str_eq(dfgnn_plan_variant(after), FAKE_3);
-  dfgnn_plan_destroy(before);
-  dfgnn_plan_destroy(after);
-  dfgnn_graph_destroy(graph);
-  dfgnn_graph_destroy(again);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(a_store_that_nothing_can_make_is_an_error) {
@@ -648,11 +572,10 @@ TEST(a_store_that_nothing_can_make_is_an_error) {
 
 TEST(bad_problems_and_arguments_are_named) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   dfgnn_plan *plan = NULL;
   dfgnn_args args = DFGNN_ARGS_INIT;
   static double tensor[100 * 8];
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_problem bad = problem;
   bad.dim = 0;
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_INVALID,
@@ -674,7 +597,7 @@ TEST(bad_problems_and_arguments_are_named) {
   ck_fails(dfgnn_plan_create(&plan, ctx, graph, &bad), DFGNN_ERROR_UNSUPPORTED,
            "with problem.max_workspace 0: the least that one needs is");
   bad.max_workspace = atoll(strstr(dfgnn_last_error(), "needs is") + 8);
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &bad));
+  plan = plan_on(ctx, graph, &bad);
   dfgnn_plan_destroy(plan);
   plan = plan_of(ctx, graph);
   args.query = args.value = args.out = tensor;
@@ -693,36 +616,30 @@ TEST(bad_problems_and_arguments_are_named) {
   ck_fails(dfgnn_execute(plan, &args, NULL, NULL), DFGNN_ERROR_INVALID,
            "args.bias is set, but problem.bias is not");
   dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 static void *make_plans(void *data) {
   dfgnn_graph *graph = data;
   dfgnn_problem mine = problem;
   for (int k = 0; k < 300; k++) {
-    dfgnn_plan *plan;
     mine.dim = 1 + k % 37;
-    ck_ok(dfgnn_plan_create(&plan, graph->ctx, graph, &mine));
-    dfgnn_plan_destroy(plan);
+    dfgnn_plan *plan = plan_on(graph->ctx, graph, &mine);
+    done(plan);
   }
   return NULL;
 }
 
 TEST(sixteen_threads_share_a_graph) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   pthread_t threads[16];
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   for (int t = 0; t < 16; t++)
     pthread_create(&threads[t], NULL, make_plans, graph);
   for (int t = 0; t < 16; t++)
     pthread_join(threads[t], NULL);
   ck_ok(dfgnn_context_counters(&counters, ctx));
   ck_assert_uint_eq(counters.cached + counters.rule, 16 * 300);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(a_named_device_or_store_that_is_absent_is_an_error) {

@@ -3,31 +3,35 @@
 
 #include "kernels/program/make.h"
 
+static const uint8_t all[DFGNN_DAG_INPUTS] = {[0 ... DFGNN_DAG_INPUTS - 1] = 1};
+
+OWNED(dag, dfgnn_dag, dfgnn__dag_free)
+
 static dfgnn_dag *parsed(const char *text) {
   dfgnn_dag *dag = NULL;
   ck_ok(dfgnn__dag_parse(&dag, text));
-  return dag;
+  return own_dag(dag);
+}
+
+static dfgnn_dag *kept_of(const dfgnn_dag *dag) {
+  dfgnn_dag *kept = NULL;
+  ck_ok(dfgnn__dag_kept(&kept, dag, all, all));
+  return own_dag(kept);
 }
 
 static uint64_t hash_of(const char *text) {
-  dfgnn_dag *dag = parsed(text);
-  uint64_t hash = dfgnn__dag_hash(dag);
-  dfgnn__dag_free(dag);
-  return hash;
+  return dfgnn__dag_hash(parsed(text));
 }
 
 static void is_printed(const dfgnn_dag *dag, const char *expected) {
-  char *text = dfgnn__dag_text(dag);
+  char *text = test_own(dfgnn__dag_text(dag), free);
   ck_assert_ptr_nonnull(text);
   ck_assert_str_eq(text, expected);
-  free(text);
 }
 
 /* The printed form of a text. */
 static void becomes(const char *text, const char *expected) {
-  dfgnn_dag *dag = parsed(text);
-  is_printed(dag, expected);
-  dfgnn__dag_free(dag);
+  is_printed(parsed(text), expected);
 }
 
 static const char attention[] =
@@ -60,13 +64,10 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 TEST_LOOP(what_is_printed_is_the_same_program, 0, PROGRAMS) {
   dfgnn_dag *dag = parsed(programs[_i]);
-  char *text = dfgnn__dag_text(dag);
+  char *text = test_own(dfgnn__dag_text(dag), free);
   dfgnn_dag *again = parsed(text);
   ck_assert_msg(dfgnn__dag_hash(again) == dfgnn__dag_hash(dag), "%s", text);
   is_printed(again, text);
-  free(text);
-  dfgnn__dag_free(again);
-  dfgnn__dag_free(dag);
 }
 
 TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
@@ -119,12 +120,12 @@ TEST(a_wrong_text_names_line_and_column_what_was_found_and_expected) {
 static char *repeated(const char *first, const char *text, int times,
                       const char *last) {
   size_t size = strlen(first) + strlen(text) * (size_t)times + strlen(last) + 1;
-  char *all = calloc(size, 1), *end = all;
+  char *all_text = zeros_of((int64_t)size, 1), *end = all_text;
   end = stpcpy(end, first);
   for (int i = 0; i < times; i++)
     end = stpcpy(end, text);
   stpcpy(end, last);
-  return all;
+  return all_text;
 }
 
 TEST(a_hostile_text_is_refused) {
@@ -152,8 +153,6 @@ TEST(a_hostile_text_is_refused) {
                hostile[i].message);
     else
       ck_ok(dfgnn__dag_parse(&dag, text));
-    free(text);
-    dfgnn__dag_free(dag);
   }
 }
 
@@ -176,22 +175,20 @@ TEST(squares_of_squares_are_powers) {
 
 /* Each line has a factor more than the one before. */
 TEST(products_of_ever_more_factors_are_refused) {
-  char *text = calloc(1, 1 << 18), *end = stpcpy(text, "dst q; z0 = q\n");
+  char *text = zeros_of(1 << 18, 1), *end = stpcpy(text, "dst q; z0 = q\n");
   for (int i = 1; i < 2000; i++)
     end += sprintf(end, "z%d = z%d * exp(%d * q)\n", i, i - 1, i);
   dfgnn_dag *dag = NULL;
   ck_fails(dfgnn__dag_parse(&dag, text), DFGNN_ERROR_UNSUPPORTED,
            "factors and terms");
-  free(text);
 }
 
 TEST(a_program_of_too_many_values_is_refused) {
-  char *text = calloc(1, 1 << 18), *end = stpcpy(text, "dst q; z0 = q\n");
+  char *text = zeros_of(1 << 18, 1), *end = stpcpy(text, "dst q; z0 = q\n");
   for (int i = 1; end - text < DFGNN_DAG_TEXT - 64; i++)
     end += sprintf(end, "z%d=exp(exp(exp(z%d)))\n", i, i - 1);
   dfgnn_dag *dag = NULL;
   ck_fails(dfgnn__dag_parse(&dag, text), DFGNN_ERROR_UNSUPPORTED, "more than");
-  free(text);
 }
 
 /* ---- normal form --------------------------------------------------------- */
@@ -267,14 +264,12 @@ TEST(axes_are_not_lost_where_values_vanish) {
 
 /* ---- gradients ----------------------------------------------------------- */
 
-static const uint8_t all[DFGNN_DAG_INPUTS] = {[0 ... DFGNN_DAG_INPUTS - 1] = 1};
-
 TEST(the_gradient_of_attention_reads_what_was_kept) {
-  dfgnn_dag *forward = parsed(attention), *kept, *gradient;
-  ck_ok(dfgnn__dag_kept(&kept, forward, all, all));
+  dfgnn_dag *kept = kept_of(parsed(attention)), *gradient;
   ck_assert_int_eq(kept->output_count, 2);
   static const uint8_t first[2] = {1, 0};
   ck_ok(dfgnn__dag_gradient(&gradient, kept, first, all));
+  own_dag(gradient);
   is_printed(gradient,
              "dst q[H,D]\nsrc k[H,D], v[H,D]\nedge e[H,D], b[H,1]\n"
              "dst out[H,D], kept_0[H,1], grad_out[H,D]\n"
@@ -292,31 +287,23 @@ TEST(the_gradient_of_attention_reads_what_was_kept) {
   ck_assert_int_eq(kept_input->role, DFGNN_PORT_OUTPUT);
   ck_assert_int_eq(kept_input->of, 1);
   ck_assert_int_eq(gradient->outputs[3].role, DFGNN_PORT_GRADIENT);
-  dfgnn__dag_free(gradient);
-  dfgnn__dag_free(kept);
-  dfgnn__dag_free(forward);
 }
 
 TEST_LOOP(gradients_are_programs_that_have_gradients, 0, PROGRAMS) {
   dfgnn_dag *dag = parsed(programs[_i]);
   for (int order = 1; order <= 3; order++) {
-    dfgnn_dag *kept, *gradient;
-    ck_ok(dfgnn__dag_kept(&kept, dag, all, all));
+    dfgnn_dag *kept = kept_of(dag), *gradient;
     ck_ok(dfgnn__dag_gradient(&gradient, kept, all, all));
+    own_dag(gradient);
     ck_assert_int_eq(gradient->output_count, kept->input_count);
-    char *text = dfgnn__dag_text(gradient);
+    char *text = test_own(dfgnn__dag_text(gradient), free);
     dfgnn_dag *again = parsed(text);
     ck_assert_msg(dfgnn__dag_hash(again) == dfgnn__dag_hash(gradient),
                   "order %d: %s", order, text);
     for (int i = 0; i < kept->input_count; i++)
       ck_assert_int_eq(again->outputs[i].place, kept->inputs[i].place);
-    free(text);
-    dfgnn__dag_free(again);
-    dfgnn__dag_free(kept);
-    dfgnn__dag_free(dag);
     dag = gradient;
   }
-  dfgnn__dag_free(dag);
 }
 
 TEST_MAIN("program")

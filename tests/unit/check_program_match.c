@@ -164,12 +164,6 @@ static const char *const near_misses[] = {
     "dst a[5]; src b[5], x[5]; out = sum_in(x * tanh(b + a))"};
 enum { NEAR_MISSES = sizeof near_misses / sizeof *near_misses };
 
-static dfgnn_edge_program *made(const char *text) {
-  dfgnn_edge_program *program = NULL;
-  ck_ok(dfgnn_edge_program_create(&program, text));
-  return program;
-}
-
 static dfgnn_edge_operator operator_of(const dfgnn_edge_program *program) {
   dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
   ck_ok(dfgnn_edge_program_operator(&found, program));
@@ -212,7 +206,6 @@ TEST_LOOP(an_operator_written_as_a_program_is_recognised, 0, OPERATORS) {
   list_arguments(outputs, sizeof outputs, program, 1);
   ck_assert_str_eq(arguments, e->arguments);
   ck_assert_str_eq(outputs, e->outputs ? e->outputs : "out");
-  dfgnn_edge_program_destroy(program);
 }
 
 /* Each row of the table is found by itself: none is shadowed or wrong. */
@@ -234,7 +227,6 @@ TEST(each_operator_of_the_table_is_itself) {
       ck_assert_msg(unused || !strcmp(value.name, value.argument),
                     "%s is \"%s\" in:\n%s", value.name, value.argument, text);
     }
-    dfgnn_edge_program_destroy(program);
   }
   ck_assert_int_gt(i, 30);
 }
@@ -245,7 +237,6 @@ TEST_LOOP(a_program_that_is_nearly_an_operator_is_none, 0, NEAR_MISSES) {
   ck_assert_msg(!found.found, "taken for %s:\n%s",
                 dfgnn_name(DFGNN_NAMES_OP, found.op),
                 dfgnn_edge_program_text(program));
-  dfgnn_edge_program_destroy(program);
 }
 
 TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
@@ -257,7 +248,6 @@ TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
   ck_assert_int_eq(found.heads, 0);
   ck_assert_int_eq(found.dim, 0);
   ck_assert(found.scale == 0);
-  dfgnn_edge_program_destroy(program);
 }
 
 /* ---- what they compute --------------------------------------------------- */
@@ -269,19 +259,10 @@ typedef struct fixture {
   shape_of_graph shape;
 } fixture;
 
-/* 40 destinations, one of 60 edges, every fifth without, and 33 sources. */
 static fixture a_graph(void) {
-  fixture f = {.ctx = context_on("cpu", "", 2)};
-  int32_t *offsets = calloc(41, sizeof *offsets);
-  for (int i = 0; i < 40; i++)
-    offsets[i + 1] = offsets[i] + (i == 7 ? 60 : i % 5 ? i % 9 : 0);
-  int32_t *indices = calloc((size_t)offsets[40], sizeof *indices);
-  uint64_t state = 5;
-  for (int e = 0; e < offsets[40]; e++)
-    indices[e] = (int32_t)((uniform(&state) + 1) * 16);
-  f.csr = csr32(40, 33, offsets, indices);
-  f.shape = (shape_of_graph){40, 33, offsets[40], 0};
-  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
+  fixture f = {.ctx = context_on("cpu", "", 2), .csr = program_csr(40, 60)};
+  f.shape = (shape_of_graph){40, 23, f.csr.edges, 0};
+  f.graph = graph_on(f.ctx, &f.csr);
   return f;
 }
 
@@ -312,27 +293,6 @@ static void run_both_ways(const dfgnn_edge_program *program, const fixture *f,
     ck_assert_msg(!same || operator_of(program).op >= DFGNN_OP_SPMM_SUM,
                   "the operator did not run:\n%s",
                   dfgnn_edge_program_text(program));
-  free_tensors(&own);
-}
-
-/* Random inputs, or those of the forward pass. */
-static void inputs_of(tensors *t, const dfgnn_edge_program *program,
-                      const tensors *forward_in, const tensors *forward_out,
-                      const fixture *f, uint64_t *state) {
-  *t = (tensors){0};
-  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
-    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
-    ck_ok(dfgnn_edge_program_input(&value, program, i));
-    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
-                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
-                                                            : NULL;
-    add_tensor(t, &value, &f->shape, DFGNN_F64);
-    if (from)
-      memcpy(t->at[i].data, from->at[value.of].data,
-             (size_t)t->elements[i] * sizeof(double));
-    else
-      fill_tensor(t, i, state);
-  }
 }
 
 TEST_LOOP(both_passes_are_those_of_the_operator, 0, OPERATORS) {
@@ -343,8 +303,10 @@ TEST_LOOP(both_passes_are_those_of_the_operator, 0, OPERATORS) {
   uint64_t state = 11;
   tensors in, out, grad_in, grad_out;
   ck_ok(dfgnn_edge_program_keep(&kept, forward, first, NULL));
+  own_program(kept);
   ck_ok(dfgnn_edge_program_gradient(&gradient, kept, first, NULL));
-  inputs_of(&in, kept, NULL, NULL, &f, &state);
+  own_program(gradient);
+  inputs_of(&in, kept, NULL, NULL, &f.shape, DFGNN_F64, &state);
   outputs_of(&out, kept, &f.shape, DFGNN_F64);
   run_both_ways(kept, &f, &in, &out);
   dfgnn_edge_operator found = operator_of(gradient);
@@ -359,20 +321,10 @@ TEST_LOOP(both_passes_are_those_of_the_operator, 0, OPERATORS) {
   if (found.found) {
     ck_assert_int_eq(found.op, e->op);
     ck_assert_int_eq(found.pass, DFGNN_PASS_BACKWARD);
-    inputs_of(&grad_in, gradient, &in, &out, &f, &state);
+    inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F64, &state);
     outputs_of(&grad_out, gradient, &f.shape, DFGNN_F64);
     run_both_ways(gradient, &f, &grad_in, &grad_out);
-    free_tensors(&grad_in);
-    free_tensors(&grad_out);
   }
-  free_tensors(&in);
-  free_tensors(&out);
-  dfgnn_edge_program_destroy(gradient);
-  dfgnn_edge_program_destroy(kept);
-  dfgnn_edge_program_destroy(forward);
-  dfgnn_graph_destroy(f.graph);
-  dfgnn_context_destroy(f.ctx);
-  ring_free(&f.csr);
 }
 
 TEST_MAIN("program_match", .timeout = 60)

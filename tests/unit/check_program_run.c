@@ -16,89 +16,29 @@ typedef struct fixture {
   shape_of_graph shape;
 } fixture;
 
-/* 31 destinations, of which row 7 has `hub` edges and every fifth none; 23
- * sources, the last without edges; duplicates and self loops. */
-static fixture graph_with(int threads, int hub) {
+static fixture graph_on_rows(int threads, int rows, int hub) {
   fixture f = {.ctx = context_on("cpu", "", threads)};
-  int32_t *offsets = calloc(32, sizeof *offsets);
-  for (int i = 0; i < 31; i++)
-    offsets[i + 1] = offsets[i] + (i == 7 ? hub : i % 5 ? i % 9 : 0);
-  int32_t *indices = calloc((size_t)offsets[31], sizeof *indices);
-  uint64_t state = 5;
-  for (int e = 0; e < offsets[31]; e++)
-    indices[e] = (int32_t)((uniform(&state) + 1) * 11);
-  f.csr = csr32(31, 23, offsets, indices);
-  f.shape = (shape_of_graph){31, 23, offsets[31], RELATIONS};
-  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
-  relate(f.graph, offsets[31]);
+  f.csr = program_csr(rows, hub);
+  f.shape = (shape_of_graph){rows, 23, f.csr.edges, RELATIONS};
+  f.graph = graph_on(f.ctx, &f.csr);
+  relate(f.graph, f.csr.edges);
   return f;
+}
+
+static fixture graph_with(int threads, int hub) {
+  return graph_on_rows(threads, 31, hub);
 }
 
 static fixture graph_of(int threads) { return graph_with(threads, 700); }
-
-static fixture empty_graph(void) {
-  fixture f = {.ctx = context_on("cpu", "", 2)};
-  f.csr = csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
-  f.shape = (shape_of_graph){3, 2, 0, RELATIONS};
-  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
-  relate(f.graph, 0);
-  return f;
-}
-
-static void free_fixture(fixture *f) {
-  dfgnn_graph_destroy(f->graph);
-  dfgnn_context_destroy(f->ctx);
-  ring_free(&f->csr);
-}
-
-static dfgnn_edge_program *made(const char *text) {
-  dfgnn_edge_program *program = NULL;
-  ck_ok(dfgnn_edge_program_create(&program, text));
-  return program;
-}
-
-TEST(a_value_is_written_as_far_as_the_caller_s_struct_goes) {
-  dfgnn_edge_program *program = made("src x[D]; out = sum_in(x)");
-  struct {
-    dfgnn_edge_value known;
-    unsigned char newer[16], beyond[16];
-  } value;
-  memset(&value, 0xa5, sizeof value);
-  value.known.struct_size = sizeof value.known + sizeof value.newer;
-  ck_ok(dfgnn_edge_program_input(&value.known, program, 0));
-  ck_assert_uint_eq(value.known.struct_size,
-                    sizeof value.known + sizeof value.newer);
-  ck_assert_str_eq(value.known.name, "x");
-  ck_assert_int_eq(value.known.place, DFGNN_EDGE_SRC);
-  for (size_t i = 0; i < sizeof value.newer; i++) {
-    ck_assert_uint_eq(value.newer[i], 0);
-    ck_assert_uint_eq(value.beyond[i], 0xa5);
-  }
-  const size_t least = sizeof(dfgnn_edge_value);
-  for (size_t size = 0; size < least; size += sizeof size) {
-    value.known.struct_size = size;
-    ck_assert_int_eq(dfgnn_edge_program_output(&value.known, program, 0),
-                     DFGNN_ERROR_INVALID);
-    ck_assert_ptr_nonnull(
-        strstr(dfgnn_last_error(), "use DFGNN_EDGE_VALUE_INIT"));
-  }
-  ck_assert_int_eq(dfgnn_edge_program_input(NULL, program, 0),
-                   DFGNN_ERROR_INVALID);
-  dfgnn_edge_operator found = DFGNN_EDGE_OPERATOR_INIT;
-  found.struct_size--;
-  ck_assert_int_eq(dfgnn_edge_program_operator(&found, program),
-                   DFGNN_ERROR_INVALID);
-  ck_assert_ptr_nonnull(
-      strstr(dfgnn_last_error(), "use DFGNN_EDGE_OPERATOR_INIT"));
-  dfgnn_edge_program_destroy(program);
-}
 
 TEST(an_output_that_is_always_zero_is_told) {
   const unsigned char yes[3] = {1, 1, 1};
   dfgnn_edge_program *program = made("src x[D]; out = sum_in(relu(x))");
   dfgnn_edge_program *first, *second;
   ck_ok(dfgnn_edge_program_gradient(&first, program, yes, yes));
+  own_program(first);
   ck_ok(dfgnn_edge_program_gradient(&second, first, yes, yes));
+  own_program(second);
   dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
   ck_ok(dfgnn_edge_program_output(&value, first, 0));
   ck_assert_int_eq(value.zero, 0);
@@ -109,33 +49,9 @@ TEST(an_output_that_is_always_zero_is_told) {
     zeros += value.zero;
   }
   ck_assert_int_eq(zeros, 1);
-  dfgnn_edge_program_destroy(second);
-  dfgnn_edge_program_destroy(first);
-  dfgnn_edge_program_destroy(program);
 }
 
 /* ---- evaluation and its bound -------------------------------------------- */
-
-/* Random inputs; those that are outputs of `forward` are taken from it. */
-static void inputs_of(tensors *t, const dfgnn_edge_program *program,
-                      const tensors *forward_in, const tensors *forward_out,
-                      const shape_of_graph *shape, dfgnn_dtype dtype,
-                      uint64_t *state) {
-  *t = (tensors){0};
-  for (int i = 0; i < dfgnn_edge_program_input_count(program); i++) {
-    dfgnn_edge_value value = DFGNN_EDGE_VALUE_INIT;
-    ck_ok(dfgnn_edge_program_input(&value, program, i));
-    const tensors *from = value.role == DFGNN_EDGE_INPUT    ? forward_in
-                          : value.role == DFGNN_EDGE_OUTPUT ? forward_out
-                                                            : NULL;
-    add_tensor(t, &value, shape, from ? from->at[value.of].dtype : dtype);
-    if (from)
-      memcpy(t->at[i].data, from->at[value.of].data,
-             (size_t)t->elements[i] * bytes_of(t->at[i].dtype));
-    else
-      fill_tensor(t, i, state);
-  }
-}
 
 static void is_within_its_bound(const dfgnn_edge_program *program,
                                 const fixture *f, const tensors *in,
@@ -157,25 +73,16 @@ static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
   uint64_t state = 17;
   inputs_of(&in, forward, NULL, NULL, &f->shape, dtype, &state);
   for (int order = 0;; order++) {
-    dfgnn_edge_program *kept, *gradient;
-    ck_ok(dfgnn_edge_program_keep(&kept, forward, NULL, NULL));
+    dfgnn_edge_program *kept = kept_of(forward);
     outputs_of(&out, kept, &f->shape, dtype);
     is_within_its_bound(kept, f, &in, &out, order);
-    ck_ok(dfgnn_edge_program_gradient(&gradient, kept, NULL, NULL));
-    inputs_of(&next_in, gradient, &in, &out, &f->shape, dtype, &state);
-    free_tensors(&in);
-    free_tensors(&out);
-    dfgnn_edge_program_destroy(kept);
-    dfgnn_edge_program_destroy(forward);
-    forward = gradient;
+    forward = gradient_of(kept);
+    inputs_of(&next_in, forward, &in, &out, &f->shape, dtype, &state);
     in = next_in;
     if (order == orders)
       break;
   }
   outputs_of(&next_out, forward, &f->shape, dtype);
-  free_tensors(&next_out);
-  free_tensors(&in);
-  dfgnn_edge_program_destroy(forward);
 }
 
 TEST_LOOP(programs_and_two_gradients_are_within_their_bound, 0, PROGRAMS) {
@@ -184,26 +91,17 @@ TEST_LOOP(programs_and_two_gradients_are_within_their_bound, 0, PROGRAMS) {
   check_orders(programs[_i], &f, DFGNN_F64, 2);
   check_orders(programs[_i], &f, DFGNN_BF16, 1);
   check_orders(programs[_i], &f, DFGNN_F16, 1);
-  free_fixture(&f);
 }
 
 TEST_LOOP(a_graph_without_edges_has_values, 0, PROGRAMS) {
-  fixture f = empty_graph();
+  fixture f = graph_on_rows(2, 3, -1);
   check_orders(programs[_i], &f, DFGNN_F32, 1);
-  free_fixture(&f);
 }
 
 /* A row that threads share: within its bound, and with the same bits. */
 TEST_LOOP(a_giant_row_is_shared_by_threads, 0, PROGRAMS) {
   fixture f = graph_with(3, 9000);
   check_orders(programs[_i], &f, DFGNN_F32, 1);
-  free_fixture(&f);
-}
-
-/* DFGNN_TEST_PROGRAMS=N takes N programs, from DFGNN_TEST_SEED on. */
-static int number_of(const char *variable, int otherwise) {
-  const char *value = getenv(variable);
-  return value && *value ? atoi(value) : otherwise;
 }
 
 TEST(random_programs_are_within_their_bound) {
@@ -215,7 +113,6 @@ TEST(random_programs_are_within_their_bound) {
     fprintf(stderr, "random program %d\n", first + i);
     check_orders(p.text, &f, i % 4 == 3 ? DFGNN_F64 : DFGNN_F32, 1);
   }
-  free_fixture(&f);
 }
 
 /* ---- nodes without edges --------------------------------------------------
@@ -321,7 +218,7 @@ static void check_nothing(const char *text, const char *place, double x) {
   outputs_of(&out, forward, &f.shape, DFGNN_F32);
   is_within_its_bound(forward, &f, &in, &out, 0);
   is_zero_alone(&out, 0, &f, text, x);
-  ck_ok(dfgnn_edge_program_gradient(&gradient, forward, NULL, NULL));
+  gradient = gradient_of(forward);
   inputs_of(&grad_in, gradient, &in, &out, &f.shape, DFGNN_F32, &state);
   for (int i = 0; i < grad_in.count; i++)
     if (grad_in.value[i].role == DFGNN_EDGE_COTANGENT) {
@@ -337,13 +234,6 @@ static void check_nothing(const char *text, const char *place, double x) {
       ck_assert_msg(isfinite(get_element(grad_out.at[i].data, DFGNN_F32, k)),
                     "%s: %s is not finite", text, grad_out.value[i].name);
   }
-  free_tensors(&grad_out);
-  free_tensors(&grad_in);
-  free_tensors(&out);
-  free_tensors(&in);
-  dfgnn_edge_program_destroy(gradient);
-  dfgnn_edge_program_destroy(forward);
-  free_fixture(&f);
 }
 
 TEST_LOOP(a_node_without_edges_has_0_whatever_is_there, 0, NOTHINGS) {
@@ -379,10 +269,6 @@ TEST(what_is_not_finite_does_not_vanish) {
       ck_assert_msg(!isnan(x) == (k % 3 != 0 || (sums && alone)),
                     "%s is %g at %d", texts[i], x, (int)k);
     }
-    free_tensors(&out);
-    free_tensors(&in);
-    dfgnn_edge_program_destroy(program);
-    free_fixture(&f);
   }
 }
 
@@ -393,7 +279,6 @@ TEST(results_are_compared_with_the_text_as_it_is_written) {
   char *text = dfgnn__dag_text(program->written);
   ck_assert_str_eq(text, "dst q\nsrc v\nreturn out = sum_in(v / q)\n");
   free(text);
-  dfgnn_edge_program_destroy(program);
 }
 
 /* ---- gradients against differences --------------------------------------- */
@@ -432,7 +317,7 @@ TEST_LOOP(gradients_are_what_differences_say, 0, PROGRAMS) {
   dfgnn_edge_program *forward = made(programs[_i]), *gradient;
   uint64_t state = 3;
   tensors in, out, weights, step, grad_in, grad_out;
-  ck_ok(dfgnn_edge_program_gradient(&gradient, forward, NULL, NULL));
+  gradient = gradient_of(forward);
   inputs_of(&in, forward, NULL, NULL, &f.shape, DFGNN_F64, &state);
   outputs_of(&out, forward, &f.shape, DFGNN_F64);
   tensors_like(&weights, &out, &f.shape, &state);
@@ -454,15 +339,6 @@ TEST_LOOP(gradients_are_what_differences_say, 0, PROGRAMS) {
   ck_assert_msg(fabs(slope - difference) <= 1e-6 * (fabs(slope) + fabs(up) + 1),
                 "gradient %.9g, difference %.9g", slope, difference);
   ck_assert(slope != 0);
-  free_tensors(&grad_out);
-  free_tensors(&grad_in);
-  free_tensors(&step);
-  free_tensors(&weights);
-  free_tensors(&out);
-  free_tensors(&in);
-  dfgnn_edge_program_destroy(gradient);
-  dfgnn_edge_program_destroy(forward);
-  free_fixture(&f);
 }
 
 /* ---- promises ------------------------------------------------------------ */
@@ -477,16 +353,11 @@ TEST_LOOP(bits_do_not_depend_on_the_number_of_threads, 0, PROGRAMS) {
     outputs_of(&out[k], program, &f.shape, DFGNN_F32);
     ck_ok(dfgnn_edge_program_execute(program, f.graph, in.at, in.count,
                                      out[k].at, out[k].count, 1, NULL));
-    free_tensors(&in);
-    dfgnn_edge_program_destroy(program);
-    free_fixture(&f);
   }
   for (int i = 0; i < out[0].count; i++)
     ck_assert_int_eq(memcmp(out[0].at[i].data, out[1].at[i].data,
                             (size_t)out[0].elements[i] * sizeof(float)),
                      0);
-  free_tensors(&out[0]);
-  free_tensors(&out[1]);
 }
 
 /* Runs a program by a plan, with a seed that is passed, or that lies in memory;
@@ -517,11 +388,6 @@ TEST_LOOP(a_seed_in_memory_drops_as_one_that_is_passed, 0, DROPOUTS) {
                                       in.count, out[k].at, 1, 7, 1));
     ck_assert_int_eq(worst <= 1, k < 2);
   }
-  for (int k = 0; k < 3; k++)
-    free_tensors(&out[k]);
-  free_tensors(&in);
-  dfgnn_edge_program_destroy(program);
-  free_fixture(&f);
 }
 
 TEST(a_call_that_is_kept_gives_the_same) {
@@ -546,13 +412,9 @@ TEST(a_call_that_is_kept_gives_the_same) {
       ck_ok(dfgnn__edge_program_compare(&worst, NULL, program, f.graph, in.at,
                                         in.count, out[k].at, 1, 7, 1));
       ck_assert(worst <= 1);
-      free_tensors(&out[k]);
     }
-    free_tensors(&in);
-    dfgnn_edge_program_destroy(program);
   }
   ck_assert_int_gt(operators, 0);
-  free_fixture(&f);
 }
 
 TEST(attention_takes_one_walk_and_its_gradient_two) {
@@ -567,17 +429,15 @@ TEST(attention_takes_one_walk_and_its_gradient_two) {
     ck_ok(dfgnn_edge_program_walks(&rows, &columns, forward));
     ck_assert_int_eq(rows, known[i].rows);
     ck_assert_int_eq(columns, known[i].columns);
-    ck_ok(dfgnn_edge_program_keep(&kept, forward, NULL, NULL));
+    kept = kept_of(forward);
     unsigned char first[MOST] = {0};
     memset(first, 1, (size_t)dfgnn_edge_program_output_count(forward));
     ck_ok(dfgnn_edge_program_gradient(&gradient, kept, first, NULL));
+    own_program(gradient);
     ck_ok(dfgnn_edge_program_walks(&rows, &columns, gradient));
     ck_assert_msg(
         rows == known[i].gradient_rows && columns == known[i].gradient_columns,
         "program %d: %d and %d walks", known[i].program, rows, columns);
-    dfgnn_edge_program_destroy(gradient);
-    dfgnn_edge_program_destroy(kept);
-    dfgnn_edge_program_destroy(forward);
   }
 }
 
@@ -611,10 +471,8 @@ TEST(tensors_that_do_not_fit_are_named) {
   out.axes[0] = 3;
   RUN(3, DFGNN_ERROR_INVALID, "out: found an axis of size 3, expected H = 2");
 #undef RUN
-  dfgnn_edge_program_destroy(program);
   ck_fails(dfgnn_edge_program_execute(NULL, f.graph, in, 3, &out, 1, 0, NULL),
            DFGNN_ERROR_INVALID, "program is NULL");
-  free_fixture(&f);
 }
 
 TEST(relations_that_are_wrong_or_missing_are_named) {
@@ -623,9 +481,8 @@ TEST(relations_that_are_wrong_or_missing_are_named) {
   dfgnn_context *ctx = context_on("cpu", "", 1);
   dfgnn_csr csr =
       csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
-  dfgnn_graph *plain;
   fixture f = graph_of(1);
-  ck_ok(dfgnn_graph_create_csr(&plain, ctx, &csr, NULL));
+  dfgnn_graph *plain = graph_on(ctx, &csr);
   dfgnn_edge_program *program = made("src x; rel a; out = sum_in(a * x)");
   dfgnn_edge_tensor in[] = {{"x", data, DFGNN_F32, 0, {0}},
                             {"a", data, DFGNN_F32, 0, {0}}};
@@ -638,8 +495,8 @@ TEST(relations_that_are_wrong_or_missing_are_named) {
            DFGNN_ERROR_INVALID, "the graph has 4 relations already");
   ck_fails(dfgnn_graph_set_relations(NULL, 2, of_edge, 0, NULL),
            DFGNN_ERROR_INVALID, "graph is NULL");
-  dfgnn_graph_destroy(f.graph);
-  ck_ok(dfgnn_graph_create_csr(&f.graph, f.ctx, &f.csr, NULL));
+  done(f.graph);
+  f.graph = graph_on(f.ctx, &f.csr);
   ck_fails(dfgnn_graph_set_relations(f.graph, 2, NULL, 0, NULL),
            DFGNN_ERROR_INVALID, "of_edge is NULL");
   of_edge[5] = 2;
@@ -647,11 +504,6 @@ TEST(relations_that_are_wrong_or_missing_are_named) {
            DFGNN_ERROR_INVALID, "of_edge[5] is 2, expected 0 to 1");
   ck_ok(dfgnn_graph_set_relations(f.graph, 3, of_edge, 0, NULL));
   ck_ok(dfgnn_edge_program_execute(program, f.graph, in, 2, &out, 1, 0, NULL));
-  dfgnn_edge_program_destroy(program);
-  dfgnn_graph_destroy(plain);
-  dfgnn_context_destroy(ctx);
-  ring_free(&csr);
-  free_fixture(&f);
 }
 
 TEST(a_linear_map_that_is_too_wide_is_refused) {
@@ -665,8 +517,6 @@ TEST(a_linear_map_that_is_too_wide_is_refused) {
   ck_fails(
       dfgnn_edge_program_execute(program, f.graph, in, 2, &out, 1, 0, NULL),
       DFGNN_ERROR_UNSUPPORTED, "takes 20000 products an edge");
-  dfgnn_edge_program_destroy(program);
-  free_fixture(&f);
 }
 
 /* Each instruction set gives what the bound allows. */

@@ -1,4 +1,5 @@
-/* Reductions beyond the loops over the registry: ties, digits, gradients. */
+/* Reductions beyond the loops over the registry: ties, digits, and whose the
+ * gradient is. */
 #include <math.h>
 #include <stdio.h>
 
@@ -22,15 +23,13 @@ static star star_make(int degree) {
     indices[e] = e;
   indices[degree] = 1;
   s.csr = csr32(3, degree, offsets, indices);
-  ck_ok(dfgnn_graph_create_csr(&s.graph, s.ctx, &s.csr, NULL));
+  s.graph = graph_on(s.ctx, &s.csr);
   return s;
 }
 
 static void star_free(star *s) {
-  dfgnn_graph_destroy(s->graph);
   free((void *)s->csr.offsets);
   free((void *)s->csr.indices);
-  dfgnn_context_destroy(s->ctx);
 }
 
 /* Results of one feature; row 0 is looked at, rows 1 and 2 are known. */
@@ -289,81 +288,6 @@ TEST(a_mean_with_an_infinity_is_infinite) {
 
 /* ---- gradients ----------------------------------------------------------- */
 
-enum { NODES = 4, HEADS = 2, DIM = 3, ROW = HEADS * DIM, ALL = NODES * ROW };
-
-/* 0 <- 1, 2, 3; 1: none; 2 <- 0, 0, 2; 3 <- 1 */
-static const int32_t offsets[] = {0, 3, 3, 6, 7},
-                     indices[] = {1, 2, 3, 0, 0, 2, 1};
-
-typedef struct numbers {
-  double value[ALL], out[4][ALL], grad[4][ALL];
-  int32_t arg_low[ALL], arg_high[ALL];
-} numbers;
-
-static dfgnn_args args_with(numbers *n) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = n->value;
-  args.out = n->out[0];
-  args.out_min = n->out[1];
-  args.out_max = n->out[2];
-  args.out_std = n->out[3];
-  args.arg_min = n->arg_low;
-  args.arg_max = n->arg_high;
-  args.grad_out = n->grad[0];
-  args.grad_out_min = n->grad[1];
-  args.grad_out_max = n->grad[2];
-  args.grad_out_std = n->grad[3];
-  return args;
-}
-
-static double loss(dfgnn_context *ctx, dfgnn_graph *graph, dfgnn_op op,
-                   numbers *n) {
-  dfgnn_problem problem =
-      aggregate_problem(op, DFGNN_PASS_FORWARD, DFGNN_F64, HEADS, DIM);
-  dfgnn_args args = args_with(n);
-  double sum = 0;
-  run_variant(ctx, graph, &problem, &args, "cpu.reduce.fwd.reference");
-  for (int k = 0; k < (op == DFGNN_OP_REDUCE_PNA ? 4 : 1); k++)
-    for (int i = 0; i < ALL; i++)
-      sum += n->out[k][i] * n->grad[k][i];
-  return sum;
-}
-
-TEST_LOOP(gradients_of_the_reference_are_slopes_of_the_loss,
-          DFGNN_OP_REDUCE_MIN, DFGNN_OP_REDUCE_PNA + 1) {
-  const double step = 1e-5;
-  dfgnn_op op = (dfgnn_op)_i;
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
-  dfgnn_problem problem =
-      aggregate_problem(op, DFGNN_PASS_BACKWARD, DFGNN_F64, HEADS, DIM);
-  static numbers n;
-  double grad[ALL];
-  uint64_t seed = 17;
-  dfgnn_args args = args_with(&n);
-  for (int i = 0; i < ALL; i++) {
-    n.value[i] = uniform(&seed);
-    for (int k = 0; k < 4; k++)
-      n.grad[k][i] = uniform(&seed);
-  }
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  loss(ctx, graph, op, &n);
-  args.grad_value = grad;
-  run_variant(ctx, graph, &problem, &args, "cpu.reduce.bwd.reference");
-  for (int i = 0; i < ALL; i++) {
-    double old = n.value[i];
-    n.value[i] = old + step;
-    double above = loss(ctx, graph, op, &n);
-    n.value[i] = old - step;
-    double below = loss(ctx, graph, op, &n);
-    n.value[i] = old;
-    ck_assert_double_eq_tol(grad[i], (above - below) / (2 * step), 1e-6);
-  }
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-}
-
 static void first_gets_all(const void *data, const char *variant) {
   const float *grad = data;
   ck_assert_msg(grad[0] == 5 && grad[1] == 7 && grad[2] == 0,
@@ -385,66 +309,6 @@ TEST(of_equal_maxima_the_first_gets_the_gradient) {
   args.grad_value = grad;
   each_variant(s.ctx, s.graph, &problem, &args, first_gets_all, grad);
   star_free(&s);
-}
-
-/* ---- super nodes --------------------------------------------------------- */
-
-enum { HUBS = 1500, WIDTH = 20, COUNT = HUBS * WIDTH };
-
-static int hub_degree(int64_t i) { return i == 2 ? 1400 : (int)(i % 3); }
-
-TEST_LOOP(a_super_node_is_cut_the_same_way_each_time, 2 * DFGNN_OP_REDUCE_MIN,
-          2 * DFGNN_OP_REDUCE_PNA + 2) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  dfgnn_csr csr = ring(HUBS, hub_degree);
-  dfgnn_problem problem =
-                    aggregate_problem((dfgnn_op)(_i / 2), DFGNN_PASS_FORWARD,
-                                      DFGNN_F32, 1, WIDTH),
-                complete;
-  static float x[COUNT], saved[4][COUNT], first[4][COUNT], again[4][COUNT];
-  static int32_t arg[2][COUNT];
-  uint64_t seed = 3;
-  int checked = 0;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  for (size_t i = 0; i < COUNT; i++)
-    x[i] = (float)uniform(&seed);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  args.value = args.grad_out = args.grad_out_min = args.grad_out_max =
-      args.grad_out_std = x;
-  args.out = saved[0];
-  args.out_min = saved[1];
-  args.out_max = saved[2];
-  args.out_std = saved[3];
-  args.arg_min = arg[0];
-  args.arg_max = arg[1];
-  run_variant(ctx, graph, &problem, &args, "cpu.reduce.fwd.reference");
-  problem.pass = (dfgnn_pass)(_i % 2);
-  ck_ok(dfgnn__problem_complete(&complete, &problem));
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    dfgnn_setting setting = dfgnn__setting(graph, &complete);
-    if (v->family->reference || dfgnn__variant_refusal(v, &setting))
-      continue;
-    for (int k = 0; k < 3; k++) {
-      float(*to)[COUNT] = k ? again : first;
-      if (problem.pass == DFGNN_PASS_FORWARD) {
-        args.out = to[0];
-        args.out_min = to[1];
-        args.out_max = to[2];
-        args.out_std = to[3];
-      }
-      args.grad_value = to[0];
-      run_variant(ctx, graph, &problem, &args, v->name);
-      ck_assert_msg(!k || !memcmp(first, again, sizeof first), "%s differs",
-                    v->name);
-    }
-    checked++;
-  }
-  ck_assert_int_gt(checked, 1);
-  dfgnn_graph_destroy(graph);
-  ring_free(&csr);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST_MAIN("reduce", .timeout = 60)

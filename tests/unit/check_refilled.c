@@ -28,7 +28,6 @@ static const edges second = {{0, 0, 0, 0, 6},
 static dfgnn_context *ctx;
 
 static void open_context(void) { ctx = cpu_context(NULL); }
-static void close_context(void) { dfgnn_context_destroy(ctx); }
 
 static dfgnn_csr csr_of(const edges *e) {
   dfgnn_csr csr = csr32(ROWS, COLUMNS, e->offsets, e->indices);
@@ -97,11 +96,10 @@ static int compare(const char *variant, dfgnn_op op, dfgnn_pass pass) {
   dfgnn_plan *plan, *expected;
   tensors found, right;
   changing.refilled = 1;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &changing, NULL));
+  graph = graph_on(ctx, &changing);
   dfgnn_status status =
       dfgnn_plan_create_forced(&plan, ctx, graph, &problem, variant);
   if (status == DFGNN_ERROR_UNSUPPORTED) {
-    dfgnn_graph_destroy(graph);
     return 0;
   }
   ck_ok(status);
@@ -110,17 +108,14 @@ static int compare(const char *variant, dfgnn_op op, dfgnn_pass pass) {
   place = second;
   fill(&found);
   execute(plan, pass, &found);
-  ck_ok(dfgnn_graph_create_csr(&other, ctx, &fixed, NULL));
-  ck_ok(dfgnn_plan_create_forced(&expected, ctx, other, &problem, variant));
+  other = graph_on(ctx, &fixed);
+  expected = forced_on(ctx, other, &problem, variant);
   fill(&right);
   execute(expected, pass, &right);
   ck_assert_msg(!memcmp(&found, &right, sizeof found), "%s, %s %s", variant,
                 dfgnn_name(DFGNN_NAMES_OP, op),
                 dfgnn_name(DFGNN_NAMES_PASS, pass));
   dfgnn_plan_destroy(plan);
-  dfgnn_plan_destroy(expected);
-  dfgnn_graph_destroy(graph);
-  dfgnn_graph_destroy(other);
   return 1;
 }
 
@@ -144,30 +139,25 @@ TEST(a_view_that_learns_of_the_edges_is_refused) {
   edges place = first;
   dfgnn_csr csr = csr_of(&place);
   const dfgnn_view *view;
-  dfgnn_graph *graph;
   csr.refilled = 1;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_fails(dfgnn__graph_view(&view, graph, &items), DFGNN_ERROR_UNSUPPORTED,
            "refilled");
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(a_plan_is_chosen_by_the_numbers_of_nodes_and_edges) {
   edges place = first;
   dfgnn_csr csr = csr_of(&place);
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  dfgnn_graph *graph;
-  dfgnn_plan *plan;
   const dfgnn_problem problem = problem_of(DFGNN_OP_GT, DFGNN_PASS_BACKWARD);
   csr.refilled = 1;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_ok(dfgnn_graph_signature(&signature, graph));
   ck_assert_int_eq(signature.max_degree, EDGES);
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
-  dfgnn_plan_destroy(plan);
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
+  done(plan);
   ck_fails(dfgnn_tune(NULL, ctx, graph, &problem, NULL), DFGNN_ERROR_INVALID,
            "a refilled graph");
-  dfgnn_graph_destroy(graph);
 }
 
 TEST(what_could_not_be_refilled_is_refused) {
@@ -183,5 +173,4 @@ TEST(what_could_not_be_refilled_is_refused) {
            "csr.column_offsets");
 }
 
-TEST_MAIN("refilled", .setup = open_context, .teardown = close_context,
-          .timeout = 60)
+TEST_MAIN("refilled", .setup = open_context, .timeout = 60)

@@ -20,23 +20,20 @@ static dfgnn_csr *data(const char *name) {
   dfgnn_csr *csr = NULL;
   snprintf(path, sizeof path, "%s/data/%s.npz", top ? top : ".", name);
   ck_ok(dfgnn_csr_read(&csr, path));
-  return csr;
+  return own_csr(csr);
 }
 
 static int64_t *numbers(int64_t count) {
-  int64_t *array = malloc(((size_t)count + 1) * sizeof *array);
-  ck_assert_ptr_nonnull(array);
-  return array;
+  return zeros_of(count, sizeof(int64_t));
 }
 
 static void each_once(const int64_t *order, int64_t count) {
-  char *seen = calloc((size_t)count + 1, 1);
+  char *seen = zeros_of(count, 1);
   for (int64_t p = 0; p < count; p++) {
     ck_assert_int_ge(order[p], 0);
     ck_assert_int_lt(order[p], count);
     ck_assert_int_eq(seen[order[p]]++, 0);
   }
-  free(seen);
 }
 
 static int64_t *inverse(const int64_t *order, int64_t count) {
@@ -56,6 +53,13 @@ static void same_graph(const dfgnn_csr *a, const dfgnn_csr *b) {
     ck_assert_int_eq(dfgnn__csr_index(a, e), dfgnn__csr_index(b, e));
 }
 
+static dfgnn_csr *permuted_by(const dfgnn_csr *csr, int64_t *edges,
+                              const int64_t *rows, const int64_t *columns) {
+  dfgnn_csr *permuted = NULL;
+  ck_ok(dfgnn_csr_permute(&permuted, edges, csr, rows, columns));
+  return own_csr(permuted);
+}
+
 /* The graph with its nodes numbered at random, by a seed. */
 static dfgnn_csr *shuffled(const dfgnn_csr *csr, uint64_t seed) {
   dfgnn_csr *mixed = NULL;
@@ -68,8 +72,7 @@ static dfgnn_csr *shuffled(const dfgnn_csr *csr, uint64_t seed) {
     order[i - 1] = order[j];
     order[j] = swap;
   }
-  ck_ok(dfgnn_csr_permute(&mixed, NULL, csr, order, order));
-  free(order);
+  mixed = permuted_by(csr, NULL, order, order);
   return mixed;
 }
 
@@ -77,20 +80,15 @@ static dfgnn_csr *reordered(const dfgnn_csr *csr, dfgnn_order order) {
   dfgnn_csr *permuted = NULL;
   int64_t *rows = numbers(csr->destinations), *columns = numbers(csr->sources);
   ck_ok(dfgnn_csr_order(rows, columns, csr, order));
-  ck_ok(dfgnn_csr_permute(&permuted, NULL, csr, rows, columns));
-  free(rows);
-  free(columns);
+  permuted = permuted_by(csr, NULL, rows, columns);
   return permuted;
 }
 
 static dfgnn_signature signature_of(const dfgnn_csr *csr) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph = NULL;
   dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, csr);
   ck_ok(dfgnn_graph_signature(&signature, graph));
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
   return signature;
 }
 
@@ -108,9 +106,6 @@ TEST_LOOP(an_order_holds_every_node_once, 0, SHAPES *DFGNN_ORDER_COUNT) {
     for (int64_t p = 0; n == m && p < n; p++)
       ck_assert_int_eq(rows[p], columns[p]);
   }
-  free(rows);
-  free(columns);
-  shape_free(&s);
 }
 
 TEST_LOOP(the_same_graph_gives_the_same_order, 0, SHAPES *DFGNN_ORDER_COUNT) {
@@ -125,9 +120,6 @@ TEST_LOOP(the_same_graph_gives_the_same_order, 0, SHAPES *DFGNN_ORDER_COUNT) {
     ck_ok(dfgnn_csr_order(second, second + n, &s.csr, order));
     ck_assert(!memcmp(first, second, (size_t)(n + m) * sizeof *first));
   }
-  free(first);
-  free(second);
-  shape_free(&s);
 }
 
 TEST_LOOP(a_permuted_graph_is_the_same_graph, 0, SHAPES *DFGNN_ORDER_COUNT) {
@@ -139,7 +131,7 @@ TEST_LOOP(a_permuted_graph_is_the_same_graph, 0, SHAPES *DFGNN_ORDER_COUNT) {
   dfgnn_csr *permuted = NULL, *back = NULL;
   if (built(order)) {
     ck_ok(dfgnn_csr_order(rows, columns, &s.csr, order));
-    ck_ok(dfgnn_csr_permute(&permuted, edges, &s.csr, rows, columns));
+    permuted = permuted_by(&s.csr, edges, rows, columns);
     each_once(edges, s.csr.edges);
     for (int64_t p = 0; p < n; p++)
       for (int64_t e = dfgnn__csr_offset(permuted, p);
@@ -150,17 +142,9 @@ TEST_LOOP(a_permuted_graph_is_the_same_graph, 0, SHAPES *DFGNN_ORDER_COUNT) {
                          columns[dfgnn__csr_index(permuted, e)]);
       }
     int64_t *to = inverse(rows, n), *across = inverse(columns, m);
-    ck_ok(dfgnn_csr_permute(&back, NULL, permuted, to, across));
+    back = permuted_by(permuted, NULL, to, across);
     same_graph(back, &s.csr);
-    free(to);
-    free(across);
   }
-  dfgnn_csr_free(back);
-  dfgnn_csr_free(permuted);
-  free(rows);
-  free(columns);
-  free(edges);
-  shape_free(&s);
 }
 
 TEST_LOOP(nodes_of_a_batch_stay_in_their_graph, 0, DFGNN_ORDER_COUNT) {
@@ -175,14 +159,11 @@ TEST_LOOP(nodes_of_a_batch_stay_in_their_graph, 0, DFGNN_ORDER_COUNT) {
         ck_assert_int_ge(rows[p], csr->graph_ptr[g]);
         ck_assert_int_lt(rows[p], csr->graph_ptr[g + 1]);
       }
-    ck_ok(dfgnn_csr_permute(&permuted, NULL, csr, rows, rows));
+    permuted = permuted_by(csr, NULL, rows, rows);
     ck_assert_int_eq(permuted->graphs, 6);
     ck_assert(!memcmp(permuted->graph_ptr, csr->graph_ptr,
                       7 * sizeof *csr->graph_ptr));
-    dfgnn_csr_free(permuted);
   }
-  free(rows);
-  dfgnn_csr_free(csr);
 }
 
 TEST(nodes_that_change_their_graph_end_the_batch) {
@@ -195,15 +176,11 @@ TEST(nodes_that_change_their_graph_end_the_batch) {
   moved[first - 1] = first;
   for (int k = 0; k < 4; k++) {
     dfgnn_csr *permuted = NULL;
-    ck_ok(dfgnn_csr_permute(&permuted, NULL, csr, k & 1 ? moved : kept,
-                            k & 2 ? moved : kept));
+    permuted =
+        permuted_by(csr, NULL, k & 1 ? moved : kept, k & 2 ? moved : kept);
     ck_assert_int_eq(permuted->graphs, k ? 0 : 3);
     ck_assert_int_eq(permuted->graph_ptr != NULL, !k);
-    dfgnn_csr_free(permuted);
   }
-  free(kept);
-  free(moved);
-  dfgnn_csr_free(csr);
 }
 
 /* ---- what each method promises ------------------------------------------- */
@@ -221,9 +198,6 @@ TEST(degree_falls) {
     ck_assert(
         degree[rows[p - 1]] > degree[rows[p]] ||
         (degree[rows[p - 1]] == degree[rows[p]] && rows[p - 1] < rows[p]));
-  free(rows);
-  free(degree);
-  dfgnn_csr_free(csr);
 }
 
 static int64_t bandwidth(const dfgnn_csr *csr) {
@@ -249,8 +223,6 @@ TEST_LOOP(rcm_is_as_narrow_as_that_of_scipy, 0,
   dfgnn_csr *csr = data(scipy[_i].name);
   dfgnn_csr *narrow = reordered(csr, DFGNN_ORDER_RCM);
   ck_assert_int_le(bandwidth(narrow), scipy[_i].bandwidth);
-  dfgnn_csr_free(narrow);
-  dfgnn_csr_free(csr);
 }
 
 TEST(rcm_finds_the_band_of_a_shuffled_grid) {
@@ -259,9 +231,6 @@ TEST(rcm_finds_the_band_of_a_shuffled_grid) {
   dfgnn_csr *narrow = reordered(mixed, DFGNN_ORDER_RCM);
   ck_assert_int_gt(bandwidth(mixed), 1000);
   ck_assert_int_le(bandwidth(narrow), 20);
-  dfgnn_csr_free(narrow);
-  dfgnn_csr_free(mixed);
-  dfgnn_csr_free(grid);
 }
 
 /* Modularity of the outermost communities. */
@@ -269,9 +238,9 @@ static double modularity(const dfgnn_csr *csr, int64_t *communities) {
   dfgnn__adjacency graph;
   ck_ok(dfgnn__adjacency_build(&graph, csr));
   size_t n = (size_t)graph.nodes;
-  int32_t *order = malloc((n + 1) * sizeof *order);
-  int32_t *community = malloc((n + 1) * sizeof *community);
-  double *degree = calloc(n + 1, sizeof *degree), inside = 0, total = 0;
+  int32_t *order = zeros_of(graph.nodes, sizeof *order);
+  int32_t *community = zeros_of(graph.nodes, sizeof *community);
+  double *degree = zeros_of(graph.nodes, sizeof *degree), inside = 0, total = 0;
   ck_ok(dfgnn__order_community(order, community, &graph));
   for (size_t i = 0; i < n; i++)
     for (int64_t k = graph.offsets[i]; k < graph.offsets[i + 1]; k++) {
@@ -286,9 +255,6 @@ static double modularity(const dfgnn_csr *csr, int64_t *communities) {
     q -= degree[i] / total * degree[i] / total;
     *communities += community[i] == (int32_t)i;
   }
-  free(degree);
-  free(community);
-  free(order);
   dfgnn__adjacency_free(&graph);
   return q;
 }
@@ -307,7 +273,6 @@ TEST_LOOP(communities_are_nearly_those_of_louvain, 0,
   double q = modularity(csr, &communities);
   ck_assert_double_ge(q, .95 * louvain[_i].modularity);
   ck_assert_double_le(q, 1);
-  dfgnn_csr_free(csr);
 }
 
 TEST(shuffled_communities_are_found_again) {
@@ -323,9 +288,6 @@ TEST(shuffled_communities_are_found_again) {
   ck_assert_double_lt(after.reuse, .3 * before.reuse);
   ck_assert_double_gt(after.locality, before.locality + .1);
   ck_assert_int_eq(after.max_degree, before.max_degree);
-  dfgnn_csr_free(found);
-  dfgnn_csr_free(mixed);
-  dfgnn_csr_free(csr);
 }
 
 TEST_LOOP(a_graph_of_local_columns_gets_its_locality_back,
@@ -337,9 +299,6 @@ TEST_LOOP(a_graph_of_local_columns_gets_its_locality_back,
   dfgnn_signature before = signature_of(mixed), after = signature_of(found);
   ck_assert_double_gt(after.locality, 3 * before.locality);
   ck_assert_double_lt(after.reuse, before.reuse);
-  dfgnn_csr_free(found);
-  dfgnn_csr_free(mixed);
-  dfgnn_csr_free(csr);
 }
 
 TEST(communities_of_a_million_edges_take_seconds) {
@@ -352,9 +311,6 @@ TEST(communities_of_a_million_edges_take_seconds) {
   double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
   ck_assert_double_lt(seconds, 10);
   each_once(rows, csr->destinations);
-  free(rows);
-  dfgnn_csr_free(mixed);
-  dfgnn_csr_free(csr);
 }
 
 TEST(repeated_edges_weigh_more) {
@@ -382,8 +338,6 @@ TEST(metis_is_unsupported_without_it) {
   else
     ck_fails(dfgnn_csr_order(rows, NULL, csr, DFGNN_ORDER_METIS),
              DFGNN_ERROR_UNSUPPORTED, "built without METIS");
-  free(rows);
-  dfgnn_csr_free(csr);
 }
 
 /* ---- what is refused ----------------------------------------------------- */

@@ -119,12 +119,14 @@ static void measured(const dfgnn_signature *graph, int best,
   measured_first(graph, best, model, FAKES);
 }
 
+OWNED(table, dfgnn_table, dfgnn__table_destroy)
+
 static dfgnn_table *table(void) {
   dfgnn_table *made = NULL;
   uint64_t invalid = 0;
   ck_ok(dfgnn__table_create(&made, &invalid, &device, rows, own, count));
   ck_assert_uint_eq(invalid, 0);
-  return made;
+  return own_table(made);
 }
 
 static dfgnn_choice choice_of(const dfgnn_table *from,
@@ -242,7 +244,6 @@ TEST(the_nearest_graph_answers) {
     const dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
     expect(&choice, 1, DFGNN_SOURCE_NEAR);
     ck_assert_double_eq_tol(choice.distance, 0.1, 0.05);
-    dfgnn__table_destroy(t);
   }
 }
 
@@ -253,13 +254,11 @@ TEST(what_is_too_far_away_does_not_answer) {
   dfgnn_table *t = table();
   dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_NEAR);
-  dfgnn__table_destroy(t);
   count = 0;
   measured(&far, 1, "ours");
   t = table();
   choice = choice_of(t, &asked, NULL, 0);
   expect(&choice, 0, DFGNN_SOURCE_RULE);
-  dfgnn__table_destroy(t);
 }
 
 TEST(at_one_distance_the_users_rows_come_first) {
@@ -271,7 +270,6 @@ TEST(at_one_distance_the_users_rows_come_first) {
   dfgnn_table *t = table();
   const dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
   expect(&choice, 2, DFGNN_SOURCE_NEAR);
-  dfgnn__table_destroy(t);
 }
 
 /* Neither a model nor its silence hides what the user measured. */
@@ -285,7 +283,6 @@ TEST(measurements_go_before_the_model) {
   dfgnn_table *t = table();
   choice = choice_of(t, &asked, NULL, 0);
   expect(&choice, 2, DFGNN_SOURCE_NEAR);
-  dfgnn__table_destroy(t);
 }
 
 TEST(a_near_graph_that_saw_few_members_does_not_answer) {
@@ -294,20 +291,6 @@ TEST(a_near_graph_that_saw_few_members_does_not_answer) {
   dfgnn_table *t = table();
   const dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
   expect(&choice, 0, DFGNN_SOURCE_RULE);
-  dfgnn__table_destroy(t);
-}
-
-TEST(graphs_of_one_family_are_near) {
-  const dfgnn_signature asked = graph_of(9, 5000), far = at_distance(1, 3);
-  family = "sampler";
-  measured(&far, 1, "ours");
-  dfgnn_table *t = table();
-  dfgnn_choice choice = choice_of(t, &asked, NULL, 0);
-  expect(&choice, 1, DFGNN_SOURCE_NEAR);
-  family = "another";
-  choice = choice_of(t, &asked, NULL, 0);
-  expect(&choice, 0, DFGNN_SOURCE_RULE);
-  dfgnn__table_destroy(t);
 }
 
 TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
@@ -318,7 +301,6 @@ TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
   expect(&choice, 1, DFGNN_SOURCE_EXACT);
   choice = choice_of(t, &graph, NULL, graph.fingerprint);
   expect(&choice, 0, DFGNN_SOURCE_RULE);
-  dfgnn__table_destroy(t);
 }
 
 /* ---- exact --------------------------------------------------------------- */
@@ -339,13 +321,11 @@ TEST(a_graph_is_exact_once_all_members_were_seen) {
   dfgnn__members_for_tests(other); /* whose default was not measured */
   choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 2, DFGNN_SOURCE_RULE);
-  dfgnn__table_destroy(t);
   dfgnn__members_for_tests(members);
   measured_first(&graph, 1, "ours", 3);
   t = table();
   choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_EXACT);
-  dfgnn__table_destroy(t);
 }
 
 TEST(a_member_that_was_found_wrong_was_seen) {
@@ -355,7 +335,6 @@ TEST(a_member_that_was_found_wrong_was_seen) {
   dfgnn_table *t = table();
   const dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_EXACT);
-  dfgnn__table_destroy(t);
 }
 
 TEST(a_variant_that_is_no_member_may_be_the_fastest) {
@@ -364,21 +343,6 @@ TEST(a_variant_that_is_no_member_may_be_the_fastest) {
   dfgnn_table *t = table();
   const dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 3, DFGNN_SOURCE_EXACT);
-  dfgnn__table_destroy(t);
-}
-
-TEST(rows_of_an_older_revision_count_for_nothing) {
-  const dfgnn_signature graph = graph_of(7, 5000);
-  uint64_t invalid = 0;
-  dfgnn_table *t = NULL;
-  measured(&graph, 1, "ours");
-  for (size_t i = 0; i < count; i++)
-    rows[i].revision = rows[i].anchor_revision = 0;
-  ck_ok(dfgnn__table_create(&t, &invalid, &device, rows, own, count));
-  ck_assert_uint_eq(invalid, FAKES);
-  const dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
-  expect(&choice, 0, DFGNN_SOURCE_RULE);
-  dfgnn__table_destroy(t);
 }
 
 /* ---- bans ---------------------------------------------------------------- */
@@ -405,7 +369,6 @@ TEST(a_banned_variant_is_chosen_by_no_source_but_a_pin) {
   expect(&choice, 1, DFGNN_SOURCE_PINNED);
   ck_fails(dfgnn__table_ban(t, "cpu.attention.fwd.gone"), DFGNN_ERROR_STORE,
            "gone");
-  dfgnn__table_destroy(t);
 }
 
 TEST(a_ban_is_part_of_the_digest) {
@@ -419,19 +382,16 @@ TEST(a_ban_is_part_of_the_digest) {
   ck_assert_str_ne(before, after);
   for (int v = 0; v < FAKES; v++)
     ck_assert(dfgnn__table_bans(t, dfgnn__variant_find(names[v])));
-  dfgnn__table_destroy(t);
 }
 
 TEST(what_a_device_refused_is_passed_over) {
   const dfgnn_signature graph = graph_of(7, 5000);
-  unsigned char *broken = calloc(dfgnn__variant_count(), 1);
+  unsigned char *broken = zeros_of((int64_t)dfgnn__variant_count(), 1);
   measured(&graph, 1, "ours");
   dfgnn_table *t = table();
   broken[dfgnn__variant_index(dfgnn__variant_find(names[1]))] = 1;
   dfgnn_choice choice = choice_of(t, &graph, broken, 0);
   expect(&choice, 0, DFGNN_SOURCE_EXACT);
-  dfgnn__table_destroy(t);
-  free(broken);
 }
 
 TEST(this_model_answers_before_others_of_its_architecture) {
@@ -444,7 +404,6 @@ TEST(this_model_answers_before_others_of_its_architecture) {
     dfgnn_table *t = table();
     dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
     expect(&choice, 1, DFGNN_SOURCE_EXACT);
-    dfgnn__table_destroy(t);
   }
 }
 
@@ -467,7 +426,6 @@ TEST(measurements_with_other_units_are_near_at_best) {
       ck_assert_double_eq_tol(choice.distance, .5, 1e-12);
       ck_assert_ptr_nonnull(strstr(choice.because, "units, not 4"));
     }
-    dfgnn__table_destroy(t);
   }
 }
 
@@ -480,7 +438,6 @@ TEST(rows_of_these_units_answer_before_others) {
   dfgnn_table *t = table();
   dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_EXACT);
-  dfgnn__table_destroy(t);
 }
 
 /* ---- tuning -------------------------------------------------------------- */
@@ -509,7 +466,6 @@ TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
       dfgnn_table *fresh = table();
       same_digest(t, fresh);
       ck_assert(dfgnn__table_has_graph(t, graph.fingerprint));
-      dfgnn__table_destroy(fresh);
     }
     ck_assert(!dfgnn__table_has_graph(t, 8));
     for (size_t i = count - FAKES; i < count; i++)
@@ -517,8 +473,6 @@ TEST(a_problem_that_is_put_is_as_if_it_had_been_there) {
     ck_ok(dfgnn__table_put(t, &rows[count - FAKES], FAKES));
     dfgnn_table *fresh = table();
     same_digest(t, fresh);
-    dfgnn__table_destroy(fresh);
-    dfgnn__table_destroy(t);
   }
 }
 
@@ -544,7 +498,6 @@ TEST(a_pin_of_this_graph_goes_before_one_of_any) {
     expect(&choice, 1, DFGNN_SOURCE_PINNED);
     choice = choice_of(t, &other, NULL, 0);
     expect(&choice, 2, DFGNN_SOURCE_PINNED);
-    dfgnn__table_destroy(t);
   }
 }
 
@@ -558,32 +511,6 @@ TEST(a_pin_for_bias_answers_where_there_is_bias) {
   problem.bias = 1;
   choice = choice_of(t, &graph, NULL, 0);
   expect(&choice, 1, DFGNN_SOURCE_PINNED);
-  dfgnn__table_destroy(t);
-}
-
-/* ---- the paper ----------------------------------------------------------- */
-
-/* The DF-GNN paper's rule: PMF from a row of capacity / size edges on, which
- * then fills the shared memory of a block, and SMMF below. */
-TEST(the_papers_rule_asks_for_a_super_node) {
-  dfgnn_signature graph = graph_of(7, 5000);
-  const dfgnn_matrix matrix = {
-      .destinations = 1000, .sources = 1000, .edges = 5000, .max_degree = 20};
-  dfgnn_device_info cpu = device;
-  dfgnn_query query = {.setting = {.problem = &problem,
-                                   .matrix = &matrix,
-                                   .signature = &graph,
-                                   .device = &cpu},
-                       .family = ""};
-  dfgnn_choice choice;
-  problem.dtype = DFGNN_F32;
-  for (int super = 0; super < 2; super++) {
-    graph.max_degree = DFGNN_PAPER_CAPACITY / 4 - !super;
-    dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
-    ck_assert_ptr_nonnull(choice.variant);
-    ck_assert_int_eq(choice.source, DFGNN_SOURCE_PAPER);
-    ck_assert_str_eq(choice.variant->family->algorithm, super ? "pmf" : "smmf");
-  }
 }
 
 int main(void) {

@@ -52,8 +52,7 @@ static dfgnn_problem problem;
 static int degree(int64_t i) { return (int)(i % 7); }
 
 static void set_up(void) {
-  strcpy(directory, "/tmp/dfgnn-share-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(directory));
+  test_folder(directory);
   snprintf(path, sizeof path, "%s/a.db", directory);
   snprintf(other, sizeof other, "%s/b.db", directory);
   csr = ring(100, degree);
@@ -61,13 +60,6 @@ static void set_up(void) {
   problem.dtype = DFGNN_F64;
   problem.dim = 8;
   be_member(fake_names[0]);
-}
-
-static void tear_down(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  ck_assert_int_eq(system(command), 0);
-  ring_free(&csr);
 }
 
 /* A measurement of this device, graph and problem. */
@@ -94,26 +86,20 @@ static void record_rows(const char *file, const dfgnn_measurement *rows,
 static void choice_of(char variant[160], char digest[DFGNN_DIGEST_SIZE],
                       const char *stores) {
   dfgnn_context *ctx = cpu_context(stores);
-  dfgnn_graph *graph;
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));
   ck_ok(dfgnn_context_digest(digest, ctx));
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 /* ---- ranks --------------------------------------------------------------- */
 
 TEST(ranks_with_the_same_rows_have_the_same_digest) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   dfgnn_measurement rows[3], reversed[3];
   char variant[160], empty[DFGNN_DIGEST_SIZE], a[DFGNN_DIGEST_SIZE],
       b[DFGNN_DIGEST_SIZE], both[192];
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   for (int i = 0; i < 3; i++) {
     rows[i] = measured(ctx, graph, fake_names[i], 1 - .1 * i);
     reversed[2 - i] = rows[i];
@@ -154,41 +140,6 @@ TEST(ranks_with_the_same_rows_have_the_same_digest) {
   record_rows(other, &rows[1], 1);
   choice_of(variant, b, other);
   ck_assert_str_ne(a, b);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-}
-
-TEST(two_tunes_with_noise_inside_the_margin_choose_alike) {
-  /* n=2 and n=3 differ by 0.4 %, less than can be told apart */
-  static const double truth[] = {1, .5, .498};
-  uint64_t seed = (uint64_t)time(NULL);
-  char variant[160], digest[DFGNN_DIGEST_SIZE], both[192];
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  printf("seed %llu\n", (unsigned long long)seed);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  for (int round = 0; round < 10; round++) {
-    snprintf(path, sizeof path, "%s/a%d.db", directory, round);
-    snprintf(other, sizeof other, "%s/b%d.db", directory, round);
-    for (int tune = 0; tune < 2; tune++) {
-      dfgnn_measurement rows[3];
-      for (int i = 0; i < 3; i++) {
-        double noise = (double)(random_next(&seed) >> 11) / 0x1p53 - .5;
-        rows[i] = measured(ctx, graph, fake_names[i],
-                           i ? truth[i] * (1 + .006 * noise) : 1);
-        rows[i].run = tune ? RUN_B : RUN_A;
-      }
-      record_rows(tune ? other : path, rows, 3);
-    }
-    snprintf(both, sizeof both, "%s:%s", path, other);
-    const char *const stores[] = {path, other, both};
-    for (int i = 0; i < 3; i++) {
-      choice_of(variant, digest, stores[i]);
-      ck_assert_str_eq(variant, fake_names[1]);
-    }
-  }
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 /* ---- threads ------------------------------------------------------------- */
@@ -211,17 +162,13 @@ static void *work(void *data) {
   dfgnn_args args = DFGNN_ARGS_INIT;
   args.query = args.key = args.value = args.out = out;
   while (atomic_load(&going)) {
-    dfgnn_plan *plan;
     dfgnn_counters counters = DFGNN_COUNTERS_INIT;
     char digest[DFGNN_DIGEST_SIZE];
     mine.dim = 1 + (w->calls + w->number) % 8;
     memset(out, 0, sizeof out);
-    ck_ok(dfgnn_plan_create(&plan, w->ctx, w->graph, &mine));
-    size_t bytes = dfgnn_plan_workspace(plan);
-    void *workspace = bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : 0;
-    ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
-    free(workspace);
-    dfgnn_plan_destroy(plan);
+    dfgnn_plan *plan = plan_on(w->ctx, w->graph, &mine);
+    execute_plan(plan, &args);
+    done(plan);
     if (w->number % 4 == 0)
       ck_ok(dfgnn_context_reload(w->ctx));
     ck_ok(dfgnn_context_counters(&counters, w->ctx));
@@ -234,7 +181,6 @@ static void *work(void *data) {
 TEST(sixteen_threads_run_while_the_store_changes) {
   dfgnn_options options = DFGNN_OPTIONS_INIT;
   dfgnn_context *ctx = NULL;
-  dfgnn_graph *graph;
   pthread_t threads[THREADS];
   worker workers[THREADS];
   dfgnn_counters counters = DFGNN_COUNTERS_INIT;
@@ -242,7 +188,7 @@ TEST(sixteen_threads_run_while_the_store_changes) {
   options.store = path;
   options.threads = 1; /* ThreadSanitizer does not see through OpenMP's */
   ck_ok(dfgnn_context_create(&ctx, &options));
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   atomic_store(&going, 1);
   for (int t = 0; t < THREADS; t++) {
     workers[t] = (worker){ctx, graph, t, 0};
@@ -262,7 +208,6 @@ TEST(sixteen_threads_run_while_the_store_changes) {
   ck_ok(dfgnn_context_reload(ctx));
   ck_ok(dfgnn_context_counters(&counters, ctx));
   ck_assert_uint_eq(counters.loaded_rows, 20);
-  dfgnn_graph_destroy(graph);
   dfgnn_context_destroy(ctx);
 }
 
@@ -277,20 +222,16 @@ static void fill(float *x, size_t count, uint64_t seed) {
 static void compute(float *out, char variant[160], const char *stores,
                     const float *q, const float *k, const float *v) {
   dfgnn_context *ctx = cpu_context(stores);
-  dfgnn_graph *graph;
-  dfgnn_plan *plan;
   dfgnn_args args = DFGNN_ARGS_INIT;
   args.query = q;
   args.key = k;
   args.value = v;
   args.out = out;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   snprintf(variant, 160, "%s", dfgnn_plan_variant(plan));
-  dfgnn_plan_destroy(plan);
+  done(plan);
   ck_ok(dfgnn_call(ctx, graph, &problem, &args, NULL));
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(a_hostile_store_can_only_choose_a_slower_variant) {
@@ -308,8 +249,7 @@ TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   const dfgnn_variant *rule = dfgnn__variant_find(variant);
   be_member(rule->name);
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   for (size_t i = 0, last = dfgnn__variant_count() - 1; i <= last;
        i = i + 7 < last || i == last ? i + 7 : last) {
     /* the store calls this one the fastest; the last has no f32 */
@@ -337,61 +277,10 @@ TEST(a_hostile_store_can_only_choose_a_slower_variant) {
   printf("%zu of %zu stores were obeyed\n", obeyed, asked);
   ck_assert_uint_gt(obeyed, 0);
   ck_assert_uint_lt(obeyed, asked);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-}
-
-/* ---- places that cannot be written --------------------------------------- */
-
-static char logged[4096];
-
-static void keep_log(void *data, dfgnn_log_level level, const char *message) {
-  size_t n = strlen(logged);
-  (void)data;
-  (void)level;
-  snprintf(logged + n, sizeof logged - n, "%s\n", message);
-}
-
-TEST(without_a_home_programs_run_and_tuning_says_what_it_lost) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_tune_options tune = DFGNN_TUNE_OPTIONS_INIT;
-  dfgnn_tune_report report = DFGNN_TUNE_REPORT_INIT;
-  dfgnn_context *ctx;
-  dfgnn_graph *graph;
-  dfgnn_plan *plan;
-  int fd = open(path, O_CREAT | O_WRONLY, 0600); /* the home is a file */
-  ck_assert_int_ge(fd, 0);
-  close(fd);
-  setenv("XDG_DATA_HOME", path, 1);
-  unsetenv("DFGNN_STORE");
-  options.device = "cpu";
-  options.threads = 2;
-  options.log = keep_log;
-  ck_ok(dfgnn_context_create(&ctx, &options));
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  problem.dtype = DFGNN_F32;
-  problem.dim = 4;
-  dfgnn__members_for_tests(NULL);
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
-  be_member(dfgnn_plan_variant(plan));
-  const char *const only[] = {dfgnn_plan_variant(plan), NULL};
-  tune.budget_s = .05;
-  tune.variants = only;
-  ck_ok(dfgnn_tune(&report, ctx, graph, &problem, &tune));
-  ck_assert_int_eq(report.kept, 0);
-  ck_assert_int_gt(report.measured, 0);
-  ck_assert_msg(strstr(logged, "cannot be kept") && strstr(logged, path), "%s",
-                logged);
-  dfgnn_plan_destroy(plan);
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
-  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 int main(void) {
   dfgnn__registry_add(fakes);
-  return run_case(&(test_case){
-      .name = "share", .setup = set_up, .teardown = tear_down, .timeout = 120});
+  return run_case(
+      &(test_case){.name = "share", .setup = set_up, .timeout = 120});
 }

@@ -1,4 +1,4 @@
-/* SpMM beyond the loops over the registry: small sums by hand, gradients. */
+/* SpMM beyond the loops over the registry: small sums by hand. */
 #include <math.h>
 
 #include "tests/common/aggregate.h"
@@ -25,7 +25,6 @@ static void matches(const void *data, const char *variant) {
 static void forward(dfgnn_op op, dfgnn_args *args, int heads, int dim,
                     dfgnn_layout layout, const double *numbers) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
   double out[64];
   dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
   dfgnn_problem problem =
@@ -33,10 +32,8 @@ static void forward(dfgnn_op op, dfgnn_args *args, int heads, int dim,
   expected e = {out, numbers, NODES * heads * dim};
   problem.layout = layout;
   args->out = out;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   each_variant(ctx, graph, &problem, args, matches, &e);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(sums_count_duplicate_edges_twice_and_empty_rows_as_zero) {
@@ -98,214 +95,6 @@ TEST(nan_and_infinity_reach_their_own_rows_and_features_only) {
   dfgnn_args args = DFGNN_ARGS_INIT;
   args.value = x;
   forward(DFGNN_OP_SPMM_SUM, &args, 1, 2, DFGNN_LAYOUT_NHD, out);
-}
-
-/* ---- gradients ----------------------------------------------------------- */
-
-enum { HEADS = 2, DIM = 3, ROW = HEADS * DIM };
-
-typedef struct numbers {
-  double value[NODES * ROW], weight[EDGES * HEADS], r[NODES], c[NODES];
-  double grad[NODES * ROW], out[NODES * ROW];
-} numbers;
-
-static numbers make_numbers(void) {
-  numbers n;
-  uint64_t seed = 7;
-  double *all = (double *)&n;
-  for (size_t i = 0; i < sizeof n / sizeof *all; i++)
-    all[i] = uniform(&seed);
-  return n;
-}
-
-static dfgnn_args args_of(numbers *n, dfgnn_op op) {
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  args.value = n->value;
-  if (op == DFGNN_OP_SPMM_WEIGHTED)
-    args.edge_weight = n->weight;
-  args.scale_dst = n->r;
-  args.scale_src = n->c;
-  args.out = n->out;
-  args.grad_out = n->grad;
-  return args;
-}
-
-static double loss(dfgnn_context *ctx, dfgnn_graph *graph, dfgnn_op op,
-                   numbers *n) {
-  dfgnn_problem problem =
-      aggregate_problem(op, DFGNN_PASS_FORWARD, DFGNN_F64, HEADS, DIM);
-  dfgnn_args args = args_of(n, op);
-  double sum = 0;
-  run_variant(ctx, graph, &problem, &args, "cpu.spmm.fwd.reference");
-  for (int i = 0; i < NODES * ROW; i++)
-    sum += n->out[i] * n->grad[i];
-  return sum;
-}
-
-static double slope(dfgnn_context *ctx, dfgnn_graph *graph, dfgnn_op op,
-                    numbers *n, double *x) {
-  const double step = 1e-4;
-  double old = *x;
-  *x = old + step;
-  double above = loss(ctx, graph, op, n);
-  *x = old - step;
-  double below = loss(ctx, graph, op, n);
-  *x = old;
-  return (above - below) / (2 * step);
-}
-
-TEST_LOOP(gradients_of_the_reference_are_slopes_of_the_loss, DFGNN_OP_SPMM_SUM,
-          DFGNN_OP_SPMM_WEIGHTED + 1) {
-  dfgnn_op op = (dfgnn_op)_i;
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
-  dfgnn_problem problem =
-      aggregate_problem(op, DFGNN_PASS_BACKWARD, DFGNN_F64, HEADS, DIM);
-  numbers n = make_numbers();
-  double value[NODES * ROW], weight[EDGES * HEADS];
-  dfgnn_args args = args_of(&n, op);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  args.grad_value = value;
-  if (op == DFGNN_OP_SPMM_WEIGHTED)
-    args.grad_edge_weight = weight;
-  run_variant(ctx, graph, &problem, &args, "cpu.spmm.bwd.reference");
-  for (int i = 0; i < NODES * ROW; i++)
-    ck_assert_double_eq_tol(value[i], slope(ctx, graph, op, &n, &n.value[i]),
-                            1e-8);
-  for (int i = 0; op == DFGNN_OP_SPMM_WEIGHTED && i < EDGES * HEADS; i++)
-    ck_assert_double_eq_tol(weight[i], slope(ctx, graph, op, &n, &n.weight[i]),
-                            1e-8);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-}
-
-typedef struct pair {
-  const double *value, *weight;
-  const double *value_alone, *weight_alone;
-} pair;
-
-static void both_written(const void *data, const char *variant) {
-  const pair *p = data;
-  for (int i = 0; i < NODES * ROW; i++)
-    ck_assert_msg(fabs(p->value[i] - p->value_alone[i]) < 1e-12,
-                  "%s: grad_value alone differs", variant);
-  for (int i = 0; i < EDGES * HEADS; i++)
-    ck_assert_msg(fabs(p->weight[i] - p->weight_alone[i]) < 1e-12,
-                  "%s: grad_edge_weight alone differs", variant);
-}
-
-static void nothing(const void *data, const char *variant) {
-  (void)data, (void)variant;
-}
-
-TEST(each_gradient_may_be_asked_for_alone) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  dfgnn_csr csr = csr32(NODES, NODES, offsets, indices);
-  dfgnn_problem problem = aggregate_problem(
-      DFGNN_OP_SPMM_WEIGHTED, DFGNN_PASS_BACKWARD, DFGNN_F64, HEADS, DIM);
-  numbers n = make_numbers();
-  double value[2][NODES * ROW], weight[2][EDGES * HEADS];
-  dfgnn_args both = args_of(&n, problem.op), one = both;
-  pair p = {value[0], weight[0], value[1], weight[1]};
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  one.grad_value = value[1];
-  each_variant(ctx, graph, &problem, &one, nothing, NULL);
-  one.grad_value = NULL;
-  one.grad_edge_weight = weight[1];
-  each_variant(ctx, graph, &problem, &one, nothing, NULL);
-  both.grad_value = value[0];
-  both.grad_edge_weight = weight[0];
-  each_variant(ctx, graph, &problem, &both, both_written, &p);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
-}
-
-/* ---- super nodes --------------------------------------------------------- */
-
-static int hub_degree(int64_t i) { return i == 2 ? 5000 : (int)(i % 3); }
-
-TEST_LOOP(a_super_node_is_cut_the_same_way_each_time, 0, 2) {
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  dfgnn_csr csr = ring(6000, hub_degree);
-  dfgnn_pass pass = (dfgnn_pass)_i;
-  dfgnn_problem problem =
-      aggregate_problem(DFGNN_OP_SPMM_SUM, pass, DFGNN_F32, 1, 40);
-  size_t count = 6000 * 40, bytes = count * sizeof(float);
-  float *x = malloc(bytes), *first = malloc(bytes), *again = malloc(bytes);
-  uint64_t seed = 3;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  dfgnn_problem complete;
-  int cut = 0;
-  for (size_t i = 0; i < count; i++)
-    x[i] = (float)uniform(&seed);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  ck_ok(dfgnn__problem_complete(&complete, &problem));
-  args.value = args.grad_out = x;
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    dfgnn_setting setting = dfgnn__setting(graph, &complete);
-    if (v->family->reference || dfgnn__variant_refusal(v, &setting))
-      continue;
-    args.out = args.grad_value = first;
-    run_variant(ctx, graph, &problem, &args, v->name);
-    args.out = args.grad_value = again;
-    for (int k = 0; k < 3; k++) {
-      run_variant(ctx, graph, &problem, &args, v->name);
-      ck_assert_msg(!memcmp(first, again, bytes), "%s differs", v->name);
-    }
-    cut += !strcmp(v->family->algorithm, "balanced");
-  }
-  ck_assert_int_gt(cut, 0);
-  free(x);
-  free(first);
-  free(again);
-  dfgnn_graph_destroy(graph);
-  ring_free(&csr);
-  dfgnn_context_destroy(ctx);
-}
-
-TEST(the_sum_of_a_super_node_keeps_its_digits) {
-  enum { EDGES = 100000, DIM = 3 };
-  dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph;
-  static const int32_t begins[] = {0, EDGES};
-  static int32_t columns[EDGES];
-  static float x[EDGES * DIM];
-  double sum[DIM] = {0};
-  float out[DIM];
-  dfgnn_problem problem = aggregate_problem(
-                    DFGNN_OP_SPMM_SUM, DFGNN_PASS_FORWARD, DFGNN_F32, 1, DIM),
-                complete;
-  uint64_t seed = 5;
-  int checked = 0;
-  dfgnn_args args = DFGNN_ARGS_INIT;
-  for (int e = 0; e < EDGES; e++) {
-    columns[e] = e;
-    for (int d = 0; d < DIM; d++)
-      sum[d] += x[e * DIM + d] = (float)(0.5 + uniform(&seed));
-  }
-  dfgnn_csr csr = csr32(1, EDGES, begins, columns);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  ck_ok(dfgnn__problem_complete(&complete, &problem));
-  args.value = x;
-  args.out = out;
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    dfgnn_setting setting = dfgnn__setting(graph, &complete);
-    if (dfgnn__variant_refusal(v, &setting))
-      continue;
-    run_variant(ctx, graph, &problem, &args, v->name);
-    for (int d = 0; d < DIM; d++)
-      ck_assert_msg(fabs(out[d] - sum[d]) < 2e-6 * sum[d],
-                    "%s found %.9g, expected %.9g", v->name, out[d], sum[d]);
-    checked++;
-  }
-  ck_assert_int_gt(checked, 1);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST_MAIN("spmm", .timeout = 60)

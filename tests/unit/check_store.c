@@ -516,4 +516,4 @@ TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
   dfgnn__store_close(store);
 }
 
-TEST_MAIN("store", .setup = set_up, .teardown = tear_down, .timeout = 120)
+TEST_MAIN("store", .setup = set_up, .timeout = 120)

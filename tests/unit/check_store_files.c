@@ -351,4 +351,4 @@ TEST(damage_anywhere_gives_true_rows_or_an_error) {
   free(changed);
 }
 
-TEST_MAIN("store_files", .setup = set_up, .teardown = tear_down, .timeout = 120)
+TEST_MAIN("store_files", .setup = set_up, .timeout = 120)

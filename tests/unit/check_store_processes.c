@@ -182,5 +182,4 @@ TEST(a_change_under_a_reader_without_locks_is_noticed) {
   dfgnn__store_close(reader);
 }
 
-TEST_MAIN("store_processes", .setup = set_up, .teardown = tear_down,
-          .timeout = 120)
+TEST_MAIN("store_processes", .setup = set_up, .timeout = 120)

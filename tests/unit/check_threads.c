@@ -22,19 +22,11 @@ static float feature[SIZE];
 static int degree(int64_t i) { return (int)(i % 9); }
 
 static void set_up(void) {
-  strcpy(directory, "/tmp/dfgnn-threads-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(directory));
+  test_folder(directory);
   snprintf(store, sizeof store, "%s/a.db", directory);
   csr = ring(NODES, degree);
   for (int i = 0; i < SIZE; i++)
     feature[i] = (float)(i % 13) / 13;
-}
-
-static void tear_down(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  ck_assert_int_eq(system(command), 0);
-  ring_free(&csr);
 }
 
 /* ---- threads that begin together ----------------------------------------- */
@@ -108,12 +100,8 @@ static dfgnn_args args_of(results *r) {
 }
 
 static void execute(results *r, const dfgnn_plan *plan) {
-  dfgnn_args args = args_of(r);
-  size_t bytes = dfgnn_plan_workspace(plan);
-  void *workspace =
-      bytes ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
-  ck_ok(dfgnn_execute(plan, &args, workspace, NULL));
-  free(workspace);
+  const dfgnn_args args = args_of(r);
+  execute_plan(plan, &args);
 }
 
 static void plan_and_execute(results *r, dfgnn_context *ctx, dfgnn_graph *graph,
@@ -137,7 +125,7 @@ static void find_results(void) {
     plan_and_execute(&alone[p], ctx, graph, p);
   bytes_alone = dfgnn_graph_bytes(graph);
   dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
+  done(ctx);
 }
 
 static void same(const results *r, int p) {
@@ -157,12 +145,12 @@ static void share(const char *stores) {
 
 static void share_no_more(void) {
   dfgnn_graph_destroy(shared_graph);
-  dfgnn_context_destroy(shared_ctx);
+  done(shared_ctx);
 }
 
 static void make_a_context(int number) {
   (void)number;
-  dfgnn_context_destroy(cpu_context(""));
+  done(cpu_context(""));
 }
 
 static void work_alone(int number) {
@@ -179,7 +167,7 @@ static void work_alone(int number) {
   same(&r, number % PROBLEMS);
   ck_fails(dfgnn_csr_read(&none, name), DFGNN_ERROR_IO, said);
   dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
+  done(ctx);
 }
 
 TEST(threads_with_contexts_of_their_own) {
@@ -208,7 +196,7 @@ TEST(threads_that_share_a_graph_make_its_views_once) {
   }
 }
 
-static void execute_plan(int number) {
+static void execute_shared(int number) {
   results r;
   (void)number;
   for (int k = 0; k < 20; k++) {
@@ -222,7 +210,7 @@ TEST(threads_execute_one_plan) {
   find_results();
   share("");
   ck_ok(dfgnn_plan_create(&shared_plan, shared_ctx, shared_graph, &problem));
-  together(execute_plan);
+  together(execute_shared);
   dfgnn_plan_destroy(shared_plan);
   share_no_more();
 }
@@ -263,7 +251,7 @@ static int is_stored(const dfgnn_problem *problem) {
   dfgnn_source source = dfgnn_plan_source(plan);
   dfgnn_plan_destroy(plan);
   dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
+  done(ctx);
   return source == DFGNN_SOURCE_EXACT || source == DFGNN_SOURCE_NEAR;
 }
 
@@ -324,7 +312,7 @@ static void tune(int number) {
   ck_assert_uint_gt(counters.loaded_rows, 0);
   if (number % 2) {
     dfgnn_graph_destroy(graph);
-    dfgnn_context_destroy(ctx);
+    done(ctx);
   }
 }
 
@@ -466,4 +454,4 @@ static void run_tasks(int number) {
 
 TEST(each_task_runs_once_whoever_takes_it) { together(run_tasks); }
 
-TEST_MAIN("threads", .setup = set_up, .teardown = tear_down, .timeout = SECONDS)
+TEST_MAIN("threads", .setup = set_up, .timeout = SECONDS)

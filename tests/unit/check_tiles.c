@@ -23,10 +23,10 @@ static checked expected(const dfgnn_csr *csr, int transposed) {
   checked c = {.rows = transposed ? csr->sources : csr->destinations,
                .columns = transposed ? csr->destinations : csr->sources,
                .edges = csr->edges};
-  c.edge = calloc((size_t)(c.rows * c.columns) + 1, 1);
-  c.cut = malloc((size_t)(c.rows + 1) * sizeof *c.cut);
-  c.seen = malloc((size_t)(c.rows + 1) * sizeof *c.seen);
-  c.begins = malloc((size_t)(c.rows + 1) * sizeof *c.begins);
+  c.edge = zeros_of(c.rows * c.columns, 1);
+  c.cut = zeros_of(c.rows, sizeof *c.cut);
+  c.seen = zeros_of(c.rows, sizeof *c.seen);
+  c.begins = zeros_of(c.rows, sizeof *c.begins);
   for (int64_t i = 0; i <= c.rows; i++)
     c.cut[i] = 1;
   for (int64_t i = 0; i < csr->destinations; i++)
@@ -37,13 +37,6 @@ static checked expected(const dfgnn_csr *csr, int transposed) {
         c.cut[k] = 0;
     }
   return c;
-}
-
-static void forget(checked *c) {
-  free(c->edge);
-  free(c->cut);
-  free(c->seen);
-  free(c->begins);
 }
 
 static int most_times(const checked *c, const dfgnn_tile *w) {
@@ -168,8 +161,7 @@ static const int highs[] = {16, 32, 64, 128};
 
 static void check_case(const dfgnn_csr *csr, int transposed) {
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph = NULL;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, csr);
   checked c = expected(csr, transposed);
   for (int k = 0; k < 8; k++) {
     const int high = highs[k % 4], dense = k / 4;
@@ -181,31 +173,22 @@ static void check_case(const dfgnn_csr *csr, int transposed) {
     ck_ok(dfgnn__graph_view(&view, graph, &request));
     check_view(&c, view, high, dense);
   }
-  forget(&c);
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST_LOOP(tiles_hold_each_edge_of_every_shape, 0, TILED) {
   dfgnn_csr csr = tiled_make(_i);
   check_case(&csr, 0);
-  tiled_free(&csr);
 }
 
 TEST_LOOP(tiles_of_the_transposed_matrix_hold_each_edge, 0, TILED) {
   dfgnn_csr csr = tiled_make(_i);
   check_case(&csr, 1);
-  tiled_free(&csr);
 }
 
 TEST_LOOP(offsets_of_64_bits_give_the_same_tiles, 0, SHAPES) {
   shape s = shape_make(_i, shape_seed());
   dfgnn_csr narrow = s.csr;
   checked c = expected(&narrow, 0);
-  s.csr.offsets = memcpy(malloc((size_t)(narrow.destinations + 1) * 4),
-                         narrow.offsets, (size_t)(narrow.destinations + 1) * 4);
-  s.csr.indices = memcpy(malloc((size_t)narrow.edges * 4 + 1), narrow.indices,
-                         (size_t)narrow.edges * 4);
   shape_widen(&s);
   dfgnn_matrix matrix = {.destinations = narrow.destinations,
                          .sources = narrow.sources,
@@ -219,9 +202,6 @@ TEST_LOOP(offsets_of_64_bits_give_the_same_tiles, 0, SHAPES) {
   check_view(&c, &view, 32, 0);
   for (int k = 0; k < 3; k++)
     free((void *)view.array[k]);
-  forget(&c);
-  shape_free(&s);
-  tiled_free(&narrow);
 }
 
 /* The shapes have the items that kernels treat apart. */
@@ -231,7 +211,6 @@ TEST(the_shapes_have_duplicates_and_many_chunks) {
     const int dense = i % 2;
     dfgnn_csr csr = tiled_make(i / 2);
     if (dense && csr.destinations != csr.sources) {
-      tiled_free(&csr);
       continue;
     }
     dfgnn_matrix matrix = {.destinations = csr.destinations,
@@ -250,7 +229,6 @@ TEST(the_shapes_have_duplicates_and_many_chunks) {
     }
     for (int j = 0; j < 3; j++)
       free((void *)view.array[j]);
-    tiled_free(&csr);
   }
   ck_assert_int_gt(duplicates, 0);
   ck_assert_int_gt(shared, 0);
@@ -269,10 +247,9 @@ TEST(what_cannot_be_tiled_is_refused_with_its_number) {
   const int32_t offsets[] = {0, 1, 2}, indices[] = {0, 2};
   dfgnn_csr csr = csr32(2, 3, offsets, indices);
   dfgnn_context *ctx = cpu_context("");
-  dfgnn_graph *graph = NULL;
   const dfgnn_view *view = NULL;
   dfgnn_view_request request = {DFGNN_VIEW_TILES, 17, 0};
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   ck_fails(dfgnn__graph_view(&view, graph, &request), DFGNN_ERROR_INVALID,
            "tiles of 17 rows");
   request.parameter = dfgnn__tiles_parameter(16, 1);
@@ -283,8 +260,6 @@ TEST(what_cannot_be_tiled_is_refused_with_its_number) {
            "16777216 chunks");
   ck_fails(dfgnn__tiles_check_chunks((int64_t)1 << 40, 16),
            DFGNN_ERROR_UNSUPPORTED, "1099511627776 chunks");
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST_MAIN("tiles")

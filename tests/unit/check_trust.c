@@ -329,4 +329,4 @@ TEST(a_store_that_cannot_be_created_leaves_no_file) {
   }
 }
 
-TEST_MAIN("trust", .setup = set_up, .teardown = tear_down, .timeout = 900)
+TEST_MAIN("trust", .setup = set_up, .timeout = 900)

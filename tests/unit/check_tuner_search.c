@@ -106,33 +106,42 @@ static const dfgnn_search_ops ops = {fake_admit, fake_sample, fake_finished,
                                      fake_now,   fake_stop,   fake_progress,
                                      NULL};
 
+/* The device and the search of a test. */
+static fake f;
+static dfgnn_search s;
+
 /* Times spread from 1 to 3 times the least, in random order. */
-static void plant(fake *f, uint64_t seed) {
-  *f = (fake){.random = seed << 32, .check_s = 0.01, .noise = 0.03};
+static void plant(uint64_t seed) {
+  f = (fake){.random = seed << 32, .check_s = 0.01, .noise = 0.03};
   for (size_t i = 0; i < ARMS; i++)
-    f->ms[i] = 2 * (1 + 2 * uniform(f));
+    f.ms[i] = 2 * (1 + 2 * uniform(&f));
 }
 
-static double least(const fake *f) {
+static double least(void) {
   double best = INFINITY;
   for (size_t i = 0; i < ARMS; i++)
-    if (f->admit[i] == DFGNN_SAMPLED_OK && f->sample[i] == DFGNN_SAMPLED_OK &&
-        f->ms[i] < best)
-      best = f->ms[i];
+    if (f.admit[i] == DFGNN_SAMPLED_OK && f.sample[i] == DFGNN_SAMPLED_OK &&
+        f.ms[i] < best)
+      best = f.ms[i];
   return best;
 }
 
-static void begin(dfgnn_search *s, fake *f, uint64_t seed) {
-  ck_assert(dfgnn__search_init(s, ARMS));
-  s->ops = &ops;
-  s->data = f;
-  s->seed = seed;
+static void end(void) { dfgnn__search_free(&s); }
+
+static void begin_with(size_t arms) {
+  end();
+  ck_assert(dfgnn__search_init(&s, arms));
+  s.ops = &ops;
+  s.data = &f;
+}
+
+static void begin(uint64_t seed) {
+  begin_with(ARMS);
+  s.seed = seed;
 }
 
 /* The regret of the choice. */
-static double regret(const dfgnn_search *s, const fake *f) {
-  return f->ms[s->best] / least(f) - 1;
-}
+static double regret(void) { return f.ms[s.best] / least() - 1; }
 
 /* Runs many seeds and asserts how often the choice is within 2 % of the best,
  * and how far off it may ever be. */
@@ -141,18 +150,15 @@ static void assert_wins(void (*change)(fake *), int seeds, int wanted,
   int won = 0;
   double worst = 0;
   for (int seed = 1; seed <= seeds; seed++) {
-    fake f;
-    dfgnn_search s;
-    plant(&f, (uint64_t)seed);
+    plant((uint64_t)seed);
     if (change)
       change(&f);
-    begin(&s, &f, (uint64_t)seed);
+    begin((uint64_t)seed);
     s.deadline = deadline;
     ck_assert(dfgnn__search_run(&s));
-    double r = regret(&s, &f);
+    const double r = regret();
     won += r <= 0.02;
     worst = r > worst ? r : worst;
-    dfgnn__search_free(&s);
   }
   ck_assert_msg(won >= wanted && worst <= worst_allowed,
                 "seeds 1..%d: %d within 2 %% (expected %d), worst %g "
@@ -194,78 +200,63 @@ static void with_quiet(fake *f) {
 }
 TEST(a_quiet_device_needs_few_samples) {
   assert_wins(with_quiet, 50, 50, 0.015, INFINITY);
-  fake f;
-  dfgnn_search s;
-  plant(&f, 7);
+  plant(7);
   with_quiet(&f);
-  begin(&s, &f, 7);
+  begin(7);
   ck_assert(dfgnn__search_run(&s));
   int once = 0;
   for (size_t i = 1; i < ARMS; i++)
     once += f.samples[i] <= 2;
   ck_assert_int_ge(once, ARMS / 2);
-  dfgnn__search_free(&s);
 }
 
 TEST(always_tainted_is_normal_and_still_tunes) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 3);
+  plant(3);
   f.taint_every = 1;
-  begin(&s, &f, 3);
+  begin(3);
   ck_assert(dfgnn__search_run(&s));
   ck_assert(!s.lost);
-  ck_assert_double_le(regret(&s, &f), 0.02);
-  dfgnn__search_free(&s);
+  ck_assert_double_le(regret(), 0.02);
 }
 
 TEST(wrong_and_failing_ones_are_out_and_the_rest_goes_on) {
   for (uint64_t seed = 1; seed <= 30; seed++) {
-    fake f;
-    dfgnn_search s;
-    plant(&f, seed);
+    plant(seed);
     f.ms[5] = f.ms[6] = 0.5; /* they would win */
     f.admit[5] = f.sample[6] = DFGNN_SAMPLED_FAILED;
-    begin(&s, &f, seed);
+    begin(seed);
     ck_assert(dfgnn__search_run(&s));
     ck_assert_int_eq(s.arm[5].state, DFGNN_ARM_REJECTED);
     ck_assert_int_eq(s.arm[6].state, DFGNN_ARM_REJECTED);
     ck_assert_int_eq(f.samples[5], 0);
     ck_assert_int_eq(f.admitted[5], 1);
     ck_assert_int_eq(f.finished[5] + f.finished[6], 0);
-    ck_assert_double_le(regret(&s, &f), 0.03);
-    dfgnn__search_free(&s);
+    ck_assert_double_le(regret(), 0.03);
   }
 }
 
 TEST(an_over_long_one_gets_one_sample_and_keeps_its_figure) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 4);
+  plant(4);
   f.rough = 1;
   f.ms[9] = 400;
-  begin(&s, &f, 4);
+  begin(4);
   ck_assert(dfgnn__search_run(&s));
   ck_assert_int_eq(f.samples[9], 0);
   ck_assert_uint_eq(s.arm[9].count, 1);
   ck_assert_int_eq(s.arm[9].state, DFGNN_ARM_FINISHED);
   ck_assert_int_eq(f.finished[9], 1);
   ck_assert_double_gt(s.arm[9].ratio.low, log(20));
-  dfgnn__search_free(&s);
 }
 
 TEST(a_lost_device_ends_the_search_and_keeps_what_is_finished) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 8);
+  plant(8);
   f.sample[30] = DFGNN_SAMPLED_LOST;
-  begin(&s, &f, 8);
+  begin(8);
   ck_assert(dfgnn__search_run(&s));
   ck_assert(s.lost);
   ck_assert(!s.resolved);
   ck_assert_uint_ge(s.arm[1].count, 1);
   ck_assert_int_eq(s.arm[40].state, DFGNN_ARM_UNSEEN);
-  dfgnn__search_free(&s);
 }
 
 TEST(the_budget_is_kept_and_spent_on_the_best_half) {
@@ -273,18 +264,15 @@ TEST(the_budget_is_kept_and_spent_on_the_best_half) {
   for (size_t k = 0; k < sizeof budgets / sizeof *budgets; k++) {
     int near = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-      fake f;
-      dfgnn_search s;
-      plant(&f, seed);
-      begin(&s, &f, seed);
+      plant(seed);
+      begin(seed);
       s.deadline = budgets[k];
       ck_assert(dfgnn__search_run(&s));
       /* An admission and the closing samples may run over. */
       ck_assert_double_le(f.clock, budgets[k] + 0.03);
       for (size_t i = 0; i < ARMS; i++)
         ck_assert_int_eq(s.arm[i].count > 0, f.finished[i]);
-      near += regret(&s, &f) <= 0.05;
-      dfgnn__search_free(&s);
+      near += regret() <= 0.05;
     }
     if (budgets[k] >= 1.2)
       ck_assert_msg(near >= 38, "budget %g, seeds 1..40: %d within 5 %%",
@@ -293,11 +281,9 @@ TEST(the_budget_is_kept_and_spent_on_the_best_half) {
 }
 
 TEST(stopping_keeps_what_is_finished_and_says_interrupted) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 6);
+  plant(6);
   f.stop_after = 90;
-  begin(&s, &f, 6);
+  begin(6);
   ck_assert(dfgnn__search_run(&s));
   ck_assert(s.interrupted);
   ck_assert(!s.resolved);
@@ -306,14 +292,11 @@ TEST(stopping_keeps_what_is_finished_and_says_interrupted) {
   for (size_t i = 0; i < ARMS; i++)
     measured += s.arm[i].count > 0;
   ck_assert_int_ge(measured, ARMS - 8);
-  dfgnn__search_free(&s);
 }
 
 TEST(stored_arms_are_not_sampled_and_may_win) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 12);
-  begin(&s, &f, 12);
+  plant(12);
+  begin(12);
   double anchor = f.ms[s.anchor];
   for (size_t i = 10; i < 40; i++) {
     double x = log(f.ms[i] / anchor);
@@ -328,27 +311,22 @@ TEST(stored_arms_are_not_sampled_and_may_win) {
     ck_assert_int_eq(f.samples[i] + f.admitted[i] + f.finished[i], 0);
   ck_assert_uint_eq(s.best, 20);
   ck_assert(s.separated);
-  dfgnn__search_free(&s);
 }
 
 TEST(a_winner_is_told_apart_and_a_tie_is_not) {
   int apart = 0, tied = 0;
   for (uint64_t seed = 1; seed <= 40; seed++) {
-    fake f;
-    dfgnn_search s;
-    plant(&f, seed);
+    plant(seed);
     f.ms[17] = 1.8;
-    begin(&s, &f, seed);
+    begin(seed);
     ck_assert(dfgnn__search_run(&s));
     apart += s.separated && s.best == 17 && s.resolved;
-    dfgnn__search_free(&s);
 
-    plant(&f, seed);
+    plant(seed);
     f.ms[17] = f.ms[18] = f.ms[19] = 1.8;
-    begin(&s, &f, seed);
+    begin(seed);
     ck_assert(dfgnn__search_run(&s));
     tied += !s.separated && s.best >= 17 && s.best <= 19;
-    dfgnn__search_free(&s);
   }
   ck_assert_msg(apart >= 38, "seeds 1..40: %d told apart", apart);
   ck_assert_msg(tied >= 36, "seeds 1..40: %d tied", tied);
@@ -357,11 +335,9 @@ TEST(a_winner_is_told_apart_and_a_tie_is_not) {
 TEST(intervals_hold_the_true_ratio) {
   int held = 0, all = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
-    fake f;
-    dfgnn_search s;
-    plant(&f, seed);
+    plant(seed);
     with_drift(&f);
-    begin(&s, &f, seed);
+    begin(seed);
     ck_assert(dfgnn__search_run(&s));
     for (size_t i = 0; i < ARMS; i++) {
       double truth = log(f.ms[i] / f.ms[s.anchor]);
@@ -370,87 +346,74 @@ TEST(intervals_hold_the_true_ratio) {
       held += s.arm[i].ratio.low <= truth && truth <= s.arm[i].ratio.high;
       all++;
     }
-    dfgnn__search_free(&s);
   }
   ck_assert_msg(held >= all * 0.92, "seeds 1..60: %d of %d", held, all);
 }
 
 TEST(exhaustive_gives_every_arm_all_its_samples) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 2);
-  begin(&s, &f, 2);
+  plant(2);
+  begin(2);
   s.exhaustive = 1;
   ck_assert(dfgnn__search_run(&s));
   for (size_t i = 1; i < ARMS; i++)
     ck_assert_uint_eq(s.arm[i].count, s.max_samples);
   ck_assert(s.resolved);
-  ck_assert_double_le(regret(&s, &f), 0.01);
-  dfgnn__search_free(&s);
+  ck_assert_double_le(regret(), 0.01);
 }
 
 TEST(a_quarter_of_the_exhaustive_time_is_within_2_percent) {
   int near = 0;
   double total = 0, exhaustive = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
-    fake f;
-    dfgnn_search s;
-    plant(&f, seed);
+    plant(seed);
     with_outliers(&f);
-    begin(&s, &f, seed);
+    begin(seed);
     s.exhaustive = 1;
     ck_assert(dfgnn__search_run(&s));
-    dfgnn__search_free(&s);
     double whole = f.clock;
     exhaustive += whole;
-    plant(&f, seed);
+    plant(seed);
     with_outliers(&f);
-    begin(&s, &f, seed + 1000);
+    begin(seed + 1000);
     s.deadline = whole / 4;
     ck_assert(dfgnn__search_run(&s));
-    near += regret(&s, &f) <= 0.02;
+    near += regret() <= 0.02;
     total += f.clock;
-    dfgnn__search_free(&s);
   }
   ck_assert_msg(near >= 57, "seeds 1..60: %d within 2 %%", near);
   ck_assert_double_le(total, exhaustive / 4);
 }
 
 TEST(an_anchor_alone_wins) {
-  fake f;
-  dfgnn_search s;
-  plant(&f, 1);
-  ck_assert(dfgnn__search_init(&s, 1));
-  s.ops = &ops;
-  s.data = &f;
+  plant(1);
+  begin_with(1);
   ck_assert(dfgnn__search_run(&s));
   ck_assert_uint_eq(s.best, 0);
   ck_assert(s.separated && s.resolved);
   ck_assert_uint_ge(s.arm[0].count, 2);
-  dfgnn__search_free(&s);
 }
 
 TEST(the_same_seed_takes_the_same_samples) {
-  fake f, g;
-  dfgnn_search s, t;
-  plant(&f, 5);
-  plant(&g, 5);
-  begin(&s, &f, 9);
-  begin(&t, &g, 9);
-  ck_assert(dfgnn__search_run(&s));
-  ck_assert(dfgnn__search_run(&t));
-  ck_assert_mem_eq(f.samples, g.samples, sizeof f.samples);
-  ck_assert_double_eq(s.arm[s.best].ratio.center, t.arm[t.best].ratio.center);
-  dfgnn__search_free(&s);
-  dfgnn__search_free(&t);
+  int samples[ARMS];
+  double center = 0;
+  for (int again = 0; again < 2; again++) {
+    plant(5);
+    begin(9);
+    ck_assert(dfgnn__search_run(&s));
+    if (again) {
+      ck_assert_mem_eq(samples, f.samples, sizeof samples);
+      ck_assert_double_eq(center, s.arm[s.best].ratio.center);
+    }
+    memcpy(samples, f.samples, sizeof samples);
+    center = s.arm[s.best].ratio.center;
+  }
 }
 
 /* Arms that share no rounds are compared by their intervals: the low end of
  * their difference comes of the low side of the one and the high side of the
  * other. */
 TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
-  dfgnn_search s;
-  ck_assert(dfgnn__search_init(&s, 3));
+  begin_with(3);
   s.arm[1].ratio = (dfgnn_interval){.center = 1, .low = 0.7, .high = 1.1};
   s.arm[2].ratio = (dfgnn_interval){.center = 0.5, .low = 0.3, .high = 0.9};
   dfgnn_interval i = dfgnn__search_compare(&s, 1, 2);
@@ -460,20 +423,19 @@ TEST(arms_without_shared_rounds_are_compared_by_their_intervals) {
   dfgnn_interval back = dfgnn__search_compare(&s, 2, 1);
   ck_assert_double_eq_tol(back.low, -i.high, 1e-12);
   ck_assert_double_eq_tol(back.high, -i.low, 1e-12);
-  dfgnn__search_free(&s);
 }
 
 /* ---- loads --------------------------------------------------------------- */
 
 /* Half of the arms have one thread, and are 1.5 times as slow for it. */
-static void plant_loud(fake *f, uint64_t seed, double loud_until) {
-  plant(f, seed);
-  f->ms[0] = 2; /* the rule's choice, of two threads, is the best */
+static void plant_loud(uint64_t seed, double loud_until) {
+  plant(seed);
+  f.ms[0] = 2; /* the rule's choice, of two threads, is the best */
   for (size_t i = 1; i < ARMS; i++)
-    if ((f->serial[i] = i % 2))
-      f->ms[i] = 3 * (1 + uniform(f));
-  f->slow = 30;
-  f->loud_until = loud_until;
+    if ((f.serial[i] = i % 2))
+      f.ms[i] = 3 * (1 + uniform(&f));
+  f.slow = 30;
+  f.loud_until = loud_until;
 }
 
 static void fake_settle(void *data) {
@@ -489,27 +451,22 @@ static const dfgnn_search_ops patient = {fake_admit, fake_sample, fake_finished,
 
 TEST(a_search_waits_for_a_quiet_device) {
   for (uint64_t seed = 1; seed <= 20; seed++) {
-    fake f;
-    dfgnn_search s;
     size_t disturbed = 0;
-    plant_loud(&f, seed, 3);
-    begin(&s, &f, seed);
+    plant_loud(seed, 3);
+    begin(seed);
     s.ops = &patient;
     ck_assert(dfgnn__search_run(&s));
     ck_assert_int_ge(f.settled, 1);
     for (size_t i = 0; i < ARMS; i++)
       disturbed += s.arm[i].disturbed;
     ck_assert_uint_eq(disturbed, 0);
-    ck_assert_double_le(regret(&s, &f), 0.05);
-    dfgnn__search_free(&s);
+    ck_assert_double_le(regret(), 0.05);
   }
 }
 
 TEST(what_is_measured_under_a_load_says_so) {
-  fake f;
-  dfgnn_search s;
-  plant_loud(&f, 3, INFINITY);
-  begin(&s, &f, 3);
+  plant_loud(3, INFINITY);
+  begin(3);
   s.deadline = 4;
   ck_assert(dfgnn__search_run(&s));
   size_t marked = 0;
@@ -520,7 +477,6 @@ TEST(what_is_measured_under_a_load_says_so) {
   }
   ck_assert_uint_ge(marked, 4);
   ck_assert_uint_gt(s.arm[s.best].disturbed, s.arm[s.best].count / 2);
-  dfgnn__search_free(&s);
 }
 
 /* Nobody notices a load that makes the anchor slow at first: the arms that look
@@ -528,29 +484,24 @@ TEST(what_is_measured_under_a_load_says_so) {
 TEST(a_surprise_is_measured_again) {
   int looked_again = 0;
   for (uint64_t seed = 1; seed <= 40; seed++) {
-    fake f;
-    dfgnn_search s;
-    plant_loud(&f, seed, 0.8);
+    plant_loud(seed, 0.8);
     f.hidden = 1;
-    begin(&s, &f, seed);
+    begin(seed);
     ck_assert(dfgnn__search_run(&s));
     for (size_t i = 0; i < ARMS; i++)
       looked_again += s.arm[i].confirmed;
     ck_assert_msg(f.ms[s.best] <= 1.1 * f.ms[0],
                   "seed %d: arm %zu takes %g ms, the rule's choice 2",
                   (int)seed, s.best, f.ms[s.best]);
-    dfgnn__search_free(&s);
   }
   ck_assert_int_ge(looked_again, 20);
 }
 
 TEST(a_surprise_without_time_to_look_again_is_doubted) {
-  fake f;
-  dfgnn_search s;
   int doubted = 0;
-  plant_loud(&f, 2, INFINITY);
+  plant_loud(2, INFINITY);
   f.hidden = 1;
-  begin(&s, &f, 2);
+  begin(2);
   s.deadline = 0.7;
   ck_assert(dfgnn__search_run(&s));
   for (size_t i = 0; i < ARMS; i++) {
@@ -559,36 +510,31 @@ TEST(a_surprise_without_time_to_look_again_is_doubted) {
       ck_assert_double_lt(s.arm[i].ratio.center, -log(DFGNN_SEARCH_SURPRISE));
   }
   ck_assert_int_ge(doubted, 1);
-  dfgnn__search_free(&s);
 }
 
 TEST(what_a_model_expects_is_no_surprise) {
-  fake f;
-  dfgnn_search s;
   double predicted[ARMS];
-  plant(&f, 5);
+  plant(5);
   f.ms[0] = 20;
   for (size_t i = 0; i < ARMS; i++)
     predicted[i] = log(f.ms[i]);
-  begin(&s, &f, 5);
+  begin(5);
   s.predicted = predicted;
   s.exhaustive = 1;
   ck_assert(dfgnn__search_run(&s));
   for (size_t i = 0; i < ARMS; i++)
     ck_assert(!s.arm[i].confirmed && !s.arm[i].doubted);
-  ck_assert_double_le(regret(&s, &f), 0.02);
-  dfgnn__search_free(&s);
+  ck_assert_double_le(regret(), 0.02);
   predicted[0] = log(2.); /* now all are */
   f.last_done = 0;
-  begin(&s, &f, 5);
+  begin(5);
   s.predicted = predicted;
   s.exhaustive = 1;
   s.max_samples = s.final_samples = 3; /* as for coverage */
   ck_assert(dfgnn__search_run(&s));
   ck_assert(s.arm[s.best].confirmed);
   ck_assert_uint_ge(s.arm[s.best].count, 6);
-  ck_assert_double_le(regret(&s, &f), 0.1);
-  dfgnn__search_free(&s);
+  ck_assert_double_le(regret(), 0.1);
 }
 
-TEST_MAIN("all", .timeout = 30)
+TEST_MAIN("all", .teardown = end, .timeout = 30)

@@ -175,12 +175,12 @@ static void open_context(const char *store) {
   ctx->backend = &scripted;
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch != fake_launch;
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  graph = graph_on(ctx, &csr);
 }
 
 static void close_context(void) {
-  dfgnn_graph_destroy(graph);
-  dfgnn_context_destroy(ctx);
+  done(graph);
+  done(ctx);
 }
 
 static void set_up(void) {
@@ -200,11 +200,7 @@ static void set_up(void) {
   open_context(path);
 }
 
-static void tear_down(void) {
-  close_context();
-  remove_store(path);
-  ring_free(&csr);
-}
+static void tear_down(void) { remove_store(path); }
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -283,16 +279,14 @@ TEST(the_fastest_is_kept_and_dispatched) {
   ck_assert_double_le(f.ratio_low, f.ratio);
   ck_assert_double_le(f.ratio, f.ratio_high);
 
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
+  done(plan);
   close_context();
   open_context(path);
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
-  dfgnn_plan_destroy(plan);
 }
 
 static int count_extras(void *data, const dfgnn_measurement *row) {
@@ -302,10 +296,8 @@ static int count_extras(void *data, const dfgnn_measurement *row) {
 }
 
 static dfgnn_source source_now(void) {
-  dfgnn_plan *plan = NULL;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   dfgnn_source source = dfgnn_plan_source(plan);
-  dfgnn_plan_destroy(plan);
   return source;
 }
 
@@ -552,11 +544,9 @@ TEST(the_budget_is_kept) {
 }
 
 static void ck_exact(const char *variant) {
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), variant);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
 }
 
 /* The time of a call by the script of a quiet device. */
@@ -582,19 +572,17 @@ TEST(a_budget_that_is_too_short_makes_no_choice_worse) {
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
   ck_exact(FAKE_250);
   near.name = "near";
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &near, NULL));
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  graph = graph_on(ctx, &near);
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_ne(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
+  done(plan);
   options.budget_s = 1e-9;
   ck_ok(tune(NULL));
   ck_assert_str_eq(report.anchor, FAKE_400);
   ck_assert_int_eq(report.measured, 2);
   ck_exact(FAKE_250);
-  dfgnn_graph_destroy(graph);
-  ring_free(&near);
+  done(graph);
   graph = first;
 }
 
@@ -709,17 +697,15 @@ TEST(a_run_that_is_stopped_early_stores_no_lone_choice_of_the_rule) {
   dfgnn_graph *first = graph;
   dfgnn_csr near = ring(21, degree);
   ck_ok(tune(NAMES(FAKE_400, FAKE_250, FAKE_300)));
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &near, NULL));
+  graph = graph_on(ctx, &near);
   options.stop = stop_at_once;
   options.data = &calls;
   ck_fails(tune(NULL), DFGNN_ERROR_INTERRUPTED, "stopped");
-  dfgnn_plan *plan;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_ne(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
-  dfgnn_graph_destroy(graph);
-  ring_free(&near);
+  done(plan);
+  done(graph);
   graph = first;
 }
 
@@ -841,48 +827,34 @@ TEST(progress_rises_to_one) {
 TEST(effort_measure_tunes_a_miss_once) {
   static const dfgnn_test_member both[] = {
       {FAKE_400, NAN}, {FAKE_250, NAN}, {NULL, 0}};
-  dfgnn_plan *plan;
   dfgnn__members_for_tests(both);
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     if (strcmp(dfgnn__variant(i)->name, FAKE_400) &&
         strcmp(dfgnn__variant(i)->name, FAKE_250))
       ctx->broken[i] = 1;
   problem.effort = DFGNN_EFFORT_MEASURE;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
+  done(plan);
   int before = launches[RIGHT];
   problem.effort = DFGNN_EFFORT_STORED;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
   ck_assert_int_eq(launches[RIGHT], before);
-  dfgnn_plan_destroy(plan);
+  done(plan);
   problem.effort = DFGNN_EFFORT_MEASURE; /* dropout was not measured yet */
   problem.dropout = 1;
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  plan = plan_on(ctx, graph, &problem);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
   ck_assert_int_gt(launches[RIGHT], before);
-  dfgnn_plan_destroy(plan);
-}
-
-static int capturing(dfgnn_device *device, void *stream) {
-  (void)device, (void)stream;
-  return 1;
-}
-
-TEST(tuning_during_a_capture_is_refused) {
-  scripted.capturing = capturing;
-  ck_fails(tune(NULL), DFGNN_ERROR_CAPTURING, "capturing");
-  ck_assert_int_eq(launches[RIGHT], 0);
 }
 
 TEST(real_variants_are_tuned_by_the_clock) {
-  dfgnn_plan *plan;
   dfgnn__members_for_tests(NULL);
   close_context();
   ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
+  graph = graph_on(ctx, &csr);
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
   options.budget_s = 1;
@@ -890,10 +862,9 @@ TEST(real_variants_are_tuned_by_the_clock) {
   ck_assert_int_eq(report.wrong + report.failed, 0);
   ck_assert_int_ge(report.measured, 2);
   ck_assert_double_gt(report.median_ms, 0);
-  ck_ok(dfgnn_plan_create(&plan, ctx, graph, &problem));
+  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   ck_assert_str_eq(dfgnn_plan_variant(plan), report.variant);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
-  dfgnn_plan_destroy(plan);
 }
 
 static int none(int64_t i) {
@@ -906,7 +877,7 @@ TEST(a_graph_without_edges_is_tuned) {
   dfgnn__members_for_tests(NULL);
   close_context();
   ctx = cpu_context(path);
-  ck_ok(dfgnn_graph_create_csr(&graph, ctx, &empty, NULL));
+  graph = graph_on(ctx, &empty);
   for (size_t i = 0; i < dfgnn__variant_count(); i++)
     ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
   options.budget_s = 0.5;
@@ -914,7 +885,6 @@ TEST(a_graph_without_edges_is_tuned) {
   ck_assert_int_eq(report.wrong + report.failed, 0);
   ck_assert_int_ge(report.measured, 1);
   ck_assert_double_gt(report.median_ms, 0);
-  ring_free(&empty);
 }
 
 TEST(what_is_wrong_in_the_options_is_named) {

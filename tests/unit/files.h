@@ -14,16 +14,7 @@
 
 static char files_directory[64];
 
-static inline void files_begin(void) {
-  strcpy(files_directory, "/tmp/dfgnn-io-XXXXXX");
-  ck_assert_ptr_nonnull(mkdtemp(files_directory));
-}
-
-static inline void files_end(void) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", files_directory);
-  ck_assert_int_eq(system(command), 0);
-}
+static inline void files_begin(void) { test_folder(files_directory); }
 
 /* The path of a file in the directory; good until the eighth call after. */
 static inline const char *file_path(const char *name) {
@@ -128,6 +119,6 @@ static inline void refused(const char *path, const char *text) {
 }
 
 /* Of TEST_MAIN: a folder of its own for the files of each test. */
-#define FILE_TESTS .setup = files_begin, .teardown = files_end, .timeout = 60
+#define FILE_TESTS .setup = files_begin, .timeout = 60
 
 #endif

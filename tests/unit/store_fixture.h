@@ -13,21 +13,11 @@
 #include "tests/unit/fixture.h"
 #include "tests/unit/rows.h"
 
-static char directory[128], path[512];
+static char directory[64], path[512];
 
 static inline void set_up(void) {
-  const char *at = getenv("TMPDIR");
-  snprintf(directory, sizeof directory, "%s/dfgnn-store-XXXXXX",
-           at ? at : "/tmp");
-  ck_assert_ptr_nonnull(mkdtemp(directory));
+  test_folder(directory);
   snprintf(path, sizeof path, "%s/tuning.db", directory);
-}
-
-static inline void tear_down(void) {
-  char command[512];
-  snprintf(command, sizeof command, "chmod -R u+rwx '%s'; rm -rf '%s'",
-           directory, directory);
-  ck_assert_int_eq(system(command), 0);
 }
 
 static inline dfgnn_store *open_store(dfgnn_store_mode mode) {
