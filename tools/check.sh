@@ -8,6 +8,8 @@
 #               installed in a virtual environment, kept for the next time
 #   VENV=DIR    the virtual environment (default dfgnn/venv of the user's cache)
 #   TORCH=...   other packages than the versions below
+#   KEPT_KERNELS=DIR where compiled kernels are kept (default dfgnn/kernels of the
+#               user's cache)
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -103,7 +105,12 @@ if [ -d /usr/lib/ccache ]; then
   export CCACHE_BASEDIR CCACHE_NOHASHDIR
 fi
 PATH=$PATH:$venv/bin
-export PATH
+# Kernels that the tests compile are kept for the next time, by the digest of all
+# that their compiler reads; those of an older emulator go after a month.
+KEPT_KERNELS=${KEPT_KERNELS:-${XDG_CACHE_HOME:-$HOME/.cache}/dfgnn/kernels}
+mkdir -p "$KEPT_KERNELS" && chmod 700 "$KEPT_KERNELS"
+find "$KEPT_KERNELS" -type f -mtime +30 -exec rm -f {} +
+export PATH KEPT_KERNELS
 if [ "${PYTHON_TESTS:-1}" != 0 ]; then
   make_venv >"$build/venv.log" 2>&1 & # it waits for the network, the build computes
   making_venv=$!

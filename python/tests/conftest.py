@@ -1,10 +1,16 @@
 import logging
 import os
+import shutil
+from pathlib import Path
 
 # inductor's cache may hold code for an operator that has changed since
 os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 # and compiles a program to see which vectors there are, and headers for later
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+# its pool of processes would import torch once more for a few small programs
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+if shutil.which("ccache"):
+    os.environ.setdefault("CXX", str(Path(__file__).with_name("cxx.sh")))
 os.environ.setdefault("DGLBACKEND", "pytorch")
 # tests time nothing by themselves: test_measure.py does
 os.environ.setdefault("DFGNN_MEASURE", "0")

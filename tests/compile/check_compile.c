@@ -18,7 +18,10 @@
  * program's machine code, without the kernel's name: code that a change leaves
  * as it was keeps its digest.  Without --arch the architectures
  * are those of the list below that the compiler knows.  The last line counts
- * what was compiled. */
+ * what was compiled.
+ *
+ * KEPT_KERNELS=FOLDER keeps there what compiled, by the digest of all that the
+ * compiler reads: what did not change since is not compiled again. */
 #include <elf.h>
 #include <getopt.h>
 #include <sodium.h>
@@ -484,8 +487,14 @@ static int compile_list(const dfgnn_programs *all) {
 
 int main(int argc, char **argv) {
   dfgnn_programs *list = NULL;
+  const char *kept = getenv("KEPT_KERNELS");
+  char cache[1024];
   int result = EXIT_SUCCESS;
   parse(argc, argv);
+  if (kept && *kept) {
+    snprintf(cache, sizeof cache, "%s/compiled.db", kept);
+    setenv("DFGNN_KERNEL_CACHE", cache, 1);
+  }
   if (dfgnn__programs_create(&list))
     return EXIT_FAILURE;
   int served = collect_all(list);
