@@ -41,7 +41,7 @@ for part in lib select graph/reorder tuner; do # by which a campaign's rows are 
   cp "$src/$part/"*.[ch] "$dir/$part/"
 done
 if [ -d "$dir/tests/gpu" ]; then
-  cp "$src/tests/gpu/run_all.sh" "$src/tests/gpu/sanitize.sh" "$dir/tests/gpu/"
+  cp "$src/tests/gpu/run_all.sh" "$dir/tests/gpu/"
 fi
 find "$dir/python" -name __pycache__ -prune -exec rm -rf {} +
 [ ! -e data/stores/kernels.pack ] || cp data/stores/kernels.pack "$dir"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # cxx.sh - g++ for what torch.compile generates.  ccache keeps no result of a call
-# that compiles and links, so that such a call becomes two.
+# that compiles and links, so that such a call becomes two; and the name of a folder,
+# which is another in each process, is not in what it keeps.
 out= source= previous=
 for word in "$@"; do
   case $word in
@@ -10,8 +11,10 @@ for word in "$@"; do
   [ "$previous" != -o ] || out=$word
   previous=$word
 done
-[ -n "$out" ] && [ -n "$source" ] && command -v ccache >/dev/null ||
-  exec g++ "$@"
+case $source:$out in
+/*:/*) command -v ccache >/dev/null || exec g++ "$@" ;;
+*) exec g++ "$@" ;;
+esac
 (
   skip=
   for word in "$@"; do
@@ -19,10 +22,11 @@ done
     case $skip$word in
     -o) skip=yes ;;
     yes*) skip= ;;
+    "$source") set -- "$@" "${source##*/}" ;;
     *) set -- "$@" "$word" ;;
     esac
   done
-  CCACHE_NOHASHDIR=1 exec ccache g++ -w "$@" -c -o "$out.o"
+  cd "${source%/*}" && CCACHE_NOHASHDIR=1 exec ccache g++ -w "$@" -c -o "$out.o"
 ) || exit
 for word in "$@"; do
   shift

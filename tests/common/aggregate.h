@@ -2,10 +2,6 @@
 #ifndef DFGNN_TESTS_AGGREGATE_H
 #define DFGNN_TESTS_AGGREGATE_H
 
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "lib/graph.h"
 #include "lib/plan.h"
 #include "lib/registry.h"

@@ -1,9 +1,5 @@
 #include "tests/common/bare.h"
 
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "lib/graph.h"
 #include "lib/plan.h"
 #include "lib/registry.h"

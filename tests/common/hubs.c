@@ -1,7 +1,6 @@
 #include "tests/common/hubs.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "lib/graph.h"
 #include "lib/plan.h"
@@ -77,6 +76,8 @@ int hub_problem(dfgnn_problem *problem, const hub *h,
   p.op = test->op;
   p.pass = test->pass;
   p.dtype = test->dtype;
+  p.edge_dim = test->edge_dim;
+  p.edge_use = test->edge_use;
   p.heads = h->heads;
   p.dim = h->dim;
   if ((h->column && test->pass == DFGNN_PASS_FORWARD) ||
@@ -120,7 +121,8 @@ static int is_full(void) { return getenv("DFGNN_TEST_FULL") != NULL; }
 
 /* One variant in twelve of a family is checked on a hub, in turn. */
 static int has_turn(size_t in_family, int turn) {
-  return is_full() || (in_family + (size_t)turn) % 12 == 0;
+  return is_full() ||
+         (!getenv("DFGNN_TEST_FEW") && (in_family + (size_t)turn) % 12 == 0);
 }
 
 /* Operators, of which a family serves several, take turns on the longest. Types
@@ -214,4 +216,23 @@ static void is_right(const hub_result *r, void *data) {
 
 void check_hubs(const char *device, const variant_test *test) {
   ck_assert_int_gt(hubs_visit(device, test, is_right, NULL), 0);
+}
+
+int check_edge_hubs(const char *device, const variant_test *test,
+                    int64_t degree) {
+  dfgnn_context *ctx = context_on(device, "", 2);
+  int count = 0;
+  for (int column = 0; column <= (int)test->pass; column++) {
+    const hub h = {.name =
+                       column ? "a column with features" : "a row with them",
+                   .degree = degree,
+                   .column = column,
+                   .distinct = column ? degree : degree / 3,
+                   .heads = 3,
+                   .dim = 20};
+    hub_result r = {.hub = &h};
+    ck_assert(hub_problem(&r.problem, &h, test));
+    count += visit_hub(&r, ctx, column + (int)test->dtype, is_right, NULL);
+  }
+  return count;
 }

@@ -43,6 +43,11 @@ typedef struct hub_result {
 int hubs_visit(const char *device, const variant_test *test,
                void (*visit)(const hub_result *, void *), void *data);
 
+/* Fails if a variant is called wrong on a row or a column of `degree` edges
+ * with features; returns the number of checks. */
+int check_edge_hubs(const char *device, const variant_test *test,
+                    int64_t degree);
+
 /* Fails if a variant is called wrong on a hub, or none was checked. */
 void check_hubs(const char *device, const variant_test *test);
 

@@ -1,10 +1,6 @@
 #include "tests/common/variants.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "lib/graph.h"
 #include "lib/key.h"
@@ -213,6 +209,21 @@ variant_test variant_test_make(int i) {
       .dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT)};
 }
 
+variant_test edge_test_make(int i) {
+  static const variant_test kinds[EDGE_KINDS] = {
+      {.op = DFGNN_OP_GT, .edge_dim = 5},
+      {.op = DFGNN_OP_GT, .edge_dim = 5, .edge_use = DFGNN_EDGE_KEYS},
+      {.op = DFGNN_OP_GT, .edge_dim = 5, .edge_use = DFGNN_EDGE_VALUES},
+      {.op = DFGNN_OP_GT, .edge_dim = DFGNN_EDGE_PROJECTED},
+      {.op = DFGNN_OP_GATV2, .edge_dim = 5},
+      {.op = DFGNN_OP_GATV2, .edge_dim = DFGNN_EDGE_PROJECTED},
+      {.op = DFGNN_OP_GAT, .edge_dim = DFGNN_EDGE_PROJECTED}};
+  variant_test test = kinds[i / (int)(DFGNN_DTYPE_COUNT * DFGNN_PASS_COUNT)];
+  test.pass = (dfgnn_pass)(i / (int)DFGNN_DTYPE_COUNT % (int)DFGNN_PASS_COUNT);
+  test.dtype = (dfgnn_dtype)(i % (int)DFGNN_DTYPE_COUNT);
+  return test;
+}
+
 static int meant(const dfgnn_variant *v, const char *backend,
                  const variant_test *test) {
   int sends = test->message
@@ -281,6 +292,7 @@ static dfgnn_problem problem_of(const variant_test *test, int heads, int dim,
   problem.accumulate = flags & ACCUMULATE && has(test, "grad_lse");
   problem.message = test->message;
   problem.edge_dim = test->edge_dim;
+  problem.edge_use = test->edge_use;
   ck_ok(dfgnn__problem_complete(&complete, &problem));
   return complete;
 }
@@ -515,12 +527,64 @@ static void masked(session *s, dfgnn_op op) {
     set(s, "bias", e * HEADS, HEADS, -INFINITY);
 }
 
+/* ---- special values of edge features ------------------------------------- */
+
+/* The last row of the shape has edges, and row 8 has none. */
+enum { EDGED = 59, ISOLATED = 8 };
+
+/* Sets one number of one edge. */
+static void set_edge(session *s, dfgnn_op op, double value) {
+  const int32_t *offsets = s->shape.csr.offsets;
+  const int64_t width = op == DFGNN_OP_GAT        ? HEADS
+                        : s->problem.edge_dim < 0 ? ROW
+                                                  : s->problem.edge_dim;
+  ck_assert_int_gt(offsets[EDGED + 1], offsets[EDGED] + 1);
+  set(s, op == DFGNN_OP_GAT ? "score_edge" : "edge_attr",
+      (offsets[EDGED] + 1) * width + width / 2, 1, value);
+}
+
+static void nan_edge(session *s, dfgnn_op op) { set_edge(s, op, NAN); }
+
+/* Of an edge that was dropped and whose value is NaN, some variants multiply
+ * the gradient by 0, others leave it out. */
+static void nan_dropped(session *s, dfgnn_op op) {
+  if (s->problem.pass == DFGNN_PASS_FORWARD ||
+      s->problem.edge_use != DFGNN_EDGE_VALUES)
+    set_edge(s, op, NAN);
+}
+
+/* Sums of products of W and an infinite feature may have no value. */
+static void infinite_edge(session *s, dfgnn_op op) {
+  if (s->problem.edge_dim < 0)
+    set_edge(s, op, INFINITY);
+}
+
+/* Nothing reads the features of a node without edges. */
+static void nan_without_edges(session *s, dfgnn_op op) {
+  const int32_t *offsets = s->shape.csr.offsets;
+  ck_assert_int_eq(offsets[ISOLATED], offsets[ISOLATED + 1]);
+  if (op == DFGNN_OP_GAT)
+    set(s, "score_dst", ISOLATED * HEADS, HEADS, NAN);
+  else
+    set(s, "query", ISOLATED * ROW, ROW, NAN);
+  if (s->problem.pass == DFGNN_PASS_BACKWARD)
+    set(s, "grad_out", ISOLATED * ROW, ROW, NAN);
+}
+
+/* A row without edges gives zeros even where W is NaN. */
+static void nan_weight(session *s, dfgnn_op op) {
+  (void)op;
+  if (s->problem.edge_dim > 0)
+    set(s, "edge_weight", 2, 1, NAN);
+}
+
 typedef struct special {
   void (*set)(session *, dfgnn_op);
   int flags;
   int attention; /* 1: only operators of attention are checked */
   int backward;  /* 1: both passes are checked, else forward alone */
   int dim;       /* the width; 0: each of two */
+  int edges;     /* 1: of edge features */
 } special;
 
 /* Backward is left out where a row's sum is infinite, since its gradient is a
@@ -539,6 +603,13 @@ static const special specials[] = {
     {.set = rising, .attention = 1},
     {.set = masked, .flags = BIAS | WEIGHTS, .attention = 1, .backward = 1},
     {.set = masked, .flags = BIAS | DROPOUT, .attention = 1, .backward = 1},
+    {.set = nan_edge, .flags = WEIGHTS, .backward = 1, .edges = 1},
+    {.set = nan_dropped, .flags = DROPOUT, .backward = 1, .edges = 1},
+    {.set = infinite_edge, .flags = WEIGHTS | DROPOUT, .edges = 1},
+    {.set = nan_without_edges, .flags = DROPOUT, .backward = 1, .edges = 1},
+    {.set = nan_weight, .flags = WEIGHTS, .backward = 1, .edges = 1},
+    {.set = masked, .flags = BIAS | WEIGHTS, .backward = 1, .edges = 1},
+    {.set = masked, .flags = BIAS | DROPOUT, .backward = 1, .edges = 1},
 };
 
 void check_special_values(const char *device, const variant_test *test) {
@@ -550,7 +621,8 @@ void check_special_values(const char *device, const variant_test *test) {
   static const int dims[] = {DIM, 32};
   for (size_t i = 0; i < 2 * (sizeof specials / sizeof specials[0]); i++) {
     const special *c = &specials[i / 2];
-    if ((c->attention && !attention) ||
+    if (c->edges != (attention && test->edge_dim != 0) ||
+        (c->attention && !attention) ||
         (test->pass == DFGNN_PASS_BACKWARD && !c->backward) ||
         (c->set != plain && !has(test, "value")) || (c->dim && i % 2) ||
         is_of_the_night(device, test, (int)i))

@@ -13,6 +13,7 @@ typedef struct variant_test {
   dfgnn_dtype dtype;
   dfgnn_message message; /* for SpMM and reductions */
   int64_t edge_dim;
+  dfgnn_edge_use edge_use;
   int share,
       shares; /* the problems of `shares` tests are shared out; 0: of one */
 } variant_test;
@@ -22,6 +23,13 @@ typedef struct variant_test {
 
 /* The i-th test, operators varying slowest. */
 variant_test variant_test_make(int i);
+/* The i-th test of attention with edge features, storage types varying
+ * fastest. */
+enum {
+  EDGE_KINDS = 7,
+  EDGE_TESTS = EDGE_KINDS * (int)DFGNN_PASS_COUNT * (int)DFGNN_DTYPE_COUNT
+};
+variant_test edge_test_make(int i);
 /* The number of variants of a backend that the test checks. */
 int variant_test_count(const char *backend, const variant_test *test);
 
@@ -46,7 +54,8 @@ int check_edge_features(const char *device, const variant_test *test);
  * so small that there are slices. */
 void check_slices(const char *device, const variant_test *test);
 
-/* Checks NaN, infinities, zero norms and scores far below zero. */
+/* Checks NaN, infinities, zero norms and scores far below zero; in tests with
+ * edge features NaN and infinities of these. */
 void check_special_values(const char *device, const variant_test *test);
 
 /* Checks rows of 2048 features in 1, 2 and 64 heads. */

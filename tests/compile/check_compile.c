@@ -1,8 +1,7 @@
 /* check_compile.c - compiles the programs of CUDA families without a GPU
  *
  *   check_compile [--all] [--family TEXT] [--arch sm_90,sm_80] [--sample N]
- *                 [--list] [--digest] [--heads H --dim D] [--dtype f16]
- *                 [--no-graphs]
+ *                 [--digest]
  *
  * Every variant of every CUDA family is laid out for the shapes below, plain,
  * with bias and dropout and with messages of edges, and the programs that it
@@ -13,8 +12,8 @@
  * Without options a sample is compiled: some programs of each template, for
  * each architecture in turn.  --all compiles every program for every
  * architecture; so does --family, for the families whose name holds TEXT
- * (graph: what graphs need alone).  --sample takes one program in N.  --list
- * prints the programs and compiles nothing.  --digest prints a digest of each
+ * (graph: what graphs need alone).  --sample takes one program in N.  --digest
+ * prints a digest of each
  * program's machine code, without the kernel's name: code that a change leaves
  * as it was keeps its digest.  Without --arch the architectures
  * are those of the list below that the compiler knows.  The last line counts
@@ -71,8 +70,8 @@ enum { SKIPPED = 77, SLICE = 256, MAX_ARCHITECTURES = 16, NAME_SIZE = 16 };
 
 static struct {
   const char *family, *architectures;
-  int all, sample, list, digest, heads, dim, dtype, graphs;
-} options = {.family = "", .dtype = -1, .graphs = 1};
+  int all, sample, digest;
+} options = {.family = ""};
 
 static struct {
   char name[MAX_ARCHITECTURES][NAME_SIZE];
@@ -189,16 +188,14 @@ static int collect_all(dfgnn_programs *list) {
             p.op = (dfgnn_op)op;
             p.pass = (dfgnn_pass)pass;
             p.dtype = (dfgnn_dtype)dtype;
-            p.heads = options.heads ? options.heads : shapes[s].heads;
-            p.dim = options.dim ? options.dim : shapes[s].dim;
+            p.heads = shapes[s].heads;
+            p.dim = shapes[s].dim;
             p.bias = modes[m].bias;
             p.dropout = modes[m].dropout;
             p.weights = modes[m].weights;
             p.edge_dim = modes[m].edge_dim;
             p.edge_use = (dfgnn_edge_use)modes[m].edge_use;
             p.deterministic = 0;
-            if (options.dtype >= 0 && dtype != options.dtype)
-              continue;
             if (dfgnn__operator(p.op, p.pass))
               served += collect(list, &p);
             if (m == 0)
@@ -405,14 +402,8 @@ static void parse(int argc, char **argv) {
       {"family", required_argument, NULL, 'f'},
       {"arch", required_argument, NULL, 'a'},
       {"sample", required_argument, NULL, 's'},
-      {"heads", required_argument, NULL, 'h'},
-      {"dim", required_argument, NULL, 'd'},
-      {"dtype", required_argument, NULL, 't'},
-      {"list", no_argument, NULL, 'l'},
       {"digest", no_argument, NULL, 'D'},
-      {"no-graphs", no_argument, NULL, 'g'},
       {0}};
-  dfgnn_dtype dtype;
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;)
     switch (c) {
     case 'A':
@@ -421,7 +412,6 @@ static void parse(int argc, char **argv) {
     case 'f':
       options.family = optarg;
       options.all = 1;
-      options.graphs = !strcmp(optarg, "graph");
       break;
     case 'a':
       options.architectures = optarg;
@@ -429,38 +419,12 @@ static void parse(int argc, char **argv) {
     case 's':
       options.sample = atoi(optarg) > 0 ? atoi(optarg) : 1;
       break;
-    case 'h':
-      options.heads = atoi(optarg);
-      break;
-    case 'd':
-      options.dim = atoi(optarg);
-      break;
-    case 't':
-      if (dfgnn_parse((int *)&dtype, DFGNN_NAMES_DTYPE, optarg))
-        exit(2);
-      options.dtype = (int)dtype;
-      break;
-    case 'g':
-      options.graphs = 0;
-      break;
     case 'D':
       options.digest = 1;
-      break;
-    case 'l':
-      options.list = 1;
       break;
     default:
       exit(2);
     }
-}
-
-static void print_programs(const dfgnn_programs *list) {
-  char text[512];
-  for (size_t i = 0; i < dfgnn__programs_count(list); i++) {
-    const dfgnn_program *p = dfgnn__programs_get(list, i);
-    dfgnn__program_text(text, sizeof text, p);
-    printf("%s: %s\n", p->source, text);
-  }
 }
 
 static int compile_list(const dfgnn_programs *all) {
@@ -498,7 +462,8 @@ int main(int argc, char **argv) {
   if (dfgnn__programs_create(&list))
     return EXIT_FAILURE;
   int served = collect_all(list);
-  if (options.graphs && dfgnn__collect_graph_programs(list)) {
+  if ((!*options.family || !strcmp(options.family, "graph")) &&
+      dfgnn__collect_graph_programs(list)) {
     fprintf(stderr, "FAILED graphs: %s\n", dfgnn_last_error());
     return EXIT_FAILURE;
   }
@@ -506,8 +471,6 @@ int main(int argc, char **argv) {
          dfgnn__programs_count(list));
   if (dfgnn__programs_count(list) == 0)
     result = EXIT_FAILURE; /* a test that looped over nothing fails */
-  else if (options.list)
-    print_programs(list);
   else
     result = compile_list(list);
   dfgnn__programs_destroy(list);

@@ -1,36 +1,28 @@
 /* check_gpu_edges.c - attention with edge features on CUDA: NaN and infinities,
  * and rows and columns of 10^5 edges; the promises are those of
- * tests/common/edge_values.h */
-#include "tests/common/edge_values.h"
+ * tests/common/variants.h and hubs.h */
+#include "tests/common/hubs.h"
 #include "tests/gpu/gpu.h"
 
-static void some_were_checked(int checks, const edge_test *test,
-                              const char *label) {
-  if (!getenv("DFGNN_TEST_FAMILY"))
-    ck_assert_int_gt(checks, 0);
-  printf("%s %s %s, %s: %d checks\n", test->c->name,
-         dfgnn_name(DFGNN_NAMES_PASS, test->pass),
-         dfgnn_name(DFGNN_NAMES_DTYPE, test->dtype), label, checks);
-}
+#define TAKE(i)                                                                \
+  const variant_test test = edge_test_make(i);                                 \
+  if (!in_part(i) || (quick() && (i) % 5))                                     \
+  return
 
 IN_CASE("values")
 
 TEST_LOOP(what_is_nan_or_infinite_spoils_what_it_meets_alone, 0, EDGE_TESTS) {
-  const edge_test test = edge_test_make(_i);
-  if (!in_part(_i) || (quick() && _i % 5))
-    return;
-  some_were_checked(check_edge_values("cuda", &test), &test, "values");
+  TAKE(_i);
+  check_special_values("cuda", &test);
 }
 
 IN_CASE("hubs")
 
 /* Under compute-sanitizer and the emulator a hub is smaller. */
 TEST_LOOP(hubs_are_shared_out, 0, EDGE_TESTS) {
-  const edge_test test = edge_test_make(_i);
-  if (!in_part(_i) || (quick() && _i % 5))
-    return;
+  TAKE(_i);
   const int64_t degree = quick() || few() > 1 ? 5000 : 100000;
-  some_were_checked(check_edge_hubs("cuda", &test, degree), &test, "hubs");
+  ck_assert_int_gt(check_edge_hubs("cuda", &test, degree), 0);
 }
 
 GPU_MAIN("gpu_edges")

@@ -3,13 +3,6 @@
 #ifndef DFGNN_TESTS_GPU_H
 #define DFGNN_TESTS_GPU_H
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "dfgnn.h"
-#include "dfgnn_graph.h"
 #include "kernels/engine/driver.h"
 #include "lib/graph.h"
 #include "lib/plan.h"

@@ -1,7 +1,6 @@
 /* The bound of kernels/common/accuracy.h calls no right kernel wrong, however
  * long its sums, and finds one missing edge among 10^6. */
 #include <math.h>
-#include <stdio.h>
 
 #include "kernels/common/accuracy.h"
 #include "kernels/reference/reference.h"

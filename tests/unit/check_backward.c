@@ -1,10 +1,6 @@
 /* Gradients: the references against finite differences, and what the variants
  * promise beside agreeing with them. */
-#include <check.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "lib/context.h"
 #include "lib/graph.h"

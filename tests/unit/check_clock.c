@@ -3,10 +3,6 @@
 #include "dfgnn_tune.h"
 #include "tests/unit/fixture.h"
 
-#include <stdio.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "db/store.h"
 
 static time_t told;

@@ -2,7 +2,6 @@
  * and every number that may be given is taken; and which tensors a pass has */
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "dfgnn_operator.h"
 #include "dfgnn_tune.h"

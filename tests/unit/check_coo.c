@@ -1,7 +1,6 @@
 /* check_coo.c - graphs of edge lists, and transposed views */
 #include "tests/unit/fixture.h"
 
-#include "dfgnn_graph.h"
 #include "kernels/common/number.h"
 #include "lib/graph.h"
 

@@ -1,8 +1,5 @@
 /* check_decide.c - the winners that stored rows decide on */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #include "db/combine.h"
 #include "tests/unit/fixture.h"

@@ -1,6 +1,5 @@
 /* check_device_choice.c - which device a context takes where there is a driver
  * and a compiler, one of them, or neither; both are scripted */
-#include <stdio.h>
 
 #include "tests/unit/fixture.h"
 
@@ -42,9 +41,9 @@ TEST(without_a_driver_there_is_the_cpu) {
   dfgnn_context *ctx = NULL;
   dfgnn__driver_replace(NULL);
   ck_ok(dfgnn_context_create(&ctx, &options));
+  own_context(ctx);
   ck_assert_str_eq(ctx->backend->name, "cpu");
   ck_assert_int_eq(warnings, 0);
-  dfgnn_context_destroy(ctx);
   ctx = NULL;
   options.device = "cuda";
   ck_fails(dfgnn_context_create(&ctx, &options), DFGNN_ERROR_DEVICE,
@@ -59,11 +58,11 @@ TEST(a_gpu_without_kernels_is_passed_over_with_one_warning) {
   dfgnn__driver_replace(&driver);
   dfgnn__compiler_replace(NULL);
   ck_ok(dfgnn_context_create(&ctx, &options));
+  own_context(ctx);
   ck_assert_str_eq(ctx->backend->name, "cpu");
   ck_assert_int_eq(warnings, 1);
   ck_assert_msg(strstr(warning, "a test took the compiler away") != NULL, "%s",
                 warning);
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(asking_for_a_gpu_without_kernels_says_what_to_install) {

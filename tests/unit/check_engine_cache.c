@@ -1,23 +1,11 @@
 /* check_engine_cache.c - the cache of compiled kernels: what is kept, for whom,
  * and what damage and other users can do to it */
 #define _GNU_SOURCE /* renameat2 */
-#include <check.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/engine/cache.h"
-#include "kernels/engine/constants.h"
-#include "kernels/engine/driver.h"
-#include "lib/base/error.h"
 #include "lib/base/filesystem.h"
-#include "lib/base/xz.h"
 #include "tests/unit/engine_script.h"
 
 /* ---- the user's cache ---------------------------------------------------- */

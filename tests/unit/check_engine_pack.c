@@ -1,18 +1,7 @@
 /* check_engine_pack.c - packs of compiled kernels, in place of a compiler */
-#include <check.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/engine/cache.h"
-#include "kernels/engine/constants.h"
-#include "kernels/engine/driver.h"
 #include "lib/base/error.h"
 #include "lib/base/filesystem.h"
 #include "lib/base/xz.h"

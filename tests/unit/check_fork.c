@@ -2,9 +2,7 @@
 #include "tests/unit/fixture.h"
 
 #include <omp.h>
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "lib/context.h"
 

@@ -3,7 +3,6 @@
 #include "tests/unit/fixture.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "tuner/gate.h"
 

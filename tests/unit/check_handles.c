@@ -3,8 +3,6 @@
 #include "dfgnn_tune.h"
 #include "tests/unit/fixture.h"
 
-#include <stdio.h>
-
 #define NODES 40
 #define DIM 8
 

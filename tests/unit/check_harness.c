@@ -1,10 +1,6 @@
 /* The harness tells right kernels from wrong ones: each fake family below makes
  * one mistake. */
-#include <check.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/reference/attention.h"
 #include "lib/operator.h"

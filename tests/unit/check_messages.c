@@ -1,10 +1,7 @@
 /* Sums and reductions of messages of edges: every CPU variant against the
  * float64 reference, and what the reference computes against the formulas by
  * hand. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/common/messages.h"
 #include "tests/unit/fixture.h"

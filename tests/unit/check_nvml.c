@@ -3,8 +3,6 @@
 #include "tests/unit/fixture.h"
 
 #include <dlfcn.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "lib/backend_cuda.h"
 #include "lib/base/load.h"

@@ -1,19 +1,14 @@
 /* Files that the user names to be written: what is replaced, followed, written
  * to and refused. */
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "lib/base/output.h"

@@ -3,9 +3,6 @@
 #include "tests/unit/fixture.h"
 
 #include <math.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "lib/base/error.h"
 #include "lib/graph.h"
@@ -436,6 +433,7 @@ TEST(the_paper_rule_reads_its_capacity) {
     dfgnn_variant_info info = DFGNN_VARIANT_INFO_INIT;
     options.paper_capacity = super ? 3 * 4 : 3 * 4 + 4; /* max degree is 3 */
     ck_ok(dfgnn_context_create(&ctx, &options));
+    own_context(ctx);
     graph = graph_on(ctx, &csr);
     problem.dtype = DFGNN_F32;
     problem.effort = DFGNN_EFFORT_PAPER;
@@ -446,7 +444,6 @@ TEST(the_paper_rule_reads_its_capacity) {
       ck_ok(dfgnn_variant_get(&info, i++));
     while (strcmp(info.name, dfgnn_plan_variant(plan)));
     ck_assert_str_eq(info.algorithm, super ? "pmf" : "smmf");
-    dfgnn_context_destroy(ctx);
   }
 }
 
@@ -530,6 +527,7 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   options.store = path;
   options.log = count_warnings;
   ck_ok(dfgnn_context_create(&ctx, &options));
+  own_context(ctx);
   dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_plan *plan = plan_of(ctx, graph);
   warnings = 0;
@@ -540,7 +538,6 @@ TEST(a_refused_launch_is_avoided_by_the_next_plan) {
   ck_assert_str_eq(dfgnn_plan_variant(next), FAKE_1);
   ck_assert_int_eq(warnings, 1);
   ck_ok(dfgnn_execute(next, &args, NULL, NULL));
-  dfgnn_context_destroy(ctx);
 }
 
 TEST(reload_sees_new_rows_and_leaves_plans_alone) {
@@ -567,7 +564,7 @@ TEST(a_store_that_nothing_can_make_is_an_error) {
   ck_assert_ptr_null(ctx);
   options.store = "/tmp/dfgnn-no-such-store.db"; /* tuning can make it */
   ck_ok(dfgnn_context_create(&ctx, &options));
-  dfgnn_context_destroy(ctx);
+  own_context(ctx);
 }
 
 TEST(bad_problems_and_arguments_are_named) {

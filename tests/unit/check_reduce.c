@@ -1,7 +1,6 @@
 /* Reductions beyond the loops over the registry: ties, digits, and whose the
  * gradient is. */
 #include <math.h>
-#include <stdio.h>
 
 #include "tests/common/aggregate.h"
 

@@ -1,7 +1,6 @@
 /* Graphs whose arrays get the edges of other graphs: plans that were made
  * before serve the edges that are there. */
 #include "dfgnn_tune.h"
-#include "kernels/common/variant.h"
 #include "lib/graph.h"
 #include "lib/registry.h"
 #include "tests/unit/fixture.h"

@@ -2,7 +2,6 @@
 #include "tests/unit/fixture.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #include "lib/operator.h"
 #include "lib/registry.h"

@@ -1,6 +1,4 @@
 /* check_reorder.c - orders of nodes and the graphs they give */
-#include <stdio.h>
-#include <time.h>
 
 #include "graph/io/io.h"
 #include "graph/reorder/reorder.h"

@@ -5,7 +5,6 @@
 #include "tests/unit/fixture.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "lib/key.h"
 #include "select/table.h"

@@ -4,11 +4,7 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "lib/graph.h"
 #include "lib/registry.h"
@@ -188,6 +184,7 @@ TEST(sixteen_threads_run_while_the_store_changes) {
   options.store = path;
   options.threads = 1; /* ThreadSanitizer does not see through OpenMP's */
   ck_ok(dfgnn_context_create(&ctx, &options));
+  own_context(ctx);
   dfgnn_graph *graph = graph_on(ctx, &csr);
   atomic_store(&going, 1);
   for (int t = 0; t < THREADS; t++) {
@@ -208,7 +205,6 @@ TEST(sixteen_threads_run_while_the_store_changes) {
   ck_ok(dfgnn_context_reload(ctx));
   ck_ok(dfgnn_context_counters(&counters, ctx));
   ck_assert_uint_eq(counters.loaded_rows, 20);
-  dfgnn_context_destroy(ctx);
 }
 
 /* ---- hostile stores ------------------------------------------------------ */

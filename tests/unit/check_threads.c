@@ -4,7 +4,6 @@
 #include "tests/unit/fixture.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "db/store.h"

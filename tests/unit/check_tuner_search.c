@@ -1,8 +1,5 @@
 /* check_tuner_search.c - the fastest scripted variant wins, in virtual time */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "lib/signature.h"
 #include "tests/unit/fixture.h"

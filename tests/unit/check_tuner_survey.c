@@ -1,8 +1,6 @@
 /* check_tuner_survey.c - a survey times every scripted variant and confirms the
  * best */
-#include <check.h>
 #include <math.h>
-#include <string.h>
 
 #include "lib/signature.h"
 #include "tests/unit/fixture.h"

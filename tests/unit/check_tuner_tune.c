@@ -4,8 +4,6 @@
 #include "tests/unit/fixture.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #include "db/store.h"
 #include "lib/base/error.h"

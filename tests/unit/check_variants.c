@@ -1,8 +1,5 @@
 /* Every CPU variant, against the float64 reference. */
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/common/cpu_halves.h"
 #include "kernels/common/half.h"

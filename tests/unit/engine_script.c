@@ -2,8 +2,6 @@
 #include "tests/unit/engine_script.h"
 
 #include <sqlite3.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/engine/cache.h"
 

@@ -3,12 +3,8 @@
 #ifndef DFGNN_TESTS_ENGINE_SCRIPT_H
 #define DFGNN_TESTS_ENGINE_SCRIPT_H
 
-#include <check.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/engine/driver.h"
 #include "kernels/engine/engine.h"

@@ -2,14 +2,11 @@
 #ifndef DFGNN_TESTS_FILES_H
 #define DFGNN_TESTS_FILES_H
 
-#include "dfgnn_graph.h"
 #include "graph/io/io.h"
 #include "tests/unit/fixture.h"
 
 #include <minizip/zip.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 static char files_directory[64];

@@ -3,11 +3,7 @@
 #define DFGNN_TESTS_STORE_FIXTURE_H
 
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "db/internal.h"
 #include "tests/unit/fixture.h"
