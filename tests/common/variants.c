@@ -605,7 +605,7 @@ static const special specials[] = {
     {.set = masked, .flags = BIAS | DROPOUT, .attention = 1, .backward = 1},
     {.set = nan_edge, .flags = WEIGHTS, .backward = 1, .edges = 1},
     {.set = nan_dropped, .flags = DROPOUT, .backward = 1, .edges = 1},
-    {.set = infinite_edge, .flags = WEIGHTS | DROPOUT, .edges = 1},
+    {.set = infinite_edge, .flags = WEIGHTS, .edges = 1},
     {.set = nan_without_edges, .flags = DROPOUT, .backward = 1, .edges = 1},
     {.set = nan_weight, .flags = WEIGHTS, .backward = 1, .edges = 1},
     {.set = masked, .flags = BIAS | WEIGHTS, .backward = 1, .edges = 1},

@@ -52,15 +52,6 @@ static void load(double others, double seconds) {
   script.ends = script.now + seconds;
 }
 
-TEST(a_quiet_device_costs_one_short_look) {
-  open_gate("cpu", 10);
-  ck_assert(dfgnn__gate_wait(&gate));
-  ck_assert_double_le(script.paused, 0.07);
-  ck_assert(dfgnn__gate_wait(&gate)); /* it was quiet just now */
-  ck_assert_double_le(script.paused, 0.07);
-  ck_assert_str_eq(gate.seen, "");
-}
-
 TEST(the_next_gate_goes_on_from_the_last_reading) {
   open_gate("cpu", 10);
   ck_assert(dfgnn__gate_look(&gate));
@@ -88,19 +79,6 @@ TEST(the_next_gate_goes_on_from_the_last_reading) {
   ctx.load.at = 0;
 }
 
-TEST(a_load_that_ends_is_waited_for) {
-  open_gate("cpu", 10);
-  load(1.9, 1.1);
-  ck_assert(!dfgnn__gate_wait(&gate)); /* half a second at most */
-  ck_assert_double_le(script.now, 0.8);
-  for (int i = 0; i < 4 && !dfgnn__gate_wait(&gate); i++)
-    ;
-  ck_assert(gate.quiet);
-  ck_assert_double_ge(script.now, 1.1);
-  ck_assert_double_le(script.now, 1.5);
-  ck_assert_ptr_nonnull(strstr(gate.seen, "of 2 cores busy"));
-}
-
 TEST(waiting_takes_a_fifth_of_the_budget_at_most) {
   open_gate("cpu", 10);
   load(1.9, INFINITY);
@@ -121,18 +99,6 @@ TEST(a_thread_without_a_processor_of_its_own_is_not_waited_for) {
   ck_assert(!dfgnn__gate_wait(&gate));
   ck_assert_double_le(script.paused, 0.1);
   ck_assert_str_eq(gate.seen, "4 threads on 2 cores");
-}
-
-TEST(samples_of_waiting_threads_are_disturbed) {
-  open_gate("cpu", 10);
-  dfgnn_sample sample = {.ms = 1, .waited = 0.02};
-  ck_assert(!dfgnn__gate_disturbed(&gate, &sample));
-  sample.waited = DFGNN_UNKNOWN;
-  ck_assert(!dfgnn__gate_disturbed(&gate, &sample));
-  sample.waited = 0.38;
-  ck_assert(dfgnn__gate_disturbed(&gate, &sample));
-  ck_assert_str_eq(gate.seen,
-                   "threads waited for a processor 38 % of the time");
 }
 
 TEST(a_tainted_sample_is_disturbed_and_explained) {

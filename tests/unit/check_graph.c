@@ -14,35 +14,25 @@ static void refuse(const dfgnn_csr *csr, const char *text) {
   ck_assert_ptr_null(graph);
 }
 
-TEST(falling_offsets_name_the_row) {
-  const int32_t offsets[] = {0, 2, 1, 3}, indices[] = {0, 1, 2};
-  dfgnn_csr csr = csr32(3, 3, offsets, indices);
-  refuse(&csr, "offsets fall at row 1: 1 after 2");
-}
+static const struct {
+  int32_t offsets[4], indices[4];
+  int64_t edges;
+  const char *message;
+} wrong[] = {
+    {{0, 2, 1, 3}, {0, 1, 2}, 3, "offsets fall at row 1: 1 after 2"},
+    {{1, 2, 2, 3}, {0, 1, 2}, 3, "offsets[0] is 1, expected 0"},
+    {{0, 1, 2, 3}, {0, 1, 2}, 4, "offsets end at 3, expected edges = 4"},
+    {{0, 1, 2, 4},
+     {0, 1, 2, 3},
+     4,
+     "indices[3] = 3 in row 2 is out of range, expected 0..2"},
+    {{0, 1, 2, 4}, {0, -5, 2, 1}, 4, "indices[1] = -5 in row 1"}};
 
-TEST(offsets_must_start_at_zero) {
-  const int32_t offsets[] = {1, 2, 2, 3}, indices[] = {0, 1, 2};
-  dfgnn_csr csr = csr32(3, 3, offsets, indices);
-  refuse(&csr, "offsets[0] is 1, expected 0");
-}
-
-TEST(offsets_must_end_at_edges) {
-  const int32_t offsets[] = {0, 1, 2, 3}, indices[] = {0, 1, 2, 0};
-  dfgnn_csr csr = csr32(3, 3, offsets, indices);
-  csr.edges = 4;
-  refuse(&csr, "offsets end at 3, expected edges = 4");
-}
-
-TEST(an_index_out_of_range_names_edge_and_row) {
-  const int32_t offsets[] = {0, 1, 2, 4}, indices[] = {0, 1, 2, 3};
-  dfgnn_csr csr = csr32(3, 3, offsets, indices);
-  refuse(&csr, "indices[3] = 3 in row 2 is out of range, expected 0..2");
-}
-
-TEST(a_negative_index_names_edge_and_row) {
-  const int32_t offsets[] = {0, 1, 2, 4}, indices[] = {0, -5, 2, 1};
-  dfgnn_csr csr = csr32(3, 3, offsets, indices);
-  refuse(&csr, "indices[1] = -5 in row 1");
+TEST_LOOP(what_is_wrong_in_a_matrix_is_named, 0,
+          (int)(sizeof wrong / sizeof *wrong)) {
+  dfgnn_csr csr = csr32(3, 3, wrong[_i].offsets, wrong[_i].indices);
+  csr.edges = wrong[_i].edges;
+  refuse(&csr, wrong[_i].message);
 }
 
 TEST(a_wide_index_that_does_not_fit_is_named) {

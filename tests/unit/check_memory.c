@@ -45,7 +45,6 @@ static void make_files(void) {
   snprintf(store, sizeof store, "%s/tuning.db", folder);
   snprintf(file, sizeof file, "%s/graph.mtx", folder);
   ck_ok(dfgnn_csr_write(csr, file));
-  dfgnn_csr_free(csr);
 }
 
 static void remove_files(void) {

@@ -215,23 +215,6 @@ static void expect_because(const char *variant, dfgnn_source source,
   dfgnn_explanation_free(e);
 }
 
-TEST(what_was_measured_without_dropout_is_never_exact_for_dropout) {
-  store_row(FAKE_2, 3, NULL, 0.5);
-  store_row(PLAIN, 3, NULL, 0.1); /* faster, and cannot do it */
-  expect(PLAIN, DFGNN_SOURCE_EXACT);
-  problem.dropout = 1;
-  expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "measured without dropout");
-  problem.bias = 1;
-  expect_because(FAKE_2, DFGNN_SOURCE_NEAR,
-                 "measured without bias, without dropout");
-  store_row(FAKE_3, 3, NULL, 0.4);
-  expect_because(FAKE_3, DFGNN_SOURCE_EXACT, "measured on this graph");
-  problem.bias = 0; /* measurements with a bias do not answer */
-  expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "measured without dropout");
-  problem.dropout = 0;
-  expect(PLAIN, DFGNN_SOURCE_EXACT);
-}
-
 TEST(measurements_with_an_extra_answer_for_none_without_it) {
   problem.dropout = 1;
   store_row(FAKE_3, 3, NULL, 0.1);
@@ -260,29 +243,6 @@ TEST(this_graph_without_an_extra_answers_before_another_with_it) {
   expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "without dropout");
   csr = here;
   expect_because(FAKE_2, DFGNN_SOURCE_NEAR, "measured on this graph");
-}
-
-TEST(a_pin_for_dropout_leaves_problems_without_it_alone) {
-  dfgnn_store *store;
-  dfgnn_pin pin = {.op = "gt",
-                   .pass = "forward",
-                   .dtype = "f64",
-                   .dropout = 1,
-                   .variant = FAKE_1};
-  store_row(FAKE_2, 3, NULL, 0.5);
-  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_WRITE));
-  ck_ok(dfgnn__store_pin(store, &pin));
-  expect(FAKE_2, DFGNN_SOURCE_EXACT);
-  problem.dropout = 1;
-  expect(FAKE_1, DFGNN_SOURCE_PINNED);
-  pin.dropout =
-      0; /* with dropout or without; a pin that says more goes first */
-  pin.variant = FAKE_3;
-  ck_ok(dfgnn__store_pin(store, &pin));
-  dfgnn__store_close(store);
-  expect(FAKE_1, DFGNN_SOURCE_PINNED);
-  problem.dropout = 0;
-  expect(FAKE_3, DFGNN_SOURCE_PINNED);
 }
 
 TEST(a_like_operator_answers_for_one_that_is_not_measured) {

@@ -490,30 +490,4 @@ TEST(fields_that_came_later_are_hashed_where_they_say_something) {
   }
 }
 
-TEST(a_pin_may_be_for_problems_with_bias_or_dropout_alone) {
-  char text[1024] = "";
-  dfgnn_pin pin = {
-      .op = "gt", .pass = "forward", .dtype = "f32", .variant = "a"};
-  dfgnn_store *store = open_store(DFGNN_STORE_WRITE);
-  ck_ok(dfgnn__store_pin(store, &pin));
-  pin.dropout = 1;
-  pin.variant = "b";
-  ck_ok(dfgnn__store_pin(store, &pin));
-  pin.bias = 1;
-  pin.variant = "c";
-  ck_ok(dfgnn__store_pin(store, &pin));
-  pin.bias = 2;
-  ck_fails(dfgnn__store_pin(store, &pin), DFGNN_ERROR_INVALID,
-           "0 or 1 for bias and dropout");
-  ck_ok(dfgnn__store_each_pin(store, join_pins, text));
-  ck_assert_str_eq(text, "gt forward f32 0 a;gt forward f32 dropout 0 b;"
-                         "gt forward f32 bias dropout 0 c;");
-  pin = (dfgnn_pin){.op = "gt", .pass = "forward", .dtype = "f32"};
-  ck_ok(dfgnn__store_pin(store, &pin));
-  ck_ok(dfgnn__store_each_pin(store, join_pins, strcpy(text, "")));
-  ck_assert_str_eq(text, "gt forward f32 dropout 0 b;"
-                         "gt forward f32 bias dropout 0 c;");
-  dfgnn__store_close(store);
-}
-
 TEST_MAIN("store", .setup = set_up, .timeout = 120)

@@ -287,35 +287,10 @@ TEST(the_fastest_is_kept_and_dispatched) {
   ck_assert_str_eq(dfgnn_plan_variant(plan), FAKE_250);
 }
 
-static int count_extras(void *data, const dfgnn_measurement *row) {
-  int *count = data;
-  count[row->bias + 2 * row->dropout]++;
-  return 0;
-}
-
 static dfgnn_source source_now(void) {
   dfgnn_plan *plan = plan_on(ctx, graph, &problem);
   dfgnn_source source = dfgnn_plan_source(plan);
   return source;
-}
-
-TEST(bias_and_dropout_are_measured_as_problems_of_their_own) {
-  dfgnn_store *store;
-  int count[4] = {0};
-  for (int k = 3; k >= 0; k--) { /* with both, dropout, bias, none */
-    problem.bias = k & 1;
-    problem.dropout = k >> 1;
-    ck_assert_int_ne(source_now(), DFGNN_SOURCE_EXACT);
-    ck_ok(tune(NAMES(FAKE_400, FAKE_250)));
-    ck_assert_str_eq(report.variant, FAKE_250);
-    ck_assert_int_eq(report.resumed, 0);
-    ck_assert_int_eq(source_now(), DFGNN_SOURCE_EXACT);
-  }
-  ck_ok(dfgnn__store_open(&store, path, DFGNN_STORE_READ));
-  ck_ok(dfgnn__store_each(store, NULL, NULL, count_extras, count));
-  dfgnn__store_close(store);
-  for (int k = 0; k < 4; k++)
-    ck_assert_int_ge(count[k], 2);
 }
 
 TEST(a_variant_that_leaves_bias_or_dropout_out_is_found_wrong) {
@@ -846,23 +821,6 @@ TEST(effort_measure_tunes_a_miss_once) {
   plan = plan_on(ctx, graph, &problem);
   ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
   ck_assert_int_gt(launches[RIGHT], before);
-}
-
-TEST(real_variants_are_tuned_by_the_clock) {
-  dfgnn__members_for_tests(NULL);
-  close_context();
-  ctx = cpu_context(path);
-  graph = graph_on(ctx, &csr);
-  for (size_t i = 0; i < dfgnn__variant_count(); i++)
-    ctx->broken[i] = dfgnn__variant(i)->family->launch == fake_launch;
-  options.budget_s = 1;
-  ck_ok(tune(NULL));
-  ck_assert_int_eq(report.wrong + report.failed, 0);
-  ck_assert_int_ge(report.measured, 2);
-  ck_assert_double_gt(report.median_ms, 0);
-  dfgnn_plan *plan = plan_on(ctx, graph, &problem);
-  ck_assert_str_eq(dfgnn_plan_variant(plan), report.variant);
-  ck_assert_int_eq(dfgnn_plan_source(plan), DFGNN_SOURCE_EXACT);
 }
 
 static int none(int64_t i) {
