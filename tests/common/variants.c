@@ -406,7 +406,7 @@ int check_edge_features(const char *device, const variant_test *test) {
     if (!(e->ops & DFGNN_BIT(test->op)))
       continue;
     for (int k = 0; k < 2; k++) {
-      if (left_out(&number) || is_of_the_night(device, test, i + k))
+      if (is_of_the_night(device, test, i + k) || left_out(&number))
         continue;
       const int *pair = pairs[(turn + i + k) % 5];
       open_shape(&s, (turn + 3 * i + 4 * k) % SHAPES, 0);
