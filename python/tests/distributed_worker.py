@@ -157,8 +157,10 @@ def case_edges():
     bench = Bench()
     for kind in (layers.TransformerConv, layers.GATConv, layers.GATv2Conv):
         compare(bench, lambda: kind(WIDTH, 4, HEADS, edge_dim=5), edge_dim=5)
-    for kind in (layers.GCNConv, layers.GraphConv):
-        compare(bench, lambda: kind(WIDTH, 7), edge_weight=True)
+    for halo in ("fetch", "keep"):  # gradients of weights read the halo
+        bench = Bench(halo=halo)
+        for kind in (layers.GCNConv, layers.GraphConv):
+            compare(bench, lambda: kind(WIDTH, 7), edge_weight=True)
     # of equal extremes the first edge gets the gradient, wherever it is
     for name in ("max", "min"):
         compare(bench, LAYERS[name], ties=True)

@@ -6,6 +6,7 @@ whatever their types, lie side by side in rows of bytes.  Buffers are used
 again.
 """
 
+import contextlib
 import itertools
 import math
 
@@ -44,10 +45,10 @@ class _Pending:
     def wait(self):
         """The received tensors, in the order of ranks.  On a GPU it is the
         stream that waits, not the host."""
-        exchange = self.exchange
         if self.work is not None:
-            exchange.finish(self.work)
-        exchange.give_back(self.sent)
+            with self.exchange.losses_named():
+                self.work.wait()
+        self.exchange.give_back(self.sent)
         self.sent = None
         return self.layout.views(self.got)
 
@@ -129,25 +130,22 @@ class Exchange:
     def _run(self, layout, got, sent, got_counts, sent_counts):
         work = None
         if not self.silent and self.enabled:
-            try:
+            with self.losses_named():
                 work = dist.all_to_all_single(
                     got, sent, got_counts, sent_counts, group=self.group,
                     async_op=True)
-            except RuntimeError as error:
-                raise self._lost(error) from error
         return _Pending(self, work, layout, got, sent)
 
-    def finish(self, work):
+    @contextlib.contextmanager
+    def losses_named(self):
+        """Says what torch's errors mean here."""
         try:
-            work.wait()
+            yield
         except RuntimeError as error:
-            raise self._lost(error) from error
-
-    def _lost(self, error):
-        return DistributedError(
-            f"rank {self.rank} of {self.world} cannot exchange halos: another "
-            f"rank has ended, or took longer than the time limit of "
-            f"init_process_group ({error})")
+            raise DistributedError(
+                f"rank {self.rank} of {self.world} cannot exchange halos: "
+                "another rank has ended, or took longer than the time limit "
+                f"of init_process_group ({error})") from error
 
     def add_returned(self, grads, returned):
         """Adds the returned gradients to grads [n, ...], rank by rank, so that
