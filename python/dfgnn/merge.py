@@ -7,58 +7,18 @@ and the merge of them, which is exactly the attention over all edges.
 
 import torch
 
-from ._autograd import savable
 from ._checks import describe
 
 __all__ = ["merge_attention"]
 
 
-# ---- the merge --------------------------------------------------------------
-
 def _merged(outs, lses):
-    """(out, lse, share [N, H] of each part)."""
-    lse = torch.logsumexp(torch.stack(lses), 0)
-    # a row without edges in any part would give -inf - -inf
-    fixed = torch.where(lse == float("-inf"), torch.zeros_like(lse), lse)
-    shares = [(part - fixed).exp() for part in lses]
+    lses = torch.stack(lses)
+    empty = (lses == float("-inf")).all(0)  # rows without edges in any part
+    lse = torch.logsumexp(lses.masked_fill(empty, 0), 0)
     out = sum(share.unsqueeze(-1) * part.to(share.dtype)
-              for share, part in zip(shares, outs))
-    return out.to(outs[0].dtype), lse, shares
-
-
-class _Merge(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, count, *tensors):
-        tensors = savable(tensors)
-        out, lse, shares = _merged(tensors[:count], tensors[count:])
-        ctx.save_for_backward(out, *tensors)
-        ctx.count = count
-        ctx.set_materialize_grads(False)
-        return out, lse
-
-    @staticmethod
-    def backward(ctx, grad_out, grad_lse):
-        out, *tensors = ctx.saved_tensors
-        outs, lses = tensors[:ctx.count], tensors[ctx.count:]
-        if grad_out is None and grad_lse is None:
-            return (None,) * (1 + 2 * ctx.count)
-        if torch.is_grad_enabled():  # gradients of gradients
-            out, _, shares = _merged(outs, lses)
-        else:
-            shares = _merged(outs, lses)[2]
-        by_out, by_lse = [], []
-        for part, share in zip(outs, shares):
-            along = share.new_zeros(share.shape)
-            if grad_out is not None:
-                by_out.append((share.unsqueeze(-1) * grad_out).to(part.dtype))
-                along = ((part.to(share.dtype) - out.to(share.dtype))
-                         * grad_out.to(share.dtype)).sum(-1)
-            else:
-                by_out.append(None)
-            if grad_lse is not None:
-                along = along + grad_lse
-            by_lse.append(share * along)
-        return (None, *by_out, *by_lse)
+              for share, part in zip((lses - lse).exp(), outs))
+    return out.to(outs[0].dtype), lse.masked_fill(empty, float("-inf"))
 
 
 def merge_attention(parts) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,5 +46,4 @@ def merge_attention(parts) -> tuple[torch.Tensor, torch.Tensor]:
         if not isinstance(lse, torch.Tensor) or lse.shape != out.shape[:2]:
             raise ValueError(f"lse of parts[{number}] is {describe(lse)}, "
                              f"expected {list(out.shape[:2])}")
-    return _Merge.apply(len(parts), *[out for out, _ in parts],
-                        *[lse for _, lse in parts])
+    return _merged(*zip(*parts))
