@@ -5,6 +5,7 @@ import torch
 
 from . import _composite, _fused, _recipe, ops
 from ._context import make_seed
+from ._derived import ByTorch
 from ._modes import constant, jit_tracing, needs_composite, untraced
 from ._operators import OPERATORS, Settings, by_edge, check_call
 from .convert import known_graph, looped_graph
@@ -98,7 +99,7 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
             check_call(graph, spec, inputs)
         results = shown(settings)
         outs = _composite.run(
-            graph, spec, results[:-1] if settings.weights else results,
+            ByTorch, graph, spec, results[:-1] if settings.weights else results,
             by_edge(spec, inputs, graph.to_graph_order), seed, settings)
     else:
         made = _recipe.recipe(graph, spec.name, inputs, settings, True)

@@ -1,5 +1,5 @@
-"""The operators by torch's operations, edge by edge: their formulas are those
-of _derived.py.
+"""The operators by their formulas (_derived.py), which torch's operations
+compute edge by edge, or edge programs.
 
 They serve what the kernels do not do (derivatives of derivatives, gradients
 through returned weights, a type or a pass without a variant), and the tests
@@ -8,21 +8,9 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 """
 
 from ._derived import (
-    EXTREMES, REDUCED, ByTorch, Formula, attention_formula, exact_of, message)
+    EXTREMES, REDUCED, ByTorch, Formula, attention, exact_of, message)
 from ._dropout import keep_factors  # noqa: F401 - used as this module's
-from ._operators import OPERATORS
 from ._recorders import Picked
-
-
-def attention(op, inputs, bias, seed, graph, settings, lse=False):
-    """(out, weights before dropout or None, log-sum-exp of scores or None),
-    differentiable as often as wanted."""
-    value = inputs[OPERATORS[op].value]
-    t = ByTorch(graph, exact_of(value), seed)
-    out, *more = attention_formula(t, op, [
-        None if x is None else x.to(t.exact) for x in inputs], bias, settings,
-        t.run, lse)
-    return out.to(value.dtype), *more
 
 
 # ---- sums and reductions ----------------------------------------------------
@@ -88,9 +76,10 @@ def _product(graph, messages):
 _BY_EDGE = {"median": _median, "mul": _product}
 
 
-def sums(graph, op, given, saved=None):
+def sums(way, graph, op, given, saved=None):
     """The results of a sum or reduction, "spmm-sum", as a tuple.
 
+    way: ByTorch or ByProgram.
     given: the inputs by field; factor [E, H] multiplies the messages of any.
     saved: by field the position in its row of the edge that gave each extreme,
         if known: gradients then go to those edges alone.
@@ -98,32 +87,40 @@ def sums(graph, op, given, saved=None):
     reduce, value = op.partition("-")[2], given["value"]
     if reduce == "weighted":
         reduce, given = "sum", {**given, "factor": given["edge_weight"]}
-    t = ByTorch(graph, value.dtype)
-    m = message(t, given)
-
-    def result(way):
-        picked = (saved or {}).get(EXTREMES.get(way))
-        if picked is not None and picked.numel() and graph.num_edges:
-            return winning(graph, given, picked)
-        return t.run([way(m)])[0]
+    t = way(graph, value.dtype)
     if reduce in _BY_EDGE:
-        by_edge = t.recorder.result(t.recorder.by_edge(m))
-        outs = (_BY_EDGE[reduce](graph, by_edge),)
-    else:
-        outs = map(result, REDUCED[reduce])
-    return tuple(scaled(out, given.get("scale_dst")) for out in outs)
+        m = t.recorder.result(t.recorder.by_edge(message(t, given)))
+        return scaled(_BY_EDGE[reduce](graph, m), given.get("scale_dst")),
+    outs, others = {}, []
+    for result in REDUCED[reduce]:
+        picked = (saved or {}).get(EXTREMES.get(result))
+        if picked is not None and picked.numel() and graph.num_edges:
+            outs[result] = winning(graph, given, picked)
+        else:
+            others.append(result)
+    if others:
+        m = message(t, given)
+        outs.update(zip(others, t.run([result(m) for result in others])))
+    return tuple(scaled(outs[result], given.get("scale_dst"))
+                 for result in REDUCED[reduce])
 
 
 # ---- any operator -----------------------------------------------------------
 
-def run(graph, spec, shown, inputs, seed, settings, saved=None):
-    """The results that shown names ("out", "weights") of a call, as often
-    differentiable as wanted; saved: what forward kept, by field, if known."""
+def run(way, graph, spec, shown, inputs, seed, settings, saved=None):
+    """The results that shown names ("out", "weights", "lse") of a call, as often
+    differentiable as wanted.
+
+    way: ByTorch or ByProgram.
+    saved: what forward kept, by field, if known.
+    """
     if not spec.attention:
-        return sums(graph, spec.name, dict(zip(spec.fields, inputs)), saved)
+        return sums(way, graph, spec.name, dict(zip(spec.fields, inputs)),
+                    saved)
     bias = None
     if len(inputs) == len(spec.inputs):
         inputs, bias = inputs[:-1], inputs[-1]
+    t = way(graph, exact_of(inputs[spec.value]), seed)
     found = dict(zip(("out", "weights", "lse"), attention(
-        spec.name, inputs, bias, seed, graph, settings, "lse" in shown)))
+        t, spec.name, inputs, bias, settings, "lse" in shown)))
     return tuple(found[name] for name in shown)

@@ -1,13 +1,9 @@
-"""The formulas of operators as edge programs, which the library runs or
-torch's operations compute (_composite.py).  The gradient of a program is a
-program again, and holds no features of edges, so that they serve gradients of
-gradients.
+"""The formulas of operators, which edge programs or torch's operations compute.
+The gradient of a program is a program again, and holds no features of edges, so
+that they serve gradients of gradients.
 
-Tensors by edge are in the graph's own order.  A function returns None for a
-call that it does not serve, which then runs by torch's operations.
+Tensors by edge are in the graph's own order.
 """
-
-import functools
 
 import torch
 
@@ -39,19 +35,24 @@ class Formula:
         return self.values[name]
 
 
-class _Text(Formula):
-    """A formula that is run as a program."""
+class ByProgram(Formula):
+    """A formula that an edge program computes; seed: of its dropout."""
 
-    def __init__(self, graph, exact):
+    def __init__(self, graph, exact, seed=None):
         super().__init__(_recorders.Text(), exact)
-        self.graph = graph
+        self.graph, self.seed = graph, seed
 
-    def run(self, outputs, seed=None):
+    def cast(self, tensor):
+        """A tensor for operations beside the recorder's."""
+        return tensor
+
+    def run(self, outputs):
         """The values, with gradients of any order."""
+        recorder = self.recorder
         return _programs.run(
-            _programs.parse(self.recorder.text(outputs)), self.graph,
-            (self.exact,) * len(outputs), seed,
-            *self.recorder.tensors)[:len(outputs)]
+            _programs.parse(recorder.text(outputs)), self.graph,
+            (self.exact,) * len(outputs), self.seed if recorder.drops else None,
+            *recorder.tensors)[:len(outputs)]
 
 
 class ByTorch(Formula):
@@ -60,24 +61,24 @@ class ByTorch(Formula):
     def __init__(self, graph, exact, seed=None):
         super().__init__(_recorders.Torch(graph, seed), exact)
 
+    def cast(self, tensor):
+        return tensor.to(self.exact)
+
     def give(self, place, name, tensor, *axes):
-        return super().give(place, name, tensor.to(self.exact), *axes)
+        return super().give(place, name, self.cast(tensor), *axes)
 
     def run(self, outputs):
         return [self.recorder.result(value) for value in outputs]
 
 
-def _or_none(function):
-    """function, or None for what has no kernel."""
-    @functools.wraps(function)
-    def tried(graph, *args):
-        if not graph.num_edges or graph.exchange is not None:
-            return None
-        try:
-            return function(graph, *args)
-        except UnsupportedError:
-            return None
-    return tried
+def by_program(function, graph, *args):
+    """function(ByProgram, graph, *args), None for what has no kernel."""
+    if not graph.num_edges or graph.exchange is not None:
+        return None
+    try:
+        return function(ByProgram, graph, *args)
+    except UnsupportedError:
+        return None
 
 
 # ---- attention --------------------------------------------------------------
@@ -149,28 +150,20 @@ def exact_of(value):
     return torch.float64 if value.dtype == torch.float64 else torch.float32
 
 
-def scores_by_torch(graph, op, inputs, settings):
-    """[E, H] the scores before a bias is added, by torch's operations."""
-    recorder = _recorders.Torch(graph)
-    exact = next(t for t in inputs if t is not None).dtype
-    score, *_ = _ATTENTION[op](Formula(recorder, exact), inputs, settings)
-    return recorder.result(score, graph.dst.size(0)).squeeze(-1)
-
-
-@_or_none
-def scores(graph, op, inputs, settings):
-    """scores_by_torch() by a program, for their gradients."""
-    t = _Text(graph, exact_of(inputs[OPERATORS[op].value]))
+def scores(way, graph, op, inputs, settings):
+    """[E, H] the scores before a bias is added."""
+    t = way(graph, next(x for x in inputs if x is not None).dtype)
     score, *_ = _ATTENTION[op](t, inputs, settings)
     return t.run([score])[0].squeeze(-1)
 
 
-def attention_formula(t, op, inputs, bias, settings, run, lse=False):
+def attention(t, op, inputs, bias, settings, lse=False):
     """(out, weights before dropout or None, [N, H] the log-sum-exp of scores or
-    None) of a formula, whose values run() computes."""
+    None)."""
     value = inputs[OPERATORS[op].value]
     heads, dim = value.shape[1:]
-    score, message, more = _ATTENTION[op](t, inputs, settings)
+    score, message, more = _ATTENTION[op](
+        t, [None if x is None else t.cast(x) for x in inputs], settings)
     outputs, shifted = {}, score
     if bias is None:
         w = _softmax(score)
@@ -187,7 +180,7 @@ def attention_formula(t, op, inputs, bias, settings, run, lse=False):
     if more is not None:
         outputs["sums"], outputs["total"] = _sum_in(d * t.values["x"]), \
             _sum_in(d)
-    found = dict(zip(outputs, run(list(outputs.values()))))
+    found = dict(zip(outputs, t.run(list(outputs.values()))))
     out = found["out"]
     if more is not None:
         weight, shift = more
@@ -199,23 +192,11 @@ def attention_formula(t, op, inputs, bias, settings, run, lse=False):
         for name in ("weights", "lse")]
 
 
-@_or_none
-def attention(graph, op, inputs, bias, seed, settings):
-    """(out, weights before dropout)."""
-    if settings.dropout and graph.edge_number is not None:
-        return None  # a part of a graph numbers its edges otherwise
-    t = _Text(graph, exact_of(inputs[OPERATORS[op].value]))
-    return attention_formula(
-        t, op, inputs, bias, settings, lambda outputs: t.run(
-            outputs, seed if settings.dropout else None))[:2]
-
-
 # ---- sums -------------------------------------------------------------------
 
-@_or_none
-def sum_out(graph, grad):
+def sum_out(way, graph, grad):
     """[M, ...] the sum over out-edges of rows of destinations."""
-    t = _Text(graph, grad.dtype)
+    t = way(graph, grad.dtype)
     return t.run([_sum_out(t.give(DST, "g", grad))])[0]
 
 
@@ -265,12 +246,3 @@ REDUCED = {"sum": (_sum_in,), "mean": (_mean_in,), "var": (_variance,),
 # Equal extremes share their gradient in a program: those that the library
 # found are the messages of one edge each, see _composite.winning().
 EXTREMES = {_min_in: "arg_min", _max_in: "arg_max"}
-
-
-@_or_none
-def messages(graph, reduce, given):
-    """The results of a reduction of messages but for extremes, for their
-    gradients; given: as message() takes them."""
-    t = _Text(graph, given["value"].dtype)
-    m = message(t, given)
-    return t.run([way(m) for way in REDUCED[reduce] if way not in EXTREMES])

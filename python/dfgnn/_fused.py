@@ -63,7 +63,7 @@ def ordered(graph, made, inputs):
 
 
 def _by_torch(graph, made, inputs, seed, saved=None):
-    return _composite.run(graph, made.spec, made.shown,
+    return _composite.run(_derived.ByTorch, graph, made.spec, made.shown,
                           ordered(graph, made, inputs), seed, made.settings,
                           saved)
 
@@ -73,44 +73,18 @@ def _by_torch(graph, made, inputs, seed, saved=None):
 def _by_program(graph, made, inputs, seed, saved, grads):
     """_by_torch() by an edge program, whose gradients hold no features of
     edges; None where none serves."""
-    spec = made.spec
-    inputs = ordered(graph, made, inputs)
-    if not spec.attention:
-        return _sums_by_program(graph, made, dict(zip(spec.fields, inputs)),
-                                saved)
-    if dict(zip(made.shown, grads)).get("lse") is not None:
+    if dict(zip(made.shown, grads)).get("lse") is not None or (
+            # a part of a graph numbers its edges otherwise
+            made.settings.dropout and graph.edge_number is not None):
         return None
-    bias = inputs[-1] if made.biased else None
-    if len(inputs) == len(spec.inputs):
-        inputs = inputs[:-1]
-    found = _derived.attention(graph, made.op, inputs, bias, seed,
-                               made.settings)
-    return found and tuple(dict(zip(("out", "weights"), found)).get(name)
-                           for name in made.shown)
-
-
-def _sums_by_program(graph, made, given, saved):
-    """given: the inputs by their fields."""
-    reduce = made.op.partition("-")[2]
-    if not graph.num_edges:
-        return None
-
-    def extreme(way):  # as messages of the edges that gave them
-        return _composite.winning(graph, given, saved[_derived.EXTREMES[way]])
-    if reduce in ("min", "max"):
-        return tuple(map(extreme, _derived.REDUCED[reduce]))
-    outer = given.get("scale_dst")
-    if reduce == "weighted":
-        reduce, given = "sum", {
-            "factor": given["edge_weight"], "value": _composite.scaled(
-                given["value"], given.get("scale_src"))}
-    outs = _derived.messages(graph, reduce, given)
-    if outs is None:
-        return None
-    outs = iter(outs)
-    return tuple(_composite.scaled(
-        extreme(way) if way in _derived.EXTREMES else next(outs), outer)
-        for way in _derived.REDUCED[reduce])
+    shown = [name for name in made.shown if name != "lse"]
+    found = _derived.by_program(
+        lambda way, graph: _composite.run(
+            way, graph, made.spec, shown, ordered(graph, made, inputs), seed,
+            made.settings, saved), graph)
+    if found is None or len(shown) == len(made.shown):
+        return found
+    return [dict(zip(shown, found)).get(name) for name in made.shown]
 
 
 def _transposed(graph, made, inputs, saved, grad):
@@ -124,9 +98,9 @@ def _transposed(graph, made, inputs, saved, grad):
     grad = _composite.scaled(grad, input_of(made.spec, inputs, "scale_dst"))
     if made.op != "spmm-sum":
         grad = grad / _composite.degrees_of(graph, grad)
-    total = _derived.sum_out(graph, grad)
+    total = _derived.by_program(_derived.sum_out, graph, grad)
     if total is None:
-        total = zeros.index_add(0, graph.src, grad.index_select(0, graph.dst))
+        total = _derived.sum_out(_derived.ByTorch, graph, grad)
     return _composite.scaled(total, input_of(made.spec, inputs, "scale_src"))
 
 
@@ -258,7 +232,7 @@ def sums(graph, op, given, listed=False):
     if inputs is None:
         if listed:
             given["edge_attr"] = graph.to_graph_order(given["edge_attr"])
-        return _composite.sums(graph, op, given)
+        return _composite.sums(_derived.ByTorch, graph, op, given)
     made = _recipe.recipe(graph, op, inputs, sum_settings(), listed)
     if listed and not made.listed:
         place = spec.fields["edge_attr"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ._checks import describe
-from .convert import kept_with
+from ._remember import remember
 from .errors import InvalidError
 from .functional import gt_attention
 from .graph import Graph
@@ -20,7 +20,7 @@ MOST_PAIRS = 1 << 26
 def pairs_of(batch):
     """The Graph of all pairs of nodes with the same number in batch [N], which
     rises, made once for the tensor; raises InvalidError."""
-    return kept_with(batch, "pairs of nodes", lambda: _pairs(batch))
+    return remember(batch, "pairs of nodes", lambda: _pairs(batch))
 
 
 def _pairs(batch):
@@ -54,7 +54,7 @@ def _places(batch, graph, most):
         place = torch.arange(batch.numel(), device=batch.device) - first
         dst, src = graph.dst.long(), graph.src.long()
         return (number[dst] * most + place[dst]) * most + place[src]
-    return kept_with(batch, ("places of pairs", most), make)
+    return remember(batch, ("places of pairs", most), make)
 
 
 def _of_pairs(batch, graph, bias):

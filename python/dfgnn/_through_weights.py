@@ -75,12 +75,13 @@ def _through_scores(graph, made, inputs, scores, needed):
         given = [None if t is None else
                  t.detach().to(made.exact).requires_grad_(w)
                  for t, w in zip(inputs, needed)]
-        found = _derived.scores(graph, made.op, given, made.settings)
+        found = _derived.by_program(_derived.scores, graph, made.op, given,
+                                    made.settings)
         if found is None:
             say_once(f"gradients through the weights of {made.op} are made by "
                      "torch operations, which hold every edge's features")
-            found = _derived.scores_by_torch(graph, made.op, given,
-                                             made.settings)
+            found = _derived.scores(_derived.ByTorch, graph, made.op, given,
+                                    made.settings)
         sources = [t for t in given if t is not None and t.requires_grad]
         grads = iter(torch.autograd.grad(found, sources, scores,
                                          allow_unused=True)

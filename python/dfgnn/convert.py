@@ -162,17 +162,6 @@ def _kept(owner, num_nodes, options, make):
     return graphs[key]
 
 
-def kept_with(owner, name, make):
-    """What make() makes of a tensor, kept under a name of its own for as long
-    as the tensor lives and is not written to."""
-    graphs = _graphs_of(owner)
-    if graphs is None or hasattr(graphs, "make"):
-        return make()
-    if name not in graphs:
-        graphs[name] = make()
-    return graphs[name]
-
-
 def key_of(num_nodes, family=None, name=None, loops=False):
     """The key of a graph among those of its edges."""
     return (tuple(num_nodes) if isinstance(num_nodes, list) else num_nodes,

@@ -26,50 +26,39 @@ class _Edges(NamedTuple):
     """The part of a graph that scores read."""
     src: torch.Tensor
     dst: torch.Tensor
+    num_edges: int
 
 
 # ---- a call -----------------------------------------------------------------
-
-def _probability(dropout, training):
-    if not 0 <= dropout <= 1:
-        raise ValueError(f"dropout must be between 0 and 1, got {dropout!r}")
-    return float(dropout) if training else 0.0
-
 
 def extended(graph, x):
     """x by the graph's sources, from x by the nodes of this process."""
     return graph.extend(x) if isinstance(graph, Graph) else x
 
 
-def _call(name, graph, inputs, bias=None, scale=1.0, slope=0.2, dropout=0.0,
-          return_weights=False, self_loops=False, edge_use="both",
-          return_lse=False):
-    """_attention_call.attend() of a graph of this process or of several."""
+def _call(name, graph, inputs, bias, dropout, training, return_weights,
+          return_lse, *, scale=1.0, slope=0.2, self_loops=False,
+          edge_use="both"):
+    """What the caller asked for of attention over a graph of this process or of
+    several; weights are those after dropout if return_weights is "after"."""
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be between 0 and 1, got {dropout!r}")
     inputs = autocast(OPERATORS[name], inputs)
     if not isinstance(graph, Graph):
         refuse_values(graph, f"attention of {name}")
     run = attend
     if isinstance(graph, Graph) and graph.exchange is not None:
         from .distributed.calls import attend as run
-    return run(name, graph, inputs, bias, dropout, scale=scale, slope=slope,
-               return_weights=return_weights, self_loops=self_loops,
-               edge_use=edge_use, return_lse=return_lse)
-
-
-def _pick(result, return_weights, return_lse=False):
-    """The part of a result that the caller asked for; weights are those after
-    dropout if return_weights is "after"."""
-    if return_lse:
-        out, weights, factors, lse = result
-        if not return_weights:
-            return out, lse
-        return (*_pick((out, weights, factors), return_weights), lse)
-    if not return_weights:
-        return result
-    out, weights, factors = result
+    found = run(name, graph, inputs, bias, float(dropout) if training else 0.0,
+                scale=scale, slope=slope, return_weights=return_weights,
+                self_loops=self_loops, edge_use=edge_use,
+                return_lse=return_lse)
+    if not (return_weights or return_lse):
+        return found
+    out, weights, factors, *lse = found
     if return_weights == "after" and factors is not None:
         weights = weights * factors
-    return out, weights
+    return (out, *[weights] * bool(return_weights), *lse)
 
 
 # ---- the functions ----------------------------------------------------------
@@ -168,7 +157,6 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
     return_lse: also return, last, the log-sum-exp of the scores [N, H], for
         :func:`dfgnn.merge_attention`; it has a gradient.
     """
-    dropout = _probability(dropout, training)
     _one_of("edge_use", edge_use, EDGE_USES)
     qk_norm = _one_of("qk_norm", qk_norm or "none", QK_NORMS)
     if scale is None:
@@ -186,10 +174,8 @@ def gt_attention(graph, query: Tensor, key: Tensor, value: Tensor, *,
         edge_use = "both"
     else:
         inputs += edges
-    return _pick(_call("gt", graph, inputs, bias, scale=scale,
-                       dropout=dropout, return_weights=return_weights,
-                       edge_use=edge_use, return_lse=return_lse),
-                 return_weights, return_lse)
+    return _call("gt", graph, inputs, bias, dropout, training, return_weights,
+                 return_lse, scale=scale, edge_use=edge_use)
 
 
 def agnn_attention(graph, h: Tensor, beta: Optional[Tensor] = None, *,
@@ -203,12 +189,9 @@ def agnn_attention(graph, h: Tensor, beta: Optional[Tensor] = None, *,
     h [M, H, D]: of sources; h_dst [N, H, D]: of destinations, h by default.
     beta [1]: 1 by default.
     """
-    dropout = _probability(dropout, training)
-    return _pick(_call("agnn", graph, (h if h_dst is None else h_dst, h,
-                                       beta), bias, dropout=dropout,
-                       return_weights=return_weights,
-                       self_loops=self_loops, return_lse=return_lse),
-                 return_weights, return_lse)
+    inputs = h if h_dst is None else h_dst, h, beta
+    return _call("agnn", graph, inputs, bias, dropout, training,
+                 return_weights, return_lse, self_loops=self_loops)
 
 
 def gat_attention(graph, h: Tensor, score_dst: Tensor, score_src: Tensor, *,
@@ -228,14 +211,12 @@ def gat_attention(graph, h: Tensor, score_dst: Tensor, score_src: Tensor, *,
         rows: for all edges of the graph and then for a loop of each node; the
         rows of edges that are self loops are not read.
     """
-    dropout = _probability(dropout, training)
     inputs: tuple = (h, score_dst, score_src)
     if edge_score is not None:
         inputs += (edge_score,)
-    return _pick(_call("gat", graph, inputs, bias, slope=negative_slope,
-                       dropout=dropout, return_weights=return_weights,
-                       self_loops=self_loops, return_lse=return_lse),
-                 return_weights, return_lse)
+    return _call("gat", graph, inputs, bias, dropout, training,
+                 return_weights, return_lse, slope=negative_slope,
+                 self_loops=self_loops)
 
 
 def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
@@ -255,15 +236,13 @@ def gatv2_attention(graph, x_dst: Tensor, x_src: Tensor, att: Tensor, *,
         made.  edge_attr [E, H, D] is that product already.
     self_loops: as in gat_attention().
     """
-    dropout = _probability(dropout, training)
     inputs = (x_dst, x_src, att)
     edges = _edge_inputs(edge_attr, edge_weight, edge_bias, x_dst)
     if edges[0] is not None:
         inputs += edges
-    return _pick(_call("gatv2", graph, inputs, bias, slope=negative_slope,
-                       dropout=dropout, return_weights=return_weights,
-                       self_loops=self_loops, return_lse=return_lse),
-                 return_weights, return_lse)
+    return _call("gatv2", graph, inputs, bias, dropout, training,
+                 return_weights, return_lse, slope=negative_slope,
+                 self_loops=self_loops)
 
 
 def score_attention(graph, scores: Tensor, value: Tensor,
@@ -281,17 +260,13 @@ def score_attention(graph, scores: Tensor, value: Tensor,
         the graph and then for a loop of each node; the rows of edges that are
         self loops are not read.
     """
-    dropout = _probability(dropout, training)
     num_src, heads, _ = value.shape
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else num_src
     zeros = scores.new_zeros(1, 1)
-    return _pick(_call(
-        "gat", graph, (value, zeros.expand(num_dst, heads),
-                       zeros.expand(num_src, heads)), scores, slope=1.0,
-        dropout=dropout, return_weights=return_weights,
-        self_loops=self_loops, return_lse=return_lse),
-                 return_weights, return_lse)
+    inputs = value, zeros.expand(num_dst, heads), zeros.expand(num_src, heads)
+    return _call("gat", graph, inputs, scores, dropout, training,
+                 return_weights, return_lse, slope=1.0, self_loops=self_loops)
 
 
 def edge_scores(op: str, edges, *inputs,
@@ -319,6 +294,6 @@ def edge_scores(op: str, edges, *inputs,
         inputs = (None,) + inputs
     if scale is None:
         scale = 1 / math.sqrt(inputs[0].size(-1)) if op == "gt" else 1.0
-    return _derived.scores_by_torch(
-        _Edges(edge_index[0], edge_index[1]), op, inputs,
+    return _derived.scores(
+        _derived.ByTorch, _Edges(*edge_index, edge_index.size(1)), op, inputs,
         Settings(scale, negative_slope, 0.0, False, False, False))

@@ -126,7 +126,7 @@ def test_gradients_through_weights_hold_no_features_of_edges(name, place,
         return torch.autograd.grad((out * out).sum() + (weights ** 3).sum(),
                                    list(given.values()))
     with monkeypatch.context() as patch:
-        patch.setattr(_derived, "scores_by_torch", None)
+        patch.setattr(_derived, "ByTorch", None)
         have = gradients()
     monkeypatch.setattr(_attention_call, "needs_composite", lambda: True)
     for a, b in zip(have, gradients()):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _fallbacks, nn
+from dfgnn import _composite, _derived, _fallbacks, nn
 
 from conftest import close, random_edges
 
@@ -155,7 +155,8 @@ def test_gradients_are_those_of_torch(op, device):
     mine = torch.autograd.grad(call(op, graph, inputs), inputs, grad)
     settings = dfgnn._attention_call.settings_of(
         inputs[0], 8 ** -0.5, 0.2, 0.0, False)
-    out, *_ = _composite.attention(op, inputs, None, None, graph, settings)
+    out, *_ = _derived.attention(_derived.ByTorch(graph, torch.float32), op,
+                                 inputs, None, settings)
     for a, b in zip(mine, torch.autograd.grad(out, inputs, grad)):
         close(a, b, 1e-4, "gradients")
 
@@ -320,7 +321,7 @@ def test_gradients_of_gradients_say_once_what_no_program_serves(caplog,
                     if "gradients of gradients" in r.message])
     with caplog.at_level(logging.WARNING, logger="dfgnn"):
         assert said() == 0
-        monkeypatch.setattr(dfgnn._derived, "attention", lambda *args: None)
+        monkeypatch.setattr(_derived, "by_program", lambda *args: None)
         assert said() == 1
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _kernel_links, _recipe, _steps
+from dfgnn import _composite, _derived, _kernel_links, _recipe, _steps
 from dfgnn.messages import OPS, Tensors
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -22,8 +22,9 @@ def edges(device="cpu", num_dst=NODES):
 
 
 def composite(graph, reduce, given):
-    outs = _composite.sums(graph, OPS.get(reduce, "message-" + reduce),
-                           given._asdict())
+    outs = _composite.sums(
+        _derived.ByTorch, graph, OPS.get(reduce, "message-" + reduce),
+        given._asdict())
     return outs if len(outs) > 1 else outs[0]
 
 
