@@ -68,9 +68,11 @@ class _Recorder(Steps):
         return self.tracer.create_proxy("call_function", function,
                                         tuple(args), kwargs)
 
-    def _operator(self, graph, family, text, tensors):
+    def _operator(self, graph, family, about, tensors):
+        name, counts, numbers = about
         return self._apply(operator(graph.listed), (
-            family.named(text), [], tensors, *graph.place), {})
+            family.name, name, list(counts), list(numbers), tensors,
+            *graph.place), {})
 
     def _number(self, run, node, fact):
         shape = tuple(run.number(n) for n in node.shape)
@@ -93,16 +95,17 @@ class _Recorder(Steps):
                  torch.empty(0) for node in map(self.facts.now, stage.inputs)]
         if stage.random:
             tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
-        text = _program_operator.text(
-            program.name, _programs.types_of(program, given, own),
-            stage.random)
-        made = self._operator(graph, _program_operator.run, text, tensors)
+        types = _program_operator.numbers_of(
+            _programs.types_of(program, given, own))
+        made = self._operator(graph, _program_operator.run,
+                              _program_operator.about(
+                                  program.name, types, stage.random), tensors)
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors):
-        text = _mlp_operator.text(settings, tensors, _mlp_operator.keeps(
+        about = _mlp_operator.about(settings, tensors, _mlp_operator.keeps(
             settings, tensors, graph.device, self.training))
-        made = self._operator(graph, _mlp_operator.run, text,
+        made = self._operator(graph, _mlp_operator.run, about,
                               [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 

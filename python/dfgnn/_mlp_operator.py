@@ -1,17 +1,17 @@
 """MLPs on edges while torch.compile traces, as a family of
 _torch_operator.py.
 
-A call's text has its settings, whether inner values are kept for a gradient,
-and which of its tensors are there.
+A call says its settings, whether inner values are kept for a gradient, and
+which of its tensors are there.
 """
 
 import functools
-import json
 
 import torch
 
 from . import _mlp_kernels as kernels
-from ._mlp_formula import Settings, composite, kept_widths, width_of
+from ._mlp_formula import (
+    ACTIVATIONS, NORMS, REDUCTIONS, Settings, composite, kept_widths, width_of)
 from ._torch_operator import Family
 
 
@@ -23,27 +23,39 @@ def keeps(settings, tensors, device, training):
                 and settings.layers > 1)
 
 
-def text(settings, tensors, keep):
-    """The text of a call; tensors: those of its fields, or None."""
-    return text_of(settings, tuple([t is not None for t in tensors]), keep)
+# What a setting may be, by its number among the counts of a call.
+_CHOICES = {"activation": ACTIVATIONS, "last": ACTIVATIONS,
+            "gate": (False, True), "norm": NORMS, "residual": (False, True),
+            "reduce_dst": REDUCTIONS, "reduce_src": REDUCTIONS,
+            "edges": (False, True)}
+_NUMBERS = "slope", "epsilon"
 
 
-def text_of(settings, there, keep):
-    return json.dumps((settings, there, keep))
+def about(settings, tensors, keep):
+    """The name, counts and numbers of a call; tensors: those of its fields, or
+    None."""
+    choices = [known.index(getattr(settings, name))
+               for name, known in _CHOICES.items()]
+    return "", [settings.layers, int(keep), *choices,
+                *[int(t is not None) for t in tensors]], [
+        float(getattr(settings, name)) for name in _NUMBERS]
 
 
 @functools.lru_cache(maxsize=1024)
-def _parse(text):
+def _parse(_, counts, numbers):
     """(settings, which tensors are there, whether inner values are kept)."""
-    settings, there, keep = json.loads(text)
-    return Settings(*settings), there, keep
+    layers, keep, *counts = counts
+    choices = {name: known[count] for (name, known), count
+               in zip(_CHOICES.items(), counts)}
+    return Settings(layers, **choices, **dict(zip(_NUMBERS, numbers))), \
+        counts[len(_CHOICES):], bool(keep)
 
 
 class _Read:
-    """A call as its text says it."""
+    """What a call says."""
 
     def __init__(self, call):
-        self.settings, self.there, self.keep = _parse(call.text)
+        self.settings, self.there, self.keep = _parse(*call.about)
         given = iter(call.tensors)
         self.tensors = [next(given) if here else None for here in self.there]
         self.like = call.tensors[0]
@@ -92,7 +104,7 @@ class _Mlps(Family):
                 *read.empty_kept()]
 
     def saved(self, call, outs):
-        return outs[len(_parse(call.text)[0].outputs):]
+        return outs[len(_parse(*call.about)[0].outputs):]
 
     def gradient(self, call, saved, grads, wanted):
         read, flags = _Read(call), iter(wanted)
@@ -113,4 +125,4 @@ class _Mlps(Family):
 
 
 run = _Mlps()
-"""The outputs of (text, place, tensors)."""
+"""The outputs of (about(), place, tensors)."""

@@ -1,7 +1,7 @@
 """Edge programs while torch.compile traces, as a family of
 _torch_operator.py.
 
-A call's text has the types of its outputs and that of its program, so that what
+A call says the types of its outputs and the text of its program, so that what
 torch keeps of compiled code holds in another process.  Its gradient is the
 operator of the program that is derived.
 """
@@ -11,23 +11,27 @@ from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
 from ._torch_operator import Family
 
 _KINDS = list(_programs.TYPES)  # types are told by their numbers
-_SEEDED = "seed "  # the text of a call whose first tensor is its seed
 
 
-def text(name, types, seeded=False):
-    """The text of a call of the program of this name."""
-    return (_SEEDED if seeded else "") + ",".join(
-        [str(_KINDS.index(kind)) for kind in types]) + "|" + name
+def numbers_of(types):
+    return [_KINDS.index(kind) for kind in types]
+
+
+def about(name, types, seeded=False):
+    """The name, counts and numbers of a call of the program of this name.
+
+    types: the numbers of its outputs' types.
+    seeded: whether the first tensor is the seed of its dropout.
+    """
+    return name, (int(seeded), *types), ()
 
 
 def _parse(call):
     """(program, types of its outputs, seed or None, tensors) of a call."""
-    types, name = call.text.split("|", 1)
-    seed, tensors = None, call.tensors
-    if types.startswith(_SEEDED):
-        types, seed, tensors = types[len(_SEEDED):], tensors[0], tensors[1:]
-    return _programs.named(name), [_KINDS[int(k)] for k in types.split(",")], \
-        seed, tensors
+    seeded, *types = call.counts
+    seed, tensors = (call.tensors[0], call.tensors[1:]) if seeded else (
+        None, call.tensors)
+    return _programs.named(call.name), [_KINDS[k] for k in types], seed, tensors
 
 
 def _in_order(change, ports, tensors):
@@ -69,12 +73,12 @@ class _Programs(Family):
             return [*first, *found]
         sources = {INPUT: tensors, OUTPUT: outs, COTANGENT: grads}
         given = [sources[port.role][port.of] for port in gradient.inputs]
-        types = [tensors[port.of].dtype for port in gradient.outputs]
-        grads = iter(self(text(gradient.name, types, seed is not None),
-                          call[3:], [*call.tensors[:len(first)], *given]))
+        types = numbers_of(tensors[p.of].dtype for p in gradient.outputs)
+        grads = iter(self(about(gradient.name, types, seed is not None),
+                          call[4:], [*call.tensors[:len(first)], *given]))
         return [*first, *[next(grads) if m else none
                           for m, none in zip(made, found)]]
 
 
 run = _Programs()
-"""The outputs of (text, place, tensors)."""
+"""The outputs of (about(), place, tensors)."""

@@ -2,8 +2,8 @@
 
 torch.compile does not break its graph at an operator that has a fake kernel
 and a derivative.  All calls are one operator, with one of its gradient: pure
-functions of their tensors, whose text says everything else, and first of what
-family it is.  A Graph is named by its number, or given as an edge_index
+functions of their tensors, and of the name, counts and numbers by which a family
+of calls says the rest.  A Graph is named by its number, or given as an edge_index
 tensor; tensors by edge are in the caller's order.
 """
 
@@ -22,9 +22,11 @@ from .graph import Graph, by_id
 untraced_graph = untraced(as_graph)
 untraced_looped_graph = untraced(looped_graph)
 
-_CALL = ("str text, float[] numbers, Tensor[] tensors, Tensor? edge_index, "
-         "SymInt graph, SymInt num_src, SymInt num_dst, SymInt num_edges")
-_GRADIENT = f"str wanted, str present, Tensor[] saved, Tensor[] grads, {_CALL}"
+_CALL = ("str family, str name, int[] counts, float[] numbers, "
+         "Tensor[] tensors, Tensor? edge_index, SymInt graph, SymInt num_src, "
+         "SymInt num_dst, SymInt num_edges")
+_GRADIENT = ("bool[] wanted, bool[] present, Tensor[] saved, Tensor[] grads, "
+             + _CALL)
 
 # An operator that is given an edge_index may have to make its graph, which
 # waits for the device: torch's own CUDA graphs are to leave it out.
@@ -34,9 +36,10 @@ _UNSAFE = [torch.Tag.cudagraph_unsafe] if hasattr(
 
 
 class Call(NamedTuple):
-    """The arguments of an operator; number: of a Graph, if there is no
-    edge_index."""
-    text: str
+    """The arguments of an operator after its family; number: of a Graph, if
+    there is no edge_index."""
+    name: str
+    counts: list
     numbers: list
     tensors: list
     edge_index: Optional[torch.Tensor]
@@ -44,6 +47,11 @@ class Call(NamedTuple):
     num_src: int
     num_dst: int
     num_edges: int
+
+    @property
+    def about(self):
+        """What the call says beside its tensors, as a key."""
+        return self.name, tuple(self.counts), tuple(self.numbers)
 
     def graph(self, by_edge=None, loops=False):
         """The Graph; by_edge: a tensor by edge of the call, or None."""
@@ -69,10 +77,6 @@ def place(graph, num_src, num_dst):
     if isinstance(graph, Graph):
         return None, graph.id, num_src, num_dst, graph.num_edges
     return graph, 0, num_src, num_dst, graph.size(-1)
-
-
-def bits(flags):
-    return "".join(["1" if flag else "0" for flag in flags])
 
 
 class Family(Kind):
@@ -102,30 +106,29 @@ class Family(Kind):
         """gradient() by an operator; a family that has another way has no
         gradient()."""
         made = iter(operator(call.edge_index is not None, "_backward")(
-            bits(wanted), bits([g is not None for g in grads]),
+            list(wanted), [g is not None for g in grads],
             self.saved(call, outs), [g for g in grads if g is not None],
-            self.named(call.text), *call[1:]))
+            self.name, *call))
         return [next(made) if want else None for want in wanted]
 
     # ---- torch's side
 
-    def named(self, text):
-        """The operator's text of a call."""
-        return f"{self.name} {text}"
-
-    def __call__(self, text, place, tensors, numbers=()):
-        """The outputs, while torch.compile traces."""
+    def __call__(self, about, place, tensors):
+        """The outputs, while torch.compile traces; about: the name, counts and
+        numbers of the call."""
+        name, counts, numbers = about
         return operator(place[0] is not None)(
-            self.named(text), list(numbers), list(tensors), *place)
+            self.name, name, list(counts), list(numbers), list(tensors),
+            *place)
 
     def forward(self, call):
         """The outputs of a Call, by an operator without a gradient."""
         return operator(call.edge_index is not None, "_forward")(
-            self.named(call.text), *call[1:])
+            self.name, *call)
 
     def record(self, about, given, needed):
-        """about: (text and numbers, place but for the edge_index), which is
-        the first that is given."""
+        """about: (name, counts and numbers, place without the edge_index),
+        which is the first that is given."""
         edge_index, *tensors = given
         told, sizes = about
         outs = self.forward(Call(*told, tensors, edge_index, *sizes))
@@ -157,46 +160,37 @@ def operator(listed, suffix=""):
         _OF_EDGES if listed else "")).default
 
 
-@functools.lru_cache(maxsize=1024)
-def _family(text):
-    """(the family, its text) of an operator's text."""
-    name, _, text = text.partition(" ")
-    return importlib.import_module("." + _MODULES[name], __package__).run, text
+@functools.lru_cache(maxsize=None)
+def _family(name):
+    return importlib.import_module("." + _MODULES[name], __package__).run
 
 
-def _call(text, *others):
-    family, text = _family(text)
-    return family, Call(text, *others)
-
-
-def _recorded(*arguments):
+def _recorded(name, *arguments):
     """The operator: that of the forward pass, with its gradient.  What
     torch.compile makes has the two passes alone, which no kernel of autograd
     stands before: that would parse every call once more."""
-    family, call = _call(*arguments)
+    family, call = _family(name), Call(*arguments)
     if wants_gradient(call.tensors):
-        return list(Recorded.apply(family, (call[:2], call[4:]),
+        return list(Recorded.apply(family, (call[:3], call[5:]),
                                    call.edge_index, *call.tensors))
     return family.forward(call)
 
 
-def _forward(*arguments):
-    family, call = _call(*arguments)
-    return family.run(call)
+def _forward(name, *arguments):
+    return _family(name).run(Call(*arguments))
 
 
-def _fake_forward(*arguments):
-    family, call = _call(*arguments)
-    return family.fake(call)
+def _fake_forward(name, *arguments):
+    return _family(name).fake(Call(*arguments))
 
 
-def _backward(wanted, present, saved, grads, *arguments):
-    (family, call), given = _call(*arguments), iter(grads)
-    found = family.gradient(
-        call, saved, [next(given) if p == "1" else None for p in present],
-        tuple([want == "1" for want in wanted]))
+def _backward(wanted, present, saved, grads, name, *arguments):
+    call, given = Call(*arguments), iter(grads)
+    found = _family(name).gradient(
+        call, saved, [next(given) if p else None for p in present],
+        tuple(wanted))
     return [_gradient(g, t) for g, t, want in zip(
-        found, call.tensors, wanted) if want == "1"]
+        found, call.tensors, wanted) if want]
 
 
 def _gradient(grad, tensor):
@@ -210,9 +204,9 @@ def _gradient(grad, tensor):
     return grad.clone() if grad.storage_offset() else grad
 
 
-def _fake_backward(wanted, present, saved, grads, *call):
+def _fake_backward(wanted, present, saved, grads, name, *arguments):
     return [torch.empty_like(t, memory_format=torch.contiguous_format)
-            for t, want in zip(Call(*call).tensors, wanted) if want == "1"]
+            for t, want in zip(Call(*arguments).tensors, wanted) if want]
 
 
 def _define():

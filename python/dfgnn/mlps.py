@@ -11,7 +11,7 @@ import torch
 
 from . import _execute, _gates, _mlp_formula, _mlp_kernels, _mlp_operator
 from ._autocast import autocast_dtype
-from ._modes import compiling, constant, needs_composite, untraced
+from ._modes import compiling, needs_composite, untraced
 from ._operators import DTYPES as TYPES, check_tensor
 from .convert import as_graph
 from .graph import Graph
@@ -324,12 +324,6 @@ def _called(graph, weights, biases, given, gates):
 
 # ---- torch.compile ----------------------------------------------------------
 
-@constant
-def _named(about):
-    """The name of a call, as torch.compile takes it for a constant."""
-    return _mlp_operator.text_of(*about)
-
-
 def _compiled(graph, weights, biases, given):
     """The outputs of the operator of torch.library; None if the call cannot be
     one."""
@@ -355,7 +349,7 @@ def _compiled(graph, weights, biases, given):
     keep = _mlp_operator.keeps(
         about.settings, tensors, some.device, torch.is_grad_enabled() and any([
             t is not None and t.requires_grad for t in tensors]))
-    text = _named((tuple(about.settings),
-                   tuple([t is not None for t in tensors]), keep))
-    return _mlp_operator.run(text, place(graph, num_src, num_dst), [
-        t for t in tensors if t is not None])[:len(about.settings.outputs)]
+    return _mlp_operator.run(
+        _mlp_operator.about(about.settings, tensors, keep),
+        place(graph, num_src, num_dst),
+        [t for t in tensors if t is not None])[:len(about.settings.outputs)]

@@ -5,16 +5,16 @@ import functools
 
 import torch
 
-from . import _composite, _execute, _fused, _recipe, _recording
+from . import _abi, _composite, _execute, _fused, _recipe, _recording
 from ._modes import compiling  # noqa: F401 - used as this module's
 from ._operators import OPERATORS, Settings, sum_settings
 from ._torch_operator import (  # noqa: F401 - the graphs, as this module's
-    Family, bits, place, untraced_graph, untraced_looped_graph)
+    Family, place, untraced_graph, untraced_looped_graph)
 from .errors import UnsupportedError
 
 
-class _CallText:
-    """What the text and the numbers of a call say.
+class _Form:
+    """What a call says beside its tensors.
 
     fields: of dfgnn_args, that its tensors are.
     places: of each field among the inputs of spec; None: its seed.
@@ -38,19 +38,26 @@ class _CallText:
         self.order = spec.given(given)
 
 
-def _text(spec, fields, settings, loops, symmetric):
-    return "|".join((spec.name, ",".join(fields), settings.edge_use, bits((
-        loops, symmetric, settings.lse, settings.weights,
-        settings.deterministic, settings.tf32))))
+_SEED = -1  # in place of the number of an input
+
+
+def about(spec, fields, settings, loops=False, symmetric=False):
+    """The name, counts and numbers of a call."""
+    counts = (loops, symmetric, settings.lse, settings.weights,
+              settings.deterministic, settings.tf32,
+              _abi.EDGE_USES[settings.edge_use],
+              *[spec.fields.get(field, _SEED) for field in fields])
+    return spec.name, [int(count) for count in counts], settings[:3]
 
 
 @functools.lru_cache(maxsize=1024)
-def _parse(text, *numbers):
-    name, fields, edge_use, flags = text.split("|")
-    loops, symmetric, lse, *flags = [flag == "1" for flag in flags]
-    settings = Settings(*numbers, *flags, edge_use, lse)
-    return _CallText(OPERATORS[name], settings, tuple(fields.split(",")),
-                     loops, symmetric)
+def _parse(name, counts, numbers):
+    spec = OPERATORS[name]
+    loops, symmetric, lse, *flags = map(bool, counts[:6])
+    settings = Settings(*numbers, *flags, list(_abi.EDGE_USES)[counts[6]], lse)
+    fields = tuple(["seed" if number == _SEED else spec.inputs[number].field
+                    for number in counts[7:]])
+    return _Form(spec, settings, fields, loops, symmetric)
 
 
 def _ready_directly(parsed, call):
@@ -70,10 +77,10 @@ def _ready_directly(parsed, call):
 
 
 def _ready(call):
-    """(the parsed text, graph, recipe, inputs in the order of the operator,
+    """(the form, graph, recipe, inputs in the order of the operator,
     seed); tensors by edge are those of the graph's edges, its loops included,
     in its order."""
-    parsed = _parse(call.text, *call.numbers)
+    parsed = _parse(*call.about)
     if parsed.direct:
         return _ready_directly(parsed, call)
     spec, given = parsed.spec, dict(zip(parsed.fields, call.tensors))
@@ -122,7 +129,7 @@ class _Operators(Family):
         return outs
 
     def fake(self, call):
-        parsed = _parse(call.text, *call.numbers)
+        parsed = _parse(*call.about)
         value = call.tensors[parsed.fields.index("value")]
         settings = parsed.settings
         exact = torch.float64 if value.dtype == torch.float64 else \
@@ -169,13 +176,13 @@ class _Operators(Family):
 
 
 run = _Operators()
-"""The outputs of (text, place, tensors, numbers)."""
+"""The outputs of (about(), place, tensors)."""
 
 
 def _run(spec, given, edges, settings, loops, symmetric=False):
     """The results that a call shows, and factors; edges: those of place()."""
-    outs = run(_text(spec, given, settings, loops, symmetric), edges,
-                      given.values(), settings[:3])
+    outs = run(about(spec, given, settings, loops, symmetric), edges,
+               given.values())
     shown = len(spec.results(settings)[0])
     factors = outs[-1:] if settings.weights and settings.dropout else []
     return (*outs[:shown], *factors)

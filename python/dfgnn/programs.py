@@ -340,13 +340,15 @@ class EdgeProgram(MessageFunction):
                                 torch.is_grad_enabled())
         if not about:
             return None
-        single, random, count, text = about.split("|", 3)
+        single, random, count, types, name = about.split("|", 4)
+        about = _program_operator.about(
+            name, [int(k) for k in types.split(",")], random == "1")
         tensors = [t if t.is_floating_point() else
                    t.to(torch.get_default_dtype()) for t in tensors]
         if random == "1":
             tensors = [make_seed(tensors[0].device), *tensors]
-        made = _program_operator.run(text, place(graph, num_src, num_dst),
-                                tensors)[:int(count)]
+        made = _program_operator.run(about, place(graph, num_src, num_dst),
+                                     tensors)[:int(count)]
         return made[0] if single == "1" else tuple(made)
 
     @constant
@@ -377,8 +379,8 @@ class EdgeProgram(MessageFunction):
             program = program.keep((True,) * out, wanted)
         found = _programs.types_of(program, recorder.tensors,
                                    [kind] * len(program.outputs))
-        return "|".join((str(int(single)), str(int(random)), str(out),
-                         _program_operator.text(program.name, found, random)))
+        types = ",".join(map(str, _program_operator.numbers_of(found)))
+        return f"{single:d}|{random:d}|{out}|{types}|{program.name}"
 
     def _tell(self, graph, reason):
         if not self._told:

@@ -145,12 +145,12 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     for weights, more in ((False, ()), (True, ()),
                           (False, (edge_attr, edge_weight))):
         torch.library.opcheck(torch.ops.dfgnn.call.default, (
-            ops.run.named(ops._text(ops.OPERATORS["gt"], (
+            "operator", *ops.about(ops.OPERATORS["gt"], (
                 "query", "key", "value",
                 *("edge_attr", "edge_weight")[:len(more)], "bias"),
-                Settings(0.5, 0.2, 0.0, weights, False, False), False, False)),
-            [0.5, 0.2, 0.0], [query, key, value, *more, bias], None, graph.id,
-            20, 20, edges.size(1)))
+                Settings(0.5, 0.2, 0.0, weights, False, False)),
+            [query, key, value, *more, bias], None, graph.id, 20, 20,
+            edges.size(1)))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "min", "max", "std", "pna"])
@@ -178,10 +178,10 @@ def test_opcheck_finds_nothing_wrong_with_reductions():
     x = torch.randn(20, 1, 8, requires_grad=True)
     for op in ("spmm-sum", "reduce-max", "reduce-pna"):
         torch.library.opcheck(torch.ops.dfgnn.call.default, (
-            ops.run.named(ops._text(
+            "operator", *ops.about(
                 ops.OPERATORS[op], ("value",), sum_settings(), True,
-                op == "spmm-sum")), [0.0] * 3, [x], None, graph.id, 20,
-            20, graph.num_edges))
+                op == "spmm-sum"), [x], None, graph.id, 20, 20,
+            graph.num_edges))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -146,12 +146,12 @@ def test_the_operator_is_what_torch_expects():
     graph = dfgnn.as_graph(torch.randint(0, 20, (2, 80)), 20)
     settings = _mlp_formula.Settings(1, "relu", None, 0.01, reduce_dst="max",
                              edges=True)
-    there = [True, False, True] + [False] * 4 + [True, False]
     tensors = [tensor(80, 8), tensor(20, 5), tensor(5, 8)]
+    fields = [tensors[0], None, tensors[1], *[None] * 4, tensors[2], None]
     torch.library.opcheck(
         torch.ops.dfgnn.call.default,
-        (_mlp_operator.run.named(_mlp_operator.text_of(settings, there, False)), [], tensors, None, graph.id, 20,
-         20, 80))
+        ("mlp", *_mlp_operator.about(settings, fields, False), tensors, None,
+         graph.id, 20, 20, 80))
 
 
 @pytest.mark.parametrize("activation,layers,norm,edge_dim", [

@@ -130,8 +130,8 @@ def test_the_operator_keeps_torchs_rules():
             for n in (N, M))
     torch.library.opcheck(
         torch.ops.dfgnn.call.default,
-        ("program " + dfgnn._program_operator.text(program.name, [torch.double]),
-         [], [q, k],
+        ("program", program.name,
+         [0, *dfgnn._program_operator.numbers_of([torch.double])], [], [q, k],
          None, graph.id, M, N, graph.num_edges))
 
 

@@ -118,5 +118,5 @@ def test_opcheck_finds_nothing_wrong():
     x, edges = drawn()
     first, *others = edges.values()
     torch.library.opcheck(torch.ops.dfgnn.call_of_edges.default, (
-        "relations sums|spmm-sum|0,1,1,0,0,0,2,0", [],
+        "relations", "spmm-sum", [0, 0, 1, 1, 0, 0, 0, 2, 0], [],
         [*x.values(), *others], first, 0, 0, 0, 0))

@@ -1,8 +1,8 @@
 """Sums of neighbours over all relations while torch.compile traces, as a
 family of _torch_operator.py.
 
-A call's text has what is made (sums, or the gradients of features), the
-operator and, for each relation, the numbers of the types that it begins and
+A call is named by its operator and says whether gradients of features are made,
+or sums, and for each relation the numbers of the types that it begins and
 ends at.  Its tensors are the gradient of the sums, where those of features are
 made, the features of each type, and the edge_index of each relation but the
 first, which stands in the place of the call's own.
@@ -25,14 +25,13 @@ def _link(op, width, dtype, generation):
 
 
 class _Read:
-    """A call as its text says it."""
+    """What a call says."""
 
     def __init__(self, call):
-        what, self.op, ends = call.text.split("|")
-        ends = list(map(int, ends.split(",")))
+        self.op, (gradients, *ends) = call.name, call.counts
         self.begins, self.finals = ends[::2], ends[1::2]
         tensors = list(call.tensors)
-        self.grad = tensors.pop(0) if what == "gradients" else None
+        self.grad = tensors.pop(0) if gradients else None
         count = len(tensors) - len(self.begins) + 1
         self.x, self.edges = tensors[:count], [call.edge_index,
                                                *tensors[count:]]
@@ -83,7 +82,7 @@ class _Relations(Family):
 
     def derive(self, call, outs, grads, wanted):
         read = _Read(call)
-        found, = self(call.text.replace("sums", "gradients", 1), call[3:],
+        found, = self((call.name, [1, *call.counts[1:]], ()), call[4:],
                       [*grads, *call.tensors])
         return [part if want and kind in read.begins else None
                 for kind, (part, want) in enumerate(zip(
@@ -92,7 +91,7 @@ class _Relations(Family):
 
 
 run = _Relations()
-"""The outputs of (text, place, tensors)."""
+"""The outputs of ((name, counts, numbers), place, tensors)."""
 
 
 def sums(x, edges, ends, op):
@@ -104,5 +103,5 @@ def sums(x, edges, ends, op):
         types that it begins and ends at.
     op: spmm-sum or spmm-mean.
     """
-    return run("|".join(("sums", op, ",".join([str(end) for end in ends]))),
-               (edges[0], 0, 0, 0, 0), [*x, *edges[1:]])[0]
+    return run((op, [0, *ends], ()), (edges[0], 0, 0, 0, 0),
+               [*x, *edges[1:]])[0]
