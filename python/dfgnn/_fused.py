@@ -19,21 +19,19 @@ from .errors import UnsupportedError
 INSTEAD = "; it runs by torch operations instead"
 
 
-class Reordered(torch.autograd.Function):
+class _Reordered(Kind):
     """A tensor by edge in the caller's order, or in the graph's; its gradient
     is brought back as it was brought, instead of being added to zeros."""
 
-    @staticmethod
-    def forward(ctx, graph, edges, to_caller):
-        ctx.call = graph, not to_caller
-        ctx.set_materialize_grads(False)
-        return _moved(graph, edges, to_caller)
+    def record(self, about, given, needed):
+        return _moved(about[0], *given, about[1]), (), None
 
-    @staticmethod
-    def backward(ctx, grad):
-        graph, to_caller = ctx.call
-        return None, None if grad is None else Reordered.apply(
-            graph, grad, to_caller), None
+    def gradients(self, about, rest, kept, grads, needed, again):
+        graph, to_caller = about
+        return [reordered(graph, *grads, not to_caller)]
+
+
+_REORDERED = _Reordered()
 
 
 def _moved(graph, edges, to_caller):
@@ -50,7 +48,7 @@ def reordered(graph, edges, to_caller=False):
         return edges
     if not torch.is_grad_enabled():
         return _moved(graph, edges, to_caller)
-    return Reordered.apply(graph, edges, to_caller)
+    return Recorded.apply(_REORDERED, (graph, to_caller), edges)
 
 
 def ordered(graph, made, inputs):

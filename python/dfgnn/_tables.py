@@ -4,43 +4,42 @@ is written where it stands, and no copy joins them."""
 import torch
 
 from ._autocast import autocast_dtype
-from ._autograd import savable
+from ._autograd import Kind, Recorded
 
 
-class _Tables(torch.autograd.Function):
+def _sizes(rows, weights):
+    return [x.size(0) * w.size(0) for x, w in zip(rows, weights)]
+
+
+class _Tables(Kind):
     """The results of count linear layers in one flat tensor; given are their
     inputs [rows, F], their weights [O, F], and biases [O] or nothing."""
 
-    @staticmethod
-    def forward(ctx, count, *given):
-        given = savable(given)
+    def record(self, count, given, needed):
         rows, weights = given[:count], given[count:2 * count]
-        biases = given[2 * count:]
-        ctx.sizes = [x.size(0) * w.size(0) for x, w in zip(rows, weights)]
-        ctx.save_for_backward(*rows, *weights)
-        flat = rows[0].new_empty(sum(ctx.sizes))
-        for n, out in enumerate(flat.split(ctx.sizes)):
+        biases, sizes = given[2 * count:], _sizes(rows, weights)
+        flat = rows[0].new_empty(sum(sizes))
+        for n, out in enumerate(flat.split(sizes)):
             out = out.view(rows[n].size(0), weights[n].size(0))
             if biases:
                 torch.addmm(biases[n], rows[n], weights[n].t(), out=out)
             else:
                 torch.mm(rows[n], weights[n].t(), out=out)
-        return flat
+        return flat, given[:2 * count], None
 
-    @staticmethod
-    def backward(ctx, grad):
-        count = len(ctx.sizes)
-        saved, wants = ctx.saved_tensors, ctx.needs_input_grad[1:]
-        rows, weights = saved[:count], saved[count:]
+    def gradients(self, count, rest, kept, grads, needed, again):
+        rows, weights = kept[:count], kept[count:]
         grads = [part.view(-1, w.size(0)) for part, w in
-                 zip(grad.split(ctx.sizes), weights)]
+                 zip(grads[0].split(_sizes(rows, weights)), weights)]
         found = [g @ w if want else None
-                 for g, w, want in zip(grads, weights, wants)]
+                 for g, w, want in zip(grads, weights, needed)]
         found += [g.t() @ x if want else None
-                  for g, x, want in zip(grads, rows, wants[count:])]
-        found += [g.sum(0) if want else None
-                  for g, want in zip(grads, wants[2 * count:])]
-        return (None, *found)
+                  for g, x, want in zip(grads, rows, needed[count:])]
+        return found + [g.sum(0) if want else None
+                        for g, want in zip(grads, needed[2 * count:])]
+
+
+_TABLES = _Tables()
 
 
 def tables(rows, weights, biases=None):
@@ -50,4 +49,4 @@ def tables(rows, weights, biases=None):
     given = [*rows, *weights, *(biases or ())]
     if kind is not None:
         given = [t.to(kind) for t in given]
-    return _Tables.apply(len(rows), *given)
+    return Recorded.apply(_TABLES, len(rows), *given)
