@@ -320,13 +320,17 @@ def _watch(report):
         report.model.get_submodule(layer.name)._dfgnn_guard = guard
 
 
+def _asked(library, name, subject):
+    """What the adapter's function of a name says of a subject, None if it has no
+    such function."""
+    function = getattr(library, name, None)
+    return None if function is None else function(subject)
+
+
 def _rewrite(report, library, name, module, undo):
     """Handles a model whose layers are called for each relation."""
-    if undo:
-        getattr(library, "restore", lambda module: None)(module)
-        return
-    for layer, detail in getattr(library, "rewrite",
-                                 lambda module: ())(module):
+    found = _asked(library, "restore" if undo else "rewrite", module)
+    for layer, detail in () if undo else found or ():
         report.joined.append(Layer(f"{name}.{layer}" if name else layer,
                                    "layer of to_hetero", detail=detail))
 
@@ -334,7 +338,7 @@ def _rewrite(report, library, name, module, undo):
 def _detailed(libraries, layer, model):
     module = model.get_submodule(layer.name)
     for library in libraries:
-        detail = getattr(library, "detail", lambda module: None)(module)
+        detail = _asked(library, "detail", module)
         if detail is not None:
             return layer._replace(detail=detail)
     return layer
@@ -343,7 +347,7 @@ def _detailed(libraries, layer, model):
 def _meet(report, library, name, module, undo, check):
     kind = type(module)
     own, fast = library.without_kernels(kind), library.with_kernels(kind)
-    traced = None if undo or fast or own else _traced_class(library, kind)
+    traced = None if undo or fast or own else _asked(library, "traced", kind)
     other = own if undo else fast
     if traced is not None:
         swap(module, traced)
@@ -357,7 +361,7 @@ def _meet(report, library, name, module, undo, check):
         report.swapped.append(Layer(name, kind.__name__))
         if not undo:
             report._classes.append((module, kind, fast))
-            if getattr(library, "whole", lambda module: False)(module):
+            if _asked(library, "whole", module):
                 report._whole += (name + "." if name else "",)
     elif own is not None:
         report.already.append(Layer(name, kind.__name__))
@@ -374,27 +378,20 @@ def _reach(report, library, name, module, undo):
     dfgnn."""
     kind = type(module)
     if undo:
-        own = getattr(library, "without_functions", lambda kind: None)(kind)
+        own = _asked(library, "without_functions", kind)
         if own is not None:
             swap(module, own)
         return
     if any(name.startswith(f"{layer.name}." if layer.name else "")
-           for layer in (*report.swapped, *report.already)) or any(
-               name.startswith(f"{layer.name}." if layer.name else "")
-               for layer, _ in report._traced):
+           for layer in (*report.swapped, *report.already,
+                         *[layer for layer, _ in report._traced])):
         return  # a layer looks at the modules inside it
-    made, names = getattr(library, "with_functions",
-                          lambda kind: (None, ()))(kind)
+    made, names = _asked(library, "with_functions", kind) or (None, ())
     if made is not None:
         swap(module, made)
         report._classes.append((module, kind, made))
         report.calling.append(Layer(name, kind.__name__,
                                     detail=", ".join(names)))
-
-
-def _traced_class(library, kind):
-    make = getattr(library, "traced", None)
-    return None if make is None else make(kind)
 
 
 def _libraries():

@@ -6,7 +6,7 @@ import torch
 from . import _composite, _fused, _recipe, ops
 from ._context import make_seed
 from ._derived import ByTorch
-from ._modes import constant, jit_tracing, needs_composite, untraced
+from ._modes import constant, jit_tracing, needs_composite
 from ._operators import OPERATORS, Settings, by_edge, check_call
 from .convert import known_graph, looped_graph
 from .graph import Graph
@@ -122,12 +122,7 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
 def _looped(spec, graph, inputs):
     """(graph, inputs) with the loops in the graph."""
     if not isinstance(graph, Graph) or graph.looped is None:
-        graph = _make_loops(graph, _size(spec, inputs))
+        graph = ops.untraced_looped_graph(graph, _size(spec, inputs))
     else:
         graph = graph.looped
     return graph, by_edge(spec, inputs, graph.to_looped_edges)
-
-
-@untraced
-def _make_loops(graph, size):
-    return looped_graph(graph, size)

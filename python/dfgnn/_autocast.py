@@ -2,24 +2,20 @@
 
 import torch
 
-def _autocast_dtype(device_type):
-    if torch.is_autocast_enabled(device_type):
-        return torch.get_autocast_dtype(device_type)
-    return None
-
 
 _any_autocast = torch._C._is_any_autocast_enabled
 
 
-def autocasting():
-    """Whether an autocast region of a CPU or a GPU is entered."""
-    return _any_autocast() and (_autocast_dtype("cpu") is not None
-                                or _autocast_dtype("cuda") is not None)
-
-
 def autocast_dtype(device_type):
     """The dtype of the autocast region, None outside of one."""
-    return _autocast_dtype(device_type) if _any_autocast() else None
+    if _any_autocast() and torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return None
+
+
+def autocasting():
+    """Whether an autocast region of a CPU or a GPU is entered."""
+    return _any_autocast() and any(map(autocast_dtype, ("cpu", "cuda")))
 
 
 def autocast(spec, inputs):
@@ -30,7 +26,7 @@ def autocast(spec, inputs):
     if not _any_autocast() or not isinstance(value, torch.Tensor) \
             or spec.name == "agnn":
         return inputs
-    dtype = _autocast_dtype(value.device.type)
+    dtype = autocast_dtype(value.device.type)
     if dtype is None:
         return inputs
     return tuple(

@@ -180,36 +180,20 @@ class Graph(Edges):
             error.
         """
         edge_index = unwrapped(edge_index)
-        graph = lasting(lambda: cls._from_edge_index(
-            edge_index, num_nodes, graph_ptr, family, name, sorted, trusted,
-            self_loops, deferred))
-        graph.trusted = bool(trusted)
-        return graph
-
-    @classmethod
-    def _from_edge_index(cls, edge_index, num_nodes, graph_ptr, family, name,
-                         sorted=False, trusted=False, self_loops=False,
-                         deferred=False):
         check_index("edge_index", edge_index, 2)
         if edge_index.size(0) != 2:
             raise ValueError("edge_index must be [2, edges], got "
                              + describe(edge_index))
-        num_src, num_dst = _sizes(edge_index, num_nodes)
-        num_edges = edge_index.size(1)
-        graph_ptr = _host_ptr(graph_ptr)
-        handle = _handle.from_coo(edge_index, num_src, num_dst, graph_ptr,
-                                  family, name, sorted, trusted, self_loops,
-                                  deferred)
-        graph = cls.__new__(cls)
-        if self_loops:
-            graph.loops = min(num_src, num_dst)
-        graph._fill((num_dst, num_src, None if self_loops else num_edges),
-                    edge_index.device, graph_ptr, family, name)
-        if self_loops:
-            graph.unlooped_edges = num_edges
-        graph._handle = handle
-        if not edge_index.is_inference():
-            graph._given = weakref.ref(edge_index), stamp(edge_index)
+
+        def make():
+            sizes = _sizes(edge_index, num_nodes)
+            ptr = _host_ptr(graph_ptr)
+            handle = _handle.from_coo(edge_index, *sizes, ptr, family, name,
+                                      sorted, trusted, self_loops, deferred)
+            return cls._of_list(handle, edge_index, sizes, self_loops, ptr,
+                                family, name)
+        graph = lasting(make)
+        graph.trusted = bool(trusted)
         return graph
 
     @classmethod
@@ -217,16 +201,23 @@ class Graph(Edges):
         """from_edge_index() with deferred checks, for a layer's edge_index that
         nothing but this needs: see convert.batch_graph()."""
         handle = _handle.of_batch(edge_index, sizes, self_loops)
-        if handle is None:
-            return None
+        return None if handle is None else cls._of_list(
+            handle, edge_index, sizes, self_loops, numbered=False)
+
+    @classmethod
+    def _of_list(cls, handle, edge_index, sizes, self_loops, *about,
+                 numbered=True):
+        """The graph of a Handle that was made of an edge_index; about: what
+        _fill() takes beside sizes and device."""
         graph = cls.__new__(cls)
         (src, dst), edges = sizes, edge_index.size(1)
         graph._fill((dst, src, None if self_loops else edges),
-                    edge_index.device, numbered=False)
+                    edge_index.device, *about, numbered=numbered)
         if self_loops:
             graph.loops, graph.unlooped_edges = min(sizes), edges
         graph._handle = handle
-        graph._given = weakref.ref(edge_index), stamp(edge_index)
+        if not edge_index.is_inference():
+            graph._given = weakref.ref(edge_index), stamp(edge_index)
         return graph
 
     def _make_handle(self):
@@ -284,9 +275,10 @@ class Graph(Edges):
         return x
 
     def _make_looped(self):
-        return Graph._from_edge_index(
-            self._list(), (self.num_src, self.num_dst), self.graph_ptr,
-            self.family, self.name, trusted=self.trusted, self_loops=True)
+        return Graph.from_edge_index(
+            self._list(), (self.num_src, self.num_dst),
+            graph_ptr=self.graph_ptr, family=self.family, name=self.name,
+            trusted=self.trusted, self_loops=True)
 
     @property
     def nbytes(self):

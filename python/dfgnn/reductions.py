@@ -107,11 +107,13 @@ class _Groups:
     """Turns a tensor and an index along one of its axes, of any shape that
     spreads over the tensor's, into rows and their groups, and back."""
 
-    def __init__(self, x, index, dim, count):
+    def __init__(self, x, index, dim, count, out=None):
         self.dim = dim = dim + x.dim() if dim < 0 else dim
         if not 0 <= dim < x.dim():
             raise ValueError(f"dim must be between {-x.dim()} and "
                              f"{x.dim() - 1}, got {dim}")
+        if out is not None:
+            count = out.size(dim)
         self.count = group_count(index) if count is None else count
         self.length = x.size(dim)
         # axes with groups of their own, and those that share them
@@ -153,6 +155,11 @@ class _Groups:
         """To each element that of its group."""
         return self.leave(self.enter(out).index_select(0, self.index),
                           self.length)
+
+    def shifted(self, x):
+        """(x without the largest of its group, these)."""
+        most = self.reduce(x.detach(), "max")
+        return x - self.spread(most), most
 
     def first(self, x, out):
         """[..] the place along the axis of the first element that is its
@@ -263,10 +270,12 @@ def softmax(src, index: Optional[Tensor] = None,
     if index is None and ptr is not None:
         dim = dim + src.dim() if dim < 0 else dim
         index, num_nodes = _known_index(ptr, src.size(dim)), ptr.numel() + 1
-    groups = _Groups(src, index, dim, num_nodes)
-    most = groups.reduce(src.detach(), "max")
-    out = (src - groups.spread(most)).exp()
-    return out / (groups.spread(groups.reduce(out, "sum")) + 1e-16)
+    return _softmax(_Groups(src, index, dim, num_nodes), src, 1e-16)
+
+
+def _softmax(groups, src, epsilon):
+    out = groups.shifted(src)[0].exp()
+    return out / (groups.spread(groups.reduce(out, "sum")) + epsilon)
 
 
 # ---- those of torch_scatter -------------------------------------------------
@@ -281,9 +290,7 @@ def scatter_softmax(src: Tensor, index: Tensor, dim: int = -1,
                     dim_size: Optional[int] = None) -> Tensor:
     """The softmax of src along an axis in the groups of index."""
     _of_floats(src, "scatter_softmax")
-    groups = _Groups(src, index, dim, dim_size)
-    out = (src - groups.spread(groups.reduce(src.detach(), "max"))).exp()
-    return out / groups.spread(groups.reduce(out, "sum"))
+    return _softmax(_Groups(src, index, dim, dim_size), src, 0)
 
 
 def scatter_log_softmax(src: Tensor, index: Tensor, dim: int = -1,
@@ -292,7 +299,7 @@ def scatter_log_softmax(src: Tensor, index: Tensor, dim: int = -1,
     """The logarithm of scatter_softmax()."""
     _of_floats(src, "scatter_log_softmax")
     groups = _Groups(src, index, dim, dim_size)
-    out = src - groups.spread(groups.reduce(src.detach(), "max"))
+    out, _ = groups.shifted(src)
     total = groups.reduce(out.exp(), "sum")
     return out - groups.spread((total + eps).log())
 
@@ -304,12 +311,9 @@ def scatter_logsumexp(src: Tensor, index: Tensor, dim: int = -1,
     """log(sum(exp(src))) along an axis in the groups of index, 0 of an empty
     one; out: numbers that are summed with them, in place."""
     _of_floats(src, "scatter_logsumexp")
-    if out is not None:
-        dim_size = out.size(dim)
-    groups = _Groups(src, index, dim, dim_size)
+    groups = _Groups(src, index, dim, dim_size, out)
     # -inf is a maximum, and 0 that of an empty group
-    most = groups.reduce(src.detach(), "max")
-    above = src - groups.spread(most)
+    above, most = groups.shifted(src)
     total = groups.reduce(above.masked_fill(above.isnan(), -float("inf"))
                           .exp(), "sum")
     filled = groups.reduce(torch.ones_like(src), "any") > 0
@@ -325,9 +329,7 @@ def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
                 out: Optional[Tensor] = None, dim_size: Optional[int] = None,
                 unbiased: bool = True) -> Tensor:
     """The standard deviation of src along an axis in the groups of index."""
-    if out is not None:
-        dim_size = out.size(dim)
-    groups = _Groups(src, index, dim, dim_size)
+    groups = _Groups(src, index, dim, dim_size, out)
     count = groups.reduce(torch.ones_like(src), "sum").clamp(min=1)
     mean = groups.reduce(src, "sum") / count
     total = groups.reduce((src - groups.spread(mean)).square(), "sum")
@@ -342,8 +344,7 @@ def scatter_std(src: Tensor, index: Tensor, dim: int = -1,
 # ---- torch_scatter ----------------------------------------------------------
 
 def _scatter(reduce, src, index, dim=-1, out=None, dim_size=None):
-    groups = _Groups(src, index, dim, dim_size if out is None else
-                     out.size(dim))
+    groups = _Groups(src, index, dim, dim_size, out)
     if out is None:
         found = groups.reduce(src, reduce)
     elif reduce in ("sum", "mean"):

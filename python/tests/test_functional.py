@@ -353,26 +353,6 @@ def test_scores_of_extra_edges_are_the_logits(device):
         close(again, alpha, 1e-5, op)
 
 
-def test_edge_features_of_gt_are_those_of_keys_and_values(device):
-    edges = random_edges(*SIZES, 60, device)
-    query, key, value = make("gt", torch.float64, device)
-    edge_attr = torch.randn(edges.size(1), 5, dtype=torch.float64,
-                            device=device)
-    weight = torch.randn(16, 5, dtype=torch.float64, device=device)
-    out, alpha = dfgnn.gt_attention(
-        edges, query, key, value, edge_attr=edge_attr, edge_weight=weight,
-        return_weights=True)
-    src, dst = edges
-    e = (edge_attr @ weight.T).view(-1, 2, 8)
-    scores = (query[dst] * (key[src] + e)).sum(-1) / 8 ** 0.5
-    for i in range(SIZES[1]):
-        rows = dst == i
-        wanted = torch.softmax(scores[rows], 0)
-        close(alpha[rows], wanted, 1e-12)
-        close(out[i], (wanted.unsqueeze(-1) * (value[src] + e)[rows]).sum(0),
-              1e-12)
-
-
 def test_results_outlive_the_graph():
     query, key, value = make("gt", grad=True)
     graph = dfgnn.as_graph(random_edges(*SIZES, 60), SIZES)
