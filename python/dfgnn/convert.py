@@ -209,73 +209,10 @@ def _graphs_of(owner):
 
 
 def _make(edges, num_nodes, options, sorted):
-    if hasattr(edges, "get_csc") and hasattr(edges, "sparse_size"):
-        graph = _from_edge_index(edges, num_nodes, options)
-        if graph is not None:
-            return graph
+    if hasattr(edges, "sparse_size"):  # PyG's EdgeIndex
+        num_nodes = edges.sparse_size() if num_nodes is None else num_nodes
+        edges = edges.as_tensor()
     return Graph.from_edge_index(edges, num_nodes, sorted=sorted, **options)
-
-
-def _from_edge_index(edges, num_nodes, options):
-    """The graph of PyG's EdgeIndex, which sorts itself once and keeps the
-    permutation; None if its offsets are not of num_nodes destinations."""
-    plain = edges.as_tensor()
-    if not options["trusted"]:
-        _check_sparse_size(plain, edges.sparse_size())
-    if not edges.is_sorted_by_col and (
-            getattr(edges, "_T_indptr", None) is None
-            or getattr(edges, "_T_perm", None) is None):
-        known = edges.sparse_size() if num_nodes is None else num_nodes
-        if isinstance(known, tuple) and None in known:
-            known = None
-        return Graph.from_edge_index(plain, known, **options)
-    (offsets, indices), order = edges.get_csc()
-    num_src = _sources(num_nodes)
-    if num_src is None:
-        num_src = edges.get_sparse_size(0)
-    num_dst = num_nodes[1] if isinstance(num_nodes, (tuple, list)) \
-        else num_nodes
-    if num_dst is not None and num_dst != offsets.numel() - 1:
-        return None  # the caller knows of more nodes than the offsets do
-    return Graph(offsets, indices, num_src, edge_order=order,
-                 columns=_columns_of_edge_index(edges, num_src, options),
-                 _order_is_sound=True, **options)
-
-
-def _check_sparse_size(edges, size):
-    """PyG's conversion writes beyond its memory where a node is beyond the
-    size that the EdgeIndex was given."""
-    for row, count, side in zip(edges, size, ("source", "destination")):
-        if count is None or not row.numel():
-            continue
-        least, most = (int(n) for n in torch.aminmax(row))
-        if least < 0 or most >= count:
-            raise ValueError(
-                f"the EdgeIndex has the {side} {least if least < 0 else most}"
-                f", but its sparse_size {tuple(size)} says 0 to {count - 1}")
-
-
-def _columns_of_edge_index(edges, num_src, options):
-    """Graph's columns, if PyG has them: offsets and destinations of the edges
-    by source, and where each of these is among the edges by destination."""
-    if not edges.is_sorted_by_col or \
-            getattr(edges, "_T_perm", None) is None or \
-            getattr(edges, "_T_indptr", None) is None:
-        return None
-    (offsets, rows), order = edges.get_csr()
-    if order is None or offsets.numel() != num_src + 1 or (
-            order.is_cuda and not options["trusted"]):
-        return None
-    return (offsets, rows, order) if _rise(offsets, order) else None
-
-
-def _rise(offsets, order):
-    """Whether the numbers between two offsets rise: PyG's sort need not keep
-    the order of equal edges."""
-    begins = torch.zeros(order.numel() + 1, dtype=torch.bool,
-                         device=order.device)
-    begins[offsets] = True
-    return not bool(((order[1:] < order[:-1]) & ~begins[1:-1]).any())
 
 
 def _from_torch(matrix, options):

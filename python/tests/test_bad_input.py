@@ -138,13 +138,10 @@ CASES = {
         lambda: dfgnn.Graph(*_CSR, 2 ** 64 + 4), ValueError, "num_src must"),
     "an EdgeIndex with a destination beyond its size": (
         lambda: _edge_index([[0, 1], [1, 700000]], (3, 3)), ValueError,
-        "destination 700000, but its sparse_size .*0 to 2"),
+        r"edge_index\[1, 1\].*700000"),
     "a sorted EdgeIndex with a source beyond its size": (
         lambda: _edge_index([[0, 900], [1, 2]], (3, 3), sort_order="col"),
-        ValueError, "source 900, but its sparse_size"),
-    "an EdgeIndex with a negative destination": (
-        lambda: _edge_index([[0, 1], [-5, 2]], (3, 3), sort_order="col"),
-        ValueError, "destination -5, but its sparse_size"),
+        ValueError, r"edge_index\[0, 1\].*900"),
     "an edge between graphs of a batch": (
         lambda: dfgnn.as_graph(torch.tensor([[0], [3]]), 4,
                                graph_ptr=[0, 2, 4]),

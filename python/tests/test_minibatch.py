@@ -166,30 +166,6 @@ def test_columns_of_another_graph():
                     columns=(*columns[:2], columns[2][1:]))
 
 
-@pytest.mark.parametrize("stable", (False, True))
-def test_an_edge_index_of_pyg_gives_both_directions(stable):
-    EdgeIndex = pytest.importorskip("torch_geometric").EdgeIndex
-    shape = SHAPES[4]
-    edges, offsets, columns = both_ways(shape, "cpu")
-    given = EdgeIndex(edges, sparse_size=shape[:2], sort_order="col")
-    assert dfgnn.as_graph(given)._columns is None
-    given = EdgeIndex(edges.clone(), sparse_size=shape[:2], sort_order="col")
-    given.fill_cache_()
-    order = columns[2].clone()
-    if not stable:  # equal edges in another order, as a sort may leave them
-        begin = int(columns[0][3])
-        assert int(columns[0][4]) - begin >= 2
-        order[begin], order[begin + 1] = columns[2][begin + 1], \
-            columns[2][begin]
-    given._T_perm = order
-    given._T_index = edges[0][order], edges[1][order]
-    graph = dfgnn.as_graph(given)
-    assert (graph._columns is not None) == stable
-    for mine, theirs in zip(attend(graph), attend(dfgnn.Graph(
-            offsets, edges[0], shape[0]))):
-        torch.testing.assert_close(mine, theirs)
-
-
 # ---- layers whose products run together -------------------------------------
 
 def test_a_hook_of_a_linear_layer_is_called():
