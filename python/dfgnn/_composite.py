@@ -8,9 +8,9 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 """
 
 from ._derived import (
-    EXTREMES, REDUCED, ByTorch, Formula, attention, exact_of, message)
+    EXTREMES, REDUCED, Formula, attention, exact_of, message)
 from ._dropout import keep_factors  # noqa: F401 - used as this module's
-from ._recorders import Picked
+from ._recorders import Picked, scattered
 
 
 # ---- sums and reductions ----------------------------------------------------
@@ -68,9 +68,7 @@ def _median(graph, messages):
 
 
 def _product(graph, messages):
-    rows = messages.new_ones((graph.num_dst,) + tuple(messages.shape[1:]))
-    return rows.scatter_reduce(0, _along(graph.dst, messages).expand_as(
-        messages), messages, "prod")
+    return scattered(messages, graph.dst, graph.num_dst, "mul")
 
 
 _BY_EDGE = {"median": _median, "mul": _product}

@@ -5,17 +5,13 @@ import ctypes
 import torch
 
 from . import _abi
+from ._handle import TORCH_TYPES, view
 from ._library import check, library
 from .graph import Graph
 
 
 def _copy(pointer, count, kind):
-    width, dtype = ((4, torch.int32) if kind == _abi.INDEX_I32
-                    else (8, torch.int64))
-    if not count:
-        return torch.empty(0, dtype=dtype)
-    raw = bytearray(ctypes.string_at(pointer, count * width))
-    return torch.frombuffer(raw, dtype=dtype)
+    return view(pointer, count, TORCH_TYPES[kind], torch.device("cpu")).clone()
 
 
 def _take(pointer, family):

@@ -18,6 +18,7 @@ import torch
 
 from . import _calls, _recording, graph
 from ._modes import compiling, torchs_cuda_graphs
+from ._step_times import leaves, tensors_in
 from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
@@ -66,24 +67,13 @@ def _by_own_path(layer, args, kwargs):
 
 # ---- which calls are timed --------------------------------------------------
 
-def _leaves(value):
-    if isinstance(value, (tuple, list, dict)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(one)
-    else:
-        yield value
-
-
-def _tensors_in(value):
-    return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _untimed(leaves, given):
+def _untimed(parts, given):
     """Whether a call is left alone: two runs of a program must agree, something
     records or transforms it, a checkpoint calls it again in the backward pass
     and needs what it did before, or its library knows no such graph."""
-    if not given or any(isinstance(leaf, (graph.Graph, HeteroGraph))
-                        for leaf in leaves) or torch.are_deterministic_algorithms_enabled() or \
+    if not given or any(isinstance(part, (graph.Graph, HeteroGraph))
+                        for part in parts) or \
+            torch.are_deterministic_algorithms_enabled() or \
             _recording.current is not None or _calls.watching is not None or \
             torchs_cuda_graphs() or \
             any(type(t) not in (torch.Tensor, torch.nn.Parameter)
@@ -164,7 +154,7 @@ class _Sample:
         ends = [t.grad_fn for t in given if t.grad_fn is not None]
         ends += [_accumulator(t) for t in (*layer.parameters(), *given)
                  if t.requires_grad and t.is_leaf]
-        begins = [t.grad_fn for t in _tensors_in(out)
+        begins = [t.grad_fn for t in tensors_in(out)
                   if t.grad_fn is not None and t.grad_fn not in ends]
         self.over = not begins or not ends
         if not self.over:
@@ -339,9 +329,9 @@ class Guard:
                 else forward(layer, *args, **kwargs)
         if race is not None and race.ready:  # others decide for it
             return forward(layer, *args, **kwargs)
-        leaves = list(_leaves((args, kwargs)))
-        given = _tensors_in(leaves)
-        if _untimed(leaves, given):
+        parts = list(leaves((args, kwargs)))
+        given = tensors_in(parts)
+        if _untimed(parts, given):
             return forward(layer, *args, **kwargs)
         if race is None:
             race = self.races[recorded] = Race(self.words)

@@ -13,7 +13,7 @@ from ._library import check, failure, library
 
 INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
 _STREAM_USED = ctypes.c_void_p(-1).value  # DFGNN_STREAM_USED; torch keeps streams
-_TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
+TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
 
 
 class Handle:
@@ -208,7 +208,7 @@ class _CudaArray:
             "typestr": "<i4" if dtype == torch.int32 else "<i8"}
 
 
-def _view(pointer, count, dtype, device, owner):
+def view(pointer, count, dtype, device, owner=None):
     """A tensor over memory of owner, which it keeps alive."""
     if not count:
         return torch.empty(0, dtype=dtype, device=device)
@@ -225,14 +225,14 @@ def matrix(handle, device):
     """(offsets, indices, edge order or None) of a graph made from an edge
     list."""
     csr = csr_of(handle)
-    offsets = _view(csr.offsets, csr.destinations + 1,
-                    _TORCH_TYPES[csr.offset_type], device, handle)
-    indices = _view(csr.indices, csr.edges, _TORCH_TYPES[csr.index_type],
+    offsets = view(csr.offsets, csr.destinations + 1,
+                    TORCH_TYPES[csr.offset_type], device, handle)
+    indices = view(csr.indices, csr.edges, TORCH_TYPES[csr.index_type],
                     device, handle)
     kind = ctypes.c_int()
     order = library().dfgnn_graph_edge_order(handle.pointer,
                                              ctypes.byref(kind))
     if order:
-        order = _view(order, csr.edges, _TORCH_TYPES[kind.value], device,
+        order = view(order, csr.edges, TORCH_TYPES[kind.value], device,
                       handle)
     return offsets, indices, order

@@ -5,6 +5,7 @@ import torch
 from . import _recipe
 from ._library import check, library
 from ._operators import DTYPES, sum_settings
+from ._recorders import scattered
 from .errors import InvalidError
 from .graph import Graph
 
@@ -72,8 +73,7 @@ def _filled(edge_attr, num_nodes, fill_value, reduced):
                          f"of a reduction, got {fill_value!r}")
 
 
-_REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "min": "amin",
-               "max": "amax", "mul": "prod"}
+_REDUCTIONS = "add", "sum", "mean", "min", "max", "mul"
 
 
 def reduce_edges(edge_attr, destinations, num_nodes, reduction):
@@ -83,23 +83,9 @@ def reduce_edges(edge_attr, destinations, num_nodes, reduction):
         raise ValueError(f"fill_value must be one of {sorted(_REDUCTIONS)}, "
                          f"got {reduction!r}")
     # an edge into a node that has no loop is reduced into a spare row
-    rows = destinations.clamp(max=num_nodes)
-    shape = (num_nodes + 1,) + tuple(edge_attr.shape[1:])
-    out = edge_attr.new_full(shape, 1 if reduction == "mul" else 0)
-    if not edge_attr.numel():
-        return out[:num_nodes]
-    name = _REDUCTIONS[reduction]
-    if name == "sum":
-        return out.index_add(0, rows, edge_attr)[:num_nodes]
-    if name == "mean":
-        count = edge_attr.new_zeros(num_nodes + 1)
-        count = count.index_add(0, rows, edge_attr.new_ones(rows.numel()))
-        sums = out.index_add(0, rows, edge_attr)
-        count = count.clamp(min=1).view([-1] + [1] * (edge_attr.dim() - 1))
-        return (sums / count)[:num_nodes]
-    index = rows.view([-1] + [1] * (edge_attr.dim() - 1))
-    return out.scatter_reduce(0, index.expand_as(edge_attr), edge_attr, name,
-                              include_self=False)[:num_nodes]
+    return scattered(edge_attr, destinations.clamp(max=num_nodes),
+                     num_nodes + 1, "sum" if reduction == "add" else reduction
+                     )[:num_nodes]
 
 
 def fill_loops(graph, features, fill, backward=False):

@@ -102,6 +102,30 @@ def reduced(what, x, index, size):
     return torch.where(none, -math.inf, top + total.log())
 
 
+_SCATTERED = {"min": "amin", "max": "amax", "mul": "prod"}
+
+
+def scattered(x, index, size, reduce):
+    """x [R, ...] reduced by index [R] to [size, ...], as torch_scatter does it:
+    0 where there is nothing, or 1 of "mul"."""
+    ones = (1,) * (x.dim() - 1)
+    empty = x.new_ones if reduce == "mul" else x.new_zeros
+    out = empty((size, *x.shape[1:]))
+    if reduce == "any":
+        return out.index_copy(0, index, x)
+    if reduce not in ("sum", "mean"):
+        return out.scatter_reduce(
+            0, index.long().view(-1, *ones).expand_as(x), x,
+            _SCATTERED[reduce], include_self=reduce == "mul")
+    out = out.index_add(0, index, x)
+    if reduce == "sum":
+        return out
+    count = x.new_zeros(size).index_add(0, index, x.new_ones(x.size(0)))
+    count = count.clamp(min=1).view(-1, *ones)
+    return out / count if out.is_floating_point() else \
+        out.div(count, rounding_mode="floor")
+
+
 _OPERATORS = {"+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div,
               "max": torch.maximum, "min": torch.minimum,
               "<": torch.lt, "<=": torch.le, "==": torch.eq}

@@ -26,7 +26,7 @@ class Spread(NamedTuple):
         return f"{self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %"
 
 
-def _spread(values):
+def spread(values):
     if len(values) < 2:
         return Spread(*values * 3)
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -174,16 +174,17 @@ class _Backward:
             handle.remove()
 
 
-def tensors_in(value):
-    """The tensors of a tensor, a dict, a tuple or a list."""
-    if isinstance(value, torch.Tensor):
+def leaves(value):
+    """What nested dicts, tuples and lists hold."""
+    if isinstance(value, (tuple, list, dict)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from leaves(one)
+    else:
         yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from tensors_in(one)
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from tensors_in(one)
+
+
+def tensors_in(value):
+    return [one for one in leaves(value) if isinstance(one, torch.Tensor)]
 
 
 @contextlib.contextmanager
@@ -230,11 +231,11 @@ def measure(model, step, layers, plainly, rounds):
         with _fallen(fallen, names):  # of steps without the clock's own hooks
             wholes[1].append(clock.whole(step))
         parts[1].append(clock.by_module(step))
-    before, after = (_spread(times) for times in wholes)
+    before, after = (spread(times) for times in wholes)
 
     def timed(name, module):
         return Timed(name, type(module).__name__, *[
-            _spread([times.get(name, 0.0) for times in side])
+            spread([times.get(name, 0.0) for times in side])
             for side in parts])
     found = [one for one in (timed(*other) for other in others)
              if one.after.ms >= 0.1 * after.ms]

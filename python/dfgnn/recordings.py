@@ -4,7 +4,6 @@ elsewhere."""
 import contextlib
 import json
 import os
-import statistics
 import time
 
 import torch
@@ -13,7 +12,7 @@ from . import _abi, _calls, _execute, _handle, _tuned
 from ._checks import counted
 from ._files import read
 from ._program import named
-from ._step_times import tensors_in
+from ._step_times import spread, tensors_in
 from .errors import InvalidError
 
 __all__ = ["Recording", "Tuned", "record"]
@@ -72,13 +71,8 @@ class TimedProblem:
     def __init__(self, handle, problem, device, steps):
         self.handle, self.problem, self.device = handle, problem, device
         self.calls = len(steps[0])
-        sums = [sum(step) for step in steps]
-        self.ms = statistics.median(sums)
-        self.noise = 0.0
-        if len(sums) > 2 and self.ms:
-            low, _, high = statistics.quantiles(
-                sums, n=4, method="inclusive")
-            self.noise = (high - low) / 2 / self.ms
+        self.spread = spread([sum(step) for step in steps])
+        self.ms, self.noise = self.spread.ms, self.spread.noise
 
     @property
     def text(self):
@@ -104,8 +98,8 @@ class TimedProblem:
             f"{csr.destinations} nodes, {csr.edges} edges"
 
     def __repr__(self):
-        return (f"{self.text} on {self.name}: {counted(self.calls, 'call')}, "
-                f"{self.ms:.3g} ms \u00b1{100 * self.noise:.0f} %")
+        return (f"{self.text} on {self.name}: "
+                f"{counted(self.calls, 'call')}, {self.spread}")
 
 
 def _header(folder):
@@ -355,7 +349,7 @@ class Tuned:
             now = self._after(timed)
             text = f"  {timed!r}"
             if now is not None:
-                text += f", now {now.ms:.3g} ms \u00b1{100 * now.noise:.0f} %"
+                text += f", now {now.spread}"
             if k in self.reports:
                 text += f", by {self.reports[k]['variant']}"
             else:
