@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 
 from . import convert
 from ._checks import check_count, describe
+from ._counts import Faults
 from ._modes import lasting
 from ._refilled import Refilled, RefilledRelations
 from .errors import InvalidError
@@ -255,12 +256,8 @@ class _Among:
         self.limits = first.limits if one else torch.cat(
             [b.limits.expand(2, n) for b, n in zip(buffers, counts)], 1)
         self.most = list(dict.fromkeys(b.capacity.most for b in buffers))
-        # how many edges were left out, since one of their nodes is none
-        device = self.tensor.device
-        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
-        self.told = torch.zeros((), dtype=torch.int64)
-        if device.type == "cuda":
-            self.told = self.told.pin_memory()
+        # edges that were left out, since one of their nodes is none
+        self.faults = Faults(self.tensor.device)
         self.places = {}
         begin = 0
         for buffer, count in zip(buffers, counts):
@@ -276,19 +273,17 @@ class _Among:
         strange = ((self.tensor < 0) | (self.tensor >= self.limits)).any(0)
         unused = (self.tensor >= self.limits).all(0) & (
             self.tensor == self.unused).all(0)
-        self.wrong += (strange & ~unused).sum()
-        self.told.copy_(self.wrong, non_blocking=True)
+        self.faults.found += (strange & ~unused).sum()
+        self.faults.send()
         self.sound = torch.where(strange, self.unused, self.tensor)
 
     def sound_of(self, buffer):
         return self.sound.narrow(1, *self.places[id(buffer)])
 
     def tell(self):
-        if not int(self.told):
+        count = self.faults.take()
+        if not count:
             return
-        count = int(self.told)
-        self.wrong.zero_()
-        self.told.zero_()
         raise InvalidError(
             f"{count} edges of the steps before were left out: their nodes "
             "are not in the capacity of " + " or ".join(map(str, self.most))

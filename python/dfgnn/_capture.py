@@ -8,6 +8,7 @@ from typing import Callable, Optional
 import torch
 from torch.utils import _pytree as pytree
 
+from ._autocast import autocast_dtype
 from ._capacity import (
     EdgeBuffer, EdgeRoom, refill, rooms_of, side_by_side)
 from ._checks import describe
@@ -450,9 +451,7 @@ def _gpu_of(device):
 
 
 def _modes():
-    autocast = torch.is_autocast_enabled()
-    return (torch.is_grad_enabled(), autocast,
-            torch.get_autocast_gpu_dtype() if autocast else None)
+    return torch.is_grad_enabled(), autocast_dtype("cuda")
 
 
 def _static(leaf, device):

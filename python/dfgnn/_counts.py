@@ -11,17 +11,36 @@ _MAXIMA = (torch.max, torch.Tensor.max, torch.amax, torch.Tensor.amax)
 _READS = (torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item)
 
 
+class Faults:
+    """How many faults replays found, which the device counts and the host does
+    not wait for."""
+
+    def __init__(self, device):
+        self.found = torch.zeros((), dtype=torch.int64, device=device)
+        self._sent = torch.zeros((), dtype=torch.int64)
+        if self.found.is_cuda:
+            self._sent = self._sent.pin_memory()
+
+    def send(self):
+        """Tells the host, once the device has come so far."""
+        self._sent.copy_(self.found, non_blocking=True)
+
+    def take(self):
+        """How many the host was told of; it begins with 0 again."""
+        count = int(self._sent)
+        if count:
+            self._sent.zero_()
+            self.found.zero_()
+        return count
+
+
 class Counts:
     """Those of one step, in the order in which it reads them."""
 
     def __init__(self, device):
         self.seen = []
         self.place, self.known, self.inputs = 0, False, ()
-        # how many were others in the replays since told
-        self.wrong = torch.zeros((), dtype=torch.int64, device=device)
-        self.told = torch.zeros((), dtype=torch.int64)
-        if self.wrong.is_cuda:
-            self.told = self.told.pin_memory()
+        self.faults = Faults(device)
 
     def begin(self, known, inputs=()):
         """A step begins; known: it reads nothing, but has what was seen.
@@ -38,22 +57,19 @@ class Counts:
         if place >= len(self.seen):
             return int(index.max())  # an error, which says where it waits
         value = self.seen[place]
-        self.wrong += index.max() != value
+        self.faults.found += index.max() != value
         if id(index) in self.inputs:  # nothing is written beyond memory
             index.clamp_(max=value)
         return value
 
     def end(self):
-        """Tells the host, which does not wait, what the step found."""
         if self.known and self.place:
-            self.told.copy_(self.wrong, non_blocking=True)
+            self.faults.send()
 
     def tell(self):
         """Raises an error if a replay that is over was of other numbers."""
-        if not int(self.told):
+        if not self.faults.take():
             return
-        self.told.zero_()
-        self.wrong.zero_()
         raise InvalidError(
             "a captured step before was given an index whose largest number "
             "is another than in its first steps, "

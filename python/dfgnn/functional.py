@@ -294,6 +294,7 @@ def edge_scores(op: str, edges, *inputs,
         inputs = (None,) + inputs
     if scale is None:
         scale = 1 / math.sqrt(inputs[0].size(-1)) if op == "gt" else 1.0
+    src, dst = edge_index
     return _derived.scores(
-        _derived.ByTorch, _Edges(*edge_index, edge_index.size(1)), op, inputs,
+        _derived.ByTorch, _Edges(src, dst, src.size(0)), op, inputs,
         Settings(scale, negative_slope, 0.0, False, False, False))
