@@ -99,7 +99,8 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
             check_call(graph, spec, inputs)
         results = shown(settings)
         outs = _composite.run(
-            ByTorch, graph, spec, results[:-1] if settings.weights else results,
+            ByTorch, graph, spec,
+            results[:-1] if settings.weights else results,
             by_edge(spec, inputs, graph.to_graph_order), seed, settings)
     else:
         made = _recipe.recipe(graph, spec.name, inputs, settings, True)
