@@ -245,117 +245,95 @@ typedef struct call_library {
   void (*plan_destroy)(dfgnn_plan *plan);
 } call_library;
 
-/* Copies what bytes of Python hold; raises unless they are so many. */
-static int take_bytes(void *to, size_t size, PyObject *from) {
-  char *bytes;
-  Py_ssize_t length;
-
-  if (PyBytes_AsStringAndSize(from, &bytes, &length))
-    return CALL_RAISED;
-  if ((size_t)length != size) {
-    PyErr_Format(PyExc_ValueError, "%zd bytes were given, expected %zu", length,
-                 size);
-    return CALL_RAISED;
+/* Copies bytes; raises unless they are so many. */
+static int take_bytes(void *to, size_t size, const char *from,
+                      Py_ssize_t length) {
+  if ((size_t)length == size) {
+    memcpy(to, from, size);
+    return CALL_PLACED;
   }
-  memcpy(to, bytes, size);
-  return CALL_PLACED;
+  PyErr_Format(PyExc_ValueError, "%zd bytes were given, expected %zu", length,
+               size);
+  return CALL_RAISED;
 }
 
-static int takes(Py_ssize_t count, Py_ssize_t expected) {
-  if (count == expected)
-    return 1;
-  PyErr_Format(PyExc_TypeError, "%zd arguments were given, expected %zd", count,
-               expected);
-  return 0;
+/* address() as a converter of PyArg_ParseTuple(). */
+static int to_address(PyObject *given, void *memory) {
+  return address(memory, given) == CALL_PLACED;
 }
 
-static PyObject *pair(void *made, uint64_t number) {
-  PyObject *first = PyLong_FromVoidPtr(made), *second;
-  PyObject *both = NULL;
-
-  second = first ? PyLong_FromUnsignedLongLong(number) : NULL;
-  if (second)
-    both = PyTuple_Pack(2, first, second);
-  Py_DecRef(first);
-  Py_DecRef(second);
-  return both;
-}
-
-static PyObject *alone(void *made) {
-  PyObject *address = PyLong_FromVoidPtr(made);
-  PyObject *tuple = address ? PyTuple_Pack(1, address) : NULL;
-
-  Py_DecRef(address);
-  return tuple;
-}
-
-static PyObject *graph(PyObject *module, PyObject *const *given,
-                       Py_ssize_t count) {
+static PyObject *graph(PyObject *module, PyObject *given) {
   call_library library;
   dfgnn_coo coo = DFGNN_COO_INIT;
   dfgnn_graph *made = NULL;
   void *ctx, *memory, *stream;
-  int wide, status;
+  const char *functions;
+  Py_ssize_t size;
+  long long edges, sources, destinations;
+  int wide, loops, status;
 
   (void)module;
-  if (!takes(count, 9) || take_bytes(&library, sizeof library, given[0]) ||
-      address(&ctx, given[1]) || address(&memory, given[2]) ||
-      address(&stream, given[8]))
+  if (!PyArg_ParseTuple(given, "y#O&O&LpLLpO&", &functions, &size, to_address,
+                        &ctx, to_address, &memory, &edges, &wide, &sources,
+                        &destinations, &loops, to_address, &stream) ||
+      take_bytes(&library, sizeof library, functions, size))
     return NULL;
-  coo.edges = PyLong_AsLongLong(given[3]);
-  wide = PyObject_IsTrue(given[4]);
-  coo.sources = PyLong_AsLongLong(given[5]);
-  coo.destinations = PyLong_AsLongLong(given[6]);
-  coo.self_loops = PyObject_IsTrue(given[7]);
-  if (PyErr_Occurred())
-    return NULL;
+  coo.edges = edges;
+  coo.sources = sources;
+  coo.destinations = destinations;
+  coo.self_loops = loops;
   coo.source = memory;
-  coo.destination = (char *)memory + coo.edges * (wide ? 8 : 4);
+  coo.destination = (char *)memory + edges * (wide ? 8 : 4);
   coo.index_type = wide ? DFGNN_INDEX_I64 : DFGNN_INDEX_I32;
   coo.on_device = 1;
   Py_BEGIN_ALLOW_THREADS status =
       library.graph_create(&made, ctx, &coo, stream);
-  Py_END_ALLOW_THREADS return status ? PyLong_FromLong(status) : alone(made);
+  Py_END_ALLOW_THREADS return status
+      ? PyLong_FromLong(status)
+      : Py_BuildValue("(N)", PyLong_FromVoidPtr(made));
 }
 
-static PyObject *plan(PyObject *module, PyObject *const *given,
-                      Py_ssize_t count) {
+static PyObject *plan(PyObject *module, PyObject *given) {
   call_library library;
   dfgnn_problem problem;
   dfgnn_plan *made = NULL;
   void *ctx, *of;
+  const char *functions, *wanted;
+  Py_ssize_t size, wanted_size;
   size_t workspace = 0;
   int status;
 
   (void)module;
-  if (!takes(count, 4) || take_bytes(&library, sizeof library, given[0]) ||
-      address(&ctx, given[1]) || address(&of, given[2]) ||
-      take_bytes(&problem, sizeof problem, given[3]))
+  if (!PyArg_ParseTuple(given, "y#O&O&y#", &functions, &size, to_address, &ctx,
+                        to_address, &of, &wanted, &wanted_size) ||
+      take_bytes(&library, sizeof library, functions, size) ||
+      take_bytes(&problem, sizeof problem, wanted, wanted_size))
     return NULL;
   Py_BEGIN_ALLOW_THREADS status = library.plan_create(&made, ctx, of, &problem);
   if (!status)
     workspace = library.plan_workspace(made);
-  Py_END_ALLOW_THREADS return status ? PyLong_FromLong(status)
-                                     : pair(made, workspace);
+  Py_END_ALLOW_THREADS return status
+      ? PyLong_FromLong(status)
+      : Py_BuildValue("(Nn)", PyLong_FromVoidPtr(made), (Py_ssize_t)workspace);
 }
 
-static PyObject *destroy(PyObject *module, PyObject *const *given,
-                         Py_ssize_t count) {
+static PyObject *destroy(PyObject *module, PyObject *given) {
   call_library library;
   void *old, *one, *stream;
-  Py_ssize_t i;
+  PyObject *plans;
+  const char *functions;
+  Py_ssize_t size, i;
 
   (void)module;
-  if (!takes(count, 4) || take_bytes(&library, sizeof library, given[0]) ||
-      address(&old, given[1]) || address(&stream, given[3]))
+  if (!PyArg_ParseTuple(given, "y#O&O!O&", &functions, &size, to_address, &old,
+                        &PyList_Type, &plans, to_address, &stream) ||
+      take_bytes(&library, sizeof library, functions, size))
     return NULL;
-  for (i = 0; i < PyList_Size(given[2]); i++) {
-    if (address(&one, PyList_GetItem(given[2], i)))
+  for (i = 0; i < PyList_Size(plans); i++) {
+    if (address(&one, PyList_GetItem(plans, i)))
       return NULL;
     library.plan_destroy(one);
   }
-  if (PyErr_Occurred())
-    return NULL;
   Py_BEGIN_ALLOW_THREADS library.graph_destroy(old, stream);
   Py_END_ALLOW_THREADS return PyLong_FromLong(DFGNN_OK);
 }
@@ -363,13 +341,13 @@ static PyObject *destroy(PyObject *module, PyObject *const *given,
 static PyMethodDef methods[] = {
     {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
      "call(form, plan, types, workspace, stream, tensors) -> status, or -1"},
-    {"graph", (PyCFunction)(void (*)(void))graph, METH_FASTCALL,
+    {"graph", graph, METH_VARARGS,
      "graph(library, context, edge_index, edges, is_wide, sources, "
      "destinations, loops, stream) -> (graph,), or a status"},
-    {"plan", (PyCFunction)(void (*)(void))plan, METH_FASTCALL,
+    {"plan", plan, METH_VARARGS,
      "plan(library, context, graph, problem) -> (plan, workspace), or a "
      "status"},
-    {"destroy", (PyCFunction)(void (*)(void))destroy, METH_FASTCALL,
+    {"destroy", destroy, METH_VARARGS,
      "destroy(library, graph, plans, stream)"},
     {NULL, NULL, 0, NULL}};
 
