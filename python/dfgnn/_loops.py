@@ -24,13 +24,8 @@ def loop_plan(edge_index, num_nodes):
 def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
     """Features of the kept edges and of the loops that follow them; edge_index
     is that of the graph with loops."""
-    edge_attr = edge_attr.index_select(0, kept)
-
-    def reduced():
-        return reduce_edges(edge_attr, edge_index[1, :kept.numel()],
-                            num_nodes, fill_value)
-    return torch.cat([edge_attr, _filled(edge_attr, num_nodes, fill_value,
-                                         reduced)])
+    return _with_loops(edge_attr.index_select(0, kept), num_nodes, fill_value,
+                       lambda: edge_index[1, :kept.numel()])
 
 
 def check_rows(name, tensor, num_edges):
@@ -47,30 +42,30 @@ def all_loop_features(edge_attr, edge_index, num_nodes, fill_value, row=1):
     length depends on no value, so that torch.compile can trace it."""
     check_rows("edge_attr", edge_attr, edge_index.size(1))
 
-    def reduced():
+    def rows():
         is_loop = edge_index[0] == edge_index[1]
-        rows = edge_index[row].long().masked_fill(is_loop, num_nodes)
-        return reduce_edges(edge_attr, rows, num_nodes, fill_value)
-    return torch.cat([edge_attr, _filled(edge_attr, num_nodes, fill_value,
-                                         reduced)])
+        return edge_index[row].long().masked_fill(is_loop, num_nodes)
+    return _with_loops(edge_attr, num_nodes, fill_value, rows)
 
 
-def _filled(edge_attr, num_nodes, fill_value, reduced):
-    """Features of the loops."""
+def _with_loops(edge_attr, num_nodes, fill_value, rows):
+    """Features of edges, and then of the loops; rows() are the destinations of
+    the edges."""
     shape = (num_nodes,) + tuple(edge_attr.shape[1:])
-    if fill_value is None:
-        return edge_attr.new_ones(shape)
-    if isinstance(fill_value, (int, float)):
-        return edge_attr.new_full(shape, fill_value)
-    if isinstance(fill_value, torch.Tensor):
+    if fill_value is None or isinstance(fill_value, (int, float)):
+        loops = edge_attr.new_full(shape, 1 if fill_value is None
+                                   else fill_value)
+    elif isinstance(fill_value, torch.Tensor):
         loops = fill_value.to(edge_attr.device, edge_attr.dtype)
         if edge_attr.dim() != loops.dim():
             loops = loops.unsqueeze(0)
-        return loops.expand(shape)
-    if isinstance(fill_value, str):
-        return reduced()
-    raise AttributeError("fill_value must be a number, a tensor or the name "
-                         f"of a reduction, got {fill_value!r}")
+        loops = loops.expand(shape)
+    elif isinstance(fill_value, str):
+        loops = reduce_edges(edge_attr, rows(), num_nodes, fill_value)
+    else:
+        raise AttributeError("fill_value must be a number, a tensor or the "
+                             f"name of a reduction, got {fill_value!r}")
+    return torch.cat([edge_attr, loops])
 
 
 _REDUCTIONS = "add", "sum", "mean", "min", "max", "mul"
