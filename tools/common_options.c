@@ -195,7 +195,7 @@ const tool_option tool_options[OPTION_COUNT] = {
                      FIELD(seed)},
     [OPTION_JOB] = {.name = "job",
                     .argument = "FILE",
-                    .help = "a YAML job file, dfgnn-job(5); options given here "
+                    .help = "a job file, dfgnn-job(5); options given here "
                             "override it",
                     .set = option_text,
                     FIELD(job)},

@@ -1,4 +1,4 @@
-/* job.h - YAML job files, dfgnn-job(5) */
+/* job.h - job files, dfgnn-job(5) */
 #ifndef DFGNN_TOOLS_JOB_H
 #define DFGNN_TOOLS_JOB_H
 

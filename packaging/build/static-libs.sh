@@ -128,13 +128,6 @@ if [ "${TOOLS-}" = yes ] && missing libjansson.a jansson; then
     make -j"$jobs" -C src && make -C src install &&
     make install-pkgconfigDATA) >"$log" 2>&1
 fi
-if [ "${TOOLS-}" = yes ] && missing libyaml.a libyaml; then
-  fetch libyaml
-  (cd "$source" && autoreconf -fi &&
-    ./configure $host --prefix="$prefix" --disable-shared --with-pic &&
-    make -j"$jobs" -C src && make -C src install &&
-    make -C include install && make install-pkgconfigDATA) >"$log" 2>&1
-fi
 if [ "${TOOLS-}" = yes ] && missing libsmartcols.a util-linux; then
   fetch util-linux
   # Headers declare close_range(), which the C library to link with may lack: a

@@ -45,12 +45,12 @@ says "a.mtx: found a FIFO"
 holds 'length == 1 and .[0].graph == "b"'
 
 promise "a job is a file, or a pipe that the shell made"
-mkfifo "$work/job.yaml"
-ended 1 dfgnn-tune run --job "$work/job.yaml" --quiet
-says "job.yaml: found a FIFO, expected a job file"
+mkfifo "$work/tune.job"
+ended 1 dfgnn-tune run --job "$work/tune.job" --quiet
+says "tune.job: found a FIFO, expected a job file"
 ended 1 dfgnn-tune run --job /dev/zero --quiet
 says /dev/zero "a device" "job file"
-echo "widths: [4, 8, 16]" |
+echo "--dim 4,8,16" |
   timeout 60 dfgnn-tune run "$small" --job /dev/stdin --device cpu --dry-run \
     --json >"$work/out" 2>"$work/err" || fail "a job of a pipe is refused"
 holds 'length == 3'

@@ -108,18 +108,18 @@ here="--device cpu --dim 8"
 }
 
 promise "a job asks for them"
-cat >"$work/job.yaml" <<END
-graphs: ["$small"]
-operators: [agnn]
-widths: [8]
-bias: true
-dropout: yes
+cat >"$work/tune.job" <<END
+$small
+--op agnn
+--dim 8
+--bias
+--dropout
 END
-status 0 dfgnn-tune run --job "$work/job.yaml" --device cpu --budget 3s \
+status 0 dfgnn-tune run --job "$work/tune.job" --device cpu --budget 3s \
   --quiet --store "$work/job.db"
 status 0 dfgnn-tune show --store "$work/job.db" --json
 holds 'length == 1 and .[0].bias and .[0].dropout'
-printf 'graphs: [a]\ndropout: 0.5\n' >"$work/job.yaml"
-status 1 dfgnn-tune run --job "$work/job.yaml" --quiet
-says "job.yaml:2: .*0.5"
+printf 'a\n--dropout 0.5\n' >"$work/tune.job"
+status 1 dfgnn-tune run --job "$work/tune.job" --quiet
+says "tune.job:2: .*0.5"
 finish

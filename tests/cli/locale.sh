@@ -45,8 +45,8 @@ status 0 comma dfgnn-graph convert "$mtx" "$work/comma.npz"
 both dfgnn-graph info "$work/comma.npz" --json
 
 promise "budgets and jobs have points, and stores numbers"
-printf 'graphs: ["%s"]\nwidths: [4]\nbudget: 0.3s\n' "$graph" >"$work/job.yaml"
-status 0 comma dfgnn-tune run --job "$work/job.yaml" --device cpu --quiet \
+printf -- '%s\n--dim 4\n--budget 0.3s\n' "$graph" >"$work/tune.job"
+status 0 comma dfgnn-tune run --job "$work/tune.job" --device cpu --quiet \
   --store "$work/s.db"
 status 0 comma dfgnn-tune run "$graph" --device cpu --dim 8 --budget 0.3s \
   --quiet --store "$work/s.db"

@@ -74,15 +74,15 @@ says 'operator gt, forward'
 prints 'gt forward f32'
 
 promise "a job file names programs"
-cat >"$work/job.yaml" <<TEXT
-graphs: ["$graph"]
-programs: [$work/gated.txt]
-widths: [8]
-devices: [cpu]
-budget: 0.1
-store: $work/job.db
+cat >"$work/tune.job" <<TEXT
+$graph
+--program $work/gated.txt
+--dim 8
+--device cpu
+--budget 0.1
+--store $work/job.db
 TEXT
-status 0 dfgnn-tune run --job "$work/job.yaml"
+status 0 dfgnn-tune run --job "$work/tune.job"
 prints 'program *forward'
 
 promise "variants of programs are listed, and compiled without a GPU"

@@ -50,13 +50,13 @@ status 0 dfgnn-bench "$small" $quick --op spmm-sum --rounds 5 --json \
 holds 'all(.saved_bytes == 0)'
 
 promise "a job names its passes"
-cat >"$work/job.yaml" <<END
-graphs: ["$small"]
-operators: [gat]
-passes: [forward, backward]
-widths: [8]
+cat >"$work/tune.job" <<END
+$small
+--op gat
+--pass forward,backward
+--dim 8
 END
-status 0 dfgnn-tune run --job "$work/job.yaml" --device cpu --budget 300ms \
+status 0 dfgnn-tune run --job "$work/tune.job" --device cpu --budget 300ms \
   --quiet --store "$work/job.db"
 status 0 dfgnn-tune show --store "$work/job.db" --json
 holds '[.[].pass] | unique == ["backward", "forward"]'

@@ -1,4 +1,4 @@
-/* A YAML job file: read, or refused with an exit status. */
+/* A job file: read, or refused with an exit status. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -126,7 +126,7 @@ END
 fi
 
 say "the examples and the job files are there"
-for name in gt.c gt_train.c cora.py jobs/cpu.yaml jobs/slurm.sh; do
+for name in gt.c gt_train.c cora.py jobs/cpu.job jobs/slurm.sh; do
   [ -e "$ROOT$DOCDIR/examples/$name" ] || {
     say "no $DOCDIR/examples/$name"
     exit 1

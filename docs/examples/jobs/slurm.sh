@@ -2,7 +2,7 @@
 # Tunes a job file with an array of tasks, one GPU and one store for each task,
 # and merges the stores at the end:
 #
-#   export JOB=/shared/job.yaml STORES=/shared/stores
+#   export JOB=/shared/tune.job STORES=/shared/stores
 #   sbatch --array=1-8 --gpus-per-task=1 --time=02:00:00 slurm.sh
 #
 # Each task measures every 8th problem into a store on its own disk, copies it

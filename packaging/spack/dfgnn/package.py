@@ -28,7 +28,6 @@ class Dfgnn(AutotoolsPackage):
     depends_on("xz")
     depends_on("zlib-api")
     depends_on("jansson")
-    depends_on("libyaml")
     depends_on("util-linux")
     depends_on("check")
     depends_on("metis", when="+metis")
