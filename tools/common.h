@@ -54,7 +54,6 @@ typedef enum tool_exit {
   X(JOB)                                                                       \
   X(DRY_RUN)                                                                   \
   X(EXHAUSTIVE)                                                                \
-  X(REMEASURE)                                                                 \
   X(AGAIN)                                                                     \
   X(ANONYMOUS)                                                                 \
   X(VARIANTS)                                                                  \
@@ -65,7 +64,6 @@ typedef enum tool_exit {
   X(DISPATCH)                                                                  \
   X(REGRET)                                                                    \
   X(ALL)                                                                       \
-  X(ONLY_WINNERS)                                                              \
   X(BEST)                                                                      \
   X(FROM_ARCH)                                                                 \
   X(ARCH)                                                                      \

@@ -221,11 +221,6 @@ const tool_option tool_options[OPTION_COUNT] = {
              "chosen or might be; or all",
          .set = option_again,
          FIELD(remeasure)},
-    [OPTION_REMEASURE] = {.name = "remeasure",
-                          .help = "the same as --again all",
-                          .set = option_flag,
-                          FIELD(remeasure),
-                          .flag = 1},
     [OPTION_ANONYMOUS] =
         {.name = "anonymous",
          .help = "store neither the names of graphs and families nor "
@@ -289,13 +284,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                     .set = option_flag,
                     FIELD(all),
                     .flag = 1},
-    [OPTION_ONLY_WINNERS] =
-        {.name = "only-winners",
-         .help = "only rows of winners and of the variants they "
-                 "were compared with",
-         .set = option_flag,
-         FIELD(best),
-         .flag = 1},
     [OPTION_BEST] = {.name = "best",
                      .argument = "N",
                      .help =

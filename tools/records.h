@@ -5,7 +5,7 @@
 #include "db/store.h"
 #include "tools/inputs.h"
 
-/* The rows that --best and --only-winners keep. */
+/* The rows that --best keeps. */
 typedef struct tool_winners tool_winners;
 
 typedef struct tool_records {

@@ -292,8 +292,8 @@ const tool_command tune_merge = {
         "after any number of times. TARGET is created if there is none; all "
         "sources are added or none is. Printed are the numbers of rows added, "
         "known before and skipped, and why rows were skipped.",
-    .options = HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(ONLY_WINNERS) |
-               HAS(BEST) | HAS_TABLE,
+    .options =
+        HAS_PROBLEM | HAS(FROM_ARCH) | HAS(SINCE) | HAS(BEST) | HAS_TABLE,
     .selects = 1,
     .main = merge_command};
 

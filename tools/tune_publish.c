@@ -103,7 +103,7 @@ const tool_command tune_publish = {
         "of nodes may read it, over any file system. The same rows give the "
         "same bytes.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
-               HAS(ONLY_WINNERS) | HAS(BEST) | HAS_ALWAYS,
+               HAS(BEST) | HAS_ALWAYS,
     .selects = 1,
     .main = publish_command};
 

@@ -383,6 +383,6 @@ const tool_command tune_run = {
         "and replaces no choice. --again noisy measures that again, later.",
     .options = HAS_PROBLEM | HAS(THREADS) | HAS(STORE) | HAS(BUDGET) |
                HAS(TIME_LIMIT) | HAS(SEED) | HAS(JOB) | HAS(RECORDED) |
-               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(REMEASURE) |
-               HAS(AGAIN) | HAS(ANONYMOUS) | HAS_TABLE,
+               HAS(SHARD) | HAS(DRY_RUN) | HAS(EXHAUSTIVE) | HAS(AGAIN) |
+               HAS(ANONYMOUS) | HAS_TABLE,
     .main = command};

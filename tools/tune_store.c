@@ -240,7 +240,6 @@ const tool_command tune_export = {
             "Numbers keep all their digits, so that importing gives the same "
             "rows.",
     .options = HAS_PROBLEM | HAS(STORE) | HAS(FROM_ARCH) | HAS(SINCE) |
-               HAS(ONLY_WINNERS) | HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) |
-               HAS_ALWAYS,
+               HAS(BEST) | HAS(OUTPUT) | HAS(ANONYMOUS) | HAS_ALWAYS,
     .selects = 1,
     .main = export_command};

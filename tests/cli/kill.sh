@@ -21,7 +21,7 @@ while [ $i -lt "$kills" ]; do
   i=$((i + 1))
   seed=$(((seed * 1103515245 + 12345) % 2147483648))
   # shellcheck disable=SC2086
-  dfgnn-tune run "$small" $quick --remeasure --dim 1,2,3,4 --store "$store" \
+  dfgnn-tune run "$small" $quick --again all --dim 1,2,3,4 --store "$store" \
     >/dev/null 2>&1 &
   pid=$!
   sleep "0.$(printf %03d $((seed / 65536 % 900)))"

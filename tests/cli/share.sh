@@ -73,7 +73,7 @@ holds '.[0].why | test("another architecture")'
 status 0 dfgnn-tune merge "$work/since.db" "$work/c.db" --since 2020-01-01 \
   --json
 holds ".[0].added == $n and (.[0].why | test(\"measured earlier\"))"
-status 0 dfgnn-tune merge "$work/win.db" "$work/a.db" --only-winners --json
+status 0 dfgnn-tune merge "$work/win.db" "$work/a.db" --best 1 --json
 holds ".[0].added >= 1 and .[0].added < $n"
 holds '.[0].why | test("not of a winner")'
 winners=$(jq '.[0].added' "$work/out")

@@ -96,7 +96,7 @@ cmp -s "$work/a" "$work/b" || fail "the order matters"
 [ "$(wc -l <"$work/a")" -eq "$rows" ] || fail "rows are lost or doubled"
 
 promise "winners alone answer like the whole store"
-status 0 dfgnn-tune merge "$work/winners.db" "$store" --only-winners
+status 0 dfgnn-tune merge "$work/winners.db" "$store" --best 1
 status 0 dfgnn-tune stat --store "$work/winners.db" --json
 holds ".[0].rows >= 1 and .[0].rows <= $rows"
 status 0 dfgnn-tune explain "$small" --device cpu --dim 8 \
