@@ -7,8 +7,7 @@ how much of the exchange is hidden, memory of each rank.
 Each case is forward and backward of one layer without its projections.  Rank 0
 times the whole graph alone, then all ranks time their parts, then their parts
 with the exchange switched off.  With --weak rank 0 alone times its own nodes
-and the edges between them, the work of one rank.  With --links the exchange
-itself is timed, by bytes.
+and the edges between them, the work of one rank.
 
 A graph is NAME.npz of --folder, or a specification of dfgnn-graph generate.
 Times are medians of rounds in which all ranks start together; a round is the
@@ -159,30 +158,29 @@ def split(name, args, rank, world, folder):
         folder, f"part-{rank}-of-{world}.npz")), cell[0]
 
 
-def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
-    """One row of results; rank 0 measures the single GPU's figures."""
+def measure_case(op, heads, dim, dtype, alone, mine, args, timer, device, rank):
+    """One row of results; rank 0 times `alone` on its GPU: the whole graph, or with
+    args.weak its own nodes and the edges between them."""
     found = dict(op=op, heads=heads, dim=dim,
                  dtype=str(dtype).replace("torch.", ""))
-    single = peak = None
-    wanted = None
-    if rank == 0:
-        nodes = torch.arange(whole.num_dst, device=device)
+    cell, wanted = [None, None], None
+
+    def step_over(graph, nodes):
         tensors = tensors_of(op, nodes, heads, dim, dtype, device)
         grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
-        run = step(op, whole, tensors, grad)
-        single = timer(run, together=False)
-        peak = memory_of(run, whole, tensors, device)
-        out = run()
-        wanted = [out.detach(), *[t.grad for t in tensors]]
-        wanted = [t.cpu() for t in wanted]
-        del tensors, grad, out, run
+        return tensors, step(op, graph, tensors, grad)
+    if rank == 0:
+        tensors, run = step_over(alone, mine.nodes if args.weak else
+                                 torch.arange(alone.num_dst, device=device))
+        cell = [timer(run, together=False), memory_of(run, alone, tensors, device)]
+        wanted = [run().detach().cpu(), *[t.grad.cpu() for t in tensors]]
+        del tensors, run
         torch.cuda.empty_cache() if device.type == "cuda" else None
     dist.barrier()
-    tensors = tensors_of(op, mine.nodes, heads, dim, dtype, device)
-    grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
-    run = step(op, mine, tensors, grad)
+    tensors, run = step_over(mine, mine.nodes)
     out = run()
-    error = errors(wanted, [out, *[t.grad for t in tensors]], mine, rank)
+    error = None if args.weak else errors(
+        wanted, [out, *[t.grad for t in tensors]], mine, rank)
     del out
     together = timer(run)
     mine_peak = memory_of(run, mine, tensors, device)
@@ -192,7 +190,6 @@ def measure_case(op, heads, dim, dtype, whole, mine, timer, device, rank):
     bare = timer(lambda: exchange_alone(op, mine, tensors))
     peaks = [None] * dist.get_world_size()
     dist.all_gather_object(peaks, mine_peak)
-    cell = [single, peak]
     dist.broadcast_object_list(cell, 0)
     single, peak = cell
     found.update(single_ms=single, ranks_ms=together,
@@ -252,8 +249,6 @@ def options():
                         help="seconds after which no case is begun")
     parser.add_argument("--weak", action="store_true",
                         help="one GPU times the nodes of one rank only")
-    parser.add_argument("--links", action="store_true",
-                        help="time the exchange alone, and nothing else")
     parser.add_argument("--work", default="/tmp")
     parser.add_argument("--out")
     args = parser.parse_args()
@@ -275,10 +270,6 @@ def main():
     timer = Timer(device, None, args.rounds)
     names = args.graphs.split(";" if ":" in args.graphs or "=" in args.graphs
                               else ",")
-    if args.links:
-        links(timer, device, rank, world, args.out)
-        dist.destroy_process_group()
-        return
     rows = []
     for name in names:
         folder = os.path.join(args.work, "parts-" + str(abs(hash_of(name))))
@@ -286,8 +277,8 @@ def main():
         mine = DistGraph(part, device=device)
         whole = None
         if rank == 0:
-            whole = None if args.weak else load_whole(name, args.folder,
-                                                      device)
+            whole = mine.split.interior if args.weak else load_whole(
+                name, args.folder, device)
         info = dict(graph=name, ranks=world, weak=args.weak, **how,
                     nodes=mine.total_nodes, edges=mine.total_edges,
                     part_nodes=mine.num_dst, part_edges=mine.num_edges,
@@ -303,12 +294,8 @@ def main():
                 break
             op, shape = problem.split(":")
             heads, dim = map(int, shape.split("x"))
-            if args.weak:
-                row = measure_weak(op, heads, dim, getattr(torch, args.dtype),
-                                   whole, mine, timer, device, rank)
-            else:
-                row = measure_case(op, heads, dim, getattr(torch, args.dtype),
-                                   whole, mine, timer, device, rank)
+            row = measure_case(op, heads, dim, getattr(torch, args.dtype), whole,
+                               mine, args, timer, device, rank)
             row.update(graph=name, method=how["method"], ranks=world,
                        weak=args.weak, nodes=mine.total_nodes,
                        edges=mine.total_edges,
@@ -332,50 +319,6 @@ def main():
         if gpu:
             torch.cuda.empty_cache()
     dist.destroy_process_group()
-
-
-def measure_weak(op, heads, dim, dtype, _, mine, timer, device, rank):
-    """A row whose scaling is the time of one rank's nodes alone over that of
-    all ranks."""
-    single = None
-    if rank == 0:
-        tensors = tensors_of(op, mine.nodes, heads, dim, dtype, device)
-        grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
-        single = timer(step(op, mine.split.interior, tensors, grad),
-                       together=False)
-    dist.barrier()
-    tensors = tensors_of(op, mine.nodes, heads, dim, dtype, device)
-    grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
-    run = step(op, mine, tensors, grad)
-    together = timer(run)
-    mine.exchange.enabled = False
-    without = timer(run)
-    mine.exchange.enabled = True
-    bare = timer(lambda: exchange_alone(op, mine, tensors))
-    cell = [single]
-    dist.broadcast_object_list(cell, 0)
-    return dict(op=op, heads=heads, dim=dim,
-                dtype=str(dtype).replace("torch.", ""), single_ms=cell[0],
-                ranks_ms=together, scaling=cell[0] / together,
-                without_exchange_ms=without, exchange_alone_ms=bare,
-                hidden=1 - max(0.0, together - without) / bare)
-
-
-def links(timer, device, rank, world, path):
-    """Milliseconds of all_to_all_single by the bytes that a rank sends to each
-    other one."""
-    rows = []
-    for bits in range(10, 29, 2):
-        sent = torch.zeros(world << bits, dtype=torch.uint8, device=device)
-        got = torch.empty_like(sent)
-        ms = timer(lambda: dist.all_to_all_single(got, sent))
-        rows.append(dict(bytes=1 << bits, ms=ms,
-                         gb_per_s=(world - 1) * (1 << bits) / ms / 1e6))
-    if rank == 0:
-        print(json.dumps([[r["bytes"], round(r["ms"], 4)] for r in rows]))
-        if path:
-            with open(path, "w") as out:
-                json.dump(dict(ranks=world, rows=rows), out, indent=1)
 
 
 def hash_of(name):
