@@ -7,13 +7,11 @@ behind them.  Layers and modules are imported when they are first looked at.
 from .._lazy import lazy
 
 __all__, __getattr__, __dir__ = lazy(globals(), {
-    "agnn_conv": ["AGNNConv"],
-    "gat_conv": ["GATConv"],
-    "gatv2_conv": ["GATv2Conv"],
+    "attention_convs": ["AGNNConv", "GATConv", "GATv2Conv",
+                        "TransformerConv"],
     "mesh": ["EdgeBlock", "MeshBlock"],
     "message_convs": ["GINEConv", "ResGatedGraphConv"],
     "neighbours": ["GCNConv", "GINConv", "GraphConv", "SAGEConv"],
-    "transformer_conv": ["TransformerConv"],
     "dgl": [],
     "pyg": [],
 })

@@ -19,10 +19,6 @@ from ._node import fits, graph_of, named, node, recipe, run
 SMALL_ON_CPU = 1 << 15
 
 
-def _fits_out(bias, heads, dim, concat):
-    return bias is None or bias.shape == (heads * dim if concat else dim,)
-
-
 def _products(tensors, sides, width):
     """(links, slots by name) of linear layers "w_name" and "b_name", those of
     one input in one product; (None, None) where shapes contradict each other.
@@ -53,80 +49,85 @@ def _products(tensors, sides, width):
     return links, slots
 
 
+# ---- GAT and GATv2 ----------------------------------------------------------
+
+# what their recipes have in common, before what is their own
+_COMMON = "x x_dst bias w_res edge_attr w_edge "
+
+
+def _additive(state, links, x, edge_index, edge_attr, size, *given):
+    """The result of the links of _gat or _gatv2; given: what is their own."""
+    sums(state)
+    src, dst, sizes = pair(x, size)
+    loops, fill = state["add_self_loops"], None
+    if loops and edge_attr is not None:
+        fill = state["fill_value"]
+        if not isinstance(fill, str) or fill not in ("mean", "add", "sum"):
+            raise Other
+    bias, (w_res, of_residual) = own(state, "bias"), linear(state, "res")
+    if of_residual is not None:
+        if bias is not None:
+            raise Other
+        bias = of_residual
+    return run(graph_of(edge_index, sizes, loops), links,
+               (state["heads"], state["concat"], fill), src, dst, bias, w_res,
+               *edge_features(state, edge_attr, src), *given,
+               dropout=dropout_of(state), slope=state["negative_slope"])
+
+
+def _around(graph, static, width, x, x_dst, bias, w_res, edge_attr, w_edge):
+    """(links before those of the attention, the last link), or None where
+    shapes contradict each other; width: of all heads."""
+    heads, concat, fill = static
+    out = width if concat else width // heads
+    if width % heads or bias is not None and bias.shape != (out,) or \
+            not _edges_fit(graph, edge_attr, w_edge, width, fill):
+        return None
+    if w_res is None:
+        return [], Finish("sums", "out", heads, not concat, None,
+                          named("bias", bias))
+    receives = x if x_dst is None else x_dst
+    if not fits(w_res, None, receives.size(1)) or w_res.size(0) != out:
+        return None
+    return [Product("x" if x_dst is None else "x_dst", ("w_res",), (), (),
+                    "residual")], Finish(
+        "sums", "out", heads, not concat, Slot("residual"),
+        named("bias", bias))
+
+
 @node
 def gat(state, x, edge_index, edge_attr=None, size=None,
         return_attention_weights=None):
     if return_attention_weights:
         raise Other
-    sums(state)
-    src, dst, sizes = pair(x, size)
-    loops, fill = _loops(state, edge_attr)
-    graph = graph_of(edge_index, sizes, loops)
     if state["_modules"].get("lin") is not None:
-        weight, w_dst = product(state, "lin"), None
-    elif dst is not None:  # with a layer of its own for those that receive
-        weight, w_dst = product(state, "lin_src"), product(state, "lin_dst")
+        weights = product(state, "lin"), None
+    elif type(x) is tuple and x[0] is not x[-1]:
+        # with a layer of its own for those that receive
+        weights = product(state, "lin_src"), product(state, "lin_dst")
     else:
         raise Other
-    return run(graph, _gat, (state["heads"], state["concat"], fill), src, dst,
-               weight, w_dst, own(state, "att_src"), own(state, "att_dst"),
-               *_ending(state), *edge_features(state, edge_attr, src),
-               None if edge_attr is None else own(state, "att_edge"),
-               dropout=dropout_of(state), slope=state["negative_slope"])
+    return _additive(state, _gat, x, edge_index, edge_attr, size, *weights,
+                     own(state, "att_src"), own(state, "att_dst"),
+                     None if edge_attr is None else own(state, "att_edge"))
 
 
-def _loops(state, edge_attr):
-    """(whether a layer adds self loops, what it fills their features with,
-    None where they have none)."""
-    loops = state["add_self_loops"]
-    if edge_attr is None or not loops:
-        return loops, None
-    fill = state["fill_value"]
-    if not isinstance(fill, str) or fill not in ("mean", "add", "sum"):
-        raise Other
-    return loops, fill
-
-
-def _ending(state):
-    """The bias and the weight of the residual of a result; None for each that
-    there is not."""
-    bias, (weight, of_residual) = own(state, "bias"), linear(state, "res")
-    if bias is not None and of_residual is not None:
-        raise Other
-    return of_residual if bias is None else bias, weight
-
-
-def _residual_links(x, x_dst, w_res, width):
-    """(links of a residual, its Slot or None), or None if it does not fit."""
-    if w_res is None:
-        return [], None
-    own = x if x_dst is None else x_dst
-    if not fits(w_res, None, own.size(1)) or w_res.size(0) != width:
-        return None
-    return [Product("x" if x_dst is None else "x_dst", ("w_res",), (), (),
-                    "residual")], Slot("residual")
-
-
-@recipe("x x_dst weight w_dst att_src att_dst bias w_res edge_attr w_edge "
-        "att_edge")
-def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
-         bias, w_res, edge_attr, w_edge, att_edge):
-    heads, concat, fill = static
-    dim = weight.size(0) // heads
-    right = (fits(weight, None, x.size(1)) and weight.size(0) == heads * dim
-             and att_src.shape == att_dst.shape == (1, heads, dim)
-             and _fits_out(bias, heads, dim, concat))
+@recipe(_COMMON + "weight w_dst att_src att_dst att_edge")
+def _gat(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
+         weight, w_dst, att_src, att_dst, att_edge):
+    heads, _, fill = static
+    width = weight.size(0)
+    around = _around(graph, static, width, x, x_dst, bias, w_res, edge_attr,
+                     w_edge)
+    right = (around and fits(weight, None, x.size(1))
+             and att_src.shape == att_dst.shape == (1, heads, width // heads)
+             and (edge_attr is None or att_edge.shape == att_src.shape))
     if right and x_dst is not None:
         other = weight if w_dst is None else w_dst
-        right = fits(other, None, x_dst.size(1)) and \
-            other.size(0) == weight.size(0)
-    residual = _residual_links(x, x_dst, w_res,
-                               heads * dim if concat else dim)
-    if not right or residual is None or not _edges_fit(
-            graph, edge_attr, w_edge, heads * dim, fill) or \
-            edge_attr is not None and att_edge.shape != att_src.shape:
+        right = fits(other, None, x_dst.size(1)) and other.size(0) == width
+    if not right:
         return None
-    links = [*residual[0], Product("x", ("weight",), (), (), "h")]
+    links = [*around[0], Product("x", ("weight",), (), (), "h")]
     exact = torch.float64 if x.dtype == torch.float64 else torch.float32
     if x_dst is None:
         links.append(Scores("h", ("att_dst", "att_src"), "scores", exact))
@@ -143,59 +144,46 @@ def _gat(graph, settings, static, x, x_dst, weight, w_dst, att_src, att_dst,
             "by edge", "w_edge", "att_edge", "score_edge", exact)]
         scores = *scores, Slot("score_edge")
         of_edges = _abi.EDGE_PROJECTED
-    return [*links, Attention("gat", (Slot("h"), *scores), "sums",
-                              heads, dim, x.dtype, settings, of_edges),
-            Finish("sums", "out", heads, not concat, residual[1],
-                   named("bias", bias))]
+    return [*links, Attention("gat", (Slot("h"), *scores), "sums", heads,
+                              width // heads, x.dtype, settings, of_edges),
+            around[1]]
 
 
 @node
 def gatv2(state, x, edge_index, edge_attr=None,
           return_attention_weights=None):
-    if return_attention_weights:
-        raise Other
-    sums(state)
     shared = state["share_weights"]
-    if shared and type(x) is tuple:
+    if return_attention_weights or shared and type(x) is tuple:
         raise Other
-    src, dst, sizes = pair(x)
-    loops, fill = _loops(state, edge_attr)
-    return run(graph_of(edge_index, sizes, loops), _gatv2,
-               (state["heads"], state["concat"], fill), src, dst,
-               *linear(state, "lin_l"), *(
-                   (None, None) if shared else linear(state, "lin_r")),
-               own(state, "att"), *_ending(state),
-               *edge_features(state, edge_attr, src),
-               dropout=dropout_of(state), slope=state["negative_slope"])
+    return _additive(state, _gatv2, x, edge_index, edge_attr, None,
+                     *linear(state, "lin_l"), *(
+                         (None, None) if shared else linear(state, "lin_r")),
+                     own(state, "att"))
 
 
-@recipe("x x_dst w_l b_l w_r b_r att bias w_res edge_attr w_edge")
-def _gatv2(graph, settings, static, x, x_dst, w_l, b_l, w_r, b_r, att, bias,
-           w_res, edge_attr, w_edge):
-    heads, concat, fill = static
+@recipe(_COMMON + "w_l b_l w_r b_r att")
+def _gatv2(graph, settings, static, x, x_dst, bias, w_res, edge_attr, w_edge,
+           w_l, b_l, w_r, b_r, att):
+    heads, _, fill = static
     width = w_l.size(0)
-    dim = width // heads
-    if not (width == heads * dim and att.shape == (1, heads, dim)
-            and _fits_out(bias, heads, dim, concat)):
-        return None
+    around = _around(graph, static, width, x, x_dst, bias, w_res, edge_attr,
+                     w_edge)
     sides = [("x", "l")]
     if w_r is not None:
         sides.append(("x" if x_dst is None else "x_dst", "r"))
     links, slots = _products(dict(x=x, x_dst=x_dst, w_l=w_l, b_l=b_l, w_r=w_r,
                                   b_r=b_r), sides, width)
-    residual = _residual_links(x, x_dst, w_res,
-                               width if concat else dim)
-    if links is None or residual is None or not _edges_fit(
-            graph, edge_attr, w_edge, width, fill):
+    if not around or links is None or att.shape != (1, heads, width // heads):
         return None
     inputs = (slots.get("r", slots["l"]), slots["l"], Slot("att"),
               *_edge_slots(edge_attr))
-    return [*residual[0], *links, *_edge_links(graph, edge_attr, fill),
-            Attention("gatv2", inputs, "sums", heads, dim, x.dtype,
+    return [*around[0], *links, *_edge_links(graph, edge_attr, fill),
+            Attention("gatv2", inputs, "sums", heads, width // heads, x.dtype,
                       settings, _edge_dim(edge_attr), graph.handle.listed),
-            Finish("sums", "out", heads, not concat, residual[1],
-                   named("bias", bias))]
+            around[1]]
 
+
+# ---- the others -------------------------------------------------------------
 
 @node
 def transformer(state, x, edge_index, edge_attr=None,

@@ -10,7 +10,7 @@ from ..graph import Graph
 from ._guards import surroundings
 from ._linear import reset
 
-_FLOWS = ("source_to_target", "target_to_source")
+FLOWS = ("source_to_target", "target_to_source")
 # methods of PyG's MessagePassing, which the layers here do not have
 _MESSAGES = ("message", "aggregate", "update", "edge_update", "propagate",
              "message_and_aggregate", "edge_updater")
@@ -36,8 +36,8 @@ class Conv(nn.Module):
     def __init__(self, aggr="add", flow="source_to_target", node_dim=None,
                  **kwargs):
         super().__init__()
-        if flow not in _FLOWS:
-            raise ValueError(f"flow must be one of {_FLOWS}, got {flow!r}")
+        if flow not in FLOWS:
+            raise ValueError(f"flow must be one of {FLOWS}, got {flow!r}")
         if node_dim is None:
             node_dim = self.default_node_dim
         if node_dim not in self.node_dims:
@@ -68,10 +68,10 @@ class Conv(nn.Module):
         if isinstance(edges, Graph):
             return edges
         if _is_edge_index(edges):
-            return edges.flip(0) if self.flow == _FLOWS[1] else edges
+            return edges.flip(0) if self.flow == FLOWS[1] else edges
         self.check_flow(edges)
         edges = _structure(edges, type(self).__name__, values is None)
-        return edges.flip(0) if self.flow == _FLOWS[1] else edges
+        return edges.flip(0) if self.flow == FLOWS[1] else edges
 
     def weighted_edges(self, edges, edge_weight):
         """The edges, from sources to destinations whatever the flow is.  The
@@ -85,10 +85,10 @@ class Conv(nn.Module):
                 edges, f"{type(self).__name__} with edge_weight", True)
             if isinstance(edges, Graph):
                 return edges
-        return edges if self.flow == _FLOWS[0] else edges.flip(0)
+        return edges if self.flow == FLOWS[0] else edges.flip(0)
 
     def check_flow(self, edges):
-        if self.flow == _FLOWS[1] and is_adjacency(edges):
+        if self.flow == FLOWS[1] and is_adjacency(edges):
             raise ValueError(
                 'flow="target_to_source" does not go with an adjacency, whose '
                 "rows are destinations; pass the transposed one, adj.t()")
@@ -111,7 +111,7 @@ class Conv(nn.Module):
             looped = graph.looped if isinstance(graph, Graph) else None
             edges = _looped_edges(graph, size) if looped is None else \
                 looped.edge_index
-            if self.flow == _FLOWS[1] and not isinstance(graph, Graph):
+            if self.flow == FLOWS[1] and not isinstance(graph, Graph):
                 edges = edges.flip(0)
         elif isinstance(graph, Graph):
             edges = graph.edge_index
@@ -120,35 +120,6 @@ class Conv(nn.Module):
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
                 f"{self.out_channels}, heads={self.heads})")
-
-
-class Additive(Conv):
-    """A layer whose scores add terms of sources, destinations and edges."""
-
-    def __init__(self, in_channels, out_channels, heads, concat,
-                 negative_slope, dropout, add_self_loops, edge_dim, fill_value,
-                 residual, **kwargs):
-        super().__init__(**kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.heads = heads
-        self.concat = concat
-        self.negative_slope = negative_slope
-        self.dropout = dropout
-        self.add_self_loops = add_self_loops
-        self.edge_dim = edge_dim
-        self.fill_value = fill_value
-        self.residual = residual
-
-    def edges_and_features(self, edges, edge_attr):
-        """(the edges, their features, the row by which loops are filled)."""
-        values = None
-        if edge_attr is None and self.lin_edge is not None:
-            edge_attr = values = edge_features(edges)
-        graph = self.edges(edges, values)
-        # PyG reduces over row 1 of edge_index whatever the flow is
-        flipped = self.flow == _FLOWS[1] and not isinstance(graph, Graph)
-        return graph, edge_attr, 0 if flipped else 1
 
 
 class OwnFeatures:
@@ -212,10 +183,10 @@ def _looped_edges(graph, size):
     return looped_graph(graph, size).edge_index
 
 
-def destinations(edges, size, x_src, flow=_FLOWS[0]):
+def destinations(edges, size, x_src, flow=FLOWS[0]):
     """The number of destinations if their features are not given: that of the
     edges, that of size, or the number of sources."""
-    column = 1 if flow == _FLOWS[0] else 0
+    column = 1 if flow == FLOWS[0] else 0
     if isinstance(edges, Graph):
         return edges.num_dst
     if is_adjacency(edges):

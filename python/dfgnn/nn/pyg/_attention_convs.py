@@ -1,7 +1,6 @@
 """Layers that attend: GAT, GATv2, transformers and their kin."""
 
 import torch
-from torch import Tensor
 from torch_geometric.nn import Linear
 
 from ... import ops
@@ -11,6 +10,8 @@ from .._linear import hooked
 from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import fits, unfit, usual
 from ._reduce import is_sum
+
+_LOOKED_AT = "its projection of edges is not PyG's, or a hook looks at it"
 
 
 def certain_dropout(layer):
@@ -50,48 +51,7 @@ def can_fill(layer, edge_attr, ends):
             or ends.num_src == ends.num_dst)
 
 
-# ---- GAT --------------------------------------------------------------------
-
-def _loops_reason(layer, edge_attr, wanted):
-    """Why self loops cannot be added by kernels, or None."""
-    if not layer.add_self_loops:
-        return None
-    if ops.compiling() and wanted:
-        return "torch.compile traces"  # their number depends on values
-    if edge_attr is not None and edges_looked_at(layer):
-        return "its projection of edges is not PyG's, or a hook looks at it"
-    return None
-
-
-def _row(layer):
-    """The row by which PyG fills loops, of edges as messages flow."""
-    return 0 if reverse(layer) else 1
-
-
-def gat(layer, x, edge_index, edge_attr=None, size=None,
-        return_attention_weights=None):
-    wanted = bool(return_attention_weights)
-    given = (x,) if isinstance(x, Tensor) else x
-    reason = attends(layer, edge_index, edge_attr, *given)
-    if reason is None and (given[0] is None or any(
-            t is not None and t.dim() != 2 for t in given)):
-        reason = "x is not [nodes, features]"
-    reason = reason or _loops_reason(layer, edge_attr, wanted)
-    if reason is None and edges_looked_at(layer):
-        reason = "its projection of edges is not PyG's, or a hook looks at it"
-    if reason is not None:
-        return unfit(layer, reason)
-    found = ends(layer, (x, x) if isinstance(x, Tensor) else x, size)
-    if found is None:
-        return unfit(layer, "sizes contradict each other")
-    if layer.add_self_loops and not can_fill(layer, edge_attr, found):
-        return unfit(layer, "PyG cannot fill the features of loops")
-    graph = graph_of(layer, edge_index, found.num_src, found.num_dst)
-    out, alpha = steps.gat(layer, graph, x, found.num_dst, edge_attr, wanted,
-                           _row(layer))
-    return out if alpha is None else (out, _weights_result(
-        layer, edge_index, graph, layer.add_self_loops, alpha))
-
+# ---- GAT and GATv2 ----------------------------------------------------------
 
 def edges_looked_at(layer):
     """Whether the projection of edge features is more than a product with its
@@ -101,29 +61,60 @@ def edges_looked_at(layer):
         type(lin) not in (Linear, torch.nn.Linear) or hooked(lin))
 
 
-# ---- GATv2 ------------------------------------------------------------------
+def _additive_reason(layer, edge_index, edge_attr, given, wanted):
+    """Why the kernels of GAT or GATv2 do not serve a call, or None."""
+    reason = attends(layer, edge_index, edge_attr, *given)
+    if reason is not None:
+        return reason
+    if given[0] is None or any(t is not None and t.dim() != 2 for t in given):
+        return "x is not [nodes, features], or two such"
+    if layer.add_self_loops and ops.compiling() and wanted:
+        return "torch.compile traces"  # their number depends on values
+    return None
 
-def gatv2(layer, x, edge_index, edge_attr=None,
-          return_attention_weights=None):
-    wanted = bool(return_attention_weights)
-    x_l, x_r = steps.pair(x)
-    if x_l is None or x_r is None or x_l.dim() != 2 or x_r.dim() != 2:
-        return unfit(layer, "x is not [nodes, features], or two such")
-    reason = attends(layer, edge_index, edge_attr, x_l, x_r) or \
-        _loops_reason(layer, edge_attr, wanted)
-    if reason is None and edge_attr is not None and layer.lin_edge is None:
-        reason = "edge_attr is given, but the layer has no edge_dim"
+
+def _additive(layer, x, edge_index, edge_attr, size, wanted, reason, step):
+    """The result of step(graph, num_dst, row), where PyG fills loops by that
+    row of edges as messages flow; reason: why there is none, or None."""
+    wanted = bool(wanted)
+    reason = _additive_reason(layer, edge_index, edge_attr, steps.pair(x),
+                              wanted) or reason
     if reason is not None:
         return unfit(layer, reason)
-    found = ends(layer, (x_l, x_r))
+    found = ends(layer, steps.pair(x), size)
     if found is None:
         return unfit(layer, "sizes contradict each other")
     if layer.add_self_loops and not can_fill(layer, edge_attr, found):
         return unfit(layer, "PyG cannot fill the features of loops")
     graph = graph_of(layer, edge_index, found.num_src, found.num_dst)
-    out, alpha = steps.gatv2(layer, graph, x, edge_attr, wanted, _row(layer))
+    out, alpha = step(graph, found.num_dst, 0 if reverse(layer) else 1, wanted)
     return out if alpha is None else (out, _weights_result(
         layer, edge_index, graph, layer.add_self_loops, alpha))
+
+
+def gat(layer, x, edge_index, edge_attr=None, size=None,
+        return_attention_weights=None):
+    return _additive(
+        layer, x, edge_index, edge_attr, size, return_attention_weights,
+        _LOOKED_AT if edges_looked_at(layer) else None,
+        lambda graph, num_dst, row, wanted: steps.gat(
+            layer, graph, x, num_dst, edge_attr, wanted, row))
+
+
+def gatv2(layer, x, edge_index, edge_attr=None,
+          return_attention_weights=None):
+    reason = None
+    if steps.pair(x)[1] is None:
+        reason = "x is not [nodes, features], or two such"
+    elif edge_attr is not None and layer.lin_edge is None:
+        reason = "edge_attr is given, but the layer has no edge_dim"
+    elif edge_attr is not None and layer.add_self_loops and \
+            edges_looked_at(layer):
+        reason = _LOOKED_AT
+    return _additive(
+        layer, x, edge_index, edge_attr, None, return_attention_weights,
+        reason, lambda graph, num_dst, row, wanted: steps.gatv2(
+            layer, graph, x, edge_attr, wanted, row))
 
 
 # ---- transformers -----------------------------------------------------------
@@ -172,7 +163,7 @@ def dot_products(layer, edge_index, size, query, key, value, edge_attr=None,
         reason = "edge_attr and edge_dim do not go together"
     if reason is None and linear is not None and (
             edges_looked_at(layer) or edge_attr.dim() != 2):
-        reason = "its projection of edges is not PyG's, or a hook looks at it"
+        reason = _LOOKED_AT
     if reason is None and linear is not None and edge_attr.dtype != key.dtype \
             and not torch.is_autocast_enabled(key.device.type):
         reason = "edge_attr is of another type"
