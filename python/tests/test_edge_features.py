@@ -205,51 +205,6 @@ def test_autocast_computes_in_its_type(dtype):
     close(out.float(), by_edges(edges, t)[0], 0.1)
 
 
-def pyg_pairs():
-    pyg = pytest.importorskip("torch_geometric.nn")
-    for width in (3, 8):
-        yield ("transformer", pyg.TransformerConv, nn.TransformerConv,
-               dict(heads=2, edge_dim=width))
-        yield ("transformer without concat", pyg.TransformerConv,
-               nn.TransformerConv,
-               dict(heads=2, edge_dim=width, concat=False, beta=True))
-        for fill in ("mean", "add", 0.5):
-            yield ("gatv2", pyg.GATv2Conv, nn.GATv2Conv,
-                   dict(heads=2, edge_dim=width, fill_value=fill))
-            yield ("gat", pyg.GATConv, nn.GATConv,
-                   dict(heads=2, edge_dim=width, fill_value=fill))
-        yield ("gatv2 without loops", pyg.GATv2Conv, nn.GATv2Conv,
-               dict(heads=2, edge_dim=width, add_self_loops=False,
-                    share_weights=True))
-
-
-KINDS = 18  # at least as many as pyg_pairs() yields
-
-
-@pytest.mark.parametrize("kind", range(KINDS))
-def test_layers_have_pygs_outputs_and_gradients(kind):
-    pairs = list(pyg_pairs())
-    assert len(pairs) <= KINDS
-    if kind >= len(pairs):
-        pytest.skip("fewer layers")
-    name, theirs, ours, arguments = pairs[kind]
-    torch.manual_seed(kind)
-    edges = random_edges(N, N, E)[:, :E]
-    peer = theirs(6, D, **arguments).double()
-    layer = ours(6, D, **arguments).double()
-    layer.load_state_dict(peer.state_dict())
-    x = torch.randn(N, 6, dtype=torch.float64, requires_grad=True)
-    e = torch.randn(E, arguments["edge_dim"], dtype=torch.float64,
-                    requires_grad=True)
-    out, expected = layer(x, edges, e), peer(x, edges, e)
-    close(out, expected, 1e-10, name)
-    grad = torch.randn_like(out)
-    found = torch.autograd.grad(out, [x, e, *layer.parameters()], grad)
-    wanted = torch.autograd.grad(expected, [x, e, *peer.parameters()], grad)
-    for a, b in zip(found, wanted):
-        near(a, b, 1e-9, name)
-
-
 def test_the_kernels_do_it_themselves(place, monkeypatch):
     """No call takes the composite path."""
     from dfgnn import _composite
@@ -277,28 +232,34 @@ def test_the_kernels_do_it_themselves(place, monkeypatch):
     assert all(x.grad is not None for x in norms.values())
 
 
+# by name, and what tells the cases of a name apart: options of layers
+LAYERS = [
+    ("TransformerConv", {}), ("TransformerConv", dict(concat=False, beta=True)),
+    *[(name, dict(fill_value=fill)) for name in ("GATv2Conv", "GATConv")
+      for fill in ("mean", "add", 0.5)],
+    ("GATv2Conv", dict(add_self_loops=False, share_weights=True))]
+
+
 def spoilt(x):
     return x.isnan().nonzero().tolist()
 
 
-@pytest.mark.parametrize("kind", range(KINDS))
+@pytest.mark.parametrize("name, options", LAYERS)
+@pytest.mark.parametrize("width", [3, 8])
 @pytest.mark.parametrize("spoil", ["edge", "node", "hidden"])
-def test_a_nan_spoils_what_it_spoils_in_pyg(place, kind, spoil):
+def test_a_nan_spoils_what_it_spoils_in_pyg(place, name, options, width,
+                                            spoil):
     """One NaN in the features of an edge, or of a node with edges, or of a
     node that no edge reads."""
-    pairs = list(pyg_pairs())
-    assert len(pairs) <= KINDS
-    if kind >= len(pairs):
-        pytest.skip("fewer layers")
-    _, theirs, ours, arguments = pairs[kind]
-    torch.manual_seed(kind)
+    pyg = pytest.importorskip("torch_geometric.nn")
     # the last node sends nothing and gets nothing, unless it has a loop
     edges = random_edges(N - 1, N - 1, E)[:, :E]
-    peer = theirs(6, D, **arguments).double()
-    layer = ours(6, D, **arguments).double()
+    peer, layer = (getattr(where, name)(
+        6, D, heads=2, edge_dim=width, **options).double()
+        for where in (pyg, nn))
     layer.load_state_dict(peer.state_dict())
     x = torch.randn(N, 6, dtype=torch.float64)
-    e = torch.randn(E, arguments["edge_dim"], dtype=torch.float64)
+    e = torch.randn(E, width, dtype=torch.float64)
     if spoil == "edge":
         e[(edges[0] != edges[1]).nonzero()[3], 1] = float("nan")
     else:
