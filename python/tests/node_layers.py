@@ -21,12 +21,6 @@ def with_fields(layer, fields):
     return layer
 
 
-def principal(reductions, scalers, **more):
-    """A PNAConv whose averages are those of some degrees."""
-    return ours.PNAConv(WIDTH, 4, reductions.split(), scalers.split(),
-                        torch.tensor([1, 3, 4, 2, 1]), **more)
-
-
 # by name, functions that make layers
 LAYERS = {
     "GAT": lambda: ours.GATConv(WIDTH, 4, 3),
@@ -90,10 +84,6 @@ LAYERS = {
         torch.nn.Linear(WIDTH, 5), aggr="mean"), WIDTH),
     "GINE mean": lambda: with_fields(ours.GINEConv(
         torch.nn.Linear(WIDTH, 5), edge_dim=FIELDS, aggr="mean"), FIELDS),
-    "PNA": lambda: principal("mean min max std",
-                             "identity amplification attenuation"),
-    "PNA towers": lambda: principal("std max", "linear identity", towers=2),
-    "PNA inverse": lambda: principal("min mean", "inverse_linear", towers=4),
 }
 BIPARTITE = {
     "GAT": lambda: ours.GATConv((WIDTH, 4), 4, 2, add_self_loops=False),

@@ -9,11 +9,11 @@ import torch_geometric.nn as pyg
 from torch.nn.utils import parametrize, prune
 
 import dfgnn.nn.pyg as ours
-from conftest import close
+from conftest import close, random_edges
 from dfgnn import _execute
 from dfgnn.convert import looped_graph
 from node_layers import (
-    LAYERS, NODES, WIDTH, all_close, call_of, is_node, principal, results,
+    LAYERS, NODES, WIDTH, all_close, call_of, is_node, leaves_of, results,
     step_by_step)
 
 
@@ -92,34 +92,59 @@ def test_what_looks_into_a_layer_sees_its_steps(change):
     close(out, layer(x, edges), 1e-12)
 
 
+def principal(reductions="mean max", scalers="identity linear", **more):
+    """A PNAConv whose averages are those of some degrees."""
+    return ours.PNAConv(WIDTH, 4, reductions.split(), scalers.split(),
+                        torch.tensor([1, 3, 4, 2, 1]), **more)
+
+
+PNA = "mean min max std", "identity amplification attenuation"
+
+
 @pytest.mark.parametrize("part", [
     "pre_nns.0", "pre_nns.0.0", "post_nns.0", "post_nns.0.0", "aggr_module",
     "aggr_module.aggr", "lin"])
 def test_what_looks_into_a_part_of_pna_sees_its_steps(part):
-    layer, given = call_of(LAYERS["PNA"]())
+    layer, given = call_of(principal(*PNA))
     before, seen = results(layer, given), []
-    assert is_node(before[0])
     hook = layer.get_submodule(part).register_forward_hook(
         lambda module, inputs, out: seen.append(1))
     after = results(layer, given)
     hook.remove()
-    assert seen and not is_node(after[0])
+    assert seen
     close(after[0], before[0], 1e-12)
     all_close(after[1], before[1], 1e-12)
 
 
-@pytest.mark.parametrize("more", [
-    {"divide_input": True, "towers": 2}, {"pre_layers": 2},
-    {"post_layers": 2}, {"train_norm": True}], ids=str)
-def test_other_networks_of_pna_take_the_steps(more):
-    layer, given = call_of(principal("mean max", "identity linear", **more))
-    out, grads = results(layer, given)
-    assert not is_node(out)
-    plain = copy.deepcopy(layer)
-    plain.__class__ = pyg.PNAConv
-    expected, expected_grads = results(plain, given)
-    close(out, expected, 1e-10)
-    all_close(grads, expected_grads, 1e-10)
+@pytest.mark.parametrize("reduced, more", [
+    (PNA, {}), (("std max", "linear identity"), {"towers": 2}),
+    (("min mean", "inverse_linear"), {"towers": 4}), (("sum var",), {}),
+    ((), {"divide_input": True, "towers": 2}), ((), {"pre_layers": 2}),
+    ((), {"post_layers": 2}), ((), {"train_norm": True})], ids=str)
+def test_networks_of_pna_give_what_pygs_give(reduced, more):
+    layer, given = call_of(principal(*reduced, **more))
+    found = []
+    for module in (layer, pyg_of(layer)):
+        out = module(*given)
+        leaves = leaves_of(module, given)
+        first = torch.autograd.grad(out.square().sum(), leaves,
+                                    create_graph=True, allow_unused=True)
+        second = torch.autograd.grad(
+            sum(g.square().sum() for g in first if g is not None), leaves,
+            allow_unused=True)
+        found.append([out, *first, *[
+            torch.zeros(()).double() if t is None or not t.any() else t
+            for t in second]])
+    all_close(*found, 1e-9)
+
+
+def test_pna_holds_no_features_once_for_each_scaler():
+    layer, _ = call_of(principal(*PNA))
+    saved, x = [], torch.randn(60, WIDTH, dtype=torch.float64)
+    with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: saved.append(t.numel()) or t, lambda t: t):
+        layer(x, random_edges(60, 60, 200))
+    assert max(saved) == 60 * 4 * WIDTH
 
 
 def test_hooks_of_all_modules():

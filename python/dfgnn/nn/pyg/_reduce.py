@@ -59,19 +59,28 @@ def combine(module, outs, graph):
 
 def _scaled(module, graph, out):
     """The scaling that DegreeScalerAggregation does after its reductions."""
-    degree = degrees(graph, out.dtype).view([-1] + [1] * (out.dim() - 1))
-    least = degree.clamp(min=1)
+    outs = []
+    for factor in factors_of(module, graph, out.dtype):
+        outs.append(out if factor is None else out * factor.view(
+            [-1] + [1] * (out.dim() - 1)))
+    return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
+
+
+def factors_of(module, graph, dtype):
+    """[N] what each scaler of a DegreeScalerAggregation multiplies by, None for
+    1."""
+    def of_degrees(least, log):
+        def make():
+            found = degrees(graph, dtype).clamp(min=least)
+            return torch.log(found + 1) if log else found
+        return graph._derive(("scale", least, log, dtype), make)
     factors = {
         "identity": lambda: None,
-        "amplification": lambda: torch.log(degree + 1) / module.avg_deg_log,
-        "attenuation": lambda: module.avg_deg_log / torch.log(least + 1),
-        "linear": lambda: degree / module.avg_deg_lin,
-        "inverse_linear": lambda: module.avg_deg_lin / least}
-    outs = []
-    for name in module.scaler:
-        factor = factors[name]()
-        outs.append(out if factor is None else out * factor)
-    return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
+        "amplification": lambda: of_degrees(0, True) / module.avg_deg_log,
+        "attenuation": lambda: module.avg_deg_log / of_degrees(1, True),
+        "linear": lambda: of_degrees(0, False) / module.avg_deg_lin,
+        "inverse_linear": lambda: module.avg_deg_lin / of_degrees(1, False)}
+    return [factors[name]() for name in module.scaler]
 
 
 # ---- features of any number of dimensions ----------------------------------

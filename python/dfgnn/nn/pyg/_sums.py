@@ -3,7 +3,7 @@ follow from sums of such messages."""
 
 import torch
 import torch.nn.functional as F
-from torch_geometric.nn import Linear
+from torch_geometric.nn import Linear, aggr
 
 from ... import ops
 from ..._edge_sums import degrees
@@ -11,6 +11,7 @@ from ..._mlp_formula import REDUCTIONS as MLP_REDUCTIONS
 from ...aggregation import each_reduction, spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
+from .._guards import watched
 from .._linear import hooked
 from .._networks import after_linear
 from ._edges import (
@@ -18,7 +19,7 @@ from ._edges import (
     reverse, with_names)
 from ._mixin import fits, unfit, usual
 from ._reduce import (
-    combine, edge_messages, is_sum, neighbours, reduce_messages,
+    combine, edge_messages, factors_of, is_sum, neighbours, reduce_messages,
     reductions)
 
 
@@ -177,6 +178,45 @@ def principal(layer, edge_index, size, x, edge_attr=None):
     return combine(layer.aggr_module, outs, graph)
 
 
+def _joined(tensors):
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
+def principal_layer(layer, x, edge_index, edge_attr=None):
+    """PNAConv whose networks are single linear layers.  What a tower's network
+    W makes of the scaled reductions is x W_x + sum over scalers s of f_s (r
+    W_s), for a node's reductions r and its factors f, so that no features are
+    held once for each scaler."""
+    module, towers = layer.aggr_module, layer.towers
+    names = reductions(module)
+    linears = [_first_linear(nn) for nn in (*layer.pre_nns, *layer.post_nns)]
+    if (names is None or any(first is None or rest or first.bias is None
+                             for first, rest in linears)
+            or type(module) is not aggr.DegreeScalerAggregation
+            or layer.edge_dim or layer.divide_input and towers > 1
+            or edge_attr is not None or not known(edge_index) or not fits(x)
+            or x.dim() != 2 or ops.compiling() or watched()):
+        return NotImplemented  # which propagate looks at again
+    graph = graph_of(layer, edge_index, x.size(0), x.size(0))
+    weights, biases = zip(*[(first.weight, first.bias)
+                            for first, _ in linears])
+    left, right = _joined(weights[:towers]).chunk(2, 1)
+    own, sent = (t.view(x.size(0), towers, -1) for t in (
+        F.linear(x, left, _joined(biases[:towers])), F.linear(x, right)))
+    reduced = torch.stack(_shifted(names, each_reduction(
+        graph, sent, names, x.size(0)), own, graph), 2).flatten(2).transpose(0, 1)
+    weight = torch.stack(weights[towers:])  # [towers, out, in]
+    of_x, of_reduced = weight.tensor_split([x.size(1)], 2)
+    factors = [torch.ones_like(x[:, 0]) if factor is None else factor
+               for factor in factors_of(module, graph, x.dtype)]
+    of_reduced = of_reduced.unflatten(2, (len(factors), -1)).transpose(
+        1, 2).flatten(1, 2)
+    made = reduced.bmm(of_reduced.transpose(1, 2)).unflatten(
+        2, (len(factors), -1)) * torch.stack(factors, 1).unsqueeze(-1)
+    out = F.linear(x, of_x.flatten(0, 1), _joined(biases[towers:]))
+    return layer.lin(out + made.sum(2).transpose(0, 1).flatten(1))
+
+
 # ---- networks of both ends ---------------------------------------------------
 
 def edge_network(layer, edge_index, size, x):
@@ -234,6 +274,6 @@ def _shifted(names, outs, own, graph):
     """Reductions of own_i + sent_j, given those of sent_j."""
     degree = degrees(graph, own.dtype).view([-1] + [1] * (own.dim() - 1))
     shift = own * (degree > 0)
-    shifts = {"sum": own * degree, "mean": shift, "min": shift, "max": shift}
-    return [out + shifts[name] if name in shifts else out
+    return [out + own * degree if name == "sum" else
+            out + shift if name in ("mean", "min", "max") else out
             for name, out in zip(names, outs)]

@@ -12,7 +12,6 @@ from .. import _attention_nodes as attention_nodes
 from .. import _sum_nodes as sum_nodes
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row, tried
-from ._principal import pna
 from .relations import over_types, rgat
 from .relations.heat import heat
 from .relations.rgcn import rgcn
@@ -72,7 +71,7 @@ TABLE = [
     Row("HEATConv", forward=tried(heat)),
     Row("GeneralConv", traced.propagate),
     # messages of a network, if it is linear or reads one node alone
-    Row("PNAConv", sums.principal, node=pna),
+    Row("PNAConv", sums.principal, tried(sums.principal_layer)),
     Row("GENConv", traced.propagate),
     Row("EdgeConv", sums.edge_network),
     Row("FiLMConv", traced.propagate, sums.renamed({})),
