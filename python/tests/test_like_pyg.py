@@ -90,7 +90,7 @@ def test_static_graphs_are_refused_by_name_elsewhere(make):
         layer(torch.randn(3, N, 6), random_edges(N, N, 40))
 
 
-# ---- messages of one's own ---------------------------------------------------
+# ---- messages of one's own --------------------------------------------------
 
 def test_a_message_of_ones_own_is_sent_to_the_class_that_calls_it():
     with pytest.raises(TypeError, match=r"message\(\).*dfgnn.nn.pyg.GCNConv"):

@@ -10,8 +10,8 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "attention_convs": ["AGNNConv", "GATConv", "GATv2Conv",
                         "TransformerConv"],
     "mesh": ["EdgeBlock", "MeshBlock"],
-    "message_convs": ["GINEConv", "ResGatedGraphConv"],
-    "neighbours": ["GCNConv", "GINConv", "GraphConv", "SAGEConv"],
+    "sum_convs": ["GCNConv", "GINConv", "GINEConv", "GraphConv",
+                  "ResGatedGraphConv", "SAGEConv"],
     "dgl": [],
     "pyg": [],
 })

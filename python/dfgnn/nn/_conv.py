@@ -8,7 +8,7 @@ from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
 from ..graph import Graph
 from ._guards import surroundings
-from ._linear import reset
+from ._linear import glorot_, reset
 
 FLOWS = ("source_to_target", "target_to_source")
 # methods of PyG's MessagePassing, which the layers here do not have
@@ -117,38 +117,18 @@ class Conv(nn.Module):
             edges = graph.edge_index
         return out, (edges, alpha)
 
-    def __repr__(self):
-        return (f"{type(self).__name__}({self.in_channels}, "
-                f"{self.out_channels}, heads={self.heads})")
-
-
-class OwnFeatures:
-    """nn((1 + eps) x_i + the reduced neighbours), as GIN and GINE have it."""
-
-    def start_own(self, network, eps, train_eps):
-        self.nn = network
-        self.initial_eps = eps
-        start = torch.tensor([float(eps)])
-        if train_eps:
-            self.eps = nn.Parameter(start)
-        else:
-            self.register_buffer("eps", start)
-
-    def reset_own(self):
-        reset(self.nn)
-        with torch.no_grad():
-            self.eps.fill_(self.initial_eps)
-
-    def with_own(self, out, x):
-        if x is not None:
-            if out.dtype == x.dtype == self.eps.dtype:
-                out = torch.addcmul(out + x, x, self.eps)
-            else:
-                out = out + (1 + self.eps) * x
-        return self.nn(out)
+    def reset_parameters(self):
+        # what has two names is drawn twice, as PyG draws it
+        for part in self._modules.values():
+            if part is not None:
+                reset(part)
+        for name, values in self._parameters.items():
+            if values is not None:
+                nn.init.zeros_(values) if name == "bias" else glorot_(values)
 
     def __repr__(self):
-        return f"{type(self).__name__}(nn={self.nn})"
+        return f"{type(self).__name__}({self.in_channels}, " \
+            f"{self.out_channels})"
 
 
 def _is_edge_index(edges):

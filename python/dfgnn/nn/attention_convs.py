@@ -7,7 +7,7 @@ from torch import nn
 from . import _attention_nodes as nodes, _attention_steps as steps
 from ._attention_steps import pair
 from ._conv import FLOWS, Conv, destinations, edge_features, pair_of
-from ._linear import Linear, glorot_, parameter
+from ._linear import Linear, parameter
 from ._node import first
 from ..graph import Graph
 
@@ -18,21 +18,16 @@ class _Attention(Conv):
         for name in names.split():
             setattr(self, name, given[name])
 
-    def reset_parameters(self):
-        # shared weights are drawn twice, as PyG draws them
-        for layer in self._modules.values():
-            if layer is not None:
-                layer.reset_parameters()
-        for name, values in self._parameters.items():
-            if values is not None:
-                nn.init.zeros_(values) if name == "bias" else glorot_(values)
-
     def check_pair(self, x):
         """(features of sources, of destinations), which are matrices."""
         x = pair(x)
         for part in x:
             self.check_features(part)
         return x
+
+    def __repr__(self):
+        return (f"{type(self).__name__}({self.in_channels}, "
+                f"{self.out_channels}, heads={self.heads})")
 
 
 class _Additive(_Attention):

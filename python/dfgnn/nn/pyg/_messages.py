@@ -6,7 +6,7 @@ from torch_geometric.nn import Linear
 
 from ...messages import gated_messages, relu_messages
 from .._linear import hooked
-from ..message_convs import gated_parts
+from ..sum_convs import gated_parts
 from ._edges import ends, graph_of, known
 from ._mixin import fits
 from ._reduce import combine, edge_messages, reductions
