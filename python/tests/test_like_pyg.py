@@ -1,6 +1,6 @@
 """Cases in which fuzzing found layers to differ from PyG's: static graphs,
-messages of one's own, flows, types under autocast, reductions, lazy sizes, initial
-parameters."""
+messages of one's own, flows, types under autocast, reductions, lazy sizes,
+initial parameters."""
 
 import copy
 import pickle

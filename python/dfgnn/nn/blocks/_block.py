@@ -88,7 +88,8 @@ def call(graph, mlp, edge, src, dst, **options):
         weight, ends = mlp.weight, dict(src=src, dst=dst)
     return edge_mlp(
         graph, [weight, *mlp.rest.weights], [mlp.bias, *mlp.rest.biases],
-        **ends, columns=("edge", "src", "dst"), edge=edge, activation=mlp.rest.activation, slope=mlp.rest.slope,
+        **ends, columns=("edge", "src", "dst"), edge=edge,
+        activation=mlp.rest.activation, slope=mlp.rest.slope,
         **mlp.norm._asdict(), **options)
 
 

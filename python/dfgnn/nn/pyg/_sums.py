@@ -203,8 +203,9 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
     left, right = _joined(weights[:towers]).chunk(2, 1)
     own, sent = (t.view(x.size(0), towers, -1) for t in (
         F.linear(x, left, _joined(biases[:towers])), F.linear(x, right)))
-    reduced = torch.stack(_shifted(names, each_reduction(
-        graph, sent, names, x.size(0)), own, graph), 2).flatten(2).transpose(0, 1)
+    outs = each_reduction(graph, sent, names, x.size(0))
+    reduced = torch.stack(_shifted(names, outs, own, graph), 2).flatten(
+        2).transpose(0, 1)
     weight = torch.stack(weights[towers:])  # [towers, out, in]
     of_x, of_reduced = weight.tensor_split([x.size(1)], 2)
     factors = [torch.ones_like(x[:, 0]) if factor is None else factor
