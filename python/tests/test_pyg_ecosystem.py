@@ -252,23 +252,16 @@ def test_compiled_whole_and_by_kernels(name, x, edges):
     near(again, grad, 1e-10)
 
 
-@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
-def test_compiled_with_loops_and_edge_features(name, x, edges):
-    layer = getattr(ours, name)(WIDTH, OUT, edge_dim=3).double()
-    attr = torch.randn(edges.size(1), 3, dtype=torch.float64)
-    expected = layer(x, edges, attr)
-    own = getattr(G, name)(WIDTH, OUT, edge_dim=3).double()
-    whole = compiled(layer, compiles_whole(own, x, edges, attr))
-    near(whole(x, edges, attr), expected, 1e-10)
-
-
-def test_compiled_gcn_with_weights(x, edges):
-    layer = ours.GCNConv(WIDTH, OUT).double()
-    weight = torch.rand(edges.size(1), dtype=torch.float64)
-    expected = layer(x, edges, weight)
-    own = G.GCNConv(WIDTH, OUT).double()
-    whole = compiled(layer, compiles_whole(own, x, edges, weight))
-    near(whole(x, edges, weight), expected, 1e-10)
+@pytest.mark.parametrize("name, fields", [
+    ("GATConv", (3,)), ("GATv2Conv", (3,)), ("GCNConv", ())])
+def test_compiled_with_loops_and_tensors_by_edge(name, fields, x, edges):
+    options = dict(edge_dim=3) if fields else {}
+    layer, own = (getattr(where, name)(WIDTH, OUT, **options).double()
+                  for where in (ours, G))
+    given = x, edges, torch.rand(edges.size(1), *fields, dtype=x.dtype)
+    expected = layer(*given)
+    whole = compiled(layer, compiles_whole(own, *given))
+    near(whole(*given), expected, 1e-10)
 
 
 def test_a_compiled_model_may_be_accelerated(x, edges):

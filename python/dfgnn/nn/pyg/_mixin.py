@@ -231,12 +231,10 @@ class Fused:
             cls._orig_propagate = MessagePassing.propagate
             cls._jinja_propagate = cls.propagate
             return
-        self.inspector._cls = cls._dfgnn_base
-        self.__class__ = cls._dfgnn_base
-        try:
-            MessagePassing._set_jittable_templates(self, raise_on_error)
-        finally:
-            self.__class__ = cls
+        self.inspector._cls = base = cls._dfgnn_base
+        pygs = base.__new__(base)  # of PyG's class, with this layer's state
+        object.__setattr__(pygs, "__dict__", self.__dict__)
+        MessagePassing._set_jittable_templates(pygs, raise_on_error)
 
     def __prepare_scriptable__(self):
         """torch.jit.script gets PyG's layer with the same parameters."""
