@@ -1,22 +1,17 @@
-/* dfgnn_xla.h - dfgnn as a custom call of XLA, for JAX
+/* dfgnn_xla.h - edge programs as custom calls of XLA, for JAX
  *
  * These are handlers, XLA_FFI_Handler of xla/ffi/api/c_api.h (major version 0),
  * for the platforms "cpu" and "CUDA": frame is a call frame; they return NULL
  * or an XLA_FFI_Error.  dfgnn.jax registers them.
  *
  * Arguments are offsets [N + 1] and indices, of which those beyond offsets[N]
- * are padding, and then the fields of dfgnn_args that the attribute `arguments`
- * names ("offsets,indices,query,key,value"); `results` those written.
+ * are padding, and the seed of dropout, two uint32; then the inputs of the
+ * program (dfgnn_program.h), of any real type each, which the attribute
+ * `arguments` names ("offsets,indices,seed,q,k"); `results` the outputs.
  * Tensors are dense; tensors of edges may be as long as indices.  Attributes:
- * op, pass, dtype and family are texts, heads, dim, sources, deterministic,
- * tf32 and trusted int64, scale and slope float64.
- *
- * A call with the attribute `program`, a text, executes an edge program
- * (dfgnn_program.h).  Its third argument is the seed of dropout, two uint32,
- * and `arguments` and `results` name inputs and outputs of the program, of any
- * real type each.  Lines "# gradient OUTPUTS INPUTS" and "# keep OUTPUTS
- * INPUTS" at the end of the text, with a 1 or 0 for each output and input,
- * derive it; sources, family and trusted are as above.
+ * program and family are texts, sources, tf32 and trusted int64.  Lines
+ * "# gradient OUTPUTS INPUTS" and "# keep OUTPUTS INPUTS" at the end of the
+ * program, with a 1 or 0 for each output and input, derive it.
  *
  * A call makes the graph and destroys it; on a GPU the host waits for the
  * stream once, to read offsets[N]. */

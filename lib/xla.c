@@ -11,8 +11,7 @@ static dfgnn_status run(dfgnn_xla *c) {
   if (status)
     return status;
   c->csr.family = *family ? family : NULL;
-  return dfgnn__xla_has_text(c, "program") ? dfgnn__xla_run_program(c)
-                                           : dfgnn__xla_run_operator(c);
+  return dfgnn__xla_run_program(c);
 }
 
 static xla_error *describe(const xla_frame *frame, dfgnn_status status) {

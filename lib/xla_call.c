@@ -23,10 +23,6 @@ static const void *attribute(const dfgnn_xla *c, const char *name, int kind) {
   return NULL;
 }
 
-int dfgnn__xla_has_text(const dfgnn_xla *c, const char *name) {
-  return attribute(c, name, XLA_ATTRIBUTE_STRING) != NULL;
-}
-
 dfgnn_status dfgnn__xla_text(char **text, const dfgnn_xla *c,
                              const char *name) {
   const xla_text *found = attribute(c, name, XLA_ATTRIBUTE_STRING);
@@ -60,16 +56,6 @@ dfgnn_status dfgnn__xla_integer(int64_t *value, const dfgnn_xla *c,
   if (!found || found->type != XLA_S64)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "XLA call: the attribute %s must be an int64", name);
-  memcpy(value, found->value, sizeof *value);
-  return DFGNN_OK;
-}
-
-dfgnn_status dfgnn__xla_real(double *value, const dfgnn_xla *c,
-                             const char *name) {
-  const xla_scalar *found = attribute(c, name, XLA_ATTRIBUTE_SCALAR);
-  if (!found || found->type != XLA_F64)
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "XLA call: the attribute %s must be a float64", name);
   memcpy(value, found->value, sizeof *value);
   return DFGNN_OK;
 }

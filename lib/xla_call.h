@@ -19,14 +19,11 @@ dfgnn_status dfgnn__xla_open(dfgnn_xla *c);
 
 /* Attributes.  A word is short; the caller frees a text. */
 enum { DFGNN_XLA_WORD = 256 };
-int dfgnn__xla_has_text(const dfgnn_xla *c, const char *name);
 dfgnn_status dfgnn__xla_word(char word[DFGNN_XLA_WORD], const dfgnn_xla *c,
                              const char *name);
 dfgnn_status dfgnn__xla_text(char **text, const dfgnn_xla *c, const char *name);
 dfgnn_status dfgnn__xla_integer(int64_t *value, const dfgnn_xla *c,
                                 const char *name);
-dfgnn_status dfgnn__xla_real(double *value, const dfgnn_xla *c,
-                             const char *name);
 
 /* Gives the buffers from the first on, one after the other, to a function, with
  * the names that an attribute lists, of those before the first too. */
@@ -47,8 +44,7 @@ typedef dfgnn_status dfgnn_xla_work(const void *subject, void *workspace,
 dfgnn_status dfgnn__xla_in_room(const dfgnn_xla *c, size_t bytes,
                                 dfgnn_xla_work *work, const void *subject);
 
-/* xla_operator.c, xla_program.c */
-dfgnn_status dfgnn__xla_run_operator(dfgnn_xla *c);
+/* xla_program.c */
 dfgnn_status dfgnn__xla_run_program(dfgnn_xla *c);
 
 #endif

@@ -216,6 +216,7 @@ typedef struct execution {
   tensors inputs, outputs;
   dfgnn_args args; /* whose seed is in memory of the device */
   dfgnn_plan *plan;
+  int64_t tf32; /* whether a program that is an operator may round to it */
 } execution;
 
 /* The third argument is two words of 32 bits, as JAX's keys are. */
@@ -243,6 +244,8 @@ static dfgnn_status plan_and_execute(execution *x, const dfgnn_xla *c,
   dfgnn_status status = dfgnn_edge_program_call(
       &problem, &x->args, x->program, x->graph, x->inputs.list, x->inputs.count,
       x->outputs.list, x->outputs.count, as_program);
+  if (x->tf32 && problem.op != DFGNN_OP_PROGRAM)
+    problem.math = DFGNN_MATH_TF32;
   if (!status)
     status = dfgnn_plan_create(&x->plan, c->ctx, x->graph, &problem);
   if (!status)
@@ -262,6 +265,8 @@ static dfgnn_status run(execution *x, const dfgnn_xla *c) {
                              &x->outputs);
   if (!status)
     status = take_seed(&x->args.seed, c);
+  if (!status)
+    status = dfgnn__xla_integer(&x->tf32, c, "tf32");
   if (!status)
     status = dfgnn_graph_create_csr(&x->graph, c->ctx, &c->csr, c->stream);
   if (!status)

@@ -14,7 +14,7 @@ from torch import SymBool, SymFloat, SymInt, Tensor
 
 from ._nodes import (
     DESTINATIONS, EDGES, Node, ROWS, SOURCES, TOP_DESTINATION, TOP_SOURCE,
-    VIEWS, end_of, mapped)
+    VIEWS, mapped)
 from ._operations import canonical
 from ._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._trace_errors import is_users
@@ -63,7 +63,8 @@ class Rows:
     def __init__(self, graph, edges):
         self.edges, self.flipped = edges, False
         self.counted = {}  # by size, which rows
-        ends, sizes = {edges: "ij"}, {"0": [], "1": []}
+        self.rows_of = ends = {edges: "ij"}
+        sizes = {"0": [], "1": []}
         reduced = set()
         for node in graph.nodes:
             if node.op not in ("call_method", "call_function"):
@@ -86,7 +87,7 @@ class Rows:
                 sizes[end].append(node)
         self.flipped = reduced == {"0"}
         self.ends = ("i", "j") if self.flipped else ("j", "i")
-        tops = self._tops(graph, ends)
+        tops = self._tops(graph)
         found = []
         for row in ("0", "1"):
             sizes[row] = [n for n in sizes[row] if isinstance(
@@ -123,16 +124,20 @@ class Rows:
     def _count(self, size, rows):
         self.counted[_key(size)] = rows
 
-    def _tops(self, graph, ends):
+    def end_of(self, node):
+        """"i" or "j" if a call gives an index by edge, or None."""
+        row = self.rows_of.get(node)
+        return self.ends[int(row)] if row in ("0", "1") else None
+
+    def _tops(self, graph):
         """index.max() + 1 as a size."""
         found = {}
         for node in graph.nodes:
             made = _meta(node)
             if _name(node) != "item" or not isinstance(made, SymInt):
                 continue
-            row = ends.get(node.args[0])
-            if row in ("0", "1"):
-                end = self.ends[int(row)]
+            end = self.end_of(node.args[0])
+            if end is not None:
                 found[_key(made + 1)] = TOP_DESTINATION if end == "i" else \
                     TOP_SOURCE
         return found
@@ -192,7 +197,8 @@ def _row_of(name, node, ends):
             "view", "unsqueeze", "expand", "expand_as", "reshape", "long",
             "contiguous", "max", "view_as", "to", "repeat", "squeeze",
             "clone", "detach"):
-        return None if name == "max" and len(node.args) > 1 else row
+        return None if name == "max" and len(node.args) + len(
+            node.kwargs) > 1 else row
     return None
 
 
@@ -262,8 +268,7 @@ class Notes:
         given = Node(None, source_of(node), (), {}, self._empty(
             made, place), "", place, ("given", k))
         if is_edges:
-            given.end = "ij"
-            given.key = ("edge_index", *self.rows.ends)
+            given.end, given.key = "ij", ("edge_index",)
         self._add(node, given)
 
     def _place(self, made, source):
@@ -410,7 +415,7 @@ class Notes:
             self.shared[node] = [node]
             return
         found = Node(function, name, one, kwargs, meta, self.line)
-        found.end = end_of(found)
+        found.end = self._end(node, found)
         found.clones = writes and not inplace
         if lift is not None:
             self.lifted[lift] = found
@@ -497,10 +502,15 @@ class Notes:
             raise TraceError("a slice of several tensors")
         found = Node(None, "part", (parent, k), {}, self._empty(made),
                      self.line)
-        first = next(iter(parent.operands()), None)
-        if first is not None and first.end == "ij":
-            found.end = first.key[k + 1]
+        found.end = self._end(node, parent)
         self._add(node, found, [node, node])
+
+    def _end(self, node, call):
+        """The end that an index by edge still belongs to after a call: none
+        once it was written to."""
+        first = next(iter(call.operands()), None)
+        return None if first is None or first.end is None else \
+            self.rows.end_of(node)
 
 
 class _Number:

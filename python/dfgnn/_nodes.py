@@ -81,24 +81,3 @@ def mapped(tree, function):
         return slice(*(mapped(x, function)
                        for x in (tree.start, tree.stop, tree.step)))
     return function(tree)
-
-
-def end_of(node):
-    """The end that an index by edge still belongs to after a call."""
-    first = next(iter(node.operands()), None)
-    if first is None or first.end is None:
-        return None
-    if first.end == "ij":
-        key = node.args[1] if node.name in ("__getitem__", "select") else None
-        if node.name == "select":
-            key = node.args[2] if node.args[1] == 0 else None
-        if key in (0, 1):
-            return first.key[key + 1]
-        return None
-    if node.name in ("view", "unsqueeze", "expand", "expand_as", "reshape",
-                     "long", "contiguous", "max", "view_as", "to", "repeat",
-                     "squeeze", "clone", "detach"):
-        if node.name == "max" and len(node.args) + len(node.kwargs) > 1:
-            return None
-        return first.end
-    return None

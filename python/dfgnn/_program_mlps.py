@@ -44,9 +44,12 @@ class Rows(_recorders.Torch):
     def call(self, function, *args, **kwargs):
         metas = _nodes.mapped((args, kwargs), lambda x: x.meta if isinstance(
             x, Node) else x)
-        made = Node(function, function.__name__, args, kwargs,
+        name = function.__name__ if function is not torch.index_select else \
+            "index_select"  # which another package may have replaced
+        made = Node(function, name, args, kwargs,
                     function(*metas[0], **metas[1]), place_of_line())
-        made.end = _nodes.end_of(made)
+        if isinstance(args[0], Node) and name in ("view", "expand_as"):
+            made.end = args[0].end  # that of an index stays
         self.nodes.append(made)
         return made
 

@@ -196,7 +196,8 @@ assert f(x) < first / 2, (f(x), first)
 def test_what_is_wrong_is_named():
     src, dst = edges()
     graph = dj.from_edges(src, dst, N, M)
-    with pytest.raises(ValueError, match="key must be .*M, H, D"):
+    with pytest.raises(ValueError, match=r"key must be .*sources, H, D\] = "
+                       r"\[9, 2, 5\], got float32\[12, 2, 5\]"):
         dj.gt_attention(graph, draw(0, N, H, D), draw(1, N, H, D),
                         draw(2, M, H, D))
     with pytest.raises(TypeError, match="value must be one of"):

@@ -27,12 +27,19 @@ from ._graph import DTYPES, TARGET, described, ffi, register
 
 # ---- the call ---------------------------------------------------------------
 
-def _execute(program, dtypes, graph, seed, tensors):
+_ROWS = {PARAM: [], DST: ["destinations"], SRC: ["sources"], EDGE: ["edges"]}
+
+
+def _rows(graph):
+    """By place, the first dimension of its tensors."""
+    return {PARAM: (), DST: (graph.num_dst,), SRC: (graph.num_src,),
+            EDGE: (graph.indices.shape[0],)}
+
+
+def _execute(program, dtypes, tf32, graph, seed, tensors):
     """The program's outputs; tensors of edges are in the graph's order."""
     register()
-    edges = graph.indices.shape[0]
-    rows = {PARAM: (), DST: (graph.num_dst,), SRC: (graph.num_src,),
-            EDGE: (edges,)}
+    (edges,), rows = graph.indices.shape, _rows(graph)
     call = ffi.ffi_call(
         TARGET, [jax.ShapeDtypeStruct(rows[port.place] + port.shape, dtype)
                  for port, dtype in zip(program.outputs, dtypes)],
@@ -43,7 +50,7 @@ def _execute(program, dtypes, graph, seed, tensors):
             port.name for port in program.inputs))),
         results=",".join(port.name for port in program.outputs),
         sources=np.int64(graph.num_src), family=graph.family,
-        trusted=np.int64(graph.trusted))
+        trusted=np.int64(graph.trusted), tf32=np.int64(tf32))
 
     def finished(port, x):  # nothing is written to the padding
         if port.place != EDGE:
@@ -74,15 +81,15 @@ def _wide(dtypes):
 
 
 @functools.lru_cache(maxsize=512)
-def _runner(name, dtypes):
+def _runner(name, dtypes, tf32=False):
     """The function of (graph, seed, tensors) that executes a program, whose
-    outputs have these types.  Its gradient is such a function of the program
+    outputs have these types; tf32: whether an operator may round to it.  Its gradient is such a function of the program
     that is derived, and so on."""
     program = _program.named(name)
 
     @jax.custom_vjp
     def run(graph, seed, tensors):
-        return _execute(program, dtypes, graph, seed, tensors)
+        return _execute(program, dtypes, tf32, graph, seed, tensors)
 
     def forward(graph, seed, tensors):
         wanted = tuple(bool(t.perturbed) for t in tensors)
@@ -92,7 +99,7 @@ def _runner(name, dtypes):
         kept = program.keep((True,) * len(program.outputs), wanted)
         wide = _wide([t.dtype.name for t in tensors])
         made = _runner(kept.name, dtypes + (wide,) * (
-            len(kept.outputs) - len(dtypes)))(graph, seed, tensors)
+            len(kept.outputs) - len(dtypes)), tf32)(graph, seed, tensors)
         about = _Static((kept.name, wanted))
         return made[:len(dtypes)], (about, graph, seed, tensors, made)
 
@@ -107,11 +114,13 @@ def _runner(name, dtypes):
         gradient = kept.gradient(present, wanted)
         sources = {INPUT: tensors, OUTPUT: made, COTANGENT: cotangents}
         read = tuple(sources[port.role][port.of] for port in gradient.inputs)
+        # those of parameters are sums of all rows
+        wide = _wide([t.dtype.name for t in tensors])
         found = iter(_runner(gradient.name, tuple(
-            tensors[port.of].dtype.name for port in gradient.outputs))(
-                graph, seed, read))
+            wide if port.place == PARAM else tensors[port.of].dtype.name
+            for port in gradient.outputs), tf32)(graph, seed, read))
         return None, None, tuple(
-            next(found) if w else jnp.zeros_like(t)
+            next(found).astype(t.dtype) if w else jnp.zeros_like(t)
             for w, t in zip(wanted, tensors))
 
     run.defvjp(forward, backward, symbolic_zeros=True)
@@ -252,13 +261,11 @@ class EdgeProgram(MessageFunction):
             stand in a pytree, are parameters.
         """
         call = self._traced(i, j, e, others)
-        rows = {DST: graph.num_dst, SRC: graph.num_src,
-                EDGE: graph.indices.shape[0]}
-        tensors = list(call.tensors)
+        rows, tensors = _rows(graph), list(call.tensors)
         for k, (name, place) in enumerate(zip(call.names, call.places)):
-            if place != PARAM and tensors[k].shape[0] != rows[place]:
+            if place != PARAM and tensors[k].shape[:1] != rows[place]:
                 raise ValueError(
-                    f"{name.replace('_', '.', 1)} must have {rows[place]} "
+                    f"{name.replace('_', '.', 1)} must have {rows[place][0]} "
                     f"rows, got {described(tensors[k])}")
             if place == EDGE:
                 tensors[k] = _to_graph_order(graph, tensors[k])
@@ -299,39 +306,49 @@ class TextProgram:
     def __init__(self, text):
         self.program = _program.parse(text)
 
+    def _axes(self, port):
+        """The axes after the rows, names or numbers, as the text has them."""
+        if not port.shape:
+            return []
+        found = re.search(rf"\b{port.name}\[([^]]*)\]", self.program.text)
+        return [axis.strip() for axis in found[1].split(",")]
+
     def _sized(self, tensors):
         """The program with the sizes of these tensors."""
         wanted = {port.name for port in self.program.inputs}
         if set(tensors) != wanted:
             raise TypeError(f"the program takes {', '.join(sorted(wanted))}; "
                             f"got {', '.join(sorted(tensors)) or 'nothing'}")
-        sizes = {}
-        for port in self.program.inputs:
-            if 0 not in port.shape:
-                continue
-            declared = re.search(rf"\b{port.name}\[([^]]*)\]",
-                                 self.program.text)
-            shape = tensors[port.name].shape[port.place != PARAM:]
-            sizes.update((axis.strip(), size) for axis, size in zip(
-                declared.group(1).split(","), shape)
-                if axis.strip().isidentifier())
+        sizes = {axis: size for port in self.program.inputs
+                 for axis, size in zip(self._axes(port), jnp.shape(
+                     tensors[port.name])[port.place != PARAM:])
+                 if axis.isidentifier()}
         return self.program.sized(sizes) if sizes else self.program
+
+    def run(self, graph, tensors, kind, key=None, tf32=False):
+        """The outputs, of this type."""
+        program, ordered = self._sized(tensors), []
+        for port, own in zip(program.inputs, self.program.inputs):
+            array, rows = tensors[port.name], _rows(graph)[port.place]
+            if array.shape != rows + port.shape:
+                axes = [*_ROWS[port.place], *self._axes(own)]
+                raise ValueError(
+                    f"{port.name} must be [{', '.join(axes)}] = "
+                    f"{list(rows + port.shape)}, got {described(array)}")
+            ordered.append(_to_graph_order(graph, array)
+                           if port.place == EDGE else array)
+        made = _runner(program.name, (kind,) * len(program.outputs), tf32)(
+            graph, _seed(key, "the program", "dropout(" in program.text),
+            tuple(ordered))
+        return tuple(_to_caller_order(graph, x) if port.place == EDGE else x
+                     for x, port in zip(made, program.outputs))
 
     def __call__(self, graph, *, key=None, **tensors):
         """tensors: the program's inputs by name.  Returns its output, or a
         tuple of them."""
         tensors = {name: _real(name, t) for name, t in tensors.items()}
-        program = self._sized(tensors)
-        ordered = tuple(
-            _to_graph_order(graph, tensors[port.name])
-            if port.place == EDGE else tensors[port.name]
-            for port in program.inputs)
-        kind = jnp.result_type(*ordered).name
-        made = _runner(program.name, (kind,) * len(program.outputs))(
-            graph, _seed(key, "the program", "dropout(" in program.text),
-            ordered)
-        made = tuple(_to_caller_order(graph, x) if port.place == EDGE else x
-                     for x, port in zip(made, program.outputs))
+        made = self.run(graph, tensors, jnp.result_type(
+            *tensors.values()).name, key)
         return made[0] if len(made) == 1 else made
 
     def text(self, **tensors):
