@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from ._checks import describe
-from .convert import as_graph
+from ._operators import check_tensor
 from .programs import (edge_program, max_in, max_out, softmax_in, softmax_out,
                        sum_in, sum_out)
 
@@ -55,39 +55,55 @@ def _scores(edge, layers):
     return F.linear(edge, torch.cat(weights), bias).split(1, 1)
 
 
-def factors(graph, edge, layers, by, weight, given):
-    """The factor of each edge at each end whose gate there is, by end.
+def asked(call):
+    """Whether a call of edge_mlp has gates."""
+    return call.gate_by != "sigmoid" or any(x is not None for x in (
+        call.dst_gate, call.src_gate, call.gate_weight))
 
-    layers: by "dst" and "src" the (weight, bias) of a gate, or None.
-    by: "sigmoid" or "softmax", the latter over the edges of a node.
-    weight: [E] of the edges in a softmax, or None.
-    given: by end, further factors or None.
-    """
-    ends = [end for end in ("dst", "src") if layers[end] is not None]
-    if by not in NAMES:
+
+def _check_call(graph, call, layers):
+    """Raises if the gates do not fit the call."""
+    for end, reduce in (("dst", call.reduce), ("src", call.reduce_src)):
+        if end in layers and reduce not in ("sum", "mean"):
+            raise ValueError(f"{end}_gate is a factor in a sum or mean, which "
+                             f"is not asked for: found {reduce!r}")
+    if call.gate_by not in NAMES:
         raise ValueError("gate_by must be 'sigmoid' or 'softmax', got "
-                         f"{by!r}")
-    if weight is not None and (by != "softmax" or not ends):
+                         f"{call.gate_by!r}")
+    weight = call.gate_weight
+    if weight is not None and (call.gate_by != "softmax" or not layers):
         raise ValueError("gate_weight has the weights of edges in a softmax, "
                          "which is not asked for")
-    if not ends:
-        return given
-    if edge is None:
+    if layers and call.edge is None:
         raise ValueError("dst_gate and src_gate read edge, which is missing")
-    width = edge.size(1)
-    checked = [_check(end + "_gate", layers[end], width) for end in ends]
-    if weight is not None and tuple(weight.shape) != (edge.size(0),):
-        raise ValueError(f"gate_weight must be [{edge.size(0)}], got "
+    if call.edge is not None:
+        check_tensor("edge", call.edge, "EF", {"E": graph.num_edges},
+                     graph.device, None)
+    if weight is not None and tuple(weight.shape) != (
+            graph.num_edges,):
+        raise ValueError(f"gate_weight must be [{graph.num_edges}], got "
                          + describe(weight))
-    made = dict(given)
-    for end, score in zip(ends, _scores(edge, checked)):
-        if by == "sigmoid":
+
+
+def as_factors(graph, call):
+    """A call of edge_mlp with the factor of each edge in the place of gates."""
+    layers = {end: layer for end, layer in (
+        ("dst", call.dst_gate), ("src", call.src_gate)) if layer is not None}
+    _check_call(graph, call, layers)
+    if not layers:
+        return call
+    checked = [_check(end + "_gate", layer, call.edge.size(1))
+               for end, layer in layers.items()]
+    made = {}
+    for end, score in zip(layers, _scores(call.edge, checked)):
+        if call.gate_by == "sigmoid":
             gate = torch.sigmoid(score)
         else:
             tensors = {"score": score}
-            if weight is not None:
-                tensors["weight"] = weight.view(-1, 1)
-            gate = _SOFTMAX[end](as_graph(graph), e=tensors)
+            if call.gate_weight is not None:
+                tensors["weight"] = call.gate_weight.view(-1, 1)
+            gate = _SOFTMAX[end](graph, e=tensors)
+        factor = getattr(call, end + "_factor")
         gate = gate.squeeze(1)
-        made[end] = gate if given[end] is None else gate * given[end]
-    return made
+        made[end + "_factor"] = gate if factor is None else gate * factor
+    return call._replace(**made)

@@ -60,58 +60,7 @@ class Value:
             refuse(f"{name} makes {len(shape)} axes, expected at most 3")
         return self.recorder.make(name, values, numbers, place, tuple(shape))
 
-    # ---- arithmetic
-
-    def __add__(self, other):
-        return self._make("+", [self, other])
-
-    def __radd__(self, other):
-        return self._make("+", [other, self])
-
-    def __sub__(self, other):
-        return self._make("-", [self, other])
-
-    def __rsub__(self, other):
-        return self._make("-", [other, self])
-
-    def __mul__(self, other):
-        return self._make("*", [self, other])
-
-    def __rmul__(self, other):
-        return self._make("*", [other, self])
-
-    def __truediv__(self, other):
-        return self._make("/", [self, other])
-
-    def __rtruediv__(self, other):
-        return self._make("/", [other, self])
-
-    def __neg__(self):
-        return self._make("neg", [self])
-
-    def __abs__(self):
-        return self._make("abs", [self])
-
-    def __pow__(self, exponent):
-        if not isinstance(exponent, (int, float)):
-            refuse("an exponent that is no number; (y * x.log()).exp() has "
-                   "one")
-        return self._make("pow", [self], None, float(exponent))
-
-    def __lt__(self, other):
-        return self._make("<", [self, other])
-
-    def __le__(self, other):
-        return self._make("<=", [self, other])
-
-    def __gt__(self, other):
-        return self._make("<", [other, self])
-
-    def __ge__(self, other):
-        return self._make("<=", [other, self])
-
-    def __eq__(self, other):
-        return self._make("==", [self, other])
+    # operators are methods of the table below
 
     def __ne__(self, other):
         return 1 - (self == other)
@@ -202,10 +151,10 @@ class Value:
 
 # ---- what torch calls its functions
 
-_SAME = {"add": "__add__", "subtract": "sub", "multiply": "mul",
-         "divide": "div", "true_divide": "div", "concat": "cat",
-         "concatenate": "cat", "absolute": "abs", "negative": "neg",
-         "__neg__": "neg", "special_expit": "sigmoid", "clip": "clamp"}
+_SAME = {"subtract": "sub", "multiply": "mul", "divide": "div",
+         "true_divide": "div", "concat": "cat", "concatenate": "cat",
+         "absolute": "abs", "negative": "neg", "special_expit": "sigmoid",
+         "clip": "clamp"}
 
 
 def _unary(name):
@@ -495,6 +444,12 @@ def _over(name):
 OVER_EDGES = [f"{what}_{way}" for way in ("in", "out", "rel") for what in (
     "sum", "mean", "max", "min", "softmax", "logsumexp")]
 
+def _pow(x, exponent):
+    if not isinstance(exponent, (int, float)):
+        refuse("an exponent that is no number; (y * x.log()).exp() has one")
+    return x._make("pow", [x], None, float(exponent))
+
+
 _METHODS = {name: _unary(name) for name in (
     "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos",
     "abs", "sign", "relu", "silu", "neg", "sqrt", "rsqrt", "reciprocal",
@@ -502,23 +457,25 @@ _METHODS = {name: _unary(name) for name in (
 _METHODS.update({name: _along(name) for name in (
     "sum", "mean", "amax", "amin", "logsumexp")})
 _METHODS.update({
-    "__add__": _binary("+"), "__radd__": _binary("+"), "sub": _binary("-"),
-    "rsub": _binary("-", True), "__rsub__": _binary("-", True),
-    "mul": _binary("*"), "__mul__": _binary("*"), "__rmul__": _binary("*"),
-    "__sub__": _binary("-"), "div": _binary("/"), "__truediv__": _binary("/"),
-    "__rtruediv__": _binary("/", True), "__rdiv__": _binary("/", True),
+    "add": _binary("+"), "radd": _binary("+", True), "sub": _binary("-"),
+    "rsub": _binary("-", True), "mul": _binary("*"),
+    "rmul": _binary("*", True), "div": _binary("/"), "truediv": _binary("/"),
+    "rtruediv": _binary("/", True), "rdiv": _binary("/", True),
+    "lt": _binary("<"), "le": _binary("<="), "gt": _binary("<", True),
+    "ge": _binary("<=", True), "eq": _binary("=="), "pow": _pow,
+    "matmul": _matmul, "rmatmul": lambda x, other: _matmul(other, x)})
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv",
+              "rtruediv", "rdiv", "neg", "abs", "pow", "lt", "le", "gt", "ge",
+              "eq", "matmul", "rmatmul"):
+    _METHODS[f"__{_name}__"] = _METHODS[_name]
+    setattr(Value, f"__{_name}__", _METHODS[_name])
+_METHODS.update({
     "atan2": _binary("atan2"), "arctan2": _binary("atan2"),
     "maximum": _binary("max"), "minimum": _binary("min"),
-    "lt": _binary("<"), "le": _binary("<="), "gt": _binary("<", True),
-    "ge": _binary("<=", True), "eq": _binary("=="),
-    "__lt__": _binary("<"), "__le__": _binary("<="), "__eq__": _binary("=="),
-    "__gt__": _binary("<", True), "__ge__": _binary("<=", True),
-    "pow": lambda x, exponent: x ** exponent,
     "leaky_relu": _with_number("leaky_relu", 0.01, "negative_slope"),
     "elu": _with_number("elu", 1.0, "alpha"),
     "clamp": _clamp, "cat": _cat, "where": _where_, "linear": _linear,
-    "matmul": _matmul, "__matmul__": _matmul, "__rmatmul__": lambda x, other:
-    _matmul(other, x), "view": _reshape, "reshape": _reshape,
+    "view": _reshape, "reshape": _reshape,
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "norm": _norm,
     "dropout": _dropout, "softplus": _softplus, "gelu": _gelu,
     "layer_norm": _layer_norm, "rms_norm": _rms_norm, "softmax": _softmax,

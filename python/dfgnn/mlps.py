@@ -19,28 +19,69 @@ from ._torch_operator import place
 
 __all__ = ["edge_mlp"]
 
-# the tensors of edge_mlp beside its layers, with a letter for each dimension
+
+class Call(NamedTuple):
+    """The arguments of :func:`edge_mlp` that have names."""
+
+    dst: Optional[torch.Tensor] = None
+    src: Optional[torch.Tensor] = None
+    edge: Optional[torch.Tensor] = None
+    dst_part: Optional[torch.Tensor] = None
+    src_part: Optional[torch.Tensor] = None
+    activation: Optional[str] = "relu"
+    last: Optional[str] = None
+    slope: float = 0.01
+    gate: bool = False
+    norm: Optional[str] = None
+    norm_weight: Optional[torch.Tensor] = None
+    norm_bias: Optional[torch.Tensor] = None
+    eps: float = 1e-5
+    residual: bool = False
+    reduce: Optional[str] = "sum"
+    reduce_src: Optional[str] = None
+    dst_factor: Optional[torch.Tensor] = None
+    src_factor: Optional[torch.Tensor] = None
+    dst_gate: Optional[tuple] = None
+    src_gate: Optional[tuple] = None
+    gate_by: str = "sigmoid"
+    gate_weight: Optional[torch.Tensor] = None
+    edges: bool = False
+    columns: tuple = ("dst", "src", "edge")
+
+
+# its tensors, with a letter for each dimension
 _TENSORS = {"dst": "NW", "src": "MW", "edge": "EF", "dst_part": "NW",
             "src_part": "MW", "dst_factor": "E", "src_factor": "E",
             "norm_weight": "W", "norm_bias": "W"}
-# the arguments of edge_mlp that are no tensors and no gates
-_OPTIONS = ("activation", "last", "slope", "gate", "norm", "eps", "residual",
-            "reduce", "reduce_src", "edges", "columns")
+_CHOICES = {"activation": _mlp_formula.ACTIVATIONS,
+          "last": _mlp_formula.ACTIVATIONS, "norm": _mlp_formula.NORMS,
+          "reduce": _mlp_formula.REDUCTIONS,
+          "reduce_src": _mlp_formula.REDUCTIONS}
+# those that are no tensors and no gates
+_OPTIONS = (*_CHOICES, "slope", "gate", "eps", "residual", "edges", "columns")
 
 
-def _check_name(what, value, table):
-    if value not in table:
-        names = ", ".join(repr(name) for name in table)
-        raise ValueError(f"{what} must be one of {names}, got {value!r}")
-
-
-def _check_tensors(given, sizes):
-    """Raises if a tensor of given has a wrong shape or is on another device."""
+def _check_arguments(call, sizes):
+    """Raises if a name is unknown, or a tensor has a wrong shape or is on
+    another device."""
+    for what, table in _CHOICES.items():
+        if getattr(call, what) not in table:
+            names = ", ".join(map(repr, table))
+            raise ValueError(f"{what} must be one of {names}, got "
+                             f"{getattr(call, what)!r}")
+    rows = {"N": sizes.num_dst, "M": sizes.num_src, "E": sizes.num_edges}
     for name, dims in _TENSORS.items():
-        if given[name] is not None:
-            check_tensor(name, given[name], dims, {
-                "N": sizes.num_dst, "M": sizes.num_src,
-                "E": sizes.num_edges}, sizes.device, None)
+        if getattr(call, name) is not None:
+            check_tensor(name, getattr(call, name), dims, dict(rows),
+                         sizes.device, None)
+    if not (call.reduce or call.reduce_src or call.edges):
+        raise ValueError("edge_mlp is asked for nothing: reduce and "
+                         "reduce_src are None, and edges is False")
+    for end, reduce in (("dst", call.reduce), ("src", call.reduce_src)):
+        if getattr(call, end + "_factor") is not None and reduce not in (
+                "sum", "mean"):
+            raise ValueError(f"{end}_factor is a factor in a sum or mean, "
+                             f"which is not asked for: found {reduce!r}")
 
 
 def _check_layers(weights, biases, device):
@@ -60,45 +101,40 @@ def _check_layers(weights, biases, device):
         sizes = {"I": sizes["O"]}
 
 
-def _check_outcome(weights, given, edge):
-    """Raises if what follows the layers does not fit them."""
-    if weights[-1] is not None:
-        width = weights[-1].size(0)
-        if given["gate"] and width % 2:
-            raise ValueError("gate takes half of the last layer's width, "
-                             f"expected an even number, got {width}")
-        width //= 2 if given["gate"] else 1
-        if given["residual"] and (edge is None or edge.size(1) != width):
-            raise ValueError(
-                f"residual adds edge, expected [edges, {width}], got "
-                + ("none" if edge is None else f"[edges, {edge.size(1)}]"))
-    for end, reduce in (("dst", given["reduce"]), ("src", given["reduce_src"])):
-        if given[end + "_factor"] is not None and reduce not in ("sum",
-                                                                 "mean"):
-            raise ValueError(f"{end}_factor is a factor in a sum or mean, "
-                             f"which is not asked for: found {reduce!r}")
-
-
-def _layout(weight, given, columns):
-    """The Layout of the first weight; given: the tensors by "dst", "src" and
-    "edge" that its columns are of."""
-    if sorted(columns) != ["dst", "edge", "src"]:
-        raise ValueError('columns must have "dst", "src" and "edge", got '
-                         f"{columns!r}")
-    sizes = {name: 0 if given[name] is None else given[name].size(1)
-             for name in columns}
-    have = 0 if weight is None else weight.size(1)
-    if have != sum(sizes.values()):
+def _check_last(weight, call):
+    """Raises if what follows the last layer does not fit it."""
+    width = weight.size(0)
+    if call.gate and width % 2:
+        raise ValueError("gate takes half of the last layer's width, "
+                         f"expected an even number, got {width}")
+    width //= 2 if call.gate else 1
+    if call.residual and (call.edge is None or call.edge.size(1) != width):
         raise ValueError(
-            f"weights[0] must have {sum(sizes.values())} columns, of "
-            + ", ".join(columns) + " one after the other ("
-            + " + ".join(str(size) for size in sizes.values())
-            + f"), got {have}")
+            f"residual adds edge, expected [edges, {width}], got " + (
+                "none" if call.edge is None else
+                f"[edges, {call.edge.size(1)}]"))
+
+
+def _layout(weight, call):
+    """The Layout of the first weight, in which the columns of dst, src and edge
+    stand."""
+    if sorted(call.columns) != ["dst", "edge", "src"]:
+        raise ValueError('columns must have "dst", "src" and "edge", got '
+                         f"{call.columns!r}")
+    sizes = {name: None if getattr(call, name) is None else
+             getattr(call, name).size(1) for name in call.columns}
+    have = 0 if weight is None else weight.size(1)
+    counts = [size or 0 for size in sizes.values()]
+    if have != sum(counts):
+        raise ValueError(
+            f"weights[0] must have {sum(counts)} columns, of "
+            + ", ".join(call.columns) + " one after the other ("
+            + " + ".join(map(str, counts)) + f"), got {have}")
     found, begin = {}, 0
     for name, size in sizes.items():
-        found[name] = (begin, size) if given[name] is not None else None
-        begin += size
-    if given["dst"] is None and given["src"] is None:
+        found[name] = None if size is None else (begin, size)
+        begin += size or 0
+    if call.dst is None and call.src is None:
         return None
     return _mlp_formula.Layout(**found)
 
@@ -133,86 +169,60 @@ def _is_list(graph):
     return isinstance(graph, torch.Tensor) and graph.layout == torch.strided
 
 
-def _sizes_of(graph, given):
+def _sizes_of(call):
     """(sources, destinations) of an edge_index by the rows of tensors."""
-    return (_rows(given["src"], given["src_part"]),
-            _rows(given["dst"], given["dst_part"]))
+    return _rows(call.src, call.src_part), _rows(call.dst, call.dst_part)
 
 
-class _CheckedCall(NamedTuple):
-    """What is known of a call when it was checked."""
+class _Formula(NamedTuple):
+    """What the checks of a call find."""
     settings: _mlp_formula.Settings
     layout: Optional[_mlp_formula.Layout]
     dtype: torch.dtype
 
 
-def _checked(sizes, weights, biases, given, ends, tensors):
-    """The _CheckedCall of a call."""
-    _check_name("activation", given["activation"], _mlp_formula.ACTIVATIONS)
-    _check_name("last", given["last"], _mlp_formula.ACTIVATIONS)
-    _check_name("norm", given["norm"], _mlp_formula.NORMS)
-    _check_name("reduce", given["reduce"], _mlp_formula.REDUCTIONS)
-    _check_name("reduce_src", given["reduce_src"], _mlp_formula.REDUCTIONS)
-    _check_tensors(given, sizes)
+def _checked(sizes, weights, biases, call):
+    _check_arguments(call, sizes)
     _check_layers(weights, biases, sizes.device)
-    layout = _layout(weights[0], {**given, "edge": tensors[0]},
-                     given["columns"])
-    edge, dst_part, src_part = tensors[:3]
-    if layout is None and edge is None and dst_part is None and \
-            src_part is None:
+    layout = _layout(weights[0], call)
+    if all(t is None for t in (call.dst, call.src, call.edge, call.dst_part,
+                               call.src_part)):
         raise ValueError("edge_mlp needs one of dst, src, edge, dst_part and "
                          "src_part")
-    if not (given["reduce"] or given["reduce_src"] or given["edges"]):
-        raise ValueError("edge_mlp is asked for nothing: reduce and "
-                         "reduce_src are None, and edges is False")
-    _check_outcome(weights, given, edge)
-    return _CheckedCall(
+    if weights[-1] is not None:
+        _check_last(weights[-1], call)
+    return _Formula(
         _mlp_formula.Settings(
-            len(weights), given["activation"], given["last"],
-            float(given["slope"]), bool(given["gate"]), given["norm"],
-            float(given["eps"]), bool(given["residual"]), given["reduce"],
-            given["reduce_src"], bool(given["edges"])),
-        layout, _common_type((*ends, *tensors), sizes.device))
+            len(weights), call.activation, call.last, float(call.slope),
+            bool(call.gate), call.norm, float(call.eps), bool(call.residual),
+            call.reduce, call.reduce_src, bool(call.edges)),
+        layout, _common_type((call.dst, call.src, *_tensors(
+            weights, biases, call)), sizes.device))
 
 
-def _tensors(weights, biases, given):
-    """(the weights, the biases, the ends, the tensors of _mlp's fields) of a
-    call."""
+def _normal(weights, biases, call):
+    """(weights, biases, call) as lists, where tensors without columns are
+    None."""
     weights = list(weights)
     biases = [None] * len(weights) if biases is None else list(biases)
-    edge = given["edge"]
+    edge = call.edge
     if isinstance(edge, torch.Tensor) and edge.dim() == 2 and \
             not edge.size(1):
-        edge = None
-    if edge is None and given["dst"] is None and given["src"] is None and \
+        call = call._replace(edge=None)
+    if call.edge is None and call.dst is None and call.src is None and \
             weights and isinstance(weights[0], torch.Tensor) and \
             not weights[0].numel():
         weights[0] = None
-    return weights, biases, (given["dst"], given["src"]), [
-        edge, given["dst_part"], given["src_part"], given["dst_factor"],
-        given["src_factor"], given["norm_weight"], given["norm_bias"],
-        *weights, *biases]
+    return weights, biases, call
 
 
-class _Gates(NamedTuple):
-    """The gates of a call."""
-    dst: Optional[tuple]
-    src: Optional[tuple]
-    by: str
-    weight: Optional[torch.Tensor]
-
-    def asked(self):
-        return self.by != "sigmoid" or any(
-            x is not None for x in (self.dst, self.src, self.weight))
+def _tensors(weights, biases, call):
+    """The tensors of the formula's fields."""
+    return [*[getattr(call, name) for name in _mlp_formula.NAMES], *weights,
+            *biases]
 
 
-def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
-             dst_part=None, src_part=None, activation="relu", last=None,
-             slope=0.01, gate=False, norm=None, norm_weight=None,
-             norm_bias=None, eps=1e-5, residual=False, reduce="sum",
-             reduce_src=None, dst_factor=None, src_factor=None, dst_gate=None,
-             src_gate=None, gate_by="sigmoid", gate_weight=None, edges=False,
-             columns=("dst", "src", "edge")):
+def edge_mlp(graph, weights, biases=None, **options):
     """An MLP of each edge's destination, source and features, and its sums at
     nodes.
 
@@ -225,6 +235,7 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
     (dfgnn_mlp.h); elsewhere it is torch's products and activations, which
     torch.compile fuses.
 
+    options: those of :class:`dfgnn.mlps.Call`.
     graph: a Graph, or what :func:`dfgnn.as_graph` takes.
     weights, biases: of 1 to 4 layers, as torch.nn.Linear has them; a bias may
         be None, and so may weights[0] if dst, src and edge are.
@@ -253,78 +264,55 @@ def edge_mlp(graph, weights, biases=None, *, dst=None, src=None, edge=None,
     Returns e, the values of destinations and those of sources, as far as they
     are asked for: a tensor if it is one, else a tuple.
     """
-    given = dict(
-        dst=dst, src=src, edge=edge, dst_part=dst_part, src_part=src_part,
-        activation=activation, last=last, slope=slope, gate=gate, norm=norm,
-        norm_weight=norm_weight, norm_bias=norm_bias, eps=eps,
-        residual=residual, reduce=reduce, reduce_src=reduce_src,
-        dst_factor=dst_factor, src_factor=src_factor, edges=edges,
-        columns=tuple(columns))
-    gates = _Gates(dst_gate, src_gate, gate_by, gate_weight)
+    call = Call(**options)
+    call = call._replace(columns=tuple(call.columns))
     made = None
-    if compiling() and not gates.asked():
-        made = _compiled(graph, weights, biases, given)
+    if compiling() and not _gates.asked(call):
+        made = _compiled(graph, weights, biases, call)
     if made is None:
-        made = _called(graph, weights, biases, given, gates)
+        made = _called(graph, weights, biases, call)
     return made[0] if len(made) == 1 else tuple(made)
 
 
-def _gate(graph, given, gates):
-    """Makes the factors of gates."""
-    for end, layer, reduce in (("dst", gates.dst, given["reduce"]),
-                               ("src", gates.src, given["reduce_src"])):
-        if layer is not None and reduce not in ("sum", "mean"):
-            raise ValueError(f"{end}_gate is a factor in a sum or mean, which "
-                             f"is not asked for: found {reduce!r}")
-    if given["edge"] is not None:
-        check_tensor("edge", given["edge"], "EF", {"E": graph.num_edges},
-                     graph.device, None)
-    made = _gates.factors(
-        graph, given["edge"], {"dst": gates.dst, "src": gates.src}, gates.by,
-        gates.weight, {"dst": given["dst_factor"],
-                       "src": given["src_factor"]})
-    given["dst_factor"], given["src_factor"] = made["dst"], made["src"]
-
-
-def _key(graph, given, ends, tensors):
+def _key(graph, weights, biases, call):
     """What the checks of a call look at; None if something is no tensor."""
     try:
         return ("edge_mlp", _execute.generation(),
                 autocast_dtype(graph.device.type),
-                ends[0] is ends[1], graph.loops is None,
-                *[given[name] for name in _OPTIONS],
+                call.dst is call.src, graph.loops is None,
+                *[getattr(call, name) for name in _OPTIONS],
                 *[None if t is None else (t.shape, t.dtype, t.device)
-                  for t in (*ends, *tensors)])
+                  for t in (call.dst, call.src, *_tensors(weights, biases,
+                                                          call))])
     except AttributeError:
         return None
 
 
 @untraced
-def _called(graph, weights, biases, given, gates):
-    if _is_list(graph):
-        graph = as_graph(graph, _sizes_of(graph, given))
-    graph = as_graph(graph)
+def _called(graph, weights, biases, call):
+    graph = as_graph(graph, _sizes_of(call)) if _is_list(graph) else \
+        as_graph(graph)
     if graph.exchange is not None:
-        for name in ("src", "src_part"):
-            if given[name] is not None:
-                given[name] = graph.extend(given[name])
-    if gates.asked():
-        _gate(graph, given, gates)
-    weights, biases, ends, tensors = _tensors(weights, biases, given)
-
-    def make():
-        return _checked(_Sizes(graph.num_dst, graph.num_src, graph.num_edges,
-                               graph.device),
-                        weights, biases, given, ends, tensors)
-    about = _execute.kept(graph, _key(graph, given, ends, tensors), make)
-    tensors = _mlp_formula.fields(tensors, about.layout, ends, about.dtype)
+        call = call._replace(**{
+            name: graph.extend(getattr(call, name))
+            for name in ("src", "src_part") if getattr(call, name) is not None})
+    if _gates.asked(call):
+        call = _gates.as_factors(graph, call)
+    weights, biases, call = _normal(weights, biases, call)
+    about = _execute.kept(
+        graph, _key(graph, weights, biases, call), lambda: _checked(
+            _Sizes(graph.num_dst, graph.num_src, graph.num_edges,
+                   graph.device), weights, biases, call))
+    tensors = _mlp_formula.fields(_tensors(weights, biases, call),
+                                  about.layout, (call.dst, call.src),
+                                  about.dtype)
     run = _mlp_formula.composite if needs_composite() else _mlp_kernels.run
     return run(graph, about.settings, tensors, about.dtype)
 
 
 # ---- torch.compile ----------------------------------------------------------
 
-def _compiled(graph, weights, biases, given):
+def _compiled(graph, weights, biases, call):
     """The outputs of the operator of torch.library; None if the call cannot be
     one."""
     if isinstance(graph, Graph):
@@ -333,19 +321,20 @@ def _compiled(graph, weights, biases, given):
         num_src, num_dst = graph.num_src, graph.num_dst
         num_edges = graph.num_edges
     elif _is_list(graph):
-        num_src, num_dst = _sizes_of(graph, given)
+        num_src, num_dst = _sizes_of(call)
         num_edges = graph.size(1)
         if num_src is None or num_dst is None:
             return None
     else:
         return None
-    weights, biases, ends, tensors = _tensors(weights, biases, given)
-    some = next(t for t in (*ends, *tensors) if t is not None)
+    weights, biases, call = _normal(weights, biases, call)
+    tensors = _tensors(weights, biases, call)
+    some = next(t for t in (call.dst, call.src, *tensors) if t is not None)
     about = _checked(_Sizes(num_dst, num_src, num_edges, some.device),
-                     weights, biases, given, ends, tensors)
+                     weights, biases, call)
     tensors = [None if t is None else t.to(about.dtype)
-               for t in _mlp_formula.fields(tensors, about.layout, ends,
-                                            about.dtype)]
+               for t in _mlp_formula.fields(tensors, about.layout, (
+                   call.dst, call.src), about.dtype)]
     keep = _mlp_operator.keeps(
         about.settings, tensors, some.device, torch.is_grad_enabled() and any([
             t is not None and t.requires_grad for t in tensors]))

@@ -168,6 +168,11 @@ class EdgeProgram(MessageFunction):
                       for v in values]
         return values, single
 
+    def _written(self, graph, given, others):
+        """(what has written the program, its values, whether it is one)."""
+        recorder = _recorders.Text()
+        return recorder, *self._trace(recorder, graph, given, others)
+
     def _check(self, graph, given):
         sizes = {"N": graph.num_dst, "M": graph.num_src, "E": graph.num_edges}
         if given.get("r"):
@@ -203,16 +208,15 @@ class EdgeProgram(MessageFunction):
 
     def text(self, i=None, j=None, e=None, **others):
         """The program of these tensors, as text: dfgnn-program(5)."""
-        recorder = _recorders.Text()
         given = by_type.any_order(_given(i, j, e, others))
-        return recorder.text(self._trace(recorder, None, given, others)[0])
+        recorder, values, _ = self._written(None, given, others)
+        return recorder.text(values)
 
     def explain(self, i=None, j=None, e=None, **others):
         """What a call with these tensors runs."""
         given = by_type.any_order(_given(i, j, e, others))
-        recorder = _recorders.Text()
-        program = _programs.parse(
-            recorder.text(self._trace(recorder, None, given, others)[0]))
+        recorder, values, _ = self._written(None, given, others)
+        program = _programs.parse(recorder.text(values))
         wide, _ = self._wide(recorder, given, others)
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
         rows, columns = program.walks()
@@ -230,13 +234,12 @@ class EdgeProgram(MessageFunction):
                 **others):
         """The _abi.Problem of a call with these tensors on a graph, or of its
         gradient by those that require one (by all, if none does)."""
-        recorder = _recorders.Text()
         given = _given(i, j, e, others)
         if isinstance(graph, HeteroGraph):
             given = by_type.joined(graph, given)
             graph = graph.with_relations()
-        program = _programs.parse(recorder.text(
-            self._trace(recorder, graph, given, others)[0]))
+        recorder, values, _ = self._written(graph, given, others)
+        program = _programs.parse(recorder.text(values))
         wide, _ = self._wide(recorder, given, others)
         if isinstance(wide, Steps):
             raise InvalidError(
@@ -360,9 +363,8 @@ class EdgeProgram(MessageFunction):
             tensor = torch.empty((1, *shape) if letter else shape,
                                  dtype=dtype, device="meta")
             (given[letter] if letter else others)[name] = tensor
-        recorder = _recorders.Text()
         try:
-            values, single = self._trace(recorder, None, given, others)
+            recorder, values, single = self._written(None, given, others)
             program = _programs.parse(recorder.text(values))
         except (TraceError, Error):
             return ""  # which the call itself raises
@@ -396,7 +398,8 @@ class EdgeProgram(MessageFunction):
         traced = None if key is None else self._found.get(key)
         rows = _tensors_of(callers, others)
         if traced is not None and any(t.device != graph.device for t in rows):
-            self._check_tensors(self._recorder(callers, others), graph)
+            self._check_tensors(self._written(None, callers, others)[0],
+                                graph)
         if traced is not None and traced.native and graph.exchange is None \
                 and (not callers.get("e") or graph.edge_order is None):
             tensors = rows
@@ -404,8 +407,7 @@ class EdgeProgram(MessageFunction):
             given = self._prepared(graph, callers)
             tensors = _tensors_of(given, others)
         if traced is None:
-            recorder = _recorders.Text()
-            values, single = self._trace(recorder, graph, given, others)
+            recorder, values, single = self._written(graph, given, others)
             self._check_tensors(recorder, graph)
             text = recorder.text(values)
             wide, found = self._wide(recorder, callers, others)
@@ -457,11 +459,6 @@ class EdgeProgram(MessageFunction):
                 writes=recorder.widest > _program_mlps.PROGRAM)
         except TraceError as error:
             return str(error), None
-
-    def _recorder(self, given, others):
-        recorder = _recorders.Text()
-        self._trace(recorder, None, given, others)
-        return recorder
 
     def _key(self, given, others):
         """What a trace depends on; None if it may depend on something that
