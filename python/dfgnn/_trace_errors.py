@@ -8,7 +8,7 @@ import threading
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _torch = importlib.util.find_spec("torch")  # which JAX's users may lack
-_TORCH = os.path.dirname(_torch.origin) + os.sep if _torch else _HERE
+_TORCH = os.path.dirname(_torch.origin or "") + os.sep if _torch else _HERE
 # what PyG's layers call to reduce and to scatter
 _BELOW = os.sep + os.path.join("torch_geometric", "")
 _BELOW = tuple(_BELOW + name for name in ("utils", "inspector", "nn" + os.sep
