@@ -50,8 +50,8 @@ dfgnn_csr hub_make(const hub *h) {
   int64_t side = h->distinct > OTHERS ? h->distinct : OTHERS;
   int64_t rows = h->column ? side : OTHERS;
   int64_t edges = h->column ? 2 * side : h->degree + 2 * (OTHERS - 1);
-  int32_t *offsets = malloc((size_t)(rows + 1) * sizeof *offsets);
-  int32_t *indices = malloc((size_t)edges * sizeof *indices);
+  int32_t *offsets = zeros_of(rows, sizeof *offsets);
+  int32_t *indices = zeros_of(edges, sizeof *indices);
   int32_t at = 0;
   for (int64_t i = 0; i < rows; i++) {
     int64_t degree = !h->column && i == HUB ? h->degree : 2;
@@ -63,11 +63,6 @@ dfgnn_csr hub_make(const hub *h) {
   }
   offsets[rows] = at;
   return csr32(rows, h->column ? OTHERS : side, offsets, indices);
-}
-
-void hub_free(dfgnn_csr *csr) {
-  free((void *)csr->offsets);
-  free((void *)csr->indices);
 }
 
 int hub_problem(dfgnn_problem *problem, const hub *h,
@@ -95,27 +90,17 @@ static double alternating(const void *row, int64_t i) {
   return node % 2 ? -size : size;
 }
 
-dfgnn_status hub_fill(dfgnn_harness *harness, const hub *h,
-                      const dfgnn_problem *problem) {
+void hub_fill(dfgnn_harness *harness, const hub *h,
+              const dfgnn_problem *problem) {
   const dfgnn_operator *op = dfgnn__operator(problem->op, problem->pass);
   const char *tensor =
       dfgnn__tensor_find_used(op, "value", problem) >= 0 ? "value" : "grad_out";
-  int64_t row = problem->heads * problem->dim;
-  if (!h->alternates)
-    return DFGNN_OK;
-  return dfgnn__harness_fill(harness, tensor, 0, -1, alternating, &row);
+  const int64_t row = problem->heads * problem->dim;
+  if (h->alternates)
+    ck_ok(dfgnn__harness_fill(harness, tensor, 0, -1, alternating, &row));
 }
 
 /* ---- every variant ------------------------------------------------------- */
-
-/* Ends the program on an error: tests/accuracy is no test, so Check cannot
- * report it. */
-static void must(dfgnn_status status) {
-  if (!status)
-    return;
-  fprintf(stderr, "hubs: %s\n", dfgnn_last_error());
-  exit(EXIT_FAILURE);
-}
 
 static int is_full(void) { return getenv("DFGNN_TEST_FULL") != NULL; }
 
@@ -135,87 +120,67 @@ static int has_problem(int number, const variant_test *test) {
               : turn % 3 == 0);
 }
 
-static int check_variant(hub_result *r, dfgnn_context *ctx, dfgnn_graph *graph,
+/* Returns 0 if the variant is not for the hub. */
+static int check_variant(const dfgnn_variant *v, const hub *h,
+                         dfgnn_graph *graph, const dfgnn_problem *problem,
                          dfgnn_harness *harness) {
-  dfgnn_setting setting = dfgnn__setting(graph, &r->problem);
+  dfgnn_setting setting = dfgnn__setting(graph, problem);
   dfgnn_plan *plan;
   double error;
-  if (strcmp(r->variant->family->backend, ctx->backend->name) != 0 ||
-      dfgnn__variant_refusal(r->variant, &setting))
+  if (strcmp(v->family->backend, graph->ctx->backend->name) != 0 ||
+      dfgnn__variant_refusal(v, &setting))
     return 0;
-  dfgnn_status status = dfgnn_plan_create_forced(&plan, ctx, graph, &r->problem,
-                                                 r->variant->name);
+  dfgnn_status status =
+      dfgnn_plan_create_forced(&plan, graph->ctx, graph, problem, v->name);
   if (status == DFGNN_ERROR_UNSUPPORTED)
     return 0;
-  must(status);
-  r->status = dfgnn__harness_check(&error, harness, plan);
-  r->accuracy = dfgnn__harness_accuracy(harness);
+  ck_ok(status);
+  status = dfgnn__harness_check(&error, harness, plan);
+  ck_assert_msg(status == DFGNN_OK, "%s on %s, %s %s %s: %s", v->name, h->name,
+                dfgnn_name(DFGNN_NAMES_OP, problem->op),
+                dfgnn_name(DFGNN_NAMES_PASS, problem->pass),
+                dfgnn_name(DFGNN_NAMES_DTYPE, problem->dtype),
+                dfgnn_last_error());
   dfgnn_plan_destroy(plan);
   return 1;
 }
 
-static int visit_hub(hub_result *r, dfgnn_context *ctx, int turn,
-                     void (*visit)(const hub_result *, void *), void *data) {
-  dfgnn_csr csr = hub_make(r->hub);
-  dfgnn_graph *graph;
+static int check_hub(const hub *h, dfgnn_context *ctx,
+                     const dfgnn_problem *problem, int turn) {
+  const dfgnn_csr csr = hub_make(h);
+  dfgnn_graph *graph = graph_on(ctx, &csr);
   dfgnn_harness *harness;
   const dfgnn_family *family = NULL;
   size_t first = 0;
   int count = 0, checked = 0;
-  must(dfgnn_graph_create_csr(&graph, ctx, &csr, NULL));
-  must(dfgnn__harness_create(&harness, ctx, graph, &r->problem, 1));
-  must(hub_fill(harness, r->hub, &r->problem));
+  ck_ok(dfgnn__harness_create(&harness, ctx, graph, problem, 1));
+  hub_fill(harness, h, problem);
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    r->variant = dfgnn__variant(i);
-    if (r->variant->family != family) {
-      family = r->variant->family;
+    const dfgnn_variant *v = dfgnn__variant(i);
+    if (v->family != family) {
+      family = v->family;
       first = i;
       checked = 0;
     }
     /* The first variant that applies is checked, and those whose turn it is. */
-    if (checked && !has_turn(i - first, turn))
-      continue;
-    if (!check_variant(r, ctx, graph, harness))
+    if ((checked && !has_turn(i - first, turn)) ||
+        !check_variant(v, h, graph, problem, harness))
       continue;
     checked = 1;
     count++;
-    visit(r, data);
   }
   dfgnn__harness_destroy(harness);
-  dfgnn_graph_destroy(graph);
-  hub_free(&csr);
   return count;
-}
-
-int hubs_visit(const char *device, const variant_test *test,
-               void (*visit)(const hub_result *, void *), void *data) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_context *ctx = NULL;
-  int count = 0;
-  options.device = device;
-  options.store = "";
-  options.threads = 2;
-  must(dfgnn_context_create(&ctx, &options));
-  for (int i = 0; i < HUBS; i++) {
-    hub_result r = {.hub = &hubs[i]};
-    if (has_problem(i, test) && hub_problem(&r.problem, r.hub, test))
-      count += visit_hub(&r, ctx, i + (int)test->dtype, visit, data);
-  }
-  dfgnn_context_destroy(ctx);
-  return count;
-}
-
-static void is_right(const hub_result *r, void *data) {
-  (void)data;
-  ck_assert_msg(
-      r->status == DFGNN_OK, "%s on %s, %s %s %s: %s", r->variant->name,
-      r->hub->name, dfgnn_name(DFGNN_NAMES_OP, r->problem.op),
-      dfgnn_name(DFGNN_NAMES_PASS, r->problem.pass),
-      dfgnn_name(DFGNN_NAMES_DTYPE, r->problem.dtype), dfgnn_last_error());
 }
 
 void check_hubs(const char *device, const variant_test *test) {
-  ck_assert_int_gt(hubs_visit(device, test, is_right, NULL), 0);
+  dfgnn_context *ctx = context_on(device, "", 2);
+  dfgnn_problem problem;
+  int count = 0;
+  for (int i = 0; i < HUBS; i++)
+    if (has_problem(i, test) && hub_problem(&problem, &hubs[i], test))
+      count += check_hub(&hubs[i], ctx, &problem, i + (int)test->dtype);
+  ck_assert_int_gt(count, 0);
 }
 
 int check_edge_hubs(const char *device, const variant_test *test,
@@ -230,9 +195,9 @@ int check_edge_hubs(const char *device, const variant_test *test,
                    .distinct = column ? degree : degree / 3,
                    .heads = 3,
                    .dim = 20};
-    hub_result r = {.hub = &h};
-    ck_assert(hub_problem(&r.problem, &h, test));
-    count += visit_hub(&r, ctx, column + (int)test->dtype, is_right, NULL);
+    dfgnn_problem problem;
+    ck_assert(hub_problem(&problem, &h, test));
+    count += check_hub(&h, ctx, &problem, column + (int)test->dtype);
   }
   return count;
 }

@@ -183,14 +183,11 @@ static session open_session(const hub *h, const variant_test *test) {
   s.graph = graph_on(s.ctx, &s.csr);
   ck_assert(hub_problem(&s.problem, h, test));
   ck_ok(dfgnn__harness_create(&s.harness, s.ctx, s.graph, &s.problem, 1));
-  ck_ok(hub_fill(s.harness, h, &s.problem));
+  hub_fill(s.harness, h, &s.problem);
   return s;
 }
 
-static void close_session(session *s) {
-  dfgnn__harness_destroy(s->harness);
-  hub_free(&s->csr);
-}
+static void close_session(session *s) { dfgnn__harness_destroy(s->harness); }
 
 static dfgnn_status check(session *s, const char *variant) {
   double error;
