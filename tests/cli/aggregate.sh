@@ -46,21 +46,6 @@ status 0 dfgnn-bench "$small" $quick --op spmm-sum,reduce-pna --rounds 5 \
   --pass "$passes" --json --variants '*.reference'
 holds '[.[] | select(.status == "ok").rel_error] | length == 4 and all(. < 1e-6)'
 
-promise "a job names operators and passes"
-cat >"$work/tune.job" <<JOB
-$small
---op spmm-sum,reduce-pna
---pass forward,backward
---dim 8
---device cpu
---budget 2s
-JOB
-# shellcheck disable=SC2086
-status 0 dfgnn-tune run --job "$work/tune.job" --quiet --json \
-  --store "$work/j.db"
-holds '[.[] | .op + " " + .pass] | sort == ["reduce-pna backward",
-       "reduce-pna forward", "spmm-sum backward", "spmm-sum forward"]'
-
 promise "an operator that does not exist lists those that do"
 # shellcheck disable=SC2086
 status 2 dfgnn-tune explain "$small" --op spmm
