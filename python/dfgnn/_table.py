@@ -1,5 +1,4 @@
-"""The operators, from the library's table of the tensors of each.  Nothing here
-needs torch."""
+"""The operators, from the library's table of the tensors of each."""
 
 import ctypes
 from collections import namedtuple
