@@ -13,7 +13,7 @@ from ._library import check, library
 from ._operators import DTYPES as TYPES, sum_settings
 from ._program import (  # noqa: F401 - used as this module's
     COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, REL, SRC, Program,
-    gradient, named, parse)
+    gradient, named, parse, trained)
 from .errors import UnsupportedError
 
 
@@ -120,13 +120,9 @@ def execute(program, graph, tensors, dtypes, seed=None):
 def probe(program, graph, kind):
     """Raises UnsupportedError if no kernel can be made of a program whose
     tensors have this type, or of its gradient."""
-    outputs = len(program.outputs)
-    everything = [True] * len(program.inputs)
     number = TYPES.get(kind, TYPES[torch.float32])
-    kept = program.keep([True] * outputs, everything)
-    derived = kept.gradient([k < outputs for k in range(len(kept.outputs))],
-                            everything)
-    for one in (kept, derived):
+    for one in (program.keep([True] * len(program.outputs),
+                             [True] * len(program.inputs)), trained(program)):
         bound = []
         for template in one.bound:
             array = type(template).from_buffer_copy(template)

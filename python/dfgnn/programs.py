@@ -249,12 +249,10 @@ class EdgeProgram(MessageFunction):
         wanted = [t.requires_grad for t in recorder.tensors]
         training = backward or any(wanted)
         wanted = wanted if any(wanted) else [True] * len(wanted)
-        outputs = len(program.outputs)
-        if training:
-            program = program.keep((True,) * outputs, wanted)
         if backward:
-            program = program.gradient(
-                [k < outputs for k in range(len(program.outputs))], wanted)
+            program = _programs.trained(program, wanted)
+        elif training:
+            program = program.keep((True,) * len(program.outputs), wanted)
         kinds = {t.dtype for t in recorder.tensors}
         narrow = sorted(kinds - {torch.float32, torch.float64}, key=str)
         return program.problem(_programs.TYPES[
