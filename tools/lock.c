@@ -5,7 +5,7 @@
 
 enum { FORMAT = 1, DIGEST = 16 /* bytes */ };
 
-/* What explain says of a choice beyond the problem and the variant. */
+/* The keys of explain beside those of the problem and the variant. */
 static const char *const others[] = {"source",    "distance", "because",
                                      "portfolio", "stores",   "kernels",
                                      "candidates"};

@@ -8,7 +8,7 @@
 
 enum { MOST_PROBLEMS = 4096, MOST_PATH = 4096 };
 
-/* What is tuned for a file: programs that share its text. */
+/* The programs that are tuned for a file: they share its text. */
 typedef struct family {
   struct family *next;
   char *path;

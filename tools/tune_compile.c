@@ -258,7 +258,7 @@ static int write_pack(compile *c, int keep, json_t *rows) {
   return TOOL_DONE;
 }
 
-/* What is not packed has to be kept by the cache. */
+/* The cache has to keep a kernel that is not packed. */
 static int check_cache(const compile *c) {
   dfgnn_cache_info info;
   dfgnn__cache_describe(&info);

@@ -196,7 +196,7 @@ struct dfgnn_pack_writer {
   sqlite3 *db;
 };
 
-/* What SQLite says, or the reason that the system gave it: a full disk. */
+/* Fails with SQLite's message, or with the system's reason: a full disk. */
 static dfgnn_status writing_fails(const dfgnn_pack_writer *w) {
   int rc = w->db ? sqlite3_errcode(w->db) : SQLITE_NOMEM;
   int error = w->db ? sqlite3_system_errno(w->db) : 0;

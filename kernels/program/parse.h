@@ -44,7 +44,7 @@ void dfgnn__parse_fail(parser *p, const token *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Says where it was, if making a value failed. */
 void dfgnn__parse_tell(parser *p, const token *at);
-/* What a message says that it found. */
+/* The words for a token in a message. */
 const char *dfgnn__token_text(const token *t);
 /* Reads the next word. */
 void dfgnn__parse_advance(parser *p);

@@ -93,7 +93,7 @@ static const char *const functions[DFGNN_NODE_OPS] = {
     [DFGNN_NODE_SUM] = "sum_",         [DFGNN_NODE_MAX_EDGES] = "max_",
     [DFGNN_NODE_LSE] = "logsumexp_",   [DFGNN_NODE_SUM_ALL] = "sum_all"};
 
-/* What follows "sum_", by the place of the result. */
+/* The endings of "sum_", by the place of the result. */
 static const char *const ends[DFGNN_PLACES] = {[DFGNN_PLACE_PARAM] = "",
                                                [DFGNN_PLACE_DST] = "in",
                                                [DFGNN_PLACE_SRC] = "out",

@@ -13,7 +13,7 @@ from ._trace import TraceError
 
 
 class _Ends:
-    """What steps ask of a graph while they are recorded: tensors by edge are in
+    """The graph of steps that are recorded: tensors by edge are in
     the caller's order.  edges: an edge_index, or the number of a Graph."""
 
     edge_order = None

@@ -35,7 +35,7 @@ class Faults:
 
 
 class Counts:
-    """Those of one step, in the order in which it reads them."""
+    """The tensors of one step, in the order in which it reads them."""
 
     def __init__(self, device):
         self.seen = []

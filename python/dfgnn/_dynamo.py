@@ -160,7 +160,7 @@ def _copy(function):
 
 
 class _Utils:
-    """What Dynamo's code calls of torch._dynamo.utils, without what keeps it
+    """The functions of torch._dynamo.utils that Dynamo's code calls, without what keeps it
     from tracing that: nothing is traced."""
 
     @staticmethod
@@ -203,7 +203,7 @@ def _entries(function):
 
 
 def look(function, make, *args):
-    """What make(module) gives for the graph of a call, which does not run."""
+    """The result of make(module) for the graph of a call, which does not run."""
     def taken(module):
         raise _Taken(make(module))
     run = torch.compile(_copy(function), backend=_backend, dynamic=True,
@@ -333,7 +333,7 @@ def _add(kind, found, functions, whole=False):
 
 
 def _named(function):
-    """What a function finds by name outside of itself."""
+    """The values that a function finds by name outside of itself."""
     codes, names = [function.__code__], []
     while codes:
         code = codes.pop()

@@ -243,7 +243,7 @@ class Call:
 
 
 class Recipe:
-    """What calls on one graph with the same settings, shapes and types share:
+    """The state that calls on one graph with the same settings, shapes and types share:
     they are made once, and the graph's handle keeps them.  calls has a Call for
     each key: a pass, and what else a problem depends on."""
 

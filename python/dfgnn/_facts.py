@@ -1,4 +1,4 @@
-"""What is known of the calls that _nodes noted: whose rows they give, and which
+"""The facts about the calls that _nodes noted: whose rows they give, and which
 are gathers, reductions over edges or operations by row."""
 
 from typing import NamedTuple, Optional
@@ -20,7 +20,7 @@ _REDUCED = {"sum": "sum", "add": "sum", "mean": "mean", "amax": "max",
 
 
 class Fact(NamedTuple):
-    """What is known of a node.
+    """The facts about a node.
 
     rows: EDGES, DESTINATIONS (by node), or None of a tensor without rows.
     pure: torch can compute it from what is given, by node if place says so.

@@ -176,7 +176,7 @@ def _through_products(graph, made, inputs, scores, needed):
 
 
 def _through_sums(graph, made, inputs, scores, needed):
-    """Those of GAT."""
+    """The formulas of GAT."""
     _, score_dst, score_src = inputs[:3]
     x = (score_dst.index_select(0, graph.dst)
          + score_src.index_select(0, graph.src))

@@ -167,7 +167,7 @@ def _all_equal(sizes):
 
 
 def _key(n):
-    """What tells a size from others."""
+    """The key that tells a size from others."""
     return n.node.expr if isinstance(n, SymInt) else n
 
 
@@ -430,7 +430,7 @@ class Notes:
 
     @staticmethod
     def _lift(name, args):
-        """What tells a gather from others."""
+        """The key that tells a gather from others."""
         if name == "index_select" and len(args) == 3 and isinstance(
                 args[2], Node) and args[2].end in ("i", "j"):
             return args[0], args[1] % len(args[0].shape), args[2].end
@@ -475,7 +475,7 @@ class Notes:
             self.statistics.append(self._value(buffer))
 
     def _write(self, node, name, found):
-        """What is written is another tensor from here on; a buffer gets it
+        """A written tensor is another from here on; a buffer gets it
         when all has run, since steps do not run in this order."""
         target = node.args[0] if node.args else None
         target = self.same.get(target, target)
@@ -521,7 +521,7 @@ class _Number:
 
 
 def source_of(node):
-    """What Dynamo calls a placeholder, such as L['kwargs']['x']."""
+    """The name that Dynamo gives a placeholder, such as L['kwargs']['x']."""
     given = node.meta.get("grapharg")
     name = getattr(getattr(given, "source", None), "name", "")
     return name() if callable(name) else name

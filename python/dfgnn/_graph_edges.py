@@ -1,4 +1,4 @@
-"""What a graph knows of its edges: their ends, relations, orders and self
+"""The edges of a graph: their ends, relations, orders and self
 loops, each made when it is asked for."""
 
 import torch

@@ -214,7 +214,7 @@ class Race:
         self.ready = False  # waits for the layers that share its graph
 
     def sample(self, given):
-        """That of a call, which begins a new step where one has ended."""
+        """The step of a call, which begins a new one where one has ended."""
         last = self.open
         if last is not None and not last.over and last.ended is None and \
                 last.calls < MOST_CALLS:
@@ -373,7 +373,7 @@ class Guard:
 
     @property
     def reason(self):
-        """What the times are, of training if it trains; None before they are
+        """The times, of training if it trains; None before they are
         known."""
         race = self.races.get(True) or self.races.get(False)
         return None if race is None else race.reason
@@ -384,7 +384,7 @@ class Guard:
 
 
 class Compilation(Guard):
-    """What a model's call runs: the model as it is, or as torch.compile makes
+    """The way that a model's call runs: the model as it is, or as torch.compile makes
     it, once its layers have their paths."""
 
     words = "as torch.compile makes it", "as it is"

@@ -18,7 +18,7 @@ from ._stamp import stamp
 # ---- tensors by edge --------------------------------------------------------
 
 class _Ordered(NamedTuple):
-    """What _in_order() made last on a graph; of, made: weak references."""
+    """The last result of _in_order() on a graph; of, made: weak references."""
     of: object
     stamp: tuple
     order: torch.Tensor
@@ -104,7 +104,7 @@ class ByLoopedEdge:
 # ---- kernels ----------------------------------------------------------------
 
 class _Kernel:
-    """What links have in common that run an operator's plans: a call for each
+    """The base of links that run an operator's plans: a call for each
     graph and pass, made when it first runs."""
 
     def __init__(self, settings):

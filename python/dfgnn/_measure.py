@@ -14,7 +14,7 @@ from ._library import library
 
 CALLS = 3  # the call of a graph that measures
 MOST_S = .5
-"""What measuring one problem may take; longer kernels race in their calls."""
+"""The time that measuring one problem may take; longer kernels race in their calls."""
 YOUNG_S = 1.
 """Batches of a loader are gone by then.  The first of them is measured, and its
 measurements are near enough for the others."""

@@ -47,7 +47,7 @@ def _mlp_of(settings, dtype, tensors, listed):
 
 
 class Recipe:
-    """What calls of an MLP of the same settings, shapes and types share.  The
+    """The state that calls of an MLP of the same settings, shapes and types share.  The
     methods take the graph.
 
     fields: of the tensors of a call, in their order.

@@ -1,4 +1,4 @@
-"""What the message functions of edge programs have in common, in PyTorch and in
+"""The base of the message functions of edge programs, in PyTorch and in
 JAX: i, j, e and r, and the tensors that each is given by name."""
 
 import functools

@@ -44,7 +44,7 @@ functions = b"" if extension is None else struct.pack("@5P", *map(_address, (
 
 
 def form(template, links, slots):
-    """What the extension is told of calls: where in the arguments, which begin
+    """The description of calls for the extension: where in the arguments, which begin
     as the template does, pointers are, and the strides of each, or -1, and how
     many bytes into its memory it points.  links: where pointers to parts of the
     arguments are, and those parts."""

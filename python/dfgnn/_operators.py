@@ -1,4 +1,4 @@
-"""What a call of an operator gives it, as the table of its tensors says, and
+"""The arguments of an operator's call, as the table of its tensors says, and
 the checks of that."""
 
 from collections import namedtuple

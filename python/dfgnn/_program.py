@@ -167,7 +167,7 @@ def gradient(program, present, wanted):
 
 
 def template(ports):
-    """What calls tell the library of these tensors, but for their memory."""
+    """The description of these tensors for the library, except their memory."""
     array = (_abi.EdgeTensor * max(len(ports), 1))()
     for bound, port in zip(array, ports):
         bound.name = port.name.encode()

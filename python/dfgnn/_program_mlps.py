@@ -103,7 +103,7 @@ class Rows(_recorders.Torch):
                              self._sizes[place])
 
     def _reduced(self, what, x, index, size):
-        """As Facts know it, which have no values to look at."""
+        """The same as Facts know it, which have no values to look at."""
         call = self.call
         zero = call(Tensor.new_zeros, x, (size, *x.shape[1:]))
 

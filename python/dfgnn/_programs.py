@@ -20,7 +20,7 @@ from .errors import UnsupportedError
 # ---- calls ------------------------------------------------------------------
 
 class _Recipe(_execute.Recipe):
-    """What calls of a program share.  Its tensors are those that the program
+    """The state that calls of a program share.  Its tensors are those that the program
     declares; calls has one for False, and one for True where the device has no
     variant of the operator that the program is.
 
@@ -158,7 +158,7 @@ def types_of(program, tensors, own):
 
 
 class _Training(NamedTuple):
-    """What a program becomes where some of its inputs want a gradient."""
+    """The form of a program where some of its inputs want a gradient."""
     kept: Program  # with the outputs that its gradient reads
     more: tuple    # a None for each output of those
     inputs: tuple  # whether each of its tensors is kept for the gradient

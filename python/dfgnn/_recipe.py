@@ -31,7 +31,7 @@ def problem(op, backward, dtype, heads, dim, settings, bias, edges=0,
 
 
 class Recipe(_execute.Recipe):
-    """What calls of an operator share.
+    """The state that calls of an operator share.
 
     places: (field, dtype) of each input; dtype is None if the input may have
         strides.
@@ -181,7 +181,7 @@ class Recipe(_execute.Recipe):
                        self.message)
 
     def fields(self, backward):
-        """Those that forward() and backward() give a call."""
+        """The tensors that forward() and backward() give a call."""
         drops = self.settings.dropout > 0
         if not backward:
             return [*[Field(*place) for place in self.places],

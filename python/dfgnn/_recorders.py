@@ -1,4 +1,4 @@
-"""What values are told to: a recorder writes the text of a program, or computes
+"""The receiver of values: a recorder writes the text of a program, or computes
 with torch's operations."""
 
 import math
@@ -143,7 +143,7 @@ class Torch(Recorder):
         self._lifted = {}  # by a tensor of nodes: it, and that of edges
 
     def call(self, function, *args, **kwargs):
-        """What all operations are made by."""
+        """The maker of all operations."""
         return function(*args, **kwargs)
 
     def whole(self, name, values, *numbers):
@@ -162,7 +162,7 @@ class Torch(Recorder):
             x, float) else x for x in a]
 
     def _at(self, v, place, rank=0):
-        """What a place has of a value, with axes of size 1 before its own."""
+        """The rows of a value that a place has, with axes of size 1 before its own."""
         x = v.handle
         if isinstance(x, float) or v.place == PARAM:
             return x

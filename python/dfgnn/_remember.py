@@ -32,7 +32,7 @@ def remember(tensor, key, make, others=()):
 
 
 def recall(tensor, key):
-    """What remember() made of the tensor under a key; None if nothing is
+    """The value that remember() made of the tensor under a key; None if nothing is
     kept."""
     entry = _kept.get(id(tensor))
     if entry is None or entry[0]() is not tensor:

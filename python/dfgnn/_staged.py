@@ -145,7 +145,7 @@ class Stages:
             self.fact(node).role == "row"
 
     def _narrowest(self, node):
-        """What alone is made of a node, as long as it has no more numbers."""
+        """The only user of a node, as long as it has no more numbers."""
         while True:
             readers = self._readers.get(node, ())
             if len(readers) != 1 or node in self.outputs:

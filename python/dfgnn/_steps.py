@@ -34,7 +34,7 @@ class Run:
 
 
 def _size_of(run, place, edge_rows):
-    """What a Count means to a call: rows of edges that hold for a node alone
+    """The meaning of a Count to a call: rows of edges that hold for a node alone
     are those of nodes."""
     def number(x):
         if edge_rows and isinstance(x, int) and x == _nodes.EDGES:

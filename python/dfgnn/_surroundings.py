@@ -1,4 +1,4 @@
-"""What a function finds outside of itself, to be compared with what it found
+"""The values that a function finds outside of itself, to be compared with what it found
 when it was traced."""
 
 import dis
@@ -12,7 +12,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, bytes,
 
 
 def plain(value, depth=0):
-    """What a function finds outside of itself, to be compared; raises
+    """The values that a function finds outside of itself, to be compared; raises
     TypeError where it may change without another value being there."""
     kind = type(value)
     if kind in _PLAIN:

@@ -94,7 +94,7 @@ class Family(Kind):
         raise NotImplementedError
 
     def saved(self, call, outs):
-        """Those outputs that gradient() reads."""
+        """The outputs that gradient() reads."""
         return outs
 
     def gradient(self, call, saved, grads, wanted):

@@ -275,7 +275,7 @@ def edge_mlp(graph, weights, biases=None, **options):
 
 
 def _key(graph, weights, biases, call):
-    """What the checks of a call look at; None if something is no tensor."""
+    """The properties that the checks of a call look at; None if something is no tensor."""
     try:
         return ("edge_mlp", _execute.generation(),
                 autocast_dtype(graph.device.type),

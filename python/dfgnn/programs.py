@@ -120,7 +120,7 @@ _ROWS = {"i": "N", "j": "M", "e": "E", "r": "R"}  # as check_tensor() has them
 
 
 class _Traced(NamedTuple):
-    """What was traced of a kind of calls."""
+    """The trace of a kind of calls."""
     program: _programs.Program
     outputs: list  # the place of each
     types: tuple
@@ -137,7 +137,7 @@ def _wide_serves(traced, graph):
 
 
 class EdgeProgram(MessageFunction):
-    """What :func:`edge_program` makes of a function."""
+    """The program that :func:`edge_program` makes of a function."""
 
     _told = False  # why a GPU runs torch's operations
 
@@ -213,7 +213,7 @@ class EdgeProgram(MessageFunction):
         return recorder.text(values)
 
     def explain(self, i=None, j=None, e=None, **others):
-        """What a call with these tensors runs."""
+        """The way that a call with these tensors runs."""
         given = by_type.any_order(_given(i, j, e, others))
         recorder, values, _ = self._written(None, given, others)
         program = _programs.parse(recorder.text(values))
@@ -446,7 +446,7 @@ class EdgeProgram(MessageFunction):
     # ---- wide linear maps
 
     def _wide(self, recorder, given, others):
-        """What _program_mlps makes of a function in which a recorder found wide
+        """The form that _program_mlps gives a function in which a recorder found wide
         linear maps: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
         if recorder.widest <= _program_mlps.WIDE:
@@ -459,7 +459,7 @@ class EdgeProgram(MessageFunction):
             return str(error), None
 
     def _key(self, given, others):
-        """What a trace depends on; None if it may depend on something that
+        """The values that a trace depends on; None if it may depend on something that
         cannot be compared."""
         try:
             return (

@@ -103,7 +103,7 @@ class TimedProblem:
 
 
 def _header(folder):
-    """What a folder's recording.json holds; raises if it is no recording."""
+    """The contents of a folder's recording.json; raises if it is no recording."""
     path = os.path.join(folder, "recording.json")
     if not os.path.exists(path):
         raise FileNotFoundError(
@@ -320,7 +320,7 @@ def record(model, *inputs, kwargs=None, loss=None, steps=5, name=None):
 
 
 class Tuned:
-    """What tuning a step gained: ``recording`` before and ``after``, the
+    """The gain of tuning a step: ``recording`` before and ``after``, the
     library's ``reports`` by place of the problem, and the ``seconds`` it
     took."""
 

@@ -9,7 +9,7 @@
 /* ---- parameters ---------------------------------------------------------- */
 
 enum { LANES, UNROLL, WARPS, BLOCKS, EDGES };
-/* Those of the gradients of `edges`. */
+/* The parameters of the gradients of `edges`. */
 enum {
   GRAD_LANES,
   GRAD_UNROLL,

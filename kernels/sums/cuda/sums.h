@@ -53,7 +53,7 @@ typedef struct sums_kernel {
   int fields;   /* of an edge, or MESSAGE_EDGES_... */
 } sums_kernel;
 
-/* What the units of a pass are. */
+/* The units of a pass. */
 typedef enum sums_walk {
   SUMS_OVER_ROWS,  /* or items */
   SUMS_OVER_BLOCKS /* rows, of which blocks take the long ones */

@@ -27,7 +27,7 @@ _LARGE = {"cpu": TILE["cpu"], "cuda": 8192}
 
 
 def alignment(rows, groups, device, dtype=None, widths=()):
-    """What the first rows of groups should be multiples of: the rows of a
+    """The number that first rows of groups should be multiples of: the rows of a
     tile, or 1 where the groups are multiplied one by one.
 
     dtype: the product_type() of the rows, widths: theirs and those of their

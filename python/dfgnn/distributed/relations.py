@@ -52,7 +52,7 @@ class HeteroPart(NamedTuple):
 
     @classmethod
     def load(cls, folder, rank, parts):
-        """What save() wrote for a rank."""
+        """The part that save() wrote for a rank."""
         part = Part.load(part_path(folder, rank, parts))
         path = os.path.join(folder, _NAME.format(rank=rank, parts=parts))
         if not os.path.exists(path):

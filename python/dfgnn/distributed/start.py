@@ -77,7 +77,7 @@ def _path(kind):
 
 
 def _choices(device):
-    """What a device's context chooses by, as the bytes of a store."""
+    """The rows that a device's context chooses by, as the bytes of a store."""
     path = _path(device.type)
     check(library().dfgnn_context_save_choices(
         context(device).handle, os.fsencode(path)))

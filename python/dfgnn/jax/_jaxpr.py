@@ -236,7 +236,7 @@ _OPERATIONS = {
 # ---- functions that have a name of their own --------------------------------
 
 def _form(jaxpr):
-    """What a jaxpr does, to be compared."""
+    """The operations of a jaxpr, to be compared."""
     numbers = {var: k for k, var in enumerate(
         [*jaxpr.invars, *(v for e in jaxpr.eqns for v in e.outvars)])}
     return [(eqn.primitive.name,

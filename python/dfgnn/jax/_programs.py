@@ -62,7 +62,7 @@ def _execute(program, dtypes, tf32, graph, seed, tensors):
 
 @jax.tree_util.register_pytree_node_class
 class _Static:
-    """What a backward pass has to know that is no array."""
+    """The settings of a backward pass that are no arrays."""
 
     def __init__(self, value):
         self.value = value
@@ -181,7 +181,7 @@ class _Call(typing.NamedTuple):
 
 
 class EdgeProgram(MessageFunction):
-    """What :func:`edge_program` makes of a function."""
+    """The program that :func:`edge_program` makes of a function."""
 
     letters = "i", "j", "e"
 
@@ -299,7 +299,7 @@ def _problem(program, dtypes, backward):
 # ---- texts ------------------------------------------------------------------
 
 class TextProgram:
-    """What :func:`edge_program` makes of a text."""
+    """The program that :func:`edge_program` makes of a text."""
 
     __name__ = "program"
 

@@ -1,4 +1,4 @@
-"""What a layer's one node asks of a call, see _node.py: each of these functions
+"""The conditions of a layer's one node, see _node.py: each of these functions
 raises Other where the layer's other path is to be taken."""
 
 import torch

@@ -18,7 +18,7 @@ class Network(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """What follows the last layer, in the words of dfgnn.edge_mlp."""
+    """The step after the last layer, in the words of dfgnn.edge_mlp."""
     norm: Optional[str] = None
     norm_weight: Optional[torch.Tensor] = None
     norm_bias: Optional[torch.Tensor] = None

@@ -24,7 +24,7 @@ from ._guards import PLAIN_TENSORS, Other, known, watched
 # ---- calls ------------------------------------------------------------------
 
 def node(call):
-    """What a layer's forward tries first: call(state, ...) with the layer's
+    """The call that a layer's forward tries first: call(state, ...) with the layer's
     __dict__; NotImplemented where the other path is to be taken.  Its of_state
     takes what stands for a __dict__."""
     def of_state(state, *args, **kwargs):

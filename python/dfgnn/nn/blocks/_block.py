@@ -1,4 +1,4 @@
-"""What the blocks share: a class over theirs whose forward is one call of
+"""The base of the blocks: a class over theirs whose forward is one call of
 dfgnn.edge_mlp where it can be, and the network of such a call."""
 
 import logging
@@ -21,7 +21,7 @@ _said = set()
 
 
 class Row(NamedTuple):
-    """What serves a class: for each of its methods the function by kernels and
+    """The functions that serve a class: for each of its methods the function by kernels and
     the names of its arguments; what the report says of it; whether its layers
     of PyG are called where the kernels are not, and else never."""
     methods: dict

@@ -17,7 +17,7 @@ def _graph(senders, receivers, count):
 
 
 def _conditioned(block, rows, kind, projection, given):
-    """What a block adds to its nodes or edges, or puts beside them."""
+    """The tensor that a block adds to its nodes or edges, or puts beside them."""
     if kind == "none" or given is None:
         return rows
     given = projection(given)

@@ -9,7 +9,7 @@ from ._block import served
 
 LIBRARIES = {"physicsnemo": _physicsnemo, "modulus": _physicsnemo,
              "orb_models": _orb, "anemoi": _anemoi}
-"""What serves the classes of a package, by its name."""
+"""The functions that serve the classes of a package, by its name."""
 
 
 class Block:
@@ -79,7 +79,7 @@ def why_not(kind):
 
 
 def detail(module):
-    """What the report says of a module with kernels; None of any other."""
+    """The line of the report about a module with kernels; None for any other."""
     own = without_kernels(type(module))
     return None if own is None else _row(own).detail
 

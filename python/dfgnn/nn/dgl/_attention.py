@@ -56,7 +56,7 @@ def _features(layer, graph, feat):
 
 
 def _named(layer, modules, parameters, **more):
-    """What stands for the __dict__ of a layer of PyG's: the parts of one of
+    """A stand-in for the __dict__ of a layer of PyG's: the parts of one of
     DGL's by PyG's names."""
     state = layer.__dict__
     found = state["_modules"]
@@ -89,7 +89,7 @@ def _called(layer, graph, x, state, node, in_steps, wanted):
 
 
 def _result(layer, x, out, alpha=None):
-    """What DGL's layer returns: [N, H, D], and the weights if there are
+    """The result of DGL's layer: [N, H, D], and the weights if there are
     some."""
     out = out.view(-1, layer._num_heads, layer._out_feats)
     residual = layer.__dict__["_modules"].get("res_fc")

@@ -94,7 +94,7 @@ def _has_kernels(op, reduce, rhs):
 # ---- calls ------------------------------------------------------------------
 
 def _summed(gidx, op, reduce, lhs, rhs):
-    """What DGL's gspmm gives: out_i = the sum, max or min over in-edges of
+    """The result of DGL's gspmm: out_i = the sum, max or min over in-edges of
     lhs_j, lhs_j times rhs_e, or rhs_e."""
     reason = surroundings()
     if reason is not None:

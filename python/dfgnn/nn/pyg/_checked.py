@@ -115,7 +115,7 @@ def _given(programs, leaves):
 
 
 def _in_float(programs, args):
-    """What the graph makes with 32 bits or more throughout; None if it does not
+    """The graph with 32 bits or more throughout; None if it does not
     run with such tensors."""
     device = args[programs.edges].device.type
     try:

@@ -1,4 +1,4 @@
-"""What models and aggregations of PyG call by an index outside of layers: the
+"""The functions that models and aggregations of PyG call by an index outside of layers: the
 functions of torch_geometric that know their groups, and reduce by kernels where
 these win.  A module gets a class over its own whose methods call them."""
 

@@ -35,7 +35,7 @@ def _attention(graph, settings, heads, x, w_in, b_in, w_out, b_out):
 
 
 def _attended(layer, x, batch):
-    """What MultiheadAttention gives for each node; raises Other where it is to
+    """The result of MultiheadAttention for each node; raises Other where it is to
     be called itself."""
     attn = layer.attn
     state = attn.__dict__

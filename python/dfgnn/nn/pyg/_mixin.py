@@ -192,7 +192,7 @@ class Fused:
 
     @constant
     def _dfgnn_constant(self, name, *arguments):
-        """What a function of _compiled.py says of the layer, for
+        """The reason that a function of _compiled.py gives for the layer, for
         torch.compile."""
         from . import _compiled
         return getattr(_compiled, name)(self, *arguments)

@@ -1,4 +1,4 @@
-"""What is made of the graph of a layer's propagate() or edge_updater(): programs,
+"""The steps made of the graph of a layer's propagate() or edge_updater(): programs,
 and torch's calls between them."""
 
 import torch

@@ -26,7 +26,7 @@ MOST_REFUSED = 16
 
 
 class State:
-    """What is known of a layer."""
+    """The facts about a layer."""
 
     def __init__(self, name):
         self.name = name
@@ -51,7 +51,7 @@ def state(layer):
 # ---- what runs in the place of a graph --------------------------------------
 
 class _Served:
-    """What Dynamo calls in the place of a graph."""
+    """The function that Dynamo calls in the place of a graph."""
 
     def __init__(self, programs):
         self.programs, self.reason, self.first = programs, None, True
@@ -131,7 +131,7 @@ def _obstacle(layer, edge_index):
 
 
 def _kind_of_call(layer, name, kwargs):
-    """What tells calls from others of which there may be a graph."""
+    """The key that tells calls from others of which there may be a graph."""
     return (name, layer.training, *[
         (k, type(v), v.dtype, v.dim()) if isinstance(v, torch.Tensor)
         else (k, type(v)) for k, v in kwargs.items()])

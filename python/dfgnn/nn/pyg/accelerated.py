@@ -15,7 +15,7 @@ def with_kernels(kind):
 
 
 def detail(module):
-    """What the report says of a module that takes the layers inside it
+    """The line of the report about a module that takes the layers inside it
     together; None of any other."""
     if type(module) is HeteroConv:
         return calls.described(dict(module.convs.items()))
@@ -58,7 +58,7 @@ def without_functions(kind):
 
 
 def state(layer):
-    """What is known of a traced layer: .served calls by programs, .reason
+    """The state of a traced layer: .served calls by programs, .reason
     that its latest call was not, .checked on first use."""
     return _traced.state(layer)
 

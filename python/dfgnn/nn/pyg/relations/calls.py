@@ -263,7 +263,7 @@ def run_calls(owner, calls, summed):
 
 
 def _watched():
-    """What is around a call that makes it go relation by relation, or
+    """The circumstance that makes a call go relation by relation, or
     None."""
     if ops.compiling():
         return "torch.compile traces"

@@ -100,7 +100,7 @@ class HeteroConv(pyg.HeteroConv):
 
     @constant
     def _dfgnn_plan(self):
-        """What torch.compile takes as a constant."""
+        """The values that torch.compile takes as constants."""
         return compiled.plan(self)
 
     @guarded

@@ -71,7 +71,7 @@ def _aggregation(layer):
 # ---- attention --------------------------------------------------------------
 
 class Heads(NamedTuple):
-    """What attention layers of a group have in common."""
+    """The parts that attention layers of a group have in common."""
     heads: int
     channels: int
     concat: bool  # heads stand side by side, or their mean is taken

@@ -20,7 +20,7 @@ class Features(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What a relation adds of the destinations' own features: by relation a
+    """The share that a relation adds of the destinations' own features: by relation a
     weight [O, F] or None and a bias [O] or None."""
     weights: list
     biases: list

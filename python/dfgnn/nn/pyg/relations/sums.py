@@ -34,7 +34,7 @@ MOST_TYPES = 16
 
 
 class Reduction:
-    """What reduces neighbours: run(graph, table, weight) gives what the
+    """The reduction of neighbours: run(graph, table, weight) gives what the
     destinations of a graph get.
 
     weight: of edges [E], in the caller's order, or None.
