@@ -35,7 +35,7 @@ def _read():
 
 
 class Descriptor(ctypes.Structure):
-    """A struct that is zero but for its size, as DFGNN_INIT makes it."""
+    """A struct that is zero except for its size, as DFGNN_INIT makes it."""
 
     def __init__(self, **fields):
         super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)

@@ -165,7 +165,7 @@ def _program_args(count):
 
 
 class Form:
-    """The arguments of calls but for the tensors that each tells: those of the
+    """The arguments of calls except for the tensors that each tells: those of the
     fields, in their order.  links: (the offset of a pointer in the arguments,
     that of what it points to, behind dfgnn_args).  The plans of many graphs
     share it."""

@@ -46,7 +46,7 @@ def refuse(node, text):
 
 class Facts:
     """Facts of nodes, in the order in which they were noted; linear maps of
-    sums and of joined rows become sums of linear maps, but for those of 16-bit types that are to round as
+    sums and of joined rows become sums of linear maps, except those of 16 bits that are to round as
     one (whole)."""
 
     def __init__(self, nodes, whole=True):

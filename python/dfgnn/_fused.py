@@ -2,7 +2,7 @@
 the calls that no kernel supports.
 
 Inputs are those of _operators.OPERATORS, in their order; tensors by edge are in
-the graph's own order, but for edge features of a recipe that is listed, which
+the graph's own order, except for edge features of a recipe that is listed, which
 are in the caller's.
 """
 

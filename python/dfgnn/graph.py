@@ -270,7 +270,7 @@ class Graph(Edges):
         return handle
 
     def extend(self, x):
-        """x by sources, from x by the nodes of this process: x itself, but for
+        """x by sources, from x by the nodes of this process: x itself, except for
         a DistGraph, whose sources are also nodes of other ranks."""
         return x
 

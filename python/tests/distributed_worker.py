@@ -113,7 +113,7 @@ def compare(bench, layer, width=WIDTH, edge_dim=None, tolerance=1e-5,
     for a, b in zip(more2, more1):
         close(a.grad, bench.mine.local_edges(b.grad), tolerance,
               "the gradient of edge features")
-    # one scale for all: the gradient of a key's bias is 0 but for rounding,
+    # one scale for all: the gradient of a key's bias is 0 except for rounding,
     # since softmax is blind to it
     scale = max((float(g.abs().max()) for g in wanted), default=1)
     for p, found in zip(layer.parameters(), wanted):

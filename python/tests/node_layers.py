@@ -160,7 +160,7 @@ def results(layer, given, seed=5):
 
 def all_close(found, expected, tolerance):
     """The tensors are close, by the largest of them all: some gradients are 0
-    but for rounding, as that of a bias of keys."""
+    except for rounding, as that of a bias of keys."""
     scale = max(1e-2, *[float(t.detach().abs().max()) for t in expected
                         if t is not None])
     for a, b in zip(found, expected):

@@ -68,7 +68,7 @@ def compare(theirs, mine, x, edges, kwargs, graph=None, place="cpu"):
     for number, (grad, wanted) in enumerate(zip(grads, want)):
         assert (grad is None) == (wanted is None), f"gradient {number}"
         if grad is not None:
-            # a gradient that is zero but for rounding
+            # a gradient that is zero except for rounding
             if wanted.abs().max() < 1e-5 and grad.abs().max() < 1e-5:
                 continue
             close(grad, wanted, GRADIENT, f"gradients {number}")

@@ -397,7 +397,7 @@ def test_types_of_16_and_32_bits(own, kind):
 
 @by_kind
 def test_autocast_gives_the_types_that_the_layer_has(kind):
-    """The numbers, too, but for those that statistics of 16 bits make."""
+    """The numbers, too, except those that statistics of 16 bits make."""
     layer, e, given = case(kind)
     layer = layer.float()
     given = {k: t.detach().float().requires_grad_() if t.is_floating_point()

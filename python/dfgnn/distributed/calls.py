@@ -15,7 +15,7 @@ from .._operators import (
 
 
 class _Call(NamedTuple):
-    """A call but for its inputs."""
+    """A call except for its inputs."""
     graph: object  # a DistGraph
     name: str  # of the operator
     settings: Settings

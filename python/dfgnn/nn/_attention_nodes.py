@@ -23,7 +23,7 @@ def _products(tensors, sides, width):
     """(links, slots by name) of linear layers "w_name" and "b_name", those of
     one input in one product; (None, None) where shapes contradict each other.
 
-    sides: (input, name) of each layer; width: what each gives, but for
+    sides: (input, name) of each layer; width: what each gives, except for
         "skip".
     """
     links, slots = [], {}
