@@ -67,25 +67,58 @@ def _backend(module, inputs):
     return making(module)
 
 
+class _Deletes(Exception):
+    """A graph deletes attributes of its layer."""
+
+    def __init__(self, names):
+        super().__init__("attributes are deleted")
+        self.names = names
+
+
 def _check_code():
-    """Raises TraceError for code that deletes attributes, which Dynamo does once
-    more where they were set before."""
+    """Raises TraceError for code whose effects Dynamo does wrongly: it deletes
+    an attribute that was set before once more.  Those of a layer are there when
+    it looks, then, for which _Deletes names them."""
     context = torch._guards.TracingContext.try_get()
-    for code in getattr(context, "previously_inlined_functions", ()):
-        if code.co_filename.startswith("<") or is_users(code.co_filename):
-            name = _deleted(code)
-            if name:
+    methods, known = getattr(_thread, "deletes", None) or ((), ())
+    codes = [c for c in getattr(context, "previously_inlined_functions", ())
+             if c.co_filename.startswith("<") or is_users(c.co_filename)]
+    asks = any(_ASKS.intersection(c.co_names) for c in codes)
+    names = set()
+    for code in codes:
+        for own, name in _deleted(code):
+            if asks or not own or code not in methods:
                 raise TraceError(f"{code.co_filename}, in {code.co_name}: "
                                  f"{name} is deleted")
+            names.add(name)
+    if not names <= set(known):
+        raise _Deletes(names)
+
+
+_ASKS = {"hasattr", "getattr", "__dict__", "vars"}
 
 
 @functools.lru_cache(4096)
 def _deleted(code):
-    """The name of an attribute that code deletes, or None."""
-    return next((name for name in ("delattr", "__delattr__")
-                 if name in code.co_names), None) or next(
-        (step.argval for step in dis.get_instructions(code)
-         if step.opname == "DELETE_ATTR"), None)
+    """[(whether it is self's, name)] of attributes that code deletes."""
+    steps = list(dis.get_instructions(code))
+    found = [(False, name) for name in ("delattr", "__delattr__")
+             if name in code.co_names]
+    return found + [
+        (before.opname.startswith("LOAD_FAST")
+         and before.argval == code.co_varnames[0], step.argval)
+        for before, step in zip(steps, steps[1:])
+        if step.opname == "DELETE_ATTR"]
+
+
+_SET_LATER = object()
+
+
+def _methods(kind):
+    """The code of a class's methods."""
+    return {value.__code__ for one in kind.__mro__
+            for value in vars(one).values()
+            if isinstance(value, types.FunctionType)}
 
 
 class Function:
@@ -96,10 +129,23 @@ class Function:
         self.function, self.make = function, make
         self.classes, self.run = [], None
         self.there = False  # whether there may be graphs
+        self.deleted = ()  # attributes that graphs set and delete
 
     def __call__(self, about, *args):
         """The result; TraceError if no graph can be made.  about: what has the
         classes whose attributes the function reads."""
+        if not self.deleted:
+            return self._call(about, *args)
+        added = [name for name in self.deleted if name not in vars(about)]
+        vars(about).update(dict.fromkeys(added, _SET_LATER))
+        try:
+            return self._call(about, *args)
+        finally:
+            for name in added:
+                if vars(about).get(name) is _SET_LATER:
+                    del vars(about)[name]
+
+    def _call(self, about, *args):
         if self.run is None or not all(
                 len(now) == len(values) and all(map(is_, now.values(), values))
                 for now, values in self.classes):
@@ -124,8 +170,15 @@ class Function:
             raise TraceError("a CUDA graph is captured by its first call")
         self.classes += [one for one in map(_looked_at, _classes(about)) if
                          all(one[0] != other[0] for other in self.classes)]
-        made = _compiled(self.run, self.make, args,
-                         specialize_float=not self.there)
+        _thread.deletes = _methods(type(about)), self.deleted
+        try:
+            made = _compiled(self.run, self.make, args,
+                             specialize_float=not self.there)
+        except _Deletes as found:
+            self.deleted = (*self.deleted, *found.names)
+            return self(about, *args)
+        finally:
+            _thread.deletes = None
         self.there = True
         self.known = _entries(self.fresh)
         return made
@@ -232,6 +285,8 @@ def _compiled(run, make, args, **options):
     except BackendCompilerFailed as error:
         if isinstance(error.inner_exception, TraceError):
             raise TraceError(str(error.inner_exception)) from None
+        if isinstance(error.inner_exception, _Deletes):
+            raise error.inner_exception from None
         raise
     except (TorchDynamoException, FailOnRecompileLimitHit) as error:
         raise TraceError(_told(error)) from None
