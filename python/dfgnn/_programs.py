@@ -250,9 +250,14 @@ class _Runs(Kind):
         if apart and (again or any([one.written for one in apart])):
             outputs = run(kept, graph, types, seed, *inputs)
         sources = {INPUT: inputs, OUTPUT: outputs, COTANGENT: grads}
-        found = iter(run(
-            derived, graph, [like[port.of][1] for port in derived.outputs],
-            seed, *[sources[port.role][port.of] for port in derived.inputs]))
+        # gradients by parameters are sums of all rows: they are rounded once
+        own = [like[port.of][1] for port in derived.outputs]
+        found = iter([g.to(kind) for g, kind in zip(run(
+            derived, graph, [
+                torch.float32 if port.place == PARAM and kind.itemsize == 2
+                else kind for port, kind in zip(derived.outputs, own)],
+            seed, *[sources[port.role][port.of] for port in derived.inputs]),
+            own)])
         return [next(found) if m else none for m, none in zip(made, nothing)]
 
 

@@ -252,6 +252,23 @@ def test_types_of_16_and_32_bits(kind, graph):
                                        atol=4 * tolerance)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_message_that_is_an_operator_is_one_in_both_passes(kind, graph):
+    @edge_program
+    def additive(i, j, a):
+        score = (F.leaky_relu(i.x + j.x, .2) * a).sum(-1)
+        return dfgnn.softmax(score) * j.x
+
+    i, j, a = (rows(*shape, kind=kind) for shape in ((N, 2, 8), (M, 2, 8), (2, 8)))
+
+    def step():
+        out = additive(graph, i={"x": i}, j={"x": j}, a=a)
+        out.backward(torch.ones_like(out))
+    found = dfgnn.record(step, steps=1).problems
+    assert sorted(repr(timed).split(" 2x8 ")[0] for timed in found) == [
+        "gatv2 backward", "gatv2 forward"]
+
+
 def test_bits_repeat(graph):
     given = arguments(attention, torch.float32)
     assert torch.equal(attention(graph, **given), attention(graph, **given))
