@@ -226,10 +226,12 @@ def test_a_killed_process_has_measured_for_the_next(tmp_path):
     both = [subprocess.Popen([sys.executable, "-c", TEN_STEPS], env=env,
                              text=True, stdout=subprocess.PIPE)
             for _ in range(2)]
+    first = []
     for process in both:
         output, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == -signal.SIGKILL
-        assert output.split()[0] != "exact"
+        first.append(output.split()[0])
+    assert set(first) != {"exact"}  # the later one may find the other's rows
     known = rows_of(store)
     graph, tensors = graph_of(30), inputs()
     for _ in range(5):
