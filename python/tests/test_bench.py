@@ -23,6 +23,8 @@ def run(monkeypatch, capsys):
     """A function that runs a benchmark of tools/bench/ with arguments, as a script;
     it returns what the benchmark prints."""
     monkeypatch.syspath_prepend(BENCH)
+    # python_programs.py sets it; this puts back what there was
+    monkeypatch.setenv("DFGNN_PROGRAMS", "")
     threads = torch.get_num_threads()
 
     def run(name, *arguments, **constants):
