@@ -23,7 +23,7 @@ def keeps(settings, tensors, device, training):
                 and settings.layers > 1)
 
 
-# What a setting may be, by its number among the counts of a call.
+# The choices of a setting; the counts of a call have the number of one.
 _CHOICES = {"activation": ACTIVATIONS, "last": ACTIVATIONS,
             "gate": (False, True), "norm": NORMS, "residual": (False, True),
             "reduce_dst": REDUCTIONS, "reduce_src": REDUCTIONS,

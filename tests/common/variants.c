@@ -545,8 +545,8 @@ static void set_edge(session *s, dfgnn_op op, double value) {
 
 static void nan_edge(session *s, dfgnn_op op) { set_edge(s, op, NAN); }
 
-/* Of an edge that was dropped and whose value is NaN, some variants multiply
- * the gradient by 0, others leave it out. */
+/* Some variants multiply the gradient of a dropped edge, whose value is NaN, by
+ * 0, others leave it out. */
 static void nan_dropped(session *s, dfgnn_op op) {
   if (s->problem.pass == DFGNN_PASS_FORWARD ||
       s->problem.edge_use != DFGNN_EDGE_VALUES)

@@ -22,7 +22,7 @@ static dfgnn_graph *star_of(int degree) {
   return graph_on(ctx, &csr);
 }
 
-/* What operators give of one feature: row 0, and rows 1 and 2, which are those
+/* The results of an operator for one feature, of row 0; rows 1 and 2 are those
  * of no number and of x[1]. */
 typedef struct expected {
   dfgnn_op op;

@@ -1,6 +1,7 @@
 """Models of torch_geometric: those of its model zoo and examples, GraphGPS, and what
 GraphGym makes of a configuration."""
 
+import functools
 import os
 
 import torch
@@ -126,34 +127,9 @@ def graphgym(layer, scale, edges=False):
     return Client(GNN(64, 16), inputs, loss)
 
 
-@case("graphgym", "yacs")
-def graphgym_gcn(scale):
-    return graphgym("gcnconv", scale)
-
-
-@case("graphgym", "yacs")
-def graphgym_gat(scale):
-    return graphgym("gatconv", scale)
-
-
-@case("graphgym", "yacs")
-def graphgym_sage(scale):
-    return graphgym("sageconv", scale)
-
-
-@case("graphgym", "yacs")
-def graphgym_gin(scale):
-    return graphgym("ginconv", scale)
-
-
-@case("graphgym", "yacs")
-def graphgym_general(scale):
-    return graphgym("generalconv", scale)
-
-
-@case("graphgym", "yacs")
-def graphgym_general_edge(scale):
-    return graphgym("generaledgeconv", scale, edges=True)
+for _name in "gcn", "gat", "sage", "gin", "general", "general_edge":
+    case("graphgym", "yacs", f"graphgym_{_name}")(functools.partial(
+        graphgym, _name.replace("_", "") + "conv", edges=_name.endswith("_edge")))
 
 
 # ---- models as examples have them -------------------------------------------------
