@@ -259,13 +259,3 @@ def recipe(graph, op, inputs, settings, listed=False):
         return found
     except AttributeError:  # one is no tensor, which is an error
         return Recipe(graph, op, inputs, settings, listed)
-
-
-def recipe_of(owner, graph, *about):
-    """recipe() of a graph for an owner that always asks for the same one: it is
-    graph.handle.recipes[owner] from then on."""
-    recipes = graph.handle.recipes
-    found = recipes.get(owner)
-    if found is None:
-        found = recipes[owner] = recipe(graph, *about)
-    return found
