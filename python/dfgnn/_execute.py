@@ -245,7 +245,9 @@ class Call:
 class Recipe:
     """The state that calls on one graph with the same settings, shapes and types share:
     they are made once, and the graph's handle keeps them.  calls has a Call for
-    each key: a pass, and what else a problem depends on."""
+    each key: a pass, and what else a problem depends on.  Of several that threads
+    make at once the first stays, which setdefault() sees to: its calls are
+    counted until they are measured."""
 
     __slots__ = ("calls",)
 
@@ -258,8 +260,8 @@ class Recipe:
         found = self.calls.get(key)
         if found is None:
             wanted, settings, form = self.describe(graph, key, tensors)
-            found = self.calls[key] = Call(Plan(
-                graph.handle, graph.device, wanted, settings), form)
+            found = self.calls.setdefault(key, Call(Plan(
+                graph.handle, graph.device, wanted, settings), form))
         return found
 
 
@@ -273,7 +275,7 @@ def kept(graph, key, make):
     if found is None:
         found = make()
         if key is not None:
-            recipes[key] = found
+            found = recipes.setdefault(key, found)
     return found
 
 

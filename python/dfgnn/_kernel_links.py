@@ -122,9 +122,9 @@ class _Kernel:
                 shared = self._shared[backward] = (
                     self._problem(backward), _execute.Form(args, fields))
             wanted, form = shared
-            found = handle.recipes[self, backward] = _execute.Call(
+            found = handle.recipes.setdefault((self, backward), _execute.Call(
                 _execute.Plan(handle, graph.device, wanted, self.settings),
-                form)
+                form))
         return found
 
 

@@ -255,7 +255,7 @@ def recipe(graph, op, inputs, settings, listed=False):
                  for t in inputs])
         return recipes[key]
     except KeyError:
-        found = recipes[key] = Recipe(graph, op, inputs, settings, listed)
-        return found
+        return recipes.setdefault(
+            key, Recipe(graph, op, inputs, settings, listed))
     except AttributeError:  # one is no tensor, which is an error
         return Recipe(graph, op, inputs, settings, listed)

@@ -68,8 +68,8 @@ def _ready_directly(parsed, call):
     key = parsed, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
     made = recipes.get(key)
     if made is None:
-        made = recipes[key] = _recipe.recipe(graph, parsed.spec.name, inputs,
-                                             parsed.settings)
+        made = recipes.setdefault(key, _recipe.recipe(
+            graph, parsed.spec.name, inputs, parsed.settings))
     elif _recording.current is not None:
         _recording.current.graph(graph)
     return parsed, graph, made, inputs, \

@@ -13,7 +13,7 @@ import torch
 
 import dfgnn
 from conftest import PATIENCE, close, random_edges
-from dfgnn import _abi, _context, _measure
+from dfgnn import _abi, _context, _execute, _measure, _operators, _recipe
 from dfgnn._library import library
 
 N, D = 300, 8
@@ -167,6 +167,31 @@ def test_threads_measure_once_and_get_right_results():
     for out in found:
         close(out, wanted, 1e-5)
     assert sources(graph) == ["exact"]
+
+
+def test_threads_that_plan_at_once_share_a_recipe_and_its_calls(monkeypatch):
+    """Else the last one, which is young, keeps a choice that nobody measured."""
+    graph, tensors = graph_of(22), [t.detach().unsqueeze(1) for t in inputs()]
+    settings = _operators.sum_settings()
+    together, found = threading.Barrier(4), []
+
+    def waiting(make):
+        def wait(*args):
+            together.wait(PATIENCE)
+            return make(*args)
+        return wait
+    monkeypatch.setattr(_recipe, "Recipe", waiting(_recipe.Recipe))
+    monkeypatch.setattr(_execute, "Call", waiting(_execute.Call))
+
+    def run():
+        made = _recipe.recipe(graph, "gt", tensors, settings)
+        found.append((made, made.call(graph, False)))
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and len(set(found)) == 1
 
 
 def test_programs_are_measured():

@@ -164,13 +164,13 @@ def _links(graph, op, weighted, table):
     recipes = graph.handle.recipes
     if key not in recipes:
         if op in ("spmm-sum", "spmm-mean"):
-            recipes[key] = [Sum(op, "x", "sums", table.size(1), table.dtype)]
+            made = [Sum(op, "x", "sums", table.size(1), table.dtype)]
         elif not weighted:
-            recipes[key] = [Reduced(op, "sums", value="x")]
+            made = [Reduced(op, "sums", value="x")]
         else:
-            recipes[key] = [ByEdge("edge_weight", "by edge"),
-                            Reduced(op, "sums", value="x",
-                                    edge_weight="by edge")]
+            made = [ByEdge("edge_weight", "by edge"),
+                    Reduced(op, "sums", value="x", edge_weight="by edge")]
+        recipes.setdefault(key, made)
     return recipes[key]
 
 
