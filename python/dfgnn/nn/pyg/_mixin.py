@@ -165,6 +165,7 @@ class Fused:
     _dfgnn_base = None  # PyG's class
     _dfgnn_fused = None  # propagate by kernels, or None
     _dfgnn_compiled = None  # the same while torch.compile traces, or None
+    _dfgnn_relation = None  # how its relations go together, or None
     _dfgnn_overridden = None  # the name of a method that a subclass overrides
 
     def __init_subclass__(cls, **kwargs):
@@ -258,6 +259,8 @@ class Row(NamedTuple):
     methods: dict = {}
     # what forward tries first: the layer as one node of autograd
     node: Optional[Callable] = None
+    # how its relations go together, see relations/layers.py
+    relation: Optional[tuple] = None
     # propagate where fused does not serve and torch.compile traces
     compiled: Optional[Callable] = None
 
@@ -267,6 +270,7 @@ def fuse(base, row, module):
     names = {"__module__": module, "__doc__": base.__doc__,
              "_dfgnn_base": base, "_dfgnn_fused": row.fused,
              "_dfgnn_compiled": row.compiled,
+             "_dfgnn_relation": row.relation,
              "propagate": Fused.propagate,
              "_jinja_propagate": Fused.propagate,
              "_orig_propagate": MessagePassing.propagate}

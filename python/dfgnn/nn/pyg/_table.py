@@ -12,7 +12,7 @@ from .. import _attention_nodes as attention_nodes
 from .. import _sum_nodes as sum_nodes
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row, tried
-from .relations import over_types, rgat
+from .relations import layers, over_types, rgat
 from .relations.heat import heat
 from .relations.rgcn import rgcn
 
@@ -34,16 +34,18 @@ normalized_or_kept = sums.renamed(_marked, _made, sums.keeps_edges)
 
 TABLE = [
     # sums of neighbours
-    Row("SAGEConv", sums.x_only, node=sum_nodes.sage),
-    Row("GINConv", sums.x_only, node=sum_nodes.gin),
-    Row("GraphConv", sums.weighted, node=sum_nodes.graph_conv),
+    Row("SAGEConv", sums.x_only, node=sum_nodes.sage, relation=layers.SAGE),
+    Row("GINConv", sums.x_only, node=sum_nodes.gin, relation=layers.GIN),
+    Row("GraphConv", sums.weighted, node=sum_nodes.graph_conv,
+        relation=layers.GRAPH),
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
     Row("LEConv", sums.local_extrema),
     Row("RGCNConv", forward=tried(rgcn)),
     Row("FastRGCNConv", forward=tried(rgcn)),
     # sums scaled by degrees
-    Row("GCNConv", sums.own_edges, normalized_or_kept, node=sum_nodes.gcn),
+    Row("GCNConv", sums.own_edges, normalized_or_kept, node=sum_nodes.gcn,
+        relation=layers.GCN),
     Row("APPNP", sums.own_edges, normalized_or_kept),
     Row("GCN2Conv", _written(sums.own_edges), normalized_or_kept),
     Row("SGConv", sums.own_edges, normalized),
@@ -58,11 +60,12 @@ TABLE = [
         methods={"__norm__": sums.laplacian}),
     Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
     # attention
-    Row("GATConv", forward=tried(attention.gat), node=attention_nodes.gat),
+    Row("GATConv", forward=tried(attention.gat), node=attention_nodes.gat,
+        relation=layers.GAT),
     Row("GATv2Conv", forward=tried(attention.gatv2),
-        node=attention_nodes.gatv2),
+        node=attention_nodes.gatv2, relation=layers.GATV2),
     Row("TransformerConv", attention.dot_products, attention.transformer,
-        node=attention_nodes.transformer),
+        node=attention_nodes.transformer, relation=layers.TRANSFORMER),
     Row("AGNNConv", forward=tried(attention.agnn), node=attention_nodes.agnn),
     Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS)),
     Row("HANConv", forward=over_types.han),

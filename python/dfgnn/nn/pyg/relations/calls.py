@@ -7,7 +7,6 @@ from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
-import torch_geometric.nn as pyg
 
 from .... import ops
 from ....errors import InvalidError
@@ -15,9 +14,8 @@ from ....hetero import hetero_graph
 from ..._guards import _GLOBAL_HOOKS, Other, surroundings
 from ..._linear import hooked
 from .._edges import known
-from .._mixin import fits, own_obstacle
+from .._mixin import Fused, fits, own_obstacle
 from . import shares
-from .layers import KINDS, normalized, takes_weights, with_loops
 from .rows import Features
 
 
@@ -54,19 +52,21 @@ class Relation(NamedTuple):
 
 # ---- which layers go together -----------------------------------------------
 
-def _kind(layer):
-    """PyG's class of a layer, a key of KINDS, and its row there."""
-    base = type(layer).__dict__.get("_dfgnn_base")
-    return base, KINDS.get(base)
+def kind_of(kind):
+    """How the layers of a class go together, or None; the class is one with
+    kernels, and no class that a user derives from it."""
+    return vars(kind).get("_dfgnn_relation")
 
 
 def _obstacle(layer):
     """Why a layer's relation goes by itself, whatever is around the call, or
     None."""
-    kind = _kind(layer)[1]
+    kind = kind_of(type(layer))
     if kind is None:
         return (f"{type(layer).__name__} is none of the layers that go "
-                "together (" + ", ".join(k.__name__ for k in KINDS) + ")")
+                "together (" + ", ".join(
+                    k.__name__ for k in Fused.__subclasses__()
+                    if kind_of(k)) + ")")
     reason = own_obstacle(layer) or kind.reason(layer)
     if reason is None and hooked(layer):
         reason = "a hook looks at it"
@@ -81,8 +81,7 @@ def group_key(layer):
     None."""
     if _obstacle(layer) is not None:
         return None
-    base, kind = _kind(layer)
-    return base, kind.settings(layer)
+    return type(layer), kind_of(type(layer)).settings(layer)
 
 
 def described(layers):
@@ -96,11 +95,11 @@ def described(layers):
         else:
             together.setdefault(group_key(layer), []).append(key)
     parts = []
-    for (base, _), keys in together.items():
+    for (made, _), keys in together.items():
         if len(keys) > 1:
-            parts.append(f"{len(keys)} {base.__name__} in one pass")
+            parts.append(f"{len(keys)} {made.__name__} in one pass")
         else:
-            reasons.setdefault(f"no other layer is a {base.__name__} of its "
+            reasons.setdefault(f"no other layer is a {made.__name__} of its "
                                "settings", []).append(keys[0])
     return "; ".join(parts + [
         ", ".join(key if isinstance(key, str) else " ".join(map(str, key))
@@ -152,9 +151,9 @@ def _group_keys(owner, layers):
 
 # ---- a call -----------------------------------------------------------------
 
-def _relation(call, base):
-    """The Relation of a call of a layer of PyG's class base, or None if it
-    goes by itself."""
+def _relation(call):
+    """The Relation of a call of a layer that can go together with others, or
+    None if this call goes by itself."""
     key, layer, src, dst, edges, more, given = call
     ready = edges if type(edges) is shares.Normalized else None
     if ready is not None:
@@ -163,36 +162,25 @@ def _relation(call, base):
             or not isinstance(edges, Tensor) or not fits(src, dst) \
             or src.dim() != 2 or dst.dim() != 2 or src.dtype != dst.dtype:
         return None
-    takes = KINDS[base].takes
-    given = {**dict(zip(takes[:1], more)), **given}
-    if len(more) > len(takes[:1]) or set(given) - set(takes):
+    kind = kind_of(type(layer))
+    given = {**dict(zip(kind.takes[:1], more)), **given}
+    if len(more) > len(kind.takes[:1]) or set(given) - set(kind.takes):
         return None
     attr, weight = given.get("edge_attr"), given.get("edge_weight")
     if not fits(attr, weight) or attr is not None and (
             attr.dim() > 2 or attr.size(0) != edges.size(1)):
         return None
-    if attr is not None and getattr(layer, "lin_edge", None) is None:
-        if base is not pyg.GATConv:
-            return None
-        attr = None  # GATConv does not look at it
     if weight is not None and (
             weight.dim() != 1 or weight.numel() != edges.size(1)
-            or weight.dtype != src.dtype or not takes_weights(layer)):
+            or weight.dtype != src.dtype):
         return None
+    made = Relation(key, layer, src, dst, edges, attr, weight)
     if ready is not None:
-        weight = ready.weight
-    elif base is pyg.GCNConv:
-        if src is not dst:
-            return None
-        edges, weight = normalized(layer, edges, weight, src.size(0),
-                                   src.dtype)
-    elif getattr(layer, "add_self_loops", False):
-        try:
-            edges, attr = with_loops(layer, edges, attr, src.size(0),
-                                     dst.size(0))
-        except Other:
-            return None
-    return Relation(key, layer, src, dst, edges, attr, weight)
+        return made._replace(edge_weight=ready.weight)
+    try:
+        return kind.prepared(made)
+    except Other:
+        return None
 
 
 def _grouped(owner, calls):
@@ -200,7 +188,7 @@ def _grouped(owner, calls):
     together, alone = {}, []
     for call, group in zip(calls, _group_keys(
             owner, [call.layer for call in calls])):
-        relation = None if group is None else _relation(call, group[0])
+        relation = None if group is None else _relation(call)
         if relation is None:
             alone.append(call)
             continue
@@ -232,7 +220,7 @@ def _run_group(relations, summed):
         kind: tuple(size) for kind, size in sizes.items()})
     if not graph.num_edges:
         raise Other("it has no edges")
-    return _kind(relations[0].layer)[1].run(graph, x, relations, summed)
+    return kind_of(type(relations[0].layer)).run(graph, x, relations, summed)
 
 
 def run_calls(owner, calls, summed):

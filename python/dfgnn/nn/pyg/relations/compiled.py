@@ -13,8 +13,7 @@ from ...._autocast import autocast_dtype
 from ...._operators import DTYPES
 from .._reduce import reductions
 from . import sums
-from .calls import group_key
-from .layers import KINDS
+from .calls import group_key, kind_of
 
 
 def plan(module):
@@ -24,11 +23,10 @@ def plan(module):
     found = set(map(group_key, layers))
     if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
         return ""
-    (base, _), = found
-    linears, first = KINDS[base].linears, layers[0]
+    first = layers[0]
+    linears = kind_of(type(first)).linears(first)
     op = sums.operator(reductions(first.aggr_module), None)
-    if not linears or op not in ("spmm-sum", "spmm-mean") or \
-            base is pyg.SAGEConv and (first.project or first.normalize):
+    if not linears or op not in ("spmm-sum", "spmm-mean"):
         return ""
     if any(type(layer._modules.get(name)) is not pyg.Linear
            for layer in layers for name in linears if name in layer._modules):

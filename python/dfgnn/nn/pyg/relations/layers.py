@@ -1,4 +1,5 @@
-"""The layers of PyG whose relations go in one pass of the kernels.
+"""How the layers of PyG go together whose relations are one pass of the
+kernels; ../_table.py says which class goes how.
 
 Layers keep their parameters, which come here as lists by relation, in the order
 of the relations of a HeteroGraph.  What relations project of a type is one
@@ -10,7 +11,6 @@ from typing import Callable, NamedTuple
 
 import torch
 import torch.nn.functional as F
-import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import gcn_conv
 
 from ...._loops import loop_features
@@ -30,6 +30,14 @@ from .rows import (
 from .sums import Reduction, linear_of_sums, neighbours, operator
 
 
+def _as_given(call):
+    return call
+
+
+def _no_linears(layer):
+    return ()
+
+
 class Kind(NamedTuple):
     """How the layers of a class go together."""
     reason: Callable  # layer -> why it goes by itself, or None
@@ -38,9 +46,12 @@ class Kind(NamedTuple):
     # over the relations if summed, else by relation its result
     run: Callable
     takes: tuple = ()  # arguments beside edges, the first of them by place, too
-    # the linear layers of reduced neighbours and of a node's own features,
-    # where there is nothing else
-    linears: tuple = ()
+    # Relation -> the same with the edges that the layer makes of those given;
+    # raises Other where it goes by itself
+    prepared: Callable = _as_given
+    # layer -> names of the linear layers of reduced neighbours and of a node's
+    # own features, where there is nothing else
+    linears: Callable = _no_linears
 
 
 # ---- parameters -------------------------------------------------------------
@@ -100,23 +111,42 @@ def _attention_reason(layer):
     return None
 
 
-def with_loops(layer, edges, edge_attr, num_src, num_dst):
-    """(edges, their features) with the self loops that the layer adds."""
+def _projects_edges(call):
+    """The Relation, unless it has features of edges that the layer has no
+    projection of."""
+    if call.edge_attr is not None and call.layer.lin_edge is None:
+        raise Other
+    return call
+
+
+def _looped(call):
+    """The Relation with the self loops that the layer adds."""
+    layer, edge_attr = call.layer, call.edge_attr
     if not layer.add_self_loops:
-        return edges, edge_attr
-    graph = graph_of(layer, edges, num_src, num_dst)
-    if edge_attr is None or layer.lin_edge is None:
-        return edge_tensor(graph.with_self_loops()), edge_attr
-    if not can_fill(layer, edge_attr, Ends(None, None, num_src, num_dst)) or \
-            edge_attr.size(0) != edges.size(1):
+        return call
+    num_src, num_dst = call.src.size(0), call.dst.size(0)
+    graph = graph_of(layer, call.edges, num_src, num_dst)
+    if edge_attr is None:
+        return call._replace(edges=edge_tensor(graph.with_self_loops()))
+    if not can_fill(layer, edge_attr, Ends(None, None, num_src, num_dst)):
         raise Other
     if edge_attr.dim() == 1:
         edge_attr = edge_attr.view(-1, 1)
     graph = graph.with_self_loops()
     # these layers' messages flow to the second row
-    return edge_tensor(graph), loop_features(
+    return call._replace(edges=edge_tensor(graph), edge_attr=loop_features(
         edge_attr, graph.kept, graph.edge_index, min(num_src, num_dst),
-        layer.fill_value)
+        layer.fill_value))
+
+
+def _gat_edges(call):
+    if call.layer.lin_edge is None:  # it does not look at features of edges
+        call = call._replace(edge_attr=None)
+    return _looped(call)
+
+
+def _gatv2_edges(call):
+    return _looped(_projects_edges(call))
 
 
 def _edge_parts(relations):
@@ -259,9 +289,6 @@ _MOST_ON_A_CPU = 1 << 15
 def _gatv2(graph, x, relations, summed):
     """Scores are <att, leaky_relu(query + value)>, att [H, C] by relation."""
     like, leading = _heads(relations[0].layer), Leading(graph)
-    if any(r.edge_attr is not None and r.layer.lin_edge is None
-           for r in relations):
-        raise Other
     if not relations[0].src.is_cuda and \
             graph.num_edges * like.heads * like.channels > _MOST_ON_A_CPU:
         raise Other("on a CPU the kernels of each relation are faster than "
@@ -354,9 +381,13 @@ def _reduce_reason(layer):
     return None
 
 
-def takes_weights(layer):
-    """Whether neighbours are reduced with the weights of edges."""
-    return reductions(_aggregation(layer)) in (("sum",), ("mean",))
+def _weighted(call):
+    """The Relation, unless its layer reduces otherwise than with the weights
+    of its edges."""
+    if call.edge_weight is not None and reductions(
+            _aggregation(call.layer)) not in (("sum",), ("mean",)):
+        raise Other
+    return call
 
 
 def _reduction(layer):
@@ -367,6 +398,10 @@ def _reduction(layer):
 def _sage_settings(layer):
     return (*_reduction(layer), layer.project, layer.normalize,
             _has_bias(layer, "lin"))
+
+
+def _sage_linears(layer):
+    return () if layer.project or layer.normalize else ("lin_l", "lin_r")
 
 
 def _sage(graph, x, relations, summed):
@@ -388,12 +423,17 @@ def _graph_conv(graph, x, relations, summed):
 _norm = NORM_TENSORS(gcn_conv.gcn_norm)
 
 
-def normalized(layer, edges, edge_weight, num_nodes, dtype):
-    """(edges, their weights) as GCNConv sums over them."""
+def _normalized(call):
+    """The Relation with the edges and the weights that GCNConv sums over."""
+    layer, call = call.layer, _weighted(call)
+    if call.src is not call.dst:
+        raise Other
     if not layer.normalize:
-        return edges, edge_weight
-    return _norm(edges, edge_weight, num_nodes, layer.improved,
-                 layer.add_self_loops, layer.flow, dtype)
+        return call
+    edges, weight = _norm(
+        call.edges, call.edge_weight, call.src.size(0), layer.improved,
+        layer.add_self_loops, layer.flow, call.src.dtype)
+    return call._replace(edges=edges, edge_weight=weight)
 
 
 def _gcn_reason(layer):
@@ -425,16 +465,13 @@ def _gin(graph, x, relations, summed):
     return leading.leave(found, summed)
 
 
-KINDS = {
-    pyg.GATConv: Kind(_attention_reason, _heads, _gat, ("edge_attr",)),
-    pyg.GATv2Conv: Kind(_gatv2_reason, _gatv2_settings, _gatv2,
-                        ("edge_attr",)),
-    pyg.TransformerConv: Kind(_attention_reason, _transformer_settings,
-                              _transformer, ("edge_attr",)),
-    pyg.SAGEConv: Kind(_reduce_reason, _sage_settings, _sage,
-                       linears=("lin_l", "lin_r")),
-    pyg.GraphConv: Kind(_reduce_reason, _reduction, _graph_conv,
-                        ("edge_weight",), ("lin_rel", "lin_root")),
-    pyg.GCNConv: Kind(_gcn_reason, _reduction, _gcn, ("edge_weight",)),
-    pyg.GINConv: Kind(_reduce_reason, _reduction, _gin),
-}
+GAT = Kind(_attention_reason, _heads, _gat, ("edge_attr",), _gat_edges)
+GATV2 = Kind(_gatv2_reason, _gatv2_settings, _gatv2, ("edge_attr",),
+             _gatv2_edges)
+TRANSFORMER = Kind(_attention_reason, _transformer_settings, _transformer,
+                   ("edge_attr",), _projects_edges)
+SAGE = Kind(_reduce_reason, _sage_settings, _sage, linears=_sage_linears)
+GRAPH = Kind(_reduce_reason, _reduction, _graph_conv, ("edge_weight",),
+             _weighted, lambda layer: ("lin_rel", "lin_root"))
+GCN = Kind(_gcn_reason, _reduction, _gcn, ("edge_weight",), _normalized)
+GIN = Kind(_reduce_reason, _reduction, _gin)
