@@ -20,7 +20,6 @@ import pathlib
 import re
 
 import numpy as np
-import pandas as pd
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = HERE / "data" / "portfolios"
@@ -33,6 +32,8 @@ GRAPHS = 20           # of a cell, at least; one with fewer is not surveyed yet
 MEMBERS, MORE_MEMBERS = 12, 16
 WORTH = 0.0005        # the least that a member lowers the mean log ratio by
 SLOW = np.log(8.0)    # the log ratio of a variant that does not run
+TREES = 150           # of a ranking
+SLOWEST = 208         # 100 times the log ratio beyond which times are alike
 LEAVES, FEWEST = 4, 4 # of the conditions of a default; graphs of a leaf
 COLUMNS = """destinations sources edges max_degree mean_degree p50_degree p90_degree p99_degree
  degree_cv isolated reuse locality graphs largest_graph density max_source_degree
@@ -249,10 +250,74 @@ def relative(variant, problem, backend):
     return " ".join([family] + [f"{k}={v}" for k, v in settings.items()])
 
 
+# ---- ranking: what select/portfolio_rank.c does, number by number ------------
+
+def random_numbers(seed, count):
+    """The first numbers below 1 of splitmix64."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(
+            0x9e3779b97f4a7c15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xbf58476d1ce4e5b9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94d049bb133111eb)
+        return ((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0 ** -53
+
+
+class Tree:
+    """A tree of graphs; alike [asked][graphs] gets the graphs of the leaf that each graph
+    asked for comes to."""
+
+    def __init__(self, seed, values, times, asked, alike):
+        self.values, self.times, self.asked, self.alike = values, times, asked, alike
+        quantities = values.shape[1]
+        self.draws = iter(random_numbers(seed, 2 * len(values) * quantities)
+                          .reshape(-1, quantities))
+        self.grow(np.arange(len(values)), np.arange(len(asked)))
+
+    def grow(self, rows, asked):
+        split = self.split(rows)
+        if split is None:
+            self.alike[np.ix_(asked, rows)] += 1 / len(rows)
+            return
+        quantity, threshold = split
+        for sign in (False, True):
+            self.grow(rows[(self.values[rows, quantity] > threshold) == sign],
+                      asked[(self.asked[asked, quantity] > threshold) == sign])
+
+    def split(self, rows):
+        """The quantity and threshold that part the rows best, or None."""
+        times, x = self.times[rows], self.values[rows]
+        if len(rows) < 2 or (times == times[0]).all():
+            return None
+        least = x.min(axis=0)
+        threshold = least + (x.max(axis=0) - least) * next(self.draws)
+        is_left = x <= threshold
+        count, left = is_left.sum(axis=0), is_left.T.astype(float) @ times
+        right = times.sum(axis=0) - left
+        parts = (count > 0) & (count < len(rows))
+        worth = np.where(parts, (left * left).sum(axis=1) / np.maximum(count, 1)
+                         + (right * right).sum(axis=1) / np.maximum(len(rows) - count, 1), -1)
+        best = int(worth.argmax())
+        return (best, threshold[best]) if parts[best] else None
+
+
+def predict(values, times, runs, asked):
+    """[asked][members] log ratios of members: from the quantities of graphs that were
+    measured, 100 times their log ratios, and whether they run, for those of other graphs."""
+    known = np.where(runs, np.minimum(times, SLOWEST), 0)
+    mean = known.sum(axis=0) // np.maximum(runs.sum(axis=0), 1)
+    values, asked = rough_log(values), rough_log(asked)
+    alike = np.zeros((len(asked), len(values)))
+    for seed in range(TREES):
+        Tree(seed, values, np.where(runs, known, mean), asked, alike)
+    weight = alike ** 2 @ runs
+    return np.where(weight > 0, alike ** 2 @ known / np.maximum(weight, 1e-300), SLOWEST) / 100
+
+
 # ---- commands ----------------------------------------------------------------
 
 def read(options):
     """The cells of the surveys, and the signatures of their graphs."""
+    import pandas as pd
     rows = pd.concat(pd.read_csv(f) for f in options.survey)
     if options.variants:
         with open(options.variants) as file:
@@ -341,29 +406,19 @@ def regret(x):
 
 def judged(cell, train, test, signatures, options):
     """{who: log ratio} of the choices on graphs that took no part in anything."""
-    from sklearn.ensemble import ExtraTreesRegressor
     values = features(cell.graphs, signatures, cell.problem, options.device)
     members = members_of(cell.ratio[train])
     ratio, runs = cell.ratio[:, members], cell.runs[:, members]
     default = Default(values[train], ratio[train])
-    # a member that does not run on a graph has no part in where trees part
-    mean = np.nanmean(np.where(runs[train], ratio[train], np.nan), axis=0)
-    trees = ExtraTreesRegressor(options.trees, random_state=0).fit(
-        rough_log(values[train]), np.where(runs[train], ratio[train], mean))
-    leaves, known = trees.apply(rough_log(values)), runs[train]
+    predicted = predict(values[train], np.rint(100 * ratio[train]), runs[train], values[test])
     found = {"default": [], "ranked": [], "best member": []}
-    for i in test:
+    for i, forecast in zip(test, predicted):
         if not runs[i].any():
             raise SystemExit(f"{cell.name}: no member runs on {cell.graphs[i]}")
-        same = leaves[train] == leaves[i]
-        weight = (same / same.sum(axis=0)).sum(axis=1)[:, None] ** 2 * known
-        total = weight.sum(axis=0)
-        predicted = np.where(total > 0, (weight * ratio[train]).sum(axis=0)
-                             / np.maximum(total, 1e-9), SLOW)
         m = default.choose(values[i])
         m = m if runs[i, m] else int(np.flatnonzero(runs[i])[0])
         found["default"].append(ratio[i, m])
-        found["ranked"].append(ratio[i, np.where(runs[i], predicted, np.inf).argmin()])
+        found["ranked"].append(ratio[i, np.where(runs[i], forecast, np.inf).argmin()])
         found["best member"].append(ratio[i].min())
     return found
 
@@ -438,7 +493,6 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=FOLDER)
     parser.add_argument("--folds", type=int, default=0,
                         help="judge on all graphs, leaving out each part of so many in turn")
-    parser.add_argument("--trees", type=int, default=150)
     options = parser.parse_args()
     {"make": make, "judge": judge, "unused": unused}[options.command](options)
 
