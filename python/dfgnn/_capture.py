@@ -12,7 +12,7 @@ from ._autocast import autocast_dtype
 from ._capacity import (
     EdgeBuffer, EdgeRoom, refill, rooms_of, side_by_side)
 from ._checks import describe
-from ._counts import Counts, Reading
+from ._counts import Counts, Reading, Varies
 from ._recording import Recording, recording
 from ._refusal import refusal
 from ._stamp import is_stamped, stamp
@@ -70,10 +70,11 @@ def capture(step: Callable, *examples, warmup: int = 3, limit: int = 16,
         gives them; by default that of the arguments.
 
     A number of graphs that the step reads, int(batch.max()) + 1, is that of its
-    first steps; each replay checks on the device that it is, and the next call
-    raises :class:`dfgnn.InvalidError` if it was not.  Batches of other sizes
-    have room: batch=most.nodes.filled(64) puts spare nodes into a graph of
-    their own after 64 graphs.
+    first steps, and so is the number of rows that a mask takes: x[mask],
+    mask.nonzero().  Each replay checks on the device that it is, and the next
+    call raises :class:`dfgnn.InvalidError` if it was not.  Batches of other
+    sizes have room: batch=most.nodes.filled(64) puts spare nodes into a graph
+    of their own after 64 graphs.
 
     A dfgnn.Graph is part of the recording, and so is an edge_index that graphs
     are made of: each is recorded on its own.  What step reads from elsewhere
@@ -309,7 +310,7 @@ class _Step:
         try:
             results = self.gpu.aside(self.run, strict=not self.left)
         except Exception as error:
-            if self.left:
+            if self.left and not isinstance(error, Varies):
                 raise  # an error of the step itself
             self.owner._recordings.pop(self.key, None)
             raise refusal(error) from error

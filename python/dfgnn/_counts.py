@@ -1,6 +1,6 @@
-"""The largest numbers of indices that a captured step reads, such as how many
-graphs a batch has: what its first steps saw is a constant of its recording, and
-each replay checks on the device that it still is."""
+"""The counts that a captured step reads, such as how many graphs a batch has or
+how many nodes a mask takes: what its first steps saw is a constant of its
+recording, and each replay checks on the device that it still is."""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -8,7 +8,24 @@ from torch.overrides import TorchFunctionMode
 from .errors import InvalidError
 
 _MAXIMA = (torch.max, torch.Tensor.max, torch.amax, torch.Tensor.amax)
+_TOTALS = (torch.sum, torch.Tensor.sum, torch.count_nonzero,
+           torch.Tensor.count_nonzero)
 _READS = (torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item)
+_NONZERO = (torch.nonzero, torch.Tensor.nonzero, torch.argwhere,
+            torch.Tensor.argwhere)
+_SELECTS = (torch.masked_select, torch.Tensor.masked_select)
+
+LARGEST, TRUE = "an index whose largest number", "a mask whose number of True"
+_ADVICE = {
+    LARGEST: "Give a batch vector room whose fill is the number of graphs, "
+    "such as capacity=dict(batch=dfgnn.Capacity(nodes, edges).nodes.filled("
+    "graphs))",
+    TRUE: "Give positions, mask.nonzero(), in place of a mask that changes, "
+    "or multiply by it, or use torch.where()"}
+
+
+class Varies(RuntimeError):
+    """A mask of a step takes another number of rows in each call."""
 
 
 class Faults:
@@ -35,52 +52,63 @@ class Faults:
 
 
 class Counts:
-    """The tensors of one step, in the order in which it reads them."""
+    """The counts of one step, in the order in which it reads them."""
 
     def __init__(self, device):
-        self.seen = []
+        self.seen = []  # (what is counted, count)
         self.place, self.known, self.inputs = 0, False, ()
-        self.faults = Faults(device)
+        self.faults = {kind: Faults(device) for kind in _ADVICE}
 
     def begin(self, known, inputs=()):
         """A step begins; known: it reads nothing, but has what was seen.
         inputs: ids of tensors that are written anew before each step."""
         self.place, self.known, self.inputs = 0, known, inputs
 
+    def count(self, kind, number):
+        """The number of a tensor, which the first steps read; None if they
+        read nothing of this kind here."""
+        place, self.place = self.place, self.place + 1
+        before = self.seen[place:place + 1]
+        if not self.known:
+            found = kind, int(number)
+            if kind is TRUE and before not in ([], [found]):
+                raise Varies(f"the mask takes {found[1]} rows, and "
+                             f"{before[0][1]} in the step before")
+            self.seen[place:place + 1] = [found]
+            return found[1]
+        if not before or before[0][0] is not kind:
+            return None
+        self.faults[kind].found += number != before[0][1]
+        return before[0][1]
+
     def largest(self, index):
         """The largest number of an index of integers."""
-        place, self.place = self.place, self.place + 1
-        if not self.known:
-            value = int(index.max())
-            self.seen[place:place + 1] = [value]
-            return value
-        if place >= len(self.seen):
+        value = self.count(LARGEST, index.max())
+        if value is None:
             return int(index.max())  # an error, which says where it waits
-        value = self.seen[place]
-        self.faults.found += index.max() != value
-        if id(index) in self.inputs:  # nothing is written beyond memory
-            index.clamp_(max=value)
+        if self.known and id(index) in self.inputs:
+            index.clamp_(max=value)  # nothing is written beyond memory
         return value
 
     def end(self):
         if self.known and self.place:
-            self.faults.send()
+            for kind in {kind for kind, _ in self.seen}:
+                self.faults[kind].send()
 
     def tell(self):
         """Raises an error if a replay that is over was of other numbers."""
-        if not self.faults.take():
-            return
-        raise InvalidError(
-            "a captured step before was given an index whose largest number "
-            "is another than in its first steps, "
-            f"{' or '.join(map(str, dict.fromkeys(self.seen)))}: its results "
-            "are not those of the step. Give a batch vector room whose fill "
-            "is the number of graphs, such as capacity=dict(batch="
-            "dfgnn.Capacity(nodes, edges).nodes.filled(graphs))")
+        for kind, faults in self.faults.items():
+            if faults.take():
+                seen = dict.fromkeys(n for k, n in self.seen if k is kind)
+                raise InvalidError(
+                    f"a captured step before was given {kind} is another than "
+                    f"in its first steps, {' or '.join(map(str, seen))}: its "
+                    f"results are not those of the step. {_ADVICE[kind]}")
 
 
 class Reading(TorchFunctionMode):
-    """Where int(index.max()) is that of Counts."""
+    """Where counts are those of Counts: int(index.max()), int(mask.sum()) and
+    the rows of x[mask] and mask.nonzero()."""
 
     def __init__(self, counts):
         super().__init__()
@@ -88,14 +116,82 @@ class Reading(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        out = None
         if function in _READS and len(args) == 1:
-            index = next((index for largest, index in self.found
-                          if largest is args[0]), None)
-            if index is not None:
-                return self.counts.largest(index)
+            out = self._number(args[0])
+        elif function is torch.Tensor.__getitem__:
+            key = self._key(*args)
+            out = None if key is None else args[0][key]
+        elif function is torch.Tensor.__setitem__ and isinstance(
+                args[2], torch.Tensor) and args[2].numel() > 1:
+            key = self._key(*args[:2])
+            if key is not None:
+                return function(args[0], key, args[2])
+        elif function in _SELECTS and not kwargs:
+            x, mask = torch.broadcast_tensors(*args)
+            places = self._places(mask)
+            out = None if places is None else x[places]
+        elif function in _NONZERO:
+            places = self._places(args[0])
+            if places is not None:
+                out = places if kwargs.get("as_tuple") else torch.stack(
+                    places, 1)
+        elif function is torch.where and len(args) == 1:
+            out = self._places(args[0])
+        return self._called(function, args, kwargs) if out is None else out
+
+    def _called(self, function, args, kwargs):
         out = function(*args, **kwargs)
-        if function in _MAXIMA and len(args) == 1 and not kwargs and type(
-                out) is torch.Tensor and not out.is_floating_point() and \
-                out.dtype is not torch.bool:
-            self.found.append((out, args[0]))
+        if len(args) == 1 and not kwargs and type(out) is torch.Tensor and \
+                not out.is_floating_point() and out.dtype is not torch.bool:
+            if function in _MAXIMA:
+                self.found.append((out, LARGEST, args[0]))
+            elif function in _TOTALS and args[0].dtype is torch.bool:
+                self.found.append((out, TRUE, args[0]))
         return out
+
+    def _number(self, tensor):
+        kind, source = next(((kind, source) for out, kind, source
+                             in self.found if out is tensor), (None, None))
+        return None if kind is None else self.counts.largest(source) \
+            if kind is LARGEST else self.counts.count(kind, tensor)
+
+    def _key(self, x, key):
+        """x's key with positions in the place of masks; None if it has no
+        mask, or one that is known to wait."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if not any(_is_mask(part) for part in parts):
+            return None
+        found = []
+        for part in parts:
+            places = self._places(part) if _is_mask(part) else (part,)
+            if places is None:
+                return None
+            found.extend(places)
+        return tuple(found)
+
+    def _places(self, mask):
+        """By axis the positions of a mask that are not 0, as many as there were
+        in the first steps."""
+        if not mask.dim():
+            return None
+        there = (mask != 0).reshape(-1)
+        count = self.counts.count(TRUE, there.sum())
+        if count is None:
+            return None
+        if not self.counts.known:
+            return mask.nonzero(as_tuple=True)
+        # those beyond the count share a last place, which is cut off
+        rank = torch.where(there, there.cumsum(0) - 1, count).clamp_(max=count)
+        place = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
+        place.scatter_(0, rank, torch.arange(there.numel(), device=mask.device))
+        place, found = place[:count], []
+        for size in reversed(mask.shape):
+            found.insert(0, place % size)
+            place = place // size
+        return tuple(found)
+
+
+def _is_mask(part):
+    return isinstance(part, torch.Tensor) and part.dim() and part.dtype in (
+        torch.bool, torch.uint8)

@@ -12,7 +12,18 @@ from .errors import CaptureError
 _OWN = tuple(os.path.dirname(os.path.abspath(p)) + os.sep
              for p in (torch.__file__, __file__))
 
-# (pattern of the error's message or of the step's line, what to do)
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
+
+# (pattern of the functions that the step calls, what to do)
+_CALLS = [
+    (r"\w*negative_sampl\w*",
+     "sample negatives before the step and give them to it as an argument, or "
+     "draw both ends in it by torch.randint(..., device=...)"),
+    (r"dropout_(edge|node|path|adj)|\w*subgraph",
+     "drop edges or nodes before the step and give it those that are left, "
+     "with capacity=dict(edge_index=dfgnn.Capacity(nodes, edges).edges)"),
+]
+# (pattern of the error's message or of the innermost line, what to do)
 _ADVICE = [
     (r"capturable",
      "make the optimizer with capturable=True, such as "
@@ -36,6 +47,9 @@ _ADVICE = [
      r"\[[^\]]*(mask|[<>=]=?)[^\]]*\]|\[\w+\]",
      "the shape of the result depends on values: give positions made before "
      "the step (mask.nonzero()) in place of a mask, or use torch.where()"),
+    (r"the mask takes",
+     "give positions made before the step (mask.nonzero()) in place of a mask, "
+     "or multiply by it, or use torch.where()"),
 ]
 
 
@@ -44,32 +58,35 @@ def refusal(error):
     if isinstance(error, CaptureError):
         return error
     message = str(error).strip().split("\n")[0]
-    place, line = _where(error)
-    advice = next((text for pattern, text in _ADVICE
-                   if re.search(pattern, message)), None)
-    if advice is None and line:
-        advice = next((text for pattern, text in _ADVICE
-                       if re.search(pattern, line)), None)
+    lines, names = _where(error)
+    texts = [message, *(line for line, _ in lines[:1])]
+    advice = next((advice for pattern, advice in _CALLS for name in names
+                   if re.fullmatch(pattern, name)), None) or next(
+        (advice for text in texts for pattern, advice in _ADVICE
+         if re.search(pattern, text)), None)
     if advice is None:
         advice = ("nothing in a step may wait for the device, or have a shape "
                   "that depends on values: leave it out of the step")
-    operation = f"`{line}` ({place})" if line else "an operation"
+    operation = ", called by ".join(
+        f"`{line}` ({place})" for line, place in lines) or "an operation"
     return CaptureError(f"the step cannot be captured in a CUDA graph: "
                         f"{operation} raised: {message}. What to do: {advice}")
 
 
 def _where(error):
-    """(file:line, its source) of the innermost line that is neither torch's
-    nor dfgnn's; if there is none, of the innermost line."""
-    frames, step = [], error.__traceback__
+    """The innermost line that is neither torch's nor dfgnn's, and that of no
+    package which called it, as (its source, file:line); of torch and dfgnn
+    alone, the innermost line.  And the names of all functions around it."""
+    frames, names, step = [], [], error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        frames.append((code.co_filename, step.tb_lineno))
-        step = step.tb_next
-    outside = [f for f in frames
-               if not os.path.abspath(f[0]).startswith(_OWN)]
-    for name, number in reversed(outside or frames):
-        line = linecache.getline(name, number).strip()
+        line = linecache.getline(code.co_filename, step.tb_lineno).strip()
         if line:
-            return f"{name}:{number}", line
-    return "", ""
+            frames.insert(0, (os.path.abspath(code.co_filename), (
+                line, f"{code.co_filename}:{step.tb_lineno}")))
+        names.insert(0, code.co_name)
+        step = step.tb_next
+    outside = [f for f in frames if not f[0].startswith(_OWN)]
+    user = [f for f in outside if not f[0].startswith(_PACKAGES + os.sep)]
+    lines = dict.fromkeys((outside or frames)[:1] + user[:1])
+    return [place for _, place in lines], names

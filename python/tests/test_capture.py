@@ -6,9 +6,11 @@ import gc
 import importlib
 import logging
 
+import numpy
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import dfgnn
 from dfgnn import nn
@@ -210,6 +212,113 @@ def test_a_number_of_another_kind_is_still_refused(fake):
     def step(x):
         return x * wait(x).float().max().item()
     with pytest.raises(dfgnn.CaptureError):
+        dfgnn.capture(step, torch.ones(2))
+
+
+def written(x, mask):
+    x = x * 1
+    x[mask] = x[mask] + 3
+    x[~mask] = 0.5
+    return x
+
+
+MASKED = {
+    "rows": lambda x, m: x[m],
+    "loss": lambda x, m: F.cross_entropy(x[m], x.argmax(1)[m]),
+    "columns": lambda x, m: x.t()[:, m] * 2,
+    "beside numbers": lambda x, m: x[m, 1:],
+    "two axes": lambda x, m: x[m.unsqueeze(1).expand(-1, 3)],
+    "masked_select": lambda x, m: x.masked_select(m.unsqueeze(1)),
+    "nonzero": lambda x, m: torch.stack([x, -x])[:, m.nonzero().view(-1)],
+    "positions": lambda x, m: x[torch.nonzero(m, as_tuple=True)],
+    "where": lambda x, m: x[torch.where(m)[0]],
+    "count": lambda x, m: x.sum() / int(m.sum()),
+    "written": written,
+}
+
+
+class Waits(TorchDispatchMode):
+    """Operations of torch wait for the device as on a GPU."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        if name in ("nonzero", "masked_select", "_local_scalar_dense") or \
+                name in ("index", "index_put_") and any(
+                    t is not None and t.dtype is torch.bool for t in args[1]
+                ) and (name == "index" or args[2].dim()):
+            wait()
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("step", MASKED.values(), ids=MASKED)
+def test_the_rows_of_a_mask_are_kept_and_checked(fake, step):
+    captured = dfgnn.capture(step, warmup=3)
+    calls = [(torch.randn(6, 3), torch.randperm(6) < 4) for _ in range(7)]
+    for x, mask in calls:
+        expected = step(x, mask)
+        with Waits():
+            assert torch.equal(captured(x, mask), expected)
+    assert captured.recorded == 1
+    for wrong in (torch.arange(6) < 2, torch.arange(6) < 5):
+        captured(x, wrong)
+        with pytest.raises(dfgnn.InvalidError, match="a mask whose number of "
+                           "True is another than in its first steps, (4|12)"):
+            captured(*calls[0])
+        assert torch.equal(captured(*calls[0]), step(*calls[0]))
+
+
+def test_gradients_of_masked_rows(fake):
+    weight = torch.randn(6, 3, requires_grad=True)
+
+    def step(x, mask):
+        weight.grad = None
+        (x * weight)[mask].square().sum().backward()
+        return weight.grad.clone()
+    captured = dfgnn.capture(step, warmup=2)
+    for _ in range(5):
+        x, mask = torch.randn(6, 3), torch.randperm(6) < 4
+        assert torch.equal(captured(x, mask), step(x, mask))
+    assert captured.recorded == 1
+
+
+def growing_mask(x):
+    growing_mask.size += 1
+    return x[torch.randperm(len(x), device=x.device) < growing_mask.size]
+
+
+growing_mask.size = 0
+
+
+def dropped_edges(x):
+    edges, _ = pytest.importorskip("torch_geometric.utils").dropout_edge(
+        random_edges(N, N, 300), p=0.5)
+    return x.new_zeros(N).index_add(0, edges[1], x.expand(edges.size(1)))
+
+
+@pytest.mark.parametrize("step, advice", [
+    (growing_mask, "positions made before the step"),
+    (dropped_edges, "drop edges or nodes before the step")])
+def test_masks_of_another_size_in_each_step_are_refused(fake, step, advice):
+    captured = dfgnn.capture(step)
+    with pytest.raises(dfgnn.CaptureError, match="the mask takes .* rows, and"
+                       ".*the step before.*" + advice) as found:
+        for _ in range(3):
+            captured(torch.ones(1 if step is dropped_edges else 99))
+    assert "test_capture.py:" in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["negative_sampling",
+                                  "structured_negative_sampling"])
+def test_sampling_on_the_host_is_refused(fake, name, monkeypatch):
+    utils = pytest.importorskip("torch_geometric.utils")
+    edges, isin = random_edges(200, 200, 300), numpy.isin
+    monkeypatch.setattr(numpy, "isin", lambda *args: wait(isin(*args)))
+
+    def step(x):
+        found = getattr(utils, name)(edges, 200)
+        return x + len(found)
+    with pytest.raises(dfgnn.CaptureError, match="(?s)_negative_sampling.py.*"
+                       "test_capture.py.*sample negatives before the step"):
         dfgnn.capture(step, torch.ones(2))
 
 
@@ -437,8 +546,7 @@ def test_inference_sees_parameters_that_change():
 @GPU
 @pytest.mark.parametrize("step, advice", [
     (lambda x: x.sum().item(), "a number is read back"),
-    (lambda x: x[x > 0], "the shape of the result depends on values"),
-    (lambda x: x.nonzero(), "the shape of the result depends on values"),
+    (lambda x: x.unique(), "the shape of the result depends on values"),
     (lambda x: x.cpu() + 1, "between host and device"),
     (lambda x: dfgnn.as_graph(x.long().clamp(0, 3).view(2, -1)).degrees,
      "make the graph before the step")])
@@ -449,6 +557,28 @@ def test_what_cannot_be_captured_is_refused_on_the_gpu(step, advice):
     # and the device goes on
     close(dfgnn.capture(lambda x: F.dropout(x, 0.5) * 0 + x, x)(x), x, 1e-6)
     assert F.dropout(x, 0.5).shape == x.shape
+
+
+@GPU
+@pytest.mark.parametrize("step", MASKED.values(), ids=MASKED)
+def test_masks_on_the_gpu(step):
+    captured = dfgnn.capture(step)
+    calls = [(torch.randn(6, 3, device="cuda"),
+              torch.randperm(6, device="cuda") < 4) for _ in range(7)]
+    for x, mask in calls:
+        assert torch.equal(captured(x, mask), step(x, mask))
+    assert captured.recorded == 1
+    captured(x, torch.arange(6, device="cuda") < 5)
+    torch.cuda.synchronize()
+    with pytest.raises(dfgnn.InvalidError, match="a mask whose number"):
+        captured(*calls[0])
+    assert torch.equal(captured(*calls[0]), step(*calls[0]))
+
+
+@GPU
+def test_a_mask_of_another_size_in_each_step_is_refused_on_the_gpu():
+    with pytest.raises(dfgnn.CaptureError, match="the mask takes"):
+        dfgnn.capture(growing_mask, torch.ones(99, device="cuda"))
 
 
 @GPU
