@@ -474,8 +474,7 @@ TEST_LOOP(captured_calls_replay_to_the_same_bits, 0, 2) {
   }
   if (exec)
     ck_cu(GraphExecDestroy, exec);
-  for (int pass = 0; pass < DFGNN_PASS_COUNT; pass++)
-    ck_cu(StreamDestroy, stream);
+  ck_cu(StreamDestroy, stream);
 }
 
 TEST(what_is_not_served_is_said) {
