@@ -112,23 +112,27 @@ cu_result cuDeviceTotalMem_v2(size_t *bytes, int device) {
   return 0;
 }
 
+static int number_of(const char *variable, int otherwise) {
+  const char *text = getenv(variable);
+  return text && atoi(text) > 0 ? atoi(text) : otherwise;
+}
+
 /* The attributes are an H200's, except for fewer units, as 132 would only make
  * larger grids, and a smaller L2 cache. */
 cu_result cuDeviceGetAttribute(int *value, int attribute, int device) {
-  const char *units = getenv("DFGNN_EMULATOR_UNITS");
   (void)device;
   switch (attribute) {
   case CU_UNITS:
-    *value = units && atoi(units) > 0 ? atoi(units) : 8;
+    *value = number_of("DFGNN_EMULATOR_UNITS", 8);
     return 0;
   case CU_L2_BYTES:
     *value = 4 << 20;
     return 0;
   case CU_CAPABILITY_MAJOR:
-    *value = 9;
+    *value = number_of("DFGNN_EMULATOR_ARCH", 90) / 10;
     return 0;
   case CU_CAPABILITY_MINOR:
-    *value = 0;
+    *value = number_of("DFGNN_EMULATOR_ARCH", 90) % 10;
     return 0;
   case CU_SHARED_BYTES_OPT_IN:
     *value = EMULATED_MOST_SHARED;

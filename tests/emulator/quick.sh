@@ -55,4 +55,22 @@ try DFGNN_EMULATOR_DEVICES=2 "$emulator" "$top_builddir/tools/dfgnn-tune" survey
   failed=1
 }
 rm -f "$cells" "$survey"
+# A GPU that no portfolio and no store knows says so, once, with the command that helps.
+says() { # TIMES ARCH TOOL COMMAND...
+  times=$1 arch=$2
+  shift 2
+  DFGNN_STORE=$survey DFGNN_EMULATOR_ARCH=$arch "$emulator" "$top_builddir/tools/$@" \
+    grid:rows=9,columns=9 --op gt,gat --dim 8 --device cuda \
+    >"$cells" 2>&1
+  [ "$(grep -c "nobody measured .*(sm_$arch).*\`dfgnn-tune run" "$cells")" = "$times" ] || {
+    echo "FAIL: $*: expected $times lines that nobody measured sm_$arch"
+    cat "$cells"
+    failed=1
+  }
+}
+says 1 80 dfgnn-tune explain
+says 0 90 dfgnn-tune explain
+says 0 80 dfgnn-tune run --budget 1ms
+says 0 80 dfgnn-tune explain
+rm -f "$cells" "$survey"
 exit $failed
