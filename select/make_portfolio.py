@@ -319,6 +319,8 @@ def read(options):
     """The cells of the surveys, and the signatures of their graphs."""
     import pandas as pd
     rows = pd.concat(pd.read_csv(f) for f in options.survey)
+    # what was measured again stands below what it was
+    rows = rows.drop_duplicates(["cell", "graph", "variant"], keep="last")
     if options.variants:
         with open(options.variants) as file:
             rows = rows[rows["variant"].isin({v["variant"] for v in json.load(file)})]

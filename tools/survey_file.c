@@ -155,6 +155,15 @@ static int write_all(int fd, const char *text, size_t size) {
   return 1;
 }
 
+int tool_survey_current(const tool_block *block) {
+  for (size_t k = 0; k < block->count; k++) {
+    const dfgnn_variant *v = dfgnn__variant_find(block->row[k].variant);
+    if (v && v->family->revision != block->row[k].revision)
+      return 0;
+  }
+  return 1;
+}
+
 int tool_survey_begin(const char *path) {
   tool_survey_file file = {0};
   const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

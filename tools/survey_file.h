@@ -37,6 +37,10 @@ void tool_survey_free(tool_survey_file *file);
 const tool_block *tool_survey_find(const tool_survey_file *file,
                                    const char *cell, const char *graph);
 
+/* Was the block measured with the kernels of today?  Variants that have left
+ * the library since do not matter. */
+int tool_survey_current(const tool_block *block);
+
 /* Makes the file with its header, or cuts off what is incomplete at its end,
  * also beside other processes that append. */
 int tool_survey_begin(const char *path);

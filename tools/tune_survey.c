@@ -73,6 +73,14 @@ static int label_graphs(survey *s) {
   return TOOL_DONE;
 }
 
+/* NULL: there is no complete block of today's kernels. */
+static const tool_block *
+find_block(const survey *s, const tool_survey_file *file, size_t c, size_t g) {
+  const tool_block *block =
+      tool_survey_find(file, s->cells.cell[c].name, s->label[g]);
+  return block && tool_survey_current(block) ? block : NULL;
+}
+
 /* Wants what the file lacks, of this shard. */
 static int list_wanted(survey *s, const tool_survey_file *file) {
   const tool_settings *settings = s->settings;
@@ -84,9 +92,7 @@ static int list_wanted(survey *s, const tool_survey_file *file) {
     const size_t g = i % graph_count(s);
     const int mine = !settings->shards ||
                      (int)(g % (size_t)settings->shards) == settings->shard - 1;
-    s->wanted[i] =
-        mine && !tool_survey_find(file, s->cells.cell[i / graph_count(s)].name,
-                                  s->label[g]);
+    s->wanted[i] = mine && !find_block(s, file, i / graph_count(s), g);
     s->count += (size_t)s->wanted[i];
   }
   return TOOL_DONE;
@@ -103,8 +109,7 @@ static int report_status(const survey *s, const tool_survey_file *file) {
     int64_t complete = 0, variants = 0;
     const char *device = NULL;
     for (size_t g = 0; g < graph_count(s); g++) {
-      const tool_block *block =
-          tool_survey_find(file, s->cells.cell[c].name, s->label[g]);
+      const tool_block *block = find_block(s, file, c, g);
       complete += block != NULL;
       if (block && (int64_t)block->count > variants)
         variants = (int64_t)block->count;
@@ -582,8 +587,10 @@ const tool_command tune_survey = {
         "--output is CSV with the columns cell, graph, variant, ms (the "
         "median), rounds (1: too slow to be sampled again), variants (how many "
         "rows the graph has in the cell), revision, device. The rows of a "
-        "graph and cell are written together, and the same command goes on "
-        "where an interrupted one was. With several devices, such as --device "
+        "graph and cell are written together; the same command goes on where "
+        "an "
+        "interrupted one was, and measures again where a kernel's revision "
+        "rose. With several devices, such as --device "
         "all, each has a process, and they share the work.",
     .options = HAS(CELLS) | HAS(ONLY) | HAS(OUTPUT) | HAS(STATUS) |
                HAS(DEVICE) | HAS(THREADS) | HAS(TIME_LIMIT) | HAS(SEED) |

@@ -56,6 +56,15 @@ head -c -37 "$work/whole.csv" >"$survey"
 status 0 $run "$small" "$mesh" "$star"
 complete 6
 
+promise "a block whose kernels changed since is measured again, and its last rows count"
+sed 's/^\(sum8,"*stars.*\),[0-9]*,\("[^"]*"\)$/\1,99,\2/' "$work/whole.csv" >"$survey"
+status 0 dfgnn-tune survey "$small" "$mesh" "$star" --cells "$cells" -o "$survey" --status --json
+holds '[.[].complete] | add == 5'
+status 0 $run "$small" "$mesh" "$star"
+status 0 dfgnn-tune survey "$small" "$mesh" "$star" --cells "$cells" -o "$survey" --status --json
+holds '[.[].complete] | add == 6'
+cp "$work/whole.csv" "$survey"
+
 promise "a survey that is killed loses one block at most"
 rm "$survey"
 $run "$small" "$mesh" "$star" "uniform:nodes=3000,edges=60000" 2>/dev/null &
