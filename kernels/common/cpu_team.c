@@ -93,8 +93,8 @@ void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
     return;
   }
 #else
-  (void)threads, (void)step;
+  (void)threads;
 #endif
-  if (count > 0)
-    body(data, 0, count);
+  for (int64_t begin = 0; begin < count; begin += step)
+    body(data, begin, count - begin < step ? count : begin + step);
 }

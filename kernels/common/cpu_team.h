@@ -10,7 +10,8 @@
 
 typedef void (*dfgnn_cpu_body_of)(void *data, int64_t begin, int64_t end);
 
-/* Calls body on ranges of `step` that cover 0 .. count - 1 once. */
+/* Calls body on ranges of `step` that cover 0 .. count - 1 once.  They are the
+ * same if the caller works alone: a sum that a range cuts keeps its bits. */
 void dfgnn__cpu_for(int threads, int64_t count, int64_t step,
                     dfgnn_cpu_body_of body, void *data);
 

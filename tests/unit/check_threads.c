@@ -427,14 +427,16 @@ TEST(threads_share_an_edge_program) {
 enum { TASK_THREADS = 3, COUNT = 1000 };
 
 typedef struct tasks {
+  int64_t step;
   _Atomic int times[COUNT];
-  _Atomic int beyond; /* calls with a number or thread that is not */
+  _Atomic int beyond; /* calls with a range or thread that is not */
 } tasks;
 
 static void count_tasks(void *data, int64_t begin, int64_t end) {
   tasks *t = data;
   const int thread = dfgnn__cpu_thread();
   t->beyond += begin < 0 || end > COUNT || thread < 0 || thread >= TASK_THREADS;
+  t->beyond += begin % t->step != 0 || end - begin > t->step;
   for (int64_t i = begin; i < end; i++)
     t->times[i]++;
 }
@@ -442,7 +444,7 @@ static void count_tasks(void *data, int64_t begin, int64_t end) {
 static void run_tasks(int number) {
   for (int k = 0; k < 40; k++) {
     const int64_t count = COUNT - 7 * k, step = 1 + (number * 31 + k * 17) % 90;
-    tasks t = {{0}, 0};
+    tasks t = {.step = step};
     dfgnn__cpu_for(k % TASK_THREADS + 1, count, step, count_tasks, &t);
     ck_assert_int_eq(t.beyond, 0);
     ck_assert_int_eq(dfgnn__cpu_thread(), 0);
