@@ -33,7 +33,10 @@ static dfgnn_status choose_forced(dfgnn_choice *choice,
 static void select_locked(dfgnn_choice *choice, dfgnn_context *ctx,
                           const dfgnn_query *query) {
   pthread_mutex_lock(&ctx->lock);
-  dfgnn__select(choice, ctx->table, query);
+  if (query->setting.problem->effort == DFGNN_EFFORT_PAPER)
+    dfgnn__paper_choice(choice, ctx->table, query, ctx->paper_capacity);
+  else
+    dfgnn__select(choice, ctx->table, query);
   pthread_mutex_unlock(&ctx->lock);
 }
 
@@ -109,10 +112,8 @@ static dfgnn_status search(dfgnn_choice *choice, dfgnn_graph *graph,
   const dfgnn_problem *problem = query->setting.problem;
   dfgnn_status status = DFGNN_OK;
   char text[192];
-  if (problem->effort == DFGNN_EFFORT_PAPER) {
-    dfgnn__paper_choice(choice, query, ctx->paper_capacity);
-  } else {
-    select_locked(choice, ctx, query);
+  select_locked(choice, ctx, query);
+  if (problem->effort != DFGNN_EFFORT_PAPER) {
     if (!is_stored(choice))
       tell_of_device(ctx, query);
     int exact = choice->variant && (choice->source == DFGNN_SOURCE_EXACT ||

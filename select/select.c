@@ -49,28 +49,29 @@ static int vectors_of(const dfgnn_variant *v) {
   return 0;
 }
 
-const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
+const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_table *table,
+                                             const dfgnn_query *query,
                                              const char *algorithm) {
   const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
   const int count = dfgnn__portfolio(member, DFGNN_PORTFOLIO_MOST,
                                      &query->setting, query->broken);
   for (int i = 0; i < count; i++)
     if (!strcmp(member[i]->family->algorithm, algorithm) &&
-        dfgnn__may_run(member[i], NULL, query))
+        dfgnn__may_run(member[i], table, query))
       return member[i];
   const dfgnn_variant *best = NULL;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
     if (!strcmp(v->family->algorithm, algorithm) &&
-        dfgnn__may_run(v, NULL, query) &&
+        dfgnn__may_run(v, table, query) &&
         (!best || vectors_of(v) > vectors_of(best)))
       best = v;
   }
   return best;
 }
 
-void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
-                         int64_t capacity) {
+void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_table *table,
+                         const dfgnn_query *query, int64_t capacity) {
   const dfgnn_problem *p = query->setting.problem;
   const int64_t limit = capacity / (int64_t)dfgnn_dtype_size(p->dtype);
   const int64_t max_degree = query->setting.signature->max_degree;
@@ -78,7 +79,7 @@ void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
   const char *const *paper = dfgnn__operator(p->op, p->pass)->paper;
   const char *algorithm = paper[super];
   *choice = (dfgnn_choice){.source = DFGNN_SOURCE_PAPER, .distance = -1};
-  choice->variant = dfgnn__algorithm_choice(query, algorithm);
+  choice->variant = dfgnn__algorithm_choice(table, query, algorithm);
   snprintf(choice->because, sizeof choice->because,
            "max degree %lld %s capacity %lld%s: %s", (long long)max_degree,
            super ? ">=" : "<", (long long)limit,

@@ -119,8 +119,8 @@ int dfgnn__may_run(const dfgnn_variant *v, const dfgnn_table *table,
 void dfgnn__rule_choice(dfgnn_choice *choice, const dfgnn_table *table,
                         const dfgnn_query *query);
 #define DFGNN_PAPER_CAPACITY 12288 /* unless options or environment set it */
-void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_query *query,
-                         int64_t capacity);
+void dfgnn__paper_choice(dfgnn_choice *choice, const dfgnn_table *table,
+                         const dfgnn_query *query, int64_t capacity);
 
 /* The members of the query's portfolio that are neither broken nor banned, best
  * first as far as the model knows; ratio[i]: predicted time over the best
@@ -141,7 +141,8 @@ void dfgnn__members_for_tests(const dfgnn_test_member *members);
 
 /* A variant of an algorithm that applies: a member of the portfolio, else the
  * first of the registry with the widest vectors; NULL if none applies. */
-const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_query *query,
+const dfgnn_variant *dfgnn__algorithm_choice(const dfgnn_table *table,
+                                             const dfgnn_query *query,
                                              const char *algorithm);
 
 /* ---- distance.c: how far two problems on graphs are apart ---------------- */

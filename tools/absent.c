@@ -109,7 +109,7 @@ json_t *tool_absent_row(tool_absent *a, const tool_case *each) {
                              .family =
                                  each->csr->family ? each->csr->family : ""};
   if (problem.effort == DFGNN_EFFORT_PAPER)
-    dfgnn__paper_choice(&choice, &query, DFGNN_PAPER_CAPACITY);
+    dfgnn__paper_choice(&choice, a->table, &query, DFGNN_PAPER_CAPACITY);
   else
     dfgnn__select(&choice, a->table, &query);
   if (!choice.variant) {

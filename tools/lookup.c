@@ -26,7 +26,7 @@ const dfgnn_variant *tool_lookup_rule(const tool_lookup *lookup) {
 const dfgnn_variant *tool_lookup_paper(const tool_lookup *lookup,
                                        int64_t capacity) {
   dfgnn_choice choice = {0};
-  dfgnn__paper_choice(&choice, &lookup->query, capacity);
+  dfgnn__paper_choice(&choice, NULL, &lookup->query, capacity);
   return choice.variant;
 }
 
@@ -43,7 +43,7 @@ const dfgnn_variant *tool_lookup_algorithm(const tool_lookup *lookup,
       least = ranked->log_ratio;
     }
   }
-  return best ? best : dfgnn__algorithm_choice(&lookup->query, algorithm);
+  return best ? best : dfgnn__algorithm_choice(NULL, &lookup->query, algorithm);
 }
 
 const dfgnn_variant *tool_lookup_baseline(const tool_lookup *lookup) {

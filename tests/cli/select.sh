@@ -83,6 +83,21 @@ holds ".[0].variant != \"$first\" and all(.[0].candidates[]; .variant != \"$firs
 status 0 dfgnn-tune ban "$first" --remove --store "$work/b.db"
 status 0 dfgnn-tune explain "$@" --json
 holds ".[0].variant == \"$first\""
+
+promise "nor does the paper's rule choose it, and nothing runs where all is banned"
+DFGNN_EFFORT=paper status 0 dfgnn-tune explain "$@" --json
+paper=$(jq -r '.[0].variant' "$work/out")
+status 0 dfgnn-tune ban "${paper%%/*}" --store "$work/b.db"
+DFGNN_EFFORT=paper status 1 dfgnn-tune explain "$@"
+says "no variant applies"
+for family in $(dfgnn-tune variants --op gt --pass forward --json |
+  jq -r '.[] | select(.backend == "cpu") | .variant | sub("/.*"; "")' | sort -u); do
+  case $family in *reference) ;; *) dfgnn-tune ban "$family" --store "$work/b.db" -q ;; esac
+done
+status 1 dfgnn-tune run "$@" --budget 1ms
+says "no variant applies"
+status 1 dfgnn-tune run "$@" --budget 1ms --exhaustive
+says "no variant applies"
 status 2 dfgnn-tune ban no.such --store "$work/b.db"
 says no.such
 

@@ -146,7 +146,7 @@ static void fill_left_out(const report_data *d, report_problem *p,
     return;
   hidden.exclude = query->setting.signature->fingerprint;
   dfgnn__rule_choice(&rule, v->table, query);
-  dfgnn__paper_choice(&paper, query, DFGNN_PAPER_CAPACITY);
+  dfgnn__paper_choice(&paper, NULL, query, DFGNN_PAPER_CAPACITY);
   dfgnn__select(&left_out, v->table, &hidden);
   p->distance = left_out.distance;
   p->left_out = left_out.source;
