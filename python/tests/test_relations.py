@@ -342,12 +342,9 @@ class TwoLayers(torch.nn.Module):
 OVER_TYPES = {"HGT": G.HGTConv, "HAN": G.HANConv}
 
 
-@pytest.mark.parametrize("kind, least", [
-    ("a", 0), ("b", 0), ("d", 0), ("a", sums.LEAST_LEFT_OUT["cpu"])])
+@pytest.mark.parametrize("kind", ["a", "b", "d"])
 @pytest.mark.parametrize("name", [*LAYERS, *OVER_TYPES])
-def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind, least,
-                                                        monkeypatch):
-    monkeypatch.setitem(sums.LEAST_LEFT_OUT, "cpu", least)
+def test_what_does_not_lead_to_the_loss_has_no_gradient(name, kind):
     x, edges = schema()
     plain = spread((OVER_TYPES[name](WIDTH, 8, (list(NODES), KINDS), heads=2)
                     if name in OVER_TYPES else TwoLayers(LAYERS[name])

@@ -23,7 +23,7 @@ TILE = {"cpu": 32, "cuda": 128}
 ONE_KERNEL = 8
 FEW = 8  # so many groups are multiplied one by one
 # A group with more rows on average is worth a product of its own.
-_LARGE = {"cpu": TILE["cpu"], "cuda": 8192}
+_LARGE = {"cpu": 64, "cuda": 8192}
 
 
 def alignment(rows, groups, device, dtype=None, widths=()):

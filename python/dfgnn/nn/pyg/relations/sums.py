@@ -24,11 +24,6 @@ from .leading import Leading
 from .rows import (
     Features, Own, by_group, finished, joined, own_terms, sent, total)
 
-# So many features of edges that no gradient comes through are worth a graph
-# without them, which takes longer to make on a CPU than few of them to walk.
-# On a GPU no gain was measured: the whole graph has a transpose to make and long
-# columns (relbench of tools/bench/cases/relations.py).
-LEAST_LEFT_OUT = {"cpu": 1 << 18, "cuda": 0}
 # Sums of more types of destinations than these are batched products.
 MOST_TYPES = 16
 
@@ -354,7 +349,7 @@ class _Call(Kind):
         if not wanted:
             return
         width, first = wide.size(1) // len(given["weights"]), given["x"][0]
-        graph = self._leading(live, width)
+        graph = self._leading(live)
         matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
         make = wide.new_empty if len(live) == len(graph.blocks("dst")) else \
             wide.new_zeros
@@ -378,9 +373,14 @@ class _Call(Kind):
                 if needed["x"][number] and kind in reached:
                     found["x"][number] = parts[kind]
 
-    def _leading(self, live, width):
-        """The HeteroGraph of the relations that end at live types, where that
-        is worth a graph of its own; else that of all."""
+    def _leading(self, live):
+        """The HeteroGraph of the relations that end at live types, where they
+        are less than half of it; else that of all.
+
+        On a CPU the first step of a graph walks all of it, as it may be the
+        only one: to make a graph takes longer than to walk one.  On a GPU the
+        whole has a transpose to make and long columns (relbench of
+        tools/bench/cases/relations.py)."""
         graph = self.graph
         numbers = [r for r, (_, _, end) in enumerate(graph.relations)
                    if end in live]
@@ -388,8 +388,11 @@ class _Call(Kind):
                 or graph.counts is None:
             return graph
         edges = sum(graph.counts[r] for r in numbers)
-        if 2 * edges > graph.num_edges or (graph.num_edges - edges) * width \
-                < LEAST_LEFT_OUT[graph.device.type]:
+        if 2 * edges > graph.num_edges:
+            return graph
+        steps = graph._derive(("steps into", tuple(live)), list)
+        if graph.device.type == "cpu" and not steps:
+            steps.append("whole")
             return graph
 
         def make():
