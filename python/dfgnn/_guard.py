@@ -11,6 +11,7 @@ slower one, and no call waits for the device.
 """
 
 import functools
+import statistics
 import threading
 import time
 
@@ -22,10 +23,10 @@ from ._step_times import leaves, tensors_in
 from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
-LEAST, MOST = 3, 9  # timed steps of each path
+LEAST, MOST = 4, 15  # timed steps of each path
 MOST_STEPS = 2 * (WARM + 2 * MOST)  # until a path is chosen
 MOST_CALLS = 64  # of a layer in a step
-CLEAR = 1.25  # a ratio that the least of LEAST steps decides
+CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
 KERNELS, OWN = "kernels", "own path"
 
@@ -137,11 +138,12 @@ class _Sample:
         self.calls, self.forward, self.handles = 0, [], []
         self.began = self.ended = None  # of the backward pass
         self.over = False  # no backward pass is to come
-        self.graphs = graph.made
+        self.graphs = 0  # that its calls made
 
     def run(self, run, layer, given):
-        begin = self.clock.mark()
+        made, begin = graph.made, self.clock.mark()
         out = run()
+        self.graphs += graph.made - made
         self.forward.append((begin, self.clock.mark()))
         self.calls += 1
         if not (torch.is_grad_enabled() and self.timed):
@@ -172,7 +174,6 @@ class _Sample:
             self.ended = self.clock.mark()
 
     def close(self):
-        self.graphs = graph.made - self.graphs
         for handle in self.handles:
             handle.remove()
 
@@ -244,14 +245,17 @@ class Race:
             self.builds += one.path == KERNELS and one.graphs > 0
         self.waiting = left
 
-    def milliseconds(self, path):
-        """The least time of a step of the latest size."""
+    def _totals(self, path):
+        """The times of a row in the steps of a path."""
         with_backward = all(any(b is not None for _, b in found)
                             for found in self.samples.values())
-        return self.rows * min(
-            f + (b or 0.0) if with_backward else f
-            for f, b in self.samples[path] if b is not None or
-            not with_backward)
+        return [f + (b or 0.0) if with_backward else f
+                for f, b in self.samples[path] if b is not None or
+                not with_backward]
+
+    def milliseconds(self, path):
+        """The median time of a step of the latest size."""
+        return self.rows * statistics.median(self._totals(path))
 
     @property
     def decided(self):
@@ -259,13 +263,13 @@ class Race:
 
     def decide(self):
         """Ends the race if what is known is enough."""
-        count = min(map(len, self.samples.values()))
-        if count < LEAST:
+        # steps side by side: what slows the machine slows both
+        ratios = [kernels / own for kernels, own in zip(
+            *map(self._totals, (KERNELS, OWN)))]
+        if len(ratios) < LEAST or len(ratios) < MOST and not (
+                min(ratios) > CLEAR or max(ratios) < 1 / CLEAR):
             return
-        own, kernels = map(self.milliseconds, (OWN, KERNELS))
-        if count < MOST and max(own, kernels) < CLEAR * min(own, kernels):
-            return
-        if kernels <= MARGIN * own:
+        if statistics.median(ratios) <= MARGIN:
             self.end(KERNELS)
         elif 2 * self.builds > len(self.samples[KERNELS]):
             self.ready = True  # it makes the graph that others read, too

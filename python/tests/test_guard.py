@@ -3,6 +3,7 @@ timed, what decides, and that nothing else is seen of it."""
 
 import copy
 import pickle
+import random
 
 import pytest
 import torch
@@ -105,6 +106,22 @@ def test_a_clear_case_takes_few_steps(clock):
     one = layer(clock, (1, 1), (5, 5))
     train(one, 1 + _guard.WARM + 2 * _guard.LEAST + 1)
     assert type(one) is Own
+
+
+@pytest.mark.parametrize("gain, stays", [(1.2, Fast), (.8, Own)])
+def test_a_machine_with_other_work_decides_nothing(clock, gain, stays):
+    """Steps take up to three times as long in phases, and one of eight is of
+    luck for one path or the other."""
+    random.seed(3)
+    for _ in range(20):
+        one = layer(clock, (gain, gain), (1, 1))
+        luck = [random.choice([1] * 14 + [.3, 2]) * (1 + 2 * (n // 7 % 2))
+                for n in range(STEPS)]
+        for factor in luck:
+            one.times = {path: (factor * own, factor * own) for path, own in
+                         ((OWN, gain), (KERNELS, 1))}
+            train(one, 1)
+        assert type(one) is stays
 
 
 def test_each_step_has_one_path(clock):
@@ -234,8 +251,8 @@ def test_buffers_random_numbers_hooks_and_gradients_are_those_of_one_step():
 
 
 def test_the_report_says_which_layers_keep_their_own_path(monkeypatch):
-    monkeypatch.setattr(_guard.Race, "milliseconds", lambda self, path:
-                        {OWN: 1.0, KERNELS: 2.0}[path])
+    monkeypatch.setattr(_guard.Race, "_totals", lambda self, path: len(
+        self.samples[path]) * [{OWN: 1.0, KERNELS: 2.0}[path] / max(1, self.rows)])
     model = Net()
     report = dfgnn.accelerate(model)
     edges, x = random_edges(30, 30, 90), torch.randn(30, 8)
