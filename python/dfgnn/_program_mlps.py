@@ -13,8 +13,6 @@ from ._steps import staged
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value, refuse
 from ._trace_errors import place_of_line
 
-# products of a linear map of an edge from which an MLP is looked for
-WIDE = 128
 # the most that a program computes for an edge: DFGNN_BIND_PRODUCTS of C
 PROGRAM = 1 << 14
 

@@ -12,8 +12,9 @@ from ._operations import canonical
 from ._trace import DST, EDGE, PARAM, SRC
 from ._nodes import Node
 
-# products of an edge from which an MLP is worth a call; fewer are made inline
-LEAST = 128
+# products of linear maps that a program computes for each edge; more are a
+# matrix product of torch over all edges, or an MLP on edges
+INLINE = 128
 
 
 class Term(NamedTuple):
@@ -258,7 +259,7 @@ class _Match:
     def _is_worth_it(rest, edge):
         products = sum(w.shape[0] * w.shape[1] for w, _ in rest)
         products += sum(t.weight.shape[0] * t.weight.shape[1] for t in edge)
-        if products <= LEAST:
+        if products <= INLINE:
             raise _No
 
 

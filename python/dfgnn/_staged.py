@@ -18,13 +18,9 @@ from ._operators import DTYPES
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
 from ._trace_errors import at_line
 from ._nodes import Node, mapped
+from ._stacked import INLINE
 from .errors import InvalidError, UnsupportedError
 
-# products of a linear map that a program computes for each edge; more are a
-# matrix product of torch over all edges
-INLINE = 128
-# the same of a tensor by edge, whose result would be a tensor by edge
-INLINE_EDGE = 128
 # numbers of a value of an edge that is written rather than made again
 NARROW = 4
 _LINEAR = {"linear", "matmul", "einsum", "addmm", "bilinear"}
@@ -202,7 +198,7 @@ class Stages:
             self.called[node] = "wide"
         elif fact.pure and name not in NOT_BY_ROW:
             if name in _LINEAR and (
-                    fact.place != EDGE or _products(node) > INLINE_EDGE
+                    fact.place != EDGE or wide
                     or node.operands()[0].shape[-1] > 16):
                 self._call(node)
             elif fact.role == "row" and (

@@ -43,7 +43,7 @@ def _linear(facts, readers, reader, node):
     fact = facts.of(x)
     fits = (fact.rows == _nodes.EDGES and fact.place == EDGE
             and len(x.shape) == len(weight.shape) == 2
-            and weight.shape[0] * weight.shape[1] > _stacked.LEAST
+            and weight.shape[0] * weight.shape[1] > _stacked.INLINE
             and weight.shape[1] <= WIDER * weight.shape[0]
             and _is_rows(facts, x)
             # of 16 bits, sums would be rounded before the map

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 
 from . import (
-    _abi, _program_mlps, _program_operator, _programs, _recorders, _trace)
+    _abi, _program_mlps, _program_operator, _programs, _recorders, _stacked,
+    _trace)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
@@ -449,7 +450,7 @@ class EdgeProgram(MessageFunction):
         """The form that _program_mlps gives a function in which a recorder found wide
         linear maps: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
-        if recorder.widest <= _program_mlps.WIDE:
+        if recorder.widest <= _stacked.INLINE:
             return None, None
         try:
             return _program_mlps.steps_of(
