@@ -7,12 +7,12 @@ from typing import NamedTuple
 import torch
 
 from . import _abi, _execute, _fused, _recipe
-from ._attention_call import attend
 from ._context import raw_stream
 from ._links import add
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
 from ._stamp import stamp
+from .functional import attend
 
 
 # ---- tensors by edge --------------------------------------------------------
@@ -250,7 +250,7 @@ class Attention(_Kernel):
         while inputs[-1] is None and len(inputs) > 3:
             inputs.pop()
         settings = self.settings
-        out = attend(self.op, graph, tuple(inputs), None, settings.dropout,
+        out = attend(graph, self.op, tuple(inputs), None, settings.dropout,
                      draw=lambda device: values["seed"], scale=settings.scale,
                      slope=settings.slope, return_weights=False,
                      self_loops=False, edge_use=settings.edge_use)

@@ -1,4 +1,4 @@
-"""The links of the chains of _chain.py: each computes a tensor from those
+"""The links of the chains of nn/_node.py: each computes a tensor from those
 before it, and their gradients from its own.
 
 Links write no tensor but their own: ``values`` has the tensors of a pass by

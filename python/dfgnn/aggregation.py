@@ -67,8 +67,7 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         return _fused.of_neighbours(graph, op, x, weight, symmetric)
     value = x.unsqueeze(1) if x.dim() == 2 else x
     if split:
-        from .distributed import calls
-        outs = calls.sums(graph, op, value, weight, self_loops, symmetric)
+        outs = graph.sums(op, value, weight, self_loops, symmetric)
     else:
         outs = ops.traced_sums(op, graph, num_dst, self_loops, symmetric,
                                value=value, edge_weight=weight)

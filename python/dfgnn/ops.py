@@ -197,7 +197,7 @@ def traced_sums(op, graph, num_dst, self_loops, symmetric, **given):
 
 
 def traced_attention(spec, graph, inputs, seed, settings, loops):
-    """_attention_call._run() while torch.compile traces."""
+    """functional._run() while torch.compile traces."""
     given = {t.field: tensor for t, tensor in zip(spec.inputs, inputs)
              if tensor is not None}
     size = {spec.inputs[spec.fields[field]].dims[0]: tensor.size(0)

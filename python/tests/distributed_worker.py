@@ -197,11 +197,11 @@ def case_types():
 
 def case_dropout():
     """An edge is dropped in a part if it is dropped in the whole graph."""
-    from dfgnn import _attention_call
+    from dfgnn import functional
     from dfgnn.nn import _node
     bench = Bench()
     seed = torch.tensor([12345], device=DEVICE)
-    _attention_call.make_seed = _node.make_seed = lambda device: seed
+    functional.make_seed = _node.make_seed = lambda device: seed
     bench.mine.exchange.seed = lambda device: seed
     for kind, options in ((layers.TransformerConv, {}), (layers.GATConv, {}),
                           (layers.GATv2Conv, {"add_self_loops": False})):

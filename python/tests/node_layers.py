@@ -8,7 +8,7 @@ import torch
 
 import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
-from dfgnn._chain import Chain
+from dfgnn.nn._node import Chain
 from dfgnn.nn import _node
 
 NODES, EDGES, WIDTH, FIELDS = 11, 40, 6, 3

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _attention_call, _derived, _fused
+from dfgnn import _derived, _fused, functional
 
 from conftest import random_edges
 
@@ -103,7 +103,7 @@ def test_second_derivatives_are_those_of_torchs_operations(name, place,
     monkeypatch.setattr(_fused, "say_unfused", lambda: unfused.append(1))
     have = derivatives(function, graph, given)
     assert not unfused
-    for module in (_attention_call, _fused):
+    for module in (functional, _fused):
         monkeypatch.setattr(module, "needs_composite", lambda: True)
     want = derivatives(function, graph, given)
     for a, b in zip(have, want):
@@ -128,6 +128,6 @@ def test_gradients_through_weights_hold_no_features_of_edges(name, place,
     with monkeypatch.context() as patch:
         patch.setattr(_derived, "ByTorch", None)
         have = gradients()
-    monkeypatch.setattr(_attention_call, "needs_composite", lambda: True)
+    monkeypatch.setattr(functional, "needs_composite", lambda: True)
     for a, b in zip(have, gradients()):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

@@ -153,7 +153,7 @@ def test_gradients_are_those_of_torch(op, device):
     inputs = make(op, device=device, grad=True)
     grad = torch.randn(SIZES[1], 2, 8, device=device)
     mine = torch.autograd.grad(call(op, graph, inputs), inputs, grad)
-    settings = dfgnn._attention_call.settings_of(
+    settings = dfgnn.functional.settings_of(
         inputs[0], 8 ** -0.5, 0.2, 0.0, False)
     out, *_ = _derived.attention(_derived.ByTorch(graph, torch.float32), op,
                                  inputs, None, settings)

@@ -134,7 +134,7 @@ def test_a_layer_of_one_node(way):
 def test_failures_are_raised(way):
     graph, (q, k, v) = dfgnn.as_graph(edges(), 7), torch.randn(3, 7, 2, 4)
     made = _recipe.recipe(graph, "gt", (q, k, v),
-                          dfgnn._attention_call.settings_of(
+                          dfgnn.functional.settings_of(
                               q, 1.0, 0.0, 0.0, False))
     call = made.call(graph, False)
     with pytest.raises(dfgnn.errors.InvalidError, match="key"):

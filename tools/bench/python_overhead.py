@@ -26,7 +26,7 @@ import torch
 
 import dfgnn
 from dfgnn import _recipe
-from dfgnn._attention_call import settings_of
+from dfgnn.functional import settings_of
 
 NODES, EDGES, WIDTH, HEADS = 10, 30, 64, 4
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from .. import _attention_call, _fused, _recipe
+from .. import _fused, _recipe, functional
 from .._autograd import savable
 from .._checks import describe
 from .._modes import untraced
@@ -193,9 +193,9 @@ def _run(graph, name, inputs, settings, seed=None, halo_scale=None):
 
 
 @untraced
-def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
+def attend(graph, name, inputs, bias, dropout, scale, slope, return_weights,
            self_loops, return_lse, **edges):
-    """_attention_call.attend() of a DistGraph; inputs are of own nodes."""
+    """functional.attend() of a DistGraph; inputs are of own nodes."""
     spec = OPERATORS[name]
     inputs = spec.with_bias(inputs, bias)
     if self_loops:
@@ -207,8 +207,8 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
         *inputs, bias = [graph.extend(t) if about.dims[0] == "M" and
                          t is not None else t
                          for about, t in zip(spec.inputs, inputs)]
-        return _attention_call.attend(
-            name, graph.table, tuple(inputs), bias, dropout,
+        return functional.attend(
+            graph.table, name, tuple(inputs), bias, dropout,
             draw=graph.exchange.seed, return_lse=return_lse, scale=scale,
             slope=slope, return_weights=return_weights, self_loops=False,
             **edges)
@@ -216,7 +216,7 @@ def attend(name, graph, inputs, bias, dropout, scale, slope, return_weights,
     check_inputs(spec, inputs, {"N": n, "M": n, "E": graph.num_edges},
                  graph.device)
     value = inputs[spec.value]
-    settings = _attention_call.settings_of(
+    settings = functional.settings_of(
         value, scale, slope, dropout if dropout < 1 else 0.0, False, **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
     out, lse = _run(graph, name, by_edge(spec, inputs, graph.to_graph_order),

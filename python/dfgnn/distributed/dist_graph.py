@@ -3,7 +3,7 @@
 import torch
 
 from ..graph import Graph
-from . import start
+from . import calls, start
 from .exchange import Exchange, extend
 from .partition import Part, part_path
 
@@ -78,6 +78,8 @@ class DistGraph(Graph):
     As a Graph its columns are own nodes, then the halo; edge_index, edge
     features and weights are by the rank's own edges, :attr:`edges`.
     """
+
+    attend, sums = calls.attend, calls.sums
 
     def __init__(self, part, group=None, device="cpu", *, halo="keep",
                  family=None, name=None):
