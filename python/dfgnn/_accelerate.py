@@ -269,7 +269,7 @@ def accelerate(model: torch.nn.Module, *, undo: bool = False,
     of the layer's own methods, and keeps these where they differ.
 
     guard=True times the kernels and the library's own path of each layer in
-    turns in its first steps, 11 to 33 with gradients and as many without, and
+    turns in its first steps, 11 to 35 with gradients and as many without, and
     gives a layer its own class back if that is faster by more than 2 %.  Each step is a real one by one path; they differ by rounding, and in
     the random numbers that dropout of attention draws.  Deterministic
     algorithms, checkpoints, dfgnn.capture and torch.compile have no such steps:

@@ -1,10 +1,11 @@
 """Which is faster for an accelerated layer: the kernels, or its library's path.
 
-The first steps of a layer take both in turns, each of them a real step, and are
-timed from the layer's input to its output and from the gradient of its output to
-those of its inputs and parameters.  Nothing is run twice, so that buffers, random
-numbers, hooks and gradients are those of one step.  A layer whose own path is
-faster gets its own class back.
+The first steps of a layer take both in turns, a few steps each, since neither
+finds memory as the other left it.  Each is a real step, and is timed from the
+layer's input to its output and from the gradient of its output to those of its
+inputs and parameters.  Nothing is run twice, so that buffers, random numbers,
+hooks and gradients are those of one step.  A layer whose own path is faster gets
+its own class back.
 
 On a GPU the clock is that of its stream, which waits where the host is the
 slower one, and no call waits for the device.
@@ -23,8 +24,9 @@ from ._step_times import leaves, tensors_in
 from .hetero import HeteroGraph
 
 WARM = 3  # steps by kernels that make graphs, compile and choose variants
-LEAST, MOST = 4, 15  # timed steps of each path
-MOST_STEPS = 2 * (WARM + 2 * MOST)  # until a path is chosen
+LEAST, MOST = 3, 12  # timed steps of each path
+RUN = 4  # steps of a path in a row; the first of them finds memory, untimed
+MOST_STEPS = WARM + 2 * RUN * (MOST // (RUN - 1) + 1)  # until one is chosen
 MOST_CALLS = 64  # of a layer in a step
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
@@ -222,9 +224,9 @@ class Race:
             return last  # no gradient has come since
         if last is not None:
             self._close(last)
-        path, timed = KERNELS, self.steps > WARM
-        if self.steps >= WARM and (self.steps - WARM) % 2 == 0:
-            path = OWN
+        turn, place = divmod(self.steps - WARM, RUN)
+        path = OWN if turn >= 0 and turn % 2 == 0 else KERNELS
+        timed = turn >= 0 and place > 0
         self.steps += 1
         self.open = _Sample(path, given, timed)
         return self.open
