@@ -50,6 +50,6 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
 if "torch" in sys.modules:  # programs that torch.export saved name the operator
     from .errors import LibraryError
     try:
-        from . import _torch_operator  # noqa: F401
+        from . import _torch_library  # noqa: F401
     except LibraryError:
         pass  # which the first call says

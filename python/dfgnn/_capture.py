@@ -13,7 +13,7 @@ from ._capacity import (
     EdgeBuffer, EdgeRoom, refill, rooms_of, side_by_side)
 from ._checks import describe
 from ._counts import Counts, Reading, Varies
-from ._recording import Recording, recording
+from ._capture_reads import Recording, recording
 from ._refusal import refusal
 from ._stamp import is_stamped, stamp
 from .graph import Graph

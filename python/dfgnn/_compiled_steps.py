@@ -5,10 +5,10 @@ import torch
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
-from . import _mlp_operator, _program_operator, _programs, _nodes
+from . import _mlp_operator, _nodes, _program_calls, _program_operator
 from ._context import make_seed
 from ._steps import Steps
-from ._torch_operator import operator
+from ._torch_library import operator
 from ._trace import TraceError
 
 
@@ -96,7 +96,7 @@ class _Recorder(Steps):
         if stage.random:
             tensors = [self._apply(make_seed, (graph.device,), {}), *tensors]
         types = _program_operator.numbers_of(
-            _programs.types_of(program, given, own))
+            _program_calls.types_of(program, given, own))
         made = self._operator(graph, _program_operator.run,
                               _program_operator.about(
                                   program.name, types, stage.random), tensors)

@@ -10,7 +10,7 @@ as a second opinion.  Tensors by edge are in the graph's own order; scores are
 from ._derived import (
     EXTREMES, REDUCED, Formula, attention, exact_of, message)
 from ._dropout import keep_factors  # noqa: F401 - used as this module's
-from ._recorders import Picked, scattered
+from ._evaluators import Picked, scattered
 
 
 # ---- sums and reductions ----------------------------------------------------

@@ -7,9 +7,9 @@ Tensors by edge are in the graph's own order.
 
 import torch
 
-from . import _programs, _recorders, _trace
+from . import _evaluators, _program_calls, _trace
 from ._operators import OPERATORS
-from ._programs import DST, EDGE, PARAM, SRC
+from ._program_calls import DST, EDGE, PARAM, SRC
 from .errors import UnsupportedError
 
 _maximum, _where, _softmax, _log_sum, _dropout, _sum_in, _mean_in, _min_in, \
@@ -39,7 +39,7 @@ class ByProgram(Formula):
     """A formula that an edge program computes; seed: of its dropout."""
 
     def __init__(self, graph, exact, seed=None):
-        super().__init__(_recorders.Text(), exact)
+        super().__init__(_evaluators.Text(), exact)
         self.graph, self.seed = graph, seed
 
     def cast(self, tensor):
@@ -49,8 +49,8 @@ class ByProgram(Formula):
     def run(self, outputs):
         """The values, with gradients of any order."""
         recorder = self.recorder
-        return _programs.run(
-            _programs.parse(recorder.text(outputs)), self.graph,
+        return _program_calls.run(
+            _program_calls.parse(recorder.text(outputs)), self.graph,
             (self.exact,) * len(outputs), self.seed if recorder.drops else None,
             *recorder.tensors)[:len(outputs)]
 
@@ -59,7 +59,7 @@ class ByTorch(Formula):
     """A formula that torch's operations compute."""
 
     def __init__(self, graph, exact, seed=None):
-        super().__init__(_recorders.Torch(graph, seed), exact)
+        super().__init__(_evaluators.Torch(graph, seed), exact)
 
     def cast(self, tensor):
         return tensor.to(self.exact)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _calls, _measure, _native, _recording
+from . import _abi, _calls, _capture_reads, _measure, _native
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 
@@ -268,8 +268,8 @@ class Recipe:
 def kept(graph, key, make):
     """The Recipe that the graph has for a key, which make() makes; it keeps
     none if the key is None."""
-    if _recording.current is not None:
-        _recording.current.graph(graph)
+    if _capture_reads.current is not None:
+        _capture_reads.current.graph(graph)
     recipes = graph.handle.recipes
     found = recipes.get(key)
     if found is None:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _trace, _nodes
-from ._operations import canonical
+from ._translations import canonical
 from ._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._nodes import Node, mapped
 

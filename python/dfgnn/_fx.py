@@ -15,7 +15,7 @@ from torch import SymBool, SymFloat, SymInt, Tensor
 from ._nodes import (
     DESTINATIONS, EDGES, Node, ROWS, SOURCES, TOP_DESTINATION, TOP_SOURCE,
     VIEWS, mapped)
-from ._operations import canonical
+from ._translations import canonical
 from ._trace import DST, EDGE, PARAM, SRC, TraceError
 from ._trace_errors import is_users
 

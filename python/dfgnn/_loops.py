@@ -5,7 +5,7 @@ import torch
 from . import _recipe
 from ._library import check, library
 from ._operators import DTYPES, sum_settings
-from ._recorders import scattered
+from ._evaluators import scattered
 from .errors import InvalidError
 from .graph import Graph
 

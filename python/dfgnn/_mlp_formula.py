@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 import torch
 import torch.nn.functional as F
 
-from ._recorders import gathered, reduced
+from ._evaluators import gathered, reduced
 
 ACTIVATIONS = (None, "relu", "silu", "gelu", "gelu_tanh", "elu", "leaky_relu",
                "tanh", "sigmoid", "softplus")

@@ -10,7 +10,7 @@ from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._context import current_raw_stream, with_room
 from ._library import check, library
 from ._mlp_formula import BY_EDGE, FIRST, composite, fields_of, kept_widths
-from ._programs import TYPES
+from ._program_calls import TYPES
 from .errors import Error
 
 _FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]

@@ -1,5 +1,5 @@
 """MLPs on edges while torch.compile traces, as a family of
-_torch_operator.py.
+_torch_library.py.
 
 A call says its settings, whether inner values are kept for a gradient, and
 which of its tensors are there.
@@ -12,7 +12,7 @@ import torch
 from . import _mlp_kernels as kernels
 from ._mlp_formula import (
     ACTIVATIONS, NORMS, REDUCTIONS, Settings, composite, kept_widths, width_of)
-from ._torch_operator import Family
+from ._torch_library import Family
 
 
 def keeps(settings, tensors, device, training):

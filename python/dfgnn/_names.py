@@ -4,7 +4,7 @@ JAX: i, j, e and r, and the tensors that each is given by name."""
 import functools
 import inspect
 
-from ._program import DST, EDGE, REL, SRC
+from ._program_handle import DST, EDGE, REL, SRC
 
 LETTERS = {"i": DST, "j": SRC, "e": EDGE, "r": REL}
 _WORDS = {"i": "receiving node", "j": "sending node", "e": "edge",

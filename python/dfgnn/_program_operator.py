@@ -1,16 +1,16 @@
 """Edge programs while torch.compile traces, as a family of
-_torch_operator.py.
+_torch_library.py.
 
 A call says the types of its outputs and the text of its program, so that what
 torch keeps of compiled code holds in another process.  Its gradient is the
 operator of the program that is derived.
 """
 
-from . import _programs
-from ._programs import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
-from ._torch_operator import Family
+from . import _program_calls
+from ._program_calls import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
+from ._torch_library import Family
 
-_KINDS = list(_programs.TYPES)  # types are told by their numbers
+_KINDS = list(_program_calls.TYPES)  # types are told by their numbers
 
 
 def numbers_of(types):
@@ -31,7 +31,7 @@ def _parse(call):
     seeded, *types = call.counts
     seed, tensors = (call.tensors[0], call.tensors[1:]) if seeded else (
         None, call.tensors)
-    return _programs.named(call.name), [_KINDS[k] for k in types], seed, tensors
+    return _program_calls.named(call.name), [_KINDS[k] for k in types], seed, tensors
 
 
 def _in_order(change, ports, tensors):
@@ -47,7 +47,7 @@ class _Programs(Family):
         graph = call.graph(next(
             (t for port, t in zip(program.inputs, tensors)
              if port.place == EDGE), None))
-        made = _programs.execute(
+        made = _program_calls.execute(
             program, graph, _in_order(graph.to_graph_order, program.inputs,
                                       tensors), types, seed)
         return _in_order(graph.to_caller_order, program.outputs, made)
@@ -66,9 +66,9 @@ class _Programs(Family):
         program, _, seed, tensors = _parse(call)
         first = [] if seed is None else [None]
         wanted = wanted[len(first):]
-        gradient, made = _programs.gradient(
+        gradient, made = _program_calls.gradient(
             program, [g is not None for g in grads], wanted)
-        found = _programs.nothing(wanted, made, tensors)
+        found = _program_calls.nothing(wanted, made, tensors)
         if gradient is None:
             return [*first, *found]
         sources = {INPUT: tensors, OUTPUT: outs, COTANGENT: grads}

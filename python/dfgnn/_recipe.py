@@ -5,7 +5,7 @@ import operator
 
 import torch
 
-from . import _abi, _execute, _recording
+from . import _abi, _capture_reads, _execute
 from ._execute import Field, new, operator_form, source_of
 from ._operators import (
     DTYPES, OPERATORS, check_call, edge_dim, is_flat, message_of)
@@ -246,8 +246,8 @@ def recipe(graph, op, inputs, settings, listed=False):
     """The Recipe of a call, whose inputs are checked when it is made.  listed:
     edge features are in the caller's order; if the recipe is not, they have to
     be in the graph's."""
-    if _recording.current is not None:
-        _recording.current.graph(graph)
+    if _capture_reads.current is not None:
+        _capture_reads.current.graph(graph)
     recipes = graph.handle.recipes
     try:
         key = (op, settings, _execute.generation(), listed,

@@ -2,7 +2,7 @@
 
 import weakref
 
-from . import _recording
+from . import _capture_reads
 from ._stamp import is_stamped, stamp
 
 _kept = {}
@@ -14,9 +14,9 @@ def remember(tensor, key, make, others=()):
     that calls with new others each time hold no more than one."""
     if tensor.is_inference() or any(t.is_inference() for t in others):
         return make()
-    if _recording.current is not None:
+    if _capture_reads.current is not None:
         for source in (tensor, *others):
-            _recording.current.source(source)
+            _capture_reads.current.source(source)
     number = id(tensor)
     entry = _kept.get(number)
     if entry is None or entry[0]() is not tensor or \

@@ -10,15 +10,16 @@ import math
 
 import torch
 
-from . import (_operations, _programs, _recorders, _stacked, _summed, _trace,
-               _nodes)
+from . import (
+    _evaluators, _found_mlps, _moved_sums, _nodes, _program_calls, _trace,
+    _translations)
 from ._facts import NOT_BY_ROW, refuse, rows_of
-from ._operations import canonical, fit
+from ._translations import canonical, fit
 from ._operators import DTYPES
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
 from ._trace_errors import at_line
 from ._nodes import Node, mapped
-from ._stacked import INLINE
+from ._found_mlps import INLINE
 from .errors import InvalidError, UnsupportedError
 
 # numbers of a value of an edge that is written rather than made again
@@ -64,7 +65,7 @@ class Stages:
         self.facts, self.with_dropout = facts, with_dropout
         self.called, self._levels, self._writes = {}, {}, {}
         self.outputs = [facts.now(n) for n in outputs]
-        for move in (_summed.move, _stacked.find):
+        for move in (_moved_sums.move, _found_mlps.find):
             move(facts, self._needed([*self.outputs, *effects]),
                  [*self.outputs, *effects])
             self.outputs = [facts.now(n) for n in outputs]
@@ -84,7 +85,7 @@ class Stages:
             if wanted.get(level):
                 self.programs[level] = Stage(self, wanted, level)
         self.steps = list(self._ordered(effects))
-        self.random = any(canonical(n.name) == "dropout" and _stacked.drops(n)
+        self.random = any(canonical(n.name) == "dropout" and _found_mlps.drops(n)
                           for n in self._needed(self.outputs))
 
     def fact(self, node):
@@ -150,7 +151,7 @@ class Stages:
             rows = [n for n in reader.operands() if self.fact(n).rows]
             if self.fact(reader).role != "row" or set(map(
                     self.facts.now, rows)) != {node} or canonical(
-                        reader.name) not in _operations.TABLE or \
+                        reader.name) not in _translations.TABLE or \
                     canonical(reader.name) in (*_LINEAR, *NOT_BY_ROW,
                                                "dropout") or \
                     not isinstance(reader.meta, torch.Tensor) or math.prod(
@@ -180,7 +181,7 @@ class Stages:
             self._call(node)
             return
         name = canonical(node.name)
-        known = name in _operations.TABLE or node.name == "part" or name in (
+        known = name in _translations.TABLE or node.name == "part" or name in (
             "chunk", "split", "unbind")
         wide = name in _LINEAR and _products(node) > INLINE
         parent = self.facts.now(node.args[0]) if node.name == "part" else None
@@ -342,7 +343,7 @@ class Stage:
 
     def __init__(self, stages, wanted, level):
         self.stages, self.wanted, self.level = stages, wanted, level
-        self.text = _recorders.Text()
+        self.text = _evaluators.Text()
         self.inputs, self._made = [], {}
         self.outputs = list(wanted[level])
         values = [self._output(node) for node in self.outputs]
@@ -355,7 +356,7 @@ class Stage:
             torch.get_default_dtype()
         self.source = self.text.text(values)
         try:
-            self.program = _programs.parse(self.source)
+            self.program = _program_calls.parse(self.source)
         except (InvalidError, UnsupportedError) as error:
             raise TraceError(f"its edge program is refused: {error}") from None
         self.random = self.text.drops > 0
@@ -431,7 +432,7 @@ class Stage:
         if softmax is not None:
             return softmax
         if node.name == "part":
-            return _operations.part(node, self.emit(node.args[0].operands()[
+            return _translations.part(node, self.emit(node.args[0].operands()[
                 0]))
         name = canonical(node.name)
         if name == "dropout":
@@ -445,14 +446,14 @@ class Stage:
                         x.shape[1:] == () else value
                 return value
             return x
-        return _operations.TABLE[name](node, *mapped(node.args, argument),
+        return _translations.TABLE[name](node, *mapped(node.args, argument),
                                        **mapped(node.kwargs, argument))
 
     def _dropout(self, node):
         value = self.emit(node.args[0])
         if not self.stages.with_dropout:
             return value
-        return _operations.TABLE["dropout"](
+        return _translations.TABLE["dropout"](
             node, value, *node.args[1:], at=self.stages.fact(node).place,
             **node.kwargs)
 

@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from . import _mlp_kernels, _nodes, _programs, _stacked
+from . import _found_mlps, _mlp_kernels, _nodes, _program_calls
 from ._context import make_seed
 from ._facts import Facts, refuse
 from ._staged import Stages
@@ -72,7 +72,7 @@ class Steps:
         another way."""
         if graph.device.type != "cpu":
             for stage in self.programs:
-                _programs.probe(stage.program, graph, stage.dtypes[0])
+                _program_calls.probe(stage.program, graph, stage.dtypes[0])
 
     def run(self, graph, fetch):
         """The outputs, in the shape of .tree; tensors by edge are in the
@@ -208,7 +208,7 @@ class Steps:
             tensor, order = self._native(run, x)
             return tensor if order == "caller" else \
                 run.graph.to_caller_order(self._by_edge(run, x))
-        run.found[node] = _stacked.run(
+        run.found[node] = _found_mlps.run(
             run.graph, node.function,
             lambda x: self._native(run, x)[0], by_edge,
             self._execute_mlp), None
@@ -244,7 +244,7 @@ class Steps:
 
     def _execute(self, graph, stage, tensors):
         seed = make_seed(graph.device) if stage.random else None
-        return _programs.run(stage.program, graph, stage.dtypes, seed,
+        return _program_calls.run(stage.program, graph, stage.dtypes, seed,
                              *tensors)
 
     def _result(self, run, node):

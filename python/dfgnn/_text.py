@@ -3,7 +3,7 @@ torch."""
 
 import math
 
-from ._program import EDGE, PLACES
+from ._program_handle import EDGE, PLACES
 from ._trace import Value
 
 

@@ -1,7 +1,7 @@
 """Values that stand for tensors while an edge program's function runs.
 
 A function of the user's is called with them once; what it does with them is
-told to a recorder (_recorders.py), which writes the text of a program or
+told to a recorder (_evaluators.py), which writes the text of a program or
 computes with torch.  Values have the axes of a row of their place, at most three.
 Sums along an axis leave it with size 1, so that the number of a head spreads
 over a row of it.
@@ -10,7 +10,7 @@ over a row of it.
 import itertools
 import math
 
-from ._program import DST, EDGE, PARAM, PLACES, REL, SRC
+from ._program_handle import DST, EDGE, PARAM, PLACES, REL, SRC
 from ._trace_errors import (  # noqa: F401 - used as this module's
     TraceError, refuse)
 

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _native, _recording
+from . import _capture_reads, _native
 from ._checks import check_count, describe
 from ._edge_list import EdgeList
 from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
@@ -82,8 +82,8 @@ def known_graph(edges, num_nodes, loops=False):
     if entry is None or entry[0]() is not edges or \
             not is_stamped(edges, entry[1]):
         return None
-    if _recording.current is not None:
-        _recording.current.source(edges)
+    if _capture_reads.current is not None:
+        _capture_reads.current.source(edges)
     return entry[2].get((num_nodes, None, None, loops))
 
 
@@ -107,7 +107,7 @@ def batch_graph(edges, sizes, loops):
     its memory."""
     number = id(edges)
     if number in _cache or _native.extension is None or \
-            _recording.current is not None or \
+            _capture_reads.current is not None or \
             torch.is_inference_mode_enabled() or edges.is_inference() or \
             torchs_cuda_graphs():
         return looped_graph(edges, sizes, loops)
@@ -193,8 +193,8 @@ def _graphs_of(owner):
     if is_tensor:
         if owner.is_inference():
             return None
-        if _recording.current is not None:
-            _recording.current.source(owner)
+        if _capture_reads.current is not None:
+            _capture_reads.current.source(owner)
     number = id(owner)
     entry = _cache.get(number)
     if entry is not None and entry[0]() is owner and (

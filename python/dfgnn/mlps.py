@@ -15,7 +15,7 @@ from ._modes import compiling, needs_composite, untraced
 from ._operators import DTYPES as TYPES, check_tensor
 from .convert import as_graph
 from .graph import Graph
-from ._torch_operator import place
+from ._torch_library import place
 
 __all__ = ["edge_mlp"]
 

@@ -1,14 +1,14 @@
 """The library's operators while torch.compile traces: attention, sums,
-reductions and messages, as a family of _torch_operator.py."""
+reductions and messages, as a family of _torch_library.py."""
 
 import functools
 
 import torch
 
-from . import _abi, _composite, _execute, _fused, _recipe, _recording
+from . import _abi, _capture_reads, _composite, _execute, _fused, _recipe
 from ._modes import compiling  # noqa: F401 - used as this module's
 from ._operators import OPERATORS, Settings, sum_settings
-from ._torch_operator import (  # noqa: F401 - the graphs, as this module's
+from ._torch_library import (  # noqa: F401 - the graphs, as this module's
     Family, place, untraced_graph, untraced_looped_graph)
 from .errors import UnsupportedError
 
@@ -70,8 +70,8 @@ def _ready_directly(parsed, call):
     if made is None:
         made = recipes.setdefault(key, _recipe.recipe(
             graph, parsed.spec.name, inputs, parsed.settings))
-    elif _recording.current is not None:
-        _recording.current.graph(graph)
+    elif _capture_reads.current is not None:
+        _capture_reads.current.graph(graph)
     return parsed, graph, made, inputs, \
         None if parsed.seed is None else tensors[parsed.seed]
 

@@ -16,17 +16,17 @@ from typing import NamedTuple
 import torch
 
 from . import (
-    _abi, _program_mlps, _program_operator, _programs, _recorders, _stacked,
-    _trace)
+    _abi, _evaluators, _found_mlps, _program_calls, _program_operator,
+    _trace, _wide_programs)
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
 from ._operators import check_tensor
-from ._programs import EDGE, PARAM, SRC
+from ._program_calls import EDGE, PARAM, SRC
 from ._relations import by_type
 from ._steps import Steps
 from ._surroundings import plain, surroundings
-from ._torch_operator import place
+from ._torch_library import place
 from ._trace import OVER_EDGES, TraceError, Value, method
 from .convert import as_graph
 from .errors import Error, InvalidError, UnsupportedError
@@ -122,7 +122,7 @@ _ROWS = {"i": "N", "j": "M", "e": "E", "r": "R"}  # as check_tensor() has them
 
 class _Traced(NamedTuple):
     """The trace of a kind of calls."""
-    program: _programs.Program
+    program: _program_calls.Program
     outputs: list  # the place of each
     types: tuple
     single: bool
@@ -171,7 +171,7 @@ class EdgeProgram(MessageFunction):
 
     def _written(self, graph, given, others):
         """(what has written the program, its values, whether it is one)."""
-        recorder = _recorders.Text()
+        recorder = _evaluators.Text()
         return recorder, *self._trace(recorder, graph, given, others)
 
     def _check(self, graph, given):
@@ -217,7 +217,7 @@ class EdgeProgram(MessageFunction):
         """The way that a call with these tensors runs."""
         given = by_type.any_order(_given(i, j, e, others))
         recorder, values, _ = self._written(None, given, others)
-        program = _programs.parse(recorder.text(values))
+        program = _program_calls.parse(recorder.text(values))
         wide, _ = self._wide(recorder, given, others)
         device = recorder.tensors[0].device if recorder.tensors else "cpu"
         rows, columns = program.walks()
@@ -240,7 +240,7 @@ class EdgeProgram(MessageFunction):
             given = by_type.joined(graph, given)
             graph = graph.with_relations()
         recorder, values, _ = self._written(graph, given, others)
-        program = _programs.parse(recorder.text(values))
+        program = _program_calls.parse(recorder.text(values))
         wide, _ = self._wide(recorder, given, others)
         if isinstance(wide, Steps):
             raise InvalidError(
@@ -251,12 +251,12 @@ class EdgeProgram(MessageFunction):
         training = backward or any(wanted)
         wanted = wanted if any(wanted) else [True] * len(wanted)
         if backward:
-            program = _programs.trained(program, wanted)
+            program = _program_calls.trained(program, wanted)
         elif training:
             program = program.keep((True,) * len(program.outputs), wanted)
         kinds = {t.dtype for t in recorder.tensors}
         narrow = sorted(kinds - {torch.float32, torch.float64}, key=str)
-        return program.problem(_programs.TYPES[
+        return program.problem(_program_calls.TYPES[
             torch.float64 if torch.float64 in kinds else
             narrow[0] if narrow else torch.float32])
 
@@ -364,21 +364,21 @@ class EdgeProgram(MessageFunction):
             (given[letter] if letter else others)[name] = tensor
         try:
             recorder, values, single = self._written(None, given, others)
-            program = _programs.parse(recorder.text(values))
+            program = _program_calls.parse(recorder.text(values))
         except (TraceError, Error):
             return ""  # which the call itself raises
         if isinstance(self._wide(recorder, given, others)[0], Steps):
             return ""
         types = [t.dtype for t in recorder.tensors]
         if len(types) != len(kinds) or not types or any(
-                t not in _programs.TYPES for t in types):
+                t not in _program_calls.TYPES for t in types):
             return ""
         random, out = "dropout(" in program.name, len(values)
         kind = functools.reduce(torch.promote_types, types)
         wanted = [differentiated and w for *_, w in kinds]
         if any(wanted):
             program = program.keep((True,) * out, wanted)
-        found = _programs.types_of(program, recorder.tensors,
+        found = _program_calls.types_of(program, recorder.tensors,
                                    [kind] * len(program.outputs))
         types = ",".join(map(str, _program_operator.numbers_of(found)))
         return f"{single:d}|{random:d}|{out}|{types}|{program.name}"
@@ -414,9 +414,9 @@ class EdgeProgram(MessageFunction):
                 torch.promote_types, [t.dtype for t in recorder.tensors]) \
                 if recorder.tensors else torch.float32
             traced = _Traced(
-                _programs.parse(text), [v.place for v in values],
+                _program_calls.parse(text), [v.place for v in values],
                 (kind,) * len(values), single, "dropout(" in text,
-                all(t.dtype in _programs.TYPES for t in rows), wide)
+                all(t.dtype in _program_calls.TYPES for t in rows), wide)
             if isinstance(wide, Steps):
                 wide.probe(graph)
                 rows = found
@@ -425,7 +425,7 @@ class EdgeProgram(MessageFunction):
                 self._found[key] = traced
             tensors = recorder.tensors
         if _wide_serves(traced, graph):
-            made = _program_mlps.run(traced.wide, graph, rows)
+            made = _wide_programs.run(traced.wide, graph, rows)
         else:
             made = self._run_program(graph, traced, tensors)
         return made, traced.outputs, traced.single
@@ -433,7 +433,7 @@ class EdgeProgram(MessageFunction):
     def _run_program(self, graph, traced, tensors):
         seed = make_seed(graph.device) if traced.random else None
         try:
-            made = _programs.run(traced.program, graph, traced.types, seed,
+            made = _program_calls.run(traced.program, graph, traced.types, seed,
                                  *tensors)[:len(traced.outputs)]
         except UnsupportedError as error:
             if not isinstance(traced.wide, str):
@@ -447,15 +447,15 @@ class EdgeProgram(MessageFunction):
     # ---- wide linear maps
 
     def _wide(self, recorder, given, others):
-        """The form that _program_mlps gives a function in which a recorder found wide
+        """The form that _wide_programs gives a function in which a recorder found wide
         linear maps: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
-        if recorder.widest <= _stacked.INLINE:
+        if recorder.widest <= _found_mlps.INLINE:
             return None, None
         try:
-            return _program_mlps.steps_of(
+            return _wide_programs.steps_of(
                 lambda rows: self._trace(rows, None, given, others),
-                writes=recorder.widest > _program_mlps.PROGRAM)
+                writes=recorder.widest > _wide_programs.PROGRAM)
         except TraceError as error:
             return str(error), None
 
@@ -479,7 +479,7 @@ class EdgeProgram(MessageFunction):
             return self._by_torch(graph, self._prepared(graph, given), others)
 
     def _by_torch(self, graph, given, others):
-        recorder = _recorders.Torch(graph)
+        recorder = _evaluators.Torch(graph)
         values, single = self._trace(recorder, graph, given, others)
         made = list(map(recorder.result, values))
         places = [v.place for v in values]

@@ -11,7 +11,7 @@ import torch
 from . import _abi, _calls, _execute, _handle, _tuned
 from ._checks import counted
 from ._files import read
-from ._program import named
+from ._program_handle import named
 from ._step_times import spread, tensors_in
 from .errors import InvalidError
 

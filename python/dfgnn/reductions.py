@@ -16,10 +16,10 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _recording, programs
+from . import _capture_reads, programs
 from ._modes import compiling, needs_composite
 from ._operators import DTYPES
-from ._recorders import scattered
+from ._evaluators import scattered
 from ._remember import remember
 from .aggregation import aggregate, spmm
 from .graph import Graph
@@ -44,7 +44,7 @@ def group_count(index):
     where it is known."""
     if not index.numel():
         return 0
-    current = _recording.current
+    current = _capture_reads.current
     if current is not None and current.counts is not None:
         return current.counts.largest(index) + 1
     if compiling() or index.is_inference():
@@ -77,7 +77,7 @@ def fit(x, index, count, reduce):
             and not needs_composite()
             and not torch._C._len_torch_dispatch_stack()
             # the values of a captured step's index change with each call
-            and _recording.current is None)
+            and _capture_reads.current is None)
 
 
 def _rows(x, index, count, reduce):

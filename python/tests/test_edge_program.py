@@ -524,10 +524,10 @@ def test_a_kind_of_calls_is_traced_once(graph, monkeypatch):
 
 
 def test_a_first_gradient_keeps_nothing_for_a_second(graph, monkeypatch):
-    from dfgnn import _programs
+    from dfgnn import _program_calls
     ran = []
-    execute = _programs.execute
-    monkeypatch.setattr(_programs, "execute", lambda program, *args: (
+    execute = _program_calls.execute
+    monkeypatch.setattr(_program_calls, "execute", lambda program, *args: (
         ran.append(program), execute(program, *args))[1])
     q = rows(M, 2)
     out = gated(graph, i={"q": rows(N, 2)}, j={"q": q, "v": rows(M, 2)},

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dfgnn
 from conftest import random_edges
-from dfgnn import _calls, _guard, _recording, graph
+from dfgnn import _calls, _guard, _capture_reads, graph
 from dfgnn._guard import KERNELS, OWN, Guard, Guards, guarded
 
 STEPS = _guard.MOST_STEPS
@@ -165,7 +165,7 @@ def test_where_steps_must_agree_kernels_run(clock, around, monkeypatch):
     elif around == "recorded":
         monkeypatch.setattr(_calls, "watching", _calls.Calls())
     elif around == "captured":
-        monkeypatch.setattr(_recording, "current", _recording.Recording())
+        monkeypatch.setattr(_capture_reads, "current", _capture_reads.Recording())
     else:
         torch.jit.trace(one, torch.ones(2, 3), check_trace=False)
         assert set(one.paths) == {KERNELS}

@@ -124,7 +124,7 @@ def test_what_cannot_be_compiled_runs_outside():
 def test_the_operator_keeps_torchs_rules():
     """Fake shapes, gradients and aliases are what torch.library asks for."""
     graph = dfgnn.as_graph(random_edges(M, N, E), (M, N))
-    program = dfgnn._programs.parse(
+    program = dfgnn._program_calls.parse(
         "dst q[4]; src k[4]\nout = sum_in(tanh(q * k))\n")
     q, k = (torch.randn(n, 4, dtype=torch.double, requires_grad=True)
             for n in (N, M))
@@ -136,12 +136,12 @@ def test_the_operator_keeps_torchs_rules():
 
 
 def test_a_derivation_is_found_by_its_name():
-    program = dfgnn._programs.parse(
+    program = dfgnn._program_calls.parse(
         "dst q[4]; src k[4]\nout = sum_in(tanh(q * k))\n")
     gradient = program.keep([True], [True, True]).gradient(
         [True] + [False] * (len(program.keep([True], [True, True]).outputs)
                             - 1), [True, False])
-    again = dfgnn._programs.named(gradient.name)
+    again = dfgnn._program_calls.named(gradient.name)
     assert again.hash == gradient.hash != program.hash
     assert [p.role for p in again.inputs] == [p.role for p in gradient.inputs]
 

@@ -96,8 +96,8 @@ def test_what_is_given_may_be_written_to_where_no_gradient_reads_it():
 
 
 def test_check_keeps_a_layer_whose_numbers_differ(monkeypatch):
-    from dfgnn import _operations
-    monkeypatch.setitem(_operations.TABLE, "sigmoid",
+    from dfgnn import _translations
+    monkeypatch.setitem(_translations.TABLE, "sigmoid",
                         lambda node, x: x._make("sigmoid", [x]) * 1.001)
     kind = type("Wrong", (Scattered,), {})  # of which no graph was made yet
     _, e, given = case(Scattered)

@@ -4,7 +4,7 @@ by relation, as tensors of all rows."""
 import torch
 
 from .._checks import describe
-from .._programs import DST, EDGE, REL, SRC
+from .._program_calls import DST, EDGE, REL, SRC
 
 
 def _in_order(what, keys, sizes, given):

@@ -1,5 +1,5 @@
 """Sums of neighbours over all relations while torch.compile traces, as a
-family of _torch_operator.py.
+family of _torch_library.py.
 
 A call is named by its operator and says whether gradients of features are made,
 or sums, and for each relation the numbers of the types that it begins and
@@ -12,11 +12,11 @@ import functools
 
 import torch
 
-from .. import _recording
+from .. import _capture_reads
 from .._execute import generation
 from .._kernel_links import Sum
 from ..hetero import hetero_graph
-from .._torch_operator import Family
+from .._torch_library import Family
 
 
 @functools.lru_cache(maxsize=64)
@@ -63,8 +63,8 @@ class _Relations(Family):
         read = _Read(call)
         graph, first = read.graph(), read.x[0]
         matrix = graph.graph(graph.by_relation("dst"), graph.by_node("src"))
-        if _recording.current is not None:
-            _recording.current.graph(matrix)
+        if _capture_reads.current is not None:
+            _capture_reads.current.graph(matrix)
         if not graph.num_edges:
             return [read.empty().zero_()]
         link = _link(read.op, first.size(1), first.dtype, generation())

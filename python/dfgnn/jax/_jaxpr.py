@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from .._program import PARAM
+from .._program_handle import PARAM
 from .._text import Writer
 from .._trace import (
     Value, fit, joined, method, narrow, ordered, refuse, sum_of_products)

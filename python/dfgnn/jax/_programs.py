@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from .. import _abi, _program
+from .. import _abi, _program_handle
 from .._names import LETTERS, MessageFunction, Names
-from .._program import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
+from .._program_handle import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, SRC
 from .._trace import Value, method
 from . import _jaxpr
 from ._graph import DTYPES, TARGET, described, ffi, register
@@ -85,7 +85,7 @@ def _runner(name, dtypes, tf32=False):
     """The function of (graph, seed, tensors) that executes a program, whose
     outputs have these types; tf32: whether an operator may round to it.  Its gradient is such a function of the program
     that is derived, and so on."""
-    program = _program.named(name)
+    program = _program_handle.named(name)
 
     @jax.custom_vjp
     def run(graph, seed, tensors):
@@ -106,7 +106,7 @@ def _runner(name, dtypes, tf32=False):
     def backward(saved, cotangents):
         about, graph, seed, tensors, made = saved
         name, wanted = about.value
-        kept = _program.named(name)
+        kept = _program_handle.named(name)
         present = [not isinstance(c, SymbolicZero) for c in cotangents]
         if not any(present) or not any(wanted):
             return None, None, tuple(map(jnp.zeros_like, tensors))
@@ -170,7 +170,7 @@ def _to_caller_order(graph, array):
 
 class _Call(typing.NamedTuple):
     """A program with the tensors of a call."""
-    program: _program.Program
+    program: _program_handle.Program
     names: list
     places: list
     tensors: list
@@ -247,7 +247,7 @@ class EdgeProgram(MessageFunction):
                        else "float32" for v in closed.jaxpr.outvars)
         captured = [_real("an array outside of the function", t)
                     for t in writer.tensors]
-        return _Call(_program.parse(text), names, places,
+        return _Call(_program_handle.parse(text), names, places,
                      tensors + captured, [v.place for v in values], dtypes,
                      single[-1], writer.drops > 0)
 
@@ -289,7 +289,7 @@ class EdgeProgram(MessageFunction):
 
 def _problem(program, dtypes, backward):
     if backward:
-        program = _program.trained(program)
+        program = _program_handle.trained(program)
     narrow = sorted(set(dtypes) - {"float32", "float64"})
     kind = ("float64" if "float64" in dtypes
             else narrow[0] if narrow else "float32")
@@ -304,7 +304,7 @@ class TextProgram:
     __name__ = "program"
 
     def __init__(self, text):
-        self.program = _program.parse(text)
+        self.program = _program_handle.parse(text)
 
     def _axes(self, port):
         """The axes after the rows, names or numbers, as the text has them."""

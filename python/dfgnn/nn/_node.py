@@ -9,7 +9,7 @@ step by step.
 
 import functools
 
-from .. import _recording, ops
+from .. import _capture_reads, ops
 from .._autograd import (
     Kind, Recorded, ResultAlias, by_operations, wants_gradient)
 from .._context import make_seed
@@ -242,8 +242,8 @@ def run(graph, links, static, *tensors, dropout=0.0, scale=0.0, slope=0.0):
         keys.append(key(graph, tensor))
         if not tensor.is_contiguous():
             tensors = [t if t is None else t.contiguous() for t in tensors]
-    if _recording.current is not None:
-        _recording.current.graph(graph)
+    if _capture_reads.current is not None:
+        _capture_reads.current.graph(graph)
     settings = settings_of(first, scale, slope, dropout, False)
     key = (links, static, settings, generation(), dtype, *keys)
     chain = _chains.get(key)

@@ -4,7 +4,7 @@ import weakref
 
 import torch
 
-from .. import _recording
+from .. import _capture_reads
 from .._fused import normalization
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own, Relu
@@ -71,8 +71,8 @@ def _normalized(graph, weight, loops, fill, shared):
     key, keeps = ("gcn weights", loops, fill), type(graph) is Graph and \
         not weight.requires_grad and not weight.is_inference()
     held = graph._derived.get(key) if keeps else None
-    if _recording.current is not None:
-        _recording.current.source(weight)
+    if _capture_reads.current is not None:
+        _capture_reads.current.source(weight)
     if held is None or held[0]() is not weight or \
             not is_stamped(weight, held[1]):
         made = with_remaining_loops(graph, weight, fill, shared) \

@@ -11,7 +11,7 @@ import threading
 
 import torch
 
-from ... import _fallbacks, _recording, ops
+from ... import _capture_reads, _fallbacks, ops
 from ..._autocast import autocast_dtype
 from ..._edge_sums import reduce_edges
 from ..._operators import DTYPES
@@ -133,8 +133,8 @@ def graph_of(gidx, x, rows):
             graph = gidx._cache["dfgnn graph"] = as_graph(gidx)
         except Exception as error:  # such as a graph restricted to one format
             raise Other(str(error)) from error
-    if _recording.current is not None:
-        _recording.current.graph(graph)
+    if _capture_reads.current is not None:
+        _capture_reads.current.graph(graph)
     if graph.empty or graph.device != x.device or \
             getattr(graph, rows) != x.size(0):
         raise Other

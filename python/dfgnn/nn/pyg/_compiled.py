@@ -22,7 +22,7 @@ from ..._steps import staged
 from ..._trace import TraceError
 from ...errors import Error
 from ...graph import Graph
-from ._programs import Programs, own_function
+from ._propagate_steps import Programs, own_function
 
 _MODULES = {}
 _RECORDED = weakref.WeakKeyDictionary()

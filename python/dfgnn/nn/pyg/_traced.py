@@ -18,7 +18,7 @@ from . import _compiled
 from ._checked import difference
 from ._edges import edges_as_given, known, wide
 from ._mixin import Fused, Row, fuse, unfit, usual
-from ._programs import Programs, numbers_of, own_function
+from ._propagate_steps import Programs, numbers_of, own_function
 
 _thread = threading.local()  # .state: of the layer that runs
 # calls of one class of which no graph was made, until it is not looked for

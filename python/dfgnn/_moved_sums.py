@@ -4,9 +4,9 @@ each node then, and not for each edge, and nothing of its width is by edge."""
 import torch
 import torch.nn.functional as F
 
-from . import _stacked, _nodes
+from . import _found_mlps, _nodes
 from ._facts import Fact
-from ._operations import canonical
+from ._translations import canonical
 from ._trace import EDGE
 from ._nodes import Node
 
@@ -17,7 +17,7 @@ WIDER = 2
 
 def move(facts, nodes, outputs):
     """Has such sums among these nodes take the place of what they were."""
-    readers = _stacked.readers_of(facts, nodes, outputs)
+    readers = _found_mlps.readers_of(facts, nodes, outputs)
     for node in nodes:
         fact = facts.of(node)
         if fact.role == "reduce" and fact.about[0] in ("sum", "mean"):
@@ -30,7 +30,7 @@ def _linear(facts, readers, reader, node):
     """(x, weight, bias or None) of the map that alone makes the summed rows, or
     None."""
     while readers.get(facts.now(node)) == [reader]:
-        if not _stacked.is_nothing(node):
+        if not _found_mlps.is_nothing(node):
             break
         reader, node = node, node.args[0]
     else:
@@ -43,7 +43,7 @@ def _linear(facts, readers, reader, node):
     fact = facts.of(x)
     fits = (fact.rows == _nodes.EDGES and fact.place == EDGE
             and len(x.shape) == len(weight.shape) == 2
-            and weight.shape[0] * weight.shape[1] > _stacked.INLINE
+            and weight.shape[0] * weight.shape[1] > _found_mlps.INLINE
             and weight.shape[1] <= WIDER * weight.shape[0]
             and _is_rows(facts, x)
             # of 16 bits, sums would be rounded before the map

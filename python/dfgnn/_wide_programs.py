@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from . import _nodes, _recorders
+from . import _evaluators, _nodes
 from ._nodes import Node
-from ._programs import REL
+from ._program_calls import REL
 from ._steps import staged
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value, refuse
 from ._trace_errors import place_of_line
@@ -19,7 +19,7 @@ PROGRAM = 1 << 14
 _REDUCED = {"mean": "mean", "max": "amax", "min": "amin"}
 
 
-class Rows(_recorders.Torch):
+class Rows(_evaluators.Torch):
     """Notes torch's calls: a value is a Node with the rows of its place and
     the value's axes."""
 

@@ -46,7 +46,7 @@ class Program:
         self.bound = template(self.inputs), template(self.outputs)
         self._lock = threading.Lock()
         self._derived = {}
-        self.described = {}  # what _programs.py knows of its calls, by kind
+        self.described = {}  # what _program_calls.py knows of its calls, by kind
 
     def _ports(self, count, get):
         ports = []

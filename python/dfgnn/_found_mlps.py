@@ -8,7 +8,7 @@ import torch
 
 from . import _mlp_formula, _nodes
 from ._facts import Fact
-from ._operations import canonical
+from ._translations import canonical
 from ._trace import DST, EDGE, PARAM, SRC
 from ._nodes import Node
 
