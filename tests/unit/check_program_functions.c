@@ -1,7 +1,9 @@
 /* The functions of the evaluator against those of the C library. */
 #include "tests/unit/fixture.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdint.h>
 
 #define REAL double
 #define REAL_IS_DOUBLE 1

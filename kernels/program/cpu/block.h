@@ -92,20 +92,23 @@ static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
 
 static void load_row(REAL *out, const void *from, dfgnn_dtype dtype, int64_t at,
                      int64_t n) {
-  for (int64_t i = 0; i < n; i++)
-    switch (dtype) {
-    case DFGNN_F64:
+  switch (dtype) {
+  case DFGNN_F64:
+    for (int64_t i = 0; i < n; i++)
       out[i] = (REAL)((const double *)from)[at + i];
-      break;
-    case DFGNN_F16:
+    break;
+  case DFGNN_F16:
+    for (int64_t i = 0; i < n; i++)
       out[i] = dfgnn__f16_to_float(((const uint16_t *)from)[at + i]);
-      break;
-    case DFGNN_BF16:
+    break;
+  case DFGNN_BF16:
+    for (int64_t i = 0; i < n; i++)
       out[i] = dfgnn__bf16_to_float(((const uint16_t *)from)[at + i]);
-      break;
-    default:
+    break;
+  default:
+    for (int64_t i = 0; i < n; i++)
       out[i] = (REAL)((const float *)from)[at + i];
-    }
+  }
 }
 
 static void store_row(void *to, dfgnn_dtype dtype, int64_t at, const REAL *from,
@@ -180,16 +183,11 @@ static void compute(const engine *e, int32_t n, int64_t items, REAL *out,
   const dfgnn_node *node = &e->dag->nodes[n];
   const dfgnn_extent *to = extent(e, n);
   const dfgnn_extent *from = extent(e, argument(e, n, 0));
+  if (binary_of(node->op) != BINARIES) {
+    run_binary(binary_loops[binary_of(node->op)], items, to, out, a);
+    return;
+  }
   switch (node->op) {
-  case DFGNN_NODE_ADD:
-  case DFGNN_NODE_MUL:
-  case DFGNN_NODE_ATAN2:
-  case DFGNN_NODE_MAX:
-  case DFGNN_NODE_LT:
-  case DFGNN_NODE_LE:
-  case DFGNN_NODE_EQ:
-    run_binary(binary_of(node->op), items, to, out, a);
-    break;
   case DFGNN_NODE_WHERE:
     run_where(items, to, out, a);
     break;
@@ -220,8 +218,8 @@ static void compute(const engine *e, int32_t n, int64_t items, REAL *out,
                from->axis[node->flags & DFGNN_MATMUL_FIRST ? 1 : 2], out, a);
     break;
   default:
-    run_unary(unary_of(node->op, (REAL)node->number), (REAL)node->number, items,
-              to, out, a);
+    run_unary(unary_loops[unary_of(node)], (REAL)node->number, items, to, out,
+              a);
   }
 }
 

@@ -3,13 +3,17 @@
  *
  * Reductions are Cody and Waite's, polynomials those of Cephes (Moshier) unless
  * said otherwise; errors are within 4 ulp, which
- * tests/unit/check_program_functions.c measures. */
+ * tests/unit/check_program_functions.c measures.  The file goes into the text of
+ * compiled bodies as it is, so that it includes nothing: what includes it has
+ * <float.h>, <math.h> and <stdint.h>. */
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_FUNCTIONS_H
 #define DFGNN_KERNELS_PROGRAM_CPU_FUNCTIONS_H
 
-#include <float.h>
-#include <math.h>
-#include <stdint.h>
+/* 1: products are added in one rounding.  Nothing else is, so that the bits of a
+ * result do not depend on the compiler. */
+#ifndef REAL_FUSED
+#define REAL_FUSED 0
+#endif
 
 #if REAL_IS_DOUBLE
 #define R(x) x
@@ -24,6 +28,16 @@ typedef uint32_t real_bits;
 enum { REAL_FRACTION = 23, REAL_BIAS = 127 };
 #define REAL_MIN FLT_MIN
 #endif
+
+static inline REAL real_fma(REAL x, REAL y, REAL z) {
+#if !REAL_FUSED
+  return x * y + z;
+#elif REAL_IS_DOUBLE
+  return __builtin_fma(x, y, z);
+#else
+  return __builtin_fmaf(x, y, z);
+#endif
+}
 
 static inline REAL real_of(real_bits bits) {
   const union {
@@ -46,7 +60,7 @@ static inline real_bits bits_of(REAL x) {
     static const REAL c_[] = {__VA_ARGS__};                                    \
     y = c_[0];                                                                 \
     for (int i_ = 1; i_ < (int)(sizeof c_ / sizeof *c_); i_++)                 \
-      y = y * (x) + c_[i_];                                                    \
+      y = real_fma(y, x, c_[i_]);                                                    \
   } while (0)
 
 /* Adding this leaves a small whole number in the lowest bits. */

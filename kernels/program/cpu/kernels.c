@@ -4,6 +4,9 @@
 #include "kernels/program/cpu/table.h"
 
 #define REAL scalar
+#if CPU_ISA != CPU_PORTABLE || defined __aarch64__
+#define REAL_FUSED 1
+#endif
 #if CPU_DTYPE == CPU_F64
 #define REAL_IS_DOUBLE 1
 #else
@@ -11,6 +14,12 @@
 #endif
 
 #include "kernels/common/cpu_target.h"
+
+#ifdef __clang__
+#pragma clang fp contract(off)
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
 
 #include "kernels/program/cpu/evaluate.h"
 

@@ -1,22 +1,19 @@
-/* loops.h - the inner loops of programs: one operation over n elements
+/* loops.h - the inner loops of programs: one operation over n elements, or over
+ * the axes of one item
  *
  * A file defines REAL and REAL_IS_DOUBLE, and the instruction set by a pragma;
- * the compiler vectorises.  Strides of operands are 0 or 1. */
-#ifndef DFGNN_KERNELS_PROGRAM_CPU_LOOPS_H
-#define DFGNN_KERNELS_PROGRAM_CPU_LOOPS_H
-
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-#include "kernels/program/cpu/functions.h"
-#include "kernels/program/dag.h"
+ * the compiler vectorises.  Strides of a loop's operands are 0 or 1.  The file
+ * goes into the text of compiled bodies, where LOOP inlines its functions and
+ * numbers are constants, after operations.h and functions.h. */
+#ifndef LOOP
+#define LOOP static
+#endif
 
 /* ---- of one, two and three operands -------------------------------------- */
 
-#define UNARY(name, expression)                                                \
-  static void loop_##name(int64_t n, REAL *restrict out, const REAL *a,        \
-                          int64_t sa, REAL c) {                                \
+#define LOOP_UNARY(name, expression)                                           \
+  LOOP void loop_##name(int64_t n, REAL *restrict out, const REAL *a,          \
+                        int64_t sa, REAL c) {                                  \
     (void)c;                                                                   \
     if (!sa) {                                                                 \
       const REAL x = *a, y = expression;                                       \
@@ -29,154 +26,57 @@
       out[i] = expression;                                                     \
     }                                                                          \
   }
-
-UNARY(copy, x)
-UNARY(square, x *x)
-UNARY(cube, x *x *x)
-UNARY(inverse, 1 / x)
-UNARY(root, R_FN(sqrt)(x))
-UNARY(inverse_root, 1 / R_FN(sqrt)(x))
-UNARY(power, R_FN(pow)(x, c))
-UNARY(small_power, real_small_power(x, (int)c))
-UNARY(exp, real_exp(x))
-UNARY(expm1, real_expm1(x))
-UNARY(log, real_log(x))
-UNARY(log1p, real_log1p(x))
-UNARY(tanh, real_tanh(x))
-UNARY(sigmoid, real_sigmoid(x))
-UNARY(softplus, real_softplus(x))
-UNARY(erf, real_erf(x))
-UNARY(small_sin, real_sin(x))
-UNARY(small_cos, real_cos(x))
-UNARY(any_sin, R_FN(sin)(x))
-UNARY(any_cos, R_FN(cos)(x))
-UNARY(abs, R_FN(fabs)(x))
-UNARY(sign, x > 0 ? (REAL)1 : x < 0 ? (REAL)-1 : x)
-UNARY(relu, x < 0 ? (REAL)0 : x)
-UNARY(leaky, x > 0 ? x : x * c)
+PROGRAM_UNARY(LOOP_UNARY)
+LOOP_UNARY(small_sin, real_sin(x))
+LOOP_UNARY(small_cos, real_cos(x))
+LOOP_UNARY(any_sin, R_FN(sin)(x))
+LOOP_UNARY(any_cos, R_FN(cos)(x))
 
 /* Large angles, infinities and NaN take the C library's function. */
-static int angles_are_small(int64_t n, const REAL *a, int64_t stride) {
+LOOP int angles_are_small(int64_t n, const REAL *a, int64_t stride) {
   int64_t small = 0;
   for (int64_t i = 0; i < (stride ? n : 1); i++)
     small += R_FN(fabs)(a[i]) <= REAL_MOST_ANGLE;
   return small == (stride ? n : 1);
 }
-static void loop_sin(int64_t n, REAL *restrict out, const REAL *a,
-                     int64_t stride, REAL c) {
-  (angles_are_small(n, a, stride) ? loop_small_sin : loop_any_sin)(n, out, a,
-                                                                   stride, c);
-}
-static void loop_cos(int64_t n, REAL *restrict out, const REAL *a,
-                     int64_t stride, REAL c) {
-  (angles_are_small(n, a, stride) ? loop_small_cos : loop_any_cos)(n, out, a,
-                                                                   stride, c);
-}
-
-typedef void (*unary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
-                           REAL);
-
-static unary_loop unary_of(int op, REAL number) {
-  switch (op) {
-  case DFGNN_NODE_POW:
-    return number == 3         ? loop_cube
-           : number == -1      ? loop_inverse
-           : number == R(0.5)  ? loop_root
-           : number == R(-0.5) ? loop_inverse_root
-           : number == 2       ? loop_square
-           : number > 3 && number <= DFGNN_POW_SQUARED && number == (int)number
-               ? loop_small_power
-               : loop_power;
-  case DFGNN_NODE_EXP:
-    return loop_exp;
-  case DFGNN_NODE_EXPM1:
-    return loop_expm1;
-  case DFGNN_NODE_LOG:
-    return loop_log;
-  case DFGNN_NODE_LOG1P:
-    return loop_log1p;
-  case DFGNN_NODE_TANH:
-    return loop_tanh;
-  case DFGNN_NODE_SIGMOID:
-    return loop_sigmoid;
-  case DFGNN_NODE_SOFTPLUS:
-    return loop_softplus;
-  case DFGNN_NODE_ERF:
-    return loop_erf;
-  case DFGNN_NODE_SIN:
-    return loop_sin;
-  case DFGNN_NODE_COS:
-    return loop_cos;
-  case DFGNN_NODE_ABS:
-    return loop_abs;
-  case DFGNN_NODE_SIGN:
-    return loop_sign;
-  case DFGNN_NODE_RELU:
-    return loop_relu;
-  case DFGNN_NODE_LEAKY:
-    return loop_leaky;
-  default: /* DETACH, EXPAND */
-    return loop_copy;
+#define LOOP_ANGLE(name, expression)                                           \
+  LOOP void loop_##name(int64_t n, REAL *restrict out, const REAL *a,          \
+                        int64_t sa, REAL c) {                                  \
+    if (angles_are_small(n, a, sa))                                            \
+      loop_small_##name(n, out, a, sa, c);                                     \
+    else                                                                       \
+      loop_any_##name(n, out, a, sa, c);                                       \
   }
-}
+PROGRAM_ANGLE(LOOP_ANGLE)
 
-#define BINARY(name, before, expression)                                       \
-  static void loop_##name(int64_t n, REAL *restrict out, const REAL *a,        \
-                          int64_t sa, const REAL *b, int64_t sb) {             \
+#define LOOP_BINARY(name, expression)                                          \
+  LOOP void loop_##name(int64_t n, REAL *restrict out, const REAL *a,          \
+                        int64_t sa, const REAL *b, int64_t sb) {               \
     if (sa && sb) {                                                            \
       for (int64_t i = 0; i < n; i++) {                                        \
         const REAL x = a[i], y = b[i];                                         \
-        out[i] = before expression;                                            \
+        out[i] = expression;                                                   \
       }                                                                        \
     } else if (sa) {                                                           \
       const REAL y = *b;                                                       \
       for (int64_t i = 0; i < n; i++) {                                        \
         const REAL x = a[i];                                                   \
-        out[i] = before expression;                                            \
+        out[i] = expression;                                                   \
       }                                                                        \
     } else if (sb) {                                                           \
       const REAL x = *a;                                                       \
       for (int64_t i = 0; i < n; i++) {                                        \
         const REAL y = b[i];                                                   \
-        out[i] = before expression;                                            \
+        out[i] = expression;                                                   \
       }                                                                        \
     } else {                                                                   \
       const REAL x = *a, y = *b;                                               \
       for (int64_t i = 0; i < n; i++)                                          \
-        out[i] = before expression;                                            \
+        out[i] = expression;                                                   \
     }                                                                          \
   }
-
-BINARY(add, , x + y)
-BINARY(mul, , x *y)
-BINARY(atan2, , R_FN(atan2)(x, y))
-BINARY(max, , real_max(x, y))
-BINARY(lt, , (REAL)(x < y))
-BINARY(le, , (REAL)(x <= y))
-BINARY(eq, , (REAL)(x == y))
-BINARY(mul_add, out[i] +, x *y)
-
-typedef void (*binary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
-                            const REAL *, int64_t);
-
-static binary_loop binary_of(int op) {
-  switch (op) {
-  case DFGNN_NODE_ADD:
-    return loop_add;
-  case DFGNN_NODE_MUL:
-    return loop_mul;
-  case DFGNN_NODE_MAX:
-    return loop_max;
-  case DFGNN_NODE_ATAN2:
-    return loop_atan2;
-  case DFGNN_NODE_LT:
-    return loop_lt;
-  case DFGNN_NODE_LE:
-    return loop_le;
-  default:
-    return loop_eq;
-  }
-}
+PROGRAM_BINARY(LOOP_BINARY)
+LOOP_BINARY(mul_add, real_fma(x, y, out[i]))
 
 /* Strides are constants where each call's are inlined, so that loops become
  * vectors. */
@@ -189,8 +89,8 @@ choose(int64_t n, REAL *restrict out, const REAL *c, int64_t sc, const REAL *a,
   }
 }
 
-static void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
-                       const REAL *a, int64_t sa, const REAL *b, int64_t sb) {
+LOOP void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
+                     const REAL *a, int64_t sa, const REAL *b, int64_t sb) {
   if (sc && sa && sb)
     choose(n, out, c, 1, a, 1, b, 1);
   else if (sc && sa)
@@ -208,14 +108,14 @@ static void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
 /* Sixteen sums side by side, added as a tree: one order for all lengths. */
 enum { PARTIAL_SUMS = 16 };
 
-static REAL tree(REAL *s) {
+LOOP REAL tree(REAL *s) {
   for (int width = PARTIAL_SUMS / 2; width; width /= 2)
     for (int i = 0; i < width; i++)
       s[i] += s[i + width];
   return s[0];
 }
 
-static REAL sum_of(int64_t n, const REAL *a) {
+LOOP REAL sum_of(int64_t n, const REAL *a) {
   REAL s[PARTIAL_SUMS] = {0};
   int64_t i = 0;
   for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
@@ -226,8 +126,8 @@ static REAL sum_of(int64_t n, const REAL *a) {
   return tree(s);
 }
 
-static REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
-                   int64_t sb) {
+LOOP REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
+                 int64_t sb) {
   if (!sa && !sb)
     return (REAL)n * *a * *b;
   if (!sa)
@@ -238,10 +138,133 @@ static REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
   int64_t i = 0;
   for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
     for (int k = 0; k < PARTIAL_SUMS; k++)
-      s[k] += a[i + k] * b[i + k];
+      s[k] = real_fma(a[i + k], b[i + k], s[k]);
   for (int k = 0; i + k < n; k++)
-    s[k] += a[i + k] * b[i + k];
+    s[k] = real_fma(a[i + k], b[i + k], s[k]);
   return tree(s);
 }
 
-#endif
+/* ---- of one item: e0, e1, e2 are the result's axes, s0, s1, s2 strides ---- */
+
+/* Sums of products of two along the last axis, of length `inner`. */
+LOOP void item_dot(int64_t e0, int64_t e1, int64_t inner, REAL *out,
+                   const REAL *x, int64_t x0, int64_t x1, int64_t x2,
+                   const REAL *y, int64_t y0, int64_t y1, int64_t y2) {
+  for (int64_t i0 = 0; i0 < e0; i0++)
+    for (int64_t i1 = 0; i1 < e1; i1++)
+      *out++ =
+          dot_of(inner, x + i0 * x0 + i1 * x1, x2, y + i0 * y0 + i1 * y1, y2);
+}
+
+/* The sum, or maximum, of `length` numbers that lie `step` apart. */
+LOOP void item_fold(int max, int64_t step, int64_t length, int64_t e0,
+                    int64_t e1, int64_t e2, REAL *out, const REAL *x,
+                    int64_t s0, int64_t s1, int64_t s2) {
+  for (int64_t i0 = 0; i0 < e0; i0++)
+    for (int64_t i1 = 0; i1 < e1; i1++)
+      for (int64_t i2 = 0; i2 < e2; i2++) {
+        const REAL *from = x + i0 * s0 + i1 * s1 + i2 * s2;
+        REAL y = *from;
+        if (!max && step == 1) {
+          y = sum_of(length, from);
+        } else {
+          for (int64_t l = 1; l < length; l++)
+            y = max ? real_max(y, from[l * step]) : y + from[l * step];
+        }
+        *out++ = y;
+      }
+}
+
+/* Copies `size` elements to each row of the result from `at` on. */
+LOOP void item_piece(int64_t at, int64_t size, int64_t e0, int64_t e1,
+                     int64_t e2, REAL *out, const REAL *x, int64_t s0,
+                     int64_t s1, int64_t s2) {
+  for (int64_t i0 = 0; i0 < e0; i0++)
+    for (int64_t i1 = 0; i1 < e1; i1++, out += e2)
+      loop_copy(size, out + at, x + i0 * s0 + i1 * s1, s2, 0);
+}
+
+/* Any order of the axes. */
+LOOP void item_order(int64_t e0, int64_t e1, int64_t e2, REAL *out,
+                     const REAL *x, int64_t s0, int64_t s1, int64_t s2) {
+  for (int64_t i0 = 0; i0 < e0; i0++)
+    for (int64_t i1 = 0; i1 < e1; i1++)
+      for (int64_t i2 = 0; i2 < e2; i2++)
+        *out++ = x[i0 * s0 + i1 * s1 + i2 * s2];
+}
+
+/* out = A B for each batch: A has rows x inner, B inner x columns.  sums: B's
+ * inner axis is its last, so that an element is a sum of products. */
+LOOP void item_matmul(int sums, int64_t inner, int64_t batches, int64_t rows,
+                      int64_t columns, REAL *out, const REAL *x, int64_t x0,
+                      int64_t x_row, int64_t x_inner, const REAL *y, int64_t y0,
+                      int64_t y_column, int64_t y_inner) {
+  for (int64_t batch = 0; batch < batches; batch++, x += x0, y += y0)
+    for (int64_t i = 0; i < rows; i++, out += columns) {
+      const REAL *row = x + i * x_row;
+      if (sums) {
+        for (int64_t j = 0; j < columns; j++)
+          out[j] = dot_of(inner, row, x_inner, y + j * y_column, y_inner);
+        continue;
+      }
+      for (int64_t j = 0; j < columns; j++)
+        out[j] = 0;
+      for (int64_t k = 0; k < inner; k++)
+        if (y_column <= 1)
+          loop_mul_add(columns, out, row + k * x_inner, 0, y + k * y_inner,
+                       y_column);
+        else
+          for (int64_t j = 0; j < columns; j++)
+            out[j] = real_fma(row[k * x_inner], y[j * y_column + k * y_inner],
+                              out[j]);
+    }
+}
+
+/* ---- reductions over edges ----------------------------------------------- */
+
+LOOP void add_row(int64_t n, REAL *restrict to, const REAL *x) {
+  for (int64_t i = 0; i < n; i++)
+    to[i] += x[i];
+}
+LOOP void max_row(int64_t n, REAL *restrict to, const REAL *x) {
+  for (int64_t i = 0; i < n; i++)
+    to[i] = real_max(x[i], to[i]);
+}
+LOOP void add_total(int64_t n, double *restrict to, const REAL *x) {
+  for (int64_t i = 0; i < n; i++)
+    to[i] += x[i];
+}
+
+/* What brings a sum of exp(x - maximum) to another maximum.  An infinite one
+ * stands for 0; where it is -infinity there is no sum yet. */
+LOOP REAL rescale(REAL maximum, REAL to) {
+  return isinf(maximum) ? 1 : real_exp(maximum - to);
+}
+
+/* Adds edges to running maxima and sums of exp(x - maximum) of rows.  The
+ * scores of edge k, which is one of row[k], are at x + (index ? index[k] : k) *
+ * item; scratch has room for as many numbers as rows and edges have. */
+LOOP void reduce_scores(int64_t size, int64_t rows, int64_t edges,
+                        const int64_t *row, const REAL *x, const int64_t *index,
+                        int64_t item, REAL *restrict max, REAL *restrict sum,
+                        REAL *restrict scratch) {
+  REAL *restrict before = scratch, *restrict shifted = scratch + size * rows;
+  for (int64_t i = 0; i < size * rows; i++)
+    before[i] = max[i];
+  for (int64_t k = 0; k < edges; k++)
+    max_row(size, max + row[k] * size, x + (index ? index[k] : k) * item);
+  for (int64_t i = 0; i < size * rows; i++) {
+    /* an infinite maximum would make differences of infinities */
+    REAL shift = isinf(max[i]) ? 0 : max[i];
+    sum[i] *= rescale(before[i], shift);
+    before[i] = shift;
+  }
+  for (int64_t k = 0; k < edges; k++)
+    for (int64_t i = 0; i < size; i++)
+      shifted[k * size + i] =
+          x[(index ? index[k] : k) * item + i] - before[row[k] * size + i];
+  for (int64_t i = 0; i < edges * size; i++)
+    shifted[i] = real_exp(shifted[i]);
+  for (int64_t k = 0; k < edges; k++)
+    add_row(size, sum + row[k] * size, shifted + k * size);
+}

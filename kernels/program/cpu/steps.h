@@ -52,46 +52,19 @@ static void reduce_rows(block *b, int32_t n, int max) {
     REAL *to = out + b->row[edge] * size;
     const REAL *x = item_of(&a, edge);
     if (max)
-      for (int64_t i = 0; i < size; i++)
-        to[i] = real_max(x[i], to[i]);
+      max_row(size, to, x);
     else
-      for (int64_t i = 0; i < size; i++)
-        to[i] += x[i];
+      add_row(size, to, x);
   }
-}
-
-/* What brings a sum of exp(x - maximum) to another maximum.  An infinite one
- * stands for 0; where it is -infinity there is no sum yet. */
-static REAL rescale(REAL maximum, REAL to) {
-  return isinf(maximum) ? 1 : real_exp(maximum - to);
 }
 
 /* Adds edges to running maxima and sums of exp(x - maximum). */
 static void reduce_lse(block *b, int32_t n) {
   const int64_t size = extent(b->e, n)->all;
-  REAL *max = own_value(b, n), *sum = max + size * b->e->edges;
-  REAL *before = b->scratch, *shifted = before + size * b->rows;
+  REAL *max = own_value(b, n);
   operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
-  memcpy(before, max, (size_t)(size * b->rows) * sizeof *max);
-  reduce_rows(b, n, 1);
-  for (int64_t i = 0; i < size * b->rows; i++) {
-    /* an infinite maximum would make differences of infinities */
-    REAL shift = isinf(max[i]) ? 0 : max[i];
-    sum[i] *= rescale(before[i], shift);
-    before[i] = shift;
-  }
-  for (int64_t edge = 0; edge < b->count; edge++) {
-    const REAL *x = item_of(&a, edge), *shift = before + b->row[edge] * size;
-    for (int64_t i = 0; i < size; i++)
-      shifted[edge * size + i] = x[i] - shift[i];
-  }
-  for (int64_t i = 0; i < b->count * size; i++)
-    shifted[i] = real_exp(shifted[i]);
-  for (int64_t edge = 0; edge < b->count; edge++) {
-    REAL *to = sum + b->row[edge] * size;
-    for (int64_t i = 0; i < size; i++)
-      to[i] += shifted[edge * size + i];
-  }
+  reduce_scores(size, b->rows, b->count, b->row, a.base, a.index, a.item, max,
+                max + size * b->e->edges, b->scratch);
 }
 
 static void end_reduction(block *b, int32_t n, const int64_t *degrees) {
@@ -113,11 +86,8 @@ static void add_all(block *b, int32_t n, int level) {
   double *to = b->all + b->e->all_at[n];
   operand a = operand_of(b, argument(b->e, n, 0), level);
   const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-  for (int64_t item = 0; item < items; item++) {
-    const REAL *x = item_of(&a, item);
-    for (int64_t i = 0; i < size; i++)
-      to[i] += x[i];
-  }
+  for (int64_t item = 0; item < items; item++)
+    add_total(size, to, item_of(&a, item));
 }
 
 static void reduce(block *b, int32_t n) {

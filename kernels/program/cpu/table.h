@@ -3,6 +3,7 @@
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_TABLE_H
 #define DFGNN_KERNELS_PROGRAM_CPU_TABLE_H
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
