@@ -24,6 +24,7 @@ static const char *const variables[][2] = {
     {"DFGNN_HOST", "name of this host in measurements; empty: none"},
     {"DFGNN_LOG", "none, error, warn, info or debug"},
     {"DFGNN_MAX_FILE", "largest uncompressed graph file in bytes"},
+    {"DFGNN_CC", "C compiler for edge programs on CPUs (cc); empty: none"},
     {"DFGNN_NVRTC", "path of libnvrtc.so, which compiles GPU kernels"},
     {"DFGNN_KERNEL_SOURCE", "checkout to take device code from"},
     {"DFGNN_KERNEL_CACHE", "file of compiled kernels; empty: none"},

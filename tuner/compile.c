@@ -4,7 +4,10 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "kernels/program/job.h"
 #include "lib/base/error.h"
 #include "lib/collect.h"
 #include "lib/handle.h"
@@ -92,12 +95,28 @@ void dfgnn__compile_ahead_stop(dfgnn_compile_ahead *ahead) {
   free(ahead);
 }
 
+/* The program that a CPU runs; NULL: none. */
+static const dfgnn_program_job *program_of(const dfgnn_graph *graph,
+                                           const dfgnn_problem *problem) {
+  return strcmp(graph->ctx->backend->name, "cpu")
+             ? NULL
+             : dfgnn__setting(graph, problem).program;
+}
+
+void dfgnn__compile_body(const dfgnn_graph *graph,
+                         const dfgnn_problem *problem) {
+  const dfgnn_program_job *program = program_of(graph, problem);
+  while (program && !dfgnn__program_cpu_prepared(program))
+    usleep(1000);
+}
+
 /* ---- for callers --------------------------------------------------------- */
 
 struct dfgnn_tune_kernels {
   dfgnn_problem problem;
   dfgnn_trials trials;
-  dfgnn_compile_ahead *ahead; /* NULL: there is nothing to compile */
+  dfgnn_compile_ahead *ahead;       /* NULL: there is nothing to compile */
+  const dfgnn_program_job *program; /* that a CPU runs; NULL: none */
 };
 
 dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
@@ -142,11 +161,15 @@ dfgnn_status dfgnn_tune_prepare(dfgnn_tune_kernels **kernels,
   }
   dfgnn__compile_ahead_start(&k->ahead, &k->trials, graph, &k->problem,
                              INFINITY);
+  k->program = program_of(graph, &k->problem);
+  (void)dfgnn_tune_prepared(k); /* which begins */
   *kernels = k;
   return DFGNN_OK;
 }
 
 int dfgnn_tune_prepared(const dfgnn_tune_kernels *kernels) {
+  if (kernels && kernels->program)
+    return dfgnn__program_cpu_prepared(kernels->program);
   return !kernels || !kernels->ahead || atomic_load(&kernels->ahead->done);
 }
 

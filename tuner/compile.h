@@ -9,6 +9,10 @@ dfgnn_status dfgnn__tuned_problem(dfgnn_problem *complete,
                                   const dfgnn_graph *graph,
                                   const dfgnn_problem *problem);
 
+/* Waits for the body of a problem that is an edge program on a CPU. */
+void dfgnn__compile_body(const dfgnn_graph *graph,
+                         const dfgnn_problem *problem);
+
 typedef struct dfgnn_compile_ahead dfgnn_compile_ahead;
 
 /* How many candidates are worth compiling within a budget: others would not be

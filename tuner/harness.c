@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/common/half.h"
+#include "kernels/program/cpu/bodies.h"
 #include "lib/base/error.h"
 #include "lib/signature.h"
 #include "tuner/program.h"
@@ -476,5 +477,9 @@ dfgnn_status dfgnn__harness_call(dfgnn_harness_call *call,
 
 dfgnn_status dfgnn__harness_execute(void *call, void *stream) {
   const dfgnn_harness_call *c = call;
-  return dfgnn_execute(c->plan, c->args, c->workspace, stream);
+  dfgnn__bodies_hurry(1);
+  const dfgnn_status status =
+      dfgnn_execute(c->plan, c->args, c->workspace, stream);
+  dfgnn__bodies_hurry(-1);
+  return status;
 }

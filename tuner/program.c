@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/program/cpu/bodies.h"
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/signature.h"
@@ -255,8 +256,10 @@ static dfgnn_status run(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
   set_args(&args, h, t);
   for (int i = inputs; i < t->count && !status; i++)
     status = dfgnn__guarded_poison(&t->ports[i], h->ctx);
+  dfgnn__bodies_hurry(1); /* what is checked is what will be timed */
   if (!status)
     status = dfgnn_execute(plan, &args, workspace, NULL);
+  dfgnn__bodies_hurry(-1);
   if (!status)
     status = h->ctx->backend->synchronize(h->ctx->device, NULL);
   for (int i = inputs; i < t->count && !status; i++) {

@@ -465,6 +465,7 @@ static dfgnn_status run_session(dfgnn_tune_report *r, session *s) {
       s->recorder.gate = &s->gate;
     }
     dfgnn__record_begin(&s->recorder);
+    dfgnn__compile_body(s->subject.graph, &s->subject.problem);
     s->began = dfgnn__seconds();
     dfgnn__compile_ahead_start(&ahead, &s->trials, s->subject.graph,
                                &s->subject.problem, s->options.budget_s);

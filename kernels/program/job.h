@@ -20,6 +20,7 @@ typedef struct dfgnn_program_blocks {
 
 enum { DFGNN_PROGRAM_CHUNKS = 512 }; /* at most */
 
+struct body_block;
 typedef struct dfgnn_program_job {
   const dfgnn_lowered *lowered;
   const dfgnn_binding *binding;
@@ -35,7 +36,9 @@ typedef struct dfgnn_program_job {
   const uint64_t *device_seed; /* on a GPU, in its memory; NULL: seed */
   int threads;
   dfgnn_program_blocks blocks;
-  struct dfgnn_program_codes *codes; /* of the program, for GPUs */
+  struct dfgnn_program_codes *codes; /* of the program, that were generated */
+  const struct dfgnn_body *body;     /* on CPUs: steps that are compiled */
+  void (*const *functions)(const struct body_block *block); /* of it */
 } dfgnn_program_job;
 
 /* The matrix whose rows are the nodes of a place, with their edges. */
@@ -85,6 +88,8 @@ int dfgnn__program_needs_relations(const dfgnn_lowered *lowered);
  * double if a tensor is F64, else of float, in an order that does not depend on
  * the number of threads. */
 dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *job);
+/* Has what it runs been compiled, or cannot be?  The first call begins that. */
+int dfgnn__program_cpu_prepared(const dfgnn_program_job *job);
 
 /* The plain evaluation in double, each value for all places at once, with a
  * bound of how far one in sums of type `dtype` may be from it.  values[i] and

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -200,10 +201,15 @@ def test_programs_are_measured():
         return dfgnn.softmax(torch.tanh(i.q + j.k)) * j.v
     graph = graph_of(23)
     q, k, v = (t.detach() for t in inputs())
-    found = [weigh(graph, i={"q": q}, j={"k": k, "v": v}) for _ in range(4)]
+
+    def call():
+        return weigh(graph, i={"q": q}, j={"k": k, "v": v})
+    first, end = call(), time.monotonic() + PATIENCE
+    while sources(graph) != ["exact"] and time.monotonic() < end:
+        last = call()  # until its body is compiled
     assert sources(graph) == ["exact"]
-    assert torch.equal(found[2], found[3])
-    close(found[3], found[0], 1e-5)
+    assert torch.equal(call(), last)
+    close(last, first, 1e-5)
 
 
 def test_sums_are_measured():

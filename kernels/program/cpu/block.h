@@ -6,6 +6,8 @@
 
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
+#include "kernels/program/cpu/body.h"
+#include "kernels/program/cpu/generate.h"
 #include "kernels/program/cpu/values.h"
 #include "kernels/program/job.h"
 #include "lib/base/error.h"
@@ -56,8 +58,11 @@ typedef struct engine {
   place_of_value *values;
   load *loads;
   int load_count;
+  const uint8_t *slots; /* of a compiled body: values of edges that it keeps,
+                         * all at the same time */
   int64_t own_elements, edge_elements, scratch_elements;
-  int64_t edges; /* of a block */
+  int64_t room_elements; /* edge_elements, and those of slots */
+  int64_t edges;         /* of a block */
   int chunks;
   int64_t bounds[DFGNN_PROGRAM_CHUNKS + 1]; /* rows of a chunk */
   int64_t *all_at, all_elements; /* sums over everything: of a chunk */

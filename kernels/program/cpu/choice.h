@@ -11,25 +11,33 @@ enum { PROGRAM_UNARY(UNARY_NUMBER) PROGRAM_ANGLE(UNARY_NUMBER) UNARIES };
 enum { PROGRAM_BINARY(BINARY_NUMBER) BINARIES };
 
 static inline int unary_of_power(double c) {
-  return c == 3      ? UNARY_cube
-         : c == -1   ? UNARY_inverse
-         : c == 0.5  ? UNARY_root
-         : c == -0.5 ? UNARY_inverse_root
-         : c == 2    ? UNARY_square
+  return c == 3                                           ? UNARY_cube
+         : c == -1                                        ? UNARY_inverse
+         : c == 0.5                                       ? UNARY_root
+         : c == -0.5                                      ? UNARY_inverse_root
+         : c == 2                                         ? UNARY_square
          : c > 3 && c <= DFGNN_POW_SQUARED && c == (int)c ? UNARY_small_power
                                                           : UNARY_power;
 }
 
 static inline int unary_of(const dfgnn_node *node) {
   static const uint8_t of[DFGNN_NODE_OPS] = {
-      [DFGNN_NODE_EXP] = UNARY_exp,         [DFGNN_NODE_EXPM1] = UNARY_expm1,
-      [DFGNN_NODE_LOG] = UNARY_log,         [DFGNN_NODE_LOG1P] = UNARY_log1p,
-      [DFGNN_NODE_TANH] = UNARY_tanh,       [DFGNN_NODE_SIGMOID] = UNARY_sigmoid,
-      [DFGNN_NODE_SOFTPLUS] = UNARY_softplus, [DFGNN_NODE_ERF] = UNARY_erf,
-      [DFGNN_NODE_SIN] = UNARY_sin,         [DFGNN_NODE_COS] = UNARY_cos,
-      [DFGNN_NODE_ABS] = UNARY_abs,         [DFGNN_NODE_SIGN] = UNARY_sign,
-      [DFGNN_NODE_RELU] = UNARY_relu,       [DFGNN_NODE_LEAKY] = UNARY_leaky,
-      [DFGNN_NODE_DETACH] = UNARY_copy,     [DFGNN_NODE_EXPAND] = UNARY_copy};
+      [DFGNN_NODE_EXP] = UNARY_exp,
+      [DFGNN_NODE_EXPM1] = UNARY_expm1,
+      [DFGNN_NODE_LOG] = UNARY_log,
+      [DFGNN_NODE_LOG1P] = UNARY_log1p,
+      [DFGNN_NODE_TANH] = UNARY_tanh,
+      [DFGNN_NODE_SIGMOID] = UNARY_sigmoid,
+      [DFGNN_NODE_SOFTPLUS] = UNARY_softplus,
+      [DFGNN_NODE_ERF] = UNARY_erf,
+      [DFGNN_NODE_SIN] = UNARY_sin,
+      [DFGNN_NODE_COS] = UNARY_cos,
+      [DFGNN_NODE_ABS] = UNARY_abs,
+      [DFGNN_NODE_SIGN] = UNARY_sign,
+      [DFGNN_NODE_RELU] = UNARY_relu,
+      [DFGNN_NODE_LEAKY] = UNARY_leaky,
+      [DFGNN_NODE_DETACH] = UNARY_copy,
+      [DFGNN_NODE_EXPAND] = UNARY_copy};
   return node->op == DFGNN_NODE_POW ? unary_of_power(node->number)
                                     : of[node->op];
 }

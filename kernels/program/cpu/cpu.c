@@ -1,4 +1,5 @@
 #include "kernels/common/cpu_simd.h"
+#include "kernels/program/cpu/bodies.h"
 #include "kernels/program/cpu/table.h"
 
 dfgnn_program_evaluator dfgnn__program_evaluator(int simd, int is_double) {
@@ -12,14 +13,32 @@ dfgnn_program_evaluator dfgnn__program_evaluator(int simd, int is_double) {
   return dfgnn__cpu_simd_missing(simd) ? NULL : table[simd][is_double];
 }
 
-dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *job) {
+static int sums_are_double(const dfgnn_program_job *job) {
   const dfgnn_dag *dag = job->lowered->dag;
-  int is_double = 0, simd = job->blocks.simd ? job->blocks.simd - 1 : 2;
+  int is_double = 0;
   for (int i = 0; i < dag->input_count; i++)
     is_double |= job->inputs[i].dtype == DFGNN_F64;
   for (int i = 0; i < dag->output_count; i++)
     is_double |= job->outputs[i].dtype == DFGNN_F64;
+  return is_double;
+}
+
+static int instructions_of(const dfgnn_program_job *job, int is_double) {
+  int simd = job->blocks.simd ? job->blocks.simd - 1 : 2;
   while (!dfgnn__program_evaluator(simd, is_double))
     simd--;
-  return dfgnn__program_evaluator(simd, is_double)(job);
+  return simd;
+}
+
+dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *given) {
+  dfgnn_program_job job = *given;
+  const int is_double = sums_are_double(given);
+  const int simd = instructions_of(given, is_double);
+  dfgnn__body_find(&job, simd, is_double);
+  return dfgnn__program_evaluator(simd, is_double)(&job);
+}
+
+int dfgnn__program_cpu_prepared(const dfgnn_program_job *job) {
+  const int is_double = sums_are_double(job);
+  return dfgnn__body_settled(job, instructions_of(job, is_double), is_double);
 }

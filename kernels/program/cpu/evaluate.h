@@ -92,12 +92,18 @@ static dfgnn_status place_values(engine *e) {
     peak = wider(peak, e->values[n].slot + size);
     live[count++] = n;
   }
+  e->edge_elements = e->room_elements = loaded + peak;
   for (int i = 0; i < walk->count; i++) {
     const dfgnn_step *step = &walk->steps[i];
-    if (step->kind == DFGNN_STEP_COMPUTE && e->values[step->node].home == EDGE)
-      e->values[step->node].slot += loaded;
+    place_of_value *v = &e->values[step->node];
+    if (step->kind != DFGNN_STEP_COMPUTE || v->home != EDGE)
+      continue;
+    v->slot += loaded;
+    if (e->slots && e->slots[step->node]) {
+      v->slot = e->room_elements;
+      e->room_elements += extent(e, step->node)->all;
+    }
   }
-  e->edge_elements = loaded + peak;
   free(last);
   free(live);
   return DFGNN_OK;
@@ -118,7 +124,7 @@ static void place_leaves(engine *e) {
     } else if (node->op == DFGNN_NODE_DEGREE) {
       v->home = GLOBAL;
       v->base = e->degrees[node->place];
-    } else if (e->arrays[n] && e->lowered->stored[n]) {
+    } else if (e->arrays[n]) { /* stored, or converted */
       v->home = GLOBAL;
       v->base = e->arrays[n];
     } else if (node->op == DFGNN_NODE_INPUT &&
@@ -160,7 +166,7 @@ static int make_block(block *b, engine *e) {
   const size_t edges = (size_t)e->edges;
   *b = (block){.e = e};
   b->own = malloc(((size_t)e->own_elements + 1) * edges * sizeof(REAL));
-  b->edge = malloc(((size_t)e->edge_elements + 1) * edges * sizeof(REAL));
+  b->edge = malloc(((size_t)e->room_elements + 1) * edges * sizeof(REAL));
   b->scratch = malloc(((size_t)e->scratch_elements + 1) * edges * sizeof(REAL));
   b->row = malloc((7 * edges + 1) * sizeof *b->row);
   if (!b->row)
@@ -244,6 +250,10 @@ static void end_sums(engine *e) {
 
 static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   e->walk = walk;
+  e->slots = NULL;
+  if (e->job->body)
+    e->slots = e->job->body->slots +
+               (walk - e->lowered->walks) * (int64_t)e->dag->count;
   e->matrix = dfgnn__program_matrix(e->job, walk->own);
   e->edge_ids = dfgnn__program_edges(e->job, walk->own);
   e->own_elements = e->edge_elements = e->scratch_elements = 0;
@@ -375,6 +385,39 @@ static REAL *degrees_of(const dfgnn_matrix *m) {
   return degrees;
 }
 
+/* Is it an input of nodes whose numbers are of another type?  Edges gather
+ * each several times. */
+static int is_converted(const engine *e, int32_t n) {
+  const dfgnn_node *node = &e->dag->nodes[n];
+  return node->op == DFGNN_NODE_INPUT && node->place > DFGNN_PLACE_PARAM &&
+         node->place != DFGNN_PLACE_EDGE &&
+         e->job->inputs[node->index].dtype != REAL_DTYPE;
+}
+
+/* An input that becomes an array of numbers. */
+typedef struct conversion {
+  REAL *to;
+  const dfgnn_program_array *from;
+} conversion;
+
+static void convert_some(void *data, int64_t begin, int64_t end) {
+  const conversion *c = data;
+  load_row(c->to + begin, c->from->data, c->from->dtype, begin, end - begin);
+}
+
+static void convert_inputs(engine *e) {
+  enum { STEP = 4096 };
+  for (int32_t n = 0; n < e->dag->count; n++) {
+    const dfgnn_node *node = &e->dag->nodes[n];
+    if (!e->lowered->needed[n] || !is_converted(e, n))
+      continue;
+    conversion c = {e->arrays[n], &e->job->inputs[node->index]};
+    dfgnn__cpu_for(e->job->threads,
+                   e->job->binding->counts[node->place] * extent(e, n)->all,
+                   STEP, convert_some, &c);
+  }
+}
+
 static dfgnn_status allocate(engine *e) {
   const size_t nodes = (size_t)e->dag->count;
   e->arrays = calloc(nodes, sizeof *e->arrays);
@@ -390,9 +433,11 @@ static dfgnn_status allocate(engine *e) {
       REAL **degrees = &e->degrees[node->place];
       *degrees = degrees_of(dfgnn__program_matrix(e->job, node->place));
       enough = *degrees != NULL;
-    } else if (node->place <= DFGNN_PLACE_PARAM || e->lowered->stored[n]) {
-      int64_t items =
-          e->lowered->stored[n] ? e->job->binding->counts[node->place] : 1;
+    } else if (node->place <= DFGNN_PLACE_PARAM || e->lowered->stored[n] ||
+               is_converted(e, n)) {
+      int64_t items = node->place > DFGNN_PLACE_PARAM
+                          ? e->job->binding->counts[node->place]
+                          : 1;
       e->arrays[n] = malloc((size_t)(items * extent(e, n)->all + 1) *
                             sizeof *e->arrays[n]);
       enough = e->arrays[n] != NULL;
@@ -407,6 +452,8 @@ static dfgnn_status evaluate(const dfgnn_program_job *job) {
               .lowered = job->lowered,
               .chunks = job->blocks.chunks ? job->blocks.chunks : CHUNKS};
   dfgnn_status status = allocate(&e);
+  if (!status)
+    convert_inputs(&e);
   for (int w = 0; !status && w < job->lowered->walk_count; w++) {
     run_params(&e, w);
     status = run_walk(&e, &job->lowered->walks[w]);

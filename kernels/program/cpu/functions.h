@@ -3,14 +3,14 @@
  *
  * Reductions are Cody and Waite's, polynomials those of Cephes (Moshier) unless
  * said otherwise; errors are within 4 ulp, which
- * tests/unit/check_program_functions.c measures.  The file goes into the text of
- * compiled bodies as it is, so that it includes nothing: what includes it has
- * <float.h>, <math.h> and <stdint.h>. */
+ * tests/unit/check_program_functions.c measures.  The file goes into the text
+ * of compiled bodies as it is, so that it includes nothing: what includes it
+ * has <float.h>, <math.h> and <stdint.h>. */
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_FUNCTIONS_H
 #define DFGNN_KERNELS_PROGRAM_CPU_FUNCTIONS_H
 
-/* 1: products are added in one rounding.  Nothing else is, so that the bits of a
- * result do not depend on the compiler. */
+/* 1: products are added in one rounding.  Nothing else is, so that the bits of
+ * a result do not depend on the compiler. */
 #ifndef REAL_FUSED
 #define REAL_FUSED 0
 #endif
@@ -54,13 +54,29 @@ static inline real_bits bits_of(REAL x) {
   return both.bits;
 }
 
-/* The value of a polynomial whose coefficients fall in degree. */
+/* The value of a polynomial whose coefficients fall in degree, at most 15.  A
+ * loop over them would keep the loop around it from becoming vectors. */
+#define REAL_TERM(y, x, i)                                                     \
+  if (i < sizeof c_ / sizeof *c_)                                              \
+  y = real_fma(y, x, c_[i < sizeof c_ / sizeof *c_ ? i : 0])
 #define REAL_POLYNOMIAL(y, x, ...)                                             \
   do {                                                                         \
     static const REAL c_[] = {__VA_ARGS__};                                    \
     y = c_[0];                                                                 \
-    for (int i_ = 1; i_ < (int)(sizeof c_ / sizeof *c_); i_++)                 \
-      y = real_fma(y, x, c_[i_]);                                                    \
+    REAL_TERM(y, x, 1);                                                        \
+    REAL_TERM(y, x, 2);                                                        \
+    REAL_TERM(y, x, 3);                                                        \
+    REAL_TERM(y, x, 4);                                                        \
+    REAL_TERM(y, x, 5);                                                        \
+    REAL_TERM(y, x, 6);                                                        \
+    REAL_TERM(y, x, 7);                                                        \
+    REAL_TERM(y, x, 8);                                                        \
+    REAL_TERM(y, x, 9);                                                        \
+    REAL_TERM(y, x, 10);                                                       \
+    REAL_TERM(y, x, 11);                                                       \
+    REAL_TERM(y, x, 12);                                                       \
+    REAL_TERM(y, x, 13);                                                       \
+    REAL_TERM(y, x, 14);                                                       \
   } while (0)
 
 /* Adding this leaves a small whole number in the lowest bits. */

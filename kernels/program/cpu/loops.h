@@ -8,6 +8,8 @@
 #ifndef LOOP
 #define LOOP static
 #endif
+/* The innermost loop becomes the vector, whatever is around it. */
+#define LOOP_VECTOR _Pragma("omp simd")
 
 /* ---- of one, two and three operands -------------------------------------- */
 
@@ -21,6 +23,7 @@
         out[i] = y;                                                            \
       return;                                                                  \
     }                                                                          \
+    LOOP_VECTOR                                                                \
     for (int64_t i = 0; i < n; i++) {                                          \
       const REAL x = a[i];                                                     \
       out[i] = expression;                                                     \
@@ -53,18 +56,21 @@ PROGRAM_ANGLE(LOOP_ANGLE)
   LOOP void loop_##name(int64_t n, REAL *restrict out, const REAL *a,          \
                         int64_t sa, const REAL *b, int64_t sb) {               \
     if (sa && sb) {                                                            \
+      LOOP_VECTOR                                                              \
       for (int64_t i = 0; i < n; i++) {                                        \
         const REAL x = a[i], y = b[i];                                         \
         out[i] = expression;                                                   \
       }                                                                        \
     } else if (sa) {                                                           \
       const REAL y = *b;                                                       \
+      LOOP_VECTOR                                                              \
       for (int64_t i = 0; i < n; i++) {                                        \
         const REAL x = a[i];                                                   \
         out[i] = expression;                                                   \
       }                                                                        \
     } else if (sb) {                                                           \
       const REAL x = *a;                                                       \
+      LOOP_VECTOR                                                              \
       for (int64_t i = 0; i < n; i++) {                                        \
         const REAL y = b[i];                                                   \
         out[i] = expression;                                                   \
@@ -83,6 +89,7 @@ LOOP_BINARY(mul_add, real_fma(x, y, out[i]))
 static inline __attribute__((always_inline)) void
 choose(int64_t n, REAL *restrict out, const REAL *c, int64_t sc, const REAL *a,
        int64_t sa, const REAL *b, int64_t sb) {
+  LOOP_VECTOR
   for (int64_t i = 0; i < n; i++) {
     const REAL x = a[i * sa], y = b[i * sb];
     out[i] = c[i * sc] != 0 ? x : y;
@@ -108,12 +115,37 @@ LOOP void loop_where(int64_t n, REAL *restrict out, const REAL *c, int64_t sc,
 /* Sixteen sums side by side, added as a tree: one order for all lengths. */
 enum { PARTIAL_SUMS = 16 };
 
+/* The halves of vectors are added in few instructions where compilers have a
+ * word for halves. */
+#if defined __has_builtin && !defined __clang_analyzer__
+#if __has_builtin(__builtin_shufflevector)
+#define TREE_OF_VECTORS
+#endif
+#endif
+#ifdef TREE_OF_VECTORS
+typedef REAL sixteen __attribute__((vector_size(16 * sizeof(REAL))));
+typedef REAL eight __attribute__((vector_size(8 * sizeof(REAL))));
+typedef REAL four __attribute__((vector_size(4 * sizeof(REAL))));
+
+LOOP REAL tree(const REAL *s) {
+  const sixteen all = {s[0], s[1], s[2],  s[3],  s[4],  s[5],  s[6],  s[7],
+                       s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15]};
+  const eight a =
+      __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7) +
+      __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15);
+  const four b = __builtin_shufflevector(a, a, 0, 1, 2, 3) +
+                 __builtin_shufflevector(a, a, 4, 5, 6, 7);
+  const four c = b + __builtin_shufflevector(b, b, 2, 3, 0, 1);
+  return c[0] + c[1];
+}
+#else
 LOOP REAL tree(REAL *s) {
   for (int width = PARTIAL_SUMS / 2; width; width /= 2)
     for (int i = 0; i < width; i++)
       s[i] += s[i + width];
   return s[0];
 }
+#endif
 
 LOOP REAL sum_of(int64_t n, const REAL *a) {
   REAL s[PARTIAL_SUMS] = {0};
@@ -144,7 +176,8 @@ LOOP REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
   return tree(s);
 }
 
-/* ---- of one item: e0, e1, e2 are the result's axes, s0, s1, s2 strides ---- */
+/* ---- of one item: e0, e1, e2 are the result's axes, s0, s1, s2 strides ----
+ */
 
 /* Sums of products of two along the last axis, of length `inner`. */
 LOOP void item_dot(int64_t e0, int64_t e1, int64_t inner, REAL *out,
@@ -223,14 +256,17 @@ LOOP void item_matmul(int sums, int64_t inner, int64_t batches, int64_t rows,
 /* ---- reductions over edges ----------------------------------------------- */
 
 LOOP void add_row(int64_t n, REAL *restrict to, const REAL *x) {
+  LOOP_VECTOR
   for (int64_t i = 0; i < n; i++)
     to[i] += x[i];
 }
 LOOP void max_row(int64_t n, REAL *restrict to, const REAL *x) {
+  LOOP_VECTOR
   for (int64_t i = 0; i < n; i++)
     to[i] = real_max(x[i], to[i]);
 }
 LOOP void add_total(int64_t n, double *restrict to, const REAL *x) {
+  LOOP_VECTOR
   for (int64_t i = 0; i < n; i++)
     to[i] += x[i];
 }

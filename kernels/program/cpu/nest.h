@@ -60,8 +60,8 @@ static inline void set_strides_of(nest *n, const operand *a, int count) {
   }
 }
 
-static inline nest nest_of(int64_t items, const dfgnn_extent *e, const operand *a,
-                    int count) {
+static inline nest nest_of(int64_t items, const dfgnn_extent *e,
+                           const operand *a, int count) {
   nest n = {items, e->axis[0], e->axis[1], e->axis[2], {0}, {0}, {0}, {0}};
   int flat = 1, joins = 1;
   for (int k = 0; k < count; k++)

@@ -111,16 +111,19 @@ static void write_output(block *b, int index, int level) {
   const dfgnn_extent shape = dfgnn__bind_port(port, e->job->binding);
   const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
   operand a = operand_of(b, port->node, level);
-  run_unary(loop_copy, 0, items, &shape, b->scratch, &a);
+  const REAL *rows = a.base;
+  if (!whole(&a, &shape)) {
+    run_unary(loop_copy, 0, items, &shape, b->scratch, &a);
+    rows = b->scratch;
+  }
   if (level == DFGNN_LEVEL_OWN || !e->edge_ids) {
     int64_t at = level == DFGNN_LEVEL_OWN ? b->first : b->begin;
-    store_row(to->data, to->dtype, at * shape.all, b->scratch,
-              items * shape.all);
+    store_row(to->data, to->dtype, at * shape.all, rows, items * shape.all);
     return;
   }
   for (int64_t edge = 0; edge < b->count; edge++)
     store_row(to->data, to->dtype, b->id[edge] * shape.all,
-              b->scratch + edge * shape.all, shape.all);
+              rows + edge * shape.all, shape.all);
 }
 
 static void make_loads(block *b, int level) {
@@ -235,22 +238,87 @@ static void begin_row_values(block *b) {
   }
 }
 
+/* ---- compiled bodies ----------------------------------------------------- */
+
+static void run_function(block *b, int number) {
+  const engine *e = b->e;
+  const dfgnn_body_function *f = &e->job->body->functions[number];
+  void *at[BODY_NODES];
+  for (int i = 0; i < f->count; i++) {
+    const int32_t n = e->job->body->nodes[f->first + i];
+    at[i] = e->all_at[n] >= 0 ? (void *)(b->all + e->all_at[n])
+                              : (void *)operand_of(b, n, DFGNN_LEVEL_EDGE).base;
+  }
+  const body_block view = {
+      .at = at,
+      .row = b->row,
+      .index = {[DFGNN_PLACE_DST] = b->end[DFGNN_PLACE_DST],
+                [DFGNN_PLACE_SRC] = b->end[DFGNN_PLACE_SRC],
+                [DFGNN_PLACE_REL] = b->end[DFGNN_PLACE_REL],
+                [DFGNN_PLACE_EDGE] = b->id},
+      .starts = b->starts,
+      .rows = b->rows,
+      .begin = b->begin,
+      .count = b->count,
+      .edges = e->edges,
+      .scratch = b->scratch};
+  e->job->functions[number](&view);
+}
+
+/* Runs the steps of a stage that look at edges, except outputs. */
+static void run_functions(block *b, int stage, int long_row) {
+  const engine *e = b->e;
+  const int walk = (int)(e->walk - e->lowered->walks);
+  for (const int32_t *call =
+           dfgnn__body_calls(e->job->body, walk, stage, long_row);
+       *call >= 0; call++)
+    run_function(b, *call);
+}
+
+static void end_step(block *b, const dfgnn_step *step, const int64_t *degrees) {
+  if (reduces_edges(b->e, step) &&
+      b->e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
+    end_reduction(b, step->node, degrees);
+}
+
+/* A stage of whole rows: values of rows, then those of edges, then what is
+ * written. */
+static void run_compiled(block *b, int stage, const int64_t *degrees) {
+  const dfgnn_walk *walk = b->e->walk;
+  for (int i = 0; i < walk->count; i++)
+    if (walk->steps[i].stage == stage && is_own(b->e, &walk->steps[i]) &&
+        walk->steps[i].kind == DFGNN_STEP_COMPUTE)
+      own_step(b, &walk->steps[i]);
+  run_functions(b, stage, 0);
+  for (int i = 0; i < walk->count; i++) {
+    const dfgnn_step *step = &walk->steps[i];
+    if (step->stage != stage)
+      continue;
+    if (step->kind == DFGNN_STEP_COMPUTE)
+      end_step(b, step, degrees);
+    else if (is_own(b->e, step))
+      own_step(b, step);
+    else
+      edge_step(b, step);
+  }
+}
+
 static void run_block(block *b, int64_t *degrees) {
   const engine *e = b->e;
   begin_row_values(b);
   take_edges(b, b->starts[0], b->starts[b->rows] - b->starts[0]);
   for (int64_t row = 0; row < b->rows; row++)
     degrees[row] = b->starts[row + 1] - b->starts[row];
-  for (int i = 0; i < e->walk->count; i++) {
+  for (int stage = 0; e->job->body && stage < e->walk->stages; stage++)
+    run_compiled(b, stage, degrees);
+  for (int i = 0; !e->job->body && i < e->walk->count; i++) {
     const dfgnn_step *step = &e->walk->steps[i];
     if (is_own(e, step)) {
       own_step(b, step);
       continue;
     }
     edge_step(b, step);
-    if (reduces_edges(e, step) &&
-        e->dag->nodes[step->node].op != DFGNN_NODE_SUM_ALL)
-      end_reduction(b, step->node, degrees);
+    end_step(b, step, degrees);
   }
 }
 
@@ -283,8 +351,11 @@ static void add_edges(block *b, int stage, int64_t begin, int64_t end) {
     some |= !is_own(e, &walk->steps[i]) && (walk->steps[i].stages & bit) != 0;
   for (int64_t at = begin; some && at < end; at += e->edges) {
     take_edges(b, at, end - at < e->edges ? end - at : e->edges);
+    if (e->job->body)
+      run_functions(b, stage, 1);
     for (int i = 0; i < walk->count; i++)
-      if (!is_own(e, &walk->steps[i]) && (walk->steps[i].stages & bit))
+      if (!is_own(e, &walk->steps[i]) && (walk->steps[i].stages & bit) &&
+          !(e->job->body && walk->steps[i].kind == DFGNN_STEP_COMPUTE))
         edge_step(b, &walk->steps[i]);
   }
 }

@@ -12,8 +12,8 @@ typedef void (*unary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
 typedef void (*binary_loop)(int64_t, REAL *restrict, const REAL *, int64_t,
                             const REAL *, int64_t);
 #define LOOP_ADDRESS(name, expression) loop_##name,
-static const unary_loop unary_loops[] = {
-    PROGRAM_UNARY(LOOP_ADDRESS) PROGRAM_ANGLE(LOOP_ADDRESS)};
+static const unary_loop unary_loops[] = {PROGRAM_UNARY(LOOP_ADDRESS)
+                                             PROGRAM_ANGLE(LOOP_ADDRESS)};
 static const binary_loop binary_loops[] = {PROGRAM_BINARY(LOOP_ADDRESS)};
 
 /* Calls the body with pointers to the elements of each operand and out, for the

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/engine/sources.h"
+#include "kernels/program/cpu/bodies.h"
 #include "lib/base/error.h"
 
 /* The source depends on the program and on this. */
@@ -23,6 +24,7 @@ static void free_code(dfgnn_program_code *code) {
 void dfgnn__program_codes_begin(dfgnn_program_codes *codes) {
   pthread_mutex_init(&codes->lock, NULL);
   codes->first = NULL;
+  codes->bodies = NULL;
 }
 
 void dfgnn__program_codes_end(dfgnn_program_codes *codes) {
@@ -30,6 +32,7 @@ void dfgnn__program_codes_end(dfgnn_program_codes *codes) {
     next = code->next;
     free_code(code);
   }
+  dfgnn__bodies_free(codes->bodies);
   pthread_mutex_destroy(&codes->lock);
 }
 

@@ -17,6 +17,7 @@ typedef struct dfgnn_program_code {
 typedef struct dfgnn_program_codes {
   pthread_mutex_t lock;
   dfgnn_program_code *first;
+  struct dfgnn_body_code *bodies; /* for CPUs: kernels/program/cpu/bodies.h */
 } dfgnn_program_codes;
 
 void dfgnn__program_codes_begin(dfgnn_program_codes *codes);
