@@ -4,8 +4,8 @@ The first steps of a layer take both in turns, a few steps each, since neither
 finds memory as the other left it.  Each is a real step, and is timed from the
 layer's input to its output and from the gradient of its output to those of its
 inputs and parameters.  Nothing is run twice, so that buffers, random numbers,
-hooks and gradients are those of one step.  A layer whose own path is faster gets
-its own class back.
+hooks and gradients are those of one step.  A layer whose own path is faster
+gets its own class back.
 
 On a GPU the clock is that of its stream, which waits where the host is the
 slower one, and no call waits for the device.
@@ -18,7 +18,7 @@ import time
 
 import torch
 
-from . import _calls, _capture_reads, graph
+from . import _calls, _capture_reads, _known_paths, _measure, graph
 from ._modes import compiling, torchs_cuda_graphs
 from ._step_times import leaves, tensors_in
 from .hetero import HeteroGraph
@@ -215,6 +215,7 @@ class Race:
         self.builds = 0  # samples of the kernels that made graphs
         self.winner = self.reason = None
         self.ready = False  # waits for the layers that share its graph
+        self.key = None  # of what later processes may know
 
     def sample(self, given):
         """The step of a call, which begins a new one where one has ended."""
@@ -271,16 +272,32 @@ class Race:
         if len(ratios) < LEAST or len(ratios) < MOST and not (
                 min(ratios) > CLEAR or max(ratios) < 1 / CLEAR):
             return
+        clear = len(ratios) < MOST
         if statistics.median(ratios) <= MARGIN:
-            self.end(KERNELS)
+            self.end(KERNELS, clear)
         elif 2 * self.builds > len(self.samples[KERNELS]):
             self.ready = True  # it makes the graph that others read, too
         else:
-            self.end(OWN)
+            self.end(OWN, clear)
 
-    def end(self, winner, why=""):
+    def known(self, key):
+        """Ends the race if an earlier process has."""
+        self.key = key
+        times = _known_paths.look_up(key)
+        if times is None:
+            return
+        for path, ms in zip((OWN, KERNELS), times):
+            self.samples[path] = [(ms, None)]
+        self.rows, self.open = self.open.rows, None
+        self.end(OWN if times[1] > MARGIN * times[0] else KERNELS,
+                 why=", in an earlier process")
+
+    def end(self, winner, clear=False, why=""):
+        """clear: later processes need not time again."""
         own, kernels = map(self.milliseconds, (OWN, KERNELS))
         self.winner, self.ready = winner, False
+        if clear:
+            _known_paths.keep(self.key, own / self.rows, kernels / self.rows)
         self.reason = f"a call takes {own:.3g} ms {self.words[0]}, " \
             f"{kernels:.3g} ms {self.words[1]}{why}"
 
@@ -342,6 +359,8 @@ class Guard:
         if race is None:
             race = self.races[recorded] = Race(self.words)
         sample = race.sample(given)
+        if race.steps == WARM + 1 and race.key is None and _measure.enabled:
+            race.known(_known_paths.key_of(layer, parts, recorded) or "")
         if race.steps > WARM and not race.ready:
             race.decide()
             self.group.settle(recorded)

@@ -185,6 +185,15 @@ def rooms_of(edges):
     return entry[2]
 
 
+def graphs_of(edges):
+    """The graphs that were made of an edge_index as it is now."""
+    entry = _cache.get(id(edges))
+    if entry is None or entry[0]() is not edges or \
+            not is_stamped(edges, entry[1]):
+        return []
+    return [g for g in entry[2].values() if isinstance(g, Graph)]
+
+
 def _graphs_of(owner):
     """The graphs made of this very object with this very content; None if they
     cannot be kept: writes to the object are not counted, or it takes no weak

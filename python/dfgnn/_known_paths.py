@@ -1,0 +1,137 @@
+"""Which path of a layer was clearly the faster one, for later processes.
+
+A file beside the user's store has a line of JSON for each; one that is none is
+passed over, and where nothing can be written each process times anew.
+"""
+
+import hashlib
+import inspect
+import json
+import math
+import os
+import sys
+
+import torch
+
+from . import __version__, convert
+from ._autocast import autocast_dtype
+from ._context import context
+
+MOST_BYTES = 1 << 20  # of the file, which begins anew beyond them
+_PACKAGES = "torch", "torch_geometric", "dgl", "builtins", "dfgnn"
+_files = {}  # by place, of each key (ms of a row by the own path, by kernels)
+
+
+def place():
+    """The file; None if there is no user's store."""
+    named = os.environ.get("DFGNN_STORE")
+    if named is not None:
+        store = named.split(":")[0]
+        return store + ".paths" if store else None
+    home = os.environ.get("XDG_DATA_HOME") or os.path.expanduser(
+        "~/.local/share")
+    return os.path.join(home, "dfgnn", "tuning.db.paths")
+
+
+def look_up(key):
+    """(ms by the own path, ms by kernels) of a row; None if unknown."""
+    file = place()
+    if not key or file is None:
+        return None
+    if file not in _files:
+        _files[file] = _read(file)
+    return _files[file].get(key)
+
+
+def _read(file):
+    try:
+        with open(file, "rb", opener=_open) as opened:
+            lines = opened.read(MOST_BYTES).split(b"\n")
+    except OSError:
+        return {}
+    return dict(filter(None, map(_entry, lines)))
+
+
+def _entry(line):
+    try:
+        found = json.loads(line)
+        times = found["own"], found["kernels"]
+        if all(type(t) is float and 0 < t < math.inf for t in times):
+            return str(found["key"]), times
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass  # another program's, or cut off
+    return None
+
+
+def _open(file, flags):
+    """A file, or an error of a pipe, which would be waited for."""
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise OSError(f"{file} is no file")
+    return os.open(file, flags, 0o644)
+
+
+def keep(key, own, kernels):
+    """Adds a line."""
+    file = place()
+    if not key or file is None:
+        return
+    # begins a line, as the one before may have been cut off
+    line = "\n" + json.dumps({"key": key, "own": own, "kernels": kernels})
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(file)), exist_ok=True)
+        with open(file, "ab", buffering=0, opener=_open) as opened:
+            if opened.tell() > MOST_BYTES:
+                opened.truncate(0)
+            opened.write(line.encode())
+    except OSError:
+        pass  # it is read-only, or its disk is full
+
+
+def key_of(layer, parts, recorded):
+    """What a decision depends on, as a digest; None of a class whose code is
+    not known.  Numbers of rows count by half powers of 2."""
+    own = getattr(type(layer), "_dfgnn_base", None)
+    tensors = [t for t in parts if isinstance(t, torch.Tensor)]
+    if own is None or not tensors:
+        return None
+    device = tensors[0].device
+    info = context(device).device()
+    try:
+        code = [inspect.getsource(kind) for kind in own.__mro__
+                if _package(kind) not in _PACKAGES]
+    except (OSError, TypeError):
+        return None
+    packages = {name: getattr(sys.modules[name], "__version__", "") for name
+                in (*_PACKAGES[:3], _package(own)) if name in sys.modules}
+    facts = (
+        own.__module__, own.__qualname__, code, repr(layer), sorted(
+            (name, value) for name, value in vars(layer).items()
+            if isinstance(value, (bool, int, float, str))
+            and not name.startswith("_")),
+        [(name, tuple(p.shape), p.dtype, p.requires_grad)
+         for name, p in layer.named_parameters()],
+        list(map(_described, parts)), recorded, device.type, info.model,
+        info.units, torch.get_num_threads(), autocast_dtype(device.type),
+        torch.get_float32_matmul_precision(), packages, __version__)
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()
+    return f"{own.__name__} {digest[:32]}"
+
+
+def _package(kind):
+    return kind.__module__.partition(".")[0]
+
+
+def _described(part):
+    if isinstance(part, torch.Tensor):
+        return part.dtype, part.requires_grad, tuple(map(
+            _rounded, part.shape)), [
+                [_rounded(graph.signature()[fact]) for fact in (
+                    "max_degree", "max_source_degree", "p50_degree")]
+                for graph in convert.graphs_of(part)]
+    if isinstance(part, int):
+        return _rounded(part)
+    return part if isinstance(part, (float, str)) else type(part).__name__
+
+
+def _rounded(number):
+    return number if number < 128 else -round(2 * math.log2(number))
