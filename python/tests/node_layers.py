@@ -8,6 +8,7 @@ import torch
 
 import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
+from dfgnn.messages import MOST_PROJECTED
 from dfgnn.nn._node import Chain
 from dfgnn.nn import _node
 
@@ -78,6 +79,9 @@ LAYERS = {
         torch.nn.Linear(WIDTH, 5), torch.nn.ReLU()), train_eps=True),
     "GINE": lambda: with_fields(ours.GINEConv(
         torch.nn.Linear(WIDTH, 5), train_eps=True, edge_dim=FIELDS), FIELDS),
+    "GINE wide": lambda: with_fields(ours.GINEConv(
+        torch.nn.Linear(WIDTH, 5), edge_dim=MOST_PROJECTED["cpu"] + 1,
+        aggr="mean"), MOST_PROJECTED["cpu"] + 1),
     "GINE given": lambda: with_fields(ours.GINEConv(
         torch.nn.Linear(WIDTH, 5), eps=0.5), WIDTH),
     "GINE given mean": lambda: with_fields(ours.GINEConv(

@@ -57,7 +57,7 @@ def test_any_leaves_may_need_gradients(name):
 
 
 @pytest.mark.parametrize("name", ["GAT", "Transformer edges", "SAGE", "GCN",
-                                  "GINE"])
+                                  "GINE", "GINE wide"])
 def test_gradients_are_those_of_finite_differences(name):
     layer, (x, edges, *rest) = call_of(LAYERS[name]())
     seed = torch.get_rng_state()

@@ -194,8 +194,7 @@ def _gin(graph, settings, op, x, x_dst, eps):
 def gine(state, x, edge_index, edge_attr=None, size=None):
     src, dst, sizes = pair(x, size)
     weight, bias = linear(state, "lin")
-    if not is_matrix(edge_attr) or weight is not None and \
-            edge_attr.size(1) > MOST_PROJECTED.get(src.device.type, 0):
+    if not is_matrix(edge_attr):
         raise Other
     op = reduction(state)
     if not op.startswith("spmm"):
@@ -213,9 +212,17 @@ def _gine(graph, settings, op, x, x_dst, eps, edge_attr, w_edge, b_edge):
                                                edge_attr.size(1)) \
             or x_dst is not None and x_dst.size(1) != x.size(1):
         return None
-    listed = graph.handle.listed and w_edge is None
-    return [ByEdge("edge_attr", "by edge", listed),
+    links, given, projection = [], "edge_attr", {}
+    if w_edge is not None and edge_attr.size(1) <= \
+            MOST_PROJECTED[x.device.type]:
+        projection = dict(edge_weight="w_edge",
+                          edge_bias=named("b_edge", b_edge))
+    elif w_edge is not None:
+        given = "projected"
+        links.append(Product("edge_attr", ("w_edge",),
+                             _given(named("b_edge", b_edge)), (), given))
+    listed = graph.handle.listed and not projection
+    return [*links, ByEdge(given, "by edge", listed),
             Reduced(op, "sums", listed, value="x", edge_attr="by edge",
-                    edge_weight=named("w_edge", w_edge),
-                    edge_bias=named("b_edge", b_edge)),
+                    **projection),
             Own("sums", "x" if x_dst is None else "x_dst", "eps", "out")]
