@@ -66,10 +66,17 @@ def add(grads, name, grad):
     grads[name] = grad if before is None else grad.add_(before)
 
 
-# Matrices of at most so many elements are small: passes over what elementwise
-# operations hold cost less than a product with a matrix of mostly zeros, and a
-# product of several layers may hold memory that not all of them need.
-SMALL = 1 << 20
+# Matrices of at most so many elements are small, by type of device: passes over
+# what elementwise operations hold cost less than a product with a matrix of
+# mostly zeros, and a product of several layers may hold memory that not all of
+# them need.  On a CPU a copy of a product's gradient costs more than another
+# call, too, where they are not small.
+SMALL = {"cpu": 1 << 15, "cuda": 1 << 20}
+
+
+def is_small(x, columns):
+    """Whether a matrix of the rows of x and so many columns is small."""
+    return x.size(0) * columns <= SMALL[x.device.type]
 
 
 class Link:
@@ -159,7 +166,7 @@ class Scores(Link):
 
     def forward(self, graph, values, keep):
         h = values[self.h]
-        if h.numel() > SMALL:
+        if not is_small(h, h.size(1)):
             atts = torch.cat([values[name] for name in self.atts])
             values[self.out] = h.expand(len(self.atts), *h.shape).bmm(
                 self._matrices(atts))
@@ -173,7 +180,7 @@ class Scores(Link):
         grad = grads[self.out]
         if grad.dtype is not h.dtype:
             grad = grad.to(h.dtype)
-        if h.numel() > SMALL:
+        if not is_small(h, h.size(1)):
             self._through_matrices(values, grads, wanted, h, grad, shape)
             return
         grad = grad.unsqueeze(-1)

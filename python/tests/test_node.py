@@ -12,7 +12,7 @@ import dfgnn.nn.pyg as ours
 from conftest import close, random_edges
 from dfgnn import _execute, _links
 from dfgnn.errors import UnsupportedError
-from dfgnn.nn import _attention_nodes, _node
+from dfgnn.nn import _node
 from node_layers import (
     BIPARTITE, EDGES, FIELDS, LAYERS, NODES, TOLERANCE, WIDTH, agree,
     all_close, call_of, is_node, leaves_of, results, step_by_step)
@@ -229,7 +229,7 @@ def test_edges_that_gcn_keeps(kind, weighted):
 
 
 def test_large_products_stay_apart(monkeypatch):
-    monkeypatch.setattr(_attention_nodes, "SMALL_ON_CPU", 0)
+    monkeypatch.setitem(_links.SMALL, "cpu", 0)
     agree(*call_of(LAYERS["Transformer"]()))
     agree(*call_of(LAYERS["Transformer mean"]()))
     agree(*call_of(LAYERS["Transformer beta"]()))
@@ -238,7 +238,7 @@ def test_large_products_stay_apart(monkeypatch):
 @pytest.mark.parametrize("name", ["GAT", "GAT mean", "GAT no loops"])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_scores_of_many_nodes_are_products(name, dtype, monkeypatch):
-    monkeypatch.setattr(_links, "SMALL", 0)
+    monkeypatch.setitem(_links.SMALL, "cpu", 0)
     agree(*call_of(LAYERS[name](), dtype), TOLERANCE[dtype])
 
 

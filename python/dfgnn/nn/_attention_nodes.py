@@ -5,18 +5,13 @@ import torch
 from .. import _abi
 from .._kernel_links import Attention, ByEdge, ByLoopedEdge
 from .._links import (
-    SMALL, EdgeScores, Finish, Gate, Linear as Product, Plane, Scores,
-    Slot)
+    EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot,
+    is_small)
 from ..graph import Graph
 from ._guards import (
     Other, dropout_of, edge_features, linear, number, own, pair, product,
     single, sums)
 from ._node import fits, graph_of, named, node, recipe, run
-
-# Products whose result has more elements than SMALL stay apart from those that
-# backward reads, so that no memory is held in vain.  On a CPU a copy of their
-# gradient costs more than another call already where they are smaller.
-SMALL_ON_CPU = 1 << 15
 
 
 def _products(tensors, sides, width):
@@ -192,8 +187,8 @@ def transformer(state, x, edge_index, edge_attr=None,
         raise Other
     sums(state)
     src, dst, sizes = pair(x)
-    size = sizes[0] * state["heads"] * state["out_channels"]
-    together = size <= (SMALL if src.is_cuda else SMALL_ON_CPU)
+    # else the product that backward does not read stays apart
+    together = is_small(src, state["heads"] * state["out_channels"])
     return run(graph_of(edge_index, sizes), _transformer,
                (state["heads"], state["concat"], together), src, dst,
                *linear(state, "lin_query"), *linear(state, "lin_key"),
