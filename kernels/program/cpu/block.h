@@ -6,7 +6,6 @@
 
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
-#include "kernels/program/cpu/body.h"
 #include "kernels/program/cpu/generate.h"
 #include "kernels/program/cpu/values.h"
 #include "kernels/program/job.h"

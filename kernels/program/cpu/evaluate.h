@@ -44,6 +44,17 @@ static void read_by(const engine *e, const dfgnn_step *step, int32_t i,
   }
 }
 
+/* Elements of an output's row that are put together before they are written:
+ * none where they lie as they are written. */
+static int64_t spread_elements(const engine *e, const dfgnn_step *step) {
+  const dfgnn_port *port = &e->dag->outputs[step->node];
+  const dfgnn_extent to = dfgnn__bind_port(port, e->job->binding);
+  const int lies = step->level == DFGNN_LEVEL_OWN &&
+                   e->dag->nodes[port->node].place == own_place(e) &&
+                   extent(e, port->node)->all == to.all;
+  return lies ? 0 : to.all;
+}
+
 static int64_t wider(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Slots of the values that the walk makes. */
@@ -67,11 +78,9 @@ static dfgnn_status place_values(engine *e) {
     int made = step->kind == DFGNN_STEP_COMPUTE;
     int32_t n = step->node;
     int lse = made && is_lse(e->dag->nodes[n].op);
-    int64_t size =
-        made ? extent(e, n)->all
-        : step->kind == DFGNN_STEP_OUTPUT
-            ? dfgnn__bind_port(&e->dag->outputs[n], e->job->binding).all
-            : 0;
+    int64_t size = made                              ? extent(e, n)->all
+                   : step->kind == DFGNN_STEP_OUTPUT ? spread_elements(e, step)
+                                                     : 0;
     e->scratch_elements = wider(e->scratch_elements, lse    ? 2 * size
                                                      : made ? 0
                                                             : size);

@@ -485,7 +485,7 @@ static void write_scores(writer *w, int32_t n) {
   const int32_t a = argument(w, n, 0);
   const number all = (number)extent(w, n)->all;
   const reach r = reach_of(w, a);
-  P("reduce_scores(%lld, b->rows, b->count, b->row, a%d, ", all, a);
+  P("reduce_scores(b, %lld, a%d, ", all, a);
   if (r == OF_END)
     P("b->index[%d]", at(w, a)->place);
   else

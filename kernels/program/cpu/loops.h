@@ -4,7 +4,7 @@
  * A file defines REAL and REAL_IS_DOUBLE, and the instruction set by a pragma;
  * the compiler vectorises.  Strides of a loop's operands are 0 or 1.  The file
  * goes into the text of compiled bodies, where LOOP inlines its functions and
- * numbers are constants, after operations.h and functions.h. */
+ * numbers are constants, after body.h, operations.h and functions.h. */
 #ifndef LOOP
 #define LOOP static
 #endif
@@ -277,30 +277,35 @@ LOOP REAL rescale(REAL maximum, REAL to) {
   return isinf(maximum) ? 1 : real_exp(maximum - to);
 }
 
-/* Adds edges to running maxima and sums of exp(x - maximum) of rows.  The
- * scores of edge k, which is one of row[k], are at x + (index ? index[k] : k) *
- * item; scratch has room for as many numbers as rows and edges have. */
-LOOP void reduce_scores(int64_t size, int64_t rows, int64_t edges,
-                        const int64_t *row, const REAL *x, const int64_t *index,
-                        int64_t item, REAL *restrict max, REAL *restrict sum,
-                        REAL *restrict scratch) {
-  REAL *restrict before = scratch, *restrict shifted = scratch + size * rows;
-  for (int64_t i = 0; i < size * rows; i++)
+/* Adds a block's edges to running maxima and sums of exp(x - maximum) of rows.
+ * The scores of edge k are at x + (index ? index[k] : k) * item; scratch has
+ * room for as many numbers as rows and edges have. */
+LOOP void reduce_scores(const body_block *b, int64_t size, const REAL *x,
+                        const int64_t *index, int64_t item, REAL *restrict max,
+                        REAL *restrict sum, REAL *restrict scratch) {
+  REAL *restrict before = scratch, *restrict shifted = scratch + size * b->rows;
+  for (int64_t i = 0; i < size * b->rows; i++)
     before[i] = max[i];
-  for (int64_t k = 0; k < edges; k++)
-    max_row(size, max + row[k] * size, x + (index ? index[k] : k) * item);
-  for (int64_t i = 0; i < size * rows; i++) {
+  for (int64_t r = 0; r < b->rows; r++)
+    for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++)
+      max_row(size, max + r * size, x + (index ? index[k] : k) * item);
+  for (int64_t i = 0; i < size * b->rows; i++) {
     /* an infinite maximum would make differences of infinities */
     REAL shift = isinf(max[i]) ? 0 : max[i];
     sum[i] *= rescale(before[i], shift);
     before[i] = shift;
   }
-  for (int64_t k = 0; k < edges; k++)
-    for (int64_t i = 0; i < size; i++)
-      shifted[k * size + i] =
-          x[(index ? index[k] : k) * item + i] - before[row[k] * size + i];
-  for (int64_t i = 0; i < edges * size; i++)
+  for (int64_t r = 0; r < b->rows; r++)
+    for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++) {
+      const REAL *score = x + (index ? index[k] : k) * item;
+      LOOP_VECTOR
+      for (int64_t i = 0; i < size; i++)
+        shifted[k * size + i] = score[i] - before[r * size + i];
+    }
+  LOOP_VECTOR
+  for (int64_t i = 0; i < b->count * size; i++)
     shifted[i] = real_exp(shifted[i]);
-  for (int64_t k = 0; k < edges; k++)
-    add_row(size, sum + row[k] * size, shifted + k * size);
+  for (int64_t r = 0; r < b->rows; r++)
+    for (int64_t k = body_begin(b, r), end = body_end(b, r); k < end; k++)
+      add_row(size, sum + r * size, shifted + k * size);
 }

@@ -63,7 +63,11 @@ static void reduce_lse(block *b, int32_t n) {
   const int64_t size = extent(b->e, n)->all;
   REAL *max = own_value(b, n);
   operand a = operand_of(b, argument(b->e, n, 0), DFGNN_LEVEL_EDGE);
-  reduce_scores(size, b->rows, b->count, b->row, a.base, a.index, a.item, max,
+  const body_block view = {.starts = b->starts,
+                           .rows = b->rows,
+                           .begin = b->begin,
+                           .count = b->count};
+  reduce_scores(&view, size, a.base, a.index, a.item, max,
                 max + size * b->e->edges, b->scratch);
 }
 

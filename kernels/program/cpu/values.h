@@ -2,6 +2,7 @@
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_VALUES_H
 #define DFGNN_KERNELS_PROGRAM_CPU_VALUES_H
 
+#include "kernels/program/cpu/body.h"
 #include "kernels/program/cpu/choice.h"
 #include "kernels/program/cpu/functions.h"
 #include "kernels/program/cpu/loops.h"
