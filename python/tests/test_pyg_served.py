@@ -2,6 +2,8 @@
 
 `python test_pyg_served.py` prints the list."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +14,8 @@ import dfgnn  # noqa: E402
 from dfgnn import _fallbacks  # noqa: E402
 from torch_geometric import typing  # noqa: E402
 from torch_geometric.nn import conv  # noqa: E402
+
+from dfgnn.nn.pyg import _traced  # noqa: E402
 
 from conftest import random_edges  # noqa: E402
 
@@ -244,6 +248,24 @@ def same(found, true):
             assert a.shape == b.shape
             scale = max(least, float(b.detach().abs().max()))
             assert float((a - b).detach().abs().max()) <= 1e-4 * scale
+
+
+@pytest.mark.parametrize("aggregation", [
+    lambda: pyg.SoftmaxAggregation(learn=True), lambda: "softmax",
+    lambda: pyg.AttentionalAggregation(mlp(W, 1))],
+    ids=["learnt softmax", "softmax", "attentional"])
+@pytest.mark.parametrize("name", ["SAGEConv", "GINConv", "GraphConv"])
+def test_sums_of_neighbours_by_a_softmax_are_programs(name, aggregation):
+    given = Inputs()
+    args = given.x, given.edges, *[torch.rand(given.edges.size(1))] * (
+        name == "GraphConv")
+    torch.manual_seed(3)
+    plain = pyg.GINConv(mlp(W, W), aggr=aggregation()) if name == "GINConv" \
+        else getattr(pyg, name)(W, W, aggr=aggregation())
+    layer = copy.deepcopy(plain)
+    dfgnn.accelerate(layer)
+    same(step(layer, args), step(plain, args))
+    assert _traced.state(layer).served
 
 
 # what torch.compile has no operator of in its graph, and why

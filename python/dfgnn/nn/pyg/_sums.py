@@ -14,6 +14,7 @@ from ...mlps import edge_mlp
 from .._guards import watched
 from .._linear import hooked
 from .._networks import after_linear
+from . import _traced as traced
 from ._edges import (
     Looped, edges_as_given, ends, graph_of, known, remember,
     reverse, with_names)
@@ -62,11 +63,20 @@ def keeps_edges(layer):
 
 # ---- propagates -------------------------------------------------------------
 
+# a softmax of messages and their sum
+_BY_PROGRAMS = aggr.SoftmaxAggregation, aggr.AttentionalAggregation
+
+
 def x_only(layer, edge_index, size, x):
+    if type(layer.aggr_module) in _BY_PROGRAMS:
+        return traced.propagate(layer, edge_index, size, x=x)
     return neighbours(layer, edge_index, size, x)
 
 
 def weighted(layer, edge_index, size, x, edge_weight=None):
+    if type(layer.aggr_module) in _BY_PROGRAMS:
+        return traced.propagate(layer, edge_index, size, x=x,
+                                edge_weight=edge_weight)
     return neighbours(layer, edge_index, size, x, edge_weight)
 
 
