@@ -132,10 +132,10 @@ def lanes_that_load(problem):
 # ---- portfolios --------------------------------------------------------------
 
 class Cell:
-    """The log ratios of a cell's variants: ratio [graphs][variants], SLOW where one does
-    not run, as runs says."""
+    """The log ratios of a cell's variants to the best of all, papers' too: ratio
+    [graphs][variants], SLOW where one does not run, as runs says."""
 
-    def __init__(self, name, problem, rows):
+    def __init__(self, name, problem, rows, papers):
         table = rows.pivot_table(index="graph", columns="variant", values="ms", aggfunc="min")
         self.name, self.problem = name, problem
         self.graphs, self.variants = list(table.index), list(table.columns)
@@ -143,14 +143,18 @@ class Cell:
         self.runs = ~np.isnan(times)
         ratio = times - np.nanmin(times, axis=1, keepdims=True)
         self.ratio = np.where(self.runs, np.minimum(ratio, SLOW), SLOW)
+        self.leave([v for v, name in enumerate(self.variants) if name not in papers])
+
+    def leave(self, columns):
+        self.variants = [self.variants[v] for v in columns]
+        self.runs, self.ratio = self.runs[:, columns], self.ratio[:, columns]
 
     def of(self, rows):
         """The same of some of the graphs, and of the variants that run on any of them."""
         cell = copy.copy(self)
-        columns = np.flatnonzero(self.runs[rows].any(axis=0))
         cell.graphs = [self.graphs[i] for i in rows]
-        cell.variants = [self.variants[v] for v in columns]
-        cell.runs, cell.ratio = self.runs[np.ix_(rows, columns)], self.ratio[np.ix_(rows, columns)]
+        cell.runs, cell.ratio = self.runs[rows], self.ratio[rows]
+        cell.leave(np.flatnonzero(cell.runs.any(axis=0)))
         return cell
 
 
@@ -321,16 +325,20 @@ def read(options):
     rows = pd.concat(pd.read_csv(f) for f in options.survey)
     # what was measured again stands below what it was
     rows = rows.drop_duplicates(["cell", "graph", "variant"], keep="last")
+    papers = set()
     if options.variants:
         with open(options.variants) as file:
-            rows = rows[rows["variant"].isin({v["variant"] for v in json.load(file)})]
+            variants = {v["variant"]: v for v in json.load(file)}
+        papers = {name for name, v in variants.items() if v["paper"]}
+        revision = rows["variant"].map({name: v["revision"] for name, v in variants.items()})
+        rows = rows[rows.get("revision", revision).fillna(revision) == revision]
     with open(options.signatures) as file:
         signatures = {s["graph"]: {c: s[c] for c in COLUMNS} for s in json.load(file)}
     problems = read_cells(options.cells)
     unknown = set(rows["graph"]) - set(signatures)
     if unknown:
         raise SystemExit(f"no signature of {', '.join(sorted(unknown))}")
-    return [Cell(name, problems[name], group)
+    return [Cell(name, problems[name], group, papers)
             for name, group in rows.groupby("cell", sort=False)
             if group["graph"].nunique() >= GRAPHS], signatures
 
@@ -487,7 +495,8 @@ def main():
     parser.add_argument("--device", default="sm_90", choices=DEVICES)
     parser.add_argument("--signatures", required=True)
     parser.add_argument("--variants", help="what `dfgnn-tune variants --json` prints: rows of"
-                        " variants that have left the library since leave the survey, too")
+                        " variants that have left the library or changed since leave the survey,"
+                        " and papers' are no members")
     parser.add_argument("--cells", default=HERE / "data" / "portfolios" / "cells.txt")
     parser.add_argument("--split", default=HERE / "data" / "portfolios" / "split.tsv")
     parser.add_argument("--use", default="all", choices=("all", "fit"),

@@ -26,6 +26,7 @@ static json_t *row_of(const dfgnn_variant_info *info,
   tool_put(row, "pass", pass);
   tool_put_count(row, "revision", info->revision);
   tool_put(row, "parameters", info->parameters);
+  tool_put_flag(row, "paper", family->paper);
   tool_put_flag(row, "deterministic", info->deterministic);
   tool_put_flag(row, "bias", family->bias);
   tool_put_flag(row, "dropout", family->dropout);
@@ -94,7 +95,8 @@ const tool_command tune_variants = {
     .text =
         "Lists every compiled-in variant, whether its device is present or "
         "not. With --json a variant has one object for each operator and pass "
-        "it computes. --bias, --dropout, --edge-dim and --message leave only "
+        "it computes; those of papers are not offered to the tuner. --bias, "
+        "--dropout, --edge-dim and --message leave only "
         "variants that can do it.",
     .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) |
                HAS(MESSAGE) | HAS_TABLE,

@@ -8,11 +8,11 @@ store=$work/own.db
 promise "what was tuned is exact, and only its portfolio was measured"
 status 0 dfgnn-tune run "$small" --device cpu --op gat --heads 4 --dim 7 \
   --budget 20s --store "$store" --json -q
-holds '.[0] | .source == "exact" and .candidates <= 32 and
+holds '.[0] | .source == "exact" and .candidates <= 16 and
   .measured + .failed == .candidates'
 status 0 dfgnn-tune explain "$small" --device cpu --op gat --heads 4 --dim 7 \
   --store "$store" --json
-holds '.[0] | .source == "exact" and (.candidates | length <= 32) and
+holds '.[0] | .source == "exact" and (.candidates | length <= 16) and
   .candidates[0].variant == .variant and .candidates[0].reason == "chosen"'
 status 0 dfgnn-tune run "$small" --device cpu --op gat --heads 4 --dim 7 \
   --budget 20s --store "$store" --json -q
