@@ -95,16 +95,17 @@ def key_of(layer, parts, recorded):
     if own is None or not tensors:
         return None
     device = tensors[0].device
-    info = context(device).device()
     try:
+        info = context(device).device()
         code = [inspect.getsource(kind) for kind in own.__mro__
                 if _package(kind) not in _PACKAGES]
-    except (OSError, TypeError):
+        text = repr(layer)
+    except Exception:  # no store, no source, or an error of its own repr
         return None
     packages = {name: getattr(sys.modules[name], "__version__", "") for name
                 in (*_PACKAGES[:3], _package(own)) if name in sys.modules}
     facts = (
-        own.__module__, own.__qualname__, code, repr(layer), sorted(
+        own.__module__, own.__qualname__, code, text, sorted(
             (name, value) for name, value in vars(layer).items()
             if isinstance(value, (bool, int, float, str))
             and not name.startswith("_")),

@@ -456,6 +456,12 @@ def test_where_nothing_can_be_written_each_process_races(clock, file, store,
         assert races(one) and type(one) is Own
 
 
+def test_a_layer_that_cannot_be_described_races(clock, file, monkeypatch):
+    monkeypatch.setattr(Own, "extra_repr", lambda self: 1 / 0)
+    one = layer(clock, (1, 1), (5, 5))
+    assert races(one) and type(one) is Own and not file.exists()
+
+
 def test_a_full_file_begins_anew(clock, file, monkeypatch):
     monkeypatch.setattr(_known_paths, "MOST_BYTES", 100)
     for width in range(3, 6):
