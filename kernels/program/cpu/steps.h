@@ -76,12 +76,12 @@ static void end_reduction(block *b, int32_t n, const int64_t *degrees) {
   const int64_t size = extent(b->e, n)->all;
   REAL *out = own_value(b, n);
   const REAL *sum = out + size * b->e->edges;
-  for (int64_t row = 0; row < b->rows; row++)
-    for (int64_t i = row * size; i < (row + 1) * size; i++)
-      if (is_lse(op))
-        out[i] = (isinf(out[i]) ? 0 : out[i]) + R_FN(log)(sum[i]);
-      else if (is_max(op) && !degrees[row])
-        out[i] = 0;
+  LOOP_VECTOR
+  for (int64_t i = 0; i < (is_lse(op) ? b->rows * size : 0); i++)
+    out[i] = (isinf(out[i]) ? 0 : out[i]) + real_log(sum[i]);
+  for (int64_t row = 0; is_max(op) && row < b->rows; row++)
+    for (int64_t i = row * size; !degrees[row] && i < (row + 1) * size; i++)
+      out[i] = 0;
 }
 
 /* Adds what edges, or rows, have to the sums over everything. */
