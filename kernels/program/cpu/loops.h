@@ -127,16 +127,37 @@ typedef REAL sixteen __attribute__((vector_size(16 * sizeof(REAL))));
 typedef REAL eight __attribute__((vector_size(8 * sizeof(REAL))));
 typedef REAL four __attribute__((vector_size(4 * sizeof(REAL))));
 
-LOOP REAL tree(const REAL *s) {
+LOOP void add_halves(eight *sum, const REAL *s) {
   const sixteen all = {s[0], s[1], s[2],  s[3],  s[4],  s[5],  s[6],  s[7],
                        s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15]};
-  const eight a =
-      __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7) +
-      __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15);
+  *sum = __builtin_shufflevector(all, all, 0, 1, 2, 3, 4, 5, 6, 7) +
+         __builtin_shufflevector(all, all, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+LOOP REAL tree(const REAL *s) {
+  eight a;
+  add_halves(&a, s);
   const four b = __builtin_shufflevector(a, a, 0, 1, 2, 3) +
                  __builtin_shufflevector(a, a, 4, 5, 6, 7);
   const four c = b + __builtin_shufflevector(b, b, 2, 3, 0, 1);
   return c[0] + c[1];
+}
+/* Four trees side by side. */
+LOOP void trees(REAL *restrict out, const REAL *s) {
+  eight a, b, c, d;
+  add_halves(&a, s);
+  add_halves(&b, s + 16);
+  add_halves(&c, s + 32);
+  add_halves(&d, s + 48);
+  const eight ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) +
+                   __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  const eight cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 8, 9, 10, 11) +
+                   __builtin_shufflevector(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
+  const eight all = __builtin_shufflevector(ab, cd, 0, 1, 4, 5, 8, 9, 12, 13) +
+                    __builtin_shufflevector(ab, cd, 2, 3, 6, 7, 10, 11, 14, 15);
+  const four sums = __builtin_shufflevector(all, all, 0, 2, 4, 6) +
+                    __builtin_shufflevector(all, all, 1, 3, 5, 7);
+  for (int i = 0; i < 4; i++)
+    out[i] = sums[i];
 }
 #else
 LOOP REAL tree(REAL *s) {
@@ -144,6 +165,10 @@ LOOP REAL tree(REAL *s) {
     for (int i = 0; i < width; i++)
       s[i] += s[i + width];
   return s[0];
+}
+LOOP void trees(REAL *restrict out, REAL *s) {
+  for (int i = 0; i < 4; i++)
+    out[i] = tree(s + i * PARTIAL_SUMS);
 }
 #endif
 
@@ -158,6 +183,17 @@ LOOP REAL sum_of(int64_t n, const REAL *a) {
   return tree(s);
 }
 
+LOOP void dot_sums(REAL *s, int64_t n, const REAL *a, const REAL *b) {
+  int64_t i = 0;
+  for (int k = 0; k < PARTIAL_SUMS; k++)
+    s[k] = 0;
+  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
+    for (int k = 0; k < PARTIAL_SUMS; k++)
+      s[k] = real_fma(a[i + k], b[i + k], s[k]);
+  for (int k = 0; i + k < n; k++)
+    s[k] = real_fma(a[i + k], b[i + k], s[k]);
+}
+
 LOOP REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
                  int64_t sb) {
   if (!sa && !sb)
@@ -166,13 +202,8 @@ LOOP REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
     return *a * sum_of(n, b);
   if (!sb)
     return *b * sum_of(n, a);
-  REAL s[PARTIAL_SUMS] = {0};
-  int64_t i = 0;
-  for (; i + PARTIAL_SUMS <= n; i += PARTIAL_SUMS)
-    for (int k = 0; k < PARTIAL_SUMS; k++)
-      s[k] = real_fma(a[i + k], b[i + k], s[k]);
-  for (int k = 0; i + k < n; k++)
-    s[k] = real_fma(a[i + k], b[i + k], s[k]);
+  REAL s[PARTIAL_SUMS];
+  dot_sums(s, n, a, b);
   return tree(s);
 }
 
@@ -183,10 +214,19 @@ LOOP REAL dot_of(int64_t n, const REAL *a, int64_t sa, const REAL *b,
 LOOP void item_dot(int64_t e0, int64_t e1, int64_t inner, REAL *out,
                    const REAL *x, int64_t x0, int64_t x1, int64_t x2,
                    const REAL *y, int64_t y0, int64_t y1, int64_t y2) {
-  for (int64_t i0 = 0; i0 < e0; i0++)
-    for (int64_t i1 = 0; i1 < e1; i1++)
+  for (int64_t i0 = 0; i0 < e0; i0++) {
+    int64_t i1 = 0;
+    for (; x2 && y2 && i1 + 4 <= e1; i1 += 4, out += 4) {
+      REAL s[4 * PARTIAL_SUMS];
+      for (int64_t i = 0; i < 4; i++)
+        dot_sums(s + i * PARTIAL_SUMS, inner, x + i0 * x0 + (i1 + i) * x1,
+                 y + i0 * y0 + (i1 + i) * y1);
+      trees(out, s);
+    }
+    for (; i1 < e1; i1++)
       *out++ =
           dot_of(inner, x + i0 * x0 + i1 * x1, x2, y + i0 * y0 + i1 * y1, y2);
+  }
 }
 
 /* The sum, or maximum, of `length` numbers that lie `step` apart. */
