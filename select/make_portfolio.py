@@ -29,6 +29,8 @@ DEVICES = {  # of a file: backend, architecture, units and bytes of the last-lev
     "avx512_2": ("cpu", "x86_64-avx512", 2, 110100480),
 }
 GRAPHS = 20           # of a cell, at least; one with fewer is not surveyed yet
+# A cell of no more variants than MORE_MEMBERS has no portfolio: problems that are like it
+# may have others (sums of 100 in 16 bits have 3 variants, those of 96 hundreds).
 MEMBERS, MORE_MEMBERS = 12, 16
 WORTH = 0.0005        # the least that a member lowers the mean log ratio by
 SLOW = np.log(8.0)    # the log ratio of a variant that does not run
@@ -340,7 +342,8 @@ def read(options):
         raise SystemExit(f"no signature of {', '.join(sorted(unknown))}")
     return [Cell(name, problems[name], group, papers)
             for name, group in rows.groupby("cell", sort=False)
-            if group["graph"].nunique() >= GRAPHS], signatures
+            if group["graph"].nunique() >= GRAPHS
+            and group["variant"].nunique() > MORE_MEMBERS], signatures
 
 
 def beyond(cell, device):

@@ -127,6 +127,32 @@ TEST(every_problem_that_a_variant_runs_has_members) {
                    DEVICES * DFGNN_OP_COUNT * DFGNN_DTYPE_COUNT * GRAPHS);
 }
 
+/* A cell whose width few variants serve must not serve widths that many do. */
+TEST(sums_of_any_whole_vectors_have_several_members) {
+  if (!dfgnn__variant_find("cuda.spmm.fwd.row/lanes=32,vectors=1,unroll=4,"
+                           "rows=1,span=once,order=natural"))
+    return; /* built without CUDA */
+  dfgnn_signature graph = graph_of(10000, 1000000, 9000, 1);
+  const dfgnn_matrix matrix = matrix_of(&graph);
+  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
+  static const dfgnn_dtype dtypes[] = {DFGNN_F32, DFGNN_F16, DFGNN_BF16};
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    for (int dim = 32; dim <= 512; dim += 8) {
+      dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+      problem.op = DFGNN_OP_SPMM_SUM;
+      problem.dtype = dtypes[i];
+      problem.dim = dim;
+      const dfgnn_setting setting = {.problem = &problem,
+                                     .matrix = &matrix,
+                                     .signature = &graph,
+                                     .device = &devices[1]};
+      const int count =
+          dfgnn__portfolio(member, DFGNN_PORTFOLIO_MOST, &setting, NULL);
+      ck_assert_msg(count >= 8, "%s, %d features: %d members",
+                    dfgnn_name(DFGNN_NAMES_DTYPE, problem.dtype), dim, count);
+    }
+}
+
 TEST(a_broken_default_is_replaced_by_another_member) {
   dfgnn_signature graph = graph_of(2708, 10556, 168, 1);
   const dfgnn_matrix matrix = matrix_of(&graph);
