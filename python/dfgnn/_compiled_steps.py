@@ -102,9 +102,12 @@ class _Recorder(Steps):
                                   program.name, types, stage.random), tensors)
         return [made[k] for k in range(outputs)]
 
-    def _execute_mlp(self, graph, settings, tensors):
-        about = _mlp_operator.about(settings, tensors, _mlp_operator.keeps(
-            settings, tensors, graph.device, self.training))
+    def _execute_mlp(self, graph, settings, tensors, dtype):
+        if not _mlp_operator.has_kernels(settings, tensors, dtype,
+                                         graph.device):
+            raise TraceError("its MLP on edges is torch's products, which "
+                             "torch.compile fuses with what is around them")
+        about = _mlp_operator.about(settings, tensors, self.training)
         made = self._operator(graph, _mlp_operator.run, about,
                               [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]

@@ -401,6 +401,9 @@ def run(graph, stack, by_node, by_edge, execute):
                  for n in (stack.scale, stack.shift)],
                weight, *[by_node(w) for w in stack.weights],
                *[bias(group) for group in stack.biases]]
-    if stack.dtype is not None:
-        tensors = [None if t is None else t.to(stack.dtype) for t in tensors]
-    return execute(graph, stack.settings, tensors)
+    dtype = stack.dtype
+    if dtype is None:
+        dtype = stack.terms[0].node.meta.dtype
+    else:
+        tensors = [None if t is None else t.to(dtype) for t in tensors]
+    return execute(graph, stack.settings, tensors, dtype)

@@ -106,7 +106,7 @@ class _Clock:
     """Marks of the host."""
 
     @staticmethod
-    def mark():
+    def mark(old=None):
         return time.perf_counter()
 
     @staticmethod
@@ -118,8 +118,9 @@ class _Stream:
     """Marks of a GPU's current stream."""
 
     @staticmethod
-    def mark():
-        event = torch.cuda.Event(enable_timing=True)
+    def mark(old=None):
+        """A new mark; an old one that it replaces is used again."""
+        event = torch.cuda.Event(enable_timing=True) if old is None else old
         event.record()
         return event
 
@@ -155,9 +156,10 @@ class _Sample:
         return out
 
     def _follow(self, layer, given, out):
-        ends = [t.grad_fn for t in given if t.grad_fn is not None]
-        ends += [_accumulator(t) for t in (*layer.parameters(), *given)
-                 if t.requires_grad and t.is_leaf]
+        # nodes that were made before a layer run after all of its own
+        ends = [t.grad_fn for t in given if t.grad_fn is not None] or [
+            _accumulator(t) for t in (*layer.parameters(), *given)
+            if t.requires_grad and t.is_leaf]
         begins = [t.grad_fn for t in tensors_in(out)
                   if t.grad_fn is not None and t.grad_fn not in ends]
         self.over = not begins or not ends
@@ -173,7 +175,7 @@ class _Sample:
 
     def _end(self, _):
         if self.began is not None:
-            self.ended = self.clock.mark()
+            self.ended = self.clock.mark(self.ended)
 
     def close(self):
         for handle in self.handles:

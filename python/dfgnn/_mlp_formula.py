@@ -47,12 +47,6 @@ def fields_of(settings):
                       for i in range(settings.layers)]]
 
 
-def ordered(graph, tensors):
-    """The tensors with rows of edges in the graph's order."""
-    return [graph.to_graph_order(t) if t is not None and i < len(NAMES)
-            and NAMES[i] in BY_EDGE else t for i, t in enumerate(tensors)]
-
-
 def width_of(settings, tensors):
     """C, the width of e'."""
     last = tensors[len(NAMES) + settings.layers - 1]
@@ -129,24 +123,55 @@ def _sent(reduce, x, factor):
         x * factor.view(-1, 1)
 
 
-def composite(graph, settings, tensors, dtype=None):
-    """The outputs by torch operations, which are differentiable; rows of edges
+class ByTorch:
+    """The parts of a call that read nodes by edge or add edges at nodes, by torch
+    operations; rows of edges are in the graph's order."""
+
+    def __init__(self, graph):
+        self.graph = graph
+        self.to, self.back = graph.to_graph_order, graph.to_caller_order
+
+    def added(self, edge, dst_part, src_part, activation, slope):
+        """The activation of edge + dst_part[i] + src_part[j]; None is
+        nothing."""
+        terms = [] if edge is None else [edge]
+        terms += [gathered(part, index) for part, index in (
+            (dst_part, self.graph.dst), (src_part, self.graph.src))
+            if part is not None]
+        return _activate(activation, sum(terms[1:], terms[0]), slope)
+
+    def at_destinations(self, what, x):
+        return reduced(what, x, self.graph.dst, self.graph.num_dst)
+
+    def at_sources(self, what, x):
+        return reduced(what, x, self.graph.src, self.graph.num_src)
+
+
+def composite(graph, settings, tensors, dtype=None, parts=ByTorch):
+    """The outputs by torch's products, which are differentiable; rows of edges
     in the caller's order.  dtype: the type that all are computed in."""
     if dtype is not None:
         tensors = [None if t is None else t.to(dtype) for t in tensors]
-    edge, dst_part, src_part, dst_factor, src_factor, scale, shift = \
-        ordered(graph, tensors)[:len(NAMES)]
+    parts = parts(graph)
+    edge, dst_part, src_part, dst_factor, src_factor, scale, shift = [
+        t if t is None or name not in BY_EDGE else parts.to(t)
+        for t, name in zip(tensors, NAMES)]
     weights = tensors[len(NAMES):len(NAMES) + settings.layers]
     biases = tensors[len(NAMES) + settings.layers:]
-    terms = [] if edge is None else [F.linear(edge, weights[0])]
-    terms += [gathered(part, index) for part, index in (
-        (dst_part, graph.dst), (src_part, graph.src)) if part is not None]
-    x = sum(terms[1:], terms[0])
-    if biases[0] is not None:
-        x = x + biases[0]
-    for weight, bias in zip(weights[1:], biases[1:]):
-        x = F.linear(_activate(settings.activation, x, settings.slope),
-                     weight, bias)
+    if edge is not None:
+        edge_part = F.linear(edge, weights[0], biases[0])
+    elif biases[0] is None:
+        edge_part = None
+    elif dst_part is not None:
+        edge_part, dst_part = None, dst_part + biases[0]
+    else:
+        edge_part, src_part = None, src_part + biases[0]
+    x = parts.added(edge_part, dst_part, src_part, settings.activation if
+                    settings.layers > 1 else None, settings.slope)
+    for n, (weight, bias) in enumerate(zip(weights[1:], biases[1:])):
+        if n:
+            x = _activate(settings.activation, x, settings.slope)
+        x = F.linear(x, weight, bias)
     if settings.gate:
         gate, x = x.chunk(2, -1)
         x = torch.sigmoid(gate) * _activate(settings.last, x, settings.slope)
@@ -156,9 +181,9 @@ def composite(graph, settings, tensors, dtype=None):
         x = _normalize(settings, x, scale, shift)
     if settings.residual:
         x = x + edge
-    made = {"edge_out": lambda: graph.to_caller_order(x),
-            "out_dst": lambda: reduced(settings.reduce_dst, _sent(
-                settings.reduce_dst, x, dst_factor), graph.dst, graph.num_dst),
-            "out_src": lambda: reduced(settings.reduce_src, _sent(
-                settings.reduce_src, x, src_factor), graph.src, graph.num_src)}
+    made = {"edge_out": lambda: parts.back(x),
+            "out_dst": lambda: parts.at_destinations(
+                settings.reduce_dst, _sent(settings.reduce_dst, x, dst_factor)),
+            "out_src": lambda: parts.at_sources(
+                settings.reduce_src, _sent(settings.reduce_src, x, src_factor))}
     return tuple(made[name]() for name in settings.outputs)

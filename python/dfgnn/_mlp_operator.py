@@ -15,12 +15,11 @@ from ._mlp_formula import (
 from ._torch_library import Family
 
 
-def keeps(settings, tensors, device, training):
-    """Whether a call keeps inner values: where kernels may run it, which read
-    them on the way back."""
-    return bool(training and device.type == "cuda" and tensors[0] is not None
-                and tensors[0].dtype in (torch.float16, torch.bfloat16)
-                and settings.layers > 1)
+def has_kernels(settings, tensors, dtype, device):
+    """Whether kernels may run a call; inner values are then kept, which they
+    read on the way back."""
+    return device.type == "cuda" and tensors[0] is not None and \
+        dtype in (torch.float16, torch.bfloat16) and settings.layers > 1
 
 
 # The choices of a setting; the counts of a call have the number of one.

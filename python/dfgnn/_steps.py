@@ -213,8 +213,8 @@ class Steps:
             lambda x: self._native(run, x)[0], by_edge,
             self._execute_mlp), None
 
-    def _execute_mlp(self, graph, settings, tensors):
-        return _mlp_kernels.run(graph, settings, tensors)
+    def _execute_mlp(self, graph, settings, tensors, dtype):
+        return _mlp_kernels.run(graph, settings, tensors, dtype)
 
     def _program(self, run, stage):
         tensors = []

@@ -177,7 +177,7 @@ def _recorded(name, *arguments):
 
 
 def _forward(name, *arguments):
-    return _family(name).run(Call(*arguments))
+    return [t.contiguous() for t in _family(name).run(Call(*arguments))]
 
 
 def _fake_forward(name, *arguments):
@@ -189,19 +189,23 @@ def _backward(wanted, present, saved, grads, name, *arguments):
     found = _family(name).gradient(
         call, saved, [next(given) if p else None for p in present],
         tuple(wanted))
-    return [_gradient(g, t) for g, t, want in zip(
+    taken = {grad.data_ptr() for grad in grads}
+    return [_gradient(g, t, taken) for g, t, want in zip(
         found, call.tensors, wanted) if want]
 
 
-def _gradient(grad, tensor):
+def _gradient(grad, tensor, taken):
     """The gradient of a tensor as a result of its own: torch.compile takes it
-    to begin where memory does, and a part of what was made at once need not
-    even lie at an address that vectors are read from."""
+    to be dense and to begin where memory does, and a part of what was made at
+    once need not even lie at an address that vectors are read from.  taken:
+    the addresses of what the operator was given."""
     if grad is None:
-        return torch.zeros_like(tensor)
-    if grad.dtype is not tensor.dtype:
-        return grad.to(tensor.dtype)
-    return grad.clone() if grad.storage_offset() else grad
+        return torch.zeros_like(tensor, memory_format=torch.contiguous_format)
+    if grad.dtype is not tensor.dtype or grad.storage_offset() or \
+            not grad.is_contiguous() or grad.data_ptr() in taken:
+        return torch.empty_like(
+            tensor, memory_format=torch.contiguous_format).copy_(grad)
+    return grad
 
 
 def _fake_backward(wanted, present, saved, grads, name, *arguments):

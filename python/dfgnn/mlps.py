@@ -335,9 +335,10 @@ def _compiled(graph, weights, biases, call):
     tensors = [None if t is None else t.to(about.dtype)
                for t in _mlp_formula.fields(tensors, about.layout, (
                    call.dst, call.src), about.dtype)]
-    keep = _mlp_operator.keeps(
-        about.settings, tensors, some.device, torch.is_grad_enabled() and any([
-            t is not None and t.requires_grad for t in tensors]))
+    keep = torch.is_grad_enabled() and any([
+        t is not None and t.requires_grad for t in tensors]
+    ) and _mlp_operator.has_kernels(
+        about.settings, tensors, about.dtype, some.device)
     return _mlp_operator.run(
         _mlp_operator.about(about.settings, tensors, keep),
         place(graph, num_src, num_dst),

@@ -13,7 +13,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 import dfgnn  # noqa: E402
 from dfgnn import _fallbacks  # noqa: E402
 from torch_geometric import typing  # noqa: E402
-from torch_geometric.nn import conv  # noqa: E402
+from torch_geometric.nn import MLP, conv  # noqa: E402
 
 from dfgnn.nn.pyg import _traced  # noqa: E402
 
@@ -272,6 +272,8 @@ def test_sums_of_neighbours_by_a_softmax_are_programs(name, aggregation):
 UNCOMPILED = {
     "HGTConv": "a number of rows is used as a number",
     "FastRGCNConv": "the call has written to its attribute fuse",
+    "EdgeConv": "which torch.compile fuses",
+    "PNAConv": "which torch.compile fuses",  # with features of edges
 }
 
 
@@ -305,6 +307,30 @@ def test_torch_compile_keeps_the_kernels_of_a_convolution(name, caplog):
         assert not calls and UNCOMPILED[name] in caplog.text
     else:
         assert calls, caplog.text
+
+
+@pytest.mark.parametrize("towers, scalers", [
+    (1, ["identity"]), (2, ["identity", "amplification", "linear"])])
+def test_torch_compile_keeps_the_reductions_of_pna(towers, scalers):
+    torch.manual_seed(0)
+    layer = conv.PNAConv(W, W, ["mean", "max", "std"], scalers,
+                         torch.tensor([0, 3, 5, 2]), towers=towers)
+    plain, calls = copy.deepcopy(layer), []
+    dfgnn.accelerate(layer)
+    args = made("EdgeConv")[1]
+    same(step(compiled(layer, calls), args), step(plain, args))
+    assert calls
+
+
+@pytest.mark.parametrize("aggr", ["max", "mean"])
+def test_a_network_of_pygs_own_is_one_of_edges(aggr):
+    """PyG's MLP, as its EdgeCNN has it, eager and compiled."""
+    torch.manual_seed(0)
+    layer = conv.EdgeConv(MLP([2 * W, W, W], norm="batch_norm"), aggr=aggr)
+    plain, args = copy.deepcopy(layer), made("EdgeConv")[1]
+    dfgnn.accelerate(layer, guard=False)
+    same(step(layer, args), step(plain, args))
+    same(step(compiled(layer, []), args), step(plain, args))
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ def calls(monkeypatch):
     """The settings of the MLPs that run."""
     seen, run = [], _mlp_kernels.run
 
-    def noted(graph, settings, tensors):
+    def noted(graph, settings, *given):
         seen.append(settings)
-        return run(graph, settings, tensors)
+        return run(graph, settings, *given)
     monkeypatch.setattr(_mlp_kernels, "run", noted)
     return seen
 

@@ -54,6 +54,13 @@ def changed(layer, name):
     return name
 
 
+def fused(layer):
+    """Says that none of our operators is in the layer's graph."""
+    say_once(f"{type(layer).__name__}'s network and sums are torch's, which "
+             "torch.compile fuses")
+    return ""
+
+
 def recorded(layer, *about):
     """_record(), the same again: torch.compile may begin anew."""
     key = about, tuple(_watched(layer))

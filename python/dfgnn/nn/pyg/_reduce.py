@@ -32,7 +32,7 @@ def reductions(module):
     """The names of an aggregation module's reductions, or None if the kernels
     do not have all of them."""
     if type(module) is aggr.DegreeScalerAggregation:
-        if hooked(module) or ops.compiling():
+        if hooked(module):
             return None
         return reductions(module.aggr)
     if type(module) is not aggr.MultiAggregation:
@@ -60,20 +60,21 @@ def combine(module, outs, graph):
 def _scaled(module, graph, out):
     """The scaling that DegreeScalerAggregation does after its reductions."""
     outs = []
-    for factor in factors_of(module, graph, out.dtype):
+    for factor in factors_of(module, graph, out):
         outs.append(out if factor is None else out * factor.view(
             [-1] + [1] * (out.dim() - 1)))
     return torch.cat(outs, dim=-1) if len(outs) > 1 else outs[0]
 
 
-def factors_of(module, graph, dtype):
+def factors_of(module, graph, like):
     """[N] what each scaler of a DegreeScalerAggregation multiplies by, None for
-    1."""
+    1; like: as degrees() takes it."""
     def of_degrees(least, log):
         def make():
-            found = degrees(graph, dtype).clamp(min=least)
+            found = degrees(graph, like).clamp(min=least)
             return torch.log(found + 1) if log else found
-        return graph._derive(("scale", least, log, dtype), make)
+        return make() if not isinstance(graph, Graph) else graph._derive(
+            ("scale", least, log, like.dtype), make)
     factors = {
         "identity": lambda: None,
         "amplification": lambda: of_degrees(0, True) / module.avg_deg_log,

@@ -3,7 +3,7 @@ follow from sums of such messages."""
 
 import torch
 import torch.nn.functional as F
-from torch_geometric.nn import Linear, aggr
+from torch_geometric.nn import MLP, Linear, aggr
 
 from ... import ops
 from ..._edge_sums import degrees
@@ -151,12 +151,25 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
 
 # ---- principal neighbourhood aggregation ------------------------------------
 
+def _modules(network):
+    """The modules that a network calls one after the other."""
+    if type(network) is torch.nn.Sequential:
+        return list(network)
+    if type(network) is not MLP or network.supports_norm_batch or (
+            network.training and any(network.dropout)):
+        return [network]
+    act = [] if network.act is None else [network.act]
+    found = []
+    for linear, norm in zip(network.lins, network.norms):
+        found += [linear, *act, norm] if network.act_first else [
+            linear, norm, *act]
+    return found + list(network.lins)[len(network.norms):]
+
+
 def _first_linear(network):
     """(the Linear that a message network begins with, the modules after it);
     (None, None) if it begins otherwise or a hook looks at it."""
-    modules = [network]
-    if type(network) is torch.nn.Sequential:
-        modules = list(network)
+    modules = _modules(network)
     first = modules[0] if modules else None
     if (type(first) not in (torch.nn.Linear, Linear)
             or hooked(network) or hooked(first)):
@@ -171,7 +184,7 @@ def principal(layer, edge_index, size, x, edge_attr=None):
     linears = [_first_linear(nn) for nn in layer.pre_nns]
     if (names is None or any(first is None or rest for first, rest in linears)
             or edge_attr is not None or layer.edge_dim
-            or not known(edge_index) or not fits(x) or ops.compiling()):
+            or not known(edge_index) or not fits(x)):
         return edge_messages(layer, edge_index, size, x=x,
                              edge_attr=edge_attr)
     num_nodes = x.size(0)
@@ -205,7 +218,7 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
             or type(module) is not aggr.DegreeScalerAggregation
             or layer.edge_dim or layer.divide_input and towers > 1
             or edge_attr is not None or not known(edge_index) or not fits(x)
-            or x.dim() != 2 or ops.compiling() or watched()):
+            or x.dim() != 2 or watched()):
         return NotImplemented  # which propagate looks at again
     graph = graph_of(layer, edge_index, x.size(0), x.size(0))
     weights, biases = zip(*[(first.weight, first.bias)
@@ -219,7 +232,7 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
     weight = torch.stack(weights[towers:])  # [towers, out, in]
     of_x, of_reduced = weight.tensor_split([x.size(1)], 2)
     factors = [torch.ones_like(x[:, 0]) if factor is None else factor
-               for factor in factors_of(module, graph, x.dtype)]
+               for factor in factors_of(module, graph, x)]
     of_reduced = of_reduced.unflatten(2, (len(factors), -1)).transpose(
         1, 2).flatten(1, 2)
     made = reduced.bmm(of_reduced.transpose(1, 2)).unflatten(
@@ -241,13 +254,14 @@ def edge_network(layer, edge_index, size, x):
     met = ends(layer, x, size)
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
-            or met.src.dim() != 2 or ops.compiling()):
+            or met.src.dim() != 2
+            or ops.compiling() and isinstance(edge_index, Graph)):
         return edge_messages(layer, edge_index, size, x=x)
     network = after_linear(rest) if rest and len(names) == 1 and \
         names[0] in MLP_REDUCTIONS else None
     narrow = met.src.dtype in (torch.float16, torch.bfloat16) or \
         torch.is_autocast_enabled(met.src.device.type)
-    if narrow and network is None:
+    if narrow and (network is None or ops.compiling()):
         return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     if narrow:
@@ -263,17 +277,20 @@ def edge_network(layer, edge_index, size, x):
     sender = linear.weight[:, width:]
     own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
     sent = F.linear(met.src, sender)
-    if network is not None:
+    if network is not None and not ops.compiling():
         out = edge_mlp(
             graph, [None, *network.weights], [None, *network.biases],
             dst_part=own, src_part=sent, activation=network.activation,
             last=network.last, slope=network.slope, reduce=names[0])
         return combine(layer.aggr_module, [out], graph)
     if rest:
-        src, dst = graph.edge_index
+        src, dst = graph if ops.compiling() else graph.edge_index
         message = own.index_select(0, dst) + sent.index_select(0, src)
         for module in rest:
             message = module(message)
+        if ops.compiling():
+            layer._dfgnn_constant("fused")
+            return layer.aggregate(message, dst, dim_size=met.num_dst)
         return combine(layer.aggr_module, reduce_messages(
             graph, message, names), graph)
     return combine(layer.aggr_module, _shifted(
@@ -283,7 +300,7 @@ def edge_network(layer, edge_index, size, x):
 
 def _shifted(names, outs, own, graph):
     """Reductions of own_i + sent_j, given those of sent_j."""
-    degree = degrees(graph, own.dtype).view([-1] + [1] * (own.dim() - 1))
+    degree = degrees(graph, own).view([-1] + [1] * (own.dim() - 1))
     shift = own * (degree > 0)
     return [out + own * degree if name == "sum" else
             out + shift if name in ("mean", "min", "max") else out

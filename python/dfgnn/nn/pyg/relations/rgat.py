@@ -167,7 +167,7 @@ def _modulated(layer, call):
     # PyG asks that it is set, and returns it only if it is wanted
     layer._alpha = out if alpha is None else alpha.to(softmax_type(call.key))
     matrix = call.matrix
-    degree = degrees(matrix, out.dtype).view(-1, 1)
+    degree = degrees(matrix, out).view(-1, 1)
     if mod == "f-additive":
         # 1 is added to each weight that is not 0
         out = out + spmm(matrix, call.value,
