@@ -106,7 +106,7 @@ class _Clock:
     """Marks of the host."""
 
     @staticmethod
-    def mark(old=None):
+    def mark():
         return time.perf_counter()
 
     @staticmethod
@@ -118,9 +118,8 @@ class _Stream:
     """Marks of a GPU's current stream."""
 
     @staticmethod
-    def mark(old=None):
-        """A new mark; an old one that it replaces is used again."""
-        event = torch.cuda.Event(enable_timing=True) if old is None else old
+    def mark():
+        event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
@@ -175,7 +174,7 @@ class _Sample:
 
     def _end(self, _):
         if self.began is not None:
-            self.ended = self.clock.mark(self.ended)
+            self.ended = self.clock.mark()
 
     def close(self):
         for handle in self.handles:
