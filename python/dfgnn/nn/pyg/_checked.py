@@ -1,6 +1,7 @@
 """Compares what is made of a layer's graph with the graph itself, on the edges
 of a call and nodes without any."""
 
+import contextlib
 import warnings
 
 import torch
@@ -21,13 +22,28 @@ class _WithoutDropout(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@contextlib.contextmanager
+def _may_wait():
+    """The check waits for the device, once, also in a step before a capture,
+    which refuses what would wait in each."""
+    if not torch.cuda.is_initialized():
+        yield
+        return
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("default")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
 def difference(programs, args, name):
     """Why programs are not to run in the place of a graph: their numbers or
     gradients are others; None if they are not."""
     with torch.inference_mode(False), torch.enable_grad(), torch.no_grad():
         args = _with_lonely(programs, args)
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), _may_wait():
             told = _difference(programs, args)
     except torch.OutOfMemoryError:
         return None
