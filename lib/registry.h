@@ -20,7 +20,7 @@ const dfgnn_variant *dfgnn__variant(size_t i);
 /* NULL if there is no variant of that name. */
 const dfgnn_variant *dfgnn__variant_find(const char *name);
 
-/* Is it offered to the tuner, the model and the rule? */
+/* Is it offered where no portfolio names it? */
 static inline int dfgnn__variant_offered(const dfgnn_variant *variant) {
   return !variant->family->reference && !variant->family->paper;
 }

@@ -34,6 +34,7 @@ GRAPHS = 20           # of a cell, at least; one with fewer is not surveyed yet
 MEMBERS, MORE_MEMBERS = 12, 16
 WORTH = 0.0005        # the least that a member lowers the mean log ratio by
 SLOW = np.log(8.0)    # the log ratio of a variant that does not run
+PAPERS = 0.01         # the mean log ratio without papers' kernels that makes them members
 TREES = 150           # of a ranking
 SLOWEST = 208         # 100 times the log ratio beyond which times are alike
 LEAVES, FEWEST = 4, 4 # of the conditions of a default; graphs of a leaf
@@ -145,7 +146,9 @@ class Cell:
         self.runs = ~np.isnan(times)
         ratio = times - np.nanmin(times, axis=1, keepdims=True)
         self.ratio = np.where(self.runs, np.minimum(ratio, SLOW), SLOW)
-        self.leave([v for v, name in enumerate(self.variants) if name not in papers])
+        own = [v for v, name in enumerate(self.variants) if name not in papers]
+        if own and self.ratio[:, own].min(axis=1).mean() < PAPERS:
+            self.leave(own)
 
     def leave(self, columns):
         self.variants = [self.variants[v] for v in columns]
@@ -499,7 +502,7 @@ def main():
     parser.add_argument("--signatures", required=True)
     parser.add_argument("--variants", help="what `dfgnn-tune variants --json` prints: rows of"
                         " variants that have left the library or changed since leave the survey,"
-                        " and papers' are no members")
+                        " and papers' are members only where they win")
     parser.add_argument("--cells", default=HERE / "data" / "portfolios" / "cells.txt")
     parser.add_argument("--split", default=HERE / "data" / "portfolios" / "split.tsv")
     parser.add_argument("--use", default="all", choices=("all", "fit"),

@@ -78,7 +78,7 @@ size_t tool_lookup_candidates(size_t *measured, const tool_lookup *lookup,
   *measured = 0;
   for (size_t i = 0; i < (exhaustive ? dfgnn__variant_count() : members); i++) {
     const dfgnn_variant *variant = exhaustive ? dfgnn__variant(i) : member[i];
-    if (!dfgnn__variant_offered(variant) ||
+    if ((exhaustive && !dfgnn__variant_offered(variant)) ||
         dfgnn__variant_refusal(variant, &lookup->query.setting))
       continue;
     count++;

@@ -95,8 +95,7 @@ const tool_command tune_variants = {
     .text =
         "Lists every compiled-in variant, whether its device is present or "
         "not. With --json a variant has one object for each operator and pass "
-        "it computes; those of papers are not offered to the tuner. --bias, "
-        "--dropout, --edge-dim and --message leave only "
+        "it computes. --bias, --dropout, --edge-dim and --message leave only "
         "variants that can do it.",
     .options = HAS(OP) | HAS(PASS) | HAS(BIAS) | HAS(DROPOUT) | HAS(EDGE_DIM) |
                HAS(MESSAGE) | HAS_TABLE,

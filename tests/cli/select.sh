@@ -18,6 +18,17 @@ status 0 dfgnn-tune run "$small" --device cpu --op gat --heads 4 --dim 7 \
   --budget 20s --store "$store" --json -q
 holds '.[0].measured == 0'
 
+promise "a paper's kernel that is a member is measured as the others are"
+status 0 dfgnn-tune explain "$small" --device cpu --op gt --dim 128 \
+  --store "$work/paper.db" --json
+if grep -q 'fwd[.]pmf' "$work/out"; then # its portfolio is that of AVX-512
+  status 0 dfgnn-tune run "$small" --device cpu --op gt --dim 128 --budget 20s \
+    --store "$work/paper.db" --json -q
+  holds '.[0] | .source == "exact" and .measured + .failed == .candidates'
+  dfgnn-tune show --store "$work/paper.db" --all --json |
+    grep -q 'fwd[.]pmf' || fail "none was measured"
+fi
+
 promise "a graph near to one that was tuned here gets its variant"
 for again in 1 2 3 4; do # a busy machine needs more than one
   status 0 dfgnn-tune run "$top/data/cora.npz" --device cpu --op gat --heads 4 \
