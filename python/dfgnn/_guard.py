@@ -28,6 +28,7 @@ LEAST, MOST = 3, 12  # timed steps of each path
 RUN = 4  # steps of a path in a row; the first of them finds memory, untimed
 MOST_STEPS = WARM + 2 * RUN * (MOST // (RUN - 1) + 1)  # until one is chosen
 MOST_CALLS = 64  # of a layer in a step
+MOST_WAIT_S = 30.  # for kernels that are compiled in the background
 CLEAR = 1.25  # a ratio that decides if all of LEAST steps are beyond it
 MARGIN = 1.02  # the kernels stay unless they take longer by more than this
 KERNELS, OWN = "kernels", "own path"
@@ -209,6 +210,7 @@ class Race:
     def __init__(self, words):
         self.words = words  # of a time by the own path, and by kernels
         self.steps = 0
+        self.since = None  # when it could have begun
         self.open = None  # the sample of the step that runs
         self.waiting = []  # samples whose times are not known yet
         self.samples = {KERNELS: [], OWN: []}
@@ -226,12 +228,22 @@ class Race:
             return last  # no gradient has come since
         if last is not None:
             self._close(last)
+        if self.steps == WARM and self._waits():
+            self.open = _Sample(KERNELS, given, False)
+            return self.open
         turn, place = divmod(self.steps - WARM, RUN)
         path = OWN if turn >= 0 and turn % 2 == 0 else KERNELS
         timed = turn >= 0 and place > 0
         self.steps += 1
         self.open = _Sample(path, given, timed)
         return self.open
+
+    def _waits(self):
+        """Whether the race begins later, when kernels are compiled."""
+        if self.since is None:
+            self.since = time.monotonic()
+        return time.monotonic() - self.since < MOST_WAIT_S and \
+            _measure.compiling()
 
     def _close(self, sample):
         self.open = None

@@ -5,6 +5,7 @@ import ctypes
 import os
 import threading
 import time
+import weakref
 
 import torch
 
@@ -78,7 +79,10 @@ def _source(plan):
 class Kernels:
     """The kernels of a portfolio, while they are compiled in the background."""
 
+    made = weakref.WeakSet()
+
     def __init__(self, handle, wanted):
+        Kernels.made.add(self)
         self.pointer, self.process = ctypes.c_void_p(), _context.process
         if library().dfgnn_tune_prepare(
                 ctypes.byref(self.pointer), handle.context.handle,
@@ -92,6 +96,12 @@ class Kernels:
         # a fork has no thread that could end
         if self.pointer and self.process == _context.process:
             library().dfgnn_tune_release(self.pointer)
+
+
+def compiling():
+    """Whether kernels are compiled in the background: what runs meanwhile is
+    not yet what will run, and has fewer cores."""
+    return any([not kernels.ready() for kernels in list(Kernels.made)])
 
 
 class Again:

@@ -114,6 +114,22 @@ def test_a_clear_case_takes_few_steps(clock):
     assert type(one) is Own
 
 
+def test_the_race_waits_for_kernels_that_are_compiled(clock, monkeypatch):
+    busy = [True]
+    monkeypatch.setattr(_guard._measure, "compiling", lambda: busy[0])
+    one = layer(clock, (1, 1), (5, 5))
+    train(one)
+    assert set(one.paths) == {KERNELS}
+    busy[0] = False
+    train(one)
+    assert type(one) is Own
+    busy[0] = True
+    monkeypatch.setattr(_guard, "MOST_WAIT_S", 0)
+    one = layer(clock, (1, 1), (5, 5))
+    train(one)
+    assert type(one) is Own
+
+
 @pytest.mark.parametrize("gain, stays", [(1.2, Fast), (.8, Own)])
 def test_a_machine_with_other_work_decides_little(clock, gain, stays):
     """Steps take three times as long in phases, and one of eight is of luck
