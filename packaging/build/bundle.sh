@@ -31,7 +31,8 @@ find "$dir" -type f \( -perm -u+x -o -name '*.so*' \) | while read -r file; do
 done
 
 # 3. data and tests, laid out as in the source tree
-for part in data tests/cli tests/data tools/bench python docs include kernels; do
+for part in data tests/cli tests/data tools/bench python docs include kernels \
+  packaging/plugins; do
   [ -d "$src/$part" ] || continue
   mkdir -p "$dir/$part"
   cp -RL "$src/$part/." "$dir/$part/"
@@ -45,7 +46,7 @@ if [ -d "$dir/tests/gpu" ]; then
 fi
 find "$dir/python" -name __pycache__ -prune -exec rm -rf {} +
 [ ! -e data/stores/kernels.pack ] || cp data/stores/kernels.pack "$dir"
-cp "$src/VERSION" "$dir/VERSION"
+cp "$src/VERSION" "$src/README.md" "$dir/"
 git -C "$src" describe --always --dirty --abbrev=12 --exclude '*' \
   >"$dir/COMMIT" 2>/dev/null || rm -f "$dir/COMMIT"
 cp "$src/packaging/build/bundle-run.txt" "$dir/RUN.txt"
