@@ -479,8 +479,8 @@ TEST(relations_that_are_wrong_or_missing_are_named) {
   float data[64] = {0};
   int32_t of_edge[4096] = {0};
   dfgnn_context *ctx = context_on("cpu", "", 1);
-  dfgnn_csr csr =
-      csr32(3, 2, calloc(4, sizeof(int32_t)), calloc(1, sizeof(int32_t)));
+  int32_t none[4] = {0};
+  dfgnn_csr csr = csr32(3, 2, none, none);
   fixture f = graph_of(1);
   dfgnn_graph *plain = graph_on(ctx, &csr);
   dfgnn_edge_program *program = made("src x; rel a; out = sum_in(a * x)");
