@@ -320,6 +320,9 @@ def test_torch_compile_keeps_the_reductions_of_pna(towers, scalers):
     args = made("EdgeConv")[1]
     same(step(compiled(layer, calls), args), step(plain, args))
     assert calls
+    torch._dynamo.reset()
+    whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    same(step(whole, args), step(plain, args))
 
 
 @pytest.mark.parametrize("aggr", ["max", "mean"])
@@ -331,6 +334,9 @@ def test_a_network_of_pygs_own_is_one_of_edges(aggr):
     dfgnn.accelerate(layer, guard=False)
     same(step(layer, args), step(plain, args))
     same(step(compiled(layer, []), args), step(plain, args))
+    torch._dynamo.reset()
+    whole = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    same(step(whole, args), step(plain, args))
 
 
 if __name__ == "__main__":

@@ -141,20 +141,25 @@ TEST(a_compiler_that_hangs_is_ended_with_all_it_started) {
   ck_assert(kill(child, 0) != 0);
 }
 
+/* Loads the number in a process of its own. */
+static void load_in_child(void) {
+  void *found;
+  int status = -1;
+  const pid_t child = fork();
+  if (child == 0)
+    _exit(load(&found, number, NULL) || *(int *)found != 42);
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert_int_eq(status, 0);
+}
+
 TEST(what_was_compiled_once_is_found_by_every_process) {
   void *found;
   begin();
   if (!has_compiler())
     return;
   use_script("exec cc \"$@\"");
-  for (int i = 0; i < 3; i++) {
-    const pid_t child = fork();
-    if (child == 0)
-      _exit(load(&found, number, NULL) || *(int *)found != 42);
-    int status = -1;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
-  }
+  for (int i = 0; i < 3; i++)
+    load_in_child();
   ck_assert_int_eq(runs(), 1);
   ck_ok(load(&found, "__attribute__((visibility(\"default\"))) int number = 7;",
              NULL));
@@ -170,12 +175,7 @@ TEST(a_cache_that_others_may_write_is_left_alone) {
   if (!has_compiler())
     return;
   use_script("exec cc \"$@\"");
-  const pid_t child = fork();
-  if (child == 0)
-    _exit(load(&found, number, NULL) != DFGNN_OK);
-  int status = -1;
-  ck_assert_int_eq(waitpid(child, &status, 0), child);
-  ck_assert_int_eq(status, 0);
+  load_in_child();
   ck_assert_int_eq(chmod(cache, 0666), 0);
   ck_ok(load(&found, number, NULL));
   ck_assert_int_eq(*(int *)found, 42);

@@ -311,7 +311,7 @@ LOOP void add_total(int64_t n, double *restrict to, const REAL *x) {
     to[i] += x[i];
 }
 
-/* What brings a sum of exp(x - maximum) to another maximum.  An infinite one
+/* This brings a sum of exp(x - maximum) to another maximum.  An infinite one
  * stands for 0; where it is -infinity there is no sum yet. */
 LOOP REAL rescale(REAL maximum, REAL to) {
   return isinf(maximum) ? 1 : real_exp(maximum - to);

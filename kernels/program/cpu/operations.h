@@ -3,7 +3,7 @@
 #ifndef DFGNN_KERNELS_PROGRAM_CPU_OPERATIONS_H
 #define DFGNN_KERNELS_PROGRAM_CPU_OPERATIONS_H
 
-/* What each gives for x, and for the node's number c. */
+/* Each gives this for x, and for the node's number c. */
 #define PROGRAM_UNARY(X)                                                       \
   X(copy, x)                                                                   \
   X(square, x *x)                                                              \
@@ -27,7 +27,7 @@
   X(leaky, x > 0 ? x : x * c)
 /* These look at all numbers first. */
 #define PROGRAM_ANGLE(X) X(sin, ) X(cos, )
-/* What each gives for x and y. */
+/* Each gives this for x and y. */
 #define PROGRAM_BINARY(X)                                                      \
   X(add, x + y)                                                                \
   X(mul, x *y)                                                                 \
