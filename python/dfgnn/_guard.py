@@ -48,12 +48,21 @@ def guarded(forward):
     return called
 
 
+def own_propagate(module):
+    """Whether somebody put a propagate() on the module itself.  PyG leaves one
+    of its class there after an explanation."""
+    found, kind = module.__dict__.get("propagate"), type(module)
+    return found is not None and getattr(found, "__func__", found) not in (
+        getattr(kind, "_jinja_propagate", None),
+        getattr(kind, "_orig_propagate", None))
+
+
 def swap(module, kind):
     """Gives a module a class of the same parameters."""
     state = module.__dict__
-    if "propagate" in state and not state.get("_explain") \
+    if "propagate" in state and not own_propagate(module) \
+            and not state.get("_explain") \
             and state.get("_decomposed_layers", 1) == 1:
-        # PyG leaves its own propagate in the module after an explanation
         del state["propagate"]
     state.pop("_dfgnn_weights", None)
     module.__class__ = kind

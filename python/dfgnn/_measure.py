@@ -3,6 +3,7 @@ machine, from which later plans are chosen."""
 
 import ctypes
 import os
+import sys
 import threading
 import time
 import weakref
@@ -92,9 +93,11 @@ class Kernels:
     def ready(self):
         return library().dfgnn_tune_prepared(self.pointer)
 
-    def __del__(self, library=library):
-        # a fork has no thread that could end
-        if self.pointer and self.process == _context.process:
+    def __del__(self, ending=sys.is_finalizing):
+        # at exit the names of modules are gone; a fork has no thread that
+        # could end
+        if not ending() and self.pointer and \
+                self.process == _context.process:
             library().dfgnn_tune_release(self.pointer)
 
 

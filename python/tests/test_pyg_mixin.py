@@ -1,5 +1,7 @@
 """When the layers of dfgnn.nn.pyg take kernels, and when PyG's own path."""
 
+import copy
+import functools
 import logging
 import pickle
 
@@ -277,6 +279,60 @@ def test_a_hook_on_all_modules_is_called_as_pyg_calls_it(make, width, x,
         hook.remove()
     found, count = kernels(lambda: layer(x, edges, *more))
     assert count and not torch.allclose(found, expected)
+
+
+def network(width):
+    return torch.nn.Sequential(torch.nn.Linear(width, 4), torch.nn.ReLU(),
+                               torch.nn.Linear(4, 4))
+
+
+def doubled(layer, name):
+    """Puts a method on the layer, or on one of its modules, that gives twice
+    what its class gives."""
+    owner = layer if hasattr(type(layer), name) else layer.get_submodule(name)
+    name = name if owner is layer else "forward"
+    own = getattr(owner, name)
+    setattr(owner, name, functools.wraps(own)(
+        lambda *args, **kwargs: 2 * own(*args, **kwargs)))
+
+
+@pytest.mark.parametrize("when", ["before", "after the first call"])
+@pytest.mark.parametrize("make", [
+    lambda: G.GCNConv(F, 4), lambda: G.SAGEConv(F, 4, "max", project=True),
+    lambda: G.GATConv(F, 4, 2), lambda: G.GATv2Conv(F, 4, 2),
+    lambda: G.AGNNConv(), lambda: G.EdgeConv(network(2 * F)),
+    lambda: G.GINConv(network(F)), lambda: G.FeaStConv(F, 4, 2),
+    lambda: G.PNAConv(F, 4, ["mean", "std"], ["identity", "amplification"],
+                      torch.tensor([0, 3, 5, 8, 4]))],
+    ids="GCN SAGE GAT GATv2 AGNN Edge GIN FeaSt PNA".split())
+def test_methods_that_an_object_has_of_its_own_are_called(make, when, x,
+                                                          edges):
+    original = make().double()
+    methods = [name for name in ("message", "aggregate", "update", "propagate",
+                                 "edge_update", "edge_updater")
+               if name[:4] != "edge" or type(original).edge_update
+               is not MessagePassing.edge_update]
+    for name in methods + [n for n, _ in original.named_modules() if n]:
+        theirs, mine = copy.deepcopy(original), copy.deepcopy(original)
+        doubled(theirs, name)
+        if when == "before":
+            doubled(mine, name)
+        dfgnn.accelerate(mine, guard=False)
+        if when != "before":
+            mine(x, edges)
+            doubled(mine, name)
+        for _ in range(2):
+            near(mine(x, edges), theirs(x, edges), 1e-12)
+
+
+@pytest.mark.parametrize("aggr", ["max", "add"])
+@pytest.mark.parametrize("act", [torch.relu, torch.nn.functional.elu,
+                                 torch.relu_, lambda x: x.sin()])
+def test_an_activation_may_be_a_function(act, aggr, x, edges):
+    theirs = G.EdgeConv(G.MLP([2 * F, 8, 4], act=act), aggr).double().eval()
+    mine = copy.deepcopy(theirs)
+    dfgnn.accelerate(mine, guard=False)
+    near(mine(x, edges), theirs(x, edges), 1e-12)
 
 
 @pytest.mark.parametrize("make, width", [

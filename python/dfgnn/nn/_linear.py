@@ -115,10 +115,12 @@ LINEARS = {Linear, nn.Linear}
 
 
 def hooked(module):
-    """Whether a hook looks at the calls of a module or at their gradients."""
+    """Whether a hook looks at the calls of a module or at their gradients, or
+    a forward() that was put on the module itself takes them."""
     return bool(module._forward_hooks or module._forward_pre_hooks
                 or module._backward_hooks
-                or getattr(module, "_backward_pre_hooks", None))
+                or getattr(module, "_backward_pre_hooks", None)
+                or "forward" in module.__dict__)
 
 
 def _is_product(layer):

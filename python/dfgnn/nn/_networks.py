@@ -63,7 +63,7 @@ def _lowered(bias, weight):
 def flat(module):
     """The modules of nested Sequentials in order; None if a hook looks at one
     of them."""
-    if hooked(module) or "forward" in module.__dict__:
+    if hooked(module):
         return None
     if not _is_sequence(module):
         return [module]
@@ -107,10 +107,12 @@ def norm_of(module):
 
 def after_linear(modules):
     """The Network that these modules are after a Linear; None if there is
-    something else among them, or a hook looks at one."""
-    modules = without_nothing(modules)
-    if any(hooked(m) for m in modules):
+    something else among them (a function, which an MLP of PyG's may have as
+    its activation), or a hook looks at one."""
+    if not all(isinstance(m, torch.nn.Module) and not hooked(m)
+               for m in modules):
         return None
+    modules = without_nothing(modules)
     weights, biases, found = [], [], []
     for i, module in enumerate(modules):
         if i % 2 == 0:

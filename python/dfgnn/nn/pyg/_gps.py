@@ -40,7 +40,7 @@ def _attended(layer, x, batch):
     attn = layer.attn
     state = attn.__dict__
     if type(attn) is not torch.nn.MultiheadAttention or hooked(attn) or \
-            "forward" in state or not is_matrix(x) or \
+            not is_matrix(x) or \
             type(batch) not in PLAIN_TENSORS or batch.dim() != 1 or \
             batch.dtype != torch.int64 or batch.shape != x.shape[:1] or \
             not attn.batch_first or not attn._qkv_same_embed_dim or \

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear, MessagePassing, aggr
 
 from ... import _fallbacks, ops
-from ..._guard import guarded
+from ..._guard import guarded, own_propagate
 from ..._modes import constant
 from ..._operators import DTYPES, ShapeError
 from ...errors import InvalidError
@@ -62,9 +62,11 @@ def _messages_hooked(state):
             or state["_edge_update_forward_hooks"])
 
 
-def _replaced(state):
+def _replaced(layer, state):
     return ("message" in state or "aggregate" in state or "update" in state
-            or "message_and_aggregate" in state or "edge_update" in state)
+            or "message_and_aggregate" in state or "edge_update" in state
+            or "edge_updater" in state
+            or "propagate" in state and own_propagate(layer))
 
 
 def obstacle(layer):
@@ -85,7 +87,7 @@ def own_obstacle(layer):
         return "its features are decomposed"
     if _messages_hooked(state):
         return "a hook looks at its messages"
-    if layer._dfgnn_overridden or _replaced(state):
+    if layer._dfgnn_overridden or _replaced(layer, state):
         return (layer._dfgnn_overridden or "one of its methods") \
             + " is not PyG's"
     return None

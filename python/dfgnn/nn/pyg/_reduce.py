@@ -25,7 +25,8 @@ def _name(module):
     if name not in ("var", "std"):
         return name
     variance = module.var_aggr if name == "std" else module
-    return None if getattr(variance, "semi_grad", False) else name
+    return None if getattr(variance, "semi_grad", False) or \
+        hooked(variance) else name
 
 
 def reductions(module):
