@@ -8,19 +8,38 @@
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 
+/* Gives a job the views of its long rows. */
+static dfgnn_status take_long(dfgnn_program_job *job, dfgnn_graph *graph,
+                              int64_t long_row, int units) {
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const dfgnn_view *views[DFGNN_MAX_VIEWS];
+  dfgnn_status status = DFGNN_OK;
+  const int count =
+      dfgnn__program_long_views(requests, job, long_row, job->rows.max_degree,
+                                job->columns.max_degree, units);
+  for (int i = 0; i < count && !status; i++)
+    status = dfgnn__graph_view(&views[i], graph, &requests[i]);
+  if (!status)
+    dfgnn__program_take_long(job, long_row, views, count);
+  return status;
+}
+
 dfgnn_status dfgnn__edge_program_cuda(dfgnn_graph *graph,
-                                      const dfgnn_program_job *job,
+                                      const dfgnn_program_job *given,
                                       const dfgnn_program_tuning *tuning,
                                       void *stream) {
   dfgnn_context *ctx = graph->ctx;
   const dfgnn_program_code *code;
   void *workspace = NULL;
+  dfgnn_program_job taken = *given, *const job = &taken;
   dfgnn_status status = dfgnn__program_code(&code, job, tuning);
+  const int units = ctx->info.units > 0 ? ctx->info.units : 1;
+  if (!status)
+    status = take_long(job, graph, code->generated->long_row, units);
   if (status)
     return status;
   const dfgnn_queue queue = {.engine = dfgnn__context_engine(ctx),
                              .stream = stream};
-  const int units = ctx->info.units > 0 ? ctx->info.units : 1;
   dfgnn__graph_used(graph, stream);
   pthread_mutex_lock(&ctx->lock);
   int previous = dfgnn__context_enter(ctx);
@@ -46,16 +65,19 @@ dfgnn_status dfgnn__edge_program_collect(dfgnn_programs *list,
   const dfgnn_dag *dag = program->lowered->dag;
   const dfgnn_queue queue = {.list = list};
   const dfgnn_program_code *code;
+  const dfgnn_view some = {.extra = 1};
   dfgnn_program_array inputs[DFGNN_DAG_INPUTS], outputs[DFGNN_DAG_OUTPUTS];
   dfgnn_binding binding = {0};
-  dfgnn_program_job job = {.lowered = program->lowered,
-                           .codes = &((dfgnn_edge_program *)program)->codes,
-                           .binding = &binding,
-                           .rows = *matrix,
-                           .columns = *matrix,
-                           .relations = *matrix,
-                           .inputs = inputs,
-                           .outputs = outputs};
+  dfgnn_program_job job = {
+      .lowered = program->lowered,
+      .codes = &((dfgnn_edge_program *)program)->codes,
+      .binding = &binding,
+      .rows = *matrix,
+      .columns = *matrix,
+      .relations = *matrix,
+      .hubs = {[DFGNN_PLACE_DST] = &some, [DFGNN_PLACE_SRC] = &some},
+      .inputs = inputs,
+      .outputs = outputs};
   const dfgnn_dtype sums = dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
   dfgnn_extent *extents = calloc((size_t)dag->count, sizeof *extents);
   if (!extents)

@@ -35,6 +35,9 @@ typedef struct dfgnn_program_job {
   uint64_t seed;               /* of dropout */
   const uint64_t *device_seed; /* on a GPU, in its memory; NULL: seed */
   int threads;
+  /* On a GPU, WORK_ITEMS of the places that have long rows: those that blocks
+   * take, and those that are cut (kernels/program/cuda/run.h). */
+  const dfgnn_view *long_rows[DFGNN_PLACES], *hubs[DFGNN_PLACES];
   dfgnn_program_blocks blocks;
   struct dfgnn_program_codes *codes; /* of the program, that were generated */
   const struct dfgnn_body *body;     /* on CPUs: steps that are compiled */

@@ -14,15 +14,20 @@ typedef struct fixture {
   shape_of_graph shape;
 } fixture;
 
-static fixture graph_with(int rows, int hub) {
+static fixture fixture_of(dfgnn_csr csr) {
   fixture f = {.cpu = context_on("cpu", "", 1), .gpu = gpu_context()};
-  f.csr = program_csr(rows, hub);
-  f.shape = (shape_of_graph){rows, 23, f.csr.edges, RELATIONS};
+  f.csr = csr;
+  f.shape =
+      (shape_of_graph){csr.destinations, csr.sources, csr.edges, RELATIONS};
   f.host = graph_on(f.cpu, &f.csr);
   f.device = graph_on(f.gpu, &f.csr);
   relate(f.host, f.csr.edges);
   relate(f.device, f.csr.edges);
   return f;
+}
+
+static fixture graph_with(int rows, int hub) {
+  return fixture_of(program_csr(rows, hub));
 }
 
 /* Tensors of host memory, with copies on the device. */
@@ -95,7 +100,7 @@ static void check_orders(const char *text, const fixture *f, dfgnn_dtype dtype,
 IN_CASE("programs")
 
 TEST_LOOP(programs_and_their_gradients_are_within_their_bound, 0, PROGRAMS) {
-  const dfgnn_program_tuning by_rule = {.long_row = 100};
+  const dfgnn_program_tuning by_rule = {.long_row = 30}; /* pieces of 120 */
   if (!in_part(_i))
     return;
   fixture f = graph_with(31, 300);
@@ -119,7 +124,7 @@ IN_CASE("spread")
 
 TEST_LOOP(every_way_to_spread_a_row_is_right, 0, 20) {
   static const dfgnn_program_tuning tunings[] = {
-      {.lanes = 1, .group = 1, .unroll = 1, .long_row = 50},
+      {.lanes = 1, .group = 1, .unroll = 1, .long_row = 20},
       {.lanes = 1, .group = 32, .unroll = 4},
       {.lanes = 2, .group = 8, .unroll = 1, .vector = 2},
       {.lanes = 4, .group = 4, .unroll = 3, .vector = 1, .long_row = 50},
@@ -130,6 +135,75 @@ TEST_LOOP(every_way_to_spread_a_row_is_right, 0, 20) {
   fixture f = graph_with(31, 90);
   check_orders(programs[some[_i % 4]], &f, DFGNN_F32, 1, &tunings[_i / 4]);
 }
+
+IN_CASE("long")
+
+/* Graphs whose rows and columns are long in several ways; long_row is 20, and
+ * hubs are cut into pieces of 80. */
+static dfgnn_csr long_csr(int which) {
+  static const struct {
+    int rows, sources, each, hub;
+  } shapes[] = {
+      {40, 400, 3, 3000}, /* one row is a hub, few columns are long */
+      {1, 5, 0, 500},     /* one row, whose columns are hubs, too */
+      {9, 30, 81, 0},     /* all rows are hubs, the last piece has one edge */
+      {12, 3, 40, 0},     /* all rows are long, and three columns hubs */
+      {300, 1, 1, 0}};    /* no row is long, and the column is a hub */
+  const int rows = shapes[which].rows, sources = shapes[which].sources;
+  int32_t *offsets = zeros_of(rows + 1, sizeof *offsets);
+  for (int i = 0; i < rows; i++)
+    offsets[i + 1] =
+        offsets[i] + (i == rows / 2 && shapes[which].hub ? shapes[which].hub
+                      : i % 4 == 3                       ? 0
+                                                         : shapes[which].each);
+  int32_t *indices = zeros_of(offsets[rows], sizeof *indices);
+  uint64_t state = 3;
+  for (int e = 0; e < offsets[rows]; e++)
+    indices[e] = (int32_t)((uniform(&state) + 1) * sources / 2);
+  return csr32(rows, sources, offsets, indices);
+}
+
+static const char *const of_long_rows[] = {
+    /* GT */
+    "dst q[2,8]; src k[2,8], v[2,8]\n"
+    "out = sum_in(dropout(softmax_in(sum(q * k) * 0.35), 0.4) * v)",
+    /* GATv2, whose gradient has totals */
+    "dst x[2,5]; src y[2,5]; param a[2,5]\n"
+    "out = sum_in(softmax_in(dot(a, leaky_relu(x + y, .2))) * y)",
+    /* sums both ways, extremes, weights of edges and their gradients */
+    "dst q[5]; src k[5]; edge w\n"
+    "return out = sum_in(w * k) + max_in(tanh(k - q)),\n"
+    "  back = mean_out(w * q), low = min_out(q * w)",
+    /* several stages, and values of other shapes */
+    "dst q[3]; src k[3]; edge w; param W[4,3]\n"
+    "a = sum_in(w * k); b = sum_out(w * a * q)\n"
+    "m = linear(k + q, W)\n"
+    "return out = max_in(b + w) - mean_in(w * b), mean = mean_in(m),\n"
+    "  share = w * softmax_in(w), all = sum_all(m * w)",
+    /* reductions over relations */
+    "dst q[5]; src k[5]; rel r[5]; edge w\n"
+    "m = tanh(k * r + q) * w\n"
+    "return out = sum_in(m - mean_rel(m)),\n"
+    "  back = sum_out(softmax_rel(m) * max_rel(m - q)), share = degree(rel)"};
+enum {
+  LONG_TEXTS = sizeof of_long_rows / sizeof *of_long_rows,
+  LONG_GRAPHS = 5
+};
+
+TEST_LOOP(long_rows_are_right_whoever_takes_them, 0, LONG_TEXTS *LONG_GRAPHS) {
+  static const dfgnn_program_tuning tunings[] = {
+      {.long_row = 20},
+      {.lanes = 4, .group = 8, .unroll = 4, .long_row = 20},
+      {.lanes = 1, .group = 1, .unroll = 1, .long_row = 20},
+      {.long_row = -1}};
+  if (!in_part(_i))
+    return;
+  fixture f = fixture_of(long_csr(_i % LONG_GRAPHS));
+  for (int t = 0; t < (quick() ? 1 : 4); t++)
+    check_orders(of_long_rows[_i / LONG_GRAPHS], &f, DFGNN_F32, 1, &tunings[t]);
+}
+
+IN_CASE("seed")
 
 /* Runs a program whose seed lies in the device's memory. */
 static void run_seeded(const dfgnn_edge_program *program, const fixture *f,

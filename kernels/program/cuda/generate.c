@@ -113,7 +113,8 @@ static int is_computed_param(const writer *w, int32_t n, int before) {
 static void write_params(writer *w, int before) {
   P("\ntemplate <> struct values<%d> {\nusing A = A_;\nstatic "
     "__device__ __forceinline__ void run(const program_walk &p, const unsigned "
-    "long long *arrays_) {\nposition<A> here = {p, arrays_}; (void)here;\n%s",
+    "long long *arrays_) {\nptx::wait_for_previous();\n"
+    "ptx::let_next_begin();\nposition<A> here = {p, arrays_}; (void)here;\n%s",
     before, has_dropout(w) ? "here.read_seed();\n" : "");
   w->p = NULL;
   for (int32_t n = 0; n < w->dag->count; n++) {
@@ -154,27 +155,21 @@ static const char head[] =
 static const char tail[] =
     "\n} // namespace edge_program\n\n"
     "template <int W>\n"
-    "__global__ void edge_program_rows(const program_walk p, "
-    "const edge_program::arrays a) {\n"
+    "__global__ void edge_program_rows(const __grid_constant__ program_walk "
+    "p, const __grid_constant__ edge_program::arrays a) {\n"
     "  edge_program::walk_rows<edge_program::walk<W>>(p, a.at);\n}\n"
     "template <int W>\n"
-    "__global__ void edge_program_long(const program_walk p, "
-    "const edge_program::arrays a) {\n"
-    "  edge_program::walk_long<edge_program::walk<W>>(p, a.at);\n}\n"
-    "template <int W>\n"
-    "__global__ void edge_program_items(const program_walk p, "
-    "const edge_program::arrays a) {\n"
-    "  edge_program::walk_items<edge_program::walk<W>>(p, a.at);\n}\n"
-    "template <int W>\n"
-    "__global__ void edge_program_merge(const program_walk p, "
-    "const edge_program::arrays a) {\n"
+    "__global__ void edge_program_merge(const __grid_constant__ program_walk "
+    "p, const __grid_constant__ edge_program::arrays a) {\n"
     "  edge_program::walk_merge<edge_program::walk<W>>(p, a.at);\n}\n"
     "template <int W>\n"
-    "__global__ void edge_program_values(const program_walk p, "
-    "const edge_program::arrays a) {\n"
+    "__global__ void edge_program_values(const __grid_constant__ program_walk "
+    "p, const __grid_constant__ edge_program::arrays a) {\n"
     "  edge_program::values<W>::run(p, a.at);\n}\n"
     "template <int W>\n"
-    "__global__ void edge_program_totals(const program_totals p) {\n"
+    "__global__ void edge_program_totals(const __grid_constant__ "
+    "program_totals "
+    "p) {\n"
     "  edge_program::add_totals<edge_program::A_>(p);\n}\n"
     "\n} // namespace dfgnn\n";
 
@@ -285,7 +280,9 @@ static dfgnn_status generate(dfgnn_generated **generated,
     g->array_of = calloc(nodes, sizeof *g->array_of);
     g->totals = calloc(nodes, sizeof *g->totals);
     g->is_double = is_double(job);
-    g->long_row = tuning->long_row ? tuning->long_row : 256;
+    g->long_row = tuning->long_row < 0 ? 0
+                  : tuning->long_row   ? tuning->long_row
+                                       : 64;
     w.to = open_memstream(&g->text, &bytes);
   }
   if (!g || !w.to || !w.written || !w.early || !w.texts || !g->array_of ||

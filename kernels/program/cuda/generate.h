@@ -1,9 +1,9 @@
 /* generate.h - CUDA source for the walks of a program
  *
  * The source is made for the sizes and types of the tensors, and has a kernel
- * for each walk, dfgnn::edge_program_rows<w>, edge_program_long<w>,
- * edge_program_items<w> and edge_program_merge<w>, one for values of no place
- * before each walk, edge_program_values<w>, and edge_program_totals. */
+ * for each walk, dfgnn::edge_program_rows<w>, and one that merges its hubs,
+ * edge_program_merge<w>, one for values of no place before each walk,
+ * edge_program_values<w>, and edge_program_totals. */
 #ifndef DFGNN_PROGRAM_CUDA_GENERATE_H
 #define DFGNN_PROGRAM_CUDA_GENERATE_H
 
@@ -14,7 +14,7 @@ typedef struct dfgnn_program_tuning {
   int lanes;    /* of a side, 1 to 32 */
   int group;    /* lanes of a row, lanes to 32 */
   int unroll;   /* edges in flight of a side */
-  int long_row; /* edges; rows of more are cut to items of as many */
+  int long_row; /* edges; rows of more have a block each; negative: none has */
   int vector;   /* most features that a lane loads at once, 1 to 4 */
 } dfgnn_program_tuning;
 
@@ -36,7 +36,7 @@ typedef struct dfgnn_generated_walk {
 typedef struct dfgnn_generated {
   char *text;
   int is_double;
-  int long_row;
+  int long_row; /* 0: no row is long */
   /* Arrays: inputs, outputs, then nodes; array_of[n] is -1 if a node has none.
    */
   int array_count;

@@ -14,18 +14,22 @@ typedef struct program_walk {
   const int32_t *sources;   /* [E]: of each of the graph's edges */
   const int32_t *relations; /* [E]: likewise; NULL: there are none */
   const void *edge_ids;     /* of the graph; NULL: edges are in its order */
-  int64_t rows;
+  int64_t light_rows;   /* that groups of lanes take, unless they are long */
   int64_t counts[6];    /* of each place */
   const uint64_t *seed; /* in device memory; NULL: seed_value */
   uint64_t seed_value;
   void *partial;      /* [slots, totals], of the type of sums */
-  int64_t long_row;   /* edges; rows of more have a block, or items */
-  int64_t long_slots; /* the first slot of those blocks' warps */
-  int64_t item;       /* edges of a piece; long_row if rows have items */
-  int64_t items;      /* two for each piece */
-  int64_t item_slots; /* the first slot of the items' warps */
-  void *states;       /* [items, numbers of a side], of the type of sums */
-  int wide;           /* offsets and edge_ids are of 64 bits */
+  int64_t first_slot; /* of the launch's first warp */
+  /* Rows of more than long_row edges have a block each, those of more than
+   * `piece` edges one for each piece, where hubs are cut.  A list that is NULL
+   * is that of all rows. */
+  int64_t long_row, piece;
+  const int32_t *long_rows, *hubs;
+  int64_t long_count, hub_count;
+  int64_t long_blocks; /* which take them in turn */
+  int64_t hub_blocks;  /* of each hub, likewise */
+  void *states;        /* of pieces, of the type of sums */
+  int wide;            /* offsets and edge_ids are of 64 bits */
 } program_walk;
 
 typedef struct program_totals {

@@ -7,13 +7,11 @@
 
 enum {
   WARPS = 4,         /* of a block */
-  LONG_WARPS = 8,    /* of a block that has a long row */
-  WHOLE = 4,         /* times the edges of an item has a row that a block takes,
-                      * where rows cannot be cut */
-  STATES = 64 << 20, /* bytes of the states of items; longer items need less */
   SHARED = 48 << 10, /* bytes of a block */
   WAVES = 8,         /* blocks for each multiprocessor where sums over
-                      * everything are a slot for each warp */
+                      * everything are a slot for each warp, or that share the
+                      * pieces of hubs */
+  PIECE = 4,         /* times the edges that make a row long has a piece */
   ALIGNMENT = 256
 };
 
@@ -37,107 +35,141 @@ static const dfgnn_matrix *matrix_of(const dfgnn_program_job *job, int walk) {
   return dfgnn__program_matrix(job, job->lowered->walks[walk].own);
 }
 
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* ---- long rows ----------------------------------------------------------- */
+
+/* Edges of a piece of a hub.  A block takes about as long for them as the
+ * device for 200 times as many (H200, GT 1 x 128, survey of 61 graphs). */
+static int64_t piece_of(int64_t long_row, int64_t edges, int units) {
+  int64_t piece = PIECE * long_row;
+  while (piece && piece <= edges / units / 4)
+    piece *= 2;
+  return piece;
+}
+
+static int walks_over(const dfgnn_lowered *lowered, dfgnn_place own) {
+  int some = 0;
+  for (int w = 0; w < lowered->walk_count; w++)
+    some |= lowered->walks[w].own == own && lowered->walks[w].edges;
+  return some;
+}
+
+int dfgnn__program_long_views(dfgnn_view_request *requests,
+                              const dfgnn_program_job *job, int64_t long_row,
+                              int64_t longest_row, int64_t longest_column,
+                              int units) {
+  const int64_t sizes[] = {long_row,
+                           piece_of(long_row, job->rows.edges, units)};
+  int count = 0;
+  for (int by_column = 0; long_row > 0 && by_column < 2; by_column++) {
+    const int64_t longest = by_column ? longest_column : longest_row;
+    for (int k = 0;
+         k < 2 && walks_over(job->lowered,
+                             by_column ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST);
+         k++)
+      if (longest > sizes[k])
+        requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_WORK_ITEMS,
+                                                 .parameter = sizes[k],
+                                                 .transposed = by_column};
+  }
+  return count;
+}
+
+void dfgnn__program_take_long(dfgnn_program_job *job, int64_t long_row,
+                              const dfgnn_view *const *views, int count) {
+  for (int i = 0; i < count; i++) {
+    const dfgnn_view_request *r = &views[i]->request;
+    const int place = r->transposed ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
+    if (r->parameter == long_row)
+      job->long_rows[place] = views[i];
+    else
+      job->hubs[place] = views[i];
+  }
+}
+
+/* The rows that blocks take, and those of them that are cut. */
+typedef struct long_rows {
+  int64_t piece; /* 0: no row is long */
+  int64_t light, longs, hubs;
+  const int32_t *long_list, *hub_list;
+} long_rows;
+
+static long_rows long_rows_of(const dfgnn_program_job *job,
+                              const dfgnn_generated *g, int walk, int units) {
+  const dfgnn_walk *w = &job->lowered->walks[walk];
+  const dfgnn_view *longs = job->long_rows[w->own], *hubs = job->hubs[w->own];
+  const int cuts = g->walks[walk].cut >= 0;
+  long_rows l = {.light = matrix_of(job, walk)->destinations};
+  if (!w->edges || !g->long_row)
+    return l;
+  l.piece = piece_of(g->long_row, job->rows.edges, units);
+  if (w->own == DFGNN_PLACE_REL) { /* they are few, and most are long */
+    l.light = 0;
+    *(cuts ? &l.hubs : &l.longs) = job->relations.destinations;
+    return l;
+  }
+  if (longs) {
+    l.longs = longs->extra;
+    l.long_list = longs->array[3];
+  }
+  if (hubs && cuts) {
+    l.hubs = hubs->extra;
+    l.hub_list = hubs->array[3];
+  }
+  return l;
+}
+
 /* ---- launches ------------------------------------------------------------ */
 
 typedef struct shape {
-  int64_t blocks;
+  int64_t blocks, long_blocks, hub_blocks; /* hub_blocks: of each hub */
   int warps;
   size_t shared;
 } shape;
 
-/* Shared memory that a warp's values take. */
-static size_t warp_bytes(const dfgnn_generated *g, int walk) {
+/* Shared memory that a warp's values take, and numbers that a block joins. */
+static size_t warp_bytes(const dfgnn_generated *g, int walk, int joins) {
   const dfgnn_generated_walk *w = &g->walks[walk];
   return number_bytes(g) * ((size_t)w->own_shared * (size_t)(32 / w->group) +
-                            (size_t)w->edge_shared * (size_t)(32 / w->lanes));
+                            (size_t)w->edge_shared * (size_t)(32 / w->lanes) +
+                            (joins ? 2 * 32 : 0));
 }
 
-static shape shape_of_rows(const dfgnn_program_job *job,
-                           const dfgnn_generated *g, int walk, int units) {
-  const size_t bytes = warp_bytes(g, walk);
+static shape shape_of(const dfgnn_program_job *job, const dfgnn_generated *g,
+                      int walk, int units) {
+  const long_rows l = long_rows_of(job, g, walk, units);
+  const dfgnn_matrix *m = matrix_of(job, walk);
+  const int64_t most = (int64_t)units * WAVES;
+  const size_t bytes = warp_bytes(g, walk, l.longs || l.hubs);
+  const int limited = g->walks[walk].totals > 0;
   shape s = {.warps = WARPS};
   while (s.warps > 1 && bytes * (size_t)s.warps > SHARED)
     s.warps /= 2;
   s.shared = bytes * (size_t)s.warps;
-  const int64_t rows = s.warps * (32 / g->walks[walk].group);
-  s.blocks = (matrix_of(job, walk)->destinations + rows - 1) / rows;
-  if (g->walks[walk].totals)
-    s.blocks = least(s.blocks, (int64_t)units * WAVES);
-  s.blocks = s.blocks < 1 ? 1 : least(s.blocks, 1 << 30);
+  s.blocks = ceil_div(l.light, s.warps * (32 / g->walks[walk].group));
+  s.blocks = least(s.blocks < 1 ? 1 : s.blocks, limited ? most : 1 << 30);
+  s.long_blocks = limited ? least(l.longs, most) : l.longs;
+  if (l.hubs) {
+    s.hub_blocks = least(ceil_div(m->max_degree, l.piece), most / l.hubs);
+    s.hub_blocks = s.hub_blocks < 1 ? 1 : s.hub_blocks;
+  }
+  s.blocks += s.long_blocks + l.hubs * s.hub_blocks;
   return s;
 }
 
-/* Shared memory of a warp of a long row's block, and as many warps as have it.
- */
-static size_t long_bytes(const dfgnn_generated *g, int walk) {
-  return warp_bytes(g, walk) + 32 * number_bytes(g);
-}
-static int long_warps(const dfgnn_generated *g, int walk) {
-  int warps = LONG_WARPS;
-  while (warps > 1 && long_bytes(g, walk) * (size_t)warps > SHARED)
-    warps /= 2;
-  return warps;
+/* A block for each hub. */
+static shape shape_of_merge(const dfgnn_program_job *job,
+                            const dfgnn_generated *g, int walk, int units) {
+  shape s = shape_of(job, g, walk, units);
+  s.blocks = long_rows_of(job, g, walk, units).hubs;
+  return s;
 }
 
 /* A state has the numbers of a side's lanes. */
 static size_t state_bytes(const dfgnn_generated_walk *w,
                           const dfgnn_generated *g) {
   return (size_t)w->state * (size_t)w->lanes * number_bytes(g);
-}
-
-/* The number of pieces of `edges` edges. */
-static int64_t pieces_of(const dfgnn_matrix *m, int64_t edges) {
-  return (m->edges + edges - 1) / edges;
-}
-
-/* Edges of an item; 0: rows are not cut.  A block merges a row's items only if
- * it has two sides or more. */
-static int64_t item_of(const dfgnn_program_job *job, const dfgnn_generated *g,
-                       int walk) {
-  const dfgnn_generated_walk *w = &g->walks[walk];
-  const dfgnn_matrix *m = matrix_of(job, walk);
-  int64_t item = g->long_row;
-  if (w->cut < 0 || long_warps(g, walk) * 32 / w->lanes < 2)
-    return 0;
-  const int64_t most = STATES / (int64_t)(2 * state_bytes(w, g) + 1) + 1;
-  if (pieces_of(m, item) > most)
-    item = (m->edges + most - 1) / most;
-  return item;
-}
-
-/* Rows of more edges are long. */
-static int64_t long_row(const dfgnn_program_job *job, const dfgnn_generated *g,
-                        int walk) {
-  const int64_t item = item_of(job, g, walk);
-  return item ? item : (int64_t)WHOLE * g->long_row;
-}
-
-/* No blocks: there is no long row. */
-static shape shape_of_long(const dfgnn_program_job *job,
-                           const dfgnn_generated *g, int walk, int units) {
-  const size_t bytes = long_bytes(g, walk);
-  const dfgnn_matrix *m = matrix_of(job, walk);
-  shape s = {.warps = long_warps(g, walk)};
-  if (!job->lowered->walks[walk].edges ||
-      m->max_degree <= long_row(job, g, walk))
-    return s;
-  s.shared = bytes * (size_t)s.warps;
-  s.blocks = least(m->destinations, 2 * units);
-  return s;
-}
-
-/* Groups of lanes for all items; no blocks: no row is cut. */
-static shape shape_of_items(const dfgnn_program_job *job,
-                            const dfgnn_generated *g, int walk, int units) {
-  const int64_t item = item_of(job, g, walk);
-  shape s = shape_of_rows(job, g, walk, units);
-  const int64_t rows = s.warps * (32 / g->walks[walk].group);
-  if (!item || !shape_of_long(job, g, walk, units).blocks)
-    return (shape){.warps = s.warps};
-  s.blocks = (2 * pieces_of(matrix_of(job, walk), item) + rows - 1) / rows;
-  if (g->walks[walk].totals)
-    s.blocks = least(s.blocks, (int64_t)units * WAVES);
-  return s;
 }
 
 static size_t aligned(size_t bytes) {
@@ -152,21 +184,35 @@ static size_t array_bytes(const dfgnn_program_job *job,
   return aligned((size_t)(items * job->extents[n].all) * number_bytes(g));
 }
 
-static int64_t slots_of(const dfgnn_program_job *job, const dfgnn_generated *g,
-                        int walk, int units) {
-  const shape rows = shape_of_rows(job, g, walk, units);
-  const shape items = shape_of_items(job, g, walk, units);
-  const shape longs = shape_of_long(job, g, walk, units);
-  return rows.blocks * rows.warps + items.blocks * items.warps +
-         longs.blocks * longs.warps;
+/* A bound of the hubs, whatever the graph is. */
+static int64_t most_hubs(const dfgnn_program_job *job, const dfgnn_generated *g,
+                         int walk, int units) {
+  const int64_t piece = piece_of(g->long_row, job->rows.edges, units);
+  if (!piece || g->walks[walk].cut < 0)
+    return 0;
+  return job->lowered->walks[walk].own == DFGNN_PLACE_REL
+             ? job->relations.destinations
+             : job->rows.edges / piece;
 }
 
-/* The states of a walk's items. */
-static size_t states_of(const dfgnn_program_job *job, const dfgnn_generated *g,
-                        int walk, int units) {
-  if (!shape_of_items(job, g, walk, units).blocks)
+/* Bounds of what shape_of() says: blocks of rows, long rows and hubs, and of
+ * the merge. */
+static size_t totals_bytes(const dfgnn_program_job *job,
+                           const dfgnn_generated *g, int walk, int units) {
+  const int64_t blocks =
+      3 * (int64_t)units * WAVES + 2 * most_hubs(job, g, walk, units);
+  return aligned((size_t)(blocks * WARPS) * (size_t)g->walks[walk].totals *
+                 number_bytes(g));
+}
+
+/* The states of pieces, of which as many as hubs are not full. */
+static size_t states_bytes(const dfgnn_program_job *job,
+                           const dfgnn_generated *g, int walk, int units) {
+  const int64_t hubs = most_hubs(job, g, walk, units);
+  if (!hubs)
     return 0;
-  return 2 * (size_t)pieces_of(matrix_of(job, walk), item_of(job, g, walk)) *
+  const int64_t piece = piece_of(g->long_row, job->rows.edges, units);
+  return (size_t)(job->rows.edges / piece + hubs + 1) *
          state_bytes(&g->walks[walk], g);
 }
 
@@ -177,9 +223,8 @@ size_t dfgnn__program_cuda_workspace(const dfgnn_program_job *job,
     if (g->array_of[n] >= 0)
       bytes += array_bytes(job, g, n);
   for (int w = 0; w < job->lowered->walk_count; w++) {
-    size_t partial = aligned((size_t)slots_of(job, g, w, units) *
-                             (size_t)g->walks[w].totals * number_bytes(g)) +
-                     states_of(job, g, w, units);
+    size_t partial =
+        totals_bytes(job, g, w, units) + states_bytes(job, g, w, units);
     most = partial > most ? partial : most;
   }
   return bytes + aligned(most);
@@ -216,7 +261,6 @@ static program_walk params_of(const run *r, int walk) {
                     .sources = job->rows.indices,
                     .relations = job->relation_of,
                     .edge_ids = dfgnn__program_edges(job, own),
-                    .rows = m->destinations,
                     .seed = job->device_seed,
                     .seed_value = job->seed,
                     .partial = r->partial,
@@ -231,7 +275,8 @@ static dfgnn_status launch(const run *r, const char *name, int number, shape s,
       .source = r->source, .name = name, .count = 1, .constant = {number}};
   const dfgnn_grid grid = {.blocks = {(unsigned)s.blocks},
                            .threads = (unsigned)s.warps * 32,
-                           .shared = (unsigned)s.shared};
+                           .shared = (unsigned)s.shared,
+                           .overlaps = 1};
   void *arguments[] = {(void *)p, (void *)r->arrays};
   return dfgnn__launch(r->queue, &program, grid, arguments);
 }
@@ -257,9 +302,8 @@ static dfgnn_status run_values(const run *r, int before) {
                 (shape){.blocks = 1, .warps = 8}, &p);
 }
 
-static dfgnn_status add_totals(const run *r, int walk) {
+static dfgnn_status add_totals(const run *r, int walk, int64_t slots) {
   dfgnn_status status = DFGNN_OK;
-  const int64_t slots = slots_of(r->job, r->g, walk, r->units);
   const dfgnn_generated_walk *w = &r->g->walks[walk];
   for (int k = 0; !status && k < w->total_count; k++) {
     const dfgnn_program_total *t = &r->g->totals[w->total_first + k];
@@ -271,35 +315,35 @@ static dfgnn_status add_totals(const run *r, int walk) {
     const dfgnn_program program = {
         .source = r->source, .name = "dfgnn::edge_program_totals", .count = 1};
     const dfgnn_grid grid = {.blocks = {(unsigned)r->job->extents[t->node].all},
-                             .threads = 256};
+                             .threads = 256,
+                             .overlaps = 1};
     status = dfgnn__launch_struct(r->queue, &program, grid, &p);
   }
   return status;
 }
 
 static dfgnn_status run_walk(const run *r, int walk) {
-  const shape rows = shape_of_rows(r->job, r->g, walk, r->units);
-  const shape items = shape_of_items(r->job, r->g, walk, r->units);
-  const shape longs = shape_of_long(r->job, r->g, walk, r->units);
-  const int64_t slots = slots_of(r->job, r->g, walk, r->units);
+  const shape rows = shape_of(r->job, r->g, walk, r->units);
+  const shape merge = shape_of_merge(r->job, r->g, walk, r->units);
+  const long_rows l = long_rows_of(r->job, r->g, walk, r->units);
   program_walk p = params_of(r, walk);
-  p.long_row = longs.blocks ? long_row(r->job, r->g, walk) : INT64_MAX;
-  p.item_slots = rows.blocks * rows.warps;
-  p.long_slots = p.item_slots + items.blocks * items.warps;
-  p.item = p.long_row;
-  p.items = items.blocks ? 2 * pieces_of(matrix_of(r->job, walk), p.item) : 0;
-  p.states =
-      r->partial + aligned((size_t)slots * (size_t)r->g->walks[walk].totals *
-                           number_bytes(r->g));
+  p.light_rows = l.light;
+  p.long_row = l.longs || l.hubs ? r->g->long_row : INT64_MAX;
+  p.piece = l.piece;
+  p.long_rows = l.long_list;
+  p.hubs = l.hub_list;
+  p.long_count = l.longs;
+  p.hub_count = l.hubs;
+  p.long_blocks = rows.long_blocks;
+  p.hub_blocks = rows.hub_blocks;
+  p.states = r->partial + totals_bytes(r->job, r->g, walk, r->units);
   dfgnn_status status = launch(r, "dfgnn::edge_program_rows", walk, rows, &p);
-  if (!status && items.blocks)
-    status = launch(r, "dfgnn::edge_program_items", walk, items, &p);
-  if (!status && longs.blocks)
-    status = launch(r,
-                    items.blocks ? "dfgnn::edge_program_merge"
-                                 : "dfgnn::edge_program_long",
-                    walk, longs, &p);
-  return status ? status : add_totals(r, walk);
+  p.first_slot = rows.blocks * rows.warps;
+  if (!status && merge.blocks)
+    status = launch(r, "dfgnn::edge_program_merge", walk, merge, &p);
+  return status
+             ? status
+             : add_totals(r, walk, (rows.blocks + merge.blocks) * rows.warps);
 }
 
 dfgnn_status dfgnn__program_cuda(const dfgnn_program_job *job,

@@ -4,6 +4,16 @@
 
 #include "kernels/program/cuda/generate.h"
 
+/* The views by which blocks take long rows, for a job whose graph is known:
+ * long_row as dfgnn_program_tuning has it, but 0 for none; the largest degrees
+ * of rows and columns; units: of the device.  At most 4. */
+int dfgnn__program_long_views(dfgnn_view_request *requests,
+                              const dfgnn_program_job *job, int64_t long_row,
+                              int64_t longest_row, int64_t longest_column,
+                              int units);
+void dfgnn__program_take_long(dfgnn_program_job *job, int64_t long_row,
+                              const dfgnn_view *const *views, int count);
+
 /* Bytes of device memory, 256-byte aligned, that a run needs; units: of the
  * device. */
 size_t dfgnn__program_cuda_workspace(const dfgnn_program_job *job,

@@ -3,11 +3,12 @@
  * generate.c writes a struct for each walk of a program
  * (kernels/program/lower.h): what is loaded, computed and reduced.  This is the
  * skeleton around it: rows over groups of lanes, edges over the sides of a
- * group with U edges in flight. Rows that have too many edges for a group are
- * cut to items, whose states are merged by a block for each row; where edges
- * are looked at in several stages, a block has such a row alone.  Reductions
- * are joined in an order that the launch fixes, so that bits repeat.  A walk
- * has
+ * group with U edges in flight.  A row that is long has a block of its own,
+ * whose groups take a part of its edges each.  A hub, which is longer than
+ * that, is cut into pieces: blocks take them, and a second kernel merges their
+ * states.  Where edges are looked at in several stages, a block takes hubs,
+ * too. Reductions are joined in an order that the launch fixes, so that bits
+ * repeat. A walk has
  *
  * clang-format off
  *   A                     the type of sums
@@ -81,45 +82,33 @@ template <typename A> struct position {
 
 /* ---- joining sides ------------------------------------------------------- */
 
-/* Sides of a group, by shuffles. */
+/* Joins the sides of a group of G lanes by shuffles; of a block, those of each
+ * warp, and then the warps through shared memory. */
 template <typename A, int L, int G> struct join_sides {
-  __device__ __forceinline__ void sum(A &x) const {
-#pragma unroll
-    for (int o = L; o < G; o *= 2)
-      x += __shfl_xor_sync(kFullMask, x, o);
-  }
-  __device__ __forceinline__ void max(A &x) const {
-#pragma unroll
-    for (int o = L; o < G; o *= 2)
-      x = f_max(__shfl_xor_sync(kFullMask, x, o), x);
-  }
-};
+  A *memory; /* two numbers for each thread; NULL: of a group */
+  mutable int turn;
 
-/* The warps of a block, too, through shared memory. */
-template <typename A, int L> struct join_block {
-  A *memory; /* a number for each thread */
-  join_sides<A, L, 32> sides;
-
-  __device__ __forceinline__ A &of(int warp) const {
-    return memory[warp * 32 + (threadIdx.x & 31)];
-  }
   template <class F>
-  __device__ __forceinline__ void over_warps(A &x, const F &add) const {
+  __device__ __forceinline__ void join(A &x, const F &add) const {
+#pragma unroll
+    for (int o = L; o < 32; o *= 2)
+      if (o < G || memory)
+        x = add(x, __shfl_xor_sync(kFullMask, x, o));
+    if (!memory)
+      return;
+    A *const warps = memory + turn * blockDim.x;
+    turn ^= 1; /* the next number is written before all have read this one */
+    warps[threadIdx.x] = x;
     __syncthreads();
-    of(threadIdx.x / 32) = x;
-    __syncthreads();
-    A y = of(0);
-    for (int w = 1; w < int(blockDim.x / 32); ++w)
-      y = add(y, of(w));
-    x = y;
+    x = warps[threadIdx.x & 31];
+    for (int w = 32; w < int(blockDim.x); w += 32)
+      x = add(x, warps[w + (threadIdx.x & 31)]);
   }
   __device__ __forceinline__ void sum(A &x) const {
-    sides.sum(x);
-    over_warps(x, [](A a, A b) { return a + b; });
+    join(x, [](A a, A b) { return a + b; });
   }
   __device__ __forceinline__ void max(A &x) const {
-    sides.max(x);
-    over_warps(x, [](A a, A b) { return f_max(b, a); });
+    join(x, [](A a, A b) { return f_max(b, a); });
   }
 };
 
@@ -210,19 +199,45 @@ __device__ __forceinline__ auto add_edges(W &w, int64_t begin, share part) {
   return z;
 }
 
+/* Writes, or reads, the numbers of a state that a lane has. */
+template <typename A, int L> struct keep_numbers {
+  A *to;
+  int lane;
+  __device__ __forceinline__ void operator()(A &x, int k) const {
+    to[k * L + lane] = x;
+  }
+};
+template <typename A, int L> struct take_numbers {
+  const A *from;
+  int lane;
+  __device__ __forceinline__ void operator()(A &x, int k) const {
+    x = from[k * L + lane];
+  }
+};
+
+/* Walks the edges of `part`.  state: a piece of a hub leaves its reductions
+ * there; NULL: the row is whole. */
 template <int S, class W, class J>
 __device__ __forceinline__ void walk_stage(W &w, int64_t begin, share part,
-                                           const J &how) {
+                                           const J &how, typename W::A *state) {
   if constexpr (S < W::kStages) {
     constexpr stage<S> s = {};
     w.own(s);
     if constexpr (W::has_edges(S)) {
       auto z = add_edges<S>(w, begin, part);
       w.join(s, z, how);
+      if constexpr (S == W::kCut) {
+        if (state) {
+          if (threadIdx.x < W::kLanes)
+            w.numbers(s, z,
+                      keep_numbers<typename W::A, W::kLanes>{state, w.lane});
+          return;
+        }
+      }
       w.finish(s, z);
     }
     w.store(s);
-    walk_stage<S + 1>(w, begin, part, how);
+    walk_stage<S + 1>(w, begin, part, how, state);
   }
 }
 
@@ -244,148 +259,109 @@ __device__ __forceinline__ void store_totals(W &w, int64_t slot) {
   if constexpr (W::kTotals > 0) {
     typename W::A *to =
         static_cast<typename W::A *>(w.p.partial) + slot * W::kTotals;
-    w.totals(to, join_sides<typename W::A, W::kLanes, 32>{},
+    w.totals(to, join_sides<typename W::A, W::kLanes, 32>{nullptr, 0},
              (threadIdx.x & 31) < W::kLanes);
   }
 }
 
 /* ---- kernels ------------------------------------------------------------- */
 
-/* Rows over groups of lanes; those of more than p.long_row edges are left. */
+/* The state of piece k of a hub, whose edges begin at `begin`: those of hubs
+ * before it end below, since a hub has more than p.piece edges. */
+template <class W>
+__device__ __forceinline__ typename W::A *
+state_of(const program_walk &p, int64_t hub, int64_t begin, int64_t k) {
+  return static_cast<typename W::A *>(p.states) +
+         (begin / p.piece + hub + k) * int64_t(W::kState * W::kLanes);
+}
+
+__device__ __forceinline__ int64_t in_list(const int32_t *list, int64_t i) {
+  return list ? __ldg(list + i) : i;
+}
+
+/* Where the numbers of join_sides are, behind the values of a block's warps. */
+template <class W>
+__device__ __forceinline__ typename W::A *joined(typename W::A *memory,
+                                                 int warps) {
+  return memory + warps * (32 / W::kGroup * W::kOwnShared +
+                           32 / W::kLanes * W::kEdgeShared);
+}
+
+/* The first blocks take a piece of a hub each, p.hub_blocks for each hub, those
+ * after them long rows, and the others as many rows as they have groups. */
 template <class W>
 __device__ __forceinline__ void walk_rows(const program_walk &p,
                                           const unsigned long long *arrays) {
   extern __shared__ __align__(16) char memory[];
   using A = typename W::A;
-  constexpr int kRows = 32 / W::kGroup;
+  constexpr int kRows = 32 / W::kGroup, kSides = W::kGroup / W::kLanes;
+  ptx::wait_for_previous();
+  ptx::let_next_begin();
   const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
+  const int groups = warps * kRows, group = threadIdx.x / W::kGroup;
+  const int64_t of_hubs = p.hub_count * p.hub_blocks;
+  const int64_t before = of_hubs + p.long_blocks, block = blockIdx.x;
+  const bool is_piece = block < of_hubs, alone = block < before;
+  const int64_t hub = is_piece ? block / p.hub_blocks : 0;
   const offsets_t offsets = {p.offsets, p.wide};
   W w = {{p, arrays}};
   place(w, reinterpret_cast<A *>(memory), warps);
   w.prepare();
-  constexpr int kSides = W::kGroup / W::kLanes;
   const int side = w.group_lane / W::kLanes;
   share part = {side, kSides, side, kSides, 0};
-  const int64_t step = int64_t(gridDim.x) * warps * kRows;
-  for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
-       unit < p.rows; unit += step) {
-    const int64_t row = unit + (threadIdx.x & 31) / W::kGroup;
-    int64_t begin = 0, end = 0;
-    w.row = row < p.rows ? row : 0;
-    begin = offsets[w.row];
-    end = offsets[w.row + 1];
-    w.active = row < p.rows && end - begin <= p.long_row;
-    w.degree = w.active ? static_cast<int>(end - begin) : 0;
-    w.writer = w.active && side == 0;
-    part.count = w.degree;
-    walk_stage<0>(w, begin, part, join_sides<A, W::kLanes, W::kGroup>{});
+  const join_sides<A, W::kLanes, W::kGroup> how = {
+      alone ? joined<W>(reinterpret_cast<A *>(memory), warps) : nullptr, 0};
+  int64_t at, last, step;
+  if (is_piece) {
+    at = block % p.hub_blocks;
+    last = INT64_MAX; /* until there is no such piece */
+    step = p.hub_blocks;
+  } else if (alone) {
+    at = block - of_hubs;
+    last = p.long_count;
+    step = p.long_blocks;
+  } else {
+    at = (block - before) * groups + warp * kRows;
+    last = p.light_rows;
+    step = (gridDim.x - before) * groups;
   }
-  store_totals(w, int64_t(blockIdx.x) * warps + warp);
-}
-
-/* A block for each row of more than p.long_row edges, in their order. */
-template <class W>
-__device__ __forceinline__ void walk_long(const program_walk &p,
-                                          const unsigned long long *arrays) {
-  extern __shared__ __align__(16) char memory[];
-  __shared__ unsigned char is_long[1024];
-  using A = typename W::A;
-  const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-  const offsets_t offsets = {p.offsets, p.wide};
-  W w = {{p, arrays}};
-  A *const joined = reinterpret_cast<A *>(memory);
-  place(w, joined + blockDim.x, warps);
-  w.prepare();
-  constexpr int kSides = 32 / W::kLanes;
-  const int side = (threadIdx.x & 31) / W::kLanes;
-  share part = {side, kSides, warp * kSides + side, warps * kSides, 0};
-  const join_block<A, W::kLanes> how = {joined, {}};
-  const int64_t round = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t first = blockIdx.x; first < p.rows; first += round) {
-    const int64_t mine = first + int64_t(threadIdx.x) * gridDim.x;
-    __syncthreads();
-    is_long[threadIdx.x] =
-        mine < p.rows && offsets[mine + 1] - offsets[mine] > p.long_row;
-    __syncthreads();
-    for (int t = 0; t < int(blockDim.x); ++t) {
-      if (!is_long[t])
-        continue;
-      w.row = first + int64_t(t) * gridDim.x;
-      const int64_t begin = offsets[w.row];
-      w.degree = static_cast<int>(offsets[w.row + 1] - begin);
+  for (; at < last; at += step) {
+    A *state = nullptr;
+    int64_t begin;
+    if (alone) {
+      w.row = in_list(is_piece ? p.hubs : p.long_rows, is_piece ? hub : at);
+      begin = offsets[w.row];
       w.active = true;
-      w.writer = warp == 0 && side == 0;
+      w.degree = static_cast<int>(offsets[w.row + 1] - begin);
+      w.writer = !is_piece && threadIdx.x < W::kLanes;
+      int count = w.degree;
+      if (is_piece) {
+        if (at * p.piece >= count)
+          break;
+        state = state_of<W>(p, hub, begin, at);
+        begin += at * p.piece;
+        count = static_cast<int>(min(p.piece, count - at * p.piece));
+      } else if (p.hub_count && count > p.piece) {
+        continue;
+      }
+      const int each = (count + groups - 1) / groups;
+      const int first = min(group * each, count);
+      begin += first;
+      part.count = min(each, count - first);
+    } else {
+      const int64_t row = at + (threadIdx.x & 31) / W::kGroup;
+      w.row = row < last ? row : 0;
+      begin = offsets[w.row];
+      const int64_t degree = offsets[w.row + 1] - begin;
+      w.active = row < last && degree <= p.long_row;
+      w.degree = w.active ? static_cast<int>(degree) : 0;
+      w.writer = w.active && side == 0;
       part.count = w.degree;
-      walk_stage<0>(w, begin, part, how);
     }
+    walk_stage<0>(w, begin, part, how, state);
   }
-  store_totals(w, p.long_slots + int64_t(blockIdx.x) * warps + warp);
+  store_totals(w, p.first_slot + block * warps + warp);
 }
-
-/* ---- items of long rows -------------------------------------------------- */
-
-/* The edges are cut to pieces of p.item, and a long row has more than that.  So
- * a piece has edges of two long rows at most, that of its first edge and that
- * of its last: item 2 k is of the first in piece k, item 2 k + 1 of one that
- * begins within it. */
-struct item_of_row {
-  int64_t row, begin, end; /* no edges: there is no such item */
-};
-
-/* The row that has an edge: the last that begins there or before. */
-__device__ __forceinline__ int64_t row_of(const program_walk &p,
-                                          offsets_t offsets, int64_t edge) {
-  int64_t low = 0, high = p.rows;
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (offsets[middle] <= edge)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-__device__ __forceinline__ item_of_row find_item(const program_walk &p,
-                                                 int64_t item) {
-  const offsets_t offsets = {p.offsets, p.wide};
-  const int64_t edges = offsets[p.rows], first = item / 2 * p.item;
-  const int64_t last = min(first + p.item, edges);
-  if (first >= edges)
-    return {0, 0, 0};
-  const int64_t row = row_of(p, offsets, item & 1 ? last - 1 : first);
-  const int64_t begin = offsets[row], end = offsets[row + 1];
-  if (end - begin <= p.long_row || (item & 1 && begin <= first))
-    return {0, 0, 0};
-  return {row, max(begin, first), min(end, last)};
-}
-
-/* Where a row's k-th item is. */
-__device__ __forceinline__ int64_t item_slot(const program_walk &p,
-                                             int64_t begin, int64_t k) {
-  const int64_t piece = begin / p.item + k;
-  return 2 * piece + (piece * p.item < begin);
-}
-
-/* Writes, or reads, the numbers of a state that a lane has. */
-template <typename A, int L> struct keep_numbers {
-  A *to;
-  int lane;
-  bool live;
-  __device__ __forceinline__ void operator()(A &x, int k) const {
-    if (live)
-      to[k * L + lane] = x;
-  }
-};
-template <typename A, int L> struct take_numbers {
-  const A *from;
-  int lane;
-  bool live;
-  __device__ __forceinline__ void operator()(A &x, int k) const {
-    if (live)
-      x = from[k * L + lane];
-  }
-};
 
 /* Values of a row before the edges of its stage with edges. */
 template <int S, class W> __device__ __forceinline__ void until_cut(W &w) {
@@ -397,71 +373,25 @@ template <int S, class W> __device__ __forceinline__ void until_cut(W &w) {
   }
 }
 
-/* Items over groups of lanes. */
-template <class W>
-__device__ __forceinline__ void walk_items(const program_walk &p,
-                                           const unsigned long long *arrays) {
-  if constexpr (W::kCut >= 0) {
-    extern __shared__ __align__(16) char memory[];
-    using A = typename W::A;
-    constexpr int kRows = 32 / W::kGroup;
-    constexpr stage<W::kCut> cut = {};
-    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    const offsets_t offsets = {p.offsets, p.wide};
-    W w = {{p, arrays}};
-    place(w, reinterpret_cast<A *>(memory), warps);
-    w.prepare();
-    constexpr int kSides = W::kGroup / W::kLanes;
-    const int side = w.group_lane / W::kLanes;
-    const int64_t step = int64_t(gridDim.x) * warps * kRows;
-    for (int64_t unit = (int64_t(blockIdx.x) * warps + warp) * kRows;
-         unit < p.items; unit += step) {
-      const int64_t number = unit + (threadIdx.x & 31) / W::kGroup;
-      item_of_row item = {0, 0, 0};
-      if (number < p.items)
-        item = find_item(p, number);
-      const share part = {side, kSides, side, kSides,
-                          static_cast<int>(item.end - item.begin)};
-      if (!__any_sync(kFullMask, part.count > 0))
-        continue;
-      w.row = item.row;
-      w.active = part.count > 0;
-      w.degree = static_cast<int>(offsets[w.row + 1] - offsets[w.row]);
-      w.writer = false;
-      until_cut<0>(w);
-      auto z = add_edges<W::kCut>(w, item.begin, part);
-      w.join(cut, z, join_sides<A, W::kLanes, W::kGroup>{});
-      A *const state =
-          static_cast<A *>(p.states) + number * int64_t(W::kState * W::kLanes);
-      w.numbers(
-          cut, z,
-          keep_numbers<A, W::kLanes>{state, w.lane, w.active && side == 0});
-      if constexpr (W::kOwnShared > 0)
-        __syncwarp();
-    }
-    store_totals(w, p.item_slots + int64_t(blockIdx.x) * warps + warp);
-  }
-}
-
-/* The state of a row from those of its items, in their order: each side takes
+/* The state of a hub from those of its pieces, in their order: each side takes
  * one, and the first side what is joined so far. */
 template <class W, class J>
-__device__ __forceinline__ auto merge_items(W &w, int64_t begin, int64_t end,
-                                            int side, int sides, const J &how) {
+__device__ __forceinline__ auto merge_pieces(W &w, int64_t hub, int64_t begin,
+                                             const J &how) {
   using A = typename W::A;
   constexpr stage<W::kCut> cut = {};
-  const int64_t count = (end - 1) / w.p.item - begin / w.p.item + 1;
+  const int side = threadIdx.x / W::kLanes, sides = blockDim.x / W::kLanes;
+  const int64_t count = (w.degree + w.p.piece - 1) / w.p.piece;
   auto z = w.begin(cut);
   for (int64_t next = 0; next < count;) {
-    const int first = next > 0; /* the side of item `next` */
+    const int first = next > 0; /* the side of piece `next` */
     const int64_t mine = next + side - first;
     if (side >= first) {
       z = w.begin(cut);
-      const bool live = mine < count;
-      const A *state = static_cast<const A *>(w.p.states) +
-                       item_slot(w.p, begin, live ? mine : 0) *
-                           int64_t(W::kState * W::kLanes);
-      w.numbers(cut, z, take_numbers<A, W::kLanes>{state, w.lane, live});
+      if (mine < count)
+        w.numbers(cut, z,
+                  take_numbers<A, W::kLanes>{state_of<W>(w.p, hub, begin, mine),
+                                             w.lane});
     }
     w.join(cut, z, how);
     next += sides - first;
@@ -469,47 +399,35 @@ __device__ __forceinline__ auto merge_items(W &w, int64_t begin, int64_t end,
   return z;
 }
 
-/* A block for each row that has items. */
+/* A block for each hub. */
 template <class W>
 __device__ __forceinline__ void walk_merge(const program_walk &p,
                                            const unsigned long long *arrays) {
   if constexpr (W::kCut >= 0) {
     extern __shared__ __align__(16) char memory[];
-    __shared__ unsigned char is_long[1024];
     using A = typename W::A;
     constexpr stage<W::kCut> cut = {};
-    constexpr int kSides = 32 / W::kLanes;
-    const int warps = blockDim.x / 32, warp = threadIdx.x / 32;
-    const int side = warp * kSides + (threadIdx.x & 31) / W::kLanes;
+    ptx::wait_for_previous();
+    ptx::let_next_begin();
+    const int warps = blockDim.x / 32;
+    const int64_t hub = blockIdx.x;
     const offsets_t offsets = {p.offsets, p.wide};
     W w = {{p, arrays}};
-    A *const joined = reinterpret_cast<A *>(memory);
-    place(w, joined + blockDim.x, warps);
+    place(w, reinterpret_cast<A *>(memory), warps);
     w.prepare();
-    const join_block<A, W::kLanes> how = {joined, {}};
-    const int64_t round = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t first = blockIdx.x; first < p.rows; first += round) {
-      const int64_t mine = first + int64_t(threadIdx.x) * gridDim.x;
-      __syncthreads();
-      is_long[threadIdx.x] =
-          mine < p.rows && offsets[mine + 1] - offsets[mine] > p.long_row;
-      __syncthreads();
-      for (int t = 0; t < int(blockDim.x); ++t) {
-        if (!is_long[t])
-          continue;
-        w.row = first + int64_t(t) * gridDim.x;
-        const int64_t begin = offsets[w.row], end = offsets[w.row + 1];
-        w.degree = static_cast<int>(end - begin);
-        w.active = true;
-        w.writer = side == 0;
-        until_cut<0>(w);
-        auto z = merge_items(w, begin, end, side, warps * kSides, how);
-        w.finish(cut, z);
-        w.store(cut);
-        walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0, 1, 0}, how);
-      }
-    }
-    store_totals(w, p.long_slots + int64_t(blockIdx.x) * warps + warp);
+    const join_sides<A, W::kLanes, W::kGroup> how = {
+        joined<W>(reinterpret_cast<A *>(memory), warps), 0};
+    w.row = in_list(p.hubs, hub);
+    const int64_t begin = offsets[w.row];
+    w.degree = static_cast<int>(offsets[w.row + 1] - begin);
+    w.active = true;
+    w.writer = threadIdx.x < W::kLanes;
+    until_cut<0>(w);
+    auto z = merge_pieces(w, hub, begin, how);
+    w.finish(cut, z);
+    w.store(cut);
+    walk_stage<W::kCut + 1>(w, begin, share{0, 1, 0, 1, 0}, how, nullptr);
+    store_totals(w, p.first_slot + hub * warps + threadIdx.x / 32);
   }
 }
 
@@ -517,6 +435,8 @@ __device__ __forceinline__ void walk_merge(const program_walk &p,
 template <typename A>
 __device__ __forceinline__ void add_totals(const program_totals &p) {
   __shared__ double sums[256];
+  ptx::wait_for_previous();
+  ptx::let_next_begin();
   const A *from = static_cast<const A *>(p.partial) + blockIdx.x;
   double sum = 0;
   for (int64_t slot = threadIdx.x; slot < p.slots; slot += 256)

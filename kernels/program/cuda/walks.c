@@ -9,7 +9,8 @@ static dfgnn_program_tuning tuning_of(const int *parameter) {
                                 .group = parameter[LANES] * parameter[SIDES],
                                 .unroll = parameter[UNROLL],
                                 .vector = parameter[VECTOR],
-                                .long_row = parameter[LONG]};
+                                .long_row =
+                                    parameter[LONG] ? parameter[LONG] : -1};
 }
 
 static int walks_legal(const int *parameter) {
@@ -21,6 +22,19 @@ static int power_of_two(int64_t n) {
   while (p < n)
     p *= 2;
   return p;
+}
+
+/* The edges of the longest column; all, if it is not known. */
+static int64_t longest_column(const dfgnn_setting *s) {
+  const int64_t longest = s->signature ? s->signature->max_source_degree : 0;
+  return longest ? longest : s->matrix->edges;
+}
+
+static int walks_relations(const dfgnn_lowered *lowered) {
+  int some = 0;
+  for (int w = 0; w < lowered->walk_count; w++)
+    some |= lowered->walks[w].own == DFGNN_PLACE_REL;
+  return some;
 }
 
 static const char *walks_applicable(const dfgnn_setting *s) {
@@ -41,7 +55,26 @@ static const char *walks_applicable(const dfgnn_setting *s) {
     return "a row takes fewer lanes";
   if (lanes < 8 && lanes < most)
     return "a row takes more lanes";
+  if (!s->parameter[LONG] && walks_relations(s->program->lowered))
+    return "relations have too many edges for the lanes of a warp";
+  if (s->parameter[LONG] && !s->matrix->relations &&
+      s->matrix->max_degree <= s->parameter[LONG] &&
+      longest_column(s) <= s->parameter[LONG])
+    return "no row has so many edges";
   return NULL;
+}
+
+/* The views of the program, then those of long rows. */
+static int walks_views(const dfgnn_setting *setting,
+                       dfgnn_view_request *requests) {
+  const int count = dfgnn__program_views(setting, requests);
+  const int64_t columns = longest_column(setting);
+  dfgnn_program_job job;
+  dfgnn_binding binding;
+  dfgnn__program_job_of(&job, &binding, setting, NULL);
+  return count + dfgnn__program_long_views(
+                     requests + count, &job, setting->parameter[LONG],
+                     setting->matrix->max_degree, columns, job.threads);
 }
 
 static int has_totals(const dfgnn_generated *g, int walks) {
@@ -81,6 +114,11 @@ static dfgnn_status walks_launch(const dfgnn_launch *launch) {
   dfgnn__program_job_of(&job, &binding, setting, launch->views);
   job.seed = launch->args->seed_value;
   job.device_seed = launch->args->seed;
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const int first = dfgnn__program_views(setting, requests);
+  dfgnn__program_take_long(&job, setting->parameter[LONG],
+                           launch->views + first,
+                           walks_views(setting, requests) - first);
   const dfgnn_program_tuning tuning = tuning_of(setting->parameter);
   dfgnn_status status = dfgnn__program_code(&code, &job, &tuning);
   return status ? status
@@ -96,16 +134,16 @@ DFGNN_FAMILIES(program_cuda_walks) = {
      .ops = DFGNN_BIT(DFGNN_OP_PROGRAM),
      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),
      .dtypes = DFGNN_DTYPES_ALL,
-     .revision = 3,
+     .revision = 4,
      .deterministic = 1,
      .parameters = {{"lanes", 6, {1, 2, 4, 8, 16, 32}},
                     {"sides", 6, {1, 2, 4, 8, 16, 32}},
                     {"unroll", 3, {1, 2, 4}},
                     {"vector", 3, {1, 2, 4}},
-                    {"long", 2, {256, 64}}},
+                    {"long", 2, {64, 0}}},
      .legal = walks_legal,
      .applicable = walks_applicable,
      .workspace = walks_workspace,
-     .views = dfgnn__program_views,
+     .views = walks_views,
      .launch = walks_launch},
     DFGNN_FAMILIES_END};
