@@ -34,6 +34,8 @@ __all__, __getattr__, __dir__ = lazy(globals(), {
     "merge": ["merge_attention"],
     "messages": ["gated_messages", "relu_messages"],
     "mlps": ["edge_mlp"],
+    "negatives": ["batched_negative_sampling", "negative_sampling",
+                  "structured_negative_sampling"],
     "programs": ["edge_program"],
     "recordings": ["Recording", "record"],
     "reductions": ["gather_csr", "install_as_torch_scatter", "scatter",

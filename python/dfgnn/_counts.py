@@ -1,6 +1,7 @@
-"""The counts that a captured step reads, such as how many graphs a batch has or
-how many nodes a mask takes: what its first steps saw is a constant of its
-recording, and each replay checks on the device that it still is."""
+"""The counts that a captured step reads, such as how many graphs a batch has, how
+many nodes a mask takes or whether all numbers of one are True: what its first
+steps saw is a constant of its recording, and each replay checks on the device that
+it still is."""
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -10,22 +11,32 @@ from .errors import InvalidError
 _MAXIMA = (torch.max, torch.Tensor.max, torch.amax, torch.Tensor.amax)
 _TOTALS = (torch.sum, torch.Tensor.sum, torch.count_nonzero,
            torch.Tensor.count_nonzero)
-_READS = (torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item)
+_READS = (torch.Tensor.__int__, torch.Tensor.__index__, torch.Tensor.item,
+          torch.Tensor.__bool__)
+_CONDITIONS = (torch.all, torch.Tensor.all, torch.any, torch.Tensor.any)
 _NONZERO = (torch.nonzero, torch.Tensor.nonzero, torch.argwhere,
             torch.Tensor.argwhere)
 _SELECTS = (torch.masked_select, torch.Tensor.masked_select)
 
 LARGEST, TRUE = "an index whose largest number", "a mask whose number of True"
+HOLDS = "a condition (all, any, equal) whose outcome"
 _ADVICE = {
     LARGEST: "Give a batch vector room whose fill is the number of graphs, "
     "such as capacity=dict(batch=dfgnn.Capacity(nodes, edges).nodes.filled("
     "graphs))",
     TRUE: "Give positions, mask.nonzero(), in place of a mask that changes, "
-    "or multiply by it, or use torch.where()"}
+    "or multiply by it, or use torch.where()",
+    HOLDS: "Decide it before the step, and give the step what follows"}
+
+
+_VARIES = {
+    TRUE: "the mask takes {} rows, and {} in the step before",
+    HOLDS: "a condition is {}, and {} in the step before"}
 
 
 class Varies(RuntimeError):
-    """A mask of a step takes another number of rows in each call."""
+    """A mask of a step takes another number of rows in each call, or a condition
+    holds in some."""
 
 
 class Faults:
@@ -71,9 +82,8 @@ class Counts:
         before = self.seen[place:place + 1]
         if not self.known:
             found = kind, int(number)
-            if kind is TRUE and before not in ([], [found]):
-                raise Varies(f"the mask takes {found[1]} rows, and "
-                             f"{before[0][1]} in the step before")
+            if kind is not LARGEST and before not in ([], [found]):
+                raise Varies(_VARIES[kind].format(found[1], before[0][1]))
             self.seen[place:place + 1] = [found]
             return found[1]
         if not before or before[0][0] is not kind:
@@ -107,8 +117,8 @@ class Counts:
 
 
 class Reading(TorchFunctionMode):
-    """Where counts are those of Counts: int(index.max()), int(mask.sum()) and
-    the rows of x[mask] and mask.nonzero()."""
+    """Where counts are those of Counts: int(index.max()), int(mask.sum()),
+    bool(mask.all()), torch.equal() and the rows of x[mask] and mask.nonzero()."""
 
     def __init__(self, counts):
         super().__init__()
@@ -119,6 +129,8 @@ class Reading(TorchFunctionMode):
         out = None
         if function in _READS and len(args) == 1:
             out = self._number(args[0])
+            if out is not None and function is torch.Tensor.__int__:
+                out = int(out)
         elif function is torch.Tensor.__getitem__:
             key = self._key(*args)
             out = None if key is None else args[0][key]
@@ -138,13 +150,19 @@ class Reading(TorchFunctionMode):
                     places, 1)
         elif function is torch.where and len(args) == 1:
             out = self._places(args[0])
+        elif function is torch.equal and len(args) == 2 and \
+                args[0].shape == args[1].shape and \
+                args[0].dtype == args[1].dtype:
+            out = self._holds((args[0] == args[1]).all())
         return self._called(function, args, kwargs) if out is None else out
 
     def _called(self, function, args, kwargs):
         out = function(*args, **kwargs)
         if len(args) == 1 and not kwargs and type(out) is torch.Tensor and \
-                not out.is_floating_point() and out.dtype is not torch.bool:
-            if function in _MAXIMA:
+                not out.is_floating_point():
+            if function in _CONDITIONS:
+                self.found.append((out, HOLDS, args[0]))
+            elif function in _MAXIMA and out.dtype is not torch.bool:
                 self.found.append((out, LARGEST, args[0]))
             elif function in _TOTALS and args[0].dtype is torch.bool:
                 self.found.append((out, TRUE, args[0]))
@@ -153,8 +171,14 @@ class Reading(TorchFunctionMode):
     def _number(self, tensor):
         kind, source = next(((kind, source) for out, kind, source
                              in self.found if out is tensor), (None, None))
+        if kind is HOLDS:
+            return self._holds(tensor)
         return None if kind is None else self.counts.largest(source) \
             if kind is LARGEST else self.counts.count(kind, tensor)
+
+    def _holds(self, tensor):
+        outcome = self.counts.count(HOLDS, tensor)
+        return None if outcome is None else bool(outcome)
 
     def _key(self, x, key):
         """x's key with positions in the place of masks; None if it has no

@@ -17,8 +17,13 @@ _PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__)))
 # (pattern of the functions that the step calls, what to do)
 _CALLS = [
     (r"\w*negative_sampl\w*",
-     "sample negatives before the step and give them to it as an argument, or "
-     "draw both ends in it by torch.randint(..., device=...)"),
+     "draw them by dfgnn.negative_sampling (or structured_ or "
+     "batched_negative_sampling), which takes the same arguments and draws on "
+     "the device; dfgnn.accelerate(model) does so for what a model draws"),
+    (r"augment_adj|filter_adj|pool",
+     "a pooling that keeps some of the nodes leaves another number of edges in "
+     "each step, so that no recording fits the next one: capture what comes "
+     "before it or after it, or run the step as it is"),
     (r"dropout_(edge|node|path|adj)|\w*subgraph",
      "drop edges or nodes before the step and give it those that are left, "
      "with capacity=dict(edge_index=dfgnn.Capacity(nodes, edges).edges)"),
@@ -47,6 +52,9 @@ _ADVICE = [
      r"\[[^\]]*(mask|[<>=]=?)[^\]]*\]|\[\w+\]",
      "the shape of the result depends on values: give positions made before "
      "the step (mask.nonzero()) in place of a mask, or use torch.where()"),
+    (r"a condition is",
+     "a recording has one outcome of it: decide it before the step, or use "
+     "torch.where()"),
     (r"the mask takes",
      "give positions made before the step (mask.nonzero()) in place of a mask, "
      "or multiply by it, or use torch.where()"),

@@ -318,8 +318,146 @@ def test_sampling_on_the_host_is_refused(fake, name, monkeypatch):
         found = getattr(utils, name)(edges, 200)
         return x + len(found)
     with pytest.raises(dfgnn.CaptureError, match="(?s)_negative_sampling.py.*"
-                       "test_capture.py.*sample negatives before the step"):
+                       "test_capture.py.*draw them by dfgnn.negative_sampling"):
         dfgnn.capture(step, torch.ones(2))
+
+
+BATCH = torch.arange(N) // 5
+
+
+def batched_edges(count):
+    graph = torch.randint(4, (count,))
+    return torch.randint(5, (2, count)) + 5 * graph
+
+
+SAMPLED = {
+    "few": (lambda e: dfgnn.negative_sampling(e, N, 5), random_edges, 5),
+    "many": (lambda e: dfgnn.negative_sampling(e, N), random_edges, 63),
+    "undirected": (lambda e: dfgnn.negative_sampling(
+        e, N, force_undirected=True), random_edges, 62),
+    "structured": (lambda e: torch.stack(dfgnn.structured_negative_sampling(
+        e, N)[::2]), random_edges, 63),
+    "batched": (lambda e: dfgnn.batched_negative_sampling(
+        e, BATCH.to(e.device), 3), batched_edges, 12),
+}
+
+
+def is_drawn(name, edges, found, count):
+    """Whether found are pairs without an edge, as many as asked for."""
+    pairs = list(map(tuple, found.t().tolist()))
+    known = set(map(tuple, edges.t().tolist()))
+    return len(pairs) == count and not known & set(pairs) and (
+        name == "structured" or len(set(pairs)) == count) and (
+        name != "batched" or all(i // 5 == j // 5 for i, j in pairs))
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_negatives_are_drawn_anew(fake, name):
+    draw, make, count = SAMPLED[name]
+    captured, seen = dfgnn.capture(draw), []
+    for _ in range(7):
+        edges = make(N, N, 60) if make is random_edges else make(30)
+        with Waits():
+            seen.append(captured(edges))
+        assert is_drawn(name, edges, seen[-1], count)
+    assert captured.recorded == 1
+    with Waits():
+        again = [captured(edges) for _ in range(3)]
+    assert not torch.equal(again[0], again[1])
+
+
+def test_fewer_negatives_than_in_the_first_steps_are_an_error(fake):
+    def step(edges):
+        return dfgnn.negative_sampling(edges, 5, 12)
+    sparse = torch.tensor([[0, 1, 2, 2, 2, 2, 2, 2, 2], [1, 2] + [3] * 7])
+    dense = torch.tensor([[0] * 4 + [1] * 4 + [2], [1, 2, 3, 4, 0, 2, 3, 4, 3]])
+    captured = dfgnn.capture(step)
+    for _ in range(5):
+        assert captured(sparse).shape == (2, 12)
+    captured(dense)
+    with pytest.raises(dfgnn.InvalidError, match="another than in its first "
+                       "steps, 12"):
+        captured(sparse)
+    assert captured(sparse).shape == (2, 12)
+
+
+def link_prediction(kind, device="cpu"):
+    """(a step of training by sampled negatives, its edges)."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+    torch.manual_seed(2)
+    layer = pyg.SuperGATConv(IN, CLASSES, edge_sample_ratio=1.0) \
+        if kind == "SuperGATConv" else None
+    model = {"GAE": lambda: pyg.GAE(pyg.GCNConv(IN, CLASSES)),
+             "VGAE": lambda: pyg.VGAE(pyg.GCNConv(IN, CLASSES)),
+             "SuperGATConv": lambda: torch.nn.ModuleList([layer]),
+             "SignedGCN": lambda: pyg.SignedGCN(IN, CLASSES, 2)}[kind]()
+    model.to(device)
+    dfgnn.accelerate(model)
+    edges = random_edges(N, N, 60, device)
+    more = random_edges(N, N, 50, device)
+    # Adam reads its count of steps on a CPU
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+
+    def step(x):
+        optimizer.zero_grad()
+        if kind == "SuperGATConv":
+            loss = layer(x, edges).square().mean() + layer.get_attention_loss()
+        elif kind == "SignedGCN":
+            loss = model.loss(model(x, edges, more), edges, more)
+        else:
+            if kind == "VGAE":
+                model.encode = lambda *args: model.reparametrize(
+                    model.encoder(*args), model.encoder(*args))
+            loss = model.recon_loss(model.encode(x, edges), edges)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+LINKS = ["GAE", "VGAE", "SuperGATConv", "SignedGCN"]
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_a_step_of_link_prediction(fake, kind):
+    captured, x = dfgnn.capture(link_prediction(kind)), torch.randn(N, IN)
+    with Waits():
+        losses = [float(captured(x).detach()) for _ in range(40)]
+    assert captured.recorded == 1
+    assert sum(losses[-9:]) < sum(losses[:9])
+    assert len(set(losses)) == 40
+
+
+def test_a_pooling_that_keeps_other_nodes_is_refused(fake):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    pool, edges = pyg.TopKPooling(IN, ratio=0.5), random_edges(N, N, 60)
+    captured = dfgnn.capture(lambda x: pool(x, edges)[1].sum())
+    with pytest.raises(dfgnn.CaptureError, match="leaves another number of "
+                       "edges in each step"):
+        for _ in range(4):
+            captured(torch.randn(N, IN))
+
+
+@pytest.mark.parametrize("step", [
+    lambda x, m: x * 2 if m.all() else x * 3,
+    lambda x, m: x if torch.equal(m, torch.ones_like(m)) else -x,
+    lambda x, m: x + int(m.any())])
+def test_a_condition_is_kept_and_checked(fake, step):
+    captured = dfgnn.capture(step)
+    x, holds = torch.randn(3), torch.ones(3, dtype=torch.bool)
+    for _ in range(5):
+        with Waits():
+            assert torch.equal(captured(x, holds), step(x, holds))
+    assert captured.recorded == 1
+    captured(x, ~holds)
+    with pytest.raises(dfgnn.InvalidError, match=r"a condition \(all, any, "
+                       r"equal\) whose outcome is another.*Decide it before"):
+        captured(x, holds)
+    changing = dfgnn.capture(step)
+    changing(x, holds)
+    with pytest.raises(dfgnn.CaptureError, match="a condition is 0, and 1 in "
+                       "the step before.*one outcome of it"):
+        changing(x, ~holds)
 
 
 def test_beyond_the_limit_steps_run_plainly_and_the_log_says_so(fake, caplog):
@@ -573,6 +711,29 @@ def test_masks_on_the_gpu(step):
     with pytest.raises(dfgnn.InvalidError, match="a mask whose number"):
         captured(*calls[0])
     assert torch.equal(captured(*calls[0]), step(*calls[0]))
+
+
+@GPU
+@pytest.mark.parametrize("name", SAMPLED)
+def test_negatives_on_the_gpu(name):
+    draw, make, count = SAMPLED[name]
+    captured, seen = dfgnn.capture(draw), []
+    for _ in range(8):
+        edges = (make(N, N, 60) if make is random_edges else make(30)).cuda()
+        seen.append(captured(edges).cpu())
+        assert is_drawn(name, edges.cpu(), seen[-1], count)
+    assert captured.recorded == 1
+    assert len({tuple(captured(edges).view(-1).tolist()) for _ in range(9)}) > 7
+
+
+@GPU
+@pytest.mark.parametrize("kind", LINKS)
+def test_a_step_of_link_prediction_on_the_gpu(kind):
+    captured = dfgnn.capture(link_prediction(kind, "cuda"))
+    x = torch.randn(N, IN, device="cuda")
+    losses = [float(captured(x)) for _ in range(40)]
+    assert captured.recorded == 1 and len(set(losses)) == 40
+    assert sum(losses[-9:]) < sum(losses[:9])
 
 
 @GPU

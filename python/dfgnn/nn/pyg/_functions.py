@@ -11,9 +11,10 @@ import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric import utils
 
-from ... import reductions
+from ... import negatives, reductions
 from ..._modes import compiling
 from ..._remember import remember
+from ...errors import UnsupportedError
 from ...reductions import group_count
 
 
@@ -80,11 +81,26 @@ def _dense(theirs):
     return to_dense_batch
 
 
+def _drawn(ours):
+    def make(theirs):
+        def sample(edge_index, *args, **kwargs):
+            if type(edge_index) is torch.Tensor and not compiling():
+                try:
+                    return ours(edge_index, *args, **kwargs)
+                except UnsupportedError:
+                    pass  # too many pairs
+            return theirs(edge_index, *args, **kwargs)
+        return sample
+    return make
+
+
 _MAKERS = {utils.scatter: _scatter, utils.softmax: _softmax,
            utils.to_dense_batch: _dense,
            pyg.global_add_pool: _pool("sum"),
            pyg.global_mean_pool: _pool("mean"),
-           pyg.global_max_pool: _pool("max")}
+           pyg.global_max_pool: _pool("max"),
+           **{getattr(utils, name): _drawn(getattr(negatives, name))
+              for name in negatives.__all__}}
 FUNCTIONS = {theirs: functools.wraps(theirs)(make(theirs))
              for theirs, make in _MAKERS.items()}
 """Ours by theirs."""
@@ -113,6 +129,12 @@ def _with_functions(method, found):
                               plain.__defaults__, plain.__closure__)
     made.__kwdefaults__ = plain.__kwdefaults__
     return functools.wraps(plain)(made)
+
+
+def replaced(method):
+    """A method of a layer that has kernels, with the functions that it calls
+    replaced."""
+    return _with_functions(inspect.unwrap(method), set())
 
 
 def _hashable(value):

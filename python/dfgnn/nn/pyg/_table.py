@@ -5,6 +5,7 @@ import torch_geometric.nn as pyg
 from ... import ops
 from . import _attention_convs as attention
 from . import _compiled as compiled
+from . import _functions as functions
 from . import _messages as messages
 from . import _sums as sums
 from . import _traced as traced
@@ -67,7 +68,8 @@ TABLE = [
     Row("TransformerConv", attention.dot_products, attention.transformer,
         node=attention_nodes.transformer, relation=layers.TRANSFORMER),
     Row("AGNNConv", forward=tried(attention.agnn), node=attention_nodes.agnn),
-    Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS)),
+    Row("SuperGATConv", traced.propagate, sums.renamed(REPLACE_LOOPS),
+        methods={"negative_sampling": functions.replaced}),
     Row("HANConv", forward=over_types.han),
     Row("HGTConv", forward=over_types.hgt),
     Row("RGATConv", rgat.relational, rgat.tells_weights(sums.renamed({}))),
