@@ -255,6 +255,24 @@ def regret():
                 for way in ("choice", "rule", "tuned_50ms", "tuned_300ms", "raced"))]
 
 
+@table("operator", "type", *(f"{device}{name}" for device in ("CPU: ", "H200: ")
+                             for name in ("variants", "result", "gradients", "vanishing")))
+def accuracy():
+    for op in ("gt", "gatv2"):
+        for dtype in ("f32", "bf16", "f16"):
+            yield [op, dtype, *(cell for device in ("cpu", "h200") for cell in worst_errors(
+                rows(f"{device}/python_accuracy", op=op, dtype=dtype)))]
+
+
+def worst_errors(found):
+    if not found:
+        return ["-"] * 4
+    errors = [max(x for r in found if r["direction"] == direction for x in r["errors"].values())
+              for direction in ("forward", "backward")]
+    return [len({r["variant"] for r in found}), *(
+        f"{x:.1e}" for x in (*errors, max(r["vanishing"] for r in found)))]
+
+
 # ---- CPUs and packages --------------------------------------------------------------
 
 CPU = {"gcn": "GCN 16, Cora's size", "sage_64": "SAGE 64, Cora's size",
