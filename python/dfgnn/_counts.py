@@ -93,12 +93,13 @@ class Counts:
 
     def largest(self, index):
         """The largest number of an index of integers."""
-        value = self.count(LARGEST, index.max())
-        if value is None:
-            return int(index.max())  # an error, which says where it waits
-        if self.known and id(index) in self.inputs:
-            index.clamp_(max=value)  # nothing is written beyond memory
-        return value
+        with torch._C.DisableTorchFunction():  # Reading would count it again
+            value = self.count(LARGEST, index.max())
+            if value is None:
+                return int(index.max())  # an error, which says where it waits
+            if self.known and id(index) in self.inputs:
+                index.clamp_(max=value)  # nothing is written beyond memory
+            return value
 
     def end(self):
         if self.known and self.place:

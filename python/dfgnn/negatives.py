@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidError, UnsupportedError
+from .reductions import group_count
 
 __all__ = ["negative_sampling", "structured_negative_sampling",
            "batched_negative_sampling"]
@@ -112,13 +113,6 @@ def _shuffled(free, total, ends, wanted):
     return free.number(order[places][chosen]), graph[chosen]
 
 
-def _nodes(index, count):
-    """The count, or the largest number of an index plus one."""
-    if count is not None:
-        return count
-    return int(index.max()) + 1 if index.numel() else 0
-
-
 def _check(edge_index, method):
     if method not in ("sparse", "dense"):
         raise ValueError("method must be 'sparse' or 'dense', which mean the "
@@ -146,7 +140,7 @@ def negative_sampling(
     likely: num_neg_samples, or all where there are fewer.  The arguments are those
     of torch_geometric.utils.negative_sampling."""
     _check(edge_index, method)
-    num_nodes = _nodes(edge_index, num_nodes)
+    num_nodes = group_count(edge_index) if num_nodes is None else num_nodes
     kind = "bipartite" if not isinstance(num_nodes, int) else \
         "undirected" if force_undirected else "directed"
     n, m = (num_nodes, num_nodes) if isinstance(num_nodes, int) else num_nodes
@@ -175,7 +169,7 @@ def structured_negative_sampling(
     arguments are those of torch_geometric.utils.structured_negative_sampling.
     Raises InvalidError if a node has edges to all."""
     _check(edge_index, "sparse")
-    n = _nodes(edge_index, num_nodes)
+    n = group_count(edge_index) if num_nodes is None else num_nodes
     row, col = edge_index.long()
     ids = row * n + col
     if not contains_neg_self_loops:
@@ -206,7 +200,7 @@ def batched_negative_sampling(
     sides = (batch, batch) if isinstance(batch, Tensor) else batch
     kind = "bipartite" if sides is batch else \
         "undirected" if force_undirected else "directed"
-    graphs = max(_nodes(side, None) for side in sides)
+    graphs = max(map(group_count, sides))
     sizes = [_of_graphs(graphs, side) for side in sides]
     first = [size.cumsum(0) - size for size in sizes]
     counts = _pairs(sizes[0], sizes[1], kind)

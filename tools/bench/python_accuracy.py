@@ -179,8 +179,9 @@ def measure(forced, folder, device, graph_name, op, shape, dtype, features):
                        edge_dim=features, direction=direction, variant=name)
             row["errors"] = {key: float(f"{error:.3g}") for key, error in found.items()
                              if (key == "out") == (direction == "forward")}
-            left, usual = (largest(results(lambda t: by_kernels(op, graph, t, 100.), t, grad), scored)
-                           for t in (equal, random))
+            left, usual = (
+                largest(results(lambda t: by_kernels(op, graph, t, 100.), t, grad), scored)
+                for t in (equal, random))
             row["vanishing"] = float(f"{left / usual:.3g}")
             yield row
 

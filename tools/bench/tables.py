@@ -18,7 +18,8 @@ import re
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/selection.md", "docs/clients.md"]
+PAGES = ["docs/performance.md", "docs/performance-cpu.md", "docs/selection.md", "docs/clients.md",
+         "docs/programs.md"]
 GRAPHS = ("cora citeseer pubmed pattern cluster mnist cifar10 voc coco arxiv ppa proteins "
           "reddit_comm reddit_rand").split()
 CLASSES = {"batches": GRAPHS[3:9], "small full graphs": GRAPHS[:3], "super nodes": GRAPHS[9:]}
@@ -271,6 +272,18 @@ def worst_errors(found):
               for direction in ("forward", "backward")]
     return [len({r["variant"] for r in found}), *(
         f"{x:.1e}" for x in (*errors, max(r["vanishing"] for r in found)))]
+
+
+@table("program", "forward", "before", "backward", "before")
+def programs():
+    found = rows("h200/programs_walks")
+    for op, heads, dim, dtype in dict.fromkeys(
+            (r["op"], r["heads"], r["dim"], r["dtype"]) for r in found):
+        yield [f"{op} {heads}x{dim}, {dtype}", *(
+            mean_and(max, [r[f"{way}_ms"] / r["operator_ms"] for r in rows(
+                "h200/programs_walks", op=op, heads=heads, dim=dim, dtype=dtype,
+                **{"pass": direction}) if f"{way}_ms" in r])
+            for direction in ("forward", "backward") for way in ("program", "before"))]
 
 
 # ---- CPUs and packages --------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch_geometric.nn as pyg
 from torch import nn
 from torch_geometric import utils
 
-from ... import negatives, reductions
+from ... import _capture_reads, negatives, reductions
 from ..._modes import compiling
 from ..._remember import remember
 from ...errors import UnsupportedError
@@ -82,9 +82,12 @@ def _dense(theirs):
 
 
 def _drawn(ours):
+    """In captured steps alone: elsewhere a seed gives the pairs that it gave."""
     def make(theirs):
         def sample(edge_index, *args, **kwargs):
-            if type(edge_index) is torch.Tensor and not compiling():
+            current = _capture_reads.current
+            if current is not None and current.counts is not None and \
+                    type(edge_index) is torch.Tensor:
                 try:
                     return ours(edge_index, *args, **kwargs)
                 except UnsupportedError:
