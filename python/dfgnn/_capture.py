@@ -48,7 +48,8 @@ def capture(step: Callable, *examples, warmup: int = 3, limit: int = 16,
 
     examples: if there are any, the warm-up and the recording happen at once,
         with these arguments: warmup real steps.
-    warmup: at least 2: the first makes graphs and chooses kernels, the last is
+    warmup: at least 2, and more where a step reads other numbers than the one
+        before: the first makes graphs and chooses kernels, the last is
         watched for operations that wait for the device.
     limit: how many recordings are kept, one for each combination of shapes,
         types, graphs, numbers, and modes of autograd and autocast.  A call
@@ -314,6 +315,9 @@ class _Step:
                 raise  # an error of the step itself
             self.owner._recordings.pop(self.key, None)
             raise refusal(error) from error
+        if self.counts is not None and self.counts.seen \
+                and not self.counts.is_settled:
+            self.left = max(self.left, 2)
         self._find_structural()
         return _copies(results)
 

@@ -67,13 +67,17 @@ class Counts:
 
     def __init__(self, device):
         self.seen = []  # (what is counted, count)
+        self.steps = 0  # that have read numbers
         self.place, self.known, self.inputs = 0, False, ()
+        self.is_settled = True  # the last step read what the one before did
         self.faults = {kind: Faults(device) for kind in _ADVICE}
 
     def begin(self, known, inputs=()):
         """A step begins; known: it reads nothing, but has what was seen.
         inputs: ids of tensors that are written anew before each step."""
         self.place, self.known, self.inputs = 0, known, inputs
+        self.steps += 1
+        self.is_settled = known or self.steps > 1
 
     def count(self, kind, number):
         """The number of a tensor, which the first steps read; None if they
@@ -82,8 +86,11 @@ class Counts:
         before = self.seen[place:place + 1]
         if not self.known:
             found = kind, int(number)
-            if kind is not LARGEST and before not in ([], [found]):
-                raise Varies(_VARIES[kind].format(found[1], before[0][1]))
+            if before != [found]:
+                # the first step may read what is kept after it
+                self.is_settled = False
+                if self.steps > 2 and kind is not LARGEST and before:
+                    raise Varies(_VARIES[kind].format(found[1], before[0][1]))
             self.seen[place:place + 1] = [found]
             return found[1]
         if not before or before[0][0] is not kind:
@@ -102,7 +109,10 @@ class Counts:
             return value
 
     def end(self):
-        if self.known and self.place:
+        if not self.known:
+            self.is_settled &= self.place == len(self.seen)
+            del self.seen[self.place:]
+        elif self.place:
             for kind in {kind for kind, _ in self.seen}:
                 self.faults[kind].send()
 

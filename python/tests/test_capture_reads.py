@@ -320,10 +320,29 @@ def test_a_condition_is_kept_and_checked(fake, step):
                        r"equal\) whose outcome is another.*Decide it before"):
         captured(x, holds)
     changing = dfgnn.capture(step)
+    changing(x, ~holds)
     changing(x, holds)
     with pytest.raises(dfgnn.CaptureError, match="a condition is 0, and 1 in "
                        "the step before.*one outcome of it"):
         changing(x, ~holds)
+
+
+@pytest.mark.parametrize("warmup", [2, 3])
+def test_the_first_step_reads_what_it_keeps(fake, warmup):
+    kept = []
+
+    def step(x, mask):
+        if not kept:
+            kept.append(bool((x == x).all()) and int(mask.sum()))
+        return x[mask] * kept[0]
+    captured = dfgnn.capture(step, warmup=warmup)
+    x, mask = torch.randn(6, 3), torch.arange(6) < 4
+    for _ in range(6):
+        assert torch.equal(captured(x, mask), x[mask] * 4)
+    assert captured.recorded == 1
+    captured(x, ~mask)
+    with pytest.raises(dfgnn.InvalidError, match="a mask whose number of"):
+        captured(x, mask)
 
 
 # ---- a GPU ------------------------------------------------------------------
