@@ -353,3 +353,5 @@ def test_nothing_asks_a_known_batch_for_its_graphs(monkeypatch):
     for name in ("max", "item", "__int__", "tolist"):
         monkeypatch.setattr(torch.Tensor, name, asked)
     model(x, edges, batch)
+    model.norm(x, batch, None)
+    model.aggr(x, batch, None, None)

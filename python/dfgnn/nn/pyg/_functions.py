@@ -1,7 +1,10 @@
 """The functions that models and aggregations of PyG call by an index outside of layers: the
 functions of torch_geometric that know their groups, and reduce by kernels where
-these win.  A module gets a class over its own whose methods call them."""
+these win.  A module gets a class over its own whose methods call them.  What
+traces symbolically or scripts, such as torch.fx, sees PyG's own calls, with the
+arguments as they were given."""
 
+import dis
 import functools
 import inspect
 import types
@@ -20,7 +23,7 @@ from ...reductions import group_count
 
 def _counts(index, count):
     return count is None and isinstance(index, torch.Tensor) \
-        and index.dim() == 1 and not compiling()
+        and index.dim() == 1
 
 
 def _by_kernels(src, index, reduce, count):
@@ -33,7 +36,7 @@ def _scatter(theirs):
     def scatter(src, index, dim=0, dim_size=None, reduce="sum"):
         if _counts(index, dim_size):
             dim_size = group_count(index)
-        if not compiling() and _by_kernels(src, index, reduce, dim_size):
+        if _by_kernels(src, index, reduce, dim_size):
             return reductions.scatter(src, index, dim, dim_size, reduce)
         return theirs(src, index, dim, dim_size, reduce)
     return scatter
@@ -43,8 +46,7 @@ def _softmax(theirs):
     def softmax(src, index=None, ptr=None, num_nodes=None, dim=0):
         if _counts(index, num_nodes):
             num_nodes = group_count(index)
-        if ptr is None and not compiling() and _by_kernels(src, index, "max",
-                                                           num_nodes):
+        if ptr is None and _by_kernels(src, index, "max", num_nodes):
             return reductions.softmax(src, index, None, num_nodes, dim)
         return theirs(src, index, ptr, num_nodes, dim)
     return softmax
@@ -55,7 +57,7 @@ def _pool(reduce):
         def pool(x, batch, size=None):
             if _counts(batch, size):
                 size = group_count(batch)
-            if not compiling() and _by_kernels(x, batch, reduce, size):
+            if _by_kernels(x, batch, reduce, size):
                 return reductions.scatter(x, batch, -1 if x.dim() == 1 else -2,
                                           size, reduce)
             return theirs(x, batch, size)
@@ -112,24 +114,48 @@ FUNCTIONS = {theirs: functools.wraps(theirs)(make(theirs))
 _COUNTED = {"batch_size": "batch", "dim_size": "index"}
 
 
+def _called(scope, name):
+    """The function of dfgnn for a name of a module, or what the module has
+    there while torch.fx or a test has put something else in its place."""
+    theirs = scope[name]
+    ours = FUNCTIONS[theirs]
+
+    def call(*args, **kwargs):
+        if compiling():
+            return theirs(*args, **kwargs)
+        current = scope[name]
+        return (ours if current is theirs else current)(*args, **kwargs)
+    return call
+
+
+def _names(code, scope):
+    """The names by which code calls functions of PyG and nothing else."""
+    uses = {}
+    for step in dis.get_instructions(code):
+        if _hashable(scope.get(step.argval if isinstance(
+                step.argval, str) else None)) in FUNCTIONS:
+            uses.setdefault(step.argval, set()).add(step.opname)
+    return [name for name, found in uses.items() if found == {"LOAD_GLOBAL"}]
+
+
 def _with_functions(method, found):
     """A function of a class with the functions that it calls replaced, whose
-    names are added to found; itself if it calls none."""
+    names are added to found; itself if it calls none.  Its globals are its
+    module's, which get ours by names of their own."""
     plain = inspect.unwrap(method)
     if not isinstance(plain, types.FunctionType) or plain is not method:
         return method
-    names = [name for name in plain.__code__.co_names
-             if _hashable(plain.__globals__.get(name)) in FUNCTIONS]
+    code, scope = plain.__code__, plain.__globals__
+    names = _names(code, scope)
     if not names:
         return method
-    scope = dict(plain.__globals__)
     for name in names:
-        scope[name] = FUNCTIONS[scope[name]]
+        scope.setdefault(f"_dfgnn_{name}", _called(scope, name))
     found.update(names)
-    # without __name__, torch.compile reads this scope and not the module
-    del scope["__name__"]
-    made = types.FunctionType(plain.__code__, scope, plain.__name__,
-                              plain.__defaults__, plain.__closure__)
+    made = types.FunctionType(
+        code.replace(co_names=tuple(f"_dfgnn_{name}" if name in names else name
+                                    for name in code.co_names)),
+        scope, plain.__name__, plain.__defaults__, plain.__closure__)
     made.__kwdefaults__ = plain.__kwdefaults__
     return functools.wraps(plain)(made)
 
@@ -144,36 +170,25 @@ def _hashable(value):
     return value if isinstance(value, types.FunctionType) else None
 
 
-def _with_count(forward, found):
-    """forward() that is given the number of groups, if it can be."""
-    parameters = list(inspect.signature(forward).parameters)
-    name = next((n for n in _COUNTED if n in parameters
-                 and _COUNTED[n] in parameters), None)
-    if name is None:
-        return forward
-    place, index_at = (parameters.index(n) - 1 for n in (
-        name, _COUNTED[name]))
-    found.add(f"{name} of {_COUNTED[name]}")
+def _counting(kind, found):
+    """A __call__ that gives forward() the number of groups; None if there is no
+    such argument."""
+    names = list(inspect.signature(kind.forward).parameters)[1:]
+    count = next((n for n, index in _COUNTED.items()
+                  if n in names and index in names), None)
+    if count is None:
+        return None
+    index, place = _COUNTED[count], names.index(count)
+    found.add(f"{count} of {index}")
 
-    @functools.wraps(forward)
-    def counted(self, *args, **kwargs):
-        if len(args) <= place and kwargs.get(name) is None:
-            index = args[index_at] if len(args) > index_at else \
-                kwargs.get(_COUNTED[name])
-            if _counts(index, None):
-                kwargs[name] = group_count(index)
-        return forward(self, *args, **kwargs)
-    return counted
-
-
-def _aggregation(kind, found):
-    """PyG's Aggregation asks for the number before its forward."""
-    def __call__(self, x, index=None, ptr=None, dim_size=None, dim=-2,
-                 **kwargs):
-        if ptr is None and _counts(index, dim_size):
-            dim_size = group_count(index)
-        return kind.__call__(self, x, index, ptr, dim_size, dim, **kwargs)
-    found.add("dim_size of index")
+    def __call__(self, *args, **kwargs):
+        given = dict(zip(names, args), **kwargs)
+        if not compiling() and given.get("ptr") is None and _counts(
+                given.get(index), given.get(count)):
+            kwargs[count] = group_count(given[index])
+            if len(args) > place:
+                args = *args[:place], kwargs.pop(count), *args[place + 1:]
+        return kind.__call__(self, *args, **kwargs)
     return __call__
 
 
@@ -195,13 +210,11 @@ def calling(kind):
             made = _with_functions(value, found)
             if made is not value or name in methods:
                 methods[name] = made
-    if issubclass(kind, pyg.aggr.Aggregation):
-        methods["__call__"] = _aggregation(kind, found)
-    elif kind.__module__.startswith("torch_geometric.nn.norm"):
-        forward = methods.get("forward", kind.forward)
-        made = _with_count(forward, found)
-        if made is not forward:
-            methods["forward"] = made
+    if issubclass(kind, pyg.aggr.Aggregation) or \
+            kind.__module__.startswith("torch_geometric.nn.norm"):
+        call = _counting(kind, found)
+        if call is not None:
+            methods["__call__"] = call
     if not found:
         return None, ()
     made = type(kind.__name__, (kind,), {
