@@ -7,6 +7,10 @@
     make_portfolio.py judge  (the same)  the regret by cell, of graphs that took no part
     make_portfolio.py unused (the same)  families and values of parameters without a member
 
+A file DEVICE.txt among the surveys is what `make` wrote before, of graphs that graphs.txt
+beside it knows: surveys of further graphs add to its cells, and a variant that it has no
+times of counts as slow on its graphs.  Cells without further graphs stay as they are.
+
 `make` writes data/portfolios/DEVICE.txt and adds graphs to data/portfolios/graphs.txt;
 data/portfolios/README.md describes the text.  `judge` fits to the graphs that
 data/portfolios/split.tsv names for fitting, and judges on those that it names for judging.  A ratio is the time of a variant over that
@@ -47,14 +51,6 @@ QUANTITIES = """destinations/units sources/units edges/units mean_degree max_deg
  destinations/graphs density max_source_degree max_source_degree*units/edges
  p50_source_degree p99_source_degree source_cv isolated_sources edges/sources
  sources/destinations sources*row_bytes/cache edges*row_bytes/units""".split()
-# Members for graphs larger than any surveyed: long rows that gather from tables far beyond
-# the L2, slice by slice of them (GT 1 x 128 on Reddit's 115 M edges: 13.8 ms for 21.5).
-BEYOND = "sources*row_bytes/cache > 1.5 and mean_degree > 127 and locality <= 0.25"
-BEYOND_MEMBERS = {  # by backend, operator and pass
-    ("cuda", "gt", "forward"): "attention.fwd.online order=slices lanes=16 unroll=2 warps=4"
-                               " rows=1 span=once norm=row heads=warp",
-    ("cuda", "gt", "backward"): "attention.bwd.twopass order=slices lanes=16 unroll=1 rows=1"
-                                " span=once heads=warp"}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 SUMS = ("spmm", "reduce")
 
@@ -136,12 +132,14 @@ def lanes_that_load(problem):
 
 class Cell:
     """The log ratios of a cell's variants to the best of all, papers' too: ratio
-    [graphs][variants], SLOW where one does not run, as runs says."""
+    [graphs][variants], SLOW where one does not run, as runs says; member: the variants as
+    members."""
 
-    def __init__(self, name, problem, rows, papers):
+    def __init__(self, name, problem, rows, papers, backend):
         table = rows.pivot_table(index="graph", columns="variant", values="ms", aggfunc="min")
         self.name, self.problem = name, problem
         self.graphs, self.variants = list(table.index), list(table.columns)
+        self.member = [relative(v, problem, backend) for v in self.variants]
         times = np.log(table.values)
         self.runs = ~np.isnan(times)
         ratio = times - np.nanmin(times, axis=1, keepdims=True)
@@ -152,7 +150,27 @@ class Cell:
 
     def leave(self, columns):
         self.variants = [self.variants[v] for v in columns]
+        self.member = [self.member[v] for v in columns]
         self.runs, self.ratio = self.runs[:, columns], self.ratio[:, columns]
+
+    def add(self, old):
+        """Adds the graphs of a portfolio that was made before."""
+        rows = [i for i, g in enumerate(old.graphs) if g not in self.graphs]
+        lost = [m for m in old.member if m not in self.member]
+        self.graphs += [old.graphs[i] for i in rows]
+        backend = self.variants[0].split(".")[0]
+        self.variants += [f"{backend}.{m.replace(' ', '/', 1).replace(' ', ',')}" for m in lost]
+        self.member += lost
+        size = len(self.graphs), len(self.variants)
+        ratio, runs = np.full(size, SLOW), np.ones(size, bool)
+        known, width = self.ratio.shape
+        ratio[:known, :width], runs[:known, :width] = self.ratio, self.runs
+        runs[:known, width:] = False
+        for v, member in enumerate(self.member):
+            if member in old.member:
+                m = old.member.index(member)
+                ratio[known:, v], runs[known:, v] = old.ratio[rows, m], old.runs[rows, m]
+        self.ratio, self.runs = ratio, runs
 
     def of(self, rows):
         """The same of some of the graphs, and of the variants that run on any of them."""
@@ -161,6 +179,34 @@ class Cell:
         cell.runs, cell.ratio = self.runs[rows], self.ratio[rows]
         cell.leave(np.flatnonzero(cell.runs.any(axis=0)))
         return cell
+
+
+class OldCell:
+    """A cell of a portfolio that was made before: its text, and what Cell has."""
+
+    def __init__(self, lines):
+        self.lines, self.name = lines, lines[0].split()[1]
+        statements = [l.split("#")[0].split() for l in lines]
+        self.graphs = next(w[1:] for w in statements if w[0] == "graphs")
+        times = [w[2:] for w in statements if w[0] == "times"]
+        self.member = [" ".join(w[1:]) for w in statements if w[0] == "member"]
+        self.runs = np.array([[t != "-" for t in row] for row in times]).T
+        self.ratio = np.array([[SLOW if t == "-" else float(t) / 100 for t in row]
+                               for row in times]).T
+
+
+def read_portfolio(path):
+    """The cells {name: OldCell} of a DEVICE.txt, and the signatures of their graphs."""
+    cells, signatures = {}, {}
+    for text in path.read_text().split("\n\n"):
+        if text.startswith("cell "):
+            cell = OldCell(text.rstrip("\n").split("\n"))
+            cells[cell.name] = cell
+    for line in open(path.parent / "graphs.txt"):
+        if line.startswith("graph "):
+            _, name, *values = line.split()
+            signatures[name] = dict(zip(COLUMNS, map(float, values)))
+    return cells, signatures
 
 
 def cost(ratio):
@@ -325,9 +371,13 @@ def predict(values, times, runs, asked):
 # ---- commands ----------------------------------------------------------------
 
 def read(options):
-    """The cells of the surveys, and the signatures of their graphs."""
+    """The cells of the surveys, and the signatures of their graphs; cells of which there
+    is nothing but an older portfolio stay OldCells."""
     import pandas as pd
-    rows = pd.concat(pd.read_csv(f) for f in options.survey)
+    backend, old, signatures = DEVICES[options.device][0], {}, {}
+    for path in (pathlib.Path(f) for f in options.survey if f.endswith(".txt")):
+        old, signatures = read_portfolio(path)
+    rows = pd.concat(pd.read_csv(f) for f in options.survey if not f.endswith(".txt"))
     # what was measured again stands below what it was
     rows = rows.drop_duplicates(["cell", "graph", "variant"], keep="last")
     papers = set()
@@ -338,22 +388,23 @@ def read(options):
         revision = rows["variant"].map({name: v["revision"] for name, v in variants.items()})
         rows = rows[rows.get("revision", revision).fillna(revision) == revision]
     with open(options.signatures) as file:
-        signatures = {s["graph"]: {c: s[c] for c in COLUMNS} for s in json.load(file)}
+        signatures |= {s["graph"]: {c: s[c] for c in COLUMNS} for s in json.load(file)}
     problems = read_cells(options.cells)
     unknown = set(rows["graph"]) - set(signatures)
     if unknown:
         raise SystemExit(f"no signature of {', '.join(sorted(unknown))}")
-    return [Cell(name, problems[name], group, papers)
-            for name, group in rows.groupby("cell", sort=False)
-            if group["graph"].nunique() >= GRAPHS
-            and group["variant"].nunique() > MORE_MEMBERS], signatures
-
-
-def beyond(cell, device):
-    """The member for graphs larger than any surveyed, or None."""
-    p = cell.problem
-    return None if p["edge-dim"] else BEYOND_MEMBERS.get(
-        (DEVICES[device][0], p["op"].replace("agnn", "gt"), p["pass"]))
+    groups = dict(list(rows.groupby("cell", sort=False)))
+    cells = []
+    for name in list(old) + [n for n in groups if n not in old]:
+        if name not in groups:
+            cells.append(old[name])
+            continue
+        cell = Cell(name, problems[name], groups[name], papers, backend)
+        if name in old:
+            cell.add(old[name])
+        if len(cell.graphs) >= GRAPHS and len(cell.variants) > MORE_MEMBERS:
+            cells.append(cell)
+    return cells, signatures
 
 
 def unranked(cell, signatures, options):
@@ -368,12 +419,14 @@ def unranked(cell, signatures, options):
 def fitted(cell, options):
     """The rows of a cell's graphs that choices are fitted to."""
     use = dict(l.split("\t")[:2] for l in open(options.split) if not l.startswith("#"))
-    return np.array([i for i, g in enumerate(cell.graphs) if use.get(g) != "judge"])
+    return np.array([i for i, g in enumerate(cell.graphs)
+                     if use.get(g) not in ("judge", "paper")])
 
 
 def make(options):
     cells, signatures = read(options)
-    cells = [c.of(fitted(c, options)) for c in cells] if options.use == "fit" else cells
+    if options.use == "fit":
+        cells = [c if isinstance(c, OldCell) else c.of(fitted(c, options)) for c in cells]
     backend, arch, units, cache = DEVICES[options.device]
     options.output.mkdir(exist_ok=True)
     known = options.output / "graphs.txt"
@@ -391,8 +444,10 @@ def make(options):
     compared = quantities(options.device)
     lines += ["compare " + " ".join(compared[i:i + 4]) for i in range(0, len(compared), 4)]
     for cell in cells:
-        large = beyond(cell, options.device)
-        members = members_of(cell.ratio)[:MORE_MEMBERS - bool(large)]
+        if isinstance(cell, OldCell):
+            lines += ["", *cell.lines]
+            continue
+        members = members_of(cell.ratio)
         ratio = cell.ratio[:, members]
         values = features(cell.graphs, signatures, cell.problem, options.device)
         p = cell.problem
@@ -401,9 +456,7 @@ def make(options):
                   + (f" edge-dim={p['edge-dim']}" if p["edge-dim"] else "")
                   + (f" message={p['message']}" if p["message"] != "copy" else "")
                   + f" # {len(cell.variants)} variants"]
-        lines += ["  member " + relative(cell.variants[m], p, backend) for m in members]
-        if large:
-            lines += ["  member " + large, f"  default {len(members) + 1} if {BEYOND}"]
+        lines += ["  member " + cell.member[m] for m in members]
         lines += Default(values, ratio).lines(compared)
         order = sorted(range(len(cell.graphs)), key=lambda i: names.index(cell.graphs[i]))
         lines.append("  graphs " + " ".join(cell.graphs[i] for i in order))
@@ -445,6 +498,8 @@ def judge(options):
           f"{'default':14}{'ranked':14}{'best member':14}")
     everything = collections.defaultdict(list)
     for cell in cells:
+        if isinstance(cell, OldCell):
+            continue
         rows, fit = np.arange(len(cell.graphs)), fitted(cell, options)
         fold = np.random.RandomState(0).permutation(len(rows)) % max(options.folds, 1)
         parts = [(rows[fold != k], rows[fold == k]) for k in range(options.folds)] or \
@@ -476,12 +531,15 @@ def taken(cells):
 
 
 def unused_families(cells, backend):
-    members, variants = taken(cells)
-    return sorted(f.removeprefix(backend + ".") for f in variants if f not in members)
+    """Families that the surveys at hand measured and that are in no portfolio."""
+    surveyed = [c for c in cells if isinstance(c, Cell)]
+    known = {f.removeprefix(backend + ".") for f in taken(surveyed)[1]}
+    return sorted(known - {c.member[m].split()[0] for c in surveyed for m in members_of(c.ratio)}
+                  - {m.split()[0] for c in cells if isinstance(c, OldCell) for m in c.member})
 
 
 def unused(options):
-    members, variants = taken(read(options)[0])
+    members, variants = taken([c for c in read(options)[0] if isinstance(c, Cell)])
     for family in sorted(variants):
         if family not in members:
             print(f"{family}: no member")

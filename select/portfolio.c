@@ -419,22 +419,6 @@ int dfgnn__portfolio(const dfgnn_variant **member, int capacity,
 
 /* ---- ranking ------------------------------------------------------------- */
 
-/* Has the portfolio's default no times?  Then it is for graphs unlike all that
- * were surveyed, of which their times say nothing. */
-static int default_is_beyond(const dfgnn_cell *c,
-                             const dfgnn_setting *setting) {
-  for (int d = 0; d < c->defaults; d++) {
-    const dfgnn_member *m = &c->member[c->by[d].member];
-    if (!holds(&c->by[d], setting) || !dfgnn__member_variant(m, setting, NULL))
-      continue;
-    for (int g = 0; g < c->graphs; g++)
-      if (m->time[g] != DFGNN_TIME_NONE)
-        return 0;
-    return 1;
-  }
-  return 0;
-}
-
 int dfgnn__portfolio_rank(double *log_ratio, const dfgnn_variant *const *member,
                           int count, const dfgnn_setting *setting) {
   /* Where cells that differ by more served each other, their times misled more
@@ -444,7 +428,7 @@ int dfgnn__portfolio_rank(double *log_ratio, const dfgnn_variant *const *member,
   const double new = 0.4; /* of a variant that is no member */
   double unlike, predicted[DFGNN_CELL_MEMBERS];
   dfgnn_cell *c = cell_of(&unlike, setting);
-  if (!c || unlike > furthest || c->unranked || default_is_beyond(c, setting) ||
+  if (!c || unlike > furthest || c->unranked ||
       !dfgnn__cell_predict(predicted, c, dfgnn__portfolios(), setting, -1))
     return 0;
   for (int i = 0; i < count; i++)

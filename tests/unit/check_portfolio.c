@@ -449,30 +449,6 @@ TEST(a_graph_that_is_left_out_has_no_part_in_its_prediction) {
   dfgnn__portfolios_free(&all);
 }
 
-/* Reddit's rows gather from a table four times the L2. */
-TEST(tables_beyond_the_cache_are_taken_by_slices) {
-  dfgnn_signature graph = graph_of(232965, 114615892, 21657, 1);
-  const dfgnn_matrix matrix = matrix_of(&graph);
-  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
-  problem.dim = 128;
-  graph.locality = 0;
-  const dfgnn_setting setting = {.problem = &problem,
-                                 .matrix = &matrix,
-                                 .signature = &graph,
-                                 .device = &devices[1]};
-  const char *because;
-  double log_ratio[DFGNN_PORTFOLIO_MOST];
-  const dfgnn_variant *member[DFGNN_PORTFOLIO_MOST];
-  const dfgnn_variant *v = dfgnn__portfolio_default(&setting, NULL, &because);
-  if (!v)
-    return; /* built without CUDA */
-  ck_assert_msg(strstr(v->name, "order=slices") != NULL, "%s", v->name);
-  const int count =
-      dfgnn__portfolio(member, DFGNN_PORTFOLIO_MOST, &setting, NULL);
-  ck_assert_int_eq(dfgnn__portfolio_rank(log_ratio, member, count, &setting),
-                   0);
-}
-
 /* Choices by trees that have not seen the graph, over all surveyed cells,
  * one graph in 32. */
 TEST(ranking_unseen_graphs_is_good) {
