@@ -111,26 +111,6 @@ def laplacian(layer_norm):
     return __norm__
 
 
-def local_extrema(layer, edge_index, size, a, b, edge_weight=None):
-    """LEConv: the sum of w (a_j - b_i) is the sum of w a_j minus b_i times the
-    sum of w."""
-    met = ends(layer, a, size)
-    if not (known(edge_index) and is_sum(layer) and a.dim() == 2
-            and fits(a, b, edge_weight)):
-        return unfit(layer, "its messages are not summed")
-    num_dst = b.size(0)
-    graph = graph_of(layer, edge_index, met.num_src, num_dst)
-    if edge_weight is None:
-        ones = a.new_ones(met.num_src, 1)
-        total = spmm(graph, ones, num_dst=num_dst)
-        return spmm(graph, a, num_dst=num_dst) - b * total
-    edge_weight = edge_weight.view(-1)
-    kind = torch.promote_types(edge_weight.dtype, a.dtype)
-    ones = a.new_ones(met.num_src, 1, dtype=kind)
-    total = spmm(graph, ones, edge_weight, num_dst=num_dst)
-    return spmm(graph, a.to(kind), edge_weight, num_dst=num_dst) - b * total
-
-
 def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
     """FAConv: weights tanh(a_j + b_i) w_ij."""
     if not (known(edge_index) and is_sum(layer) and fits(x, edge_weight)

@@ -41,7 +41,7 @@ TABLE = [
         relation=layers.GRAPH),
     Row("GatedGraphConv", sums.weighted),
     Row("SimpleConv", sums.own_edges, sums.renamed(APPEND_LOOPS)),
-    Row("LEConv", sums.local_extrema),
+    Row("LEConv", traced.propagate),
     Row("RGCNConv", forward=tried(rgcn)),
     Row("FastRGCNConv", forward=tried(rgcn)),
     # sums scaled by degrees
