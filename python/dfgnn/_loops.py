@@ -146,14 +146,13 @@ def _filling(graph):
 
 # ---- weights of GCN ---------------------------------------------------------
 
-def normalize(graph, weight):
-    """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges."""
-    check_rows("edge_weight", weight, graph.num_edges)
-    src, dst = graph.edge_index
-    scale = weight.new_zeros(graph.num_dst).index_add(0, dst, weight)
-    scale = scale.pow(-0.5)
+def normalize(weight, src, dst, count, sent=None):
+    """Weights w_ij / sqrt(d_i d_j), d the sums of weights of in-edges of the
+    first count nodes; sent(scale) has that of each node that src numbers."""
+    scale = weight.new_zeros(count).index_add(0, dst, weight).pow(-0.5)
     scale = scale.masked_fill(scale == float("inf"), 0)
-    return scale[src] * weight * scale[dst]
+    of_src = scale if sent is None else sent(scale)
+    return of_src.index_select(0, src) * weight * scale.index_select(0, dst)
 
 
 def last_loops(rows, count):
@@ -165,10 +164,18 @@ def last_loops(rows, count):
         0, rows, places, "amax")[:count]
 
 
+def loop_weights(weight, last, fill):
+    """The weight of each node's loop: that of its last loop, by last_loops(),
+    fill of a node without."""
+    filled = weight.new_full(last.shape, fill)
+    return filled if not weight.numel() else torch.where(
+        last >= 0, weight.index_select(0, last.clamp(min=0)), filled)
+
+
 def with_remaining_loops(graph, weight, fill, shared=False):
     """(graph with a loop for each node, weights): the last loop that a node
     had keeps its weight, the others have weight fill.  shared: all loops that a
-        had get the gradient of the one that counts, as PyG's do."""
+    node had get the gradient of the one that counts, as PyG's do."""
     check_rows("edge_weight", weight, graph.num_edges)
     looped, count = graph.with_self_loops(), graph.num_dst
 
@@ -176,13 +183,19 @@ def with_remaining_loops(graph, weight, fill, shared=False):
         src, dst = graph.edge_index
         return src.masked_fill(src != dst, count)
 
-    place = graph._derive("loops", lambda: last_loops(rows(), count))
+    last = graph._derive("loops", lambda: last_loops(rows(), count))
     shared = shared and weight.requires_grad
     value = weight.detach() if shared else weight
-    filled = value.new_full((count,), fill)
-    if weight.numel():
-        filled = torch.where(place >= 0, value[place.clamp(min=0)], filled)
+    filled = loop_weights(value, last, fill)
     if shared:
         filled = filled + value.new_zeros(count + 1).index_add(
             0, graph._derive("rows of loops", rows), weight - value)[:count]
     return looped, torch.cat([weight[looped.kept], filled])
+
+
+def gcn_weights(graph, weight, loops, fill, shared=False):
+    """(graph, weights) by which GCN sums: those of with_remaining_loops() if
+    loops, scaled by degrees."""
+    if loops:
+        graph, weight = with_remaining_loops(graph, weight, fill, shared)
+    return graph, normalize(weight, *graph.edge_index, graph.num_dst)

@@ -8,7 +8,7 @@ from .. import _capture_reads
 from .._fused import normalization
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own, Relu
-from .._loops import normalize, with_remaining_loops
+from .._loops import gcn_weights
 from .._stamp import is_stamped, stamp
 from ..graph import Graph
 from ..messages import MOST_PROJECTED
@@ -75,9 +75,7 @@ def _normalized(graph, weight, loops, fill, shared):
         _capture_reads.current.source(weight)
     if held is None or held[0]() is not weight or \
             not is_stamped(weight, held[1]):
-        made = with_remaining_loops(graph, weight, fill, shared) \
-            if loops else (graph, weight)
-        made = made[0], normalize(*made)
+        made = gcn_weights(graph, weight, loops, fill, shared)
         if not keeps:
             return made
         held = graph._derived[key] = (weakref.ref(weight), stamp(weight), made)

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .. import ops
-from .._loops import last_loops
+from .._loops import last_loops, loop_weights, normalize
 from .._modes import in_transform, untraced
 from .._values import adjacency_values, is_adjacency, values_like
 from ..aggregation import aggregate, gcn, spmm
@@ -61,20 +61,15 @@ def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
     there: the fate of loops that the edges have already: they "stay", "add" to
         fill_value or give way to it ("go").
     """
-    filled = weight.new_full((num_nodes,), fill_value)
     if there == "go":
-        return filled
+        return weight.new_full((num_nodes,), fill_value)
     # edges that are no loops go to a spare row
     rows = src.long().masked_fill(~is_loop, num_nodes)
-    filled = torch.cat([filled, filled.new_zeros(1)])
     if there == "add":
-        return filled.index_add(0, rows, weight)[:num_nodes]
-    if rows.size(0) == 0:
-        return filled[:num_nodes]
+        return fill_value + weight.new_zeros(num_nodes + 1).index_add(
+            0, rows, weight)[:num_nodes]
     # if a node has several loops, the last counts, as PyG has it on a CPU
-    last = last_loops(rows, num_nodes)
-    return torch.where(last >= 0, weight.index_select(0, last.clamp(min=0)),
-                       filled[:num_nodes])
+    return loop_weights(weight, last_loops(rows, num_nodes), fill_value)
 
 
 def _kind(edges):
@@ -154,13 +149,8 @@ class GCNConv(_Static):
                               there)])
             loops = torch.arange(num_nodes, dtype=src.dtype, device=src.device)
             src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
-        degree = edge_weight.new_zeros(num_nodes).index_add(0, dst,
-                                                            edge_weight)
-        scale = degree.pow(-0.5)
-        scale = scale.masked_fill(scale == float("inf"), 0)
-        found = edges, (extended(edges, scale).index_select(0, src)
-                        * edge_weight
-                        * scale.index_select(0, dst))
+        found = edges, normalize(edge_weight, src, dst, num_nodes,
+                                 lambda scale: extended(edges, scale))
         if self.cached and not in_transform() and not ops.compiling():
             self._cached = as_graph(edges, num_nodes), found[1]
         return found

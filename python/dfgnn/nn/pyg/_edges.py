@@ -12,8 +12,7 @@ from torch import Tensor
 from torch_geometric.utils import remove_self_loops
 
 from ... import ops
-from ..._loops import (
-    check_rows, loop_features, normalize, with_remaining_loops)
+from ..._loops import check_rows, gcn_weights, loop_features
 from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
@@ -156,7 +155,7 @@ def symmetric_weights(graph, dtype):
     """[E] 1 / sqrt(d_i d_j), in the order of the caller's edges."""
     def make():
         ones = torch.ones(graph.num_edges, dtype=dtype, device=graph.device)
-        return normalize(graph, ones)
+        return gcn_weights(graph, ones, False, 1)[1]
     return graph._derive(("symmetric", dtype), make)
 
 
@@ -193,10 +192,9 @@ def _norm(make_tensors, original):
             kind = edge_weight.dtype
             if kind in (torch.float16, torch.bfloat16):
                 edge_weight = edge_weight.float()  # for sums and their roots
-            if add_self_loops:
-                graph, edge_weight = with_remaining_loops(
-                    graph, edge_weight, 2.0 if improved else 1.0, True)
-            edge_weight = normalize(graph, edge_weight)
+            graph, edge_weight = gcn_weights(
+                graph, edge_weight, add_self_loops, 2.0 if improved else 1.0,
+                True)
             looped = Looped(graph, num_nodes, add_self_loops, graph, flipped,
                             kind)
         return looped.tensors(edge_weight) if make_tensors else (looped,
