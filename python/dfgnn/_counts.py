@@ -62,6 +62,13 @@ class Faults:
         return count
 
 
+def _is_view(key):
+    """Whether x[key] shares x's memory."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(part is None or part is Ellipsis or isinstance(part, slice) or
+               type(part) is int for part in parts)
+
+
 class Counts:
     """The counts of one step, in the order in which it reads them."""
 
@@ -150,6 +157,10 @@ class Reading(TorchFunctionMode):
             key = self._key(*args[:2])
             if key is not None:
                 return function(args[0], key, args[2])
+        elif function is torch.Tensor.__setitem__ and isinstance(
+                args[2], (bool, int, float)) and _is_view(args[1]):
+            args[0][args[1]].fill_(args[2])  # torch waits to copy a number
+            return None
         elif function in _SELECTS and not kwargs:
             x, mask = torch.broadcast_tensors(*args)
             places = self._places(mask)

@@ -327,6 +327,22 @@ def test_a_condition_is_kept_and_checked(fake, step):
         changing(x, ~holds)
 
 
+@pytest.mark.parametrize("key", [
+    0, -1, slice(1, 3), (slice(None), 2), (Ellipsis, 0), (None, 1), (1, 2)],
+    ids=str)
+@pytest.mark.parametrize("value", [-1, 2.5, True])
+def test_a_number_is_written(fake, key, value):
+    def step(x, mask):
+        y = x * 1
+        y[key] = value
+        return y * y.abs().max() + mask.sum()
+    captured = dfgnn.capture(step)
+    mask = torch.arange(5) < 2
+    for _ in range(5):
+        x = torch.randn(4, 3, requires_grad=True)
+        assert torch.equal(captured(x, mask), step(x, mask))
+
+
 @pytest.mark.parametrize("warmup", [2, 3])
 def test_the_first_step_reads_what_it_keeps(fake, warmup):
     kept = []
