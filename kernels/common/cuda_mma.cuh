@@ -49,6 +49,25 @@ __device__ __forceinline__ unsigned pack_pair<bfloat_t>(float low, float high) {
   return ptx::pack_bf16(low, high);
 }
 
+/* How a product takes numbers of a T; EXACT: floats as their parts, unrounded.
+ */
+template <typename T, int EXACT> struct mma_operand {
+  static constexpr bool ROUNDS = true;
+  static __device__ __forceinline__ void take(float &x, float &y) {
+    packed<T, 2> pair;
+    pair.bits = pack_pair<T>(x, y);
+    x = widen(pair.item[0]);
+    y = widen(pair.item[1]);
+  }
+};
+template <int EXACT> struct mma_operand<float, EXACT> {
+  static constexpr bool ROUNDS = !EXACT;
+  static __device__ __forceinline__ void take(float &x, float &y) {
+    x = tf32_nearest(x);
+    y = tf32_nearest(y);
+  }
+};
+
 /* ---- products: d += a b -------------------------------------------------- */
 
 using ptx::mma_tf32;

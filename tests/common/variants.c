@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "lib/graph.h"
 #include "lib/key.h"
 #include "lib/operator.h"
@@ -633,6 +635,64 @@ void check_special_values(const char *device, const variant_test *test) {
       continue;
     c->set(&s, test->op);
     checks += each_variant(&s, matches_reference, NULL, (int)i / 2, NULL);
+    dfgnn__harness_destroy(s.harness);
+  }
+  some_were_checked(checks);
+  close_shape(&s);
+  dfgnn_context_destroy(s.ctx);
+}
+
+/* ---- equal values -------------------------------------------------------- */
+
+/* Just below 2, where the places of floating-point numbers are finest. */
+static const double equal_value = 255 / 128.0;
+
+static void gives_the_value(session *s, dfgnn_plan *plan, void *data) {
+  const dfgnn_args *args = dfgnn__harness_args(s->harness);
+  const int32_t *offsets = s->shape.csr.offsets;
+  const int64_t numbers = s->graph->matrix.destinations * ROW;
+  const size_t bytes = (size_t)numbers * dfgnn_dtype_size(s->problem.dtype);
+  void *workspace, *out = malloc(bytes);
+  (void)data;
+  ck_ok(dfgnn__harness_workspace(&workspace, s->harness, plan));
+  ck_ok(dfgnn_execute(plan, args, workspace, NULL));
+  ck_ok(s->ctx->backend->synchronize(s->ctx->device, NULL));
+  ck_ok(s->ctx->backend->copy(s->ctx->device, out, args->out, bytes));
+  for (int64_t i = 0; i < numbers; i++) {
+    const double found = dfgnn__number_at(s->problem.dtype, out, i);
+    const int has_edges = offsets[i / ROW] < offsets[i / ROW + 1];
+    ck_assert_msg(!has_edges || fabs(found - equal_value) < 0x1p-18,
+                  "%s: row %d has an average of %.9g of values of %.9g",
+                  dfgnn_plan_variant(plan), (int)(i / ROW), found, equal_value);
+  }
+  free(out);
+}
+
+/* The first edge of a row has a bias; the weights of the others are then those
+ * just above one half that rounding to 16 bits changes most. */
+void check_equal_values(const char *device, const variant_test *test) {
+  const double bias = test->dtype == DFGNN_BF16 ? 0.6894 : 0.69268;
+  session s = {.ctx = context(device, test->dtype)};
+  int checks = 0;
+  open_shape(&s, SHAPE_IN_ORDER, 0);
+  const dfgnn_matrix *m = &s.graph->matrix;
+  const int32_t *offsets = s.shape.csr.offsets;
+  for (int k = 0; k < (test->dtype == DFGNN_F32 ? 4 : 2); k++) {
+    s.problem = problem_of(test, HEADS, k % 2 ? 32 : DIM, DFGNN_LAYOUT_NHD,
+                           k < 2 ? BIAS : BIAS | TF32);
+    const int64_t row = HEADS * s.problem.dim;
+    if (!open_problem(&s))
+      continue;
+    set(&s, "value", 0, m->sources * row, equal_value);
+    if (test->op == DFGNN_OP_GT)
+      set(&s, "key", 0, m->sources * row, 0);
+    if (test->op == DFGNN_OP_GAT)
+      set(&s, "score_src", 0, m->sources * HEADS, 0);
+    set(&s, "bias", 0, m->edges * HEADS, 0);
+    for (int64_t i = 0; i < m->destinations; i++)
+      if (offsets[i] < offsets[i + 1])
+        set(&s, "bias", offsets[i] * HEADS, HEADS, bias);
+    checks += each_variant(&s, gives_the_value, NULL, k, NULL);
     dfgnn__harness_destroy(s.harness);
   }
   some_were_checked(checks);

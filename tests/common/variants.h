@@ -58,6 +58,10 @@ void check_slices(const char *device, const variant_test *test);
  * edge features NaN and infinities of these. */
 void check_special_values(const char *device, const variant_test *test);
 
+/* Checks that attention to equal values gives that value, as close as sums in
+ * f32 do: 16-bit outputs in every bit. */
+void check_equal_values(const char *device, const variant_test *test);
+
 /* Checks rows of 2048 features in 1, 2 and 64 heads. */
 void check_wide_rows(const char *device, const variant_test *test);
 

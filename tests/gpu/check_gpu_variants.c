@@ -51,6 +51,15 @@ TEST_LOOP(special_values_follow_ieee_arithmetic, 0, VARIANT_TESTS) {
   check_special_values("cuda", &test);
 }
 
+IN_CASE("equal_values")
+
+TEST_LOOP(averages_of_equal_values_are_the_value, 0, VARIANT_TESTS) {
+  TAKE(_i);
+  if (test.pass == DFGNN_PASS_FORWARD &&
+      DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
+    check_equal_values("cuda", &test);
+}
+
 IN_CASE("slices")
 
 TEST_LOOP(slices_of_sources_match_the_reference, 0, VARIANT_TESTS) {

@@ -32,6 +32,13 @@ TEST_LOOP(nan_and_infinite_inputs_give_what_the_header_promises, 0,
   check_special_values("cpu", &test);
 }
 
+TEST_LOOP(averages_of_equal_values_are_the_value, 0, VARIANT_TESTS) {
+  TAKE(_i);
+  if (test.pass == DFGNN_PASS_FORWARD &&
+      DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op))
+    check_equal_values("cpu", &test);
+}
+
 TEST_LOOP(any_strides_are_followed, 0, VARIANT_TESTS) {
   TAKE(_i);
   check_strides("cpu", &test);

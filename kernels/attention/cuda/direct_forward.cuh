@@ -34,7 +34,7 @@ struct direct_forward {
   const char *key, *value; /* where the lane begins to read rows of node 0 */
   float sums[math::TILES][4];
   float row[2]; /* GAT: scores of the rows; else the factor of all scores */
-  tile_softmax<EDGES, 2, 1, true> softmax;
+  tile_softmax<math, EDGES, 2, 1, true> softmax;
 
   __device__ __forceinline__ int row_of(int r) const {
     return 16 * warp + lane / 4 + 8 * r;
@@ -141,9 +141,7 @@ struct direct_forward {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const bool live = row_of(r) < item.rows;
-      const float all = lanes_sum<4>(softmax.l[r]);
-      const float keep = DROPS ? float(p.dropout.keep) : 1.0f;
-      const float factor = all == 0.0f ? 0.0f : reciprocal(all) * keep;
+      const float factor = softmax.factor(p, r), lse = softmax.lse(r);
       float zero = factor * 0.0f;
       unroll<math::TILES, 2>(
           [&](int n, int e) { zero = fmaf(sums[n][2 * r + e], 0.0f, zero); });
@@ -158,7 +156,7 @@ struct direct_forward {
         store_once<math::PIECE>(to + f, x);
       });
       if (p.lse && lane % 4 == 0)
-        p.lse[int64_t(node) * p.heads + head] = log_sum_exp(softmax.m[r], all);
+        p.lse[int64_t(node) * p.heads + head] = lse;
     }
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)

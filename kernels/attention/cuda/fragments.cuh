@@ -27,7 +27,8 @@ using ptx::transpose_matrix;
  * A lane loads VEC features of row or column g, from 4 VEC c + VEC t on.  These
  * words are the fragment of a score as they are, and that of a sum after
  * transpose_matrix(). */
-template <typename S, int EXACT, int DIM> struct fragments {
+template <typename S, int EXACT, int DIM>
+struct fragments : mma_operand<S, EXACT> {
   using T = S;
   static constexpr int VEC = DIM % 32 == 0 ? 8 : 4, WORDS = VEC / 2;
   static constexpr int CHUNKS = DIM / (4 * VEC), TILES = DIM / 8;
@@ -149,7 +150,8 @@ template <typename S, int EXACT, int DIM> struct fragments {
  * Scores: a lane loads features 16 c + 4 t .. + 3 of row or column g, those of
  * two products.  Sums: it loads features 8 VEC c + VEC g .. of columns 2 t and
  * 2 t + 1, which VEC products have as k slots t and t + 4. */
-template <int EXACT, int DIM> struct fragments<float, EXACT, DIM> {
+template <int EXACT, int DIM>
+struct fragments<float, EXACT, DIM> : mma_operand<float, EXACT> {
   using T = float;
   static constexpr int VEC = DIM % 32 == 0 ? 4 : 2;
   static constexpr int PARTS = DIM / 16, CHUNKS = DIM / (8 * VEC);

@@ -47,14 +47,14 @@ DFGNN_PLAN_FUNCTIONS(direct_grad, tile_plan, direct_plan, dfgnn__grad_tile,
   }
 
 DFGNN_FAMILIES(attention_cuda_tile_families) = {
-    {FORWARD(dense), .ops = PRODUCTS, .revision = 2,
+    {FORWARD(dense), .ops = PRODUCTS, .revision = 3,
      .parameters = {{"rows", 2, {32, 64}, {0}}, {"stages", 1, {1}, {0}}}},
-    {FORWARD(direct), .ops = GT_GAT, .revision = 2,
+    {FORWARD(direct), .ops = GT_GAT, .revision = 3,
      .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
     {TILE_FAMILY("direct", direct_grad, "bwd"),
      .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .ops = GT_GAT, .revision = 2,
      .parameters = {{"rows", 1, {16}, {0}}, COLUMNS_PARAMETER}},
-    {FORWARD(window), .ops = PRODUCTS, .revision = 2,
+    {FORWARD(window), .ops = PRODUCTS, .revision = 3,
      .parameters = {{"rows", 3, {16, 32, 64}, {0}},
                     {"stages", 2, {1, 2}, {0}}}},
     DFGNN_FAMILIES_END};

@@ -114,7 +114,7 @@ struct tile_forward {
     float sums[W / 8][4];
     float row[2]; /* the rows' numbers, as tile_score says */
     typename Math::template query<W> query;
-    tile_softmax<EDGES, 1, 4, false> softmax;
+    tile_softmax<Math, EDGES, 1, 4, false> softmax;
   };
 
   /* Computes the numbers of columns (kReduced) from the chunk's staged rows. */
@@ -238,14 +238,14 @@ struct tile_forward {
   }
 
   __device__ __forceinline__ void store(const state &z, const dfgnn_tile &item,
-                                        float (&l)[2], unsigned (&bad)[2]) {
+                                        unsigned (&bad)[2]) {
     const char *base = static_cast<const char *>(p.out.data) +
                        int64_t(head) * p.out.head_bytes;
     const int t = lane % 4;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const bool live = row_of(r) < item.rows;
-      const float factor = l[r] == 0.0f ? 0.0f : reciprocal(l[r]);
+      const float factor = z.softmax.factor(p, r), lse = z.softmax.lse(r);
       float zero = factor * 0.0f;
       unroll<W / 8, 2>(
           [&](int n, int e) { zero = fmaf(z.sums[n][2 * r + e], 0.0f, zero); });
@@ -270,17 +270,14 @@ struct tile_forward {
         });
       }
       if (p.lse && t == 0)
-        p.lse[int64_t(row) * p.heads + head] =
-            log_sum_exp(z.softmax.m[r], l[r]);
+        p.lse[int64_t(row) * p.heads + head] = lse;
     }
   }
 
   __device__ __forceinline__ void finish(const state &z,
                                          const dfgnn_tile &item) {
-    float l[2];
     unsigned bad[2];
-    unroll<2>([&](int r) { l[r] = lanes_sum<4>(z.softmax.l[r]); });
-    store(z, item, l, bad);
+    store(z, item, bad);
 #pragma unroll 1
     for (int r = 0; r < 16; ++r)
       if ((r < 8 ? bad[0] : bad[1]) >> (r % 8 * 4) & 15)

@@ -62,7 +62,7 @@ __device__ __forceinline__ void load_staged(float (&x)[N], const T *from) {
  * The k slots t and t + 4 of two mma for scores are features 4 t .. 4 t + 3 of
  * 16, so that a lane reads them at once.  The k slots for sums are columns t
  * and t + 4: the scores are the fragment as they are. */
-template <bool SPLIT> struct tile_math_f32 {
+template <bool SPLIT> struct tile_math_f32 : mma_operand<float, SPLIT> {
   using T = float;
   static constexpr bool kQueryShared = true;
 
@@ -205,7 +205,7 @@ template <bool SPLIT> struct tile_math_f32 {
 /* ---- 16-bit types ---------------------------------------------------------
  *
  * The k slots of two mma for scores are features 8 t .. 8 t + 7 of 32. */
-template <typename S> struct tile_math_16 {
+template <typename S> struct tile_math_16 : mma_operand<S, 0> {
   using T = S;
   static constexpr bool kQueryShared = false;
 

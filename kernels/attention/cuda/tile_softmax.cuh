@@ -17,9 +17,18 @@ using tile_mask_pair = unsigned[2];
 
 /* LAZY: m follows the largest score at a distance, as in running_softmax.cuh,
  * so that sums are seldom scaled, and weights are at most 2^kSlack; else m is
- * that score, and sums are scaled in every chunk. */
-template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
-  float m[2], l[2];              /* the lane's part of l */
+ * that score, and sums are scaled in every chunk.
+ *
+ * Math::take() rounds weights as the product with values does, if Math::ROUNDS.
+ * The sums are divided by the total of rounded weights: an average of equal
+ * values is then that value, and gradients that are 0 by the formula do not
+ * keep its rounding error.  The log-sum-exp has the total before: from it the
+ * backward pass computes weights of its own, which have to sum up to 1. */
+template <class Math, int EDGES, int LANE, int ELEMENT, bool LAZY>
+struct tile_softmax {
+  static constexpr int EXACT = Math::ROUNDS; /* the place of exact totals */
+  float m[2];
+  float l[EXACT + 1][2];         /* totals; the lane's part of them */
   int64_t number[EDGES ? 2 : 1]; /* of the rows' first edges in the chunk */
   uint64_t key;
 
@@ -28,7 +37,7 @@ template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
     key = edge_key<EDGES>(p);
     unroll<2>([&](int r) {
       m[r] = lowest<float>();
-      l[r] = 0.0f;
+      l[0][r] = l[EXACT][r] = 0.0f;
     });
   }
 
@@ -44,7 +53,8 @@ template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
     });
   }
 
-  /* Scores become weights.  scale(r, factor) scales the sums of row r. */
+  /* Scores become weights, rounded.  scale(r, factor) scales the sums of row
+   * r. */
   template <class Scale>
   __device__ __forceinline__ void soften(tile_scores &s,
                                          const tile_mask_pair &mask, int lane,
@@ -65,15 +75,33 @@ template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
         const float old = m[r];
         m[r] = fmaxf(old, lanes_max<4>(top[r]));
         const float factor = exp2_fast(old - m[r]);
-        l[r] *= factor;
+        unroll<EXACT + 1>([&](int k) { l[k][r] *= factor; });
         scale(r, factor);
       });
     }
-    unroll<2, 4, 2>([&](int r, int j, int e) {
-      float &x = s[j][2 * r + e];
+    unroll<2, 4>([&](int r, int j) {
+      float &x = s[j][2 * r], &y = s[j][2 * r + 1];
       x = exp2_fast(x - m[r]);
-      l[r] += x;
+      y = exp2_fast(y - m[r]);
+      if constexpr (Math::ROUNDS) {
+        l[EXACT][r] += x;
+        l[EXACT][r] += y;
+        Math::take(x, y);
+      }
+      l[0][r] += x;
+      l[0][r] += y;
     });
+  }
+
+  /* The factor that makes averages of the sums of row r, with that of dropout;
+   * 0 if no edge has a weight. */
+  template <class Params>
+  __device__ __forceinline__ float factor(const Params &p, int r) const {
+    const float keep = EDGES & EDGE_DROPOUT ? float(p.dropout.keep) : 1.0f;
+    return inverse_sum(lanes_sum<4>(l[0][r])) * keep;
+  }
+  __device__ __forceinline__ float lse(int r) const {
+    return log_sum_exp(m[r], lanes_sum<4>(l[EXACT][r]));
   }
 
   template <class Params>
@@ -112,7 +140,7 @@ template <int EDGES, int LANE, int ELEMENT, bool LAZY> struct tile_softmax {
             kept_edges<false, EDGES>(p, key, number[r], __popc(mask[r]), head);
       });
       numbered(s, mask, lane, [&](float &x, int r, int k) {
-        x = kept[r] >> k & 1 ? x * float(p.dropout.keep) : 0.0f;
+        x = kept[r] >> k & 1 ? x : 0.0f;
       });
     }
   }
