@@ -37,16 +37,19 @@ void dfgnn__gather_narrow(gather_shape *shape, int64_t width) {
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
                                   gather_finder *find, const void *kernel,
-                                  int single, int lanes, int vectors,
+                                  int64_t together, int lanes, int vectors,
                                   int unroll) {
   const dfgnn_problem *problem = setting->problem;
-  const int vector = dfgnn__wide_vector(problem->dtype);
+  const int vector = problem->dtype == DFGNN_F64
+                         ? 1
+                         : dfgnn__gather_fit(dfgnn__wide_vector(problem->dtype),
+                                             (uint64_t)together, 1);
   const int width = dfgnn__gather_width(problem);
   dfgnn_program program;
   if (width == 0)
     return "a row has more than 2^31 features";
   dfgnn__gather_narrow(shape, width);
-  if (single || problem->dtype == DFGNN_F64 || width % vector != 0) {
+  if (vector == 1) {
     if (lanes != shape->lanes || vectors != shape->vectors ||
         unroll != shape->unroll)
       return "rows of this width are read one element at a time, which another "
@@ -91,15 +94,17 @@ dfgnn_status dfgnn__gather_tensor(feature_tensor *tensor, const char *name,
   return DFGNN_OK;
 }
 
-int dfgnn__gather_aligned(const gather_params *p, const feature_tensor *t,
-                          dfgnn_dtype dtype) {
+int dfgnn__gather_vector(const gather_params *p, const feature_tensor *t,
+                         dfgnn_dtype dtype, int vector) {
   if (!t->data)
-    return 1;
+    return vector;
   const int64_t head = p->heads_inner ? 1 : p->dim;
   const int64_t feature = p->heads_inner ? p->heads : 1;
-  return (uintptr_t)t->data % 16 == 0 && t->node_bytes % 16 == 0 &&
-         (p->heads == 1 || t->head == head) &&
-         (p->dim == 1 || t->feature == feature) && dtype != DFGNN_F64;
+  if ((p->heads > 1 && t->head != head) ||
+      (p->dim > 1 && t->feature != feature))
+    return 1;
+  return dfgnn__gather_fit(vector, (uintptr_t)t->data | t->node_bytes,
+                           dfgnn_dtype_size(dtype));
 }
 
 csr_offsets dfgnn__gather_offsets(const dfgnn_matrix *matrix) {

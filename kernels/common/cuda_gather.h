@@ -3,8 +3,9 @@
  *
  * Features are numbered as in a dense tensor of the problem's layout, through
  * all heads: a node has `width` of them.  Where a tensor is dense within a
- * node, feature f lies at f and is loaded in 16-byte vectors; any other strides
- * are served one element at a time. */
+ * node, feature f lies at f and is loaded in vectors of at most 16 bytes, the
+ * widest that fit the width and the alignment; any other strides are served one
+ * element at a time. */
 #ifndef DFGNN_KERNELS_CUDA_GATHER_H
 #define DFGNN_KERNELS_CUDA_GATHER_H
 

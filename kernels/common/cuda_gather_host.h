@@ -31,14 +31,23 @@ typedef int gather_finder(dfgnn_program *program, dfgnn_dtype dtype,
 
 int dfgnn__gather_width(const dfgnn_problem *problem);
 
+/* The widest vector, a power of two of at most `vector` numbers of `size`
+ * bytes, that divides `bytes`: a distance, an address, or the bits of several.
+ */
+static inline int dfgnn__gather_fit(int vector, uint64_t bytes, size_t size) {
+  while (vector > 1 && bytes % ((size_t)vector * size) != 0)
+    vector /= 2;
+  return vector;
+}
+
 /* Fills the shape that has these lanes and vectors.  NULL if it serves the
- * problem, else the reason.  A width that is no multiple of a 16-byte vector is
- * served by the narrow shape only, as is a problem that must read one element
- * at a time (`single`). */
+ * problem, else the reason.  A vector is the widest that fits runs of
+ * `together` features; where these have an odd number, the narrow shape alone
+ * serves. */
 const char *dfgnn__gather_refusal(gather_shape *shape,
                                   const dfgnn_setting *setting,
                                   gather_finder *find, const void *kernel,
-                                  int single, int lanes, int vectors,
+                                  int64_t together, int lanes, int vectors,
                                   int unroll);
 /* The shape for any strides. */
 void dfgnn__gather_narrow(gather_shape *shape, int64_t width);
@@ -47,9 +56,10 @@ dfgnn_status dfgnn__gather_tensor(feature_tensor *tensor, const char *name,
                                   const void *data,
                                   const dfgnn_strides *strides,
                                   dfgnn_dtype dtype);
-/* 1 if the tensor is fit for 16-byte loads, or missing. */
-int dfgnn__gather_aligned(const gather_params *p, const feature_tensor *tensor,
-                          dfgnn_dtype dtype);
+/* The widest vector of at most `vector` numbers that the tensor can be loaded
+ * in; `vector` if it is missing. */
+int dfgnn__gather_vector(const gather_params *p, const feature_tensor *tensor,
+                         dfgnn_dtype dtype, int vector);
 
 csr_offsets dfgnn__gather_offsets(const dfgnn_matrix *matrix);
 /* Sets what follows from the matrix and the problem, and clears the rest. */

@@ -17,6 +17,7 @@
 typedef struct item {
   const dfgnn_tensor *tensor;
   void *host, *device;
+  void *allocated; /* on the device, before the shift */
   size_t bytes;
   int64_t numbers;       /* elements, without the gaps between features */
   double *expected;      /* the reference's, if saved or written */
@@ -26,6 +27,7 @@ typedef struct item {
 struct strided {
   dfgnn_problem problem;
   dfgnn_strides strides;
+  int shift;
   dfgnn_matrix matrix; /* on the host */
   dfgnn_args device, host;
   item items[DFGNN_MAX_TENSORS];
@@ -92,15 +94,18 @@ static dfgnn_status make_item(strided *s, dfgnn_context *ctx,
     *(dfgnn_strides *)((char *)&s->device + t->strides) = s->strides;
     *(dfgnn_strides *)((char *)&s->host + t->strides) = s->strides;
   }
-  it->bytes = (size_t)elements * dfgnn__tensor_element_size(t, &s->problem);
+  const size_t size = dfgnn__tensor_element_size(t, &s->problem);
+  const size_t shift = (size_t)s->shift * size;
+  it->bytes = (size_t)elements * size;
   it->host = malloc(it->bytes + 1);
   if (t->role >= DFGNN_ROLE_SAVED) {
     it->expected = malloc((size_t)(it->numbers + 1) * sizeof *it->expected);
     it->fixed = calloc((size_t)it->numbers + 1, sizeof *it->fixed);
     it->summed = calloc((size_t)it->numbers + 1, sizeof *it->summed);
   }
-  dfgnn_status status =
-      ctx->backend->allocate(ctx->device, &it->device, it->bytes + 1);
+  dfgnn_status status = ctx->backend->allocate(ctx->device, &it->allocated,
+                                               it->bytes + shift + 1);
+  it->device = (char *)it->allocated + shift;
   s->count++;
   for (int64_t i = 0; i < elements; i++)
     put(it->host, i, type_of(s, t), number(state));
@@ -198,7 +203,7 @@ static dfgnn_status prepare(strided *s, dfgnn_context *ctx, unsigned seed) {
 
 strided *strided_make(dfgnn_context *ctx, const shape *shape,
                       const dfgnn_problem *problem,
-                      const dfgnn_strides *strides, unsigned seed) {
+                      const dfgnn_strides *strides, int shift, unsigned seed) {
   const dfgnn_csr *csr = &shape->csr;
   const int32_t *offsets = csr->offsets;
   strided *s = calloc(1, sizeof *s);
@@ -212,6 +217,7 @@ strided *strided_make(dfgnn_context *ctx, const shape *shape,
       s->matrix.max_degree = offsets[i + 1] - offsets[i];
   s->problem = *problem;
   s->strides = *strides;
+  s->shift = shift;
   s->device = s->host = (dfgnn_args)DFGNN_ARGS_INIT;
   if (prepare(s, ctx, seed) == DFGNN_OK)
     return s;
@@ -221,7 +227,7 @@ strided *strided_make(dfgnn_context *ctx, const shape *shape,
 
 void strided_free(strided *s, dfgnn_context *ctx) {
   for (int k = 0; k < s->count; k++) {
-    ctx->backend->release(ctx->device, s->items[k].device);
+    ctx->backend->release(ctx->device, s->items[k].allocated);
     free(s->items[k].host);
     free(s->items[k].expected);
     free(s->items[k].fixed);

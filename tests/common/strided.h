@@ -8,10 +8,11 @@
 
 typedef struct strided strided;
 
-/* Returns NULL, with dfgnn_last_error(), if something fails. */
+/* shift: how many numbers behind an aligned address tensors begin.  Returns
+ * NULL, with dfgnn_last_error(), if something fails. */
 strided *strided_make(dfgnn_context *ctx, const shape *shape,
                       const dfgnn_problem *problem,
-                      const dfgnn_strides *strides, unsigned seed);
+                      const dfgnn_strides *strides, int shift, unsigned seed);
 void strided_free(strided *s, dfgnn_context *ctx);
 
 /* Executes and compares what is written with the reference: the largest error

@@ -738,25 +738,40 @@ void check_slices(const char *device, const variant_test *test) {
 
 /* ---- wide rows, and rows of narrow heads --------------------------------- */
 
-void check_wide_rows(const char *device, const variant_test *test) {
-  static const struct {
-    int heads, dim, asked;
-  } rows[] = {{1, 2048, PLAIN},
-              {2, 1024, PLAIN},
-              {64, 32, PLAIN},
-              {8, 8, DROPOUT},
-              {6, 4, WEIGHTS | BIAS | DROPOUT}};
+typedef struct row_problem {
+  int heads, dim, asked;
+} row_problem;
+
+static void check_rows(const char *device, const variant_test *test,
+                       const row_problem *rows, int shape) {
   session s = {.ctx = context(device, test->dtype)};
-  open_shape(&s, 3, 0);
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+  open_shape(&s, shape, 0);
+  for (int i = 0; rows[i].heads; i++) {
     s.problem = problem_of(test, rows[i].heads, rows[i].dim, DFGNN_LAYOUT_NHD,
                            rows[i].asked);
     ck_assert_msg(open_problem(&s), "%s", dfgnn_last_error());
-    some_were_checked(each_variant(&s, matches_reference, NULL, (int)i, NULL));
+    some_were_checked(each_variant(&s, matches_reference, NULL, i, NULL));
     dfgnn__harness_destroy(s.harness);
   }
   close_shape(&s);
   dfgnn_context_destroy(s.ctx);
+}
+
+void check_wide_rows(const char *device, const variant_test *test) {
+  static const row_problem rows[] = {{1, 2048, PLAIN},
+                                     {2, 1024, PLAIN},
+                                     {64, 32, PLAIN},
+                                     {8, 8, DROPOUT},
+                                     {6, 4, WEIGHTS | BIAS | DROPOUT},
+                                     {0}};
+  check_rows(device, test, rows, 3);
+}
+
+void check_vectors(const char *device, const variant_test *test) {
+  static const row_problem rows[] = {
+      {1, 6, PLAIN},  {1, 100, PLAIN}, {3, 10, PLAIN},  {1, 50, PLAIN},
+      {2, 25, PLAIN}, {1, 7, PLAIN},   {3, 100, PLAIN}, {0}};
+  check_rows(device, test, rows, 4);
 }
 
 /* ---- strides ------------------------------------------------------------- */
@@ -773,15 +788,22 @@ static void strided_matches(session *s, dfgnn_plan *plan, void *data) {
 
 /* Features are adjacent with gaps between heads, or lie apart, or heads are
  * innermost with a gap.  Gaps that fill a vector of 4, 8 or 16 numbers are as
- * wide as the padding that kernels have inside. */
+ * wide as the padding that kernels have inside.  Where only rows have a gap or
+ * tensors are shifted, narrower vectors serve. */
 static const struct {
   int dim, edge_dim;
   dfgnn_strides strides;
-} strided_problems[] = {
-    {20, 0, {2 * 23 + 5, 23, 1}}, {20, 0, {2 * 60 + 3, 60, 3}},
-    {20, 0, {20 * 3, 1, 3}},      {3, DFGNN_EDGE_PROJECTED, {2 * 4, 4, 1}},
-    {7, 11, {2 * 8 + 1, 8, 1}},   {13, DFGNN_EDGE_PROJECTED, {2 * 16, 16, 1}},
-    {20, 5, {2 * 20 + 3, 20, 1}}, {5, 0, {2 * 8, 8, 1}}};
+  int shift;
+} strided_problems[] = {{20, 0, {2 * 23 + 5, 23, 1}, 0},
+                        {20, 0, {2 * 60 + 3, 60, 3}, 0},
+                        {20, 0, {20 * 3, 1, 3}, 0},
+                        {3, DFGNN_EDGE_PROJECTED, {2 * 4, 4, 1}, 0},
+                        {7, 11, {2 * 8 + 1, 8, 1}, 0},
+                        {13, DFGNN_EDGE_PROJECTED, {2 * 16, 16, 1}, 0},
+                        {20, 5, {2 * 20 + 3, 20, 1}, 0},
+                        {5, 0, {2 * 8, 8, 1}, 0},
+                        {20, 0, {2 * 20 + 2, 20, 1}, 0},
+                        {50, 0, {2 * 50, 50, 1}, 2}};
 enum { STRIDED = sizeof strided_problems / sizeof *strided_problems };
 
 /* Of sums, edge features are part of a message; GAT has projected ones. */
@@ -805,8 +827,9 @@ void check_strides(const char *device, const variant_test *test) {
                            ndh ? DFGNN_LAYOUT_NDH : DFGNN_LAYOUT_NHD, PLAIN);
     if (strided_problems[k].edge_dim) /* else that of a message */
       s.problem.edge_dim = strided_problems[k].edge_dim;
-    strided *tensors = strided_make(s.ctx, &s.shape, &s.problem,
-                                    &strided_problems[k].strides, shape_seed());
+    strided *tensors =
+        strided_make(s.ctx, &s.shape, &s.problem, &strided_problems[k].strides,
+                     strided_problems[k].shift, shape_seed());
     ck_assert_msg(tensors != NULL, "%s", dfgnn_last_error());
     checks += each_variant(&s, strided_matches, tensors, k, NULL);
     strided_free(tensors, s.ctx);

@@ -65,6 +65,10 @@ void check_equal_values(const char *device, const variant_test *test);
 /* Checks rows of 2048 features in 1, 2 and 64 heads. */
 void check_wide_rows(const char *device, const variant_test *test);
 
+/* Checks rows, of sums, that are multiples of vectors of 1, 2, 4 and 8 numbers,
+ * with heads that are not; some rows are cut. */
+void check_vectors(const char *device, const variant_test *test);
+
 /* Checks strides that are dense in neither layout. */
 void check_strides(const char *device, const variant_test *test);
 

@@ -25,6 +25,11 @@ TEST_LOOP(every_variant_matches_the_reference, 0, MESSAGE_TESTS) {
          checks);
 }
 
+TEST_LOOP(rows_of_any_vector_match_the_reference, 0, MESSAGE_TESTS) {
+  TAKE(_i);
+  check_vectors("cuda", &test);
+}
+
 TEST_LOOP(strides_of_the_caller_are_followed, 0, MESSAGE_TESTS) {
   TAKE(_i);
   check_strides("cuda", &test);

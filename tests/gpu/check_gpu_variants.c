@@ -91,6 +91,14 @@ TEST_LOOP(rows_of_2048_features_are_served, 0, VARIANT_TESTS) {
     check_wide_rows("cuda", &test);
 }
 
+IN_CASE("vectors")
+
+TEST_LOOP(rows_of_any_vector_match_the_reference, 0, VARIANT_TESTS) {
+  TAKE(_i);
+  if (!(DFGNN_OPS_ATTENTION & DFGNN_BIT(test.op)))
+    check_vectors("cuda", &test);
+}
+
 IN_CASE("registry")
 
 TEST(every_operator_and_pass_has_variants) {

@@ -117,21 +117,25 @@ static void fill_edges(gather_params *p, const sums_call *call, int pass,
     p->grad_attr = args->grad_edge_attr;
 }
 
-/* Are the arrays beside the tensors fit for 16-byte loads? */
-static int arrays_aligned(const gather_params *p,
-                          const dfgnn_problem *problem) {
+/* The widest vector that the arrays beside the tensors can be loaded in; four
+ * numbers of 32 bits are loaded at most. */
+static int arrays_vector(const gather_params *p, const dfgnn_problem *problem,
+                         int vector) {
   const int given = problem->edge_dim == DFGNN_EDGE_PROJECTED;
-  const void *const arrays[] = {
-      p->out_min,  p->out_max,   p->out_std,
-      p->arg_min,  p->arg_max,   p->row_arg,
-      p->row_arg2, p->grad_attr, given ? p->attr : NULL};
-  int aligned = 1;
+  const void *const arrays[] = {p->out_min, p->out_max, p->out_std,
+                                p->grad_attr, given ? p->attr : NULL};
+  const void *const edges[] = {p->arg_min, p->arg_max, p->row_arg, p->row_arg2};
+  uintptr_t any = 0, any_edge = 0;
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-    aligned &= (uintptr_t)arrays[i] % 16 == 0;
-  return aligned;
+    any |= (uintptr_t)arrays[i];
+  for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+    any_edge |= (uintptr_t)edges[i];
+  vector = dfgnn__gather_fit(vector, any, dfgnn_dtype_size(problem->dtype));
+  return any_edge % 16 == 0 ? vector
+                            : dfgnn__gather_fit(vector, any_edge, sizeof(int));
 }
 
-dfgnn_status dfgnn__sums_fill(gather_params *p, int *aligned,
+dfgnn_status dfgnn__sums_fill(gather_params *p, int *vector,
                               const sums_call *call, int pass,
                               const dfgnn_matrix *matrix) {
   const dfgnn_problem *problem = call->launch->setting.problem;
@@ -146,9 +150,9 @@ dfgnn_status dfgnn__sums_fill(gather_params *p, int *aligned,
       dfgnn__sums_fill_grades(p, call);
   }
   const int count = list_tensors(list, p, pass, problem, call->launch->args);
-  *aligned = arrays_aligned(p, problem);
+  *vector = arrays_vector(p, problem, *vector);
   dfgnn_status status = dfgnn__sums_find_tensors(list, count, problem->dtype);
   for (int i = 0; i < count && !status; i++)
-    *aligned &= dfgnn__gather_aligned(p, list[i].to, problem->dtype);
+    *vector = dfgnn__gather_vector(p, list[i].to, problem->dtype, *vector);
   return status;
 }

@@ -32,9 +32,9 @@ int dfgnn__sums_walks_rows(const dfgnn_problem *problem) {
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Lanes, vectors, edges in flight of 16-byte vectors.  Only float has the
- * registers for the shapes behind the first LIGHT_... of a list: a vector of
- * 16-bit numbers has twice as many features. */
+/* Lanes, vectors, edges in flight of shapes with vectors.  Those of eight
+ * numbers lack the registers for the shapes behind the first LIGHT_... of a
+ * list. */
 /* clang-format off */
 static const gather_choice sum_shapes[] = {
     {32, 1, 4}, {32, 1, 8}, {32, 2, 2}, {16, 1, 4}, {16, 1, 8}, {16, 2, 1},
@@ -87,12 +87,12 @@ static int listed(const gather_choice *list, const gather_shape *shape) {
              : 0;
 }
 
-static int sum_unroll(const gather_choice *list, int light, dfgnn_dtype dtype,
+static int sum_unroll(const gather_choice *list, int light,
                       const gather_shape *shape) {
   for (int i = 0; shape->vector > 1 && list[i].lanes; i++)
     if (list[i].lanes == shape->lanes && list[i].vectors == shape->vectors &&
         list[i].unroll == shape->unroll)
-      return i < light || dtype == DFGNN_F32 ? shape->unroll : 0;
+      return i < light || shape->vector < 8 ? shape->unroll : 0;
   return shape->vector == 1 ? listed(list, shape) : 0;
 }
 
@@ -142,13 +142,13 @@ int dfgnn__sums_program(dfgnn_program *program, dfgnn_dtype dtype,
   int unroll;
   switch (k->kind) {
   case SUMS_ADD:
-    unroll = sum_unroll(sum_shapes, LIGHT_SUMS, dtype, shape);
+    unroll = sum_unroll(sum_shapes, LIGHT_SUMS, shape);
     *program = (dfgnn_program)DFGNN_PROGRAM(FILE_OF("sum"), "dfgnn::spmm_rows",
                                             type, vector, lanes, vectors,
                                             unroll, k->factor, width);
     break;
   case SUMS_BLOCK:
-    unroll = sum_unroll(sum_shapes, LIGHT_SUMS, dtype, shape);
+    unroll = sum_unroll(sum_shapes, LIGHT_SUMS, shape);
     *program = (dfgnn_program)DFGNN_PROGRAM(
         FILE_OF("block"), "dfgnn::spmm_blocks", type, vector, lanes, vectors,
         unroll, k->factor, width);
@@ -243,15 +243,15 @@ sums_kernel dfgnn__sums_kernel(const dfgnn_problem *problem, int pass,
 
 /* ---- refusals ------------------------------------------------------------ */
 
-/* Must elements be loaded one by one?  A 16-byte vector must not have features
- * of several heads where their weights differ.  Edge features that the caller
- * projected have heads first, so where the layout has heads last no vector of
- * theirs fits one of nodes. */
-static int element_wise(const dfgnn_problem *problem) {
-  const int64_t size = (int64_t)dfgnn_dtype_size(problem->dtype);
-  const int heads_last = problem->layout == DFGNN_LAYOUT_NDH;
-  return (per_head(problem) && (heads_last || problem->dim * size % 16 != 0)) ||
-         (problem->edge_dim == DFGNN_EDGE_PROJECTED && heads_last);
+/* The features of which a vector has to be a part: all of a node, or a head
+ * where each has weights of its own.  Edge features that the caller projected
+ * have heads first, so where the layout has heads last no vector of theirs fits
+ * one of nodes. */
+static int64_t run_of_features(const dfgnn_problem *problem) {
+  if (problem->layout == DFGNN_LAYOUT_NDH &&
+      (per_head(problem) || problem->edge_dim == DFGNN_EDGE_PROJECTED))
+    return 1;
+  return per_head(problem) ? problem->dim : problem->heads * problem->dim;
 }
 
 const char *dfgnn__sums_refusal(gather_shape *shape,
@@ -268,5 +268,6 @@ const char *dfgnn__sums_refusal(gather_shape *shape,
       m->destinations > INT32_MAX - 65536 || m->sources > INT32_MAX - 65536)
     return "a row or the number of rows exceeds 2^31";
   return dfgnn__gather_refusal(shape, setting, dfgnn__sums_program, &kernel,
-                               element_wise(problem), lanes, vectors, unroll);
+                               run_of_features(problem), lanes, vectors,
+                               unroll);
 }

@@ -124,10 +124,11 @@ static void take_views(sums_call *call, dfgnn_view_kind kind,
 /* Finds the program for the arguments, which may need another shape. */
 static dfgnn_status find_program(dfgnn_program *program, gather_shape *shape,
                                  const sums_kernel *kernel,
-                                 const gather_params *p, int pass, int aligned,
+                                 const gather_params *p, int pass, int vector,
                                  const dfgnn_problem *problem) {
-  if (shape->vector > 1 && !aligned)
+  if (vector == 1)
     dfgnn__gather_narrow(shape, p->width);
+  shape->vector = vector;
   if (kernel->kind == SUMS_GRADE && shape->vector == 1)
     *shape = (gather_shape){1, shape->lanes, 1, 4};
   /* Shapes of gradients may have 2 edges in flight, those of moments have 4. */
@@ -144,7 +145,7 @@ static dfgnn_status find_program(dfgnn_program *program, gather_shape *shape,
 
 /* Features that a thread which merges sums has at a time. */
 static int merge_vector(const gather_shape *shape) {
-  return shape->vector > 1 ? 4 : 1;
+  return shape->vector > 4 ? 4 : shape->vector;
 }
 
 static dfgnn_status launch_merge(const dfgnn_program *program, gather_params *p,
@@ -221,12 +222,12 @@ static dfgnn_status run_pass(const sums_call *call, int pass) {
   gather_params p;
   dfgnn_program program;
   gather_shape shape = call->shape;
-  int aligned;
-  dfgnn_status status = dfgnn__sums_fill(&p, &aligned, call, pass, &matrix);
+  int vector = shape.vector;
+  dfgnn_status status = dfgnn__sums_fill(&p, &vector, call, pass, &matrix);
   if (status)
     return status;
   const sums_kernel kernel = dfgnn__sums_kernel(problem, pass, call->walk, &p);
-  status = find_program(&program, &shape, &kernel, &p, pass, aligned, problem);
+  status = find_program(&program, &shape, &kernel, &p, pass, vector, problem);
   if (status)
     return status;
   if (call->order && first)

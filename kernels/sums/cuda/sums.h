@@ -163,9 +163,9 @@ typedef struct sums_tensor {
 
 dfgnn_status dfgnn__sums_find_tensors(const sums_tensor *list, int count,
                                       dfgnn_dtype dtype);
-/* Fills the arguments of a pass; matrix: that of the rows it walks.  aligned
- * becomes 1 if all tensors are fit for 16-byte loads. */
-dfgnn_status dfgnn__sums_fill(gather_params *p, int *aligned,
+/* Fills the arguments of a pass; matrix: that of the rows it walks.  *vector
+ * becomes less where the tensors cannot be loaded in vectors of so many. */
+dfgnn_status dfgnn__sums_fill(gather_params *p, int *vector,
                               const sums_call *call, int pass,
                               const dfgnn_matrix *matrix);
 /* Sets the arrays by destination from which the gradients of a reduction's

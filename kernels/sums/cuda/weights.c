@@ -4,13 +4,16 @@
 #include "kernels/sums/cuda/sums.h"
 #include "lib/base/error.h"
 
-/* Are the heads of each node whole 16-byte words? */
-static int wide_heads(const weigh_params *p, const feature_tensor *t,
-                      dfgnn_dtype dtype) {
-  const int64_t size = (int64_t)dfgnn_dtype_size(dtype);
-  return dtype != DFGNN_F64 && (uintptr_t)(t->data) % 16 == 0 &&
-         t->node_bytes % 16 == 0 && (p->dim == 1 || t->feature == 1) &&
-         (p->heads == 1 || t->head * size % 16 == 0) && p->dim * size % 16 == 0;
+/* The widest vector of which the heads of each node are made. */
+static int vector_of_heads(const weigh_params *p, const feature_tensor *t,
+                           dfgnn_dtype dtype) {
+  const size_t size = dfgnn_dtype_size(dtype);
+  const uint64_t places = (uintptr_t)t->data | t->node_bytes |
+                          (uint64_t)p->dim * size |
+                          (p->heads > 1 ? (uint64_t)t->head * size : 0);
+  if (dtype == DFGNN_F64 || (p->dim > 1 && t->feature != 1))
+    return 1;
+  return dfgnn__gather_fit(dfgnn__wide_vector(dtype), places, size);
 }
 
 dfgnn_status dfgnn__sums_grade_weights(const dfgnn_launch *launch) {
@@ -37,10 +40,10 @@ dfgnn_status dfgnn__sums_grade_weights(const dfgnn_launch *launch) {
                                   &args->value_strides, problem->dtype);
   if (status)
     return status;
-  const int wide = wide_heads(&p, &p.grad, problem->dtype) &&
-                   wide_heads(&p, &p.value, problem->dtype);
+  const int of_grad = vector_of_heads(&p, &p.grad, problem->dtype);
+  const int of_value = vector_of_heads(&p, &p.value, problem->dtype);
+  const int vector = of_grad < of_value ? of_grad : of_value;
   const int64_t runs = dfgnn__ceil_div(p.edges, WEIGH_RUN);
-  const int vector = wide ? dfgnn__wide_vector(problem->dtype) : 1;
   const int needed = (int)dfgnn__ceil_div(p.dim, vector);
   const int lanes = needed <= 4 ? 4 : needed <= 8 ? 8 : needed <= 16 ? 16 : 32;
   const int vectors = needed > 32 ? 2 : 1, unroll = needed > 32 ? 2 : 4;
