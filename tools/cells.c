@@ -1,7 +1,7 @@
 /* cells.c - reads a table of problems */
 #include "tools/cells.h"
 #include "lib/base/error.h"
-#include <errno.h>
+#include "lib/base/file.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,12 +20,16 @@ static int option_of(const char *word) {
 /* Sets the options of a line, whose words strtok_r cuts. */
 static int set_options(tool_settings *settings, char **rest, const char *path,
                        int line) {
+  tool_option_set seen = 0;
   char *word;
   while ((word = strtok_r(NULL, spaces, rest))) {
     const int option = option_of(word);
     if (option == OPTION_COUNT)
       return tool_error("%s:%d: found '%s', expected an option of a problem",
                         path, line, word);
+    if (seen >> option & 1)
+      return tool_error("%s:%d: found %s a second time", path, line, word);
+    seen |= (tool_option_set)1 << option;
     const char *value =
         tool_options[option].argument ? strtok_r(NULL, spaces, rest) : "";
     if (!value)
@@ -48,6 +52,10 @@ static int is_listed(const char *name, const char *list) {
 static int add(tool_cells *cells, const tool_settings *settings,
                const char *name, const char *path, int line) {
   size_t count = 0;
+  if (strlen(name) >= sizeof cells->cell->name)
+    return tool_error("%s:%d: found the name %s, expected at most %zu "
+                      "characters",
+                      path, line, name, sizeof cells->cell->name - 1);
   tool_cell *grown =
       realloc(cells->cell, (cells->count + 1) * sizeof *cells->cell);
   if (!grown)
@@ -70,29 +78,57 @@ static int add(tool_cells *cells, const tool_settings *settings,
   return TOOL_DONE;
 }
 
+/* Takes a line: a name and options, or nothing. */
+static int take_line(tool_cells *cells, const tool_settings *settings,
+                     char *text, const char *path, int line, const char *only) {
+  tool_settings each = *settings;
+  char *rest;
+  text[strcspn(text, "#")] = 0;
+  const char *name = strtok_r(text, spaces, &rest);
+  if (!name)
+    return TOOL_DONE;
+  int status = set_options(&each, &rest, path, line);
+  return status || !is_listed(name, only) ? status
+                                          : add(cells, &each, name, path, line);
+}
+
+/* Is there a cell of each name of the list? */
+static int check_listed(const tool_cells *cells, const char *path,
+                        const char *list) {
+  for (const char *at = list; at && *at; at += strcspn(at, ","), at += !!*at) {
+    const int length = (int)strcspn(at, ",");
+    size_t i = 0;
+    while (i < cells->count &&
+           !((int)strlen(cells->cell[i].name) == length &&
+             !strncmp(cells->cell[i].name, at, (size_t)length)))
+      i++;
+    if (i == cells->count)
+      return tool_error("%s: found no cell '%.*s', which --only names", path,
+                        length, at);
+  }
+  return cells->count ? TOOL_DONE : tool_error("%s: found no cell", path);
+}
+
 int tool_cells_read(tool_cells *cells, const tool_settings *settings,
                     const char *path, const char *only) {
-  char text[1024], *rest;
+  char *text = NULL;
+  size_t room = 0;
   int status = TOOL_DONE;
+  FILE *file;
   *cells = (tool_cells){0};
-  FILE *file = fopen(path, "r");
-  if (!file)
-    return tool_error("%s: %s", path, strerror(errno));
-  for (int line = 1; !status && fgets(text, sizeof text, file); line++) {
-    tool_settings each = *settings;
-    text[strcspn(text, "#")] = 0;
-    const char *name = strtok_r(text, spaces, &rest);
-    if (!name)
-      continue;
-    status = set_options(&each, &rest, path, line);
-    if (!status && is_listed(name, only))
-      status = add(cells, &each, name, path, line);
-  }
+  if (dfgnn__file_or_pipe_stream(&file, path, "a table of problems"))
+    return tool_error("%s", dfgnn_last_error());
+  ssize_t n;
+  for (int line = 1; !status && (n = getline(&text, &room, file)) > 0; line++)
+    status =
+        memchr(text, 0, (size_t)n)
+            ? tool_error("%s:%d: found a NUL byte, expected text", path, line)
+            : take_line(cells, settings, text, path, line, only);
+  if (!status && ferror(file))
+    status = tool_error("%s: cannot be read", path);
+  free(text);
   fclose(file);
-  if (!status && !cells->count)
-    status = tool_error("%s: found no cell%s%s", path, only ? " of " : "",
-                        only ? only : "");
-  return status;
+  return status ? status : check_listed(cells, path, only);
 }
 
 int tool_cells_ask(tool_graphs *graphs, const tool_cells *cells) {

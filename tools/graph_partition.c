@@ -2,6 +2,7 @@
 #include "dfgnn_graph.h"
 #include "graph/io/io.h"
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "tools/graph.h"
 #include "tools/inputs.h"
 #include "tools/report.h"
@@ -18,10 +19,11 @@ enum { WIDTH = 128 };
 /* Reads the part of each node, one number per line, as gpmetis writes it. */
 static dfgnn_status read_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
                                const char *path) {
-  FILE *in = fopen(path, "r");
-  if (!in)
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
-  dfgnn_status status = DFGNN_OK;
+  FILE *in;
+  dfgnn_status status =
+      dfgnn__file_or_pipe_stream(&in, path, "the parts of nodes");
+  if (status)
+    return status;
   for (int64_t i = 0; i < csr->destinations && !status; i++) {
     long long part;
     if (fscanf(in, "%lld", &part) != 1)

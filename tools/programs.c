@@ -1,5 +1,6 @@
 #include "tools/programs.h"
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include <errno.h>
@@ -27,9 +28,10 @@ typedef struct list {
 static dfgnn_status read_program(dfgnn_edge_program **program,
                                  const char *path) {
   static char text[DFGNN_DAG_TEXT + 2];
-  FILE *file = fopen(path, "rb");
-  if (!file)
-    return dfgnn__fail(DFGNN_ERROR_IO, "%s: cannot be opened", path);
+  FILE *file;
+  dfgnn_status status = dfgnn__file_or_pipe_stream(&file, path, "a program");
+  if (status)
+    return status;
   size_t size = fread(text, 1, sizeof text - 1, file);
   const int error = ferror(file) ? errno : 0;
   fclose(file);
@@ -39,7 +41,7 @@ static dfgnn_status read_program(dfgnn_edge_program **program,
   if (memchr(text, 0, size))
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s: has a NUL, expected a text",
                        path);
-  dfgnn_status status = dfgnn_edge_program_create(program, text);
+  status = dfgnn_edge_program_create(program, text);
   return status ? dfgnn__fail_prefix(status, "%s: ", path) : status;
 }
 

@@ -5,6 +5,7 @@
 #endif
 #include "tools/recorded.h"
 #include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "tools/jsonl.h"
@@ -127,10 +128,16 @@ static int read_all(const recording *r, const json_t *root) {
 static int read_saved(const recording *r) {
   struct stat info;
   json_error_t error;
-  if (!stat(r->path, &info) && info.st_size > MOST_BYTES)
+  FILE *file;
+  if (dfgnn__file_or_pipe_stream(&file, r->path, "a recording"))
+    return tool_error("%s", dfgnn_last_error());
+  if (!fstat(fileno(file), &info) && info.st_size > MOST_BYTES) {
+    fclose(file);
     return tool_error("%s: found %lld bytes, expected at most %d", r->path,
                       (long long)info.st_size, MOST_BYTES);
-  json_t *root = json_load_file(r->path, JSON_REJECT_DUPLICATES, &error);
+  }
+  json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
+  fclose(file);
   int status =
       root ? read_all(r, root)
            : tool_error("%s: line %d: %s", r->path, error.line, error.text);
@@ -156,12 +163,12 @@ static int find_graph(size_t *graph, const recording *r, size_t line,
 
 /* A process that was killed may leave half a line at the end. */
 static int read_lines(const recording *r) {
-  FILE *file = fopen(r->path, "re");
+  FILE *file;
   char *text = NULL;
   size_t room = 0, line = 0, graph = 0;
   int status = TOOL_DONE;
-  if (!file)
-    return tool_error("%s: %m", r->path);
+  if (dfgnn__file_or_pipe_stream(&file, r->path, "a recording"))
+    return tool_error("%s", dfgnn_last_error());
   for (ssize_t n; !status && (n = getline(&text, &room, file)) > 0; line++) {
     json_error_t error;
     json_t *item = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES, &error);

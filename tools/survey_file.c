@@ -1,5 +1,7 @@
 /* survey_file.c - reads and appends to the CSV of a survey */
 #include "tools/survey_file.h"
+#include "lib/base/error.h"
+#include "lib/base/file.h"
 #include "lib/base/locale.h"
 #include "tools/common.h"
 #include <errno.h>
@@ -13,7 +15,7 @@
 static const char header[] =
     "cell,graph,variant,ms,rounds,variants,revision,device\n";
 
-enum { FIELDS = 8, LINE = 1024 };
+enum { FIELDS = 8 };
 
 /* ---- reading ------------------------------------------------------------- */
 
@@ -94,34 +96,44 @@ static void take_line(tool_survey_file *file, char *line, int *open) {
   *open = add_row(block, field, of) && block->count < of;
 }
 
-int tool_survey_read(tool_survey_file *file, const char *path) {
-  char line[LINE];
-  int open = 0;
-  *file = (tool_survey_file){0};
-  FILE *in = fopen(path, "r");
-  if (!in)
-    return errno == ENOENT ? TOOL_DONE
-                           : tool_error("%s: %s", path, strerror(errno));
+/* A line that a writer did not finish is the last one; what else is no row ends
+ * its block, and the lines after it count. */
+static int read_lines(tool_survey_file *file, FILE *in, const char *path) {
+  char *line = NULL;
+  size_t room = 0;
+  int open = 0, status = TOOL_DONE;
   int64_t at = 0;
-  while (fgets(line, sizeof line, in)) {
-    const size_t length = strlen(line);
+  for (ssize_t n; (n = getline(&line, &room, in)) > 0; at += n) {
     if (at == 0 && strcmp(line, header)) {
-      fclose(in);
-      return tool_error("%s: is no survey, expected the header %.*s", path,
-                        (int)strlen(header) - 1, header);
-    }
-    if (line[length - 1] != '\n')
+      status = tool_error("%s: is no survey, expected the header %.*s", path,
+                          (int)strlen(header) - 1, header);
       break;
+    }
+    if (line[n - 1] != '\n')
+      break;
+    if (memchr(line, 0, (size_t)n))
+      *line = 0;
     if (at > 0)
       take_line(file, line, &open);
-    at += (int64_t)length;
     if (!open)
-      file->complete = at;
+      file->complete = at + n;
   }
   if (open)
     drop_last(file);
+  free(line);
+  return status;
+}
+
+int tool_survey_read(tool_survey_file *file, const char *path) {
+  FILE *in;
+  *file = (tool_survey_file){0};
+  if (access(path, F_OK) && errno == ENOENT)
+    return TOOL_DONE;
+  if (dfgnn__file_or_pipe_stream(&in, path, "a survey"))
+    return tool_error("%s", dfgnn_last_error());
+  int status = read_lines(file, in, path);
   fclose(in);
-  return TOOL_DONE;
+  return status;
 }
 
 void tool_survey_free(tool_survey_file *file) {
@@ -166,7 +178,11 @@ int tool_survey_current(const tool_block *block) {
 
 int tool_survey_begin(const char *path) {
   tool_survey_file file = {0};
-  const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  /* A FIFO that is opened for both waits for nobody. */
+  const int fd =
+      open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  if (fd >= 0 && dfgnn__file_or_pipe_check(fd, path, "a survey"))
+    return tool_error("%s", dfgnn_last_error());
   /* Others append under the lock, so what is incomplete was left behind. */
   int good = fd >= 0 && !flock(fd, LOCK_EX);
   if (good && tool_survey_read(&file, path)) {

@@ -164,22 +164,21 @@ typedef struct import {
   const char *path;
   FILE *in;
   char *line;
+  size_t room;
   int64_t number;
   json_t *object; /* holds the strings of the last row */
   dfgnn_measurement row;
   reasons reasons;
 } import;
 
-static dfgnn_status parse_line(import *im) {
+static dfgnn_status parse_line(import *im, size_t length) {
   json_error_t error;
-  size_t length = strlen(im->line);
   json_decref(im->object);
   im->object = NULL;
-  if (length == LINE_LIMIT - 1 && im->line[length - 1] != '\n') {
-    for (int c = 0; c != '\n' && c != EOF;)
-      c = getc(im->in);
+  if (length > LINE_LIMIT)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "longer than %d bytes", LINE_LIMIT);
-  }
+  if (memchr(im->line, 0, length))
+    return dfgnn__fail(DFGNN_ERROR_FORMAT, "found a NUL byte, expected text");
   im->object = json_loads(im->line, JSON_REJECT_DUPLICATES, &error);
   if (!im->object)
     return dfgnn__fail(DFGNN_ERROR_FORMAT, "%s", error.text);
@@ -191,11 +190,11 @@ static dfgnn_status parse_line(import *im) {
 static dfgnn_status next_row(void *data, const dfgnn_measurement **row) {
   import *im = data;
   *row = NULL;
-  while (fgets(im->line, LINE_LIMIT, im->in)) {
+  for (ssize_t n; (n = getline(&im->line, &im->room, im->in)) > 0;) {
     im->number++;
-    if (im->line[strspn(im->line, " \t\r\n")] == 0)
+    if (strspn(im->line, " \t\r\n") == (size_t)n)
       continue;
-    dfgnn_status status = parse_line(im);
+    dfgnn_status status = parse_line(im, (size_t)n);
     if (status && !im->settings->skip_invalid)
       return dfgnn__fail_prefix(status, "%s:%lld: ", im->path,
                                 (long long)im->number);
@@ -228,28 +227,16 @@ static FILE *spool_stdin(void) {
   return copy;
 }
 
-static dfgnn_status open_lines(FILE **in, const char *path) {
-  int64_t size;
-  int fd;
-  dfgnn_status status =
-      dfgnn__file_or_pipe_open(&fd, &size, path, "a file of JSON Lines");
-  if (!status && !(*in = fdopen(fd, "rb"))) {
-    close(fd);
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: cannot buffer", path);
-  }
-  return status;
-}
-
 static int import_file(dfgnn_store *store, json_t *rows,
                        const tool_settings *settings, const char *path) {
-import im = {.settings = settings, .path = path, .line = malloc(LINE_LIMIT) };
+import im = {.settings = settings, .path = path };
   dfgnn_merge_counts counts = {0, 0, 0};
   dfgnn_status status = DFGNN_OK;
   if (!strcmp(path, "-"))
     im.in = spool_stdin();
   else
-    status = open_lines(&im.in, path);
-  if (!status && (!im.in || !im.line))
+    status = dfgnn__file_or_pipe_stream(&im.in, path, "a file of JSON Lines");
+  if (!status && !im.in)
     status = dfgnn__fail(DFGNN_ERROR_IO, "%s: %s", path, strerror(errno));
   if (!status)
     status = dfgnn__store_record_from(store, &counts, next_row, &im);

@@ -1,6 +1,7 @@
 /* tune_show.c - dfgnn-tune show: the contents of the stores */
 #include "dfgnn_graph.h"
 #include "graph/io/io.h"
+#include "lib/base/file.h"
 #include "lib/key.h"
 #include "lib/operator.h"
 #include "lib/registry.h"
@@ -52,8 +53,8 @@ static int fingerprint_of(uint64_t *fingerprint, const char *name) {
 static int is_store(const char *path) {
   static const char mark[] = "SQLite format 3"; /* its NUL is part of it */
   char bytes[sizeof mark] = "";
-  FILE *file = fopen(path, "rb");
-  if (!file)
+  FILE *file;
+  if (dfgnn__file_or_pipe_stream(&file, path, "a store"))
     return 0;
   const size_t n = fread(bytes, 1, sizeof bytes, file);
   fclose(file);

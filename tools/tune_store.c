@@ -182,6 +182,7 @@ static int export_command(tool_settings *settings, int count, char **operands) {
   tool_records records = {0};
   dfgnn_output output = {.target = -1};
   FILE *out = stdout;
+  const char *name = settings->output ? settings->output : "standard output";
   int status = tool_records_load(&records, settings, count, operands);
   if (!status && settings->best)
     status = tool_records_best(&records, settings->best);
@@ -202,11 +203,11 @@ static int export_command(tool_settings *settings, int count, char **operands) {
                         JSON_COMPACT | JSON_ENSURE_ASCII |
                             JSON_REAL_PRECISION(17)) ||
              fputc('\n', out) == EOF)
-      status = tool_error("cannot write: %s", strerror(errno));
+      status = tool_error("%s: cannot write: %s", name, strerror(errno));
     json_decref(object);
   }
   if (out && out != stdout && fclose(out) && !status)
-    status = tool_error("%s: %s", settings->output, strerror(errno));
+    status = tool_error("%s: cannot write: %s", name, strerror(errno));
   if (settings->output && dfgnn__output_close(&output, !status) && !status)
     status = tool_fail(DFGNN_ERROR_IO);
   tool_records_free(&records);

@@ -169,7 +169,7 @@ dfgnn_status dfgnn__generate_sphere(dfgnn__parts *parts, const double *value) {
   int turned = value[SEARCH] == 1;
   /* The radius is rounded down to a whole number, so its square is exact. */
   int64_t radius = (int64_t)(value[RADIUS] * (double)DFGNN__SPHERE);
-  int64_t reach = radius ? radius * radius : INT64_MAX;
+  int64_t reach = value[RADIUS] != 0 ? radius * radius : INT64_MAX;
   if (!value[K] && !value[RADIUS])
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "found k=0 and radius=0, expected one of them");

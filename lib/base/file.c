@@ -79,3 +79,15 @@ dfgnn_status dfgnn__file_or_pipe_open(int *fd, int64_t *size, const char *path,
                                       const char *expected) {
   return open_kind(fd, size, path, expected, 1);
 }
+
+dfgnn_status dfgnn__file_or_pipe_stream(FILE **in, const char *path,
+                                        const char *expected) {
+  int64_t size;
+  int fd;
+  dfgnn_status status = dfgnn__file_or_pipe_open(&fd, &size, path, expected);
+  if (!status && !(*in = fdopen(fd, "r"))) {
+    close(fd);
+    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
+  }
+  return status;
+}

@@ -2,6 +2,7 @@
 #ifndef DFGNN_BASE_FILE_H
 #define DFGNN_BASE_FILE_H
 
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "dfgnn.h"
@@ -17,6 +18,10 @@ dfgnn_status dfgnn__file_open(int *fd, int64_t *size, const char *path,
  * makes of <(command), is accepted too; its size is -1. */
 dfgnn_status dfgnn__file_or_pipe_open(int *fd, int64_t *size, const char *path,
                                       const char *expected);
+
+/* The same as a stream. */
+dfgnn_status dfgnn__file_or_pipe_stream(FILE **in, const char *path,
+                                        const char *expected);
 
 /* The same of a descriptor that was opened with O_NONBLOCK; closes it if that
  * fails. */

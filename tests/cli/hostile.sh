@@ -55,10 +55,50 @@ echo "--dim 4,8,16" |
     --json >"$work/out" 2>"$work/err" || fail "a job of a pipe is refused"
 holds 'length == 3'
 
+promise "what an option reads is a file"
+mkfifo "$work/text"
+cells="a --op gt --dim 4"
+echo "$cells" >"$work/cells.txt"
+survey="dfgnn-tune survey $small --device cpu -q"
+# shellcheck disable=SC2086
+for command in "$survey -o $work/s.csv --cells" \
+  "$survey --cells $work/cells.txt -o" \
+  "dfgnn-tune run --device cpu --recorded" \
+  "dfgnn-graph partition $small 2 $work/parts --by"; do
+  ended 1 $command "$work/text"
+  says "text: found a FIFO, expected"
+  ended 1 $command /dev/zero
+  says "/dev/zero: found a device, expected"
+done
+ended 2 dfgnn-tune explain "$small" --device cpu --program "$work/text"
+says "text: found a FIFO, expected a program"
+ended 1 dfgnn-tune show --store "$store" "$work/text"
+says "nothing is measured of"
+mkdir "$work/met"
+ln -s "$work/text" "$work/met/a.jsonl"
+ended 1 dfgnn-tune run --device cpu --recorded "$work/met"
+says "a.jsonl: found a FIFO, expected a recording"
+
 promise "a FIFO is not imported"
 mkfifo "$work/rows.jsonl"
 ended 1 dfgnn-tune import "$work/rows.jsonl" --store "$store"
 says rows.jsonl FIFO "JSON Lines"
+
+promise "a line of JSON that a NUL begins is not passed over"
+dfgnn-tune export --store "$store" >"$work/whole.jsonl"
+{ printf '\0' && cat "$work/whole.jsonl"; } >"$work/nul.jsonl"
+ended 1 dfgnn-tune import "$work/nul.jsonl" --store "$work/nul.db"
+says "nul.jsonl:1: found a NUL byte"
+ended 0 dfgnn-tune import --skip-invalid "$work/nul.jsonl" \
+  --store "$work/nul.db" --json
+holds '.[0].added == '$(($(wc -l <"$work/whole.jsonl") - 1))
+
+promise "a full disk is told of by the output's name"
+for out in "export --store $store" "report --store $store"; do
+  # shellcheck disable=SC2086
+  ended 1 dfgnn-tune $out -o /dev/full
+  says "/dev/full: .*No space"
+done
 
 promise "keys and signatures are files"
 status 0 dfgnn-tune sign --generate-key "$work/key"

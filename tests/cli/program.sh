@@ -14,9 +14,9 @@ says wrong.txt "line 1, column 17" sofmax_in
 
 promise "a file that is missing is named"
 status 2 dfgnn-bench uniform:nodes=20,edges=90 --program "$work/none.txt"
-says 'none.txt: cannot be opened'
+says 'none.txt: cannot open'
 status 2 dfgnn-bench uniform:nodes=20,edges=90 --program "$work"
-says "$work: Is a directory"
+says "$work: found a directory"
 
 promise "a program is tuned as any problem, each candidate checked"
 cat >"$work/gated.txt" <<'TEXT'

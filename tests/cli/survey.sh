@@ -56,6 +56,15 @@ head -c -37 "$work/whole.csv" >"$survey"
 status 0 $run "$small" "$mesh" "$star"
 complete 6
 
+promise "a line that is no row costs its block alone"
+for line in "$(printf 'y%.0s' $(seq 3000))" '\\000'; do
+  sed "3i $line" "$work/whole.csv" | python3 -c 'import sys
+sys.stdout.write(sys.stdin.read().replace("\\000", "\0"))' >"$survey"
+  status 0 $run "$small" "$mesh" "$star" --only gat4x2b
+  status 0 dfgnn-tune survey "$small" "$mesh" "$star" --cells "$cells" -o "$survey" --status --json
+  holds '[.[].complete] | add == 5'
+done
+
 promise "a block whose kernels changed since is measured again, and its last rows count"
 sed 's/^\(sum8,"*stars.*\),[0-9]*,\("[^"]*"\)$/\1,99,\2/' "$work/whole.csv" >"$survey"
 status 0 dfgnn-tune survey "$small" "$mesh" "$star" --cells "$cells" -o "$survey" --status --json
@@ -109,6 +118,18 @@ says "wrong.txt:1" "--budget"
 printf 'a --op gt\na --op gat\n' >"$work/wrong.txt"
 status 1 dfgnn-tune survey "$mesh" --cells "$work/wrong.txt" -o "$survey" --device cpu
 says "wrong.txt:2" "second time"
+wrong() { # PATTERN TEXT
+  printf -- "$2" >"$work/wrong.txt"
+  status 1 dfgnn-tune survey "$mesh" --cells "$work/wrong.txt" -o "$survey" --device cpu
+  says "wrong.txt:$1"
+}
+wrong "1: found --dim a second time" 'a --op gt --dim 4 --dim 5\n'
+wrong "2: found a NUL byte" 'a --op gt\nb --op gt\0 --dim 7\n'
+wrong "1: found the name xxx.* at most 63" "$(printf 'x%.0s' $(seq 64)) --op gt\n"
+wrong "2: found 'second'" "# $(printf 'x%.0s' $(seq 1100)) a --op gt\nb second\n"
+printf 'a --op gt\n' >"$work/wrong.txt"
+status 1 dfgnn-tune survey "$mesh" --cells "$work/wrong.txt" --only a,typo -o "$survey" --device cpu
+says "found no cell 'typo'"
 printf 'a,b\n1,2\n' >"$work/other.csv"
 status 1 dfgnn-tune survey "$mesh" --cells "$cells" -o "$work/other.csv" --device cpu
 says other.csv "no survey"

@@ -89,6 +89,14 @@ TEST(neighbours_within_a_radius_are_all_there) {
   dfgnn__places_free(&source);
 }
 
+/* A radius that rounds to nothing reaches the same place alone, not any. */
+TEST(a_tiny_radius_is_no_missing_one) {
+  dfgnn_csr *csr =
+      generated("sphere:row-size=6,source-size=6,k=3,radius=1e-12");
+  ck_assert_int_gt(csr->edges, 0);
+  ck_assert_int_eq(csr->edges, csr->destinations);
+}
+
 /* The same attributes are computed in floating point, from the axes of the
  * place itself. */
 TEST(edges_of_the_sphere_have_length_and_direction) {
