@@ -39,7 +39,9 @@ _thread = threading.local()  # .making: what is made of the next graph
 
 
 def _is_wanted(record):
-    return not getattr(_thread, "quiet", False)
+    # a graph that is made while torch makes one ends the events of both
+    return not getattr(_thread, "quiet", False) and \
+        "Start event not in stack" not in record.getMessage()
 
 
 for _name in ("convert_frame", "utils", "eval_frame"):

@@ -232,3 +232,13 @@ def test_gradients_of_edges_with_loops_compile(name, features, kind):
              for out in (f(x, given, leaf) for f in (compiled, layer))]
     for a, b in zip(*found):
         close(a, b, 1e-4)
+
+
+def test_a_program_in_a_compiled_graph_says_nothing(caplog):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    layers = torch.nn.ModuleList([pyg.LEConv(4, 4)])
+    dfgnn.accelerate(layers)
+    with caplog.at_level("WARNING", "torch._dynamo"):
+        torch.compile(layers[0])(torch.randn(6, 4),
+                                 torch.randint(0, 6, (2, 20)))
+    assert "Start event" not in caplog.text
