@@ -16,34 +16,49 @@
 /* Features of a node in the report's memory: one f32 tensor of this width. */
 enum { WIDTH = 128 };
 
+/* Reads a line's number, the part of node *node, if the line has something. */
+static dfgnn_status read_line(int32_t *owner, int64_t *node,
+                              const dfgnn_csr *csr, int parts, char *line,
+                              const char *path, long long number) {
+  char *end;
+  line[strcspn(line, "\r\n")] = 0;
+  if (!line[strspn(line, " \t")])
+    return DFGNN_OK;
+  errno = 0;
+  const long long part = strtoll(line, &end, 10);
+  if (end == line || end[strspn(end, " \t")] || errno || part < 0 ||
+      part >= parts)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "%s: line %lld: found '%.40s', expected a part, 0..%d",
+                       path, number, line, parts - 1);
+  if (*node == csr->destinations)
+    return dfgnn__fail(DFGNN_ERROR_FORMAT,
+                       "%s: line %lld: found one more number, expected %lld, "
+                       "one a node",
+                       path, number, (long long)csr->destinations);
+  owner[(*node)++] = (int32_t)part;
+  return DFGNN_OK;
+}
+
 /* Reads the part of each node, one number per line, as gpmetis writes it. */
 static dfgnn_status read_owner(int32_t *owner, const dfgnn_csr *csr, int parts,
                                const char *path) {
   FILE *in;
+  char *line = NULL;
+  size_t room = 0;
+  int64_t node = 0;
   dfgnn_status status =
       dfgnn__file_or_pipe_stream(&in, path, "the parts of nodes");
   if (status)
     return status;
-  for (int64_t i = 0; i < csr->destinations && !status; i++) {
-    long long part;
-    if (fscanf(in, "%lld", &part) != 1)
-      status =
-          dfgnn__fail(DFGNN_ERROR_FORMAT,
-                      "%s: line %lld holds no number; expected the part "
-                      "of each of %lld nodes",
-                      path, (long long)i + 1, (long long)csr->destinations);
-    else if (part < 0 || part >= parts)
-      status = dfgnn__fail(DFGNN_ERROR_FORMAT,
-                           "%s: line %lld is %lld, expected 0..%d", path,
-                           (long long)i + 1, part, parts - 1);
-    else
-      owner[i] = (int32_t)part;
-  }
-  char more[2];
-  if (!status && fscanf(in, "%1s", more) == 1)
+  for (long long n = 1; !status && getline(&line, &room, in) > 0; n++)
+    status = read_line(owner, &node, csr, parts, line, path, n);
+  if (!status && node < csr->destinations)
     status = dfgnn__fail(DFGNN_ERROR_FORMAT,
-                         "%s: there are more than %lld numbers, one a node",
-                         path, (long long)csr->destinations);
+                         "%s: found %lld numbers, expected the part of each "
+                         "of %lld nodes",
+                         path, (long long)node, (long long)csr->destinations);
+  free(line);
   fclose(in);
   return status;
 }

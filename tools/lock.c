@@ -1,4 +1,7 @@
 #include "tools/lock.h"
+#include "lib/base/error.h"
+#include "lib/base/file.h"
+#include "lib/base/output.h"
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,11 +51,17 @@ int tool_lock_write(const char *path, const json_t *rows) {
   json_t *file =
       json_pack("{s:i, s:s, s:s, s:o}", "dfgnn_lock", FORMAT, "version",
                 dfgnn_version(), "digest", digest, "choices", choices);
-  const int failed = !file || json_dump_file(file, path, JSON_INDENT(1)) != 0;
+  static const dfgnn_output_kind kind = {.name = "a lock of choices",
+                                         .mark = {{0, "{\n \"dfgnn_lock\""}}};
   const size_t count = json_array_size(choices);
+  char *text = json_dumps(file, JSON_INDENT(1));
+  const dfgnn_status status =
+      text ? dfgnn__write_bytes(path, &kind, text, strlen(text))
+           : dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
+  free(text);
   json_decref(file);
-  if (failed)
-    return tool_error("%s: %m", path);
+  if (status)
+    return tool_error("%s", dfgnn_last_error());
   printf("%s  %zu choices\n", digest, count);
   return TOOL_DONE;
 }
@@ -105,7 +114,11 @@ static int compare(const json_t *choices, const json_t *locked) {
 int tool_lock_check(const char *path, const json_t *rows) {
   json_error_t error;
   char digest[2 * DIGEST + 1];
-  json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  FILE *in;
+  if (dfgnn__file_or_pipe_stream(&in, path, "a lock of choices"))
+    return tool_error("%s", dfgnn_last_error());
+  json_t *file = json_loadf(in, JSON_REJECT_DUPLICATES, &error);
+  fclose(in);
   if (!file)
     return tool_error("%s: line %d: %s", path, error.line, error.text);
   const json_t *locked = json_object_get(file, "choices");

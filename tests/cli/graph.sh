@@ -211,9 +211,21 @@ jq -e 'all(.[]; .nodes == 1354)' "$work/out" >/dev/null ||
 sed -i '7s/.*/2/' "$work/owner.part"
 status 1 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" \
   --by "$work/owner.part"
-says 'line 7 is 2, expected 0..1'
+says "line 7: found '2', expected a part, 0..1"
 status 2 dfgnn-graph partition "$top/data/cora.npz" none "$work/given"
 says "found 'none', expected a number of parts"
+parts() { # PATTERN TEXT
+  printf "$2" >"$work/owner.part"
+  status 1 dfgnn-graph partition stars:nodes=3,centres=1 2 "$work/given" \
+    --by "$work/owner.part"
+  says "owner.part: $1"
+}
+parts "line 4: found '5', expected a part, 0..1" '0\n\n\n5\n1\n'
+parts "line 2: found '1.5'" '0\n1.5\n1\n'
+parts "line 1: found '0 1 0'" '0 1 0\n'
+parts "line 2: found '99999999999999999999'" '0\n99999999999999999999\n'
+parts "found 2 numbers, expected the part of each of 3 nodes" '0\n1\n\n'
+parts "line 4: found one more number, expected 3" '0\n1\n1\n0\n'
 status 2 dfgnn-graph partition "$top/data/cora.npz" 2 "$work/given" --by random
 says "'random'" metis
 

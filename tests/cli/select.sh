@@ -81,6 +81,13 @@ says "found $loser"
 printf '{}' >"$work/none.lock"
 status 1 dfgnn-tune explain "$@" --check "$work/none.lock"
 says none.lock "no lock"
+echo "my thesis" >"$work/thesis.txt"
+status 1 dfgnn-tune explain "$@" --lock "$work/thesis.txt"
+says thesis.txt "not a lock of choices" "'my thesis.'"
+[ "$(cat "$work/thesis.txt")" = "my thesis" ] || fail "the thesis is gone"
+status 1 dfgnn-tune explain "$@" --check /dev/zero
+says "/dev/zero: found a device, expected a lock"
+status 0 dfgnn-tune explain "$@" --lock "$work/choices.lock"
 
 promise "a banned variant is chosen no more, until its ban ends"
 set -- "$small" --device cpu --op gt --dim 16 --store "$work/b.db"
