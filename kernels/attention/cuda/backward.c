@@ -107,10 +107,9 @@ static dfgnn_status walk(grad_params *p, const dfgnn_launch *launch,
     dfgnn__row_lanes(&shape, &as, problem, vector);
   status = walk_as(p, launch, &as, &shape, mode, columns, &blocks);
   *totals = DFGNN_HAS_NORMS(problem->op) ? blocks * shape.tiles : blocks;
-  if (!status && (plan->item_edges || p->schedule.slices))
-    status = dfgnn__grad_merge(
-        p, GRAD_SUMS(problem->op, columns),
-        plan->item_edges ? launch->views[1 + columns] : NULL, launch);
+  if (!status && plan->item_edges)
+    status = dfgnn__grad_merge(p, GRAD_SUMS(problem->op, columns),
+                               launch->views[1 + columns], launch);
   return status;
 }
 

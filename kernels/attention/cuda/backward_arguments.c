@@ -12,7 +12,6 @@ static int64_t totals_count(const dfgnn_setting *s, const row_plan *plan) {
   int64_t units = s->matrix->destinations;
   if (plan->item_edges)
     units += s->matrix->edges / plan->item_edges;
-  units *= dfgnn__row_slices(s, plan, 0);
   int64_t blocks = dfgnn__resident(s, plan->warps);
   if (blocks > units)
     blocks = units > 0 ? units : 1;

@@ -108,6 +108,6 @@ DFGNN_FAMILIES(attention_cuda_backward_rows) = {
                                           {"unroll", 2, {1, 2}, {0}},
                                           {"rows", 3, {1, 2, 4}, {0}},
                                           DFGNN_SPAN_PIECE,
-                                          DFGNN_ORDER,
+                                          DFGNN_ORDER(2),
                                           DFGNN_HEADS(3)}},
     DFGNN_FAMILIES_END};

@@ -139,23 +139,22 @@ int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
          (int64_t)dfgnn__scalar_size(problem->dtype);
 }
 
-/* A cache holds so many of the rows of slices of 1.5 times its size that what
- * it lacks comes from memory in less time than it takes to give all of them. */
-int dfgnn__row_slices(const dfgnn_setting *s, const row_plan *plan,
-                      int columns) {
+/* The number of slices of the sources: a cache keeps most of the rows that the
+ * edges of a slice gather; 1: it keeps them all, or rows lie in no slices.  It
+ * holds so many of the rows of slices of 1.5 times its size that what it lacks
+ * comes from memory in less time than it takes to give all of them. */
+static int64_t row_slices(const dfgnn_setting *s, const row_plan *plan) {
   const dfgnn_problem *problem = s->problem;
-  const int both =
-      columns ? !DFGNN_HAS_SCALARS(problem->op) : DFGNN_HAS_KEY(problem->op);
-  const int64_t nodes = columns ? s->matrix->destinations : s->matrix->sources;
   lane_shape shape = {.tiles = 1};
   if (plan->order != ORDER_SLICES)
     return 1;
   (void)dfgnn__row_shape(&shape, problem, plan, plan->unroll);
-  const int64_t bytes = nodes * (1 + both) * problem->heads * problem->dim *
+  const int64_t bytes = s->matrix->sources * (1 + DFGNN_HAS_KEY(problem->op)) *
+                        problem->heads * problem->dim *
                         (int64_t)dfgnn_dtype_size(problem->dtype) / shape.tiles;
   const int64_t slices =
       dfgnn__ceil_div(2 * bytes, 3 * s->device->cache_bytes + 1);
-  return slices < 1 ? 1 : slices < INT16_MAX ? (int)slices : INT16_MAX;
+  return slices < 1 ? 1 : slices < INT16_MAX ? slices : INT16_MAX;
 }
 
 /* NULL if each row has several edges in a slice. */
@@ -163,19 +162,14 @@ static const char *slices_refusal(const dfgnn_setting *s,
                                   const row_plan *plan) {
   enum { FEWEST = 4 };
   const dfgnn_matrix *m = s->matrix;
-  const int backward = is_backward(s->problem);
-  int most = 1;
-  for (int columns = 0; columns <= backward; columns++) {
-    const int64_t slices = dfgnn__row_slices(s, plan, columns);
-    const int64_t rows = columns ? m->sources : m->destinations;
-    if (slices > most)
-      most = (int)slices;
-    if (slices > 1 && m->edges < FEWEST * slices * rows)
-      return "rows have too few edges for slices";
-    if (slices * rows > INT32_MAX - 65536)
-      return "more than 2^31 rows in slices";
-  }
-  return most > 1 ? NULL : "the cache holds what edges gather";
+  const int64_t slices = row_slices(s, plan);
+  if (slices == 1)
+    return "the cache holds what edges gather";
+  if (m->edges < FEWEST * slices * m->destinations)
+    return "rows have too few edges for slices";
+  return slices * m->destinations > INT32_MAX - 65536
+             ? "more than 2^31 rows in slices"
+             : NULL;
 }
 
 const char *dfgnn__row_limits(const dfgnn_setting *s, const row_plan *plan) {
@@ -251,14 +245,14 @@ static int by_place(const dfgnn_setting *s, const row_plan *plan) {
 int dfgnn__row_views(const dfgnn_setting *s, const row_plan *plan,
                      dfgnn_view_request *requests) {
   const int backward = is_backward(s->problem);
-  int count = 0, slices;
+  const int64_t slices = row_slices(s, plan);
+  int count = 0;
   if (backward)
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
   for (int columns = 0; columns <= backward; columns++) {
-    if ((slices = dfgnn__row_slices(s, plan, columns)) > 1)
+    if (slices > 1)
       requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_SLICES,
-                                               .parameter = slices,
-                                               .transposed = columns};
+                                               .parameter = slices};
     if (plan->item_edges)
       requests[count++] = (dfgnn_view_request){
           .kind = DFGNN_VIEW_WORK_ITEMS,
@@ -344,15 +338,9 @@ int64_t dfgnn__slots(const dfgnn_matrix *matrix, int item_edges) {
 }
 
 int64_t dfgnn__row_slots(const dfgnn_setting *s, const row_plan *plan) {
-  int64_t most = dfgnn__slots(s->matrix, plan->item_edges);
-  for (int columns = 0; columns <= is_backward(s->problem); columns++) {
-    const int64_t slices = dfgnn__row_slices(s, plan, columns);
-    const int64_t slots =
-        slices * (columns ? s->matrix->sources : s->matrix->destinations);
-    if (slices > 1 && slots > most)
-      most = slots;
-  }
-  return most;
+  const int64_t slices = row_slices(s, plan);
+  return slices > 1 ? slices * s->matrix->destinations
+                    : dfgnn__slots(s->matrix, plan->item_edges);
 }
 
 int64_t dfgnn__resident(const dfgnn_setting *setting, int warps) {

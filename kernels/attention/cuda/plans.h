@@ -17,7 +17,7 @@ typedef enum row_span {
 } row_span;
 
 /* The order of the units of whole rows: as they are numbered, by falling
- * degree, or by slices of the sources, of each by falling degree. */
+ * degree, or, forward, by slices of the sources, of each by falling degree. */
 typedef enum row_order {
   ORDER_NATURAL = 0,
   ORDER_DEGREE = 1,
@@ -52,9 +52,10 @@ typedef struct row_plan {
   {                                                                            \
     "span", 2, {SPAN_ONCE, SPAN_DEALT}, { "once", "dealt" }                    \
   }
-#define DFGNN_ORDER                                                            \
+/* The first `count` of these. */
+#define DFGNN_ORDER(count)                                                     \
   {                                                                            \
-    "order", 3, {ORDER_NATURAL, ORDER_DEGREE, ORDER_SLICES}, {                 \
+    "order", count, {ORDER_NATURAL, ORDER_DEGREE, ORDER_SLICES}, {             \
       "natural", "degree", "slices"                                            \
     }                                                                          \
   }
@@ -106,11 +107,6 @@ const char *dfgnn__units_refusal(const dfgnn_setting *setting, int item_edges);
 /* The shared memory of a block that takes a long row by parts. */
 int64_t dfgnn__row_parts_bytes(const dfgnn_problem *problem,
                                const row_plan *plan);
-/* The number of slices of the far nodes.  A cache keeps most of the rows that
- * the edges of a slice gather; 1: it keeps them all, or rows lie in no slices.
- * columns: of the walk over columns. */
-int dfgnn__row_slices(const dfgnn_setting *setting, const row_plan *plan,
-                      int columns);
 /* NULL if every size is within the limits of the pass, else the reason. */
 const char *dfgnn__row_limits(const dfgnn_setting *setting,
                               const row_plan *plan);
