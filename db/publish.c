@@ -4,6 +4,9 @@
 #include "lib/base/error.h"
 #include "lib/base/output.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* Messages name the path that is published, not the copy in memory. */
 static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
                                 const char *path) {
@@ -22,9 +25,23 @@ static dfgnn_status vacuum_into(dfgnn_store *store, const char *name,
   return status;
 }
 
+/* A store that is written to has a log; it may have rows and pins that the new
+ * file has not, and another process may be adding some. */
+static int is_published(const char *path, const void *data) {
+  unsigned char b[72] = {0};
+  FILE *in = fopen(path, "rb");
+  (void)data;
+  if (!in)
+    return 0;
+  const size_t got = fread(b, 1, sizeof b, in);
+  fclose(in);
+  return got == sizeof b && b[18] == 1 && b[19] == 1 &&
+         !memcmp(b + 68, "dfgn", 4);
+}
+
 dfgnn_status dfgnn__store_publish(dfgnn_store *store, const char *path) {
-  static const dfgnn_output_kind kind = {.name = "a tuning store",
-                                         .mark = {{68, "dfgn"}}};
+  static const dfgnn_output_kind kind = {.name = "a published tuning store",
+                                         .is = is_published};
   dfgnn_store *memory = NULL;
   dfgnn_output output;
   /* A copy in memory has no pins, no log and no traces of removed rows. */

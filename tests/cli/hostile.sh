@@ -173,7 +173,7 @@ for out in report export publish graph; do
   [ "$(cat "$work/count")" -gt 100 ] || fail "$out: nothing came through it"
   done
 ended 1 dfgnn-tune publish "$work/thesis.txt" --store "$store" -q
-says thesis.txt "not a tuning store"
+says thesis.txt "not a published tuning store"
 ended 1 dfgnn-tune compile "$small" --arch sm_90 --dim 8 \
   --pack "$work/thesis.txt" -q
 says thesis.txt "not a pack"

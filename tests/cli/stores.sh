@@ -24,6 +24,20 @@ status 0 dfgnn-tune run "$small" $quick --store "$work/good.db"
 head -c 3000 "$work/good.db" >"$work/short.db"
 bad "$work/short.db" "short.db"
 
+promise "publishing replaces what was published, and no store that is written to"
+cp "$work/good.db" "$work/mine.db"
+# shellcheck disable=SC2086
+status 0 dfgnn-tune run "$small" $quick --dim 9 --store "$work/mine.db"
+status 0 dfgnn-tune export --store "$work/mine.db" -o "$work/mine.jsonl"
+for target in mine good; do
+  status 1 dfgnn-tune publish "$work/$target.db" --store "$work/good.db"
+  says "$target.db: .*not a published tuning store"
+done
+status 0 dfgnn-tune export --store "$work/mine.db"
+cmp -s "$work/out" "$work/mine.jsonl" || fail "the rows are gone"
+status 0 dfgnn-tune publish "$work/site.db" --store "$work/mine.db"
+status 0 dfgnn-tune publish "$work/site.db" --store "$work/good.db"
+
 promise "an unreadable store is refused"
 if [ "$(id -u)" -ne 0 ]; then
   cp "$work/good.db" "$work/closed.db"

@@ -120,7 +120,13 @@ static void make_originals(const deed *d) {
   if (d->before > BEFORE)
     ck_ok(do_import());
   snprintf(original, sizeof original, "%s/original", directory);
-  copy_file(original, path);
+  if (d->act != do_publish) {
+    copy_file(original, path);
+    return;
+  }
+  store = open_store(DFGNN_STORE_READ); /* publishing replaces its like */
+  ck_ok(dfgnn__store_publish(store, original));
+  dfgnn__store_close(store);
 }
 
 static void restore(void) {
