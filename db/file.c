@@ -49,8 +49,16 @@ dfgnn_status dfgnn__store_create(const char *path) {
   if (!name)
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "%s: out of memory", path);
 
-  int rc = dfgnn__connect(&made.db, name, "",
-                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+  /* SQLite would tell of a missing file where a folder cannot be written. */
+  const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    status = dfgnn__fail(DFGNN_ERROR_STORE, "%s: cannot be created: %s", path,
+                         strerror(errno));
+    free(name);
+    return status;
+  }
+  close(fd);
+  int rc = dfgnn__connect(&made.db, name, "", SQLITE_OPEN_READWRITE);
   if (rc)
     status = dfgnn__store_fail(&made, rc, "cannot be created");
   else

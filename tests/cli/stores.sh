@@ -38,6 +38,13 @@ cmp -s "$work/out" "$work/mine.jsonl" || fail "the rows are gone"
 status 0 dfgnn-tune publish "$work/site.db" --store "$work/mine.db"
 status 0 dfgnn-tune publish "$work/site.db" --store "$work/good.db"
 
+promise "a folder that cannot be written is no missing file"
+if [ -d /sys/kernel ]; then # where nobody may make a file
+  status 5 dfgnn-tune merge /sys/kernel/new.db "$work/good.db"
+  says "/sys/kernel/new.db: cannot be created: "
+  ! grep -q "No such file" "$work/err" || fail "it tells of a missing file"
+fi
+
 promise "an unreadable store is refused"
 if [ "$(id -u)" -ne 0 ]; then
   cp "$work/good.db" "$work/closed.db"
