@@ -290,7 +290,7 @@ static dfgnn_status set_value(double *value, const setting *s,
   if (end == text || *end || !(v >= s->least && v <= s->most) ||
       (!s->real && v != floor(v)))
     return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "found %s=%s, expected a %snumber of %.15g to %.15g",
+                       "found %s=%s, expected a %snumber of %.16g to %.16g",
                        s->name, text, s->real ? "" : "whole ", s->least,
                        s->most);
   *value = v;

@@ -203,6 +203,10 @@ says "'1000000'" "1 to 4096"
 ended 0 env OMP_NUM_THREADS=2 dfgnn-tune explain "$small" --device cpu \
   --threads 3 --json
 
+promise "the ends of a range are shown whole"
+ended 2 dfgnn-graph generate uniform:seed=-1 -o "$work/x.npz"
+says "seed=-1" "0 to 9007199254740991$"
+
 promise "numbers that are none are shown whole"
 printf '0.5 1\n' >"$work/half.txt"
 ended 1 dfgnn-graph info "$work/half.txt"
