@@ -259,9 +259,9 @@ static int parse_lanes(dfgnn_wanted *w, const char *value) {
   if (*rest && (*rest != '/' || !to_whole(&over, rest + 1, 2, 32)))
     return 0;
   w->as = head ? DFGNN_WANTED_HEAD : DFGNN_WANTED_ROW;
-  w->times = unit == value ? 1 : (int)times;
   w->over = (int)over;
-  return w->times >= 1 && w->times <= 32;
+  w->times = unit == value ? 1 : times < 1 || times > 32 ? 0 : (int)times;
+  return w->times;
 }
 
 /* Reads "order=place" of a family; 0: it has no such parameter or value. */
@@ -460,15 +460,20 @@ static void find_measured(dfgnn_cell *c, const dfgnn_portfolios *all) {
         c->member[m].measured = &all->graph[c->graph[g]].signature;
 }
 
-static dfgnn_status read_lines(reader *r, char *text) {
+/* text[size] is 0. */
+static dfgnn_status read_lines(reader *r, char *text, size_t size) {
+  const char *const last = text + size;
   dfgnn_status status = DFGNN_OK;
-  while (text && *text && !status) {
-    char *end = strchr(text, '\n');
+  while (text < last && !status) {
+    char *end = memchr(text, '\n', (size_t)(last - text));
+    char *next = end ? end + 1 : text + (last - text);
     if (end)
       *end = 0;
     r->line++;
-    status = read_line(r, text);
-    text = end ? end + 1 : NULL;
+    status = strlen(text) < (size_t)((end ? end : last) - text)
+                 ? wrong(r, "found a NUL, expected text")
+                 : read_line(r, text);
+    text = next;
   }
   for (size_t i = 0; i < r->all->cells && !status; i++) {
     dfgnn_cell *c = r->all->cell[i];
@@ -504,7 +509,7 @@ dfgnn_status dfgnn__portfolios_read(dfgnn_portfolios *all, const char *name,
   /* numbers have points, whatever the program's locale has */
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   locale_t before = plain ? uselocale(plain) : (locale_t)0;
-  status = read_lines(r, copy);
+  status = read_lines(r, copy, size);
   if (plain) {
     uselocale(before);
     freelocale(plain);

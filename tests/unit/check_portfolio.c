@@ -210,6 +210,8 @@ static const struct {
      "line 3: the library has no family 'cpu.attention.fwd.nothing'"},
     {CELL "member attention.fwd.online prefetch=many\n", "'prefetch=many'"},
     {CELL "member attention.fwd.online prefetch=row/0\n", "'prefetch=row/0'"},
+    {CELL "member attention.fwd.online prefetch=4294967297row\n",
+     "'prefetch=4294967297row'"},
     {CELL "default 1\n", "one of 0 members"},
     {MEMBER "default 2\n", "line 4: expected the number of one of 1 members"},
     {MEMBER "default 1 if edges\n", "line 4: expected 'default MEMBER if"},
@@ -230,6 +232,13 @@ TEST_LOOP(what_is_wrong_in_a_text_is_named_with_its_line, 0,
                                   strlen(wrong_texts[_i].text)),
            DFGNN_ERROR_FORMAT, wrong_texts[_i].message);
   ck_assert_uint_eq(all.cells, 0);
+}
+
+TEST(a_nul_ends_no_text) {
+  static const char text[] = DEVICE "# a\0b\n";
+  dfgnn_portfolios all = {0};
+  ck_fails(dfgnn__portfolios_read(&all, "portfolios", text, sizeof text - 1),
+           DFGNN_ERROR_FORMAT, "line 2: found a NUL, expected text");
 }
 
 /* The package's own are not read then, and each test has its process. */
