@@ -75,6 +75,7 @@ class Stages:
         needed = self._needed([*self.outputs, *effects])
         for node in needed:
             self._choose(node)
+        self._order_early(needed)
         last = max((self.level(n) for n in self.outputs), default=0)
         wanted = {}  # level: nodes that its program writes
         for node in self.outputs:
@@ -218,6 +219,37 @@ class Stages:
             self.called[node] = "wide"
         elif not known:
             refuse(node, f"edge programs have no {node.name}")
+
+    def _order_early(self, needed):
+        """Has torch make rows of edges in the graph's order, where what they
+        are made of is narrower: it is the narrow rows that are put in order."""
+        readers = self._read(needed)
+
+        def is_by_row(node):
+            fact, name = self.fact(node), canonical(node.name)
+            return self.called.get(node) == "pure" and not node.clones and \
+                fact.rows == _nodes.EDGES and fact.place == EDGE and (
+                    name in _LINEAR or name in _translations.TABLE) and \
+                name not in (*NOT_BY_ROW, "dropout") and \
+                isinstance(node.meta, torch.Tensor)
+
+        def width(nodes):
+            return sum(math.prod(n.shape[1:]) for n in nodes)
+        for node in reversed(needed):
+            chain, given = {}, {}
+            front = [node]
+            while front:
+                one = front.pop()
+                if is_by_row(one) and one not in self.outputs and all(
+                        r in chain or self.called.get(r, "wide") == "wide"
+                        for r in readers.get(one, ())):
+                    chain[one] = "wide"
+                    front += [n for n in map(self.facts.now, one.operands())
+                              if self.fact(n).rows == _nodes.EDGES]
+                else:
+                    given[one] = None
+            if node in chain and width(given) < width([node]):
+                self.called.update(chain)
 
     def _settled(self, node, fact):
         """Whether all that the node is made of are tensors by edge that torch

@@ -11,7 +11,7 @@ pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
 from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
-from torch_geometric.nn import GATConv, aggr  # noqa: E402
+from torch_geometric.nn import GATConv, NNConv, aggr  # noqa: E402
 from torch_geometric.utils import softmax  # noqa: E402
 
 from conftest import random_edges  # noqa: E402
@@ -236,6 +236,21 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
     assert reason in report.kept[0].reason
     if kind is not Recurrent:
         assert f"{__file__}, line " in report.kept[0].reason
+
+
+def test_narrow_rows_of_edges_are_put_in_order(monkeypatch):
+    layer = NNConv(16, 16, torch.nn.Linear(3, 256))
+    fast, _ = accelerated(layer)
+    put, widths = dfgnn.Graph.to_graph_order, []
+
+    def watched(graph, x):
+        widths.append(x[0].numel())
+        return put(graph, x)
+    monkeypatch.setattr(dfgnn.Graph, "to_graph_order", watched)
+    args = torch.randn(20, 16), torch.randint(0, 20, (2, 90)), torch.randn(
+        90, 3)
+    torch.testing.assert_close(fast(*args), layer(*args))
+    assert widths and set(widths) == {3}
 
 
 def test_numbers_that_are_not_real_take_the_layers_own_path():
