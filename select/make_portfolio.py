@@ -465,7 +465,9 @@ def make(options):
             for k, m in enumerate(members)]
         if unranked(cell, signatures, options):
             lines.append("  unranked")
-    lines += [""] + [f"unused {f}" for f in unused_families(cells, backend)]
+    before = {line.split()[1] for f in options.survey if f.endswith(".txt")
+              for line in open(f) if line.startswith("unused ")}
+    lines += [""] + [f"unused {f}" for f in unused_families(cells, backend, before)]
     (options.output / f"{options.device}.txt").write_text("\n".join(lines) + "\n")
 
 
@@ -530,11 +532,12 @@ def taken(cells):
             count((c, v) for c in cells for v in c.variants))
 
 
-def unused_families(cells, backend):
-    """Families that the surveys at hand measured and that are in no portfolio."""
+def unused_families(cells, backend, before):
+    """Families that surveys measured, before too, and that are in no portfolio."""
     surveyed = [c for c in cells if isinstance(c, Cell)]
     known = {f.removeprefix(backend + ".") for f in taken(surveyed)[1]}
-    return sorted(known - {c.member[m].split()[0] for c in surveyed for m in members_of(c.ratio)}
+    return sorted((known | before)
+                  - {c.member[m].split()[0] for c in surveyed for m in members_of(c.ratio)}
                   - {m.split()[0] for c in cells if isinstance(c, OldCell) for m in c.member})
 
 

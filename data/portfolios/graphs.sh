@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the files of a part of the split, which surveys and judges take.
 #
-#   data/portfolios/graphs.sh USE[,USE...] FOLDER...     USE: fit, judge or large, as split.tsv has it
+#   data/portfolios/graphs.sh USE[,USE...] FOLDER...     USE: fit, judge, large or paper, as split.tsv has it
 #
 # Real graphs are looked for in the folders, in that order.  Generated graphs are made
 # in the first folder, as many at a time as there are cores, where they are missing.

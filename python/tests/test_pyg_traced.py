@@ -253,6 +253,34 @@ def test_narrow_rows_of_edges_are_put_in_order(monkeypatch):
     assert widths and set(widths) == {3}
 
 
+class Keeps(Own):
+    """A buffer, or an attribute, has edge features that widen afterwards."""
+
+    def __init__(self, count, writes):
+        super().__init__()
+        self.lin, self.writes = torch.nn.Linear(3, 256), writes
+        self.register_buffer("kept", torch.zeros(count, 3))
+
+    def message(self, x_j, e):
+        wide = e + 1
+        if self.writes:
+            self.kept.copy_(wide)
+        else:
+            self.kept = wide
+        return x_j * self.lin(wide)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_what_is_kept_of_edges_has_the_callers_order(writes):
+    e = edges()
+    layer = Keeps(e.size(1), writes)
+    fast, _ = accelerated(layer)
+    given = {"x": torch.randn(N, 256), "e": torch.randn(e.size(1), 3)}
+    torch.testing.assert_close(fast(e, **given), layer(e, **given))
+    assert _traced.state(fast).reason is None
+    assert torch.equal(fast.kept, layer.kept)
+
+
 def test_numbers_that_are_not_real_take_the_layers_own_path():
     layer, e, given = case(Neighbours)
     for make, kind in ((lambda x: torch.complex(x, x + 1), "complex128"),
