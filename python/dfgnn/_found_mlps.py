@@ -2,6 +2,7 @@
 activations between them, of what both ends and the edge make, with a norm, a
 residual and the reductions that read it, become one call of _mlp_kernels."""
 
+import math
 from typing import NamedTuple, Optional
 
 import torch
@@ -109,30 +110,30 @@ class _Match:
         if canonical(node.name) in ("layer_norm", "rms_norm"):
             norm, scale, shift, eps = self._norm(node)
             node = self._inner(node.args[0])
-        gate, halves, last = self._last(node)
-        dtype = halves[0].meta.dtype
+        last = _activation(node)
+        if last:
+            node = self._inner(node.args[0])
+        dtype = node.meta.dtype
         if residual is not None and residual.meta.dtype != dtype:
             raise _No  # it stays of float where autocast lowers the products
-        layers = [self._layers(half) for half in halves]
-        if gate and any(rest for _, rest, _ in layers):
-            raise _No  # two networks, each with layers of its own
-        first, rest, inner = layers[0]
-        terms, biases = first
-        if gate:
-            terms, biases = self._joined(first, layers[1][0])
+        (terms, biases), rest, inner = self._layers(node)
+        last = last or (None, 0.0)
         edge = [t for t in terms if t.place == EDGE]
         if residual is not None and not (
                 len(edge) == 1 and edge[0].node is residual
                 and edge[0].sign > 0):
             raise _No
-        self._is_worth_it(rest, edge)
+        products = sum(math.prod(w.shape) for w in [
+            *[w for w, _ in rest], *[t.weight for t in edge]])
+        if not rest or products <= INLINE:
+            raise _No  # a program does it
         names = {name for name, _ in inner}
         slopes = {slope for _, slope in [*inner, last] if slope}
         if len(names) > 1 or len(slopes) > 1 or len(rest) > 3:
             raise _No
         settings = _mlp_formula.Settings(
             1 + len(rest), names.pop() if names else None, last[0],
-            slopes.pop() if slopes else 0.0, gate, norm, eps,
+            slopes.pop() if slopes else 0.0, False, norm, eps,
             residual is not None)
         found = Stack(settings, tuple(terms), scale, shift,
                       tuple(w for w, _ in rest),
@@ -154,24 +155,6 @@ class _Match:
             eps = torch.finfo(node.meta.dtype).eps
         return ("layer" if "layer" in node.name else "rms",
                 given.get("weight"), given.get("bias"), float(eps))
-
-    def _last(self, node):
-        """(whether there is a gate, the last sums, (activation, slope))."""
-        if canonical(node.name) in ("mul", "__mul__") and all(
-                isinstance(n, Node) for n in node.args):
-            pair = [self._inner(n) for n in node.args]
-            for gate, other in (pair, pair[::-1]):
-                if canonical(gate.name) != "sigmoid":
-                    continue
-                found = _activation(other)
-                inner = self._inner(other.args[0]) if found else other
-                return True, (self._inner(gate.args[0]), inner), \
-                    found or (None, 0.0)
-            raise _No
-        found = _activation(node)
-        if found:
-            return False, (self._inner(node.args[0]),), found
-        return False, (node,), (None, 0.0)
 
     # ---- layers
 
@@ -230,36 +213,6 @@ class _Match:
                     raise _No
                 biases.append(bias)
         else:
-            raise _No
-
-    def _joined(self, first, second):
-        """Two first layers as one of both widths, which a Join of each term
-        makes of the same rows."""
-        if [(t.place, t.sign) for t in first[0]] != [
-                (t.place, t.sign) for t in second[0]] or \
-                len(first[1]) != len(second[1]):
-            raise _No
-        terms = []
-        for a, b in zip(first[0], second[0]):
-            if a.place != EDGE:
-                terms.append(Term(a.place, self._cat(a.node, b.node, 1), None,
-                                  a.sign))
-            elif a.node is b.node:
-                terms.append(Term(EDGE, a.node, self._cat(
-                    a.weight, b.weight, 0), a.sign))
-            else:
-                raise _No
-        return terms, [self._cat(a, b, 0) for a, b in zip(first[1],
-                                                          second[1])]
-
-    def _cat(self, a, b, dim):
-        return self.facts._new(torch.cat, "cat", ([a, b], dim), {}, a)
-
-    @staticmethod
-    def _is_worth_it(rest, edge):
-        products = sum(w.shape[0] * w.shape[1] for w, _ in rest)
-        products += sum(t.weight.shape[0] * t.weight.shape[1] for t in edge)
-        if products <= INLINE:
             raise _No
 
 

@@ -219,7 +219,8 @@ class Race:
     def __init__(self, words):
         self.words = words  # of a time by the own path, and by kernels
         self.steps = 0
-        self.since = None  # when it could have begun
+        self.since = None  # when it was first begun
+        self.held = False  # lost by kernels while better ones are compiled
         self.open = None  # the sample of the step that runs
         self.waiting = []  # samples whose times are not known yet
         self.samples = {KERNELS: [], OWN: []}
@@ -237,9 +238,11 @@ class Race:
             return last  # no gradient has come since
         if last is not None:
             self._close(last)
-        if self.steps == WARM and self._waits():
-            self.open = _Sample(KERNELS, given, False)
-            return self.open
+        if self.held:
+            if self._compiles():
+                self.open = _Sample(OWN, given, False)
+                return self.open
+            self._begin_anew()
         turn, place = divmod(self.steps - WARM, RUN)
         path = OWN if turn >= 0 and turn % 2 == 0 else KERNELS
         timed = turn >= 0 and place > 0
@@ -247,12 +250,17 @@ class Race:
         self.open = _Sample(path, given, timed)
         return self.open
 
-    def _waits(self):
-        """Whether the race begins later, when kernels are compiled."""
+    def _compiles(self):
+        """Whether kernels are compiled that may be faster than those that
+        ran."""
         if self.since is None:
             self.since = time.monotonic()
         return time.monotonic() - self.since < MOST_WAIT_S and \
             _measure.compiling()
+
+    def _begin_anew(self):
+        self.held, self.steps, self.builds, self.waiting = False, 0, 0, []
+        self.samples = {KERNELS: [], OWN: []}
 
     def _close(self, sample):
         self.open = None
@@ -297,6 +305,8 @@ class Race:
         clear = len(ratios) < MOST
         if statistics.median(ratios) <= MARGIN:
             self.end(KERNELS, clear)
+        elif self._compiles():
+            self.held = True
         elif 2 * self.builds > len(self.samples[KERNELS]):
             self.ready = True  # it makes the graph that others read, too
         else:
@@ -383,7 +393,7 @@ class Guard:
         sample = race.sample(given)
         if race.steps == WARM + 1 and race.key is None and _measure.enabled:
             race.known(_known_paths.key_of(layer, parts, recorded) or "")
-        if race.steps > WARM and not race.ready:
+        if race.steps > WARM and not (race.ready or race.held):
             race.decide()
             self.group.settle(recorded)
         if race.winner is not None:

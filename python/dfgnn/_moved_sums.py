@@ -1,5 +1,9 @@
 """Sums of a linear map over edges as the linear map of sums: W maps a row for
-each node then, and not for each edge, and nothing of its width is by edge."""
+each node then, and not for each edge, and nothing of its width is by edge.  So
+are sums of rows times matrices that a linear map makes for each edge, as NNConv
+has them: they are linear in the products of the row and the map's argument."""
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -7,12 +11,13 @@ import torch.nn.functional as F
 from . import _found_mlps, _nodes
 from ._facts import Fact
 from ._translations import canonical
-from ._trace import EDGE
+from ._trace import EDGE, SRC
 from ._nodes import Node
 
 # A row of sums may be as many times as wide as the map's result, which would be
 # summed otherwise.
 WIDER = 2
+WIDEST = 1024  # numbers of a row of products
 
 
 def move(facts, nodes, outputs):
@@ -21,24 +26,51 @@ def move(facts, nodes, outputs):
     for node in nodes:
         fact = facts.of(node)
         if fact.role == "reduce" and fact.about[0] in ("sum", "mean"):
-            found = _linear(facts, readers, node, fact.about[1])
+            own = _Own(readers)
+            found = _linear(facts, own, node, fact.about[1]) or \
+                _bilinear(facts, own, node, fact.about[1])
             if found is not None:
                 facts.became[node] = _moved(facts, node, fact, *found)
 
 
-def _linear(facts, readers, reader, node):
-    """(x, weight, bias or None) of the map that alone makes the summed rows, or
-    None."""
-    while readers.get(facts.now(node)) == [reader]:
-        if not _found_mlps.is_nothing(node):
-            break
-        reader, node = node, node.args[0]
-    else:
-        return None
-    if canonical(node.name) != "linear" or node.function is None:
+class _Own:
+    """Follows calls that one call alone reads."""
+
+    def __init__(self, readers):
+        self.readers = readers
+
+    def past(self, facts, reader, node, is_passed):
+        """The first node that is not passed, and its reader; (None, None) if
+        others read what lies between."""
+        while self.readers.get(facts.now(node)) == [reader]:
+            if not is_passed(node):
+                return node, reader
+            reader, node = node, node.args[0]
+        return None, None
+
+
+def _is_view(node):
+    return _found_mlps.is_nothing(node) or canonical(node.name) == "view" and \
+        node.name != "clone"
+
+
+def _given(node):
+    """(x, weight, bias or None) of a linear map, or None."""
+    if node is None or canonical(node.name) != "linear" or \
+            node.function is None:
         return None
     given = dict(zip(("input", "weight", "bias"), node.args), **node.kwargs)
-    x, weight, bias = given["input"], given["weight"], given.get("bias")
+    return given["input"], given["weight"], given.get("bias")
+
+
+def _linear(facts, own, reader, node):
+    """(x, weight, bias or None) of the map that alone makes the summed rows, or
+    None."""
+    node, _ = own.past(facts, reader, node, _found_mlps.is_nothing)
+    given = _given(node)
+    if given is None:
+        return None
+    x, weight, bias = given
     x = facts.now(x)
     fact = facts.of(x)
     fits = (fact.rows == _nodes.EDGES and fact.place == EDGE
@@ -50,6 +82,45 @@ def _linear(facts, readers, reader, node):
             and {n.meta.dtype for n in (node, x, weight)}
             in ({torch.float32}, {torch.float64}))
     return (x, weight, bias) if fits else None
+
+
+def _bilinear(facts, own, reader, node):
+    """The same of x[e] @ (W a[e] + b).view(k, o): the rows are the products of
+    each number of x[e] and each of [a[e], 1], the map is W in that order."""
+    product, _ = own.past(facts, reader, node, _is_view)
+    if product is None or canonical(product.name) != "matmul" or \
+            len(product.args) != 2:
+        return None
+    x, matrix = map(facts.now, product.args)
+    if len(matrix.shape) != 3 or x.shape[1:-1] != (1,):
+        return None
+    k, o = matrix.shape[1:]
+    given = _given(own.past(facts, product, matrix, _is_view)[0])
+    while _is_view(x) and x.shape[1:] != (k,):
+        x = facts.now(x.args[0])
+    if given is None or len(given[0].shape) != 2 or x.shape[1:] != (k,) or \
+            node.shape[1:] != (o,):
+        return None
+    a, weight, bias = given
+    wide = weight.shape[1] + (bias is not None)
+    both = [facts.of(n) for n in (x, a)]
+    if {f.rows for f in both} != {_nodes.EDGES} or \
+            {both[0].place, both[1].place} != {SRC, EDGE} or \
+            k * wide > min(WIDEST, WIDER * math.prod(weight.shape)) or \
+            {n.meta.dtype for n in (node, x, a, weight)} not in (
+                {torch.float32}, {torch.float64}):
+        return None
+
+    def call(name, *args):
+        return facts._new(getattr(torch, name), name, args, {}, node)
+    if bias is not None:
+        one = facts._new(torch.ones, "ones", ((a.shape[0], 1),), dict(
+            dtype=a.meta.dtype, device=a.meta.device), node)
+        a = call("cat", [a, one], -1)
+        weight = call("cat", [weight, call("unsqueeze", bias, 1)], 1)
+    weight = call("movedim", call("unflatten", weight, 0, (k, o)), 0, 1)
+    rows = call("mul", call("unsqueeze", x, 2), call("unsqueeze", a, 1))
+    return call("flatten", rows, 1), call("flatten", weight, 1), None
 
 
 def _is_rows(facts, node):

@@ -14,6 +14,7 @@ import torch
 pyg = pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
+from dfgnn import _nodes  # noqa: E402
 from dfgnn.nn.pyg import _traced  # noqa: E402
 from torch_geometric.nn import MessagePassing  # noqa: E402
 from torch_geometric.utils import scatter  # noqa: E402
@@ -154,8 +155,6 @@ CASES = {
     "PointNetConv": (lambda: pyg.PointNetConv(network(
         C + 3, C, C, torch.nn.ReLU)), "x pos", settings(
             layers=3, activation="relu", reduce_dst="max")),
-    "CGConv": (lambda: pyg.CGConv(C, C), "x e", settings(
-        layers=1, activation=None, last="softplus", gate=True)),
 }
 
 
@@ -168,10 +167,7 @@ def case(name):
     layer = CASES[name][0]().double()
     names = CASES[name][1].split()
     given = [tensors[k].double().requires_grad_() for k in names]
-    arguments = [*given, edges]
-    if name == "CGConv":
-        arguments = [given[0], edges, given[1]]
-    return layer, arguments, given
+    return layer, [*given, edges], given
 
 
 def calls(layer):
@@ -218,6 +214,27 @@ def test_no_linear_map_of_edges_is_left():
     plan, _ = calls(layer)
     assert not plan.programs
     assert {plan.called[step] for kind, step in plan.steps} == {"pure", "mlp"}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("aggr", ["add", "mean"])
+def test_matrices_of_edges_are_not_made(aggr, bias):
+    torch.manual_seed(2)
+    maker = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.Tanh(),
+        torch.nn.Linear(4, C * 2 * C, bias=bias))
+    layer = pyg.NNConv(C, 2 * C, maker, aggr=aggr).double()
+    edges = random_edges(N, N, 50)
+    x = torch.randn(N, C, dtype=torch.double, requires_grad=True)
+    e = torch.randn(edges.size(1), 3, dtype=torch.double, requires_grad=True)
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    for a, b in zip(results(fast, [x, edges, e], [x, e]),
+                    results(layer, [x, edges, e], [x, e])):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8)
+    widths = [step.shape[1] for kind, step in calls(fast)[0].steps
+              if kind == "call" and step.shape[0] == _nodes.EDGES]
+    assert max(widths, default=0) < 2 * C * C
 
 
 def agree_as_traced(layer, arguments, given):
@@ -268,8 +285,7 @@ def test_a_hidden_value_that_others_read_is_written():
     x = torch.randn(N, C, dtype=torch.double)
     edges = random_edges(N, N, 50)
     torch.testing.assert_close(fast(x, edges), layer(x, edges))
-    second, = calls(fast)[1]  # the first is a sum of products by node
-    assert second.layers == 1 and second.last is None and second.edges
+    assert calls(fast)[1] == []
 
 
 def test_dropout_that_drops_parts_two_layers():
@@ -277,7 +293,7 @@ def test_dropout_that_drops_parts_two_layers():
     layer.train()
     dfgnn.accelerate(layer)
     layer(*arguments)
-    assert [made.layers for made in calls(layer)[1]] == [1]
+    assert calls(layer)[1] == []
 
 
 @pytest.mark.parametrize("kind", ["bf16", "f16", "autocast"])

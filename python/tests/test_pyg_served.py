@@ -273,7 +273,6 @@ UNCOMPILED = {
     "HGTConv": "a number of rows is used as a number",
     "FastRGCNConv": "the call has written to its attribute fuse",
     "EdgeConv": "which torch.compile fuses",
-    "PNAConv": "which torch.compile fuses",  # with features of edges
 }
 
 
