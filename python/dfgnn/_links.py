@@ -280,22 +280,6 @@ class Own(Link):
                                          1 + values[self.eps])
 
 
-class Relu(Link):
-    """out: x where it is above 0."""
-
-    def __init__(self, x, out):
-        self.x, self.out = x, out
-        self.reads, self.saves, self.makes = (x,), (out,), (out,)
-
-    def backward(self, graph, values, grads, wanted):
-        out = values[self.out]
-        add(grads, self.x, torch.where(out > 0, grads[self.out],
-                                        out.new_zeros(())))
-
-    def plain(self, graph, values):
-        values[self.out] = values[self.x].relu()
-
-
 class Normalized(Link):
     """out: the rows of x, each over its length."""
 

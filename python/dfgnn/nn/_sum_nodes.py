@@ -3,11 +3,12 @@
 import weakref
 
 import torch
+from torch.nn import functional as F
 
 from .. import _capture_reads
 from .._fused import normalization
 from .._kernel_links import ByEdge, Reduced, Sum
-from .._links import Finish, Linear as Product, Normalized, Own, Relu
+from .._links import Finish, Linear as Product, Normalized, Own
 from .._loops import gcn_weights
 from .._stamp import is_stamped, stamp
 from ..graph import Graph
@@ -99,10 +100,10 @@ def _gcn(graph, settings, static, x, weight, bias, edge_weight):
 
 @node
 def sage(state, x, edge_index, size=None):
-    weights = linear(state, "lin") if state["project"] else (None, None)
     return _sums_and_own(state, x, edge_index, size, "lin_l",
-                         "lin_r" if state["root_weight"] else "", *weights,
-                         normalize=state["normalize"])
+                         "lin_r" if state["root_weight"] else "",
+                         normalize=state["normalize"],
+                         first="lin" if state["project"] else "")
 
 
 @node
@@ -111,15 +112,19 @@ def graph_conv(state, x, edge_index, edge_weight=None, size=None):
                          edge_weight=edge_weight)
 
 
-def _sums_and_own(state, x, edge_index, size, of_sums, of_own, w_first=None,
-                  b_first=None, edge_weight=None, normalize=False):
-    """A linear layer of the reduced neighbours, plus one of a node's own
-    features unless its name is empty."""
+def _sums_and_own(state, x, edge_index, size, of_sums, of_own,
+                  edge_weight=None, normalize=False, first=""):
+    """A linear layer of the reduced neighbours, which went through the linear
+    layer `first` and a ReLU if there is one, plus one of a node's own features
+    unless its name is empty."""
     src, dst, sizes = pair(x, size)
-    return run(graph_of(edge_index, sizes), _neighbours,
-               (reduction(state), normalize), src, dst,
-               *linear(state, of_sums), *linear(state, of_own), w_first,
-               b_first, edge_weight)
+    graph, static = graph_of(edge_index, sizes), (reduction(state), normalize)
+    weights = *linear(state, of_sums), *linear(state, of_own)
+    w_first, b_first = linear(state, first)
+    if w_first is not None:
+        src, dst = F.linear(src, w_first, b_first).relu(), \
+            src if dst is None else dst
+    return run(graph, _neighbours, static, src, dst, *weights, edge_weight)
 
 
 def _given(name):
@@ -134,12 +139,12 @@ def _reduced(op, x, out, width, dtype, weight=None):
                    edge_weight=weight)
 
 
-@recipe("x x_dst w_sums b_sums w_own b_own w_first b_first edge_weight")
+@recipe("x x_dst w_sums b_sums w_own b_own edge_weight")
 def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
-                b_own, w_first, b_first, edge_weight):
+                b_own, edge_weight):
     op, normalize = static
     own = x if x_dst is None else x_dst
-    links, sent, width, weight = [], "x", x.size(1), None
+    links, weight = [], None
     if w_sums is None or w_own is not None and (
             not fits(w_own, b_own, own.size(1))
             or w_own.size(0) != w_sums.size(0)):
@@ -151,22 +156,16 @@ def _neighbours(graph, settings, static, x, x_dst, w_sums, b_sums, w_own,
         # first, so that its gradient by x is added to that of the sums
         links.append(Product("x" if x_dst is None else "x_dst", ("w_own",),
                              _given(biases[1]), (), "own"))
-    if w_first is not None:
-        if not fits(w_first, b_first, width):
-            return None
-        links += [Product("x", ("w_first",), _given(named("b_first", b_first)),
-                          (), "first"), Relu("first", "sent")]
-        sent, width = "sent", w_first.size(0)
     if edge_weight is not None:
         if op != "spmm-sum" or edge_weight.shape != (graph.num_edges,) or \
                 x.dtype not in (torch.float32, torch.float64):
             return None
         links.append(ByEdge("edge_weight", "by edge"))
         weight = "by edge"
-    if not fits(w_sums, b_sums, width):
+    if not fits(w_sums, b_sums, x.size(1)):
         return None
     made = "whole" if normalize else "out"
-    links += [_reduced(op, sent, "sums", width, x.dtype, weight),
+    links += [_reduced(op, "x", "sums", x.size(1), x.dtype, weight),
               Product("sums", ("w_sums",), _given(biases[0]), (), made,
                       None if w_own is None else "own")]
     return links + [Normalized("whole", "out")] if normalize else links
