@@ -210,6 +210,9 @@ SPECS = [
     Spec("FAConv", fixed(G.FAConv, WIDTH),
          dict(eps=[0.0], cached=YES, dropout=[0.4], **_NORM), root=True,
          attention=True, same_dropout=True),
+    Spec("EGConv", fixed(G.EGConv, WIDTH, 8),
+         dict(num_heads=[2], num_bases=[3], cached=YES, bias=YES, aggregators=[
+             ["sum"], ["symnorm", "max"], ["mean", "std"]], **_NORM)),
     Spec("HGTConv", lambda c, r, o: G.HGTConv(WIDTH, 8, KINDS, **o),
          dict(heads=[2, 4]), hetero=True, flow=False),
     Spec("HANConv", lambda c, r, o: G.HANConv(WIDTH, 8, KINDS, **o),

@@ -59,6 +59,7 @@ TABLE = [
     Row("ClusterGCNConv", sums.own_edges, sums.renamed(REPLACE_LOOPS)),
     Row("ChebConv", sums.chebyshev, sums.renamed({}),
         methods={"__norm__": sums.laplacian}),
+    Row("EGConv", traced.propagate, sums.renamed(_made)),
     Row("FAConv", sums.frequency_adaptive, sums.renamed(_made)),
     # attention
     Row("GATConv", forward=tried(attention.gat), node=attention_nodes.gat,
