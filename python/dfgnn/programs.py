@@ -340,23 +340,22 @@ class EdgeProgram(MessageFunction):
                 plain.append((name, value))
         about = self._described(tuple(kinds), tuple(plain),
                                 torch.is_grad_enabled())
-        if not about:
+        if about is None:
             return None
-        single, random, count, types, name = about.split("|", 4)
-        about = _program_operator.about(
-            name, [int(k) for k in types.split(",")], random == "1")
+        single, random, count, types, name = about
+        about = _program_operator.about(name, types, random)
         tensors = [t if t.is_floating_point() else
                    t.to(torch.get_default_dtype()) for t in tensors]
-        if random == "1":
+        if random:
             tensors = [make_seed(tensors[0].device), *tensors]
         made = _program_operator.run(about, place(graph, num_src, num_dst),
-                                     tensors)[:int(count)]
-        return made[0] if single == "1" else tuple(made)
+                                     tensors)[:count]
+        return made[0] if single else tuple(made)
 
     @constant
     def _described(self, kinds, plain, differentiated):
-        """What _compiled() has to know of such a call, as a text; "": it must
-        run outside of what is compiled."""
+        """What _compiled() has to know of such a call; None: it must run
+        outside of what is compiled."""
         given, others = {letter: {} for letter in LETTERS}, dict(plain)
         for letter, name, shape, dtype, _ in kinds:
             tensor = torch.empty((1, *shape) if letter else shape,
@@ -366,13 +365,13 @@ class EdgeProgram(MessageFunction):
             recorder, values, single = self._written(None, given, others)
             program = _program_calls.parse(recorder.text(values))
         except (TraceError, Error):
-            return ""  # which the call itself raises
+            return None  # which the call itself raises
         if isinstance(self._wide(recorder, given, others)[0], Steps):
-            return ""
+            return None
         types = [t.dtype for t in recorder.tensors]
         if len(types) != len(kinds) or not types or any(
                 t not in _program_calls.TYPES for t in types):
-            return ""
+            return None
         random, out = "dropout(" in program.name, len(values)
         kind = functools.reduce(torch.promote_types, types)
         wanted = [differentiated and w for *_, w in kinds]
@@ -380,8 +379,8 @@ class EdgeProgram(MessageFunction):
             program = program.keep((True,) * out, wanted)
         found = _program_calls.types_of(program, recorder.tensors,
                                    [kind] * len(program.outputs))
-        types = ",".join(map(str, _program_operator.numbers_of(found)))
-        return f"{single:d}|{random:d}|{out}|{types}|{program.name}"
+        return single, random, out, tuple(
+            _program_operator.numbers_of(found)), program.name
 
     def _tell(self, graph, reason):
         if not self._told:

@@ -38,9 +38,9 @@ def _watched(layer):
 
 
 def attributes(layer):
-    """"module:name" of each number and text among a layer's attributes, which
-    torch.compile may take for symbols."""
-    return "|".join(f"{path}:{name}" for path, name, _ in _watched(layer))
+    """(path of a module, name) of each number and text among a layer's
+    attributes, which torch.compile may take for symbols."""
+    return tuple([about[:2] for about in _watched(layer)])
 
 
 def attribute(layer, path, name):
@@ -58,7 +58,6 @@ def fused(layer):
     """Says that none of our operators is in the layer's graph."""
     say_once(f"{type(layer).__name__}'s network and sums are torch's, which "
              "torch.compile fuses")
-    return ""
 
 
 def recorded(layer, *about):
@@ -72,11 +71,11 @@ def recorded(layer, *about):
 
 def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
     """Of a call: the number of its module, which rows are its sources' and
-    destinations', whether the first row of its edges receives, and what its
-    tensors are; "" if there is none."""
+    destinations', whether the first row of its edges receives, and the keys of
+    its tensors; None if there is none."""
     device = torch.device(device)
     if autocast != autocast_dtype(device.type) or rows > len(_ROWS):
-        return ""
+        return None
 
     def make(module):
         programs = Programs(module, ())
@@ -94,22 +93,18 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         steps.probe_device(device)
         module, keys = _compiled_steps.record(
             steps, device, training, edge_dtype is not None)
-        tensors = [_named(programs.sources[key[1]]) if key[0] == "given"
-                   else _refuse() for key in keys]
-        ends = [str(_ROWS.index(programs.hint(size))) for size in (
+        if any(key[0] != "given" for key in keys):
+            raise TraceError("an index of nodes is used as numbers")
+        tensors = tuple([_named(programs.sources[key[1]]) for key in keys])
+        ends = [_ROWS.index(programs.hint(size)) for size in (
             notes.rows.sources, notes.rows.destinations)]
     except (TraceError, Error, ValueError) as reason:
         say_once(f"{type(layer).__name__} takes PyG's own path under "
                  f"torch.compile: {reason}")
-        return ""
-    number = str(len(_MODULES))
+        return None
+    number = len(_MODULES)
     _MODULES[number] = module
-    return "|".join((number, *ends, "1" if notes.rows.flipped else "",
-                     *tensors))
-
-
-def _refuse():
-    raise TraceError("an index of nodes is used as numbers")
+    return number, *ends, notes.rows.flipped, tensors
 
 
 _ARGUMENT = re.compile(r"L\['kwargs'\]\['(\w+)'\](?:\[(\d)\])?$")
@@ -118,17 +113,17 @@ _OWN = re.compile(r"(?:\._(?:parameters|buffers)\['(\w+)'\]|\.(\w+))$")
 
 
 def _named(source):
-    """"argument:name:number" or "module:path:name" of what Dynamo calls a
-    tensor."""
+    """The key of what Dynamo calls a tensor: ("argument", name, place in a pair
+    or None) or ("module", path, name)."""
     found = _ARGUMENT.match(source)
     if found:
-        return f"argument:{found[1]}:{found[2] or ''}"
+        return "argument", found[1], found[2] and int(found[2])
     own = _OWN.search(source)
     beginning = source[:own.start()] if own else ""
     parts = _PART.findall(beginning)
     if own and beginning == "L['layer']" + "".join(
             f"._modules['{part}']" for part in parts):
-        return f"module:{'.'.join(parts)}:{own[1] or own[2]}"
+        return "module", ".".join(parts), own[1] or own[2]
     raise TraceError(f"{source} is no tensor of the layer or the call")
 
 
@@ -207,10 +202,10 @@ def _module(layer, path):
 
 
 def _tensor(layer, key, kwargs):
-    kind, first, second = key.split(":")
+    kind, first, second = key
     if kind == "module":
         return getattr(_module(layer, first), second)
-    return kwargs[first][int(second)] if second else kwargs[first]
+    return kwargs[first] if second is None else kwargs[first][second]
 
 
 def propagate(layer, edge_index, size, kwargs):
@@ -226,8 +221,7 @@ def propagate(layer, edge_index, size, kwargs):
     about = size
     if size is not None:
         about = tuple([None if n is None else rows.number(n) for n in size])
-    for name in layer._dfgnn_constant("attributes").split("|"):
-        path, attribute = name.split(":")
+    for path, attribute in layer._dfgnn_constant("attributes"):
         # a guard each, of a float too that stands for any with dynamic sizes
         if getattr(_module(layer, path), attribute) != layer._dfgnn_constant(
                 "attribute", path, attribute):
@@ -238,10 +232,10 @@ def propagate(layer, edge_index, size, kwargs):
         "recorded", None if graph is not None else edge_index.dtype,
         str(device), len(rows.sizes), about, given,
         torch.is_grad_enabled(), autocast_dtype(device.type))
-    if not found:
+    if found is None:
         return NotImplemented
-    number, src, dst, flipped, *keys = found.split("|")
-    src, dst = rows.sizes[int(src)], rows.sizes[int(dst)]
+    number, src, dst, flipped, keys = found
+    src, dst = rows.sizes[src], rows.sizes[dst]
     if graph is None:
         edges = edge_index.flip(0) if flipped else edge_index
     elif (graph.num_src, graph.num_dst) == (src, dst):

@@ -17,21 +17,21 @@ from .calls import group_key, kind_of
 
 
 def plan(module):
-    """"operator|linear layer of sums|of own features" if all layers do the
-    same and can go together; else ""."""
+    """(operator, linear layer of sums, of own features) if all layers do the
+    same and can go together; else None."""
     layers = list(module.convs.values())
     found = set(map(group_key, layers))
     if len(found) != 1 or None in found or module.aggr not in ("sum", "mean"):
-        return ""
+        return None
     first = layers[0]
     linears = kind_of(type(first)).linears(first)
     op = sums.operator(reductions(first.aggr_module), None)
     if not linears or op not in ("spmm-sum", "spmm-mean"):
-        return ""
+        return None
     if any(type(layer._modules.get(name)) is not pyg.Linear
            for layer in layers for name in linears if name in layer._modules):
-        return ""
-    return "|".join((op, *linears))
+        return None
+    return op, *linears
 
 
 def _fits(x_dict, edges, keys):
@@ -53,11 +53,10 @@ def forward(module, x_dict, edges):
     """The dict of results, or None where layers go one by one."""
     keys = [key for key in module.convs.keys() if key in edges]
     made = module._dfgnn_plan()
-    if made == "" or not _fits(x_dict, edges, keys):
+    if made is None or not _fits(x_dict, edges, keys):
         return None
-    op, of_sums, of_own = made.split("|")
     return {kind: _of_type(module, x_dict, edges, kind, [
-        key for key in keys if key[2] == kind], op, of_sums, of_own)
+        key for key in keys if key[2] == kind], *made)
         for kind in dict.fromkeys(key[2] for key in keys)}
 
 
