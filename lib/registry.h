@@ -22,7 +22,7 @@ const dfgnn_variant *dfgnn__variant_find(const char *name);
 
 /* Is it offered where no portfolio names it? */
 static inline int dfgnn__variant_offered(const dfgnn_variant *variant) {
-  return !variant->family->reference && !variant->family->paper;
+  return !variant->family->paper;
 }
 
 /* Position in the registry, 0 .. count - 1. */

@@ -20,8 +20,7 @@ static const dfgnn_variant *first_usable(const dfgnn_table *table,
   for (int paper = 0; paper < 2; paper++)
     for (size_t i = 0; i < dfgnn__variant_count(); i++) {
       const dfgnn_variant *v = dfgnn__variant(i);
-      if (!v->family->reference && v->family->paper == paper &&
-          dfgnn__may_run(v, table, query))
+      if (v->family->paper == paper && dfgnn__may_run(v, table, query))
         return v;
     }
   return NULL;

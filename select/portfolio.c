@@ -300,8 +300,7 @@ static const dfgnn_variant *first_that_runs(const dfgnn_setting *setting,
   for (int paper = 0; paper < 2; paper++)
     for (size_t i = 0; i < dfgnn__variant_count(); i++) {
       const dfgnn_variant *v = dfgnn__variant(i);
-      if (v->family->paper == paper && !v->family->reference &&
-          runs(v, setting, broken))
+      if (v->family->paper == paper && runs(v, setting, broken))
         return v;
     }
   return NULL;

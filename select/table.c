@@ -14,7 +14,7 @@
 static int usable_row(void *data, const char *name, int revision) {
   (void)data;
   const dfgnn_variant *v = dfgnn__variant_find(name);
-  return v && !v->family->reference && v->family->revision == revision;
+  return v && v->family->revision == revision;
 }
 
 /* Orders entries by gate, and decisions of this very model before others. */

@@ -125,13 +125,12 @@ static dfgnn_status add_tuned(session *s, int shown) {
 }
 
 /* Adds the variants of a name or pattern; "all" means every variant that
- * applies, except references. */
+ * applies. */
 static int add_named(session *s, const char *pattern) {
   int found = 0, all = !strcmp(pattern, "all");
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (all ? v->family->reference ||
-                  dfgnn__variant_refusal(v, &s->lookup.query.setting)
+    if (all ? dfgnn__variant_refusal(v, &s->lookup.query.setting) != NULL
             : fnmatch(pattern, v->name, 0) != 0)
       continue;
     if (!all && strpbrk(pattern, "*?[") &&

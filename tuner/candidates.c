@@ -65,8 +65,7 @@ static int add_all(dfgnn_trials *t, const dfgnn_context *ctx,
   int memory = 1;
   for (size_t i = 0; i < dfgnn__variant_count() && memory; i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (!v->family->reference && !query->broken[i] &&
-        !dfgnn__table_bans(ctx->table, v) &&
+    if (!query->broken[i] && !dfgnn__table_bans(ctx->table, v) &&
         !dfgnn__variant_refusal(v, &query->setting) &&
         (names ? named(names, v->name) : !v->family->paper))
       memory = add(t, v, INFINITY);

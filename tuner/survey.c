@@ -324,8 +324,7 @@ size_t dfgnn__survey_variants(const dfgnn_variant **variant,
   size_t count = 0;
   for (size_t i = 0; i < dfgnn__variant_count(); i++) {
     const dfgnn_variant *v = dfgnn__variant(i);
-    if (!v->family->reference && !(broken && broken[i]) &&
-        !dfgnn__variant_refusal(v, setting))
+    if (!(broken && broken[i]) && !dfgnn__variant_refusal(v, setting))
       variant[count++] = v;
   }
   return count;

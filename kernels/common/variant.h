@@ -184,7 +184,6 @@ typedef struct dfgnn_family {
   int edges_only;    /* takes no problem without edge features */
   int edge_list;     /* can take problem.edge_list */
   uint32_t messages; /* bit mask of messages beside DFGNN_MESSAGE_COPY */
-  int reference;     /* 1: the slow, obvious one; never chosen unless forced */
   int paper; /* 1: a paper's, which wins nowhere: it is built, but chosen by
               * tuner, model and rule only if it is named, with effort PAPER
               * or where nothing else serves */

@@ -79,14 +79,6 @@ double dfgnn__ref_scalar(const dfgnn_problem *problem, const void *array,
                                      : ((const float *)array)[i];
 }
 
-void dfgnn__ref_set_scalar(const dfgnn_problem *problem, void *array, int64_t i,
-                           double x) {
-  if (problem->dtype == DFGNN_F64)
-    ((double *)array)[i] = x;
-  else
-    ((float *)array)[i] = (float)x;
-}
-
 /* Each type has its own loop: this is where references spend their time. */
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
@@ -113,35 +105,6 @@ void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
     LOAD(uint16_t, dfgnn__bf16_to_float);
   }
 #undef LOAD
-}
-
-void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
-                      const dfgnn_strides *strides, int64_t node, int64_t head,
-                      const double *from) {
-  int64_t i = node * strides->node + head * strides->head;
-  for (int64_t d = 0; d < problem->dim; d++, i += strides->feature)
-    switch (problem->dtype) {
-    case DFGNN_F32:
-      ((float *)array)[i] = (float)from[d];
-      break;
-    case DFGNN_F64:
-      ((double *)array)[i] = from[d];
-      break;
-    case DFGNN_F16:
-      ((uint16_t *)array)[i] = dfgnn__f16_from_double(from[d]);
-      break;
-    default:
-      ((uint16_t *)array)[i] = dfgnn__bf16_from_double(from[d]);
-    }
-}
-
-void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
-                            const dfgnn_strides *strides, int64_t nodes,
-                            const double *from) {
-  for (int64_t i = 0; i < nodes; i++)
-    for (int64_t h = 0; h < problem->heads; h++)
-      dfgnn__ref_store(problem, array, strides, i, h,
-                       from + (i * problem->heads + h) * problem->dim);
 }
 
 int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,

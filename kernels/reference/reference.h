@@ -60,19 +60,10 @@ int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
                         int64_t k);
 double dfgnn__ref_scalar(const dfgnn_problem *problem, const void *array,
                          int64_t i);
-void dfgnn__ref_set_scalar(const dfgnn_problem *problem, void *array, int64_t i,
-                           double x);
 /* The features of one node and head, exactly converted. */
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head);
-void dfgnn__ref_store(const dfgnn_problem *problem, void *array,
-                      const dfgnn_strides *strides, int64_t node, int64_t head,
-                      const double *from);
-/* Stores the rows of all nodes and heads. */
-void dfgnn__ref_store_nodes(const dfgnn_problem *problem, void *array,
-                            const dfgnn_strides *strides, int64_t nodes,
-                            const double *from);
 /* first[k] = the number of edges of the rows before the k-th; NULL without
  * memory. */
 int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,

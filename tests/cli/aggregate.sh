@@ -40,12 +40,6 @@ holds 'all(.status == "ok" and .rel_error < 3e-5 and .speedup_unfused > 0)'
 holds '[.[] | select(.role | split(",") | index("unfused")).variant |
         test("[.]row/")] | length == 18 and all'
 
-promise "the reference can be asked for by name"
-# shellcheck disable=SC2086
-status 0 dfgnn-bench "$small" $quick --op spmm-sum,reduce-pna --rounds 5 \
-  --pass "$passes" --json --variants '*.reference'
-holds '[.[] | select(.status == "ok").rel_error] | length == 4 and all(. < 1e-6)'
-
 promise "an operator that does not exist lists those that do"
 # shellcheck disable=SC2086
 status 2 dfgnn-tune explain "$small" --op spmm

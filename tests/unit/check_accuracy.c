@@ -3,11 +3,11 @@
 #include <math.h>
 
 #include "kernels/common/accuracy.h"
-#include "kernels/reference/reference.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
 #include "lib/views.h"
 #include "tests/common/hubs.h"
+#include "tests/common/programs.h"
 #include "tests/unit/fixture.h"
 
 /* ---- planted kernels ----------------------------------------------------- */
@@ -57,18 +57,23 @@ static char *spoil(dfgnn_args *args, mistake m, const dfgnn_problem *problem,
 static void store(const dfgnn_tensor *t, const dfgnn_problem *problem,
                   dfgnn_args *args, int64_t numbers, const double *from) {
   void *to = *dfgnn__tensor_slot(t, args);
-  int64_t row = problem->heads * problem->dim;
+  const int64_t dim = problem->dim, row = problem->heads * dim;
+  const dfgnn_dtype scalar =
+      problem->dtype == DFGNN_F64 ? DFGNN_F64 : DFGNN_F32;
   if (t->element == DFGNN_ELEMENT_STORAGE) {
-    const dfgnn_strides *strides =
-        (const dfgnn_strides *)((char *)args + t->strides);
-    dfgnn__ref_store_nodes(problem, to, strides, numbers / row, from);
+    const dfgnn_strides *s = (const dfgnn_strides *)((char *)args + t->strides);
+    for (int64_t i = 0; i < numbers; i++)
+      set_element(to, problem->dtype,
+                  i / row * s->node + i % row / dim * s->head +
+                      i % dim * s->feature,
+                  from[i]);
     return;
   }
   for (int64_t i = 0; i < numbers; i++)
     if (t->element == DFGNN_ELEMENT_INDEX)
       ((int32_t *)to)[i] = (int32_t)from[i];
     else
-      dfgnn__ref_set_scalar(problem, to, i, from[i]);
+      set_element(to, scalar, i, from[i]);
 }
 
 /* A kernel that gives inputs with a mistake to the reference. */
@@ -141,7 +146,7 @@ static dfgnn_status plain(const dfgnn_launch *launch) {
     .name = family_name, .algorithm = "test", .backend = "cpu",                \
     .ops = DFGNN_OPS_ATTENTION | DFGNN_OPS_SPMM | DFGNN_OPS_REDUCE,            \
     .passes = ALL_PASSES, .dtypes = DFGNN_DTYPES_ALL, .revision = 1,           \
-    .deterministic = 1, .reference = 1,                                        \
+    .deterministic = 1, .paper = 1,                                            \
     .parameters = {{"mistake",                                                 \
                     MISTAKES,                                                  \
                     {RIGHT, LAST_EDGE, HEADS, STALE},                          \
@@ -160,7 +165,7 @@ static const dfgnn_family families[] = {
      .dtypes = DFGNN_BIT(DFGNN_F32),
      .revision = 1,
      .deterministic = 1,
-     .reference = 1,
+     .paper = 1,
      .launch = plain},
     DFGNN_FAMILIES_END,
 };

@@ -328,7 +328,7 @@ TEST(threads_tune_into_one_store) {
 
 /* Opens the store, which all make at once, and pins a variant for a graph. */
 static void pin(int number) {
-  const char *variant = "cpu.attention.fwd.reference";
+  const char *variant = "cpu.attention.fwd.online";
   for (int k = 0; k < 8; k++) {
     dfgnn_store *s;
     ck_ok(dfgnn__store_open(&s, store, DFGNN_STORE_WRITE));
