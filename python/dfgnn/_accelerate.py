@@ -385,12 +385,12 @@ def _reach(report, library, name, module, undo):
            for layer in (*report.swapped, *report.already,
                          *[layer for layer, _ in report._traced])):
         return  # a layer looks at the modules inside it
-    made, names = _asked(library, "with_functions", kind) or (None, ())
+    made = _asked(library, "with_functions", kind)
     if made is not None:
         swap(module, made)
         report._classes.append((module, kind, made))
         report.calling.append(Layer(name, kind.__name__,
-                                    detail=", ".join(names)))
+                                    detail=", ".join(made._dfgnn_called)))
 
 
 def _libraries():

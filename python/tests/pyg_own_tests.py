@@ -21,6 +21,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn import conv, to_hetero_transformer
 
 import dfgnn
+from dfgnn._over import own
 from dfgnn.nn.pyg import CLASSES, UNITS
 from dfgnn.nn.pyg import _mixin, _traced
 
@@ -70,7 +71,7 @@ class Swap:
 
     def pytest_terminal_summary(self, terminalreporter):
         traced = [name for name, kind in self.classes.items()
-                  if _traced.is_traced(kind)]
+                  if own(kind, _traced.traced_class)]
         terminalreporter.write_line(
             f"{len(self.classes)} classes, traced: {' '.join(traced)}; "
             f"{self.served} calls by programs; {self.joined} layers of "

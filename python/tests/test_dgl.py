@@ -24,7 +24,7 @@ from dgl.nn.functional import edge_softmax  # noqa: E402
 import dfgnn  # noqa: E402
 from conftest import close, random_edges  # noqa: E402
 from dfgnn import _execute, convert  # noqa: E402
-from dfgnn.nn.dgl import _messages  # noqa: E402
+from dfgnn.nn.dgl import _messages, accelerated  # noqa: E402
 
 N, FEW, IN, OUT, H, E = 12, 7, 6, 4, 3, 5
 
@@ -538,6 +538,14 @@ def test_copies_and_pickles(make, how):
     assert plans.count
     assert [type(m) for m in other.modules()] == [type(m) for m in
                                                   model.modules()]
+
+
+class Sub(accelerated.with_kernels(theirs.GraphConv)):
+    pass
+
+
+def test_a_subclass_pickles_as_itself():
+    assert type(pickle.loads(pickle.dumps(Sub(2, 3)))) is Sub
 
 
 def hooked(layer):

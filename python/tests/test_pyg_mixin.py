@@ -57,7 +57,7 @@ def test_the_issues_layers_are_all_there():
     names = """GCN SAGE Graph GIN GINE GAT GATv2 Transformer AGNN SuperGAT SG
         TAG SSG GCN2 LG Cheb ARMA GatedGraph PDN ClusterGCN Simple MixHop PNA
         GEN RGCN FastRGCN RGAT HGT HAN HEAT FA LE ResGatedGraph Edge General
-        FiLM""".split()
+        FiLM EG""".split()
     missing = [n for n in names if not hasattr(ours, n + "Conv")]
     assert not missing and hasattr(ours, "APPNP")
     assert len(ours.CLASSES) == len(names) + 1

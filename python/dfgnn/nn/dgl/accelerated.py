@@ -13,6 +13,7 @@ from torch import nn
 
 from ... import _fallbacks
 from ..._guard import guarded
+from ..._over import over, own
 from ...errors import InvalidError, UnsupportedError
 from .._guards import Other, surroundings
 from . import _messages
@@ -58,16 +59,6 @@ class Accelerated(nn.Module):
             _fallbacks.note(self, str(error) or "the call is no usual one")
             return NotImplemented
 
-    def __reduce_ex__(self, protocol):
-        """Copies and pickles name the module's own class."""
-        _, _, *rest = super().__reduce_ex__(protocol)
-        return (_new, (self._dfgnn_base,), *rest)
-
-
-def _new(base):
-    kind = with_kernels(base)
-    return kind.__new__(kind)
-
 
 def _code_of(function):
     """The code of a function and of those that are written inside it."""
@@ -109,15 +100,12 @@ def with_kernels(kind):
     if kind.__module__.startswith("dgl.nn."):
         row = _rows().get(kind.__name__)
     return type(kind.__name__, (Accelerated, kind), {
-        "__module__": kind.__module__, "__qualname__": kind.__qualname__,
-        "__doc__": kind.__doc__, "_dfgnn_base": kind,
-        "_dfgnn_row": row})
+        **over(with_kernels, kind), "_dfgnn_base": kind, "_dfgnn_row": row})
 
 
 def without_kernels(kind):
     """A module's own class of a class with kernels, or None."""
-    return vars(kind).get("_dfgnn_base") if issubclass(kind, Accelerated) \
-        else None
+    return own(kind, with_kernels)
 
 
 def why_not(kind):

@@ -22,7 +22,7 @@ CLASSES = {}
 
 for _row in _rows():
     _base = getattr(_pyg, _row.name)
-    _class = _fuse(_base, _row, __name__)
+    _class = _fuse(_base, _row, __module__=__name__)
     CLASSES[_base] = globals()[_row.name] = _class
     __all__.append(_row.name)
 del _row, _base, _class

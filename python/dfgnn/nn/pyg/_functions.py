@@ -16,6 +16,7 @@ from torch_geometric import utils
 
 from ... import _capture_reads, negatives, reductions
 from ..._modes import compiling
+from ..._over import over, own
 from ..._remember import remember
 from ...errors import UnsupportedError
 from ...reductions import group_count
@@ -194,10 +195,11 @@ def _counting(kind, found):
 
 @functools.lru_cache(None)
 def calling(kind):
-    """(a class over the kind, names of what its methods call); (None, ())."""
+    """A class over the kind, whose _dfgnn_called are the names of what its
+    methods call; None if they call nothing of ours."""
     if kind.__module__.startswith("torch.") or "forward" not in dir(kind) or \
-            own(kind) is not None:
-        return None, ()
+            own(kind, calling) is not None:
+        return None
     found, methods = set(), {}
     for base in reversed(kind.__mro__):
         if base in (object, nn.Module) or \
@@ -215,25 +217,6 @@ def calling(kind):
         call = _counting(kind, found)
         if call is not None:
             methods["__call__"] = call
-    if not found:
-        return None, ()
-    made = type(kind.__name__, (kind,), {
-        **methods, "__module__": kind.__module__, "__doc__": kind.__doc__,
-        "__qualname__": kind.__qualname__, "__reduce_ex__": _reduced,
-        "_dfgnn_calling": kind})
-    return made, tuple(sorted(found))
-
-
-def own(kind):
-    """The class of which calling() made another, or None."""
-    return vars(kind).get("_dfgnn_calling")
-
-
-def _reduced(self, protocol):
-    """Pickles as its own class, which is made anew when it is read."""
-    made = object.__reduce_ex__(self, max(protocol, 2))
-    return (_restore, (type(self)._dfgnn_calling,), *made[2:])
-
-
-def _restore(kind):
-    return object.__new__(calling(kind)[0])
+    return type(kind.__name__, (kind,), {
+        **over(calling, kind), **methods,
+        "_dfgnn_called": sorted(found)}) if found else None

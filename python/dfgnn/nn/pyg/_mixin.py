@@ -267,11 +267,10 @@ class Row(NamedTuple):
     compiled: Optional[Callable] = None
 
 
-def fuse(base, row, module):
+def fuse(base, row, **names):
     """The class with kernels for a class of PyG."""
-    names = {"__module__": module, "__doc__": base.__doc__,
-             "_dfgnn_base": base, "_dfgnn_fused": row.fused,
-             "_dfgnn_compiled": row.compiled,
+    names = {"__doc__": base.__doc__, **names, "_dfgnn_base": base,
+             "_dfgnn_fused": row.fused, "_dfgnn_compiled": row.compiled,
              "_dfgnn_relation": row.relation,
              "propagate": Fused.propagate,
              "_jinja_propagate": Fused.propagate,

@@ -11,6 +11,7 @@ import torch
 from torch_geometric.nn import MessagePassing
 
 from ... import _dynamo, ops
+from ..._over import over
 from ..._trace import TraceError
 from ...errors import UnsupportedError
 from ...graph import Graph
@@ -179,16 +180,6 @@ def edge_updater(layer, edge_index, size=None, **kwargs):
 
 # ---- classes ----------------------------------------------------------------
 
-def _reduced(self, protocol):
-    """Pickles as its own class, which is made anew when it is read."""
-    return _restore, (type(self)._dfgnn_base,), self.__getstate__() if hasattr(
-        self, "__getstate__") else self.__dict__.copy()
-
-
-def _restore(kind):
-    return object.__new__(traced_class(kind))
-
-
 def _edge_updater(own):
     def updater(self, edge_index, size=None, **kwargs):
         if usual(self):
@@ -205,16 +196,8 @@ def traced_class(kind):
     methods = {}
     if kind.edge_update is not MessagePassing.edge_update:
         methods["edge_updater"] = _edge_updater
-    made = fuse(kind, Row(kind.__name__, propagate, methods=methods),
-                kind.__module__)
-    made.__qualname__ = kind.__qualname__
-    made.__reduce_ex__ = _reduced
-    made._dfgnn_traced = True
-    return made
-
-
-def is_traced(kind):
-    return "_dfgnn_traced" in vars(kind)
+    return fuse(kind, Row(kind.__name__, propagate, methods=methods),
+                **over(traced_class, kind))
 
 
 def _generated(function):

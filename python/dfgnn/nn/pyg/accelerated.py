@@ -2,6 +2,7 @@
 
 from torch_geometric.nn import MessagePassing
 
+from ..._over import own
 from . import CLASSES, UNITS, Fused, HeteroConv, _functions, _traced
 from .relations import calls, to_hetero
 
@@ -40,21 +41,15 @@ def traced(kind):
     return _traced.traced_class(kind)
 
 
-def is_traced(kind):
-    return _traced.is_traced(kind)
-
-
 def with_functions(kind):
-    """(a class whose methods call functions of dfgnn, their names); (None, ())
-    of a class that calls none."""
-    if kind in CLASSES or kind in UNITS or issubclass(kind, (
-            MessagePassing, *_THEIRS)):
-        return None, ()
-    return _functions.calling(kind)
+    """A class whose methods call functions of dfgnn, _dfgnn_called; None of a
+    class that calls none."""
+    return None if kind in CLASSES or kind in UNITS or issubclass(kind, (
+        MessagePassing, *_THEIRS)) else _functions.calling(kind)
 
 
 def without_functions(kind):
-    return _functions.own(kind)
+    return own(kind, _functions.calling)
 
 
 def state(layer):
@@ -65,13 +60,12 @@ def state(layer):
 
 def without_kernels(kind):
     """PyG's class of a class with kernels, or None."""
-    return kind._dfgnn_base if is_traced(kind) else _THEIRS.get(kind)
+    return own(kind, _traced.traced_class) or _THEIRS.get(kind)
 
 
 def why_not(kind):
     """Why a class has no kernels; None if it has, or is no layer of PyG."""
-    if kind in _THEIRS or is_traced(kind) or \
-            not issubclass(kind, MessagePassing):
+    if without_kernels(kind) or not issubclass(kind, MessagePassing):
         return None
     if issubclass(kind, Fused):
         return f"{kind.__name__} is a subclass of dfgnn.nn.pyg already"
