@@ -26,27 +26,20 @@ def move(facts, nodes, outputs):
     for node in nodes:
         fact = facts.of(node)
         if fact.role == "reduce" and fact.about[0] in ("sum", "mean"):
-            own = _Own(readers)
-            found = _linear(facts, own, node, fact.about[1]) or \
-                _bilinear(facts, own, node, fact.about[1])
+            found = _linear(facts, readers, node, fact.about[1]) or \
+                _bilinear(facts, readers, node, fact.about[1])
             if found is not None:
                 facts.became[node] = _moved(facts, node, fact, *found)
 
 
-class _Own:
-    """Follows calls that one call alone reads."""
-
-    def __init__(self, readers):
-        self.readers = readers
-
-    def past(self, facts, reader, node, is_passed):
-        """The first node that is not passed, and its reader; (None, None) if
-        others read what lies between."""
-        while self.readers.get(facts.now(node)) == [reader]:
-            if not is_passed(node):
-                return node, reader
-            reader, node = node, node.args[0]
-        return None, None
+def _past(facts, readers, reader, node, is_passed):
+    """The first node that is not passed; None if others read what lies
+    between."""
+    while readers.get(facts.now(node)) == [reader]:
+        if not is_passed(node):
+            return node
+        reader, node = node, node.args[0]
+    return None
 
 
 def _is_view(node):
@@ -63,11 +56,11 @@ def _given(node):
     return given["input"], given["weight"], given.get("bias")
 
 
-def _linear(facts, own, reader, node):
+def _linear(facts, readers, reader, node):
     """(x, weight, bias or None) of the map that alone makes the summed rows, or
     None."""
-    node, _ = own.past(facts, reader, node, _found_mlps.is_nothing)
-    given = _given(node)
+    given = _given(_past(facts, readers, reader, node,
+                         _found_mlps.is_nothing))
     if given is None:
         return None
     x, weight, bias = given
@@ -84,10 +77,10 @@ def _linear(facts, own, reader, node):
     return (x, weight, bias) if fits else None
 
 
-def _bilinear(facts, own, reader, node):
+def _bilinear(facts, readers, reader, node):
     """The same of x[e] @ (W a[e] + b).view(k, o): the rows are the products of
     each number of x[e] and each of [a[e], 1], the map is W in that order."""
-    product, _ = own.past(facts, reader, node, _is_view)
+    product = _past(facts, readers, reader, node, _is_view)
     if product is None or canonical(product.name) != "matmul" or \
             len(product.args) != 2:
         return None
@@ -95,7 +88,7 @@ def _bilinear(facts, own, reader, node):
     if len(matrix.shape) != 3 or x.shape[1:-1] != (1,):
         return None
     k, o = matrix.shape[1:]
-    given = _given(own.past(facts, product, matrix, _is_view)[0])
+    given = _given(_past(facts, readers, product, matrix, _is_view))
     while _is_view(x) and x.shape[1:] != (k,):
         x = facts.now(x.args[0])
     if given is None or len(given[0].shape) != 2 or x.shape[1:] != (k,) or \
