@@ -3,6 +3,8 @@ their own library, of functions that of torch's operations."""
 
 import logging
 
+from ._modes import untraced
+
 log = logging.getLogger("dfgnn")
 _said = set()
 watching = None
@@ -14,10 +16,18 @@ def note(layer, reason):
         watching(layer, reason)
 
 
-def say_once(message):
+def say_once(message, level=logging.WARNING):
     if message not in _said:
         _said.add(message)
-        log.warning(message)
+        log.log(level, message)
+
+
+@untraced
+def own_path(layer, reason, whose="PyG's"):
+    """Says once why a layer takes its library's path."""
+    say_once(f"{type(layer).__name__} takes {whose} own path: {reason}",
+             logging.INFO)
+    note(layer, reason)
 
 
 def say_unfused():

@@ -63,13 +63,13 @@ def place(request):
 @pytest.fixture
 def said(caplog):
     """What the log says of calls that take PyG's own path."""
-    from dfgnn.nn.pyg import _mixin
-    before = set(_mixin._said)
-    _mixin._said.clear()
+    from dfgnn import _fallbacks
+    before = set(_fallbacks._said)
+    _fallbacks._said.clear()
     caplog.set_level(logging.INFO, "dfgnn")
     yield caplog
-    _mixin._said.clear()
-    _mixin._said.update(before)
+    _fallbacks._said.clear()
+    _fallbacks._said.update(before)
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn import conv, to_hetero_transformer
 
 import dfgnn
+from dfgnn import _fallbacks
 from dfgnn._over import own
 from dfgnn.nn.pyg import CLASSES, UNITS
-from dfgnn.nn.pyg import _mixin, _traced
+from dfgnn.nn.pyg import _traced
 
 
 def _classes():
@@ -76,8 +77,8 @@ class Swap:
             f"{len(self.classes)} classes, traced: {' '.join(traced)}; "
             f"{self.served} calls by programs; {self.joined} layers of "
             "to_hetero joined")
-        for name, reason in sorted(_mixin._said):
-            terminalreporter.write_line(f"{name}: {reason}")
+        for message in sorted(_fallbacks._said):
+            terminalreporter.write_line(message)
 
 
 if __name__ == "__main__":

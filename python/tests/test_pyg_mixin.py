@@ -13,7 +13,7 @@ from torch_geometric.nn import MessagePassing
 import dfgnn
 import dfgnn.nn.pyg as ours
 from conftest import random_edges
-from dfgnn.nn.pyg import _mixin
+from dfgnn import _fallbacks
 from fuzz_pyg import Watch, near
 
 N, F = 20, 6
@@ -229,7 +229,7 @@ def test_an_edge_mask_explains_and_goes(x, edges):
 
 
 def test_why_is_said_once(x, edges, caplog):
-    _mixin._said.clear()
+    _fallbacks._said.clear()
     layer = ours.SAGEConv(F, 4, aggr="median").double()
     with caplog.at_level(logging.INFO, "dfgnn"):
         layer(x, edges)

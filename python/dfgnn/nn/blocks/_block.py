@@ -1,23 +1,19 @@
 """The base of the blocks: a class over theirs whose forward is one call of
 dfgnn.edge_mlp where it can be, and the network of such a call."""
 
-import logging
 from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
 
-from ... import _fallbacks
 from ..._autocast import autocast_dtype
+from ..._fallbacks import own_path
 from ..._modes import compiling
 from ...errors import InvalidError, UnsupportedError
 from ...mlps import edge_mlp
 from .._guards import PLAIN_TENSORS, Other, surroundings
 from .._linear import LINEARS
 from .._networks import Norm, after_linear, flat, norm_of, without_nothing
-
-log = logging.getLogger("dfgnn")
-_said = set()
 
 
 class Row(NamedTuple):
@@ -117,7 +113,7 @@ def served(theirs, name, run):
             except (Other, InvalidError, UnsupportedError) as error:
                 reason = str(error)
         if not compiling():
-            _say(self, reason)
+            own_path(self, reason, "its library's")
         return getattr(theirs, name)(
             self, *map(_made, args),
             **{key: _made(value) for key, value in kwargs.items()})
@@ -128,11 +124,3 @@ def _made(argument):
     """An argument as theirs takes it: another method by kernels may have left
     it to be made."""
     return argument.made() if hasattr(argument, "made") else argument
-
-
-def _say(block, reason):
-    name = type(block).__name__
-    if (name, reason) not in _said:
-        _said.add((name, reason))
-        log.info("%s takes its library's own path: %s", name, reason)
-    _fallbacks.note(block, reason)

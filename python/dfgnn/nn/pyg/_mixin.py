@@ -1,14 +1,14 @@
 """The mixin over PyG's own class that makes a layer take the kernels."""
 
 import functools
-import logging
 from typing import Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import Linear, MessagePassing, aggr
 
-from ... import _fallbacks, ops
+from ... import ops
+from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate
 from ..._modes import constant
 from ..._operators import DTYPES, ShapeError
@@ -18,9 +18,6 @@ from .._guards import REDUCTIONS, plain, surroundings
 from .._linear import LINEARS
 from .._node import first
 from ._edges import Looped, edges_as_given, wide
-
-log = logging.getLogger("dfgnn")
-_said = set()
 
 # The methods that define a layer: whoever replaces one of them gets PyG's own
 # path, which calls it.
@@ -33,19 +30,11 @@ REDUCTIONS.update({aggr.SumAggregation: "spmm-sum",
                    aggr.MinAggregation: "reduce-min"})
 
 
-@torch.compiler.disable
-def _say(name, reason):
-    if (name, reason) not in _said:
-        _said.add((name, reason))
-        log.info("%s takes PyG's own path: %s", name, reason)
-
-
 def unfit(layer, reason):
     """Says once why the layer takes PyG's own path; gives the result with which
     a fused path then returns."""
     if not torch.compiler.is_dynamo_compiling():  # torch.export says it, too
-        _say(type(layer).__name__, reason)
-        _fallbacks.note(layer, reason)
+        own_path(layer, reason)
     return NotImplemented
 
 

@@ -4,12 +4,13 @@ together, each of the others by itself."""
 import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import hetero_conv as theirs
 
-from .... import _fallbacks, ops
+from .... import ops
+from ...._fallbacks import own_path
 from ...._guard import guarded
 from ...._modes import constant
 from ....hetero import HeteroGraph
 from ..._guards import Other
-from .._mixin import Fused, _say
+from .._mixin import Fused
 from . import compiled, shares
 from .calls import Call, run_calls
 from .rows import Features
@@ -72,7 +73,7 @@ def _on_graph(module, kwargs, x_dict, graph, *more):
     try:
         outs = _run(module, calls)
     except Other as reason:
-        _say(type(module).__name__, str(reason))
+        own_path(module, str(reason))
         outs = _reduced(module, calls, {}, {call.key: call.alone()
                                             for call in calls})
     # gradients of the halo go back from a rank without edges, too
@@ -116,8 +117,7 @@ class HeteroConv(pyg.HeteroConv):
         try:
             return _forward(self, kwargs_dict, args_dict)
         except Other as reason:
-            _say(type(self).__name__, str(reason))
-            _fallbacks.note(self, str(reason))
+            own_path(self, str(reason))
         return super().forward(*args_dict, **kwargs_dict)
 
 
