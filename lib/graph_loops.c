@@ -55,9 +55,7 @@ static double share(const filling *f, int64_t edges) {
 }
 
 static int64_t order_at(const filling *f, int64_t e) {
-  const void *order = f->graph->edge_order;
-  return f->graph->matrix.offsets64 ? ((const int64_t *)order)[e]
-                                    : ((const int32_t *)order)[e];
+  return dfgnn__index_at(f->graph->edge_order, f->graph->matrix.offsets64, e);
 }
 
 /* Copies the features of the edges begin to end - 1, whose sum the loop at end

@@ -5,27 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/common/host_view.h"
 #include "lib/base/error.h"
 
 enum { SMALL_DEGREES = 4096, PARALLEL_EDGES = 1 << 20 };
 
-static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
-
 static dfgnn_status check_offsets(const dfgnn_matrix *m) {
-  int64_t first = offset_at(m, 0), last = offset_at(m, m->destinations);
+  int64_t first = dfgnn__offset_at(m, 0),
+          last = dfgnn__offset_at(m, m->destinations);
   if (first != 0)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "offsets[0] is %lld, expected 0: row 0 is wrong",
                        (long long)first);
   for (int64_t i = 0; i < m->destinations; i++)
-    if (offset_at(m, i + 1) < offset_at(m, i))
+    if (dfgnn__offset_at(m, i + 1) < dfgnn__offset_at(m, i))
       return dfgnn__fail(DFGNN_ERROR_INVALID,
                          "offsets fall at row %lld: %lld after %lld",
-                         (long long)i, (long long)offset_at(m, i + 1),
-                         (long long)offset_at(m, i));
+                         (long long)i, (long long)dfgnn__offset_at(m, i + 1),
+                         (long long)dfgnn__offset_at(m, i));
   if (last != m->edges)
     return dfgnn__fail(DFGNN_ERROR_INVALID,
                        "offsets end at %lld, expected edges = %lld: row %lld "
@@ -40,7 +37,7 @@ static int64_t row_of(const dfgnn_matrix *m, int64_t edge) {
   int64_t low = 0, high = m->destinations;
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
-    if (offset_at(m, middle) <= edge)
+    if (dfgnn__offset_at(m, middle) <= edge)
       low = middle;
     else
       high = middle;
@@ -114,7 +111,7 @@ static dfgnn_status degree_statistics(const dfgnn_matrix *m, dfgnn_signature *s,
   const dfgnn_matrix local = *m; /* its width is loop-invariant */
   int64_t begin = 0;
   for (int64_t i = 0; i < n; i++) {
-    int64_t end = offset_at(&local, i + 1), degree = end - begin;
+    int64_t end = dfgnn__offset_at(&local, i + 1), degree = end - begin;
     begin = end;
     sum += dfgnn__offset_term((uint64_t)i + 1, (uint64_t)end);
     squares += (double)degree * (double)degree;
@@ -194,8 +191,8 @@ static double sample_reuse(const dfgnn_matrix *m) {
   for (int64_t k = 0; k < samples; k++) {
     int64_t first = k * windows / samples * 16;
     int64_t last = first + 16 < m->destinations ? first + 16 : m->destinations;
-    int64_t begin = offset_at(m, first);
-    int64_t count = offset_at(m, last) - begin;
+    int64_t begin = dfgnn__offset_at(m, first);
+    int64_t count = dfgnn__offset_at(m, last) - begin;
     count = count < DFGNN_REUSE_EDGES ? count : DFGNN_REUSE_EDGES;
     if (count)
       distinct += count_distinct(m->indices + begin, count, slots);
@@ -209,8 +206,8 @@ static double sample_locality(const dfgnn_matrix *m) {
   int64_t samples = n < DFGNN_LOCALITY_ROWS ? n : DFGNN_LOCALITY_ROWS;
   int64_t near = 0, edges = 0;
   for (int64_t k = 0; k < samples; k++) {
-    int64_t i = k * n / samples, begin = offset_at(m, i);
-    int64_t degree = offset_at(m, i + 1) - begin;
+    int64_t i = k * n / samples, begin = dfgnn__offset_at(m, i);
+    int64_t degree = dfgnn__offset_at(m, i + 1) - begin;
     for (int which = 0; which < 2 && degree; which++) {
       int64_t j = m->indices[begin + (which ? degree / 2 : 0)];
       int64_t centre = (int64_t)((double)i * (double)m->sources / (double)n);
@@ -250,7 +247,8 @@ static dfgnn_status given_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
   for (int64_t g = 0; g < graphs; g++) {
     int64_t size = ptr[g + 1] - ptr[g];
     for (int64_t i = ptr[g]; i < ptr[g + 1]; i++)
-      for (int64_t e = offset_at(m, i); e < offset_at(m, i + 1); e++)
+      for (int64_t e = dfgnn__offset_at(m, i); e < dfgnn__offset_at(m, i + 1);
+           e++)
         if (m->indices[e] < ptr[g] || m->indices[e] >= ptr[g + 1])
           return dfgnn__fail(DFGNN_ERROR_INVALID,
                              "edge to %d in row %lld leaves graph %lld, whose "
@@ -285,7 +283,8 @@ static dfgnn_status found_blocks(const dfgnn_matrix *m, dfgnn_signature *s,
 #pragma omp parallel for num_threads(threads) if (m->edges > (1 << 20))
   for (int64_t i = 0; i < n; i++) {
     int32_t low = INT32_MAX, high = -1;
-    for (int64_t e = offset_at(m, i), end = offset_at(m, i + 1); e < end; e++) {
+    for (int64_t e = dfgnn__offset_at(m, i), end = dfgnn__offset_at(m, i + 1);
+         e < end; e++) {
       int32_t j = m->indices[e];
       low = j < low ? j : low;
       high = j > high ? j : high;

@@ -64,7 +64,7 @@ static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
   int64_t heads = h->problem.heads, dim = h->problem.dim;
   uint32_t shape = b->tensor->shape;
   if (shape & DFGNN_DIM_E)
-    return dfgnn__edge_offset(matrix, node) *
+    return dfgnn__offset_at(matrix, node) *
                dfgnn__tensor_width(b->tensor, &h->problem) +
            i;
   if (!(shape & (DFGNN_DIM_N | DFGNN_DIM_M)))

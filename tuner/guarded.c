@@ -109,11 +109,6 @@ dfgnn_status dfgnn__guarded_read(dfgnn_guarded *g, dfgnn_context *ctx) {
 
 /* ---- graphs -------------------------------------------------------------- */
 
-static int64_t offset(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
-
 static dfgnn_status read_relations(dfgnn_host_graph *host, dfgnn_context *ctx,
                                    dfgnn_graph *graph) {
   static const dfgnn_view_request request = {.kind = DFGNN_VIEW_RELATIONS};
@@ -166,7 +161,7 @@ typedef struct csr {
 /* Adds a row, cut to `most` edges; sources get numbers as they come. */
 static void take_row(csr *part, const dfgnn_matrix *m, int32_t *number,
                      int64_t row, int64_t most) {
-  int64_t begin = offset(m, row), end = offset(m, row + 1);
+  int64_t begin = dfgnn__offset_at(m, row), end = dfgnn__offset_at(m, row + 1);
   for (int64_t e = begin; e < end && e < begin + most; e++) {
     const int32_t source = m->indices[e];
     if (number[source] < 0)
@@ -180,8 +175,8 @@ static void take_rows(csr *part, const dfgnn_matrix *m, int32_t *number,
                       int64_t most) {
   int64_t longest = 0;
   for (int64_t i = 0; i < m->destinations; i++)
-    if (offset(m, i + 1) - offset(m, i) >
-        offset(m, longest + 1) - offset(m, longest))
+    if (dfgnn__offset_at(m, i + 1) - dfgnn__offset_at(m, i) >
+        dfgnn__offset_at(m, longest + 1) - dfgnn__offset_at(m, longest))
       longest = i;
   const int64_t a_row =
       most / 4 < MOST_EDGES_OF_ROW ? most / 4 + 1 : MOST_EDGES_OF_ROW;

@@ -3,6 +3,7 @@
 #ifndef DFGNN_TUNER_TENSORS_H
 #define DFGNN_TUNER_TENSORS_H
 
+#include "kernels/common/host_view.h"
 #include "lib/graph.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
@@ -87,15 +88,9 @@ int dfgnn__by_source(const dfgnn_tensor *tensor);
 int dfgnn__is_total(const dfgnn_buffer *b);
 double dfgnn__harness_number(dfgnn_dtype dtype, const char *host, int64_t i);
 
-static inline int64_t dfgnn__edge_offset(const dfgnn_matrix *matrix,
-                                         int64_t node) {
-  return matrix->offsets64 ? ((const int64_t *)matrix->offsets)[node]
-                           : ((const int32_t *)matrix->offsets)[node];
-}
 static inline int64_t dfgnn__edge_count(const dfgnn_matrix *matrix,
                                         int64_t node) {
-  return dfgnn__edge_offset(matrix, node + 1) -
-         dfgnn__edge_offset(matrix, node);
+  return dfgnn__offset_at(matrix, node + 1) - dfgnn__offset_at(matrix, node);
 }
 /* The type of a tensor's elements; DFGNN_DTYPE_COUNT: 32-bit integers. */
 dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,

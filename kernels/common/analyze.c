@@ -5,12 +5,6 @@
 
 #define SOURCE "kernels/common/analyze.cuh"
 
-static void *carve(char *base, size_t *at, size_t bytes) {
-  void *p = base ? base + *at : NULL;
-  *at += dfgnn__align256(bytes);
-  return p;
-}
-
 /* Are the blocks looked for, or checked against graph_ptr? */
 static int asks_for_blocks(const dfgnn_matrix *m, int64_t graphs) {
   return graphs > 0 ||
@@ -30,19 +24,21 @@ static size_t layout(dfgnn_analysis *a, void **blocks, const dfgnn_matrix *m,
                         .edges = m->edges,
                         .graphs = graphs};
   *blocks = NULL;
-  a->counts = carve(base, &at, sizeof *a->counts);
-  a->degrees = carve(base, &at, sizeof *a->degrees);
-  a->graph_ptr =
-      carve(base, &at, graphs > 0 ? (size_t)(graphs + 1) * sizeof(int64_t) : 0);
+  a->counts = dfgnn__carve(base, &at, sizeof *a->counts);
+  a->degrees = dfgnn__carve(base, &at, sizeof *a->degrees);
+  a->graph_ptr = dfgnn__carve(
+      base, &at, graphs > 0 ? (size_t)(graphs + 1) * sizeof(int64_t) : 0);
   a->heavy_capacity = m->edges / DFGNN_DEGREE_EXACT;
-  a->heavy = carve(base, &at, (size_t)a->heavy_capacity * sizeof(uint64_t));
-  a->column_degree = carve(base, &at, (size_t)m->sources * sizeof(uint32_t));
+  a->heavy =
+      dfgnn__carve(base, &at, (size_t)a->heavy_capacity * sizeof(uint64_t));
+  a->column_degree =
+      dfgnn__carve(base, &at, (size_t)m->sources * sizeof(uint32_t));
   if (asks_for_blocks(m, graphs)) {
-    a->high = carve(base, &at, rows * sizeof(int32_t));
-    a->low = carve(base, &at, rows * sizeof(int32_t));
+    a->high = dfgnn__carve(base, &at, rows * sizeof(int32_t));
+    a->low = dfgnn__carve(base, &at, rows * sizeof(int32_t));
     if (graphs <= 0)
-      *blocks =
-          carve(base, &at, dfgnn__cuda_find_blocks_bytes(m->destinations));
+      *blocks = dfgnn__carve(base, &at,
+                             dfgnn__cuda_find_blocks_bytes(m->destinations));
   }
   return at;
 }
@@ -113,7 +109,7 @@ dfgnn_status dfgnn__cuda_analyze(const dfgnn_queue *queue,
                                  void *workspace) {
   static const dfgnn_program inside =
       DFGNN_PROGRAM(SOURCE, "dfgnn::analyze_inside", DFGNN_GRAPH_THREADS);
-  const int type = matrix->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32;
+  const int type = dfgnn__index_type(matrix->offsets64);
   dfgnn_analysis a;
   void *blocks;
   layout(&a, &blocks, matrix, graphs, workspace);

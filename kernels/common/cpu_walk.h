@@ -10,6 +10,7 @@
 
 #include "kernels/common/cpu_simd.h"
 #include "kernels/common/cpu_team.h"
+#include "kernels/common/number.h"
 #include "kernels/common/variant.h"
 
 /* ---- tensors ------------------------------------------------------------- */
@@ -94,8 +95,7 @@ typedef struct dfgnn_cpu_walk {
 
 static inline int64_t dfgnn__cpu_edge(int offsets64, const void *offsets,
                                       int64_t row) {
-  return offsets64 ? ((const int64_t *)offsets)[row]
-                   : ((const int32_t *)offsets)[row];
+  return dfgnn__index_at(offsets, offsets64, row);
 }
 
 dfgnn_cpu_walk dfgnn__cpu_walk(const dfgnn_matrix *matrix, int threads,

@@ -4,11 +4,11 @@
 
 #include <stdlib.h>
 
+#include "kernels/common/number.h"
 #include "kernels/common/variant.h"
 
 static inline int64_t dfgnn__offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
+  return dfgnn__index_at(m->offsets, m->offsets64, i);
 }
 
 /* 256-byte aligned memory of a view's slot; NULL if there is none. */

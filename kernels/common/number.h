@@ -1,4 +1,5 @@
-/* number.h - one number of an array of any storage type, in double */
+/* number.h - one number of an array of any storage type, in double, or of
+ * either width of integers */
 #ifndef DFGNN_KERNELS_NUMBER_H
 #define DFGNN_KERNELS_NUMBER_H
 
@@ -18,6 +19,11 @@ static inline double dfgnn__number_at(dfgnn_dtype dtype, const void *array,
   default:
     return ((const float *)array)[i];
   }
+}
+
+/* An offset, or the number of an edge: of 64 bits if wide, else of 32. */
+static inline int64_t dfgnn__index_at(const void *array, int wide, int64_t i) {
+  return wide ? ((const int64_t *)array)[i] : ((const int32_t *)array)[i];
 }
 
 #endif

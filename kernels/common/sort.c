@@ -69,7 +69,7 @@ static dfgnn_status count_digits(const dfgnn_queue *queue, const sort_plan *p,
   enum { MOST_BLOCKS = 512 };
   const dfgnn_program program =
       DFGNN_PROGRAM(SORT, "dfgnn::sort_histogram", p->radix_bits,
-                    p->wide_counts ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32);
+                    dfgnn__index_type(p->wide_counts));
   const dfgnn_sort_histogram histogram = {.key = key,
                                           .count = p->count,
                                           .passes = p->passes,
@@ -88,10 +88,9 @@ static dfgnn_status count_digits(const dfgnn_queue *queue, const sort_plan *p,
 static dfgnn_status run_pass(const dfgnn_queue *queue, const sort_plan *p,
                              int pass, const uint32_t *key, uint32_t *sorted,
                              void *order, char *base) {
-  const dfgnn_program program =
-      DFGNN_PROGRAM(SORT, "dfgnn::sort_pass", p->radix_bits,
-                    p->wide ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32,
-                    p->wide_counts ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32);
+  const dfgnn_program program = DFGNN_PROGRAM(
+      SORT, "dfgnn::sort_pass", p->radix_bits, dfgnn__index_type(p->wide),
+      dfgnn__index_type(p->wide_counts));
   const size_t row = (size_t)(p->wide_counts ? 8 : 4) << p->radix_bits;
   const int to_results = (p->passes - 1 - pass) % 2 == 0;
   uint32_t *own_key = (uint32_t *)(base + p->key);

@@ -4,13 +4,6 @@
 
 #define SOURCE "kernels/common/tiles_columns.cuh"
 
-static int bits_of(int64_t x) {
-  int bits = 1;
-  while (bits < 32 && x >> bits)
-    bits++;
-  return bits;
-}
-
 /* Can a window span more columns than are marked at a time? */
 static int may_sort(const dfgnn_matrix *m) {
   return m->sources > 32 * DFGNN_COLUMNS_PANEL;
@@ -19,9 +12,8 @@ static int may_sort(const dfgnn_matrix *m) {
 static dfgnn_status launch(const dfgnn_queue *queue, const char *name,
                            const dfgnn_matrix *m, int64_t windows,
                            const void *argument) {
-  const dfgnn_program program = DFGNN_PROGRAM(
-      SOURCE, name, m->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32,
-      may_sort(m));
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, name, dfgnn__index_type(m->offsets64), may_sort(m));
   const dfgnn_grid grid = {.blocks = {(unsigned)windows},
                            .threads = DFGNN_COLUMNS_THREADS};
   return windows ? dfgnn__launch_struct(queue, &program, grid, argument)
@@ -39,7 +31,7 @@ dfgnn_status dfgnn__cuda_count_columns(const dfgnn_queue *queue,
                                        .rows = m->destinations,
                                        .sources = m->sources,
                                        .high = high,
-                                       .bits = bits_of(m->sources)};
+                                       .bits = dfgnn__bits_of(m->sources)};
   return launch(queue, "dfgnn::tiles::count_columns", m, count, &columns);
 }
 
@@ -56,6 +48,6 @@ dfgnn_status dfgnn__cuda_fill_columns(const dfgnn_queue *queue,
                                    .indices = m->indices,
                                    .sources = m->sources,
                                    .high = high,
-                                   .bits = bits_of(m->sources)};
+                                   .bits = dfgnn__bits_of(m->sources)};
   return launch(queue, "dfgnn::tiles::fill_columns", m, count, &fill);
 }

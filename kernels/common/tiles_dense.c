@@ -19,20 +19,14 @@ int64_t dfgnn__cuda_dense_capacity(const dfgnn_matrix *m, int high) {
   return 5 * m->destinations / high + 2;
 }
 
-static int type_of(const dfgnn_matrix *m) {
-  return m->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32;
-}
-
 /* constant: the type of offsets, or the threads of kernels that read none. */
 static dfgnn_status launch(const dfgnn_queue *queue, const char *name,
                            int constant, int64_t count,
                            const dfgnn_dense_windows *windows) {
   const dfgnn_program program = {
       .source = SOURCE, .name = name, .count = 1, .constant = {constant}};
-  const dfgnn_grid grid = {
-      .blocks = {(unsigned)dfgnn__ceil_div(count, DFGNN_TILES_THREADS)},
-      .threads = DFGNN_TILES_THREADS};
-  return dfgnn__launch_struct(queue, &program, grid, windows);
+  return dfgnn__launch_struct(
+      queue, &program, dfgnn__grid_of(count, DFGNN_TILES_THREADS), windows);
 }
 
 dfgnn_status dfgnn__cuda_find_dense(const dfgnn_queue *queue,
@@ -60,8 +54,9 @@ dfgnn_status dfgnn__cuda_find_dense(const dfgnn_queue *queue,
                                  .count = count,
                                  .capacity = capacity};
   void *scan = array[5];
-  dfgnn_status status = launch(queue, "dfgnn::tiles::dense_spans", type_of(m),
-                               n * DFGNN_DENSE_GROUP, &w);
+  dfgnn_status status =
+      launch(queue, "dfgnn::tiles::dense_spans",
+             dfgnn__index_type(m->offsets64), n * DFGNN_DENSE_GROUP, &w);
   if (!status)
     status = dfgnn__cuda_scan_max(queue, w.high, w.high, n, scan);
   if (!status)
@@ -83,16 +78,16 @@ dfgnn_status dfgnn__cuda_find_dense(const dfgnn_queue *queue,
     status =
         launch(queue, "dfgnn::tiles::dense_rows", DFGNN_TILES_THREADS, n, &w);
   return status ? status
-                : launch(queue, "dfgnn::tiles::dense_windows", type_of(m),
-                         capacity, &w);
+                : launch(queue, "dfgnn::tiles::dense_windows",
+                         dfgnn__index_type(m->offsets64), capacity, &w);
 }
 
 dfgnn_status dfgnn__cuda_fill_dense(const dfgnn_queue *queue, int32_t *columns,
                                     uint32_t *masks, dfgnn_window *windows,
                                     const int32_t *chunk_end, int64_t count,
                                     const dfgnn_matrix *m, int high) {
-  const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::fill_dense", type_of(m));
+  const dfgnn_program program = DFGNN_PROGRAM(
+      SOURCE, "dfgnn::tiles::fill_dense", dfgnn__index_type(m->offsets64));
   const dfgnn_fill_columns fill = {.columns = columns,
                                    .masks = masks,
                                    .windows = windows,

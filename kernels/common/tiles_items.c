@@ -5,18 +5,6 @@
 
 #define SOURCE "kernels/common/tiles_items.cuh"
 
-static void *carve(char *base, size_t *at, size_t bytes) {
-  void *p = base ? base + *at : NULL;
-  *at += dfgnn__align256(bytes);
-  return p;
-}
-
-static dfgnn_grid grid_of(int64_t count) {
-  return (dfgnn_grid){
-      .blocks = {(unsigned)dfgnn__ceil_div(count, DFGNN_TILES_THREADS)},
-      .threads = DFGNN_TILES_THREADS};
-}
-
 /* The workspace of the first step, which the second reads.  chunk_end[w]: the
  * chunks of the windows up to w. */
 typedef struct counted_layout {
@@ -36,11 +24,12 @@ static counted_layout lay_counted_out(const dfgnn_matrix *m, int64_t parameter,
   c.capacity = dense ? dfgnn__cuda_dense_capacity(m, high)
                      : dfgnn__ceil_div(m->destinations, high);
   const size_t windows = (size_t)c.capacity;
-  c.counts = carve(base, &c.bytes, sizeof *c.counts);
-  c.windows = carve(base, &c.bytes, windows * sizeof *c.windows);
-  c.chunk_end = carve(base, &c.bytes, windows * sizeof *c.chunk_end);
-  c.scan = carve(base, &c.bytes, dfgnn__cuda_scan_bytes(c.capacity));
-  c.dense = carve(base, &c.bytes, dense ? dfgnn__cuda_dense_bytes(m) : 0);
+  c.counts = dfgnn__carve(base, &c.bytes, sizeof *c.counts);
+  c.windows = dfgnn__carve(base, &c.bytes, windows * sizeof *c.windows);
+  c.chunk_end = dfgnn__carve(base, &c.bytes, windows * sizeof *c.chunk_end);
+  c.scan = dfgnn__carve(base, &c.bytes, dfgnn__cuda_scan_bytes(c.capacity));
+  c.dense =
+      dfgnn__carve(base, &c.bytes, dense ? dfgnn__cuda_dense_bytes(m) : 0);
   return c;
 }
 
@@ -53,7 +42,7 @@ static dfgnn_status count_items(const dfgnn_queue *queue, counted_layout *c,
   enum { MOST_BLOCKS = 512 };
   static const dfgnn_program program =
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::count_items", DFGNN_TILES_THREADS);
-  dfgnn_grid grid = grid_of(c->capacity);
+  dfgnn_grid grid = dfgnn__grid_of(c->capacity, DFGNN_TILES_THREADS);
   void *arguments[] = {&c->counts, &c->chunk_end, &c->capacity, &dense};
   if (grid.blocks[0] > MOST_BLOCKS)
     grid.blocks[0] = MOST_BLOCKS;
@@ -103,13 +92,13 @@ static filling_layout lay_filling_out(const dfgnn_tile_counts *counts,
                                       void *base) {
   const size_t items = (size_t)counts->windows;
   filling_layout f = {0};
-  f.item = carve(base, &f.bytes, items * sizeof *f.item);
-  f.key = carve(base, &f.bytes, items * sizeof *f.key);
-  f.sorted = carve(base, &f.bytes, items * sizeof *f.sorted);
-  f.order = carve(base, &f.bytes, items * sizeof *f.order);
-  f.sort =
-      carve(base, &f.bytes,
-            dfgnn__cuda_sort_bytes((int64_t)items, bits_of_ranks(counts), 0));
+  f.item = dfgnn__carve(base, &f.bytes, items * sizeof *f.item);
+  f.key = dfgnn__carve(base, &f.bytes, items * sizeof *f.key);
+  f.sorted = dfgnn__carve(base, &f.bytes, items * sizeof *f.sorted);
+  f.order = dfgnn__carve(base, &f.bytes, items * sizeof *f.order);
+  f.sort = dfgnn__carve(
+      base, &f.bytes,
+      dfgnn__cuda_sort_bytes((int64_t)items, bits_of_ranks(counts), 0));
   return f;
 }
 
@@ -125,7 +114,7 @@ static dfgnn_status list_items(const dfgnn_queue *queue,
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::list_items", DFGNN_TILES_THREADS);
   static const dfgnn_program ordering =
       DFGNN_PROGRAM(SOURCE, "dfgnn::tiles::order_items", DFGNN_TILES_THREADS);
-  const dfgnn_grid grid = grid_of(list->count);
+  const dfgnn_grid grid = dfgnn__grid_of(list->count, DFGNN_TILES_THREADS);
   dfgnn_status status = dfgnn__launch_struct(queue, &listing, grid, list);
   if (!status)
     status = dfgnn__cuda_sort(queue, f->key, f->sorted, f->order, list->count,

@@ -26,8 +26,6 @@ static int64_t blocks_of_edges(int64_t edges) {
   return edges / (DFGNN_GRAPH_THREADS * DFGNN_EACH) + 1;
 }
 
-static int type_of(int wide) { return wide ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32; }
-
 /* Bits of the numbers below `nodes`. */
 static int bits_below(int64_t nodes) {
   int bits = 1;
@@ -36,14 +34,10 @@ static int bits_below(int64_t nodes) {
   return bits;
 }
 
-static char *behind(void *base, size_t bytes) {
-  return base ? (char *)base + bytes : NULL;
-}
-
 static dfgnn_status fill_rows(const dfgnn_queue *queue, int32_t *rows,
                               uint64_t *largest, const dfgnn_matrix *m) {
-  const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::fill_rows", type_of(m->offsets64));
+  const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::fill_rows",
+                                              dfgnn__index_type(m->offsets64));
   const dfgnn_fill_rows fill = {.rows = rows,
                                 .largest = largest,
                                 .offsets = m->offsets,
@@ -60,7 +54,7 @@ dfgnn_status dfgnn__cuda_row_of_edge(const dfgnn_queue *queue, int32_t *rows,
 static dfgnn_status finish(const dfgnn_queue *queue, int wide,
                            const dfgnn_finish_edges *finish) {
   const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::finish_edges", type_of(wide));
+      DFGNN_PROGRAM(SOURCE, "dfgnn::finish_edges", dfgnn__index_type(wide));
   return launch(queue, &program,
                 blocks_for(finish->edges > finish->nodes ? finish->edges
                                                          : finish->nodes + 1),
@@ -78,12 +72,12 @@ dfgnn_status dfgnn__cuda_transpose(const dfgnn_queue *queue, void *offsets,
                                    const dfgnn_matrix *m, void *workspace) {
   const size_t part = dfgnn__align256((size_t)m->edges * sizeof(int32_t));
   uint32_t *sorted = workspace;
-  int32_t *rows = (int32_t *)behind(workspace, part);
+  int32_t *rows = (int32_t *)dfgnn__behind(workspace, part);
   dfgnn_status status = fill_rows(queue, rows, largest, m);
   if (!status)
     status = dfgnn__cuda_sort(queue, (const uint32_t *)m->indices, sorted, edge,
                               m->edges, bits_below(m->sources), m->offsets64,
-                              behind(workspace, 2 * part));
+                              dfgnn__behind(workspace, 2 * part));
   if (status)
     return status;
   return finish(queue, m->offsets64,
@@ -114,8 +108,9 @@ dfgnn_status dfgnn__cuda_both_ways(const dfgnn_queue *queue,
                                    int64_t edges, int64_t destinations,
                                    int64_t sources, void *workspace) {
   const size_t part = dfgnn__align256((size_t)edges * sizeof(int32_t));
-  int32_t *rows = workspace, *columns = (int32_t *)behind(workspace, part);
-  void *rest = behind(workspace, 2 * part);
+  int32_t *rows = workspace,
+          *columns = (int32_t *)dfgnn__behind(workspace, part);
+  void *rest = dfgnn__behind(workspace, 2 * part);
   dfgnn_status status =
       dfgnn__cuda_sort(queue, (const uint32_t *)dst, (uint32_t *)rows,
                        to->order, edges, bits_below(destinations + 1), 0, rest);
@@ -154,8 +149,9 @@ int dfgnn__cuda_is_short(int64_t edges, int64_t destinations, int64_t sources,
 
 dfgnn_status dfgnn__cuda_short_list(const dfgnn_queue *queue,
                                     dfgnn_short_list list, int wide) {
-  const dfgnn_program program = DFGNN_PROGRAM(
-      "kernels/common/short_list.cuh", "dfgnn::short_list", type_of(wide));
+  const dfgnn_program program =
+      DFGNN_PROGRAM("kernels/common/short_list.cuh", "dfgnn::short_list",
+                    dfgnn__index_type(wide));
   const dfgnn_grid grid = {.blocks = {1},
                            .threads = DFGNN_SHORT_THREADS,
                            .shared = 8 * (unsigned)(list.edges + list.loops)};
@@ -168,7 +164,7 @@ dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
                                 int32_t *row, void *edge, uint64_t *other,
                                 const dfgnn_matrix *m) {
   const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::mirror", type_of(m->offsets64));
+      DFGNN_PROGRAM(SOURCE, "dfgnn::mirror", dfgnn__index_type(m->offsets64));
   const dfgnn_mirror mirror = {.to_offsets = offsets,
                                .to_row = row,
                                .edge = edge,
@@ -185,7 +181,7 @@ dfgnn_status dfgnn__cuda_mirror(const dfgnn_queue *queue, void *offsets,
 dfgnn_status dfgnn__cuda_read_edges(const dfgnn_queue *queue,
                                     const dfgnn_read_edges *read, int wide) {
   const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::read_edges", type_of(wide));
+      DFGNN_PROGRAM(SOURCE, "dfgnn::read_edges", dfgnn__index_type(wide));
   return launch(queue, &program, blocks_for(read->edges + read->loops), read);
 }
 
@@ -193,7 +189,8 @@ dfgnn_status dfgnn__cuda_list_offsets(const dfgnn_queue *queue, void *offsets,
                                       const void *dst_from, int wide,
                                       int64_t edges, int64_t destinations) {
   const dfgnn_program program = DFGNN_PROGRAM(
-      SOURCE, "dfgnn::list_offsets", type_of(edges > INT_MAX), type_of(wide));
+      SOURCE, "dfgnn::list_offsets", dfgnn__index_type(edges > INT_MAX),
+      dfgnn__index_type(wide));
   const dfgnn_list_offsets list = {.offsets = offsets,
                                    .key = dst_from,
                                    .nodes = destinations,
@@ -215,9 +212,10 @@ dfgnn_status dfgnn__cuda_sort_edges(const dfgnn_queue *queue, void *offsets,
                                     void *workspace) {
   const size_t part = dfgnn__align256((size_t)edges * sizeof(int32_t));
   uint32_t *sorted = workspace;
-  dfgnn_status status = dfgnn__cuda_sort(
-      queue, (const uint32_t *)dst, sorted, order, edges,
-      bits_below(destinations + 1), edges > INT_MAX, behind(workspace, part));
+  dfgnn_status status =
+      dfgnn__cuda_sort(queue, (const uint32_t *)dst, sorted, order, edges,
+                       bits_below(destinations + 1), edges > INT_MAX,
+                       dfgnn__behind(workspace, part));
   if (status)
     return status;
   return finish(queue, edges > INT_MAX,

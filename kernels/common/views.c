@@ -4,25 +4,8 @@
 
 #define SOURCE "kernels/common/views.cuh"
 
-static int type_of(const dfgnn_matrix *m) {
-  return m->offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32;
-}
-
 static dfgnn_grid grid_of(int64_t count) {
-  const int64_t blocks = dfgnn__ceil_div(count, DFGNN_GRAPH_THREADS);
-  return (dfgnn_grid){.blocks = {(unsigned)(blocks < 1 ? 1 : blocks)},
-                      .threads = DFGNN_GRAPH_THREADS};
-}
-
-static int bits_of(int64_t x) {
-  int bits = 1;
-  while (bits < 32 && x >> bits)
-    bits++;
-  return bits;
-}
-
-static char *behind(void *base, size_t bytes) {
-  return base ? (char *)base + bytes : NULL;
+  return dfgnn__grid_of(count, DFGNN_GRAPH_THREADS);
 }
 
 dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
@@ -40,7 +23,7 @@ dfgnn_status dfgnn__cuda_narrow(const dfgnn_queue *queue, int32_t *to,
 }
 
 static int order_bits(const dfgnn_matrix *m, int by_place) {
-  return bits_of(by_place ? m->sources : m->max_degree);
+  return dfgnn__bits_of(by_place ? m->sources : m->max_degree);
 }
 
 /* Keys, sorted keys, then the workspace of the sort. */
@@ -54,8 +37,8 @@ size_t dfgnn__cuda_order_bytes(const dfgnn_matrix *m, int by_place) {
 dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
                                const dfgnn_matrix *m, int by_place,
                                void *workspace) {
-  const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::order_keys", type_of(m));
+  const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::order_keys",
+                                              dfgnn__index_type(m->offsets64));
   const size_t part =
       dfgnn__align256((size_t)m->destinations * sizeof(uint32_t));
   const int bits = order_bits(m, by_place);
@@ -71,15 +54,15 @@ dfgnn_status dfgnn__cuda_order(const dfgnn_queue *queue, int32_t *order,
       dfgnn__launch_struct(queue, &program, grid_of(m->destinations), &keys);
   if (status)
     return status;
-  return dfgnn__cuda_sort(queue, keys.key, (uint32_t *)behind(workspace, part),
-                          order, m->destinations, bits, 0,
-                          behind(workspace, 2 * part));
+  return dfgnn__cuda_sort(
+      queue, keys.key, (uint32_t *)dfgnn__behind(workspace, part), order,
+      m->destinations, bits, 0, dfgnn__behind(workspace, 2 * part));
 }
 
 dfgnn_status dfgnn__cuda_cut_rows(const dfgnn_queue *queue, void *first,
                                   const dfgnn_matrix *m, int slices) {
   const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::cut_rows", type_of(m));
+      DFGNN_PROGRAM(SOURCE, "dfgnn::cut_rows", dfgnn__index_type(m->offsets64));
   const dfgnn_cut_rows cut = {.first = first,
                               .offsets = m->offsets,
                               .indices = m->indices,
@@ -102,11 +85,12 @@ dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
                                      void *workspace) {
   static const dfgnn_program list =
       DFGNN_PROGRAM(SOURCE, "dfgnn::list_heavy", DFGNN_GRAPH_THREADS);
-  const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::count_items", type_of(m));
+  const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::count_items",
+                                              dfgnn__index_type(m->offsets64));
   int64_t n = m->destinations;
   int32_t *heavy_before = workspace;
-  void *scan = behind(workspace, dfgnn__align256((size_t)n * sizeof(int32_t)));
+  void *scan =
+      dfgnn__behind(workspace, dfgnn__align256((size_t)n * sizeof(int32_t)));
   const dfgnn_count_items count = {.first_item = first_item,
                                    .heavy_before = heavy_before,
                                    .offsets = m->offsets,
@@ -127,8 +111,8 @@ dfgnn_status dfgnn__cuda_count_items(const dfgnn_queue *queue,
 dfgnn_status dfgnn__cuda_pad_items(const dfgnn_queue *queue,
                                    const dfgnn_pad_items *items,
                                    int offsets64) {
-  const dfgnn_program program = DFGNN_PROGRAM(
-      SOURCE, "dfgnn::pad_items", offsets64 ? DFGNN_TYPE_I64 : DFGNN_TYPE_I32);
+  const dfgnn_program program =
+      DFGNN_PROGRAM(SOURCE, "dfgnn::pad_items", dfgnn__index_type(offsets64));
   return dfgnn__launch_struct(queue, &program, grid_of(items->rows), items);
 }
 
@@ -136,8 +120,8 @@ dfgnn_status dfgnn__cuda_fill_items(const dfgnn_queue *queue, int32_t *row,
                                     int64_t *first_edge,
                                     const int32_t *first_item, int64_t items,
                                     const dfgnn_matrix *m, int64_t size) {
-  const dfgnn_program program =
-      DFGNN_PROGRAM(SOURCE, "dfgnn::fill_items", type_of(m));
+  const dfgnn_program program = DFGNN_PROGRAM(SOURCE, "dfgnn::fill_items",
+                                              dfgnn__index_type(m->offsets64));
   const dfgnn_fill_items fill = {.row = row,
                                  .first_edge = first_edge,
                                  .first_item = first_item,

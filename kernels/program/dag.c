@@ -371,6 +371,18 @@ static void copy_ports(dfgnn_port *to, int *count, const dfgnn_port *from,
   }
 }
 
+void dfgnn__dag_take_ports(dfgnn_dag *to, const dfgnn_dag *from,
+                           const int32_t *number) {
+  memcpy(to->names, from->names, sizeof to->names);
+  to->name_count = from->name_count;
+  to->dropouts = from->dropouts;
+  to->as_written = from->as_written;
+  copy_ports(to->inputs, &to->input_count, from->inputs, from->input_count,
+             number);
+  copy_ports(to->outputs, &to->output_count, from->outputs, from->output_count,
+             number);
+}
+
 dfgnn_dag *dfgnn__dag_compact(const dfgnn_dag *dag) {
   int count = dag->input_count + dag->output_count;
   int32_t roots[DFGNN_DAG_INPUTS + DFGNN_DAG_OUTPUTS];
@@ -381,15 +393,8 @@ dfgnn_dag *dfgnn__dag_compact(const dfgnn_dag *dag) {
   uint8_t *needed = dfgnn__dag_needed(dag, roots, count, NULL);
   int32_t *number = calloc((size_t)dag->count, sizeof *number);
   if (copy && needed && number) {
-    memcpy(copy->names, dag->names, sizeof copy->names);
-    copy->name_count = dag->name_count;
-    copy->dropouts = dag->dropouts;
-    copy->as_written = dag->as_written;
     copy_nodes(copy, dag, needed, number);
-    copy_ports(copy->inputs, &copy->input_count, dag->inputs, dag->input_count,
-               number);
-    copy_ports(copy->outputs, &copy->output_count, dag->outputs,
-               dag->output_count, number);
+    dfgnn__dag_take_ports(copy, dag, number);
   }
   if (!copy || !needed || !number || copy->status) {
     dfgnn__dag_free(copy);

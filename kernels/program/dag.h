@@ -189,6 +189,11 @@ int dfgnn__dag_name(dfgnn_dag *dag, const char *name);
 uint8_t *dfgnn__dag_needed(const dfgnn_dag *dag, const int32_t *roots,
                            int count, const uint8_t *stops);
 
+/* Takes names and ports of `from`, whose node n is number[n], when the nodes
+ * are there. */
+void dfgnn__dag_take_ports(dfgnn_dag *to, const dfgnn_dag *from,
+                           const int32_t *number);
+
 /* A copy with nothing but the inputs and what the outputs need. */
 dfgnn_dag *dfgnn__dag_compact(const dfgnn_dag *dag);
 

@@ -49,22 +49,10 @@ static dfgnn_dag *without(const dfgnn_dag *dag, const uint8_t *seen,
   dfgnn_dag *to = dfgnn__dag_new();
   if (!to)
     return NULL;
-  memcpy(to->names, dag->names, sizeof to->names);
-  to->name_count = dag->name_count;
-  to->dropouts = dag->dropouts;
   for (int32_t n = 0; n < dag->count && !to->status; n++)
     number[n] = is_guarded(dag, n) && !seen[n] ? number[arg(dag, n, 1)]
                                                : again(to, dag, n, number);
-  to->input_count = dag->input_count;
-  to->output_count = dag->output_count;
-  for (int i = 0; i < dag->input_count; i++) {
-    to->inputs[i] = dag->inputs[i];
-    to->inputs[i].node = number[dag->inputs[i].node];
-  }
-  for (int i = 0; i < dag->output_count; i++) {
-    to->outputs[i] = dag->outputs[i];
-    to->outputs[i].node = number[dag->outputs[i].node];
-  }
+  dfgnn__dag_take_ports(to, dag, number);
   return to;
 }
 

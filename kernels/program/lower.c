@@ -178,6 +178,10 @@ static int by_stage(const void *x, const void *y) {
   return (a->node > b->node) - (a->node < b->node);
 }
 
+void dfgnn__walk_sort(dfgnn_walk *walk) {
+  qsort(walk->steps, (size_t)walk->count, sizeof *walk->steps, by_stage);
+}
+
 /* The nodes that the walk ends in: sums, kept values and outputs. */
 static int find_sinks(builder *b) {
   search *s = b->s;
@@ -226,8 +230,7 @@ static void add_steps(builder *b) {
                                                        : DFGNN_LEVEL_OWN,
              ready(b, dag->outputs[i].node), i);
   }
-  qsort(b->walk->steps, (size_t)b->walk->count, sizeof *b->walk->steps,
-        by_stage);
+  dfgnn__walk_sort(b->walk);
   set_needs(b);
 }
 

@@ -59,6 +59,9 @@ typedef struct dfgnn_lowered {
 dfgnn_status dfgnn__lower(dfgnn_lowered **lowered, const dfgnn_dag *dag);
 void dfgnn__lowered_free(dfgnn_lowered *lowered);
 
+/* Puts a walk's steps in their order. */
+void dfgnn__walk_sort(dfgnn_walk *walk);
+
 /* pairs.c: the same program whose products have two factors, those first that
  * are cheapest to multiply.  Sizes that are names count as 64. */
 dfgnn_dag *dfgnn__dag_pairs(const dfgnn_dag *dag);

@@ -73,18 +73,7 @@ dfgnn_dag *dfgnn__dag_pairs(const dfgnn_dag *dag) {
     else
       number[n] = dfgnn__dag_intern(to, node, arguments);
   }
-  memcpy(to->names, dag->names, sizeof to->names);
-  to->name_count = dag->name_count;
-  to->input_count = dag->input_count;
-  to->output_count = dag->output_count;
-  for (int i = 0; i < dag->input_count; i++) {
-    to->inputs[i] = dag->inputs[i];
-    to->inputs[i].node = number[dag->inputs[i].node];
-  }
-  for (int i = 0; i < dag->output_count; i++) {
-    to->outputs[i] = dag->outputs[i];
-    to->outputs[i].node = number[dag->outputs[i].node];
-  }
+  dfgnn__dag_take_ports(to, dag, number);
   if (to->status) {
     dfgnn__dag_free(to);
     to = NULL;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "kernels/common/dropout.h"
-#include "kernels/common/number.h"
+#include "kernels/common/host_view.h"
 #include "kernels/program/job.h"
 
 #define AXES DFGNN_DAG_AXES
@@ -28,11 +28,6 @@ typedef struct reference {
   double u;
   double least, most; /* of the numbers of such sums; less may become 0 */
 } reference;
-
-static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
 
 /* ---- functions of numbers ------------------------------------------------ */
 
@@ -374,8 +369,9 @@ static void fill(reference *r, int32_t n) {
       int64_t at[AXES] = {i / (e->axis[1] * e->axis[2]),
                           i / e->axis[2] % e->axis[1], i % e->axis[2]};
       if (node->op == DFGNN_NODE_DEGREE)
-        r->values[n][k] =
-            (number){(double)(offset_at(m, item + 1) - offset_at(m, item)), 0};
+        r->values[n][k] = (number){
+            (double)(dfgnn__offset_at(m, item + 1) - dfgnn__offset_at(m, item)),
+            0};
       else if (node->op < DFGNN_NODE_ADD)
         r->values[n][k] = leaf(r, n, item, i);
       else
@@ -411,8 +407,8 @@ dfgnn_status dfgnn__program_reference(const dfgnn_program_job *job,
   if (!r.extents || !r.values || !r.row)
     goto out;
   for (int64_t row = 0; row < job->rows.destinations; row++)
-    for (int64_t e = offset_at(&job->rows, row);
-         e < offset_at(&job->rows, row + 1); e++)
+    for (int64_t e = dfgnn__offset_at(&job->rows, row);
+         e < dfgnn__offset_at(&job->rows, row + 1); e++)
       r.row[e] = row;
   if ((status = dfgnn__bind_nodes(r.extents, dag, job->binding)))
     goto out;

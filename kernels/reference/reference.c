@@ -9,7 +9,7 @@
 #include <omp.h>
 #endif
 
-#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "lib/base/error.h"
 
 static int team_size(void) {
@@ -60,17 +60,13 @@ double *dfgnn__ref_take(double **memory, int64_t count) {
   return taken;
 }
 
-static int64_t offset_at(const void *offsets, int wide, int64_t i) {
-  return wide ? ((const int64_t *)offsets)[i] : ((const int32_t *)offsets)[i];
-}
-
 int64_t dfgnn__ref_offset(const dfgnn_matrix *matrix, int64_t row) {
-  return offset_at(matrix->offsets, matrix->offsets64, row);
+  return dfgnn__index_at(matrix->offsets, matrix->offsets64, row);
 }
 
 int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
                         int64_t k) {
-  return offset_at(transpose->array[2], matrix->offsets64, k);
+  return dfgnn__index_at(transpose->array[2], matrix->offsets64, k);
 }
 
 double dfgnn__ref_scalar(const dfgnn_problem *problem, const void *array,

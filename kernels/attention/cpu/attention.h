@@ -11,6 +11,7 @@
 
 #include "kernels/common/cpu_simd.h"
 #include "kernels/common/dropout.h"
+#include "kernels/common/number.h"
 #include "kernels/common/variant.h"
 
 /* A feature tensor: distances in bytes. */
@@ -304,8 +305,7 @@ void dfgnn__cpu_range(const dfgnn_cpu_job *job, int schedule, int64_t count,
 int64_t dfgnn__cpu_part(const dfgnn_cpu_job *job, int64_t part, int64_t parts);
 
 static inline int64_t dfgnn__cpu_offset(const dfgnn_cpu_job *job, int64_t row) {
-  return job->offsets64 ? ((const int64_t *)job->offsets)[row]
-                        : ((const int32_t *)job->offsets)[row];
+  return dfgnn__index_at(job->offsets, job->offsets64, row);
 }
 
 /* The row that edge e is in: the last whose first edge is <= e. */
@@ -353,10 +353,7 @@ static inline void dfgnn__cpu_drop(const dfgnn_cpu_job *job, int64_t head,
 
 /* The number of an edge in the graph. */
 static inline int64_t dfgnn__cpu_number(const dfgnn_cpu_job *job, int64_t k) {
-  if (!job->numbers)
-    return k;
-  return job->offsets64 ? ((const int64_t *)job->numbers)[k]
-                        : ((const int32_t *)job->numbers)[k];
+  return job->numbers ? dfgnn__index_at(job->numbers, job->offsets64, k) : k;
 }
 
 /* The number by which dropout draws for an edge. */

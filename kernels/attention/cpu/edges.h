@@ -42,9 +42,7 @@ const char *dfgnn__cpu_edges_refusal(const dfgnn_setting *setting, int simd);
 /* The row of an edge's features. */
 static inline int64_t dfgnn__cpu_edges_row(const dfgnn_cpu_edges *edges,
                                            int64_t e) {
-  return !edges->order      ? e
-         : edges->offsets64 ? ((const int64_t *)edges->order)[e]
-                            : ((const int32_t *)edges->order)[e];
+  return edges->order ? dfgnn__index_at(edges->order, edges->offsets64, e) : e;
 }
 
 #endif

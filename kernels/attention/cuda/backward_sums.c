@@ -18,11 +18,6 @@ static int sum_type(const dfgnn_launch *launch) {
                                                      : DFGNN_TYPE(DFGNN_F32);
 }
 
-static dfgnn_grid grid_of(int64_t threads, int block) {
-  return (dfgnn_grid){.blocks = {(unsigned)dfgnn__ceil_div(threads, block)},
-                      .threads = (unsigned)block};
-}
-
 dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
                                const dfgnn_launch *launch) {
   const dfgnn_problem *problem = launch->setting.problem;
@@ -55,7 +50,7 @@ dfgnn_status dfgnn__grad_stats(const grad_params *p, int lanes, int vector,
   if (s.pairs > (int64_t)INT32_MAX * 256 / s.lanes)
     return too_many("destinations and heads", s.pairs);
   return dfgnn__launch_struct(launch->setting.queue, &program,
-                              grid_of(s.pairs * s.lanes, 256), &s);
+                              dfgnn__grid_of(s.pairs * s.lanes, 256), &s);
 }
 
 dfgnn_status dfgnn__grad_merge(const grad_params *p, int tensors,
@@ -101,7 +96,7 @@ dfgnn_status dfgnn__grad_totals(void *to, const void *totals, int64_t rows,
       DFGNN_PROGRAM(source, "dfgnn::sum_totals", sum_type(launch));
   const grad_totals_params p = {
       .to = to, .totals = totals, .rows = rows, .width = width};
-  dfgnn_grid grid = grid_of(width, COLUMNS);
+  dfgnn_grid grid = dfgnn__grid_of(width, COLUMNS);
   grid.threads = COLUMNS * ROWS;
   grid.overlaps = 1;
   return dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
@@ -126,7 +121,7 @@ dfgnn_status dfgnn__grad_row_sums(void *to, const void *spill,
     return DFGNN_OK;
   if (p.pairs > (int64_t)INT32_MAX * 256 / p.lanes)
     return too_many("destinations and heads", p.pairs);
-  dfgnn_grid grid = grid_of(p.pairs * p.lanes, 256);
+  dfgnn_grid grid = dfgnn__grid_of(p.pairs * p.lanes, 256);
   grid.overlaps = 1;
   return dfgnn__launch_struct(launch->setting.queue, &program, grid, &p);
 }

@@ -323,12 +323,6 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
   {                                                                            \
     .name = "blocks", .count = most, .values = { 1, 2, 3, 4 }                  \
   }
-#define ROWS_PARAMETERS                                                        \
-  {                                                                            \
-    LANES_PARAMETER, {.name = "unroll", .count = 3, .values = {1, 2, 4}},      \
-        {.name = "warps", .count = 2, .values = {4, 8}}, BLOCKS_PARAMETER(4),  \
-        DFGNN_EDGES_ITEMS                                                      \
-  }
 /* The members that all four families share. */
 #define EDGES_FAMILY                                                           \
   .backend = "cuda", .dtypes = DFGNN_DTYPES_ALL, .edges_only = 1,              \
@@ -341,6 +335,14 @@ static dfgnn_status gradients(const dfgnn_launch *launch) {
   EDGES_FAMILY, .passes = DFGNN_BIT(DFGNN_PASS_BACKWARD), .accumulate = 1,     \
                 .workspace = backward_workspace, .views = views,               \
                 .launch = gradients
+#define LIFT                                                                   \
+  .algorithm = "lift", .revision = 3, .ops = ROWS_OPS, .edge_ops = ROWS_OPS,   \
+  .parameters = {LANES_PARAMETER,                                              \
+                 {.name = "unroll", .count = 3, .values = {1, 2, 4}},          \
+                 {.name = "warps", .count = 2, .values = {4, 8}},              \
+                 BLOCKS_PARAMETER(4),                                          \
+                 DFGNN_EDGES_ITEMS},                                           \
+  .legal = rows_legal
 
 DFGNN_FAMILIES(attention_cuda_edges) = {
     {.name = "cuda.attention.fwd.edges",
@@ -371,21 +373,11 @@ DFGNN_FAMILIES(attention_cuda_edges) = {
      .applicable = products_grad_applicable,
      EDGES_BACKWARD_FAMILY},
     {.name = "cuda.attention.fwd.lift",
-     .algorithm = "lift",
-     .revision = 3,
-     .ops = ROWS_OPS,
-     .edge_ops = ROWS_OPS,
-     .parameters = ROWS_PARAMETERS,
-     .legal = rows_legal,
+     LIFT,
      .applicable = rows_applicable,
      EDGES_FORWARD_FAMILY},
     {.name = "cuda.attention.bwd.lift",
-     .algorithm = "lift",
-     .revision = 3,
-     .ops = ROWS_OPS,
-     .edge_ops = ROWS_OPS,
-     .parameters = ROWS_PARAMETERS,
-     .legal = rows_legal,
+     LIFT,
      .applicable = rows_grad_applicable,
      EDGES_BACKWARD_FAMILY},
     DFGNN_FAMILIES_END};

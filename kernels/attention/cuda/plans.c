@@ -251,8 +251,8 @@ int dfgnn__row_views(const dfgnn_setting *s, const row_plan *plan,
     requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_TRANSPOSE};
   for (int columns = 0; columns <= backward; columns++) {
     if (slices > 1)
-      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_SLICES,
-                                               .parameter = slices};
+      requests[count++] =
+          (dfgnn_view_request){.kind = DFGNN_VIEW_SLICES, .parameter = slices};
     if (plan->item_edges)
       requests[count++] = (dfgnn_view_request){
           .kind = DFGNN_VIEW_WORK_ITEMS,

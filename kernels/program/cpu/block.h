@@ -6,6 +6,7 @@
 
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
+#include "kernels/common/host_view.h"
 #include "kernels/program/cpu/generate.h"
 #include "kernels/program/cpu/values.h"
 #include "kernels/program/job.h"
@@ -86,11 +87,6 @@ static const dfgnn_extent *extent(const engine *e, int32_t n) {
   return &e->job->extents[n];
 }
 static int own_place(const engine *e) { return (int)e->walk->own; }
-
-static int64_t offset_at(const dfgnn_matrix *m, int64_t i) {
-  return m->offsets64 ? ((const int64_t *)m->offsets)[i]
-                      : ((const int32_t *)m->offsets)[i];
-}
 
 /* ---- types --------------------------------------------------------------- */
 

@@ -162,7 +162,7 @@ static void cut(engine *e) {
     int64_t low = 0, high = rows;
     while (low < high) {
       int64_t middle = (low + high) / 2;
-      if (middle + offset_at(m, middle) < goal)
+      if (middle + dfgnn__offset_at(m, middle) < goal)
         low = middle + 1;
       else
         high = middle;
@@ -201,13 +201,14 @@ static void run_chunk(block *b, int chunk) {
   int64_t *degrees = b->starts + e->edges + 1;
   b->all = e->all ? e->all + chunk * e->all_elements : NULL;
   while (row < end) {
-    int64_t begin = offset_at(e->matrix, row);
+    int64_t begin = dfgnn__offset_at(e->matrix, row);
     b->first = row;
     b->rows = 0;
     b->starts[0] = begin;
-    while (row < end && b->rows < e->edges &&
-           (!b->rows || offset_at(e->matrix, row + 1) - begin <= e->edges))
-      b->starts[++b->rows] = offset_at(e->matrix, ++row);
+    while (
+        row < end && b->rows < e->edges &&
+        (!b->rows || dfgnn__offset_at(e->matrix, row + 1) - begin <= e->edges))
+      b->starts[++b->rows] = dfgnn__offset_at(e->matrix, ++row);
     const int64_t edges = b->starts[b->rows] - begin;
     if (!e->walk->edges || edges <= e->edges)
       run_block(b, degrees);
@@ -224,7 +225,8 @@ static int run_giants(engine *e) {
   if (!is_giant(e, m->max_degree))
     return 1;
   for (int64_t row = 0; enough && row < m->destinations; row++) {
-    const int64_t begin = offset_at(m, row), end = offset_at(m, row + 1);
+    const int64_t begin = dfgnn__offset_at(m, row),
+                  end = dfgnn__offset_at(m, row + 1);
     if (!is_giant(e, end - begin))
       continue;
     for (; enough && made < PARTS; made++) {
@@ -390,7 +392,7 @@ static void write_params(engine *e) {
 static REAL *degrees_of(const dfgnn_matrix *m) {
   REAL *degrees = malloc(((size_t)m->destinations + 1) * sizeof *degrees);
   for (int64_t i = 0; degrees && i < m->destinations; i++)
-    degrees[i] = (REAL)(offset_at(m, i + 1) - offset_at(m, i));
+    degrees[i] = (REAL)(dfgnn__offset_at(m, i + 1) - dfgnn__offset_at(m, i));
   return degrees;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/common/cuda_host.h"
 #include "lib/base/error.h"
 
 enum {
@@ -90,13 +91,6 @@ static void choose_shape(walk_plan *p) {
   p->heads = p->shape[0] * p->shape[1];
 }
 
-static int power_of_two(int64_t n) {
-  int p = 1;
-  while (p < n)
-    p *= 2;
-  return p;
-}
-
 static int least(int a, int b) { return a < b ? a : b; }
 
 static void choose_lanes(walk_plan *p, const dfgnn_program_tuning *t) {
@@ -105,11 +99,11 @@ static void choose_lanes(walk_plan *p, const dfgnn_program_tuning *t) {
   p->vector = t->vector ? least(t->vector, widest) : widest;
   while (p->shape[2] % p->vector)
     p->vector /= 2;
-  int head = power_of_two((p->shape[2] + p->vector - 1) / p->vector);
-  int all = power_of_two(p->heads * head);
+  int head = dfgnn__ceil_power((p->shape[2] + p->vector - 1) / p->vector);
+  int all = dfgnn__ceil_power(p->heads * head);
   p->lanes = least(least(all, 32), t->lanes ? t->lanes : 32);
   int64_t degree = m->destinations ? m->edges / m->destinations : 0;
-  int sides = least(power_of_two(degree / 4 + 1), 32);
+  int sides = least(dfgnn__ceil_power(degree / 4 + 1), 32);
   p->group = t->group ? t->group : p->lanes * sides;
   p->group = p->group < p->lanes ? p->lanes : least(p->group, 32);
   p->unroll = t->unroll ? t->unroll : 2;

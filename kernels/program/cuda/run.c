@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "kernels/common/cuda_host.h"
 #include "kernels/program/cuda/params.h"
 #include "lib/base/error.h"
 
@@ -11,8 +12,7 @@ enum {
   WAVES = 8,         /* blocks for each multiprocessor where sums over
                       * everything are a slot for each warp, or that share the
                       * pieces of hubs */
-  PIECE = 4,         /* times the edges that make a row long has a piece */
-  ALIGNMENT = 256
+  PIECE = 4          /* times the edges that make a row long has a piece */
 };
 
 typedef struct run {
@@ -34,8 +34,6 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static const dfgnn_matrix *matrix_of(const dfgnn_program_job *job, int walk) {
   return dfgnn__program_matrix(job, job->lowered->walks[walk].own);
 }
-
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- long rows ----------------------------------------------------------- */
 
@@ -147,11 +145,12 @@ static shape shape_of(const dfgnn_program_job *job, const dfgnn_generated *g,
   while (s.warps > 1 && bytes * (size_t)s.warps > SHARED)
     s.warps /= 2;
   s.shared = bytes * (size_t)s.warps;
-  s.blocks = ceil_div(l.light, s.warps * (32 / g->walks[walk].group));
+  s.blocks = dfgnn__ceil_div(l.light, s.warps * (32 / g->walks[walk].group));
   s.blocks = least(s.blocks < 1 ? 1 : s.blocks, limited ? most : 1 << 30);
   s.long_blocks = limited ? least(l.longs, most) : l.longs;
   if (l.hubs) {
-    s.hub_blocks = least(ceil_div(m->max_degree, l.piece), most / l.hubs);
+    s.hub_blocks =
+        least(dfgnn__ceil_div(m->max_degree, l.piece), most / l.hubs);
     s.hub_blocks = s.hub_blocks < 1 ? 1 : s.hub_blocks;
   }
   s.blocks += s.long_blocks + l.hubs * s.hub_blocks;
@@ -172,16 +171,13 @@ static size_t state_bytes(const dfgnn_generated_walk *w,
   return (size_t)w->state * (size_t)w->lanes * number_bytes(g);
 }
 
-static size_t aligned(size_t bytes) {
-  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 static size_t array_bytes(const dfgnn_program_job *job,
                           const dfgnn_generated *g, int32_t n) {
   const dfgnn_node *node = &job->lowered->dag->nodes[n];
   const int64_t items =
       node->place <= DFGNN_PLACE_PARAM ? 1 : job->binding->counts[node->place];
-  return aligned((size_t)(items * job->extents[n].all) * number_bytes(g));
+  return dfgnn__align256((size_t)(items * job->extents[n].all) *
+                         number_bytes(g));
 }
 
 /* A bound of the hubs, whatever the graph is. */
@@ -201,8 +197,8 @@ static size_t totals_bytes(const dfgnn_program_job *job,
                            const dfgnn_generated *g, int walk, int units) {
   const int64_t blocks =
       3 * (int64_t)units * WAVES + 2 * most_hubs(job, g, walk, units);
-  return aligned((size_t)(blocks * WARPS) * (size_t)g->walks[walk].totals *
-                 number_bytes(g));
+  return dfgnn__align256((size_t)(blocks * WARPS) *
+                         (size_t)g->walks[walk].totals * number_bytes(g));
 }
 
 /* The states of pieces, of which as many as hubs are not full. */
@@ -227,7 +223,7 @@ size_t dfgnn__program_cuda_workspace(const dfgnn_program_job *job,
         totals_bytes(job, g, w, units) + states_bytes(job, g, w, units);
     most = partial > most ? partial : most;
   }
-  return bytes + aligned(most);
+  return bytes + dfgnn__align256(most);
 }
 
 /* ---- running ------------------------------------------------------------- */

@@ -96,17 +96,6 @@ static int rest_is_there(walk_plan *p, int32_t n, int32_t weight, int stage,
   return 1;
 }
 
-static int by_stage(const void *x, const void *y) {
-  const dfgnn_step *a = x, *b = y;
-  if (a->stage != b->stage)
-    return a->stage - b->stage;
-  if ((a->kind == DFGNN_STEP_COMPUTE) != (b->kind == DFGNN_STEP_COMPUTE))
-    return a->kind == DFGNN_STEP_COMPUTE ? -1 : 1;
-  if (a->kind != b->kind)
-    return a->kind - b->kind;
-  return (a->node > b->node) - (a->node < b->node);
-}
-
 /* Takes a stage from the values that nothing in it needs any more. */
 static void drop_needs(walk_plan *p, int stage) {
   const uint64_t bit = 1ull << stage;
@@ -173,8 +162,7 @@ dfgnn_status dfgnn__plan_soften(walk_plan *p) {
       some |= soften(p, n);
   }
   if (some)
-    qsort(p->softened.steps, (size_t)p->softened.count,
-          sizeof *p->softened.steps, by_stage);
+    dfgnn__walk_sort(&p->softened);
   p->walk = &p->softened;
   return DFGNN_OK;
 }

@@ -1,4 +1,5 @@
 /* walks.c - edge programs as generated kernels: walk.cuh and generate.c */
+#include "kernels/common/cuda_host.h"
 #include "kernels/program/cuda/codes.h"
 #include "kernels/program/cuda/run.h"
 
@@ -15,13 +16,6 @@ static dfgnn_program_tuning tuning_of(const int *parameter) {
 
 static int walks_legal(const int *parameter) {
   return parameter[LANES] * parameter[SIDES] <= 32;
-}
-
-static int power_of_two(int64_t n) {
-  int p = 1;
-  while (p < n)
-    p *= 2;
-  return p;
 }
 
 /* The edges of the longest column; all, if it is not known. */
@@ -50,7 +44,8 @@ static const char *walks_applicable(const dfgnn_setting *s) {
     return "a lane loads two doubles at most";
   if (vector == 1 && row % 2 == 0)
     return "rows have pairs of features to load";
-  const int64_t most = power_of_two(heads * power_of_two(row / vector));
+  const int64_t most =
+      dfgnn__ceil_power(heads * dfgnn__ceil_power(row / vector));
   if (lanes > most)
     return "a row takes fewer lanes";
   if (lanes < 8 && lanes < most)
