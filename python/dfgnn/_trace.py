@@ -125,12 +125,12 @@ class Value:
                        "x[..., 2:5] or x[:, 0, 2:5]")
             keys = (slice(None),) + keys
         made = self
-        for axis, one in zip(range(-rank, 0), keys[1:]):
+        for axis, one in enumerate(keys[1:]):
             made = made._slice(axis, one)
         return made
 
     def _slice(self, axis, key):
-        """A slice, or one element, of an axis from the end."""
+        """A slice, or one element, of an axis counted from the first."""
         size = self.shape[axis]
         if isinstance(key, int) and not isinstance(key, bool):
             if not -size <= key < size:
@@ -142,11 +142,7 @@ class Value:
         begin, end, _ = key.indices(size)
         if end <= begin:
             refuse(f"an empty slice, {begin} to {end}")
-        if end - begin == size:
-            return self
-        shape = list(self.shape)
-        shape[axis] = end - begin
-        return self._make("slice", [self], shape, begin, end, axis)
+        return narrow(self, axis, begin, end)
 
 
 # ---- what torch calls its functions
@@ -222,9 +218,6 @@ def _cat(values, dim=0, axis=None):
     axes = ()
     for shape in shapes:
         axes = _spread(axes, shape[:at] + (1,) + shape[rank + at + 1:], "cat")
-    if at == -1:
-        return some._make("cat", values, axes[:-1] + (
-            sum(shape[-1] for shape in shapes),))
     return joined([fit(v, axes[:at] + shape[at:rank + at + 1]
                        + axes[rank + at + 1:])
                    for v, shape in zip(values, shapes)], rank + at)
@@ -271,7 +264,13 @@ def ordered(value, order):
     kept = [axis for axis in order if value.shape[axis] != 1]
     if kept == sorted(kept):  # nothing moves but axes of size 1
         return fit(value, [value.shape[axis] for axis in order])
-    return _permute(value, 0, *(1 + axis for axis in order))
+    rank, now = len(order), list(range(len(order)))
+    for at, axis in enumerate(order):
+        other = now.index(axis)
+        if other != at:
+            value = _transpose(value, at - rank, other - rank)
+            now[at], now[other] = now[other], now[at]
+    return value
 
 
 def sum_of_products(a, b, labels_a, labels_b, out):
@@ -311,13 +310,7 @@ def _permute(x, *dims):
     if sorted(wanted) != list(range(-1, rank)) or wanted[0] != -1:
         refuse(f"permute{dims} of {x!r}: expected 0, the rows, and then each "
                "axis once")
-    wanted, now = wanted[1:], list(range(rank))
-    for at, axis in enumerate(wanted):
-        other = now.index(axis)
-        if other != at:
-            x = _transpose(x, at - rank, other - rank)
-            now[at], now[other] = now[other], now[at]
-    return x
+    return ordered(x, wanted[1:])
 
 
 def _where_(condition, a, b):

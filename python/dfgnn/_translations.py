@@ -64,24 +64,13 @@ def _getitem(node, value, key):
             continue
         if isinstance(k, Value) or isinstance(k, (list, torch.Tensor)):
             refuse("an index that is a tensor")
-        size = value.shape[axis]
-        if isinstance(k, slice):
-            if k.step not in (None, 1):
-                refuse("a slice with a step")
-            begin, end, _ = k.indices(size)
-            value = narrow(value, axis, begin, end)
-            axis += 1
-        else:
-            value = narrow(value, axis, k % size, k % size + 1)
-            # The axis stays, with size 1: fit() drops it.
-            axis += 1
+        value = value._slice(axis, k)
+        axis += 1  # that of an element stays, with size 1: fit() drops it
     return value
 
 
 def _select(node, value, dim, index):
-    axis = _axis((0,) + value.shape, dim)
-    return narrow(value, axis, index % value.shape[axis],
-                  index % value.shape[axis] + 1)
+    return value._slice(_axis((0,) + value.shape, dim), index)
 
 
 def _narrow(node, value, dim, start, length):
