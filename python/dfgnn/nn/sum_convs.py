@@ -55,30 +55,16 @@ class _Static(Conv):
         return out.reshape(tuple(like.shape[:-2]) + tuple(out.shape[1:]))
 
 
-def _loop_weights(weight, src, is_loop, num_nodes, fill_value, there):
-    """[num_nodes] the weight of the loop of each node.
-
-    there: the fate of loops that the edges have already: they "stay", "add" to
-        fill_value or give way to it ("go").
-    """
-    if there == "go":
-        return weight.new_full((num_nodes,), fill_value)
-    # edges that are no loops go to a spare row
-    rows = src.long().masked_fill(~is_loop, num_nodes)
-    if there == "add":
-        return fill_value + weight.new_zeros(num_nodes + 1).index_add(
+def _loop_weights(given, weight, rows, num_nodes, fill):
+    """[num_nodes] the weight of the loop of each node, from the loops that the
+    given edges have; rows: those of these loops, a spare one of other edges."""
+    if hasattr(given, "sparse_sizes"):  # PyG drops those of a SparseTensor
+        return weight.new_full((num_nodes,), fill)
+    if isinstance(given, torch.Tensor) and is_adjacency(given):
+        return fill + weight.new_zeros(num_nodes + 1).index_add(
             0, rows, weight)[:num_nodes]
     # if a node has several loops, the last counts, as PyG has it on a CPU
-    return loop_weights(weight, last_loops(rows, num_nodes), fill_value)
-
-
-def _kind(edges):
-    """PyG's treatment of the loops that edges have, in the words of
-    _loop_weights(): an edge_index, a sparse tensor of torch and a SparseTensor
-    differ in it."""
-    if isinstance(edges, torch.Tensor):
-        return "add" if is_adjacency(edges) else "stay"
-    return "go" if hasattr(edges, "sparse_sizes") else "stay"
+    return loop_weights(weight, last_loops(rows, num_nodes), fill)
 
 
 @untraced
@@ -127,26 +113,19 @@ class GCNConv(_Static):
         """(edges, the weight of each edge and then of each loop)."""
         if self._cached is not None:
             return self._cached
-        there = _kind(edges)
-        if there != "stay" or is_adjacency(edges):
+        given = edges
+        if is_adjacency(edges):
             edges, edge_weight = _matrix(edges, num_nodes, dtype)
         elif not isinstance(edges, (torch.Tensor, Graph)):
             edges = ops.untraced_graph(edges, num_nodes)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
-        if edge_weight is None:
-            # PyG ignores improved where there are no weights
-            edge_weight = torch.ones(src.size(0), dtype=dtype,
-                                     device=src.device)
-            there = "go"
-            fill_value = 1.0
-        else:
-            fill_value = 2.0 if self.improved else 1.0
         if self.add_self_loops:
             is_loop = src == dst
             edge_weight = torch.cat([
-                edge_weight.masked_fill(is_loop, 0),
-                _loop_weights(edge_weight, src, is_loop, num_nodes, fill_value,
-                              there)])
+                edge_weight.masked_fill(is_loop, 0), _loop_weights(
+                    given, edge_weight,
+                    src.long().masked_fill(~is_loop, num_nodes), num_nodes,
+                    2.0 if self.improved else 1.0)])
             loops = torch.arange(num_nodes, dtype=src.dtype, device=src.device)
             src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
         found = edges, normalize(edge_weight, src, dst, num_nodes,
