@@ -49,6 +49,11 @@ class Conv(nn.Module):
             raise TypeError(f"{type(self).__name__} takes no "
                             + ", ".join(sorted(kwargs)))
 
+    def keep(self, names, given):
+        """Keeps arguments as attributes."""
+        for name in names.split():
+            setattr(self, name, given[name])
+
     def runs_in_steps(self):
         """Whether this call cannot be one node of autograd, whatever its
         arguments are."""
@@ -119,8 +124,8 @@ class Conv(nn.Module):
 
     def reset_parameters(self):
         # what has two names is drawn twice, as PyG draws it
-        for part in self._modules.values():
-            if part is not None:
+        for name, part in self._modules.items():
+            if name != "act":
                 reset(part)
         for name, values in self._parameters.items():
             if values is not None:

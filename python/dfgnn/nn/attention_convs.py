@@ -13,11 +13,6 @@ from ..graph import Graph
 
 
 class _Attention(Conv):
-    def keep(self, names, given):
-        """Keeps arguments as attributes."""
-        for name in names.split():
-            setattr(self, name, given[name])
-
     def check_pair(self, x):
         """(features of sources, of destinations), which are matrices."""
         x = pair(x)
@@ -209,8 +204,7 @@ class AGNNConv(Conv):
 
     def __init__(self, requires_grad=True, add_self_loops=True, **kwargs):
         super().__init__(**kwargs)
-        self.requires_grad = requires_grad
-        self.add_self_loops = add_self_loops
+        self.keep("requires_grad add_self_loops", locals())
         if requires_grad:
             self.beta = nn.Parameter(torch.ones(1))
         else:

@@ -94,12 +94,8 @@ class GCNConv(_Static):
             raise ValueError("'GCNConv' does not support adding self-loops to "
                              "the graph when no on-the-fly normalization is "
                              "applied")
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.improved = improved
-        self.cached = cached
-        self.add_self_loops = add_self_loops
-        self.normalize = normalize
+        self.keep("in_channels out_channels improved cached add_self_loops "
+                  "normalize", locals())
         self._cached = self._graph = None
         self.lin = Linear(in_channels, out_channels, False, "glorot")
         self.register_parameter("bias", parameter(bias, out_channels))
@@ -216,8 +212,7 @@ class GraphConv(_Pair):
     def __init__(self, in_channels, out_channels, aggr="add", bias=True,
                  **kwargs):
         super().__init__(aggr, **kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.keep("in_channels out_channels", locals())
         ins = pair_of(in_channels)
         self.lin_rel = Linear(ins[0], out_channels, bias)
         self.lin_root = Linear(ins[1], out_channels, False)
@@ -245,11 +240,8 @@ class SAGEConv(_Pair):
                 dict(in_channels=ins[0], out_channels=ins[0]),
                 **kwargs.get("aggr_kwargs") or {})
         super().__init__(aggr, **kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.normalize = normalize
-        self.root_weight = root_weight
-        self.project = project
+        self.keep("in_channels out_channels normalize root_weight project",
+                  locals())
         if project:
             if ins[0] <= 0:
                 raise ValueError("'SAGEConv' does not support lazy "
@@ -293,10 +285,8 @@ class _OwnFeatures:
 
     def reset_parameters(self):
         reset(self.nn)
-        with torch.no_grad():
-            self.eps.fill_(self.initial_eps)
-        if getattr(self, "lin", None) is not None:
-            self.lin.reset_parameters()
+        nn.init.constant_(self.eps, self.initial_eps)
+        reset(getattr(self, "lin", None))
 
     def with_own(self, out, x):
         if x is not None:
@@ -429,11 +419,8 @@ class ResGatedGraphConv(_MessageConv):
     def __init__(self, in_channels, out_channels, act=None, edge_dim=None,
                  root_weight=True, bias=True, **kwargs):
         super().__init__(**kwargs)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.keep("in_channels out_channels edge_dim root_weight", locals())
         self.act = nn.Sigmoid() if act is None else act
-        self.edge_dim = edge_dim
-        self.root_weight = root_weight
         ins = pair_of(in_channels)
         more = 0 if edge_dim is None else edge_dim
         self.lin_key = Linear(ins[1] + more, out_channels)
@@ -445,13 +432,6 @@ class ResGatedGraphConv(_MessageConv):
             self.register_parameter("lin_skip", None)
         self.register_parameter("bias", parameter(bias, out_channels))
         self.reset_parameters()
-
-    def reset_parameters(self):
-        for linear in self.children():
-            if isinstance(linear, Linear):
-                linear.reset_parameters()
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
 
     def forward(self, x, edge_index, edge_attr=None):
         """x [N, F], or (sources, destinations); edge_index [2, E], a Graph or
