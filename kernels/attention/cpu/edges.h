@@ -30,15 +30,6 @@ typedef struct dfgnn_cpu_edges {
   const void *att;        /* [heads, dim] scalar; GATv2 */
 } dfgnn_cpu_edges;
 
-/* Bytes of W, its transpose, b and att; dfgnn__cpu_edges_begin() fills them. */
-size_t dfgnn__cpu_edges_bytes(const dfgnn_problem *padded);
-void dfgnn__cpu_edges_begin(dfgnn_cpu_edges *edges, const dfgnn_launch *launch,
-                            const dfgnn_problem *padded, int simd,
-                            char *memory);
-
-/* Says why the families with edge features do not serve a setting, or NULL. */
-const char *dfgnn__cpu_edges_refusal(const dfgnn_setting *setting, int simd);
-
 /* The row of an edge's features. */
 static inline int64_t dfgnn__cpu_edges_row(const dfgnn_cpu_edges *edges,
                                            int64_t e) {
