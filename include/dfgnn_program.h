@@ -213,15 +213,6 @@ DFGNN_API dfgnn_status dfgnn_edge_program_call(
     dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
     const dfgnn_edge_tensor *outputs, int output_count, int as_program);
 
-/* Executes as a program, and compares with an evaluation in double whose error
- * bound is computed beside it: *worst is the largest ratio of an error to its
- * bound, so that 1 or less is right.  Takes memory for every value of every
- * edge.  The output that it is of is *where (may be NULL). */
-DFGNN_API dfgnn_status dfgnn_edge_program_check(
-    double *worst, int *where, const dfgnn_edge_program *program,
-    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed);
-
 #ifdef __cplusplus
 }
 #endif

@@ -142,34 +142,4 @@ void dfgnn__edge_operator_describe(dfgnn_edge_operator *found,
 dfgnn_problem dfgnn__edge_operator_problem(const dfgnn_edge_program *program,
                                            const int64_t *names);
 
-/* edge_program_execute.c: dfgnn_edge_program_execute of the program itself, as
- * `tuning` says on a GPU. */
-dfgnn_status dfgnn__edge_program_execute_tuned(
-    const dfgnn_edge_program *program, dfgnn_graph *graph,
-    const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
-    const dfgnn_program_tuning *tuning, void *stream);
-/* dfgnn_edge_program_check of outputs that are there already if `executed`,
- * from another device too; all is in host memory. */
-dfgnn_status
-dfgnn__edge_program_compare(double *worst, int *where,
-                            const dfgnn_edge_program *program,
-                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
-                            int input_count, const dfgnn_edge_tensor *outputs,
-                            int output_count, uint64_t seed, int executed);
-
-/* Runs a program as kernels that are generated, and compiled when they first
- * run. */
-dfgnn_status dfgnn__edge_program_cuda(dfgnn_graph *graph,
-                                      const dfgnn_program_job *job,
-                                      const dfgnn_program_tuning *tuning,
-                                      void *stream);
-/* Lists the kernels that a program runs as on such a graph, for tensors of a
- * type; names: the numbers of its sizes' names. */
-dfgnn_status dfgnn__edge_program_collect(dfgnn_programs *list,
-                                         const dfgnn_edge_program *program,
-                                         const dfgnn_matrix *matrix,
-                                         const int64_t *names,
-                                         dfgnn_dtype dtype, int units);
-
 #endif

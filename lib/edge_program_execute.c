@@ -3,60 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/program/job.h"
 #include "lib/base/descriptor.h"
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include "lib/handle.h"
 #include "lib/operator.h"
-
-static dfgnn_status look_at_graph(dfgnn_edge_execution *x, dfgnn_graph *graph,
-                                  const dfgnn_lowered *lowered, int columns) {
-  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
-  const dfgnn_view *views[DFGNN_MAX_VIEWS + 1] = {NULL};
-  dfgnn_status status = dfgnn__check_graph_of(graph, graph ? graph->ctx : NULL);
-  if (status)
-    return status;
-  if ((status = dfgnn__graph_know(graph)))
-    return status;
-  x->job.rows = graph->exact;
-  const int count = dfgnn__program_views_of(lowered, columns, requests);
-  for (int i = 0; i < count && !status; i++)
-    status = dfgnn__graph_view(&views[i], graph, &requests[i]);
-  if (!status)
-    dfgnn__program_take_views(&x->job, &graph->exact, views);
-  x->job.threads = graph->ctx->info.units;
-  return status;
-}
-
-static dfgnn_status prepare(dfgnn_edge_execution *x,
-                            const dfgnn_edge_program *program,
-                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
-                            int input_count, const dfgnn_edge_tensor *outputs,
-                            int output_count, int columns) {
-  dfgnn_status status = dfgnn__check_edge_program(program);
-  if (status)
-    return status;
-  const dfgnn_lowered *lowered = program->lowered;
-  if ((status = dfgnn__check_graph(graph)) ||
-      (status = look_at_graph(x, graph, lowered, columns)))
-    return status;
-  status = dfgnn__edge_program_bind(x, program, &graph->exact, inputs,
-                                    input_count, outputs, output_count);
-  if (status)
-    return status;
-  x->extents = calloc((size_t)lowered->dag->count, sizeof *x->extents);
-  if (!x->extents)
-    return dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
-  x->job.lowered = lowered;
-  x->job.binding = &x->binding;
-  x->job.extents = x->extents;
-  x->job.inputs = x->inputs;
-  x->job.outputs = x->outputs;
-  x->job.codes = &((dfgnn_edge_program *)program)->codes;
-  return dfgnn__bind_nodes(x->extents, lowered->dag, &x->binding);
-}
 
 /* Tensors of a program in its order, and what its sizes are. */
 typedef struct dfgnn_edge_call {
@@ -150,26 +102,6 @@ static dfgnn_status program_problem(dfgnn_problem *problem,
                                                 call->inputs, call->outputs));
 }
 
-static int on_cpu(const dfgnn_graph *graph) {
-  return !strcmp(graph->ctx->backend->name, "cpu");
-}
-
-dfgnn_status dfgnn__edge_program_execute_tuned(
-    const dfgnn_edge_program *program, dfgnn_graph *graph,
-    const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed,
-    const dfgnn_program_tuning *tuning, void *stream) {
-  dfgnn_edge_execution x = {.job = {.seed = seed}};
-  dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
-                                outputs, output_count, 0);
-  if (!status)
-    status = on_cpu(graph)
-                 ? dfgnn__program_cpu(&x.job)
-                 : dfgnn__edge_program_cuda(graph, &x.job, tuning, stream);
-  free(x.extents);
-  return status;
-}
-
 /* Binds tensors for a call. */
 static dfgnn_status begin(dfgnn_edge_call *call, dfgnn_edge_execution *x,
                           const dfgnn_edge_tensor *inputs, int input_count,
@@ -258,59 +190,4 @@ dfgnn_status dfgnn_edge_program_call(
   dfgnn__give(problem, &ours, &problem_kind);
   dfgnn__give(args, &whole, &args_kind);
   return DFGNN_OK;
-}
-
-/* ---- checking ------------------------------------------------------------ */
-
-static dfgnn_status compare(double *worst, int *where,
-                            const dfgnn_edge_program *program,
-                            dfgnn_edge_execution *x) {
-  const dfgnn_dag *dag = x->job.lowered->dag;
-  dfgnn_program_expected expected;
-  dfgnn_status status = dfgnn__edge_program_expect(&expected, program, &x->job);
-  *worst = 0;
-  for (int i = 0; !status && i < dag->output_count; i++) {
-    const dfgnn_program_errors errors =
-        dfgnn__edge_program_errors(&x->outputs[i], expected.values[i],
-                                   expected.bounds[i], expected.counts[i]);
-    if (errors.of_bound >= *worst) {
-      *worst = errors.of_bound;
-      if (where)
-        *where = i;
-    }
-  }
-  if (!status)
-    dfgnn__edge_program_expected_free(&expected);
-  return status;
-}
-
-dfgnn_status
-dfgnn__edge_program_compare(double *worst, int *where,
-                            const dfgnn_edge_program *program,
-                            dfgnn_graph *graph, const dfgnn_edge_tensor *inputs,
-                            int input_count, const dfgnn_edge_tensor *outputs,
-                            int output_count, uint64_t seed, int executed) {
-  dfgnn_edge_execution x = {.job = {.seed = seed}};
-  dfgnn_status status = prepare(&x, program, graph, inputs, input_count,
-                                outputs, output_count, 1);
-  if (!status && !on_cpu(graph))
-    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED,
-                         "programs are checked on the CPU, and the graph is "
-                         "on %s",
-                         graph->ctx->backend->name);
-  if (!status && !executed)
-    status = dfgnn__program_cpu(&x.job);
-  if (!status)
-    status = compare(worst, where, program, &x);
-  free(x.extents);
-  return status;
-}
-
-dfgnn_status dfgnn_edge_program_check(
-    double *worst, int *where, const dfgnn_edge_program *program,
-    dfgnn_graph *graph, const dfgnn_edge_tensor *inputs, int input_count,
-    const dfgnn_edge_tensor *outputs, int output_count, uint64_t seed) {
-  return dfgnn__edge_program_compare(worst, where, program, graph, inputs,
-                                     input_count, outputs, output_count, seed,
-                                     0);
 }

@@ -6,6 +6,8 @@
 
 #include "dfgnn_program.h"
 #include "kernels/common/half.h"
+#include "lib/edge_program.h"
+#include "lib/graph.h"
 #include "tests/unit/fixture.h"
 
 enum { MOST = 64 };
@@ -147,6 +149,8 @@ gradient_of(const dfgnn_edge_program *program) {
   return own_program(gradient);
 }
 
+/* ---- graphs with programs ------------------------------------------------ */
+
 /* A graph of `rows` destinations, of which row 7 has `hub` edges and every
  * fifth none, or none has any if hub is negative; 23 sources, the last without
  * edges. */
@@ -162,6 +166,87 @@ static inline dfgnn_csr program_csr(int rows, int hub) {
   for (int e = 0; e < offsets[rows]; e++)
     indices[e] = (int32_t)((uniform(&state) + 1) * 11);
   return csr32(rows, 23, offsets, indices);
+}
+
+/* A graph that programs run on. */
+typedef struct program_graph {
+  dfgnn_context *ctx;
+  dfgnn_graph *graph;
+  dfgnn_csr csr;
+  shape_of_graph shape;
+} program_graph;
+
+static inline program_graph program_graph_on(dfgnn_context *ctx,
+                                             dfgnn_csr csr) {
+  program_graph g = {.ctx = ctx, .csr = csr};
+  g.shape =
+      (shape_of_graph){csr.destinations, csr.sources, csr.edges, RELATIONS};
+  g.graph = graph_on(ctx, &g.csr);
+  relate(g.graph, csr.edges);
+  return g;
+}
+
+/* Runs a program as such, as its plan chooses, with seed 42. */
+static inline void run_program(const dfgnn_edge_program *program,
+                               const program_graph *g, const tensors *in,
+                               const tensors *out) {
+  dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+  dfgnn_args args = DFGNN_ARGS_INIT;
+  args.seed_value = 42;
+  ck_ok(dfgnn_edge_program_call(&problem, &args, program, g->graph, in->at,
+                                in->count, out->at, out->count, 1));
+  ck_ok(dfgnn_call(g->ctx, g->graph, &problem, &args, NULL));
+}
+
+/* The largest ratio of an output's error to its bound, from an evaluation in
+ * double on a graph of the CPU: 1 or less is right.  *where becomes the output
+ * that it is of. */
+static inline double bounds_off(const dfgnn_edge_program *program,
+                                dfgnn_graph *graph, const tensors *in,
+                                const tensors *out, uint64_t seed, int *where) {
+  dfgnn_edge_execution x = {.job = {.seed = seed,
+                                    .lowered = program->lowered,
+                                    .binding = &x.binding,
+                                    .inputs = x.inputs,
+                                    .outputs = x.outputs}};
+  dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
+  const dfgnn_view *views[DFGNN_MAX_VIEWS + 1] = {NULL};
+  const dfgnn_dag *dag = program->lowered->dag;
+  dfgnn_program_expected expected;
+  double worst = 0;
+  ck_ok(dfgnn__graph_know(graph));
+  x.job.rows = graph->exact;
+  const int count = dfgnn__program_views_of(program->lowered, 1, requests);
+  for (int i = 0; i < count; i++)
+    ck_ok(dfgnn__graph_view(&views[i], graph, &requests[i]));
+  dfgnn__program_take_views(&x.job, &graph->exact, views);
+  ck_ok(dfgnn__edge_program_bind(&x, program, &graph->exact, in->at, in->count,
+                                 out->at, out->count));
+  x.job.extents = x.extents = zeros_of(dag->count, sizeof *x.extents);
+  ck_ok(dfgnn__bind_nodes(x.extents, dag, &x.binding));
+  ck_ok(dfgnn__edge_program_expect(&expected, program, &x.job));
+  for (int i = 0; i < dag->output_count; i++) {
+    const dfgnn_program_errors errors =
+        dfgnn__edge_program_errors(&x.outputs[i], expected.values[i],
+                                   expected.bounds[i], expected.counts[i]);
+    if (errors.of_bound >= worst) {
+      worst = errors.of_bound;
+      *where = i;
+    }
+  }
+  dfgnn__edge_program_expected_free(&expected);
+  return worst;
+}
+
+/* The outputs of a program that ran with seed 42 are within their bounds. */
+static inline void are_within_bounds(const dfgnn_edge_program *program,
+                                     dfgnn_graph *graph, const tensors *in,
+                                     const tensors *out, const char *what) {
+  int where = -1;
+  const double worst = bounds_off(program, graph, in, out, 42, &where);
+  ck_assert_msg(worst <= 1, "%s, output %s is %g bounds off:\n%s", what,
+                out->value[where].name, worst,
+                dfgnn_edge_program_text(program));
 }
 
 /* The number of an environment variable: DFGNN_TEST_PROGRAMS=N takes N random

@@ -81,6 +81,7 @@ static struct {
 static const dfgnn_matrix matrix = {.destinations = 10000,
                                     .sources = 10000,
                                     .edges = 100000,
+                                    .relations = 4,
                                     .max_degree = 700};
 
 static dfgnn_signature signature_of(void) {
@@ -110,30 +111,41 @@ static dfgnn_device_info device_of(void) {
 
 /* ---- all programs -------------------------------------------------------- */
 
-static int collect(dfgnn_programs *list, const dfgnn_problem *given) {
+/* Lists what every step-th of the variants that serve a problem launches, from
+ * the first-th on. */
+static int collect_some(dfgnn_programs *list, const dfgnn_problem *given,
+                        size_t first, size_t step) {
   const dfgnn_signature signature = signature_of();
   const dfgnn_device_info device = device_of();
+  const dfgnn_variant **serve = calloc(dfgnn__variant_count(), sizeof *serve);
   dfgnn_problem problem;
+  size_t count = 0;
   int served = 0;
-  if (dfgnn__problem_complete(&problem, given))
-    return 0;
+  if (!serve)
+    exit(EXIT_FAILURE);
   const dfgnn_setting setting = {.problem = &problem,
                                  .matrix = &matrix,
                                  .signature = &signature,
                                  .device = &device};
-  for (size_t i = 0; i < dfgnn__variant_count(); i++) {
-    const dfgnn_variant *v = dfgnn__variant(i);
-    if (!strstr(v->family->name, options.family) ||
-        dfgnn__variant_refusal(v, &setting))
-      continue;
-    if (dfgnn__collect_programs(list, v, &setting, NULL, 1)) {
-      fprintf(stderr, "FAILED %s, %d x %d: %s\n", v->name, (int)problem.heads,
-              (int)problem.dim, dfgnn_last_error());
+  if (!dfgnn__problem_complete(&problem, given))
+    for (size_t i = 0; i < dfgnn__variant_count(); i++) {
+      const dfgnn_variant *v = dfgnn__variant(i);
+      if (strstr(v->family->name, options.family) &&
+          !dfgnn__variant_refusal(v, &setting))
+        serve[count++] = v;
+    }
+  for (size_t i = count ? first % count : 0; i < count; i += step, served++)
+    if (dfgnn__collect_programs(list, serve[i], &setting, NULL, 1)) {
+      fprintf(stderr, "FAILED %s, %d x %d: %s\n", serve[i]->name,
+              (int)problem.heads, (int)problem.dim, dfgnn_last_error());
       exit(EXIT_FAILURE);
     }
-    served++;
-  }
+  free(serve);
   return served;
+}
+
+static int collect(dfgnn_programs *list, const dfgnn_problem *given) {
+  return collect_some(list, given, 0, 1);
 }
 
 static int collect_messages(dfgnn_programs *list, const dfgnn_problem *p) {
@@ -147,32 +159,29 @@ static int collect_messages(dfgnn_programs *list, const dfgnn_problem *p) {
   return served;
 }
 
-/* Kernels of edge programs and their gradients, of the family "program". */
+/* Kernels of edge programs and their gradients, of a variant each. */
 static int collect_edge_programs(dfgnn_programs *list) {
-  static const int64_t names[DFGNN_SIZE_NAMES];
   int served = 0;
-  if (!strstr("cuda.program", options.family))
-    return 0;
   for (int i = 0; i < PROGRAMS; i++) {
-    dfgnn_edge_program *program = NULL, *gradient = NULL;
+    dfgnn_edge_program *both[2] = {NULL};
     const dfgnn_dtype dtype = (dfgnn_dtype)(i % DFGNN_DTYPE_COUNT);
-    dfgnn_status status = dfgnn_edge_program_create(&program, programs[i]);
+    dfgnn_status status = dfgnn_edge_program_create(&both[0], programs[i]);
     if (!status)
-      status = dfgnn_edge_program_gradient(&gradient, program, NULL, NULL);
-    if (!status)
-      status = dfgnn__edge_program_collect(list, program, &matrix, names, dtype,
-                                           132);
-    if (!status)
-      status = dfgnn__edge_program_collect(list, gradient, &matrix, names,
-                                           dtype, 132);
+      status = dfgnn_edge_program_gradient(&both[1], both[0], NULL, NULL);
+    for (int pass = 0; !status && pass < 2; pass++) {
+      dfgnn_problem problem;
+      status = dfgnn__edge_program_as_problem(&problem, both[pass], dtype);
+      if (!status)
+        served += collect_some(list, &problem, (size_t)(7 * i + pass),
+                               dfgnn__variant_count());
+    }
     if (status) {
       fprintf(stderr, "FAILED %s: %s\n", programs[i], dfgnn_last_error());
       exit(EXIT_FAILURE);
     }
     /* their sources stay with the engine */
-    dfgnn_edge_program_destroy(program);
-    dfgnn_edge_program_destroy(gradient);
-    served += 2;
+    dfgnn_edge_program_destroy(both[0]);
+    dfgnn_edge_program_destroy(both[1]);
   }
   return served;
 }

@@ -184,28 +184,15 @@ TEST(a_cache_that_others_may_write_is_left_alone) {
 
 /* ---- programs ------------------------------------------------------------ */
 
-typedef struct fixture {
-  dfgnn_context *ctx;
-  dfgnn_graph *graph;
-  dfgnn_csr csr;
-  shape_of_graph shape;
-} fixture;
-
-static fixture graph_with(int hub) {
-  fixture f = {.ctx = context_on("cpu", "", 2)};
-  f.csr = program_csr(31, hub);
-  f.shape = (shape_of_graph){31, 23, f.csr.edges, RELATIONS};
-  f.graph = graph_on(f.ctx, &f.csr);
-  relate(f.graph, f.csr.edges);
-  return f;
+static program_graph graph_with(int hub) {
+  return program_graph_on(context_on("cpu", "", 2), program_csr(31, hub));
 }
 
 /* Runs a program, and waits for its body. */
-static void run(const dfgnn_edge_program *program, const fixture *f,
+static void run(const dfgnn_edge_program *program, const program_graph *f,
                 const tensors *in, tensors *out) {
   dfgnn__bodies_hurry(1);
-  ck_ok(dfgnn__edge_program_execute_tuned(program, f->graph, in->at, in->count,
-                                          out->at, out->count, 42, NULL, NULL));
+  run_program(program, f, in, out);
   dfgnn__bodies_hurry(-1);
 }
 
@@ -223,8 +210,8 @@ static void has_the_same(const tensors *a, const tensors *b, int order,
 }
 
 /* Has a program the same bits with a body, and have its gradients? */
-static void check_bodies(const char *text, const fixture *f, dfgnn_dtype dtype,
-                         int orders) {
+static void check_bodies(const char *text, const program_graph *f,
+                         dfgnn_dtype dtype, int orders) {
   dfgnn_edge_program *program = made(text);
   tensors in, plain, compiled, next;
   uint64_t state = 17;
@@ -255,7 +242,7 @@ TEST_LOOP(a_body_has_the_bits_of_the_loops, 0, PROGRAMS) {
   if (has_compiler()) {
     /* the bits are the same however hard the compiler tries */
     use_script(_i % 4 ? "exec cc \"$@\" -O1" : "exec cc \"$@\"");
-    fixture f = graph_with(_i % 2 ? 9000 : 700);
+    program_graph f = graph_with(_i % 2 ? 9000 : 700);
     check_bodies(programs[_i], &f, dtypes[_i % 3],
                  number_of("DFGNN_TEST_ORDERS", 1));
   }
@@ -268,7 +255,7 @@ TEST_LOOP(a_program_runs_whatever_the_compiler_does, 0, 4) {
   tensors in, plain, other;
   uint64_t state = 17;
   begin();
-  fixture f = graph_with(700);
+  program_graph f = graph_with(700);
   dfgnn_edge_program *program = made(programs[0]);
   inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
   outputs_of(&plain, program, &f.shape, DFGNN_F32);
@@ -289,14 +276,13 @@ TEST(a_fork_while_the_compiler_works_goes_on) {
   tensors in, out;
   uint64_t state = 17;
   begin();
-  fixture f = graph_with(9000);
+  program_graph f = graph_with(9000);
   dfgnn_edge_program *program = made(programs[0]);
   inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
   outputs_of(&out, program, &f.shape, DFGNN_F32);
   use_script("sleep 2; exit 1");
   for (int i = 0; i < 200 && !runs(); i++)
-    ck_ok(dfgnn__edge_program_execute_tuned(program, f.graph, in.at, in.count,
-                                            out.at, out.count, 42, NULL, NULL));
+    run_program(program, &f, &in, &out);
   ck_assert_int_eq(runs(), 1);
   const pid_t child = fork();
   if (child == 0) {
@@ -322,14 +308,12 @@ TEST(a_process_ends_while_the_compiler_works) {
     tensors in, out;
     uint64_t state = 17;
     alarm(20);
-    fixture f = graph_with(9000);
+    program_graph f = graph_with(9000);
     dfgnn_edge_program *program = made(programs[0]);
     inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
     outputs_of(&out, program, &f.shape, DFGNN_F32);
     for (int i = 0; i < 200 && !runs(); i++)
-      ck_ok(dfgnn__edge_program_execute_tuned(program, f.graph, in.at, in.count,
-                                              out.at, out.count, 42, NULL,
-                                              NULL));
+      run_program(program, &f, &in, &out);
     exit(runs() != 1);
   }
   int status = -1;

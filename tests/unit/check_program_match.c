@@ -252,23 +252,14 @@ TEST(sizes_with_names_and_a_scale_of_them_are_the_tensors) {
 
 /* ---- what they compute --------------------------------------------------- */
 
-typedef struct fixture {
-  dfgnn_context *ctx;
-  dfgnn_graph *graph;
-  dfgnn_csr csr;
-  shape_of_graph shape;
-} fixture;
-
-static fixture a_graph(void) {
-  fixture f = {.ctx = context_on("cpu", "", 2), .csr = program_csr(40, 60)};
-  f.shape = (shape_of_graph){40, 23, f.csr.edges, 0};
-  f.graph = graph_on(f.ctx, &f.csr);
-  return f;
+static program_graph a_graph(void) {
+  return program_graph_on(context_on("cpu", "", 2), program_csr(40, 60));
 }
 
 /* Runs a program twice, as the operator that it is and as itself. */
-static void run_both_ways(const dfgnn_edge_program *program, const fixture *f,
-                          const tensors *in, tensors *out) {
+static void run_both_ways(const dfgnn_edge_program *program,
+                          const program_graph *f, const tensors *in,
+                          tensors *out) {
   tensors own;
   outputs_of(&own, program, &f->shape, DFGNN_F64);
   ck_ok(dfgnn_edge_program_execute(program, f->graph, in->at, in->count,
@@ -297,7 +288,7 @@ static void run_both_ways(const dfgnn_edge_program *program, const fixture *f,
 
 TEST_LOOP(both_passes_are_those_of_the_operator, 0, OPERATORS) {
   const expected *e = &operators[_i];
-  fixture f = a_graph();
+  program_graph f = a_graph();
   dfgnn_edge_program *forward = made(e->text), *kept, *gradient;
   unsigned char first[MOST] = {1};
   uint64_t state = 11;

@@ -11,7 +11,6 @@
 typedef struct dfgnn_code_key {
   int64_t names[DFGNN_SIZE_NAMES];
   dfgnn_program_tuning tuning;
-  int degree; /* of the graph, by powers of two */
   uint8_t types[DFGNN_DAG_INPUTS + DFGNN_DAG_OUTPUTS];
 } code_key;
 
@@ -38,9 +37,8 @@ void dfgnn__program_codes_end(dfgnn_program_codes *codes) {
 
 /* The most features that a lane may load at once: tensors lie at multiples of
  * that many. */
-static int vector_of(const dfgnn_program_job *job, int most) {
+static int vector_of(const dfgnn_program_job *job, int vector) {
   const dfgnn_dag *dag = job->lowered->dag;
-  int vector = most ? most : 4;
   for (int i = 0; i < dag->input_count + dag->output_count; i++) {
     const dfgnn_program_array *array =
         i < dag->input_count ? &job->inputs[i]
@@ -55,15 +53,11 @@ static int vector_of(const dfgnn_program_job *job, int most) {
 static code_key key_of(const dfgnn_program_job *job,
                        const dfgnn_program_tuning *tuning) {
   const dfgnn_dag *dag = job->lowered->dag;
-  const dfgnn_matrix *m = &job->rows;
-  int64_t nodes = m->destinations + m->sources;
   code_key key;
   memset(&key, 0, sizeof key);
   memcpy(key.names, job->binding->names, sizeof key.names);
   key.tuning = *tuning;
   key.tuning.vector = vector_of(job, tuning->vector);
-  for (int64_t d = nodes && !tuning->group ? m->edges / nodes : 0; d; d /= 2)
-    key.degree++;
   for (int i = 0; i < dag->input_count; i++)
     key.types[i] = (uint8_t)job->inputs[i].dtype;
   for (int i = 0; i < dag->output_count; i++)

@@ -23,8 +23,8 @@ typedef struct dfgnn_program_codes {
 void dfgnn__program_codes_begin(dfgnn_program_codes *codes);
 void dfgnn__program_codes_end(dfgnn_program_codes *codes);
 
-/* The source for tensors and a graph like those of `job`, which has codes; it
- * lives as long as they do. */
+/* The source for tensors like those of `job`, which has codes; it lives as long
+ * as they do. */
 dfgnn_status dfgnn__program_code(const dfgnn_program_code **code,
                                  const dfgnn_program_job *job,
                                  const dfgnn_program_tuning *tuning);

@@ -280,9 +280,7 @@ static dfgnn_status generate(dfgnn_generated **generated,
     g->array_of = calloc(nodes, sizeof *g->array_of);
     g->totals = calloc(nodes, sizeof *g->totals);
     g->is_double = is_double(job);
-    g->long_row = tuning->long_row < 0 ? 0
-                  : tuning->long_row   ? tuning->long_row
-                                       : 64;
+    g->long_row = tuning->long_row;
     w.to = open_memstream(&g->text, &bytes);
   }
   if (!g || !w.to || !w.written || !w.early || !w.texts || !g->array_of ||

@@ -9,12 +9,12 @@
 
 #include "kernels/program/job.h"
 
-/* Parameters that may be tuned; the program and the graph choose one of 0. */
+/* The parameters that are tuned. */
 typedef struct dfgnn_program_tuning {
   int lanes;    /* of a side, 1 to 32 */
   int group;    /* lanes of a row, lanes to 32 */
   int unroll;   /* edges in flight of a side */
-  int long_row; /* edges; rows of more have a block each; negative: none has */
+  int long_row; /* edges; rows of more have a block each; 0: none has */
   int vector;   /* most features that a lane loads at once, 1 to 4 */
 } dfgnn_program_tuning;
 

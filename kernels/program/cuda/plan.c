@@ -94,19 +94,14 @@ static void choose_shape(walk_plan *p) {
 static int least(int a, int b) { return a < b ? a : b; }
 
 static void choose_lanes(walk_plan *p, const dfgnn_program_tuning *t) {
-  const dfgnn_matrix *m = dfgnn__program_matrix(p->job, p->walk->own);
-  const int widest = p->generated->is_double ? 2 : 4;
-  p->vector = t->vector ? least(t->vector, widest) : widest;
+  p->vector = least(t->vector, p->generated->is_double ? 2 : 4);
   while (p->shape[2] % p->vector)
     p->vector /= 2;
   int head = dfgnn__ceil_power((p->shape[2] + p->vector - 1) / p->vector);
   int all = dfgnn__ceil_power(p->heads * head);
-  p->lanes = least(least(all, 32), t->lanes ? t->lanes : 32);
-  int64_t degree = m->destinations ? m->edges / m->destinations : 0;
-  int sides = least(dfgnn__ceil_power(degree / 4 + 1), 32);
-  p->group = t->group ? t->group : p->lanes * sides;
-  p->group = p->group < p->lanes ? p->lanes : least(p->group, 32);
-  p->unroll = t->unroll ? t->unroll : 2;
+  p->lanes = least(all, t->lanes);
+  p->group = t->group;
+  p->unroll = t->unroll;
 }
 
 /* ---- what is made, and how it is read ------------------------------------ */

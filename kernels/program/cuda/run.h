@@ -5,7 +5,7 @@
 #include "kernels/program/cuda/generate.h"
 
 /* The views by which blocks take long rows, for a job whose graph is known:
- * long_row as dfgnn_program_tuning has it, but 0 for none; the largest degrees
+ * long_row as dfgnn_program_tuning has it; the largest degrees
  * of rows and columns; units: of the device.  At most 4. */
 int dfgnn__program_long_views(dfgnn_view_request *requests,
                               const dfgnn_program_job *job, int64_t long_row,

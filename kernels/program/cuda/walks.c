@@ -10,8 +10,7 @@ static dfgnn_program_tuning tuning_of(const int *parameter) {
                                 .group = parameter[LANES] * parameter[SIDES],
                                 .unroll = parameter[UNROLL],
                                 .vector = parameter[VECTOR],
-                                .long_row =
-                                    parameter[LONG] ? parameter[LONG] : -1};
+                                .long_row = parameter[LONG]};
 }
 
 static int walks_legal(const int *parameter) {
