@@ -14,6 +14,29 @@
 
 /* ---- graphs ------------------------------------------------------------- */
 
+int tool_fingerprint(uint64_t *fingerprint, const char *graph_name) {
+  dfgnn_options options = DFGNN_OPTIONS_INIT;
+  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
+  dfgnn_context *ctx = NULL;
+  dfgnn_graph *graph = NULL;
+  dfgnn_csr *csr = NULL;
+  options.device = "cpu";
+  options.store = "";
+  dfgnn_status status = dfgnn_context_create(&ctx, &options);
+  if (!status)
+    status = dfgnn__csr_open(&csr, graph_name);
+  if (!status)
+    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
+  if (!status)
+    status = dfgnn_graph_signature(&signature, graph);
+  *fingerprint = signature.fingerprint;
+  dfgnn_graph_destroy(graph);
+  if (csr)
+    dfgnn_csr_free(csr);
+  dfgnn_context_destroy(ctx);
+  return status ? tool_fail(status) : TOOL_DONE;
+}
+
 static const char *const suffixes[] = {
     ".mtx",    ".npz",    ".graph",    ".txt",    ".csv",    ".tsv",
     ".mtx.gz", ".txt.gz", ".graph.gz", ".csv.gz", ".tsv.gz", NULL};

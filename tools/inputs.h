@@ -21,6 +21,9 @@ typedef struct tool_graphs {
   tool_recorded *recorded; /* [count] */
 } tool_graphs;
 
+/* The fingerprint of a graph.  Returns an exit status. */
+int tool_fingerprint(uint64_t *fingerprint, const char *graph_name);
+
 /* Adds a file by its name alone. */
 int tool_graphs_push(tool_graphs *graphs, const char *name);
 int tool_graphs_add(tool_graphs *graphs, const char *operand);

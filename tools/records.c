@@ -156,3 +156,20 @@ int tool_target_path(char *path, size_t size, const tool_settings *settings) {
     return tool_fail(failed);
   return *path ? TOOL_DONE : tool_usage("no store to write, expected --store");
 }
+
+int tool_list_store(const tool_settings *settings, const char *path,
+                    dfgnn_status (*put)(dfgnn_store *store, json_t *rows),
+                    const tool_column *columns) {
+  dfgnn_store *store = NULL;
+  json_t *rows = json_array();
+  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
+  if (!status)
+    status = put(store, rows);
+  else if (status == DFGNN_ERROR_IO) /* without a store there are none */
+    status = DFGNN_OK;
+  dfgnn__store_close(store);
+  if (!status)
+    return tool_report(settings, rows, columns);
+  json_decref(rows);
+  return tool_fail(status);
+}

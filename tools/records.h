@@ -4,6 +4,7 @@
 
 #include "db/store.h"
 #include "tools/inputs.h"
+#include "tools/report.h"
 
 /* The rows that --best keeps. */
 typedef struct tool_winners tool_winners;
@@ -38,6 +39,12 @@ const char *tool_row_refusal(const tool_settings *settings,
 /* The path of the store that is written: --store, else the first writable
  * layer.  Returns an exit status. */
 int tool_target_path(char *path, size_t size, const tool_settings *settings);
+
+/* Reports what `put` makes of a store: nothing, if it is missing.  Returns an
+ * exit status. */
+int tool_list_store(const tool_settings *settings, const char *path,
+                    dfgnn_status (*put)(dfgnn_store *store, json_t *rows),
+                    const tool_column *columns);
 
 /* Finds the rows of the `best` fastest variants of each problem.  Returns an
  * exit status. */

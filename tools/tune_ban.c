@@ -25,23 +25,13 @@ static int put_ban(void *data, const char *name) {
   return 0;
 }
 
-static int list(const tool_settings *settings, const char *path) {
-  static const tool_column columns[] = {{"variant", "BANNED", TOOL_TEXT},
-                                        {"variants", "VARIANTS", TOOL_COUNT},
-                                        {NULL, NULL, 0}};
-  dfgnn_store *store = NULL;
-  json_t *rows = json_array();
-  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
-  if (status == DFGNN_ERROR_IO) /* without a store there are no bans */
-    return tool_report(settings, rows, columns);
-  if (!status)
-    status = dfgnn__store_each_ban(store, put_ban, rows);
-  dfgnn__store_close(store);
-  if (!status)
-    return tool_report(settings, rows, columns);
-  json_decref(rows);
-  return tool_fail(status);
+static dfgnn_status put_bans(dfgnn_store *store, json_t *rows) {
+  return dfgnn__store_each_ban(store, put_ban, rows);
 }
+
+static const tool_column columns[] = {{"variant", "BANNED", TOOL_TEXT},
+                                      {"variants", "VARIANTS", TOOL_COUNT},
+                                      {NULL, NULL, 0}};
 
 static int command(tool_settings *settings, int count, char **operands) {
   dfgnn_store *store = NULL;
@@ -52,7 +42,7 @@ static int command(tool_settings *settings, int count, char **operands) {
   if (!count && settings->remove)
     return tool_usage("--remove takes a VARIANT");
   if (!count)
-    return list(settings, path);
+    return tool_list_store(settings, path, put_bans, columns);
   for (int i = 0; i < count && !settings->remove; i++)
     if (!count_of(operands[i]))
       return tool_usage("the library has no variant or family '%s'; dfgnn-tune "

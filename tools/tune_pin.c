@@ -1,6 +1,4 @@
 /* tune_pin.c - dfgnn-tune pin: choices set by hand, local to a store */
-#include "dfgnn_graph.h"
-#include "graph/io/io.h"
 #include "lib/base/error.h"
 #include "lib/registry.h"
 #include "tools/records.h"
@@ -25,55 +23,18 @@ static int put_pin(void *data, const dfgnn_pin *pin) {
   return 0;
 }
 
-static int list(const tool_settings *settings, const char *path) {
-  static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
-                                        {"pass", "PASS", TOOL_TEXT},
-                                        {"dtype", "DTYPE", TOOL_TEXT},
-                                        {"bias", "BIAS", TOOL_FLAG},
-                                        {"dropout", "DROPOUT", TOOL_FLAG},
-                                        {"fingerprint", "GRAPH", TOOL_TEXT},
-                                        {"variant", "VARIANT", TOOL_VARIANT},
-                                        {NULL, NULL, 0}};
-  dfgnn_store *store = NULL;
-  json_t *rows = json_array();
-  dfgnn_status status = dfgnn__store_open(&store, path, DFGNN_STORE_READ);
-  if (status == DFGNN_ERROR_IO) /* without a store there are no pins */
-    return tool_report(settings, rows, columns);
-  if (!status)
-    status = dfgnn__store_each_pin(store, put_pin, rows);
-  dfgnn__store_close(store);
-  if (!status)
-    return tool_report(settings, rows, columns);
-  json_decref(rows);
-  return tool_fail(status);
+static dfgnn_status put_pins(dfgnn_store *store, json_t *rows) {
+  return dfgnn__store_each_pin(store, put_pin, rows);
 }
 
-/* The fingerprint of a graph; 0, which means any graph, if name is NULL. */
-static dfgnn_status fingerprint_of(uint64_t *fingerprint, const char *name) {
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
-  dfgnn_context *ctx = NULL;
-  dfgnn_graph *graph = NULL;
-  dfgnn_csr *csr = NULL;
-  *fingerprint = 0;
-  if (!name)
-    return DFGNN_OK;
-  options.device = "cpu";
-  options.store = "";
-  dfgnn_status status = dfgnn_context_create(&ctx, &options);
-  if (!status)
-    status = dfgnn__csr_open(&csr, name);
-  if (!status)
-    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
-  if (!status)
-    status = dfgnn_graph_signature(&signature, graph);
-  *fingerprint = signature.fingerprint;
-  dfgnn_graph_destroy(graph);
-  if (csr)
-    dfgnn_csr_free(csr);
-  dfgnn_context_destroy(ctx);
-  return status;
-}
+static const tool_column columns[] = {{"op", "OP", TOOL_TEXT},
+                                      {"pass", "PASS", TOOL_TEXT},
+                                      {"dtype", "DTYPE", TOOL_TEXT},
+                                      {"bias", "BIAS", TOOL_FLAG},
+                                      {"dropout", "DROPOUT", TOOL_FLAG},
+                                      {"fingerprint", "GRAPH", TOOL_TEXT},
+                                      {"variant", "VARIANT", TOOL_VARIANT},
+                                      {NULL, NULL, 0}};
 
 static dfgnn_status pin_all(dfgnn_store *store, const tool_settings *s,
                             uint64_t fingerprint, const char *variant) {
@@ -95,13 +56,13 @@ static dfgnn_status pin_all(dfgnn_store *store, const tool_settings *s,
 
 static int command(tool_settings *settings, int count, char **operands) {
   dfgnn_store *store = NULL;
-  uint64_t fingerprint = 0;
+  uint64_t fingerprint = 0; /* any graph */
   char path[4096];
   int status = tool_target_path(path, sizeof path, settings);
   if (status)
     return status;
   if (!count && !settings->remove)
-    return list(settings, path);
+    return tool_list_store(settings, path, put_pins, columns);
   if (settings->remove && count > 1)
     return tool_usage("--remove takes a GRAPH at most");
   const char *variant = settings->remove ? NULL : operands[0];
@@ -112,9 +73,9 @@ static int command(tool_settings *settings, int count, char **operands) {
     return tool_usage("the library has no variant '%s'; dfgnn-tune variants "
                       "lists them",
                       variant);
-  dfgnn_status failed = fingerprint_of(&fingerprint, graph);
-  if (!failed)
-    failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
+  if (graph && (status = tool_fingerprint(&fingerprint, graph)))
+    return status;
+  dfgnn_status failed = dfgnn__store_open(&store, path, DFGNN_STORE_WRITE);
   if (!failed)
     failed = pin_all(store, settings, fingerprint, variant);
   dfgnn__store_close(store);

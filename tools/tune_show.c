@@ -1,6 +1,5 @@
 /* tune_show.c - dfgnn-tune show: the contents of the stores */
 #include "dfgnn_graph.h"
-#include "graph/io/io.h"
 #include "lib/base/file.h"
 #include "lib/key.h"
 #include "lib/operator.h"
@@ -23,31 +22,10 @@ typedef struct selection {
 
 static int fingerprint_of(uint64_t *fingerprint, const char *name) {
   struct stat info;
-  dfgnn_csr *csr;
-  dfgnn_graph *graph;
-  dfgnn_context *ctx;
-  dfgnn_options options = DFGNN_OPTIONS_INIT;
-  dfgnn_signature signature = DFGNN_SIGNATURE_INIT;
   *fingerprint = 0;
   if (stat(name, &info) || !S_ISREG(info.st_mode))
     return TOOL_DONE;
-  options.device = "cpu";
-  options.store = "";
-  dfgnn_status status = dfgnn__csr_open(&csr, name);
-  if (status)
-    return tool_fail(status);
-  status = dfgnn_context_create(&ctx, &options);
-  if (!status) {
-    status = dfgnn_graph_create_csr(&graph, ctx, csr, NULL);
-    if (!status) {
-      status = dfgnn_graph_signature(&signature, graph);
-      dfgnn_graph_destroy(graph);
-    }
-    dfgnn_context_destroy(ctx);
-  }
-  dfgnn_csr_free(csr);
-  *fingerprint = signature.fingerprint;
-  return status ? tool_fail(status) : TOOL_DONE;
+  return tool_fingerprint(fingerprint, name);
 }
 
 static int is_store(const char *path) {
