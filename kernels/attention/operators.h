@@ -28,8 +28,6 @@
 #define DFGNN_OPS_NORMS DFGNN_OP_BIT(AGNN)
 /* att: a vector of the head, whose gradient all rows add to as to beta's. */
 #define DFGNN_OPS_ATT DFGNN_OP_BIT(GATV2)
-/* Rows of edges beside those of nodes. */
-#define DFGNN_OPS_EDGE_ROWS (DFGNN_OPS_KEY | DFGNN_OPS_ATT)
 
 /* All of them: a score is made of numbers or rows of both ends. */
 #define DFGNN_OPS_ATTENTION (DFGNN_OPS_SCALARS | DFGNN_OPS_QUERY)

@@ -557,10 +557,6 @@ out:
   return status;
 }
 
-int dfgnn__engine_ordinal(const dfgnn_engine *engine) {
-  return engine ? engine->ordinal : -1;
-}
-
 void dfgnn__engine_close(dfgnn_engine *engine) {
   if (!engine)
     return;

@@ -110,8 +110,6 @@ int dfgnn__engine_usable(char *why, size_t size);
  * libraries of the process share, current while it works. */
 dfgnn_status dfgnn__engine_open(dfgnn_engine **engine, int ordinal);
 void dfgnn__engine_close(dfgnn_engine *engine);
-/* The number of its device; -1 if it has none, or is NULL. */
-int dfgnn__engine_ordinal(const dfgnn_engine *engine);
 /* An engine without a device that compiles for an architecture ("sm_90");
  * nothing can be launched on it. */
 dfgnn_status dfgnn__engine_offline(dfgnn_engine **engine, const char *arch);

@@ -11,9 +11,9 @@ typedef struct dfgnn_program_array {
   dfgnn_dtype dtype;
 } dfgnn_program_array;
 
-/* Parameters of the evaluator on CPUs; 0: those that serve most programs. */
+/* Parameters of the evaluator on CPUs. */
 typedef struct dfgnn_program_blocks {
-  int simd;        /* 1 + that of kernels/common/cpu_simd.h; 0: the best */
+  int simd;        /* that of kernels/common/cpu_simd.h */
   int block_bytes; /* of the values of a block's edges */
   int chunks;      /* parts of the rows, which threads take */
 } dfgnn_program_blocks;
@@ -91,7 +91,8 @@ int dfgnn__program_needs_relations(const dfgnn_lowered *lowered);
  * double if a tensor is F64, else of float, in an order that does not depend on
  * the number of threads. */
 dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *job);
-/* Has what it runs been compiled, or cannot be?  The first call begins that. */
+/* Has what it runs with the best instruction set been compiled, or cannot be?
+ * The first call begins that. */
 int dfgnn__program_cpu_prepared(const dfgnn_program_job *job);
 
 /* The plain evaluation in double, each value for all places at once, with a

@@ -13,12 +13,9 @@
 #include "lib/base/error.h"
 
 enum {
-  BLOCK_BYTES = 96 << 10, /* of the values of a block's edges */
   BLOCK_EDGES = 256,
-  FEW = 4096,  /* edges and rows that one thread walks */
-  CHUNKS = 64, /* parts of the rows, whatever the number of threads, unless
-                * they are tuned */
-  PARTS = 16,  /* of a giant row, likewise */
+  FEW = 4096, /* edges and rows that one thread walks */
+  PARTS = 16, /* of a giant row, whatever the number of threads */
   GIANT_BLOCKS = 8
 };
 

@@ -16,7 +16,7 @@ static dfgnn_status blocks_launch(const dfgnn_launch *launch) {
   dfgnn__program_job_of(&job, &binding, &launch->setting, launch->views);
   const dfgnn_args *args = launch->args;
   job.seed = args->seed ? *args->seed : args->seed_value;
-  job.blocks = (dfgnn_program_blocks){.simd = parameter[SIMD] + 1,
+  job.blocks = (dfgnn_program_blocks){.simd = parameter[SIMD],
                                       .block_bytes = parameter[KIB] << 10,
                                       .chunks = parameter[CHUNKS]};
   return dfgnn__program_cpu(&job);

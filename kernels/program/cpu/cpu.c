@@ -23,22 +23,18 @@ static int sums_are_double(const dfgnn_program_job *job) {
   return is_double;
 }
 
-static int instructions_of(const dfgnn_program_job *job, int is_double) {
-  int simd = job->blocks.simd ? job->blocks.simd - 1 : 2;
-  while (!dfgnn__program_evaluator(simd, is_double))
-    simd--;
-  return simd;
-}
-
 dfgnn_status dfgnn__program_cpu(const dfgnn_program_job *given) {
   dfgnn_program_job job = *given;
   const int is_double = sums_are_double(given);
-  const int simd = instructions_of(given, is_double);
+  const int simd = given->blocks.simd;
   dfgnn__body_find(&job, simd, is_double);
   return dfgnn__program_evaluator(simd, is_double)(&job);
 }
 
 int dfgnn__program_cpu_prepared(const dfgnn_program_job *job) {
   const int is_double = sums_are_double(job);
-  return dfgnn__body_settled(job, instructions_of(job, is_double), is_double);
+  int best = 2;
+  while (!dfgnn__program_evaluator(best, is_double))
+    best--;
+  return dfgnn__body_settled(job, best, is_double);
 }

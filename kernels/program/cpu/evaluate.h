@@ -286,8 +286,7 @@ static dfgnn_status prepare_walk(engine *e, const dfgnn_walk *walk) {
   }
   int64_t bytes =
       (e->edge_elements + e->scratch_elements + 1) * (int64_t)sizeof(REAL);
-  const dfgnn_program_blocks *tuned = &e->job->blocks;
-  e->edges = (tuned->block_bytes ? tuned->block_bytes : BLOCK_BYTES) / bytes;
+  e->edges = e->job->blocks.block_bytes / bytes;
   e->edges = e->edges < 8 ? 8 : e->edges > BLOCK_EDGES ? BLOCK_EDGES : e->edges;
   cut(e);
   free(e->all);
@@ -461,7 +460,7 @@ static dfgnn_status evaluate(const dfgnn_program_job *job) {
   engine e = {.job = job,
               .dag = job->lowered->dag,
               .lowered = job->lowered,
-              .chunks = job->blocks.chunks ? job->blocks.chunks : CHUNKS};
+              .chunks = job->blocks.chunks};
   dfgnn_status status = allocate(&e);
   if (!status)
     convert_inputs(&e);

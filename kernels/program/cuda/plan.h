@@ -53,9 +53,8 @@ int dfgnn__plan_folds_lanes(const walk_plan *p, int32_t n);
 /* Does an operation read what its result's place and axes say? */
 int dfgnn__plan_elementwise(int op);
 
-/* The logsumexp, and the scores, of a weight exp(score - lse). */
+/* The logsumexp of a weight exp(score - lse). */
 int32_t dfgnn__plan_lse_of(const walk_plan *p, int32_t weight);
-int32_t dfgnn__plan_score_of(const walk_plan *p, int32_t weight);
 
 /* soften.c: a softmax takes one look at the edges.  sum(exp(x - lse) y) is made
  * while lse is: the sum is relative to the maximum so far, as that of lse is,

@@ -44,10 +44,6 @@ int32_t dfgnn__plan_lse_of(const walk_plan *p, int32_t weight) {
   return negated_lse(p, argument(p, difference, lse_side(p, weight)));
 }
 
-int32_t dfgnn__plan_score_of(const walk_plan *p, int32_t weight) {
-  return argument(p, argument(p, weight, 0), 1 - lse_side(p, weight));
-}
-
 /* The weight among the factors of a product; -1: none. */
 static int32_t weight_in(const walk_plan *p, int32_t n) {
   if (lse_side(p, n) >= 0)
