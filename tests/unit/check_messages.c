@@ -2,9 +2,12 @@
  * float64 reference, and what the reference computes against the formulas by
  * hand. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/common/messages.h"
-#include "tests/unit/fixture.h"
+
+#define BACKEND "cpu"
+#define TESTS MESSAGE_TESTS
 
 /* Other types than float, whose loops are of the same source, take one of the
  * operators that share out the problems, each kind and pass another; types of
@@ -22,25 +25,12 @@ static int has_turn(const variant_test *test) {
 
 #define TAKE(i)                                                                \
   variant_test test = message_test_make(i);                                    \
-  ck_assert_int_gt(variant_test_count("cpu", &test), 1);                       \
+  ck_assert_int_gt(variant_test_count(BACKEND, &test), 1);                     \
   if (!has_turn(&test))                                                        \
   return
+#include "tests/common/promises.h"
 
-TEST_LOOP(every_variant_matches_the_reference_on_every_shape, 0,
-          MESSAGE_TESTS) {
-  TAKE(_i);
-  check_every_variant("cpu", &test);
-}
-
-TEST_LOOP(any_strides_are_followed, 0, MESSAGE_TESTS) {
-  TAKE(_i);
-  check_strides("cpu", &test);
-}
-
-TEST_LOOP(every_call_gives_the_same_bits, 0, MESSAGE_TESTS) {
-  TAKE(_i);
-  check_repeats("cpu", &test);
-}
+IN_CASE("formulas")
 
 /* ---- by hand ------------------------------------------------------------- */
 

@@ -238,10 +238,10 @@ static inline int run_tests(Suite *suite) {
   }                                                                            \
   static void name(int _i CK_ATTRIBUTE_UNUSED)
 #define TEST(name) TEST_LOOP(name, 0, 1)
-#define IN_CASE(name) IN_CASE_OF(name, __LINE__)
-#define IN_CASE_OF(name, line) IN_CASE_AT(name, line)
-#define IN_CASE_AT(name, line)                                                 \
-  __attribute__((constructor)) static void begins_case_##line(void) {          \
+#define IN_CASE(name) IN_CASE_OF(name, __COUNTER__)
+#define IN_CASE_OF(name, number) IN_CASE_AT(name, number)
+#define IN_CASE_AT(name, number)                                               \
+  __attribute__((constructor)) static void begins_case_##number(void) {        \
     test_case_now = name;                                                      \
   }
 #define TEST_MAIN(of, ...)                                                     \
