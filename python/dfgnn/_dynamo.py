@@ -7,6 +7,7 @@ Dynamo takes what classes have for constants, so that classes are looked at here
 import dis
 import functools
 import logging
+import os
 import threading
 import types
 import warnings
@@ -66,6 +67,8 @@ def _backend(module, inputs):
     if making is None:
         raise _Later
     _check_code()
+    if any(node.target is torch._assert_async for node in module.graph.nodes):
+        raise TraceError("assert asks what a tensor holds")
     return making(module)
 
 
@@ -78,9 +81,10 @@ class _Deletes(Exception):
 
 
 def _check_code():
-    """Raises TraceError for code whose effects Dynamo does wrongly: it deletes
-    an attribute that was set before once more.  Those of a layer are there when
-    it looks, then, for which _Deletes names them."""
+    """Raises TraceError for code that Dynamo follows wrongly.  It has no guard
+    on what was not found, nor on what __dict__ holds.  It deletes an attribute
+    that was set before once more: those of a layer are there when it looks,
+    then, for which _Deletes names them."""
     context = torch._guards.TracingContext.try_get()
     methods, known = getattr(_thread, "deletes", None) or ((), ())
     codes = [c for c in getattr(context, "previously_inlined_functions", ())
@@ -88,6 +92,9 @@ def _check_code():
     asks = any(_ASKS.intersection(c.co_names) for c in codes)
     names = set()
     for code in codes:
+        if _is_unguarded(code):
+            raise TraceError(f"{code.co_filename}, in {code.co_name}: what it "
+                             "does not find is on no guard of torch.compile's")
         for own, name in _deleted(code):
             if asks or not own or code not in methods:
                 raise TraceError(f"{code.co_filename}, in {code.co_name}: "
@@ -97,7 +104,24 @@ def _check_code():
         raise _Deletes(names)
 
 
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 _ASKS = {"hasattr", "getattr", "__dict__", "vars"}
+
+
+@functools.lru_cache(4096)
+def _is_unguarded(code):
+    """Whether code looks into __dict__, says what is had for an attribute that
+    is not there, or handles exceptions."""
+    if code.co_filename.startswith(_PYTHON) and \
+            "site-packages" not in code.co_filename:
+        return False  # Python's own
+    if {"__dict__", "vars", "suppress"}.intersection(code.co_names) or \
+            code.co_name in ("__getattr__", "__getattribute__"):
+        return True
+    steps = [step.opname for step in dis.get_instructions(code)]
+    return "SETUP_FINALLY" in steps or any(
+        step == "PUSH_EXC_INFO" and after != "WITH_EXCEPT_START"
+        for step, after in zip(steps, steps[1:]))
 
 
 @functools.lru_cache(4096)

@@ -1,7 +1,9 @@
 """Layers of one's own, traced by dfgnn.accelerate, against their own path."""
 
+import contextlib
 import copy
 import pickle
+import sys
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from torch_geometric.utils import softmax  # noqa: E402
 
 from conftest import random_edges  # noqa: E402
 from traced_layers import (  # noqa: E402
-    accelerated, Attention, by_kind, case, derivatives, edges, Filter, flat, H,
+    accelerated, Asserts, Attention, by_kind, case, derivatives, edges, Filter, flat, H,
     M, N, Network, Normed, NormedEnd, NoSize, Own, same, Scattered, W, Wide)
 
 
@@ -236,6 +238,102 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
     assert reason in report.kept[0].reason
     if kind is not Recurrent:
         assert f"{__file__}, line " in report.kept[0].reason
+
+
+class Finds(Own):
+    """Looks for attributes in ways that no guard of torch.compile's is on."""
+
+    def message(self, x_j):
+        return x_j * getattr(self, "by_" + self.way)()
+
+    def by_error(self):
+        try:
+            return self.factor
+        except AttributeError:
+            return 1.0
+
+    def by_dict(self):
+        return self.__dict__.get("factor", 1.0)
+
+    def by_context(self):
+        with contextlib.suppress(AttributeError):
+            return self.factor
+        return 1.0
+
+
+class Defaults(Own):
+    def __getattr__(self, name):
+        return 1.0 if name == "factor" else super().__getattr__(name)
+
+    def message(self, x_j):
+        return x_j * self.factor
+
+
+@pytest.mark.parametrize("kind, way", [
+    (Finds, "error"), (Finds, "dict"), (Finds, "context"), (Defaults, "")])
+def test_attributes_that_come_later_are_found(kind, way):
+    layer, e, given = case(kind)
+    layer.way = way
+    fast, _ = accelerated(layer)
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    layer.factor = fast.factor = 3.0
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+
+
+def test_an_assert_of_what_a_tensor_holds_is_the_users():
+    layer, e, given = case(Asserts)
+    fast, _ = accelerated(layer)
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    with pytest.raises(AssertionError, match="much"):
+        fast(e, x=100 * given["x"].exp() + 100)
+
+
+WAYS = [torch.tanh]
+
+
+class Reads(Own):
+    """What a call reads beside numbers that are attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.factors, self.act = [1.0], torch.tanh
+
+    def message(self, x_j):
+        return WAYS[0](self.act(x_j)) * self.factors[0]
+
+
+def test_torch_compile_reads_anew_what_has_changed(monkeypatch):
+    from dfgnn.nn.pyg import _compiled
+    layer, e, given = case(Reads)
+    fast, _ = accelerated(layer)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="eager")
+    count = len(_compiled._MODULES)
+
+    def agree():
+        same(flat(compiled(e, **given)), flat(layer(e, **given)))
+    agree()
+    layer.factors[0] = fast.factors[0] = 4.0
+    agree()
+    layer.act = fast.act = torch.sin
+    agree()
+    monkeypatch.setattr(sys.modules[__name__], "WAYS", [torch.cos])
+    agree()
+    assert len(_compiled._MODULES) == count + 4
+
+
+class Counts(Own):
+    def message(self, x_j):
+        return x_j * 2 if x_j.size(0) > 30 else x_j
+
+
+def test_torch_compile_asks_for_the_number_of_edges_there_is():
+    layer, e, given = case(Counts)
+    fast, _ = accelerated(layer)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="eager")
+    for edges in (e, e[:, :20], e[:, :31], e[:, :1]):
+        same(flat(compiled(edges, **given)), flat(layer(edges, **given)))
 
 
 def test_narrow_rows_of_edges_are_put_in_order(monkeypatch):

@@ -11,6 +11,7 @@ import operator
 import re
 import weakref
 
+import sympy
 import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
@@ -61,12 +62,15 @@ def fused(layer):
 
 
 def recorded(layer, *about):
-    """_record(), the same again: torch.compile may begin anew."""
+    """_record(), the same again in one compilation, which may begin anew.
+    Another may come of a change of anything that the layer reads."""
+    compilation = torch._guards.CompileContext.try_get()
     key = about, tuple(_watched(layer))
     found = _RECORDED.get(layer)
-    if found is None or found[0] != key:
-        found = _RECORDED[layer] = key, _record(layer, *about)
-    return found[1]
+    if found is None or compilation is None or \
+            found[0] is not compilation or found[1] != key:
+        found = _RECORDED[layer] = compilation, key, _record(layer, *about)
+    return found[2]
 
 
 def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
@@ -82,6 +86,7 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         for source in programs.numbers:
             if not source.startswith(("L['layer']", "L['kwargs']")):
                 raise TraceError(f"the number {source} may change")
+        _check_sizes(module, programs.notes.rows)
         return programs
     try:
         args = _stand_in(edge_dtype, device, size, given)
@@ -105,6 +110,37 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
     number = len(_MODULES)
     _MODULES[number] = module
     return number, *ends, notes.rows.flipped, tensors
+
+
+def _check_sizes(module, rows):
+    """Raises where Python has asked something of a number of rows that
+    does not hold of any: those of the graph stand for others."""
+    sizes = [n for node in module.graph.nodes if node.op == "placeholder"
+             for made in [node.meta["example_value"]]
+             for n in (made.shape if isinstance(made, Tensor) else (made,))]
+    for env in {n.node.shape_env for n in sizes if isinstance(n, torch.SymInt)}:
+        counted = [env.replace(n) for n in rows.counted
+                   if isinstance(n, sympy.Expr)]
+        for guard in env.guards:
+            asked = guard.expr
+            own = [s for s in asked.free_symbols if env.replace(s) in counted]
+            if own and not _holds(asked, own, {
+                    s: env.size_hint(s, allow_none=True)
+                    for s in asked.free_symbols}):
+                raise TraceError(f"Python asks whether {asked}, of a number "
+                                 "of rows")
+
+
+def _holds(asked, own, hints):
+    """Whether it holds of other numbers of rows, too; those that are equal
+    here are so in each call."""
+    numbers = {int(n) + d for n in asked.atoms(sympy.Integer)
+               for d in (-1, 0, 1)} | {2, 3, 4, 5, 7, 10007, 1 << 20}
+    return all(
+        asked.subs({s: n if s in own and hints[s] == size else hint
+                    for s, hint in hints.items()}) == sympy.true
+        for size in {hints[s] for s in own}
+        for n in numbers - set(hints.values()) if n >= 2)
 
 
 _ARGUMENT = re.compile(r"L\['kwargs'\]\['(\w+)'\](?:\[(\d)\])?$")
@@ -218,6 +254,8 @@ def propagate(layer, edge_index, size, kwargs):
     given = _described(kwargs, rows)
     if given is None:
         return NotImplemented
+    if any([_surely(n < 2) for n in rows.sizes]):
+        return NotImplemented  # of which torch.compile knows that it is one
     about = size
     if size is not None:
         about = tuple([None if n is None else rows.number(n) for n in size])
