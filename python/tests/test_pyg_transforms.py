@@ -12,7 +12,6 @@ pytest.importorskip("torch_geometric.nn")
 
 import dfgnn  # noqa: E402
 import torch_geometric.nn as G  # noqa: E402
-from dfgnn.nn.pyg._functions import FUNCTIONS  # noqa: E402
 from torch_geometric.utils import scatter, softmax  # noqa: E402
 
 N, F = 12, 6

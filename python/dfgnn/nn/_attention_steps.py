@@ -7,8 +7,6 @@ from .._loops import all_loop_features
 from ..functional import (
     agnn_attention, gat_attention, gatv2_attention, gt_attention)
 from ..graph import Graph
-from ..convert import as_graph
-from .._values import is_adjacency
 from ._exact import outside_autocast, result_type, softmax_type
 from ._linear import of_edges, together
 
@@ -35,9 +33,6 @@ def with_loop_features(layer, graph, sizes, edge_attr, row=1):
     reduced by this row of the edge_index; edge_attr if it adds none."""
     if not layer.add_self_loops or edge_attr is None:
         return edge_attr
-    if not isinstance(graph, Graph) and (
-            not isinstance(graph, torch.Tensor) or is_adjacency(graph)):
-        graph = as_graph(graph, sizes)
     edges = graph.edge_index if isinstance(graph, Graph) else graph
     return all_loop_features(edge_attr, edges, min(sizes), layer.fill_value,
                              row)
@@ -77,8 +72,6 @@ def _edge_score(layer, edge_attr):
     """[E, H] what features of edges add to the scores of a GATConv."""
     if edge_attr is None or layer.lin_edge is None:
         return None
-    if edge_attr.dim() == 1:
-        edge_attr = edge_attr.view(-1, 1)
     att, (edge_attr, weight, bias) = layer.att_edge[0], of_edges(layer,
                                                                  edge_attr)
     if weight is None:
@@ -121,8 +114,6 @@ def _edge_inputs(layer, edge_attr, like):
     its values."""
     if edge_attr is None:
         return {}
-    if edge_attr.dim() == 1:
-        edge_attr = edge_attr.view(-1, 1)
     kind = like.dtype
     if edge_attr.dtype != kind and torch.is_autocast_enabled(
             like.device.type):

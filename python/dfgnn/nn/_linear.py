@@ -123,7 +123,7 @@ def hooked(module):
                 or "forward" in module.__dict__)
 
 
-def _is_product(layer):
+def is_product(layer):
     """Whether calling the layer is its product and nothing else: it is of no
     subclass (a parametrization is one), has no hook, and knows its size."""
     return type(layer) in LINEARS and not hooked(layer)
@@ -133,7 +133,9 @@ def of_edges(layer, edge_attr):
     """(edge_attr, edge_weight, edge_bias) of a layer's attention: a lin_edge
     that is more than a product makes edge_attr [E, H, D]."""
     linear = layer.lin_edge
-    if type(linear) in LINEARS and not hooked(linear):
+    if edge_attr.dim() == 1:
+        edge_attr = edge_attr.view(-1, 1)
+    if is_product(linear):
         return edge_attr, linear.weight, linear.bias
     return linear(edge_attr).view(-1, layer.heads, layer.out_channels), None, \
         None
@@ -142,7 +144,7 @@ def of_edges(layer, edge_attr):
 def added(out, x, layer):
     """out + layer(x), as one addmm() where that gives the same."""
     if x.dim() == 2 and out.dim() == 2 and layer.bias is None and \
-            _is_product(layer) and x.dtype == out.dtype:
+            is_product(layer) and x.dtype == out.dtype:
         return torch.addmm(out, x, layer.weight.t())
     return out + layer(x)
 
@@ -151,7 +153,7 @@ def together(x, layers):
     """[layer(x) for layer in layers], as one product where that gives the
     same."""
     for layer in layers:
-        if not _is_product(layer) or (layer.bias is None) != (
+        if not is_product(layer) or (layer.bias is None) != (
                 layers[0].bias is None):
             return [layer(x) for layer in layers]
     weight = torch.cat([layer.weight for layer in layers])

@@ -112,8 +112,6 @@ class GCNConv(_Static):
         given = edges
         if is_adjacency(edges):
             edges, edge_weight = _matrix(edges, num_nodes, dtype)
-        elif not isinstance(edges, (torch.Tensor, Graph)):
-            edges = ops.untraced_graph(edges, num_nodes)
         src, dst = edges.edge_index if isinstance(edges, Graph) else edges
         if self.add_self_loops:
             is_loop = src == dst
@@ -141,16 +139,12 @@ class GCNConv(_Static):
             torch.promote_types(h.dtype, x.dtype))
 
     def _by_weights(self, edges, x, edge_weight):
-        loops = False
         if self.normalize:
             edges, edge_weight = self._normalized(edges, x.size(0),
                                                   edge_weight, x.dtype)
-            loops = self.add_self_loops
-        else:
-            edges, edge_weight = self.with_values(edges, edge_weight, x,
-                                                  x.size(0))
         h = self.lin(x)
-        out = spmm(edges, h, edge_weight, self_loops=loops)
+        out = spmm(edges, h, edge_weight, self_loops=self.normalize and
+                   self.add_self_loops)
         if edge_weight is None:
             return out
         return out.to(torch.promote_types(h.dtype, edge_weight.dtype))
@@ -165,7 +159,7 @@ class GCNConv(_Static):
                              "input while this layer does not support "
                              "bipartite message passing")
         edges = self.weighted_edges(edge_index, edge_weight)
-        if not is_adjacency(edges):
+        if not self.normalize or not is_adjacency(edges):
             edges, edge_weight = self.with_values(edges, edge_weight, x,
                                                   x.size(self.node_dim))
         heads = self.heads_of(x)
@@ -460,10 +454,6 @@ class ResGatedGraphConv(_MessageConv):
         return out if self.bias is None else out + self.bias
 
     def _by_edge(self, edges, src, dst, edge_attr, count):
-        if not isinstance(edges, (torch.Tensor, Graph)) or (
-                isinstance(edges, torch.Tensor) and
-                edges.layout != torch.strided):
-            edges = ops.untraced_graph(edges, (src.size(0), count))
         source, target = edges.edge_index if isinstance(edges, Graph) \
             else edges
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from ...functional import gt_attention
 from .._guards import Other, known
-from .._linear import LINEARS, hooked
+from .._linear import hooked, is_product
 from ._block import Row
 
 
@@ -35,7 +35,7 @@ def query_key_value_edges(block, x, edge_attr):
     linear = block.lin_edge
     if block.shard_strategy != "edges":
         raise Other("its heads are on several ranks")
-    if type(linear) not in LINEARS or hooked(linear):
+    if not is_product(linear):
         raise Other(f"its lin_edge is a {type(linear).__name__}, or a hook "
                     "looks at it")
     _looked_at(block)

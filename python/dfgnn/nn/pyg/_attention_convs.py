@@ -1,12 +1,11 @@
 """Layers that attend: GAT, GATv2, transformers and their kin."""
 
 import torch
-from torch_geometric.nn import Linear
 
 from ... import ops
 from ...graph import Graph
 from .. import _attention_steps as steps
-from .._linear import hooked
+from .._linear import is_product
 from ._edges import edges_as_given, ends, graph_of, known, reverse
 from ._mixin import fits, unfit, usual
 from ._reduce import is_sum
@@ -57,8 +56,7 @@ def edges_looked_at(layer):
     """Whether the projection of edge features is more than a product with its
     weight: its class is another, or a hook looks at it."""
     lin = layer.lin_edge
-    return lin is not None and (
-        type(lin) not in (Linear, torch.nn.Linear) or hooked(lin))
+    return lin is not None and not is_product(lin)
 
 
 def _additive_reason(layer, edge_index, edge_attr, given, wanted):

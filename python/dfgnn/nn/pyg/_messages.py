@@ -2,19 +2,13 @@
 reduces them, edge by edge, and keeps none."""
 
 import torch
-from torch_geometric.nn import Linear
 
 from ...messages import gated_messages, relu_messages
-from .._linear import hooked
+from .._linear import hooked, is_product
 from ..sum_convs import gated_parts
 from ._edges import ends, graph_of, known
 from ._mixin import fits
 from ._reduce import combine, edge_messages, reductions
-
-
-def _plain_linear(module):
-    """Whether a module is x W^T + b, and no hook looks at it."""
-    return type(module) in (torch.nn.Linear, Linear) and not hooked(module)
 
 
 def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
@@ -26,7 +20,7 @@ def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
             or met.src.dim() != 2 or edge_attr.dim() != 2):
         return None
     weight = bias = None
-    if linear is not None and _plain_linear(linear):
+    if linear is not None and is_product(linear):
         weight, bias = linear.weight, linear.bias
     elif linear is not None:
         edge_attr = linear(edge_attr)
@@ -60,7 +54,7 @@ def residual_gates(layer, edge_index, size, k, q, v, edge_attr=None):
             or hooked(layer.act) or not known(edge_index) or not fits(k, q, v, edge_attr)
             or v.dim() != 2
             or edge_attr is not None and (edge_attr.dim() != 2 or not all(
-                map(_plain_linear, linears)))):
+                map(is_product, linears)))):
         return edge_messages(layer, edge_index, size, **given)
     graph = graph_of(layer, edge_index, met.num_src, k.size(0))
     nodes, edges = (v, k, q), {}

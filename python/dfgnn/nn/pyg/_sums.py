@@ -3,7 +3,7 @@ follow from sums of such messages."""
 
 import torch
 import torch.nn.functional as F
-from torch_geometric.nn import MLP, Linear, aggr
+from torch_geometric.nn import MLP, aggr
 
 from ... import ops
 from ..._edge_sums import degrees
@@ -12,7 +12,7 @@ from ...aggregation import each_reduction, spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._guards import watched
-from .._linear import hooked
+from .._linear import hooked, is_product
 from .._networks import after_linear
 from . import _traced as traced
 from ._edges import (
@@ -151,8 +151,7 @@ def _first_linear(network):
     (None, None) if it begins otherwise or a hook looks at it."""
     modules = _modules(network)
     first = modules[0] if modules else None
-    if (type(first) not in (torch.nn.Linear, Linear)
-            or hooked(network) or hooked(first)):
+    if not is_product(first) or hooked(network):
         return None, None
     return first, modules[1:]
 

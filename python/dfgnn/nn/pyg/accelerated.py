@@ -4,7 +4,9 @@ from torch_geometric.nn import MessagePassing
 
 from ..._over import own
 from . import CLASSES, UNITS, Fused, HeteroConv, _functions, _traced
-from .relations import calls, to_hetero
+from ._traced import state  # noqa: F401 - asked for by name
+from .relations import calls
+from .relations.to_hetero import restore, rewrite  # noqa: F401 - likewise
 
 _THEIRS = {ours: theirs for theirs, ours in (*CLASSES.items(),
                                              *UNITS.items())}
@@ -21,16 +23,6 @@ def detail(module):
     if type(module) is HeteroConv:
         return calls.described(dict(module.convs.items()))
     return None
-
-
-def rewrite(module):
-    """[(name, how)] of the layers inside a module that made one call of several
-    of them, see relations/to_hetero.py."""
-    return to_hetero.rewrite(module)
-
-
-def restore(module):
-    to_hetero.restore(module)
 
 
 def traced(kind):
@@ -50,12 +42,6 @@ def with_functions(kind):
 
 def without_functions(kind):
     return own(kind, _functions.calling)
-
-
-def state(layer):
-    """The state of a traced layer: .served calls by programs, .reason
-    that its latest call was not, .checked on first use."""
-    return _traced.state(layer)
 
 
 def without_kernels(kind):
