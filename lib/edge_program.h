@@ -113,7 +113,6 @@ typedef struct dfgnn_edge_execution {
   dfgnn_program_job job;
   dfgnn_binding binding;
   dfgnn_program_array inputs[DFGNN_DAG_INPUTS], outputs[DFGNN_DAG_OUTPUTS];
-  dfgnn_extent *extents;
 } dfgnn_edge_execution;
 
 /* Binds tensors by name, and sizes, for the counts of a matrix. */

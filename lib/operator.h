@@ -46,9 +46,7 @@ typedef struct dfgnn_operator {
   const char *paper[2];
   int gathers; /* rows that a fused kernel gathers for an edge: GT 2 */
   /* Computes with host arrays and complete arguments. */
-  dfgnn_status (*reference)(const dfgnn_problem *problem,
-                            const dfgnn_matrix *matrix, const dfgnn_args *args,
-                            const dfgnn_expected *expected);
+  dfgnn_reference reference;
 } dfgnn_operator;
 
 /* NULL if the library has none. */

@@ -88,8 +88,8 @@ static void at_destination(walk *w, int64_t row, int64_t head) {
                   head);
   dfgnn__ref_load(w->out, p, args->out, &args->out_strides, row, head);
   w->lse = dfgnn__ref_scalar(p, args->lse, row * p->heads + head);
-  if (dfgnn__ref_offset(w->matrix, row) ==
-      dfgnn__ref_offset(w->matrix, row + 1)) {
+  if (dfgnn__offset_at(w->matrix, row) ==
+      dfgnn__offset_at(w->matrix, row + 1)) {
     w->delta = num_of(0); /* no edge reads it */
     return;
   }
@@ -283,8 +283,8 @@ typedef struct row_results {
 
 static void walk_row(walk *w, int64_t row, int64_t head, const row_results *to,
                      parameters *p) {
-  int64_t begin = dfgnn__ref_offset(w->matrix, row);
-  int64_t count = dfgnn__ref_offset(w->matrix, row + 1) - begin;
+  int64_t begin = dfgnn__offset_at(w->matrix, row);
+  int64_t count = dfgnn__offset_at(w->matrix, row + 1) - begin;
   const int32_t *indices = w->matrix->indices + begin;
   dfgnn_ref_row repeated = dfgnn__ref_row(indices, count, w->order, w->bounds);
   begin_sums(w, count);
@@ -325,8 +325,8 @@ static void walk_column(walk *w, const dfgnn_matrix *transposed,
                         const dfgnn_ref_result *value,
                         const dfgnn_ref_result *score_src) {
   dfgnn_op op = w->problem->op;
-  int64_t begin = dfgnn__ref_offset(transposed, column);
-  int64_t count = dfgnn__ref_offset(transposed, column + 1) - begin;
+  int64_t begin = dfgnn__offset_at(transposed, column);
+  int64_t count = dfgnn__offset_at(transposed, column + 1) - begin;
   const int32_t *indices = transposed->indices + begin;
   dfgnn_ref_row repeated = dfgnn__ref_row(indices, count, w->order, w->bounds);
   begin_sums(w, count);

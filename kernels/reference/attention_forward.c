@@ -88,8 +88,8 @@ typedef struct normalizer {
 /* Leaves the exponentials of a row's scores in s->weights. */
 static normalizer exponentials(const call *c, const scratch *s, int64_t row,
                                int64_t head) {
-  int64_t begin = dfgnn__ref_offset(c->matrix, row);
-  int64_t count = dfgnn__ref_offset(c->matrix, row + 1) - begin;
+  int64_t begin = dfgnn__offset_at(c->matrix, row);
+  int64_t count = dfgnn__offset_at(c->matrix, row + 1) - begin;
   const int32_t *indices = c->matrix->indices + begin;
   normalizer n = {.maximum = -INFINITY,
                   .repeated =
@@ -136,8 +136,8 @@ static dfgnn_ref_part average(const call *c, const scratch *s,
 static void attend(const call *c, scratch *s, int64_t row, int64_t head,
                    const dfgnn_ref_result *out, const dfgnn_ref_result *lse,
                    const dfgnn_ref_result *weights) {
-  int64_t begin = dfgnn__ref_offset(c->matrix, row);
-  int64_t count = dfgnn__ref_offset(c->matrix, row + 1) - begin;
+  int64_t begin = dfgnn__offset_at(c->matrix, row);
+  int64_t count = dfgnn__offset_at(c->matrix, row + 1) - begin;
   const int32_t *indices = c->matrix->indices + begin;
   dfgnn__ref_load_head(&s->rows, c->problem, c->args, head);
   dfgnn__ref_load_destination(&s->rows, c->problem, c->args, row, head);

@@ -9,7 +9,6 @@
 #include <omp.h>
 #endif
 
-#include "kernels/common/number.h"
 #include "lib/base/error.h"
 
 static int team_size(void) {
@@ -60,10 +59,6 @@ double *dfgnn__ref_take(double **memory, int64_t count) {
   return taken;
 }
 
-int64_t dfgnn__ref_offset(const dfgnn_matrix *matrix, int64_t row) {
-  return dfgnn__index_at(matrix->offsets, matrix->offsets64, row);
-}
-
 int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
                         int64_t k) {
   return dfgnn__index_at(transpose->array[2], matrix->offsets64, k);
@@ -112,8 +107,8 @@ int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
   first[0] = 0;
   for (int64_t r = 0; r < count; r++) {
     int64_t row = expected->rows ? expected->rows[r] : r;
-    first[r + 1] = first[r] + dfgnn__ref_offset(matrix, row + 1) -
-                   dfgnn__ref_offset(matrix, row);
+    first[r + 1] = first[r] + dfgnn__offset_at(matrix, row + 1) -
+                   dfgnn__offset_at(matrix, row);
   }
   return first;
 }
@@ -173,8 +168,8 @@ dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
 
 dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
                                  int32_t *order, int bounds) {
-  dfgnn_ref_edges e = {.begin = dfgnn__ref_offset(matrix, row)};
-  e.count = dfgnn__ref_offset(matrix, row + 1) - e.begin;
+  dfgnn_ref_edges e = {.begin = dfgnn__offset_at(matrix, row)};
+  e.count = dfgnn__offset_at(matrix, row + 1) - e.begin;
   e.indices = matrix->indices + e.begin;
   e.repeated = dfgnn__ref_row(e.indices, e.count, order, bounds);
   return e;

@@ -5,7 +5,7 @@
 #ifndef DFGNN_KERNELS_REFERENCE_REFERENCE_H
 #define DFGNN_KERNELS_REFERENCE_REFERENCE_H
 
-#include "kernels/common/variant.h"
+#include "kernels/common/host_view.h"
 
 /* Which results to compute. */
 typedef struct dfgnn_expected {
@@ -54,7 +54,6 @@ double *dfgnn__ref_take(double **memory, int64_t count);
 
 /* ---- numbers in their storage type --------------------------------------- */
 
-int64_t dfgnn__ref_offset(const dfgnn_matrix *matrix, int64_t row);
 /* An element of a transposed view's array[2]. */
 int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
                         int64_t k);

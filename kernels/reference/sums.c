@@ -89,8 +89,8 @@ static double factor(const dfgnn_ref_call *c, int64_t row, int64_t column,
   if (p->op == DFGNN_OP_SPMM_WEIGHTED)
     f *= dfgnn__ref_scalar(p, c->args->edge_weight, edge * p->heads + head);
   else if (p->op == DFGNN_OP_SPMM_MEAN || p->op == DFGNN_OP_REDUCE_MEAN)
-    f /= (double)(dfgnn__ref_offset(c->matrix, row + 1) -
-                  dfgnn__ref_offset(c->matrix, row));
+    f /= (double)(dfgnn__offset_at(c->matrix, row + 1) -
+                  dfgnn__offset_at(c->matrix, row));
   return f;
 }
 
@@ -154,8 +154,8 @@ static void load_row(walk *w, int64_t row) {
 /* Computes the gradients of an edge's messages; the messages and the row's
  * tensors are there already. */
 static void grade_edge(walk *w, int64_t row, int64_t column, int64_t edge) {
-  int64_t begin = dfgnn__ref_offset(w->call->matrix, row), k = edge - begin;
-  double degree = (double)(dfgnn__ref_offset(w->call->matrix, row + 1) - begin);
+  int64_t begin = dfgnn__offset_at(w->call->matrix, row), k = edge - begin;
+  double degree = (double)(dfgnn__offset_at(w->call->matrix, row + 1) - begin);
   dfgnn_op op = w->call->problem->op;
   if (is_sum(op)) {
     set_factors(w, row, column, edge, w->row.out);
@@ -392,8 +392,8 @@ static dfgnn_status know(dfgnn_ref_call *c) {
     return dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory");
   for (int64_t i = 0; i < expected->column_count; i++) {
     int64_t column = expected->columns ? expected->columns[i] : i;
-    for (int64_t k = dfgnn__ref_offset(&t, column);
-         k < dfgnn__ref_offset(&t, column + 1); k++)
+    for (int64_t k = dfgnn__offset_at(&t, column);
+         k < dfgnn__offset_at(&t, column + 1); k++)
       c->wanted[t.indices[k]] = 1;
   }
   return dfgnn__ref_know_moments(c);

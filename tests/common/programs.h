@@ -222,8 +222,9 @@ static inline double bounds_off(const dfgnn_edge_program *program,
   dfgnn__program_take_views(&x.job, &graph->exact, views);
   ck_ok(dfgnn__edge_program_bind(&x, program, &graph->exact, in->at, in->count,
                                  out->at, out->count));
-  x.job.extents = x.extents = zeros_of(dag->count, sizeof *x.extents);
-  ck_ok(dfgnn__bind_nodes(x.extents, dag, &x.binding));
+  dfgnn_extent *extents = zeros_of(dag->count, sizeof *extents);
+  x.job.extents = extents;
+  ck_ok(dfgnn__bind_nodes(extents, dag, &x.binding));
   ck_ok(dfgnn__edge_program_expect(&expected, program, &x.job));
   for (int i = 0; i < dag->output_count; i++) {
     const dfgnn_program_errors errors =
