@@ -294,6 +294,38 @@ def test_a_step_of_link_prediction(fake, kind):
     assert len(set(losses)) == 40
 
 
+def molecules(device="cpu"):
+    """A step of training a model of molecules, which counts them."""
+    models = pytest.importorskip("torch_geometric.nn.models")
+    torch.manual_seed(2)
+    model = models.AttentiveFP(IN, 8, 1, 3, 2, 2).to(device)
+    dfgnn.accelerate(model)
+    batch = torch.arange(5).repeat_interleave(6)
+    edges = torch.cat([random_edges(6, 6, 14) + 6 * i for i in range(5)], 1)
+    x, features = torch.randn(30, IN), torch.randn(edges.size(1), 3)
+    given = [t.to(device) for t in (x, edges, features, batch)]
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(*given).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+@pytest.mark.parametrize("before", [0, 40])
+def test_a_step_of_molecules(fake, before):
+    step = molecules()
+    for _ in range(before):
+        step()
+    captured = dfgnn.capture(step)
+    with Waits():
+        losses = [float(captured().detach()) for _ in range(8)]
+    assert captured.recorded == 1 and losses[-1] < losses[0]
+
+
 def test_a_pooling_that_keeps_other_nodes_is_refused(fake):
     pyg = pytest.importorskip("torch_geometric.nn")
     pool, edges = pyg.TopKPooling(IN, ratio=0.5), random_edges(N, N, 60)
@@ -400,6 +432,17 @@ def test_a_step_of_link_prediction_on_the_gpu(kind):
     losses = [float(captured(x)) for _ in range(40)]
     assert captured.recorded == 1 and len(set(losses)) == 40
     assert sum(losses[-9:]) < sum(losses[:9])
+
+
+@GPU
+@pytest.mark.parametrize("before", [0, 2, 40])
+def test_a_step_of_molecules_on_the_gpu(before):
+    step = molecules("cuda")
+    for _ in range(before):
+        step()
+    captured = dfgnn.capture(step)
+    losses = [float(captured()) for _ in range(20)]
+    assert captured.recorded == 1 and losses[-1] < losses[0]
 
 
 @GPU
