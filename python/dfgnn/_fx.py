@@ -391,6 +391,9 @@ class Notes:
             raise TraceError("the number of rows is used as a number")
         if kwargs.get("out") is not None:
             raise TraceError(f"{name} with out")
+        if name == "view" and any(isinstance(x, torch.dtype) for x in (
+                *args, *kwargs.values())):
+            raise TraceError("bits are viewed as those of another type")
         if name in _KEEPS:
             self._keep(node, name)
         inplace = bool(kwargs.pop("inplace", False))

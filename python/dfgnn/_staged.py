@@ -55,6 +55,17 @@ def _is_whole(node, name):
     return True
 
 
+def _is_more_by_nothing(node):
+    """Whether a node is x + a or x.clamp(min=a), a next to 0."""
+    name = canonical(node.name)
+    if name not in ("__add__", "clamp") or not isinstance(node.args[0], Node):
+        return False
+    given = dict(zip(("other",) if name == "__add__" else ("min", "max"),
+                     node.args[1:]), **node.kwargs)
+    least = given.pop("other" if name == "__add__" else "min", None)
+    return not given and isinstance(least, float) and 0 <= least < 1e-9
+
+
 class Stages:
     """Which programs and calls compute the outputs, in which order.
 
@@ -500,9 +511,7 @@ class Stage:
         if fact(below).role != "lift":
             return None
         total, end = now(fact(below).about[0]), fact(below).about[1]
-        while canonical(total.name) in ("__add__", "clamp") and isinstance(
-                total.args[0], Node) and (len(total.args) < 2 or isinstance(
-                    total.args[1], float) and 0 <= total.args[1] < 1e-9):
+        while _is_more_by_nothing(total):
             total = now(total.args[0])
         if fact(total).role != "reduce":
             return None

@@ -219,8 +219,11 @@ def _clamp(node, x, *args, **options):
     given = dict(zip(names, args), **options)
     for name, number in list(given.items()):
         if isinstance(number, Value):
-            x = _trace.method("maximum" if name == "min" else "minimum")(
-                x, number)
+            inside, beyond = (x >= number, "maximum") if name == "min" else (
+                x <= number, "minimum")
+            # x alone has the gradient where both are equal
+            x = _trace.method("where")(
+                inside, x, _trace.method(beyond)(x, number))
             del given[name]
     return _trace.method("clamp")(x, **given) if given else x
 

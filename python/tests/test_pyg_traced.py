@@ -14,7 +14,7 @@ pytest.importorskip("torch_geometric.nn")
 import dfgnn  # noqa: E402
 from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
 from torch_geometric.nn import GATConv, NNConv, aggr  # noqa: E402
-from torch_geometric.utils import softmax  # noqa: E402
+from torch_geometric.utils import scatter, softmax  # noqa: E402
 
 from conftest import random_edges  # noqa: E402
 from traced_layers import (  # noqa: E402
@@ -286,6 +286,38 @@ def test_an_assert_of_what_a_tensor_holds_is_the_users():
     same(flat(fast(e, **given)), flat(layer(e, **given)))
     with pytest.raises(AssertionError, match="much"):
         fast(e, x=100 * given["x"].exp() + 100)
+
+
+def weighted(total):
+    """x_j by its share of a total that is changed."""
+    def message(x_i, x_j, index, size):
+        score = (x_i * x_j).sum(-1, keepdim=True)
+        most = scatter(score.detach(), index, 0, size, "max")
+        share = (score - most[index]).exp()
+        return x_j * (share / total(scatter(share, index, 0, size))[index])
+    return message
+
+
+def bits(x_i, x_j, index, size):
+    return x_i * (x_j.view(torch.int64) & -2048).view(x_j.dtype)
+
+
+@pytest.mark.parametrize("message", [
+    weighted(lambda total: total.clamp(max=1.5)),
+    weighted(lambda total: torch.add(total, other=5.0)),
+    weighted(lambda total: total.clamp(min=1e-10)), bits,
+    lambda x_i, x_j, index, size: x_j.clamp(min=x_i) + x_j.clamp(max=x_i)])
+def test_calls_mean_what_torch_means_where_nothing_is_compared(message):
+    """As under torch.compile, which has no check."""
+    class Calls(Own):
+        def message(self, x_i, x_j, index, size_i):
+            return message(x_i, x_j, index, size_i)
+    layer, e = Calls(), edges()
+    fast = copy.deepcopy(layer)
+    x = (4 * torch.randn(N, W, dtype=torch.double)).round() / 4  # with equals
+    dfgnn.accelerate(fast, check=False, guard=False)
+    x.requires_grad_()
+    same(derivatives(fast, e, {"x": x}, 1), derivatives(layer, e, {"x": x}, 1))
 
 
 WAYS = [torch.tanh]
