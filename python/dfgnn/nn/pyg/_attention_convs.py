@@ -13,8 +13,12 @@ from ._reduce import is_sum
 _LOOKED_AT = "its projection of edges is not PyG's, or a hook looks at it"
 
 
-def certain_dropout(layer):
-    return layer.training and getattr(layer, "dropout", 0) >= 1
+def own_reason(layer):
+    """The reason why a layer that attends has no kernels, or None."""
+    if not is_sum(layer):
+        return "its messages are not summed"
+    return "dropout leaves nothing" if layer.training and getattr(
+        layer, "dropout", 0) >= 1 else None
 
 
 def attends(layer, edge_index, *tensors):
@@ -22,13 +26,9 @@ def attends(layer, edge_index, *tensors):
     if not known(edge_index):
         return "its edges are no edge_index, but a " \
             + type(edge_index).__name__
-    if not is_sum(layer):
-        return "its messages are not summed"
-    if certain_dropout(layer):
-        return "dropout leaves nothing"
     if not fits(*tensors):
         return "features are not of floating point"
-    return None
+    return own_reason(layer)
 
 
 def _weights_result(layer, edge_index, graph, looped, alpha):

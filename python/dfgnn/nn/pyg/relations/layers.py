@@ -20,9 +20,9 @@ from ....programs import edge_program, softmax
 from ..._attention_steps import edge_feature_scores
 from ..._exact import outside_autocast, result_type
 from ..._guards import Other, linear, own
-from .._attention_convs import can_fill
+from .._attention_convs import can_fill, own_reason
 from .._edges import NORM_TENSORS, Ends, edge_tensor, graph_of
-from .._reduce import NAMES, combine, is_sum, reductions
+from .._reduce import NAMES, combine, reductions
 from . import features
 from .leading import Leading
 from .rows import (
@@ -101,14 +101,6 @@ def _heads(layer):
     return Heads(layer.heads, layer.out_channels, layer.concat,
                  layer.dropout if layer.training else 0.0,
                  getattr(layer, "negative_slope", 0.2))
-
-
-def _attention_reason(layer):
-    if not is_sum(layer):
-        return "its messages are not summed"
-    if layer.training and layer.dropout >= 1:
-        return "dropout leaves nothing"
-    return None
 
 
 def _projects_edges(call):
@@ -272,7 +264,7 @@ def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
 def _gatv2_reason(layer):
     if layer.share_weights and layer.lin_l is not layer.lin_r:
         return "its projections are not PyG's"
-    return _attention_reason(layer)
+    return own_reason(layer)
 
 
 def _gatv2_settings(layer):
@@ -465,10 +457,10 @@ def _gin(graph, x, relations, summed):
     return leading.leave(found, summed)
 
 
-GAT = Kind(_attention_reason, _heads, _gat, ("edge_attr",), _gat_edges)
+GAT = Kind(own_reason, _heads, _gat, ("edge_attr",), _gat_edges)
 GATV2 = Kind(_gatv2_reason, _gatv2_settings, _gatv2, ("edge_attr",),
              _gatv2_edges)
-TRANSFORMER = Kind(_attention_reason, _transformer_settings, _transformer,
+TRANSFORMER = Kind(own_reason, _transformer_settings, _transformer,
                    ("edge_attr",), _projects_edges)
 SAGE = Kind(_reduce_reason, _sage_settings, _sage, linears=_sage_linears)
 GRAPH = Kind(_reduce_reason, _reduction, _graph_conv, ("edge_weight",),

@@ -18,10 +18,9 @@ from ....hetero import HeteroGraph, gatherer, hetero_graph
 from ..._guards import Other
 from ..._exact import outside_autocast, result_type
 from ..._linear import hooked
-from .._attention_convs import certain_dropout
+from .._attention_convs import own_reason
 from .._edges import known, reverse
 from .._mixin import attempt, fits, unfit, usual
-from .._reduce import is_sum
 from .leading import Leading
 from .rows import Features, in_product_type, project
 from .tiles import padded, tiles_of
@@ -83,11 +82,8 @@ def _refusal(layer, x_dict, edge_index_dict):
             not fits(*x_dict.values()) or \
             any(x.dim() != 2 for x in x_dict.values()):
         return "features are not [nodes, features] of one floating type"
-    if not is_sum(layer) or reverse(layer):
-        return "its messages are not summed, or flow to sources"
-    if certain_dropout(layer):
-        return "dropout leaves nothing"
-    return None
+    return "its messages flow to sources" if reverse(layer) else \
+        own_reason(layer)
 
 
 # ---- HAN --------------------------------------------------------------------
