@@ -452,12 +452,18 @@ static dfgnn_status read_line(reader *r, char *line) {
   return wrong(r, "'%.40s' is no statement", r->word[0]);
 }
 
-/* Finds the first graph that each member ran on. */
+/* Finds the graph on which each member was best: on others it may have a time
+ * without having run. */
 static void find_measured(dfgnn_cell *c, const dfgnn_portfolios *all) {
-  for (int m = 0; m < c->members; m++)
-    for (int g = c->graphs; g-- > 0;)
-      if (c->member[m].time[g] != DFGNN_TIME_NONE)
-        c->member[m].measured = &all->graph[c->graph[g]].signature;
+  for (int m = 0; m < c->members; m++) {
+    dfgnn_member *member = &c->member[m];
+    int least = DFGNN_TIME_NONE;
+    for (int g = 0; g < c->graphs; g++)
+      if (member->time[g] < least) {
+        least = member->time[g];
+        member->measured = &all->graph[c->graph[g]].signature;
+      }
+  }
 }
 
 /* text[size] is 0. */

@@ -57,7 +57,7 @@ typedef struct dfgnn_member {
   dfgnn_wanted wanted[DFGNN_MAX_PARAMETERS]; /* the most important first */
   const int16_t *time; /* [graphs] 100 times the logarithm of the time over the
                         * best variant's; DFGNN_TIME_NONE: it does not run */
-  const dfgnn_signature *measured; /* of the first graph that it ran on; NULL:
+  const dfgnn_signature *measured; /* of the graph on which it was best; NULL:
                                     * it was measured on none */
 } dfgnn_member;
 #define DFGNN_TIME_NONE INT16_MAX

@@ -356,6 +356,39 @@ TEST(a_member_that_does_not_run_has_no_substitute) {
   dfgnn__portfolios_free(&all);
 }
 
+/* A cell that was measured in parts has members with the time of a slow one on
+ * graphs that they do not run on; the variant that would run there in their
+ * place is another member. */
+TEST(each_member_is_a_variant_of_its_own_where_it_was_best) {
+  const dfgnn_portfolios *all = dfgnn__portfolios();
+  int checked = 0;
+  for (size_t i = 0; i < all->cells; i++) {
+    const dfgnn_cell *c = all->cell[i];
+    const dfgnn_device_info *device =
+        &devices[!strcmp(c->device->info.backend, "cuda")];
+    const dfgnn_variant *found[DFGNN_CELL_MEMBERS];
+    for (int m = 0; m < c->members; m++) {
+      const dfgnn_member *member = &c->member[m];
+      found[m] = NULL;
+      if (!member->family || !member->measured)
+        continue;
+      const dfgnn_matrix matrix = matrix_of(member->measured);
+      const dfgnn_setting setting = {.problem = &c->problem,
+                                     .matrix = &matrix,
+                                     .signature = member->measured,
+                                     .device = device};
+      found[m] = dfgnn__member_variant(member, &setting, NULL);
+      ck_assert_msg(found[m] != NULL, "member %d of %s runs nowhere", m + 1,
+                    c->name);
+      for (int k = 0; k < m; k++)
+        ck_assert_msg(found[k] != found[m], "members %d and %d of %s are %s",
+                      k + 1, m + 1, c->name, found[m]->name);
+      checked++;
+    }
+  }
+  ck_assert_int_gt(checked, 100);
+}
+
 TEST(quantities_are_products_and_quotients) {
   dfgnn_signature graph = graph_of(1000, 6000, 60, 1);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
