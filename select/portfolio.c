@@ -64,7 +64,7 @@ static double unlike_problem(const dfgnn_problem *a, const dfgnn_problem *b) {
   sum += 3 * ((a->heads > 1) != (b->heads > 1));
   sum += a->op == b->op                           ? 0
          : is_product(a->op) && is_product(b->op) ? 0.5
-                                                  : 1.5;
+                                                  : 1.6;
   sum += apart((double)(a->heads * a->dim) * (double)a_bytes,
                (double)(b->heads * b->dim) * (double)b_bytes);
   sum += 0.5 * apart((double)a->dim * (double)a_bytes,
@@ -229,28 +229,42 @@ static double unlike_cell(const dfgnn_cell *c, const dfgnn_setting *setting) {
          by_hand * !c->graphs;
 }
 
-/* The most alike of which a member runs.  Of cells that are as much alike, that
- * of the device that is most like this one. */
+/* What a cell loses for each time that a graph has twice the edges of its
+ * largest one.  On 15 graphs of 6 to 115 M edges cells that knew as large ones
+ * served others (418 pairs up to 2.3 unlike) at 1.14 of the best variant, cells
+ * that knew none themselves at 1.28. */
+static double uncovered(const dfgnn_cell *c, const dfgnn_setting *setting) {
+  const double twice = 0.25;
+  const int64_t edges = setting->signature ? setting->signature->edges : 0;
+  return c->graphs && edges > c->most_edges
+             ? twice * log2((double)edges / (double)c->most_edges)
+             : 0;
+}
+
+/* The most alike of which a member runs, and that knows graphs as large.  Of
+ * cells that are as much alike, that of the device that is most like this one.
+ */
 dfgnn_cell *dfgnn__portfolios_cell(double *unlike, const dfgnn_portfolios *all,
                                    const dfgnn_setting *setting) {
   dfgnn_cell *best = NULL;
-  double least_device = HUGE_VAL;
+  double least = HUGE_VAL, least_device = HUGE_VAL;
   *unlike = HUGE_VAL;
   for (size_t i = 0; i < all->cells; i++) {
     dfgnn_cell *c = all->cell[i];
     if (strcmp(c->device->info.backend, setting->device->backend) ||
         !is_of_kind(c, setting->problem))
       continue;
-    const double by_cell = unlike_cell(c, setting);
+    const double by_cell = unlike_cell(c, setting) + uncovered(c, setting);
     const double by_device = unlike_device(&c->device->info, setting->device);
-    if ((by_cell < *unlike ||
-         (by_cell <= *unlike && by_device < least_device)) &&
+    if ((by_cell < least || (by_cell <= least && by_device < least_device)) &&
         any_member_runs(c, setting)) {
       best = c;
-      *unlike = by_cell;
+      least = by_cell;
       least_device = by_device;
     }
   }
+  if (best)
+    *unlike = unlike_cell(best, setting);
   return best;
 }
 

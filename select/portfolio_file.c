@@ -453,8 +453,11 @@ static dfgnn_status read_line(reader *r, char *line) {
 }
 
 /* Finds the graph on which each member was best: on others it may have a time
- * without having run. */
+ * without having run.  And the edges of the largest graph. */
 static void find_measured(dfgnn_cell *c, const dfgnn_portfolios *all) {
+  for (int g = 0; g < c->graphs; g++)
+    if (all->graph[c->graph[g]].signature.edges > c->most_edges)
+      c->most_edges = all->graph[c->graph[g]].signature.edges;
   for (int m = 0; m < c->members; m++) {
     dfgnn_member *member = &c->member[m];
     int least = DFGNN_TIME_NONE;

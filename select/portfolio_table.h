@@ -86,6 +86,7 @@ typedef struct dfgnn_cell {
   int unranked; /* trees did no better than the defaults on graphs left out */
   int graphs;   /* 0: written by hand, nothing was measured */
   const int16_t *graph;      /* [graphs] which of the table's */
+  int64_t most_edges;        /* of these */
   struct dfgnn_grove *grove; /* portfolio_rank.c; NULL: not grown yet */
 } dfgnn_cell;
 

@@ -389,6 +389,46 @@ TEST(each_member_is_a_variant_of_its_own_where_it_was_best) {
   ck_assert_int_gt(checked, 100);
 }
 
+TEST(a_cell_that_knows_graphs_as_large_serves_a_large_graph) {
+  dfgnn_portfolios all = read_text(
+      SIGNATURE
+      "graph small 3000 3000 90000 1500 30 20 40 90 1 0 1 0 1 3000 .01 1500 20 "
+      "90 1 0\n"
+      "graph large 300000 300000 9000000 1500 30 20 40 90 1 0 1 0 1 300000 .01 "
+      "1500 20 90 1 0\n"
+      "device cuda sm_90 units=132 cache=1\n"
+      "compare max_degree\n"
+      "cell own gt forward heads=1 dim=64 dtype=f32\n"
+      "member attention.fwd.unfused\n"
+      "default 1\n"
+      "graphs small\n"
+      "times 1 0\n"
+      "cell other gat forward heads=1 dim=64 dtype=f32\n"
+      "member attention.fwd.unfused\n"
+      "default 1\n"
+      "graphs large\n"
+      "times 1 0\n");
+  static const struct {
+    int64_t edges;
+    const char *cell;
+  } graphs[] = {{80000, "own"}, {200000, "own"}, {9000000, "other"}};
+  for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+    dfgnn_problem problem = DFGNN_PROBLEM_INIT;
+    problem.dim = 64;
+    dfgnn_signature graph = graph_of(3000, graphs[i].edges, 1500, 1);
+    const dfgnn_matrix matrix = matrix_of(&graph);
+    const dfgnn_setting setting = {.problem = &problem,
+                                   .matrix = &matrix,
+                                   .signature = &graph,
+                                   .device = &devices[1]};
+    double unlike;
+    const dfgnn_cell *cell = dfgnn__portfolios_cell(&unlike, &all, &setting);
+    ck_assert_str_eq(cell->name, graphs[i].cell);
+    ck_assert(i == 2 ? unlike > 0 : unlike == 0);
+  }
+  dfgnn__portfolios_free(&all);
+}
+
 TEST(quantities_are_products_and_quotients) {
   dfgnn_signature graph = graph_of(1000, 6000, 60, 1);
   dfgnn_problem problem = DFGNN_PROBLEM_INIT;
