@@ -3,9 +3,10 @@
 The first steps of a layer take both in turns, a few steps each, since neither
 finds memory as the other left it.  Each is a real step, and is timed from the
 layer's input to its output and from the gradient of its output to those of its
-inputs and parameters.  Nothing is run twice, so that buffers, random numbers,
-hooks and gradients are those of one step.  A layer whose own path is faster
-gets its own class back.
+inputs and parameters.  Kernels that lose while better ones are compiled in the
+background race again after it; the own path runs meanwhile.  Nothing is run
+twice, so that buffers, random numbers, hooks and gradients are those of one
+step.  A layer whose own path is faster gets its own class back.
 
 On a GPU the clock is that of its stream, which waits where the host is the
 slower one, and no call waits for the device.
