@@ -46,6 +46,8 @@ def guarded(forward):
             if guard is not None:
                 return guard.call(forward, self, args, kwargs)
         return forward(self, *args, **kwargs)
+    # torch.compile counts compilations by code
+    called.__code__ = called.__code__.replace(co_name=forward.__qualname__)
     return called
 
 

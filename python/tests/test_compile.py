@@ -242,3 +242,19 @@ def test_a_program_in_a_compiled_graph_says_nothing(caplog):
         torch.compile(layers[0])(torch.randn(6, 4),
                                  torch.randint(0, 6, (2, 20)))
     assert "Start event" not in caplog.text
+
+
+def test_layers_that_are_compiled_one_by_one_have_limits_of_their_own():
+    convs = pytest.importorskip("torch_geometric.nn")
+    layers = torch.nn.ModuleList(
+        [getattr(convs, name)(4, 4) for name in (
+            "GCNConv", "SAGEConv", "GATConv", "GATv2Conv", "TransformerConv",
+            "GraphConv", "TAGConv", "SGConv")]
+        + [convs.LGConv(), convs.AGNNConv(), convs.GatedGraphConv(4, 2)])
+    x, edges = torch.randn(9, 4), torch.randint(0, 9, (2, 30))
+    wanted = [layer(x, edges) for layer in layers]
+    dfgnn.accelerate(layers)
+    torch._dynamo.reset()
+    for layer, want in zip(layers, wanted):
+        compiled = torch.compile(layer, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x, edges), want)
