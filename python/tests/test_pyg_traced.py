@@ -240,6 +240,21 @@ def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
         assert f"{__file__}, line " in report.kept[0].reason
 
 
+class Detaches(Own):
+    def message(self, x_j):
+        return 2 * x_j.detach()
+
+
+@pytest.mark.parametrize("number", [1.0, float("nan")])
+def test_a_result_has_a_gradient_where_its_own_has_one(number, recwarn):
+    layer, e, given = case(Detaches)
+    x = torch.full_like(given["x"], number, requires_grad=True)
+    fast, report = accelerated(layer)
+    assert not fast(e, x=x).requires_grad and not layer(e, x=x).requires_grad
+    assert "has no gradient" in report.kept[0].reason
+    assert not [w for w in recwarn if "fault of dfgnn" in str(w.message)]
+
+
 class Finds(Own):
     """Looks for attributes in ways that no guard of torch.compile's is on."""
 

@@ -49,10 +49,15 @@ def difference(programs, args, name):
         return None
     except (TraceError, Error) as error:  # of which no kernel can be made
         return f"check: {error}"
-    if told is not None:
+    if told is not None and _are_finite(args):
         warnings.warn(f"{name} takes PyG's own path: {told}. This is a fault "
                       "of dfgnn: please report it", stacklevel=2)
     return told
+
+
+def _are_finite(args):
+    return all(bool(x.isfinite().all()) for x in args
+               if isinstance(x, Tensor) and x.is_floating_point())
 
 
 def _with_lonely(programs, args):
@@ -150,6 +155,10 @@ def _has_16_bits(args):
 def _difference(programs, args):
     exact = _in_float(programs, args) if _has_16_bits(args) else None
     own, ours = _own(programs, args), _ours(programs, args)
+    for a, b in zip(ours[0], own[0]):
+        if a.requires_grad != b.requires_grad:
+            raise TraceError("detached: a result of its own has "
+                             f"{'a' if b.requires_grad else 'no'} gradient")
     told = _compared(ours, own, exact)
     if told is None or exact:
         return told
