@@ -57,10 +57,12 @@ def digest(code):
 
 
 def commit():
+    bundled = TOP / "COMMIT"  # a copy may bring an older repository
+    if bundled.exists():
+        return bundled.read_text().strip()
     done = subprocess.run(["git", "-C", TOP, "describe", "--always", "--dirty", "--abbrev=12",
                            "--exclude", "*"], capture_output=True, text=True)
-    bundled = TOP / "COMMIT"
-    return done.stdout.strip() or (bundled.read_text().strip() if bundled.exists() else "unknown")
+    return done.stdout.strip() or "unknown"
 
 
 def problems(options):
