@@ -229,10 +229,10 @@ static double unlike_cell(const dfgnn_cell *c, const dfgnn_setting *setting) {
          by_hand * !c->graphs;
 }
 
-/* What a cell loses for each time that a graph has twice the edges of its
- * largest one.  On 15 graphs of 6 to 115 M edges cells that knew as large ones
- * served others (418 pairs up to 2.3 unlike) at 1.14 of the best variant, cells
- * that knew none themselves at 1.28. */
+/* A cell is less alike, the more often a graph has twice the edges of the
+ * cell's largest one.  On 15 graphs of 6 to 115 M edges cells that knew as
+ * large ones served others (418 pairs up to 2.3 unlike) at 1.14 of the best
+ * variant, cells that knew none themselves at 1.28. */
 static double uncovered(const dfgnn_cell *c, const dfgnn_setting *setting) {
   const double twice = 0.25;
   const int64_t edges = setting->signature ? setting->signature->edges : 0;
@@ -241,9 +241,8 @@ static double uncovered(const dfgnn_cell *c, const dfgnn_setting *setting) {
              : 0;
 }
 
-/* The most alike of which a member runs, and that knows graphs as large.  Of
- * cells that are as much alike, that of the device that is most like this one.
- */
+/* Finds the most alike of which a member runs, and among cells that are as much
+ * alike that of the device that is most like this one. */
 dfgnn_cell *dfgnn__portfolios_cell(double *unlike, const dfgnn_portfolios *all,
                                    const dfgnn_setting *setting) {
   dfgnn_cell *best = NULL;

@@ -453,11 +453,8 @@ static dfgnn_status read_line(reader *r, char *line) {
 }
 
 /* Finds the graph on which each member was best: on others it may have a time
- * without having run.  And the edges of the largest graph. */
+ * without having run. */
 static void find_measured(dfgnn_cell *c, const dfgnn_portfolios *all) {
-  for (int g = 0; g < c->graphs; g++)
-    if (all->graph[c->graph[g]].signature.edges > c->most_edges)
-      c->most_edges = all->graph[c->graph[g]].signature.edges;
   for (int m = 0; m < c->members; m++) {
     dfgnn_member *member = &c->member[m];
     int least = DFGNN_TIME_NONE;
@@ -467,6 +464,15 @@ static void find_measured(dfgnn_cell *c, const dfgnn_portfolios *all) {
         member->measured = &all->graph[c->graph[g]].signature;
       }
   }
+}
+
+static int64_t most_edges(const dfgnn_cell *c, const dfgnn_portfolios *all) {
+  int64_t most = 0;
+  for (int g = 0; g < c->graphs; g++) {
+    const int64_t edges = all->graph[c->graph[g]].signature.edges;
+    most = edges > most ? edges : most;
+  }
+  return most;
 }
 
 /* text[size] is 0. */
@@ -487,6 +493,7 @@ static dfgnn_status read_lines(reader *r, char *text, size_t size) {
   for (size_t i = 0; i < r->all->cells && !status; i++) {
     dfgnn_cell *c = r->all->cell[i];
     find_measured(c, r->all);
+    c->most_edges = most_edges(c, r->all);
     if (!c->defaults || c->by[c->defaults - 1].conditions)
       status =
           wrong(r, "cell '%s' has no default without a condition", c->name);

@@ -106,11 +106,7 @@ def _bilinear(facts, readers, reader, node):
 
     def call(name, *args):
         return facts._new(getattr(torch, name), name, args, {}, node)
-    if bias is not None:
-        one = facts._new(torch.ones, "ones", ((a.shape[0], 1),), dict(
-            dtype=a.meta.dtype, device=a.meta.device), node)
-        a = call("cat", [a, one], -1)
-        weight = call("cat", [weight, call("unsqueeze", bias, 1)], 1)
+    a, weight = _with_ones(facts, node, a, weight, bias)
     weight = call("movedim", call("unflatten", weight, 0, (k, o)), 0, 1)
     rows = call("mul", call("unsqueeze", x, 2), call("unsqueeze", a, 1))
     return call("flatten", rows, 1), call("flatten", weight, 1), None
@@ -124,14 +120,21 @@ def _is_rows(facts, node):
     return facts.of(node).role in ("given", "lift")
 
 
+def _with_ones(facts, node, x, weight, bias):
+    """x and weight of the map: a bias is a column of the weight, which a column
+    of ones in x adds as often as there are edges."""
+    if bias is None:
+        return x, weight
+    one = facts._new(torch.ones, "ones", ((x.shape[0], 1),), dict(
+        dtype=x.meta.dtype, device=x.meta.device), node)
+    column = facts._new(torch.unsqueeze, "unsqueeze", (bias, 1), {}, node)
+    return (facts._new(torch.cat, "cat", ([x, one], -1), {}, node),
+            facts._new(torch.cat, "cat", ([weight, column], 1), {}, node))
+
+
 def _moved(facts, node, fact, x, weight, bias):
     how, _, end = fact.about
-    if bias is not None:  # it is added as often as there are edges
-        one = facts._new(torch.ones, "ones", ((x.shape[0], 1),), dict(
-            dtype=x.meta.dtype, device=x.meta.device), node)
-        x = facts._new(torch.cat, "cat", ([x, one], -1), {}, node)
-        column = facts._new(torch.unsqueeze, "unsqueeze", (bias, 1), {}, node)
-        weight = facts._new(torch.cat, "cat", ([weight, column], 1), {}, node)
+    x, weight = _with_ones(facts, node, x, weight, bias)
     rows = Node(node.function, node.name, (x,), {}, node.meta.new_empty(
         node.shape[0], x.shape[1]), node.line)
     facts.found[rows] = Fact(fact.place, fact.rows, False, "reduce",

@@ -1,0 +1,234 @@
+"""Messages that cannot be traced, and what they read that changes or comes
+later: an accelerated layer gives what its own path gives."""
+
+import contextlib
+import copy
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("torch_geometric.nn")
+
+import dfgnn  # noqa: E402
+from torch_geometric.nn import aggr  # noqa: E402
+from torch_geometric.utils import scatter, softmax  # noqa: E402
+
+from traced_layers import (  # noqa: E402
+    accelerated, Asserts, case, derivatives, edges, flat, N, Own, same, W)
+
+
+class Branches(Own):
+    def message(self, x_j):
+        if x_j.abs().max() > 100:
+            return x_j * 2
+        return x_j
+
+
+class Divides(Own):
+    def message(self, x_j):
+        return x_j / x_j.size(0)
+
+
+class Sorts(Own):
+    def message(self, x_j):
+        return x_j.sort(dim=-1)[0]
+
+
+class Remembers(Own):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def message(self, x_j):
+        self.seen.append(x_j.sum().item())
+        return x_j
+
+
+class Recurrent(Own):
+    def __init__(self):
+        super().__init__(aggr=aggr.MedianAggregation())
+
+    def message(self, x_j):
+        return x_j
+
+
+class Draws(Own):
+    def message(self, x_j):
+        return x_j * (torch.rand_like(x_j) * 0 + 1)
+
+
+class Stops(Own):
+    def message(self, x_j):
+        with torch.no_grad():
+            scale = x_j.sigmoid()
+        return x_j * scale
+
+
+class Outer(Own):
+    """As of pygod's GNAConv: softmax over as many nodes as there are edges."""
+
+    def message(self, x_i, x_j, edge_index):
+        return x_j * softmax(x_i, edge_index[1], num_nodes=x_i.shape[0])
+
+
+@pytest.mark.parametrize("kind, reason", [
+    (Stops, "gradients are turned off or on; edge programs have detach()"),
+    (Branches, "bool() asks what a tensor holds"),
+    (Divides, "the number of edges is used as a number"),
+    (Sorts, "edge programs have no sort"),
+    (Remembers, "item() asks what a tensor holds"),
+    (Recurrent, "a size depends on what a tensor holds"),
+    (Outer, "values of nodes have several numbers of rows"),
+    (Draws, "draws random numbers")])
+def test_what_cannot_be_traced_stays_and_says_why(kind, reason):
+    layer, e, given = case(kind)
+    fast, report = accelerated(layer)
+    assert torch.equal(fast(e, **given), layer(e, **given))
+    assert len(report.kept) == 1 and not report.traced
+    assert reason in report.kept[0].reason
+    if kind is not Recurrent:
+        assert f"{__file__}, line " in report.kept[0].reason
+
+
+class Detaches(Own):
+    def message(self, x_j):
+        return 2 * x_j.detach()
+
+
+@pytest.mark.parametrize("number", [1.0, float("nan")])
+def test_a_result_has_a_gradient_where_its_own_has_one(number, recwarn):
+    layer, e, given = case(Detaches)
+    x = torch.full_like(given["x"], number, requires_grad=True)
+    fast, report = accelerated(layer)
+    assert not fast(e, x=x).requires_grad and not layer(e, x=x).requires_grad
+    assert "has no gradient" in report.kept[0].reason
+    assert not [w for w in recwarn if "fault of dfgnn" in str(w.message)]
+
+
+class Finds(Own):
+    """Looks for attributes in ways that no guard of torch.compile's is on."""
+
+    def message(self, x_j):
+        return x_j * getattr(self, "by_" + self.way)()
+
+    def by_error(self):
+        try:
+            return self.factor
+        except AttributeError:
+            return 1.0
+
+    def by_dict(self):
+        return self.__dict__.get("factor", 1.0)
+
+    def by_context(self):
+        with contextlib.suppress(AttributeError):
+            return self.factor
+        return 1.0
+
+
+class Defaults(Own):
+    def __getattr__(self, name):
+        return 1.0 if name == "factor" else super().__getattr__(name)
+
+    def message(self, x_j):
+        return x_j * self.factor
+
+
+@pytest.mark.parametrize("kind, way", [
+    (Finds, "error"), (Finds, "dict"), (Finds, "context"), (Defaults, "")])
+def test_attributes_that_come_later_are_found(kind, way):
+    layer, e, given = case(kind)
+    layer.way = way
+    fast, _ = accelerated(layer)
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    layer.factor = fast.factor = 3.0
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+
+
+def test_an_assert_of_what_a_tensor_holds_is_the_users():
+    layer, e, given = case(Asserts)
+    fast, _ = accelerated(layer)
+    same(flat(fast(e, **given)), flat(layer(e, **given)))
+    with pytest.raises(AssertionError, match="much"):
+        fast(e, x=100 * given["x"].exp() + 100)
+
+
+def weighted(total):
+    """x_j by its share of a total that is changed."""
+    def message(x_i, x_j, index, size):
+        score = (x_i * x_j).sum(-1, keepdim=True)
+        most = scatter(score.detach(), index, 0, size, "max")
+        share = (score - most[index]).exp()
+        return x_j * (share / total(scatter(share, index, 0, size))[index])
+    return message
+
+
+def bits(x_i, x_j, index, size):
+    return x_i * (x_j.view(torch.int64) & -2048).view(x_j.dtype)
+
+
+@pytest.mark.parametrize("message", [
+    weighted(lambda total: total.clamp(max=1.5)),
+    weighted(lambda total: torch.add(total, other=5.0)),
+    weighted(lambda total: total.clamp(min=1e-10)), bits,
+    lambda x_i, x_j, index, size: x_j.clamp(min=x_i) + x_j.clamp(max=x_i)])
+def test_calls_mean_what_torch_means_where_nothing_is_compared(message):
+    """As under torch.compile, which has no check."""
+    class Calls(Own):
+        def message(self, x_i, x_j, index, size_i):
+            return message(x_i, x_j, index, size_i)
+    layer, e = Calls(), edges()
+    fast = copy.deepcopy(layer)
+    x = (4 * torch.randn(N, W, dtype=torch.double)).round() / 4  # with equals
+    dfgnn.accelerate(fast, check=False, guard=False)
+    x.requires_grad_()
+    same(derivatives(fast, e, {"x": x}, 1), derivatives(layer, e, {"x": x}, 1))
+
+
+WAYS = [torch.tanh]
+
+
+class Reads(Own):
+    """What a call reads beside numbers that are attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.factors, self.act = [1.0], torch.tanh
+
+    def message(self, x_j):
+        return WAYS[0](self.act(x_j)) * self.factors[0]
+
+
+def test_torch_compile_reads_anew_what_has_changed(monkeypatch):
+    from dfgnn.nn.pyg import _compiled
+    layer, e, given = case(Reads)
+    fast, _ = accelerated(layer)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="eager")
+    count = len(_compiled._MODULES)
+
+    def agree():
+        same(flat(compiled(e, **given)), flat(layer(e, **given)))
+    agree()
+    layer.factors[0] = fast.factors[0] = 4.0
+    agree()
+    layer.act = fast.act = torch.sin
+    agree()
+    monkeypatch.setattr(sys.modules[__name__], "WAYS", [torch.cos])
+    agree()
+    assert len(_compiled._MODULES) == count + 4
+
+
+class Counts(Own):
+    def message(self, x_j):
+        return x_j * 2 if x_j.size(0) > 30 else x_j
+
+
+def test_torch_compile_asks_for_the_number_of_edges_there_is():
+    layer, e, given = case(Counts)
+    fast, _ = accelerated(layer)
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="eager")
+    for edges in (e, e[:, :20], e[:, :31], e[:, :1]):
+        same(flat(compiled(edges, **given)), flat(layer(edges, **given)))
