@@ -96,14 +96,14 @@ class Timer:
         return began.elapsed_time(event)
 
 
-def step(op, graph, tensors, grad):
+def step(op, graph, tensors, grad, captured=False):
     def run():
         for t in tensors:
             t.grad = None
         out = PROBLEMS[op](graph, tensors)
         out.backward(grad)
         return out
-    return run
+    return dfgnn.capture(run, copy=False, device=grad.device) if captured else run
 
 
 def graph_bytes(graph):
@@ -168,7 +168,7 @@ def measure_case(op, heads, dim, dtype, alone, mine, args, timer, device, rank):
     def step_over(graph, nodes):
         tensors = tensors_of(op, nodes, heads, dim, dtype, device)
         grad = torch.cos(tensors[0].detach().float() * 3).to(dtype)
-        return tensors, step(op, graph, tensors, grad)
+        return tensors, step(op, graph, tensors, grad, args.captured)
     if rank == 0:
         tensors, run = step_over(alone, mine.nodes if args.weak else
                                  torch.arange(alone.num_dst, device=device))
@@ -249,6 +249,8 @@ def options():
                         help="seconds after which no case is begun")
     parser.add_argument("--weak", action="store_true",
                         help="one GPU times the nodes of one rank only")
+    parser.add_argument("--captured", action="store_true",
+                        help="steps are recorded once (dfgnn.capture) and replayed")
     parser.add_argument("--work", default="/tmp")
     parser.add_argument("--out")
     args = parser.parse_args()
