@@ -17,7 +17,8 @@ from torch_geometric.utils import softmax  # noqa: E402
 from conftest import random_edges  # noqa: E402
 from traced_layers import (  # noqa: E402
     accelerated, Attention, by_kind, case, derivatives, edges, Filter, flat, H,
-    M, N, Network, Normed, NormedEnd, NoSize, Own, same, Scattered, W, Wide)
+    M, N, Network, Normed, NormedEnd, NoSize, Own, same, Scattered, Updated, W,
+    Wide)
 
 
 class Neighbours(Own):
@@ -276,7 +277,8 @@ def test_torch_func_takes_the_layers_own_path():
         x)])
 
 
-@pytest.mark.parametrize("kind", [Attention, Network, Normed, Filter])
+@pytest.mark.parametrize("kind", [Attention, Network, Normed, Filter,
+                                  Updated])
 def test_torch_compile_has_programs_in_its_graph(kind):
     """The graph does not break, and has operators of programs; training and
     evaluation are graphs of their own."""

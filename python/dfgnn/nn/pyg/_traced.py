@@ -182,7 +182,7 @@ def edge_updater(layer, edge_index, size=None, **kwargs):
 
 def _edge_updater(own):
     def updater(self, edge_index, size=None, **kwargs):
-        if usual(self):
+        if not ops.compiling() and usual(self):
             out = edge_updater(self, edge_index, size, **kwargs)
             if out is not NotImplemented:
                 return out
