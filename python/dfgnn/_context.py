@@ -31,6 +31,7 @@ class Context:
     """A device with its tuning decisions; lives as long as the process."""
 
     def __init__(self, name):
+        self.on_gpu = name != "cpu"
         options = _abi.Options(device=name.encode())
         if name == "cpu":
             options.threads = torch.get_num_threads()

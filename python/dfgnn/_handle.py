@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import sys
+import threading
 
 import torch
 
@@ -37,14 +38,31 @@ class Handle:
         # may be gone; after a fork the memory belongs to the parent
         if ending() or self.process != _context.process:
             return
-        if _native.extension is not None:
-            _native.extension.destroy(_native.functions, self.pointer,
-                                      self.owned_plans, _STREAM_USED)
-            return
-        lib = library()
-        for plan in self.owned_plans:
-            lib.dfgnn_plan_destroy(plan)
-        lib.dfgnn_graph_destroy_on(self.pointer, _STREAM_USED)
+        _left.ended.append((self.pointer, self.owned_plans))
+        # memory that a stream gives back while it is recorded ends the recording
+        if not (self.context.on_gpu and _is_recorded()):
+            while _left.ended:
+                _destroy(*_left.ended.pop())
+
+
+class _Left(threading.local):
+    """The library's graphs, with plans, that a thread has yet to destroy."""
+
+    def __init__(self):
+        self.ended = []
+
+
+_left, _is_recorded = _Left(), torch.cuda.is_current_stream_capturing
+
+
+def _destroy(pointer, plans):
+    if _native.extension is not None:
+        _native.extension.destroy(_native.functions, pointer, plans, _STREAM_USED)
+        return
+    lib = library()
+    for plan in plans:
+        lib.dfgnn_plan_destroy(plan)
+    lib.dfgnn_graph_destroy_on(pointer, _STREAM_USED)
 
 
 def signature(handle):

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import dfgnn
-from dfgnn import nn
+from dfgnn import _context, _handle, nn
 
 from conftest import close, random_edges
 
@@ -187,6 +187,21 @@ def test_graphs_live_as_long_as_the_recording(fake):
     import gc
     gc.collect()
     assert known() is None
+
+
+def test_graphs_that_end_in_a_recording_are_destroyed_after_it(monkeypatch):
+    destroyed = []
+    monkeypatch.setattr(_handle, "_destroy",
+                        lambda pointer, plans: destroyed.append(pointer))
+    monkeypatch.setattr(_context.context(torch.device("cpu")), "on_gpu", True)
+    pointers = []
+    for recorded in (True, True, False):
+        monkeypatch.setattr(_handle, "_is_recorded", lambda: recorded)
+        assert not destroyed
+        graph = dfgnn.as_graph(random_edges(N, N, 60), N)
+        pointers.append(graph._handle.pointer)
+        del graph
+    assert sorted(destroyed) == sorted(pointers)
 
 
 def test_a_training_step_goes_the_way_of_a_plain_one(fake):

@@ -102,7 +102,7 @@ def step(op, graph, tensors, grad, captured=False):
             t.grad = None
         out = PROBLEMS[op](graph, tensors)
         out.backward(grad)
-        return out
+        return out, *[t.grad for t in tensors]
     return dfgnn.capture(run, copy=False, device=grad.device) if captured else run
 
 
@@ -173,15 +173,12 @@ def measure_case(op, heads, dim, dtype, alone, mine, args, timer, device, rank):
         tensors, run = step_over(alone, mine.nodes if args.weak else
                                  torch.arange(alone.num_dst, device=device))
         cell = [timer(run, together=False), memory_of(run, alone, tensors, device)]
-        wanted = [run().detach().cpu(), *[t.grad.cpu() for t in tensors]]
+        wanted = [t.detach().cpu() for t in run()]
         del tensors, run
         torch.cuda.empty_cache() if device.type == "cuda" else None
     dist.barrier()
     tensors, run = step_over(mine, mine.nodes)
-    out = run()
-    error = None if args.weak else errors(
-        wanted, [out, *[t.grad for t in tensors]], mine, rank)
-    del out
+    error = None if args.weak else errors(wanted, run(), mine, rank)
     together = timer(run)
     mine_peak = memory_of(run, mine, tensors, device)
     mine.exchange.enabled = False
