@@ -15,11 +15,15 @@ dfgnn_status dfgnn__attention_backward_reference(
     const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     const dfgnn_args *args, const dfgnn_expected *expected);
 
-/* ---- helpers of both passes ---------------------------------------------- */
+/* ---- an edge in one head: attention_rows.c ------------------------------- */
 
-/* The inputs of an edge in one head.  Vectors have dim doubles unless their
- * comment says otherwise. */
+/* An edge and its inputs.  Vectors have dim doubles unless their comment says
+ * otherwise. */
 typedef struct dfgnn_ref_edge {
+  const dfgnn_problem *problem;
+  const dfgnn_args *args;
+  double narrow; /* the variance of rounding a term to 16 bits, or 0 */
+  int64_t head, row, column, edge;
   double *destination; /* query */
   double *key;         /* the source's row that the score reads */
   double *value;       /* may be key */
@@ -33,41 +37,32 @@ typedef struct dfgnn_ref_edge {
   double *magnitude; /* |W| |e| + |b| */
 } dfgnn_ref_edge;
 
-/* The number of features of an edge: F, or dim if they are projected, or 0. */
-int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem);
-/* The number of doubles of a dfgnn_ref_edge, and one that takes memory. */
-int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem);
-dfgnn_ref_edge dfgnn__ref_edge_in(double **memory,
-                                  const dfgnn_problem *problem);
-void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
-                                 const dfgnn_problem *problem,
-                                 const dfgnn_args *args, int64_t row,
-                                 int64_t head);
-void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
-                            const dfgnn_problem *problem,
-                            const dfgnn_args *args, int64_t column,
-                            int64_t head);
-/* Load W and b of a head, then the features of an edge. */
-void dfgnn__ref_load_head(const dfgnn_ref_edge *to,
-                          const dfgnn_problem *problem, const dfgnn_args *args,
-                          int64_t head);
-void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
-                          const dfgnn_problem *problem, const dfgnn_args *args,
-                          int64_t edge, int64_t head);
+dfgnn_ref_edge dfgnn__ref_edge_in(dfgnn_ref_memory *memory,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_args *args);
+/* Go to another head, which is the first of these; to a destination, a source
+ * and an edge; and load what belongs to it. */
+void dfgnn__ref_at_head(dfgnn_ref_edge *e, int64_t head);
+void dfgnn__ref_at_destination(dfgnn_ref_edge *e, int64_t row);
+void dfgnn__ref_at_source(dfgnn_ref_edge *e, int64_t column);
+void dfgnn__ref_at_edge(dfgnn_ref_edge *e, int64_t edge);
 
 /* <a, W e + b>.  A kernel may compute <W^T a, e> instead, so the variance
  * covers both. */
-dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_problem *problem,
-                                         const dfgnn_ref_edge *e,
+dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_ref_edge *e,
                                          const double *a);
 /* Number d of W times a sum of edge features. */
-dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
-                                  const dfgnn_ref_edge *e,
+dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
                                   const dfgnn_ref_sum *sum, int64_t d,
                                   double repeats);
 /* Number d of W e + b. */
-dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d,
-                                      double narrow);
+dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d);
+
+/* The factor of a weight by dropout: 0 or 1 / (1 - p); 1 without dropout. */
+double dfgnn__ref_kept(const dfgnn_ref_edge *e);
+/* The variance of rounding a subnormal number of f16: the square of half the
+ * distance between two of them; 0 for other types. */
+double dfgnn__ref_subnormal(const dfgnn_problem *problem);
 
 /* Do edge features go into the keys, and into the values? */
 static inline int dfgnn__ref_edge_keys(const dfgnn_problem *problem) {
@@ -79,28 +74,17 @@ static inline int dfgnn__ref_edge_values(const dfgnn_problem *problem) {
          problem->edge_use != DFGNN_EDGE_KEYS;
 }
 
-/* An edge: its nodes, its number in the matrix, and a head. */
-typedef struct dfgnn_ref_place {
-  int64_t row, column, edge, head;
-} dfgnn_ref_place;
+/* ---- scores: attention_score.c ------------------------------------------- */
 
-/* The score of an edge whose rows are loaded. */
-dfgnn_ref_number dfgnn__ref_score(const dfgnn_problem *problem,
-                                  const dfgnn_args *args,
-                                  const dfgnn_ref_edge *loaded,
-                                  const dfgnn_ref_place *at);
+dfgnn_ref_number dfgnn__ref_score(const dfgnn_ref_edge *e);
 /* exp(score - shift) */
-dfgnn_ref_number dfgnn__ref_exp(const dfgnn_problem *problem,
-                                dfgnn_ref_number score, double shift);
+static inline dfgnn_ref_number
+dfgnn__ref_exp(const dfgnn_ref_edge *e, dfgnn_ref_number score, double shift) {
+  return num_exp(score, shift, 2 * e->narrow);
+}
 /* max(|x|, 1e-12), as torch.nn.functional.normalize divides by. */
 double dfgnn__ref_norm(const double *x, int64_t count);
 /* The relative variance of the norms of two rows. */
 double dfgnn__ref_norms_variance(const dfgnn_problem *problem);
-/* The variance of rounding a subnormal number of f16: the square of half the
- * distance between two of them; 0 for other types. */
-double dfgnn__ref_subnormal(const dfgnn_problem *problem);
-/* The factor of a weight by dropout: 0 or 1 / (1 - p); 1 without dropout. */
-double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
-                       const dfgnn_ref_place *at);
 
 #endif

@@ -11,121 +11,109 @@
  * gives the gradients of destinations and edges, a walk over the columns those
  * of sources. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/common/accuracy.h"
 #include "kernels/reference/attention_walk.h"
-#include "lib/base/error.h"
 
 typedef dfgnn_ref_terms terms;
 typedef dfgnn_ref_sums sums;
 typedef dfgnn_ref_grads walk;
 typedef dfgnn_ref_part part;
-typedef dfgnn_ref_parameters parameters;
 typedef dfgnn_ref_number number;
-typedef dfgnn_ref_place place;
 typedef dfgnn_ref_direction direction;
 
 #define TERM_VARIANCE DFGNN_REF_TERM_VARIANCE
 
-enum { VECTORS = 8 }; /* vectors of dim numbers that walk_in() places */
-
-static size_t walk_numbers(const dfgnn_problem *problem, int64_t degree) {
-  int64_t dim = problem->dim, features = dfgnn__ref_edge_features(problem);
-  return (size_t)(dfgnn__ref_edge_numbers(problem) + VECTORS * dim +
-                  dim * features +
-                  3 * degree * dfgnn__ref_edge_width(problem)) +
-         2 * dfgnn__ref_sum_numbers(dim) + dfgnn__ref_sum_numbers(features) +
-         2 * dfgnn__ref_sum_numbers(1);
-}
-
 /* Values that all rows and columns of a call share. */
-typedef struct call {
+typedef struct dfgnn_ref_grads_call {
   const dfgnn_problem *problem;
   const dfgnn_matrix *matrix;
   const dfgnn_args *args;
   const dfgnn_expected *expected;
-  int64_t *first;   /* the number of edges of the rows before one */
-  parameters total; /* of all threads */
+  dfgnn_ref_memory memory;
+  int64_t *first; /* the number of edges of the rows before one */
+  int by_source;  /* of the walk */
+  walk total;     /* gradients of the parameters, of all threads */
 } call;
 
-/* degree: 0 if no numbers of a row's edges are kept. */
-static walk walk_in(double **memory, int32_t *order, const call *c,
-                    int64_t degree) {
-  const dfgnn_problem *problem = c->problem;
-  int bounds = c->expected->bounds;
-  int64_t dim = problem->dim, features = dfgnn__ref_edge_features(problem);
-  walk w = {.problem = problem,
-            .matrix = c->matrix,
-            .args = c->args,
-            .order = order,
-            .bounds = bounds};
-  double **vectors[VECTORS] = {&w.grad_out,       &w.out,          &w.direction,
-                               &w.score_by_delta, &w.along,        &w.jump,
-                               &w.by_delta[1],    &w.sums.by_delta};
-  w.rows = dfgnn__ref_edge_in(memory, problem);
-  for (int i = 0; i < VECTORS; i++)
-    *vectors[i] = dfgnn__ref_take(memory, dim);
-  w.by_delta[0] = dfgnn__ref_take(memory, dim * features);
-  for (int i = 0; i < 3; i++)
-    w.edge[i] =
-        dfgnn__ref_take(memory, degree * dfgnn__ref_edge_width(problem));
-  w.sums.values = dfgnn__ref_sum_in(memory, dim, bounds);
-  w.sums.along = dfgnn__ref_sum_in(
-      memory, DFGNN_HAS_SCALARS(problem->op) ? 1 : dim, bounds);
-  w.sums.cosine = dfgnn__ref_sum_in(memory, 1, bounds);
-  w.sums.edges = dfgnn__ref_sum_in(memory, features, bounds);
-  w.sums.scores = dfgnn__ref_sum_in(memory, 1, bounds);
-  return w;
+static void take_parameters(walk *w, const call *c, dfgnn_ref_memory *memory) {
+  const dfgnn_problem *p = c->problem;
+  const int64_t count = p->heads * p->dim, scores = DFGNN_HAS_NORMS(p->op);
+  const int64_t fields = p->edge_dim > 0 ? p->edge_dim : 0;
+  const int bounds = c->expected->bounds;
+  w->score =
+      dfgnn__ref_sum_in(memory, DFGNN_HAS_ATT(p->op) ? count : scores, bounds);
+  w->weight = dfgnn__ref_sum_in(memory, count * fields, bounds);
+  w->bias = dfgnn__ref_sum_in(memory, fields ? count : 0, bounds);
+  w->score.terms = w->weight.terms = w->bias.terms = c->matrix->edges;
 }
 
-static void at_destination(walk *w, int64_t row, int64_t head) {
+static void begin(void *state, const void *job, dfgnn_ref_memory *memory) {
+  const call *c = job;
+  const dfgnn_problem *problem = c->problem;
+  const dfgnn_expected *to = c->expected;
+  const int64_t dim = problem->dim;
+  walk *w = state;
+  double **vectors[] = {&w->grad_out,       &w->out,          &w->direction,
+                        &w->score_by_delta, &w->along,        &w->jump,
+                        &w->by_delta[1],    &w->sums.by_delta};
+  w->call = c;
+  w->problem = problem;
+  w->args = c->args;
+  w->bounds = to->bounds;
+  w->order = dfgnn__ref_order(memory, c->by_source ? to->transpose->extra
+                                                   : c->matrix->max_degree);
+  w->at = dfgnn__ref_edge_in(memory, problem, c->args);
+  for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+    *vectors[i] = dfgnn__ref_take(memory, dim);
+  w->by_delta[0] = dfgnn__ref_take(memory, dim * w->at.features);
+  w->sums.values = dfgnn__ref_sum_in(memory, dim, to->bounds);
+  w->sums.along = dfgnn__ref_sum_in(
+      memory, DFGNN_HAS_SCALARS(problem->op) ? 1 : dim, to->bounds);
+  w->sums.cosine = dfgnn__ref_sum_in(memory, 1, to->bounds);
+  w->sums.edges = dfgnn__ref_sum_in(memory, w->at.features, to->bounds);
+  w->sums.scores = dfgnn__ref_sum_in(memory, 1, to->bounds);
+  if (c->by_source)
+    return;
+  for (int i = 0; i < 3; i++)
+    w->edge[i] = dfgnn__ref_take(memory, c->matrix->max_degree *
+                                             dfgnn__ref_edge_width(&w->at));
+  take_parameters(w, c, memory);
+}
+
+static void at_destination(walk *w, int64_t row) {
   const dfgnn_args *args = w->args;
   const dfgnn_problem *p = w->problem;
-  dfgnn__ref_load_destination(&w->rows, p, args, row, head);
+  const dfgnn_matrix *matrix = w->call->matrix;
+  const int64_t head = w->at.head, at = row * p->heads + head;
+  dfgnn__ref_at_destination(&w->at, row);
   dfgnn__ref_load(w->grad_out, p, args->grad_out, &args->grad_out_strides, row,
                   head);
   dfgnn__ref_load(w->out, p, args->out, &args->out_strides, row, head);
-  w->lse = dfgnn__ref_scalar(p, args->lse, row * p->heads + head);
-  if (dfgnn__offset_at(w->matrix, row) ==
-      dfgnn__offset_at(w->matrix, row + 1)) {
+  w->lse = dfgnn__ref_scalar(p, args->lse, at);
+  if (dfgnn__offset_at(matrix, row) == dfgnn__offset_at(matrix, row + 1)) {
     w->delta = num_of(0); /* no edge reads it */
     return;
   }
   /* A kernel may sum delta from P and dP, which differs from <dO, out> by the
    * rounding of out. */
-  double narrow = dfgnn__term_roundoff(p);
-  w->delta = num_dot(w->grad_out, w->out, p->dim, 1 + narrow);
+  w->delta = num_dot(w->grad_out, w->out, p->dim, 1 + w->at.narrow);
   if (args->grad_lse)
-    w->delta.value -=
-        dfgnn__ref_scalar(p, args->grad_lse, row * p->heads + head);
+    w->delta.value -= dfgnn__ref_scalar(p, args->grad_lse, at);
   w->delta = num_round(w->delta, 4);
 }
 
-static void at_source(walk *w, int64_t column, int64_t head) {
-  dfgnn__ref_load_source(&w->rows, w->problem, w->args, column, head);
-}
-
-static void at_edge(walk *w, const place *at) {
-  dfgnn__ref_load_edge(&w->rows, w->problem, w->args, at->edge, at->head);
-}
-
-static terms edge_terms(const walk *w, const place *at) {
+static terms edge_terms(const walk *w) {
   const dfgnn_problem *problem = w->problem;
   if (w->lse == -INFINITY) /* no edge of the row has a weight */
     return (terms){{0, 0}, {0, 0}, 0};
-  double narrow = dfgnn__term_roundoff(problem);
-  double in_memory = dfgnn__ref_subnormal(problem);
-  double kept = dfgnn__ref_kept(problem, w->args, at);
-  number score = dfgnn__ref_score(problem, w->args, &w->rows, at);
-  number p = dfgnn__ref_exp(problem, score, w->lse);
-  number product =
-      num_dot(w->grad_out, w->rows.value, problem->dim, 2 * narrow);
+  double narrow = w->at.narrow, in_memory = dfgnn__ref_subnormal(problem);
+  double kept = dfgnn__ref_kept(&w->at);
+  number p = dfgnn__ref_exp(&w->at, dfgnn__ref_score(&w->at), w->lse);
+  number product = num_dot(w->grad_out, w->at.value, problem->dim, 2 * narrow);
   if (dfgnn__ref_edge_values(problem))
-    product = num_round(num_add(product, dfgnn__ref_edge_product(
-                                             problem, &w->rows, w->grad_out)),
-                        1);
+    product = num_round(
+        num_add(product, dfgnn__ref_edge_product(&w->at, w->grad_out)), 1);
   number dp = num_round(num_scale(product, kept), 1);
   /* delta's own error is common to the row */
   number ds = num_mul(p, num_add(dp, num_of(-w->delta.value)));
@@ -159,19 +147,21 @@ static void begin_sums(walk *w, int64_t terms) {
  * delta, whose error is added when the row ends; the edges of a column bring
  * the deltas of different rows. */
 static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
-                      double repeats, int by_source) {
+                      double repeats) {
   sums *s = &w->sums;
-  const double one = 1;
+  const int by_source = w->call->by_source;
   number score = by_source ? whole_score(w, t) : t->score;
   for (int64_t d = 0; d < s->along.width && !by_source; d++)
     s->by_delta[d] += t->p * w->direction[d];
-  sum_add(&s->along, k, num_round(score, to->variance), repeats, w->direction);
+  sum_add(&s->along, k, num_repeat(num_round(score, to->variance), repeats),
+          w->direction);
   for (int64_t d = 0; w->bounds && d < s->along.width; d++)
     s->along.spread[d] += repeats * square(score.value * w->jump[d]);
   if (!DFGNN_HAS_NORMS(w->problem->op))
     return;
   s->cosine_by_delta += t->p * to->cosine.value;
-  sum_add(&s->cosine, k, num_mul(score, to->cosine), repeats, &one);
+  sum_add_one(&s->cosine, 0, k,
+              num_repeat(num_mul(score, to->cosine), repeats));
 }
 
 /* The part along x, which the gradient of x / |x| leaves out (AGNN).  A kernel
@@ -199,13 +189,14 @@ static projection project(const walk *w, const double *x, double repeats) {
  * W times the sum of dS scale e, and b times the sum of dS scale. */
 static part edge_part(const walk *w, int64_t d, double repeats) {
   return part_add(
-      dfgnn__ref_project(w->problem, &w->rows, &w->sums.edges, d, repeats),
-      part_scale(part_of(&w->sums.scores, 0, repeats), w->rows.bias[d]));
+      dfgnn__ref_project(&w->at, &w->sums.edges, d, repeats),
+      part_scale(part_of(&w->sums.scores, 0, repeats), w->at.bias[d]));
 }
 
 static part score_part(const walk *w, const projection *p, int64_t d,
-                       double repeats, int by_source) {
+                       double repeats) {
   const sums *s = &w->sums;
+  const int by_source = w->call->by_source;
   part r = part_of(&s->along, d, repeats);
   double by_delta = s->by_delta[d];
   if (!by_source && dfgnn__ref_edge_keys(w->problem) && w->lse != -INFINITY) {
@@ -214,8 +205,7 @@ static part score_part(const walk *w, const projection *p, int64_t d,
   }
   if (p) {
     double unit = p->x[d] / p->norm;
-    double norms = dfgnn__ref_norms_variance(w->problem) +
-                   dfgnn__term_roundoff(w->problem);
+    double norms = dfgnn__ref_norms_variance(w->problem) + w->at.narrow;
     part c = part_round(part_of(&s->cosine, 0, repeats), norms);
     r = part_round(part_add(r, part_scale(part_add(c, p->along), -unit)),
                    norms);
@@ -228,8 +218,8 @@ static part score_part(const walk *w, const projection *p, int64_t d,
   return r;
 }
 
-static void put_scores(walk *w, const dfgnn_ref_result *to, const double *x,
-                       double repeats, int by_source, int with_values) {
+static void put_scores(const walk *w, const dfgnn_ref_result *to,
+                       const double *x, double repeats, int with_values) {
   int cosines = DFGNN_HAS_NORMS(w->problem->op);
   projection p = {0};
   if (!to->value)
@@ -237,7 +227,7 @@ static void put_scores(walk *w, const dfgnn_ref_result *to, const double *x,
   if (cosines)
     p = project(w, x, repeats);
   for (int64_t d = 0; d < w->sums.along.width; d++) {
-    part r = score_part(w, cosines ? &p : NULL, d, repeats, by_source);
+    part r = score_part(w, cosines ? &p : NULL, d, repeats);
     if (with_values)
       r = part_add(r, part_of(&w->sums.values, d, repeats));
     part_put(to, d, r);
@@ -246,224 +236,160 @@ static void put_scores(walk *w, const dfgnn_ref_result *to, const double *x,
 
 /* ---- by destination ------------------------------------------------------ */
 
-static int64_t weight_numbers(const dfgnn_problem *problem) {
-  return problem->edge_dim > 0
-             ? problem->heads * problem->dim * problem->edge_dim
-             : 0;
-}
-
-/* The parameters of the score: att, or beta. */
-static int64_t score_numbers(const dfgnn_problem *problem) {
-  return DFGNN_HAS_ATT(problem->op) ? problem->heads * problem->dim
-                                    : DFGNN_HAS_NORMS(problem->op);
-}
-
-static size_t parameter_numbers(const dfgnn_problem *problem) {
-  return dfgnn__ref_sum_numbers(score_numbers(problem)) +
-         dfgnn__ref_sum_numbers(weight_numbers(problem)) +
-         dfgnn__ref_sum_numbers(problem->heads * problem->dim) + 1;
-}
-
-static parameters parameters_in(double *memory, const call *c) {
-  int64_t count = c->problem->heads * c->problem->dim;
-  int bounds = c->expected->bounds;
-  parameters p = {.numbers = memory};
-  p.repeats = dfgnn__ref_take(&memory, 1);
-  p.score = dfgnn__ref_sum_in(&memory, score_numbers(c->problem), bounds);
-  p.weight = dfgnn__ref_sum_in(&memory, weight_numbers(c->problem), bounds);
-  p.bias = dfgnn__ref_sum_in(&memory, count, bounds);
-  p.score.terms = p.weight.terms = p.bias.terms = c->matrix->edges;
-  return p;
-}
-
 /* The results of a row and head. */
 typedef struct row_results {
   dfgnn_ref_result query, score_dst, bias, score_edge;
 } row_results;
 
-static void walk_row(walk *w, int64_t row, int64_t head, const row_results *to,
-                     parameters *p) {
-  int64_t begin = dfgnn__offset_at(w->matrix, row);
-  int64_t count = dfgnn__offset_at(w->matrix, row + 1) - begin;
-  const int32_t *indices = w->matrix->indices + begin;
-  dfgnn_ref_row repeated = dfgnn__ref_row(indices, count, w->order, w->bounds);
-  begin_sums(w, count);
-  memset(w->score_by_delta, 0, (size_t)w->problem->dim * sizeof(double));
-  dfgnn__ref_load_head(&w->rows, w->problem, w->args, head);
-  at_destination(w, row, head);
-  for (int64_t k = 0; k < count; k++) {
-    const place at = {row, indices[k], begin + k, head};
-    at_source(w, indices[k], head);
-    at_edge(w, &at);
-    terms t = edge_terms(w, &at);
+static void walk_row(walk *w, const dfgnn_ref_edges *e, const row_results *to) {
+  const dfgnn_problem *p = w->problem;
+  begin_sums(w, e->count);
+  memset(w->score_by_delta, 0, (size_t)p->dim * sizeof(double));
+  for (int64_t k = 0; k < e->count; k++) {
+    dfgnn__ref_at_source(&w->at, e->indices[k]);
+    dfgnn__ref_at_edge(&w->at, e->begin + k);
+    terms t = edge_terms(w);
     number ds = whole_score(w, &t);
-    num_put(&to->bias, k * w->problem->heads, ds);
-    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
-    direction along = dfgnn__ref_find_direction(w, &at, 0);
-    if (DFGNN_HAS_SCALARS(w->problem->op))
-      num_put(&to->score_edge, k * w->problem->heads,
+    num_put(&to->bias, k * p->heads, ds);
+    double repeats = dfgnn__ref_repeats(&e->repeated, e->indices[k]);
+    direction along = dfgnn__ref_find_direction(w, 0);
+    if (DFGNN_HAS_SCALARS(p->op))
+      num_put(&to->score_edge, k * p->heads,
               num_err(num_scale(num_round(ds, 4), *w->direction),
                       square(ds.value * *w->jump)));
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
-    add_score(w, &t, &along, k, repeats, 0);
-    dfgnn__ref_add_edge(w, &t, k, begin + k, head, repeats, p);
-    dfgnn__ref_add_parameters(w, &t, &at, &along, repeats, p);
+    add_score(w, &t, &along, k, repeats);
+    dfgnn__ref_add_edge(w, &t, k, repeats);
+    dfgnn__ref_add_parameters(w, &t, &along, repeats);
   }
-  *p->repeats += repeated.repeats * (double)count;
-  dfgnn__ref_end_parameters(w, head, p);
-  dfgnn__ref_end_edges(w, head, p);
-  put_scores(w, DFGNN_HAS_SCALARS(w->problem->op) ? &to->score_dst : &to->query,
-             w->rows.destination, repeated.repeats, 0, 0);
+  w->repeats += e->repeated.repeats * (double)e->count;
+  dfgnn__ref_end_parameters(w);
+  dfgnn__ref_end_edges(w);
+  put_scores(w, DFGNN_HAS_SCALARS(p->op) ? &to->score_dst : &to->query,
+             w->at.destination, e->repeated.repeats, 0);
 }
 
-/* ---- by source ----------------------------------------------------------- */
-
-static void walk_column(walk *w, const dfgnn_matrix *transposed,
-                        const dfgnn_view *view, int64_t column, int64_t head,
-                        const dfgnn_ref_result *key,
-                        const dfgnn_ref_result *value,
-                        const dfgnn_ref_result *score_src) {
-  dfgnn_op op = w->problem->op;
-  int64_t begin = dfgnn__offset_at(transposed, column);
-  int64_t count = dfgnn__offset_at(transposed, column + 1) - begin;
-  const int32_t *indices = transposed->indices + begin;
-  dfgnn_ref_row repeated = dfgnn__ref_row(indices, count, w->order, w->bounds);
-  begin_sums(w, count);
-  dfgnn__ref_load_head(&w->rows, w->problem, w->args, head);
-  at_source(w, column, head);
-  for (int64_t k = 0; k < count; k++) {
-    const place at = {indices[k], column,
-                      dfgnn__ref_edge(transposed, view, begin + k), head};
-    at_destination(w, at.row, head);
-    at_edge(w, &at);
-    terms t = edge_terms(w, &at);
-    if (t.weight.value == 0 && t.score.value == 0)
-      continue;
-    double repeats = dfgnn__ref_repeats(&repeated, indices[k]);
-    sum_add(&w->sums.values, k, t.weight, repeats, w->grad_out);
-    direction to = dfgnn__ref_find_direction(w, &at, 1);
-    add_score(w, &t, &to, k, repeats, 1);
+static void visit_row(void *state, int64_t r, int64_t row) {
+  walk *w = state;
+  const call *c = w->call;
+  const dfgnn_expected *to = c->expected;
+  const int64_t heads = c->problem->heads, dim = c->problem->dim;
+  const int64_t edges = c->first[r];
+  dfgnn_ref_edges e = dfgnn__ref_edges(c->matrix, row, w->order, w->bounds);
+  for (int64_t h = 0; h < heads; h++) {
+    int64_t at = r * heads + h, first = edges * heads + h;
+    row_results results = {
+        .query = DFGNN_REF_RESULT(to, grad_query, at * dim),
+        .score_dst = DFGNN_REF_RESULT(to, grad_score_dst, at),
+        .bias = DFGNN_REF_RESULT(to, grad_bias, first),
+        .score_edge = DFGNN_REF_RESULT(to, grad_score_edge, first)};
+    dfgnn__ref_at_head(&w->at, h);
+    at_destination(w, row);
+    walk_row(w, &e, &results);
   }
-  if (DFGNN_HAS_QUERY(op) && !DFGNN_HAS_KEY(op)) {
-    put_scores(w, value, w->rows.value, repeated.repeats, 1, 1);
-    return;
-  }
-  dfgnn__ref_put_sum(value, &w->sums.values, repeated.repeats);
-  put_scores(w, DFGNN_HAS_SCALARS(op) ? score_src : key, NULL, repeated.repeats,
-             1, 0);
+  dfgnn_ref_result attr = DFGNN_REF_RESULT(
+      to, grad_edge_attr, edges * dfgnn__ref_edge_width(&w->at));
+  dfgnn__ref_put_edges(w, e.count, &attr);
 }
 
-/* ---- everything ---------------------------------------------------------- */
+static void join_parameters(void *job, const void *state) {
+  call *c = job;
+  const walk *w = state;
+  dfgnn__ref_sum_join(&c->total.score, &w->score);
+  dfgnn__ref_sum_join(&c->total.weight, &w->weight);
+  dfgnn__ref_sum_join(&c->total.bias, &w->bias);
+  c->total.repeats += w->repeats;
+}
 
 static void put_parameters(const call *c) {
-  const dfgnn_problem *problem = c->problem;
-  const dfgnn_expected *expected = c->expected;
-  const parameters *p = &c->total;
-  double edges = (double)c->first[expected->row_count] * (double)problem->heads;
-  double repeats = edges > 0 ? *p->repeats / edges : 1;
+  const dfgnn_expected *to = c->expected;
+  const walk *p = &c->total;
+  double heads = (double)c->problem->heads;
+  double edges = (double)c->first[to->row_count] * heads;
+  double repeats = edges > 0 ? p->repeats / edges : 1;
   const struct {
     dfgnn_ref_result to;
     const dfgnn_ref_sum *sum;
     double repeats;
   } results[] = {
-      {DFGNN_REF_RESULT(expected, grad_att), &p->score, repeats},
+      {DFGNN_REF_RESULT(to, grad_att, 0), &p->score, repeats},
       /* All heads add to one number. */
-      {DFGNN_REF_RESULT(expected, grad_beta), &p->score,
-       repeats * (double)problem->heads},
-      {DFGNN_REF_RESULT(expected, grad_edge_weight), &p->weight, repeats},
-      {DFGNN_REF_RESULT(expected, grad_edge_bias), &p->bias, repeats}};
+      {DFGNN_REF_RESULT(to, grad_beta, 0), &p->score, repeats * heads},
+      {DFGNN_REF_RESULT(to, grad_edge_weight, 0), &p->weight, repeats},
+      {DFGNN_REF_RESULT(to, grad_edge_bias, 0), &p->bias, repeats}};
   for (size_t i = 0; i < sizeof results / sizeof *results; i++)
     dfgnn__ref_put_sum(&results[i].to, results[i].sum, results[i].repeats);
 }
 
-static void join_parameters(void *job, double *memory) {
-  call *c = job;
-  memory += walk_numbers(c->problem, c->matrix->max_degree);
-  for (size_t i = 0; i < parameter_numbers(c->problem); i++)
-    c->total.numbers[i] += memory[i];
-}
+/* ---- by source ----------------------------------------------------------- */
 
-static void visit_row(const void *job, double *memory, int32_t *order,
-                      int64_t r) {
-  const call *c = job;
-  const dfgnn_expected *expected = c->expected;
-  int64_t row = expected->rows ? expected->rows[r] : r;
-  int64_t heads = c->problem->heads, dim = c->problem->dim;
-  int64_t edges = c->first[r], count = c->first[r + 1] - edges;
-  dfgnn_ref_result query = DFGNN_REF_RESULT(expected, grad_query);
-  dfgnn_ref_result score_dst = DFGNN_REF_RESULT(expected, grad_score_dst);
-  dfgnn_ref_result bias = DFGNN_REF_RESULT(expected, grad_bias);
-  dfgnn_ref_result score_edge = DFGNN_REF_RESULT(expected, grad_score_edge);
-  dfgnn_ref_result edge_attr = DFGNN_REF_RESULT(expected, grad_edge_attr);
-  walk w = walk_in(&memory, order, c, c->matrix->max_degree);
-  parameters p = parameters_in(memory, c);
+static void visit_column(void *state, int64_t index, int64_t column) {
+  walk *w = state;
+  const call *c = w->call;
+  const dfgnn_expected *to = c->expected;
+  const dfgnn_op op = c->problem->op;
+  const int64_t heads = c->problem->heads, dim = c->problem->dim;
+  dfgnn_matrix t = dfgnn__transposed(c->matrix, to->transpose);
+  dfgnn_ref_edges e = dfgnn__ref_edges(&t, column, w->order, w->bounds);
   for (int64_t h = 0; h < heads; h++) {
-    int64_t at = r * heads + h, first = edges * heads + h;
-    row_results to = {.query = dfgnn__ref_result_at(&query, at * dim),
-                      .score_dst = dfgnn__ref_result_at(&score_dst, at),
-                      .bias = dfgnn__ref_result_at(&bias, first),
-                      .score_edge = dfgnn__ref_result_at(&score_edge, first)};
-    walk_row(&w, row, h, &to, &p);
+    int64_t at = index * heads + h;
+    dfgnn_ref_result key = DFGNN_REF_RESULT(to, grad_key, at * dim);
+    dfgnn_ref_result value = DFGNN_REF_RESULT(to, grad_value, at * dim);
+    dfgnn_ref_result score_src = DFGNN_REF_RESULT(to, grad_score_src, at);
+    begin_sums(w, e.count);
+    dfgnn__ref_at_head(&w->at, h);
+    dfgnn__ref_at_source(&w->at, column);
+    for (int64_t k = 0; k < e.count; k++) {
+      at_destination(w, e.indices[k]);
+      dfgnn__ref_at_edge(&w->at,
+                         dfgnn__ref_edge(&t, to->transpose, e.begin + k));
+      terms x = edge_terms(w);
+      if (x.weight.value == 0 && x.score.value == 0)
+        continue;
+      double repeats = dfgnn__ref_repeats(&e.repeated, e.indices[k]);
+      sum_add(&w->sums.values, k, num_repeat(x.weight, repeats), w->grad_out);
+      direction along = dfgnn__ref_find_direction(w, 1);
+      add_score(w, &x, &along, k, repeats);
+    }
+    if (DFGNN_HAS_QUERY(op) && !DFGNN_HAS_KEY(op)) {
+      put_scores(w, &value, w->at.value, e.repeated.repeats, 1);
+      continue;
+    }
+    dfgnn__ref_put_sum(&value, &w->sums.values, e.repeated.repeats);
+    put_scores(w, DFGNN_HAS_SCALARS(op) ? &score_src : &key, NULL,
+               e.repeated.repeats, 0);
   }
-  dfgnn_ref_result e = dfgnn__ref_result_at(
-      &edge_attr, edges * dfgnn__ref_edge_width(c->problem));
-  dfgnn__ref_put_edges(&w, count, &e);
 }
 
-static void visit_column(const void *job, double *memory, int32_t *order,
-                         int64_t index) {
-  const call *c = job;
-  const dfgnn_expected *expected = c->expected;
-  int64_t column = expected->columns ? expected->columns[index] : index;
-  dfgnn_matrix transposed = dfgnn__transposed(c->matrix, expected->transpose);
-  dfgnn_ref_result key = DFGNN_REF_RESULT(expected, grad_key);
-  dfgnn_ref_result value = DFGNN_REF_RESULT(expected, grad_value);
-  dfgnn_ref_result score_src = DFGNN_REF_RESULT(expected, grad_score_src);
-  walk w = walk_in(&memory, order, c, 0);
-  for (int64_t h = 0; h < c->problem->heads; h++) {
-    int64_t at = index * c->problem->heads + h;
-    dfgnn_ref_result k = dfgnn__ref_result_at(&key, at * c->problem->dim);
-    dfgnn_ref_result v = dfgnn__ref_result_at(&value, at * c->problem->dim);
-    dfgnn_ref_result s = dfgnn__ref_result_at(&score_src, at);
-    walk_column(&w, &transposed, expected->transpose, column, h, &k, &v, &s);
-  }
+/* ---- everything ---------------------------------------------------------- */
+
+static dfgnn_status walk_all(call *c) {
+  const dfgnn_expected *to = c->expected;
+  const int columns = c->by_source;
+  const dfgnn_ref_walk walk = {
+      .nodes = columns ? to->columns : to->rows,
+      .count = columns ? to->column_count : to->row_count,
+      .work = c->matrix->edges * c->problem->heads * c->problem->dim,
+      .state = sizeof(struct dfgnn_ref_grads),
+      .begin = begin,
+      .visit = columns ? visit_column : visit_row,
+      .join = columns ? NULL : join_parameters};
+  return c->memory.failed ? DFGNN_OK : dfgnn__ref_walk(&walk, c);
 }
 
 dfgnn_status dfgnn__attention_backward_reference(
     const dfgnn_problem *problem, const dfgnn_matrix *matrix,
     const dfgnn_args *args, const dfgnn_expected *expected) {
-  size_t sums = parameter_numbers(problem);
-  int64_t work = matrix->edges * problem->heads * problem->dim;
-  double *memory = calloc(sums, sizeof *memory);
-  call c = {problem, matrix, args, expected,
-            .first = dfgnn__ref_first_edges(matrix, expected)};
-  dfgnn_status status = DFGNN_OK;
-  if (!memory || !c.first) {
-    status = dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory");
-    goto out;
-  }
-  c.total = parameters_in(memory, &c);
-  const dfgnn_ref_walk rows = {
-      .count = expected->row_count,
-      .work = work,
-      .numbers = walk_numbers(problem, matrix->max_degree) + sums,
-      .degree = matrix->max_degree,
-      .visit = visit_row,
-      .join = join_parameters};
-  const dfgnn_ref_walk columns = {
-      .count = expected->column_count,
-      .work = work,
-      .numbers = walk_numbers(problem, 0),
-      .degree = expected->transpose ? expected->transpose->extra : 0,
-      .visit = visit_column};
-  status = dfgnn__ref_walk(&rows, &c);
-  if (!status)
+  call c = {problem, matrix, args, expected, .by_source = 0};
+  c.first = dfgnn__ref_first_edges(&c.memory, matrix, expected);
+  take_parameters(&c.total, &c, &c.memory);
+  dfgnn_status status = walk_all(&c), memory;
+  if (!status && !c.memory.failed)
     put_parameters(&c);
+  c.by_source = 1;
   if (!status && expected->transpose)
-    status = dfgnn__ref_walk(&columns, &c);
-out:
-  free(c.first);
-  free(memory);
-  return status;
+    status = walk_all(&c);
+  memory = dfgnn__ref_free(&c.memory);
+  return status ? status : memory;
 }

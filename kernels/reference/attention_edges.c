@@ -13,10 +13,11 @@
 #include "kernels/common/accuracy.h"
 #include "kernels/reference/attention_walk.h"
 
-int64_t dfgnn__ref_edge_width(const dfgnn_problem *problem) {
-  return dfgnn__ref_edge_features(problem) *
-         (problem->edge_dim < 0 ? problem->heads : 1);
+int64_t dfgnn__ref_edge_width(const dfgnn_ref_edge *e) {
+  return e->features * (e->problem->edge_dim < 0 ? e->problem->heads : 1);
 }
+
+typedef dfgnn_ref_number number;
 
 /* ---- edges --------------------------------------------------------------- */
 
@@ -33,7 +34,7 @@ static gradient gradient_of(dfgnn_ref_grads *w) {
     g.score = w->direction;
   } else if (dfgnn__ref_edge_keys(problem)) {
     for (int64_t d = 0; d < problem->dim; d++)
-      w->along[d] = w->args->scale * w->rows.destination[d];
+      w->along[d] = w->args->scale * w->at.destination[d];
     g.score = w->along;
   }
   if (dfgnn__ref_edge_values(problem))
@@ -47,7 +48,7 @@ typedef struct column {
 } column;
 
 static column through(const dfgnn_ref_grads *w, const double *x, int64_t f) {
-  const dfgnn_ref_edge *r = &w->rows;
+  const dfgnn_ref_edge *r = &w->at;
   int64_t dim = w->problem->dim;
   column c = {0, 0, 0};
   if (!x)
@@ -63,11 +64,10 @@ static column through(const dfgnn_ref_grads *w, const double *x, int64_t f) {
 }
 
 static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
-                         const gradient *g, int64_t k, int64_t head) {
-  const dfgnn_problem *problem = w->problem;
-  int64_t features = w->rows.features;
-  int64_t at = k * dfgnn__ref_edge_width(problem) +
-               (problem->edge_dim < 0 ? head * features : 0);
+                         const gradient *g, int64_t k) {
+  int64_t features = w->at.features;
+  int64_t at = k * dfgnn__ref_edge_width(&w->at) +
+               (w->problem->edge_dim < 0 ? w->at.head * features : 0);
   /* 0 times a NaN is NaN, so a part that the operator does not have is left
    * out. */
   double ds = g->score ? t->score.value : 0;
@@ -75,7 +75,7 @@ static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
   double variance =
       g->score ? t->score.variance + square(t->p) * w->delta.variance : 0;
   double weight = g->value ? t->weight.variance : 0;
-  double narrow = dfgnn__term_roundoff(problem);
+  double narrow = w->at.narrow;
   for (int64_t f = 0; f < features; f++) {
     column s = through(w, g->score, f), v = through(w, g->value, f);
     w->edge[0][at + f] += ds * s.value + p * v.value;
@@ -87,36 +87,36 @@ static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
   }
 }
 
+/* Adds x times the features of the edge to the gradients of a row of W and of
+ * a number of b. */
+static void add_to_projection(const dfgnn_ref_grads *w, int64_t at, number x) {
+  const int64_t features = w->at.features;
+  dfgnn__ref_sum_add(&w->weight, at * features, features, w->at.edge, x,
+                     w->at.attr);
+  sum_add_one(&w->bias, at, w->at.edge, x);
+}
+
 static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
-                           const gradient *g, int64_t edge, int64_t head,
-                           double repeats, dfgnn_ref_parameters *p) {
-  const dfgnn_ref_edge *r = &w->rows;
-  const double one = 1;
-  int64_t dim = w->problem->dim, features = r->features;
-  double ds = t->score.value, weight = t->weight.value;
-  double narrow = DFGNN_REF_TERM_VARIANCE + dfgnn__term_roundoff(w->problem);
+                           const gradient *g, double repeats) {
+  int64_t dim = w->problem->dim, features = w->at.features;
+  double narrow = DFGNN_REF_TERM_VARIANCE + w->at.narrow;
   for (int64_t d = 0; d < dim; d++) {
-    int64_t at = head * dim + d;
+    int64_t at = w->at.head * dim + d;
     if (g->score) {
-      double x = g->score[d];
-      double variance =
-          repeats * (t->score.variance * square(x) + narrow * square(ds * x));
-      variance += repeats * square(ds * w->jump[d]);
-      dfgnn__ref_sum_add_at(&p->weight, at * features, features, edge, ds * x,
-                            variance, r->attr);
-      dfgnn__ref_sum_add_at(&p->bias, at, 1, edge, ds * x, variance, &one);
+      double x = g->score[d], ds = t->score.value;
+      number term = num_round(num_scale(t->score, x), narrow);
+      term = num_repeat(term, repeats);
+      term.variance += repeats * square(ds * w->jump[d]);
+      add_to_projection(w, at, term);
       for (int64_t f = 0; f < features; f++)
-        w->by_delta[0][d * features + f] += t->p * x * r->attr[f];
+        w->by_delta[0][d * features + f] += t->p * x * w->at.attr[f];
       w->by_delta[1][d] += t->p * x;
     }
-    if (g->value) {
-      double x = g->value[d];
-      double variance = repeats * (t->weight.variance * square(x) +
-                                   narrow * square(weight * x));
-      dfgnn__ref_sum_add_at(&p->weight, at * features, features, edge,
-                            weight * x, variance, r->attr);
-      dfgnn__ref_sum_add_at(&p->bias, at, 1, edge, weight * x, variance, &one);
-    }
+    if (g->value)
+      add_to_projection(
+          w, at,
+          num_repeat(num_round(num_scale(t->weight, g->value[d]), narrow),
+                     repeats));
   }
 }
 
@@ -124,25 +124,22 @@ static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
  * the query. */
 static void add_row(dfgnn_ref_grads *w, const dfgnn_ref_terms *t, int64_t k,
                     double repeats) {
-  const double one = 1;
-  double scale = w->args->scale, ds = scale * t->score.value;
-  double variance =
-      repeats * (square(scale) * t->score.variance + 4 * square(ds));
-  dfgnn__ref_sum_add(&w->sums.edges, k, ds, variance, w->rows.attr);
-  dfgnn__ref_sum_add(&w->sums.scores, k, ds, variance, &one);
+  number ds = num_round(num_scale(t->score, w->args->scale), 4);
+  ds = num_repeat(ds, repeats);
+  sum_add(&w->sums.edges, k, ds, w->at.attr);
+  sum_add_one(&w->sums.scores, 0, k, ds);
   for (int64_t d = 0; d < w->problem->dim; d++)
-    w->sums.by_delta[d] += t->p * scale * w->rows.projected[d];
+    w->sums.by_delta[d] += t->p * w->args->scale * w->at.projected[d];
 }
 
 void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
-                         int64_t k, int64_t edge, int64_t head, double repeats,
-                         dfgnn_ref_parameters *p) {
-  if (!w->rows.features)
+                         int64_t k, double repeats) {
+  if (!w->at.features)
     return;
   gradient g = gradient_of(w);
-  add_features(w, t, &g, k, head);
+  add_features(w, t, &g, k);
   if (w->problem->edge_dim > 0)
-    add_projection(w, t, &g, edge, head, repeats, p);
+    add_projection(w, t, &g, repeats);
   if (dfgnn__ref_edge_keys(w->problem))
     add_row(w, t, k, repeats);
 }
@@ -153,16 +150,15 @@ static double by_delta(const dfgnn_ref_grads *w, double factor) {
   return factor == 0 ? 0 : square(factor) * w->delta.variance;
 }
 
-void dfgnn__ref_end_edges(dfgnn_ref_grads *w, int64_t head,
-                          dfgnn_ref_parameters *p) {
-  int64_t dim = w->problem->dim, features = w->rows.features;
+void dfgnn__ref_end_edges(dfgnn_ref_grads *w) {
+  int64_t head = w->at.head, dim = w->problem->dim, features = w->at.features;
   if (w->problem->edge_dim <= 0 || !features)
     return;
   for (int64_t i = 0; w->bounds && i < dim * features; i++)
-    p->weight.spread[head * dim * features + i] +=
+    w->weight.spread[head * dim * features + i] +=
         by_delta(w, w->by_delta[0][i]);
   for (int64_t d = 0; w->bounds && d < dim; d++)
-    p->bias.spread[head * dim + d] += by_delta(w, w->by_delta[1][d]);
+    w->bias.spread[head * dim + d] += by_delta(w, w->by_delta[1][d]);
   memset(w->by_delta[0], 0, (size_t)(dim * features) * sizeof(double));
   memset(w->by_delta[1], 0, (size_t)dim * sizeof(double));
 }
@@ -170,7 +166,7 @@ void dfgnn__ref_end_edges(dfgnn_ref_grads *w, int64_t head,
 void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to) {
   const dfgnn_problem *problem = w->problem;
-  int64_t numbers = count * dfgnn__ref_edge_width(problem);
+  int64_t numbers = count * dfgnn__ref_edge_width(&w->at);
   double additions =
       problem->edge_dim < 0 ? 4 : (double)(problem->dim + 2 * problem->heads);
   for (int64_t i = 0; i < numbers; i++)

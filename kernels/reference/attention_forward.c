@@ -1,83 +1,54 @@
 /* attention_forward.c - float64 forward attention, row by row, by the formulas
  */
-#include "kernels/reference/attention.h"
-
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/common/accuracy.h"
-#include "kernels/common/dropout.h"
-#include "lib/base/error.h"
+#include "kernels/reference/attention.h"
 
 typedef dfgnn_ref_number number;
-
-double dfgnn__ref_subnormal(const dfgnn_problem *problem) {
-  return problem->dtype == DFGNN_F16 ? 0.25 : 0;
-}
-
-dfgnn_ref_number dfgnn__ref_exp(const dfgnn_problem *problem,
-                                dfgnn_ref_number score, double shift) {
-  return num_exp(score, shift, 2 * dfgnn__term_roundoff(problem));
-}
-
-double dfgnn__ref_kept(const dfgnn_problem *problem, const dfgnn_args *args,
-                       const dfgnn_ref_place *at) {
-  if (!problem->dropout)
-    return 1;
-  uint64_t key =
-      dfgnn__dropout_key(args->seed ? *args->seed : args->seed_value);
-  int64_t edge = args->edge_number ? args->edge_number[at->edge] : at->edge;
-  return dfgnn__dropped(key, edge, problem->heads, at->head,
-                        dfgnn__dropout_threshold(args->dropout))
-             ? 0
-             : 1 / (1 - args->dropout);
-}
 
 typedef struct call {
   const dfgnn_problem *problem;
   const dfgnn_matrix *matrix;
   const dfgnn_args *args;
   const dfgnn_expected *expected;
+  dfgnn_ref_memory memory;
   int64_t *first; /* the number of edges of the rows before one */
 } call;
 
-/* The memory of a thread. */
-typedef struct scratch {
-  dfgnn_ref_edge rows;
+/* The state of a thread. */
+typedef struct walk {
+  const call *c;
+  int32_t *order;
+  dfgnn_ref_edge at;
+  dfgnn_ref_edges edges; /* of the row */
   dfgnn_ref_sum out;
-  dfgnn_ref_sum edges; /* the weighted sum of edge features */
-  number *weights;     /* [max_degree] not yet divided by their sum */
-  int32_t *order;      /* a row of the matrix, sorted */
-} scratch;
+  dfgnn_ref_sum attr; /* the weighted sum of edge features */
+  number *weights;    /* [max_degree] not yet divided by their sum */
+} walk;
 
-static size_t scratch_numbers(const dfgnn_problem *problem, int64_t degree) {
-  return (size_t)(dfgnn__ref_edge_numbers(problem) + 2 * degree) +
-         dfgnn__ref_sum_numbers(problem->dim) +
-         dfgnn__ref_sum_numbers(dfgnn__ref_edge_features(problem));
+static void begin(void *state, const void *job, dfgnn_ref_memory *memory) {
+  const call *c = job;
+  const int bounds = c->expected->bounds;
+  const int64_t degree = c->matrix->max_degree;
+  walk *w = state;
+  w->c = c;
+  w->order = dfgnn__ref_order(memory, degree);
+  w->at = dfgnn__ref_edge_in(memory, c->problem, c->args);
+  w->out = dfgnn__ref_sum_in(memory, c->problem->dim, bounds);
+  w->attr = dfgnn__ref_sum_in(memory, w->at.features, bounds);
+  w->weights = dfgnn__ref_numbers(memory, degree);
 }
 
-static scratch scratch_in(double *memory, int32_t *order,
-                          const dfgnn_problem *problem, int64_t degree,
-                          int bounds) {
-  scratch s = {.rows = dfgnn__ref_edge_in(&memory, problem), .order = order};
-  s.out = dfgnn__ref_sum_in(&memory, problem->dim, bounds);
-  s.edges = dfgnn__ref_sum_in(&memory, s.rows.features, bounds);
-  s.weights = (number *)dfgnn__ref_take(&memory, 2 * degree);
-  return s;
-}
-
-static void load_edge(const call *c, const scratch *s,
-                      const dfgnn_ref_place *at) {
-  dfgnn__ref_load_source(&s->rows, c->problem, c->args, at->column, at->head);
-  dfgnn__ref_load_edge(&s->rows, c->problem, c->args, at->edge, at->head);
+static void at_edge(walk *w, int64_t k) {
+  dfgnn__ref_at_source(&w->at, w->edges.indices[k]);
+  dfgnn__ref_at_edge(&w->at, w->edges.begin + k);
 }
 
 /* The sum of the exponentials of a row. */
 typedef struct normalizer {
   double maximum, sum;
   dfgnn_ref_part one; /* the sum over itself: 1, with its relative errors */
-  dfgnn_ref_row repeated;
 } normalizer;
 
 /* The variance of a quotient of sums; and 2 for sums that are scaled to a new
@@ -85,63 +56,52 @@ typedef struct normalizer {
 #define QUOTIENT_VARIANCE 16
 #define RUNNING_SUMS 2
 
-/* Leaves the exponentials of a row's scores in s->weights. */
-static normalizer exponentials(const call *c, const scratch *s, int64_t row,
-                               int64_t head) {
-  int64_t begin = dfgnn__offset_at(c->matrix, row);
-  int64_t count = dfgnn__offset_at(c->matrix, row + 1) - begin;
-  const int32_t *indices = c->matrix->indices + begin;
-  normalizer n = {.maximum = -INFINITY,
-                  .repeated =
-                      dfgnn__ref_row(indices, count, s->order, s->out.bounds)};
-  double errors = 0, subnormal = dfgnn__ref_subnormal(c->problem);
-  for (int64_t k = 0; k < count; k++) {
-    const dfgnn_ref_place at = {row, indices[k], begin + k, head};
-    load_edge(c, s, &at);
-    number score = dfgnn__ref_score(c->problem, c->args, &s->rows, &at);
-    s->weights[k] = score;
+/* Leaves the exponentials of a row's scores in w->weights. */
+static normalizer exponentials(walk *w) {
+  const dfgnn_ref_edges *e = &w->edges;
+  normalizer n = {.maximum = -INFINITY};
+  double errors = 0, subnormal = dfgnn__ref_subnormal(w->c->problem);
+  for (int64_t k = 0; k < e->count; k++) {
+    at_edge(w, k);
+    number score = w->weights[k] = dfgnn__ref_score(&w->at);
     if (score.value > n.maximum || score.value != score.value)
       n.maximum = score.value; /* a NaN stays: nothing is greater than it */
   }
   if (n.maximum == -INFINITY) {
-    memset(s->weights, 0, (size_t)count * sizeof *s->weights);
+    memset(w->weights, 0, (size_t)e->count * sizeof *w->weights);
     return n;
   }
-  for (int64_t k = 0; k < count; k++) {
-    number p = dfgnn__ref_exp(c->problem, s->weights[k], n.maximum);
-    s->weights[k] = p.value == 0 ? p : num_err(p, subnormal);
+  for (int64_t k = 0; k < e->count; k++) {
+    number p = dfgnn__ref_exp(&w->at, w->weights[k], n.maximum);
+    w->weights[k] = p.value == 0 ? p : num_err(p, subnormal);
     n.sum += p.value;
-    errors +=
-        s->weights[k].variance * dfgnn__ref_repeats(&n.repeated, indices[k]);
+    errors += w->weights[k].variance *
+              dfgnn__ref_repeats(&e->repeated, e->indices[k]);
   }
   n.one = (dfgnn_ref_part){1, errors / (n.sum * n.sum) + QUOTIENT_VARIANCE,
-                           RUNNING_SUMS * n.repeated.repeats};
+                           RUNNING_SUMS * e->repeated.repeats};
   return n;
 }
 
 /* Number d of the sum of w (v + W e + b); kept: the sum of w. */
-static dfgnn_ref_part average(const call *c, const scratch *s,
-                              const normalizer *n, int64_t d, double kept) {
-  dfgnn_ref_part x = part_of(&s->out, d, n->one.summed);
-  if (!dfgnn__ref_edge_values(c->problem) || n->maximum == -INFINITY)
+static dfgnn_ref_part average(const walk *w, const normalizer *n, int64_t d,
+                              double kept) {
+  dfgnn_ref_part x = part_of(&w->out, d, n->one.summed);
+  if (!dfgnn__ref_edge_values(w->c->problem) || n->maximum == -INFINITY)
     return x;
-  number constant = num_round(num_of(s->rows.bias[d] * kept), 4);
-  x = part_add(
-      x, dfgnn__ref_project(c->problem, &s->rows, &s->edges, d, n->one.summed));
+  number constant = num_round(num_of(w->at.bias[d] * kept), 4);
+  x = part_add(x, dfgnn__ref_project(&w->at, &w->attr, d, n->one.summed));
   x.summed *= 2; /* the sum of two sums */
   return part_add(x, part_times(num_part(constant), n->one));
 }
 
 /* Computes out, lse and weights of one row and head. */
-static void attend(const call *c, scratch *s, int64_t row, int64_t head,
-                   const dfgnn_ref_result *out, const dfgnn_ref_result *lse,
+static void attend(walk *w, const dfgnn_ref_result *out,
+                   const dfgnn_ref_result *lse,
                    const dfgnn_ref_result *weights) {
-  int64_t begin = dfgnn__offset_at(c->matrix, row);
-  int64_t count = dfgnn__offset_at(c->matrix, row + 1) - begin;
-  const int32_t *indices = c->matrix->indices + begin;
-  dfgnn__ref_load_head(&s->rows, c->problem, c->args, head);
-  dfgnn__ref_load_destination(&s->rows, c->problem, c->args, row, head);
-  normalizer n = exponentials(c, s, row, head);
+  const dfgnn_problem *problem = w->c->problem;
+  const dfgnn_ref_edges *e = &w->edges;
+  normalizer n = exponentials(w);
   int empty = n.maximum == -INFINITY;
   dfgnn_ref_part length = n.one; /* its errors are those of 1, relatively */
   length.value = empty ? -INFINITY : n.maximum + log(n.sum);
@@ -149,45 +109,42 @@ static void attend(const call *c, scratch *s, int64_t row, int64_t head,
     length.fixed += 4 * square(length.value) + 4 * square(n.maximum);
 
   double kept_sum = 0;
-  dfgnn__ref_sum_begin(&s->out, count);
-  dfgnn__ref_sum_begin(&s->edges, count);
-  for (int64_t k = 0; k < count; k++) {
-    const dfgnn_ref_place at = {row, indices[k], begin + k, head};
-    number w = empty ? num_of(0) : num_scale(s->weights[k], 1 / n.sum);
-    part_put(weights, k * c->problem->heads, part_times(num_part(w), length));
-    double kept = empty ? 0 : dfgnn__ref_kept(c->problem, c->args, &at);
-    if (kept == 0 && w.value == w.value)
+  dfgnn__ref_sum_begin(&w->out, e->count);
+  dfgnn__ref_sum_begin(&w->attr, e->count);
+  for (int64_t k = 0; k < e->count; k++) {
+    number p = empty ? num_of(0) : num_scale(w->weights[k], 1 / n.sum);
+    part_put(weights, k * problem->heads, part_times(num_part(p), length));
+    w->at.edge = e->begin + k;
+    double kept = empty ? 0 : dfgnn__ref_kept(&w->at);
+    if (kept == 0 && p.value == p.value)
       continue; /* a NaN weight spoils the row, dropped or not */
-    double repeats = dfgnn__ref_repeats(&n.repeated, indices[k]);
-    w = num_scale(w, kept);
-    kept_sum += w.value;
-    load_edge(c, s, &at);
-    sum_add(&s->out, k, w, repeats, s->rows.value);
-    if (dfgnn__ref_edge_values(c->problem))
-      sum_add(&s->edges, k, w, repeats, s->rows.attr);
+    p = num_scale(p, kept);
+    kept_sum += p.value;
+    p = num_repeat(p, dfgnn__ref_repeats(&e->repeated, e->indices[k]));
+    at_edge(w, k);
+    sum_add(&w->out, k, p, w->at.value);
+    if (dfgnn__ref_edge_values(problem))
+      sum_add(&w->attr, k, p, w->at.attr);
   }
   part_put(lse, 0, length);
-  for (int64_t d = 0; d < c->problem->dim; d++)
-    part_put(out, d, part_times(average(c, s, &n, d, kept_sum), n.one));
+  for (int64_t d = 0; d < problem->dim; d++)
+    part_put(out, d, part_times(average(w, &n, d, kept_sum), n.one));
 }
 
-static void attend_row(const void *job, double *memory, int32_t *order,
-                       int64_t r) {
-  const call *c = job;
-  int64_t row = c->expected->rows ? c->expected->rows[r] : r;
-  int64_t heads = c->problem->heads;
-  dfgnn_ref_result out = DFGNN_REF_RESULT(c->expected, out);
-  dfgnn_ref_result lse = DFGNN_REF_RESULT(c->expected, lse);
-  dfgnn_ref_result weights = DFGNN_REF_RESULT(c->expected, weights);
-  scratch s = scratch_in(memory, order, c->problem, c->matrix->max_degree,
-                         c->expected->bounds);
+static void visit(void *state, int64_t r, int64_t row) {
+  walk *w = state;
+  const call *c = w->c;
+  const int64_t heads = c->problem->heads, dim = c->problem->dim;
+  w->edges = dfgnn__ref_edges(c->matrix, row, w->order, c->expected->bounds);
   for (int64_t h = 0; h < heads; h++) {
     int64_t at = r * heads + h;
-    dfgnn_ref_result to = dfgnn__ref_result_at(&out, at * c->problem->dim);
-    dfgnn_ref_result length = dfgnn__ref_result_at(&lse, at);
-    dfgnn_ref_result w =
-        dfgnn__ref_result_at(&weights, c->first[r] * heads + h);
-    attend(c, &s, row, h, &to, &length, &w);
+    dfgnn_ref_result out = DFGNN_REF_RESULT(c->expected, out, at * dim);
+    dfgnn_ref_result lse = DFGNN_REF_RESULT(c->expected, lse, at);
+    dfgnn_ref_result weights =
+        DFGNN_REF_RESULT(c->expected, weights, c->first[r] * heads + h);
+    dfgnn__ref_at_head(&w->at, h);
+    dfgnn__ref_at_destination(&w->at, row);
+    attend(w, &out, &lse, &weights);
   }
 }
 
@@ -195,19 +152,19 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                         const dfgnn_matrix *matrix,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected) {
-  call c = {problem, matrix, args, expected,
-            dfgnn__ref_first_edges(matrix, expected)};
-  const dfgnn_ref_walk walk = {
-      .count = expected->row_count,
-      .work = c.first
-                  ? c.first[expected->row_count] * problem->heads * problem->dim
-                  : 0,
-      .numbers = scratch_numbers(problem, matrix->max_degree),
-      .degree = matrix->max_degree,
-      .visit = attend_row};
-  dfgnn_status status =
-      c.first ? dfgnn__ref_walk(&walk, &c)
-              : dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory");
-  free(c.first);
-  return status;
+  call c = {problem, matrix, args, expected, {0}, NULL};
+  dfgnn_status status = DFGNN_OK, memory;
+  c.first = dfgnn__ref_first_edges(&c.memory, matrix, expected);
+  if (c.first)
+    status =
+        dfgnn__ref_walk(&(dfgnn_ref_walk){.nodes = expected->rows,
+                                          .count = expected->row_count,
+                                          .work = c.first[expected->row_count] *
+                                                  problem->heads * problem->dim,
+                                          .state = sizeof(walk),
+                                          .begin = begin,
+                                          .visit = visit},
+                        &c);
+  memory = dfgnn__ref_free(&c.memory);
+  return status ? status : memory;
 }

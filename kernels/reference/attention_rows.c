@@ -3,38 +3,24 @@
 #include "kernels/reference/attention.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "kernels/common/accuracy.h"
+#include "kernels/common/dropout.h"
 
-int64_t dfgnn__ref_edge_features(const dfgnn_problem *problem) {
-  return DFGNN_HAS_SCALARS(problem->op) ? 0
-         : problem->edge_dim > 0        ? problem->edge_dim
-         : problem->edge_dim < 0        ? problem->dim
-                                        : 0;
-}
-
-static int64_t weight_numbers(const dfgnn_problem *problem) {
-  return problem->edge_dim > 0 ? problem->dim * problem->edge_dim : 0;
-}
-
-enum { VECTORS = 8 }; /* of dim numbers */
-
-int64_t dfgnn__ref_edge_numbers(const dfgnn_problem *problem) {
-  return VECTORS * problem->dim + dfgnn__ref_edge_features(problem) +
-         weight_numbers(problem);
-}
-
-dfgnn_ref_edge dfgnn__ref_edge_in(double **memory,
-                                  const dfgnn_problem *problem) {
-  dfgnn_ref_edge e = {.features = dfgnn__ref_edge_features(problem)};
-  double **vectors[VECTORS] = {&e.destination, &e.key,  &e.value,
-                               &e.att,         &e.bias, &e.projected,
-                               &e.magnitude,   &e.leaky};
-  for (int i = 0; i < VECTORS; i++)
+dfgnn_ref_edge dfgnn__ref_edge_in(dfgnn_ref_memory *memory,
+                                  const dfgnn_problem *problem,
+                                  const dfgnn_args *args) {
+  dfgnn_ref_edge e = {.problem = problem,
+                      .args = args,
+                      .narrow = dfgnn__term_roundoff(problem)};
+  double **vectors[] = {&e.destination, &e.key,  &e.value,     &e.att,
+                        &e.leaky,       &e.bias, &e.projected, &e.magnitude};
+  if (!DFGNN_HAS_SCALARS(problem->op))
+    e.features = problem->edge_dim < 0 ? problem->dim : problem->edge_dim;
+  for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
     *vectors[i] = dfgnn__ref_take(memory, problem->dim);
   e.attr = dfgnn__ref_take(memory, e.features);
-  e.weight = dfgnn__ref_take(memory, weight_numbers(problem));
+  e.weight = dfgnn__ref_take(memory, problem->dim * e.features);
   if (!DFGNN_HAS_KEY(problem->op))
     e.key = e.value;
   return e;
@@ -42,120 +28,113 @@ dfgnn_ref_edge dfgnn__ref_edge_in(double **memory,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-static void load_projection(const dfgnn_ref_edge *to,
-                            const dfgnn_problem *problem,
-                            const dfgnn_args *args, int64_t head) {
-  const dfgnn_strides dense = {0, problem->dim, 1};
-  int64_t count = weight_numbers(problem);
-  dfgnn_problem one = *problem; /* with W of a head as its one row */
-  one.dim = count;
-  memset(to->bias, 0, (size_t)problem->dim * sizeof *to->bias);
-  if (!count)
+void dfgnn__ref_at_head(dfgnn_ref_edge *e, int64_t head) {
+  const dfgnn_problem *p = e->problem;
+  const int64_t dim = p->dim, numbers = dim * e->features;
+  e->head = head;
+  if (DFGNN_HAS_ATT(p->op))
+    dfgnn__ref_read(e->att, p->dtype, e->args->att, head * dim, 1, dim);
+  if (p->edge_dim <= 0 || !numbers)
     return;
-  dfgnn__ref_load(to->weight, &one, args->edge_weight,
-                  &(dfgnn_strides){0, count, 1}, 0, head);
-  if (args->edge_bias)
-    dfgnn__ref_load(to->bias, problem, args->edge_bias, &dense, 0, head);
+  dfgnn__ref_read(e->weight, p->dtype, e->args->edge_weight, head * numbers, 1,
+                  numbers);
+  if (e->args->edge_bias)
+    dfgnn__ref_read(e->bias, p->dtype, e->args->edge_bias, head * dim, 1, dim);
 }
 
-void dfgnn__ref_load_destination(const dfgnn_ref_edge *to,
-                                 const dfgnn_problem *problem,
-                                 const dfgnn_args *args, int64_t row,
-                                 int64_t head) {
-  const dfgnn_strides dense = {0, problem->dim, 1};
-  if (DFGNN_HAS_QUERY(problem->op))
-    dfgnn__ref_load(to->destination, problem, args->query, &args->query_strides,
-                    row, head);
-  if (DFGNN_HAS_ATT(problem->op))
-    dfgnn__ref_load(to->att, problem, args->att, &dense, 0, head);
+void dfgnn__ref_at_destination(dfgnn_ref_edge *e, int64_t row) {
+  e->row = row;
+  if (DFGNN_HAS_QUERY(e->problem->op))
+    dfgnn__ref_load(e->destination, e->problem, e->args->query,
+                    &e->args->query_strides, row, e->head);
 }
 
-void dfgnn__ref_load_source(const dfgnn_ref_edge *to,
-                            const dfgnn_problem *problem,
-                            const dfgnn_args *args, int64_t column,
-                            int64_t head) {
-  if (DFGNN_HAS_KEY(problem->op))
-    dfgnn__ref_load(to->key, problem, args->key, &args->key_strides, column,
-                    head);
-  dfgnn__ref_load(to->value, problem, args->value, &args->value_strides, column,
-                  head);
+void dfgnn__ref_at_source(dfgnn_ref_edge *e, int64_t column) {
+  e->column = column;
+  if (DFGNN_HAS_KEY(e->problem->op))
+    dfgnn__ref_load(e->key, e->problem, e->args->key, &e->args->key_strides,
+                    column, e->head);
+  dfgnn__ref_load(e->value, e->problem, e->args->value, &e->args->value_strides,
+                  column, e->head);
+}
+
+double dfgnn__ref_kept(const dfgnn_ref_edge *e) {
+  const dfgnn_args *args = e->args;
+  if (!e->problem->dropout)
+    return 1;
+  uint64_t key =
+      dfgnn__dropout_key(args->seed ? *args->seed : args->seed_value);
+  int64_t edge = args->edge_number ? args->edge_number[e->edge] : e->edge;
+  return dfgnn__dropped(key, edge, e->problem->heads, e->head,
+                        dfgnn__dropout_threshold(args->dropout))
+             ? 0
+             : 1 / (1 - args->dropout);
+}
+
+double dfgnn__ref_subnormal(const dfgnn_problem *problem) {
+  return problem->dtype == DFGNN_F16 ? 0.25 : 0;
 }
 
 /* ---- edges --------------------------------------------------------------- */
 
-void dfgnn__ref_load_head(const dfgnn_ref_edge *to,
-                          const dfgnn_problem *problem, const dfgnn_args *args,
-                          int64_t head) {
-  if (to->features)
-    load_projection(to, problem, args, head);
-}
-
-void dfgnn__ref_load_edge(const dfgnn_ref_edge *to,
-                          const dfgnn_problem *problem, const dfgnn_args *args,
-                          int64_t edge, int64_t head) {
-  int64_t dim = problem->dim, features = to->features;
-  dfgnn_problem wide = *problem;
+void dfgnn__ref_at_edge(dfgnn_ref_edge *e, int64_t edge) {
+  const dfgnn_problem *p = e->problem;
+  const int64_t dim = p->dim, features = e->features;
+  const int given = p->edge_dim < 0;
+  e->edge = edge;
   if (!features)
     return;
-  wide.dim = features;
-  if (problem->edge_dim < 0)
-    dfgnn__ref_load(to->attr, &wide, args->edge_attr,
-                    &(dfgnn_strides){problem->heads * dim, dim, 1}, edge, head);
-  else
-    dfgnn__ref_load(to->attr, &wide, args->edge_attr,
-                    &(dfgnn_strides){features, 0, 1}, edge, 0);
+  dfgnn__ref_read(e->attr, p->dtype, e->args->edge_attr,
+                  (given ? edge * p->heads + e->head : edge) * features, 1,
+                  features);
   for (int64_t d = 0; d < dim; d++) {
-    double sum = to->bias[d], size = fabs(sum);
-    for (int64_t f = 0; problem->edge_dim > 0 && f < features; f++) {
-      double term = to->weight[d * features + f] * to->attr[f];
+    double sum = given ? e->attr[d] : e->bias[d], size = fabs(sum);
+    for (int64_t f = 0; !given && f < features; f++) {
+      double term = e->weight[d * features + f] * e->attr[f];
       sum += term;
       size += fabs(term);
     }
-    to->projected[d] = problem->edge_dim < 0 ? to->attr[d] : sum;
-    to->magnitude[d] = problem->edge_dim < 0 ? fabs(to->attr[d]) : size;
+    e->projected[d] = sum;
+    e->magnitude[d] = size;
   }
 }
 
-dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d,
-                                      double narrow) {
+dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d) {
   return (dfgnn_ref_number){
       e->projected[d], ((double)e->features + 4) * square(e->magnitude[d]) +
-                           narrow * square(e->projected[d])};
+                           e->narrow * square(e->projected[d])};
 }
 
 /* A kernel may round W^T a, or the projection W e, to 16 bits on the way. */
-dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_problem *problem,
-                                         const dfgnn_ref_edge *e,
+dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_ref_edge *e,
                                          const double *a) {
-  int64_t dim = problem->dim, features = e->features;
+  int64_t dim = e->problem->dim, features = e->features;
   double value = 0, size = 0, squares = 0;
   for (int64_t d = 0; d < dim; d++) {
     value += a[d] * e->projected[d];
     size += fabs(a[d]) * e->magnitude[d];
     squares += square(a[d] * e->projected[d]);
   }
-  for (int64_t f = 0; problem->edge_dim > 0 && f < features; f++) {
+  for (int64_t f = 0; e->problem->edge_dim > 0 && f < features; f++) {
     double sum = 0;
     for (int64_t d = 0; d < dim; d++)
       sum += e->weight[d * features + f] * a[d];
     squares += square(sum * e->attr[f]);
   }
-  return (dfgnn_ref_number){
-      value, (double)(dim + features + 4) * size * ((size + fabs(value)) / 2) +
-                 2 * dfgnn__term_roundoff(problem) * squares};
+  return (dfgnn_ref_number){value, (double)(dim + features + 4) * size *
+                                           ((size + fabs(value)) / 2) +
+                                       2 * e->narrow * squares};
 }
 
-dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
-                                  const dfgnn_ref_edge *e,
+dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
                                   const dfgnn_ref_sum *sum, int64_t d,
                                   double repeats) {
   int64_t features = e->features;
+  const int given = e->problem->edge_dim < 0;
   dfgnn_ref_part part = {0, 0, 0};
   double size = 0;
-  for (int64_t f = 0; f < features; f++) {
-    double w = problem->edge_dim < 0 ? d == f : e->weight[d * features + f];
-    if (problem->edge_dim < 0 && d != f) /* 0 times a NaN would be NaN */
-      continue;
+  for (int64_t f = given ? d : 0; f < (given ? d + 1 : features); f++) {
+    double w = given ? 1 : e->weight[d * features + f];
     part.value += w * sum->value[f];
     if (!sum->bounds || w == 0)
       continue;
@@ -163,7 +142,6 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_problem *problem,
     part.fixed += square(w) * dfgnn__ref_sum_fixed(sum, f);
     part.summed += square(w) * dfgnn__ref_sum_summed(sum, f, repeats);
   }
-  part.fixed +=
-      ((double)features + 4 + 2 * dfgnn__term_roundoff(problem)) * square(size);
+  part.fixed += ((double)features + 4 + 2 * e->narrow) * square(size);
   return part;
 }

@@ -26,11 +26,14 @@ typedef struct dfgnn_ref_sums {
   double cosine_by_delta;
 } dfgnn_ref_sums;
 
+/* The state of a thread. */
 typedef struct dfgnn_ref_grads {
+  const struct dfgnn_ref_grads_call *call;
   const dfgnn_problem *problem;
-  const dfgnn_matrix *matrix;
   const dfgnn_args *args;
-  dfgnn_ref_edge rows;
+  int bounds;
+  int32_t *order;
+  dfgnn_ref_edge at;
   double *grad_out, *out; /* the destination's */
   double *direction;      /* the factor of dS in a gradient */
   double *score_by_delta; /* [D] the derivatives by delta of a row's part of
@@ -45,36 +48,29 @@ typedef struct dfgnn_ref_grads {
                         * of the gradients of W and b */
   double *edge[3];     /* [max_degree, width] gradients of the edges of a row,
                         * all heads: value, variance, magnitude */
-  int32_t *order;      /* a row of the matrix, sorted */
-  int bounds;
-} dfgnn_ref_grads;
-
-/* Gradients of the parameters, to which all rows add. */
-typedef struct dfgnn_ref_parameters {
-  double *numbers;            /* all of them */
+  /* Gradients of the parameters, to which all rows add. */
   dfgnn_ref_sum score;        /* [H D] of att, or [1] of beta */
   dfgnn_ref_sum weight, bias; /* [H D F], [H D] of edge features */
-  double *repeats;            /* [1] the sum of the repeats of all edges */
-} dfgnn_ref_parameters;
+  double repeats;             /* the sum of the repeats of all edges */
+} dfgnn_ref_grads;
 
 /* The relative variance, in u^2, of a term that is a product of several rounded
  * factors. */
 #define DFGNN_REF_TERM_VARIANCE 16
 
 /* The number of features of an edge that have gradients; 0: none. */
-int64_t dfgnn__ref_edge_width(const dfgnn_problem *problem);
+int64_t dfgnn__ref_edge_width(const dfgnn_ref_edge *e);
 
-/* Adds edge k of a row, number `edge` of the matrix, to the gradients of its
- * features, to the row's sums and to the parameters. */
+/* Adds edge k of a row, where the walk is, to the gradients of its features, to
+ * the row's sums and to the parameters. */
 void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
-                         int64_t k, int64_t edge, int64_t head, double repeats,
-                         dfgnn_ref_parameters *p);
+                         int64_t k, double repeats);
 /* Adds the error of a row's delta to the bounds of the gradients of W and b. */
-void dfgnn__ref_end_edges(dfgnn_ref_grads *w, int64_t head,
-                          dfgnn_ref_parameters *p);
+void dfgnn__ref_end_edges(dfgnn_ref_grads *w);
 /* Writes the gradients of a row's edges, after a walk over all its heads. */
 void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to);
+
 /* ---- operators: attention_score.c ---------------------------------------- */
 
 /* The direction of an edge is the gradient of its score by x, one of the two
@@ -87,15 +83,11 @@ typedef struct dfgnn_ref_direction {
 
 /* Finds w->direction and w->jump of an edge whose rows are loaded. */
 dfgnn_ref_direction dfgnn__ref_find_direction(dfgnn_ref_grads *w,
-                                              const dfgnn_ref_place *at,
                                               int by_source);
 /* Adds the edge to the gradients of the score's parameters; and the error of a
  * row's delta to their bounds. */
 void dfgnn__ref_add_parameters(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
-                               const dfgnn_ref_place *at,
-                               const dfgnn_ref_direction *to, double repeats,
-                               dfgnn_ref_parameters *p);
-void dfgnn__ref_end_parameters(const dfgnn_ref_grads *w, int64_t head,
-                               dfgnn_ref_parameters *p);
+                               const dfgnn_ref_direction *to, double repeats);
+void dfgnn__ref_end_parameters(const dfgnn_ref_grads *w);
 
 #endif

@@ -49,7 +49,7 @@ void dfgnn__ref_load_grads(dfgnn_ref_row_grads *to, const dfgnn_ref_call *call,
 
 static number grade_pna(const grads *row, const dfgnn_ref_message *m, int64_t i,
                         int64_t k, double degree) {
-  double mean = row->mean[i], x = m->message.value[i];
+  double mean = row->mean[i], x = m->message[i].value;
   double low = row->arg_min[i] == (double)k ? row->least[i] : 0;
   double high = row->arg_max[i] == (double)k ? row->most[i] : 0;
   double share = row->out[i] / degree;
@@ -59,12 +59,12 @@ static number grade_pna(const grads *row, const dfgnn_ref_message *m, int64_t i,
   double size = fabs(low) + fabs(high) + fabs(share) +
                 fabs(slope) * (fabs(x - mean) + fabs(mean));
   return (number){g, PRODUCT_VARIANCE * (square(g) + square(size)) +
-                         square(slope) * m->message.variance[i]};
+                         square(slope) * m->message[i].variance};
 }
 
 static number grade_var(const grads *row, const dfgnn_ref_message *m, int64_t i,
                         double degree) {
-  double x = m->message.value[i], slope = 2 * row->out[i] / degree;
+  double x = m->message[i].value, slope = 2 * row->out[i] / degree;
   double g = slope * (x - row->mean[i]);
   return (number){g, PRODUCT_VARIANCE * square(g) +
                          square(slope) * (row->mean_error[i] + square(x))};
@@ -73,7 +73,7 @@ static number grade_var(const grads *row, const dfgnn_ref_message *m, int64_t i,
 /* d std / dx = (x - mean) / (degree std), or 0 where std is 0. */
 static number grade_std(const grads *row, const dfgnn_ref_message *m, int64_t i,
                         double degree) {
-  double x = m->message.value[i], difference = x - row->mean[i];
+  double x = m->message[i].value, difference = x - row->mean[i];
   double std = row->deviation[i], share = row->out[i] / degree;
   double slope = std == 0 ? 0 : share / std, g = slope * difference;
   double rounded = PRODUCT_VARIANCE * square(g);

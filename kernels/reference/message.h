@@ -5,55 +5,48 @@
 
 #include "kernels/reference/number.h"
 
-/* Numbers by head and feature, and the variances of their errors in units of
- * the squared unit roundoff. */
-typedef struct dfgnn_ref_numbers {
-  double *value, *variance;
-} dfgnn_ref_numbers;
-
 /* The operands of one edge's message, the message and its derivatives.  Arrays
  * have one number a head and feature, heads first. */
 typedef struct dfgnn_ref_message {
   const dfgnn_problem *problem;
   const dfgnn_args *args;
-  int64_t width;        /* heads times features */
-  int parts;            /* of an edge; 2: one is of the value; 0: a copy */
-  int64_t fields;       /* of args.edge_attr, where a matrix projects them */
-  double unit;          /* unit roundoff of the type that kernels compute in */
-  const double *matrix; /* [parts][width][fields]; NULL: edges have no features
-                         * or given parts */
-  const double *offset; /* [parts][width]; NULL: 0 */
+  int64_t width;  /* heads times features */
+  int parts;      /* of an edge; 2: one is of the value; 0: a copy */
+  int64_t fields; /* of args.edge_attr, where a matrix projects them */
+  double unit;    /* unit roundoff of the type that kernels compute in */
+  /* [parts][width][fields] and [parts][width], of fields; NULL: 0 */
+  const double *matrix, *offset;
 
   double *value, *gate_dst, *gate_src; /* of the edge's nodes */
-  double *attr;                        /* [fields] of the edge */
-  dfgnn_ref_numbers edge;              /* the edge's part of the gate or sum */
-  dfgnn_ref_numbers edge_value;        /* its part of the value; 0 if none */
-  dfgnn_ref_numbers message;           /* COPY: the value */
-  dfgnn_ref_numbers by_value; /* the message's derivative by value, and by the
+  double *attr;                        /* [fields or width] of the edge */
+  dfgnn_ref_number *edge; /* [2][width] its part of the gate or sum, and that of
+                           * the value; 0 if none */
+  dfgnn_ref_number *message;
+  dfgnn_ref_number *by_value; /* the message's derivative by value, and by the
                                * edge's part of it */
-  dfgnn_ref_numbers by_edge; /* its derivative by the edge's part of the gate or
+  dfgnn_ref_number *by_edge; /* its derivative by the edge's part of the gate or
                               * sum, and by either gate */
 } dfgnn_ref_message;
 
-/* The numbers of doubles of `parameters` and `memory` below. */
-size_t dfgnn__ref_message_parameters(const dfgnn_problem *problem);
-size_t dfgnn__ref_message_numbers(const dfgnn_problem *problem);
-
+/* The number of doubles of `parameters` below. */
+int64_t dfgnn__ref_message_parameters(const dfgnn_problem *problem);
 /* Converts matrix and offset into `parameters`, which all threads read. */
 void dfgnn__ref_message_convert(double *parameters,
                                 const dfgnn_problem *problem,
                                 const dfgnn_args *args);
 dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
                                      const dfgnn_args *args,
-                                     const double *parameters, double **memory);
+                                     const double *parameters,
+                                     dfgnn_ref_memory *memory);
 
 /* Reads all heads of a node. */
 void dfgnn__ref_message_load(double *to, const dfgnn_ref_message *m,
                              const void *array, const dfgnn_strides *strides,
                              int64_t node);
 void dfgnn__ref_message_destination(dfgnn_ref_message *m, int64_t row);
-void dfgnn__ref_message_source(dfgnn_ref_message *m, int64_t column);
-/* Reads the edge and computes the message and its derivatives. */
-void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t edge);
+/* Reads the source and the edge, and computes the message and its
+ * derivatives. */
+void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t column,
+                             int64_t edge);
 
 #endif

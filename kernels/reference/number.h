@@ -16,16 +16,17 @@
  * roundings add to that error, where variances would only add their squares. */
 #define DFGNN_REF_FLIP 1.25
 
-typedef struct dfgnn_ref_number {
-  double value, variance;
-} dfgnn_ref_number;
-
 /* A result and the squares of its sensitivities. */
 typedef struct dfgnn_ref_part {
   double value, fixed, summed;
 } dfgnn_ref_part;
 
 static inline double square(double x) { return x * x; }
+
+static inline dfgnn_ref_number *dfgnn__ref_numbers(dfgnn_ref_memory *memory,
+                                                   int64_t count) {
+  return (dfgnn_ref_number *)dfgnn__ref_take(memory, 2 * count);
+}
 
 static inline dfgnn_ref_number num_of(double exact) {
   return (dfgnn_ref_number){exact, 0};
@@ -73,17 +74,20 @@ static inline dfgnn_ref_number num_dot(const double *a, const double *b,
   return (dfgnn_ref_number){p.value, p.variance + n * p.square};
 }
 
-/* Adds a times x[], the k-th term of a sum; repeats: how often it stands there,
- * since equal terms round alike. */
-static inline void sum_add(dfgnn_ref_sum *sum, int64_t k, dfgnn_ref_number a,
-                           double repeats, const double *x) {
-  dfgnn__ref_sum_add(sum, k, a.value, repeats * a.variance, x);
+/* A term of a sum and how often it stands there: equal terms round alike. */
+static inline dfgnn_ref_number num_repeat(dfgnn_ref_number a, double repeats) {
+  return (dfgnn_ref_number){a.value, repeats * a.variance};
+}
+/* Adds a times x[], the k-th term of a sum. */
+static inline void sum_add(const dfgnn_ref_sum *sum, int64_t k,
+                           dfgnn_ref_number a, const double *x) {
+  dfgnn__ref_sum_add(sum, 0, sum->width, k, a, x);
 }
 /* Adds a to number `at` of the sum alone. */
 static inline void sum_add_one(const dfgnn_ref_sum *sum, int64_t at, int64_t k,
-                               dfgnn_ref_number a, double repeats) {
+                               dfgnn_ref_number a) {
   const double one = 1;
-  dfgnn__ref_sum_add_at(sum, at, 1, k, a.value, repeats * a.variance, &one);
+  dfgnn__ref_sum_add(sum, at, 1, k, a, &one);
 }
 
 static inline dfgnn_ref_part part_add(dfgnn_ref_part a, dfgnn_ref_part b) {

@@ -11,6 +11,32 @@
 
 #include "lib/base/error.h"
 
+typedef struct dfgnn_ref_chunk {
+  struct dfgnn_ref_chunk *before;
+  double numbers[];
+} chunk;
+
+double *dfgnn__ref_take(dfgnn_ref_memory *memory, int64_t count) {
+  chunk *taken =
+      calloc(1, sizeof *taken + (size_t)count * sizeof *taken->numbers);
+  memory->failed |= !taken;
+  if (!taken)
+    return NULL;
+  taken->before = memory->last;
+  memory->last = taken;
+  return taken->numbers;
+}
+
+dfgnn_status dfgnn__ref_free(dfgnn_ref_memory *memory) {
+  for (chunk *c = memory->last, *before; c; c = before) {
+    before = c->before;
+    free(c);
+  }
+  return memory->failed
+             ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
+             : DFGNN_OK;
+}
+
 static int team_size(void) {
 #ifdef _OPENMP
   return omp_get_num_threads();
@@ -19,44 +45,46 @@ static int team_size(void) {
 #endif
 }
 
+static void visit(const dfgnn_ref_walk *walk, void *state, int64_t i) {
+  if (state)
+    walk->visit(state, i, walk->nodes ? walk->nodes[i] : i);
+}
+
 /* Sums over all rows are joined in the order of the threads, each of which has
  * rows of its own, so that they have the same bits in every call. */
 dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job) {
   int failed = 0;
 #pragma omp parallel reduction(| : failed) if (walk->work > 50000)
   {
-    double *memory = calloc(walk->numbers + 1, sizeof *memory);
-    int32_t *order = malloc((size_t)(walk->degree + 1) * sizeof *order);
-    int ready = memory && order;
-    failed |= !ready;
+    dfgnn_ref_memory memory = {0};
+    void *state = calloc(1, walk->state);
+    if (state)
+      walk->begin(state, job, &memory);
+    failed |= !state || memory.failed;
+    if (failed) {
+      free(state);
+      state = NULL;
+    }
     if (walk->join) {
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < walk->count; i++)
-        if (ready)
-          walk->visit(job, memory, order, i);
+        visit(walk, state, i);
 #pragma omp for ordered schedule(static, 1)
       for (int thread = 0; thread < team_size(); thread++) {
 #pragma omp ordered
-        if (ready)
-          walk->join(job, memory);
+        if (state)
+          walk->join(job, state);
       }
     } else {
 #pragma omp for schedule(dynamic, 16)
       for (int64_t i = 0; i < walk->count; i++)
-        if (ready)
-          walk->visit(job, memory, order, i);
+        visit(walk, state, i);
     }
-    free(order);
-    free(memory);
+    free(state);
+    dfgnn__ref_free(&memory);
   }
   return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
                 : DFGNN_OK;
-}
-
-double *dfgnn__ref_take(double **memory, int64_t count) {
-  double *taken = *memory;
-  *memory += count;
-  return taken;
 }
 
 int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
@@ -71,40 +99,45 @@ double dfgnn__ref_scalar(const dfgnn_problem *problem, const void *array,
 }
 
 /* Each type has its own loop: this is where references spend their time. */
+void dfgnn__ref_read(double *to, dfgnn_dtype dtype, const void *array,
+                     int64_t first, int64_t step, int64_t count) {
+#define READ(type, convert)                                                    \
+  do {                                                                         \
+    const type *from = (const type *)array + first;                            \
+    for (int64_t d = 0; d < count; d++)                                        \
+      to[d] = convert(from[d * step]);                                         \
+  } while (0)
+  switch (dtype) {
+  case DFGNN_F32:
+    READ(float, );
+    break;
+  case DFGNN_F64:
+    READ(double, );
+    break;
+  case DFGNN_F16:
+    READ(uint16_t, dfgnn__f16_to_float);
+    break;
+  default:
+    READ(uint16_t, dfgnn__bf16_to_float);
+  }
+#undef READ
+}
+
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head) {
-  int64_t first = node * strides->node + head * strides->head;
-  int64_t step = strides->feature, dim = problem->dim;
-#define LOAD(type, convert)                                                    \
-  do {                                                                         \
-    const type *from = (const type *)array + first;                            \
-    for (int64_t d = 0; d < dim; d++)                                          \
-      to[d] = convert(from[d * step]);                                         \
-  } while (0)
-  switch (problem->dtype) {
-  case DFGNN_F32:
-    LOAD(float, );
-    break;
-  case DFGNN_F64:
-    LOAD(double, );
-    break;
-  case DFGNN_F16:
-    LOAD(uint16_t, dfgnn__f16_to_float);
-    break;
-  default:
-    LOAD(uint16_t, dfgnn__bf16_to_float);
-  }
-#undef LOAD
+  dfgnn__ref_read(to, problem->dtype, array,
+                  node * strides->node + head * strides->head, strides->feature,
+                  problem->dim);
 }
 
-int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
+int64_t *dfgnn__ref_first_edges(dfgnn_ref_memory *memory,
+                                const dfgnn_matrix *matrix,
                                 const dfgnn_expected *expected) {
   int64_t count = expected->row_count;
-  int64_t *first = malloc((size_t)(count + 1) * sizeof *first);
+  int64_t *first = (int64_t *)dfgnn__ref_take(memory, count + 1);
   if (!first)
     return NULL;
-  first[0] = 0;
   for (int64_t r = 0; r < count; r++) {
     int64_t row = expected->rows ? expected->rows[r] : r;
     first[r + 1] = first[r] + dfgnn__offset_at(matrix, row + 1) -
@@ -127,13 +160,15 @@ void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, double value,
   }
 }
 
-dfgnn_ref_result dfgnn__ref_result_at(const dfgnn_ref_result *result,
-                                      int64_t i) {
-  if (!result->value || !result->fixed)
-    return (dfgnn_ref_result){result->value ? result->value + i : NULL, NULL,
-                              NULL};
-  return (dfgnn_ref_result){result->value + i, result->fixed + i,
-                            result->summed + i};
+dfgnn_ref_result dfgnn__ref_result(const dfgnn_expected *expected,
+                                   size_t member, int64_t at) {
+#define MEMBER(of) *(void *const *)((const char *)&expected->of + member)
+  double *value = MEMBER(to);
+  float *fixed = MEMBER(fixed), *summed = MEMBER(summed);
+#undef MEMBER
+  if (!value || !expected->bounds || !fixed)
+    return (dfgnn_ref_result){value ? value + at : NULL, NULL, NULL};
+  return (dfgnn_ref_result){value + at, fixed + at, summed + at};
 }
 
 static int ascending(const void *a, const void *b) {
@@ -141,8 +176,8 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
-                             int32_t *order, int bounds) {
+static dfgnn_ref_row repeated_of(const int32_t *indices, int64_t count,
+                                 int32_t *order, int bounds) {
   dfgnn_ref_row row = {.sorted = indices, .count = count, .repeats = 1};
   int64_t repeated = 0, run = 1;
   if (!bounds)
@@ -171,8 +206,12 @@ dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
   dfgnn_ref_edges e = {.begin = dfgnn__offset_at(matrix, row)};
   e.count = dfgnn__offset_at(matrix, row + 1) - e.begin;
   e.indices = matrix->indices + e.begin;
-  e.repeated = dfgnn__ref_row(e.indices, e.count, order, bounds);
+  e.repeated = repeated_of(e.indices, e.count, order, bounds);
   return e;
+}
+
+int32_t *dfgnn__ref_order(dfgnn_ref_memory *memory, int64_t degree) {
+  return (int32_t *)dfgnn__ref_take(memory, degree / 2 + 1);
 }
 
 /* The number of columns of a sorted row that are less than x. */
@@ -194,9 +233,12 @@ double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column) {
   return (double)(less_than(row, (int64_t)column + 1) - less_than(row, column));
 }
 
-dfgnn_ref_sum dfgnn__ref_sum_in(double **memory, int64_t width, int bounds) {
-  double *buffer =
-      dfgnn__ref_take(memory, (int64_t)dfgnn__ref_sum_numbers(width));
+/* The arrays of a sum are adjacent. */
+enum { ARRAYS = 3 + DFGNN_REF_CELLS };
+
+dfgnn_ref_sum dfgnn__ref_sum_in(dfgnn_ref_memory *memory, int64_t width,
+                                int bounds) {
+  double *buffer = dfgnn__ref_take(memory, ARRAYS * width);
   return (dfgnn_ref_sum){.width = width,
                          .bounds = bounds,
                          .value = buffer,
@@ -206,9 +248,7 @@ dfgnn_ref_sum dfgnn__ref_sum_in(double **memory, int64_t width, int bounds) {
 }
 
 void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms) {
-  int64_t arrays = !sum->bounds              ? 1
-                   : terms <= DFGNN_REF_LONG ? 3
-                                             : 3 + DFGNN_REF_CELLS;
+  int64_t arrays = !sum->bounds ? 1 : terms <= DFGNN_REF_LONG ? 3 : ARRAYS;
   sum->terms = terms;
   memset(sum->value, 0, (size_t)(arrays * sum->width) * sizeof *sum->value);
 }
@@ -222,57 +262,42 @@ static double *cell_of(const dfgnn_ref_sum *sum, int64_t k) {
   return sum->cells + (8 * quarter + k % 8) * sum->width;
 }
 
-void dfgnn__ref_sum_add(dfgnn_ref_sum *sum, int64_t k, double factor,
-                        double variance, const double *x) {
-  double *restrict value = sum->value, *restrict size = sum->size;
-  double *restrict spread = sum->spread;
-  int64_t width = sum->width;
+void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
+                        int64_t k, dfgnn_ref_number factor, const double *x) {
+  double *restrict value = sum->value + at, *restrict size = sum->size + at;
+  double *restrict spread = sum->spread + at, *restrict cell = cell_of(sum, k);
   if (!sum->bounds) {
-    for (int64_t d = 0; d < width; d++)
-      value[d] += factor * x[d];
+    for (int64_t d = 0; d < count; d++)
+      value[d] += factor.value * x[d];
     return;
   }
-  for (int64_t d = 0; d < width; d++) {
-    double term = factor * x[d];
+  for (int64_t d = 0; d < count; d++) {
+    double term = factor.value * x[d];
     value[d] += term;
     size[d] += fabs(term);
-    spread[d] += variance * x[d] * x[d];
+    spread[d] += factor.variance * x[d] * x[d];
   }
-  double *restrict cell = cell_of(sum, k);
-  for (int64_t d = 0; cell && d < width; d++)
-    cell[d] += factor * x[d];
+  for (int64_t d = 0; cell && d < count; d++)
+    cell[at + d] += factor.value * x[d];
 }
 
-void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
-                           int64_t k, double factor, double variance,
-                           const double *x) {
+void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
+                             const dfgnn_ref_number *terms) {
   double *cell = cell_of(sum, k);
-  for (int64_t d = 0; d < count; d++) {
-    double term = factor * x[d];
-    sum->value[at + d] += term;
-    if (!sum->bounds)
-      continue;
-    sum->size[at + d] += fabs(term);
-    sum->spread[at + d] += variance * x[d] * x[d];
-    if (cell)
-      cell[at + d] += term;
+  for (int64_t d = 0; d < sum->width; d++) {
+    sum->value[d] += terms[d].value;
+    if (sum->bounds) {
+      sum->size[d] += fabs(terms[d].value);
+      sum->spread[d] += terms[d].variance;
+    }
   }
+  for (int64_t d = 0; cell && d < sum->width; d++)
+    cell[d] += terms[d].value;
 }
 
-void dfgnn__ref_sum_add_each(dfgnn_ref_sum *sum, int64_t k, const double *terms,
-                             const double *variances) {
-  int64_t width = sum->width;
-  for (int64_t d = 0; d < width; d++)
-    sum->value[d] += terms[d];
-  if (!sum->bounds)
-    return;
-  for (int64_t d = 0; d < width; d++) {
-    sum->size[d] += fabs(terms[d]);
-    sum->spread[d] += variances[d];
-  }
-  double *cell = cell_of(sum, k);
-  for (int64_t d = 0; cell && d < width; d++)
-    cell[d] += terms[d];
+void dfgnn__ref_sum_join(const dfgnn_ref_sum *sum, const dfgnn_ref_sum *other) {
+  for (int64_t i = 0; i < ARRAYS * sum->width; i++)
+    sum->value[i] += other->value[i];
 }
 
 double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d) {

@@ -32,25 +32,33 @@ typedef dfgnn_status (*dfgnn_reference)(const dfgnn_problem *problem,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected);
 
-/* ---- walks --------------------------------------------------------------- */
+/* ---- memory and walks ---------------------------------------------------- */
 
-/* A walk over `count` rows or columns.  Each thread has its own memory, zeros
- * at first: `numbers` doubles, and indices enough to sort a row of the largest
- * degree. */
+/* What a call or a thread has taken, and whether there was too little. */
+typedef struct dfgnn_ref_memory {
+  struct dfgnn_ref_chunk *last;
+  int failed;
+} dfgnn_ref_memory;
+
+/* Takes `count` zeros; NULL without memory. */
+double *dfgnn__ref_take(dfgnn_ref_memory *memory, int64_t count);
+/* Gives all of it back; fails if there was too little. */
+dfgnn_status dfgnn__ref_free(dfgnn_ref_memory *memory);
+
+/* A walk over `count` rows or columns.  Each thread has a state of its own. */
 typedef struct dfgnn_ref_walk {
+  const int64_t *nodes; /* NULL: 0 .. count - 1 */
   int64_t count;
   int64_t work; /* terms: few are not worth waking threads for */
-  size_t numbers;
-  int64_t degree;
-  void (*visit)(const void *job, double *memory, int32_t *order, int64_t i);
+  size_t state; /* bytes, zeros at first */
+  /* Takes a thread's memory. */
+  void (*begin)(void *state, const void *job, dfgnn_ref_memory *memory);
+  void (*visit)(void *state, int64_t i, int64_t node); /* the i-th node */
   /* Called by each thread at its end, one after the other; NULL: not. */
-  void (*join)(void *job, double *memory);
+  void (*join)(void *job, const void *state);
 } dfgnn_ref_walk;
 
 dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job);
-
-/* Takes `count` numbers of memory. */
-double *dfgnn__ref_take(double **memory, int64_t count);
 
 /* ---- numbers in their storage type --------------------------------------- */
 
@@ -59,13 +67,17 @@ int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
                         int64_t k);
 double dfgnn__ref_scalar(const dfgnn_problem *problem, const void *array,
                          int64_t i);
-/* The features of one node and head, exactly converted. */
+/* Converts `count` numbers, from the `first` on and `step` apart. */
+void dfgnn__ref_read(double *to, dfgnn_dtype dtype, const void *array,
+                     int64_t first, int64_t step, int64_t count);
+/* The features of one node and head. */
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head);
 /* first[k] = the number of edges of the rows before the k-th; NULL without
  * memory. */
-int64_t *dfgnn__ref_first_edges(const dfgnn_matrix *matrix,
+int64_t *dfgnn__ref_first_edges(dfgnn_ref_memory *memory,
+                                const dfgnn_matrix *matrix,
                                 const dfgnn_expected *expected);
 
 /* ---- results with the sensitivities of their bounds -----------------------
@@ -77,18 +89,15 @@ typedef struct dfgnn_ref_result {
   float *fixed, *summed;
 } dfgnn_ref_result;
 
-#define DFGNN_REF_RESULT(expected, field)                                      \
-  ((dfgnn_ref_result){                                                         \
-      (double *)(expected)->to.field,                                          \
-      (expected)->bounds ? (float *)(expected)->fixed.field : NULL,            \
-      (expected)->bounds ? (float *)(expected)->summed.field : NULL})
+/* An output of dfgnn_expected from its number `at` on. */
+#define DFGNN_REF_RESULT(expected, name, at)                                   \
+  dfgnn__ref_result(expected, offsetof(dfgnn_args, name), at)
+dfgnn_ref_result dfgnn__ref_result(const dfgnn_expected *expected,
+                                   size_t member, int64_t at);
 
 /* fixed and summed are squares here. */
 void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, double value,
                     double fixed, double summed);
-/* A result from its number i on. */
-dfgnn_ref_result dfgnn__ref_result_at(const dfgnn_ref_result *result,
-                                      int64_t i);
 
 /* The columns of a row, for counting how often one stands in it. */
 typedef struct dfgnn_ref_row {
@@ -97,10 +106,6 @@ typedef struct dfgnn_ref_row {
   double repeats; /* the mean over the edges of how often their column stands */
 } dfgnn_ref_row;
 
-/* order: `count` numbers, where an unsorted row is sorted; the result may point
- * there.  Without bounds each column counts once. */
-dfgnn_ref_row dfgnn__ref_row(const int32_t *indices, int64_t count,
-                             int32_t *order, int bounds);
 double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column);
 
 /* The edges of a row, or of a column of a transposed matrix. */
@@ -110,8 +115,17 @@ typedef struct dfgnn_ref_edges {
   dfgnn_ref_row repeated;
 } dfgnn_ref_edges;
 
+/* order: as many numbers as the row has edges, where it is sorted; the result
+ * may point there.  Without bounds each column counts once. */
 dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
                                  int32_t *order, int bounds);
+/* Takes such numbers. */
+int32_t *dfgnn__ref_order(dfgnn_ref_memory *memory, int64_t degree);
+
+/* A value and the variance of a kernel's result for it: see number.h. */
+typedef struct dfgnn_ref_number {
+  double value, variance;
+} dfgnn_ref_number;
 
 /* `width` sums over the terms of a row, and the numbers for their bounds. */
 typedef struct dfgnn_ref_sum {
@@ -127,21 +141,18 @@ typedef struct dfgnn_ref_sum {
 #define DFGNN_REF_LONG 256   /* rows of more terms have cells, */
 #define DFGNN_REF_REPEATED 4 /* which count up to this mean of repeats */
 
-static inline size_t dfgnn__ref_sum_numbers(int64_t width) {
-  return (size_t)((3 + DFGNN_REF_CELLS) * width);
-}
-dfgnn_ref_sum dfgnn__ref_sum_in(double **memory, int64_t width, int bounds);
+dfgnn_ref_sum dfgnn__ref_sum_in(dfgnn_ref_memory *memory, int64_t width,
+                                int bounds);
 void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms);
-/* Adds factor * x, the k-th term; variance is the factor's. */
-void dfgnn__ref_sum_add(dfgnn_ref_sum *sum, int64_t k, double factor,
-                        double variance, const double *x);
-/* The same for the numbers `at` and following, `count` of them. */
-void dfgnn__ref_sum_add_at(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
-                           int64_t k, double factor, double variance,
-                           const double *x);
-/* Adds terms[d] with variances[d]. */
-void dfgnn__ref_sum_add_each(dfgnn_ref_sum *sum, int64_t k, const double *terms,
-                             const double *variances);
+/* Adds factor * x, the k-th term, to the numbers `at` and following, `count` of
+ * them. */
+void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
+                        int64_t k, dfgnn_ref_number factor, const double *x);
+/* Adds terms[d] to all numbers. */
+void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
+                             const dfgnn_ref_number *terms);
+/* Adds what another thread added; terms and bounds are the same. */
+void dfgnn__ref_sum_join(const dfgnn_ref_sum *sum, const dfgnn_ref_sum *other);
 /* The squares of the two parts of the bound of sum d. */
 double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d);
 double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,

@@ -14,8 +14,7 @@ dfgnn_status dfgnn__sums_backward_reference(const dfgnn_problem *problem,
                                             const dfgnn_args *args,
                                             const dfgnn_expected *expected);
 
-/* ---- shared by sums.c, grades.c and moments.c
- * --------------------------------- */
+/* ---- shared by sums.c, grades.c and moments.c ---------------------------- */
 
 /* A call.  Arrays by width have a number a head and feature, heads first. */
 typedef struct dfgnn_ref_call {
@@ -23,7 +22,9 @@ typedef struct dfgnn_ref_call {
   const dfgnn_matrix *matrix;
   const dfgnn_args *args;
   const dfgnn_expected *expected;
+  dfgnn_ref_memory memory;
   int64_t width;      /* heads times features */
+  int by_source;      /* of the walk */
   double *parameters; /* W and b of the messages */
   double *known;      /* VAR and STD, backward: [N][DFGNN_REF_KNOWN][width], of
                        * the rows that are wanted: the mean, the variance or
@@ -61,9 +62,8 @@ dfgnn_ref_number dfgnn__ref_grade(const dfgnn_ref_row_grads *row,
                                   const dfgnn_ref_message *m, int64_t i,
                                   int64_t k, double degree);
 
-/* The extremes and moments of all rows that are expected. */
+/* The extremes and moments of all rows that are expected; or fills
+ * call->known, which is there then. */
 dfgnn_status dfgnn__ref_moments(dfgnn_ref_call *call);
-/* Fills call->known. */
-dfgnn_status dfgnn__ref_know_moments(dfgnn_ref_call *call);
 
 #endif
