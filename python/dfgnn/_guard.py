@@ -67,7 +67,6 @@ def swap(module, kind):
             and not state.get("_explain") \
             and state.get("_decomposed_layers", 1) == 1:
         del state["propagate"]
-    state.pop("_dfgnn_weights", None)
     module.__class__ = kind
 
 

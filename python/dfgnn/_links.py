@@ -76,7 +76,7 @@ SMALL = {"cpu": 1 << 15, "cuda": 1 << 20}
 
 def is_small(x, columns):
     """Whether a matrix of the rows of x and so many columns is small."""
-    return x.size(0) * columns <= SMALL[x.device.type]
+    return x.size(0) * columns <= SMALL.get(x.device.type, 0)
 
 
 class Link:

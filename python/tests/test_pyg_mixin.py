@@ -185,6 +185,22 @@ def test_chebyshev_laplacians_of_other_scales_are_others(x, edges):
              theirs(x, edges, lambda_max=scale), 1e-12)
 
 
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv",
+                                  "AGNNConv", "SAGEConv"])
+def test_a_subclass_may_have_a_propagate_of_its_own(name, x, edges):
+    calls = []
+
+    class Counted(getattr(ours, name)):
+        def propagate(self, *args, **kwargs):
+            calls.append(self)
+            return super().propagate(*args, **kwargs)
+    sizes = () if name == "AGNNConv" else (x.size(1), 4)
+    layer, own = Counted(*sizes).double(), getattr(G, name)(*sizes).double()
+    own.load_state_dict(layer.state_dict())
+    near(layer(x, edges), own(x, edges))
+    assert calls == [layer]
+
+
 def test_a_subclass_that_changes_no_message_takes_kernels(x, edges):
     mine = Same(F, 4).double()
     out, count = kernels(lambda: mine(x, edges))

@@ -146,40 +146,28 @@ def gatv2(layer, graph, x, edge_attr, weights, row=1):
 
 # ---- graph transformers -----------------------------------------------------
 
-def projections(layer, x):
-    """(queries, keys, values, term of the skip connection or None), by a
-    product of the sources and one of the destinations, or by a single one if
-    they are the same."""
-    skips = (layer.lin_skip,) if layer.root_weight else ()
-    if x[0] is x[1]:
-        made = together(x[0], (layer.lin_query, layer.lin_key,
-                               layer.lin_value, *skips))
-    else:
-        query, *root = together(x[1], (layer.lin_query, *skips))
-        made = query, *together(x[0], (layer.lin_key, layer.lin_value)), *root
-    shape = (-1, layer.heads, layer.out_channels)
-    return (*[part.view(shape) for part in made[:3]],
-            made[3] if skips else None)
-
-
-def transformer(layer, graph, query, key, value, edge_attr, weights):
-    """(out [N, H, D], weights or None) of a TransformerConv."""
-    return _attended(
+def transformer(layer, graph, x, edge_attr, weights):
+    """(out, weights or None) of a TransformerConv; x: a pair."""
+    src, dst = x
+    sides = [(dst, layer.lin_query), (src, layer.lin_key),
+             (src, layer.lin_value)]
+    if layer.root_weight:
+        sides.append((dst, layer.lin_skip))
+    *parts, root = (*together(sides), None)[:4]
+    query, key, value = (part.view(-1, layer.heads, layer.out_channels)
+                         for part in parts)
+    out, alpha = _attended(
         gt_attention, layer, graph, query, key, value, weights=weights,
         like=(query[:0] * key[:0]).sum(-1), value=value,
         scale=layer.out_channels ** -0.5,
         **_edge_inputs(layer, edge_attr, key))
-
-
-def with_skip(layer, out, root):
-    """The result of a TransformerConv from its heads [N, H, D]."""
     out = out.flatten(1) if layer.concat else out.mean(1)
-    if not layer.root_weight:
-        return out
-    if layer.lin_beta is None:
-        return out + root
-    beta = layer.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()
-    return beta * root + (1 - beta) * out
+    if root is not None and layer.lin_beta is not None:
+        beta = layer.lin_beta(torch.cat([out, root, out - root], -1)).sigmoid()
+        out = beta * root + (1 - beta) * out
+    elif root is not None:
+        out = out + root
+    return out, alpha
 
 
 # ---- AGNN -------------------------------------------------------------------

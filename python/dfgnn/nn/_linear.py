@@ -8,6 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
+from .._links import is_small
+from .._modes import compiling
+
 
 def glorot_(tensor):
     bound = math.sqrt(6.0 / (tensor.size(-2) + tensor.size(-1)))
@@ -149,16 +152,26 @@ def added(out, x, layer):
     return out + layer(x)
 
 
-def together(x, layers):
-    """[layer(x) for layer in layers], as one product where that gives the
-    same."""
-    for layer in layers:
-        if not is_product(layer) or (layer.bias is None) != (
-                layers[0].bias is None):
-            return [layer(x) for layer in layers]
-    weight = torch.cat([layer.weight for layer in layers])
-    bias = None
-    if layers[0].bias is not None:
-        bias = torch.cat([layer.bias for layer in layers])
-    return F.linear(x, weight, bias).split(
-        [layer.weight.size(0) for layer in layers], -1)
+def together(sides):
+    """[layer(x) for x, layer in sides], those of one x as one product where
+    that gives the same and is no slower: kernels want rows of a product to be
+    dense, which is a copy, and torch.compile makes it of what they come of."""
+    layers = [layer for _, layer in sides]
+    if not all(map(is_product, layers)) or len(
+            {layer.bias is None for layer in layers}) > 1 or \
+            not compiling() and not is_small(sides[0][0], sum(
+                layer.weight.size(0) for layer in layers)):
+        return [layer(x) for x, layer in sides]
+    made = [None] * len(sides)
+    for n, (x, first) in enumerate(sides):
+        if made[n] is not None:
+            continue
+        same = [k for k, (y, _) in enumerate(sides) if y is x]
+        weight, bias = torch.cat([layers[k].weight for k in same]), None
+        if first.bias is not None:
+            bias = torch.cat([layers[k].bias for k in same])
+        parts = F.linear(x, weight, bias).split(
+            [layers[k].weight.size(0) for k in same], -1)
+        for k, part in zip(same, parts):
+            made[k] = part
+    return made

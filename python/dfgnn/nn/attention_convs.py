@@ -176,8 +176,7 @@ class TransformerConv(_Attention):
         what dfgnn.as_graph takes; edge_attr [E, edge_dim].  If
         return_attention_weights is not None, be it True or False, also
         (edge_index, alpha [E, H] before dropout)."""
-        *parts, root = steps.projections(self, self.check_pair(x))
-        values = None
+        x, values = self.check_pair(x), None
         if self.lin_edge is None:
             edge_attr = None
         elif edge_attr is None:
@@ -187,9 +186,8 @@ class TransformerConv(_Attention):
                                  f"edge_dim={self.edge_dim}")
         graph = self.edges(edge_index, values)
         out, alpha = steps.transformer(
-            self, graph, *parts, edge_attr,
+            self, graph, x, edge_attr,
             isinstance(return_attention_weights, bool))
-        out = steps.with_skip(self, out, root)
         return out if alpha is None else self.result(out, edge_index, graph,
                                                      alpha)
 

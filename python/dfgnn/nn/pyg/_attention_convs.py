@@ -6,11 +6,12 @@ from ... import ops
 from ...graph import Graph
 from .. import _attention_steps as steps
 from .._linear import is_product
-from ._edges import edges_as_given, ends, graph_of, known, reverse
-from ._mixin import fits, unfit, usual
+from ._edges import ends, graph_of, known, reverse
+from ._mixin import fits, unfit
 from ._reduce import is_sum
 
 _LOOKED_AT = "its projection of edges is not PyG's, or a hook looks at it"
+_NO_MATRICES = "x is not [nodes, features], or two such"
 
 
 def own_reason(layer):
@@ -31,15 +32,18 @@ def attends(layer, edge_index, *tensors):
     return own_reason(layer)
 
 
-def _weights_result(layer, edge_index, graph, looped, alpha):
-    """(edge_index, alpha) as PyG returns them."""
+def _result(layer, edge_index, graph, looped, out, alpha):
+    """out, and (edge_index, alpha) as PyG returns them unless alpha is
+    None."""
+    if alpha is None:
+        return out
     if looped:
         graph = graph.with_self_loops()
     if looped or isinstance(edge_index, Graph):
         edge_index = graph.edge_index.clone()
         if reverse(layer):
             edge_index = edge_index.flip(0)
-    return edge_index, alpha
+    return out, (edge_index, alpha)
 
 
 def can_fill(layer, edge_attr, ends):
@@ -65,7 +69,7 @@ def _additive_reason(layer, edge_index, edge_attr, given, wanted):
     if reason is not None:
         return reason
     if given[0] is None or any(t is not None and t.dim() != 2 for t in given):
-        return "x is not [nodes, features], or two such"
+        return _NO_MATRICES
     if layer.add_self_loops and ops.compiling() and wanted:
         return "torch.compile traces"  # their number depends on values
     return None
@@ -85,9 +89,9 @@ def _additive(layer, x, edge_index, edge_attr, size, wanted, reason, step):
     if layer.add_self_loops and not can_fill(layer, edge_attr, found):
         return unfit(layer, "PyG cannot fill the features of loops")
     graph = graph_of(layer, edge_index, found.num_src, found.num_dst)
-    out, alpha = step(graph, found.num_dst, 0 if reverse(layer) else 1, wanted)
-    return out if alpha is None else (out, _weights_result(
-        layer, edge_index, graph, layer.add_self_loops, alpha))
+    return _result(
+        layer, edge_index, graph, layer.add_self_loops,
+        *step(graph, found.num_dst, 0 if reverse(layer) else 1, wanted))
 
 
 def gat(layer, x, edge_index, edge_attr=None, size=None,
@@ -103,7 +107,7 @@ def gatv2(layer, x, edge_index, edge_attr=None,
           return_attention_weights=None):
     reason = None
     if steps.pair(x)[1] is None:
-        reason = "x is not [nodes, features], or two such"
+        reason = _NO_MATRICES
     elif edge_attr is not None and layer.lin_edge is None:
         reason = "edge_attr is given, but the layer has no edge_dim"
     elif edge_attr is not None and layer.add_self_loops and \
@@ -117,65 +121,26 @@ def gatv2(layer, x, edge_index, edge_attr=None,
 
 # ---- transformers -----------------------------------------------------------
 
-def transformer(pyg_forward):
-    """A forward() that sets _dfgnn_weights, since propagate() cannot know
-    whether the caller wants the weights."""
-    def forward(self, x, edge_index, edge_attr=None,
+def transformer(layer, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
-        graph = edge_index
-        if isinstance(graph, Graph) and (
-                isinstance(return_attention_weights, bool)
-                or not usual(self)):
-            edge_index = edges_as_given(self, graph)
-        wanted = isinstance(return_attention_weights, bool)
-        if ops.compiling() and not wanted and usual(self):
-            return _in_few_products(self, x, edge_index, edge_attr)
-        if getattr(self, "_dfgnn_weights", None) is not wanted:
-            self._dfgnn_weights = wanted
-        return pyg_forward(self, x, edge_index, edge_attr,
-                           return_attention_weights)
-    return forward
-
-
-def _in_few_products(layer, x, edge_index, edge_attr):
-    """PyG's forward without weights, with projections of one input as one
-    product, which torch.compile does not make of several.  The layer gets no
-    attribute by it, which would have torch.compile begin anew."""
-    *parts, root = steps.projections(layer, steps.pair(x))
-    given = dict(zip(("query", "key", "value"), parts), edge_attr=edge_attr)
-    out = NotImplemented
-    if not layer.runs_in_steps():
-        out = dot_products(layer, edge_index, None, **given, wanted=False)
-    if out is NotImplemented:
-        out = layer.propagate(edge_index, **given)
-    return steps.with_skip(layer, out, root)
-
-
-def dot_products(layer, edge_index, size, query, key, value, edge_attr=None,
-                 wanted=None):
-    """wanted: whether the layer keeps the weights; by default as its forward
-    was asked."""
-    linear = layer.lin_edge
-    reason = attends(layer, edge_index, query, key, value, edge_attr)
+    x, linear = steps.pair(x), layer.lin_edge
+    reason = attends(layer, edge_index, *x, edge_attr)
+    if reason is None and any(t is None or t.dim() != 2 for t in x):
+        reason = _NO_MATRICES
     if reason is None and (linear is None) != (edge_attr is None):
         reason = "edge_attr and edge_dim do not go together"
     if reason is None and linear is not None and (
             edges_looked_at(layer) or edge_attr.dim() != 2):
         reason = _LOOKED_AT
-    if reason is None and linear is not None and edge_attr.dtype != key.dtype \
-            and not torch.is_autocast_enabled(key.device.type):
+    if reason is None and linear is not None and edge_attr.dtype != \
+            x[0].dtype and not torch.is_autocast_enabled(x[0].device.type):
         reason = "edge_attr is of another type"
     if reason is not None:
         return unfit(layer, reason)
-    graph = graph_of(layer, edge_index, ends(layer, key).num_src,
-                     query.size(0))
-    if wanted is None:
-        wanted = getattr(layer, "_dfgnn_weights", True)
-    out, alpha = steps.transformer(layer, graph, query, key, value, edge_attr,
-                                   wanted)
-    if wanted:
-        layer._alpha = alpha
-    return out
+    graph = graph_of(layer, edge_index, x[0].size(0), x[1].size(0))
+    return _result(layer, edge_index, graph, False, *steps.transformer(
+        layer, graph, x, edge_attr,
+        isinstance(return_attention_weights, bool)))
 
 
 # ---- AGNN ------------------------------------------------------------------

@@ -82,9 +82,13 @@ def own_obstacle(layer):
     return None
 
 
-def usual(layer):
-    """Whether the layer may take its fused path."""
+def usual(layer, whole=False):
+    """Whether the layer may take its fused path; whole: one that never calls
+    its propagate."""
     reason = obstacle(layer)
+    if reason is None and whole and \
+            type(layer).propagate is not Fused.propagate:
+        reason = "its propagate is not PyG's"
     if reason is None:
         return True
     unfit(layer, reason)
@@ -119,7 +123,7 @@ def tried(run):
     """A maker of forwards that try run(layer, x, edge_index, ...)."""
     def make(pyg_forward):
         def forward(self, x, edge_index, *args, **kwargs):
-            if usual(self):
+            if usual(self, whole=True):
                 out = attempt(run, self, x, edge_index, *args, **kwargs)
                 if out is not NotImplemented:
                     return out

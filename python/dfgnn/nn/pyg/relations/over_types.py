@@ -31,7 +31,7 @@ def together(function, reason_of):
     HeteroGraph of a call, where reason_of(layer) names nothing against it."""
     def made(pyg_forward):
         def forward(self, x_dict, edge_index_dict, *args, **kwargs):
-            if usual(self):
+            if usual(self, whole=True):
                 reason = reason_of(self) or _refusal(self, x_dict,
                                                      edge_index_dict)
                 out = unfit(self, reason) if reason else attempt(

@@ -17,23 +17,6 @@ from .._edges import flowed, reverse
 from .._mixin import unfit
 
 
-def tells_weights(make):
-    """A maker of forwards that tell propagate whether its weights are
-    wanted."""
-    def made(pyg_forward):
-        inner = make(pyg_forward)
-
-        def forward(self, *args, **kwargs):
-            wanted = kwargs.get("return_attention_weights",
-                                args[5] if len(args) > 5 else None)
-            if getattr(self, "_dfgnn_weights", None) is not (
-                    wanted is not None):
-                self._dfgnn_weights = wanted is not None
-            return inner(self, *args, **kwargs)
-        return forward
-    return made
-
-
 class _Call(NamedTuple):
     """A call's graph, and tables by relation and then by node."""
     graph: HeteroGraph
@@ -86,11 +69,13 @@ def _attended(layer, call, weights, dropout):
     return spmm(pairs.across, out) if within else out, alpha
 
 
-def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
+def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
+               size=None, return_attention_weights=None):
     """RGATConv: nodes are transformed once for each relation, not for each
     edge.  edge_index may be a HeteroGraph, a rank's share of one, too."""
+    wanted = isinstance(return_attention_weights, bool)
     if isinstance(edge_index, HeteroGraph):
-        return _on_graph(layer, edge_index, x, edge_attr)
+        return _on_graph(layer, edge_index, x, edge_attr, wanted)
     reason = attends(layer, edge_index, x, edge_attr)
     if reason is None and (
             ops.compiling() or x.dim() != 2 or size is not None
@@ -100,12 +85,13 @@ def relational(layer, edge_index, size, x, edge_type, edge_attr=None):
         reason = "its edges have no types, or features of another number"
     if reason is not None:
         return unfit(layer, reason)
-    return _run(layer, typed_graph(
-        flowed(layer, edge_index), edge_type, x.size(0),
-        layer.num_relations), x, edge_attr)
+    graph = typed_graph(flowed(layer, edge_index), edge_type, x.size(0),
+                        layer.num_relations)
+    out, alpha = _run(layer, graph, x, edge_attr, wanted)
+    return (out, (edge_index, alpha)) if wanted else out
 
 
-def _on_graph(layer, graph, x, edge_attr):
+def _on_graph(layer, graph, x, edge_attr, wanted):
     reason = attends(layer, graph.edge_index, x, edge_attr)
     if reason is None and (reverse(layer) or x.dim() != 2 or ops.compiling()):
         reason = "messages flow to sources, x is no matrix, or torch.compile " \
@@ -114,16 +100,17 @@ def _on_graph(layer, graph, x, edge_attr):
                            != layer.num_relations):
         reason = f"the graph has {graph.num_relations} relations, expected " \
             f"{layer.num_relations} of one edge list"
-    if reason is None and getattr(layer, "_dfgnn_weights", False):
+    if reason is None and wanted:
         reason = "attention weights are returned for an edge_index only"
     if reason is not None:
         raise ValueError("RGATConv does not run on a HeteroGraph: " + reason)
-    return _run(layer, graph, graph.extend({"": x})[""], edge_attr)
+    return _run(layer, graph, graph.extend({"": x})[""], edge_attr, False)[0]
 
 
-def _run(layer, graph, x, edge_attr):
-    """The layer's result, from features of the nodes that send, of which the
-    first are those that receive."""
+def _run(layer, graph, x, edge_attr, wanted):
+    """(the layer's result, alpha or None), from features of the nodes that
+    send, of which the first are those that receive; wanted: whether alpha
+    is."""
     h, own = _transformed(layer, x), None  # [R * N, H * C]
     if edge_attr is not None:
         if edge_attr.dim() == 1:
@@ -136,11 +123,11 @@ def _run(layer, graph, x, edge_attr):
     value = h.view(-1, layer.heads, layer.out_channels)
     if layer.dim > 1:
         value = value.unsqueeze(2).expand(-1, -1, layer.dim, -1).flatten(1, 2)
-    out = _modulated(layer, _Call(graph, value, torch.matmul(
-        receive, layer.q), torch.matmul(h, layer.k), own))
+    out, alpha = _modulated(layer, _Call(graph, value, torch.matmul(
+        receive, layer.q), torch.matmul(h, layer.k), own), wanted)
     if layer.attention_mode != "additive-self-attention":
         out = out.view(-1, layer.heads, layer.dim, layer.out_channels)
-    return layer.update(out)
+    return layer.update(out), alpha
 
 
 def _transformed(layer, x):
@@ -156,16 +143,13 @@ def _transformed(layer, x):
     return torch.matmul(x, weight).reshape(-1, width)
 
 
-def _modulated(layer, call):
-    """[N, H * dim, C] the attention, modulated as layer.mod says; sets the
-    weights that PyG returns."""
+def _modulated(layer, call, wanted):
+    """([N, H * dim, C] the attention, modulated as layer.mod says, alpha as
+    PyG returns it if it is wanted)."""
     mod = layer.mod
     dropout = layer.dropout if layer.training and mod not in (
         "additive", "scaled", "f-additive", "f-scaled") else 0.0
-    wanted = getattr(layer, "_dfgnn_weights", True) or mod == "f-additive"
-    out, alpha = _attended(layer, call, wanted, dropout)
-    # PyG asks that it is set, and returns it only if it is wanted
-    layer._alpha = out if alpha is None else alpha.to(softmax_type(call.key))
+    out, alpha = _attended(layer, call, wanted or mod == "f-additive", dropout)
     matrix = call.matrix
     degree = degrees(matrix, out).view(-1, 1)
     if mod == "f-additive":
@@ -180,4 +164,4 @@ def _modulated(layer, call):
         out = out * factor.unsqueeze(1)
     elif mod == "f-scaled":
         out = out * degree.unsqueeze(1)
-    return out
+    return out, alpha.to(softmax_type(call.key)) if wanted else None
