@@ -151,6 +151,20 @@ def test_heat(options, nodes, node_types, relations, count, said):
     assert not said.text
 
 
+def test_heat_drops_messages_while_it_trains(said):
+    edges, kinds = typed(9, 3, 40)
+    x, attr = torch.randn(9, WIDTH), torch.randn(40, 3)
+    layer = dfgnn.nn.pyg.HEATConv(WIDTH, 8, 1, 3, 5, 3, 4, heads=2,
+                                  dropout=0.3)
+    given = x, edges, torch.zeros(9, dtype=torch.int64), kinds, attr
+    with torch.no_grad():
+        want = layer.eval()(*given)
+        draws = torch.stack([layer.train()(*given) for _ in range(400)])
+    assert not said.text and float(draws.var(0).max()) > 1e-4
+    error = draws.std(0) / 20 + 1e-6
+    assert float(((draws.mean(0) - want).abs() / error).max()) < 6
+
+
 def test_heat_with_types_that_do_not_exist_gets_the_error_of_pyg():
     edges, kinds = typed(9, 3, 40)
     x, attr = torch.randn(9, WIDTH), torch.randn(40, 3)

@@ -241,9 +241,9 @@ def test_undo_pickles_and_state(tmp_path):
 @pytest.mark.parametrize("channels,together", [(4, True), (512, False)])
 def test_gatv2_in_one_pass_on_a_cpu_where_that_is_faster(channels, together,
                                                          said, monkeypatch):
-    passes, own = [], kinds_of_layers._dynamic_attention
-    monkeypatch.setattr(kinds_of_layers, "_dynamic_attention", lambda *args: (
-        passes.append(1), own(*args))[1])
+    passes, own = [], kinds_of_layers._dynamic
+    monkeypatch.setattr(kinds_of_layers, "_dynamic", lambda *args, **kwargs: (
+        passes.append(1), own(*args, **kwargs))[1])
     x, edges = schema()
     agree(hetero_conv(lambda key: G.GATv2Conv(
         (WIDTH, WIDTH), channels, heads=2, add_self_loops=False)),

@@ -1,22 +1,20 @@
 """Attention in the types that the layers of PyG and DGL have."""
 
 import torch
-from torch import Tensor
 
 
-def outside_autocast(function, *args, result=None, **kwargs):
-    """An attention as exact as its inputs are: PyG computes scores in their
-    own type inside an autocast region, too.  result: the type of PyG's
-    result."""
+def outside_autocast(function, graph, *args, result=None, **kwargs):
+    """An attention over a graph, as exact as its inputs are: PyG computes
+    scores in their own type inside an autocast region, too.  result: the type
+    of PyG's result."""
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        device = next(a for a in args[1:] if isinstance(a, Tensor)).device.type
-        with torch.autocast(device, enabled=False):
-            found = function(*args, **kwargs)
+        with torch.autocast(graph.device.type, enabled=False):
+            found = function(graph, *args, **kwargs)
         out = found[0] if isinstance(found, tuple) else found
         if result is not None and out.dtype != result:
             out = out.to(result)
         return (out, found[1]) if isinstance(found, tuple) else out
-    return function(*args, **kwargs)
+    return function(graph, *args, **kwargs)
 
 
 def softmax_type(scores):

@@ -20,10 +20,9 @@ from .._mixin import unfit
 
 
 @edge_program
-def _messages(i, j, e, slope):
-    weight = softmax(F.leaky_relu(i.score + j.score + e.score, slope))
-    if hasattr(e, "keep"):
-        weight = weight * e.keep
+def _messages(i, j, e, slope, dropout):
+    weight = F.dropout(softmax(F.leaky_relu(
+        i.score + j.score + e.score, slope)), dropout, dropout > 0)
     return weight * j.value, weight * e.value
 
 
@@ -93,16 +92,13 @@ def heat(layer, x, edge_index, node_type, edge_type, edge_attr=None):
                                  1)
     of_kind = take(F.linear(kinds, att[2]), of_edge)
     w_node, w_edge = layer.lin.weight.split([width, edge.size(1)], 1)
-    given = dict(
+    of_nodes, of_edges = _messages(
+        graph, slope=slope, dropout=layer.dropout if layer.training else 0.0,
         i={"score": F.linear(h, att[0]).unsqueeze(-1)},
         j={"score": F.linear(sent, att[1]).unsqueeze(-1),
            "value": F.linear(sent, w_node, layer.lin.bias).unsqueeze(1)},
         e={"score": (of_kind + F.linear(edge, att[3])).unsqueeze(-1),
            "value": edge.unsqueeze(1)})
-    if layer.training and layer.dropout > 0:
-        given["e"]["keep"] = F.dropout(
-            h.new_ones(edge.size(0), layer.heads, 1), layer.dropout)
-    of_nodes, of_edges = _messages(graph, slope=slope, **given)
     return _finish(layer, of_nodes + F.linear(of_edges, w_edge), h)
 
 

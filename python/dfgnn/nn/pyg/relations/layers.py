@@ -240,25 +240,14 @@ def _gat(graph, x, relations, summed):
 
 
 @edge_program
-def _dynamic(i, j, e, slope):
+def _dynamic(i, j, e, slope, dropout):
+    """Attention of scores <att, leaky_relu(query + value + edges)>, att by
+    row."""
     x = i.x + j.x
     if hasattr(e, "x"):
         x = x + e.x
     weight = softmax((F.leaky_relu(x, slope) * i.att).sum(-1))
-    if hasattr(e, "keep"):
-        weight = weight * e.keep
-    return weight * j.x
-
-
-def _dynamic_attention(rows, query, value, att, edges, slope, dropout):
-    """[rows, H, C] of scores <att, leaky_relu(query + value + edges)>, att by
-    row."""
-    e = {} if edges is None else {"x": edges}
-    if dropout:
-        e["keep"] = F.dropout(value.new_ones(
-            rows.num_edges, value.size(1), 1), dropout)
-    return _dynamic(rows, i={"x": query, "att": att}, j={"x": value},
-                    e=e or None, slope=slope)
+    return F.dropout(weight, dropout, dropout > 0) * j.x
 
 
 def _gatv2_reason(layer):
@@ -294,10 +283,10 @@ def _gatv2(graph, x, relations, summed):
     query = rows.project(cast.dst, *given[:2]).view(like.shape)
     value = sent(graph, cast.src, given[2:4])[0].view(like.shape)
     out = outside_autocast(
-        _dynamic_attention, rows.matrix, query, value,
-        rows.spread(att).to(value.dtype),
-        None if edges is None else edges.to(value.dtype), like.slope,
-        like.dropout,
+        _dynamic, rows.matrix,
+        {"x": query, "att": rows.spread(att).to(value.dtype)}, {"x": value},
+        None if edges is None else {"x": edges.to(value.dtype)},
+        slope=like.slope, dropout=like.dropout,
         result=result_type((value[:0] * att[0]).sum(-1), value))
     return leading.leave(rows.results(like.joined(out), summed, own_terms(
         x.dst, _own(relations, "res"), _parameters(relations, "bias"))),
