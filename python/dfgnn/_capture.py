@@ -14,6 +14,7 @@ from ._capacity import (
 from ._checks import describe
 from ._counts import Counts, Reading, Varies
 from ._capture_reads import Recording, recording
+from ._refilled import GraphsOfStep
 from ._refusal import refusal
 from ._stamp import is_stamped, stamp
 from .graph import Graph
@@ -241,6 +242,7 @@ class _Step:
         self.left = owner.warmup if device is not None else float("inf")
         self.graph = self.results = None
         self.counts = Counts(device) if device is not None else None
+        self.own_graphs = GraphsOfStep()
         self.watched = []  # (tensor that graphs were made of, its version)
         self.rooms = {number: room.buffer(
             leaves[number], device or torch.device("cpu"))
@@ -277,6 +279,7 @@ class _Step:
     def write(self, leaves):
         if self.counts is not None:
             self.counts.tell()
+        self.own_graphs.tell()
         for number, buffer in self.rooms.items():
             buffer.check(number, leaves[number])
         with torch.no_grad():
@@ -285,10 +288,10 @@ class _Step:
             for number, tensor in self.inputs.items():
                 tensor.copy_(leaves[number], non_blocking=True)
 
-    def run(self):
+    def run(self, *graph_of_own):
         counts = self.counts
         # keeps alive what the CUDA graph reads
-        self.read = Recording(counts)
+        self.read = Recording(counts, *graph_of_own)
         args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
         refill(self.edges)
         with recording(self.read):
@@ -302,6 +305,10 @@ class _Step:
             counts.end()
             return results
 
+    def run_last(self):
+        self.own_graphs.begin()
+        return self.run(self.own_graphs.make)
+
     def warm(self):
         """Runs one step on a side stream, as torch wants it before a capture;
         the last such step raises at operations that wait for the device."""
@@ -309,7 +316,8 @@ class _Step:
         if self.gpu is None:
             return _detached(self.run())
         try:
-            results = self.gpu.aside(self.run, strict=not self.left)
+            results = self.gpu.aside(
+                self.run if self.left else self.run_last, strict=not self.left)
         except Exception as error:
             if self.left and not isinstance(error, Varies):
                 raise  # an error of the step itself
@@ -324,7 +332,7 @@ class _Step:
     def record(self):
         try:
             self.graph, self.results = self.gpu.record(
-                lambda: _detached(self.run()))
+                lambda: _detached(self.run(self.own_graphs.again())))
         except Exception as error:
             self.owner._recordings.pop(self.key, None)
             raise refusal(error) from error

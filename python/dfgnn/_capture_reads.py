@@ -12,10 +12,11 @@ current = None
 class Recording:
     """graphs: by id, those that kernels ran on.  sources: by id, (tensor, its
     stamp) of the tensors that kept objects were made of.  counts: a Counts of
-    the step, or None."""
+    the step, or None.  graph_of_own: the graph of an edge_index that the step
+    itself makes, of num_nodes (sources, destinations); None: one as of others."""
 
-    def __init__(self, counts=None):
-        self.counts = counts
+    def __init__(self, counts=None, graph_of_own=lambda edges, num_nodes: None):
+        self.counts, self.graph_of_own = counts, graph_of_own
         self.graphs = {}
         self.sources = {}
 

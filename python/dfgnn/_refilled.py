@@ -5,6 +5,7 @@ import weakref
 import torch
 
 from . import _handle
+from ._counts import Faults
 from ._modes import lasting
 from .errors import InvalidError
 from .graph import Graph
@@ -70,6 +71,67 @@ class Refilled(Graph):
 
     def to(self, device, non_blocking=False):
         raise InvalidError("the graph of a captured step stays on its device")
+
+
+class OfStep(Refilled):
+    """The Graph of an edge_index that a captured step makes itself."""
+
+    def __init__(self, edges, num_nodes):
+        self.faults = Faults(edges.device)
+        super().__init__(num_nodes[1], num_nodes[0], edges.size(1), edges.device)
+        self.begin(edges)
+
+    def refill(self, edges):
+        src, dst = edges
+        strange = (src < 0) | (src >= self.num_src) | (dst < 0) | (
+            dst >= self.num_dst)
+        self.faults.found += strange.sum()
+        self.faults.send()
+        self.write(*edges.masked_fill(strange, 0))
+
+    def tell(self):
+        """Raises an error if steps that are over made edges of no nodes."""
+        count = self.faults.take()
+        if count:
+            raise InvalidError(
+                f"{count} edges that captured steps before made led from or to "
+                f"none of their {self.num_src} sources and {self.num_dst} "
+                "destinations: the results of those steps are wrong")
+
+
+class GraphsOfStep:
+    """The graphs of the edge_indexes that a captured step makes, in its order:
+    the last step of the warm-up makes them, the recording writes their edges
+    anew."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def begin(self):
+        self.graphs = []
+
+    def make(self, edges, num_nodes):
+        self.graphs.append(lasting(lambda: OfStep(edges, num_nodes)))
+        return self.graphs[-1]
+
+    def again(self):
+        """What takes the place of make() in a recording."""
+        left = iter(self.graphs)
+
+        def find(edges, num_nodes):
+            graph = next(left, None)
+            if graph is None or edges.device != graph.device or (
+                    *num_nodes, edges.size(1)) != (
+                    graph.num_src, graph.num_dst, graph.num_edges):
+                return None  # an error says that such a graph waits
+            with torch.no_grad():
+                graph.refill(edges)
+            return graph
+        return find
+
+    def tell(self):
+        for graph in self.graphs:
+            graph.tell()
 
 
 class _Between(Refilled):

@@ -189,6 +189,47 @@ def test_graphs_live_as_long_as_the_recording(fake):
     assert known() is None
 
 
+def of_own_edges(device="cpu"):
+    """(a step whose edges are made of its arguments, what it computes)."""
+    layers = [layer.to(device) for layer in (
+        nn.GATConv(IN, CLASSES, add_self_loops=False), nn.SAGEConv(CLASSES, CLASSES))]
+    first, second = (random_edges(N, N, 60, device) for _ in range(2))
+
+    def step(x, shift):
+        out = layers[0](x, (first + shift) % N)
+        return layers[1](out, torch.stack([second[1], (second[0] * shift) % N]))
+    return step
+
+
+def check_own_edges(device):
+    step = of_own_edges(device)
+    captured = dfgnn.capture(step)
+    for shift in range(8):
+        given = torch.randn(N, IN, device=device), torch.tensor(shift, device=device)
+        close(captured(*given), step(*given), 1e-5)
+    assert captured.recorded == 1
+
+
+def test_edges_that_a_step_makes_are_those_of_each_step(fake):
+    check_own_edges("cpu")
+
+
+@GPU
+def test_edges_that_a_step_makes_on_the_gpu():
+    check_own_edges("cuda")
+
+
+def test_edges_of_no_nodes_that_a_step_makes_are_an_error(fake):
+    layer, edges = nn.SAGEConv(IN, CLASSES), random_edges(N, N, 60)
+    captured, x = dfgnn.capture(lambda x, more: layer(x, edges + more)), torch.randn(N, IN)
+    for _ in range(5):
+        captured(x, torch.tensor(0))
+    captured(x, torch.tensor(N))
+    with pytest.raises(dfgnn.InvalidError, match=f"{edges.size(1)} edges .* of their 20 "):
+        captured(x, torch.tensor(0))
+    captured(x, torch.tensor(0))
+
+
 def test_graphs_that_end_in_a_recording_are_destroyed_after_it(monkeypatch):
     destroyed = []
     monkeypatch.setattr(_handle, "_destroy",
