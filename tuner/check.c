@@ -18,18 +18,6 @@ static dfgnn_status fill(dfgnn_harness *h, void *to, int byte, size_t bytes) {
   return h->ctx->backend->fill(h->ctx->device, to, byte, bytes);
 }
 
-static dfgnn_status check_guard(dfgnn_harness *h, const char *at,
-                                const char *what, const char *side) {
-  unsigned char found[DFGNN_GUARD];
-  dfgnn_status status = dfgnn__harness_copy(h, found, at, DFGNN_GUARD);
-  for (int i = 0; i < DFGNN_GUARD && !status; i++)
-    if (found[i] != DFGNN_GUARD_BYTE)
-      return dfgnn__fail(DFGNN_ERROR_WRONG,
-                         "wrote %s %s: byte %d of the guard is 0x%02x", side,
-                         what, i, found[i]);
-  return status;
-}
-
 /* The number that is nearest to its bound, or the farthest beyond it. */
 typedef struct worst {
   double share; /* error / bound */
@@ -120,7 +108,7 @@ static worst compare(const dfgnn_harness *h, const dfgnn_buffer *b,
   dfgnn_dtype dtype = dfgnn__harness_type(h, b->tensor);
   dfgnn_checked nodes = dfgnn__checked_nodes(h, b);
   worst all = {.node = -1};
-#pragma omp parallel if (b->bytes > DFGNN_PARALLEL)
+#pragma omp parallel if (b->data.bytes > DFGNN_PARALLEL)
   {
     worst mine = {.node = -1};
 #pragma omp for schedule(static)
@@ -129,10 +117,10 @@ static worst compare(const dfgnn_harness *h, const dfgnn_buffer *b,
       int64_t count = dfgnn__checked_numbers(h, b, k, &first);
       int64_t terms = node_degree(h, b, matrix, node);
       for (int64_t i = 0; i < count; i++)
-        look(
-            &mine, arithmetic, b, dtype,
-            dfgnn__harness_number(dtype, b->host, place(h, b, matrix, node, i)),
-            first + i, terms, node, i);
+        look(&mine, arithmetic, b, dtype,
+             dfgnn__harness_number(dtype, b->data.host,
+                                   place(h, b, matrix, node, i)),
+             first + i, terms, node, i);
     }
 #pragma omp critical(dfgnn_harness_compare)
     take(&all, &mine);
@@ -144,25 +132,25 @@ static worst compare(const dfgnn_harness *h, const dfgnn_buffer *b,
  * lies between those that are near. */
 static dfgnn_status copy_checked(dfgnn_harness *h, const dfgnn_buffer *b,
                                  const dfgnn_matrix *matrix) {
+  const char *data = dfgnn__guarded_data(&b->data);
   const dfgnn_checked nodes = dfgnn__checked_nodes(h, b);
   const size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
   dfgnn_status status = DFGNN_OK;
-  size_t from = 0, to = nodes.index ? 0 : b->bytes;
+  size_t from = 0, to = nodes.index ? 0 : b->data.bytes;
   for (int64_t k = 0; nodes.index && k < nodes.count && !status; k++) {
     int64_t first;
     const size_t numbers = (size_t)dfgnn__checked_numbers(h, b, k, &first);
     const size_t at = (size_t)place(h, b, matrix, nodes.index[k], 0) * size;
     if (at > to + NEAR_BYTES) {
-      status = dfgnn__harness_copy(h, b->host + from,
-                                   b->memory + DFGNN_GUARD + from, to - from);
+      status = dfgnn__harness_copy(h->ctx, b->data.host + from, data + from,
+                                   to - from);
       from = at;
     }
     to = at + numbers * size;
   }
-  return status
-             ? status
-             : dfgnn__harness_copy(h, b->host + from,
-                                   b->memory + DFGNN_GUARD + from, to - from);
+  return status ? status
+                : dfgnn__harness_copy(h->ctx, b->data.host + from, data + from,
+                                      to - from);
 }
 
 /* masked: the gradients of rows that are not checked were zeros, so that totals
@@ -172,9 +160,7 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
                                  const dfgnn_arithmetic *arithmetic,
                                  int masked) {
   const char *name = b->tensor->name;
-  dfgnn_status status = check_guard(h, b->memory, name, "before");
-  if (!status)
-    status = check_guard(h, b->memory + DFGNN_GUARD + b->bytes, name, "beyond");
+  dfgnn_status status = dfgnn__guarded_check(&b->data, h->ctx);
   if (status || (h->masks > 0 && dfgnn__is_total(b) != masked))
     return status;
   status = copy_checked(h, b, matrix);
@@ -196,17 +182,6 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
       w.found, w.expected, w.error, w.bound);
 }
 
-/* The guards are written as well: what one plan overwrote must not be held
- * against the next. */
-static dfgnn_status prepare_output(dfgnn_harness *h, const dfgnn_buffer *b) {
-  const int given = dfgnn__tensor_added_to(b->tensor, &h->problem);
-  dfgnn_status status =
-      fill(h, b->memory, DFGNN_GUARD_BYTE, b->bytes + 2 * DFGNN_GUARD);
-  return status ? status
-                : fill(h, b->memory + DFGNN_GUARD,
-                       given ? DFGNN_GIVEN_BYTE : DFGNN_POISON_BYTE, b->bytes);
-}
-
 /* Runs the plan on poisoned memory, and looks at what is beyond it. */
 static dfgnn_status run(dfgnn_harness *h, const dfgnn_plan *plan,
                         void *workspace, const dfgnn_args *args) {
@@ -216,16 +191,20 @@ static dfgnn_status run(dfgnn_harness *h, const dfgnn_plan *plan,
            bytes < POISONED_WORKSPACE ? bytes : POISONED_WORKSPACE);
   if (!status)
     status = fill(h, (char *)workspace + bytes, DFGNN_GUARD_BYTE, DFGNN_GUARD);
-  for (int i = 0; i < h->count && !status; i++)
-    if (!dfgnn__role_reads(h->buffers[i].tensor->role))
-      status = prepare_output(h, &h->buffers[i]);
+  for (int i = 0; i < h->count && !status; i++) {
+    const dfgnn_buffer *b = &h->buffers[i];
+    const int given = dfgnn__tensor_added_to(b->tensor, &h->problem);
+    if (!dfgnn__role_reads(b->tensor->role))
+      status = dfgnn__guarded_poison(
+          &b->data, h->ctx, given ? DFGNN_GIVEN_BYTE : DFGNN_POISON_BYTE);
+  }
   if (!status)
     status = dfgnn_execute(plan, args, workspace, NULL);
   if (!status)
     status = h->ctx->backend->synchronize(h->ctx->device, NULL);
   return status ? status
-                : check_guard(h, (char *)workspace + bytes, "the workspace",
-                              "beyond");
+                : dfgnn__guard_check(h->ctx, (char *)workspace + bytes,
+                                     "beyond", "the workspace");
 }
 
 static dfgnn_status check_program(double *rel_error, dfgnn_harness *h,
@@ -242,7 +221,8 @@ static dfgnn_status check_program(double *rel_error, dfgnn_harness *h,
 
 dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
                                   const dfgnn_plan *plan) {
-  dfgnn_matrix matrix;
+  const dfgnn_matrix *matrix = &h->host.matrix;
+  dfgnn_status status = DFGNN_OK;
   void *workspace;
   if (h->program)
     return check_program(rel_error, h, plan);
@@ -251,10 +231,11 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
                        "the host has no copy of these inputs to compare with");
   dfgnn_arithmetic arithmetic =
       dfgnn__arithmetic(&h->problem, plan->variant->family);
-  dfgnn_status status = dfgnn__harness_matrix(h, &matrix);
   h->accuracy = (dfgnn_accuracy){0, 0};
+  if (!h->host.offsets)
+    status = dfgnn__host_graph_read(&h->host, h->ctx, h->graph, 0);
   if (!status && !h->prepared) {
-    h->expected = dfgnn__harness_expect(h, &matrix);
+    h->expected = dfgnn__harness_expect(h, matrix);
     h->prepared = 1;
   }
   if (!status && h->expected)
@@ -265,7 +246,7 @@ dfgnn_status dfgnn__harness_check(double *rel_error, dfgnn_harness *h,
     status = run(h, plan, workspace, masked ? &h->masked : &h->check);
     for (int i = 0; i < h->count && !status; i++)
       if (!dfgnn__role_reads(h->buffers[i].tensor->role))
-        status = check_output(h, &h->buffers[i], &matrix, &arithmetic, masked);
+        status = check_output(h, &h->buffers[i], matrix, &arithmetic, masked);
   }
   if (!status || status == DFGNN_ERROR_WRONG)
     *rel_error = h->accuracy.rel_error;

@@ -22,29 +22,6 @@
 #define LEAST_WORK ((double)(1 << 22))
 #define LEAST_SHARE 256 /* of all work, that a sample has at least */
 
-dfgnn_status dfgnn__harness_matrix(dfgnn_harness *h, dfgnn_matrix *matrix) {
-  *matrix = *dfgnn__graph_matrix(h->graph);
-  size_t offsets =
-      (size_t)(matrix->destinations + 1) * (matrix->offsets64 ? 8 : 4);
-  size_t indices = (size_t)matrix->edges * 4;
-  if (!h->host_offsets) {
-    h->host_offsets = malloc(offsets);
-    h->host_indices = malloc(indices + 1);
-    if (!h->host_offsets || !h->host_indices)
-      return dfgnn__harness_memory(offsets + indices);
-    dfgnn_status status =
-        dfgnn__harness_copy(h, h->host_offsets, matrix->offsets, offsets);
-    if (!status)
-      status =
-          dfgnn__harness_copy(h, h->host_indices, matrix->indices, indices);
-    if (status)
-      return status;
-  }
-  matrix->offsets = h->host_offsets;
-  matrix->indices = (const int32_t *)h->host_indices;
-  return DFGNN_OK;
-}
-
 /* The work of the reference for an edge or a node: about as many numbers as it
  * reads. */
 static double work_of(const dfgnn_problem *problem) {
@@ -171,20 +148,21 @@ static void expect_given(dfgnn_harness *h, dfgnn_buffer *b) {
 /* Copies an input to the device with zeros in the rows that are not checked. */
 static dfgnn_status mask(dfgnn_harness *h, const dfgnn_buffer *b) {
   const dfgnn_matrix *matrix = dfgnn__graph_matrix(h->graph);
-  const size_t row = b->bytes / (size_t)matrix->destinations;
-  char *host = calloc(b->bytes + 1, 1);
+  const size_t bytes = b->data.bytes,
+               row = bytes / (size_t)matrix->destinations;
+  char *host = calloc(bytes + 1, 1);
   void **memory = &h->mask[h->masks];
   if (!host)
-    return dfgnn__harness_memory(b->bytes);
+    return dfgnn__harness_memory(bytes);
   for (int64_t k = 0; k < h->rows.count; k++) {
     const size_t at = (size_t)h->rows.index[k] * row;
-    memcpy(host + at, b->host + at, row);
+    memcpy(host + at, b->data.host + at, row);
   }
   dfgnn_status status =
-      h->ctx->backend->allocate(h->ctx->device, memory, b->bytes);
+      h->ctx->backend->allocate(h->ctx->device, memory, bytes);
   h->masks += !status;
   if (!status)
-    status = dfgnn__harness_copy(h, *memory, host, b->bytes);
+    status = dfgnn__harness_copy(h->ctx, *memory, host, bytes);
   *dfgnn__tensor_slot(b->tensor, &h->masked) = *memory;
   free(host);
   return status;
@@ -218,16 +196,16 @@ dfgnn_status dfgnn__harness_expect(dfgnn_harness *h,
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
     if (dfgnn__role_reads(b->tensor->role)) {
-      *dfgnn__tensor_slot(b->tensor, &host) = b->host;
+      *dfgnn__tensor_slot(b->tensor, &host) = b->data.host;
       continue;
     }
     size_t count = (size_t)numbers(h, b) + 1;
     b->expected = malloc(count * sizeof *b->expected);
     b->fixed = calloc(count, sizeof *b->fixed);
     b->summed = calloc(count, sizeof *b->summed);
-    b->host = malloc(b->bytes + 1);
-    if (!b->expected || !b->fixed || !b->summed || !b->host)
-      return dfgnn__harness_memory(count * RESULT_BYTES + b->bytes);
+    b->data.host = malloc(b->data.bytes + 1);
+    if (!b->expected || !b->fixed || !b->summed || !b->data.host)
+      return dfgnn__harness_memory(count * RESULT_BYTES + b->data.bytes);
     *dfgnn__tensor_slot(b->tensor, &expected.to) = b->expected;
     *dfgnn__tensor_slot(b->tensor, &expected.fixed) = b->fixed;
     *dfgnn__tensor_slot(b->tensor, &expected.summed) = b->summed;
@@ -248,8 +226,8 @@ dfgnn_status dfgnn__harness_expect(dfgnn_harness *h,
   for (int i = 0; i < h->count && !status; i++) {
     dfgnn_buffer *b = &h->buffers[i];
     if (dfgnn__role_reads(b->tensor->role)) {
-      free(b->host); /* not needed again */
-      b->host = NULL;
+      free(b->data.host); /* not needed again */
+      b->data.host = NULL;
     } else {
       if (dfgnn__tensor_added_to(b->tensor, &h->problem))
         expect_given(h, b);

@@ -9,33 +9,51 @@
 #include "lib/signature.h"
 #include "tuner/tensors.h"
 
-enum {
-  POISON = 0xff,           /* NaN in every floating-point type */
-  MOST_EDGES_OF_ROW = 4096 /* of a part: more than any variant calls long */
-};
+/* Of a part's row: more than any variant calls long. */
+enum { MOST_EDGES_OF_ROW = 4096 };
 
 dfgnn_status dfgnn__harness_memory(size_t bytes) {
   return dfgnn__fail(DFGNN_ERROR_MEMORY,
                      "harness: cannot allocate %zu bytes on the host", bytes);
 }
 
-static dfgnn_status copy(dfgnn_context *ctx, void *to, const void *from,
-                         size_t bytes) {
+dfgnn_status dfgnn__harness_copy(dfgnn_context *ctx, void *to, const void *from,
+                                 size_t bytes) {
   return bytes ? ctx->backend->copy(ctx->device, to, from, bytes) : DFGNN_OK;
 }
 
 /* ---- tensors ------------------------------------------------------------- */
 
+static dfgnn_status fill(dfgnn_context *ctx, void *to, int byte, size_t bytes) {
+  return ctx->backend->fill(ctx->device, to, byte, bytes);
+}
+
+dfgnn_status dfgnn__guard_check(dfgnn_context *ctx, const char *guard,
+                                const char *side, const char *name) {
+  unsigned char found[DFGNN_GUARD];
+  dfgnn_status status = dfgnn__harness_copy(ctx, found, guard, sizeof found);
+  for (int i = 0; i < DFGNN_GUARD && !status; i++)
+    if (found[i] != DFGNN_GUARD_BYTE)
+      status = dfgnn__fail(DFGNN_ERROR_WRONG,
+                           "wrote %s %s: byte %d of the guard is 0x%02x", side,
+                           name, i, found[i]);
+  return status;
+}
+
 dfgnn_status dfgnn__guarded_make(dfgnn_guarded *g, dfgnn_context *ctx,
-                                 const char *name, size_t bytes) {
+                                 const char *name, size_t bytes, int on_host) {
   void *memory;
   dfgnn_status status =
       ctx->backend->allocate(ctx->device, &memory, bytes + 2 * DFGNN_GUARD);
   if (status)
     return status;
   *g = (dfgnn_guarded){.name = name, .memory = memory, .bytes = bytes};
-  g->host = malloc(bytes + 1);
-  return g->host ? DFGNN_OK : dfgnn__harness_memory(bytes);
+  if (on_host && !(g->host = malloc(bytes + 1)))
+    return dfgnn__harness_memory(bytes);
+  status = fill(ctx, g->memory, DFGNN_GUARD_BYTE, DFGNN_GUARD);
+  return status ? status
+                : fill(ctx, g->memory + DFGNN_GUARD + bytes, DFGNN_GUARD_BYTE,
+                       DFGNN_GUARD);
 }
 
 void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx) {
@@ -45,66 +63,47 @@ void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx) {
   *g = (dfgnn_guarded){0};
 }
 
-void *dfgnn__guarded_data(const dfgnn_guarded *g) {
+char *dfgnn__guarded_data(const dfgnn_guarded *g) {
   return g->memory + DFGNN_GUARD;
 }
 
-static void set_number(char *to, dfgnn_dtype dtype, int64_t i, double x) {
+void dfgnn__set_number(dfgnn_dtype dtype, void *array, int64_t i, double x) {
   if (dtype == DFGNN_F64)
-    ((double *)to)[i] = x;
+    ((double *)array)[i] = x;
   else if (dtype == DFGNN_F32)
-    ((float *)to)[i] = (float)x;
+    ((float *)array)[i] = (float)x;
   else
-    ((uint16_t *)to)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(x)
-                                             : dfgnn__bf16_from_double(x);
+    ((uint16_t *)array)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(x)
+                                                : dfgnn__bf16_from_double(x);
 }
 
 dfgnn_status dfgnn__guarded_fill(dfgnn_guarded *g, dfgnn_context *ctx,
-                                 dfgnn_dtype dtype, double scale,
-                                 uint64_t seed) {
+                                 dfgnn_dtype dtype, uint64_t seed) {
   const int64_t count = (int64_t)(g->bytes / dfgnn_dtype_size(dtype));
 #pragma omp parallel for if (count > DFGNN_PARALLEL)
   for (int64_t i = 0; i < count; i++)
-    set_number(
-        g->host, dtype, i,
-        scale *
-            ((double)(dfgnn__mix(seed + (uint64_t)i) >> 40) / (1 << 23) - 1));
-  return copy(ctx, dfgnn__guarded_data(g), g->host, g->bytes);
+    dfgnn__set_number(
+        dtype, g->host, i,
+        (double)(dfgnn__mix(seed + (uint64_t)i) >> 40) / (1 << 23) - 1);
+  return dfgnn__harness_copy(ctx, dfgnn__guarded_data(g), g->host, g->bytes);
 }
 
-dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx) {
-  unsigned char guard[DFGNN_GUARD];
-  char *bytes = malloc(g->bytes + 1);
-  if (!bytes)
-    return dfgnn__harness_memory(g->bytes);
-  memset(guard, DFGNN_GUARD_BYTE, sizeof guard);
-  memset(bytes, POISON, g->bytes);
-  dfgnn_status status = copy(ctx, g->memory, guard, sizeof guard);
-  if (!status)
-    status = copy(ctx, g->memory + DFGNN_GUARD, bytes, g->bytes);
-  if (!status)
-    status = copy(ctx, g->memory + DFGNN_GUARD + g->bytes, guard, sizeof guard);
-  free(bytes);
-  return status;
+dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx,
+                                   int byte) {
+  dfgnn_status status =
+      fill(ctx, g->memory, DFGNN_GUARD_BYTE, g->bytes + 2 * DFGNN_GUARD);
+  return status ? status : fill(ctx, dfgnn__guarded_data(g), byte, g->bytes);
 }
 
 dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx) {
-  const char *const at[] = {g->memory, g->memory + DFGNN_GUARD + g->bytes};
-  unsigned char found[DFGNN_GUARD];
-  dfgnn_status status = DFGNN_OK;
-  for (int side = 0; side < 2 && !status; side++) {
-    status = copy(ctx, found, at[side], sizeof found);
-    for (int k = 0; k < DFGNN_GUARD && !status; k++)
-      if (found[k] != DFGNN_GUARD_BYTE)
-        status = dfgnn__fail(DFGNN_ERROR_WRONG,
-                             "wrote %s %s: byte %d of the guard is 0x%02x",
-                             side ? "beyond" : "before", g->name, k, found[k]);
-  }
-  return status;
+  dfgnn_status status = dfgnn__guard_check(ctx, g->memory, "before", g->name);
+  return status ? status
+                : dfgnn__guard_check(ctx, g->memory + DFGNN_GUARD + g->bytes,
+                                     "beyond", g->name);
 }
 
-dfgnn_status dfgnn__guarded_read(dfgnn_guarded *g, dfgnn_context *ctx) {
-  return copy(ctx, g->host, dfgnn__guarded_data(g), g->bytes);
+dfgnn_status dfgnn__guarded_read(const dfgnn_guarded *g, dfgnn_context *ctx) {
+  return dfgnn__harness_copy(ctx, g->host, dfgnn__guarded_data(g), g->bytes);
 }
 
 /* ---- graphs -------------------------------------------------------------- */
@@ -119,12 +118,13 @@ static dfgnn_status read_relations(dfgnn_host_graph *host, dfgnn_context *ctx,
   if (status)
     return status;
   host->relation = malloc(bytes + 1);
-  return host->relation ? copy(ctx, host->relation, view->array[3], bytes)
-                        : dfgnn__harness_memory(bytes);
+  return host->relation
+             ? dfgnn__harness_copy(ctx, host->relation, view->array[3], bytes)
+             : dfgnn__harness_memory(bytes);
 }
 
 dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
-                                    dfgnn_graph *graph) {
+                                    dfgnn_graph *graph, int relations) {
   dfgnn_matrix *m = &host->matrix;
   dfgnn__host_graph_free(host);
   *m = *dfgnn__graph_matrix(graph);
@@ -134,13 +134,16 @@ dfgnn_status dfgnn__host_graph_read(dfgnn_host_graph *host, dfgnn_context *ctx,
   host->indices = malloc(indices + 1);
   if (!host->offsets || !host->indices)
     return dfgnn__harness_memory(offsets + indices);
-  dfgnn_status status = copy(ctx, host->offsets, m->offsets, offsets);
+  dfgnn_status status =
+      dfgnn__harness_copy(ctx, host->offsets, m->offsets, offsets);
   if (!status)
-    status = copy(ctx, host->indices, m->indices, indices);
+    status = dfgnn__harness_copy(ctx, host->indices, m->indices, indices);
   m->offsets = host->offsets;
   m->indices = host->indices;
   m->edge_order = NULL;
-  return status || !m->relations ? status : read_relations(host, ctx, graph);
+  return status || !relations || !m->relations
+             ? status
+             : read_relations(host, ctx, graph);
 }
 
 void dfgnn__host_graph_free(dfgnn_host_graph *host) {
@@ -206,8 +209,8 @@ static dfgnn_status relate_part(dfgnn_graph *graph, int64_t relations) {
   return status;
 }
 
-dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
-                                const dfgnn_matrix *host, int64_t most) {
+dfgnn_status dfgnn__excerpt_create(dfgnn_excerpt *part, dfgnn_context *ctx,
+                                   const dfgnn_matrix *host, int64_t most) {
   csr taken = {0};
   dfgnn_csr given = DFGNN_CSR_INIT;
   dfgnn_status status = DFGNN_OK;
@@ -236,17 +239,17 @@ dfgnn_status dfgnn__part_create(dfgnn_part *part, dfgnn_context *ctx,
   return status;
 }
 
-void dfgnn__part_free(dfgnn_part *part) {
+void dfgnn__excerpt_free(dfgnn_excerpt *part) {
   dfgnn_graph_destroy(part->graph);
   free(part->offsets);
   free(part->indices);
-  *part = (dfgnn_part){0};
+  *part = (dfgnn_excerpt){0};
 }
 
-dfgnn_status dfgnn__part_ready(dfgnn_readied *readied, dfgnn_context *ctx,
-                               const dfgnn_part *part,
-                               const dfgnn_problem *problem,
-                               const char *variant) {
+dfgnn_status dfgnn__excerpt_ready(dfgnn_readied *readied, dfgnn_context *ctx,
+                                  const dfgnn_excerpt *part,
+                                  const dfgnn_problem *problem,
+                                  const char *variant) {
   *readied = (dfgnn_readied){NULL, NULL};
   dfgnn_status status = dfgnn_plan_create_forced(&readied->plan, ctx,
                                                  part->graph, problem, variant);

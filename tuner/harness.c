@@ -23,17 +23,6 @@ static dfgnn_status allocate(dfgnn_harness *h, char **memory, size_t bytes) {
   return status;
 }
 
-dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
-                                 size_t bytes) {
-  return bytes ? h->ctx->backend->copy(h->ctx->device, to, from, bytes)
-               : DFGNN_OK;
-}
-
-static dfgnn_status fill_device(dfgnn_harness *h, void *to, int byte,
-                                size_t bytes) {
-  return h->ctx->backend->fill(h->ctx->device, to, byte, bytes);
-}
-
 /* ---- random inputs ------------------------------------------------------- */
 
 /* The sum of four uniform 16-bit numbers, scaled to variance one: near enough
@@ -45,22 +34,12 @@ static double normal(uint64_t seed, uint64_t tensor, uint64_t i) {
   return (double)(2 * sum - 4 * 0xffff) * (1.7320508075688772 / 0x20000);
 }
 
-static void set_element(dfgnn_dtype dtype, char *host, int64_t i, double x) {
-  if (dtype == DFGNN_F32)
-    ((float *)host)[i] = (float)x;
-  else if (dtype == DFGNN_F64)
-    ((double *)host)[i] = x;
-  else if (dtype == DFGNN_F16)
-    ((uint16_t *)host)[i] = dfgnn__f16_from_double(x);
-  else
-    ((uint16_t *)host)[i] = dfgnn__bf16_from_double(x);
-}
-
 static void fill(char *host, dfgnn_dtype dtype, int64_t elements, uint64_t seed,
                  uint64_t tensor, double scale) {
 #pragma omp parallel for if (elements > DFGNN_PARALLEL)
   for (int64_t i = 0; i < elements; i++)
-    set_element(dtype, host, i, scale * normal(seed, tensor, (uint64_t)i));
+    dfgnn__set_number(dtype, host, i,
+                      scale * normal(seed, tensor, (uint64_t)i));
 }
 
 dfgnn_dtype dfgnn__harness_type(const dfgnn_harness *h,
@@ -120,9 +99,19 @@ static dfgnn_status pool_numbers(char **memory, dfgnn_harness *h,
   dfgnn_status status = allocate(h, memory, PERIOD * size);
   if (!status) {
     h->pool->memory[dtype] = *memory;
-    status = dfgnn__harness_copy(h, *memory, host, PERIOD * size);
+    status = dfgnn__harness_copy(h->ctx, *memory, host, PERIOD * size);
   }
   free(host);
+  return status;
+}
+
+/* Repeats the first bytes of a tensor on the device until it is full. */
+static dfgnn_status repeat(const dfgnn_harness *h, char *memory, size_t first,
+                           size_t bytes) {
+  dfgnn_status status = DFGNN_OK;
+  for (size_t at = first; at < bytes && !status; at *= 2)
+    status = dfgnn__harness_copy(h->ctx, memory + at, memory,
+                                 bytes - at < at ? bytes - at : at);
   return status;
 }
 
@@ -138,11 +127,8 @@ static dfgnn_status copy_numbers(dfgnn_harness *h, char *memory,
   dfgnn_status status =
       pool_numbers(&pool, h, dfgnn__harness_type(h, tensor), size);
   if (!status)
-    status = dfgnn__harness_copy(h, memory, pool + begin, first);
-  for (size_t at = first; at < bytes && !status; at *= 2)
-    status = dfgnn__harness_copy(h, memory + at, memory,
-                                 bytes - at < at ? bytes - at : at);
-  return status;
+    status = dfgnn__harness_copy(h->ctx, memory, pool + begin, first);
+  return status ? status : repeat(h, memory, first, bytes);
 }
 
 /* Fills a tensor on the host and on the device.  The numbers repeat after
@@ -158,11 +144,8 @@ static dfgnn_status fill_both(dfgnn_harness *h, char *memory, char *host,
 #pragma omp parallel for if (bytes > 8 * period)
   for (size_t at = first; at < bytes; at += period)
     memcpy(host + at, host, bytes - at < period ? bytes - at : period);
-  dfgnn_status status = dfgnn__harness_copy(h, memory, host, first);
-  for (size_t at = first; at < bytes && !status; at *= 2)
-    status = dfgnn__harness_copy(h, memory + at, memory,
-                                 bytes - at < at ? bytes - at : at);
-  return status;
+  dfgnn_status status = dfgnn__harness_copy(h->ctx, memory, host, first);
+  return status ? status : repeat(h, memory, first, bytes);
 }
 
 /* host: NULL if the numbers are not kept there. */
@@ -189,33 +172,24 @@ static dfgnn_status randomize(dfgnn_harness *h, char *memory, char *host,
 static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
                                 uint64_t seed) {
   const dfgnn_matrix *matrix = dfgnn__graph_matrix(h->graph);
-  dfgnn_buffer *b = &h->buffers[h->count];
+  dfgnn_buffer *b = &h->buffers[h->count++];
+  const int reads = dfgnn__role_reads(tensor->role);
   int64_t elements =
       dfgnn__tensor_elements(tensor, &h->problem, matrix->destinations,
                              matrix->sources, matrix->edges);
   *b = (dfgnn_buffer){.tensor = tensor};
-  b->bytes = (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem);
-  dfgnn_status status = allocate(h, &b->memory, b->bytes + 2 * DFGNN_GUARD);
+  dfgnn_status status = dfgnn__guarded_make(
+      &b->data, h->ctx, tensor->name,
+      (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem),
+      reads && !h->pool);
   if (status)
     return status;
-  h->count++;
-  status = fill_device(h, b->memory, DFGNN_GUARD_BYTE, DFGNN_GUARD);
-  if (!status)
-    status = fill_device(h, b->memory + DFGNN_GUARD + b->bytes,
-                         DFGNN_GUARD_BYTE, DFGNN_GUARD);
-  if (!status && dfgnn__role_reads(tensor->role) && !h->pool) {
-    b->host = malloc(b->bytes + 1);
-    if (!b->host)
-      return dfgnn__harness_memory(b->bytes);
-  }
-  if (!status && dfgnn__role_reads(tensor->role) &&
-      tensor->role != DFGNN_ROLE_SAVED) {
-    status = randomize(h, b->memory + DFGNN_GUARD, b->host, tensor, elements,
-                       seed, (uint64_t)h->count);
-  }
-  *dfgnn__tensor_slot(tensor, &h->check) = b->memory + DFGNN_GUARD;
+  if (reads && tensor->role != DFGNN_ROLE_SAVED)
+    status = randomize(h, dfgnn__guarded_data(&b->data), b->data.host, tensor,
+                       elements, seed, (uint64_t)h->count);
+  *dfgnn__tensor_slot(tensor, &h->check) = dfgnn__guarded_data(&b->data);
   if (!dfgnn__tensor_left_out(tensor))
-    *dfgnn__tensor_slot(tensor, &h->args) = b->memory + DFGNN_GUARD;
+    *dfgnn__tensor_slot(tensor, &h->args) = dfgnn__guarded_data(&b->data);
   return status;
 }
 
@@ -269,10 +243,9 @@ static dfgnn_status save(dfgnn_harness *h) {
   if (!status)
     status = h->ctx->backend->synchronize(h->ctx->device, NULL);
   for (int i = 0; i < h->count && !status; i++) {
-    dfgnn_buffer *b = &h->buffers[i];
-    if (b->tensor->role == DFGNN_ROLE_SAVED && b->host)
-      status =
-          dfgnn__harness_copy(h, b->host, b->memory + DFGNN_GUARD, b->bytes);
+    const dfgnn_buffer *b = &h->buffers[i];
+    if (b->tensor->role == DFGNN_ROLE_SAVED && b->data.host)
+      status = dfgnn__guarded_read(&b->data, h->ctx);
   }
   for (int i = 0; i < DFGNN_MAX_TENSORS; i++)
     if (lent[i])
@@ -377,8 +350,7 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
   settle(h);
   dfgnn__program_harness_free(h->program);
   for (int i = 0; i < h->count; i++) {
-    h->ctx->backend->release(h->ctx->device, h->buffers[i].memory);
-    free(h->buffers[i].host);
+    dfgnn__guarded_free(&h->buffers[i].data, h->ctx);
     free(h->buffers[i].expected);
     free(h->buffers[i].fixed);
     free(h->buffers[i].summed);
@@ -392,8 +364,7 @@ void dfgnn__harness_destroy(dfgnn_harness *h) {
     free((void *)h->transpose.array[k]);
   free(h->rows.index);
   free(h->columns.index);
-  free(h->host_indices);
-  free(h->host_offsets);
+  dfgnn__host_graph_free(&h->host);
   free(h);
 }
 
@@ -402,23 +373,24 @@ dfgnn_status dfgnn__harness_fill(dfgnn_harness *h, const char *tensor,
                                  double (*number)(const void *, int64_t),
                                  const void *data) {
   for (int i = 0; i < h->count; i++) {
-    dfgnn_buffer *b = &h->buffers[i];
-    if (strcmp(b->tensor->name, tensor) != 0 || !b->host ||
+    const dfgnn_buffer *b = &h->buffers[i];
+    const size_t bytes = b->data.bytes;
+    if (strcmp(b->tensor->name, tensor) != 0 || !b->data.host ||
         b->tensor->role == DFGNN_ROLE_SAVED)
       continue;
     size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
     if (count < 0)
-      count = (int64_t)(b->bytes / size) - first;
-    if (first < 0 || count < 0 || (size_t)(first + count) * size > b->bytes)
+      count = (int64_t)(bytes / size) - first;
+    if (first < 0 || count < 0 || (size_t)(first + count) * size > bytes)
       return dfgnn__fail(DFGNN_ERROR_INVALID,
                          "numbers %lld .. %lld of %s do not exist: it has %zu",
                          (long long)first, (long long)(first + count - 1),
-                         tensor, b->bytes / size);
+                         tensor, bytes / size);
     for (int64_t k = first; k < first + count; k++)
-      set_element(dfgnn__harness_type(h, b->tensor), b->host, k,
-                  number(data, k));
-    dfgnn_status status =
-        dfgnn__harness_copy(h, b->memory + DFGNN_GUARD, b->host, b->bytes);
+      dfgnn__set_number(dfgnn__harness_type(h, b->tensor), b->data.host, k,
+                        number(data, k));
+    dfgnn_status status = dfgnn__harness_copy(
+        h->ctx, dfgnn__guarded_data(&b->data), b->data.host, bytes);
     return status ? status : save(h);
   }
   return dfgnn__fail(DFGNN_ERROR_INVALID,

@@ -9,7 +9,6 @@
 #include "lib/edge_program.h"
 #include "lib/signature.h"
 #include "lib/views.h"
-#include "tuner/guarded.h"
 #include "tuner/tensors.h"
 
 enum { MOST_VALUES = 24 << 20 }; /* of all of a program that is checked */
@@ -29,7 +28,7 @@ struct dfgnn_program_harness {
   uint64_t seed;
   instance whole, part; /* part.graph NULL: the whole graph is checked */
   /* of the graph that is checked, on the host: */
-  dfgnn_part cut; /* the graph of `part` */
+  dfgnn_excerpt cut; /* the graph of `part` */
   dfgnn_host_graph host;
   dfgnn_view transpose, relations;
   dfgnn_program_expected expected;
@@ -61,8 +60,9 @@ static dfgnn_status make_port(dfgnn_program_harness *h, instance *t, int i) {
   const int64_t elements = extent.all * rows_of(t->graph, p->place);
   dfgnn_guarded *made = &t->ports[i];
   dfgnn_edge_tensor *tensor = &t->tensors[i];
-  dfgnn_status status = dfgnn__guarded_make(
-      made, h->ctx, p->name, (size_t)elements * dfgnn_dtype_size(array->dtype));
+  dfgnn_status status =
+      dfgnn__guarded_make(made, h->ctx, p->name,
+                          (size_t)elements * dfgnn_dtype_size(array->dtype), 1);
   if (status)
     return status;
   *tensor = (dfgnn_edge_tensor){.name = p->name,
@@ -73,7 +73,7 @@ static dfgnn_status make_port(dfgnn_program_harness *h, instance *t, int i) {
     tensor->axes[k] = extent.axis[DFGNN_DAG_AXES - p->rank + k];
   if (output >= 0)
     return DFGNN_OK;
-  return dfgnn__guarded_fill(made, h->ctx, array->dtype, 1,
+  return dfgnn__guarded_fill(made, h->ctx, array->dtype,
                              dfgnn__mix(h->seed + (uint64_t)i) << 20);
 }
 
@@ -145,7 +145,7 @@ void dfgnn__program_harness_free(dfgnn_program_harness *h) {
     return;
   free_instance(h, &h->whole);
   free_instance(h, &h->part);
-  dfgnn__part_free(&h->cut);
+  dfgnn__excerpt_free(&h->cut);
   for (int k = 0; k < 4; k++)
     free((void *)h->transpose.array[k]);
   for (int k = 0; k < 3; k++)
@@ -206,13 +206,13 @@ static dfgnn_status expect(dfgnn_program_harness *h) {
   dfgnn_program_array arrays[DFGNN_DAG_INPUTS + DFGNN_DAG_OUTPUTS];
   const int64_t most = MOST_VALUES / values_of_edge(h) + 64;
   dfgnn_status status =
-      dfgnn__host_graph_read(&h->host, h->ctx, h->whole.graph);
+      dfgnn__host_graph_read(&h->host, h->ctx, h->whole.graph, 1);
   if (!status && m->edges + m->destinations + m->sources > most) {
-    status = dfgnn__part_create(&h->cut, h->ctx, m, most / 2);
+    status = dfgnn__excerpt_create(&h->cut, h->ctx, m, most / 2);
     if (!status)
       status = make_instance(h, &h->part, h->cut.graph);
     if (!status)
-      status = dfgnn__host_graph_read(&h->host, h->ctx, h->cut.graph);
+      status = dfgnn__host_graph_read(&h->host, h->ctx, h->cut.graph, 1);
   }
   if (!status)
     status = host_job(h, &job, &binding, arrays, m);
@@ -223,7 +223,7 @@ static dfgnn_status expect(dfgnn_program_harness *h) {
 
 static dfgnn_status compare(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
                             const instance *t, int i, int output) {
-  dfgnn_guarded *p = &t->ports[i];
+  const dfgnn_guarded *p = &t->ports[i];
   dfgnn_status status = dfgnn__guarded_read(p, h->ctx);
   if (status)
     return status;
@@ -255,7 +255,7 @@ static dfgnn_status run(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
   dfgnn_status status = DFGNN_OK;
   set_args(&args, h, t);
   for (int i = inputs; i < t->count && !status; i++)
-    status = dfgnn__guarded_poison(&t->ports[i], h->ctx);
+    status = dfgnn__guarded_poison(&t->ports[i], h->ctx, DFGNN_POISON_BYTE);
   dfgnn__bodies_hurry(1); /* what is checked is what will be timed */
   if (!status)
     status = dfgnn_execute(plan, &args, workspace, NULL);
@@ -275,7 +275,7 @@ static dfgnn_status run_part(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
                              const char *variant) {
   dfgnn_readied part;
   dfgnn_status status =
-      dfgnn__part_ready(&part, h->ctx, &h->cut, &h->problem, variant);
+      dfgnn__excerpt_ready(&part, h->ctx, &h->cut, &h->problem, variant);
   if (!status)
     status = run(accuracy, h, &h->part, part.plan, part.workspace);
   dfgnn__readied_free(&part, h->ctx);

@@ -7,20 +7,16 @@
 #include "lib/graph.h"
 #include "lib/operator.h"
 #include "lib/plan.h"
+#include "tuner/guarded.h"
 #include "tuner/harness.h"
 
-#define DFGNN_GUARD 256        /* bytes before and after each output */
-#define DFGNN_GUARD_BYTE 0xa5  /* the value of these bytes */
-#define DFGNN_GIVEN_BYTE 0x3f  /* .75 in float, in other types some number */
-#define DFGNN_POISON_BYTE 0xff /* NaN in every floating-point type */
-#define DFGNN_PARALLEL 100000  /* up to so many numbers, one thread works */
+#define DFGNN_GIVEN_BYTE 0x3f /* .75 in float, in other types some number */
+#define DFGNN_PARALLEL 100000 /* up to so many numbers, one thread works */
 
-/* One tensor of the problem.  memory begins DFGNN_GUARD bytes before it. */
+/* One tensor of the problem. */
 typedef struct dfgnn_buffer {
   const dfgnn_tensor *tensor;
-  char *memory; /* on the device */
-  char *host;   /* an input's values, or an output's copied back */
-  size_t bytes;
+  dfgnn_guarded data;
   double *expected;      /* an output's, for the checked nodes */
   float *fixed, *summed; /* parts of the bounds: kernels/common/accuracy.h */
   double rms;
@@ -54,7 +50,7 @@ struct dfgnn_harness {
   int masks;                     /* 0: nothing needs them */
   dfgnn_checked rows, columns;   /* destinations and sources */
   int64_t *first_edge; /* [rows.count + 1]: each row's first edge in expected */
-  char *host_offsets, *host_indices;
+  dfgnn_host_graph host;
   dfgnn_view transpose; /* on the host, if an output belongs to sources */
   int prepared;         /* the reference ran, with the status: */
   dfgnn_status expected;
@@ -63,15 +59,8 @@ struct dfgnn_harness {
                                           * tensors are here */
 };
 
-/* guarded.c: fails with DFGNN_ERROR_MEMORY: the host lacks so many bytes. */
-dfgnn_status dfgnn__harness_memory(size_t bytes);
-/* Copies between host and device, in either direction. */
-dfgnn_status dfgnn__harness_copy(dfgnn_harness *h, void *to, const void *from,
-                                 size_t bytes);
-/* expect.c: the graph's matrix, in memory of the host. */
-dfgnn_status dfgnn__harness_matrix(dfgnn_harness *h, dfgnn_matrix *matrix);
-/* Chooses the nodes that are checked, and computes what is expected there; the
- * inputs' values on the host are gone then. */
+/* expect.c: chooses the nodes that are checked, and computes what is expected
+ * there; the inputs' values on the host are gone then. */
 dfgnn_status dfgnn__harness_expect(dfgnn_harness *h,
                                    const dfgnn_matrix *matrix);
 /* The checked nodes of an output.  An output without a node dimension counts as
