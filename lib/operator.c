@@ -125,14 +125,14 @@
 #define ATTENTION_GRADIENT(of, label)                                          \
   .op = DFGNN_OP_##of, .pass = DFGNN_PASS_BACKWARD, .name = label,             \
   .kind = "attention.bwd", .paper = {"spill", "spill"},                        \
-  .reference = dfgnn__attention_backward_reference
+  .reference = dfgnn__attention_reference
 #define SUM(of, label, group)                                                  \
   .op = DFGNN_OP_##of, .name = label, .kind = group ".fwd",                    \
   .paper = {"row", "row"}, .gathers = 1, .reference = dfgnn__sums_reference
 #define SUM_GRADIENT(of, label, group)                                         \
   .op = DFGNN_OP_##of, .pass = DFGNN_PASS_BACKWARD, .name = label,             \
   .kind = group ".bwd", .paper = {"row", "row"}, .gathers = 1,                 \
-  .reference = dfgnn__sums_backward_reference
+  .reference = dfgnn__sums_reference
 
 static const dfgnn_operator operators[] = {
     {ATTENTION(GT, "gt"), .paper = {"smmf", "pmf"}, .gathers = 2,

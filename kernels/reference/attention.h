@@ -5,15 +5,14 @@
 #include "kernels/attention/operators.h"
 #include "kernels/reference/number.h"
 
-/* Computes out, lse and weights. */
+/* Computes out, lse and weights; or the gradients, from out and lse as forward
+ * left them. */
 dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                         const dfgnn_matrix *matrix,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected);
-/* Computes the gradients, from out and lse as forward left them. */
-dfgnn_status dfgnn__attention_backward_reference(
-    const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-    const dfgnn_args *args, const dfgnn_expected *expected);
+/* The gradients. */
+void dfgnn__ref_attend_backward(dfgnn_ref_call *call);
 
 /* ---- an edge in one head: attention_rows.c ------------------------------- */
 

@@ -24,67 +24,37 @@ typedef dfgnn_ref_direction direction;
 
 #define TERM_VARIANCE DFGNN_REF_TERM_VARIANCE
 
-/* Values that all rows and columns of a call share. */
-typedef struct dfgnn_ref_grads_call {
-  const dfgnn_problem *problem;
-  const dfgnn_matrix *matrix;
-  const dfgnn_args *args;
-  const dfgnn_expected *expected;
-  dfgnn_ref_memory memory;
-  int64_t *first; /* the number of edges of the rows before one */
-  int by_source;  /* of the walk */
-  walk total;     /* gradients of the parameters, of all threads */
-} call;
-
-static void take_parameters(walk *w, const call *c, dfgnn_ref_memory *memory) {
-  const dfgnn_problem *p = c->problem;
-  const int64_t count = p->heads * p->dim, scores = DFGNN_HAS_NORMS(p->op);
-  const int64_t fields = p->edge_dim > 0 ? p->edge_dim : 0;
-  const int bounds = c->expected->bounds;
-  w->score =
-      dfgnn__ref_sum_in(memory, DFGNN_HAS_ATT(p->op) ? count : scores, bounds);
-  w->weight = dfgnn__ref_sum_in(memory, count * fields, bounds);
-  w->bias = dfgnn__ref_sum_in(memory, fields ? count : 0, bounds);
-  w->score.terms = w->weight.terms = w->bias.terms = c->matrix->edges;
-}
-
-static void begin(void *state, const void *job, dfgnn_ref_memory *memory) {
-  const call *c = job;
+static void begin(void *thread, dfgnn_ref_memory *memory) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
   const dfgnn_problem *problem = c->problem;
-  const dfgnn_expected *to = c->expected;
+  const int bounds = c->expected->bounds;
   const int64_t dim = problem->dim;
-  walk *w = state;
   double **vectors[] = {&w->grad_out,       &w->out,          &w->direction,
                         &w->score_by_delta, &w->along,        &w->jump,
                         &w->by_delta[1],    &w->sums.by_delta};
-  w->call = c;
   w->problem = problem;
   w->args = c->args;
-  w->bounds = to->bounds;
-  w->order = dfgnn__ref_order(memory, c->by_source ? to->transpose->extra
-                                                   : c->matrix->max_degree);
+  w->bounds = bounds;
   w->at = dfgnn__ref_edge_in(memory, problem, c->args);
   for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
     *vectors[i] = dfgnn__ref_take(memory, dim);
   w->by_delta[0] = dfgnn__ref_take(memory, dim * w->at.features);
-  w->sums.values = dfgnn__ref_sum_in(memory, dim, to->bounds);
+  w->sums.values = dfgnn__ref_sum_in(memory, dim, bounds);
   w->sums.along = dfgnn__ref_sum_in(
-      memory, DFGNN_HAS_SCALARS(problem->op) ? 1 : dim, to->bounds);
-  w->sums.cosine = dfgnn__ref_sum_in(memory, 1, to->bounds);
-  w->sums.edges = dfgnn__ref_sum_in(memory, w->at.features, to->bounds);
-  w->sums.scores = dfgnn__ref_sum_in(memory, 1, to->bounds);
-  if (c->by_source)
-    return;
-  for (int i = 0; i < 3; i++)
+      memory, DFGNN_HAS_SCALARS(problem->op) ? 1 : dim, bounds);
+  w->sums.cosine = dfgnn__ref_sum_in(memory, 1, bounds);
+  w->sums.edges = dfgnn__ref_sum_in(memory, w->at.features, bounds);
+  w->sums.scores = dfgnn__ref_sum_in(memory, 1, bounds);
+  for (int i = 0; i < 3 && !c->by_source; i++)
     w->edge[i] = dfgnn__ref_take(memory, c->matrix->max_degree *
                                              dfgnn__ref_edge_width(&w->at));
-  take_parameters(w, c, memory);
 }
 
 static void at_destination(walk *w, int64_t row) {
   const dfgnn_args *args = w->args;
   const dfgnn_problem *p = w->problem;
-  const dfgnn_matrix *matrix = w->call->matrix;
+  const dfgnn_matrix *matrix = w->of.call->matrix;
   const int64_t head = w->at.head, at = row * p->heads + head;
   dfgnn__ref_at_destination(&w->at, row);
   dfgnn__ref_load(w->grad_out, p, args->grad_out, &args->grad_out_strides, row,
@@ -149,7 +119,7 @@ static void begin_sums(walk *w, int64_t terms) {
 static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
                       double repeats) {
   sums *s = &w->sums;
-  const int by_source = w->call->by_source;
+  const int by_source = w->of.call->by_source;
   number score = by_source ? whole_score(w, t) : t->score;
   for (int64_t d = 0; d < s->along.width && !by_source; d++)
     s->by_delta[d] += t->p * w->direction[d];
@@ -178,8 +148,9 @@ static projection project(const walk *w, const double *x, double repeats) {
   int64_t dim = w->problem->dim;
   projection p = {x, dfgnn__ref_norm(x, dim), {0, 0, 0}};
   for (int64_t d = 0; d < dim; d++)
-    p.along = part_add(p.along,
-                       part_scale(part_of(along, d, repeats), x[d] / p.norm));
+    p.along =
+        part_add(p.along, part_scale(dfgnn__ref_sum_part(along, d, repeats),
+                                     x[d] / p.norm));
   p.along.value = 0;
   p.along.fixed += num_dot(x, along->value, dim, 0).variance / square(p.norm);
   return p;
@@ -188,16 +159,16 @@ static projection project(const walk *w, const double *x, double repeats) {
 /* The part of the query's gradient that goes through the edge features of keys:
  * W times the sum of dS scale e, and b times the sum of dS scale. */
 static part edge_part(const walk *w, int64_t d, double repeats) {
-  return part_add(
-      dfgnn__ref_project(&w->at, &w->sums.edges, d, repeats),
-      part_scale(part_of(&w->sums.scores, 0, repeats), w->at.bias[d]));
+  return part_add(dfgnn__ref_project(&w->at, &w->sums.edges, d, repeats),
+                  part_scale(dfgnn__ref_sum_part(&w->sums.scores, 0, repeats),
+                             w->at.bias[d]));
 }
 
 static part score_part(const walk *w, const projection *p, int64_t d,
                        double repeats) {
   const sums *s = &w->sums;
-  const int by_source = w->call->by_source;
-  part r = part_of(&s->along, d, repeats);
+  const int by_source = w->of.call->by_source;
+  part r = dfgnn__ref_sum_part(&s->along, d, repeats);
   double by_delta = s->by_delta[d];
   if (!by_source && dfgnn__ref_edge_keys(w->problem) && w->lse != -INFINITY) {
     r = part_add(r, edge_part(w, d, repeats));
@@ -206,7 +177,7 @@ static part score_part(const walk *w, const projection *p, int64_t d,
   if (p) {
     double unit = p->x[d] / p->norm;
     double norms = dfgnn__ref_norms_variance(w->problem) + w->at.narrow;
-    part c = part_round(part_of(&s->cosine, 0, repeats), norms);
+    part c = part_round(dfgnn__ref_sum_part(&s->cosine, 0, repeats), norms);
     r = part_round(part_add(r, part_scale(part_add(c, p->along), -unit)),
                    norms);
     by_delta -= unit * s->cosine_by_delta;
@@ -229,8 +200,8 @@ static void put_scores(const walk *w, const dfgnn_ref_result *to,
   for (int64_t d = 0; d < w->sums.along.width; d++) {
     part r = score_part(w, cosines ? &p : NULL, d, repeats);
     if (with_values)
-      r = part_add(r, part_of(&w->sums.values, d, repeats));
-    part_put(to, d, r);
+      r = part_add(r, dfgnn__ref_sum_part(&w->sums.values, d, repeats));
+    dfgnn__ref_put(to, d, r);
   }
 }
 
@@ -251,7 +222,7 @@ static void walk_row(walk *w, const dfgnn_ref_edges *e, const row_results *to) {
     terms t = edge_terms(w);
     number ds = whole_score(w, &t);
     num_put(&to->bias, k * p->heads, ds);
-    double repeats = dfgnn__ref_repeats(&e->repeated, e->indices[k]);
+    double repeats = dfgnn__ref_repeats(e, k);
     direction along = dfgnn__ref_find_direction(w, 0);
     if (DFGNN_HAS_SCALARS(p->op))
       num_put(&to->score_edge, k * p->heads,
@@ -263,20 +234,20 @@ static void walk_row(walk *w, const dfgnn_ref_edges *e, const row_results *to) {
     dfgnn__ref_add_edge(w, &t, k, repeats);
     dfgnn__ref_add_parameters(w, &t, &along, repeats);
   }
-  w->repeats += e->repeated.repeats * (double)e->count;
+  w->of.totals.repeats += e->repeats * (double)e->count;
   dfgnn__ref_end_parameters(w);
   dfgnn__ref_end_edges(w);
   put_scores(w, DFGNN_HAS_SCALARS(p->op) ? &to->score_dst : &to->query,
-             w->at.destination, e->repeated.repeats, 0);
+             w->at.destination, e->repeats, 0);
 }
 
-static void visit_row(void *state, int64_t r, int64_t row) {
-  walk *w = state;
-  const call *c = w->call;
+static void visit_row(void *thread, int64_t r, int64_t row) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
   const dfgnn_expected *to = c->expected;
   const int64_t heads = c->problem->heads, dim = c->problem->dim;
   const int64_t edges = c->first[r];
-  dfgnn_ref_edges e = dfgnn__ref_edges(c->matrix, row, w->order, w->bounds);
+  dfgnn_ref_edges e = dfgnn__ref_edges(c->matrix, row, w->of.order, w->bounds);
   for (int64_t h = 0; h < heads; h++) {
     int64_t at = r * heads + h, first = edges * heads + h;
     row_results results = {
@@ -293,45 +264,16 @@ static void visit_row(void *state, int64_t r, int64_t row) {
   dfgnn__ref_put_edges(w, e.count, &attr);
 }
 
-static void join_parameters(void *job, const void *state) {
-  call *c = job;
-  const walk *w = state;
-  dfgnn__ref_sum_join(&c->total.score, &w->score);
-  dfgnn__ref_sum_join(&c->total.weight, &w->weight);
-  dfgnn__ref_sum_join(&c->total.bias, &w->bias);
-  c->total.repeats += w->repeats;
-}
-
-static void put_parameters(const call *c) {
-  const dfgnn_expected *to = c->expected;
-  const walk *p = &c->total;
-  double heads = (double)c->problem->heads;
-  double edges = (double)c->first[to->row_count] * heads;
-  double repeats = edges > 0 ? p->repeats / edges : 1;
-  const struct {
-    dfgnn_ref_result to;
-    const dfgnn_ref_sum *sum;
-    double repeats;
-  } results[] = {
-      {DFGNN_REF_RESULT(to, grad_att, 0), &p->score, repeats},
-      /* All heads add to one number. */
-      {DFGNN_REF_RESULT(to, grad_beta, 0), &p->score, repeats * heads},
-      {DFGNN_REF_RESULT(to, grad_edge_weight, 0), &p->weight, repeats},
-      {DFGNN_REF_RESULT(to, grad_edge_bias, 0), &p->bias, repeats}};
-  for (size_t i = 0; i < sizeof results / sizeof *results; i++)
-    dfgnn__ref_put_sum(&results[i].to, results[i].sum, results[i].repeats);
-}
-
 /* ---- by source ----------------------------------------------------------- */
 
-static void visit_column(void *state, int64_t index, int64_t column) {
-  walk *w = state;
-  const call *c = w->call;
+static void visit_column(void *thread, int64_t index, int64_t column) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
   const dfgnn_expected *to = c->expected;
   const dfgnn_op op = c->problem->op;
   const int64_t heads = c->problem->heads, dim = c->problem->dim;
   dfgnn_matrix t = dfgnn__transposed(c->matrix, to->transpose);
-  dfgnn_ref_edges e = dfgnn__ref_edges(&t, column, w->order, w->bounds);
+  dfgnn_ref_edges e = dfgnn__ref_edges(&t, column, w->of.order, w->bounds);
   for (int64_t h = 0; h < heads; h++) {
     int64_t at = index * heads + h;
     dfgnn_ref_result key = DFGNN_REF_RESULT(to, grad_key, at * dim);
@@ -347,49 +289,59 @@ static void visit_column(void *state, int64_t index, int64_t column) {
       terms x = edge_terms(w);
       if (x.weight.value == 0 && x.score.value == 0)
         continue;
-      double repeats = dfgnn__ref_repeats(&e.repeated, e.indices[k]);
+      double repeats = dfgnn__ref_repeats(&e, k);
       sum_add(&w->sums.values, k, num_repeat(x.weight, repeats), w->grad_out);
       direction along = dfgnn__ref_find_direction(w, 1);
       add_score(w, &x, &along, k, repeats);
     }
     if (DFGNN_HAS_QUERY(op) && !DFGNN_HAS_KEY(op)) {
-      put_scores(w, &value, w->at.value, e.repeated.repeats, 1);
+      put_scores(w, &value, w->at.value, e.repeats, 1);
       continue;
     }
-    dfgnn__ref_put_sum(&value, &w->sums.values, e.repeated.repeats);
-    put_scores(w, DFGNN_HAS_SCALARS(op) ? &score_src : &key, NULL,
-               e.repeated.repeats, 0);
+    dfgnn__ref_put_sum(&value, &w->sums.values, e.repeats);
+    put_scores(w, DFGNN_HAS_SCALARS(op) ? &score_src : &key, NULL, e.repeats,
+               0);
   }
 }
 
 /* ---- everything ---------------------------------------------------------- */
 
-static dfgnn_status walk_all(call *c) {
+static void put_parameters(const dfgnn_ref_call *c) {
   const dfgnn_expected *to = c->expected;
-  const int columns = c->by_source;
-  const dfgnn_ref_walk walk = {
-      .nodes = columns ? to->columns : to->rows,
-      .count = columns ? to->column_count : to->row_count,
-      .work = c->matrix->edges * c->problem->heads * c->problem->dim,
-      .state = sizeof(struct dfgnn_ref_grads),
-      .begin = begin,
-      .visit = columns ? visit_column : visit_row,
-      .join = columns ? NULL : join_parameters};
-  return c->memory.failed ? DFGNN_OK : dfgnn__ref_walk(&walk, c);
+  const double heads = (double)c->problem->heads;
+  const double repeats = dfgnn__ref_mean_repeats(c, heads);
+  const struct {
+    dfgnn_ref_result to;
+    int total;
+    double repeats;
+  } results[] = {
+      {DFGNN_REF_RESULT(to, grad_att, 0), DFGNN_REF_SCORE, repeats},
+      /* All heads add to one number. */
+      {DFGNN_REF_RESULT(to, grad_beta, 0), DFGNN_REF_SCORE, repeats * heads},
+      {DFGNN_REF_RESULT(to, grad_edge_weight, 0), DFGNN_REF_WEIGHT, repeats},
+      {DFGNN_REF_RESULT(to, grad_edge_bias, 0), DFGNN_REF_BIAS, repeats}};
+  for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+    dfgnn__ref_put_sum(&results[i].to, &c->totals.sum[results[i].total],
+                       results[i].repeats);
 }
 
-dfgnn_status dfgnn__attention_backward_reference(
-    const dfgnn_problem *problem, const dfgnn_matrix *matrix,
-    const dfgnn_args *args, const dfgnn_expected *expected) {
-  call c = {problem, matrix, args, expected, .by_source = 0};
-  c.first = dfgnn__ref_first_edges(&c.memory, matrix, expected);
-  take_parameters(&c.total, &c, &c.memory);
-  dfgnn_status status = walk_all(&c), memory;
-  if (!status && !c.memory.failed)
-    put_parameters(&c);
-  c.by_source = 1;
-  if (!status && expected->transpose)
-    status = walk_all(&c);
-  memory = dfgnn__ref_free(&c.memory);
-  return status ? status : memory;
+void dfgnn__ref_attend_backward(dfgnn_ref_call *c) {
+  const dfgnn_problem *p = c->problem;
+  const int64_t count = p->heads * p->dim;
+  dfgnn_ref_walk walk = {
+      .thread = sizeof(dfgnn_ref_grads), .begin = begin, .visit = visit_row};
+  dfgnn__ref_total(c, DFGNN_REF_SCORE,
+                   DFGNN_HAS_ATT(p->op) ? count : DFGNN_HAS_NORMS(p->op));
+  if (p->edge_dim > 0) {
+    dfgnn__ref_total(c, DFGNN_REF_WEIGHT, count * p->edge_dim);
+    dfgnn__ref_total(c, DFGNN_REF_BIAS, count);
+  }
+  dfgnn__ref_walk(&walk, c);
+  if (!c->memory.failed)
+    put_parameters(c);
+  if (!c->expected->transpose)
+    return;
+  c->by_source = 1;
+  walk.visit = visit_column;
+  dfgnn__ref_walk(&walk, c);
 }

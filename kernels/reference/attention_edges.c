@@ -91,9 +91,9 @@ static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
  * a number of b. */
 static void add_to_projection(const dfgnn_ref_grads *w, int64_t at, number x) {
   const int64_t features = w->at.features;
-  dfgnn__ref_sum_add(&w->weight, at * features, features, w->at.edge, x,
-                     w->at.attr);
-  sum_add_one(&w->bias, at, w->at.edge, x);
+  dfgnn__ref_sum_add(&w->of.totals.sum[DFGNN_REF_WEIGHT], at * features,
+                     features, w->at.edge, x, w->at.attr);
+  sum_add_one(&w->of.totals.sum[DFGNN_REF_BIAS], at, w->at.edge, x);
 }
 
 static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
@@ -152,13 +152,14 @@ static double by_delta(const dfgnn_ref_grads *w, double factor) {
 
 void dfgnn__ref_end_edges(dfgnn_ref_grads *w) {
   int64_t head = w->at.head, dim = w->problem->dim, features = w->at.features;
+  const dfgnn_ref_sum *weight = &w->of.totals.sum[DFGNN_REF_WEIGHT];
+  const dfgnn_ref_sum *bias = &w->of.totals.sum[DFGNN_REF_BIAS];
   if (w->problem->edge_dim <= 0 || !features)
     return;
   for (int64_t i = 0; w->bounds && i < dim * features; i++)
-    w->weight.spread[head * dim * features + i] +=
-        by_delta(w, w->by_delta[0][i]);
+    weight->spread[head * dim * features + i] += by_delta(w, w->by_delta[0][i]);
   for (int64_t d = 0; w->bounds && d < dim; d++)
-    w->bias.spread[head * dim + d] += by_delta(w, w->by_delta[1][d]);
+    bias->spread[head * dim + d] += by_delta(w, w->by_delta[1][d]);
   memset(w->by_delta[0], 0, (size_t)(dim * features) * sizeof(double));
   memset(w->by_delta[1], 0, (size_t)dim * sizeof(double));
 }
@@ -170,8 +171,9 @@ void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
   double additions =
       problem->edge_dim < 0 ? 4 : (double)(problem->dim + 2 * problem->heads);
   for (int64_t i = 0; i < numbers; i++)
-    dfgnn__ref_put(to, i, w->edge[0][i],
-                   w->edge[1][i] + additions * square(w->edge[2][i]), 0);
+    num_put(to, i,
+            (number){w->edge[0][i],
+                     w->edge[1][i] + additions * square(w->edge[2][i])});
   for (int i = 0; i < 3; i++)
     memset(w->edge[i], 0, (size_t)numbers * sizeof(double));
 }

@@ -7,19 +7,9 @@
 
 typedef dfgnn_ref_number number;
 
-typedef struct call {
-  const dfgnn_problem *problem;
-  const dfgnn_matrix *matrix;
-  const dfgnn_args *args;
-  const dfgnn_expected *expected;
-  dfgnn_ref_memory memory;
-  int64_t *first; /* the number of edges of the rows before one */
-} call;
-
-/* The state of a thread. */
 typedef struct walk {
-  const call *c;
-  int32_t *order;
+  dfgnn_ref_thread of;
+  const dfgnn_problem *problem;
   dfgnn_ref_edge at;
   dfgnn_ref_edges edges; /* of the row */
   dfgnn_ref_sum out;
@@ -27,17 +17,15 @@ typedef struct walk {
   number *weights;    /* [max_degree] not yet divided by their sum */
 } walk;
 
-static void begin(void *state, const void *job, dfgnn_ref_memory *memory) {
-  const call *c = job;
+static void begin(void *thread, dfgnn_ref_memory *memory) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
   const int bounds = c->expected->bounds;
-  const int64_t degree = c->matrix->max_degree;
-  walk *w = state;
-  w->c = c;
-  w->order = dfgnn__ref_order(memory, degree);
+  w->problem = c->problem;
   w->at = dfgnn__ref_edge_in(memory, c->problem, c->args);
   w->out = dfgnn__ref_sum_in(memory, c->problem->dim, bounds);
   w->attr = dfgnn__ref_sum_in(memory, w->at.features, bounds);
-  w->weights = dfgnn__ref_numbers(memory, degree);
+  w->weights = dfgnn__ref_numbers(memory, c->matrix->max_degree);
 }
 
 static void at_edge(walk *w, int64_t k) {
@@ -60,7 +48,7 @@ typedef struct normalizer {
 static normalizer exponentials(walk *w) {
   const dfgnn_ref_edges *e = &w->edges;
   normalizer n = {.maximum = -INFINITY};
-  double errors = 0, subnormal = dfgnn__ref_subnormal(w->c->problem);
+  double errors = 0, subnormal = dfgnn__ref_subnormal(w->problem);
   for (int64_t k = 0; k < e->count; k++) {
     at_edge(w, k);
     number score = w->weights[k] = dfgnn__ref_score(&w->at);
@@ -75,19 +63,18 @@ static normalizer exponentials(walk *w) {
     number p = dfgnn__ref_exp(&w->at, w->weights[k], n.maximum);
     w->weights[k] = p.value == 0 ? p : num_err(p, subnormal);
     n.sum += p.value;
-    errors += w->weights[k].variance *
-              dfgnn__ref_repeats(&e->repeated, e->indices[k]);
+    errors += w->weights[k].variance * dfgnn__ref_repeats(e, k);
   }
   n.one = (dfgnn_ref_part){1, errors / (n.sum * n.sum) + QUOTIENT_VARIANCE,
-                           RUNNING_SUMS * e->repeated.repeats};
+                           RUNNING_SUMS * e->repeats};
   return n;
 }
 
 /* Number d of the sum of w (v + W e + b); kept: the sum of w. */
 static dfgnn_ref_part average(const walk *w, const normalizer *n, int64_t d,
                               double kept) {
-  dfgnn_ref_part x = part_of(&w->out, d, n->one.summed);
-  if (!dfgnn__ref_edge_values(w->c->problem) || n->maximum == -INFINITY)
+  dfgnn_ref_part x = dfgnn__ref_sum_part(&w->out, d, n->one.summed);
+  if (!dfgnn__ref_edge_values(w->problem) || n->maximum == -INFINITY)
     return x;
   number constant = num_round(num_of(w->at.bias[d] * kept), 4);
   x = part_add(x, dfgnn__ref_project(&w->at, &w->attr, d, n->one.summed));
@@ -99,7 +86,7 @@ static dfgnn_ref_part average(const walk *w, const normalizer *n, int64_t d,
 static void attend(walk *w, const dfgnn_ref_result *out,
                    const dfgnn_ref_result *lse,
                    const dfgnn_ref_result *weights) {
-  const dfgnn_problem *problem = w->c->problem;
+  const dfgnn_problem *problem = w->problem;
   const dfgnn_ref_edges *e = &w->edges;
   normalizer n = exponentials(w);
   int empty = n.maximum == -INFINITY;
@@ -113,35 +100,37 @@ static void attend(walk *w, const dfgnn_ref_result *out,
   dfgnn__ref_sum_begin(&w->attr, e->count);
   for (int64_t k = 0; k < e->count; k++) {
     number p = empty ? num_of(0) : num_scale(w->weights[k], 1 / n.sum);
-    part_put(weights, k * problem->heads, part_times(num_part(p), length));
+    dfgnn__ref_put(weights, k * problem->heads,
+                   part_times(num_part(p), length));
     w->at.edge = e->begin + k;
     double kept = empty ? 0 : dfgnn__ref_kept(&w->at);
     if (kept == 0 && p.value == p.value)
       continue; /* a NaN weight spoils the row, dropped or not */
     p = num_scale(p, kept);
     kept_sum += p.value;
-    p = num_repeat(p, dfgnn__ref_repeats(&e->repeated, e->indices[k]));
+    p = num_repeat(p, dfgnn__ref_repeats(e, k));
     at_edge(w, k);
     sum_add(&w->out, k, p, w->at.value);
     if (dfgnn__ref_edge_values(problem))
       sum_add(&w->attr, k, p, w->at.attr);
   }
-  part_put(lse, 0, length);
+  dfgnn__ref_put(lse, 0, length);
   for (int64_t d = 0; d < problem->dim; d++)
-    part_put(out, d, part_times(average(w, &n, d, kept_sum), n.one));
+    dfgnn__ref_put(out, d, part_times(average(w, &n, d, kept_sum), n.one));
 }
 
-static void visit(void *state, int64_t r, int64_t row) {
-  walk *w = state;
-  const call *c = w->c;
-  const int64_t heads = c->problem->heads, dim = c->problem->dim;
-  w->edges = dfgnn__ref_edges(c->matrix, row, w->order, c->expected->bounds);
+static void visit(void *thread, int64_t r, int64_t row) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
+  const dfgnn_expected *to = c->expected;
+  const int64_t heads = w->problem->heads, dim = w->problem->dim;
+  w->edges = dfgnn__ref_edges(c->matrix, row, w->of.order, to->bounds);
   for (int64_t h = 0; h < heads; h++) {
     int64_t at = r * heads + h;
-    dfgnn_ref_result out = DFGNN_REF_RESULT(c->expected, out, at * dim);
-    dfgnn_ref_result lse = DFGNN_REF_RESULT(c->expected, lse, at);
+    dfgnn_ref_result out = DFGNN_REF_RESULT(to, out, at * dim);
+    dfgnn_ref_result lse = DFGNN_REF_RESULT(to, lse, at);
     dfgnn_ref_result weights =
-        DFGNN_REF_RESULT(c->expected, weights, c->first[r] * heads + h);
+        DFGNN_REF_RESULT(to, weights, c->first[r] * heads + h);
     dfgnn__ref_at_head(&w->at, h);
     dfgnn__ref_at_destination(&w->at, row);
     attend(w, &out, &lse, &weights);
@@ -152,19 +141,13 @@ dfgnn_status dfgnn__attention_reference(const dfgnn_problem *problem,
                                         const dfgnn_matrix *matrix,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected) {
-  call c = {problem, matrix, args, expected, {0}, NULL};
-  dfgnn_status status = DFGNN_OK, memory;
-  c.first = dfgnn__ref_first_edges(&c.memory, matrix, expected);
-  if (c.first)
-    status =
-        dfgnn__ref_walk(&(dfgnn_ref_walk){.nodes = expected->rows,
-                                          .count = expected->row_count,
-                                          .work = c.first[expected->row_count] *
-                                                  problem->heads * problem->dim,
-                                          .state = sizeof(walk),
-                                          .begin = begin,
-                                          .visit = visit},
-                        &c);
-  memory = dfgnn__ref_free(&c.memory);
-  return status ? status : memory;
+  dfgnn_ref_call c = dfgnn__ref_call(problem, matrix, args, expected);
+  if (problem->pass == DFGNN_PASS_FORWARD)
+    dfgnn__ref_walk(&(dfgnn_ref_walk){.thread = sizeof(walk),
+                                      .begin = begin,
+                                      .visit = visit},
+                    &c);
+  else
+    dfgnn__ref_attend_backward(&c);
+  return dfgnn__ref_end(&c);
 }

@@ -138,9 +138,10 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
     part.value += w * sum->value[f];
     if (!sum->bounds || w == 0)
       continue;
+    dfgnn_ref_part x = dfgnn__ref_sum_part(sum, f, repeats);
     size += fabs(w) * sum->size[f];
-    part.fixed += square(w) * dfgnn__ref_sum_fixed(sum, f);
-    part.summed += square(w) * dfgnn__ref_sum_summed(sum, f, repeats);
+    part.fixed += square(w) * x.fixed;
+    part.summed += square(w) * x.summed;
   }
   part.fixed += ((double)features + 4 + 2 * e->narrow) * square(size);
   return part;

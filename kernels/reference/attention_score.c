@@ -255,7 +255,7 @@ void dfgnn__ref_add_parameters(walk *w, const dfgnn_ref_terms *t,
   for (int64_t d = 0; d < count; d++) {
     number x = formulas[w->problem->op].parameter(&w->at, d, to->variance);
     w->score_by_delta[d] += t->p * x.value;
-    sum_add_one(&w->score, first + d, w->at.edge,
+    sum_add_one(&w->of.totals.sum[DFGNN_REF_SCORE], first + d, w->at.edge,
                 num_repeat(num_mul(t->score, x), repeats));
   }
 }
@@ -263,6 +263,6 @@ void dfgnn__ref_add_parameters(walk *w, const dfgnn_ref_terms *t,
 void dfgnn__ref_end_parameters(const walk *w) {
   int64_t first, count = parameters_of(w, &first);
   for (int64_t d = 0; w->bounds && d < count; d++)
-    w->score.spread[first + d] +=
+    w->of.totals.sum[DFGNN_REF_SCORE].spread[first + d] +=
         square(w->score_by_delta[d]) * w->delta.variance;
 }

@@ -26,13 +26,18 @@ typedef struct dfgnn_ref_sums {
   double cosine_by_delta;
 } dfgnn_ref_sums;
 
-/* The state of a thread. */
+/* The totals of a call. */
+enum {
+  DFGNN_REF_SCORE,  /* [H D] of att, or [1] of beta */
+  DFGNN_REF_WEIGHT, /* [H D F] of edge features */
+  DFGNN_REF_BIAS    /* [H D] */
+};
+
 typedef struct dfgnn_ref_grads {
-  const struct dfgnn_ref_grads_call *call;
+  dfgnn_ref_thread of;
   const dfgnn_problem *problem;
   const dfgnn_args *args;
   int bounds;
-  int32_t *order;
   dfgnn_ref_edge at;
   double *grad_out, *out; /* the destination's */
   double *direction;      /* the factor of dS in a gradient */
@@ -48,10 +53,6 @@ typedef struct dfgnn_ref_grads {
                         * of the gradients of W and b */
   double *edge[3];     /* [max_degree, width] gradients of the edges of a row,
                         * all heads: value, variance, magnitude */
-  /* Gradients of the parameters, to which all rows add. */
-  dfgnn_ref_sum score;        /* [H D] of att, or [1] of beta */
-  dfgnn_ref_sum weight, bias; /* [H D F], [H D] of edge features */
-  double repeats;             /* the sum of the repeats of all edges */
 } dfgnn_ref_grads;
 
 /* The relative variance, in u^2, of a term that is a product of several rounded

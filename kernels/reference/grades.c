@@ -31,8 +31,8 @@ void dfgnn__ref_load_grads(dfgnn_ref_row_grads *to, const dfgnn_ref_call *call,
     load_positions(to->arg_min, m, args->arg_min, row);
   if (op == DFGNN_OP_REDUCE_MAX || op == DFGNN_OP_REDUCE_PNA)
     load_positions(to->arg_max, m, args->arg_max, row);
-  if (call->known) {
-    to->mean = call->known + DFGNN_REF_KNOWN * row * m->width;
+  if (call->known->moments) {
+    to->mean = call->known->moments + DFGNN_REF_KNOWN * row * m->width;
     to->deviation = to->mean + m->width;
     to->mean_error = to->mean + 2 * m->width;
     to->std_error = to->mean + 3 * m->width;

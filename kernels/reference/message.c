@@ -23,32 +23,33 @@ int64_t dfgnn__ref_message_parameters(const dfgnn_problem *problem) {
   return rows_of(problem) * (fields_of(problem) + 1);
 }
 
-void dfgnn__ref_message_convert(double *parameters,
-                                const dfgnn_problem *problem,
-                                const dfgnn_args *args) {
-  int64_t rows = rows_of(problem), numbers = rows * fields_of(problem);
-  if (rows && args->edge_weight)
-    dfgnn__ref_read(parameters, problem->dtype, args->edge_weight, 0, 1,
-                    numbers);
-  if (rows && args->edge_bias)
-    dfgnn__ref_read(parameters + numbers, problem->dtype, args->edge_bias, 0, 1,
-                    rows);
+double *dfgnn__ref_message_convert(dfgnn_ref_call *call) {
+  const dfgnn_problem *p = call->problem;
+  const dfgnn_args *args = call->args;
+  int64_t rows = rows_of(p), numbers = rows * fields_of(p);
+  double *to = dfgnn__ref_take(&call->memory, rows + numbers);
+  if (to && rows && args->edge_weight)
+    dfgnn__ref_read(to, p->dtype, args->edge_weight, 0, 1, numbers);
+  if (to && rows && args->edge_bias)
+    dfgnn__ref_read(to + numbers, p->dtype, args->edge_bias, 0, 1, rows);
+  return to;
 }
 
-dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
-                                     const dfgnn_args *args,
+dfgnn_ref_message dfgnn__ref_message(const dfgnn_ref_call *call,
                                      const double *parameters,
                                      dfgnn_ref_memory *memory) {
+  const dfgnn_problem *problem = call->problem;
   int64_t width = problem->heads * problem->dim, fields = fields_of(problem);
   dfgnn_ref_message m = {.problem = problem,
-                         .args = args,
+                         .args = call->args,
                          .width = width,
                          .parts = parts_of(problem),
                          .fields = fields,
                          .unit = dfgnn__arithmetic(problem, NULL).unit};
   if (fields) {
     m.matrix = parameters;
-    m.offset = args->edge_bias ? parameters + rows_of(problem) * fields : NULL;
+    m.offset =
+        m.args->edge_bias ? parameters + rows_of(problem) * fields : NULL;
   }
   m.value = dfgnn__ref_take(memory, width);
   m.gate_dst = dfgnn__ref_take(memory, width);

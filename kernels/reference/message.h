@@ -28,14 +28,12 @@ typedef struct dfgnn_ref_message {
                               * sum, and by either gate */
 } dfgnn_ref_message;
 
-/* The number of doubles of `parameters` below. */
+/* The number of parameters of messages, [parts][width][fields + 1]. */
 int64_t dfgnn__ref_message_parameters(const dfgnn_problem *problem);
-/* Converts matrix and offset into `parameters`, which all threads read. */
-void dfgnn__ref_message_convert(double *parameters,
-                                const dfgnn_problem *problem,
-                                const dfgnn_args *args);
-dfgnn_ref_message dfgnn__ref_message(const dfgnn_problem *problem,
-                                     const dfgnn_args *args,
+/* Converts matrix and offset, which all threads read. */
+double *dfgnn__ref_message_convert(dfgnn_ref_call *call);
+/* parameters: the result of that. */
+dfgnn_ref_message dfgnn__ref_message(const dfgnn_ref_call *call,
                                      const double *parameters,
                                      dfgnn_ref_memory *memory);
 

@@ -23,8 +23,7 @@ typedef struct statistic {
 } statistic;
 
 typedef struct statistics {
-  const dfgnn_ref_call *call;
-  int32_t *order;
+  dfgnn_ref_thread thread;
   dfgnn_ref_message m;
   dfgnn_ref_sum sum;
   number *terms;
@@ -33,16 +32,14 @@ typedef struct statistics {
   int64_t degree;
 } statistics;
 
-static void begin(void *state, const void *job, dfgnn_ref_memory *memory) {
-  const dfgnn_ref_call *c = job;
+static void begin(void *thread, dfgnn_ref_memory *memory) {
   const int64_t numbers = sizeof(statistic) / sizeof(double) + 1;
-  *(statistics *)state = (statistics){
-      .call = c,
-      .order = dfgnn__ref_order(memory, c->matrix->max_degree),
-      .m = dfgnn__ref_message(c->problem, c->args, c->parameters, memory),
-      .sum = dfgnn__ref_sum_in(memory, c->width, c->expected->bounds),
-      .terms = dfgnn__ref_numbers(memory, c->width),
-      .of = (statistic *)dfgnn__ref_take(memory, numbers * c->width)};
+  statistics *s = thread;
+  const dfgnn_ref_call *c = s->thread.call;
+  s->m = dfgnn__ref_message(c, c->known->parameters, memory);
+  s->sum = dfgnn__ref_sum_in(memory, s->m.width, c->expected->bounds);
+  s->terms = dfgnn__ref_numbers(memory, s->m.width);
+  s->of = (statistic *)dfgnn__ref_take(memory, numbers * s->m.width);
 }
 
 /* ---- one row ------------------------------------------------------------- */
@@ -98,19 +95,19 @@ static void look_again(statistics *s, int64_t k, double share) {
 }
 
 static void find(statistics *s, int64_t row) {
-  const dfgnn_ref_call *c = s->call;
+  const dfgnn_ref_call *c = s->thread.call;
   dfgnn_ref_edges e =
-      dfgnn__ref_edges(c->matrix, row, s->order, c->expected->bounds);
+      dfgnn__ref_edges(c->matrix, row, s->thread.order, c->expected->bounds);
   double share = e.count ? 1 / (double)e.count : 0;
   s->degree = e.count;
-  s->repeats = e.repeated.repeats;
-  for (int64_t i = 0; i < c->width; i++)
+  s->repeats = e.repeats;
+  for (int64_t i = 0; i < s->m.width; i++)
     s->of[i] = (statistic){.low.edge = -1, .high.edge = -1};
   dfgnn__ref_sum_begin(&s->sum, e.count);
   dfgnn__ref_message_destination(&s->m, row);
   for (int64_t k = 0; k < e.count; k++) {
     dfgnn__ref_message_edge(&s->m, e.indices[k], e.begin + k);
-    look(s, k, share, dfgnn__ref_repeats(&e.repeated, e.indices[k]));
+    look(s, k, share, dfgnn__ref_repeats(&e, k));
   }
   for (int64_t k = 0; k < e.count; k++) {
     dfgnn__ref_message_edge(&s->m, e.indices[k], e.begin + k);
@@ -118,7 +115,7 @@ static void find(statistics *s, int64_t row) {
   }
   /* Subtracts what the rounding of the mean added: equal values have no
    * variance. */
-  for (int64_t i = 0; i < c->width; i++) {
+  for (int64_t i = 0; i < s->m.width; i++) {
     double variance = s->of[i].variance - square(s->of[i].drift);
     s->of[i].variance = variance < 0 ? 0 : variance; /* a NaN stays */
   }
@@ -149,7 +146,7 @@ static part variance_of(const statistics *s, int64_t i) {
 /* Kernels that find variances, too, add a shift and the mean of the differences
  * from it, whose sums may be as large as the farthest message makes them. */
 static part mean_of(const statistics *s, int64_t i) {
-  part mean = part_of(&s->sum, i, s->repeats);
+  part mean = dfgnn__ref_sum_part(&s->sum, i, s->repeats);
   mean.fixed += 4 * s->of[i].farthest;
   mean.summed += s->of[i].farthest;
   return mean;
@@ -182,15 +179,15 @@ static part deviation_of(const statistics *s, int64_t i) {
 static void put_extreme(const dfgnn_ref_result *to, const dfgnn_ref_result *arg,
                         const statistics *s, int64_t i, const extreme *e) {
   double degree = square((double)s->degree); /* any edge may be right */
-  part_put(arg, i, (part){(double)e->edge, e->unsure * degree, 0});
-  part_put(to, i, (part){e->best.value, s->of[i].error, 0});
+  dfgnn__ref_put(arg, i, (part){(double)e->edge, e->unsure * degree, 0});
+  dfgnn__ref_put(to, i, (part){e->best.value, s->of[i].error, 0});
 }
 
-static void put_row(void *state, int64_t r, int64_t row) {
-  statistics *s = state;
-  const dfgnn_expected *to = s->call->expected;
-  const dfgnn_op op = s->call->problem->op;
-  const int64_t at = r * s->call->width;
+static void put_row(void *thread, int64_t r, int64_t row) {
+  statistics *s = thread;
+  const dfgnn_expected *to = s->thread.call->expected;
+  const dfgnn_op op = s->thread.call->problem->op;
+  const int64_t at = r * s->m.width;
   dfgnn_ref_result out = DFGNN_REF_RESULT(to, out, at);
   dfgnn_ref_result std = DFGNN_REF_RESULT(to, out_std, at);
   dfgnn_ref_result least = DFGNN_REF_RESULT(to, out_min, at);
@@ -198,49 +195,47 @@ static void put_row(void *state, int64_t r, int64_t row) {
   dfgnn_ref_result arg_min = DFGNN_REF_RESULT(to, arg_min, at);
   dfgnn_ref_result arg_max = DFGNN_REF_RESULT(to, arg_max, at);
   find(s, row);
-  for (int64_t i = 0; i < s->call->width; i++) {
+  for (int64_t i = 0; i < s->m.width; i++) {
     put_extreme(op == DFGNN_OP_REDUCE_MIN ? &out : &least, &arg_min, s, i,
                 &s->of[i].low);
     put_extreme(op == DFGNN_OP_REDUCE_MAX ? &out : &most, &arg_max, s, i,
                 &s->of[i].high);
     if (op == DFGNN_OP_REDUCE_PNA)
-      part_put(&out, i, mean_of(s, i));
+      dfgnn__ref_put(&out, i, mean_of(s, i));
     if (op == DFGNN_OP_REDUCE_VAR)
-      part_put(&out, i, variance_of(s, i));
+      dfgnn__ref_put(&out, i, variance_of(s, i));
     if (op == DFGNN_OP_REDUCE_STD || op == DFGNN_OP_REDUCE_PNA)
-      part_put(op == DFGNN_OP_REDUCE_STD ? &out : &std, i, deviation_of(s, i));
+      dfgnn__ref_put(op == DFGNN_OP_REDUCE_STD ? &out : &std, i,
+                     deviation_of(s, i));
   }
 }
 
 /* What gradients read. */
-static void know_row(void *state, int64_t r, int64_t row) {
-  statistics *s = state;
-  const dfgnn_ref_call *c = s->call;
-  double *to = c->known + DFGNN_REF_KNOWN * row * c->width;
+static void know_row(void *thread, int64_t r, int64_t row) {
+  statistics *s = thread;
+  const dfgnn_ref_call *c = s->thread.call;
+  double *to = c->known->moments + DFGNN_REF_KNOWN * row * s->m.width;
   (void)r;
-  if (!c->wanted[row])
+  if (!c->known->wanted[row])
     return;
   find(s, row);
-  for (int64_t i = 0; i < c->width; i++) {
+  for (int64_t i = 0; i < s->m.width; i++) {
     part mean = mean_of(s, i), variance = variance_of(s, i);
     double v = variance.value;
     to[i] = mean.value;
-    to[c->width + i] = c->problem->op == DFGNN_OP_REDUCE_STD ? root(v) : v;
-    to[2 * c->width + i] = all_of(s, &mean);
-    to[3 * c->width + i] = near_least(s, &variance) ? INFINITY
-                           : v == 0                 ? 0
-                                    : all_of(s, &variance) / (4 * square(v));
+    to[s->m.width + i] = c->problem->op == DFGNN_OP_REDUCE_STD ? root(v) : v;
+    to[2 * s->m.width + i] = all_of(s, &mean);
+    to[3 * s->m.width + i] = near_least(s, &variance) ? INFINITY
+                             : v == 0                 ? 0
+                                      : all_of(s, &variance) / (4 * square(v));
   }
 }
 
-dfgnn_status dfgnn__ref_moments(dfgnn_ref_call *c) {
-  const dfgnn_expected *to = c->expected;
-  const dfgnn_ref_walk walk = {.nodes = c->known ? NULL : to->rows,
-                               .count = c->known ? c->matrix->destinations
-                                                 : to->row_count,
-                               .work = 2 * c->matrix->edges * c->width,
-                               .state = sizeof(statistics),
-                               .begin = begin,
-                               .visit = c->known ? know_row : put_row};
-  return c->memory.failed ? DFGNN_OK : dfgnn__ref_walk(&walk, c);
+void dfgnn__ref_moments(dfgnn_ref_call *c) {
+  const int knows = c->known->wanted != NULL;
+  dfgnn__ref_walk(&(dfgnn_ref_walk){.all = knows,
+                                    .thread = sizeof(statistics),
+                                    .begin = begin,
+                                    .visit = knows ? know_row : put_row},
+                  c);
 }

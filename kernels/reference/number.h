@@ -16,11 +16,6 @@
  * roundings add to that error, where variances would only add their squares. */
 #define DFGNN_REF_FLIP 1.25
 
-/* A result and the squares of its sensitivities. */
-typedef struct dfgnn_ref_part {
-  double value, fixed, summed;
-} dfgnn_ref_part;
-
 static inline double square(double x) { return x * x; }
 
 static inline dfgnn_ref_number *dfgnn__ref_numbers(dfgnn_ref_memory *memory,
@@ -109,19 +104,10 @@ static inline dfgnn_ref_part part_times(dfgnn_ref_part a, dfgnn_ref_part one) {
 static inline dfgnn_ref_part num_part(dfgnn_ref_number a) {
   return (dfgnn_ref_part){a.value, a.variance, 0};
 }
-static inline dfgnn_ref_part part_of(const dfgnn_ref_sum *sum, int64_t d,
-                                     double repeats) {
-  return (dfgnn_ref_part){sum->value[d], dfgnn__ref_sum_fixed(sum, d),
-                          dfgnn__ref_sum_summed(sum, d, repeats)};
-}
-static inline void part_put(const dfgnn_ref_result *to, int64_t i,
-                            dfgnn_ref_part p) {
-  dfgnn__ref_put(to, i, p.value, p.fixed, p.summed);
-}
 /* A number depends on no order of its terms. */
 static inline void num_put(const dfgnn_ref_result *to, int64_t i,
                            dfgnn_ref_number a) {
-  dfgnn__ref_put(to, i, a.value, a.variance, 0);
+  dfgnn__ref_put(to, i, num_part(a));
 }
 
 #endif

@@ -27,64 +27,11 @@ double *dfgnn__ref_take(dfgnn_ref_memory *memory, int64_t count) {
   return taken->numbers;
 }
 
-dfgnn_status dfgnn__ref_free(dfgnn_ref_memory *memory) {
+static void give_back(dfgnn_ref_memory *memory) {
   for (chunk *c = memory->last, *before; c; c = before) {
     before = c->before;
     free(c);
   }
-  return memory->failed
-             ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
-             : DFGNN_OK;
-}
-
-static int team_size(void) {
-#ifdef _OPENMP
-  return omp_get_num_threads();
-#else
-  return 1;
-#endif
-}
-
-static void visit(const dfgnn_ref_walk *walk, void *state, int64_t i) {
-  if (state)
-    walk->visit(state, i, walk->nodes ? walk->nodes[i] : i);
-}
-
-/* Sums over all rows are joined in the order of the threads, each of which has
- * rows of its own, so that they have the same bits in every call. */
-dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job) {
-  int failed = 0;
-#pragma omp parallel reduction(| : failed) if (walk->work > 50000)
-  {
-    dfgnn_ref_memory memory = {0};
-    void *state = calloc(1, walk->state);
-    if (state)
-      walk->begin(state, job, &memory);
-    failed |= !state || memory.failed;
-    if (failed) {
-      free(state);
-      state = NULL;
-    }
-    if (walk->join) {
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < walk->count; i++)
-        visit(walk, state, i);
-#pragma omp for ordered schedule(static, 1)
-      for (int thread = 0; thread < team_size(); thread++) {
-#pragma omp ordered
-        if (state)
-          walk->join(job, state);
-      }
-    } else {
-#pragma omp for schedule(dynamic, 16)
-      for (int64_t i = 0; i < walk->count; i++)
-        visit(walk, state, i);
-    }
-    free(state);
-    dfgnn__ref_free(&memory);
-  }
-  return failed ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
-                : DFGNN_OK;
 }
 
 int64_t dfgnn__ref_edge(const dfgnn_matrix *matrix, const dfgnn_view *transpose,
@@ -131,32 +78,17 @@ void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                   problem->dim);
 }
 
-int64_t *dfgnn__ref_first_edges(dfgnn_ref_memory *memory,
-                                const dfgnn_matrix *matrix,
-                                const dfgnn_expected *expected) {
-  int64_t count = expected->row_count;
-  int64_t *first = (int64_t *)dfgnn__ref_take(memory, count + 1);
-  if (!first)
-    return NULL;
-  for (int64_t r = 0; r < count; r++) {
-    int64_t row = expected->rows ? expected->rows[r] : r;
-    first[r + 1] = first[r] + dfgnn__offset_at(matrix, row + 1) -
-                   dfgnn__offset_at(matrix, row);
-  }
-  return first;
-}
-
 /* ---- results with the sensitivities of their bounds -----------------------
  */
 
-void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, double value,
-                    double fixed, double summed) {
+void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i,
+                    dfgnn_ref_part part) {
   if (!to->value)
     return;
-  to->value[i] = value;
+  to->value[i] = part.value;
   if (to->fixed) {
-    to->fixed[i] = (float)sqrt(fixed);
-    to->summed[i] = (float)sqrt(summed);
+    to->fixed[i] = (float)sqrt(part.fixed);
+    to->summed[i] = (float)sqrt(part.summed);
   }
 }
 
@@ -176,50 +108,40 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static dfgnn_ref_row repeated_of(const int32_t *indices, int64_t count,
+dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
                                  int32_t *order, int bounds) {
-  dfgnn_ref_row row = {.sorted = indices, .count = count, .repeats = 1};
+  const int64_t begin = dfgnn__offset_at(matrix, row);
+  const int64_t count = dfgnn__offset_at(matrix, row + 1) - begin;
+  const int32_t *indices = matrix->indices + begin, *sorted = indices;
+  dfgnn_ref_edges e = {begin, count, indices, NULL, 1};
   int64_t repeated = 0, run = 1;
   if (!bounds)
-    return (dfgnn_ref_row){NULL, count, 1};
+    return e;
   for (int64_t k = 1; k < count; k++)
     if (indices[k] < indices[k - 1]) {
       memcpy(order, indices, (size_t)count * sizeof *order);
       qsort(order, (size_t)count, sizeof *order, ascending);
-      row.sorted = order;
+      sorted = order;
       break;
     }
   for (int64_t k = 1; k <= count; k++, run++)
-    if (k == count || row.sorted[k] != row.sorted[k - 1]) {
+    if (k == count || sorted[k] != sorted[k - 1]) {
       repeated += run * (run - 1);
       run = 0;
     }
-  if (!repeated)
-    row.sorted = NULL;
-  else
-    row.repeats = 1 + (double)repeated / (double)count;
-  return row;
-}
-
-dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
-                                 int32_t *order, int bounds) {
-  dfgnn_ref_edges e = {.begin = dfgnn__offset_at(matrix, row)};
-  e.count = dfgnn__offset_at(matrix, row + 1) - e.begin;
-  e.indices = matrix->indices + e.begin;
-  e.repeated = repeated_of(e.indices, e.count, order, bounds);
+  if (repeated) {
+    e.sorted = sorted;
+    e.repeats = 1 + (double)repeated / (double)count;
+  }
   return e;
 }
 
-int32_t *dfgnn__ref_order(dfgnn_ref_memory *memory, int64_t degree) {
-  return (int32_t *)dfgnn__ref_take(memory, degree / 2 + 1);
-}
-
-/* The number of columns of a sorted row that are less than x. */
-static int64_t less_than(const dfgnn_ref_row *row, int64_t x) {
-  int64_t low = 0, high = row->count;
+/* The number of indices of a sorted row that are less than x. */
+static int64_t less_than(const dfgnn_ref_edges *e, int64_t x) {
+  int64_t low = 0, high = e->count;
   while (low < high) {
     int64_t middle = (low + high) / 2;
-    if (row->sorted[middle] < x)
+    if (e->sorted[middle] < x)
       low = middle + 1;
     else
       high = middle;
@@ -227,10 +149,10 @@ static int64_t less_than(const dfgnn_ref_row *row, int64_t x) {
   return low;
 }
 
-double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column) {
-  if (!row->sorted)
-    return 1;
-  return (double)(less_than(row, (int64_t)column + 1) - less_than(row, column));
+double dfgnn__ref_repeats(const dfgnn_ref_edges *e, int64_t k) {
+  const int64_t index = e->indices[k];
+  return e->sorted ? (double)(less_than(e, index + 1) - less_than(e, index))
+                   : 1;
 }
 
 /* The arrays of a sum are adjacent. */
@@ -295,15 +217,6 @@ void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
     cell[d] += terms[d].value;
 }
 
-void dfgnn__ref_sum_join(const dfgnn_ref_sum *sum, const dfgnn_ref_sum *other) {
-  for (int64_t i = 0; i < ARRAYS * sum->width; i++)
-    sum->value[i] += other->value[i];
-}
-
-double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d) {
-  return sum->bounds ? sum->size[d] * sum->size[d] + sum->spread[d] : 0;
-}
-
 /* A bound of the sum of squares of partial sums: none is above `most`, and all
  * of one level of a tree are together not above `all`. */
 static double partial_sums(double value, double all) {
@@ -311,11 +224,8 @@ static double partial_sums(double value, double all) {
   return most * all;
 }
 
-double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
-                             double repeats) {
+static double summed(const dfgnn_ref_sum *sum, int64_t d, double repeats) {
   double all = 0;
-  if (!sum->bounds)
-    return 0;
   /* Kernels may add up the edges of one column first, which cells do not cover.
    */
   if (sum->terms <= DFGNN_REF_LONG || repeats > DFGNN_REF_REPEATED)
@@ -325,11 +235,19 @@ double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
   return repeats * partial_sums(sum->value[d], all);
 }
 
+dfgnn_ref_part dfgnn__ref_sum_part(const dfgnn_ref_sum *sum, int64_t d,
+                                   double repeats) {
+  if (!sum->bounds)
+    return (dfgnn_ref_part){sum->value[d], 0, 0};
+  return (dfgnn_ref_part){sum->value[d],
+                          sum->size[d] * sum->size[d] + sum->spread[d],
+                          summed(sum, d, repeats)};
+}
+
 void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
                         double repeats) {
   for (int64_t d = 0; d < sum->width; d++)
-    dfgnn__ref_put(to, d, sum->value[d], dfgnn__ref_sum_fixed(sum, d),
-                   dfgnn__ref_sum_summed(sum, d, repeats));
+    dfgnn__ref_put(to, d, dfgnn__ref_sum_part(sum, d, repeats));
 }
 
 dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
@@ -343,4 +261,119 @@ dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
   }
   p.variance = (double)count * partial_sums(p.value, p.size) + p.square;
   return p;
+}
+
+/* ---- calls and walks ----------------------------------------------------- */
+
+dfgnn_ref_call dfgnn__ref_call(const dfgnn_problem *problem,
+                               const dfgnn_matrix *matrix,
+                               const dfgnn_args *args,
+                               const dfgnn_expected *expected) {
+  dfgnn_ref_call c = {problem, matrix, args, expected, .by_source = 0};
+  c.first = (int64_t *)dfgnn__ref_take(&c.memory, expected->row_count + 1);
+  for (int64_t r = 0; c.first && r < expected->row_count; r++) {
+    int64_t row = expected->rows ? expected->rows[r] : r;
+    c.first[r + 1] = c.first[r] + dfgnn__offset_at(matrix, row + 1) -
+                     dfgnn__offset_at(matrix, row);
+  }
+  return c;
+}
+
+dfgnn_status dfgnn__ref_end(dfgnn_ref_call *call) {
+  give_back(&call->memory);
+  return call->memory.failed
+             ? dfgnn__fail(DFGNN_ERROR_MEMORY, "reference: out of memory")
+             : DFGNN_OK;
+}
+
+static dfgnn_ref_sum total_in(dfgnn_ref_memory *memory, int64_t width,
+                              const dfgnn_ref_call *call) {
+  dfgnn_ref_sum sum = {0};
+  if (width)
+    sum = dfgnn__ref_sum_in(memory, width, call->expected->bounds);
+  sum.terms = call->matrix->edges;
+  return sum;
+}
+
+void dfgnn__ref_total(dfgnn_ref_call *call, int i, int64_t width) {
+  call->totals.sum[i] = total_in(&call->memory, width, call);
+}
+
+double dfgnn__ref_mean_repeats(const dfgnn_ref_call *call, double times) {
+  times *= (double)call->first[call->expected->row_count];
+  return times > 0 ? call->totals.repeats / times : 1;
+}
+
+static void begin(const dfgnn_ref_walk *walk, const dfgnn_ref_call *call,
+                  dfgnn_ref_thread *thread, dfgnn_ref_memory *memory) {
+  const int64_t degree = call->by_source ? call->expected->transpose->extra
+                                         : call->matrix->max_degree;
+  thread->call = call;
+  thread->order = (int32_t *)dfgnn__ref_take(memory, degree / 2 + 1);
+  for (int i = 0; i < DFGNN_REF_TOTALS && !call->by_source; i++)
+    thread->totals.sum[i] = total_in(memory, call->totals.sum[i].width, call);
+  walk->begin(thread, memory);
+}
+
+static void join(dfgnn_ref_totals *all, const dfgnn_ref_totals *mine) {
+  for (int t = 0; t < DFGNN_REF_TOTALS; t++)
+    for (int64_t i = 0; i < ARRAYS * mine->sum[t].width; i++)
+      all->sum[t].value[i] += mine->sum[t].value[i];
+  all->repeats += mine->repeats;
+}
+
+static int team_size(void) {
+#ifdef _OPENMP
+  return omp_get_num_threads();
+#else
+  return 1;
+#endif
+}
+
+/* Totals are joined in the order of the threads, each of which has rows of its
+ * own, so that they have the same bits in every call. */
+void dfgnn__ref_walk(const dfgnn_ref_walk *walk, dfgnn_ref_call *call) {
+  const dfgnn_expected *to = call->expected;
+  const int columns = call->by_source;
+  const int64_t *nodes = walk->all ? NULL : columns ? to->columns : to->rows;
+  const int64_t count = walk->all ? call->matrix->destinations
+                        : columns ? to->column_count
+                                  : to->row_count;
+  const int64_t terms =
+      call->matrix->edges * call->problem->heads * call->problem->dim;
+  int failed = 0, totals = 0;
+  for (int i = 0; i < DFGNN_REF_TOTALS && !columns; i++)
+    totals |= call->totals.sum[i].width > 0;
+  if (call->memory.failed)
+    return;
+    /* Few terms are not worth waking threads for. */
+#pragma omp parallel reduction(| : failed) if (terms > 50000)
+  {
+    dfgnn_ref_memory memory = {0};
+    dfgnn_ref_thread *thread = calloc(1, walk->thread);
+    if (thread)
+      begin(walk, call, thread, &memory);
+    const int ready = thread && !memory.failed;
+    failed |= !ready;
+    if (totals) {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < count; i++)
+        if (ready)
+          walk->visit(thread, i, nodes ? nodes[i] : i);
+#pragma omp for ordered schedule(static, 1)
+      for (int k = 0; k < team_size(); k++) {
+#pragma omp ordered
+        if (ready)
+          join(&call->totals, &thread->totals);
+      }
+    } else {
+#pragma omp for schedule(dynamic, 16)
+      for (int64_t i = 0; i < count; i++)
+        if (ready)
+          walk->visit(thread, i, nodes ? nodes[i] : i);
+    }
+    free(thread);
+    give_back(&memory);
+  }
+  call->memory.failed |= failed;
 }

@@ -32,7 +32,7 @@ typedef dfgnn_status (*dfgnn_reference)(const dfgnn_problem *problem,
                                         const dfgnn_args *args,
                                         const dfgnn_expected *expected);
 
-/* ---- memory and walks ---------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 /* What a call or a thread has taken, and whether there was too little. */
 typedef struct dfgnn_ref_memory {
@@ -42,23 +42,6 @@ typedef struct dfgnn_ref_memory {
 
 /* Takes `count` zeros; NULL without memory. */
 double *dfgnn__ref_take(dfgnn_ref_memory *memory, int64_t count);
-/* Gives all of it back; fails if there was too little. */
-dfgnn_status dfgnn__ref_free(dfgnn_ref_memory *memory);
-
-/* A walk over `count` rows or columns.  Each thread has a state of its own. */
-typedef struct dfgnn_ref_walk {
-  const int64_t *nodes; /* NULL: 0 .. count - 1 */
-  int64_t count;
-  int64_t work; /* terms: few are not worth waking threads for */
-  size_t state; /* bytes, zeros at first */
-  /* Takes a thread's memory. */
-  void (*begin)(void *state, const void *job, dfgnn_ref_memory *memory);
-  void (*visit)(void *state, int64_t i, int64_t node); /* the i-th node */
-  /* Called by each thread at its end, one after the other; NULL: not. */
-  void (*join)(void *job, const void *state);
-} dfgnn_ref_walk;
-
-dfgnn_status dfgnn__ref_walk(const dfgnn_ref_walk *walk, void *job);
 
 /* ---- numbers in their storage type --------------------------------------- */
 
@@ -74,12 +57,6 @@ void dfgnn__ref_read(double *to, dfgnn_dtype dtype, const void *array,
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head);
-/* first[k] = the number of edges of the rows before the k-th; NULL without
- * memory. */
-int64_t *dfgnn__ref_first_edges(dfgnn_ref_memory *memory,
-                                const dfgnn_matrix *matrix,
-                                const dfgnn_expected *expected);
-
 /* ---- results with the sensitivities of their bounds -----------------------
  */
 
@@ -95,33 +72,27 @@ typedef struct dfgnn_ref_result {
 dfgnn_ref_result dfgnn__ref_result(const dfgnn_expected *expected,
                                    size_t member, int64_t at);
 
-/* fixed and summed are squares here. */
-void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, double value,
-                    double fixed, double summed);
+/* A result and the squares of its sensitivities. */
+typedef struct dfgnn_ref_part {
+  double value, fixed, summed;
+} dfgnn_ref_part;
 
-/* The columns of a row, for counting how often one stands in it. */
-typedef struct dfgnn_ref_row {
-  const int32_t *sorted; /* NULL: each column stands once */
-  int64_t count;
-  double repeats; /* the mean over the edges of how often their column stands */
-} dfgnn_ref_row;
-
-double dfgnn__ref_repeats(const dfgnn_ref_row *row, int32_t column);
+void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, dfgnn_ref_part part);
 
 /* The edges of a row, or of a column of a transposed matrix. */
 typedef struct dfgnn_ref_edges {
   int64_t begin, count;
   const int32_t *indices;
-  dfgnn_ref_row repeated;
+  const int32_t *sorted; /* the indices; NULL: each stands once */
+  double repeats; /* the mean over the edges of how often their index stands */
 } dfgnn_ref_edges;
 
 /* order: as many numbers as the row has edges, where it is sorted; the result
- * may point there.  Without bounds each column counts once. */
+ * may point there.  Without bounds each index counts once. */
 dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
                                  int32_t *order, int bounds);
-/* Takes such numbers. */
-int32_t *dfgnn__ref_order(dfgnn_ref_memory *memory, int64_t degree);
-
+/* How often the index of edge k stands there. */
+double dfgnn__ref_repeats(const dfgnn_ref_edges *edges, int64_t k);
 /* A value and the variance of a kernel's result for it: see number.h. */
 typedef struct dfgnn_ref_number {
   double value, variance;
@@ -151,12 +122,9 @@ void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
 /* Adds terms[d] to all numbers. */
 void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
                              const dfgnn_ref_number *terms);
-/* Adds what another thread added; terms and bounds are the same. */
-void dfgnn__ref_sum_join(const dfgnn_ref_sum *sum, const dfgnn_ref_sum *other);
-/* The squares of the two parts of the bound of sum d. */
-double dfgnn__ref_sum_fixed(const dfgnn_ref_sum *sum, int64_t d);
-double dfgnn__ref_sum_summed(const dfgnn_ref_sum *sum, int64_t d,
-                             double repeats);
+/* Sum d with the two parts of its bound. */
+dfgnn_ref_part dfgnn__ref_sum_part(const dfgnn_ref_sum *sum, int64_t d,
+                                   double repeats);
 /* Puts all numbers of a sum. */
 void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,
                         double repeats);
@@ -171,5 +139,55 @@ typedef struct dfgnn_ref_product {
 
 dfgnn_ref_product dfgnn__ref_product(const double *a, const double *b,
                                      int64_t count);
+
+/* ---- calls and walks ----------------------------------------------------- */
+
+/* Gradients of parameters, to which all rows add. */
+enum { DFGNN_REF_TOTALS = 3 };
+typedef struct dfgnn_ref_totals {
+  dfgnn_ref_sum sum[DFGNN_REF_TOTALS]; /* of width 0: not there */
+  double repeats;                      /* the sum of the repeats of all edges */
+} dfgnn_ref_totals;
+
+typedef struct dfgnn_ref_call {
+  const dfgnn_problem *problem;
+  const dfgnn_matrix *matrix;
+  const dfgnn_args *args;
+  const dfgnn_expected *expected;
+  dfgnn_ref_memory memory;
+  int64_t *first; /* the number of edges of the rows before one */
+  int by_source;  /* of the walk: over columns, not rows */
+  dfgnn_ref_totals totals;
+  struct dfgnn_ref_known *known; /* of sums: what all threads read */
+} dfgnn_ref_call;
+
+dfgnn_ref_call dfgnn__ref_call(const dfgnn_problem *problem,
+                               const dfgnn_matrix *matrix,
+                               const dfgnn_args *args,
+                               const dfgnn_expected *expected);
+/* Takes memory for total i. */
+void dfgnn__ref_total(dfgnn_ref_call *call, int i, int64_t width);
+/* The mean of what walks have added to totals.repeats: `times` an edge. */
+double dfgnn__ref_mean_repeats(const dfgnn_ref_call *call, double times);
+/* Gives the memory back; fails if there was too little. */
+dfgnn_status dfgnn__ref_end(dfgnn_ref_call *call);
+
+/* A thread's own, the first member of what walks have. */
+typedef struct dfgnn_ref_thread {
+  const dfgnn_ref_call *call;
+  int32_t *order;          /* for the edges of a node */
+  dfgnn_ref_totals totals; /* not of walks over columns */
+} dfgnn_ref_thread;
+
+/* A walk over the rows or columns that are expected. */
+typedef struct dfgnn_ref_walk {
+  int all;       /* 1: over all of them */
+  size_t thread; /* bytes, zeros at first */
+  void (*begin)(void *thread, dfgnn_ref_memory *memory);
+  void (*visit)(void *thread, int64_t i, int64_t node); /* the i-th node */
+} dfgnn_ref_walk;
+
+/* Does nothing where memory has failed. */
+void dfgnn__ref_walk(const dfgnn_ref_walk *walk, dfgnn_ref_call *call);
 
 #endif

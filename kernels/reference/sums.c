@@ -16,39 +16,28 @@
 /* ---- the memory of a thread ---------------------------------------------- */
 
 typedef struct walk {
-  const dfgnn_ref_call *call;
-  int32_t *order;
+  dfgnn_ref_thread of;
   dfgnn_ref_message m;
   dfgnn_ref_row_grads row; /* of the destination */
   dfgnn_ref_number *grad;  /* [width] the gradient of an edge's message */
   dfgnn_ref_number *terms; /* [parts][width] of an edge */
   dfgnn_ref_sum value, gate;
-  dfgnn_ref_sum totals;
-  double repeats;
 } walk;
 
-static void begin(void *state, const void *job, dfgnn_ref_memory *memory) {
-  const dfgnn_ref_call *c = job;
-  const int bounds = c->expected->bounds;
-  dfgnn_ref_row_grads r;
-  double **rows[] = {&r.out,     &r.least,     &r.most,       &r.std,
-                     &r.mean,    &r.deviation, &r.mean_error, &r.std_error,
-                     &r.arg_min, &r.arg_max};
+static void begin(void *thread, dfgnn_ref_memory *memory) {
+  walk *w = thread;
+  dfgnn_ref_row_grads *r = &w->row;
+  double **rows[] = {&r->out,     &r->least,     &r->most,       &r->std,
+                     &r->mean,    &r->deviation, &r->mean_error, &r->std_error,
+                     &r->arg_min, &r->arg_max};
+  const int bounds = w->of.call->expected->bounds;
+  w->m = dfgnn__ref_message(w->of.call, w->of.call->known->parameters, memory);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    *rows[i] = dfgnn__ref_take(memory, c->width);
-  *(walk *)state = (walk){
-      .call = c,
-      .order =
-          dfgnn__ref_order(memory, c->by_source ? c->expected->transpose->extra
-                                                : c->matrix->max_degree),
-      .m = dfgnn__ref_message(c->problem, c->args, c->parameters, memory),
-      .row = r,
-      .grad = dfgnn__ref_numbers(memory, c->width),
-      .terms = dfgnn__ref_numbers(memory, 2 * c->width),
-      .value = dfgnn__ref_sum_in(memory, c->width, bounds),
-      .gate = dfgnn__ref_sum_in(memory, c->width, bounds),
-      .totals = dfgnn__ref_sum_in(memory, c->totals.width, bounds)};
-  ((walk *)state)->totals.terms = c->matrix->edges;
+    *rows[i] = dfgnn__ref_take(memory, w->m.width);
+  w->grad = dfgnn__ref_numbers(memory, w->m.width);
+  w->terms = dfgnn__ref_numbers(memory, 2 * w->m.width);
+  w->value = dfgnn__ref_sum_in(memory, w->m.width, bounds);
+  w->gate = dfgnn__ref_sum_in(memory, w->m.width, bounds);
 }
 
 /* ---- factors ------------------------------------------------------------- */
@@ -84,9 +73,9 @@ static double factor(const dfgnn_ref_call *c, int64_t row, int64_t column,
 /* Sets the gradient of every message to its factor times x [width]; NULL: 1. */
 static void set_factors(walk *w, int64_t row, int64_t column, int64_t edge,
                         const double *x) {
-  int64_t heads = w->call->problem->heads, dim = w->call->problem->dim;
+  int64_t heads = w->of.call->problem->heads, dim = w->of.call->problem->dim;
   for (int64_t h = 0; h < heads; h++) {
-    double f = factor(w->call, row, column, edge, h);
+    double f = factor(w->of.call, row, column, edge, h);
     for (int64_t i = h * dim; i < (h + 1) * dim; i++)
       w->grad[i] = num_round(num_of(x ? f * x[i] : f), FACTOR_VARIANCE);
   }
@@ -95,10 +84,11 @@ static void set_factors(walk *w, int64_t row, int64_t column, int64_t edge,
 /* Computes the gradients of an edge's messages; the messages and the row's
  * tensors are there already. */
 static void grade_edge(walk *w, int64_t row, int64_t column, int64_t edge) {
-  int64_t begin = dfgnn__offset_at(w->call->matrix, row), k = edge - begin;
-  double degree = (double)(dfgnn__offset_at(w->call->matrix, row + 1) - begin);
-  int forward = w->call->problem->pass == DFGNN_PASS_FORWARD;
-  if (is_sum(w->call->problem->op))
+  int64_t begin = dfgnn__offset_at(w->of.call->matrix, row), k = edge - begin;
+  double degree =
+      (double)(dfgnn__offset_at(w->of.call->matrix, row + 1) - begin);
+  int forward = w->of.call->problem->pass == DFGNN_PASS_FORWARD;
+  if (is_sum(w->of.call->problem->op))
     set_factors(w, row, column, edge, forward ? NULL : w->row.out);
   else
     for (int64_t i = 0; i < w->m.width; i++)
@@ -116,12 +106,13 @@ static void make_terms(walk *w, int part, const dfgnn_ref_number *x,
 /* ---- edges and parameters ------------------------------------------------ */
 
 static void add_totals(walk *w, int64_t edge) {
+  const dfgnn_ref_sum *total = &w->of.totals.sum[0];
   int64_t fields = w->m.fields;
   for (int64_t i = 0; i < w->m.parts * w->m.width; i++) {
     dfgnn_ref_number term = num_round(w->terms[i], 1);
     int64_t at = i * (fields + 1);
-    dfgnn__ref_sum_add(&w->totals, at, fields, edge, term, w->m.attr);
-    sum_add_one(&w->totals, at + fields, edge, term);
+    dfgnn__ref_sum_add(total, at, fields, edge, term, w->m.attr);
+    sum_add_one(total, at + fields, edge, term);
   }
 }
 
@@ -140,7 +131,7 @@ static void put_projected(const walk *w, int64_t k,
     }
     /* the variance of a product, as in dfgnn__ref_product */
     double order = (double)width * (size + fabs(value)) / 2 * size + squares;
-    dfgnn__ref_put(attr, k * fields + f, value, order + spread, 0);
+    num_put(attr, k * fields + f, (dfgnn_ref_number){value, order + spread});
   }
 }
 
@@ -151,23 +142,17 @@ static void put_attr(const walk *w, int64_t k, const dfgnn_ref_result *attr) {
     num_put(attr, k * w->m.width + i, w->terms[i]);
 }
 
-static void join_totals(void *job, const void *state) {
-  dfgnn_ref_call *c = job;
-  const walk *w = state;
-  dfgnn__ref_sum_join(&c->totals, &w->totals);
-  c->repeats += w->repeats;
-}
-
 static void put_totals(const dfgnn_ref_call *c) {
+  const dfgnn_ref_sum *total = &c->totals.sum[0];
   dfgnn_ref_result matrix = DFGNN_REF_RESULT(c->expected, grad_edge_weight, 0);
   dfgnn_ref_result offset = DFGNN_REF_RESULT(c->expected, grad_edge_bias, 0);
   int64_t fields = c->problem->edge_dim;
-  int64_t edges = c->first[c->expected->row_count];
-  double repeats = edges ? c->repeats / (double)edges : 1;
-  for (int64_t at = 0; fields > 0 && at < c->totals.width; at++) {
+  double repeats = dfgnn__ref_mean_repeats(c, 1);
+  for (int64_t at = 0; at < total->width; at++) {
     int64_t i = at / (fields + 1), f = at % (fields + 1);
-    part_put(f < fields ? &matrix : &offset, f < fields ? i * fields + f : i,
-             part_of(&c->totals, at, repeats));
+    dfgnn__ref_put(f < fields ? &matrix : &offset,
+                   f < fields ? i * fields + f : i,
+                   dfgnn__ref_sum_part(total, at, repeats));
   }
 }
 
@@ -175,11 +160,11 @@ static void put_totals(const dfgnn_ref_call *c) {
 
 /* Forward, the sum of a row; backward, the gradients of a source, or of a
  * destination and its edges. */
-static void visit(void *state, int64_t index, int64_t node) {
-  walk *w = state;
-  const dfgnn_ref_call *c = w->call;
+static void visit(void *thread, int64_t index, int64_t node) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
   const dfgnn_expected *to = c->expected;
-  const int64_t at = index * c->width;
+  const int64_t width = w->m.width, at = index * width;
   const int forward = c->problem->pass == DFGNN_PASS_FORWARD;
   const int rows = !c->by_source;
   dfgnn_matrix m =
@@ -192,11 +177,11 @@ static void visit(void *state, int64_t index, int64_t node) {
     gate = DFGNN_REF_RESULT(to, grad_gate_src, at);
   } else {
     gate = DFGNN_REF_RESULT(to, grad_gate_dst, at);
-    attr = DFGNN_REF_RESULT(to, grad_edge_attr,
-                            c->first[index] *
-                                (w->m.fields ? w->m.fields : c->width));
+    attr =
+        DFGNN_REF_RESULT(to, grad_edge_attr,
+                         c->first[index] * (w->m.fields ? w->m.fields : width));
   }
-  dfgnn_ref_edges e = dfgnn__ref_edges(&m, node, w->order, to->bounds);
+  dfgnn_ref_edges e = dfgnn__ref_edges(&m, node, w->of.order, to->bounds);
   dfgnn__ref_sum_begin(&w->value, e.count);
   dfgnn__ref_sum_begin(&w->gate, e.count);
   for (int64_t k = 0; k < e.count; k++) {
@@ -204,7 +189,7 @@ static void visit(void *state, int64_t index, int64_t node) {
         rows ? e.begin + k : dfgnn__ref_edge(&m, to->transpose, e.begin + k);
     int64_t row = rows ? node : e.indices[k];
     int64_t column = rows ? e.indices[k] : node;
-    double repeats = dfgnn__ref_repeats(&e.repeated, e.indices[k]);
+    double repeats = dfgnn__ref_repeats(&e, k);
     if (k == 0 || !rows) {
       dfgnn__ref_message_destination(&w->m, row);
       if (!forward)
@@ -227,20 +212,20 @@ static void visit(void *state, int64_t index, int64_t node) {
     if (rows && w->m.fields)
       add_totals(w, edge);
   }
-  w->repeats += e.repeated.repeats * (double)e.count;
-  dfgnn__ref_put_sum(&value, &w->value, e.repeated.repeats);
-  dfgnn__ref_put_sum(&gate, &w->gate, e.repeated.repeats);
+  w->of.totals.repeats += e.repeats * (double)e.count;
+  dfgnn__ref_put_sum(&value, &w->value, e.repeats);
+  dfgnn__ref_put_sum(&gate, &w->gate, e.repeats);
 }
 
 /* dw_ij = r_i c_j <dO_i, x_j>, of SPMM_WEIGHTED. */
-static void weigh(void *state, int64_t r, int64_t row) {
-  walk *w = state;
-  const dfgnn_ref_call *c = w->call;
+static void weigh(void *thread, int64_t r, int64_t row) {
+  walk *w = thread;
+  const dfgnn_ref_call *c = w->of.call;
   int64_t heads = c->problem->heads, dim = c->problem->dim;
   dfgnn_ref_result weight =
       DFGNN_REF_RESULT(c->expected, grad_edge_weight, c->first[r] * heads);
   dfgnn_ref_edges e =
-      dfgnn__ref_edges(c->matrix, row, w->order, c->expected->bounds);
+      dfgnn__ref_edges(c->matrix, row, w->of.order, c->expected->bounds);
   dfgnn__ref_load_grads(&w->row, c, &w->m, row);
   for (int64_t k = 0; k < e.count; k++) {
     double f = scale(c, row, e.indices[k]);
@@ -257,103 +242,71 @@ static void weigh(void *state, int64_t r, int64_t row) {
 
 /* ---- calls --------------------------------------------------------------- */
 
-static dfgnn_ref_call call_of(const dfgnn_problem *problem,
-                              const dfgnn_matrix *matrix,
-                              const dfgnn_args *args,
-                              const dfgnn_expected *expected) {
-  dfgnn_ref_call c = {.problem = problem,
-                      .matrix = matrix,
-                      .args = args,
-                      .expected = expected,
-                      .width = problem->heads * problem->dim};
-  c.parameters =
-      dfgnn__ref_take(&c.memory, dfgnn__ref_message_parameters(problem));
-  c.first = dfgnn__ref_first_edges(&c.memory, matrix, expected);
-  if (c.parameters)
-    dfgnn__ref_message_convert(c.parameters, problem, args);
-  return c;
+static void walk_all(dfgnn_ref_call *c,
+                     void (*visit)(void *, int64_t, int64_t)) {
+  dfgnn__ref_walk(
+      &(dfgnn_ref_walk){.thread = sizeof(walk), .begin = begin, .visit = visit},
+      c);
 }
 
-static dfgnn_status walk_all(dfgnn_ref_call *c,
-                             void (*visit)(void *, int64_t, int64_t)) {
+/* Finds the moments of all rows with an edge from a column that is wanted. */
+static void know(dfgnn_ref_call *c) {
+  const dfgnn_expected *expected = c->expected;
+  const int64_t width = c->problem->heads * c->problem->dim;
+  dfgnn_matrix t = dfgnn__transposed(c->matrix, expected->transpose);
+  int64_t rows = c->matrix->destinations;
+  char *wanted = (char *)dfgnn__ref_take(&c->memory, rows / 8 + 1);
+  for (int64_t i = 0; wanted && i < expected->column_count; i++) {
+    int64_t column = expected->columns ? expected->columns[i] : i;
+    for (int64_t k = dfgnn__offset_at(&t, column);
+         k < dfgnn__offset_at(&t, column + 1); k++)
+      wanted[t.indices[k]] = 1;
+  }
+  c->known->wanted = wanted;
+  c->known->moments =
+      dfgnn__ref_take(&c->memory, DFGNN_REF_KNOWN * rows * width);
+  dfgnn__ref_moments(c);
+}
+
+static void walk_columns(dfgnn_ref_call *c) {
   const dfgnn_expected *to = c->expected;
-  const dfgnn_ref_walk walk = {.nodes = c->by_source ? to->columns : to->rows,
-                               .count = c->by_source ? to->column_count
-                                                     : to->row_count,
-                               .work = c->matrix->edges * c->width,
-                               .state = sizeof(struct walk),
-                               .begin = begin,
-                               .visit = visit,
-                               .join = c->totals.width ? join_totals : NULL};
-  return c->memory.failed ? DFGNN_OK : dfgnn__ref_walk(&walk, c);
+  dfgnn_op op = c->problem->op;
+  if (!to->transpose || (!to->to.grad_value && !to->to.grad_gate_src))
+    return;
+  if (op == DFGNN_OP_REDUCE_VAR || op == DFGNN_OP_REDUCE_STD)
+    know(c);
+  c->by_source = 1;
+  walk_all(c, visit);
+  c->by_source = 0;
 }
 
-/* Of two statuses the first that failed. */
-static dfgnn_status end(dfgnn_ref_call *c, dfgnn_status status) {
-  dfgnn_status memory = dfgnn__ref_free(&c->memory);
-  return status ? status : memory;
+static void walk_rows(dfgnn_ref_call *c) {
+  const dfgnn_problem *p = c->problem;
+  if (p->op == DFGNN_OP_SPMM_WEIGHTED && c->expected->to.grad_edge_weight)
+    walk_all(c, weigh);
+  if (!p->message)
+    return;
+  if (p->edge_dim > 0)
+    dfgnn__ref_total(c, 0, dfgnn__ref_message_parameters(p));
+  walk_all(c, visit);
+  if (!c->memory.failed)
+    put_totals(c);
 }
 
 dfgnn_status dfgnn__sums_reference(const dfgnn_problem *problem,
                                    const dfgnn_matrix *matrix,
                                    const dfgnn_args *args,
                                    const dfgnn_expected *expected) {
-  dfgnn_ref_call c = call_of(problem, matrix, args, expected);
-  return end(&c, is_sum(problem->op) ? walk_all(&c, visit)
-                                     : dfgnn__ref_moments(&c));
-}
-
-/* Finds the moments of all rows with an edge from a column that is wanted. */
-static dfgnn_status know(dfgnn_ref_call *c) {
-  const dfgnn_expected *expected = c->expected;
-  dfgnn_matrix t = dfgnn__transposed(c->matrix, expected->transpose);
-  int64_t rows = c->matrix->destinations;
-  c->wanted = (char *)dfgnn__ref_take(&c->memory, rows / 8 + 1);
-  c->known = dfgnn__ref_take(&c->memory, DFGNN_REF_KNOWN * rows * c->width);
-  for (int64_t i = 0; c->wanted && i < expected->column_count; i++) {
-    int64_t column = expected->columns ? expected->columns[i] : i;
-    for (int64_t k = dfgnn__offset_at(&t, column);
-         k < dfgnn__offset_at(&t, column + 1); k++)
-      c->wanted[t.indices[k]] = 1;
+  dfgnn_ref_call c = dfgnn__ref_call(problem, matrix, args, expected);
+  dfgnn_ref_known known = {.parameters = dfgnn__ref_message_convert(&c)};
+  c.known = &known;
+  if (problem->pass == DFGNN_PASS_BACKWARD) {
+    walk_columns(&c);
+    walk_rows(&c);
+  } else if (is_sum(problem->op)) {
+    walk_all(&c, visit);
+  } else {
+    dfgnn__ref_moments(&c);
   }
-  return dfgnn__ref_moments(c);
-}
-
-static dfgnn_status walk_columns(dfgnn_ref_call *c) {
-  const dfgnn_expected *expected = c->expected;
-  dfgnn_op op = c->problem->op;
-  dfgnn_status status = DFGNN_OK;
-  if (!expected->transpose ||
-      (!expected->to.grad_value && !expected->to.grad_gate_src))
-    return DFGNN_OK;
-  if (op == DFGNN_OP_REDUCE_VAR || op == DFGNN_OP_REDUCE_STD)
-    status = know(c);
-  c->by_source = 1;
-  return status ? status : walk_all(c, visit);
-}
-
-static dfgnn_status walk_rows(dfgnn_ref_call *c) {
-  dfgnn_status status = DFGNN_OK;
-  c->by_source = 0;
-  if (c->problem->op == DFGNN_OP_SPMM_WEIGHTED)
-    return c->expected->to.grad_edge_weight ? walk_all(c, weigh) : DFGNN_OK;
-  if (!c->problem->message)
-    return DFGNN_OK;
-  c->totals =
-      dfgnn__ref_sum_in(&c->memory, dfgnn__ref_message_parameters(c->problem),
-                        c->expected->bounds);
-  c->totals.terms = c->matrix->edges;
-  status = walk_all(c, visit);
-  if (!status && !c->memory.failed)
-    put_totals(c);
-  return status;
-}
-
-dfgnn_status dfgnn__sums_backward_reference(const dfgnn_problem *problem,
-                                            const dfgnn_matrix *matrix,
-                                            const dfgnn_args *args,
-                                            const dfgnn_expected *expected) {
-  dfgnn_ref_call c = call_of(problem, matrix, args, expected);
-  dfgnn_status status = walk_columns(&c);
-  return end(&c, status ? status : walk_rows(&c));
+  return dfgnn__ref_end(&c);
 }

@@ -5,37 +5,25 @@
 
 #include "kernels/reference/message.h"
 
+/* Of both passes. */
 dfgnn_status dfgnn__sums_reference(const dfgnn_problem *problem,
                                    const dfgnn_matrix *matrix,
                                    const dfgnn_args *args,
                                    const dfgnn_expected *expected);
-dfgnn_status dfgnn__sums_backward_reference(const dfgnn_problem *problem,
-                                            const dfgnn_matrix *matrix,
-                                            const dfgnn_args *args,
-                                            const dfgnn_expected *expected);
 
 /* ---- shared by sums.c, grades.c and moments.c ---------------------------- */
 
-/* A call.  Arrays by width have a number a head and feature, heads first. */
-typedef struct dfgnn_ref_call {
-  const dfgnn_problem *problem;
-  const dfgnn_matrix *matrix;
-  const dfgnn_args *args;
-  const dfgnn_expected *expected;
-  dfgnn_ref_memory memory;
-  int64_t width;      /* heads times features */
-  int by_source;      /* of the walk */
+/* What all threads of a call read.  Arrays by width have a number a head and
+ * feature, heads first. */
+typedef struct dfgnn_ref_known {
   double *parameters; /* W and b of the messages */
-  double *known;      /* VAR and STD, backward: [N][DFGNN_REF_KNOWN][width], of
+  double *moments;    /* VAR and STD, backward: [N][DFGNN_REF_KNOWN][width], of
                        * the rows that are wanted: the mean, the variance or
                        * deviation, and the error variances of a kernel's
                        * mean, and of its deviation over the deviation squared;
                        * INFINITY: a kernel's deviation may be 0 */
   char *wanted;       /* [N] */
-  int64_t *first;     /* the number of edges of the rows before one */
-  dfgnn_ref_sum totals; /* gradients of W and b, [parts][width][fields + 1] */
-  double repeats;       /* added up over the edges */
-} dfgnn_ref_call;
+} dfgnn_ref_known;
 
 #define DFGNN_REF_KNOWN 4
 /* A variance up to this one has the deviation 0. */
@@ -45,7 +33,7 @@ typedef struct dfgnn_ref_call {
 typedef struct dfgnn_ref_row_grads {
   double *out, *least, *most, *std; /* gradients */
   double *mean, *deviation;         /* VAR: deviation is the variance */
-  double *mean_error, *std_error;   /* see dfgnn_ref_call.known */
+  double *mean_error, *std_error;   /* see dfgnn_ref_known.moments */
   double *arg_min, *arg_max;        /* positions of edges in the row */
 } dfgnn_ref_row_grads;
 
@@ -63,7 +51,7 @@ dfgnn_ref_number dfgnn__ref_grade(const dfgnn_ref_row_grads *row,
                                   int64_t k, double degree);
 
 /* The extremes and moments of all rows that are expected; or fills
- * call->known, which is there then. */
-dfgnn_status dfgnn__ref_moments(dfgnn_ref_call *call);
+ * known->moments, which are there then. */
+void dfgnn__ref_moments(dfgnn_ref_call *call);
 
 #endif
