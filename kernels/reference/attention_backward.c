@@ -30,16 +30,14 @@ static void begin(void *thread, dfgnn_ref_memory *memory) {
   const dfgnn_problem *problem = c->problem;
   const int bounds = c->expected->bounds;
   const int64_t dim = problem->dim;
-  double **vectors[] = {&w->grad_out,       &w->out,          &w->direction,
-                        &w->score_by_delta, &w->along,        &w->jump,
-                        &w->by_delta[1],    &w->sums.by_delta};
+  double **vectors[] = {&w->grad_out, &w->out, &w->direction, &w->along,
+                        &w->jump};
   w->problem = problem;
   w->args = c->args;
   w->bounds = bounds;
   w->at = dfgnn__ref_edge_in(memory, problem, c->args);
   for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
     *vectors[i] = dfgnn__ref_take(memory, dim);
-  w->by_delta[0] = dfgnn__ref_take(memory, dim * w->at.features);
   w->sums.values = dfgnn__ref_sum_in(memory, dim, bounds);
   w->sums.along = dfgnn__ref_sum_in(
       memory, DFGNN_HAS_SCALARS(problem->op) ? 1 : dim, bounds);
@@ -76,7 +74,7 @@ static void at_destination(walk *w, int64_t row) {
 static terms edge_terms(const walk *w) {
   const dfgnn_problem *problem = w->problem;
   if (w->lse == -INFINITY) /* no edge of the row has a weight */
-    return (terms){{0, 0}, {0, 0}, 0};
+    return (terms){num_of(0), num_of(0)};
   double narrow = w->at.narrow, in_memory = dfgnn__ref_subnormal(problem);
   double kept = dfgnn__ref_kept(&w->at);
   number p = dfgnn__ref_exp(&w->at, dfgnn__ref_score(&w->at), w->lse);
@@ -85,19 +83,13 @@ static terms edge_terms(const walk *w) {
     product = num_round(
         num_add(product, dfgnn__ref_edge_product(&w->at, w->grad_out)), 1);
   number dp = num_round(num_scale(product, kept), 1);
-  /* delta's own error is common to the row */
   number ds = num_mul(p, num_add(dp, num_of(-w->delta.value)));
   number weight = num_scale(p, kept);
   if (p.value == 0)
-    return (terms){num_of(weight.value), num_of(ds.value), 0};
+    return (terms){num_of(weight.value), num_of(ds.value)};
+  ds.shared = p.value;
   return (terms){num_err(num_round(weight, TERM_VARIANCE), in_memory),
-                 num_err(num_round(ds, TERM_VARIANCE + narrow), in_memory),
-                 p.value};
-}
-
-/* dS with the error of delta. */
-static number whole_score(const walk *w, const terms *t) {
-  return num_err(t->score, square(t->p) * w->delta.variance);
+                 num_err(num_round(ds, TERM_VARIANCE + narrow), in_memory)};
 }
 
 /* ---- sums ---------------------------------------------------------------- */
@@ -109,29 +101,19 @@ static void begin_sums(walk *w, int64_t terms) {
   dfgnn__ref_sum_begin(&s->cosine, terms);
   dfgnn__ref_sum_begin(&s->edges, terms);
   dfgnn__ref_sum_begin(&s->scores, terms);
-  memset(s->by_delta, 0, (size_t)w->problem->dim * sizeof *s->by_delta);
-  s->cosine_by_delta = 0;
 }
 
-/* repeats: how often the edge stands in its row.  All edges of a row share one
- * delta, whose error is added when the row ends; the edges of a column bring
- * the deltas of different rows. */
-static void add_score(walk *w, const terms *t, const direction *to, int64_t k,
+/* repeats: how often the edge stands in its row. */
+static void add_score(walk *w, number score, const direction *to, int64_t k,
                       double repeats) {
   sums *s = &w->sums;
-  const int by_source = w->of.call->by_source;
-  number score = by_source ? whole_score(w, t) : t->score;
-  for (int64_t d = 0; d < s->along.width && !by_source; d++)
-    s->by_delta[d] += t->p * w->direction[d];
   sum_add(&s->along, k, num_repeat(num_round(score, to->variance), repeats),
           w->direction);
   for (int64_t d = 0; w->bounds && d < s->along.width; d++)
     s->along.spread[d] += repeats * square(score.value * w->jump[d]);
-  if (!DFGNN_HAS_NORMS(w->problem->op))
-    return;
-  s->cosine_by_delta += t->p * to->cosine.value;
-  sum_add_one(&s->cosine, 0, k,
-              num_repeat(num_mul(score, to->cosine), repeats));
+  if (DFGNN_HAS_NORMS(w->problem->op))
+    sum_add_one(&s->cosine, 0, k,
+                num_repeat(num_mul(score, to->cosine), repeats));
 }
 
 /* The part along x, which the gradient of x / |x| leaves out (AGNN).  A kernel
@@ -146,12 +128,12 @@ typedef struct projection {
 static projection project(const walk *w, const double *x, double repeats) {
   const dfgnn_ref_sum *along = &w->sums.along;
   int64_t dim = w->problem->dim;
-  projection p = {x, dfgnn__ref_norm(x, dim), {0, 0, 0}};
+  projection p = {x, dfgnn__ref_norm(x, dim), part_of(0, 0, 0)};
   for (int64_t d = 0; d < dim; d++)
     p.along =
         part_add(p.along, part_scale(dfgnn__ref_sum_part(along, d, repeats),
                                      x[d] / p.norm));
-  p.along.value = 0;
+  p.along.value = p.along.shared = 0;
   p.along.fixed += num_dot(x, along->value, dim, 0).variance / square(p.norm);
   return p;
 }
@@ -169,7 +151,6 @@ static part score_part(const walk *w, const projection *p, int64_t d,
   const sums *s = &w->sums;
   const int by_source = w->of.call->by_source;
   part r = dfgnn__ref_sum_part(&s->along, d, repeats);
-  double by_delta = s->by_delta[d];
   if (!by_source && dfgnn__ref_edge_keys(w->problem) && w->lse != -INFINITY) {
     r = part_add(r, edge_part(w, d, repeats));
     r.summed *= 2;
@@ -180,11 +161,10 @@ static part score_part(const walk *w, const projection *p, int64_t d,
     part c = part_round(dfgnn__ref_sum_part(&s->cosine, 0, repeats), norms);
     r = part_round(part_add(r, part_scale(part_add(c, p->along), -unit)),
                    norms);
-    by_delta -= unit * s->cosine_by_delta;
   }
   r = part_round(r, TERM_VARIANCE);
   if (!by_source)
-    r.fixed += square(by_delta) * w->delta.variance +
+    r.fixed += square(r.shared) * w->delta.variance +
                4 * square(w->lse == -INFINITY ? 0 : w->lse * r.value);
   return r;
 }
@@ -212,15 +192,25 @@ typedef struct row_results {
   dfgnn_ref_result query, score_dst, bias, score_edge;
 } row_results;
 
+/* What a head has in the totals takes the error of the row's delta. */
+static void settle_totals(const walk *w) {
+  for (int i = 0; i < DFGNN_REF_TOTALS; i++) {
+    const dfgnn_ref_sum *sum = &w->of.totals.sum[i];
+    const int one = sum->width == 1; /* of beta */
+    const int64_t count = one ? 1 : sum->width / w->problem->heads;
+    dfgnn__ref_sum_settle(sum, one ? 0 : w->at.head * count, count,
+                          w->delta.variance);
+  }
+}
+
 static void walk_row(walk *w, const dfgnn_ref_edges *e, const row_results *to) {
   const dfgnn_problem *p = w->problem;
   begin_sums(w, e->count);
-  memset(w->score_by_delta, 0, (size_t)p->dim * sizeof(double));
   for (int64_t k = 0; k < e->count; k++) {
     dfgnn__ref_at_source(&w->at, e->indices[k]);
     dfgnn__ref_at_edge(&w->at, e->begin + k);
     terms t = edge_terms(w);
-    number ds = whole_score(w, &t);
+    number ds = num_settle(t.score, w->delta.variance);
     num_put(&to->bias, k * p->heads, ds);
     double repeats = dfgnn__ref_repeats(e, k);
     direction along = dfgnn__ref_find_direction(w, 0);
@@ -230,13 +220,12 @@ static void walk_row(walk *w, const dfgnn_ref_edges *e, const row_results *to) {
                       square(ds.value * *w->jump)));
     if (t.weight.value == 0 && t.score.value == 0)
       continue;
-    add_score(w, &t, &along, k, repeats);
+    add_score(w, t.score, &along, k, repeats);
     dfgnn__ref_add_edge(w, &t, k, repeats);
     dfgnn__ref_add_parameters(w, &t, &along, repeats);
   }
   w->of.totals.repeats += e->repeats * (double)e->count;
-  dfgnn__ref_end_parameters(w);
-  dfgnn__ref_end_edges(w);
+  settle_totals(w);
   put_scores(w, DFGNN_HAS_SCALARS(p->op) ? &to->score_dst : &to->query,
              w->at.destination, e->repeats, 0);
 }
@@ -292,7 +281,8 @@ static void visit_column(void *thread, int64_t index, int64_t column) {
       double repeats = dfgnn__ref_repeats(&e, k);
       sum_add(&w->sums.values, k, num_repeat(x.weight, repeats), w->grad_out);
       direction along = dfgnn__ref_find_direction(w, 1);
-      add_score(w, &x, &along, k, repeats);
+      /* The edges of a column bring the deltas of different rows. */
+      add_score(w, num_settle(x.score, w->delta.variance), &along, k, repeats);
     }
     if (DFGNN_HAS_QUERY(op) && !DFGNN_HAS_KEY(op)) {
       put_scores(w, &value, w->at.value, e.repeats, 1);

@@ -73,7 +73,7 @@ static void add_features(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
   double ds = g->score ? t->score.value : 0;
   double p = g->value ? t->weight.value : 0;
   double variance =
-      g->score ? t->score.variance + square(t->p) * w->delta.variance : 0;
+      g->score ? num_settle(t->score, w->delta.variance).variance : 0;
   double weight = g->value ? t->weight.variance : 0;
   double narrow = w->at.narrow;
   for (int64_t f = 0; f < features; f++) {
@@ -98,7 +98,7 @@ static void add_to_projection(const dfgnn_ref_grads *w, int64_t at, number x) {
 
 static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
                            const gradient *g, double repeats) {
-  int64_t dim = w->problem->dim, features = w->at.features;
+  int64_t dim = w->problem->dim;
   double narrow = DFGNN_REF_TERM_VARIANCE + w->at.narrow;
   for (int64_t d = 0; d < dim; d++) {
     int64_t at = w->at.head * dim + d;
@@ -108,9 +108,6 @@ static void add_projection(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
       term = num_repeat(term, repeats);
       term.variance += repeats * square(ds * w->jump[d]);
       add_to_projection(w, at, term);
-      for (int64_t f = 0; f < features; f++)
-        w->by_delta[0][d * features + f] += t->p * x * w->at.attr[f];
-      w->by_delta[1][d] += t->p * x;
     }
     if (g->value)
       add_to_projection(
@@ -128,8 +125,6 @@ static void add_row(dfgnn_ref_grads *w, const dfgnn_ref_terms *t, int64_t k,
   ds = num_repeat(ds, repeats);
   sum_add(&w->sums.edges, k, ds, w->at.attr);
   sum_add_one(&w->sums.scores, 0, k, ds);
-  for (int64_t d = 0; d < w->problem->dim; d++)
-    w->sums.by_delta[d] += t->p * w->args->scale * w->at.projected[d];
 }
 
 void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
@@ -144,26 +139,6 @@ void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
     add_row(w, t, k, repeats);
 }
 
-/* The variance that the error of delta adds; 0 where no score depends on the
- * edge features, even if the error is NaN. */
-static double by_delta(const dfgnn_ref_grads *w, double factor) {
-  return factor == 0 ? 0 : square(factor) * w->delta.variance;
-}
-
-void dfgnn__ref_end_edges(dfgnn_ref_grads *w) {
-  int64_t head = w->at.head, dim = w->problem->dim, features = w->at.features;
-  const dfgnn_ref_sum *weight = &w->of.totals.sum[DFGNN_REF_WEIGHT];
-  const dfgnn_ref_sum *bias = &w->of.totals.sum[DFGNN_REF_BIAS];
-  if (w->problem->edge_dim <= 0 || !features)
-    return;
-  for (int64_t i = 0; w->bounds && i < dim * features; i++)
-    weight->spread[head * dim * features + i] += by_delta(w, w->by_delta[0][i]);
-  for (int64_t d = 0; w->bounds && d < dim; d++)
-    bias->spread[head * dim + d] += by_delta(w, w->by_delta[1][d]);
-  memset(w->by_delta[0], 0, (size_t)(dim * features) * sizeof(double));
-  memset(w->by_delta[1], 0, (size_t)dim * sizeof(double));
-}
-
 void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to) {
   const dfgnn_problem *problem = w->problem;
@@ -171,9 +146,9 @@ void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
   double additions =
       problem->edge_dim < 0 ? 4 : (double)(problem->dim + 2 * problem->heads);
   for (int64_t i = 0; i < numbers; i++)
-    num_put(to, i,
-            (number){w->edge[0][i],
-                     w->edge[1][i] + additions * square(w->edge[2][i])});
+    num_put(
+        to, i,
+        num(w->edge[0][i], w->edge[1][i] + additions * square(w->edge[2][i])));
   for (int i = 0; i < 3; i++)
     memset(w->edge[i], 0, (size_t)numbers * sizeof(double));
 }

@@ -65,8 +65,8 @@ static normalizer exponentials(walk *w) {
     n.sum += p.value;
     errors += w->weights[k].variance * dfgnn__ref_repeats(e, k);
   }
-  n.one = (dfgnn_ref_part){1, errors / (n.sum * n.sum) + QUOTIENT_VARIANCE,
-                           RUNNING_SUMS * e->repeats};
+  n.one = part_of(1, errors / (n.sum * n.sum) + QUOTIENT_VARIANCE,
+                  RUNNING_SUMS * e->repeats);
   return n;
 }
 

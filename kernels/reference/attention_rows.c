@@ -100,9 +100,9 @@ void dfgnn__ref_at_edge(dfgnn_ref_edge *e, int64_t edge) {
 }
 
 dfgnn_ref_number dfgnn__ref_projected(const dfgnn_ref_edge *e, int64_t d) {
-  return (dfgnn_ref_number){
-      e->projected[d], ((double)e->features + 4) * square(e->magnitude[d]) +
-                           e->narrow * square(e->projected[d])};
+  return num(e->projected[d],
+             ((double)e->features + 4) * square(e->magnitude[d]) +
+                 e->narrow * square(e->projected[d]));
 }
 
 /* A kernel may round W^T a, or the projection W e, to 16 bits on the way. */
@@ -121,9 +121,9 @@ dfgnn_ref_number dfgnn__ref_edge_product(const dfgnn_ref_edge *e,
       sum += e->weight[d * features + f] * a[d];
     squares += square(sum * e->attr[f]);
   }
-  return (dfgnn_ref_number){value, (double)(dim + features + 4) * size *
-                                           ((size + fabs(value)) / 2) +
-                                       2 * e->narrow * squares};
+  return num(value,
+             (double)(dim + features + 4) * size * ((size + fabs(value)) / 2) +
+                 2 * e->narrow * squares);
 }
 
 dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
@@ -131,7 +131,7 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
                                   double repeats) {
   int64_t features = e->features;
   const int given = e->problem->edge_dim < 0;
-  dfgnn_ref_part part = {0, 0, 0};
+  dfgnn_ref_part part = part_of(0, 0, 0);
   double size = 0;
   for (int64_t f = given ? d : 0; f < (given ? d + 1 : features); f++) {
     double w = given ? 1 : e->weight[d * features + f];
@@ -142,6 +142,7 @@ dfgnn_ref_part dfgnn__ref_project(const dfgnn_ref_edge *e,
     size += fabs(w) * sum->size[f];
     part.fixed += square(w) * x.fixed;
     part.summed += square(w) * x.summed;
+    part.shared += w * x.shared;
   }
   part.fixed += ((double)features + 4 + 2 * e->narrow) * square(size);
   return part;

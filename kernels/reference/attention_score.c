@@ -240,29 +240,16 @@ direction dfgnn__ref_find_direction(walk *w, int by_source) {
   return formulas[w->problem->op].direction(w, by_source);
 }
 
-/* A head adds to all numbers of beta, and to its own of att. */
-static int64_t parameters_of(const walk *w, int64_t *first) {
-  int64_t dim = w->problem->dim;
-  *first = DFGNN_HAS_ATT(w->problem->op) ? w->at.head * dim : 0;
-  return DFGNN_HAS_ATT(w->problem->op)     ? dim
-         : DFGNN_HAS_NORMS(w->problem->op) ? 1
-                                           : 0;
-}
-
 void dfgnn__ref_add_parameters(walk *w, const dfgnn_ref_terms *t,
                                const direction *to, double repeats) {
-  int64_t first, count = parameters_of(w, &first);
+  const dfgnn_op op = w->problem->op;
+  const int64_t count =
+      DFGNN_HAS_ATT(op) ? w->problem->dim : DFGNN_HAS_NORMS(op);
+  /* A head adds to all numbers of beta, and to its own of att. */
+  const int64_t first = DFGNN_HAS_ATT(op) ? w->at.head * count : 0;
   for (int64_t d = 0; d < count; d++) {
-    number x = formulas[w->problem->op].parameter(&w->at, d, to->variance);
-    w->score_by_delta[d] += t->p * x.value;
+    number x = formulas[op].parameter(&w->at, d, to->variance);
     sum_add_one(&w->of.totals.sum[DFGNN_REF_SCORE], first + d, w->at.edge,
                 num_repeat(num_mul(t->score, x), repeats));
   }
-}
-
-void dfgnn__ref_end_parameters(const walk *w) {
-  int64_t first, count = parameters_of(w, &first);
-  for (int64_t d = 0; w->bounds && d < count; d++)
-    w->of.totals.sum[DFGNN_REF_SCORE].spread[first + d] +=
-        square(w->score_by_delta[d]) * w->delta.variance;
 }

@@ -6,24 +6,19 @@
 #include "kernels/reference/attention.h"
 
 /* The factors by which an edge adds to gradients, once its rows are loaded.
- * All edges of a row share delta and its error, so the variance of `score` is
- * without it; that error adds p^2 times the variance of delta. */
+ * All edges of a row share delta and its error. */
 typedef struct dfgnn_ref_terms {
   dfgnn_ref_number weight; /* P r, the factor of dO in grad_value */
   dfgnn_ref_number score;  /* dS */
-  double p;                /* P */
 } dfgnn_ref_terms;
 
-/* Sums over the edges of a row or column, and the derivatives of a row's sums
- * by delta, up to their sign. */
+/* Sums over the edges of a row or column. */
 typedef struct dfgnn_ref_sums {
   dfgnn_ref_sum values; /* [D] sum of P r dO */
   dfgnn_ref_sum along;  /* [D] or [1] sum of dS times a direction */
   dfgnn_ref_sum cosine; /* [1] AGNN: sum of dS direction.cosine */
   dfgnn_ref_sum edges;  /* [features] GT: sum of dS scale e */
   dfgnn_ref_sum scores; /* [1] sum of dS scale, the factor of b */
-  double *by_delta;     /* [D] sum of P times a direction */
-  double cosine_by_delta;
 } dfgnn_ref_sums;
 
 /* The totals of a call. */
@@ -41,18 +36,14 @@ typedef struct dfgnn_ref_grads {
   dfgnn_ref_edge at;
   double *grad_out, *out; /* the destination's */
   double *direction;      /* the factor of dS in a gradient */
-  double *score_by_delta; /* [D] the derivatives by delta of a row's part of
-                           * the gradients of the score's parameters */
   double lse;
   dfgnn_ref_number delta;
   dfgnn_ref_sums sums;
   double *along; /* [D] GT: scale q, the factor of dS in the gradient of W e */
   double *jump;  /* [D] further error of a direction, in u: of a slope that
                   * rounding may flip */
-  double *by_delta[2]; /* [D F] and [D]: derivatives by delta of a row's part
-                        * of the gradients of W and b */
-  double *edge[3];     /* [max_degree, width] gradients of the edges of a row,
-                        * all heads: value, variance, magnitude */
+  double *edge[3]; /* [max_degree, width] gradients of the edges of a row,
+                    * all heads: value, variance, magnitude */
 } dfgnn_ref_grads;
 
 /* The relative variance, in u^2, of a term that is a product of several rounded
@@ -66,8 +57,6 @@ int64_t dfgnn__ref_edge_width(const dfgnn_ref_edge *e);
  * the row's sums and to the parameters. */
 void dfgnn__ref_add_edge(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
                          int64_t k, double repeats);
-/* Adds the error of a row's delta to the bounds of the gradients of W and b. */
-void dfgnn__ref_end_edges(dfgnn_ref_grads *w);
 /* Writes the gradients of a row's edges, after a walk over all its heads. */
 void dfgnn__ref_put_edges(const dfgnn_ref_grads *w, int64_t count,
                           const dfgnn_ref_result *to);
@@ -85,10 +74,8 @@ typedef struct dfgnn_ref_direction {
 /* Finds w->direction and w->jump of an edge whose rows are loaded. */
 dfgnn_ref_direction dfgnn__ref_find_direction(dfgnn_ref_grads *w,
                                               int by_source);
-/* Adds the edge to the gradients of the score's parameters; and the error of a
- * row's delta to their bounds. */
+/* Adds the edge to the gradients of the score's parameters. */
 void dfgnn__ref_add_parameters(dfgnn_ref_grads *w, const dfgnn_ref_terms *t,
                                const dfgnn_ref_direction *to, double repeats);
-void dfgnn__ref_end_parameters(const dfgnn_ref_grads *w);
 
 #endif

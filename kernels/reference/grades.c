@@ -58,16 +58,16 @@ static number grade_pna(const grads *row, const dfgnn_ref_message *m, int64_t i,
   double g = low + high + share + slope * (x - mean);
   double size = fabs(low) + fabs(high) + fabs(share) +
                 fabs(slope) * (fabs(x - mean) + fabs(mean));
-  return (number){g, PRODUCT_VARIANCE * (square(g) + square(size)) +
-                         square(slope) * m->message[i].variance};
+  return num(g, PRODUCT_VARIANCE * (square(g) + square(size)) +
+                    square(slope) * m->message[i].variance);
 }
 
 static number grade_var(const grads *row, const dfgnn_ref_message *m, int64_t i,
                         double degree) {
   double x = m->message[i].value, slope = 2 * row->out[i] / degree;
   double g = slope * (x - row->mean[i]);
-  return (number){g, PRODUCT_VARIANCE * square(g) +
-                         square(slope) * (row->mean_error[i] + square(x))};
+  return num(g, PRODUCT_VARIANCE * square(g) +
+                    square(slope) * (row->mean_error[i] + square(x)));
 }
 
 /* d std / dx = (x - mean) / (degree std), or 0 where std is 0. */
@@ -78,20 +78,19 @@ static number grade_std(const grads *row, const dfgnn_ref_message *m, int64_t i,
   double slope = std == 0 ? 0 : share / std, g = slope * difference;
   double rounded = PRODUCT_VARIANCE * square(g);
   if (isinf(row->std_error[i])) /* std may be 0, or not */
-    return (number){g,
-                    rounded + square(share * difference) /
-                                  (DFGNN_REF_LEAST_VARIANCE * square(m->unit))};
+    return num(g, rounded + square(share * difference) /
+                                (DFGNN_REF_LEAST_VARIANCE * square(m->unit)));
   if (std == 0)
-    return (number){g, rounded};
-  return (number){g, rounded + square(slope) *
-                                   (row->mean_error[i] + square(x) +
-                                    square(difference) * row->std_error[i])};
+    return num(g, rounded);
+  return num(g, rounded +
+                    square(slope) * (row->mean_error[i] + square(x) +
+                                     square(difference) * row->std_error[i]));
 }
 
 static number grade_extreme(const grads *row, const double *arg, int64_t i,
                             int64_t k) {
   double g = arg[i] == (double)k ? row->out[i] : 0;
-  return (number){g, DFGNN_REF_FACTOR_VARIANCE * square(g)};
+  return num(g, DFGNN_REF_FACTOR_VARIANCE * square(g));
 }
 
 number dfgnn__ref_grade(const grads *row, const dfgnn_ref_message *m, int64_t i,

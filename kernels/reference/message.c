@@ -59,6 +59,8 @@ dfgnn_ref_message dfgnn__ref_message(const dfgnn_ref_call *call,
   m.message = dfgnn__ref_numbers(memory, width);
   m.by_value = dfgnn__ref_numbers(memory, width);
   m.by_edge = dfgnn__ref_numbers(memory, width);
+  for (int64_t i = 0; m.by_value && i < width; i++)
+    m.by_value[i] = num_of(1); /* of a copy */
   return m;
 }
 
@@ -98,8 +100,7 @@ static void load_edge(dfgnn_ref_message *m, int64_t edge) {
     dfgnn_ref_product p =
         dfgnn__ref_product(m->matrix + i * m->fields, m->attr, m->fields);
     double offset = m->offset ? m->offset[i] : 0, sum = p.value + offset;
-    m->edge[i] =
-        (dfgnn_ref_number){sum, p.variance + square(offset) + square(sum)};
+    m->edge[i] = num(sum, p.variance + square(offset) + square(sum));
   }
 }
 
@@ -114,10 +115,9 @@ static void rectify(dfgnn_ref_message *m, int64_t i) {
   int either = e.variance > 0 &&
                fabs(sum.value) <= DFGNN_BOUND * m->unit * sqrt(sum.variance);
   int on = !(sum.value <= 0);
-  dfgnn_ref_number step = {
-      on, either ? square(DFGNN_REF_FLIP / (DFGNN_BOUND * m->unit)) : 0};
-  m->message[i] =
-      (dfgnn_ref_number){on ? sum.value : 0, on || either ? sum.variance : 0};
+  dfgnn_ref_number step =
+      num(on, either ? square(DFGNN_REF_FLIP / (DFGNN_BOUND * m->unit)) : 0);
+  m->message[i] = num(on ? sum.value : 0, on || either ? sum.variance : 0);
   m->by_value[i] = m->by_edge[i] = step;
 }
 
@@ -138,11 +138,6 @@ static void gate(dfgnn_ref_message *m, int64_t i) {
   m->by_edge[i] = num_mul(ds, x);
 }
 
-static void copy(dfgnn_ref_message *m, int64_t i) {
-  m->message[i] = num_of(m->value[i]);
-  m->by_value[i] = num_of(1);
-}
-
 void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t column,
                              int64_t edge) {
   load_source(m, column);
@@ -150,7 +145,7 @@ void dfgnn__ref_message_edge(dfgnn_ref_message *m, int64_t column,
     load_edge(m, edge);
   for (int64_t i = 0; i < m->width; i++)
     if (!m->parts)
-      copy(m, i);
+      m->message[i].value = m->value[i];
     else if (dfgnn__message_gated(m->problem->message))
       gate(m, i);
     else

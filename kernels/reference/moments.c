@@ -137,10 +137,10 @@ static double all_of(const statistics *s, const part *p) {
 static part variance_of(const statistics *s, int64_t i) {
   const statistic *of = &s->of[i];
   double size = of->variance + of->farthest, error = of->error;
-  return (part){of->variance,
-                square(SHIFTED_TERMS * size) + 4 * of->farthest * error +
-                    square(s->m.unit * error),
-                s->repeats * square(size)};
+  return part_of(of->variance,
+                 square(SHIFTED_TERMS * size) + 4 * of->farthest * error +
+                     square(s->m.unit * error),
+                 s->repeats * square(size));
 }
 
 /* Kernels that find variances, too, add a shift and the mean of the differences
@@ -166,21 +166,21 @@ static part deviation_of(const statistics *s, int64_t i) {
   part v = variance_of(s, i);
   double std = root(v.value), slope = 1 / (4 * v.value);
   if (near_least(s, &v)) /* 0 is right, and so is the root of the variance */
-    return (part){std,
-                  2 * DFGNN_REF_LEAST_VARIANCE /
-                          square(DFGNN_BOUND * s->m.unit) +
-                      2 * all_of(s, &v) / DFGNN_REF_LEAST_VARIANCE,
-                  0};
+    return part_of(std,
+                   2 * DFGNN_REF_LEAST_VARIANCE /
+                           square(DFGNN_BOUND * s->m.unit) +
+                       2 * all_of(s, &v) / DFGNN_REF_LEAST_VARIANCE,
+                   0);
   if (std == 0)
-    return (part){std, 0, 0};
-  return (part){std, slope * v.fixed + 4 * v.value, slope * v.summed};
+    return part_of(std, 0, 0);
+  return part_of(std, slope * v.fixed + 4 * v.value, slope * v.summed);
 }
 
 static void put_extreme(const dfgnn_ref_result *to, const dfgnn_ref_result *arg,
                         const statistics *s, int64_t i, const extreme *e) {
   double degree = square((double)s->degree); /* any edge may be right */
-  dfgnn__ref_put(arg, i, (part){(double)e->edge, e->unsure * degree, 0});
-  dfgnn__ref_put(to, i, (part){e->best.value, s->of[i].error, 0});
+  dfgnn__ref_put(arg, i, part_of((double)e->edge, e->unsure * degree, 0));
+  dfgnn__ref_put(to, i, part_of(e->best.value, s->of[i].error, 0));
 }
 
 static void put_row(void *thread, int64_t r, int64_t row) {

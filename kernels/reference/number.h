@@ -20,36 +20,45 @@ static inline double square(double x) { return x * x; }
 
 static inline dfgnn_ref_number *dfgnn__ref_numbers(dfgnn_ref_memory *memory,
                                                    int64_t count) {
-  return (dfgnn_ref_number *)dfgnn__ref_take(memory, 2 * count);
+  return (dfgnn_ref_number *)dfgnn__ref_take(memory, 3 * count);
 }
 
-static inline dfgnn_ref_number num_of(double exact) {
-  return (dfgnn_ref_number){exact, 0};
+static inline dfgnn_ref_number num(double value, double variance) {
+  return (dfgnn_ref_number){value, variance, 0};
+}
+static inline dfgnn_ref_number num_of(double exact) { return num(exact, 0); }
+/* The number with an error of another source. */
+static inline dfgnn_ref_number num_err(dfgnn_ref_number a, double variance) {
+  return (dfgnn_ref_number){a.value, a.variance + variance, a.shared};
 }
 /* The number, rounded n times. */
 static inline dfgnn_ref_number num_round(dfgnn_ref_number a, double n) {
-  return (dfgnn_ref_number){a.value, a.variance + n * square(a.value)};
-}
-/* The number with an error of another source. */
-static inline dfgnn_ref_number num_err(dfgnn_ref_number a, double variance) {
-  return (dfgnn_ref_number){a.value, a.variance + variance};
+  return num_err(a, n * square(a.value));
 }
 static inline dfgnn_ref_number num_add(dfgnn_ref_number a, dfgnn_ref_number b) {
-  return (dfgnn_ref_number){a.value + b.value, a.variance + b.variance};
+  return (dfgnn_ref_number){a.value + b.value, a.variance + b.variance,
+                            a.shared + b.shared};
 }
 static inline dfgnn_ref_number num_mul(dfgnn_ref_number a, dfgnn_ref_number b) {
   return (dfgnn_ref_number){a.value * b.value,
                             square(b.value) * a.variance +
-                                square(a.value) * b.variance};
+                                square(a.value) * b.variance,
+                            b.value * a.shared + a.value * b.shared};
 }
 /* The number times one without an error. */
 static inline dfgnn_ref_number num_scale(dfgnn_ref_number a, double exact) {
-  return (dfgnn_ref_number){exact * a.value, square(exact) * a.variance};
+  return (dfgnn_ref_number){exact * a.value, square(exact) * a.variance,
+                            exact * a.shared};
 }
 /* f(a), of the given value and slope. */
 static inline dfgnn_ref_number num_map(dfgnn_ref_number a, double value,
                                        double slope) {
-  return (dfgnn_ref_number){value, square(slope) * a.variance};
+  return (dfgnn_ref_number){value, square(slope) * a.variance,
+                            slope * a.shared};
+}
+/* Counts the shared error, of this variance, among the number's own. */
+static inline dfgnn_ref_number num_settle(dfgnn_ref_number a, double variance) {
+  return num(a.value, a.variance + square(a.shared) * variance);
 }
 /* exp(a - shift), computed as exp, exp2 or a fast exponential of a rounded
  * argument, and rounded n times more. */
@@ -66,12 +75,12 @@ static inline dfgnn_ref_number num_exp(dfgnn_ref_number a, double shift,
 static inline dfgnn_ref_number num_dot(const double *a, const double *b,
                                        int64_t count, double n) {
   dfgnn_ref_product p = dfgnn__ref_product(a, b, count);
-  return (dfgnn_ref_number){p.value, p.variance + n * p.square};
+  return num(p.value, p.variance + n * p.square);
 }
 
 /* A term of a sum and how often it stands there: equal terms round alike. */
 static inline dfgnn_ref_number num_repeat(dfgnn_ref_number a, double repeats) {
-  return (dfgnn_ref_number){a.value, repeats * a.variance};
+  return (dfgnn_ref_number){a.value, repeats * a.variance, a.shared};
 }
 /* Adds a times x[], the k-th term of a sum. */
 static inline void sum_add(const dfgnn_ref_sum *sum, int64_t k,
@@ -85,24 +94,30 @@ static inline void sum_add_one(const dfgnn_ref_sum *sum, int64_t at, int64_t k,
   dfgnn__ref_sum_add(sum, at, 1, k, a, &one);
 }
 
+static inline dfgnn_ref_part part_of(double value, double fixed,
+                                     double summed) {
+  return (dfgnn_ref_part){value, fixed, summed, 0};
+}
 static inline dfgnn_ref_part part_add(dfgnn_ref_part a, dfgnn_ref_part b) {
   return (dfgnn_ref_part){a.value + b.value, a.fixed + b.fixed,
-                          a.summed + b.summed};
+                          a.summed + b.summed, a.shared + b.shared};
 }
 static inline dfgnn_ref_part part_scale(dfgnn_ref_part a, double exact) {
   return (dfgnn_ref_part){exact * a.value, square(exact) * a.fixed,
-                          square(exact) * a.summed};
+                          square(exact) * a.summed, exact * a.shared};
 }
 static inline dfgnn_ref_part part_round(dfgnn_ref_part a, double n) {
-  return (dfgnn_ref_part){a.value, a.fixed + n * square(a.value), a.summed};
+  a.fixed += n * square(a.value);
+  return a;
 }
 /* The part times one, a number of value 1. */
 static inline dfgnn_ref_part part_times(dfgnn_ref_part a, dfgnn_ref_part one) {
-  return (dfgnn_ref_part){a.value, a.fixed + one.fixed * square(a.value),
-                          a.summed + one.summed * square(a.value)};
+  a.fixed += one.fixed * square(a.value);
+  a.summed += one.summed * square(a.value);
+  return a;
 }
 static inline dfgnn_ref_part num_part(dfgnn_ref_number a) {
-  return (dfgnn_ref_part){a.value, a.variance, 0};
+  return (dfgnn_ref_part){a.value, a.variance, 0, a.shared};
 }
 /* A number depends on no order of its terms. */
 static inline void num_put(const dfgnn_ref_result *to, int64_t i,

@@ -1,6 +1,6 @@
 /* reference.c - walks, numbers of any type, and sums with their bounds, for the
  * references */
-#include "kernels/reference/reference.h"
+#include "kernels/reference/number.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -156,7 +156,7 @@ double dfgnn__ref_repeats(const dfgnn_ref_edges *e, int64_t k) {
 }
 
 /* The arrays of a sum are adjacent. */
-enum { ARRAYS = 3 + DFGNN_REF_CELLS };
+enum { ARRAYS = 4 + DFGNN_REF_CELLS };
 
 dfgnn_ref_sum dfgnn__ref_sum_in(dfgnn_ref_memory *memory, int64_t width,
                                 int bounds) {
@@ -166,11 +166,12 @@ dfgnn_ref_sum dfgnn__ref_sum_in(dfgnn_ref_memory *memory, int64_t width,
                          .value = buffer,
                          .size = buffer + width,
                          .spread = buffer + 2 * width,
-                         .cells = buffer + 3 * width};
+                         .shared = buffer + 3 * width,
+                         .cells = buffer + 4 * width};
 }
 
 void dfgnn__ref_sum_begin(dfgnn_ref_sum *sum, int64_t terms) {
-  int64_t arrays = !sum->bounds ? 1 : terms <= DFGNN_REF_LONG ? 3 : ARRAYS;
+  int64_t arrays = !sum->bounds ? 1 : terms <= DFGNN_REF_LONG ? 4 : ARRAYS;
   sum->terms = terms;
   memset(sum->value, 0, (size_t)(arrays * sum->width) * sizeof *sum->value);
 }
@@ -201,6 +202,17 @@ void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
   }
   for (int64_t d = 0; cell && d < count; d++)
     cell[at + d] += factor.value * x[d];
+  for (int64_t d = 0; factor.shared != 0 && d < count; d++)
+    sum->shared[at + d] += factor.shared * x[d];
+}
+
+void dfgnn__ref_sum_settle(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
+                           double variance) {
+  for (int64_t d = at; sum->bounds && d < at + count; d++) {
+    if (sum->shared[d] != 0) /* variance may be NaN */
+      sum->spread[d] += square(sum->shared[d]) * variance;
+    sum->shared[d] = 0;
+  }
 }
 
 void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
@@ -238,10 +250,9 @@ static double summed(const dfgnn_ref_sum *sum, int64_t d, double repeats) {
 dfgnn_ref_part dfgnn__ref_sum_part(const dfgnn_ref_sum *sum, int64_t d,
                                    double repeats) {
   if (!sum->bounds)
-    return (dfgnn_ref_part){sum->value[d], 0, 0};
-  return (dfgnn_ref_part){sum->value[d],
-                          sum->size[d] * sum->size[d] + sum->spread[d],
-                          summed(sum, d, repeats)};
+    return (dfgnn_ref_part){sum->value[d], 0, 0, 0};
+  return (dfgnn_ref_part){sum->value[d], square(sum->size[d]) + sum->spread[d],
+                          summed(sum, d, repeats), sum->shared[d]};
 }
 
 void dfgnn__ref_put_sum(const dfgnn_ref_result *to, const dfgnn_ref_sum *sum,

@@ -72,9 +72,10 @@ typedef struct dfgnn_ref_result {
 dfgnn_ref_result dfgnn__ref_result(const dfgnn_expected *expected,
                                    size_t member, int64_t at);
 
-/* A result and the squares of its sensitivities. */
+/* A result, the squares of its sensitivities, and that to an error which all
+ * edges of a row share (of attention's delta), up to its sign. */
 typedef struct dfgnn_ref_part {
-  double value, fixed, summed;
+  double value, fixed, summed, shared;
 } dfgnn_ref_part;
 
 void dfgnn__ref_put(const dfgnn_ref_result *to, int64_t i, dfgnn_ref_part part);
@@ -93,9 +94,10 @@ dfgnn_ref_edges dfgnn__ref_edges(const dfgnn_matrix *matrix, int64_t row,
                                  int32_t *order, int bounds);
 /* How often the index of edge k stands there. */
 double dfgnn__ref_repeats(const dfgnn_ref_edges *edges, int64_t k);
-/* A value and the variance of a kernel's result for it: see number.h. */
+/* A value and the variance of a kernel's result for it, and its sensitivity to
+ * the error that a row shares: see number.h. */
 typedef struct dfgnn_ref_number {
-  double value, variance;
+  double value, variance, shared;
 } dfgnn_ref_number;
 
 /* `width` sums over the terms of a row, and the numbers for their bounds. */
@@ -105,6 +107,7 @@ typedef struct dfgnn_ref_sum {
   double *value;  /* [width] */
   double *size;   /* [width] the sum of the magnitudes of the terms */
   double *spread; /* [width] the sum of the variances of the terms */
+  double *shared; /* [width] the sum of their sensitivities */
   double *cells;  /* [DFGNN_REF_CELLS][width] of a long row: see accuracy.h */
 } dfgnn_ref_sum;
 
@@ -122,6 +125,10 @@ void dfgnn__ref_sum_add(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
 /* Adds terms[d] to all numbers. */
 void dfgnn__ref_sum_add_each(const dfgnn_ref_sum *sum, int64_t k,
                              const dfgnn_ref_number *terms);
+/* Counts a shared error of this variance among the own ones of numbers `at` and
+ * following: the row that shares it has ended. */
+void dfgnn__ref_sum_settle(const dfgnn_ref_sum *sum, int64_t at, int64_t count,
+                           double variance);
 /* Sum d with the two parts of its bound. */
 dfgnn_ref_part dfgnn__ref_sum_part(const dfgnn_ref_sum *sum, int64_t d,
                                    double repeats);

@@ -131,7 +131,7 @@ static void put_projected(const walk *w, int64_t k,
     }
     /* the variance of a product, as in dfgnn__ref_product */
     double order = (double)width * (size + fabs(value)) / 2 * size + squares;
-    num_put(attr, k * fields + f, (dfgnn_ref_number){value, order + spread});
+    num_put(attr, k * fields + f, num(value, order + spread));
   }
 }
 
@@ -233,9 +233,8 @@ static void weigh(void *thread, int64_t r, int64_t row) {
     for (int64_t h = 0; h < heads; h++) {
       dfgnn_ref_product p =
           dfgnn__ref_product(w->m.value + h * dim, w->row.out + h * dim, dim);
-      dfgnn_ref_number x = {p.value, p.variance};
-      num_put(&weight, k * heads + h,
-              num_scale(num_round(x, FACTOR_VARIANCE), f));
+      dfgnn_ref_number x = num_round(num(p.value, p.variance), FACTOR_VARIANCE);
+      num_put(&weight, k * heads + h, num_scale(x, f));
     }
   }
 }
