@@ -124,10 +124,13 @@ const char *dfgnn__portfolios_text(size_t *size);
  * dfgnn__portfolios_open() says why. */
 const dfgnn_portfolios *dfgnn__portfolios(void);
 
-/* The cell that serves a problem, and how unlike the two are: 0 for
- * the same problem, 1 for twice the width; NULL: none is of its kind. */
+/* The cell that serves a problem, and how unlike the two are: 0 for the same
+ * problem, 1 for twice the width; NULL: none is of its kind.  It is the most
+ * alike of which a member runs, and among those that are as much alike that of
+ * the device that is most like the setting's; `without` is passed over. */
 dfgnn_cell *dfgnn__portfolios_cell(double *unlike, const dfgnn_portfolios *all,
-                                   const dfgnn_setting *setting);
+                                   const dfgnn_setting *setting,
+                                   const dfgnn_cell *without);
 
 /* The variant that comes nearest to a member for the problem, on a graph that
  * the member was measured on; NULL: it does not run on this one, and the times
