@@ -122,7 +122,7 @@ def _differentiate(graph, made, kept, grads, needed, create_graph):
         n and t is not None for n, t in zip(needed, inputs)], create_graph)
 
 
-def _by_kernels(graph, made, kept, grads, needed):
+def by_kernels(graph, made, kept, grads, needed):
     """grads: those of made.cotangents."""
     try:
         return made.backward(graph, kept, grads, needed)
@@ -236,7 +236,7 @@ def gradients(graph, made, kept, grads, needed):
             if grad is None and field != "lse":
                 outs[number] = torch.zeros(shape, dtype=dtype,
                                            device=made.device)
-        found = _by_kernels(graph, made, kept, outs, needed)
+        found = by_kernels(graph, made, kept, outs, needed)
     if of_weights is None:
         return found
     inputs, saved, _ = made.parted(kept)
@@ -259,7 +259,7 @@ class _Operators(Kind):
         if again:
             return _differentiate(graph, made, kept, grads, needed, True)
         if made.plain and len(grads) == 1:
-            return _by_kernels(graph, made, kept, grads, needed)
+            return by_kernels(graph, made, kept, grads, needed)
         return gradients(graph, made, kept, grads, needed)
 
 

@@ -112,9 +112,10 @@ class Edges:
             inverse[self.order] = torch.arange(self.num_edges,
                                                device=self.device)
             return inverse
-        if self.edge_order is None:
-            return None
-        return self._derive("inverse", make)
+        found = self._derived.get("inverse")
+        if found is None and self.edge_order is not None:
+            found = self._derive("inverse", make)
+        return found
 
     @property
     def edge_index(self):
@@ -134,9 +135,8 @@ class Edges:
 
     def to_caller_order(self, edges):
         """A tensor by edge in the caller's order, from one in the graph's."""
-        if self.edge_order is None:
-            return edges
-        return edges.index_select(0, self.inverse)
+        inverse = self.inverse
+        return edges if inverse is None else edges.index_select(0, inverse)
 
     # ---- self loops
 
@@ -157,6 +157,31 @@ class Edges:
             if edges is not None and is_stamped(edges, known):
                 return edges
         return self.edge_index
+
+    def in_order(self, edges):
+        """to_graph_order() of to_looped_edges()."""
+        rows = self._rows(edges.size(0))
+        return edges if rows is None else edges.index_select(0, rows)
+
+    def as_given(self, edges, count):
+        """The inverse of in_order(), see from_looped_edges()."""
+        if count == self.num_edges or self.loops is None:
+            return self.to_caller_order(edges)
+        out = edges.new_zeros((count,) + tuple(edges.shape[1:]))
+        return out.index_copy_(0, self._rows(count), edges)
+
+    def _rows(self, count):
+        """[E] the row of each edge in a tensor of count rows in the caller's
+        order; None if it has them in the graph's."""
+        def make():
+            return self.order if count == self.num_edges else \
+                self.to_graph_order(self.to_looped_edges(torch.arange(
+                    count, device=self.device)))
+        found = self._derived.get(("rows", count))
+        if found is None and (self.loops is not None or (
+                count == self.num_edges and self.edge_order is not None)):
+            found = self._derive(("rows", count), make)
+        return found
 
     def to_looped_edges(self, edges):
         """A tensor by the edges of this graph, which with_self_loops() made,

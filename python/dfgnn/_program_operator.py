@@ -6,6 +6,8 @@ torch keeps of compiled code holds in another process.  Its gradient is the
 operator of the program that is derived.
 """
 
+import functools
+
 from . import _program_calls
 from ._program_calls import COTANGENT, DST, EDGE, INPUT, OUTPUT, PARAM, REL, SRC
 from ._torch_library import Family
@@ -26,31 +28,40 @@ def about(name, types, seeded=False):
     return name, (int(seeded), *types), ()
 
 
+def _edges(ports):
+    return [n for n, port in enumerate(ports) if port.place == EDGE]
+
+
+@functools.lru_cache(maxsize=1024)
+def _named(name, counts, _):
+    """(program, types of its outputs, whether it has a seed, the numbers of its
+    inputs, and outputs, by edge)."""
+    program, (seeded, *types) = _program_calls.named(name), counts
+    return program, [_KINDS[k] for k in types], seeded, _edges(
+        program.inputs), _edges(program.outputs)
+
+
 def _parse(call):
     """(program, types of its outputs, seed or None, tensors) of a call."""
-    seeded, *types = call.counts
-    seed, tensors = (call.tensors[0], call.tensors[1:]) if seeded else (
-        None, call.tensors)
-    return _program_calls.named(call.name), [_KINDS[k] for k in types], seed, tensors
-
-
-def _in_order(change, ports, tensors):
-    return [change(t) if port.place == EDGE else t
-            for port, t in zip(ports, tensors)]
+    program, types, seeded, *_ = _named(*call.about)
+    return program, types, call.tensors[0] if seeded else None, \
+        call.tensors[seeded:]
 
 
 class _Programs(Family):
     name = "program"
 
     def run(self, call):
-        program, types, seed, tensors = _parse(call)
-        graph = call.graph(next(
-            (t for port, t in zip(program.inputs, tensors)
-             if port.place == EDGE), None))
-        made = _program_calls.execute(
-            program, graph, _in_order(graph.to_graph_order, program.inputs,
-                                      tensors), types, seed)
-        return _in_order(graph.to_caller_order, program.outputs, made)
+        program, types, seeded, inputs, outputs = _named(*call.about)
+        tensors = call.tensors[seeded:]
+        graph = call.graph(tensors[inputs[0]] if inputs else None)
+        for n in inputs:
+            tensors[n] = graph.in_order(tensors[n])
+        made = _program_calls.execute(program, graph, tensors, types,
+                                      call.tensors[0] if seeded else None)
+        for n in outputs:
+            made[n] = graph.to_caller_order(made[n])
+        return made
 
     def fake(self, call):
         program, types, _, tensors = _parse(call)

@@ -7,7 +7,7 @@ import torch
 # "edges" among the words of DFGNN_CHECK: the content of edge lists is compared
 # in each call, too.
 _BY_CONTENT = "edges" in os.environ.get("DFGNN_CHECK", "").split(",")
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def stamp(tensor):
@@ -16,7 +16,7 @@ def stamp(tensor):
     Writes through ``.data``, DLPack or NumPy count in no version.  With
     DFGNN_CHECK=edges the stamp of integers holds their bytes, too.
     """
-    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided:
         return tensor._version, 0
     if _BY_CONTENT and not tensor.is_floating_point():
         return tensor._version, tensor.data_ptr(), \

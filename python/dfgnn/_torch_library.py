@@ -14,9 +14,12 @@ from typing import NamedTuple, Optional
 import torch
 
 from ._autograd import Kind, Recorded, wants_gradient
-from ._modes import refuse_in_cuda_graphs, untraced
+from ._modes import in_transform, refuse_in_cuda_graphs, untraced
+from ._stamp import PLAIN
 from .convert import as_graph, known_graph, looped_graph
 from .graph import Graph, by_id
+
+_dispatching = torch._C._len_torch_dispatch_stack
 
 # torch.compile cannot trace them: they depend on the values of the edges
 untraced_graph = untraced(as_graph)
@@ -97,17 +100,31 @@ class Family(Kind):
         """The outputs that gradient() reads."""
         return outs
 
+    def read(self, call):
+        """The tensors that gradient() reads."""
+        return call.tensors
+
+    def restored(self, call, grads):
+        """A Call of read() tensors, with others of the same shapes and types in
+        the places of those that are missing; grads: of some of the outputs."""
+        return call
+
+    def dense(self, name, tensors):
+        """The tensors as kernels read them: what torch.compile makes is so from
+        the beginning."""
+        return [t.contiguous() for t in tensors]
+
     def gradient(self, call, saved, grads, wanted):
         """The gradients of the tensors, None where it is 0 or not wanted;
         grads: of the outputs, or None."""
         raise NotImplementedError
 
-    def derive(self, call, outs, grads, wanted):
+    def derive(self, call, saved, grads, wanted):
         """gradient() by an operator; a family that has another way has no
         gradient()."""
         made = iter(operator(call.edge_index is not None, "_backward")(
-            list(wanted), [g is not None for g in grads],
-            self.saved(call, outs), [g for g in grads if g is not None],
+            list(wanted), [g is not None for g in grads], list(saved),
+            self.dense(call.name, [g for g in grads if g is not None]),
             self.name, *call))
         return [next(made) if want else None for want in wanted]
 
@@ -118,8 +135,8 @@ class Family(Kind):
         numbers of the call."""
         name, counts, numbers = about
         return operator(place[0] is not None)(
-            self.name, name, list(counts), list(numbers), list(tensors),
-            *place)
+            self.name, name, list(counts), list(numbers),
+            self.dense(name, tensors), *place)
 
     def forward(self, call):
         """The outputs of a Call, by an operator without a gradient."""
@@ -131,16 +148,18 @@ class Family(Kind):
         which is the first that is given."""
         edge_index, *tensors = given
         told, sizes = about
-        outs = self.forward(Call(*told, tensors, edge_index, *sizes))
-        return tuple(outs), (*given, *outs), None
+        call = Call(*told, tensors, edge_index, *sizes)
+        outs = self.forward(call)
+        saved = self.saved(call, outs)
+        return tuple(outs), (edge_index, *self.read(call), *saved), len(saved)
 
     def gradients(self, about, rest, kept, grads, needed, again):
-        count = len(needed)
+        count = len(kept) - rest
         edge_index, *tensors = kept[:count]
         told, sizes = about
         wanted = list(needed[1:])
         if not any(wanted):
-            return [None] * count
+            return [None] * len(needed)
         return [None, *self.derive(
             Call(*told, tensors, edge_index, *sizes), kept[count:],
             list(grads), wanted)]
@@ -149,8 +168,10 @@ class Family(Kind):
 # ---- the operator -----------------------------------------------------------
 
 # where each family is, which a program that torch exported may be the first to
-# ask for
-_MODULES = {"operator": "ops", "program": "_program_operator",
+# ask for.  torch keeps in files what it made of a call, by the names in it: a
+# family of which something else is made, or whose counts say something else,
+# has another name
+_MODULES = {"operator-2": "ops", "program": "_program_operator",
             "mlp": "_mlp_operator", "relations": "_relations.operator"}
 
 
@@ -162,6 +183,8 @@ def operator(listed, suffix=""):
 
 @functools.lru_cache(maxsize=None)
 def _family(name):
+    if name not in _MODULES:
+        raise ValueError(f"{name} calls are of another version of dfgnn")
     return importlib.import_module("." + _MODULES[name], __package__).run
 
 
@@ -185,8 +208,9 @@ def _fake_forward(name, *arguments):
 
 
 def _backward(wanted, present, saved, grads, name, *arguments):
-    call, given = Call(*arguments), iter(grads)
-    found = _family(name).gradient(
+    family, given = _family(name), iter(grads)
+    call = family.restored(Call(*arguments), grads)
+    found = family.gradient(
         call, saved, [next(given) if p else None for p in present],
         tuple(wanted))
     taken = {grad.data_ptr() for grad in grads}
@@ -209,8 +233,24 @@ def _gradient(grad, tensor, taken):
 
 
 def _fake_backward(wanted, present, saved, grads, name, *arguments):
+    call = _family(name).restored(Call(*arguments), grads)
     return [torch.empty_like(t, memory_format=torch.contiguous_format)
-            for t, want in zip(Call(*arguments).tensors, wanted) if want]
+            for t, want in zip(call.tensors, wanted) if want]
+
+
+def _sooner(operator, function, place):
+    """Has calls of the operator run the function itself where nothing is to see
+    the call: torch's dispatcher takes longer than many a kernel to make its own
+    kinds of the arguments.  place: that of a list of tensors among them."""
+    dispatched = operator._op
+
+    def call(*args, **kwargs):
+        if kwargs or torch.is_grad_enabled() or _dispatching() or \
+                in_transform() or torch.autograd._profiler_enabled() or any([
+                    type(t) not in PLAIN or t.is_meta for t in args[place]]):
+            return dispatched(*args, **kwargs)
+        return function(*args)
+    operator._op = call
 
 
 def _define():
@@ -218,13 +258,14 @@ def _define():
         full = f"dfgnn::call{end}"
         torch.library.define(full, f"({_CALL}) -> Tensor[]")
         torch.library.impl(full, "CompositeImplicitAutograd")(_recorded)
-        for suffix, schema, function, fake in (
-                ("_forward", _CALL, _forward, _fake_forward),
-                ("_backward", _GRADIENT, _backward, _fake_backward)):
+        for suffix, schema, function, fake, place in (
+                ("_forward", _CALL, _forward, _fake_forward, 4),
+                ("_backward", _GRADIENT, _backward, _fake_backward, 3)):
             full = f"dfgnn::call{suffix}{end}"
             torch.library.define(full, f"({schema}) -> Tensor[]", tags=tags)
             torch.library.impl(full, ("cpu", "cuda"))(function)
             torch.library.register_fake(full)(fake)
+            _sooner(operator(bool(end), suffix), function, place)
 
 
 _define()

@@ -18,11 +18,12 @@ class _Form:
 
     fields: of dfgnn_args, that its tensors are.
     places: of each field among the inputs of spec; None: its seed.
-    of_edges: the fields of tensors by edge.
+    of_edges: the numbers of tensors by edge.
+    reads: whether the gradient reads each tensor, which may miss the value
+        alone; saved: each output.
     symmetric: GCN's scales, made once a graph.
     order: the number of the tensor that each input is, or None; seed: that of
         the seed, or None.
-    direct: whether the inputs are the tensors as they were given.
     """
 
     def __init__(self, spec, settings, fields, loops, symmetric):
@@ -30,11 +31,18 @@ class _Form:
         self.loops, self.symmetric = loops, symmetric
         self.places = tuple([spec.fields.get(field) for field in fields])
         self.of_edges = tuple(
-            field for field, place in zip(fields, self.places)
+            n for n, place in enumerate(self.places)
             if place is not None and spec.inputs[place].dims[0] == "E")
+        read = {t.field for t in spec.backward if t.flag != "message"
+                or {"edge_attr", "gate_dst"}.intersection(fields)}
+        self.reads = tuple([f == "seed" or f in read for f in fields])
+        shown, rest = spec.results(settings)
+        self.saved = tuple([t.field == "weights" or t.field in read
+                            for t in (*shown, *rest)])
         given = {field: n for n, field in enumerate(fields)}
         self.seed = given.pop("seed", None)
-        self.direct = not (self.of_edges or symmetric or settings.weights)
+        if symmetric:
+            given.update(scale_dst=len(fields), scale_src=len(fields) + 1)
         self.order = spec.given(given)
 
 
@@ -60,12 +68,23 @@ def _parse(name, counts, numbers):
     return _Form(spec, settings, fields, loops, symmetric)
 
 
-def _ready_directly(parsed, call):
-    """_ready() of a call whose inputs are its tensors."""
-    graph, tensors = call.graph(None, parsed.loops), call.tensors
+def _ready(call):
+    """(the form, graph, recipe, inputs in the order of the operator,
+    seed); tensors by edge are those of the graph's edges, its loops included,
+    in its order."""
+    parsed, tensors = _parse(*call.about), call.tensors
+    of_edges = parsed.of_edges
+    graph = call.graph(tensors[of_edges[0]] if of_edges else None,
+                       parsed.loops)
+    key = parsed, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
+    if of_edges or parsed.symmetric:
+        tensors = [*tensors]
+        for n in of_edges:
+            tensors[n] = graph.in_order(tensors[n])
+        if parsed.symmetric:
+            tensors += _fused.normalization(graph, tensors[0].dtype)
     inputs = [None if n is None else tensors[n] for n in parsed.order]
     recipes = graph.handle.recipes
-    key = parsed, _execute.generation(), *[(t.shape, t.dtype) for t in tensors]
     made = recipes.get(key)
     if made is None:
         made = recipes.setdefault(key, _recipe.recipe(
@@ -76,40 +95,15 @@ def _ready_directly(parsed, call):
         None if parsed.seed is None else tensors[parsed.seed]
 
 
-def _ready(call):
-    """(the form, graph, recipe, inputs in the order of the operator,
-    seed); tensors by edge are those of the graph's edges, its loops included,
-    in its order."""
-    parsed = _parse(*call.about)
-    if parsed.direct:
-        return _ready_directly(parsed, call)
-    spec, given = parsed.spec, dict(zip(parsed.fields, call.tensors))
-    seed = given.pop("seed", None)
-    graph = call.graph(given[parsed.of_edges[0]] if parsed.of_edges else None,
-                       parsed.loops)
-    for name in parsed.of_edges:
-        given[name] = graph.to_looped_edges(given[name])
-    if parsed.symmetric:
-        given["scale_dst"], given["scale_src"] = _fused.normalization(
-            graph, given["value"].dtype)
-    inputs = spec.given(given)
-    made = _recipe.recipe(graph, spec.name, inputs, parsed.settings)
-    if parsed.of_edges:
-        for name in parsed.of_edges:
-            given[name] = graph.to_graph_order(given[name])
-        inputs = spec.given(given)
-    return parsed, graph, made, inputs, seed
-
-
 class _Operators(Family):
     """The outputs are those of the operator's table that the call has, and the
     factors of dropout of weights that it shows."""
 
-    name = "operator"
+    name = "operator-2"
 
     def run(self, call):
         parsed, graph, made, inputs, seed = _ready(call)
-        if parsed.direct and not made.empty:
+        if not (made.empty or made.settings.weights):
             try:
                 return made.forward(graph, inputs, seed)
             except UnsupportedError:
@@ -128,6 +122,25 @@ class _Operators(Family):
                 graph.edge_number)).to(weights.dtype))
         return outs
 
+    def read(self, call):
+        return [t for t, reads in zip(call.tensors, _parse(
+            *call.about).reads) if reads]
+
+    def restored(self, call, grads):
+        reads = _parse(*call.about).reads
+        if all(reads):
+            return call
+        like = grads[0]  # the value of a sum is not read
+        if type(call.num_src) is not int or call.num_src != like.size(0):
+            like = like.new_empty(()).expand(call.num_src, *like.shape[1:])
+        given = iter(call.tensors)
+        return call._replace(tensors=[next(given) if read else like
+                                      for read in reads])
+
+    def saved(self, call, outs):
+        return [out for out, is_saved in zip(outs, _parse(
+            *call.about).saved) if is_saved]
+
     def fake(self, call):
         parsed = _parse(*call.about)
         value = call.tensors[parsed.fields.index("value")]
@@ -143,35 +156,37 @@ class _Operators(Family):
                                 else value.dtype)
                 for t in (*first, *rest, *factors)]
 
+    def dense(self, name, tensors):
+        return list(tensors) if OPERATORS[name].attention else super().dense(
+            name, tensors)
+
     def gradient(self, call, saved, grads, wanted):
         parsed, graph, made, inputs, seed = _ready(call)
-        outs = [out if out.shape == shape else None
-                for (_, shape, _, _), out in zip(made.outs, saved)]
+        given = iter(saved)
+        outs = [next(given) if is_saved else None for is_saved in parsed.saved]
         grads = grads[:len(made.shown)]
         needed = [False] * len(inputs)
         for number, want in zip(parsed.places, wanted):
             if number is not None:
                 needed[number] = want
-        if parsed.direct and grads[0] is not None and made.plain:
+        if made.plain and all([g is not None for g in grads]):
+            found = _fused.by_kernels(
+                graph, made, made.keep(seed, inputs, outs), grads, needed)
+        else:
+            outs = [out if out is None or out.shape == shape else None
+                    for (_, shape, _, _), out in zip(made.outs, outs)]
+            if "weights" in made.shown:
+                number = made.shown.index("weights")
+                outs[number] = graph.to_graph_order(outs[number])
+                if grads[number] is not None:
+                    grads[number] = graph.to_graph_order(grads[number])
             found = _fused.gradients(
                 graph, made, made.keep(seed, inputs, outs), grads, needed)
-            return [None if number is None else found[number]
-                    for number in parsed.places]
-        if "weights" in made.shown:
-            number = made.shown.index("weights")
-            outs[number] = graph.to_graph_order(outs[number])
-            if grads[number] is not None:
-                grads[number] = graph.to_graph_order(grads[number])
-        found = _fused.gradients(
-            graph, made, made.keep(seed, inputs, outs), grads, needed)
         found = [None if number is None else found[number]
                  for number in parsed.places]
-        if parsed.of_edges:
-            for number, field in enumerate(parsed.fields):
-                if field in parsed.of_edges and found[number] is not None:
-                    found[number] = graph.from_looped_edges(
-                        graph.to_caller_order(found[number]),
-                        call.tensors[number].size(0))
+        for n in parsed.of_edges:
+            if found[n] is not None:
+                found[n] = graph.as_given(found[n], call.tensors[n].size(0))
         return found
 
 

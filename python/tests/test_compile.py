@@ -145,7 +145,7 @@ def test_opcheck_finds_nothing_wrong_with_the_operator():
     for weights, more in ((False, ()), (True, ()),
                           (False, (edge_attr, edge_weight))):
         torch.library.opcheck(torch.ops.dfgnn.call.default, (
-            "operator", *ops.about(ops.OPERATORS["gt"], (
+            ops.run.name, *ops.about(ops.OPERATORS["gt"], (
                 "query", "key", "value",
                 *("edge_attr", "edge_weight")[:len(more)], "bias"),
                 Settings(0.5, 0.2, 0.0, weights, False, False)),
@@ -178,7 +178,7 @@ def test_opcheck_finds_nothing_wrong_with_reductions():
     x = torch.randn(20, 1, 8, requires_grad=True)
     for op in ("spmm-sum", "reduce-max", "reduce-pna"):
         torch.library.opcheck(torch.ops.dfgnn.call.default, (
-            "operator", *ops.about(
+            ops.run.name, *ops.about(
                 ops.OPERATORS[op], ("value",), sum_settings(), True,
                 op == "spmm-sum"), [x], None, graph.id, 20, 20,
             graph.num_edges))
@@ -258,3 +258,48 @@ def test_layers_that_are_compiled_one_by_one_have_limits_of_their_own():
     for layer, want in zip(layers, wanted):
         compiled = torch.compile(layer, backend="eager", fullgraph=True)
         torch.testing.assert_close(compiled(x, edges), want)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_a_compiled_gradient_keeps_what_it_reads(reduce):
+    """A sum's neither features nor sums, an extreme's no features."""
+    from torch._dynamo.backends.common import aot_autograd
+    graphs = []
+
+    def keep(module, inputs):
+        graphs.append(module)
+        return module
+    edges = random_edges(20, 24, 80)
+    compiled = torch.compile(
+        lambda x, e: dfgnn.aggregate(e, x, reduce, num_dst=24) * 2,
+        backend=aot_autograd(fw_compiler=keep), fullgraph=True)
+    x = torch.randn(20, 8)
+    close(run(compiled, x, edges)[1], run(
+        lambda x, e: dfgnn.aggregate(e, x, reduce, num_dst=24) * 2,
+        x, edges)[1], 1e-5)
+    shapes = [tuple(n.meta["val"].shape) for n in graphs[1].graph.nodes
+              if n.op == "placeholder"]
+    assert sorted(shapes) == sorted([tuple(edges.shape), (24, 8), *[
+        (24, 1, 8)] * (reduce == "max")])
+
+
+def test_calls_are_dispatched_where_something_sees_them():
+    from torch._subclasses import FakeTensorMode
+    edges, x = random_edges(20, 20, 80), torch.randn(20, 1, 8)
+
+    def call(x, edges):
+        return torch.ops.dfgnn.call_forward_of_edges.default(
+            ops.run.name, *ops.about(ops.OPERATORS["spmm-sum"], ["value"],
+                                     sum_settings()), [x], edges, 0, 20, 20,
+            edges.size(1))[0]
+    with torch.no_grad():
+        first = call(x, edges)
+        with torch.profiler.profile() as profile:
+            assert torch.equal(call(x, edges), first)
+        with FakeTensorMode() as mode:
+            faked = [mode.from_tensor(t) for t in (x, edges)]
+            assert type(call(*faked)) is type(faked[0])
+        assert type(call(*faked)) is type(faked[0])
+    assert torch.equal(call(x.requires_grad_(), edges), first)
+    assert "dfgnn::call_forward_of_edges" in [
+        event.key for event in profile.key_averages()]
