@@ -297,6 +297,26 @@ def test_torch_compile_has_programs_in_its_graph(kind):
     same(flat(compiled(e, **given)), flat(layer(e, **given)))
 
 
+class Twice(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.first, self.second = layer, copy.deepcopy(layer)
+
+    def forward(self, e, **given):
+        return self.first(e, **given) * self.second(e, **given)
+
+
+def test_layers_of_a_model_are_in_one_graph():
+    """What torch.compile has seen of a layer does not hide the next one's."""
+    layer, e, given = case(Filter)
+    model = Twice(layer)
+    fast = copy.deepcopy(model)
+    assert len(dfgnn.accelerate(fast).traced) == 2
+    torch._dynamo.reset()
+    compiled = torch.compile(fast, backend="aot_eager", fullgraph=True)
+    same(derivatives(compiled, e, given, 1), derivatives(model, e, given, 1))
+
+
 def test_torch_compile_has_programs_of_a_graph():
     from dfgnn.nn.pyg import _compiled
     layer, e, given = case(Filter)

@@ -25,7 +25,14 @@ from ...errors import Error
 from ...graph import Graph
 from ._propagate_steps import Programs, own_function
 
-_MODULES = {}
+
+class _Made:
+    """The modules that layers are in a graph, by name: torch.compile reads an
+    attribute as it is, and a dict as it was where it first saw it."""
+
+
+_MADE = _Made()
+_MODULES = vars(_MADE)
 _RECORDED = weakref.WeakKeyDictionary()
 # rows of tensors that stand for those of a call: as many are equal
 _ROWS = (11, 7, 5, 3, 13, 17, 19, 23, 29, 31, 37, 41, 43)
@@ -74,7 +81,7 @@ def recorded(layer, *about):
 
 
 def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
-    """Of a call: the number of its module, which rows are its sources' and
+    """Of a call: the name of its module, which rows are its sources' and
     destinations', whether the first row of its edges receives, and the keys of
     its tensors; None if there is none."""
     device = torch.device(device)
@@ -107,9 +114,9 @@ def _record(layer, edge_dtype, device, rows, size, given, training, autocast):
         say_once(f"{type(layer).__name__} takes PyG's own path under "
                  f"torch.compile: {reason}")
         return None
-    number = len(_MODULES)
-    _MODULES[number] = module
-    return number, *ends, notes.rows.flipped, tensors
+    name = f"layer_{len(_MODULES)}"
+    _MODULES[name] = module
+    return name, *ends, notes.rows.flipped, tensors
 
 
 def _check_sizes(module, rows):
@@ -272,7 +279,7 @@ def propagate(layer, edge_index, size, kwargs):
         torch.is_grad_enabled(), autocast_dtype(device.type))
     if found is None:
         return NotImplemented
-    number, src, dst, flipped, keys = found
+    name, src, dst, flipped, keys = found
     src, dst = rows.sizes[src], rows.sizes[dst]
     if graph is None:
         edges = edge_index.flip(0) if flipped else edge_index
@@ -282,8 +289,9 @@ def propagate(layer, edge_index, size, kwargs):
         edge_index = edge_index.flip(0) if flipped else edge_index
     else:
         return NotImplemented
-    made = _MODULES[number](edges, src, dst, rows.sizes[0],
-                            *[_tensor(layer, key, kwargs) for key in keys])
+    made = getattr(_MADE, name)(
+        edges, src, dst, rows.sizes[0],
+        *[_tensor(layer, key, kwargs) for key in keys])
     # which writes to what the module has read
     own = layer._dfgnn_base.propagate(layer, edge_index, size=size, **kwargs)
     if isinstance(own, Tensor):
