@@ -16,7 +16,8 @@ import torch
 from ._autograd import Kind, Recorded, wants_gradient
 from ._modes import in_transform, refuse_in_cuda_graphs, untraced
 from ._stamp import PLAIN
-from .convert import as_graph, known_graph, looped_graph
+from .convert import (
+    as_graph, batch_graph, is_edge_index, known_graph, looped_graph)
 from .graph import Graph, by_id
 
 _dispatching = torch._C._len_torch_dispatch_stack
@@ -68,7 +69,8 @@ class Call(NamedTuple):
         known = known_graph(self.edge_index, sizes, loops)
         if known is not None:
             return known
-        return looped_graph(self.edge_index, sizes, loops)
+        make = batch_graph if is_edge_index(self.edge_index) else looped_graph
+        return make(self.edge_index, sizes, loops)
 
 
 def place(graph, num_src, num_dst):

@@ -101,10 +101,17 @@ def looped_graph(edges, num_nodes=None, loops=True):
     return graph.with_self_loops() if loops else graph
 
 
+def is_edge_index(edges):
+    """Whether a plain tensor is an edge_index."""
+    return edges.dtype in (torch.int64, torch.int32) and edges.dim() == 2 \
+        and edges.size(0) == 2 and edges.layout is torch.strided \
+        and edges.device.type in ("cpu", "cuda")
+
+
 def batch_graph(edges, sizes, loops):
-    """looped_graph() in few steps, for an edge_index that known_graph() does
-    not know: the caller has found that no mode of torch is at work that hides
-    its memory."""
+    """looped_graph() in few steps, for what is_edge_index(), and known_graph()
+    does not know: the caller has found that no mode of torch is at work that
+    hides its memory."""
     number = id(edges)
     if number in _cache or _native.extension is None or \
             _capture_reads.current is not None or \

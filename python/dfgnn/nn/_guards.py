@@ -8,6 +8,7 @@ from torch.nn.modules import module as _module
 
 from .._autocast import autocasting
 from .._modes import compiling
+from ..convert import is_edge_index
 from ..functional import MOST_EDGE_FEATURES
 from ..graph import Graph
 from ._linear import LINEARS, hooked
@@ -17,7 +18,6 @@ PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 # PyG's classes
 REDUCTIONS = {"add": "spmm-sum", "sum": "spmm-sum", "mean": "spmm-mean",
               "max": "reduce-max", "min": "reduce-min"}
-_INDEX = (torch.int32, torch.int64)
 
 
 class Other(Exception):
@@ -65,10 +65,7 @@ def known(edge_index):
     or an edge_index, and no matrix."""
     if isinstance(edge_index, Graph):
         return True
-    return (plain(edge_index) and edge_index.dtype in _INDEX
-            and edge_index.layout is torch.strided
-            and edge_index.dim() == 2 and edge_index.size(0) == 2
-            and edge_index.device.type in ("cpu", "cuda"))
+    return plain(edge_index) and is_edge_index(edge_index)
 
 
 def linear(state, name):
