@@ -51,6 +51,9 @@ static int64_t place(const dfgnn_harness *h, const dfgnn_buffer *b,
                      const dfgnn_matrix *matrix, int64_t node, int64_t i) {
   int64_t heads = h->problem.heads, dim = h->problem.dim;
   uint32_t shape = b->tensor->shape;
+  const dfgnn_strides *s = &h->strides;
+  if (dfgnn__is_strided(h, b->tensor))
+    return node * s->node + i / dim * s->head + i % dim * s->feature;
   if (shape & DFGNN_DIM_E)
     return dfgnn__offset_at(matrix, node) *
                dfgnn__tensor_width(b->tensor, &h->problem) +
@@ -153,6 +156,32 @@ static dfgnn_status copy_checked(dfgnn_harness *h, const dfgnn_buffer *b,
                                       to - from);
 }
 
+/* What an output is filled with before a call. */
+static int poison_of(const dfgnn_harness *h, const dfgnn_buffer *b) {
+  return dfgnn__tensor_added_to(b->tensor, &h->problem) ? DFGNN_GIVEN_BYTE
+                                                        : DFGNN_POISON_BYTE;
+}
+
+/* Looks between the features of an output on the host, which are lost; all
+ * nodes are checked. */
+static dfgnn_status check_gaps(const dfgnn_harness *h, const dfgnn_buffer *b,
+                               const dfgnn_matrix *matrix) {
+  const size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
+  const int byte = poison_of(h, b);
+  for (int64_t k = 0; k < dfgnn__checked_nodes(h, b).count; k++) {
+    int64_t first, count = dfgnn__checked_numbers(h, b, k, &first);
+    for (int64_t i = 0; i < count; i++)
+      memset(b->data.host + (size_t)place(h, b, matrix, k, i) * size, byte,
+             size);
+  }
+  for (size_t i = 0; i < b->data.bytes; i++)
+    if ((unsigned char)b->data.host[i] != byte)
+      return dfgnn__fail(DFGNN_ERROR_WRONG,
+                         "wrote byte %zu of %s, which is between features", i,
+                         b->tensor->name);
+  return DFGNN_OK;
+}
+
 /* masked: the gradients of rows that are not checked were zeros, so that totals
  * can be compared, and nothing else. */
 static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
@@ -172,7 +201,9 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
   if (w.share > h->accuracy.of_bound)
     h->accuracy.of_bound = w.share;
   if (w.share <= 1)
-    return DFGNN_OK;
+    return dfgnn__is_strided(h, b->tensor) && !dfgnn__checked_nodes(h, b).index
+               ? check_gaps(h, b, matrix)
+               : DFGNN_OK;
   return dfgnn__fail(
       DFGNN_ERROR_WRONG,
       "%s of %s %lld (degree %lld), number %lld: found %.9g, expected %.9g, "
@@ -193,10 +224,8 @@ static dfgnn_status run(dfgnn_harness *h, const dfgnn_plan *plan,
     status = fill(h, (char *)workspace + bytes, DFGNN_GUARD_BYTE, DFGNN_GUARD);
   for (int i = 0; i < h->count && !status; i++) {
     const dfgnn_buffer *b = &h->buffers[i];
-    const int given = dfgnn__tensor_added_to(b->tensor, &h->problem);
     if (!dfgnn__role_reads(b->tensor->role))
-      status = dfgnn__guarded_poison(
-          &b->data, h->ctx, given ? DFGNN_GIVEN_BYTE : DFGNN_POISON_BYTE);
+      status = dfgnn__guarded_poison(&b->data, h->ctx, poison_of(h, b));
   }
   if (!status)
     status = dfgnn_execute(plan, args, workspace, NULL);

@@ -41,19 +41,19 @@ dfgnn_status dfgnn__guard_check(dfgnn_context *ctx, const char *guard,
 }
 
 dfgnn_status dfgnn__guarded_make(dfgnn_guarded *g, dfgnn_context *ctx,
-                                 const char *name, size_t bytes, int on_host) {
+                                 int on_host) {
   void *memory;
-  dfgnn_status status =
-      ctx->backend->allocate(ctx->device, &memory, bytes + 2 * DFGNN_GUARD);
+  dfgnn_status status = ctx->backend->allocate(
+      ctx->device, &memory, g->bytes + g->shift + 2 * DFGNN_GUARD);
   if (status)
     return status;
-  *g = (dfgnn_guarded){.name = name, .memory = memory, .bytes = bytes};
-  if (on_host && !(g->host = malloc(bytes + 1)))
-    return dfgnn__harness_memory(bytes);
-  status = fill(ctx, g->memory, DFGNN_GUARD_BYTE, DFGNN_GUARD);
+  g->memory = memory;
+  if (on_host && !(g->host = malloc(g->bytes + 1)))
+    return dfgnn__harness_memory(g->bytes);
+  char *data = dfgnn__guarded_data(g);
+  status = fill(ctx, data - DFGNN_GUARD, DFGNN_GUARD_BYTE, DFGNN_GUARD);
   return status ? status
-                : fill(ctx, g->memory + DFGNN_GUARD + bytes, DFGNN_GUARD_BYTE,
-                       DFGNN_GUARD);
+                : fill(ctx, data + g->bytes, DFGNN_GUARD_BYTE, DFGNN_GUARD);
 }
 
 void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx) {
@@ -64,7 +64,7 @@ void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx) {
 }
 
 char *dfgnn__guarded_data(const dfgnn_guarded *g) {
-  return g->memory + DFGNN_GUARD;
+  return g->memory + DFGNN_GUARD + g->shift;
 }
 
 void dfgnn__set_number(dfgnn_dtype dtype, void *array, int64_t i, double x) {
@@ -90,16 +90,18 @@ dfgnn_status dfgnn__guarded_fill(dfgnn_guarded *g, dfgnn_context *ctx,
 
 dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx,
                                    int byte) {
-  dfgnn_status status =
-      fill(ctx, g->memory, DFGNN_GUARD_BYTE, g->bytes + 2 * DFGNN_GUARD);
-  return status ? status : fill(ctx, dfgnn__guarded_data(g), byte, g->bytes);
+  char *data = dfgnn__guarded_data(g);
+  dfgnn_status status = fill(ctx, data - DFGNN_GUARD, DFGNN_GUARD_BYTE,
+                             g->bytes + 2 * DFGNN_GUARD);
+  return status ? status : fill(ctx, data, byte, g->bytes);
 }
 
 dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx) {
-  dfgnn_status status = dfgnn__guard_check(ctx, g->memory, "before", g->name);
+  const char *data = dfgnn__guarded_data(g);
+  dfgnn_status status =
+      dfgnn__guard_check(ctx, data - DFGNN_GUARD, "before", g->name);
   return status ? status
-                : dfgnn__guard_check(ctx, g->memory + DFGNN_GUARD + g->bytes,
-                                     "beyond", g->name);
+                : dfgnn__guard_check(ctx, data + g->bytes, "beyond", g->name);
 }
 
 dfgnn_status dfgnn__guarded_read(const dfgnn_guarded *g, dfgnn_context *ctx) {

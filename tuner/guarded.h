@@ -18,17 +18,19 @@ dfgnn_status dfgnn__harness_copy(dfgnn_context *ctx, void *to, const void *from,
 dfgnn_status dfgnn__guard_check(dfgnn_context *ctx, const char *guard,
                                 const char *side, const char *name);
 
-/* memory begins DFGNN_GUARD bytes before the tensor. */
+/* memory begins DFGNN_GUARD and shift bytes before the tensor. */
 typedef struct dfgnn_guarded {
   const char *name;
   char *memory; /* on the device */
-  char *host;   /* an input's values, or an output's that were read */
+  size_t shift;
+  char *host; /* an input's values, or an output's that were read */
   size_t bytes;
 } dfgnn_guarded;
 
-/* on_host: whether there is memory for its values there. */
+/* Gives memory to one of name, bytes and shift, and to its values on the host
+ * if they are wanted there. */
 dfgnn_status dfgnn__guarded_make(dfgnn_guarded *g, dfgnn_context *ctx,
-                                 const char *name, size_t bytes, int on_host);
+                                 int on_host);
 void dfgnn__guarded_free(dfgnn_guarded *g, dfgnn_context *ctx);
 char *dfgnn__guarded_data(const dfgnn_guarded *g);
 /* Uniform numbers of -1 to 1, the same on every machine. */

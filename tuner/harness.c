@@ -169,43 +169,56 @@ static dfgnn_status randomize(dfgnn_harness *h, char *memory, char *host,
 
 /* ---- creation ------------------------------------------------------------ */
 
+static int64_t elements_of(const dfgnn_harness *h, const dfgnn_tensor *tensor) {
+  const dfgnn_matrix *m = dfgnn__graph_matrix(h->graph);
+  const int64_t nodes =
+      tensor->shape & DFGNN_DIM_N ? m->destinations : m->sources;
+  return dfgnn__is_strided(h, tensor)
+             ? nodes * h->strides.node
+             : dfgnn__tensor_elements(tensor, &h->problem, m->destinations,
+                                      m->sources, m->edges);
+}
+
+static void set_tensor(dfgnn_args *args, const dfgnn_harness *h,
+                       const dfgnn_tensor *tensor, void *data) {
+  *dfgnn__tensor_slot(tensor, args) = data;
+  if (tensor->strides)
+    *(dfgnn_strides *)((char *)args + tensor->strides) = h->strides;
+}
+
 static dfgnn_status make_buffer(dfgnn_harness *h, const dfgnn_tensor *tensor,
                                 uint64_t seed) {
-  const dfgnn_matrix *matrix = dfgnn__graph_matrix(h->graph);
   dfgnn_buffer *b = &h->buffers[h->count++];
   const int reads = dfgnn__role_reads(tensor->role);
-  int64_t elements =
-      dfgnn__tensor_elements(tensor, &h->problem, matrix->destinations,
-                             matrix->sources, matrix->edges);
-  *b = (dfgnn_buffer){.tensor = tensor};
-  dfgnn_status status = dfgnn__guarded_make(
-      &b->data, h->ctx, tensor->name,
-      (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem),
-      reads && !h->pool);
+  const size_t size = dfgnn__tensor_element_size(tensor, &h->problem);
+  int64_t elements = elements_of(h, tensor);
+  *b = (dfgnn_buffer){.tensor = tensor,
+                      .data = {.name = tensor->name,
+                               .bytes = (size_t)elements * size,
+                               .shift = (size_t)h->shift * size}};
+  dfgnn_status status =
+      dfgnn__guarded_make(&b->data, h->ctx, reads && !h->pool);
   if (status)
     return status;
   if (reads && tensor->role != DFGNN_ROLE_SAVED)
     status = randomize(h, dfgnn__guarded_data(&b->data), b->data.host, tensor,
                        elements, seed, (uint64_t)h->count);
-  *dfgnn__tensor_slot(tensor, &h->check) = dfgnn__guarded_data(&b->data);
+  set_tensor(&h->check, h, tensor, dfgnn__guarded_data(&b->data));
   if (!dfgnn__tensor_left_out(tensor))
-    *dfgnn__tensor_slot(tensor, &h->args) = dfgnn__guarded_data(&b->data);
+    set_tensor(&h->args, h, tensor, dfgnn__guarded_data(&b->data));
   return status;
 }
 
 /* Gives the forward pass a tensor that the backward pass does not use. */
 static dfgnn_status lend(dfgnn_harness *h, const dfgnn_tensor *tensor,
                          char **memory, dfgnn_args *args) {
-  const dfgnn_matrix *matrix = dfgnn__graph_matrix(h->graph);
-  int64_t elements =
-      dfgnn__tensor_elements(tensor, &h->problem, matrix->destinations,
-                             matrix->sources, matrix->edges);
-  size_t bytes =
-      (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem);
-  dfgnn_status status = allocate(h, memory, bytes);
+  const int64_t elements = elements_of(h, tensor);
+  dfgnn_status status = allocate(
+      h, memory,
+      (size_t)elements * dfgnn__tensor_element_size(tensor, &h->problem));
   if (!status && tensor->role == DFGNN_ROLE_INPUT)
     status = randomize(h, *memory, NULL, tensor, elements, 1, 0);
-  *dfgnn__tensor_slot(tensor, args) = *memory;
+  set_tensor(args, h, tensor, *memory);
   return status;
 }
 
@@ -271,40 +284,21 @@ static dfgnn_status make_forward_inputs(dfgnn_harness *h, uint64_t seed) {
   return status;
 }
 
-dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
-                                   dfgnn_graph *graph,
-                                   const dfgnn_problem *problem,
-                                   uint64_t seed) {
-  return dfgnn__harness_create_unchecked(harness, ctx, graph, problem, seed,
-                                         NULL);
-}
-
-dfgnn_status dfgnn__harness_create_unchecked(
-    dfgnn_harness **harness, dfgnn_context *ctx, dfgnn_graph *graph,
-    const dfgnn_problem *problem, uint64_t seed, dfgnn_harness_pool *pool) {
-  dfgnn_harness *h = calloc(1, sizeof *h);
-  if (!h)
-    return dfgnn__harness_memory(sizeof *h);
-  h->pool = pool;
-  h->ctx = ctx;
-  h->graph = graph;
+static dfgnn_status make(dfgnn_harness *h, const dfgnn_problem *problem,
+                         uint64_t seed) {
   h->args = h->check = (dfgnn_args)DFGNN_ARGS_INIT;
   h->spare_s = INFINITY;
   dfgnn_status status = dfgnn__problem_complete(&h->problem, problem);
   if (status)
-    goto out;
+    return status;
   h->op = dfgnn__operator(h->problem.op, h->problem.pass);
-  if (!h->op) {
-    status = dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
-                         dfgnn_name(DFGNN_NAMES_OP, problem->op),
-                         dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
-    goto out;
-  }
-  if (h->problem.program) {
-    status = dfgnn__program_harness_create(&h->program, &h->args, graph,
-                                           &h->problem, seed);
-    goto out;
-  }
+  if (!h->op)
+    return dfgnn__fail(DFGNN_ERROR_UNSUPPORTED, "operator %s has no %s pass",
+                       dfgnn_name(DFGNN_NAMES_OP, problem->op),
+                       dfgnn_name(DFGNN_NAMES_PASS, problem->pass));
+  if (h->problem.program)
+    return dfgnn__program_harness_create(&h->program, &h->args, h->graph,
+                                         &h->problem, seed);
   for (const dfgnn_tensor *t = h->op->tensors; t->name && !status; t++)
     if (dfgnn__tensor_used(t, &h->problem))
       status = make_buffer(h, t, seed);
@@ -312,14 +306,50 @@ dfgnn_status dfgnn__harness_create_unchecked(
     status = make_forward_inputs(h, seed);
   h->args.dropout = h->check.dropout = h->problem.dropout ? DROPOUT : 0;
   h->args.seed_value = h->check.seed_value = seed;
-  if (!status)
-    status = save(h);
-out:
+  return status ? status : save(h);
+}
+
+/* like: the members that a harness has before it is made. */
+static dfgnn_status create(dfgnn_harness **harness, const dfgnn_harness *like,
+                           const dfgnn_problem *problem, uint64_t seed) {
+  dfgnn_harness *h = malloc(sizeof *h);
+  if (!h)
+    return dfgnn__harness_memory(sizeof *h);
+  *h = *like;
+  dfgnn_status status = make(h, problem, seed);
   if (status)
     dfgnn__harness_destroy(h);
   else
     *harness = h;
   return status;
+}
+
+dfgnn_status dfgnn__harness_create(dfgnn_harness **harness, dfgnn_context *ctx,
+                                   dfgnn_graph *graph,
+                                   const dfgnn_problem *problem,
+                                   uint64_t seed) {
+  return create(harness, &(dfgnn_harness){.ctx = ctx, .graph = graph}, problem,
+                seed);
+}
+
+dfgnn_status dfgnn__harness_create_unchecked(
+    dfgnn_harness **harness, dfgnn_context *ctx, dfgnn_graph *graph,
+    const dfgnn_problem *problem, uint64_t seed, dfgnn_harness_pool *pool) {
+  return create(harness,
+                &(dfgnn_harness){.ctx = ctx, .graph = graph, .pool = pool},
+                problem, seed);
+}
+
+dfgnn_status
+dfgnn__harness_create_strided(dfgnn_harness **harness, dfgnn_context *ctx,
+                              dfgnn_graph *graph, const dfgnn_problem *problem,
+                              uint64_t seed, const dfgnn_strides *strides,
+                              int shift) {
+  return create(
+      harness,
+      &(dfgnn_harness){
+          .ctx = ctx, .graph = graph, .strides = *strides, .shift = shift},
+      problem, seed);
 }
 
 /* Waits for the device: the harness's memory may be in use on any stream. */

@@ -32,6 +32,15 @@ dfgnn_status dfgnn__harness_create_unchecked(
     dfgnn_harness **harness, dfgnn_context *ctx, dfgnn_graph *graph,
     const dfgnn_problem *problem, uint64_t seed, dfgnn_harness_pool *pool);
 
+/* Does as dfgnn__harness_create, with strides for the tensors that have some
+ * and a shift: so many numbers behind an aligned address they all begin.  Plans
+ * must not write between the features. */
+dfgnn_status
+dfgnn__harness_create_strided(dfgnn_harness **harness, dfgnn_context *ctx,
+                              dfgnn_graph *graph, const dfgnn_problem *problem,
+                              uint64_t seed, const dfgnn_strides *strides,
+                              int shift);
+
 /* Does likewise with the tensors of a call, which outlive the harness and whose
  * outputs executions overwrite; work that fills them is waited for. */
 dfgnn_status dfgnn__harness_lend(dfgnn_harness **harness, dfgnn_context *ctx,

@@ -60,9 +60,10 @@ static dfgnn_status make_port(dfgnn_program_harness *h, instance *t, int i) {
   const int64_t elements = extent.all * rows_of(t->graph, p->place);
   dfgnn_guarded *made = &t->ports[i];
   dfgnn_edge_tensor *tensor = &t->tensors[i];
-  dfgnn_status status =
-      dfgnn__guarded_make(made, h->ctx, p->name,
-                          (size_t)elements * dfgnn_dtype_size(array->dtype), 1);
+  *made = (dfgnn_guarded){.name = p->name,
+                          .bytes = (size_t)elements *
+                                   dfgnn_dtype_size(array->dtype)};
+  dfgnn_status status = dfgnn__guarded_make(made, h->ctx, 1);
   if (status)
     return status;
   *tensor = (dfgnn_edge_tensor){.name = p->name,

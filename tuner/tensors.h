@@ -35,6 +35,8 @@ struct dfgnn_harness {
   dfgnn_graph *graph;
   const dfgnn_operator *op;
   dfgnn_problem problem;
+  dfgnn_strides strides;  /* of tensors that have some; zeros: dense */
+  int shift;              /* numbers before each tensor */
   const dfgnn_args *lent; /* a call's, in place of args; NULL: none are */
   dfgnn_args args;  /* for execute, without outputs that may be left out */
   dfgnn_args check; /* the same tensors with every output */
@@ -75,6 +77,11 @@ int64_t dfgnn__checked_numbers(const dfgnn_harness *h, const dfgnn_buffer *b,
 int dfgnn__by_source(const dfgnn_tensor *tensor);
 /* 1: the gradient of a parameter, to which all edges add. */
 int dfgnn__is_total(const dfgnn_buffer *b);
+/* 1: the features of the tensor have gaps or an order of their own. */
+static inline int dfgnn__is_strided(const dfgnn_harness *h,
+                                    const dfgnn_tensor *tensor) {
+  return tensor->strides && h->strides.node;
+}
 double dfgnn__harness_number(dfgnn_dtype dtype, const char *host, int64_t i);
 
 static inline int64_t dfgnn__edge_count(const dfgnn_matrix *matrix,

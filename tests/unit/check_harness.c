@@ -22,6 +22,7 @@ typedef enum mistake {
   BEYOND_OUT,
   BEFORE_OUT,
   BEYOND_WORKSPACE,
+  BETWEEN_FEATURES,
   MISTAKES
 } mistake;
 
@@ -36,6 +37,7 @@ static const struct {
     [BEYOND_OUT] = {"beyond-out", "wrote beyond out"},
     [BEFORE_OUT] = {"before-out", "wrote before out"},
     [BEYOND_WORKSPACE] = {"beyond-workspace", "wrote beyond the workspace"},
+    [BETWEEN_FEATURES] = {"between-features", "of out, which is between"},
 };
 
 static float off = 0.01f;       /* what one number is off by */
@@ -64,6 +66,9 @@ static void spoil(const dfgnn_launch *launch, float *out, float *lse) {
   case BEYOND_WORKSPACE:
     ((char *)launch->workspace)[256] = 0;
     break;
+  case BETWEEN_FEATURES: /* rows have gaps */
+    out[row] = 0;
+    break;
   default:
     break;
   }
@@ -81,7 +86,8 @@ static dfgnn_status launch(const dfgnn_launch *launch) {
                                .to = {.out = out, .lse = lse}};
     ck_ok(dfgnn__attention_reference(problem, matrix, launch->args, &expected));
     for (size_t i = 0; i < numbers; i++)
-      to[i] = (float)out[i];
+      to[(int64_t)i / problem->dim * launch->args->out_strides.node +
+         (int64_t)i % problem->dim] = (float)out[i];
     for (size_t i = 0; i < rows; i++)
       lse_to[i] = (float)lse[i];
     spoil(launch, to, lse_to);
@@ -110,7 +116,7 @@ static const dfgnn_family families[] = {
                         MISTAKES,
                         {RIGHT, NOTHING_WRITTEN, ONE_NUMBER_OFF, LSE_OFF,
                          ISOLATED_ROW_LEFT, BEYOND_OUT, BEFORE_OUT,
-                         BEYOND_WORKSPACE}}},
+                         BEYOND_WORKSPACE, BETWEEN_FEATURES}}},
         .workspace = workspace,
         .launch = launch,
     },
@@ -127,10 +133,13 @@ static dfgnn_status check(mistake m, double *error) {
 
   dfgnn__registry_add(families);
   problem.dim = 5;
+  const int64_t node = m == BETWEEN_FEATURES ? 8 : 5;
+  const dfgnn_strides strides = {node, node, 1};
   shape s = shape_make(ISOLATED, shape_seed());
   dfgnn_context *ctx = context_on("cpu", "", 0);
   dfgnn_graph *graph = graph_on(ctx, &s.csr);
-  ck_ok(dfgnn__harness_create(&harness, ctx, graph, &problem, 1));
+  ck_ok(dfgnn__harness_create_strided(&harness, ctx, graph, &problem, 1,
+                                      &strides, 0));
   snprintf(name, sizeof name, "test.harness/mistake=%d", (int)m);
   dfgnn_plan *plan = forced_on(ctx, graph, &problem, name);
   dfgnn_status status = dfgnn__harness_check(error, harness, plan);
