@@ -226,6 +226,59 @@ def test_dropout_keeps_the_mean_and_needs_training():
     assert not torch.equal(fast(graph, x), fast(graph, x))
 
 
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_extremes_of_no_edges_are_those_of_dgl(reduce, doubles):
+    """dgl.ops gives infinities, and update_all() zeros."""
+    class Extremes(nn.Module):
+        def forward(self, graph, x, e):
+            graph.ndata["x"] = x
+            graph.update_all(fn.copy_u("x", "m"), getattr(fn, reduce)("m", "y"))
+            return (getattr(dgl.ops, "copy_u_" + reduce)(graph, x),
+                    getattr(dgl.ops, "copy_e_" + reduce)(graph, e),
+                    graph.ndata["y"])
+    layer = Extremes()
+    graph = dgl.graph(([0, 1], [1, 1]), num_nodes=3)
+    given = graph, torch.randn(3, 2), torch.randn(2, 2)
+    expected = layer(*given)
+    dfgnn.accelerate(layer)
+    with Plans() as plans:
+        out = layer(*given)
+    assert plans.count and out[0].isinf().any()
+    for a, b in zip(out, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("kind", ["block", "pair", "same pair"])
+def test_gatv2_shares_weights_as_dgl_does(kind, doubles):
+    """A pair of widths makes two projections, of which one tensor has one."""
+    graph = graph_of("whole" if kind == "same pair" else "block")
+    layer = theirs.GATv2Conv((IN, IN), OUT, H, share_weights=True)
+    x = torch.randn(graph.num_src_nodes(), IN)
+    given = {"block": x, "pair": (x, torch.randn(FEW, IN)),
+             "same pair": (x, x)}[kind]
+    fast = copy.deepcopy(layer)
+    dfgnn.accelerate(fast)
+    close(fast(graph, given), layer(graph, given), 1e-10)
+
+
+@pytest.mark.parametrize("make, more", [
+    (lambda: theirs.GATConv((IN, IN), OUT, H), lambda g, x: (x,)),
+    (lambda: theirs.RelGraphConv(IN, OUT, 3), lambda g, x: (
+        x, relations(g), torch.rand(g.num_edges()))),
+    (lambda: theirs.RelGraphConv(IN, OUT, 3), lambda g, x: (
+        (x, x[:FEW]), relations(g))),
+    (lambda: theirs.HGTConv(IN, OUT, H, 2, 3), lambda g, x: (
+        (x, x[:FEW]), kinds_of_nodes(g), relations(g)))])
+def test_inputs_that_dgl_refuses_are_its_errors(make, more):
+    layer, graph = make(), graph_of("block")
+    given = more(graph, torch.randn(graph.num_src_nodes(), IN))
+    with pytest.raises(Exception) as theirs_raises:
+        layer(graph, *given)
+    dfgnn.accelerate(layer)
+    with pytest.raises(theirs_raises.type):
+        layer(graph, *given)
+
+
 # ---- what DGL says of both ends ---------------------------------------------
 
 ONE_TENSOR = [

@@ -13,7 +13,7 @@ from .. import _attention_nodes as nodes, _attention_steps as steps
 from .._guards import Other, is_matrix, product
 from .._linear import hooked
 from .._node import fits, node, recipe, run
-from ._messages import graph_of
+from ._messages import graph_of, without_edges
 
 
 # ---- what layers have in common ---------------------------------------------
@@ -39,8 +39,8 @@ def ends(state, graph, feat):
 
 def _has_isolated(graph):
     """Whether a destination has no edges; asked once for each graph."""
-    return graph._derive("isolated", lambda: bool(
-        (graph.degrees == 0).any()))
+    return graph._derive("has isolated", lambda: bool(
+        without_edges(graph).any()))
 
 
 def _features(layer, graph, feat):
@@ -107,9 +107,9 @@ def gat(layer, graph, feat, edge_weight=None, get_attention=False):
     if edge_weight is not None:  # which DGL's own path has as fast
         raise Other
     graph, x = _features(layer, graph, feat)
-    if type(x) is not type(feat) and (
-            not hasattr(layer, "fc") or hooked(layer.fc)):
-        raise Other  # which DGL calls once for both ends
+    if type(feat) is not tuple and (not hasattr(layer, "fc") or
+                                    type(x) is tuple and hooked(layer.fc)):
+        raise Other  # DGL calls it once for both ends
     state = _named(
         layer, dict(lin="fc", lin_src="fc_src", lin_dst="fc_dst"),
         dict(att_src="attn_l", att_dst="attn_r", bias="bias"))
@@ -120,8 +120,10 @@ def gat(layer, graph, feat, edge_weight=None, get_attention=False):
 
 def gatv2(layer, graph, feat, get_attention=False):
     graph, x = _features(layer, graph, feat)
-    state = _named(layer, dict(lin_l="fc_src", lin_r="fc_dst"),
-                   dict(att="attn"), share_weights=layer.share_weights)
+    shared = layer.share_weights and type(feat) is not tuple
+    state = _named(layer, dict(
+        lin_l="fc_src", lin_r="fc_src" if shared else "fc_dst"),
+        dict(att="attn"), share_weights=shared)
     return _called(
         layer, graph, x, state, nodes.gatv2, lambda named, wanted: steps.gatv2(
             named, graph, x, None, wanted), get_attention)

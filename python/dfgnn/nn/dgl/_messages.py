@@ -147,9 +147,21 @@ def _of_sources(gidx, reduce, x):
     if reduce == "sum" and not x.is_cuda and rows.size(1) < _NARROW and \
             graph.num_edges > _MANY:
         raise Other("DGL's sums of few features are as fast")
-    out = spmm(graph, rows) if reduce == "sum" else aggregate(graph, rows,
-                                                              reduce)
+    out = spmm(graph, rows) if reduce == "sum" else _with_infinities(
+        graph, aggregate(graph, rows, reduce), reduce)
     return out if x.dim() == 2 else out.view(-1, *x.shape[1:])
+
+
+def without_edges(graph):
+    """[N] which destinations have no edges; found once for each graph."""
+    return graph._derive("isolated", lambda: graph.degrees == 0)
+
+
+def _with_infinities(graph, out, reduce):
+    """Extremes as DGL's kernels have them: those of no edges are infinite, which
+    update_all() makes zero and dgl.ops does not."""
+    return out.masked_fill(without_edges(graph).view(-1, 1),
+                           float("inf" if reduce == "min" else "-inf"))
 
 
 def _weighted(gidx, x, weight):
@@ -173,4 +185,6 @@ def _weighted(gidx, x, weight):
 def _of_edges(gidx, reduce, x):
     graph = graph_of(gidx, x, "num_edges")
     out = reduce_edges(graph, x.reshape(x.size(0), -1), reduce)
+    if reduce != "sum":
+        out = _with_infinities(graph, out, reduce)
     return out.view(-1, *x.shape[1:])

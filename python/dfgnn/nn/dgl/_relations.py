@@ -37,16 +37,22 @@ def _typed(graph, types, count):
         raise Other(str(error)) from error
 
 
+def _ends(layer, graph, feat):
+    """ends() of one tensor, since these layers take no pair."""
+    if isinstance(feat, tuple):
+        raise Other
+    return ends(layer.__dict__, graph, feat)
+
+
 def rel_graph(layer, graph, feat, etypes, norm=None, *, presorted=False):
-    block = graph.is_block
-    graph, src, dst = ends(layer.__dict__, graph, feat)
-    if dst is not None and not block or hooked(layer.dropout):
+    graph, src, dst = _ends(layer, graph, feat)
+    if hooked(layer.dropout):
         raise Other
     weight = _weights(layer.linear_r)
     relations = _typed(graph, etypes, weight.size(0))
     if norm is not None:
-        if norm.numel() != graph.num_edges:
-            raise Other
+        if norm.shape != (graph.num_edges, 1):
+            raise Other  # DGL multiplies feature by feature
         norm = norm.view(-1)
     if groups.fits_by_node(relations, src):
         h = groups.by_node(relations, src, weight, norm)
@@ -65,7 +71,7 @@ def rel_graph(layer, graph, feat, etypes, norm=None, *, presorted=False):
 
 
 def hgt(layer, graph, x, ntype, etype, *, presorted=False):
-    graph, x, dst = ends(layer.__dict__, graph, x)
+    graph, x, dst = _ends(layer, graph, x)
     own_x, shape = x if dst is None else dst, (-1, layer.num_heads,
                                                layer.head_size)
     query, *sent = (_weights(linear) for linear in (
