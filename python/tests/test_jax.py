@@ -105,6 +105,25 @@ def test_an_operator_and_its_gradients_are_the_formula(name, jit):
         close(found, wanted, 5e-5)
 
 
+@pytest.mark.parametrize("src, dst, num_dst, what", [
+    ([0., 1.7], [1, 2], 3, "src must be a vector of int32 or int64"),
+    ([0, 1], [1., 2.5], 3, "dst must be a vector of int32 or int64"),
+    ([False, True], [1, 2], 3, "src must be a vector of int32 or int64"),
+    ([0, 2**32 + 1], [1, 2], 3, "out of range, expected 0..2"),
+    ([0, 1], [1, 2], 3.5, "num_dst must be a whole number"),
+    ([0, 1], [1, 2], -1, "num_dst must be a whole number")])
+def test_edges_that_are_no_indices_are_an_error(src, dst, num_dst, what):
+    with pytest.raises((ValueError, RuntimeError), match=what):
+        dj.spmm(dj.from_edges(np.array(src), np.array(dst), num_dst, 3),
+                draw(0, 3, 2)).block_until_ready()
+
+
+def test_indices_that_32_bits_cannot_hold_are_out_of_range():
+    offsets, indices = np.array([0, 1]), np.array([2**32])
+    with pytest.raises((ValueError, RuntimeError), match="out of range"):
+        dj.spmm(dj.csr(offsets, indices), draw(0, 1, 2)).block_until_ready()
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_padding_changes_nothing_and_batches_share_a_compilation(name):
     ours, shapes, formula = OPERATORS[name]

@@ -1,6 +1,7 @@
 """Graphs of JAX arrays, and the custom call that takes them."""
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ except ImportError:  # before 0.4.38
 TARGET = "dfgnn_call"
 DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16",
            "float64": "f64"}
+_MOST = 2 ** 31 - 1
 
 
 @functools.lru_cache(None)
@@ -70,11 +72,14 @@ def csr(offsets, indices, num_src=None, *, family="", trusted=False):
     trusted: the arrays are not checked; what is wrong with them is undefined
         behaviour then.
     """
-    for name, array in (("offsets", offsets), ("indices", indices)):
-        if array.ndim != 1 or array.dtype not in (jnp.int32, jnp.int64):
-            raise ValueError(f"{name} must be a vector of int32 or int64, got "
-                             f"{described(array)}")
-    num_src = offsets.shape[0] - 1 if num_src is None else int(num_src)
+    offsets, indices = _vector("offsets", offsets), _vector("indices", indices)
+    if not jax.config.jax_enable_x64:
+        offsets, indices = _narrow(offsets), _narrow(indices)
+    if not offsets.shape[0]:
+        raise ValueError("offsets must have one number more than there are "
+                         "destinations, got none")
+    num_src = offsets.shape[0] - 1 if num_src is None else _count(
+        "num_src", num_src)
     return Graph(jnp.asarray(offsets), jnp.asarray(indices), None, num_src,
                  family, bool(trusted))
 
@@ -89,20 +94,50 @@ def from_edges(src, dst, num_dst, num_src=None, *, family="", trusted=False):
     """
     np_ = np if isinstance(src, np.ndarray) and isinstance(
         dst, np.ndarray) else jnp
-    if src.shape != dst.shape or src.ndim != 1:
+    src, dst = _vector("src", src), _vector("dst", dst)
+    if src.shape != dst.shape:
         raise ValueError("src and dst must be vectors of one length, got "
                          f"{described(src)} and {described(dst)}")
-    num_src = num_dst if num_src is None else int(num_src)
+    num_dst = _count("num_dst", num_dst)
+    num_src = num_dst if num_src is None else _count("num_src", num_src)
     row = np_.where((dst >= 0) & (dst < num_dst), dst, num_dst)
     order = (np.argsort(row, kind="stable") if np_ is np
              else jnp.argsort(row, stable=True)).astype(np_.int32)
     offsets = np_.searchsorted(row[order],
                                np_.arange(num_dst + 1)).astype(np_.int32)
-    graph = csr(offsets, src[order].astype(np_.int32), num_src,
-                family=family, trusted=trusted)
+    graph = csr(offsets, _narrow(src)[order], num_src, family=family,
+                trusted=trusted)
     graph.edge_order = jnp.asarray(order)
     return graph
 
 
+def _vector(name, array):
+    """The array, if it is a vector of indices."""
+    if getattr(array, "ndim", None) != 1 or array.dtype not in (jnp.int32,
+                                                                jnp.int64):
+        raise ValueError(f"{name} must be a vector of int32 or int64, got "
+                         f"{described(array)}")
+    return array
+
+
+def _narrow(array):
+    """Indices as int32; those that it cannot hold stay out of range."""
+    return array.clip(-1, _MOST).astype(jnp.int32)
+
+
+def _count(name, number):
+    """A number of nodes."""
+    try:
+        count = operator.index(number)
+    except TypeError:
+        count = -1
+    if not 0 <= count < _MOST:
+        raise ValueError(f"{name} must be a whole number from 0 to "
+                         f"{_MOST - 1}, got {number!r}")
+    return count
+
+
 def described(array):
+    if not hasattr(array, "dtype"):
+        return f"{type(array).__name__} {array!r}"[:200]
     return f"{array.dtype}{list(array.shape)}"
