@@ -5,10 +5,11 @@
 #include <math.h>
 
 #include "dfgnn_program.h"
-#include "kernels/common/half.h"
+#include "kernels/common/number.h"
 #include "lib/edge_program.h"
 #include "lib/graph.h"
 #include "tests/unit/fixture.h"
+#include "tuner/guarded.h"
 
 enum { MOST = 64 };
 
@@ -41,28 +42,6 @@ static inline size_t bytes_of(dfgnn_dtype dtype) {
   return dfgnn_dtype_size(dtype);
 }
 
-static inline void set_element(void *data, dfgnn_dtype dtype, int64_t i,
-                               double x) {
-  if (dtype == DFGNN_F64)
-    ((double *)data)[i] = x;
-  else if (dtype == DFGNN_F32)
-    ((float *)data)[i] = (float)x;
-  else
-    ((uint16_t *)data)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(x)
-                                               : dfgnn__bf16_from_double(x);
-}
-
-static inline double get_element(const void *data, dfgnn_dtype dtype,
-                                 int64_t i) {
-  if (dtype == DFGNN_F64)
-    return ((const double *)data)[i];
-  if (dtype == DFGNN_F32)
-    return ((const float *)data)[i];
-  uint16_t bits = ((const uint16_t *)data)[i];
-  return dtype == DFGNN_F16 ? dfgnn__f16_to_float(bits)
-                            : dfgnn__bf16_to_float(bits);
-}
-
 /* A tensor of zeros for a value whose axes are numbers. */
 static inline void add_tensor(tensors *t, const dfgnn_edge_value *value,
                               const shape_of_graph *shape, dfgnn_dtype dtype) {
@@ -90,7 +69,7 @@ static inline void add_tensor(tensors *t, const dfgnn_edge_value *value,
 /* Uniform in -1 to 1. */
 static inline void fill_tensor(tensors *t, int i, uint64_t *state) {
   for (int64_t k = 0; k < t->elements[i]; k++)
-    set_element(t->at[i].data, t->at[i].dtype, k, uniform(state));
+    dfgnn__set_number(t->at[i].dtype, t->at[i].data, k, uniform(state));
 }
 
 static inline void outputs_of(tensors *t, const dfgnn_edge_program *program,

@@ -135,10 +135,10 @@ static void make_case(mlp_case *c, const dfgnn_edge_mlp *mlp,
     t->host = zeros_of((int64_t)bytes, 1);
     memset(t->host, 0xa5, bytes);
     for (int k = 0; t->scale != 0 && k < t->rows * t->width; k++)
-      set_element(t->host, type_of(c, t), k, t->scale * uniform(&state));
+      dfgnn__set_number(type_of(c, t), t->host, k, t->scale * uniform(&state));
     t->want = zeros_of(t->rows * t->width, sizeof *t->want);
     for (int k = 0; t->scale != 0 && k < t->rows * t->width; k++)
-      t->want[k] = get_element(t->host, type_of(c, t), k);
+      t->want[k] = dfgnn__number_at(type_of(c, t), t->host, k);
     t->device = device_memory(bytes);
   }
 }
@@ -249,8 +249,8 @@ static void take_kept(edge_values *v, mlp_case *c, int k) {
   for (int l = 0; l < mlp->layers; l++) {
     const tensor *kept = find(c, offsetof(dfgnn_edge_mlp_args, kept[l]));
     for (int o = 0; kept && o < mlp->width[l]; o++) {
-      v->z[l][o] =
-          get_element(kept->host, mlp->dtype, (int64_t)k * kept->width + o);
+      v->z[l][o] = dfgnn__number_at(mlp->dtype, kept->host,
+                                    (int64_t)k * kept->width + o);
       v->x[l + 1][o] = activate(mlp->activation, v->z[l][o], &v->slope[l][o]);
     }
   }
@@ -350,7 +350,7 @@ static void compare(const mlp_case *c, const tensor *t) {
   for (int r = 0; r < t->rows; r++) {
     double error = 0, norm = 0;
     for (int i = r * t->width; i < (r + 1) * t->width; i++) {
-      const double d = get_element(t->host, type_of(c, t), i) - t->want[i];
+      const double d = dfgnn__number_at(type_of(c, t), t->host, i) - t->want[i];
       error += d * d;
       norm += t->want[i] * t->want[i];
     }

@@ -2,10 +2,10 @@
  * one mistake. */
 #include <math.h>
 
-#include "kernels/reference/attention.h"
 #include "lib/operator.h"
 #include "lib/registry.h"
 #include "lib/views.h"
+#include "tests/common/answer.h"
 #include "tests/common/shapes.h"
 #include "tests/unit/fixture.h"
 #include "tuner/harness.h"
@@ -75,24 +75,10 @@ static void spoil(const dfgnn_launch *launch, float *out, float *lse) {
 }
 
 static dfgnn_status launch(const dfgnn_launch *launch) {
-  const dfgnn_problem *problem = launch->setting.problem;
-  const dfgnn_matrix *matrix = launch->setting.matrix;
-  size_t rows = (size_t)matrix->destinations;
-  size_t numbers = rows * (size_t)problem->dim;
-  double *out = malloc((numbers + rows) * sizeof *out), *lse = out + numbers;
-  float *to = launch->args->out, *lse_to = launch->args->lse;
-  if (launch->setting.parameter[0] != NOTHING_WRITTEN) {
-    dfgnn_expected expected = {.row_count = (int64_t)rows,
-                               .to = {.out = out, .lse = lse}};
-    ck_ok(dfgnn__attention_reference(problem, matrix, launch->args, &expected));
-    for (size_t i = 0; i < numbers; i++)
-      to[(int64_t)i / problem->dim * launch->args->out_strides.node +
-         (int64_t)i % problem->dim] = (float)out[i];
-    for (size_t i = 0; i < rows; i++)
-      lse_to[i] = (float)lse[i];
-    spoil(launch, to, lse_to);
-  }
-  free(out);
+  if (launch->setting.parameter[0] == NOTHING_WRITTEN)
+    return DFGNN_OK;
+  ck_ok(answer(launch->setting.problem, launch->setting.matrix, launch->args));
+  spoil(launch, launch->args->out, launch->args->lse);
   return DFGNN_OK;
 }
 

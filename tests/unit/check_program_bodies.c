@@ -200,8 +200,8 @@ static void has_the_same(const tensors *a, const tensors *b, int order,
                          const char *text) {
   for (int i = 0; i < a->count; i++)
     for (int64_t k = 0; k < a->elements[i]; k++) {
-      const double x = get_element(a->at[i].data, a->at[i].dtype, k);
-      const double y = get_element(b->at[i].data, b->at[i].dtype, k);
+      const double x = dfgnn__number_at(a->at[i].dtype, a->at[i].data, k);
+      const double y = dfgnn__number_at(b->at[i].dtype, b->at[i].data, k);
       ck_assert_msg(!memcmp(&x, &y, sizeof x) || (isnan(x) && isnan(y)),
                     "order %d, output %s: %.17g without a body, %.17g with "
                     "one:\n%s",

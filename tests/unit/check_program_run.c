@@ -162,9 +162,9 @@ static int set_alone(tensors *t, const program_graph *f, double x) {
     const int64_t width = t->elements[i] / rows[t->value[i].place];
     for (int64_t k = 0; k < t->elements[i]; k++) {
       const int alone = is_alone(f, t->value[i].place, k / width);
-      const double had = get_element(t->at[i].data, t->at[i].dtype, k);
-      set_element(t->at[i].data, t->at[i].dtype, k,
-                  alone ? x : fabs(had) + 0.5);
+      const double had = dfgnn__number_at(t->at[i].dtype, t->at[i].data, k);
+      dfgnn__set_number(t->at[i].dtype, t->at[i].data, k,
+                        alone ? x : fabs(had) + 0.5);
       count += alone;
     }
   }
@@ -182,7 +182,7 @@ static void is_zero_alone(const tensors *t, int i, const program_graph *f,
                           f->shape.relations};
   const int64_t width = t->elements[i] / rows[t->value[i].place];
   for (int64_t k = 0; k < t->elements[i]; k++) {
-    const double found = get_element(t->at[i].data, t->at[i].dtype, k);
+    const double found = dfgnn__number_at(t->at[i].dtype, t->at[i].data, k);
     ck_assert_msg(!is_alone(f, t->value[i].place, k / width) || found == 0,
                   "%s: %s is %g at a node without edges, whose values are %g",
                   text, t->value[i].name, found, x);
@@ -218,8 +218,9 @@ static void check_nothing(const char *text, const char *place, double x) {
   for (int i = 0; i < grad_out.count; i++) {
     is_zero_alone(&grad_out, i, &f, text, x);
     for (int64_t k = 0; k < grad_out.elements[i]; k++)
-      ck_assert_msg(isfinite(get_element(grad_out.at[i].data, DFGNN_F32, k)),
-                    "%s: %s is not finite", text, grad_out.value[i].name);
+      ck_assert_msg(
+          isfinite(dfgnn__number_at(DFGNN_F32, grad_out.at[i].data, k)),
+          "%s: %s is not finite", text, grad_out.value[i].name);
   }
 }
 
@@ -246,11 +247,11 @@ TEST(what_is_not_finite_does_not_vanish) {
     dfgnn_edge_program *program = made(whole);
     inputs_of(&in, program, NULL, NULL, &f.shape, DFGNN_F32, &state);
     for (int64_t k = 0; k < in.elements[0]; k++)
-      set_element(in.at[0].data, DFGNN_F32, k, k % 3 ? k % 3 : INFINITY);
+      dfgnn__set_number(DFGNN_F32, in.at[0].data, k, k % 3 ? k % 3 : INFINITY);
     outputs_of(&out, program, &f.shape, DFGNN_F32);
     is_within_its_bound(program, &f, &in, &out, 0);
     for (int64_t k = 0; k < out.elements[0]; k++) {
-      const double x = get_element(out.at[0].data, DFGNN_F32, k);
+      const double x = dfgnn__number_at(DFGNN_F32, out.at[0].data, k);
       const int sums = !strncmp(texts[i], "sum", 3);
       const int alone = is_alone(&f, DFGNN_EDGE_DST, k / 2);
       ck_assert_msg(!isnan(x) == (k % 3 != 0 || (sums && alone)),

@@ -11,6 +11,7 @@
 #include "lib/operator.h"
 #include "lib/registry.h"
 #include "lib/signature.h"
+#include "tests/common/answer.h"
 #include "tuner/compile.h"
 
 enum {
@@ -23,35 +24,16 @@ static int launches[16], late;
 static double last_us;
 static uint64_t noise_state;
 
-/* Gives the reference's results; if deaf, without bias and dropout. */
-static dfgnn_status answer(const dfgnn_launch *l, int deaf) {
-  const dfgnn_matrix *m = l->setting.matrix;
-  const dfgnn_problem *p = l->setting.problem;
-  dfgnn_problem plain = *p;
-  if (deaf)
-    plain.bias = plain.dropout = 0;
-  const dfgnn_operator *op = dfgnn__operator(p->op, p->pass);
-  size_t elements = (size_t)(m->destinations * p->heads * p->dim);
-  size_t rows = (size_t)(m->destinations * p->heads);
-  double *out = malloc((elements + rows) * sizeof *out), *lse = out + elements;
-  dfgnn_expected expected = {.row_count = m->destinations,
-                             .to = {.out = out, .lse = lse}};
-  dfgnn_status status = op->reference(&plain, m, l->args, &expected);
-  for (size_t i = 0; i < elements && !status; i++)
-    ((float *)l->args->out)[i] = (float)out[i];
-  for (size_t i = 0; i < rows && !status && l->args->lse; i++)
-    ((float *)l->args->lse)[i] = (float)lse[i];
-  free(out);
-  return status;
-}
-
 static dfgnn_status fake_launch(const dfgnn_launch *l) {
   int behaviour = l->setting.parameter[BEHAVIOUR];
   launches[behaviour]++;
   last_us = l->setting.parameter[US];
   if (behaviour == FAILS || (behaviour == FAILS_LATER && ++late > 3))
     return dfgnn__fail(DFGNN_ERROR_DEVICE, "planted failure");
-  dfgnn_status status = answer(l, behaviour == DEAF);
+  dfgnn_problem heard = *l->setting.problem;
+  if (behaviour == DEAF)
+    heard.bias = heard.dropout = 0;
+  dfgnn_status status = answer(&heard, l->setting.matrix, l->args);
   if (behaviour == WRONG)
     ((float *)l->args->out)[3] += 0.5f;
   if (behaviour == OVERWRITES) {
