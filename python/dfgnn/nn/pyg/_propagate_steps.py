@@ -10,9 +10,16 @@ from ..._trace import TraceError
 from ._edges import graph_made_of
 
 
-def own_function(kind, name):
-    """A class's own propagate() or edge_updater()."""
-    if name == "propagate":
+def own_function(kind, name, argument=None):
+    """A class's own propagate() or edge_updater(); with an argument, the former
+    whose argument is what the latter makes."""
+    if argument is not None:
+        def function(layer, edge_index, size, kwargs):
+            made = kind.edge_updater(layer, edge_index, size=kwargs["size"],
+                                     **kwargs["edge_updater"])
+            return kind.propagate(layer, edge_index, size=size,
+                                  **kwargs["propagate"], **{argument: made})
+    elif name == "propagate":
         def function(layer, edge_index, size, kwargs):
             return kind.propagate(layer, edge_index, size=size, **kwargs)
     else:

@@ -4,6 +4,7 @@ between them.  A graph of which none can be made runs as it is, and a layer of
 which there is no graph by PyG's own path."""
 
 import functools
+import sys
 import threading
 import weakref
 
@@ -11,14 +12,16 @@ import torch
 from torch_geometric.nn import MessagePassing
 
 from ... import _dynamo, ops
+from ..._operators import ShapeError
 from ..._over import over
 from ..._trace import TraceError
-from ...errors import UnsupportedError
+from ...errors import InvalidError, UnsupportedError
 from ...graph import Graph
 from . import _compiled
 from ._checked import difference
+from ._deferred import Later, is_deferred
 from ._edges import edges_as_given, known, wide
-from ._mixin import Fused, Row, fuse, unfit, usual
+from ._mixin import Fused, Row, attempt, fuse, unfit, usual
 from ._propagate_steps import Programs, numbers_of, own_function
 
 _thread = threading.local()  # .state: of the layer that runs
@@ -118,8 +121,8 @@ class _Maker:
 # ---- running ----------------------------------------------------------------
 
 @functools.lru_cache(None)
-def _function(kind, name):
-    return _dynamo.Function(own_function(kind, name), _Maker())
+def _function(kind, *names):
+    return _dynamo.Function(own_function(kind, *names), _Maker())
 
 
 def _obstacle(layer, edge_index):
@@ -131,14 +134,19 @@ def _obstacle(layer, edge_index):
     return None
 
 
-def _kind_of_call(layer, name, kwargs):
+def _kind_of_call(layer, names, kwargs):
     """The key that tells calls from others of which there may be a graph."""
-    return (name, layer.training, *[
-        (k, type(v), v.dtype, v.dim()) if isinstance(v, torch.Tensor)
-        else (k, type(v)) for k, v in kwargs.items()])
+    def kind(v):
+        if isinstance(v, dict):
+            return tuple([(k, kind(inner)) for k, inner in v.items()])
+        return (type(v), v.dtype, v.dim()) if isinstance(v, torch.Tensor) \
+            else type(v)
+    return names, layer.training, kind(kwargs)
 
 
-def _run(layer, name, edge_index, size, kwargs):
+def _served(layer, names, edge_index, size, kwargs):
+    """The result of the function of these names; TraceError where it is not
+    served."""
     reason = _obstacle(layer, edge_index)
     if reason is None and isinstance(edge_index, Graph):
         edge_index = edges_as_given(layer, edge_index)
@@ -146,32 +154,59 @@ def _run(layer, name, edge_index, size, kwargs):
     if reason is None and not edge_index.size(1):
         reason = "there are no edges"
     if reason is not None:
-        return unfit(layer, reason)
+        raise TraceError(reason)
     found = state(layer)
     kind = None
     if found.refused:
-        kind = _kind_of_call(layer, name, kwargs)
+        kind = _kind_of_call(layer, names, kwargs)
         reason = found.refused.get(kind)
         if reason is not None or len(found.refused) > MOST_REFUSED:
-            return unfit(layer, reason or found.reason)
+            raise TraceError(reason or found.reason)
     before, _thread.state = getattr(_thread, "state", None), found
     try:
-        return _function(type(layer)._dfgnn_base, name)(
+        made = _function(type(layer)._dfgnn_base, *names)(
             layer, layer, edge_index, size, kwargs)
     except TraceError as error:
         found.reason = str(error)
-        found.refused[kind or _kind_of_call(layer, name, kwargs)] = \
+        found.refused[kind or _kind_of_call(layer, names, kwargs)] = \
             found.reason
-        return unfit(layer, found.reason)
+        raise
     finally:
         _thread.state = before
+    if found.reason is not None and len(names) > 1:  # each may have programs
+        found.refused[_kind_of_call(layer, names, kwargs)] = found.reason
+    return made
+
+
+def _run(layer, name, edge_index, size, kwargs):
+    try:
+        return _served(layer, (name,), edge_index, size, kwargs)
+    except TraceError as reason:
+        return unfit(layer, str(reason))
 
 
 def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
     if ops.compiling():
         return _compiled.propagate(layer, edge_index, size, kwargs)
+    for name, value in kwargs.items():
+        if type(value) is Later:
+            return _with_update(layer, edge_index, size, kwargs, name)
     return _run(layer, "propagate", edge_index, size, kwargs)
+
+
+def _with_update(layer, edge_index, size, kwargs, name):
+    """The result with what edge_updater() would make as the argument of this
+    name, by one graph if there is one."""
+    later = kwargs.pop(name)
+    try:
+        return _served(layer, ("propagate", name), edge_index, size, dict(
+            size=later.size, edge_updater=later.kwargs, propagate=kwargs))
+    except (TraceError, InvalidError, ShapeError):
+        pass  # each may have programs, and has errors of its own
+    kwargs[name] = layer.edge_updater(later.edge_index, later.size,
+                                      **later.kwargs)
+    return layer.propagate(edge_index, size, **kwargs)
 
 
 def edge_updater(layer, edge_index, size=None, **kwargs):
@@ -183,7 +218,10 @@ def edge_updater(layer, edge_index, size=None, **kwargs):
 def _edge_updater(own):
     def updater(self, edge_index, size=None, **kwargs):
         if not ops.compiling() and usual(self):
-            out = edge_updater(self, edge_index, size, **kwargs)
+            if type(self).propagate is Fused.propagate and \
+                    is_deferred(sys._getframe(1)):
+                return Later(edge_index, size, kwargs)
+            out = attempt(edge_updater, self, edge_index, size, **kwargs)
             if out is not NotImplemented:
                 return out
         return own(self, edge_index, size=size, **kwargs)
