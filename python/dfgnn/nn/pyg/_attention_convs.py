@@ -22,13 +22,17 @@ def own_reason(layer):
         layer, "dropout", 0) >= 1 else None
 
 
-def attends(layer, edge_index, *tensors):
-    """The reason why a layer that attends takes PyG's path, or None."""
+def attends(layer, edge_index, x, edge_attr=None):
+    """The reason why a layer that attends takes PyG's path, or None.  x:
+    features, or those of sources and those of destinations or None."""
     if not known(edge_index):
         return "its edges are no edge_index, but a " \
             + type(edge_index).__name__
-    if not fits(*tensors):
+    src, *dst = steps.pair(x)
+    if not fits(src, *dst, edge_attr):
         return "features are not of floating point"
+    if src is None or any(t is not None and t.dim() != 2 for t in (src, *dst)):
+        return _NO_MATRICES
     return own_reason(layer)
 
 
@@ -54,7 +58,7 @@ def can_fill(layer, edge_attr, ends):
             or ends.num_src == ends.num_dst)
 
 
-# ---- GAT and GATv2 ----------------------------------------------------------
+# ---- GAT, GATv2, AGNN -------------------------------------------------------
 
 def edges_looked_at(layer):
     """Whether the projection of edge features is more than a product with its
@@ -63,40 +67,30 @@ def edges_looked_at(layer):
     return lin is not None and not is_product(lin)
 
 
-def _additive_reason(layer, edge_index, edge_attr, given, wanted):
-    """Why the kernels of GAT or GATv2 do not serve a call, or None."""
-    reason = attends(layer, edge_index, edge_attr, *given)
-    if reason is not None:
-        return reason
-    if given[0] is None or any(t is not None and t.dim() != 2 for t in given):
-        return _NO_MATRICES
-    if layer.add_self_loops and ops.compiling() and wanted:
-        return "torch.compile traces"  # their number depends on values
-    return None
-
-
-def _additive(layer, x, edge_index, edge_attr, size, wanted, reason, step):
-    """The result of step(graph, num_dst, row), where PyG fills loops by that
-    row of edges as messages flow; reason: why there is none, or None."""
-    wanted = bool(wanted)
-    reason = _additive_reason(layer, edge_index, edge_attr, steps.pair(x),
-                              wanted) or reason
+def _looped(layer, x, edge_index, edge_attr, size, wanted, reason, step):
+    """The result of step(graph, num_dst, row, wanted) of a layer that may add
+    loops, which PyG fills by that row of edges as messages flow; reason: why
+    there is none, or None."""
+    wanted, loops = bool(wanted), layer.add_self_loops
+    reason = attends(layer, edge_index, x, edge_attr) or reason
+    if reason is None and loops and wanted and ops.compiling():
+        reason = "torch.compile traces"  # their number depends on values
     if reason is not None:
         return unfit(layer, reason)
     found = ends(layer, steps.pair(x), size)
     if found is None:
         return unfit(layer, "sizes contradict each other")
-    if layer.add_self_loops and not can_fill(layer, edge_attr, found):
+    if loops and not can_fill(layer, edge_attr, found):
         return unfit(layer, "PyG cannot fill the features of loops")
     graph = graph_of(layer, edge_index, found.num_src, found.num_dst)
     return _result(
-        layer, edge_index, graph, layer.add_self_loops,
+        layer, edge_index, graph, loops,
         *step(graph, found.num_dst, 0 if reverse(layer) else 1, wanted))
 
 
 def gat(layer, x, edge_index, edge_attr=None, size=None,
         return_attention_weights=None):
-    return _additive(
+    return _looped(
         layer, x, edge_index, edge_attr, size, return_attention_weights,
         _LOOKED_AT if edges_looked_at(layer) else None,
         lambda graph, num_dst, row, wanted: steps.gat(
@@ -113,42 +107,46 @@ def gatv2(layer, x, edge_index, edge_attr=None,
     elif edge_attr is not None and layer.add_self_loops and \
             edges_looked_at(layer):
         reason = _LOOKED_AT
-    return _additive(
+    return _looped(
         layer, x, edge_index, edge_attr, None, return_attention_weights,
         reason, lambda graph, num_dst, row, wanted: steps.gatv2(
             layer, graph, x, edge_attr, wanted, row))
 
 
+def agnn(layer, x, edge_index):
+    return _looped(
+        layer, x, edge_index, None, None, False,
+        None if isinstance(x, torch.Tensor) and layer.node_dim in (0, -2)
+        else _NO_MATRICES,
+        lambda graph, num_dst, row, wanted: (steps.agnn(layer, graph, x), None))
+
+
 # ---- transformers -----------------------------------------------------------
+
+def _unlike(layer, x, edge_attr):
+    """The reason why the kernels of a TransformerConv do not serve features,
+    or None."""
+    if x[1] is None:
+        return _NO_MATRICES
+    if (layer.lin_edge is None) != (edge_attr is None):
+        return "edge_attr and edge_dim do not go together"
+    if edge_attr is not None and (edges_looked_at(layer)
+                                  or edge_attr.dim() != 2):
+        return _LOOKED_AT
+    if edge_attr is not None and edge_attr.dtype != x[0].dtype and \
+            not torch.is_autocast_enabled(x[0].device.type):
+        return "edge_attr is of another type"
+    return None
+
 
 def transformer(layer, x, edge_index, edge_attr=None,
                 return_attention_weights=None):
-    x, linear = steps.pair(x), layer.lin_edge
-    reason = attends(layer, edge_index, *x, edge_attr)
-    if reason is None and any(t is None or t.dim() != 2 for t in x):
-        reason = _NO_MATRICES
-    if reason is None and (linear is None) != (edge_attr is None):
-        reason = "edge_attr and edge_dim do not go together"
-    if reason is None and linear is not None and (
-            edges_looked_at(layer) or edge_attr.dim() != 2):
-        reason = _LOOKED_AT
-    if reason is None and linear is not None and edge_attr.dtype != \
-            x[0].dtype and not torch.is_autocast_enabled(x[0].device.type):
-        reason = "edge_attr is of another type"
+    x = steps.pair(x)
+    reason = attends(layer, edge_index, x, edge_attr) or _unlike(
+        layer, x, edge_attr)
     if reason is not None:
         return unfit(layer, reason)
     graph = graph_of(layer, edge_index, x[0].size(0), x[1].size(0))
     return _result(layer, edge_index, graph, False, *steps.transformer(
         layer, graph, x, edge_attr,
         isinstance(return_attention_weights, bool)))
-
-
-# ---- AGNN ------------------------------------------------------------------
-
-def agnn(layer, x, edge_index):
-    if not (known(edge_index) and is_sum(layer) and fits(x)) or x.dim() != 2 \
-            or layer.node_dim not in (0, -2):
-        return unfit(layer, "x is not [nodes, features], or its edges are no "
-                     "edge_index")
-    return steps.agnn(layer, graph_of(layer, edge_index, x.size(0),
-                                      x.size(0)), x)

@@ -45,9 +45,8 @@ def _refusal(layer, x, edge_index, node_type, edge_type, edge_attr):
     if isinstance(edge_index, HeteroGraph):
         edge_index = edge_index.edge_index
     reason = attends(layer, edge_index, x, edge_attr)
-    if reason is None and (edge_attr is None or edge_attr.dim() != 2
-                           or x.dim() != 2):
-        reason = "x or edge_attr is no matrix"
+    if reason is None and (edge_attr is None or edge_attr.dim() != 2):
+        reason = "edge_attr is no matrix"
     if reason is None and not all(
             type(types) is Tensor and types.dim() == 1
             and types.dtype == torch.int64 and types.numel() == t.size(0)

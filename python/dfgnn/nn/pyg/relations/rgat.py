@@ -78,7 +78,7 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
         return _on_graph(layer, edge_index, x, edge_attr, wanted)
     reason = attends(layer, edge_index, x, edge_attr)
     if reason is None and (
-            ops.compiling() or x.dim() != 2 or size is not None
+            ops.compiling() or size is not None
             or type(edge_type) is not Tensor or edge_type.dim() != 1
             or edge_attr is not None and (
                 edge_attr.size(0) != edge_type.numel())):
@@ -93,9 +93,8 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
 
 def _on_graph(layer, graph, x, edge_attr, wanted):
     reason = attends(layer, graph.edge_index, x, edge_attr)
-    if reason is None and (reverse(layer) or x.dim() != 2 or ops.compiling()):
-        reason = "messages flow to sources, x is no matrix, or torch.compile " \
-            "traces"
+    if reason is None and (reverse(layer) or ops.compiling()):
+        reason = "messages flow to sources, or torch.compile traces"
     if reason is None and (graph.counts is not None or graph.num_relations
                            != layer.num_relations):
         reason = f"the graph has {graph.num_relations} relations, expected " \
