@@ -19,7 +19,7 @@ from ....functional import gat_attention, gt_attention
 from ....programs import edge_program, softmax
 from ..._attention_steps import edge_feature_scores
 from ..._exact import outside_autocast, result_type
-from ..._guards import Other, linear, own
+from ..._guards import Other, linear, own, product
 from .._attention_convs import can_fill, own_reason
 from .._edges import NORM_TENSORS, Ends, edge_tensor, graph_of
 from .._reduce import NAMES, combine, reductions
@@ -182,12 +182,9 @@ def _edge_table(like, parts, weights):
 def _gat_weights(layer):
     """(weight of sources, weight of destinations)."""
     state = vars(layer)
-    names = ("lin", "lin") if state["_modules"].get("lin") is not None \
-        else ("lin_src", "lin_dst")
-    found = [linear(state, name) for name in names]
-    if any(weight is None or bias is not None for weight, bias in found):
-        raise Other
-    return [weight for weight, _ in found]
+    names = ("lin_src", "lin_dst") if state["_modules"].get("lin") is None \
+        else ("lin", "lin")
+    return [product(state, name) for name in names]
 
 
 def _scoring(like, sources, targets, att_src, att_dst):
