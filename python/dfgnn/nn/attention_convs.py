@@ -13,12 +13,27 @@ from ..graph import Graph
 
 
 class _Attention(Conv):
+    add_self_loops = False
+
     def check_pair(self, x):
         """(features of sources, of destinations), which are matrices."""
         x = pair(x)
         for part in x:
             self.check_features(part)
         return x
+
+    def run(self, step, edges, edge_attr, sizes):
+        """The result of step(graph, edge_attr, row), where features of loops
+        are reduced by that row of the edge_index."""
+        values = None
+        if edge_attr is None and self.lin_edge is not None:
+            edge_attr = values = edge_features(edges)
+        graph = self.edges(edges, values)
+        # PyG reduces over row 1 of edge_index whatever the flow is
+        flipped = self.flow == FLOWS[1] and not isinstance(graph, Graph)
+        out, alpha = step(graph, edge_attr, 0 if flipped else 1)
+        return out if alpha is None else self.result(
+            out, edges, graph, alpha, sizes, self.add_self_loops)
 
     def __repr__(self):
         return (f"{type(self).__name__}({self.in_channels}, "
@@ -42,19 +57,6 @@ class _Additive(_Attention):
         self.res = Linear(own_in, total, False, "glorot") \
             if self.residual else None
         self.register_parameter("bias", parameter(bias, total))
-
-    def run(self, step, edges, edge_attr, sizes):
-        """The result of step(graph, edge_attr, row), where features of loops
-        are reduced by that row of the edge_index."""
-        values = None
-        if edge_attr is None and self.lin_edge is not None:
-            edge_attr = values = edge_features(edges)
-        graph = self.edges(edges, values)
-        # PyG reduces over row 1 of edge_index whatever the flow is
-        flipped = self.flow == FLOWS[1] and not isinstance(graph, Graph)
-        out, alpha = step(graph, edge_attr, 0 if flipped else 1)
-        return out if alpha is None else self.result(
-            out, edges, graph, alpha, sizes, self.add_self_loops)
 
 
 class GATConv(_Additive):
@@ -176,20 +178,17 @@ class TransformerConv(_Attention):
         what dfgnn.as_graph takes; edge_attr [E, edge_dim].  If
         return_attention_weights is not None, be it True or False, also
         (edge_index, alpha [E, H] before dropout)."""
-        x, values = self.check_pair(x), None
-        if self.lin_edge is None:
-            edge_attr = None
-        elif edge_attr is None:
-            edge_attr = values = edge_features(edge_index)
-            if edge_attr is None:
+        x = self.check_pair(x)
+
+        def step(graph, edge_attr, row):
+            if self.lin_edge is not None and edge_attr is None:
                 raise ValueError("edge_attr is None, but the layer has "
                                  f"edge_dim={self.edge_dim}")
-        graph = self.edges(edge_index, values)
-        out, alpha = steps.transformer(
-            self, graph, x, edge_attr,
-            isinstance(return_attention_weights, bool))
-        return out if alpha is None else self.result(out, edge_index, graph,
-                                                     alpha)
+            return steps.transformer(
+                self, graph, x, None if self.lin_edge is None else edge_attr,
+                isinstance(return_attention_weights, bool))
+        return self.run(step, edge_index, edge_attr,
+                        (x[0].size(0), x[1].size(0)))
 
 
 class AGNNConv(Conv):

@@ -26,7 +26,7 @@ from .rows import Features, in_product_type, project
 from .tiles import padded, tiles_of
 
 
-def together(function, reason_of):
+def together(function, reason_of=lambda layer: None):
     """Makes a forward that tries function(layer, graph, Features, ...) on the
     HeteroGraph of a call, where reason_of(layer) names nothing against it."""
     def made(pyg_forward):
@@ -88,10 +88,6 @@ def _refusal(layer, x_dict, edge_index_dict):
 
 # ---- HAN --------------------------------------------------------------------
 
-def _nothing(layer):
-    return None
-
-
 def _han(layer, graph, x, return_semantic_attention_weights=False):
     """A softmax within each relation, whose scores are of each relation and
     whose values are of nodes; then one over the relations of a type."""
@@ -151,7 +147,7 @@ def _semantic(layer, graph, kind, out):
     return (weights.view(1, -1, 1) * out).sum(1), weights
 
 
-han = together(_han, _nothing)
+han = together(_han)
 
 
 # ---- HGT --------------------------------------------------------------------
