@@ -10,13 +10,8 @@
 #include "lib/views.h"
 #include "tuner/program.h"
 
-#define POISONED_WORKSPACE ((size_t)64 << 20)
 #define NEAR_BYTES ((size_t)1 << 17) /* copied before another copy begins */
 #define F16_OVERFLOW 65520.0         /* rounds to infinity */
-
-static dfgnn_status fill(dfgnn_harness *h, void *to, int byte, size_t bytes) {
-  return h->ctx->backend->fill(h->ctx->device, to, byte, bytes);
-}
 
 /* The number that is nearest to its bound, or the farthest beyond it. */
 typedef struct worst {
@@ -216,24 +211,13 @@ static dfgnn_status check_output(dfgnn_harness *h, dfgnn_buffer *b,
 /* Runs the plan on poisoned memory, and looks at what is beyond it. */
 static dfgnn_status run(dfgnn_harness *h, const dfgnn_plan *plan,
                         void *workspace, const dfgnn_args *args) {
-  const size_t bytes = dfgnn_plan_workspace(plan);
-  dfgnn_status status =
-      fill(h, workspace, DFGNN_POISON_BYTE,
-           bytes < POISONED_WORKSPACE ? bytes : POISONED_WORKSPACE);
-  if (!status)
-    status = fill(h, (char *)workspace + bytes, DFGNN_GUARD_BYTE, DFGNN_GUARD);
+  dfgnn_status status = DFGNN_OK;
   for (int i = 0; i < h->count && !status; i++) {
     const dfgnn_buffer *b = &h->buffers[i];
     if (!dfgnn__role_reads(b->tensor->role))
       status = dfgnn__guarded_poison(&b->data, h->ctx, poison_of(h, b));
   }
-  if (!status)
-    status = dfgnn_execute(plan, args, workspace, NULL);
-  if (!status)
-    status = h->ctx->backend->synchronize(h->ctx->device, NULL);
-  return status ? status
-                : dfgnn__guard_check(h->ctx, (char *)workspace + bytes,
-                                     "beyond", "the workspace");
+  return status ? status : dfgnn__guarded_run(h->ctx, plan, workspace, args);
 }
 
 static dfgnn_status check_program(double *rel_error, dfgnn_harness *h,

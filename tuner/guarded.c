@@ -5,12 +5,15 @@
 
 #include "dfgnn_program.h"
 #include "kernels/common/half.h"
+#include "kernels/program/cpu/bodies.h"
 #include "lib/base/error.h"
 #include "lib/signature.h"
 #include "tuner/tensors.h"
 
-/* Of a part's row: more than any variant calls long. */
-enum { MOST_EDGES_OF_ROW = 4096 };
+enum {
+  POISONED = 64 << 20,     /* bytes of a workspace */
+  MOST_EDGES_OF_ROW = 4096 /* of a part: more than any variant calls long */
+};
 
 dfgnn_status dfgnn__harness_memory(size_t bytes) {
   return dfgnn__fail(DFGNN_ERROR_MEMORY,
@@ -106,6 +109,24 @@ dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx) {
 
 dfgnn_status dfgnn__guarded_read(const dfgnn_guarded *g, dfgnn_context *ctx) {
   return dfgnn__harness_copy(ctx, g->host, dfgnn__guarded_data(g), g->bytes);
+}
+
+dfgnn_status dfgnn__guarded_run(dfgnn_context *ctx, const dfgnn_plan *plan,
+                                void *workspace, const dfgnn_args *args) {
+  const size_t bytes = dfgnn_plan_workspace(plan);
+  char *guard = (char *)workspace + bytes;
+  dfgnn_status status = fill(ctx, workspace, DFGNN_POISON_BYTE,
+                             bytes < POISONED ? bytes : POISONED);
+  if (!status)
+    status = fill(ctx, guard, DFGNN_GUARD_BYTE, DFGNN_GUARD);
+  dfgnn__bodies_hurry(1); /* what is checked is what will be timed */
+  if (!status)
+    status = dfgnn_execute(plan, args, workspace, NULL);
+  dfgnn__bodies_hurry(-1);
+  if (!status)
+    status = ctx->backend->synchronize(ctx->device, NULL);
+  return status ? status
+                : dfgnn__guard_check(ctx, guard, "beyond", "the workspace");
 }
 
 /* ---- graphs -------------------------------------------------------------- */
@@ -255,9 +276,10 @@ dfgnn_status dfgnn__excerpt_ready(dfgnn_readied *readied, dfgnn_context *ctx,
   *readied = (dfgnn_readied){NULL, NULL};
   dfgnn_status status = dfgnn_plan_create_forced(&readied->plan, ctx,
                                                  part->graph, problem, variant);
-  const size_t bytes = status ? 0 : dfgnn_plan_workspace(readied->plan);
-  if (bytes)
-    status = ctx->backend->allocate(ctx->device, &readied->workspace, bytes);
+  if (!status)
+    status = ctx->backend->allocate(ctx->device, &readied->workspace,
+                                    dfgnn_plan_workspace(readied->plan) +
+                                        DFGNN_GUARD);
   return status;
 }
 

@@ -44,6 +44,11 @@ dfgnn_status dfgnn__guarded_poison(const dfgnn_guarded *g, dfgnn_context *ctx,
 dfgnn_status dfgnn__guarded_check(const dfgnn_guarded *g, dfgnn_context *ctx);
 /* Copies it to g->host. */
 dfgnn_status dfgnn__guarded_read(const dfgnn_guarded *g, dfgnn_context *ctx);
+/* Executes a plan on a poisoned workspace, which has a guard behind it, and
+ * waits for the results.  DFGNN_ERROR_WRONG if something was written beyond it.
+ */
+dfgnn_status dfgnn__guarded_run(dfgnn_context *ctx, const dfgnn_plan *plan,
+                                void *workspace, const dfgnn_args *args);
 void dfgnn__set_number(dfgnn_dtype dtype, void *array, int64_t i, double x);
 
 /* A graph's arrays in host memory. */
@@ -74,7 +79,7 @@ dfgnn_status dfgnn__excerpt_create(dfgnn_excerpt *part, dfgnn_context *ctx,
                                    const dfgnn_matrix *host, int64_t most);
 void dfgnn__excerpt_free(dfgnn_excerpt *part);
 
-/* A plan of one variant, with its workspace. */
+/* A plan of one variant, with its workspace and the guard behind that. */
 typedef struct dfgnn_readied {
   dfgnn_plan *plan;
   void *workspace;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/program/cpu/bodies.h"
 #include "lib/base/error.h"
 #include "lib/edge_program.h"
 #include "lib/signature.h"
@@ -257,12 +256,8 @@ static dfgnn_status run(dfgnn_accuracy *accuracy, dfgnn_program_harness *h,
   set_args(&args, h, t);
   for (int i = inputs; i < t->count && !status; i++)
     status = dfgnn__guarded_poison(&t->ports[i], h->ctx, DFGNN_POISON_BYTE);
-  dfgnn__bodies_hurry(1); /* what is checked is what will be timed */
   if (!status)
-    status = dfgnn_execute(plan, &args, workspace, NULL);
-  dfgnn__bodies_hurry(-1);
-  if (!status)
-    status = h->ctx->backend->synchronize(h->ctx->device, NULL);
+    status = dfgnn__guarded_run(h->ctx, plan, workspace, &args);
   for (int i = inputs; i < t->count && !status; i++) {
     status = dfgnn__guarded_check(&t->ports[i], h->ctx);
     if (!status && t == checked(h))
