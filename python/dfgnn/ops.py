@@ -9,7 +9,7 @@ from . import _abi, _capture_reads, _composite, _execute, _fused, _recipe
 from ._modes import compiling  # noqa: F401 - used as this module's
 from ._operators import OPERATORS, Settings, sum_settings
 from ._torch_library import (  # noqa: F401 - the graphs, as this module's
-    Family, place, untraced_graph, untraced_looped_graph)
+    Call, Family, place, untraced_graph, untraced_looped_graph)
 from .errors import UnsupportedError
 
 
@@ -128,14 +128,14 @@ class _Operators(Family):
 
     def restored(self, call, grads):
         reads = _parse(*call.about).reads
-        if all(reads):
+        if len(call.tensors) == len(reads):
             return call
         like = grads[0]  # the value of a sum is not read
         if type(call.num_src) is not int or call.num_src != like.size(0):
             like = like.new_empty(()).expand(call.num_src, *like.shape[1:])
         given = iter(call.tensors)
-        return call._replace(tensors=[next(given) if read else like
-                                      for read in reads])
+        return Call(*call[:3], [next(given) if read else like
+                                for read in reads], *call[4:])
 
     def saved(self, call, outs):
         return [out for out, is_saved in zip(outs, _parse(
