@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from ._autograd import Kind, Recorded, wants_gradient
+from ._autograd import Kind, Recorded, is_batched, wants_gradient
 from ._modes import in_transform, refuse_in_cuda_graphs, untraced
 from ._stamp import PLAIN
 from .convert import (
@@ -249,7 +249,8 @@ def _sooner(operator, function, place):
     def call(*args, **kwargs):
         if kwargs or torch.is_grad_enabled() or _dispatching() or \
                 in_transform() or torch.autograd._profiler_enabled() or any([
-                    type(t) not in PLAIN or t.is_meta for t in args[place]]):
+                    type(t) not in PLAIN or t.is_meta or is_batched(t)
+                    for t in args[place]]):
             return dispatched(*args, **kwargs)
         return function(*args)
     operator._op = call
