@@ -42,7 +42,7 @@ _GUARDED = (int, float, bool, str, type(None))
 def _watched(layer):
     return [(path, name, value) for path, module in layer.named_modules()
             for name, value in vars(module).items()
-            if type(value) in _GUARDED and name != "_dfgnn_weights"]
+            if type(value) in _GUARDED]
 
 
 def attributes(layer):
