@@ -21,7 +21,7 @@ holds 'length == 1 and .[0].source == "rule"'
 holds '.[0] | (.graph, .op, .pass, .dtype, .device, .backend, .variant, .because
        | type == "string") and (.dim == 8) and (.heads == 1)'
 holds '.[0].distance | type == "number"'
-holds '.[0].candidates | length > 1 and length <= 16 and all(.[] | .variant, .reason;
+holds '.[0].candidates | length > 1 and length <= 32 and all(.[] | .variant, .reason;
        type == "string" and . != "")'
 holds '[.[0].candidates[] | select(.reason == "chosen")] | length == 1'
 
