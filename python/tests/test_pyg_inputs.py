@@ -281,3 +281,37 @@ def test_export_in_its_default_mode_keeps_the_kernels(name):
     program = torch.export.export(layer, given)
     assert any("dfgnn" in str(node.target) for node in program.graph.nodes)
     close(program.module()(*given), expected, 1e-5)
+
+
+# by name: a layer and its inputs, of which PyG makes an error
+REFUSED = {
+    "half features for EdgeConv": lambda x, e, a: (G.EdgeConv(Sequential(
+        Linear(2 * W, 5), ReLU(), Linear(5, W))), (x.half(), e)),
+    "edges of another type for GINE": lambda x, e, a: (
+        G.GINEConv(network(), edge_dim=F).double(), (x.double(), e, a)),
+    "no edge features for ResGated": lambda x, e, a: (
+        G.ResGatedGraphConv(W, 4, edge_dim=F), (x, e)),
+    "nothing for GCN2": lambda x, e, a: (
+        G.GCN2Conv(W, 0.5, normalize=False), (None, x, e)),
+    "nothing for SAGE": lambda x, e, a: (G.SAGEConv(W, 4), (None, e))}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_inputs_that_pyg_refuses_are_its_errors(name):
+    layer, given = REFUSED[name](torch.randn(N, W), random_edges(N, N, E),
+                                 torch.randn(E, F))
+    with pytest.raises(Exception) as theirs:
+        layer(*given)
+    dfgnn.accelerate(layer)
+    with pytest.raises(theirs.type):
+        layer(*given)
+
+
+def test_agnn_has_the_type_that_its_beta_makes():
+    layer, given = G.AGNNConv().double(), (torch.randn(N, W),
+                                           random_edges(N, N, E))
+    expected = layer(*given)
+    dfgnn.accelerate(layer)
+    out = layer(*given)
+    assert out.dtype == expected.dtype == torch.float64
+    close(out, expected, 1e-6)

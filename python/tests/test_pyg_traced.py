@@ -13,6 +13,7 @@ import dfgnn  # noqa: E402
 from dfgnn.nn.pyg import _edges, _traced  # noqa: E402
 from torch_geometric.nn import GATConv, NNConv  # noqa: E402
 from torch_geometric.utils import softmax  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from conftest import random_edges  # noqa: E402
 from traced_layers import (  # noqa: E402
@@ -453,3 +454,19 @@ def test_rows_of_edges_in_order_are_not_copied(place):
     in_order = edges[:, edges[1].argsort(stable=True)]
     assert _edges.graph_of(Own(), edges, M, N).edge_order is not None
     assert _edges.graph_of(Own(), in_order, M, N).edge_order is None
+
+
+def test_the_first_call_may_stand_in_a_checkpoint():
+    """The check makes gradients, whose tensors are not the checkpoint's."""
+    layer, e, given = case(Attention)
+    fast, report = accelerated(layer)
+    x = {name: t.detach().requires_grad_(t.is_floating_point())
+         for name, t in given.items()}
+    leaves = [t for t in x.values() if t.requires_grad]
+
+    def gradients(layer):
+        out = checkpoint(lambda: layer(e, **x), use_reentrant=False)
+        return torch.autograd.grad(sum(t.sin().sum() for t in flat(out)),
+                                   leaves)
+    same(gradients(fast), gradients(layer))
+    assert not report.kept, report

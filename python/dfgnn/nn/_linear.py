@@ -132,6 +132,13 @@ def is_product(layer):
     return type(layer) in LINEARS and not hooked(layer)
 
 
+def takes(layer, x):
+    """Whether torch multiplies such features by the weight of a product: kernels
+    would convert them."""
+    return x.dtype == layer.weight.dtype or torch.is_autocast_enabled(
+        x.device.type)
+
+
 def of_edges(layer, edge_attr):
     """(edge_attr, edge_weight, edge_bias) of a layer's attention: a lin_edge
     that is more than a product makes edge_attr [E, H, D]."""

@@ -114,10 +114,14 @@ def gatv2(layer, x, edge_index, edge_attr=None,
 
 
 def agnn(layer, x, edge_index):
+    reason = None
+    if not isinstance(x, torch.Tensor) or layer.node_dim not in (0, -2):
+        reason = _NO_MATRICES
+    elif x.dtype != layer.beta.dtype and \
+            not torch.is_autocast_enabled(x.device.type):
+        reason = "x is of another type than beta"
     return _looped(
-        layer, x, edge_index, None, None, False,
-        None if isinstance(x, torch.Tensor) and layer.node_dim in (0, -2)
-        else _NO_MATRICES,
+        layer, x, edge_index, None, None, False, reason,
         lambda graph, num_dst, row, wanted: (steps.agnn(layer, graph, x), None))
 
 

@@ -6,6 +6,7 @@ import warnings
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from ..._autocast import autocasting
 from ..._trace import DST, EDGE, SRC, TraceError
@@ -37,13 +38,18 @@ def _may_wait():
         torch.cuda.set_sync_debug_mode(before)
 
 
+def _itself(tensor):
+    return tensor
+
+
 def difference(programs, args, name):
     """Why programs are not to run in the place of a graph: their numbers or
     gradients are others; None if they are not."""
     with torch.inference_mode(False), torch.enable_grad(), torch.no_grad():
         args = _with_lonely(programs, args)
     try:
-        with torch.inference_mode(False), torch.enable_grad(), _may_wait():
+        with torch.inference_mode(False), torch.enable_grad(), _may_wait(), \
+                saved_tensors_hooks(_itself, _itself):  # of no checkpoint
             told = _difference(programs, args)
     except torch.OutOfMemoryError:
         return None

@@ -100,16 +100,18 @@ class Ends(NamedTuple):
 
 def ends(layer, value, size=None):
     """Ends of a tensor or of a pair (x that is sent, x that receives); None
-    where sizes contradict each other.
+    where it is neither, or sizes contradict each other.
 
     Whichever way messages flow, PyG's layers send the first of a pair; only
     the edges are turned around.  PyG mixes the sizes of pairs up then, unless
     both have as many rows.
     """
     send = 1 if reverse(layer) else 0
-    src, dst = (value, None) if isinstance(value, Tensor) else value
-    if src is None:
+    pair = (value, None) if isinstance(value, Tensor) else value
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or \
+            pair[0] is None:
         return None
+    src, dst = pair
     told = (None, None) if size is None else size
     num_src = src.size(layer.node_dim)
     if told[send] is not None and told[send] != num_src:

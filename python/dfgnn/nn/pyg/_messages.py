@@ -4,7 +4,7 @@ reduces them, edge by edge, and keeps none."""
 import torch
 
 from ...messages import gated_messages, relu_messages
-from .._linear import hooked, is_product
+from .._linear import hooked, is_product, takes
 from ..sum_convs import gated_parts
 from ._edges import ends, graph_of, known
 from ._mixin import fits
@@ -20,7 +20,7 @@ def _relu_reductions(layer, edge_index, size, x, edge_attr, linear):
             or met.src.dim() != 2 or edge_attr.dim() != 2):
         return None
     weight = bias = None
-    if linear is not None and is_product(linear):
+    if linear is not None and is_product(linear) and takes(linear, edge_attr):
         weight, bias = linear.weight, linear.bias
     elif linear is not None:
         edge_attr = linear(edge_attr)
@@ -53,6 +53,7 @@ def residual_gates(layer, edge_index, size, k, q, v, edge_attr=None):
     if (names is None or met is None or type(layer.act) is not torch.nn.Sigmoid
             or hooked(layer.act) or not known(edge_index) or not fits(k, q, v, edge_attr)
             or v.dim() != 2
+            or (edge_attr is None) != (layer.edge_dim is None)
             or edge_attr is not None and (edge_attr.dim() != 2 or not all(
                 map(is_product, linears)))):
         return edge_messages(layer, edge_index, size, **given)

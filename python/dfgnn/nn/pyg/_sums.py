@@ -12,7 +12,7 @@ from ...aggregation import each_reduction, spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._guards import watched
-from .._linear import hooked, is_product
+from .._linear import hooked, is_product, takes
 from .._networks import after_linear
 from . import _traced as traced
 from ._edges import (
@@ -233,7 +233,7 @@ def edge_network(layer, edge_index, size, x):
     met = ends(layer, x, size)
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
-            or met.src.dim() != 2
+            or met.src.dim() != 2 or not takes(linear, met.src)
             or ops.compiling() and isinstance(edge_index, Graph)):
         return edge_messages(layer, edge_index, size, x=x)
     network = after_linear(rest) if rest and len(names) == 1 and \
