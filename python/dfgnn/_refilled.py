@@ -4,9 +4,10 @@ import weakref
 
 import torch
 
-from . import _handle
+from . import _capture_reads, _handle
 from ._counts import Faults
 from ._modes import lasting
+from .convert import forget
 from .errors import InvalidError
 from .graph import Graph
 from .hetero import HeteroGraph
@@ -82,6 +83,7 @@ class OfStep(Refilled):
         self.begin(edges)
 
     def refill(self, edges):
+        self.owner = weakref.ref(edges)
         src, dst = edges
         strange = (src < 0) | (src >= self.num_src) | (dst < 0) | (
             dst >= self.num_dst)
@@ -119,11 +121,16 @@ class GraphsOfStep:
         left = iter(self.graphs)
 
         def find(edges, num_nodes):
-            graph = next(left, None)
+            # one that ran already is of a tensor that the step did not write
+            used = _capture_reads.current.graphs
+            graph = next((g for g in left if id(g) not in used), None)
             if graph is None or edges.device != graph.device or (
                     *num_nodes, edges.size(1)) != (
                     graph.num_src, graph.num_dst, graph.num_edges):
                 return None  # an error says that such a graph waits
+            owner = graph.owner()
+            if owner is not edges:
+                forget(owner)  # which may outlive its step
             with torch.no_grad():
                 graph.refill(edges)
             return graph

@@ -186,6 +186,11 @@ def keep(edges, graphs):
     _cache[number] = (reference, stamp(edges), graphs)
 
 
+def forget(edges):
+    """Lets graphs of a tensor be made anew."""
+    _cache.pop(id(edges), None)
+
+
 def rooms_of(edges):
     """The graphs of an edge_index that has room in a captured step, with its
     buffer; None of others."""

@@ -214,6 +214,39 @@ def test_edges_that_a_step_makes_are_those_of_each_step(fake):
     check_own_edges("cpu")
 
 
+def test_edges_of_a_step_that_is_over_keep_their_graph(fake):
+    layer, edges, kept = nn.SAGEConv(IN, CLASSES), random_edges(N, N, 60), []
+
+    def step(x, shift):
+        kept.append((edges + shift) % N)
+        return layer(x, kept[-1])
+    captured, x = dfgnn.capture(step), torch.randn(N, IN)
+    for shift in range(6):
+        captured(x, torch.tensor(shift))
+    for edges in kept:
+        close(layer(x, edges), layer(x, edges.clone()), 1e-6)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_edges_written_before_the_last_warm_up_are_not_those_of_the_step(fake, order):
+    layers = nn.SAGEConv(IN, CLASSES), nn.SAGEConv(IN, CLASSES)
+    edges, lasting = random_edges(N, N, 60), random_edges(N, N, 60)
+
+    def step(x, shift):
+        calls = [lambda: layers[0](x, lasting),
+                 lambda: layers[1](x, (edges + shift) % N)]
+        return sum(call() for call in calls[::order])
+    captured = dfgnn.capture(step, warmup=3)
+    for shift in range(8):
+        if shift == 2:
+            lasting.copy_(lasting.flip(1).roll(1, 0))
+        given = torch.randn(N, IN), torch.tensor(shift)
+        out = captured(*given)
+        close(out, sum(layer(given[0], e.clone()) for layer, e in zip(
+            layers, (lasting, (edges + given[1]) % N))), 1e-5)
+    assert captured.recorded == 1
+
+
 @GPU
 def test_edges_that_a_step_makes_on_the_gpu():
     check_own_edges("cuda")
