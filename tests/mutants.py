@@ -202,15 +202,15 @@ TUNER = [
           "the anchor before a sample counts, not those around",
           "log(p->ms) - level, p->round", "log(p->ms) - r->anchor[1], p->round",
           ("check_tuner_search",)),
-    Fault("tuner/check.c", "nobody looks before an output",
-          'check_guard(h, b->memory, name, "before")', "DFGNN_OK",
+    Fault("tuner/guarded.c", "nobody looks before an output",
+          'dfgnn__guard_check(ctx, data - DFGNN_GUARD, "before", g->name)',
+          "DFGNN_OK",
           ("check_harness", "check_tuner_tune")),
     Fault("tuner/check.c", "an error of twice the bound is allowed",
           "if (w.share <= 1)", "if (w.share <= 2)",
           ("check_harness", "check_tuner_tune", "check_accuracy")),
-    Fault("tuner/check.c", "nobody looks beyond the workspace",
-          'check_guard(h, (char *)workspace + bytes, "the workspace",\n'
-          '                              "beyond")',
+    Fault("tuner/guarded.c", "nobody looks beyond the workspace",
+          'dfgnn__guard_check(ctx, guard, "beyond", "the workspace")',
           "DFGNN_OK", ("check_harness",)),
 ]
 

@@ -77,7 +77,7 @@ def plant_c(fault, folder):
             shutil.copy(TOP / unit, folder / unit)
         unit = folder / unit
     else:
-        unit, words = changed, flags("libdfgnn_internal", "lib/select.c")
+        unit, words = changed, flags("libdfgnn_internal", "select/select.c")
     shared = folder / "fault.so"
     subprocess.run(
         [*words, "-iquote", str(folder), "-O1", "-w", "-fPIC",
