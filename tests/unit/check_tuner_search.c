@@ -329,6 +329,16 @@ TEST(a_winner_is_told_apart_and_a_tie_is_not) {
   ck_assert_msg(tied >= 36, "seeds 1..40: %d tied", tied);
 }
 
+TEST(few_samples_narrow_an_interval_by_their_root) {
+  const double x[4] = {0.1, 0.1, 0.1, 0.1};
+  double scratch[10];
+  const dfgnn_interval one = dfgnn__location(x, 1, 0.2, scratch);
+  const dfgnn_interval four = dfgnn__location(x, 4, 0.2, scratch);
+  ck_assert_double_eq_tol(one.high - one.low, 1.0, 1e-12);
+  ck_assert_double_eq_tol(four.high - four.low, 0.5, 1e-12);
+  ck_assert_double_eq_tol(four.center, 0.1, 1e-12);
+}
+
 TEST(intervals_hold_the_true_ratio) {
   int held = 0, all = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
