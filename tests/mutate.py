@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants small faults, one at a time, and says which test finds each.
 
-    cd build && make check_PROGRAMS && python3 ../tests/mutate.py [TEXT...]
+    cd build && make check TESTS= && python3 ../tests/mutate.py [TEXT...]
 
 Only faults whose file or text holds one of the TEXTs are planted.  Nothing in
 the tree is changed: a file of C with a fault is compiled into a shared object
