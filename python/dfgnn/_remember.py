@@ -3,6 +3,7 @@
 import weakref
 
 from . import _capture_reads
+from ._modes import lasting
 from ._stamp import is_stamped, stamp
 
 _kept = {}
@@ -27,7 +28,7 @@ def remember(tensor, key, make, others=()):
     found = entry[2].get(key)
     if found is None or found[1] != stamps or not all(
             a is b for a, b in zip(found[0], others)):
-        found = entry[2][key] = (tuple(others), stamps, make())
+        found = entry[2][key] = (tuple(others), stamps, lasting(make))
     return found[2]
 
 

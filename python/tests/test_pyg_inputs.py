@@ -315,3 +315,16 @@ def test_agnn_has_the_type_that_its_beta_makes():
     out = layer(*given)
     assert out.dtype == expected.dtype == torch.float64
     close(out, expected, 1e-6)
+
+
+def test_edges_widened_in_inference_mode_serve_training():
+    """int32 edges of PyG's own path are widened once."""
+    layer, edges = G.SAGEConv(W, 4), random_edges(N, N, E).int()
+    dfgnn.accelerate(layer)
+    layer.register_message_forward_hook(lambda module, inputs, out: None)
+    x = torch.randn(N, W)
+    with torch.inference_mode():
+        expected = layer(x, edges)
+    out = layer(x.requires_grad_(), edges)
+    out.sum().backward()
+    close(out, expected, 1e-6)
