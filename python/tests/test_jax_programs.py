@@ -352,6 +352,7 @@ def test_large_integers_are_refused():
     (lambda i, j: j.h ** i.h, "exponent"),
     (lambda i, j: reversed_gradient(j.h), "derivative of its own"),
     (lambda i, j: jax.lax.reduce_precision(j.h, 5, 2), "fewer bits"),
+    (lambda i, j: jnp.roll(j.h[:1], 1, 0), "without elements"),
 ])
 def test_what_programs_do_not_have_is_refused_with_its_line(function, what):
     src, dst = edges()

@@ -381,6 +381,8 @@ def walk(w, jaxpr, consts, values):
                     if eqn.primitive.multiple_results else np.asarray(made))
         else:
             with at_line(_line_of(eqn) or place_of_line()):
+                if any(0 in var.aval.shape for var in eqn.outvars):
+                    refuse("an array without elements")
                 made = _translate(w, eqn, list(map(w.value, values)))
         found.update(zip(eqn.outvars,
                          made if isinstance(made, list) else [made]))
