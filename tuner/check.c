@@ -151,7 +151,7 @@ static dfgnn_status copy_checked(dfgnn_harness *h, const dfgnn_buffer *b,
                                       to - from);
 }
 
-/* What an output is filled with before a call. */
+/* An output is filled with this byte before a call. */
 static int poison_of(const dfgnn_harness *h, const dfgnn_buffer *b) {
   return dfgnn__tensor_added_to(b->tensor, &h->problem) ? DFGNN_GIVEN_BYTE
                                                         : DFGNN_POISON_BYTE;
@@ -162,8 +162,9 @@ static int poison_of(const dfgnn_harness *h, const dfgnn_buffer *b) {
 static dfgnn_status check_gaps(const dfgnn_harness *h, const dfgnn_buffer *b,
                                const dfgnn_matrix *matrix) {
   const size_t size = dfgnn__tensor_element_size(b->tensor, &h->problem);
+  const int64_t nodes = dfgnn__checked_nodes(h, b).count;
   const int byte = poison_of(h, b);
-  for (int64_t k = 0; k < dfgnn__checked_nodes(h, b).count; k++) {
+  for (int64_t k = 0; k < nodes; k++) {
     int64_t first, count = dfgnn__checked_numbers(h, b, k, &first);
     for (int64_t i = 0; i < count; i++)
       memset(b->data.host + (size_t)place(h, b, matrix, k, i) * size, byte,

@@ -192,7 +192,7 @@ typedef struct row_results {
   dfgnn_ref_result query, score_dst, bias, score_edge;
 } row_results;
 
-/* What a head has in the totals takes the error of the row's delta. */
+/* Counts the error of the row's delta in the head's part of each total. */
 static void settle_totals(const walk *w) {
   for (int i = 0; i < DFGNN_REF_TOTALS; i++) {
     const dfgnn_ref_sum *sum = &w->of.totals.sum[i];

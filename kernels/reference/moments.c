@@ -210,7 +210,7 @@ static void put_row(void *thread, int64_t r, int64_t row) {
   }
 }
 
-/* What gradients read. */
+/* Gradients read these statistics of a row. */
 static void know_row(void *thread, int64_t r, int64_t row) {
   statistics *s = thread;
   const dfgnn_ref_call *c = s->thread.call;

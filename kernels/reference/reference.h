@@ -34,7 +34,8 @@ typedef dfgnn_status (*dfgnn_reference)(const dfgnn_problem *problem,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* What a call or a thread has taken, and whether there was too little. */
+/* A call or a thread takes this memory, and learns at its end whether there was
+ * too little. */
 typedef struct dfgnn_ref_memory {
   struct dfgnn_ref_chunk *last;
   int failed;
@@ -57,6 +58,7 @@ void dfgnn__ref_read(double *to, dfgnn_dtype dtype, const void *array,
 void dfgnn__ref_load(double *to, const dfgnn_problem *problem,
                      const void *array, const dfgnn_strides *strides,
                      int64_t node, int64_t head);
+
 /* ---- results with the sensitivities of their bounds -----------------------
  */
 

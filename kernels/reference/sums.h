@@ -5,7 +5,7 @@
 
 #include "kernels/reference/message.h"
 
-/* Of both passes. */
+/* Computes the results of either pass. */
 dfgnn_status dfgnn__sums_reference(const dfgnn_problem *problem,
                                    const dfgnn_matrix *matrix,
                                    const dfgnn_args *args,
@@ -13,7 +13,7 @@ dfgnn_status dfgnn__sums_reference(const dfgnn_problem *problem,
 
 /* ---- shared by sums.c, grades.c and moments.c ---------------------------- */
 
-/* What all threads of a call read.  Arrays by width have a number a head and
+/* All threads of a call read this.  Arrays by width have a number a head and
  * feature, heads first. */
 typedef struct dfgnn_ref_known {
   double *parameters; /* W and b of the messages */

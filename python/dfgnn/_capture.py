@@ -288,10 +288,10 @@ class _Step:
             for number, tensor in self.inputs.items():
                 tensor.copy_(leaves[number], non_blocking=True)
 
-    def run(self, *graph_of_own):
+    def run(self, graph_of_own=None):
         counts = self.counts
         # keeps alive what the CUDA graph reads
-        self.read = Recording(counts, *graph_of_own)
+        self.read = Recording(counts, graph_of_own)
         args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
         refill(self.edges)
         with recording(self.read):

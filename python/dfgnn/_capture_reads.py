@@ -15,7 +15,7 @@ class Recording:
     the step, or None.  graph_of_own: the graph of an edge_index that the step
     itself makes, of num_nodes (sources, destinations); None: one as of others."""
 
-    def __init__(self, counts=None, graph_of_own=lambda edges, num_nodes: None):
+    def __init__(self, counts=None, graph_of_own=None):
         self.counts, self.graph_of_own = counts, graph_of_own
         self.graphs = {}
         self.sources = {}

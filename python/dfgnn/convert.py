@@ -165,10 +165,11 @@ def _kept(owner, num_nodes, options, make):
         return graph.numbered()
     if hasattr(graphs, "make"):  # of a buffer that dfgnn.capture refills
         return graphs.make(key, num_nodes, options.get("loops", False))
-    made = None
-    if _capture_reads.current is not None and type(owner) is torch.Tensor and \
-            key == key_of(num_nodes) and owner.layout is torch.strided:
-        made = _capture_reads.current.graph_of_own(owner, _sizes(owner, num_nodes))
+    made, recorded = None, _capture_reads.current
+    if recorded is not None and recorded.graph_of_own is not None and \
+            type(owner) is torch.Tensor and owner.layout is torch.strided and \
+            key == key_of(num_nodes):
+        made = recorded.graph_of_own(owner, _sizes(owner, num_nodes))
     graphs[key] = make() if made is None else made
     return graphs[key]
 

@@ -24,6 +24,8 @@ holds '.[0].distance | type == "number"'
 holds '.[0].candidates | length > 1 and length <= 32 and all(.[] | .variant, .reason;
        type == "string" and . != "")'
 holds '[.[0].candidates[] | select(.reason == "chosen")] | length == 1'
+status 0 dfgnn-tune explain "$small" --device cpu --dim 64 --store "$store" --json
+holds '.[0].candidates | length > 1 and length <= 16' # of one portfolio, its own
 
 promise "a dry run measures nothing"
 # shellcheck disable=SC2086
