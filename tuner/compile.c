@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/program/job.h"
@@ -16,6 +17,8 @@
 #define OWED 3
 /* A program takes the compiler half a second to two. */
 #define PROGRAM_S 1.0
+/* The steps that run meanwhile come first, as far as cores are scarce. */
+#define NICE 10
 
 struct dfgnn_compile_ahead {
   dfgnn_engine *engine;
@@ -26,6 +29,8 @@ struct dfgnn_compile_ahead {
 
 static void *compile_all(void *data) {
   dfgnn_compile_ahead *c = data;
+  /* Linux has a value for each thread; those that it makes inherit it. */
+  (void)setpriority(PRIO_PROCESS, 0, NICE);
   /* A program that does not compile fails again, and is recorded, when its
    * candidate is looked at. */
   (void)dfgnn__engine_prepare(c->engine, c->programs, 0, &c->stop);

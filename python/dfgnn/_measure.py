@@ -144,11 +144,12 @@ class Again:
             return None
         if _source(plan) in _SETTLED:
             return None
+        if self._is_known(plan, device) \
+                and time.monotonic() - self.since < YOUNG_S:
+            return self
         if self.kernels is None:
             self.kernels = Kernels(handle, plan.wanted)
-        if self.calls < CALLS or not self.kernels.ready() or (
-                self._is_known(plan, device)
-                and time.monotonic() - self.since < YOUNG_S):
+        if self.calls < CALLS or not self.kernels.ready():
             return self
         self.kernels = None
         return self._measure(call, device, tensors)

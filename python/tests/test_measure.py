@@ -119,6 +119,21 @@ def test_the_batches_of_a_loader_are_measured_once():
     assert measured == 1
 
 
+def test_kernels_of_later_batches_are_not_looked_for(monkeypatch):
+    """A step that makes its edges anew would pay for that each time."""
+    tensors, prepared, made = inputs(), [], _measure.Kernels.__init__
+
+    def prepare(self, *given):
+        prepared.append(given)
+        made(self, *given)
+    monkeypatch.setattr(_measure.Kernels, "__init__", prepare)
+    for seed in range(40, 44):
+        graph = graph_of(seed, 2500)
+        for _ in range(8):
+            attend(graph, tensors)
+    assert len(prepared) == 1
+
+
 @pytest.mark.parametrize("way", ["function", "deterministic", "effort",
                                  "DFGNN_DETERMINISTIC", "compile"])
 def test_switches(way, monkeypatch):
