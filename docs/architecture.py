@@ -17,7 +17,6 @@ PICTURE = os.path.join(TOP, "docs", "figures", "architecture.svg")
 # folders of lower floors.  A room that stands in another is a folder of its own.
 FLOORS = [
     [("tools", 1, "dfgnn-tune, dfgnn-bench, dfgnn-graph"), ("bench", 2, "pictures of figures")],
-    [("tools/report", 1, "the page about measurements")],
     [("tuner", 1, "measures variants")],
     [("lib", 1, "and select/: plans, choices, calls"), ("graph/partition", 3, "nodes divided among ranks")],
     [("kernels", 0, "every variant, and the references"), ("db", 1, "the tuning store"),

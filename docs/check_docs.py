@@ -134,6 +134,8 @@ class Checker:
                 f"export -p >{self.folder}/exported\nexit $status")])
             if status == 77:
                 return self.skipped.append("there is no NVRTC")
+            if status and "dfgnn[report]" in printed:
+                return self.skipped.append("there is no plotly")
             if status:
                 return f"`{command}` ends with {status}:\n{printed[-2000:]}"
             lacking = missing(shown, printed) if not dry else []

@@ -186,32 +186,6 @@ DFGNN_API dfgnn_status dfgnn_context_save_choices(dfgnn_context *ctx,
 DFGNN_API dfgnn_status dfgnn_context_take_choices(dfgnn_context *ctx,
                                                   const char *path);
 
-/* ---- reports ------------------------------------------------------------- */
-
-typedef struct dfgnn_report_options {
-  size_t struct_size;
-  const char *store;   /* files, with ':' between them; NULL: those in use, as
-                        * dfgnn_options.store says */
-  const char *against; /* a store to compare with; NULL: none */
-  const char *const *graphs; /* files or specifications of graphs to describe,
-                              * NULL-terminated; NULL: none */
-  const char *title;   /* NULL: the usual one */
-  const char *command; /* how the page was made, for its head; NULL: not told */
-  const char *commit;  /* of the library's source; NULL: not told */
-  double copy_gbps;    /* the devices' copy bandwidth in GB/s, for floors; 0:
-                        * what the library knows of them */
-  int all;             /* 1: every variant, not only the best of each problem */
-} dfgnn_report_options;
-
-#define DFGNN_REPORT_OPTIONS_INIT DFGNN_INIT(dfgnn_report_options)
-
-/* Writes a page of HTML about the measurements, which needs no other file and
- * no network; the file takes its name whole.  The same rows give the same
- * bytes.  options may be NULL.  DFGNN_ERROR_IO or DFGNN_ERROR_STORE names the
- * file that cannot be read. */
-DFGNN_API dfgnn_status dfgnn_report(const char *path,
-                                    const dfgnn_report_options *options);
-
 #ifdef __cplusplus
 }
 #endif

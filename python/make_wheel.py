@@ -41,6 +41,9 @@ Requires-Python: >=3.10
 Requires-Dist: torch>=2.4
 Provides-Extra: pyg
 Requires-Dist: torch_geometric>=2.5; extra == "pyg"
+Provides-Extra: report
+Requires-Dist: pandas>=2; extra == "report"
+Requires-Dist: plotly>=6; extra == "report"
 Description-Content-Type: text/markdown
 {links}
 {description}"""

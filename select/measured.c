@@ -152,10 +152,7 @@ static int choose_pinned(dfgnn_choice *choice, const dfgnn_table *t,
 static int choose_this(dfgnn_choice *choice, const dfgnn_table *t,
                        const dfgnn_query *q, const lookup *l,
                        const lookup *wanted, const dfgnn_variant *otherwise) {
-  const dfgnn_entry *e =
-      q->exclude && q->exclude == q->setting.signature->fingerprint
-          ? NULL
-          : dfgnn__table_find(t, l->exact);
+  const dfgnn_entry *e = dfgnn__table_find(t, l->exact);
   const dfgnn_variant *v = e ? winner(e->decision, t, q) : NULL;
   if (!v)
     return 0;
@@ -250,8 +247,6 @@ static void look_near(neighbour *near, const dfgnn_table *t,
   for (size_t i = dfgnn__table_gate(t, l->gate);
        i < t->count && t->entries[i].gate == l->gate; i++) {
     dfgnn_entry *e = &t->entries[i];
-    if (q->exclude && e->decision->problem.signature.fingerprint == q->exclude)
-      continue;
     const double distance =
         dfgnn__distance(feature, e->feature) + e->units_distance + l->given_up;
     if (distance > reach_of(e, q) || !is_nearer(distance, e->own, near))

@@ -17,8 +17,6 @@ typedef struct dfgnn_query {
   dfgnn_setting setting;       /* parameter unused */
   const char *family;          /* of the graph; "" if none */
   const unsigned char *broken; /* by variant index; NULL: none */
-  uint64_t exclude; /* the fingerprint of a graph that counts as not measured,
-                     * to judge choices; 0: none */
 } dfgnn_query;
 
 typedef struct dfgnn_choice {

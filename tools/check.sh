@@ -74,6 +74,9 @@ add_optional() {
   [ -d "$venv"/lib/python3*/site-packages/dgl ] ||
     timeout 300 "$venv/bin/pip" install -q --no-cache-dir --no-deps dgl==1.1.3 ||
     echo "no dgl 1.1.3 for this Python: the tests of DGL skip"
+  [ -d "$venv"/lib/python3*/site-packages/plotly ] ||
+    timeout 120 "$venv/bin/pip" install -q --no-cache-dir pandas plotly ||
+    echo "no pandas and plotly: the tests of the report skip"
   [ -x "$venv/bin/mypy" ] ||
     timeout 60 "$venv/bin/pip" install -q --no-cache-dir mypy ||
     echo "no mypy: the annotations of public names are not checked"

@@ -80,8 +80,6 @@ typedef enum tool_exit {
   X(EDGE_ATTR)                                                                 \
   X(MAP)                                                                       \
   X(BY)                                                                        \
-  X(AGAINST)                                                                   \
-  X(COPY_GBPS)                                                                 \
   X(RECORDED)                                                                  \
   X(LOCK)                                                                      \
   X(LOCKED)                                                                    \
@@ -147,11 +145,10 @@ typedef struct tool_settings {
   const char *map;
   const char *by; /* how dfgnn-graph partition divides; NULL: by METIS */
   const char *edge_attr;
-  const char *against, *recorded, *cells, *survey; /* files */
-  const char *columns;       /* shown; NULL: those that fit */
-  const char *only;          /* names of cells; NULL: all */
-  const char *lock, *locked; /* written, and compared with */
-  double copy_gbps;          /* 0: that known of the device's model */
+  const char *recorded, *cells, *survey; /* files */
+  const char *columns;                   /* shown; NULL: those that fit */
+  const char *only;                      /* names of cells; NULL: all */
+  const char *lock, *locked;             /* written, and compared with */
   char *owned[32]; /* texts of a job file, freed at the end; the last is NULL */
   tool_option_set given; /* options of the command line, which a job file yields
                           * to */

@@ -392,20 +392,6 @@ const tool_option tool_options[OPTION_COUNT] = {
                  "number per line, as gpmetis writes it (default metis)",
          .set = option_text,
          FIELD(by)},
-    [OPTION_AGAINST] = {.name = "against",
-                        .argument = "FILE",
-                        .help =
-                            "a store to compare with: what became faster or "
-                            "slower, and which winners changed",
-                        .set = option_text,
-                        FIELD(against)},
-    [OPTION_COPY_GBPS] =
-        {.name = "copy-gbps",
-         .argument = "N",
-         .help = "copy bandwidth of the device in GB/s, for floors "
-                 "(default: the known bandwidth of its model)",
-         .set = option_bandwidth,
-         FIELD(copy_gbps)},
     [OPTION_RECORDED] =
         {.name = "recorded",
          .argument = "FOLDER",

@@ -16,7 +16,7 @@ static const tool_section sections[] = {
      "    dfgnn-tune merge all.db node1.db node2.db\n"
      "\n"
      "See it all in a browser:\n"
-     "    dfgnn-tune report cora.mtx -o report.html\n"
+     "    python -m dfgnn.report -o report.html\n"
      "\n"
      "Publish it for a cluster, signed:\n"
      "    dfgnn-tune sign --generate-key site\n"

@@ -94,18 +94,6 @@ dfgnn_status option_seconds(tool_settings *settings, const tool_option *option,
                      text, MOST_SECONDS / 3600);
 }
 
-dfgnn_status option_bandwidth(tool_settings *settings,
-                              const tool_option *option, const char *text) {
-  char *end;
-  const double x = dfgnn__number_of(text, &end);
-  if (end == text || *end || !(x > 0) || !(x <= 1e6))
-    return dfgnn__fail(DFGNN_ERROR_INVALID,
-                       "found '%s', expected GB/s above zero, such as 4236",
-                       text);
-  *(double *)field_of(settings, option) = x;
-  return DFGNN_OK;
-}
-
 /* Reads a date, or a time before now. */
 dfgnn_status option_since(tool_settings *settings, const tool_option *option,
                           const char *text) {

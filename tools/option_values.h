@@ -10,7 +10,7 @@
 tool_set_function option_flag; /* the field becomes option->flag */
 tool_set_function option_text; /* kept as it is */
 tool_set_function option_int;  /* from option->least to option->most */
-tool_set_function option_seed, option_effort, option_bandwidth;
+tool_set_function option_seed, option_effort;
 tool_set_function option_seconds; /* 500ms, 10s, 2m, 1h */
 tool_set_function option_since;   /* a date, or 12h or 30d ago */
 tool_set_function option_shard;   /* I/N */

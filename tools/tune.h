@@ -9,7 +9,7 @@
 #define TUNE_COMMANDS(X)                                                       \
   X(run) X(survey) X(compile) X(show) X(explain) X(variants) X(info) X(stat)   \
   X(export) X(import) X(merge) X(publish) X(sign) X(verify) X(prune) X(diff)   \
-  X(doctor) X(pin) X(ban) X(report)
+  X(doctor) X(pin) X(ban)
 /* clang-format on */
 
 #define TUNE_DECLARED(name) extern const tool_command tune_##name;

@@ -75,26 +75,40 @@ static double ratio_of(const dfgnn_decision *decision, const char *algorithm) {
   return exp(best);
 }
 
+/* The fingerprint and the type of indices tell apart problems whose graphs have
+ * one name. */
 static json_t *begin(const dfgnn_measurement *p, const char *variant) {
   json_t *row = tool_row_of(p);
+  char fingerprint[24];
+  snprintf(fingerprint, sizeof fingerprint, "%016llx",
+           (unsigned long long)p->signature.fingerprint);
+  tool_put(row, "fingerprint", fingerprint);
+  tool_put(row, "index", p->index);
+  tool_put(row, "protocol", p->protocol);
+  tool_put_count(row, "destinations", p->signature.destinations);
+  tool_put_count(row, "edges", p->signature.edges);
   tool_put(row, "variant", variant);
   tool_put(row, "source", "exact");
   tool_put_number(row, "distance", 0);
   return row;
 }
 
-/* Puts the compulsory bytes.  Their floor needs a copy bandwidth, which
- * dfgnn-bench measures and no store holds. */
-static void put_bytes(json_t *row, const dfgnn_measurement *p) {
+/* Puts the compulsory bytes, and how long they take to copy where the row has
+ * the bandwidth of a copy. */
+static void put_bytes(json_t *row, const dfgnn_measurement *p,
+                      const dfgnn_measurement *m) {
   dfgnn_problem problem;
+  double bytes = NAN, floor_ms = NAN;
   if (!dfgnn__key_problem(&problem, p) &&
-      dfgnn__operator(problem.op, problem.pass))
-    tool_put_number(row, "bytes",
-                    dfgnn__compulsory_bytes(&problem, p->signature.destinations,
-                                            p->signature.sources,
-                                            p->signature.edges));
-  tool_put(row, "floor_ms", NULL);
-  tool_put(row, "floor_share", NULL);
+      dfgnn__operator(problem.op, problem.pass)) {
+    bytes = dfgnn__compulsory_bytes(&problem, p->signature.destinations,
+                                    p->signature.sources, p->signature.edges);
+    tool_put_number(row, "bytes", bytes);
+  }
+  if (m && m->copy_gbps > 0)
+    floor_ms = 1e-6 * bytes / m->copy_gbps;
+  tool_put_number(row, "floor_ms", floor_ms);
+  tool_put_number(row, "floor_share", m ? floor_ms / m->median_ms : NAN);
 }
 
 static void put_figures(json_t *row, const dfgnn_measurement *m,
@@ -114,7 +128,8 @@ static void put_figures(json_t *row, const dfgnn_measurement *m,
   tool_put_number(row, "samples", m ? (double)m->samples : NAN);
   tool_put_number(row, "disturbed", m ? (double)m->disturbed : NAN);
   tool_put(row, "noise", m ? m->noise : "");
-  tool_put(row, "protocol", m ? m->protocol : NULL);
+  if (m)
+    tool_put(row, "protocol", m->protocol);
   tool_put(row, "tool", m ? m->tool : NULL);
   tool_put_number(row, "time", m ? (double)m->time : NAN);
 }
@@ -127,7 +142,7 @@ static void put_rejected(json_t *rows, const tool_records *records,
       continue;
     json_t *row = begin(&d->problem, m->variant);
     put_figures(row, m, NAN);
-    put_bytes(row, &d->problem);
+    put_bytes(row, &d->problem, m);
     json_array_append_new(rows, row);
   }
 }
@@ -140,12 +155,13 @@ static void put_decision(json_t *rows, const tool_settings *settings,
   for (size_t i = 0; i < (settings->all ? d->count : d->count > 0); i++) {
     const dfgnn_ranked *r = &d->ranked[i];
     json_t *row = begin(&d->problem, r->variant);
-    put_figures(row, evidence(records, d, r->variant, r->revision),
-                unfused / exp(r->log_ratio));
-    put_bytes(row, &d->problem);
+    const dfgnn_measurement *m = evidence(records, d, r->variant, r->revision);
+    put_figures(row, m, unfused / exp(r->log_ratio));
+    put_bytes(row, &d->problem, m);
     tool_put_number(row, "slower", exp(r->log_ratio));
     tool_put_flag(row, "tied", r->tied);
     tool_put_flag(row, "sure", r->sure);
+    tool_put_flag(row, "doubtful", dfgnn__ranked_doubtful(d, i));
     tool_put_count(row, "measured", (int64_t)d->count);
     json_array_append_new(rows, row);
   }

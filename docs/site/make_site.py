@@ -129,8 +129,8 @@ def commands(source, build):
 
 REPORT = """# A report of measurements
 
-[The page of the package's store](h200.html), as `dfgnn-tune report` writes it for any
-store: one file that needs no network. [Tuning your own graphs](tuning.md#the-report) lists its
+[The page of the package's store](h200.html), as `python -m dfgnn.report` writes it for
+any store: one file that needs no network. [Tuning your own graphs](tuning.md#the-report) lists its
 contents.
 """
 

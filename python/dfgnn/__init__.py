@@ -13,7 +13,7 @@ from ._lazy import lazy
 __version__ = "0.3.0"
 
 # A module here bears no name of a function: whichever of the two was imported
-# last would hide the other.
+# last would hide the other.  report, a command, gives way to the function.
 __all__, __getattr__, __dir__ = lazy(globals(), {
     "_accelerate": ["accelerate"],
     "_capacity": ["Capacity", "HeteroCapacity", "Room"],

@@ -31,7 +31,7 @@ for package in dfgnn, dfgnn.nn:
     assert len(found) > 7
     assert set(package.__all__) <= set(dir(package))
     modules = {m.name for m in pkgutil.iter_modules(package.__path__)}
-    assert not modules & set(found)
+    assert not modules & set(found) - {"report"}  # which gives way to it
     for name in modules - {"distributed", "dgl", "jax", "pyg"}:
         importlib.import_module(f"{package.__name__}.{name}")
     for name, value in found.items():

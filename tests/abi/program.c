@@ -192,7 +192,6 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
   dfgnn_csr_free(again);
   static const int32_t owner[N] = {0, 1, 0};
   STRUCT(dfgnn_part, copy);
-  STRUCT(dfgnn_report_options, report);
   dfgnn_part *part = NULL;
   OK(dfgnn_part_create(&part, &csr.it, owner, 2, 0));
   CHECK(part && part->nodes == 2 && part->edges == E);
@@ -202,11 +201,6 @@ static void use_matrix(dfgnn_context *ctx, const char *folder) {
   REFUSED(copy, dfgnn_part_write(&copy.it, path));
   OK(dfgnn_part_write(&copy.it, path));
   dfgnn_part_free(part);
-  unlink(path);
-  report.it.store = "";
-  snprintf(path, sizeof path, "%s/page.html", folder);
-  REFUSED(report, dfgnn_report(path, &report.it));
-  OK(dfgnn_report(path, &report.it));
   unlink(path);
 }
 

@@ -94,11 +94,8 @@ ended 0 dfgnn-tune import --skip-invalid "$work/nul.jsonl" \
 holds '.[0].added == '$(($(wc -l <"$work/whole.jsonl") - 1))
 
 promise "a full disk is told of by the output's name"
-for out in "export --store $store" "report --store $store"; do
-  # shellcheck disable=SC2086
-  ended 1 dfgnn-tune $out -o /dev/full
-  says "/dev/full: .*No space"
-done
+ended 1 dfgnn-tune export --store "$store" -o /dev/full
+says "/dev/full: .*No space"
 
 promise "keys and signatures are files"
 status 0 dfgnn-tune sign --generate-key "$work/key"
@@ -154,12 +151,12 @@ says short.db empty
 promise "an output follows a link, fills a pipe and replaces nothing else"
 echo "my thesis" >"$work/thesis.txt"
 ended 0 dfgnn-tune info --device cpu
-for out in report export publish graph; do
+for out in export publish graph; do
   ln -sf real "$work/link"
   rm -f "$work/real" "$work/fifo.npz"
   mkfifo "$work/fifo.npz"
   case $out in
-  report | export) set -- dfgnn-tune "$out" --store "$store" -o ;;
+  export) set -- dfgnn-tune export --store "$store" -o ;;
   publish) set -- dfgnn-tune publish --store "$store" -q ;;
   graph) set -- dfgnn-graph convert "$small" ;;
   esac
@@ -177,12 +174,10 @@ says thesis.txt "not a published tuning store"
 ended 1 dfgnn-tune compile "$small" --arch sm_90 --dim 8 \
   --pack "$work/thesis.txt" -q
 says thesis.txt "not a pack"
-for command in report export; do
-  ended 1 dfgnn-tune $command --store "$store" -o "$work/thesis.txt"
-  says "not replaced" "'my thesis.'"
-  ended 1 dfgnn-tune $command --store "$store" -o "$store"
-  says "it begins with 'SQLite format 3"
-done
+ended 1 dfgnn-tune export --store "$store" -o "$work/thesis.txt"
+says "not replaced" "'my thesis.'"
+ended 1 dfgnn-tune export --store "$store" -o "$store"
+says "it begins with 'SQLite format 3"
 ended 2 dfgnn-graph convert "$small" "$work/thesis.txt"
 says thesis.txt "not a list of edges"
 ended 0 env DFGNN_KERNEL_CACHE="$work/thesis.txt" dfgnn-tune info --device cpu

@@ -71,6 +71,5 @@ TEXT
 status 0 comma dfgnn-bench "$graph" --program "$work/gate.txt" --device cpu \
   --dim 4 --budget 0.2s --json
 holds 'all(.error == null)'
-both dfgnn-tune report --store "$work/s.db" "$graph"
 
 finish

@@ -57,10 +57,9 @@ status 0 dfgnn-tune prune --store "$work/merged.db"
 status 0 dfgnn-tune doctor $graph --program "$work/gated.txt" --dim 8 \
   --device cpu --store "$work/programs.db"
 
-promise "the page of measurements has the whole text"
-status 0 dfgnn-tune report --store "$work/programs.db" -o "$work/page.html" -q
-grep -q 'program.*dst q\[8\]; src k\[8\].*tanh(k)' "$work/page.html" ||
-  fail "the page lacks the program"
+promise "rows of measurements have the whole text"
+status 0 dfgnn-tune show --store "$work/programs.db" --json
+holds 'any(.program_text | test("dst q.8.; src k.8..*tanh.k."))'
 
 promise "other programs, and other sizes, are other problems"
 status 0 dfgnn-tune explain $graph --program "$work/gated.txt" --dim 16 \

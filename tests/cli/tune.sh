@@ -56,6 +56,11 @@ holds '.[0] | (.median_ms, .ci_low_ms, .ci_high_ms, .ratio, .rel_error, .dim,
 holds '.[0] | .ci_low_ms <= .median_ms and .median_ms <= .ci_high_ms'
 holds '.[0] | .status == "ok" and has("floor_ms") and has("floor_share") and
        has("speedup_unfused") and has("saved_bytes") and has("graph_bytes")'
+dfgnn-tune export --store "$store" | jq -c '.copy_gbps = 10' >"$work/rate.jsonl"
+status 0 dfgnn-tune import "$work/rate.jsonl" --store "$work/rate.db"
+status 0 dfgnn-tune show --store "$work/rate.db" --json
+holds '.[0] | (.floor_ms * 1e7 - .bytes | fabs) < 1 and
+       (.floor_share * .median_ms / .floor_ms - 1 | fabs) < 1e-6'
 status 0 dfgnn-tune show --store "$store" --dim 9 --json
 holds 'length == 0'
 status 0 dfgnn-tune show "$store" --json

@@ -130,7 +130,7 @@ static dfgnn_table *table(void) {
 
 static dfgnn_choice choice_of(const dfgnn_table *from,
                               const dfgnn_signature *graph,
-                              const unsigned char *broken, uint64_t exclude) {
+                              const unsigned char *broken) {
   const dfgnn_matrix matrix = {.destinations = graph->destinations,
                                .sources = graph->sources,
                                .edges = graph->edges,
@@ -140,8 +140,7 @@ static dfgnn_choice choice_of(const dfgnn_table *from,
                                          .signature = graph,
                                          .device = &device},
                              .family = family,
-                             .broken = broken,
-                             .exclude = exclude};
+                             .broken = broken};
   dfgnn_choice choice;
   dfgnn__select(&choice, from, &query);
   return choice;
@@ -241,7 +240,7 @@ TEST(the_nearest_graph_answers) {
     measured(order ? &near : &far, order ? 1 : 2, "ours");
     measured(order ? &far : &near, order ? 2 : 1, "ours");
     const dfgnn_choice choice =
-        expect(choice_of(table(), &asked, NULL, 0), 1, DFGNN_SOURCE_NEAR);
+        expect(choice_of(table(), &asked, NULL), 1, DFGNN_SOURCE_NEAR);
     ck_assert_double_eq_tol(choice.distance, 0.1, 0.05);
   }
 }
@@ -251,11 +250,11 @@ TEST(what_is_too_far_away_does_not_answer) {
   const dfgnn_signature near = at_distance(1, 0.4), far = at_distance(1, 0.6);
   measured(&near, 1, "ours");
   dfgnn_table *t = table();
-  expect(choice_of(t, &asked, NULL, 0), 1, DFGNN_SOURCE_NEAR);
+  expect(choice_of(t, &asked, NULL), 1, DFGNN_SOURCE_NEAR);
   count = 0;
   measured(&far, 1, "ours");
   t = table();
-  expect(choice_of(t, &asked, NULL, 0), 0, DFGNN_SOURCE_RULE);
+  expect(choice_of(t, &asked, NULL), 0, DFGNN_SOURCE_RULE);
 }
 
 TEST(at_one_distance_the_users_rows_come_first) {
@@ -264,31 +263,23 @@ TEST(at_one_distance_the_users_rows_come_first) {
   measured(&here, 2, "ours");
   own = count;
   measured(&there, 1, "ours");
-  expect(choice_of(table(), &asked, NULL, 0), 2, DFGNN_SOURCE_NEAR);
+  expect(choice_of(table(), &asked, NULL), 2, DFGNN_SOURCE_NEAR);
 }
 
 /* Neither a model nor its silence hides what the user measured. */
 TEST(measurements_go_before_the_model) {
   const dfgnn_signature asked = graph_of(9, 5000), near = at_distance(1, 0.4);
   dfgnn__members_for_tests(ranked);
-  expect(choice_of(NULL, &asked, NULL, 0), 1, DFGNN_SOURCE_MODEL);
+  expect(choice_of(NULL, &asked, NULL), 1, DFGNN_SOURCE_MODEL);
   measured(&near, 2, "ours");
   own = count;
-  expect(choice_of(table(), &asked, NULL, 0), 2, DFGNN_SOURCE_NEAR);
+  expect(choice_of(table(), &asked, NULL), 2, DFGNN_SOURCE_NEAR);
 }
 
 TEST(a_near_graph_that_saw_few_members_does_not_answer) {
   const dfgnn_signature asked = graph_of(9, 5000), near = at_distance(1, 0.1);
   measured_first(&near, 1, "ours", 2);
-  expect(choice_of(table(), &asked, NULL, 0), 0, DFGNN_SOURCE_RULE);
-}
-
-TEST(a_graph_that_is_left_out_is_no_neighbour_of_its_own) {
-  const dfgnn_signature graph = graph_of(7, 5000);
-  measured(&graph, 1, "ours");
-  dfgnn_table *t = table();
-  expect(choice_of(t, &graph, NULL, 0), 1, DFGNN_SOURCE_EXACT);
-  expect(choice_of(t, &graph, NULL, graph.fingerprint), 0, DFGNN_SOURCE_RULE);
+  expect(choice_of(table(), &asked, NULL), 0, DFGNN_SOURCE_RULE);
 }
 
 /* ---- exact --------------------------------------------------------------- */
@@ -300,31 +291,31 @@ TEST(a_graph_is_exact_once_all_members_were_seen) {
   measured_first(&graph, 1, "ours", 2);
   dfgnn_table *t = table();
   const dfgnn_choice choice =
-      expect(choice_of(t, &graph, NULL, 0), 1, DFGNN_SOURCE_NEAR);
+      expect(choice_of(t, &graph, NULL), 1, DFGNN_SOURCE_NEAR);
   ck_assert_double_eq(choice.distance, 0);
   ck_assert_ptr_nonnull(strstr(choice.because, "not yet of all"));
   static const dfgnn_test_member other[] = {{"cpu.attention.fwd.fake/n=3", NAN},
                                             {"cpu.attention.fwd.fake/n=1", NAN},
                                             {NULL, 0}};
   dfgnn__members_for_tests(other); /* whose default was not measured */
-  expect(choice_of(t, &graph, NULL, 0), 2, DFGNN_SOURCE_RULE);
+  expect(choice_of(t, &graph, NULL), 2, DFGNN_SOURCE_RULE);
   dfgnn__members_for_tests(members);
   measured_first(&graph, 1, "ours", 3);
   t = table();
-  expect(choice_of(t, &graph, NULL, 0), 1, DFGNN_SOURCE_EXACT);
+  expect(choice_of(t, &graph, NULL), 1, DFGNN_SOURCE_EXACT);
 }
 
 TEST(a_member_that_was_found_wrong_was_seen) {
   const dfgnn_signature graph = graph_of(7, 5000);
   measured_first(&graph, 1, "ours", 3);
   rows[2].status = "wrong";
-  expect(choice_of(table(), &graph, NULL, 0), 1, DFGNN_SOURCE_EXACT);
+  expect(choice_of(table(), &graph, NULL), 1, DFGNN_SOURCE_EXACT);
 }
 
 TEST(a_variant_that_is_no_member_may_be_the_fastest) {
   const dfgnn_signature graph = graph_of(7, 5000);
   measured(&graph, 3, "ours");
-  expect(choice_of(table(), &graph, NULL, 0), 3, DFGNN_SOURCE_EXACT);
+  expect(choice_of(table(), &graph, NULL), 3, DFGNN_SOURCE_EXACT);
 }
 
 /* ---- bans ---------------------------------------------------------------- */
@@ -334,18 +325,18 @@ TEST(a_banned_variant_is_chosen_by_no_source_but_a_pin) {
   measured(&graph, 1, "ours");
   dfgnn_table *t = table();
   ck_ok(dfgnn__table_ban(t, names[1]));
-  dfgnn_choice choice = choice_of(t, &graph, NULL, 0);
+  dfgnn_choice choice = choice_of(t, &graph, NULL);
   ck_assert_str_ne(choice.variant->name, names[1]);
   ck_assert_int_eq(choice.source, DFGNN_SOURCE_EXACT);
   dfgnn__members_for_tests(ranked);
-  expect(choice_of(t, &other, NULL, 0), 2, DFGNN_SOURCE_MODEL);
+  expect(choice_of(t, &other, NULL), 2, DFGNN_SOURCE_MODEL);
   dfgnn__members_for_tests(members);
   ck_ok(dfgnn__table_ban(t, names[0]));
-  expect(choice_of(t, &other, NULL, 0), 2, DFGNN_SOURCE_RULE);
+  expect(choice_of(t, &other, NULL), 2, DFGNN_SOURCE_RULE);
   const dfgnn_pin pin = {
       .op = "gt", .pass = "forward", .dtype = "f64", .variant = names[1]};
   ck_ok(dfgnn__table_pin(t, &pin));
-  expect(choice_of(t, &graph, NULL, 0), 1, DFGNN_SOURCE_PINNED);
+  expect(choice_of(t, &graph, NULL), 1, DFGNN_SOURCE_PINNED);
   ck_fails(dfgnn__table_ban(t, "cpu.attention.fwd.gone"), DFGNN_ERROR_STORE,
            "gone");
 }
@@ -368,7 +359,7 @@ TEST(what_a_device_refused_is_passed_over) {
   unsigned char *broken = zeros_of((int64_t)dfgnn__variant_count(), 1);
   measured(&graph, 1, "ours");
   broken[dfgnn__variant_index(dfgnn__variant_find(names[1]))] = 1;
-  expect(choice_of(table(), &graph, broken, 0), 0, DFGNN_SOURCE_EXACT);
+  expect(choice_of(table(), &graph, broken), 0, DFGNN_SOURCE_EXACT);
 }
 
 TEST(this_model_answers_before_others_of_its_architecture) {
@@ -378,7 +369,7 @@ TEST(this_model_answers_before_others_of_its_architecture) {
     count = 0;
     measured(&graph, 2, others[k]);
     measured(&graph, 1, "ours");
-    expect(choice_of(table(), &graph, NULL, 0), 1, DFGNN_SOURCE_EXACT);
+    expect(choice_of(table(), &graph, NULL), 1, DFGNN_SOURCE_EXACT);
   }
 }
 
@@ -395,8 +386,8 @@ TEST(measurements_with_other_units_are_near_at_best) {
     for (size_t i = 0; i < count; i++)
       rows[i].units = units[k];
     const dfgnn_choice choice =
-        expect(choice_of(table(), &graph, NULL, 0),
-               source[k] != DFGNN_SOURCE_RULE, source[k]);
+        expect(choice_of(table(), &graph, NULL), source[k] != DFGNN_SOURCE_RULE,
+               source[k]);
     if (source[k] == DFGNN_SOURCE_NEAR) {
       ck_assert_double_eq_tol(choice.distance, .5, 1e-12);
       ck_assert_ptr_nonnull(strstr(choice.because, "units, not 4"));
@@ -410,7 +401,7 @@ TEST(rows_of_these_units_answer_before_others) {
   for (size_t i = 0; i < count; i++)
     rows[i].units = 1;
   measured(&graph, 1, "another");
-  expect(choice_of(table(), &graph, NULL, 0), 1, DFGNN_SOURCE_EXACT);
+  expect(choice_of(table(), &graph, NULL), 1, DFGNN_SOURCE_EXACT);
 }
 
 /* ---- tuning -------------------------------------------------------------- */
@@ -467,8 +458,8 @@ TEST(a_pin_of_this_graph_goes_before_one_of_any) {
     dfgnn_table *t = table();
     ck_ok(dfgnn__table_pin(t, &pins[first]));
     ck_ok(dfgnn__table_pin(t, &pins[1 - first]));
-    expect(choice_of(t, &graph, NULL, 0), 1, DFGNN_SOURCE_PINNED);
-    expect(choice_of(t, &other, NULL, 0), 2, DFGNN_SOURCE_PINNED);
+    expect(choice_of(t, &graph, NULL), 1, DFGNN_SOURCE_PINNED);
+    expect(choice_of(t, &other, NULL), 2, DFGNN_SOURCE_PINNED);
   }
 }
 
@@ -477,9 +468,9 @@ TEST(a_pin_for_bias_answers_where_there_is_bias) {
   const dfgnn_pin pin = pin_of(1, 0, 1);
   dfgnn_table *t = table();
   ck_ok(dfgnn__table_pin(t, &pin));
-  expect(choice_of(t, &graph, NULL, 0), 0, DFGNN_SOURCE_RULE);
+  expect(choice_of(t, &graph, NULL), 0, DFGNN_SOURCE_RULE);
   problem.bias = 1;
-  expect(choice_of(t, &graph, NULL, 0), 1, DFGNN_SOURCE_PINNED);
+  expect(choice_of(t, &graph, NULL), 1, DFGNN_SOURCE_PINNED);
 }
 
 int main(void) {
