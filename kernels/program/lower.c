@@ -9,7 +9,7 @@
 typedef struct search {
   const dfgnn_dag *dag;
   const uint8_t *needed;
-  const uint8_t *far_kept; /* values that far walks do not make again */
+  const uint8_t *far_kept; /* values that other walks do not make again */
   uint8_t *done;           /* stored, or of PARAM level and known */
   uint8_t *can;            /* in the walk that is looked at */
   uint8_t output_done[DFGNN_DAG_OUTPUTS];
@@ -62,11 +62,14 @@ static int sums_all(const search *s, int32_t n, int own) {
   return s->can[a] && (place == DFGNN_PLACE_EDGE || place == own);
 }
 
-/* Is a value of the own place stored by this walk? */
+/* Is a value of the own place, or of edges, stored by this walk? */
 static int keeps(const search *s, int32_t n, int own) {
   const dfgnn_node *node = &s->dag->nodes[n];
-  return node->place == own && s->can[n] && !is_leaf(node) &&
-         (dfgnn__node_reduces(node->op) || s->far_kept[n]);
+  if (!s->can[n] || is_leaf(node))
+    return 0;
+  return node->place == own
+             ? dfgnn__node_reduces(node->op) || s->far_kept[n]
+             : node->place == DFGNN_PLACE_EDGE && s->far_kept[n];
 }
 
 static int writes(const search *s, int output, int own) {
@@ -130,10 +133,9 @@ static dfgnn_step *add_step(builder *b, dfgnn_step_kind kind, int level,
 
 /* Is a step a sum over edges, or a write of them? */
 static int ends_edges(const builder *b, const dfgnn_step *step) {
-  if (step->kind == DFGNN_STEP_OUTPUT)
+  if (step->kind != DFGNN_STEP_COMPUTE)
     return step->level == DFGNN_LEVEL_EDGE;
-  return step->kind == DFGNN_STEP_COMPUTE &&
-         dfgnn__node_reduces(b->s->dag->nodes[step->node].op);
+  return dfgnn__node_reduces(b->s->dag->nodes[step->node].op);
 }
 
 /* The stages whose sums need each value of an edge. */
@@ -150,8 +152,8 @@ static void set_needs(builder *b) {
     if (ends_edges(b, step))
       bits = 1ull << step->stage;
     step->stages = bits;
-    if (step->kind == DFGNN_STEP_OUTPUT) {
-      needs[dag->outputs[step->node].node] |= bits;
+    if (step->kind != DFGNN_STEP_COMPUTE) {
+      needs[dfgnn__step_value(dag, step)] |= bits;
       continue;
     }
     /* what a node needs is made by its own stage, before sums over edges */
@@ -220,7 +222,7 @@ static void add_steps(builder *b) {
         level_of(b, argument(dag, n, 0)) == DFGNN_LEVEL_EDGE)
       b->walk->edges = 1;
     if (keeps(s, n, b->own))
-      add_step(b, DFGNN_STEP_KEEP, DFGNN_LEVEL_OWN, ready(b, n), n);
+      add_step(b, DFGNN_STEP_KEEP, (int)level_of(b, n), ready(b, n), n);
   }
   for (int i = 0; i < dag->output_count; i++) {
     if (s->output_done[i] || !writes(s, i, b->own))
@@ -255,14 +257,16 @@ static int all_done(const search *s) {
   return done;
 }
 
+/* What takes no more than additions and products. */
+static const uint8_t cheap[DFGNN_NODE_OPS] = {
+    [DFGNN_NODE_ADD] = 1,    [DFGNN_NODE_MUL] = 1,    [DFGNN_NODE_SLICE] = 1,
+    [DFGNN_NODE_EXPAND] = 1, [DFGNN_NODE_RELU] = 1,   [DFGNN_NODE_MAX] = 1,
+    [DFGNN_NODE_CAT] = 1,    [DFGNN_NODE_RESHAPE] = 1};
+
 /* Values of the far place that edges compute, and that are better stored: they
  * take more than additions and products, or are smaller than what they are
  * made of. */
 static void find_far(const builder *b, uint8_t *far) {
-  static const uint8_t cheap[DFGNN_NODE_OPS] = {
-      [DFGNN_NODE_ADD] = 1,    [DFGNN_NODE_MUL] = 1,    [DFGNN_NODE_SLICE] = 1,
-      [DFGNN_NODE_EXPAND] = 1, [DFGNN_NODE_RELU] = 1,   [DFGNN_NODE_MAX] = 1,
-      [DFGNN_NODE_CAT] = 1,    [DFGNN_NODE_RESHAPE] = 1};
   const dfgnn_dag *dag = b->s->dag;
   for (int i = 0; i < b->walk->count; i++) {
     const dfgnn_step *step = &b->walk->steps[i];
@@ -374,6 +378,60 @@ out:
   return status;
 }
 
+/* Is it a value of edges that has a number for each head, of more than
+ * additions and products of others?  Its arguments are known. */
+static int is_narrow(const dfgnn_dag *dag, int32_t n, uint8_t *dear) {
+  const dfgnn_node *node = &dag->nodes[n];
+  if (node->place != DFGNN_PLACE_EDGE || is_leaf(node))
+    return 0;
+  dear[n] = !cheap[node->op];
+  for (int i = 0; i < node->count; i++)
+    dear[n] |= dear[argument(dag, n, i)];
+  return dear[n] && dfgnn__size_is(node->shape[0], 1) &&
+         dfgnn__size_is(node->shape[2], 1);
+}
+
+/* Marks those narrow values that a walk makes again for others than narrow
+ * ones: it reads them in their place, if they are stored.  made: what earlier
+ * walks make. */
+static void mark_again(const dfgnn_lowered *l, const dfgnn_walk *walk,
+                       const uint8_t *narrow, const uint8_t *made,
+                       uint8_t *kept) {
+  const dfgnn_dag *dag = l->dag;
+  for (int i = 0; i < walk->count; i++) {
+    const dfgnn_step *step = &walk->steps[i];
+    const int32_t n = step->node;
+    if (step->kind != DFGNN_STEP_COMPUTE || (narrow[n] && made[n]))
+      continue;
+    for (int k = 0; k < dag->nodes[n].count; k++) {
+      const int32_t a = argument(dag, n, k);
+      kept[a] |= narrow[a] && made[a];
+      for (int j = 0; l->fused[a] && j < dag->nodes[a].count; j++)
+        kept[argument(dag, a, j)] |=
+            narrow[argument(dag, a, j)] && made[argument(dag, a, j)];
+    }
+  }
+}
+
+static dfgnn_status find_edges(const dfgnn_lowered *l, uint8_t *kept) {
+  const size_t count = (size_t)l->dag->count;
+  uint8_t *narrow = calloc(count, 1), *made = calloc(count, 1);
+  uint8_t *dear = calloc(count, 1);
+  const int enough = narrow && made && dear;
+  for (int32_t n = 0; enough && n < l->dag->count; n++)
+    narrow[n] = (uint8_t)is_narrow(l->dag, n, dear);
+  for (int w = 0; enough && w < l->walk_count; w++) {
+    mark_again(l, &l->walks[w], narrow, made, kept);
+    for (int i = 0; i < l->walks[w].count; i++)
+      if (l->walks[w].steps[i].kind == DFGNN_STEP_COMPUTE)
+        made[l->walks[w].steps[i].node] = 1;
+  }
+  free(narrow);
+  free(made);
+  free(dear);
+  return enough ? DFGNN_OK : dfgnn__fail(DFGNN_ERROR_MEMORY, "out of memory");
+}
+
 static void use(const dfgnn_lowered *l, uint8_t *used, int32_t n) {
   used[n] = 1;
   for (int i = 0; l->fused[n] && i < l->dag->nodes[n].count; i++)
@@ -459,6 +517,8 @@ static dfgnn_status find_twice(dfgnn_lowered *l, uint8_t *far,
                                dfgnn_place first) {
   memset(far, 0, (size_t)l->dag->count);
   dfgnn_status status = find_walks(l, far, first);
+  if (!status)
+    status = find_edges(l, far);
   return status ? status : find_walks(l, far, first);
 }
 

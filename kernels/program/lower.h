@@ -6,8 +6,9 @@
  * gathered by edges.  A reduction over the walk's
  * own edges is ready for the later stages of the same walk, so that a softmax
  * and the sum that it weights are one walk; everything else that a later walk
- * needs is stored, one row a node, or computed again from what is: never a
- * value of every edge. */
+ * needs is stored, one row a node, or computed again from what is.  Of edges
+ * that are numbers of heads, such as a softmax's weights and the gradients of
+ * its scores, which walks of a gradient share. */
 #ifndef DFGNN_PROGRAM_LOWER_H
 #define DFGNN_PROGRAM_LOWER_H
 
@@ -23,7 +24,7 @@ typedef enum dfgnn_level {
 
 typedef enum dfgnn_step_kind {
   DFGNN_STEP_COMPUTE, /* a value, or a reduction into it */
-  DFGNN_STEP_KEEP,    /* a value of the own place, for later walks */
+  DFGNN_STEP_KEEP,    /* a value of the own place or of edges, for later walks */
   DFGNN_STEP_OUTPUT   /* .node is the number of an output */
 } dfgnn_step_kind;
 
@@ -65,6 +66,13 @@ void dfgnn__walk_sort(dfgnn_walk *walk);
 /* pairs.c: the same program whose products have two factors, those first that
  * are cheapest to multiply.  Sizes that are names count as 64. */
 dfgnn_dag *dfgnn__dag_pairs(const dfgnn_dag *dag);
+
+/* The node whose value a step computes, stores or writes. */
+static inline int32_t dfgnn__step_value(const dfgnn_dag *dag,
+                                        const dfgnn_step *step) {
+  return step->kind == DFGNN_STEP_OUTPUT ? dag->outputs[step->node].node
+                                         : step->node;
+}
 
 /* Where a node of that place is computed in a walk. */
 static inline dfgnn_level dfgnn__level(int place, int own) {

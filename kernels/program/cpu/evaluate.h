@@ -32,8 +32,8 @@ static int64_t find_slot(const place_of_value *values, const int32_t *live,
 
 static void read_by(const engine *e, const dfgnn_step *step, int32_t i,
                     int32_t *last) {
-  if (step->kind == DFGNN_STEP_OUTPUT) {
-    last[e->dag->outputs[step->node].node] = i;
+  if (step->kind != DFGNN_STEP_COMPUTE) {
+    last[dfgnn__step_value(e->dag, step)] = i;
     return;
   }
   for (int k = 0; k < e->dag->nodes[step->node].count; k++) {

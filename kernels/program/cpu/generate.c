@@ -102,10 +102,10 @@ static reach reach_of(const writer *w, int32_t n) {
     return OF_EDGE;
   if (node->place != DFGNN_PLACE_EDGE)
     return OF_END;
-  return own == DFGNN_PLACE_DST || w->job->inputs[node->index].dtype !=
-                                       (w->is_double ? DFGNN_F64 : DFGNN_F32)
-             ? OF_EDGE
-             : OF_END;
+  const int converted = node->op == DFGNN_NODE_INPUT &&
+                        w->job->inputs[node->index].dtype !=
+                            (w->is_double ? DFGNN_F64 : DFGNN_F32);
+  return own == DFGNN_PLACE_DST || converted ? OF_EDGE : OF_END;
 }
 
 static operand operand_of(const writer *w, int32_t n) {
@@ -178,8 +178,8 @@ static int is_local(const writer *w, int32_t n, int long_row) {
     return 0;
   for (int i = 0; i < w->walk->count; i++) {
     const dfgnn_step *step = &w->walk->steps[i];
-    if (step->kind == DFGNN_STEP_OUTPUT) {
-      if (w->dag->outputs[step->node].node == n)
+    if (step->kind != DFGNN_STEP_COMPUTE) {
+      if (dfgnn__step_value(w->dag, step) == n)
         return 0;
     } else if (looks_at_edges(w, step) && is_read(w, step->node, n) &&
                w->group[step->node] != w->group[n] &&
@@ -438,7 +438,9 @@ static void write_prefetches(writer *w) {
   int some = 0;
   for (int32_t n = 0; n < w->dag->count; n++) {
     const int64_t row = extent(w, n)->all * bytes;
-    if (!w->used[n] || w->local[n] || reach_of(w, n) != OF_END || row < 64)
+    /* narrow rows of nodes stay in a cache, those of edges do not */
+    if (!w->used[n] || w->local[n] || reach_of(w, n) != OF_END ||
+        (row < 64 && at(w, n)->place != DFGNN_PLACE_EDGE))
       continue;
     if (!some++)
       P("if (k + %d < b->count) {\n", AHEAD);

@@ -108,26 +108,40 @@ static void reduce(block *b, int32_t n) {
 
 /* ---- steps --------------------------------------------------------------- */
 
-static void write_output(block *b, int index, int level) {
+/* Writes a value of the block's rows, or edges, spread to a shape. */
+static void write_value(block *b, int32_t n, int level,
+                        const dfgnn_extent *shape,
+                        const dfgnn_program_array *to) {
   const engine *e = b->e;
-  const dfgnn_port *port = &e->dag->outputs[index];
-  const dfgnn_program_array *to = &e->job->outputs[index];
-  const dfgnn_extent shape = dfgnn__bind_port(port, e->job->binding);
   const int64_t items = level == DFGNN_LEVEL_OWN ? b->rows : b->count;
-  operand a = operand_of(b, port->node, level);
+  operand a = operand_of(b, n, level);
   const REAL *rows = a.base;
-  if (!whole(&a, &shape)) {
-    run_unary(loop_copy, 0, items, &shape, b->scratch, &a);
+  if (!whole(&a, shape)) {
+    run_unary(loop_copy, 0, items, shape, b->scratch, &a);
     rows = b->scratch;
   }
   if (level == DFGNN_LEVEL_OWN || !e->edge_ids) {
     int64_t at = level == DFGNN_LEVEL_OWN ? b->first : b->begin;
-    store_row(to->data, to->dtype, at * shape.all, rows, items * shape.all);
+    store_row(to->data, to->dtype, at * shape->all, rows, items * shape->all);
     return;
   }
   for (int64_t edge = 0; edge < b->count; edge++)
-    store_row(to->data, to->dtype, b->id[edge] * shape.all,
-              rows + edge * shape.all, shape.all);
+    store_row(to->data, to->dtype, b->id[edge] * shape->all,
+              rows + edge * shape->all, shape->all);
+}
+
+/* Writes an output, or what later walks read. */
+static void write_step(block *b, const dfgnn_step *step) {
+  const engine *e = b->e;
+  if (step->kind == DFGNN_STEP_KEEP) {
+    const dfgnn_program_array to = {e->arrays[step->node], REAL_DTYPE};
+    write_value(b, step->node, step->level, extent(e, step->node), &to);
+    return;
+  }
+  const dfgnn_port *port = &e->dag->outputs[step->node];
+  const dfgnn_extent shape = dfgnn__bind_port(port, e->job->binding);
+  write_value(b, port->node, step->level, &shape,
+              &e->job->outputs[step->node]);
 }
 
 static void make_loads(block *b, int level) {
@@ -163,13 +177,8 @@ static int reduces_edges(const engine *e, const dfgnn_step *step) {
 
 static void own_step(block *b, const dfgnn_step *step) {
   const engine *e = b->e;
-  if (step->kind == DFGNN_STEP_OUTPUT) {
-    write_output(b, step->node, DFGNN_LEVEL_OWN);
-  } else if (step->kind == DFGNN_STEP_KEEP) {
-    const int64_t size = extent(e, step->node)->all;
-    operand a = operand_of(b, step->node, DFGNN_LEVEL_OWN);
-    memcpy(e->arrays[step->node] + b->first * size, a.base,
-           (size_t)(b->rows * size) * sizeof *a.base);
+  if (step->kind != DFGNN_STEP_COMPUTE) {
+    write_step(b, step);
   } else if (e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL) {
     add_all(b, step->node, DFGNN_LEVEL_OWN);
   } else {
@@ -178,8 +187,8 @@ static void own_step(block *b, const dfgnn_step *step) {
 }
 
 static void edge_step(block *b, const dfgnn_step *step) {
-  if (step->kind == DFGNN_STEP_OUTPUT)
-    write_output(b, step->node, DFGNN_LEVEL_EDGE);
+  if (step->kind != DFGNN_STEP_COMPUTE)
+    write_step(b, step);
   else if (b->e->dag->nodes[step->node].op == DFGNN_NODE_SUM_ALL)
     add_all(b, step->node, DFGNN_LEVEL_EDGE);
   else if (reduces_edges(b->e, step))

@@ -107,8 +107,8 @@ static void drop_needs(walk_plan *p, int stage) {
       const dfgnn_step *user = &walk->steps[k];
       if (!(user->stages & bit) || user == step)
         continue;
-      if (user->kind == DFGNN_STEP_OUTPUT) {
-        needed |= p->dag->outputs[user->node].node == step->node;
+      if (user->kind != DFGNN_STEP_COMPUTE) {
+        needed |= dfgnn__step_value(p->dag, user) == step->node;
         continue;
       }
       for (int j = 0; j < p->dag->nodes[user->node].count; j++) {

@@ -45,6 +45,12 @@ static void write_own(writer *w, int stage) {
   P("}\n");
 }
 
+static void write_kept(writer *w, int32_t n, const char *item,
+                       const char *condition) {
+  dfgnn__code_write_array(w, n, extent(w, n), "A", w->g->array_of[n], item,
+                          condition);
+}
+
 static void write_store(writer *w, int stage) {
   const dfgnn_walk *walk = w->p->walk;
   P("__device__ __forceinline__ void store(stage<%d>) {\n", stage);
@@ -55,8 +61,7 @@ static void write_store(writer *w, int stage) {
     if (step->kind == DFGNN_STEP_OUTPUT)
       dfgnn__code_write_output(w, step->node, "row", "writer");
     else if (step->kind == DFGNN_STEP_KEEP)
-      dfgnn__code_write_array(w, step->node, extent(w, step->node), "A",
-                              w->g->array_of[step->node], "row", "writer");
+      write_kept(w, step->node, "row", "writer");
   }
   /* the next row's values take the same shared memory */
   P("%s}\n", w->p->own_shared ? "__syncwarp();\n" : "");
@@ -64,14 +69,13 @@ static void write_store(writer *w, int stage) {
 
 /* ---- edges ------------------------------------------------------------- */
 
-/* Does a value read tensors or masks of edges? */
+/* Does a value read tensors or masks of edges, or what a walk has stored? */
 static int reads_edges(const writer *w, int32_t n) {
   int some = 0;
   for (int i = 0; i < at(w, n)->count; i++) {
     const int32_t a = argument(w, n, i);
-    some |= at(w, a)->op <= DFGNN_NODE_KEEP
-                ? at(w, a)->place == DFGNN_PLACE_EDGE
-                : w->job->lowered->fused[a] && reads_edges(w, a);
+    some |= w->p->made[a] ? w->job->lowered->fused[a] && reads_edges(w, a)
+                          : at(w, a)->place == DFGNN_PLACE_EDGE;
   }
   return some;
 }
@@ -260,6 +264,10 @@ static void write_edge(writer *w, int stage) {
       continue;
     if (step->kind == DFGNN_STEP_OUTPUT) {
       dfgnn__code_write_output(w, step->node, "x.ends.id", "live");
+      continue;
+    }
+    if (step->kind == DFGNN_STEP_KEEP) {
+      write_kept(w, step->node, "x.ends.id", "live");
       continue;
     }
     if (is_early(w, step->node))
