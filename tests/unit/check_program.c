@@ -1,11 +1,13 @@
 /* The text of edge programs, their normal form and their gradients. */
 #include "tests/unit/fixture.h"
 
+#include "kernels/program/lower.h"
 #include "kernels/program/make.h"
 
 static const uint8_t all[DFGNN_DAG_INPUTS] = {[0 ... DFGNN_DAG_INPUTS - 1] = 1};
 
 OWNED(dag, dfgnn_dag, dfgnn__dag_free)
+OWNED(lowered, dfgnn_lowered, dfgnn__lowered_free)
 
 static dfgnn_dag *parsed(const char *text) {
   dfgnn_dag *dag = NULL;
@@ -304,6 +306,33 @@ TEST_LOOP(gradients_are_programs_that_have_gradients, 0, PROGRAMS) {
       ck_assert_int_eq(again->outputs[i].place, kept->inputs[i].place);
     dag = gradient;
   }
+}
+
+/* How many steps of a kind look at edges in a walk of a program's gradient. */
+static int edge_steps(const char *text, int walk, int kind) {
+  dfgnn_dag *kept = kept_of(parsed(text)), *gradient;
+  dfgnn_lowered *lowered = NULL;
+  int count = 0;
+  ck_ok(dfgnn__dag_gradient(&gradient, kept, all, all));
+  ck_ok(dfgnn__lower(&lowered, own_dag(gradient)));
+  own_lowered(lowered);
+  ck_assert_int_eq(lowered->walk_count, 2);
+  for (int i = 0; i < lowered->walks[walk].count; i++)
+    count += lowered->walks[walk].steps[i].kind == kind &&
+             lowered->walks[walk].steps[i].level == DFGNN_LEVEL_EDGE;
+  return count;
+}
+
+TEST(walks_of_a_gradient_share_numbers_of_heads) {
+  static const char shared[] =
+      "dst q[H,D]; src k[H,D], v[H,D]\n"
+      "out = sum_in(softmax_in(sum(q * k)) * v)";
+  static const char wide[] =
+      "dst q[H,D]; src k[H,D]; out = sum_in(softmax_in(q * k) * k)";
+  ck_assert_int_eq(edge_steps(shared, 0, DFGNN_STEP_KEEP), 2);
+  ck_assert_int_eq(edge_steps(shared, 1, DFGNN_STEP_KEEP), 0);
+  ck_assert_int_eq(edge_steps(shared, 1, DFGNN_STEP_COMPUTE), 0);
+  ck_assert_int_eq(edge_steps(wide, 0, DFGNN_STEP_KEEP), 0);
 }
 
 TEST_MAIN("program")

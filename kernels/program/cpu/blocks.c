@@ -29,7 +29,7 @@ DFGNN_FAMILIES(program_cpu_blocks) = {
      .ops = DFGNN_BIT(DFGNN_OP_PROGRAM),
      .passes = DFGNN_BIT(DFGNN_PASS_FORWARD) | DFGNN_BIT(DFGNN_PASS_BACKWARD),
      .dtypes = DFGNN_DTYPES_ALL,
-     .revision = 2,
+     .revision = 3,
      .deterministic = 1,
      .parameters = {DFGNN_CPU_SIMD,
                     {"kib", 4, {96, 24, 48, 192}},
