@@ -67,9 +67,8 @@ static int keeps(const search *s, int32_t n, int own) {
   const dfgnn_node *node = &s->dag->nodes[n];
   if (!s->can[n] || is_leaf(node))
     return 0;
-  return node->place == own
-             ? dfgnn__node_reduces(node->op) || s->far_kept[n]
-             : node->place == DFGNN_PLACE_EDGE && s->far_kept[n];
+  return node->place == own ? dfgnn__node_reduces(node->op) || s->far_kept[n]
+                            : node->place == DFGNN_PLACE_EDGE && s->far_kept[n];
 }
 
 static int writes(const search *s, int output, int own) {

@@ -24,8 +24,8 @@ typedef enum dfgnn_level {
 
 typedef enum dfgnn_step_kind {
   DFGNN_STEP_COMPUTE, /* a value, or a reduction into it */
-  DFGNN_STEP_KEEP,    /* a value of the own place or of edges, for later walks */
-  DFGNN_STEP_OUTPUT   /* .node is the number of an output */
+  DFGNN_STEP_KEEP,  /* a value of the own place or of edges, for later walks */
+  DFGNN_STEP_OUTPUT /* .node is the number of an output */
 } dfgnn_step_kind;
 
 typedef struct dfgnn_step {

@@ -324,9 +324,8 @@ static int edge_steps(const char *text, int walk, int kind) {
 }
 
 TEST(walks_of_a_gradient_share_numbers_of_heads) {
-  static const char shared[] =
-      "dst q[H,D]; src k[H,D], v[H,D]\n"
-      "out = sum_in(softmax_in(sum(q * k)) * v)";
+  static const char shared[] = "dst q[H,D]; src k[H,D], v[H,D]\n"
+                               "out = sum_in(softmax_in(sum(q * k)) * v)";
   static const char wide[] =
       "dst q[H,D]; src k[H,D]; out = sum_in(softmax_in(q * k) * k)";
   ck_assert_int_eq(edge_steps(shared, 0, DFGNN_STEP_KEEP), 2);

@@ -140,8 +140,7 @@ static void write_step(block *b, const dfgnn_step *step) {
   }
   const dfgnn_port *port = &e->dag->outputs[step->node];
   const dfgnn_extent shape = dfgnn__bind_port(port, e->job->binding);
-  write_value(b, port->node, step->level, &shape,
-              &e->job->outputs[step->node]);
+  write_value(b, port->node, step->level, &shape, &e->job->outputs[step->node]);
 }
 
 static void make_loads(block *b, int level) {
