@@ -1,12 +1,17 @@
-"""Checks of what describes a graph, whose messages say what was found."""
+"""Checks of tensors and of what describes a graph, whose messages say what was
+found."""
 
 import operator
 
 import torch
 
-from ._handle import INDEX_TYPES
+from . import _abi
 from ._modes import unwrapped
 
+DTYPES = {torch.float32: _abi.DTYPES["f32"], torch.float16: _abi.DTYPES["f16"],
+          torch.bfloat16: _abi.DTYPES["bf16"],
+          torch.float64: _abi.DTYPES["f64"]}
+_INDEX_TYPES = torch.int32, torch.int64
 _MOST_NODES = 0x7fffffff
 
 
@@ -23,7 +28,7 @@ def check_index(name, value, dim=1):
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name} must be a tensor of int32 or int64, got "
                         + describe(value))
-    if value.dtype not in INDEX_TYPES:
+    if value.dtype not in _INDEX_TYPES:
         raise TypeError(f"{name} must be int32 or int64, got "
                         + describe(value))
     if value.dim() != dim:
@@ -81,3 +86,45 @@ def check_columns(columns, indices, num_src):
 def counted(count, noun):
     """"1 layer", "2 layers"."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+# ---- tensors by their dimensions ---------------------------------------------
+
+_WORDS = {"N": "destinations", "M": "sources", "H": "heads", "D": "features",
+          "E": "edges", "F": "edge features", "P": "heads * features",
+          "R": "relations", "W": "width", "O": "out", "I": "in", "1": "1",
+          "2": "2", "*": "..."}
+
+
+def _expected(dims, sizes):
+    return "[" + ", ".join(
+        f"{_WORDS[d]}={sizes[d]}" if d in sizes and d not in "12"
+        else _WORDS[d] for d in dims) + "]"
+
+
+class ShapeError(ValueError):
+    """A tensor has another shape than it should."""
+
+
+def check_tensor(name, tensor, dims, sizes, device=None, dtypes=DTYPES):
+    """Raises if an argument is no tensor [dims] of one of these types on the
+    graph's device, of those that are given.  dims: a letter for each dimension,
+    and "*" for any further; sizes: by letter, gets those that it has not."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor {_expected(dims, sizes)}, "
+                        "got " + describe(tensor))
+    if dtypes is not None and tensor.dtype not in dtypes:
+        raise TypeError(f"{name} must be float16, bfloat16, float32 or "
+                        "float64, got " + describe(tensor))
+    if device is not None and tensor.device != device:
+        raise ValueError(f"{name} is {describe(tensor)}, the graph is on "
+                         f"{device}; move one with .to()")
+    any_more = dims.endswith("*")
+    count = len(dims) - any_more
+    known = dict(sizes)
+    fits = tensor.dim() >= count if any_more else tensor.dim() == count
+    for d, n in zip(dims[:count], tensor.shape):
+        fits = fits and n == sizes.setdefault(d, n)
+    if not fits:
+        raise ShapeError(f"{name} must be {_expected(dims, known)}, got "
+                         + describe(tensor))

@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _calls, _capture_reads, _measure, _native
+from . import _abi, _capture_reads, _measure, _native
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
 
@@ -77,8 +77,8 @@ class Plan:
         return library().dfgnn_execute
 
     def run(self, args, device):
-        if _calls.watching is not None:
-            _calls.watching.timed(lambda: self._run(args, device),
+        if _measure.watching is not None:
+            _measure.watching.timed(lambda: self._run(args, device),
                                   self.handle(), self.wanted, device)
         else:
             self._run(args, device)
@@ -229,7 +229,7 @@ class Call:
             self.again = again.before(self, device, tensors)
         plan, form = self.plan, self.form
         native = _native.call if form.packed is not None else None
-        if native is not None and _calls.watching is None:
+        if native is not None and _measure.watching is None:
             status = native(
                 form.packed, plan.address, form.types, plan.room(device),
                 None if plan.on_host else current_raw_stream(device.index),

@@ -4,8 +4,7 @@ its features by a linear layer."""
 import torch
 import torch.nn.functional as F
 
-from ._checks import describe
-from ._operators import check_tensor
+from ._checks import check_tensor, describe
 from .programs import (edge_program, max_in, max_out, softmax_in, softmax_out,
                        sum_in, sum_out)
 

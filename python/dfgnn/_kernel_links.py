@@ -6,13 +6,15 @@ from typing import NamedTuple
 
 import torch
 
-from . import _abi, _execute, _fused, _recipe
+from . import _abi, _execute, _operators
 from ._context import raw_stream
 from ._links import add
 from ._loops import fill_loops, loop_features
 from ._operators import OPERATORS, sum_settings
 from ._stamp import stamp
+from .aggregation import sums
 from .functional import attend
+from .ops import reordered
 
 
 # ---- tensors by edge --------------------------------------------------------
@@ -179,7 +181,7 @@ class Attention(_Kernel):
         self.saves = (*self.reads, out, self.lse, "seed")
 
     def _problem(self, backward):
-        return _recipe.problem(
+        return _operators.problem(
             self.op, backward, self.dtype, self.heads, self.dim, self.settings,
             False, self.edge_dim, self.listed)
 
@@ -271,7 +273,7 @@ class Sum(_Kernel):
         self.reads, self.saves, self.makes = (x,), (), (out,)
 
     def _problem(self, backward):
-        return _recipe.problem(self.op, backward, self.dtype, 1, self.dim,
+        return _operators.problem(self.op, backward, self.dtype, 1, self.dim,
                                 self.settings, False)
 
     def _fields(self, args, backward):
@@ -301,7 +303,7 @@ class Sum(_Kernel):
         if self.scales is not None:
             given["scale_dst"], given["scale_src"] = self.scales(
                 graph, self.dtype)
-        values[self.out], = _fused.sums(graph, self.op, given)
+        values[self.out], = sums(graph, self.op, given)
 
 
 class Reduced(_Kernel):
@@ -342,7 +344,7 @@ class Reduced(_Kernel):
     def _first(self, graph, values):
         """The recipe, from the first of the graphs that a chain serves: they
         differ in numbers of rows alone."""
-        self.recipe = _recipe.Recipe(graph, self.op, self.spec.given({
+        self.recipe = _operators.Recipe(graph, self.op, self.spec.given({
             field: self._shaped(field, values[name])
             for field, name in self.given.items()}), self.settings,
             self.listed)
@@ -389,6 +391,6 @@ class Reduced(_Kernel):
                  for field, name in self.given.items()}
         for field in given:
             if self.spec.inputs[self.spec.fields[field]].dims[0] == "E":
-                given[field] = _fused.reordered(graph, given[field])
-        out, = _fused.sums(graph, self.op, given)
+                given[field] = reordered(graph, given[field])
+        out, = sums(graph, self.op, given)
         values[self.out] = out.squeeze(1)

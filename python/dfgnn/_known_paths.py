@@ -14,8 +14,8 @@ import sys
 import torch
 
 from . import __version__, convert
-from ._autocast import autocast_dtype
 from ._context import context
+from ._modes import autocast_dtype
 
 MOST_BYTES = 1 << 20  # of the file, which begins anew beyond them
 _PACKAGES = "torch", "torch_geometric", "dgl", "builtins", "dfgnn"

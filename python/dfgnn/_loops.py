@@ -2,23 +2,13 @@
 
 import torch
 
-from . import _recipe
-from ._library import check, library
-from ._operators import DTYPES, sum_settings
+from . import _operators
+from ._checks import DTYPES
 from ._evaluators import scattered
+from ._library import check, library
+from ._operators import sum_settings
 from .errors import InvalidError
 from .graph import Graph
-
-
-def loop_plan(edge_index, num_nodes):
-    """(numbers of the edges that are no loops, those edges followed by a loop
-    for each of the first num_nodes nodes)."""
-    kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
-    loops = torch.arange(num_nodes, dtype=edge_index.dtype,
-                         device=edge_index.device)
-    edges = torch.cat([edge_index.index_select(1, kept),
-                       loops.expand(2, num_nodes)], 1)
-    return kept, edges
 
 
 def loop_features(edge_attr, kept, edge_index, num_nodes, fill_value):
@@ -106,7 +96,7 @@ def _fill_by_sums(graph, features, fill, backward):
     op = "spmm-mean" if fill == "mean" else "spmm-sum"
     value = features.new_empty(graph.num_src, *features.shape[1:]) \
         if backward else features
-    made = _recipe.recipe(graph, op, (value,), sum_settings())
+    made = _operators.recipe(graph, op, (value,), sum_settings())
     if not backward:
         return made.forward(graph, (value,))[0]
     return made.backward(graph, (), (features,), (True,))[0]

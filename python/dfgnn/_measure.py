@@ -1,6 +1,8 @@
-"""Measuring the kernels of calls whose graph comes again, once a problem and
-machine, from which later plans are chosen."""
+"""Measuring calls: the times of those that a step makes, and of the kernels of
+those whose graph comes again, once a problem and machine, from which later plans
+are chosen."""
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -10,7 +12,7 @@ import weakref
 
 import torch
 
-from . import _abi, _calls, _context
+from . import _abi, _context
 from ._context import with_room
 from ._library import library
 
@@ -69,7 +71,7 @@ def _forbidden():
 
 def _busy(device):
     """Is this call one that must not do anything else?"""
-    return _calls.watching is not None or torch.compiler.is_compiling() or (
+    return watching is not None or torch.compiler.is_compiling() or (
         device.type == "cuda" and torch.cuda.is_current_stream_capturing())
 
 
@@ -185,3 +187,53 @@ def _tune(plan, device, form, tensors):
     return with_room(device, library().dfgnn_tune_call, None,
                      handle.context.handle, handle.pointer,
                      ctypes.byref(plan.wanted), ctypes.byref(args), MOST_S)
+
+
+# ---- the times of the calls of a step ---------------------------------------
+
+watching = None
+"""The Calls that takes the calls of plans now, or None."""
+
+
+class Calls:
+    """By (graph's handle, bytes of the _abi.Problem) the milliseconds of each
+    call of a step; ``problems`` has the handle, the problem and the plan's
+    pointer of each key."""
+
+    def __init__(self):
+        self.problems = {}
+        self._times = {}
+
+    def timed(self, run, handle, wanted, device):
+        """Runs a plan and keeps its time."""
+        key = id(handle), bytes(wanted)
+        self.problems.setdefault(key, (handle, wanted, device))
+        times = self._times.setdefault(key, [])
+        if device.type == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True)
+                          for _ in range(2))
+            begin.record()
+            run()
+            end.record()
+            times.append((begin, end))
+        else:
+            began = time.perf_counter()
+            run()
+            times.append(1e3 * (time.perf_counter() - began))
+
+    def milliseconds(self):
+        """By key the times of its calls."""
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return {key: [t if isinstance(t, float) else t[0].elapsed_time(t[1])
+                      for t in times] for key, times in self._times.items()}
+
+
+@contextlib.contextmanager
+def watch(calls):
+    global watching
+    before, watching = watching, calls
+    try:
+        yield calls
+    finally:
+        watching = before

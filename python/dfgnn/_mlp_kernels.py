@@ -10,10 +10,10 @@ from . import _abi, _execute
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._context import current_raw_stream, with_room
 from ._library import check, library
-from ._edge_sums import reduce_edges
 from ._mlp_formula import (
     BY_EDGE, FIRST, ByTorch, composite, fields_of, kept_widths)
 from ._program_calls import TYPES, parse, run as run_program
+from .aggregation import reduce_edges
 from .errors import Error
 
 _FORWARD, _BACKWARD = _abi.PASSES["forward"], _abi.PASSES["backward"]

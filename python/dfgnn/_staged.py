@@ -13,13 +13,13 @@ import torch
 from . import (
     _evaluators, _found_mlps, _moved_sums, _nodes, _program_calls, _trace,
     _translations)
+from ._checks import DTYPES
 from ._facts import NOT_BY_ROW, refuse, rows_of
-from ._translations import canonical, fit
-from ._operators import DTYPES
+from ._found_mlps import INLINE
+from ._nodes import Node, mapped
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
 from ._trace_errors import at_line
-from ._nodes import Node, mapped
-from ._found_mlps import INLINE
+from ._translations import canonical, fit
 from .errors import InvalidError, UnsupportedError
 
 # numbers of a value of an edge that is written rather than made again

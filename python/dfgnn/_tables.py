@@ -3,8 +3,8 @@ is written where it stands, and no copy joins them."""
 
 import torch
 
-from ._autocast import autocast_dtype
 from ._autograd import Kind, Recorded
+from ._modes import autocast_dtype
 
 
 def _sizes(rows, weights):

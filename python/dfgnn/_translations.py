@@ -7,7 +7,7 @@ node has nodes) and gives a value whose axes are the node's, without the rows.
 import torch
 
 from . import _trace
-from ._operators import DTYPES
+from ._checks import DTYPES
 from ._trace import (
     PARAM, Value, fit, joined, narrow, ordered, refuse, sum_of_products)
 

@@ -1,15 +1,17 @@
-"""Sums and reductions of neighbours: SpMM, min, max, mean, var, std."""
+"""Sums and reductions of neighbours, SpMM, min, max, mean, var, std, and of
+messages that are there for each edge."""
 
 from typing import Optional, Union
 
 import torch
 from torch import Tensor
 
-from . import _fused, ops
-from ._checks import describe
-from ._composite import degrees_of
-from ._modes import jit_tracing
-from ._operators import DTYPES, OPERATORS, ShapeError
+from . import _formulas, ops
+from ._autograd import Kind, Recorded
+from ._checks import DTYPES, ShapeError, describe
+from ._modes import compiling, jit_tracing, needs_composite
+from ._operators import OPERATORS, recipe, sum_settings
+from ._torch_library import untraced_graph, untraced_looped_graph
 from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph
 from .graph import Graph
@@ -17,14 +19,46 @@ from .graph import Graph
 __all__ = ["spmm", "aggregate"]
 
 
+# ---- calls over a graph of this process --------------------------------------
+
+def sums(graph, op, given, listed=False):
+    """The results of a sum or reduction; given: its inputs by field.  Tensors
+    by edge are in the graph's order; if they are listed, edge features are in
+    the caller's."""
+    spec = OPERATORS.get(op)
+    inputs = None if spec is None or needs_composite() else spec.given(given)
+    if inputs is None:
+        if listed:
+            given["edge_attr"] = graph.to_graph_order(given["edge_attr"])
+        return _formulas.sums(_formulas.ByTorch, graph, op, given)
+    made = recipe(graph, op, inputs, sum_settings(), listed)
+    if listed and not made.listed:
+        place = spec.fields["edge_attr"]
+        inputs[place] = graph.to_graph_order(inputs[place])
+    return ops.call(graph, made, inputs)
+
+
+def of_neighbours(graph, op, value, weight=None, symmetric=False):
+    """sums() of rows of neighbours; weight [E, H] in the caller's order;
+    symmetric: with the scales of GCN."""
+    given = {"value": value}
+    if weight is not None:
+        given["edge_weight" if op == "spmm-weighted" else "factor"] = \
+            graph.to_graph_order(weight)
+    if symmetric:
+        given["scale_dst"], given["scale_src"] = ops.normalization(
+            graph, value.dtype)
+    return sums(graph, op, given)
+
+
 def _graph_of(graph, size, self_loops):
     if isinstance(graph, Graph):
         return graph.with_self_loops() if self_loops else graph
-    if not ops.compiling():
+    if not compiling():
         known = known_graph(graph, size, self_loops)
         if known is not None:
             return known
-    make = ops.untraced_looped_graph if self_loops else ops.untraced_graph
+    make = untraced_looped_graph if self_loops else untraced_graph
     return make(graph, size)
 
 
@@ -50,13 +84,13 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
         raise ValueError("x must be [sources, features] or [sources, heads, "
                          "features], got " + describe(x))
     if is_adjacency(graph):
-        graph = ops.untraced_graph(graph)
+        graph = untraced_graph(graph)
     if weight is not None and weight.dim() == 1:
         weight = weight.view(-1, 1).expand(-1, _heads(x))
     if num_dst is None:
         num_dst = graph.num_dst if isinstance(graph, Graph) else x.size(0)
     split = isinstance(graph, Graph) and graph.exchange is not None
-    traced = ops.compiling() and op in OPERATORS and (
+    traced = compiling() and op in OPERATORS and (
         weight is None or op == "spmm-weighted")
     if not split and not traced:
         graph = _graph_of(graph, (x.size(0), num_dst), self_loops)
@@ -64,7 +98,7 @@ def _call(graph, op, x, weight, num_dst, self_loops=False, symmetric=False):
             weight = graph.to_looped_edges(weight)
         if not jit_tracing():  # a trace makes tensors of sizes
             check_call(graph, x, weight)
-        return _fused.of_neighbours(graph, op, x, weight, symmetric)
+        return of_neighbours(graph, op, x, weight, symmetric)
     value = x.unsqueeze(1) if x.dim() == 2 else x
     if split:
         outs = graph.sums(op, value, weight, self_loops, symmetric)
@@ -103,7 +137,7 @@ def spmm(graph, x: Tensor, weight: Optional[Tensor] = None,
     if reduce == "sum":
         return out
     graph = _graph_of(graph, (x.size(0), num_dst or x.size(0)), self_loops)
-    return out / degrees_of(graph, out)
+    return out / _formulas.degrees_of(graph, out)
 
 
 def gcn(graph, x, self_loops):
@@ -157,3 +191,57 @@ def each_reduction(graph, x, names, num_dst=None):
         elif name not in found:
             found[name] = aggregate(graph, x, name, num_dst=num_dst)
     return [found[name] for name in names]
+
+
+# ---- messages that are there for each edge -----------------------------------
+
+def degrees(graph, like):
+    """[N] the in-edges of each destination, a row of like, in its type; while
+    torch.compile traces, graph is an edge_index."""
+    if isinstance(graph, Graph):
+        return graph._derive(("degrees", like.dtype),
+                             lambda: graph.offsets.diff().to(like.dtype))
+    return like.new_zeros(like.size(0)).index_add(
+        0, graph[1], like.new_ones(graph.size(1)))
+
+
+def by_edge(graph, listed=True):
+    """The Graph with the same destinations whose sources are the edges
+    themselves: it reduces messages that were made edge by edge.  listed: in
+    the caller's order, else in the graph's."""
+    def make():
+        order = graph.edge_order if listed else None
+        if order is None:
+            order = torch.arange(graph.num_edges, device=graph.device,
+                                 dtype=graph.indices.dtype)
+        return Graph(graph.offsets, order, graph.num_edges)
+    return graph._derive("by edge" if listed and graph.edge_order is not None
+                         else "by row", make)
+
+
+class _EdgeSum(Kind):
+    """Sums or means of messages [E, ...] by destination; the gradient of a
+    message is that of its destination, so that no graph is transposed."""
+
+    def record(self, about, given, needed):
+        graph, name, listed = about
+        return spmm(by_edge(graph, listed), *given, reduce=name), (), None
+
+    def gradients(self, about, rest, kept, grads, needed, again):
+        (graph, name, listed), (grad,) = about, grads
+        if name == "mean":
+            count = degrees(graph, grad).clamp(min=1)
+            grad = grad / count.view([-1] + [1] * (grad.dim() - 1))
+        return [grad.index_select(0, graph.edge_index[1] if listed
+                                  else graph.dst)]
+
+
+_EDGE_SUM = _EdgeSum()
+
+
+def reduce_edges(graph, message, name, listed=True):
+    """A reduction of messages [E, F] or [E, H, D], in the order of the
+    caller's edges, or in the graph's."""
+    if name in ("sum", "mean"):
+        return Recorded.apply(_EDGE_SUM, (graph, name, listed), message)
+    return aggregate(by_edge(graph, listed), message, name)

@@ -6,8 +6,7 @@ from typing import Any, Optional
 import torch
 
 from . import _capture_reads, _native
-from ._checks import check_count, describe
-from ._edge_list import EdgeList
+from ._checks import check_count, check_index, describe
 from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
 from ._stamp import is_stamped, stamp
 from .graph import Graph, _host_ptr, _sizes
@@ -314,3 +313,72 @@ def _from_scipy(matrix, num_nodes, options):
     matrix = matrix.tocsr()
     return Graph(torch.from_numpy(matrix.indptr),
                  torch.from_numpy(matrix.indices), matrix.shape[1], **options)
+
+
+# ---- what torch.jit.trace records --------------------------------------------
+
+def loop_plan(edge_index, num_nodes):
+    """(numbers of the edges that are no loops, those edges followed by a loop
+    for each of the first num_nodes nodes)."""
+    kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
+    loops = torch.arange(num_nodes, dtype=edge_index.dtype,
+                         device=edge_index.device)
+    edges = torch.cat([edge_index.index_select(1, kept),
+                       loops.expand(2, num_nodes)], 1)
+    return kept, edges
+
+
+class EdgeList(Graph):
+    """The interface of Graph over an edge_index that torch.jit.trace takes as
+    an input, by torch operations: nothing of it is in the library or kept."""
+
+    def __init__(self, edge_index, num_src, num_dst):
+        check_index("edge_index", edge_index, 2)
+        self._edge_index = edge_index
+        self.num_src, self.num_dst = num_src, num_dst
+        self._edges = edge_index.size(1)
+        self.device = edge_index.device
+        self.graph_ptr = self.family = self.name = None
+        self.looped = self.unlooped_edges = self._kept = None
+
+    def _derive(self, key, make):
+        return make()
+
+    @property
+    def handle(self):
+        raise RuntimeError("torch.jit.trace records torch operations; this "
+                           "call needs a graph of libdfgnn")
+
+    edge_order = None
+
+    @property
+    def kept(self):
+        return self._kept
+
+    @property
+    def edge_index(self):
+        return self._edge_index
+
+    @property
+    def src(self):
+        return self._edge_index[0].long()
+
+    @property
+    def dst(self):
+        return self._edge_index[1].long()
+
+    @property
+    def degrees(self):
+        dst = self.dst
+        return dst.new_zeros(self.num_dst).index_add(
+            0, dst, torch.ones_like(dst))
+
+    def with_self_loops(self):
+        if self.looped is None:
+            kept, edges = loop_plan(self._edge_index,
+                                    min(self.num_src, self.num_dst))
+            self.looped = EdgeList(edges, self.num_src, self.num_dst)
+            self.looped._kept = kept
+            self.looped.loops = min(self.num_src, self.num_dst)
+            self.looped.unlooped_edges = self.num_edges
+        return self.looped

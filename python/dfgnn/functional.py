@@ -10,12 +10,14 @@ from typing import NamedTuple, Optional, Union
 import torch
 from torch import Tensor
 
-from . import _composite, _derived, _fused, _recipe, ops
-from ._autocast import autocast
+from . import _formulas, ops
 from ._checks import describe
 from ._context import make_seed
-from ._modes import constant, jit_tracing, needs_composite
-from ._operators import OPERATORS, Settings, by_edge, check_call
+from ._evaluators import keep_factors
+from ._modes import autocast, compiling, jit_tracing, needs_composite
+from ._operators import (
+    OPERATORS, Settings, by_edge, check_call, recipe, settings_of)
+from ._torch_library import untraced_looped_graph
 from ._values import refuse_values
 from .convert import known_graph, looped_graph
 from .graph import Graph
@@ -37,23 +39,6 @@ class _Edges(NamedTuple):
 def extended(graph, x):
     """x by the graph's sources, from x by the nodes of this process."""
     return graph.extend(x) if isinstance(graph, Graph) else x
-
-
-@constant  # torch.compile starts again when the setting changes
-def tf32_allowed():
-    if hasattr(torch._C, "_get_fp32_precision_getter"):
-        # get_float32_matmul_precision() raises if the newer settings are used
-        return torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return torch.get_float32_matmul_precision() != "highest"
-
-
-def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
-                lse=False):
-    tf32 = (value.is_cuda and value.dtype == torch.float32
-            and tf32_allowed())
-    return Settings(float(scale), float(slope), dropout, bool(return_weights),
-                    torch.are_deterministic_algorithms_enabled(), tf32,
-                    edge_use, lse)
 
 
 def _size(spec, inputs):
@@ -104,7 +89,7 @@ def shown(settings):
 
 def _run(spec, graph, inputs, seed, settings, self_loops):
     """The results that shown() names."""
-    if ops.compiling():
+    if compiling():
         # the operator has to know the number of weights, loops included
         if self_loops and settings.weights:
             graph, inputs = _looped(spec, graph, inputs)
@@ -125,23 +110,23 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
         if not jit_tracing():  # a trace makes tensors of sizes
             check_call(graph, spec, inputs)
         results = shown(settings)
-        outs = _composite.run(
-            _derived.ByTorch, graph, spec,
+        outs = _formulas.run(
+            _formulas.ByTorch, graph, spec,
             results[:-1] if settings.weights else results,
             by_edge(spec, inputs, graph.to_graph_order), seed, settings)
     else:
-        made = _recipe.recipe(graph, spec.name, inputs, settings, True)
+        made = recipe(graph, spec.name, inputs, settings, True)
         if made.listed:
             if made.biased:
                 inputs = (*inputs[:-1], graph.to_graph_order(inputs[-1]))
         elif made.biased or made.edge_dim:
             inputs = by_edge(spec, inputs, graph.to_graph_order)
-        outs = _fused.call(graph, made, inputs, seed)
+        outs = ops.call(graph, made, inputs, seed)
     if not settings.weights:
         return outs
     weights, factors = outs[-1], None
     if settings.dropout:
-        factors = graph.to_caller_order(_composite.keep_factors(
+        factors = graph.to_caller_order(keep_factors(
             seed, graph.num_edges, weights.size(1), settings.dropout,
             graph.edge_number)).to(weights.dtype)
     return (*outs[:-1], graph.to_caller_order(weights), factors)
@@ -150,7 +135,7 @@ def _run(spec, graph, inputs, seed, settings, self_loops):
 def _looped(spec, graph, inputs):
     """(graph, inputs) with the loops in the graph."""
     if not isinstance(graph, Graph) or graph.looped is None:
-        graph = ops.untraced_looped_graph(graph, _size(spec, inputs))
+        graph = untraced_looped_graph(graph, _size(spec, inputs))
     else:
         graph = graph.looped
     return graph, by_edge(spec, inputs, graph.to_looped_edges)
@@ -417,6 +402,6 @@ def edge_scores(op: str, edges, *inputs,
     if scale is None:
         scale = 1 / math.sqrt(inputs[0].size(-1)) if op == "gt" else 1.0
     src, dst = edge_index
-    return _derived.scores(
-        _derived.ByTorch, _Edges(src, dst, src.size(0)), op, inputs,
+    return _formulas.scores(
+        _formulas.ByTorch, _Edges(src, dst, src.size(0)), op, inputs,
         Settings(scale, negative_slope, 0.0, False, False, False))

@@ -6,13 +6,13 @@ from typing import NamedTuple, Optional, Sequence, Union
 import torch
 from torch import Tensor
 
-from . import _fused, ops
-from ._checks import describe
-from ._modes import jit_tracing
-from ._operators import DTYPES, OPERATORS, check_call
+from . import ops
+from ._checks import DTYPES, describe
+from ._modes import autocast_dtype, compiling, jit_tracing
+from ._operators import OPERATORS, check_call
+from ._torch_library import untraced_graph
 from ._values import refuse_values
-from ._autocast import autocast_dtype
-from .aggregation import PNA
+from .aggregation import PNA, sums
 from .graph import Graph
 
 __all__ = ["relu_messages", "gated_messages"]
@@ -171,11 +171,11 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
         given = _projected(given)
     if not isinstance(graph, Graph):
         refuse_values(graph, "messages of edges")
-    if ops.compiling():
+    if compiling():
         def run(name):
             return _traced(graph, name, given, num_dst)
     else:
-        graph = ops.untraced_graph(graph, (x.size(0), num_dst))
+        graph = untraced_graph(graph, (x.size(0), num_dst))
         if not jit_tracing():  # a trace makes tensors of sizes
             check_call(graph, OPERATORS["spmm-sum"],
                        OPERATORS["spmm-sum"].given(given.given()))
@@ -186,7 +186,7 @@ def _call(graph, given, reduce, num_dst, value_weight=None, value_bias=None):
                 edge_attr=graph.to_graph_order(given.edge_attr))
 
         def run(name):
-            return _fused.sums(graph, OPS.get(name, "message-" + name),
+            return sums(graph, OPS.get(name, "message-" + name),
                                given.given(), listed)
 
     def shaped(out):
@@ -217,10 +217,10 @@ def _traced(graph, reduce, given, num_dst):
     if reduce in OPS:
         return ops.traced_sums(OPS[reduce], graph, num_dst, False, False,
                                **given.given())
-    graph = ops.untraced_graph(graph, (given.value.size(0), num_dst))
+    graph = untraced_graph(graph, (given.value.size(0), num_dst))
     if given.edge_attr is not None:
         given = given._replace(edge_attr=graph.to_graph_order(given.edge_attr))
-    return _fused.sums(graph, "message-" + reduce, given.given())
+    return sums(graph, "message-" + reduce, given.given())
 
 
 # ---- the functions ----------------------------------------------------------

@@ -10,12 +10,11 @@ from typing import NamedTuple, Optional
 import torch
 
 from . import _execute, _gates, _mlp_formula, _mlp_kernels, _mlp_operator
-from ._autocast import autocast_dtype
-from ._modes import compiling, needs_composite, untraced
-from ._operators import DTYPES as TYPES, check_tensor
+from ._checks import DTYPES as TYPES, check_tensor
+from ._modes import autocast_dtype, compiling, needs_composite, untraced
+from ._torch_library import place
 from .convert import as_graph
 from .graph import Graph
-from ._torch_library import place
 
 __all__ = ["edge_mlp"]
 

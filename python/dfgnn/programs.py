@@ -18,10 +18,10 @@ import torch
 from . import (
     _abi, _evaluators, _found_mlps, _program_calls, _program_operator,
     _trace, _wide_programs)
+from ._checks import check_tensor
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names
-from ._operators import check_tensor
 from ._program_calls import EDGE, PARAM, SRC
 from ._relations import by_type
 from ._steps import Steps

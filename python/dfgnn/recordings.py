@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from . import _abi, _calls, _execute, _handle, _tuned
+from . import _abi, _execute, _handle, _measure, _tuned
 from ._checks import counted
 from ._files import read
 from ._program_handle import named
@@ -302,7 +302,7 @@ def record(model, *inputs, kwargs=None, loss=None, steps=5, name=None):
     with _as_it_was(model, inputs):
         one_step(model, inputs, kwargs, loss)
         for _ in range(steps):
-            with _calls.watch(_calls.Calls()) as calls:
+            with _measure.watch(_measure.Calls()) as calls:
                 one_step(model, inputs, kwargs, loss)
             watched.append((calls, calls.milliseconds()))
     problems = {}

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from . import _capture_reads, programs
-from ._modes import compiling, needs_composite
-from ._operators import DTYPES
+from ._checks import DTYPES
 from ._evaluators import scattered
+from ._modes import compiling, needs_composite
 from ._remember import remember
 from .aggregation import aggregate, spmm
 from .graph import Graph

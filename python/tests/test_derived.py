@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _derived, _fused, functional
+from dfgnn import _formulas, aggregation, functional, ops
 
 from conftest import random_edges
 
@@ -100,10 +100,10 @@ def test_second_derivatives_are_those_of_torchs_operations(name, place,
     given = {k: t.to(place).requires_grad_() for k, t in given.items()}
     graph = dfgnn.as_graph(edges.to(place), (M, N))
     unfused = []
-    monkeypatch.setattr(_fused, "say_unfused", lambda: unfused.append(1))
+    monkeypatch.setattr(ops, "say_unfused", lambda: unfused.append(1))
     have = derivatives(function, graph, given)
     assert not unfused
-    for module in (functional, _fused):
+    for module in (functional, aggregation):
         monkeypatch.setattr(module, "needs_composite", lambda: True)
     want = derivatives(function, graph, given)
     for a, b in zip(have, want):
@@ -126,7 +126,7 @@ def test_gradients_through_weights_hold_no_features_of_edges(name, place,
         return torch.autograd.grad((out * out).sum() + (weights ** 3).sum(),
                                    list(given.values()))
     with monkeypatch.context() as patch:
-        patch.setattr(_derived, "ByTorch", None)
+        patch.setattr(_formulas, "ByTorch", None)
         have = gradients()
     monkeypatch.setattr(functional, "needs_composite", lambda: True)
     for a, b in zip(have, gradients()):

@@ -207,13 +207,13 @@ def test_autocast_computes_in_its_type(dtype):
 
 def test_the_kernels_do_it_themselves(place, monkeypatch):
     """No call takes the composite path."""
-    from dfgnn import _composite
+    from dfgnn import _formulas
     edges, make, t = inputs(dtype=torch.float32, device=place)
     norms = dict(query_norm=make(D), key_norm=make(D))
 
     def refuse(*_):
         raise AssertionError("a call ran by torch operations")
-    monkeypatch.setattr(_composite, "attention", refuse)
+    monkeypatch.setattr(_formulas, "attention", refuse)
     nodes = {k: t[k] for k in ("query", "key", "value")}
     for kind in ("rms", "layer"):
         for call in (t, nodes, dict(nodes, edge_attr=make(E, H, D))):
@@ -278,7 +278,7 @@ def test_a_nan_spoils_what_it_spoils_in_pyg(place, name, options, width,
 def test_many_features_run_in_kernels(place, monkeypatch):
     """Features of an edge are projected first if there are more than a GPU's
     kernels multiply by W."""
-    from dfgnn import _composite
+    from dfgnn import _formulas
     edges, make, t = inputs(features=80, device=place)
     att = make(H, D)
     expected, _ = by_edges(edges, t)
@@ -286,7 +286,7 @@ def test_many_features_run_in_kernels(place, monkeypatch):
 
     def refuse(*_):
         raise AssertionError("a call ran by torch operations")
-    monkeypatch.setattr(_composite, "attention", refuse)
+    monkeypatch.setattr(_formulas, "attention", refuse)
     out = dfgnn.gt_attention(edges, **t)
     close(out, expected, 1e-11)
     same_gradients(out, expected, t, 1e-10)

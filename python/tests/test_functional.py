@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _derived, _fallbacks, nn
+from dfgnn import _evaluators, _fallbacks, _formulas, nn
 
 from conftest import close, random_edges
 
@@ -155,7 +155,7 @@ def test_gradients_are_those_of_torch(op, device):
     mine = torch.autograd.grad(call(op, graph, inputs), inputs, grad)
     settings = dfgnn.functional.settings_of(
         inputs[0], 8 ** -0.5, 0.2, 0.0, False)
-    out, *_ = _derived.attention(_derived.ByTorch(graph, torch.float32), op,
+    out, *_ = _formulas.attention(_formulas.ByTorch(graph, torch.float32), op,
                                  inputs, None, settings)
     for a, b in zip(mine, torch.autograd.grad(out, inputs, grad)):
         close(a, b, 1e-4, "gradients")
@@ -182,7 +182,7 @@ def test_dropout_drops_the_weights_it_says(op, device):
 
 
 def test_dropout_drops_as_often_as_it_says():
-    factors = _composite.keep_factors(torch.tensor([42]), 20000, 8, 0.6)
+    factors = _evaluators.keep_factors(torch.tensor([42]), 20000, 8, 0.6)
     assert abs(float((factors == 0).float().mean()) - 0.6) < 0.005
     assert factors.max() == pytest.approx(2.5)
 
@@ -321,7 +321,7 @@ def test_gradients_of_gradients_say_once_what_no_program_serves(caplog,
                     if "gradients of gradients" in r.message])
     with caplog.at_level(logging.WARNING, logger="dfgnn"):
         assert said() == 0
-        monkeypatch.setattr(_derived, "by_program", lambda *args: None)
+        monkeypatch.setattr(_formulas, "by_program", lambda *args: None)
         assert said() == 1
 
 

@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dfgnn
 from conftest import random_edges
-from dfgnn import (
-    _calls, _capture_reads, _guard, _known_paths, _measure, graph)
+from dfgnn import _capture_reads, _guard, _known_paths, _measure, graph
 from dfgnn._guard import KERNELS, OWN, Guard, Guards, guarded
 
 STEPS = _guard.MOST_STEPS
@@ -193,7 +192,7 @@ def test_where_steps_must_agree_kernels_run(clock, around, monkeypatch):
         monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled",
                             lambda: True)
     elif around == "recorded":
-        monkeypatch.setattr(_calls, "watching", _calls.Calls())
+        monkeypatch.setattr(_measure, "watching", _measure.Calls())
     elif around == "captured":
         monkeypatch.setattr(_capture_reads, "current", _capture_reads.Recording())
     else:

@@ -14,7 +14,7 @@ import torch
 
 import dfgnn
 from conftest import PATIENCE, close, random_edges
-from dfgnn import _abi, _context, _execute, _measure, _operators, _recipe
+from dfgnn import _abi, _context, _execute, _measure, _operators
 from dfgnn._library import library
 
 N, D = 300, 8
@@ -196,11 +196,11 @@ def test_threads_that_plan_at_once_share_a_recipe_and_its_calls(monkeypatch):
             together.wait(PATIENCE)
             return make(*args)
         return wait
-    monkeypatch.setattr(_recipe, "Recipe", waiting(_recipe.Recipe))
+    monkeypatch.setattr(_operators, "Recipe", waiting(_operators.Recipe))
     monkeypatch.setattr(_execute, "Call", waiting(_execute.Call))
 
     def run():
-        made = _recipe.recipe(graph, "gt", tensors, settings)
+        made = _operators.recipe(graph, "gt", tensors, settings)
         found.append((made, made.call(graph, False)))
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _composite, _derived, _kernel_links, _recipe, _steps
+from dfgnn import _formulas, _kernel_links, _operators, _steps
 from dfgnn.messages import OPS, Tensors
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -22,8 +22,8 @@ def edges(device="cpu", num_dst=NODES):
 
 
 def composite(graph, reduce, given):
-    outs = _composite.sums(
-        _derived.ByTorch, graph, OPS.get(reduce, "message-" + reduce),
+    outs = _formulas.sums(
+        _formulas.ByTorch, graph, OPS.get(reduce, "message-" + reduce),
         given._asdict())
     return outs if len(outs) > 1 else outs[0]
 
@@ -33,7 +33,7 @@ class Kernels:
 
     def __init__(self, monkeypatch):
         self.calls = 0
-        self._count(monkeypatch, _recipe.Recipe, "forward")
+        self._count(monkeypatch, _operators.Recipe, "forward")
         self._count(monkeypatch, _steps.Steps, "run")
         self._count(monkeypatch, _kernel_links.Reduced, "forward")
 

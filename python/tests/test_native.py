@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _abi, _native, _recipe
+from dfgnn import _abi, _native, _operators
 from dfgnn._library import find
 
 EXTENSION = os.path.join(os.path.dirname(find()), "dfgnn_call.abi3.so")
@@ -133,7 +133,7 @@ def test_a_layer_of_one_node(way):
 
 def test_failures_are_raised(way):
     graph, (q, k, v) = dfgnn.as_graph(edges(), 7), torch.randn(3, 7, 2, 4)
-    made = _recipe.recipe(graph, "gt", (q, k, v),
+    made = _operators.recipe(graph, "gt", (q, k, v),
                           dfgnn.functional.settings_of(
                               q, 1.0, 0.0, 0.0, False))
     call = made.call(graph, False)

@@ -25,8 +25,8 @@ import time
 import torch
 
 import dfgnn
-from dfgnn import _recipe
-from dfgnn.functional import settings_of
+from dfgnn import _operators
+from dfgnn._operators import settings_of
 
 NODES, EDGES, WIDTH, HEADS = 10, 30, 64, 4
 
@@ -72,7 +72,7 @@ def two_nodes(device, batches, calls):
     query, key, value = (torch.randn(2, 2, 8, device=device)
                          for _ in range(3))
     settings = settings_of(query, 8 ** -0.5, 0.2, 0.0, False)
-    plan = _recipe.recipe(graph, "gt", (query, key, value),
+    plan = _operators.recipe(graph, "gt", (query, key, value),
                           settings).call(graph, False).plan
     out = torch.empty_like(query)
     lse = torch.empty(2, 2, device=device)

@@ -10,7 +10,7 @@ import itertools
 
 import torch
 
-from .._autocast import autocast_dtype
+from .._modes import autocast_dtype
 from .._remember import remember
 from ..aggregation import spmm
 from .pairs import gatherer

@@ -6,12 +6,13 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from .. import _fused, _recipe, functional
+from .. import _operators, functional
 from .._autograd import savable
 from .._checks import describe
 from .._modes import untraced
 from .._operators import (
     OPERATORS, Settings, by_edge, check_inputs, sum_settings)
+from ..aggregation import of_neighbours
 
 
 class _Call(NamedTuple):
@@ -56,7 +57,7 @@ class _Call(NamedTuple):
                        lambda t: t.index_select(0, split.far_edges))
 
     def recipe(self, matrix, inputs):
-        return _recipe.recipe(matrix, self.name, inputs, self.settings)
+        return _operators.recipe(matrix, self.name, inputs, self.settings)
 
 
 # ---- merges -----------------------------------------------------------------
@@ -216,7 +217,7 @@ def attend(graph, name, inputs, bias, dropout, scale, slope, return_weights,
     check_inputs(spec, inputs, {"N": n, "M": n, "E": graph.num_edges},
                  graph.device)
     value = inputs[spec.value]
-    settings = functional.settings_of(
+    settings = _operators.settings_of(
         value, scale, slope, dropout if dropout < 1 else 0.0, False, **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
     out, lse = _run(graph, name, by_edge(spec, inputs, graph.to_graph_order),
@@ -280,5 +281,5 @@ def sums(graph, op, value, weight, self_loops, symmetric):
     table = graph.extend(value)
     # a rank without edges sends gradients back, too, since others wait for it
     none = table[:0].sum()
-    outs = _fused.of_neighbours(graph.table, op, table, weight)
+    outs = of_neighbours(graph.table, op, table, weight)
     return tuple(out + none for out in outs)

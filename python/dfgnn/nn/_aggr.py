@@ -4,8 +4,8 @@ names, or a module, such as torch_geometric.nn.aggr has them."""
 import torch
 from torch import nn
 
+from .._torch_library import untraced_graph
 from ..aggregation import REDUCTIONS, aggregate, each_reduction
-from ..ops import untraced_graph
 
 _NAMES = {"add", "sum"} | set(REDUCTIONS) - {"pna"}
 

@@ -6,8 +6,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.modules import module as _module
 
-from .._autocast import autocasting
-from .._modes import compiling
+from .._modes import autocasting, compiling
 from ..convert import is_edge_index
 from ..functional import MOST_EDGE_FEATURES
 from ..graph import Graph

@@ -9,17 +9,18 @@ step by step.
 
 import functools
 
-from .. import _capture_reads, ops
+from .. import _capture_reads
 from .._autograd import (
     Kind, Recorded, ResultAlias, by_operations, wants_gradient)
+from .._checks import DTYPES
 from .._context import make_seed
 from .._execute import generation
 from .._fallbacks import say_once
+from .._modes import compiling
 from .._modes import in_transform
-from .._operators import DTYPES
+from .._operators import settings_of
 from ..convert import batch_graph, known_graph
 from ..errors import InvalidError, UnsupportedError
-from ..functional import settings_of
 from ..graph import Graph
 from ._guards import PLAIN_TENSORS, Other, known, watched
 
@@ -135,7 +136,7 @@ def node(call):
     takes what stands for a __dict__."""
     def of_state(state, *args, **kwargs):
         # DGL's layers have no flow
-        if ops.compiling() or watched() or \
+        if compiling() or watched() or \
                 state.get("flow", "source_to_target") != "source_to_target" \
                 or state.get("node_dim", 0) not in (-2, 0):
             return NotImplemented

@@ -6,13 +6,13 @@ import torch
 from torch.nn import functional as F
 
 from .. import _capture_reads
-from .._fused import normalization
 from .._kernel_links import ByEdge, Reduced, Sum
 from .._links import Finish, Linear as Product, Normalized, Own
 from .._loops import gcn_weights
 from .._stamp import is_stamped, stamp
 from ..graph import Graph
 from ..messages import MOST_PROJECTED
+from ..ops import normalization
 from ._guards import (
     PLAIN_TENSORS, Other, is_matrix, known, linear, number, own, pair, product,
     reduction, single, sums)

@@ -4,9 +4,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .. import ops
 from .._loops import last_loops, loop_weights, normalize
+from .._modes import compiling
 from .._modes import in_transform, untraced
+from .._torch_library import untraced_graph
 from .._values import adjacency_values, is_adjacency, values_like
 from ..aggregation import aggregate, gcn, spmm
 from ..convert import as_graph
@@ -33,7 +34,7 @@ class _Static(Conv):
         if edge_weight is None and not isinstance(edges, Graph):
             edge_weight = values_like(edges, x)
             if edge_weight is not None:
-                edges = ops.untraced_graph(edges, size)
+                edges = untraced_graph(edges, size)
         return edges, edge_weight
 
     def heads_of(self, x):
@@ -124,14 +125,14 @@ class GCNConv(_Static):
             src, dst = torch.cat([src, loops]), torch.cat([dst, loops])
         found = edges, normalize(edge_weight, src, dst, num_nodes,
                                  lambda scale: extended(edges, scale))
-        if self.cached and not in_transform() and not ops.compiling():
+        if self.cached and not in_transform() and not compiling():
             self._cached = as_graph(edges, num_nodes), found[1]
         return found
 
     def _by_degrees(self, edges, x):
         """Sums without edge weights, whose scales follow from the graph."""
         num_nodes = x.size(0)
-        if self.cached and not ops.compiling():
+        if self.cached and not compiling():
             edges = self._graph = self._graph or as_graph(edges, num_nodes)
         h = self.lin(x)
         # PyG scales in the type of x, which autocast has not cast

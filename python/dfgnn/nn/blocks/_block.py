@@ -6,9 +6,8 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
-from ..._autocast import autocast_dtype
 from ..._fallbacks import own_path
-from ..._modes import compiling
+from ..._modes import autocast_dtype, compiling
 from ...errors import InvalidError, UnsupportedError
 from ...mlps import edge_mlp
 from .._guards import PLAIN_TENSORS, Other, surroundings

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ..._composite import degrees_of
+from ..._formulas import degrees_of
 from ...convert import as_graph
 from .._guards import Other, known
 from .._linear import hooked

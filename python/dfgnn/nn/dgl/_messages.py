@@ -11,11 +11,10 @@ import threading
 
 import torch
 
-from ... import _capture_reads, _fallbacks, ops
-from ..._autocast import autocast_dtype
-from ..._edge_sums import reduce_edges
-from ..._operators import DTYPES
-from ...aggregation import aggregate, spmm
+from ... import _capture_reads, _fallbacks
+from ..._checks import DTYPES
+from ..._modes import autocast_dtype, compiling
+from ...aggregation import aggregate, reduce_edges, spmm
 from ...convert import as_graph
 from ...errors import InvalidError, UnsupportedError
 from .._guards import PLAIN_TENSORS, Other, surroundings
@@ -60,7 +59,7 @@ def _adapter(original):
     def gspmm(gidx, op, reduce_op, lhs, rhs):
         layer = getattr(_calls, "layer", None)
         if layer is not None and _has_kernels(op, reduce_op, rhs) and \
-                not ops.compiling():
+                not compiling():
             try:
                 return _summed(gidx, op, reduce_op, lhs, rhs)
             except (Other, InvalidError, UnsupportedError) as reason:

@@ -2,7 +2,7 @@
 
 import torch
 
-from ... import ops
+from ..._modes import compiling
 from ...graph import Graph
 from .. import _attention_steps as steps
 from .._linear import is_product
@@ -73,7 +73,7 @@ def _looped(layer, x, edge_index, edge_attr, size, wanted, reason, step):
     there is none, or None."""
     wanted, loops = bool(wanted), layer.add_self_loops
     reason = attends(layer, edge_index, x, edge_attr) or reason
-    if reason is None and loops and wanted and ops.compiling():
+    if reason is None and loops and wanted and compiling():
         reason = "torch.compile traces"  # their number depends on values
     if reason is not None:
         return unfit(layer, reason)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from ..._autocast import autocasting
+from ..._modes import autocasting
 from ..._trace import DST, EDGE, SRC, TraceError
 from ...errors import Error
 

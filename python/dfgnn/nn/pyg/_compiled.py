@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
 from ... import _compiled_steps, _dynamo
-from ..._autocast import autocast_dtype
 from ..._fallbacks import say_once
+from ..._modes import autocast_dtype
 from ..._steps import staged
 from ..._trace import TraceError
 from ...errors import Error

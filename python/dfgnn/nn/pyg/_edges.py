@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import remove_self_loops
 
-from ... import ops
 from ..._loops import check_rows, gcn_weights, loop_features
+from ..._modes import compiling
 from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
@@ -33,7 +33,7 @@ def flowed(layer, edge_index):
 
 
 def _flipped(edge_index):
-    if ops.compiling():
+    if compiling():
         return edge_index.flip(0)
     return remember(edge_index, "flipped", lambda: edge_index.flip(0))
 
@@ -43,7 +43,7 @@ def graph_of(layer, edge_index, num_src, num_dst):
     itself.  The checks are not deferred: they find a list that is in order, whose
     rows of edges need no copy."""
     edges = flowed(layer, edge_index)
-    if ops.compiling() or isinstance(edges, Graph):
+    if compiling() or isinstance(edges, Graph):
         return edges
     return graph_made_of(edges, False, num_src, num_dst)
 
@@ -82,7 +82,7 @@ def wide(edges):
     gradients of torch's scatter are wrong for an index of int32.  Anything
     else is itself."""
     if type(edges) is Tensor and edges.dtype is torch.int32 and \
-            edges.dim() == 2 and not ops.compiling():
+            edges.dim() == 2 and not compiling():
         return remember(edges, "wide", edges.long)
     return edges
 
@@ -173,10 +173,10 @@ def _norm(make_tensors, original):
                and (edge_weight is None or edge_weight.dim() == 1
                     and edge_weight.is_floating_point()))
         symmetric = edge_weight is None  # PyG ignores improved then, too
-        if not fit or ops.compiling() and (make_tensors or not symmetric):
+        if not fit or compiling() and (make_tensors or not symmetric):
             return theirs()
         flipped = flow == "target_to_source"
-        if ops.compiling():
+        if compiling():
             edges = edge_index.flip(0) if flipped else edge_index
             return Looped(edges, num_nodes, add_self_loops, None, flipped,
                           dtype or torch.get_default_dtype()), None
@@ -207,7 +207,7 @@ def _norm(make_tensors, original):
 def _keep_loops(original):
     """remove_self_loops of a layer that calls add_self_loops next."""
     def kept(edge_index, edge_attr=None):
-        if ops.compiling() or not known(edge_index) or edge_attr is not None:
+        if compiling() or not known(edge_index) or edge_attr is not None:
             return original(edge_index, edge_attr)
         return edge_index, None
     return kept
@@ -217,7 +217,7 @@ def _replace_loops(original):
     """add_self_loops of a layer that called remove_self_loops before."""
     def add_self_loops(edge_index, edge_attr=None, fill_value=None,
                        num_nodes=None):
-        if (ops.compiling() or not known(edge_index) or edge_attr is not None
+        if (compiling() or not known(edge_index) or edge_attr is not None
                 or not isinstance(num_nodes, int)):
             return original(edge_index, edge_attr, fill_value, num_nodes)
         try:
@@ -233,7 +233,7 @@ def _append_loops(original):
     """add_self_loops of a layer that keeps the loops that the edges have."""
     def add_self_loops(edge_index, edge_attr=None, fill_value=None,
                        num_nodes=None):
-        if ops.compiling() or not known(edge_index):
+        if compiling() or not known(edge_index):
             return original(edge_index, edge_attr, fill_value, num_nodes)
         edges = remember(edge_index, ("appended", num_nodes), lambda: original(
             edge_index, None, None, num_nodes)[0])

@@ -4,10 +4,10 @@ over the graph of all pairs of nodes of the same graph."""
 import torch
 import torch_geometric.nn as pyg
 
-from ... import ops
 from ..._guard import guarded
 from ..._kernel_links import Attention
 from ..._links import Linear as Product, Slot
+from ..._modes import compiling
 from ..._pairs import pairs_of
 from ...errors import InvalidError
 from .._guards import (
@@ -62,7 +62,7 @@ class GPSConv(pyg.GPSConv):
 
     @guarded
     def forward(self, x, edge_index, batch=None, **kwargs):
-        if ops.compiling() or watched() or surroundings() is not None:
+        if compiling() or watched() or surroundings() is not None:
             return super().forward(x, edge_index, batch, **kwargs)
         try:
             attended = _attended(self, x, batch)

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import Linear, MessagePassing, aggr
 
-from ... import ops
+from ..._checks import DTYPES, ShapeError
 from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate
+from ..._modes import compiling
 from ..._modes import constant
-from ..._operators import DTYPES, ShapeError
 from ...errors import InvalidError
 from ...graph import Graph
 from .._guards import REDUCTIONS, plain, surroundings
@@ -62,7 +62,7 @@ def obstacle(layer):
     """The reason why this call cannot take the fused path, whatever its
     arguments are, or None."""
     reason = own_obstacle(layer)
-    if reason is not None or ops.compiling():
+    if reason is not None or compiling():
         return reason
     return surroundings()
 
@@ -111,7 +111,7 @@ def attempt(function, layer, *args, **kwargs):
     """The result of a fused path; NotImplemented if the library finds fault
     with the edges or with a tensor's shape: PyG has errors of its own, and
     takes one row of features for all edges."""
-    if ops.compiling():
+    if compiling():
         return function(layer, *args, **kwargs)
     try:
         return function(layer, *args, **kwargs)
@@ -194,7 +194,7 @@ class Fused:
         return getattr(_compiled, name)(self, *arguments)
 
     def propagate(self, edge_index, size=None, **kwargs):
-        if torch.is_grad_enabled() and not ops.compiling():
+        if torch.is_grad_enabled() and not compiling():
             kwargs = {name: _trainable(v) for name, v in kwargs.items()}
         fused = type(self)._dfgnn_fused
         if fused is not None and usual(self):
@@ -202,7 +202,7 @@ class Fused:
             if out is not NotImplemented:
                 return out
         in_graph = type(self)._dfgnn_compiled
-        if in_graph is not None and ops.compiling() and usual(self):
+        if in_graph is not None and compiling() and usual(self):
             out = in_graph(self, edge_index, size, kwargs)
             if out is not NotImplemented:
                 return out

@@ -4,13 +4,13 @@ and of messages that PyG's layers make edge by edge."""
 import torch
 from torch_geometric.nn import MessagePassing, aggr
 
-from ... import _edge_sums, ops
-from ..._edge_sums import by_edge, degrees
-from ..._composite import degrees_of
-from ...aggregation import PNA, each_reduction, gcn, spmm
+from ... import aggregation
+from ..._formulas import degrees_of
+from ..._modes import compiling
+from ...aggregation import PNA, by_edge, degrees, each_reduction, gcn, spmm
 from ...graph import Graph
-from ._edges import Looped, ends, graph_of, known, reverse, wide
 from .._linear import hooked
+from ._edges import Looped, ends, graph_of, known, reverse, wide
 from ._mixin import fits, unfit
 
 NAMES = {aggr.SumAggregation: "sum", aggr.MeanAggregation: "mean",
@@ -144,7 +144,7 @@ def neighbours(layer, edge_index, size, x, edge_weight=None):
     if not shape.weights or edge_weight.numel() != edge_index_size(edge_index):
         return unfit(layer, "edge_weight is not [edges]")
     if names not in (("sum",), ("mean",)) or (names == ("mean",)
-                                              and ops.compiling()):
+                                              and compiling()):
         return unfit(layer, "weights go with sums and means")
     value = shape.enter(met.src)
     kind = torch.promote_types(edge_weight.dtype, value.dtype)
@@ -183,7 +183,7 @@ def edge_messages(layer, edge_index, size, **given):
                      + type(edge_index).__name__)
     if names is None or type(layer).update is not MessagePassing.update:
         return unfit(layer, "no kernel reduces by " + type(module).__name__)
-    if ops.compiling():
+    if compiling():
         return NotImplemented
     if reverse(layer) and any(isinstance(v, (tuple, list))
                               and v[0] is not v[1] for v in given.values()):
@@ -205,7 +205,7 @@ def reduce_messages(graph, message, names):
     caller's edges."""
     if len(set(names) & set(PNA)) > 1:
         return each_reduction(by_edge(graph), message, names, graph.num_dst)
-    return [_edge_sums.reduce_edges(graph, message, name) for name in names]
+    return [aggregation.reduce_edges(graph, message, name) for name in names]
 
 
 def reduce_edges(layer, edge_index, message, num_src, num_dst):

@@ -5,10 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import MLP, aggr
 
-from ... import ops
-from ..._edge_sums import degrees
 from ..._mlp_formula import REDUCTIONS as MLP_REDUCTIONS
-from ...aggregation import each_reduction, spmm
+from ..._modes import compiling
+from ...aggregation import degrees, each_reduction, spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
 from .._guards import watched
@@ -83,7 +82,7 @@ def weighted(layer, edge_index, size, x, edge_weight=None):
 def own_edges(layer, edge_index, size, x, edge_weight=None):
     """Weighted sums over edges that forward made: in a call that torch.compile
     traces they are new each time, and no graph of them can be kept."""
-    if ops.compiling() and not isinstance(edge_index, Looped):
+    if compiling() and not isinstance(edge_index, Looped):
         return NotImplemented
     return neighbours(layer, edge_index, size, x, edge_weight)
 
@@ -100,7 +99,7 @@ def laplacian(layer_norm):
         def make():
             return layer_norm(self, edge_index, num_nodes, edge_weight,
                               normalization, lambda_max, dtype, batch)
-        if (ops.compiling() or not known(edge_index) or edge_weight is not None
+        if (compiling() or not known(edge_index) or edge_weight is not None
                 or isinstance(lambda_max, torch.Tensor) or not usual(self)):
             return make()
         def rescaled():
@@ -115,7 +114,7 @@ def frequency_adaptive(layer, edge_index, size, x, alpha, edge_weight=None):
     """FAConv: weights tanh(a_j + b_i) w_ij."""
     if not (known(edge_index) and is_sum(layer) and fits(x, edge_weight)
             and edge_weight is not None and x.dim() == 2
-            and not ops.compiling()):
+            and not compiling()):
         return unfit(layer, "its messages are not summed by edge_weight")
     met = ends(layer, x, size)
     send, take = (1, 0) if reverse(layer) else (0, 1)
@@ -197,7 +196,7 @@ def principal_layer(layer, x, edge_index, edge_attr=None):
             or type(module) is not aggr.DegreeScalerAggregation
             or layer.edge_dim or layer.divide_input and towers > 1
             or edge_attr is not None or not known(edge_index) or not fits(x)
-            or x.dim() != 2 or not ops.compiling() and watched()):
+            or x.dim() != 2 or not compiling() and watched()):
         return NotImplemented  # which propagate looks at again
     graph = graph_of(layer, edge_index, x.size(0), x.size(0))
     weights, biases = zip(*[(first.weight, first.bias)
@@ -234,13 +233,13 @@ def edge_network(layer, edge_index, size, x):
     if (names is None or linear is None or met is None or met.dst is None
             or not known(edge_index) or not fits(met.src, met.dst)
             or met.src.dim() != 2 or not takes(linear, met.src)
-            or ops.compiling() and isinstance(edge_index, Graph)):
+            or compiling() and isinstance(edge_index, Graph)):
         return edge_messages(layer, edge_index, size, x=x)
     network = after_linear(rest) if rest and len(names) == 1 and \
         names[0] in MLP_REDUCTIONS else None
     narrow = met.src.dtype in (torch.float16, torch.bfloat16) or \
         torch.is_autocast_enabled(met.src.device.type)
-    if narrow and (network is None or ops.compiling()):
+    if narrow and (network is None or compiling()):
         return edge_messages(layer, edge_index, size, x=x)
     graph = graph_of(layer, edge_index, met.num_src, met.num_dst)
     if narrow:
@@ -256,18 +255,18 @@ def edge_network(layer, edge_index, size, x):
     sender = linear.weight[:, width:]
     own = F.linear(met.dst, linear.weight[:, :width] - sender, linear.bias)
     sent = F.linear(met.src, sender)
-    if network is not None and not ops.compiling():
+    if network is not None and not compiling():
         out = edge_mlp(
             graph, [None, *network.weights], [None, *network.biases],
             dst_part=own, src_part=sent, activation=network.activation,
             last=network.last, slope=network.slope, reduce=names[0])
         return combine(layer.aggr_module, [out], graph)
     if rest:
-        src, dst = graph if ops.compiling() else graph.edge_index
+        src, dst = graph if compiling() else graph.edge_index
         message = own.index_select(0, dst) + sent.index_select(0, src)
         for module in rest:
             message = module(message)
-        if ops.compiling():
+        if compiling():
             layer._dfgnn_constant("fused")
             return layer.aggregate(message, dst, dim_size=met.num_dst)
         return combine(layer.aggr_module, reduce_messages(

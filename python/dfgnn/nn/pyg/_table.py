@@ -2,15 +2,15 @@
 
 import torch_geometric.nn as pyg
 
-from ... import ops
+from ..._modes import compiling
+from .. import _attention_nodes as attention_nodes
+from .. import _sum_nodes as sum_nodes
 from . import _attention_convs as attention
 from . import _compiled as compiled
 from . import _functions as functions
 from . import _messages as messages
 from . import _sums as sums
 from . import _traced as traced
-from .. import _attention_nodes as attention_nodes
-from .. import _sum_nodes as sum_nodes
 from ._edges import APPEND_LOOPS, NORM, NORM_TENSORS, REPLACE_LOOPS
 from ._mixin import Row, tried
 from .relations import layers, over_types, rgat
@@ -23,7 +23,7 @@ def _written(fused):
     for its gradient where torch.compile traces."""
     def propagate(*args, **kwargs):
         out = fused(*args, **kwargs)
-        return out.clone() if ops.compiling() and out is not NotImplemented \
+        return out.clone() if compiling() and out is not NotImplemented \
             else out
     return propagate
 

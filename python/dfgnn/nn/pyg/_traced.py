@@ -11,8 +11,9 @@ import weakref
 import torch
 from torch_geometric.nn import MessagePassing
 
-from ... import _dynamo, ops
-from ..._operators import ShapeError
+from ... import _dynamo
+from ..._checks import ShapeError
+from ..._modes import compiling
 from ..._over import over
 from ..._trace import TraceError
 from ...errors import InvalidError, UnsupportedError
@@ -187,7 +188,7 @@ def _run(layer, name, edge_index, size, kwargs):
 
 def propagate(layer, edge_index, size=None, **kwargs):
     """PyG's propagate by programs, or NotImplemented."""
-    if ops.compiling():
+    if compiling():
         return _compiled.propagate(layer, edge_index, size, kwargs)
     for name, value in kwargs.items():
         if type(value) is Later:
@@ -217,7 +218,7 @@ def edge_updater(layer, edge_index, size=None, **kwargs):
 
 def _edge_updater(own):
     def updater(self, edge_index, size=None, **kwargs):
-        if not ops.compiling() and usual(self):
+        if not compiling() and usual(self):
             if type(self).propagate is Fused.propagate and \
                     is_deferred(sys._getframe(1)):
                 return Later(edge_index, size, kwargs)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .... import ops
+from ...._modes import compiling
 from ....errors import InvalidError
 from ....hetero import hetero_graph
 from ..._guards import _GLOBAL_HOOKS, Other, surroundings
@@ -253,7 +253,7 @@ def run_calls(owner, calls, summed):
 def _watched():
     """The circumstance that makes a call go relation by relation, or
     None."""
-    if ops.compiling():
+    if compiling():
         return "torch.compile traces"
     if any(_GLOBAL_HOOKS) or torch.is_anomaly_enabled():
         return "something watches modules"

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 
+from ...._checks import DTYPES
+from ...._modes import autocast_dtype
 from ...._relations import operator
-from ...._autocast import autocast_dtype
-from ...._operators import DTYPES
 from .._reduce import reductions
 from . import sums
 from .calls import group_key, kind_of

@@ -13,7 +13,7 @@ import itertools
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ...._autocast import autocasting
+from ...._modes import autocasting
 from ...._relations.groups import take
 from ...._tables import tables
 from ....functional import gat_attention

@@ -8,7 +8,7 @@ from torch.nn import Embedding
 from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 
-from .... import ops
+from ...._modes import compiling
 from ...._relations.groups import take, typed
 from ...._remember import remember
 from ....hetero import HeteroGraph, gatherer
@@ -40,7 +40,7 @@ def _refusal(layer, x, edge_index, node_type, edge_type, edge_attr):
     if embedding.max_norm is not None or embedding.padding_idx is not None \
             or embedding.scale_grad_by_freq or embedding.sparse:
         return "its embeddings are more than rows of a table"
-    if ops.compiling():
+    if compiling():
         return "torch.compile traces"
     if isinstance(edge_index, HeteroGraph):
         edge_index = edge_index.edge_index

@@ -4,9 +4,9 @@ together, each of the others by itself."""
 import torch_geometric.nn as pyg
 from torch_geometric.nn.conv import hetero_conv as theirs
 
-from .... import ops
 from ...._fallbacks import own_path
 from ...._guard import guarded
+from ...._modes import compiling
 from ...._modes import constant
 from ....hetero import HeteroGraph
 from ..._guards import Other
@@ -108,7 +108,7 @@ class HeteroConv(pyg.HeteroConv):
     def forward(self, *args_dict, **kwargs_dict):
         if len(args_dict) > 1 and isinstance(args_dict[1], HeteroGraph):
             return _on_graph(self, kwargs_dict, *args_dict)
-        if ops.compiling():
+        if compiling():
             found = None
             if len(args_dict) == 2 and not kwargs_dict:
                 found = compiled.forward(self, *args_dict)

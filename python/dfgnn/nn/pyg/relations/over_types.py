@@ -10,13 +10,13 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn.dense.linear import (
     HeteroDictLinear, HeteroLinear, Linear)
 
-from .... import ops
+from ...._modes import compiling
 from ...._relations.groups import alignment, product_type, take
 from ...._tables import tables
 from ....functional import gat_attention, gt_attention
 from ....hetero import HeteroGraph, gatherer, hetero_graph
-from ..._guards import Other
 from ..._exact import outside_autocast, result_type
+from ..._guards import Other
 from ..._linear import hooked
 from .._attention_convs import own_reason
 from .._edges import known, reverse
@@ -73,7 +73,7 @@ def _known(edges):
 
 
 def _refusal(layer, x_dict, edge_index_dict):
-    if ops.compiling():
+    if compiling():
         return "torch.compile traces"
     if not isinstance(x_dict, dict) or not isinstance(
             edge_index_dict, HeteroGraph) and not _known(edge_index_dict):

@@ -5,10 +5,9 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .... import ops
-from ...._edge_sums import degrees
+from ...._modes import compiling
 from ...._relations.groups import take
-from ....aggregation import spmm
+from ....aggregation import degrees, spmm
 from ....functional import gat_attention, score_attention
 from ....hetero import HeteroGraph, typed_graph
 from ..._exact import outside_autocast, result_type, softmax_type
@@ -78,7 +77,7 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
         return _on_graph(layer, edge_index, x, edge_attr, wanted)
     reason = attends(layer, edge_index, x, edge_attr)
     if reason is None and (
-            ops.compiling() or size is not None
+            compiling() or size is not None
             or type(edge_type) is not Tensor or edge_type.dim() != 1
             or edge_attr is not None and (
                 edge_attr.size(0) != edge_type.numel())):
@@ -93,7 +92,7 @@ def relational(layer, x, edge_index, edge_type=None, edge_attr=None,
 
 def _on_graph(layer, graph, x, edge_attr, wanted):
     reason = attends(layer, graph.edge_index, x, edge_attr)
-    if reason is None and (reverse(layer) or ops.compiling()):
+    if reason is None and (reverse(layer) or compiling()):
         reason = "messages flow to sources, or torch.compile traces"
     if reason is None and (graph.counts is not None or graph.num_relations
                            != layer.num_relations):

@@ -12,7 +12,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric import typing
 
-from .... import ops
+from ...._modes import compiling
 from ...._relations import groups
 from ...._relations.groups import take
 from ....aggregation import each_reduction, spmm
@@ -28,7 +28,7 @@ def _is_fast(layer):
 
 
 def _refusal(layer, x_l, x_r, edge_index, edge_type):
-    if ops.compiling():
+    if compiling():
         return "torch.compile traces"
     if not known(edge_index) or type(edge_type) is not Tensor \
             or edge_type.dim() != 1 \

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from ...._autocast import autocast_dtype, autocasting
+from ...._modes import autocast_dtype, autocasting
 from ...._relations.groups import take
 from ...._tables import tables
 from ....aggregation import spmm

@@ -8,9 +8,9 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from ...._loops import check_rows, loop_plan
+from ...._loops import check_rows
 from ....aggregation import spmm
-from ....convert import as_graph
+from ....convert import as_graph, loop_plan
 
 
 class Normalized(NamedTuple):

@@ -12,11 +12,10 @@ import torch
 import torch.nn.functional as F
 
 from .... import _capture_reads
-from ...._autocast import autocasting
 from ...._autograd import Kind, Recorded, by_operations, wants_gradient
 from ...._execute import generation
 from ...._kernel_links import ByEdge, Reduced, Sum
-from ...._modes import in_transform, needs_composite
+from ...._modes import autocasting, in_transform, needs_composite
 from ....errors import UnsupportedError
 from ....hetero import HeteroGraph
 from . import tiles
