@@ -5,7 +5,7 @@ import torch
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
-from . import _mlp_operator, _nodes, _program_calls, _program_operator
+from . import _mlp_kernels, _nodes, _program_calls, _program_operator
 from ._context import make_seed
 from ._steps import Steps
 from ._torch_library import operator
@@ -103,12 +103,12 @@ class _Recorder(Steps):
         return [made[k] for k in range(outputs)]
 
     def _execute_mlp(self, graph, settings, tensors, dtype):
-        if not _mlp_operator.has_kernels(settings, tensors, dtype,
+        if not _mlp_kernels.has_kernels(settings, tensors, dtype,
                                          graph.device):
             raise TraceError("its MLP on edges is torch's products, which "
                              "torch.compile fuses with what is around them")
-        about = _mlp_operator.about(settings, tensors, self.training)
-        made = self._operator(graph, _mlp_operator.run, about,
+        about = _mlp_kernels.about(settings, tensors, self.training)
+        made = self._operator(graph, _mlp_kernels.traced, about,
                               [t for t in tensors if t is not None])
         return [made[k] for k in range(len(settings.outputs))]
 

@@ -116,6 +116,10 @@ Settings = namedtuple(
     "scale slope dropout weights deterministic tf32 edge_use lse",
     defaults=("both", False))
 
+
+# the most features of an edge that kernels on a GPU multiply by W
+MOST_EDGE_FEATURES = 64
+
 # those of sums and reductions, by whether they have to be deterministic
 _SUMS = [Settings(0.0, 0.0, 0.0, False, deterministic, False)
          for deterministic in (False, True)]

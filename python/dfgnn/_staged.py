@@ -11,12 +11,11 @@ import math
 import torch
 
 from . import (
-    _evaluators, _found_mlps, _moved_sums, _nodes, _program_calls, _trace,
-    _translations)
+    _evaluators, _nodes, _program_calls, _rewrites, _trace, _translations)
 from ._checks import DTYPES
 from ._facts import NOT_BY_ROW, refuse, rows_of
-from ._found_mlps import INLINE
 from ._nodes import Node, mapped
+from ._rewrites import INLINE
 from ._trace import DST, EDGE, PARAM, SRC, TraceError, Value
 from ._trace_errors import at_line
 from ._translations import canonical, fit
@@ -76,7 +75,7 @@ class Stages:
         self.facts, self.with_dropout = facts, with_dropout
         self.called, self._levels, self._writes = {}, {}, {}
         self.outputs = [facts.now(n) for n in outputs]
-        for move in (_moved_sums.move, _found_mlps.find):
+        for move in (_rewrites.move_sums, _rewrites.find_mlps):
             move(facts, self._needed([*self.outputs, *effects]),
                  [*self.outputs, *effects])
             self.outputs = [facts.now(n) for n in outputs]
@@ -97,7 +96,7 @@ class Stages:
             if wanted.get(level):
                 self.programs[level] = Stage(self, wanted, level)
         self.steps = list(self._ordered(effects))
-        self.random = any(canonical(n.name) == "dropout" and _found_mlps.drops(n)
+        self.random = any(canonical(n.name) == "dropout" and _rewrites.drops(n)
                           for n in self._needed(self.outputs))
 
     def fact(self, node):

@@ -4,12 +4,12 @@ import functools
 
 import torch
 
-from . import _found_mlps, _mlp_kernels, _nodes, _program_calls
+from . import _mlp_kernels, _nodes, _program_calls, _rewrites
 from ._context import make_seed
 from ._facts import Facts, refuse
-from ._staged import Stages
-from ._trace import DST, EDGE, SRC
 from ._nodes import Node, mapped
+from ._staged import Stages
+from ._trace import DST, EDGE, PARAM, SRC, TraceError
 from .convert import as_graph
 
 
@@ -208,7 +208,7 @@ class Steps:
             tensor, order = self._native(run, x)
             return tensor if order == "caller" else \
                 run.graph.to_caller_order(self._by_edge(run, x))
-        run.found[node] = _found_mlps.run(
+        run.found[node] = _rewrites.run(
             run.graph, node.function,
             lambda x: self._native(run, x)[0], by_edge,
             self._execute_mlp), None
@@ -270,3 +270,55 @@ def staged(nodes, tree, effects={}, with_dropout=True, whole=True):
                    "scatter a dim_size")
     return Steps(Stages(facts, outputs, [*effects.values()], with_dropout),
                  tree, effects)
+
+
+# ---- edge programs with wide linear maps ---------------------------------------
+
+# the most products that a program computes for an edge: DFGNN_BIND_PRODUCTS of C
+MOST_PRODUCTS = 1 << 14
+
+
+def _check_mlps(steps, writes):
+    """Raises TraceError unless MLPs and programs are all that runs by edge.
+    writes: whether values between them may be tensors by edge."""
+    kinds = steps.called
+    if "mlp" not in kinds.values():
+        raise TraceError("its linear maps are no MLP on edges: layers of sums "
+                         "of maps of i, j and e, with one activation between "
+                         "them")
+    for node, kind in kinds.items():
+        fact = steps.facts.of(node)
+        if kind != "mlp" and fact.rows == _nodes.EDGES and (
+                kind == "wide" or fact.place == EDGE):
+            raise TraceError((node.line + ": " if node.line else "") +
+                             f"{node.name} would write {list(node.shape[1:])} "
+                             "for each edge outside of the MLP")
+    if writes:
+        return
+    between = {node for stage in steps.programs for node in (
+        *stage.inputs, *stage.outputs)} - set(steps.stages.outputs)
+    for node in map(steps.facts.now, between):
+        fact = steps.facts.of(node)
+        if fact.rows == _nodes.EDGES and fact.role not in ("given", "lift"):
+            raise TraceError(f"{list(node.shape[1:])} for each edge would be "
+                             "written between it and a program")
+
+
+def steps_of(trace, writes=True):
+    """(the Steps, the tensors that it is given) of what a function returns,
+    trace(recorder); raises TraceError if it is not one of MLPs on edges.
+    writes: whether what is between those and programs may be written."""
+    recorder = _nodes.Noted()
+    try:
+        values, _ = trace(recorder)
+        handles = [v.handle for v in values]
+        if any(isinstance(x, float) or v.place == PARAM
+               for x, v in zip(handles, values)):
+            raise TraceError("it returns a value that has no rows")
+        if len({t.dtype for t in recorder.tensors}) != 1:
+            raise TraceError("its tensors are of several types")
+        steps = staged(recorder.nodes, handles, whole=False)
+    except (TraceError, TypeError, RuntimeError) as error:
+        raise TraceError(str(error)) from None
+    _check_mlps(steps, writes)
+    return steps, recorder.tensors

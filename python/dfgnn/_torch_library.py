@@ -85,8 +85,8 @@ def place(graph, num_src, num_dst):
 
 
 class Family(Kind):
-    """Calls of one kind: subclasses have a name and these methods, and their
-    module has one of them as its run."""
+    """Calls of one kind: subclasses have a name and these methods, and _FAMILIES
+    says where there is one of each."""
 
     name = None
 
@@ -173,8 +173,9 @@ class Family(Kind):
 # ask for.  torch keeps in files what it made of a call, by the names in it: a
 # family of which something else is made, or whose counts say something else,
 # has another name
-_MODULES = {"operator-2": "ops", "program": "_program_operator",
-            "mlp": "_mlp_operator", "relations": "_relations.operator"}
+_FAMILIES = {"operator-2": "ops.run", "program": "_program_operator.run",
+             "mlp": "_mlp_kernels.traced",
+             "relations": "_relations.operator.run"}
 
 
 def operator(listed, suffix=""):
@@ -185,9 +186,10 @@ def operator(listed, suffix=""):
 
 @functools.lru_cache(maxsize=None)
 def _family(name):
-    if name not in _MODULES:
+    if name not in _FAMILIES:
         raise ValueError(f"{name} calls are of another version of dfgnn")
-    return importlib.import_module("." + _MODULES[name], __package__).run
+    module, _, family = _FAMILIES[name].rpartition(".")
+    return getattr(importlib.import_module("." + module, __package__), family)
 
 
 def _recorded(name, *arguments):

@@ -434,8 +434,9 @@ def _over(name):
     return method
 
 
-OVER_EDGES = [f"{what}_{way}" for way in ("in", "out", "rel") for what in (
+_OVER_EDGES = [f"{what}_{way}" for way in ("in", "out", "rel") for what in (
     "sum", "mean", "max", "min", "softmax", "logsumexp")]
+
 
 def _pow(x, exponent):
     if not isinstance(exponent, (int, float)):
@@ -474,8 +475,28 @@ _METHODS.update({
     "layer_norm": _layer_norm, "rms_norm": _rms_norm, "softmax": _softmax,
     "transpose": _transpose, "swapaxes": _transpose, "permute": _permute,
     "contiguous": lambda x: x})
-_METHODS.update({name: _over(name) for name in OVER_EDGES})
+_METHODS.update({name: _over(name) for name in _OVER_EDGES})
 
 
 def method(name):
     return _METHODS[name]
+
+
+def _function_over(name):
+    def over(x):
+        if not isinstance(x, Value):
+            raise TypeError(f"{name} is called in the function of an "
+                            f"edge_program, with a value; got "
+                            f"{type(x).__name__}")
+        return _METHODS[name](x)
+    what, way = name.rsplit("_", 1)
+    edges = {"in": "in-edges of each destination",
+             "out": "out-edges of each source",
+             "rel": "edges of each relation"}[way]
+    over.__name__ = over.__qualname__ = name
+    over.__doc__ = f"The {what} over the {edges}, in an edge program."
+    return over
+
+
+OVER_EDGES = {name: _function_over(name) for name in _OVER_EDGES}
+"""By name the functions that reduce over edges, for functions of the user's."""

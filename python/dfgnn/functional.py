@@ -16,7 +16,7 @@ from ._context import make_seed
 from ._evaluators import keep_factors
 from ._modes import autocast, compiling, jit_tracing, needs_composite
 from ._operators import (
-    OPERATORS, Settings, by_edge, check_call, recipe, settings_of)
+    MOST_EDGE_FEATURES, OPERATORS, Settings, by_edge, check_call, recipe, settings_of)
 from ._torch_library import untraced_looped_graph
 from ._values import refuse_values
 from .convert import known_graph, looped_graph
@@ -179,10 +179,6 @@ def _one_of(name, value, words):
         raise ValueError(f"{name} must be one of {', '.join(words)}, got "
                          f"{value!r}")
     return value
-
-
-# the most features of an edge that kernels on a GPU multiply by W
-MOST_EDGE_FEATURES = 64
 
 
 def _edge_inputs(edge_attr, edge_weight, edge_bias, query):

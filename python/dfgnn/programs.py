@@ -16,18 +16,17 @@ from typing import NamedTuple
 import torch
 
 from . import (
-    _abi, _evaluators, _found_mlps, _program_calls, _program_operator,
-    _trace, _wide_programs)
+    _abi, _evaluators, _program_calls, _program_operator, _rewrites, _steps,
+    _trace)
 from ._checks import check_tensor
 from ._context import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
-from ._names import LETTERS, MessageFunction, Names
+from ._names import LETTERS, MessageFunction, Names, plain, surroundings
 from ._program_calls import EDGE, PARAM, SRC
 from ._relations import by_type
 from ._steps import Steps
-from ._surroundings import plain, surroundings
 from ._torch_library import place
-from ._trace import OVER_EDGES, TraceError, Value, method
+from ._trace import OVER_EDGES, TraceError
 from .convert import as_graph
 from .errors import Error, InvalidError, UnsupportedError
 from .graph import Graph
@@ -39,36 +38,19 @@ __all__ = ["EdgeProgram", "TraceError", "edge_program", "softmax",
 
 # ---- softmax and reductions over edges --------------------------------------
 
-def _over(name):
-    def over(x):
-        if not isinstance(x, Value):
-            raise TypeError(f"{name} is called in the function of an "
-                            f"edge_program, with a value; got "
-                            f"{type(x).__name__}")
-        return method(name)(x)
-    what, way = name.rsplit("_", 1)
-    edges = {"in": "in-edges of each destination",
-             "out": "out-edges of each source",
-             "rel": "edges of each relation"}[way]
-    over.__name__ = over.__qualname__ = name
-    over.__doc__ = f"The {what} over the {edges}, in an edge program."
-    return over
-
-
-_OVER = {name: _over(name) for name in OVER_EDGES}
-globals().update(_OVER)
+globals().update(OVER_EDGES)
 
 
 def softmax(x):
     """The softmax over the in-edges of each destination, in an edge
     program; each axis has its own."""
-    return _OVER["softmax_in"](x)
+    return OVER_EDGES["softmax_in"](x)
 
 
 def logsumexp(x):
     """log(sum(exp(x))) over the in-edges of each destination, in an edge
     program."""
-    return _OVER["logsumexp_in"](x)
+    return OVER_EDGES["logsumexp_in"](x)
 
 
 # ---- calls ------------------------------------------------------------------
@@ -424,7 +406,8 @@ class EdgeProgram(MessageFunction):
                 self._found[key] = traced
             tensors = recorder.tensors
         if _wide_serves(traced, graph):
-            made = _wide_programs.run(traced.wide, graph, rows)
+            with torch.autocast(graph.device.type, enabled=False):
+                made = traced.wide.run(graph, lambda key: rows[key[1]])
         else:
             made = self._run_program(graph, traced, tensors)
         return made, traced.outputs, traced.single
@@ -446,15 +429,15 @@ class EdgeProgram(MessageFunction):
     # ---- wide linear maps
 
     def _wide(self, recorder, given, others):
-        """The form that _wide_programs gives a function in which a recorder found wide
+        """The form that _steps gives a function in which a recorder found wide
         linear maps: (its Steps, tensors), or (why there are none, None); (None,
         None) if it found none."""
-        if recorder.widest <= _found_mlps.INLINE:
+        if recorder.widest <= _rewrites.INLINE:
             return None, None
         try:
-            return _wide_programs.steps_of(
+            return _steps.steps_of(
                 lambda rows: self._trace(rows, None, given, others),
-                writes=recorder.widest > _wide_programs.PROGRAM)
+                writes=recorder.widest > _steps.MOST_PRODUCTS)
         except TraceError as error:
             return str(error), None
 

@@ -16,11 +16,12 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from . import _capture_reads, programs
+from . import _capture_reads
 from ._checks import DTYPES
 from ._evaluators import scattered
 from ._modes import compiling, needs_composite
 from ._remember import remember
+from ._trace import OVER_EDGES
 from .aggregation import aggregate, spmm
 from .graph import Graph
 
@@ -253,7 +254,7 @@ def softmax(src, index: Optional[Tensor] = None,
     segments of ptr.  In the function of an edge_program, softmax(x) is that
     over the in-edges of each destination."""
     if not isinstance(src, torch.Tensor) or index is None and ptr is None:
-        return programs.softmax(src)
+        return OVER_EDGES["softmax_in"](src)
     if index is None and ptr is not None:
         dim = dim + src.dim() if dim < 0 else dim
         index, num_nodes = _known_index(ptr, src.size(dim)), ptr.numel() + 1

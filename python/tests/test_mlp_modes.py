@@ -5,7 +5,7 @@ import torch
 
 import dfgnn
 import dfgnn.nn
-from dfgnn import _mlp_formula, _mlp_operator
+from dfgnn import _mlp_formula, _mlp_kernels
 from mlp_cases import agree, graph_of, layers_of, reduced, tensor
 
 
@@ -152,7 +152,7 @@ def test_the_operator_is_what_torch_expects():
     fields = [tensors[0], None, tensors[1], *[None] * 4, tensors[2], None]
     torch.library.opcheck(
         torch.ops.dfgnn.call.default,
-        ("mlp", *_mlp_operator.about(settings, fields, False), tensors, None,
+        ("mlp", *_mlp_kernels.about(settings, fields, False), tensors, None,
          graph.id, 20, 20, 80))
 
 

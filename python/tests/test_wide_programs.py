@@ -127,11 +127,11 @@ def test_norm_residual_and_sum_are_in_the_call(edges, calls):
 
 
 def test_a_call_is_traced_once(edges, monkeypatch):
-    from dfgnn import _wide_programs
+    from dfgnn import _steps
     given, params = tensors()
     graph, program = dfgnn.as_graph(edges, (M, N)), edge_program(mesh.function)
     first = program(graph, **given, **params)
-    monkeypatch.setattr(_wide_programs, "steps_of", None)
+    monkeypatch.setattr(_steps, "steps_of", None)
     assert torch.equal(program(graph, **given, **params), first)
 
 

@@ -8,10 +8,9 @@ from .._links import (
     EdgeScores, Finish, Gate, Linear as Product, Plane, Scores, Slot,
     is_small)
 from ..graph import Graph
-from ._guards import (
-    Other, dropout_of, edge_features, linear, number, own, pair, product,
-    single, sums)
-from ._node import fits, graph_of, named, node, recipe, run
+from ._node import (
+    Other, dropout_of, edge_features, fits, graph_of, linear, named, node,
+    number, own, pair, product, recipe, run, single, sums)
 
 
 def _products(tensors, sides, width):

@@ -7,8 +7,8 @@ from .._modes import untraced
 from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
 from ..graph import Graph
-from ._guards import surroundings
 from ._linear import glorot_, reset
+from ._node import surroundings
 
 FLOWS = ("source_to_target", "target_to_source")
 # methods of PyG's MessagePassing, which the layers here do not have

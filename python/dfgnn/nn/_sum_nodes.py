@@ -13,10 +13,9 @@ from .._stamp import is_stamped, stamp
 from ..graph import Graph
 from ..messages import MOST_PROJECTED
 from ..ops import normalization
-from ._guards import (
-    PLAIN_TENSORS, Other, is_matrix, known, linear, number, own, pair, product,
-    reduction, single, sums)
-from ._node import fits, graph_of, named, node, recipe, run
+from ._node import (
+    Other, PLAIN_TENSORS, fits, graph_of, is_matrix, known, linear, named,
+    node, number, own, pair, product, recipe, reduction, run, single, sums)
 
 
 @node

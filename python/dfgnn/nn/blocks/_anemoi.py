@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from ...functional import gt_attention
-from .._guards import Other, known
 from .._linear import hooked, is_product
+from .._node import Other, known
 from ._block import Row
 
 

@@ -10,9 +10,9 @@ from ..._fallbacks import own_path
 from ..._modes import autocast_dtype, compiling
 from ...errors import InvalidError, UnsupportedError
 from ...mlps import edge_mlp
-from .._guards import PLAIN_TENSORS, Other, surroundings
 from .._linear import LINEARS
 from .._networks import Norm, after_linear, flat, norm_of, without_nothing
+from .._node import PLAIN_TENSORS, Other, surroundings
 
 
 class Row(NamedTuple):

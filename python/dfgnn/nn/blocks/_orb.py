@@ -4,8 +4,8 @@ import torch
 
 from ..._remember import remember
 from ...convert import as_graph
-from .._guards import Other
 from .._linear import hooked
+from .._node import Other
 from ._block import Row, call, mlp_of, modules_of
 
 

@@ -5,8 +5,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..._formulas import degrees_of
 from ...convert import as_graph
-from .._guards import Other, known
 from .._linear import hooked
+from .._node import Other, known
 from ._block import Row, call, keeps_type, mlp_of, modules_of, then
 
 

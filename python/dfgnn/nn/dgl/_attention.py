@@ -10,9 +10,8 @@ from torch import nn
 from ..._kernel_links import Attention
 from ..._links import Finish, Linear as Product, Slot
 from .. import _attention_nodes as nodes, _attention_steps as steps
-from .._guards import Other, is_matrix, product
 from .._linear import hooked
-from .._node import fits, node, recipe, run
+from .._node import Other, fits, is_matrix, node, product, recipe, run
 from ._messages import graph_of, without_edges
 
 

@@ -17,7 +17,7 @@ from ..._modes import autocast_dtype, compiling
 from ...aggregation import aggregate, reduce_edges, spmm
 from ...convert import as_graph
 from ...errors import InvalidError, UnsupportedError
-from .._guards import PLAIN_TENSORS, Other, surroundings
+from .._node import PLAIN_TENSORS, Other, surroundings
 
 # Sums without weights of fewer features than _NARROW over more edges than _MANY
 # are DGL's on a CPU, where it takes .7 to 1.1 times as long in one thread (8 to

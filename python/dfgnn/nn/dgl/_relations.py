@@ -10,8 +10,8 @@ from ...aggregation import spmm
 from ...functional import gt_attention
 from ...hetero import typed_graph
 from .._exact import outside_autocast, result_type
-from .._guards import Other, surroundings
 from .._linear import hooked
+from .._node import Other, surroundings
 from ._attention import ends
 
 

@@ -15,7 +15,7 @@ from ... import _fallbacks
 from ..._guard import guarded
 from ..._over import over, own
 from ...errors import InvalidError, UnsupportedError
-from .._guards import Other, surroundings
+from .._node import Other, surroundings
 from . import _messages
 
 # Methods of a graph, and the functions of dgl.ops, that reduce messages.

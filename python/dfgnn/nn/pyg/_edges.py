@@ -17,7 +17,7 @@ from ..._remember import recall, remember
 from ...convert import as_graph
 from ...errors import InvalidError
 from ...graph import Graph
-from .._guards import known
+from .._node import known
 
 
 

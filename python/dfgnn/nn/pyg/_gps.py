@@ -10,10 +10,10 @@ from ..._links import Linear as Product, Slot
 from ..._modes import compiling
 from ..._pairs import pairs_of
 from ...errors import InvalidError
-from .._guards import (
-    PLAIN_TENSORS, Other, is_matrix, linear, own, surroundings, watched)
 from .._linear import LINEARS, hooked
-from .._node import fits, recipe, run
+from .._node import (
+    Other, PLAIN_TENSORS, fits, is_matrix, linear, own, recipe, run,
+    surroundings, watched)
 from ._mixin import Fused
 
 LINEARS.add(torch.nn.modules.linear.NonDynamicallyQuantizableLinear)

@@ -10,13 +10,11 @@ from torch_geometric.nn import Linear, MessagePassing, aggr
 from ..._checks import DTYPES, ShapeError
 from ..._fallbacks import own_path
 from ..._guard import guarded, own_propagate
-from ..._modes import compiling
-from ..._modes import constant
+from ..._modes import compiling, constant
 from ...errors import InvalidError
 from ...graph import Graph
-from .._guards import REDUCTIONS, plain, surroundings
 from .._linear import LINEARS
-from .._node import first
+from .._node import REDUCTIONS, first, plain, surroundings
 from ._edges import Looped, edges_as_given, wide
 
 # The methods that define a layer: whoever replaces one of them gets PyG's own

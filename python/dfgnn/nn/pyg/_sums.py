@@ -10,9 +10,9 @@ from ..._modes import compiling
 from ...aggregation import degrees, each_reduction, spmm
 from ...graph import Graph
 from ...mlps import edge_mlp
-from .._guards import watched
 from .._linear import hooked, is_product, takes
 from .._networks import after_linear
+from .._node import watched
 from . import _traced as traced
 from ._edges import (
     Looped, edges_as_given, ends, graph_of, known, remember,

@@ -11,8 +11,8 @@ from torch import Tensor
 from ...._modes import compiling
 from ....errors import InvalidError
 from ....hetero import hetero_graph
-from ..._guards import _GLOBAL_HOOKS, Other, surroundings
 from ..._linear import hooked
+from ..._node import _GLOBAL_HOOKS, Other, surroundings
 from .._edges import known
 from .._mixin import Fused, fits, own_obstacle
 from . import shares

@@ -6,10 +6,9 @@ from torch_geometric.nn.conv import hetero_conv as theirs
 
 from ...._fallbacks import own_path
 from ...._guard import guarded
-from ...._modes import compiling
-from ...._modes import constant
+from ...._modes import compiling, constant
 from ....hetero import HeteroGraph
-from ..._guards import Other
+from ..._node import Other
 from .._mixin import Fused
 from . import compiled, shares
 from .calls import Call, run_calls

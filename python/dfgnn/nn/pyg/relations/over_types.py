@@ -16,8 +16,8 @@ from ...._tables import tables
 from ....functional import gat_attention, gt_attention
 from ....hetero import HeteroGraph, gatherer, hetero_graph
 from ..._exact import outside_autocast, result_type
-from ..._guards import Other
 from ..._linear import hooked
+from ..._node import Other
 from .._attention_convs import own_reason
 from .._edges import known, reverse
 from .._mixin import attempt, fits, unfit, usual

@@ -7,7 +7,7 @@ import operator
 import torch
 from torch import fx
 
-from ..._guards import Other
+from ..._node import Other
 from .._mixin import Fused, unfit
 from .calls import Call, described, run_calls
 
