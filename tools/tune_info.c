@@ -2,7 +2,6 @@
 #include "lib/registry.h"
 #include "tools/kernels.h"
 #include "tools/layers.h"
-#include "tools/ranks.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 #include <stdlib.h>
@@ -95,7 +94,6 @@ static void put_environment(json_t *rows) {
 static void put_versions(json_t *rows) {
   fact(rows, "version", "dfgnn", dfgnn_version());
   fact(rows, "version", "jansson", JANSSON_VERSION);
-  fact(rows, "version", "mpi", tool_ranks_library());
   fact(rows, "version", "backends", "cpu cuda");
   number(rows, "version", "variants", (double)dfgnn_variant_count(), "");
 }

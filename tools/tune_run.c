@@ -2,7 +2,6 @@
 #include "tools/fleet.h"
 #include "tools/job.h"
 #include "tools/lookup.h"
-#include "tools/ranks.h"
 #include "tools/recorded.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -32,7 +31,6 @@ static int count_doubtful(const dfgnn_decision *decision) {
 
 static int stop(void *data) {
   const run *r = data;
-  tool_ranks_attend();
   return tool_interrupted() || tool_now() >= r->deadline;
 }
 
@@ -138,18 +136,14 @@ static int check_store(run *r, const tool_case *each) {
 
 /* Neighbouring problems go to different shards, so that each has big and small
  * graphs. */
-static int in_shard(const tool_settings *s, size_t index) {
+static int wanted(void *data, size_t index) {
+  const tool_settings *s = ((const run *)data)->settings;
   if (s->shards) {
     if (index % (size_t)s->shards != (size_t)s->shard - 1)
       return 0;
     index /= (size_t)s->shards;
   }
   return !s->parts || index % (size_t)s->parts == (size_t)s->part;
-}
-
-static int wanted(void *data, size_t index) {
-  const run *r = data;
-  return in_shard(r->settings, index) && tool_ranks_take(index);
 }
 
 /* --again noisy leaves problems alone that have no noisy rows. */
@@ -293,7 +287,7 @@ static int measure(void *data, json_t *rows) {
               "%d of %d problems rest on noisy measurements; the same "
               "command with --again noisy makes those again",
               r.noisy, r.problems);
-  if (status == TOOL_TIME_LIMIT && tool_ranks_speak())
+  if (status == TOOL_TIME_LIMIT)
     (void)tool_error("time limit reached; the same command resumes");
   if (status)
     return status;
@@ -306,24 +300,18 @@ static int all(tool_settings *settings, const tool_graphs *graphs,
                const char *job_hash) {
   work w = {settings, graphs, job_hash, tool_now()};
   tool_member member[TOOL_FLEET_MAX];
-  int count = 0, status = TOOL_DONE, ranks = tool_ranks_launched();
-  const char *device = settings->device;
-  if (ranks && !strcmp(device, "auto"))
-    device = "all";
-  if (ranks || !strcmp(device, "all") || strchr(device, ','))
-    status = tool_fleet_find(member, &count, device);
+  int count = 0, status = TOOL_DONE;
+  if (!strcmp(settings->device, "all") || strchr(settings->device, ','))
+    status = tool_fleet_find(member, &count, settings->device);
   if (status)
     return status;
   json_t *rows = json_array();
   if (count == 1)
     settings->device = member[0].device;
-  if (ranks)
-    status = tool_ranks_run(rows, settings, member, count, measure, &w);
-  else if (count > 1)
-    status = tool_fleet_run(rows, settings, member, count, measure, &w);
-  else
-    status = measure(&w, rows);
-  if (status == TOOL_USAGE || !tool_ranks_speak()) {
+  status = count > 1
+               ? tool_fleet_run(rows, settings, member, count, measure, &w)
+               : measure(&w, rows);
+  if (status == TOOL_USAGE) {
     json_decref(rows);
     return status;
   }
@@ -371,10 +359,8 @@ const tool_command tune_run = {
         "that are stored are not made again, an interrupted run loses "
         "nothing, and the same command resumes. With several devices, or "
         "--device all for all GPUs, each has a process; devices of one model "
-        "share the problems. Where dfgnn is built --with-mpi, so do the "
-        "processes of 'mpirun dfgnn-tune run', of any number of hosts: each "
-        "takes the next problem that nobody has, and stores of different "
-        "hosts are merged into each other at the end. --recorded measures "
+        "share the problems; --shard shares them among hosts. --recorded "
+        "measures "
         "what programs met that ran with DFGNN_RECORD, or what a step of a "
         "PyTorch model needs.\n"
         "\n"

@@ -12,7 +12,6 @@ class Dfgnn(AutotoolsPackage):
     version("0.3.0")
 
     variant("metis", default=True, description="Order graphs by METIS too")
-    variant("mpi", default=False, description="Tune on several hosts by MPI")
     variant("python", default=True, description="Install the PyTorch package")
 
     depends_on("c", type="build")
@@ -31,15 +30,11 @@ class Dfgnn(AutotoolsPackage):
     depends_on("util-linux")
     depends_on("check")
     depends_on("metis", when="+metis")
-    depends_on("mpi", when="+mpi")
     extends("python", when="+python")
     depends_on("py-torch", when="+python", type="run")
 
     def configure_args(self):
-        return [
-            *self.with_or_without("metis"),
-            *self.with_or_without("mpi"),
-        ]
+        return self.with_or_without("metis")
 
     @run_after("install")
     def install_python(self):
