@@ -6,6 +6,7 @@ import ctypes
 import functools
 import struct
 import weakref
+from collections import namedtuple
 from typing import NamedTuple, Optional
 
 import torch
@@ -13,6 +14,41 @@ import torch
 from . import _abi, _capture_reads, _measure, _native
 from ._context import current_raw_stream, with_room
 from ._library import check, failure, library
+from ._modes import constant
+
+Settings = namedtuple(
+    "Settings",
+    "scale slope dropout weights deterministic tf32 edge_use lse",
+    defaults=("both", False))
+
+# those of sums and reductions, by whether they have to be deterministic
+_SUMS = [Settings(0.0, 0.0, 0.0, False, deterministic, False)
+         for deterministic in (False, True)]
+
+
+@constant  # torch.compile starts again when the setting changes
+def tf32_allowed():
+    if hasattr(torch._C, "_get_fp32_precision_getter"):
+        # get_float32_matmul_precision() raises if the newer settings are used
+        return torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return torch.get_float32_matmul_precision() != "highest"
+
+
+def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
+                lse=False):
+    tf32 = (value.is_cuda and value.dtype == torch.float32
+            and tf32_allowed())
+    return Settings(float(scale), float(slope), dropout, bool(return_weights),
+                    torch.are_deterministic_algorithms_enabled(), tf32,
+                    edge_use, lse)
+
+
+def sum_settings():
+    """The Settings of sums and reductions."""
+    return _SUMS[int(torch.are_deterministic_algorithms_enabled())]
+
+
+# ---- plans --------------------------------------------------------------------
 
 _generation = 0
 

@@ -8,9 +8,10 @@ import torch
 
 from . import _abi, _execute, _operators
 from ._context import raw_stream
+from ._execute import sum_settings
 from ._links import add
 from ._loops import fill_loops, loop_features
-from ._operators import OPERATORS, sum_settings
+from ._operators import OPERATORS
 from ._stamp import stamp
 from .aggregation import sums
 from .functional import attend

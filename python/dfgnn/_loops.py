@@ -5,8 +5,8 @@ import torch
 from . import _operators
 from ._checks import DTYPES
 from ._evaluators import scattered
+from ._execute import sum_settings
 from ._library import check, library
-from ._operators import sum_settings
 from .errors import InvalidError
 from .graph import Graph
 

@@ -12,7 +12,6 @@ from . import _abi, _capture_reads, _execute
 from ._checks import DTYPES, check_tensor, describe
 from ._execute import Field, new, operator_form, source_of
 from ._library import check, library
-from ._modes import constant
 
 # A tensor of a pass: field is its member of dfgnn_args, name what users call it.
 # dims: a letter for each dimension: N destinations, M sources, H heads, D
@@ -111,40 +110,8 @@ OPERATORS = {name: Operator(name) for name in _abi.OPS}
 
 # ---- calls ------------------------------------------------------------------
 
-Settings = namedtuple(
-    "Settings",
-    "scale slope dropout weights deterministic tf32 edge_use lse",
-    defaults=("both", False))
-
-
 # the most features of an edge that kernels on a GPU multiply by W
 MOST_EDGE_FEATURES = 64
-
-# those of sums and reductions, by whether they have to be deterministic
-_SUMS = [Settings(0.0, 0.0, 0.0, False, deterministic, False)
-         for deterministic in (False, True)]
-
-
-@constant  # torch.compile starts again when the setting changes
-def tf32_allowed():
-    if hasattr(torch._C, "_get_fp32_precision_getter"):
-        # get_float32_matmul_precision() raises if the newer settings are used
-        return torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return torch.get_float32_matmul_precision() != "highest"
-
-
-def settings_of(value, scale, slope, dropout, return_weights, edge_use="both",
-                lse=False):
-    tf32 = (value.is_cuda and value.dtype == torch.float32
-            and tf32_allowed())
-    return Settings(float(scale), float(slope), dropout, bool(return_weights),
-                    torch.are_deterministic_algorithms_enabled(), tf32,
-                    edge_use, lse)
-
-
-def sum_settings():
-    """The Settings of sums and reductions."""
-    return _SUMS[int(torch.are_deterministic_algorithms_enabled())]
 
 
 def by_edge(op, inputs, change):

@@ -10,8 +10,8 @@ import torch
 from . import _abi, _execute
 from ._autograd import ResultAlias, Kind, Recorded, wants_gradient
 from ._checks import DTYPES as TYPES
+from ._execute import sum_settings
 from ._library import check, library
-from ._operators import sum_settings
 from ._program_handle import (  # noqa: F401 - used as this module's
     COTANGENT, DST, EDGE, GRADIENT, INPUT, OUTPUT, PARAM, REL, SRC, Program,
     gradient, named, parse, trained)

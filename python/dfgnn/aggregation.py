@@ -9,8 +9,9 @@ from torch import Tensor
 from . import _formulas, ops
 from ._autograd import Kind, Recorded
 from ._checks import DTYPES, ShapeError, describe
+from ._execute import sum_settings
 from ._modes import compiling, jit_tracing, needs_composite
-from ._operators import OPERATORS, recipe, sum_settings
+from ._operators import OPERATORS, recipe
 from ._torch_library import untraced_graph, untraced_looped_graph
 from ._values import is_adjacency, refuse_values, values_like
 from .convert import known_graph

@@ -1,12 +1,16 @@
-"""Graphs from whatever describes one: edge lists, matrices, PyG and DGL."""
+"""Graphs from whatever describes one: edge lists, matrices, PyG and DGL, files
+and generators."""
 
+import ctypes
 import weakref
 from typing import Any, Optional
 
 import torch
 
-from . import _capture_reads, _native
+from . import _abi, _capture_reads, _native
 from ._checks import check_count, check_index, describe
+from ._handle import TORCH_TYPES, view
+from ._library import check, library
 from ._modes import jit_tracing, torchs_cuda_graphs, unwrapped
 from ._stamp import is_stamped, stamp
 from .graph import Graph, _host_ptr, _sizes
@@ -71,6 +75,14 @@ def as_graph(edges, num_nodes=None, *, graph_ptr=None,
     raise TypeError(
         "a graph must be a dfgnn.Graph, an edge_index tensor, CSR tensors, a "
         "sparse matrix, or a graph of PyG or DGL, got " + describe(edges))
+
+
+def of_sizes(edges, sizes):
+    """as_graph() of a call, where an edge_index has as many nodes as sizes(),
+    (sources, destinations), says by the rows of the call's tensors."""
+    if isinstance(edges, torch.Tensor) and edges.layout == torch.strided:
+        return as_graph(edges, sizes())
+    return as_graph(edges)
 
 
 def known_graph(edges, num_nodes, loops=False):
@@ -313,6 +325,43 @@ def _from_scipy(matrix, num_nodes, options):
     matrix = matrix.tocsr()
     return Graph(torch.from_numpy(matrix.indptr),
                  torch.from_numpy(matrix.indices), matrix.shape[1], **options)
+
+
+# ---- files and generators ---------------------------------------------------
+
+def _copied(pointer, count, kind):
+    return view(pointer, count, TORCH_TYPES[kind], torch.device("cpu")).clone()
+
+
+def _taken(pointer, family):
+    try:
+        csr = pointer.contents
+        graph_ptr = None
+        if csr.graph_ptr:
+            graph_ptr = _copied(csr.graph_ptr, csr.graphs + 1, _abi.INDEX_I64)
+        return Graph(
+            _copied(csr.offsets, csr.destinations + 1, csr.offset_type),
+            _copied(csr.indices, csr.edges, csr.index_type), csr.sources,
+            graph_ptr=graph_ptr, family=family,
+            name=csr.name.decode() if csr.name else None)
+    finally:
+        library().dfgnn_csr_free(pointer)
+
+
+def generate(spec, family=None):
+    """The Graph of a specification such as "sbm-pattern:batch=256,seed=1";
+    dfgnn-graph(1) lists the kinds."""
+    pointer = ctypes.POINTER(_abi.Csr)()
+    check(library().dfgnn_csr_generate(ctypes.byref(pointer), spec.encode()))
+    return _taken(pointer, family)
+
+
+def read(path, family=None):
+    """The Graph of a file in one of the formats dfgnn-graph(1) names."""
+    pointer = ctypes.POINTER(_abi.Csr)()
+    check(library().dfgnn_csr_read(ctypes.byref(pointer),
+                                   str(path).encode()))
+    return _taken(pointer, family)
 
 
 # ---- what torch.jit.trace records --------------------------------------------

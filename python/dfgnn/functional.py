@@ -14,9 +14,10 @@ from . import _formulas, ops
 from ._checks import describe
 from ._context import make_seed
 from ._evaluators import keep_factors
+from ._execute import Settings, settings_of
 from ._modes import autocast, compiling, jit_tracing, needs_composite
 from ._operators import (
-    MOST_EDGE_FEATURES, OPERATORS, Settings, by_edge, check_call, recipe, settings_of)
+    MOST_EDGE_FEATURES, OPERATORS, by_edge, check_call, recipe)
 from ._torch_library import untraced_looped_graph
 from ._values import refuse_values
 from .convert import known_graph, looped_graph

@@ -14,7 +14,7 @@ from . import _execute, _mlp_formula, _mlp_kernels
 from ._checks import DTYPES as TYPES, check_tensor, describe
 from ._modes import autocast_dtype, compiling, needs_composite, untraced
 from ._torch_library import place
-from .convert import as_graph
+from .convert import of_sizes
 from .graph import Graph
 from .programs import (
     edge_program, max_in, max_out, softmax_in, softmax_out, sum_in, sum_out)
@@ -292,8 +292,8 @@ def _key(graph, weights, biases, call):
 
 @untraced
 def _called(graph, weights, biases, call):
-    graph = as_graph(graph, _sizes_of(call)) if _is_list(graph) else \
-        as_graph(graph)
+    if not isinstance(graph, Graph):
+        graph = of_sizes(graph, lambda: _sizes_of(call))
     if graph.exchange is not None:
         call = call._replace(**{
             name: graph.extend(getattr(call, name))

@@ -14,8 +14,9 @@ import torch
 from . import _abi, _capture_reads, _execute, _formulas, _operators
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
 from ._evaluators import keep_factors
+from ._execute import Settings, sum_settings
 from ._fallbacks import say_once, say_unfused
-from ._operators import OPERATORS, Settings, input_of, sum_settings
+from ._operators import OPERATORS, input_of
 from ._torch_library import Call, Family, place
 from .errors import UnsupportedError
 

@@ -27,7 +27,7 @@ from ._relations import by_type
 from ._steps import Steps
 from ._torch_library import place
 from ._trace import OVER_EDGES, TraceError
-from .convert import as_graph
+from .convert import of_sizes
 from .errors import Error, InvalidError, UnsupportedError
 from .graph import Graph
 from .hetero import HeteroGraph
@@ -90,13 +90,6 @@ def _tensors_of(given, others):
 def _static(shape):
     """Sizes that torch.compile then takes as they are."""
     return tuple([operator.index(n) for n in shape])
-
-
-def _graph_of(graph, given):
-    """An edge_index has as many nodes as the tensors have rows."""
-    if isinstance(graph, torch.Tensor) and graph.layout == torch.strided:
-        return as_graph(graph, _sizes_of(given))
-    return as_graph(graph)
 
 
 _ROWS = {"i": "N", "j": "M", "e": "E", "r": "R"}  # as check_tensor() has them
@@ -272,7 +265,8 @@ class EdgeProgram(MessageFunction):
     def _called(self, graph, given, others, composite):
         types = graph if isinstance(graph, HeteroGraph) else None
         if types is None:
-            graph = _graph_of(graph, given)
+            if not isinstance(graph, Graph):
+                graph = of_sizes(graph, lambda: _sizes_of(given))
         else:
             graph = types.with_relations()
             given = by_type.joined(types, given)

@@ -10,9 +10,9 @@ import torch
 
 from . import _abi, _execute, _handle, _measure, _tuned
 from ._checks import counted
-from ._files import read
 from ._program_handle import named
 from ._step_times import spread, tensors_in
+from .convert import read
 from .errors import InvalidError
 
 __all__ = ["Recording", "Tuned", "record"]

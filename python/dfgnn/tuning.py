@@ -7,10 +7,9 @@ from typing import Callable, Optional
 
 import torch
 
-from . import _abi, _execute, _handle, _operators, _tuned
-from . import recordings
-from ._files import generate, read  # noqa: F401 - part of this module
-from .convert import as_graph
+from . import _abi, _execute, _handle, _operators, _tuned, recordings
+from .convert import (  # noqa: F401 - part of this module
+    as_graph, generate, read)
 from .programs import EdgeProgram
 
 _DTYPES = {"f32": torch.float32, "f16": torch.float16,

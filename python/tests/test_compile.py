@@ -7,7 +7,8 @@ pytest.importorskip("torch._dynamo.testing")
 
 import dfgnn  # noqa: E402
 from dfgnn import nn, ops  # noqa: E402
-from dfgnn._operators import Settings, sum_settings  # noqa: E402
+from dfgnn._execute import (  # noqa: E402
+    Settings, sum_settings)
 
 from conftest import close, random_edges  # noqa: E402
 

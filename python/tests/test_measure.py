@@ -188,7 +188,7 @@ def test_threads_measure_once_and_get_right_results():
 def test_threads_that_plan_at_once_share_a_recipe_and_its_calls(monkeypatch):
     """Else the last one, which is young, keeps a choice that nobody measured."""
     graph, tensors = graph_of(22), [t.detach().unsqueeze(1) for t in inputs()]
-    settings = _operators.sum_settings()
+    settings = _execute.sum_settings()
     together, found = threading.Barrier(4), []
 
     def waiting(make):

@@ -26,7 +26,7 @@ import torch
 
 import dfgnn
 from dfgnn import _operators
-from dfgnn._operators import settings_of
+from dfgnn._execute import settings_of
 
 NODES, EDGES, WIDTH, HEADS = 10, 30, 64, 4
 

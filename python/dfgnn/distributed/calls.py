@@ -9,9 +9,9 @@ import torch
 from .. import _operators, functional
 from .._autograd import savable
 from .._checks import describe
+from .._execute import Settings, settings_of, sum_settings
 from .._modes import untraced
-from .._operators import (
-    OPERATORS, Settings, by_edge, check_inputs, sum_settings)
+from .._operators import OPERATORS, by_edge, check_inputs
 from ..aggregation import of_neighbours
 
 
@@ -217,7 +217,7 @@ def attend(graph, name, inputs, bias, dropout, scale, slope, return_weights,
     check_inputs(spec, inputs, {"N": n, "M": n, "E": graph.num_edges},
                  graph.device)
     value = inputs[spec.value]
-    settings = _operators.settings_of(
+    settings = settings_of(
         value, scale, slope, dropout if dropout < 1 else 0.0, False, **edges)
     seed = graph.exchange.seed(value.device) if 0 < dropout < 1 else None
     out, lse = _run(graph, name, by_edge(spec, inputs, graph.to_graph_order),

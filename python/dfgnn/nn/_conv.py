@@ -8,7 +8,7 @@ from .._values import adjacency_values, is_adjacency, refuse_values
 from ..convert import as_graph, looped_graph
 from ..graph import Graph
 from ._linear import glorot_, reset
-from ._node import surroundings
+from ._node import runs_in_steps
 
 FLOWS = ("source_to_target", "target_to_source")
 # methods of PyG's MessagePassing, which the layers here do not have
@@ -22,6 +22,7 @@ class Conv(nn.Module):
 
     node_dims = (0, -2)
     default_node_dim = 0
+    runs_in_steps = runs_in_steps
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -53,11 +54,6 @@ class Conv(nn.Module):
         """Keeps arguments as attributes."""
         for name in names.split():
             setattr(self, name, given[name])
-
-    def runs_in_steps(self):
-        """Whether this call cannot be one node of autograd, whatever its
-        arguments are."""
-        return surroundings() is not None
 
     def take_aggr(self, aggr, kwargs):
         """The layer's aggr, checked; its options are taken out of kwargs."""

@@ -19,10 +19,10 @@ from .._autograd import (
     Kind, Recorded, ResultAlias, by_operations, wants_gradient)
 from .._checks import DTYPES
 from .._context import make_seed
-from .._execute import generation
+from .._execute import generation, settings_of
 from .._fallbacks import say_once
 from .._modes import autocasting, compiling, in_transform
-from .._operators import MOST_EDGE_FEATURES, settings_of
+from .._operators import MOST_EDGE_FEATURES
 from ..convert import batch_graph, is_edge_index, known_graph
 from ..errors import InvalidError, UnsupportedError
 from ..graph import Graph
@@ -65,6 +65,12 @@ def surroundings():
     if any(_GLOBAL_HOOKS):
         return "a hook on all modules looks on"
     return None
+
+
+def runs_in_steps(layer):
+    """Whether this call cannot be one node of autograd, whatever its arguments
+    are."""
+    return surroundings() is not None
 
 
 def plain(tensor):

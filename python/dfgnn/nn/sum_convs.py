@@ -5,8 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .._loops import last_loops, loop_weights, normalize
-from .._modes import compiling
-from .._modes import in_transform, untraced
+from .._modes import compiling, in_transform, untraced
 from .._torch_library import untraced_graph
 from .._values import adjacency_values, is_adjacency, values_like
 from ..aggregation import aggregate, gcn, spmm
