@@ -21,7 +21,6 @@ WIDTH = 7
 def ran(monkeypatch):
     found, gat = [], features.gat
     monkeypatch.setattr(features, "LEAST_SAVED", 0)
-    monkeypatch.setattr(features, "FEWER", {"cpu": 2})
     monkeypatch.setattr(features, "gat", lambda *a: (
         found.append(1), gat(*a))[1])
     return found

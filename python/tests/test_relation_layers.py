@@ -23,15 +23,14 @@ WEIGHTS = {"full": {}, "bases": dict(num_bases=3), "blocks": dict(
 SIZES = [(9, 3, 40), (9, 20, 60), (4, 5, 0), (1, 2, 3), (30, 90, 300)]
 
 
-@pytest.mark.parametrize("most_rows", [0, 1000])
+@pytest.mark.parametrize("way", ["by pair", "by node", "by bases"])
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("kind", [G.RGCNConv, G.FastRGCNConv])
-def test_rgcn(kind, weights, most_rows, doubles, monkeypatch, said):
+def test_rgcn(kind, weights, way, doubles, monkeypatch, said):
     """Each size, reduction and kind of features with some of the others."""
-    monkeypatch.setattr(_grouped, "MOST_ROWS", most_rows)
-    monkeypatch.setattr(rgcn, "_by_bases", lambda layer, graph:
-                        most_rows == 0 and layer.num_bases and
-                        rgcn._adds(layer))
+    if way == "by bases" and weights != "bases":
+        pytest.skip("its relations share no bases")
+    monkeypatch.setattr(_grouped, "cheapest", lambda *given: way)
     for number, (aggr, name) in enumerate(itertools.product(
             ("mean", "add", "max"), ("x", "pair", "numbers", None))):
         if aggr == "max" and kind is G.FastRGCNConv or \
@@ -51,7 +50,7 @@ def test_rgcn(kind, weights, most_rows, doubles, monkeypatch, said):
 
 
 def test_rgcn_of_many_small_relations_by_tiles(doubles, monkeypatch, said):
-    monkeypatch.setattr(_grouped, "MOST_ROWS", 0)
+    monkeypatch.setattr(_grouped, "cheapest", lambda *given: "by pair")
     tiled = []
     product = _grouped.Groups.product
     monkeypatch.setattr(_grouped.Groups, "product", lambda self, *rest: (

@@ -15,15 +15,14 @@ from .._remember import remember
 from ..aggregation import spmm
 from .pairs import gatherer
 
-# Rows of a tile.  On a GPU more tiles cost more copies of weights than the room
-# that small groups leave empty.
-TILE = {"cpu": 32, "cuda": 128}
 # Rows of a tile where torch multiplies all groups by one kernel, which wants 16
 # bytes of bfloat16.
 ONE_KERNEL = 8
 FEW = 8  # so many groups are multiplied one by one
-# A group with more rows on average is worth a product of its own.
-_LARGE = {"cpu": 64, "cuda": 8192}
+# (the most rows of a group on average, rows of a tile): larger groups are multiplied
+# one by one, too.  Each tile takes a copy of its weights, and small groups leave
+# much of a large tile empty.
+TILES = {"cpu": ((64, 32), (512, 128)), "cuda": ((8192, 128),)}
 
 
 def alignment(rows, groups, device, dtype=None, widths=()):
@@ -33,11 +32,11 @@ def alignment(rows, groups, device, dtype=None, widths=()):
     dtype: the product_type() of the rows, widths: theirs and those of their
         products, where weights are dense.
     """
-    if groups <= FEW or rows > groups * _LARGE[device.type]:
-        return 1
-    if widths and _in_one_kernel(device, dtype, widths):
+    tile = next((tile for most, tile in TILES[device.type]
+                 if rows <= groups * most), 1) if groups > FEW else 1
+    if tile > 1 and widths and _in_one_kernel(device, dtype, widths):
         return ONE_KERNEL
-    return TILE[device.type]
+    return tile
 
 
 def product_type(x):
@@ -220,11 +219,6 @@ def typed(types, count, x, *widths):
 
 # ---- sums over all relations of what each makes of its neighbours -----------
 
-# A table with a row for each node and relation may have so many times the
-# rows of a table by edge.
-MOST_ROWS = 4
-
-
 def multiplied(x, weight):
     """[N * R, O] each node by each relation's weight [R, F, O], or blocks
     [R, B, F / B, O / B]."""
@@ -236,9 +230,16 @@ def multiplied(x, weight):
         -1, weight.size(1) * weight.size(3))
 
 
-def fits_by_node(graph, x):
-    """Whether each node by each relation is not much more than the edges."""
-    return graph.num_relations * x.size(0) <= MOST_ROWS * graph.num_edges
+def cheapest(graph, bases=None, ways=("by pair", "by node", "by bases")):
+    """The way of the sums that moves the fewest rows of features in both passes;
+    bases: how many the relations share, if they do."""
+    nodes, edges = graph.num_src[""], graph.num_edges
+    # a table is written, and so is its gradient; a pair's features are gathered,
+    # reduced, multiplied and added; an edge reads a row of each basis
+    rows = {"by pair": 9 * edges,
+            "by node": 2 * graph.num_relations * nodes + edges,
+            "by bases": (bases or float("inf")) * (nodes + edges)}
+    return min(ways, key=rows.get)
 
 
 def by_node(graph, x, weight, edge_weight=None):

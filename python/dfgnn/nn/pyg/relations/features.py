@@ -23,10 +23,6 @@ from .rows import joined
 
 # as many features as the kernels of a GPU attend over
 MOST_FEATURES = 1024
-# Sums are projected where they are so many times fewer than what is sent: their
-# gradients take a product more, and on a CPU attention over wide features is
-# dearer beside products.
-FEWER = {"cpu": 8, "cuda": 2}
 # So many multiplications of a layer that are left out are worth the launches.
 LEAST_SAVED = 1 << 30
 
@@ -41,9 +37,9 @@ def worth(graph, x, like, weights):
         return False  # products cost less than the sums of wide features
     if torch.is_grad_enabled() and any(t.requires_grad for t in x.values()):
         return False
-    sent, pairs = graph.as_sent().size, graph.number_of_pairs()
-    return FEWER[first.device.type] * pairs <= sent and \
-        (sent - pairs) * weights[0].numel() >= LEAST_SAVED
+    # both passes multiply rows that are sent twice, and sums four times
+    saved = 2 * graph.as_sent().size - 4 * graph.number_of_pairs()
+    return saved * weights[0].numel() >= LEAST_SAVED
 
 
 def parts_of(graph):

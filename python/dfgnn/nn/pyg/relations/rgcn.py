@@ -99,15 +99,6 @@ def _adds(layer):
     return reductions(layer.aggr_module) in (("sum",), ("mean",))
 
 
-def _by_bases(layer, graph):
-    """Whether a head for each basis reads and writes less than a table by
-    relation."""
-    bases = layer.num_bases
-    rows = graph.num_relations * graph.num_src[""]
-    return bases is not None and _adds(layer) and (
-        3 * graph.num_edges * bases < 3 * rows + bases * rows // 2)
-
-
 def _sum_over_bases(layer, graph, value):
     """value [M, bases, O], each edge with its relation's coefficients."""
     of_edge = take(layer.comp, graph._derive(
@@ -140,7 +131,8 @@ def _of_embeddings(layer, graph, index):
         if _is_fast(layer):  # it takes the number of a node for that of a row
             return weight[:, :index.numel()]
         return weight[:, index]
-    if _by_bases(layer, graph):
+    if _adds(layer) and groups.cheapest(graph, layer.num_bases, (
+            "by node", "by bases")) == "by bases":
         return _sum_over_bases(layer, graph,
                                picked(layer.weight).transpose(0, 1))
     table = picked(_of_relations(layer)).reshape(-1, layer.out_channels)
@@ -160,12 +152,14 @@ def _reduced(layer, graph, table):
 # ---- features ---------------------------------------------------------------
 
 def _of_features(layer, graph, x):
-    if _by_bases(layer, graph):
+    way = groups.cheapest(graph, layer.num_bases) if _adds(layer) \
+        else "by pair"
+    if way == "by bases":
         weight = layer.weight.transpose(0, 1).flatten(1)
         return _sum_over_bases(layer, graph, (x @ weight).view(
             -1, layer.num_bases, layer.out_channels))
     weight = _of_relations(layer)
-    if _adds(layer) and groups.fits_by_node(graph, x):
+    if way == "by node":
         return groups.by_node(graph, x, weight, _edge_weight(layer, graph))
     return groups.by_pair(graph, weight, lambda within: _reduced(
         layer, within, x))
