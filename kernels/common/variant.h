@@ -16,7 +16,7 @@
 #define DFGNN_MAX_PARAMETERS 8
 #define DFGNN_MAX_VALUES 16
 #define DFGNN_MAX_LABELS 4
-#define DFGNN_MAX_VIEWS 6
+#define DFGNN_MAX_VIEWS 8
 
 typedef struct dfgnn_parameter {
   const char *name;

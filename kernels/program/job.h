@@ -38,6 +38,7 @@ typedef struct dfgnn_program_job {
   /* On a GPU, WORK_ITEMS of the places that have long rows: those that blocks
    * take, and those that are cut (kernels/program/cuda/run.h). */
   const dfgnn_view *long_rows[DFGNN_PLACES], *hubs[DFGNN_PLACES];
+  const dfgnn_view *order[DFGNN_PLACES]; /* by falling degree; NULL: natural */
   dfgnn_program_blocks blocks;
   struct dfgnn_program_codes *codes; /* of the program, that were generated */
   const struct dfgnn_body *body;     /* on CPUs: steps that are compiled */

@@ -61,7 +61,8 @@ static const char *variant_of(dfgnn_graph *graph, const dfgnn_problem *given,
         (v->parameter[LONG] > 0) == w->is_long)
       names[count++] = v->name;
   }
-  return count ? names[w->which * count / w->of] : NULL;
+  /* one on for each, so that the last parameter has all of its values */
+  return count ? names[(w->which * count / w->of + w->which) % count] : NULL;
 }
 
 /* Runs a program on the device twice, into `out`: the bits are the same.  w:

@@ -15,6 +15,7 @@ typedef struct program_walk {
   const int32_t *relations; /* [E]: likewise; NULL: there are none */
   const void *edge_ids;     /* of the graph; NULL: edges are in its order */
   int64_t light_rows;   /* that groups of lanes take, unless they are long */
+  const int32_t *order; /* of light rows; NULL: as they are numbered */
   int64_t counts[6];    /* of each place */
   const uint64_t *seed; /* in device memory; NULL: seed_value */
   uint64_t seed_value;

@@ -74,12 +74,24 @@ int dfgnn__program_long_views(dfgnn_view_request *requests,
   return count;
 }
 
-void dfgnn__program_take_long(dfgnn_program_job *job, int64_t long_row,
+int dfgnn__program_order_views(dfgnn_view_request *requests,
+                               const dfgnn_program_job *job) {
+  int count = 0;
+  for (int by_column = 0; by_column < 2; by_column++)
+    if (walks_over(job->lowered, by_column ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST))
+      requests[count++] = (dfgnn_view_request){.kind = DFGNN_VIEW_DEGREE_ORDER,
+                                               .transposed = by_column};
+  return count;
+}
+
+void dfgnn__program_take_rows(dfgnn_program_job *job, int64_t long_row,
                               const dfgnn_view *const *views, int count) {
   for (int i = 0; i < count; i++) {
     const dfgnn_view_request *r = &views[i]->request;
     const int place = r->transposed ? DFGNN_PLACE_SRC : DFGNN_PLACE_DST;
-    if (r->parameter == long_row)
+    if (r->kind == DFGNN_VIEW_DEGREE_ORDER)
+      job->order[place] = views[i];
+    else if (r->parameter == long_row)
       job->long_rows[place] = views[i];
     else
       job->hubs[place] = views[i];
@@ -322,8 +334,10 @@ static dfgnn_status run_walk(const run *r, int walk) {
   const shape rows = shape_of(r->job, r->g, walk, r->units);
   const shape merge = shape_of_merge(r->job, r->g, walk, r->units);
   const long_rows l = long_rows_of(r->job, r->g, walk, r->units);
+  const dfgnn_view *order = r->job->order[r->job->lowered->walks[walk].own];
   program_walk p = params_of(r, walk);
   p.light_rows = l.light;
+  p.order = order ? order->array[0] : NULL;
   p.long_row = l.longs || l.hubs ? r->g->long_row : INT64_MAX;
   p.piece = l.piece;
   p.long_rows = l.long_list;

@@ -11,7 +11,10 @@ int dfgnn__program_long_views(dfgnn_view_request *requests,
                               const dfgnn_program_job *job, int64_t long_row,
                               int64_t longest_row, int64_t longest_column,
                               int units);
-void dfgnn__program_take_long(dfgnn_program_job *job, int64_t long_row,
+/* Those by which groups of lanes take rows by falling degree; at most 2. */
+int dfgnn__program_order_views(dfgnn_view_request *requests,
+                               const dfgnn_program_job *job);
+void dfgnn__program_take_rows(dfgnn_program_job *job, int64_t long_row,
                               const dfgnn_view *const *views, int count);
 
 /* Bytes of device memory, 256-byte aligned, that a run needs; units: of the

@@ -350,7 +350,7 @@ __device__ __forceinline__ void walk_rows(const program_walk &p,
       part.count = min(each, count - first);
     } else {
       const int64_t row = at + (threadIdx.x & 31) / W::kGroup;
-      w.row = row < last ? row : 0;
+      w.row = row < last ? in_list(p.order, row) : 0;
       begin = offsets[w.row];
       const int64_t degree = offsets[w.row + 1] - begin;
       w.active = row < last && degree <= p.long_row;

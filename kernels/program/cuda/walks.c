@@ -3,7 +3,7 @@
 #include "kernels/program/cuda/codes.h"
 #include "kernels/program/cuda/run.h"
 
-enum { LANES, SIDES, UNROLL, VECTOR, LONG };
+enum { LANES, SIDES, UNROLL, VECTOR, LONG, ORDER };
 
 static dfgnn_program_tuning tuning_of(const int *parameter) {
   return (dfgnn_program_tuning){.lanes = parameter[LANES],
@@ -58,17 +58,20 @@ static const char *walks_applicable(const dfgnn_setting *s) {
   return NULL;
 }
 
-/* The views of the program, then those of long rows. */
+/* The views of the program, then those of rows. */
 static int walks_views(const dfgnn_setting *setting,
                        dfgnn_view_request *requests) {
-  const int count = dfgnn__program_views(setting, requests);
+  int count = dfgnn__program_views(setting, requests);
   const int64_t columns = longest_column(setting);
   dfgnn_program_job job;
   dfgnn_binding binding;
   dfgnn__program_job_of(&job, &binding, setting, NULL);
-  return count + dfgnn__program_long_views(
-                     requests + count, &job, setting->parameter[LONG],
-                     setting->matrix->max_degree, columns, job.threads);
+  count += dfgnn__program_long_views(
+      requests + count, &job, setting->parameter[LONG],
+      setting->matrix->max_degree, columns, job.threads);
+  return setting->parameter[ORDER]
+             ? count + dfgnn__program_order_views(requests + count, &job)
+             : count;
 }
 
 static int has_totals(const dfgnn_generated *g, int walks) {
@@ -110,7 +113,7 @@ static dfgnn_status walks_launch(const dfgnn_launch *launch) {
   job.device_seed = launch->args->seed;
   dfgnn_view_request requests[DFGNN_MAX_VIEWS] = {{0}};
   const int first = dfgnn__program_views(setting, requests);
-  dfgnn__program_take_long(&job, setting->parameter[LONG],
+  dfgnn__program_take_rows(&job, setting->parameter[LONG],
                            launch->views + first,
                            walks_views(setting, requests) - first);
   const dfgnn_program_tuning tuning = tuning_of(setting->parameter);
@@ -134,7 +137,8 @@ DFGNN_FAMILIES(program_cuda_walks) = {
                     {"sides", 6, {1, 2, 4, 8, 16, 32}},
                     {"unroll", 3, {1, 2, 4}},
                     {"vector", 3, {1, 2, 4}},
-                    {"long", 2, {64, 0}}},
+                    {"long", 2, {64, 0}},
+                    {"order", 2, {0, 1}, {"natural", "degree"}}},
      .legal = walks_legal,
      .applicable = walks_applicable,
      .workspace = walks_workspace,
