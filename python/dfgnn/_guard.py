@@ -127,12 +127,14 @@ class _Clock:
 
 
 class _Stream:
-    """Marks of a GPU's current stream."""
+    """Marks of a GPU's stream, on which the backward pass runs, too."""
 
-    @staticmethod
-    def mark():
+    def __init__(self, device):
+        self.stream = torch.cuda.current_stream(device)
+
+    def mark(self):
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(self.stream)
         return event
 
     @staticmethod
@@ -146,7 +148,9 @@ class _Sample:
 
     def __init__(self, path, given, timed):
         self.path, self.timed = path, timed
-        self.clock = _Stream if given[0].is_cuda else _Clock
+        if timed:
+            device = given[0].device
+            self.clock = _Stream(device) if given[0].is_cuda else _Clock
         # a mini-batch of more rows takes longer
         self.rows = sum(max(t.shape, default=1) for t in given)
         self.calls, self.forward, self.handles = 0, [], []
@@ -155,12 +159,15 @@ class _Sample:
         self.graphs = 0  # that its calls made
 
     def run(self, run, layer, given):
+        self.calls += 1
+        if not self.timed:
+            self.over = True
+            return run()
         made, begin = graph.made, self.clock.mark()
         out = run()
         self.graphs += graph.made - made
         self.forward.append((begin, self.clock.mark()))
-        self.calls += 1
-        if not (torch.is_grad_enabled() and self.timed):
+        if not torch.is_grad_enabled():
             self.over = True
         else:
             self._follow(layer, given, out)
