@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/common/cpu_halves.h"
 #include "kernels/common/dropout.h"
 #include "kernels/common/half.h"
 #include "kernels/common/host_view.h"
@@ -87,48 +88,45 @@ static int own_place(const engine *e) { return (int)e->walk->own; }
 
 /* ---- types --------------------------------------------------------------- */
 
+#if REAL_IS_DOUBLE
 static void load_row(REAL *out, const void *from, dfgnn_dtype dtype, int64_t at,
                      int64_t n) {
-  switch (dtype) {
-  case DFGNN_F64:
-    for (int64_t i = 0; i < n; i++)
-      out[i] = (REAL)((const double *)from)[at + i];
-    break;
-  case DFGNN_F16:
-    for (int64_t i = 0; i < n; i++)
-      out[i] = dfgnn__f16_to_float(((const uint16_t *)from)[at + i]);
-    break;
-  case DFGNN_BF16:
-    for (int64_t i = 0; i < n; i++)
-      out[i] = dfgnn__bf16_to_float(((const uint16_t *)from)[at + i]);
-    break;
-  default:
-    for (int64_t i = 0; i < n; i++)
-      out[i] = (REAL)((const float *)from)[at + i];
-  }
+  for (int64_t i = at; i < at + n; i++)
+    *out++ = dtype == DFGNN_F64   ? ((const double *)from)[i]
+             : dtype == DFGNN_F32 ? ((const float *)from)[i]
+             : dtype == DFGNN_F16
+                 ? dfgnn__f16_to_float(((const uint16_t *)from)[i])
+                 : dfgnn__bf16_to_float(((const uint16_t *)from)[i]);
 }
 
 static void store_row(void *to, dfgnn_dtype dtype, int64_t at, const REAL *from,
                       int64_t n) {
-  if (dtype == REAL_DTYPE) {
-    memcpy((REAL *)to + at, from, (size_t)n * sizeof *from);
-    return;
-  }
-  for (int64_t i = 0; i < n; i++)
-    switch (dtype) {
-    case DFGNN_F64:
-      ((double *)to)[at + i] = from[i];
-      break;
-    case DFGNN_F16:
-      ((uint16_t *)to)[at + i] = dfgnn__f16_from_double(from[i]);
-      break;
-    case DFGNN_BF16:
-      ((uint16_t *)to)[at + i] = dfgnn__bf16_from_double(from[i]);
-      break;
-    default:
-      ((float *)to)[at + i] = (float)from[i];
-    }
+  for (int64_t i = at; i < at + n; i++, from++)
+    if (dtype == DFGNN_F64)
+      ((double *)to)[i] = *from;
+    else if (dtype == DFGNN_F32)
+      ((float *)to)[i] = (float)*from;
+    else
+      ((uint16_t *)to)[i] = dtype == DFGNN_F16 ? dfgnn__f16_from_double(*from)
+                                               : dfgnn__bf16_from_double(*from);
 }
+#else /* no tensor is of double */
+static void load_row(REAL *out, const void *from, dfgnn_dtype dtype, int64_t at,
+                     int64_t n) {
+  if (dtype == DFGNN_F32)
+    memcpy(out, (const float *)from + at, (size_t)n * sizeof *out);
+  else
+    dfgnn__widen_row(dtype, out, (const uint16_t *)from + at, n);
+}
+
+static void store_row(void *to, dfgnn_dtype dtype, int64_t at, const REAL *from,
+                      int64_t n) {
+  if (dtype == DFGNN_F32)
+    memcpy((float *)to + at, from, (size_t)n * sizeof *from);
+  else
+    dfgnn__narrow_row(dtype, (uint16_t *)to + at, from, n);
+}
+#endif
 
 static void fill_keep(const engine *e, int32_t n, int64_t item, REAL *out) {
   const dfgnn_node *node = &e->dag->nodes[n];
