@@ -1,9 +1,9 @@
 """The sums of DGL's messages by kernels: one adapter at the function that
 update_all() and dgl.ops end in, gspmm.
 
-It serves the calls that layers with kernels make.  Whatever has no kernel, or a
-slower one, goes to DGL's own: scores of edges (gsddmm), edge_softmax,
-messages that are sums, and products feature by feature.
+It serves the calls that layers with kernels make.  What has no kernel is DGL's
+own: scores of edges (gsddmm), edge_softmax, messages that are sums, and products
+feature by feature.  The guard of a layer finds out which is faster.
 """
 
 import importlib
@@ -18,12 +18,6 @@ from ...aggregation import aggregate, reduce_edges, spmm
 from ...convert import as_graph
 from ...errors import InvalidError, UnsupportedError
 from .._node import PLAIN_TENSORS, Other, surroundings
-
-# Sums without weights of fewer features than _NARROW over more edges than _MANY
-# are DGL's on a CPU, where it takes .7 to 1.1 times as long in one thread (8 to
-# 32 features, 247 to 350 thousand edges); from 64 features on it takes 1 to 1.5
-# times, and over few edges 1.3 to 1.4 times, as long.
-_NARROW, _MANY = 64, 1 << 15
 
 _calls = threading.local()
 _installed = False
@@ -143,9 +137,6 @@ def graph_of(gidx, x, rows):
 def _of_sources(gidx, reduce, x):
     graph = graph_of(gidx, x, "num_src")
     rows = x if x.dim() == 2 else x.reshape(x.size(0), -1)
-    if reduce == "sum" and not x.is_cuda and rows.size(1) < _NARROW and \
-            graph.num_edges > _MANY:
-        raise Other("DGL's sums of few features are as fast")
     out = spmm(graph, rows) if reduce == "sum" else _with_infinities(
         graph, aggregate(graph, rows, reduce), reduce)
     return out if x.dim() == 2 else out.view(-1, *x.shape[1:])

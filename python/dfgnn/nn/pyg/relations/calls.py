@@ -246,8 +246,22 @@ def run_calls(owner, calls, summed):
         # what is wrong with the edges the layers say themselves
         raise Other(str(error) or "a layer's parameters are not its "
                     "library's, or a hook looks at them") from None
-    by_relation.update((call.key, call.alone()) for call in alone)
+    by_relation.update(one_by_one(alone))
     return by_type, by_relation
+
+
+def one_by_one(calls):
+    """By relation the layers' own results."""
+    return {call.key: call.alone() for call in calls}
+
+
+def added(calls, by_type, by_relation):
+    """By type of destination, in the order of Calls, the sum over all its relations,
+    of the results of run_calls()."""
+    found = {call.key[2]: by_type.get(call.key[2]) for call in calls}
+    for (_, _, kind), part in by_relation.items():
+        found[kind] = part if found[kind] is None else found[kind] + part
+    return found
 
 
 def _watched():

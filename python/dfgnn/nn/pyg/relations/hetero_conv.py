@@ -11,7 +11,7 @@ from ....hetero import HeteroGraph
 from ..._node import Other
 from .._mixin import Fused
 from . import compiled, shares
-from .calls import Call, run_calls
+from .calls import Call, added, one_by_one, run_calls
 from .rows import Features
 
 
@@ -39,20 +39,15 @@ def _calls(module, x, edge_index_dict, more, kwargs):
 
 def _reduced(module, calls, by_type, by_relation):
     """The dict of results of what run_calls() gave."""
-    outs = {}
+    parts = {}
     for call in calls:
-        outs.setdefault(call.key[2], []).append(call.key)
-    for kind, keys in outs.items():
-        parts = [by_relation[key] for key in keys if key in by_relation]
-        if module.aggr not in ("sum", "mean"):
-            outs[kind] = theirs.group(parts, module.aggr)
-            continue
-        total = by_type.get(kind)
-        for part in parts:
-            total = part if total is None else total + part
-        outs[kind] = total if module.aggr == "sum" or len(keys) == 1 \
-            else total / len(keys)
-    return outs
+        parts.setdefault(call.key[2], []).append(by_relation.get(call.key))
+    if module.aggr not in ("sum", "mean"):
+        return {kind: theirs.group(outs, module.aggr)
+                for kind, outs in parts.items()}
+    return {kind: out if module.aggr == "sum" or len(parts[kind]) == 1
+            else out / len(parts[kind])
+            for kind, out in added(calls, by_type, by_relation).items()}
 
 
 def _run(module, calls):
@@ -73,8 +68,7 @@ def _on_graph(module, kwargs, x_dict, graph, *more):
         outs = _run(module, calls)
     except Other as reason:
         own_path(module, str(reason))
-        outs = _reduced(module, calls, {}, {call.key: call.alone()
-                                            for call in calls})
+        outs = _reduced(module, calls, {}, one_by_one(calls))
     # gradients of the halo go back from a rank without edges, too
     none = sum(part[:0].sum() for part in x.src.values())
     return {kind: out + none for kind, out in outs.items()}

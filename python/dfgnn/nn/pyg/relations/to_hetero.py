@@ -9,7 +9,7 @@ from torch import fx
 
 from ..._node import Other
 from .._mixin import Fused, unfit
-from .calls import Call, described, run_calls
+from .calls import Call, added, described, run_calls
 
 
 def rewrite(model):
@@ -126,8 +126,4 @@ def together(layers, names, arguments, summed):
             for call, (args, given) in zip(calls, arguments)}
     if not summed:
         return tuple(by_relation[call.key] for call in calls)
-    for key, part in by_relation.items():
-        kind = key[2]
-        by_type[kind] = by_type[kind] + part if kind in by_type else part
-    return tuple(by_type[kind] for kind in dict.fromkeys(
-        call.key[2] for call in calls))
+    return tuple(added(calls, by_type, by_relation).values())
