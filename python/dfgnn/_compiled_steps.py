@@ -6,7 +6,7 @@ from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from . import _mlp_kernels, _nodes, _program_calls, _program_operator
-from ._context import make_seed
+from ._device import make_seed
 from ._steps import Steps
 from ._torch_library import operator
 from ._trace import TraceError

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._text import Writer
 from ._trace import (
-    DST, EDGE, ENDS, OVER_EDGES, PARAM, REL, SRC, Value, refuse)
+    DST, EDGE, ENDS, OVER_EDGES, PARAM, REL, SRC, Value, Writer, refuse)
 
 
 class Recorder:

@@ -11,8 +11,8 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from . import _abi, _capture_reads, _measure, _native
-from ._context import current_raw_stream, with_room
+from . import _abi, _capture_reads, _library, _measure
+from ._device import current_raw_stream, with_room
 from ._library import check, failure, library
 from ._modes import constant
 
@@ -85,9 +85,9 @@ class Plan:
 
     def __init__(self, handle, device, wanted, settings):
         found = None
-        if _native.extension is not None:
-            found = _native.extension.plan(
-                _native.functions, handle.context.address, handle.pointer,
+        if _library.extension is not None:
+            found = _library.extension.plan(
+                _library.functions, handle.context.address, handle.pointer,
                 getattr(wanted, "packed", None) or bytes(wanted))
         if type(found) is not tuple:
             wanted, found = _plan(handle, device, wanted, settings)
@@ -213,7 +213,7 @@ class Form:
         self.types = tuple([field.dtype for field in fields])
         self.slots = [(field.offset, field.strides, field.begin)
                       for field in fields]
-        self.packed = _native.form(template, links, self.slots)
+        self.packed = _library.form(template, links, self.slots)
 
     def arguments(self, tensors):
         """(the dfgnn_args of these tensors, what has to stay alive until the
@@ -264,7 +264,7 @@ class Call:
         if again is not None:
             self.again = again.before(self, device, tensors)
         plan, form = self.plan, self.form
-        native = _native.call if form.packed is not None else None
+        native = _library.call if form.packed is not None else None
         if native is not None and _measure.watching is None:
             status = native(
                 form.packed, plan.address, form.types, plan.room(device),

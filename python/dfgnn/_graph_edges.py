@@ -4,7 +4,7 @@ loops, each made when it is asked for."""
 import torch
 
 from ._checks import check_count, check_index, describe
-from ._context import raw_stream
+from ._device import raw_stream
 from ._library import check, library
 from ._modes import compiling, lasting, untraced
 from ._stamp import is_stamped

@@ -1,4 +1,5 @@
-"""The graph of libdfgnn behind a Graph, with its plans."""
+"""The objects of libdfgnn behind those here: a context for each device and
+process, and the graph of a Graph, with its plans."""
 
 import ctypes
 import os
@@ -8,14 +9,69 @@ import threading
 
 import torch
 
-from . import _abi, _context, _native
-from ._context import context, current_raw_stream, raw_stream, with_room
+from . import _abi, _device, _library
+from ._device import current_raw_stream, raw_stream, with_room
 from ._library import check, failure, library
 
 INDEX_TYPES = {torch.int32: _abi.INDEX_I32, torch.int64: _abi.INDEX_I64}
 _STREAM_USED = ctypes.c_void_p(-1).value  # DFGNN_STREAM_USED; torch keeps streams
 TORCH_TYPES = {number: dtype for dtype, number in INDEX_TYPES.items()}
 
+
+_lock = threading.Lock()
+_contexts = {}  # of this process, by torch's device
+
+
+def _forget():
+    """Threads and CUDA do not survive a fork: the new process gets contexts of
+    its own."""
+    global _lock
+    _lock = threading.Lock()
+    _contexts.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+class Context:
+    """A device with its tuning decisions; lives as long as the process."""
+
+    def __init__(self, name):
+        self.on_gpu = name != "cpu"
+        options = _abi.Options(device=name.encode())
+        if name == "cpu":
+            options.threads = torch.get_num_threads()
+        self.handle = ctypes.c_void_p()
+        check(library().dfgnn_context_create(ctypes.byref(self.handle),
+                                             ctypes.byref(options)))
+        self.address = self.handle.value
+
+    def device(self):
+        info = _abi.DeviceInfo()
+        check(library().dfgnn_context_device(ctypes.byref(info), self.handle))
+        return info
+
+
+def context(device):
+    """The context of a torch device."""
+    found = _contexts.get(device)
+    if found is not None:
+        return found
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"dfgnn runs on cpu and cuda tensors, got a tensor on {device}")
+    if device.type == "cuda" and device.index is None:
+        return context(torch.device("cuda", torch.cuda.current_device()))
+    name = "cpu" if device.type == "cpu" else f"cuda:{device.index}"
+    with _lock:
+        device = torch.device(name)
+        if device not in _contexts:
+            _contexts[device] = Context(name)
+    return _contexts[device]
+
+
+# ---- graphs ------------------------------------------------------------------
 
 class Handle:
     """Owns a dfgnn_graph and the plans made for it.  graph_ptr: where the
@@ -25,7 +81,7 @@ class Handle:
 
     def __init__(self, ctx, pointer, keep, graph_ptr=None, listed=False):
         self.listed = listed
-        self.process = _context.process
+        self.process = _device.process
         self.graph_ptr = graph_ptr
         self.context = ctx
         self.pointer = pointer
@@ -36,7 +92,7 @@ class Handle:
     def __del__(self, ending=sys.is_finalizing):
         # at exit the process gives everything back by itself, and the device
         # may be gone; after a fork the memory belongs to the parent
-        if ending() or self.process != _context.process:
+        if ending() or self.process != _device.process:
             return
         _left.ended.append((self.pointer, self.owned_plans))
         # memory that a stream gives back while it is recorded ends the recording
@@ -56,8 +112,8 @@ _left, _is_recorded = _Left(), torch.cuda.is_current_stream_capturing
 
 
 def _destroy(pointer, plans):
-    if _native.extension is not None:
-        _native.extension.destroy(_native.functions, pointer, plans, _STREAM_USED)
+    if _library.extension is not None:
+        _library.extension.destroy(_library.functions, pointer, plans, _STREAM_USED)
         return
     lib = library()
     for plan in plans:
@@ -160,8 +216,8 @@ def of_batch(edge_index, sizes, self_loops):
     if not edge_index.is_contiguous():
         edge_index = edge_index.contiguous()
     on_host = device.type == "cpu"
-    made = _native.extension.graph(
-        _native.functions, ctx.address, edge_index.data_ptr(),
+    made = _library.extension.graph(
+        _library.functions, ctx.address, edge_index.data_ptr(),
         edge_index.size(1), edge_index.dtype is torch.int64, *sizes,
         self_loops, None if on_host else current_raw_stream(device.index))
     if type(made) is tuple:

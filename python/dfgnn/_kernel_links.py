@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from . import _abi, _execute, _operators
-from ._context import raw_stream
+from ._device import raw_stream
 from ._execute import sum_settings
 from ._links import add
 from ._loops import fill_loops, loop_features

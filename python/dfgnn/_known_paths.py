@@ -14,7 +14,7 @@ import sys
 import torch
 
 from . import __version__, convert
-from ._context import context
+from ._handle import context
 from ._modes import autocast_dtype
 
 MOST_BYTES = 1 << 20  # of the file, which begins anew beyond them

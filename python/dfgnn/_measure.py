@@ -12,8 +12,8 @@ import weakref
 
 import torch
 
-from . import _abi, _context
-from ._context import with_room
+from . import _abi, _device
+from ._device import with_room
 from ._library import library
 
 CALLS = 3  # the call of a graph that measures
@@ -86,7 +86,7 @@ class Kernels:
 
     def __init__(self, handle, wanted):
         Kernels.made.add(self)
-        self.pointer, self.process = ctypes.c_void_p(), _context.process
+        self.pointer, self.process = ctypes.c_void_p(), _device.process
         if library().dfgnn_tune_prepare(
                 ctypes.byref(self.pointer), handle.context.handle,
                 handle.pointer, ctypes.byref(wanted)):
@@ -99,7 +99,7 @@ class Kernels:
         # at exit the names of modules are gone; a fork has no thread that
         # could end
         if not ending() and self.pointer and \
-                self.process == _context.process:
+                self.process == _device.process:
             library().dfgnn_tune_release(self.pointer)
 
 

@@ -10,7 +10,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from . import _abi, _execute
 from ._autograd import Kind, Recorded, by_operations, wants_gradient
-from ._context import current_raw_stream, with_room
+from ._device import current_raw_stream, with_room
 from ._library import check, library
 from ._mlp_formula import (
     ACTIVATIONS, BY_EDGE, FIRST, NORMS, REDUCTIONS, ByTorch, Settings, composite,

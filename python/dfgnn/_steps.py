@@ -5,7 +5,7 @@ import functools
 import torch
 
 from . import _mlp_kernels, _nodes, _program_calls, _rewrites
-from ._context import make_seed
+from ._device import make_seed
 from ._facts import Facts, refuse
 from ._nodes import Node, mapped
 from ._staged import Stages

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _abi, _capture_reads, _native
+from . import _abi, _capture_reads, _library
 from ._checks import check_count, check_index, describe
 from ._handle import TORCH_TYPES, view
 from ._library import check, library
@@ -124,7 +124,7 @@ def batch_graph(edges, sizes, loops):
     does not know: the caller has found that no mode of torch is at work that
     hides its memory."""
     number = id(edges)
-    if number in _cache or _native.extension is None or \
+    if number in _cache or _library.extension is None or \
             _capture_reads.current is not None or \
             torch.is_inference_mode_enabled() or edges.is_inference() or \
             torchs_cuda_graphs():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import _formulas, ops
 from ._checks import describe
-from ._context import make_seed
+from ._device import make_seed
 from ._evaluators import keep_factors
 from ._execute import Settings, settings_of
 from ._modes import autocast, compiling, jit_tracing, needs_composite

@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-from . import _context, _handle
+from . import _device, _handle
 from ._checks import (
     check_columns, check_count, check_index, check_order, describe)
 from ._graph_edges import Edges
@@ -262,10 +262,10 @@ class Graph(Edges):
     def handle(self):
         """The library's graph, made anew in a process that was forked."""
         handle = self._handle
-        if handle is None or handle.process != _context.process:
+        if handle is None or handle.process != _device.process:
             with _handle_lock:
                 handle = self._handle
-                if handle is None or handle.process != _context.process:
+                if handle is None or handle.process != _device.process:
                     handle = self._handle = self._make_handle()
         return handle
 

@@ -19,7 +19,7 @@ from . import (
     _abi, _evaluators, _program_calls, _program_operator, _rewrites, _steps,
     _trace)
 from ._checks import check_tensor
-from ._context import make_seed
+from ._device import make_seed
 from ._modes import compiling, constant, needs_composite, untraced
 from ._names import LETTERS, MessageFunction, Names, plain, surroundings
 from ._program_calls import EDGE, PARAM, SRC

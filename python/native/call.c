@@ -6,7 +6,7 @@
  * checks, and runs a plan.
  *
  * form holds a call_form, its links, its fields and the dfgnn_args that all
- * calls share, as python/dfgnn/_native.py packs them; types has the dtype of
+ * calls share, as python/dfgnn/_library.py packs them; types has the dtype of
  * each field, or None. A tensor, its workspace too, is whatever has .dtype,
  * .is_contiguous(), .stride() and .data_ptr(), so nothing here depends on a
  * version of torch; a number is an address, None is NULL.  -1 says that a
@@ -234,7 +234,7 @@ static PyObject *call(PyObject *module, PyObject *const *given,
 /* ---- graphs of batches ----------------------------------------------------
  */
 
-/* The functions of the library, as _native.py packs them. */
+/* The functions of the library, as _library.py packs them. */
 typedef struct call_library {
   dfgnn_status (*graph_create)(dfgnn_graph **graph, dfgnn_context *ctx,
                                const dfgnn_coo *coo, void *stream);

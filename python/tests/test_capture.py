@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import dfgnn
-from dfgnn import _context, _handle, nn
+from dfgnn import _handle, nn
 
 from conftest import close, random_edges
 
@@ -267,7 +267,7 @@ def test_graphs_that_end_in_a_recording_are_destroyed_after_it(monkeypatch):
     destroyed = []
     monkeypatch.setattr(_handle, "_destroy",
                         lambda pointer, plans: destroyed.append(pointer))
-    monkeypatch.setattr(_context.context(torch.device("cpu")), "on_gpu", True)
+    monkeypatch.setattr(_handle.context(torch.device("cpu")), "on_gpu", True)
     pointers = []
     for recorded in (True, True, False):
         monkeypatch.setattr(_handle, "_is_recorded", lambda: recorded)

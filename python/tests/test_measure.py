@@ -14,7 +14,7 @@ import torch
 
 import dfgnn
 from conftest import PATIENCE, close, random_edges
-from dfgnn import _abi, _context, _execute, _measure, _operators
+from dfgnn import _abi, _execute, _handle, _measure, _operators
 from dfgnn._library import library
 
 N, D = 300, 8
@@ -24,7 +24,7 @@ N, D = 300, 8
 def measuring(tmp_path, monkeypatch):
     """Contexts of the test's own, with a store of its own."""
     monkeypatch.setenv("DFGNN_STORE", str(tmp_path / "own.db"))
-    monkeypatch.setattr(_context, "_contexts", {})
+    monkeypatch.setattr(_handle, "_contexts", {})
     monkeypatch.setattr(_measure, "_measured", set())
     monkeypatch.setattr(_measure, "enabled", True)
     monkeypatch.setattr(_measure, "MOST_S", 60.)  # the machine may be busy
@@ -164,7 +164,7 @@ def test_long_kernels_race(monkeypatch):
         close(attend(graph, tensors), wanted, 1e-5)
     recipe, = graph.handle.recipes.values()
     assert [call.again for call in recipe.calls.values()] == [None]
-    monkeypatch.setattr(_context, "_contexts", {})  # as of the next process
+    monkeypatch.setattr(_handle, "_contexts", {})  # as of the next process
     assert dfgnn.explain(graph_of(21), "gt", D)["source"] == "near"
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import dfgnn
-from dfgnn import _abi, _native, _operators
+from dfgnn import _abi, _library, _operators
 from dfgnn._library import find
 
 EXTENSION = os.path.join(os.path.dirname(find()), "dfgnn_call.abi3.so")
@@ -25,9 +25,9 @@ needs_extension = pytest.mark.skipif(
 def way(request, monkeypatch):
     """The way of calls that are made in the test."""
     if request.param == "ctypes":
-        monkeypatch.setattr(_native, "call", None)
-        monkeypatch.setattr(_native, "extension", None)
-    elif _native.call is None:
+        monkeypatch.setattr(_library, "call", None)
+        monkeypatch.setattr(_library, "extension", None)
+    elif _library.call is None:
         pytest.skip("there is no extension")
     return request.param
 
@@ -49,11 +49,11 @@ def both_passes(function, *inputs):
 
 @needs_extension
 def test_the_extension_beside_the_library_is_used():
-    assert _native.call is not None
+    assert _library.call is not None
     for value, there in (("0", False), ("1", True)):
         told = subprocess.run(
-            [sys.executable, "-c", "from dfgnn import _native; "
-             "print(_native.call is not None)"], text=True, check=True,
+            [sys.executable, "-c", "from dfgnn import _library; "
+             "print(_library.call is not None)"], text=True, check=True,
             stdout=subprocess.PIPE,
             env={**os.environ, "DFGNN_EXTENSION": value}).stdout
         assert told.strip() == str(there)
@@ -182,7 +182,7 @@ def test_what_is_told():
                      (offset("value"), -1, 0))
     part, room = x[..., :4], torch.empty(64, dtype=torch.uint8)
     given = [part, x, 4096, None]
-    assert _native.call(form, 77, (None, torch.float32, None, None), room,
+    assert _library.call(form, 77, (None, torch.float32, None, None), room,
                         99, given) == 0
     assert told.others == (77, room.data_ptr(), 99)
     args = told.args
@@ -192,9 +192,9 @@ def test_what_is_told():
     assert [getattr(strides, name) for name, _ in strides._fields_] == [
         16, 8, 1]
     # fewer tensors than fields: the rest stay as they are
-    assert _native.call(form, 77, (None,) * 4, None, None, [x]) == 0
+    assert _library.call(form, 77, (None,) * 4, None, None, [x]) == 0
     assert told.args.key is None and told.others == (77, None, None)
-    assert _native.call(Told(3).form(), None, (), None, None, []) == 3
+    assert _library.call(Told(3).form(), None, (), None, None, []) == 3
 
 
 @needs_extension
@@ -204,12 +204,12 @@ def test_what_is_told_of_a_program():
     form = told.form((data, -1, 0), (data + size, -1, 0), links=[
         (offset("program_inputs"), BLOCK),
         (offset("program_outputs"), BLOCK + size)], behind=bytes(2 * size))
-    assert _native.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
+    assert _library.call(form, 77, (None,) * 2, None, None, [x, 4096]) == 0
     assert (told.inputs, told.outputs) == (x.data_ptr(), 4096)
     inputs = offset("program_inputs")
     for wrong in ((inputs, 8), (BLOCK, BLOCK), (inputs, BLOCK + 2 * size)):
         with pytest.raises(ValueError):
-            _native.call(told.form(links=[wrong], behind=bytes(2 * size)), 77,
+            _library.call(told.form(links=[wrong], behind=bytes(2 * size)), 77,
                          (), None, None, [])
 
 
@@ -223,7 +223,7 @@ def test_tensors_that_do_not_lie_right_are_left_to_ctypes():
             ((None, None), [x, x[..., :4]]),         # parts where none may be
             ((None, None), [x.transpose(1, 2), x]),  # features apart
             ((None, None), [x.expand(2, 5, 2, 8)[..., :4], x])):  # four axes
-        assert _native.call(form, 77, types, None, None, given) == -1
+        assert _library.call(form, 77, types, None, None, given) == -1
     assert not hasattr(told, "args")
 
 
@@ -248,7 +248,7 @@ def test_wrong_calls_raise():
             (AttributeError, (form, 77, (None,), "text", None, [x])),
             (OverflowError, (form, 77, (None,), None, None, [1 << 70]))):
         with pytest.raises(kind):
-            _native.call(*given)
+            _library.call(*given)
     assert not hasattr(told, "args")
 
 
@@ -286,15 +286,15 @@ def test_a_batch_with_a_wrong_edge(way):
 
 @needs_extension
 def test_wrong_calls_of_graphs_raise():
-    made = _native.extension
+    made = _library.extension
     for kind, call, given in (
             (TypeError, made.graph, ()), (TypeError, made.plan, (b"",)),
             (TypeError, made.destroy, (b"",)),
             (ValueError, made.graph, (b"", 1, 1, 1, True, 1, 1, False, None)),
             (ValueError, made.plan, (b"1", 1, 1, b"")),
-            (ValueError, made.plan, (_native.functions, 1, 1, b"short")),
-            (TypeError, made.plan, (_native.functions, 1, 1, "text")),
-            (TypeError, made.graph, (_native.functions, 1, 1, "many", True, 1,
+            (ValueError, made.plan, (_library.functions, 1, 1, b"short")),
+            (TypeError, made.plan, (_library.functions, 1, 1, "text")),
+            (TypeError, made.graph, (_library.functions, 1, 1, "many", True, 1,
                                      1, False, None))):
         with pytest.raises(kind):
             call(*given)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _execute, _measure
-from .._context import context
+from .._handle import context
 from .._library import check, library
 from ..errors import Error
 from .errors import DistributedError

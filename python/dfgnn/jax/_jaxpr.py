@@ -15,9 +15,9 @@ import numpy as np
 from jax.extend import core
 
 from .._program_handle import PARAM
-from .._text import Writer
 from .._trace import (
-    Value, fit, joined, method, narrow, ordered, refuse, sum_of_products)
+    Value, Writer, fit, joined, method, narrow, ordered, refuse,
+    sum_of_products)
 from .._trace_errors import at_line, place_of_line
 from ._primitives import OVER
 

@@ -18,7 +18,7 @@ from .. import _capture_reads
 from .._autograd import (
     Kind, Recorded, ResultAlias, by_operations, wants_gradient)
 from .._checks import DTYPES
-from .._context import make_seed
+from .._device import make_seed
 from .._execute import generation, settings_of
 from .._fallbacks import say_once
 from .._modes import autocasting, compiling, in_transform
