@@ -71,13 +71,11 @@ def swap(module, kind):
 
 
 def _by_own_path(layer, args, kwargs):
-    kind = layer.__class__
-    # it has none if another thread is here already
-    layer.__class__ = getattr(kind, "_dfgnn_base", kind)
-    try:
-        return layer.forward(*args, **kwargs)
-    finally:
-        layer.__class__ = kind
+    # a twin has the layer's state: other threads may be in the layer's kernels
+    kind = getattr(type(layer), "_dfgnn_base", type(layer))
+    twin = kind.__new__(kind)
+    object.__setattr__(twin, "__dict__", layer.__dict__)
+    return twin.forward(*args, **kwargs)
 
 
 # ---- which calls are timed --------------------------------------------------
@@ -159,7 +157,6 @@ class _Sample:
         self.graphs = 0  # that its calls made
 
     def run(self, run, layer, given):
-        self.calls += 1
         if not self.timed:
             self.over = True
             return run()
@@ -167,6 +164,7 @@ class _Sample:
         out = run()
         self.graphs += graph.made - made
         self.forward.append((begin, self.clock.mark()))
+        self.calls += 1  # one that raises is none
         if not torch.is_grad_enabled():
             self.over = True
         else:

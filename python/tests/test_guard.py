@@ -173,6 +173,29 @@ def test_without_gradients_a_layer_has_a_choice_of_its_own(clock):
     assert one.paths[-1] == KERNELS
 
 
+def test_a_call_that_raises_takes_no_time(clock):
+    """It would halve the other calls' time, or divide by none."""
+    one = layer(clock, (1, 1), (1.5, 1.5))
+    for _ in range(STEPS):
+        for _ in range(_guard.MOST_CALLS + 1):
+            with pytest.raises(TypeError):
+                one(torch.ones(2, 3), nothing=1)
+            with pytest.raises(RuntimeError):
+                one(torch.ones(2, 4))
+        train(one, 1)
+    assert type(one) is Own
+
+
+def test_an_own_path_is_not_seen_by_other_threads(clock):
+    """The class of the layer stays while it runs, whose kernels are others'."""
+    one = layer(clock, (1, 1), (2, 2))
+    seen, own = [], []
+    one.take = lambda x, path: (
+        seen.append(type(one)), own.append(path), Own.take(one, x, path))[2]
+    train(one, _guard.WARM + 2 * _guard.RUN)
+    assert set(own) == {OWN, KERNELS} and set(seen) == {Fast}
+
+
 def test_layers_that_share_a_new_graph_are_decided_together(clock):
     for gain, stays in ((3, Fast), (.5, Own)):
         group = Guards()
