@@ -307,12 +307,13 @@ class Graph(Edges):
             return None if tensor is None else tensor.to(
                 device, non_blocking=non_blocking)
         columns = self._columns
-        return Graph(move(self.offsets), move(self.indices), self.num_src,
-                     edge_order=move(self.edge_order),
-                     graph_ptr=self.graph_ptr, family=self.family,
-                     name=self.name, trusted=self.trusted,
-                     columns=columns and tuple(move(t) for t in columns),
-                     _order_is_sound=True)
+        graph = Graph(move(self.offsets), move(self.indices), self.num_src,
+                      edge_order=move(self.edge_order),
+                      graph_ptr=self.graph_ptr, family=self.family,
+                      name=self.name, trusted=self.trusted,
+                      columns=columns and tuple(move(t) for t in columns),
+                      _order_is_sound=True)
+        return _related(graph, move(self.relation), self.num_relations)
 
     def cpu(self):
         return self.to("cpu")
@@ -326,8 +327,9 @@ class Graph(Edges):
         copies = self._derive("copies", lambda: tuple(
             None if t is None else t.clone()
             for t in (self.offsets, self.indices, self.edge_order)))
-        return _restore, copies + (self.num_src, self.graph_ptr, self.family,
-                                   self.name)
+        return _restore, copies + (
+            self.num_src, self.graph_ptr, self.family, self.name, self.relation,
+            self.num_relations)
 
     def __repr__(self):
         return (f"Graph(num_src={self.num_src}, num_dst={self.num_dst}, "
@@ -335,12 +337,20 @@ class Graph(Edges):
                 + (f", family={self.family!r}" if self.family else "") + ")")
 
 
-def _restore(offsets, indices, order, num_src, graph_ptr, family, name):
+def _related(graph, relation, count):
+    """The graph with these relations, in its own order, if there are any."""
+    if relation is not None:
+        graph.set_relations(graph.to_caller_order(relation), count)
+    return graph
+
+
+def _restore(offsets, indices, order, num_src, graph_ptr, family, name,
+             relation=None, num_relations=0):
     graph = Graph.__new__(Graph)
     graph._arrays = offsets, indices, order
     graph._fill((offsets.numel() - 1, num_src, indices.numel()),
                 indices.device, graph_ptr, family, name)
-    return graph
+    return _related(graph, relation, num_relations)
 
 
 @constant

@@ -1,5 +1,6 @@
 """Graphs: made of every form of edges, kept, pickled, moved and tuned."""
 
+import copy
 import gc
 import multiprocessing
 import pickle
@@ -155,6 +156,15 @@ def test_graphs_pickle():
         again = pickle.loads(pickle.dumps(graph))
         check_same(again, graph)
         assert again.signature() == graph.signature()
+
+
+def test_relations_stay_with_copies():
+    graph = dfgnn.as_graph(random_edges(14, 14, 60), 14)
+    relation = torch.arange(graph.num_edges) % 4
+    graph.set_relations(relation, 5)
+    for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph)):
+        assert again.num_relations == 5
+        assert torch.equal(again.to_caller_order(again.relation), relation)
 
 
 def _in_child(graph, pipe):
