@@ -120,6 +120,10 @@ class _Clock:
         return time.perf_counter()
 
     @staticmethod
+    def recorded():
+        return False
+
+    @staticmethod
     def between(begin, end):
         return 1e3 * (end - begin)
 
@@ -134,6 +138,12 @@ class _Stream:
         event = torch.cuda.Event(enable_timing=True)
         event.record(self.stream)
         return event
+
+    @staticmethod
+    def recorded():
+        """Whether a CUDA graph is captured, which has no place for an event of
+        this stream."""
+        return torch.cuda.is_current_stream_capturing()
 
     @staticmethod
     def between(begin, end):
@@ -186,11 +196,12 @@ class _Sample:
                              for node in ends]
 
     def _begin(self, _):
-        if self.began is None:
+        if self.began is None and not self.clock.recorded():
             self.began = self.clock.mark()
 
     def _end(self, _):
-        if self.began is not None:
+        # parameters still have it where a step is captured after this one
+        if self.began is not None and not self.clock.recorded():
             self.ended = self.clock.mark()
 
     def close(self):

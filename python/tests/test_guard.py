@@ -549,3 +549,14 @@ def test_the_file_lies_beside_the_store_that_is_written(monkeypatch):
         else:
             monkeypatch.setenv(name, value)
         assert _known_paths.place() == expected
+
+
+def test_a_step_that_is_recorded_has_no_marks(monkeypatch):
+    """Parameters keep the hooks of the last step before a capture."""
+    layer, x = torch.nn.Linear(4, 4), torch.ones(2, 4)
+    sample = _guard._Sample(_guard.KERNELS, [x], True)
+    out = sample.run(lambda: layer(x), layer, [x])
+    monkeypatch.setattr(_guard._Clock, "recorded", staticmethod(lambda: True))
+    out.sum().backward()
+    assert sample.began is None and sample.ended is None
+    sample.close()
