@@ -117,8 +117,11 @@ def _tune(stores, command, *arguments):
 def _read(stores, graphs=()):
     """(every measured variant, the chosen one of each problem) as tables."""
     pandas, _, _ = _libraries()
-    rows = pandas.DataFrame([{**dict.fromkeys(_EXTRAS, ""), **row} for row in _tune(
-        stores, "show", "--all", "--", *graphs)], columns=_COLUMNS)
+    found = _tune(stores, "show", "--all", "--", *graphs)
+    if found and "fingerprint" not in found[0]:
+        raise Error("dfgnn-tune is older than the package: it tells no fingerprints of graphs")
+    rows = pandas.DataFrame([{**dict.fromkeys(_EXTRAS, ""), **row} for row in found],
+                            columns=_COLUMNS)
     rows = rows.astype(dict.fromkeys(_FIGURES, float))
     rows["device"] = rows["device"].where(rows["device"] != "", rows["arch"])
     rows["protocol"] = [text.partition(",")[0] for text in rows["protocol"]]  # no ",partial"

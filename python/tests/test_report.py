@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import dfgnn
+from dfgnn import _report
 
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(1)>"
 
@@ -122,3 +123,11 @@ def test_a_page_replaces_a_page_and_no_other_file(tmp_path):
     reader = subprocess.Popen(["cat", tmp_path / "fifo"], stdout=subprocess.PIPE)
     page.save(tmp_path / "fifo")
     assert reader.communicate()[0].decode() == page.html
+
+
+def test_an_older_tool_is_named(tmp_path, rows, monkeypatch):
+    path, tell = store_of(tmp_path / "s.db", rows), _report._tune
+    monkeypatch.setattr(_report, "_tune", lambda *arguments: [
+        {k: v for k, v in row.items() if k != "fingerprint"} for row in tell(*arguments)])
+    with pytest.raises(dfgnn.Error, match="dfgnn-tune is older"):
+        dfgnn.report(store=path)
