@@ -68,14 +68,28 @@ static int32_t held(const dfgnn_dag *dag, const dfgnn_port *output) {
   return n;
 }
 
+/* Is a node an extreme over edges, or what one is made of? */
+static int in_extreme(const dfgnn_dag *dag, int32_t n) {
+  for (int32_t k = n; k < dag->count; k++) {
+    if (dag->nodes[k].op != DFGNN_NODE_MAX_EDGES)
+      continue;
+    uint8_t *needed = dfgnn__dag_needed(dag, &k, 1, NULL);
+    const int found = !needed || needed[n];
+    free(needed);
+    if (found)
+      return 1;
+  }
+  return 0;
+}
+
 /* Can a gradient read an output in place of what it was made of?  An extreme
- * that was rounded to the type of a tensor equals no edge's value. */
+ * equals no edge's value if one of both is made of what was rounded to the
+ * type of a tensor. */
 static int can_read(const dfgnn_dag *dag, const dfgnn_port *output) {
-  const dfgnn_node *node = &dag->nodes[held(dag, output)];
-  int extreme = node->op == DFGNN_NODE_MAX_EDGES;
-  return !output->unread && worth_keeping(node) &&
+  const int32_t n = held(dag, output);
+  return !output->unread && worth_keeping(&dag->nodes[n]) &&
          holds_all(output, &dag->nodes[output->node]) &&
-         (output->kept || !extreme);
+         (output->kept || !in_extreme(dag, n));
 }
 
 /* Derives, and finds what is needed if reductions are not computed again:

@@ -308,6 +308,24 @@ def test_an_extreme_finds_its_edge_whatever_else_is_given(before, graph):
     assert int((grad != 0).sum()) == 3 * int(there.sum())
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_an_extreme_of_what_is_returned_finds_its_edge(kind, graph):
+    """What is returned is rounded to 16 bits, what the extreme was made of is
+    not: a gradient that read the one would find no edge."""
+    @edge_program(reduce=None)
+    def both(i, j):
+        total = programs.sum_in(dfgnn.softmax(i.q * j.q) * j.q)
+        return total, programs.max_in(i.q * j.q - total)
+    q, k = rows(N, 3, kind=kind), rows(M, 3, kind=kind)
+    wide = [x.detach().double().requires_grad_() for x in (q, k)]
+    have = torch.autograd.grad(sum(x.sum() for x in both(
+        graph, i={"q": q}, j={"q": k})), [q, k])
+    want = torch.autograd.grad(sum(x.sum() for x in both(
+        graph, i={"q": wide[0]}, j={"q": wide[1]})), wide)
+    for x, y in zip(have, want):
+        torch.testing.assert_close(x.double(), y, rtol=.05, atol=.05)
+
+
 def test_forces_train(graph):
     """An energy of positions, forces by create_graph, a loss on both."""
     torch.manual_seed(9)
