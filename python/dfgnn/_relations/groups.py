@@ -234,6 +234,13 @@ def cheapest(graph, bases=None, ways=("by pair", "by node", "by bases")):
     """The way of the sums that moves the fewest rows of features in both passes;
     bases: how many the relations share, if they do."""
     nodes, edges = graph.num_src[""], graph.num_edges
+    if bases and graph.device.type == "cuda":
+        # launches bind a GPU, on which a head for each basis takes the fewest: it is
+        # left where it reads and writes more than the table by relation
+        table = graph.num_relations * nodes
+        if 3 * edges * bases < (3 + bases / 2) * table:
+            return "by bases"
+        bases = None
     # a table is written, and so is its gradient; a pair's features are gathered,
     # reduced, multiplied and added; an edge reads a row of each basis
     rows = {"by pair": 9 * edges,
