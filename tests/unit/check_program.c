@@ -154,7 +154,7 @@ TEST(a_hostile_text_is_refused) {
       ck_fails(dfgnn__dag_parse(&dag, text), hostile[i].status,
                hostile[i].message);
     else
-      ck_ok(dfgnn__dag_parse(&dag, text));
+      parsed(text);
   }
 }
 
